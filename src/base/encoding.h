@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace fairlead {
+
+std::string base64(std::string_view bytes);               // RFC 4648 section 4, padded
+Result<std::string> parse_base64(std::string_view text);  // strict: padding and alphabet checked
+std::string hex(std::string_view bytes);
+std::string sha256(std::string_view bytes);  // 32 raw bytes
+
+std::vector<std::string> split(std::string_view text, char by);  // "a,,b" gives three; "" gives one empty
+std::string_view trim(std::string_view text);
+bool equal_in_constant_time(std::string_view a, std::string_view b);
+
+}  // namespace fairlead
