@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where objects live: one revision counter, compare-and-write by key, ranges and watches. Drivers: SqliteStore, MemoryStore (tests, simulation).
+// A write is published to memory, watchers and its waiting caller in revision order, and only after it is durable.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+
+namespace fairlead::apiserver {
+
+using Revision = std::int64_t;  // 1, 2, 3, ...; never reissued, not after a crash either
+
+// The bytes of an object hold its own revision (metadata.resourceVersion), which is known only when the write is ordered: the store writes
+// bytes = before + decimal(revision) + after. `after` and `before` may be empty only together with the other (then bytes = "").
+struct Template {
+  std::string before, after;
+};
+
+struct Write {
+  std::string key;                      // "/group/plural/namespace/name"
+  std::optional<Revision> expected;     // current revision that the key must have; 0: must not exist; empty: any
+  std::optional<Template> value;        // empty: delete
+};
+struct Entry {
+  std::string key;
+  Revision revision = 0;
+  std::shared_ptr<const std::string> value;
+};
+struct StoreEvent {
+  Revision revision = 0;
+  std::string key;
+  std::shared_ptr<const std::string> value;   // null: deleted
+  std::shared_ptr<const std::string> before;  // null: created
+  Revision before_revision = 0;
+};
+
+struct Range {
+  std::vector<Entry> entries;
+  Revision revision = 0;      // of the snapshot
+  bool more = false;
+};
+
+// Called with events in revision order, on the store's publishing thread: must not block and must not call the store's txn.
+using StoreWatcher = std::function<void(const StoreEvent&)>;
+class Subscription {  // dropping it ends the watch; afterwards the watcher is not called and not running
+ public:
+  virtual ~Subscription() = default;
+};
+
+class Store {
+ public:
+  virtual ~Store() = default;
+  // Asynchronous: `done` is called once, on the publishing thread, after the write is durable and visible (or refused).
+  // Conflict: `expected` does not hold (the message names key and current revision; NotFound: delete of an absent key; Exists: expected 0 but there).
+  // Exhausted: disk full; reads go on. A failed fsync never returns: the process stops.
+  using Done = std::function<void(Result<Entry>)>;  // the entry written; for a delete the last value with the revision of the deletion
+  virtual void write(Write write, Done done) = 0;
+  // The same, waiting.
+  Result<Entry> write_and_wait(Write write);
+
+  virtual std::optional<Entry> get(const std::string& key) const = 0;
+  // Keys with this prefix, in key order, after `after` (exclusive; "" from the start), at most `limit` (0: all), as of `at` (0: now).
+  // Expired: `at` is older than the history kept.
+  virtual Result<Range> range(const std::string& prefix, const std::string& after, std::size_t limit, Revision at) const = 0;
+  virtual Revision revision() const = 0;
+  // All events of keys with this prefix and a revision above `from`, past ones first (called before this returns), without a gap.
+  // Expired: `from` is older than the history kept. Invalid: from is above the current revision.
+  virtual Result<std::unique_ptr<Subscription>> watch(const std::string& prefix, Revision from, StoreWatcher watcher) = 0;
+};
+
+struct HistoryLimits {
+  std::size_t events = 100'000;  // a watch can start this far back
+};
+std::unique_ptr<Store> make_memory_store(HistoryLimits limits = {});
+
+struct SqliteOptions {
+  std::string path;              // the file; its folder must exist. An advisory lock refuses a second process.
+  std::string vfs;               // SQLite VFS name; empty: the default
+  enum class Sync { Full, Off } sync = Sync::Full;  // Off exists for the negative control of the durability test
+  HistoryLimits history;
+};
+Result<std::unique_ptr<Store>> open_sqlite_store(SqliteOptions options);
+// A consistent copy of a live or closed store; restore is copying it back with the server stopped.
+Result<void> backup_sqlite_store(const std::string& path, const std::string& target);
+
+}  // namespace fairlead::apiserver

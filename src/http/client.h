@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// A blocking HTTPS/1.1 and WebSocket client with kept connections. Thread-safe.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "http/message.h"
+
+namespace fairlead::http {
+
+struct ClientOptions {
+  std::string host;  // name or address; with unix_socket only for the Host header
+  unsigned short port = 443;
+  std::string unix_socket;      // not empty: connects there
+  bool tls = true;
+  std::string ca_pem;           // trust exactly this; empty with tls: the system's
+  std::string certificate_pem;  // client certificate and key, or empty
+  std::string key_pem;
+  std::string server_name;      // checked against the certificate and sent as SNI; empty: host
+  std::chrono::milliseconds connect_timeout{5'000};
+  std::chrono::milliseconds request_timeout{60'000};
+  std::size_t kept_connections = 8;
+};
+
+struct ClientRequest {
+  std::string method = "GET";
+  std::string target;  // escaped path and query
+  Headers headers;
+  std::string body;
+};
+
+// The body of an answer as it comes. One reader; close() may come from another thread and ends a blocked read.
+class BodyReader {
+ public:
+  virtual ~BodyReader() = default;
+  virtual int status() const = 0;
+  virtual const Headers& headers() const = 0;
+  // Some bytes; empty string: end of body; nullopt: nothing within `limit`.
+  virtual Result<std::optional<std::string>> read(std::chrono::milliseconds limit) = 0;
+  virtual void close() = 0;
+};
+
+class ClientWebSocket {
+ public:
+  virtual ~ClientWebSocket() = default;
+  virtual const std::string& subprotocol() const = 0;
+  virtual Result<void> send(std::string message) = 0;  // binary; from any thread
+  virtual Result<std::optional<std::string>> receive() = 0;  // one message; nullopt: closed by the peer in order
+  virtual void close() = 0;
+};
+
+class Client {
+ public:
+  static Result<std::shared_ptr<Client>> make(ClientOptions options);
+  virtual ~Client() = default;
+  // The whole answer. A status of 400 and above is an answer, not an error. Unavailable: no connection, time-out. A request on a kept
+  // connection that turns out to be closed is sent once more on a new one if nothing of an answer had come.
+  virtual Result<Response> request(const ClientRequest& request) = 0;
+  virtual Result<std::unique_ptr<BodyReader>> open(const ClientRequest& request) = 0;  // a connection of its own
+  virtual Result<std::unique_ptr<ClientWebSocket>> open_websocket(const ClientRequest& request, std::vector<std::string> subprotocols) = 0;
+};
+
+}  // namespace fairlead::http

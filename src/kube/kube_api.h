@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The port to a Kubernetes API. Controllers speak to this and do not know whether the embedded engine or a real
+// kube-apiserver is behind it. Adapters: RestApi (rest_client.h), apiserver::LocalApi (in process), sim.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "kube/json.h"
+#include "kube/object.h"
+
+namespace fairlead::kube {
+
+struct ListOptions {
+  std::string label_selector, field_selector;  // Kubernetes syntax; empty: all
+  std::int64_t limit = 0;                      // 0: all
+  std::string continue_token;
+  std::string resource_version;                // "" latest; "0" any
+};
+struct List {
+  std::vector<Json> items;
+  std::string resource_version;
+  std::string continue_token;
+};
+
+struct WatchOptions {
+  std::string label_selector, field_selector;
+  std::string resource_version;  // exclusive start; "" : first ADDED for all that is there
+  bool bookmarks = true;
+};
+enum class EventType { Added, Modified, Deleted, Bookmark };
+struct WatchEvent {
+  EventType type;
+  Json object;  // for Bookmark only metadata.resourceVersion counts
+};
+// One reader; close() from any thread ends a blocked next().
+class Watch {
+ public:
+  virtual ~Watch() = default;
+  // The next event; nullopt: nothing within `limit`. Expired: too old, list again. Unavailable: ended, watch again from the last version seen.
+  virtual Result<std::optional<WatchEvent>> next(std::chrono::milliseconds limit) = 0;
+  virtual void close() = 0;
+};
+
+enum class PatchType { Merge, JsonPatch, Strategic };
+struct DeleteOptions {
+  std::optional<std::int64_t> grace_seconds;
+  std::string uid, resource_version;  // preconditions; empty: none. Conflict if they do not hold.
+  enum class Propagation { Background, Foreground, Orphan } propagation = Propagation::Background;
+};
+
+// Thread-safe, blocking. Errors: NotFound, Exists (create), Conflict (stale resourceVersion, precondition), Invalid (422, 400),
+// Forbidden, Unauthorized, Exhausted (429, 507: try later), Unavailable (no answer: the outcome of a write is then unknown), Unsupported.
+class KubeApi {
+ public:
+  virtual ~KubeApi() = default;
+  virtual Result<Json> get(const Resource& resource, const ObjectKey& key) = 0;
+  virtual Result<List> list(const Resource& resource, const std::string& space /* "" : all */, const ListOptions& options = {}) = 0;
+  virtual Result<std::unique_ptr<Watch>> watch(const Resource& resource, const std::string& space, const WatchOptions& options) = 0;
+  virtual Result<Json> create(const Resource& resource, const Json& object) = 0;  // namespace and name from its metadata
+  // Replaces it. The object's resourceVersion, if not empty, must be the current one.
+  virtual Result<Json> update(const Resource& resource, const Json& object) = 0;
+  virtual Result<Json> update_status(const Resource& resource, const Json& object) = 0;  // only status is taken
+  virtual Result<Json> patch(const Resource& resource, const ObjectKey& key, PatchType type, const Json& patch, const std::string& subresource = "") = 0;
+  virtual Result<void> remove(const Resource& resource, const ObjectKey& key, const DeleteOptions& options = {}) = 0;
+};
+
+}  // namespace fairlead::kube

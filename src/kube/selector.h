@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Label selectors ("a=b,c!=d,e in (x,y),f notin (z),g,!h"), field selectors ("spec.nodeName=x,status.phase!=Failed"), LabelSelector objects and quantities.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "kube/json.h"
+
+namespace fairlead::kube {
+
+using Labels = std::map<std::string, std::string>;
+
+class LabelSelector {
+ public:
+  static Result<LabelSelector> parse(std::string_view text);      // "" matches everything
+  static Result<LabelSelector> from_object(const Json& selector);  // metav1.LabelSelector {matchLabels, matchExpressions}
+  bool matches(const Labels& labels) const;
+  bool matches(const Json& labels_object) const;
+  bool empty() const { return terms_.empty(); }
+  std::string text() const;
+
+ private:
+  enum class Op { In, NotIn, Exists, DoesNotExist };
+  struct Term {
+    std::string key;
+    Op op;
+    std::vector<std::string> values;
+  };
+  std::vector<Term> terms_;
+};
+
+class FieldSelector {
+ public:
+  static Result<FieldSelector> parse(std::string_view text);  // =, ==, != ; \, \= \\ escaped
+  struct Term {
+    std::string field, value;
+    bool equal = true;
+  };
+  const std::vector<Term>& terms() const { return terms_; }
+  // The value of a field is read as a string ("" if absent; booleans as true/false).
+  bool matches(const Json& object) const;
+
+ private:
+  std::vector<Term> terms_;
+};
+
+// resource.Quantity: "100m", "1.5", "2Gi", "1e3". Kept exact in nano units within +-2^127.
+class Quantity {
+ public:
+  static Result<Quantity> parse(std::string_view text);
+  static Result<Quantity> from_json(const Json& value);  // a string or a number
+  std::int64_t value() const;        // rounded up to whole units, saturating (bytes, counts)
+  std::int64_t milli_value() const;  // rounded up to thousandths, saturating (CPU)
+  std::string text() const;          // canonical form in the suffix family it was written in
+  friend bool operator==(const Quantity& a, const Quantity& b) { return a.nanos_ == b.nanos_; }
+
+ private:
+  __int128 nanos_ = 0;
+  enum class Format { Decimal, Binary, Exponent } format_ = Format::Decimal;
+};
+
+// Names: RFC 1123 label and subdomain, label keys and values, as apimachinery checks them. The message is what Kubernetes users know; empty: fine.
+std::string check_dns_label(std::string_view text);
+std::string check_dns_subdomain(std::string_view text);
+std::string check_label_key(std::string_view text);
+std::string check_label_value(std::string_view text);
+
+}  // namespace fairlead::kube
