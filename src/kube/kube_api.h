@@ -52,6 +52,11 @@ struct DeleteOptions {
   enum class Propagation { Background, Foreground, Orphan } propagation = Propagation::Background;
 };
 
+struct ExecResult {
+  int exit_code = 0;
+  std::string out, err;
+};
+
 // Thread-safe, blocking. Errors: NotFound, Exists (create), Conflict (stale resourceVersion, precondition), Invalid (422, 400),
 // Forbidden, Unauthorized, Exhausted (429, 507: try later), Unavailable (no answer: the outcome of a write is then unknown), Unsupported.
 class KubeApi {
@@ -65,7 +70,12 @@ class KubeApi {
   virtual Result<Json> update(const Resource& resource, const Json& object) = 0;
   virtual Result<Json> update_status(const Resource& resource, const Json& object) = 0;  // only status is taken
   virtual Result<Json> patch(const Resource& resource, const ObjectKey& key, PatchType type, const Json& patch, const std::string& subresource = "") = 0;
+  // POST to a subresource: pods/binding, pods/eviction.
+  virtual Result<Json> post(const Resource& resource, const ObjectKey& key, const std::string& subresource, const Json& body) = 0;
   virtual Result<void> remove(const Resource& resource, const ObjectKey& key, const DeleteOptions& options = {}) = 0;
+  // Runs a command in a container to its end (no terminal). Unavailable: the outcome is unknown. Output is cut at 1 MiB each.
+  virtual Result<ExecResult> exec(const ObjectKey& pod, const std::string& container, const std::vector<std::string>& command, const std::string& input,
+                                  std::chrono::milliseconds limit) = 0;
 };
 
 }  // namespace fairlead::kube
