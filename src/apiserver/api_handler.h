@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The HTTP face of the Registry: routing, authentication, discovery, OpenAPI v3, Tables, watches as chunked lines, protobuf request bodies, logs and exec by way of
+// the agents. Never blocks a server thread: writes answer when they are durable, proxied streams run on threads of their own (bounded).
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apiserver/registry.h"
+#include "http/server.h"
+
+namespace fairlead::apiserver {
+
+struct TokenUser {
+  std::string token_sha256;  // 32 raw bytes; tokens themselves are not kept
+  std::string name;
+  std::vector<std::string> groups;
+};
+struct HandlerOptions {
+  std::vector<TokenUser> tokens;
+  // How to reach agents for logs and exec: the server's client certificate, shown to https://<node InternalIP>:<kubelet port>.
+  std::string ca_pem, client_certificate_pem, client_key_pem;
+  std::string git_version = "v1.33.0+fairlead";  // what /version says: chooses kubectl's dispatch
+};
+
+class ApiHandler {
+ public:
+  static std::unique_ptr<ApiHandler> make(Registry& registry, const Clock& clock, HandlerOptions options);
+  virtual ~ApiHandler() = default;  // ends all watches and proxies
+  virtual void handle(http::Request request, std::shared_ptr<http::Exchange> exchange) = 0;
+};
+
+}  // namespace fairlead::apiserver

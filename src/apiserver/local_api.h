@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// KubeApi in process: the controllers of fairlead-server on the embedded engine. The same semantics as over HTTP, since both use the Registry.
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "apiserver/registry.h"
+
+namespace fairlead::apiserver {
+
+// Runs a command in a pod (through its agent). Set by the program; without it exec answers Unsupported.
+using ExecPort = std::function<Result<kube::ExecResult>(const kube::Json& pod, const std::string& container, const std::vector<std::string>& command, const std::string& input,
+                                                        std::chrono::milliseconds limit)>;
+std::unique_ptr<kube::KubeApi> make_local_api(Registry& registry, ExecPort exec = {});
+
+}  // namespace fairlead::apiserver
