@@ -101,7 +101,7 @@ void append_json_string(std::string& out, std::string_view text);
 std::string print_json_indented(const Json& value, int spaces = 2);  // for people
 
 // YAML as Kubernetes reads it (YAML 1.1 scalars as sigs.k8s.io/yaml: on/off/yes/no are booleans only where yaml.v2 does so), one or many documents;
-// empty documents are skipped. Invalid: "line 3, column 7: ...".
+// empty documents are skipped. Invalid: "line 3, column 7: ..."; a key that occurs twice in one map is Invalid too.
 Result<std::vector<Json>> parse_yaml(std::string_view text);
 std::string print_yaml(const Json& value);  // block style, ends with a newline
 
