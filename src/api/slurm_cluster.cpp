@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/slurm_cluster.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "kube/selector.h"
+
+namespace fairlead::api {
+namespace {
+
+using kube::Json;
+
+std::map<std::string, std::string> read_resources(const Json& from, const std::string& where, std::vector<std::string>& problems) {
+  std::map<std::string, std::string> out;
+  for (const auto& [name, value] : from.members()) {
+    auto quantity = kube::Quantity::from_json(value);
+    if (!quantity) {
+      problems.push_back(fmt::format("{}.resources.{}: {}", where, name, quantity.error().message));
+      continue;
+    }
+    out[name] = quantity->text();
+  }
+  return out;
+}
+
+SlurmContainer read_container(const Json& from, const std::string& where, int default_port, const std::string& default_image, std::vector<std::string>& problems) {
+  SlurmContainer out;
+  out.image = from["image"].string_or(default_image);
+  out.port = static_cast<int>(from["port"].integer(default_port));
+  if (out.port < 0 || out.port > 65535) problems.push_back(fmt::format("{}.port: {} is not a port (1-65535)", where, out.port));
+  out.resources = read_resources(from["resources"], where, problems);
+  return out;
+}
+
+SlurmVolume read_volume(const Json& from) { return {from["volumeSourceName"].string(), from["volumeClaimTemplateSpec"]}; }
+
+SlurmRole read_role(const Json& from, const std::string& where, const char* main_container, int default_port, const std::string& default_image,
+                    std::vector<std::string>& problems) {
+  SlurmRole out;
+  out.size = static_cast<int>(from["size"].integer(1));
+  if (out.size < 0) problems.push_back(fmt::format("{}.size: {} is negative", where, out.size));
+  out.node_filter = from["k8sNodeFilterName"].string();
+  out.main = read_container(from[main_container], where + "." + main_container, default_port, default_image, problems);
+  out.munge = read_container(from["munge"], where + ".munge", 0, out.main.image, problems);
+  out.spool = read_volume(from["volumes"]["spool"]);
+  out.jail = read_volume(from["volumes"]["jail"]);
+  for (const Json& mount : from["volumes"]["jailSubMounts"].items())
+    out.sub_mounts.push_back({mount["name"].string(), mount["mountPath"].string(), mount["volumeSourceName"].string()});
+  const Json& shared_memory = from["volumes"]["sharedMemorySize"];
+  if (!shared_memory.is_null()) {
+    auto quantity = kube::Quantity::from_json(shared_memory);
+    if (quantity) out.shared_memory = quantity->text();
+    else problems.push_back(fmt::format("{}.volumes.sharedMemorySize: {}", where, quantity.error().message));
+  }
+  return out;
+}
+
+// Paths that change something today; everything below such a path does too. The rest of a given spec is reported as ignored.
+const std::set<std::string, std::less<>>& effective_paths() {
+  static const std::set<std::string, std::less<>> paths = {
+      "crVersion", "pause", "k8sNodeFilters", "volumeSources", "secrets.sshdKeysName", "extensions.mockGpus", "extensions.bindCores",
+      "slurmNodes.controller.size", "slurmNodes.controller.k8sNodeFilterName", "slurmNodes.controller.volumes",
+      "slurmNodes.controller.slurmctld.image", "slurmNodes.controller.slurmctld.port", "slurmNodes.controller.slurmctld.resources",
+      "slurmNodes.controller.munge.image", "slurmNodes.controller.munge.resources",
+      "slurmNodes.worker.size", "slurmNodes.worker.k8sNodeFilterName", "slurmNodes.worker.volumes", "slurmNodes.worker.cgroupVersion",
+      "slurmNodes.worker.slurmd.image", "slurmNodes.worker.slurmd.port", "slurmNodes.worker.slurmd.resources",
+      "slurmNodes.worker.munge.image", "slurmNodes.worker.munge.resources",
+      "slurmNodes.login.size", "slurmNodes.login.k8sNodeFilterName", "slurmNodes.login.volumes", "slurmNodes.login.sshRootPublicKeys",
+      "slurmNodes.login.sshd.image", "slurmNodes.login.sshd.port", "slurmNodes.login.sshd.resources",
+      "slurmNodes.login.munge.image", "slurmNodes.login.munge.resources"};
+  return paths;
+}
+
+// Values that say "off" or "nothing" have their effect: nothing is what happens.
+bool says_nothing(const Json& value) {
+  return value.is_null() || (value.is_bool() && !value.boolean()) || (value.is_string() && value.string().empty()) || (value.is_object() && value.members().empty()) ||
+         (value.is_array() && value.items().empty()) || (value.is_number() && value.number() == 0);
+}
+
+void find_ignored(const Json& node, const std::string& path, std::vector<std::string>& out) {
+  const auto& known = effective_paths();
+  if (known.contains(path) || says_nothing(node)) return;
+  // A section that is switched off as a whole is not ignored.
+  if (const Json* enabled = node.find("enabled"); enabled && !enabled->boolean(true)) return;
+  const auto below = known.lower_bound(path + ".");
+  const bool inner = path.empty() || (below != known.end() && below->starts_with(path + "."));
+  if (!inner) {
+    out.push_back("spec." + path);
+    return;
+  }
+  for (const auto& [name, value] : node.members()) find_ignored(value, path.empty() ? name : path + "." + name, out);
+}
+
+}  // namespace
+
+SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_image) {
+  SlurmCluster out;
+  out.name = kube::name_of(object);
+  out.space = kube::space_of(object);
+  out.uid = kube::uid_of(object);
+  out.generation = object["metadata"]["generation"].integer();
+  out.deleting = kube::deleting(object);
+  out.owner = kube::owner_reference(object);
+  const Json& spec = object["spec"];
+  out.paused = spec["pause"].boolean();
+  auto& problems = out.problems;
+
+  for (const Json& filter : spec["k8sNodeFilters"].items()) {
+    const std::string& name = filter["name"].string();
+    out.filters[name] = {name, filter["affinity"], filter["nodeSelector"], filter["tolerations"]};
+  }
+  for (const Json& source : spec["volumeSources"].items()) {
+    Json rest = source;
+    rest.erase("name");
+    if (rest.members().size() != 1) problems.push_back(fmt::format("spec.volumeSources: {} must name exactly one source, it names {}", source["name"].string(), rest.members().size()));
+    if (!out.volume_sources.emplace(source["name"].string(), std::move(rest)).second)
+      problems.push_back(fmt::format("spec.volumeSources: {} is there twice", source["name"].string()));
+  }
+  const Json& nodes = spec["slurmNodes"];
+  out.controller = read_role(nodes["controller"], "spec.slurmNodes.controller", "slurmctld", 6817, default_image, problems);
+  out.worker = read_role(nodes["worker"], "spec.slurmNodes.worker", "slurmd", 6818, default_image, problems);
+  out.login = read_role(nodes["login"], "spec.slurmNodes.login", "sshd", 22, default_image, problems);
+  for (const Json& key : nodes["login"]["sshRootPublicKeys"].items()) {
+    if (key.string().find_first_of("\r\n") != std::string::npos) problems.push_back("spec.slurmNodes.login.sshRootPublicKeys: a key holds a line break");
+    else out.root_keys.push_back(key.string());
+  }
+  out.sshd_keys_secret = spec["secrets"]["sshdKeysName"].string();
+  out.cgroup_version = nodes["worker"]["cgroupVersion"].string_or("v2");
+  out.mock_gpus = spec["extensions"]["mockGpus"].boolean();
+  out.bind_cores = spec["extensions"]["bindCores"].boolean(true);
+
+  if (out.controller.size > kMaxHeads) problems.push_back(fmt::format("spec.slurmNodes.controller.size: {} heads asked for; 1 to {} are possible", out.controller.size, kMaxHeads));
+  else if (out.controller.size > 1)
+    problems.push_back(fmt::format("spec.slurmNodes.controller.size: {} heads asked for; this version runs one head and has no failover yet: set it to 1", out.controller.size));
+  else if (out.controller.size == 0) problems.push_back("spec.slurmNodes.controller.size: 0 heads asked for; a cluster needs one");
+
+  const auto check_filter = [&](const char* role, const SlurmRole& of) {
+    if (!of.node_filter.empty() && !out.filters.contains(of.node_filter))
+      problems.push_back(fmt::format("spec.slurmNodes.{}.k8sNodeFilterName: \"{}\" is not among spec.k8sNodeFilters", role, of.node_filter));
+    for (const auto* volume : {&of.spool, &of.jail})
+      if (!volume->source_name.empty() && !out.volume_sources.contains(volume->source_name))
+        problems.push_back(fmt::format("spec.slurmNodes.{}.volumes: \"{}\" is not among spec.volumeSources", role, volume->source_name));
+    for (const auto& mount : of.sub_mounts) {
+      if (!out.volume_sources.contains(mount.source_name))
+        problems.push_back(fmt::format("spec.slurmNodes.{}.volumes.jailSubMounts: \"{}\" is not among spec.volumeSources", role, mount.source_name));
+      if (!mount.path.starts_with('/') || mount.path.find("..") != std::string::npos)
+        problems.push_back(fmt::format("spec.slurmNodes.{}.volumes.jailSubMounts: \"{}\" is not an absolute path", role, mount.path));
+    }
+  };
+  check_filter("controller", out.controller);
+  check_filter("worker", out.worker);
+  check_filter("login", out.login);
+  for (const auto& on_login : out.login.sub_mounts)
+    for (const auto& on_worker : out.worker.sub_mounts)
+      if (on_login.name == on_worker.name && on_login.path != on_worker.path)
+        problems.push_back(fmt::format("spec.slurmNodes: the mount {} is at {} on login nodes and at {} on workers; give both the same path", on_login.name, on_login.path, on_worker.path));
+
+  find_ignored(spec, "", out.ignored);
+  return out;
+}
+
+}  // namespace fairlead::api

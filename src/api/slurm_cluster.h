@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// SlurmCluster (slurm.nebius.ai/v1, the 1.14.10 shape) as a value: read once, with defaults; what is wrong and what has no effect is named, never dropped in silence.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kube/json.h"
+#include "kube/object.h"
+
+namespace fairlead::api {
+
+// A container that the user describes: image, port, resources (requests equal limits, as in the source operator).
+struct SlurmContainer {
+  std::string image;
+  int port = 0;
+  std::map<std::string, std::string> resources;  // "cpu" -> "2", "nvidia.com/gpu" -> "1"
+};
+struct SlurmVolume {  // one of the two, or neither: an emptyDir
+  std::string source_name;       // of volumeSources
+  kube::Json claim_template;     // a PersistentVolumeClaim spec, one claim per pod
+};
+struct SlurmSubMount {
+  std::string name, path, source_name;
+};
+struct SlurmRole {
+  int size = 1;
+  std::string node_filter;
+  SlurmContainer main, munge;
+  SlurmVolume spool, jail;
+  std::vector<SlurmSubMount> sub_mounts;
+  std::string shared_memory;  // of /dev/shm on workers
+};
+struct NodeFilter {
+  std::string name;
+  kube::Json affinity, node_selector, tolerations;  // null if not given
+};
+
+struct SlurmCluster {
+  std::string name, space, uid;
+  std::int64_t generation = 0;
+  bool deleting = false, paused = false;
+  std::map<std::string, NodeFilter> filters;
+  std::map<std::string, kube::Json> volume_sources;  // name -> the pod volume source beside it
+  SlurmRole controller, worker, login;
+  std::vector<std::string> root_keys;
+  std::string sshd_keys_secret;      // named by the user; empty: ours
+  std::string cgroup_version;        // "v1", "v2"
+  bool mock_gpus = false;            // spec.extensions.mockGpus: Gres without hardware, for trying out
+  bool bind_cores = true;            // spec.extensions.bindCores: false where several nodes share the same cores (local nodes)
+  kube::Json owner;                  // ownerReference for everything made for this cluster
+
+  std::vector<std::string> problems;  // what must be changed before anything is made; sentences
+  std::vector<std::string> ignored;   // paths of the spec that have no effect in this version
+};
+
+// Never fails: what cannot be read becomes a problem. `default_image` stands where an image is not given.
+SlurmCluster read_slurm_cluster(const kube::Json& object, const std::string& default_image);
+
+inline constexpr int kMaxHeads = 3;  // spec R0.1
+
+}  // namespace fairlead::api

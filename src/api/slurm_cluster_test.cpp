@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/slurm_cluster.h"
+
+#include <gmock/gmock.h>
+
+namespace fairlead::api {
+namespace {
+
+using kube::Json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Json cluster(std::string_view spec) {
+  auto parsed = kube::parse_yaml(spec);
+  EXPECT_TRUE(parsed) << (parsed ? "" : parsed.error().message);
+  return Json::object({{"apiVersion", "slurm.nebius.ai/v1"}, {"kind", "SlurmCluster"},
+                       {"metadata", Json::object({{"name", "demo"}, {"namespace", "lab"}, {"uid", "u1"}})}, {"spec", parsed ? parsed->at(0) : Json()}});
+}
+
+constexpr std::string_view kSmall = R"(
+k8sNodeFilters: [{name: all}]
+volumeSources: [{name: jail, persistentVolumeClaim: {claimName: jail-pvc}}]
+slurmNodes:
+  controller: {size: 1, k8sNodeFilterName: all, volumes: {jail: {volumeSourceName: jail}}}
+  worker: {size: 2, k8sNodeFilterName: all, slurmd: {resources: {cpu: "2", memory: 1Gi, nvidia.com/gpu: 1}}, volumes: {jail: {volumeSourceName: jail}}}
+  login: {size: 1, k8sNodeFilterName: all, sshRootPublicKeys: ["ssh-ed25519 AAAA me"], volumes: {jail: {volumeSourceName: jail}}}
+)";
+
+TEST(SlurmClusterView, ReadsAWholeSpecWithDefaults) {
+  const SlurmCluster read = read_slurm_cluster(cluster(kSmall), "slurm:22.05");
+  EXPECT_THAT(read.problems, IsEmpty());
+  EXPECT_THAT(read.ignored, IsEmpty());
+  EXPECT_EQ(read.worker.size, 2);
+  EXPECT_EQ(read.worker.main.port, 6818);
+  EXPECT_EQ(read.worker.main.image, "slurm:22.05");
+  EXPECT_EQ(read.worker.main.resources.at("nvidia.com/gpu"), "1");
+  EXPECT_EQ(read.cgroup_version, "v2");
+  EXPECT_THAT(read.root_keys, ElementsAre("ssh-ed25519 AAAA me"));
+}
+
+TEST(SlurmClusterView, NamesWhatHasNoEffect) {
+  Json object = cluster(kSmall);
+  object.find("spec")->set("clusterType", "gpu").set("periodicChecks", Json::object({{"ncclBenchmark", Json::object({{"enabled", false}, {"schedule", "x"}})}}));
+  object.find("spec")->find("slurmNodes")->find("login")->set("sshdServiceType", "NodePort");
+  object.find("spec")->set("madeUp", 3);
+  EXPECT_THAT(read_slurm_cluster(object, "i").ignored, ElementsAre("spec.clusterType", "spec.madeUp", "spec.slurmNodes.login.sshdServiceType"));
+}
+
+struct Bad {
+  const char* name;
+  const char* path;  // below spec.slurmNodes
+  Json value;
+  const char* want;
+};
+class SlurmClusterProblems : public testing::TestWithParam<Bad> {};
+TEST_P(SlurmClusterProblems, AreSentencesWithTheValue) {
+  Json object = cluster(kSmall);
+  Json* at = object.find("spec")->find("slurmNodes");
+  std::string_view path = GetParam().path;
+  for (auto dot = path.find('.'); dot != path.npos; dot = path.find('.')) {
+    at = &at->child(path.substr(0, dot));
+    path.remove_prefix(dot + 1);
+  }
+  at->set(path, GetParam().value);
+  EXPECT_THAT(read_slurm_cluster(object, "i").problems, ElementsAre(HasSubstr(GetParam().want)));
+}
+INSTANTIATE_TEST_SUITE_P(Rows, SlurmClusterProblems,
+                         testing::Values(Bad{"four_heads", "controller.size", 4, "1 to 3 are possible"}, Bad{"two_heads", "controller.size", 2, "set it to 1"},
+                                         Bad{"no_head", "controller.size", 0, "needs one"}, Bad{"negative", "worker.size", -1, "negative"},
+                                         Bad{"filter", "worker.k8sNodeFilterName", "nope", "\"nope\" is not among spec.k8sNodeFilters"},
+                                         Bad{"quantity", "worker.slurmd.resources", Json::object({{"cpu", "two"}}), "resources.cpu"},
+                                         Bad{"key", "login.sshRootPublicKeys", Json::array({Json("a\nb")}), "line break"}),
+                         [](const auto& row) { return row.param.name; });
+
+}  // namespace
+}  // namespace fairlead::api

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slurm/control/slurm_cluster_controller.h"
+
+#include "base/encoding.h"
+#include "base/log.h"
+
+namespace fairlead::slurm {
+
+using kube::Json;
+namespace resources = kube::resources;
+
+namespace {
+
+const std::vector<std::pair<const kube::Resource*, std::map<std::string, Json> Snapshot::*>>& observed() {
+  static const std::vector<std::pair<const kube::Resource*, std::map<std::string, Json> Snapshot::*>> list = {{&resources::pods, &Snapshot::pods},
+                                                                                                             {&resources::services, &Snapshot::services},
+                                                                                                             {&resources::config_maps, &Snapshot::config_maps},
+                                                                                                             {&resources::secrets, &Snapshot::secrets},
+                                                                                                             {&resources::claims, &Snapshot::claims}};
+  return list;
+}
+
+}  // namespace
+
+std::vector<kube::Controller::Source> SlurmClusterController::sources() const {
+  std::vector<Source> out = {{resources::slurm_clusters, "", kube::key_itself}};
+  // Whatever lies in a cluster's namespace may be its own or one it waits for: the cluster is looked at again. Namespaces hold one cluster.
+  const auto clusters_of_namespace = [this](const kube::Change& change) {
+    std::vector<kube::ObjectKey> keys;
+    if (!caches_) return keys;
+    for (const Json& cluster : caches_->of(resources::slurm_clusters).list(kube::space_of(change.object()))) keys.push_back(kube::key_of(cluster));
+    return keys;
+  };
+  for (const auto& [resource, member] : observed()) out.push_back({*resource, "", clusters_of_namespace});
+  return out;
+}
+
+Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key) {
+  const auto cluster = caches_->of(resources::slurm_clusters).get(key);
+  if (!cluster) return kube::Next{};
+  Snapshot snapshot{.cluster = *cluster};
+  for (const auto& [resource, member] : observed())
+    for (Json& object : caches_->of(*resource).list(key.space)) {
+      std::string name = kube::name_of(object);
+      (snapshot.*member)[std::move(name)] = std::move(object);
+    }
+  const Plan plan = plan_reconcile(snapshot, options_.objects, options_.default_image, clock_.now());
+  if (plan.status.is_null()) return kube::Next{};
+
+  // The status first: a step that fails again and again must not hide what is known.
+  if (plan.status != (*cluster)["status"]) {
+    Json next = *cluster;
+    next.set("status", plan.status);
+    auto written = api_.update_status(resources::slurm_clusters, next);
+    if (!written) return pass(std::move(written.error()), "write status of SlurmCluster " + key.text());
+  }
+  for (const Step& step : plan.steps) {
+    auto done = apply(step, *cluster);
+    if (!done) return pass(std::move(done.error()), describe(step));
+    log_info("slurm cluster step", {{"cluster", key.text()}, {"step", describe(step)}});
+  }
+  if (!plan.waiting_for.empty()) return kube::Next{30s};
+  return kube::Next{};
+}
+
+Result<void> SlurmClusterController::apply(const Step& step, const Json& cluster) {
+  if (const auto* create = std::get_if<Create>(&step)) {
+    auto done = api_.create(create->resource, create->object);
+    // There already: made in an earlier round that this cache has not seen, or somebody else's, which the next look tells apart.
+    if (!done && done.error().code != Code::Exists) return std::unexpected(std::move(done.error()));
+    return {};
+  }
+  if (const auto* update = std::get_if<Update>(&step)) {
+    auto done = api_.update(update->resource, update->object);
+    if (!done) return std::unexpected(std::move(done.error()));
+    return {};
+  }
+  if (const auto* remove = std::get_if<DeletePod>(&step)) {
+    auto done = api_.remove(resources::pods, remove->key, {.uid = remove->uid});
+    if (!done && done.error().code != Code::NotFound && done.error().code != Code::Conflict) return std::unexpected(std::move(done.error()));
+    return {};
+  }
+  if (const auto* make = std::get_if<MakeKeys>(&step)) {
+    auto keys = make_keys_(make->keys, "fairlead-" + kube::name_of(cluster));
+    if (!keys) return std::unexpected(std::move(keys.error()));
+    Json data = Json::object();
+    for (const auto& [name, bytes] : *keys) data.set(name, base64(bytes));
+    auto done = api_.create(resources::secrets, Json::object({{"apiVersion", "v1"},
+                                                              {"kind", "Secret"},
+                                                              {"metadata", Json::object({{"name", make->secret},
+                                                                                         {"namespace", kube::space_of(cluster)},
+                                                                                         {"labels", Json::object({{"app.kubernetes.io/managed-by", "fairlead"}, {kClusterLabel, kube::name_of(cluster)}})},
+                                                                                         {"ownerReferences", Json::array({kube::owner_reference(cluster)})}})},
+                                                              {"type", "Opaque"},
+                                                              {"data", std::move(data)}}));
+    if (!done && done.error().code != Code::Exists) return std::unexpected(std::move(done.error()));
+    return {};
+  }
+  const auto& reload = std::get<Reconfigure>(step);
+  // The companion waits until the mounted files show the hash, then reloads unless the daemon was started with them.
+  auto ran = api_.exec(reload.head, "slurmctld", {"/opt/fairlead/bin/fairlead-slurm", "reconfigure", reload.hash}, "", 100s);
+  if (!ran) return std::unexpected(std::move(ran.error()));
+  if (ran->exit_code != 0) return fail(Code::Unavailable, "slurmctld did not take configuration " + reload.hash + ": " + ran->err);
+  Json patch = Json::object({{"status", Json::object({{"appliedConfigHash", reload.hash}})}});
+  auto done = api_.patch(resources::slurm_clusters, kube::key_of(cluster), kube::PatchType::Merge, patch, "status");
+  if (!done) return std::unexpected(std::move(done.error()));
+  return {};
+}
+
+}  // namespace fairlead::slurm

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+
+#include "base/clock.h"
+#include "kube/controller.h"
+#include "slurm/plan/reconcile.h"
+
+namespace fairlead::slurm {
+
+using KeyMaker = std::function<Result<std::map<std::string, std::string>>(Keys keys, const std::string& comment)>;
+
+struct SlurmControllerOptions {
+  ObjectOptions objects;
+  std::string default_image = "slurm:22.05";
+};
+
+// Makes each SlurmCluster so and keeps it so: observe, plan (plan/reconcile.h), apply. All state is in the objects; any step may be repeated.
+class SlurmClusterController final : public kube::Controller {
+ public:
+  SlurmClusterController(kube::KubeApi& api, const Clock& clock, KeyMaker make_keys, SlurmControllerOptions options)
+      : api_(api), clock_(clock), make_keys_(std::move(make_keys)), options_(std::move(options)) {}
+  std::string name() const override { return "slurm-cluster"; }
+  std::vector<Source> sources() const override;
+  void start(const kube::Caches& caches) override { caches_ = &caches; }
+  Result<kube::Next> reconcile(const kube::ObjectKey& key) override;
+
+ private:
+  Result<void> apply(const Step& step, const kube::Json& cluster);
+  kube::KubeApi& api_;
+  const Clock& clock_;
+  KeyMaker make_keys_;
+  SlurmControllerOptions options_;
+  const kube::Caches* caches_ = nullptr;
+};
+
+}  // namespace fairlead::slurm

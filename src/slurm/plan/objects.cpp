@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slurm/plan/objects.h"
+
+#include <fmt/format.h>
+
+#include "base/encoding.h"
+
+namespace fairlead::slurm {
+namespace {
+
+using api::SlurmCluster;
+using api::SlurmRole;
+using kube::Json;
+
+Json labels_of(const SlurmCluster& cluster, std::string_view role) {
+  return Json::object({{"app.kubernetes.io/managed-by", "fairlead"}, {kClusterLabel, cluster.name}, {kRoleLabel, std::string(role)}});
+}
+
+Json metadata(const SlurmCluster& cluster, std::string name, std::string_view role) {
+  return Json::object({{"name", std::move(name)}, {"namespace", cluster.space}, {"labels", labels_of(cluster, role)}, {"ownerReferences", Json::array({cluster.owner})}});
+}
+
+Json resources_json(const std::map<std::string, std::string>& resources) {
+  Json list = Json::object();
+  for (const auto& [name, value] : resources) list.set(name, value);
+  if (list.members().empty()) return Json::object();
+  return Json::object({{"requests", list}, {"limits", list}});
+}
+
+Json mount(std::string name, std::string path, bool read_only = false) {
+  Json out = Json::object({{"name", std::move(name)}, {"mountPath", std::move(path)}});
+  if (read_only) out.set("readOnly", true);
+  return out;
+}
+
+Json env(std::string name, std::string value) { return Json::object({{"name", std::move(name)}, {"value", std::move(value)}}); }
+
+Json secret_volume(std::string name, std::string secret, int mode) {
+  return Json::object({{"name", std::move(name)}, {"secret", Json::object({{"secretName", std::move(secret)}, {"defaultMode", mode}})}});
+}
+Json config_volume(std::string name, std::string config_map) {
+  return Json::object({{"name", std::move(name)}, {"configMap", Json::object({{"name", std::move(config_map)}})}});
+}
+Json memory_volume(std::string name, const std::string& limit = "") {
+  Json empty = Json::object({{"medium", "Memory"}});
+  if (!limit.empty()) empty.set("sizeLimit", limit);
+  return Json::object({{"name", std::move(name)}, {"emptyDir", empty}});
+}
+
+// A volume of the user's choice: a named source, a claim of the pod's own, or an emptyDir where none is given.
+Json chosen_volume(const SlurmCluster& cluster, const std::string& name, const api::SlurmVolume& volume, const std::string& claim) {
+  Json out = Json::object({{"name", name}});
+  if (!volume.source_name.empty()) {
+    if (const auto found = cluster.volume_sources.find(volume.source_name); found != cluster.volume_sources.end())
+      for (const auto& [key, value] : found->second.members()) out.set(key, value);
+    return out;
+  }
+  if (volume.claim_template.is_object()) return out.set("persistentVolumeClaim", Json::object({{"claimName", claim}}));
+  return out.set("emptyDir", Json::object());
+}
+
+std::string claim_name(const SlurmCluster& cluster, std::string_view volume, Role role, int ordinal) { return fmt::format("{}-{}-{}", volume, cluster.name, pod_name(role, ordinal)); }
+
+const SlurmRole& role_of(const SlurmCluster& cluster, Role role) {
+  switch (role) {
+    case Role::Controller: return cluster.controller;
+    case Role::Worker: return cluster.worker;
+    case Role::Login: return cluster.login;
+  }
+  return cluster.worker;
+}
+
+Json munge_container(const SlurmRole& role) {
+  return Json::object({{"name", "munge"},
+                       {"image", role.munge.image},
+                       {"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("munge")})},
+                       {"resources", resources_json(role.munge.resources)},
+                       {"volumeMounts", Json::array({mount("companion", "/opt/fairlead/bin", true), mount("munge-key", "/etc/fairlead/munge", true), mount("munge-socket", "/run/munge")})},
+                       {"readinessProbe", Json::object({{"exec", Json::object({{"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("check"), Json("munge")})}})},
+                                                        {"periodSeconds", 10}, {"failureThreshold", 3}, {"timeoutSeconds", 5}})}});
+}
+
+}  // namespace
+
+std::string_view text(Role role) {
+  switch (role) {
+    case Role::Controller: return "controller";
+    case Role::Worker: return "worker";
+    case Role::Login: return "login";
+  }
+  return "worker";
+}
+
+std::string pod_name(Role role, int ordinal) { return fmt::format("{}-{}", text(role), ordinal); }
+std::string munge_secret(const SlurmCluster& cluster) { return cluster.name + "-munge"; }
+std::string sshd_keys_secret(const SlurmCluster& cluster) { return cluster.sshd_keys_secret.empty() ? cluster.name + "-sshd-keys" : cluster.sshd_keys_secret; }
+std::string client_key_secret(const SlurmCluster& cluster) { return cluster.name + "-ssh-client-key"; }
+
+std::string config_hash(const SlurmCluster& cluster, const RenderFacts& facts) {
+  std::string all;
+  for (const auto& [name, content] : render_config(cluster, facts)) all += name + '\0' + content + '\0';
+  return hex(sha256(all)).substr(0, 16);
+}
+
+std::vector<Json> desired_services(const SlurmCluster& cluster) {
+  std::vector<Json> out;
+  for (const Role role : {Role::Controller, Role::Worker, Role::Login}) {
+    const auto& of = role_of(cluster, role);
+    out.push_back(Json::object({{"apiVersion", "v1"},
+                                {"kind", "Service"},
+                                {"metadata", metadata(cluster, fmt::format("{}-{}-svc", cluster.name, text(role)), text(role))},
+                                {"spec", Json::object({{"clusterIP", "None"},
+                                                       // Slurm daemons must find one another before they are ready.
+                                                       {"publishNotReadyAddresses", true},
+                                                       {"selector", Json::object({{kClusterLabel, cluster.name}, {kRoleLabel, std::string(text(role))}})},
+                                                       {"ports", Json::array({Json::object({{"name", std::string(text(role))}, {"port", of.main.port}, {"protocol", "TCP"}})})}})}}));
+  }
+  return out;
+}
+
+std::vector<Json> desired_config_maps(const SlurmCluster& cluster, const ObjectOptions& options) {
+  std::vector<Json> out;
+  const auto config_map = [&](std::string name, Json data, Json annotations = {}) {
+    Json meta = metadata(cluster, std::move(name), "config");
+    if (annotations.is_object()) meta.set("annotations", std::move(annotations));
+    out.push_back(Json::object({{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", std::move(meta)}, {"data", std::move(data)}}));
+  };
+  Json files = Json::object();
+  for (auto& [name, content] : render_config(cluster, options.render)) files.set(name, content);
+  const std::string hash = config_hash(cluster, options.render);
+  files.set("generation", hash + "\n");
+  config_map(cluster.name + "-slurm-configs", std::move(files), Json::object({{kConfigHash, hash}}));
+  config_map(cluster.name + "-ssh-configs", Json::object({{"sshd_config", render_sshd_config(cluster)}}));
+  std::string keys;
+  for (const auto& key : cluster.root_keys) keys += key + "\n";
+  config_map(cluster.name + "-ssh-root-keys", Json::object({{"authorized_keys", keys}}));
+  return out;
+}
+
+std::vector<Json> desired_claims(const SlurmCluster& cluster) {
+  std::vector<Json> out;
+  for (const Role role : {Role::Controller, Role::Worker, Role::Login}) {
+    const auto& of = role_of(cluster, role);
+    for (int i = 0; i < of.size; ++i)
+      for (const auto& [name, volume] : {std::pair<std::string, const api::SlurmVolume*>{"spool", &of.spool}, {"jail", &of.jail}}) {
+        if (!volume->source_name.empty() || !volume->claim_template.is_object()) continue;
+        // Owned by nobody: data outlives the cluster unless the user removes it.
+        Json meta = metadata(cluster, claim_name(cluster, name, role, i), text(role));
+        meta.erase("ownerReferences");
+        out.push_back(Json::object({{"apiVersion", "v1"}, {"kind", "PersistentVolumeClaim"}, {"metadata", std::move(meta)}, {"spec", volume->claim_template}}));
+      }
+  }
+  return out;
+}
+
+Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const ObjectOptions& options) {
+  const auto& of = role_of(cluster, role);
+  const std::string name = pod_name(role, ordinal);
+
+  Json volumes = Json::array({secret_volume("munge-key", munge_secret(cluster), 0400), memory_volume("munge-socket"), memory_volume("run"), config_volume("slurm-config", cluster.name + "-slurm-configs"),
+                              chosen_volume(cluster, "jail", of.jail, claim_name(cluster, "jail", role, ordinal))});
+  Json mounts = Json::array({mount("companion", "/opt/fairlead/bin", true), mount("munge-socket", "/run/munge"), mount("run", "/run/slurm"), mount("jail", "/mnt/jail")});
+  Json companion = Json::object({{"name", "companion"}});
+  if (options.companion.is_object())
+    for (const auto& [key, value] : options.companion.members()) companion.set(key, value);
+  else companion.set("emptyDir", Json::object());
+  volumes.push(std::move(companion));
+
+  Json environment = Json::array({env("FAIRLEAD_SLURM_CLUSTER", cluster.name)});
+  Json security = Json::object();
+  std::string container = "slurmd", program = "worker";
+  switch (role) {
+    case Role::Controller:
+      container = "slurmctld";
+      program = "controller";
+      mounts.push(mount("slurm-config", "/etc/slurm", true));
+      mounts.push(mount("spool", "/var/spool/slurmctld"));
+      volumes.push(chosen_volume(cluster, "spool", of.spool, claim_name(cluster, "spool", role, ordinal)));
+      break;
+    case Role::Worker:
+      mounts.push(mount("spool", "/var/spool/slurmd"));
+      volumes.push(chosen_volume(cluster, "spool", of.spool, claim_name(cluster, "spool", role, ordinal)));
+      if (!of.shared_memory.empty()) {
+        mounts.push(mount("shared-memory", "/dev/shm"));
+        volumes.push(memory_volume("shared-memory", of.shared_memory));
+      }
+      environment.push(env("FAIRLEAD_CONF_SERVER", fmt::format("{}:{}", controller_address(cluster, options.render), cluster.controller.main.port)));
+      environment.push(env("FAIRLEAD_NODE_DEFINITION", worker_definition(cluster)));
+      if (cluster.mock_gpus) environment.push(env("FAIRLEAD_MOCK_GPUS", std::to_string(worker_gpus(cluster))));
+      // slurmd makes cgroups, changes users and mounts for its steps.
+      security = Json::object({{"privileged", true}});
+      break;
+    case Role::Login:
+      container = "sshd";
+      program = "login";
+      mounts.push(mount("slurm-config", "/etc/slurm", true));
+      mounts.push(mount("ssh-config", "/etc/fairlead/ssh", true));
+      mounts.push(mount("ssh-root-keys", "/etc/fairlead/ssh-root-keys", true));
+      mounts.push(mount("ssh-client-key", "/etc/fairlead/ssh-client-key", true));
+      mounts.push(mount("sshd-keys", "/etc/fairlead/sshd-keys", true));
+      volumes.push(config_volume("ssh-config", cluster.name + "-ssh-configs"));
+      volumes.push(config_volume("ssh-root-keys", cluster.name + "-ssh-root-keys"));
+      // Only the public half of the site's own key goes to the pod.
+      volumes.push(Json::object({{"name", "ssh-client-key"},
+                                 {"secret", Json::object({{"secretName", client_key_secret(cluster)},
+                                                          {"items", Json::array({Json::object({{"key", "ssh_ed25519.pub"}, {"path", "authorized_keys"}})})}})}}));
+      volumes.push(secret_volume("sshd-keys", sshd_keys_secret(cluster), 0400));
+      break;
+  }
+  for (const auto& sub : of.sub_mounts) {
+    mounts.push(mount("sub-" + sub.name, sub.path));
+    Json volume = Json::object({{"name", "sub-" + sub.name}});
+    if (const auto found = cluster.volume_sources.find(sub.source_name); found != cluster.volume_sources.end())
+      for (const auto& [key, value] : found->second.members()) volume.set(key, value);
+    volumes.push(std::move(volume));
+  }
+
+  Json main = Json::object({{"name", container},
+                            {"image", of.main.image},
+                            {"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json(program)})},
+                            {"env", std::move(environment)},
+                            {"ports", Json::array({Json::object({{"name", program == "login" ? "ssh" : program}, {"containerPort", of.main.port}})})},
+                            {"resources", resources_json(of.main.resources)},
+                            {"volumeMounts", std::move(mounts)},
+                            {"readinessProbe", Json::object({{"exec", Json::object({{"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("check"), Json(program)})}})},
+                                                             {"periodSeconds", 5}, {"failureThreshold", 3}, {"timeoutSeconds", 8}})}});
+  if (!security.members().empty()) main.set("securityContext", std::move(security));
+
+  Json spec = Json::object({{"hostname", name},
+                            {"subdomain", fmt::format("{}-{}-svc", cluster.name, text(role))},
+                            {"restartPolicy", "Always"},
+                            {"terminationGracePeriodSeconds", 20},
+                            {"enableServiceLinks", false},
+                            {"automountServiceAccountToken", false},
+                            {"dnsConfig", Json::object({{"searches", Json::array({Json(fmt::format("{}-worker-svc.{}.svc.{}", cluster.name, cluster.space, options.render.cluster_domain)),
+                                                                                  Json(fmt::format("{}-controller-svc.{}.svc.{}", cluster.name, cluster.space, options.render.cluster_domain))})}})},
+                            {"containers", Json::array({munge_container(of), std::move(main)})},
+                            {"volumes", std::move(volumes)}});
+  if (const auto filter = cluster.filters.find(of.node_filter); filter != cluster.filters.end()) {
+    if (filter->second.node_selector.is_object()) spec.set("nodeSelector", filter->second.node_selector);
+    if (filter->second.affinity.is_object()) spec.set("affinity", filter->second.affinity);
+    if (filter->second.tolerations.is_array()) spec.set("tolerations", filter->second.tolerations);
+  }
+  const std::string hash = hex(sha256(kube::print_json(spec))).substr(0, 16);
+  Json meta = metadata(cluster, name, text(role));
+  meta.set("annotations", Json::object({{kTemplateHash, hash}}));
+  return Json::object({{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", std::move(meta)}, {"spec", std::move(spec)}});
+}
+
+}  // namespace fairlead::slurm

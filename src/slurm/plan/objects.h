@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which Kubernetes objects a SlurmCluster consists of. Names follow the source operator (controller-0, worker-0, C-worker-svc, C-munge, C-slurm-configs).
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "api/slurm_cluster.h"
+#include "slurm/plan/render.h"
+
+namespace fairlead::slurm {
+
+struct ObjectOptions {
+  RenderFacts render;
+  // A pod volume source that holds the program fairlead-slurm, mounted at /opt/fairlead/bin; null: the image brings it.
+  kube::Json companion;
+};
+
+enum class Role { Controller, Worker, Login };
+std::string_view text(Role role);
+std::string pod_name(Role role, int ordinal);
+
+// Everything but the Secrets with keys (made once, see keys.h) and claims named by the user.
+std::vector<kube::Json> desired_services(const api::SlurmCluster& cluster);
+std::vector<kube::Json> desired_config_maps(const api::SlurmCluster& cluster, const ObjectOptions& options);
+std::vector<kube::Json> desired_claims(const api::SlurmCluster& cluster);  // of claim templates: one per pod
+// Carries two hashes as annotations, kept apart: a changed template replaces the pod, changed configuration is reloaded in place.
+kube::Json desired_pod(const api::SlurmCluster& cluster, Role role, int ordinal, const ObjectOptions& options);
+
+std::string config_hash(const api::SlurmCluster& cluster, const RenderFacts& facts);
+
+inline constexpr const char* kTemplateHash = "fairlead.dev/template-hash";
+inline constexpr const char* kConfigHash = "fairlead.dev/config-hash";
+inline constexpr const char* kClusterLabel = "fairlead.dev/slurm-cluster";
+inline constexpr const char* kRoleLabel = "fairlead.dev/slurm-role";
+
+std::string munge_secret(const api::SlurmCluster& cluster);
+std::string sshd_keys_secret(const api::SlurmCluster& cluster);
+std::string client_key_secret(const api::SlurmCluster& cluster);
+
+}  // namespace fairlead::slurm

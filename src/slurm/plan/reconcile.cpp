@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slurm/plan/reconcile.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace fairlead::slurm {
+namespace {
+
+using api::SlurmCluster;
+using kube::Json;
+namespace resources = kube::resources;
+
+const Json* find(const std::map<std::string, Json>& in, const std::string& name) {
+  const auto found = in.find(name);
+  return found == in.end() ? nullptr : &found->second;
+}
+
+bool owned_by(const Json& object, const SlurmCluster& cluster) {
+  const Json* owner = kube::controller_of(object);
+  return owner && (*owner)["uid"].string() == cluster.uid;
+}
+
+bool pod_ready(const Json& pod) { return !kube::deleting(pod) && kube::condition_is_true(pod, "Ready"); }
+bool pod_over(const Json& pod) {
+  const std::string& phase = pod["status"]["phase"].string();
+  return phase == "Failed" || phase == "Succeeded";
+}
+
+// Why a pod is not ready, in its own words.
+std::string pod_trouble(const Json& pod) {
+  if (const Json* scheduled = kube::find_condition(pod, "PodScheduled"); scheduled && (*scheduled)["status"].string() == "False") return (*scheduled)["message"].string();
+  for (const Json& container : pod["status"]["containerStatuses"].items()) {
+    const Json& waiting = container["state"]["waiting"];
+    if (waiting.is_object() && !waiting["message"].string().empty()) return fmt::format("{}: {}", container["name"].string(), waiting["message"].string());
+    const Json& last = container["lastState"]["terminated"];
+    if (!container["ready"].boolean() && last.is_object())
+      return fmt::format("{} ended with {} and was started {} times", container["name"].string(), last["exitCode"].integer(), container["restartCount"].integer());
+  }
+  return pod["status"]["phase"].string_or("Pending");
+}
+
+struct RoleView {
+  int wanted = 0, ready = 0;
+  std::vector<std::string> outdated, surplus, trouble, foreign;
+};
+
+class Planner {
+ public:
+  Planner(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now)
+      : snapshot_(snapshot), options_(options), cluster_(api::read_slurm_cluster(snapshot.cluster, default_image)), object_(snapshot.cluster), now_(now) {}
+
+  Plan run() {
+    if (cluster_.deleting) return {};  // everything carries an ownerReference: garbage collection takes it
+    say("FieldsIgnored", !cluster_.ignored.empty(), cluster_.ignored.empty() ? "AllInEffect" : "NotInThisVersion",
+        cluster_.ignored.empty() ? "every given field has its effect" : fmt::format("without effect in this version: {}", fmt::join(cluster_.ignored, ", ")));
+    if (cluster_.paused) return finish("Reconciling", "paused by spec.pause: nothing is changed");
+    if (!cluster_.problems.empty()) {
+      say("SpecValid", false, "Invalid", fmt::format("{}", fmt::join(cluster_.problems, "; ")));
+      return finish("Not available", cluster_.problems.front());
+    }
+    say("SpecValid", true, "Valid", "the resource can be carried out");
+    const Confinement confinement = confinement_of(cluster_);
+    say("StepsConfined", confinement.cgroups, confinement.reason, confinement.message);
+
+    const bool common = plan_common();
+    const bool claims = plan_claims();
+    if (common && claims) {
+      for (const Role role : {Role::Controller, Role::Worker, Role::Login}) plan_pods(role);
+      plan_reload();
+    }
+    const auto& head = views_[Role::Controller];
+    const auto& workers = views_[Role::Worker];
+    const auto& login = views_[Role::Login];
+    say_role("ControllersAvailable", head);
+    say_role("WorkersAvailable", workers);
+    say_role("LoginAvailable", login);
+    const bool all = head.ready >= head.wanted && workers.ready >= workers.wanted && login.ready >= login.wanted && head.wanted > 0;
+    object_.child("status").set("readyControllers", head.ready).set("readyWorkers", workers.ready).set("readyLogin", login.ready);
+    if (all) return finish("Available", "");
+    return finish(head.wanted > 0 && head.ready == 0 && was_available() ? "Not available" : "Reconciling", "");
+  }
+
+ private:
+  bool was_available() const { return kube::condition_is_true(snapshot_.cluster, "ControllersAvailable"); }
+
+  void say(const char* type, bool yes, std::string reason, std::string message) {
+    kube::set_condition(object_, {type, yes ? "True" : "False", std::move(reason), std::move(message)}, now_);
+  }
+
+  void say_role(const char* type, const RoleView& view) {
+    std::vector<std::string> notes;
+    if (!view.foreign.empty()) notes.push_back(fmt::format("pods of this name belong to somebody else: {}", fmt::join(view.foreign, ", ")));
+    if (!view.trouble.empty()) notes.push_back(fmt::format("{}", fmt::join(view.trouble, "; ")));
+    if (!view.outdated.empty())
+      notes.push_back(fmt::format("{} run an older template; delete the pod when it is idle to renew it", fmt::join(view.outdated, ", ")));
+    if (!view.surplus.empty())
+      notes.push_back(fmt::format("{} are beyond the size and kept, since ending them could end jobs; drain them and delete the pods", fmt::join(view.surplus, ", ")));
+    const std::string count = fmt::format("{} of {} ready", view.ready, view.wanted);
+    say(type, view.ready >= view.wanted, view.ready >= view.wanted ? "Ready" : "NotReady", notes.empty() ? count : fmt::format("{}; {}", count, fmt::join(notes, "; ")));
+  }
+
+  Plan finish(const char* phase, const std::string& waiting) {
+    object_.child("status").set("phase", phase);
+    object_.child("status").set("observedGeneration", cluster_.generation);
+    if (!waiting.empty()) plan_.waiting_for.push_back(waiting);
+    plan_.status = object_["status"];
+    return std::move(plan_);
+  }
+
+  // Keys, configuration and services. True when pods may be made.
+  bool plan_common() {
+    bool complete = true;
+    const auto need_keys = [&](const std::string& secret, Keys keys, bool users_own) {
+      if (find(snapshot_.secrets, secret)) return;
+      complete = false;
+      if (users_own) plan_.waiting_for.push_back(fmt::format("Secret {} (named in spec.secrets.sshdKeysName) is not there", secret));
+      else plan_.steps.push_back(MakeKeys{keys, secret});
+    };
+    need_keys(munge_secret(cluster_), Keys::Munge, false);
+    need_keys(sshd_keys_secret(cluster_), Keys::HostKeys, !cluster_.sshd_keys_secret.empty());
+    need_keys(client_key_secret(cluster_), Keys::ClientKey, false);
+    for (const Json& wanted : desired_config_maps(cluster_, options_)) {
+      const Json* have = find(snapshot_.config_maps, kube::name_of(wanted));
+      if (!have) {
+        complete = false;
+        plan_.steps.push_back(Create{resources::config_maps, wanted});
+      } else if ((*have)["data"] != wanted["data"]) {
+        Json next = *have;
+        next.set("data", wanted["data"]);
+        if (wanted["metadata"].has("annotations"))
+          for (const auto& [key, value] : wanted["metadata"]["annotations"].members()) next.child("metadata").child("annotations").set(key, value);
+        plan_.steps.push_back(Update{resources::config_maps, std::move(next)});
+      }
+    }
+    for (const Json& wanted : desired_services(cluster_)) {
+      const Json* have = find(snapshot_.services, kube::name_of(wanted));
+      if (!have) {
+        complete = false;
+        plan_.steps.push_back(Create{resources::services, wanted});
+      } else if (!same_ports((*have)["spec"]["ports"], wanted["spec"]["ports"])) {
+        Json next = *have;
+        next.child("spec").set("ports", wanted["spec"]["ports"]);
+        plan_.steps.push_back(Update{resources::services, std::move(next)});
+      }
+    }
+    // What was asked for in this round is there in the next; starting pods at once would only make them wait for mounts.
+    say("CommonAvailable", complete, complete ? "Ready" : "Making", complete ? "keys, configuration and services are in place" : "keys, configuration and services are being made");
+    return complete;
+  }
+
+  static bool same_ports(const Json& a, const Json& b) {
+    if (a.items().size() != b.items().size()) return false;
+    for (std::size_t i = 0; i < a.items().size(); ++i)
+      if (a.items()[i]["port"] != b.items()[i]["port"] || a.items()[i]["name"] != b.items()[i]["name"]) return false;
+    return true;
+  }
+
+  bool plan_claims() {
+    bool complete = true;
+    for (const Json& wanted : desired_claims(cluster_))
+      if (!find(snapshot_.claims, kube::name_of(wanted))) {
+        complete = false;
+        plan_.steps.push_back(Create{resources::claims, wanted});
+      }
+    // Claims that the user names must be there and, when several pods share them, be writable by many: said before any pod exists.
+    std::vector<std::string> trouble;
+    for (const auto& [name, source] : cluster_.volume_sources) {
+      const std::string& claim = source["persistentVolumeClaim"]["claimName"].string();
+      if (claim.empty()) continue;
+      const Json* have = find(snapshot_.claims, claim);
+      if (!have) {
+        trouble.push_back(fmt::format("claim {} is not there; create it", claim));
+        continue;
+      }
+      bool many = false;
+      for (const Json& mode : (*have)["spec"]["accessModes"].items()) many = many || mode.string() == "ReadWriteMany";
+      if (!many && shared(name)) trouble.push_back(fmt::format("claim {} is shared by several pods but is not ReadWriteMany; make it with accessModes: [ReadWriteMany]", claim));
+    }
+    say("VolumesReady", trouble.empty(), trouble.empty() ? "Ready" : "ClaimUnfit", trouble.empty() ? "every claim is there and fit" : fmt::format("{}", fmt::join(trouble, "; ")));
+    for (auto& line : trouble) plan_.waiting_for.push_back(std::move(line));
+    return complete && plan_.waiting_for.empty();
+  }
+
+  bool shared(const std::string& source) const {
+    int pods = 0;
+    for (const auto* role : {&cluster_.controller, &cluster_.worker, &cluster_.login}) {
+      const bool uses = role->jail.source_name == source || role->spool.source_name == source ||
+                        std::any_of(role->sub_mounts.begin(), role->sub_mounts.end(), [&](const auto& sub) { return sub.source_name == source; });
+      if (uses) pods += role->size;
+    }
+    return pods > 1;
+  }
+
+  void plan_pods(Role role) {
+    const auto& of = role == Role::Controller ? cluster_.controller : role == Role::Worker ? cluster_.worker : cluster_.login;
+    RoleView& view = views_[role];
+    view.wanted = of.size;
+    for (int i = 0; i < of.size; ++i) {
+      const std::string name = pod_name(role, i);
+      const Json wanted = desired_pod(cluster_, role, i, options_);
+      const Json* have = find(snapshot_.pods, name);
+      if (!have) {
+        plan_.steps.push_back(Create{resources::pods, wanted});
+        view.trouble.push_back(name + " is being made");
+        continue;
+      }
+      if (!owned_by(*have, cluster_)) {
+        view.foreign.push_back(name);
+        continue;
+      }
+      if (pod_ready(*have)) ++view.ready;
+      else view.trouble.push_back(fmt::format("{}: {}", name, kube::deleting(*have) ? "ending" : pod_trouble(*have)));
+      if (kube::deleting(*have)) continue;
+      const bool stale = (*have)["metadata"]["annotations"][kTemplateHash] != wanted["metadata"]["annotations"][kTemplateHash];
+      if (pod_over(*have)) plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "it has ended"});
+      // A head restarts without harm to running jobs (SlurmdTimeout is far longer than that takes); workers and login nodes hold people's work. One that never ran does not.
+      else if (stale && (role == Role::Controller || (*have)["status"]["phase"].string() == "Pending"))
+        plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "its template has changed"});
+      else if (stale) view.outdated.push_back(name);
+    }
+    for (const auto& [name, pod] : snapshot_.pods) {
+      if (!owned_by(pod, cluster_) || pod["metadata"]["labels"][kRoleLabel].string() != text(role)) continue;
+      const std::string prefix = std::string(text(role)) + "-";
+      int ordinal = -1;
+      if (name.starts_with(prefix) && name.size() < prefix.size() + 9 && name.find_first_not_of("0123456789", prefix.size()) == name.npos) ordinal = std::stoi("0" + name.substr(prefix.size()));
+      if (ordinal >= 0 && ordinal < of.size) continue;
+      if (kube::deleting(pod)) continue;
+      if (pod["status"]["phase"].string() == "Pending" || pod_over(pod)) plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), "it is beyond the size and never ran"});
+      else view.surplus.push_back(name);
+    }
+  }
+
+  void plan_reload() {
+    const std::string hash = config_hash(cluster_, options_.render);
+    const Json* configs = find(snapshot_.config_maps, cluster_.name + "-slurm-configs");
+    const Json* head = find(snapshot_.pods, pod_name(Role::Controller, 0));
+    const std::string& applied = snapshot_.cluster["status"]["appliedConfigHash"].string();
+    if (applied == hash) {
+      say("ConfigApplied", true, "Applied", fmt::format("slurmctld runs with configuration {}", hash));
+      return;
+    }
+    say("ConfigApplied", false, "Pending", fmt::format("configuration {} is not in force yet", hash));
+    if (configs && head && pod_ready(*head) && (*configs)["metadata"]["annotations"][kConfigHash].string() == hash) plan_.steps.push_back(Reconfigure{kube::key_of(*head), hash});
+  }
+
+  const Snapshot& snapshot_;
+  const ObjectOptions& options_;
+  const SlurmCluster cluster_;
+  Json object_;  // a copy whose status is built up
+  const Instant now_;
+  std::map<Role, RoleView> views_;
+  Plan plan_;
+};
+
+}  // namespace
+
+std::string describe(const Step& step) {
+  return std::visit(
+      [](const auto& s) -> std::string {
+        using S = std::decay_t<decltype(s)>;
+        if constexpr (std::is_same_v<S, Create>) return fmt::format("create {} {}", s.resource.plural, kube::name_of(s.object));
+        if constexpr (std::is_same_v<S, Update>) return fmt::format("update {} {}", s.resource.plural, kube::name_of(s.object));
+        if constexpr (std::is_same_v<S, DeletePod>) return fmt::format("delete pod {}: {}", s.key.name, s.why);
+        if constexpr (std::is_same_v<S, MakeKeys>) return fmt::format("make keys {}", s.secret);
+        if constexpr (std::is_same_v<S, Reconfigure>) return fmt::format("reconfigure {} to {}", s.head.name, s.hash);
+      },
+      step);
+}
+
+Plan plan_reconcile(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now) {
+  return Planner(snapshot, options, default_image, now).run();
+}
+
+}  // namespace fairlead::slurm

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// One look at a SlurmCluster and everything that belongs to it gives the steps to take now and the status to show. Pure: asked again after each change.
+#pragma once
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "slurm/plan/objects.h"
+
+namespace fairlead::slurm {
+
+struct Snapshot {
+  kube::Json cluster;  // the object as read
+  std::map<std::string, kube::Json> pods, services, config_maps, secrets, claims;  // of its namespace, by name
+};
+
+struct Create { kube::Resource resource; kube::Json object; };
+struct Update { kube::Resource resource; kube::Json object; };                 // carries the resourceVersion it was decided on
+struct DeletePod { kube::ObjectKey key; std::string uid; std::string why; };
+enum class Keys { Munge, HostKeys, ClientKey };
+struct MakeKeys { Keys keys; std::string secret; };                            // generated where chance is allowed, then created once
+struct Reconfigure { kube::ObjectKey head; std::string hash; };                // tell slurmctld to read the files again once they show this hash
+using Step = std::variant<Create, Update, DeletePod, MakeKeys, Reconfigure>;
+std::string describe(const Step& step);
+
+struct Plan {
+  std::vector<Step> steps;
+  kube::Json status;   // to be written if it differs from the cluster's
+  std::vector<std::string> waiting_for;  // reasons, for people
+};
+
+// Never deletes a worker or login pod that runs: what would end jobs or sessions is held back and named in a condition.
+Plan plan_reconcile(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now);
+
+}  // namespace fairlead::slurm

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slurm/plan/render.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kube/selector.h"
+
+namespace fairlead::slurm {
+namespace {
+
+std::int64_t quantity_or(const std::map<std::string, std::string>& resources, const std::string& name, std::int64_t otherwise) {
+  const auto found = resources.find(name);
+  if (found == resources.end()) return otherwise;
+  auto quantity = kube::Quantity::parse(found->second);
+  return quantity ? quantity->value() : otherwise;
+}
+
+}  // namespace
+
+Confinement confinement_of(const api::SlurmCluster& cluster) {
+  if (cluster.cgroup_version == "v1") return {true, "CgroupV1", "job steps are confined by cgroup v1 below each worker's own container"};
+  return {false, "CgroupV2NeedsSystemd",
+          "Slurm 22.05's cgroup/v2 plug-in needs systemd inside the container; steps are tracked by proctrack/linuxproc and share the worker's own limits. On hosts with cgroup v1 "
+          "set spec.slurmNodes.worker.cgroupVersion: v1"};
+}
+
+int worker_gpus(const api::SlurmCluster& cluster) {
+  std::int64_t count = 0;
+  for (const char* name : {"nvidia.com/gpu", "amd.com/gpu", "gpu"}) count += quantity_or(cluster.worker.main.resources, name, 0);
+  return static_cast<int>(count);
+}
+
+std::string controller_address(const api::SlurmCluster& cluster, const RenderFacts& facts) {
+  return fmt::format("controller-0.{}-controller-svc.{}.svc.{}", cluster.name, cluster.space, facts.cluster_domain);
+}
+
+std::string worker_definition(const api::SlurmCluster& cluster) {
+  const auto& resources = cluster.worker.main.resources;
+  const std::int64_t cpus = std::max<std::int64_t>(1, quantity_or(resources, "cpu", 1));
+  const std::int64_t memory_mib = std::max<std::int64_t>(64, quantity_or(resources, "memory", std::int64_t{1} << 30) >> 20);
+  std::string out = fmt::format("CPUs={0} Boards=1 SocketsPerBoard={0} CoresPerSocket=1 ThreadsPerCore=1 RealMemory={1} Feature=worker", cpus, memory_mib);
+  if (const int gpus = worker_gpus(cluster); gpus > 0) out += fmt::format(" Gres=gpu:{}", gpus);
+  return out;
+}
+
+std::map<std::string, std::string> render_config(const api::SlurmCluster& cluster, const RenderFacts& facts) {
+  const Confinement confinement = confinement_of(cluster);
+  const int gpus = worker_gpus(cluster);
+  std::map<std::string, std::string> files;
+
+  std::string conf;
+  const auto line = [&](std::string_view key, std::string_view value) { conf += fmt::format("{}={}\n", key, value); };
+  conf += "# Written by Fairlead from the SlurmCluster resource. Edit the resource, not this file.\n";
+  line("ClusterName", cluster.name);
+  // One host name and one address that only ever stand for the active head: a list would bring back standby daemons and their sleeps.
+  line("SlurmctldHost", fmt::format("controller-0({})", controller_address(cluster, facts)));
+  line("SlurmctldPort", std::to_string(cluster.controller.main.port));
+  line("SlurmdPort", std::to_string(cluster.worker.main.port));
+  line("SlurmUser", "slurm");
+  line("SlurmdUser", "root");
+  line("AuthType", "auth/munge");
+  line("CredType", "cred/munge");
+  // A requeued job may start again after cred_expire (120 s by default), since credentials of its first run are then void.
+  line("AuthInfo", "cred_expire=30");
+  line("SlurmctldParameters", "enable_configless,cloud_reg_addrs");
+  line("CommunicationParameters", "NoAddrCache");
+  line("StateSaveLocation", "/var/spool/slurmctld");
+  line("SlurmdSpoolDir", "/var/spool/slurmd");
+  line("SlurmctldPidFile", "/run/slurm/slurmctld.pid");
+  line("SlurmdPidFile", "/run/slurm/slurmd.pid");
+  line("SlurmctldTimeout", "120");
+  // High, so that an outage of the head or of a link never kills running jobs; a worker that restarts reports its own death (fairlead-slurm worker).
+  line("SlurmdTimeout", "300");
+  line("ReturnToService", "2");
+  line("JobRequeue", "1");
+  line("MinJobAge", "86400");
+  line("MaxNodeCount", "512");
+  line("TreeWidth", "65533");
+  line("SwitchType", "switch/none");
+  line("MpiDefault", "none");
+  line("SelectType", "select/cons_tres");
+  line("SelectTypeParameters", "CR_Core_Memory");
+  line("SchedulerType", "sched/backfill");
+  line("SchedulerParameters", "sched_interval=5,bf_interval=10");
+  // The declared size counts, also where local nodes share a smaller machine.
+  line("SlurmdParameters", "config_overrides");
+  // Limits of the submitting shell say nothing about a worker's container.
+  line("PropagateResourceLimits", "NONE");
+  line("ProctrackType", confinement.cgroups ? "proctrack/cgroup" : "proctrack/linuxproc");
+  line("TaskPlugin", confinement.cgroups ? (cluster.bind_cores ? "task/cgroup,task/affinity" : "task/cgroup") : (cluster.bind_cores ? "task/affinity" : "task/none"));
+  line("JobAcctGatherType", confinement.cgroups ? "jobacct_gather/cgroup" : "jobacct_gather/linux");
+  line("AccountingStorageType", "accounting_storage/none");
+  line("JobCompType", "jobcomp/none");
+  line("SlurmctldDebug", "info");
+  line("SlurmdDebug", "info");
+  line("LogTimeFormat", "iso8601_ms");
+  if (gpus > 0) line("GresTypes", "gpu");
+  conf += "NodeSet=worker Feature=worker\n";
+  conf += "PartitionName=main Nodes=worker Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO\n";
+  files["slurm.conf"] = std::move(conf);
+
+  std::string cgroup = "CgroupAutomount=no\n";
+  if (confinement.cgroups)
+    cgroup += fmt::format("CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainCores={}\nConstrainRAMSpace=yes\nConstrainDevices=no\n", cluster.bind_cores ? "yes" : "no");
+  files["cgroup.conf"] = std::move(cgroup);
+
+  std::string gres;
+  if (gpus > 0) gres = fmt::format("Name=gpu File=/dev/{}{}\n", cluster.mock_gpus ? "fairlead-gpu" : "nvidia", gpus == 1 ? "0" : fmt::format("[0-{}]", gpus - 1));
+  files["gres.conf"] = std::move(gres);
+  return files;
+}
+
+std::string render_sshd_config(const api::SlurmCluster& cluster) {
+  return fmt::format(
+      "Port {}\n"
+      "HostKey /etc/ssh/fairlead/ssh_host_rsa_key\n"
+      "HostKey /etc/ssh/fairlead/ssh_host_ecdsa_key\n"
+      "HostKey /etc/ssh/fairlead/ssh_host_ed25519_key\n"
+      "PermitRootLogin prohibit-password\n"
+      "PasswordAuthentication no\n"
+      "KbdInteractiveAuthentication no\n"
+      "UsePAM yes\n"
+      "X11Forwarding no\n"
+      "PrintMotd no\n"
+      "AcceptEnv LANG LC_*\n"
+      // Root's keys are read from the mounted ConfigMap at each login, so that an edit of the resource counts at once.
+      "Match User root\n"
+      "  AuthorizedKeysCommand /opt/fairlead/bin/fairlead-slurm authorized-keys\n"
+      "  AuthorizedKeysCommandUser nobody\n"
+      "Match All\n"
+      "Subsystem sftp internal-sftp\n",
+      cluster.login.main.port);
+}
+
+}  // namespace fairlead::slurm
