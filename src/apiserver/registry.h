@@ -54,8 +54,8 @@ struct WriteContext {
   bool dry_run = false;
   FieldValidation validation = FieldValidation::Warn;
   std::string field_manager;
+  std::vector<std::string> duplicates;  // members that stood twice in the body (kube::ParseOptions::duplicates): reported as `validation` says
 };
-
 
 struct Object {
   http::Buffer bytes;  // whole JSON, kind and resourceVersion inside
@@ -97,11 +97,13 @@ struct RegistryEvent {
 struct RegistryOptions {
   std::string secret_key;  // 32 bytes: Secrets are sealed with AES-256-GCM before they reach the store; empty: refused to hold Secrets
   std::string cluster_domain = "cluster.local";
+  std::function<std::string(std::size_t)> random;  // bytes for uids, name suffixes and nonces; empty: the kernel's. The simulation gives a seeded one.
 };
 
 // Thread-safe. Errors carry the message that a Kubernetes user knows, e.g. NotFound `pods "x" not found`, Exists `pods "x" already exists`,
 // Conflict `Operation cannot be fulfilled on pods "x": the object has been modified; please apply your changes to the latest version and try again`,
-// Invalid `Pod "x" is invalid: spec.containers: Required value`, Unsupported with what is not served and what to do.
+// Invalid `Pod "x" is invalid: spec.containers: Required value` (422; other messages of Invalid are 400), Unsupported with what is not served and what to do.
+// A kind that is gone from kinds() meanwhile gives NotFound. The store must outlive the registry; its destructor waits for unanswered writes.
 class Registry {
  public:
   // Loads CRDs from the store, makes the standard namespaces (default, kube-system, kube-public, kube-node-lease).

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apiserver/registry_bytes.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include "base/result.h"
+
+namespace fairlead::apiserver {
+
+namespace {
+
+constexpr std::string_view version_mark = "\"metadata\":{\"resourceVersion\":\"";
+constexpr std::string_view api_mark = "{\"apiVersion\":\"";
+
+struct Reader {
+  simdjson::ondemand::parser parser;
+  std::string padded;
+  simdjson::ondemand::document document;
+};
+Reader& reader_of_this_thread() {
+  thread_local Reader reader;
+  return reader;
+}
+
+}  // namespace
+
+Template canonical(const kube::Json& object, const kube::Resource& resource) {
+  Template out;
+  out.before.reserve(128);
+  out.before.append(api_mark).append(resource.api_version()).append("\",\"kind\":\"").append(resource.kind).append("\",").append(version_mark);
+  out.after.reserve(2048);
+  out.after += '"';
+  for (const auto& [name, value] : object["metadata"].members()) {
+    if (name == "resourceVersion") continue;
+    out.after += ',';
+    kube::append_json_string(out.after, name);
+    out.after += ':';
+    kube::append_json(out.after, value);
+  }
+  out.after += '}';
+  for (const auto& [name, value] : object.members()) {
+    if (name == "apiVersion" || name == "kind" || name == "metadata") continue;
+    out.after += ',';
+    kube::append_json_string(out.after, name);
+    out.after += ':';
+    kube::append_json(out.after, value);
+  }
+  out.after += '}';
+  return out;
+}
+
+std::string join(const Template& parts, Revision revision) {
+  const std::string number = std::to_string(revision);
+  std::string out;
+  out.reserve(parts.before.size() + number.size() + parts.after.size());
+  return out.append(parts.before).append(number).append(parts.after);
+}
+
+Around around_revision(std::string_view bytes) {
+  const auto mark = bytes.find(version_mark);
+  INVARIANT(mark != std::string_view::npos);
+  const auto start = mark + version_mark.size();
+  const auto end = bytes.find('"', start);
+  INVARIANT(end != std::string_view::npos);
+  return {bytes.substr(0, start), bytes.substr(start, end - start), bytes.substr(end)};
+}
+
+std::string with_revision(std::string_view bytes, Revision revision) {
+  const Around around = around_revision(bytes);
+  std::string out;
+  out.reserve(bytes.size() + 8);
+  return out.append(around.before).append(std::to_string(revision)).append(around.after);
+}
+
+bool has_api_version(std::string_view bytes, std::string_view api_version) {
+  return bytes.size() > api_mark.size() + api_version.size() && bytes.substr(api_mark.size(), api_version.size()) == api_version &&
+         bytes[api_mark.size() + api_version.size()] == '"';
+}
+
+std::string with_api_version(std::string_view bytes, std::string_view api_version) {
+  const auto end = bytes.find('"', api_mark.size());
+  INVARIANT(end != std::string_view::npos);
+  std::string out;
+  out.reserve(bytes.size() + 8);
+  return out.append(api_mark).append(api_version).append(bytes.substr(end));
+}
+
+std::string event_line(kube::EventType type, std::string_view object) {
+  std::string_view name = "ADDED";
+  if (type == kube::EventType::Modified) name = "MODIFIED";
+  if (type == kube::EventType::Deleted) name = "DELETED";
+  if (type == kube::EventType::Bookmark) name = "BOOKMARK";
+  std::string out;
+  out.reserve(object.size() + 40);
+  return out.append("{\"type\":\"").append(name).append("\",\"object\":").append(object).append("}\n");
+}
+
+std::string bookmark_object(const kube::Resource& resource, Revision revision, bool initial_end) {
+  return fmt::format(R"({{"apiVersion":"{}","kind":"{}","metadata":{{"resourceVersion":"{}","creationTimestamp":null{}}}}})", resource.api_version(), resource.kind, revision,
+                     initial_end ? R"(,"annotations":{"k8s.io/initial-events-end":"true"})" : "");
+}
+
+Peek::Peek(std::string_view bytes) {
+  Reader& reader = reader_of_this_thread();
+  reader.padded.reserve(bytes.size() + simdjson::SIMDJSON_PADDING);
+  reader.padded.assign(bytes);
+  ok_ = reader.parser.iterate(simdjson::padded_string_view(reader.padded.data(), bytes.size(), reader.padded.capacity())).get(reader.document) == simdjson::SUCCESS;
+}
+
+std::optional<std::string> Peek::field(std::string_view dotted) {
+  if (!ok_) return std::nullopt;
+  Reader& reader = reader_of_this_thread();
+  reader.document.rewind();
+  simdjson::ondemand::object object;
+  if (reader.document.get_object().get(object)) return std::nullopt;
+  while (true) {
+    const auto dot = dotted.find('.');
+    simdjson::ondemand::value value;
+    if (object.find_field_unordered(dotted.substr(0, dot)).get(value)) return std::nullopt;
+    if (dot == std::string_view::npos) {
+      simdjson::ondemand::json_type type;
+      if (value.type().get(type)) return std::nullopt;
+      if (type == simdjson::ondemand::json_type::string) {
+        std::string_view text;
+        if (value.get_string().get(text)) return std::nullopt;
+        return std::string(text);
+      }
+      if (type == simdjson::ondemand::json_type::boolean) {
+        bool flag = false;
+        if (value.get_bool().get(flag)) return std::nullopt;
+        return flag ? "true" : "false";
+      }
+      if (type == simdjson::ondemand::json_type::number) {
+        std::string_view token = value.raw_json_token();
+        while (!token.empty() && (token.back() == ' ' || token.back() == '\n')) token.remove_suffix(1);
+        return std::string(token);
+      }
+      return std::nullopt;
+    }
+    if (value.get_object().get(object)) return std::nullopt;
+    dotted.remove_prefix(dot + 1);
+  }
+}
+
+std::map<std::string, std::string> Peek::labels() {
+  std::map<std::string, std::string> out;
+  if (!ok_) return out;
+  Reader& reader = reader_of_this_thread();
+  reader.document.rewind();
+  simdjson::ondemand::object labels;
+  if (reader.document["metadata"]["labels"].get_object().get(labels)) return out;
+  for (auto field : labels) {
+    std::string_view key, text;
+    if (field.unescaped_key().get(key)) return out;
+    std::string name(key);
+    if (field.value().get_string().get(text)) continue;
+    out.insert_or_assign(std::move(name), std::string(text));
+  }
+  return out;
+}
+
+}  // namespace fairlead::apiserver

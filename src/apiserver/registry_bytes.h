@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Objects as bytes. The canonical form is compact JSON that begins
+//   {"apiVersion":"...","kind":"...","metadata":{"resourceVersion":"N",...
+// so that the revision and the version of the API can be exchanged without parsing.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "apiserver/registry.h"
+
+namespace fairlead::apiserver {
+
+// The object's canonical bytes around its revision, written under this apiVersion and kind.
+Template canonical(const kube::Json& object, const kube::Resource& resource);
+std::string join(const Template& parts, Revision revision);
+// Splits canonical bytes around the revision. INVARIANT: they are canonical.
+struct Around {
+  std::string_view before, revision, after;
+};
+Around around_revision(std::string_view bytes);
+// The same object as of another revision (a deletion's), under another version of its group.
+std::string with_revision(std::string_view bytes, Revision revision);
+bool has_api_version(std::string_view bytes, std::string_view api_version);
+std::string with_api_version(std::string_view bytes, std::string_view api_version);
+
+std::string event_line(kube::EventType type, std::string_view object);
+// A bookmark's object: kind, apiVersion, resourceVersion; `initial_end` adds the annotation that ends the initial events.
+std::string bookmark_object(const kube::Resource& resource, Revision revision, bool initial_end);
+
+// Reads single fields of an object's bytes without building a tree. One Peek lives at a time on a thread.
+class Peek {
+ public:
+  explicit Peek(std::string_view bytes);
+  // The value at a dotted path as text (booleans as true/false, numbers as written); empty: absent, null or no scalar.
+  std::optional<std::string> field(std::string_view dotted);
+  std::map<std::string, std::string> labels();
+
+ private:
+  bool ok_ = false;
+};
+
+}  // namespace fairlead::apiserver
