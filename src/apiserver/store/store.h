@@ -58,24 +58,27 @@ class Store {
   virtual ~Store() = default;
   // Asynchronous: `done` is called once, on the publishing thread, after the write is durable and visible (or refused).
   // Conflict: `expected` does not hold (the message names key and current revision; NotFound: delete of an absent key; Exists: expected 0 but there).
-  // Exhausted: disk full; reads go on. A failed fsync never returns: the process stops.
+  // Invalid: empty key, or key and value above 16 MiB. Exhausted: disk full, or more than 100'000 writes (256 MiB) waiting (then `done` is called before
+  // write returns); reads go on. A failed fsync is never answered: the process stops. `done` must not block; it may call write, not write_and_wait.
   using Done = std::function<void(Result<Entry>)>;  // the entry written; for a delete the last value with the revision of the deletion
   virtual void write(Write write, Done done) = 0;
-  // The same, waiting.
+  // The same, waiting. Not from a watcher or a `done`.
   Result<Entry> write_and_wait(Write write);
 
   virtual std::optional<Entry> get(const std::string& key) const = 0;
   // Keys with this prefix, in key order, after `after` (exclusive; "" from the start), at most `limit` (0: all), as of `at` (0: now).
-  // Expired: `at` is older than the history kept.
+  // Expired: `at` is older than the history kept. Invalid: `at` is above the current revision.
   virtual Result<Range> range(const std::string& prefix, const std::string& after, std::size_t limit, Revision at) const = 0;
   virtual Revision revision() const = 0;
   // All events of keys with this prefix and a revision above `from`, past ones first (called before this returns), without a gap.
   // Expired: `from` is older than the history kept. Invalid: from is above the current revision.
+  // Every event is delivered before the `done` of its write is called. The watcher may drop its own subscription.
   virtual Result<std::unique_ptr<Subscription>> watch(const std::string& prefix, Revision from, StoreWatcher watcher) = 0;
 };
 
 struct HistoryLimits {
-  std::size_t events = 100'000;  // a watch can start this far back
+  std::size_t events = 100'000;          // a watch can start this far back,
+  std::size_t bytes = 32 * 1024 * 1024;  // unless the values of these events are bigger than this together
 };
 std::unique_ptr<Store> make_memory_store(HistoryLimits limits = {});
 
@@ -84,9 +87,16 @@ struct SqliteOptions {
   std::string vfs;               // SQLite VFS name; empty: the default
   enum class Sync { Full, Off } sync = Sync::Full;  // Off exists for the negative control of the durability test
   HistoryLimits history;
+  std::size_t compact_after = 1'000;  // superseded rows beyond the history before they are removed
+  // Called when a write failed and nobody can know whether it is durable. Must not return in production; empty: log and abort.
+  // If it returns (tests), nothing is answered any more.
+  std::function<void(const std::string& why)> fatal;
 };
+// Conflict: another process has it open. Unsupported: written by a newer Fairlead. Invalid: not a store, or damaged (the message says how to restore).
+// NotFound: its folder is missing.
 Result<std::unique_ptr<Store>> open_sqlite_store(SqliteOptions options);
-// A consistent copy of a live or closed store; restore is copying it back with the server stopped.
+// A consistent copy of a live or closed store, also from another process; `target` is replaced whole or not at all.
+// Restore is copying it back with the server stopped (and removing PATH-wal and PATH-shm).
 Result<void> backup_sqlite_store(const std::string& path, const std::string& target);
 
 }  // namespace fairlead::apiserver
