@@ -17,14 +17,16 @@ using Labels = std::map<std::string, std::string>;
 class LabelSelector {
  public:
   static Result<LabelSelector> parse(std::string_view text);      // "" matches everything
-  static Result<LabelSelector> from_object(const Json& selector);  // metav1.LabelSelector {matchLabels, matchExpressions}
+  // metav1.LabelSelector {matchLabels, matchExpressions}; {} matches everything, null nothing, as in Kubernetes.
+  static Result<LabelSelector> from_object(const Json& selector);
   bool matches(const Labels& labels) const;
   bool matches(const Json& labels_object) const;
   bool empty() const { return terms_.empty(); }
   std::string text() const;
 
  private:
-  enum class Op { In, NotIn, Exists, DoesNotExist };
+  friend struct LabelSelectorParser;
+  enum class Op { In, NotIn, Exists, DoesNotExist, GreaterThan, LessThan };
   struct Term {
     std::string key;
     Op op;
@@ -48,13 +50,14 @@ class FieldSelector {
   std::vector<Term> terms_;
 };
 
-// resource.Quantity: "100m", "1.5", "2Gi", "1e3". Kept exact in nano units within +-2^127.
+// resource.Quantity: "100m", "1.5", "2Gi", "1e3". Kept exact in nano units within +-1e38 (more is Invalid); below a nano unit it is rounded away from
+// zero, and binary ones above 2^63-1 are cut to that, as apimachinery does.
 class Quantity {
  public:
   static Result<Quantity> parse(std::string_view text);
   static Result<Quantity> from_json(const Json& value);  // a string or a number
-  std::int64_t value() const;        // rounded up to whole units, saturating (bytes, counts)
-  std::int64_t milli_value() const;  // rounded up to thousandths, saturating (CPU)
+  std::int64_t value() const;        // rounded away from zero to whole units, saturating (bytes, counts)
+  std::int64_t milli_value() const;  // rounded away from zero to thousandths, saturating (CPU)
   std::string text() const;          // canonical form in the suffix family it was written in
   friend bool operator==(const Quantity& a, const Quantity& b) { return a.nanos_ == b.nanos_; }
 
