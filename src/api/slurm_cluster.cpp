@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "kube/selector.h"
@@ -73,17 +74,19 @@ const std::set<std::string, std::less<>>& effective_paths() {
   return paths;
 }
 
-// Values that say "off" or "nothing" have their effect: nothing is what happens.
+// Values that say "off" or "nothing" have their effect: nothing is what happens. A section that is switched off says nothing as a whole.
 bool says_nothing(const Json& value) {
-  return value.is_null() || (value.is_bool() && !value.boolean()) || (value.is_string() && value.string().empty()) || (value.is_object() && value.members().empty()) ||
-         (value.is_array() && value.items().empty()) || (value.is_number() && value.number() == 0);
+  if (value.is_object()) {
+    if (const Json* enabled = value.find("enabled"); enabled && !enabled->boolean(true)) return true;
+    return std::all_of(value.members().begin(), value.members().end(), [](const auto& member) { return says_nothing(member.second); });
+  }
+  return value.is_null() || (value.is_bool() && !value.boolean()) || (value.is_string() && value.string().empty()) || (value.is_array() && value.items().empty()) ||
+         (value.is_number() && value.number() == 0);
 }
 
 void find_ignored(const Json& node, const std::string& path, std::vector<std::string>& out) {
   const auto& known = effective_paths();
   if (known.contains(path) || says_nothing(node)) return;
-  // A section that is switched off as a whole is not ignored.
-  if (const Json* enabled = node.find("enabled"); enabled && !enabled->boolean(true)) return;
   const auto below = known.lower_bound(path + ".");
   const bool inner = path.empty() || (below != known.end() && below->starts_with(path + "."));
   if (!inner) {
@@ -158,6 +161,7 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
         problems.push_back(fmt::format("spec.slurmNodes: the mount {} is at {} on login nodes and at {} on workers; give both the same path", on_login.name, on_login.path, on_worker.path));
 
   find_ignored(spec, "", out.ignored);
+  std::sort(out.ignored.begin(), out.ignored.end());
   return out;
 }
 

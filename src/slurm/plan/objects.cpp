@@ -178,6 +178,8 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
       volumes.push(chosen_volume(cluster, "spool", of.spool, claim_name(cluster, "spool", role, ordinal)));
       break;
     case Role::Worker:
+      // Not at /etc/slurm: slurmd takes its configuration from the head. The companion needs it to speak to the head before slurmd runs.
+      mounts.push(mount("slurm-config", "/etc/fairlead/slurm", true));
       mounts.push(mount("spool", "/var/spool/slurmd"));
       volumes.push(chosen_volume(cluster, "spool", of.spool, claim_name(cluster, "spool", role, ordinal)));
       if (!of.shared_memory.empty()) {

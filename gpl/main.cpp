@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// fairlead-slurm: companion of Slurm's daemons inside their containers. It talks to Slurm through its command line tools.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/encoding.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "prepare.h"
+#include "supervise.h"
+
+namespace fairlead::companion {
+namespace {
+
+constexpr const char* kGeneration = "/run/slurm/generation";
+
+int complain(const Error& error) {
+  log_error("cannot start", {{"error", error.message}});
+  return 1;
+}
+
+std::string env_or(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value ? value : otherwise;
+}
+
+std::string own_host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return std::string(name).substr(0, std::string(name).find('.'));
+}
+
+Result<Output> tool(std::vector<std::string> argv, std::chrono::milliseconds limit, const char* slurm_conf = nullptr) {
+  Command command{.argv = std::move(argv)};
+  if (slurm_conf) command.environment = std::map<std::string, std::string>{{"PATH", env_or("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")}, {"SLURM_CONF", slurm_conf}};
+  return run(std::move(command), limit);
+}
+
+int run_munge() {
+  for (const char* dir : {"/run/munge", "/etc/munge", "/var/log/munge", "/var/lib/munge"})
+    if (auto made = owned_dir(dir, "munge", std::string_view(dir) == "/run/munge" ? 0755 : 0700); !made) return complain(made.error());
+  auto key = read_file("/etc/fairlead/munge/munge.key");
+  if (!key) return complain(key.error());
+  if (auto written = write_file_atomically("/etc/munge/munge.key", *key, 0400); !written) return complain(written.error());
+  auto owner = run_checked({.argv = {"chown", "munge:munge", "/etc/munge/munge.key"}}, 5s);
+  if (!owner) return complain(owner.error());
+  return supervise({.command = {.argv = {"setpriv", "--reuid", "munge", "--regid", "munge", "--clear-groups", "munged", "--foreground"}, .stdout_fd = 1, .stderr_fd = 2}});
+}
+
+// Slurm's tools and daemons fail at once without munge; the two containers of a pod start together.
+bool wait_for_munge() {
+  for (int i = 0; i < 600; ++i) {
+    auto out = tool({"munge", "-n"}, 5s);
+    if (out && out->exit.code == 0) return true;
+    std::this_thread::sleep_for(100ms);
+  }
+  log_error("munge does not answer after a minute", {{"socket", "/run/munge/munge.socket.2"}, {"remedy", "look at the log of container munge"}});
+  return false;
+}
+
+int run_controller() {
+  for (const char* dir : {"/run/slurm", "/var/spool/slurmctld", "/var/log/slurm"})
+    if (auto made = owned_dir(dir, "slurm", 0755); !made) return complain(made.error());
+  if (auto users = prepare_users(); !users) return complain(users.error());
+  if (!wait_for_munge()) return 1;
+  return supervise({.command = {.argv = {"slurmctld", "-D"}, .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = true, .before_start = [] {
+                      // What the daemon is about to read: `reconfigure` compares with it.
+                      auto generation = read_file("/etc/slurm/generation");
+                      if (generation) (void)write_file_atomically(kGeneration, *generation, 0644);
+                    }});
+}
+
+bool reachable(const std::string& host, const std::string& port) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  if (::getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0 || !found) return false;
+  const Fd socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  bool ok = ::connect(socket.get(), found->ai_addr, found->ai_addrlen) == 0;
+  if (!ok && errno == EINPROGRESS) {
+    pollfd watched{socket.get(), POLLOUT, 0};
+    int error = 0;
+    socklen_t size = sizeof error;
+    ok = ::poll(&watched, 1, 2000) == 1 && ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+  }
+  ::freeaddrinfo(found);
+  return ok;
+}
+
+int run_worker() {
+  const std::string server = env_or("FAIRLEAD_CONF_SERVER", "");
+  const std::string definition = env_or("FAIRLEAD_NODE_DEFINITION", "");
+  if (server.empty() || definition.empty()) return complain({Code::Invalid, "FAIRLEAD_CONF_SERVER and FAIRLEAD_NODE_DEFINITION must be set"});
+  for (const char* dir : {"/run/slurm", "/var/spool/slurmd", "/var/log/slurm", "/etc/slurm"})
+    if (auto made = make_dirs(dir, 0755); !made) return complain(made.error());
+  // Commands typed on a worker read what slurmd fetched from the head.
+  if (auto linked = replace_link("/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf"); !linked) return complain(linked.error());
+  if (auto users = prepare_users(); !users) return complain(users.error());
+  if (auto made = prepare_mock_gpus(std::atoi(env_or("FAIRLEAD_MOCK_GPUS", "0").c_str())); !made) return complain(made.error());
+  if (!wait_for_munge()) return 1;
+  const auto colon = server.rfind(':');
+  for (int i = 0; !reachable(server.substr(0, colon), server.substr(colon + 1)); ++i) {
+    if (i == 0) log_info("waiting for the head", {{"address", server}});
+    if (i > 1200) return complain({Code::Unavailable, "the head at " + server + " has not answered for ten minutes"});
+    std::this_thread::sleep_for(250ms);
+  }
+  // No slurmd runs here yet, so whatever Slurm believes to run on this node is dead: its own new incarnation is the proof. Saying so
+  // lets Slurm requeue those jobs at once instead of after SlurmdTimeout. The node returns to service when slurmd registers.
+  const std::string host = own_host_name();
+  auto node = tool({"scontrol", "-o", "show", "node", host}, 10s, "/etc/fairlead/slurm/slurm.conf");
+  if (node && node->exit.code == 0) {
+    const auto at = node->out.find("State=");
+    const std::string state = at == std::string::npos ? "" : node->out.substr(at + 6, node->out.find(' ', at) - at - 6);
+    if (state.find("ALLOC") != std::string::npos || state.find("MIXED") != std::string::npos || state.find("COMPLETING") != std::string::npos) {
+      auto down = tool({"scontrol", "update", "nodename=" + host, "state=down", "reason=fairlead: the worker restarted and its processes are gone"}, 10s, "/etc/fairlead/slurm/slurm.conf");
+      log_info("told the head that this worker's jobs are gone", {{"state", state}, {"done", down && down->exit.code == 0 ? "yes" : "no"}});
+    }
+  }
+  return supervise({.command = {.argv = {"slurmd", "-D", "-Z", "--conf-server", server, "--conf", definition}, .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = false});
+}
+
+int run_login() {
+  for (const char* dir : {"/run/sshd", "/etc/ssh/fairlead", "/run/slurm"})
+    if (auto made = make_dirs(dir, 0755); !made) return complain(made.error());
+  if (auto users = prepare_users(); !users) return complain(users.error());
+  for (const char* kind : {"rsa", "ecdsa", "ed25519"})
+    for (const char* half : {"", ".pub"}) {
+      const std::string name = fmt::format("ssh_host_{}_key{}", kind, half);
+      auto key = read_file("/etc/fairlead/sshd-keys/" + name);
+      if (!key) return complain(key.error());
+      if (auto written = write_file_atomically("/etc/ssh/fairlead/" + name, *key, *half ? 0644 : 0600); !written) return complain(written.error());
+    }
+  if (!wait_for_munge()) return 1;
+  return supervise({.command = {.argv = {"/usr/sbin/sshd", "-D", "-e", "-f", "/etc/fairlead/ssh/sshd_config"}, .stdout_fd = 1, .stderr_fd = 2}});
+}
+
+// Root's keys: those of the resource and the site's own. Read at each login, so an edit counts at once.
+int print_authorized_keys(const std::string& user) {
+  if (user != "root") return 0;
+  for (const char* path : {"/etc/fairlead/ssh-root-keys/authorized_keys", "/etc/fairlead/ssh-client-key/authorized_keys"}) {
+    auto keys = read_file(path);
+    if (keys) std::fputs(keys->c_str(), stdout);
+  }
+  return 0;
+}
+
+int check(const std::string& what) {
+  if (what == "munge") {
+    auto out = tool({"munge", "-n"}, 4s);
+    return out && out->exit.code == 0 ? 0 : 1;
+  }
+  if (what == "controller") {
+    auto out = tool({"scontrol", "ping"}, 6s);
+    const bool up = out && out->exit.code == 0 && out->out.find("is UP") != std::string::npos;
+    if (!up) std::fprintf(stderr, "slurmctld does not answer: %s\n", out ? std::string(trim(out->out)).c_str() : out.error().message.c_str());
+    return up ? 0 : 1;
+  }
+  if (what == "worker") {
+    auto out = tool({"scontrol", "-o", "show", "node", own_host_name()}, 6s, "/etc/fairlead/slurm/slurm.conf");
+    if (!out || out->exit.code != 0) {
+      std::fputs("not registered with the head\n", stderr);
+      return 1;
+    }
+    const auto at = out->out.find("State=");
+    const std::string state = at == std::string::npos ? "UNKNOWN" : out->out.substr(at + 6, out->out.find(' ', at) - at - 6);
+    const bool up = state.find("DOWN") == std::string::npos && state.find('*') == std::string::npos && state.find("UNKNOWN") == std::string::npos;
+    if (!up) std::fprintf(stderr, "Slurm shows this node as %s\n", state.c_str());
+    return up ? 0 : 1;
+  }
+  if (what == "login") {
+    std::string port = "22";
+    if (auto config = read_file("/etc/fairlead/ssh/sshd_config"))
+      for (const auto& line : split(*config, '\n'))
+        if (line.starts_with("Port ")) port = line.substr(5);
+    if (!reachable("127.0.0.1", port)) {
+      std::fprintf(stderr, "sshd does not listen on port %s\n", port.c_str());
+      return 1;
+    }
+    return 0;
+  }
+  std::fprintf(stderr, "fairlead-slurm check: munge, controller, worker or login, not \"%s\"\n", what.c_str());
+  return 2;
+}
+
+int reconfigure(const std::string& hash) {
+  // The node writes changed files into the mount within seconds; slurmctld must not read half of them.
+  for (int i = 0;; ++i) {
+    auto generation = read_file("/etc/slurm/generation");
+    if (generation && trim(*generation) == hash) break;
+    if (i >= 900) {
+      std::fprintf(stderr, "configuration %s has not arrived in /etc/slurm within 90 s\n", hash.c_str());
+      return 1;
+    }
+    std::this_thread::sleep_for(100ms);
+  }
+  auto running = read_file(kGeneration);
+  if (running && trim(*running) == hash) return 0;
+  auto out = tool({"scontrol", "reconfigure"}, 60s);
+  if (!out || out->exit.code != 0) {
+    std::fprintf(stderr, "scontrol reconfigure: %s\n", out ? std::string(trim(out->err)).c_str() : out.error().message.c_str());
+    return 1;
+  }
+  auto written = write_file_atomically(kGeneration, hash + "\n", 0644);
+  return written ? 0 : 1;
+}
+
+// A user for the whole cluster. Accepts the options of Debian's adduser that scripts use; there is no password: logins are by key.
+int add_user(const std::vector<std::string>& arguments) {
+  std::string name, uid, shell = "/bin/bash", key;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const auto value = [&]() -> std::string { return i + 1 < arguments.size() ? arguments[++i] : ""; };
+    const std::string& argument = arguments[i];
+    if (argument == "--uid") uid = value();
+    else if (argument == "--shell") shell = value();
+    else if (argument == "--ssh-key") key = value();
+    else if (argument == "--gecos" || argument == "--comment" || argument == "--home") (void)value();
+    else if (argument == "--help") {
+      std::puts("usage: adduser [--uid N] [--shell PATH] [--ssh-key \"ssh-ed25519 ...\"] NAME\nMakes a user that is known on every node of this Slurm cluster, with a home in the shared /home.");
+      return 0;
+    } else if (argument.starts_with("-")) continue;  // --disabled-password, --quiet, ...
+    else name = argument;
+  }
+  if (name.empty()) {
+    std::fputs("adduser: give a name: adduser NAME\n", stderr);
+    return 2;
+  }
+  std::vector<std::string> argv = {"useradd", "--prefix", "/mnt/jail", "--create-home", "--user-group", "--shell", shell};
+  if (!uid.empty()) argv.insert(argv.end(), {"--uid", uid});
+  argv.push_back(name);
+  auto out = tool(argv, 30s);
+  if (!out || out->exit.code != 0) {
+    std::fprintf(stderr, "adduser: %s\n", out ? std::string(trim(out->err)).c_str() : out.error().message.c_str());
+    return out ? out->exit.code : 1;
+  }
+  if (!key.empty()) {
+    const std::string folder = "/mnt/jail/home/" + name + "/.ssh";
+    if (auto made = make_dirs(folder, 0700); !made) return complain(made.error());
+    if (auto written = write_file_atomically(folder + "/authorized_keys", key + "\n", 0600); !written) return complain(written.error());
+    auto owner = run_checked({.argv = {"chown", "-R", name + ":" + name, folder}}, 10s);
+    if (!owner) return complain(owner.error());
+  }
+  std::printf("user %s is known on every node of this cluster\n", name.c_str());
+  return 0;
+}
+
+int main_of(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const std::string command = arguments.empty() ? "" : arguments[0];
+  const std::string first = arguments.size() > 1 ? arguments[1] : "";
+  start_logging("fairlead-slurm", "info");
+  if (command == "munge") return run_munge();
+  if (command == "controller") return run_controller();
+  if (command == "worker") return run_worker();
+  if (command == "login") return run_login();
+  if (command == "check") return check(first);
+  if (command == "reconfigure" && !first.empty()) return reconfigure(first);
+  if (command == "authorized-keys") return print_authorized_keys(first.empty() ? "root" : first);
+  if (command == "adduser") return add_user({arguments.begin() + 1, arguments.end()});
+  if (command == "version" || command == "--version") {
+    std::puts("fairlead-slurm " FAIRLEAD_VERSION);
+    return 0;
+  }
+  std::fputs(
+      "fairlead-slurm: companion of Slurm's daemons, run inside their containers.\n"
+      "  munge | controller | worker | login   prepare the container and run that daemon\n"
+      "  check munge|controller|worker|login   readiness: exit status 0 when it answers\n"
+      "  reconfigure HASH                      wait for that configuration, then tell slurmctld to read it\n"
+      "  adduser NAME                          a user known on every node\n"
+      "  authorized-keys USER                  keys for sshd\n",
+      stderr);
+  return command == "help" || command == "--help" ? 0 : 2;
+}
+
+}  // namespace
+}  // namespace fairlead::companion
+
+int main(int argc, char** argv) { return fairlead::companion::main_of(argc, argv); }

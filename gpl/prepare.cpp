@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "prepare.h"
+
+#include <fcntl.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/files.h"
+
+namespace fairlead::companion {
+
+Result<void> replace_link(const std::string& target, const std::string& path) {
+  char now[4096];
+  const ssize_t size = ::readlink(path.c_str(), now, sizeof now);
+  if (size > 0 && std::string_view(now, static_cast<std::size_t>(size)) == target) return {};
+  const std::string temporary = path + ".fairlead-new";
+  ::unlink(temporary.c_str());
+  if (::symlink(target.c_str(), temporary.c_str()) != 0) return fail_errno(errno, "link " + path);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) {
+    // An empty folder of the image stands there.
+    if (::rmdir(path.c_str()) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) return fail_errno(errno, "replace " + path + " by a link to " + target);
+  }
+  return {};
+}
+
+Result<void> owned_dir(const std::string& path, const std::string& user, unsigned mode) {
+  if (auto made = make_dirs(path, 0755); !made) return made;
+  const passwd* entry = ::getpwnam(user.c_str());
+  if (!entry) return fail(Code::NotFound, "the image has no user " + user);
+  if (::chown(path.c_str(), entry->pw_uid, entry->pw_gid) != 0) return fail_errno(errno, "chown " + path);
+  if (::chmod(path.c_str(), mode) != 0) return fail_errno(errno, "chmod " + path);
+  return {};
+}
+
+Result<void> prepare_users() {
+  for (const char* dir : {"/mnt/jail/etc", "/mnt/jail/home"})
+    if (auto made = make_dirs(dir, 0755); !made) return made;
+  // Several nodes start at once: O_CREAT|O_EXCL, and whoever comes second finds the file.
+  for (const auto& [name, mode] : {std::pair<const char*, mode_t>{"passwd", 0644}, {"group", 0644}, {"shadow", 0640}, {"gshadow", 0640}}) {
+    const std::string path = std::string("/mnt/jail/etc/") + name;
+    const Fd made(::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, mode));
+    if (!made && errno != EEXIST) return fail_errno(errno, "create " + path);
+  }
+  if (auto linked = replace_link("/mnt/jail/etc", "/var/lib/extrausers"); !linked) return linked;
+  if (auto linked = replace_link("/mnt/jail/home", "/home"); !linked) return linked;
+  return write_file_atomically("/usr/local/sbin/adduser", "#!/bin/sh\nexec /opt/fairlead/bin/fairlead-slurm adduser \"$@\"\n", 0755);
+}
+
+Result<void> prepare_mock_gpus(int count) {
+  for (int i = 0; i < count; ++i) {
+    const std::string path = "/dev/fairlead-gpu" + std::to_string(i);
+    if (::mknod(path.c_str(), S_IFCHR | 0666, ::makedev(1, 3)) != 0 && errno != EEXIST) return fail_errno(errno, "make device " + path);
+    ::chmod(path.c_str(), 0666);
+  }
+  return {};
+}
+
+}  // namespace fairlead::companion

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// What a container of a Slurm cluster needs before its daemon starts. Each function may be repeated.
+#pragma once
+#include <string>
+
+#include "base/result.h"
+
+namespace fairlead::companion {
+
+// Users known on every node: /mnt/jail/etc/{passwd,group,shadow} read through libnss-extrausers, /home in the shared root, adduser that writes there.
+Result<void> prepare_users();
+// An owned folder. NotFound: no such user in the image.
+Result<void> owned_dir(const std::string& path, const std::string& user, unsigned mode);
+// Character devices /dev/fairlead-gpu0..n-1 that stand for GPUs where none exist.
+Result<void> prepare_mock_gpus(int count);
+Result<void> replace_link(const std::string& target, const std::string& path);
+
+}  // namespace fairlead::companion

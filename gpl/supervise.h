@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// First process of a container: runs one daemon, passes signals on, reaps orphans.
+#pragma once
+#include <chrono>
+#include <functional>
+
+#include "base/process.h"
+
+namespace fairlead::companion {
+
+struct Supervised {
+  Command command;
+  std::chrono::seconds stop_limit{15};            // SIGTERM, then SIGKILL after this
+  std::chrono::seconds steady_after{10};          // a daemon that lived longer is started again in place; a shorter life ends the container, so that the failure is seen
+  bool restart_in_place = false;
+  std::function<void()> before_start;             // each time
+};
+
+// Returns the container's exit status when the daemon has ended for good.
+int supervise(Supervised supervised);
+
+}  // namespace fairlead::companion
