@@ -183,7 +183,7 @@ debian_sources() {
 # Proxy, certificates, time-outs and validity rules of the machine's apt, as an apt.conf.
 apt_settings() { apt-config dump 2> /dev/null | grep -E '^Acquire::(http|https|ftp)::|^Acquire::(Retries|Check-Valid-Until|Check-Date|ForceIPv[46])|^Acquire::[a-z]+::Proxy' | grep -v ' "";$' || true; }
 
-# Runs a shell command line in the new root with no network, its own processes and a throw-away /tmp and /run.
+# Runs a shell command line in the new root with no network, its own processes and a throw-away /tmp.
 in_root() {
   local access=$1 line=$2
   # shellcheck disable=SC2016
@@ -193,7 +193,6 @@ in_root() {
     mount -t proc proc "$root/proc"
     mount --rbind /dev "$root/dev"
     mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
-    mount -t tmpfs -o mode=0755 tmpfs "$root/run"
     [[ $access == write ]] || mount -o remount,bind,ro "$root"
     hostname image-build
     cd "$root"
@@ -222,7 +221,7 @@ apt_settings > "$temporary/apt.conf"
 for pattern in "${recipe_dpkg_exclude[@]}"; do options+=("--dpkgopt=path-exclude=$pattern"); done
 for pattern in "${recipe_dpkg_include[@]}"; do options+=("--dpkgopt=path-include=$pattern"); done
 ! printf '%s\n' "${sources[@]}" | grep -qE ' (file|copy):' || options+=(--hook-dir=/usr/share/mmdebstrap/hooks/file-mirror-automount)
-# Users get their numbers before a package can choose one, and no package may start a service: neither now nor when users install more later.
+# Users get their numbers before a package can choose one.
 printf '%s\n' "${recipe_users[@]}" | sed '/^$/d' > "$temporary/users"
 export temporary
 if [[ $recipe_variant == minbase ]]; then
@@ -231,9 +230,7 @@ if [[ $recipe_variant == minbase ]]; then
     while IFS=: read -r name id home comment; do
       echo "$name:*:$id:$id:$comment:$home:/usr/sbin/nologin" >> "$1/etc/passwd"
       echo "$name:x:$id:" >> "$1/etc/group"
-    done < "$temporary/users"
-    printf "#!/bin/sh\n# No service starts by itself in a container.\nexit 101\n" > "$1/usr/sbin/policy-rc.d"
-    chmod 0755 "$1/usr/sbin/policy-rc.d"')
+    done < "$temporary/users"')
 else
   # shellcheck disable=SC2016
   options+=(--extract-hook='for deb in "$1"/var/cache/apt/archives/*.deb; do dpkg-deb -W --showformat="\${Package} \${Version}\n" "$deb"; done > "$temporary/packages"')
@@ -251,6 +248,9 @@ child=''
 if [[ $recipe_variant == minbase ]]; then
   # shellcheck disable=SC2016
   dpkg-query --admindir="$root/var/lib/dpkg" -W -f '${Package} ${Version}\n' > "$temporary/packages"
+  # mmdebstrap kept packages from starting services and takes its own rule away; this one holds for what users install later.
+  printf '#!/bin/sh\n# No service starts by itself in a container.\nexit 101\n' > "$root/usr/sbin/policy-rc.d"
+  chmod 0755 "$root/usr/sbin/policy-rc.d"
 fi
 end
 
@@ -264,6 +264,7 @@ done
 end
 
 begin "run ${#recipe_commands[@]} commands in the new root"
+find "$root/tmp" "$root/run" -mindepth 1 -delete
 for line in "${recipe_commands[@]}"; do
   echo "+ $line" >> "$log"
   in_root write "$line" || explain "the command '$line' failed"
@@ -276,7 +277,6 @@ rm -f "$root"/etc/ssh/ssh_host_*_key "$root"/etc/ssh/ssh_host_*_key.pub "$root"/
 rm -f "$root"/etc/apt/apt.conf.d/99mmdebstrap "$root"/etc/{passwd,group,shadow,gshadow,subuid,subgid}- "$root"/var/lib/dpkg/*-old "$root"/var/cache/debconf/*-old
 rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/* "$root"/var/cache/ldconfig/aux-cache "$root"/var/log/{apt,dpkg.log,alternatives.log,bootstrap.log}
 [[ $recipe_variant == minbase ]] || rm -rf "$root"/etc/{apt,dpkg,fstab} "$root"/var/{lib/apt,lib/dpkg,cache/apt}
-find "$root/tmp" "$root/run" -mindepth 1 -delete
 : > "$root/etc/resolv.conf"
 echo localhost > "$root/etc/hostname"
 chmod 0644 "$root"/etc/{resolv.conf,hostname}
