@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slurm/plan/reconcile.h"
+
+#include <gmock/gmock.h>
+
+namespace fairlead::slurm {
+namespace {
+
+using kube::Json;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr Instant kNow{std::chrono::seconds(1'800'000'000)};
+
+Json demo() {
+  auto parsed = kube::parse_yaml(R"(
+apiVersion: slurm.nebius.ai/v1
+kind: SlurmCluster
+metadata: {name: demo, namespace: lab, uid: u1, generation: 3}
+spec:
+  k8sNodeFilters: [{name: all, nodeSelector: {pool: cpu}}]
+  volumeSources: [{name: jail, persistentVolumeClaim: {claimName: jail-pvc}}]
+  slurmNodes:
+    controller: {size: 1, k8sNodeFilterName: all, volumes: {jail: {volumeSourceName: jail}}}
+    worker: {size: 2, k8sNodeFilterName: all, cgroupVersion: v1, slurmd: {resources: {cpu: "1"}}, volumes: {jail: {volumeSourceName: jail}}}
+    login: {size: 1, k8sNodeFilterName: all, sshRootPublicKeys: ["ssh-ed25519 AAAA me"], volumes: {jail: {volumeSourceName: jail}}}
+)");
+  return parsed->at(0);
+}
+
+Json claim(std::string name, const char* mode) {
+  return Json::object({{"metadata", Json::object({{"name", name}, {"namespace", "lab"}})}, {"spec", Json::object({{"accessModes", Json::array({Json(mode)})}})}});
+}
+
+// A namespace that takes whatever the plan says, as an API server would.
+struct World {
+  Snapshot snapshot{.cluster = demo()};
+  World() { snapshot.claims["jail-pvc"] = claim("jail-pvc", "ReadWriteMany"); }
+
+  Plan look() { return plan_reconcile(snapshot, {}, "slurm:22.05", kNow); }
+  std::vector<std::string> steps() {
+    std::vector<std::string> out;
+    for (const auto& step : look().steps) out.push_back(describe(step));
+    return out;
+  }
+  void apply(const Plan& plan) {
+    snapshot.cluster.set("status", plan.status);
+    for (const auto& step : plan.steps) {
+      if (const auto* create = std::get_if<Create>(&step)) table(create->resource)[kube::name_of(create->object)] = with_uid(create->object);
+      if (const auto* update = std::get_if<Update>(&step)) table(update->resource)[kube::name_of(update->object)] = update->object;
+      if (const auto* make = std::get_if<MakeKeys>(&step)) snapshot.secrets[make->secret] = Json::object();
+      if (const auto* remove = std::get_if<DeletePod>(&step)) snapshot.pods.erase(remove->key.name);
+      if (const auto* reload = std::get_if<Reconfigure>(&step)) snapshot.cluster.child("status").set("appliedConfigHash", reload->hash);
+    }
+  }
+  void settle() {
+    for (int i = 0; i < 10; ++i) {
+      const Plan plan = look();
+      apply(plan);
+      if (plan.steps.empty()) return;
+    }
+    ADD_FAILURE() << "the plan never comes to rest";
+  }
+  void ready(const std::string& pod) {
+    snapshot.pods[pod].set("status", Json::object({{"phase", "Running"}, {"conditions", Json::array({Json::object({{"type", "Ready"}, {"status", "True"}})})}}));
+  }
+  std::string phase() { return look().status["phase"].string(); }
+  std::string condition(const char* type) {
+    Json object = Json::object({{"status", look().status}});
+    const Json* found = kube::find_condition(object, type);
+    return found ? (*found)["status"].string() + " " + (*found)["message"].string() : "absent";
+  }
+
+ private:
+  static Json with_uid(Json object) {
+    object.child("metadata").set("uid", "uid-" + kube::name_of(object));
+    return object;
+  }
+  std::map<std::string, Json>& table(const kube::Resource& resource) {
+    if (resource == kube::resources::pods) return snapshot.pods;
+    if (resource == kube::resources::services) return snapshot.services;
+    if (resource == kube::resources::config_maps) return snapshot.config_maps;
+    if (resource == kube::resources::claims) return snapshot.claims;
+    return snapshot.secrets;
+  }
+};
+
+TEST(SlurmReconcile, MakesKeysConfigurationAndServicesBeforePods) {
+  World world;
+  EXPECT_THAT(world.steps(), ElementsAre("make keys demo-munge", "make keys demo-sshd-keys", "make keys demo-ssh-client-key", "create configmaps demo-slurm-configs", "create configmaps demo-ssh-configs",
+                                         "create configmaps demo-ssh-root-keys", "create services demo-controller-svc", "create services demo-worker-svc", "create services demo-login-svc"));
+  world.apply(world.look());
+  EXPECT_THAT(world.steps(), ElementsAre("create pods controller-0", "create pods worker-0", "create pods worker-1", "create pods login-0"));
+}
+
+TEST(SlurmReconcile, IsAvailableWhenEveryPodIsReady) {
+  World world;
+  world.settle();
+  EXPECT_EQ(world.phase(), "Reconciling");
+  for (const char* pod : {"controller-0", "worker-0", "worker-1", "login-0"}) world.ready(pod);
+  world.settle();
+  EXPECT_EQ(world.phase(), "Available");
+  EXPECT_THAT(world.condition("WorkersAvailable"), "True 2 of 2 ready");
+  EXPECT_THAT(world.condition("ConfigApplied"), HasSubstr("True"));
+  EXPECT_THAT(world.condition("StepsConfined"), HasSubstr("True"));
+}
+
+TEST(SlurmReconcile, ALostPodComesBackUnderItsName) {
+  World world;
+  world.settle();
+  world.snapshot.pods.erase("worker-1");
+  EXPECT_THAT(world.steps(), ElementsAre("create pods worker-1"));
+}
+
+TEST(SlurmReconcile, MoreThanOneHeadIsRefusedAndNothingIsMade) {
+  World world;
+  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("controller")->set("size", 2);
+  EXPECT_THAT(world.steps(), IsEmpty());
+  EXPECT_THAT(world.condition("SpecValid"), HasSubstr("set it to 1"));
+}
+
+TEST(SlurmReconcile, RunningWorkersAreNeverDeleted) {
+  World world;
+  world.settle();
+  for (const char* pod : {"controller-0", "worker-0", "worker-1", "login-0"}) world.ready(pod);
+  world.settle();
+  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("worker")->set("size", 1);
+  EXPECT_THAT(world.steps(), Not(Contains(HasSubstr("delete pod worker"))));
+  EXPECT_THAT(world.condition("WorkersAvailable"), HasSubstr("worker-1 are beyond the size and kept"));
+  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("worker")->set("size", 2).child("slurmd").set("image", "slurm:next");
+  EXPECT_THAT(world.steps(), Not(Contains(HasSubstr("delete pod worker"))));
+  EXPECT_THAT(world.condition("WorkersAvailable"), HasSubstr("older template"));
+}
+
+TEST(SlurmReconcile, AHeadWithANewTemplateIsReplaced) {
+  World world;
+  world.settle();
+  world.ready("controller-0");
+  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("controller")->child("slurmctld").set("image", "slurm:next");
+  EXPECT_THAT(world.steps(), Contains("delete pod controller-0: its template has changed"));
+}
+
+TEST(SlurmReconcile, ChangedConfigurationIsReloadedInPlace) {
+  World world;
+  world.settle();
+  for (const char* pod : {"controller-0", "worker-0", "worker-1", "login-0"}) world.ready(pod);
+  world.settle();
+  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("worker")->set("cgroupVersion", "v2");
+  EXPECT_THAT(world.steps(), ElementsAre("update configmaps demo-slurm-configs"));
+  world.apply(world.look());
+  EXPECT_THAT(world.steps(), ElementsAre(HasSubstr("reconfigure controller-0 to ")));
+}
+
+TEST(SlurmReconcile, AForeignPodOfTheNameIsLeftAlone) {
+  World world;
+  world.snapshot.pods["worker-0"] = Json::object({{"metadata", Json::object({{"name", "worker-0"}, {"uid", "x"}})}});
+  world.settle();
+  EXPECT_THAT(world.condition("WorkersAvailable"), HasSubstr("belong to somebody else: worker-0"));
+}
+
+TEST(SlurmReconcile, ASharedClaimMustBeWritableByMany) {
+  World world;
+  world.snapshot.claims["jail-pvc"] = claim("jail-pvc", "ReadWriteOnce");
+  world.settle();
+  EXPECT_THAT(world.snapshot.pods, IsEmpty());
+  EXPECT_THAT(world.condition("VolumesReady"), HasSubstr("False claim jail-pvc is shared by several pods but is not ReadWriteMany"));
+  world.snapshot.claims.clear();
+  EXPECT_THAT(world.condition("VolumesReady"), HasSubstr("claim jail-pvc is not there; create it"));
+}
+
+TEST(SlurmReconcile, PausedOrDeletedMeansHandsOff) {
+  World world;
+  world.snapshot.cluster.find("spec")->set("pause", true);
+  EXPECT_THAT(world.steps(), IsEmpty());
+  world.snapshot.cluster.find("spec")->set("pause", false);
+  world.snapshot.cluster.child("metadata").set("deletionTimestamp", "2026-01-01T00:00:00Z");
+  EXPECT_THAT(world.steps(), IsEmpty());
+  EXPECT_TRUE(world.look().status.is_null());
+}
+
+TEST(SlurmReconcile, EqualSnapshotsGiveEqualPlans) {
+  World a, b;
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(a.steps(), b.steps());
+    EXPECT_EQ(kube::print_json(a.look().status), kube::print_json(b.look().status));
+    a.apply(a.look());
+    b.apply(b.look());
+  }
+}
+
+}  // namespace
+}  // namespace fairlead::slurm
