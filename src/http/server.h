@@ -19,6 +19,8 @@ class Stream {
   // Queues one piece; each queued batch goes out as it can. False: the client is gone, or it reads so slowly that more than
   // `ServerOptions::stream_queue` bytes wait; the connection is then cut and nothing more is sent. Never blocks.
   virtual bool write(Buffer piece) = 0;
+  // Bytes queued or being sent: who has much to say waits until this is small.
+  virtual std::size_t waiting() const = 0;
   virtual bool open() const = 0;
   // Called once, on a server thread, when the connection is lost or cut. Set it right after the stream was obtained;
   // called at once if that has happened already.
@@ -30,6 +32,7 @@ class WebSocket {
  public:
   virtual ~WebSocket() = default;
   virtual bool send(std::string message) = 0;  // as Stream::write
+  virtual std::size_t waiting() const = 0;     // as Stream::waiting
   virtual bool open() const = 0;
   // Both are called on a server thread, never at the same time, after start(). A message callback must not block long:
   // reading from the socket pauses while it runs (that is the back-pressure).

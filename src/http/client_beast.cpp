@@ -1,0 +1,724 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client on Asio and Beast. Each connection has an event loop of its own that runs while a caller waits for it, up to the caller's time limit;
+// so calls block, time-outs hold everywhere, and close() from another thread is a posted event. A WebSocket's loop has a thread.
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <sys/socket.h>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/buffers_to_string.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/websocket.hpp>
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "http/client.h"
+#include "http/wire.h"
+
+namespace fairlead::http {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace ssl = boost::asio::ssl;
+namespace websocket = boost::beast::websocket;
+using boost::system::error_code;
+using ClientWire = Wire<asio::io_context::executor_type>;
+using Parser = beast::http::response_parser<beast::http::string_body>;
+using Time = std::chrono::nanoseconds;  // monotonic
+
+constexpr std::uint64_t body_limit = 1ull << 30;
+constexpr std::uint32_t header_limit = 256 << 10;
+constexpr std::size_t websocket_queue = 8 << 20;
+constexpr auto kept_for = 60s;  // shorter than any server's idle time, so a kept connection is rarely found closed
+constexpr auto goodbye_timeout = 2s;
+
+Time monotonic() { return SystemClock{}.monotonic(); }
+
+std::string where(const ClientOptions& options) {
+  if (!options.unix_socket.empty()) return options.unix_socket;
+  const bool ip6 = options.host.find(':') != std::string::npos;
+  return ip6 ? fmt::format("[{}]:{}", options.host, options.port) : fmt::format("{}:{}", options.host, options.port);
+}
+
+bool has_line_break(std::string_view text) { return text.find_first_of(std::string_view("\r\n\0", 3)) != std::string_view::npos; }
+
+// Request line and header, body not included.
+Result<std::string> request_text(const ClientOptions& options, const ClientRequest& request) {
+  if (request.target.empty() || request.target[0] != '/' || request.target.find(' ') != std::string::npos || has_line_break(request.target)) {
+    return fail(Code::Invalid, fmt::format("\"{}\" is not a request target", request.target));
+  }
+  if (request.method.empty() || request.method.find(' ') != std::string::npos || has_line_break(request.method)) return fail(Code::Invalid, "bad method");
+  std::string out = fmt::format("{} {} HTTP/1.1\r\nHost: {}\r\n", request.method, request.target, options.unix_socket.empty() ? where(options) : options.host);
+  for (const auto& [name, value] : request.headers) {
+    if (has_line_break(name) || has_line_break(value)) return fail(Code::Invalid, fmt::format("header {} has a line break", name));
+    out += name + ": " + value + "\r\n";
+  }
+  if (!request.body.empty() || request.method == "POST" || request.method == "PUT" || request.method == "PATCH") {
+    out += fmt::format("Content-Length: {}\r\n", request.body.size());
+  }
+  out += "\r\n";
+  return out;
+}
+
+Headers headers_of(const beast::http::fields& fields) {
+  Headers out;
+  for (const auto& field : fields) out.emplace_back(field.name_string(), field.value());
+  return out;
+}
+
+class Connection {
+ public:
+  explicit Connection(const ClientOptions& options) : peer_(where(options)), io_(1), wire_(ClientWire::Socket(io_)) {}
+
+  Result<void> open(const ClientOptions& options, ssl::context* tls, Time deadline);
+  // Sends and reads to the end of the answer's header, past interim answers (1xx).
+  Result<void> begin(Parser& parser, std::string_view head, const std::string& body, Time deadline);
+  // Reads to the end of the answer.
+  Result<void> finish(Parser& parser, Time deadline);
+  Result<void> parse(Parser& parser);       // what has been read
+  void start_read();                        // no-op while one is under way
+  bool wait_read(Time deadline) { return wait(reading_, deadline); }
+  // The failure of the last read: end of the connection; for a body that ends with the connection that is its end.
+  Result<void> read_failed(Parser& parser);
+  bool read_error() const { return static_cast<bool>(read_error_); }
+
+  bool clean() const { return buffer_.size() == 0 && !reading_ && !read_error_; }
+  bool answer_begun() const { return answer_begun_; }
+  bool stale() const;
+  void close();  // any thread
+  bool closed() const { return closed_.load(); }
+  asio::io_context& io() { return io_; }
+  ClientWire& wire() { return wire_; }
+  // Runs the loop until `busy` is false. False: the time is up.
+  bool wait(const bool& busy, Time deadline);
+  std::unexpected<Error> failed(std::string_view doing, const error_code& error) const;
+
+  Time kept_since{};
+
+ private:
+  Result<void> connect_to(const asio::generic::stream_protocol::endpoint& endpoint, Time deadline);
+  Result<void> handshake(const ClientOptions& options, ssl::context& tls, Time deadline);
+  Result<void> write(std::string_view head, const std::string& body, Time deadline);
+
+  const std::string peer_;
+  asio::io_context io_;  // before what uses it: destroyed last
+  ClientWire wire_;
+  beast::flat_buffer buffer_;
+  bool reading_ = false, writing_ = false, answer_begun_ = false;
+  error_code read_error_;
+  std::atomic<bool> closed_{false};
+};
+
+std::unexpected<Error> Connection::failed(std::string_view doing, const error_code& error) const {
+  if (closed_) return fail(Code::Unavailable, fmt::format("{} {}: closed by us", doing, peer_));
+  const std::string why = error == asio::error::eof || error == ssl::error::stream_truncated ? "the server closed the connection" : error.message();
+  return fail(Code::Unavailable, fmt::format("{} {}: {}", doing, peer_, why));
+}
+
+bool Connection::wait(const bool& busy, Time deadline) {
+  while (busy) {
+    const Time left = deadline - monotonic();
+    if (left <= Time::zero()) return false;
+    io_.restart();
+    io_.run_one_for(left);
+  }
+  return true;
+}
+
+Result<void> Connection::connect_to(const asio::generic::stream_protocol::endpoint& endpoint, Time deadline) {
+  const int family = endpoint.protocol().family();
+  Fd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) return fail_errno(errno, "connect to " + peer_);
+  if (family != AF_UNIX) {
+    // A server that vanishes without a word is noticed after about a minute, also by an idle watch.
+    const int on = 1, idle = 30, every = 10, count = 3;
+    ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    ::setsockopt(fd.get(), IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    ::setsockopt(fd.get(), IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
+    ::setsockopt(fd.get(), IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+  }
+  error_code error;
+  if (wire_.socket().is_open()) wire_.socket().close(error);
+  wire_.socket().assign(endpoint.protocol(), fd.get(), error);
+  if (error) return failed("connect to", error);
+  fd.release();
+  bool busy = true;
+  wire_.socket().async_connect(endpoint, [&](error_code result) {
+    error = result;
+    busy = false;
+  });
+  if (!wait(busy, deadline)) {
+    error_code ignored;
+    wire_.socket().close(ignored);
+    io_.restart();
+    while (busy) io_.run_one();
+    return fail(Code::Unavailable, fmt::format("connect to {}: timed out", peer_));
+  }
+  if (error) return failed("connect to", error);
+  return {};
+}
+
+Result<void> Connection::handshake(const ClientOptions& options, ssl::context& context, Time deadline) {
+  auto& tls = wire_.start_tls(context);
+  SSL* const raw = tls.native_handle();
+  const std::string& name = options.server_name.empty() ? options.host : options.server_name;
+  error_code error;
+  asio::ip::make_address(name, error);
+  X509_VERIFY_PARAM* const wanted = SSL_get0_param(raw);
+  const bool is_address = !error;
+  if (is_address) {
+    X509_VERIFY_PARAM_set1_ip_asc(wanted, name.c_str());
+  } else {
+    X509_VERIFY_PARAM_set1_host(wanted, name.data(), name.size());
+    SSL_set_tlsext_host_name(raw, name.c_str());
+  }
+  bool busy = true;
+  tls.async_handshake(ssl::stream_base::client, [&](error_code result) {
+    error = result;
+    busy = false;
+  });
+  if (!wait(busy, deadline)) {
+    error_code ignored;
+    wire_.socket().close(ignored);
+    io_.restart();
+    while (busy) io_.run_one();
+    return fail(Code::Unavailable, fmt::format("TLS with {}: timed out", peer_));
+  }
+  if (!error) return {};
+  if (const long verdict = SSL_get_verify_result(raw); verdict != X509_V_OK) {
+    return fail(Code::Unavailable, fmt::format("TLS with {}: its certificate is not trusted for \"{}\": {}", peer_, name, X509_verify_cert_error_string(verdict)));
+  }
+  return failed("TLS with", error);
+}
+
+Result<void> Connection::open(const ClientOptions& options, ssl::context* tls, Time deadline) {
+  Result<void> connected = fail(Code::Unavailable, fmt::format("connect to {}: no address", peer_));
+  if (!options.unix_socket.empty()) {
+    if (options.unix_socket.size() > 107) return fail(Code::Invalid, fmt::format("{} is too long for a socket's path", options.unix_socket));
+    connected = connect_to(asio::local::stream_protocol::endpoint(options.unix_socket), deadline);
+  } else {
+    error_code error;
+    asio::ip::tcp::resolver resolver(io_);
+    const auto found = resolver.resolve(options.host, std::to_string(options.port), asio::ip::tcp::resolver::numeric_service, error);
+    if (error) return fail(Code::Unavailable, fmt::format("connect to {}: {}", peer_, error.message()));
+    for (const auto& entry : found) {
+      connected = connect_to(entry.endpoint(), deadline);
+      if (connected) break;
+    }
+  }
+  if (!connected) return connected;
+  return tls == nullptr ? Result<void>() : handshake(options, *tls, deadline);
+}
+
+bool Connection::stale() const {
+  char byte = 0;
+  const auto got = ::recv(const_cast<ClientWire&>(wire_).socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);  // closed, or bytes that nobody asked for
+}
+
+void Connection::close() {
+  closed_ = true;
+  asio::post(io_, [this] {
+    error_code ignored;
+    wire_.socket().close(ignored);
+  });
+}
+
+Result<void> Connection::write(std::string_view head, const std::string& body, Time deadline) {
+  const std::array<asio::const_buffer, 2> buffers = {asio::buffer(head.data(), head.size()), asio::buffer(body)};
+  error_code error;
+  writing_ = true;
+  asio::async_write(wire_, buffers, [&](error_code result, std::size_t) {
+    error = result;
+    writing_ = false;
+  });
+  if (!wait(writing_, deadline)) {
+    error_code ignored;
+    wire_.socket().close(ignored);
+    io_.restart();
+    while (writing_) io_.run_one();
+    return fail(Code::Unavailable, fmt::format("send to {}: timed out", peer_));
+  }
+  if (error) return failed("send to", error);
+  return {};
+}
+
+void Connection::start_read() {
+  if (reading_ || read_error_) return;
+  reading_ = true;
+  wire_.async_read_some(buffer_.prepare(32 << 10), [this](error_code error, std::size_t size) {
+    buffer_.commit(size);
+    if (size > 0) answer_begun_ = true;
+    read_error_ = error;
+    reading_ = false;
+  });
+}
+
+Result<void> Connection::parse(Parser& parser) {
+  while (buffer_.size() > 0 && !parser.is_done()) {
+    error_code error;
+    const auto used = parser.put(buffer_.data(), error);
+    buffer_.consume(used);
+    if (error == beast::http::error::need_more) break;
+    if (error) return fail(Code::Unavailable, fmt::format("answer of {}: {}", peer_, error.message()));
+    if (used == 0) break;
+  }
+  return {};
+}
+
+Result<void> Connection::read_failed(Parser& parser) {
+  if (read_error_ == asio::error::eof && parser.is_header_done() && parser.need_eof()) {
+    error_code error;
+    parser.put_eof(error);
+    if (!error) return {};
+  }
+  return failed("read from", read_error_);
+}
+
+Result<void> Connection::begin(Parser& parser, std::string_view head, const std::string& body, Time deadline) {
+  answer_begun_ = false;
+  // A server may refuse a large body before it has read all of it: then its answer counts and not our failed write.
+  auto written = write(head, body, deadline);
+  if (!written && monotonic() >= deadline) return written;
+  for (;;) {
+    if (auto parsed = parse(parser); !parsed) return parsed;
+    if (parser.is_header_done()) return {};
+    start_read();
+    if (!wait_read(deadline)) return fail(Code::Unavailable, fmt::format("no answer of {} in time", peer_));
+    if (read_error_ && buffer_.size() == 0) {
+      if (!written) return written;
+      return failed("read from", read_error_);
+    }
+  }
+}
+
+Result<void> Connection::finish(Parser& parser, Time deadline) {
+  for (;;) {
+    if (auto parsed = parse(parser); !parsed) return parsed;
+    if (parser.is_done()) return {};
+    if (read_error_) {
+      if (auto ended = read_failed(parser); !ended) return ended;
+      continue;
+    }
+    start_read();
+    if (!wait_read(deadline)) return fail(Code::Unavailable, fmt::format("the answer of {} did not end in time", peer_));
+  }
+}
+
+// A parser whose answer is not an interim one. Beast parsers cannot be used twice, so each interim answer costs one.
+Result<std::unique_ptr<Parser>> begin_answer(Connection& connection, std::string_view head, const ClientRequest& request, bool limited, Time deadline) {
+  static const std::string nothing;
+  bool sent = false;
+  for (int interim = 0; interim < 16; ++interim) {
+    auto parser = std::make_unique<Parser>();
+    parser->header_limit(header_limit);
+    if (limited) {
+      parser->body_limit(body_limit);
+    } else {
+      parser->body_limit(boost::none);
+    }
+    parser->eager(true);
+    if (request.method == "HEAD") parser->skip(true);
+    auto begun = connection.begin(*parser, sent ? std::string_view() : head, sent ? nothing : request.body, deadline);
+    if (!begun) return std::unexpected(std::move(begun.error()));
+    sent = true;
+    if (parser->get().result_int() >= 200 || parser->get().result_int() == 101) return parser;
+  }
+  return fail(Code::Unavailable, "the server sends interim answers without end");
+}
+
+class BeastBodyReader final : public BodyReader {
+ public:
+  BeastBodyReader(std::unique_ptr<Connection> connection, std::unique_ptr<Parser> parser)
+      : connection_(std::move(connection)), parser_(std::move(parser)), status_(parser_->get().result_int()), headers_(headers_of(parser_->get().base())) {}
+  int status() const override { return static_cast<int>(status_); }
+  const Headers& headers() const override { return headers_; }
+  Result<std::optional<std::string>> read(std::chrono::milliseconds limit) override {
+    const Time deadline = monotonic() + limit;
+    for (;;) {
+      if (auto parsed = connection_->parse(*parser_); !parsed) return std::unexpected(std::move(parsed.error()));
+      if (std::string& body = parser_->get().body(); !body.empty()) return std::exchange(body, {});
+      if (parser_->is_done()) return std::string();
+      if (connection_->read_error()) {
+        if (auto ended = connection_->read_failed(*parser_); !ended) return std::unexpected(std::move(ended.error()));
+        continue;
+      }
+      if (connection_->closed()) return fail(Code::Unavailable, "closed by us");
+      connection_->start_read();
+      if (!connection_->wait_read(deadline)) return std::optional<std::string>();
+    }
+  }
+  void close() override { connection_->close(); }
+
+ private:
+  std::unique_ptr<Connection> connection_;
+  std::unique_ptr<Parser> parser_;
+  const unsigned status_;
+  const Headers headers_;
+};
+
+// Reading and writing happen on a thread of its own; callers meet it at two bounded queues.
+class BeastClientWebSocket final : public ClientWebSocket {
+ public:
+  explicit BeastClientWebSocket(std::unique_ptr<Connection> connection)
+      : connection_(std::move(connection)), io_(connection_->io()), socket_(connection_->wire()), linger_(io_), work_(io_.get_executor()) {}
+  ~BeastClientWebSocket() override {
+    close();
+    if (thread_.joinable()) thread_.join();
+  }
+  Result<void> open(const ClientOptions& options, const ClientRequest& request, const std::vector<std::string>& subprotocols, Time deadline);
+  const std::string& subprotocol() const override { return subprotocol_; }
+  Result<void> send(std::string message) override;
+  Result<std::optional<std::string>> receive() override;
+  void close() override;
+
+ private:
+  // On the loop's thread.
+  void read();
+  void write();
+  void end(const error_code& error);
+
+  std::unique_ptr<Connection> connection_;
+  asio::io_context& io_;
+  websocket::stream<ClientWire&, false> socket_;
+  asio::steady_timer linger_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  beast::flat_buffer message_;
+  std::string subprotocol_;
+  bool writing_ = false, goodbye_sent_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::string> inbox_, outbox_;  // under mutex_, as all below
+  std::size_t inbox_bytes_ = 0, outbox_bytes_ = 0;
+  bool reading_paused_ = false, closing_ = false, ended_ = false;
+  std::optional<Error> error_;
+  std::thread thread_;
+};
+
+Code code_of(unsigned status) {
+  switch (status) {
+    case 400: return Code::Invalid;
+    case 401: return Code::Unauthorized;
+    case 403: return Code::Forbidden;
+    case 404: return Code::NotFound;
+    case 405:
+    case 501: return Code::Unsupported;
+    case 409: return Code::Conflict;
+    case 429: return Code::Exhausted;
+    default: return status < 500 ? Code::Invalid : Code::Unavailable;
+  }
+}
+
+Result<void> BeastClientWebSocket::open(const ClientOptions& options, const ClientRequest& request, const std::vector<std::string>& subprotocols, Time deadline) {
+  std::string wanted;
+  for (const auto& name : subprotocols) wanted += (wanted.empty() ? "" : ", ") + name;
+  socket_.set_option(websocket::stream_base::timeout{websocket::stream_base::none(), websocket::stream_base::none(), false});
+  socket_.set_option(websocket::stream_base::decorator([wanted, headers = request.headers](websocket::request_type& out) {
+    for (const auto& [name, value] : headers) out.set(name, value);
+    if (!wanted.empty()) out.set(beast::http::field::sec_websocket_protocol, wanted);
+  }));
+  socket_.read_message_max(64 << 20);
+  socket_.auto_fragment(false);
+  socket_.binary(true);
+  websocket::response_type response;
+  error_code error;
+  bool busy = true;
+  const std::string host = options.unix_socket.empty() ? where(options) : options.host;
+  socket_.async_handshake(response, host, request.target, [&](error_code result) {
+    error = result;
+    busy = false;
+  });
+  if (!connection_->wait(busy, deadline)) {
+    error_code ignored;
+    connection_->wire().socket().close(ignored);
+    io_.restart();
+    while (busy) io_.run_one();
+    return fail(Code::Unavailable, fmt::format("WebSocket with {}: timed out", where(options)));
+  }
+  if (error == websocket::error::upgrade_declined) {
+    // The body alone when there is one: callers know how to read it (a Kubernetes Status).
+    if (!response.body().empty()) return fail(code_of(response.result_int()), response.body());
+    return fail(code_of(response.result_int()), fmt::format("the server answered {} {}", response.result_int(), std::string_view(response.reason())));
+  }
+  if (error) return connection_->failed("WebSocket with", error);
+  subprotocol_ = std::string(response[beast::http::field::sec_websocket_protocol]);
+  thread_ = std::thread([this] {
+    io_.restart();
+    read();
+    io_.run();
+  });
+  return {};
+}
+
+Result<void> BeastClientWebSocket::send(std::string message) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return ended_ || closing_ || outbox_bytes_ < websocket_queue; });
+  if (ended_ || closing_) return fail(Code::Unavailable, "the WebSocket is closed");
+  outbox_bytes_ += message.size();
+  outbox_.push_back(std::move(message));
+  asio::post(io_, [this] { write(); });
+  return {};
+}
+
+Result<std::optional<std::string>> BeastClientWebSocket::receive() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return ended_ || !inbox_.empty(); });
+  if (inbox_.empty()) {
+    if (error_) return std::unexpected(*error_);
+    return std::optional<std::string>();
+  }
+  std::string message = std::move(inbox_.front());
+  inbox_.pop_front();
+  inbox_bytes_ -= message.size();
+  if (reading_paused_ && !ended_ && inbox_bytes_ < websocket_queue) {
+    reading_paused_ = false;
+    asio::post(io_, [this] { read(); });
+  }
+  return message;
+}
+
+void BeastClientWebSocket::close() {
+  const std::lock_guard lock(mutex_);
+  if (closing_) return;
+  closing_ = true;
+  changed_.notify_all();
+  if (ended_ || !thread_.joinable()) return;
+  asio::post(io_, [this] {
+    linger_.expires_after(goodbye_timeout);
+    linger_.async_wait([this](error_code error) {
+      error_code ignored;
+      if (!error) connection_->wire().socket().close(ignored);
+    });
+    bool resume = false;
+    {
+      const std::lock_guard inner(mutex_);
+      resume = std::exchange(reading_paused_, false);  // the peer's close frame is behind what we did not read
+    }
+    if (resume) read();
+    write();
+  });
+}
+
+void BeastClientWebSocket::read() {
+  socket_.async_read(message_, [this](error_code error, std::size_t) {
+    if (error) return end(error);
+    bool paused = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!closing_) {
+        inbox_.push_back(beast::buffers_to_string(message_.data()));
+        inbox_bytes_ += inbox_.back().size();
+        changed_.notify_all();
+        if (inbox_bytes_ >= websocket_queue) reading_paused_ = true;
+      }
+      message_.clear();
+      paused = reading_paused_;
+    }
+    if (!paused) read();
+  });
+}
+
+void BeastClientWebSocket::write() {
+  if (writing_) return;
+  const std::string* next = nullptr;
+  bool goodbye = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ended_) return;
+    if (!outbox_.empty()) {
+      next = &outbox_.front();  // stays at its address until popped below
+    } else {
+      goodbye = closing_;
+    }
+  }
+  if (next != nullptr) {
+    writing_ = true;
+    socket_.async_write(asio::buffer(*next), [this](error_code error, std::size_t) {
+      writing_ = false;
+      {
+        const std::lock_guard lock(mutex_);
+        outbox_bytes_ -= outbox_.front().size();
+        outbox_.pop_front();
+        changed_.notify_all();
+      }
+      if (!error) write();  // a failed one shows in the read as well
+    });
+  } else if (goodbye && !goodbye_sent_) {
+    goodbye_sent_ = true;
+    writing_ = true;
+    socket_.async_close(websocket::close_code::normal, [this](error_code error) { end(error); });
+  }
+}
+
+void BeastClientWebSocket::end(const error_code& error) {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return;
+  ended_ = true;
+  if (closing_) {
+    error_ = Error{Code::Unavailable, "the WebSocket was closed by us"};
+  } else if (error != websocket::error::closed) {
+    error_ = connection_->failed("read from", error).error();
+  } else if (const auto code = socket_.reason().code; code != websocket::close_code::normal && code != websocket::close_code::none) {
+    error_ = Error{Code::Unavailable, fmt::format("the WebSocket was closed with code {}: {}", static_cast<int>(code), std::string_view(socket_.reason().reason))};
+  }
+  linger_.cancel();
+  error_code ignored;
+  connection_->wire().socket().close(ignored);
+  work_.reset();
+  changed_.notify_all();
+}
+
+Result<std::shared_ptr<ssl::context>> make_tls(const ClientOptions& options) {
+  auto context = std::make_shared<ssl::context>(ssl::context::tls_client);
+  SSL_CTX* const raw = context->native_handle();
+  SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
+  static constexpr unsigned char protocols[] = "\x08http/1.1";
+  SSL_CTX_set_alpn_protos(raw, protocols, sizeof protocols - 1);
+  context->set_verify_mode(ssl::verify_peer);
+  error_code error;
+  if (options.ca_pem.empty()) {
+    context->set_default_verify_paths(error);
+    if (error) return fail(Code::Internal, fmt::format("the system's certificate authorities: {}", error.message()));
+  } else {
+    context->add_certificate_authority(asio::buffer(options.ca_pem), error);
+    if (error) return fail(Code::Invalid, fmt::format("certificate authority: {}", error.message()));
+  }
+  if (!options.certificate_pem.empty()) {
+    context->use_certificate_chain(asio::buffer(options.certificate_pem), error);
+    if (error) return fail(Code::Invalid, fmt::format("client certificate: {}", error.message()));
+    context->use_private_key(asio::buffer(options.key_pem), ssl::context::pem, error);
+    if (error) return fail(Code::Invalid, fmt::format("client key: {}", error.message()));
+  }
+  return context;
+}
+
+class BeastClient final : public Client {
+ public:
+  BeastClient(ClientOptions options, std::shared_ptr<ssl::context> tls) : options_(std::move(options)), tls_(std::move(tls)) {}
+  Result<Response> request(const ClientRequest& request) override;
+  Result<std::unique_ptr<BodyReader>> open(const ClientRequest& request) override;
+  Result<std::unique_ptr<ClientWebSocket>> open_websocket(const ClientRequest& request, std::vector<std::string> subprotocols) override;
+
+ private:
+  Result<std::unique_ptr<Connection>> connect();
+  std::unique_ptr<Connection> take_kept();
+  void keep(std::unique_ptr<Connection> connection);
+  Result<Response> exchange(Connection& connection, const std::string& head, const ClientRequest& request, bool& reusable);
+
+  const ClientOptions options_;
+  const std::shared_ptr<ssl::context> tls_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Connection>> kept_;  // under mutex_; last used last
+};
+
+Result<std::unique_ptr<Connection>> BeastClient::connect() {
+  auto connection = std::make_unique<Connection>(options_);
+  auto opened = connection->open(options_, tls_.get(), monotonic() + options_.connect_timeout);
+  if (!opened) return std::unexpected(std::move(opened.error()));
+  return connection;
+}
+
+std::unique_ptr<Connection> BeastClient::take_kept() {
+  std::vector<std::unique_ptr<Connection>> dropped;  // closed outside the lock
+  const std::lock_guard lock(mutex_);
+  while (!kept_.empty()) {
+    auto connection = std::move(kept_.back());
+    kept_.pop_back();
+    if (monotonic() - connection->kept_since < kept_for && !connection->stale()) return connection;
+    dropped.push_back(std::move(connection));
+  }
+  return nullptr;
+}
+
+void BeastClient::keep(std::unique_ptr<Connection> connection) {
+  connection->kept_since = monotonic();
+  std::unique_ptr<Connection> dropped;
+  const std::lock_guard lock(mutex_);
+  if (kept_.size() < options_.kept_connections) {
+    kept_.push_back(std::move(connection));
+  } else {
+    dropped = std::move(connection);
+  }
+}
+
+Result<Response> BeastClient::exchange(Connection& connection, const std::string& head, const ClientRequest& request, bool& reusable) {
+  const Time deadline = monotonic() + options_.request_timeout;
+  auto parser = begin_answer(connection, head, request, true, deadline);
+  if (!parser) return std::unexpected(std::move(parser.error()));
+  if (auto finished = connection.finish(**parser, deadline); !finished) return std::unexpected(std::move(finished.error()));
+  auto& message = (*parser)->get();
+  reusable = (*parser)->keep_alive() && connection.clean();
+  return Response{.status = static_cast<int>(message.result_int()), .headers = headers_of(message.base()), .body = std::move(message.body())};
+}
+
+Result<Response> BeastClient::request(const ClientRequest& request) {
+  auto head = request_text(options_, request);
+  if (!head) return std::unexpected(std::move(head.error()));
+  bool reusable = false;
+  if (auto connection = take_kept()) {
+    const Time deadline = monotonic() + options_.request_timeout;
+    auto response = exchange(*connection, *head, request, reusable);
+    if (response && reusable) keep(std::move(connection));
+    if (response || connection->answer_begun() || monotonic() >= deadline) return response;
+    // The server closed it between two requests: once more on a new one.
+  }
+  auto connection = connect();
+  if (!connection) return std::unexpected(std::move(connection.error()));
+  auto response = exchange(**connection, *head, request, reusable);
+  if (response && reusable) keep(std::move(*connection));
+  return response;
+}
+
+Result<std::unique_ptr<BodyReader>> BeastClient::open(const ClientRequest& request) {
+  auto head = request_text(options_, request);
+  if (!head) return std::unexpected(std::move(head.error()));
+  auto connection = connect();
+  if (!connection) return std::unexpected(std::move(connection.error()));
+  auto parser = begin_answer(**connection, *head, request, false, monotonic() + options_.request_timeout);
+  if (!parser) return std::unexpected(std::move(parser.error()));
+  return std::make_unique<BeastBodyReader>(std::move(*connection), std::move(*parser));
+}
+
+Result<std::unique_ptr<ClientWebSocket>> BeastClient::open_websocket(const ClientRequest& request, std::vector<std::string> subprotocols) {
+  if (auto checked = request_text(options_, request); !checked) return std::unexpected(std::move(checked.error()));
+  auto connection = connect();
+  if (!connection) return std::unexpected(std::move(connection.error()));
+  auto socket = std::make_unique<BeastClientWebSocket>(std::move(*connection));
+  auto opened = socket->open(options_, request, subprotocols, monotonic() + options_.request_timeout);
+  if (!opened) return std::unexpected(std::move(opened.error()));
+  return socket;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Client>> Client::make(ClientOptions options) {
+  std::shared_ptr<ssl::context> tls;
+  if (options.tls && options.unix_socket.empty()) {
+    auto made = make_tls(options);
+    if (!made) return std::unexpected(std::move(made.error()));
+    tls = std::move(*made);
+  }
+  return std::make_shared<BeastClient>(std::move(options), std::move(tls));
+}
+
+}  // namespace fairlead::http
