@@ -212,9 +212,11 @@ int open_file(sqlite3_vfs* vfs, const char* name, sqlite3_file* raw, int flags, 
     file = std::make_shared<File>();
   } else {
     if (disk.dark) return SQLITE_CANTOPEN;
+    const auto found = disk.files.find(name);
+    const bool there = found != disk.files.end() && found->second->exists;
+    if (!there && ((flags & SQLITE_OPEN_CREATE) == 0 || !disk.operate())) return SQLITE_CANTOPEN;
     auto& slot = disk.files[name];
-    if (slot == nullptr || !slot->exists) {
-      if ((flags & SQLITE_OPEN_CREATE) == 0 || !disk.operate()) return SQLITE_CANTOPEN;
+    if (!there) {
       if (slot == nullptr) slot = std::make_shared<File>();
       slot->exists = true;  // the name is durable with the first sync, as SQLite syncs the folder then
     }

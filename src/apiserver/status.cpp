@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apiserver/status.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace fairlead::apiserver {
+namespace {
+
+struct Mapping {
+  Code code;
+  int http;
+  std::string_view reason;
+};
+constexpr std::array mappings{
+    Mapping{Code::NotFound, 404, "NotFound"},
+    Mapping{Code::Exists, 409, "AlreadyExists"},
+    Mapping{Code::Conflict, 409, "Conflict"},
+    Mapping{Code::Invalid, 400, "BadRequest"},
+    Mapping{Code::Forbidden, 403, "Forbidden"},
+    Mapping{Code::Unauthorized, 401, "Unauthorized"},
+    Mapping{Code::Exhausted, 507, "InsufficientStorage"},
+    Mapping{Code::Expired, 410, "Expired"},
+    Mapping{Code::Unavailable, 503, "ServiceUnavailable"},
+    Mapping{Code::Unsupported, 501, "NotImplemented"},
+    Mapping{Code::Internal, 500, "InternalError"},
+};
+
+// The field error kinds of apimachinery, by the text that follows the path.
+struct FieldError {
+  std::string_view text, reason;
+};
+constexpr std::array field_errors{
+    FieldError{"Required value", "FieldValueRequired"},   FieldError{"Invalid value", "FieldValueInvalid"},
+    FieldError{"Duplicate value", "FieldValueDuplicate"}, FieldError{"Unsupported value", "FieldValueNotSupported"},
+    FieldError{"Forbidden", "FieldValueForbidden"},       FieldError{"Not found", "FieldValueNotFound"},
+    FieldError{"Too long", "FieldValueTooLong"},          FieldError{"Too many", "FieldValueTooMany"},
+    FieldError{"Internal error", "InternalError"},
+};
+
+const FieldError* field_error_at(std::string_view text) {
+  for (const auto& candidate : field_errors) {
+    if (text.substr(0, candidate.text.size()) == candidate.text) return &candidate;
+  }
+  return nullptr;
+}
+
+// "spec.a: Required value" or "[spec.a: Required value, spec.b: Invalid value: 3: must be ...]". A detail may hold ", ": a new cause starts
+// only where a path and a known field error follow.
+std::vector<Cause> parse_causes(std::string_view text) {
+  if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
+  struct Start {
+    std::size_t at, message;
+    const FieldError* error;
+  };
+  std::vector<Start> starts;
+  for (std::size_t colon = text.find(": "); colon != std::string_view::npos; colon = text.find(": ", colon + 1)) {
+    const FieldError* error = field_error_at(text.substr(colon + 2));
+    if (error == nullptr) continue;
+    const std::size_t comma = text.rfind(", ", colon);
+    const std::size_t at = comma == std::string_view::npos ? 0 : comma + 2;
+    const std::string_view path = text.substr(at, colon - at);
+    if (path.empty() || path.find(' ') != std::string_view::npos) continue;
+    starts.push_back({at, colon + 2, error});
+  }
+  if (starts.empty() || starts.front().at != 0) return {};
+  std::vector<Cause> causes;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const std::size_t end = i + 1 < starts.size() ? starts[i + 1].at - 2 : text.size();
+    causes.push_back({std::string(starts[i].error->reason), std::string(text.substr(starts[i].message, end - starts[i].message)),
+                      std::string(text.substr(starts[i].at, starts[i].message - 2 - starts[i].at))});
+  }
+  return causes;
+}
+
+}  // namespace
+
+Status status_of(const Error& error, StatusDetails about) {
+  Status status{.message = error.message, .details = std::move(about)};
+  for (const auto& mapping : mappings) {
+    if (mapping.code != error.code) continue;
+    status.code = mapping.http;
+    status.reason = mapping.reason;
+  }
+  if (error.code == Code::Exhausted || error.code == Code::Unavailable) status.details.retry_after_seconds = 5;
+  constexpr std::string_view invalid = " is invalid: ";
+  const std::size_t at = error.message.find(invalid);
+  const std::size_t quote = error.message.find(" \"");
+  if (error.code == Code::Invalid && at != std::string::npos && quote < at) {
+    status.code = 422;
+    status.reason = "Invalid";
+    status.details.kind = error.message.substr(0, quote);
+    if (const std::size_t dot = status.details.kind.find('.'); dot != std::string::npos) status.details.kind.resize(dot);  // "Deployment.apps"
+    status.details.name = error.message.substr(quote + 2, at - quote - 3);
+    status.details.causes = parse_causes(std::string_view(error.message).substr(at + invalid.size()));
+  }
+  return status;
+}
+
+Status bad_request(std::string message) { return {.code = 400, .reason = "BadRequest", .message = std::move(message)}; }
+
+Status not_served(const std::string& path) {
+  Status status{.code = 404, .reason = "NotFound", .message = "the server could not find the requested resource"};
+  status.details.causes.push_back({"UnexpectedServerResponse", fmt::format("{} is not served here", path), ""});
+  return status;
+}
+
+Status unsupported_media_type(std::string message) { return {.code = 415, .reason = "UnsupportedMediaType", .message = std::move(message)}; }
+
+namespace {
+kube::Json details_json(const StatusDetails& details) {
+  kube::Json out = kube::Json::object();
+  if (!details.name.empty()) out.set("name", details.name);
+  if (!details.group.empty()) out.set("group", details.group);
+  if (!details.kind.empty()) out.set("kind", details.kind);
+  if (!details.uid.empty()) out.set("uid", details.uid);
+  for (const auto& cause : details.causes) {
+    kube::Json item = kube::Json::object();
+    if (!cause.reason.empty()) item.set("reason", cause.reason);
+    item.set("message", cause.message);
+    if (!cause.field.empty()) item.set("field", cause.field);
+    out.child("causes").push(std::move(item));
+  }
+  if (details.retry_after_seconds > 0) out.set("retryAfterSeconds", details.retry_after_seconds);
+  return out;
+}
+kube::Json status_frame() {
+  return kube::Json::object({{"kind", "Status"}, {"apiVersion", "v1"}, {"metadata", kube::Json::object()}});
+}
+}  // namespace
+
+kube::Json to_json(const Status& status) {
+  kube::Json out = status_frame();
+  out.set("status", "Failure").set("message", status.message);
+  if (!status.reason.empty()) out.set("reason", status.reason);
+  out.set("details", details_json(status.details)).set("code", status.code);
+  return out;
+}
+
+kube::Json success(const StatusDetails& about) {
+  kube::Json out = status_frame();
+  out.set("status", "Success").set("details", details_json(about));
+  return out;
+}
+
+http::Response to_response(const Status& status) {
+  http::Response response{.status = status.code, .headers = {{"Content-Type", "application/json"}}, .body = print_json(to_json(status)) + "\n"};
+  // With this header client-go tries again by itself, up to ten times: right when we are busy, wrong when a disk is full.
+  const bool busy = status.code == 429 || status.code == 503;
+  if (busy && status.details.retry_after_seconds > 0) response.headers.emplace_back("Retry-After", std::to_string(status.details.retry_after_seconds));
+  if (status.code == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer realm=\"fairlead\"");
+  return response;
+}
+
+std::string error_line(const Status& status) {
+  return print_json(kube::Json::object({{"type", "ERROR"}, {"object", to_json(status)}})) + "\n";
+}
+
+void add_warnings(http::Headers& headers, const std::vector<std::string>& warnings) {
+  for (const auto& warning : warnings) {
+    std::string text;
+    for (const char c : warning) {  // a quoted-string of RFC 7234: no control characters in a header
+      if (c == '"' || c == '\\') text += '\\';
+      text += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
+    headers.emplace_back("Warning", fmt::format("299 - \"{}\"", text));
+  }
+}
+
+}  // namespace fairlead::apiserver

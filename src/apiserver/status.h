@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// metav1.Status: how every refusal looks on the wire. The one place where our error codes become HTTP statuses and Kubernetes reasons.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "http/message.h"
+#include "kube/json.h"
+
+namespace fairlead::apiserver {
+
+struct Cause {
+  std::string reason, message, field;
+};
+// What the request was about; `kind` is the plural as kube-apiserver writes it, except in 422 (there the Kind).
+struct StatusDetails {
+  std::string name, group, kind, uid;
+  std::vector<Cause> causes;
+  int retry_after_seconds = 0;
+};
+struct Status {
+  int code = 500;
+  std::string reason, message;
+  StatusDetails details;
+};
+
+// Invalid becomes 422 when the message has the form `Pod "x" is invalid: field: reason` (its causes are taken apart), else 400.
+Status status_of(const Error& error, StatusDetails about = {});
+Status bad_request(std::string message);
+Status not_served(const std::string& path);  // 404 for what is no resource here
+Status unsupported_media_type(std::string message);
+
+kube::Json to_json(const Status& status);
+http::Response to_response(const Status& status);
+// {"status":"Success"} with details, the answer to a finished delete.
+kube::Json success(const StatusDetails& about);
+
+// One line of a watch that ends it: {"type":"ERROR","object":{Status}}.
+std::string error_line(const Status& status);
+
+// Adds a `Warning: 299 - "text"` header for each.
+void add_warnings(http::Headers& headers, const std::vector<std::string>& warnings);
+
+}  // namespace fairlead::apiserver
