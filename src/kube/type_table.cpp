@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kube/type_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/encoding.h"
+#include "kube/selector.h"
+
+namespace fairlead::kube {
+
+namespace {
+
+using enum FieldType;
+
+struct Kind {
+  std::string_view api_version, kind;
+  const Type* type;
+};
+
+#include "kube/type_table_data.inc"
+
+// Walks an object beside its type and calls visit(path, value, field) for each member; `field` is null where the type has none.
+template <class Visit>
+class Walk {
+ public:
+  explicit Walk(Visit visit) : visit_(std::move(visit)) {}
+
+  void object(const Json& value, const Type& type) {
+    for (const auto& [key, member] : value.members()) {
+      const std::size_t length = path_.size();
+      if (!path_.empty()) path_ += '.';
+      path_ += key;
+      const Field* found = type.find(key);
+      if (visit_(path_, member, found) && found) field(member, *found);
+      path_.resize(length);
+    }
+  }
+
+ private:
+  void field(const Json& value, const Field& field) {
+    if (field.type != Message && field.type != SchemaOr) return;
+    for (std::size_t i = 0; field.repeated && i < value.items().size(); ++i) at(fmt::format("[{}]", i), value.items()[i], field);
+    if (field.map)
+      for (const auto& [key, member] : value.members()) at("." + key, member, field);
+    if (!field.repeated && !field.map) one(value, field);
+  }
+  void at(const std::string& step, const Json& value, const Field& field) {
+    const std::size_t length = path_.size();
+    path_ += step;
+    one(value, field);
+    path_.resize(length);
+  }
+  void one(const Json& value, const Field& field) {
+    if (field.type == Message) {
+      if (!field.message->bare_list()) object(value, *field.message);
+      return;
+    }
+    const Field* schema = field.message->find("schema");
+    for (std::size_t i = 0; i < value.items().size(); ++i) at(fmt::format("[{}]", i), value.items()[i], *schema);
+    object(value, *schema->message);
+  }
+
+  Visit visit_;
+  std::string path_;
+};
+
+std::string_view type_name(const Json& value) {
+  switch (value.type()) {
+    case Json::Type::Null: return "null";
+    case Json::Type::Bool: return "boolean";
+    case Json::Type::Int: return "integer";
+    case Json::Type::Double: return "number";
+    case Json::Type::String: return "string";
+    case Json::Type::Array: return "array";
+    case Json::Type::Object: return "object";
+  }
+  return "";
+}
+
+bool is_whole(const Json& value) { return value.is_number() && value.integer(0) == value.integer(1); }
+
+// What was expected of a single value (not a list or map); empty: fine.
+std::string_view expected(const Json& value, const Field& field) {
+  if (value.is_null()) return "";
+  switch (field.type) {
+    case String: return value.is_string() ? "" : "string";
+    case Bool: return value.is_bool() ? "" : "boolean";
+    case Int32: return !is_whole(value) ? "integer" : value.integer() < INT32_MIN || value.integer() > INT32_MAX ? "32-bit integer" : "";
+    case Int64: return is_whole(value) ? "" : "integer";
+    case Double: return value.is_number() ? "" : "number";
+    case Bytes: {
+      if (!value.is_string()) return "base64 string";
+      std::string packed = value.string();
+      std::erase_if(packed, [](char c) { return c == '\n' || c == '\r'; });  // Go's decoder skips line ends
+      return parse_base64(packed) ? "" : "base64 string";
+    }
+    case Message:
+      if (field.message->bare_list()) {
+        for (const Json& item : value.items())
+          if (!item.is_string()) return "array of string";
+        return value.is_array() ? "" : "array of string";
+      }
+      return value.is_object() ? "" : "object";
+    case Quantity: return kube::Quantity::from_json(value) ? "" : "quantity";
+    case IntOrString: return value.is_string() || is_whole(value) ? "" : "integer or string";
+    case Time:
+    case MicroTime: return value.is_string() && parse_time(value.string()) ? "" : "RFC 3339 time";
+    case Any: return "";
+    case SchemaOr:
+      if (field.message->find("allows")) return value.is_object() || value.is_bool() ? "" : "object or boolean";
+      return value.is_object() || value.is_array() ? "" : "object or array";
+  }
+  return "";
+}
+
+}  // namespace
+
+const Field* Type::find(std::string_view json) const {
+  if (json.empty()) return nullptr;
+  for (const Field& field : fields) {
+    if (field.json == json) return &field;
+    if (field.inlined && field.message)
+      if (const Field* inner = field.message->find(json)) return inner;
+  }
+  return nullptr;
+}
+
+const Field* Type::find(std::uint32_t number) const {
+  for (const Field& field : fields)
+    if (field.number == number) return &field;
+  return nullptr;
+}
+
+bool Type::bare_list() const { return fields.size() == 1 && fields[0].json.empty() && fields[0].repeated; }
+
+const TypeTable& TypeTable::builtin() {
+  static const TypeTable table;
+  return table;
+}
+
+const Type* TypeTable::find_kind(std::string_view api_version, std::string_view kind) const {
+  // Every group version registers DeleteOptions; clients send it with the one they speak.
+  const bool any_version = kind == "DeleteOptions";
+  for (const Kind& entry : kinds)
+    if (entry.kind == kind && (any_version || entry.api_version == api_version)) return entry.type;
+  return nullptr;
+}
+
+const Type* TypeTable::find(std::string_view name) const {
+  for (const Type& type : types)
+    if (type.name == name) return &type;
+  return nullptr;
+}
+
+std::vector<const Type*> TypeTable::all() const {
+  std::vector<const Type*> all;
+  for (const Type& type : types) all.push_back(&type);
+  return all;
+}
+
+std::string_view TypeTable::source_version() { return kube::source_version; }
+
+std::vector<std::string> unknown_fields(const Json& object, const Type& type) {
+  std::vector<std::string> unknown;
+  Walk walk([&](const std::string& path, const Json&, const Field* field) {
+    if (!field) unknown.push_back(path);
+    return true;
+  });
+  walk.object(object, type);
+  return unknown;
+}
+
+std::vector<std::string> type_errors(const Json& object, const Type& type) {
+  std::vector<std::string> errors;
+  const auto complain = [&](const std::string& path, std::string_view want, const Json& got) {
+    errors.push_back(fmt::format("{}: expected {}, got {}", path, want, got.is_string() && want != "string" && want != "integer" && want != "boolean" && want != "object" && want != "array"
+                                                                            ? "\"" + got.string().substr(0, 40) + "\""
+                                                                            : std::string(type_name(got))));
+  };
+  if (!object.is_object()) return {fmt::format("expected object, got {}", type_name(object))};
+  Walk walk([&](const std::string& path, const Json& value, const Field* field) {
+    if (!field || value.is_null()) return true;
+    if (field->repeated) {
+      if (!value.is_array()) complain(path, "array", value);
+      for (std::size_t i = 0; i < value.items().size(); ++i)
+        if (const auto want = expected(value.items()[i], *field); !want.empty()) complain(fmt::format("{}[{}]", path, i), want, value.items()[i]);
+      return true;
+    }
+    if (field->map) {
+      if (!value.is_object()) complain(path, "object", value);
+      for (const auto& [key, member] : value.members())
+        if (const auto want = expected(member, *field); !want.empty()) complain(path + "." + key, want, member);
+      return true;
+    }
+    if (const auto want = expected(value, *field); !want.empty()) complain(path, want, value);
+    return true;
+  });
+  walk.object(object, type);
+  return errors;
+}
+
+}  // namespace fairlead::kube
