@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/crds.h"
+
+namespace fairlead::api {
+
+using kube::Json;
+
+namespace {
+
+constexpr const char* kMachineCrd = R"yaml(
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: machines.fairlead.dev}
+spec:
+  group: fairlead.dev
+  scope: Cluster
+  names: {plural: machines, singular: machine, kind: Machine, listKind: MachineList, shortNames: [mc]}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    additionalPrinterColumns:
+    - {name: Phase, type: string, jsonPath: .status.phase}
+    - {name: Power, type: string, jsonPath: .spec.power}
+    - {name: Link, type: string, jsonPath: .spec.link}
+    - {name: Address, type: string, jsonPath: .status.address}
+    - {name: CPU, type: string, jsonPath: .spec.local.cpu}
+    - {name: Memory, type: string, jsonPath: .spec.local.memory}
+    - {name: Pid, type: integer, priority: 1, jsonPath: .status.pid}
+    - {name: Pods, type: string, priority: 1, jsonPath: .status.podCIDR}
+    - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
+    schema:
+      openAPIV3Schema:
+        type: object
+        description: A node that Fairlead brings up itself.
+        required: [spec]
+        properties:
+          spec:
+            type: object
+            required: [local]
+            properties:
+              local:
+                type: object
+                description: A node on this machine, in namespaces of its own; how much it declares to have.
+                properties:
+                  cpu: {x-kubernetes-int-or-string: true, description: "Cores, e.g. 2 or 500m."}
+                  memory: {x-kubernetes-int-or-string: true, description: "e.g. 4Gi; also the limit of its pods together."}
+                  resources:
+                    type: object
+                    description: Extended resources such as nvidia.com/gpu.
+                    additionalProperties: {x-kubernetes-int-or-string: true}
+              labels:
+                type: object
+                description: Labels of its Node.
+                additionalProperties: {type: string}
+              taints:
+                type: array
+                description: Taints of its Node.
+                items:
+                  type: object
+                  required: [key, effect]
+                  properties:
+                    key: {type: string}
+                    value: {type: string}
+                    effect: {type: string, enum: [NoSchedule, PreferNoSchedule, NoExecute]}
+              power: {type: string, enum: ["On", "Off"], default: "On", description: "Off is a power cut: everything on it is killed."}
+              link: {type: string, enum: [Connected, Cut], default: Connected, description: "Cut takes its network away; it runs on."}
+          status:
+            type: object
+            properties:
+              phase: {type: string}
+              node: {type: string, description: Its Node.}
+              address: {type: string}
+              podCIDR: {type: string}
+              index: {type: integer}
+              pid: {type: integer, description: Its first process as seen from this machine.}
+              startTicks: {type: integer, description: Start time of that process in ticks since boot.}
+              startedAt: {type: string, format: date-time}
+              starts: {type: integer, description: How often it was started.}
+              observedGeneration: {type: integer}
+              conditions:
+                type: array
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [type]
+                items:
+                  type: object
+                  required: [type, status]
+                  properties:
+                    type: {type: string}
+                    status: {type: string}
+                    reason: {type: string}
+                    message: {type: string}
+                    lastTransitionTime: {type: string, format: date-time}
+                    observedGeneration: {type: integer}
+)yaml";
+
+constexpr const char* kSlurmClusterCrd =
+#include "api/slurm_cluster_crd.inc"
+    ;
+
+}  // namespace
+
+Json machine_crd() {
+  auto parsed = kube::parse_yaml(kMachineCrd);
+  INVARIANT(parsed && parsed->size() == 1);
+  return std::move(parsed->front());
+}
+
+std::vector<Json> crds() {
+  auto slurm = kube::parse_json(kSlurmClusterCrd);
+  INVARIANT(slurm.has_value());
+  std::vector<Json> all;
+  all.push_back(machine_crd());
+  all.push_back(std::move(*slurm));
+  return all;
+}
+
+}  // namespace fairlead::api

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CustomResourceDefinitions that the server installs at start, so that Fairlead's own kinds are there before the first file is applied.
+#pragma once
+#include <vector>
+
+#include "kube/json.h"
+
+namespace fairlead::api {
+
+// machines.fairlead.dev, slurmclusters.slurm.nebius.ai; complete manifests, in this order.
+std::vector<kube::Json> crds();
+kube::Json machine_crd();
+
+}  // namespace fairlead::api

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/machine.h"
+
+#include <fmt/format.h>
+
+#include "kube/selector.h"
+
+namespace fairlead::api {
+
+using kube::Json;
+
+namespace {
+
+void read_quantity(Machine& out, const std::string& resource, const Json& value, const std::string& path) {
+  auto quantity = kube::Quantity::from_json(value);
+  if (!quantity || quantity->milli_value() < 0) {
+    out.problems.push_back(fmt::format("{}: \"{}\" is not an amount such as 2, 500m or 4Gi", path, value.is_string() ? value.string() : kube::print_json(value)));
+    return;
+  }
+  out.spec.capacity[resource] = quantity->text();
+}
+
+}  // namespace
+
+Machine read_machine(const Json& object) {
+  Machine out;
+  out.name = kube::name_of(object);
+  out.uid = kube::uid_of(object);
+  out.generation = object["metadata"]["generation"].integer();
+  out.deleting = kube::deleting(object);
+  out.finalizer = kube::has_finalizer(object, kMachineFinalizer);
+
+  if (const std::string wrong = kube::check_dns_label(out.name); !wrong.empty()) out.problems.push_back(fmt::format("metadata.name: a machine's name is a host name: {}", wrong));
+
+  const Json& spec = object["spec"];
+  const Json& local = spec["local"];
+  if (!local.is_object()) out.problems.push_back("spec.local: only machines on this machine are known: say how much of it this one declares, e.g. {cpu: \"2\", memory: 4Gi}");
+  read_quantity(out, "cpu", local.has("cpu") ? local["cpu"] : Json("1"), "spec.local.cpu");
+  read_quantity(out, "memory", local.has("memory") ? local["memory"] : Json("2Gi"), "spec.local.memory");
+  for (const auto& [resource, amount] : local["resources"].members()) {
+    if (resource == "cpu" || resource == "memory") continue;  // said above, once
+    read_quantity(out, resource, amount, "spec.local.resources." + resource);
+  }
+  for (const auto& [key, value] : spec["labels"].members()) {
+    std::string wrong = kube::check_label_key(key);
+    if (wrong.empty()) wrong = kube::check_label_value(value.string());
+    if (wrong.empty())
+      out.spec.labels[key] = value.string();
+    else
+      out.problems.push_back(fmt::format("spec.labels.{}: {}", key, wrong));
+  }
+  if (spec["taints"].is_array()) out.spec.taints = spec["taints"];
+  out.spec.power = spec["power"].string() == "Off" ? Power::Off : Power::On;
+  out.spec.link = spec["link"].string() == "Cut" ? Link::Cut : Link::Connected;
+
+  const Json& status = object["status"];
+  out.seat = Seat{.index = static_cast<int>(status["index"].integer()), .address = status["address"].string(), .pod_cidr = status["podCIDR"].string()};
+  out.phase = status["phase"].string();
+  return out;
+}
+
+}  // namespace fairlead::api

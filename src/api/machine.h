@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Machine (fairlead.dev/v1alpha1) as a value: a node that Fairlead itself brings up. Today on this machine (`spec.local`).
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "kube/json.h"
+#include "kube/object.h"
+
+namespace fairlead::api {
+
+enum class Power { On, Off };
+enum class Link { Connected, Cut };
+
+// What the user asks for.
+struct MachineSpec {
+  std::map<std::string, std::string> capacity;  // "cpu" -> "2", "memory" -> "4Gi", "nvidia.com/gpu" -> "1"
+  std::map<std::string, std::string> labels;
+  kube::Json taints = kube::Json::array();      // as in Node.spec.taints
+  Power power = Power::On;
+  Link link = Link::Connected;
+};
+
+// What has been given to it, written down before it is used: a machine keeps its seat for life.
+struct Seat {
+  int index = 0;          // 1..254; 0: none yet
+  std::string address;    // "10.77.1.3"
+  std::string pod_cidr;   // "10.78.3.0/24"
+  friend bool operator==(const Seat&, const Seat&) = default;
+};
+
+struct Machine {
+  std::string name, uid;
+  std::int64_t generation = 0;
+  bool deleting = false, finalizer = false;
+  MachineSpec spec;
+  Seat seat;                       // from status
+  std::string phase;               // from status
+  std::vector<std::string> problems;  // of the spec, in sentences; nothing is started while there are any
+};
+
+// Never fails: what cannot be read becomes a problem.
+Machine read_machine(const kube::Json& object);
+
+inline constexpr const char* kMachineFinalizer = "fairlead.dev/machine";
+
+}  // namespace fairlead::api

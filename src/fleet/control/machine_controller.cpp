@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleet/control/machine_controller.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+
+namespace fairlead::fleet {
+
+using kube::Json;
+namespace resources = kube::resources;
+
+MachineController::MachineController(kube::KubeApi& api, LocalHost& host, const Clock& clock, MachineControllerOptions options)
+    : api_(api), host_(host), clock_(clock), options_(std::move(options)) {}
+
+std::vector<kube::Controller::Source> MachineController::sources() const { return {{.resource = resources::machines, .space = "", .keys = kube::key_itself}}; }
+
+void MachineController::start(const kube::Caches& caches) { machines_ = &caches.of(resources::machines); }
+
+Result<kube::Next> MachineController::reconcile(const kube::ObjectKey& key) {
+  auto object = machines_->get(key);
+  if (!object) return kube::Next{};
+  const api::Machine machine = api::read_machine(*object);
+  if (machine.deleting && !machine.finalizer) return kube::Next{};
+
+  if (!machine.deleting && !machine.finalizer) {
+    kube::add_finalizer(*object, api::kMachineFinalizer);
+    if (auto done = api_.update(resources::machines, *object); !done) return pass(std::move(done.error()), "add our finalizer to machine " + machine.name);
+    return kube::Next{};
+  }
+  if (machine.seat.index == 0 && !machine.deleting) {
+    // The seat is written down before anything is made with it; the change of status brings us back.
+    if (auto done = give_seat(*object); !done) return pass(std::move(done.error()), "give machine " + machine.name + " a seat");
+    return kube::Next{};
+  }
+
+  if (!machine.deleting)
+    if (auto done = host_.ready(); !done) {
+      const MachinePlan waiting{.steps = {}, .phase = "Pending", .why = "the network of the local nodes is not ready", .look_again_after = {}};
+      if (auto told = write_status(*object, waiting, {}, done.error()); !told) log_warn("machine status not written", {{"machine", machine.name}, {"error", told.error().message}});
+      return pass(std::move(done.error()), "prepare the host for machine " + machine.name);
+    }
+  auto seen = host_.observe(machine.name, machine.seat);
+  if (!seen) return pass(std::move(seen.error()), "look at machine " + machine.name);
+  const MachinePlan plan = plan_machine(machine, *seen, clock_.now(), options_.plan);
+
+  std::optional<Error> failed;
+  for (const Step step : plan.steps) {
+    log_info("machine step", {{"machine", machine.name}, {"step", fleet::name(step)}, {"why", plan.why}});
+    if (auto done = do_step(step, machine, *object); !done) {
+      failed = std::move(done.error()).in(fmt::format("{} machine {}", fleet::name(step), machine.name));
+      break;
+    }
+    if (step == Step::Forget) return kube::Next{};
+  }
+  if (!plan.steps.empty()) {
+    seen = host_.observe(machine.name, machine.seat);
+    if (!seen) return pass(std::move(seen.error()), "look at machine " + machine.name);
+  }
+  if (auto done = write_status(std::move(*object), plan, *seen, failed); !done) return pass(std::move(done.error()), "write the status of machine " + machine.name);
+  if (failed) return std::unexpected(std::move(*failed));
+  if (plan.look_again_after) return kube::Next{plan.look_again_after};
+  return kube::Next{options_.look_again};
+}
+
+Result<void> MachineController::give_seat(const Json& object) {
+  api::Seat seat;
+  {
+    std::lock_guard lock(mutex_);
+    std::set<int> taken;
+    std::set<std::string> uids;
+    for (const Json& other : machines_->list("")) {
+      taken.insert(static_cast<int>(other["status"]["index"].integer()));
+      uids.insert(kube::uid_of(other));
+    }
+    std::erase_if(given_, [&](const auto& entry) { return !uids.contains(entry.first); });
+    for (const auto& [uid, index] : given_)
+      if (uid != kube::uid_of(object)) taken.insert(index);
+    const auto before = given_.find(kube::uid_of(object));
+    if (before != given_.end()) {
+      seat = seat_of(options_.ranges, before->second);
+    } else {
+      auto chosen = choose_seat(options_.ranges, taken);
+      if (!chosen) return std::unexpected(std::move(chosen.error()));
+      seat = *chosen;
+      given_[kube::uid_of(object)] = seat.index;
+    }
+  }
+  Json copy = object;
+  Json& status = copy.child("status");
+  if (!status.is_object()) status = Json::object();
+  status.set("phase", "Pending").set("node", kube::name_of(object)).set("index", seat.index).set("address", seat.address).set("podCIDR", seat.pod_cidr);
+  if (auto done = api_.update_status(resources::machines, copy); !done) return std::unexpected(std::move(done.error()));
+  return {};
+}
+
+Result<void> MachineController::do_step(Step step, const api::Machine& machine, Json& object) {
+  switch (step) {
+    case Step::Start: {
+      auto started = host_.start(machine);
+      if (!started) return std::unexpected(std::move(started.error()));
+      Json& status = object.child("status");
+      status.set("starts", status["starts"].integer() + 1);
+      return {};
+    }
+    case Step::Connect: return host_.connect(machine.name, machine.seat);
+    case Step::Cut: return host_.set_link(machine.seat, api::Link::Cut);
+    case Step::Heal: return host_.set_link(machine.seat, api::Link::Connected);
+    case Step::Kill: return host_.kill(machine.name);
+    case Step::Stop: return host_.stop(machine.name, options_.stop_grace);
+    case Step::Remove: return host_.remove(machine.name, machine.seat);
+    case Step::Forget: return forget(machine, object);
+  }
+  return fail(Code::Internal, "no such step");
+}
+
+Result<void> MachineController::forget(const api::Machine& machine, const Json& object) {
+  for (const auto& [resource, key] : {std::pair(resources::nodes, kube::ObjectKey{"", machine.name}), std::pair(resources::leases, kube::ObjectKey{"kube-node-lease", machine.name})})
+    if (auto gone = api_.remove(resource, key); !gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), "delete its " + resource.kind);
+  Json copy = object;
+  kube::remove_finalizer(copy, api::kMachineFinalizer);
+  if (auto done = api_.update(resources::machines, copy); !done && done.error().code != Code::NotFound) return std::unexpected(std::move(done.error()));
+  return {};
+}
+
+Result<void> MachineController::write_status(Json object, const MachinePlan& plan, const Observation& seen, const std::optional<Error>& error) {
+  const auto current = machines_->get(kube::key_of(object));
+  const Json old = current ? (*current)["status"] : Json();
+
+  const bool well = !error && (plan.phase == "Running");
+  Json& status = object.child("status");
+  status.set("phase", error ? std::string("Pending") : plan.phase);
+  status.set("observedGeneration", object["metadata"]["generation"].integer());
+  if (seen.process) {
+    status.set("pid", static_cast<std::int64_t>(seen.process->pid)).set("startTicks", static_cast<std::int64_t>(seen.process->start_ticks));
+    if (seen.started_at) status.set("startedAt", print_time(*seen.started_at));
+  } else {
+    status.erase("pid");
+    status.erase("startTicks");
+  }
+  const std::string reason = error ? "StepFailed" : plan.phase;
+  kube::set_condition(object, {.type = "Ready", .status = well ? "True" : "False", .reason = reason, .message = error ? error->message : plan.why}, clock_.now());
+  if (object["status"] == old) return {};
+  if (auto done = api_.update_status(resources::machines, object); !done) return std::unexpected(std::move(done.error()));
+  return {};
+}
+
+}  // namespace fairlead::fleet

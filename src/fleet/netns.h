@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Network namespaces by way of children: no thread of ours ever changes its namespace.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/process.h"
+#include "base/result.h"
+#include "kube/json.h"
+
+namespace fairlead::fleet {
+
+// A namespace pinned at `path` is there (and not just the file).
+bool is_pinned(const std::string& path);
+// Makes a network namespace, sets it up as a router that never redirects, and pins it at `path`. Nothing to do if one is there.
+Result<void> pin_new_namespace(const std::string& path);
+Result<void> unpin(const std::string& path);  // the namespace ends when nobody is in it; nothing to do if none is there
+
+Result<Fd> open_namespace(const std::string& path);  // a pin or /proc/PID/ns/net
+
+// Runs `ip` on these lines, in that namespace; the first failing line ends it. An Fd of -1 is our own namespace.
+Result<void> ip_batch(const Fd& space, const std::vector<std::string>& lines);
+// Each line on its own; failures do not count (for removing what may not be there).
+void ip_try(const Fd& space, const std::vector<std::string>& lines);
+// Names of the links there and whether each is set up (IFF_UP).
+struct LinkFlag {
+  std::string name;
+  bool up = false;
+};
+Result<std::vector<LinkFlag>> list_links(const Fd& space);
+
+}  // namespace fairlead::fleet
