@@ -26,8 +26,10 @@ struct HandlerOptions {
 class ApiHandler {
  public:
   static std::unique_ptr<ApiHandler> make(Registry& registry, const Clock& clock, HandlerOptions options);
-  virtual ~ApiHandler() = default;  // ends all watches and proxies
+  virtual ~ApiHandler() = default;  // as drain(); no handle() may run or come
   virtual void handle(http::Request request, std::shared_ptr<http::Exchange> exchange) = 0;
+  // Ends all watches and proxies, answers new requests with 503 and waits (up to 3 s) for writes under way. Call before the http::Server goes.
+  virtual void drain() = 0;
 };
 
 }  // namespace fairlead::apiserver

@@ -90,7 +90,7 @@ Route parse_route(const http::Target& target) {
 
 std::string_view verb_of(std::string_view method, const Route& route, bool watch) {
   const bool named = !route.name.empty();
-  if (method == "GET" || method == "HEAD") return watch ? "watch" : named ? "get" : "list";
+  if (method == "GET") return watch ? "watch" : named ? "get" : "list";
   if (method == "POST") return "create";
   if (method == "PUT") return "update";
   if (method == "PATCH") return "patch";

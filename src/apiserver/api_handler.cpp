@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apiserver/api_handler.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "apiserver/api_handler_objects.h"
+#include "apiserver/discovery.h"
+#include "apiserver/openapi.h"
+#include "base/encoding.h"
+#include "base/log.h"
+#include "kube/selector.h"
+
+namespace fairlead::apiserver {
+namespace {
+
+using kube::Json;
+
+class RegistryFacts final : public NodeFacts {
+ public:
+  explicit RegistryFacts(const Registry& registry) : registry_(registry) {}
+  bool pod_is_on(const std::string& space, const std::string& pod, const std::string& node) const override {
+    const auto kind = registry_.kinds()->find("", "v1", "pods");
+    if (!kind) return false;
+    const auto object = registry_.get(*kind, {space, pod});
+    // A pod that is gone: its agent may learn so (404) instead of being told that it must not ask.
+    if (!object) return object.error().code == Code::NotFound;
+    const auto parsed = kube::parse_json(*object->bytes);
+    return parsed && (*parsed)["spec"]["nodeName"].string() == node;
+  }
+  bool pod_there_uses(const std::string& node, const std::string& resource, const std::string& space, const std::string& name) const override {
+    const auto kind = registry_.kinds()->find("", "v1", "pods");
+    if (!kind) return false;
+    const auto page = registry_.list(*kind, space, {.field_selector = "spec.nodeName=" + node});
+    if (!page) return false;
+    for (const Object& object : page->objects) {
+      const auto pod = kube::parse_json(*object.bytes);
+      if (pod && pod_uses(*pod, resource, name)) return true;
+    }
+    return false;
+  }
+
+ private:
+  const Registry& registry_;
+};
+
+std::string selected_name(std::string_view field_selector) {
+  const auto selector = kube::FieldSelector::parse(field_selector);
+  if (!selector) return {};
+  for (const auto& term : selector->terms()) {
+    if (term.field == "metadata.name" && term.equal) return term.value;
+  }
+  return {};
+}
+
+class Handler final : public ApiHandler {
+ public:
+  Handler(Registry& registry, const Clock& clock, HandlerOptions options)
+      : registry_(registry),
+        options_(std::move(options)),
+        facts_(registry),
+        watches_(registry, clock),
+        proxy_(registry, options_),
+        objects_(registry, clock, watches_, proxy_, in_flight_) {}
+  ~Handler() override { drain(); }
+
+  void drain() override {
+    draining_ = true;
+    watches_.stop();
+    proxy_.stop();
+    if (!in_flight_.wait_until_none(std::chrono::seconds(3))) log_warn("writes were still under way when the API stopped");
+  }
+
+  void handle(http::Request request, std::shared_ptr<http::Exchange> exchange) override {
+    auto call = std::make_shared<Call>();
+    call->route = parse_route(request.target);
+    call->request = std::move(request);
+    call->exchange = std::move(exchange);
+    call->pretty = flag(call->request.target.query, "pretty");
+    const bool watch = flag(call->request.target.query, "watch");
+    call->verb = verb_of(call->request.method, call->route, watch);
+    if (draining_) return call->refuse({.code = 503, .reason = "ServiceUnavailable", .message = "the server is shutting down", .details = {.retry_after_seconds = 1}});
+    if (call->route.what == Route::What::Health) {
+      return call->exchange->respond({.status = 200, .headers = {{"Content-Type", "text/plain; charset=utf-8"}, {"X-Content-Type-Options", "nosniff"}}, .body = "ok"});
+    }
+    if (call->route.what == Route::What::Version) return version(*call);
+    auto user = authenticate(call->request, options_.tokens);
+    if (!user) return call->refuse(status_of(user.error()));
+    call->user = std::move(*user);
+    if (call->route.what == Route::What::Object) return object(call);
+    document(*call);
+  }
+
+ private:
+  void version(const Call& call) const {
+    // "v1.33.0+fairlead": clients compare major and minor.
+    const auto parts = split(std::string_view(options_.git_version).substr(1), '.');
+    call.answer(200, Json::object({{"major", parts.at(0)},
+                                   {"minor", parts.at(1)},
+                                   {"gitVersion", options_.git_version},
+                                   {"gitCommit", ""},
+                                   {"gitTreeState", "clean"},
+                                   {"buildDate", "1970-01-01T00:00:00Z"},
+                                   {"goVersion", ""},
+                                   {"compiler", "g++"},
+                                   {"platform", "linux/amd64"}}));
+  }
+
+  // Discovery and OpenAPI: what is no object.
+  void document(Call& call) {
+    Attributes asked;
+    asked.verb = call.request.method == "GET" ? "get" : "post";
+    asked.resource_request = false;
+    asked.path = call.request.target.path;
+    const Decision decision = authorize(call.user, asked, facts_);
+    if (!decision.allowed) return call.refuse(status_of({Code::Forbidden, forbidden_message(call.user, asked, decision)}));
+    const Route& route = call.route;
+    if (route.what == Route::What::Unknown) {
+      log_debug("a path that is not served was asked for", {{"method", call.request.method}, {"path", call.request.target.path}});
+      return call.refuse(not_served(call.request.target.path));
+    }
+    if (call.request.method != "GET") {
+      return call.refuse({.code = 405, .reason = "MethodNotAllowed", .message = "the server does not allow this method on the requested resource"});
+    }
+    const bool open_api = route.what == Route::What::OpenApiIndex || route.what == Route::What::OpenApiDocument;
+    const bool top = route.what == Route::What::CoreVersions || route.what == Route::What::Groups;
+    const auto form = choose_form(http::find(call.request.headers, "Accept"), top ? Asked::Discovery : Asked::Plain);
+    if (!form) return not_acceptable(call);
+    call.form = *form;
+    const auto kinds = registry_.kinds();
+    if (open_api) return open_api_answer(call, *kinds);
+    if (top && (*form == Form::DiscoveryV2 || *form == Form::DiscoveryV2Beta1)) {
+      const Json json = aggregated(*kinds, route.what == Route::What::CoreVersions, *form == Form::DiscoveryV2 ? "v2" : "v2beta1");
+      return call.exchange->respond({.headers = {{"Content-Type", std::string(content_type(*form))}, {"Vary", "Accept"}}, .body = print_json(json) + "\n"});
+    }
+    std::optional<Json> json;
+    if (route.what == Route::What::CoreVersions) json = core_versions(std::string(http::find(call.request.headers, "Host")));
+    if (route.what == Route::What::Groups) json = group_list(*kinds);
+    if (route.what == Route::What::Group) json = group(*kinds, route.group);
+    if (route.what == Route::What::Resources) json = resource_list(*kinds, route.group, route.version);
+    if (!json) return call.refuse(not_served(call.request.target.path));
+    call.answer(200, *json);
+  }
+
+  void open_api_answer(const Call& call, const KindTable& kinds) {
+    if (call.route.what == Route::What::OpenApiIndex) {
+      return call.exchange->respond({.headers = {{"Content-Type", "application/json"}}, .parts = {open_api_.index(kinds)}});
+    }
+    const auto document = open_api_.document(kinds, {call.route.group, call.route.version});
+    if (!document) return call.refuse(not_served(call.request.target.path));
+    const std::string tag = "\"" + document->hash + "\"";
+    http::Headers headers{{"Content-Type", "application/json"}, {"ETag", tag}, {"Vary", "Accept"}};
+    // Only an address that names this very content may be kept for good.
+    const bool pinned = call.query("hash") == document->hash;
+    headers.emplace_back("Cache-Control", pinned ? "public, immutable" : "no-cache, private");
+    if (pinned) headers.emplace_back("Expires", "Fri, 31 Dec 2100 23:59:59 GMT");
+    if (http::find(call.request.headers, "If-None-Match").find(tag) != std::string_view::npos) return call.exchange->respond({.status = 304, .headers = std::move(headers)});
+    call.exchange->respond({.headers = std::move(headers), .parts = {document->bytes}});
+  }
+
+  void not_acceptable(const Call& call) const {
+    call.refuse({.code = 406,
+                 .reason = "NotAcceptable",
+                 .message = "only the following media types are accepted: application/json, application/yaml, application/json;as=Table;v=v1;g=meta.k8s.io"});
+  }
+
+  void object(const std::shared_ptr<Call>& call) {
+    const Route& route = call->route;
+    if (call->verb.empty()) {
+      return call->refuse({.code = 405, .reason = "MethodNotAllowed", .message = "the server does not allow this method on the requested resource", .details = call->about()});
+    }
+    Attributes asked{.verb = call->verb, .group = route.group, .resource = route.plural, .subresource = route.subresource, .space = route.space, .name = route.name};
+    if (call->verb == "list" || call->verb == "watch") asked.selected_name = selected_name(call->query("fieldSelector"));
+    std::optional<Body> body;
+    if (call->verb == "create" && route.name.empty() && !call->user.node().empty()) {  // a node may create only what bears its name
+      auto parsed = parse_body(http::find(call->request.headers, "Content-Type"), call->request.body);
+      if (!parsed) return call->refuse(status_of(parsed.error()));
+      asked.name = kube::name_of(parsed->json);
+      body = std::move(*parsed);
+    }
+    const Decision decision = authorize(call->user, asked, facts_);
+    if (!decision.allowed) return call->refuse(status_of({Code::Forbidden, forbidden_message(call->user, asked, decision)}, call->about()));
+    if (const Review* review = find_review(route.group, route.version, route.plural); review != nullptr && route.name.empty()) return answer_review(*call, *review);
+    const auto kind = registry_.kinds()->find(route.group, route.version, route.plural);
+    if (!kind) return call->refuse(not_served(call->request.target.path));
+    // Output of a container is what it is: Accept does not apply.
+    if (route.subresource != "log" && route.subresource != "exec") {
+      const auto form = choose_form(http::find(call->request.headers, "Accept"), Asked::Objects);
+      if (!form) return not_acceptable(*call);
+      call->form = *form;
+    }
+    objects_.handle(call, kind, std::move(body));
+  }
+
+  void answer_review(Call& call, const Review& review) {
+    if (call.verb != "create") {
+      return call.refuse({.code = 405, .reason = "MethodNotAllowed", .message = "the server does not allow this method on the requested resource", .details = call.about()});
+    }
+    auto body = parse_body(http::find(call.request.headers, "Content-Type"), call.request.body);
+    if (!body) return call.refuse(body.error().code == Code::Unsupported ? unsupported_media_type(body.error().message) : status_of(body.error()));
+    Json out = std::move(body->json);
+    if (!out.is_object()) return call.refuse(bad_request(fmt::format("a {} was expected", review.kind)));
+    out.set("kind", review.kind).set("apiVersion", fmt::format("{}/{}", review.group, review.version));
+    if (!out.has("metadata")) out.set("metadata", Json::object());
+    if (review.kind == "SelfSubjectReview") {
+      std::vector<Json> groups(call.user.groups.begin(), call.user.groups.end());
+      Json info = Json::object({{"username", call.user.name}, {"groups", Json::array(std::move(groups))}});
+      out.set("status", Json::object({{"userInfo", std::move(info)}}));
+    } else if (review.kind == "SelfSubjectRulesReview") {
+      out.set("status", rules_of(call.user));
+    } else {
+      const Json& resource = out["spec"]["resourceAttributes"];
+      const Json& path = out["spec"]["nonResourceAttributes"];
+      if (resource.is_null() == path.is_null()) {
+        return call.refuse(status_of({Code::Invalid, "SelfSubjectAccessReview.authorization.k8s.io \"\" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of "
+                                                     "nonResourceAttributes or resourceAttributes must be specified"}));
+      }
+      Attributes asked;
+      asked.resource_request = !resource.is_null();
+      asked.verb = (asked.resource_request ? resource : path)["verb"].string();
+      asked.path = path["path"].string();
+      asked.group = resource["group"].string();
+      asked.resource = resource["resource"].string();
+      asked.subresource = resource["subresource"].string();
+      asked.space = resource["namespace"].string();
+      asked.name = resource["name"].string();
+      const Decision decision = authorize(call.user, asked, facts_);
+      Json status = Json::object({{"allowed", decision.allowed}});
+      if (!decision.reason.empty()) status.set("reason", decision.reason);
+      out.set("status", std::move(status));
+    }
+    call.answer(201, out);
+  }
+
+  Registry& registry_;
+  const HandlerOptions options_;
+  RegistryFacts facts_;
+  OpenApi open_api_;
+  InFlight in_flight_;
+  WatchHub watches_;
+  Proxy proxy_;
+  Objects objects_;
+  std::atomic<bool> draining_{false};
+};
+
+}  // namespace
+
+std::unique_ptr<ApiHandler> ApiHandler::make(Registry& registry, const Clock& clock, HandlerOptions options) {
+  return std::make_unique<Handler>(registry, clock, std::move(options));
+}
+
+}  // namespace fairlead::apiserver
