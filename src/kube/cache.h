@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a controller reads: a local copy of one resource, kept fresh by list and watch. Objects are kept as bytes and parsed on reading.
 #pragma once
+#include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <shared_mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/rng.h"
 #include "kube/kube_api.h"
 
 namespace fairlead::kube {
@@ -22,7 +28,7 @@ class Reader {
   virtual std::vector<Json> list(const std::string& space /* "" : all */) const = 0;  // sorted by key
 };
 
-// What changed, for mapping to the keys to reconcile. `before` is absent for a first sight, `after` for a deletion.
+// What changed, for mapping to the keys to reconcile. `before` is absent for a first sight, `after` for a deletion (`before` is then the last state known).
 struct Change {
   std::optional<Json> before, after;
   const Json& object() const { return after ? *after : *before; }
@@ -39,29 +45,41 @@ class Cache final : public Reader {
   std::optional<Change> apply(const WatchEvent& event);
 
  private:
+  struct Entry {
+    std::string version;
+    std::shared_ptr<const std::string> bytes;
+  };
   mutable std::shared_mutex mutex_;
-  std::map<ObjectKey, std::shared_ptr<const std::string>> objects_;
+  std::map<ObjectKey, Entry> objects_;
 };
 
 // Keeps a Cache fresh on a thread of its own: list, watch, resume after breaks, relist on Expired, back-off with jitter (0.2 s to 30 s).
 class Informer {
  public:
   using OnChange = std::function<void(const Change&)>;  // on the informer's thread; must not block
-  Informer(KubeApi& api, Resource resource, std::string space, OnChange on_change);
-  ~Informer();
+  // `on_synced` is called once, on the informer's thread, when the first list is in the cache and its changes were told. `seed` is for the jitter.
+  Informer(KubeApi& api, Resource resource, std::string space, OnChange on_change, std::function<void()> on_synced = {}, std::uint64_t seed = 0);
+  ~Informer();  // ends the watch; returns when no callback runs
   const Cache& cache() const { return cache_; }
   // True once the first list is in the cache.
   bool synced() const { return synced_.load(); }
 
  private:
   void run(std::stop_token stop);
+  Result<std::string> fill();                                        // lists; the version to watch from
+  Error follow(std::string& version, bool& alive, std::stop_token stop);  // watches until it ends
+  void wait_a_moment(std::stop_token stop);
   KubeApi& api_;
   Resource resource_;
   std::string space_;
   OnChange on_change_;
+  std::function<void()> on_synced_;
+  Rng rng_;
   Cache cache_;
   std::atomic<bool> synced_{false};
+  std::chrono::nanoseconds pause_;  // before the next try
   std::mutex watch_mutex_;
+  std::condition_variable_any stopped_;
   Watch* watch_ = nullptr;  // open one, closed by the destructor
   std::jthread thread_;
 };

@@ -4,9 +4,12 @@
 #pragma once
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/clock.h"
@@ -34,7 +37,8 @@ class Controller {
   struct Source {
     Resource resource;
     std::string space;  // "" : all namespaces
-    std::function<std::vector<ObjectKey>(const Change&)> keys;  // which keys to reconcile because of this change
+    // Which keys to reconcile because of this change. Called after start(), on an informer's thread; must not block.
+    std::function<std::vector<ObjectKey>(const Change&)> keys;
   };
   virtual std::vector<Source> sources() const = 0;
   // Called once before the first reconcile.
@@ -43,7 +47,7 @@ class Controller {
   virtual Result<Next> reconcile(const ObjectKey& key) = 0;
 };
 
-// For sources(): the object itself; its controlling owner of this kind.
+// For sources(): the object itself; its controlling owner of this kind, in the object's namespace.
 std::vector<ObjectKey> key_itself(const Change& change);
 std::function<std::vector<ObjectKey>(const Change&)> key_of_owner(std::string kind);
 
@@ -68,12 +72,15 @@ class WorkQueue {
     Time again_due{};
     int failures = 0;
   };
+  void schedule(const ObjectKey& key, Entry& entry, Time due);
   std::map<ObjectKey, Entry> entries_;
+  std::set<std::tuple<Time, std::uint64_t, ObjectKey>> due_;  // the queued ones
   std::uint64_t order_ = 0;
   Rng rng_;
 };
 
-// Runs controllers on threads over one KubeApi. Informers are shared between controllers that watch the same resource and namespace.
+// Runs controllers on threads over one KubeApi. There is one informer for a resource; where controllers watch different namespaces of it, it
+// watches all of them and each source is told only of its own.
 struct RunnerOptions {
   int threads_per_controller = 2;
 };
