@@ -53,7 +53,7 @@ list_files() {
     -o -printf '%y %m %U:%G %p\n' | sort)
 }
 file_count() { wc -l < "$1"; }
-size_bytes() { awk '$1 == "f" { sum += $4 } END { printf "%d\n", sum }' "$1"; }
+size_bytes() { find "$1" -type f -printf '%i %s\n' | sort -u | awk '{ sum += $2 } END { printf "%d\n", sum }'; }      # a file with two names counts once
 package_db_sha256() { if [[ -f $1/var/lib/dpkg/status ]]; then sha256sum < "$1/var/lib/dpkg/status" | cut -d' ' -f1; else echo none; fi; }
 json_value() { /usr/bin/python3 -c 'import json, sys; print(json.load(open(sys.argv[1])).get(sys.argv[2], ""))' "$1" "$2" 2> /dev/null || true; }
 
@@ -71,19 +71,20 @@ checksum() {
 
 verify() {
   [[ -f $final/image.json && -d $final/rootfs && -f $final/manifest.gz ]] || die "$image is not in $store: build it first"
-  local differences found
+  local differences found bytes
   now=$(mktemp)
   trap 'rm -f "$now"' EXIT                 # `now` is global: the trap runs after this function
   list_files "$final/rootfs" > "$now"
+  bytes=$(size_bytes "$final/rootfs")
   differences=$(diff <(gzip -dc "$final/manifest.gz") "$now" | sed -n -e 's/^</  was: /p' -e 's/^>/  now: /p') || true
-  for found in "file_count $(file_count "$now")" "size_bytes $(size_bytes "$now")" "package_db_sha256 $(package_db_sha256 "$final/rootfs")"; do
+  for found in "file_count $(file_count "$now")" "size_bytes $bytes" "package_db_sha256 $(package_db_sha256 "$final/rootfs")"; do
     [[ $(json_value "$final/image.json" "${found%% *}") == "${found#* }" ]] || differences+=$'\n'"  ${found%% *} is ${found#* } now"
   done
   if [[ -n $differences ]]; then
     sed '/^$/d' <<< "$differences" | head -n 10 >&2
     die "$image in $store is damaged ($(grep -c . <<< "$differences") differences, the first of them above): build it again with --force"
   fi
-  say "image $image is intact: $(file_count "$now") files, $(($(size_bytes "$now") / 1000000)) MB"
+  say "image $image is intact: $(file_count "$now") files, $((bytes / 1000000)) MB"
 }
 
 if [[ $action == verify ]]; then verify; echo "$final"; exit 0; fi
@@ -296,7 +297,7 @@ end
 
 begin "store as $final"
 list_files "$root" > "$temporary/manifest"
-count=$(file_count "$temporary/manifest") bytes=$(size_bytes "$temporary/manifest")
+count=$(file_count "$temporary/manifest") bytes=$(size_bytes "$root")
 /usr/bin/python3 "$recipe_py" metadata "$recipe_dir" --packages "$temporary/packages" --architecture "$(dpkg --print-architecture)" --checksum "$wanted" \
   --created "$started_at" --build-seconds "$(printf '%.0f' "$(since "$build_start")")" --size-bytes "$bytes" --file-count "$count" \
   --package-db-sha256 "$(package_db_sha256 "$root")" > "$temporary/image.json" 2>> "$log" || explain "writing image.json"

@@ -208,14 +208,17 @@ class Checkpoints:
         """(path, state), or (None, None). A file that cannot be read is passed over for the one before; other settings are an error."""
         if not os.path.isdir(self.directory):
             return None, None
+        for name in os.listdir(self.directory):
+            if name.endswith(".tmp"):          # of a save that was cut
+                os.unlink(os.path.join(self.directory, name))
         for path in self.paths():
             try:
-                state = torch.load(path, map_location="cpu")
+                state = torch.load(path, map_location="cpu", weights_only=True)
             except Exception as error:         # torch.load has no common base class for what damaged files cause
                 say(f"checkpoint {path} is damaged ({type(error).__name__}), trying the one before")
                 continue
             if state["settings"] != settings:
-                raise SystemExit(f"checkpoint {path} belongs to a run with other settings: give another --checkpoint-dir, or the same options")
+                raise ValueError(f"checkpoint {path} belongs to a run with other settings: give another --checkpoint-dir, or the same options")
             return path, state
         return None, None
 
@@ -307,18 +310,24 @@ def main():
             f"{sum(p.numel() for p in model.parameters())} parameters, {len(text.train)} characters, ready in {time.monotonic() - start:.1f} s")
 
     # Rank 0 alone decides where to go on and tells the others, so they cannot disagree about what the shared directory holds.
-    found = [None]
+    found = [None, None]                       # state, what is wrong
     if lead:
-        path, state = checkpoints.newest(settings)
-        found = [state]
-        if state:
-            say(f"resumed from {path} (step {state['step']})")
+        try:
+            path, found[0] = checkpoints.newest(settings)
+            if found[0]:
+                say(f"resumed from {path} (step {found[0]['step']})")
+        except (OSError, ValueError) as error:
+            say(f"train-gpt: {error}")
+            found[1] = str(error)
     dist.broadcast_object_list(found, src=0)
+    state, wrong = found
+    if wrong:
+        sys.exit(1)
     first_step = 0
-    if found[0]:
-        model.load_state_dict(found[0]["model"])
-        optimizer.load_state_dict(found[0]["optimizer"])
-        first_step = found[0]["step"]
+    if state:
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        first_step = state["step"]
     replica = nn.parallel.DistributedDataParallel(model)
 
     def save(step):
