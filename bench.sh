@@ -9,7 +9,7 @@ cmake --preset release > /dev/null
 cmake --build build/release -j "$(nproc)" > /dev/null
 echo "machine: $(nproc) cores, $(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo), $(uname -sr), $(awk -F: '/model name/ {print $2; exit}' /proc/cpuinfo | xargs)"
 echo "commit:  $(git rev-parse --short HEAD 2> /dev/null || echo unknown), $(date -u +%Y-%m-%d)"
-for program in build/release/bench/*_bench build/release/*_bench; do
+for program in build/release/bin/*_bench; do
   [ -x "$program" ] || continue
   echo "== $(basename "$program")"
   "$program"
