@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "placement/plan/views.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace fairlead::placement {
+namespace {
+
+using kube::Json;
+
+std::optional<Effect> read_effect(const std::string& text) {
+  if (text == "NoSchedule") return Effect::NoSchedule;
+  if (text == "PreferNoSchedule") return Effect::PreferNoSchedule;
+  if (text == "NoExecute") return Effect::NoExecute;
+  return std::nullopt;
+}
+
+void set_resource(Resources& resources, const std::string& name, const kube::Quantity& amount) {
+  if (name == "cpu") {
+    resources.cpu = {amount.milli_value()};
+  } else if (name == "memory") {
+    resources.memory = {amount.value()};
+  } else if (name == "pods") {
+    resources.pods = amount.value();
+  } else if (name != "ephemeral-storage" && name != "storage") {
+    resources.extended[name] = amount.value();
+  }
+}
+
+Resources read_resources(const Json& list, const std::string& where, std::vector<std::string>& problems) {
+  Resources out;
+  for (const auto& [name, value] : list.members()) {
+    if (auto amount = kube::Quantity::from_json(value)) {
+      set_resource(out, name, *amount);
+    } else {
+      problems.push_back(fmt::format("{}.{}: {}", where, name, amount.error().message));
+    }
+  }
+  return out;
+}
+
+// Requests of a container; a limit without a request is the request.
+Resources container_requests(const Json& container, std::vector<std::string>& problems) {
+  Json merged = container["resources"]["limits"].is_object() ? container["resources"]["limits"] : Json::object();
+  for (const auto& [name, value] : container["resources"]["requests"].members()) merged.set(name, value);
+  return read_resources(merged, fmt::format("resources of container {}", container["name"].string()), problems);
+}
+
+void take_larger(Resources& into, const Resources& other) {
+  into.cpu = std::max(into.cpu, other.cpu);
+  into.memory = std::max(into.memory, other.memory);
+  for (const auto& [name, amount] : other.extended) into.extended[name] = std::max(into.extended[name], amount);
+}
+
+// Init containers run one after another before the others, those with restartPolicy Always go on beside them.
+Resources effective_requests(const Json& spec, std::vector<std::string>& problems) {
+  Resources together, sidecars, peak;
+  for (const Json& container : spec["initContainers"].items()) {
+    const Resources own = container_requests(container, problems);
+    if (container["restartPolicy"].string() == "Always") {
+      sidecars += own;
+      take_larger(peak, sidecars);
+    } else {
+      Resources now = sidecars;
+      now += own;
+      take_larger(peak, now);
+    }
+  }
+  for (const Json& container : spec["containers"].items()) together += container_requests(container, problems);
+  together += sidecars;
+  take_larger(together, peak);
+  together += read_resources(spec["overhead"], "overhead", problems);
+  together.pods = 1;
+  return together;
+}
+
+std::optional<NodeRequirement> read_requirement(const Json& json, bool field, std::vector<std::string>& problems) {
+  static const std::map<std::string, NodeRequirement::Op> ops = {
+      {"In", NodeRequirement::Op::In},   {"NotIn", NodeRequirement::Op::NotIn}, {"Exists", NodeRequirement::Op::Exists}, {"DoesNotExist", NodeRequirement::Op::DoesNotExist},
+      {"Gt", NodeRequirement::Op::Gt},   {"Lt", NodeRequirement::Op::Lt},
+  };
+  NodeRequirement out{.key = json["key"].string(), .values = {}, .field = field};
+  const auto op = ops.find(json["operator"].string());
+  if (op == ops.end()) {
+    problems.push_back(fmt::format("node affinity: unknown operator \"{}\"", json["operator"].string()));
+    return std::nullopt;
+  }
+  if (field && out.key != "metadata.name") {
+    problems.push_back(fmt::format("node affinity: field {} is not supported; metadata.name is", out.key));
+    return std::nullopt;
+  }
+  out.op = op->second;
+  for (const Json& value : json["values"].items()) out.values.push_back(value.string());
+  return out;
+}
+
+NodeTerm read_node_term(const Json& json, std::vector<std::string>& problems) {
+  NodeTerm out;
+  for (const Json& expression : json["matchExpressions"].items()) {
+    if (auto requirement = read_requirement(expression, false, problems)) out.push_back(std::move(*requirement));
+  }
+  for (const Json& expression : json["matchFields"].items()) {
+    if (auto requirement = read_requirement(expression, true, problems)) out.push_back(std::move(*requirement));
+  }
+  return out;
+}
+
+std::vector<PodTerm> read_pod_terms(const Json& list, const std::string& space, const char* where, std::vector<std::string>& problems) {
+  std::vector<PodTerm> out;
+  for (const Json& json : list.items()) {
+    PodTerm term{.selector = {}, .spaces = {}, .topology_key = json["topologyKey"].string()};
+    auto selector = kube::LabelSelector::from_object(json["labelSelector"]);
+    if (!selector) {
+      problems.push_back(fmt::format("{}: {}", where, selector.error().message));
+      continue;
+    }
+    term.selector = std::move(*selector);
+    for (const Json& name : json["namespaces"].items()) term.spaces.insert(name.string());
+    const Json& spaces = json["namespaceSelector"];
+    if (spaces.is_object() && !(spaces["matchLabels"].members().empty() && spaces["matchExpressions"].items().empty())) {
+      problems.push_back(fmt::format("{}: namespaceSelector is not supported; name the namespaces", where));
+    }
+    if (!json["matchLabelKeys"].items().empty() || !json["mismatchLabelKeys"].items().empty()) {
+      problems.push_back(fmt::format("{}: matchLabelKeys and mismatchLabelKeys are not supported", where));
+    }
+    if (spaces.is_object()) {
+      term.spaces.clear();  // the empty selector means every namespace
+    } else if (term.spaces.empty()) {
+      term.spaces.insert(space);
+    }
+    out.push_back(std::move(term));
+  }
+  return out;
+}
+
+void read_affinity(const Json& affinity, Pod& pod) {
+  const Json& node = affinity["nodeAffinity"];
+  if (const Json& required = node["requiredDuringSchedulingIgnoredDuringExecution"]; required.is_object()) {
+    pod.required.emplace();
+    for (const Json& term : required["nodeSelectorTerms"].items()) pod.required->push_back(read_node_term(term, pod.problems));
+  }
+  for (const Json& preferred : node["preferredDuringSchedulingIgnoredDuringExecution"].items()) {
+    pod.preferred.push_back({preferred["weight"].integer(), read_node_term(preferred["preference"], pod.problems)});
+  }
+  pod.near = read_pod_terms(affinity["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"], pod.key.space, "pod affinity", pod.problems);
+  pod.apart = read_pod_terms(affinity["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"], pod.key.space, "pod anti-affinity", pod.problems);
+}
+
+Toleration read_toleration(const Json& json) {
+  Toleration out{.key = json["key"].string(), .exists = json["operator"].string() == "Exists", .value = json["value"].string(),
+                 .effect = read_effect(json["effect"].string()), .seconds = std::nullopt};
+  if (json["tolerationSeconds"].is_number()) out.seconds = std::max<std::int64_t>(0, json["tolerationSeconds"].integer());
+  return out;
+}
+
+Instant read_instant(const Json& value) {
+  auto time = parse_time(value.string());
+  return time ? *time : Instant{};
+}
+
+}  // namespace
+
+Resources& Resources::operator+=(const Resources& other) {
+  cpu.value += other.cpu.value;
+  memory.value += other.memory.value;
+  pods += other.pods;
+  for (const auto& [name, amount] : other.extended) extended[name] += amount;
+  return *this;
+}
+
+Node read_node(const Json& node) {
+  Node out{.name = kube::name_of(node), .uid = kube::uid_of(node), .labels = kube::labels_of(node)};
+  for (const Json& json : node["spec"]["taints"].items()) {
+    const auto effect = read_effect(json["effect"].string());
+    if (!effect) continue;
+    Taint taint{.key = json["key"].string(), .value = json["value"].string(), .effect = *effect, .added = std::nullopt};
+    if (auto added = parse_time(json["timeAdded"].string())) taint.added = *added;
+    out.taints.push_back(std::move(taint));
+  }
+  out.unschedulable = node["spec"]["unschedulable"].boolean();
+  out.ready = kube::condition_is_true(node, "Ready");
+  out.deleting = kube::deleting(node);
+  std::vector<std::string> ignored;  // a quantity that cannot be read is a resource that is not there
+  const Json& allocatable = node["status"]["allocatable"];
+  out.allocatable = read_resources(allocatable.is_object() ? allocatable : node["status"]["capacity"], "allocatable", ignored);
+  return out;
+}
+
+Pod read_pod(const Json& pod) {
+  const Json& spec = pod["spec"];
+  Pod out{.key = kube::key_of(pod), .uid = kube::uid_of(pod)};
+  out.created = read_instant(pod["metadata"]["creationTimestamp"]);
+  out.priority = spec["priority"].integer();
+  out.labels = kube::labels_of(pod);
+  if (const Json* owner = kube::controller_of(pod)) out.owner = (*owner)["uid"].string();
+  out.node = spec["nodeName"].string();
+  const std::string& phase = pod["status"]["phase"].string();
+  out.finished = phase == "Succeeded" || phase == "Failed";
+  out.deleting = kube::deleting(pod);
+  out.gated = !spec["schedulingGates"].items().empty();
+  const std::string& scheduler = spec["schedulerName"].string();
+  out.ours = scheduler.empty() || scheduler == "default-scheduler";
+  out.requests = effective_requests(spec, out.problems);
+  for (const auto& [key, value] : spec["nodeSelector"].members()) out.node_selector[key] = value.string();
+  read_affinity(spec["affinity"], out);
+  for (const Json& toleration : spec["tolerations"].items()) out.tolerations.push_back(read_toleration(toleration));
+  for (const Json& constraint : spec["topologySpreadConstraints"].items()) {
+    if (constraint["whenUnsatisfiable"].string() == "ScheduleAnyway") continue;  // pods of one owner are spread anyway
+    out.problems.push_back("topologySpreadConstraints with DoNotSchedule are not supported; use required podAntiAffinity or ScheduleAnyway");
+    break;
+  }
+  for (const char* list : {"containers", "initContainers"}) {
+    for (const Json& container : spec[list].items()) {
+      for (const Json& port : container["ports"].items()) {
+        if (const auto number = port["hostPort"].integer(); number > 0) out.host_ports.emplace(port["protocol"].string_or("TCP"), number);
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace fairlead::placement

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pods and nodes as placement sees them: values read once from their JSON. Reading never fails; what cannot be honoured is named in `problems`.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/units.h"
+#include "kube/json.h"
+#include "kube/object.h"
+#include "kube/selector.h"
+
+namespace fairlead::placement {
+
+// What a pod asks for or a node can give. Ephemeral storage is not counted.
+struct Resources {
+  MilliCpu cpu;
+  Bytes memory;
+  std::int64_t pods = 0;
+  std::map<std::string, std::int64_t> extended;  // "nvidia.com/gpu" -> 8; also hugepages-*
+  Resources& operator+=(const Resources& other);
+  friend bool operator==(const Resources&, const Resources&) = default;
+};
+
+enum class Effect { NoSchedule, PreferNoSchedule, NoExecute };
+struct Taint {
+  std::string key, value;
+  Effect effect = Effect::NoSchedule;
+  std::optional<Instant> added;
+  friend bool operator==(const Taint&, const Taint&) = default;
+};
+
+struct Toleration {
+  std::string key;              // empty with `exists`: any key
+  bool exists = false;          // operator Exists; else the values must be equal
+  std::string value;
+  std::optional<Effect> effect;            // none: all effects
+  std::optional<std::int64_t> seconds;     // for NoExecute; none: for ever
+};
+
+struct Node {
+  std::string name, uid;
+  kube::Labels labels;
+  std::vector<Taint> taints;
+  bool unschedulable = false;
+  bool ready = false;           // condition Ready is True
+  bool deleting = false;
+  Resources allocatable;
+  friend bool operator==(const Node&, const Node&) = default;
+};
+
+// One requirement of nodeSelectorTerms; matchFields (metadata.name) have `field` set.
+struct NodeRequirement {
+  enum class Op { In, NotIn, Exists, DoesNotExist, Gt, Lt } op = Op::In;
+  std::string key;
+  std::vector<std::string> values;
+  bool field = false;
+};
+using NodeTerm = std::vector<NodeRequirement>;  // all must hold; an empty one matches nothing
+struct PreferredTerm {
+  std::int64_t weight = 0;
+  NodeTerm term;
+};
+
+// Pods that must (not) be in the same topology domain.
+struct PodTerm {
+  kube::LabelSelector selector;
+  std::set<std::string> spaces;  // namespaces of the pods meant; empty: all
+  std::string topology_key;
+};
+
+struct Pod {
+  kube::ObjectKey key;
+  std::string uid;
+  Instant created{};
+  std::int64_t priority = 0;
+  kube::Labels labels;
+  std::string owner;            // uid of the controlling owner; empty: none
+  std::string node;             // spec.nodeName; empty: waits to be placed
+  bool finished = false;        // Succeeded or Failed: holds no resources
+  bool deleting = false;
+  bool gated = false;           // spec.schedulingGates
+  bool ours = true;             // schedulerName is default-scheduler
+  Resources requests;           // effective ones, `pods` is 1
+  kube::Labels node_selector;
+  std::optional<std::vector<NodeTerm>> required;  // any of them; none given: no requirement
+  std::vector<PreferredTerm> preferred;
+  std::vector<Toleration> tolerations;
+  std::vector<PodTerm> near, apart;  // required podAffinity and podAntiAffinity
+  std::set<std::pair<std::string, std::int64_t>> host_ports;  // {protocol, port}
+  std::vector<std::string> problems;  // sentences; such a pod waits
+};
+
+Node read_node(const kube::Json& node);
+Pod read_pod(const kube::Json& pod);
+// Whether it waits for a decision of ours.
+inline bool pending(const Pod& pod) { return pod.node.empty() && !pod.finished && !pod.deleting && !pod.gated && pod.ours; }
+
+}  // namespace fairlead::placement
