@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apiserver/crd.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "apiserver/schema.h"
+#include "apiserver/table_path.h"
+#include "kube/selector.h"
+
+namespace fairlead::apiserver {
+
+using kube::Json;
+
+namespace {
+
+void check_names(const Json& names, FieldErrors& errors) {
+  for (const char* field : {"plural", "kind"})
+    if (names[field].string().empty()) errors.required(fmt::format("spec.names.{}", field));
+  for (const char* field : {"plural", "singular"})
+    if (const std::string& text = names[field].string(); !text.empty())
+      if (const auto why = kube::check_dns_label(text); !why.empty()) errors.invalid(fmt::format("spec.names.{}", field), text, why);
+  for (const char* list : {"shortNames", "categories"})
+    for (std::size_t i = 0; i < names[list].items().size(); ++i)
+      if (const auto why = kube::check_dns_label(names[list].items()[i].string()); !why.empty())
+        errors.invalid(fmt::format("spec.names.{}[{}]", list, i), names[list].items()[i], why);
+}
+
+void check_columns(const Json& columns, const std::string& path, FieldErrors& errors) {
+  for (std::size_t i = 0; i < columns.items().size(); ++i) {
+    const Json& column = columns.items()[i];
+    const std::string at = fmt::format("{}[{}]", path, i);
+    if (column["name"].string().empty()) errors.required(at + ".name");
+    const std::string& type = column["type"].string();
+    if (type != "integer" && type != "number" && type != "string" && type != "boolean" && type != "date")
+      errors.unsupported_value(at + ".type", column["type"], {"boolean", "date", "integer", "number", "string"});
+    if (column["jsonPath"].string().empty()) errors.required(at + ".jsonPath");
+    else if (const auto parsed = TablePath::parse(column["jsonPath"].string()); !parsed) errors.invalid(at + ".jsonPath", column["jsonPath"], parsed.error().message);
+  }
+}
+
+void check_version(const Json& version, const std::string& path, FieldErrors& errors) {
+  const std::string& name = version["name"].string();
+  if (name.empty()) errors.required(path + ".name");
+  else if (const auto why = kube::check_dns_label(name); !why.empty()) errors.invalid(path + ".name", name, why);
+  for (const char* field : {"served", "storage"})
+    if (!version[field].is_bool()) errors.required(path + "." + field);
+  const Json* schema = version["schema"].find("openAPIV3Schema");
+  if (!schema) errors.required(path + ".schema.openAPIV3Schema", "schemas are required");
+  else Schema::compile(*schema, path + ".schema.openAPIV3Schema", errors);
+  if (version["subresources"].has("scale")) errors.not_supported_here(path + ".subresources.scale", "change spec itself");
+  if (!version["selectableFields"].items().empty()) errors.not_supported_here(path + ".selectableFields", "use labels");
+  check_columns(version["additionalPrinterColumns"], path + ".additionalPrinterColumns", errors);
+}
+
+std::string conflict_with(const Json& crd, const KindTable& others) {
+  const Json& names = crd["spec"]["names"];
+  std::set<std::string> words{names["plural"].string(), names["singular"].string()};
+  for (const Json& name : names["shortNames"].items()) words.insert(name.string());
+  for (const auto& kind : others.kinds) {
+    if (kind->resource.group != crd["spec"]["group"].string() || kind->resource.plural == names["plural"].string()) continue;
+    if (kind->resource.kind == names["kind"].string() || kind->list_kind == names["listKind"].string())
+      return fmt::format("\"{}\" is already in use by {}", names["kind"].string(), kind->resource.plural);
+    for (const std::string& word : words)
+      if (word == kind->resource.plural || word == kind->singular || std::find(kind->short_names.begin(), kind->short_names.end(), word) != kind->short_names.end())
+        return fmt::format("\"{}\" is already in use by {}", word, kind->resource.plural);
+  }
+  return {};
+}
+
+std::shared_ptr<const Kind> kind_of(const Json& crd, const Json& version) {
+  const Json& names = crd["spec"]["names"];
+  auto kind = std::make_shared<Kind>();
+  kind->resource = {crd["spec"]["group"].string(), version["name"].string(), names["plural"].string(), names["kind"].string(), crd["spec"]["scope"].string() == "Namespaced"};
+  kind->list_kind = names["listKind"].string();
+  kind->singular = names["singular"].string();
+  for (const Json& name : names["shortNames"].items()) kind->short_names.push_back(name.string());
+  for (const Json& name : names["categories"].items()) kind->categories.push_back(name.string());
+  kind->status_subresource = version["subresources"].has("status");
+  kind->open_api = version["schema"]["openAPIV3Schema"];
+  FieldErrors ignored;  // it was checked when the CRD was written
+  kind->schema = Schema::compile(kind->open_api, "", ignored);
+  for (const Json& column : version["additionalPrinterColumns"].items())
+    kind->columns.push_back({.name = column["name"].string(), .type = column["type"].string(), .format = column["format"].string(), .description = column["description"].string(),
+                             .priority = static_cast<int>(column["priority"].integer()), .path = column["jsonPath"].string()});
+  kind->storage = version["storage"].boolean();
+  return kind;
+}
+
+}  // namespace
+
+void check_crd(const Json& crd, FieldErrors& errors) {
+  const Json& spec = crd["spec"];
+  const std::string& group = spec["group"].string();
+  if (group.empty()) errors.required("spec.group");
+  else if (const auto why = kube::check_dns_subdomain(group); !why.empty()) errors.invalid("spec.group", group, why);
+  else if (group.find('.') == std::string::npos) errors.invalid("spec.group", group, "should be a domain with at least one dot");
+  else if (group.ends_with(".k8s.io") || group == "k8s.io") {
+    // Guarded like in Kubernetes, where these groups need an approval annotation.
+    if (!kube::annotations_of(crd).contains("api-approved.kubernetes.io"))
+      errors.required("metadata.annotations[api-approved.kubernetes.io]", "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111");
+    if (group == "coordination.k8s.io" || group == "apiextensions.k8s.io") errors.invalid("spec.group", group, "is a built-in group");
+  }
+  check_names(spec["names"], errors);
+  const std::string wanted = spec["names"]["plural"].string() + "." + group;
+  if (kube::name_of(crd) != wanted) errors.invalid("metadata.name", kube::name_of(crd), "must be spec.names.plural+\".\"+spec.group");
+  if (const std::string& scope = spec["scope"].string(); scope != "Cluster" && scope != "Namespaced") errors.unsupported_value("spec.scope", scope, {"Cluster", "Namespaced"});
+  if (spec["preserveUnknownFields"].boolean()) errors.invalid("spec.preserveUnknownFields", true, "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead");
+  if (const std::string& strategy = spec["conversion"]["strategy"].string(); !strategy.empty() && strategy != "None")
+    errors.not_supported_here("spec.conversion.strategy", "only None is there: versions differ in name only");
+
+  const auto& versions = spec["versions"].items();
+  if (versions.empty()) errors.required("spec.versions", "must have at least one version");
+  std::set<std::string> names;
+  std::size_t storage = 0;
+  for (std::size_t i = 0; i < versions.size(); ++i) {
+    const std::string path = fmt::format("spec.versions[{}]", i);
+    check_version(versions[i], path, errors);
+    if (!names.insert(versions[i]["name"].string()).second) errors.duplicate(path + ".name", versions[i]["name"]);
+    storage += versions[i]["storage"].boolean() ? 1 : 0;
+  }
+  if (!versions.empty() && storage != 1) errors.invalid("spec.versions", static_cast<std::int64_t>(storage), "must have exactly one version marked as storage version");
+}
+
+void check_crd_change(const Json& old, const Json& next, FieldErrors& errors) {
+  for (const char* field : {"group", "scope"})
+    if (!(old["spec"][field] == next["spec"][field])) errors.invalid(fmt::format("spec.{}", field), next["spec"][field], "field is immutable");
+  for (const char* field : {"plural", "kind"})
+    if (!(old["spec"]["names"][field] == next["spec"]["names"][field])) errors.invalid(fmt::format("spec.names.{}", field), next["spec"]["names"][field], "field is immutable");
+  for (const Json& stored : next["status"]["storedVersions"].items()) {
+    const auto& versions = next["spec"]["versions"].items();
+    if (std::none_of(versions.begin(), versions.end(), [&](const Json& version) { return version["name"] == stored; }))
+      errors.invalid("status.storedVersions", stored, "must appear in spec.versions");
+  }
+}
+
+void set_crd_status(Json& crd, const KindTable& others, Instant now) {
+  const std::string conflict = conflict_with(crd, others);
+  Json& status = crd.child("status");
+  if (!status.is_object()) status = Json::object();
+  status.set("acceptedNames", conflict.empty() ? crd["spec"]["names"] : Json::object({{"plural", ""}, {"kind", ""}}));
+  std::string storage;
+  for (const Json& version : crd["spec"]["versions"].items())
+    if (version["storage"].boolean()) storage = version["name"].string();
+  Json stored = crd["status"]["storedVersions"];
+  if (!stored.is_array()) stored = Json::array();
+  const auto& all = stored.items();
+  if (std::find(all.begin(), all.end(), Json(storage)) == all.end()) stored.push(storage);
+  crd.child("status").set("storedVersions", std::move(stored));
+  kube::set_condition(crd, {"NamesAccepted", conflict.empty() ? "True" : "False", conflict.empty() ? "NoConflicts" : "NamesConflict", conflict.empty() ? "no conflicts found" : conflict}, now);
+  kube::set_condition(crd, {"Established", conflict.empty() ? "True" : "False", conflict.empty() ? "InitialNamesAccepted" : "NotAccepted",
+                            conflict.empty() ? "the initial names have been accepted" : "not all names are accepted"}, now);
+  if (kube::deleting(crd)) kube::set_condition(crd, {"Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"}, now);
+}
+
+std::vector<std::string> crd_warnings(const Json& crd) {
+  std::vector<std::string> out;
+  for (const Json& version : crd["spec"]["versions"].items()) {
+    FieldErrors ignored;
+    const auto schema = Schema::compile(version["schema"]["openAPIV3Schema"], "", ignored);
+    if (schema && schema->has_rules())
+      out.push_back(fmt::format("spec.versions[{}]: x-kubernetes-validations are stored but not evaluated by the embedded engine", version["name"].string()));
+  }
+  return out;
+}
+
+std::vector<std::shared_ptr<const Kind>> kinds_of(const Json& crd) {
+  std::vector<std::shared_ptr<const Kind>> out;
+  if (!kube::condition_is_true(crd, "Established")) return out;
+  for (const Json& version : crd["spec"]["versions"].items())
+    if (version["served"].boolean()) out.push_back(kind_of(crd, version));
+  return out;
+}
+
+}  // namespace fairlead::apiserver

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apiserver/defaults.h"
+
+#include <algorithm>
+
+#include "base/encoding.h"
+#include "kube/selector.h"
+
+namespace fairlead::apiserver {
+
+using kube::Json;
+
+namespace {
+
+void set_default(Json& object, const char* field, Json value) {
+  if (!object.is_object()) return;
+  Json& member = object.child(field);
+  if (member.is_null()) member = std::move(value);
+}
+
+// An existing object member, or nothing.
+Json* object_at(Json& parent, std::string_view field) {
+  Json* found = parent.find(field);
+  return found && found->is_object() ? found : nullptr;
+}
+
+template <class F>
+void each_object(Json& parent, std::string_view list, F&& visit) {
+  Json* found = parent.find(list);
+  if (!found || !found->is_array()) return;
+  for (Json& item : found->items())
+    if (item.is_object()) visit(item);
+}
+
+void default_probe(Json& container, const char* name) {
+  Json* probe = object_at(container, name);
+  if (!probe) return;
+  set_default(*probe, "timeoutSeconds", 1);
+  set_default(*probe, "periodSeconds", 10);
+  set_default(*probe, "successThreshold", 1);
+  set_default(*probe, "failureThreshold", 3);
+  if (Json* http = object_at(*probe, "httpGet")) {
+    set_default(*http, "path", "/");
+    set_default(*http, "scheme", "HTTP");
+  }
+}
+
+bool tag_is_latest(const std::string& image) {
+  if (image.find('@') != std::string::npos) return false;
+  const auto colon = image.rfind(':');
+  const auto slash = image.rfind('/');
+  if (colon == std::string::npos || (slash != std::string::npos && colon < slash)) return true;
+  return image.substr(colon + 1) == "latest";
+}
+
+void default_field_refs(Json& env) {
+  if (Json* from = object_at(env, "valueFrom"))
+    if (Json* field = object_at(*from, "fieldRef")) set_default(*field, "apiVersion", "v1");
+}
+
+void default_container(Json& container) {
+  set_default(container, "imagePullPolicy", tag_is_latest(container["image"].string()) ? "Always" : "IfNotPresent");
+  set_default(container, "terminationMessagePath", "/dev/termination-log");
+  set_default(container, "terminationMessagePolicy", "File");
+  set_default(container, "resources", Json::object());
+  each_object(container, "ports", [](Json& port) { set_default(port, "protocol", "TCP"); });
+  each_object(container, "env", default_field_refs);
+  for (const char* probe : {"livenessProbe", "readinessProbe", "startupProbe"}) default_probe(container, probe);
+  Json* resources = object_at(container, "resources");
+  Json* limits = resources ? object_at(*resources, "limits") : nullptr;
+  if (!limits) return;
+  const Json most = *limits;
+  Json& requests = resources->child("requests");
+  if (requests.is_null()) requests = Json::object();
+  if (!requests.is_object()) return;
+  for (const auto& [name, value] : most.members())
+    if (!requests.has(name)) requests.set(name, value);
+}
+
+void default_volume(Json& volume) {
+  for (const char* kind : {"configMap", "secret", "projected", "downwardAPI"})
+    if (Json* source = object_at(volume, kind)) set_default(*source, "defaultMode", 420);
+  if (Json* host = object_at(volume, "hostPath")) set_default(*host, "type", "");
+  const auto default_items = [](Json& source) {
+    each_object(source, "items", [](Json& item) {
+      if (Json* field = object_at(item, "fieldRef")) set_default(*field, "apiVersion", "v1");
+    });
+  };
+  if (Json* downward = object_at(volume, "downwardAPI")) default_items(*downward);
+  if (Json* projected = object_at(volume, "projected")) {
+    each_object(*projected, "sources", [&](Json& source) {
+      if (Json* downward = object_at(source, "downwardAPI")) default_items(*downward);
+    });
+  }
+}
+
+void default_tolerations(Json& spec) {
+  Json& tolerations = spec.child("tolerations");
+  if (tolerations.is_null()) tolerations = Json::array();
+  if (!tolerations.is_array()) return;
+  for (const char* key : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
+    const auto& all = tolerations.items();
+    const bool there = std::any_of(all.begin(), all.end(), [&](const Json& one) {
+      const std::string& effect = one["effect"].string();
+      return (one["key"].string() == key || (one["key"].string().empty() && one["operator"].string() == "Exists")) && (effect.empty() || effect == "NoExecute");
+    });
+    if (!there) tolerations.push(Json::object({{"key", key}, {"operator", "Exists"}, {"effect", "NoExecute"}, {"tolerationSeconds", 300}}));
+  }
+}
+
+void default_pod(Json& pod) {
+  Json* spec = object_at(pod, "spec");
+  if (!spec) return;
+  each_object(*spec, "volumes", default_volume);
+  each_object(*spec, "containers", default_container);
+  each_object(*spec, "initContainers", default_container);
+  set_default(*spec, "restartPolicy", "Always");
+  set_default(*spec, "terminationGracePeriodSeconds", 30);
+  set_default(*spec, "dnsPolicy", "ClusterFirst");
+  set_default(*spec, "serviceAccountName", (*spec)["serviceAccount"].string_or("default"));
+  set_default(*spec, "serviceAccount", (*spec)["serviceAccountName"]);
+  set_default(*spec, "securityContext", Json::object());
+  set_default(*spec, "schedulerName", "default-scheduler");
+  set_default(*spec, "enableServiceLinks", true);
+  default_tolerations(*spec);
+}
+
+// BestEffort: nobody asks for anything; Guaranteed: everybody has equal requests and limits of CPU and memory; else Burstable.
+std::string qos_class(const Json& spec) {
+  bool any = false, guaranteed = true;
+  for (const char* list : {"containers", "initContainers"}) {
+    for (const Json& container : spec[list].items()) {
+      const Json& resources = container["resources"];
+      for (const char* name : {"cpu", "memory"}) {
+        const Json* request = resources["requests"].find(name);
+        const Json* limit = resources["limits"].find(name);
+        if (request || limit) any = true;
+        const auto asked = request ? kube::Quantity::from_json(*request) : Result<kube::Quantity>(fail(Code::NotFound, ""));
+        const auto most = limit ? kube::Quantity::from_json(*limit) : Result<kube::Quantity>(fail(Code::NotFound, ""));
+        if (!asked || !most || !(*asked == *most)) guaranteed = false;
+      }
+    }
+  }
+  if (!any) return "BestEffort";
+  return guaranteed ? "Guaranteed" : "Burstable";
+}
+
+void default_service(Json& service) {
+  Json& spec = service.child("spec");
+  if (spec.is_null()) spec = Json::object();
+  if (!spec.is_object()) return;
+  each_object(spec, "ports", [](Json& port) {
+    set_default(port, "protocol", "TCP");
+    set_default(port, "targetPort", port["port"]);
+  });
+  if (spec["clusterIP"].string() == "None") spec.set("clusterIPs", Json::array({"None"}));
+  set_default(spec, "type", "ClusterIP");
+  set_default(spec, "sessionAffinity", "None");
+  set_default(spec, "ipFamilies", Json::array({"IPv4"}));
+  set_default(spec, "ipFamilyPolicy", "SingleStack");
+  set_default(spec, "internalTrafficPolicy", "Cluster");
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+void default_crd(Json& crd) {
+  Json* spec = object_at(crd, "spec");
+  if (!spec) return;
+  if (Json* names = object_at(*spec, "names")) {
+    const std::string kind = (*names)["kind"].string();
+    if ((*names)["singular"].string().empty()) names->set("singular", lower(kind));
+    if ((*names)["listKind"].string().empty() && !kind.empty()) names->set("listKind", kind + "List");
+  }
+  set_default(*spec, "conversion", Json::object({{"strategy", "None"}}));
+}
+
+bool is(const kube::Resource& resource, const kube::Resource& other) { return resource.group == other.group && resource.plural == other.plural; }
+
+}  // namespace
+
+void merge_string_data(Json& secret) {
+  const Json* text = secret.find("stringData");
+  if (!text) return;
+  const Json given = *text;
+  secret.erase("stringData");
+  if (!given.is_object()) return;
+  Json& data = secret.child("data");
+  if (!data.is_object()) data = Json::object();
+  for (const auto& [key, value] : given.members()) data.set(key, base64(value.string()));
+}
+
+void apply_defaults(const kube::Resource& resource, Json& object) {
+  namespace r = kube::resources;
+  if (is(resource, r::crds)) return default_crd(object);
+  if (!resource.group.empty()) return;
+  if (is(resource, r::pods)) return default_pod(object);
+  if (is(resource, r::services)) return default_service(object);
+  if (is(resource, r::secrets)) {
+    merge_string_data(object);
+    if (object["type"].string().empty()) object.set("type", "Opaque");
+  }
+  if (is(resource, r::claims)) {
+    if (Json* spec = object_at(object, "spec")) set_default(*spec, "volumeMode", "Filesystem");
+  }
+  if (is(resource, r::namespaces)) {
+    Json& labels = object.child("metadata").child("labels");
+    if (labels.is_null()) labels = Json::object();
+    if (labels.is_object()) labels.set("kubernetes.io/metadata.name", kube::name_of(object));
+  }
+  if (is(resource, r::events)) {
+    set_default(object, "reportingComponent", "");
+    set_default(object, "reportingInstance", "");
+  }
+}
+
+void set_initial_state(const kube::Resource& resource, Json& object) {
+  namespace r = kube::resources;
+  if (!resource.group.empty()) return;
+  if (is(resource, r::pods)) object.set("status", Json::object({{"phase", "Pending"}, {"qosClass", qos_class(object["spec"])}}));
+  if (is(resource, r::services)) object.set("status", Json::object({{"loadBalancer", Json::object()}}));
+  if (is(resource, r::claims)) object.set("status", Json::object({{"phase", "Pending"}}));
+  if (is(resource, r::namespaces)) {
+    object.set("spec", Json::object({{"finalizers", Json::array({"kubernetes"})}}));
+    object.set("status", Json::object({{"phase", "Active"}}));
+  }
+}
+
+}  // namespace fairlead::apiserver

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apiserver/kinds/kinds.h"
+
+#include <algorithm>
+
+#include "apiserver/columns.h"
+
+namespace fairlead::apiserver {
+
+namespace {
+
+struct Row {
+  const kube::Resource& resource;
+  std::string singular;
+  std::vector<std::string> short_names, categories;
+  bool status = false;
+  std::vector<std::string> subresources, selectable_fields;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<const Kind>> builtin_kinds() {
+  namespace r = kube::resources;
+  const std::vector<Row> rows{
+      {r::namespaces, "namespace", {"ns"}, {}, true, {"finalize"}, {"status.phase"}},
+      {r::nodes, "node", {"no"}, {}, true, {}, {"spec.unschedulable"}},
+      {r::pods, "pod", {"po"}, {"all"}, true, {"binding", "eviction", "log", "exec"},
+       {"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName"}},
+      {r::services, "service", {"svc"}, {"all"}, true, {}, {"spec.clusterIP", "spec.type"}},
+      {r::config_maps, "configmap", {"cm"}, {}, false, {}, {}},
+      {r::secrets, "secret", {}, {}, false, {}, {"type"}},
+      {r::service_accounts, "serviceaccount", {"sa"}, {}, false, {}, {}},
+      {r::events, "event", {"ev"}, {}, false, {},
+       {"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion",
+        "involvedObject.fieldPath", "reason", "reportingComponent", "type"}},
+      {r::leases, "lease", {}, {}, false, {}, {}},
+      {r::claims, "persistentvolumeclaim", {"pvc"}, {}, true, {}, {}},
+      {r::crds, "customresourcedefinition", {"crd", "crds"}, {"api-extensions"}, true, {}, {}},
+  };
+  std::vector<std::shared_ptr<const Kind>> out;
+  for (const Row& row : rows) {
+    auto kind = std::make_shared<Kind>();
+    kind->resource = row.resource;
+    kind->list_kind = row.resource.kind + "List";
+    kind->singular = row.singular;
+    kind->short_names = row.short_names;
+    kind->categories = row.categories;
+    kind->status_subresource = row.status;
+    kind->subresources = row.subresources;
+    kind->selectable_fields = row.selectable_fields;
+    kind->type = kube::TypeTable::builtin().find_kind(row.resource.api_version(), row.resource.kind);
+    kind->columns = builtin_columns(row.resource);
+    out.push_back(std::move(kind));
+  }
+  return out;
+}
+
+}  // namespace fairlead::apiserver

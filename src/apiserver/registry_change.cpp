@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Update, patch and the posts to subresources: what becomes of the current object.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "apiserver/crd.h"
+#include "apiserver/defaults.h"
+#include "apiserver/registry_write.h"
+#include "apiserver/schema.h"
+#include "kube/patch.h"
+
+namespace fairlead::apiserver {
+
+using kube::Json;
+
+namespace {
+
+// What only the server writes: taken from the current object, whatever was sent.
+void keep_system_fields(const Json& current, Json& next) {
+  Json& metadata = next.child("metadata");
+  for (const char* field : {"uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName"}) {
+    if (const Json* kept = current["metadata"].find(field)) metadata.set(field, *kept);
+    else metadata.erase(field);
+  }
+}
+
+void keep_member(const Json& current, Json& next, const char* name) {
+  if (const Json* kept = current.find(name)) next.set(name, *kept);
+  else next.erase(name);
+}
+
+bool spec_changed(const Kind& kind, const Json& current, const Json& next) {
+  if (!kind.schema) return !(current["spec"] == next["spec"]);
+  Json before = current, after = next;  // everything but metadata and, where it is a subresource, status
+  for (Json* one : {&before, &after}) {
+    one->erase("metadata");
+    if (kind.status_subresource) one->erase("status");
+  }
+  return !(before == after);
+}
+
+Json success_status() {
+  return Json::object({{"kind", "Status"}, {"apiVersion", "v1"}, {"metadata", Json::object()}, {"status", "Success"}, {"code", 201}});
+}
+
+// A post's answer is a Status, not the object.
+Reply as_status(Reply reply) {
+  return [reply = std::move(reply)](Result<Written> done) {
+    if (done) {
+      done->object.bytes = std::make_shared<const std::string>(print_json(success_status()));
+      done->created = true;
+    }
+    reply(std::move(done));
+  };
+}
+
+}  // namespace
+
+Result<Decision> EmbeddedRegistry::complete(const Kind& kind, Json next, std::vector<std::string> warnings) const {
+  Decision out{Decision::What::Put, Json(), std::move(warnings)};
+  const bool held = !next["metadata"]["finalizers"].items().empty() || (is_namespace(kind.resource) && !next["spec"]["finalizers"].items().empty()) ||
+                    (is_pod(kind.resource) && next["metadata"]["deletionGracePeriodSeconds"].integer() > 0);
+  if (kube::deleting(next) && !held) {
+    if (auto empty = nothing_inside(kind.resource, next); !empty) return std::unexpected(std::move(empty.error()));
+    out.what = Decision::What::Remove;
+    return out;
+  }
+  out.next = std::move(next);
+  return out;
+}
+
+Result<Decision> EmbeddedRegistry::decide_update(const WriteContext& context, const Kind& kind, const std::string& subresource, const Json& current, Revision revision,
+                                                 Json body) const {
+  const kube::Resource& resource = kind.resource;
+  const kube::ObjectKey key = kube::key_of(current);
+  if (auto fits = fit_key(kind, key, body); !fits) return std::unexpected(std::move(fits.error()));
+  auto warnings = decode(context, kind, body);
+  if (!warnings) return std::unexpected(std::move(warnings.error()));
+  if (const std::string& version = kube::version_of(body); !version.empty() && version != std::to_string(revision)) return modified(resource, key.name);
+  if (const std::string& uid = kube::uid_of(body); !uid.empty() && uid != kube::uid_of(current))
+    return cannot_fulfil(resource, key.name, fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}", uid, kube::uid_of(current)));
+  if (subresource == "status") return decide_status(kind, current, std::move(body), std::move(*warnings));
+  if (subresource == "finalize") return decide_finalize(kind, current, body);
+
+  keep_system_fields(current, body);
+  if (kind.status_subresource) keep_member(current, body, "status");
+  if (is_namespace(resource)) keep_member(current, body, "spec");
+  apply_defaults(resource, body);
+  FieldErrors errors;
+  if (kind.schema) {
+    kind.schema->apply_defaults(body);
+    kind.schema->validate(body, errors);
+  }
+  check_metadata(resource, body, errors);
+  check_metadata_change(current, body, errors);
+  check_object(resource, body, errors);
+  check_change(resource, current, body, errors);
+  if (!errors.empty()) return errors.error(resource, key.name);
+  if (counts_generations(kind) && spec_changed(kind, current, body))
+    body.child("metadata").set("generation", current["metadata"]["generation"].integer() + 1);
+  if (is_crd(resource)) {
+    set_crd_status(body, others_than(key.name), clock_.now());
+    for (std::string& warning : crd_warnings(body)) warnings->push_back(std::move(warning));
+  }
+  return complete(kind, std::move(body), std::move(*warnings));
+}
+
+Result<Decision> EmbeddedRegistry::decide_status(const Kind& kind, const Json& current, Json body, std::vector<std::string> warnings) const {
+  Json next = current;
+  keep_member(body, next, "status");
+  // Who writes a pod's status need not know its class.
+  if (is_pod(kind.resource) && next["status"].is_object() && !next["status"].has("qosClass")) next.child("status").set("qosClass", current["status"]["qosClass"]);
+  FieldErrors errors;
+  if (kind.schema) {
+    kind.schema->apply_defaults(next);
+    kind.schema->validate(next, errors);
+  }
+  if (!errors.empty()) return errors.error(kind.resource, kube::name_of(current));
+  return Decision{Decision::What::Put, std::move(next), std::move(warnings)};
+}
+
+Result<Decision> EmbeddedRegistry::decide_finalize(const Kind& kind, const Json& current, const Json& body) const {
+  Json next = current;
+  Json& spec = next.child("spec");
+  if (!spec.is_object()) spec = Json::object();
+  keep_member(body["spec"], spec, "finalizers");
+  return complete(kind, std::move(next), {});
+}
+
+Result<Decision> EmbeddedRegistry::decide_bind(const kube::ObjectKey& key, const Json& current, const Json& body) const {
+  const kube::Resource& pods = kube::resources::pods;
+  const Json& target = body["target"];
+  FieldErrors errors;
+  if (const std::string& kind = target["kind"].string(); !kind.empty() && kind != "Node") errors.unsupported_value("target.kind", kind, {"Node", "<empty>"});
+  if (target["name"].string().empty()) errors.required("target.name");
+  if (!errors.empty()) return errors.error({"", "v1", "bindings", "Binding", true}, key.name);
+  if (const std::string& uid = kube::uid_of(body); !uid.empty() && uid != kube::uid_of(current))
+    return cannot_fulfil(pods, key.name, fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}", uid, kube::uid_of(current)));
+  if (kube::deleting(current)) return cannot_fulfil(pods, key.name, fmt::format("pod {} is being deleted, cannot be assigned to a host", key.name));
+  if (const std::string& node = current["spec"]["nodeName"].string(); !node.empty())
+    return cannot_fulfil(pods, key.name, fmt::format("pod {} is already assigned to node \"{}\"", key.name, node));
+  Json next = current;
+  next.child("spec").set("nodeName", target["name"]);
+  for (const auto& [name, value] : body["metadata"]["annotations"].members()) next.child("metadata").child("annotations").set(name, value);
+  Json& conditions = next.child("status").child("conditions");
+  if (!conditions.is_array()) conditions = Json::array();
+  const Json scheduled = Json::object({{"type", "PodScheduled"}, {"status", "True"}, {"lastProbeTime", nullptr}, {"lastTransitionTime", print_time(clock_.now())}});
+  std::erase_if(conditions.items(), [](const Json& one) { return one["type"].string() == "PodScheduled"; });
+  conditions.push(scheduled);
+  return Decision{Decision::What::Put, std::move(next), {}};
+}
+
+void EmbeddedRegistry::update(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, Json body, Reply reply) {
+  const auto served = current(kind);
+  const bool known = served && (subresource.empty() || (subresource == "status" && served->status_subresource) || (subresource == "finalize" && is_namespace(served->resource)));
+  if (!known) return reply(not_served());
+  const bool unconditional = kube::version_of(body).empty();
+  mutate(context, *served, key, unconditional, [this, context, served, subresource, body = std::move(body)](const Json& now, Revision revision) {
+    return decide_update(context, *served, subresource, now, revision, body);
+  }, std::move(reply));
+}
+
+void EmbeddedRegistry::patch(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::PatchType type, Json patch, Reply reply) {
+  const auto served = current(kind);
+  const bool known = served && (subresource.empty() || (subresource == "status" && served->status_subresource) || (subresource == "finalize" && is_namespace(served->resource)));
+  if (!known) return reply(not_served());
+  if (type == kube::PatchType::Strategic && !served->type)
+    return reply(fail(Code::Unsupported, "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json"));
+  if (type != kube::PatchType::JsonPatch && !patch.is_object()) return reply(fail(Code::Invalid, "a merge patch must be a JSON object"));
+  const bool conditional = type != kube::PatchType::JsonPatch && !patch["metadata"]["resourceVersion"].string().empty();
+  mutate(context, *served, key, !conditional, [this, context, served, subresource, type, patch = std::move(patch)](const Json& now, Revision revision) -> Result<Decision> {
+    Result<Json> next = Json();
+    if (type == kube::PatchType::Merge) next = kube::merge_patch(now, patch);
+    if (type == kube::PatchType::JsonPatch) next = kube::json_patch(now, patch);
+    if (type == kube::PatchType::Strategic) next = kube::strategic_merge(now, patch, kube::TypeTable::builtin(), served->type);
+    if (!next) return fail(Code::Invalid, fmt::format("the server rejected our request due to an error in our request: {}", next.error().message));
+    return decide_update(context, *served, subresource, now, revision, std::move(*next));
+  }, std::move(reply));
+}
+
+void EmbeddedRegistry::post(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, Json body, Reply reply) {
+  if (!is_pod(kind.resource) || (subresource != "binding" && subresource != "eviction")) return reply(not_served());
+  if (const std::string& name = kube::name_of(body); !name.empty() && name != key.name)
+    return reply(fail(Code::Invalid, fmt::format("name in URL does not match name in {} object: {}", subresource == "binding" ? "Binding" : "Eviction", name)));
+  if (subresource == "binding") {
+    return mutate(context, kind, key, true, [this, key, body = std::move(body)](const Json& now, Revision) { return decide_bind(key, now, body); }, as_status(std::move(reply)));
+  }
+  const Json& sent = body["deleteOptions"];
+  kube::DeleteOptions options;
+  if (sent["gracePeriodSeconds"].is_number()) options.grace_seconds = sent["gracePeriodSeconds"].integer();
+  options.uid = sent["preconditions"]["uid"].string();
+  options.resource_version = sent["preconditions"]["resourceVersion"].string();
+  WriteContext evicting = context;
+  evicting.dry_run = evicting.dry_run || !sent["dryRun"].items().empty();
+  remove(evicting, kind, key, options, as_status(std::move(reply)));
+}
+
+}  // namespace fairlead::apiserver

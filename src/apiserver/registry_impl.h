@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Registry over a Store. Reading is in registry_read.cpp and registry_watch.cpp, writing in registry_write.cpp (create), registry_change.cpp (update, patch,
+// post) and registry_remove.cpp, the kinds in registry_kinds.cpp.
+#pragma once
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "apiserver/registry.h"
+#include "apiserver/registry_bytes.h"
+#include "apiserver/registry_names.h"
+#include "apiserver/registry_select.h"
+#include "apiserver/seal.h"
+#include "apiserver/validation.h"
+
+namespace fairlead::apiserver {
+
+// Counts what is under way under a name: creates in a namespace, creates of a CRD's kind, all writes. A container goes away only when nothing is under way in it.
+class Gate {
+ public:
+  using Ticket = std::shared_ptr<void>;  // leaves when the last copy goes
+  Ticket enter(const std::string& name);
+  bool busy(const std::string& name) const;
+  void wait_until_idle();
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable idle_;
+  std::map<std::string, int> inside_;
+};
+
+// An event's bytes, made once for all watchers of one version of a kind.
+struct EncodedEvent {
+  std::mutex mutex;
+  http::Buffer after, before, gone;  // plain, in this version; `gone` is before with the event's revision
+  http::Buffer lines[3];             // of after as ADDED, after as MODIFIED, gone as DELETED
+};
+class EncodedEvents {
+ public:
+  std::shared_ptr<EncodedEvent> of(Revision revision, const std::string& api_version);
+
+ private:
+  static constexpr std::size_t slots = 512;
+  struct Slot {
+    Revision revision = 0;
+    std::string api_version;
+    std::shared_ptr<EncodedEvent> event;
+  };
+  std::mutex mutex_;
+  std::vector<Slot> ring_{slots};
+};
+
+// What one write turns out to be.
+struct Decision {
+  enum class What { Keep, Put, Remove } what = What::Keep;
+  kube::Json next;                    // of Put
+  std::vector<std::string> warnings;
+};
+
+class EmbeddedRegistry final : public Registry {
+ public:
+  EmbeddedRegistry(Store& store, const Clock& clock, RegistryOptions options, std::optional<Seal> seal);
+  ~EmbeddedRegistry() override;
+  Result<void> start();
+
+  std::shared_ptr<const KindTable> kinds() const override;
+  Result<Object> get(const Kind& kind, const kube::ObjectKey& key) const override;
+  Result<ListPage> list(const Kind& kind, const std::string& space, const ListQuery& query) const override;
+  Result<std::unique_ptr<Subscription>> watch(const Kind& kind, const std::string& space, const WatchQuery& query, std::function<void(const RegistryEvent&)> sink) override;
+  Revision revision() const override { return store_.revision(); }
+  void create(const WriteContext& context, const Kind& kind, const std::string& space, kube::Json body, Reply reply) override;
+  void update(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::Json body, Reply reply) override;
+  void patch(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::PatchType type, kube::Json patch, Reply reply) override;
+  void remove(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const kube::DeleteOptions& options, Reply reply) override;
+  void post(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::Json body, Reply reply) override;
+
+  // The plain bytes of a stored value in the kind's version. Also for events.
+  Result<http::Buffer> plain(const Kind& kind, const std::string& store_key, const http::Buffer& stored, Revision revision) const;
+
+ private:
+  friend class RegistryWatch;
+  using Decide = std::function<Result<Decision>(const kube::Json& current, Revision revision)>;
+  struct Creation;
+  struct Mutation;
+
+  // Kinds.
+  void publish(std::map<std::string, std::vector<std::shared_ptr<const Kind>>> from_crds, std::set<std::string> terminating);
+  void on_crd(const StoreEvent& event);
+  std::shared_ptr<const Kind> current(const Kind& kind) const;  // as served now; null: gone
+  KindTable others_than(const std::string& crd) const;
+
+  // What clients send, made fit: frame, metadata, types, unknown and duplicate members, pruning. Gives warnings.
+  Result<std::vector<std::string>> decode(const WriteContext& context, const Kind& kind, kube::Json& body) const;
+  Result<void> fit_key(const Kind& kind, const kube::ObjectKey& key, kube::Json& body) const;
+  Result<void> admit_into(const kube::Resource& resource, const std::string& space, const std::string& name) const;
+  Result<std::vector<std::string>> prepare_new(const WriteContext& context, const Kind& kind, const std::string& space, kube::Json& body) const;
+  void submit(std::shared_ptr<Creation> creation);
+
+  Result<Decision> decide_update(const WriteContext& context, const Kind& kind, const std::string& subresource, const kube::Json& current, Revision revision, kube::Json body) const;
+  Result<Decision> decide_status(const Kind& kind, const kube::Json& current, kube::Json body, std::vector<std::string> warnings) const;
+  Result<Decision> decide_finalize(const Kind& kind, const kube::Json& current, const kube::Json& body) const;
+  Result<Decision> decide_bind(const kube::ObjectKey& key, const kube::Json& current, const kube::Json& body) const;
+  Result<Decision> decide_remove(const Kind& kind, const kube::Json& current, Revision revision, const kube::DeleteOptions& options) const;
+  // Removes it instead if it is being deleted and nothing holds it any more.
+  Result<Decision> complete(const Kind& kind, kube::Json next, std::vector<std::string> warnings) const;
+  Result<void> nothing_inside(const kube::Resource& resource, const kube::Json& container) const;
+
+  void mutate(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, bool retry, Decide decide, Reply reply);
+  void attempt(std::shared_ptr<Mutation> mutation);
+
+  Result<Template> stored_form(const Kind& kind, const std::string& store_key, const Template& plain) const;
+  bool sealed(const kube::Resource& resource) const { return resource.group.empty() && resource.plural == kube::resources::secrets.plural; }
+  std::string random(std::size_t count) const;
+  std::string new_uid() const;
+  std::string name_suffix() const;
+
+  Store& store_;
+  const Clock& clock_;
+  const RegistryOptions options_;
+  const std::optional<Seal> seal_;
+  const std::vector<std::shared_ptr<const Kind>> builtin_;
+  mutable EncodedEvents events_;
+  mutable Gate gate_;     // "namespace/x", "crd/plural.group"
+  mutable Gate writes_;   // everything unanswered
+  mutable std::mutex random_mutex_;
+
+  mutable std::mutex kinds_mutex_;  // guards the following
+  std::shared_ptr<const KindTable> table_;
+  std::map<std::string, std::vector<std::shared_ptr<const Kind>>> from_crds_;
+  std::set<std::string> terminating_;  // CRDs by name
+
+  std::unique_ptr<Subscription> crd_watch_;
+};
+
+}  // namespace fairlead::apiserver

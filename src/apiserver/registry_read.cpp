@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "apiserver/registry_impl.h"
+#include "base/encoding.h"
+
+namespace fairlead::apiserver {
+
+using kube::Json;
+
+namespace {
+
+Result<Revision> parse_revision(const std::string& text) {
+  Revision revision = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), revision);
+  if (error != std::errc() || end != text.data() + text.size() || revision < 0) return fail(Code::Invalid, fmt::format("invalid resource version \"{}\": must be a decimal number", text));
+  return revision;
+}
+
+std::unexpected<Error> too_large(Revision asked, Revision now) { return fail(Code::Unavailable, fmt::format("Too large resource version: {}, current: {}", asked, now)); }
+
+// An opaque token for clients: which snapshot, and the last key that was given.
+std::string continue_token(Revision revision, const std::string& last) {
+  return base64(print_json(Json::object({{"v", "meta.k8s.io/v1"}, {"rv", revision}, {"start", last}})));
+}
+
+struct From {
+  Revision at = 0;  // 0: now
+  std::string after;
+};
+
+Result<From> where_to_start(const ListQuery& query, const std::string& prefix, Revision now) {
+  if (!query.continue_token.empty()) {
+    if (!query.resource_version.empty() && query.resource_version != "0") return fail(Code::Invalid, "specifying resource version is not allowed when using continue");
+    const auto bytes = parse_base64(query.continue_token);
+    const auto token = bytes ? kube::parse_json(*bytes) : Result<Json>(fail(Code::Invalid, ""));
+    const Revision revision = token ? (*token)["rv"].integer() : 0;
+    if (revision <= 0 || (*token)["start"].string().empty()) return fail(Code::Invalid, "continue key is not valid");
+    return From{revision, prefix + (*token)["start"].string()};
+  }
+  const std::string& match = query.resource_version_match;
+  if (!match.empty() && match != "Exact" && match != "NotOlderThan") return fail(Code::Invalid, fmt::format("resourceVersionMatch: Unsupported value: \"{}\": supported values: \"Exact\", \"NotOlderThan\"", match));
+  if (query.resource_version.empty()) {
+    if (!match.empty()) return fail(Code::Invalid, "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided");
+    return From{};
+  }
+  const auto asked = parse_revision(query.resource_version);
+  if (!asked) return std::unexpected(asked.error());
+  if (*asked == 0) {
+    if (match == "Exact") return fail(Code::Invalid, "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+    return From{};
+  }
+  if (*asked > now) return too_large(*asked, now);
+  const bool exact = match == "Exact" || (match.empty() && query.limit > 0);
+  return From{exact ? *asked : 0, {}};
+}
+
+}  // namespace
+
+Result<http::Buffer> EmbeddedRegistry::plain(const Kind& kind, const std::string& key, const http::Buffer& stored, Revision revision) const {
+  http::Buffer bytes = stored;
+  if (sealed(kind.resource)) {
+    if (!seal_) return fail(Code::Unsupported, "Secrets need a key: the server was started without one");
+    auto opened = seal_->open(key, *stored, revision);
+    if (!opened) return std::unexpected(std::move(opened.error()));
+    bytes = std::make_shared<const std::string>(std::move(*opened));
+  }
+  if (!has_api_version(*bytes, kind.resource.api_version())) bytes = std::make_shared<const std::string>(with_api_version(*bytes, kind.resource.api_version()));
+  return bytes;
+}
+
+Result<Object> EmbeddedRegistry::get(const Kind& kind, const kube::ObjectKey& key) const {
+  const std::string at = store_key(kind.resource, key);
+  const auto entry = key.name.empty() ? std::nullopt : store_.get(at);
+  if (!entry) return not_found(kind.resource, key.name);
+  auto bytes = plain(kind, at, entry->value, entry->revision);
+  if (!bytes) return std::unexpected(std::move(bytes.error()));
+  return Object{std::move(*bytes), entry->revision};
+}
+
+Result<ListPage> EmbeddedRegistry::list(const Kind& kind, const std::string& space, const ListQuery& query) const {
+  const auto selection = Selection::make(kind, query.label_selector, query.field_selector);
+  if (!selection) return std::unexpected(selection.error());
+  const std::string whole = store_prefix(kind.resource);
+  const std::string prefix = store_prefix(kind.resource, kind.resource.namespaced ? space : std::string());
+  auto from = where_to_start(query, whole, store_.revision());
+  if (!from) return std::unexpected(std::move(from.error()));
+  if (!from->after.empty() && from->after.compare(0, prefix.size(), prefix) != 0) return fail(Code::Invalid, "continue key is not valid");
+
+  const auto limit = static_cast<std::size_t>(std::max<std::int64_t>(query.limit, 0));
+  ListPage page;
+  std::string after = from->after;
+  Revision at = from->at;
+  while (true) {
+    auto range = store_.range(prefix, after, limit, at);
+    if (!range) {
+      if (range.error().code != Code::Expired) return std::unexpected(std::move(range.error()));
+      if (query.continue_token.empty()) return fail(Code::Expired, "The resourceVersion for the provided list is too old.");
+      return fail(Code::Expired, "The provided continue parameter is too old to display a consistent list result. You must start a new list without the continue parameter.");
+    }
+    page.revision = at = range->revision;
+    for (Entry& entry : range->entries) {
+      after = entry.key;
+      auto bytes = plain(kind, entry.key, entry.value, entry.revision);
+      if (!bytes) return std::unexpected(std::move(bytes.error()));
+      if (selection->everything() || selection->matches(object_key(kind.resource, entry.key), **bytes)) page.objects.push_back({std::move(*bytes), entry.revision});
+      if (limit > 0 && page.objects.size() >= limit) break;
+    }
+    const bool full = limit > 0 && page.objects.size() >= limit;
+    const bool more = range->more || (full && after != range->entries.back().key);
+    if (!more) return page;
+    if (!full) continue;
+    page.continue_token = continue_token(page.revision, after.substr(whole.size()));
+    if (selection->everything())
+      if (auto rest = store_.range(prefix, after, 0, at)) page.remaining = static_cast<std::int64_t>(rest->entries.size());
+    return page;
+  }
+}
+
+}  // namespace fairlead::apiserver

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Creating objects, and what all writes share: decoding what a client sent, the form that reaches the store, the loop of read, decide, compare-and-write.
+#include "apiserver/registry_write.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "apiserver/crd.h"
+#include "apiserver/defaults.h"
+#include "apiserver/schema.h"
+
+namespace fairlead::apiserver {
+
+using kube::Json;
+
+namespace {
+
+constexpr int name_attempts = 8;
+// Each failed attempt means that somebody else's write came through, so this many in a row is a defect of a client, not of luck.
+constexpr int write_attempts = 64;
+
+http::Buffer without_revision(const Template& plain) {
+  // A dry run has no revision: `"metadata":{"resourceVersion":"",` becomes `"metadata":{`.
+  constexpr std::string_view member = "\"resourceVersion\":\"";
+  std::string text = plain.before.substr(0, plain.before.size() - member.size());
+  std::string_view after = plain.after;
+  after.remove_prefix(after.starts_with("\",") ? 2 : 1);
+  return std::make_shared<const std::string>(text.append(after));
+}
+
+}  // namespace
+
+Result<void> EmbeddedRegistry::fit_key(const Kind& kind, const kube::ObjectKey& key, Json& body) const {
+  if (!body.is_object()) return fail(Code::Invalid, "the body must be a JSON object");
+  const kube::Resource& resource = kind.resource;
+  const std::string& version = body["apiVersion"].string();
+  if (!version.empty() && version != resource.api_version())
+    return fail(Code::Invalid, fmt::format("the API version in the data ({}) does not match the expected API version ({})", version, resource.api_version()));
+  const std::string& sent_kind = body["kind"].string();
+  if (!sent_kind.empty() && sent_kind != resource.kind)
+    return fail(Code::Invalid, fmt::format("{} in version \"{}\" cannot be handled as a {}", sent_kind, resource.version, resource.kind));
+  Json& metadata = body.child("metadata");
+  if (metadata.is_null()) metadata = Json::object();
+  if (!metadata.is_object()) return fail(Code::Invalid, "unable to decode: metadata must be an object");
+  const std::string& space = metadata["namespace"].string();
+  if (resource.namespaced && key.space.empty()) return fail(Code::Invalid, "an empty namespace may not be set when a resource name is provided");
+  if (!space.empty() && space != key.space) return fail(Code::Invalid, "the namespace of the provided object does not match the namespace sent on the request");
+  if (resource.namespaced) metadata.set("namespace", key.space);
+  else metadata.erase("namespace");
+  const std::string& name = metadata["name"].string();
+  if (!key.name.empty() && !name.empty() && name != key.name)
+    return fail(Code::Invalid, fmt::format("the name of the object ({}) does not match the name on the URL ({})", name, key.name));
+  if (!key.name.empty()) metadata.set("name", key.name);
+  return {};
+}
+
+Result<std::vector<std::string>> EmbeddedRegistry::decode(const WriteContext& context, const Kind& kind, Json& body) const {
+  std::vector<std::string> complaints;
+  for (const std::string& path : context.duplicates) complaints.push_back(fmt::format("duplicate field \"{}\"", path));
+  if (kind.type) {
+    if (const auto wrong = kube::type_errors(body, *kind.type); !wrong.empty())
+      return fail(Code::Invalid, fmt::format("{} in version \"{}\" cannot be handled as a {}: {}", kind.resource.kind, kind.resource.version, kind.resource.kind, wrong.front()));
+    if (context.validation != FieldValidation::Ignore)
+      for (const std::string& path : kube::unknown_fields(body, *kind.type)) complaints.push_back(fmt::format("unknown field \"{}\"", path));
+    prune_to_type(body, *kind.type);
+  } else if (kind.schema) {
+    for (const std::string& path : kind.schema->prune(body)) complaints.push_back(fmt::format("unknown field \"{}\"", path));
+  }
+  if (auto cleaned = clean_metadata(body); !cleaned) return std::unexpected(std::move(cleaned.error()));
+  if (context.validation == FieldValidation::Ignore) complaints.clear();
+  if (context.validation == FieldValidation::Strict && !complaints.empty())
+    return fail(Code::Invalid, fmt::format("{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}", kind.resource.kind, kind.resource.version, kind.resource.kind,
+                                           fmt::join(complaints, ", ")));
+  return complaints;
+}
+
+Result<void> EmbeddedRegistry::admit_into(const kube::Resource& resource, const std::string& space, const std::string& name) const {
+  if (!resource.group.empty()) {
+    const std::scoped_lock lock(kinds_mutex_);
+    if (terminating_.contains(resource_text(resource))) return forbidden(resource, name, "create not allowed while custom resource definition is terminating");
+  }
+  if (!resource.namespaced) return {};
+  const auto entry = store_.get(store_key(kube::resources::namespaces, {"", space}));
+  if (!entry) return not_found(kube::resources::namespaces, space);
+  if (Peek(*entry->value).field("metadata.deletionTimestamp"))
+    return forbidden(resource, name, fmt::format("unable to create new content in namespace {} because it is being terminated", space));
+  return {};
+}
+
+Result<std::vector<std::string>> EmbeddedRegistry::prepare_new(const WriteContext& context, const Kind& kind, const std::string& space, Json& body) const {
+  const kube::Resource& resource = kind.resource;
+  if (auto fits = fit_key(kind, {space, ""}, body); !fits) return std::unexpected(std::move(fits.error()));
+  auto warnings = decode(context, kind, body);
+  if (!warnings) return warnings;
+  Json& metadata = body.child("metadata");
+  if (!metadata["resourceVersion"].string().empty()) return fail(Code::Invalid, "resourceVersion should not be set on objects to be created");
+  for (const char* field : {"resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"}) metadata.erase(field);
+  metadata.set("uid", new_uid());
+  metadata.set("creationTimestamp", print_time(clock_.now()));
+  if (counts_generations(kind)) metadata.set("generation", 1);
+
+  apply_defaults(resource, body);
+  set_initial_state(resource, body);
+  FieldErrors errors;
+  if (kind.schema) {
+    if (kind.status_subresource) body.erase("status");
+    kind.schema->apply_defaults(body);
+    kind.schema->validate(body, errors);
+  }
+  check_metadata(resource, body, errors);
+  check_object(resource, body, errors);
+  if (!errors.empty()) return errors.error(resource, kube::name_of(body));
+  if (is_crd(resource)) {
+    body.erase("status");
+    set_crd_status(body, others_than(kube::name_of(body)), clock_.now());
+    for (std::string& warning : crd_warnings(body)) warnings->push_back(std::move(warning));
+  }
+  return warnings;
+}
+
+Result<Template> EmbeddedRegistry::stored_form(const Kind& kind, const std::string& key, const Template& plain) const {
+  if (!sealed(kind.resource)) return plain;
+  if (!seal_) return fail(Code::Unsupported, "Secrets need a key: the server was started without one");
+  return seal_->close(key, plain);
+}
+
+struct EmbeddedRegistry::Creation {
+  WriteContext context;
+  std::shared_ptr<const Kind> kind;
+  Json body;
+  std::vector<std::string> warnings;
+  Reply reply;
+  Gate::Ticket container, under_way;
+  int attempts = 0;
+};
+
+void EmbeddedRegistry::create(const WriteContext& context, const Kind& kind, const std::string& space, Json body, Reply reply) {
+  const auto served = current(kind);
+  if (!served) return reply(not_served());
+  auto creation = std::make_shared<Creation>(Creation{context, served, std::move(body), {}, std::move(reply), {}, writes_.enter("create")});
+  // First inside, then the look at the container: whoever removes the container looks the other way round.
+  if (served->resource.namespaced) creation->container = gate_.enter("namespace/" + space);
+  else if (!served->resource.group.empty()) creation->container = gate_.enter("crd/" + resource_text(served->resource));
+  auto prepared = prepare_new(context, *served, space, creation->body);
+  if (!prepared) return creation->reply(std::unexpected(std::move(prepared.error())));
+  creation->warnings = std::move(*prepared);
+  if (auto admitted = admit_into(served->resource, space, kube::name_of(creation->body)); !admitted) return creation->reply(std::unexpected(std::move(admitted.error())));
+  submit(std::move(creation));
+}
+
+void EmbeddedRegistry::submit(std::shared_ptr<Creation> creation) {
+  const kube::Resource& resource = creation->kind->resource;
+  Json& metadata = creation->body.child("metadata");
+  const bool generate = creation->attempts > 0 || metadata["name"].string().empty();
+  if (generate) {
+    constexpr std::size_t base_limit = 58;  // with the suffix: 63, a DNS label
+    metadata.set("name", metadata["generateName"].string().substr(0, base_limit) + name_suffix());
+    apply_defaults(resource, creation->body);  // a namespace's label repeats its name
+  }
+  ++creation->attempts;
+  const auto key = std::make_shared<const std::string>(store_key(resource, kube::key_of(creation->body)));
+  const auto bytes = std::make_shared<const Template>(canonical(creation->body, resource));
+  auto form = stored_form(*creation->kind, *key, *bytes);
+  if (!form) return creation->reply(std::unexpected(std::move(form.error())));
+  const std::string name = kube::name_of(creation->body);
+  if (creation->context.dry_run) {
+    if (store_.get(*key)) return creation->reply(already_exists(resource, name));
+    return creation->reply(Written{.object = {without_revision(*bytes), 0}, .created = true, .warnings = std::move(creation->warnings)});
+  }
+  store_.write({*key, Revision{0}, std::move(*form)}, [this, creation, key, bytes, name, generate](Result<Entry> done) {
+    const kube::Resource& of = creation->kind->resource;
+    if (done) {
+      const auto plain_bytes = sealed(of) ? std::make_shared<const std::string>(join(*bytes, done->revision)) : done->value;
+      return creation->reply(Written{.object = {plain_bytes, done->revision}, .created = true, .warnings = std::move(creation->warnings)});
+    }
+    const bool clash = done.error().code == Code::Exists || done.error().code == Code::Conflict;
+    if (clash && generate && creation->attempts < name_attempts) return submit(creation);
+    if (clash) return creation->reply(already_exists(of, name));
+    creation->reply(pass(std::move(done.error()), fmt::format("create {} \"{}\"", resource_text(of), name)));
+  });
+}
+
+struct EmbeddedRegistry::Mutation {
+  WriteContext context;
+  std::shared_ptr<const Kind> kind;
+  kube::ObjectKey key;
+  std::string store_key;
+  bool retry;
+  Decide decide;
+  Reply reply;
+  Gate::Ticket under_way;
+  int attempts = 0;
+};
+
+void EmbeddedRegistry::mutate(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, bool retry, Decide decide, Reply reply) {
+  const auto served = current(kind);
+  if (!served) return reply(not_served());
+  attempt(std::make_shared<Mutation>(Mutation{context, served, key, store_key(served->resource, key), retry, std::move(decide), std::move(reply), writes_.enter("change")}));
+}
+
+void EmbeddedRegistry::attempt(std::shared_ptr<Mutation> mutation) {
+  const Kind& kind = *mutation->kind;
+  const kube::Resource& resource = kind.resource;
+  const auto entry = mutation->key.name.empty() ? std::nullopt : store_.get(mutation->store_key);
+  if (!entry) return mutation->reply(not_found(resource, mutation->key.name));
+  auto bytes = plain(kind, mutation->store_key, entry->value, entry->revision);
+  if (!bytes) return mutation->reply(std::unexpected(std::move(bytes.error())));
+  auto current = kube::parse_json(**bytes);
+  if (!current) return mutation->reply(fail(Code::Internal, fmt::format("the stored {} \"{}\" cannot be read: {}", resource_text(resource), mutation->key.name, current.error().message)));
+  auto decision = mutation->decide(*current, entry->revision);
+  if (!decision) return mutation->reply(std::unexpected(std::move(decision.error())));
+
+  const Object now{*bytes, entry->revision};
+  if (decision->what == Decision::What::Put) {
+    current->child("metadata").erase("resourceVersion");
+    decision->next.child("metadata").erase("resourceVersion");
+    if (decision->next == *current) decision->what = Decision::What::Keep;
+  }
+  if (decision->what == Decision::What::Keep) return mutation->reply(Written{.object = now, .warnings = std::move(decision->warnings)});
+
+  Write write{mutation->store_key, entry->revision, std::nullopt};
+  auto text = std::make_shared<Template>();
+  const bool removing = decision->what == Decision::What::Remove;
+  if (!removing) {
+    *text = canonical(decision->next, resource);
+    auto form = stored_form(kind, mutation->store_key, *text);
+    if (!form) return mutation->reply(std::unexpected(std::move(form.error())));
+    write.value = std::move(*form);
+  }
+  if (mutation->context.dry_run) {
+    const Object shown = removing ? now : Object{std::make_shared<const std::string>(join(*text, entry->revision)), entry->revision};
+    return mutation->reply(Written{.object = shown, .removed = removing, .warnings = std::move(decision->warnings)});
+  }
+  ++mutation->attempts;
+  store_.write(std::move(write), [this, mutation, text, removing, last = *bytes, warnings = std::move(decision->warnings)](Result<Entry> done) mutable {
+    const kube::Resource& of = mutation->kind->resource;
+    if (done) {
+      Written written{.object = {nullptr, done->revision}, .removed = removing, .warnings = std::move(warnings)};
+      if (removing) written.object.bytes = std::make_shared<const std::string>(with_revision(*last, done->revision));
+      else written.object.bytes = sealed(of) ? std::make_shared<const std::string>(join(*text, done->revision)) : done->value;
+      return mutation->reply(std::move(written));
+    }
+    const Code code = done.error().code;
+    if (code == Code::Conflict && mutation->retry && mutation->attempts < write_attempts) return attempt(mutation);
+    if (code == Code::Conflict) return mutation->reply(modified(of, mutation->key.name));
+    if (code == Code::NotFound) return mutation->reply(not_found(of, mutation->key.name));
+    mutation->reply(pass(std::move(done.error()), fmt::format("write {} \"{}\"", resource_text(of), mutation->key.name)));
+  });
+}
+
+}  // namespace fairlead::apiserver

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pods: what Kubernetes demands of one, and what the embedded engine can run.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "apiserver/validation.h"
+#include "kube/selector.h"
+
+namespace fairlead::apiserver {
+
+using kube::Json;
+
+namespace {
+
+void one_of(const std::string& path, const Json& value, const std::vector<std::string_view>& supported, FieldErrors& errors) {
+  if (value.is_null()) return;
+  if (std::find(supported.begin(), supported.end(), value.string()) == supported.end()) errors.unsupported_value(path, value, supported);
+}
+
+void not_negative(const std::string& path, const Json& value, FieldErrors& errors) {
+  if (value.integer() < 0) errors.invalid(path, value, "must be greater than or equal to 0");
+}
+
+void check_env(const std::string& path, const Json& env, FieldErrors& errors) {
+  for (std::size_t i = 0; i < env.items().size(); ++i) {
+    const Json& entry = env.items()[i];
+    const std::string at = fmt::format("{}[{}]", path, i);
+    const std::string& name = entry["name"].string();
+    if (name.empty()) errors.required(at + ".name");
+    if (name.find('=') != std::string::npos) errors.invalid(at + ".name", name, "environment variable names must be printable ASCII characters other than '=' character");
+    const Json* from = entry.find("valueFrom");
+    if (!from) continue;
+    if (!entry["value"].string().empty()) errors.invalid(at + ".valueFrom", "", "may not be specified when `value` is not empty");
+    std::size_t sources = 0;
+    for (const char* source : {"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"}) {
+      const Json& reference = (*from)[source];
+      if (reference.is_null()) continue;
+      ++sources;
+      const std::string_view kind = source;
+      if ((kind == "configMapKeyRef" || kind == "secretKeyRef") && reference["key"].string().empty()) errors.required(fmt::format("{}.valueFrom.{}.key", at, kind));
+      if ((kind == "configMapKeyRef" || kind == "secretKeyRef") && reference["name"].string().empty()) errors.required(fmt::format("{}.valueFrom.{}.name", at, kind));
+      if (kind == "fieldRef" && reference["fieldPath"].string().empty()) errors.required(at + ".valueFrom.fieldRef.fieldPath");
+    }
+    if (sources == 0) errors.invalid(at + ".valueFrom", "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`");
+    if (sources > 1) errors.invalid(at + ".valueFrom", "", "may not have more than one field specified at a time");
+  }
+}
+
+void check_resources(const std::string& path, const Json& resources, FieldErrors& errors) {
+  for (const char* list : {"limits", "requests"}) {
+    for (const auto& [name, value] : resources[list].members()) {
+      const auto quantity = kube::Quantity::from_json(value);
+      const std::string at = fmt::format("{}.{}.{}", path, list, name);
+      if (!quantity) errors.invalid(at, value, "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'");
+      else if (quantity->milli_value() < 0) errors.invalid(at, value, "must be greater than or equal to 0");
+      if (name.find('/') != std::string::npos && quantity && quantity->milli_value() % 1000 != 0) errors.invalid(at, value, "must be an integer");
+    }
+  }
+  for (const auto& [name, value] : resources["requests"].members()) {
+    const Json* limit = resources["limits"].find(name);
+    if (!limit) continue;
+    const auto asked = kube::Quantity::from_json(value), most = kube::Quantity::from_json(*limit);
+    if (asked && most && asked->milli_value() > most->milli_value())
+      errors.invalid(path + ".requests", value, fmt::format("must be less than or equal to {} limit of {}", name, most->text()));
+  }
+  if (!resources["claims"].items().empty()) errors.not_supported_here(path + ".claims", "ask for an extended resource in limits instead");
+}
+
+void check_probe(const std::string& path, const Json& probe, FieldErrors& errors) {
+  if (probe.is_null()) return;
+  std::size_t handlers = 0;
+  for (const char* handler : {"exec", "tcpSocket", "httpGet", "grpc"}) handlers += probe.has(handler) ? 1 : 0;
+  if (handlers == 0) errors.required(path, "must specify a handler type");
+  if (handlers > 1) errors.forbidden(path, "may not specify more than 1 handler type");
+  if (probe.has("grpc")) errors.not_supported_here(path + ".grpc", "use exec, tcpSocket or httpGet");
+  if (probe.has("exec") && probe["exec"]["command"].items().empty()) errors.required(path + ".exec.command");
+  for (const char* handler : {"tcpSocket", "httpGet"})
+    if (probe.has(handler) && probe[handler]["port"].is_null()) errors.required(fmt::format("{}.{}.port", path, handler));
+  for (const char* field : {"initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"}) not_negative(path + "." + field, probe[field], errors);
+}
+
+void check_container(const std::string& path, const Json& container, bool init, const std::set<std::string>& volumes, std::set<std::string>& names, FieldErrors& errors) {
+  const std::string& name = container["name"].string();
+  if (name.empty()) errors.required(path + ".name");
+  else if (const auto why = kube::check_dns_label(name); !why.empty()) errors.invalid(path + ".name", name, why);
+  else if (!names.insert(name).second) errors.duplicate(path + ".name", name);
+  const std::string& image = container["image"].string();
+  if (image.empty()) errors.required(path + ".image");
+  else if (image.front() == ' ' || image.back() == ' ') errors.invalid(path + ".image", image, "must not have leading or trailing whitespace");
+  one_of(path + ".imagePullPolicy", container["imagePullPolicy"], {"Always", "IfNotPresent", "Never"}, errors);
+  one_of(path + ".terminationMessagePolicy", container["terminationMessagePolicy"], {"FallbackToLogsOnError", "File"}, errors);
+
+  std::set<std::string> port_names;
+  for (std::size_t i = 0; i < container["ports"].items().size(); ++i) {
+    const Json& port = container["ports"].items()[i];
+    const std::string at = fmt::format("{}.ports[{}]", path, i);
+    if (port["containerPort"].is_null()) errors.required(at + ".containerPort");
+    else if (port["containerPort"].integer() < 1 || port["containerPort"].integer() > 65535) errors.invalid(at + ".containerPort", port["containerPort"], "must be between 1 and 65535, inclusive");
+    one_of(at + ".protocol", port["protocol"], {"SCTP", "TCP", "UDP"}, errors);
+    if (port["hostPort"].integer() != 0) errors.not_supported_here(at + ".hostPort", "use spec.hostNetwork or the pod's address");
+    if (const std::string& port_name = port["name"].string(); !port_name.empty() && !port_names.insert(port_name).second) errors.duplicate(at + ".name", port_name);
+  }
+  check_env(path + ".env", container["env"], errors);
+  check_resources(path + ".resources", container["resources"], errors);
+
+  std::set<std::string> mount_paths;
+  for (std::size_t i = 0; i < container["volumeMounts"].items().size(); ++i) {
+    const Json& mount = container["volumeMounts"].items()[i];
+    const std::string at = fmt::format("{}.volumeMounts[{}]", path, i);
+    if (mount["name"].string().empty()) errors.required(at + ".name");
+    else if (!volumes.contains(mount["name"].string())) errors.not_found(at + ".name", mount["name"]);
+    const std::string& where = mount["mountPath"].string();
+    if (where.empty()) errors.required(at + ".mountPath");
+    else if (!mount_paths.insert(where).second) errors.invalid(at + ".mountPath", where, "must be unique");
+    const std::string& sub_path = mount["subPath"].string();
+    if (sub_path.starts_with('/')) errors.invalid(at + ".subPath", sub_path, "must be a relative path");
+    if (("/" + sub_path + "/").find("/../") != std::string::npos) errors.invalid(at + ".subPath", sub_path, "must not contain '..'");
+    one_of(at + ".mountPropagation", mount["mountPropagation"], {"None", "HostToContainer", "Bidirectional"}, errors);
+  }
+  if (!container["volumeDevices"].items().empty()) errors.not_supported_here(path + ".volumeDevices", "mount a volume instead");
+
+  for (const char* probe : {"livenessProbe", "readinessProbe", "startupProbe"}) {
+    if (init && container.has(probe)) errors.forbidden(path + "." + probe, "may not be set for init containers");
+    else check_probe(path + "." + probe, container[probe], errors);
+  }
+  if (container["livenessProbe"].is_object() && container["livenessProbe"]["successThreshold"].integer(1) != 1)
+    errors.invalid(path + ".livenessProbe.successThreshold", container["livenessProbe"]["successThreshold"], "must be 1");
+  if (init && container["restartPolicy"].string() == "Always") errors.not_supported_here(path + ".restartPolicy", "run it as an ordinary container");
+}
+
+constexpr std::array supported_volumes{"configMap", "secret", "emptyDir", "hostPath", "persistentVolumeClaim", "downwardAPI", "projected"};
+
+void check_volume(const std::string& path, const Json& volume, FieldErrors& errors) {
+  std::size_t types = 0;
+  for (const auto& [name, source] : volume.members()) {
+    if (name == "name") continue;
+    ++types;
+    const std::string at = path + "." + name;
+    if (types > 1) errors.forbidden(at, "may not specify more than 1 volume type");
+    if (std::find(supported_volumes.begin(), supported_volumes.end(), name) == supported_volumes.end())
+      errors.not_supported_here(at, "volumes are configMap, secret, emptyDir, hostPath, persistentVolumeClaim, downwardAPI or projected");
+    if (name == "configMap" && source["name"].string().empty()) errors.required(at + ".name");
+    if (name == "secret" && source["secretName"].string().empty()) errors.required(at + ".secretName");
+    if (name == "persistentVolumeClaim" && source["claimName"].string().empty()) errors.required(at + ".claimName");
+    if (name == "hostPath") {
+      if (source["path"].string().empty()) errors.required(at + ".path");
+      one_of(at + ".type", source["type"], {"", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice"}, errors);
+    }
+    if (name == "emptyDir" && !source["medium"].string().empty() && source["medium"].string() != "Memory")
+      errors.not_supported_here(at + ".medium", "it is \"\" or \"Memory\"");
+    if (name == "projected") {
+      for (std::size_t i = 0; i < source["sources"].items().size(); ++i)
+        for (const auto& [kind, ignored] : source["sources"].items()[i].members())
+          if (kind != "configMap" && kind != "secret" && kind != "downwardAPI")
+            errors.not_supported_here(fmt::format("{}.sources[{}].{}", at, i, kind), "project configMap, secret or downwardAPI");
+    }
+  }
+  if (types == 0) errors.required(path, "must specify a volume type");
+}
+
+void check_tolerations(const Json& tolerations, FieldErrors& errors) {
+  for (std::size_t i = 0; i < tolerations.items().size(); ++i) {
+    const Json& toleration = tolerations.items()[i];
+    const std::string at = fmt::format("spec.tolerations[{}]", i);
+    one_of(at + ".operator", toleration["operator"], {"Equal", "Exists"}, errors);
+    one_of(at + ".effect", toleration["effect"], {"NoSchedule", "PreferNoSchedule", "NoExecute", ""}, errors);
+    if (toleration["operator"].string() == "Exists" && !toleration["value"].string().empty())
+      errors.invalid(at + ".operator", toleration, "value must be empty when `operator` is 'Exists'");
+    if (toleration["key"].string().empty() && toleration["operator"].string() != "Exists")
+      errors.invalid(at + ".operator", toleration["operator"], "operator must be Exists when `key` is empty, which means \"match all values and all keys\"");
+    if (!toleration["tolerationSeconds"].is_null() && toleration["effect"].string() != "NoExecute")
+      errors.invalid(at + ".effect", toleration["effect"], "effect must be 'NoExecute' when `tolerationSeconds` is set");
+  }
+}
+
+// What this engine does not do, each with what to do instead.
+void check_supported(const Json& spec, FieldErrors& errors) {
+  if (!spec["ephemeralContainers"].items().empty()) errors.not_supported_here("spec.ephemeralContainers", "use kubectl exec");
+  for (const char* kind : {"nodeAffinity", "podAffinity", "podAntiAffinity"})
+    if (!spec["affinity"][kind].members().empty()) errors.not_supported_here(fmt::format("spec.affinity.{}", kind), "use spec.nodeSelector, spec.nodeName or taints");
+  if (!spec["topologySpreadConstraints"].items().empty()) errors.not_supported_here("spec.topologySpreadConstraints", "use spec.nodeSelector or spec.nodeName");
+  if (!spec["schedulingGates"].items().empty()) errors.not_supported_here("spec.schedulingGates", "create the pod when it may run");
+  if (!spec["resourceClaims"].items().empty()) errors.not_supported_here("spec.resourceClaims", "ask for an extended resource in limits");
+  if (!spec["readinessGates"].items().empty()) errors.not_supported_here("spec.readinessGates", "use a readinessProbe");
+  if (!spec["runtimeClassName"].string().empty()) errors.not_supported_here("spec.runtimeClassName", "there is one runtime");
+  if (!spec["overhead"].members().empty()) errors.not_supported_here("spec.overhead", "add it to the requests");
+  if (const std::string& os = spec["os"]["name"].string(); !os.empty() && os != "linux") errors.unsupported_value("spec.os.name", os, {"linux"});
+}
+
+}  // namespace
+
+void check_pod(const Json& pod, FieldErrors& errors) {
+  const Json& spec = pod["spec"];
+  if (!spec.is_object()) {
+    errors.required("spec");
+    return;
+  }
+  std::set<std::string> volumes;
+  for (std::size_t i = 0; i < spec["volumes"].items().size(); ++i) {
+    const Json& volume = spec["volumes"].items()[i];
+    const std::string path = fmt::format("spec.volumes[{}]", i);
+    const std::string& name = volume["name"].string();
+    if (name.empty()) errors.required(path + ".name");
+    else if (const auto why = kube::check_dns_label(name); !why.empty()) errors.invalid(path + ".name", name, why);
+    else if (!volumes.insert(name).second) errors.duplicate(path + ".name", name);
+    check_volume(path, volume, errors);
+  }
+  if (spec["containers"].items().empty()) errors.required("spec.containers");
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < spec["containers"].items().size(); ++i)
+    check_container(fmt::format("spec.containers[{}]", i), spec["containers"].items()[i], false, volumes, names, errors);
+  for (std::size_t i = 0; i < spec["initContainers"].items().size(); ++i)
+    check_container(fmt::format("spec.initContainers[{}]", i), spec["initContainers"].items()[i], true, volumes, names, errors);
+
+  one_of("spec.restartPolicy", spec["restartPolicy"], {"Always", "OnFailure", "Never"}, errors);
+  one_of("spec.dnsPolicy", spec["dnsPolicy"], {"ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"}, errors);
+  not_negative("spec.terminationGracePeriodSeconds", spec["terminationGracePeriodSeconds"], errors);
+  if (!spec["activeDeadlineSeconds"].is_null() && spec["activeDeadlineSeconds"].integer() < 1)
+    errors.invalid("spec.activeDeadlineSeconds", spec["activeDeadlineSeconds"], "must be between 1 and 2147483647, inclusive");
+  for (const char* field : {"hostname", "subdomain"})
+    if (const std::string& text = spec[field].string(); !text.empty())
+      if (const auto why = kube::check_dns_label(text); !why.empty()) errors.invalid(fmt::format("spec.{}", field), text, why);
+  if (const std::string& node = spec["nodeName"].string(); !node.empty())
+    if (const auto why = kube::check_dns_subdomain(node); !why.empty()) errors.invalid("spec.nodeName", node, why);
+  for (const auto& [key, value] : spec["nodeSelector"].members()) {
+    if (const auto why = kube::check_label_key(key); !why.empty()) errors.invalid("spec.nodeSelector", key, why);
+    if (const auto why = kube::check_label_value(value.string()); !why.empty()) errors.invalid("spec.nodeSelector", value, why);
+  }
+  check_tolerations(spec["tolerations"], errors);
+  check_supported(spec, errors);
+}
+
+void check_pod_change(const Json& old, const Json& next, FieldErrors& errors) {
+  Json allowed = old["spec"];
+  const Json& tolerations = next["spec"]["tolerations"];
+  bool all_kept = true;
+  for (const Json& one : old["spec"]["tolerations"].items())
+    all_kept = all_kept && std::find(tolerations.items().begin(), tolerations.items().end(), one) != tolerations.items().end();
+  if (all_kept && tolerations.is_array()) allowed.set("tolerations", tolerations);
+  if (!(allowed == next["spec"]))
+    errors.forbidden("spec", "pod updates may not change fields other than `spec.tolerations` (only additions to existing tolerations) with the embedded engine; delete the pod and create it again");
+}
+
+}  // namespace fairlead::apiserver
