@@ -74,10 +74,16 @@ class Schemas {
       case FieldType::IntOrString: return scalar(int_or_string_name);
       case FieldType::Time: return scalar(time_name);
       case FieldType::MicroTime: return scalar(micro_time_name);
-      case FieldType::Any: return Json::object({{"x-kubernetes-preserve-unknown-fields", true}});
+      case FieldType::Any:
+      case FieldType::SchemaOr: return Json::object({{"x-kubernetes-preserve-unknown-fields", true}});
       case FieldType::Message: break;
     }
     if (field.message == nullptr) return typed("object");
+    if (field.message->bare_list()) {
+      Json list = typed("array");
+      list.set("items", element(field.message->fields.front()));
+      return list;
+    }
     need(field.message);
     return reference(field.message->name);
   }
@@ -97,15 +103,15 @@ class Schemas {
     }
     Json out = typed("array");
     out.set("items", std::move(inner));
-    if (field.list == ListKind::Atomic) out.set("x-kubernetes-list-type", "atomic");
-    if (field.list == ListKind::Set || field.list == ListKind::Map) {
-      out.set("x-kubernetes-list-type", field.list == ListKind::Set ? "set" : "map");
-      out.set("x-kubernetes-patch-strategy", field.retain_keys ? "merge,retainKeys" : "merge");
+    static constexpr const char* list_types[] = {nullptr, "atomic", "set", "map"};  // by ListKind
+    if (field.list_type != ListKind::None) out.set("x-kubernetes-list-type", list_types[static_cast<int>(field.list_type)]);
+    if (field.list_type == ListKind::Map) {
+      Json keys = Json::array();
+      for (const std::string& key : split(field.list_keys, ',')) keys.push(key);
+      out.set("x-kubernetes-list-map-keys", std::move(keys));
     }
-    if (field.list == ListKind::Map && !field.merge_key.empty()) {
-      out.set("x-kubernetes-list-map-keys", Json::array({Json(field.merge_key)}));
-      out.set("x-kubernetes-patch-merge-key", field.merge_key);
-    }
+    if (field.list == ListKind::Set || field.list == ListKind::Map) out.set("x-kubernetes-patch-strategy", field.retain_keys ? "merge,retainKeys" : "merge");
+    if (field.list == ListKind::Map) out.set("x-kubernetes-patch-merge-key", field.merge_key);
     return out;
   }
 

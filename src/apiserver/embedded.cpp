@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apiserver/embedded.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "apiserver/proxy.h"
+#include "base/files.h"
+#include "base/rng.h"
+#include "kube/kubeconfig.h"
+
+namespace fairlead::apiserver {
+namespace {
+
+
+bool is_address(const std::string& text) {
+  in_addr four{};
+  in6_addr six{};
+  return ::inet_pton(AF_INET, text.c_str(), &four) == 1 || ::inet_pton(AF_INET6, text.c_str(), &six) == 1;
+}
+
+// NAME.crt and NAME.key; the key is written first, so that a certificate that is there has its key.
+Result<void> write_pair(const std::string& stem, const http::KeyPair& pair) {
+  if (auto done = write_file_durably(stem + ".key", pair.key_pem, 0600); !done) return done;
+  return write_file_durably(stem + ".crt", pair.certificate_pem, 0644);
+}
+Result<http::KeyPair> read_pair(const std::string& stem) {
+  auto certificate = read_file(stem + ".crt"), key = read_file(stem + ".key");
+  if (!certificate) return std::unexpected(std::move(certificate.error()));
+  if (!key) return std::unexpected(std::move(key.error()));
+  return http::KeyPair{std::move(*certificate), std::move(*key)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(EmbeddedOptions options, const Clock& clock) {
+  std::unique_ptr<EmbeddedServer> server(new EmbeddedServer(std::move(options), clock));
+  for (const auto step : {&EmbeddedServer::lock, &EmbeddedServer::make_keys, &EmbeddedServer::serve}) {
+    if (auto done = ((*server).*step)(); !done) return std::unexpected(std::move(done.error()));
+  }
+  return server;
+}
+
+EmbeddedServer::~EmbeddedServer() {
+  if (handler_) handler_->drain();
+  server_.reset();  // no handler runs from here on
+  handler_.reset();
+  api_.reset();
+  registry_.reset();
+  store_.reset();
+}
+
+Result<void> EmbeddedServer::lock() {
+  if (auto done = make_dirs(options_.state_dir, 0755); !done) return pass(std::move(done.error()), "state folder");
+  if (auto done = make_dirs(path("run"), 0755); !done) return pass(std::move(done.error()), "state folder");
+  const std::string file = path("run/server.lock");
+  lock_ = Fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock_) return fail_errno(errno, "open " + file);
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return {};
+  if (errno != EWOULDBLOCK) return fail_errno(errno, "lock " + file);
+  return fail(Code::Unavailable, fmt::format("another fairlead-server runs on the state folder {}: stop it first, or choose another folder with --state-dir", options_.state_dir));
+}
+
+Result<void> EmbeddedServer::make_keys() {
+  const std::string pki = path("pki");
+  if (auto done = make_dirs(pki, 0700); !done) return pass(std::move(done.error()), "pki");
+  if (::chmod(pki.c_str(), 0700) != 0) return fail_errno(errno, "chmod " + pki);
+  const Instant now = clock_.now();
+  const std::string secrets = pki + "/secrets.key", ca = pki + "/ca";
+  if (exists(path("store.db")) && (!exists(secrets) || !exists(ca + ".key"))) {
+    return fail(Code::Invalid, fmt::format("{} holds a store but not its keys (pki/secrets.key, pki/ca.key): put them back, or move store.db away to begin anew", options_.state_dir));
+  }
+  if (!exists(secrets)) {
+    if (auto done = write_file_durably(secrets, secret_bytes(32), 0600); !done) return done;
+  }
+  auto key = read_file(secrets);
+  if (!key) return std::unexpected(std::move(key.error()));
+  if (key->size() != 32) return fail(Code::Invalid, fmt::format("{} is not a key of 32 bytes", secrets));
+  secret_key_ = std::move(*key);
+
+  if (!exists(ca + ".crt")) {
+    auto made = http::make_ca("fairlead-ca", now);
+    if (!made) return std::unexpected(std::move(made.error()));
+    if (auto done = write_pair(ca, *made); !done) return done;
+  }
+  auto pair = read_pair(ca);
+  if (!pair) return std::unexpected(std::move(pair.error()));
+  ca_ = std::move(*pair);
+  const auto ca_end = http::expiry(ca_.certificate_pem);
+  if (!ca_end) return pass(ca_end.error(), ca + ".crt");
+  if (*ca_end < now) return fail(Code::Invalid, fmt::format("the site CA {}.crt has expired: move the pki folder away to make a new one", ca));
+
+  // Anew at every start: the names may have changed, and nobody pins it (clients trust the CA).
+  http::CertificateRequest server{.common_name = "fairlead-server",
+                                  .dns_names = {"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
+                                  .ip_addresses = {"127.0.0.1"},
+                                  .server = true};
+  if (is_address(options_.address) && options_.address != "0.0.0.0" && options_.address != "127.0.0.1") server.ip_addresses.push_back(options_.address);
+  for (const std::string& name : options_.names) (is_address(name) ? server.ip_addresses : server.dns_names).push_back(name);
+  auto server_pair = issue(server);
+  if (!server_pair) return std::unexpected(std::move(server_pair.error()));
+  if (auto done = write_pair(pki + "/server", *server_pair); !done) return done;
+  auto agent_client = issue({.common_name = "fairlead-server", .organizations = {"system:masters"}, .client = true});
+  if (!agent_client) return std::unexpected(std::move(agent_client.error()));
+  agent_client_ = std::move(*agent_client);
+  return write_pair(pki + "/agent-client", agent_client_);
+}
+
+Result<http::KeyPair> EmbeddedServer::issue(const http::CertificateRequest& request) const { return http::issue(ca_, request, clock_.now()); }
+
+Result<void> EmbeddedServer::serve() {
+  auto store = open_sqlite_store({.path = path("store.db")});
+  if (!store) return std::unexpected(std::move(store.error()));
+  store_ = std::move(*store);
+  auto registry = Registry::open(*store_, clock_, {.secret_key = secret_key_});
+  if (!registry) return std::unexpected(std::move(registry.error()));
+  registry_ = std::move(*registry);
+  HandlerOptions handler{.tokens = options_.tokens,
+                         .ca_pem = ca_.certificate_pem,
+                         .client_certificate_pem = agent_client_.certificate_pem,
+                         .client_key_pem = agent_client_.key_pem};
+  api_ = make_local_api(*registry_, make_agent_exec(*registry_, handler));
+  handler_ = ApiHandler::make(*registry_, clock_, std::move(handler));
+
+  const std::string pki = path("pki");
+  http::ServerOptions server{.address = options_.address, .port = options_.port, .threads = options_.threads};
+  server.tls = http::TlsFiles{.certificate = pki + "/server.crt", .key = pki + "/server.key", .client_ca = pki + "/ca.crt"};
+  auto started = http::Server::start(server, [this](http::Request request, std::shared_ptr<http::Exchange> exchange) { handler_->handle(std::move(request), std::move(exchange)); });
+  if (!started) return std::unexpected(std::move(started.error()));
+  server_ = std::move(*started);
+  return write_admin();
+}
+
+Result<void> EmbeddedServer::write_admin() {
+  auto admin = issue({.common_name = "fairlead-admin", .organizations = {"system:masters"}, .client = true});
+  if (!admin) return std::unexpected(std::move(admin.error()));
+  const std::string host = options_.address == "0.0.0.0" ? "127.0.0.1" : options_.address;
+  kube::RestConfig rest{.server = fmt::format("https://{}:{}", host, port()), .ca_pem = ca_.certificate_pem, .certificate_pem = admin->certificate_pem, .key_pem = admin->key_pem};
+  return kube::write_kubeconfig(admin_kubeconfig(), rest, "fairlead");
+}
+
+}  // namespace fairlead::apiserver

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The embedded engine as one value: state folder, certificates, store, registry and HTTPS server, put together in order and taken down in reverse.
+//   STATE/pki/   ca.crt ca.key server.crt server.key agent-client.crt agent-client.key secrets.key admin.kubeconfig   (0700, keys 0600)
+//   STATE/store.db
+//   STATE/run/   server.lock (held while it runs)
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apiserver/api_handler.h"
+#include "apiserver/local_api.h"
+#include "apiserver/registry.h"
+#include "apiserver/store/store.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "http/pki.h"
+#include "http/server.h"
+
+namespace fairlead::apiserver {
+
+struct EmbeddedOptions {
+  std::string state_dir = "/var/lib/fairlead";  // absolute
+  std::string address = "127.0.0.1";
+  unsigned short port = 6443;                   // 0: any free one
+  std::vector<std::string> names;               // further names and addresses of this server (its address in the fabric): in its certificate
+  std::vector<TokenUser> tokens;
+  int threads = 2;
+};
+
+class EmbeddedServer {
+ public:
+  // Makes what is missing on the first start. Unavailable: another server runs on this state folder, or the port is taken (the message says which).
+  // Invalid: the folder holds a store without its keys.
+  static Result<std::unique_ptr<EmbeddedServer>> start(EmbeddedOptions options, const Clock& clock);
+  ~EmbeddedServer();  // ends connections, watches and proxies, then the store
+
+  Registry& registry() { return *registry_; }
+  // For controllers in this process; exec goes through agents.
+  kube::KubeApi& api() { return *api_; }
+  unsigned short port() const { return server_->port(); }
+  // The same API on a further address (the fabric's, once it is there). The address must be in `names`.
+  Result<void> also_listen(const std::string& address) { return server_->also_listen(address, port()); }
+  const std::string& ca_pem() const { return ca_.certificate_pem; }
+  Result<http::KeyPair> issue(const http::CertificateRequest& request) const;
+  std::string admin_kubeconfig() const { return options_.state_dir + "/pki/admin.kubeconfig"; }
+
+ private:
+  EmbeddedServer(EmbeddedOptions options, const Clock& clock) : options_(std::move(options)), clock_(clock) {}
+  Result<void> lock();
+  Result<void> make_keys();
+  Result<void> serve();
+  Result<void> write_admin();
+  std::string path(std::string_view name) const { return options_.state_dir + "/" + std::string(name); }
+
+  EmbeddedOptions options_;
+  const Clock& clock_;
+  Fd lock_;
+  http::KeyPair ca_, agent_client_;
+  std::string secret_key_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Registry> registry_;
+  std::unique_ptr<kube::KubeApi> api_;
+  std::unique_ptr<ApiHandler> handler_;
+  std::unique_ptr<http::Server> server_;
+};
+
+}  // namespace fairlead::apiserver
