@@ -21,6 +21,7 @@ struct ClientOptions {
   std::string certificate_pem;  // client certificate and key, or empty
   std::string key_pem;
   std::string server_name;      // checked against the certificate and sent as SNI; empty: host
+  bool trust_any_server = false;  // no check of the server's certificate at all: only where a user has asked for exactly that
   std::chrono::milliseconds connect_timeout{5'000};
   std::chrono::milliseconds request_timeout{60'000};
   std::size_t kept_connections = 8;

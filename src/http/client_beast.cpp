@@ -594,7 +594,7 @@ Result<std::shared_ptr<ssl::context>> make_tls(const ClientOptions& options) {
   SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
   static constexpr unsigned char protocols[] = "\x08http/1.1";
   SSL_CTX_set_alpn_protos(raw, protocols, sizeof protocols - 1);
-  context->set_verify_mode(ssl::verify_peer);
+  context->set_verify_mode(options.trust_any_server ? ssl::verify_none : ssl::verify_peer);
   error_code error;
   if (options.ca_pem.empty()) {
     context->set_default_verify_paths(error);

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kube/rest_client.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/encoding.h"
+#include "base/files.h"
+
+namespace fairlead::kube {
+namespace {
+
+constexpr auto longest_put_off = 30s;
+constexpr int watch_seconds = 600;  // the server ends a watch after that; the informer resumes
+constexpr std::size_t error_body_limit = 1 << 20;
+constexpr const char* json_type = "application/json";
+
+struct ServerUrl {
+  std::string host, prefix;
+  unsigned short port = 0;
+  bool tls = true;
+};
+
+Result<ServerUrl> parse_server(const std::string& text) {
+  const auto bad = [&](std::string_view why) { return fail(Code::Invalid, fmt::format("server \"{}\": {}", text, why)); };
+  ServerUrl out;
+  std::string_view rest = text;
+  if (rest.starts_with("https://")) {
+    rest.remove_prefix(8);
+  } else if (rest.starts_with("http://")) {
+    rest.remove_prefix(7);
+    out.tls = false;
+  } else {
+    return bad("must begin with https:// or http://");
+  }
+  const auto slash = std::min(rest.find('/'), rest.size());
+  std::string_view authority = rest.substr(0, slash);
+  out.prefix = std::string(rest.substr(slash));
+  while (out.prefix.ends_with('/')) out.prefix.pop_back();
+  if (authority.find('@') != std::string_view::npos) return bad("user names in it are not supported");
+  std::string_view port;
+  if (authority.starts_with('[')) {
+    const auto end = authority.find(']');
+    if (end == std::string_view::npos) return bad("the bracket is not closed");
+    out.host = std::string(authority.substr(1, end - 1));
+    port = authority.substr(end + 1);
+  } else {
+    const auto colon = std::min(authority.find(':'), authority.size());
+    out.host = std::string(authority.substr(0, colon));
+    port = authority.substr(colon);
+  }
+  if (out.host.empty()) return bad("names no host");
+  out.port = out.tls ? 443 : 80;
+  if (!port.empty()) {
+    port.remove_prefix(1);
+    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), out.port);
+    if (error != std::errc() || end != port.data() + port.size() || out.port == 0) return bad("bad port");
+  }
+  return out;
+}
+
+// A bearer token that a file may renew.
+class Token {
+ public:
+  Token(std::string token, std::string file) : token_(std::move(token)), file_(std::move(file)) {}
+  Result<std::string> get() {
+    if (file_.empty()) return token_;
+    const std::lock_guard lock(mutex_);
+    struct stat now {};
+    if (::stat(file_.c_str(), &now) != 0) return fail_errno(errno, "token file " + file_);
+    const bool changed = now.st_ino != seen_.st_ino || now.st_size != seen_.st_size || now.st_mtim.tv_sec != seen_.st_mtim.tv_sec ||
+                         now.st_mtim.tv_nsec != seen_.st_mtim.tv_nsec;
+    if (changed) {
+      auto text = read_file(file_, 1_MiB);
+      if (!text) return pass(std::move(text.error()), "token file");
+      token_ = std::string(trim(*text));
+      seen_ = now;
+    }
+    return token_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string token_;
+  const std::string file_;
+  struct stat seen_ {};
+};
+
+std::optional<std::chrono::seconds> retry_after(const http::Headers& headers) {
+  const std::string_view text = http::find(headers, "Retry-After");
+  int seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size() || seconds < 0) return std::nullopt;
+  return std::chrono::seconds(seconds);
+}
+
+void add_query(std::string& target, std::string_view name, std::string_view value) {
+  target += target.find('?') == std::string::npos ? '?' : '&';
+  target += fmt::format("{}={}", name, http::escape(value));
+}
+
+class RestWatch final : public Watch {
+ public:
+  explicit RestWatch(std::unique_ptr<http::BodyReader> reader) : reader_(std::move(reader)) {}
+  Result<std::optional<WatchEvent>> next(std::chrono::milliseconds limit) override {
+    const auto deadline = SystemClock{}.monotonic() + limit;
+    for (;;) {
+      if (const auto end = text_.find('\n', searched_); end != std::string::npos) {
+        const std::string_view line = std::string_view(text_).substr(begin_, end - begin_);
+        auto event = line.empty() ? Result<std::optional<WatchEvent>>(std::nullopt) : read_event(line);
+        begin_ = searched_ = end + 1;
+        if (begin_ == text_.size()) {
+          text_.clear();
+          begin_ = searched_ = 0;
+        }
+        if (!event || event->has_value()) return event;
+        continue;
+      }
+      if (begin_ > 0) text_.erase(0, begin_);
+      begin_ = 0;
+      searched_ = text_.size();
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - SystemClock{}.monotonic());
+      auto more = reader_->read(std::max(left, std::chrono::milliseconds(0)));
+      if (!more) return pass(std::move(more.error()), "watch");
+      if (!more->has_value()) return std::optional<WatchEvent>();
+      if ((*more)->empty()) return fail(Code::Unavailable, "the watch has ended");
+      text_ += **more;
+    }
+  }
+  void close() override { reader_->close(); }
+
+ private:
+  static Result<std::optional<WatchEvent>> read_event(std::string_view line) {
+    auto value = parse_json(line);
+    if (!value) return fail(Code::Unavailable, "watch: an event cannot be read: " + value.error().message);
+    const std::string& type = (*value)["type"].string();
+    Json* const object = value->find("object");
+    if (object == nullptr) return fail(Code::Unavailable, "watch: an event without an object");
+    if (type == "ERROR") return std::unexpected(error_of_status(*object));
+    if (type == "ADDED") return WatchEvent{EventType::Added, std::move(*object)};
+    if (type == "MODIFIED") return WatchEvent{EventType::Modified, std::move(*object)};
+    if (type == "DELETED") return WatchEvent{EventType::Deleted, std::move(*object)};
+    if (type == "BOOKMARK") return WatchEvent{EventType::Bookmark, std::move(*object)};
+    return std::optional<WatchEvent>();  // a type that we do not know tells us nothing
+  }
+
+  std::unique_ptr<http::BodyReader> reader_;
+  std::string text_;
+  std::size_t begin_ = 0, searched_ = 0;
+};
+
+void fill_type(Json& object, const Resource& resource) {
+  if (!object.has("apiVersion")) object.set("apiVersion", resource.api_version());
+  if (!object.has("kind")) object.set("kind", resource.kind);
+}
+
+}  // namespace
+
+std::string path_of(const Resource& resource, const std::string& space, const std::string& name, const std::string& subresource) {
+  std::string out = resource.group.empty() ? "/api/" + http::escape(resource.version) : "/apis/" + http::escape(resource.group) + "/" + http::escape(resource.version);
+  if (resource.namespaced && !space.empty()) out += "/namespaces/" + http::escape(space);
+  out += "/" + http::escape(resource.plural);
+  if (!name.empty()) out += "/" + http::escape(name);
+  if (!subresource.empty()) out += "/" + subresource;
+  return out;
+}
+
+struct RestApi::State {
+  State(std::shared_ptr<http::Client> c, std::string p, std::string agent, std::string bearer, std::string file)
+      : client(std::move(c)), prefix(std::move(p)), user_agent(std::move(agent)), token(std::move(bearer), std::move(file)) {}
+
+  Result<http::ClientRequest> prepare(std::string method, const std::string& target, const std::string& accept);
+  Result<http::Response> send(const http::ClientRequest& request);
+  Result<Json> send_json(std::string method, const std::string& target, const Json& body, const char* type = json_type);
+  Result<Json> read_json(const http::Response& response);
+  Result<std::unique_ptr<http::BodyReader>> open(const std::string& target, const std::string& accept);
+
+  const std::shared_ptr<http::Client> client;
+  const std::string prefix;
+  const std::string user_agent;
+  Token token;
+};
+
+Result<http::ClientRequest> RestApi::State::prepare(std::string method, const std::string& target, const std::string& accept) {
+  http::ClientRequest request{.method = std::move(method), .target = prefix + target, .headers = {{"Accept", accept}, {"User-Agent", user_agent}}};
+  auto bearer = token.get();
+  if (!bearer) return std::unexpected(std::move(bearer.error()));
+  if (!bearer->empty()) request.headers.emplace_back("Authorization", "Bearer " + *bearer);
+  return request;
+}
+
+// The answer, if it is a success.
+Result<http::Response> RestApi::State::send(const http::ClientRequest& request) {
+  std::chrono::nanoseconds waited{};
+  for (;;) {
+    auto response = client->request(request);
+    if (!response) return response;
+    if (response->status < 400) return response;
+    const auto pause = retry_after(response->headers);
+    const bool put_off = response->status == 429 || response->status == 503;
+    if (request.method != "GET" || !put_off || !pause || waited + *pause > longest_put_off) return std::unexpected(error_of(response->status, response->body));
+    // At least a moment, so that "Retry-After: 0" cannot turn us into a storm.
+    const auto moment = std::max<std::chrono::nanoseconds>(*pause, 100ms);
+    waited += moment;
+    std::this_thread::sleep_for(moment);
+  }
+}
+
+Result<Json> RestApi::State::read_json(const http::Response& response) {
+  auto value = parse_json(response.body);
+  if (!value) return fail(Code::Unavailable, "the answer cannot be read: " + value.error().message);
+  return value;
+}
+
+Result<Json> RestApi::State::send_json(std::string method, const std::string& target, const Json& body, const char* type) {
+  auto request = prepare(std::move(method), target, json_type);
+  if (!request) return std::unexpected(std::move(request.error()));
+  if (!body.is_null()) {
+    request->headers.emplace_back("Content-Type", type);
+    request->body = print_json(body);
+  }
+  auto response = send(*request);
+  if (!response) return std::unexpected(std::move(response.error()));
+  return read_json(*response);
+}
+
+Result<std::unique_ptr<http::BodyReader>> RestApi::State::open(const std::string& target, const std::string& accept) {
+  auto request = prepare("GET", target, accept);
+  if (!request) return std::unexpected(std::move(request.error()));
+  auto reader = client->open(*request);
+  if (!reader || (*reader)->status() < 400) return reader;
+  std::string body;
+  while (body.size() < error_body_limit) {
+    const auto more = (*reader)->read(5s);
+    if (!more || !more->has_value() || (*more)->empty()) break;
+    body += **more;
+  }
+  return std::unexpected(error_of((*reader)->status(), body));
+}
+
+RestApi::RestApi(std::unique_ptr<State> state) : state_(std::move(state)) {}
+RestApi::~RestApi() = default;
+
+Result<std::shared_ptr<RestApi>> RestApi::make(RestConfig config) {
+  http::ClientOptions options{.ca_pem = config.ca_pem,
+                              .certificate_pem = config.certificate_pem,
+                              .key_pem = config.key_pem,
+                              .server_name = config.server_name,
+                              .trust_any_server = config.trust_any_server,
+                              .connect_timeout = config.connect_timeout,
+                              .request_timeout = config.request_timeout};
+  std::string prefix;
+  if (!config.unix_socket.empty()) {
+    options.unix_socket = config.unix_socket;
+    options.host = "localhost";
+    options.tls = false;
+  } else {
+    auto url = parse_server(config.server);
+    if (!url) return std::unexpected(std::move(url.error()));
+    if (!url->tls && (!config.token.empty() || !config.token_file.empty())) {
+      return fail(Code::Invalid, fmt::format("server \"{}\": a token is not sent without TLS", config.server));
+    }
+    options.host = url->host;
+    options.port = url->port;
+    options.tls = url->tls;
+    prefix = url->prefix;
+  }
+  auto client = http::Client::make(std::move(options));
+  if (!client) return std::unexpected(std::move(client.error()));
+  auto state = std::make_unique<State>(std::move(*client), std::move(prefix), std::move(config.user_agent), std::move(config.token), std::move(config.token_file));
+  return std::shared_ptr<RestApi>(new RestApi(std::move(state)));
+}
+
+Result<Json> RestApi::get(const Resource& resource, const ObjectKey& key) {
+  if (key.name.empty()) return fail(Code::Invalid, fmt::format("{}: no name", resource.plural));
+  return state_->send_json("GET", path_of(resource, key.space, key.name), Json());
+}
+
+Result<List> RestApi::list(const Resource& resource, const std::string& space, const ListOptions& options) {
+  std::string target = path_of(resource, space);
+  if (!options.label_selector.empty()) add_query(target, "labelSelector", options.label_selector);
+  if (!options.field_selector.empty()) add_query(target, "fieldSelector", options.field_selector);
+  if (options.limit > 0) add_query(target, "limit", std::to_string(options.limit));
+  if (!options.continue_token.empty()) add_query(target, "continue", options.continue_token);
+  if (!options.resource_version.empty()) add_query(target, "resourceVersion", options.resource_version);
+  auto body = state_->send_json("GET", target, Json());
+  if (!body) return std::unexpected(std::move(body.error()));
+  List out{.resource_version = (*body)["metadata"]["resourceVersion"].string(), .continue_token = (*body)["metadata"]["continue"].string()};
+  if (Json* const items = body->find("items"); items != nullptr && items->is_array()) out.items = std::move(items->items());
+  for (auto& item : out.items) fill_type(item, resource);  // kube-apiserver leaves both out in lists
+  return out;
+}
+
+Result<std::unique_ptr<Watch>> RestApi::watch(const Resource& resource, const std::string& space, const WatchOptions& options) {
+  std::string target = path_of(resource, space) + "?watch=true";
+  if (options.bookmarks) add_query(target, "allowWatchBookmarks", "true");
+  add_query(target, "timeoutSeconds", std::to_string(watch_seconds));
+  if (!options.resource_version.empty()) add_query(target, "resourceVersion", options.resource_version);
+  if (!options.label_selector.empty()) add_query(target, "labelSelector", options.label_selector);
+  if (!options.field_selector.empty()) add_query(target, "fieldSelector", options.field_selector);
+  auto reader = state_->open(target, json_type);
+  if (!reader) return std::unexpected(std::move(reader.error()));
+  return std::make_unique<RestWatch>(std::move(*reader));
+}
+
+Result<Json> RestApi::create(const Resource& resource, const Json& object) {
+  const std::string& space = space_of(object);
+  if (resource.namespaced && space.empty()) return fail(Code::Invalid, fmt::format("create {}: no namespace", resource.plural));
+  Json body = object;
+  fill_type(body, resource);
+  return state_->send_json("POST", path_of(resource, space), body);
+}
+
+Result<Json> RestApi::update(const Resource& resource, const Json& object) {
+  if (name_of(object).empty()) return fail(Code::Invalid, fmt::format("update {}: no name", resource.plural));
+  Json body = object;
+  fill_type(body, resource);
+  return state_->send_json("PUT", path_of(resource, space_of(object), name_of(object)), body);
+}
+
+Result<Json> RestApi::update_status(const Resource& resource, const Json& object) {
+  if (name_of(object).empty()) return fail(Code::Invalid, fmt::format("update status of {}: no name", resource.plural));
+  Json body = object;
+  fill_type(body, resource);
+  return state_->send_json("PUT", path_of(resource, space_of(object), name_of(object), "status"), body);
+}
+
+Result<Json> RestApi::patch(const Resource& resource, const ObjectKey& key, PatchType type, const Json& patch, const std::string& subresource) {
+  const char* const media = type == PatchType::Merge       ? "application/merge-patch+json"
+                            : type == PatchType::JsonPatch ? "application/json-patch+json"
+                                                           : "application/strategic-merge-patch+json";
+  return state_->send_json("PATCH", path_of(resource, key.space, key.name, subresource), patch, media);
+}
+
+Result<Json> RestApi::post(const Resource& resource, const ObjectKey& key, const std::string& subresource, const Json& body) {
+  return state_->send_json("POST", path_of(resource, key.space, key.name, subresource), body);
+}
+
+Result<void> RestApi::remove(const Resource& resource, const ObjectKey& key, const DeleteOptions& options) {
+  if (key.name.empty()) return fail(Code::Invalid, fmt::format("delete {}: no name", resource.plural));
+  Json body = Json::object({{"kind", "DeleteOptions"}, {"apiVersion", "v1"}});
+  switch (options.propagation) {
+    case DeleteOptions::Propagation::Background: body.set("propagationPolicy", "Background"); break;
+    case DeleteOptions::Propagation::Foreground: body.set("propagationPolicy", "Foreground"); break;
+    case DeleteOptions::Propagation::Orphan: body.set("propagationPolicy", "Orphan"); break;
+  }
+  if (options.grace_seconds) body.set("gracePeriodSeconds", *options.grace_seconds);
+  if (!options.uid.empty()) body.child("preconditions").set("uid", options.uid);
+  if (!options.resource_version.empty()) body.child("preconditions").set("resourceVersion", options.resource_version);
+  auto done = state_->send_json("DELETE", path_of(resource, key.space, key.name), body);
+  if (!done) return std::unexpected(std::move(done.error()));
+  return {};
+}
+
+Result<std::string> RestApi::get_raw(const std::string& target, const std::string& accept) {
+  auto request = state_->prepare("GET", target, accept);
+  if (!request) return std::unexpected(std::move(request.error()));
+  auto response = state_->send(*request);
+  if (!response) return std::unexpected(std::move(response.error()));
+  return std::move(response->body);
+}
+
+Result<std::unique_ptr<http::BodyReader>> RestApi::open_raw(const std::string& target, const std::string& accept) { return state_->open(target, accept); }
+
+Result<std::unique_ptr<http::BodyReader>> RestApi::open_log(const ObjectKey& pod, const LogOptions& options) {
+  std::string target = path_of(resources::pods, pod.space, pod.name, "log");
+  if (!options.container.empty()) add_query(target, "container", options.container);
+  if (options.follow) add_query(target, "follow", "true");
+  if (options.previous) add_query(target, "previous", "true");
+  if (options.timestamps) add_query(target, "timestamps", "true");
+  if (options.tail_lines) add_query(target, "tailLines", std::to_string(*options.tail_lines));
+  if (options.since_seconds) add_query(target, "sinceSeconds", std::to_string(*options.since_seconds));
+  if (options.limit_bytes) add_query(target, "limitBytes", std::to_string(*options.limit_bytes));
+  return state_->open(target, "*/*");
+}
+
+Result<std::unique_ptr<http::ClientWebSocket>> RestApi::open_exec_websocket(const ObjectKey& pod, const ExecOptions& options) {
+  std::string target = path_of(resources::pods, pod.space, pod.name, "exec");
+  for (const auto& word : options.command) add_query(target, "command", word);
+  if (!options.container.empty()) add_query(target, "container", options.container);
+  if (options.in) add_query(target, "stdin", "true");
+  if (options.out) add_query(target, "stdout", "true");
+  if (options.err && !options.tty) add_query(target, "stderr", "true");
+  if (options.tty) add_query(target, "tty", "true");
+  auto request = state_->prepare("GET", target, "*/*");
+  if (!request) return std::unexpected(std::move(request.error()));
+  auto socket = state_->client->open_websocket(*request, {"v5.channel.k8s.io", "v4.channel.k8s.io"});
+  if (!socket) {
+    // A refusal's body is the message, and a Status is one for people.
+    if (const auto status = parse_json(socket.error().message); status && (*status)["kind"].string() == "Status") return std::unexpected(error_of_status(*status));
+    return std::unexpected(std::move(socket.error()));
+  }
+  return socket;
+}
+
+}  // namespace fairlead::kube
