@@ -15,7 +15,9 @@ namespace fairlead::kube {
 
 namespace {
 
-constexpr int depth_limit = 100;
+// Of messages; each may be two levels of JSON (a list or map, and the object in it), so that the whole stays within what parse_json accepts.
+constexpr int depth_limit = 64;
+constexpr std::size_t json_depth_limit = 100;  // of JSON inside
 constexpr std::string_view magic("k8s\0", 4);
 
 // Thrown and caught in this file only: a malformed body unwinds from any depth.
@@ -136,7 +138,7 @@ class Decoder {
   void leave() { --depth_; }
 
   static Json json(std::string_view raw) {
-    auto parsed = parse_json(raw);
+    auto parsed = parse_json(raw, {.depth_limit = json_depth_limit});
     if (!parsed) throw Malformed{parsed.error().message};
     return *std::move(parsed);
   }

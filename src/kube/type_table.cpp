@@ -176,9 +176,8 @@ std::vector<std::string> unknown_fields(const Json& object, const Type& type) {
 std::vector<std::string> type_errors(const Json& object, const Type& type) {
   std::vector<std::string> errors;
   const auto complain = [&](const std::string& path, std::string_view want, const Json& got) {
-    errors.push_back(fmt::format("{}: expected {}, got {}", path, want, got.is_string() && want != "string" && want != "integer" && want != "boolean" && want != "object" && want != "array"
-                                                                            ? "\"" + got.string().substr(0, 40) + "\""
-                                                                            : std::string(type_name(got))));
+    const bool of_text = want == "quantity" || want == "RFC 3339 time" || want == "base64 string";  // the text itself is what is wrong
+    errors.push_back(fmt::format("{}: expected {}, got {}", path, want, of_text && got.is_string() ? "\"" + got.string().substr(0, 40) + "\"" : std::string(type_name(got))));
   };
   if (!object.is_object()) return {fmt::format("expected object, got {}", type_name(object))};
   Walk walk([&](const std::string& path, const Json& value, const Field* field) {

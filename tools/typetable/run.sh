@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Writes src/kube/type_table_data.inc from the Go modules pinned in go.mod. With --check: fails if the committed file differs.
+# With --testdata: writes the bodies and patches under src/kube/testdata instead.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 target=$here/../../src/kube/type_table_data.inc
@@ -14,6 +15,9 @@ if [ "${1:-}" = "--check" ]; then
     exit 1
   fi
   echo "src/kube/type_table_data.inc is current"
+elif [ "${1:-}" = "--testdata" ]; then
+  go run ./bodies -out "$here/../../src/kube/testdata/protobuf_bodies.txt"
+  go run ./patches -out "$here/../../src/kube/testdata/strategic_patches.jsonl"
 else
   go run . -out "$target"
 fi
