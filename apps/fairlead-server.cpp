@@ -15,12 +15,19 @@
 #include <thread>
 
 #include "api/crds.h"
+#include "apiserver/api_controllers.h"
 #include "apiserver/embedded.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "fleet/control/machine_controller.h"
+#include "fleet/local_host.h"
 #include "kube/controller.h"
+#include "placement/control/node_lifecycle_controller.h"
+#include "placement/control/placement_controller.h"
+#include "slurm/control/slurm_cluster_controller.h"
+#include "slurm/keys.h"
 
 namespace fairlead {
 namespace {
@@ -28,7 +35,7 @@ namespace {
 struct Flags {
   std::string state_dir = "/var/lib/fairlead";
   std::string listen = "127.0.0.1:6443";
-  std::string fabric_address = "10.77.0.1";
+  std::string node_range = "10.77.0.0/16", pod_range = "10.78.0.0/16";
   std::string log_level = "info";
   std::string engine = "embedded";
 };
@@ -61,6 +68,55 @@ Result<void> install_crds(kube::KubeApi& api) {
   return {};
 }
 
+// The folder of this program: its companions lie beside it.
+std::string program_folder() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? "." : self.parent_path().string();
+}
+
+// Copies the program that runs inside Slurm's containers to STATE/bin, from where pods mount it: the build folder may move or be rebuilt under running pods.
+Result<void> install_companion(const std::string& folder) {
+  auto program = read_file(program_folder() + "/fairlead-slurm", 256_MiB);
+  if (!program) return pass(std::move(program.error()), "the program fairlead-slurm must lie beside fairlead-server");
+  if (auto made = make_dirs(folder, 0755); !made) return made;
+  const std::string target = folder + "/fairlead-slurm";
+  if (auto have = read_file(target, 256_MiB); have && *have == *program) return {};
+  return write_file_durably(target, *program, 0755);
+}
+
+// Tells the runner of nodes that died. The host's threads outlive the runner, so the way between them is cut before it goes.
+class ExitRelay {
+ public:
+  explicit ExitRelay(kube::Runner& runner) : runner_(&runner) {}
+  void tell(const std::string& controller, const std::string& node) {
+    const std::lock_guard lock(mutex_);
+    if (runner_) runner_->wake(controller, {"", node});
+  }
+  void cut() {
+    const std::lock_guard lock(mutex_);
+    runner_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  kube::Runner* runner_;
+};
+
+void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exits, apiserver::EmbeddedServer& server, fleet::LocalHost& host, const Clock& clock, const std::string& state_dir, const fleet::Ranges& ranges) {
+  kube::KubeApi& api = server.api();
+  for (auto& controller : apiserver::make_api_controllers(server.registry(), api, clock, {.volumes_folder = state_dir + "/volumes"})) runner.add(std::move(controller));
+  runner.add(std::make_unique<placement::PlacementController>(api, clock));
+  runner.add(std::make_unique<placement::NodeLifecycleController>(api, clock));
+  auto machines = std::make_unique<fleet::MachineController>(api, host, clock, fleet::MachineControllerOptions{.ranges = ranges});
+  const std::string machine_controller = machines->name();
+  host.watch_exits([exits, machine_controller](const std::string& name) { exits->tell(machine_controller, name); });
+  runner.add(std::move(machines));
+  slurm::SlurmControllerOptions slurm_options;
+  slurm_options.objects.companion = kube::Json::object({{"hostPath", kube::Json::object({{"path", state_dir + "/bin"}, {"type", "Directory"}})}});
+  runner.add(std::make_unique<slurm::SlurmClusterController>(api, clock, slurm::make_keys, std::move(slurm_options)));
+}
+
 // Ends the process if stopping takes longer than promised: the store is safe at any moment.
 class StopWatchdog {
  public:
@@ -83,6 +139,8 @@ int serve(const Flags& flags) {
   if (flags.engine != "embedded") return refuse(fmt::format("--engine={}: embedded or kubernetes is expected", flags.engine), 2);
   const auto listen = parse_listen(flags.listen);
   if (!listen) return refuse(listen.error().message, 2);
+  const auto ranges = fleet::parse_ranges(flags.node_range, flags.pod_range);
+  if (!ranges) return refuse(ranges.error().message, 2);
 
   // Before any thread: signals are taken by sigwait below, in this thread alone.
   sigset_t signals;
@@ -101,14 +159,26 @@ int serve(const Flags& flags) {
   static const SystemClock clock;
   apiserver::EmbeddedOptions options{.state_dir = std::filesystem::absolute(flags.state_dir).lexically_normal().string(), .address = listen->first, .port = listen->second};
   while (options.state_dir.size() > 1 && options.state_dir.back() == '/') options.state_dir.pop_back();
-  options.names = {flags.fabric_address};
+  options.names = {fleet::host_address(*ranges)};
   const std::string pid_file = options.state_dir + "/run/server.pid";
   auto server = apiserver::EmbeddedServer::start(options, clock);
   if (!server) return refuse(server.error().message);
   if (auto done = write_file_durably(pid_file, fmt::format("{}\n", ::getpid()), 0644); !done) return refuse(done.error().message);
   if (auto done = install_crds((*server)->api()); !done) return refuse(done.error().message);
 
+  if (auto done = install_companion(options.state_dir + "/bin"); !done) return refuse(done.error().message);
+
+  // Destroyed in reverse: controllers first, then the host's threads, the server last.
+  auto host = fleet::make_local_host({.state_dir = options.state_dir,
+                                      .agent_program = program_folder() + "/fairlead-agent",
+                                      .ranges = *ranges,
+                                      .api_port = (*server)->port(),
+                                      .ca_pem = (*server)->ca_pem(),
+                                      .issue = [&server](const http::CertificateRequest& request) { return (*server)->issue(request); },
+                                      .on_address = [&server](const std::string& address) { return (*server)->also_listen(address); }});
   kube::Runner runner((*server)->api(), clock, Rng(static_cast<std::uint64_t>(clock.now().time_since_epoch().count())).next());
+  const auto exits = std::make_shared<ExitRelay>(runner);
+  add_controllers(runner, exits, **server, *host, clock, options.state_dir, *ranges);
   runner.start();
   log_info("serving", {{"address", fmt::format("{}:{}", options.address, (*server)->port())}, {"state", options.state_dir}, {"kubeconfig", (*server)->admin_kubeconfig()}});
 
@@ -116,6 +186,7 @@ int serve(const Flags& flags) {
   ::sigwait(&signals, &signal);
   log_info("stopping", {{"signal", signal == SIGTERM ? "TERM" : "INT"}});
   const StopWatchdog watchdog;
+  exits->cut();
   ::unlink(pid_file.c_str());
   return 0;
 }
@@ -129,7 +200,8 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("fairlead-server ") + FAIRLEAD_VERSION);
   app.add_option("--state-dir", flags.state_dir, "folder that holds everything of this site")->capture_default_str();
   app.add_option("--listen", flags.listen, "address and port of the API; port 0 takes any free one")->capture_default_str();
-  app.add_option("--fabric-address", flags.fabric_address, "this host's address in the fabric of local nodes: part of the server's certificate")->capture_default_str();
+  app.add_option("--node-range", flags.node_range, "addresses of local nodes, a /16 that no route of this machine uses")->capture_default_str();
+  app.add_option("--pod-range", flags.pod_range, "addresses of pods on local nodes, a /16 that no route of this machine uses")->capture_default_str();
   app.add_option("--log-level", flags.log_level, "debug, info, warn or error")->capture_default_str()->check(CLI::IsMember({"debug", "info", "warn", "error"}));
   app.add_option("--engine", flags.engine, "embedded, or kubernetes (not there yet)")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
