@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "placement/control/placement_controller.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "placement/control/test_cluster.h"
+
+namespace fairlead::placement {
+namespace {
+
+using namespace test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+const auto& pods = kube::resources::pods;
+const auto& nodes = kube::resources::nodes;
+
+class Placing : public testing::Test {
+ protected:
+  void SetUp() override { controller_.start(cluster_); }
+  Result<kube::Next> step() {
+    cluster_.refresh_all();
+    return controller_.reconcile({"", "all"});
+  }
+  std::string node_of(const std::string& pod) { return cluster_.object(pods, {"default", pod})["spec"]["nodeName"].string(); }
+  std::vector<std::string> event_reasons() {
+    std::vector<std::string> out;
+    for (const Json& event : cluster_.all(kube::resources::events)) out.push_back(event["reason"].string() + " " + event["involvedObject"]["name"].string());
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
+  Cluster cluster_;
+  ManualClock clock_{Instant(std::chrono::hours(1'000))};
+  PlacementController controller_{cluster_, clock_};
+};
+
+TEST_F(Placing, BindsWhatFitsAndTellsWhatDoesNot) {
+  cluster_.put(nodes, make_node("a"));
+  cluster_.put(pods, make_pod("fits"));
+  cluster_.put(pods, make_pod("big", "9"));
+  ASSERT_TRUE(step());
+  EXPECT_EQ(node_of("fits"), "a");
+  EXPECT_EQ(node_of("big"), "");
+  const Json big = cluster_.object(pods, {"default", "big"});
+  const Json* condition = kube::find_condition(big, "PodScheduled");
+  ASSERT_NE(condition, nullptr);
+  EXPECT_EQ((*condition)["status"].string(), "False");
+  EXPECT_EQ((*condition)["reason"].string(), "Unschedulable");
+  EXPECT_EQ((*condition)["message"].string(), "0/1 nodes are available: 1 Insufficient cpu.");
+  EXPECT_EQ(big["status"]["phase"].string(), "Pending");
+  EXPECT_THAT(event_reasons(), ElementsAre("FailedScheduling big", "Scheduled fits"));
+}
+
+TEST_F(Placing, IsQuietWhenNothingChanges) {
+  cluster_.put(nodes, make_node("a"));
+  cluster_.put(pods, make_pod("fits"));
+  cluster_.put(pods, make_pod("big", "9"));
+  ASSERT_TRUE(step());
+  const auto writes = cluster_.writes;
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(step());
+  EXPECT_EQ(cluster_.writes, writes);
+}
+
+TEST_F(Placing, AWaitingPodIsPlacedWhenThereIsRoomAtLast) {
+  cluster_.put(pods, make_pod("p"));
+  ASSERT_TRUE(step());
+  EXPECT_EQ((*kube::find_condition(cluster_.object(pods, {"default", "p"}), "PodScheduled"))["message"].string(), "no nodes available to schedule pods");
+  cluster_.put(nodes, make_node("a"));
+  ASSERT_TRUE(step());
+  EXPECT_EQ(node_of("p"), "a");
+}
+
+// The cache is behind: it does not show our own binding yet. A more important pod must not get the same room.
+TEST_F(Placing, CountsItsOwnBindingsBeforeTheCacheShowsThem) {
+  cluster_.put(nodes, make_node("a", "1"));
+  cluster_.put(pods, make_pod("first"));
+  ASSERT_TRUE(step());
+  ASSERT_EQ(node_of("first"), "a");
+  Json stale = make_pod("first");
+  Json urgent = make_pod("urgent");
+  urgent.child("spec").set("priority", 1'000);
+  cluster_.put(pods, urgent);
+  const Json bound = cluster_.object(pods, {"default", "first"});
+  cluster_.put(pods, stale);  // only for the cache
+  cluster_.refresh_all();
+  cluster_.put(pods, bound);
+  ASSERT_TRUE(controller_.reconcile({"", "all"}));
+  EXPECT_EQ(node_of("urgent"), "");
+  ASSERT_TRUE(step());
+  EXPECT_EQ(node_of("urgent"), "");
+}
+
+TEST_F(Placing, AsksWhenTheAnswerToABindingWasLost) {
+  for (const bool done : {true, false}) {
+    SCOPED_TRACE(done ? "it was done" : "it was not done");
+    Cluster cluster;
+    PlacementController controller(cluster, clock_);
+    controller.start(cluster);
+    cluster.put(nodes, make_node("a", "1"));
+    cluster.put(pods, make_pod("first"));
+    cluster.refresh_all();
+    cluster.fail_next("post", Code::Unavailable, done);
+    EXPECT_EQ(controller.reconcile({"", "all"}).error().code, Code::Unavailable);
+    Json urgent = make_pod("urgent");
+    urgent.child("spec").set("priority", 1'000);
+    cluster.put(pods, urgent);
+    // The cache learns of the new pod, but not of what became of the first.
+    const Json truth = cluster.object(pods, {"default", "first"});
+    cluster.put(pods, make_pod("first"));
+    cluster.refresh_all();
+    cluster.put(pods, truth);
+    auto again = controller.reconcile({"", "all"});
+    EXPECT_TRUE(again || again.error().code == Code::Conflict) << again.error().message;  // the pod it tells to wait has changed meanwhile
+    EXPECT_EQ(cluster.object(pods, {"default", "urgent"})["spec"]["nodeName"].string(), done ? "" : "a");
+  }
+}
+
+TEST_F(Placing, OneRefusedBindingDoesNotKeepTheOthersWaiting) {
+  cluster_.put(nodes, make_node("a"));
+  cluster_.put(pods, make_pod("one"));
+  cluster_.put(pods, make_pod("two"));
+  cluster_.fail_next("post", Code::Conflict);
+  EXPECT_EQ(step().error().code, Code::Conflict);
+  EXPECT_EQ(node_of("one"), "");
+  EXPECT_EQ(node_of("two"), "a");
+  ASSERT_TRUE(step());
+  EXPECT_EQ(node_of("one"), "a");
+}
+
+TEST_F(Placing, APodThatIsGoneIsNoError) {
+  cluster_.put(nodes, make_node("a"));
+  cluster_.put(pods, make_pod("p"));
+  cluster_.refresh_all();
+  cluster_.fail_next("post", Code::NotFound);
+  EXPECT_TRUE(controller_.reconcile({"", "all"}));
+}
+
+TEST_F(Placing, EventsAreFewHoweverOftenTheReasonChanges) {
+  cluster_.put(pods, make_pod("p", "9"));
+  for (int i = 0; i < 30; ++i) {
+    cluster_.put(nodes, make_node("n" + std::to_string(i)));
+    ASSERT_TRUE(step());
+    clock_.advance(1s);
+  }
+  EXPECT_THAT(event_reasons(), ElementsAre("FailedScheduling p"));
+  clock_.advance(60s);
+  cluster_.put(nodes, make_node("another"));
+  ASSERT_TRUE(step());
+  EXPECT_EQ(event_reasons().size(), 2U);
+}
+
+TEST_F(Placing, WakesForWhatMattersOnly) {
+  const auto sources = controller_.sources();
+  const auto& pod_keys = sources[0].keys;
+  const auto& node_keys = sources[1].keys;
+  const Json waiting = make_pod("p"), placed = make_pod("p", "1", "a");
+  Json running = placed;
+  running.child("status").set("phase", "Running");
+  Json finished = placed;
+  finished.child("status").set("phase", "Succeeded");
+  EXPECT_FALSE(pod_keys({.before = {}, .after = waiting}).empty());
+  EXPECT_FALSE(pod_keys({.before = waiting, .after = placed}).empty());
+  EXPECT_THAT(pod_keys({.before = placed, .after = running}), IsEmpty());
+  EXPECT_FALSE(pod_keys({.before = running, .after = finished}).empty());
+  EXPECT_THAT(pod_keys({.before = finished, .after = {}}), IsEmpty());
+  EXPECT_FALSE(pod_keys({.before = running, .after = {}}).empty());
+
+  const Json node = make_node("a");
+  Json heartbeat = node;
+  heartbeat.child("metadata").set("resourceVersion", "99");
+  heartbeat.child("status").child("conditions").items()[0].set("lastHeartbeatTime", "2026-01-01T00:00:00Z");
+  EXPECT_THAT(node_keys({.before = node, .after = heartbeat}), IsEmpty());
+  EXPECT_FALSE(node_keys({.before = node, .after = make_node("a", "8")}).empty());
+  EXPECT_FALSE(node_keys({.before = node, .after = make_node("a", "4", "False")}).empty());
+}
+
+}  // namespace
+}  // namespace fairlead::placement
