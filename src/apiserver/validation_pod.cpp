@@ -82,7 +82,7 @@ void check_probe(const std::string& path, const Json& probe, FieldErrors& errors
   for (const char* field : {"initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"}) not_negative(path + "." + field, probe[field], errors);
 }
 
-void check_container(const std::string& path, const Json& container, bool init, const std::set<std::string>& volumes, std::set<std::string>& names, FieldErrors& errors) {
+void check_container(const std::string& path, const Json& container, bool init, bool host_network, const std::set<std::string>& volumes, std::set<std::string>& names, FieldErrors& errors) {
   const std::string& name = container["name"].string();
   if (name.empty()) errors.required(path + ".name");
   else if (const auto why = kube::check_dns_label(name); !why.empty()) errors.invalid(path + ".name", name, why);
@@ -100,7 +100,8 @@ void check_container(const std::string& path, const Json& container, bool init, 
     if (port["containerPort"].is_null()) errors.required(at + ".containerPort");
     else if (port["containerPort"].integer() < 1 || port["containerPort"].integer() > 65535) errors.invalid(at + ".containerPort", port["containerPort"], "must be between 1 and 65535, inclusive");
     one_of(at + ".protocol", port["protocol"], {"SCTP", "TCP", "UDP"}, errors);
-    if (port["hostPort"].integer() != 0) errors.not_supported_here(at + ".hostPort", "use spec.hostNetwork or the pod's address");
+    if (port["hostPort"].integer() != 0 && (!host_network || port["hostPort"] != port["containerPort"]))
+      errors.not_supported_here(at + ".hostPort", "use spec.hostNetwork with the same port, or the pod's address");
     if (const std::string& port_name = port["name"].string(); !port_name.empty() && !port_names.insert(port_name).second) errors.duplicate(at + ".name", port_name);
   }
   check_env(path + ".env", container["env"], errors);
@@ -179,14 +180,11 @@ void check_tolerations(const Json& tolerations, FieldErrors& errors) {
 // What this engine does not do, each with what to do instead.
 void check_supported(const Json& spec, FieldErrors& errors) {
   if (!spec["ephemeralContainers"].items().empty()) errors.not_supported_here("spec.ephemeralContainers", "use kubectl exec");
-  for (const char* kind : {"nodeAffinity", "podAffinity", "podAntiAffinity"})
-    if (!spec["affinity"][kind].members().empty()) errors.not_supported_here(fmt::format("spec.affinity.{}", kind), "use spec.nodeSelector, spec.nodeName or taints");
-  if (!spec["topologySpreadConstraints"].items().empty()) errors.not_supported_here("spec.topologySpreadConstraints", "use spec.nodeSelector or spec.nodeName");
-  if (!spec["schedulingGates"].items().empty()) errors.not_supported_here("spec.schedulingGates", "create the pod when it may run");
   if (!spec["resourceClaims"].items().empty()) errors.not_supported_here("spec.resourceClaims", "ask for an extended resource in limits");
-  if (!spec["readinessGates"].items().empty()) errors.not_supported_here("spec.readinessGates", "use a readinessProbe");
   if (!spec["runtimeClassName"].string().empty()) errors.not_supported_here("spec.runtimeClassName", "there is one runtime");
-  if (!spec["overhead"].members().empty()) errors.not_supported_here("spec.overhead", "add it to the requests");
+  for (std::size_t i = 0; i < spec["topologySpreadConstraints"].items().size(); ++i)
+    if (spec["topologySpreadConstraints"].items()[i]["whenUnsatisfiable"].string() != "ScheduleAnyway")
+      errors.not_supported_here(fmt::format("spec.topologySpreadConstraints[{}].whenUnsatisfiable", i), "use ScheduleAnyway or required podAntiAffinity");
   if (const std::string& os = spec["os"]["name"].string(); !os.empty() && os != "linux") errors.unsupported_value("spec.os.name", os, {"linux"});
 }
 
@@ -210,10 +208,11 @@ void check_pod(const Json& pod, FieldErrors& errors) {
   }
   if (spec["containers"].items().empty()) errors.required("spec.containers");
   std::set<std::string> names;
+  const bool host_network = spec["hostNetwork"].boolean();
   for (std::size_t i = 0; i < spec["containers"].items().size(); ++i)
-    check_container(fmt::format("spec.containers[{}]", i), spec["containers"].items()[i], false, volumes, names, errors);
+    check_container(fmt::format("spec.containers[{}]", i), spec["containers"].items()[i], false, host_network, volumes, names, errors);
   for (std::size_t i = 0; i < spec["initContainers"].items().size(); ++i)
-    check_container(fmt::format("spec.initContainers[{}]", i), spec["initContainers"].items()[i], true, volumes, names, errors);
+    check_container(fmt::format("spec.initContainers[{}]", i), spec["initContainers"].items()[i], true, host_network, volumes, names, errors);
 
   one_of("spec.restartPolicy", spec["restartPolicy"], {"Always", "OnFailure", "Never"}, errors);
   one_of("spec.dnsPolicy", spec["dnsPolicy"], {"ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"}, errors);
@@ -240,8 +239,14 @@ void check_pod_change(const Json& old, const Json& next, FieldErrors& errors) {
   for (const Json& one : old["spec"]["tolerations"].items())
     all_kept = all_kept && std::find(tolerations.items().begin(), tolerations.items().end(), one) != tolerations.items().end();
   if (all_kept && tolerations.is_array()) allowed.set("tolerations", tolerations);
+  // Gates are only ever lifted.
+  const Json& gates = next["spec"]["schedulingGates"];
+  const auto& old_gates = old["spec"]["schedulingGates"].items();
+  const bool lifted = std::all_of(gates.items().begin(), gates.items().end(), [&](const Json& gate) { return std::find(old_gates.begin(), old_gates.end(), gate) != old_gates.end(); });
+  if (lifted && gates.is_array()) allowed.set("schedulingGates", gates);
+  if (lifted && !next["spec"].has("schedulingGates")) allowed.erase("schedulingGates");
   if (!(allowed == next["spec"]))
-    errors.forbidden("spec", "pod updates may not change fields other than `spec.tolerations` (only additions to existing tolerations) with the embedded engine; delete the pod and create it again");
+    errors.forbidden("spec", "pod updates may not change fields other than `spec.tolerations` (only additions to existing tolerations) and `spec.schedulingGates` (only removals) with the embedded engine; delete the pod and create it again");
 }
 
 }  // namespace fairlead::apiserver
