@@ -113,8 +113,8 @@ class Handler final : public ApiHandler {
     asked.verb = call.request.method == "GET" ? "get" : "post";
     asked.resource_request = false;
     asked.path = call.request.target.path;
-    const Decision decision = authorize(call.user, asked, facts_);
-    if (!decision.allowed) return call.refuse(status_of({Code::Forbidden, forbidden_message(call.user, asked, decision)}));
+    const Verdict verdict = authorize(call.user, asked, facts_);
+    if (!verdict.allowed) return call.refuse(status_of({Code::Forbidden, forbidden_message(call.user, asked, verdict)}));
     const Route& route = call.route;
     if (route.what == Route::What::Unknown) {
       log_debug("a path that is not served was asked for", {{"method", call.request.method}, {"path", call.request.target.path}});
@@ -179,8 +179,8 @@ class Handler final : public ApiHandler {
       asked.name = kube::name_of(parsed->json);
       body = std::move(*parsed);
     }
-    const Decision decision = authorize(call->user, asked, facts_);
-    if (!decision.allowed) return call->refuse(status_of({Code::Forbidden, forbidden_message(call->user, asked, decision)}, call->about()));
+    const Verdict verdict = authorize(call->user, asked, facts_);
+    if (!verdict.allowed) return call->refuse(status_of({Code::Forbidden, forbidden_message(call->user, asked, verdict)}, call->about()));
     if (const Review* review = find_review(route.group, route.version, route.plural); review != nullptr && route.name.empty()) return answer_review(*call, *review);
     const auto kind = registry_.kinds()->find(route.group, route.version, route.plural);
     if (!kind) return call->refuse(not_served(call->request.target.path));
@@ -225,9 +225,9 @@ class Handler final : public ApiHandler {
       asked.subresource = resource["subresource"].string();
       asked.space = resource["namespace"].string();
       asked.name = resource["name"].string();
-      const Decision decision = authorize(call.user, asked, facts_);
-      Json status = Json::object({{"allowed", decision.allowed}});
-      if (!decision.reason.empty()) status.set("reason", decision.reason);
+      const Verdict verdict = authorize(call.user, asked, facts_);
+      Json status = Json::object({{"allowed", verdict.allowed}});
+      if (!verdict.reason.empty()) status.set("reason", verdict.reason);
       out.set("status", std::move(status));
     }
     call.answer(201, out);

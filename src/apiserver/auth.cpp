@@ -35,8 +35,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 9> node_read
                                                                                    {"coordination.k8s.io", "leases"},
                                                                                    {"fairlead.dev", "machines"}}};
 
-Decision authorize_node(const std::string& node, const Attributes& a, const NodeFacts& facts) {
-  const auto only_own = [&](bool own, std::string_view what) { return own ? Decision{true, ""} : Decision{false, fmt::format("node '{}' may only {}", node, what)}; };
+Verdict authorize_node(const std::string& node, const Attributes& a, const NodeFacts& facts) {
+  const auto only_own = [&](bool own, std::string_view what) { return own ? Verdict{true, ""} : Verdict{false, fmt::format("node '{}' may only {}", node, what)}; };
   if (is_read(a.verb) && a.subresource.empty()) {
     for (const auto& [group, resource] : node_reads) {
       if (a.group == group && a.resource == resource) return {true, ""};
@@ -119,7 +119,7 @@ Result<User> authenticate(const http::Request& request, const std::vector<TokenU
   return user;
 }
 
-Decision authorize(const User& user, const Attributes& attributes, const NodeFacts& facts) {
+Verdict authorize(const User& user, const Attributes& attributes, const NodeFacts& facts) {
   if (user.in(masters)) return {true, ""};
   if (!attributes.resource_request) {
     const bool read = attributes.verb == "get";
@@ -134,8 +134,8 @@ Decision authorize(const User& user, const Attributes& attributes, const NodeFac
   return {false, ""};
 }
 
-std::string forbidden_message(const User& user, const Attributes& a, const Decision& decision) {
-  const std::string why = decision.reason.empty() ? "" : ": " + decision.reason;
+std::string forbidden_message(const User& user, const Attributes& a, const Verdict& verdict) {
+  const std::string why = verdict.reason.empty() ? "" : ": " + verdict.reason;
   if (!a.resource_request) return fmt::format("forbidden: User \"{}\" cannot {} path \"{}\"{}", user.name, a.verb, a.path, why);
   const std::string resource = a.subresource.empty() ? a.resource : a.resource + "/" + a.subresource;
   const std::string qualified = a.group.empty() ? a.resource : a.resource + "." + a.group;

@@ -41,13 +41,13 @@ class NodeFacts {
   // Does a pod on this node mount or read this Secret or ConfigMap ("secrets", "configmaps")?
   virtual bool pod_there_uses(const std::string& node, const std::string& resource, const std::string& space, const std::string& name) const = 0;
 };
-struct Decision {
+struct Verdict {
   bool allowed = false;
   std::string reason;  // why not, beyond Kubernetes' own sentence; may be empty
 };
-Decision authorize(const User& user, const Attributes& attributes, const NodeFacts& facts);
+Verdict authorize(const User& user, const Attributes& attributes, const NodeFacts& facts);
 // `pods "x" is forbidden: User "u" cannot get resource "pods" in API group "" in the namespace "default"`.
-std::string forbidden_message(const User& user, const Attributes& attributes, const Decision& decision);
+std::string forbidden_message(const User& user, const Attributes& attributes, const Verdict& verdict);
 
 // status.resourceRules and nonResourceRules of a SelfSubjectRulesReview.
 kube::Json rules_of(const User& user);

@@ -153,6 +153,8 @@ void set_crd_status(Json& crd, const KindTable& others, Instant now) {
   kube::set_condition(crd, {"Established", conflict.empty() ? "True" : "False", conflict.empty() ? "InitialNamesAccepted" : "NotAccepted",
                             conflict.empty() ? "the initial names have been accepted" : "not all names are accepted"}, now);
   if (kube::deleting(crd)) kube::set_condition(crd, {"Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"}, now);
+  // CRD conditions have no observedGeneration (before 1.34): with it, a strict client could not write back what it read.
+  for (kube::Json& condition : crd.child("status").child("conditions").items()) condition.erase("observedGeneration");
 }
 
 std::vector<std::string> crd_warnings(const Json& crd) {
