@@ -272,7 +272,10 @@ Result<void> OciRuntime::settle(const PodRecord& pod, const std::string& contain
   return end(pod, container, attempt, unknown("The process that watched the container is gone"));
 }
 
-Result<PodOnNode> OciRuntime::look(const std::string& pod_uid) {
+Result<PodOnNode> OciRuntime::look(const std::string& pod_uid) { return read_all(pod_uid, Settling::Yes); }
+Result<PodOnNode> OciRuntime::peek(const std::string& pod_uid) { return read_all(pod_uid, Settling::No); }
+
+Result<PodOnNode> OciRuntime::read_all(const std::string& pod_uid, Settling settling) {
   auto record = read_pod(pod_uid);
   if (!record) return std::unexpected(std::move(record.error()));
   PodOnNode out{.record = *record, .sandbox = {}, .containers = {}};
@@ -285,7 +288,8 @@ Result<PodOnNode> OciRuntime::look(const std::string& pod_uid) {
       auto attempt = read_attempt(pod_uid, container, *it);
       if (!attempt) continue;  // cut off before its record was written: nothing of it exists
       if (!seen.latest) {
-        if (auto settled = settle(*record, container, *attempt); !settled) return std::unexpected(std::move(settled.error()));
+        if (settling == Settling::Yes)
+          if (auto settled = settle(*record, container, *attempt); !settled) return std::unexpected(std::move(settled.error()));
         seen.latest = std::move(*attempt);
       } else {
         seen.previous = std::move(*attempt);

@@ -41,6 +41,7 @@ class OciRuntime : public Runtime {
   Result<void> release_sandbox(const std::string& pod_uid) override;
   Result<void> forget(const std::string& pod_uid) override;
   Result<PodOnNode> look(const std::string& pod_uid) override;
+  Result<PodOnNode> peek(const std::string& pod_uid) override;
   Result<std::vector<std::string>> list() override;
   Result<ExecProcess> exec(const std::string& pod_uid, const std::string& container, const ExecOptions& options) override;
   std::string log_path(const PodRecord& record, const std::string& container, int attempt) const override;
@@ -54,7 +55,6 @@ class OciRuntime : public Runtime {
 
  private:
   OciRuntime(OciRuntimeOptions options, const Clock& clock, CgroupTree cgroups);
-  struct Record;  // record.json
   std::string pod_dir(const std::string& uid) const { return options_.state_dir + "/pods/" + uid; }
   std::string pod_run_dir(const std::string& uid) const { return options_.run_dir + "/pods/" + uid; }
   std::string bundle(const std::string& id) const { return options_.run_dir + "/containers/" + id; }
@@ -63,6 +63,8 @@ class OciRuntime : public Runtime {
   void step(std::string_view name) const {
     if (options_.at_step) options_.at_step(name);
   }
+  enum class Settling { Yes, No };
+  Result<PodOnNode> read_all(const std::string& pod_uid, Settling settling);
   Result<PodRecord> read_pod(const std::string& uid) const;
   Result<Attempt> read_attempt(const std::string& uid, const std::string& container, int number) const;
   Result<void> write_attempt(const std::string& uid, const std::string& container, const Attempt& attempt) const;

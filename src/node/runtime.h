@@ -77,6 +77,8 @@ class Runtime {
   virtual Result<void> forget(const std::string& pod_uid) = 0;           // and removes all the rest
   // What there is. Containers found ended are settled: exit code, reason and message are read and their bundle is freed.
   virtual Result<PodOnNode> look(const std::string& pod_uid) = 0;        // NotFound: nothing of it
+  // The same without settling, from any thread.
+  virtual Result<PodOnNode> peek(const std::string& pod_uid) = 0;
   virtual Result<std::vector<std::string>> list() = 0;                   // uids
   virtual Result<ExecProcess> exec(const std::string& pod_uid, const std::string& container, const ExecOptions& options) = 0;  // NotFound: not running
   virtual std::string log_path(const PodRecord& record, const std::string& container, int attempt) const = 0;

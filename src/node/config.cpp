@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/config.h"
+
+#include "base/files.h"
+#include "kube/selector.h"
+
+namespace fairlead::node {
+using kube::Json;
+
+Result<NodeConfig> parse_node_config(const std::string& text) {
+  auto json = kube::parse_json(text);
+  if (!json) return std::unexpected(std::move(json.error()));
+  NodeConfig out;
+  const std::map<std::string, std::string*> required{{"node_name", &out.node_name},   {"node_ip", &out.node_ip},       {"pod_cidr", &out.pod_cidr},
+                                                     {"api_server", &out.api_server}, {"ca_file", &out.ca_file},       {"cert_file", &out.cert_file},
+                                                     {"key_file", &out.key_file},     {"node_dir", &out.node_dir},     {"images_dir", &out.images_dir},
+                                                     {"volumes_dir", &out.volumes_dir}, {"cgroup_parent", &out.cgroup_parent}};
+  const std::map<std::string, std::string*> optional{{"run_dir", &out.run_dir}, {"bridge", &out.bridge}, {"cluster_domain", &out.cluster_domain}};
+  for (const auto& [key, value] : json->members()) {
+    const auto is = required.find(key), may = optional.find(key);
+    if (is != required.end() || may != optional.end()) {
+      if (!value.is_string() || value.string().empty()) return fail(Code::Invalid, key + ": a text is expected");
+      *(is != required.end() ? is->second : may->second) = value.string();
+    } else if (key == "listen_port") {
+      if (value.integer() < 1 || value.integer() > 65535) return fail(Code::Invalid, "listen_port: not a port");
+      out.listen_port = static_cast<unsigned short>(value.integer());
+    } else if (key == "labels" || key == "annotations" || key == "capacity") {
+      if (!value.is_object()) return fail(Code::Invalid, key + ": an object is expected");
+      for (const auto& [name, item] : value.members()) {
+        if (key == "capacity")
+          if (auto amount = kube::Quantity::from_json(item); !amount) return pass(std::move(amount.error()), "capacity." + name);
+        const std::string text_value = item.is_string() ? item.string() : kube::print_json(item);
+        (key == "labels" ? out.labels : key == "annotations" ? out.annotations : out.capacity)[name] = text_value;
+      }
+    } else if (key == "taints") {
+      out.taints = value;
+    } else if (key == "masquerade") {
+      out.masquerade = value.boolean();
+    } else {
+      return fail(Code::Invalid, key + ": not a setting of the agent");
+    }
+  }
+  for (const auto& [key, value] : required)
+    if (value->empty()) return fail(Code::Invalid, key + ": missing");
+  if (out.run_dir.empty()) out.run_dir = out.node_dir + "/run";
+  if (out.cgroup_parent[0] != '/') return fail(Code::Invalid, "cgroup_parent: must begin with a slash");
+  return out;
+}
+
+Result<NodeConfig> read_node_config(const std::string& path) {
+  auto text = read_file(path, 1_MiB);
+  if (!text) return std::unexpected(std::move(text.error()));
+  auto config = parse_node_config(*text);
+  if (!config) return pass(std::move(config.error()), path);
+  return config;
+}
+
+}  // namespace fairlead::node

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent's configuration file: JSON, written by whoever makes the node.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "kube/json.h"
+
+namespace fairlead::node {
+
+struct NodeConfig {
+  std::string node_name, node_ip, pod_cidr;
+  unsigned short listen_port = 10250;
+  std::string api_server, ca_file, cert_file, key_file;
+  std::string node_dir;                 // state that outlives a restart of the node
+  std::string run_dir;                  // state that does not; default node_dir/run
+  std::string images_dir, volumes_dir;
+  std::string cgroup_parent;
+  std::string bridge = "fairlead0";
+  bool masquerade = false;
+  std::map<std::string, std::string> labels, annotations;
+  kube::Json taints;                    // as in spec.taints
+  std::map<std::string, std::string> capacity;
+  std::string cluster_domain = "cluster.local";
+};
+
+// Invalid: names the field.
+Result<NodeConfig> parse_node_config(const std::string& text);
+Result<NodeConfig> read_node_config(const std::string& path);
+
+}  // namespace fairlead::node

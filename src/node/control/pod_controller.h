@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings the pods that are bound to this node to what the API says: looks, plans (plan/pod_plan.h), acts, reports. One thread per pod at a time.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "kube/controller.h"
+#include "kube/kube_api.h"
+#include "node/config.h"
+#include "node/events.h"
+#include "node/prober.h"
+#include "node/runtime.h"
+#include "node/volumes.h"
+
+namespace fairlead::node {
+
+class PodController final : public kube::Controller {
+ public:
+  struct Ports {
+    kube::KubeApi& api;
+    Runtime& runtime;
+    const Clock& clock;
+    Events& events;
+    const NodeConfig& config;
+    std::string dns_server;
+    std::string node_resolv;
+    std::vector<std::string> capabilities;
+    std::function<void(const kube::ObjectKey&)> wake;  // reconcile this pod soon
+  };
+  explicit PodController(Ports ports);
+
+  static constexpr const char* controller_name = "pods";
+  std::string name() const override { return controller_name; }
+  std::vector<Source> sources() const override;
+  void start(const kube::Caches& caches) override;
+  Result<kube::Next> reconcile(const kube::ObjectKey& key) override;
+
+  // Called from the watcher of exit files.
+  void container_ended(const std::string& attempt_id);
+  // Pods that are on this node and no longer in the API's list: to be reconciled once after a start.
+  std::vector<kube::ObjectKey> known_pods() const;
+
+ private:
+  struct Memory;  // what need not outlive this process
+  std::shared_ptr<Memory> memory_of(const std::string& uid);
+  Result<PodSeen> observe(const kube::Json& pod, Memory& memory);
+  Result<void> remove_strangers(const kube::ObjectKey& key, const std::string& keep_uid);
+  Result<void> apply(const Action& action, const kube::Json& pod, const PodSeen& seen, const std::shared_ptr<Memory>& memory);
+  Result<void> ensure_sandbox(const kube::Json& pod, Memory& memory);
+  Result<void> start_container(const StartContainer& action, const kube::Json& pod, const PodSeen& seen, Memory& memory);
+  void begin_stop(const BeginStop& action, const kube::Json& pod, const PodSeen& seen, const std::shared_ptr<Memory>& memory);
+  Result<void> report(const kube::Json& pod, const kube::Json& status, Memory& memory);
+  void remember(const std::string& uid, const kube::ObjectKey& key);
+  void forget(const std::string& uid);
+  VolumeSources sources_for(const kube::Json& pod, const std::string& ip);
+  Result<kube::Json> fetch(const kube::Resource& resource, const std::string& space, const std::string& name, const char* what, bool fresh);
+
+  Ports ports_;
+  const kube::Reader* pods_ = nullptr;
+  Volumes volumes_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Memory>> memories_;      // under mutex_; by uid
+  std::map<std::string, kube::ObjectKey> on_disk_;               // under mutex_; uid -> key
+  std::map<std::string, kube::ObjectKey> attempts_;              // under mutex_; attempt id -> key
+  struct Fetched {
+    kube::Json object;
+    std::chrono::nanoseconds at{};
+  };
+  std::map<std::string, Fetched> fetched_;                       // under mutex_
+  JobPool jobs_;
+  Prober prober_;
+};
+
+}  // namespace fairlead::node

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/dns_server.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <list>
+
+#include "base/log.h"
+#include "kube/object.h"
+
+namespace fairlead::node {
+namespace {
+using kube::Json;
+
+std::string answer_to(std::string_view packet, const DnsServer::Resolve& resolve, std::size_t limit) {
+  const auto question = parse_dns_query(packet);
+  if (!question) return print_dns_error(packet);
+  return print_dns_answer(*question, resolve(*question), limit);
+}
+
+std::vector<std::pair<std::string, std::string>> pairs(const Json& object) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const auto& [key, value] : object.members()) out.emplace_back(key, value.string());
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DnsServer>> DnsServer::start(const std::string& address, unsigned short port, Resolve resolve) {
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_port = htons(port);
+  if (::inet_pton(AF_INET, address.c_str(), &at.sin_addr) != 1) return fail(Code::Invalid, "\"" + address + "\" is not an address");
+  Fd udp(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), tcp(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int yes = 1;
+  ::setsockopt(tcp.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  const std::string doing = fmt::format("answer names at {}:{}", address, port);
+  if (::bind(udp.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0) return fail_errno(errno, doing);
+  socklen_t size = sizeof at;
+  if (::getsockname(udp.get(), reinterpret_cast<sockaddr*>(&at), &size) != 0) return fail_errno(errno, doing);
+  if (::bind(tcp.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 || ::listen(tcp.get(), 16) != 0) return fail_errno(errno, doing);
+  Fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  return std::unique_ptr<DnsServer>(new DnsServer(std::move(udp), std::move(tcp), std::move(wake), ntohs(at.sin_port), std::move(resolve)));
+}
+
+DnsServer::DnsServer(Fd udp, Fd tcp, Fd wake, unsigned short port, Resolve resolve)
+    : udp_(std::move(udp)), tcp_(std::move(tcp)), wake_(std::move(wake)), port_(port), resolve_(std::move(resolve)), thread_([this] { serve(); }) {}
+
+DnsServer::~DnsServer() {
+  const std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+void DnsServer::serve() {
+  struct Connection {
+    Fd fd;
+    std::string in;
+    std::chrono::steady_clock::time_point since;
+  };
+  constexpr std::size_t connection_limit = 32;
+  std::list<Connection> connections;
+  while (true) {
+    std::vector<pollfd> waits{{.fd = wake_.get(), .events = POLLIN, .revents = 0}, {.fd = udp_.get(), .events = POLLIN, .revents = 0}, {.fd = tcp_.get(), .events = POLLIN, .revents = 0}};
+    for (const Connection& one : connections) waits.push_back({.fd = one.fd.get(), .events = POLLIN, .revents = 0});
+    if (::poll(waits.data(), waits.size(), connections.empty() ? -1 : 1000) < 0 && errno != EINTR) return;
+    if (waits[0].revents != 0) return;
+    // Bounded, so that a flood of datagrams does not starve the connections.
+    for (int i = 0; i < 64; ++i) {
+      char packet[4096];
+      sockaddr_in from{};
+      socklen_t size = sizeof from;
+      const ssize_t n = ::recvfrom(udp_.get(), packet, sizeof packet, 0, reinterpret_cast<sockaddr*>(&from), &size);
+      if (n < 0) break;
+      const std::string answer = answer_to({packet, static_cast<std::size_t>(n)}, resolve_, 512);
+      if (!answer.empty()) ::sendto(udp_.get(), answer.data(), answer.size(), 0, reinterpret_cast<const sockaddr*>(&from), size);
+    }
+    std::size_t index = 3;
+    const auto now = std::chrono::steady_clock::now();
+    for (auto it = connections.begin(); it != connections.end();) {
+      const short events = index < waits.size() ? waits[index++].revents : static_cast<short>(0);
+      bool keep = now - it->since < std::chrono::seconds(10);
+      if (events != 0) {
+        char chunk[4096];
+        const ssize_t n = ::recv(it->fd.get(), chunk, sizeof chunk, 0);
+        keep = keep && n > 0;
+        if (n > 0) it->in.append(chunk, static_cast<std::size_t>(n));
+        while (it->in.size() >= 2) {
+          const std::size_t length = static_cast<std::size_t>(static_cast<unsigned char>(it->in[0]) << 8 | static_cast<unsigned char>(it->in[1]));
+          if (it->in.size() < 2 + length) break;
+          const std::string answer = answer_to(std::string_view(it->in).substr(2, length), resolve_, 65535);
+          it->in.erase(0, 2 + length);
+          if (answer.empty()) continue;
+          std::string framed{static_cast<char>(answer.size() >> 8), static_cast<char>(answer.size() & 255)};
+          framed += answer;
+          // A reader that does not take a whole answer at once is cut.
+          if (::send(it->fd.get(), framed.data(), framed.size(), MSG_NOSIGNAL | MSG_DONTWAIT) != static_cast<ssize_t>(framed.size())) keep = false;
+        }
+      }
+      it = keep ? std::next(it) : connections.erase(it);
+    }
+    if (waits[2].revents != 0) {
+      Fd accepted(::accept4(tcp_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (accepted && connections.size() < connection_limit) connections.push_back({.fd = std::move(accepted), .in = {}, .since = now});
+    }
+  }
+}
+
+struct DnsController::Book {
+  std::string domain;
+  std::atomic<const kube::Reader*> services{nullptr}, pods{nullptr};
+};
+
+std::shared_ptr<DnsController::Book> DnsController::make_book(std::string domain) {
+  auto book = std::make_shared<Book>();
+  book->domain = std::move(domain);
+  return book;
+}
+
+std::vector<kube::Controller::Source> DnsController::sources() const {
+  const auto nothing = [](const kube::Change&) { return std::vector<kube::ObjectKey>(); };
+  return {{.resource = kube::resources::services, .space = "", .keys = nothing}, {.resource = kube::resources::pods, .space = "", .keys = nothing}};
+}
+
+void DnsController::start(const kube::Caches& caches) {
+  book_->services = &caches.of(kube::resources::services);
+  book_->pods = &caches.of(kube::resources::pods);
+}
+
+Result<kube::Next> DnsController::reconcile(const kube::ObjectKey&) { return kube::Next{}; }
+
+DnsAnswer DnsController::resolve(const Book& book, const DnsQuestion& question) {
+  const kube::Reader *services = book.services, *pods = book.pods;
+  const DnsNames names{.domain = book.domain,
+                       .service = [&](const std::string& space, const std::string& name) -> std::optional<DnsService> {
+                         auto object = services != nullptr ? services->get({space, name}) : std::nullopt;
+                         if (!object) return std::nullopt;
+                         const Json& spec = (*object)["spec"];
+                         return DnsService{.space = space, .name = name, .cluster_ip = spec["clusterIP"].string(), .selector = pairs(spec["selector"]),
+                                           .not_ready_too = spec["publishNotReadyAddresses"].boolean()};
+                       },
+                       .pods = [&](const std::string& space) {
+                         std::vector<DnsPod> out;
+                         if (pods == nullptr) return out;
+                         for (const Json& pod : pods->list(space)) {
+                           const std::string& phase = pod["status"]["phase"].string();
+                           if (phase == "Succeeded" || phase == "Failed") continue;
+                           out.push_back({.space = space, .name = kube::name_of(pod), .hostname = pod["spec"]["hostname"].string(), .subdomain = pod["spec"]["subdomain"].string(),
+                                          .ip = pod["status"]["podIP"].string(), .labels = pairs(pod["metadata"]["labels"]),
+                                          .ready = kube::condition_is_true(pod, "Ready") && !kube::deleting(pod)});
+                         }
+                         return out;
+                       }};
+  return resolve_name(question, names);
+}
+
+}  // namespace fairlead::node

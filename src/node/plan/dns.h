@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of DNS (RFC 1035) that a name responder for one domain needs: one question in, an answer out. Pure.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace fairlead::node {
+
+struct DnsQuestion {
+  std::uint16_t id = 0;
+  std::uint16_t flags = 0;
+  std::string name;  // lower case, without the last dot; as text "pod.svc.ns.svc.cluster.local"
+  std::uint16_t type = 1, type_class = 1;
+  std::string wire;  // the question section as it came, to be given back
+  bool edns = false;
+};
+constexpr std::uint16_t dns_a = 1, dns_aaaa = 28;
+
+// Invalid: not a query with exactly one question.
+Result<DnsQuestion> parse_dns_query(std::string_view packet);
+
+struct DnsAnswer {
+  enum class Kind { Found, NoSuchName, Refused } kind = Kind::Refused;
+  std::vector<std::string> addresses;  // IPv4; none: the name exists, without an address
+};
+// At most `limit` bytes; what does not fit is left out and the packet marked as truncated.
+std::string print_dns_answer(const DnsQuestion& question, const DnsAnswer& answer, std::size_t limit);
+// For a packet that cannot be parsed but has an id; empty: not even that.
+std::string print_dns_error(std::string_view packet);
+
+// Names below the domain of the cluster, from what is known of services and pods.
+struct DnsPod {
+  std::string space, name, hostname, subdomain, ip;
+  std::vector<std::pair<std::string, std::string>> labels;
+  bool ready = false;
+};
+struct DnsService {
+  std::string space, name, cluster_ip;  // "None": headless
+  std::vector<std::pair<std::string, std::string>> selector;
+  bool not_ready_too = false;
+};
+struct DnsNames {
+  std::string domain;
+  std::function<std::optional<DnsService>(const std::string& space, const std::string& name)> service;
+  std::function<std::vector<DnsPod>(const std::string& space)> pods;
+};
+// service.ns.svc.domain: the addresses of its ready pods (all, if it publishes those not ready); hostname.service.ns.svc.domain: the pod's.
+// Names outside the domain are refused: this is no resolver for the world.
+DnsAnswer resolve_name(const DnsQuestion& question, const DnsNames& names);
+
+}  // namespace fairlead::node

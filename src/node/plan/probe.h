@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// How probe results become "started", "ready" and "alive". Pure.
+#pragma once
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kube/json.h"
+
+namespace fairlead::node {
+
+enum class ProbeKind { Startup, Readiness, Liveness };
+
+struct ProbeSpec {
+  ProbeKind kind = ProbeKind::Readiness;
+  std::vector<std::string> command;  // exec
+  int port = 0;                      // tcpSocket, httpGet
+  std::string host, path;            // path not empty: httpGet
+  std::vector<std::pair<std::string, std::string>> headers;
+  std::chrono::seconds initial_delay{0}, period{10}, timeout{1};
+  int successes = 1, failures = 3;
+  friend bool operator==(const ProbeSpec&, const ProbeSpec&) = default;
+};
+// The probes of a container; named ports are looked up in it.
+std::vector<ProbeSpec> probes_of(const kube::Json& container);
+
+struct ProbeHealth {
+  bool started = true, ready = true, failed = false;  // failed: to be restarted
+  friend bool operator==(const ProbeHealth&, const ProbeHealth&) = default;
+};
+
+// One running attempt.
+class ProbeState {
+ public:
+  ProbeState() = default;
+  explicit ProbeState(std::vector<ProbeSpec> probes);
+  const std::vector<ProbeSpec>& probes() const { return probes_; }
+  // Whether the probe is to run now: the others wait until the startup probe has succeeded; it stops then.
+  bool wanted(std::size_t probe) const;
+  void record(std::size_t probe, bool success);
+  ProbeHealth health() const;
+
+ private:
+  struct Count {
+    int successes = 0, failures = 0;
+    bool holds = false;  // the last verdict
+  };
+  std::vector<ProbeSpec> probes_;
+  std::vector<Count> counts_;
+  bool failed_ = false;
+};
+
+}  // namespace fairlead::node

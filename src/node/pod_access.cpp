@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/pod_access.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/files.h"
+#include "kube/json.h"
+#include "node/exec_session.h"
+#include "node/log_reader.h"
+
+namespace fairlead::node {
+namespace {
+using kube::Json;
+using namespace std::chrono_literals;
+
+constexpr std::size_t session_limit = 128;
+
+http::Response status(int code, const char* reason, const std::string& message) {
+  return {.status = code,
+          .headers = {{"Content-Type", "application/json"}},
+          .body = kube::print_json(Json::object({{"kind", "Status"}, {"apiVersion", "v1"}, {"metadata", Json::object()}, {"status", "Failure"}, {"message", message}, {"reason", reason},
+                                                 {"code", code}}))};
+}
+
+http::Response status_of(const Error& error) {
+  switch (error.code) {
+    case Code::NotFound: return status(404, "NotFound", error.message);
+    case Code::Invalid: return status(400, "BadRequest", error.message);
+    default: return status(500, "InternalError", error.message);
+  }
+}
+
+bool asked(const http::Query& query, std::string_view name) {
+  const auto value = http::find(query, name);
+  return value == "true" || value == "1";
+}
+
+std::optional<std::int64_t> number(const http::Query& query, std::string_view name) {
+  const std::string text(http::find(query, name));
+  if (text.empty()) return std::nullopt;
+  char* end = nullptr;
+  const long long value = std::strtoll(text.c_str(), &end, 10);
+  if (*end != '\0' || value < 0) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+PodAccess::PodAccess(Runtime& runtime, const Clock& clock, std::string node_name) : runtime_(runtime), clock_(clock), node_name_(std::move(node_name)) {}
+
+PodAccess::~PodAccess() {
+  std::list<Session> sessions;
+  {
+    const std::lock_guard lock(mutex_);
+    sessions.swap(sessions_);
+  }
+  for (Session& session : sessions) session.thread.request_stop();
+}
+
+bool PodAccess::start(std::function<void(const std::stop_token&)> session) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(sessions_, [](const Session& one) { return one.ended->load(); });
+  if (sessions_.size() >= session_limit) return false;
+  auto ended = std::make_shared<std::atomic<bool>>(false);
+  sessions_.push_back({.thread = std::jthread([session = std::move(session), ended](const std::stop_token& stop) {
+                         session(stop);
+                         ended->store(true);
+                       }),
+                       .ended = ended});
+  return true;
+}
+
+void PodAccess::handle(http::Request request, std::shared_ptr<http::Exchange> exchange) {
+  const auto& peer = request.peer;
+  const bool trusted = peer.common_name == "fairlead-server" || std::find(peer.organizations.begin(), peer.organizations.end(), "system:masters") != peer.organizations.end();
+  if (!trusted) {
+    if (peer.common_name.empty()) return exchange->respond(status(401, "Unauthorized", "a client certificate is needed"));
+    return exchange->respond(status(403, "Forbidden", "\"" + peer.common_name + "\" may not ask this node"));
+  }
+  const auto& segments = request.target.segments;
+  const std::string what = segments.empty() ? "" : segments[0];
+  if (what == "healthz" && segments.size() == 1) return exchange->respond({.status = 200, .headers = {{"Content-Type", "text/plain"}}, .body = "ok", .parts = {}});
+  const bool is_logs = what == "containerLogs" && segments.size() == 4, is_exec = what == "exec" && segments.size() == 4, is_stats = what == "stats" && segments.size() == 1;
+  if (!is_logs && !is_exec && !is_stats) return exchange->respond(status(404, "NotFound", "the node does not serve " + request.target.path));
+  if (request.method != "GET" && !(is_exec && request.method == "POST")) return exchange->respond(status(405, "MethodNotAllowed", "only GET is served here"));
+  auto shared = std::make_shared<http::Request>(std::move(request));
+  const bool started = start([this, shared, exchange, is_logs, is_stats](const std::stop_token& stop) {
+    if (is_stats) exchange->respond({.status = 200, .headers = {{"Content-Type", "application/json"}}, .body = usage(), .parts = {}});
+    else if (is_logs) logs(*shared, exchange, stop);
+    else exec(*shared, exchange, stop);
+  });
+  if (!started) exchange->respond(status(429, "TooManyRequests", "too many open sessions on this node"));
+}
+
+Result<PodAccess::Found> PodAccess::find(const http::Request& request) {
+  const auto& segments = request.target.segments;
+  auto uids = runtime_.list();
+  if (!uids) return std::unexpected(std::move(uids.error()));
+  for (const std::string& uid : *uids) {
+    auto pod = runtime_.peek(uid);
+    if (!pod || pod->record.space != segments[1] || pod->record.name != segments[2]) continue;
+    if (!pod->containers.contains(segments[3])) return fail(Code::Invalid, fmt::format("container \"{}\" in pod \"{}\" is waiting to start", segments[3], segments[2]));
+    return Found{.pod = std::move(*pod), .container = segments[3]};
+  }
+  return fail(Code::NotFound, fmt::format("pod \"{}/{}\" is not on node {}", segments[1], segments[2], node_name_));
+}
+
+void PodAccess::logs(const http::Request& request, const std::shared_ptr<http::Exchange>& exchange, const std::stop_token& stop) {
+  auto found = find(request);
+  if (!found) return exchange->respond(status_of(found.error()));
+  const auto& query = request.target.query;
+  const auto& container = found->pod.containers[found->container];
+  const bool previous = asked(query, "previous");
+  const auto& attempt = previous ? container.previous : container.latest;
+  if (!attempt)
+    return exchange->respond(status(400, "BadRequest", fmt::format("{} terminated container \"{}\" in pod \"{}\" not found", "previous", found->container, found->pod.record.name)));
+  LogQuery wanted{.timestamps = asked(query, "timestamps"), .tail_lines = number(query, "tailLines"), .limit_bytes = number(query, "limitBytes"), .since = {}};
+  if (const auto seconds = number(query, "sinceSeconds")) wanted.since = clock_.now() - std::chrono::seconds(*seconds);
+  if (const auto time = parse_time(http::find(query, "sinceTime"))) wanted.since = *time;
+  LogReader reader(runtime_.log_path(found->pod.record, found->container, attempt->number), wanted);
+  const bool follow = asked(query, "follow") && !previous;
+  const auto stream = exchange->stream(200, {{"Content-Type", "text/plain"}});
+  struct Lost {
+    std::mutex mutex;
+    std::condition_variable_any changed;
+    bool lost = false;
+  };
+  auto lost = std::make_shared<Lost>();
+  stream->on_close([lost] {
+    const std::lock_guard lock(lost->mutex);
+    lost->lost = true;
+    lost->changed.notify_all();
+  });
+  // New output is looked for at this pace; conmon's writes cannot be waited for across rotations any cheaper.
+  constexpr auto pace = 100ms;
+  const auto pause = [&] {
+    std::unique_lock lock(lost->mutex);
+    lost->changed.wait_for(lock, stop, pace, [&] { return lost->lost; });
+    return !lost->lost && !stop.stop_requested();
+  };
+  bool ended = false;
+  while (true) {
+    auto piece = reader.next();
+    if (!piece) return;
+    if (!piece->empty()) {
+      if (!stream->write(std::make_shared<const std::string>(std::move(*piece)))) return;
+      while (stream->waiting() > (1 << 20))
+        if (!pause()) return;
+      continue;
+    }
+    if (!follow || ended || reader.done()) return;
+    // Looked at before the last read: what was written until then will be seen.
+    auto now = runtime_.peek(found->pod.record.uid);
+    ended = !now || !now->containers[found->container].latest || now->containers[found->container].latest->number != attempt->number ||
+            now->containers[found->container].latest->end.has_value();
+    if (!ended && !pause()) return;
+  }
+}
+
+void PodAccess::exec(const http::Request& request, const std::shared_ptr<http::Exchange>& exchange, const std::stop_token& stop) {
+  auto found = find(request);
+  if (!found) return exchange->respond(status_of(found.error()));
+  const auto& query = request.target.query;
+  ExecOptions options{.argv = {}, .in = asked(query, "stdin") || asked(query, "input"), .terminal = asked(query, "tty")};
+  for (const auto& [name, value] : query)
+    if (name == "command") options.argv.push_back(value);
+  if (options.argv.empty()) return exchange->respond(status(400, "BadRequest", "you must specify at least 1 command for the container"));
+  const std::string_view offered = http::find(request.headers, "Sec-WebSocket-Protocol");
+  const bool v5 = offered.find("v5.channel.k8s.io") != std::string_view::npos, v4 = offered.find("v4.channel.k8s.io") != std::string_view::npos;
+  if (!v5 && !v4) return exchange->respond(status(400, "BadRequest", "exec speaks v5.channel.k8s.io and v4.channel.k8s.io over WebSocket"));
+  auto process = runtime_.exec(found->pod.record.uid, found->container, options);
+  if (!process && process.error().code == Code::NotFound) return exchange->respond(status(400, "BadRequest", process.error().message));
+  auto socket = exchange->accept_websocket(v5 ? "v5.channel.k8s.io" : "v4.channel.k8s.io");
+  if (!socket) return exchange->respond(status_of(socket.error()));
+  if (!process) {
+    // A command that cannot be started is told like one that failed.
+    (*socket)->start([](const std::string&) {}, [] {});
+    (*socket)->send(exec_status(126, process.error().message));
+    (*socket)->close();
+    return;
+  }
+  run_exec_session(std::move(*process), *socket, v5, stop);
+}
+
+std::string PodAccess::usage() {
+  Json pods = Json::array();
+  for (const ContainerUsage& one : runtime_.usage())
+    pods.push(Json::object({{"pod_uid", one.pod_uid}, {"container", one.container}, {"memory_bytes", one.memory_bytes}, {"cpu_nanoseconds", one.cpu_nanoseconds}, {"pids", one.pids}}));
+  return kube::print_json(Json::object({{"node", node_name_}, {"containers", std::move(pods)}})) + "\n";
+}
+
+}  // namespace fairlead::node

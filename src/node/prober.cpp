@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/prober.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/fd.h"
+#include "base/log.h"
+
+namespace fairlead::node {
+namespace {
+
+Fd connect_to(const std::string& ip, int port, std::chrono::milliseconds limit) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  if (::inet_pton(AF_INET, ip.c_str(), &address.sin_addr) != 1) return {};
+  Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) return {};
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 && errno != EINPROGRESS) return {};
+  pollfd ready{.fd = fd.get(), .events = POLLOUT, .revents = 0};
+  if (::poll(&ready, 1, static_cast<int>(limit.count())) != 1) return {};
+  int error = 0;
+  socklen_t size = sizeof error;
+  if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) return {};
+  return fd;
+}
+
+}  // namespace
+
+bool probe_tcp(const std::string& ip, int port, std::chrono::milliseconds limit) { return static_cast<bool>(connect_to(ip, port, limit)); }
+
+bool probe_http(const std::string& ip, const ProbeSpec& spec) {
+  const Fd fd = connect_to(ip, spec.port, spec.timeout);
+  if (!fd) return false;
+  std::string request = fmt::format("GET {} HTTP/1.1\r\nHost: {}:{}\r\nUser-Agent: kube-probe/fairlead\r\nAccept: */*\r\nConnection: close\r\n", spec.path, ip, spec.port);
+  for (const auto& [name, value] : spec.headers) request += fmt::format("{}: {}\r\n", name, value);
+  request += "\r\n";
+  if (::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) return false;
+  const auto deadline = std::chrono::steady_clock::now() + spec.timeout;
+  std::string answer;
+  while (answer.size() < 16) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    pollfd ready{.fd = fd.get(), .events = POLLIN, .revents = 0};
+    if (left <= 0 || ::poll(&ready, 1, static_cast<int>(left)) != 1) return false;
+    char chunk[256];
+    const ssize_t n = ::recv(fd.get(), chunk, sizeof chunk, 0);
+    if (n <= 0) break;
+    answer.append(chunk, static_cast<std::size_t>(n));
+  }
+  // "HTTP/1.1 200 OK"
+  return answer.size() >= 12 && answer.starts_with("HTTP/1.") && answer[8] == ' ' && (answer[9] == '2' || answer[9] == '3');
+}
+
+Prober::Prober(Runtime& runtime, const Clock& clock, OnChange on_change, int threads) : runtime_(runtime), clock_(clock), on_change_(std::move(on_change)) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+}
+
+Prober::~Prober() {
+  for (auto& thread : threads_) thread.request_stop();
+  threads_.clear();
+}
+
+void Prober::watch(const std::string& attempt_id, const ProbeTarget& target, const std::vector<ProbeSpec>& probes) {
+  const std::lock_guard lock(mutex_);
+  if (probes.empty() || entries_.contains(attempt_id)) return;
+  const std::uint64_t generation = ++generation_;
+  entries_[attempt_id] = Entry{.target = target, .state = ProbeState(probes), .generation = generation};
+  for (std::size_t i = 0; i < probes.size(); ++i) due_.push({.at = clock_.monotonic() + probes[i].initial_delay, .attempt_id = attempt_id, .probe = i, .generation = generation});
+  changed_.notify_all();
+}
+
+void Prober::forget(const std::string& attempt_id) {
+  const std::lock_guard lock(mutex_);
+  entries_.erase(attempt_id);
+}
+
+ProbeHealth Prober::health(const std::string& attempt_id) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = entries_.find(attempt_id);
+  return it == entries_.end() ? ProbeHealth{} : it->second.state.health();
+}
+
+bool Prober::probe_once(const ProbeTarget& target, const ProbeSpec& spec) {
+  const std::string& ip = spec.host.empty() ? target.ip : spec.host;
+  if (!spec.command.empty()) {
+    auto output = run_in_container(runtime_, target.pod_uid, target.container, spec.command, spec.timeout, 4096);
+    return output && output->exit.code == 0;
+  }
+  return spec.path.empty() ? probe_tcp(ip, spec.port, spec.timeout) : probe_http(ip, spec);
+}
+
+void Prober::work(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    if (due_.empty()) {
+      changed_.wait(lock, stop, [&] { return !due_.empty(); });
+      continue;
+    }
+    const auto now = clock_.monotonic();
+    const Due next = due_.top();
+    if (next.at > now) {
+      changed_.wait_for(lock, stop, next.at - now, [&] { return due_.empty() || due_.top().at < next.at; });
+      continue;
+    }
+    due_.pop();
+    const auto it = entries_.find(next.attempt_id);
+    if (it == entries_.end() || it->second.generation != next.generation) continue;
+    const ProbeSpec spec = it->second.state.probes()[next.probe];
+    const bool wanted = it->second.state.wanted(next.probe);
+    if (wanted) {
+      const ProbeTarget target = it->second.target;
+      lock.unlock();
+      const bool success = probe_once(target, spec);
+      lock.lock();
+      const auto again = entries_.find(next.attempt_id);
+      if (again == entries_.end() || again->second.generation != next.generation) continue;
+      const ProbeHealth before = again->second.state.health();
+      again->second.state.record(next.probe, success);
+      const ProbeHealth after = again->second.state.health();
+      if (before != after) {
+        lock.unlock();
+        on_change_(next.attempt_id);
+        lock.lock();
+        if (!entries_.contains(next.attempt_id)) continue;
+      }
+    }
+    // A probe that waits for the startup probe looks again soon.
+    due_.push({.at = clock_.monotonic() + (wanted ? std::chrono::nanoseconds(spec.period) : std::chrono::nanoseconds(std::min<std::chrono::milliseconds>(spec.period, std::chrono::seconds(1)))),
+               .attempt_id = next.attempt_id, .probe = next.probe, .generation = next.generation});
+    changed_.notify_one();
+  }
+}
+
+JobPool::JobPool(int threads, std::size_t limit) : limit_(limit) {
+  for (int i = 0; i < threads; ++i) {
+    threads_.emplace_back([this](const std::stop_token& stop) {
+      std::unique_lock lock(mutex_);
+      while (changed_.wait(lock, stop, [&] { return !jobs_.empty(); }), !stop.stop_requested()) {
+        const auto job = std::move(jobs_.front());
+        jobs_.pop();
+        lock.unlock();
+        job();
+        lock.lock();
+      }
+    });
+  }
+}
+
+JobPool::~JobPool() {
+  for (auto& thread : threads_) thread.request_stop();
+  threads_.clear();
+}
+
+bool JobPool::add(std::function<void()> job) {
+  const std::lock_guard lock(mutex_);
+  if (jobs_.size() >= limit_) return false;
+  jobs_.push(std::move(job));
+  changed_.notify_one();
+  return true;
+}
+
+}  // namespace fairlead::node

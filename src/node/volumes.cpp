@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/volumes.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/encoding.h"
+#include "base/files.h"
+#include "kube/object.h"
+#include "kube/selector.h"
+#include "node/mounts.h"
+
+namespace fairlead::node {
+namespace {
+using kube::Json;
+
+// Relative, no "..", no empty part, and not our own "..data".
+bool safe_path(const std::string& path) {
+  if (path.empty() || path[0] == '/') return false;
+  for (const std::string& part : split(path, '/'))
+    if (part.empty() || part == "." || part.starts_with("..")) return false;
+  return path.find('\0') == std::string::npos;
+}
+
+Result<void> add_object(std::vector<VolumeFile>& out, const Json& source, bool secret, std::uint32_t mode, const EnvironmentSources& objects) {
+  const std::string& name = source[secret && source.has("secretName") ? "secretName" : "name"].string();
+  auto object = (secret ? objects.secret : objects.config_map)(name);
+  if (!object) {
+    if (source["optional"].boolean() && object.error().code == Code::NotFound) return {};
+    return std::unexpected(std::move(object.error()));
+  }
+  std::map<std::string, std::string> data;
+  for (const auto& [key, value] : (*object)["data"].members()) {
+    if (!secret) {
+      data[key] = value.string();
+      continue;
+    }
+    auto bytes = parse_base64(value.string());
+    if (!bytes) return pass(std::move(bytes.error()), "secret " + name);
+    data[key] = std::move(*bytes);
+  }
+  for (const auto& [key, value] : (*object)["binaryData"].members()) {
+    auto bytes = parse_base64(value.string());
+    if (!bytes) return pass(std::move(bytes.error()), "config map " + name);
+    data[key] = std::move(*bytes);
+  }
+  if (source["items"].items().empty()) {
+    for (auto& [key, bytes] : data)
+      if (safe_path(key)) out.push_back({.path = key, .bytes = std::move(bytes), .mode = mode});
+    return {};
+  }
+  for (const Json& item : source["items"].items()) {
+    const auto found = data.find(item["key"].string());
+    if (found == data.end()) {
+      if (source["optional"].boolean()) continue;
+      return fail(Code::NotFound, fmt::format("references non-existent {} key: {}", secret ? "secret" : "config", item["key"].string()));
+    }
+    if (!safe_path(item["path"].string())) return fail(Code::Invalid, "volume item path \"" + item["path"].string() + "\" leads out of the volume");
+    out.push_back({.path = item["path"].string(), .bytes = found->second, .mode = item["mode"].is_number() ? static_cast<std::uint32_t>(item["mode"].integer()) : mode});
+  }
+  return {};
+}
+
+Result<void> add_downward(std::vector<VolumeFile>& out, const Json& pod, const Json& source, std::uint32_t mode, const EnvironmentSources& objects) {
+  for (const Json& item : source["items"].items()) {
+    if (!safe_path(item["path"].string())) return fail(Code::Invalid, "volume item path \"" + item["path"].string() + "\" leads out of the volume");
+    auto text = item["fieldRef"].is_object() ? field_value(pod, item["fieldRef"]["fieldPath"].string(), objects) : resource_value(pod, "", item["resourceFieldRef"], objects);
+    if (!text) return std::unexpected(std::move(text.error()));
+    out.push_back({.path = item["path"].string(), .bytes = std::move(*text), .mode = item["mode"].is_number() ? static_cast<std::uint32_t>(item["mode"].integer()) : mode});
+  }
+  return {};
+}
+
+std::uint32_t default_mode(const Json& source) { return source["defaultMode"].is_number() ? static_cast<std::uint32_t>(source["defaultMode"].integer()) & 0777U : 0644U; }
+
+std::string print_files(const std::vector<VolumeFile>& files, std::int64_t group) {
+  std::string out = std::to_string(group) + "\n";
+  for (const VolumeFile& file : files) out += fmt::format("{} {:o} {} ", file.path, file.mode, file.bytes.size()) + file.bytes + "\n";
+  return hex(sha256(out));
+}
+
+Result<void> swap_link(const std::string& target, const std::string& link) {
+  const std::string temporary = link + "_tmp";
+  ::unlink(temporary.c_str());
+  if (::symlink(target.c_str(), temporary.c_str()) != 0) return fail_errno(errno, "make " + temporary);
+  if (::rename(temporary.c_str(), link.c_str()) != 0) return fail_errno(errno, "rename to " + link);
+  return {};
+}
+
+const Json* volume_named(const Json& pod, const std::string& name) {
+  for (const Json& volume : pod["spec"]["volumes"].items())
+    if (volume["name"].string() == name) return &volume;
+  return nullptr;
+}
+
+std::int64_t fs_group(const Json& pod) { return pod["spec"]["securityContext"]["fsGroup"].integer(-1); }
+
+// Group and set-group-id for a volume that belongs to the pod alone.
+Result<void> give_to_group(const std::string& folder, std::int64_t group, mode_t mode) {
+  if (group < 0) return {};
+  if (::chown(folder.c_str(), 0, static_cast<gid_t>(group)) != 0 || ::chmod(folder.c_str(), mode | S_ISGID) != 0) return fail_errno(errno, "give " + folder + " to its group");
+  return {};
+}
+
+}  // namespace
+
+bool made_of_objects(const Json& volume) {
+  return volume["configMap"].is_object() || volume["secret"].is_object() || volume["downwardAPI"].is_object() || volume["projected"].is_object();
+}
+
+Result<std::vector<VolumeFile>> volume_files(const Json& pod, const Json& volume, const VolumeSources& sources) {
+  std::vector<VolumeFile> out;
+  const auto add = [&](const Json& source, std::uint32_t mode) -> Result<void> {
+    for (const bool secret : {false, true})
+      if (const Json& object = source[secret ? "secret" : "configMap"]; object.is_object())
+        if (auto added = add_object(out, object, secret, mode, sources.objects); !added) return added;
+    if (source["downwardAPI"].is_object()) return add_downward(out, pod, source["downwardAPI"], mode, sources.objects);
+    return {};
+  };
+  if (const Json& projected = volume["projected"]; projected.is_object()) {
+    for (const Json& source : projected["sources"].items())
+      if (auto added = add(source, default_mode(projected)); !added) return std::unexpected(std::move(added.error()));
+  } else {
+    const Json& source = volume["configMap"].is_object() ? volume["configMap"] : volume["secret"].is_object() ? volume["secret"] : volume["downwardAPI"];
+    if (auto added = add(volume, default_mode(source)); !added) return std::unexpected(std::move(added.error()));
+  }
+  // Of two sources for one path the later one wins.
+  std::stable_sort(out.begin(), out.end(), [](const VolumeFile& a, const VolumeFile& b) { return a.path < b.path; });
+  std::vector<VolumeFile> unique;
+  for (VolumeFile& file : out) {
+    if (!unique.empty() && unique.back().path == file.path) unique.back() = std::move(file);
+    else unique.push_back(std::move(file));
+  }
+  return unique;
+}
+
+Result<bool> publish_files(const std::string& folder, const std::vector<VolumeFile>& files, std::int64_t group) {
+  const std::string version = "..v-" + print_files(files, group).substr(0, 16);
+  char now[128];
+  const ssize_t size = ::readlink((folder + "/..data").c_str(), now, sizeof now);
+  const std::string before = size > 0 ? std::string(now, static_cast<std::size_t>(size)) : "";
+  if (before == version) return false;
+  const std::string fresh = folder + "/" + version;
+  if (auto removed = remove_tree(fresh); !removed) return std::unexpected(std::move(removed.error()));
+  if (auto made = make_dirs(fresh, 0755); !made) return std::unexpected(std::move(made.error()));
+  for (const VolumeFile& file : files) {
+    const std::string path = fresh + "/" + file.path;
+    if (auto made = make_dirs(path.substr(0, path.find_last_of('/')), 0755); !made) return std::unexpected(std::move(made.error()));
+    // With an fsGroup its members can read, as Kubernetes does it.
+    const std::uint32_t mode = group >= 0 ? file.mode | 0440U : file.mode;
+    if (auto written = write_file_atomically(path, file.bytes, mode); !written) return std::unexpected(std::move(written.error()));
+    if (group >= 0 && ::chown(path.c_str(), 0, static_cast<gid_t>(group)) != 0) return fail_errno(errno, "chown " + path);
+  }
+  if (auto swapped = swap_link(version, folder + "/..data"); !swapped) return std::unexpected(std::move(swapped.error()));
+  std::vector<std::string> wanted;
+  for (const VolumeFile& file : files) {
+    const std::string first = file.path.substr(0, file.path.find('/'));
+    if (!wanted.empty() && wanted.back() == first) continue;
+    wanted.push_back(first);
+    if (auto linked = swap_link("..data/" + first, folder + "/" + first); !linked) return std::unexpected(std::move(linked.error()));
+  }
+  auto names = list_dir(folder);
+  if (!names) return std::unexpected(std::move(names.error()));
+  for (const std::string& name : *names) {
+    if (name == "..data" || name == version || std::find(wanted.begin(), wanted.end(), name) != wanted.end()) continue;
+    if (auto removed = remove_tree(folder + "/" + name); !removed) return std::unexpected(std::move(removed.error()));
+  }
+  return true;
+}
+
+Result<void> Volumes::prepare_one(const Json& pod, const Json& volume, const VolumeSources& sources) const {
+  const std::string& uid = kube::uid_of(pod);
+  const std::string here = folder(uid, volume["name"].string());
+  if (made_of_objects(volume)) {
+    auto files = volume_files(pod, volume, sources);
+    if (!files) return std::unexpected(std::move(files.error()));
+    if (auto made = make_dirs(here, 0755); !made) return made;
+    // Secrets never touch a disk.
+    if (!volume["configMap"].is_object() && !volume["downwardAPI"].is_object()) {
+      auto mounted = is_mount_point(here);
+      if (!mounted) return std::unexpected(std::move(mounted.error()));
+      if (!*mounted) {
+        auto tmpfs = ScopedMount::make("tmpfs", "secret", here, MS_NOSUID | MS_NODEV, "mode=755,size=8m");
+        if (!tmpfs) return std::unexpected(std::move(tmpfs.error()));
+        std::move(*tmpfs).keep();
+      }
+    }
+    auto published = publish_files(here, *files, fs_group(pod));
+    if (!published) return std::unexpected(std::move(published.error()));
+    return {};
+  }
+  if (const Json& empty = volume["emptyDir"]; empty.is_object()) {
+    if (!exists(here)) {
+      if (auto made = make_dirs(here, 0777); !made) return made;
+      ::chmod(here.c_str(), 0777);
+    }
+    if (empty["medium"].string() == "Memory") {
+      auto mounted = is_mount_point(here);
+      if (!mounted) return std::unexpected(std::move(mounted.error()));
+      if (!*mounted) {
+        std::string options = "mode=777";
+        if (!empty["sizeLimit"].is_null()) {
+          auto limit = kube::Quantity::from_json(empty["sizeLimit"]);
+          if (!limit) return pass(std::move(limit.error()), "emptyDir " + volume["name"].string());
+          options += fmt::format(",size={}", std::max<std::int64_t>(limit->value(), 4096));
+        }
+        auto tmpfs = ScopedMount::make("tmpfs", "empty", here, MS_NOSUID | MS_NODEV, options);
+        if (!tmpfs) return std::unexpected(std::move(tmpfs.error()));
+        std::move(*tmpfs).keep();
+      }
+    }
+    return give_to_group(here, fs_group(pod), 0777);
+  }
+  if (const Json& host = volume["hostPath"]; host.is_object()) {
+    const std::string& path = host["path"].string();
+    const std::string& type = host["type"].string();
+    struct stat info{};
+    const bool there = ::stat(path.c_str(), &info) == 0;
+    const auto wrong = [&](const char* what) { return fail(Code::Unavailable, fmt::format("hostPath type check failed: {} is not {}", path, what)); };
+    if (type == "DirectoryOrCreate" && !there) return make_dirs(path, 0755);
+    if (type == "FileOrCreate" && !there) return write_file_atomically(path, "", 0644);
+    if (!there) return fail(Code::Unavailable, "hostPath " + path + " does not exist on this node");
+    if (type.starts_with("Directory") && !S_ISDIR(info.st_mode)) return wrong("a directory");
+    if (type.starts_with("File") && !S_ISREG(info.st_mode)) return wrong("a file");
+    if (type == "Socket" && !S_ISSOCK(info.st_mode)) return wrong("a socket");
+    if (type == "CharDevice" && !S_ISCHR(info.st_mode)) return wrong("a character device");
+    return {};
+  }
+  auto source = source_of(pod, volume, sources);
+  if (!source) return std::unexpected(std::move(source.error()));
+  return {};
+}
+
+Result<std::string> Volumes::source_of(const Json& pod, const Json& volume, const VolumeSources& sources) const {
+  if (volume["hostPath"].is_object()) return volume["hostPath"]["path"].string();
+  const Json& reference = volume["persistentVolumeClaim"];
+  if (!reference.is_object()) return folder(kube::uid_of(pod), volume["name"].string());
+  const std::string& name = reference["claimName"].string();
+  auto claim = sources.claim(name);
+  if (!claim) return std::unexpected(std::move(claim.error()));
+  const auto annotations = kube::annotations_of(*claim);
+  const auto it = annotations.find("fairlead.dev/path");
+  if ((*claim)["status"]["phase"].string() != "Bound" || it == annotations.end() || it->second.empty())
+    return fail(Code::Unavailable, fmt::format("persistentvolumeclaim \"{}\" is not bound yet", name));
+  // The annotation is written by the server, but whoever may edit claims could write it too: it must stay in the folder of volumes.
+  std::string path = it->second;
+  if (path.starts_with(volumes_dir_ + "/")) path.erase(0, volumes_dir_.size() + 1);
+  auto fd = open_beneath(volumes_dir_, path, O_PATH | O_DIRECTORY);
+  if (!fd) return pass(std::move(fd.error()), fmt::format("persistentvolumeclaim \"{}\"", name));
+  return volumes_dir_ + "/" + path;
+}
+
+Result<void> Volumes::prepare(const Json& pod, const VolumeSources& sources) const {
+  for (const Json& volume : pod["spec"]["volumes"].items())
+    if (auto prepared = prepare_one(pod, volume, sources); !prepared) return pass(std::move(prepared.error()), fmt::format("volume \"{}\"", volume["name"].string()));
+  return {};
+}
+
+Result<void> Volumes::refresh(const Json& pod, const VolumeSources& sources) const {
+  for (const Json& volume : pod["spec"]["volumes"].items()) {
+    if (!made_of_objects(volume) || !exists(folder(kube::uid_of(pod), volume["name"].string()))) continue;
+    auto files = volume_files(pod, volume, sources);
+    if (!files) return pass(std::move(files.error()), fmt::format("volume \"{}\"", volume["name"].string()));
+    auto published = publish_files(folder(kube::uid_of(pod), volume["name"].string()), *files, fs_group(pod));
+    if (!published) return pass(std::move(published.error()), fmt::format("volume \"{}\"", volume["name"].string()));
+  }
+  return {};
+}
+
+Result<std::vector<MountSpec>> Volumes::mounts(const Json& pod, const Json& container, const VolumeSources& sources) const {
+  std::vector<MountSpec> out;
+  int index = -1;
+  for (const Json& mount : container["volumeMounts"].items()) {
+    ++index;
+    const Json* volume = volume_named(pod, mount["name"].string());
+    if (volume == nullptr) return fail(Code::Invalid, "volume \"" + mount["name"].string() + "\" is not in the pod");
+    auto source = source_of(pod, *volume, sources);
+    if (!source) return std::unexpected(std::move(source.error()));
+    std::string from = *source;
+    if (const std::string& sub = mount["subPath"].string(); !sub.empty()) {
+      if (made_of_objects(*volume) && from.find("..data") == std::string::npos) from += "/..data";
+      if (sub[0] == '/' || sub.find("..") != std::string::npos) return fail(Code::Invalid, "subPath \"" + sub + "\" leads out of its volume");
+      // ..data is a link within the volume; a user's path must not leave what it points to.
+      char resolved[4096];
+      const std::string root = ::realpath(from.c_str(), resolved) != nullptr ? resolved : from;
+      auto fd = open_beneath(root, sub, O_PATH);
+      if (!fd && fd.error().code == Code::NotFound && !made_of_objects(*volume)) {
+        std::string part;
+        for (const std::string& name : split(sub, '/')) {
+          if (name.empty()) continue;
+          auto parent = open_beneath(root, part, O_PATH | O_DIRECTORY);
+          if (!parent) return pass(std::move(parent.error()), "subPath");
+          if (::mkdirat(parent->get(), name.c_str(), 0755) != 0 && errno != EEXIST) return fail_errno(errno, "make subPath " + sub);
+          if (fs_group(pod) >= 0) (void)::fchownat(parent->get(), name.c_str(), 0, static_cast<gid_t>(fs_group(pod)), AT_SYMLINK_NOFOLLOW);
+          part += (part.empty() ? "" : "/") + name;
+        }
+        fd = open_beneath(root, sub, O_PATH);
+      }
+      if (!fd) return pass(std::move(fd.error()), "subPath");
+      struct stat info{};
+      if (::fstat(fd->get(), &info) != 0) return fail_errno(errno, "look at subPath " + sub);
+      const std::string place = fmt::format("{}/{}/subpaths/{}/{}", pods_dir_, kube::uid_of(pod), container["name"].string(), index);
+      auto mounted = is_mount_point(place);
+      if (!mounted) return std::unexpected(std::move(mounted.error()));
+      if (*mounted) {
+        if (auto unmounted = unmount_below(place); !unmounted) return std::unexpected(std::move(unmounted.error()));
+      }
+      if (auto removed = remove_tree(place); !removed) return std::unexpected(std::move(removed.error()));
+      if (auto made = make_dirs(S_ISDIR(info.st_mode) ? place : place.substr(0, place.find_last_of('/')), 0755); !made) return std::unexpected(std::move(made.error()));
+      if (!S_ISDIR(info.st_mode))
+        if (auto made = write_file_atomically(place, "", 0600); !made) return std::unexpected(std::move(made.error()));
+      auto bound = ScopedMount::bind(*fd, place);
+      if (!bound) return std::unexpected(std::move(bound.error()));
+      std::move(*bound).keep();
+      from = place;
+    }
+    const bool read_only = mount["readOnly"].boolean() || (*volume)["persistentVolumeClaim"]["readOnly"].boolean() || made_of_objects(*volume);
+    const std::string& propagation = mount["mountPropagation"].string();
+    std::string target = mount["mountPath"].string();
+    if (target.empty() || target[0] != '/') target.insert(0, "/");
+    out.push_back({.source = from, .target = target, .type = "bind",
+                   .options = {"rbind", read_only ? "ro" : "rw", propagation == "HostToContainer" ? "rslave" : propagation == "Bidirectional" ? "rshared" : "rprivate"}});
+  }
+  // Parents before children, whatever the order in the pod.
+  std::stable_sort(out.begin(), out.end(), [](const MountSpec& a, const MountSpec& b) {
+    return std::count(a.target.begin(), a.target.end(), '/') < std::count(b.target.begin(), b.target.end(), '/');
+  });
+  return out;
+}
+
+EtcFiles make_etc_files(const Json& pod, const std::string& pod_ip, const std::string& node_name, const DnsConfig& dns) {
+  EtcFiles out;
+  const Json& spec = pod["spec"];
+  const bool host_network = spec["hostNetwork"].boolean();
+  const std::string hostname = host_network ? node_name : spec["hostname"].string_or(kube::name_of(pod));
+  out.hostname = hostname + "\n";
+  out.hosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
+  if (!pod_ip.empty()) {
+    const std::string& subdomain = spec["subdomain"].string();
+    const std::string full = subdomain.empty() || host_network ? "" : fmt::format("{}.{}.{}.svc.{}\t", hostname, subdomain, kube::space_of(pod), dns.domain);
+    out.hosts += pod_ip + "\t" + full + hostname + "\n";
+  }
+  for (const Json& alias : spec["hostAliases"].items()) {
+    out.hosts += alias["ip"].string();
+    for (const Json& name : alias["hostnames"].items()) out.hosts += "\t" + name.string();
+    out.hosts += "\n";
+  }
+  std::vector<std::string> servers, searches, options;
+  const std::string policy = spec["dnsPolicy"].string_or("ClusterFirst");
+  if (policy == "Default" || (policy == "ClusterFirst" && host_network)) {
+    for (const std::string& line : split(dns.node_resolv, '\n')) {
+      const auto words = split(trim(line), ' ');
+      if (words.size() < 2) continue;
+      if (words[0] == "nameserver") servers.push_back(words[1]);
+      if (words[0] == "search") searches.insert(searches.end(), words.begin() + 1, words.end());
+      if (words[0] == "options") options.insert(options.end(), words.begin() + 1, words.end());
+    }
+  } else if (policy != "None") {
+    servers = {dns.server};
+    searches = {kube::space_of(pod) + ".svc." + dns.domain, "svc." + dns.domain, dns.domain};
+    options = {"ndots:5"};
+  }
+  const Json& config = spec["dnsConfig"];
+  for (const Json& item : config["nameservers"].items()) servers.push_back(item.string());
+  for (const Json& item : config["searches"].items()) searches.push_back(item.string());
+  for (const Json& item : config["options"].items()) {
+    const std::string& name = item["name"].string();
+    std::erase_if(options, [&](const std::string& old) { return old == name || old.starts_with(name + ":"); });
+    options.push_back(item["value"].string().empty() ? name : name + ":" + item["value"].string());
+  }
+  for (const std::string& server : servers) out.resolv += "nameserver " + server + "\n";
+  if (!searches.empty()) {
+    out.resolv += "search";
+    for (const std::string& name : searches) out.resolv += " " + name;
+    out.resolv += "\n";
+  }
+  if (!options.empty()) {
+    out.resolv += "options";
+    for (const std::string& option : options) out.resolv += " " + option;
+    out.resolv += "\n";
+  }
+  return out;
+}
+
+}  // namespace fairlead::node

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pod's volumes as folders and files on the node, and the mounts of its containers made from them.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "kube/json.h"
+#include "node/plan/container_spec.h"
+
+namespace fairlead::node {
+
+// One file of a configMap, secret, downwardAPI or projected volume.
+struct VolumeFile {
+  std::string path;  // relative, below the volume
+  std::string bytes;
+  std::uint32_t mode = 0644;
+  friend bool operator==(const VolumeFile&, const VolumeFile&) = default;
+};
+
+struct VolumeSources {
+  EnvironmentSources objects;
+  std::function<Result<kube::Json>(const std::string& name)> claim;  // NotFound: no such claim
+};
+
+// The files of a volume that is made of API objects, sorted by path. Pure but for `sources`. Invalid and NotFound name what is missing.
+Result<std::vector<VolumeFile>> volume_files(const kube::Json& pod, const kube::Json& volume, const VolumeSources& sources);
+bool made_of_objects(const kube::Json& volume);
+
+// Makes the folder's visible content equal to `files` in one step: the files live in a folder of their own behind the link `..data`, and swapping that
+// link shows all of the new content or none. Returns whether anything changed. `group`: owner group of the files, -1 for root.
+Result<bool> publish_files(const std::string& folder, const std::vector<VolumeFile>& files, std::int64_t group = -1);
+
+class Volumes {
+ public:
+  Volumes(std::string pods_dir, std::string volumes_dir) : pods_dir_(std::move(pods_dir)), volumes_dir_(std::move(volumes_dir)) {}
+  // Makes or refreshes all volumes of the pod. Repeatable. Unavailable, NotFound: something is missing yet, the message names it.
+  Result<void> prepare(const kube::Json& pod, const VolumeSources& sources) const;
+  // Rewrites the volumes that are made of API objects if those changed.
+  Result<void> refresh(const kube::Json& pod, const VolumeSources& sources) const;
+  // The container's volumeMounts. Binds subPath targets, so that what a user's path means cannot change between check and use.
+  Result<std::vector<MountSpec>> mounts(const kube::Json& pod, const kube::Json& container, const VolumeSources& sources) const;
+
+ private:
+  std::string folder(const std::string& uid, const std::string& volume) const { return pods_dir_ + "/" + uid + "/volumes/" + volume; }
+  Result<void> prepare_one(const kube::Json& pod, const kube::Json& volume, const VolumeSources& sources) const;
+  // Where the volume's content is on the node.
+  Result<std::string> source_of(const kube::Json& pod, const kube::Json& volume, const VolumeSources& sources) const;
+  std::string pods_dir_, volumes_dir_;
+};
+
+// The files of /etc that a node writes for its pods.
+struct EtcFiles {
+  std::string hosts, hostname, resolv;
+};
+struct DnsConfig {
+  std::string server;          // the responder's address
+  std::string domain;          // "cluster.local"
+  std::string node_resolv;     // text of the node's own resolv.conf
+};
+EtcFiles make_etc_files(const kube::Json& pod, const std::string& pod_ip, const std::string& node_name, const DnsConfig& dns);
+
+}  // namespace fairlead::node
