@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "base/log.h"
 #include "sim/world.h"
 
 namespace fairlead::sim {
@@ -89,6 +90,9 @@ void expect_promises(World& world) {
     }
   }
 }
+
+// The trace tells more than the log, and thousands of lines of it would hide a failure.
+const bool quiet = (start_logging("sim", "error"), true);
 
 std::vector<std::string> scenario(std::uint64_t seed) {
   World world({.seed = seed});
