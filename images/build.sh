@@ -76,7 +76,7 @@ verify() {
   trap 'rm -f "$now"' EXIT                 # `now` is global: the trap runs after this function
   list_files "$final/rootfs" > "$now"
   bytes=$(size_bytes "$final/rootfs")
-  differences=$(diff <(gzip -dc "$final/manifest.gz") "$now" | sed -n -e 's/^</  was: /p' -e 's/^>/  now: /p') || true
+  differences=$(diff <(gzip -dc "$final/manifest.gz") "$now" | sed -n -e 's/^< /  was: /p' -e 's/^> /  now: /p') || true
   for found in "file_count $(file_count "$now")" "size_bytes $bytes" "package_db_sha256 $(package_db_sha256 "$final/rootfs")"; do
     [[ $(json_value "$final/image.json" "${found%% *}") == "${found#* }" ]] || differences+=$'\n'"  ${found%% *} is ${found#* } now"
   done

@@ -23,6 +23,7 @@ import socket
 import struct
 import sys
 import time
+import traceback
 
 # The libraries below read these once, when they are loaded.
 THREADS = os.environ.get("SLURM_CPUS_PER_TASK", "1")
@@ -213,13 +214,15 @@ class Checkpoints:
                 os.unlink(os.path.join(self.directory, name))
         for path in self.paths():
             try:
-                state = torch.load(path, map_location="cpu", weights_only=True)
+                state = torch.load(path, map_location="cpu")
             except Exception as error:         # torch.load has no common base class for what damaged files cause
                 say(f"checkpoint {path} is damaged ({type(error).__name__}), trying the one before")
                 continue
             if state["settings"] != settings:
                 raise ValueError(f"checkpoint {path} belongs to a run with other settings: give another --checkpoint-dir, or the same options")
             return path, state
+        if self.paths():
+            say("no checkpoint can be read: starting from the beginning")
         return None, None
 
 
@@ -375,8 +378,25 @@ def main():
         say(f"trained {arguments.steps - first_step} steps in {time.monotonic() - start:.1f} s; the loss below is of text kept out of training")
         say(f"final loss {final:.4f}")
     dist.barrier()
-    dist.destroy_process_group()
+
+
+def run():
+    """Leaves without the interpreter's tidying up: in PyTorch 1.13 the end of gloo's threads can wait for a lock that the main thread
+    holds while it waits for them (seen: the process never ends). All that matters has been printed and synced by then."""
+    status = 0
+    try:
+        main()
+    except SystemExit as leaving:
+        status = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        if isinstance(leaving.code, str):
+            print(leaving.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":
-    main()
+    run()
