@@ -196,13 +196,14 @@ Json content(std::string_view schema, std::initializer_list<std::string_view> ty
   return Json::object({{"content", std::move(out)}});
 }
 
-Json operation(std::string_view action, const Json& kind_gvk, std::string_view schema, const std::string& id) {
+enum class Strategic { Yes, No };  // kubectl apply reads from here whether it may send a strategic merge patch
+
+Json operation(std::string_view action, const Json& kind_gvk, std::string_view schema, const std::string& id, Strategic strategic = Strategic::Yes) {
   Json out = Json::object({{"operationId", id}, {"parameters", query_parameters(action)}});
   if (action == "patch") {
     Json types = Json::object();
-    for (const char* type : {"application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"}) {
-      types.set(type, Json::object({{"schema", typed("object")}}));
-    }
+    for (const char* type : {"application/json-patch+json", "application/merge-patch+json"}) types.set(type, Json::object({{"schema", typed("object")}}));
+    if (strategic == Strategic::Yes) types.set("application/strategic-merge-patch+json", Json::object({{"schema", typed("object")}}));
     out.set("requestBody", Json::object({{"content", std::move(types)}, {"required", true}}));
   } else if (action == "post" || action == "put") {
     Json body = content(schema, {"application/json", "application/yaml"});
@@ -222,6 +223,7 @@ void add_paths(const Kind& kind, Json& paths) {
   const std::string place = resource.namespaced ? root + "/namespaces/{namespace}/" + resource.plural : root + "/" + resource.plural;
   const std::string schema = schema_name(kind), list = schema + "List";
   const Json own = gvk(resource);
+  const Strategic strategic = kind.type != nullptr ? Strategic::Yes : Strategic::No;
   const auto id = [&](std::string_view verb, std::string_view rest = "") { return fmt::format("{}{}{}{}", verb, resource.namespaced ? "Namespaced" : "", resource.kind, rest); };
   const auto with_place = [&](Json item, bool named) {
     if (named) item.child("parameters").push(parameter("path", "name"));
@@ -234,7 +236,7 @@ void add_paths(const Kind& kind, Json& paths) {
                               false));
   paths.set(place + "/{name}", with_place(Json::object({{"get", operation("get", own, schema, id("read"))},
                                                         {"put", operation("put", own, schema, id("replace"))},
-                                                        {"patch", operation("patch", own, schema, id("patch"))},
+                                                        {"patch", operation("patch", own, schema, id("patch"), strategic)},
                                                         {"delete", operation("delete", own, schema, id("delete"))}}),
                                           true));
   if (resource.namespaced) {
@@ -243,7 +245,7 @@ void add_paths(const Kind& kind, Json& paths) {
   if (kind.status_subresource) {
     paths.set(place + "/{name}/status", with_place(Json::object({{"get", operation("get", own, schema, id("read", "Status"))},
                                                                  {"put", operation("put", own, schema, id("replace", "Status"))},
-                                                                 {"patch", operation("patch", own, schema, id("patch", "Status"))}}),
+                                                                 {"patch", operation("patch", own, schema, id("patch", "Status"), strategic)}}),
                                                    true));
   }
 }

@@ -61,7 +61,9 @@ TEST(OpenApi, ACustomResourceHasItsSchemaWithMetadata) {
   const kube::Json& machine = document["components"]["schemas"]["dev.fairlead.v1alpha1.Machine"];
   EXPECT_EQ(machine["properties"]["spec"]["description"].string(), "what is wanted");
   EXPECT_TRUE(machine["properties"]["metadata"].is_object());
-  EXPECT_TRUE(document["paths"].has("/apis/fairlead.dev/v1alpha1/machines/{name}"));
+  const kube::Json& patch = document["paths"]["/apis/fairlead.dev/v1alpha1/machines/{name}"]["patch"];
+  EXPECT_TRUE(patch["requestBody"]["content"].has("application/merge-patch+json"));
+  EXPECT_FALSE(patch["requestBody"]["content"].has("application/strategic-merge-patch+json"));  // kubectl apply would send one
 }
 
 TEST(OpenApi, HashesFollowTheContent) {

@@ -271,6 +271,8 @@ void Proxy::exec(const http::Request& request, kube::Json pod, std::shared_ptr<h
   const auto container = choose_container(pod, http::find(query, "container"));
   if (!container) return refuse(status_of(container.error()));
   if (http::find(query, "command").empty()) return refuse(bad_request("you must specify at least one command for the container"));
+  auto agent = agent_of(registry_, pod, options_);
+  if (!agent) return refuse(status_of(agent.error()));
   std::string upgrade(http::find(request.headers, "Upgrade"));
   for (char& c : upgrade) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   if (upgrade != "websocket") {
@@ -278,8 +280,6 @@ void Proxy::exec(const http::Request& request, kube::Json pod, std::shared_ptr<h
   }
   const std::string subprotocol = choose_subprotocol(http::find(request.headers, "Sec-WebSocket-Protocol"));
   if (subprotocol.empty()) return refuse(bad_request("no known subprotocol was offered; v5.channel.k8s.io and v4.channel.k8s.io are served"));
-  auto agent = agent_of(registry_, pod, options_);
-  if (!agent) return refuse(status_of(agent.error()));
   http::ClientRequest ask{.target = agent_path("exec", pod, *container) + query_text(query, {"command", "stdin", "stdout", "stderr", "tty"})};
   auto session = std::make_shared<Session>();
   start(session, exchange, [this, session, exchange, ask, subprotocol, agent = std::move(*agent)] {

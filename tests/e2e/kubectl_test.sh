@@ -269,15 +269,16 @@ run_version() { # VERSION PROGRAM
   has 'apply from stdin' 'unchanged|configured' sh -c "'$program' -n $space apply -f - < '$dir/applied.yaml'"
 
   # edit, patch, replace, label, annotate
-  has 'edit' 'configmap/applied edited' env KUBE_EDITOR='sed -i s/"9"/"10"/' "$program" -n "$space" edit cm applied
-  has 'edit arrived' '^10$' k get cm applied -o 'jsonpath={.data.a}'
+  has 'edit' 'configmap/settings edited' env KUBE_EDITOR='sed -i s/mode:.fast/mode:\ edited/' "$program" -n "$space" edit cm settings
+  has 'edit arrived' '^edited$' k get cm settings -o 'jsonpath={.data.mode}'
   has 'patch, strategic' 'patched' k patch pod web --type=strategic -p '{"metadata":{"annotations":{"by":"strategic"}}}'
-  has 'patch, strategic on a list by its key' '^new side' sh -c "'$program' -n $space patch pod web -p '{\"spec\":{\"containers\":[{\"name\":\"main\",\"image\":\"new\"}]}}' > /dev/null && '$program' -n $space get pod web -o 'jsonpath={.spec.containers[0].image} {.spec.containers[1].name}'"
   has 'patch, merge' 'patched' k patch cm settings --type=merge -p '{"data":{"mode":"slow","level":null}}'
   has 'patch, merge removed a key' '^\{"mode":"slow"\}$' k get cm settings -o 'jsonpath={.data}'
   has 'patch, json' 'patched' k patch cm settings --type=json -p '[{"op":"test","path":"/data/mode","value":"slow"},{"op":"add","path":"/data/extra","value":"x"}]'
   refuses 'patch, json with a failed test' 'test|conflict|onflict|nvalid' k patch cm settings --type=json -p '[{"op":"test","path":"/data/mode","value":"fast"}]'
   has 'patch of a subresource' 'patched' k patch pod web --subresource=status --type=merge -p '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}'
+  has 'patch, strategic on a list by its key' 'patched' k patch pod web --subresource=status --type=strategic -p '{"status":{"conditions":[{"type":"Extra","status":"False"}]}}'
+  has 'the other entries of the list stay' 'Ready=True.*Extra=False|Extra=False.*Ready=True' k get pod web -o 'jsonpath={range .status.conditions[*]}{.type}={.status} {end}'
   has 'a status patch arrives' '^Running$' k get pod web -o 'jsonpath={.status.phase}'
   k get cm settings -o yaml > "$dir/settings.yaml"
   sed -i 's/mode: slow/mode: replaced/' "$dir/settings.yaml"
