@@ -297,6 +297,25 @@ TEST_P(StoreContract, ADoneMayWriteAgain) {
   EXPECT_EQ((*second)->revision, 2);
 }
 
+// From within a `done` nothing is taken from the queue, so it fills up exactly.
+TEST_P(StoreContract, TooManyWaitingWritesAreRefusedAtOnce) {
+  std::atomic<int> accepted{0}, refused{0}, refused_inside{0};
+  Store* store = store_.get();  // reset() below clears the pointer before the store has finished
+  store->write(create("/first", ""), [&](const Result<Entry>&) {
+    for (int i = 0; i < 100'010; ++i) {
+      store->write(put("/k" + std::to_string(i % 10), ""), [&](const Result<Entry>& entry) {
+        if (entry) ++accepted;
+        if (!entry && entry.error().code == Code::Exhausted) ++refused;
+      });
+    }
+    refused_inside = refused.load();
+  });
+  store_.reset();  // answers what waits
+  EXPECT_EQ(accepted.load(), 100'000);
+  EXPECT_EQ(refused_inside.load(), 10) << "refused before write returns";
+  EXPECT_EQ(refused.load(), 10);
+}
+
 TEST_P(StoreContract, HistoryOlderThanItsLimitIsExpired) {
   open({.events = 5});
   const Revision start = store_->revision();
