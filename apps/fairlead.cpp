@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// fairlead: the command line. Wiring only.
+#include "base/clock.h"
+#include "base/files.h"
+#include "cli/program.h"
+#include "fleet/fabric.h"
+#include "fleet/site.h"
+#include "fleet/teardown.h"
+#include "slurm/plan/render.h"
+
+namespace fairlead {
+namespace {
+
+Result<std::vector<std::pair<std::string, std::string>>> render(const kube::Json& object) {
+  std::vector<std::pair<std::string, std::string>> files;
+  if (object["kind"].string() != "SlurmCluster") return files;
+  const api::SlurmCluster cluster = api::read_slurm_cluster(object, "slurm:22.05");
+  if (!cluster.problems.empty()) return fail(Code::Invalid, cluster.problems.front());
+  for (auto& [name, content] : slurm::render_config(cluster, {})) files.emplace_back(name, std::move(content));
+  return files;
+}
+
+std::string network_conflict(const std::string& state_dir, const std::string& node_range, const std::string& pod_range) {
+  auto ranges = fleet::parse_ranges(node_range, pod_range);
+  if (!ranges) return ranges.error().message;
+  auto routes = read_file("/proc/net/route");
+  return routes ? fleet::route_conflict(*ranges, fleet::parse_routes(*routes), fleet::site_of(state_dir).host_link()) : "";
+}
+
+}  // namespace
+}  // namespace fairlead
+
+int main(int argc, char** argv) {
+  using namespace fairlead;
+  static const SystemClock clock;
+  cli::Hooks hooks;
+  hooks.teardown = [](const std::string& state_dir, bool keep_images, bool keep_data, const std::function<void(const std::string&)>& tell) {
+    return fleet::teardown_site(state_dir, {.keep_images = keep_images, .keep_data = keep_data}, tell);
+  };
+  hooks.leftovers = fleet::site_leftovers;
+  hooks.network_conflict = network_conflict;
+  hooks.render = render;
+  return cli::run_program(argc, argv, std::move(hooks), clock);
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// node list | kill | cut | heal: drills with local nodes.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <thread>
+
+#include "cli/command.h"
+#include "cli/readiness.h"
+
+namespace fairlead::cli {
+
+using kube::Json;
+namespace resources = kube::resources;
+
+namespace {
+
+constexpr auto kPause = std::chrono::milliseconds(100);
+
+// Patches the machine and waits until it is so; with `node_ready` also until its node tells that it is well (or no longer does).
+Result<int> change(Context& context, const std::string& name, Json spec, const std::string& phase, std::optional<bool> node_ready, bool wait, double timeout, const std::string& told) {
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  auto patched = session->request("PATCH", kube::path_of(resources::machines, "", name), Json::object({{"spec", std::move(spec)}}), "application/merge-patch+json");
+  if (!patched && patched.error().code == Code::NotFound) {
+    if (session->get(resources::nodes, "", name)) return fail(Code::Unsupported, fmt::format("{} is not a machine that Fairlead brought up, so its power and link are not ours", name));
+    return fail(Code::NotFound, fmt::format("there is no machine \"{}\": see `fairlead node list`", name));
+  }
+  if (!patched) return std::unexpected(std::move(patched.error()));
+  const std::int64_t generation = (*patched)["metadata"]["generation"].integer();
+  Progress progress(context.look());
+  progress.begin("machine " + name);
+  const auto deadline = context.clock.monotonic() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout));
+  bool machine_done = false;
+  for (;;) {
+    auto machine = session->get(resources::machines, "", name);
+    if (!machine) {
+      progress.fail();
+      return std::unexpected(std::move(machine.error()));
+    }
+    const Json& status = (*machine)["status"];
+    std::string waits_for = "the machine to be " + phase;
+    if (!machine_done && status["phase"].string() == phase && status["observedGeneration"].integer() >= generation) {
+      progress.end(told);
+      machine_done = true;
+      if (!wait || !node_ready) return 0;
+      progress.begin("node " + name);
+    }
+    if (machine_done) {
+      auto node = session->get(resources::nodes, "", name);
+      const bool ready = node && kube::condition_is_true(*node, "Ready");
+      if (ready == *node_ready) {
+        progress.end(ready ? "ready again" : "the cluster has noticed: not ready");
+        return 0;
+      }
+      waits_for = *node_ready ? "the node to be ready" : "the cluster to notice (its lease runs out)";
+    } else if (const Json* condition = kube::find_condition(*machine, "Ready"); condition && (*condition)["reason"].string() == "StepFailed") {
+      waits_for = (*condition)["message"].string();
+    }
+    if (context.clock.monotonic() > deadline) {
+      progress.fail(waits_for);
+      return fail(Code::Unavailable, fmt::format("after {} still waiting for {}", print_seconds(timeout), waits_for));
+    }
+    progress.note("waiting for " + waits_for);
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+Result<int> list(Context& context) {
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  auto machines = session->list(resources::machines);
+  if (!machines) return std::unexpected(std::move(machines.error()));
+  if (!context.wants("table")) {
+    print_json_or_yaml(Json::object({{"apiVersion", "v1"}, {"kind", "List"}, {"items", Json::array(*machines)}}), context.globals.output);
+    return 0;
+  }
+  const Look look = context.look();
+  std::vector<Row> rows{{{.text = "NAME", .style = Style::Dim}, {.text = "PHASE", .style = Style::Dim}, {.text = "NODE", .style = Style::Dim}, {.text = "ADDRESS", .style = Style::Dim}, {.text = "PODS", .style = Style::Dim},
+                         {.text = "PID", .style = Style::Dim, .right = true}, {.text = "STARTS", .style = Style::Dim, .right = true}}};
+  for (const auto& machine : *machines) {
+    const Json& status = machine["status"];
+    auto node = session->get(resources::nodes, "", kube::name_of(machine));
+    const bool ready = node && kube::condition_is_true(*node, "Ready");
+    const std::string phase = status["phase"].string_or("New");
+    rows.push_back({{.text = kube::name_of(machine)}, {.text = phase, .style = phase == "Running" ? Style::Good : Style::Warn}, {.text = ready ? "Ready" : node ? "NotReady" : "-", .style = ready ? Style::Good : Style::Bad},
+                    {.text = status["address"].string()}, {.text = status["podCIDR"].string()}, {.text = status.has("pid") ? std::to_string(status["pid"].integer()) : "-", .right = true},
+                    {.text = std::to_string(status["starts"].integer()), .right = true}});
+  }
+  fmt::print("{}", draw_rows(rows, "", look));
+  return 0;
+}
+
+}  // namespace
+
+void add_node(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("node", "Local nodes: list them; cut their power or network for drills, and heal them");
+  command->require_subcommand(1);
+  add_globals(*command, context);
+  set_examples(*command, {{"fairlead node kill worker-0", "power cut: everything on it is gone at once"}, {"fairlead node cut worker-0", "its network link is taken away"}, {"fairlead node heal worker-0", "power and link are back"}});
+
+  CLI::App* listing = command->add_subcommand("list", "The machines, their nodes and first processes");
+  add_globals(*listing, context);
+  set_examples(*listing, {{"fairlead node list", ""}});
+  listing->callback([&context] { context.action = [&context] { return list(context); }; });
+
+  struct Options {
+    std::string name;
+    bool wait = true;
+    double timeout = 180;
+  };
+  const auto add = [&](const char* word, const char* about, auto make) {
+    auto options = std::make_shared<Options>();
+    CLI::App* sub = command->add_subcommand(word, about);
+    sub->add_option("name", options->name, "machine")->required();
+    sub->add_flag("--wait,!--no-wait", options->wait, "wait until the cluster has noticed (default)");
+    sub->add_option("--timeout", options->timeout, "seconds to wait")->capture_default_str();
+    add_globals(*sub, context);
+    set_examples(*sub, {{std::string("fairlead node ") + word + " worker-0", about}});
+    sub->callback([options, make, &context] { context.action = [options, make, &context] { return make(*options); }; });
+  };
+  add("kill", "Power cut: its first process and everything on it is killed at once", [&context](const Options& options) {
+    return change(context, options.name, Json::object({{"power", "Off"}}), "Off", false, options.wait, options.timeout, "power off; everything on it is dead");
+  });
+  add("cut", "Partition: its network link is taken down, it runs on", [&context](const Options& options) {
+    return change(context, options.name, Json::object({{"link", "Cut"}}), "Cut", false, options.wait, options.timeout, "link down; it runs on alone");
+  });
+  add("heal", "Power on and link up again", [&context](const Options& options) {
+    return change(context, options.name, Json::object({{"power", "On"}, {"link", "Connected"}}), "Running", true, options.wait, options.timeout, "power on, link up");
+  });
+}
+
+}  // namespace fairlead::cli

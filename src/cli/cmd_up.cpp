@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// up: the server runs, the file's objects are there, everything is ready. down: nothing is left.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <set>
+#include <thread>
+
+#include "api/crds.h"
+#include "base/encoding.h"
+#include "base/files.h"
+#include "cli/command.h"
+#include "cli/probe.h"
+#include "cli/readiness.h"
+
+namespace fairlead::cli {
+
+using kube::Json;
+namespace resources = kube::resources;
+
+namespace {
+
+constexpr auto kPause = std::chrono::milliseconds(100);
+
+struct UpOptions {
+  std::vector<std::string> files;
+  bool wait = true, dry_run = false, skip_checks = false;
+  double timeout = 600;
+  std::optional<unsigned short> port;
+  std::string node_range, pod_range;
+};
+
+std::string last_lines(const std::string& path, std::size_t count) {
+  auto text = read_file(path);
+  if (!text) return "";
+  auto lines = split(trim(*text), '\n');
+  std::string out;
+  for (std::size_t i = lines.size() > count ? lines.size() - count : 0; i < lines.size(); ++i) out += "\n    " + clean(lines[i]);
+  return out;
+}
+
+// Refuses with every objection at once, each a sentence.
+Result<void> check_machine(Context& context, const SiteSettings& settings, bool needs_image) {
+  Needs needs{.state_dir = context.globals.state_dir, .port = settings.port, .image_present = !needs_image, .debian = false, .memory_bytes = 1'000'000'000};
+  const auto objections = object_to(probe_machine(context, settings), needs);
+  if (objections.empty()) return {};
+  if (objections.size() == 1) return fail(Code::Unavailable, objections.front().sentence());
+  std::string text = "this machine is not ready:";
+  for (const auto& objection : objections) text += "\n  - " + objection.sentence();
+  return fail(Code::Unavailable, text);
+}
+
+// True once the API answers.
+bool answers(Context& context) {
+  auto session = context.session();
+  return session && session->request("GET", "/version");
+}
+
+Result<void> start_server(Context& context, const SiteSettings& settings, Progress& progress) {
+  const std::string& dir = context.globals.state_dir;
+  const std::string program = find_sibling(context.own_dir, "fairlead-server");
+  if (program.empty()) return fail(Code::NotFound, fmt::format("fairlead-server is not beside fairlead in {}: build or install it whole", context.own_dir));
+  if (auto made = make_dirs(dir + "/run", 0755); !made) return made;
+  if (auto written = write_settings(dir, settings); !written) return written;
+  const std::string log_path = dir + "/run/server.log";
+  const Fd log(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!log) return fail_errno(errno, "open " + log_path);
+  const SiteSettings defaults;
+  std::vector<std::string> argv{program, "--state-dir", dir, "--listen", fmt::format("127.0.0.1:{}", settings.port), "--node-range", settings.node_range, "--pod-range", settings.pod_range};
+  auto child = Child::start({.argv = std::move(argv), .environment = {}, .working_directory = "/", .stdout_fd = log.get(), .stderr_fd = log.get(), .new_session = true});
+  if (!child) return std::unexpected(std::move(child.error()));
+  const auto deadline = context.clock.monotonic() + std::chrono::seconds(60);
+  while (!answers(context)) {
+    auto exit = child->wait(kPause);
+    if (!exit) return std::unexpected(std::move(exit.error()));
+    if (*exit) return fail(Code::Unavailable, fmt::format("fairlead-server ended with status {}; the end of its log ({}):{}", (*exit)->code, log_path, last_lines(log_path, 3)));
+    if (context.clock.monotonic() > deadline) return fail(Code::Unavailable, fmt::format("fairlead-server does not answer after a minute; see {}", log_path));
+    progress.redraw();
+  }
+  child->detach();
+  return {};
+}
+
+Result<void> ensure_crds(Context& context, Session& session, Progress& progress) {
+  const auto deadline = context.clock.monotonic() + std::chrono::seconds(60);
+  for (const Json& crd : api::crds()) {
+    bool applied = false;
+    for (;;) {
+      auto now = session.get(resources::crds, "", kube::name_of(crd));
+      if (now && readiness_of(*now).state == Readiness::State::Ready) break;
+      if (!now && now.error().code == Code::NotFound && !applied) {
+        // Another engine's API: there nobody but us installs them.
+        auto done = session.request("POST", kube::path_of(resources::crds, ""), crd);
+        if (!done && done.error().code != Code::Exists) return pass(std::move(done.error()), "install " + kube::name_of(crd));
+        applied = true;
+      } else if (!now && now.error().code != Code::NotFound) {
+        return std::unexpected(std::move(now.error()));
+      }
+      if (context.clock.monotonic() > deadline) return fail(Code::Unavailable, fmt::format("{} is not established after a minute", kube::name_of(crd)));
+      progress.redraw();
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+  return {};
+}
+
+// What a document's object and everything that follows from it is waiting for.
+Result<Readiness> look_at(Session& session, const Json& document) {
+  auto kind = session.find_kind(document["apiVersion"].string(), document["kind"].string());
+  if (!kind) return std::unexpected(std::move(kind.error()));
+  const std::string space = kube::space_of(document).empty() ? session.default_namespace() : kube::space_of(document);
+  auto object = session.get(kind->resource, kind->resource.namespaced ? space : "", kube::name_of(document));
+  if (!object) return std::unexpected(std::move(object.error()));
+  Json node;
+  if (document["kind"].string() == "Machine")
+    if (auto found = session.get(resources::nodes, "", kube::name_of(document))) node = std::move(*found);
+  return readiness_of(*object, node);
+}
+
+// Which local image an up of these documents needs and does not have.
+std::vector<std::string> missing_images(const std::string& state_dir, const std::vector<Json>& documents) {
+  std::set<std::string> wanted;
+  const std::function<void(const Json&)> walk = [&](const Json& value) {
+    for (const auto& [key, member] : value.members()) {
+      if (key == "image" && member.is_string() && !member.string().empty()) wanted.insert(member.string());
+      walk(member);
+    }
+    for (const auto& item : value.items()) walk(item);
+  };
+  for (const auto& document : documents)
+    if (document["kind"].string() == "Pod" || document["kind"].string() == "SlurmCluster") walk(document);
+  std::vector<std::string> missing;
+  for (const auto& image : wanted)
+    if (image.find('/') == std::string::npos && !exists(image_dir(state_dir, image) + "/image.json")) missing.push_back(image);
+  return missing;
+}
+
+Result<int> wait_until_ready(Context& context, Session& session, const std::vector<Json>& documents, double timeout, Progress& progress) {
+  const auto deadline = context.clock.monotonic() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout));
+  std::vector<Json> open;
+  for (const auto& document : documents) {
+    const std::string& kind = document["kind"].string();
+    if (kind == "Machine" || kind == "SlurmCluster" || kind == "Pod" || kind == "PersistentVolumeClaim") open.push_back(document);
+  }
+  // A claim may be bound only when its first pod comes: what stands for itself first.
+  std::stable_sort(open.begin(), open.end(), [](const auto& a, const auto& b) { return (a["kind"].string() == "Machine") > (b["kind"].string() == "Machine"); });
+  for (const auto& document : open) {
+    progress.begin(title_of(document));
+    for (;;) {
+      auto readiness = look_at(session, document);
+      if (!readiness && readiness.error().code != Code::Unavailable) {
+        progress.fail();
+        return std::unexpected(std::move(readiness.error()).in("wait for " + title_of(document)));
+      }
+      if (readiness && readiness->state == Readiness::State::Ready) {
+        progress.end(readiness->why);
+        break;
+      }
+      if (readiness && readiness->state == Readiness::State::Refused) {
+        progress.fail(readiness->why);
+        return fail(Code::Invalid, fmt::format("{} is refused: {}", title_of(document), readiness->why));
+      }
+      if (context.clock.monotonic() > deadline) {
+        progress.fail(readiness ? readiness->why : "");
+        return fail(Code::Unavailable, fmt::format("{} is not ready after {}{}; see `fairlead status`, or go on waiting with the same command", title_of(document), print_seconds(timeout), readiness ? ": " + readiness->why : ""));
+      }
+      progress.note(readiness ? readiness->why : readiness.error().message);
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+  return 0;
+}
+
+Result<int> up(Context& context, const UpOptions& options) {
+  auto documents = read_documents(options.files);
+  if (!documents) return std::unexpected(std::move(documents.error()));
+  const std::string& dir = context.globals.state_dir;
+  SiteSettings settings = read_settings(dir);
+  if (options.port) settings.port = *options.port;
+  if (!options.node_range.empty()) settings.node_range = options.node_range;
+  if (!options.pod_range.empty()) settings.pod_range = options.pod_range;
+  const bool own_site = context.globals.kubeconfig.empty();
+  const bool running = answers(context);
+
+  if (options.dry_run) {
+    std::optional<Session> session;
+    if (running)
+      if (auto opened = context.session()) session.emplace(std::move(*opened));
+    if (!running) fmt::print("would start the site in {} (API on port {})\n", dir, settings.port);
+    for (const Json& document : *documents) {
+      std::string word = "would be created";
+      if (session) {
+        auto applied = apply_document(*session, document, true);
+        if (!applied && applied.error().code != Code::NotFound) return std::unexpected(std::move(applied.error()));
+        if (applied) word = *applied == Applied::Created ? "would be created" : *applied == Applied::Configured ? "would be changed" : "is as it should be";
+      }
+      fmt::print("{} {}\n", title_of(document), word);
+    }
+    for (const auto& image : missing_images(dir, *documents)) fmt::print("image {} is missing: sudo fairlead image build {}\n", image, image.substr(0, image.find(':')));
+    return 0;
+  }
+
+  const auto missing = own_site ? missing_images(dir, *documents) : std::vector<std::string>{};
+  if (own_site && !options.skip_checks && !running) {
+    if (auto fine = check_machine(context, settings, false); !fine) return std::unexpected(std::move(fine.error()));
+  }
+  if (!missing.empty())
+    return fail(Code::NotFound, fmt::format("the image {} is not in {}/images: build it with `sudo fairlead image build {}`", missing.front(), dir, missing.front().substr(0, missing.front().find(':'))));
+
+  Progress progress(context.look());
+  progress.begin("server");
+  if (!running) {
+    if (!own_site) {
+      progress.fail();
+      return fail(Code::Unavailable, fmt::format("the cluster of {} does not answer: check that file and the network", context.globals.kubeconfig));
+    }
+    if (auto started = start_server(context, settings, progress); !started) {
+      progress.fail();
+      return std::unexpected(std::move(started.error()));
+    }
+  }
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  progress.end(running ? "runs already" : session->server());
+
+  progress.begin("objects");
+  if (auto done = ensure_crds(context, *session, progress); !done) {
+    progress.fail();
+    return std::unexpected(std::move(done.error()));
+  }
+  int counts[3] = {0, 0, 0};
+  for (const Json& document : *documents) {
+    progress.note(title_of(document));
+    auto applied = apply_document(*session, document);
+    if (!applied) {
+      progress.fail();
+      return std::unexpected(std::move(applied.error()));
+    }
+    ++counts[static_cast<int>(*applied)];
+  }
+  std::string told;
+  for (const auto& [count, word] : {std::pair(counts[0], "created"), {counts[1], "changed"}, {counts[2], "unchanged"}})
+    if (count > 0) told += fmt::format("{}{} {}", told.empty() ? "" : ", ", count, word);
+  progress.end(told);
+  if (!options.wait) return 0;
+  auto done = wait_until_ready(context, *session, *documents, options.timeout, progress);
+  if (!done) return done;
+  fmt::print(stderr, "  ready after {}; see it with `fairlead status`\n", print_seconds(progress.seconds()));
+  return 0;
+}
+
+Result<int> down(Context& context, bool keep_images, bool keep_data, bool yes) {
+  const std::string& dir = context.globals.state_dir;
+  if (!context.globals.kubeconfig.empty()) return fail(Code::Invalid, "usage: `down` removes the site of a state folder on this machine; it takes no --kubeconfig");
+  if (::geteuid() != 0) return fail(Code::Forbidden, "not root: namespaces, links and cgroups are removed, so run it again with sudo");
+  const bool there = exists(dir + "/run") || exists(dir + "/pki") || exists(dir + "/nodes") || !context.hooks.leftovers(dir).empty();
+  if (!there && (keep_images || !exists(dir + "/images"))) {
+    fmt::print("Nothing to do: no site runs in {}.\n", dir);
+    return 0;
+  }
+  // Claims hold people's data; whoever sits at a terminal is asked.
+  auto claims = list_dir(dir + "/volumes");
+  if (!keep_data && !yes && claims && !claims->empty() && is_terminal(STDIN_FILENO)) {
+    fmt::print("This removes the site in {} with the data of its claims{}. Go on? [y/N] ", dir, keep_images ? "; images stay" : " and its images");
+    std::fflush(stdout);
+    std::string answer;
+    std::getline(std::cin, answer);
+    if (answer != "y" && answer != "Y" && answer != "yes") {
+      fmt::print("Nothing was changed. (--keep-data stops the site and keeps its objects and data.)\n");
+      return 1;
+    }
+  }
+  Progress progress(context.look());
+  progress.begin("site " + dir);
+  auto done = context.hooks.teardown(dir, keep_images, keep_data, [&](const std::string& what) { progress.line(what); });
+  if (!done) {
+    progress.fail();
+    return std::unexpected(std::move(done.error()).in("not everything could be removed, run `fairlead down` again"));
+  }
+  const auto left = context.hooks.leftovers(dir);
+  if (!left.empty()) {
+    progress.fail();
+    std::string text = "still on this machine, run `fairlead down` again:";
+    for (const auto& one : left) text += "\n  - " + one;
+    return fail(Code::Unavailable, text);
+  }
+  progress.end("nothing is left running");
+  return 0;
+}
+
+}  // namespace
+
+void add_up(CLI::App& app, Context& context) {
+  auto options = std::make_shared<UpOptions>();
+  CLI::App* command = app.add_subcommand("up", "Start the site if need be, apply a file, wait until all is ready");
+  command->add_option("-f,--filename", options->files, "YAML or JSON file, folder, or - for stdin")->required()->type_name("FILE");
+  command->add_flag("--wait,!--no-wait", options->wait, "wait until all is ready (default)");
+  command->add_option("--timeout", options->timeout, "seconds to wait")->capture_default_str();
+  command->add_flag("--dry-run", options->dry_run, "tell what would be done, change nothing");
+  command->add_option("--port", options->port, "port of the API (first start; default 6443)");
+  command->add_option("--node-range", options->node_range, "addresses of local nodes, a /16 (first start; default 10.77.0.0/16)")->type_name("NETWORK");
+  command->add_option("--pod-range", options->pod_range, "addresses of their pods, a /16 (first start; default 10.78.0.0/16)")->type_name("NETWORK");
+  command->add_flag("--skip-checks", options->skip_checks, "do not look at the machine first");
+  add_globals(*command, context);
+  set_examples(*command, {{"sudo fairlead up -f examples/demo.yaml", "start the demo"}, {"fairlead up -f site.yaml --dry-run", "what would be done"}});
+  command->callback([options, &context] { context.action = [options, &context] { return up(context, *options); }; });
+}
+
+void add_down(CLI::App& app, Context& context) {
+  struct Options {
+    bool keep_images = true, purge = false, keep_data = false, yes = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("down", "Stop the site and remove all that it made on this machine");
+  command->add_flag("--keep-images,!--no-keep-images", options->keep_images, "keep the built images (default)");
+  command->add_flag("--purge", options->purge, "remove images too");
+  command->add_flag("--keep-data", options->keep_data, "only stop: objects, keys and data of claims stay for the next up");
+  command->add_flag("-y,--yes", options->yes, "do not ask");
+  add_globals(*command, context);
+  set_examples(*command, {{"sudo fairlead down", "remove the site, keep its images"}, {"sudo fairlead down --purge", "remove images too"}});
+  command->callback([options, &context] {
+    context.action = [options, &context]() -> Result<int> {
+      if (options->purge && options->keep_data) return fail(Code::Invalid, "usage: --purge and --keep-data contradict one another");
+      return down(context, options->keep_images && !options->purge, options->keep_data, options->yes);
+    };
+  });
+}
+
+void add_preflight(CLI::App& app, Context& context) {
+  struct Options {
+    bool image_present = false;
+    std::optional<unsigned short> port;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("preflight", "Can a site run on this machine?");
+  command->add_flag("--image-present", options->image_present, "the node image is built already");
+  command->add_option("--port", options->port, "port of the API");
+  add_globals(*command, context);
+  set_examples(*command, {{"fairlead preflight", "exit status 0: yes; otherwise each reason is a sentence"}});
+  command->callback([options, &context] {
+    context.action = [options, &context]() -> Result<int> {
+      SiteSettings settings = read_settings(context.globals.state_dir);
+      if (options->port) settings.port = *options->port;
+      Needs needs{.state_dir = context.globals.state_dir, .port = settings.port, .image_present = options->image_present, .debian = true};
+      const auto objections = object_to(probe_machine(context, settings), needs);
+      for (const auto& objection : objections) fmt::print("{}\n", objection.sentence());
+      if (objections.empty()) fmt::print("This machine is ready.\n");
+      return objections.empty() ? 0 : 1;
+    };
+  });
+}
+
+}  // namespace fairlead::cli

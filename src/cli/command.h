@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every command gets, and how commands are hung into the tree. One add_NAME per command, in cmd_NAME.cpp.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "cli/session.h"
+#include "cli/terminal.h"
+#include "cli/text.h"
+
+namespace CLI {
+class App;
+}
+
+namespace fairlead::cli {
+
+struct Globals {
+  std::string state_dir = "/var/lib/fairlead";
+  std::string kubeconfig;  // empty: the site's own
+  std::string output = "table";
+  bool no_color = false, verbose = false;
+};
+
+// What other folders do for us: given by apps/, because folders of one level do not include one another.
+struct Hooks {
+  // Removes all of a site from this machine without its server; tells each thing done.
+  std::function<Result<void>(const std::string& state_dir, bool keep_images, bool keep_data, const std::function<void(const std::string&)>& tell)> teardown;
+  std::function<std::vector<std::string>(const std::string& state_dir)> leftovers;
+  // Is a range of local machines in use by something else here? A sentence; empty: free.
+  std::function<std::string(const std::string& state_dir, const std::string& node_range, const std::string& pod_range)> network_conflict;
+  // The files that an object would lead to (slurm.conf and so on), by name. Empty map: nothing to show for this kind.
+  std::function<Result<std::vector<std::pair<std::string, std::string>>>(const kube::Json& object)> render;
+};
+
+struct Context {
+  Globals globals;
+  Hooks hooks;
+  const Clock& clock;
+  std::string own_dir;  // of this program: its siblings are found there
+  std::function<Result<int>()> action;  // set by the command that was named
+
+  std::string kubeconfig() const;
+  Result<Session> session() const;  // the error says how to start the site
+  Look look() const { return look_of_stdout(globals.no_color); }
+  bool wants(const char* format) const { return globals.output == format; }
+};
+
+// Options that every command has.
+void add_globals(CLI::App& command, Context& context);
+// "Examples:" below the help of a command.
+void set_examples(CLI::App& command, const std::vector<std::pair<std::string, std::string>>& examples);
+
+void add_up(CLI::App& app, Context& context);
+void add_down(CLI::App& app, Context& context);
+void add_status(CLI::App& app, Context& context);
+void add_get(CLI::App& app, Context& context);
+void add_apply(CLI::App& app, Context& context);
+void add_delete(CLI::App& app, Context& context);
+void add_logs(CLI::App& app, Context& context);
+void add_exec(CLI::App& app, Context& context);
+void add_ssh(CLI::App& app, Context& context);
+void add_run(CLI::App& app, Context& context);
+void add_image(CLI::App& app, Context& context);
+void add_render(CLI::App& app, Context& context);
+void add_node(CLI::App& app, Context& context);
+void add_site(CLI::App& app, Context& context);  // kubeconfig, version
+void add_completion(CLI::App& app, Context& context);
+void add_preflight(CLI::App& app, Context& context);
+
+// Shared by commands.
+Result<std::vector<kube::Json>> read_documents(const std::vector<std::string>& paths);  // files, folders of *.yaml|*.json, "-"; each with apiVersion, kind and a name
+std::string title_of(const kube::Json& object);  // "machine/head-0", "slurmcluster/demo"
+enum class Applied { Created, Configured, Unchanged };
+Result<Applied> apply_document(Session& session, const kube::Json& document, bool dry_run = false);
+void print_json_or_yaml(const kube::Json& value, const std::string& output);
+
+// Runs a command in a container. `input`: sent to its stdin, then closed; ignored with a terminal, which is joined instead.
+struct ExecOptions {
+  std::string space, pod, container;
+  std::vector<std::string> command;
+  bool stdin_open = false, tty = false;
+  const std::string* input = nullptr;             // instead of our stdin
+  std::function<void(std::string_view)> on_out;   // instead of our stdout
+  std::function<void(std::string_view)> on_err;
+};
+Result<int> exec_in_pod(Session& session, const ExecOptions& options);
+// The output of a command, its own exit status in `code`.
+Result<std::string> exec_output(Session& session, const std::string& space, const std::string& pod, const std::string& container, std::vector<std::string> command, int* code = nullptr,
+                                const std::string& input = "");
+
+// The login pod that "ssh" and "run" go to.
+struct LoginPod {
+  std::string space, cluster, pod, address;
+};
+Result<LoginPod> find_login_pod(Session& session, const std::string& cluster, const std::string& pod = "");
+
+}  // namespace fairlead::cli

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/overview.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "api/machine.h"
+#include "base/encoding.h"
+#include "kube/object.h"
+#include "kube/selector.h"
+
+namespace fairlead::cli {
+
+using kube::Json;
+
+namespace {
+
+constexpr const char* kClusterLabel = "fairlead.dev/slurm-cluster";
+constexpr const char* kRoleLabel = "fairlead.dev/slurm-role";
+
+double amount(const Json& value) {
+  auto quantity = kube::Quantity::from_json(value);
+  return quantity ? static_cast<double>(quantity->milli_value()) / 1000 : 0;
+}
+double bytes(const Json& value) {
+  auto quantity = kube::Quantity::from_json(value);
+  return quantity ? static_cast<double>(quantity->value()) : 0;
+}
+
+bool is_gpu(std::string_view resource) { return resource == "gpu" || resource.ends_with(".com/gpu"); }
+
+std::chrono::nanoseconds age_of(const Json& object, Instant now) {
+  auto created = parse_time(object["metadata"]["creationTimestamp"].string());
+  return created && *created < now ? now - *created : std::chrono::nanoseconds(0);
+}
+
+// What a pod asks for: its containers together, or its largest init container.
+struct Asked {
+  double cpu = 0, memory = 0, gpus = 0;
+};
+Asked asked_by(const Json& container) {
+  Asked out;
+  for (const auto& [resource, value] : container["resources"]["requests"].members()) {
+    if (resource == "cpu") out.cpu += amount(value);
+    if (resource == "memory") out.memory += bytes(value);
+    if (is_gpu(resource)) out.gpus += amount(value);
+  }
+  return out;
+}
+Asked asked_by_pod(const Json& pod) {
+  Asked sum;
+  for (const auto& container : pod["spec"]["containers"].items()) {
+    const Asked one = asked_by(container);
+    sum = {sum.cpu + one.cpu, sum.memory + one.memory, sum.gpus + one.gpus};
+  }
+  for (const auto& container : pod["spec"]["initContainers"].items()) {
+    const Asked one = asked_by(container);
+    sum = {std::max(sum.cpu, one.cpu), std::max(sum.memory, one.memory), std::max(sum.gpus, one.gpus)};
+  }
+  return sum;
+}
+
+// The first reason that keeps a pod from being well, in its own words; empty: none.
+std::pair<std::string, std::string> trouble_of(const Json& pod) {
+  for (const char* list : {"initContainerStatuses", "containerStatuses"})
+    for (const auto& status : pod["status"][list].items()) {
+      const Json& waiting = status["state"]["waiting"];
+      const std::string& reason = waiting["reason"].string();
+      if (!reason.empty() && reason != "ContainerCreating" && reason != "PodInitializing")
+        return {reason, fmt::format("container {}: {}", status["name"].string(), waiting["message"].string_or(reason))};
+      const Json& ended = status["state"]["terminated"];
+      if (!ended.is_null() && ended["exitCode"].integer() != 0 && pod["status"]["phase"].string() == "Failed")
+        return {ended["reason"].string_or("Error"), fmt::format("container {} ended with status {}", status["name"].string(), ended["exitCode"].integer())};
+    }
+  if (const Json* scheduled = kube::find_condition(pod, "PodScheduled"); scheduled && (*scheduled)["status"].string() == "False")
+    return {(*scheduled)["reason"].string_or("Unschedulable"), (*scheduled)["message"].string_or("no node takes it")};
+  if (pod["status"]["phase"].string() == "Failed") return {pod["status"]["reason"].string_or("Failed"), pod["status"]["message"].string_or("it failed")};
+  return {};
+}
+
+Overview::Pod pod_row(const Json& pod, Instant now) {
+  Overview::Pod row{.space = kube::space_of(pod), .name = kube::name_of(pod), .state = pod["status"]["phase"].string_or("Pending"), .node = pod["spec"]["nodeName"].string(), .age = age_of(pod, now)};
+  row.containers = static_cast<int>(pod["spec"]["containers"].items().size());
+  for (const auto& status : pod["status"]["containerStatuses"].items()) {
+    row.ready += status["ready"].boolean() ? 1 : 0;
+    row.restarts += static_cast<int>(status["restartCount"].integer());
+  }
+  const auto [reason, message] = trouble_of(pod);
+  if (kube::deleting(pod)) {
+    row.state = "Terminating";
+    row.health = Health::Waiting;
+  } else if (row.state == "Succeeded") {
+    row.state = "Completed";
+    row.health = Health::Off;
+  } else if (!reason.empty()) {
+    row.state = reason;
+    row.health = Health::Bad;
+  } else if (row.state != "Running" || row.ready < row.containers) {
+    row.health = Health::Waiting;
+  }
+  return row;
+}
+
+// "name|state|why" lines.
+std::vector<std::vector<std::string>> fields_of(const std::string& text, std::size_t wanted) {
+  std::vector<std::vector<std::string>> out;
+  for (const auto& line : split(text, '\n')) {
+    auto fields = split(trim(line), '|');
+    if (fields.size() < wanted) continue;
+    for (auto& field : fields) field = clean(trim(field));
+    out.push_back(std::move(fields));
+  }
+  return out;
+}
+
+Health job_health(const std::string& state) {
+  if (state == "RUNNING" || state == "COMPLETED" || state == "COMPLETING") return Health::Good;
+  if (state == "PENDING" || state == "CONFIGURING" || state == "SUSPENDED" || state == "REQUEUED") return Health::Waiting;
+  if (state == "CANCELLED") return Health::Off;
+  return Health::Bad;
+}
+
+void add_nodes(Overview& out, const SiteSnapshot& snapshot) {
+  std::map<std::string, const Json*> nodes;
+  for (const auto& node : snapshot.nodes) nodes[kube::name_of(node)] = &node;
+  std::map<std::string, api::Machine> machines;
+  std::map<std::string, std::string> machine_words;
+  for (const auto& object : snapshot.machines) {
+    machines.emplace(kube::name_of(object), api::read_machine(object));
+    if (const Json* ready = kube::find_condition(object, "Ready")) machine_words[kube::name_of(object)] = (*ready)["message"].string();
+    nodes.try_emplace(kube::name_of(object), nullptr);
+  }
+  std::map<std::string, std::pair<std::string, std::string>> slurm_says;  // pod name -> state, reason
+  for (const auto& answer : snapshot.slurm)
+    for (const auto& fields : fields_of(answer.sinfo, 3)) slurm_says[fields[0]] = {fields[1], fields[2]};
+
+  for (const auto& [name, node] : nodes) {
+    Overview::Node row{.name = name};
+    const auto machine = machines.find(name);
+    if (node) {
+      const Json& can = (*node)["status"]["allocatable"];
+      row.cpu = amount(can["cpu"]);
+      row.memory = bytes(can["memory"]);
+      for (const auto& [resource, value] : can.members())
+        if (is_gpu(resource)) row.gpus += amount(value);
+      for (const auto& address : (*node)["status"]["addresses"].items())
+        if (address["type"].string() == "InternalIP") row.address = address["address"].string();
+    } else if (machine != machines.end()) {
+      row.address = machine->second.seat.address;
+    }
+    for (const auto& pod : snapshot.pods) {
+      if (pod["spec"]["nodeName"].string() != name) continue;
+      const std::string& phase = pod["status"]["phase"].string();
+      if (phase == "Succeeded" || phase == "Failed") continue;
+      const Asked asked = asked_by_pod(pod);
+      row.cpu_used += asked.cpu;
+      row.memory_used += asked.memory;
+      row.gpus_used += asked.gpus;
+      ++row.pods;
+      if (const auto says = slurm_says.find(kube::name_of(pod)); says != slurm_says.end() && kube::labels_of(pod)[kRoleLabel] == "worker") row.slurm = says->second.first;
+    }
+    const Json* ready = node ? kube::find_condition(*node, "Ready") : nullptr;
+    const bool is_ready = ready && (*ready)["status"].string() == "True";
+    const std::string heal = "fairlead node heal " + name;
+    if (machine != machines.end() && machine->second.spec.power == api::Power::Off) {
+      row.state = "Off";
+      row.health = Health::Off;
+      out.problems.push_back({Health::Bad, name, "the power is off", heal});
+    } else if (machine != machines.end() && machine->second.spec.link == api::Link::Cut) {
+      row.state = "Cut off";
+      row.health = Health::Bad;
+      out.problems.push_back({Health::Bad, name, "its network link is cut", heal});
+    } else if (!node) {
+      row.state = machine->second.phase.empty() ? "New" : machine->second.phase;
+      row.health = machine->second.phase == "Refused" ? Health::Bad : Health::Waiting;
+      if (row.health == Health::Bad || !machine_words[name].empty())
+        out.problems.push_back({row.health, name, row.health == Health::Bad ? machine_words[name] : "has not registered yet: " + machine_words[name], row.health == Health::Bad ? "fairlead get machine " + name + " -o yaml" : ""});
+    } else if (!is_ready) {
+      row.state = ready && (*ready)["status"].string() == "Unknown" ? "Silent" : "Not ready";
+      row.health = Health::Bad;
+      out.problems.push_back({Health::Bad, name, ready ? (*ready)["message"].string_or("the node is not ready") : "the node has not told how it is", "fairlead get node " + name + " -o yaml"});
+    } else {
+      row.state = (*node)["spec"]["unschedulable"].boolean() ? "Cordoned" : "Ready";
+      if (row.state == "Cordoned") row.health = Health::Waiting;
+    }
+    out.nodes.push_back(std::move(row));
+  }
+  for (const auto& [name, says] : slurm_says) {
+    const auto& [state, why] = says;
+    if (state.starts_with("down") || state.starts_with("drain") || state.starts_with("fail") || state.ends_with("*"))
+      out.problems.push_back({Health::Bad, name, fmt::format("Slurm has it as {}{}", state, why.empty() || why == "none" ? "" : ": " + why), ""});
+  }
+}
+
+void add_pods(Overview& out, const SiteSnapshot& snapshot) {
+  for (const auto& pod : snapshot.pods) {
+    Overview::Pod row = pod_row(pod, snapshot.now);
+    if (const auto [reason, message] = trouble_of(pod); row.health == Health::Bad)
+      out.problems.push_back({Health::Bad, row.space + "/" + row.name, message.empty() ? reason : message, fmt::format("fairlead logs -n {} {}", row.space, row.name)});
+    else if (row.health == Health::Waiting && row.state == "Running" && row.age > std::chrono::minutes(2))
+      out.problems.push_back({Health::Waiting, row.space + "/" + row.name, fmt::format("{} of {} containers ready", row.ready, row.containers), fmt::format("fairlead logs -n {} {}", row.space, row.name)});
+    out.pods.push_back(std::move(row));
+  }
+  std::sort(out.pods.begin(), out.pods.end(), [](const auto& a, const auto& b) { return std::tie(a.space, a.name) < std::tie(b.space, b.name); });
+}
+
+void add_clusters(Overview& out, const SiteSnapshot& snapshot) {
+  for (const auto& object : snapshot.slurm_clusters) {
+    Overview::Cluster row{.space = kube::space_of(object), .name = kube::name_of(object), .phase = object["status"]["phase"].string_or("New")};
+    row.health = row.phase == "Available" ? Health::Good : row.phase == "Not available" ? Health::Bad : Health::Waiting;
+    row.workers = static_cast<int>(object["spec"]["slurmNodes"]["worker"]["size"].integer());
+    row.logins = static_cast<int>(object["spec"]["slurmNodes"]["login"]["size"].integer());
+    const SiteSnapshot::SlurmAnswer* answer = nullptr;
+    for (const auto& one : snapshot.slurm)
+      if (one.cluster == row.name && one.space == row.space) answer = &one;
+    for (const auto& pod : snapshot.pods) {
+      auto labels = kube::labels_of(pod);
+      if (kube::space_of(pod) != row.space || labels[kClusterLabel] != row.name) continue;
+      const Overview::Pod as_pod = pod_row(pod, snapshot.now);
+      const bool ready = as_pod.health == Health::Good;
+      if (labels[kRoleLabel] == "worker") row.workers_ready += ready ? 1 : 0;
+      if (labels[kRoleLabel] == "login") row.logins_ready += ready ? 1 : 0;
+      if (labels[kRoleLabel] != "controller") continue;
+      Overview::Head head{.cluster = row.name, .pod = as_pod.name, .node = as_pod.node, .address = pod["status"]["podIP"].string(), .state = "", .health = as_pod.health, .age = as_pod.age};
+      if (answer && answer->asked && answer->error.empty()) {
+        const bool up = answer->ping.find("is UP") != std::string::npos;
+        head.state = up ? "slurmctld answers" : "slurmctld does not answer";
+        if (!up) head.health = Health::Bad;
+      } else {
+        head.state = ready ? "ready" : as_pod.state == "Running" ? "starting" : as_pod.state;
+      }
+      out.heads.push_back(std::move(head));
+    }
+    for (const auto& condition : object["status"]["conditions"].items()) {
+      const std::string& type = condition["type"].string();
+      if (condition["status"].string() == "False" && type.ends_with("Available"))
+        out.problems.push_back({row.health == Health::Bad ? Health::Bad : Health::Waiting, row.name, condition["message"].string_or(type + " is False"), ""});
+    }
+    if (answer && answer->asked && !answer->error.empty()) out.problems.push_back({Health::Bad, row.name, "Slurm does not answer: " + answer->error, ""});
+    out.clusters.push_back(std::move(row));
+  }
+  for (const auto& answer : snapshot.slurm)
+    for (const auto& f : fields_of(answer.squeue, 7)) {
+      out.jobs.push_back({.cluster = answer.cluster, .id = f[0], .name = f[1], .user = f[2], .state = f[3], .time = f[4], .nodes = f[5], .where = f[6], .health = job_health(f[3])});
+    }
+}
+
+void add_storage(Overview& out, const SiteSnapshot& snapshot) {
+  for (const auto& claim : snapshot.claims) {
+    Overview::Storage row{.space = kube::space_of(claim), .name = kube::name_of(claim), .phase = claim["status"]["phase"].string_or("Pending")};
+    row.size = claim["status"]["capacity"]["storage"].string_or(claim["spec"]["resources"]["requests"]["storage"].string());
+    row.health = row.phase == "Bound" ? Health::Good : row.phase == "Lost" ? Health::Bad : Health::Waiting;
+    for (const auto& pod : snapshot.pods) {
+      if (kube::space_of(pod) != row.space) continue;
+      for (const auto& volume : pod["spec"]["volumes"].items())
+        if (volume["persistentVolumeClaim"]["claimName"].string() == row.name) {
+          row.used_by.push_back(kube::name_of(pod));
+          break;
+        }
+    }
+    std::sort(row.used_by.begin(), row.used_by.end());
+    if (row.health != Health::Good) out.problems.push_back({row.health, row.space + "/" + row.name, "the claim is " + row.phase, fmt::format("fairlead get pvc -n {} {} -o yaml", row.space, row.name)});
+    out.storage.push_back(std::move(row));
+  }
+  if (out.disk_size_bytes > 0 && out.disk_free_bytes < 2'000'000'000)
+    out.problems.push_back({Health::Bad, "disk", fmt::format("{:.1f} GB free below {}", static_cast<double>(out.disk_free_bytes) / 1e9, out.state_dir), "make room; writes are refused when it is full"});
+}
+
+}  // namespace
+
+Overview overview_of(const SiteSnapshot& snapshot) {
+  Overview out;
+  out.now = snapshot.now;
+  out.state_dir = snapshot.state_dir;
+  out.server_version = snapshot.server_version;
+  out.images = snapshot.images;
+  out.disk_free_bytes = snapshot.disk_free_bytes;
+  out.disk_size_bytes = snapshot.disk_size_bytes;
+  add_nodes(out, snapshot);
+  add_pods(out, snapshot);
+  add_clusters(out, snapshot);
+  add_storage(out, snapshot);
+  for (auto& problem : out.problems) {
+    problem.what = clean(problem.what);
+    problem.advice = clean(problem.advice);
+  }
+  // What is broken before what is on its way; otherwise nodes, pods, clusters, storage as they came.
+  std::stable_sort(out.problems.begin(), out.problems.end(), [](const auto& a, const auto& b) { return (a.health == Health::Bad) > (b.health == Health::Bad); });
+  return out;
+}
+
+}  // namespace fairlead::cli

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/program.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+
+#include "base/files.h"
+#include "base/log.h"
+
+namespace fairlead::cli {
+
+std::string Context::kubeconfig() const {
+  if (!globals.kubeconfig.empty()) return globals.kubeconfig;
+  return globals.state_dir + "/pki/admin.kubeconfig";
+}
+
+Result<Session> Context::session() const {
+  const std::string path = kubeconfig();
+  if (!exists(path)) {
+    if (::access(globals.state_dir.c_str(), R_OK | X_OK) != 0 && errno == EACCES) return fail(Code::Forbidden, fmt::format("{} belongs to root: run this with sudo", globals.state_dir));
+    return fail(Code::NotFound, fmt::format("no site runs in {}: start one with `fairlead up -f FILE`", globals.state_dir));
+  }
+  if (::access(path.c_str(), R_OK) != 0) return fail(Code::Forbidden, fmt::format("{} cannot be read by you: run this with sudo", path));
+  return Session::open(path);
+}
+
+void add_globals(CLI::App& command, Context& context) {
+  auto& globals = context.globals;
+  const std::string group = "Options of every command";
+  command.add_option("--state-dir", globals.state_dir, "folder of the site")->envname("FAIRLEAD_STATE_DIR")->capture_default_str()->group(group);
+  command.add_option("--kubeconfig", globals.kubeconfig, "another site or cluster, by its kubeconfig")->group(group)->type_name("FILE");
+  command.add_option("-o,--output", globals.output, "form of the output: table, json, yaml (get also: wide, name)")->group(group)->type_name("FORM");
+  command.add_flag("--no-color", globals.no_color, "no colours (also: NO_COLOR=1)")->group(group);
+  command.add_flag("-v,--verbose", globals.verbose, "say more of what is done")->group(group);
+}
+
+void set_examples(CLI::App& command, const std::vector<std::pair<std::string, std::string>>& examples) {
+  std::size_t widest = 0;
+  for (const auto& [line, what] : examples) widest = std::max(widest, line.size());
+  std::string text = "Examples:\n";
+  for (const auto& [line, what] : examples) text += fmt::format("  {:<{}}   {}\n", line, widest, what);
+  text.pop_back();
+  command.footer(text);
+}
+
+std::unique_ptr<CLI::App> make_tree(Context& context) {
+  auto app = std::make_unique<CLI::App>("Slurm and Kubernetes clusters on your own machines.", "fairlead");
+  app->require_subcommand(1);
+  app->get_formatter()->column_width(34);
+  add_globals(*app, context);
+  add_up(*app, context);
+  add_down(*app, context);
+  add_status(*app, context);
+  add_get(*app, context);
+  add_apply(*app, context);
+  add_delete(*app, context);
+  add_logs(*app, context);
+  add_exec(*app, context);
+  add_ssh(*app, context);
+  add_run(*app, context);
+  add_node(*app, context);
+  add_image(*app, context);
+  add_render(*app, context);
+  add_site(*app, context);
+  add_preflight(*app, context);
+  add_completion(*app, context);
+  set_examples(*app, {{"sudo fairlead up -f examples/demo.yaml", "start the cluster of this file, wait until it is ready"},
+                      {"sudo fairlead status", "a picture of it, problems first"},
+                      {"sudo fairlead run -N 2 hostname", "a command on two Slurm nodes"},
+                      {"sudo fairlead down", "stop and remove it"}});
+  return app;
+}
+
+namespace {
+
+std::string folder_of_this_program() {
+  char buffer[4096];
+  const ssize_t n = ::readlink("/proc/self/exe", buffer, sizeof buffer);
+  if (n <= 0) return ".";
+  const std::string path(buffer, static_cast<std::size_t>(n));
+  return path.substr(0, path.rfind('/'));
+}
+
+int complain(const std::string& message, int status) {
+  const Look look{.width = 100, .color = is_terminal(STDERR_FILENO) && std::getenv("NO_COLOR") == nullptr};
+  fmt::print(stderr, "{} {}\n", paint("fairlead:", Style::Bad, look), message);
+  return status;
+}
+
+std::string explain(const Error& error) {
+  if (error.code == Code::Unavailable && error.message.find("connect") != std::string::npos)
+    return error.message + ": the site's server does not answer; start it with `fairlead up -f FILE`, its log is run/server.log of the state folder";
+  return error.message;
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv, Hooks hooks, const Clock& clock) {
+  std::signal(SIGPIPE, SIG_IGN);
+  Context context{.globals = {}, .hooks = std::move(hooks), .clock = clock, .own_dir = folder_of_this_program(), .action = {}};
+  auto app = make_tree(context);
+  try {
+    app->parse(argc, argv);
+  } catch (const CLI::Success& wish) {  // --help
+    return app->exit(wish);
+  } catch (const CLI::ParseError& error) {
+    std::string path = "fairlead";
+    for (const CLI::App* at = app.get();;) {
+      const auto named = at->get_subcommands();
+      if (named.empty()) break;
+      at = named.front();
+      path += " " + at->get_name();
+    }
+    std::string message = error.what();
+    if (dynamic_cast<const CLI::RequiredError*>(&error) && message.find("subcommand") != std::string::npos) message = "a command is missing";
+    return complain(fmt::format("{}; see `{} --help`", message, path), 2);
+  }
+  start_logging("fairlead", context.globals.verbose ? "info" : "error");
+  while (context.globals.state_dir.size() > 1 && context.globals.state_dir.back() == '/') context.globals.state_dir.pop_back();
+  if (!context.action) return complain("nothing to do; see `fairlead --help`", 2);
+  auto outcome = context.action();
+  std::fflush(stdout);
+  if (outcome) return *outcome;
+  return complain(explain(outcome.error()), outcome.error().code == Code::Invalid && outcome.error().message.starts_with("usage:") ? 2 : 1);
+}
+
+}  // namespace fairlead::cli
