@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The client on Asio and Beast. Each connection has an event loop of its own that runs while a caller waits for it, up to the caller's time limit;
 // so calls block, time-outs hold everywhere, and close() from another thread is a posted event. A WebSocket's loop has a thread.
+#ifdef __SANITIZE_THREAD__
+#pragma GCC diagnostic ignored "-Wtsan"  // Asio has fences, which the sanitizer does not see; its mutexes order the same things
+#endif
+
 #include <fmt/format.h>
 #include <netinet/tcp.h>
 #include <openssl/ssl.h>

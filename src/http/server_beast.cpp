@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The server on Asio and Beast. One coroutine per connection on a strand of its own: it reads a request, calls the handler, sleeps until an answer
 // is there, writes it. Other threads reach a connection only through its Link, which outlives it.
+#ifdef __SANITIZE_THREAD__
+#pragma GCC diagnostic ignored "-Wtsan"  // Asio has fences, which the sanitizer does not see; its mutexes order the same things
+#endif
+
 #include <fmt/format.h>
 #include <netinet/tcp.h>
 #include <openssl/ssl.h>
