@@ -112,6 +112,27 @@ Json resolve_plain(std::string_view text) {
 
 bool valid_utf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
 
+// yaml-cpp 0.7 writes the escapes \N and \_ as the bare bytes 85 and A0 instead of their UTF-8. Nothing else in valid input leaves such bytes.
+std::string with_whole_characters(const std::string& text) {
+  if (valid_utf8(text)) return text;
+  std::string out;
+  int following = 0;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte & 0xC0) == 0x80) {
+      if (following == 0) {
+        out += '\xC2';
+      } else {
+        --following;
+      }
+    } else {
+      following = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : byte >= 0xC0 ? 1 : 0;
+    }
+    out += c;
+  }
+  return out;
+}
+
 Json resolve(const YAML::Mark& mark, const std::string& tag, const std::string& text) {
   constexpr std::string_view yaml_tag = "tag:yaml.org,2002:";
   const std::string_view kind = std::string_view(tag).starts_with(yaml_tag) ? std::string_view(tag).substr(yaml_tag.size()) : std::string_view();
@@ -140,7 +161,10 @@ class Reader final : public YAML::EventHandler {
  public:
   std::vector<Json> documents;
 
-  void OnDocumentStart(const YAML::Mark&) override {
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    // yaml-cpp takes a token that fits nowhere (a comma outside [] and {}) for an empty document and never gets past it.
+    if (mark.pos == document_at_) refuse(mark, "this does not belong here");
+    document_at_ = mark.pos;
     stack_.clear();
     anchors_.clear();
     root_ = nullptr;
@@ -150,7 +174,8 @@ class Reader final : public YAML::EventHandler {
     root_ = nullptr;
   }
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(mark, anchor, nullptr, 8, ""); }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& raw) override {
+    const std::string text = with_whole_characters(raw);
     if (at_key() && tag == "?" && text == "<<") {
       stack_.back().key = "<<";
       stack_.back().merging = true;
@@ -257,6 +282,7 @@ class Reader final : public YAML::EventHandler {
     }
   }
 
+  int document_at_ = -1;
   Json root_;
   std::vector<Frame> stack_;
   std::map<YAML::anchor_t, Anchored> anchors_;

@@ -54,6 +54,7 @@ TEST(Yaml, ReadsDocumentsAndSkipsEmptyOnes) {
 
 TEST(Yaml, ReadsBlocksKeysAnchorsAndMerges) {
   EXPECT_EQ(as_json("a: |\n  x\n    y\n\n  z\nb: >-\n  one\n  two\n"), R"({"a":"x\n  y\n\nz\n","b":"one two"})");
+  EXPECT_EQ(as_json("\"\\N\\_\\x85\\u00e9\\N\"\n"), "\"\xC2\x85\xC2\xA0\xC2\x85\xC3\xA9\xC2\x85\"");
   EXPECT_EQ(as_json("1: a\ntrue: b\n1.5: c\n? d\n: e\n"), R"({"1":"a","true":"b","1.5":"c","d":"e"})");
   EXPECT_EQ(as_json("a: &x {k: [1]}\nb: *x\n"), R"({"a":{"k":[1]},"b":{"k":[1]}})");
   EXPECT_EQ(as_json("base: &b {x: 1, z: 2}\nmore: {<<: *b, z: 3}\nlist: {<<: [{z: 1}, {z: 2, w: 3}]}\n"), R"({"base":{"x":1,"z":2},"more":{"z":3,"x":1},"list":{"z":1,"w":3}})");
@@ -71,6 +72,7 @@ TEST(Yaml, SaysWhereItIsWrong) {
   EXPECT_THAT(as_json(std::string("a: b\nc: \0", 9)), HasSubstr("line 2"));
   EXPECT_THAT(as_json(std::string(1000, '[') + std::string(1000, ']')), HasSubstr("error"));
   EXPECT_THAT(as_json("a: b\n\tc: d\n"), HasSubstr("error: line"));
+  EXPECT_EQ(as_json(", 0x1f ,s"), "error: line 1, column 1: this does not belong here");
 }
 
 TEST(Yaml, RefusesDocumentsThatExplode) {
