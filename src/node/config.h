@@ -18,6 +18,7 @@ struct NodeConfig {
   std::string run_dir;                  // state that does not; default node_dir/run
   std::string images_dir, volumes_dir;
   std::string cgroup_parent;
+  std::string fabric_interface = "eth0";  // the link with node_ip
   std::string bridge = "fairlead0";
   bool masquerade = false;
   std::map<std::string, std::string> labels, annotations;

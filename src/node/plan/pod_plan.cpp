@@ -107,9 +107,12 @@ class Planner {
 
   void plan_deletion() {
     if (any_running()) {
-      // The API adds the grace period to the moment of the request.
-      const auto deadline = parse_time(seen_.pod["metadata"]["deletionTimestamp"].string());
-      stop_all(deadline ? *deadline : now_ + grace(), "Stopping container");
+      // The API adds the grace period to the moment of the request and cuts off the fraction of the second. Counted from when we see it, but not
+      // again from the start by an agent that was restarted.
+      const Json& asked = seen_.pod["metadata"]["deletionGracePeriodSeconds"];
+      Instant deadline = now_ + (asked.is_number() ? std::chrono::seconds(asked.integer()) : grace());
+      if (const auto told = parse_time(seen_.pod["metadata"]["deletionTimestamp"].string())) deadline = std::min(deadline, *told + std::chrono::seconds(1));
+      stop_all(deadline, "Stopping container");
       return;
     }
     if (!seen_.sandbox.empty()) plan_.actions.emplace_back(ReleaseSandbox{});

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/agent.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <mutex>
+#include <thread>
+
+#include "agent/heartbeat.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "http/server.h"
+#include "kube/controller.h"
+#include "node/control/pod_controller.h"
+#include "node/control/route_controller.h"
+#include "node/dns_server.h"
+#include "node/events.h"
+#include "node/netlink.h"
+#include "node/pod_access.h"
+
+namespace fairlead::agent {
+namespace {
+using namespace std::chrono_literals;
+
+// Tells about every exit file, and keeps logs from growing: one thread for both.
+class ExitWatcher {
+ public:
+  ExitWatcher(Fd watch, std::function<void(const std::string&)> on_exit, std::function<void()> every_few_seconds)
+      : watch_(std::move(watch)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), on_exit_(std::move(on_exit)), now_and_then_(std::move(every_few_seconds)),
+        thread_([this] { work(); }) {}
+  ~ExitWatcher() {
+    const std::uint64_t one = 1;
+    (void)!::write(wake_.get(), &one, sizeof one);
+    thread_.join();
+  }
+  static Result<Fd> watch(const std::string& folder) {
+    Fd fd(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+    if (!fd || ::inotify_add_watch(fd.get(), folder.c_str(), IN_MOVED_TO | IN_CLOSE_WRITE) < 0) return fail_errno(errno, "watch " + folder);
+    return fd;
+  }
+
+ private:
+  void work() {
+    while (true) {
+      pollfd waits[2] = {{.fd = wake_.get(), .events = POLLIN, .revents = 0}, {.fd = watch_.get(), .events = POLLIN, .revents = 0}};
+      const int ready = ::poll(waits, 2, 5'000);
+      if (waits[0].revents != 0) return;
+      if (ready == 0) now_and_then_();
+      alignas(inotify_event) char buffer[16 * 1024];
+      for (ssize_t n; (n = ::read(watch_.get(), buffer, sizeof buffer)) > 0;) {
+        for (ssize_t at = 0; at < n;) {
+          const auto* event = reinterpret_cast<const inotify_event*>(buffer + at);
+          at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+          // conmon writes "ID.XXXXXX" and renames it.
+          if (event->len > 0) on_exit_(event->name);
+        }
+      }
+    }
+  }
+  Fd watch_, wake_;
+  std::function<void(const std::string&)> on_exit_;
+  std::function<void()> now_and_then_;
+  std::thread thread_;
+};
+
+// Who asks for a pod to be looked at may outlive the queue by a moment at the end.
+struct Waker {
+  std::mutex mutex;
+  kube::Runner* runner = nullptr;
+  void wake(const kube::ObjectKey& key) {
+    const std::lock_guard lock(mutex);
+    if (runner != nullptr) runner->wake(node::PodController::controller_name, key);
+  }
+};
+
+class RunningAgent final : public Agent {
+ public:
+  ~RunningAgent() override {
+    const std::lock_guard lock(waker_->mutex);
+    waker_->runner = nullptr;
+  }
+  RunningAgent(kube::KubeApi& api, const Clock& clock, AgentOptions options) : api_(api), clock_(clock), options_(std::move(options)) {}
+
+  Result<void> start() {
+    const node::NodeConfig& config = options_.config;
+    for (const std::string& folder : {config.node_dir, config.run_dir, config.volumes_dir})
+      if (auto made = make_dirs(folder, 0711); !made) return made;
+    auto runtime = node::OciRuntime::open({.state_dir = config.node_dir,
+                                           .run_dir = config.run_dir,
+                                           .logs_dir = config.node_dir + "/logs",
+                                           .cgroup_parent = config.cgroup_parent,
+                                           .cni = {.bridge = config.bridge, .pod_cidr = config.pod_cidr, .state_dir = {}, .masquerade = config.masquerade},
+                                           .at_step = options_.at_step},
+                                          clock_);
+    if (!runtime) return std::unexpected(std::move(runtime.error()));
+    runtime_ = std::move(*runtime);
+    auto gateway = runtime_->cni().gateway();
+    if (!gateway) return std::unexpected(std::move(gateway.error()));
+    if (auto made = node::ensure_bridge(config.bridge, *gateway + config.pod_cidr.substr(config.pod_cidr.find('/'))); !made) return made;
+
+    const auto book = node::DnsController::make_book(config.cluster_domain);
+    if (options_.answer_names) {
+      auto names = node::DnsServer::start(*gateway, 53, [book](const node::DnsQuestion& question) { return node::DnsController::resolve(*book, question); });
+      if (!names) return std::unexpected(std::move(names.error()));
+      names_ = std::move(*names);
+    }
+    events_ = std::make_unique<node::Events>(api_, clock_, config.node_name);
+    runner_ = std::make_unique<kube::Runner>(api_, clock_, seed(), kube::RunnerOptions{.threads_per_controller = 3});
+    waker_->runner = runner_.get();
+    auto resolv = read_file("/etc/resolv.conf", 1_MiB);
+    auto pods = std::make_unique<node::PodController>(node::PodController::Ports{.api = api_,
+                                                                                 .runtime = *runtime_,
+                                                                                 .clock = clock_,
+                                                                                 .events = *events_,
+                                                                                 .config = options_.config,
+                                                                                 .dns_server = *gateway,
+                                                                                 .node_resolv = resolv ? *resolv : "",
+                                                                                 .capabilities = node::held_capabilities(),
+                                                                                 .wake = [waker = waker_](const kube::ObjectKey& key) { waker->wake(key); }});
+    node::PodController* controller = pods.get();
+    auto watch = ExitWatcher::watch(runtime_->exits_dir());
+    if (!watch) return std::unexpected(std::move(watch.error()));
+    runner_->add(std::move(pods));
+    runner_->add(std::make_unique<node::RouteController>(config.node_name));
+    runner_->add(std::make_unique<node::DnsController>(book));
+    runner_->start();
+    exits_ = std::make_unique<ExitWatcher>(std::move(*watch), [controller](const std::string& id) { controller->container_ended(id); }, [this] { runtime_->rotate_logs(); });
+    if (options_.serve) {
+      access_ = std::make_unique<node::PodAccess>(*runtime_, clock_, config.node_name);
+      auto server = http::Server::start({.address = config.node_ip, .port = config.listen_port, .unix_socket = {},
+                                         .tls = http::TlsFiles{.certificate = config.cert_file, .key = config.key_file, .client_ca = config.ca_file}, .connection_limit = 500},
+                                        [this](http::Request request, std::shared_ptr<http::Exchange> exchange) { access_->handle(std::move(request), std::move(exchange)); });
+      if (!server) return pass(std::move(server.error()), "serve logs and exec");
+      server_ = std::move(*server);
+    }
+    heartbeat_ = std::make_unique<Heartbeat>(api_, clock_, config, look_at_machine(config));
+    return {};
+  }
+
+ private:
+  static std::uint64_t seed() {
+    std::uint64_t out = 0;
+    for (const char c : secret_bytes(8)) out = out << 8 | static_cast<unsigned char>(c);
+    return out;
+  }
+
+  // Destroyed from the last to the first: whoever calls goes before whom it calls.
+  kube::KubeApi& api_;
+  const Clock& clock_;
+  const AgentOptions options_;
+  const std::shared_ptr<Waker> waker_ = std::make_shared<Waker>();
+  std::unique_ptr<node::OciRuntime> runtime_;
+  std::unique_ptr<node::Events> events_;
+  std::unique_ptr<kube::Runner> runner_;
+  std::unique_ptr<node::DnsServer> names_;
+  std::unique_ptr<ExitWatcher> exits_;
+  std::unique_ptr<node::PodAccess> access_;
+  std::unique_ptr<http::Server> server_;
+  std::unique_ptr<Heartbeat> heartbeat_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Agent>> Agent::start(kube::KubeApi& api, const Clock& clock, AgentOptions options) {
+  auto agent = std::make_unique<RunningAgent>(api, clock, std::move(options));
+  if (auto started = agent->start(); !started) return std::unexpected(std::move(started.error()));
+  return agent;
+}
+
+}  // namespace fairlead::agent

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps this node's Node object and its Lease in the API.
+#pragma once
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "kube/kube_api.h"
+#include "node/config.h"
+
+namespace fairlead::agent {
+
+struct Machine {  // what the machine says of itself
+  std::string boot_id, machine_id, kernel, os_image, runtime;
+  std::string cpu, memory, storage;  // quantities, used where the configuration names none
+};
+Machine look_at_machine(const node::NodeConfig& config);
+
+// The Node as it should be. Pure.
+kube::Json make_node(const node::NodeConfig& config, const Machine& machine, Instant now);
+// status of it with the transition times of `before` where nothing changed.
+kube::Json make_node_status(const node::NodeConfig& config, const Machine& machine, const kube::Json& before, Instant now);
+
+class Heartbeat {
+ public:
+  Heartbeat(kube::KubeApi& api, const Clock& clock, node::NodeConfig config, Machine machine);
+  ~Heartbeat();  // stops; the Node stays
+  // One round; for tests and the thread. Errors are tried again with the next beat.
+  Result<void> beat();
+
+ private:
+  Result<kube::Json> ensure_node();
+  Result<void> renew_lease(const kube::Json& node);
+  kube::KubeApi& api_;
+  const Clock& clock_;
+  const node::NodeConfig config_;
+  const Machine machine_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::jthread thread_;
+};
+
+}  // namespace fairlead::agent
