@@ -200,7 +200,8 @@ std::optional<kube::Json> group(const KindTable& table, std::string_view name) {
   const std::vector<std::string> versions = versions_of(table, name);
   if (versions.empty() || name.empty()) return std::nullopt;
   Json out = Json::object({{"kind", "APIGroup"}, {"apiVersion", "v1"}});
-  for (auto& [key, value] : group_json(name, versions).members()) out.set(key, std::move(value));
+  Json entry = group_json(name, versions);
+  for (auto& [key, value] : entry.members()) out.set(key, std::move(value));
   return out;
 }
 
