@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controllers on the real registry, stepped by hand: reconcile until nothing changes.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "apiserver/api_controllers.h"
+#include "apiserver/claim_controller.h"
+#include "apiserver/crd_controller.h"
+#include "apiserver/event_controller.h"
+#include "apiserver/gc_controller.h"
+#include "apiserver/namespace_controller.h"
+#include "apiserver/registry_test_kit.h"
+#include "base/files.h"
+
+namespace fairlead::apiserver::test {
+namespace {
+
+using testing::ElementsAre;
+using Propagation = kube::DeleteOptions::Propagation;
+
+struct GcWorld : World {
+  GcWorld() : collector(*registry, *api) { settle(); }
+  void settle() {
+    for (int round = 0; round < 20; ++round) {
+      const Revision before = registry->revision();
+      const auto next = collector.reconcile({"", "collect"});
+      if (!next) ADD_FAILURE() << next.error().message;
+      if (before == registry->revision() && collector.idle()) return;
+    }
+  }
+  Json map(const std::string& name, const std::vector<Json>& owners = {}, std::string_view finalizers = "[]") {
+    Json body = json(fmt::format("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {}, namespace: default, finalizers: {}}}}}", name, finalizers));
+    for (const Json& owner : owners) body.child("metadata").child("ownerReferences").push(kube::owner_reference(owner).set("controller", false));
+    auto made = api->create(kube::resources::config_maps, body);
+    if (!made) ADD_FAILURE() << made.error().message;
+    return made ? std::move(*made) : Json();
+  }
+  std::vector<std::string> maps() const {
+    std::vector<std::string> out;
+    const auto list = api->list(kube::resources::config_maps, "default");
+    for (const Json& one : list->items) out.push_back(kube::name_of(one));
+    return out;
+  }
+  void remove_map(const std::string& name, Propagation propagation = Propagation::Background) {
+    const auto done = api->remove(kube::resources::config_maps, {"default", name}, {.propagation = propagation});
+    if (!done) ADD_FAILURE() << done.error().message;
+    settle();
+  }
+  GcController collector;
+};
+
+TEST(Gc, DependentsFollowTheirOwnerDownToTheLast) {
+  GcWorld world;
+  const Json a = world.map("a"), b = world.map("b", {a});
+  world.map("c", {b});
+  world.map("free");
+  world.settle();
+  EXPECT_THAT(world.maps(), ElementsAre("a", "b", "c", "free"));
+  world.remove_map("a");
+  EXPECT_THAT(world.maps(), ElementsAre("free"));
+}
+
+TEST(Gc, OneLivingOwnerIsEnough) {
+  GcWorld world;
+  const Json a = world.map("a"), b = world.map("b");
+  world.map("c", {a, b});
+  world.remove_map("a");
+  EXPECT_THAT(world.maps(), ElementsAre("b", "c"));
+  EXPECT_EQ(world.get(*world.kind("configmaps"), {"default", "c"})["metadata"]["ownerReferences"].items().size(), 1u);
+  world.remove_map("b");
+  EXPECT_TRUE(world.maps().empty());
+}
+
+TEST(Gc, AnOwnerOfTheSameNameIsAnother) {
+  GcWorld world;
+  const Json old = world.map("a");
+  world.map("b", {old});
+  ASSERT_TRUE(world.api->remove(kube::resources::config_maps, {"default", "a"}));
+  world.map("a");
+  world.settle();
+  EXPECT_THAT(world.maps(), ElementsAre("a"));
+}
+
+TEST(Gc, WhatCannotBeKnownIsKept) {
+  GcWorld world;
+  Json strange = Json::object({{"apiVersion", "sea.example.org/v1"}, {"kind", "Boat"}, {"metadata", json("{name: x, uid: u}")}});
+  world.map("a", {strange});
+  world.settle();
+  EXPECT_THAT(world.maps(), ElementsAre("a"));
+}
+
+TEST(Gc, OrphansAreCutLoose) {
+  GcWorld world;
+  const Json a = world.map("a");
+  world.map("b", {a});
+  world.settle();
+  world.remove_map("a", Propagation::Orphan);
+  EXPECT_THAT(world.maps(), ElementsAre("b"));
+  EXPECT_FALSE(world.get(*world.kind("configmaps"), {"default", "b"})["metadata"].has("ownerReferences"));
+}
+
+TEST(Gc, ForegroundWaitsForWhatBlocks) {
+  GcWorld world;
+  const Json a = world.map("a");
+  world.map("b", {a}, "[x.io/hold]");
+  world.map("c", {a});
+  for (int i = 0; i < 3; ++i) (void)world.collector.reconcile({"", "collect"});
+  ASSERT_TRUE(world.api->remove(kube::resources::config_maps, {"default", "a"}, {.propagation = Propagation::Foreground}));
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(world.collector.reconcile({"", "collect"}));
+  EXPECT_THAT(world.maps(), ElementsAre("a", "b"));
+  EXPECT_TRUE(kube::deleting(world.get(*world.kind("configmaps"), {"default", "b"})));
+  world.must(world.patch(*world.kind("configmaps"), {"default", "b"}, "{metadata: {finalizers: []}}"));
+  world.settle();
+  EXPECT_TRUE(world.maps().empty());
+}
+
+TEST(Gc, FollowsKindsThatCome) {
+  GcWorld world;
+  const Json crd = json(R"(
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: boats.sea.example.org}
+spec:
+  group: sea.example.org
+  scope: Namespaced
+  names: {plural: boats, kind: Boat}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+)");
+  ASSERT_TRUE(world.api->create(kube::resources::crds, crd));
+  const kube::Resource boats{"sea.example.org", "v1", "boats", "Boat", true};
+  const auto boat = world.api->create(boats, json("{metadata: {name: x, namespace: default}}"));
+  ASSERT_TRUE(boat) << boat.error().message;
+  world.map("a", {*boat});
+  world.settle();
+  EXPECT_THAT(world.maps(), ElementsAre("a"));
+  ASSERT_TRUE(world.api->remove(boats, {"default", "x"}));
+  world.settle();
+  EXPECT_TRUE(world.maps().empty());
+
+  ASSERT_TRUE(world.api->create(boats, json("{metadata: {name: z, namespace: default}}")));
+  CrdController definitions(*world.registry, *world.api);
+  ASSERT_TRUE(world.api->remove(kube::resources::crds, {"", "boats.sea.example.org"}));
+  ASSERT_TRUE(definitions.reconcile({"", "boats.sea.example.org"}));
+  EXPECT_EQ(world.api->get(kube::resources::crds, {"", "boats.sea.example.org"}).error().code, Code::NotFound);
+  EXPECT_FALSE(world.store->get("/sea.example.org/boats/default/z"));
+}
+
+TEST(Namespaces, GetAServiceAccountAndGoEmpty) {
+  World world;
+  NamespaceController controller(*world.registry, *world.api);
+  ASSERT_TRUE(world.api->create(kube::resources::namespaces, json("{metadata: {name: team}}")));
+  ASSERT_TRUE(controller.reconcile({"", "team"}));
+  ASSERT_TRUE(controller.reconcile({"", "team"}));
+  EXPECT_TRUE(world.api->get(kube::resources::service_accounts, {"team", "default"}));
+  world.must(world.create("pods", "{metadata: {name: p}, spec: {nodeName: n1, containers: [{name: c, image: i}]}}", "team"));
+  world.must(world.create("secrets", "{metadata: {name: s}}", "team"));
+  ASSERT_TRUE(world.api->remove(kube::resources::namespaces, {"", "team"}));
+  const auto waiting = controller.reconcile({"", "team"});
+  ASSERT_TRUE(waiting) << waiting.error().message;
+  EXPECT_TRUE(waiting->again_after.has_value());  // the pod ends on its node
+  EXPECT_FALSE(world.api->get(kube::resources::secrets, {"team", "s"}));
+  ASSERT_TRUE(world.api->remove(kube::resources::pods, {"team", "p"}, {.grace_seconds = 0}));
+  const auto done = controller.reconcile({"", "team"});
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_FALSE(done->again_after.has_value());
+  EXPECT_EQ(world.api->get(kube::resources::namespaces, {"", "team"}).error().code, Code::NotFound);
+}
+
+struct ClaimWorld : World {
+  ClaimWorld() : folder(make()), controller(*api, clock, folder) {}
+  ~ClaimWorld() { EXPECT_TRUE(remove_tree(folder)); }
+  static std::string make() {
+    std::string name = testing::TempDir() + "fairlead-claims-XXXXXX";
+    INVARIANT(::mkdtemp(name.data()) != nullptr);
+    return name;
+  }
+  Json claim(std::string_view annotations = "{}") {
+    const Json body = json(fmt::format("{{metadata: {{name: home, namespace: default, annotations: {}}}, spec: {{accessModes: [ReadWriteMany], resources: {{requests: {{storage: 1Gi}}}}}}}}", annotations));
+    EXPECT_TRUE(api->create(kube::resources::claims, body));
+    EXPECT_TRUE(controller.reconcile({"default", "home"}));
+    return *api->get(kube::resources::claims, {"default", "home"});
+  }
+  void remove() {
+    EXPECT_TRUE(api->remove(kube::resources::claims, {"default", "home"}));
+    EXPECT_TRUE(controller.reconcile({"default", "home"}));
+  }
+  std::string folder;
+  ClaimController controller;
+};
+
+TEST(Claims, AreBoundToADirectory) {
+  ClaimWorld world;
+  const Json claim = world.claim();
+  EXPECT_EQ(claim["status"], json("{phase: Bound, accessModes: [ReadWriteMany], capacity: {storage: 1Gi}}"));
+  const std::string path = claim["metadata"]["annotations"]["fairlead.dev/path"].string();
+  EXPECT_EQ(path, "default/home-" + kube::uid_of(claim));
+  struct stat info{};
+  ASSERT_EQ(::stat((world.folder + "/" + path).c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0755u);
+  const Revision before = world.registry->revision();
+  EXPECT_TRUE(world.controller.reconcile({"default", "home"}));
+  EXPECT_EQ(world.registry->revision(), before);
+}
+
+TEST(Claims, DeletedOnesKeepTheirData) {
+  ClaimWorld world;
+  const Json claim = world.claim();
+  const std::string path = world.folder + "/" + claim["metadata"]["annotations"]["fairlead.dev/path"].string();
+  ASSERT_TRUE(write_file_atomically(path + "/data", "precious", 0644));
+  world.remove();
+  EXPECT_FALSE(exists(path));
+  EXPECT_EQ(*read_file(world.folder + "/released/default-home-" + kube::uid_of(claim) + "/data"), "precious");
+  EXPECT_FALSE(world.api->get(kube::resources::claims, {"default", "home"}));
+}
+
+TEST(Claims, DeleteTheirDataWhenAskedTo) {
+  ClaimWorld world;
+  const Json claim = world.claim("{fairlead.dev/reclaim: Delete}");
+  world.remove();
+  EXPECT_FALSE(exists(world.folder + "/" + claim["metadata"]["annotations"]["fairlead.dev/path"].string()));
+  EXPECT_FALSE(exists(world.folder + "/released"));
+}
+
+TEST(Claims, StayWhileAPodUsesThem) {
+  ClaimWorld world;
+  world.claim();
+  world.must(world.create("pods", "{metadata: {name: p}, spec: {nodeName: n1, containers: [{name: c, image: i}], volumes: [{name: v, persistentVolumeClaim: {claimName: home}}]}}"));
+  world.remove();
+  EXPECT_TRUE(world.api->get(kube::resources::claims, {"default", "home"}));
+  const auto pod = *world.api->get(kube::resources::pods, {"default", "p"});
+  EXPECT_THAT(world.controller.sources()[1].keys({pod, std::nullopt}), ElementsAre(kube::ObjectKey{"default", "home"}));
+  ASSERT_TRUE(world.api->remove(kube::resources::pods, {"default", "p"}, {.grace_seconds = 0}));
+  EXPECT_TRUE(world.controller.reconcile({"default", "home"}));
+  EXPECT_FALSE(world.api->get(kube::resources::claims, {"default", "home"}));
+}
+
+TEST(Events, AreForgottenAnHourAfterTheyWereLastSeen) {
+  World world;
+  EventController controller(*world.api, world.clock, 1h);
+  world.must(world.create("events", "{metadata: {name: old}, involvedObject: {kind: Pod, name: p, namespace: default}, reason: R}"));
+  world.must(world.create("events", "{metadata: {name: seen}, involvedObject: {kind: Pod, name: p, namespace: default}, reason: R, lastTimestamp: '2026-01-01T00:30:00Z'}"));
+  world.clock.advance(61min);
+  const auto next = controller.reconcile({"", "sweep"});
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->again_after, 60s);
+  std::vector<std::string> left;
+  const auto events = world.api->list(kube::resources::events, "");
+  for (const Json& event : events->items) left.push_back(kube::name_of(event));
+  EXPECT_THAT(left, ElementsAre("seen"));
+}
+
+// All of them on the threaded runner, as the server has them.
+TEST(ApiControllers, RunTogether) {
+  ClaimWorld world;
+  const SystemClock real;
+  {
+    kube::Runner runner(*world.api, real, 1);
+    for (auto& controller : make_api_controllers(*world.registry, *world.api, real, {.volumes_folder = world.folder})) runner.add(std::move(controller));
+    runner.start();
+    ASSERT_TRUE(world.api->create(kube::resources::namespaces, json("{metadata: {name: team}}")));
+    ASSERT_TRUE(world.api->create(kube::resources::config_maps, json("{metadata: {name: x, namespace: team}}")));
+    ASSERT_TRUE(world.api->remove(kube::resources::namespaces, {"", "team"}));
+    auto watch = world.api->watch(kube::resources::namespaces, "", {});
+    ASSERT_TRUE(watch);
+    bool gone = false;
+    while (!gone) {
+      const auto event = (*watch)->next(30s);
+      ASSERT_TRUE(event);
+      ASSERT_TRUE(*event) << "the namespace is still there after 30 s";
+      gone = (*event)->type == kube::EventType::Deleted && kube::name_of((*event)->object) == "team";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fairlead::apiserver::test
