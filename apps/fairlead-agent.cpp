@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 
 #include "agent/agent.h"
 #include "agent/node_init.h"
@@ -63,10 +64,13 @@ int init_node(const std::string& config_path) {
   if (::geteuid() != 0) return refuse("must be run as root: a node is made of namespaces");
   auto config = node::read_node_config(config_path);
   if (!config) return refuse(config.error().message);
+  // The agent is started with another working directory.
+  char resolved[4096];
+  const std::string absolute = ::realpath(config_path.c_str(), resolved) != nullptr ? resolved : config_path;
   char self[4096];
   const ssize_t size = ::readlink("/proc/self/exe", self, sizeof self);
   if (size <= 0) return refuse("cannot find its own program");
-  auto started = agent::start_node(*config, std::string(self, static_cast<std::size_t>(size)), config_path);
+  auto started = agent::start_node(*config, std::string(self, static_cast<std::size_t>(size)), absolute);
   return started ? 0 : refuse(started.error().message);
 }
 
