@@ -159,12 +159,13 @@ Json resolve(const YAML::Mark& mark, const std::string& tag, const std::string& 
 // Builds one value a document out of yaml-cpp's events.
 class Reader final : public YAML::EventHandler {
  public:
+  explicit Reader(std::string_view text) : text_(text) {}
   std::vector<Json> documents;
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    // yaml-cpp takes a token that fits nowhere (a comma outside [] and {}) for an empty document and never gets past it.
-    if (mark.pos == document_at_) refuse(mark, "this does not belong here");
-    document_at_ = mark.pos;
+    // Documents after the first start with ---. yaml-cpp also starts one at whatever is left over, and never gets past what fits nowhere.
+    if (!first_ && text_.substr(static_cast<std::size_t>(mark.pos), 3) != "---") refuse(mark, "this does not belong here");
+    first_ = false;
     stack_.clear();
     anchors_.clear();
     root_ = nullptr;
@@ -173,12 +174,18 @@ class Reader final : public YAML::EventHandler {
     if (!root_.is_null()) documents.push_back(std::move(root_));
     root_ = nullptr;
   }
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(mark, anchor, nullptr, 8, ""); }
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    // yaml-cpp reads a last line `foo` in a block map as `foo: null`, with the mark of the key.
+    if (!stack_.empty() && stack_.back().block && stack_.back().key && stack_.back().key_at == mark.pos) refuse(mark, fmt::format("no ':' after \"{}\"", *stack_.back().key));
+    add(mark, anchor, nullptr, 8, "");
+  }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& raw) override {
-    const std::string text = with_whole_characters(raw);
+    std::string text = with_whole_characters(raw);
+    if (tag == "?") text.resize(text.find_last_not_of(" \t") + 1);  // yaml-cpp leaves a blank of `[a  , b]`
     if (at_key() && tag == "?" && text == "<<") {
       stack_.back().key = "<<";
       stack_.back().merging = true;
+      stack_.back().key_at = mark.pos;
       return;
     }
     add(mark, anchor, resolve(mark, tag, text), text.size() + 16, text);
@@ -191,10 +198,10 @@ class Reader final : public YAML::EventHandler {
     add(mark, 0, found->second.value, found->second.cost, "");
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
-    open(mark, anchor, Json::array());
+    open(mark, anchor, Json::array(), false);
   }
-  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
-    open(mark, anchor, Json::object());
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value style) override {
+    open(mark, anchor, Json::object(), style == YAML::EmitterStyle::Block);
   }
   void OnSequenceEnd() override { close(); }
   void OnMapEnd() override { close(); }
@@ -205,6 +212,8 @@ class Reader final : public YAML::EventHandler {
     YAML::Mark mark;
     YAML::anchor_t anchor = 0;
     std::size_t cost = 16;
+    bool block = false;              // a map in block style
+    int key_at = -1;                 // where its latest key stands
     std::optional<std::string> key;  // of an object: waiting for its value
     bool merging = false;            // that key is <<
     std::unordered_set<std::string> keys;
@@ -217,13 +226,14 @@ class Reader final : public YAML::EventHandler {
 
   bool at_key() const { return !stack_.empty() && stack_.back().value.is_object() && !stack_.back().key; }
 
-  void open(const YAML::Mark& mark, YAML::anchor_t anchor, Json value) {
+  void open(const YAML::Mark& mark, YAML::anchor_t anchor, Json value, bool block) {
     if (at_key()) refuse(mark, "a map or list cannot be a key");
     if (stack_.size() >= yaml_depth_limit) refuse(mark, fmt::format("nested deeper than {} levels", yaml_depth_limit));
     Frame frame;
     frame.value = std::move(value);
     frame.mark = mark;
     frame.anchor = anchor;
+    frame.block = block;
     stack_.push_back(std::move(frame));
   }
 
@@ -248,6 +258,7 @@ class Reader final : public YAML::EventHandler {
       frame.value.push(std::move(value));
     } else if (!frame.key) {
       frame.key = key_text(mark, value, text);
+      frame.key_at = mark.pos;
     } else if (frame.merging) {
       merge(mark, frame, std::move(value));
     } else {
@@ -282,7 +293,8 @@ class Reader final : public YAML::EventHandler {
     }
   }
 
-  int document_at_ = -1;
+  std::string_view text_;
+  bool first_ = true;
   Json root_;
   std::vector<Frame> stack_;
   std::map<YAML::anchor_t, Anchored> anchors_;
@@ -428,7 +440,7 @@ Result<std::vector<Json>> parse_yaml(std::string_view text) {
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
-    Reader reader;
+    Reader reader(text);
     while (parser.HandleNextDocument(reader)) {
     }
     return std::move(reader.documents);

@@ -47,6 +47,7 @@ TEST(Yaml, ReadsDocumentsAndSkipsEmptyOnes) {
   EXPECT_EQ(as_json(""), "");
   EXPECT_EQ(as_json("# nothing\n"), "");
   EXPECT_EQ(as_json("---\n---\n"), "");
+  EXPECT_EQ(as_json("%YAML 1.1\n---\nk\xC3\xA9y: [a  , b ]\n...\n---\nb\n"), "{\"k\xC3\xA9y\":[\"a\",\"b\"]}|\"b\"");
   EXPECT_EQ(as_json("{\"json\": [1, \"two\"]}"), R"({"json":[1,"two"]})");
   EXPECT_EQ(as_json("\xEF\xBB\xBF" "a: 1"), R"({"a":1})");
   EXPECT_EQ(as_json("a: 1\r\nb: 2\r\n"), R"({"a":1,"b":2})");
@@ -72,7 +73,11 @@ TEST(Yaml, SaysWhereItIsWrong) {
   EXPECT_THAT(as_json(std::string("a: b\nc: \0", 9)), HasSubstr("line 2"));
   EXPECT_THAT(as_json(std::string(1000, '[') + std::string(1000, ']')), HasSubstr("error"));
   EXPECT_THAT(as_json("a: b\n\tc: d\n"), HasSubstr("error: line"));
-  EXPECT_EQ(as_json(", 0x1f ,s"), "error: line 1, column 1: this does not belong here");
+  EXPECT_THAT(as_json(", 0x1f ,s"), HasSubstr("this does not belong here"));
+  EXPECT_EQ(as_json("[1]\n[2]\n"), "error: line 2, column 1: this does not belong here");
+  EXPECT_EQ(as_json("a: |\nb: c\nd\n"), "error: line 3, column 1: no ':' after \"d\"");
+  EXPECT_EQ(as_json("a: 1\nfoo\n"), "error: line 2, column 1: no ':' after \"foo\"");
+  EXPECT_EQ(as_json("a:\nb: {c, d: 1}\n? e\nf:\n"), R"({"a":null,"b":{"c":null,"d":1},"e":null,"f":null})");
 }
 
 TEST(Yaml, RefusesDocumentsThatExplode) {
