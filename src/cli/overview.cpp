@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "api/machine.h"
@@ -245,6 +246,15 @@ void add_clusters(Overview& out, const SiteSnapshot& snapshot) {
     for (const auto& f : fields_of(answer.squeue, 7)) {
       out.jobs.push_back({.cluster = answer.cluster, .id = f[0], .name = f[1], .user = f[2], .state = f[3], .time = f[4], .nodes = f[5], .where = f[6], .health = job_health(f[3])});
     }
+  // Those that go on first, then what has ended, latest first; of the ended ones only a few.
+  const auto ended = [](const Overview::Job& job) { return job.state != "RUNNING" && job.health != Health::Waiting && job.state != "COMPLETING"; };
+  std::stable_sort(out.jobs.begin(), out.jobs.end(), [&](const auto& a, const auto& b) {
+    if (ended(a) != ended(b)) return !ended(a);
+    return ended(a) && std::atoll(a.id.c_str()) > std::atoll(b.id.c_str());
+  });
+  constexpr int kEndedShown = 5;
+  int shown = 0;
+  std::erase_if(out.jobs, [&](const auto& job) { return ended(job) && ++shown > kEndedShown; });
 }
 
 void add_storage(Overview& out, const SiteSnapshot& snapshot) {

@@ -115,7 +115,12 @@ int run_program(int argc, char** argv, Hooks hooks, const Clock& clock) {
       path += " " + at->get_name();
     }
     std::string message = error.what();
-    if (dynamic_cast<const CLI::RequiredError*>(&error) && message.find("subcommand") != std::string::npos) message = "a command is missing";
+    if (dynamic_cast<const CLI::RequiredError*>(&error) && message.find("subcommand") != std::string::npos) {
+      std::string unknown;
+      for (int i = 1; i < argc && unknown.empty(); ++i)
+        if (argv[i][0] != '-' && app->get_subcommands([&](const CLI::App* one) { return one->get_name() == argv[i]; }).empty()) unknown = argv[i];
+      message = unknown.empty() || path != "fairlead" ? "a command is missing" : fmt::format("\"{}\" is not a command", unknown);
+    }
     return complain(fmt::format("{}; see `{} --help`", message, path), 2);
   }
   start_logging("fairlead", context.globals.verbose ? "info" : "error");

@@ -18,6 +18,8 @@ std::optional<std::uint32_t> parse_number(std::string_view text, std::uint32_t m
   return number;
 }
 
+bool is_link_of_a_site(std::string_view device) { return device.size() == 8 && device.starts_with("fl") && device.find_first_not_of("0123456789abcdef", 2) == std::string_view::npos; }
+
 std::uint32_t mask(int bits) { return bits == 0 ? 0 : ~0U << (32 - bits); }
 
 }  // namespace
@@ -71,8 +73,8 @@ std::string route_conflict(const Ranges& ranges, const std::vector<Route>& route
     if (route.device == our_device || route.to.bits == 0) continue;
     for (const auto* range : {&ranges.nodes, &ranges.pods})
       if (overlap(route.to, *range))
-        return fmt::format("the network {} is in use here ({} leads to {}); choose another range with --{}-range", print_network(*range), route.device, print_network(route.to),
-                           range == &ranges.nodes ? "node" : "pod");
+        return fmt::format("the network {} is in use here ({}{} leads to {}); choose another range with --{}-range", print_network(*range), is_link_of_a_site(route.device) ? "another site's " : "",
+                           route.device, print_network(route.to), range == &ranges.nodes ? "node" : "pod");
   }
   return "";
 }
