@@ -41,7 +41,7 @@ class EncodedEvents {
   std::shared_ptr<EncodedEvent> of(Revision revision, const std::string& api_version);
 
  private:
-  static constexpr std::size_t slots = 512;
+  static constexpr std::size_t slots = 256;
   struct Slot {
     Revision revision = 0;
     std::string api_version;

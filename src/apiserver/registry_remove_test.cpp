@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
+#include <stdlib.h>
 
 #include "apiserver/registry_test_kit.h"
+#include "apiserver/seal.h"
+#include "base/encoding.h"
+#include "base/files.h"
 
 namespace fairlead::apiserver::test {
 namespace {
@@ -166,6 +170,49 @@ TEST(RegistrySecret, IsSealedInTheStoreAndPlainToReaders) {
   const auto gone = world.remove(*world.kind("secrets"), {"default", "s"});
   ASSERT_TRUE(gone);
   EXPECT_EQ(object_of(gone)["data"].members().size(), 2u);
+}
+
+TEST(RegistrySecret, NoByteOfItReachesTheDisk) {
+  std::string folder = testing::TempDir() + "fairlead-sealed-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  auto store = open_sqlite_store({.path = folder + "/store.db"});
+  ASSERT_TRUE(store) << store.error().message;
+  const std::string secret = "tr0ub4dor&3-and-a-marker";
+  {
+    World world({}, std::move(*store));
+    world.must(world.create("configmaps", "{metadata: {name: open}, data: {k: " + secret + "-open}}"));
+    world.must(world.create("secrets", "{metadata: {name: s, annotations: {last: '" + secret + "'}}, stringData: {k: '" + secret + "'}}"));
+    world.must(world.patch(*world.kind("secrets"), {"default", "s"}, "{data: {l: bWFya2Vy}}"));
+  }
+  std::string disk;
+  const auto files = list_dir(folder);
+  for (const std::string& file : *files)
+    if (const auto bytes = read_file(folder + "/" + file)) disk += *bytes;
+  EXPECT_THAT(disk, HasSubstr(secret + "-open"));  // the search finds what is not sealed
+  std::size_t found = 0;
+  for (auto at = disk.find(secret); at != std::string::npos; at = disk.find(secret, at + 1)) ++found;
+  std::size_t open = 0;
+  for (auto at = disk.find(secret + "-open"); at != std::string::npos; at = disk.find(secret + "-open", at + 1)) ++open;
+  EXPECT_EQ(found, open);
+  EXPECT_EQ(disk.find(base64(secret)), std::string::npos);
+  EXPECT_EQ(disk.find("bWFya2Vy"), std::string::npos);
+  EXPECT_TRUE(remove_tree(folder));
+}
+
+TEST(RegistrySecret, ABoxOpensOnlyUnderItsOwnName) {
+  const auto seal = Seal::make(std::string(32, 'k'), [](std::size_t count) { return std::string(count, 'n'); });
+  ASSERT_TRUE(seal);
+  const Template plain{"before", "after"};
+  const Template closed = seal->close("/core/secrets/a/b", plain);
+  const std::string stored = closed.before + "17" + closed.after;
+  EXPECT_EQ(*seal->open("/core/secrets/a/b", stored, 17), "before17after");
+  EXPECT_EQ(seal->open("/core/secrets/a/c", stored, 17).error().code, Code::Internal);
+  std::string changed = stored;
+  changed[changed.size() - 10] = changed[changed.size() - 10] == 'A' ? 'B' : 'A';
+  EXPECT_FALSE(seal->open("/core/secrets/a/b", changed, 17));
+  const auto other = Seal::make(std::string(32, 'x'), [](std::size_t count) { return std::string(count, 'n'); });
+  EXPECT_FALSE(other->open("/core/secrets/a/b", stored, 17));
+  EXPECT_FALSE(seal->open("/core/secrets/a/b", "{}", 17));
 }
 
 TEST(RegistrySecret, WithoutAKeyItIsRefused) {
