@@ -72,14 +72,14 @@ Result<Fd> receive_terminal(const Fd& listener, const Child& child) {
 ExecProcess::~ExecProcess() {
   if (child.pidfd() < 0) return;  // moved from
   kill();
-  ::unlink(pid_file.c_str());
+  for (const char* end : {".pid", ".json"}) ::unlink((stem + end).c_str());
 }
 
 void ExecProcess::kill() {
   // While crun waits for the command (it is not reaped by us yet), the number in the file cannot belong to another process.
   auto ended = child.wait(std::chrono::milliseconds(0));
   if (ended && *ended) return;
-  if (auto text = read_file(pid_file, 4_KiB))
+  if (auto text = read_file(stem + ".pid", 4_KiB))
     if (const int pid = std::atoi(text->c_str()); pid > 1) ::kill(pid, SIGKILL);
   (void)child.wait(std::chrono::milliseconds(500));
 }
@@ -96,12 +96,20 @@ Result<ExecProcess> OciRuntime::exec(const std::string& pod_uid, const std::stri
   if (id.empty()) return fail(Code::NotFound, fmt::format("container {} is not running", container));
   if (options.argv.empty()) return fail(Code::Invalid, "exec: no command");
   const std::string stem = options_.run_dir + "/exec-" + hex(secret_bytes(6));
-  Command command{.argv = {options_.crun, "--root=" + options_.run_dir + "/crun", "exec", "--pid-file=" + stem + ".pid"}};
-  if (options.terminal) {
-    command.argv.insert(command.argv.end(), {"--tty", "--console-socket=" + stem + ".sock", "--env=TERM=xterm"});
-  }
+  // The process as the container's own, with another command: `crun exec --env` would replace the whole environment.
+  auto config = read_file(bundle(id) + "/config.json");
+  if (!config) return std::unexpected(std::move(config.error()));
+  auto json = kube::parse_json(*config);
+  if (!json) return std::unexpected(std::move(json.error()));
+  kube::Json spec = (*json)["process"];
+  kube::Json arguments = kube::Json::array();
+  for (const std::string& argument : options.argv) arguments.push(argument);
+  spec.set("args", std::move(arguments)).set("terminal", options.terminal);
+  if (options.terminal) spec.child("env").push("TERM=xterm");
+  if (auto written = write_file_atomically(stem + ".json", kube::print_json(spec), 0600); !written) return std::unexpected(std::move(written.error()));
+  Command command{.argv = {options_.crun, "--root=" + options_.run_dir + "/crun", "exec", "--pid-file=" + stem + ".pid", "--process=" + stem + ".json"}};
+  if (options.terminal) command.argv.push_back("--console-socket=" + stem + ".sock");
   command.argv.push_back(id);
-  command.argv.insert(command.argv.end(), options.argv.begin(), options.argv.end());
 
   auto in = make_pipe(), out = make_pipe(), err = make_pipe();
   if (!in || !out || !err) return fail(Code::Exhausted, "exec: no pipe");
@@ -117,11 +125,11 @@ Result<ExecProcess> OciRuntime::exec(const std::string& pod_uid, const std::stri
   }
   auto child = Child::start(command);
   if (!child) {
-    ::unlink((stem + ".sock").c_str());
+    for (const char* end : {".sock", ".json"}) ::unlink((stem + end).c_str());
     return std::unexpected(std::move(child.error()));
   }
   ExecProcess process(std::move(*child));
-  process.pid_file = stem + ".pid";
+  process.stem = stem;
   err->second.reset();
   if (options.terminal) {
     auto terminal = receive_terminal(listener, process.child);

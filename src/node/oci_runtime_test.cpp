@@ -120,13 +120,13 @@ TEST_F(OciRuntimeTest, ExecGivesOutputStatusAndATerminal) {
   auto left = run_in_container(*runtime_, uid, "main", {"/bin/sh", "-c", "ps | grep -c '[s]leep 77'"}, 10s);
   EXPECT_EQ(left->out, "0\n");  // the command itself was killed, not only its waiter
 
-  auto terminal = runtime_->exec(uid, "main", {.argv = {"/bin/sh", "-c", "test -t 0 && stty size && read x && echo got $x"}, .terminal = true});
+  auto terminal = runtime_->exec(uid, "main", {.argv = {"/bin/sh", "-c", "test -t 0 && stty size && read x && echo got $x in $PATH on $TERM"}, .terminal = true});
   ASSERT_TRUE(terminal) << terminal.error().message;
   ASSERT_EQ(::write(terminal->terminal.get(), "abc\n", 4), 4);
   std::string seen;
   char chunk[256];
   for (ssize_t n; (n = ::read(terminal->terminal.get(), chunk, sizeof chunk)) > 0;) seen.append(chunk, static_cast<std::size_t>(n));
-  EXPECT_THAT(seen, HasSubstr("got abc"));
+  EXPECT_THAT(seen, HasSubstr("got abc in /bin:/usr/bin on xterm"));
   EXPECT_EQ((*terminal->child.wait(10s))->code, 0);
 }
 

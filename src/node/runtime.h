@@ -50,7 +50,7 @@ struct ExecOptions {
 struct ExecProcess {
   Child child;
   Fd in, out, err, terminal;
-  std::string pid_file;  // of the command on this node
+  std::string stem;  // of its files: STEM.pid holds the command's number on this node
   ExecProcess(Child c) : child(std::move(c)) {}
   ExecProcess(ExecProcess&&) noexcept = default;
   ~ExecProcess();
