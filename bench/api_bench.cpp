@@ -3,6 +3,7 @@
 // fairlead-server weighs. Server and blocking clients share this process and its cores: the figures are those of a busy small machine. Prints JSON.
 //   api_bench [SECONDS per cell, 3] [STATE_DIR, a temporary folder]
 #include <fmt/format.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
