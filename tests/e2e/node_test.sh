@@ -1,0 +1,167 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Local nodes with the real programs: two machines, pods on them, power cuts, partitions, a killed server and agent, and down leaves nothing.
+# usage: node_test.sh BUILD_DIR   (as root; a site of its own with ranges of its own)
+set -euo pipefail
+build=${1:?usage: node_test.sh BUILD_DIR}
+fairlead=$(realpath "$build/bin/fairlead")
+work=$(mktemp -d /tmp/fairlead-node-test-XXXXXX)
+export FAIRLEAD_STATE_DIR=$work/site NO_COLOR=1
+id=$(printf '%s' "$FAIRLEAD_STATE_DIR" | sha256sum | cut -c1-6)
+run() { "$fairlead" "$@"; }
+note() { printf '%6.1f s  %s\n' "$(awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')" "$*"; }
+started=$EPOCHREALTIME
+fail() {
+  echo "FAILED: $*" >&2
+  tail -n 20 "$FAIRLEAD_STATE_DIR/run/server.log" >&2 || true
+  tail -n 10 "$FAIRLEAD_STATE_DIR"/nodes/*/logs/node.log >&2 || true
+  exit 1
+}
+clean_up() {
+  local status=$?
+  run down --yes --purge > "$work/down.log" 2>&1 || { cat "$work/down.log"; status=1; }
+  rm -rf "$work"
+  exit "$status"
+}
+trap clean_up EXIT
+# Tries a condition until it holds; every try asks anew.
+until_true() {
+  local limit=$1 what=$2 end
+  shift 2
+  end=$((SECONDS + limit))
+  until "$@" > /dev/null 2>&1; do
+    ((SECONDS < end)) || fail "not within $limit s: $what"
+    read -rt 0.1 <> <(:) || true
+  done
+}
+field() { run get "$1" "$2" -o json | python3 -c 'import json, sys; value = json.load(sys.stdin)
+for key in sys.argv[1].split("."): value = value.get(key, "") if isinstance(value, dict) else ""
+print(value)' "$3"; }
+is() { [[ $(field "$1" "$2" "$3") == "$4" ]]; }
+container_start() { run exec "$1" -- sh -c 'cut -d" " -f22 /proc/1/stat'; }
+
+run image build busybox > "$work/image.log" 2>&1 || { cat "$work/image.log"; exit 1; }
+cat > "$work/site.yaml" <<'TEXT'
+apiVersion: fairlead.dev/v1alpha1
+kind: Machine
+metadata: {name: node-a}
+spec: {local: {cpu: "1", memory: 512Mi}, labels: {which: a}}
+---
+apiVersion: fairlead.dev/v1alpha1
+kind: Machine
+metadata: {name: node-b}
+spec: {local: {cpu: "1", memory: 512Mi, resources: {nvidia.com/gpu: 2}}, labels: {which: b}}
+TEXT
+pod() { cat <<TEXT
+apiVersion: v1
+kind: Pod
+metadata: {name: $1}
+spec:
+  nodeSelector: {which: $2}
+  terminationGracePeriodSeconds: 1
+  containers:
+  - {name: main, image: "busybox:1", command: [sh, -c, "echo started; exec sleep 100000"]}
+TEXT
+}
+
+# ---- up, from nothing and again
+run up -f "$work/site.yaml" --dry-run | grep -q 'machine/node-a would be created' || fail "a dry run does not tell what it would do"
+[[ ! -e $FAIRLEAD_STATE_DIR/run ]] || fail "a dry run made something"
+run up -f "$work/site.yaml" --port 16443 --node-range 10.187.0.0/16 --pod-range 10.188.0.0/16 --timeout 60 2> "$work/up.log" || { cat "$work/up.log"; fail "up"; }
+note "two machines are nodes"
+run up -f "$work/site.yaml" --timeout 60 2>&1 | grep -q '2 unchanged' || fail "a second up changes something"
+[[ $(run get node node-b -o json | grep -c '"nvidia.com/gpu": "2"') -ge 1 ]] || fail "the node does not declare its resources"
+
+# ---- pods
+pod one a > "$work/one.yaml" && pod two b > "$work/two.yaml"
+run up -f "$work/one.yaml" -f "$work/two.yaml" --timeout 60 2> "$work/up.log" || { cat "$work/up.log"; fail "pods"; }
+[[ $(run logs one) == started ]] || fail "logs"
+status=0
+out=$(run exec one -- sh -c 'echo out; echo err >&2; exit 7' 2> "$work/err") || status=$?
+[[ $status == 7 && $out == out && $(< "$work/err") == err ]] || fail "exec: status $status, out $out"
+[[ $(echo through | run exec -i two -- cat) == through ]] || fail "exec with stdin"
+two_ip=$(field pod two status.podIP)
+run exec one -- ping -c 1 -W 3 "$two_ip" > /dev/null || fail "a pod does not reach one on another node"
+ping -c 1 -W 3 "$two_ip" > /dev/null || fail "this machine does not reach a pod"
+note "pods run, log, exec and reach one another"
+
+# ---- a partition and its end
+run node cut node-b --no-wait 2> /dev/null
+! ping -c 1 -W 1 "$two_ip" > /dev/null || fail "a cut node is reached"
+pid_before=$(field machine node-b status.pid)
+run node cut node-b --timeout 120 2>&1 | grep -q 'noticed' || fail "nobody notices that node-b is cut off"
+run status | grep -q 'its network link is cut' || fail "status does not tell of the cut link"
+run node heal node-b --timeout 120 2> /dev/null
+until_true 30 "node-b reached again" ping -c 1 -W 1 "$two_ip"
+[[ $(field machine node-b status.pid) == "$pid_before" ]] || fail "a cut killed the node"
+note "cut and healed"
+
+# ---- a power cut
+first=$(field machine node-b status.pid)
+run node kill node-b --no-wait 2> /dev/null
+[[ ! -e /proc/$first ]] || grep -q '^State:.*Z' "/proc/$first/status" || fail "the first process lives on after the power cut"
+run get machine node-b --no-headers | grep -q Off || fail "the machine is not off"
+run node heal node-b --timeout 120 2> /dev/null
+until_true 60 "pod two again" is pod two status.phase Running
+until_true 60 "exec in pod two" run exec two -- true
+note "killed and healed"
+
+# ---- its first process dies by itself: the machine starts again
+first=$(field machine node-b status.pid)
+until_true 30 "the time between two starts" sh -c "[ \$((\$(date +%s) - \$(stat -c %Y '$FAIRLEAD_STATE_DIR/nodes/node-b/init.json'))) -gt 11 ]"
+kill -9 "$first"
+until_true 60 "a new first process" sh -c "$(declare -f field run is); fairlead=$fairlead; p=\$(field machine node-b status.pid); [ -n \"\$p\" ] && [ \"\$p\" != $first ] && is machine node-b status.phase Running"
+until_true 60 "exec in pod two" run exec two -- true
+note "died and came back"
+
+# ---- the server is killed: everything goes on, and is adopted
+server=$(< "$FAIRLEAD_STATE_DIR/run/server.pid")
+first=$(field machine node-a status.pid) starts=$(field machine node-a status.starts) before=$(container_start one)
+kill -9 "$server"
+until_true 10 "the server's end" sh -c "! kill -0 $server"
+[[ -e /proc/$first ]] || fail "the node died with the server"
+run up -f "$work/site.yaml" --timeout 60 2> "$work/up.log" || { cat "$work/up.log"; fail "up after the server was killed"; }
+[[ $(field machine node-a status.pid) == "$first" && $(field machine node-a status.starts) == "$starts" ]] || fail "the node was not adopted"
+until_true 30 "exec in pod one" run exec one -- true
+[[ $(container_start one) == "$before" ]] || fail "the container was not adopted"
+note "server killed, all adopted"
+
+# ---- an agent is killed: its node starts it again and it adopts its pods
+agent=$(cat "/proc/$first/task/$first/children" | tr ' ' '\n' | while read -r child; do grep -qsz '^run$' "/proc/$child/cmdline" && echo "$child"; done | head -n 1)
+[[ -n $agent ]] || fail "node-a has no agent"
+kill -9 "$agent"
+until_true 30 "a new agent" sh -c "! kill -0 $agent"
+until_true 30 "exec in pod one" run exec one -- true
+[[ $(container_start one) == "$before" ]] || fail "the new agent did not adopt the container"
+note "agent killed, pods adopted"
+
+# ---- a half-finished up: the server dies while a machine starts
+sed -e 's/node-a/node-c/' -e '/^---$/,$d' "$work/site.yaml" > "$work/third.yaml"
+run apply -f "$work/third.yaml" > /dev/null
+kill -9 "$(< "$FAIRLEAD_STATE_DIR/run/server.pid")"
+run up -f "$work/third.yaml" --timeout 60 2> "$work/up.log" || { cat "$work/up.log"; fail "up after a half-finished one"; }
+[[ $(field machine node-c status.address) == 10.187.1.3 ]] || fail "the third machine has no third seat"
+[[ $(pgrep -fc "node-init --config $FAIRLEAD_STATE_DIR/nodes/node-c/") -ge 1 ]] || fail "node-c does not run"
+note "half-finished up completed"
+
+# ---- a machine goes
+run delete machine node-c --timeout 60 > /dev/null
+! run get node node-c > /dev/null 2>&1 || fail "the node object of a deleted machine is still there"
+[[ ! -e $FAIRLEAD_STATE_DIR/nodes/node-c ]] || fail "the folder of a deleted machine is still there"
+note "machine deleted"
+
+# ---- a site with a dead server goes, and nothing is left
+kill -9 "$(< "$FAIRLEAD_STATE_DIR/run/server.pid")"
+run down --yes > "$work/down.log" 2>&1 || { cat "$work/down.log"; fail "down"; }
+nothing_left() {
+  ! pgrep -f "$FAIRLEAD_STATE_DIR" > /dev/null || fail "processes are left: $(pgrep -af "$FAIRLEAD_STATE_DIR")"
+  ! grep -q "$FAIRLEAD_STATE_DIR" /proc/self/mountinfo || fail "mounts are left"
+  [[ -z $(find /sys/fs/cgroup -type d -name "fairlead-$id" 2> /dev/null) ]] || fail "cgroups are left"
+  [[ ! -e /sys/class/net/fl$id ]] || fail "a link is left"
+  ! ip route show | grep -q '10\.18[78]\.' || fail "a route is left"
+  [[ $(ls "$FAIRLEAD_STATE_DIR") == images ]] || fail "files are left: $(ls "$FAIRLEAD_STATE_DIR")"
+}
+nothing_left
+run down --yes | grep -q 'Nothing to do' || fail "a second down finds something"
+note "down left nothing"
+echo "node_test: all checks passed"
