@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <csignal>
 
 #include "base/files.h"
 #include "base/log.h"
@@ -99,7 +98,6 @@ std::string explain(const Error& error) {
 }  // namespace
 
 int run_program(int argc, char** argv, Hooks hooks, const Clock& clock) {
-  std::signal(SIGPIPE, SIG_IGN);
   Context context{.globals = {}, .hooks = std::move(hooks), .clock = clock, .own_dir = folder_of_this_program(), .action = {}};
   auto app = make_tree(context);
   try {
