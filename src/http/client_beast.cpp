@@ -366,7 +366,11 @@ class BeastBodyReader final : public BodyReader {
         if (auto ended = connection_->read_failed(*parser_); !ended) return std::unexpected(std::move(ended.error()));
         continue;
       }
-      if (connection_->closed()) return fail(Code::Unavailable, "closed by us");
+      if (connection_->closed()) {
+        connection_->io().restart();
+        connection_->io().poll();  // the posted close
+        return fail(Code::Unavailable, "closed by us");
+      }
       connection_->start_read();
       if (!connection_->wait_read(deadline)) return std::optional<std::string>();
     }
