@@ -62,8 +62,8 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   line("SlurmdUser", "root");
   line("AuthType", "auth/munge");
   line("CredType", "cred/munge");
-  // A requeued job may start again after cred_expire (120 s by default), since credentials of its first run are then void.
-  line("AuthInfo", "cred_expire=30");
+  // cred_expire stays at its default of 120 s, which is how long a requeued job waits before it starts again. With 30 s a worker that came back after a power cut was seen to
+  // get the late retry of "terminate step 6.0", meant for the job's first run, and to kill step 6.0 of the second.
   line("SlurmctldParameters", "enable_configless,cloud_reg_addrs");
   line("CommunicationParameters", "NoAddrCache");
   line("StateSaveLocation", "/var/spool/slurmctld");
@@ -75,6 +75,7 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   line("SlurmdTimeout", "300");
   line("ReturnToService", "2");
   line("JobRequeue", "1");
+  line("MailProg", "/bin/true");  // the image has no mail program, and slurmctld complains at each start
   line("MinJobAge", "86400");
   line("MaxNodeCount", "512");
   line("TreeWidth", "65533");
