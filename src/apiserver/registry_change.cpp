@@ -145,7 +145,7 @@ Result<Decision> EmbeddedRegistry::decide_bind(const kube::ObjectKey& key, const
   for (const auto& [name, value] : body["metadata"]["annotations"].members()) next.child("metadata").child("annotations").set(name, value);
   Json& conditions = next.child("status").child("conditions");
   if (!conditions.is_array()) conditions = Json::array();
-  const Json scheduled = Json::object({{"type", "PodScheduled"}, {"status", "True"}, {"lastProbeTime", nullptr}, {"lastTransitionTime", print_time(clock_.now())}});
+  const Json scheduled = Json::object({{"type", "PodScheduled"}, {"status", "True"}, {"lastTransitionTime", print_time(clock_.now())}});
   std::erase_if(conditions.items(), [](const Json& one) { return one["type"].string() == "PodScheduled"; });
   conditions.push(scheduled);
   return Decision{Decision::What::Put, std::move(next), {}};

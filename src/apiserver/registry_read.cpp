@@ -105,7 +105,7 @@ Result<ListPage> EmbeddedRegistry::list(const Kind& kind, const std::string& spa
       after = entry.key;
       auto bytes = plain(kind, entry.key, entry.value, entry.revision);
       if (!bytes) return std::unexpected(std::move(bytes.error()));
-      if (selection->everything() || selection->matches(object_key(kind.resource, entry.key), **bytes)) page.objects.push_back({std::move(*bytes), entry.revision});
+      if (selection->everything() || selection->matches(entry.key, **bytes)) page.objects.push_back({std::move(*bytes), entry.revision});
       if (limit > 0 && page.objects.size() >= limit) break;
     }
     const bool full = limit > 0 && page.objects.size() >= limit;

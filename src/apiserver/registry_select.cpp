@@ -2,11 +2,13 @@
 #include "apiserver/registry_select.h"
 
 #include <fmt/format.h>
+#include <string.h>
 
 #include <algorithm>
 #include <array>
 
 #include "apiserver/registry_bytes.h"
+#include "apiserver/registry_names.h"
 
 namespace fairlead::apiserver {
 
@@ -23,6 +25,7 @@ bool plain(std::string_view text) {
 
 Result<Selection> Selection::make(const Kind& kind, const std::string& label_selector, const std::string& field_selector) {
   Selection out;
+  out.resource_ = kind.resource;
   auto labels = kube::LabelSelector::parse(label_selector);
   if (!labels) return fail(Code::Invalid, fmt::format("unable to parse requirement: {}", labels.error().message));
   out.labels_ = std::move(*labels);
@@ -40,14 +43,15 @@ Result<Selection> Selection::make(const Kind& kind, const std::string& label_sel
   return out;
 }
 
-bool Selection::matches(const kube::ObjectKey& key, std::string_view bytes) const {
+bool Selection::matches(std::string_view store_key, std::string_view bytes) const {
   bool parse = !labels_.empty();
   for (const Term& term : fields_) {
     if (term.field == "metadata.name" || term.field == "metadata.namespace") {
+      const auto key = object_key(resource_, store_key);
       const std::string& actual = term.field == "metadata.name" ? key.name : key.space;
       if ((actual == term.value) != term.equal) return false;
     } else {
-      if (!term.needle.empty() && bytes.find(term.needle) == std::string_view::npos) return false;
+      if (!term.needle.empty() && !::memmem(bytes.data(), bytes.size(), term.needle.data(), term.needle.size())) return false;
       parse = true;
     }
   }

@@ -14,8 +14,8 @@ class Selection {
   // Invalid (400): a selector that does not parse, or a field by which this kind cannot be selected.
   static Result<Selection> make(const Kind& kind, const std::string& label_selector, const std::string& field_selector);
   bool everything() const { return labels_.empty() && fields_.empty(); }
-  // Cheap checks first: names come from the key, and a value that is nowhere in the bytes needs no parsing.
-  bool matches(const kube::ObjectKey& key, std::string_view bytes) const;
+  // Cheap checks first: names come from the store key, and a value that is nowhere in the bytes needs no parsing.
+  bool matches(std::string_view store_key, std::string_view bytes) const;
 
  private:
   struct Term {
@@ -23,6 +23,7 @@ class Selection {
     bool equal = true;
     std::string needle;  // `"nodeName":"n1"`: must be in the bytes for equality to hold; empty: unknown
   };
+  kube::Resource resource_;
   kube::LabelSelector labels_;
   std::vector<Term> fields_;
 };

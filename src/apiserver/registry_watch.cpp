@@ -27,7 +27,7 @@ class RegistryWatch {
   void initial(const Entry& entry) const {
     const auto bytes = registry_.plain(*kind_, entry.key, entry.value, entry.revision);
     if (!bytes) return damaged(entry.key, bytes.error());
-    if (!selection_.everything() && !selection_.matches(object_key(kind_->resource, entry.key), **bytes)) return;
+    if (!selection_.everything() && !selection_.matches(entry.key, **bytes)) return;
     send(kube::EventType::Added, *bytes, entry.revision, std::make_shared<const std::string>(event_line(kube::EventType::Added, **bytes)));
   }
 
@@ -45,9 +45,8 @@ class RegistryWatch {
       const bool all = selection_.everything();
       if (event.before && !shared->before && (!all || !event.value)) shared->before = bytes(event.key, event.before, event.before_revision);
       if ((event.value && !shared->after) || (event.before && (!all || !event.value) && !shared->before)) return;
-      const auto key = object_key(kind_->resource, event.key);
-      const bool is = event.value && (all || selection_.matches(key, *shared->after));
-      const bool was = event.before && (all || selection_.matches(key, *shared->before));
+      const bool is = event.value && (all || selection_.matches(event.key, *shared->after));
+      const bool was = event.before && (all || selection_.matches(event.key, *shared->before));
       if (!is && !was) return;
       if (!is && !shared->gone) shared->gone = std::make_shared<const std::string>(with_revision(*shared->before, event.revision));
       out.type = !is ? kube::EventType::Deleted : was ? kube::EventType::Modified : kube::EventType::Added;
