@@ -2,6 +2,7 @@
 // Real containers: crun, conmon, overlayfs, cgroups, CNI.
 #include "node/oci_runtime.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <sys/inotify.h>
@@ -128,6 +129,24 @@ TEST_F(OciRuntimeTest, ExecGivesOutputStatusAndATerminal) {
   for (ssize_t n; (n = ::read(terminal->terminal.get(), chunk, sizeof chunk)) > 0;) seen.append(chunk, static_cast<std::size_t>(n));
   EXPECT_THAT(seen, HasSubstr("got abc in /bin:/usr/bin on xterm"));
   EXPECT_EQ((*terminal->child.wait(10s))->code, 0);
+}
+
+TEST_F(OciRuntimeTest, DISABLED_StepTimes) {
+  auto timed = options();
+  auto last = std::chrono::steady_clock::now();
+  timed.at_step = [&](std::string_view step) {
+    const auto now = std::chrono::steady_clock::now();
+    fmt::print("{:>20} {:8.2f} ms\n", step, std::chrono::duration<double, std::milli>(now - last).count());
+    last = now;
+  };
+  runtime_ = std::move(*OciRuntime::open(timed, clock_));
+  for (const char* name : {"a", "b", "c"}) {
+    last = std::chrono::steady_clock::now();
+    const std::string uid = make_pod(name);
+    ContainerSpec spec = shell(uid, "sleep 600");
+    spec.seccomp = std::getenv("NOSEC") == nullptr;
+    ASSERT_TRUE(runtime_->start(spec));
+  }
 }
 
 TEST_F(OciRuntimeTest, AWrongCommandIsAStartErrorThatSaysWhy) {

@@ -93,7 +93,9 @@ std::string refusal_of(const Json& pod) {
                 {"containers", "initContainers", "volumes", "restartPolicy", "terminationGracePeriodSeconds", "activeDeadlineSeconds", "dnsPolicy", "dnsConfig", "nodeSelector", "nodeName",
                  "serviceAccountName", "serviceAccount", "automountServiceAccountToken", "hostNetwork", "hostPID", "hostIPC", "securityContext", "hostname", "subdomain", "affinity",
                  "schedulerName", "tolerations", "priorityClassName", "priority", "preemptionPolicy", "readinessGates", "enableServiceLinks", "topologySpreadConstraints",
-                 "hostAliases", "imagePullSecrets", "os", "schedulingGates", "overhead"});
+                 "hostAliases", "imagePullSecrets", "os", "schedulingGates", "overhead", "hostUsers"});
+  // The one switch whose "no" asks for something: a user namespace.
+  if (spec["hostUsers"].is_bool() && !spec["hostUsers"].boolean()) check.add("spec.hostUsers: false");
   check.value(spec["os"]["name"], "spec.os.name", {"linux"});
   check.members(spec["securityContext"], "spec.securityContext",
                 {"runAsUser", "runAsGroup", "runAsNonRoot", "supplementalGroups", "fsGroup", "fsGroupChangePolicy", "seccompProfile", "sysctls", "appArmorProfile"});
