@@ -125,6 +125,7 @@ std::string idle_memory(const std::string& dir) {
   }
   std::this_thread::sleep_for(2s);
   const long kb = resident_kb(child.pid());
+  if (kb == 0) return "  {\"what\": \"idle RSS of fairlead-server\", \"note\": \"it ended at once: is fairlead-slurm built beside it?\"}";
   (void)child.signal(SIGTERM).has_value();
   (void)child.wait(10s).has_value();
   return fmt::format("  {{\"what\": \"idle RSS of fairlead-server\", \"mb\": {:.1f}}}", static_cast<double>(kb) / 1024);
