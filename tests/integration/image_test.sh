@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The image builder on a store of its own: a build from nothing, a second one that does nothing, refusals that leave nothing behind,
-# damage that is noticed, an interrupted build, an image in use. Needs root, mmdebstrap and a Debian mirror; takes about 20 seconds.
+# damage that is noticed, an interrupted build, an image in use. Needs root, mmdebstrap and a Debian mirror; takes about 45 seconds of CPU time.
 # Exit status 77 (skipped) without root or a mirror: neither is a defect of the builder.
 set -uo pipefail
 
