@@ -1,0 +1,120 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A real Slurm cluster through its whole day: it comes up from one resource, the walk-through's commands work, users are known everywhere, memory limits hold; server, agent and
+# slurmctld are killed while a training job runs over two nodes and lose nothing; a worker's power is cut and the job runs again from its checkpoint; down leaves nothing.
+# usage: slurm_test.sh BUILD_DIR   (as root; a site of its own with ranges of its own)
+set -euo pipefail
+build=${1:?usage: slurm_test.sh BUILD_DIR}
+fairlead=$(realpath "$build/bin/fairlead")
+top=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d /var/tmp/fairlead-slurm-test-XXXXXX)
+export FAIRLEAD_STATE_DIR=$work/site NO_COLOR=1
+run() { "$fairlead" "$@"; }
+started=$EPOCHREALTIME
+passed=0
+note() { passed=$((passed + 1)); printf '%6.1f s  ok %s\n' "$(awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')" "$*"; }
+fail() {
+  echo "FAIL: $*" >&2
+  run status >&2 || true
+  tail -n 20 "$FAIRLEAD_STATE_DIR/run/server.log" >&2 || true
+  for pod in controller-0 worker-0 worker-1; do run logs -n demo "$pod" --all-containers --tail 15 >&2 || run logs -n demo "$pod" -c slurmd --tail 15 >&2 || true; done
+  exit 1
+}
+clean_up() {
+  local status=$?
+  trap - EXIT
+  run down --yes --purge > "$work/down.log" 2>&1 || { cat "$work/down.log" >&2; status=1; }
+  rm -rf "$work"
+  exit "$status"
+}
+trap clean_up EXIT
+until_true() { # SECONDS WHAT COMMAND...
+  local limit=$1 what=$2 end
+  shift 2
+  end=$((SECONDS + limit))
+  until "$@" > /dev/null 2>&1; do
+    ((SECONDS < end)) || fail "not within $limit s: $what"
+    read -rt 0.5 <> <(:) || true
+  done
+}
+login() { run exec -n demo login-0 -- "$@"; }
+expect() { # WHAT TEXT COMMAND...
+  local what=$1 text=$2 out
+  shift 2
+  out=$("$@" 2>&1) || true
+  [[ $out == *"$text"* ]] || fail "$what: wanted \"$text\", got: $out"
+  note "$what"
+}
+
+# The image is cached in the default store; a folder of hard links spares a second build.
+mkdir -p "$FAIRLEAD_STATE_DIR/images"
+"$top/images/build.sh" "$top/images/slurm" /var/lib/fairlead/images > "$work/image.log" 2>&1 || { cat "$work/image.log" >&2; fail "the image was not built"; }
+cp -al /var/lib/fairlead/images/slurm "$FAIRLEAD_STATE_DIR/images/"
+
+run up -f "$top/examples/demo.yaml" --port 16443 --node-range 10.87.0.0/16 --pod-range 10.88.0.0/16 > "$work/up.log" 2>&1 || { cat "$work/up.log" >&2; fail "up"; }
+note "a head, two workers and a login node came up"
+run up -f "$top/examples/demo.yaml" > "$work/again.log" 2>&1 || { cat "$work/again.log" >&2; fail "up again"; }
+grep -q '8 unchanged' "$work/again.log" || fail "a second up changed something: $(cat "$work/again.log")"
+note "a second up changes nothing"
+
+expect "srun on two nodes sees one mock GPU each" "GPU 0: Fairlead Mock GPU" login srun --nodes=2 --gres=gpu:1 nvidia-smi -L
+expect "salloc as the walk-through types it" "worker-" login salloc --nodes=1 --ntasks=1 --mem=1G --time=00:20:00 --gres=gpu:1 srun hostname
+expect "a step beyond its memory is killed and told so" "Out Of Memory" login srun --nodes=1 --mem=100 python3 -c 'bytearray(300 << 20)'
+expect "adduser makes a user of the whole cluster" "known on every node" login adduser ada
+expect "every worker knows her" $'ada\nada' login su - ada -c 'srun --nodes=2 whoami'
+expect "her home is shared" "from the worker" login su - ada -c 'srun --nodes=1 sh -c "echo from the worker > ~/note"; cat ~/note'
+expect "scontrol ping on a worker reaches the head" "is UP" run exec -n demo worker-0 -c slurmd -- scontrol ping
+expect "the site's own key logs in" "login-0" run ssh demo hostname
+expect "explains what has no effect" "FieldsIgnored" run get slurmclusters -n demo demo -o yaml
+
+# More than one head is refused before anything is touched.
+sed 's/      size: 1\n      k8sNodeFilterName: no-gpu/&/; /    controller:/,/size: 1/ s/size: 1/size: 2/' "$top/examples/demo.yaml" > "$work/two-heads.yaml"
+run apply -f "$work/two-heads.yaml" > /dev/null
+until_true 20 "the refusal of two heads" bash -c "'$fairlead' get slurmclusters -n demo demo -o yaml | grep -q 'set it to 1'"
+run apply -f "$top/examples/demo.yaml" > /dev/null
+note "two heads are refused with the number"
+
+# The job: two nodes, checkpoints every 25 steps.
+login sh -c 'mkdir -p /home/lab' && tar -C "$top/examples" -c train-gpt | run exec -i -n demo login-0 -- tar -C /home/lab -x
+job=$(login sh -c 'cd /home/lab/train-gpt && sbatch --parsable train.sbatch --steps 140 --print-every 10' | tr -d '[:space:]')
+out=/home/lab/train-gpt/train-gpt-$job.out
+until_true 120 "the first loss line" login grep -q 'step   10/' "$out"
+note "job $job trains over two nodes"
+
+kill -9 "$(cat "$FAIRLEAD_STATE_DIR/run/server.pid")"
+run up -f "$top/examples/demo.yaml" > "$work/after-kill.log" 2>&1 || { cat "$work/after-kill.log" >&2; fail "up after a killed server"; }
+agent=$(pgrep -f "fairlead-agent run --config $FAIRLEAD_STATE_DIR/nodes/worker-0/agent.json")
+kill -9 "$agent"
+until_true 30 "a new agent on worker-0" bash -c "pgrep -f 'fairlead-agent run --config $FAIRLEAD_STATE_DIR/nodes/worker-0/agent.json' | grep -vx $agent"
+run exec -n demo controller-0 -c slurmctld -- pkill -9 slurmctld
+until_true 60 "slurmctld answers after it was killed" bash -c "'$fairlead' exec -n demo login-0 -- scontrol ping | grep -q 'is UP'"
+[ "$(login squeue -h -j "$job" -o '%T')" = RUNNING ] || fail "the job does not run any more after server, agent and slurmctld were killed: $(login squeue -h)"
+[ "$(run get pods -n demo worker-0 -o json | python3 -c 'import json,sys; print(sum(c["restartCount"] for c in json.load(sys.stdin)["status"]["containerStatuses"]))')" = 0 ] || fail "worker-0 was restarted"
+note "killed server, agent and slurmctld: everything adopted, the job runs on"
+
+until_true 120 "a checkpoint" login sh -c "ls /home/lab/train-gpt/checkpoints/$job | grep -q 'step-.*pt'"
+run node kill worker-1 > /dev/null || fail "node kill"
+run node heal worker-1 > /dev/null || fail "node heal"
+until_true 60 "Slurm requeues the job" bash -c "'$fairlead' exec -n demo login-0 -- squeue -h -j $job -o %T | grep -q PENDING"
+note "a power cut on worker-1: the job went back into the queue"
+until_true 240 "the job starts again" login grep -q 'start 2' "$out"
+until_true 120 "it resumes from its checkpoint" login grep -qi 'resum' "$out"
+note "it resumes from its checkpoint"
+until_true 240 "the job completes" bash -c "'$fairlead' exec -n demo login-0 -- scontrol show job $job | grep -q JobState=COMPLETED"
+login cat "$out" > "$work/out"
+python3 - "$work/out" <<'PY' || fail "the loss did not fall: $(cat "$work/out")"
+import re, sys
+losses = [float(m) for m in re.findall(r"step\s+\d+/\d+\s+loss ([0-9.]+)", open(sys.argv[1]).read())]
+final = re.search(r"final loss ([0-9.]+)", open(sys.argv[1]).read())
+sys.exit(0 if final and len(losses) >= 5 and losses[0] - float(final.group(1)) > 1.0 else 1)
+PY
+note "the job completed and its loss fell"
+
+run down --yes --purge > "$work/down.log" 2>&1 || { cat "$work/down.log" >&2; fail "down"; }
+id=$(printf '%s' "$FAIRLEAD_STATE_DIR" | sha256sum | cut -c1-6)
+left=$(pgrep -af "$FAIRLEAD_STATE_DIR" || true; ip -o link show "fl$id" 2> /dev/null || true; find /sys/fs/cgroup -maxdepth 2 -name "fairlead-$id" 2> /dev/null; grep -F "$FAIRLEAD_STATE_DIR" /proc/self/mounts || true)
+[ -z "$left" ] || fail "down left something: $left"
+note "down left nothing"
+trap - EXIT
+rm -rf "$work"
+echo "$passed passed, 0 failed"
