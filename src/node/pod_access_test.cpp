@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logs and exec over real HTTPS and WebSockets, from real containers.
+#include "node/pod_access.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <poll.h>
+
+#include "base/encoding.h"
+#include "http/client.h"
+#include "http/pki.h"
+#include "node/exec_session.h"
+#include "node/log_reader.h"
+#include "node/node_fixture.h"
+
+namespace fairlead::node {
+namespace {
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(LogEntries, AreReadAsConmonWritesThem) {
+  const auto entry = parse_log_entry("2026-01-02T03:04:05.1+00:00 stderr P half a line");
+  ASSERT_TRUE(entry);
+  EXPECT_EQ(entry->stream, "stderr");
+  EXPECT_EQ(entry->text, "half a line");
+  EXPECT_TRUE(entry->partial);
+  EXPECT_EQ(parse_log_entry("t stdout F ")->text, "");
+  EXPECT_EQ(parse_log_entry("t stdout F")->text, "");
+  for (const char* bad : {"", "t", "t stdout", "t stdin F x", "t stdout X x", "t stdout Fx"}) EXPECT_FALSE(parse_log_entry(bad)) << bad;
+}
+
+TEST(TerminalSizes, AreReadFromClients) {
+  EXPECT_EQ(parse_terminal_size(R"({"Width":80,"Height":24})")->height, 24);
+  for (const char* bad : {"", "{}", R"({"Width":0,"Height":24})", R"({"Width":99999,"Height":24})", "[]"}) EXPECT_FALSE(parse_terminal_size(bad)) << bad;
+}
+
+class LogReaderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/fl-log.XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    root_ = name;
+    path_ = root_ + "/0.log";
+  }
+  void TearDown() override { EXPECT_TRUE(remove_tree(root_)); }
+  static std::string lines(int from, int to) {
+    std::string out;
+    for (int i = from; i < to; ++i) out += "2026-01-02T03:04:" + std::string(i < 10 ? "0" : "") + std::to_string(i) + ".5+00:00 stdout F line " + std::to_string(i) + "\n";
+    return out;
+  }
+  void put(const std::string& suffix, const std::string& text) { ASSERT_TRUE(write_file_atomically(path_ + suffix, text, 0644)); }
+  std::string all(const LogQuery& query) {
+    LogReader reader(path_, query);
+    std::string out;
+    while (true) {
+      auto piece = reader.next();
+      EXPECT_TRUE(piece);
+      if (!piece || piece->empty()) return out;
+      out += *piece;
+    }
+  }
+  std::string root_, path_;
+};
+
+TEST_F(LogReaderTest, GivesRotatedFilesInOrderAndTheTailAcrossThem) {
+  put(".2", lines(0, 2));
+  put(".1", lines(2, 4));
+  put("", lines(4, 6));
+  EXPECT_EQ(all({}), "line 0\nline 1\nline 2\nline 3\nline 4\nline 5\n");
+  EXPECT_EQ(all({.tail_lines = 1}), "line 5\n");
+  EXPECT_EQ(all({.tail_lines = 2}), "line 4\nline 5\n");
+  EXPECT_EQ(all({.tail_lines = 3}), "line 3\nline 4\nline 5\n");
+  EXPECT_EQ(all({.tail_lines = 4}), "line 2\nline 3\nline 4\nline 5\n");
+  EXPECT_EQ(all({.tail_lines = 100}), all({}));
+  EXPECT_EQ(all({.tail_lines = 0}), "");
+}
+
+TEST_F(LogReaderTest, PartialEntriesAreOneLine) {
+  put("", "t1 stdout P hel\nt2 stdout F lo\nt3 stderr F x\n");
+  EXPECT_EQ(all({}), "hello\nx\n");
+  EXPECT_EQ(all({.timestamps = true}), "t1 hello\nt3 x\n");
+}
+
+TEST_F(LogReaderTest, SinceLimitAndTimestamps) {
+  put("", lines(0, 20));
+  EXPECT_EQ(all({.since = parse_time("2026-01-02T03:04:19Z").value()}), "line 19\n");
+  EXPECT_EQ(all({.limit_bytes = 10}), "line 0\nlin");
+  EXPECT_EQ(all({.timestamps = true, .tail_lines = 1}), "2026-01-02T03:04:19.5Z line 19\n");
+}
+
+TEST_F(LogReaderTest, FollowsAcrossARotation) {
+  put("", lines(0, 1));
+  LogReader reader(path_, {});
+  EXPECT_EQ(*reader.next(), "line 0\n");
+  EXPECT_EQ(*reader.next(), "");
+  Fd old(::open(path_.c_str(), O_WRONLY | O_APPEND));
+  ASSERT_EQ(::rename(path_.c_str(), (path_ + ".1").c_str()), 0);
+  const std::string late = lines(1, 2);
+  ASSERT_GT(::write(old.get(), late.data(), late.size()), 0);
+  put("", lines(2, 3));
+  std::string seen;
+  for (int i = 0; i < 4; ++i) seen += *reader.next();
+  EXPECT_EQ(seen, "line 1\nline 2\n");
+}
+
+TEST_F(LogReaderTest, AFileThatDoesNotExistYetIsEmpty) { EXPECT_EQ(all({}), ""); }
+
+class PodAccessTest : public NodeTest {
+ protected:
+  void SetUp() override {
+    NodeTest::SetUp();
+    if (HasFatalFailure()) return;
+    open_runtime();
+    access_ = std::make_unique<PodAccess>(*runtime_, clock_, "n1");
+    ca_ = *http::make_ca("test", clock_.now());
+    auto pair = *http::issue(ca_, {.common_name = "system:node:n1", .ip_addresses = {"127.0.0.1"}, .server = true, .client = true}, clock_.now());
+    for (const auto& [name, text] : {std::pair("ca", &ca_.certificate_pem), std::pair("crt", &pair.certificate_pem), std::pair("key", &pair.key_pem)})
+      ASSERT_TRUE(write_file_atomically(root_ + "/" + name, *text, 0600));
+    auto server = http::Server::start({.tls = http::TlsFiles{.certificate = root_ + "/crt", .key = root_ + "/key", .client_ca = root_ + "/ca"}},
+                                      [this](http::Request request, std::shared_ptr<http::Exchange> exchange) { access_->handle(std::move(request), std::move(exchange)); });
+    ASSERT_TRUE(server) << server.error().message;
+    server_ = std::move(*server);
+    client_ = client("fairlead-server");
+  }
+  void TearDown() override {
+    client_.reset();
+    access_.reset();
+    server_.reset();
+    NodeTest::TearDown();
+  }
+  std::shared_ptr<http::Client> client(const std::string& name) {
+    http::ClientOptions options{.host = "127.0.0.1", .port = server_->port(), .ca_pem = ca_.certificate_pem};
+    if (!name.empty()) {
+      const auto pair = *http::issue(ca_, {.common_name = name, .client = true}, clock_.now());
+      options.certificate_pem = pair.certificate_pem;
+      options.key_pem = pair.key_pem;
+    }
+    return *http::Client::make(options);
+  }
+  void run_pod(const std::string& script) {
+    ASSERT_TRUE(runtime_->accept({.uid = "u", .space = "default", .name = "p", .accepted = clock_.now()}));
+    auto sandbox = runtime_->ensure_sandbox({.pod_uid = "u", .hostname = "p", .limits = {}});
+    ASSERT_TRUE(sandbox) << sandbox.error().message;
+    ContainerSpec spec;
+    spec.pod_uid = "u";
+    spec.name = "main";
+    spec.id = container_id("u", "main", 0);
+    spec.image = *find_image(images_dir(), busybox());
+    spec.argv = {"/bin/sh", "-c", script};
+    spec.env = {"PATH=/bin:/usr/bin"};
+    ASSERT_TRUE(runtime_->start(spec));
+  }
+  struct Outcome {
+    std::string out, err, status;
+  };
+  Outcome drain(http::ClientWebSocket& socket) {
+    Outcome seen;
+    while (true) {
+      auto message = socket.receive();
+      if (!message) seen.status += message.error().message;
+      if (!message || !*message) return seen;
+      if ((*message)->empty()) continue;
+      const char channel = (**message)[0];
+      (channel == 1 ? seen.out : channel == 2 ? seen.err : seen.status) += (*message)->substr(1);
+    }
+  }
+  http::KeyPair ca_;
+  std::unique_ptr<PodAccess> access_;
+  std::unique_ptr<http::Server> server_;
+  std::shared_ptr<http::Client> client_;
+};
+
+TEST_F(PodAccessTest, OnlyTheServerIsLetIn) {
+  EXPECT_EQ(client_->request({.target = "/healthz"})->body, "ok");
+  EXPECT_EQ(client("")->request({.target = "/healthz"})->status, 401);
+  EXPECT_EQ(client("system:node:other")->request({.target = "/healthz"})->status, 403);
+  EXPECT_EQ(client_->request({.target = "/etc/passwd"})->status, 404);
+  EXPECT_EQ(client_->request({.target = "/containerLogs/default/none/main"})->status, 404);
+}
+
+TEST_F(PodAccessTest, LogsComeWholeAndFollowed) {
+  run_pod("echo one; echo two; while ! test -e /go; do sleep 0.02; done; echo three");
+  auto reader = client_->open({.target = "/containerLogs/default/p/main?follow=true"});
+  ASSERT_TRUE(reader) << reader.error().message;
+  std::string seen;
+  while (seen.find("two") == std::string::npos) {
+    auto piece = (*reader)->read(10s);
+    ASSERT_TRUE(piece && *piece && !(*piece)->empty());
+    seen += **piece;
+  }
+  ASSERT_TRUE(run_in_container(*runtime_, "u", "main", {"touch", "/go"}, 10s));
+  // The container's end ends the body once it is settled.
+  std::jthread settling([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      (void)runtime_->look("u");
+      ::poll(nullptr, 0, 20);
+    }
+  });
+  while (true) {
+    auto piece = (*reader)->read(10s);
+    ASSERT_TRUE(piece && *piece);
+    if ((*piece)->empty()) break;
+    seen += **piece;
+  }
+  EXPECT_EQ(seen, "one\ntwo\nthree\n");
+  EXPECT_EQ(client_->request({.target = "/containerLogs/default/p/main?tailLines=1"})->body, "three\n");
+  EXPECT_EQ(client_->request({.target = "/containerLogs/default/p/main?previous=true"})->status, 400);
+  EXPECT_EQ(client_->request({.target = "/containerLogs/default/p/none"})->status, 400);
+}
+
+TEST_F(PodAccessTest, ExecSeparatesOutputsAndTellsTheStatus) {
+  run_pod("sleep 600");
+  for (const char* protocol : {"v5.channel.k8s.io", "v4.channel.k8s.io"}) {
+    auto socket = client_->open_websocket({.target = "/exec/default/p/main?command=sh&command=-c&command=echo%20o%3B%20echo%20e%20%3E%262%3B%20exit%203&stdout=true&stderr=true"}, {protocol});
+    ASSERT_TRUE(socket) << socket.error().message;
+    EXPECT_EQ((*socket)->subprotocol(), protocol);
+    const Outcome seen = drain(**socket);
+    EXPECT_EQ(seen.out, "o\n");
+    EXPECT_EQ(seen.err, "e\n");
+    EXPECT_THAT(seen.status, testing::AllOf(HasSubstr("NonZeroExitCode"), HasSubstr(R"("message":"3")")));
+  }
+}
+
+TEST_F(PodAccessTest, InputReachesTheCommandAndItsEndToo) {
+  run_pod("sleep 600");
+  auto socket = client_->open_websocket({.target = "/exec/default/p/main?command=sha256sum&stdin=true&stdout=true&stderr=true"}, {"v5.channel.k8s.io"});
+  ASSERT_TRUE(socket) << socket.error().message;
+  std::string all;
+  for (int i = 0; i < 300; ++i) {
+    const std::string piece(32 * 1024, static_cast<char>('a' + i % 26));
+    all += piece;
+    auto sent = (*socket)->send(std::string(1, '\0') + piece);
+    ASSERT_TRUE(sent) << i << ": " << sent.error().message << drain(**socket).status;
+  }
+  ASSERT_TRUE((*socket)->send(std::string("\xff\0", 2)));
+  const Outcome seen = drain(**socket);
+  EXPECT_THAT(seen.out, testing::StartsWith(hex(sha256(all))));
+  EXPECT_THAT(seen.status, HasSubstr("Success"));
+}
+
+TEST_F(PodAccessTest, MuchOutputArrivesWhole) {
+  run_pod("sleep 600");
+  auto socket = client_->open_websocket({.target = "/exec/default/p/main?command=head&command=-c&command=30000000&command=/dev/zero&stdout=true"}, {"v5.channel.k8s.io"});
+  ASSERT_TRUE(socket);
+  const Outcome seen = drain(**socket);
+  EXPECT_EQ(seen.out.size(), 30'000'000U) << seen.status << seen.err;
+}
+
+TEST_F(PodAccessTest, ATerminalEchoesAndIsResized) {
+  run_pod("sleep 600");
+  auto socket = client_->open_websocket({.target = "/exec/default/p/main?command=sh&stdin=true&stdout=true&tty=true"}, {"v5.channel.k8s.io"});
+  ASSERT_TRUE(socket) << socket.error().message;
+  ASSERT_TRUE((*socket)->send(std::string("\x04", 1) + R"({"Width":91,"Height":33})"));
+  ASSERT_TRUE((*socket)->send(std::string(1, '\0') + "test -t 0 && stty size; exit 4\n"));
+  const Outcome seen = drain(**socket);
+  EXPECT_THAT(seen.out, HasSubstr("33 91"));
+  EXPECT_THAT(seen.status, HasSubstr(R"("message":"4")"));
+}
+
+TEST_F(PodAccessTest, AClientThatLeavesEndsItsCommand) {
+  run_pod("sleep 600");
+  {
+    auto socket = client_->open_websocket({.target = "/exec/default/p/main?command=sleep&command=77&stdout=true"}, {"v5.channel.k8s.io"});
+    ASSERT_TRUE(socket);
+    for (int i = 0; i < 500; ++i) {
+      auto running = run_in_container(*runtime_, "u", "main", {"/bin/sh", "-c", "ps | grep -q '[s]leep 77'"}, 10s);
+      ASSERT_TRUE(running);
+      if (running->exit.code == 0) break;
+    }
+    (*socket)->close();
+  }
+  bool gone = false;
+  for (int i = 0; i < 500 && !gone; ++i) gone = run_in_container(*runtime_, "u", "main", {"/bin/sh", "-c", "ps | grep -q '[s]leep 77'"}, 10s)->exit.code != 0;
+  EXPECT_TRUE(gone);
+}
+
+}  // namespace
+}  // namespace fairlead::node

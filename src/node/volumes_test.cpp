@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/volumes.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/encoding.h"
+#include "base/files.h"
+#include "node/config.h"
+#include "node/control/route_controller.h"
+#include "node/images.h"
+#include "node/node_fixture.h"
+
+namespace fairlead::node {
+namespace {
+using kube::Json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Json parse(const char* text) { return *kube::parse_json(text); }
+
+VolumeSources sources() {
+  VolumeSources out;
+  out.objects.config_map = [](const std::string& name) -> Result<Json> {
+    if (name != "conf") return fail(Code::NotFound, "configmap \"" + name + "\" not found");
+    return parse(R"({"data": {"a": "1", "b": "2", "..evil": "x"}})");
+  };
+  out.objects.secret = [](const std::string& name) -> Result<Json> {
+    if (name != "hidden") return fail(Code::NotFound, "secret \"" + name + "\" not found");
+    return Json::object({{"data", Json::object({{"k", base64("s")}})}});
+  };
+  out.claim = [](const std::string& name) -> Result<Json> {
+    return Json::object({{"metadata", Json::object({{"annotations", Json::object({{"fairlead.dev/path", name}})}})}, {"status", Json::object({{"phase", "Bound"}})}});
+  };
+  return out;
+}
+
+std::vector<std::string> paths(const char* volume) {
+  auto files = volume_files(parse(R"({"metadata": {"name": "p", "labels": {"a": "b"}}})"), parse(volume), sources());
+  if (!files) return {"error: " + files.error().message};
+  std::vector<std::string> out;
+  for (const VolumeFile& file : *files) out.push_back(fmt::format("{}={} {:o}", file.path, file.bytes, file.mode));
+  return out;
+}
+
+TEST(VolumeFiles, ComeFromObjects) {
+  EXPECT_THAT(paths(R"({"configMap": {"name": "conf"}})"), ElementsAre("a=1 644", "b=2 644"));
+  EXPECT_THAT(paths(R"({"configMap": {"name": "conf", "defaultMode": 256, "items": [{"key": "a", "path": "x/y", "mode": 511}]}})"), ElementsAre("x/y=1 777"));
+  EXPECT_THAT(paths(R"({"secret": {"secretName": "hidden", "defaultMode": 256}})"), ElementsAre("k=s 400"));
+  EXPECT_THAT(paths(R"({"projected": {"sources": [{"configMap": {"name": "conf"}}, {"secret": {"name": "hidden", "items": [{"key": "k", "path": "a"}]}},
+                        {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}}]}})"),
+              ElementsAre("a=s 644", "b=2 644", "labels=a=\"b\" 644"));
+  EXPECT_THAT(paths(R"({"configMap": {"name": "none", "optional": true}})"), testing::IsEmpty());
+  EXPECT_THAT(paths(R"({"configMap": {"name": "none"}})"), ElementsAre(HasSubstr("not found")));
+  EXPECT_THAT(paths(R"({"configMap": {"name": "conf", "items": [{"key": "zz", "path": "x"}]}})"), ElementsAre(HasSubstr("non-existent config key: zz")));
+  EXPECT_THAT(paths(R"({"configMap": {"name": "conf", "items": [{"key": "a", "path": "../x"}]}})"), ElementsAre(HasSubstr("leads out")));
+}
+
+class VolumesTest : public NodeTest {};
+
+TEST_F(VolumesTest, PublishingSwapsAllFilesAtOnce) {
+  const std::string folder = root_ + "/v";
+  ASSERT_TRUE(make_dirs(folder));
+  const auto content = [](const std::string& text) { return std::vector<VolumeFile>{{.path = "d/one", .bytes = text}, {.path = "two", .bytes = text, .mode = 0400}}; };
+  EXPECT_TRUE(*publish_files(folder, content("0")));
+  EXPECT_FALSE(*publish_files(folder, content("0")));
+  // A reader that opens ..data once sees files of one version only.
+  std::atomic<bool> stop{false};
+  std::atomic<int> mixed{0}, reads{0};
+  std::jthread reader([&] {
+    while (!stop) {
+      const Fd now(::open((folder + "/..data").c_str(), O_PATH | O_DIRECTORY));
+      auto one = open_beneath(fmt::format("/proc/self/fd/{}", now.get()), "d/one", O_RDONLY), two = open_beneath(fmt::format("/proc/self/fd/{}", now.get()), "two", O_RDONLY);
+      if (!one || !two) continue;  // an old version that is being removed
+      char a[8] = {}, b[8] = {};
+      if (::read(one->get(), a, 8) < 0 || ::read(two->get(), b, 8) < 0 || std::string(a) != b) ++mixed;
+      ++reads;
+    }
+  });
+  for (int i = 1; i < 300 || reads < 20; ++i) ASSERT_TRUE(publish_files(folder, content(std::to_string(i % 1000))));
+  stop = true;
+  reader.join();
+  EXPECT_EQ(mixed, 0);
+  ASSERT_TRUE(publish_files(folder, {{.path = "two", .bytes = "x"}}));
+  EXPECT_FALSE(exists(folder + "/d"));
+  EXPECT_EQ(*read_file(folder + "/two"), "x");
+  EXPECT_EQ(list_dir(folder)->size(), 3U);  // ..data, its version, two
+}
+
+TEST_F(VolumesTest, ClaimsAndSubPathsStayInTheirFolder) {
+  ASSERT_TRUE(make_dirs(root_ + "/volumes/ns/u1"));
+  ASSERT_TRUE(make_dirs(root_ + "/outside"));
+  ASSERT_EQ(::symlink((root_ + "/outside").c_str(), (root_ + "/volumes/ns/u1/link").c_str()), 0);
+  const Volumes volumes(root_ + "/pods", root_ + "/volumes");
+  const auto mounts = [&](const std::string& claim, const char* mount) {
+    const Json pod = Json::object({{"metadata", Json::object({{"uid", "u"}})},
+                                   {"spec", Json::object({{"volumes", Json::array({Json::object({{"name", "v"}, {"persistentVolumeClaim", Json::object({{"claimName", claim}})}})})}})}});
+    return volumes.mounts(pod, Json::object({{"name", "m"}, {"volumeMounts", Json::array({parse(mount)})}}), sources());
+  };
+  const auto plain = mounts("ns/u1", R"({"name": "v", "mountPath": "/data", "readOnly": true})");
+  ASSERT_TRUE(plain) << plain.error().message;
+  EXPECT_EQ((*plain)[0].source, root_ + "/volumes/ns/u1");
+  EXPECT_THAT((*plain)[0].options, ElementsAre("rbind", "ro", "rprivate"));
+  EXPECT_TRUE(mounts(root_ + "/volumes/ns/u1", R"({"name": "v", "mountPath": "/data"})"));
+  EXPECT_FALSE(mounts("../outside", R"({"name": "v", "mountPath": "/data"})"));
+  EXPECT_FALSE(mounts("/etc", R"({"name": "v", "mountPath": "/data"})"));
+  const auto sub = mounts("ns/u1", R"({"name": "v", "mountPath": "/data", "subPath": "a/b"})");
+  ASSERT_TRUE(sub) << sub.error().message;
+  EXPECT_TRUE(exists(root_ + "/volumes/ns/u1/a/b"));
+  EXPECT_TRUE(*is_mount_point((*sub)[0].source));
+  EXPECT_EQ(mounts("ns/u1", R"({"name": "v", "mountPath": "/data", "subPath": "link"})").error().code, Code::Forbidden);
+  EXPECT_FALSE(mounts("ns/u1", R"({"name": "v", "mountPath": "/data", "subPath": "../u2"})"));
+}
+
+TEST_F(VolumesTest, MemoryAndSecretVolumesAreTmpfsAndHostPathsAreChecked) {
+  const Volumes volumes(root_ + "/pods", root_ + "/volumes");
+  const auto prepare = [&](const char* list) {
+    return volumes.prepare(Json::object({{"metadata", Json::object({{"uid", "u"}})}, {"spec", Json::object({{"volumes", parse(list)}, {"securityContext", Json::object({{"fsGroup", 55}})}})}}), sources());
+  };
+  ASSERT_TRUE(prepare(R"([{"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}, {"name": "s", "secret": {"secretName": "hidden", "defaultMode": 256}}, {"name": "d", "emptyDir": {}}])"));
+  ASSERT_TRUE(prepare(R"([{"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}])"));
+  const std::string here = root_ + "/pods/u/volumes/";
+  EXPECT_TRUE(*is_mount_point(here + "m"));
+  EXPECT_TRUE(*is_mount_point(here + "s"));
+  EXPECT_FALSE(*is_mount_point(here + "d"));
+  EXPECT_EQ(write_file_atomically(here + "m/big", std::string(2 << 20, 'x'), 0600).error().code, Code::Exhausted);
+  struct stat info{};
+  ASSERT_EQ(::stat((here + "s/k").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0440U);
+  EXPECT_EQ(info.st_gid, 55U);
+  ASSERT_EQ(::stat((here + "d").c_str(), &info), 0);
+  EXPECT_EQ(info.st_gid, 55U);
+  EXPECT_THAT(prepare(R"([{"name": "h", "hostPath": {"path": "/etc/passwd", "type": "Directory"}}])").error().message, HasSubstr("is not a directory"));
+  EXPECT_TRUE(prepare(R"([{"name": "h", "hostPath": {"path": "/etc", "type": "Directory"}}, {"name": "f", "hostPath": {"path": "/etc/passwd", "type": "File"}}])"));
+}
+
+TEST(EtcFiles, NamesServersAndSearches) {
+  const Json pod = parse(R"({"metadata": {"name": "p", "namespace": "ns"}, "spec": {"hostname": "h", "subdomain": "s", "hostAliases": [{"ip": "1.2.3.4", "hostnames": ["x", "y"]}],
+                             "dnsConfig": {"nameservers": ["9.9.9.9"], "searches": ["more"], "options": [{"name": "ndots", "value": "2"}]}}})");
+  const DnsConfig dns{.server = "10.1.0.1", .domain = "cluster.local", .node_resolv = "nameserver 8.8.8.8\nsearch home\n"};
+  const EtcFiles files = make_etc_files(pod, "10.1.0.2", "n1", dns);
+  EXPECT_EQ(files.hostname, "h\n");
+  EXPECT_THAT(files.hosts, testing::AllOf(HasSubstr("10.1.0.2\th.s.ns.svc.cluster.local\th\n"), HasSubstr("1.2.3.4\tx\ty\n")));
+  EXPECT_EQ(files.resolv, "nameserver 10.1.0.1\nnameserver 9.9.9.9\nsearch ns.svc.cluster.local svc.cluster.local cluster.local more\noptions ndots:2\n");
+  Json host = pod;
+  host.child("spec").set("hostNetwork", true);
+  host.child("spec").erase("dnsConfig");
+  EXPECT_EQ(make_etc_files(host, "10.0.0.1", "n1", dns).resolv, "nameserver 8.8.8.8\nsearch home\n");
+  EXPECT_EQ(make_etc_files(host, "10.0.0.1", "n1", dns).hostname, "n1\n");
+}
+
+TEST(ImageNames, AreLocalOnes) {
+  EXPECT_EQ(*parse_image_name("slurm:22.05"), (ImageName{"slurm", "22.05"}));
+  EXPECT_EQ(*parse_image_name("localhost/slurm"), (ImageName{"slurm", "latest"}));
+  for (const char* bad : {"docker.io/library/busybox:1", "a/b", "x@sha256:00", "../x:1", "x:..", "", ":1", "-x:1"}) EXPECT_EQ(parse_image_name(bad).error().code, Code::Invalid) << bad;
+}
+
+TEST(NodeConfigs, AreCheckedFieldByField) {
+  const std::string good = R"({"node_name": "n", "node_ip": "10.0.0.1", "pod_cidr": "10.1.0.0/24", "api_server": "https://x", "ca_file": "a", "cert_file": "b", "key_file": "c", "node_dir": "/n",
+    "images_dir": "/i", "volumes_dir": "/v", "cgroup_parent": "/g", "capacity": {"cpu": "2", "nvidia.com/gpu": "1"}, "taints": [], "labels": {"a": "b"}, "fabric_interface": "eth0"})";
+  const auto config = parse_node_config(good);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->run_dir, "/n/run");
+  EXPECT_EQ(config->capacity.at("nvidia.com/gpu"), "1");
+  EXPECT_THAT(parse_node_config("{}").error().message, HasSubstr("missing"));
+  EXPECT_THAT(parse_node_config(R"({"node_name": 3})").error().message, HasSubstr("node_name"));
+  EXPECT_THAT(parse_node_config(R"({"colour": "x"})").error().message, HasSubstr("colour"));
+  EXPECT_THAT(parse_node_config(R"({"capacity": {"cpu": "many"}})").error().message, HasSubstr("capacity.cpu"));
+}
+
+TEST_F(VolumesTest, RoutesFollowTheNodes) {
+  const std::vector<Json> nodes{parse(R"({"metadata": {"name": "me"}, "spec": {"podCIDR": "10.9.1.0/24"}, "status": {"addresses": [{"type": "InternalIP", "address": "10.8.0.1"}]}})"),
+                                parse(R"({"metadata": {"name": "other"}, "spec": {"podCIDR": "10.9.2.0/24"}, "status": {"addresses": [{"type": "InternalIP", "address": "10.8.0.2"}]}})"),
+                                parse(R"({"metadata": {"name": "new"}, "spec": {}, "status": {}})")};
+  const Routes wanted = wanted_routes(nodes, "me");
+  EXPECT_EQ(wanted, (Routes{{"10.9.2.0/24", "10.8.0.2"}}));
+  // In the kernel of this test's own network namespace.
+  ASSERT_TRUE(ensure_bridge("rt0", "10.8.0.1/24"));
+  ASSERT_TRUE(ensure_bridge("rt0", "10.8.0.1/24"));
+  EXPECT_EQ(*address_of("rt0"), "10.8.0.1");
+  ASSERT_TRUE(set_route("10.9.2.0/24", "10.8.0.2"));
+  EXPECT_EQ(*our_routes(), wanted);
+  ASSERT_TRUE(set_route("10.9.2.0/24", "10.8.0.3"));
+  EXPECT_EQ(*our_routes(), (Routes{{"10.9.2.0/24", "10.8.0.3"}}));
+  ASSERT_TRUE(delete_route("10.9.2.0/24"));
+  ASSERT_TRUE(delete_route("10.9.2.0/24"));
+  EXPECT_TRUE(our_routes()->empty());
+  EXPECT_FALSE(set_route("nonsense", "10.8.0.3"));
+}
+
+TEST(Cgroups, LimitsAreWrittenForBothVersions) {
+  const Limits limits{.cpu_shares = 512, .cpu = MilliCpu{1500}, .memory = 64_MiB, .pids = 100};
+  EXPECT_THAT(cgroup_writes(CgroupVersion::V1, limits),
+              ElementsAre(CgroupWrite{"cpu", "cpu.shares", "512"}, CgroupWrite{"cpu", "cpu.cfs_period_us", "100000"}, CgroupWrite{"cpu", "cpu.cfs_quota_us", "150000"},
+                          CgroupWrite{"memory", "memory.limit_in_bytes", "67108864"}, CgroupWrite{"pids", "pids.max", "100"}));
+  EXPECT_THAT(cgroup_writes(CgroupVersion::V2, limits), ElementsAre(CgroupWrite{"", "cpu.weight", "20"}, CgroupWrite{"", "cpu.max", "150000 100000"},
+                                                                   CgroupWrite{"", "memory.max", "67108864"}, CgroupWrite{"", "pids.max", "100"}));
+  EXPECT_TRUE(cgroup_writes(CgroupVersion::V1, {}).empty());
+}
+
+// The real version 2 hierarchy, mounted where only this test sees it. Which controllers it offers depends on the machine.
+TEST_F(VolumesTest, TheSecondVersionsTreeIsMadeEnteredAndRemoved) {
+  const std::string mount = root_ + "/cgroup2";
+  ASSERT_TRUE(make_dirs(mount));
+  ASSERT_EQ(::mount("cgroup2", mount.c_str(), "cgroup2", 0, nullptr), 0);
+  auto tree = CgroupTree::open(mount);
+  ASSERT_TRUE(tree);
+  EXPECT_EQ(tree->version(), CgroupVersion::V2);
+  const std::string path = cgroup() + "/pod1/main";
+  ASSERT_TRUE(tree->make(path, {}));
+  ASSERT_TRUE(tree->make(path, {}));
+  auto child = Child::start({.argv = {"sleep", "600"}});
+  ASSERT_TRUE(child);
+  ASSERT_TRUE(tree->enter(path, child->pid()));
+  EXPECT_THAT(*read_file(mount + path + "/cgroup.procs"), HasSubstr(std::to_string(child->pid())));
+  EXPECT_EQ(tree->oom_kills(path), 0);
+  (void)tree->remove(cgroup());  // kills; the group is busy until the process is gone
+  EXPECT_EQ((*child->wait(std::chrono::seconds(10)))->code, 137);
+  EXPECT_TRUE(tree->remove(cgroup()));
+  EXPECT_FALSE(exists(mount + cgroup()));
+  EXPECT_FALSE(tree->make("/../x", {}));
+}
+
+}  // namespace
+}  // namespace fairlead::node
