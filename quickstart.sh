@@ -35,7 +35,7 @@ while (($#)); do
   esac
   shift
 done
-readonly build=build/release user=ada login=demo/login-0
+readonly build=${FAIRLEAD_BUILD_DIR:-build/release} user=ada login=demo/login-0
 programs=(fairlead fairlead-server fairlead-agent fairlead-slurm)
 fairlead() { "$build/bin/fairlead" "$@" --state-dir "$state_dir"; }
 # With a command behind --, options must come before it.
@@ -52,12 +52,12 @@ begin() {
   step_title=$1 step_start=$(now)
   if [[ $live == yes ]]; then printf '  %s…%s %s' "$cyan" "$plain" "$1" >&2; fi
 }
-show() { [[ $live == no ]] || printf '\r\e[K  %s…%s %-34s  %s%6s s  %s%s' "$cyan" "$plain" "$step_title" "$dim" "$(seconds_since "$step_start")" "${1:0:$((${COLUMNS:-100} - 52))}" "$plain" >&2; }
+show() { [[ $live == no ]] || printf '\r\e[K  %s…%s %-42s  %s%-8s  %s%s' "$cyan" "$plain" "$step_title" "$dim" "$(seconds_since "$step_start") s" "${1:0:$((${COLUMNS:-100} - 60))}" "$plain" >&2; }
 end() {
   local spent
   spent=$(seconds_since "$step_start")
   [[ $live == no ]] || printf '\r\e[K' >&2
-  printf '  %s✓%s %-34s  %s%6s s%s  %s\n' "$green" "$plain" "$step_title" "$dim" "$spent" "$plain" "${1:-}" >&2
+  printf '  %s✓%s %-42s  %s%-8s%s  %s\n' "$green" "$plain" "$step_title" "$dim" "$spent s" "$plain" "${1:-}" >&2
   phase_names+=("$step_title") phase_seconds+=("$spent") step_title=''
 }
 record() { phase_names+=("$1") phase_seconds+=("$(seconds_since "$2")"); }
@@ -266,7 +266,7 @@ done < <(on_login "$login" -- runuser -l "$user" -c "bash -c '${follow//\'/\'\\\
 heading "Done in $(seconds_since "$whole_start") s"
 printf '  %-24s %s\n' "job" "$job ($state)" "nodes" "$nodes" "final loss" "${final_loss:-$last_loss}" "first loss line after" "$first_loss s" >&2
 printf '\n  %sseconds per phase%s\n' "$dim" "$plain" >&2
-for i in "${!phase_names[@]}"; do printf '    %-34s %8s\n' "${phase_names[i]}" "${phase_seconds[i]}" >&2; done
+for i in "${!phase_names[@]}"; do printf '    %-42s %8s\n' "${phase_names[i]}" "${phase_seconds[i]}" >&2; done
 suffix=''
 [[ $state_dir == /var/lib/fairlead ]] || suffix=" --state-dir $state_dir"
 cat >&2 <<TEXT

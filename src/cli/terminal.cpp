@@ -80,8 +80,8 @@ void Progress::draw_running() {
   const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - step_start_).count();
   constexpr std::string_view kFrames[] = {"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"};
   const std::string frame(look_.unicode ? kFrames[static_cast<std::size_t>(passed * 10) % 10] : std::string_view("*"));
-  std::string line = fmt::format("  {} {}  {}", paint(frame, Style::Accent, look_), pad_to(title_, 34), paint(pad_to(print_seconds(passed), 8), Style::Dim, look_));
-  if (!note_.empty()) line += "  " + paint(cut_to(note_, look_.width - 52, look_), Style::Dim, look_);
+  std::string line = fmt::format("  {} {}  {}", paint(frame, Style::Accent, look_), pad_to(title_, 42), paint(pad_to(print_seconds(passed), 8), Style::Dim, look_));
+  if (!note_.empty()) line += "  " + paint(cut_to(note_, look_.width - 60, look_), Style::Dim, look_);
   fmt::print(stderr, "\r\x1b[K{}", line);
   std::fflush(stderr);
   drawn_ = true;
@@ -93,7 +93,7 @@ void Progress::finish(const std::string& mark, Style style, const std::string& t
   clear_running();
   if (quiet_) return;
   const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - step_start_).count();
-  fmt::print(stderr, "  {} {}  {}{}\n", paint(mark, style, look_), pad_to(title_, 34), paint(text.empty() ? print_seconds(passed) : pad_to(print_seconds(passed), 8), Style::Dim, look_),
+  fmt::print(stderr, "  {} {}  {}{}\n", paint(mark, style, look_), pad_to(title_, 42), paint(text.empty() ? print_seconds(passed) : pad_to(print_seconds(passed), 8), Style::Dim, look_),
              text.empty() ? "" : "  " + text);
   std::fflush(stderr);
 }
