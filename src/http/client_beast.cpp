@@ -617,6 +617,7 @@ Result<std::shared_ptr<ssl::context>> make_tls(const ClientOptions& options) {
     context->use_private_key(asio::buffer(options.key_pem), ssl::context::pem, error);
     if (error) return fail(Code::Invalid, fmt::format("client key: {}", error.message()));
   }
+  read_extensions_now(raw);
   return context;
 }
 

@@ -890,6 +890,7 @@ Result<ssl::context> make_tls(const TlsFiles& files) {
     SSL_CTX_set_client_CA_list(raw, SSL_load_client_CA_file(files.client_ca.c_str()));
     context.set_verify_mode(ssl::verify_peer);  // asked for; none shown is allowed
   }
+  read_extensions_now(raw);
   return context;
 }
 
