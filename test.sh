@@ -1,94 +1,144 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Sets up, builds, runs all tests. Prints the seconds of each phase and closes with the test runner's own line.
+# Sets up, builds, runs all tests. Prints the seconds of each phase and closes with the test runner's own lines.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 usage() {
-  cat <<'TEXT'
+  cat << 'TEXT'
 usage: sudo ./test.sh [--full] [--unit] [--no-sanitizers] [-R REGEX]
-  (nothing)         set-up, release build, unit tests, asan and tsan runs, integration and end-to-end tests
-  --full            longer matrices too (ten times the crash points, more seeds)
+  (nothing)         set-up, release build, each header and library alone, unit tests plain and under sanitizers, integration and end-to-end tests
+  --full            longer matrices too (ten times the crash points, more seeds), clang-tidy, five seconds of each fuzz target
   --unit            unit tests only
   --no-sanitizers   leave out the asan and tsan builds
-  -R REGEX          only tests whose name matches
+  -R REGEX          only tests whose name matches, as ctest understands it: unit.kube, 'asan\.', e2e.slurm ...
 TEXT
 }
+die() { echo "test.sh: $*" >&2; exit 1; }
 
-full=0 unit=0 sanitizers=1 select=()
+full=0 unit=0 sanitizers=1 checks=1 pattern=''
 while [ $# -gt 0 ]; do
   case $1 in
     --full) full=1 ;;
-    --unit) unit=1 ;;
+    --unit) unit=1 sanitizers=0 checks=0 ;;
     --no-sanitizers) sanitizers=0 ;;
-    -R) select=(-R "${2:?-R needs a pattern}"); sanitizers=0; shift ;;
+    -R)
+      [ -n "${2:-}" ] || { echo 'test.sh: -R needs a pattern (see --help)' >&2; exit 2; }
+      pattern=$2 checks=0
+      case $pattern in *asan* | *tsan*) ;; *) sanitizers=0 ;; esac
+      shift
+      ;;
     -h | --help) usage; exit 0 ;;
     *) echo "test.sh: unknown option $1 (see --help)" >&2; exit 2 ;;
   esac
   shift
 done
-[ "$(id -u)" = 0 ] || { echo "test.sh: the tests make namespaces, mounts and cgroups: run it as root (sudo ./test.sh)" >&2; exit 1; }
+[ "$(id -u)" = 0 ] || die 'the tests make namespaces, mounts and cgroups: run it as root (sudo ./test.sh)'
+exec < /dev/null
+mkdir -p build
+exec 9> build/test.lock
+flock -n 9 || die 'another run is at work in this checkout; wait for it or stop it first'
 [ "$full" = 0 ] || export FAIRLEAD_FULL=1
+# A miss in the compiler cache costs no extra run of the preprocessor this way.
+export CCACHE_DEPEND=1
 
-phases=''
+phases='' running='' began=$SECONDS
+trap 'status=$?; [ -z "$running" ] || { printf "seconds per phase:%s\n" "$phases"; echo "test.sh: failed in phase \"$running\"" >&2; exit "$status"; }' EXIT
 phase() { # NAME COMMAND...
-  local name=$1 start=$SECONDS
+  local start=$SECONDS
+  running=$1
   shift
-  echo "== $name"
+  echo "== $running"
   "$@"
-  phases="$phases$(printf '\n  %-28s %5d s' "$name" $((SECONDS - start)))"
+  phases+=$(printf '\n  %-28s %5d s' "$running" $((SECONDS - start)))
+  echo "-- $running: $((SECONDS - start)) s"
+  running=''
 }
 
-# A compiler process may need 1.5 GB (4.5 GB under sanitizers): as many at once as memory holds, never more than cores.
-jobs_for() {
-  local each_mb=$1 free_mb cores
+# As many compilers at once as memory holds, never more than cores.
+jobs_for() { # MB-EACH
+  local free_mb cores fit
   free_mb=$(awk '/MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)
   cores=$(nproc)
-  local fit=$((free_mb / each_mb))
+  fit=$((free_mb / $1))
   [ "$fit" -ge 1 ] || fit=1
   echo $((fit < cores ? fit : cores))
 }
-
-setup() { tools/install-packages.sh tools/packages.txt tools/packages-test.txt; }
-build() { # PRESET MB-EACH TARGETS...
-  local preset=$1 each=$2
+configure() { # PRESET
+  local dir=build/$1
+  # A build folder that came with a copied checkout belongs to the original.
+  if [ -e "$dir/CMakeCache.txt" ] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$dir/CMakeCache.txt"; then rm -rf "$dir"; fi
+  cmake --preset "$1" > "build/$1.log" 2>&1 || { cat "build/$1.log"; return 1; }
+}
+build() { # PRESET MB-EACH TARGET...: every tenth line of progress; what failed, whole
+  local preset=$1 jobs log=build/$1.log
+  jobs=$(jobs_for "$2")
   shift 2
-  cmake --preset "$preset" > "build-$preset.log" 2>&1 || { cat "build-$preset.log"; return 1; }
-  rm -f "build-$preset.log"
-  cmake --build "build/$preset" -j "$(jobs_for "$each")" ${1:+--target} "$@" | grep -E --line-buffered 'error|warning|FAILED|^\[[0-9]*0/' || [ "${PIPESTATUS[0]}" = 0 ]
+  configure "$preset"
+  if ! cmake --build "build/$preset" -j "$jobs" --target "$@" 2>&1 | tee "$log" | awk '/^\[[0-9]*0\// { print substr($0, 1, 150); fflush() }'; then
+    grep -A 60 -m 3 -E '^(FAILED|ninja: error)' "$log" || tail -n 40 "$log"
+    echo "(the whole output is in $log)"
+    return 1
+  fi
 }
-one_file() { # the price of changing one file
-  touch src/slurm/plan/render.cpp
-  cmake --build build/release -j "$(jobs_for 1500)" > /dev/null
+
+setup() {
+  local lists=(tools/packages.txt tools/packages-test.txt)
+  [ "$full" = 0 ] || lists+=(tools/packages-full.txt)
+  tools/install-packages.sh "${lists[@]}"
 }
-one_beast_file() {
-  touch src/http/client_beast.cpp
-  cmake --build build/release -j "$(jobs_for 1500)" > /dev/null
+# The price of changing one file: compiler, archive, every program that links it.
+changed() { # FILE
+  [ -e "$1" ] || die "$1 is gone: name another file here"
+  touch "$1"
+  CCACHE_DISABLE=1 build release 700 all
+}
+tidy() {
+  configure tidy
+  find src/base src/kube src/slurm src/api -name '*.cpp' ! -name '*_beast.cpp' ! -name '*_test.cpp' ! -name '*_fuzz.cpp' ! -name '*_bench.cpp' -print0 | sort -z |
+    xargs -0 -n 2 -P "$(jobs_for 1000)" clang-tidy-19 -p build/tidy --quiet 2> build/tidy.log
+}
+fuzz_smoke() {
+  local target corpus status=0
+  corpus=$(mktemp -d)
+  for target in build/fuzz/fuzz/*_fuzz; do
+    echo "-- $(basename "$target")"
+    "$target" -max_total_time=5 -rss_limit_mb=4096 -timeout=10 -artifact_prefix=build/fuzz/ -print_final_stats=0 "$corpus" > build/fuzz.log 2>&1 || { tail -n 40 build/fuzz.log; status=1; }
+  done
+  rm -rf "$corpus"
+  return "$status"
 }
 
 phase 'set-up' setup
-phase 'release build' build release 1500
-if [ "$unit" = 0 ] && [ "${#select[@]}" = 0 ]; then
-  phase 'one file changed' one_file
-  phase 'one Beast file changed' one_beast_file
+phase 'release build' build release 700 all
+if [ "$checks" = 1 ]; then
+  phase 'one file changed' changed src/slurm/plan/render.cpp
+  phase 'one Beast file changed' changed src/http/client_beast.cpp
+  phase 'headers, libraries alone' build release 700 checks
 fi
+builds=(release)
 if [ "$sanitizers" = 1 ]; then
-  asan_tests="base_test http_test kube_test api_test apiserver_test placement_test node_test slurm_test fleet_test cli_test sim_test"
-  tsan_tests="base_test kube_test apiserver_test node_test"
-  present() { local t out=''; for t in $1; do ls src/"${t%_test}"/ sim/ 2> /dev/null | grep -q . && cmake --build "build/$2" --target help 2> /dev/null | grep -q "^$t:" && out="$out $t"; done; echo "$out"; }
-  cmake --preset asan > /dev/null && phase 'asan build' build asan 4500 $(present "$asan_tests" asan)
-  run_asan() { for t in $(present "$asan_tests" asan); do echo "-- asan $t"; FAIRLEAD_SANITIZED=1 ASAN_OPTIONS=detect_leaks=1 "build/asan/$t" --gtest_brief=1; done; }
-  phase 'asan tests' run_asan
-  cmake --preset tsan > /dev/null && phase 'tsan build' build tsan 4500 $(present "$tsan_tests" tsan)
-  run_tsan() { for t in $(present "$tsan_tests" tsan); do echo "-- tsan $t"; FAIRLEAD_SANITIZED=1 TSAN_OPTIONS=halt_on_error=1 "build/tsan/$t" --gtest_brief=1; done; }
-  phase 'tsan tests' run_tsan
+  phase 'asan build' build asan 1500 unit_tests
+  phase 'tsan build' build tsan 1500 unit_tests
+  builds+=(asan tsan)
 fi
-echo "== tests"
-[ "$unit" = 0 ] || select=(-L unit)
-started=$SECONDS
-status=0
-ctest --test-dir build/release --output-on-failure ${select[@]+"${select[@]}"} > build/ctest.log 2>&1 || status=$?
-sed '/tests passed/,$d' build/ctest.log
-printf 'seconds per phase:%s\n  %-28s %5d s\n' "$phases" 'tests' $((SECONDS - started))
-sed -n '/tests passed/,$p' build/ctest.log
+if [ "$full" = 1 ]; then
+  phase 'clang-tidy' tidy
+  phase 'fuzz build' build fuzz 1500 fuzzers
+  phase 'fuzz smoke' fuzz_smoke
+fi
+
+# One run of ctest over all builds, so that its closing lines speak of every test. Unit tests run side by side, scripts one at a time.
+rm -rf build/ctest
+mkdir build/ctest
+for name in "${builds[@]}"; do echo "subdirs(\"$PWD/build/$name\")"; done > build/ctest/CTestTestfile.cmake
+select=()
+[ "$unit" = 0 ] || select+=(-L '^unit$')
+[ -z "$pattern" ] || select+=(-R "$pattern")
+echo '== tests'
+started=$SECONDS status=0
+closing='^[0-9]*% tests passed, [0-9]* tests* failed out of [0-9]*$'
+ctest --test-dir build/ctest -j "$(nproc)" --output-on-failure --no-tests=error ${select[@]+"${select[@]}"} 2>&1 9>&- | tee build/ctest.log | sed -u "/$closing/,\$d" || status=${PIPESTATUS[0]}
+printf 'seconds per phase:%s\n  %-28s %5d s\n  %-28s %5d s\n' "$phases" 'tests' $((SECONDS - started)) 'all' $((SECONDS - began))
+sed -n "/$closing/,\$p" build/ctest.log
 exit "$status"
