@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <stdlib.h>
 
 #include <set>
 #include <thread>
 
 #include "apiserver/registry_test_kit.h"
+#include "base/files.h"
 
 namespace fairlead::apiserver::test {
 namespace {
@@ -313,8 +315,7 @@ TEST(RegistryPatch, OfEveryKind) {
   EXPECT_EQ(stale.error().code, Code::Conflict);
 }
 
-TEST(RegistryPatch, ManyAtOnceAllCount) {
-  World world;
+void many_patches_at_once(World& world) {
   world.must(world.create("configmaps", "{metadata: {name: a}}"));
   const auto maps = world.kind("configmaps");
   constexpr int writers = 4, each = 25;
@@ -326,6 +327,23 @@ TEST(RegistryPatch, ManyAtOnceAllCount) {
       });
   }
   EXPECT_EQ(world.get(*maps, {"default", "a"})["data"].members().size(), static_cast<std::size_t>(writers * each));
+}
+
+TEST(RegistryPatch, ManyAtOnceAllCount) {
+  World world;
+  many_patches_at_once(world);
+}
+
+TEST(RegistryPatch, ManyAtOnceAllCountOnDisk) {
+  std::string folder = testing::TempDir() + "fairlead-registry-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  auto store = open_sqlite_store({.path = folder + "/store.db"});
+  ASSERT_TRUE(store) << store.error().message;
+  {
+    World world({}, std::move(*store));
+    many_patches_at_once(world);
+  }
+  EXPECT_TRUE(remove_tree(folder));
 }
 
 TEST(RegistryBinding, AssignsOnce) {
