@@ -72,11 +72,11 @@ void add_ssh(CLI::App& app, Context& context) {
       auto login = find_login_pod(*session, name.starts_with("login-") ? "" : name, name.starts_with("login-") ? name : "");
       if (!login) return std::unexpected(std::move(login.error()));
 
-      // The site's own key, known to every login node; root's only. Others have their own keys in ~/.ssh.
+      // The site's own key opens root's account only; others are entered by way of the API.
       auto secret = session->get(kube::resources::secrets, login->space, login->cluster + "-ssh-client-key");
       auto host_keys = session->get(kube::resources::secrets, login->space, login->cluster + "-sshd-keys");
       const bool has_ssh = exists("/usr/bin/ssh");
-      if (has_ssh && secret && !login->address.empty()) {
+      if (user == "root" && has_ssh && secret && !login->address.empty()) {
         auto key = parse_base64((*secret)["data"]["ssh_ed25519"].string());
         if (!key) return pass(std::move(key.error()), "read the site's ssh key");
         char pattern[] = "/tmp/fairlead-ssh-XXXXXX";

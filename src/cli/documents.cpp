@@ -64,7 +64,7 @@ Result<std::vector<Json>> read_documents(const std::vector<std::string>& paths) 
         objects.push_back(std::move(document));
       for (auto& object : objects) {
         for (const char* member : {"apiVersion", "kind"})
-          if (object[member].string().empty()) return fail(Code::Invalid, fmt::format("{}: document {} has no {}", file, number, member));
+          if (object[member].string().empty()) return fail(Code::Invalid, fmt::format("{}: document {} has no {}", file == "-" ? "stdin" : file, number, member));
         if (kube::name_of(object).empty()) return fail(Code::Invalid, fmt::format("{}: document {} ({}) has no metadata.name", file, number, object["kind"].string()));
         documents.push_back(std::move(object));
       }

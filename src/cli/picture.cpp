@@ -69,7 +69,7 @@ void draw_problems(std::string& out, const Overview& overview, const Look& look)
   subject = std::min(subject, look.width / 3);
   for (std::size_t i = 0; i < overview.problems.size(); ++i) {
     if (i == kMost) {
-      out += paint(fmt::format("   and {} more\n", overview.problems.size() - kMost), Style::Dim, look);
+      out += paint(fmt::format("   and {} more", overview.problems.size() - kMost), Style::Dim, look) + "\n";
       break;
     }
     const auto& problem = overview.problems[i];
@@ -83,7 +83,7 @@ void draw_problems(std::string& out, const Overview& overview, const Look& look)
 void draw_nodes(std::string& out, const Overview& overview, const Look& look) {
   heading(out, fmt::format("Nodes ({})", overview.nodes.size()), look);
   if (overview.nodes.empty()) {
-    out += paint("   none yet: apply a Machine, or start from examples/demo.yaml\n", Style::Dim, look);
+    out += paint("   none yet: apply a Machine, or start from examples/demo.yaml", Style::Dim, look) + "\n";
     return;
   }
   const bool slurm = std::any_of(overview.nodes.begin(), overview.nodes.end(), [](const auto& node) { return !node.slurm.empty(); });
@@ -125,14 +125,14 @@ void draw_pods(std::string& out, const Overview& overview, const Look& look) {
                     {.text = std::to_string(pod.restarts), .style = pod.restarts > 0 ? Style::Warn : Style::Dim, .right = true}, {.text = print_age(pod.age), .style = Style::Dim, .right = true}});
   }
   out += draw_rows(rows, "   ", look);
-  if (well > 0) out += paint(fmt::format("   and {} more that are well\n", well), Style::Dim, look);
+  if (well > 0) out += paint(fmt::format("   and {} more that are well", well), Style::Dim, look) + "\n";
 }
 
 void draw_jobs(std::string& out, const Overview& overview, const Look& look) {
   if (overview.clusters.empty()) return;
   heading(out, fmt::format("Jobs ({})", overview.jobs.size()), look);
   if (overview.jobs.empty()) {
-    out += paint("   none; submit one with fairlead run SCRIPT\n", Style::Dim, look);
+    out += paint("   none; submit one with fairlead run SCRIPT", Style::Dim, look) + "\n";
     return;
   }
   std::vector<Row> rows{{title(""), title("ID", true), title("NAME"), title("USER"), title("STATE"), title("TIME", true), title("NODES", true), title("WHERE OR WHY")}};
@@ -205,7 +205,7 @@ std::string draw(const Overview& overview, const Look& look) {
                     dim(image.created ? "built " + print_age(std::max(overview.now - *image.created, std::chrono::nanoseconds(0))) + " ago" : "")});
   out += draw_rows(rows, "   ", look);
   if (overview.disk_size_bytes > 0)
-    out += paint(fmt::format("   {} of {} free below {}\n", gigabytes(overview.disk_free_bytes), gigabytes(overview.disk_size_bytes), overview.state_dir), Style::Dim, look);
+    out += paint(fmt::format("   {} of {} free below {}", gigabytes(overview.disk_free_bytes), gigabytes(overview.disk_size_bytes), overview.state_dir), Style::Dim, look) + "\n";
   return out;
 }
 

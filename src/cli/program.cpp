@@ -18,11 +18,8 @@ std::string Context::kubeconfig() const {
 
 Result<Session> Context::session() const {
   const std::string path = kubeconfig();
-  if (!exists(path)) {
-    if (::access(globals.state_dir.c_str(), R_OK | X_OK) != 0 && errno == EACCES) return fail(Code::Forbidden, fmt::format("{} belongs to root: run this with sudo", globals.state_dir));
-    return fail(Code::NotFound, fmt::format("no site runs in {}: start one with `fairlead up -f FILE`", globals.state_dir));
-  }
-  if (::access(path.c_str(), R_OK) != 0) return fail(Code::Forbidden, fmt::format("{} cannot be read by you: run this with sudo", path));
+  if (::access(path.c_str(), R_OK) != 0 && errno == EACCES) return fail(Code::Forbidden, fmt::format("{} cannot be read by you: run this with sudo", path));
+  if (!exists(path)) return fail(Code::NotFound, globals.kubeconfig.empty() ? fmt::format("no site runs in {}: start one with `fairlead up -f FILE`", globals.state_dir) : fmt::format("{}: no such file", path));
   return Session::open(path);
 }
 
