@@ -153,7 +153,7 @@ DnsAnswer DnsController::resolve(const Book& book, const DnsQuestion& question) 
                          for (const Json& pod : pods->list(space)) {
                            const std::string& phase = pod["status"]["phase"].string();
                            if (phase == "Succeeded" || phase == "Failed") continue;
-                           out.push_back({.space = space, .name = kube::name_of(pod), .hostname = pod["spec"]["hostname"].string(), .subdomain = pod["spec"]["subdomain"].string(),
+                           out.push_back({.space = kube::space_of(pod), .name = kube::name_of(pod), .hostname = pod["spec"]["hostname"].string(), .subdomain = pod["spec"]["subdomain"].string(),
                                           .ip = pod["status"]["podIP"].string(), .labels = pairs(pod["metadata"]["labels"]),
                                           .ready = kube::condition_is_true(pod, "Ready") && !kube::deleting(pod)});
                          }

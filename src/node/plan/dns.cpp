@@ -106,6 +106,22 @@ std::string print_dns_answer(const DnsQuestion& question, const DnsAnswer& answe
     put32(records, *bits);
     ++count;
   }
+  if (!answer.pointer.empty()) {
+    std::string host;
+    for (const std::string& label : split(answer.pointer, '.')) (host += static_cast<char>(label.size())) += label;
+    host += '\0';
+    if (fixed + 12 + host.size() > limit) {
+      truncated = true;
+    } else {
+      put16(records, 0xc000U | header_size);
+      put16(records, dns_ptr);
+      put16(records, 1);
+      put32(records, ttl_seconds);
+      put16(records, static_cast<unsigned>(host.size()));
+      records += host;
+      ++count;
+    }
+  }
   std::string out = header(question, code, count, truncated) + question.wire + records;
   if (question.edns) {
     out += '\0';
@@ -126,12 +142,33 @@ std::string print_dns_error(std::string_view packet) {
   return out;
 }
 
+namespace {
+
+// "4.3.2.1.in-addr.arpa" (RFC 1035 section 3.5) names 1.2.3.4.
+DnsAnswer resolve_address(const DnsQuestion& question, std::string_view reversed, const DnsNames& names) {
+  using Kind = DnsAnswer::Kind;
+  auto parts = split(reversed, '.');
+  if (parts.size() != 4) return {.kind = Kind::NoSuchName};
+  const std::string address = parts[3] + "." + parts[2] + "." + parts[1] + "." + parts[0];
+  for (const DnsPod& pod : names.pods("")) {
+    if (pod.ip != address || pod.hostname.empty() || pod.subdomain.empty() || !names.service(pod.space, pod.subdomain)) continue;
+    DnsAnswer out{.kind = Kind::Found};
+    if (question.type == dns_ptr || question.type == 255) out.pointer = pod.hostname + "." + pod.subdomain + "." + pod.space + ".svc." + names.domain;
+    return out;
+  }
+  return {.kind = Kind::NoSuchName};
+}
+
+}  // namespace
+
 DnsAnswer resolve_name(const DnsQuestion& question, const DnsNames& names) {
   using Kind = DnsAnswer::Kind;
+  constexpr std::string_view reverse = ".in-addr.arpa";
+  if (question.name.ends_with(reverse)) return resolve_address(question, std::string_view(question.name).substr(0, question.name.size() - reverse.size()), names);
   const std::string suffix = "." + names.domain;
-  if (question.name != names.domain && !question.name.ends_with(suffix)) return {.kind = Kind::Refused, .addresses = {}};
-  DnsAnswer none{.kind = Kind::NoSuchName, .addresses = {}};
-  if (question.name == names.domain || question.name == "svc" + suffix) return {.kind = Kind::Found, .addresses = {}};
+  if (question.name != names.domain && !question.name.ends_with(suffix)) return {.kind = Kind::Refused};
+  const DnsAnswer none{.kind = Kind::NoSuchName};
+  if (question.name == names.domain || question.name == "svc" + suffix) return {.kind = Kind::Found};
   const auto parts = split(question.name.substr(0, question.name.size() - suffix.size()), '.');
   // [hostname, service, ns, "svc"], [service, ns, "svc"]
   if (parts.size() < 3 || parts.size() > 4 || parts.back() != "svc") return none;
@@ -139,7 +176,7 @@ DnsAnswer resolve_name(const DnsQuestion& question, const DnsNames& names) {
   const std::string& name = parts[parts.size() - 3];
   const auto service = names.service(space, name);
   if (!service) return none;
-  DnsAnswer out{.kind = Kind::Found, .addresses = {}};
+  DnsAnswer out{.kind = Kind::Found};
   if (service->cluster_ip != "None" && !service->cluster_ip.empty() && parts.size() == 3) {
     out.addresses = {service->cluster_ip};
   } else {

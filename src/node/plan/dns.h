@@ -20,7 +20,7 @@ struct DnsQuestion {
   std::string wire;  // the question section as it came, to be given back
   bool edns = false;
 };
-constexpr std::uint16_t dns_a = 1, dns_aaaa = 28;
+constexpr std::uint16_t dns_a = 1, dns_ptr = 12, dns_aaaa = 28;
 
 // Invalid: not a query with exactly one question.
 Result<DnsQuestion> parse_dns_query(std::string_view packet);
@@ -28,6 +28,7 @@ Result<DnsQuestion> parse_dns_query(std::string_view packet);
 struct DnsAnswer {
   enum class Kind { Found, NoSuchName, Refused } kind = Kind::Refused;
   std::vector<std::string> addresses;  // IPv4; none: the name exists, without an address
+  std::string pointer;                 // of a reverse question: the host's name
 };
 // At most `limit` bytes; what does not fit is left out and the packet marked as truncated.
 std::string print_dns_answer(const DnsQuestion& question, const DnsAnswer& answer, std::size_t limit);
@@ -48,9 +49,10 @@ struct DnsService {
 struct DnsNames {
   std::string domain;
   std::function<std::optional<DnsService>(const std::string& space, const std::string& name)> service;
-  std::function<std::vector<DnsPod>(const std::string& space)> pods;
+  std::function<std::vector<DnsPod>(const std::string& space)> pods;  // "" : of all namespaces
 };
 // service.ns.svc.domain: the addresses of its ready pods (all, if it publishes those not ready); hostname.service.ns.svc.domain: the pod's.
+// 1.2.78.10.in-addr.arpa: the name of the pod with that address, if it has a hostname in a service (Slurm asks for it on every allocation).
 // Names outside the domain are refused: this is no resolver for the world.
 DnsAnswer resolve_name(const DnsQuestion& question, const DnsNames& names);
 

@@ -107,5 +107,18 @@ TEST(Dns, BadPacketsAreInvalid) {
   EXPECT_FALSE(parse_dns_query(dot));
 }
 
+TEST(Dns, AnAddressGivesThePodsName) {
+  const auto ask = [](const std::string& name, std::uint16_t type) { return resolve_name(*parse_dns_query(query(name, type)), names()); };
+  EXPECT_EQ(ask("2.0.0.10.in-addr.arpa", dns_ptr).pointer, "b.peers.ns.svc.cluster.local");
+  EXPECT_EQ(ask("2.0.0.10.in-addr.arpa", dns_a).pointer, "");
+  EXPECT_EQ(ask("9.0.0.10.in-addr.arpa", dns_ptr).kind, Kind::NoSuchName);
+  EXPECT_EQ(ask("0.10.in-addr.arpa", dns_ptr).kind, Kind::NoSuchName);
+  const auto question = *parse_dns_query(query("2.0.0.10.in-addr.arpa", dns_ptr));
+  const std::string packet = print_dns_answer(question, resolve_name(question, names()), 512);
+  EXPECT_EQ(static_cast<int>(packet[7]), 1);  // one answer
+  EXPECT_TRUE(packet.ends_with(std::string("\1b\5peers\2ns\3svc\7cluster\5local\0", 30))) << hex(packet);
+  EXPECT_EQ(static_cast<int>(print_dns_answer(question, resolve_name(question, names()), 60)[2] & 2), 2);  // does not fit: truncated
+}
+
 }  // namespace
 }  // namespace fairlead::node
