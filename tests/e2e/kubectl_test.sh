@@ -67,9 +67,10 @@ fi
 for minor in 33 31; do
   [ "$(echo "$kubectls" | wc -w)" -lt 2 ] || break
   case " $kubectls" in *" 1.$minor="*) continue ;; esac
-  program=${FAIRLEAD_KUBECTL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/fairlead/kubectl}/kubectl.1.$minor
+  program=${FAIRLEAD_KUBECTL_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fairlead/kubectl}/kubectl.1.$minor
   if [ ! -x "$program" ] && command -v go > /dev/null; then
     echo "building kubectl 1.$minor from its Go module (once, some minutes)"
+    mkdir -p "$(dirname "$program")"
     (cd "$here/kubectl" && CGO_ENABLED=0 go build -trimpath -modfile="go.1.$minor.mod" -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=v1.$minor.5 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$minor" -o "$program" .) || true
   fi
   [ ! -x "$program" ] || kubectls="$kubectls 1.$minor=$program"
