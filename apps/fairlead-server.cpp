@@ -163,10 +163,10 @@ int serve(const Flags& flags) {
   const std::string pid_file = options.state_dir + "/run/server.pid";
   auto server = apiserver::EmbeddedServer::start(options, clock);
   if (!server) return refuse(server.error().message);
-  if (auto done = write_file_durably(pid_file, fmt::format("{}\n", ::getpid()), 0644); !done) return refuse(done.error().message);
   if (auto done = install_crds((*server)->api()); !done) return refuse(done.error().message);
 
   if (auto done = install_companion(options.state_dir + "/bin"); !done) return refuse(done.error().message);
+  if (auto done = write_file_durably(pid_file, fmt::format("{}\n", ::getpid()), 0644); !done) return refuse(done.error().message);
 
   // Destroyed in reverse: controllers first, then the host's threads, the server last.
   auto host = fleet::make_local_host({.state_dir = options.state_dir,
@@ -185,7 +185,7 @@ int serve(const Flags& flags) {
   int signal = 0;
   ::sigwait(&signals, &signal);
   log_info("stopping", {{"signal", signal == SIGTERM ? "TERM" : "INT"}});
-  const StopWatchdog watchdog;
+  static const StopWatchdog watchdog;  // static: it watches over the destructors of this function, too
   exits->cut();
   ::unlink(pid_file.c_str());
   return 0;
