@@ -198,10 +198,16 @@ void add_nodes(Overview& out, const SiteSnapshot& snapshot) {
 void add_pods(Overview& out, const SiteSnapshot& snapshot) {
   for (const auto& pod : snapshot.pods) {
     Overview::Pod row = pod_row(pod, snapshot.now);
-    if (const auto [reason, message] = trouble_of(pod); row.health == Health::Bad)
+    // Its status is what was told last; of a node that is off or silent nothing is known. The node's own problem is told already.
+    const auto node = std::find_if(out.nodes.begin(), out.nodes.end(), [&](const auto& one) { return one.name == row.node; });
+    if (node != out.nodes.end() && (node->health == Health::Off || node->health == Health::Bad) && row.state != "Completed") {
+      row.state = "Unknown";
+      row.health = Health::Waiting;
+    } else if (const auto [reason, message] = trouble_of(pod); row.health == Health::Bad) {
       out.problems.push_back({Health::Bad, row.space + "/" + row.name, message.empty() ? reason : message, fmt::format("fairlead logs -n {} {}", row.space, row.name)});
-    else if (row.health == Health::Waiting && row.state == "Running" && row.age > std::chrono::minutes(2))
+    } else if (row.health == Health::Waiting && row.state == "Running" && row.age > std::chrono::minutes(2)) {
       out.problems.push_back({Health::Waiting, row.space + "/" + row.name, fmt::format("{} of {} containers ready", row.ready, row.containers), fmt::format("fairlead logs -n {} {}", row.space, row.name)});
+    }
     out.pods.push_back(std::move(row));
   }
   std::sort(out.pods.begin(), out.pods.end(), [](const auto& a, const auto& b) { return std::tie(a.space, a.name) < std::tie(b.space, b.name); });
@@ -220,7 +226,8 @@ void add_clusters(Overview& out, const SiteSnapshot& snapshot) {
       auto labels = kube::labels_of(pod);
       if (kube::space_of(pod) != row.space || labels[kClusterLabel] != row.name) continue;
       const Overview::Pod as_pod = pod_row(pod, snapshot.now);
-      const bool ready = as_pod.health == Health::Good;
+      const auto on = std::find_if(out.nodes.begin(), out.nodes.end(), [&](const auto& one) { return one.name == as_pod.node; });
+      const bool ready = as_pod.health == Health::Good && (on == out.nodes.end() || on->health == Health::Good || on->health == Health::Waiting);
       if (labels[kRoleLabel] == "worker") row.workers_ready += ready ? 1 : 0;
       if (labels[kRoleLabel] == "login") row.logins_ready += ready ? 1 : 0;
       if (labels[kRoleLabel] != "controller") continue;

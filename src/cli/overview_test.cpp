@@ -77,12 +77,13 @@ TEST(StatusPicture, ProblemsComeFirstWithWhatToDo) {
   snapshot.nodes = yaml(node("head-0", "True") + node("worker-0", "Unknown", "1"));
   snapshot.slurm[0].sinfo = "worker-0|down*|Not responding\n";
   const std::string picture = draw(overview_of(snapshot), {.width = 96, .color = false, .unicode = true});
-  EXPECT_THAT(picture, HasSubstr(" ✗ demo   Available   workers 1/1   login 1/1   2 problems"));
+  EXPECT_THAT(picture, HasSubstr(" ✗ demo   Available   workers 0/1   login 1/1   2 problems"));
   EXPECT_THAT(picture, HasSubstr("\n Problems (2)\n"
                                  "   ✗ worker-0  its network link is cut\n"
                                  "               → fairlead node heal worker-0\n"
                                  "   ✗ worker-0  Slurm has it as down*: Not responding\n"));
   EXPECT_LT(picture.find("Problems"), picture.find("Nodes"));
+  EXPECT_THAT(picture, HasSubstr("demo/worker-0      1/1    Unknown  worker-0"));  // what was told before the cut counts no more
 }
 
 TEST(StatusPicture, FitsANarrowPlainTerminal) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 
 #include "base/files.h"
 #include "base/log.h"
@@ -26,7 +27,7 @@ Result<Session> Context::session() const {
 void add_globals(CLI::App& command, Context& context) {
   auto& globals = context.globals;
   const std::string group = "Options of every command";
-  command.add_option("--state-dir", globals.state_dir, "folder of the site")->envname("FAIRLEAD_STATE_DIR")->capture_default_str()->group(group);
+  command.add_option("--state-dir", globals.state_dir, "folder of the site (also: FAIRLEAD_STATE_DIR)")->capture_default_str()->group(group)->type_name("DIR");
   command.add_option("--kubeconfig", globals.kubeconfig, "another site or cluster, by its kubeconfig")->group(group)->type_name("FILE");
   command.add_option("-o,--output", globals.output, "form of the output: table, json, yaml (get also: wide, name)")->group(group)->type_name("FORM");
   command.add_flag("--no-color", globals.no_color, "no colours (also: NO_COLOR=1)")->group(group);
@@ -96,6 +97,8 @@ std::string explain(const Error& error) {
 
 int run_program(int argc, char** argv, Hooks hooks, const Clock& clock) {
   Context context{.globals = {}, .hooks = std::move(hooks), .clock = clock, .own_dir = folder_of_this_program(), .action = {}};
+  // Not by the tree: an option of the program itself would be filled from the environment after that of the command was read, and win.
+  if (const char* dir = std::getenv("FAIRLEAD_STATE_DIR"); dir && *dir) context.globals.state_dir = dir;
   auto app = make_tree(context);
   try {
     app->parse(argc, argv);

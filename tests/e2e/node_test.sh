@@ -68,6 +68,11 @@ spec:
 TEXT
 }
 
+# ---- an option beats the environment
+! says x status --state-dir "$work/other" || fail "status of a site that is not there"
+out=$(run status --state-dir "$work/other" 2>&1) || true
+[[ $out == *"$work/other"* ]] || fail "--state-dir loses against FAIRLEAD_STATE_DIR: $out"
+
 # ---- up, from nothing and again
 says 'machine/node-a would be created' up -f "$work/site.yaml" --dry-run || fail "a dry run does not tell what it would do"
 [[ ! -e $FAIRLEAD_STATE_DIR/run ]] || fail "a dry run made something"
