@@ -210,6 +210,45 @@ TEST_F(AgentTest, WhatIsNotSupportedIsRefusedClearly) {
   }));
 }
 
+TEST_F(AgentTest, AFullEmptyDirIsEvicted) {
+  Json object = pod("full", "dd if=/dev/zero of=/d/x bs=1M count=4; sleep 600");
+  object.child("spec").set("terminationGracePeriodSeconds", 1);
+  object.child("spec").set("volumes", Json::array({Json::object({{"name", "d"}, {"emptyDir", Json::object({{"sizeLimit", "1Mi"}})}})}));
+  main_container(object).set("volumeMounts", Json::array({Json::object({{"name", "d"}, {"mountPath", "/d"}})}));
+  create(object);
+  ASSERT_TRUE(wait_phase("full", "Failed", 40s));
+  EXPECT_EQ(status("full")["reason"].string(), "Evicted");
+}
+
+TEST_F(AgentTest, SecuritySettingsHoldInTheContainer) {
+  Json object = pod("tight",
+                    "id; touch /x 2>/dev/null && echo wrote; touch /data/y && echo data; grep NoNewPrivs /proc/self/status; grep CapBnd /proc/self/status; cat /proc/sys/net/core/somaxconn; "
+                    "unshare -U true 2>/dev/null && echo unshared; mount -t tmpfs x /tmp 2>/dev/null && echo mounted; grep Seccomp: /proc/self/status; ls -ld /data | cut -d' ' -f1-12",
+                    "Never");
+  object.child("spec")
+      .set("securityContext", *kube::parse_json(R"({"runAsUser": 1000, "runAsGroup": 1001, "fsGroup": 1002, "sysctls": [{"name": "net.core.somaxconn", "value": "77"}]})"))
+      .set("volumes", Json::array({Json::object({{"name", "d"}, {"emptyDir", Json::object()}})}));
+  main_container(object)
+      .set("securityContext", *kube::parse_json(R"({"readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}})"))
+      .set("volumeMounts", Json::array({Json::object({{"name", "d"}, {"mountPath", "/data"}})}));
+  create(object);
+  ASSERT_TRUE(wait_phase("tight", "Succeeded"));
+  EXPECT_THAT(log("tight"), testing::AllOf(HasSubstr("F uid=1000 gid=1001 groups=1001,1002"), HasSubstr("F data\n"), HasSubstr("NoNewPrivs:\t1"), HasSubstr("CapBnd:\t0000000000000000"),
+                                           HasSubstr("F 77\n"), HasSubstr("Seccomp:\t2")));
+  EXPECT_THAT(log("tight"), testing::Not(testing::AnyOf(HasSubstr("wrote"), HasSubstr("unshared"), HasSubstr("mounted"))));
+}
+
+TEST_F(AgentTest, PrivilegedAndHostNetworkPodsSeeTheNode) {
+  Json object = pod("wide", "hostname; ip -o link | grep -c flt0; mount -t tmpfs x /tmp && echo mounted; test -c /dev/kmsg && echo devices; grep Seccomp: /proc/self/status; "
+                            "mkdir /sys/fs/cgroup/memory/inner && echo cgroup", "Never");
+  object.child("spec").set("hostNetwork", true);
+  main_container(object).set("securityContext", *kube::parse_json(R"({"privileged": true})"));
+  create(object);
+  ASSERT_TRUE(wait_phase("wide", "Succeeded"));
+  EXPECT_THAT(log("wide"), testing::AllOf(HasSubstr("F 1\n"), HasSubstr("mounted"), HasSubstr("devices"), HasSubstr("Seccomp:\t0"), HasSubstr("F cgroup\n")));
+  EXPECT_EQ(status("wide")["podIP"].string(), "127.0.0.1");
+}
+
 TEST_F(AgentTest, ProbesDecideReadinessAndRestarts) {
   Json object = pod("probed", "touch /alive; sleep 1; touch /ready; sleep 600");
   const auto probe = [](const char* file) {

@@ -65,6 +65,12 @@ std::optional<Fd> open_living(const ProcessIdentity& identity) {
   return std::move(*process);
 }
 
+// The namespace's file, if it still is one: an unmounted pin leaves an empty file.
+std::string pinned_network(const std::string& dir) {
+  const auto mounted = is_mount_point(dir + "/net");
+  return mounted && *mounted ? dir + "/net" : "";
+}
+
 // The end of a file of lines in the CRI log format, without the prefixes.
 std::string last_log_text(const std::string& path, std::size_t limit) {
   auto text = read_file(path, 64_MiB);
@@ -165,7 +171,7 @@ Result<Sandbox> OciRuntime::ensure_sandbox(const SandboxSpec& spec) {
   // Whatever an unfinished attempt left.
   const std::string intent = dir + "/intent";
   if (auto old = read_file(intent)) {
-    if (auto removed = cni_.remove(*old, exists(dir + "/net") ? dir + "/net" : ""); !removed) return std::unexpected(std::move(removed.error()));
+    if (auto removed = cni_.remove(*old, pinned_network(dir)); !removed) return std::unexpected(std::move(removed.error()));
   }
   if (auto unmounted = unmount_below(dir); !unmounted) return std::unexpected(std::move(unmounted.error()));
   if (auto removed = remove_tree(dir); !removed) return std::unexpected(std::move(removed.error()));
@@ -339,8 +345,11 @@ Result<void> OciRuntime::release_sandbox(const std::string& pod_uid) {
     }
   }
   const std::string dir = pod_run_dir(pod_uid);
+  // First it stops being a sandbox, then its parts go: half of one must never be taken for a whole.
+  if (::unlink((dir + "/sandbox.json").c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "release the sandbox");
+  step("sandbox closed");
   if (auto id = read_file(dir + "/intent")) {
-    if (auto removed = cni_.remove(*id, exists(dir + "/net") ? dir + "/net" : ""); !removed) return removed;
+    if (auto removed = cni_.remove(*id, pinned_network(dir)); !removed) return removed;
   }
   step("network released");
   if (auto unmounted = unmount_below(pod_dir(pod_uid)); !unmounted) return unmounted;

@@ -3,12 +3,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fts.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 
 #include "base/encoding.h"
 #include "base/files.h"
@@ -100,6 +102,17 @@ const Json* volume_named(const Json& pod, const std::string& name) {
 }
 
 std::int64_t fs_group(const Json& pod) { return pod["spec"]["securityContext"]["fsGroup"].integer(-1); }
+
+std::int64_t disk_usage(const std::string& folder) {
+  std::int64_t out = 0;
+  char* roots[] = {const_cast<char*>(folder.c_str()), nullptr};
+  // Never follows links or leaves the file system.
+  const std::unique_ptr<FTS, int (*)(FTS*)> walk(::fts_open(roots, FTS_PHYSICAL | FTS_XDEV | FTS_NOCHDIR, nullptr), &::fts_close);
+  if (!walk) return 0;
+  while (const FTSENT* entry = ::fts_read(walk.get()))
+    if (entry->fts_info == FTS_F) out += static_cast<std::int64_t>(entry->fts_statp->st_blocks) * 512;
+  return out;
+}
 
 // Group and set-group-id for a volume that belongs to the pod alone.
 Result<void> give_to_group(const std::string& folder, std::int64_t group, mode_t mode) {
@@ -269,6 +282,18 @@ Result<void> Volumes::refresh(const Json& pod, const VolumeSources& sources) con
     if (!files) return pass(std::move(files.error()), fmt::format("volume \"{}\"", volume["name"].string()));
     auto published = publish_files(folder(kube::uid_of(pod), volume["name"].string()), *files, fs_group(pod));
     if (!published) return pass(std::move(published.error()), fmt::format("volume \"{}\"", volume["name"].string()));
+  }
+  return {};
+}
+
+std::string Volumes::over_limit(const Json& pod) const {
+  for (const Json& volume : pod["spec"]["volumes"].items()) {
+    const Json& empty = volume["emptyDir"];
+    // In memory the file system itself holds the limit.
+    if (!empty.is_object() || empty["sizeLimit"].is_null() || empty["medium"].string() == "Memory") continue;
+    const auto limit = kube::Quantity::from_json(empty["sizeLimit"]);
+    if (limit && disk_usage(folder(kube::uid_of(pod), volume["name"].string())) > limit->value())
+      return fmt::format("Usage of EmptyDir volume \"{}\" exceeds the limit \"{}\".", volume["name"].string(), limit->text());
   }
   return {};
 }

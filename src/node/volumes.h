@@ -40,6 +40,8 @@ class Volumes {
   Result<void> prepare(const kube::Json& pod, const VolumeSources& sources) const;
   // Rewrites the volumes that are made of API objects if those changed.
   Result<void> refresh(const kube::Json& pod, const VolumeSources& sources) const;
+  // Which emptyDir on disk is larger than its sizeLimit, as a sentence; empty: none. Walks the folders that have a limit.
+  std::string over_limit(const kube::Json& pod) const;
   // The container's volumeMounts. Binds subPath targets, so that what a user's path means cannot change between check and use.
   Result<std::vector<MountSpec>> mounts(const kube::Json& pod, const kube::Json& container, const VolumeSources& sources) const;
 

@@ -59,6 +59,7 @@ struct PodController::Memory {
   std::optional<Instant> accepted;
   std::chrono::nanoseconds refreshed{};
   bool refusal_told = false;
+  std::string eviction;
 };
 
 PodController::PodController(Ports ports)
@@ -184,6 +185,7 @@ Result<PodSeen> PodController::observe(const Json& pod, Memory& memory) {
   seen.host_ip = ports_.config.node_ip;
   seen.refusal = refusal_of(pod);
   seen.sandbox_trouble = memory.sandbox_trouble;
+  seen.eviction = memory.eviction;
   if (!memory.accepted) memory.accepted = ports_.clock.now();
   seen.accepted = *memory.accepted;
   auto here = ports_.runtime.look(kube::uid_of(pod));
@@ -191,7 +193,8 @@ Result<PodSeen> PodController::observe(const Json& pod, Memory& memory) {
   if (here) {
     seen.on_disk = true;
     seen.accepted = here->record.accepted;
-    if (here->sandbox) {
+    // A sandbox counts once all that containers need is there: whoever made it may have died in between.
+    if (here->sandbox && read_file(etc_folder(kube::uid_of(pod)) + "/sandbox", 4_KiB).value_or("") == here->sandbox->id) {
       seen.sandbox = here->sandbox->id;
       seen.ip = pod["spec"]["hostNetwork"].boolean() ? ports_.config.node_ip : here->sandbox->ip;
     }
@@ -265,6 +268,13 @@ Result<kube::Next> PodController::reconcile(const kube::ObjectKey& key) {
     if (plan.actions.empty() || leaving)
       if (auto reported = report(*pod, plan.status, *memory); !reported && reported.error().code != Code::NotFound) return std::unexpected(std::move(reported.error()));
     if (plan.actions.empty()) {
+      if (memory->eviction.empty() && plan.status["phase"].string() == "Running") {
+        memory->eviction = volumes_.over_limit(*pod);
+        if (!memory->eviction.empty()) {
+          ports_.events.tell(*pod, Events::Type::Warning, "Evicted", memory->eviction);
+          continue;
+        }
+      }
       auto again = std::chrono::nanoseconds(look_again);
       const bool alive = std::any_of(seen->containers.begin(), seen->containers.end(), [](const auto& item) { return item.second.latest && item.second.latest->running(); });
       if (alive && has_object_volumes(*pod)) {
@@ -353,6 +363,7 @@ Result<void> PodController::ensure_sandbox(const Json& pod, Memory& memory) {
   const std::string& uid = kube::uid_of(pod);
   const kube::ObjectKey key = kube::key_of(pod);
   const auto trouble = [&](const char* reason, const std::string& message) -> Result<void> {
+    log_warn("pod cannot be prepared", {{"pod", key.text()}, {"reason", message}});
     ports_.events.tell(pod, Events::Type::Warning, reason, message);
     memory.sandbox_trouble = Trouble{.reason = reason, .message = message, .retry_at = ports_.clock.now() + 2s};
     return {};
@@ -376,10 +387,11 @@ Result<void> PodController::ensure_sandbox(const Json& pod, Memory& memory) {
     return trouble("FailedMount", message);
   }
   const EtcFiles etc = make_etc_files(pod, ip, ports_.config.node_name, {.server = ports_.dns_server, .domain = ports_.config.cluster_domain, .node_resolv = ports_.node_resolv});
-  const std::string folder = ports_.config.node_dir + "/pods/" + uid + "/etc";
+  const std::string folder = etc_folder(uid);
   if (auto made = make_dirs(folder); !made) return made;
   for (const auto& [name, text] : {std::pair("hosts", &etc.hosts), std::pair("hostname", &etc.hostname), std::pair("resolv.conf", &etc.resolv)})
     if (auto written = write_file_atomically(folder + "/" + name, *text, 0644); !written) return written;
+  if (auto written = write_file_atomically(folder + "/sandbox", sandbox->id, 0600); !written) return written;
   memory.sandbox_trouble.reset();
   memory.refreshed = ports_.clock.monotonic();
   return {};
@@ -390,6 +402,7 @@ Result<void> PodController::start_container(const StartContainer& action, const 
   const Json* container = container_named(pod, action.name);
   INVARIANT(container != nullptr);
   const auto trouble = [&](const std::string& reason, const std::string& message, std::chrono::seconds pause) -> Result<void> {
+    log_warn("container cannot be started", {{"pod", kube::key_of(pod).text()}, {"container", action.name}, {"reason", message}});
     ports_.events.tell(pod, Events::Type::Warning, "Failed", message);
     const std::lock_guard lock(memory.mutex);
     memory.containers[action.name].trouble = Trouble{.reason = reason, .message = message, .retry_at = ports_.clock.now() + pause};
@@ -406,7 +419,7 @@ Result<void> PodController::start_container(const StartContainer& action, const 
   auto mounts = volumes_.mounts(pod, *container, sources);
   if (!mounts) return trouble("CreateContainerConfigError", mounts.error().message, 5s);
   spec->backoff_seconds = action.backoff_seconds;
-  const std::string etc = ports_.config.node_dir + "/pods/" + uid + "/etc/";
+  const std::string etc = etc_folder(uid) + "/";
   for (const char* file : {"hosts", "hostname", "resolv.conf"}) {
     const std::string target = std::string("/etc/") + file;
     const bool own = std::any_of(mounts->begin(), mounts->end(), [&](const MountSpec& mount) { return mount.target == target; });

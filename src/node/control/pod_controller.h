@@ -46,6 +46,7 @@ class PodController final : public kube::Controller {
   std::vector<kube::ObjectKey> known_pods() const;
 
  private:
+  std::string etc_folder(const std::string& uid) const { return ports_.config.node_dir + "/pods/" + uid + "/etc"; }
   struct Memory;  // what need not outlive this process
   std::shared_ptr<Memory> memory_of(const std::string& uid);
   Result<PodSeen> observe(const kube::Json& pod, Memory& memory);

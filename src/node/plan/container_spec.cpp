@@ -356,6 +356,8 @@ Result<ContainerSpec> make_container_spec(const Json& pod, const Json& container
   const auto add_group = [&](std::int64_t gid) {
     if (std::find(out.groups.begin(), out.groups.end(), gid) == out.groups.end()) out.groups.push_back(gid);
   };
+  // The primary group is among the others, as a login has it: file modes that deny a group must not be got around by lacking it.
+  add_group(out.gid);
   if (!user->name.empty()) {
     for (const std::string& line : split(accounts.group, '\n')) {
       const auto fields = split(line, ':');

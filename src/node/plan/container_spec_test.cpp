@@ -100,7 +100,7 @@ TEST(ContainerSpec, UsersAreNumbersNamesAndGroups) {
   const ContainerSpec named = spec_of(R"({"name": "m"})", R"({"securityContext": {"fsGroup": 7, "supplementalGroups": [8]}})", image);
   EXPECT_EQ(named.uid, 64030);
   EXPECT_EQ(named.gid, 64030);
-  EXPECT_THAT(named.groups, ElementsAre(10, 8, 7));
+  EXPECT_THAT(named.groups, ElementsAre(64030, 10, 8, 7));
   EXPECT_THAT(named.env, Contains("HOME=/home/slurm"));
   const ContainerSpec own = spec_of(R"({"name": "m", "securityContext": {"runAsUser": 1000, "runAsGroup": 1001}})", R"({"securityContext": {"runAsUser": 5}})", image);
   EXPECT_EQ(own.uid, 1000);
@@ -175,6 +175,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"block_devices", R"({"containers": [{"name": "m", "volumeDevices": [{"name": "x"}]}]})", "volumeDevices"},
         Refusal{"the_token_volume_is_left_out", R"({"volumes": [{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]})", ""},
         Refusal{"user_namespaces", R"({"hostUsers": false, "containers": []})", "hostUsers"},
+        Refusal{"a_host_port", R"({"containers": [{"name": "m", "ports": [{"containerPort": 80, "hostPort": 80}]}]})", "hostPort"},
+        Refusal{"a_host_port_with_the_nodes_network", R"({"hostNetwork": true, "containers": [{"name": "m", "ports": [{"containerPort": 80, "hostPort": 80}]}]})", ""},
         Refusal{"a_runtime_class", R"({"runtimeClassName": "kata"})", "runtimeClassName"}),
     [](const auto& row) { return row.param.name; });
 

@@ -48,10 +48,11 @@ class Planner {
     } else if (!seen_.refusal.empty()) {
       outcome.failed_reason = "Unsupported";
       outcome.failed_message = seen_.refusal;
-    } else if (past_deadline()) {
-      outcome.failed_reason = "DeadlineExceeded";
-      outcome.failed_message = "Pod was active on the node longer than the specified deadline";
-      if (any_running()) stop_all(now_ + grace(), "Pod was active longer than the specified deadline");
+    } else if (!seen_.eviction.empty() || past_deadline()) {
+      const bool evicted = !seen_.eviction.empty();
+      outcome.failed_reason = evicted ? "Evicted" : "DeadlineExceeded";
+      outcome.failed_message = evicted ? seen_.eviction : "Pod was active on the node longer than the specified deadline";
+      if (any_running()) stop_all(now_ + grace(), outcome.failed_message);
       else release();
       outcome.still_stopping = any_running();
     } else {

@@ -66,6 +66,7 @@ struct PodSeen {
   std::map<std::string, ContainerSeen> containers;
   bool on_disk = false;                      // anything of this pod is kept on this node
   std::string refusal;                       // not empty: the pod asks for what we do not do
+  std::string eviction;                      // not empty: it took more than it may; it is stopped and has failed
   std::string host_ip;
   Instant accepted{};                        // when this node first saw it
 };

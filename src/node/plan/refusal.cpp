@@ -39,7 +39,7 @@ class Check {
 
 void check_probe(Check& check, const Json& probe, const std::string& path) {
   if (!probe.is_object()) return;
-  check.members(probe, path, {"exec", "httpGet", "tcpSocket", "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold", "terminationGracePeriodSeconds"});
+  check.members(probe, path, {"exec", "httpGet", "tcpSocket", "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"});
   check.value(probe["httpGet"]["scheme"], path + ".httpGet.scheme", {"HTTP"});
 }
 
@@ -47,10 +47,12 @@ void check_handler(Check& check, const Json& handler, const std::string& path) {
   if (handler.is_object()) check.members(handler, path, {"exec", "sleep"});
 }
 
-void check_container(Check& check, const Json& container, const std::string& path, bool init) {
+enum class Role { Init, Main };
+
+void check_container(Check& check, const Json& container, const std::string& path, Role role, bool host_network) {
   Names known{"name", "image", "command", "args", "workingDir", "ports", "env", "envFrom", "resources", "volumeMounts", "securityContext", "imagePullPolicy",
               "terminationMessagePath", "terminationMessagePolicy"};
-  if (!init) known.insert(known.end(), {"livenessProbe", "readinessProbe", "startupProbe", "lifecycle"});
+  if (role == Role::Main) known.insert(known.end(), {"livenessProbe", "readinessProbe", "startupProbe", "lifecycle"});
   check.members(container, path, known);
   check.members(container["securityContext"], path + ".securityContext",
                 {"runAsUser", "runAsGroup", "runAsNonRoot", "privileged", "capabilities", "readOnlyRootFilesystem", "allowPrivilegeEscalation", "seccompProfile", "procMount",
@@ -63,7 +65,7 @@ void check_container(Check& check, const Json& container, const std::string& pat
   check_handler(check, container["lifecycle"]["preStop"], path + ".lifecycle.preStop");
   check_handler(check, container["lifecycle"]["postStart"], path + ".lifecycle.postStart");
   for (const Json& port : container["ports"].items())
-    if (port["hostPort"].integer() != 0 && port["hostPort"].integer() != port["containerPort"].integer()) check.add(path + ".ports.hostPort");
+    if (port["hostPort"].integer() != 0 && !host_network) check.add(path + ".ports.hostPort (without hostNetwork)");
   for (const Json& mount : container["volumeMounts"].items()) {
     check.members(mount, path + ".volumeMounts", {"name", "mountPath", "readOnly", "subPath", "mountPropagation", "recursiveReadOnly"});
     check.value(mount["recursiveReadOnly"], path + ".volumeMounts.recursiveReadOnly", {"Disabled"});
@@ -108,9 +110,10 @@ std::string refusal_of(const Json& pod) {
     if (net && spec["hostNetwork"].boolean()) check.add("sysctl " + name + " with hostNetwork");
     if (ipc && spec["hostIPC"].boolean()) check.add("sysctl " + name + " with hostIPC");
   }
+  const bool host_network = spec["hostNetwork"].boolean();
   for (const Json& volume : spec["volumes"].items()) check_volume(check, volume);
-  for (const Json& container : spec["initContainers"].items()) check_container(check, container, "spec.initContainers[" + container["name"].string() + "]", true);
-  for (const Json& container : spec["containers"].items()) check_container(check, container, "spec.containers[" + container["name"].string() + "]", false);
+  for (const Json& container : spec["initContainers"].items()) check_container(check, container, "spec.initContainers[" + container["name"].string() + "]", Role::Init, host_network);
+  for (const Json& container : spec["containers"].items()) check_container(check, container, "spec.containers[" + container["name"].string() + "]", Role::Main, host_network);
   return check.text();
 }
 

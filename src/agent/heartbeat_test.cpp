@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/heartbeat.h"
+
+#include <gmock/gmock.h>
+
+#include "kube/object.h"
+#include "node/memory_api.h"
+
+namespace fairlead::agent {
+namespace {
+using kube::Json;
+using namespace std::chrono_literals;
+
+const Instant epoch = *parse_time("2026-01-02T03:04:05Z");
+
+node::NodeConfig config() {
+  return {.node_name = "n1", .node_ip = "10.0.0.1", .pod_cidr = "10.1.0.0/24", .api_server = {}, .ca_file = {}, .cert_file = {}, .key_file = {}, .node_dir = "/tmp", .run_dir = "/tmp", .images_dir = {},
+          .volumes_dir = {}, .cgroup_parent = {}, .labels = {{"role", "x"}}, .annotations = {},
+          .taints = Json::array({Json::object({{"key", "k"}, {"effect", "NoSchedule"}})}), .capacity = {{"cpu", "2"}, {"nvidia.com/gpu", "1"}}};
+}
+const Machine machine{.boot_id = "b", .machine_id = "m", .kernel = "6", .os_image = "Debian", .runtime = "crun://1", .cpu = "8", .memory = "1000Ki", .storage = ""};
+
+TEST(NodeObject, SaysWhatTheConfigurationAndTheMachineSay) {
+  const Json node = make_node(config(), machine, epoch);
+  EXPECT_EQ(node["status"]["capacity"]["cpu"].string(), "2");  // the configuration wins
+  EXPECT_EQ(node["status"]["capacity"]["memory"].string(), "1000Ki");
+  EXPECT_EQ(node["status"]["allocatable"]["nvidia.com/gpu"].string(), "1");
+  EXPECT_EQ(node["spec"]["taints"].items()[0]["key"].string(), "k");
+  EXPECT_TRUE(kube::condition_is_true(node, "Ready"));
+  for (const char* field : {"architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion", "machineID", "operatingSystem", "osImage", "systemUUID"})
+    EXPECT_TRUE(node["status"]["nodeInfo"][field].is_string()) << field;
+}
+
+TEST(NodeObject, KeepsTransitionTimesAndTheConditionsOfOthers) {
+  Json node = make_node(config(), machine, epoch);
+  node.child("status").child("conditions").push(Json::object({{"type", "Other"}, {"status", "True"}}));
+  const Json later = make_node_status(config(), machine, node, epoch + 1h);
+  const Json holder = Json::object({{"status", later}});
+  EXPECT_EQ((*kube::find_condition(holder, "Ready"))["lastTransitionTime"].string(), print_time(epoch));
+  EXPECT_EQ((*kube::find_condition(holder, "Ready"))["lastHeartbeatTime"].string(), print_time(epoch + 1h));
+  EXPECT_NE(kube::find_condition(holder, "Other"), nullptr);
+}
+
+TEST(Heartbeats, RegisterRepairAndRenew) {
+  node::MemoryApi api;
+  ManualClock clock(epoch);
+  Heartbeat heartbeat(api, clock, config(), machine);
+  const auto has_lease = [](const auto& objects) { return objects.contains({"leases", {"kube-node-lease", "n1"}}); };
+  ASSERT_TRUE(api.wait_until(has_lease));
+  // Somebody thought us dead, and somebody added a label.
+  const Json dead = Json::object({{"status", Json::object({{"conditions", Json::array({Json::object({{"type", "Ready"}, {"status", "Unknown"}})})}})},
+                                  {"metadata", Json::object({{"labels", Json::object({{"mine", "y"}, {"role", "changed"}})}})}});
+  ASSERT_TRUE(api.patch(kube::resources::nodes, {"", "n1"}, kube::PatchType::Merge, dead, ""));
+  ASSERT_TRUE(heartbeat.beat());
+  const Json node = *api.get(kube::resources::nodes, {"", "n1"});
+  EXPECT_TRUE(kube::condition_is_true(node, "Ready"));
+  EXPECT_EQ(node["metadata"]["labels"]["mine"].string(), "y");
+  EXPECT_EQ(node["metadata"]["labels"]["role"].string(), "x");
+  // A beat without news writes the Lease and nothing else.
+  const std::string version = kube::version_of(node);
+  const std::string renewed = (*api.get(kube::resources::leases, {"kube-node-lease", "n1"}))["spec"]["renewTime"].string();
+  clock.advance(10s);
+  ASSERT_TRUE(heartbeat.beat());
+  EXPECT_EQ(kube::version_of(*api.get(kube::resources::nodes, {"", "n1"})), version);
+  EXPECT_NE((*api.get(kube::resources::leases, {"kube-node-lease", "n1"}))["spec"]["renewTime"].string(), renewed);
+  // A deleted Node comes back.
+  ASSERT_TRUE(api.remove(kube::resources::nodes, {"", "n1"}, {}));
+  ASSERT_TRUE(heartbeat.beat());
+  EXPECT_TRUE(api.get(kube::resources::nodes, {"", "n1"}));
+}
+
+}  // namespace
+}  // namespace fairlead::agent
