@@ -54,6 +54,12 @@ class AgentTest : public node::NodeTest {
                          {"metadata", Json::object({{"name", name}, {"namespace", "default"}})},
                          {"spec", Json::object({{"nodeName", "n1"}, {"restartPolicy", policy}, {"terminationGracePeriodSeconds", 30}, {"containers", Json::array({std::move(container)})}})}});
   }
+  // Null before the agent has written a status.
+  static const Json& first_container(const Json& status) {
+    static const Json none;
+    const auto& all = status["containerStatuses"].items();
+    return all.empty() ? none : all[0];
+  }
   static Json& main_container(Json& object) { return object.find("spec")->find("containers")->items()[0]; }
   const Json* find(const node::MemoryApi::Objects& objects, const std::string& name) {
     const auto it = objects.find({"pods", {"default", name}});
@@ -112,8 +118,8 @@ TEST_F(AgentTest, APodRunsIsReadyAndEndsGracefully) {
   const Json seen = status("web");
   EXPECT_EQ(seen["phase"].string(), "Running");
   EXPECT_THAT(seen["podIP"].string(), testing::StartsWith("10.99.7."));
-  EXPECT_EQ(seen["containerStatuses"].items()[0]["restartCount"].integer(), 0);
-  EXPECT_THAT(seen["containerStatuses"].items()[0]["imageID"].string(), testing::StartsWith("sha256:"));
+  EXPECT_EQ(first_container(seen)["restartCount"].integer(), 0);
+  EXPECT_THAT(first_container(seen)["imageID"].string(), testing::StartsWith("sha256:"));
   ASSERT_TRUE(api_.remove(kube::resources::pods, {"default", "web"}, {}));
   ASSERT_TRUE(wait_gone("web"));
   EXPECT_THAT(*list_dir(root_ + "/node/pods"), testing::IsEmpty());
@@ -125,7 +131,7 @@ TEST_F(AgentTest, ExitCodesBecomePhases) {
   create(pod("bad", "echo broken > /dev/termination-log; exit 3", "Never"));
   ASSERT_TRUE(wait_phase("good", "Succeeded"));
   ASSERT_TRUE(wait_phase("bad", "Failed"));
-  const Json end = status("bad")["containerStatuses"].items()[0]["state"]["terminated"];
+  const Json end = first_container(status("bad"))["state"]["terminated"];
   EXPECT_EQ(end["exitCode"].integer(), 3);
   EXPECT_EQ(end["message"].string(), "broken\n");
 }
@@ -150,10 +156,10 @@ TEST_F(AgentTest, InitContainersRunInOrderBeforeTheMainOnes) {
 TEST_F(AgentTest, ACrashIsRestartedAndThenBackedOff) {
   create(pod("crash", "exit 1"));
   ASSERT_TRUE(wait_pod("crash", [](const Json& seen) {
-    const Json& one = seen["containerStatuses"].items()[0];
+    const Json& one = first_container(seen);
     return one["state"]["waiting"]["reason"].string() == "CrashLoopBackOff" && one["restartCount"].integer() >= 1;
   }));
-  EXPECT_EQ(status("crash")["containerStatuses"].items()[0]["lastState"]["terminated"]["exitCode"].integer(), 1);
+  EXPECT_EQ(first_container(status("crash"))["lastState"]["terminated"]["exitCode"].integer(), 1);
   ASSERT_TRUE(api_.remove(kube::resources::pods, {"default", "crash"}, {}));
   EXPECT_TRUE(wait_gone("crash"));
 }
@@ -188,8 +194,8 @@ TEST_F(AgentTest, WhatIsMissingIsSaidAndWaitedFor) {
   main_container(claim).set("volumeMounts", Json::array({Json::object({{"name", "data"}, {"mountPath", "/data"}})}));
   ASSERT_TRUE(api_.create(kube::resources::claims, Json::object({{"metadata", Json::object({{"name", "data"}, {"namespace", "default"}})}, {"status", Json::object({{"phase", "Pending"}})}})));
   create(claim);
-  ASSERT_TRUE(wait_pod("lacking", [](const Json& seen) { return seen["containerStatuses"].items()[0]["state"]["waiting"]["message"].string().find("fairlead image build") != std::string::npos; }));
-  ASSERT_TRUE(wait_pod("unbound", [](const Json& seen) { return seen["containerStatuses"].items()[0]["state"]["waiting"]["message"].string().find("not bound") != std::string::npos; }));
+  ASSERT_TRUE(wait_pod("lacking", [](const Json& seen) { return first_container(seen)["state"]["waiting"]["message"].string().find("fairlead image build") != std::string::npos; }));
+  ASSERT_TRUE(wait_pod("unbound", [](const Json& seen) { return first_container(seen)["state"]["waiting"]["message"].string().find("not bound") != std::string::npos; }));
   ASSERT_TRUE(make_dirs(root_ + "/volumes/default/u1"));
   ASSERT_TRUE(write_file_atomically(root_ + "/volumes/default/u1/x", "shared\n", 0644));
   ASSERT_TRUE(api_.patch(kube::resources::claims, {"default", "data"}, kube::PatchType::Merge,
@@ -264,7 +270,7 @@ TEST_F(AgentTest, ProbesDecideReadinessAndRestarts) {
   auto runtime = node::OciRuntime::open(options, clock_);
   ASSERT_TRUE(runtime);
   ASSERT_TRUE(node::run_in_container(**runtime, uid("probed"), "main", {"rm", "/alive"}, 10s));
-  EXPECT_TRUE(wait_pod("probed", [](const Json& seen) { return seen["containerStatuses"].items()[0]["restartCount"].integer() == 1; }));
+  EXPECT_TRUE(wait_pod("probed", [](const Json& seen) { return first_container(seen)["restartCount"].integer() == 1; }));
 }
 
 TEST_F(AgentTest, APreStopHookRunsBeforeTheSignal) {
@@ -293,14 +299,14 @@ TEST_F(AgentTest, ANewAgentAdoptsPodsAndRemovesWhatIsGone) {
   create(pod("kept", "sleep 600"));
   create(pod("dropped", "sleep 600"));
   ASSERT_TRUE(wait_ready("kept") && wait_ready("dropped"));
-  const std::string id = status("kept")["containerStatuses"].items()[0]["containerID"].string();
+  const std::string id = first_container(status("kept"))["containerID"].string();
   agent_.reset();
   ASSERT_TRUE(api_.remove(kube::resources::pods, {"default", "dropped"}, {.grace_seconds = 0, .uid = {}, .resource_version = {}}));
   start_agent();
   create(pod("later", "sleep 600"));
   ASSERT_TRUE(wait_ready("later"));
-  EXPECT_EQ(status("kept")["containerStatuses"].items()[0]["containerID"].string(), id);
-  EXPECT_EQ(status("kept")["containerStatuses"].items()[0]["restartCount"].integer(), 0);
+  EXPECT_EQ(first_container(status("kept"))["containerID"].string(), id);
+  EXPECT_EQ(first_container(status("kept"))["restartCount"].integer(), 0);
   for (int i = 0; i < 200 && list_dir(root_ + "/node/pods")->size() != 2; ++i) ::poll(nullptr, 0, 20);
   EXPECT_EQ(list_dir(root_ + "/node/pods")->size(), 2U);
 }
