@@ -161,8 +161,6 @@ void PodAccess::logs(const http::Request& request, const std::shared_ptr<http::E
 }
 
 void PodAccess::exec(const http::Request& request, const std::shared_ptr<http::Exchange>& exchange, const std::stop_token& stop) {
-  auto found = find(request);
-  if (!found) return exchange->respond(status_of(found.error()));
   const auto& query = request.target.query;
   ExecOptions options{.argv = {}, .in = asked(query, "stdin") || asked(query, "input"), .terminal = asked(query, "tty")};
   for (const auto& [name, value] : query)
@@ -171,18 +169,15 @@ void PodAccess::exec(const http::Request& request, const std::shared_ptr<http::E
   const std::string_view offered = http::find(request.headers, "Sec-WebSocket-Protocol");
   const bool v5 = offered.find("v5.channel.k8s.io") != std::string_view::npos, v4 = offered.find("v4.channel.k8s.io") != std::string_view::npos;
   if (!v5 && !v4) return exchange->respond(status(400, "BadRequest", "exec speaks v5.channel.k8s.io and v4.channel.k8s.io over WebSocket"));
-  auto process = runtime_.exec(found->pod.record.uid, found->container, options);
-  if (!process && process.error().code == Code::NotFound) return exchange->respond(status(400, "BadRequest", process.error().message));
+  auto found = find(request);
+  auto process = found ? runtime_.exec(found->pod.record.uid, found->container, options) : Result<ExecProcess>(std::unexpected(std::move(found.error())));
   auto socket = exchange->accept_websocket(v5 ? "v5.channel.k8s.io" : "v4.channel.k8s.io");
   if (!socket) return exchange->respond(status_of(socket.error()));
-  if (!process) {
-    // A command that cannot be started is told like one that failed.
-    (*socket)->start([](const std::string&) {}, [] {});
-    (*socket)->send(exec_status(126, process.error().message));
-    (*socket)->close();
-    return;
-  }
-  run_exec_session(std::move(*process), *socket, v5, stop);
+  if (process) return run_exec_session(std::move(*process), *socket, v5, stop);
+  // Told on the status channel: a refused handshake makes kubectl try SPDY, and its user reads that that is not served.
+  (*socket)->start([](const std::string&) {}, [] {});
+  (*socket)->send(exec_status(126, process.error().message));
+  (*socket)->close();
 }
 
 std::string PodAccess::usage() {

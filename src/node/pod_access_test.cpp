@@ -222,6 +222,16 @@ TEST_F(PodAccessTest, ExecSeparatesOutputsAndTellsTheStatus) {
   }
 }
 
+TEST_F(PodAccessTest, WhyACommandCannotRunIsToldOnTheStatusChannel) {
+  run_pod("sleep 600");
+  for (const char* target : {"/exec/default/none/main?command=true", "/exec/default/p/none?command=true", "/exec/default/p/main?command=/no/such&tty=true"}) {
+    auto socket = client_->open_websocket({.target = target}, {"v5.channel.k8s.io"});
+    ASSERT_TRUE(socket) << socket.error().message;
+    EXPECT_THAT(drain(**socket).status, HasSubstr("Failure")) << target;
+  }
+  EXPECT_EQ(client_->request({.target = "/exec/default/p/main?command=true"})->status, 400);  // no WebSocket
+}
+
 TEST_F(PodAccessTest, InputReachesTheCommandAndItsEndToo) {
   run_pod("sleep 600");
   auto socket = client_->open_websocket({.target = "/exec/default/p/main?command=sha256sum&stdin=true&stdout=true&stderr=true"}, {"v5.channel.k8s.io"});

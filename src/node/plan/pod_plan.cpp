@@ -196,6 +196,8 @@ class Planner {
 PodPlan plan_pod(const PodSeen& seen, Instant now) { return Planner(seen, now).run(); }
 
 int next_backoff_seconds(const Attempt& ended) {
+  // The node went down, not the container.
+  if (ended.end && ended.end->reason == "ContainerStatusUnknown") return 0;
   if (ended.number == 0 && ended.backoff_seconds == 0) return 0;
   if (ended.started && ended.end && ended.end->at - *ended.started >= std::chrono::minutes(10)) return 0;
   return ended.backoff_seconds == 0 ? 10 : std::min(ended.backoff_seconds * 2, 300);

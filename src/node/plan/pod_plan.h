@@ -101,7 +101,8 @@ struct PodPlan {
 // deleted or has ended, and starts main containers only after every init container has succeeded in the present sandbox.
 PodPlan plan_pod(const PodSeen& seen, Instant now);
 
-// The pause before the next attempt: none before the first restart, then 10 s doubling to 300 s; a run of ten minutes starts over.
+// The pause before the next attempt: none before the first restart, then 10 s doubling to 300 s; a run of ten minutes starts over; an end that came with
+// the node's is no reason to wait.
 int next_backoff_seconds(const Attempt& ended);
 
 // Guaranteed, Burstable or BestEffort.

@@ -186,6 +186,9 @@ TEST(Backoff, DoublesToFiveMinutesAndStartsOverAfterALongRun) {
     ++attempt.number;
   }
   EXPECT_THAT(pauses, ElementsAre(0, 10, 20, 40, 80, 160, 300, 300, 300));
+  attempt.end->reason = "ContainerStatusUnknown";
+  EXPECT_EQ(next_backoff_seconds(attempt), 0);
+  attempt.end->reason = "Error";
   attempt.end->at = epoch + 10min;
   EXPECT_EQ(next_backoff_seconds(attempt), 0);
 }
