@@ -42,7 +42,8 @@ int run_agent(const std::string& config_path, const std::string& run_dir) {
   if (!run_dir.empty()) config->run_dir = run_dir;
   if (::geteuid() != 0) return refuse("must be run as root: it makes namespaces, mounts and cgroups");
   kube::RestConfig rest{.server = config->api_server};
-  for (const auto& [path, into] : {std::pair(&config->ca_file, &rest.ca_pem), std::pair(&config->cert_file, &rest.certificate_pem), std::pair(&config->key_file, &rest.key_pem)}) {
+  for (const auto& [path, into] : {std::pair(&config->ca_file, &rest.ca_pem), std::pair(&config->cert_file, &rest.certificate_pem),
+                                   std::pair(&config->key_file, &rest.key_pem)}) {
     auto text = read_file(*path, 1_MiB);
     if (!text) return refuse(text.error().message);
     *into = std::move(*text);
@@ -57,7 +58,8 @@ int run_agent(const std::string& config_path, const std::string& run_dir) {
   int number = 0;
   ::sigwait(&stop_signals, &number);
   log_info("agent stops; containers go on", {{"signal", std::to_string(number)}});
-  return 0;
+  // Not through destructors, which wait for hooks of containers: all state is on disk, and a stop is no different from a crash.
+  ::_exit(0);
 }
 
 int init_node(const std::string& config_path) {

@@ -32,7 +32,10 @@ using namespace std::chrono_literals;
 class ExitWatcher {
  public:
   ExitWatcher(Fd watch, std::function<void(const std::string&)> on_exit, std::function<void()> every_few_seconds)
-      : watch_(std::move(watch)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), on_exit_(std::move(on_exit)), now_and_then_(std::move(every_few_seconds)),
+      : watch_(std::move(watch)),
+        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        on_exit_(std::move(on_exit)),
+        now_and_then_(std::move(every_few_seconds)),
         thread_([this] { work(); }) {}
   ~ExitWatcher() {
     const std::uint64_t one = 1;
@@ -91,13 +94,14 @@ class RunningAgent final : public Agent {
     const node::NodeConfig& config = options_.config;
     for (const std::string& folder : {config.node_dir, config.run_dir, config.volumes_dir})
       if (auto made = make_dirs(folder, 0711); !made) return made;
-    auto runtime = node::OciRuntime::open({.state_dir = config.node_dir,
-                                           .run_dir = config.run_dir,
-                                           .logs_dir = config.node_dir + "/logs",
-                                           .cgroup_parent = config.cgroup_parent,
-                                           .cni = {.bridge = config.bridge, .pod_cidr = config.pod_cidr, .state_dir = {}, .masquerade = config.masquerade},
-                                           .at_step = options_.at_step},
-                                          clock_);
+    auto runtime =
+        node::OciRuntime::open({.state_dir = config.node_dir,
+                                .run_dir = config.run_dir,
+                                .logs_dir = config.node_dir + "/logs",
+                                .cgroup_parent = config.cgroup_parent,
+                                .cni = {.bridge = config.bridge, .pod_cidr = config.pod_cidr, .state_dir = {}, .masquerade = config.masquerade},
+                                .at_step = options_.at_step},
+                               clock_);
     if (!runtime) return std::unexpected(std::move(runtime.error()));
     runtime_ = std::move(*runtime);
     auto gateway = runtime_->cni().gateway();
@@ -106,7 +110,8 @@ class RunningAgent final : public Agent {
 
     const auto book = node::DnsController::make_book(config.cluster_domain);
     if (options_.answer_names) {
-      auto names = node::DnsServer::start(*gateway, 53, [book](const node::DnsQuestion& question) { return node::DnsController::resolve(*book, question); });
+      auto names =
+          node::DnsServer::start(*gateway, 53, [book](const node::DnsQuestion& question) { return node::DnsController::resolve(*book, question); });
       if (!names) return std::unexpected(std::move(names.error()));
       names_ = std::move(*names);
     }
@@ -114,15 +119,16 @@ class RunningAgent final : public Agent {
     runner_ = std::make_unique<kube::Runner>(api_, clock_, seed(), kube::RunnerOptions{.threads_per_controller = 3});
     waker_->runner = runner_.get();
     auto resolv = read_file("/etc/resolv.conf", 1_MiB);
-    auto pods = std::make_unique<node::PodController>(node::PodController::Ports{.api = api_,
-                                                                                 .runtime = *runtime_,
-                                                                                 .clock = clock_,
-                                                                                 .events = *events_,
-                                                                                 .config = options_.config,
-                                                                                 .dns_server = *gateway,
-                                                                                 .node_resolv = resolv ? *resolv : "",
-                                                                                 .capabilities = node::held_capabilities(),
-                                                                                 .wake = [waker = waker_](const kube::ObjectKey& key) { waker->wake(key); }});
+    auto pods =
+        std::make_unique<node::PodController>(node::PodController::Ports{.api = api_,
+                                                                         .runtime = *runtime_,
+                                                                         .clock = clock_,
+                                                                         .events = *events_,
+                                                                         .config = options_.config,
+                                                                         .dns_server = *gateway,
+                                                                         .node_resolv = resolv ? *resolv : "",
+                                                                         .capabilities = node::held_capabilities(),
+                                                                         .wake = [waker = waker_](const kube::ObjectKey& key) { waker->wake(key); }});
     node::PodController* controller = pods.get();
     auto watch = ExitWatcher::watch(runtime_->exits_dir());
     if (!watch) return std::unexpected(std::move(watch.error()));
@@ -130,12 +136,17 @@ class RunningAgent final : public Agent {
     runner_->add(std::make_unique<node::RouteController>(config.node_name));
     runner_->add(std::make_unique<node::DnsController>(book));
     runner_->start();
-    exits_ = std::make_unique<ExitWatcher>(std::move(*watch), [controller](const std::string& id) { controller->container_ended(id); }, [this] { runtime_->rotate_logs(); });
+    exits_ = std::make_unique<ExitWatcher>(
+        std::move(*watch), [controller](const std::string& id) { controller->container_ended(id); }, [this] { runtime_->rotate_logs(); });
     if (options_.serve) {
       access_ = std::make_unique<node::PodAccess>(*runtime_, clock_, config.node_name);
-      auto server = http::Server::start({.address = config.node_ip, .port = config.listen_port, .unix_socket = {},
-                                         .tls = http::TlsFiles{.certificate = config.cert_file, .key = config.key_file, .client_ca = config.ca_file}, .connection_limit = 500},
-                                        [this](http::Request request, std::shared_ptr<http::Exchange> exchange) { access_->handle(std::move(request), std::move(exchange)); });
+      auto server = http::Server::start(
+          {.address = config.node_ip,
+           .port = config.listen_port,
+           .unix_socket = {},
+           .tls = http::TlsFiles{.certificate = config.cert_file, .key = config.key_file, .client_ca = config.ca_file},
+           .connection_limit = 500},
+          [this](http::Request request, std::shared_ptr<http::Exchange> exchange) { access_->handle(std::move(request), std::move(exchange)); });
       if (!server) return pass(std::move(server.error()), "serve logs and exec");
       server_ = std::move(*server);
     }

@@ -12,8 +12,8 @@ namespace fairlead::agent {
 
 struct AgentOptions {
   node::NodeConfig config;
-  bool answer_names = true;      // DNS on the pods' bridge, port 53
-  bool serve = true;             // HTTPS on node_ip:listen_port
+  bool answer_names = true;                       // DNS on the pods' bridge, port 53
+  bool serve = true;                              // HTTPS on node_ip:listen_port
   std::function<void(std::string_view)> at_step;  // see OciRuntimeOptions
 };
 

@@ -24,9 +24,26 @@ using namespace std::chrono_literals;
 class AgentCrash : public node::NodeTest {
  protected:
   node::NodeConfig config() const {
-    return {.node_name = "n1", .node_ip = "127.0.0.1", .pod_cidr = "10.99.7.0/24", .listen_port = 10250, .api_server = {}, .ca_file = {}, .cert_file = {}, .key_file = {},
-            .node_dir = root_ + "/node", .run_dir = root_ + "/run", .images_dir = node::images_dir(), .volumes_dir = root_ + "/volumes", .cgroup_parent = cgroup(), .bridge = "flt0",
-            .masquerade = false, .labels = {}, .annotations = {}, .taints = Json(), .capacity = {{"cpu", "2"}, {"memory", "1Gi"}}, .cluster_domain = "cluster.local"};
+    return {.node_name = "n1",
+            .node_ip = "127.0.0.1",
+            .pod_cidr = "10.99.7.0/24",
+            .listen_port = 10250,
+            .api_server = {},
+            .ca_file = {},
+            .cert_file = {},
+            .key_file = {},
+            .node_dir = root_ + "/node",
+            .run_dir = root_ + "/run",
+            .images_dir = node::images_dir(),
+            .volumes_dir = root_ + "/volumes",
+            .cgroup_parent = cgroup(),
+            .bridge = "flt0",
+            .masquerade = false,
+            .labels = {},
+            .annotations = {},
+            .taints = Json(),
+            .capacity = {{"cpu", "2"}, {"memory", "1Gi"}},
+            .cluster_domain = "cluster.local"};
   }
   static Json pod() {
     return *kube::parse_json(R"({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "uid-steps"},
@@ -67,7 +84,8 @@ class AgentCrash : public node::NodeTest {
     return false;
   }
   void expect_nothing_left(const std::string& when) {
-    for (const char* folder : {"/node/pods", "/run/pods", "/run/containers", "/run/crun", "/run/exits"}) EXPECT_THAT(*list_dir(root_ + folder), testing::IsEmpty()) << when << folder;
+    for (const char* folder : {"/node/pods", "/run/pods", "/run/containers", "/run/crun", "/run/exits"})
+      EXPECT_THAT(*list_dir(root_ + folder), testing::IsEmpty()) << when << folder;
     EXPECT_FALSE(exists("/sys/fs/cgroup/memory" + cgroup() + "/poduid-steps")) << when;
     const auto addresses = list_dir(root_ + "/run/cni/pods");
     EXPECT_THAT(addresses ? *addresses : std::vector<std::string>(), testing::Each(testing::Not(testing::StartsWith("10.")))) << when;
@@ -81,7 +99,8 @@ class AgentCrash : public node::NodeTest {
       if (std::string(one->if_name).starts_with("veth")) links.push_back(one->if_name);
     ::if_freenameindex(all);
     EXPECT_THAT(links, testing::IsEmpty()) << when;
-    for (const std::string& name : *list_dir("/proc")) {
+    const auto processes = list_dir("/proc");  // named: the loop would not keep it
+    for (const std::string& name : *processes) {
       if (name[0] < '0' || name[0] > '9') continue;
       auto command = read_file("/proc/" + name + "/cmdline");
       EXPECT_TRUE(!command || command->find(root_ + "/run") == std::string::npos) << when << *command;
@@ -131,10 +150,11 @@ class NodeInit : public testing::Test {
     ASSERT_NE(::mkdtemp(name), nullptr);
     root_ = name;
     // Stands in for the agent: tells where it is and dies when told to.
-    ASSERT_TRUE(write_file_atomically(root_ + "/program",
-                                      "#!/bin/sh\necho \"$$ $* $(hostname) $(cat /proc/sys/net/ipv4/ip_forward) $(ls /proc | grep -c '^[0-9]')\" >> " + root_ +
-                                          "/started\nsleep 600 &\nwhile true; do test -e " + root_ + "/die && rm " + root_ + "/die && exit 1; sleep 0.02; done\n",
-                                      0755));
+    ASSERT_TRUE(write_file_atomically(
+        root_ + "/program",
+        "#!/bin/sh\necho \"$$ $* $(hostname) $(cat /proc/sys/net/ipv4/ip_forward) $(ls /proc | grep -c '^[0-9]')\" >> " + root_ +
+            "/started\nsleep 600 &\nwhile true; do test -e " + root_ + "/die && rm " + root_ + "/die && exit 1; sleep 0.02; done\n",
+        0755));
   }
   void TearDown() override {
     if (identity_.pid > 0)
@@ -158,8 +178,22 @@ class NodeInit : public testing::Test {
 };
 
 TEST_F(NodeInit, MakesANodeThatKeepsItsAgentRunningAndEndsWhole) {
-  const node::NodeConfig config{.node_name = "w0", .node_ip = "127.0.0.1", .pod_cidr = "10.98.2.0/24", .api_server = {}, .ca_file = {}, .cert_file = {}, .key_file = {}, .node_dir = root_,
-                                .run_dir = {}, .images_dir = root_, .volumes_dir = root_, .cgroup_parent = parent(), .fabric_interface = "lo", .labels = {}, .annotations = {}, .taints = Json(),
+  const node::NodeConfig config{.node_name = "w0",
+                                .node_ip = "127.0.0.1",
+                                .pod_cidr = "10.98.2.0/24",
+                                .api_server = {},
+                                .ca_file = {},
+                                .cert_file = {},
+                                .key_file = {},
+                                .node_dir = root_,
+                                .run_dir = {},
+                                .images_dir = root_,
+                                .volumes_dir = root_,
+                                .cgroup_parent = parent(),
+                                .fabric_interface = "lo",
+                                .labels = {},
+                                .annotations = {},
+                                .taints = Json(),
                                 .capacity = {}};
   const pid_t outer = ::fork();  // it changes the namespaces of whoever calls it
   if (outer == 0) ::_exit(start_node(config, root_ + "/program", "/c.json") ? 0 : 1);
@@ -185,8 +219,22 @@ TEST_F(NodeInit, MakesANodeThatKeepsItsAgentRunningAndEndsWhole) {
 }
 
 TEST_F(NodeInit, AFailureLeavesNothing) {
-  const node::NodeConfig config{.node_name = std::string(100, 'x'), .node_ip = "127.0.0.1", .pod_cidr = "10.98.2.0/24", .api_server = {}, .ca_file = {}, .cert_file = {}, .key_file = {},
-                                .node_dir = root_, .run_dir = {}, .images_dir = root_, .volumes_dir = root_, .cgroup_parent = parent(), .labels = {}, .annotations = {}, .taints = Json(), .capacity = {}};
+  const node::NodeConfig config{.node_name = std::string(100, 'x'),
+                                .node_ip = "127.0.0.1",
+                                .pod_cidr = "10.98.2.0/24",
+                                .api_server = {},
+                                .ca_file = {},
+                                .cert_file = {},
+                                .key_file = {},
+                                .node_dir = root_,
+                                .run_dir = {},
+                                .images_dir = root_,
+                                .volumes_dir = root_,
+                                .cgroup_parent = parent(),
+                                .labels = {},
+                                .annotations = {},
+                                .taints = Json(),
+                                .capacity = {}};
   const pid_t outer = ::fork();
   if (outer == 0) {
     const auto done = start_node(config, root_ + "/program", "/c.json");

@@ -57,7 +57,8 @@ Machine look_at_machine(const node::NodeConfig& config) {
   out.boot_id = first_line(boot);
   if (out.boot_id.empty()) {
     out.boot_id = random_uuid();
-    if (auto written = write_file_atomically(boot, out.boot_id + "\n", 0644); !written) log_warn("boot id not written", {{"reason", written.error().message}});
+    if (auto written = write_file_atomically(boot, out.boot_id + "\n", 0644); !written)
+      log_warn("boot id not written", {{"reason", written.error().message}});
   }
   out.machine_id = hex(sha256(first_line("/etc/machine-id") + "/" + config.node_dir)).substr(0, 32);
   utsname names{};
@@ -93,7 +94,11 @@ Json make_node_status(const node::NodeConfig& config, const Machine& machine, co
                          Row{"Ready", "True", "KubeletReady", "fairlead-agent is posting ready status"}}) {
     const Json* old = kube::find_condition(before, row.type);
     const bool same = old != nullptr && (*old)["status"].string() == row.status && (*old)["lastTransitionTime"].is_string();
-    conditions.push(Json::object({{"type", row.type}, {"status", row.status}, {"reason", row.reason}, {"message", row.message}, {"lastHeartbeatTime", print_time(now)},
+    conditions.push(Json::object({{"type", row.type},
+                                  {"status", row.status},
+                                  {"reason", row.reason},
+                                  {"message", row.message},
+                                  {"lastHeartbeatTime", print_time(now)},
                                   {"lastTransitionTime", same ? (*old)["lastTransitionTime"] : Json(print_time(now))}}));
   }
   // Conditions of others stay.
@@ -105,7 +110,8 @@ Json make_node_status(const node::NodeConfig& config, const Machine& machine, co
   return Json::object({{"capacity", strings(capacity)},
                        {"allocatable", strings(capacity)},
                        {"conditions", std::move(conditions)},
-                       {"addresses", Json::array({Json::object({{"type", "InternalIP"}, {"address", config.node_ip}}), Json::object({{"type", "Hostname"}, {"address", config.node_name}})})},
+                       {"addresses", Json::array({Json::object({{"type", "InternalIP"}, {"address", config.node_ip}}),
+                                                  Json::object({{"type", "Hostname"}, {"address", config.node_name}})})},
                        {"daemonEndpoints", Json::object({{"kubeletEndpoint", Json::object({{"Port", static_cast<int>(config.listen_port)}})}})},
                        {"nodeInfo", Json::object({{"architecture", architecture()},
                                                   {"bootID", machine.boot_id},
@@ -124,8 +130,11 @@ Json make_node(const node::NodeConfig& config, const Machine& machine, Instant n
   if (!config.taints.items().empty()) spec.set("taints", config.taints);
   Json metadata = Json::object({{"name", config.node_name}, {"labels", strings(own_labels(config))}});
   if (!config.annotations.empty()) metadata.set("annotations", strings(config.annotations));
-  return Json::object(
-      {{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", std::move(metadata)}, {"spec", std::move(spec)}, {"status", make_node_status(config, machine, Json::object(), now)}});
+  return Json::object({{"apiVersion", "v1"},
+                       {"kind", "Node"},
+                       {"metadata", std::move(metadata)},
+                       {"spec", std::move(spec)},
+                       {"status", make_node_status(config, machine, Json::object(), now)}});
 }
 
 Heartbeat::Heartbeat(kube::KubeApi& api, const Clock& clock, node::NodeConfig config, Machine machine)
@@ -133,8 +142,10 @@ Heartbeat::Heartbeat(kube::KubeApi& api, const Clock& clock, node::NodeConfig co
         bool fine = false;
         while (!stop.stop_requested()) {
           auto done = beat();
-          if (!done) log_warn("the node could not report to the API", {{"reason", done.error().message}});
-          else if (!fine) log_info("the node reports to the API", {{"node", config_.node_name}});
+          if (!done)
+            log_warn("the node could not report to the API", {{"reason", done.error().message}});
+          else if (!fine)
+            log_info("the node reports to the API", {{"node", config_.node_name}});
           fine = done.has_value();
           std::unique_lock lock(mutex_);
           // Sooner after a failure: a lease of 40 s survives a few lost beats.
@@ -162,7 +173,8 @@ Result<Json> Heartbeat::ensure_node() {
     if ((*node)["metadata"]["labels"][name].string() != value) labels.set(name, value);
   Json patch = Json::object();
   if (!labels.members().empty()) patch.set("metadata", Json::object({{"labels", std::move(labels)}}));
-  if ((*node)["spec"]["podCIDR"].string().empty()) patch.set("spec", Json::object({{"podCIDR", config_.pod_cidr}, {"podCIDRs", Json::array({config_.pod_cidr})}}));
+  if ((*node)["spec"]["podCIDR"].string().empty())
+    patch.set("spec", Json::object({{"podCIDR", config_.pod_cidr}, {"podCIDRs", Json::array({config_.pod_cidr})}}));
   if (!patch.members().empty()) {
     node = api_.patch(kube::resources::nodes, key, kube::PatchType::Merge, patch);
     if (!node) return pass(std::move(node.error()), "update node " + config_.node_name);
@@ -187,15 +199,17 @@ Result<Json> Heartbeat::ensure_node() {
 
 Result<void> Heartbeat::renew_lease(const Json& node) {
   const kube::ObjectKey key{"kube-node-lease", config_.node_name};
-  const Json spec = Json::object({{"holderIdentity", config_.node_name}, {"leaseDurationSeconds", lease_seconds}, {"renewTime", print_micro_time(clock_.now())}});
+  const Json spec =
+      Json::object({{"holderIdentity", config_.node_name}, {"leaseDurationSeconds", lease_seconds}, {"renewTime", print_micro_time(clock_.now())}});
   auto done = api_.patch(kube::resources::leases, key, kube::PatchType::Merge, Json::object({{"spec", spec}}));
   if (done) return {};
   if (done.error().code != Code::NotFound) return pass(std::move(done.error()), "renew the lease");
   Json owner = Json::object({{"apiVersion", "v1"}, {"kind", "Node"}, {"name", config_.node_name}, {"uid", kube::uid_of(node)}});
-  Json lease = Json::object({{"apiVersion", "coordination.k8s.io/v1"},
-                             {"kind", "Lease"},
-                             {"metadata", Json::object({{"name", key.name}, {"namespace", key.space}, {"ownerReferences", Json::array({std::move(owner)})}})},
-                             {"spec", spec}});
+  Json lease =
+      Json::object({{"apiVersion", "coordination.k8s.io/v1"},
+                    {"kind", "Lease"},
+                    {"metadata", Json::object({{"name", key.name}, {"namespace", key.space}, {"ownerReferences", Json::array({std::move(owner)})}})},
+                    {"spec", spec}});
   auto made = api_.create(kube::resources::leases, lease);
   if (!made && made.error().code != Code::Exists) return pass(std::move(made.error()), "make the lease");
   return {};

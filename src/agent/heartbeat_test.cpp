@@ -14,11 +14,25 @@ using namespace std::chrono_literals;
 const Instant epoch = *parse_time("2026-01-02T03:04:05Z");
 
 node::NodeConfig config() {
-  return {.node_name = "n1", .node_ip = "10.0.0.1", .pod_cidr = "10.1.0.0/24", .api_server = {}, .ca_file = {}, .cert_file = {}, .key_file = {}, .node_dir = "/tmp", .run_dir = "/tmp", .images_dir = {},
-          .volumes_dir = {}, .cgroup_parent = {}, .labels = {{"role", "x"}}, .annotations = {},
-          .taints = Json::array({Json::object({{"key", "k"}, {"effect", "NoSchedule"}})}), .capacity = {{"cpu", "2"}, {"nvidia.com/gpu", "1"}}};
+  return {.node_name = "n1",
+          .node_ip = "10.0.0.1",
+          .pod_cidr = "10.1.0.0/24",
+          .api_server = {},
+          .ca_file = {},
+          .cert_file = {},
+          .key_file = {},
+          .node_dir = "/tmp",
+          .run_dir = "/tmp",
+          .images_dir = {},
+          .volumes_dir = {},
+          .cgroup_parent = {},
+          .labels = {{"role", "x"}},
+          .annotations = {},
+          .taints = Json::array({Json::object({{"key", "k"}, {"effect", "NoSchedule"}})}),
+          .capacity = {{"cpu", "2"}, {"nvidia.com/gpu", "1"}}};
 }
-const Machine machine{.boot_id = "b", .machine_id = "m", .kernel = "6", .os_image = "Debian", .runtime = "crun://1", .cpu = "8", .memory = "1000Ki", .storage = ""};
+const Machine machine{
+    .boot_id = "b", .machine_id = "m", .kernel = "6", .os_image = "Debian", .runtime = "crun://1", .cpu = "8", .memory = "1000Ki", .storage = ""};
 
 TEST(NodeObject, SaysWhatTheConfigurationAndTheMachineSay) {
   const Json node = make_node(config(), machine, epoch);
@@ -27,7 +41,8 @@ TEST(NodeObject, SaysWhatTheConfigurationAndTheMachineSay) {
   EXPECT_EQ(node["status"]["allocatable"]["nvidia.com/gpu"].string(), "1");
   EXPECT_EQ(node["spec"]["taints"].items()[0]["key"].string(), "k");
   EXPECT_TRUE(kube::condition_is_true(node, "Ready"));
-  for (const char* field : {"architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion", "machineID", "operatingSystem", "osImage", "systemUUID"})
+  for (const char* field : {"architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion", "machineID",
+                            "operatingSystem", "osImage", "systemUUID"})
     EXPECT_TRUE(node["status"]["nodeInfo"][field].is_string()) << field;
 }
 

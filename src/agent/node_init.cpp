@@ -57,7 +57,8 @@ Result<void> mount_own_run(const node::NodeConfig& config) {
   if (::mount("run", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=256m") != 0) return fail_errno(errno, "mount /run");
   for (const Kept& one : kept) {
     if (auto made = make_dirs(one.path); !made) return made;
-    if (::mount(fmt::format("/proc/self/fd/{}", one.fd.get()).c_str(), one.path.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0) return fail_errno(errno, "mount " + one.path);
+    if (::mount(fmt::format("/proc/self/fd/{}", one.fd.get()).c_str(), one.path.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0)
+      return fail_errno(errno, "mount " + one.path);
   }
   if (resolv_in_run && resolv_text) {
     const std::string path = resolv;
@@ -74,10 +75,12 @@ Result<void> set_up_mounts(const node::NodeConfig& config) {
   // /proc first: until it is of our process namespace, /proc/self means another process.
   if (::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) return fail_errno(errno, "mount /proc");
   if (auto run = mount_own_run(config); !run) return run;
-  // crun refuses a version 1 set-up that also has a version 2 mount; it makes folders where that mount was, so they get a place that vanishes with us.
+  // crun refuses a version 1 set-up that also has a version 2 mount; it makes folders where that mount was, so they get a place that vanishes with
+  // us.
   if (exists("/sys/fs/cgroup/unified/cgroup.procs")) {
     if (::umount2("/sys/fs/cgroup/unified", MNT_DETACH) != 0) return fail_errno(errno, "unmount cgroup2");
-    if (::mount("none", "/sys/fs/cgroup/unified", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m") != 0) return fail_errno(errno, "mount over cgroup2");
+    if (::mount("none", "/sys/fs/cgroup/unified", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m") != 0)
+      return fail_errno(errno, "mount over cgroup2");
   }
   return {};
 }
@@ -121,12 +124,15 @@ class FirstProcess {
     }
     while (true) {
       int wait = -1;
-      if (stopping_) wait = stop_step();
-      else if (agent_ <= 0) wait = start_step();
+      if (stopping_)
+        wait = stop_step();
+      else if (agent_ <= 0)
+        wait = start_step();
       pollfd waits[2] = {{.fd = signals_.get(), .events = POLLIN, .revents = 0}, {.fd = links_.get(), .events = POLLIN, .revents = 0}};
       ::poll(waits, 2, wait);
       char drained[8192];
-      while (::recv(links_.get(), drained, sizeof drained, 0) > 0) {}
+      while (::recv(links_.get(), drained, sizeof drained, 0) > 0) {
+      }
       signalfd_siginfo info{};
       while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info))
         if (info.ssi_signo != SIGCHLD && !stopping_) begin_stop();
@@ -141,7 +147,11 @@ class FirstProcess {
     if (now < start_at_) return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(start_at_ - now).count());
     auto address = node::address_of(config_.fabric_interface);
     if (!address || *address != config_.node_ip) return -1;  // the kernel tells when that changes
-    auto child = Child::start({.argv = {program_, "run", "--config", config_path_, "--run-dir", run_dir}, .environment = {}, .working_directory = "/", .stdout_fd = 1, .stderr_fd = 2});
+    auto child = Child::start({.argv = {program_, "run", "--config", config_path_, "--run-dir", run_dir},
+                               .environment = {},
+                               .working_directory = "/",
+                               .stdout_fd = 1,
+                               .stderr_fd = 2});
     started_ = now;
     if (!child) {
       log_error("the agent cannot be started", {{"reason", child.error().message}});
@@ -166,7 +176,7 @@ class FirstProcess {
       if (stopping_) continue;
       back_off();
       log_warn("the agent ended and is started again", {{"status", std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status))},
-                                                         {"pause_ms", std::to_string(pause_.count())}});
+                                                        {"pause_ms", std::to_string(pause_.count())}});
     }
   }
 
@@ -185,7 +195,8 @@ class FirstProcess {
       told_ = true;
     }
     auto names = list_dir("/proc");
-    const auto processes = names ? std::count_if(names->begin(), names->end(), [](const std::string& name) { return name[0] >= '0' && name[0] <= '9'; }) : 0;
+    const auto processes =
+        names ? std::count_if(names->begin(), names->end(), [](const std::string& name) { return name[0] >= '0' && name[0] <= '9'; }) : 0;
     // Ends with us in any case: the kernel kills what is left of the process namespace.
     if (processes <= 1 || Steady::now() - stop_since_ > 5s) ::_exit(0);
     return 50;
@@ -232,8 +243,10 @@ Result<void> start_node(const node::NodeConfig& config, const std::string& progr
   };
   auto identity = identify(pid);
   if (!identity) return give_up(identity.error().message);
-  const kube::Json record = kube::Json::object({{"pid", static_cast<std::int64_t>(identity->pid)}, {"start_ticks", static_cast<std::int64_t>(identity->start_ticks)}});
-  if (auto written = write_file_durably(config.node_dir + "/init.json", kube::print_json(record) + "\n", 0644); !written) return give_up(written.error().message);
+  const kube::Json record =
+      kube::Json::object({{"pid", static_cast<std::int64_t>(identity->pid)}, {"start_ticks", static_cast<std::int64_t>(identity->start_ticks)}});
+  if (auto written = write_file_durably(config.node_dir + "/init.json", kube::print_json(record) + "\n", 0644); !written)
+    return give_up(written.error().message);
   if (::write(go_out.get(), "g", 1) != 1) return give_up("the first process ended at once");
   std::string told;
   char chunk[4096];

@@ -213,7 +213,8 @@ Result<Fd> open_beneath(const std::string& root, const std::string& path, int fl
   if (path.find('\0') != std::string::npos) return fail(Code::Invalid, shown + ": a null byte in the name");
   // openat2 refuses a mode without O_CREAT.
   const std::uint64_t create_mode = (flags & (O_CREAT | O_TMPFILE)) & O_CREAT ? mode : 0;
-  Fd fd(open_at2(folder.get(), path.empty() ? "." : path.c_str(), static_cast<std::uint64_t>(flags), create_mode, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS));
+  Fd fd(open_at2(folder.get(), path.empty() ? "." : path.c_str(), static_cast<std::uint64_t>(flags), create_mode,
+                 RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS));
   if (!fd && errno == EXDEV) return fail(Code::Forbidden, shown + ": it leads out of the folder");
   if (!fd) return fail_errno(errno, shown);
   return fd;

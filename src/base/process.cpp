@@ -40,7 +40,8 @@ Result<std::string> find_program(const std::string& name) {
   if (name.empty()) return fail(Code::Invalid, "start a program: no name");
   if (name.find('/') != std::string::npos) return name;
   const char* path = std::getenv("PATH");
-  for (const std::string& folder : split(path != nullptr && *path != '\0' ? path : "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", ':')) {
+  for (const std::string& folder :
+       split(path != nullptr && *path != '\0' ? path : "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", ':')) {
     std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
     if (::access(candidate.c_str(), X_OK) == 0) return candidate;
   }
@@ -120,7 +121,8 @@ ssize_t write_without_sigpipe(int fd, const char* data, std::size_t size) {
   const int error = errno;
   if (n < 0 && error == EPIPE && sigismember(&before, SIGPIPE) == 0) {
     const timespec now{};
-    while (::sigtimedwait(&pipe_only, nullptr, &now) < 0 && errno == EINTR) {}
+    while (::sigtimedwait(&pipe_only, nullptr, &now) < 0 && errno == EINTR) {
+    }
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   errno = error;
@@ -193,7 +195,8 @@ Result<Child> Child::start(const Command& command) {
       ::kill(pid, SIGKILL);  // ours and not reaped yet: the number is still its
       error = pidfd_error;
     }
-    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {}
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
     return fail_errno(error, "start " + command.argv[0]);
   }
   return Child(pid, std::move(pidfd));
@@ -287,7 +290,8 @@ Result<std::string> run_checked(Command command, std::chrono::milliseconds limit
   auto output = run(std::move(command), limit, input);
   if (!output) return std::unexpected(std::move(output.error()));
   if (output->exit.code == 0) return std::move(output->out);
-  const std::string how = output->exit.signal != 0 ? fmt::format("killed by signal {}", output->exit.signal) : fmt::format("exit status {}", output->exit.code);
+  const std::string how =
+      output->exit.signal != 0 ? fmt::format("killed by signal {}", output->exit.signal) : fmt::format("exit status {}", output->exit.code);
   const std::string why = last_lines(output->err.empty() ? output->out : output->err);
   return fail(Code::Internal, why.empty() ? fmt::format("{}: {}", name, how) : fmt::format("{}: {}: {}", name, how, why));
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/process.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -95,7 +95,9 @@ TEST(Process, DescriptorsArePassedUnderTheirNumbersAndNoOthers) {
 }
 
 TEST(Process, EnvironmentFolderAndSessionAreAsked) {
-  Command command{.argv = {"/bin/sh", "-c", "echo $A; pwd; ps -o sid= -p $$; echo $$"}, .environment = {{{"A", "b"}, {"PATH", "/bin"}}}, .working_directory = "/usr",
+  Command command{.argv = {"/bin/sh", "-c", "echo $A; pwd; ps -o sid= -p $$; echo $$"},
+                  .environment = {{{"A", "b"}, {"PATH", "/bin"}}},
+                  .working_directory = "/usr",
                   .new_session = true};
   auto output = run(command, 10s);
   ASSERT_TRUE(output);

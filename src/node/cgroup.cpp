@@ -73,7 +73,8 @@ std::vector<CgroupWrite> cgroup_writes(CgroupVersion version, const Limits& limi
     return out;
   }
   // The weight that the kernel's documentation and runtimes derive from shares: 2..262144 becomes 1..10000.
-  if (limits.cpu_shares) out.push_back({"", "cpu.weight", std::to_string(1 + (std::clamp<std::int64_t>(*limits.cpu_shares, 2, 262144) - 2) * 9999 / 262142)});
+  if (limits.cpu_shares)
+    out.push_back({"", "cpu.weight", std::to_string(1 + (std::clamp<std::int64_t>(*limits.cpu_shares, 2, 262144) - 2) * 9999 / 262142)});
   if (limits.cpu) out.push_back({"", "cpu.max", fmt::format("{} {}", std::max<std::int64_t>(limits.cpu->value * period / 1000, 1000), period)});
   if (limits.memory) out.push_back({"", "memory.max", std::to_string(limits.memory->value)});
   if (limits.pids) out.push_back({"", "pids.max", std::to_string(*limits.pids)});
@@ -115,7 +116,8 @@ Result<void> CgroupTree::make(const std::string& path, const Limits& limits) con
       const std::string part = root + path.substr(0, at);
       const std::string parent = part.substr(0, part.find_last_of('/'));
       if (version_ == CgroupVersion::V2) {
-        // What the parent may hand down. A controller that it cannot (processes in it, threaded groups) stays unlimited; writing its file then fails below.
+        // What the parent may hand down. A controller that it cannot (processes in it, threaded groups) stays unlimited; writing its file then fails
+        // below.
         if (const auto offered = read_file(parent + "/cgroup.controllers", 4_KiB))
           for (const std::string& controller : split(trim(*offered), ' '))
             if (!controller.empty()) (void)write_value(parent + "/cgroup.subtree_control", "+" + controller);
@@ -145,18 +147,23 @@ Result<void> CgroupTree::remove(const std::string& path) const {
   if (path.size() < 2) return fail(Code::Invalid, "not the path of a cgroup: " + path);
   for (const std::string& folder : folders(path))
     if (auto removed = remove_group(folder); !removed) return removed;
+  // The folders that crun makes where the version 2 mount of a hybrid set-up was taken away.
+  if (version_ == CgroupVersion::V1) (void)remove_group(mount_ + "/unified" + path);
   return {};
 }
 
 std::int64_t CgroupTree::oom_kills(const std::string& path) const {
-  return version_ == CgroupVersion::V1 ? number_in(file("memory", path, "memory.oom_control"), "oom_kill") : number_in(file("", path, "memory.events"), "oom_kill");
+  return version_ == CgroupVersion::V1 ? number_in(file("memory", path, "memory.oom_control"), "oom_kill")
+                                       : number_in(file("", path, "memory.events"), "oom_kill");
 }
 
 CgroupTree::Usage CgroupTree::usage(const std::string& path) const {
   if (version_ == CgroupVersion::V1)
-    return {.memory_bytes = number_in(file("memory", path, "memory.usage_in_bytes")), .cpu_nanoseconds = number_in(file("cpuacct", path, "cpuacct.usage")),
+    return {.memory_bytes = number_in(file("memory", path, "memory.usage_in_bytes")),
+            .cpu_nanoseconds = number_in(file("cpuacct", path, "cpuacct.usage")),
             .pids = number_in(file("pids", path, "pids.current"))};
-  return {.memory_bytes = number_in(file("", path, "memory.current")), .cpu_nanoseconds = number_in(file("", path, "cpu.stat"), "usage_usec") * 1000,
+  return {.memory_bytes = number_in(file("", path, "memory.current")),
+          .cpu_nanoseconds = number_in(file("", path, "cpu.stat"), "usage_usec") * 1000,
           .pids = number_in(file("", path, "pids.current"))};
 }
 

@@ -26,7 +26,8 @@ class CgroupTree {
   // `mount`: /sys/fs/cgroup, or a folder with a mounted hierarchy in tests.
   static Result<CgroupTree> open(std::string mount = "/sys/fs/cgroup");
   CgroupVersion version() const { return version_; }
-  // Makes the group in every controller with these limits; repeatable. `path` begins with a slash. With version 2 the controllers are handed down on the way.
+  // Makes the group in every controller with these limits; repeatable. `path` begins with a slash. With version 2 the controllers are handed down on
+  // the way.
   Result<void> make(const std::string& path, const Limits& limits) const;
   // Moves a process into the group, in every controller.
   Result<void> enter(const std::string& path, pid_t pid) const;

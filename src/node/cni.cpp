@@ -36,7 +36,8 @@ Result<std::string> Cni::call(const char* command, const std::string& sandbox, c
   if (output->exit.code == 0) return std::move(output->out);
   // A plug-in reports its error as JSON on stdout.
   std::string why = output->err;
-  if (auto json = kube::parse_json(output->out); json && (*json)["msg"].is_string()) why = (*json)["msg"].string() + " " + (*json)["details"].string();
+  if (auto json = kube::parse_json(output->out); json && (*json)["msg"].is_string())
+    why = (*json)["msg"].string() + " " + (*json)["details"].string();
   return fail(Code::Unavailable, fmt::format("CNI {}: {}", command, why.empty() ? fmt::format("exit status {}", output->exit.code) : why));
 }
 

@@ -11,11 +11,12 @@ Result<NodeConfig> parse_node_config(const std::string& text) {
   auto json = kube::parse_json(text);
   if (!json) return std::unexpected(std::move(json.error()));
   NodeConfig out;
-  const std::map<std::string, std::string*> required{{"node_name", &out.node_name},   {"node_ip", &out.node_ip},       {"pod_cidr", &out.pod_cidr},
-                                                     {"api_server", &out.api_server}, {"ca_file", &out.ca_file},       {"cert_file", &out.cert_file},
-                                                     {"key_file", &out.key_file},     {"node_dir", &out.node_dir},     {"images_dir", &out.images_dir},
-                                                     {"volumes_dir", &out.volumes_dir}, {"cgroup_parent", &out.cgroup_parent}};
-  const std::map<std::string, std::string*> optional{{"run_dir", &out.run_dir}, {"bridge", &out.bridge}, {"fabric_interface", &out.fabric_interface}, {"cluster_domain", &out.cluster_domain}};
+  const std::map<std::string, std::string*> required{
+      {"node_name", &out.node_name},   {"node_ip", &out.node_ip},         {"pod_cidr", &out.pod_cidr},          {"api_server", &out.api_server},
+      {"ca_file", &out.ca_file},       {"cert_file", &out.cert_file},     {"key_file", &out.key_file},          {"node_dir", &out.node_dir},
+      {"images_dir", &out.images_dir}, {"volumes_dir", &out.volumes_dir}, {"cgroup_parent", &out.cgroup_parent}};
+  const std::map<std::string, std::string*> optional{
+      {"run_dir", &out.run_dir}, {"bridge", &out.bridge}, {"fabric_interface", &out.fabric_interface}, {"cluster_domain", &out.cluster_domain}};
   for (const auto& [key, value] : json->members()) {
     const auto is = required.find(key), may = optional.find(key);
     if (is != required.end() || may != optional.end()) {

@@ -14,15 +14,15 @@ struct NodeConfig {
   std::string node_name, node_ip, pod_cidr;
   unsigned short listen_port = 10250;
   std::string api_server, ca_file, cert_file, key_file;
-  std::string node_dir;                 // state that outlives a restart of the node
-  std::string run_dir;                  // state that does not; default node_dir/run
+  std::string node_dir;  // state that outlives a restart of the node
+  std::string run_dir;   // state that does not; default node_dir/run
   std::string images_dir, volumes_dir;
   std::string cgroup_parent;
   std::string fabric_interface = "eth0";  // the link with node_ip
   std::string bridge = "fairlead0";
   bool masquerade = false;
   std::map<std::string, std::string> labels, annotations;
-  kube::Json taints;                    // as in spec.taints
+  kube::Json taints;  // as in spec.taints
   std::map<std::string, std::string> capacity;
   std::string cluster_domain = "cluster.local";
 };

@@ -9,9 +9,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     INVARIANT(print_dns_error(packet).size() <= 12);
     return 0;
   }
-  const DnsNames names{.domain = "cluster.local",
-                       .service = [](const std::string& space, const std::string& name) { return DnsService{.space = space, .name = name, .cluster_ip = "None", .selector = {{"a", "b"}}}; },
-                       .pods = [](const std::string& space) { return std::vector<DnsPod>(40, {.space = space, .name = "p", .ip = "10.0.0.1", .labels = {{"a", "b"}}, .ready = true}); }};
+  const DnsNames names{
+      .domain = "cluster.local",
+      .service = [](const std::string& space,
+                    const std::string& name) { return DnsService{.space = space, .name = name, .cluster_ip = "None", .selector = {{"a", "b"}}}; },
+      .pods =
+          [](const std::string& space) {
+            return std::vector<DnsPod>(40, {.space = space, .name = "p", .ip = "10.0.0.1", .labels = {{"a", "b"}}, .ready = true});
+          }};
   const std::string answer = print_dns_answer(*question, resolve_name(*question, names), 512);
   INVARIANT(answer.size() <= 512 && answer.substr(0, 2) == packet.substr(0, 2));
   return 0;

@@ -69,7 +69,9 @@ void DnsServer::serve() {
   constexpr std::size_t connection_limit = 32;
   std::list<Connection> connections;
   while (true) {
-    std::vector<pollfd> waits{{.fd = wake_.get(), .events = POLLIN, .revents = 0}, {.fd = udp_.get(), .events = POLLIN, .revents = 0}, {.fd = tcp_.get(), .events = POLLIN, .revents = 0}};
+    std::vector<pollfd> waits{{.fd = wake_.get(), .events = POLLIN, .revents = 0},
+                              {.fd = udp_.get(), .events = POLLIN, .revents = 0},
+                              {.fd = tcp_.get(), .events = POLLIN, .revents = 0}};
     for (const Connection& one : connections) waits.push_back({.fd = one.fd.get(), .events = POLLIN, .revents = 0});
     if (::poll(waits.data(), waits.size(), connections.empty() ? -1 : 1000) < 0 && errno != EINTR) return;
     if (waits[0].revents != 0) return;
@@ -144,21 +146,29 @@ DnsAnswer DnsController::resolve(const Book& book, const DnsQuestion& question) 
                          auto object = services != nullptr ? services->get({space, name}) : std::nullopt;
                          if (!object) return std::nullopt;
                          const Json& spec = (*object)["spec"];
-                         return DnsService{.space = space, .name = name, .cluster_ip = spec["clusterIP"].string(), .selector = pairs(spec["selector"]),
+                         return DnsService{.space = space,
+                                           .name = name,
+                                           .cluster_ip = spec["clusterIP"].string(),
+                                           .selector = pairs(spec["selector"]),
                                            .not_ready_too = spec["publishNotReadyAddresses"].boolean()};
                        },
-                       .pods = [&](const std::string& space) {
-                         std::vector<DnsPod> out;
-                         if (pods == nullptr) return out;
-                         for (const Json& pod : pods->list(space)) {
-                           const std::string& phase = pod["status"]["phase"].string();
-                           if (phase == "Succeeded" || phase == "Failed") continue;
-                           out.push_back({.space = kube::space_of(pod), .name = kube::name_of(pod), .hostname = pod["spec"]["hostname"].string(), .subdomain = pod["spec"]["subdomain"].string(),
-                                          .ip = pod["status"]["podIP"].string(), .labels = pairs(pod["metadata"]["labels"]),
-                                          .ready = kube::condition_is_true(pod, "Ready") && !kube::deleting(pod)});
-                         }
-                         return out;
-                       }};
+                       .pods =
+                           [&](const std::string& space) {
+                             std::vector<DnsPod> out;
+                             if (pods == nullptr) return out;
+                             for (const Json& pod : pods->list(space)) {
+                               const std::string& phase = pod["status"]["phase"].string();
+                               if (phase == "Succeeded" || phase == "Failed") continue;
+                               out.push_back({.space = kube::space_of(pod),
+                                              .name = kube::name_of(pod),
+                                              .hostname = pod["spec"]["hostname"].string(),
+                                              .subdomain = pod["spec"]["subdomain"].string(),
+                                              .ip = pod["status"]["podIP"].string(),
+                                              .labels = pairs(pod["metadata"]["labels"]),
+                                              .ready = kube::condition_is_true(pod, "Ready") && !kube::deleting(pod)});
+                             }
+                             return out;
+                           }};
   return resolve_name(question, names);
 }
 

@@ -29,21 +29,24 @@ void Events::tell(const Json& object, Type type, const std::string& reason, cons
   recent_[key] = now;
   const std::string time = print_time(clock_.now());
   const auto stamp = static_cast<std::uint64_t>(clock_.now().time_since_epoch().count());
-  queue_.push_back(Json::object(
-      {{"apiVersion", "v1"},
-       {"kind", "Event"},
-       {"metadata", Json::object({{"name", fmt::format("{}.{:x}", kube::name_of(object), stamp + count_++)}, {"namespace", space}})},
-       {"involvedObject", Json::object({{"apiVersion", object["apiVersion"].string_or("v1")}, {"kind", object["kind"].string_or("Pod")}, {"namespace", kube::space_of(object)},
-                                        {"name", kube::name_of(object)}, {"uid", kube::uid_of(object)}})},
-       {"reason", reason},
-       {"message", message.substr(0, 1024)},
-       {"type", type == Type::Normal ? "Normal" : "Warning"},
-       {"source", Json::object({{"component", "fairlead-agent"}, {"host", node_name_}})},
-       {"reportingComponent", "fairlead-agent"},
-       {"reportingInstance", node_name_},
-       {"firstTimestamp", time},
-       {"lastTimestamp", time},
-       {"count", 1}}));
+  queue_.push_back(
+      Json::object({{"apiVersion", "v1"},
+                    {"kind", "Event"},
+                    {"metadata", Json::object({{"name", fmt::format("{}.{:x}", kube::name_of(object), stamp + count_++)}, {"namespace", space}})},
+                    {"involvedObject", Json::object({{"apiVersion", object["apiVersion"].string_or("v1")},
+                                                     {"kind", object["kind"].string_or("Pod")},
+                                                     {"namespace", kube::space_of(object)},
+                                                     {"name", kube::name_of(object)},
+                                                     {"uid", kube::uid_of(object)}})},
+                    {"reason", reason},
+                    {"message", message.substr(0, 1024)},
+                    {"type", type == Type::Normal ? "Normal" : "Warning"},
+                    {"source", Json::object({{"component", "fairlead-agent"}, {"host", node_name_}})},
+                    {"reportingComponent", "fairlead-agent"},
+                    {"reportingInstance", node_name_},
+                    {"firstTimestamp", time},
+                    {"lastTimestamp", time},
+                    {"count", 1}}));
   changed_.notify_one();
 }
 

@@ -145,8 +145,10 @@ void run_exec_session(ExecProcess process, const std::shared_ptr<http::WebSocket
     const bool slow_client = socket->waiting() > output_window;
     if (exited && !slow_client) {
       // All that the command wrote is in the pipes by now; a child of it that still holds them is not waited for.
-      while (out && pump(out, 1)) {}
-      while (process.err && pump(process.err, 2)) {}
+      while (out && pump(out, 1)) {
+      }
+      while (process.err && pump(process.err, 2)) {
+      }
       break;
     }
     pollfd waits[5] = {{.fd = inbox->wake.get(), .events = POLLIN, .revents = 0},
@@ -164,8 +166,10 @@ void run_exec_session(ExecProcess process, const std::shared_ptr<http::WebSocket
     if (waits[3].revents != 0) pump(process.err, 2);
     if (waits[4].revents != 0 && in) {
       const ssize_t n = write_some(in.get(), pending);
-      if (n > 0) pending.erase(0, static_cast<std::size_t>(n));
-      else if (n < 0 && errno != EAGAIN && errno != EINTR) process.in.reset();
+      if (n > 0)
+        pending.erase(0, static_cast<std::size_t>(n));
+      else if (n < 0 && errno != EAGAIN && errno != EINTR)
+        process.in.reset();
     }
   }
   auto exit = process.child.wait(10s);

@@ -36,9 +36,12 @@ std::string file_in(const std::string& root, const std::string& path) {
 Result<ImageName> parse_image_name(const std::string& reference) {
   std::string rest = reference;
   if (rest.starts_with("localhost/")) rest.erase(0, 10);
-  if (rest.find('@') != std::string::npos) return fail(Code::Invalid, fmt::format("image \"{}\": a digest cannot be asked for in the local store", reference));
+  if (rest.find('@') != std::string::npos)
+    return fail(Code::Invalid, fmt::format("image \"{}\": a digest cannot be asked for in the local store", reference));
   if (rest.find('/') != std::string::npos)
-    return fail(Code::Invalid, fmt::format("image \"{}\": only images of the local store can be used (NAME:TAG or localhost/NAME:TAG); see `fairlead image list`", reference));
+    return fail(Code::Invalid,
+                fmt::format("image \"{}\": only images of the local store can be used (NAME:TAG or localhost/NAME:TAG); see `fairlead image list`",
+                            reference));
   const auto colon = rest.find(':');
   ImageName out{.name = rest.substr(0, colon), .tag = colon == std::string::npos ? "latest" : rest.substr(colon + 1)};
   if (!plain_name(out.name) || !plain_name(out.tag)) return fail(Code::Invalid, fmt::format("couldn't parse image name \"{}\"", reference));
@@ -52,7 +55,8 @@ Result<ImageConfig> find_image(const std::string& images_dir, const std::string&
   auto text = read_file(folder + "/image.json", 16_MiB);
   if (!text && text.error().code != Code::NotFound) return std::unexpected(std::move(text.error()));
   if (!text || !exists(folder + "/rootfs"))
-    return fail(Code::NotFound, fmt::format("image \"{}\" is not in the local store {}; build it with `fairlead image build {}`", reference, images_dir, name->name));
+    return fail(Code::NotFound,
+                fmt::format("image \"{}\" is not in the local store {}; build it with `fairlead image build {}`", reference, images_dir, name->name));
   auto json = kube::parse_json(*text);
   if (!json) return pass(std::move(json.error()), "read " + folder + "/image.json");
   const kube::Json& config = (*json)["config"];
@@ -66,6 +70,8 @@ Result<ImageConfig> find_image(const std::string& images_dir, const std::string&
                      .working_dir = config["working_dir"].string()};
 }
 
-Accounts image_accounts(const ImageConfig& image) { return {.passwd = file_in(image.rootfs, "etc/passwd"), .group = file_in(image.rootfs, "etc/group")}; }
+Accounts image_accounts(const ImageConfig& image) {
+  return {.passwd = file_in(image.rootfs, "etc/passwd"), .group = file_in(image.rootfs, "etc/group")};
+}
 
 }  // namespace fairlead::node

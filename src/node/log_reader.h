@@ -39,9 +39,9 @@ class LogReader {
   void format(std::string_view line, std::string& out);
   std::string path_;
   LogQuery query_;
-  std::vector<Fd> older_;       // still to be read, the oldest last
+  std::vector<Fd> older_;  // still to be read, the oldest last
   Fd file_;
-  std::string rest_;            // the beginning of an entry whose end is not written yet
+  std::string rest_;  // the beginning of an entry whose end is not written yet
   bool opened_ = false, line_open_ = false;
 };
 

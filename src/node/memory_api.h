@@ -53,7 +53,9 @@ class MemoryApi final : public kube::KubeApi {
     if (!uid.empty() && uid != kube::uid_of(it->second)) return fail(Code::Conflict, "uid");
     return write(it->first, kube::merge_patch(it->second, change), kube::EventType::Modified);
   }
-  Result<Json> post(const kube::Resource&, const kube::ObjectKey&, const std::string&, const Json&) override { return fail(Code::Unsupported, "post"); }
+  Result<Json> post(const kube::Resource&, const kube::ObjectKey&, const std::string&, const Json&) override {
+    return fail(Code::Unsupported, "post");
+  }
   Result<void> remove(const kube::Resource& resource, const kube::ObjectKey& key, const kube::DeleteOptions& options) override {
     const std::lock_guard lock(mutex_);
     const auto it = objects_.find({resource.plural, key});
@@ -62,7 +64,9 @@ class MemoryApi final : public kube::KubeApi {
     const std::int64_t grace = options.grace_seconds.value_or(it->second["spec"]["terminationGracePeriodSeconds"].integer(30));
     if (resource.plural == "pods" && grace > 0) {
       Json object = it->second;
-      object.child("metadata").set("deletionTimestamp", print_time(SystemClock().now() + std::chrono::seconds(grace))).set("deletionGracePeriodSeconds", grace);
+      object.child("metadata")
+          .set("deletionTimestamp", print_time(SystemClock().now() + std::chrono::seconds(grace)))
+          .set("deletionGracePeriodSeconds", grace);
       (void)write(it->first, std::move(object), kube::EventType::Modified);
       return {};
     }
@@ -73,7 +77,8 @@ class MemoryApi final : public kube::KubeApi {
     changed_.notify_all();
     return {};
   }
-  Result<kube::ExecResult> exec(const kube::ObjectKey&, const std::string&, const std::vector<std::string>&, const std::string&, std::chrono::milliseconds) override {
+  Result<kube::ExecResult> exec(const kube::ObjectKey&, const std::string&, const std::vector<std::string>&, const std::string&,
+                                std::chrono::milliseconds) override {
     return fail(Code::Unsupported, "exec");
   }
   // Waits until `holds` is true of what is stored. False: not within `limit`.
@@ -93,7 +98,8 @@ class MemoryApi final : public kube::KubeApi {
   };
   class Following final : public kube::Watch {
    public:
-    Following(MemoryApi& api, std::string plural, std::string space, std::int64_t from) : api_(api), plural_(std::move(plural)), space_(std::move(space)), from_(from) {}
+    Following(MemoryApi& api, std::string plural, std::string space, std::int64_t from)
+        : api_(api), plural_(std::move(plural)), space_(std::move(space)), from_(from) {}
     Result<std::optional<kube::WatchEvent>> next(std::chrono::milliseconds limit) override {
       std::unique_lock lock(api_.mutex_);
       std::optional<kube::WatchEvent> out;

@@ -43,18 +43,22 @@ Result<std::vector<std::string>> mount_points() {
 
 }  // namespace
 
-Result<ScopedMount> ScopedMount::make(const std::string& type, const std::string& source, std::string target, unsigned long flags, const std::string& options) {
+Result<ScopedMount> ScopedMount::make(const std::string& type, const std::string& source, std::string target, unsigned long flags,
+                                      const std::string& options) {
   if (::mount(source.c_str(), target.c_str(), type.c_str(), flags, options.empty() ? nullptr : options.c_str()) != 0)
     return fail_errno(errno, fmt::format("mount {} on {}", type, target));
   return ScopedMount(std::move(target));
 }
 
 Result<ScopedMount> ScopedMount::bind(const std::string& source, std::string target) {
-  if (::mount(source.c_str(), target.c_str(), nullptr, MS_BIND, nullptr) != 0) return fail_errno(errno, fmt::format("mount {} on {}", source, target));
+  if (::mount(source.c_str(), target.c_str(), nullptr, MS_BIND, nullptr) != 0)
+    return fail_errno(errno, fmt::format("mount {} on {}", source, target));
   return ScopedMount(std::move(target));
 }
 
-Result<ScopedMount> ScopedMount::bind(const Fd& source, std::string target) { return bind(fmt::format("/proc/self/fd/{}", source.get()), std::move(target)); }
+Result<ScopedMount> ScopedMount::bind(const Fd& source, std::string target) {
+  return bind(fmt::format("/proc/self/fd/{}", source.get()), std::move(target));
+}
 
 ScopedMount::~ScopedMount() {
   if (!target_.empty()) ::umount2(target_.c_str(), MNT_DETACH);
@@ -75,7 +79,8 @@ Result<void> unmount_below(const std::string& path) {
   std::reverse(points->begin(), points->end());
   for (const std::string& point : *points) {
     if (point != path && !point.starts_with(path + "/")) continue;
-    if (::umount2(point.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0 && errno != EINVAL && errno != ENOENT) return fail_errno(errno, "unmount " + point);
+    if (::umount2(point.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0 && errno != EINVAL && errno != ENOENT)
+      return fail_errno(errno, "unmount " + point);
   }
   return {};
 }

@@ -13,7 +13,8 @@ namespace fairlead::node {
 class ScopedMount {
  public:
   // mount(2). `options` is its data argument.
-  static Result<ScopedMount> make(const std::string& type, const std::string& source, std::string target, unsigned long flags, const std::string& options);
+  static Result<ScopedMount> make(const std::string& type, const std::string& source, std::string target, unsigned long flags,
+                                  const std::string& options);
   // Binds what `source` refers to (a path, or a descriptor opened with O_PATH).
   static Result<ScopedMount> bind(const std::string& source, std::string target);
   static Result<ScopedMount> bind(const Fd& source, std::string target);

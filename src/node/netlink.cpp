@@ -32,7 +32,9 @@ class Message {
   }
   nlmsghdr& header() { return *reinterpret_cast<nlmsghdr*>(bytes_.data()); }
   template <class T>
-  void body(const T& value) { append(&value, sizeof value); }
+  void body(const T& value) {
+    append(&value, sizeof value);
+  }
   void attribute(unsigned short type, const void* data, std::size_t size) {
     const rtattr head{.rta_len = static_cast<unsigned short>(RTA_LENGTH(size)), .rta_type = type};
     append(&head, sizeof head);
@@ -40,7 +42,9 @@ class Message {
   }
   void attribute(unsigned short type, const std::string& text) { attribute(type, text.c_str(), text.size() + 1); }
   template <class T>
-  void value(unsigned short type, const T& value) { attribute(type, &value, sizeof value); }
+  void value(unsigned short type, const T& value) {
+    attribute(type, &value, sizeof value);
+  }
   // A nested attribute: from here to close().
   std::size_t nest(unsigned short type) {
     const std::size_t at = bytes_.size();
@@ -93,7 +97,8 @@ struct Range {
 Result<Range> parse_range(const std::string& text) {
   Range out;
   const auto slash = text.find('/');
-  if (::inet_pton(AF_INET, text.substr(0, slash).c_str(), &out.address) != 1) return fail(Code::Invalid, "\"" + text + "\" is not an IPv4 address or range");
+  if (::inet_pton(AF_INET, text.substr(0, slash).c_str(), &out.address) != 1)
+    return fail(Code::Invalid, "\"" + text + "\" is not an IPv4 address or range");
   if (slash != std::string::npos) {
     char* end = nullptr;
     const long bits = std::strtol(text.c_str() + slash + 1, &end, 10);
@@ -181,7 +186,8 @@ Result<Routes> our_routes() {
     const rtattr* to = find_attribute(header, RTM_RTA(one), RTA_DST);
     const rtattr* by = find_attribute(header, RTM_RTA(one), RTA_GATEWAY);
     if (to == nullptr || by == nullptr) return;
-    out[fmt::format("{}/{}", print(*static_cast<const in_addr*>(RTA_DATA(to))), one->rtm_dst_len)] = print(*static_cast<const in_addr*>(RTA_DATA(by)));
+    out[fmt::format("{}/{}", print(*static_cast<const in_addr*>(RTA_DATA(to))), one->rtm_dst_len)] =
+        print(*static_cast<const in_addr*>(RTA_DATA(by)));
   });
   if (!done) return std::unexpected(std::move(done.error()));
   return out;

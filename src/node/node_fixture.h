@@ -16,8 +16,8 @@
 #include "node/cgroup.h"
 #include "node/images.h"
 #include "node/mounts.h"
-#include "node/oci_runtime.h"
 #include "node/netlink.h"
+#include "node/oci_runtime.h"
 
 namespace fairlead::node {
 
@@ -68,8 +68,12 @@ class NodeTest : public testing::Test {
   }
   std::string cgroup() const { return "/fltest-" + std::to_string(::getpid()); }
   OciRuntimeOptions options() const {
-    return {.state_dir = root_ + "/node", .run_dir = root_ + "/run", .logs_dir = root_ + "/logs", .cgroup_parent = cgroup(),
-            .cni = {.bridge = "flt0", .pod_cidr = "10.99.7.0/24", .state_dir = "", .masquerade = false}, .at_step = {}};
+    return {.state_dir = root_ + "/node",
+            .run_dir = root_ + "/run",
+            .logs_dir = root_ + "/logs",
+            .cgroup_parent = cgroup(),
+            .cni = {.bridge = "flt0", .pod_cidr = "10.99.7.0/24", .state_dir = "", .masquerade = false},
+            .at_step = {}};
   }
   void open_runtime() {
     auto runtime = OciRuntime::open(options(), clock_);

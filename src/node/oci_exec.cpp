@@ -32,7 +32,8 @@ Result<Fd> listen_at(const std::string& path) {
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) return fail(Code::Invalid, "path of a socket is too long: " + path);
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  if (!fd || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || ::listen(fd.get(), 1) != 0) return fail_errno(errno, "listen at " + path);
+  if (!fd || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || ::listen(fd.get(), 1) != 0)
+    return fail_errno(errno, "listen at " + path);
   return fd;
 }
 
@@ -106,8 +107,10 @@ Result<ExecProcess> OciRuntime::exec(const std::string& pod_uid, const std::stri
   for (const std::string& argument : options.argv) arguments.push(argument);
   spec.set("args", std::move(arguments)).set("terminal", options.terminal);
   if (options.terminal) spec.child("env").push("TERM=xterm");
-  if (auto written = write_file_atomically(stem + ".json", kube::print_json(spec), 0600); !written) return std::unexpected(std::move(written.error()));
-  Command command{.argv = {options_.crun, "--root=" + options_.run_dir + "/crun", "exec", "--pid-file=" + stem + ".pid", "--process=" + stem + ".json"}};
+  if (auto written = write_file_atomically(stem + ".json", kube::print_json(spec), 0600); !written)
+    return std::unexpected(std::move(written.error()));
+  Command command{
+      .argv = {options_.crun, "--root=" + options_.run_dir + "/crun", "exec", "--pid-file=" + stem + ".pid", "--process=" + stem + ".json"}};
   if (options.terminal) command.argv.push_back("--console-socket=" + stem + ".sock");
   command.argv.push_back(id);
 
@@ -148,8 +151,8 @@ Result<ExecProcess> OciRuntime::exec(const std::string& pod_uid, const std::stri
   return process;
 }
 
-Result<Output> run_in_container(Runtime& runtime, const std::string& pod_uid, const std::string& container, const std::vector<std::string>& argv, std::chrono::milliseconds limit,
-                                std::size_t limit_bytes) {
+Result<Output> run_in_container(Runtime& runtime, const std::string& pod_uid, const std::string& container, const std::vector<std::string>& argv,
+                                std::chrono::milliseconds limit, std::size_t limit_bytes) {
   auto process = runtime.exec(pod_uid, container, {.argv = argv, .in = false, .terminal = false});
   if (!process) return std::unexpected(std::move(process.error()));
   const auto deadline = std::chrono::steady_clock::now() + limit;

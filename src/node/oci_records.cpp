@@ -20,11 +20,19 @@ ProcessIdentity identity(const Json& value) {
 }  // namespace
 
 std::string print_attempt(const Attempt& attempt) {
-  Json out = Json::object({{"number", attempt.number}, {"id", attempt.id}, {"sandbox", attempt.sandbox}, {"image", attempt.image}, {"image_id", attempt.image_id},
-                           {"created_ns", when(attempt.created)}, {"backoff_seconds", attempt.backoff_seconds}});
+  Json out = Json::object({{"number", attempt.number},
+                           {"id", attempt.id},
+                           {"sandbox", attempt.sandbox},
+                           {"image", attempt.image},
+                           {"image_id", attempt.image_id},
+                           {"created_ns", when(attempt.created)},
+                           {"backoff_seconds", attempt.backoff_seconds}});
   if (attempt.started) out.set("started_ns", when(*attempt.started));
   if (attempt.end)
-    out.set("end", Json::object({{"code", attempt.end->code}, {"signal", attempt.end->signal}, {"at_ns", when(attempt.end->at)}, {"reason", attempt.end->reason},
+    out.set("end", Json::object({{"code", attempt.end->code},
+                                 {"signal", attempt.end->signal},
+                                 {"at_ns", when(attempt.end->at)},
+                                 {"reason", attempt.end->reason},
                                  {"message", attempt.end->message}}));
   return kube::print_json(out);
 }
@@ -43,19 +51,26 @@ Result<Attempt> parse_attempt(const std::string& text) {
               .end = {}};
   if (json->has("started_ns")) out.started = when((*json)["started_ns"]);
   if (const Json& end = (*json)["end"]; end.is_object())
-    out.end = Attempt::End{.code = static_cast<int>(end["code"].integer()), .signal = static_cast<int>(end["signal"].integer()), .at = when(end["at_ns"]),
-                           .reason = end["reason"].string(), .message = end["message"].string()};
+    out.end = Attempt::End{.code = static_cast<int>(end["code"].integer()),
+                           .signal = static_cast<int>(end["signal"].integer()),
+                           .at = when(end["at_ns"]),
+                           .reason = end["reason"].string(),
+                           .message = end["message"].string()};
   return out;
 }
 
 std::string print_pod_record(const PodRecord& record) {
-  return kube::print_json(Json::object({{"uid", record.uid}, {"namespace", record.space}, {"name", record.name}, {"accepted_ns", when(record.accepted)}}));
+  return kube::print_json(
+      Json::object({{"uid", record.uid}, {"namespace", record.space}, {"name", record.name}, {"accepted_ns", when(record.accepted)}}));
 }
 
 Result<PodRecord> parse_pod_record(const std::string& text) {
   auto json = kube::parse_json(text);
   if (!json) return std::unexpected(std::move(json.error()));
-  return PodRecord{.uid = (*json)["uid"].string(), .space = (*json)["namespace"].string(), .name = (*json)["name"].string(), .accepted = when((*json)["accepted_ns"])};
+  return PodRecord{.uid = (*json)["uid"].string(),
+                   .space = (*json)["namespace"].string(),
+                   .name = (*json)["name"].string(),
+                   .accepted = when((*json)["accepted_ns"])};
 }
 
 std::string print_sandbox(const Sandbox& sandbox) { return kube::print_json(Json::object({{"id", sandbox.id}, {"ip", sandbox.ip}})); }

@@ -95,8 +95,8 @@ OciRuntime::OciRuntime(OciRuntimeOptions options, const Clock& clock, CgroupTree
       }()) {}
 
 Result<std::unique_ptr<OciRuntime>> OciRuntime::open(OciRuntimeOptions options, const Clock& clock) {
-  for (const std::string& folder : {options.state_dir + "/pods", options.run_dir + "/pods", options.run_dir + "/containers", options.run_dir + "/exits", options.run_dir + "/crun",
-                                    options.run_dir + "/cni", options.logs_dir})
+  for (const std::string& folder : {options.state_dir + "/pods", options.run_dir + "/pods", options.run_dir + "/containers",
+                                    options.run_dir + "/exits", options.run_dir + "/crun", options.run_dir + "/cni", options.logs_dir})
     if (auto made = make_dirs(folder, 0711); !made) return std::unexpected(std::move(made.error()));
   for (const std::string& program : {options.conmon, options.crun, options.cni.plugins_dir + "/bridge", options.cni.plugins_dir + "/host-local"})
     if (!exists(program)) return fail(Code::NotFound, program + " is missing: install conmon, crun and containernetworking-plugins");
@@ -160,7 +160,8 @@ Result<std::vector<std::pair<std::string, std::vector<int>>>> OciRuntime::attemp
 Result<PodRecord> OciRuntime::accept(const PodRecord& record) {
   if (auto known = read_pod(record.uid)) return known;
   if (auto made = make_dirs(pod_dir(record.uid), 0711); !made) return std::unexpected(std::move(made.error()));
-  if (auto written = write_file_durably(pod_dir(record.uid) + "/pod.json", print_pod_record(record), 0600); !written) return std::unexpected(std::move(written.error()));
+  if (auto written = write_file_durably(pod_dir(record.uid) + "/pod.json", print_pod_record(record), 0600); !written)
+    return std::unexpected(std::move(written.error()));
   step("accepted");
   return record;
 }
@@ -202,7 +203,8 @@ Result<Sandbox> OciRuntime::ensure_sandbox(const SandboxSpec& spec) {
     return 0;
   });
   if (!pinned) return std::unexpected(std::move(pinned.error()));
-  auto shm = own_ipc ? ScopedMount::make("tmpfs", "shm", dir + "/shm", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=1777,size=64m") : ScopedMount::bind("/dev/shm", dir + "/shm");
+  auto shm = own_ipc ? ScopedMount::make("tmpfs", "shm", dir + "/shm", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=1777,size=64m")
+                     : ScopedMount::bind("/dev/shm", dir + "/shm");
   if (!shm) return std::unexpected(std::move(shm.error()));
   std::move(*shm).keep();
   step("namespaces");
@@ -213,7 +215,8 @@ Result<Sandbox> OciRuntime::ensure_sandbox(const SandboxSpec& spec) {
     sandbox.ip = *ip;
   }
   step("network");
-  if (auto written = write_file_atomically(dir + "/sandbox.json", print_sandbox(sandbox), 0600); !written) return std::unexpected(std::move(written.error()));
+  if (auto written = write_file_atomically(dir + "/sandbox.json", print_sandbox(sandbox), 0600); !written)
+    return std::unexpected(std::move(written.error()));
   step("sandbox");
   return sandbox;
 }
@@ -222,7 +225,8 @@ std::string OciRuntime::termination_message(const PodRecord& pod, const std::str
   const std::string dir = attempt_dir(pod.uid, container, attempt.number);
   auto text = read_file(dir + "/termination-log", 1_MiB);
   if (text && !text->empty()) return text->substr(0, 4096);
-  if (exists(dir + "/message-from-log") && attempt.end && attempt.end->code != 0) return last_log_text(log_path(pod, container, attempt.number), 2048);
+  if (exists(dir + "/message-from-log") && attempt.end && attempt.end->code != 0)
+    return last_log_text(log_path(pod, container, attempt.number), 2048);
   return {};
 }
 
@@ -231,8 +235,11 @@ Result<void> OciRuntime::end(const PodRecord& pod, const std::string& container,
   if (cgroups_.oom_kills(pod_cgroup(pod.uid) + "/" + container) > 0) attempt.end->reason = "OOMKilled";
   if (attempt.end->message.empty()) attempt.end->message = termination_message(pod, container, attempt);
   if (auto written = write_attempt(pod.uid, container, attempt); !written) return written;
-  log_info("container ended", {{"pod", pod.space + "/" + pod.name}, {"container", container}, {"attempt", std::to_string(attempt.number)},
-                               {"exit_code", std::to_string(attempt.end->code)}, {"reason", attempt.end->reason}});
+  log_info("container ended", {{"pod", pod.space + "/" + pod.name},
+                               {"container", container},
+                               {"attempt", std::to_string(attempt.number)},
+                               {"exit_code", std::to_string(attempt.end->code)},
+                               {"reason", attempt.end->reason}});
   step("ended");
   return wipe_bundle(pod.uid, container, attempt.id);
 }
@@ -245,8 +252,11 @@ Result<void> OciRuntime::settle(const PodRecord& pod, const std::string& contain
     struct stat info{};
     if (!text || text->empty() || ::stat(exit_file.c_str(), &info) != 0) return std::nullopt;
     const int code = std::atoi(text->c_str());
-    return Attempt::End{.code = code, .signal = 0, .at = Instant(std::chrono::seconds(info.st_mtim.tv_sec) + std::chrono::nanoseconds(info.st_mtim.tv_nsec)),
-                        .reason = code == 0 ? "Completed" : "Error", .message = {}};
+    return Attempt::End{.code = code,
+                        .signal = 0,
+                        .at = Instant(std::chrono::seconds(info.st_mtim.tv_sec) + std::chrono::nanoseconds(info.st_mtim.tv_nsec)),
+                        .reason = code == 0 ? "Completed" : "Error",
+                        .message = {}};
   };
   const auto unknown = [&](const char* why) {
     return Attempt::End{.code = 137, .signal = 0, .at = clock_.now(), .reason = "ContainerStatusUnknown", .message = why};
@@ -341,7 +351,9 @@ Result<void> OciRuntime::release_sandbox(const std::string& pod_uid) {
         continue;
       }
       (void)signal(pod_uid, container, SIGKILL);
-      if (auto ended = end(*record, container, *attempt, {.code = 137, .signal = SIGKILL, .at = clock_.now(), .reason = "Error", .message = {}}); !ended) return ended;
+      if (auto ended = end(*record, container, *attempt, {.code = 137, .signal = SIGKILL, .at = clock_.now(), .reason = "Error", .message = {}});
+          !ended)
+        return ended;
     }
   }
   const std::string dir = pod_run_dir(pod_uid);
@@ -412,7 +424,8 @@ std::vector<ContainerUsage> OciRuntime::usage() {
       auto attempt = read_attempt(uid, container, numbers.back());
       if (!attempt || !attempt->running()) continue;
       const auto used = cgroups_.usage(pod_cgroup(uid) + "/" + container);
-      out.push_back({.pod_uid = uid, .container = container, .memory_bytes = used.memory_bytes, .cpu_nanoseconds = used.cpu_nanoseconds, .pids = used.pids});
+      out.push_back(
+          {.pod_uid = uid, .container = container, .memory_bytes = used.memory_bytes, .cpu_nanoseconds = used.cpu_nanoseconds, .pids = used.pids});
     }
   }
   return out;
@@ -443,11 +456,16 @@ std::vector<Device> host_devices() {
       struct stat info{};
       if (::lstat(path.c_str(), &info) != 0) continue;
       // The container has its own of these.
-      if (path == "/dev/pts" || path == "/dev/shm" || path == "/dev/mqueue" || path == "/dev/ptmx" || path == "/dev/console" || path == "/dev/tty") continue;
+      if (path == "/dev/pts" || path == "/dev/shm" || path == "/dev/mqueue" || path == "/dev/ptmx" || path == "/dev/console" || path == "/dev/tty")
+        continue;
       if (path == "/dev/null" || path == "/dev/zero" || path == "/dev/full" || path == "/dev/random" || path == "/dev/urandom") continue;
       if (S_ISDIR(info.st_mode)) walk(path, depth + 1);
       if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode))
-        out.push_back({.path = path, .type = S_ISBLK(info.st_mode) ? 'b' : 'c', .major = major(info.st_rdev), .minor = minor(info.st_rdev), .mode = info.st_mode & 0777U});
+        out.push_back({.path = path,
+                       .type = S_ISBLK(info.st_mode) ? 'b' : 'c',
+                       .major = major(info.st_rdev),
+                       .minor = minor(info.st_rdev),
+                       .mode = info.st_mode & 0777U});
     }
   };
   walk("/dev", 0);

@@ -121,7 +121,8 @@ TEST_F(OciRuntimeTest, ExecGivesOutputStatusAndATerminal) {
   auto left = run_in_container(*runtime_, uid, "main", {"/bin/sh", "-c", "ps | grep -c '[s]leep 77'"}, 10s);
   EXPECT_EQ(left->out, "0\n");  // the command itself was killed, not only its waiter
 
-  auto terminal = runtime_->exec(uid, "main", {.argv = {"/bin/sh", "-c", "test -t 0 && stty size && read x && echo got $x in $PATH on $TERM"}, .terminal = true});
+  auto terminal =
+      runtime_->exec(uid, "main", {.argv = {"/bin/sh", "-c", "test -t 0 && stty size && read x && echo got $x in $PATH on $TERM"}, .terminal = true});
   ASSERT_TRUE(terminal) << terminal.error().message;
   ASSERT_EQ(::write(terminal->terminal.get(), "abc\n", 4), 4);
   std::string seen;
@@ -194,13 +195,15 @@ TEST_F(OciRuntimeTest, FullLogsMoveAsideAndNothingIsLost) {
   small.log_file_size = 20_KiB;
   runtime_ = std::move(*OciRuntime::open(small, clock_));
   const std::string uid = make_pod("chatty");
-  ASSERT_TRUE(runtime_->start(shell(uid, "i=0; while [ $i -lt 300 ]; do echo line-$i-$(printf %060d 0); i=$((i+1)); done; touch /half; "
-                                         "while ! test -e /go; do sleep 0.02; done; echo after; sleep 600")));
+  ASSERT_TRUE(runtime_->start(shell(uid,
+                                    "i=0; while [ $i -lt 300 ]; do echo line-$i-$(printf %060d 0); i=$((i+1)); done; touch /half; "
+                                    "while ! test -e /go; do sleep 0.02; done; echo after; sleep 600")));
   ASSERT_TRUE(run_in_container(*runtime_, uid, "main", {"/bin/sh", "-c", "while ! test -e /half; do sleep 0.02; done; sleep 0.2"}, 20s));
   runtime_->rotate_logs();
   ASSERT_TRUE(run_in_container(*runtime_, uid, "main", {"touch", "/go"}, 10s));
   const std::string path = runtime_->log_path(runtime_->look(uid)->record, "main", 0);
-  for (int i = 0; i < 200 && (!exists(path) || read_file(path)->find("after") == std::string::npos); ++i) ASSERT_TRUE(run_in_container(*runtime_, uid, "main", {"true"}, 10s));
+  for (int i = 0; i < 200 && (!exists(path) || read_file(path)->find("after") == std::string::npos); ++i)
+    ASSERT_TRUE(run_in_container(*runtime_, uid, "main", {"true"}, 10s));
   const std::string all = *read_file(path + ".1") + *read_file(path);
   for (int i = 0; i < 300; ++i) EXPECT_THAT(all, HasSubstr("line-" + std::to_string(i) + "-"));
   EXPECT_THAT(*read_file(path), HasSubstr("after"));

@@ -130,8 +130,30 @@ Result<void> OciRuntime::run_conmon(const ContainerSpec& spec, const std::string
   if (::pipe2(ends, O_CLOEXEC) != 0) return fail_errno(errno, "make a pipe");
   const Fd report(ends[0]);
   Fd report_out(ends[1]);
-  Command conmon{.argv = {options_.conmon, "--api-version", "1", "-c", spec.id, "-u", spec.id, "-n", spec.name, "-r", options_.crun, "-b", here, "-p", here + "/pid", "-P",
-                          here + "/conmon.pid", "--exit-dir", options_.run_dir + "/exits", "-l", "k8s-file:" + log, "--full-attach", "--no-sync-log", "--runtime-arg",
+  Command conmon{.argv = {options_.conmon,
+                          "--api-version",
+                          "1",
+                          "-c",
+                          spec.id,
+                          "-u",
+                          spec.id,
+                          "-n",
+                          spec.name,
+                          "-r",
+                          options_.crun,
+                          "-b",
+                          here,
+                          "-p",
+                          here + "/pid",
+                          "-P",
+                          here + "/conmon.pid",
+                          "--exit-dir",
+                          options_.run_dir + "/exits",
+                          "-l",
+                          "k8s-file:" + log,
+                          "--full-attach",
+                          "--no-sync-log",
+                          "--runtime-arg",
                           "--root=" + options_.run_dir + "/crun"},
                  .environment = {{{"PATH", "/usr/sbin:/usr/bin:/sbin:/bin"}, {"_OCI_SYNCPIPE", "3"}}},
                  .working_directory = here};
@@ -177,8 +199,15 @@ Result<void> OciRuntime::start(const ContainerSpec& spec) {
           for (int i = 1; i < options_.log_files; ++i) ::unlink(fmt::format("{}.{}", old, i).c_str());
         }
   }
-  Attempt attempt{.number = spec.attempt, .id = spec.id, .sandbox = sandbox->id, .image = spec.image.reference, .image_id = spec.image.id, .created = clock_.now(), .started = {},
-                  .backoff_seconds = spec.backoff_seconds, .end = {}};
+  Attempt attempt{.number = spec.attempt,
+                  .id = spec.id,
+                  .sandbox = sandbox->id,
+                  .image = spec.image.reference,
+                  .image_id = spec.image.id,
+                  .created = clock_.now(),
+                  .started = {},
+                  .backoff_seconds = spec.backoff_seconds,
+                  .end = {}};
   if (auto written = write_attempt(spec.pod_uid, spec.name, attempt); !written) return written;
   step("recorded");
 
@@ -193,8 +222,11 @@ Result<void> OciRuntime::start(const ContainerSpec& spec) {
     if (spec.termination_from_log)
       if (auto written = write_file_atomically(dir + "/message-from-log", "", 0600); !written) return written;
     const std::string run = pod_run_dir(spec.pod_uid);
-    const SandboxPaths paths{.network = spec.host_network ? "" : run + "/net", .ipc = spec.host_ipc ? "" : run + "/ipc", .uts = spec.host_network ? "" : run + "/uts",
-                             .shm = run + "/shm", .cgroup = pod_cgroup(spec.pod_uid) + "/" + spec.name};
+    const SandboxPaths paths{.network = spec.host_network ? "" : run + "/net",
+                             .ipc = spec.host_ipc ? "" : run + "/ipc",
+                             .uts = spec.host_network ? "" : run + "/uts",
+                             .shm = run + "/shm",
+                             .cgroup = pod_cgroup(spec.pod_uid) + "/" + spec.name};
     const kube::Json config = make_oci_config(full, paths, here + "/rootfs", spec.seccomp ? default_seccomp(spec.capabilities) : kube::Json());
     if (auto written = write_file_atomically(here + "/config.json", kube::print_json(config), 0600); !written) return written;
     step("config");

@@ -21,15 +21,23 @@ constexpr std::size_t session_limit = 128;
 http::Response status(int code, const char* reason, const std::string& message) {
   return {.status = code,
           .headers = {{"Content-Type", "application/json"}},
-          .body = kube::print_json(Json::object({{"kind", "Status"}, {"apiVersion", "v1"}, {"metadata", Json::object()}, {"status", "Failure"}, {"message", message}, {"reason", reason},
+          .body = kube::print_json(Json::object({{"kind", "Status"},
+                                                 {"apiVersion", "v1"},
+                                                 {"metadata", Json::object()},
+                                                 {"status", "Failure"},
+                                                 {"message", message},
+                                                 {"reason", reason},
                                                  {"code", code}}))};
 }
 
 http::Response status_of(const Error& error) {
   switch (error.code) {
-    case Code::NotFound: return status(404, "NotFound", error.message);
-    case Code::Invalid: return status(400, "BadRequest", error.message);
-    default: return status(500, "InternalError", error.message);
+    case Code::NotFound:
+      return status(404, "NotFound", error.message);
+    case Code::Invalid:
+      return status(400, "BadRequest", error.message);
+    default:
+      return status(500, "InternalError", error.message);
   }
 }
 
@@ -49,7 +57,8 @@ std::optional<std::int64_t> number(const http::Query& query, std::string_view na
 
 }  // namespace
 
-PodAccess::PodAccess(Runtime& runtime, const Clock& clock, std::string node_name) : runtime_(runtime), clock_(clock), node_name_(std::move(node_name)) {}
+PodAccess::PodAccess(Runtime& runtime, const Clock& clock, std::string node_name)
+    : runtime_(runtime), clock_(clock), node_name_(std::move(node_name)) {}
 
 PodAccess::~PodAccess() {
   std::list<Session> sessions;
@@ -75,22 +84,29 @@ bool PodAccess::start(std::function<void(const std::stop_token&)> session) {
 
 void PodAccess::handle(http::Request request, std::shared_ptr<http::Exchange> exchange) {
   const auto& peer = request.peer;
-  const bool trusted = peer.common_name == "fairlead-server" || std::find(peer.organizations.begin(), peer.organizations.end(), "system:masters") != peer.organizations.end();
+  const bool trusted = peer.common_name == "fairlead-server" ||
+                       std::find(peer.organizations.begin(), peer.organizations.end(), "system:masters") != peer.organizations.end();
   if (!trusted) {
     if (peer.common_name.empty()) return exchange->respond(status(401, "Unauthorized", "a client certificate is needed"));
     return exchange->respond(status(403, "Forbidden", "\"" + peer.common_name + "\" may not ask this node"));
   }
   const auto& segments = request.target.segments;
   const std::string what = segments.empty() ? "" : segments[0];
-  if (what == "healthz" && segments.size() == 1) return exchange->respond({.status = 200, .headers = {{"Content-Type", "text/plain"}}, .body = "ok", .parts = {}});
-  const bool is_logs = what == "containerLogs" && segments.size() == 4, is_exec = what == "exec" && segments.size() == 4, is_stats = what == "stats" && segments.size() == 1;
+  if (what == "healthz" && segments.size() == 1)
+    return exchange->respond({.status = 200, .headers = {{"Content-Type", "text/plain"}}, .body = "ok", .parts = {}});
+  const bool is_logs = what == "containerLogs" && segments.size() == 4, is_exec = what == "exec" && segments.size() == 4,
+             is_stats = what == "stats" && segments.size() == 1;
   if (!is_logs && !is_exec && !is_stats) return exchange->respond(status(404, "NotFound", "the node does not serve " + request.target.path));
-  if (request.method != "GET" && !(is_exec && request.method == "POST")) return exchange->respond(status(405, "MethodNotAllowed", "only GET is served here"));
+  if (request.method != "GET" && !(is_exec && request.method == "POST"))
+    return exchange->respond(status(405, "MethodNotAllowed", "only GET is served here"));
   auto shared = std::make_shared<http::Request>(std::move(request));
   const bool started = start([this, shared, exchange, is_logs, is_stats](const std::stop_token& stop) {
-    if (is_stats) exchange->respond({.status = 200, .headers = {{"Content-Type", "application/json"}}, .body = usage(), .parts = {}});
-    else if (is_logs) logs(*shared, exchange, stop);
-    else exec(*shared, exchange, stop);
+    if (is_stats)
+      exchange->respond({.status = 200, .headers = {{"Content-Type", "application/json"}}, .body = usage(), .parts = {}});
+    else if (is_logs)
+      logs(*shared, exchange, stop);
+    else
+      exec(*shared, exchange, stop);
   });
   if (!started) exchange->respond(status(429, "TooManyRequests", "too many open sessions on this node"));
 }
@@ -102,7 +118,8 @@ Result<PodAccess::Found> PodAccess::find(const http::Request& request) {
   for (const std::string& uid : *uids) {
     auto pod = runtime_.peek(uid);
     if (!pod || pod->record.space != segments[1] || pod->record.name != segments[2]) continue;
-    if (!pod->containers.contains(segments[3])) return fail(Code::Invalid, fmt::format("container \"{}\" in pod \"{}\" is waiting to start", segments[3], segments[2]));
+    if (!pod->containers.contains(segments[3]))
+      return fail(Code::Invalid, fmt::format("container \"{}\" in pod \"{}\" is waiting to start", segments[3], segments[2]));
     return Found{.pod = std::move(*pod), .container = segments[3]};
   }
   return fail(Code::NotFound, fmt::format("pod \"{}/{}\" is not on node {}", segments[1], segments[2], node_name_));
@@ -116,8 +133,11 @@ void PodAccess::logs(const http::Request& request, const std::shared_ptr<http::E
   const bool previous = asked(query, "previous");
   const auto& attempt = previous ? container.previous : container.latest;
   if (!attempt)
-    return exchange->respond(status(400, "BadRequest", fmt::format("{} terminated container \"{}\" in pod \"{}\" not found", "previous", found->container, found->pod.record.name)));
-  LogQuery wanted{.timestamps = asked(query, "timestamps"), .tail_lines = number(query, "tailLines"), .limit_bytes = number(query, "limitBytes"), .since = {}};
+    return exchange->respond(
+        status(400, "BadRequest",
+               fmt::format("{} terminated container \"{}\" in pod \"{}\" not found", "previous", found->container, found->pod.record.name)));
+  LogQuery wanted{
+      .timestamps = asked(query, "timestamps"), .tail_lines = number(query, "tailLines"), .limit_bytes = number(query, "limitBytes"), .since = {}};
   if (const auto seconds = number(query, "sinceSeconds")) wanted.since = clock_.now() - std::chrono::seconds(*seconds);
   if (const auto time = parse_time(http::find(query, "sinceTime"))) wanted.since = *time;
   LogReader reader(runtime_.log_path(found->pod.record, found->container, attempt->number), wanted);
@@ -170,7 +190,8 @@ void PodAccess::exec(const http::Request& request, const std::shared_ptr<http::E
   const bool v5 = offered.find("v5.channel.k8s.io") != std::string_view::npos, v4 = offered.find("v4.channel.k8s.io") != std::string_view::npos;
   if (!v5 && !v4) return exchange->respond(status(400, "BadRequest", "exec speaks v5.channel.k8s.io and v4.channel.k8s.io over WebSocket"));
   auto found = find(request);
-  auto process = found ? runtime_.exec(found->pod.record.uid, found->container, options) : Result<ExecProcess>(std::unexpected(std::move(found.error())));
+  auto process =
+      found ? runtime_.exec(found->pod.record.uid, found->container, options) : Result<ExecProcess>(std::unexpected(std::move(found.error())));
   auto socket = exchange->accept_websocket(v5 ? "v5.channel.k8s.io" : "v4.channel.k8s.io");
   if (!socket) return exchange->respond(status_of(socket.error()));
   if (process) return run_exec_session(std::move(*process), *socket, v5, stop);
@@ -183,7 +204,11 @@ void PodAccess::exec(const http::Request& request, const std::shared_ptr<http::E
 std::string PodAccess::usage() {
   Json pods = Json::array();
   for (const ContainerUsage& one : runtime_.usage())
-    pods.push(Json::object({{"pod_uid", one.pod_uid}, {"container", one.container}, {"memory_bytes", one.memory_bytes}, {"cpu_nanoseconds", one.cpu_nanoseconds}, {"pids", one.pids}}));
+    pods.push(Json::object({{"pod_uid", one.pod_uid},
+                            {"container", one.container},
+                            {"memory_bytes", one.memory_bytes},
+                            {"cpu_nanoseconds", one.cpu_nanoseconds},
+                            {"pids", one.pids}}));
   return kube::print_json(Json::object({{"node", node_name_}, {"containers", std::move(pods)}})) + "\n";
 }
 

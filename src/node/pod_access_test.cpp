@@ -32,7 +32,8 @@ TEST(LogEntries, AreReadAsConmonWritesThem) {
 
 TEST(TerminalSizes, AreReadFromClients) {
   EXPECT_EQ(parse_terminal_size(R"({"Width":80,"Height":24})")->height, 24);
-  for (const char* bad : {"", "{}", R"({"Width":0,"Height":24})", R"({"Width":99999,"Height":24})", "[]"}) EXPECT_FALSE(parse_terminal_size(bad)) << bad;
+  for (const char* bad : {"", "{}", R"({"Width":0,"Height":24})", R"({"Width":99999,"Height":24})", "[]"})
+    EXPECT_FALSE(parse_terminal_size(bad)) << bad;
 }
 
 class LogReaderTest : public testing::Test {
@@ -46,7 +47,8 @@ class LogReaderTest : public testing::Test {
   void TearDown() override { EXPECT_TRUE(remove_tree(root_)); }
   static std::string lines(int from, int to) {
     std::string out;
-    for (int i = from; i < to; ++i) out += "2026-01-02T03:04:" + std::string(i < 10 ? "0" : "") + std::to_string(i) + ".5+00:00 stdout F line " + std::to_string(i) + "\n";
+    for (int i = from; i < to; ++i)
+      out += "2026-01-02T03:04:" + std::string(i < 10 ? "0" : "") + std::to_string(i) + ".5+00:00 stdout F line " + std::to_string(i) + "\n";
     return out;
   }
   void put(const std::string& suffix, const std::string& text) { ASSERT_TRUE(write_file_atomically(path_ + suffix, text, 0644)); }
@@ -117,8 +119,9 @@ class PodAccessTest : public NodeTest {
     auto pair = *http::issue(ca_, {.common_name = "system:node:n1", .ip_addresses = {"127.0.0.1"}, .server = true, .client = true}, clock_.now());
     for (const auto& [name, text] : {std::pair("ca", &ca_.certificate_pem), std::pair("crt", &pair.certificate_pem), std::pair("key", &pair.key_pem)})
       ASSERT_TRUE(write_file_atomically(root_ + "/" + name, *text, 0600));
-    auto server = http::Server::start({.tls = http::TlsFiles{.certificate = root_ + "/crt", .key = root_ + "/key", .client_ca = root_ + "/ca"}},
-                                      [this](http::Request request, std::shared_ptr<http::Exchange> exchange) { access_->handle(std::move(request), std::move(exchange)); });
+    auto server = http::Server::start(
+        {.tls = http::TlsFiles{.certificate = root_ + "/crt", .key = root_ + "/key", .client_ca = root_ + "/ca"}},
+        [this](http::Request request, std::shared_ptr<http::Exchange> exchange) { access_->handle(std::move(request), std::move(exchange)); });
     ASSERT_TRUE(server) << server.error().message;
     server_ = std::move(*server);
     client_ = client("fairlead-server");
@@ -212,7 +215,9 @@ TEST_F(PodAccessTest, LogsComeWholeAndFollowed) {
 TEST_F(PodAccessTest, ExecSeparatesOutputsAndTellsTheStatus) {
   run_pod("sleep 600");
   for (const char* protocol : {"v5.channel.k8s.io", "v4.channel.k8s.io"}) {
-    auto socket = client_->open_websocket({.target = "/exec/default/p/main?command=sh&command=-c&command=echo%20o%3B%20echo%20e%20%3E%262%3B%20exit%203&stdout=true&stderr=true"}, {protocol});
+    auto socket = client_->open_websocket(
+        {.target = "/exec/default/p/main?command=sh&command=-c&command=echo%20o%3B%20echo%20e%20%3E%262%3B%20exit%203&stdout=true&stderr=true"},
+        {protocol});
     ASSERT_TRUE(socket) << socket.error().message;
     EXPECT_EQ((*socket)->subprotocol(), protocol);
     const Outcome seen = drain(**socket);
@@ -224,7 +229,8 @@ TEST_F(PodAccessTest, ExecSeparatesOutputsAndTellsTheStatus) {
 
 TEST_F(PodAccessTest, WhyACommandCannotRunIsToldOnTheStatusChannel) {
   run_pod("sleep 600");
-  for (const char* target : {"/exec/default/none/main?command=true", "/exec/default/p/none?command=true", "/exec/default/p/main?command=/no/such&tty=true"}) {
+  for (const char* target :
+       {"/exec/default/none/main?command=true", "/exec/default/p/none?command=true", "/exec/default/p/main?command=/no/such&tty=true"}) {
     auto socket = client_->open_websocket({.target = target}, {"v5.channel.k8s.io"});
     ASSERT_TRUE(socket) << socket.error().message;
     EXPECT_THAT(drain(**socket).status, HasSubstr("Failure")) << target;
@@ -234,7 +240,8 @@ TEST_F(PodAccessTest, WhyACommandCannotRunIsToldOnTheStatusChannel) {
 
 TEST_F(PodAccessTest, InputReachesTheCommandAndItsEndToo) {
   run_pod("sleep 600");
-  auto socket = client_->open_websocket({.target = "/exec/default/p/main?command=sha256sum&stdin=true&stdout=true&stderr=true"}, {"v5.channel.k8s.io"});
+  auto socket =
+      client_->open_websocket({.target = "/exec/default/p/main?command=sha256sum&stdin=true&stdout=true&stderr=true"}, {"v5.channel.k8s.io"});
   ASSERT_TRUE(socket) << socket.error().message;
   std::string all;
   for (int i = 0; i < 300; ++i) {
@@ -251,7 +258,8 @@ TEST_F(PodAccessTest, InputReachesTheCommandAndItsEndToo) {
 
 TEST_F(PodAccessTest, MuchOutputArrivesWhole) {
   run_pod("sleep 600");
-  auto socket = client_->open_websocket({.target = "/exec/default/p/main?command=head&command=-c&command=30000000&command=/dev/zero&stdout=true"}, {"v5.channel.k8s.io"});
+  auto socket = client_->open_websocket({.target = "/exec/default/p/main?command=head&command=-c&command=30000000&command=/dev/zero&stdout=true"},
+                                        {"v5.channel.k8s.io"});
   ASSERT_TRUE(socket);
   const Outcome seen = drain(**socket);
   EXPECT_EQ(seen.out.size(), 30'000'000U) << seen.status << seen.err;
@@ -281,7 +289,8 @@ TEST_F(PodAccessTest, AClientThatLeavesEndsItsCommand) {
     (*socket)->close();
   }
   bool gone = false;
-  for (int i = 0; i < 500 && !gone; ++i) gone = run_in_container(*runtime_, "u", "main", {"/bin/sh", "-c", "ps | grep -q '[s]leep 77'"}, 10s)->exit.code != 0;
+  for (int i = 0; i < 500 && !gone; ++i)
+    gone = run_in_container(*runtime_, "u", "main", {"/bin/sh", "-c", "ps | grep -q '[s]leep 77'"}, 10s)->exit.code != 0;
   EXPECT_TRUE(gone);
 }
 

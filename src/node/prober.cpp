@@ -39,7 +39,8 @@ bool probe_tcp(const std::string& ip, int port, std::chrono::milliseconds limit)
 bool probe_http(const std::string& ip, const ProbeSpec& spec) {
   const Fd fd = connect_to(ip, spec.port, spec.timeout);
   if (!fd) return false;
-  std::string request = fmt::format("GET {} HTTP/1.1\r\nHost: {}:{}\r\nUser-Agent: kube-probe/fairlead\r\nAccept: */*\r\nConnection: close\r\n", spec.path, ip, spec.port);
+  std::string request = fmt::format("GET {} HTTP/1.1\r\nHost: {}:{}\r\nUser-Agent: kube-probe/fairlead\r\nAccept: */*\r\nConnection: close\r\n",
+                                    spec.path, ip, spec.port);
   for (const auto& [name, value] : spec.headers) request += fmt::format("{}: {}\r\n", name, value);
   request += "\r\n";
   if (::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) return false;
@@ -58,7 +59,8 @@ bool probe_http(const std::string& ip, const ProbeSpec& spec) {
   return answer.size() >= 12 && answer.starts_with("HTTP/1.") && answer[8] == ' ' && (answer[9] == '2' || answer[9] == '3');
 }
 
-Prober::Prober(Runtime& runtime, const Clock& clock, OnChange on_change, int threads) : runtime_(runtime), clock_(clock), on_change_(std::move(on_change)) {
+Prober::Prober(Runtime& runtime, const Clock& clock, OnChange on_change, int threads)
+    : runtime_(runtime), clock_(clock), on_change_(std::move(on_change)) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
 }
 
@@ -72,7 +74,8 @@ void Prober::watch(const std::string& attempt_id, const ProbeTarget& target, con
   if (probes.empty() || entries_.contains(attempt_id)) return;
   const std::uint64_t generation = ++generation_;
   entries_[attempt_id] = Entry{.target = target, .state = ProbeState(probes), .generation = generation};
-  for (std::size_t i = 0; i < probes.size(); ++i) due_.push({.at = clock_.monotonic() + probes[i].initial_delay, .attempt_id = attempt_id, .probe = i, .generation = generation});
+  for (std::size_t i = 0; i < probes.size(); ++i)
+    due_.push({.at = clock_.monotonic() + probes[i].initial_delay, .attempt_id = attempt_id, .probe = i, .generation = generation});
   changed_.notify_all();
 }
 
@@ -132,8 +135,12 @@ void Prober::work(const std::stop_token& stop) {
       }
     }
     // A probe that waits for the startup probe looks again soon.
-    due_.push({.at = clock_.monotonic() + (wanted ? std::chrono::nanoseconds(spec.period) : std::chrono::nanoseconds(std::min<std::chrono::milliseconds>(spec.period, std::chrono::seconds(1)))),
-               .attempt_id = next.attempt_id, .probe = next.probe, .generation = next.generation});
+    due_.push(
+        {.at = clock_.monotonic() + (wanted ? std::chrono::nanoseconds(spec.period)
+                                            : std::chrono::nanoseconds(std::min<std::chrono::milliseconds>(spec.period, std::chrono::seconds(1)))),
+         .attempt_id = next.attempt_id,
+         .probe = next.probe,
+         .generation = next.generation});
     changed_.notify_one();
   }
 }

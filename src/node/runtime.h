@@ -24,13 +24,13 @@ struct PodRecord {
 
 struct SandboxSpec {
   std::string pod_uid;
-  std::string hostname;       // empty with the node's network: the node's own
+  std::string hostname;  // empty with the node's network: the node's own
   bool host_network = false, host_ipc = false;
-  Limits limits;              // of the whole pod
+  Limits limits;  // of the whole pod
 };
 struct Sandbox {
   std::string id;
-  std::string ip;             // empty with the node's network
+  std::string ip;  // empty with the node's network
 };
 
 struct PodOnNode {
@@ -76,17 +76,18 @@ class Runtime {
   virtual Result<void> release_sandbox(const std::string& pod_uid) = 0;  // kills what runs; frees network, mounts and cgroup; keeps records and logs
   virtual Result<void> forget(const std::string& pod_uid) = 0;           // and removes all the rest
   // What there is. Containers found ended are settled: exit code, reason and message are read and their bundle is freed.
-  virtual Result<PodOnNode> look(const std::string& pod_uid) = 0;        // NotFound: nothing of it
+  virtual Result<PodOnNode> look(const std::string& pod_uid) = 0;  // NotFound: nothing of it
   // The same without settling, from any thread.
   virtual Result<PodOnNode> peek(const std::string& pod_uid) = 0;
-  virtual Result<std::vector<std::string>> list() = 0;                   // uids
-  virtual Result<ExecProcess> exec(const std::string& pod_uid, const std::string& container, const ExecOptions& options) = 0;  // NotFound: not running
+  virtual Result<std::vector<std::string>> list() = 0;  // uids
+  virtual Result<ExecProcess> exec(const std::string& pod_uid, const std::string& container,
+                                   const ExecOptions& options) = 0;  // NotFound: not running
   virtual std::string log_path(const PodRecord& record, const std::string& container, int attempt) const = 0;
   virtual std::vector<ContainerUsage> usage() = 0;
 };
 
 // Runs a command in a container to its end. Unavailable: not finished within `limit`; it was killed.
-Result<Output> run_in_container(Runtime& runtime, const std::string& pod_uid, const std::string& container, const std::vector<std::string>& argv, std::chrono::milliseconds limit,
-                                std::size_t limit_bytes = 64 << 10);
+Result<Output> run_in_container(Runtime& runtime, const std::string& pod_uid, const std::string& container, const std::vector<std::string>& argv,
+                                std::chrono::milliseconds limit, std::size_t limit_bytes = 64 << 10);
 
 }  // namespace fairlead::node

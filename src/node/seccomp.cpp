@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/seccomp.h"
 
-#include <seccomp.h>
 #include <sched.h>
+#include <seccomp.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -18,21 +18,70 @@ struct Refused {
   const char* unless;  // this capability; nullptr: always refused
 };
 // What concerns the kernel as a whole, other containers' memory, keys (not namespaced), or new namespaces with their larger attack surface.
-constexpr Refused refused[] = {
-    {"acct", "CAP_SYS_PACCT"}, {"add_key", nullptr}, {"keyctl", nullptr}, {"request_key", nullptr},
-    {"bpf", "CAP_BPF"}, {"perf_event_open", "CAP_PERFMON"}, {"lookup_dcookie", "CAP_SYS_ADMIN"},
-    {"clock_adjtime", "CAP_SYS_TIME"}, {"clock_settime", "CAP_SYS_TIME"}, {"settimeofday", "CAP_SYS_TIME"}, {"stime", "CAP_SYS_TIME"}, {"adjtimex", "CAP_SYS_TIME"},
-    {"create_module", nullptr}, {"delete_module", "CAP_SYS_MODULE"}, {"init_module", "CAP_SYS_MODULE"}, {"finit_module", "CAP_SYS_MODULE"},
-    {"get_kernel_syms", nullptr}, {"query_module", nullptr}, {"kexec_load", nullptr}, {"kexec_file_load", nullptr}, {"reboot", "CAP_SYS_BOOT"},
-    {"mount", "CAP_SYS_ADMIN"}, {"umount", "CAP_SYS_ADMIN"}, {"umount2", "CAP_SYS_ADMIN"}, {"pivot_root", "CAP_SYS_ADMIN"}, {"move_mount", "CAP_SYS_ADMIN"},
-    {"open_tree", "CAP_SYS_ADMIN"}, {"fsopen", "CAP_SYS_ADMIN"}, {"fsconfig", "CAP_SYS_ADMIN"}, {"fsmount", "CAP_SYS_ADMIN"}, {"fspick", "CAP_SYS_ADMIN"},
-    {"mount_setattr", "CAP_SYS_ADMIN"}, {"setns", "CAP_SYS_ADMIN"}, {"unshare", "CAP_SYS_ADMIN"}, {"quotactl", "CAP_SYS_ADMIN"}, {"quotactl_fd", "CAP_SYS_ADMIN"},
-    {"sethostname", "CAP_SYS_ADMIN"}, {"setdomainname", "CAP_SYS_ADMIN"}, {"fanotify_init", "CAP_SYS_ADMIN"},
-    {"swapon", nullptr}, {"swapoff", nullptr}, {"nfsservctl", nullptr}, {"vm86", nullptr}, {"vm86old", nullptr}, {"uselib", nullptr}, {"ustat", nullptr}, {"sysfs", nullptr},
-    {"_sysctl", nullptr}, {"syslog", "CAP_SYSLOG"}, {"vhangup", "CAP_SYS_TTY_CONFIG"}, {"iopl", "CAP_SYS_RAWIO"}, {"ioperm", "CAP_SYS_RAWIO"},
-    {"open_by_handle_at", "CAP_DAC_READ_SEARCH"}, {"userfaultfd", nullptr}, {"io_uring_setup", nullptr}, {"io_uring_enter", nullptr}, {"io_uring_register", nullptr},
-    {"kcmp", "CAP_SYS_PTRACE"}, {"process_madvise", "CAP_SYS_PTRACE"}, {"move_pages", "CAP_SYS_NICE"}, {"mbind", "CAP_SYS_NICE"}, {"set_mempolicy", "CAP_SYS_NICE"},
-    {"get_mempolicy", "CAP_SYS_NICE"}, {"migrate_pages", "CAP_SYS_NICE"}};
+constexpr Refused refused[] = {{"acct", "CAP_SYS_PACCT"},
+                               {"add_key", nullptr},
+                               {"keyctl", nullptr},
+                               {"request_key", nullptr},
+                               {"bpf", "CAP_BPF"},
+                               {"perf_event_open", "CAP_PERFMON"},
+                               {"lookup_dcookie", "CAP_SYS_ADMIN"},
+                               {"clock_adjtime", "CAP_SYS_TIME"},
+                               {"clock_settime", "CAP_SYS_TIME"},
+                               {"settimeofday", "CAP_SYS_TIME"},
+                               {"stime", "CAP_SYS_TIME"},
+                               {"adjtimex", "CAP_SYS_TIME"},
+                               {"create_module", nullptr},
+                               {"delete_module", "CAP_SYS_MODULE"},
+                               {"init_module", "CAP_SYS_MODULE"},
+                               {"finit_module", "CAP_SYS_MODULE"},
+                               {"get_kernel_syms", nullptr},
+                               {"query_module", nullptr},
+                               {"kexec_load", nullptr},
+                               {"kexec_file_load", nullptr},
+                               {"reboot", "CAP_SYS_BOOT"},
+                               {"mount", "CAP_SYS_ADMIN"},
+                               {"umount", "CAP_SYS_ADMIN"},
+                               {"umount2", "CAP_SYS_ADMIN"},
+                               {"pivot_root", "CAP_SYS_ADMIN"},
+                               {"move_mount", "CAP_SYS_ADMIN"},
+                               {"open_tree", "CAP_SYS_ADMIN"},
+                               {"fsopen", "CAP_SYS_ADMIN"},
+                               {"fsconfig", "CAP_SYS_ADMIN"},
+                               {"fsmount", "CAP_SYS_ADMIN"},
+                               {"fspick", "CAP_SYS_ADMIN"},
+                               {"mount_setattr", "CAP_SYS_ADMIN"},
+                               {"setns", "CAP_SYS_ADMIN"},
+                               {"unshare", "CAP_SYS_ADMIN"},
+                               {"quotactl", "CAP_SYS_ADMIN"},
+                               {"quotactl_fd", "CAP_SYS_ADMIN"},
+                               {"sethostname", "CAP_SYS_ADMIN"},
+                               {"setdomainname", "CAP_SYS_ADMIN"},
+                               {"fanotify_init", "CAP_SYS_ADMIN"},
+                               {"swapon", nullptr},
+                               {"swapoff", nullptr},
+                               {"nfsservctl", nullptr},
+                               {"vm86", nullptr},
+                               {"vm86old", nullptr},
+                               {"uselib", nullptr},
+                               {"ustat", nullptr},
+                               {"sysfs", nullptr},
+                               {"_sysctl", nullptr},
+                               {"syslog", "CAP_SYSLOG"},
+                               {"vhangup", "CAP_SYS_TTY_CONFIG"},
+                               {"iopl", "CAP_SYS_RAWIO"},
+                               {"ioperm", "CAP_SYS_RAWIO"},
+                               {"open_by_handle_at", "CAP_DAC_READ_SEARCH"},
+                               {"userfaultfd", nullptr},
+                               {"io_uring_setup", nullptr},
+                               {"io_uring_enter", nullptr},
+                               {"io_uring_register", nullptr},
+                               {"kcmp", "CAP_SYS_PTRACE"},
+                               {"process_madvise", "CAP_SYS_PTRACE"},
+                               {"move_pages", "CAP_SYS_NICE"},
+                               {"mbind", "CAP_SYS_NICE"},
+                               {"set_mempolicy", "CAP_SYS_NICE"},
+                               {"get_mempolicy", "CAP_SYS_NICE"},
+                               {"migrate_pages", "CAP_SYS_NICE"}};
 
 }  // namespace
 
@@ -76,7 +125,8 @@ Json default_seccomp(const std::vector<std::string>& capabilities) {
 #elif defined(__aarch64__)
   arches.push("SCMP_ARCH_AARCH64");
 #endif
-  return Json::object({{"defaultAction", "SCMP_ACT_ERRNO"}, {"defaultErrnoRet", ENOSYS}, {"architectures", std::move(arches)}, {"syscalls", std::move(calls)}});
+  return Json::object(
+      {{"defaultAction", "SCMP_ACT_ERRNO"}, {"defaultErrnoRet", ENOSYS}, {"architectures", std::move(arches)}, {"syscalls", std::move(calls)}});
 }
 
 }  // namespace fairlead::node

@@ -64,7 +64,9 @@ Result<void> add_object(std::vector<VolumeFile>& out, const Json& source, bool s
       return fail(Code::NotFound, fmt::format("references non-existent {} key: {}", secret ? "secret" : "config", item["key"].string()));
     }
     if (!safe_path(item["path"].string())) return fail(Code::Invalid, "volume item path \"" + item["path"].string() + "\" leads out of the volume");
-    out.push_back({.path = item["path"].string(), .bytes = found->second, .mode = item["mode"].is_number() ? static_cast<std::uint32_t>(item["mode"].integer()) : mode});
+    out.push_back({.path = item["path"].string(),
+                   .bytes = found->second,
+                   .mode = item["mode"].is_number() ? static_cast<std::uint32_t>(item["mode"].integer()) : mode});
   }
   return {};
 }
@@ -72,14 +74,19 @@ Result<void> add_object(std::vector<VolumeFile>& out, const Json& source, bool s
 Result<void> add_downward(std::vector<VolumeFile>& out, const Json& pod, const Json& source, std::uint32_t mode, const EnvironmentSources& objects) {
   for (const Json& item : source["items"].items()) {
     if (!safe_path(item["path"].string())) return fail(Code::Invalid, "volume item path \"" + item["path"].string() + "\" leads out of the volume");
-    auto text = item["fieldRef"].is_object() ? field_value(pod, item["fieldRef"]["fieldPath"].string(), objects) : resource_value(pod, "", item["resourceFieldRef"], objects);
+    auto text = item["fieldRef"].is_object() ? field_value(pod, item["fieldRef"]["fieldPath"].string(), objects)
+                                             : resource_value(pod, "", item["resourceFieldRef"], objects);
     if (!text) return std::unexpected(std::move(text.error()));
-    out.push_back({.path = item["path"].string(), .bytes = std::move(*text), .mode = item["mode"].is_number() ? static_cast<std::uint32_t>(item["mode"].integer()) : mode});
+    out.push_back({.path = item["path"].string(),
+                   .bytes = std::move(*text),
+                   .mode = item["mode"].is_number() ? static_cast<std::uint32_t>(item["mode"].integer()) : mode});
   }
   return {};
 }
 
-std::uint32_t default_mode(const Json& source) { return source["defaultMode"].is_number() ? static_cast<std::uint32_t>(source["defaultMode"].integer()) & 0777U : 0644U; }
+std::uint32_t default_mode(const Json& source) {
+  return source["defaultMode"].is_number() ? static_cast<std::uint32_t>(source["defaultMode"].integer()) & 0777U : 0644U;
+}
 
 std::string print_files(const std::vector<VolumeFile>& files, std::int64_t group) {
   std::string out = std::to_string(group) + "\n";
@@ -117,7 +124,8 @@ std::int64_t disk_usage(const std::string& folder) {
 // Group and set-group-id for a volume that belongs to the pod alone.
 Result<void> give_to_group(const std::string& folder, std::int64_t group, mode_t mode) {
   if (group < 0) return {};
-  if (::chown(folder.c_str(), 0, static_cast<gid_t>(group)) != 0 || ::chmod(folder.c_str(), mode | S_ISGID) != 0) return fail_errno(errno, "give " + folder + " to its group");
+  if (::chown(folder.c_str(), 0, static_cast<gid_t>(group)) != 0 || ::chmod(folder.c_str(), mode | S_ISGID) != 0)
+    return fail_errno(errno, "give " + folder + " to its group");
   return {};
 }
 
@@ -140,15 +148,19 @@ Result<std::vector<VolumeFile>> volume_files(const Json& pod, const Json& volume
     for (const Json& source : projected["sources"].items())
       if (auto added = add(source, default_mode(projected)); !added) return std::unexpected(std::move(added.error()));
   } else {
-    const Json& source = volume["configMap"].is_object() ? volume["configMap"] : volume["secret"].is_object() ? volume["secret"] : volume["downwardAPI"];
+    const Json& source = volume["configMap"].is_object() ? volume["configMap"]
+                         : volume["secret"].is_object()  ? volume["secret"]
+                                                         : volume["downwardAPI"];
     if (auto added = add(volume, default_mode(source)); !added) return std::unexpected(std::move(added.error()));
   }
   // Of two sources for one path the later one wins.
   std::stable_sort(out.begin(), out.end(), [](const VolumeFile& a, const VolumeFile& b) { return a.path < b.path; });
   std::vector<VolumeFile> unique;
   for (VolumeFile& file : out) {
-    if (!unique.empty() && unique.back().path == file.path) unique.back() = std::move(file);
-    else unique.push_back(std::move(file));
+    if (!unique.empty() && unique.back().path == file.path)
+      unique.back() = std::move(file);
+    else
+      unique.push_back(std::move(file));
   }
   return unique;
 }
@@ -271,7 +283,8 @@ Result<std::string> Volumes::source_of(const Json& pod, const Json& volume, cons
 
 Result<void> Volumes::prepare(const Json& pod, const VolumeSources& sources) const {
   for (const Json& volume : pod["spec"]["volumes"].items())
-    if (auto prepared = prepare_one(pod, volume, sources); !prepared) return pass(std::move(prepared.error()), fmt::format("volume \"{}\"", volume["name"].string()));
+    if (auto prepared = prepare_one(pod, volume, sources); !prepared)
+      return pass(std::move(prepared.error()), fmt::format("volume \"{}\"", volume["name"].string()));
   return {};
 }
 
@@ -337,7 +350,8 @@ Result<std::vector<MountSpec>> Volumes::mounts(const Json& pod, const Json& cont
         if (auto unmounted = unmount_below(place); !unmounted) return std::unexpected(std::move(unmounted.error()));
       }
       if (auto removed = remove_tree(place); !removed) return std::unexpected(std::move(removed.error()));
-      if (auto made = make_dirs(S_ISDIR(info.st_mode) ? place : place.substr(0, place.find_last_of('/')), 0755); !made) return std::unexpected(std::move(made.error()));
+      if (auto made = make_dirs(S_ISDIR(info.st_mode) ? place : place.substr(0, place.find_last_of('/')), 0755); !made)
+        return std::unexpected(std::move(made.error()));
       if (!S_ISDIR(info.st_mode))
         if (auto made = write_file_atomically(place, "", 0600); !made) return std::unexpected(std::move(made.error()));
       auto bound = ScopedMount::bind(*fd, place);
@@ -349,8 +363,13 @@ Result<std::vector<MountSpec>> Volumes::mounts(const Json& pod, const Json& cont
     const std::string& propagation = mount["mountPropagation"].string();
     std::string target = mount["mountPath"].string();
     if (target.empty() || target[0] != '/') target.insert(0, "/");
-    out.push_back({.source = from, .target = target, .type = "bind",
-                   .options = {"rbind", read_only ? "ro" : "rw", propagation == "HostToContainer" ? "rslave" : propagation == "Bidirectional" ? "rshared" : "rprivate"}});
+    out.push_back({.source = from,
+                   .target = target,
+                   .type = "bind",
+                   .options = {"rbind", read_only ? "ro" : "rw",
+                               propagation == "HostToContainer" ? "rslave"
+                               : propagation == "Bidirectional" ? "rshared"
+                                                                : "rprivate"}});
   }
   // Parents before children, whatever the order in the pod.
   std::stable_sort(out.begin(), out.end(), [](const MountSpec& a, const MountSpec& b) {
@@ -368,7 +387,8 @@ EtcFiles make_etc_files(const Json& pod, const std::string& pod_ip, const std::s
   out.hosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
   if (!pod_ip.empty()) {
     const std::string& subdomain = spec["subdomain"].string();
-    const std::string full = subdomain.empty() || host_network ? "" : fmt::format("{}.{}.{}.svc.{}\t", hostname, subdomain, kube::space_of(pod), dns.domain);
+    const std::string full =
+        subdomain.empty() || host_network ? "" : fmt::format("{}.{}.{}.svc.{}\t", hostname, subdomain, kube::space_of(pod), dns.domain);
     out.hosts += pod_ip + "\t" + full + hostname + "\n";
   }
   for (const Json& alias : spec["hostAliases"].items()) {

@@ -29,8 +29,8 @@ struct VolumeSources {
 Result<std::vector<VolumeFile>> volume_files(const kube::Json& pod, const kube::Json& volume, const VolumeSources& sources);
 bool made_of_objects(const kube::Json& volume);
 
-// Makes the folder's visible content equal to `files` in one step: the files live in a folder of their own behind the link `..data`, and swapping that
-// link shows all of the new content or none. Returns whether anything changed. `group`: owner group of the files, -1 for root.
+// Makes the folder's visible content equal to `files` in one step: the files live in a folder of their own behind the link `..data`, and swapping
+// that link shows all of the new content or none. Returns whether anything changed. `group`: owner group of the files, -1 for root.
 Result<bool> publish_files(const std::string& folder, const std::vector<VolumeFile>& files, std::int64_t group = -1);
 
 class Volumes {
@@ -58,9 +58,9 @@ struct EtcFiles {
   std::string hosts, hostname, resolv;
 };
 struct DnsConfig {
-  std::string server;          // the responder's address
-  std::string domain;          // "cluster.local"
-  std::string node_resolv;     // text of the node's own resolv.conf
+  std::string server;       // the responder's address
+  std::string domain;       // "cluster.local"
+  std::string node_resolv;  // text of the node's own resolv.conf
 };
 EtcFiles make_etc_files(const kube::Json& pod, const std::string& pod_ip, const std::string& node_name, const DnsConfig& dns);
 

@@ -36,7 +36,8 @@ VolumeSources sources() {
     return Json::object({{"data", Json::object({{"k", base64("s")}})}});
   };
   out.claim = [](const std::string& name) -> Result<Json> {
-    return Json::object({{"metadata", Json::object({{"annotations", Json::object({{"fairlead.dev/path", name}})}})}, {"status", Json::object({{"phase", "Bound"}})}});
+    return Json::object(
+        {{"metadata", Json::object({{"annotations", Json::object({{"fairlead.dev/path", name}})}})}, {"status", Json::object({{"phase", "Bound"}})}});
   };
   return out;
 }
@@ -51,14 +52,17 @@ std::vector<std::string> paths(const char* volume) {
 
 TEST(VolumeFiles, ComeFromObjects) {
   EXPECT_THAT(paths(R"({"configMap": {"name": "conf"}})"), ElementsAre("a=1 644", "b=2 644"));
-  EXPECT_THAT(paths(R"({"configMap": {"name": "conf", "defaultMode": 256, "items": [{"key": "a", "path": "x/y", "mode": 511}]}})"), ElementsAre("x/y=1 777"));
+  EXPECT_THAT(paths(R"({"configMap": {"name": "conf", "defaultMode": 256, "items": [{"key": "a", "path": "x/y", "mode": 511}]}})"),
+              ElementsAre("x/y=1 777"));
   EXPECT_THAT(paths(R"({"secret": {"secretName": "hidden", "defaultMode": 256}})"), ElementsAre("k=s 400"));
-  EXPECT_THAT(paths(R"({"projected": {"sources": [{"configMap": {"name": "conf"}}, {"secret": {"name": "hidden", "items": [{"key": "k", "path": "a"}]}},
+  EXPECT_THAT(
+      paths(R"({"projected": {"sources": [{"configMap": {"name": "conf"}}, {"secret": {"name": "hidden", "items": [{"key": "k", "path": "a"}]}},
                         {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}}]}})"),
-              ElementsAre("a=s 644", "b=2 644", "labels=a=\"b\" 644"));
+      ElementsAre("a=s 644", "b=2 644", "labels=a=\"b\" 644"));
   EXPECT_THAT(paths(R"({"configMap": {"name": "none", "optional": true}})"), testing::IsEmpty());
   EXPECT_THAT(paths(R"({"configMap": {"name": "none"}})"), ElementsAre(HasSubstr("not found")));
-  EXPECT_THAT(paths(R"({"configMap": {"name": "conf", "items": [{"key": "zz", "path": "x"}]}})"), ElementsAre(HasSubstr("non-existent config key: zz")));
+  EXPECT_THAT(paths(R"({"configMap": {"name": "conf", "items": [{"key": "zz", "path": "x"}]}})"),
+              ElementsAre(HasSubstr("non-existent config key: zz")));
   EXPECT_THAT(paths(R"({"configMap": {"name": "conf", "items": [{"key": "a", "path": "../x"}]}})"), ElementsAre(HasSubstr("leads out")));
 }
 
@@ -67,7 +71,9 @@ class VolumesTest : public NodeTest {};
 TEST_F(VolumesTest, PublishingSwapsAllFilesAtOnce) {
   const std::string folder = root_ + "/v";
   ASSERT_TRUE(make_dirs(folder));
-  const auto content = [](const std::string& text) { return std::vector<VolumeFile>{{.path = "d/one", .bytes = text}, {.path = "two", .bytes = text, .mode = 0400}}; };
+  const auto content = [](const std::string& text) {
+    return std::vector<VolumeFile>{{.path = "d/one", .bytes = text}, {.path = "two", .bytes = text, .mode = 0400}};
+  };
   EXPECT_TRUE(*publish_files(folder, content("0")));
   EXPECT_FALSE(*publish_files(folder, content("0")));
   // A reader that opens ..data once sees files of one version only.
@@ -76,7 +82,8 @@ TEST_F(VolumesTest, PublishingSwapsAllFilesAtOnce) {
   std::jthread reader([&] {
     while (!stop) {
       const Fd now(::open((folder + "/..data").c_str(), O_PATH | O_DIRECTORY));
-      auto one = open_beneath(fmt::format("/proc/self/fd/{}", now.get()), "d/one", O_RDONLY), two = open_beneath(fmt::format("/proc/self/fd/{}", now.get()), "two", O_RDONLY);
+      auto one = open_beneath(fmt::format("/proc/self/fd/{}", now.get()), "d/one", O_RDONLY),
+           two = open_beneath(fmt::format("/proc/self/fd/{}", now.get()), "two", O_RDONLY);
       if (!one || !two) continue;  // an old version that is being removed
       char a[8] = {}, b[8] = {};
       if (::read(one->get(), a, 8) < 0 || ::read(two->get(), b, 8) < 0 || std::string(a) != b) ++mixed;
@@ -99,8 +106,10 @@ TEST_F(VolumesTest, ClaimsAndSubPathsStayInTheirFolder) {
   ASSERT_EQ(::symlink((root_ + "/outside").c_str(), (root_ + "/volumes/ns/u1/link").c_str()), 0);
   const Volumes volumes(root_ + "/pods", root_ + "/volumes");
   const auto mounts = [&](const std::string& claim, const char* mount) {
-    const Json pod = Json::object({{"metadata", Json::object({{"uid", "u"}})},
-                                   {"spec", Json::object({{"volumes", Json::array({Json::object({{"name", "v"}, {"persistentVolumeClaim", Json::object({{"claimName", claim}})}})})}})}});
+    const Json pod = Json::object(
+        {{"metadata", Json::object({{"uid", "u"}})},
+         {"spec", Json::object({{"volumes",
+                                 Json::array({Json::object({{"name", "v"}, {"persistentVolumeClaim", Json::object({{"claimName", claim}})}})})}})}});
     return volumes.mounts(pod, Json::object({{"name", "m"}, {"volumeMounts", Json::array({parse(mount)})}}), sources());
   };
   const auto plain = mounts("ns/u1", R"({"name": "v", "mountPath": "/data", "readOnly": true})");
@@ -121,9 +130,12 @@ TEST_F(VolumesTest, ClaimsAndSubPathsStayInTheirFolder) {
 TEST_F(VolumesTest, MemoryAndSecretVolumesAreTmpfsAndHostPathsAreChecked) {
   const Volumes volumes(root_ + "/pods", root_ + "/volumes");
   const auto prepare = [&](const char* list) {
-    return volumes.prepare(Json::object({{"metadata", Json::object({{"uid", "u"}})}, {"spec", Json::object({{"volumes", parse(list)}, {"securityContext", Json::object({{"fsGroup", 55}})}})}}), sources());
+    return volumes.prepare(Json::object({{"metadata", Json::object({{"uid", "u"}})},
+                                         {"spec", Json::object({{"volumes", parse(list)}, {"securityContext", Json::object({{"fsGroup", 55}})}})}}),
+                           sources());
   };
-  ASSERT_TRUE(prepare(R"([{"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}, {"name": "s", "secret": {"secretName": "hidden", "defaultMode": 256}}, {"name": "d", "emptyDir": {}}])"));
+  ASSERT_TRUE(prepare(
+      R"([{"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}, {"name": "s", "secret": {"secretName": "hidden", "defaultMode": 256}}, {"name": "d", "emptyDir": {}}])"));
   ASSERT_TRUE(prepare(R"([{"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}])"));
   const std::string here = root_ + "/pods/u/volumes/";
   EXPECT_TRUE(*is_mount_point(here + "m"));
@@ -136,18 +148,22 @@ TEST_F(VolumesTest, MemoryAndSecretVolumesAreTmpfsAndHostPathsAreChecked) {
   EXPECT_EQ(info.st_gid, 55U);
   ASSERT_EQ(::stat((here + "d").c_str(), &info), 0);
   EXPECT_EQ(info.st_gid, 55U);
-  EXPECT_THAT(prepare(R"([{"name": "h", "hostPath": {"path": "/etc/passwd", "type": "Directory"}}])").error().message, HasSubstr("is not a directory"));
-  EXPECT_TRUE(prepare(R"([{"name": "h", "hostPath": {"path": "/etc", "type": "Directory"}}, {"name": "f", "hostPath": {"path": "/etc/passwd", "type": "File"}}])"));
+  EXPECT_THAT(prepare(R"([{"name": "h", "hostPath": {"path": "/etc/passwd", "type": "Directory"}}])").error().message,
+              HasSubstr("is not a directory"));
+  EXPECT_TRUE(prepare(
+      R"([{"name": "h", "hostPath": {"path": "/etc", "type": "Directory"}}, {"name": "f", "hostPath": {"path": "/etc/passwd", "type": "File"}}])"));
 }
 
 TEST(EtcFiles, NamesServersAndSearches) {
-  const Json pod = parse(R"({"metadata": {"name": "p", "namespace": "ns"}, "spec": {"hostname": "h", "subdomain": "s", "hostAliases": [{"ip": "1.2.3.4", "hostnames": ["x", "y"]}],
+  const Json pod = parse(
+      R"({"metadata": {"name": "p", "namespace": "ns"}, "spec": {"hostname": "h", "subdomain": "s", "hostAliases": [{"ip": "1.2.3.4", "hostnames": ["x", "y"]}],
                              "dnsConfig": {"nameservers": ["9.9.9.9"], "searches": ["more"], "options": [{"name": "ndots", "value": "2"}]}}})");
   const DnsConfig dns{.server = "10.1.0.1", .domain = "cluster.local", .node_resolv = "nameserver 8.8.8.8\nsearch home\n"};
   const EtcFiles files = make_etc_files(pod, "10.1.0.2", "n1", dns);
   EXPECT_EQ(files.hostname, "h\n");
   EXPECT_THAT(files.hosts, testing::AllOf(HasSubstr("10.1.0.2\th.s.ns.svc.cluster.local\th\n"), HasSubstr("1.2.3.4\tx\ty\n")));
-  EXPECT_EQ(files.resolv, "nameserver 10.1.0.1\nnameserver 9.9.9.9\nsearch ns.svc.cluster.local svc.cluster.local cluster.local more\noptions ndots:2\n");
+  EXPECT_EQ(files.resolv,
+            "nameserver 10.1.0.1\nnameserver 9.9.9.9\nsearch ns.svc.cluster.local svc.cluster.local cluster.local more\noptions ndots:2\n");
   Json host = pod;
   host.child("spec").set("hostNetwork", true);
   host.child("spec").erase("dnsConfig");
@@ -158,11 +174,13 @@ TEST(EtcFiles, NamesServersAndSearches) {
 TEST(ImageNames, AreLocalOnes) {
   EXPECT_EQ(*parse_image_name("slurm:22.05"), (ImageName{"slurm", "22.05"}));
   EXPECT_EQ(*parse_image_name("localhost/slurm"), (ImageName{"slurm", "latest"}));
-  for (const char* bad : {"docker.io/library/busybox:1", "a/b", "x@sha256:00", "../x:1", "x:..", "", ":1", "-x:1"}) EXPECT_EQ(parse_image_name(bad).error().code, Code::Invalid) << bad;
+  for (const char* bad : {"docker.io/library/busybox:1", "a/b", "x@sha256:00", "../x:1", "x:..", "", ":1", "-x:1"})
+    EXPECT_EQ(parse_image_name(bad).error().code, Code::Invalid) << bad;
 }
 
 TEST(NodeConfigs, AreCheckedFieldByField) {
-  const std::string good = R"({"node_name": "n", "node_ip": "10.0.0.1", "pod_cidr": "10.1.0.0/24", "api_server": "https://x", "ca_file": "a", "cert_file": "b", "key_file": "c", "node_dir": "/n",
+  const std::string good =
+      R"({"node_name": "n", "node_ip": "10.0.0.1", "pod_cidr": "10.1.0.0/24", "api_server": "https://x", "ca_file": "a", "cert_file": "b", "key_file": "c", "node_dir": "/n",
     "images_dir": "/i", "volumes_dir": "/v", "cgroup_parent": "/g", "capacity": {"cpu": "2", "nvidia.com/gpu": "1"}, "taints": [], "labels": {"a": "b"}, "fabric_interface": "eth0"})";
   const auto config = parse_node_config(good);
   ASSERT_TRUE(config) << config.error().message;
@@ -175,9 +193,12 @@ TEST(NodeConfigs, AreCheckedFieldByField) {
 }
 
 TEST_F(VolumesTest, RoutesFollowTheNodes) {
-  const std::vector<Json> nodes{parse(R"({"metadata": {"name": "me"}, "spec": {"podCIDR": "10.9.1.0/24"}, "status": {"addresses": [{"type": "InternalIP", "address": "10.8.0.1"}]}})"),
-                                parse(R"({"metadata": {"name": "other"}, "spec": {"podCIDR": "10.9.2.0/24"}, "status": {"addresses": [{"type": "InternalIP", "address": "10.8.0.2"}]}})"),
-                                parse(R"({"metadata": {"name": "new"}, "spec": {}, "status": {}})")};
+  const std::vector<Json> nodes{
+      parse(
+          R"({"metadata": {"name": "me"}, "spec": {"podCIDR": "10.9.1.0/24"}, "status": {"addresses": [{"type": "InternalIP", "address": "10.8.0.1"}]}})"),
+      parse(
+          R"({"metadata": {"name": "other"}, "spec": {"podCIDR": "10.9.2.0/24"}, "status": {"addresses": [{"type": "InternalIP", "address": "10.8.0.2"}]}})"),
+      parse(R"({"metadata": {"name": "new"}, "spec": {}, "status": {}})")};
   const Routes wanted = wanted_routes(nodes, "me");
   EXPECT_EQ(wanted, (Routes{{"10.9.2.0/24", "10.8.0.2"}}));
   // In the kernel of this test's own network namespace.
@@ -197,10 +218,11 @@ TEST_F(VolumesTest, RoutesFollowTheNodes) {
 TEST(Cgroups, LimitsAreWrittenForBothVersions) {
   const Limits limits{.cpu_shares = 512, .cpu = MilliCpu{1500}, .memory = 64_MiB, .pids = 100};
   EXPECT_THAT(cgroup_writes(CgroupVersion::V1, limits),
-              ElementsAre(CgroupWrite{"cpu", "cpu.shares", "512"}, CgroupWrite{"cpu", "cpu.cfs_period_us", "100000"}, CgroupWrite{"cpu", "cpu.cfs_quota_us", "150000"},
-                          CgroupWrite{"memory", "memory.limit_in_bytes", "67108864"}, CgroupWrite{"pids", "pids.max", "100"}));
+              ElementsAre(CgroupWrite{"cpu", "cpu.shares", "512"}, CgroupWrite{"cpu", "cpu.cfs_period_us", "100000"},
+                          CgroupWrite{"cpu", "cpu.cfs_quota_us", "150000"}, CgroupWrite{"memory", "memory.limit_in_bytes", "67108864"},
+                          CgroupWrite{"pids", "pids.max", "100"}));
   EXPECT_THAT(cgroup_writes(CgroupVersion::V2, limits), ElementsAre(CgroupWrite{"", "cpu.weight", "20"}, CgroupWrite{"", "cpu.max", "150000 100000"},
-                                                                   CgroupWrite{"", "memory.max", "67108864"}, CgroupWrite{"", "pids.max", "100"}));
+                                                                    CgroupWrite{"", "memory.max", "67108864"}, CgroupWrite{"", "pids.max", "100"}));
   EXPECT_TRUE(cgroup_writes(CgroupVersion::V1, {}).empty());
 }
 

@@ -20,8 +20,8 @@ namespace {
 using kube::Json;
 using namespace std::chrono_literals;
 
-constexpr auto volume_refresh = 5s;   // how long a changed ConfigMap may stay unseen in a volume
-constexpr auto look_again = 10s;      // in case something died without a word
+constexpr auto volume_refresh = 5s;  // how long a changed ConfigMap may stay unseen in a volume
+constexpr auto look_again = 10s;     // in case something died without a word
 
 const Json* container_named(const Json& pod, const std::string& name) {
   for (const char* list : {"initContainers", "containers"})
@@ -264,9 +264,11 @@ Result<kube::Next> PodController::reconcile(const kube::ObjectKey& key) {
       ports_.events.tell(*pod, Events::Type::Warning, "Unsupported", seen->refusal);
       memory->refusal_told = true;
     }
-    const bool leaving = std::any_of(plan.actions.begin(), plan.actions.end(), [](const Action& action) { return std::holds_alternative<ConfirmDeletion>(action); });
+    const bool leaving =
+        std::any_of(plan.actions.begin(), plan.actions.end(), [](const Action& action) { return std::holds_alternative<ConfirmDeletion>(action); });
     if (plan.actions.empty() || leaving)
-      if (auto reported = report(*pod, plan.status, *memory); !reported && reported.error().code != Code::NotFound) return std::unexpected(std::move(reported.error()));
+      if (auto reported = report(*pod, plan.status, *memory); !reported && reported.error().code != Code::NotFound)
+        return std::unexpected(std::move(reported.error()));
     if (plan.actions.empty()) {
       if (memory->eviction.empty() && plan.status["phase"].string() == "Running") {
         memory->eviction = volumes_.over_limit(*pod);
@@ -276,13 +278,16 @@ Result<kube::Next> PodController::reconcile(const kube::ObjectKey& key) {
         }
       }
       auto again = std::chrono::nanoseconds(look_again);
-      const bool alive = std::any_of(seen->containers.begin(), seen->containers.end(), [](const auto& item) { return item.second.latest && item.second.latest->running(); });
+      const bool alive = std::any_of(seen->containers.begin(), seen->containers.end(),
+                                     [](const auto& item) { return item.second.latest && item.second.latest->running(); });
       if (alive && has_object_volumes(*pod)) {
         again = volume_refresh;
         if (ports_.clock.monotonic() - memory->refreshed >= volume_refresh) {
           auto sources = sources_for(*pod, seen->ip);
           const std::string space = kube::space_of(*pod);
-          sources.objects.config_map = [this, space](const std::string& name) { return fetch(kube::resources::config_maps, space, name, "configmap", false); };
+          sources.objects.config_map = [this, space](const std::string& name) {
+            return fetch(kube::resources::config_maps, space, name, "configmap", false);
+          };
           sources.objects.secret = [this, space](const std::string& name) { return fetch(kube::resources::secrets, space, name, "secret", false); };
           // What is mounted stays as it is while its object cannot be read.
           if (auto refreshed = volumes_.refresh(*pod, sources); !refreshed && refreshed.error().code != Code::Unavailable)
@@ -290,7 +295,8 @@ Result<kube::Next> PodController::reconcile(const kube::ObjectKey& key) {
           memory->refreshed = ports_.clock.monotonic();
         }
       }
-      if (plan.look_again_at) again = std::clamp<std::chrono::nanoseconds>(*plan.look_again_at - ports_.clock.now(), std::chrono::milliseconds(1), again);
+      if (plan.look_again_at)
+        again = std::clamp<std::chrono::nanoseconds>(*plan.look_again_at - ports_.clock.now(), std::chrono::milliseconds(1), again);
       return kube::Next{again};
     }
     for (const Action& action : plan.actions) {
@@ -310,11 +316,13 @@ Result<kube::Next> PodController::reconcile(const kube::ObjectKey& key) {
 Result<void> PodController::report(const Json& pod, const Json& status, Memory& memory) {
   if (status.is_null()) return {};
   if (status == memory.reported) {
-    // Someone else may have changed it since (the node was thought dead): what we see wins. Compared only where the API server fills in nothing of its own.
+    // Someone else may have changed it since (the node was thought dead): what we see wins. Compared only where the API server fills in nothing of
+    // its own.
     const bool newer = std::strtoll(kube::version_of(pod).c_str(), nullptr, 10) > memory.reported_version;
     const Json holder = Json::object({{"status", status}});
     const Json *theirs = kube::find_condition(pod, "Ready"), *ours = kube::find_condition(holder, "Ready");
-    const bool same = pod["status"]["phase"] == status["phase"] && (theirs == nullptr) == (ours == nullptr) && (ours == nullptr || (*theirs)["status"] == (*ours)["status"]);
+    const bool same = pod["status"]["phase"] == status["phase"] && (theirs == nullptr) == (ours == nullptr) &&
+                      (ours == nullptr || (*theirs)["status"] == (*ours)["status"]);
     if (!newer || same) return {};
   } else if (memory.reported.is_null() && status == pod["status"]) {
     memory.reported = status;
@@ -341,7 +349,7 @@ Result<void> PodController::apply(const Action& action, const Json& pod, const P
     begin_stop(*stop, pod, seen, memory);
     return {};
   }
-  const auto send = [&](const std::string& name, int number, bool Stop::*flag) -> Result<void> {
+  const auto send = [&](const std::string& name, int number, bool Stop::* flag) -> Result<void> {
     auto sent = ports_.runtime.signal(uid, name, number);
     if (!sent && sent.error().code != Code::NotFound) return sent;
     const std::lock_guard lock(memory->mutex);
@@ -355,7 +363,8 @@ Result<void> PodController::apply(const Action& action, const Json& pod, const P
   if (std::holds_alternative<Forget>(action)) return ports_.runtime.forget(uid);
   auto removed = ports_.api.remove(kube::resources::pods, kube::key_of(pod), {.grace_seconds = 0, .uid = uid, .resource_version = {}});
   // Gone, or already another pod of this name: both are what was asked for.
-  if (!removed && removed.error().code != Code::NotFound && removed.error().code != Code::Conflict) return pass(std::move(removed.error()), "confirm deletion");
+  if (!removed && removed.error().code != Code::NotFound && removed.error().code != Code::Conflict)
+    return pass(std::move(removed.error()), "confirm deletion");
   return {};
 }
 
@@ -386,7 +395,8 @@ Result<void> PodController::ensure_sandbox(const Json& pod, Memory& memory) {
     if (auto released = ports_.runtime.release_sandbox(uid); !released) return released;
     return trouble("FailedMount", message);
   }
-  const EtcFiles etc = make_etc_files(pod, ip, ports_.config.node_name, {.server = ports_.dns_server, .domain = ports_.config.cluster_domain, .node_resolv = ports_.node_resolv});
+  const EtcFiles etc = make_etc_files(pod, ip, ports_.config.node_name,
+                                      {.server = ports_.dns_server, .domain = ports_.config.cluster_domain, .node_resolv = ports_.node_resolv});
   const std::string folder = etc_folder(uid);
   if (auto made = make_dirs(folder); !made) return made;
   for (const auto& [name, text] : {std::pair("hosts", &etc.hosts), std::pair("hostname", &etc.hostname), std::pair("resolv.conf", &etc.resolv)})
@@ -423,7 +433,8 @@ Result<void> PodController::start_container(const StartContainer& action, const 
   for (const char* file : {"hosts", "hostname", "resolv.conf"}) {
     const std::string target = std::string("/etc/") + file;
     const bool own = std::any_of(mounts->begin(), mounts->end(), [&](const MountSpec& mount) { return mount.target == target; });
-    if (!own) spec->mounts.push_back({.source = etc + file, .target = target, .type = "bind", .options = {"rbind", spec->read_only_root ? "ro" : "rw"}});
+    if (!own)
+      spec->mounts.push_back({.source = etc + file, .target = target, .type = "bind", .options = {"rbind", spec->read_only_root ? "ro" : "rw"}});
   }
   spec->mounts.insert(spec->mounts.end(), mounts->begin(), mounts->end());
   if (spec->privileged) spec->devices = host_devices();
@@ -446,7 +457,8 @@ Result<void> PodController::start_container(const StartContainer& action, const 
     auto output = run_in_container(ports_.runtime, uid, action.name, texts(hook["exec"]["command"]), 60s);
     if (!output || output->exit.code != 0) {
       ports_.events.tell(pod, Events::Type::Warning, "FailedPostStartHook",
-                         fmt::format("postStart hook of {} failed: {}", action.name, output ? fmt::format("exit status {}", output->exit.code) : output.error().message));
+                         fmt::format("postStart hook of {} failed: {}", action.name,
+                                     output ? fmt::format("exit status {}", output->exit.code) : output.error().message));
       (void)ports_.runtime.signal(uid, action.name, SIGKILL);
     }
   }
@@ -457,7 +469,9 @@ void PodController::begin_stop(const BeginStop& action, const Json& pod, const P
   const Json* container = container_named(pod, action.name);
   const auto it = seen.containers.find(action.name);
   if (container == nullptr || it == seen.containers.end() || !it->second.latest) return;
-  ports_.events.tell(pod, Events::Type::Normal, "Killing", action.why == "Stopping container" ? "Stopping container " + action.name : fmt::format("Container {} {}", action.name, action.why));
+  ports_.events.tell(
+      pod, Events::Type::Normal, "Killing",
+      action.why == "Stopping container" ? "Stopping container " + action.name : fmt::format("Container {} {}", action.name, action.why));
   const Json hook = (*container)["lifecycle"]["preStop"];
   {
     const std::lock_guard lock(memory->mutex);
@@ -483,8 +497,9 @@ void PodController::begin_stop(const BeginStop& action, const Json& pod, const P
   const bool added = jobs_.add([this, uid, name, command, limit, finish, pod] {
     auto output = run_in_container(ports_.runtime, uid, name, command, std::max(limit, std::chrono::milliseconds(1)));
     if (!output || output->exit.code != 0)
-      ports_.events.tell(pod, Events::Type::Warning, "FailedPreStopHook",
-                         fmt::format("preStop hook of {} failed: {}", name, output ? fmt::format("exit status {}", output->exit.code) : output.error().message));
+      ports_.events.tell(
+          pod, Events::Type::Warning, "FailedPreStopHook",
+          fmt::format("preStop hook of {} failed: {}", name, output ? fmt::format("exit status {}", output->exit.code) : output.error().message));
     finish();
   });
   if (!added) finish();

@@ -65,14 +65,14 @@ class PodController final : public kube::Controller {
   const kube::Reader* pods_ = nullptr;
   Volumes volumes_;
   mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Memory>> memories_;      // under mutex_; by uid
-  std::map<std::string, kube::ObjectKey> on_disk_;               // under mutex_; uid -> key
-  std::map<std::string, kube::ObjectKey> attempts_;              // under mutex_; attempt id -> key
+  std::map<std::string, std::shared_ptr<Memory>> memories_;  // under mutex_; by uid
+  std::map<std::string, kube::ObjectKey> on_disk_;           // under mutex_; uid -> key
+  std::map<std::string, kube::ObjectKey> attempts_;          // under mutex_; attempt id -> key
   struct Fetched {
     kube::Json object;
     std::chrono::nanoseconds at{};
   };
-  std::map<std::string, Fetched> fetched_;                       // under mutex_
+  std::map<std::string, Fetched> fetched_;  // under mutex_
   JobPool jobs_;
   Prober prober_;
 };

@@ -20,7 +20,8 @@ Routes wanted_routes(const std::vector<Json>& nodes, const std::string& own_name
 
 std::vector<kube::Controller::Source> RouteController::sources() const {
   // One key for all: routes are compared as a whole.
-  return {{.resource = kube::resources::nodes, .space = "", .keys = [](const kube::Change&) -> std::vector<kube::ObjectKey> { return {{"", "all"}}; }}};
+  return {
+      {.resource = kube::resources::nodes, .space = "", .keys = [](const kube::Change&) -> std::vector<kube::ObjectKey> { return {{"", "all"}}; }}};
 }
 
 Result<kube::Next> RouteController::reconcile(const kube::ObjectKey&) {
@@ -36,8 +37,10 @@ Result<kube::Next> RouteController::reconcile(const kube::ObjectKey&) {
   for (const auto& [range, gateway] : wanted) {
     if (const auto it = have->find(range); it != have->end() && it->second == gateway) continue;
     auto set = set_route(range, gateway);
-    if (set) log_info("route set", {{"range", range}, {"gateway", gateway}});
-    else if (!first) first = std::move(set.error());  // one node with a bad address must not cost the others their routes
+    if (set)
+      log_info("route set", {{"range", range}, {"gateway", gateway}});
+    else if (!first)
+      first = std::move(set.error());  // one node with a bad address must not cost the others their routes
   }
   if (first) return std::unexpected(std::move(*first));
   // Somebody else may change routes: looked at again now and then.

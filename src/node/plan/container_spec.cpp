@@ -126,8 +126,9 @@ Result<User> image_user(const std::string& text, const Accounts& accounts) {
 }
 
 const std::vector<std::string>& default_capabilities() {
-  static const std::vector<std::string> names{"CAP_CHOWN",   "CAP_DAC_OVERRIDE", "CAP_FSETID",           "CAP_FOWNER",  "CAP_MKNOD",      "CAP_NET_RAW",    "CAP_SETGID",
-                                              "CAP_SETUID",  "CAP_SETFCAP",      "CAP_SETPCAP",          "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL", "CAP_AUDIT_WRITE"};
+  static const std::vector<std::string> names{
+      "CAP_CHOWN",  "CAP_DAC_OVERRIDE", "CAP_FSETID",  "CAP_FOWNER",           "CAP_MKNOD",      "CAP_NET_RAW", "CAP_SETGID",
+      "CAP_SETUID", "CAP_SETFCAP",      "CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL",    "CAP_AUDIT_WRITE"};
   return names;
 }
 
@@ -164,7 +165,9 @@ std::optional<kube::Quantity> quantity(const Json& value) {
 
 }  // namespace
 
-std::string container_id(const std::string& pod_uid, const std::string& name, int attempt) { return hex(sha256(fmt::format("{}/{}/{}", pod_uid, name, attempt))).substr(0, 32); }
+std::string container_id(const std::string& pod_uid, const std::string& name, int attempt) {
+  return hex(sha256(fmt::format("{}/{}/{}", pod_uid, name, attempt))).substr(0, 32);
+}
 
 std::string expand(const std::string& text, const Variables& variables) {
   std::string out;
@@ -203,7 +206,8 @@ Result<std::string> field_value(const Json& pod, const std::string& path, const 
       if (!out.empty()) out.pop_back();
       return out;
     }
-    if (path.starts_with(prefix + "['") && path.ends_with("']")) return meta[map][path.substr(prefix.size() + 2, path.size() - prefix.size() - 4)].string();
+    if (path.starts_with(prefix + "['") && path.ends_with("']"))
+      return meta[map][path.substr(prefix.size() + 2, path.size() - prefix.size() - 4)].string();
   }
   if (path == "metadata.name" || path == "metadata.namespace" || path == "metadata.uid") return meta[path.substr(9)].string();
   if (path == "spec.nodeName") return sources.node_name;
@@ -288,19 +292,27 @@ Limits pod_limits(const Json& pod, std::int64_t pids) {
   for (const Json& container : pod["spec"]["containers"].items()) {
     const Limits one = container_limits(container);
     shares += one.cpu_shares.value_or(0);
-    if (!one.cpu) out.cpu.reset();
-    else if (out.cpu) out.cpu->value += one.cpu->value;
-    if (!one.memory) out.memory.reset();
-    else if (out.memory) out.memory->value += one.memory->value;
+    if (!one.cpu)
+      out.cpu.reset();
+    else if (out.cpu)
+      out.cpu->value += one.cpu->value;
+    if (!one.memory)
+      out.memory.reset();
+    else if (out.memory)
+      out.memory->value += one.memory->value;
   }
   // Init containers run one by one: the pod must have room for the largest.
   for (const Json& container : pod["spec"]["initContainers"].items()) {
     const Limits one = container_limits(container);
     shares = std::max(shares, one.cpu_shares.value_or(0));
-    if (!one.cpu) out.cpu.reset();
-    else if (out.cpu) out.cpu->value = std::max(out.cpu->value, one.cpu->value);
-    if (!one.memory) out.memory.reset();
-    else if (out.memory) out.memory->value = std::max(out.memory->value, one.memory->value);
+    if (!one.cpu)
+      out.cpu.reset();
+    else if (out.cpu)
+      out.cpu->value = std::max(out.cpu->value, one.cpu->value);
+    if (!one.memory)
+      out.memory.reset();
+    else if (out.memory)
+      out.memory->value = std::max(out.memory->value, one.memory->value);
   }
   out.cpu_shares = std::clamp<std::int64_t>(shares, 2, 262144);
   if (out.cpu && out.cpu->value == 0) out.cpu.reset();

@@ -25,8 +25,8 @@ struct ImageConfig {
 };
 
 struct MountSpec {
-  std::string source;   // path on the node; for "tmpfs", "proc", ... the type's name
-  std::string target;   // path in the container
+  std::string source;  // path on the node; for "tmpfs", "proc", ... the type's name
+  std::string target;  // path in the container
   std::string type = "bind";
   std::vector<std::string> options;
   friend bool operator==(const MountSpec&, const MountSpec&) = default;
@@ -41,9 +41,9 @@ struct Device {
 };
 
 struct Limits {
-  std::optional<std::int64_t> cpu_shares;   // v1 scale, 1024 is one CPU
-  std::optional<MilliCpu> cpu;              // quota; empty: none
-  std::optional<Bytes> memory;              // empty: none
+  std::optional<std::int64_t> cpu_shares;  // v1 scale, 1024 is one CPU
+  std::optional<MilliCpu> cpu;             // quota; empty: none
+  std::optional<Bytes> memory;             // empty: none
   std::optional<std::int64_t> pids;
   friend bool operator==(const Limits&, const Limits&) = default;
 };
@@ -60,7 +60,7 @@ struct ContainerSpec {
   std::vector<std::int64_t> groups;
   std::vector<std::string> capabilities;  // "CAP_CHOWN"
   bool privileged = false, no_new_privileges = false, read_only_root = false;
-  bool seccomp = true;          // the default profile
+  bool seccomp = true;  // the default profile
   bool unmasked_proc = false;
   bool host_network = false, host_pid = false, host_ipc = false;
   std::map<std::string, std::string> sysctls;
@@ -76,26 +76,29 @@ struct ContainerSpec {
 struct EnvironmentSources {
   std::function<Result<kube::Json>(const std::string& name)> config_map, secret;  // NotFound: no such object
   std::string pod_ip, host_ip, node_name;
-  MilliCpu node_cpu;     // for resourceFieldRef without a limit
+  MilliCpu node_cpu;  // for resourceFieldRef without a limit
   Bytes node_memory;
 };
-// env and envFrom in order, later ones win, $(VAR) expanded. Invalid: the reason ("secret \"x\" not found"), which becomes CreateContainerConfigError.
-Result<std::vector<std::pair<std::string, std::string>>> make_environment(const kube::Json& pod, const kube::Json& container, const EnvironmentSources& sources);
+// env and envFrom in order, later ones win, $(VAR) expanded. Invalid: the reason ("secret \"x\" not found"), which becomes
+// CreateContainerConfigError.
+Result<std::vector<std::pair<std::string, std::string>>> make_environment(const kube::Json& pod, const kube::Json& container,
+                                                                          const EnvironmentSources& sources);
 
 // $(NAME) of known names; $$( gives $( ; unknown ones stay as they are.
 std::string expand(const std::string& text, const std::vector<std::pair<std::string, std::string>>& variables);
 
 // metadata.name, metadata.labels['x'], spec.nodeName, status.podIP, ...; Invalid: not a field that the downward API knows.
 Result<std::string> field_value(const kube::Json& pod, const std::string& path, const EnvironmentSources& sources);
-Result<std::string> resource_value(const kube::Json& pod, const std::string& own_container, const kube::Json& reference, const EnvironmentSources& sources);
+Result<std::string> resource_value(const kube::Json& pod, const std::string& own_container, const kube::Json& reference,
+                                   const EnvironmentSources& sources);
 
 // Users and groups of an image, as text of its /etc/passwd and /etc/group.
 struct Accounts {
   std::string passwd, group;
 };
 // Fills everything but mounts and devices. `held` are the capabilities that this node can give (names with CAP_).
-Result<ContainerSpec> make_container_spec(const kube::Json& pod, const kube::Json& container, int attempt, const ImageConfig& image, const Accounts& accounts,
-                                          const EnvironmentSources& sources, const std::vector<std::string>& held);
+Result<ContainerSpec> make_container_spec(const kube::Json& pod, const kube::Json& container, int attempt, const ImageConfig& image,
+                                          const Accounts& accounts, const EnvironmentSources& sources, const std::vector<std::string>& held);
 
 // 32 hexadecimal digits: short enough for socket paths.
 std::string container_id(const std::string& pod_uid, const std::string& name, int attempt);

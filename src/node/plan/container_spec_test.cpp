@@ -26,7 +26,11 @@ EnvironmentSources sources() {
             if (name == "hidden") return Json::object({{"data", Json::object({{"token", base64("s3")}})}});
             return fail(Code::NotFound, "secret \"" + name + "\" not found");
           },
-          .pod_ip = "10.1.0.2", .host_ip = "10.0.0.1", .node_name = "n1", .node_cpu = MilliCpu{2000}, .node_memory = 4_GiB};
+          .pod_ip = "10.1.0.2",
+          .host_ip = "10.0.0.1",
+          .node_name = "n1",
+          .node_cpu = MilliCpu{2000},
+          .node_memory = 4_GiB};
 }
 
 const Json pod = parse(R"({"metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": {"app": "x", "tier": "y"}},
@@ -58,26 +62,49 @@ TEST_P(Environment, IsMadeFrom) {
 INSTANTIATE_TEST_SUITE_P(
     Sources, Environment,
     testing::Values(
-        EnvCase{"values_in_order", R"({"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)2"}, {"name": "A", "value": "3"}]})", {{"A", "3"}, {"B", "12"}}},
+        EnvCase{"values_in_order",
+                R"({"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)2"}, {"name": "A", "value": "3"}]})",
+                {{"A", "3"}, {"B", "12"}}},
         EnvCase{"a_key_of_a_config_map", R"({"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "a"}}}]})", {{"A", "1"}}},
         EnvCase{"a_key_of_a_secret", R"({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "hidden", "key": "token"}}}]})", {{"A", "s3"}}},
-        EnvCase{"all_of_both", R"({"envFrom": [{"configMapRef": {"name": "conf"}}, {"prefix": "S_", "secretRef": {"name": "hidden"}}]})", {{"a", "1"}, {"b c", "2"}, {"S_token", "s3"}}},
-        EnvCase{"own_values_win", R"({"envFrom": [{"configMapRef": {"name": "conf"}}], "env": [{"name": "a", "value": "x"}]})", {{"a", "x"}, {"b c", "2"}}},
-        EnvCase{"a_missing_object", R"({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "none", "key": "k"}}}]})", {}, "secret \"none\" not found"},
-        EnvCase{"a_missing_key", R"({"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "zz"}}}]})", {}, "couldn't find key zz"},
-        EnvCase{"a_missing_optional_one", R"({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "none", "key": "k", "optional": true}}}]})", {}},
-        EnvCase{"fields", R"({"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['app']"}}}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-                                      {"name": "C", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]})", {{"A", "x"}, {"B", "10.1.0.2"}, {"C", "n1"}}},
+        EnvCase{"all_of_both",
+                R"({"envFrom": [{"configMapRef": {"name": "conf"}}, {"prefix": "S_", "secretRef": {"name": "hidden"}}]})",
+                {{"a", "1"}, {"b c", "2"}, {"S_token", "s3"}}},
+        EnvCase{"own_values_win",
+                R"({"envFrom": [{"configMapRef": {"name": "conf"}}], "env": [{"name": "a", "value": "x"}]})",
+                {{"a", "x"}, {"b c", "2"}}},
+        EnvCase{"a_missing_object",
+                R"({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "none", "key": "k"}}}]})",
+                {},
+                "secret \"none\" not found"},
+        EnvCase{"a_missing_key",
+                R"({"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "zz"}}}]})",
+                {},
+                "couldn't find key zz"},
+        EnvCase{"a_missing_optional_one",
+                R"({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "none", "key": "k", "optional": true}}}]})",
+                {}},
+        EnvCase{
+            "fields",
+            R"({"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['app']"}}}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+                                      {"name": "C", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]})",
+            {{"A", "x"}, {"B", "10.1.0.2"}, {"C", "n1"}}},
         EnvCase{"an_unknown_field", R"({"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.secret"}}}]})", {}, "spec.secret"},
-        EnvCase{"resources", R"({"name": "m", "env": [{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+        EnvCase{"resources",
+                R"({"name": "m", "env": [{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
                                       {"name": "B", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
-                                      {"name": "C", "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu", "divisor": "1m"}}}]})", {{"A", "2"}, {"B", "1024"}, {"C", "250"}}}),
+                                      {"name": "C", "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu", "divisor": "1m"}}}]})",
+                {{"A", "2"}, {"B", "1024"}, {"C", "250"}}}),
     [](const auto& row) { return row.param.name; });
 
-const Accounts accounts{.passwd = "root:x:0:0::/root:/bin/sh\nslurm:x:64030:64030::/home/slurm:/bin/sh\n", .group = "root:x:0:\nwheel:x:10:slurm\nslurm:x:64030:\n"};
+const Accounts accounts{.passwd = "root:x:0:0::/root:/bin/sh\nslurm:x:64030:64030::/home/slurm:/bin/sh\n",
+                        .group = "root:x:0:\nwheel:x:10:slurm\nslurm:x:64030:\n"};
 const std::vector<std::string> held{"CAP_CHOWN", "CAP_KILL", "CAP_NET_ADMIN", "CAP_SYS_ADMIN"};
 
-ContainerSpec spec_of(const char* container, const char* spec = "{}", ImageConfig image = {.reference = "i:1", .id = {}, .rootfs = {}, .entrypoint = {"/e"}, .cmd = {"c"}, .env = {"IMG=1"}, .user = {}, .working_dir = "/w"}) {
+ContainerSpec spec_of(
+    const char* container, const char* spec = "{}",
+    ImageConfig image = {
+        .reference = "i:1", .id = {}, .rootfs = {}, .entrypoint = {"/e"}, .cmd = {"c"}, .env = {"IMG=1"}, .user = {}, .working_dir = "/w"}) {
   Json object = pod;
   const Json members = parse(spec);
   for (const auto& [key, value] : members.members()) object.child("spec").set(key, value);
@@ -90,7 +117,8 @@ TEST(ContainerSpec, CommandAndArgumentsReplaceThoseOfTheImageAsKubernetesDoes) {
   EXPECT_THAT(spec_of(R"({"name": "m"})").argv, ElementsAre("/e", "c"));
   EXPECT_THAT(spec_of(R"({"name": "m", "args": ["x"]})").argv, ElementsAre("/e", "x"));
   EXPECT_THAT(spec_of(R"({"name": "m", "command": ["y"]})").argv, ElementsAre("y"));
-  EXPECT_THAT(spec_of(R"j({"name": "m", "command": ["y", "$(A)"], "args": ["z"], "env": [{"name": "A", "value": "1"}]})j").argv, ElementsAre("y", "1", "z"));
+  EXPECT_THAT(spec_of(R"j({"name": "m", "command": ["y", "$(A)"], "args": ["z"], "env": [{"name": "A", "value": "1"}]})j").argv,
+              ElementsAre("y", "1", "z"));
   EXPECT_EQ(spec_of(R"({"name": "m"})").cwd, "/w");
   EXPECT_THAT(spec_of(R"({"name": "m"})").env, testing::AllOf(Contains("IMG=1"), Contains("HOME=/root"), Contains("HOSTNAME=p")));
 }
@@ -102,31 +130,38 @@ TEST(ContainerSpec, UsersAreNumbersNamesAndGroups) {
   EXPECT_EQ(named.gid, 64030);
   EXPECT_THAT(named.groups, ElementsAre(64030, 10, 8, 7));
   EXPECT_THAT(named.env, Contains("HOME=/home/slurm"));
-  const ContainerSpec own = spec_of(R"({"name": "m", "securityContext": {"runAsUser": 1000, "runAsGroup": 1001}})", R"({"securityContext": {"runAsUser": 5}})", image);
+  const ContainerSpec own =
+      spec_of(R"({"name": "m", "securityContext": {"runAsUser": 1000, "runAsGroup": 1001}})", R"({"securityContext": {"runAsUser": 5}})", image);
   EXPECT_EQ(own.uid, 1000);
   EXPECT_EQ(own.gid, 1001);
-  auto root = make_container_spec(pod, parse(R"({"name": "m", "securityContext": {"runAsNonRoot": true}})"), 0, {.reference = "i", .entrypoint = {"e"}, .cmd = {}, .env = {}}, accounts, sources(), held);
+  auto root = make_container_spec(pod, parse(R"({"name": "m", "securityContext": {"runAsNonRoot": true}})"), 0,
+                                  {.reference = "i", .entrypoint = {"e"}, .cmd = {}, .env = {}}, accounts, sources(), held);
   ASSERT_FALSE(root);
   EXPECT_THAT(root.error().message, HasSubstr("runAsNonRoot"));
 }
 
 TEST(ContainerSpec, CapabilitiesAreAddedDroppedAndNeverMoreThanTheNodeHas) {
   EXPECT_THAT(spec_of(R"({"name": "m"})").capabilities, ElementsAre("CAP_CHOWN", "CAP_KILL"));
-  EXPECT_THAT(spec_of(R"({"name": "m", "securityContext": {"capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]}}})").capabilities, ElementsAre("CAP_NET_ADMIN"));
-  EXPECT_THAT(spec_of(R"({"name": "m", "securityContext": {"capabilities": {"add": ["SYS_RESOURCE", "sys_admin"]}}})").capabilities, ElementsAre("CAP_CHOWN", "CAP_KILL", "CAP_SYS_ADMIN"));
+  EXPECT_THAT(spec_of(R"({"name": "m", "securityContext": {"capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]}}})").capabilities,
+              ElementsAre("CAP_NET_ADMIN"));
+  EXPECT_THAT(spec_of(R"({"name": "m", "securityContext": {"capabilities": {"add": ["SYS_RESOURCE", "sys_admin"]}}})").capabilities,
+              ElementsAre("CAP_CHOWN", "CAP_KILL", "CAP_SYS_ADMIN"));
   EXPECT_EQ(spec_of(R"({"name": "m", "securityContext": {"privileged": true}})").capabilities, held);
 }
 
 TEST(OciSpec, SecuritySettingsReachTheRuntime) {
   const SandboxPaths paths{.network = "/n", .ipc = "/i", .uts = "/u", .shm = "/s", .cgroup = "/g"};
-  const auto config = [&](const char* container) { return make_oci_config(spec_of(container), paths, "/root", Json::object({{"defaultAction", "x"}})); };
+  const auto config = [&](const char* container) {
+    return make_oci_config(spec_of(container), paths, "/root", Json::object({{"defaultAction", "x"}}));
+  };
   const Json plain = config(R"({"name": "m"})");
   EXPECT_FALSE(plain["process"]["noNewPrivileges"].boolean());
   EXPECT_FALSE(plain["root"]["readonly"].boolean());
   EXPECT_TRUE(plain["linux"].has("seccomp"));
   EXPECT_TRUE(plain["linux"].has("maskedPaths"));
   EXPECT_FALSE(plain["linux"]["resources"]["devices"].items()[0]["allow"].boolean());
-  const Json tight = config(R"({"name": "m", "securityContext": {"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsUser": 5}})");
+  const Json tight =
+      config(R"({"name": "m", "securityContext": {"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsUser": 5}})");
   EXPECT_TRUE(tight["process"]["noNewPrivileges"].boolean());
   EXPECT_TRUE(tight["root"]["readonly"].boolean());
   EXPECT_TRUE(tight["process"]["capabilities"]["effective"].items().empty());
@@ -153,8 +188,10 @@ struct Refusal {
 class Refusals : public testing::TestWithParam<Refusal> {};
 TEST_P(Refusals, AreNamed) {
   const std::string text = refusal_of(Json::object({{"spec", parse(GetParam().spec)}}));
-  if (GetParam().want[0] == '\0') EXPECT_EQ(text, "");
-  else EXPECT_THAT(text, HasSubstr(GetParam().want));
+  if (GetParam().want[0] == '\0')
+    EXPECT_EQ(text, "");
+  else
+    EXPECT_THAT(text, HasSubstr(GetParam().want));
 }
 INSTANTIATE_TEST_SUITE_P(
     Fields, Refusals,
@@ -165,7 +202,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"an_unknown_volume", R"({"volumes": [{"name": "v", "nfs": {"server": "x"}}]})", "spec.volumes[v].nfs"},
         Refusal{"an_empty_dir_is_known", R"({"volumes": [{"name": "v", "emptyDir": {}}]})", ""},
         Refusal{"huge_pages", R"({"volumes": [{"name": "v", "emptyDir": {"medium": "HugePages"}}]})", "HugePages"},
-        Refusal{"a_local_seccomp_profile", R"({"containers": [{"name": "m", "securityContext": {"seccompProfile": {"type": "Localhost", "localhostProfile": "x"}}}]})", "Localhost"},
+        Refusal{"a_local_seccomp_profile",
+                R"({"containers": [{"name": "m", "securityContext": {"seccompProfile": {"type": "Localhost", "localhostProfile": "x"}}}]})",
+                "Localhost"},
         Refusal{"selinux", R"({"securityContext": {"seLinuxOptions": {"level": "s0"}}})", "seLinuxOptions"},
         Refusal{"a_kernel_sysctl", R"({"securityContext": {"sysctls": [{"name": "kernel.panic", "value": "1"}]}})", "sysctl kernel.panic"},
         Refusal{"a_net_sysctl_runs", R"({"securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "1"}]}})", ""},
@@ -173,10 +212,12 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"a_grpc_probe", R"({"containers": [{"name": "m", "livenessProbe": {"grpc": {"port": 1}}}]})", "livenessProbe.grpc"},
         Refusal{"a_terminal", R"({"containers": [{"name": "m", "tty": true}]})", "containers[m].tty"},
         Refusal{"block_devices", R"({"containers": [{"name": "m", "volumeDevices": [{"name": "x"}]}]})", "volumeDevices"},
-        Refusal{"the_token_volume_is_left_out", R"({"volumes": [{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]})", ""},
+        Refusal{"the_token_volume_is_left_out",
+                R"({"volumes": [{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]})", ""},
         Refusal{"user_namespaces", R"({"hostUsers": false, "containers": []})", "hostUsers"},
         Refusal{"a_host_port", R"({"containers": [{"name": "m", "ports": [{"containerPort": 80, "hostPort": 80}]}]})", "hostPort"},
-        Refusal{"a_host_port_with_the_nodes_network", R"({"hostNetwork": true, "containers": [{"name": "m", "ports": [{"containerPort": 80, "hostPort": 80}]}]})", ""},
+        Refusal{"a_host_port_with_the_nodes_network",
+                R"({"hostNetwork": true, "containers": [{"name": "m", "ports": [{"containerPort": 80, "hostPort": 80}]}]})", ""},
         Refusal{"a_runtime_class", R"({"runtimeClassName": "kata"})", "runtimeClassName"}),
     [](const auto& row) { return row.param.name; });
 

@@ -28,7 +28,8 @@ std::optional<std::uint32_t> parse_ipv4(const std::string& text) {
   const auto parts = split(text, '.');
   if (parts.size() != 4) return std::nullopt;
   for (const std::string& part : parts) {
-    if (part.empty() || part.size() > 3 || !std::all_of(part.begin(), part.end(), [](unsigned char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
+    if (part.empty() || part.size() > 3 || !std::all_of(part.begin(), part.end(), [](unsigned char c) { return c >= '0' && c <= '9'; }))
+      return std::nullopt;
     const int value = std::stoi(part);
     if (value > 255) return std::nullopt;
     out = out << 8 | static_cast<std::uint32_t>(value);
@@ -68,7 +69,8 @@ Result<DnsQuestion> parse_dns_query(std::string_view packet) {
     for (std::size_t i = at; i < at + size; ++i) {
       const char c = packet[i];
       // A dot inside a label would make two names look alike.
-      if (c == '.' || static_cast<unsigned char>(c) < 33 || static_cast<unsigned char>(c) > 126) return fail(Code::Invalid, "a name that is not a host's");
+      if (c == '.' || static_cast<unsigned char>(c) < 33 || static_cast<unsigned char>(c) > 126)
+        return fail(Code::Invalid, "a name that is not a host's");
       out.name += c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
     }
     at += size;
@@ -80,7 +82,8 @@ Result<DnsQuestion> parse_dns_query(std::string_view packet) {
   out.wire = std::string(packet.substr(header_size, at + 4 - header_size));
   // An OPT record (RFC 6891) has the root as its name and type 41; where it is not the first additional record it is not looked for.
   const std::size_t after = at + 4;
-  out.edns = get16(packet, 6) == 0 && get16(packet, 8) == 0 && get16(packet, 10) > 0 && after + 11 <= packet.size() && packet[after] == 0 && get16(packet, after + 1) == 41;
+  out.edns = get16(packet, 6) == 0 && get16(packet, 8) == 0 && get16(packet, 10) > 0 && after + 11 <= packet.size() && packet[after] == 0 &&
+             get16(packet, after + 1) == 41;
   return out;
 }
 
@@ -164,7 +167,8 @@ DnsAnswer resolve_address(const DnsQuestion& question, std::string_view reversed
 DnsAnswer resolve_name(const DnsQuestion& question, const DnsNames& names) {
   using Kind = DnsAnswer::Kind;
   constexpr std::string_view reverse = ".in-addr.arpa";
-  if (question.name.ends_with(reverse)) return resolve_address(question, std::string_view(question.name).substr(0, question.name.size() - reverse.size()), names);
+  if (question.name.ends_with(reverse))
+    return resolve_address(question, std::string_view(question.name).substr(0, question.name.size() - reverse.size()), names);
   const std::string suffix = "." + names.domain;
   if (question.name != names.domain && !question.name.ends_with(suffix)) return {.kind = Kind::Refused};
   const DnsAnswer none{.kind = Kind::NoSuchName};

@@ -25,17 +25,20 @@ DnsNames names() {
           .service = [](const std::string& space, const std::string& name) -> std::optional<DnsService> {
             if (space != "ns") return std::nullopt;
             if (name == "peers") return DnsService{.space = space, .name = name, .cluster_ip = "None", .selector = {{"app", "x"}}};
-            if (name == "all") return DnsService{.space = space, .name = name, .cluster_ip = "None", .selector = {{"app", "x"}}, .not_ready_too = true};
+            if (name == "all")
+              return DnsService{.space = space, .name = name, .cluster_ip = "None", .selector = {{"app", "x"}}, .not_ready_too = true};
             if (name == "open") return DnsService{.space = space, .name = name, .cluster_ip = "None", .selector = {}};
             return std::nullopt;
           },
-          .pods = [](const std::string&) {
-            return std::vector<DnsPod>{{.space = "ns", .name = "b", .hostname = "b", .subdomain = "peers", .ip = "10.0.0.2", .labels = {{"app", "x"}}, .ready = true},
-                                       {.space = "ns", .name = "a", .hostname = "a", .subdomain = "peers", .ip = "10.0.0.1", .labels = {{"app", "x"}}, .ready = true},
-                                       {.space = "ns", .name = "c", .hostname = "c", .subdomain = "peers", .ip = "10.0.0.3", .labels = {{"app", "x"}}, .ready = false},
-                                       {.space = "ns", .name = "d", .hostname = "d", .subdomain = "peers", .ip = "10.0.0.4", .labels = {{"app", "y"}}, .ready = true},
-                                       {.space = "ns", .name = "e", .hostname = "e", .subdomain = "peers", .ip = "", .labels = {{"app", "x"}}, .ready = true}};
-          }};
+          .pods =
+              [](const std::string&) {
+                return std::vector<DnsPod>{
+                    {.space = "ns", .name = "b", .hostname = "b", .subdomain = "peers", .ip = "10.0.0.2", .labels = {{"app", "x"}}, .ready = true},
+                    {.space = "ns", .name = "a", .hostname = "a", .subdomain = "peers", .ip = "10.0.0.1", .labels = {{"app", "x"}}, .ready = true},
+                    {.space = "ns", .name = "c", .hostname = "c", .subdomain = "peers", .ip = "10.0.0.3", .labels = {{"app", "x"}}, .ready = false},
+                    {.space = "ns", .name = "d", .hostname = "d", .subdomain = "peers", .ip = "10.0.0.4", .labels = {{"app", "y"}}, .ready = true},
+                    {.space = "ns", .name = "e", .hostname = "e", .subdomain = "peers", .ip = "", .labels = {{"app", "x"}}, .ready = true}};
+              }};
 }
 
 struct Case {

@@ -34,7 +34,8 @@ Json resources(const ContainerSpec& spec) {
       devices.push(Json::object({{"allow", true}, {"type", "c"}, {"major", major}, {"minor", minor}, {"access", "rwm"}}));
     devices.push(Json::object({{"allow", true}, {"type", "c"}, {"major", 136}, {"access", "rwm"}}));
     for (const Device& device : spec.devices)
-      devices.push(Json::object({{"allow", true}, {"type", std::string(1, device.type)}, {"major", device.major}, {"minor", device.minor}, {"access", "rwm"}}));
+      devices.push(Json::object(
+          {{"allow", true}, {"type", std::string(1, device.type)}, {"major", device.major}, {"minor", device.minor}, {"access", "rwm"}}));
   }
   out.set("devices", std::move(devices));
   return out;
@@ -53,8 +54,13 @@ Json make_oci_config(const ContainerSpec& spec, const SandboxPaths& sandbox, con
   // A user that is not root gets its capabilities by the bounding set only, as a file's capabilities may raise them.
   for (const char* set : {"bounding", "effective", "permitted"})
     capabilities.set(set, spec.uid == 0 || std::string_view(set) == "bounding" ? texts(spec.capabilities) : Json::array());
-  Json process = Json::object({{"terminal", false}, {"user", std::move(user)}, {"args", texts(spec.argv)}, {"env", texts(spec.env)}, {"cwd", spec.cwd},
-                               {"capabilities", std::move(capabilities)}, {"noNewPrivileges", spec.no_new_privileges}});
+  Json process = Json::object({{"terminal", false},
+                               {"user", std::move(user)},
+                               {"args", texts(spec.argv)},
+                               {"env", texts(spec.env)},
+                               {"cwd", spec.cwd},
+                               {"capabilities", std::move(capabilities)},
+                               {"noNewPrivileges", spec.no_new_privileges}});
 
   Json mounts = Json::array();
   mounts.push(mount("/proc", "proc", "proc", {"nosuid", "noexec", "nodev"}));
@@ -75,10 +81,11 @@ Json make_oci_config(const ContainerSpec& spec, const SandboxPaths& sandbox, con
   if (!sandbox.ipc.empty()) namespaces.push(Json::object({{"type", "ipc"}, {"path", sandbox.ipc}}));
   if (!sandbox.uts.empty()) namespaces.push(Json::object({{"type", "uts"}, {"path", sandbox.uts}}));
 
-  Json linux = Json::object({{"cgroupsPath", sandbox.cgroup}, {"namespaces", std::move(namespaces)}, {"resources", resources(spec)}, {"rootfsPropagation", "rslave"}});
+  Json linux = Json::object(
+      {{"cgroupsPath", sandbox.cgroup}, {"namespaces", std::move(namespaces)}, {"resources", resources(spec)}, {"rootfsPropagation", "rslave"}});
   if (!spec.unmasked_proc) {
-    linux.set("maskedPaths", texts({"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug",
-                                    "/proc/scsi", "/sys/firmware"}));
+    linux.set("maskedPaths", texts({"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
+                                    "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware"}));
     linux.set("readonlyPaths", texts({"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}));
   }
   if (!spec.sysctls.empty()) {
@@ -89,8 +96,13 @@ Json make_oci_config(const ContainerSpec& spec, const SandboxPaths& sandbox, con
   if (!spec.devices.empty()) {
     Json devices = Json::array();
     for (const Device& device : spec.devices)
-      devices.push(Json::object({{"path", device.path}, {"type", std::string(1, device.type)}, {"major", device.major}, {"minor", device.minor},
-                                 {"fileMode", static_cast<std::int64_t>(device.mode)}, {"uid", 0}, {"gid", 0}}));
+      devices.push(Json::object({{"path", device.path},
+                                 {"type", std::string(1, device.type)},
+                                 {"major", device.major},
+                                 {"minor", device.minor},
+                                 {"fileMode", static_cast<std::int64_t>(device.mode)},
+                                 {"uid", 0},
+                                 {"gid", 0}}));
     linux.set("devices", std::move(devices));
   }
   if (spec.seccomp) linux.set("seccomp", seccomp);

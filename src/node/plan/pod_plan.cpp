@@ -42,8 +42,10 @@ class Planner {
       outcome.deleting = true;
     } else if (ended_before) {
       // Ended is final, whatever is seen: clean up, and report nothing new.
-      if (any_running()) stop_all(now_, "Pod has ended");
-      else release();
+      if (any_running())
+        stop_all(now_, "Pod has ended");
+      else
+        release();
       return std::move(plan_);
     } else if (!seen_.refusal.empty()) {
       outcome.failed_reason = "Unsupported";
@@ -52,8 +54,10 @@ class Planner {
       const bool evicted = !seen_.eviction.empty();
       outcome.failed_reason = evicted ? "Evicted" : "DeadlineExceeded";
       outcome.failed_message = evicted ? seen_.eviction : "Pod was active on the node longer than the specified deadline";
-      if (any_running()) stop_all(now_ + grace(), outcome.failed_message);
-      else release();
+      if (any_running())
+        stop_all(now_ + grace(), outcome.failed_message);
+      else
+        release();
       outcome.still_stopping = any_running();
     } else {
       plan_life();
@@ -68,7 +72,8 @@ class Planner {
   std::chrono::seconds grace() const { return std::chrono::seconds(spec_["terminationGracePeriodSeconds"].integer(30)); }
 
   bool any_running() const {
-    return std::any_of(seen_.containers.begin(), seen_.containers.end(), [](const auto& item) { return item.second.latest && item.second.latest->running(); });
+    return std::any_of(seen_.containers.begin(), seen_.containers.end(),
+                       [](const auto& item) { return item.second.latest && item.second.latest->running(); });
   }
 
   void release() {
@@ -94,8 +99,10 @@ class Planner {
     // The earlier of the two holds: a deletion with a shorter grace shortens a stop that was begun with a longer one.
     const Instant until = std::min(container.stop->deadline, deadline);
     if (now_ >= until) {
-      if (!container.stop->killed) plan_.actions.emplace_back(Kill{name});
-      else sooner(plan_.look_again_at, now_ + std::chrono::seconds(2));
+      if (!container.stop->killed)
+        plan_.actions.emplace_back(Kill{name});
+      else
+        sooner(plan_.look_again_at, now_ + std::chrono::seconds(2));
       return;
     }
     if (container.stop->hook_done && !container.stop->signalled) plan_.actions.emplace_back(SendStopSignal{name});
@@ -112,7 +119,8 @@ class Planner {
       // again from the start by an agent that was restarted.
       const Json& asked = seen_.pod["metadata"]["deletionGracePeriodSeconds"];
       Instant deadline = now_ + (asked.is_number() ? std::chrono::seconds(asked.integer()) : grace());
-      if (const auto told = parse_time(seen_.pod["metadata"]["deletionTimestamp"].string())) deadline = std::min(deadline, *told + std::chrono::seconds(1));
+      if (const auto told = parse_time(seen_.pod["metadata"]["deletionTimestamp"].string()))
+        deadline = std::min(deadline, *told + std::chrono::seconds(1));
       stop_all(deadline, "Stopping container");
       return;
     }
@@ -143,13 +151,16 @@ class Planner {
     }
     const int backoff = next_backoff_seconds(*container.latest);
     const Instant at = container.latest->end->at + std::chrono::seconds(backoff);
-    if (now_ < at) sooner(plan_.look_again_at, at);
-    else plan_.actions.emplace_back(StartContainer{name, container.latest->number + 1, backoff});
+    if (now_ < at)
+      sooner(plan_.look_again_at, at);
+    else
+      plan_.actions.emplace_back(StartContainer{name, container.latest->number + 1, backoff});
   }
 
   void stop_if_unhealthy(const std::string& name, const ContainerSeen& container) {
     if (!container.latest || !container.latest->running()) return;
-    if (container.failed_liveness || container.stop) stop(name, container, container.stop ? container.stop->deadline : now_ + grace(), "failed its liveness or startup probe, will be restarted");
+    if (container.failed_liveness || container.stop)
+      stop(name, container, container.stop ? container.stop->deadline : now_ + grace(), "failed its liveness or startup probe, will be restarted");
   }
 
   void plan_life() {
@@ -165,8 +176,10 @@ class Planner {
                            });
     if (all_ended) return;
     if (seen_.sandbox.empty()) {
-      if (seen_.sandbox_trouble && now_ < seen_.sandbox_trouble->retry_at) sooner(plan_.look_again_at, seen_.sandbox_trouble->retry_at);
-      else plan_.actions.emplace_back(EnsureSandbox{});
+      if (seen_.sandbox_trouble && now_ < seen_.sandbox_trouble->retry_at)
+        sooner(plan_.look_again_at, seen_.sandbox_trouble->retry_at);
+      else
+        plan_.actions.emplace_back(EnsureSandbox{});
       return;
     }
     if (!init.done()) {
@@ -179,8 +192,10 @@ class Planner {
     for (const Json& item : spec_["containers"].items()) {
       const std::string& name = item["name"].string();
       const ContainerSeen& container = seen_of(seen_, name);
-      if (container.latest && container.latest->running()) stop_if_unhealthy(name, container);
-      else if (!container.latest || !container.latest->end || restarts(*container.latest, policy_)) start(name, container);
+      if (container.latest && container.latest->running())
+        stop_if_unhealthy(name, container);
+      else if (!container.latest || !container.latest->end || restarts(*container.latest, policy_))
+        start(name, container);
     }
   }
 

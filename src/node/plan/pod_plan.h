@@ -15,8 +15,8 @@ namespace fairlead::node {
 // One run of a container. Attempt 0 is the first; the number is what Kubernetes calls restartCount.
 struct Attempt {
   int number = 0;
-  std::string id;        // of the runtime: unique for pod, container and attempt
-  std::string sandbox;   // the sandbox it ran in
+  std::string id;       // of the runtime: unique for pod, container and attempt
+  std::string sandbox;  // the sandbox it ran in
   std::string image, image_id;
   Instant created{};
   std::optional<Instant> started;  // empty: its start was begun and not finished
@@ -35,7 +35,7 @@ struct Attempt {
 
 // Something that keeps a container or a sandbox from starting; tried again at `retry_at`.
 struct Trouble {
-  std::string reason;   // ErrImageNeverPull, CreateContainerConfigError, ...
+  std::string reason;  // ErrImageNeverPull, CreateContainerConfigError, ...
   std::string message;
   Instant retry_at{};
   friend bool operator==(const Trouble&, const Trouble&) = default;
@@ -59,19 +59,21 @@ struct ContainerSeen {
 };
 
 struct PodSeen {
-  kube::Json pod;                                  // as in the API
-  std::string sandbox;                       // id of the sandbox that is there; empty: none
-  std::string ip;                            // of the sandbox
-  std::optional<Trouble> sandbox_trouble;    // network, volumes
+  kube::Json pod;                          // as in the API
+  std::string sandbox;                     // id of the sandbox that is there; empty: none
+  std::string ip;                          // of the sandbox
+  std::optional<Trouble> sandbox_trouble;  // network, volumes
   std::map<std::string, ContainerSeen> containers;
-  bool on_disk = false;                      // anything of this pod is kept on this node
-  std::string refusal;                       // not empty: the pod asks for what we do not do
-  std::string eviction;                      // not empty: it took more than it may; it is stopped and has failed
+  bool on_disk = false;  // anything of this pod is kept on this node
+  std::string refusal;   // not empty: the pod asks for what we do not do
+  std::string eviction;  // not empty: it took more than it may; it is stopped and has failed
   std::string host_ip;
-  Instant accepted{};                        // when this node first saw it
+  Instant accepted{};  // when this node first saw it
 };
 
-struct EnsureSandbox { friend bool operator==(const EnsureSandbox&, const EnsureSandbox&) = default; };
+struct EnsureSandbox {
+  friend bool operator==(const EnsureSandbox&, const EnsureSandbox&) = default;
+};
 struct StartContainer {
   std::string name;
   int attempt = 0;
@@ -84,16 +86,28 @@ struct BeginStop {
   std::string why;  // for the event
   friend bool operator==(const BeginStop&, const BeginStop&) = default;
 };
-struct SendStopSignal { std::string name; friend bool operator==(const SendStopSignal&, const SendStopSignal&) = default; };
-struct Kill { std::string name; friend bool operator==(const Kill&, const Kill&) = default; };
-struct ReleaseSandbox { friend bool operator==(const ReleaseSandbox&, const ReleaseSandbox&) = default; };      // network and volumes; records and logs stay
-struct Forget { friend bool operator==(const Forget&, const Forget&) = default; };                              // everything on this node
-struct ConfirmDeletion { friend bool operator==(const ConfirmDeletion&, const ConfirmDeletion&) = default; };   // DELETE with grace 0
+struct SendStopSignal {
+  std::string name;
+  friend bool operator==(const SendStopSignal&, const SendStopSignal&) = default;
+};
+struct Kill {
+  std::string name;
+  friend bool operator==(const Kill&, const Kill&) = default;
+};
+struct ReleaseSandbox {
+  friend bool operator==(const ReleaseSandbox&, const ReleaseSandbox&) = default;
+};  // network and volumes; records and logs stay
+struct Forget {
+  friend bool operator==(const Forget&, const Forget&) = default;
+};  // everything on this node
+struct ConfirmDeletion {
+  friend bool operator==(const ConfirmDeletion&, const ConfirmDeletion&) = default;
+};  // DELETE with grace 0
 using Action = std::variant<EnsureSandbox, StartContainer, BeginStop, SendStopSignal, Kill, ReleaseSandbox, Forget, ConfirmDeletion>;
 
 struct PodPlan {
-  std::vector<Action> actions;       // in this order; after them the pod is looked at again
-  kube::Json status;                 // null: nothing to report
+  std::vector<Action> actions;  // in this order; after them the pod is looked at again
+  kube::Json status;            // null: nothing to report
   std::optional<Instant> look_again_at;
 };
 
@@ -101,8 +115,8 @@ struct PodPlan {
 // deleted or has ended, and starts main containers only after every init container has succeeded in the present sandbox.
 PodPlan plan_pod(const PodSeen& seen, Instant now);
 
-// The pause before the next attempt: none before the first restart, then 10 s doubling to 300 s; a run of ten minutes starts over; an end that came with
-// the node's is no reason to wait.
+// The pause before the next attempt: none before the first restart, then 10 s doubling to 300 s; a run of ten minutes starts over; an end that came
+// with the node's is no reason to wait.
 int next_backoff_seconds(const Attempt& ended);
 
 // Guaranteed, Burstable or BestEffort.

@@ -18,8 +18,9 @@ const Instant epoch = *parse_time("2026-01-02T03:04:05Z");
 class PodBuilder {
  public:
   explicit PodBuilder(const char* policy = "Always") {
-    seen.pod = Json::object({{"metadata", Json::object({{"name", "p"}, {"namespace", "default"}, {"uid", "u"}})},
-                             {"spec", Json::object({{"restartPolicy", policy}, {"terminationGracePeriodSeconds", 30}, {"containers", Json::array()}})}});
+    seen.pod =
+        Json::object({{"metadata", Json::object({{"name", "p"}, {"namespace", "default"}, {"uid", "u"}})},
+                      {"spec", Json::object({{"restartPolicy", policy}, {"terminationGracePeriodSeconds", 30}, {"containers", Json::array()}})}});
     seen.accepted = epoch;
     seen.host_ip = "10.0.0.1";
   }
@@ -46,7 +47,9 @@ class PodBuilder {
     return *this;
   }
   PodBuilder& deleting(std::chrono::seconds grace = 30s) {
-    seen.pod.child("metadata").set("deletionTimestamp", print_time(epoch + grace)).set("deletionGracePeriodSeconds", static_cast<std::int64_t>(grace.count()));
+    seen.pod.child("metadata")
+        .set("deletionTimestamp", print_time(epoch + grace))
+        .set("deletionGracePeriodSeconds", static_cast<std::int64_t>(grace.count()));
     return *this;
   }
   PodBuilder& phase(const char* text) {
@@ -62,7 +65,15 @@ class PodBuilder {
   }
   Attempt& last(const char* name, int number) {
     seen.on_disk = true;
-    Attempt attempt{.number = number, .id = std::string("id-") + name, .sandbox = "s1", .image = "busybox:1", .image_id = "sha256:x", .created = epoch, .started = {}, .backoff_seconds = 0, .end = {}};
+    Attempt attempt{.number = number,
+                    .id = std::string("id-") + name,
+                    .sandbox = "s1",
+                    .image = "busybox:1",
+                    .image_id = "sha256:x",
+                    .created = epoch,
+                    .started = {},
+                    .backoff_seconds = 0,
+                    .end = {}};
     seen.containers[name].latest = attempt;
     return *seen.containers[name].latest;
   }
@@ -71,7 +82,9 @@ class PodBuilder {
 std::string print(const Action& action) {
   struct Printer {
     std::string operator()(const EnsureSandbox&) { return "sandbox"; }
-    std::string operator()(const StartContainer& a) { return "start " + a.name + " " + std::to_string(a.attempt) + (a.backoff_seconds ? " after " + std::to_string(a.backoff_seconds) : ""); }
+    std::string operator()(const StartContainer& a) {
+      return "start " + a.name + " " + std::to_string(a.attempt) + (a.backoff_seconds ? " after " + std::to_string(a.backoff_seconds) : "");
+    }
     std::string operator()(const BeginStop& a) { return "stop " + a.name + " in " + std::to_string((a.deadline - epoch) / 1s); }
     std::string operator()(const SendStopSignal& a) { return "signal " + a.name; }
     std::string operator()(const Kill& a) { return "kill " + a.name; }
@@ -129,17 +142,44 @@ INSTANTIATE_TEST_SUITE_P(
     Life, PlanPod,
     testing::Values(
         Case{.name = "first_a_sandbox", .seen = PodBuilder().main("m").seen, .want = {"sandbox"}, .phase = "Pending"},
-        Case{.name = "then_all_main_containers", .seen = PodBuilder().main("m").main("n").sandbox().seen, .want = {"start m 0", "start n 0"}, .phase = "Pending"},
-        Case{.name = "init_containers_come_first", .seen = PodBuilder().init("a").init("b").main("m").sandbox().seen, .want = {"start a 0"}, .phase = "Pending"},
-        Case{.name = "one_init_container_at_a_time", .seen = PodBuilder().init("a").init("b").main("m").sandbox().running("a").seen, .want = {}, .phase = "Pending"},
-        Case{.name = "the_next_init_container", .seen = PodBuilder().init("a").init("b").main("m").sandbox().ended("a", 0).seen, .want = {"start b 0"}},
+        Case{.name = "then_all_main_containers",
+             .seen = PodBuilder().main("m").main("n").sandbox().seen,
+             .want = {"start m 0", "start n 0"},
+             .phase = "Pending"},
+        Case{.name = "init_containers_come_first",
+             .seen = PodBuilder().init("a").init("b").main("m").sandbox().seen,
+             .want = {"start a 0"},
+             .phase = "Pending"},
+        Case{.name = "one_init_container_at_a_time",
+             .seen = PodBuilder().init("a").init("b").main("m").sandbox().running("a").seen,
+             .want = {},
+             .phase = "Pending"},
+        Case{.name = "the_next_init_container",
+             .seen = PodBuilder().init("a").init("b").main("m").sandbox().ended("a", 0).seen,
+             .want = {"start b 0"}},
         Case{.name = "main_after_init", .seen = PodBuilder().init("a").main("m").sandbox().ended("a", 0).seen, .want = {"start m 0"}},
-        Case{.name = "a_new_sandbox_runs_init_again", .seen = PodBuilder().init("a").main("m").sandbox().ended("a", 0, 0, 0, 1s, "old").ended("m", 1).seen, .want = {"start a 1"}, .at = 5s},
-        Case{.name = "a_failed_init_container_is_restarted", .seen = PodBuilder().init("a").main("m").sandbox().ended("a", 1).seen, .want = {"start a 1"}, .at = 2s},
-        Case{.name = "with_never_a_failed_init_container_fails_the_pod", .seen = PodBuilder("Never").init("a").main("m").sandbox().ended("a", 1).seen, .want = {"release"}, .phase = "Failed"},
+        Case{.name = "a_new_sandbox_runs_init_again",
+             .seen = PodBuilder().init("a").main("m").sandbox().ended("a", 0, 0, 0, 1s, "old").ended("m", 1).seen,
+             .want = {"start a 1"},
+             .at = 5s},
+        Case{.name = "a_failed_init_container_is_restarted",
+             .seen = PodBuilder().init("a").main("m").sandbox().ended("a", 1).seen,
+             .want = {"start a 1"},
+             .at = 2s},
+        Case{.name = "with_never_a_failed_init_container_fails_the_pod",
+             .seen = PodBuilder("Never").init("a").main("m").sandbox().ended("a", 1).seen,
+             .want = {"release"},
+             .phase = "Failed"},
         Case{.name = "running_needs_nothing", .seen = PodBuilder().main("m").sandbox().running("m").seen, .want = {}, .phase = "Running"},
         Case{.name = "a_cut_off_start_is_repeated",
-             .seen = [] { PodBuilder b; b.main("m").sandbox().running("m", 2); b.seen.containers["m"].latest->started.reset(); return b.seen; }(), .want = {"start m 2"}},
+             .seen =
+                 [] {
+                   PodBuilder b;
+                   b.main("m").sandbox().running("m", 2);
+                   b.seen.containers["m"].latest->started.reset();
+                   return b.seen;
+                 }(),
+             .want = {"start m 2"}},
         Case{.name = "trouble_waits", .seen = with_trouble(PodBuilder().main("m").sandbox(), "m"), .want = {}, .phase = "Pending"},
         Case{.name = "trouble_is_tried_again", .seen = with_trouble(PodBuilder().main("m").sandbox(), "m"), .want = {"start m 0"}, .at = 5s},
         Case{.name = "a_refused_pod_fails", .seen = refused(PodBuilder().main("m")), .want = {}, .phase = "Failed"}),
@@ -147,38 +187,96 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Restart, PlanPod,
-    testing::Values(Case{.name = "the_first_restart_is_at_once", .seen = PodBuilder().main("m").sandbox().ended("m", 1).seen, .want = {"start m 1"}, .at = 1s, .phase = "Running"},
-                    Case{.name = "the_second_waits", .seen = PodBuilder().main("m").sandbox().ended("m", 1, 1).seen, .want = {}, .at = 10s, .phase = "Running"},
-                    Case{.name = "ten_seconds", .seen = PodBuilder().main("m").sandbox().ended("m", 1, 1).seen, .want = {"start m 2 after 10"}, .at = 11s},
-                    Case{.name = "then_twenty", .seen = PodBuilder().main("m").sandbox().ended("m", 1, 2, 10).seen, .want = {}, .at = 20s},
-                    Case{.name = "exit_0_is_restarted_with_always", .seen = PodBuilder("Always").main("m").sandbox().ended("m", 0).seen, .want = {"start m 1"}, .at = 1s},
-                    Case{.name = "exit_0_ends_with_on_failure", .seen = PodBuilder("OnFailure").main("m").sandbox().ended("m", 0).seen, .want = {"release"}, .phase = "Succeeded"},
-                    Case{.name = "exit_1_is_restarted_with_on_failure", .seen = PodBuilder("OnFailure").main("m").sandbox().ended("m", 1).seen, .want = {"start m 1"}, .at = 1s},
-                    Case{.name = "exit_1_fails_with_never", .seen = PodBuilder("Never").main("m").sandbox().ended("m", 1).seen, .want = {"release"}, .phase = "Failed"},
-                    Case{.name = "one_of_two_still_runs", .seen = PodBuilder("Never").main("m").main("n").sandbox().ended("m", 1).running("n").seen, .want = {}, .phase = "Running"},
-                    Case{.name = "an_ended_pod_is_never_started_again", .seen = PodBuilder().main("m").phase("Failed").seen, .want = {}},
-                    Case{.name = "after_its_deadline_it_is_stopped", .seen = limited(PodBuilder().main("m").sandbox().running("m")), .want = {"stop m in 40"}, .at = 10s, .phase = "Running"},
-                    Case{.name = "and_has_failed", .seen = limited(PodBuilder().main("m").sandbox().ended("m", 143)), .want = {"release"}, .at = 12s, .phase = "Failed"}),
+    testing::Values(
+        Case{.name = "the_first_restart_is_at_once",
+             .seen = PodBuilder().main("m").sandbox().ended("m", 1).seen,
+             .want = {"start m 1"},
+             .at = 1s,
+             .phase = "Running"},
+        Case{.name = "the_second_waits", .seen = PodBuilder().main("m").sandbox().ended("m", 1, 1).seen, .want = {}, .at = 10s, .phase = "Running"},
+        Case{.name = "ten_seconds", .seen = PodBuilder().main("m").sandbox().ended("m", 1, 1).seen, .want = {"start m 2 after 10"}, .at = 11s},
+        Case{.name = "then_twenty", .seen = PodBuilder().main("m").sandbox().ended("m", 1, 2, 10).seen, .want = {}, .at = 20s},
+        Case{.name = "exit_0_is_restarted_with_always",
+             .seen = PodBuilder("Always").main("m").sandbox().ended("m", 0).seen,
+             .want = {"start m 1"},
+             .at = 1s},
+        Case{.name = "exit_0_ends_with_on_failure",
+             .seen = PodBuilder("OnFailure").main("m").sandbox().ended("m", 0).seen,
+             .want = {"release"},
+             .phase = "Succeeded"},
+        Case{.name = "exit_1_is_restarted_with_on_failure",
+             .seen = PodBuilder("OnFailure").main("m").sandbox().ended("m", 1).seen,
+             .want = {"start m 1"},
+             .at = 1s},
+        Case{.name = "exit_1_fails_with_never",
+             .seen = PodBuilder("Never").main("m").sandbox().ended("m", 1).seen,
+             .want = {"release"},
+             .phase = "Failed"},
+        Case{.name = "one_of_two_still_runs",
+             .seen = PodBuilder("Never").main("m").main("n").sandbox().ended("m", 1).running("n").seen,
+             .want = {},
+             .phase = "Running"},
+        Case{.name = "an_ended_pod_is_never_started_again", .seen = PodBuilder().main("m").phase("Failed").seen, .want = {}},
+        Case{.name = "after_its_deadline_it_is_stopped",
+             .seen = limited(PodBuilder().main("m").sandbox().running("m")),
+             .want = {"stop m in 40"},
+             .at = 10s,
+             .phase = "Running"},
+        Case{.name = "and_has_failed",
+             .seen = limited(PodBuilder().main("m").sandbox().ended("m", 143)),
+             .want = {"release"},
+             .at = 12s,
+             .phase = "Failed"}),
     [](const auto& row) { return row.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     Stopping, PlanPod,
     testing::Values(
         Case{.name = "deletion_begins_a_stop", .seen = PodBuilder().main("m").sandbox().running("m").deleting().seen, .want = {"stop m in 30"}},
-        Case{.name = "the_hook_is_waited_for", .seen = with_stop(PodBuilder().main("m").sandbox().running("m").deleting(), "m", {.deadline = epoch + 30s}), .want = {}, .at = 5s},
-        Case{.name = "then_the_signal", .seen = with_stop(PodBuilder().main("m").sandbox().running("m").deleting(), "m", {.deadline = epoch + 30s, .hook_done = true}), .want = {"signal m"}, .at = 5s},
-        Case{.name = "once", .seen = with_stop(PodBuilder().main("m").sandbox().running("m").deleting(), "m", {.deadline = epoch + 30s, .hook_done = true, .signalled = true}), .want = {}, .at = 5s},
-        Case{.name = "killed_at_the_deadline", .seen = with_stop(PodBuilder().main("m").sandbox().running("m").deleting(), "m", {.deadline = epoch + 30s}), .want = {"kill m"}, .at = 30s},
-        Case{.name = "a_shorter_grace_shortens_a_stop", .seen = with_stop(PodBuilder().main("m").sandbox().running("m").deleting(2s), "m", {.deadline = epoch + 30s, .hook_done = true, .signalled = true}),
-             .want = {"kill m"}, .at = 3s},
-        Case{.name = "when_all_has_ended_everything_goes", .seen = PodBuilder().main("m").sandbox().ended("m", 143).deleting().seen, .want = {"release", "forget", "confirm"}},
+        Case{.name = "the_hook_is_waited_for",
+             .seen = with_stop(PodBuilder().main("m").sandbox().running("m").deleting(), "m", {.deadline = epoch + 30s}),
+             .want = {},
+             .at = 5s},
+        Case{.name = "then_the_signal",
+             .seen = with_stop(PodBuilder().main("m").sandbox().running("m").deleting(), "m", {.deadline = epoch + 30s, .hook_done = true}),
+             .want = {"signal m"},
+             .at = 5s},
+        Case{.name = "once",
+             .seen = with_stop(PodBuilder().main("m").sandbox().running("m").deleting(), "m",
+                               {.deadline = epoch + 30s, .hook_done = true, .signalled = true}),
+             .want = {},
+             .at = 5s},
+        Case{.name = "killed_at_the_deadline",
+             .seen = with_stop(PodBuilder().main("m").sandbox().running("m").deleting(), "m", {.deadline = epoch + 30s}),
+             .want = {"kill m"},
+             .at = 30s},
+        Case{.name = "a_shorter_grace_shortens_a_stop",
+             .seen = with_stop(PodBuilder().main("m").sandbox().running("m").deleting(2s), "m",
+                               {.deadline = epoch + 30s, .hook_done = true, .signalled = true}),
+             .want = {"kill m"},
+             .at = 3s},
+        Case{.name = "when_all_has_ended_everything_goes",
+             .seen = PodBuilder().main("m").sandbox().ended("m", 143).deleting().seen,
+             .want = {"release", "forget", "confirm"}},
         Case{.name = "a_pod_never_seen_is_confirmed", .seen = PodBuilder().main("m").deleting().seen, .want = {"confirm"}},
-        Case{.name = "nothing_is_started_while_deleting", .seen = PodBuilder().main("m").main("n").sandbox().running("m").deleting().seen, .want = {"stop m in 30"}},
-        Case{.name = "a_failed_probe_stops_the_container", .seen = failing_probe(PodBuilder().main("m").sandbox().running("m"), "m"), .want = {"stop m in 30"}}),
+        Case{.name = "nothing_is_started_while_deleting",
+             .seen = PodBuilder().main("m").main("n").sandbox().running("m").deleting().seen,
+             .want = {"stop m in 30"}},
+        Case{.name = "a_failed_probe_stops_the_container",
+             .seen = failing_probe(PodBuilder().main("m").sandbox().running("m"), "m"),
+             .want = {"stop m in 30"}}),
     [](const auto& row) { return row.param.name; });
 
 TEST(Backoff, DoublesToFiveMinutesAndStartsOverAfterALongRun) {
-  Attempt attempt{.number = 0, .id = {}, .sandbox = {}, .image = {}, .image_id = {}, .created = epoch, .started = epoch, .backoff_seconds = 0, .end = Attempt::End{.at = epoch + 1s}};
+  Attempt attempt{.number = 0,
+                  .id = {},
+                  .sandbox = {},
+                  .image = {},
+                  .image_id = {},
+                  .created = epoch,
+                  .started = epoch,
+                  .backoff_seconds = 0,
+                  .end = Attempt::End{.at = epoch + 1s}};
   std::vector<int> pauses;
   for (int i = 0; i < 9; ++i) {
     pauses.push_back(next_backoff_seconds(attempt));
@@ -195,11 +293,15 @@ TEST(Backoff, DoublesToFiveMinutesAndStartsOverAfterALongRun) {
 
 TEST(PodStatus, HasEveryFieldThatClientsRequire) {
   const Json status = plan_pod(PodBuilder().init("a").main("m").sandbox().ended("a", 0).running("m", 1).seen, epoch).status;
-  for (const char* field : {"phase", "conditions", "hostIP", "podIP", "podIPs", "startTime", "containerStatuses", "initContainerStatuses", "qosClass"}) EXPECT_TRUE(status.has(field)) << field;
+  for (const char* field :
+       {"phase", "conditions", "hostIP", "podIP", "podIPs", "startTime", "containerStatuses", "initContainerStatuses", "qosClass"})
+    EXPECT_TRUE(status.has(field)) << field;
   const Json& main = status["containerStatuses"].items()[0];
-  for (const char* field : {"name", "image", "imageID", "ready", "restartCount", "state", "lastState", "started", "containerID"}) EXPECT_TRUE(main.has(field)) << field;
+  for (const char* field : {"name", "image", "imageID", "ready", "restartCount", "state", "lastState", "started", "containerID"})
+    EXPECT_TRUE(main.has(field)) << field;
   EXPECT_EQ(main["restartCount"].integer(), 1);
-  for (const char* type : {"Initialized", "Ready", "ContainersReady", "PodScheduled"}) EXPECT_TRUE(kube::condition_is_true(Json::object({{"status", status}}), type)) << type;
+  for (const char* type : {"Initialized", "Ready", "ContainersReady", "PodScheduled"})
+    EXPECT_TRUE(kube::condition_is_true(Json::object({{"status", status}}), type)) << type;
 }
 
 TEST(PodStatus, TransitionTimesMoveOnlyWithTheStatus) {
@@ -215,7 +317,9 @@ TEST(PodStatus, TransitionTimesMoveOnlyWithTheStatus) {
 }
 
 TEST(PodStatus, SaysWhyAContainerWaits) {
-  const auto waiting = [](const PodSeen& seen) { return plan_pod(seen, epoch + 2s).status["containerStatuses"].items()[0]["state"]["waiting"]["reason"].string(); };
+  const auto waiting = [](const PodSeen& seen) {
+    return plan_pod(seen, epoch + 2s).status["containerStatuses"].items()[0]["state"]["waiting"]["reason"].string();
+  };
   EXPECT_EQ(waiting(PodBuilder().main("m").sandbox().seen), "ContainerCreating");
   EXPECT_EQ(waiting(PodBuilder().init("a").main("m").sandbox().running("a").seen), "PodInitializing");
   EXPECT_EQ(waiting(with_trouble(PodBuilder().main("m").sandbox(), "m")), "ErrImageNeverPull");
@@ -234,7 +338,8 @@ TEST(PodStatus, ReadinessGatesHoldReadyBack) {
 
 TEST(Qos, FollowsRequestsAndLimits) {
   const auto of = [](Json resources) {
-    return qos_class(Json::object({{"spec", Json::object({{"containers", Json::array({Json::object({{"name", "m"}, {"resources", std::move(resources)}})})}})}}));
+    return qos_class(
+        Json::object({{"spec", Json::object({{"containers", Json::array({Json::object({{"name", "m"}, {"resources", std::move(resources)}})})}})}}));
   };
   const Json both = Json::object({{"cpu", "1"}, {"memory", "1Gi"}});
   EXPECT_EQ(of(Json::object()), "BestEffort");
@@ -267,9 +372,18 @@ TEST(PlanPodProperty, KeepsItsPromisesInAnyOrderOfEvents) {
             ASSERT_TRUE(init && init->end && init->end->code == 0 && init->sandbox == seen.sandbox) << "seed " << seed;
           }
           one.previous = one.latest;
-          one.latest = Attempt{.number = start->attempt, .id = "i", .sandbox = seen.sandbox, .image = {}, .image_id = {}, .created = now, .started = now, .backoff_seconds = start->backoff_seconds, .end = {}};
+          one.latest = Attempt{.number = start->attempt,
+                               .id = "i",
+                               .sandbox = seen.sandbox,
+                               .image = {},
+                               .image_id = {},
+                               .created = now,
+                               .started = now,
+                               .backoff_seconds = start->backoff_seconds,
+                               .end = {}};
         }
-        if (const auto* stop = std::get_if<BeginStop>(&action)) seen.containers[stop->name].stop = Stop{.deadline = stop->deadline, .hook_done = true};
+        if (const auto* stop = std::get_if<BeginStop>(&action))
+          seen.containers[stop->name].stop = Stop{.deadline = stop->deadline, .hook_done = true};
         if (const auto* sent = std::get_if<SendStopSignal>(&action)) seen.containers[sent->name].stop->signalled = true;
         if (const auto* kill = std::get_if<Kill>(&action)) {
           seen.containers[kill->name].latest->end = Attempt::End{.code = 137, .signal = 9, .at = now, .reason = "Error", .message = {}};

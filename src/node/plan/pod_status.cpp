@@ -49,8 +49,10 @@ class Status {
     out.set("conditions", conditions());
     if (!outcome_.failed_reason.empty()) out.set("reason", outcome_.failed_reason).set("message", outcome_.failed_message);
     out.set("hostIP", seen_.host_ip).set("hostIPs", Json::array({Json::object({{"ip", seen_.host_ip}})}));
-    if (!seen_.ip.empty()) out.set("podIP", seen_.ip).set("podIPs", Json::array({Json::object({{"ip", seen_.ip}})}));
-    else if (before_["podIP"].is_string() && seen_.on_disk && phase_ended()) out.set("podIP", before_["podIP"]).set("podIPs", before_["podIPs"]);
+    if (!seen_.ip.empty())
+      out.set("podIP", seen_.ip).set("podIPs", Json::array({Json::object({{"ip", seen_.ip}})}));
+    else if (before_["podIP"].is_string() && seen_.on_disk && phase_ended())
+      out.set("podIP", before_["podIP"]).set("podIPs", before_["podIPs"]);
     const std::string& started = before_["startTime"].string();
     out.set("startTime", started.empty() ? print_time(seen_.accepted) : started);
     if (!init_specs.empty()) out.set("initContainerStatuses", std::move(inits));
@@ -77,8 +79,10 @@ class Status {
       any_started |= started;
       all_started &= started;
       // A pod that is being deleted restarts nothing.
-      if (one == nullptr || !one->latest || !one->latest->end || (!outcome_.deleting && will_restart(spec_, *one->latest, false))) all_ended = false;
-      else if (one->latest->end->code != 0) any_failed = true;
+      if (one == nullptr || !one->latest || !one->latest->end || (!outcome_.deleting && will_restart(spec_, *one->latest, false)))
+        all_ended = false;
+      else if (one->latest->end->code != 0)
+        any_failed = true;
     }
     if (all_ended) return any_failed ? "Failed" : "Succeeded";
     if (outcome_.deleting) return before_["phase"].string().empty() ? "Pending" : before_["phase"].string();
@@ -102,8 +106,8 @@ class Status {
         state = waiting(one->trouble->reason, one->trouble->message);
         last = terminated(*latest);
       } else if (again && now_ < latest->end->at + std::chrono::seconds(next_backoff_seconds(*latest))) {
-        state = waiting("CrashLoopBackOff", fmt::format("back-off {}s restarting failed container={} pod={}_{}({})", next_backoff_seconds(*latest), name,
-                                                        kube::name_of(seen_.pod), kube::space_of(seen_.pod), kube::uid_of(seen_.pod)));
+        state = waiting("CrashLoopBackOff", fmt::format("back-off {}s restarting failed container={} pod={}_{}({})", next_backoff_seconds(*latest),
+                                                        name, kube::name_of(seen_.pod), kube::space_of(seen_.pod), kube::uid_of(seen_.pod)));
         last = terminated(*latest);
       } else {
         state = terminated(*latest);
@@ -112,12 +116,19 @@ class Status {
       }
     } else {
       if (one != nullptr && one->previous && one->previous->end) last = terminated(*one->previous);
-      if (one != nullptr && one->trouble) state = waiting(one->trouble->reason, one->trouble->message);
-      else if (seen_.sandbox_trouble && seen_.sandbox.empty()) state = waiting(seen_.sandbox_trouble->reason, seen_.sandbox_trouble->message);
-      else state = waiting(init_.count > 0 && (!init || index > init_.next) ? "PodInitializing" : "ContainerCreating");
+      if (one != nullptr && one->trouble)
+        state = waiting(one->trouble->reason, one->trouble->message);
+      else if (seen_.sandbox_trouble && seen_.sandbox.empty())
+        state = waiting(seen_.sandbox_trouble->reason, seen_.sandbox_trouble->message);
+      else
+        state = waiting(init_.count > 0 && (!init || index > init_.next) ? "PodInitializing" : "ContainerCreating");
     }
     if (!init && ready) ready_.push_back(name);
-    Json out = Json::object({{"name", name}, {"state", std::move(state)}, {"lastState", std::move(last)}, {"ready", ready}, {"restartCount", latest ? latest->number : 0}});
+    Json out = Json::object({{"name", name},
+                             {"state", std::move(state)},
+                             {"lastState", std::move(last)},
+                             {"ready", ready},
+                             {"restartCount", latest ? latest->number : 0}});
     out.set("image", latest != nullptr && !latest->image.empty() ? latest->image : container["image"].string());
     out.set("imageID", latest != nullptr ? latest->image_id : "");
     if (latest != nullptr && latest->started) out.set("containerID", "crun://" + latest->id);
@@ -146,21 +157,27 @@ class Status {
       if (std::find(ready_.begin(), ready_.end(), name) == ready_.end()) unready += (unready.empty() ? "" : " ") + name;
     }
     std::string uninitialized;
-    for (std::size_t i = init_.next; i < init_.count; ++i) uninitialized += (uninitialized.empty() ? "" : " ") + spec_["initContainers"].items()[i]["name"].string();
+    for (std::size_t i = init_.next; i < init_.count; ++i)
+      uninitialized += (uninitialized.empty() ? "" : " ") + spec_["initContainers"].items()[i]["name"].string();
 
-    if (completed) out.push(condition("Initialized", true, "PodCompleted"));
-    else if (init_.done()) out.push(condition("Initialized", true));
-    else out.push(condition("Initialized", false, "ContainersNotInitialized", "containers with incomplete status: [" + uninitialized + "]"));
+    if (completed)
+      out.push(condition("Initialized", true, "PodCompleted"));
+    else if (init_.done())
+      out.push(condition("Initialized", true));
+    else
+      out.push(condition("Initialized", false, "ContainersNotInitialized", "containers with incomplete status: [" + uninitialized + "]"));
 
     std::string gate_message;
     for (const Json& gate : spec_["readinessGates"].items())
-      if (!kube::condition_is_true(seen_.pod, gate["conditionType"].string())) gate_message += (gate_message.empty() ? "" : ", ") + gate["conditionType"].string();
+      if (!kube::condition_is_true(seen_.pod, gate["conditionType"].string()))
+        gate_message += (gate_message.empty() ? "" : ", ") + gate["conditionType"].string();
     const std::string not_ready = "containers with unready status: [" + unready + "]";
     const auto ready = [&](const char* type, bool with_gates) {
       if (completed) return condition(type, false, "PodCompleted");
       if (whole_failure && !outcome_.still_stopping) return condition(type, false, "PodFailed");
       if (!unready.empty()) return condition(type, false, "ContainersNotReady", not_ready);
-      if (with_gates && !gate_message.empty()) return condition(type, false, "ReadinessGatesNotReady", "conditions that are not true: " + gate_message);
+      if (with_gates && !gate_message.empty())
+        return condition(type, false, "ReadinessGatesNotReady", "conditions that are not true: " + gate_message);
       return condition(type, true);
     };
     out.push(ready("Ready", true));
@@ -194,7 +211,8 @@ InitProgress init_progress(const PodSeen& seen) {
     const auto it = seen.containers.find(container["name"].string());
     if (it == seen.containers.end() || !it->second.latest || !it->second.latest->end) return out;
     const Attempt& latest = *it->second.latest;
-    // What an init container did in an earlier sandbox (memory volumes, addresses) is gone. Without a sandbox the pod has ended or will get a new one.
+    // What an init container did in an earlier sandbox (memory volumes, addresses) is gone. Without a sandbox the pod has ended or will get a new
+    // one.
     const bool here = seen.sandbox.empty() || latest.sandbox == seen.sandbox;
     if (latest.end->code == 0 && here) {
       ++out.next;

@@ -19,7 +19,8 @@ int port_of(const Json& container, const Json& port) {
 
 std::vector<ProbeSpec> probes_of(const Json& container) {
   std::vector<ProbeSpec> out;
-  for (const auto& [key, kind] : {std::pair("startupProbe", ProbeKind::Startup), std::pair("readinessProbe", ProbeKind::Readiness), std::pair("livenessProbe", ProbeKind::Liveness)}) {
+  for (const auto& [key, kind] : {std::pair("startupProbe", ProbeKind::Startup), std::pair("readinessProbe", ProbeKind::Readiness),
+                                  std::pair("livenessProbe", ProbeKind::Liveness)}) {
     const Json& probe = container[key];
     if (!probe.is_object()) continue;
     ProbeSpec spec{.kind = kind};

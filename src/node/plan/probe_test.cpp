@@ -21,7 +21,8 @@ TEST_P(Probes, Decide) {
 }
 const char* const readiness = R"({"readinessProbe": {"exec": {"command": ["x"]}, "failureThreshold": 2, "successThreshold": 2}})";
 const char* const liveness = R"({"livenessProbe": {"exec": {"command": ["x"]}, "failureThreshold": 2}})";
-const char* const all = R"({"startupProbe": {"exec": {"command": ["x"]}, "failureThreshold": 3}, "readinessProbe": {"exec": {"command": ["x"]}}, "livenessProbe": {"exec": {"command": ["x"]}, "failureThreshold": 1}})";
+const char* const all =
+    R"({"startupProbe": {"exec": {"command": ["x"]}, "failureThreshold": 3}, "readinessProbe": {"exec": {"command": ["x"]}}, "livenessProbe": {"exec": {"command": ["x"]}, "failureThreshold": 1}})";
 INSTANTIATE_TEST_SUITE_P(Kinds, Probes,
                          testing::Values(Case{"none_is_ready", "{}", {}, {true, true, false}},
                                          Case{"readiness_begins_with_no", readiness, {}, {true, false, false}},
@@ -39,7 +40,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Probes,
                          [](const auto& row) { return row.param.name; });
 
 TEST(ProbeSpecs, ReadPortsPathsAndDefaults) {
-  const auto probes = probes_of(*kube::parse_json(R"({"ports": [{"name": "web", "containerPort": 8080}], "readinessProbe": {"httpGet": {"port": "web", "path": "ok"}},
+  const auto probes =
+      probes_of(*kube::parse_json(R"({"ports": [{"name": "web", "containerPort": 8080}], "readinessProbe": {"httpGet": {"port": "web", "path": "ok"}},
                                                       "livenessProbe": {"tcpSocket": {"port": 22}, "periodSeconds": 3}})"));
   ASSERT_EQ(probes.size(), 2U);
   EXPECT_EQ(probes[0].port, 8080);

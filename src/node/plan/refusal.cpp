@@ -17,13 +17,15 @@ class Check {
   // Every non-empty member of `object` must be in `known`.
   void members(const Json& object, const std::string& path, const Names& known) {
     for (const auto& [key, value] : object.members()) {
-      const bool says_nothing = value.is_null() || (value.is_array() && value.items().empty()) || (value.is_object() && value.members().empty() && key != "emptyDir") ||
-                                (value.is_bool() && !value.boolean()) || (value.is_string() && value.string().empty());
+      const bool says_nothing = value.is_null() || (value.is_array() && value.items().empty()) ||
+                                (value.is_object() && value.members().empty() && key != "emptyDir") || (value.is_bool() && !value.boolean()) ||
+                                (value.is_string() && value.string().empty());
       if (!says_nothing && std::find(known.begin(), known.end(), key) == known.end()) add(path + "." + key);
     }
   }
   void value(const Json& value, const std::string& path, const Names& known) {
-    if (value.is_string() && !value.string().empty() && std::find(known.begin(), known.end(), value.string()) == known.end()) add(path + ": " + value.string());
+    if (value.is_string() && !value.string().empty() && std::find(known.begin(), known.end(), value.string()) == known.end())
+      add(path + ": " + value.string());
   }
   void add(std::string what) { found_.push_back(std::move(what)); }
   std::string text() const {
@@ -39,7 +41,8 @@ class Check {
 
 void check_probe(Check& check, const Json& probe, const std::string& path) {
   if (!probe.is_object()) return;
-  check.members(probe, path, {"exec", "httpGet", "tcpSocket", "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"});
+  check.members(probe, path,
+                {"exec", "httpGet", "tcpSocket", "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"});
   check.value(probe["httpGet"]["scheme"], path + ".httpGet.scheme", {"HTTP"});
 }
 
@@ -50,14 +53,27 @@ void check_handler(Check& check, const Json& handler, const std::string& path) {
 enum class Role { Init, Main };
 
 void check_container(Check& check, const Json& container, const std::string& path, Role role, bool host_network) {
-  Names known{"name", "image", "command", "args", "workingDir", "ports", "env", "envFrom", "resources", "volumeMounts", "securityContext", "imagePullPolicy",
-              "terminationMessagePath", "terminationMessagePolicy"};
+  Names known{"name",
+              "image",
+              "command",
+              "args",
+              "workingDir",
+              "ports",
+              "env",
+              "envFrom",
+              "resources",
+              "volumeMounts",
+              "securityContext",
+              "imagePullPolicy",
+              "terminationMessagePath",
+              "terminationMessagePolicy"};
   if (role == Role::Main) known.insert(known.end(), {"livenessProbe", "readinessProbe", "startupProbe", "lifecycle"});
   check.members(container, path, known);
   check.members(container["securityContext"], path + ".securityContext",
-                {"runAsUser", "runAsGroup", "runAsNonRoot", "privileged", "capabilities", "readOnlyRootFilesystem", "allowPrivilegeEscalation", "seccompProfile", "procMount",
-                 "appArmorProfile"});
-  check.value(container["securityContext"]["seccompProfile"]["type"], path + ".securityContext.seccompProfile.type", {"RuntimeDefault", "Unconfined"});
+                {"runAsUser", "runAsGroup", "runAsNonRoot", "privileged", "capabilities", "readOnlyRootFilesystem", "allowPrivilegeEscalation",
+                 "seccompProfile", "procMount", "appArmorProfile"});
+  check.value(container["securityContext"]["seccompProfile"]["type"], path + ".securityContext.seccompProfile.type",
+              {"RuntimeDefault", "Unconfined"});
   check.value(container["securityContext"]["appArmorProfile"]["type"], path + ".securityContext.appArmorProfile.type", {"Unconfined"});
   check.value(container["securityContext"]["procMount"], path + ".securityContext.procMount", {"Default", "Unmasked"});
   for (const char* probe : {"livenessProbe", "readinessProbe", "startupProbe"}) check_probe(check, container[probe], path + "." + probe);
@@ -76,7 +92,8 @@ void check_container(Check& check, const Json& container, const std::string& pat
 void check_volume(Check& check, const Json& volume) {
   const std::string path = "spec.volumes[" + volume["name"].string() + "]";
   check.members(volume, path, {"name", "configMap", "secret", "emptyDir", "hostPath", "persistentVolumeClaim", "projected", "downwardAPI"});
-  check.value(volume["hostPath"]["type"], path + ".hostPath.type", {"Directory", "DirectoryOrCreate", "File", "FileOrCreate", "CharDevice", "Socket"});
+  check.value(volume["hostPath"]["type"], path + ".hostPath.type",
+              {"Directory", "DirectoryOrCreate", "File", "FileOrCreate", "CharDevice", "Socket"});
   check.value(volume["emptyDir"]["medium"], path + ".emptyDir.medium", {"Memory"});
   for (const Json& source : volume["projected"]["sources"].items()) {
     // The API server adds this source to every pod; it is left out knowingly (no service account tokens here).
@@ -92,28 +109,62 @@ std::string refusal_of(const Json& pod) {
   const Json& spec = pod["spec"];
   // Fields that say how the pod is placed or billed concern other programs.
   check.members(spec, "spec",
-                {"containers", "initContainers", "volumes", "restartPolicy", "terminationGracePeriodSeconds", "activeDeadlineSeconds", "dnsPolicy", "dnsConfig", "nodeSelector", "nodeName",
-                 "serviceAccountName", "serviceAccount", "automountServiceAccountToken", "hostNetwork", "hostPID", "hostIPC", "securityContext", "hostname", "subdomain", "affinity",
-                 "schedulerName", "tolerations", "priorityClassName", "priority", "preemptionPolicy", "readinessGates", "enableServiceLinks", "topologySpreadConstraints",
-                 "hostAliases", "imagePullSecrets", "os", "schedulingGates", "overhead", "hostUsers"});
+                {"containers",
+                 "initContainers",
+                 "volumes",
+                 "restartPolicy",
+                 "terminationGracePeriodSeconds",
+                 "activeDeadlineSeconds",
+                 "dnsPolicy",
+                 "dnsConfig",
+                 "nodeSelector",
+                 "nodeName",
+                 "serviceAccountName",
+                 "serviceAccount",
+                 "automountServiceAccountToken",
+                 "hostNetwork",
+                 "hostPID",
+                 "hostIPC",
+                 "securityContext",
+                 "hostname",
+                 "subdomain",
+                 "affinity",
+                 "schedulerName",
+                 "tolerations",
+                 "priorityClassName",
+                 "priority",
+                 "preemptionPolicy",
+                 "readinessGates",
+                 "enableServiceLinks",
+                 "topologySpreadConstraints",
+                 "hostAliases",
+                 "imagePullSecrets",
+                 "os",
+                 "schedulingGates",
+                 "overhead",
+                 "hostUsers"});
   // The one switch whose "no" asks for something: a user namespace.
   if (spec["hostUsers"].is_bool() && !spec["hostUsers"].boolean()) check.add("spec.hostUsers: false");
   check.value(spec["os"]["name"], "spec.os.name", {"linux"});
   check.members(spec["securityContext"], "spec.securityContext",
-                {"runAsUser", "runAsGroup", "runAsNonRoot", "supplementalGroups", "fsGroup", "fsGroupChangePolicy", "seccompProfile", "sysctls", "appArmorProfile"});
+                {"runAsUser", "runAsGroup", "runAsNonRoot", "supplementalGroups", "fsGroup", "fsGroupChangePolicy", "seccompProfile", "sysctls",
+                 "appArmorProfile"});
   check.value(spec["securityContext"]["seccompProfile"]["type"], "spec.securityContext.seccompProfile.type", {"RuntimeDefault", "Unconfined"});
   check.value(spec["securityContext"]["appArmorProfile"]["type"], "spec.securityContext.appArmorProfile.type", {"Unconfined"});
   for (const Json& sysctl : spec["securityContext"]["sysctls"].items()) {
     const std::string& name = sysctl["name"].string();
-    const bool net = name.starts_with("net."), ipc = name.starts_with("kernel.shm") || name.starts_with("kernel.msg") || name == "kernel.sem" || name.starts_with("fs.mqueue.");
+    const bool net = name.starts_with("net."),
+               ipc = name.starts_with("kernel.shm") || name.starts_with("kernel.msg") || name == "kernel.sem" || name.starts_with("fs.mqueue.");
     if (!net && !ipc) check.add("sysctl " + name);
     if (net && spec["hostNetwork"].boolean()) check.add("sysctl " + name + " with hostNetwork");
     if (ipc && spec["hostIPC"].boolean()) check.add("sysctl " + name + " with hostIPC");
   }
   const bool host_network = spec["hostNetwork"].boolean();
   for (const Json& volume : spec["volumes"].items()) check_volume(check, volume);
-  for (const Json& container : spec["initContainers"].items()) check_container(check, container, "spec.initContainers[" + container["name"].string() + "]", Role::Init, host_network);
-  for (const Json& container : spec["containers"].items()) check_container(check, container, "spec.containers[" + container["name"].string() + "]", Role::Main, host_network);
+  for (const Json& container : spec["initContainers"].items())
+    check_container(check, container, "spec.initContainers[" + container["name"].string() + "]", Role::Init, host_network);
+  for (const Json& container : spec["containers"].items())
+    check_container(check, container, "spec.containers[" + container["name"].string() + "]", Role::Main, host_network);
   return check.text();
 }
 
