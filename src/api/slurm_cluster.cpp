@@ -61,7 +61,7 @@ SlurmRole read_role(const Json& from, const std::string& where, const char* main
 // Paths that change something today; everything below such a path does too. The rest of a given spec is reported as ignored.
 const std::set<std::string, std::less<>>& effective_paths() {
   static const std::set<std::string, std::less<>> paths = {
-      "crVersion", "pause", "k8sNodeFilters", "volumeSources", "secrets.sshdKeysName", "extensions.mockGpus", "extensions.bindCores",
+      "crVersion", "clusterType", "pause", "k8sNodeFilters", "volumeSources", "secrets.sshdKeysName", "extensions.mockGpus", "extensions.bindCores",
       "slurmNodes.controller.size", "slurmNodes.controller.k8sNodeFilterName", "slurmNodes.controller.volumes",
       "slurmNodes.controller.slurmctld.image", "slurmNodes.controller.slurmctld.port", "slurmNodes.controller.slurmctld.resources",
       "slurmNodes.controller.munge.image", "slurmNodes.controller.munge.resources",
@@ -131,6 +131,7 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
   }
   out.sshd_keys_secret = spec["secrets"]["sshdKeysName"].string();
   out.cgroup_version = nodes["worker"]["cgroupVersion"].string_or("v2");
+  out.gpus = spec["clusterType"].string() != "cpu";
   out.mock_gpus = spec["extensions"]["mockGpus"].boolean();
   out.bind_cores = spec["extensions"]["bindCores"].boolean(true);
 

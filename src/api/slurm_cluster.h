@@ -48,6 +48,7 @@ struct SlurmCluster {
   std::vector<std::string> root_keys;
   std::string sshd_keys_secret;      // named by the user; empty: ours
   std::string cgroup_version;        // "v1", "v2"
+  bool gpus = true;                  // spec.clusterType: "cpu" keeps GPUs out of Gres
   bool mock_gpus = false;            // spec.extensions.mockGpus: Gres without hardware, for trying out
   bool bind_cores = true;            // spec.extensions.bindCores: false where several nodes share the same cores (local nodes)
   kube::Json owner;                  // ownerReference for everything made for this cluster

@@ -41,10 +41,10 @@ TEST(SlurmClusterView, ReadsAWholeSpecWithDefaults) {
 
 TEST(SlurmClusterView, NamesWhatHasNoEffect) {
   Json object = cluster(kSmall);
-  object.find("spec")->set("clusterType", "gpu").set("periodicChecks", Json::object({{"ncclBenchmark", Json::object({{"enabled", false}, {"schedule", "x"}})}}));
+  object.find("spec")->set("clusterType", "gpu").set("ncclSettings", Json::object({{"topologyType", "auto"}})).set("periodicChecks", Json::object({{"ncclBenchmark", Json::object({{"enabled", false}, {"schedule", "x"}})}}));
   object.find("spec")->find("slurmNodes")->find("login")->set("sshdServiceType", "NodePort");
   object.find("spec")->set("madeUp", 3);
-  EXPECT_THAT(read_slurm_cluster(object, "i").ignored, ElementsAre("spec.clusterType", "spec.madeUp", "spec.slurmNodes.login.sshdServiceType"));
+  EXPECT_THAT(read_slurm_cluster(object, "i").ignored, ElementsAre("spec.madeUp", "spec.ncclSettings", "spec.slurmNodes.login.sshdServiceType"));
 }
 
 struct Bad {

@@ -27,6 +27,7 @@ Confinement confinement_of(const api::SlurmCluster& cluster) {
 }
 
 int worker_gpus(const api::SlurmCluster& cluster) {
+  if (!cluster.gpus) return 0;
   std::int64_t count = 0;
   for (const char* name : {"nvidia.com/gpu", "amd.com/gpu", "gpu"}) count += quantity_or(cluster.worker.main.resources, name, 0);
   return static_cast<int>(count);

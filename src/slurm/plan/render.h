@@ -28,7 +28,7 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
 // What a worker says of itself when it registers: the argument of `slurmd --conf`.
 std::string worker_definition(const api::SlurmCluster& cluster);
 
-// GPUs of one worker by its resources ("nvidia.com/gpu", "amd.com/gpu", "gpu").
+// GPUs of one worker by its resources ("nvidia.com/gpu", "amd.com/gpu", "gpu"); none in a cluster of type "cpu".
 int worker_gpus(const api::SlurmCluster& cluster);
 
 std::string controller_address(const api::SlurmCluster& cluster, const RenderFacts& facts);  // the stable name of the head

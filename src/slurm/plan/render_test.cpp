@@ -42,6 +42,8 @@ TEST(Render, GpusBecomeGres) {
   cluster.mock_gpus = true;
   cluster.worker.main.resources["nvidia.com/gpu"] = "1";
   EXPECT_EQ(render_config(cluster, {})["gres.conf"], "Name=gpu File=/dev/fairlead-gpu0\n");
+  cluster.gpus = false;
+  EXPECT_EQ(render_config(cluster, {})["gres.conf"], "");
 }
 
 struct Confined {
