@@ -139,7 +139,7 @@ TEST_F(AgentTest, RegistersTheNodeAndRenewsItsLease) {
 
 TEST_F(AgentTest, APodRunsIsReadyAndEndsGracefully) {
   create(pod("web", "trap 'echo bye; exit 0' TERM; echo hi; while true; do sleep 0.05; done"));
-  ASSERT_TRUE(wait_ready("web"));
+  ASSERT_TRUE(wait_ready("web") && wait_log("web", "F hi"));  // by then the shell has set its trap
   const Json seen = status("web");
   EXPECT_EQ(seen["phase"].string(), "Running");
   EXPECT_THAT(seen["podIP"].string(), testing::StartsWith("10.99.7."));
@@ -326,7 +326,7 @@ TEST_F(AgentTest, ProbesDecideReadinessAndRestarts) {
 }
 
 TEST_F(AgentTest, APreStopHookRunsBeforeTheSignal) {
-  Json object = pod("hooked", "trap 'test -e /data/hook && echo after > /data/order; exit 0' TERM; while true; do sleep 0.05; done");
+  Json object = pod("hooked", "trap 'test -e /data/hook && echo after > /data/order; exit 0' TERM; echo set; while true; do sleep 0.05; done");
   object.child("spec").set(
       "volumes",
       Json::array({Json::object({{"name", "d"}, {"hostPath", Json::object({{"path", root_ + "/host"}, {"type", "DirectoryOrCreate"}})}})}));
@@ -334,7 +334,7 @@ TEST_F(AgentTest, APreStopHookRunsBeforeTheSignal) {
       .set("volumeMounts", Json::array({Json::object({{"name", "d"}, {"mountPath", "/data"}})}))
       .set("lifecycle", Json::object({{"preStop", Json::object({{"exec", Json::object({{"command", Json::array({"touch", "/data/hook"})}})}})}}));
   create(object);
-  ASSERT_TRUE(wait_ready("hooked"));
+  ASSERT_TRUE(wait_ready("hooked") && wait_log("hooked", "F set"));
   ASSERT_TRUE(api_.remove(kube::resources::pods, {"default", "hooked"}, {}));
   ASSERT_TRUE(wait_gone("hooked"));
   EXPECT_EQ(*read_file(root_ + "/host/order"), "after\n");

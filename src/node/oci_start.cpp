@@ -45,9 +45,12 @@ std::vector<ProcessIdentity> processes_naming(const std::string& id) {
   return out;
 }
 
-void kill_and_wait(const ProcessIdentity& identity) {
+// `patience`: how long it may take to end by itself.
+void kill_and_wait(const ProcessIdentity& identity, std::chrono::milliseconds patience = std::chrono::milliseconds(0)) {
   auto process = open_process(identity);
   if (!process) return;
+  pollfd by_itself{.fd = process->get(), .events = POLLIN, .revents = 0};
+  if (patience.count() > 0 && ::poll(&by_itself, 1, static_cast<int>(patience.count())) == 1) return;
   ::syscall(SYS_pidfd_send_signal, process->get(), SIGKILL, nullptr, 0);
   pollfd ended{.fd = process->get(), .events = POLLIN, .revents = 0};
   ::poll(&ended, 1, 5'000);
@@ -84,8 +87,8 @@ Result<void> OciRuntime::wipe_bundle(const std::string& uid, const std::string& 
     auto processes = text ? parse_processes(*text) : Result<ContainerProcesses>(fail(Code::NotFound, ""));
     if (processes) {
       kill_and_wait(processes->container);
-      // The monitor ends by itself once it has written the exit file; it is not waited for when that is there.
-      if (!exists(exit_file)) kill_and_wait(processes->monitor);
+      // The monitor then writes the exit file and ends. It is given the time, so as not to leave half a file.
+      kill_and_wait(processes->monitor, std::chrono::seconds(2));
     } else {
       for (const ProcessIdentity& process : processes_naming(id)) kill_and_wait(process);
     }
@@ -101,6 +104,10 @@ Result<void> OciRuntime::wipe_bundle(const std::string& uid, const std::string& 
     if (auto removed = remove_tree(here); !removed) return removed;
   }
   ::unlink(exit_file.c_str());
+  // "ID.XXXXXX" of a monitor that was killed while it wrote.
+  if (auto names = list_dir(options_.run_dir + "/exits"))
+    for (const std::string& name : *names)
+      if (name.starts_with(id + ".")) ::unlink((options_.run_dir + "/exits/" + name).c_str());
   return {};
 }
 
