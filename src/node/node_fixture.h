@@ -66,7 +66,7 @@ class NodeTest : public testing::Test {
     EXPECT_TRUE(unmount_below(root_));
     EXPECT_TRUE(remove_tree(root_));
   }
-  std::string cgroup() const { return "/fltest-" + std::to_string(::getpid()); }
+  std::string cgroup() const { return "/fltest-" + std::to_string(owner_); }
   OciRuntimeOptions options() const {
     return {.state_dir = root_ + "/node",
             .run_dir = root_ + "/run",
@@ -82,6 +82,7 @@ class NodeTest : public testing::Test {
   }
 
   SystemClock clock_;
+  const pid_t owner_ = ::getpid();  // not that of a child that a test forks
   std::string root_;
   std::unique_ptr<OciRuntime> runtime_;
 };
