@@ -111,7 +111,14 @@ fuzz_smoke() {
   return "$status"
 }
 
+# Containers of the tests run from these; built once a machine, checked by their checksum.
+images() {
+  local name names=(busybox)
+  [ "$unit" = 1 ] || [ -n "$pattern" ] || names+=(slurm)
+  for name in "${names[@]}"; do images/build.sh "images/$name" /var/lib/fairlead/images 2>&1 | tail -n 3; done
+}
 phase 'set-up' setup
+phase 'node images' images
 phase 'release build' build release 700 all
 if [ "$checks" = 1 ]; then
   phase 'one file changed' changed src/slurm/plan/render.cpp
