@@ -115,8 +115,11 @@ int run_program(int argc, char** argv, Hooks hooks, const Clock& clock) {
     std::string message = error.what();
     if (dynamic_cast<const CLI::RequiredError*>(&error) && message.find("subcommand") != std::string::npos) {
       std::string unknown;
-      for (int i = 1; i < argc && unknown.empty(); ++i)
+      for (int i = 1; i < argc && unknown.empty(); ++i) {
+        const CLI::Option* before = argv[i - 1][0] == '-' ? app->get_option_no_throw(argv[i - 1]) : nullptr;
+        if (before && before->get_items_expected_min() > 0) continue;  // the value of an option
         if (argv[i][0] != '-' && app->get_subcommands([&](const CLI::App* one) { return one->get_name() == argv[i]; }).empty()) unknown = argv[i];
+      }
       message = unknown.empty() || path != "fairlead" ? "a command is missing" : fmt::format("\"{}\" is not a command", unknown);
     }
     return complain(fmt::format("{}; see `{} --help`", message, path), 2);
