@@ -8,6 +8,12 @@
 # Result: STORE_DIR/<name>/<tag>/{rootfs/,image.json,manifest.gz}, complete or not there at all. Its path goes to stdout, progress and
 # errors to stderr. Exit status: 0 done or already there, 1 failed (one sentence says why; nothing is left behind), 2 wrong usage.
 set -euo pipefail
+# Descriptors that a caller left open (ctest's log, a lock) confuse apt inside mmdebstrap: "downloading packages" then fails. 255 is bash's own.
+for descriptor in /proc/self/fd/*; do
+  descriptor=${descriptor##*/}
+  if ((descriptor > 2 && descriptor != 255)); then eval "exec $descriptor>&-"; fi
+done
+unset descriptor
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 umask 022
 

@@ -26,7 +26,7 @@ constexpr const char* kNodeInit = R"sh(#!/bin/bash
 set -e
 dir=$(dirname "$3")
 exec 9>/dev/null
-setsid unshare --pid --net --mount --uts --ipc --fork --kill-child bash -c 'exec -a fairlead-agent sleep 1000' node-init --config "$3" >/dev/null 2>&1 &
+setsid unshare --pid --net --mount --uts --ipc --fork --kill-child bash -c 'exec -a fairlead-agent sleep 120' node-init --config "$3" >/dev/null 2>&1 &
 outer=$!
 for _ in $(seq 500); do
   inner=$(cat /proc/$outer/task/$outer/children 2>/dev/null | tr -d ' ')
