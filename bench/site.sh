@@ -56,7 +56,7 @@ ip link add bare0 type bridge && ip addr add 10.91.0.1/24 dev bare0 && ip link s
 mkdir -p $work/layer && mount -t tmpfs layer $work/layer && mkdir $work/layer/{up,wk,root}
 mount -t overlay overlay -o lowerdir=$image,upperdir=$work/layer/up,workdir=$work/layer/wk $work/layer/root
 r=$work/layer/root
-mount -t proc proc \$r/proc; mount --bind /dev \$r/dev; mount -t tmpfs run \$r/run
+mount -t proc proc \$r/proc; mount --bind /dev \$r/dev; mount --rbind /sys \$r/sys; mount -t tmpfs run \$r/run
 printf '127.0.0.1 localhost\n10.91.0.1 bare\n' > \$r/etc/hosts
 cp $work/slurm.conf \$r/etc/slurm/slurm.conf; cp $work/measure.sh \$r/measure.sh
 mkdir -p \$r/run/munge \$r/run/slurm
