@@ -148,7 +148,7 @@ for signal in TERM KILL; do
   expect "SIG$signal ends it with an error" test "$?" != 0
   if [[ $signal == TERM ]]; then
     expect "and removes its tree" no_leftovers "$store"
-    expect "and its processes" test ! -e "/proc/${sleeper:-none}"
+    expect "and its processes" wait_for test ! -e "/proc/${sleeper:-none}"   # killed, then reaped by init
   else
     [[ -z $sleeper ]] || kill -KILL "$sleeper"         # nobody can clean up after SIGKILL; its child still holds the store
     expect "the next build works" build "$source_dir/images/busybox" "$store" --force
