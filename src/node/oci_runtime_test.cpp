@@ -132,24 +132,6 @@ TEST_F(OciRuntimeTest, ExecGivesOutputStatusAndATerminal) {
   EXPECT_EQ((*terminal->child.wait(10s))->code, 0);
 }
 
-TEST_F(OciRuntimeTest, DISABLED_StepTimes) {
-  auto timed = options();
-  auto last = std::chrono::steady_clock::now();
-  timed.at_step = [&](std::string_view step) {
-    const auto now = std::chrono::steady_clock::now();
-    fmt::print("{:>20} {:8.2f} ms\n", step, std::chrono::duration<double, std::milli>(now - last).count());
-    last = now;
-  };
-  runtime_ = std::move(*OciRuntime::open(timed, clock_));
-  for (const char* name : {"a", "b", "c"}) {
-    last = std::chrono::steady_clock::now();
-    const std::string uid = make_pod(name);
-    ContainerSpec spec = shell(uid, "sleep 600");
-    spec.seccomp = std::getenv("NOSEC") == nullptr;
-    ASSERT_TRUE(runtime_->start(spec));
-  }
-}
-
 TEST_F(OciRuntimeTest, AWrongCommandIsAStartErrorThatSaysWhy) {
   const std::string uid = make_pod("wrong");
   ContainerSpec spec = shell(uid, "");
