@@ -54,7 +54,7 @@ var kinds = []kind{
 	{"batch/v1", batchv1.Job{}}, {"batch/v1", batchv1.CronJob{}},
 	{"coordination.k8s.io/v1", coordinationv1.Lease{}},
 	{"apiextensions.k8s.io/v1", apiextensionsv1.CustomResourceDefinition{}},
-	{"policy/v1", policyv1.Eviction{}},
+	{"policy/v1", policyv1.Eviction{}}, {"policy/v1", policyv1.PodDisruptionBudget{}},
 	{"authentication.k8s.io/v1", authenticationv1.TokenReview{}}, {"authentication.k8s.io/v1", authenticationv1.SelfSubjectReview{}},
 	{"authentication.k8s.io/v1", authenticationv1.TokenRequest{}},
 	{"authorization.k8s.io/v1", authorizationv1.SubjectAccessReview{}}, {"authorization.k8s.io/v1", authorizationv1.LocalSubjectAccessReview{}},
