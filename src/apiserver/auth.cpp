@@ -12,9 +12,6 @@ namespace fairlead::apiserver {
 namespace {
 
 using kube::Json;
-constexpr std::string_view masters = "system:masters";
-constexpr std::string_view nodes_group = "system:nodes";
-constexpr std::string_view node_prefix = "system:node:";
 constexpr std::string_view lease_space = "kube-node-lease";
 
 bool is_read(std::string_view verb) { return verb == "get" || verb == "list" || verb == "watch"; }
@@ -88,13 +85,6 @@ bool container_uses(const Json& container, bool secret, std::string_view name) {
 
 }  // namespace
 
-bool User::in(std::string_view group) const { return std::find(groups.begin(), groups.end(), group) != groups.end(); }
-
-std::string User::node() const {
-  if (!in(nodes_group) || name.size() <= node_prefix.size() || std::string_view(name).substr(0, node_prefix.size()) != node_prefix) return {};
-  return name.substr(node_prefix.size());
-}
-
 Result<User> authenticate(const http::Request& request, const std::vector<TokenUser>& tokens) {
   User user;
   if (!request.peer.common_name.empty()) {
@@ -120,7 +110,7 @@ Result<User> authenticate(const http::Request& request, const std::vector<TokenU
 }
 
 Verdict authorize(const User& user, const Attributes& attributes, const NodeFacts& facts) {
-  if (user.in(masters)) return {true, ""};
+  if (user.in(masters_group)) return {true, ""};
   if (!attributes.resource_request) {
     const bool read = attributes.verb == "get";
     for (const std::string_view open : {"/api", "/apis", "/openapi", "/version", "/healthz", "/livez", "/readyz"}) {
@@ -134,16 +124,6 @@ Verdict authorize(const User& user, const Attributes& attributes, const NodeFact
   return {false, ""};
 }
 
-std::string forbidden_message(const User& user, const Attributes& a, const Verdict& verdict) {
-  const std::string why = verdict.reason.empty() ? "" : ": " + verdict.reason;
-  if (!a.resource_request) return fmt::format("forbidden: User \"{}\" cannot {} path \"{}\"{}", user.name, a.verb, a.path, why);
-  const std::string resource = a.subresource.empty() ? a.resource : a.resource + "/" + a.subresource;
-  const std::string qualified = a.group.empty() ? a.resource : a.resource + "." + a.group;
-  const std::string subject = a.name.empty() ? qualified : fmt::format("{} \"{}\"", qualified, a.name);
-  const std::string where = a.space.empty() ? "at the cluster scope" : fmt::format("in the namespace \"{}\"", a.space);
-  return fmt::format("{} is forbidden: User \"{}\" cannot {} resource \"{}\" in API group \"{}\" {}{}", subject, user.name, a.verb, resource, a.group, where, why);
-}
-
 kube::Json rules_of(const User& user) {
   Json resources = Json::array(), paths = Json::array();
   resources.push(rule({"create"}, {"authorization.k8s.io"}, {"selfsubjectaccessreviews", "selfsubjectrulesreviews"}));
@@ -151,7 +131,7 @@ kube::Json rules_of(const User& user) {
   Json open = Json::object({{"verbs", Json::array({"get"})}});
   open.set("nonResourceURLs", Json::array({"/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/version", "/healthz", "/livez", "/readyz"}));
   paths.push(std::move(open));
-  if (user.in(masters)) {
+  if (user.in(masters_group)) {
     resources.push(rule({"*"}, {"*"}, {"*"}));
     paths.push(Json::object({{"verbs", Json::array({"*"})}, {"nonResourceURLs", Json::array({"*"})}}));
   } else if (!user.node().empty()) {

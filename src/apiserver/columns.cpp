@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apiserver/columns.h"
 
+#include "apiserver/admission_priority.h"
 #include "apiserver/kinds/kinds.h"
+#include "apiserver/rbac_kinds.h"
 
 namespace fairlead::apiserver {
 
@@ -31,6 +33,8 @@ std::vector<Column> builtin_columns(const kube::Resource& resource) {
   };
   const auto count = [](const Json& map) { return static_cast<std::int64_t>(map.members().size()); };
   const std::string& plural = resource.plural;
+  if (resource.group == rbac_resources::roles.group) return resource.kind.ends_with("Binding") ? role_binding_columns() : role_columns();
+  if (resource.group == priority_classes.group) return priority_class_columns();
   if (plural == r::pods.plural) return pod_columns();
   if (plural == r::nodes.plural) return node_columns();
   if (plural == r::claims.plural) return claim_columns();

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "apiserver/admission_priority.h"
+#include "apiserver/rbac_kinds.h"
 #include "base/encoding.h"
 #include "kube/selector.h"
 
@@ -195,6 +197,8 @@ void merge_string_data(Json& secret) {
 void apply_defaults(const kube::Resource& resource, Json& object) {
   namespace r = kube::resources;
   if (is(resource, r::crds)) return default_crd(object);
+  if (resource.group == rbac_resources::roles.group) return default_rbac(resource, object);
+  if (resource.group == priority_classes.group) return default_priority_class(object);
   if (!resource.group.empty()) return;
   if (is(resource, r::pods)) return default_pod(object);
   if (is(resource, r::services)) return default_service(object);

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <set>
 
+#include "apiserver/admission_priority.h"
 #include "apiserver/crd.h"
+#include "apiserver/rbac_kinds.h"
 #include "apiserver/validation.h"
 #include "base/encoding.h"
 #include "kube/selector.h"
@@ -151,6 +153,8 @@ void check_claim_change(const Json& old, const Json& next, FieldErrors& errors) 
 void check_object(const kube::Resource& resource, const Json& object, FieldErrors& errors) {
   if (resource.group == kube::resources::crds.group) return check_crd(object, errors);
   if (resource.group == kube::resources::leases.group) return check_lease(object, errors);
+  if (resource.group == rbac_resources::roles.group) return check_rbac(resource, object, errors);
+  if (resource.group == priority_classes.group) return check_priority_class(object, errors);
   if (!resource.group.empty()) return;
   if (resource.plural == "pods") return check_pod(object, errors);
   if (resource.plural == "services") return check_service(object, errors);
@@ -163,6 +167,8 @@ void check_object(const kube::Resource& resource, const Json& object, FieldError
 
 void check_change(const kube::Resource& resource, const Json& old, const Json& next, FieldErrors& errors) {
   if (resource.group == kube::resources::crds.group) return check_crd_change(old, next, errors);
+  if (resource.group == rbac_resources::roles.group) return check_rbac_change(resource, old, next, errors);
+  if (resource.group == priority_classes.group) return check_priority_class_change(old, next, errors);
   if (!resource.group.empty()) return;
   if (resource.plural == "pods") return check_pod_change(old, next, errors);
   if (resource.plural == "persistentvolumeclaims") return check_claim_change(old, next, errors);

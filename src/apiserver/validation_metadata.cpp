@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "apiserver/rbac_kinds.h"
 #include "apiserver/registry_names.h"
 #include "apiserver/validation.h"
 #include "kube/selector.h"
@@ -66,6 +67,7 @@ std::string check_service_name(std::string_view name) {
 std::string check_name(const kube::Resource& resource, std::string_view name) {
   if (resource.group.empty() && resource.plural == "services") return check_service_name(name);
   if (resource.group.empty() && resource.plural == "namespaces") return kube::check_dns_label(name);
+  if (resource.group == rbac_resources::roles.group) return check_path_segment(name);
   return kube::check_dns_subdomain(name);
 }
 

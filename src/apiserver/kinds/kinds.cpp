@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "apiserver/admission_priority.h"
 #include "apiserver/columns.h"
+#include "apiserver/rbac_kinds.h"
 
 namespace fairlead::apiserver {
 
@@ -35,6 +37,11 @@ std::vector<std::shared_ptr<const Kind>> builtin_kinds() {
         "involvedObject.fieldPath", "reason", "reportingComponent", "type"}},
       {r::leases, "lease", {}, {}, false, {}, {}},
       {r::claims, "persistentvolumeclaim", {"pvc"}, {}, true, {}, {}},
+      {rbac_resources::roles, "role", {}, {}, false, {}, {}},
+      {rbac_resources::cluster_roles, "clusterrole", {}, {}, false, {}, {}},
+      {rbac_resources::role_bindings, "rolebinding", {}, {}, false, {}, {}},
+      {rbac_resources::cluster_role_bindings, "clusterrolebinding", {}, {}, false, {}, {}},
+      {priority_classes, "priorityclass", {"pc"}, {}, false, {}, {}},
       {r::crds, "customresourcedefinition", {"crd", "crds"}, {"api-extensions"}, true, {}, {}},
   };
   std::vector<std::shared_ptr<const Kind>> out;
