@@ -20,6 +20,7 @@ struct ClientOptions {
   std::string ca_pem;           // trust exactly this; empty with tls: the system's
   std::string certificate_pem;  // client certificate and key, or empty
   std::string key_pem;
+  std::string proxy;            // "http://user:password@proxy:3128": connections are made through it by CONNECT (http/proxy.h); empty: straight
   std::string server_name;      // checked against the certificate and sent as SNI; empty: host
   bool trust_any_server = false;  // no check of the server's certificate at all: only where a user has asked for exactly that
   std::chrono::milliseconds connect_timeout{5'000};
@@ -56,6 +57,7 @@ class ClientWebSocket {
 
 class Client {
  public:
+  // Invalid, Unsupported: certificates or the proxy's URL.
   static Result<std::shared_ptr<Client>> make(ClientOptions options);
   virtual ~Client() = default;
   // The whole answer. A status of 400 and above is an answer, not an error. Unavailable: no connection, time-out. A request on a kept

@@ -34,6 +34,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "http/client.h"
+#include "http/proxy.h"
 #include "http/wire.h"
 
 namespace fairlead::http {
@@ -92,7 +93,7 @@ class Connection {
  public:
   explicit Connection(const ClientOptions& options) : peer_(where(options)), io_(1), wire_(ClientWire::Socket(io_)) {}
 
-  Result<void> open(const ClientOptions& options, ssl::context* tls, Time deadline);
+  Result<void> open(const ClientOptions& options, const std::optional<Proxy>& proxy, ssl::context* tls, Time deadline);
   // Sends and reads to the end of the answer's header, past interim answers (1xx).
   Result<void> begin(Parser& parser, std::string_view head, const std::string& body, Time deadline);
   // Reads to the end of the answer.
@@ -119,6 +120,7 @@ class Connection {
 
  private:
   Result<void> connect_to(const asio::generic::stream_protocol::endpoint& endpoint, Time deadline);
+  Result<void> pass_proxy(const ClientOptions& options, const Proxy& proxy, Time deadline);
   Result<void> handshake(const ClientOptions& options, ssl::context& tls, Time deadline);
   Result<void> write(std::string_view head, const std::string& body, Time deadline);
 
@@ -214,7 +216,33 @@ Result<void> Connection::handshake(const ClientOptions& options, ssl::context& c
   return failed("TLS with", error);
 }
 
-Result<void> Connection::open(const ClientOptions& options, ssl::context* tls, Time deadline) {
+// Asks the proxy for a connection to the server (RFC 9110 section 9.3.6). From then on the bytes are the server's.
+Result<void> Connection::pass_proxy(const ClientOptions& options, const Proxy& proxy, Time deadline) {
+  const std::string name = fmt::format("proxy {}:{}", proxy.host, proxy.port);
+  std::string head = fmt::format("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n", where(options));
+  if (!proxy.authorization.empty()) head += "Proxy-Authorization: " + proxy.authorization + "\r\n";
+  head += "\r\n";
+  static const std::string nothing;
+  if (auto sent = write(head, nothing, deadline); !sent) return pass(std::move(sent.error()), name);
+  std::string answer;
+  while (answer.find("\r\n\r\n") == std::string::npos) {
+    if (answer.size() > header_limit) return fail(Code::Unavailable, name + ": its answer has no end");
+    start_read();
+    if (!wait_read(deadline)) return fail(Code::Unavailable, fmt::format("{}: no answer in time", name));
+    if (read_error_ && buffer_.size() == 0) return fail(Code::Unavailable, name + " closed the connection");
+    answer += beast::buffers_to_string(buffer_.data());
+    buffer_.consume(buffer_.size());
+  }
+  const std::string line = answer.substr(0, answer.find("\r\n"));
+  const auto space = line.find(' ');
+  if (!line.starts_with("HTTP/1.") || space == std::string::npos) return fail(Code::Unavailable, name + " does not speak HTTP");
+  if (line.compare(space + 1, 1, "2") != 0) return fail(Code::Unavailable, fmt::format("{} refuses to connect to {}: {}", name, where(options), line.substr(space + 1)));
+  if (!answer.ends_with("\r\n\r\n")) return fail(Code::Unavailable, name + ": the server spoke before it was spoken to");
+  answer_begun_ = false;
+  return {};
+}
+
+Result<void> Connection::open(const ClientOptions& options, const std::optional<Proxy>& proxy, ssl::context* tls, Time deadline) {
   Result<void> connected = fail(Code::Unavailable, fmt::format("connect to {}: no address", peer_));
   if (!options.unix_socket.empty()) {
     if (options.unix_socket.size() > 107) return fail(Code::Invalid, fmt::format("{} is too long for a socket's path", options.unix_socket));
@@ -222,14 +250,18 @@ Result<void> Connection::open(const ClientOptions& options, ssl::context* tls, T
   } else {
     error_code error;
     asio::ip::tcp::resolver resolver(io_);
-    const auto found = resolver.resolve(options.host, std::to_string(options.port), asio::ip::tcp::resolver::numeric_service, error);
-    if (error) return fail(Code::Unavailable, fmt::format("connect to {}: {}", peer_, error.message()));
+    const std::string& host = proxy ? proxy->host : options.host;
+    const std::string port = std::to_string(proxy ? proxy->port : options.port);
+    const auto found = resolver.resolve(host, port, asio::ip::tcp::resolver::numeric_service, error);
+    if (error) return fail(Code::Unavailable, fmt::format("connect to {}: {}: {}", peer_, host, error.message()));
     for (const auto& entry : found) {
       connected = connect_to(entry.endpoint(), deadline);
       if (connected) break;
     }
   }
-  if (!connected) return connected;
+  if (!connected) return proxy ? pass(std::move(connected.error()), fmt::format("proxy {}:{}", proxy->host, proxy->port)) : connected;
+  if (proxy)
+    if (auto passed = pass_proxy(options, *proxy, deadline); !passed) return passed;
   return tls == nullptr ? Result<void>() : handshake(options, *tls, deadline);
 }
 
@@ -623,7 +655,8 @@ Result<std::shared_ptr<ssl::context>> make_tls(const ClientOptions& options) {
 
 class BeastClient final : public Client {
  public:
-  BeastClient(ClientOptions options, std::shared_ptr<ssl::context> tls) : options_(std::move(options)), tls_(std::move(tls)) {}
+  BeastClient(ClientOptions options, std::optional<Proxy> proxy, std::shared_ptr<ssl::context> tls)
+      : options_(std::move(options)), proxy_(std::move(proxy)), tls_(std::move(tls)) {}
   Result<Response> request(const ClientRequest& request) override;
   Result<std::unique_ptr<BodyReader>> open(const ClientRequest& request) override;
   Result<std::unique_ptr<ClientWebSocket>> open_websocket(const ClientRequest& request, std::vector<std::string> subprotocols) override;
@@ -635,6 +668,7 @@ class BeastClient final : public Client {
   Result<Response> exchange(Connection& connection, const std::string& head, const ClientRequest& request, bool& reusable);
 
   const ClientOptions options_;
+  const std::optional<Proxy> proxy_;
   const std::shared_ptr<ssl::context> tls_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Connection>> kept_;  // under mutex_; last used last
@@ -642,7 +676,7 @@ class BeastClient final : public Client {
 
 Result<std::unique_ptr<Connection>> BeastClient::connect() {
   auto connection = std::make_unique<Connection>(options_);
-  auto opened = connection->open(options_, tls_.get(), monotonic() + options_.connect_timeout);
+  auto opened = connection->open(options_, proxy_, tls_.get(), monotonic() + options_.connect_timeout);
   if (!opened) return std::unexpected(std::move(opened.error()));
   return connection;
 }
@@ -727,7 +761,13 @@ Result<std::shared_ptr<Client>> Client::make(ClientOptions options) {
     if (!made) return std::unexpected(std::move(made.error()));
     tls = std::move(*made);
   }
-  return std::make_shared<BeastClient>(std::move(options), std::move(tls));
+  std::optional<Proxy> proxy;
+  if (!options.proxy.empty() && options.unix_socket.empty()) {
+    auto parsed = parse_proxy(options.proxy);
+    if (!parsed) return std::unexpected(std::move(parsed.error()));
+    proxy = std::move(*parsed);
+  }
+  return std::make_shared<BeastClient>(std::move(options), std::move(proxy), std::move(tls));
 }
 
 }  // namespace fairlead::http

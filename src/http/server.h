@@ -49,6 +49,9 @@ class Exchange {
   virtual std::shared_ptr<Stream> stream(int status, Headers headers) = 0;
   // Completes the WebSocket handshake with this subprotocol. Invalid: the request asks for no upgrade.
   virtual Result<std::shared_ptr<WebSocket>> accept_websocket(std::string_view subprotocol) = 0;
+  // Answers 101 to a request that asks for an upgrade to this protocol ("SPDY/3.1"); from then on the connection carries raw bytes: what comes is
+  // handed on in pieces of any size, what is sent goes out as it is. Invalid: the request asks for no such upgrade.
+  virtual Result<std::shared_ptr<WebSocket>> accept_upgrade(std::string_view protocol, Headers headers);
 };
 
 // Runs on a server thread and must not block: slow work goes to a thread of its own with the exchange.

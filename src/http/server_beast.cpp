@@ -32,6 +32,7 @@
 #include <boost/beast/core/buffers_to_string.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/rfc7230.hpp>
 #include <boost/beast/http/status.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/websocket.hpp>
@@ -81,7 +82,11 @@ struct StreamStart {
 struct WebSocketStart {
   std::string subprotocol;
 };
-using Answer = std::variant<std::monostate, Response, StreamStart, WebSocketStart>;
+struct UpgradeStart {
+  std::string protocol;
+  Headers headers;
+};
+using Answer = std::variant<std::monostate, Response, StreamStart, WebSocketStart, UpgradeStart>;
 
 class Connection;
 
@@ -170,6 +175,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Task refuse(int status, std::string why);
   Task run_stream(StreamStart start);
   Task run_websocket(WebSocketStart start);
+  Task run_upgrade(UpgradeStart start);
   Task shut_down();
   Task wait_for_wake();
   Request take_request(Target target);
@@ -177,6 +183,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_peer_address();
   void watch_peer();
   void read_message();
+  void read_raw();
   void abort();
   void limit(std::chrono::nanoseconds time) { deadline_.store((SystemClock{}.monotonic() + time).count(), std::memory_order_relaxed); }
   void no_limit() { deadline_.store(0, std::memory_order_relaxed); }
@@ -190,6 +197,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   beast::flat_buffer buffer_;
   beast::flat_buffer message_;
   std::array<char, 512> ignored_;
+  std::string raw_;  // of an upgraded connection: where its next bytes go
   Peer peer_;
   std::atomic<std::int64_t> deadline_{0};  // monotonic nanoseconds; 0: none
   bool lost_ = false;                      // the peer is gone or was cut off
@@ -379,7 +387,8 @@ class LinkWebSocket final : public WebSocket {
 
 class LinkExchange final : public Exchange {
  public:
-  LinkExchange(std::shared_ptr<Link> link, bool upgrade) : link_(std::move(link)), upgrade_(upgrade) {}
+  LinkExchange(std::shared_ptr<Link> link, bool websocket, std::string upgrade)
+      : link_(std::move(link)), websocket_(websocket), upgrade_(std::move(upgrade)) {}
   ~LinkExchange() override {
     if (!answered_.exchange(true)) link_->answer(Response{.status = 500, .headers = {{"Content-Type", "text/plain"}}, .body = "the request was not answered\n"});
   }
@@ -393,10 +402,18 @@ class LinkExchange final : public Exchange {
     return stream;
   }
   Result<std::shared_ptr<WebSocket>> accept_websocket(std::string_view subprotocol) override {
-    if (!upgrade_) return fail(Code::Invalid, "the request does not ask for a WebSocket");
+    if (!websocket_) return fail(Code::Invalid, "the request does not ask for a WebSocket");
     INVARIANT(first());
     std::shared_ptr<WebSocket> socket = std::make_shared<LinkWebSocket>(link_);
     link_->answer(WebSocketStart{std::string(subprotocol)});
+    return socket;
+  }
+  Result<std::shared_ptr<WebSocket>> accept_upgrade(std::string_view protocol, Headers headers) override {
+    if (!beast::iequals(upgrade_, beast::string_view(protocol.data(), protocol.size())))
+      return fail(Code::Invalid, fmt::format("the request does not ask for an upgrade to {}", protocol));
+    INVARIANT(first());
+    std::shared_ptr<WebSocket> socket = std::make_shared<LinkWebSocket>(link_);
+    link_->answer(UpgradeStart{std::string(protocol), std::move(headers)});
     return socket;
   }
 
@@ -407,7 +424,8 @@ class LinkExchange final : public Exchange {
     return false;
   }
   std::shared_ptr<Link> link_;
-  const bool upgrade_;
+  const bool websocket_;
+  const std::string upgrade_;  // the protocol that is asked for; empty: none
   std::atomic<bool> answered_{false};
 };
 
@@ -618,7 +636,10 @@ Task Connection::serve() {
     }
     const bool keep_alive = parser_->keep_alive();
     {
-      auto exchange = std::make_shared<LinkExchange>(link_, websocket::is_upgrade(parser_->get()));
+      const auto& head = parser_->get();
+      const bool upgrade = beast::http::token_list(head[beast::http::field::connection]).exists("upgrade");
+      auto exchange =
+          std::make_shared<LinkExchange>(link_, websocket::is_upgrade(head), upgrade ? std::string(head[beast::http::field::upgrade]) : std::string());
       Request request = take_request(std::move(*target));
       try {
         core_.handler(std::move(request), std::move(exchange));
@@ -643,6 +664,10 @@ Task Connection::serve() {
     } else if (auto* const stream = std::get_if<StreamStart>(&answer)) {
       StreamStart start = std::move(*stream);
       co_await run_stream(std::move(start));
+      co_return;
+    } else if (auto* const upgrade = std::get_if<UpgradeStart>(&answer)) {
+      UpgradeStart start = std::move(*upgrade);
+      co_await run_upgrade(std::move(start));
       co_return;
     } else {
       WebSocketStart start = std::move(std::get<WebSocketStart>(answer));
@@ -812,6 +837,59 @@ Task Connection::run_websocket(WebSocketStart start) {
   limit(linger_timeout);
   auto token = asio::redirect_error(use_task, error);
   co_await socket_->async_close(websocket::close_code::normal, token);
+}
+
+void Connection::read_raw() {
+  reading_ = true;
+  raw_.resize(16 << 10);
+  wire_.async_read_some(asio::buffer(raw_), [self = shared_from_this()](error_code error, std::size_t size) {
+    if (error || self->lost_ || self->stop_reading_) {
+      self->reading_ = false;
+      if (!self->stop_reading_) self->lost_ = true;
+      self->wake_.cancel();
+      return;
+    }
+    if (const auto callback = self->link_->message_callback(); callback && *callback) (*callback)(self->raw_.substr(0, size));
+    self->read_raw();
+  });
+}
+
+Task Connection::run_upgrade(UpgradeStart start) {
+  std::string header = header_text(101, start.headers);
+  header += fmt::format("Connection: Upgrade\r\nUpgrade: {}\r\n\r\n", start.protocol);
+  for (;;) {
+    if (lost_) co_return;
+    const Link::Batch batch = link_->take_batch();
+    if (!reading_ && link_->started()) {
+      if (buffer_.size() > 0) {  // came right behind the request
+        std::string early = beast::buffers_to_string(buffer_.data());
+        buffer_.clear();
+        if (const auto callback = link_->message_callback(); callback && *callback) (*callback)(std::move(early));
+      }
+      read_raw();
+    }
+    if (header.empty() && batch.pieces.empty() && !batch.finished) {
+      co_await wait_for_wake();
+      continue;
+    }
+    std::vector<asio::const_buffer> buffers;
+    buffers.reserve(batch.pieces.size() + 1);
+    buffers.emplace_back(header.data(), header.size());
+    for (const auto& piece : batch.pieces) buffers.emplace_back(piece->data(), piece->size());
+    error_code error;
+    auto token = asio::redirect_error(use_task, error);
+    if (batch.finished) limit(body_timeout + std::chrono::seconds(static_cast<std::int64_t>(batch.bytes) / slowest_bytes_a_second));
+    co_await asio::async_write(wire_, buffers, token);
+    link_->sent(batch.bytes);
+    if (error || lost_) co_return;
+    header.clear();
+    if (batch.finished) break;
+  }
+  error_code ignored;
+  stop_reading_ = true;
+  wire_.socket().cancel(ignored);
+  while (reading_) co_await wait_for_wake();
+  if (!lost_) co_await shut_down();
 }
 
 // ---- Server
@@ -1022,6 +1100,10 @@ BeastServer::~BeastServer() {
 }
 
 }  // namespace
+
+Result<std::shared_ptr<WebSocket>> Exchange::accept_upgrade(std::string_view protocol, Headers) {
+  return fail(Code::Invalid, fmt::format("no upgrade to {} here", protocol));
+}
 
 Result<std::unique_ptr<Server>> Server::start(ServerOptions options, Handler handler) {
   auto server = std::make_unique<BeastServer>(std::move(options), std::move(handler));

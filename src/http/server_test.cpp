@@ -223,6 +223,31 @@ TEST(Server, HoldsAThousandIdleStreamsAndClosesThemAtTheEnd) {
   for (const auto& stream : streams) EXPECT_FALSE(stream->write(piece));
 }
 
+TEST(Server, HandsOverAConnectionForAnotherProtocol) {
+  std::promise<std::shared_ptr<WebSocket>> opened;
+  std::promise<void> closed;
+  const auto server = serve([&](Request, std::shared_ptr<Exchange> exchange) {
+    EXPECT_EQ(exchange->accept_upgrade("other", {}).error().code, Code::Invalid);
+    auto socket = exchange->accept_upgrade("SPDY/3.1", {{"X-More", "1"}});
+    ASSERT_TRUE(socket) << socket.error().message;
+    (*socket)->start([socket = socket->get()](std::string bytes) { socket->send("<" + bytes + ">"); }, [&] { closed.set_value(); });
+    opened.set_value(*socket);
+  });
+  RawSocket socket(server->port());
+  // What follows the request at once belongs to the new protocol.
+  socket.send("POST /exec HTTP/1.1\r\nConnection: keep-alive, Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\nearly");
+  const std::string head = socket.read_to("<early>");
+  EXPECT_THAT(head, StartsWith("HTTP/1.1 101 Switching Protocols\r\n"));
+  EXPECT_THAT(head, HasSubstr("Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n<early>"));
+  EXPECT_THAT(head, HasSubstr("X-More: 1\r\n"));
+  auto held = get(opened.get_future());
+  socket.send("late");
+  EXPECT_THAT(socket.read_to("<late>"), HasSubstr("<late>"));
+  held->close();
+  EXPECT_EQ(socket.read_to_end(), "(closed)");
+  get(closed.get_future());
+}
+
 TEST(Server, SaysThatThePortIsTaken) {
   const auto server = serve(echo);
   const auto second = Server::start({.port = server->port()}, echo);
