@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
 #include "base/log.h"
 
 namespace fairlead::placement {
@@ -12,47 +16,191 @@ using kube::Json;
 using kube::ObjectKey;
 
 const ObjectKey all{"", "all"};
+const kube::Resource budgets{"policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true};
+const kube::Resource classes{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
+constexpr std::string_view selected_node = "volume.kubernetes.io/selected-node";
 
 // A pod matters when it waits, or when it takes or gives back room. Its heartbeat of status changes does not.
-std::vector<ObjectKey> pod_keys(const kube::Change& change) {
+bool pod_matters(const kube::Change& change) {
   const auto weight = [](const std::optional<Json>& object) {
     if (!object) return std::string();
-    const Pod pod = read_pod(*object);
-    if (pending(pod)) return "waits " + kube::version_of(*object);
-    if (pod.node.empty() || pod.finished) return std::string();
-    return "on " + pod.node;
+    const Json& pod = *object;
+    const std::string& phase = pod["status"]["phase"].string();
+    const std::string& node = pod["spec"]["nodeName"].string();
+    const bool finished = phase == "Succeeded" || phase == "Failed";
+    const std::string leaving = kube::deleting(pod) ? " leaving" : "";
+    if (!node.empty()) return finished ? std::string() : "on " + node + leaving;
+    return pending(read_pod(pod)) ? "waits " + kube::version_of(pod) : std::string();
   };
-  return weight(change.before) == weight(change.after) ? std::vector<ObjectKey>{} : std::vector<ObjectKey>{all};
+  return weight(change.before) != weight(change.after);
 }
 
-std::vector<ObjectKey> node_keys(const kube::Change& change) {
-  if (change.before && change.after && read_node(*change.before) == read_node(*change.after)) return {};
-  return {all};
+bool node_matters(const kube::Change& change) { return !change.before || !change.after || !(read_node(*change.before) == read_node(*change.after)); }
+
+bool labels_matter(const kube::Change& change) { return !change.before || !change.after || kube::labels_of(*change.before) != kube::labels_of(*change.after); }
+
+// What may be disrupted changes often, and is looked at only when somebody waits anyway.
+bool never_matters(const kube::Change&) { return false; }
+bool always_matters(const kube::Change&) { return true; }
+
+Claim read_claim(const Json& json, const kube::Reader* storage) {
+  Claim out{.key = kube::key_of(json), .bound = json["status"]["phase"].string() == "Bound", .waits_for_pod = false, .deleting = kube::deleting(json)};
+  const std::string& name = json["spec"]["storageClassName"].string();
+  if (!out.bound && !name.empty() && storage != nullptr) {
+    const auto of = storage->get({"", name});
+    out.waits_for_pod = of && (*of)["volumeBindingMode"].string() == "WaitForFirstConsumer";
+  }
+  return out;
+}
+
+template <class T>
+using Kept = std::map<ObjectKey, std::shared_ptr<const T>>;
+
+template <class T, class Read>
+void refresh_one(Kept<T>& kept, const kube::Reader& reader, const ObjectKey& key, const Read& read) {
+  if (const auto json = reader.get(key)) {
+    kept[key] = std::make_shared<const T>(read(*json));
+  } else {
+    kept.erase(key);
+  }
+}
+
+template <class T>
+std::vector<const T*> pointers(const Kept<T>& kept) {
+  std::vector<const T*> out;
+  out.reserve(kept.size());
+  for (const auto& [key, value] : kept) out.push_back(value.get());
+  return out;
 }
 
 }  // namespace
 
-PlacementController::PlacementController(kube::KubeApi& api, const Clock& clock) : api_(api), clock_(clock), events_(api, clock, "fairlead-placement") {}
+// The objects as placement sees them, read again when they change. Changes only mark what to read: the caches are the truth, whatever order changes come in.
+struct PlacementController::Views {
+  enum Of { Pods, Nodes, BudgetsOf, Namespaces, Claims, Classes };
+  std::mutex mutex;  // guards `changed`
+  std::set<std::pair<int, ObjectKey>> changed;
+  bool all_changed = true;
+
+  const kube::Reader* readers[6] = {};
+  Kept<Pod> pods;
+  Kept<Node> nodes;
+  Kept<Budget> budgets;
+  Kept<Claim> claims;
+  Spaces spaces;
+
+  void read(int of, const ObjectKey& key) {
+    const kube::Reader& reader = *readers[of];
+    if (of == Pods) refresh_one(pods, reader, key, read_pod);
+    if (of == Nodes) refresh_one(nodes, reader, key, read_node);
+    if (of == BudgetsOf) refresh_one(budgets, reader, key, read_budget);
+    if (of == Claims) refresh_one(claims, reader, key, [&](const Json& json) { return read_claim(json, readers[Classes]); });
+    if (of == Namespaces) {
+      if (const auto json = reader.get(key)) spaces[key.name] = kube::labels_of(*json);
+      else spaces.erase(key.name);
+    }
+  }
+};
+
+PlacementController::PlacementController(kube::KubeApi& api, const Clock& clock, PlacementOptions options)
+    : api_(api), clock_(clock), options_(options), events_(api, clock, "fairlead-placement"), views_(std::make_unique<Views>()) {}
+
+PlacementController::~PlacementController() = default;
 
 std::vector<kube::Controller::Source> PlacementController::sources() const {
-  return {{kube::resources::pods, "", pod_keys}, {kube::resources::nodes, "", node_keys}};
+  const auto source = [this](const kube::Resource& resource, int of, bool (*matters)(const kube::Change&)) {
+    return Source{resource, "", [views = views_.get(), of, matters](const kube::Change& change) {
+                    {
+                      const std::lock_guard lock(views->mutex);
+                      views->changed.emplace(of, kube::key_of(change.object()));
+                    }
+                    return matters(change) ? std::vector<ObjectKey>{all} : std::vector<ObjectKey>{};
+                  }};
+  };
+  std::vector<Source> out{source(kube::resources::pods, Views::Pods, pod_matters), source(kube::resources::nodes, Views::Nodes, node_matters),
+                          source(budgets, Views::BudgetsOf, never_matters), source(kube::resources::namespaces, Views::Namespaces, labels_matter)};
+  if (options_.claims) {
+    out.push_back(source(kube::resources::claims, Views::Claims, always_matters));
+    out.push_back(source(classes, Views::Classes, always_matters));
+  }
+  return out;
 }
 
 void PlacementController::start(const kube::Caches& caches) {
   pods_ = &caches.of(kube::resources::pods);
-  nodes_ = &caches.of(kube::resources::nodes);
+  views_->readers[Views::Pods] = pods_;
+  views_->readers[Views::Nodes] = &caches.of(kube::resources::nodes);
+  views_->readers[Views::BudgetsOf] = &caches.of(budgets);
+  views_->readers[Views::Namespaces] = &caches.of(kube::resources::namespaces);
+  if (!options_.claims) return;
+  views_->readers[Views::Claims] = &caches.of(kube::resources::claims);
+  views_->readers[Views::Classes] = &caches.of(classes);
+}
+
+void PlacementController::refresh() {
+  std::set<std::pair<int, ObjectKey>> changed;
+  bool everything = false;
+  {
+    const std::lock_guard lock(views_->mutex);
+    changed.swap(views_->changed);
+    everything = std::exchange(views_->all_changed, false);
+  }
+  const auto add_all = [&](int of) {
+    if (views_->readers[of] == nullptr) return;
+    for (const Json& json : views_->readers[of]->list("")) changed.emplace(of, kube::key_of(json));
+  };
+  if (everything)
+    for (const int of : {Views::Pods, Views::Nodes, Views::BudgetsOf, Views::Namespaces, Views::Claims}) add_all(of);
+  // How a claim binds is written in its class.
+  const bool class_changed = std::any_of(changed.begin(), changed.end(), [](const auto& one) { return one.first == Views::Classes; });
+  if (class_changed && !everything) add_all(Views::Claims);
+  for (const auto& [of, key] : changed)
+    if (of != Views::Classes) views_->read(of, key);
+}
+
+std::optional<Error> PlacementController::each(std::size_t count, const std::function<Result<void>(std::size_t)>& act) const {
+  std::mutex mutex;
+  std::optional<Error> first;
+  std::size_t first_at = 0;
+  std::atomic<std::size_t> next{0};
+  // One refused write does not keep the others from their places; the first error brings us back.
+  const auto work = [&] {
+    for (std::size_t i = next++; i < count; i = next++) {
+      auto done = act(i);
+      if (done) continue;
+      const std::lock_guard lock(mutex);
+      if (first && first_at < i) continue;
+      first = std::move(done.error());
+      first_at = i;
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (int i = 1; i < options_.writers && static_cast<std::size_t>(i) < count; ++i) others.emplace_back(work);
+    work();
+  }
+  return first;
 }
 
 Result<kube::Next> PlacementController::reconcile(const ObjectKey&) {
+  refresh();
   if (auto settled = settle_bindings(); !settled) return std::unexpected(std::move(settled.error()));
-  const Plan plan = plan_placement(snapshot());
-  // One refused write does not keep the others from their places; the first error brings us back.
-  std::optional<Error> first;
-  const auto note = [&](Result<void> done) {
-    if (!done && !first) first = std::move(done.error());
+  const Plan todo = plan();
+  std::map<ObjectKey, std::string> nominated;
+  for (const Preempt& preempt : todo.preempts) nominated[preempt.pod] = preempt.node;
+  std::optional<Error> first = each(todo.places.size(), [&](std::size_t i) { return bind(todo.places[i]); });
+  const auto note = [&](std::optional<Error> error) {
+    if (!first) first = std::move(error);
   };
-  for (const Place& place : plan.places) note(bind(place));
-  for (const Wait& wait : plan.waits) note(tell(wait));
+  note(each(todo.claims.size(), [&](std::size_t i) { return choose(todo.claims[i]); }));
+  // A pod is nominated before anybody leaves for it, so that a restart between the two finds whose room it is.
+  note(each(todo.waits.size(), [&](std::size_t i) {
+    const Wait& wait = todo.waits[i];
+    const auto node = nominated.find(wait.pod);
+    const bool being_made = wait.preemption.ends_with("a terminating pod on the nominated node.");
+    return tell(wait, node != nominated.end() ? std::optional(node->second) : being_made ? std::nullopt : std::optional<std::string>(""));
+  }));
+  note(each(todo.preempts.size(), [&](std::size_t i) { return make_room(todo.preempts[i]); }));
   if (first) return std::unexpected(std::move(*first));
   return kube::Next{};
 }
@@ -60,8 +208,8 @@ Result<kube::Next> PlacementController::reconcile(const ObjectKey&) {
 Result<void> PlacementController::settle_bindings() {
   for (auto it = bound_.begin(); it != bound_.end();) {
     Bound& bound = it->second;
-    const auto cached = pods_->get(bound.key);
-    bool over = !cached || kube::uid_of(*cached) != it->first || !(*cached)["spec"]["nodeName"].string().empty();
+    const auto cached = views_->pods.find(bound.key);
+    bool over = cached == views_->pods.end() || cached->second->uid != it->first || !cached->second->node.empty();
     if (!over && !bound.sure) {
       auto now = api_.get(kube::resources::pods, bound.key);
       if (!now && now.error().code != Code::NotFound) return pass(std::move(now.error()), "ask where pod " + bound.key.text() + " is");
@@ -76,15 +224,18 @@ Result<void> PlacementController::settle_bindings() {
   return {};
 }
 
-Snapshot PlacementController::snapshot() const {
-  Snapshot out;
-  for (const Json& node : nodes_->list("")) out.nodes.push_back(read_node(node));
-  for (const Json& json : pods_->list("")) {
-    Pod pod = read_pod(json);
-    if (const auto bound = bound_.find(pod.uid); bound != bound_.end() && pod.node.empty()) pod.node = bound->second.node;
-    out.pods.push_back(std::move(pod));
+Plan PlacementController::plan() const {
+  View view{.nodes = pointers(views_->nodes), .pods = pointers(views_->pods), .budgets = pointers(views_->budgets), .claims = pointers(views_->claims),
+            .claims_known = options_.claims, .spaces = &views_->spaces};
+  std::vector<std::unique_ptr<Pod>> bound;  // pods whose binding the caches do not show
+  for (const Pod*& pod : view.pods) {
+    const auto found = pod->node.empty() ? bound_.find(pod->uid) : bound_.end();
+    if (found == bound_.end()) continue;
+    bound.push_back(std::make_unique<Pod>(*pod));
+    bound.back()->node = found->second.node;
+    pod = bound.back().get();
   }
-  return out;
+  return plan_placement(view);
 }
 
 Result<void> PlacementController::bind(const Place& place) {
@@ -97,10 +248,16 @@ Result<void> PlacementController::bind(const Place& place) {
   auto done = api_.post(kube::resources::pods, place.pod, "binding", binding);
   if (!done) {
     if (done.error().code == Code::NotFound) return {};  // the pod went away meanwhile
-    if (done.error().code == Code::Unavailable) bound_[place.uid] = {place.pod, place.node, false};
+    if (done.error().code == Code::Unavailable) {
+      const std::lock_guard lock(bound_mutex_);
+      bound_[place.uid] = {place.pod, place.node, false};
+    }
     return pass(std::move(done.error()), fmt::format("bind pod {} to {}", place.pod.text(), place.node));
   }
-  bound_[place.uid] = {place.pod, place.node, true};
+  {
+    const std::lock_guard lock(bound_mutex_);
+    bound_[place.uid] = {place.pod, place.node, true};
+  }
   log_info("pod placed", {{"pod", place.pod.text()}, {"node", place.node}});
   if (const auto pod = pods_->get(place.pod); pod && kube::uid_of(*pod) == place.uid) {
     events_.write(kube::resources::pods, *pod, EventKind::Normal, "Scheduled", fmt::format("Successfully assigned {} to {}", place.pod.text(), place.node));
@@ -108,19 +265,51 @@ Result<void> PlacementController::bind(const Place& place) {
   return {};
 }
 
-Result<void> PlacementController::tell(const Wait& wait) {
+Result<void> PlacementController::choose(const ChooseNode& choice) {
+  const Json patch = Json::object({{"metadata", Json::object({{"annotations", Json::object({{std::string(selected_node), choice.node}})}})}});
+  auto done = api_.patch(kube::resources::claims, choice.claim, kube::PatchType::Merge, patch);
+  if (!done && done.error().code != Code::NotFound) return pass(std::move(done.error()), "choose a node for claim " + choice.claim.text());
+  return {};
+}
+
+Result<void> PlacementController::make_room(const Preempt& preempt) {
+  for (const Preempt::Victim& victim : preempt.victims) {
+    auto pod = pods_->get(victim.pod);
+    if (!pod || kube::uid_of(*pod) != victim.uid || kube::deleting(*pod)) continue;
+    const Json before = *pod;
+    const kube::Condition why{.type = "DisruptionTarget", .status = "True", .reason = "PreemptionByScheduler", .message = "default-scheduler: preempting to accommodate a higher priority pod"};
+    if (kube::set_condition(*pod, why, clock_.now())) {
+      auto told = api_.update_status(kube::resources::pods, *pod);
+      if (!told && told.error().code != Code::NotFound) return pass(std::move(told.error()), "tell pod " + victim.pod.text() + " that it must leave");
+    }
+    auto removed = api_.remove(kube::resources::pods, victim.pod, {.uid = victim.uid});
+    if (!removed && removed.error().code != Code::NotFound && removed.error().code != Code::Conflict)
+      return pass(std::move(removed.error()), fmt::format("move pod {} off node {}", victim.pod.text(), preempt.node));
+    log_info("pod preempted", {{"pod", victim.pod.text()}, {"by", preempt.pod.text()}, {"node", preempt.node}});
+    events_.write(kube::resources::pods, before, EventKind::Normal, "Preempted", fmt::format("Preempted by pod {} on node {}", preempt.uid, preempt.node));
+  }
+  return {};
+}
+
+// `nominate`: the node where room is made for it, "" if nowhere; nothing: stays as it is.
+Result<void> PlacementController::tell(const Wait& wait, const std::optional<std::string>& nominate) {
   auto pod = pods_->get(wait.pod);
   if (!pod || kube::uid_of(*pod) != wait.uid) return {};
   const Json before = *pod;
-  if (!kube::set_condition(*pod, {.type = "PodScheduled", .status = "False", .reason = "Unschedulable", .message = wait.why}, clock_.now())) return {};
+  const std::string why = wait.preemption.empty() ? wait.why : wait.why + " " + wait.preemption;
+  const bool changed = kube::set_condition(*pod, {.type = "PodScheduled", .status = "False", .reason = "Unschedulable", .message = why}, clock_.now());
+  const bool moved = nominate && before["status"]["nominatedNodeName"].string() != *nominate;
+  if (moved && !nominate->empty()) pod->child("status").set("nominatedNodeName", *nominate);
+  if (moved && nominate->empty()) pod->child("status").erase("nominatedNodeName");
+  if (!changed && !moved) return {};
   // Carries the version it was decided on: a newer pod comes back as a change and is looked at again.
   auto done = api_.update_status(kube::resources::pods, *pod);
   if (!done) {
     if (done.error().code == Code::NotFound) return {};
     return pass(std::move(done.error()), "tell pod " + wait.pod.text() + " why it waits");
   }
-  log_info("pod waits", {{"pod", wait.pod.text()}, {"why", wait.why}});
-  events_.write(kube::resources::pods, before, EventKind::Warning, "FailedScheduling", wait.why);
+  log_info("pod waits", {{"pod", wait.pod.text()}, {"why", why}});
+  events_.write(kube::resources::pods, before, EventKind::Warning, "FailedScheduling", why);
   return {};
 }
 

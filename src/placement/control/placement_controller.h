@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binds waiting pods to nodes, and tells those that must wait why. All decisions are plan_placement's (plan/place.h).
+// Binds waiting pods to nodes, makes room for the more important ones, and tells those that must wait why. All decisions are plan_placement's (plan/place.h).
 #pragma once
+#include <functional>
 #include <map>
+#include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "base/clock.h"
@@ -12,10 +16,16 @@
 
 namespace fairlead::placement {
 
+struct PlacementOptions {
+  int writers = 1;      // writes under way at once; each waits until it is durable
+  bool claims = false;  // pods wait for their claims; needs the kinds PersistentVolumeClaim and StorageClass
+};
+
 // Plans over all waiting pods at once, so there is one key and one thread inside reconcile at a time.
 class PlacementController final : public kube::Controller {
  public:
-  PlacementController(kube::KubeApi& api, const Clock& clock);
+  PlacementController(kube::KubeApi& api, const Clock& clock, PlacementOptions options = {});
+  ~PlacementController() override;
 
   std::string name() const override { return "placement"; }
   std::vector<Source> sources() const override;
@@ -29,17 +39,25 @@ class PlacementController final : public kube::Controller {
     std::string node;
     bool sure = true;  // false: the answer to our write was lost; asked for before the next plan
   };
+  struct Views;
+  void refresh();
   Result<void> settle_bindings();
-  Snapshot snapshot() const;
+  Plan plan() const;
+  // Calls `act` for 0..count-1 on as many threads as there may be writers; the first error.
+  std::optional<Error> each(std::size_t count, const std::function<Result<void>(std::size_t)>& act) const;
   Result<void> bind(const Place& place);
-  Result<void> tell(const Wait& wait);
+  Result<void> make_room(const Preempt& preempt);
+  Result<void> choose(const ChooseNode& choice);
+  Result<void> tell(const Wait& wait, const std::optional<std::string>& nominate);
 
   kube::KubeApi& api_;
   const Clock& clock_;
+  const PlacementOptions options_;
   EventWriter events_;
   const kube::Reader* pods_ = nullptr;
-  const kube::Reader* nodes_ = nullptr;
-  std::map<std::string, Bound> bound_;  // by pod uid
+  const std::unique_ptr<Views> views_;
+  std::mutex bound_mutex_;
+  std::map<std::string, Bound> bound_;  // by pod uid; guarded by bound_mutex_
 };
 
 }  // namespace fairlead::placement

@@ -20,7 +20,7 @@ class Placing : public testing::Test {
  protected:
   void SetUp() override { controller_.start(cluster_); }
   Result<kube::Next> step() {
-    cluster_.refresh_all();
+    cluster_.refresh_all(controller_.sources());
     return controller_.reconcile({"", "all"});
   }
   std::string node_of(const std::string& pod) { return cluster_.object(pods, {"default", pod})["spec"]["nodeName"].string(); }
@@ -48,7 +48,7 @@ TEST_F(Placing, BindsWhatFitsAndTellsWhatDoesNot) {
   ASSERT_NE(condition, nullptr);
   EXPECT_EQ((*condition)["status"].string(), "False");
   EXPECT_EQ((*condition)["reason"].string(), "Unschedulable");
-  EXPECT_EQ((*condition)["message"].string(), "0/1 nodes are available: 1 Insufficient cpu.");
+  EXPECT_EQ((*condition)["message"].string(), "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.");
   EXPECT_EQ(big["status"]["phase"].string(), "Pending");
   EXPECT_THAT(event_reasons(), ElementsAre("FailedScheduling big", "Scheduled fits"));
 }
@@ -80,11 +80,11 @@ TEST_F(Placing, CountsItsOwnBindingsBeforeTheCacheShowsThem) {
   ASSERT_EQ(node_of("first"), "a");
   Json stale = make_pod("first");
   Json urgent = make_pod("urgent");
-  urgent.child("spec").set("priority", 1'000);
+  urgent.child("spec").set("priority", 1'000).set("preemptionPolicy", "Never");
   cluster_.put(pods, urgent);
   const Json bound = cluster_.object(pods, {"default", "first"});
   cluster_.put(pods, stale);  // only for the cache
-  cluster_.refresh_all();
+  cluster_.refresh_all(controller_.sources());
   cluster_.put(pods, bound);
   ASSERT_TRUE(controller_.reconcile({"", "all"}));
   EXPECT_EQ(node_of("urgent"), "");
@@ -100,16 +100,16 @@ TEST_F(Placing, AsksWhenTheAnswerToABindingWasLost) {
     controller.start(cluster);
     cluster.put(nodes, make_node("a", "1"));
     cluster.put(pods, make_pod("first"));
-    cluster.refresh_all();
+    cluster.refresh_all(controller.sources());
     cluster.fail_next("post", Code::Unavailable, done);
     EXPECT_EQ(controller.reconcile({"", "all"}).error().code, Code::Unavailable);
     Json urgent = make_pod("urgent");
-    urgent.child("spec").set("priority", 1'000);
+    urgent.child("spec").set("priority", 1'000).set("preemptionPolicy", "Never");
     cluster.put(pods, urgent);
     // The cache learns of the new pod, but not of what became of the first.
     const Json truth = cluster.object(pods, {"default", "first"});
     cluster.put(pods, make_pod("first"));
-    cluster.refresh_all();
+    cluster.refresh_all(controller.sources());
     cluster.put(pods, truth);
     auto again = controller.reconcile({"", "all"});
     EXPECT_TRUE(again || again.error().code == Code::Conflict) << again.error().message;  // the pod it tells to wait has changed meanwhile
@@ -132,7 +132,7 @@ TEST_F(Placing, OneRefusedBindingDoesNotKeepTheOthersWaiting) {
 TEST_F(Placing, APodThatIsGoneIsNoError) {
   cluster_.put(nodes, make_node("a"));
   cluster_.put(pods, make_pod("p"));
-  cluster_.refresh_all();
+  cluster_.refresh_all(controller_.sources());
   cluster_.fail_next("post", Code::NotFound);
   EXPECT_TRUE(controller_.reconcile({"", "all"}));
 }
@@ -149,6 +149,103 @@ TEST_F(Placing, EventsAreFewHoweverOftenTheReasonChanges) {
   cluster_.put(nodes, make_node("another"));
   ASSERT_TRUE(step());
   EXPECT_EQ(event_reasons().size(), 2U);
+}
+
+Json important(const std::string& name, const std::string& cpu = "1") {
+  Json pod = make_pod(name, cpu);
+  pod.child("spec").set("priority", 1'000);
+  return pod;
+}
+
+TEST_F(Placing, MakesRoomForTheMoreImportant) {
+  cluster_.put(nodes, make_node("a", "1"));
+  cluster_.put(pods, make_pod("low", "1", "a"));
+  cluster_.put(pods, important("high"));
+  ASSERT_TRUE(step());
+  const Json high = cluster_.object(pods, {"default", "high"}), low = cluster_.object(pods, {"default", "low"});
+  EXPECT_EQ(high["status"]["nominatedNodeName"].string(), "a");
+  EXPECT_TRUE(kube::deleting(low));
+  EXPECT_EQ((*kube::find_condition(low, "DisruptionTarget"))["reason"].string(), "PreemptionByScheduler");
+  EXPECT_THAT(event_reasons(), ElementsAre("FailedScheduling high", "Preempted low"));
+  // While the victim ends, nothing more happens, and nobody else takes the room.
+  cluster_.put(pods, make_pod("late"));
+  ASSERT_TRUE(step());
+  EXPECT_EQ(cluster_.object(pods, {"default", "high"})["status"]["nominatedNodeName"].string(), "a");
+  cluster_.drop(pods, {"default", "low"});
+  ASSERT_TRUE(step());
+  EXPECT_EQ(node_of("high"), "a");
+  EXPECT_EQ(node_of("late"), "");
+}
+
+// The process ends after each write of pre-emption; a new one comes to the same end.
+TEST_F(Placing, MakingRoomSurvivesARestartAtEveryStep) {
+  for (int writes = 0; writes < 5; ++writes) {
+    SCOPED_TRACE(testing::Message() << "dies after " << writes << " writes");
+    Cluster cluster;
+    cluster.put(nodes, make_node("a", "2"));
+    for (const char* name : {"low1", "low2"}) cluster.put(pods, make_pod(name, "1", "a"));
+    cluster.put(pods, important("high", "2"));
+    cluster.die_after(writes);
+    {
+      PlacementController first(cluster, clock_);
+      first.start(cluster);
+      cluster.refresh_all(first.sources());
+      (void)first.reconcile({"", "all"});
+    }
+    cluster.die_after(-1);
+    PlacementController second(cluster, clock_);
+    second.start(cluster);
+    for (int i = 0; i < 3; ++i) {
+      cluster.refresh_all(second.sources());
+      ASSERT_TRUE(second.reconcile({"", "all"}));
+      for (const char* name : {"low1", "low2"})
+        if (kube::deleting(cluster.object(pods, {"default", name}))) cluster.drop(pods, {"default", name});
+    }
+    EXPECT_EQ(cluster.object(pods, {"default", "high"})["spec"]["nodeName"].string(), "a");
+    EXPECT_EQ(cluster.all(pods).size(), 1U);
+  }
+}
+
+TEST_F(Placing, ManyWritersPlaceTheSame) {
+  Cluster cluster;
+  for (const char* name : {"a", "b", "c"}) cluster.put(nodes, make_node(name, "100"));
+  for (int i = 0; i < 60; ++i) cluster.put(pods, make_pod("p" + std::to_string(i)));
+  PlacementController controller(cluster, clock_, {.writers = 8});
+  controller.start(cluster);
+  cluster.refresh_all(controller.sources());
+  ASSERT_TRUE(controller.reconcile({"", "all"}));
+  for (int i = 0; i < 60; ++i) EXPECT_NE(cluster.object(pods, {"default", "p" + std::to_string(i)})["spec"]["nodeName"].string(), "");
+}
+
+TEST_F(Placing, WaitsForClaimsAndTellsThemTheNode) {
+  const kube::Resource classes{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
+  const auto& claims = kube::resources::claims;
+  Cluster cluster;
+  PlacementController controller(cluster, clock_, {.claims = true});
+  controller.start(cluster);
+  const auto reconcile = [&] {
+    cluster.refresh_all(controller.sources());
+    return controller.reconcile({"", "all"});
+  };
+  Json pod = make_pod("p");
+  pod.child("spec").set("volumes", Json::array({Json::object({{"name", "v"}, {"persistentVolumeClaim", Json::object({{"claimName", "home"}})}})}));
+  cluster.put(nodes, make_node("a"));
+  cluster.put(pods, pod);
+  ASSERT_TRUE(reconcile());
+  EXPECT_THAT((*kube::find_condition(cluster.object(pods, {"default", "p"}), "PodScheduled"))["message"].string(), HasSubstr("persistentvolumeclaim \"home\" not found"));
+  Json claim = Json::object({{"metadata", Json::object({{"name", "home"}, {"namespace", "default"}})}, {"spec", Json::object({{"storageClassName", "later"}})}, {"status", Json::object({{"phase", "Pending"}})}});
+  cluster.put(claims, claim);
+  ASSERT_TRUE(reconcile());
+  EXPECT_THAT((*kube::find_condition(cluster.object(pods, {"default", "p"}), "PodScheduled"))["message"].string(), HasSubstr("unbound immediate"));
+  cluster.put(classes, Json::object({{"metadata", Json::object({{"name", "later"}})}, {"volumeBindingMode", "WaitForFirstConsumer"}}));
+  ASSERT_TRUE(reconcile());
+  claim = cluster.object(claims, {"default", "home"});
+  EXPECT_EQ(claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"].string(), "a");
+  EXPECT_EQ(cluster.object(pods, {"default", "p"})["spec"]["nodeName"].string(), "");
+  claim.child("status").set("phase", "Bound");
+  cluster.put(claims, claim);
+  ASSERT_TRUE(reconcile());
+  EXPECT_EQ(cluster.object(pods, {"default", "p"})["spec"]["nodeName"].string(), "a");
 }
 
 TEST_F(Placing, WakesForWhatMattersOnly) {

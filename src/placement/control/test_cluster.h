@@ -4,13 +4,16 @@
 #pragma once
 #include <deque>
 #include <map>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "kube/cache.h"
 #include "kube/controller.h"
 #include "kube/kube_api.h"
+#include "kube/patch.h"
 
 namespace fairlead::placement::test {
 
@@ -28,12 +31,22 @@ class Cluster final : public kube::KubeApi, public kube::Caches {
     for (const auto& [key, object] : objects_[resource]) all.push_back(object);
     return caches_[resource].replace(all);
   }
-  void refresh_all() {
-    for (const Resource& resource : {kube::resources::pods, kube::resources::nodes, kube::resources::leases}) refresh(resource);
+  // Of all that these controllers watch, and tells them. What they want to be reconciled.
+  std::vector<ObjectKey> refresh_all(const std::vector<kube::Controller::Source>& sources = {}) {
+    std::vector<ObjectKey> keys;
+    std::set<Resource> resources{kube::resources::pods, kube::resources::nodes, kube::resources::leases};
+    for (const auto& source : sources) resources.insert(source.resource);
+    for (const Resource& resource : resources) {
+      for (const kube::Change& change : refresh(resource))
+        for (const auto& source : sources)
+          if (source.resource == resource)
+            for (ObjectKey& key : source.keys(change)) keys.push_back(std::move(key));
+    }
+    return keys;
   }
   // Puts an object as it is, whatever was there.
   void put(const Resource& resource, Json object) { store(resource, std::move(object)); }
-  Json object(const Resource& resource, const ObjectKey& key) { return objects_[resource][key]; }
+  Json object(const Resource& resource, const ObjectKey& key) { return has(resource, key) ? objects_[resource][key] : Json(); }
   bool has(const Resource& resource, const ObjectKey& key) { return objects_[resource].contains(key); }
   std::vector<Json> all(const Resource& resource) {
     std::vector<Json> out;
@@ -42,9 +55,13 @@ class Cluster final : public kube::KubeApi, public kube::Caches {
   }
   // The next write of this verb gives this error. `though`: yet it is done (its answer was lost).
   void fail_next(const std::string& verb, Code code, bool though = false) { failures_[verb].push_back({code, though}); }
+  // Every write after so many fails, as if the process had ended; below zero: none.
+  void die_after(int more_writes) { writes_left_ = more_writes; }
+  void drop(const Resource& resource, const ObjectKey& key) { objects_[resource].erase(key); }
   std::vector<std::string> writes;  // "post default/p binding"
 
   Result<Json> get(const Resource& resource, const ObjectKey& key) override {
+    const std::lock_guard lock(mutex_);
     if (!has(resource, key)) return fail(Code::NotFound, key.text());
     return object(resource, key);
   }
@@ -74,7 +91,13 @@ class Cluster final : public kube::KubeApi, public kube::Caches {
       return store(resource, next);
     });
   }
-  Result<Json> patch(const Resource&, const ObjectKey&, kube::PatchType, const Json&, const std::string&) override { return fail(Code::Unsupported, "patch"); }
+  Result<Json> patch(const Resource& resource, const ObjectKey& key, kube::PatchType, const Json& patch, const std::string& subresource) override {
+    return write("patch", resource, key, subresource, [&]() -> Result<Json> {
+      if (!has(resource, key)) return fail(Code::NotFound, key.text());
+      auto next = kube::merge_patch(object(resource, key), patch);
+      return store(resource, next);
+    });
+  }
   Result<Json> post(const Resource& resource, const ObjectKey& key, const std::string& subresource, const Json& body) override {
     return write("post", resource, key, subresource, [&]() -> Result<Json> {
       if (!has(resource, key)) return fail(Code::NotFound, key.text());
@@ -117,7 +140,10 @@ class Cluster final : public kube::KubeApi, public kube::Caches {
   }
   template <class Change>
   Result<Json> write(const std::string& verb, const Resource& resource, const ObjectKey& key, const std::string& subresource, const Change& change) {
+    const std::lock_guard lock(mutex_);
     if (resource != kube::resources::events) writes.push_back(verb + " " + key.text() + (subresource.empty() ? "" : " " + subresource));
+    if (writes_left_ == 0) return fail(Code::Unavailable, "the process has ended");
+    if (writes_left_ > 0 && resource != kube::resources::events) --writes_left_;
     auto& failures = failures_[verb];
     if (failures.empty() || resource == kube::resources::events) return change();
     const auto [code, though] = failures.front();
@@ -135,7 +161,8 @@ class Cluster final : public kube::KubeApi, public kube::Caches {
   mutable std::map<Resource, kube::Cache> caches_;
   std::map<Resource, std::map<ObjectKey, Json>> objects_;
   std::map<std::string, std::deque<Failure>> failures_;
-  int version_ = 0;
+  int version_ = 0, writes_left_ = -1;
+  std::mutex mutex_;  // guards the objects against the threads of a controller
 };
 
 // Objects by name, ready to be changed.

@@ -82,8 +82,12 @@ std::int64_t preference(const Pod& pod, const Node& node) {
   return sum;
 }
 
-bool means(const PodTerm& term, const Pod& other) {
-  return (term.spaces.empty() || term.spaces.contains(other.key.space)) && term.selector.matches(other.labels);
+bool means(const PodTerm& term, const Pod& other, const Spaces& spaces) {
+  if (!term.selector.matches(other.labels)) return false;
+  if (term.spaces.contains(other.key.space)) return true;
+  if (!term.space_selector) return term.spaces.empty();
+  const auto labels = spaces.find(other.key.space);
+  return labels != spaces.end() && term.space_selector->matches(labels->second);
 }
 
 }  // namespace fairlead::placement

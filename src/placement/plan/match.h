@@ -20,7 +20,8 @@ bool matches(const NodeTerm& term, const Node& node);
 bool selects(const Pod& pod, const Node& node);
 // Sum of the weights of preferred terms that hold.
 std::int64_t preference(const Pod& pod, const Node& node);
-// Is `other` one of the pods that the term means?
-bool means(const PodTerm& term, const Pod& other);
+// Is `other` one of the pods that the term means? `spaces`: labels of the namespaces, for terms that select by them.
+using Spaces = std::map<std::string, kube::Labels>;
+bool means(const PodTerm& term, const Pod& other, const Spaces& spaces = {});
 
 }  // namespace fairlead::placement

@@ -7,200 +7,209 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 
-#include "placement/plan/match.h"
+#include "placement/plan/ask.h"
+#include "placement/plan/preempt.h"
 
 namespace fairlead::placement {
 namespace {
 
-// A node while the plan is made.
-struct Bin {
-  Node node;
-  Resources used;
-  std::vector<const Pod*> pods;
-};
-
-bool siblings(const Pod& a, const Pod& b) {
-  if (!a.owner.empty() || !b.owner.empty()) return a.owner == b.owner;
-  return a.key.space == b.key.space && !a.labels.empty() && a.labels == b.labels;
+// Pods on nodes and those that wait, by key.
+std::vector<const Pod*> living(const std::vector<const Pod*>& pods) {
+  std::vector<const Pod*> out;
+  out.reserve(pods.size());
+  for (const Pod* pod : pods)
+    if (!pod->finished && (!pod->node.empty() || pending(*pod))) out.push_back(pod);
+  std::sort(out.begin(), out.end(), [](const Pod* a, const Pod* b) { return a->key < b->key; });
+  return out;
 }
+
+const Spaces no_spaces;
 
 class Planner {
  public:
-  explicit Planner(Snapshot& snapshot) {
-    std::sort(snapshot.nodes.begin(), snapshot.nodes.end(), [](const Node& a, const Node& b) { return a.name < b.name; });
-    std::sort(snapshot.pods.begin(), snapshot.pods.end(), [](const Pod& a, const Pod& b) { return a.key < b.key; });
-    for (Node& node : snapshot.nodes) bins_.push_back({std::move(node), {}, {}});
-    for (const Pod& pod : snapshot.pods) {
-      if (pod.finished) continue;
-      if (pending(pod)) {
-        queue_.push_back(&pod);
-      } else if (Bin* bin = find(pod.node)) {
-        put(pod, *bin);
-      }
-    }
-    std::sort(queue_.begin(), queue_.end(), [](const Pod* a, const Pod* b) {
-      return std::tuple(-a->priority, a->created, std::cref(a->key)) < std::tuple(-b->priority, b->created, std::cref(b->key));
+  explicit Planner(const View& view) : view_(view), board_(view.nodes, living(view.pods), view.spaces == nullptr ? no_spaces : *view.spaces) {
+    for (Board::PodIndex pod = 0; pod < board_.size(); ++pod)
+      if (pending(*board_.entry(pod).pod)) queue_.push_back(pod);
+    std::sort(queue_.begin(), queue_.end(), [&](Board::PodIndex a, Board::PodIndex b) {
+      const Pod &left = *board_.entry(a).pod, &right = *board_.entry(b).pod;
+      return std::tuple(-left.priority, left.created, a) < std::tuple(-right.priority, right.created, b);
     });
+    for (const Budget* budget : view.budgets) {
+      budgets_.budgets.push_back(budget);
+      budgets_.allowed.push_back(std::max<std::int64_t>(0, budget->allowed));
+    }
+    for (const Claim* claim : view.claims) claims_[claim->key] = claim;
   }
 
   Plan run() {
-    Plan plan;
-    for (const Pod* pod : queue_) {
-      std::map<std::string, int> refusals;
-      if (Bin* bin = choose(*pod, refusals)) {
-        put(*pod, *bin);
-        plan.places.push_back({pod->key, pod->uid, bin->node.name});
-      } else {
-        plan.waits.push_back({pod->key, pod->uid, why(*pod, refusals)});
-      }
-    }
-    return plan;
+    for (const Board::PodIndex pod : queue_) decide(pod);
+    return std::move(plan_);
   }
 
  private:
-  Bin* find(const std::string& name) {
-    if (name.empty()) return nullptr;
-    const auto it = std::lower_bound(bins_.begin(), bins_.end(), name, [](const Bin& bin, const std::string& key) { return bin.node.name < key; });
-    return it != bins_.end() && it->node.name == name ? &*it : nullptr;
+  const Fixed& fixed(const Pod& pod) {
+    const auto [found, fresh] = fixed_.try_emplace(fixed_text(pod));
+    if (fresh) found->second = fix(board_, pod, reasons_);
+    return found->second;
   }
 
-  static void put(const Pod& pod, Bin& bin) {
-    bin.used += pod.requests;
-    bin.pods.push_back(&pod);
-  }
+  void wait(const Pod& pod, std::string why, std::string preemption = {}) { plan_.waits.push_back({pod.key, pod.uid, std::move(why), std::move(preemption)}); }
 
-  // Why the pod may not be on the node, in the order in which Kubernetes asks; several resources may be short at once. Empty: it may.
-  std::vector<std::string> refuse(const Pod& pod, const Bin& bin) const {
-    const Node& node = bin.node;
-    static const Taint cordoned{.key = "node.kubernetes.io/unschedulable", .value = "", .effect = Effect::NoSchedule, .added = std::nullopt};
-    if (node.unschedulable && !tolerates(pod, cordoned)) return {"node(s) were unschedulable"};
-    if (node.deleting) return {"node(s) were being deleted"};
-    if (const Taint* taint = first_forbidding_taint(pod, node)) return {fmt::format("node(s) had untolerated taint {{{}: {}}}", taint->key, taint->value)};
-    if (!node.ready) return {"node(s) were not ready"};
-    if (!selects(pod, node)) return {"node(s) didn't match Pod's node affinity/selector"};
-    for (const Pod* other : bin.pods) {
-      for (const auto& port : pod.host_ports) {
-        if (other->host_ports.contains(port)) return {"node(s) didn't have free ports for the requested pod ports"};
-      }
-    }
-    std::vector<std::string> short_of;
-    if (bin.used.pods + 1 > node.allocatable.pods) short_of.push_back("Too many pods");
-    if (pod.requests.cpu.value > 0 && pod.requests.cpu.value > node.allocatable.cpu.value - bin.used.cpu.value) short_of.push_back("Insufficient cpu");
-    if (pod.requests.memory.value > 0 && pod.requests.memory.value > node.allocatable.memory.value - bin.used.memory.value) short_of.push_back("Insufficient memory");
-    for (const auto& [name, amount] : pod.requests.extended) {
-      if (amount > 0 && amount > amount_of(node.allocatable, name) - amount_of(bin.used, name)) short_of.push_back("Insufficient " + name);
-    }
-    if (!short_of.empty()) return short_of;
-    return refuse_neighbours(pod, bin);
-  }
-
-  static std::int64_t amount_of(const Resources& resources, const std::string& name) {
-    const auto it = resources.extended.find(name);
-    return it == resources.extended.end() ? 0 : it->second;
-  }
-
-  // Is there a pod that `wanted` says yes to in the same domain of `key` as `bin`?
-  template <class Wanted>
-  bool any_in_domain(const Bin& bin, const std::string& key, const Wanted& wanted) const {
-    const auto here = bin.node.labels.find(key);
-    if (here == bin.node.labels.end()) return false;
-    for (const Bin& other : bins_) {
-      const auto there = other.node.labels.find(key);
-      if (there == other.node.labels.end() || there->second != here->second) continue;
-      if (std::any_of(other.pods.begin(), other.pods.end(), [&](const Pod* one) { return wanted(*one); })) return true;
-    }
-    return false;
-  }
-
-  std::vector<std::string> refuse_neighbours(const Pod& pod, const Bin& bin) const {
-    for (const PodTerm& term : pod.near) {
-      if (!bin.node.labels.contains(term.topology_key)) return {"node(s) didn't match pod affinity rules"};
-      if (any_in_domain(bin, term.topology_key, [&](const Pod& other) { return means(term, other); })) continue;
-      // The first of pods that want to be near each other has nobody to be near to.
-      const bool nobody = std::none_of(bins_.begin(), bins_.end(), [&](const Bin& any) {
-        return std::any_of(any.pods.begin(), any.pods.end(), [&](const Pod* other) { return means(term, *other); });
-      });
-      if (!(nobody && means(term, pod))) return {"node(s) didn't match pod affinity rules"};
-    }
-    for (const PodTerm& term : pod.apart) {
-      if (any_in_domain(bin, term.topology_key, [&](const Pod& other) { return means(term, other); })) return {"node(s) didn't match pod anti-affinity rules"};
-    }
-    // Those already there may not want it either.
-    for (const Bin& other : bins_) {
-      for (const Pod* there : other.pods) {
-        for (const PodTerm& term : there->apart) {
-          const auto mine = bin.node.labels.find(term.topology_key), theirs = other.node.labels.find(term.topology_key);
-          const bool same = mine != bin.node.labels.end() && theirs != other.node.labels.end() && mine->second == theirs->second;
-          if (same && means(term, pod)) return {"node(s) didn't satisfy existing pods anti-affinity rules"};
-        }
-      }
+  // Why a pod cannot be placed wherever it is; empty: nothing.
+  std::string against(const Pod& pod) const {
+    if (!pod.problems.empty()) return fmt::format("this pod cannot be placed: {}.", fmt::join(pod.problems, "; "));
+    if (board_.bins().empty()) return "no nodes available to schedule pods";
+    if (!view_.claims_known) return {};
+    for (const std::string& name : pod.claims) {
+      const auto claim = claims_.find({pod.key.space, name});
+      const auto nowhere = [&](const std::string& text) { return fmt::format("0/{} nodes are available: {}.", board_.bins().size(), text); };
+      if (claim == claims_.end()) return nowhere(fmt::format("persistentvolumeclaim \"{}\" not found", name));
+      if (claim->second->deleting) return nowhere(fmt::format("persistentvolumeclaim \"{}\" is being deleted", name));
+      if (!claim->second->bound && !claim->second->waits_for_pod) return nowhere("pod has unbound immediate PersistentVolumeClaims");
     }
     return {};
   }
 
-  struct Fit {
-    Bin* bin;
-    std::int64_t free, sibling_count, preferred, disliked;
-  };
-
-  // Percent of CPU and memory that stays free, averaged; what the node does not tell counts as nothing free.
-  static std::int64_t free_percent(const Pod& pod, const Bin& bin) {
-    const auto percent = [](std::int64_t all, std::int64_t used) { return all <= 0 || used >= all ? 0 : static_cast<std::int64_t>(static_cast<__int128>(all - used) * 100 / all); };
-    return (percent(bin.node.allocatable.cpu.value, bin.used.cpu.value + pod.requests.cpu.value) +
-            percent(bin.node.allocatable.memory.value, bin.used.memory.value + pod.requests.memory.value)) / 2;
+  // A pod goes to its node once its claims are bound; those that wait for it are told the node.
+  bool choose_claims(const Pod& pod, const std::string& node) {
+    bool all_bound = true;
+    if (!view_.claims_known) return true;
+    for (const std::string& name : pod.claims) {
+      const Claim& claim = *claims_.at({pod.key.space, name});
+      if (claim.bound) continue;
+      all_bound = false;
+      plan_.claims.push_back({claim.key, node});
+    }
+    return all_bound;
   }
 
-  Bin* choose(const Pod& pod, std::map<std::string, int>& refusals) {
-    if (!pod.problems.empty()) return nullptr;
-    std::vector<Fit> fits;
-    std::int64_t most_siblings = 0, most_preferred = 0, most_disliked = 0;
-    for (Bin& bin : bins_) {
-      const auto reasons = refuse(pod, bin);
-      for (const std::string& reason : reasons) ++refusals[reason];
-      if (!reasons.empty()) continue;
-      const auto count = std::count_if(bin.pods.begin(), bin.pods.end(), [&](const Pod* other) { return siblings(pod, *other); });
-      fits.push_back({&bin, free_percent(pod, bin), count, preference(pod, bin.node), disliked_taints(pod, bin.node)});
-      most_siblings = std::max(most_siblings, fits.back().sibling_count);
-      most_preferred = std::max(most_preferred, fits.back().preferred);
-      most_disliked = std::max(most_disliked, fits.back().disliked);
+  void decide(Board::PodIndex index) {
+    const Pod& pod = *board_.entry(index).pod;
+    if (std::string why = against(pod); !why.empty()) return wait(pod, std::move(why), not_helpful(pod));
+    // One that asks the same failed a moment ago, and nothing was put since.
+    std::string same = fixed_text(pod) + alike(index);
+    if (const auto failed = failed_.find(same); failed != failed_.end() && failed->second.changes == board_.changes() && pod.nominated.empty())
+      return wait(pod, failed->second.why, failed->second.preemption);
+    Ask ask(board_, index, fixed(pod), reasons_);
+    Board::NodeIndex node = board_.find(pod.nominated);
+    if (node < 0 || !ask.fits(node)) node = ask.best();
+    if (node >= 0) {
+      board_.put(index, node);
+      if (choose_claims(pod, board_.bin(node).node->name)) plan_.places.push_back({pod.key, pod.uid, board_.bin(node).node->name});
+      return;
     }
-    // The weights of Kubernetes' own scheduler: resources 1, taints 3, node affinity 2, spreading 2; each part scaled to 0..100 over the nodes that fit.
-    const auto scaled = [](std::int64_t part, std::int64_t most) { return most == 0 ? 0 : part * 100 / most; };
-    const Fit* best = nullptr;
-    std::int64_t best_score = 0;
-    for (const Fit& fit : fits) {  // in order of names, so of equal ones the first wins
-      const std::int64_t score = fit.free + 3 * (100 - scaled(fit.disliked, most_disliked)) + 2 * scaled(fit.preferred, most_preferred) +
-                                 2 * (100 - scaled(fit.sibling_count, most_siblings));
-      if (best == nullptr || score > best_score) {
-        best = &fit;
-        best_score = score;
+    std::string why = refusals(ask), preemption;
+    if (!give_room(index, ask, preemption)) {
+      // Only pods without a nominated node come here with the same answer each time.
+      failed_[std::move(same)] = {board_.changes(), why, preemption};
+    }
+    wait(pod, std::move(why), std::move(preemption));
+  }
+
+  // Whether room is, or will be, made for it. Then the node counts it already, so that nobody less important takes the room.
+  bool give_room(Board::PodIndex index, Ask& ask, std::string& preemption) {
+    const Pod& pod = *board_.entry(index).pod;
+    if (!pod.may_preempt) {
+      preemption = "preemption: not eligible due to preemptionPolicy=Never.";
+      return false;
+    }
+    if (const Board::NodeIndex nominated = board_.find(pod.nominated); nominated >= 0 && !ask.fixed(nominated)) {
+      const auto& on = board_.bin(nominated).on;
+      const bool leaving = std::any_of(on.begin(), on.end(), [&](Board::PodIndex other) { return board_.entry(other).pod->deleting && board_.entry(other).pod->priority < pod.priority; });
+      if (leaving) {
+        preemption = "preemption: not eligible due to a terminating pod on the nominated node.";
+        board_.put(index, nominated);
+        return true;
       }
     }
-    return best == nullptr ? nullptr : best->bin;
+    auto room = make_room(board_, index, ask, budgets_, reasons_, preemption);
+    if (!room) return false;
+    Preempt preempt{.pod = pod.key, .uid = pod.uid, .node = board_.bin(room->node).node->name, .victims = {}};
+    for (const Board::PodIndex victim : room->victims) {
+      const Pod& leaves = *board_.entry(victim).pod;
+      preempt.victims.push_back({leaves.key, leaves.uid});
+      budgets_.charge(leaves);
+      board_.doom(victim);
+    }
+    std::sort(preempt.victims.begin(), preempt.victims.end(), [](const auto& a, const auto& b) { return a.pod < b.pod; });
+    plan_.preempts.push_back(std::move(preempt));
+    board_.put(index, room->node);
+    return true;
   }
 
-  std::string why(const Pod& pod, const std::map<std::string, int>& refusals) const {
-    if (!pod.problems.empty()) return fmt::format("this pod cannot be placed: {}.", fmt::join(pod.problems, "; "));
-    if (bins_.empty()) return "no nodes available to schedule pods";
+  std::string not_helpful(const Pod& pod) const {
+    if (!pod.problems.empty() || board_.bins().empty()) return {};
+    return fmt::format("preemption: 0/{0} nodes are available: {0} Preemption is not helpful for scheduling.", board_.bins().size());
+  }
+
+  std::string refusals(const Ask& ask) {
+    std::map<int, int> counts;
+    for (Board::NodeIndex node = 0; node < static_cast<int>(board_.bins().size()); ++node)
+      for (const int reason : ask.refusals(node)) ++counts[reason];
     std::vector<std::string> parts;
-    for (const auto& [reason, count] : refusals) parts.push_back(fmt::format("{} {}", count, reason));
+    for (const auto& [reason, count] : counts) parts.push_back(fmt::format("{} {}", count, reasons_.text(reason)));
     std::sort(parts.begin(), parts.end());
-    return fmt::format("0/{} nodes are available: {}.", bins_.size(), fmt::join(parts, ", "));
+    return fmt::format("0/{} nodes are available: {}.", board_.bins().size(), fmt::join(parts, ", "));
   }
 
-  std::vector<Bin> bins_;           // by name
-  std::vector<const Pod*> queue_;   // into the snapshot
+  // What two pods must have in common, beside `fixed_text`, to be refused alike.
+  std::string alike(Board::PodIndex index) const {
+    const Board::Entry& entry = board_.entry(index);
+    const Pod& pod = *entry.pod;
+    std::string out = fmt::format("\n{} {} {} {} {}", pod.priority, pod.may_preempt, pod.requests.cpu.value, pod.requests.memory.value, entry.labels);
+    for (const auto& [number, amount] : entry.extended) out += fmt::format(" {}:{}", number, amount);
+    for (const auto& [protocol, port] : pod.host_ports) out += fmt::format(" {}/{}", protocol, port);
+    for (const int term : entry.near) out += fmt::format(" +{}", term);
+    for (const int term : entry.apart) out += fmt::format(" -{}", term);
+    for (const Board::Constraint& one : entry.constraints)
+      out += fmt::format(" ~{},{},{},{},{},{},{}", one.counter, one.key, one.spread->max_skew, one.spread->required, one.spread->min_domains, one.spread->honor_affinity,
+                         one.spread->honor_taints);
+    return out;
+  }
+
+  struct Failed {
+    std::uint64_t changes = 0;
+    std::string why, preemption;
+  };
+  const View& view_;
+  Reasons reasons_;
+  Board board_;
+  std::vector<Board::PodIndex> queue_;
+  Budgets budgets_;
+  std::map<kube::ObjectKey, const Claim*> claims_;
+  std::unordered_map<std::string, Fixed> fixed_;
+  std::unordered_map<std::string, Failed> failed_;
+  Plan plan_;
 };
 
 }  // namespace
 
-Plan plan_placement(Snapshot snapshot) { return Planner(snapshot).run(); }
+Plan plan_placement(const View& view) { return Planner(view).run(); }
+
+Plan plan_placement(const Snapshot& snapshot) {
+  View view{.nodes = {}, .pods = {}, .budgets = {}, .claims = {}, .claims_known = snapshot.claims_known, .spaces = &snapshot.spaces};
+  const auto point = [](const auto& values, auto& into) {
+    for (const auto& value : values) into.push_back(&value);
+  };
+  point(snapshot.nodes, view.nodes);
+  point(snapshot.pods, view.pods);
+  point(snapshot.budgets, view.budgets);
+  point(snapshot.claims, view.claims);
+  return plan_placement(view);
+}
 
 std::string print(const Plan& plan) {
   std::string out;
   for (const Place& place : plan.places) out += fmt::format("{} -> {}\n", place.pod.text(), place.node);
-  for (const Wait& wait : plan.waits) out += fmt::format("{} waits: {}\n", wait.pod.text(), wait.why);
+  for (const ChooseNode& one : plan.claims) out += fmt::format("claim {} -> {}\n", one.claim.text(), one.node);
+  for (const Preempt& preempt : plan.preempts) {
+    out += fmt::format("{} makes room on {}:", preempt.pod.text(), preempt.node);
+    for (const auto& victim : preempt.victims) out += " " + victim.pod.text();
+    out += '\n';
+  }
+  for (const Wait& wait : plan.waits) out += fmt::format("{} waits: {}{}{}\n", wait.pod.text(), wait.why, wait.preemption.empty() ? "" : " ", wait.preemption);
   return out;
 }
 

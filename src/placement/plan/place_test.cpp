@@ -136,9 +136,59 @@ INSTANTIATE_TEST_SUITE_P(Neighbours, PlacementTable, testing::Values(
     Case{"near_nobody", {node("a", "{}", on_a)}, {pod({"p", "100m", "64Mi", near})}, "0/1 nodes are available: 1 node(s) didn't match pod affinity rules."},
     Case{"the_first_of_its_kind_may_be_alone", {node("a", "{}", on_a)}, {pod({"p", "100m", "64Mi", near, "{app: db}"})}, "a"},
     Case{"host_port_taken", {node("a"), node("b")}, {[] { Pod x = pod({"x", "0", "0", "nodeName: a"}); x.host_ports = {{"TCP", 80}}; return x; }(), pod({"y", "3", "6Gi", "nodeName: b"}), [] { Pod p = pod({"p"}); p.host_ports = {{"TCP", 80}}; return p; }()}, "b"},
-    Case{"unsupported_is_said", {node("a")}, {pod({"p", "1", "1Gi", "topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]"})}, "this pod cannot be placed: topologySpreadConstraints with DoNotSchedule are not supported; use required podAntiAffinity or ScheduleAnyway."},
     Case{"a_bad_quantity_is_said", {node("a")}, {[] { Pod p = pod({"p"}); p.problems = {"resources of container c.cpu: bad"}; return p; }()}, "this pod cannot be placed: resources of container c.cpu: bad."}),
     [](const auto& row) { return row.param.name; });
+
+const std::string in_x = "{zone: x}", in_y = "{zone: north}";
+const std::string by_zone = "topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: db}}";
+const std::string skewed = "node(s) didn't match pod topology spread constraints";
+INSTANTIATE_TEST_SUITE_P(Spreads, PlacementTable, testing::Values(
+    Case{"goes_to_the_emptier_zone", {node("a", "{}", in_x), node("b", "{}", in_y)}, {pod({"x", "0", "0", "nodeName: a", "{app: db}"}), pod({"y", "3", "6Gi", "nodeName: b"}), pod({"p", "1", "1Gi", by_zone + "}]", "{app: db}"})}, "b"},
+    Case{"too_skewed", {node("a", "{}", in_x), node("b", "{unschedulable: true}", in_y)}, {pod({"x", "0", "0", "nodeName: a", "{app: db}"}), pod({"p", "1", "1Gi", by_zone + "}]", "{app: db}"})}, "0/2 nodes are available: 1 " + skewed + ", 1 node(s) were unschedulable."},
+    Case{"honoured_taints_make_a_domain_not_count", {node("a", "{}", in_x), node("b", "{unschedulable: true, taints: [{key: k, effect: NoSchedule}]}", in_y)}, {pod({"x", "0", "0", "nodeName: a", "{app: db}"}), pod({"p", "1", "1Gi", by_zone + ", nodeTaintsPolicy: Honor}]", "{app: db}"})}, "a"},
+    Case{"one_that_does_not_count_itself_may_join", {node("a", "{}", in_x), node("b", "{unschedulable: true}", in_y)}, {pod({"x", "0", "0", "nodeName: a", "{app: db}"}), pod({"p", "1", "1Gi", by_zone + "}]"})}, "a"},
+    Case{"a_node_without_the_label", {node("a")}, {pod({"p", "1", "1Gi", by_zone + "}]", "{app: db}"})}, "0/1 nodes are available: 1 " + skewed + " (missing required label)."},
+    Case{"too_few_domains", {node("a", "{}", in_x)}, {pod({"x", "0", "0", "nodeName: a", "{app: db}"}), pod({"p", "1", "1Gi", by_zone + ", minDomains: 2}]", "{app: db}"})}, "0/1 nodes are available: 1 " + skewed + "."},
+    Case{"nodes_it_may_not_choose_do_not_count", {node("a", "{}", in_x), node("b", "{}", in_y)}, {pod({"x", "0", "0", "nodeName: a", "{app: db}"}), pod({"p", "1", "1Gi", "nodeSelector: {zone: x}, " + by_zone + "}]", "{app: db}"})}, "a"},
+    Case{"unless_it_says_so", {node("a", "{}", in_x), node("b", "{}", in_y)}, {pod({"x", "0", "0", "nodeName: a", "{app: db}"}), pod({"p", "1", "1Gi", "nodeSelector: {zone: x}, " + by_zone + ", nodeAffinityPolicy: Ignore}]", "{app: db}"})}, "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 " + skewed + "."},
+    Case{"dying_pods_do_not_count", {node("a", "{}", in_x), node("b", "{unschedulable: true}", in_y)}, {[] { Pod x = pod({"x", "0", "0", "nodeName: a", "{app: db}"}); x.deleting = true; return x; }(), pod({"p", "1", "1Gi", by_zone + "}]", "{app: db}"})}, "a"},
+    Case{"only_its_own_revision", {node("a", "{}", in_x), node("b", "{unschedulable: true}", in_y)}, {pod({"x", "0", "0", "nodeName: a", "{app: db, rev: '1'}"}), pod({"p", "1", "1Gi", by_zone + ", matchLabelKeys: [rev]}]", "{app: db, rev: '2'}"})}, "a"},
+    Case{"anyway_prefers", {node("a", "{}", in_x), node("b", "{}", in_y)}, {pod({"x", "0", "0", "nodeName: a", "{app: db}"}), pod({"y", "1", "2Gi", "nodeName: b"}), pod({"p", "1", "1Gi", "topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: db}}}]"})}, "b"}),
+    [](const auto& row) { return row.param.name; });
+
+const std::string like = "affinity: {podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 50, podAffinityTerm: {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: db}}}}]}}";
+const std::string dislike = "affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 50, podAffinityTerm: {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: db}}}}]}}";
+INSTANTIATE_TEST_SUITE_P(Preferences, PlacementTable, testing::Values(
+    Case{"likes_company", {node("a", "{}", on_a), node("b", "{}", on_b)}, {pod({"x", "1", "2Gi", "nodeName: b", "{app: db}"}), pod({"p", "100m", "64Mi", like})}, "b"},
+    Case{"avoids_company", {node("a", "{}", on_a), node("b", "{}", on_b)}, {pod({"x", "0", "0", "nodeName: a", "{app: db}"}), pod({"y", "1", "2Gi", "nodeName: b"}), pod({"p", "100m", "64Mi", dislike})}, "b"},
+    Case{"is_liked", {node("a", "{}", on_a), node("b", "{}", on_b)}, {pod({"x", "1", "2Gi", "nodeName: b, " + like}), pod({"p", "100m", "64Mi", "", "{app: db}"})}, "b"},
+    Case{"a_preference_forbids_nothing", {node("a", "{}", on_a)}, {pod({"x", "0", "0", "nodeName: a", "{app: db}"}), pod({"p", "100m", "64Mi", dislike})}, "a"}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(Placement, NamespacesOfATermMayBeChosenByTheirLabels) {
+  const std::string spec = "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, labelSelector: {}, namespaceSelector: {matchLabels: {team: red}}}]}}";
+  Pod other = pod({"x", "0", "0", "nodeName: a"});
+  other.key.space = "elsewhere";
+  Snapshot snapshot{.nodes = {node("a", "{}", on_a)}, .pods = {other, pod({"p", "1", "1Gi", spec})}};
+  snapshot.spaces = {{"elsewhere", {{"team", "blue"}}}};
+  EXPECT_EQ(where(plan_placement(snapshot), "p"), "a");
+  snapshot.spaces = {{"elsewhere", {{"team", "red"}}}};
+  EXPECT_EQ(where(plan_placement(snapshot), "p"), "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules.");
+}
+
+TEST(Placement, WaitsForClaims) {
+  const Pod p = pod({"p", "1", "1Gi", "volumes: [{name: v, persistentVolumeClaim: {claimName: home}}]"});
+  const auto plan = [&](std::vector<Claim> claims, bool known = true) { return plan_placement(Snapshot{.nodes = {node("a")}, .pods = {p}, .claims = std::move(claims), .claims_known = known}); };
+  const kube::ObjectKey home{"default", "home"};
+  EXPECT_EQ(where(plan({}, false), "p"), "a");
+  EXPECT_EQ(where(plan({}), "p"), "0/1 nodes are available: persistentvolumeclaim \"home\" not found.");
+  EXPECT_EQ(where(plan({{.key = home}}), "p"), "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.");
+  EXPECT_EQ(where(plan({{.key = home, .bound = true, .deleting = true}}), "p"), "0/1 nodes are available: persistentvolumeclaim \"home\" is being deleted.");
+  EXPECT_EQ(where(plan({{.key = home, .bound = true}}), "p"), "a");
+  const Plan later = plan({{.key = home, .waits_for_pod = true}});
+  EXPECT_THAT(later.claims, ElementsAre(ChooseNode{home, "a"}));
+  EXPECT_TRUE(later.places.empty() && later.waits.empty());
+}
 
 TEST(Placement, LeavesOthersAlone) {
   Pod named = pod({"named", "1", "1Gi", "nodeName: nowhere"}), foreign = pod({"foreign", "1", "1Gi", "schedulerName: mine"}),
@@ -235,7 +285,7 @@ Snapshot random_snapshot(Rng rng) {
     if (rng.below(6) == 0) {
       auto selector = kube::LabelSelector::parse("app=a");
       INVARIANT(selector);
-      one.apart.push_back({*selector, {"d"}, "kubernetes.io/hostname"});
+      one.apart.push_back({*selector, {"d"}, "kubernetes.io/hostname", std::nullopt});
     }
     if (rng.below(8) == 0) one.host_ports = {{"TCP", 80}};
     out.pods.push_back(one);

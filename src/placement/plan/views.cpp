@@ -107,30 +107,46 @@ NodeTerm read_node_term(const Json& json, std::vector<std::string>& problems) {
   return out;
 }
 
-std::vector<PodTerm> read_pod_terms(const Json& list, const std::string& space, const char* where, std::vector<std::string>& problems) {
+// A label selector, narrowed by what the pod itself has under some keys (matchLabelKeys) or must not have (mismatchLabelKeys).
+std::optional<kube::LabelSelector> read_selector(const Json& json, const kube::Labels& labels, const char* where, std::vector<std::string>& problems) {
+  Json object = json["labelSelector"];
+  for (const auto& [list, op] : {std::pair{"matchLabelKeys", "In"}, std::pair{"mismatchLabelKeys", "NotIn"}}) {
+    for (const Json& key : json[list].items()) {
+      const auto label = labels.find(key.string());
+      if (label == labels.end() || !object.is_object()) continue;
+      object.child("matchExpressions").push(Json::object({{"key", key}, {"operator", op}, {"values", Json::array({label->second})}}));
+    }
+  }
+  auto selector = kube::LabelSelector::from_object(object);
+  if (selector) return std::move(*selector);
+  problems.push_back(fmt::format("{}: {}", where, selector.error().message));
+  return std::nullopt;
+}
+
+std::optional<PodTerm> read_pod_term(const Json& json, const Pod& pod, const char* where, std::vector<std::string>& problems) {
+  auto selector = read_selector(json, pod.labels, where, problems);
+  if (!selector) return std::nullopt;
+  PodTerm term{.selector = std::move(*selector), .spaces = {}, .topology_key = json["topologyKey"].string(), .space_selector = std::nullopt};
+  for (const Json& name : json["namespaces"].items()) term.spaces.insert(name.string());
+  const Json& spaces = json["namespaceSelector"];
+  if (!spaces.is_object()) {
+    if (term.spaces.empty()) term.spaces.insert(pod.key.space);
+    return term;
+  }
+  auto chosen = kube::LabelSelector::from_object(spaces);
+  if (!chosen) {
+    problems.push_back(fmt::format("{}: namespaceSelector: {}", where, chosen.error().message));
+    return std::nullopt;
+  }
+  if (chosen->empty()) term.spaces.clear();  // every namespace
+  else term.space_selector = std::move(*chosen);
+  return term;
+}
+
+std::vector<PodTerm> read_pod_terms(const Json& list, Pod& pod, const char* where) {
   std::vector<PodTerm> out;
   for (const Json& json : list.items()) {
-    PodTerm term{.selector = {}, .spaces = {}, .topology_key = json["topologyKey"].string()};
-    auto selector = kube::LabelSelector::from_object(json["labelSelector"]);
-    if (!selector) {
-      problems.push_back(fmt::format("{}: {}", where, selector.error().message));
-      continue;
-    }
-    term.selector = std::move(*selector);
-    for (const Json& name : json["namespaces"].items()) term.spaces.insert(name.string());
-    const Json& spaces = json["namespaceSelector"];
-    if (spaces.is_object() && !(spaces["matchLabels"].members().empty() && spaces["matchExpressions"].items().empty())) {
-      problems.push_back(fmt::format("{}: namespaceSelector is not supported; name the namespaces", where));
-    }
-    if (!json["matchLabelKeys"].items().empty() || !json["mismatchLabelKeys"].items().empty()) {
-      problems.push_back(fmt::format("{}: matchLabelKeys and mismatchLabelKeys are not supported", where));
-    }
-    if (spaces.is_object()) {
-      term.spaces.clear();  // the empty selector means every namespace
-    } else if (term.spaces.empty()) {
-      term.spaces.insert(space);
-    }
-    out.push_back(std::move(term));
+    if (auto term = read_pod_term(json, pod, where, pod.problems)) out.push_back(std::move(*term));
   }
   return out;
 }
@@ -144,8 +160,26 @@ void read_affinity(const Json& affinity, Pod& pod) {
   for (const Json& preferred : node["preferredDuringSchedulingIgnoredDuringExecution"].items()) {
     pod.preferred.push_back({preferred["weight"].integer(), read_node_term(preferred["preference"], pod.problems)});
   }
-  pod.near = read_pod_terms(affinity["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"], pod.key.space, "pod affinity", pod.problems);
-  pod.apart = read_pod_terms(affinity["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"], pod.key.space, "pod anti-affinity", pod.problems);
+  const Json &near = affinity["podAffinity"], &apart = affinity["podAntiAffinity"];
+  pod.near = read_pod_terms(near["requiredDuringSchedulingIgnoredDuringExecution"], pod, "pod affinity");
+  pod.apart = read_pod_terms(apart["requiredDuringSchedulingIgnoredDuringExecution"], pod, "pod anti-affinity");
+  for (const auto& [list, sign] : {std::pair{&near, 1}, std::pair{&apart, -1}}) {
+    for (const Json& preferred : (*list)["preferredDuringSchedulingIgnoredDuringExecution"].items()) {
+      auto term = read_pod_term(preferred["podAffinityTerm"], pod, "preferred pod affinity", pod.problems);
+      if (term) pod.liked.push_back({sign * preferred["weight"].integer(), std::move(*term)});
+    }
+  }
+}
+
+void read_spreads(const Json& list, Pod& pod) {
+  for (const Json& json : list.items()) {
+    auto selector = read_selector(json, pod.labels, "topologySpreadConstraints", pod.problems);
+    if (!selector) continue;
+    pod.spreads.push_back({.max_skew = std::max<std::int64_t>(1, json["maxSkew"].integer(1)), .topology_key = json["topologyKey"].string(),
+                           .required = json["whenUnsatisfiable"].string() != "ScheduleAnyway", .selector = std::move(*selector),
+                           .min_domains = std::max<std::int64_t>(1, json["minDomains"].integer(1)), .honor_affinity = json["nodeAffinityPolicy"].string() != "Ignore",
+                           .honor_taints = json["nodeTaintsPolicy"].string() == "Honor"});
+  }
 }
 
 Toleration read_toleration(const Json& json) {
@@ -188,6 +222,14 @@ Node read_node(const Json& node) {
   return out;
 }
 
+Budget read_budget(const Json& budget) {
+  Budget out{.space = kube::space_of(budget), .selector = {}, .allowed = budget["status"]["disruptionsAllowed"].integer()};
+  auto selector = kube::LabelSelector::from_object(budget["spec"]["selector"]);
+  if (!selector) selector = kube::LabelSelector::from_object(Json());  // it selects nothing
+  if (selector) out.selector = std::move(*selector);
+  return out;
+}
+
 Pod read_pod(const Json& pod) {
   const Json& spec = pod["spec"];
   Pod out{.key = kube::key_of(pod), .uid = kube::uid_of(pod)};
@@ -206,10 +248,12 @@ Pod read_pod(const Json& pod) {
   for (const auto& [key, value] : spec["nodeSelector"].members()) out.node_selector[key] = value.string();
   read_affinity(spec["affinity"], out);
   for (const Json& toleration : spec["tolerations"].items()) out.tolerations.push_back(read_toleration(toleration));
-  for (const Json& constraint : spec["topologySpreadConstraints"].items()) {
-    if (constraint["whenUnsatisfiable"].string() == "ScheduleAnyway") continue;  // pods of one owner are spread anyway
-    out.problems.push_back("topologySpreadConstraints with DoNotSchedule are not supported; use required podAntiAffinity or ScheduleAnyway");
-    break;
+  read_spreads(spec["topologySpreadConstraints"], out);
+  out.may_preempt = spec["preemptionPolicy"].string() != "Never";
+  out.nominated = pod["status"]["nominatedNodeName"].string();
+  for (const Json& volume : spec["volumes"].items()) {
+    if (const std::string& claim = volume["persistentVolumeClaim"]["claimName"].string(); !claim.empty()) out.claims.push_back(claim);
+    if (volume["ephemeral"].is_object()) out.claims.push_back(out.key.name + "-" + volume["name"].string());
   }
   for (const char* list : {"containers", "initContainers"}) {
     for (const Json& container : spec[list].items()) {

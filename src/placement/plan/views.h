@@ -72,6 +72,21 @@ struct PodTerm {
   kube::LabelSelector selector;
   std::set<std::string> spaces;  // namespaces of the pods meant; empty: all
   std::string topology_key;
+  std::optional<kube::LabelSelector> space_selector;  // further namespaces, by their labels
+};
+struct PreferredPodTerm {
+  std::int64_t weight = 0;  // below zero: rather not
+  PodTerm term;
+};
+// topologySpreadConstraints: how unevenly the pods that `selector` means (in the pod's own namespace) may be spread over the domains of a label.
+struct Spread {
+  std::int64_t max_skew = 1;
+  std::string topology_key;
+  bool required = true;            // DoNotSchedule; else ScheduleAnyway
+  kube::LabelSelector selector;
+  std::int64_t min_domains = 1;    // fewer domains than this: the emptiest counts as empty
+  bool honor_affinity = true;      // nodes that the pod may not choose do not count
+  bool honor_taints = false;
 };
 
 struct Pod {
@@ -92,11 +107,32 @@ struct Pod {
   std::vector<PreferredTerm> preferred;
   std::vector<Toleration> tolerations;
   std::vector<PodTerm> near, apart;  // required podAffinity and podAntiAffinity
+  std::vector<PreferredPodTerm> liked;  // preferred ones of both
+  std::vector<Spread> spreads;
+  bool may_preempt = true;           // preemptionPolicy is not Never
+  std::string nominated;             // status.nominatedNodeName
+  std::vector<std::string> claims;   // names of claims in its namespace
   std::set<std::pair<std::string, std::int64_t>> host_ports;  // {protocol, port}
   std::vector<std::string> problems;  // sentences; such a pod waits
 };
 
+// A PodDisruptionBudget, as far as pre-emption looks at it.
+struct Budget {
+  std::string space;
+  kube::LabelSelector selector;
+  std::int64_t allowed = 0;  // status.disruptionsAllowed
+};
+// A PersistentVolumeClaim, as far as placement waits for it.
+struct Claim {
+  kube::ObjectKey key;
+  bool bound = false;
+  bool waits_for_pod = false;  // its class binds when a pod was placed
+  bool deleting = false;
+  friend bool operator==(const Claim&, const Claim&) = default;
+};
+
 Node read_node(const kube::Json& node);
+Budget read_budget(const kube::Json& budget);
 Pod read_pod(const kube::Json& pod);
 // Whether it waits for a decision of ours.
 inline bool pending(const Pod& pod) { return pod.node.empty() && !pod.finished && !pod.deleting && !pod.gated && pod.ours; }
