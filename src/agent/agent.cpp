@@ -11,10 +11,12 @@
 #include <mutex>
 #include <thread>
 
+#include "agent/access_review.h"
 #include "agent/heartbeat.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "http/pki.h"
 #include "http/server.h"
 #include "kube/controller.h"
 #include "node/control/pod_controller.h"
@@ -22,6 +24,7 @@
 #include "node/dns_server.h"
 #include "node/events.h"
 #include "node/netlink.h"
+#include "node/node_api.h"
 #include "node/pod_access.h"
 
 namespace fairlead::agent {
@@ -88,7 +91,8 @@ class RunningAgent final : public Agent {
     const std::lock_guard lock(waker_->mutex);
     waker_->runner = nullptr;
   }
-  RunningAgent(kube::KubeApi& api, const Clock& clock, AgentOptions options) : api_(api), clock_(clock), options_(std::move(options)) {}
+  RunningAgent(kube::KubeApi& api, const Clock& clock, AgentOptions options)
+      : api_(api), clock_(clock), options_(std::move(options)), own_api_(api, options_.config.node_name), reviews_(api, clock, options_.config.node_name) {}
 
   Result<void> start() {
     const node::NodeConfig& config = options_.config;
@@ -116,7 +120,9 @@ class RunningAgent final : public Agent {
       names_ = std::move(*names);
     }
     events_ = std::make_unique<node::Events>(api_, clock_, config.node_name);
-    runner_ = std::make_unique<kube::Runner>(api_, clock_, seed(), kube::RunnerOptions{.threads_per_controller = 3});
+    runner_ = std::make_unique<kube::Runner>(own_api_, clock_, seed(), kube::RunnerOptions{.threads_per_controller = 3});
+    // Pods run also where the API lets the node see nothing but its own things: what the network needs is watched apart.
+    network_ = std::make_unique<kube::Runner>(api_, clock_, seed(), kube::RunnerOptions{.threads_per_controller = 1});
     waker_->runner = runner_.get();
     auto resolv = read_file("/etc/resolv.conf", 1_MiB);
     auto pods =
@@ -133,28 +139,41 @@ class RunningAgent final : public Agent {
     auto watch = ExitWatcher::watch(runtime_->exits_dir());
     if (!watch) return std::unexpected(std::move(watch.error()));
     runner_->add(std::move(pods));
-    runner_->add(std::make_unique<node::RouteController>(config.node_name));
-    runner_->add(std::make_unique<node::DnsController>(book));
+    network_->add(std::make_unique<node::RouteController>(config.node_name));
+    network_->add(std::make_unique<node::DnsController>(book));
     runner_->start();
+    network_->start();
     exits_ = std::make_unique<ExitWatcher>(
         std::move(*watch), [controller](const std::string& id) { controller->container_ended(id); }, [this] { runtime_->rotate_logs(); });
-    if (options_.serve) {
-      access_ = std::make_unique<node::PodAccess>(*runtime_, clock_, config.node_name);
-      auto server = http::Server::start(
-          {.address = config.node_ip,
-           .port = config.listen_port,
-           .unix_socket = {},
-           .tls = http::TlsFiles{.certificate = config.cert_file, .key = config.key_file, .client_ca = config.ca_file},
-           .connection_limit = 500},
-          [this](http::Request request, std::shared_ptr<http::Exchange> exchange) { access_->handle(std::move(request), std::move(exchange)); });
-      if (!server) return pass(std::move(server.error()), "serve logs and exec");
-      server_ = std::move(*server);
-    }
+    if (options_.serve)
+      if (auto serving = serve(config); !serving) return serving;
     heartbeat_ = std::make_unique<Heartbeat>(api_, clock_, config, look_at_machine(config));
     return {};
   }
 
  private:
+  Result<void> serve(const node::NodeConfig& config) {
+    access_ = std::make_unique<node::PodAccess>(*runtime_, clock_, config.node_name, [this](const http::Peer& peer) { return reviews_.allows(peer); });
+    http::TlsFiles tls{.certificate = config.serving_cert_file, .key = config.serving_key_file, .client_ca = config.client_ca_file};
+    if (config.serving_cert_file == "self-made") {
+      auto own = http::make_ca("fairlead-agent " + config.node_name, clock_.now());
+      if (!own) return pass(std::move(own.error()), "make a serving certificate");
+      auto pair = http::issue(*own, {.common_name = "system:node:" + config.node_name, .organizations = {"system:nodes"}, .dns_names = {config.node_name},
+                                     .ip_addresses = {config.node_ip}, .server = true}, clock_.now());
+      if (!pair) return pass(std::move(pair.error()), "make a serving certificate");
+      tls.certificate = config.run_dir + "/serving.crt";
+      tls.key = config.run_dir + "/serving.key";
+      if (auto written = write_file_atomically(tls.certificate, pair->certificate_pem, 0644); !written) return written;
+      if (auto written = write_file_atomically(tls.key, pair->key_pem, 0600); !written) return written;
+    }
+    auto server = http::Server::start(
+        {.address = config.node_ip, .port = config.listen_port, .unix_socket = {}, .tls = tls, .connection_limit = 500},
+        [this](http::Request request, std::shared_ptr<http::Exchange> exchange) { access_->handle(std::move(request), std::move(exchange)); });
+    if (!server) return pass(std::move(server.error()), "serve logs and exec");
+    server_ = std::move(*server);
+    return {};
+  }
+
   static std::uint64_t seed() {
     std::uint64_t out = 0;
     for (const char c : secret_bytes(8)) out = out << 8 | static_cast<unsigned char>(c);
@@ -165,10 +184,12 @@ class RunningAgent final : public Agent {
   kube::KubeApi& api_;
   const Clock& clock_;
   const AgentOptions options_;
+  node::NodeApi own_api_;
+  AccessReview reviews_;
   const std::shared_ptr<Waker> waker_ = std::make_shared<Waker>();
   std::unique_ptr<node::OciRuntime> runtime_;
   std::unique_ptr<node::Events> events_;
-  std::unique_ptr<kube::Runner> runner_;
+  std::unique_ptr<kube::Runner> runner_, network_;
   std::unique_ptr<node::DnsServer> names_;
   std::unique_ptr<ExitWatcher> exits_;
   std::unique_ptr<node::PodAccess> access_;

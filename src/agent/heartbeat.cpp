@@ -42,6 +42,10 @@ std::map<std::string, std::string> own_labels(const node::NodeConfig& config) {
   return out;
 }
 
+bool is_ours(const std::string& condition) {
+  return condition == "MemoryPressure" || condition == "DiskPressure" || condition == "PIDPressure" || condition == "Ready";
+}
+
 Json strings(const std::map<std::string, std::string>& map) {
   Json out = Json::object();
   for (const auto& [key, value] : map) out.set(key, value);
@@ -104,7 +108,7 @@ Json make_node_status(const node::NodeConfig& config, const Machine& machine, co
   // Conditions of others stay.
   for (const Json& old : before["status"]["conditions"].items()) {
     const std::string& type = old["type"].string();
-    if (type != "MemoryPressure" && type != "DiskPressure" && type != "PIDPressure" && type != "Ready") conditions.push(old);
+    if (!is_ours(type)) conditions.push(old);
   }
   const std::string version = std::string("v1.30.0-fairlead.") + FAIRLEAD_VERSION;
   return Json::object({{"capacity", strings(capacity)},
@@ -123,6 +127,19 @@ Json make_node_status(const node::NodeConfig& config, const Machine& machine, co
                                                   {"operatingSystem", "linux"},
                                                   {"osImage", machine.os_image},
                                                   {"systemUUID", machine.machine_id}})}});
+}
+
+Json make_status_patch(Json status) {
+  // Conditions of others stay as they are, also when they changed since we read them.
+  Json ours = Json::array();
+  for (const Json& condition : status["conditions"].items())
+    if (is_ours(condition["type"].string())) ours.push(condition);
+  status.set("conditions", std::move(ours));
+  // The API merges addresses by their type, although there may be two of one type.
+  Json addresses = status["addresses"];
+  addresses.push(Json::object({{"$patch", "replace"}}));
+  status.set("addresses", std::move(addresses));
+  return status;
 }
 
 Json make_node(const node::NodeConfig& config, const Machine& machine, Instant now) {
@@ -192,7 +209,7 @@ Result<Json> Heartbeat::ensure_node() {
     if (condition["type"].string() == "Ready" && (!told || clock_.now() - *told > 5min)) differs = true;
   }
   if (!differs) return node;
-  auto done = api_.patch(kube::resources::nodes, key, kube::PatchType::Merge, Json::object({{"status", status}}), "status");
+  auto done = api_.patch(kube::resources::nodes, key, kube::PatchType::Strategic, Json::object({{"status", make_status_patch(status)}}), "status");
   if (!done) return pass(std::move(done.error()), "report status of node " + config_.node_name);
   return done;
 }

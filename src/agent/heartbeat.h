@@ -22,6 +22,8 @@ Machine look_at_machine(const node::NodeConfig& config);
 kube::Json make_node(const node::NodeConfig& config, const Machine& machine, Instant now);
 // status of it with the transition times of `before` where nothing changed.
 kube::Json make_node_status(const node::NodeConfig& config, const Machine& machine, const kube::Json& before, Instant now);
+// The strategic merge patch for it: what others wrote stays.
+kube::Json make_status_patch(kube::Json status);
 
 class Heartbeat {
  public:

@@ -16,7 +16,13 @@ Result<NodeConfig> parse_node_config(const std::string& text) {
       {"ca_file", &out.ca_file},       {"cert_file", &out.cert_file},     {"key_file", &out.key_file},          {"node_dir", &out.node_dir},
       {"images_dir", &out.images_dir}, {"volumes_dir", &out.volumes_dir}, {"cgroup_parent", &out.cgroup_parent}};
   const std::map<std::string, std::string*> optional{
-      {"run_dir", &out.run_dir}, {"bridge", &out.bridge}, {"fabric_interface", &out.fabric_interface}, {"cluster_domain", &out.cluster_domain}};
+      {"run_dir", &out.run_dir},
+      {"bridge", &out.bridge},
+      {"fabric_interface", &out.fabric_interface},
+      {"cluster_domain", &out.cluster_domain},
+      {"serving_cert_file", &out.serving_cert_file},
+      {"serving_key_file", &out.serving_key_file},
+      {"client_ca_file", &out.client_ca_file}};
   for (const auto& [key, value] : json->members()) {
     const auto is = required.find(key), may = optional.find(key);
     if (is != required.end() || may != optional.end()) {
@@ -43,6 +49,15 @@ Result<NodeConfig> parse_node_config(const std::string& text) {
   }
   for (const auto& [key, value] : required)
     if (value->empty()) return fail(Code::Invalid, key + ": missing");
+  if (out.client_ca_file.empty()) out.client_ca_file = out.ca_file;
+  if (out.serving_cert_file.empty()) {
+    out.serving_cert_file = out.cert_file;
+    out.serving_key_file = out.key_file;
+  } else if (out.serving_cert_file == "self-made") {
+    out.serving_key_file.clear();
+  } else if (out.serving_key_file.empty()) {
+    return fail(Code::Invalid, "serving_key_file: missing");
+  }
   if (out.run_dir.empty()) out.run_dir = out.node_dir + "/run";
   if (out.cgroup_parent[0] != '/') return fail(Code::Invalid, "cgroup_parent: must begin with a slash");
   return out;

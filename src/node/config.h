@@ -14,6 +14,9 @@ struct NodeConfig {
   std::string node_name, node_ip, pod_cidr;
   unsigned short listen_port = 10250;
   std::string api_server, ca_file, cert_file, key_file;
+  // What the node serves with. Default: cert_file and key_file. "self-made" as certificate: one is made at each start, which no authority has signed.
+  std::string serving_cert_file, serving_key_file;
+  std::string client_ca_file;  // who may ask this node proves it by this authority; default: ca_file
   std::string node_dir;  // state that outlives a restart of the node
   std::string run_dir;   // state that does not; default node_dir/run
   std::string images_dir, volumes_dir;

@@ -6,13 +6,16 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <csignal>
 #include <mutex>
 
+#include "base/encoding.h"
 #include "kube/json.h"
 
 namespace fairlead::node {
@@ -29,37 +32,94 @@ struct Inbox {
   std::condition_variable taken;
   std::string input;
   bool input_ends = false, gone = false;
+  bool deaf = false;  // nobody reads input any more
   std::optional<TerminalSize> size;
   Fd wake{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   void ring() const {
     const std::uint64_t one = 1;
     (void)!::write(wake.get(), &one, sizeof one);
   }
+  void quiet() const {
+    std::uint64_t count = 0;
+    (void)!::read(wake.get(), &count, sizeof count);
+  }
+  void leave() {
+    {
+      const std::lock_guard lock(mutex);
+      gone = true;
+    }
+    taken.notify_all();
+    ring();
+  }
+  // No more input is wanted: what waits and what comes is thrown away, so that nobody waits for room.
+  void stop_listening() {
+    const std::lock_guard lock(mutex);
+    deaf = true;
+    input.clear();
+    taken.notify_all();
+  }
 };
 
-void receive(Inbox& inbox, const std::string& message, bool v5) {
-  if (message.empty()) return;
-  const auto channel = static_cast<unsigned char>(message[0]);
-  std::unique_lock lock(inbox.mutex);
-  if (channel == 0) {
-    // The pause here is the back-pressure on the client's sending. Bounded, for this thread serves others too.
-    inbox.taken.wait_for(lock, 10s, [&] { return inbox.gone || inbox.input.size() < input_limit; });
-    inbox.input.append(message, 1);
-  } else if (channel == 4) {
-    if (auto size = parse_terminal_size(std::string_view(message).substr(1))) inbox.size = size;
-  } else if (channel == 255 && v5 && message.size() > 1 && message[1] == 0) {
-    inbox.input_ends = true;
-  }
-  lock.unlock();
-  inbox.ring();
+ExecChannels::Listener listener_for(const std::shared_ptr<Inbox>& inbox) {
+  return {.input =
+              [inbox](std::string_view bytes) {
+                {
+                  std::unique_lock lock(inbox->mutex);
+                  // The pause here is the back-pressure on the client's sending. Bounded, for this thread serves others too.
+                  inbox->taken.wait_for(lock, 10s, [&] { return inbox->gone || inbox->deaf || inbox->input.size() < input_limit; });
+                  if (inbox->deaf || inbox->gone) return;
+                  inbox->input.append(bytes);
+                }
+                inbox->ring();
+              },
+          .input_ends =
+              [inbox] {
+                {
+                  const std::lock_guard lock(inbox->mutex);
+                  inbox->input_ends = true;
+                }
+                inbox->ring();
+              },
+          .resize =
+              [inbox](TerminalSize size) {
+                {
+                  const std::lock_guard lock(inbox->mutex);
+                  inbox->size = size;
+                }
+                inbox->ring();
+              },
+          .gone = [inbox] { inbox->leave(); }};
 }
 
-// A write that cannot kill us: SIGPIPE stays blocked on this thread.
-ssize_t write_some(int fd, std::string_view bytes) { return ::write(fd, bytes.data(), bytes.size()); }
+// A write to a pipe that nobody reads must not kill us.
+void block_pipe_signal() {
+  sigset_t pipe_only;
+  sigemptyset(&pipe_only);
+  sigaddset(&pipe_only, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &pipe_only, nullptr);
+}
+
+void set_nonblocking(const Fd& fd) {
+  if (fd) ::fcntl(fd.get(), F_SETFL, ::fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
+}
+
+// The connection is closed only when the client has taken everything.
+void say_goodbye(Inbox& inbox, ExecChannels& channels, const Json& status, const std::stop_token& stop) {
+  channels.finish(status);
+  inbox.stop_listening();
+  while (channels.open() && channels.waiting() > 0 && !stop.stop_requested()) {
+    pollfd wake{.fd = inbox.wake.get(), .events = POLLIN, .revents = 0};
+    ::poll(&wake, 1, 10);
+    inbox.quiet();
+    const std::lock_guard lock(inbox.mutex);
+    if (inbox.gone) break;
+  }
+  channels.close();
+}
 
 }  // namespace
 
-std::string exec_status(int exit_code, const std::string& why) {
+Json exec_status(int exit_code, const std::string& why) {
   Json status = Json::object({{"metadata", Json::object()}, {"status", exit_code == 0 && why.empty() ? "Success" : "Failure"}});
   if (!why.empty()) {
     status.set("reason", "InternalError").set("message", why).set("code", 500);
@@ -69,56 +129,27 @@ std::string exec_status(int exit_code, const std::string& why) {
         .set("message", fmt::format("command terminated with non-zero exit code: exit status {}", exit_code))
         .set("details", Json::object({{"causes", Json::array({std::move(cause)})}}));
   }
-  return "\x03" + kube::print_json(status);
+  return status;
 }
 
-std::optional<TerminalSize> parse_terminal_size(std::string_view text) {
-  auto json = kube::parse_json(text);
-  if (!json) return std::nullopt;
-  const auto width = (*json)["Width"].integer(-1), height = (*json)["Height"].integer(-1);
-  if (width < 1 || height < 1 || width > 65535 || height > 65535) return std::nullopt;
-  return TerminalSize{.width = static_cast<unsigned short>(width), .height = static_cast<unsigned short>(height)};
-}
-
-void run_exec_session(ExecProcess process, const std::shared_ptr<http::WebSocket>& socket, bool v5, const std::stop_token& stop) {
-  sigset_t pipe_only;
-  sigemptyset(&pipe_only);
-  sigaddset(&pipe_only, SIGPIPE);
-  ::pthread_sigmask(SIG_BLOCK, &pipe_only, nullptr);
-
+void run_exec_session(ExecProcess process, const std::shared_ptr<ExecChannels>& channels, const std::stop_token& stop) {
+  block_pipe_signal();
   auto inbox = std::make_shared<Inbox>();
-  socket->start([inbox, v5](const std::string& message) { receive(*inbox, message, v5); },
-                [inbox] {
-                  {
-                    const std::lock_guard lock(inbox->mutex);
-                    inbox->gone = true;
-                  }
-                  inbox->taken.notify_all();
-                  inbox->ring();
-                });
-  const std::stop_callback stopping(stop, [inbox] {
-    {
-      const std::lock_guard lock(inbox->mutex);
-      inbox->gone = true;
-    }
-    inbox->taken.notify_all();
-    inbox->ring();
-  });
+  const std::stop_callback stopping(stop, [inbox] { inbox->leave(); });
+  if (!channels->start(listener_for(inbox), stop)) return channels->close();
   const bool terminal = static_cast<bool>(process.terminal);
   Fd& out = terminal ? process.terminal : process.out;
-  for (const int fd : {process.in.get(), process.out.get(), process.err.get(), process.terminal.get()})
-    if (fd >= 0) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+  Fd& in = terminal ? process.terminal : process.in;
+  for (const Fd* fd : {&process.in, &process.out, &process.err, &process.terminal}) set_nonblocking(*fd);
 
   std::string pending;  // input on its way to the command
   bool input_ends = false, exited = false;
-  // Reads what is there; false: the end.
-  const auto pump = [&](Fd& fd, char channel) {
+  // Reads what is there; false: the end, or nothing for now.
+  const auto pump = [&](Fd& fd, ExecChannels::Output output) {
     char chunk[32 * 1024];
     const ssize_t n = ::read(fd.get(), chunk, sizeof chunk);
     if (n > 0) {
-      std::string message(1, channel);
-      message.append(chunk, static_cast<std::size_t>(n));
-      socket->send(std::move(message));
+      channels->send(output, {chunk, static_cast<std::size_t>(n)});
       return true;
     }
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
@@ -127,27 +158,27 @@ void run_exec_session(ExecProcess process, const std::shared_ptr<http::WebSocket
     return false;
   };
   while (true) {
+    if (!in) inbox->stop_listening();
     {
       const std::lock_guard lock(inbox->mutex);
       if (inbox->gone) return;  // the destructor kills the command
-      if (inbox->size && terminal) {
+      if (inbox->size && process.terminal) {
         const winsize size{.ws_row = inbox->size->height, .ws_col = inbox->size->width, .ws_xpixel = 0, .ws_ypixel = 0};
         ::ioctl(process.terminal.get(), TIOCSWINSZ, &size);
-        inbox->size.reset();
       }
+      inbox->size.reset();
       if (pending.empty()) pending.swap(inbox->input);
       input_ends = inbox->input_ends;
     }
     inbox->taken.notify_all();
-    Fd& in = terminal ? process.terminal : process.in;
     if (!in) pending.clear();
     if (input_ends && pending.empty() && !terminal) process.in.reset();
-    const bool slow_client = socket->waiting() > output_window;
+    const bool slow_client = channels->waiting() > output_window;
     if (exited && !slow_client) {
       // All that the command wrote is in the pipes by now; a child of it that still holds them is not waited for.
-      while (out && pump(out, 1)) {
+      while (out && pump(out, ExecChannels::Output::Out)) {
       }
-      while (process.err && pump(process.err, 2)) {
+      while (process.err && pump(process.err, ExecChannels::Output::Err)) {
       }
       break;
     }
@@ -157,15 +188,12 @@ void run_exec_session(ExecProcess process, const std::shared_ptr<http::WebSocket
                        {.fd = slow_client ? -1 : process.err.get(), .events = POLLIN, .revents = 0},
                        {.fd = pending.empty() ? -1 : in.get(), .events = POLLOUT, .revents = 0}};
     if (::poll(waits, 5, slow_client ? 20 : -1) < 0 && errno != EINTR) return;
-    if (waits[0].revents != 0) {
-      std::uint64_t count = 0;
-      (void)!::read(inbox->wake.get(), &count, sizeof count);
-    }
+    if (waits[0].revents != 0) inbox->quiet();
     if (waits[1].revents != 0) exited = true;
-    if (waits[2].revents != 0) pump(out, 1);
-    if (waits[3].revents != 0) pump(process.err, 2);
+    if (waits[2].revents != 0) pump(out, ExecChannels::Output::Out);
+    if (waits[3].revents != 0) pump(process.err, ExecChannels::Output::Err);
     if (waits[4].revents != 0 && in) {
-      const ssize_t n = write_some(in.get(), pending);
+      const ssize_t n = ::write(in.get(), pending.data(), pending.size());
       if (n > 0)
         pending.erase(0, static_cast<std::size_t>(n));
       else if (n < 0 && errno != EAGAIN && errno != EINTR)
@@ -173,15 +201,61 @@ void run_exec_session(ExecProcess process, const std::shared_ptr<http::WebSocket
     }
   }
   auto exit = process.child.wait(10s);
-  socket->send(exec_status(exit && *exit ? (*exit)->code : 1));
-  // Closed only when the client has taken everything.
-  while (socket->open() && socket->waiting() > 0 && !stop.stop_requested()) {
-    pollfd wake{.fd = inbox->wake.get(), .events = POLLIN, .revents = 0};
-    ::poll(&wake, 1, 10);
-    std::uint64_t count = 0;
-    (void)!::read(inbox->wake.get(), &count, sizeof count);
+  say_goodbye(*inbox, *channels, exec_status(exit && *exit ? (*exit)->code : 1), stop);
+}
+
+void run_attach_session(Attachment attachment, const std::shared_ptr<ExecChannels>& channels, const std::stop_token& stop) {
+  block_pipe_signal();
+  auto inbox = std::make_shared<Inbox>();
+  const std::stop_callback stopping(stop, [inbox] { inbox->leave(); });
+  if (!channels->start(listener_for(inbox), stop)) return channels->close();
+  set_nonblocking(attachment.socket);
+  std::string pending;
+  bool input_open = attachment.in, output_ends = false;
+  while (!output_ends) {
+    if (!input_open) inbox->stop_listening();
+    bool input_ends = false;
+    {
+      const std::lock_guard lock(inbox->mutex);
+      if (inbox->gone) return;
+      if (inbox->size && attachment.control) {
+        const std::string message = fmt::format("1 {} {}\n", inbox->size->height, inbox->size->width);
+        (void)!::write(attachment.control.get(), message.data(), message.size());
+      }
+      inbox->size.reset();
+      if (pending.empty()) pending.swap(inbox->input);
+      input_ends = inbox->input_ends;
+    }
+    inbox->taken.notify_all();
+    if (!input_open) pending.clear();
+    if (input_open && input_ends && pending.empty()) {
+      ::shutdown(attachment.socket.get(), SHUT_WR);
+      input_open = false;
+    }
+    const bool slow_client = channels->waiting() > output_window;
+    const auto events = static_cast<short>((slow_client ? 0 : POLLIN) | (pending.empty() ? 0 : POLLOUT));
+    pollfd waits[2] = {{.fd = inbox->wake.get(), .events = POLLIN, .revents = 0}, {.fd = attachment.socket.get(), .events = events, .revents = 0}};
+    if (::poll(waits, 2, slow_client ? 20 : -1) < 0 && errno != EINTR) return;
+    if (waits[0].revents != 0) inbox->quiet();
+    if ((waits[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && !slow_client) {
+      // One packet: a byte that tells the stream (2: out, 3: err), then what was written.
+      char packet[64 * 1024];
+      const ssize_t n = ::recv(attachment.socket.get(), packet, sizeof packet, 0);
+      if (n > 1)
+        channels->send(packet[0] == 3 ? ExecChannels::Output::Err : ExecChannels::Output::Out, {packet + 1, static_cast<std::size_t>(n) - 1});
+      else if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        output_ends = true;
+    }
+    if ((waits[1].revents & POLLOUT) != 0 && !pending.empty()) {
+      // The monitor reads at most 32 KiB of a packet.
+      const ssize_t n = ::send(attachment.socket.get(), pending.data(), std::min<std::size_t>(pending.size(), 8 << 10), MSG_NOSIGNAL);
+      if (n > 0)
+        pending.erase(0, static_cast<std::size_t>(n));
+      else if (n < 0 && errno != EAGAIN && errno != EINTR)
+        input_open = false;
+    }
   }
-  socket->close();
+  say_goodbye(*inbox, *channels, exec_status(0), stop);
 }
 
 }  // namespace fairlead::node

@@ -1,27 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// One command between its descriptors and a WebSocket with Kubernetes' channels: 0 in, 1 out, 2 err, 3 status, 4 size; v5 adds 255: close a channel.
+// One command, or one container's own streams, between descriptors and a client's channels.
 #pragma once
 #include <memory>
-#include <optional>
 #include <stop_token>
 #include <string>
-#include <string_view>
 
-#include "http/server.h"
+#include "node/exec_channels.h"
 #include "node/runtime.h"
 
 namespace fairlead::node {
 
-// The message on channel 3. `why` is used when the command could not be run at all.
-std::string exec_status(int exit_code, const std::string& why = {});
+// The closing status. `why` is used when the command could not be run at all.
+kube::Json exec_status(int exit_code, const std::string& why = {});
 
-struct TerminalSize {
-  unsigned short width = 0, height = 0;
-};
-// {"Width":80,"Height":24}
-std::optional<TerminalSize> parse_terminal_size(std::string_view text);
+// Pumps until the command has ended and all its output is sent, or the client is gone (the command is then killed). Input for a command that reads none
+// (its stdin was not asked for, or it closed it) is thrown away, however much it is.
+void run_exec_session(ExecProcess process, const std::shared_ptr<ExecChannels>& channels, const std::stop_token& stop);
 
-// Pumps until the command has ended and all its output is sent, or the client is gone (the command is then killed).
-void run_exec_session(ExecProcess process, const std::shared_ptr<http::WebSocket>& socket, bool v5, const std::stop_token& stop);
+// Pumps until the container has ended, or the client is gone (the container goes on).
+void run_attach_session(Attachment attachment, const std::shared_ptr<ExecChannels>& channels, const std::stop_token& stop);
 
 }  // namespace fairlead::node

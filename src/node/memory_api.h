@@ -45,13 +45,17 @@ class MemoryApi final : public kube::KubeApi {
     return write({resource.plural, kube::key_of(object)}, object, kube::EventType::Modified);
   }
   Result<Json> update_status(const kube::Resource& resource, const Json& object) override { return update(resource, object); }
-  Result<Json> patch(const kube::Resource& resource, const kube::ObjectKey& key, kube::PatchType, const Json& change, const std::string&) override {
+  Result<Json> patch(const kube::Resource& resource, const kube::ObjectKey& key, kube::PatchType type, const Json& change, const std::string&) override {
     const std::lock_guard lock(mutex_);
     const auto it = objects_.find({resource.plural, key});
     if (it == objects_.end()) return fail(Code::NotFound, key.text());
     const std::string& uid = kube::uid_of(change);
     if (!uid.empty() && uid != kube::uid_of(it->second)) return fail(Code::Conflict, "uid");
-    return write(it->first, kube::merge_patch(it->second, change), kube::EventType::Modified);
+    if (type != kube::PatchType::Strategic) return write(it->first, kube::merge_patch(it->second, change), kube::EventType::Modified);
+    auto merged = kube::strategic_merge(it->second, change, kube::TypeTable::builtin(),
+                                        kube::TypeTable::builtin().find_kind(resource.api_version(), resource.kind));
+    if (!merged) return merged;
+    return write(it->first, std::move(*merged), kube::EventType::Modified);
   }
   Result<Json> post(const kube::Resource&, const kube::ObjectKey&, const std::string&, const Json&) override {
     return fail(Code::Unsupported, "post");

@@ -85,15 +85,43 @@ void ExecProcess::kill() {
   (void)child.wait(std::chrono::milliseconds(500));
 }
 
-Result<ExecProcess> OciRuntime::exec(const std::string& pod_uid, const std::string& container, const ExecOptions& options) {
-  auto all = attempts(pod_uid);
-  if (!all) return std::unexpected(std::move(all.error()));
-  std::string id;
+std::string OciRuntime::running_attempt(const std::string& uid, const std::string& container) const {
+  auto all = attempts(uid);
+  if (!all) return {};
   for (const auto& [name, numbers] : *all) {
     if (name != container || numbers.empty()) continue;
-    auto attempt = read_attempt(pod_uid, container, numbers.back());
-    if (attempt && attempt->running()) id = attempt->id;
+    auto attempt = read_attempt(uid, container, numbers.back());
+    if (attempt && attempt->running()) return attempt->id;
   }
+  return {};
+}
+
+Result<Attachment> OciRuntime::attach(const std::string& pod_uid, const std::string& container, bool in) {
+  const std::string id = running_attempt(pod_uid, container);
+  if (id.empty()) return fail(Code::NotFound, fmt::format("container {} is not running", container));
+  Attachment out;
+  out.socket = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!out.socket) return fail_errno(errno, "attach to " + container);
+  // By a descriptor, for the path may be longer than a socket's address.
+  const Fd folder(::open(bundle(id).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) return fail_errno(errno, "attach to " + container);
+  const std::string path = fmt::format("/proc/self/fd/{}/attach", folder.get());
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  if (::connect(out.socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return fail_errno(errno, "attach to " + container);
+  out.control = Fd(::open((bundle(id) + "/ctl").c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  auto config = read_file(bundle(id) + "/config.json");
+  if (!config) return std::unexpected(std::move(config.error()));
+  auto json = kube::parse_json(*config);
+  if (!json) return std::unexpected(std::move(json.error()));
+  out.in = in && (*json)["annotations"]["fairlead.dev/stdin"].string() == "true";
+  return out;
+}
+
+Result<ExecProcess> OciRuntime::exec(const std::string& pod_uid, const std::string& container, const ExecOptions& options) {
+  const std::string id = running_attempt(pod_uid, container);
   if (id.empty()) return fail(Code::NotFound, fmt::format("container {} is not running", container));
   if (options.argv.empty()) return fail(Code::Invalid, "exec: no command");
   const std::string stem = options_.run_dir + "/exec-" + hex(secret_bytes(6));

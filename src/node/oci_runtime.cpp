@@ -10,10 +10,12 @@
 #include <sys/capability.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,6 +56,58 @@ int raise_loopback() {
   request.ifr_flags = static_cast<short>(request.ifr_flags | IFF_UP | IFF_RUNNING);
   if (::ioctl(fd, SIOCSIFFLAGS, &request) != 0) return errno;
   return 0;
+}
+
+// The first process of a pod's process namespace: reaps what is left to it, until it is killed. In a child of in_child, so system calls only.
+// Its number on the node is written to `number_path`.
+int hold_processes(const char* number_path, const char* pin) {
+  if (::unshare(CLONE_NEWPID) != 0) return errno;
+  ::prctl(PR_SET_NAME, "fairlead-pause");  // inherited: whoever finds the number can tell
+  const pid_t child = ::fork();
+  if (child < 0) return errno;
+  if (child == 0) {
+    ::setsid();
+    ::syscall(SYS_close_range, 0U, ~0U, 0U);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) ::signal(number, SIG_IGN);
+    sigset_t children;
+    sigemptyset(&children);
+    sigaddset(&children, SIGCHLD);
+    ::sigprocmask(SIG_SETMASK, &children, nullptr);
+    while (true) {
+      while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+      }
+      int number = 0;
+      ::sigwait(&children, &number);
+    }
+  }
+  char digits[16];
+  int at = sizeof digits;
+  for (pid_t rest = child; rest > 0; rest /= 10) digits[--at] = static_cast<char>('0' + rest % 10);
+  const int fd = ::open(number_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  int error = fd < 0 || ::write(fd, digits + at, sizeof digits - static_cast<std::size_t>(at)) < 0 ? errno : 0;
+  if (fd >= 0) ::close(fd);
+  char space[64] = "/proc/";
+  std::memcpy(space + 6, digits + at, sizeof digits - static_cast<std::size_t>(at));
+  std::memcpy(space + 6 + sizeof digits - static_cast<std::size_t>(at), "/ns/pid", 8);
+  if (error == 0 && ::mount(space, pin, nullptr, MS_BIND, nullptr) != 0) error = errno;
+  if (error != 0) ::kill(child, SIGKILL);
+  return error;
+}
+
+// Ends the process that holds a pod's process namespace, and with it everything inside.
+void end_held_processes(const std::string& dir) {
+  const auto text = read_file(dir + "/pause", 4_KiB);
+  const pid_t pid = text ? std::atoi(text->c_str()) : 0;
+  if (pid <= 1) return;
+  // The number may belong to another process by now (only after a cut-off start; the folder is gone after a restart of the node).
+  const auto name = read_file(fmt::format("/proc/{}/comm", pid), 4_KiB);
+  if (!name || trim(*name) != "fairlead-pause") return;
+  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process) return;
+  ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
+  pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
+  ::poll(&ended, 1, 5'000);
+  ::waitpid(pid, nullptr, WNOHANG);
 }
 
 // A process that has ended but was not reaped yet still has its entry in /proc: its pidfd tells.
@@ -174,6 +228,7 @@ Result<Sandbox> OciRuntime::ensure_sandbox(const SandboxSpec& spec) {
   if (auto old = read_file(intent)) {
     if (auto removed = cni_.remove(*old, pinned_network(dir)); !removed) return std::unexpected(std::move(removed.error()));
   }
+  end_held_processes(dir);
   if (auto unmounted = unmount_below(dir); !unmounted) return std::unexpected(std::move(unmounted.error()));
   if (auto removed = remove_tree(dir); !removed) return std::unexpected(std::move(removed.error()));
   if (auto made = make_dirs(dir + "/shm", 0711); !made) return std::unexpected(std::move(made.error()));
@@ -207,6 +262,19 @@ Result<Sandbox> OciRuntime::ensure_sandbox(const SandboxSpec& spec) {
                      : ScopedMount::bind("/dev/shm", dir + "/shm");
   if (!shm) return std::unexpected(std::move(shm.error()));
   std::move(*shm).keep();
+  if (spec.share_processes) {
+    const std::string number_path = dir + "/pause", pin = dir + "/pid";
+    if (auto made = touch(pin, 0600); !made) return std::unexpected(std::move(made.error()));
+    const char *number_text = number_path.c_str(), *pin_text = pin.c_str();
+    auto held = in_child("make the pod's process namespace", [=] { return hold_processes(number_text, pin_text); });
+    if (!held) return std::unexpected(std::move(held.error()));
+    auto text = read_file(number_path, 4_KiB);
+    if (!text) return std::unexpected(std::move(text.error()));
+    // A leaf of its own: with version 2 a group that has groups below takes no process. No container can have this name.
+    const std::string leaf = pod_cgroup(spec.pod_uid) + "/_processes";
+    if (auto made = cgroups_.make(leaf, {}); !made) return std::unexpected(std::move(made.error()));
+    if (auto moved = cgroups_.enter(leaf, std::atoi(text->c_str())); !moved) return std::unexpected(std::move(moved.error()));
+  }
   step("namespaces");
 
   if (own_network) {
@@ -364,6 +432,7 @@ Result<void> OciRuntime::release_sandbox(const std::string& pod_uid) {
     if (auto removed = cni_.remove(*id, pinned_network(dir)); !removed) return removed;
   }
   step("network released");
+  end_held_processes(dir);
   if (auto unmounted = unmount_below(pod_dir(pod_uid)); !unmounted) return unmounted;
   if (auto unmounted = unmount_below(dir); !unmounted) return unmounted;
   step("unmounted");

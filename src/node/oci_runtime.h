@@ -44,6 +44,7 @@ class OciRuntime : public Runtime {
   Result<PodOnNode> peek(const std::string& pod_uid) override;
   Result<std::vector<std::string>> list() override;
   Result<ExecProcess> exec(const std::string& pod_uid, const std::string& container, const ExecOptions& options) override;
+  Result<Attachment> attach(const std::string& pod_uid, const std::string& container, bool in) override;
   std::string log_path(const PodRecord& record, const std::string& container, int attempt) const override;
   std::vector<ContainerUsage> usage() override;
 
@@ -69,6 +70,7 @@ class OciRuntime : public Runtime {
   Result<Attempt> read_attempt(const std::string& uid, const std::string& container, int number) const;
   Result<void> write_attempt(const std::string& uid, const std::string& container, const Attempt& attempt) const;
   Result<std::vector<std::pair<std::string, std::vector<int>>>> attempts(const std::string& uid) const;  // by container, ascending
+  std::string running_attempt(const std::string& uid, const std::string& container) const;  // its id; empty: none runs
   Result<Sandbox> read_sandbox(const std::string& uid) const;
   Result<void> prepare_root(const ContainerSpec& spec, const std::string& dir);
   Result<void> run_conmon(const ContainerSpec& spec, const std::string& log);

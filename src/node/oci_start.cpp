@@ -164,6 +164,9 @@ Result<void> OciRuntime::run_conmon(const ContainerSpec& spec, const std::string
                           "--root=" + options_.run_dir + "/crun"},
                  .environment = {{{"PATH", "/usr/sbin:/usr/bin:/sbin:/bin"}, {"_OCI_SYNCPIPE", "3"}}},
                  .working_directory = here};
+  if (spec.terminal) conmon.argv.emplace_back("-t");
+  if (spec.in) conmon.argv.emplace_back("-i");
+  if (spec.in && !spec.in_once) conmon.argv.emplace_back("--leave-stdin-open");
   conmon.pass = {{report_out.get(), 3}};
   auto child = Child::start(conmon);
   if (!child) return std::unexpected(std::move(child.error()));
@@ -232,6 +235,7 @@ Result<void> OciRuntime::start(const ContainerSpec& spec) {
     const SandboxPaths paths{.network = spec.host_network ? "" : run + "/net",
                              .ipc = spec.host_ipc ? "" : run + "/ipc",
                              .uts = spec.host_network ? "" : run + "/uts",
+                             .pid = spec.share_processes ? run + "/pid" : "",
                              .shm = run + "/shm",
                              .cgroup = pod_cgroup(spec.pod_uid) + "/" + spec.name};
     const kube::Json config = make_oci_config(full, paths, here + "/rootfs", spec.seccomp ? default_seccomp(spec.capabilities) : kube::Json());

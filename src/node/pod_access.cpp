@@ -57,8 +57,8 @@ std::optional<std::int64_t> number(const http::Query& query, std::string_view na
 
 }  // namespace
 
-PodAccess::PodAccess(Runtime& runtime, const Clock& clock, std::string node_name)
-    : runtime_(runtime), clock_(clock), node_name_(std::move(node_name)) {}
+PodAccess::PodAccess(Runtime& runtime, const Clock& clock, std::string node_name, Allow allow)
+    : runtime_(runtime), clock_(clock), node_name_(std::move(node_name)), allow_(std::move(allow)) {}
 
 PodAccess::~PodAccess() {
   std::list<Session> sessions;
@@ -84,29 +84,46 @@ bool PodAccess::start(std::function<void(const std::stop_token&)> session) {
 
 void PodAccess::handle(http::Request request, std::shared_ptr<http::Exchange> exchange) {
   const auto& peer = request.peer;
+  if (peer.common_name.empty()) return exchange->respond(status(401, "Unauthorized", "a client certificate is needed"));
   const bool trusted = peer.common_name == "fairlead-server" ||
                        std::find(peer.organizations.begin(), peer.organizations.end(), "system:masters") != peer.organizations.end();
-  if (!trusted) {
-    if (peer.common_name.empty()) return exchange->respond(status(401, "Unauthorized", "a client certificate is needed"));
-    return exchange->respond(status(403, "Forbidden", "\"" + peer.common_name + "\" may not ask this node"));
-  }
+  const auto forbidden = [](const std::string& who) { return status(403, "Forbidden", "\"" + who + "\" may not ask this node"); };
+  if (!trusted && !allow_) return exchange->respond(forbidden(peer.common_name));
   const auto& segments = request.target.segments;
   const std::string what = segments.empty() ? "" : segments[0];
-  if (what == "healthz" && segments.size() == 1)
+  if (trusted && what == "healthz" && segments.size() == 1)
     return exchange->respond({.status = 200, .headers = {{"Content-Type", "text/plain"}}, .body = "ok", .parts = {}});
-  const bool is_logs = what == "containerLogs" && segments.size() == 4, is_exec = what == "exec" && segments.size() == 4,
-             is_stats = what == "stats" && segments.size() == 1;
-  if (!is_logs && !is_exec && !is_stats) return exchange->respond(status(404, "NotFound", "the node does not serve " + request.target.path));
-  if (request.method != "GET" && !(is_exec && request.method == "POST"))
+  enum class Kind { Logs, Exec, Attach, Stats, Pods, Health };
+  std::optional<Kind> kind;
+  if (segments.size() == 4 && what == "containerLogs") kind = Kind::Logs;
+  if (segments.size() == 4 && what == "exec") kind = Kind::Exec;
+  if (segments.size() == 4 && what == "attach") kind = Kind::Attach;
+  if (segments.size() == 1 && what == "stats") kind = Kind::Stats;
+  if (segments.size() == 1 && what == "pods") kind = Kind::Pods;
+  if (segments.size() == 1 && what == "healthz") kind = Kind::Health;
+  if (!kind) return exchange->respond(status(404, "NotFound", "the node does not serve " + request.target.path));
+  if (request.method != "GET" && !(request.method == "POST" && (kind == Kind::Exec || kind == Kind::Attach)))
     return exchange->respond(status(405, "MethodNotAllowed", "only GET is served here"));
   auto shared = std::make_shared<http::Request>(std::move(request));
-  const bool started = start([this, shared, exchange, is_logs, is_stats](const std::stop_token& stop) {
-    if (is_stats)
-      exchange->respond({.status = 200, .headers = {{"Content-Type", "application/json"}}, .body = usage(), .parts = {}});
-    else if (is_logs)
-      logs(*shared, exchange, stop);
-    else
-      exec(*shared, exchange, stop);
+  const bool started = start([this, shared, exchange, kind, trusted, forbidden](const std::stop_token& stop) {
+    if (!trusted && !allow_(shared->peer)) return exchange->respond(forbidden(shared->peer.common_name));
+    const auto json = [&](std::string body) {
+      exchange->respond({.status = 200, .headers = {{"Content-Type", "application/json"}}, .body = std::move(body), .parts = {}});
+    };
+    switch (*kind) {
+      case Kind::Stats:
+        return json(usage());
+      case Kind::Pods:
+        return json(pods());
+      case Kind::Health:
+        return exchange->respond({.status = 200, .headers = {{"Content-Type", "text/plain"}}, .body = "ok", .parts = {}});
+      case Kind::Logs:
+        return logs(*shared, exchange, stop);
+      case Kind::Exec:
+        return exec(*shared, exchange, stop);
+      case Kind::Attach:
+        return attach(*shared, exchange, stop);
+    }
   });
   if (!started) exchange->respond(status(429, "TooManyRequests", "too many open sessions on this node"));
 }
@@ -180,25 +197,61 @@ void PodAccess::logs(const http::Request& request, const std::shared_ptr<http::E
   }
 }
 
+namespace {
+
+ExecChannelSet channels_asked(const http::Query& query) {
+  const auto any = [&](const char* a, const char* b) { return asked(query, a) || asked(query, b); };
+  return {.in = any("stdin", "input"), .out = any("stdout", "output"), .err = any("stderr", "error"), .terminal = asked(query, "tty")};
+}
+
+// Told on the status channel: a refused handshake makes kubectl try another protocol, and its user reads about that.
+void tell_failure(const Error& error, const std::shared_ptr<ExecChannels>& channels, const std::stop_token& stop) {
+  const bool open = channels->start({.input = [](std::string_view) {}, .input_ends = [] {}, .resize = [](TerminalSize) {}, .gone = [] {}}, stop);
+  if (open) channels->finish(exec_status(126, error.message));
+  channels->close();
+}
+
+}  // namespace
+
 void PodAccess::exec(const http::Request& request, const std::shared_ptr<http::Exchange>& exchange, const std::stop_token& stop) {
   const auto& query = request.target.query;
-  ExecOptions options{.argv = {}, .in = asked(query, "stdin") || asked(query, "input"), .terminal = asked(query, "tty")};
+  const ExecChannelSet wanted = channels_asked(query);
+  ExecOptions options{.argv = {}, .in = wanted.in, .terminal = wanted.terminal};
   for (const auto& [name, value] : query)
     if (name == "command") options.argv.push_back(value);
   if (options.argv.empty()) return exchange->respond(status(400, "BadRequest", "you must specify at least 1 command for the container"));
-  const std::string_view offered = http::find(request.headers, "Sec-WebSocket-Protocol");
-  const bool v5 = offered.find("v5.channel.k8s.io") != std::string_view::npos, v4 = offered.find("v4.channel.k8s.io") != std::string_view::npos;
-  if (!v5 && !v4) return exchange->respond(status(400, "BadRequest", "exec speaks v5.channel.k8s.io and v4.channel.k8s.io over WebSocket"));
   auto found = find(request);
+  auto channels = accept_channels(request, *exchange, wanted);
+  if (!channels) return exchange->respond(status_of(channels.error()));
   auto process =
       found ? runtime_.exec(found->pod.record.uid, found->container, options) : Result<ExecProcess>(std::unexpected(std::move(found.error())));
-  auto socket = exchange->accept_websocket(v5 ? "v5.channel.k8s.io" : "v4.channel.k8s.io");
-  if (!socket) return exchange->respond(status_of(socket.error()));
-  if (process) return run_exec_session(std::move(*process), *socket, v5, stop);
-  // Told on the status channel: a refused handshake makes kubectl try SPDY, and its user reads that that is not served.
-  (*socket)->start([](const std::string&) {}, [] {});
-  (*socket)->send(exec_status(126, process.error().message));
-  (*socket)->close();
+  if (process) return run_exec_session(std::move(*process), *channels, stop);
+  tell_failure(process.error(), *channels, stop);
+}
+
+void PodAccess::attach(const http::Request& request, const std::shared_ptr<http::Exchange>& exchange, const std::stop_token& stop) {
+  const ExecChannelSet wanted = channels_asked(request.target.query);
+  auto found = find(request);
+  if (!found) return exchange->respond(status_of(found.error()));
+  auto attachment = runtime_.attach(found->pod.record.uid, found->container, wanted.in);
+  auto channels = accept_channels(request, *exchange, wanted);
+  if (!channels) return exchange->respond(status_of(channels.error()));
+  if (attachment) return run_attach_session(std::move(*attachment), *channels, stop);
+  tell_failure(attachment.error(), *channels, stop);
+}
+
+// What is on the node, as a list of pods with what identifies them: their specs are the API server's.
+std::string PodAccess::pods() {
+  Json items = Json::array();
+  if (auto uids = runtime_.list())
+    for (const std::string& uid : *uids) {
+      auto pod = runtime_.peek(uid);
+      if (!pod) continue;
+      items.push(Json::object({{"metadata", Json::object({{"name", pod->record.name}, {"namespace", pod->record.space}, {"uid", uid}})},
+                               {"spec", Json::object({{"nodeName", node_name_}})},
+                               {"status", Json::object({{"podIP", pod->sandbox ? pod->sandbox->ip : ""}})}}));
+    }
+  return kube::print_json(Json::object({{"kind", "PodList"}, {"apiVersion", "v1"}, {"metadata", Json::object()}, {"items", std::move(items)}})) + "\n";
 }
 
 std::string PodAccess::usage() {

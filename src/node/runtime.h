@@ -26,6 +26,7 @@ struct SandboxSpec {
   std::string pod_uid;
   std::string hostname;  // empty with the node's network: the node's own
   bool host_network = false, host_ipc = false;
+  bool share_processes = false;  // one process namespace for all containers, held by a process that only reaps
   Limits limits;  // of the whole pod
 };
 struct Sandbox {
@@ -57,6 +58,13 @@ struct ExecProcess {
   void kill();  // the command itself, not only the runtime's process that waits for it
 };
 
+// The streams of a running container, shared with whoever else is attached. Dropping it leaves the container as it is.
+struct Attachment {
+  Fd socket;        // packets: 2 or 3 (out, err) and the bytes; what is written goes to the container's stdin
+  Fd control;       // takes "1 HEIGHT WIDTH\n" of a terminal; empty: none
+  bool in = false;  // whether stdin was asked for and the container has one
+};
+
 struct ContainerUsage {
   std::string pod_uid, container;
   std::int64_t memory_bytes = 0, cpu_nanoseconds = 0, pids = 0;
@@ -82,6 +90,8 @@ class Runtime {
   virtual Result<std::vector<std::string>> list() = 0;  // uids
   virtual Result<ExecProcess> exec(const std::string& pod_uid, const std::string& container,
                                    const ExecOptions& options) = 0;  // NotFound: not running
+  // NotFound: not running.
+  virtual Result<Attachment> attach(const std::string& pod_uid, const std::string& container, bool in) = 0;
   virtual std::string log_path(const PodRecord& record, const std::string& container, int attempt) const = 0;
   virtual std::vector<ContainerUsage> usage() = 0;
 };

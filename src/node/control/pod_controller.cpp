@@ -13,6 +13,7 @@
 #include "node/images.h"
 #include "node/oci_runtime.h"
 #include "node/plan/container_spec.h"
+#include "node/plan/pod_status.h"
 #include "node/plan/refusal.h"
 
 namespace fairlead::node {
@@ -329,9 +330,7 @@ Result<void> PodController::report(const Json& pod, const Json& status, Memory& 
     memory.reported_version = std::strtoll(kube::version_of(pod).c_str(), nullptr, 10);
     return {};
   }
-  // A pod of the same name made meanwhile must not get this status: the uid is a precondition.
-  const Json patch = Json::object({{"metadata", Json::object({{"uid", kube::uid_of(pod)}})}, {"status", status}});
-  auto done = ports_.api.patch(kube::resources::pods, kube::key_of(pod), kube::PatchType::Merge, patch, "status");
+  auto done = ports_.api.patch(kube::resources::pods, kube::key_of(pod), kube::PatchType::Strategic, status_patch(pod, status), "status");
   if (!done) {
     if (done.error().code == Code::NotFound) return std::unexpected(std::move(done.error()));
     return pass(std::move(done.error()), "report status of " + kube::key_of(pod).text());
@@ -386,6 +385,7 @@ Result<void> PodController::ensure_sandbox(const Json& pod, Memory& memory) {
                                                 .hostname = spec["hostname"].string_or(key.name).substr(0, 63),
                                                 .host_network = host_network,
                                                 .host_ipc = spec["hostIPC"].boolean(),
+                                                .share_processes = spec["shareProcessNamespace"].boolean() && !spec["hostPID"].boolean(),
                                                 .limits = pod_limits(pod, 32768)});
   if (!sandbox) return trouble("FailedCreatePodSandBox", sandbox.error().message);
   const std::string ip = host_network ? ports_.config.node_ip : sandbox->ip;

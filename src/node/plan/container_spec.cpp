@@ -333,6 +333,7 @@ Result<ContainerSpec> make_container_spec(const Json& pod, const Json& container
   if (!variables) return std::unexpected(std::move(variables.error()));
   Variables all;
   put(all, "PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+  if (container["tty"].boolean()) put(all, "TERM", "xterm");
   put(all, "HOSTNAME", pod["spec"]["hostname"].string_or(kube::name_of(pod)));
   for (const std::string& item : image.env) {
     const auto equals = item.find('=');
@@ -408,6 +409,10 @@ Result<ContainerSpec> make_container_spec(const Json& pod, const Json& container
   out.host_ipc = pod["spec"]["hostIPC"].boolean();
   for (const Json& item : pod_security["sysctls"].items()) out.sysctls[item["name"].string()] = item["value"].string();
   out.limits = container_limits(container);
+  out.in = container["stdin"].boolean();
+  out.in_once = container["stdinOnce"].boolean();
+  out.terminal = container["tty"].boolean();
+  out.share_processes = pod["spec"]["shareProcessNamespace"].boolean() && !out.host_pid;
   out.termination_path = container["terminationMessagePath"].string_or("/dev/termination-log");
   out.termination_from_log = container["terminationMessagePolicy"].string() == "FallbackToLogsOnError";
   return out;

@@ -70,6 +70,8 @@ struct ContainerSpec {
   std::string termination_path = "/dev/termination-log";
   bool termination_from_log = false;  // FallbackToLogsOnError
   int backoff_seconds = 0;
+  bool in = false, in_once = false, terminal = false;  // stdin, stdinOnce, tty
+  bool share_processes = false;
 };
 
 // What environment variables may refer to. ConfigMap and Secret objects by name; null: not there.

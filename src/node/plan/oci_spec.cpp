@@ -54,7 +54,7 @@ Json make_oci_config(const ContainerSpec& spec, const SandboxPaths& sandbox, con
   // A user that is not root gets its capabilities by the bounding set only, as a file's capabilities may raise them.
   for (const char* set : {"bounding", "effective", "permitted"})
     capabilities.set(set, spec.uid == 0 || std::string_view(set) == "bounding" ? texts(spec.capabilities) : Json::array());
-  Json process = Json::object({{"terminal", false},
+  Json process = Json::object({{"terminal", spec.terminal},
                                {"user", std::move(user)},
                                {"args", texts(spec.argv)},
                                {"env", texts(spec.env)},
@@ -76,7 +76,10 @@ Json make_oci_config(const ContainerSpec& spec, const SandboxPaths& sandbox, con
   Json namespaces = Json::array();
   namespaces.push(Json::object({{"type", "mount"}}));
   namespaces.push(Json::object({{"type", "cgroup"}}));
-  if (!spec.host_pid) namespaces.push(Json::object({{"type", "pid"}}));
+  if (!sandbox.pid.empty())
+    namespaces.push(Json::object({{"type", "pid"}, {"path", sandbox.pid}}));
+  else if (!spec.host_pid)
+    namespaces.push(Json::object({{"type", "pid"}}));
   if (!sandbox.network.empty()) namespaces.push(Json::object({{"type", "network"}, {"path", sandbox.network}}));
   if (!sandbox.ipc.empty()) namespaces.push(Json::object({{"type", "ipc"}, {"path", sandbox.ipc}}));
   if (!sandbox.uts.empty()) namespaces.push(Json::object({{"type", "uts"}, {"path", sandbox.uts}}));
@@ -107,7 +110,10 @@ Json make_oci_config(const ContainerSpec& spec, const SandboxPaths& sandbox, con
   }
   if (spec.seccomp) linux.set("seccomp", seccomp);
 
+  Json annotations = Json::object();
+  if (spec.in) annotations.set("fairlead.dev/stdin", "true");
   return Json::object({{"ociVersion", "1.0.2"},
+                       {"annotations", std::move(annotations)},
                        {"process", std::move(process)},
                        {"root", Json::object({{"path", rootfs}, {"readonly", spec.read_only_root}})},
                        {"mounts", std::move(mounts)},

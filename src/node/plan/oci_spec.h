@@ -11,6 +11,7 @@ namespace fairlead::node {
 // Pinned namespaces of the sandbox (files) and where the container's cgroup is. Empty: the node's own namespace.
 struct SandboxPaths {
   std::string network, ipc, uts;
+  std::string pid;     // of a pod that shares its processes; empty: one of the container's own
   std::string shm;     // folder: the pod's /dev/shm
   std::string cgroup;  // "/fairlead-ab12cd/worker-0/pod<uid>/<container>"
 };

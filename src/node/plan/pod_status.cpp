@@ -28,6 +28,10 @@ Json waiting(const std::string& reason, const std::string& message = {}) {
   return Json::object({{"waiting", std::move(out)}});
 }
 
+bool is_ours(const std::string& type) {
+  return type == "PodReadyToStartContainers" || type == "Initialized" || type == "Ready" || type == "ContainersReady" || type == "PodScheduled";
+}
+
 bool will_restart(const Json& spec, const Attempt& attempt, bool init) {
   const std::string& policy = spec["restartPolicy"].string();
   if (policy == "Never") return false;
@@ -160,6 +164,7 @@ class Status {
     for (std::size_t i = init_.next; i < init_.count; ++i)
       uninitialized += (uninitialized.empty() ? "" : " ") + spec_["initContainers"].items()[i]["name"].string();
 
+    out.push(condition("PodReadyToStartContainers", !seen_.sandbox.empty() && !phase_ended()));
     if (completed)
       out.push(condition("Initialized", true, "PodCompleted"));
     else if (init_.done())
@@ -187,7 +192,7 @@ class Status {
     // Conditions of others (readiness gates) stay as they are.
     for (const Json& old : before_["conditions"].items()) {
       const std::string& type = old["type"].string();
-      if (type != "Initialized" && type != "Ready" && type != "ContainersReady" && type != "PodScheduled") out.push(old);
+      if (!is_ours(type)) out.push(old);
     }
     return out;
   }
@@ -225,5 +230,27 @@ InitProgress init_progress(const PodSeen& seen) {
 }
 
 Json make_status(const PodSeen& seen, const PodOutcome& outcome, Instant now) { return Status(seen, outcome, now).make(); }
+
+Json status_patch(const Json& pod, Json status) {
+  const Json& before = pod["status"];
+  // Only what this node decides: the others may have changed since they were read.
+  Json ours = Json::array();
+  for (const Json& condition : status["conditions"].items())
+    if (is_ours(condition["type"].string())) ours.push(condition);
+  status.set("conditions", std::move(ours));
+  for (const char* member : {"reason", "message", "podIP", "podIPs", "initContainerStatuses"})
+    if (!status.has(member) && before.has(member)) status.set(member, nullptr);
+  // These lists merge by address: what is gone must be named.
+  for (const char* list : {"podIPs", "hostIPs"}) {
+    Json* now = status.find(list);
+    if (now == nullptr || !now->is_array()) continue;
+    for (const Json& old : before[list].items()) {
+      const auto& items = now->items();
+      if (std::none_of(items.begin(), items.end(), [&](const Json& item) { return item["ip"] == old["ip"]; }))
+        now->push(Json::object({{"$patch", "delete"}, {"ip", old["ip"]}}));
+    }
+  }
+  return Json::object({{"metadata", Json::object({{"uid", kube::uid_of(pod)}})}, {"status", std::move(status)}});
+}
 
 }  // namespace fairlead::node

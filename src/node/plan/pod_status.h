@@ -23,4 +23,8 @@ struct PodOutcome {
 };
 kube::Json make_status(const PodSeen& seen, const PodOutcome& outcome, Instant now);
 
+// The strategic merge patch that makes the pod's status what `status` says. Conditions of others, also ones that came meanwhile, stay; the pod's uid is a
+// precondition, so that a pod of the same name made meanwhile does not get this status.
+kube::Json status_patch(const kube::Json& pod, kube::Json status);
+
 }  // namespace fairlead::node
