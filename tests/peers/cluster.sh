@@ -187,7 +187,7 @@ TEXT
     --kubelet-client-certificate "$dir/pki/apiserver-kubelet.crt" --kubelet-client-key "$dir/pki/apiserver-kubelet.key" \
     --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged=true \
     --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$dir/pki/service-accounts.pub" --service-account-signing-key-file "$dir/pki/service-accounts.key" \
-    --service-cluster-ip-range 10.96.0.0/16 --kubelet-preferred-address-types InternalIP,Hostname \
+    --service-cluster-ip-range 10.96.0.0/16 --feature-gates WatchList=true --kubelet-preferred-address-types InternalIP,Hostname \
     --audit-policy-file "$dir/audit-policy.yaml" --audit-log-path "$dir/log/audit.jsonl" --audit-log-maxsize 1000 --profiling=false
   wait_for 120 kube-apiserver 'kube-apiserver is ready' "$kubectl" --kubeconfig "$dir/admin.kubeconfig" get --raw /readyz
   if [ "$only_api" = 0 ]; then

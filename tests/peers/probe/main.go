@@ -11,6 +11,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 )
 
 // One run's connection to the server: typed clients speak protobuf as controllers do, dynamic ones JSON.
@@ -46,6 +48,12 @@ type check struct {
 type recorder struct {
 	mutex sync.Mutex
 	lines []string
+}
+
+func (r *recorder) forget() {
+	r.mutex.Lock()
+	r.lines = nil
+	r.mutex.Unlock()
 }
 
 func (r *recorder) has(parts ...string) bool {
@@ -129,6 +137,8 @@ func main() {
 		os.Exit(2)
 	}
 	checks := allChecks()
+	klog.SetOutput(io.Discard) // what client-go says by the way would stand between the checks
+	klog.LogToStderr(false)
 	second := os.Getenv(watchListGate) == "true"
 	if second {
 		checks = watchListChecks()

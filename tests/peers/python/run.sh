@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs the Python probe against a cluster in an environment of its own, made once from the pinned requirements.
 #   run.sh KUBECONFIG [REGEX]        exit status 77: no Python with venv
+#   run.sh --prepare                 makes the environment only
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 python=/usr/bin/python3
@@ -21,4 +22,5 @@ if [ ! -e "$home/ready" ]; then
   fi
   exec 8>&-
 fi
+[ "${1:-}" != --prepare ] || exit 0
 exec "$home/bin/python" "$here/probe.py" "$@"

@@ -1,0 +1,249 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The scenarios of tests/scenarios on both engines: the embedded one, and a real kube-apiserver with etcd, its controllers and its scheduler (tests/peers), on which fairlead-agent
+# plays the kubelet. Then the clients: kubectl, the Go and the Python client ask the same of both servers.
+#   kubernetes_test.sh BUILD_DIR [PART...]     as root; parts: embedded kubernetes clients; without parts all
+# Everything happens in a network namespace of its own, so that ranges and ports of a running site are not touched. Exit status 77: the real programs are not there and cannot be built.
+set -euo pipefail
+build=$(realpath "${1:?usage: kubernetes_test.sh BUILD_DIR [PART...]}")
+shift
+[ $# -gt 0 ] || set -- embedded kubernetes clients
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+peers=$top/tests/peers
+cluster=$peers/cluster.sh
+[ "$(id -u)" = 0 ] || { echo 'kubernetes_test.sh: nodes are made of namespaces: run it as root' >&2; exit 1; }
+
+if [ -z "${FAIRLEAD_TEST_INSIDE:-}" ]; then
+  # Outside, while there is a network: what is missing is built or fetched once.
+  status=0
+  "$peers/build.sh" || status=$?
+  [ "$status" = 0 ] || exit "$status"
+  for image in busybox slurm; do "$top/images/build.sh" "$top/images/$image" /var/lib/fairlead/images > /dev/null 2>&1 || { echo "the image $image could not be built" >&2; exit 1; }; done
+  "$peers/python/run.sh" --prepare || echo 'the Python client is left out'
+  export FAIRLEAD_TEST_INSIDE=1
+  exec unshare --net --mount --propagation private bash "$0" "$build" "$@"
+fi
+ip link set lo up
+programs=$("$peers/build.sh" --print)
+export SCENARIO_KUBECTL=$programs/kubectl NO_COLOR=1
+[ -x "$SCENARIO_KUBECTL" ] || SCENARIO_KUBECTL=$(command -v kubectl)
+
+work=$(mktemp -d /var/tmp/fairlead-kubernetes-test-XXXXXX)
+site=$work/site   # the state folder of the engine at work; one at a time
+server=''
+tell() { printf '== %s\n' "$*"; }
+fail() { echo "FAIL: $*" >&2; exit 1; }
+stop_server() {
+  [ -n "$server" ] || return 0
+  kill -TERM "$server" 2> /dev/null || true
+  wait "$server" 2> /dev/null || true
+  server=''
+}
+# Kept for the reader of a failed run.
+show() {
+  local file
+  "$SCENARIO_KUBECTL" get nodes,pods,machines,slurmclusters -A 2>&1 | head -n 40 || true
+  "$SCENARIO_KUBECTL" get events -A --sort-by=.metadata.creationTimestamp 2>&1 | tail -n 25 || true
+  for file in "$work"/server.log "$site"/nodes/*/agent.log "$work"/peer/log/kube-controller-manager.log; do
+    [ ! -s "$file" ] || { echo "--- $file"; tail -n 15 "$file"; }
+  done
+}
+clean_up() {
+  local status=$?
+  trap - EXIT
+  [ "$status" = 0 ] || show >&2
+  stop_server
+  [ ! -d "$site" ] || "$build/bin/fairlead" down --yes --purge --state-dir "$site" > "$work/down.log" 2>&1 || { cat "$work/down.log" >&2; status=1; }
+  [ ! -d "$work/peer" ] || "$cluster" down "$work/peer" || status=1
+  rm -rf "$work"
+  exit "$status"
+}
+trap clean_up EXIT
+wait_until() { # SECONDS WHAT COMMAND...
+  local end=$((SECONDS + $1)) what=$2
+  shift 2
+  until "$@" > "$work/last" 2>&1; do
+    [ $SECONDS -lt $end ] || { tail -n 5 "$work/last" >&2; fail "not in time: $what"; }
+    [ -z "$server" ] || [ -e "/proc/$server" ] || { tail -n 20 "$work/server.log" >&2; fail "the server ended before: $what"; }
+    read -rt 0.3 <> <(:) || true
+  done
+}
+
+# ---- hooks of the scenarios that are the same on both engines
+hook() { # NAME: a script from stdin
+  { echo '#!/usr/bin/env bash'; cat; } > "$work/$1"
+  chmod +x "$work/$1"
+}
+hook kill-node << 'TEXT'
+exec "$SCENARIO_KUBECTL" patch machine "$1" --type=merge -p '{"spec":{"power":"Off"}}'
+TEXT
+hook heal-node << 'TEXT'
+exec "$SCENARIO_KUBECTL" patch machine "$1" --type=merge -p '{"spec":{"power":"On","link":"Connected"}}'
+TEXT
+# What a site leaves on the machine. /sys/class/net would show the host's links, so `ip` is asked.
+hook left-here << 'TEXT'
+site=$1 id=$(printf '%s' "$1" | sha256sum | cut -c1-6)
+pgrep -af "fairlead-agent.*$site" || true
+ip -o link show "fl$id" 2> /dev/null || true
+find /sys/fs/cgroup -maxdepth 2 -name "fairlead-$id" 2> /dev/null
+grep -F "$site" /proc/self/mounts || true
+TEXT
+export SCENARIO_WORK=$work SCENARIO_SITE=$work/demo.yaml SCENARIO_KILL_NODE=$work/kill-node SCENARIO_HEAL_NODE=$work/heal-node
+cp "$top/examples/demo.yaml" "$SCENARIO_SITE"
+# On a host with cgroup v1 each step is confined to its own memory.
+[ ! -d /sys/fs/cgroup/memory ] || sed -i 's/cgroupVersion: v2/cgroupVersion: v1/' "$SCENARIO_SITE"
+ranges=(--node-range 10.87.0.0/16 --pod-range 10.88.0.0/16)
+host=10.87.0.1
+fresh_site() {
+  mkdir -p "$site/images"
+  cp -al /var/lib/fairlead/images/{slurm,busybox} "$site/images/"
+}
+scenarios() { # ENGINE
+  local began=$SECONDS
+  tell "scenarios, engine: $1"
+  "$top/tests/scenarios/run.sh"
+  tell "scenarios, engine: $1: passed in $((SECONDS - began)) s"
+}
+
+start_embedded() {
+  fresh_site
+  "$build/bin/fairlead-server" --state-dir "$site" --listen 127.0.0.1:0 "${ranges[@]}" > "$work/server.log" 2>&1 &
+  server=$!
+  export KUBECONFIG=$site/pki/admin.kubeconfig
+  wait_until 30 'the embedded server answers' "$SCENARIO_KUBECTL" get --raw /readyz
+}
+run_embedded() {
+  hook uninstall << TEXT
+kill -TERM $server
+while [ -e /proc/$server ] && ! grep -q '^State:.*Z' /proc/$server/status; do read -rt 0.1 <> <(:) || true; done
+"$build/bin/fairlead" down --yes --purge --state-dir "$site"
+TEXT
+  export SCENARIO_UNINSTALL=$work/uninstall SCENARIO_LEFT="$work/left-here $site; ls -A $site 2> /dev/null"
+  scenarios embedded
+  stop_server
+}
+
+start_peer() { # OPTIONS of cluster.sh up
+  local began=$SECONDS
+  "$cluster" up "$work/peer" "$@" > "$work/peer.log" 2>&1 || { cat "$work/peer.log" >&2; fail 'the real control plane did not start'; }
+  export KUBECONFIG=$work/peer/admin.kubeconfig
+  tell "kube-apiserver $("$SCENARIO_KUBECTL" get --raw /version | sed -nE 's/.*"gitVersion": "([^"]*)".*/\1/p'), etcd, controllers and scheduler are ready after $((SECONDS - began)) s"
+}
+# Volumes as an administrator of any cluster provides them: folders on the machine, bound to the demo's claims by name.
+provide_volume() { # CLAIM SIZE
+  mkdir -p "$work/volumes/$1"
+  "$SCENARIO_KUBECTL" apply -f - > /dev/null << YAML
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: demo-$1}
+spec:
+  capacity: {storage: $2}
+  accessModes: [ReadWriteMany]
+  persistentVolumeReclaimPolicy: Retain
+  claimRef: {namespace: demo, name: $1}
+  hostPath: {path: $work/volumes/$1, type: Directory}
+YAML
+}
+run_kubernetes() {
+  rm -rf "$site"
+  fresh_site
+  start_peer --bind 0.0.0.0 --advertise "$host"
+  provide_volume jail-pvc 40Gi
+  provide_volume controller-spool-pvc 1Gi
+  "$build/bin/fairlead" install --kubeconfig "$KUBECONFIG" > "$work/install.log" 2>&1 || { cat "$work/install.log" >&2; fail 'fairlead install'; }
+  tell 'fairlead install: done'
+  # The controllers act under rights of their own, not the administrator's.
+  server_kubeconfig
+  "$build/bin/fairlead-server" --engine=kubernetes --kubeconfig "$work/server.kubeconfig" --state-dir "$site" "${ranges[@]}" --local-machines --node-ca-cert "$work/peer/pki/ca.crt" --node-ca-key "$work/peer/pki/ca.key" \
+    > "$work/server.log" 2>&1 &
+  server=$!
+  hook uninstall << TEXT
+kill -TERM $server
+while [ -e /proc/$server ] && ! grep -q '^State:.*Z' /proc/$server/status; do read -rt 0.1 <> <(:) || true; done
+"$build/bin/fairlead" uninstall --yes --kubeconfig "$KUBECONFIG"
+"$SCENARIO_KUBECTL" delete persistentvolume demo-jail-pvc demo-controller-spool-pvc > /dev/null
+"$build/bin/fairlead" down --yes --purge --state-dir "$site"
+TEXT
+  hook left-in-cluster << 'TEXT'
+"$SCENARIO_KUBECTL" get crds,clusterroles,clusterrolebindings,namespaces,priorityclasses,persistentvolumes -o name | grep -iE 'fairlead|nebius|demo' || true
+"$SCENARIO_KUBECTL" get roles,rolebindings,leases,serviceaccounts,secrets -A -o name | grep -iE 'fairlead|slurm' || true
+TEXT
+  export SCENARIO_UNINSTALL=$work/uninstall SCENARIO_LEFT="$work/left-in-cluster; $work/left-here $site"
+  scenarios kubernetes
+  stop_server
+  audit
+}
+# The server's identity: the service account that `fairlead install` made, by a token.
+server_kubeconfig() {
+  local token
+  token=$("$SCENARIO_KUBECTL" -n fairlead-system create token fairlead-server --duration 4h) || fail 'no token for the service account of fairlead-server'
+  (umask 077 && sed '/^users:/,$d' "$KUBECONFIG" > "$work/server.kubeconfig" && cat >> "$work/server.kubeconfig" << TEXT
+users:
+- name: fairlead-server
+  user: {token: $token}
+contexts:
+- name: peer
+  context: {cluster: peer, user: fairlead-server}
+current-context: peer
+TEXT
+  )
+}
+# The API server's own record: what the controllers and nodes asked for beyond their rights, and whether a Secret's data was written down.
+audit() {
+  python3 - "$work/peer/log/audit.jsonl" << 'PYTHON' || fail 'the audit log tells of requests beyond what was granted'
+import collections, json, sys
+asked, refused = collections.Counter(), collections.Counter()
+for line in open(sys.argv[1]):
+    event = json.loads(line)
+    user = event["user"]["username"]
+    if not (user.startswith("system:node:") or "fairlead" in user):
+        continue
+    asked["nodes" if user.startswith("system:node:") else user] += 1
+    if event.get("responseStatus", {}).get("code") == 403:
+        about = event.get("objectRef", {})
+        # Objects inside a namespace that is being deleted may not be created: that is no matter of rights.
+        if "being terminated" in event["responseStatus"].get("message", ""):
+            continue
+        refused[(user, event["verb"], "/".join(filter(None, [about.get("apiGroup"), about.get("resource"), about.get("subresource")])))] += 1
+for user, count in sorted(asked.items()):
+    print(f"   {count} requests by {user}")
+for key, count in sorted(refused.items()):
+    print("   refused", count, *key)
+sys.exit(1 if refused or not asked else 0)
+PYTHON
+}
+
+# The same questions to both servers.
+matrix() { # ENGINE
+  local status=0
+  tell "clients, engine: $1"
+  "$programs/probe" --kubeconfig "$KUBECONFIG" > "$work/go.txt" 2>&1 || status=1
+  sed 's/^/   go      /' "$work/go.txt"
+  "$peers/python/run.sh" "$KUBECONFIG" > "$work/python.txt" 2>&1 || { [ $? = 77 ] || status=1; }
+  sed 's/^/   python  /' "$work/python.txt"
+  return "$status"
+}
+run_clients() {
+  local status=0
+  rm -rf "$site"
+  start_embedded
+  matrix embedded || status=1
+  stop_server
+  "$cluster" status "$work/peer" > /dev/null 2>&1 || start_peer
+  export KUBECONFIG=$work/peer/admin.kubeconfig
+  matrix kubernetes || status=1
+  [ "$status" = 0 ] || fail 'a client got an answer that it cannot use'
+}
+
+for part in "$@"; do
+  case $part in
+    embedded)
+      start_embedded
+      run_embedded
+      ;;
+    kubernetes) run_kubernetes ;;
+    clients) run_clients ;;
+    *) fail "unknown part $part" ;;
+  esac
+done
+echo "kubernetes_test: all passed ($*)"
