@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "apiserver/api_handler_objects.h"
+#include "apiserver/auth_reviews.h"
 #include "apiserver/discovery.h"
 #include "apiserver/openapi.h"
 #include "base/encoding.h"
@@ -17,34 +18,6 @@ namespace {
 
 using kube::Json;
 
-class RegistryFacts final : public NodeFacts {
- public:
-  explicit RegistryFacts(const Registry& registry) : registry_(registry) {}
-  bool pod_is_on(const std::string& space, const std::string& pod, const std::string& node) const override {
-    const auto kind = registry_.kinds()->find("", "v1", "pods");
-    if (!kind) return false;
-    const auto object = registry_.get(*kind, {space, pod});
-    // A pod that is gone: its agent may learn so (404) instead of being told that it must not ask.
-    if (!object) return object.error().code == Code::NotFound;
-    const auto parsed = kube::parse_json(*object->bytes);
-    return parsed && (*parsed)["spec"]["nodeName"].string() == node;
-  }
-  bool pod_there_uses(const std::string& node, const std::string& resource, const std::string& space, const std::string& name) const override {
-    const auto kind = registry_.kinds()->find("", "v1", "pods");
-    if (!kind) return false;
-    const auto page = registry_.list(*kind, space, {.field_selector = "spec.nodeName=" + node});
-    if (!page) return false;
-    for (const Object& object : page->objects) {
-      const auto pod = kube::parse_json(*object.bytes);
-      if (pod && pod_uses(*pod, resource, name)) return true;
-    }
-    return false;
-  }
-
- private:
-  const Registry& registry_;
-};
-
 std::string selected_name(std::string_view field_selector) {
   const auto selector = kube::FieldSelector::parse(field_selector);
   if (!selector) return {};
@@ -54,12 +27,29 @@ std::string selected_name(std::string_view field_selector) {
   return {};
 }
 
+std::string lower(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+// What rights are asked about. A namespace is inside itself, as Kubernetes has it: a role in it may name it.
+Attributes attributes_of(const Call& call) {
+  const Route& route = call.route;
+  Attributes asked{.verb = call.verb, .group = route.group, .resource = route.plural, .subresource = route.subresource, .space = route.space, .name = route.name};
+  if (route.group.empty() && route.plural == kube::resources::namespaces.plural) asked.space = route.name;
+  if (call.verb == "list" || call.verb == "watch" || call.verb == "deletecollection") asked.selected_name = selected_name(call.query("fieldSelector"));
+  return asked;
+}
+
 class Handler final : public ApiHandler {
  public:
   Handler(Registry& registry, const Clock& clock, HandlerOptions options)
       : registry_(registry),
         options_(std::move(options)),
-        facts_(registry),
+        clock_(clock),
+        access_(registry, clock, {.tokens = options_.tokens, .keys = options_.token_keys, .site = options_.token_site}),
         watches_(registry, clock),
         proxy_(registry, options_),
         objects_(registry, clock, watches_, proxy_, in_flight_) {}
@@ -85,9 +75,10 @@ class Handler final : public ApiHandler {
       return call->exchange->respond({.status = 200, .headers = {{"Content-Type", "text/plain; charset=utf-8"}, {"X-Content-Type-Options", "nosniff"}}, .body = "ok"});
     }
     if (call->route.what == Route::What::Version) return version(*call);
-    auto user = authenticate(call->request, options_.tokens);
-    if (!user) return call->refuse(status_of(user.error()));
-    call->user = std::move(*user);
+    auto caller = access_.authenticate(call->request);
+    if (!caller) return call->refuse(status_of(caller.error()));
+    call->user = *caller->user;
+    call->real_user = std::move(caller->real);
     if (call->route.what == Route::What::Object) return object(call);
     document(*call);
   }
@@ -110,12 +101,13 @@ class Handler final : public ApiHandler {
   // Discovery and OpenAPI: what is no object.
   void document(Call& call) {
     Attributes asked;
-    asked.verb = call.request.method == "GET" ? "get" : "post";
+    asked.verb = lower(call.request.method);
     asked.resource_request = false;
     asked.path = call.request.target.path;
-    const Verdict verdict = authorize(call.user, asked, facts_);
+    const Verdict verdict = access_.authorize(call.user, asked);
     if (!verdict.allowed) return call.refuse(status_of({Code::Forbidden, forbidden_message(call.user, asked, verdict)}));
     const Route& route = call.route;
+    if (call.request.method == "GET" && token_document(call)) return;
     if (route.what == Route::What::Unknown) {
       log_debug("a path that is not served was asked for", {{"method", call.request.method}, {"path", call.request.target.path}});
       return call.refuse(not_served(call.request.target.path));
@@ -141,6 +133,24 @@ class Handler final : public ApiHandler {
     if (route.what == Route::What::Resources) json = resource_list(*kinds, route.group, route.version);
     if (!json) return call.refuse(not_served(call.request.target.path));
     call.answer(200, *json);
+  }
+
+  // What others need to verify tokens of service accounts (OpenID Connect discovery).
+  bool token_document(const Call& call) const {
+    const std::string& path = call.request.target.path;
+    const auto& keys = access_.keys();
+    if (!keys) return false;
+    if (path == "/openid/v1/jwks") {
+      call.exchange->respond({.headers = {{"Content-Type", "application/jwk-set+json"}, {"Cache-Control", "public, max-age=3600"}}, .body = print_json(keys->jwks())});
+      return true;
+    }
+    if (path != "/.well-known/openid-configuration") return false;
+    const std::vector<std::string> algorithms = keys->algorithms();
+    Json json = Json::object({{"issuer", access_.site().issuer}, {"jwks_uri", fmt::format("https://{}/openid/v1/jwks", http::find(call.request.headers, "Host"))}});
+    json.set("response_types_supported", Json::array({"id_token"})).set("subject_types_supported", Json::array({"public"}));
+    json.set("id_token_signing_alg_values_supported", Json::array(std::vector<Json>(algorithms.begin(), algorithms.end())));
+    call.exchange->respond({.headers = {{"Content-Type", "application/json"}, {"Cache-Control", "public, max-age=3600"}}, .body = print_json(json)});
+    return true;
   }
 
   void open_api_answer(const Call& call, const KindTable& kinds) {
@@ -170,8 +180,7 @@ class Handler final : public ApiHandler {
     if (call->verb.empty()) {
       return call->refuse({.code = 405, .reason = "MethodNotAllowed", .message = "the server does not allow this method on the requested resource", .details = call->about()});
     }
-    Attributes asked{.verb = call->verb, .group = route.group, .resource = route.plural, .subresource = route.subresource, .space = route.space, .name = route.name};
-    if (call->verb == "list" || call->verb == "watch") asked.selected_name = selected_name(call->query("fieldSelector"));
+    Attributes asked = attributes_of(*call);
     std::optional<Body> body;
     if (call->verb == "create" && route.name.empty() && !call->user.node().empty()) {  // a node may create only what bears its name
       auto parsed = parse_body(http::find(call->request.headers, "Content-Type"), call->request.body);
@@ -179,9 +188,11 @@ class Handler final : public ApiHandler {
       asked.name = kube::name_of(parsed->json);
       body = std::move(*parsed);
     }
-    const Verdict verdict = authorize(call->user, asked, facts_);
+    const Verdict verdict = access_.authorize(call->user, asked);
     if (!verdict.allowed) return call->refuse(status_of({Code::Forbidden, forbidden_message(call->user, asked, verdict)}, call->about()));
-    if (const Review* review = find_review(route.group, route.version, route.plural); review != nullptr && route.name.empty()) return answer_review(*call, *review);
+    const Review* review = find_review(route.group, route.version, route.plural);
+    if (review != nullptr && route.name.empty() && review->namespaced == !route.space.empty()) return review_answer(*call, *review, std::move(body));
+    if (route.subresource == "token" && route.group.empty() && route.plural == kube::resources::service_accounts.plural) return token_answer(*call);
     const auto kind = registry_.kinds()->find(route.group, route.version, route.plural);
     if (!kind) return call->refuse(not_served(call->request.target.path));
     // Output of a container is what it is: Accept does not apply.
@@ -193,49 +204,43 @@ class Handler final : public ApiHandler {
     objects_.handle(call, kind, std::move(body));
   }
 
-  void answer_review(Call& call, const Review& review) {
+  // The body of a POST that stores nothing; empty: refused.
+  std::optional<Json> posted(const Call& call, std::optional<Body> body = std::nullopt) const {
     if (call.verb != "create") {
-      return call.refuse({.code = 405, .reason = "MethodNotAllowed", .message = "the server does not allow this method on the requested resource", .details = call.about()});
+      call.refuse({.code = 405, .reason = "MethodNotAllowed", .message = "the server does not allow this method on the requested resource", .details = call.about()});
+      return std::nullopt;
     }
-    auto body = parse_body(http::find(call.request.headers, "Content-Type"), call.request.body);
-    if (!body) return call.refuse(body.error().code == Code::Unsupported ? unsupported_media_type(body.error().message) : status_of(body.error()));
-    Json out = std::move(body->json);
-    if (!out.is_object()) return call.refuse(bad_request(fmt::format("a {} was expected", review.kind)));
-    out.set("kind", review.kind).set("apiVersion", fmt::format("{}/{}", review.group, review.version));
-    if (!out.has("metadata")) out.set("metadata", Json::object());
-    if (review.kind == "SelfSubjectReview") {
-      std::vector<Json> groups(call.user.groups.begin(), call.user.groups.end());
-      Json info = Json::object({{"username", call.user.name}, {"groups", Json::array(std::move(groups))}});
-      out.set("status", Json::object({{"userInfo", std::move(info)}}));
-    } else if (review.kind == "SelfSubjectRulesReview") {
-      out.set("status", rules_of(call.user));
-    } else {
-      const Json& resource = out["spec"]["resourceAttributes"];
-      const Json& path = out["spec"]["nonResourceAttributes"];
-      if (resource.is_null() == path.is_null()) {
-        return call.refuse(status_of({Code::Invalid, "SelfSubjectAccessReview.authorization.k8s.io \"\" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of "
-                                                     "nonResourceAttributes or resourceAttributes must be specified"}));
+    if (!body) {
+      auto parsed = parse_body(http::find(call.request.headers, "Content-Type"), call.request.body);
+      if (!parsed) {
+        call.refuse(parsed.error().code == Code::Unsupported ? unsupported_media_type(parsed.error().message) : status_of(parsed.error()));
+        return std::nullopt;
       }
-      Attributes asked;
-      asked.resource_request = !resource.is_null();
-      asked.verb = (asked.resource_request ? resource : path)["verb"].string();
-      asked.path = path["path"].string();
-      asked.group = resource["group"].string();
-      asked.resource = resource["resource"].string();
-      asked.subresource = resource["subresource"].string();
-      asked.space = resource["namespace"].string();
-      asked.name = resource["name"].string();
-      const Verdict verdict = authorize(call.user, asked, facts_);
-      Json status = Json::object({{"allowed", verdict.allowed}});
-      if (!verdict.reason.empty()) status.set("reason", verdict.reason);
-      out.set("status", std::move(status));
+      body = std::move(*parsed);
     }
-    call.answer(201, out);
+    return std::move(body->json);
+  }
+
+  void review_answer(Call& call, const Review& review, std::optional<Body> body) const {
+    auto json = posted(call, std::move(body));
+    if (!json) return;
+    const auto answer = answer_review(access_, call.user, review, call.route.space, std::move(*json), clock_.now());
+    if (!answer) return call.refuse(answer.error());
+    call.answer(201, *answer);
+  }
+
+  void token_answer(const Call& call) const {
+    auto json = posted(call);
+    if (!json) return;
+    const auto answer = access_.request_token(*json, {call.route.space, call.route.name}, call.user);
+    if (!answer) return call.refuse(answer.error());
+    call.answer(201, *answer);
   }
 
   Registry& registry_;
   const HandlerOptions options_;
-  RegistryFacts facts_;
+  const Clock& clock_;
+  Access access_;
   OpenApi open_api_;
   InFlight in_flight_;
   WatchHub watches_;

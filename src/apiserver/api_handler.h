@@ -6,18 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "apiserver/auth_access.h"
 #include "apiserver/registry.h"
 #include "http/server.h"
 
 namespace fairlead::apiserver {
 
-struct TokenUser {
-  std::string token_sha256;  // 32 raw bytes; tokens themselves are not kept
-  std::string name;
-  std::vector<std::string> groups;
-};
 struct HandlerOptions {
   std::vector<TokenUser> tokens;
+  std::optional<TokenKeys> token_keys;  // of service accounts; none: they get no tokens
+  TokenSite token_site;
   // How to reach agents for logs and exec: the server's client certificate, shown to https://<node InternalIP>:<kubelet port>.
   std::string ca_pem, client_certificate_pem, client_key_pem;
   std::string git_version = "v1.33.0+fairlead";  // what /version says: chooses kubectl's dispatch

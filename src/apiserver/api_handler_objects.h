@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "apiserver/auth.h"
+#include "apiserver/auth_types.h"
 #include "apiserver/negotiate.h"
 #include "apiserver/proxy.h"
 #include "apiserver/registry.h"
@@ -24,6 +24,7 @@ struct Call {
   std::shared_ptr<http::Exchange> exchange;
   Route route;
   User user;
+  std::shared_ptr<const User> real_user;  // who acts as `user`; null: nobody does
   std::string verb;
   Form form = Form::Json;
   bool pretty = false;

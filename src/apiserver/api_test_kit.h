@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "apiserver/api_handler.h"
+#include "apiserver/rbac_defaults.h"
 #include "apiserver/store/store.h"
 #include "base/encoding.h"
 #include "http/server.h"
@@ -131,6 +132,7 @@ struct Api {
     auto opened = Registry::open(*store, clock, {.secret_key = std::string(32, 'k')});
     INVARIANT(opened.has_value());
     registry = std::move(*opened);
+    INVARIANT(reconcile_default_objects(*registry).has_value());
     options.tokens = {{sha256("admin-token"), "admin", {"system:masters"}}, {sha256("node-token"), "system:node:w0", {"system:nodes"}}, {sha256("eve-token"), "eve", {}}};
     handler = ApiHandler::make(*registry, clock, std::move(options));
   }

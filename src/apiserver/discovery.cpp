@@ -13,8 +13,11 @@ using kube::Json;
 
 constexpr std::array all_reviews{
     Review{"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview"},
+    Review{"authentication.k8s.io", "v1", "tokenreviews", "TokenReview"},
+    Review{"authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", true},
     Review{"authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview"},
     Review{"authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview"},
+    Review{"authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview"},
 };
 
 Json strings(const std::vector<std::string>& texts) {
@@ -129,10 +132,11 @@ Json aggregated_resource(const Kind& kind) {
   return out;
 }
 
+std::string singular_of(const Review& review) { return std::string(review.plural.substr(0, review.plural.size() - 1)); }
+
 Json aggregated_review(const Review& review) {
-  Json out = Json::object({{"resource", review.plural}, {"responseKind", response_kind(review.group, review.version, review.kind)}, {"scope", "Cluster"}});
-  std::string singular(review.plural.substr(0, review.plural.size() - 1));
-  out.set("singularResource", std::move(singular)).set("verbs", strings({"create"}));
+  Json out = Json::object({{"resource", review.plural}, {"responseKind", response_kind(review.group, review.version, review.kind)}, {"scope", review.namespaced ? "Namespaced" : "Cluster"}});
+  out.set("singularResource", singular_of(review)).set("verbs", strings({"create"}));
   return out;
 }
 
@@ -214,7 +218,7 @@ std::optional<kube::Json> resource_list(const KindTable& table, std::string_view
   }
   for (const Review& review : all_reviews) {
     if (review.group != group || review.version != version) continue;
-    Json entry = Json::object({{"name", review.plural}, {"singularName", ""}, {"namespaced", false}, {"kind", review.kind}});
+    Json entry = Json::object({{"name", review.plural}, {"singularName", singular_of(review)}, {"namespaced", review.namespaced}, {"kind", review.kind}});
     entry.set("verbs", strings({"create"}));
     resources.push_back(std::move(entry));
   }

@@ -16,6 +16,7 @@ namespace fairlead::apiserver {
 // Resources that only answer a POST: who am I, what may I do.
 struct Review {
   std::string_view group, version, plural, kind;
+  bool namespaced = false;
 };
 std::span<const Review> reviews();
 const Review* find_review(std::string_view group, std::string_view version, std::string_view plural);

@@ -97,8 +97,8 @@ TEST(Rbac, CoveringIsByOneRuleForEachPart) {
            Row{"[{verbs: [get], nonResourceURLs: [/api/*]}]", "[{verbs: [get], nonResourceURLs: [/api/v1, /api/*]}]", ""},
            Row{"[{verbs: [get], nonResourceURLs: [/api/*]}]", "[{verbs: [get], nonResourceURLs: ['*']}]", R"({NonResourceURLs:["*"], Verbs:["get"]})"},
            Row{"[]", "[{verbs: ['*'], apiGroups: ['*'], resources: ['*']}]", R"({APIGroups:["*"], Resources:["*"], Verbs:["*"]})"},
-           Row{"[]", "[{verbs: [get], apiGroups: [b, a], resources: [x], resourceNames: [n]}]",
-               "{APIGroups:[\"a\"], Resources:[\"x\"], ResourceNames:[\"n\"], Verbs:[\"get\"]}\n{APIGroups:[\"b\"], Resources:[\"x\"], ResourceNames:[\"n\"], Verbs:[\"get\"]}"},
+           Row{"[]", "[{verbs: [get], apiGroups: [b, a], resources: [x], resourceNames: [one]}]",
+               "{APIGroups:[\"a\"], Resources:[\"x\"], ResourceNames:[\"one\"], Verbs:[\"get\"]}\n{APIGroups:[\"b\"], Resources:[\"x\"], ResourceNames:[\"one\"], Verbs:[\"get\"]}"},
        }) {
     EXPECT_EQ(describe(not_covered(rules(row.owned), rules(row.wanted))), row.missing) << row.owned << " / " << row.wanted;
   }
@@ -165,8 +165,8 @@ TEST(Rbac, ChangesTakeEffect) {
   index.drop_binding("", "ops");
   EXPECT_FALSE(index.authorize(user("bob", {"ops"}), list).allowed);
   // Bindings without subjects come and go, too.
-  for (const char* name : {"x", "y"}) index.set_binding(parse_binding(yaml(std::string("{metadata: {namespace: n, name: ") + name + "}, roleRef: {kind: Role, name: r}}")));
-  for (const char* name : {"x", "y", "eve", "bot", "lost"}) index.drop_binding(std::string(name).size() == 1 ? "n" : "team", name);
+  for (const char* name : {"b1", "b2"}) index.set_binding(parse_binding(yaml(std::string("{metadata: {namespace: some, name: ") + name + "}, roleRef: {kind: Role, name: r}}")));
+  for (const char* name : {"b1", "b2", "eve", "bot", "lost"}) index.drop_binding(std::string(name).size() == 2 ? "some" : "team", name);
   index.drop_binding("", "all");
   EXPECT_EQ(index.bindings(), 0u);
 }

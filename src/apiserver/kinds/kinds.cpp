@@ -31,7 +31,7 @@ std::vector<std::shared_ptr<const Kind>> builtin_kinds() {
       {r::services, "service", {"svc"}, {"all"}, true, {}, {"spec.clusterIP", "spec.type"}},
       {r::config_maps, "configmap", {"cm"}, {}, false, {}, {}},
       {r::secrets, "secret", {}, {}, false, {}, {"type"}},
-      {r::service_accounts, "serviceaccount", {"sa"}, {}, false, {}, {}},
+      {r::service_accounts, "serviceaccount", {"sa"}, {}, false, {"token"}, {}},
       {r::events, "event", {"ev"}, {}, false, {},
        {"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion",
         "involvedObject.fieldPath", "reason", "reportingComponent", "type"}},
