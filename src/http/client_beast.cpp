@@ -259,7 +259,8 @@ Result<void> Connection::open(const ClientOptions& options, const std::optional<
       if (connected) break;
     }
   }
-  if (!connected) return proxy ? pass(std::move(connected.error()), fmt::format("proxy {}:{}", proxy->host, proxy->port)) : connected;
+  if (!connected && proxy) return pass(std::move(connected.error()), fmt::format("proxy {}:{}", proxy->host, proxy->port));
+  if (!connected) return connected;
   if (proxy)
     if (auto passed = pass_proxy(options, *proxy, deadline); !passed) return passed;
   return tls == nullptr ? Result<void>() : handshake(options, *tls, deadline);

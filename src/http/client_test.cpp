@@ -2,6 +2,7 @@
 // The client against our server, with TLS, and against sockets that misbehave.
 #include "http/client.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -337,6 +338,20 @@ TEST(WebSocket, ADeclinedUpgradeCarriesTheAnswer) {
 TEST(WebSocket, AnOrdinaryRequestIsNoUpgrade) {
   const auto server = serve(echo_socket);
   EXPECT_EQ((*plain_client(server->port())->request({.target = "/"})).status, 400);
+}
+
+TEST(Client, GoesThroughAProxyByConnect) {
+  const Script proxy({"HTTP/1.1 200 Connection established\r\n\r\n|HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"});
+  const auto client = *Client::make({.host = "server.example", .port = 6443, .tls = false, .proxy = fmt::format("http://me:secret@127.0.0.1:{}", proxy.port()), .kept_connections = 0});
+  const auto first = client->request({.target = "/"});
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ(first->body, "hi");
+  const auto second = client->request({.target = "/"});
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Code::Unavailable);
+  EXPECT_THAT(second.error().message, testing::AllOf(HasSubstr("refuses to connect to server.example:6443: 407"), testing::Not(HasSubstr("secret"))));
+  EXPECT_EQ(proxy.requests(), 3);
+  EXPECT_EQ(Client::make({.host = "h", .proxy = "socks5://h:1"}).error().code, Code::Unsupported);
 }
 
 }  // namespace

@@ -5,6 +5,13 @@
 
 namespace fairlead::kube {
 
+Access full_access(const Controller& controller) {
+  auto access = controller.access();
+  INVARIANT(access);
+  for (const auto& source : controller.sources()) access->may({"get", "list", "watch"}, source.resource, "", source.space);
+  return *access;
+}
+
 std::vector<ObjectKey> key_itself(const Change& change) { return {key_of(change.object())}; }
 
 std::function<std::vector<ObjectKey>(const Change&)> key_of_owner(std::string kind) {

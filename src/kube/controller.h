@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "kube/access.h"
 #include "kube/cache.h"
 #include "kube/kube_api.h"
 
@@ -41,11 +42,17 @@ class Controller {
     std::function<std::vector<ObjectKey>(const Change&)> keys;
   };
   virtual std::vector<Source> sources() const = 0;
+  // What it asks of the API beside listing and watching its sources. Roles are made from this, and tests refuse what is not in it (kube::CheckedApi).
+  // None: part of the embedded engine, never run on somebody else's API.
+  virtual std::optional<Access> access() const { return std::nullopt; }
   // Called once before the first reconcile.
   virtual void start(const Caches& caches) = 0;
   // An error is retried with back-off (5 ms doubling to 60 s per key, plus jitter); Conflict at once after 5 ms. Blocks as it likes within reason.
   virtual Result<Next> reconcile(const ObjectKey& key) = 0;
 };
+
+// All that a controller with these sources needs: access() and its sources. INVARIANT: it declares its access.
+Access full_access(const Controller& controller);
 
 // For sources(): the object itself; its controlling owner of this kind, in the object's namespace.
 std::vector<ObjectKey> key_itself(const Change& change);
@@ -91,6 +98,12 @@ class Runner {
   void add(std::unique_ptr<Controller> controller);  // before start()
   void start();                                      // returns at once; reconciling begins when all caches are synced
   bool synced() const;
+  // For metrics, by controller.
+  struct Count {
+    std::uint64_t reconciles = 0, failures = 0;
+    std::size_t waiting = 0;  // keys with something to do, now or later
+  };
+  std::map<std::string, Count> counts() const;
   void wake(const std::string& controller, const ObjectKey& key);  // from outside (a process died)
 
  private:

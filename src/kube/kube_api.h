@@ -45,7 +45,13 @@ class Watch {
   virtual void close() = 0;
 };
 
-enum class PatchType { Merge, JsonPatch, Strategic };
+enum class PatchType { Merge, JsonPatch, Strategic, Apply /* only by KubeApi::apply */ };
+struct ApplyOptions {
+  std::string field_manager = "fairlead";  // who owns the fields that the object names
+  bool force = false;                      // takes fields over from other managers; else Conflict with their names
+  bool dry_run = false;
+  std::string subresource;                 // "status", or empty
+};
 struct DeleteOptions {
   std::optional<std::int64_t> grace_seconds;
   std::string uid, resource_version;  // preconditions; empty: none. Conflict if they do not hold.
@@ -70,6 +76,12 @@ class KubeApi {
   virtual Result<Json> update(const Resource& resource, const Json& object) = 0;
   virtual Result<Json> update_status(const Resource& resource, const Json& object) = 0;  // only status is taken
   virtual Result<Json> patch(const Resource& resource, const ObjectKey& key, PatchType type, const Json& patch, const std::string& subresource = "") = 0;
+  // Server-side apply: what the object names is made so and owned by the manager; what the same manager named before and does not name now is removed.
+  // Creates it if it is not there. Conflict: a field belongs to another manager (not force), or resourceVersion, if given, is not the current one.
+  virtual Result<Json> apply(const Resource& resource, const Json& object, const ApplyOptions& options = {}) {
+    (void)object, (void)options;
+    return fail(Code::Unsupported, "apply " + resource.plural + ": this API does not serve it");
+  }
   // POST to a subresource: pods/binding, pods/eviction.
   virtual Result<Json> post(const Resource& resource, const ObjectKey& key, const std::string& subresource, const Json& body) = 0;
   virtual Result<void> remove(const Resource& resource, const ObjectKey& key, const DeleteOptions& options = {}) = 0;

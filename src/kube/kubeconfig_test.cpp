@@ -61,10 +61,12 @@ TEST_F(KubeconfigTest, RefusesWhatItCannotDoByName) {
     return out ? std::string("accepted") : out.error().message;
   };
   const std::string server = "server: 'https://h'";
-  EXPECT_THAT(refused(server, "exec: {command: aws}"), HasSubstr("user \"u\": \"exec\" is not supported"));
+  EXPECT_THAT(refused(server, "exec: {args: [a]}"), HasSubstr("user \"u\": \"exec\" names no command"));
+  EXPECT_THAT(refused(server, "exec: {command: aws, apiVersion: client.authentication.k8s.io/v1alpha1}"), HasSubstr("v1alpha1 is not supported"));
+  EXPECT_THAT(refused(server, "exec: {command: aws, interactiveMode: Always}"), HasSubstr("needs a terminal"));
   EXPECT_THAT(refused(server, "username: a, password: b"), HasSubstr("\"username\" is not supported"));
   EXPECT_THAT(refused(server + ", insecure-skip-tls-verify: true", "token: t"), HasSubstr("insecure-skip-tls-verify"));
-  EXPECT_THAT(refused(server + ", proxy-url: 'http://p'", "token: t"), HasSubstr("proxy-url"));
+  EXPECT_THAT(refused(server + ", proxy-url: 'socks5://p'", "token: t"), HasSubstr("proxy-url"));
   EXPECT_THAT(refused("x: y", "token: t"), HasSubstr("no server"));
   EXPECT_THAT(refused(server, "client-certificate-data: " + base64("C")), HasSubstr("needed together"));
   EXPECT_THAT(refused(server + ", certificate-authority-data: '***'", "token: t"), HasSubstr("certificate-authority-data"));
@@ -91,6 +93,68 @@ TEST_F(KubeconfigTest, WritesWhatItReads) {
   EXPECT_EQ(back->rest.certificate_pem, rest.certificate_pem);
   EXPECT_EQ(back->rest.key_pem, rest.key_pem);
   EXPECT_EQ(back->rest.token, rest.token);  // stays a string though it looks like a number
+}
+
+TEST_F(KubeconfigTest, SeveralFilesAreOneTheFirstWins) {
+  std::filesystem::create_directory(folder_ + "/b");
+  write("ca", "CA-a");
+  write("b/ca", "CA-b");
+  const std::string a = write("a", "contexts:\n- name: one\n  context: {cluster: c, user: u}\nusers:\n- name: u\n  user: {token: first}\n");
+  const std::string b = write("b/config", config("server: 'https://h', certificate-authority: ca", "token: second"));
+  const auto both = read_kubeconfig(a + ":" + folder_ + "/missing:" + b);
+  ASSERT_TRUE(both) << both.error().message;
+  EXPECT_EQ(both->context, "one");
+  EXPECT_EQ(both->rest.token, "first");
+  EXPECT_EQ(both->rest.ca_pem, "CA-b");  // relative to the file that names it
+  EXPECT_EQ(read_kubeconfig(b + ":" + a)->rest.token, "second");
+}
+
+TEST_F(KubeconfigTest, LoadsWhatIsMeant) {
+  std::map<std::string, std::string> environment;
+  LoadOptions options{.environment = [&](const char* name) { return environment[name]; }, .service_account = folder_ + "/sa"};
+  const auto server = [&] {
+    const auto loaded = load_config(options);
+    return loaded ? loaded->rest.server : std::string(name(loaded.error().code));
+  };
+  EXPECT_EQ(server(), name(Code::NotFound));
+  std::filesystem::create_directories(folder_ + "/.kube");
+  write(".kube/config", config("server: 'https://home'", "token: t"));
+  environment["HOME"] = folder_;
+  EXPECT_EQ(server(), "https://home");
+
+  std::filesystem::create_directory(folder_ + "/sa");
+  write("sa/token", "pod-token\n");
+  write("sa/ca.crt", "CA");
+  write("sa/namespace", "fairlead\n");
+  environment["KUBERNETES_SERVICE_HOST"] = "10.96.0.1";
+  environment["KUBERNETES_SERVICE_PORT"] = "6443";
+  EXPECT_EQ(server(), "https://10.96.0.1:6443");
+  EXPECT_EQ(load_config(options)->space, "fairlead");
+  EXPECT_EQ(load_config(options)->rest.token_file, folder_ + "/sa/token");
+  environment["KUBERNETES_SERVICE_HOST"] = "fd00::1";
+  EXPECT_EQ(server(), "https://[fd00::1]:6443");
+
+  environment["KUBECONFIG"] = write("env", config("server: 'https://env:6443'", "token: t"));
+  EXPECT_EQ(server(), "https://env:6443");
+  options.kubeconfig = write("flag", config("server: 'https://flag'", "token: t"));
+  EXPECT_EQ(server(), "https://flag");
+  environment["https_proxy"] = "http://p:3128";
+  EXPECT_EQ(load_config(options)->rest.proxy, "http://p:3128");
+  environment["NO_PROXY"] = "flag";
+  EXPECT_EQ(load_config(options)->rest.proxy, "");
+  options.kubeconfig = write("proxied", config("server: 'https://flag', proxy-url: 'http://q:1'", "token: t"));
+  EXPECT_EQ(load_config(options)->rest.proxy, "http://q:1");
+}
+
+TEST_F(KubeconfigTest, TellsAPluginOfTheClusterIfItAsks) {
+  const std::string exec = "exec: {command: ./bin/login, args: [a, b], apiVersion: client.authentication.k8s.io/v1, provideClusterInfo: true, env: [{name: X, value: y}], installHint: get it}";
+  const auto read = parse_kubeconfig(config("server: 'https://h', extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: me}}]", exec), "/home/x/.kube");
+  ASSERT_TRUE(read) << read.error().message;
+  ASSERT_TRUE(read->rest.exec);
+  EXPECT_EQ(read->rest.exec->command, "/home/x/.kube/./bin/login");
+  EXPECT_EQ(read->rest.exec->cluster["config"]["audience"].string(), "me");
+  EXPECT_EQ(read->rest.exec->cluster["server"].string(), "https://h");
+  EXPECT_FALSE(parse_kubeconfig(config("server: 'https://h'", "token: t, " + exec), "/")->rest.exec) << "a token said outright wins";
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "kube/rest_client.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>
@@ -11,86 +10,14 @@
 
 #include "base/clock.h"
 #include "base/encoding.h"
-#include "base/files.h"
+#include "kube/credentials.h"
 
 namespace fairlead::kube {
 namespace {
 
-constexpr auto longest_put_off = 30s;
 constexpr int watch_seconds = 600;  // the server ends a watch after that; the informer resumes
 constexpr std::size_t error_body_limit = 1 << 20;
 constexpr const char* json_type = "application/json";
-
-struct ServerUrl {
-  std::string host, prefix;
-  unsigned short port = 0;
-  bool tls = true;
-};
-
-Result<ServerUrl> parse_server(const std::string& text) {
-  const auto bad = [&](std::string_view why) { return fail(Code::Invalid, fmt::format("server \"{}\": {}", text, why)); };
-  ServerUrl out;
-  std::string_view rest = text;
-  if (rest.starts_with("https://")) {
-    rest.remove_prefix(8);
-  } else if (rest.starts_with("http://")) {
-    rest.remove_prefix(7);
-    out.tls = false;
-  } else {
-    return bad("must begin with https:// or http://");
-  }
-  const auto slash = std::min(rest.find('/'), rest.size());
-  std::string_view authority = rest.substr(0, slash);
-  out.prefix = std::string(rest.substr(slash));
-  while (out.prefix.ends_with('/')) out.prefix.pop_back();
-  if (authority.find('@') != std::string_view::npos) return bad("user names in it are not supported");
-  std::string_view port;
-  if (authority.starts_with('[')) {
-    const auto end = authority.find(']');
-    if (end == std::string_view::npos) return bad("the bracket is not closed");
-    out.host = std::string(authority.substr(1, end - 1));
-    port = authority.substr(end + 1);
-  } else {
-    const auto colon = std::min(authority.find(':'), authority.size());
-    out.host = std::string(authority.substr(0, colon));
-    port = authority.substr(colon);
-  }
-  if (out.host.empty()) return bad("names no host");
-  out.port = out.tls ? 443 : 80;
-  if (!port.empty()) {
-    port.remove_prefix(1);
-    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), out.port);
-    if (error != std::errc() || end != port.data() + port.size() || out.port == 0) return bad("bad port");
-  }
-  return out;
-}
-
-// A bearer token that a file may renew.
-class Token {
- public:
-  Token(std::string token, std::string file) : token_(std::move(token)), file_(std::move(file)) {}
-  Result<std::string> get() {
-    if (file_.empty()) return token_;
-    const std::lock_guard lock(mutex_);
-    struct stat now {};
-    if (::stat(file_.c_str(), &now) != 0) return fail_errno(errno, "token file " + file_);
-    const bool changed = now.st_ino != seen_.st_ino || now.st_size != seen_.st_size || now.st_mtim.tv_sec != seen_.st_mtim.tv_sec ||
-                         now.st_mtim.tv_nsec != seen_.st_mtim.tv_nsec;
-    if (changed) {
-      auto text = read_file(file_, 1_MiB);
-      if (!text) return pass(std::move(text.error()), "token file");
-      token_ = std::string(trim(*text));
-      seen_ = now;
-    }
-    return token_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::string token_;
-  const std::string file_;
-  struct stat seen_ {};
-};
 
 std::optional<std::chrono::seconds> retry_after(const http::Headers& headers) {
   const std::string_view text = http::find(headers, "Retry-After");
@@ -111,6 +38,8 @@ class RestWatch final : public Watch {
   Result<std::optional<WatchEvent>> next(std::chrono::milliseconds limit) override {
     const auto deadline = SystemClock{}.monotonic() + limit;
     for (;;) {
+      // The server was asked to end it before: whoever holds the connection now (a proxy) says nothing any more.
+      if (SystemClock{}.monotonic() > overdue_) return fail(Code::Unavailable, "the watch did not end in time");
       if (const auto end = text_.find('\n', searched_); end != std::string::npos) {
         const std::string_view line = std::string_view(text_).substr(begin_, end - begin_);
         auto event = line.empty() ? Result<std::optional<WatchEvent>>(std::nullopt) : read_event(line);
@@ -151,6 +80,7 @@ class RestWatch final : public Watch {
   }
 
   std::unique_ptr<http::BodyReader> reader_;
+  const std::chrono::nanoseconds overdue_ = SystemClock{}.monotonic() + std::chrono::seconds(watch_seconds) + 60s;
   std::string text_;
   std::size_t begin_ = 0, searched_ = 0;
 };
@@ -162,6 +92,44 @@ void fill_type(Json& object, const Resource& resource) {
 
 }  // namespace
 
+Result<ServerUrl> parse_server(const std::string& text) {
+  const auto bad = [&](std::string_view why) { return fail(Code::Invalid, fmt::format("server \"{}\": {}", text, why)); };
+  ServerUrl out;
+  std::string_view rest = text;
+  if (rest.starts_with("https://")) {
+    rest.remove_prefix(8);
+  } else if (rest.starts_with("http://")) {
+    rest.remove_prefix(7);
+    out.tls = false;
+  } else {
+    return bad("must begin with https:// or http://");
+  }
+  const auto slash = std::min(rest.find('/'), rest.size());
+  std::string_view authority = rest.substr(0, slash);
+  out.prefix = std::string(rest.substr(slash));
+  while (out.prefix.ends_with('/')) out.prefix.pop_back();
+  if (authority.find('@') != std::string_view::npos) return bad("user names in it are not supported");
+  std::string_view port;
+  if (authority.starts_with('[')) {
+    const auto end = authority.find(']');
+    if (end == std::string_view::npos) return bad("the bracket is not closed");
+    out.host = std::string(authority.substr(1, end - 1));
+    port = authority.substr(end + 1);
+  } else {
+    const auto colon = std::min(authority.find(':'), authority.size());
+    out.host = std::string(authority.substr(0, colon));
+    port = authority.substr(colon);
+  }
+  if (out.host.empty()) return bad("names no host");
+  out.port = out.tls ? 443 : 80;
+  if (!port.empty()) {
+    port.remove_prefix(1);
+    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), out.port);
+    if (error != std::errc() || end != port.data() + port.size() || out.port == 0) return bad("bad port");
+  }
+  return out;
+}
+
 std::string path_of(const Resource& resource, const std::string& space, const std::string& name, const std::string& subresource) {
   std::string out = resource.group.empty() ? "/api/" + http::escape(resource.version) : "/apis/" + http::escape(resource.group) + "/" + http::escape(resource.version);
   if (resource.namespaced && !space.empty()) out += "/namespaces/" + http::escape(space);
@@ -172,39 +140,75 @@ std::string path_of(const Resource& resource, const std::string& space, const st
 }
 
 struct RestApi::State {
-  State(std::shared_ptr<http::Client> c, std::string p, std::string agent, std::string bearer, std::string file)
-      : client(std::move(c)), prefix(std::move(p)), user_agent(std::move(agent)), token(std::move(bearer), std::move(file)) {}
+  State(const RestConfig& config, http::ClientOptions o, std::string p) : options(std::move(o)), prefix(std::move(p)), user_agent(config.user_agent), patience(config.patience), credentials(config) {}
 
-  Result<http::ClientRequest> prepare(std::string method, const std::string& target, const std::string& accept);
-  Result<http::Response> send(const http::ClientRequest& request);
+  // A client with the newest credentials, and the request with their token.
+  struct Ready {
+    std::shared_ptr<http::Client> client;
+    std::uint64_t generation = 0;
+  };
+  Result<Ready> ready(http::ClientRequest& request);
+  http::ClientRequest prepare(std::string method, const std::string& target, const std::string& accept) const;
+  Result<http::Response> send(http::ClientRequest request);
   Result<Json> send_json(std::string method, const std::string& target, const Json& body, const char* type = json_type);
   Result<Json> read_json(const http::Response& response);
   Result<std::unique_ptr<http::BodyReader>> open(const std::string& target, const std::string& accept);
 
-  const std::shared_ptr<http::Client> client;
+  const http::ClientOptions options;  // certificates apart
   const std::string prefix;
   const std::string user_agent;
-  Token token;
+  const std::chrono::nanoseconds patience;
+  CredentialSource credentials;
+  std::mutex mutex;
+  std::shared_ptr<http::Client> client;  // under mutex; made for `made_for`
+  std::uint64_t made_for = 0;
 };
 
-Result<http::ClientRequest> RestApi::State::prepare(std::string method, const std::string& target, const std::string& accept) {
-  http::ClientRequest request{.method = std::move(method), .target = prefix + target, .headers = {{"Accept", accept}, {"User-Agent", user_agent}}};
-  auto bearer = token.get();
-  if (!bearer) return std::unexpected(std::move(bearer.error()));
-  if (!bearer->empty()) request.headers.emplace_back("Authorization", "Bearer " + *bearer);
-  return request;
+http::ClientRequest RestApi::State::prepare(std::string method, const std::string& target, const std::string& accept) const {
+  return {.method = std::move(method), .target = prefix + target, .headers = {{"Accept", accept}, {"User-Agent", user_agent}}, .body = ""};
 }
 
+Result<RestApi::State::Ready> RestApi::State::ready(http::ClientRequest& request) {
+  auto shown = credentials.get(SystemClock{}.now());
+  if (!shown) return std::unexpected(std::move(shown.error()));
+  std::erase_if(request.headers, [](const auto& header) { return header.first == "Authorization"; });
+  if (!shown->token.empty()) {
+    if (!options.tls && options.unix_socket.empty()) return fail(Code::Invalid, "a token is not sent without TLS");
+    request.headers.emplace_back("Authorization", "Bearer " + shown->token);
+  }
+  const std::lock_guard lock(mutex);
+  if (!client || made_for != shown->certificate_generation) {
+    http::ClientOptions fresh = options;
+    fresh.certificate_pem = shown->certificate_pem;
+    fresh.key_pem = shown->key_pem;
+    auto made = http::Client::make(std::move(fresh));
+    if (!made && !client) return std::unexpected(std::move(made.error()));
+    if (made) client = std::move(*made);
+    made_for = shown->certificate_generation;  // a pair that does not fit (half renewed) is not tried again before it changes
+  }
+  return Ready{client, shown->generation};
+}
+
+// A refused eviction: 429 by the disruption budget, which no waiting of ours changes.
+bool is_verdict(const http::Response& response) { return response.body.find("DisruptionBudget") != std::string::npos; }
+
 // The answer, if it is a success.
-Result<http::Response> RestApi::State::send(const http::ClientRequest& request) {
+Result<http::Response> RestApi::State::send(http::ClientRequest request) {
   std::chrono::nanoseconds waited{};
+  bool renewed = false;
   for (;;) {
-    auto response = client->request(request);
+    auto use = ready(request);
+    if (!use) return std::unexpected(std::move(use.error()));
+    auto response = use->client->request(request);
     if (!response) return response;
     if (response->status < 400) return response;
+    if (response->status == 401 && !renewed && credentials.refused(use->generation)) {
+      renewed = true;
+      continue;
+    }
     const auto pause = retry_after(response->headers);
-    const bool put_off = response->status == 429 || response->status == 503;
-    if (request.method != "GET" || !put_off || !pause || waited + *pause > longest_put_off) return std::unexpected(error_of(response->status, response->body));
+    const bool put_off = (response->status == 429 && !is_verdict(*response)) || (response->status == 503 && request.method == "GET");
+    if (!put_off || !pause || waited + *pause > patience) return std::unexpected(error_of(response->status, response->body));
     // At least a moment, so that "Retry-After: 0" cannot turn us into a storm.
     const auto moment = std::max<std::chrono::nanoseconds>(*pause, 100ms);
     waited += moment;
@@ -220,28 +224,38 @@ Result<Json> RestApi::State::read_json(const http::Response& response) {
 
 Result<Json> RestApi::State::send_json(std::string method, const std::string& target, const Json& body, const char* type) {
   auto request = prepare(std::move(method), target, json_type);
-  if (!request) return std::unexpected(std::move(request.error()));
   if (!body.is_null()) {
-    request->headers.emplace_back("Content-Type", type);
-    request->body = print_json(body);
+    request.headers.emplace_back("Content-Type", type);
+    request.body = print_json(body);
   }
-  auto response = send(*request);
+  auto response = send(std::move(request));
   if (!response) return std::unexpected(std::move(response.error()));
   return read_json(*response);
 }
 
 Result<std::unique_ptr<http::BodyReader>> RestApi::State::open(const std::string& target, const std::string& accept) {
   auto request = prepare("GET", target, accept);
-  if (!request) return std::unexpected(std::move(request.error()));
-  auto reader = client->open(*request);
-  if (!reader || (*reader)->status() < 400) return reader;
-  std::string body;
-  while (body.size() < error_body_limit) {
-    const auto more = (*reader)->read(5s);
-    if (!more || !more->has_value() || (*more)->empty()) break;
-    body += **more;
+  bool renewed = false;
+  for (;;) {
+    auto use = ready(request);
+    if (!use) return std::unexpected(std::move(use.error()));
+    auto reader = use->client->open(request);
+    if (!reader || (*reader)->status() < 400) return reader;
+    if ((*reader)->status() == 401 && !renewed && credentials.refused(use->generation)) {
+      renewed = true;
+      continue;
+    }
+    std::string body;
+    while (body.size() < error_body_limit) {
+      const auto more = (*reader)->read(5s);
+      if (!more || !more->has_value() || (*more)->empty()) break;
+      body += **more;
+    }
+    // Put off: our caller comes again after a pause of its own, but not before the server's.
+    if (const auto pause = retry_after((*reader)->headers()); pause && ((*reader)->status() == 429 || (*reader)->status() == 503))
+      std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(*pause, std::min<std::chrono::nanoseconds>(patience, 10s)));
+    return std::unexpected(error_of((*reader)->status(), body));
   }
-  return std::unexpected(error_of((*reader)->status(), body));
 }
 
 RestApi::RestApi(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -249,8 +263,7 @@ RestApi::~RestApi() = default;
 
 Result<std::shared_ptr<RestApi>> RestApi::make(RestConfig config) {
   http::ClientOptions options{.ca_pem = config.ca_pem,
-                              .certificate_pem = config.certificate_pem,
-                              .key_pem = config.key_pem,
+                              .proxy = config.proxy,
                               .server_name = config.server_name,
                               .trust_any_server = config.trust_any_server,
                               .connect_timeout = config.connect_timeout,
@@ -263,7 +276,7 @@ Result<std::shared_ptr<RestApi>> RestApi::make(RestConfig config) {
   } else {
     auto url = parse_server(config.server);
     if (!url) return std::unexpected(std::move(url.error()));
-    if (!url->tls && (!config.token.empty() || !config.token_file.empty())) {
+    if (!url->tls && (!config.token.empty() || !config.token_file.empty() || config.exec)) {
       return fail(Code::Invalid, fmt::format("server \"{}\": a token is not sent without TLS", config.server));
     }
     options.host = url->host;
@@ -271,9 +284,17 @@ Result<std::shared_ptr<RestApi>> RestApi::make(RestConfig config) {
     options.tls = url->tls;
     prefix = url->prefix;
   }
-  auto client = http::Client::make(std::move(options));
-  if (!client) return std::unexpected(std::move(client.error()));
-  auto state = std::make_unique<State>(std::move(*client), std::move(prefix), std::move(config.user_agent), std::move(config.token), std::move(config.token_file));
+  auto state = std::make_unique<State>(config, std::move(options), std::move(prefix));
+  if (!config.exec) {
+    // Bad certificates are told now and not at the first request.
+    http::ClientOptions whole = state->options;
+    whole.certificate_pem = config.certificate_pem;
+    whole.key_pem = config.key_pem;
+    auto client = http::Client::make(std::move(whole));
+    if (!client) return std::unexpected(std::move(client.error()));
+    state->client = std::move(*client);
+    state->made_for = 1;
+  }
   return std::shared_ptr<RestApi>(new RestApi(std::move(state)));
 }
 
@@ -331,7 +352,20 @@ Result<Json> RestApi::update_status(const Resource& resource, const Json& object
   return state_->send_json("PUT", path_of(resource, space_of(object), name_of(object), "status"), body);
 }
 
+Result<Json> RestApi::apply(const Resource& resource, const Json& object, const ApplyOptions& options) {
+  if (name_of(object).empty()) return fail(Code::Invalid, fmt::format("apply {}: no name", resource.plural));
+  Json body = object;
+  fill_type(body, resource);
+  body.child("metadata").erase("managedFields");
+  std::string target = path_of(resource, space_of(object), name_of(object), options.subresource);
+  add_query(target, "fieldManager", options.field_manager);
+  if (options.force) add_query(target, "force", "true");
+  if (options.dry_run) add_query(target, "dryRun", "All");
+  return state_->send_json("PATCH", target, body, "application/apply-patch+yaml");  // JSON is YAML
+}
+
 Result<Json> RestApi::patch(const Resource& resource, const ObjectKey& key, PatchType type, const Json& patch, const std::string& subresource) {
+  if (type == PatchType::Apply) return fail(Code::Invalid, "apply names its manager: KubeApi::apply");
   const char* const media = type == PatchType::Merge       ? "application/merge-patch+json"
                             : type == PatchType::JsonPatch ? "application/json-patch+json"
                                                            : "application/strategic-merge-patch+json";
@@ -358,10 +392,13 @@ Result<void> RestApi::remove(const Resource& resource, const ObjectKey& key, con
   return {};
 }
 
-Result<std::string> RestApi::get_raw(const std::string& target, const std::string& accept) {
-  auto request = state_->prepare("GET", target, accept);
-  if (!request) return std::unexpected(std::move(request.error()));
-  auto response = state_->send(*request);
+Result<std::string> RestApi::get_raw(const std::string& target, const std::string& accept) { return send_raw("GET", target, "", "", accept); }
+
+Result<std::string> RestApi::send_raw(const std::string& method, const std::string& target, const std::string& body, const std::string& content_type, const std::string& accept) {
+  auto request = state_->prepare(method, target, accept);
+  if (!content_type.empty()) request.headers.emplace_back("Content-Type", content_type);
+  request.body = body;
+  auto response = state_->send(std::move(request));
   if (!response) return std::unexpected(std::move(response.error()));
   return std::move(response->body);
 }
@@ -389,8 +426,14 @@ Result<std::unique_ptr<http::ClientWebSocket>> RestApi::open_exec_websocket(cons
   if (options.err && !options.tty) add_query(target, "stderr", "true");
   if (options.tty) add_query(target, "tty", "true");
   auto request = state_->prepare("GET", target, "*/*");
-  if (!request) return std::unexpected(std::move(request.error()));
-  auto socket = state_->client->open_websocket(*request, {"v5.channel.k8s.io", "v4.channel.k8s.io"});
+  auto use = state_->ready(request);
+  if (!use) return std::unexpected(std::move(use.error()));
+  auto socket = use->client->open_websocket(request, {"v5.channel.k8s.io", "v4.channel.k8s.io"});
+  if (!socket && socket.error().code == Code::Unauthorized && state_->credentials.refused(use->generation)) {
+    use = state_->ready(request);
+    if (!use) return std::unexpected(std::move(use.error()));
+    socket = use->client->open_websocket(request, {"v5.channel.k8s.io", "v4.channel.k8s.io"});
+  }
   if (!socket) {
     // A refusal's body is the message, and a Status is one for people.
     if (const auto status = parse_json(socket.error().message); status && (*status)["kind"].string() == "Status") return std::unexpected(error_of_status(*status));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "http/client.h"
+#include "kube/exec_plugin.h"
 #include "kube/kube_api.h"
 
 namespace fairlead::kube {
@@ -17,12 +18,16 @@ struct RestConfig {
   std::string unix_socket;  // not empty: connects there without TLS; `server` may be empty
   std::string ca_pem;       // empty: the system's authorities
   std::string certificate_pem, key_pem;
+  std::string certificate_file, key_file;  // where those came from, if from files: read again when they change
   std::string token;
   std::string token_file;   // used instead of `token`; read again when it changes
+  std::optional<ExecPlugin> exec;  // used instead of token and certificate; its answer is kept until it runs out or is refused
+  std::string proxy;        // "http://proxy:3128", by CONNECT; empty: straight
   std::string server_name;  // empty: the server's host
   std::string user_agent = "fairlead/" FAIRLEAD_VERSION;
   bool trust_any_server = false;  // insecure-skip-tls-verify
   std::chrono::milliseconds connect_timeout{5'000}, request_timeout{60'000};
+  std::chrono::nanoseconds patience{30s};  // how long in all a request waits when the server puts it off
 };
 
 struct LogOptions {
@@ -36,7 +41,8 @@ struct ExecOptions {
   bool in = false, out = true, err = true, tty = false;
 };
 
-// Reads that the server puts off (429 or 503 with Retry-After) are repeated a few times, for at most 30 s in all; writes never are.
+// What the server puts off with Retry-After is repeated within `patience`: everything at 429 (it was not begun; a refused eviction is an
+// answer and is not repeated), reads at 503 too. A 401 is tried once more with renewed credentials where they can be renewed.
 class RestApi final : public KubeApi {
  public:
   // Invalid: not a URL, bad certificates. Connects only when something is asked.
@@ -50,6 +56,7 @@ class RestApi final : public KubeApi {
   Result<Json> update(const Resource& resource, const Json& object) override;
   Result<Json> update_status(const Resource& resource, const Json& object) override;
   Result<Json> patch(const Resource& resource, const ObjectKey& key, PatchType type, const Json& patch, const std::string& subresource = "") override;
+  Result<Json> apply(const Resource& resource, const Json& object, const ApplyOptions& options = {}) override;
   Result<Json> post(const Resource& resource, const ObjectKey& key, const std::string& subresource, const Json& body) override;
   Result<void> remove(const Resource& resource, const ObjectKey& key, const DeleteOptions& options = {}) override;
   Result<ExecResult> exec(const ObjectKey& pod, const std::string& container, const std::vector<std::string>& command, const std::string& input,
@@ -57,6 +64,8 @@ class RestApi final : public KubeApi {
 
   // For the command line. `target` is an escaped path with its query ("/api/v1/pods?limit=500"), `accept` what to ask for (a Table). Errors as above.
   Result<std::string> get_raw(const std::string& target, const std::string& accept);
+  // Any request with a body; an answer below 300, as text.
+  Result<std::string> send_raw(const std::string& method, const std::string& target, const std::string& body, const std::string& content_type, const std::string& accept);
   // The same as a stream: a watch of Tables.
   Result<std::unique_ptr<http::BodyReader>> open_raw(const std::string& target, const std::string& accept);
   Result<std::unique_ptr<http::BodyReader>> open_log(const ObjectKey& pod, const LogOptions& options);
@@ -69,6 +78,14 @@ class RestApi final : public KubeApi {
   explicit RestApi(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+struct ServerUrl {
+  std::string host, prefix;  // the prefix without a slash at its end
+  unsigned short port = 0;
+  bool tls = true;
+};
+// "https://[fd00::1]:6443/k8s". Invalid: with the reason.
+Result<ServerUrl> parse_server(const std::string& text);
 
 // The path of a collection, an object or its subresource: "/apis/apps/v1/namespaces/x/deployments/y/scale". Escaped.
 std::string path_of(const Resource& resource, const std::string& space, const std::string& name = "", const std::string& subresource = "");

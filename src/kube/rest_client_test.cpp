@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -169,16 +171,16 @@ TEST(RestApi, AnAnswerThatIsNoStatusIsShown) {
   EXPECT_EQ(world.api().get(resources::pods, {"n", "p"}).error(), (Error{Code::Unavailable, "the server answered 502: <html>bad gateway</html>"}));
 }
 
-TEST(RestApi, RepeatsReadsThatArePutOffAndNeverWrites) {
+TEST(RestApi, RepeatsReadsThatArePutOffAndNoWriteThatMayHaveBegun) {
   std::atomic<int> calls{0};
   World world([&](http::Request, std::shared_ptr<http::Exchange> exchange) {
-    if (++calls < 3) return exchange->respond({.status = 429, .headers = {{"Retry-After", "0"}}, .body = status_body(429, "TooManyRequests", "later")});
+    if (++calls < 3) return exchange->respond({.status = 503, .headers = {{"Retry-After", "0"}}, .body = status_body(503, "ServiceUnavailable", "later")});
     exchange->respond({.body = "{}"});
   });
   EXPECT_TRUE(world.api().get(resources::pods, {"n", "p"}));
   EXPECT_EQ(calls, 3);
   calls = 0;
-  EXPECT_EQ(world.api().create(resources::pods, pod).error().code, Code::Exhausted);
+  EXPECT_EQ(world.api().create(resources::pods, pod).error().code, Code::Unavailable);
   EXPECT_EQ(calls, 1);
 }
 
@@ -199,7 +201,9 @@ TEST(RestApi, ReadsATokenFileAgainWhenItChanges) {
   ASSERT_TRUE(api->get(resources::pods, {"n", "p"}));
   EXPECT_EQ(http::find(world.last().headers, "authorization"), "Bearer second-token");
   std::filesystem::remove(file);
-  EXPECT_FALSE(api->get(resources::pods, {"n", "p"}));
+  ASSERT_TRUE(api->get(resources::pods, {"n", "p"})) << "whoever renews it may take it away for a moment";
+  EXPECT_EQ(http::find(world.last().headers, "authorization"), "Bearer second-token");
+  EXPECT_FALSE((*RestApi::make({.unix_socket = world.folder() + "/s", .token_file = file}))->get(resources::pods, {"n", "p"})) << "there never was one";
 }
 
 class BadServer : public testing::TestWithParam<const char*> {};
@@ -326,6 +330,107 @@ TEST(RestRaw, TextTablesAndLogs) {
   EXPECT_EQ(world.last_line(), "GET /api/v1/namespaces/n/pods/p/log?container=c&follow=true&tailLines=3");
   EXPECT_EQ(**(*log)->read(20s), "line 1\nline 2\n");
   EXPECT_EQ(**(*log)->read(20s), "");
+}
+
+// Answers 401 until the bearer token is `good`.
+http::Handler only_with(const std::string& good) {
+  return [=](http::Request request, std::shared_ptr<http::Exchange> exchange) {
+    if (http::find(request.headers, "authorization") == "Bearer " + good) return exchange->respond({.body = R"({"metadata":{"name":"x"}})"});
+    exchange->respond({.status = 401, .body = status_body(401, "Unauthorized", "who are you")});
+  };
+}
+
+TEST(RestApi, APluginIsAskedOnceAndAgainWhenRefused) {
+  World world(only_with("token-2"));
+  const std::string counter = world.folder() + "/count", script = world.folder() + "/plugin";
+  std::ofstream(script) << "#!/bin/sh\necho x >> " << counter << "\nn=$(wc -l < " << counter
+                        << ")\ncase \"$KUBERNETES_EXEC_INFO\" in *client.authentication.k8s.io/v1*) ;; *) exit 3;; esac\n"
+                        << R"(echo "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"token-$n\"}}")" << "\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const auto asked = [&] {
+    std::ifstream in(counter);
+    return std::count(std::istreambuf_iterator<char>(in), {}, 'x');
+  };
+  const auto api = *RestApi::make({.unix_socket = world.folder() + "/s", .exec = ExecPlugin{.command = script}});
+  EXPECT_EQ(asked(), 0);
+  EXPECT_TRUE(api->get(resources::nodes, {"", "x"})) << "refused once, asked again, accepted";
+  EXPECT_EQ(asked(), 2);
+  EXPECT_TRUE(api->get(resources::nodes, {"", "x"}));
+  EXPECT_EQ(asked(), 2) << "kept";
+
+  std::ofstream(script) << "#!/bin/sh\necho no session >&2\nexit 7\n";
+  const auto broken = *RestApi::make({.unix_socket = world.folder() + "/s", .exec = ExecPlugin{.command = script, .install_hint = "log in first"}});
+  const auto failed = broken->get(resources::nodes, {"", "x"});
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, Code::Unauthorized);
+  EXPECT_THAT(failed.error().message, testing::AllOf(HasSubstr("exit status 7"), HasSubstr("no session"), HasSubstr("log in first")));
+}
+
+TEST(RestApi, AnExpiringCredentialIsRenewedBeforeItEnds) {
+  World world(always(200, R"({"metadata":{"name":"x"}})"));
+  const std::string counter = world.folder() + "/count", script = world.folder() + "/plugin";
+  std::ofstream(script) << "#!/bin/sh\necho x >> " << counter << "\n"
+                        << R"(echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t","expirationTimestamp":"2001-01-01T00:00:00Z"}}')" << "\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const auto api = *RestApi::make({.unix_socket = world.folder() + "/s", .exec = ExecPlugin{.command = script}});
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(api->get(resources::nodes, {"", "x"}));
+  EXPECT_EQ(std::filesystem::file_size(counter), 4U) << "what is over is asked for each time";
+}
+
+TEST(RestApi, ARenewedTokenFileIsReadAgain) {
+  World world(only_with("new"));
+  const std::string file = world.folder() + "/token";
+  std::ofstream(file) << "old\n";
+  const auto api = *RestApi::make({.unix_socket = world.folder() + "/s", .token_file = file});
+  EXPECT_EQ(api->get(resources::nodes, {"", "x"}).error().code, Code::Unauthorized);
+  std::ofstream(file + ".next") << "new\n";
+  std::filesystem::rename(file + ".next", file);
+  EXPECT_TRUE(api->get(resources::nodes, {"", "x"}));
+}
+
+TEST(RestApi, A429IsNotBegunSoWritesAreRepeated) {
+  std::atomic<int> calls{0};
+  World world([&](http::Request, std::shared_ptr<http::Exchange> exchange) {
+    if (++calls == 1) return exchange->respond({.status = 429, .headers = {{"Retry-After", "0"}}, .body = status_body(429, "TooManyRequests", "slow down")});
+    exchange->respond({.status = 201, .body = R"({"metadata":{"name":"x"}})"});
+  });
+  EXPECT_TRUE(world.api().create(resources::pods, pod));
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(RestApi, AnEvictionThatABudgetRefusesIsAnAnswer) {
+  World world(always(429, R"({"kind":"Status","code":429,"reason":"TooManyRequests","message":"Cannot evict","details":{"causes":[{"reason":"DisruptionBudget"}]}})", {{"Retry-After", "0"}}));
+  EXPECT_EQ(world.api().post(resources::pods, {"n", "p"}, "eviction", Json::object()).error().code, Code::Exhausted);
+  EXPECT_EQ(world.requests(), 1U);
+}
+
+TEST(RestApi, AppliesInItsOwnName) {
+  World world(always(200, R"({"metadata":{"name":"x"}})"));
+  Json object = pod;
+  object.child("metadata").set("managedFields", Json::array());
+  ASSERT_TRUE(world.api().apply(resources::pods, object, {.force = true, .dry_run = true}));
+  EXPECT_EQ(world.last_line(), "PATCH /api/v1/namespaces/n/pods/p%201?fieldManager=fairlead&force=true&dryRun=All");
+  EXPECT_EQ(http::find(world.last().headers, "content-type"), "application/apply-patch+yaml");
+  EXPECT_EQ(*parse_json(world.last().body), Json::object({{"metadata", pod["metadata"]}, {"apiVersion", "v1"}, {"kind", "Pod"}}));
+  EXPECT_EQ(world.api().patch(resources::pods, {"n", "p"}, PatchType::Apply, object).error().code, Code::Invalid);
+}
+
+TEST(ExecCredential, IsCheckedBeforeItIsUsed) {
+  const std::string v1 = "client.authentication.k8s.io/v1";
+  const auto said = [&](const std::string& text) {
+    const auto out = parse_exec_credential(text, v1);
+    return out ? "ok:" + out->token + out->certificate_pem : out.error().message;
+  };
+  const std::string head = R"({"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":)";
+  EXPECT_EQ(said(head + R"({"token":"t"}})"), "ok:t");
+  EXPECT_EQ(said(head + R"({"clientCertificateData":"C","clientKeyData":"K"}})"), "ok:C");
+  EXPECT_EQ(said("secret-token"), "what it printed is not JSON");
+  EXPECT_THAT(said("{}"), HasSubstr("no ExecCredential"));
+  EXPECT_THAT(said(head + "{}}"), HasSubstr("neither"));
+  EXPECT_THAT(said(head + R"({"clientCertificateData":"C"}})"), HasSubstr("together"));
+  EXPECT_THAT(said(head + R"({"token":"a\nb"}})"), HasSubstr("line break"));
+  EXPECT_THAT(said(head + R"({"token":"a","expirationTimestamp":"soon"}})"), HasSubstr("expirationTimestamp"));
+  EXPECT_THAT(said(R"({"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","status":{"token":"t"}})"), HasSubstr("v1beta1"));
 }
 
 }  // namespace

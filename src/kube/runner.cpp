@@ -47,6 +47,10 @@ class Worker {
     }
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this](std::stop_token stop) { work(std::move(stop)); });
   }
+  Runner::Count count() {
+    const std::lock_guard lock(mutex_);
+    return {reconciles_, failures_, queue_.size()};
+  }
   void request_stop() {
     for (auto& thread : threads_) thread.request_stop();
   }
@@ -67,6 +71,7 @@ class Worker {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   WorkQueue queue_;  // under mutex_
+  std::uint64_t reconciles_ = 0, failures_ = 0;  // under mutex_
   std::vector<std::jthread> threads_;
 };
 
@@ -96,6 +101,8 @@ void Worker::work(std::stop_token stop) {
     const Result<Next> outcome = reconcile(*key);
     lock.lock();
     queue_.done(*key, clock_.monotonic(), outcome);
+    ++reconciles_;
+    if (!outcome && outcome.error().code != Code::Conflict) ++failures_;
     changed_.notify_one();
     if (!outcome) {
       const std::string failures = std::to_string(queue_.failures(*key));
@@ -209,6 +216,12 @@ void Runner::start() {
 }
 
 bool Runner::synced() const { return state_->coordinator.joinable() && state_->all_synced(); }
+
+std::map<std::string, Runner::Count> Runner::counts() const {
+  std::map<std::string, Count> out;
+  for (const auto& worker : state_->workers) out[worker->name()] = worker->count();
+  return out;
+}
 
 void Runner::wake(const std::string& controller, const ObjectKey& key) {
   for (auto& worker : state_->workers) {

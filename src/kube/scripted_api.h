@@ -15,6 +15,24 @@ inline Json test_object(const std::string& space, const std::string& name, int v
   return Json::object({{"metadata", Json::object({{"name", name}, {"namespace", space}, {"resourceVersion", std::to_string(version)}})}});
 }
 
+// Refuses everything; a test overrides what it needs.
+class BareApi : public KubeApi {
+ public:
+  Result<Json> get(const Resource&, const ObjectKey&) override { return refuse(); }
+  Result<List> list(const Resource&, const std::string&, const ListOptions& = {}) override { return refuse(); }
+  Result<std::unique_ptr<Watch>> watch(const Resource&, const std::string&, const WatchOptions&) override { return refuse(); }
+  Result<Json> create(const Resource&, const Json&) override { return refuse(); }
+  Result<Json> update(const Resource&, const Json&) override { return refuse(); }
+  Result<Json> update_status(const Resource&, const Json&) override { return refuse(); }
+  Result<Json> patch(const Resource&, const ObjectKey&, PatchType, const Json&, const std::string& = "") override { return refuse(); }
+  Result<Json> post(const Resource&, const ObjectKey&, const std::string&, const Json&) override { return refuse(); }
+  Result<void> remove(const Resource&, const ObjectKey&, const DeleteOptions& = {}) override { return refuse(); }
+  Result<ExecResult> exec(const ObjectKey&, const std::string&, const std::vector<std::string>&, const std::string&, std::chrono::milliseconds) override { return refuse(); }
+
+ private:
+  static std::unexpected<Error> refuse() { return fail(Code::Unsupported, "not in this test"); }
+};
+
 class ScriptedApi final : public KubeApi {
  public:
   // What a list shows; a running watch is not told.
