@@ -89,6 +89,16 @@ Result<std::int64_t> parse_number(const Call& call, std::string_view name) {
   return std::stoll(std::string(text));
 }
 
+// As the validation of PatchOptions and its like says it.
+std::string options_error(std::string_view verb, const std::vector<std::string>& errors) {
+  std::string_view kind = "DeleteOptions";
+  if (verb == "create") kind = "CreateOptions";
+  if (verb == "update") kind = "UpdateOptions";
+  if (verb == "patch") kind = "PatchOptions";
+  const std::string text = fmt::format("{}", fmt::join(errors, ", "));
+  return fmt::format("{}.meta.k8s.io \"\" is invalid: {}", kind, errors.size() == 1 ? text : "[" + text + "]");
+}
+
 Status invalid_option(std::string message) { return {.code = 422, .reason = "Invalid", .message = std::move(message)}; }
 
 std::string decoding_error(const Kind& kind, const std::vector<std::string>& duplicates) {
@@ -157,11 +167,14 @@ Result<WatchQuery> parse_watch_query(const Call& call, Revision current) {
   return out;
 }
 
-Result<WriteContext> parse_write_context(const Call& call) {
+Result<WriteContext> parse_write_context(const Call& call, bool apply) {
   WriteContext out{.user = call.user.name};
   out.field_manager = call.query("fieldManager");
+  out.user_agent = http::find(call.request.headers, "User-Agent");
+  out.force = flag(call.request.target.query, "force");
+  std::vector<std::string> errors;
   for (const auto& [name, value] : call.request.target.query) {
-    if (name == "dryRun" && value != "All") return fail(Code::Invalid, fmt::format("dryRun: Unsupported value: \"{}\": supported values: \"All\"", value));
+    if (name == "dryRun" && value != "All") errors.push_back(fmt::format("dryRun: Unsupported value: \"{}\": supported values: \"All\"", value));
     if (name == "dryRun") out.dry_run = true;
     if (name != "fieldValidation" || value.empty() || value == "Warn") continue;
     if (value == "Strict") {
@@ -169,10 +182,17 @@ Result<WriteContext> parse_write_context(const Call& call) {
     } else if (value == "Ignore") {
       out.validation = FieldValidation::Ignore;
     } else {
-      return fail(Code::Invalid, fmt::format("fieldValidation: Unsupported value: \"{}\": supported values: \"Ignore\", \"Strict\", \"Warn\"", value));
+      errors.push_back(fmt::format("fieldValidation: Unsupported value: \"{}\": supported values: \"Ignore\", \"Strict\", \"Warn\"", value));
     }
   }
-  return out;
+  if (apply && out.field_manager.empty()) errors.emplace_back("fieldManager: Required value: is required for apply patch");
+  if (!apply && call.verb == "patch" && out.force) errors.emplace_back("force: Forbidden: may not be specified for non-apply patch");
+  constexpr std::size_t longest_manager = 128;
+  if (out.field_manager.size() > longest_manager) errors.push_back(fmt::format("fieldManager: Too long: may not be more than {} bytes", longest_manager));
+  if (std::any_of(out.field_manager.begin(), out.field_manager.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+    errors.push_back(fmt::format("fieldManager: Invalid value: {}: should only contain printable characters", kube::print_json(out.field_manager)));
+  if (errors.empty()) return out;
+  return fail(Code::Invalid, options_error(call.verb, errors));
 }
 
 Result<kube::DeleteOptions> parse_delete_options(const Call& call, const kube::Json& body, bool& dry_run) {
@@ -306,17 +326,19 @@ Reply Objects::reply(const CallPtr& call, const KindPtr& kind, std::vector<std::
 }
 
 void Objects::write(const CallPtr& call, const KindPtr& kind, std::optional<Body> body) {
-  auto context = parse_write_context(*call);
-  if (!context) return call->refuse(invalid_option(context.error().message));
   const std::string media(http::find(call->request.headers, "Content-Type"));
-  kube::PatchType patch_type = kube::PatchType::Merge;
+  PatchForm patch;
   if (call->verb == "patch") {
-    const auto type = parse_patch_type(media, kind->type == nullptr);
-    if (!type) return call->refuse(unsupported_media_type(type.error().message));
-    patch_type = *type;
+    const auto form = parse_patch_form(media, kind->type == nullptr);
+    if (!form) return call->refuse(unsupported_media_type(form.error().message));
+    patch = *form;
   }
+  auto context = parse_write_context(*call, patch.apply);
+  if (!context) return call->refuse(status_of(context.error()));
   if (!body) {
-    auto parsed = parse_body(call->verb == "patch" ? "application/json" : media, call->request.body);
+    auto parsed = patch.apply ? parse_apply_body(call->request.body) : parse_body(call->verb == "patch" ? "application/json" : media, call->request.body);
+    if (!parsed && call->verb == "patch")
+      return call->refuse(bad_request(fmt::format("{}: {}", patch.apply ? "error decoding YAML" : "error decoding patch", parsed.error().message)));
     if (!parsed && parsed.error().code == Code::Unsupported) return call->refuse(unsupported_media_type(parsed.error().message));
     if (!parsed) return call->refuse(bad_request(fmt::format("the object provided is unrecognized (must be of type {}): {}", kind->resource.kind, parsed.error().message)));
     body = std::move(*parsed);
@@ -332,7 +354,8 @@ void Objects::write(const CallPtr& call, const KindPtr& kind, std::optional<Body
   const Route& route = call->route;
   const kube::ObjectKey key{route.space, route.name};
   auto done = reply(call, kind, std::move(warnings));
-  if (call->verb == "patch") return registry_.patch(*context, *kind, key, route.subresource, patch_type, std::move(body->json), std::move(done));
+  if (patch.apply) return registry_.apply(*context, *kind, key, route.subresource, std::move(body->json), std::move(done));
+  if (call->verb == "patch") return registry_.patch(*context, *kind, key, route.subresource, patch.type, std::move(body->json), std::move(done));
   if (call->verb == "update") return registry_.update(*context, *kind, key, route.subresource, std::move(body->json), std::move(done));
   if (route.subresource.empty()) return registry_.create(*context, *kind, route.space, std::move(body->json), std::move(done));
   registry_.post(*context, *kind, key, route.subresource, std::move(body->json), std::move(done));
@@ -351,7 +374,7 @@ Result<Json> options_body(const Call& call, std::optional<Body>& body) {
 
 void Objects::remove(const CallPtr& call, const KindPtr& kind, std::optional<Body> body) {
   auto context = parse_write_context(*call);
-  if (!context) return call->refuse(invalid_option(context.error().message));
+  if (!context) return call->refuse(status_of(context.error()));
   const auto json = options_body(*call, body);
   if (!json) return call->refuse(json.error().code == Code::Unsupported ? unsupported_media_type(json.error().message) : status_of(json.error()));
   const auto options = parse_delete_options(*call, *json, context->dry_run);
@@ -370,7 +393,7 @@ void Objects::remove(const CallPtr& call, const KindPtr& kind, std::optional<Bod
 
 void Objects::remove_all(const CallPtr& call, const KindPtr& kind, std::optional<Body> body) {
   auto context = parse_write_context(*call);
-  if (!context) return call->refuse(invalid_option(context.error().message));
+  if (!context) return call->refuse(status_of(context.error()));
   const auto json = options_body(*call, body);
   if (!json) return call->refuse(status_of(json.error()));
   const auto options = parse_delete_options(*call, *json, context->dry_run);

@@ -88,7 +88,8 @@ class Objects {
 void respond_object(const Call& call, const Kind& kind, int status, const Object& object, const std::vector<std::string>& warnings, Instant now);
 Result<ListQuery> parse_list_query(const Call& call);
 Result<WatchQuery> parse_watch_query(const Call& call, Revision current);
-Result<WriteContext> parse_write_context(const Call& call);
+// Invalid: `PatchOptions.meta.k8s.io "" is invalid: ...`, a 422. `apply`: a server-side apply, which must name its manager.
+Result<WriteContext> parse_write_context(const Call& call, bool apply = false);
 // From the body and the query; the body wins. `dry_run` is set if the body asks for it.
 Result<kube::DeleteOptions> parse_delete_options(const Call& call, const kube::Json& body, bool& dry_run);
 

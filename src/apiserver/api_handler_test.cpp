@@ -113,7 +113,7 @@ TEST(ApiHandler, RefusesWhatItDoesNotUnderstand) {
            Row{"POST", "/api/v1/namespaces/default/configmaps", "{}", "application/cbor", 415},
            Row{"POST", "/api/v1/namespaces/default/configmaps/c", "{}", "application/json", 405},
            Row{"POST", "/api/v1/namespaces/default/configmaps?dryRun=Some", "{}", "application/json", 422},
-           Row{"PATCH", "/api/v1/namespaces/default/configmaps/c", "{}", "application/apply-patch+yaml", 415},
+           Row{"PATCH", "/api/v1/namespaces/default/configmaps/c", "{}", "application/apply-patch+cbor", 415},
            Row{"PATCH", "/api/v1/namespaces/default/configmaps/c", "{}", "application/json", 415},
            Row{"PATCH", "/api/v1/namespaces/default/configmaps", "{}", "application/merge-patch+json", 405},
            Row{"BREW", "/api/v1/namespaces/default/configmaps/c", "", "", 405},

@@ -7,6 +7,8 @@
 #include <deque>
 #include <mutex>
 
+#include "apiserver/registry_bytes.h"
+
 namespace fairlead::apiserver {
 
 using kube::Json;
@@ -65,7 +67,7 @@ class LocalWatch final : public kube::Watch {
     auto item = queue_->take(limit);
     if (!item) return std::unexpected(std::move(item.error()));
     if (!*item) return std::optional<kube::WatchEvent>();
-    auto object = kube::parse_json(*(*item)->bytes);
+    auto object = kube::parse_json(without_managed_fields(*(*item)->bytes));
     if (!object) return std::unexpected(std::move(object.error()));
     return std::optional<kube::WatchEvent>({(*item)->type, std::move(*object)});
   }
@@ -94,7 +96,7 @@ class Answer {
   Result<Json> object() {
     auto written = wait();
     if (!written) return std::unexpected(std::move(written.error()));
-    return kube::parse_json(*written->object.bytes);
+    return kube::parse_json(without_managed_fields(*written->object.bytes));
   }
 
  private:
@@ -112,7 +114,7 @@ class LocalApi final : public kube::KubeApi {
     if (!kind) return not_served(resource);
     auto object = registry_.get(*kind, key);
     if (!object) return std::unexpected(std::move(object.error()));
-    return kube::parse_json(*object->bytes);
+    return kube::parse_json(without_managed_fields(*object->bytes));
   }
 
   Result<kube::List> list(const kube::Resource& resource, const std::string& space, const kube::ListOptions& options) override {
@@ -125,7 +127,7 @@ class LocalApi final : public kube::KubeApi {
     kube::List out{.items = {}, .resource_version = std::to_string(page->revision), .continue_token = page->continue_token};
     out.items.reserve(page->objects.size());
     for (const Object& object : page->objects) {
-      auto parsed = kube::parse_json(*object.bytes);
+      auto parsed = kube::parse_json(without_managed_fields(*object.bytes));
       if (!parsed) return std::unexpected(std::move(parsed.error()));
       out.items.push_back(std::move(*parsed));
     }
@@ -187,7 +189,7 @@ class LocalApi final : public kube::KubeApi {
   }
 
  private:
-  static WriteContext context() { return {.user = "system:fairlead", .validation = FieldValidation::Strict}; }
+  static WriteContext context() { return {.user = "system:fairlead", .validation = FieldValidation::Strict, .field_manager = "fairlead-server"}; }
   static std::unexpected<Error> not_served(const kube::Resource& resource) {
     return fail(Code::NotFound, fmt::format("the server could not find the requested resource ({} in {})", resource.plural, resource.api_version()));
   }

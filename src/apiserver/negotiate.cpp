@@ -142,17 +142,27 @@ Result<Body> parse_body(std::string_view content_type, std::string_view body) {
   return out;
 }
 
-Result<kube::PatchType> parse_patch_type(std::string_view content_type, bool custom_resource) {
+Result<PatchForm> parse_patch_form(std::string_view content_type, bool custom_resource) {
   const std::string type = parse_media_type(content_type).type;
-  if (type == "application/merge-patch+json") return kube::PatchType::Merge;
-  if (type == "application/json-patch+json") return kube::PatchType::JsonPatch;
-  if (type == "application/strategic-merge-patch+json" && !custom_resource) return kube::PatchType::Strategic;
-  if (type == "application/apply-patch+yaml" || type == "application/apply-patch+cbor") {
-    return fail(Code::Unsupported, "server-side apply is not served yet: use client-side apply (kubectl apply without --server-side)");
-  }
+  if (type == "application/merge-patch+json") return PatchForm{.type = kube::PatchType::Merge};
+  if (type == "application/json-patch+json") return PatchForm{.type = kube::PatchType::JsonPatch};
+  if (type == "application/strategic-merge-patch+json" && !custom_resource) return PatchForm{.type = kube::PatchType::Strategic};
+  if (type == "application/apply-patch+yaml") return PatchForm{.apply = true};
   return fail(Code::Unsupported, fmt::format("the body of the request was in an unknown format - accepted media types include: application/json-patch+json, "
-                                             "application/merge-patch+json{}",
+                                             "application/merge-patch+json{}, application/apply-patch+yaml",
                                              custom_resource ? "" : ", application/strategic-merge-patch+json"));
+}
+
+Result<Body> parse_apply_body(std::string_view body) {
+  const auto first = body.find_first_not_of(" \t\r\n");
+  if (first != std::string_view::npos && body[first] == '{') {
+    Body out;
+    if (auto parsed = kube::parse_json(body, {.duplicates = &out.duplicates})) {
+      out.json = std::move(*parsed);
+      return out;
+    }
+  }
+  return parse_body("application/yaml", body);
 }
 
 }  // namespace fairlead::apiserver

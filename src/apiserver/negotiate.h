@@ -42,7 +42,14 @@ struct Body {
 };
 // JSON, YAML or protobuf by its content. Invalid: malformed (400). Unsupported: another media type (415), the message says which are taken.
 Result<Body> parse_body(std::string_view content_type, std::string_view body);
-// Unsupported: not a patch type that is served, the message says what to do.
-Result<kube::PatchType> parse_patch_type(std::string_view content_type, bool custom_resource);
+// What a PATCH asks for. `apply`: server-side apply, `type` says nothing then.
+struct PatchForm {
+  bool apply = false;
+  kube::PatchType type = kube::PatchType::Merge;
+};
+// Unsupported: not a patch type that is served, the message says which are.
+Result<PatchForm> parse_patch_form(std::string_view content_type, bool custom_resource);
+// The body of an apply: YAML, or JSON, which is YAML as well and what kubectl sends.
+Result<Body> parse_apply_body(std::string_view body);
 
 }  // namespace fairlead::apiserver

@@ -61,10 +61,14 @@ TEST(NegotiateBody, ReadsJsonAndYamlAndRefusesTheRest) {
 }
 
 TEST(NegotiatePatch, RefusesWhatIsNotServedWithAWayOut) {
-  EXPECT_EQ(*parse_patch_type("application/strategic-merge-patch+json", false), kube::PatchType::Strategic);
-  EXPECT_EQ(parse_patch_type("application/strategic-merge-patch+json", true).error().code, Code::Unsupported);
-  EXPECT_THAT(parse_patch_type("application/apply-patch+yaml", false).error().message, testing::HasSubstr("client-side apply"));
-  EXPECT_EQ(parse_patch_type("application/json", false).error().code, Code::Unsupported);
+  EXPECT_EQ(parse_patch_form("application/strategic-merge-patch+json", false)->type, kube::PatchType::Strategic);
+  EXPECT_EQ(parse_patch_form("application/strategic-merge-patch+json", true).error().code, Code::Unsupported);
+  EXPECT_TRUE(parse_patch_form("application/apply-patch+yaml", true)->apply);
+  EXPECT_EQ(parse_patch_form("application/apply-patch+cbor", false).error().code, Code::Unsupported);
+  EXPECT_EQ(parse_patch_form("application/json", false).error().code, Code::Unsupported);
+  EXPECT_EQ(parse_apply_body("{\"a\": 1}")->json["a"].integer(), 1);
+  EXPECT_EQ(parse_apply_body("a: {b: 1}\n")->json["a"]["b"].integer(), 1);
+  EXPECT_EQ(parse_apply_body("a: [").error().code, Code::Invalid);
 }
 
 }  // namespace

@@ -50,10 +50,12 @@ struct KindTable {
 
 enum class FieldValidation { Ignore, Warn, Strict };
 struct WriteContext {
-  std::string user;            // who asks: for managedFields-free audit and events
+  std::string user;            // who asks: for audit and events
   bool dry_run = false;
   FieldValidation validation = FieldValidation::Warn;
-  std::string field_manager;
+  std::string field_manager;   // who owns what is written; empty: by the user agent
+  std::string user_agent;
+  bool force = false;          // apply: takes over fields that others own
   std::vector<std::string> duplicates;  // members that stood twice in the body (kube::ParseOptions::duplicates): reported as `validation` says
 };
 
@@ -122,6 +124,8 @@ class Registry {
   virtual void update(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::Json body, Reply reply) = 0;
   // Retried inside on a concurrent change unless the patch names a resourceVersion.
   virtual void patch(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::PatchType type, kube::Json patch, Reply reply) = 0;
+  // Server-side apply: makes the object if it is not there. Conflict names the managers of fields with other values and these fields; `context.force` takes them over.
+  virtual void apply(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::Json configuration, Reply reply) = 0;
   virtual void remove(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const kube::DeleteOptions& options, Reply reply) = 0;
   virtual void post(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::Json body, Reply reply) = 0;
 };

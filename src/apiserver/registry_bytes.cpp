@@ -11,6 +11,7 @@ namespace fairlead::apiserver {
 namespace {
 
 constexpr std::string_view version_mark = "\"metadata\":{\"resourceVersion\":\"";
+constexpr std::string_view managed_mark = ",\"managedFields\":";
 constexpr std::string_view api_mark = "{\"apiVersion\":\"";
 
 struct Reader {
@@ -25,14 +26,15 @@ Reader& reader_of_this_thread() {
 
 }  // namespace
 
-Template canonical(const kube::Json& object, const kube::Resource& resource) {
+Template canonical(const kube::Json& object, const kube::Resource& resource, std::string_view managed_fields) {
   Template out;
   out.before.reserve(128);
   out.before.append(api_mark).append(resource.api_version()).append("\",\"kind\":\"").append(resource.kind).append("\",").append(version_mark);
-  out.after.reserve(2048);
+  out.after.reserve(2048 + managed_fields.size());
   out.after += '"';
+  if (!managed_fields.empty()) out.after.append(managed_mark).append(managed_fields);
   for (const auto& [name, value] : object["metadata"].members()) {
-    if (name == "resourceVersion") continue;
+    if (name == "resourceVersion" || name == "managedFields") continue;
     out.after += ',';
     kube::append_json_string(out.after, name);
     out.after += ':';
@@ -64,6 +66,38 @@ Around around_revision(std::string_view bytes) {
   const auto end = bytes.find('"', start);
   INVARIANT(end != std::string_view::npos);
   return {bytes.substr(0, start), bytes.substr(start, end - start), bytes.substr(end)};
+}
+
+std::string_view managed_fields_of(std::string_view bytes) {
+  const auto mark = bytes.find(version_mark);
+  const auto quote = mark == std::string_view::npos ? mark : bytes.find('"', mark + version_mark.size());
+  if (quote == std::string_view::npos || bytes.substr(quote + 1, managed_mark.size()) != managed_mark) return {};
+  const auto start = quote + 1 + managed_mark.size();
+  int depth = 0;
+  bool in_string = false;
+  for (auto at = start; at < bytes.size(); ++at) {
+    const char c = bytes[at];
+    if (in_string) {
+      if (c == '\\') ++at;
+      else if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      ++depth;
+    } else if ((c == ']' || c == '}') && --depth == 0) {
+      return bytes.substr(start, at + 1 - start);
+    }
+  }
+  return {};
+}
+
+std::string without_managed_fields(std::string_view bytes) {
+  const std::string_view managed = managed_fields_of(bytes);
+  if (managed.empty()) return std::string(bytes);
+  const auto start = static_cast<std::size_t>(managed.data() - bytes.data());
+  std::string out;
+  out.reserve(bytes.size() - managed.size());
+  return out.append(bytes.substr(0, start - managed_mark.size())).append(bytes.substr(start + managed.size()));
 }
 
 std::string with_revision(std::string_view bytes, Revision revision) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Objects as bytes. The canonical form is compact JSON that begins
-//   {"apiVersion":"...","kind":"...","metadata":{"resourceVersion":"N",...
-// so that the revision and the version of the API can be exchanged without parsing.
+//   {"apiVersion":"...","kind":"...","metadata":{"resourceVersion":"N","managedFields":[...],...
+// so that the revision and the version of the API can be exchanged, and managedFields taken out, without parsing.
 #pragma once
 #include <map>
 #include <optional>
@@ -12,8 +12,12 @@
 
 namespace fairlead::apiserver {
 
-// The object's canonical bytes around its revision, written under this apiVersion and kind.
-Template canonical(const kube::Json& object, const kube::Resource& resource);
+// The object's canonical bytes around its revision, written under this apiVersion and kind. `managed_fields` is a JSON list or empty; metadata.managedFields of the
+// object itself is not written.
+Template canonical(const kube::Json& object, const kube::Resource& resource, std::string_view managed_fields = {});
+// The JSON list of managedFields in canonical bytes; empty: none. It points into them.
+std::string_view managed_fields_of(std::string_view bytes);
+std::string without_managed_fields(std::string_view bytes);
 std::string join(const Template& parts, Revision revision);
 // Splits canonical bytes around the revision. INVARIANT: they are canonical.
 struct Around {

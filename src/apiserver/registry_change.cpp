@@ -44,6 +44,16 @@ Json success_status() {
   return Json::object({{"kind", "Status"}, {"apiVersion", "v1"}, {"metadata", Json::object()}, {"status", "Success"}, {"code", 201}});
 }
 
+bool mentions_managed_fields(const Json& patch) {
+  if (patch.is_object()) return patch["metadata"].has("managedFields");
+  for (const Json& step : patch.items()) {
+    const std::string &path = step["path"].string(), &from = step["from"].string();
+    const auto touches = [](const std::string& pointer) { return pointer == "/metadata" || pointer.starts_with("/metadata/managedFields"); };
+    if (touches(path) || touches(from) || path.empty()) return true;
+  }
+  return false;
+}
+
 // A post's answer is a Status, not the object.
 Reply as_status(Reply reply) {
   return [reply = std::move(reply)](Result<Written> done) {
@@ -70,7 +80,20 @@ Result<Decision> EmbeddedRegistry::complete(const Kind& kind, Json next, std::ve
   return out;
 }
 
-Result<Decision> EmbeddedRegistry::decide_update(const WriteContext& context, const Kind& kind, const std::string& subresource, const Json& current, Revision revision,
+Result<Decision> EmbeddedRegistry::decide_update(const WriteContext& context, const Kind& kind, const std::string& subresource, const Current& now, Json body) const {
+  Json sent;
+  if (Json* metadata = body.find("metadata"); metadata != nullptr && metadata->is_object()) {
+    if (Json* managed = metadata->find("managedFields")) {
+      sent = std::move(*managed);
+      metadata->erase("managedFields");
+    }
+  }
+  auto decision = decide_change(context, kind, subresource, now.object, now.revision, std::move(body));
+  if (decision && decision->what == Decision::What::Put) decision->managed = track(context, kind, subresource, now, decision->next, sent);
+  return decision;
+}
+
+Result<Decision> EmbeddedRegistry::decide_change(const WriteContext& context, const Kind& kind, const std::string& subresource, const Json& current, Revision revision,
                                                  Json body) const {
   const kube::Resource& resource = kind.resource;
   const kube::ObjectKey key = kube::key_of(current);
@@ -156,8 +179,8 @@ void EmbeddedRegistry::update(const WriteContext& context, const Kind& kind, con
   const bool known = served && (subresource.empty() || (subresource == "status" && served->status_subresource) || (subresource == "finalize" && is_namespace(served->resource)));
   if (!known) return reply(not_served());
   const bool unconditional = kube::version_of(body).empty();
-  mutate(context, *served, key, unconditional, [this, context, served, subresource, body = std::move(body)](const Json& now, Revision revision) {
-    return decide_update(context, *served, subresource, now, revision, body);
+  mutate(context, *served, key, unconditional, [this, context, served, subresource, body = std::move(body)](const Current& now) {
+    return decide_update(context, *served, subresource, now, body);
   }, std::move(reply));
 }
 
@@ -169,13 +192,17 @@ void EmbeddedRegistry::patch(const WriteContext& context, const Kind& kind, cons
     return reply(fail(Code::Unsupported, "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json"));
   if (type != kube::PatchType::JsonPatch && !patch.is_object()) return reply(fail(Code::Invalid, "a merge patch must be a JSON object"));
   const bool conditional = type != kube::PatchType::JsonPatch && !patch["metadata"]["resourceVersion"].string().empty();
-  mutate(context, *served, key, !conditional, [this, context, served, subresource, type, patch = std::move(patch)](const Json& now, Revision revision) -> Result<Decision> {
+  mutate(context, *served, key, !conditional, [this, context, served, subresource, type, patch = std::move(patch)](const Current& now) -> Result<Decision> {
     Result<Json> next = Json();
-    if (type == kube::PatchType::Merge) next = kube::merge_patch(now, patch);
-    if (type == kube::PatchType::JsonPatch) next = kube::json_patch(now, patch);
-    if (type == kube::PatchType::Strategic) next = kube::strategic_merge(now, patch, kube::TypeTable::builtin(), served->type);
+    Json base = now.object;
+    // Few patches speak of them; for the others they need not be there.
+    if (mentions_managed_fields(patch) && !now.managed.empty())
+      if (auto managed = kube::parse_json(now.managed)) base.child("metadata").set("managedFields", std::move(*managed));
+    if (type == kube::PatchType::Merge) next = kube::merge_patch(std::move(base), patch);
+    if (type == kube::PatchType::JsonPatch) next = kube::json_patch(std::move(base), patch);
+    if (type == kube::PatchType::Strategic) next = kube::strategic_merge(std::move(base), patch, kube::TypeTable::builtin(), served->type);
     if (!next) return fail(Code::Invalid, fmt::format("the server rejected our request due to an error in our request: {}", next.error().message));
-    return decide_update(context, *served, subresource, now, revision, std::move(*next));
+    return decide_update(context, *served, subresource, now, std::move(*next));
   }, std::move(reply));
 }
 
@@ -184,7 +211,7 @@ void EmbeddedRegistry::post(const WriteContext& context, const Kind& kind, const
   if (const std::string& name = kube::name_of(body); !name.empty() && name != key.name)
     return reply(fail(Code::Invalid, fmt::format("name in URL does not match name in {} object: {}", subresource == "binding" ? "Binding" : "Eviction", name)));
   if (subresource == "binding") {
-    return mutate(context, kind, key, true, [this, key, body = std::move(body)](const Json& now, Revision) { return decide_bind(key, now, body); }, as_status(std::move(reply)));
+    return mutate(context, kind, key, true, [this, key, body = std::move(body)](const Current& now) { return decide_bind(key, now.object, body); }, as_status(std::move(reply)));
   }
   const Json& sent = body["deleteOptions"];
   kube::DeleteOptions options;

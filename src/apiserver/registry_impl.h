@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Registry over a Store. Reading is in registry_read.cpp and registry_watch.cpp, writing in registry_write.cpp (create), registry_change.cpp (update, patch,
-// post) and registry_remove.cpp, the kinds in registry_kinds.cpp.
+// post), registry_apply.cpp (server-side apply, managedFields) and registry_remove.cpp, the kinds in registry_kinds.cpp.
 #pragma once
 #include <condition_variable>
 #include <map>
@@ -54,8 +54,15 @@ class EncodedEvents {
 // What one write turns out to be.
 struct Decision {
   enum class What { Keep, Put, Remove } what = What::Keep;
-  kube::Json next;                    // of Put
+  kube::Json next;                    // of Put, without managedFields
   std::vector<std::string> warnings;
+  std::optional<std::string> managed = std::nullopt;  // managedFields from now on, as JSON ("": none); nullopt: as they were
+};
+// What a decision is based on: the object without managedFields, and these as JSON.
+struct Current {
+  const kube::Json& object;
+  Revision revision = 0;
+  std::string_view managed;
 };
 
 class EmbeddedRegistry final : public Registry {
@@ -72,6 +79,7 @@ class EmbeddedRegistry final : public Registry {
   void create(const WriteContext& context, const Kind& kind, const std::string& space, kube::Json body, Reply reply) override;
   void update(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::Json body, Reply reply) override;
   void patch(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::PatchType type, kube::Json patch, Reply reply) override;
+  void apply(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::Json configuration, Reply reply) override;
   void remove(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const kube::DeleteOptions& options, Reply reply) override;
   void post(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::Json body, Reply reply) override;
 
@@ -80,7 +88,7 @@ class EmbeddedRegistry final : public Registry {
 
  private:
   friend class RegistryWatch;
-  using Decide = std::function<Result<Decision>(const kube::Json& current, Revision revision)>;
+  using Decide = std::function<Result<Decision>(const Current& now)>;
   struct Creation;
   struct Mutation;
 
@@ -94,10 +102,21 @@ class EmbeddedRegistry final : public Registry {
   Result<std::vector<std::string>> decode(const WriteContext& context, const Kind& kind, kube::Json& body) const;
   Result<void> fit_key(const Kind& kind, const kube::ObjectKey& key, kube::Json& body) const;
   Result<void> admit_into(const kube::Resource& resource, const std::string& space, const std::string& name) const;
-  Result<std::vector<std::string>> prepare_new(const WriteContext& context, const Kind& kind, const std::string& space, kube::Json& body) const;
+  // `managed`: managedFields of the new object, filled in unless it holds some already.
+  Result<std::vector<std::string>> prepare_new(const WriteContext& context, const Kind& kind, const std::string& space, kube::Json& body, std::optional<std::string>& managed) const;
+  void create_as(const WriteContext& context, const Kind& kind, const std::string& space, kube::Json body, std::optional<std::string> managed, Reply reply);
   void submit(std::shared_ptr<Creation> creation);
 
-  Result<Decision> decide_update(const WriteContext& context, const Kind& kind, const std::string& subresource, const kube::Json& current, Revision revision, kube::Json body) const;
+  // What becomes of the object, and of its managedFields.
+  Result<Decision> decide_update(const WriteContext& context, const Kind& kind, const std::string& subresource, const Current& now, kube::Json body) const;
+  Result<Decision> decide_apply(const WriteContext& context, const Kind& kind, const std::string& subresource, const Current& now, const kube::Json& configuration) const;
+  void apply_new(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const kube::Json& configuration, int attempts, Reply reply);
+  void apply_again(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, std::shared_ptr<const kube::Json> configuration, int attempts,
+                   Reply reply);
+  // managedFields after a write by an updating manager; `sent` is what the client gave as metadata.managedFields (null: nothing). nullopt: as they were.
+  std::optional<std::string> track(const WriteContext& context, const Kind& kind, const std::string& subresource, const Current& now, const kube::Json& next, const kube::Json& sent) const;
+  // The object alone.
+  Result<Decision> decide_change(const WriteContext& context, const Kind& kind, const std::string& subresource, const kube::Json& current, Revision revision, kube::Json body) const;
   Result<Decision> decide_status(const Kind& kind, const kube::Json& current, kube::Json body, std::vector<std::string> warnings) const;
   Result<Decision> decide_finalize(const Kind& kind, const kube::Json& current, const kube::Json& body) const;
   Result<Decision> decide_bind(const kube::ObjectKey& key, const kube::Json& current, const kube::Json& body) const;

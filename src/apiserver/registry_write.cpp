@@ -88,7 +88,8 @@ Result<void> EmbeddedRegistry::admit_into(const kube::Resource& resource, const 
   return {};
 }
 
-Result<std::vector<std::string>> EmbeddedRegistry::prepare_new(const WriteContext& context, const Kind& kind, const std::string& space, Json& body) const {
+Result<std::vector<std::string>> EmbeddedRegistry::prepare_new(const WriteContext& context, const Kind& kind, const std::string& space, Json& body,
+                                                               std::optional<std::string>& managed) const {
   const kube::Resource& resource = kind.resource;
   if (auto fits = fit_key(kind, {space, ""}, body); !fits) return std::unexpected(std::move(fits.error()));
   auto warnings = decode(context, kind, body);
@@ -101,13 +102,15 @@ Result<std::vector<std::string>> EmbeddedRegistry::prepare_new(const WriteContex
   if (counts_generations(kind)) metadata.set("generation", 1);
 
   apply_defaults(resource, body);
-  set_initial_state(resource, body);
-  FieldErrors errors;
   if (kind.schema) {
     if (kind.status_subresource) body.erase("status");
     kind.schema->apply_defaults(body);
-    kind.schema->validate(body, errors);
   }
+  // Before the server's own additions: those are nobody's.
+  if (!managed) managed = managed_of_new(body, kind.type, Shape::of(kind), field_writer(context, kind, "", clock_.now()));
+  set_initial_state(resource, body);
+  FieldErrors errors;
+  if (kind.schema) kind.schema->validate(body, errors);
   check_metadata(resource, body, errors);
   check_object(resource, body, errors);
   if (!errors.empty()) return errors.error(resource, kube::name_of(body));
@@ -130,19 +133,24 @@ struct EmbeddedRegistry::Creation {
   std::shared_ptr<const Kind> kind;
   Json body;
   std::vector<std::string> warnings;
+  std::optional<std::string> managed;
   Reply reply;
   Gate::Ticket container, under_way;
   int attempts = 0;
 };
 
 void EmbeddedRegistry::create(const WriteContext& context, const Kind& kind, const std::string& space, Json body, Reply reply) {
+  create_as(context, kind, space, std::move(body), std::nullopt, std::move(reply));
+}
+
+void EmbeddedRegistry::create_as(const WriteContext& context, const Kind& kind, const std::string& space, Json body, std::optional<std::string> managed, Reply reply) {
   const auto served = current(kind);
   if (!served) return reply(not_served());
-  auto creation = std::make_shared<Creation>(Creation{context, served, std::move(body), {}, std::move(reply), {}, writes_.enter("create")});
+  auto creation = std::make_shared<Creation>(Creation{context, served, std::move(body), {}, std::move(managed), std::move(reply), {}, writes_.enter("create")});
   // First inside, then the look at the container: whoever removes the container looks the other way round.
   if (served->resource.namespaced) creation->container = gate_.enter("namespace/" + space);
   else if (!served->resource.group.empty()) creation->container = gate_.enter("crd/" + resource_text(served->resource));
-  auto prepared = prepare_new(context, *served, space, creation->body);
+  auto prepared = prepare_new(context, *served, space, creation->body, creation->managed);
   if (!prepared) return creation->reply(std::unexpected(std::move(prepared.error())));
   creation->warnings = std::move(*prepared);
   if (auto admitted = admit_into(served->resource, space, kube::name_of(creation->body)); !admitted) return creation->reply(std::unexpected(std::move(admitted.error())));
@@ -160,7 +168,7 @@ void EmbeddedRegistry::submit(std::shared_ptr<Creation> creation) {
   }
   ++creation->attempts;
   const auto key = std::make_shared<const std::string>(store_key(resource, kube::key_of(creation->body)));
-  const auto bytes = std::make_shared<const Template>(canonical(creation->body, resource));
+  const auto bytes = std::make_shared<const Template>(canonical(creation->body, resource, creation->managed.value_or("")));
   auto form = stored_form(*creation->kind, *key, *bytes);
   if (!form) return creation->reply(std::unexpected(std::move(form.error())));
   const std::string name = kube::name_of(creation->body);
@@ -206,16 +214,17 @@ void EmbeddedRegistry::attempt(std::shared_ptr<Mutation> mutation) {
   if (!entry) return mutation->reply(not_found(resource, mutation->key.name));
   auto bytes = plain(kind, mutation->store_key, entry->value, entry->revision);
   if (!bytes) return mutation->reply(std::unexpected(std::move(bytes.error())));
-  auto current = kube::parse_json(**bytes);
+  const std::string_view managed = managed_fields_of(**bytes);
+  auto current = kube::parse_json(without_managed_fields(**bytes));
   if (!current) return mutation->reply(fail(Code::Internal, fmt::format("the stored {} \"{}\" cannot be read: {}", resource_text(resource), mutation->key.name, current.error().message)));
-  auto decision = mutation->decide(*current, entry->revision);
+  auto decision = mutation->decide({*current, entry->revision, managed});
   if (!decision) return mutation->reply(std::unexpected(std::move(decision.error())));
 
   const Object now{*bytes, entry->revision};
   if (decision->what == Decision::What::Put) {
     current->child("metadata").erase("resourceVersion");
     decision->next.child("metadata").erase("resourceVersion");
-    if (decision->next == *current) decision->what = Decision::What::Keep;
+    if (decision->next == *current && (!decision->managed || *decision->managed == managed)) decision->what = Decision::What::Keep;
   }
   if (decision->what == Decision::What::Keep) return mutation->reply(Written{.object = now, .warnings = std::move(decision->warnings)});
 
@@ -223,7 +232,7 @@ void EmbeddedRegistry::attempt(std::shared_ptr<Mutation> mutation) {
   auto text = std::make_shared<Template>();
   const bool removing = decision->what == Decision::What::Remove;
   if (!removing) {
-    *text = canonical(decision->next, resource);
+    *text = canonical(decision->next, resource, decision->managed ? std::string_view(*decision->managed) : managed);
     auto form = stored_form(kind, mutation->store_key, *text);
     if (!form) return mutation->reply(std::unexpected(std::move(form.error())));
     write.value = std::move(*form);

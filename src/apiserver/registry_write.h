@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small questions about kinds that the writing files share.
 #pragma once
+#include "apiserver/apply_managed.h"
 #include "apiserver/registry_impl.h"
 
 namespace fairlead::apiserver {
@@ -11,5 +12,7 @@ inline bool is_namespace(const kube::Resource& resource) { return same_resource(
 inline bool is_crd(const kube::Resource& resource) { return same_resource(resource, kube::resources::crds); }
 // metadata.generation is kept for kinds with a spec whose controllers compare it.
 inline bool counts_generations(const Kind& kind) { return kind.schema || is_pod(kind.resource) || is_crd(kind.resource); }
+// The writer of fields that a request stands for.
+FieldWriter field_writer(const WriteContext& context, const Kind& kind, const std::string& subresource, Instant now);
 
 }  // namespace fairlead::apiserver

@@ -26,6 +26,7 @@ class Schema {
   // Cuts away what the schema does not know; gives their paths ("spec.foo") in document order.
   std::vector<std::string> prune(kube::Json& object) const;
   void validate(const kube::Json& object, FieldErrors& errors) const;
+  const SchemaNode& root() const { return *root_; }
   bool has_rules() const;  // x-kubernetes-validations somewhere
 
  private:

@@ -66,6 +66,7 @@ void compile_list(const Json& from, const std::string& path, SchemaNode& node, F
   if (list_type == "set") node.list_type = ListType::Set;
   else if (list_type == "map") node.list_type = ListType::Map;
   else if (!list_type.empty() && list_type != "atomic") errors.unsupported_value(path + ".x-kubernetes-list-type", list_type, {"atomic", "map", "set"});
+  node.atomic_map = from["x-kubernetes-map-type"].string() == "atomic";
   for (const Json& key : from["x-kubernetes-list-map-keys"].items()) node.list_map_keys.push_back(key.string());
   if (node.list_type == ListType::Map && node.list_map_keys.empty()) errors.required(path + ".x-kubernetes-list-map-keys", "must not be empty if x-kubernetes-list-type is map");
   if (node.list_type != ListType::Map && !node.list_map_keys.empty()) errors.forbidden(path + ".x-kubernetes-list-map-keys", "must be empty if x-kubernetes-list-type is not map");

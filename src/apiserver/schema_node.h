@@ -18,7 +18,7 @@ enum class ListType { Atomic, Set, Map };
 struct SchemaNode {
   std::string type;  // "" : any
   std::string format;
-  bool nullable = false, int_or_string = false, preserve_unknown = false, embedded_resource = false, rules = false;
+  bool nullable = false, int_or_string = false, preserve_unknown = false, embedded_resource = false, rules = false, atomic_map = false;
   std::optional<kube::Json> default_value;
   bool defaults_below = false;  // some default is in or below this node
   std::vector<kube::Json> allowed;  // enum

@@ -74,6 +74,28 @@ std::vector<Cause> parse_causes(std::string_view text) {
   return causes;
 }
 
+// "Apply failed with 2 conflicts: conflicts with \"a\" using v1:\n- .x\n- .y", or with 1 conflict: "conflict with \"a\": .x".
+std::vector<Cause> apply_causes(std::string_view text) {
+  constexpr std::string_view reason = "FieldManagerConflict";
+  std::vector<Cause> causes;
+  constexpr std::string_view one = "conflict with ", many = "conflicts with ";
+  if (text.starts_with(one)) {
+    std::size_t quote = one.size() + 1;  // behind the manager's name, which may hold anything
+    while (quote < text.size() && text[quote] != '"') quote += text[quote] == '\\' ? 2 : 1;
+    const std::size_t colon = quote < text.size() ? text.find(": ", quote) : std::string_view::npos;
+    if (colon != std::string_view::npos) causes.push_back({std::string(reason), std::string(text.substr(0, colon)), std::string(text.substr(colon + 2))});
+    return causes;
+  }
+  std::string message;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (line.starts_with(many)) message = std::string(one) + std::string(line.substr(many.size(), line.size() - many.size() - 1));
+    else if (line.starts_with("- ")) causes.push_back({std::string(reason), message, std::string(line.substr(2))});
+  }
+  return causes;
+}
+
 }  // namespace
 
 Status status_of(const Error& error, StatusDetails about) {
@@ -91,9 +113,17 @@ Status status_of(const Error& error, StatusDetails about) {
     status.code = 422;
     status.reason = "Invalid";
     status.details.kind = error.message.substr(0, quote);
-    if (const std::size_t dot = status.details.kind.find('.'); dot != std::string::npos) status.details.kind.resize(dot);  // "Deployment.apps"
+    if (const std::size_t dot = status.details.kind.find('.'); dot != std::string::npos) {  // "Deployment.apps"
+      status.details.group = status.details.kind.substr(dot + 1);
+      status.details.kind.resize(dot);
+    }
     status.details.name = error.message.substr(quote + 2, at - quote - 3);
     status.details.causes = parse_causes(std::string_view(error.message).substr(at + invalid.size()));
+  }
+  constexpr std::string_view apply_failed = "Apply failed with ";
+  if (error.code == Code::Conflict && error.message.starts_with(apply_failed)) {
+    const std::size_t colon = error.message.find(": ");
+    status.details = {.causes = colon == std::string::npos ? std::vector<Cause>() : apply_causes(std::string_view(error.message).substr(colon + 2))};
   }
   return status;
 }
