@@ -2,6 +2,7 @@
 // fairlead-agent: runs the pods of one node. Wiring only.
 //   fairlead-agent run --config FILE        the agent
 //   fairlead-agent node-init --config FILE  a local node: namespaces whose first process keeps the agent running
+//   fairlead-agent companion --to DIR       keeps Slurm's companion program on a node that has a kubelet
 #include <fmt/format.h>
 #include <malloc.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <cstdlib>
 
 #include "agent/agent.h"
+#include "agent/companion.h"
 #include "agent/node_init.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -76,6 +78,27 @@ int init_node(const std::string& config_path) {
   return started ? 0 : refuse(started.error().message);
 }
 
+// Looks again every minute: the folder belongs to the node, and people clean up.
+int keep_companion(const std::string& folder) {
+  sigset_t stop_signals;
+  sigemptyset(&stop_signals);
+  sigaddset(&stop_signals, SIGTERM);
+  sigaddset(&stop_signals, SIGINT);
+  ::pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);
+  char self[4096];
+  const ssize_t size = ::readlink("/proc/self/exe", self, sizeof self);
+  if (size <= 0) return refuse("cannot find its own program");
+  std::string source(self, static_cast<std::size_t>(size));
+  source.replace(source.rfind('/') + 1, std::string::npos, "fairlead-slurm");
+  while (true) {
+    auto placed = agent::place_companion(source, folder);
+    if (!placed) return refuse(placed.error().message);
+    if (*placed) log_info("companion placed", {{"folder", folder}, {"version", FAIRLEAD_VERSION}});
+    const timespec minute{.tv_sec = 60, .tv_nsec = 0};
+    if (::sigtimedwait(&stop_signals, nullptr, &minute) > 0) return 0;
+  }
+}
+
 }  // namespace
 }  // namespace fairlead
 
@@ -89,8 +112,12 @@ int main(int argc, char** argv) {
   run->add_option("--run-dir", run_dir, "folder for state that does not outlive the node (a tmpfs)");
   auto* init = app.add_subcommand("node-init", "make a local node and return");
   init->add_option("--config", config_path, "JSON file")->required();
+  std::string companion_folder;
+  auto* companion = app.add_subcommand("companion", "put Slurm's companion program into a folder of this node and keep it there, until SIGTERM");
+  companion->add_option("--to", companion_folder, "folder that pods mount")->required();
   app.set_version_flag("--version", FAIRLEAD_VERSION);
   CLI11_PARSE(app, argc, argv);
   fairlead::start_logging(init->parsed() ? "node-init" : "agent", log_level);
+  if (companion->parsed()) return fairlead::keep_companion(companion_folder);
   return init->parsed() ? fairlead::init_node(config_path) : fairlead::run_agent(config_path, run_dir);
 }
