@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Asks two API servers the same and compares their answers.
+
+  corpus.py run --real KUBECONFIG --ours KUBECONFIG [-k PATTERN] [--all]   exit 1 on a difference that docs/kubernetes-subset.md does not explain
+  corpus.py list                                                          the names of the cases
+"""
+import argparse
+import fnmatch
+import glob
+import json
+import os
+import re
+import sys
+import time
+
+import cases
+import replay
+from client import Server, Session, differences
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SUBSET = os.path.join(HERE, '..', '..', '..', 'docs', 'kubernetes-subset.md')
+
+
+def accepted(path):
+    """Rows `| case | place | reason |` under the heading 'Accepted differences': globs over case/step and over the place in the answer."""
+    rows, inside = [], False
+    with open(path, encoding='utf-8') as file:
+        for line in file:
+            if line.startswith('#'):
+                inside = 'Accepted differences' in line
+            cells = [c.strip().strip('`') for c in line.strip().strip('|').split(' | ')]
+            if inside and line.startswith('| `') and len(cells) == 3:
+                rows.append((glob_of(cells[0]), glob_of(cells[1]), cells[2], [0]))
+    return rows
+
+
+def glob_of(text):
+    # Brackets are list positions here, not sets of characters.
+    return re.compile(fnmatch.translate(text.replace('[', '[[]')))
+
+
+def prepare(session):
+    """A namespace with its default service account."""
+    space = session.space
+    session.delete(f'/api/v1/namespaces/{space}', keep=False)
+    for _ in range(300):
+        made = session.post('/api/v1/namespaces', {'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': space}}, keep=False)
+        if made.status == 201:
+            break
+        time.sleep(0.1)
+    else:
+        raise RuntimeError(f'namespace {space}: {made.raw.decode()}')
+    for _ in range(100):
+        if session.get(f'/api/v1/namespaces/{space}/serviceaccounts/default', keep=False).status == 200:
+            return
+        time.sleep(0.05)
+
+
+def run_case(server, name, function):
+    session = Session(server, 'corpus-' + re.sub('[^a-z0-9-]', '-', name.lower())[:50].strip('-'))
+    prepare(session)
+    session.requests = 0
+    try:
+        function(session)
+    finally:
+        asked = session.requests
+        session.delete(f'/api/v1/namespaces/{session.space}', keep=False)
+    return session.steps, asked
+
+
+def remove_crds(server):
+    session = Session(server, '')
+    for plural in ('widgets', 'things'):
+        session.delete(f'{cases.CRDS}/{plural}.corpus.fairlead.dev', keep=False)
+    for _ in range(100):
+        if all(session.get(f'{cases.CRDS}/{p}.corpus.fairlead.dev', keep=False).status == 404 for p in ('widgets', 'things')):
+            return
+        time.sleep(0.1)
+
+
+def compare(name, real, ours):
+    found = []
+    if [s for s, _ in real] != [s for s, _ in ours]:
+        found.append((name, 'steps', [s for s, _ in real], [s for s, _ in ours]))
+    for (step, left), (_, right) in zip(real, ours):
+        found += [(f'{name}/{step}', *d) for d in differences(left, right)]
+    return found
+
+
+def short(value):
+    text = 'nothing' if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) < 400 else text[:400] + '...'
+
+
+def run(arguments):
+    real, ours = Server('real', arguments.real), Server('ours', arguments.ours)
+    rules = accepted(arguments.accepted)
+    chosen = {n: f for n, f in {**cases.CASES, **replay.cases(sorted(glob.glob(os.path.join(HERE, 'recorded', '*.jsonl'))))}.items() if fnmatch.fnmatch(n, arguments.only)}
+    unexplained, explained, asked, broken = 0, 0, 0, 0
+    for server in (real, ours):
+        remove_crds(server)
+    for number, (name, function) in enumerate(chosen.items(), 1):
+        try:
+            (left, count), (right, _) = run_case(real, name, function), run_case(ours, name, function)
+        except Exception as error:  # a case that cannot go on is a difference too
+            print(f'FAIL {name}: {type(error).__name__}: {error}')
+            broken += 1
+            continue
+        asked += count
+        for where, place, a, b in compare(name, left, right):
+            rule = next((r for r in rules if r[0].match(where) and r[1].match(place)), None)
+            if rule:
+                rule[3][0] += 1
+                explained += 1
+            if not rule or arguments.all:
+                print(f'{"    " if rule else "DIFF"} {where}: {place}\n       real: {short(a)}\n       ours: {short(b)}')
+            unexplained += 0 if rule else 1
+        if number % 50 == 0:
+            print(f'-- {number} of {len(chosen)} cases', file=sys.stderr)
+    for server in (real, ours):
+        remove_crds(server)
+    idle = [r for r in rules if r[3][0] == 0]
+    if arguments.only == '*':
+        for rule in idle:
+            print(f'FAIL accepted difference no longer seen: {rule[2]}')
+        broken += len(idle)
+    print(f'{len(chosen)} cases, {asked} requests compared: {unexplained} unexplained differences, {explained} accepted, {broken} failures')
+    return 1 if unexplained or broken else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest='command', required=True)
+    commands.add_parser('list')
+    runner = commands.add_parser('run')
+    runner.add_argument('--real', required=True)
+    runner.add_argument('--ours', required=True)
+    runner.add_argument('-k', dest='only', default='*', help='glob over case names')
+    runner.add_argument('--all', action='store_true', help='show accepted differences too')
+    runner.add_argument('--accepted', default=SUBSET)
+    arguments = parser.parse_args()
+    if arguments.command == 'list':
+        print('\n'.join(cases.CASES))
+        return 0
+    return run(arguments)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
