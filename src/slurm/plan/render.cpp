@@ -103,9 +103,11 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   conf += "PartitionName=main Nodes=worker Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO\n";
   files["slurm.conf"] = std::move(conf);
 
-  std::string cgroup = "CgroupAutomount=no\n";
+  // slurmd loads the cgroup plug-in also when nothing is confined, and then v2 ends it if there is no systemd to ask. v1 does nothing until it is used. So one is always named,
+  // for Slurm would else choose by what the host has mounted.
+  std::string cgroup = "CgroupAutomount=no\nCgroupPlugin=cgroup/v1\n";
   if (confinement.cgroups)
-    cgroup += fmt::format("CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainCores={}\nConstrainRAMSpace=yes\nConstrainDevices=no\n", cluster.bind_cores ? "yes" : "no");
+    cgroup += fmt::format("CgroupMountpoint=/sys/fs/cgroup\nConstrainCores={}\nConstrainRAMSpace=yes\nConstrainDevices=no\n", cluster.bind_cores ? "yes" : "no");
   files["cgroup.conf"] = std::move(cgroup);
 
   std::string gres;

@@ -64,6 +64,8 @@ TEST_P(Confinements, FollowTheCgroupVersionAndSayWhy) {
   EXPECT_THAT(files["slurm.conf"], HasSubstr(std::string("TaskPlugin=") + row.task + "\n"));
   EXPECT_EQ(files["cgroup.conf"].find("ConstrainCores=yes") != std::string::npos, row.cores);
   EXPECT_EQ(files["cgroup.conf"].find("ConstrainRAMSpace=yes") != std::string::npos, row.memory);
+  // Left to itself, slurmd chooses v2 where the host has it, and ends for want of systemd.
+  EXPECT_THAT(files["cgroup.conf"], HasSubstr("CgroupPlugin=cgroup/v1\n"));
   EXPECT_FALSE(confinement_of(cluster).message.empty());
 }
 INSTANTIATE_TEST_SUITE_P(Rows, Confinements,
