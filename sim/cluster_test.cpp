@@ -113,6 +113,7 @@ std::vector<std::string> scenario(std::uint64_t seed) {
   world.run_for(60s);
   EXPECT_EQ(phase(world), "Available") << "seed " << seed;
   expect_promises(world);
+  EXPECT_THAT(world.refusals(), testing::IsEmpty()) << "seed " << seed << ": a controller asks for more than it declares";
   return world.trace();
 }
 

@@ -7,6 +7,7 @@
 #include "placement/control/node_lifecycle_controller.h"
 #include "placement/control/placement_controller.h"
 #include "fleet/control/machine_controller.h"
+#include "kube/fenced_api.h"
 #include "slurm/control/slurm_cluster_controller.h"
 
 namespace fairlead::sim {
@@ -21,6 +22,12 @@ struct World::Running {
   std::unique_ptr<kube::Controller> controller;
   kube::WorkQueue queue;
   std::vector<kube::Controller::Source> sources;
+};
+
+struct World::Guarded {
+  Guarded(kube::KubeApi& api, kube::Access access) : checked(api, std::move(access)) {}
+  kube::CheckedApi checked;
+  kube::FencedApi fenced{checked, []() -> Result<std::int64_t> { return 1; }};
 };
 
 struct World::Feed {
@@ -61,15 +68,29 @@ void World::add(std::unique_ptr<kube::Controller> controller) {
   controllers_.push_back(std::make_unique<Running>(Running{std::move(controller), kube::WorkQueue(Rng(rng_.next())), std::move(sources)}));
 }
 
+// `make` builds the controller over an API. A first one, on the bare API, is only asked what it declares.
+template <class Make>
+void World::add_guarded(Make make) {
+  guarded_.push_back(std::make_unique<Guarded>(*api_, kube::full_access(*make(*api_))));
+  add(make(guarded_.back()->fenced));
+}
+
+std::vector<std::string> World::refusals() const {
+  std::vector<std::string> all;
+  for (const auto& one : guarded_)
+    for (auto& refusal : one->checked.refusals()) all.push_back(std::move(refusal));
+  return all;
+}
+
 void World::add_all_controllers() {
   add(std::make_unique<placement::PlacementController>(*api_, clock_));
   add(std::make_unique<placement::NodeLifecycleController>(*api_, clock_));
-  add(std::make_unique<fleet::MachineController>(*api_, host_, clock_));
+  add_guarded([this](kube::KubeApi& api) { return std::make_unique<fleet::MachineController>(api, host_, clock_); });
   // Keys are made by counting: chance would break equal traces.
   const auto keys = [](slurm::Keys, const std::string& comment) -> Result<std::map<std::string, std::string>> {
     return std::map<std::string, std::string>{{"munge.key", comment}, {"ssh_ed25519.pub", comment}};
   };
-  add(std::make_unique<slurm::SlurmClusterController>(*api_, clock_, keys, slurm::SlurmControllerOptions{}));
+  add_guarded([&](kube::KubeApi& api) { return std::make_unique<slurm::SlurmClusterController>(api, clock_, keys, slurm::SlurmControllerOptions{}); });
 }
 
 void World::start() {

@@ -31,6 +31,8 @@ class World final : public kube::Caches {
   ~World() override;
 
   kube::KubeApi& api() { return *api_; }
+  // What controllers asked for beyond Controller::access().
+  std::vector<std::string> refusals() const;
   const Clock& clock() const { return clock_; }
   Rng& rng() { return rng_; }
   fleet::FakeHost& host() { return host_; }
@@ -66,7 +68,12 @@ class World final : public kube::Caches {
   Rng names_;  // uids and generated names: apart, so that what is named never shifts what is drawn
   std::unique_ptr<apiserver::Store> store_;
   std::unique_ptr<apiserver::Registry> registry_;
+  // The API as one controller has it on a real cluster: what it declares, and fenced.
+  struct Guarded;
+  template <class Make>
+  void add_guarded(Make make);
   std::unique_ptr<kube::KubeApi> api_;
+  std::vector<std::unique_ptr<Guarded>> guarded_;
   fleet::FakeHost host_;
   std::vector<std::unique_ptr<Running>> controllers_;
   std::map<kube::Resource, std::unique_ptr<Feed>> feeds_;

@@ -234,7 +234,7 @@ class LinuxHost final : public LocalHost {
                                 {"node_ip", machine.seat.address},
                                 {"pod_cidr", machine.seat.pod_cidr},
                                 {"listen_port", static_cast<int>(options_.agent_port)},
-                                {"api_server", fmt::format("https://{}:{}", host_address(options_.ranges), options_.api_port)},
+                                {"api_server", options_.api_server.empty() ? fmt::format("https://{}:{}", host_address(options_.ranges), options_.api_port) : options_.api_server},
                                 {"ca_file", dir + "/ca.crt"},
                                 {"cert_file", dir + "/node.crt"},
                                 {"key_file", dir + "/node.key"},

@@ -35,11 +35,12 @@ struct LocalHostOptions {
   std::string state_dir;
   std::string agent_program;  // fairlead-agent
   Ranges ranges;
-  unsigned short api_port = 6443;
+  unsigned short api_port = 6443;  // of the API at the host's address in the fabric
+  std::string api_server;          // or where else nodes find it: "https://10.0.0.5:6443"
   unsigned short agent_port = 10250;
   std::string cluster_domain = "cluster.local";
-  std::string ca_pem;  // of the site
-  // Gives out a node's certificate, by the site CA.
+  std::string ca_pem;  // of the API server, and of whom nodes let in
+  // Gives out a node's certificate, by the site CA or that of the cluster the nodes join.
   std::function<Result<http::KeyPair>(const http::CertificateRequest&)> issue;
   // Called once, when the host's address in the fabric is there: the moment to listen on it.
   std::function<Result<void>(const std::string& address)> on_address;

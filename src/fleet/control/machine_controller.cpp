@@ -15,6 +15,14 @@ MachineController::MachineController(kube::KubeApi& api, LocalHost& host, const 
 
 std::vector<kube::Controller::Source> MachineController::sources() const { return {{.resource = resources::machines, .space = "", .keys = kube::key_itself}}; }
 
+std::optional<kube::Access> MachineController::access() const {
+  return kube::Access()
+      .may({"update"}, resources::machines)
+      .may({"update"}, resources::machines, "status")
+      .may({"get", "delete"}, resources::nodes)
+      .may({"get", "delete"}, resources::leases, "", "kube-node-lease");
+}
+
 void MachineController::start(const kube::Caches& caches) { machines_ = &caches.of(resources::machines); }
 
 Result<kube::Next> MachineController::reconcile(const kube::ObjectKey& key) {
@@ -115,8 +123,13 @@ Result<void> MachineController::do_step(Step step, const api::Machine& machine, 
 }
 
 Result<void> MachineController::forget(const api::Machine& machine, const Json& object) {
-  for (const auto& [resource, key] : {std::pair(resources::nodes, kube::ObjectKey{"", machine.name}), std::pair(resources::leases, kube::ObjectKey{"kube-node-lease", machine.name})})
-    if (auto gone = api_.remove(resource, key); !gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), "delete its " + resource.kind);
+  for (const auto& [resource, key] : {std::pair(resources::nodes, kube::ObjectKey{"", machine.name}), std::pair(resources::leases, kube::ObjectKey{"kube-node-lease", machine.name})}) {
+    const auto now = api_.get(resource, key);
+    if (!now && now.error().code == Code::NotFound) continue;
+    if (!now) return pass(now.error(), "read its " + resource.kind);
+    if (auto gone = api_.remove(resource, key, {.uid = kube::uid_of(*now), .resource_version = kube::version_of(*now)}); !gone && gone.error().code != Code::NotFound)
+      return pass(std::move(gone.error()), "delete its " + resource.kind);
+  }
   Json copy = object;
   kube::remove_finalizer(copy, api::kMachineFinalizer);
   if (auto done = api_.update(resources::machines, copy); !done && done.error().code != Code::NotFound) return std::unexpected(std::move(done.error()));

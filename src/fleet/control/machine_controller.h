@@ -23,6 +23,7 @@ class MachineController final : public kube::Controller {
 
   std::string name() const override { return "machine"; }
   std::vector<Source> sources() const override;
+  std::optional<kube::Access> access() const override;
   void start(const kube::Caches& caches) override;
   Result<kube::Next> reconcile(const kube::ObjectKey& key) override;
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include "fleet/fake_host.h"
+#include "kube/fenced_api.h"
+#include "kube/tiny_api.h"
 
 namespace fairlead::fleet {
 namespace {
@@ -12,76 +14,11 @@ using kube::Json;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// Objects by resource and key, with versions and finalizers: what the controller needs of an API, read back at once.
-class TinyApi final : public kube::KubeApi, public kube::Caches {
- public:
-  struct View final : kube::Reader {
-    std::map<kube::ObjectKey, Json>* objects = nullptr;
-    std::optional<Json> get(const kube::ObjectKey& key) const override {
-      const auto found = objects->find(key);
-      return found == objects->end() ? std::nullopt : std::optional(found->second);
-    }
-    std::vector<Json> list(const std::string&) const override {
-      std::vector<Json> all;
-      for (const auto& [key, object] : *objects) all.push_back(object);
-      return all;
-    }
-  };
-  const kube::Reader& of(const kube::Resource& resource) const override {
-    View& view = views_[resource.plural];
-    view.objects = &objects_[resource.plural];
-    return view;
-  }
-  std::map<kube::ObjectKey, Json>& all(const std::string& plural) { return objects_[plural]; }
-
-  Result<Json> put(const kube::Resource& resource, Json object) {
-    object.child("metadata").set("resourceVersion", std::to_string(++version_));
-    const auto key = kube::key_of(object);
-    if (kube::deleting(object) && object["metadata"]["finalizers"].items().empty())
-      objects_[resource.plural].erase(key);
-    else
-      objects_[resource.plural].insert_or_assign(key, object);
-    return object;
-  }
-  Result<Json> create(const kube::Resource& resource, const Json& object) override { return put(resource, object); }
-  Result<Json> update(const kube::Resource& resource, const Json& object) override {
-    auto& all = objects_[resource.plural];
-    const auto found = all.find(kube::key_of(object));
-    if (found == all.end()) return fail(Code::NotFound, "not found");
-    if (kube::version_of(found->second) != kube::version_of(object)) return fail(Code::Conflict, "stale");
-    return put(resource, object);
-  }
-  Result<Json> update_status(const kube::Resource& resource, const Json& object) override {
-    ++status_writes;
-    return update(resource, object);
-  }
-  Result<void> remove(const kube::Resource& resource, const kube::ObjectKey& key, const kube::DeleteOptions&) override {
-    auto& all = objects_[resource.plural];
-    const auto found = all.find(key);
-    if (found == all.end()) return fail(Code::NotFound, "not found");
-    Json object = found->second;
-    object.child("metadata").set("deletionTimestamp", "2026-01-01T00:00:00Z");
-    if (auto done = put(resource, object); !done) return std::unexpected(std::move(done.error()));
-    return {};
-  }
-  Result<Json> get(const kube::Resource&, const kube::ObjectKey&) override { return fail(Code::Unsupported, "get"); }
-  Result<kube::List> list(const kube::Resource&, const std::string&, const kube::ListOptions&) override { return fail(Code::Unsupported, "list"); }
-  Result<std::unique_ptr<kube::Watch>> watch(const kube::Resource&, const std::string&, const kube::WatchOptions&) override { return fail(Code::Unsupported, "watch"); }
-  Result<Json> patch(const kube::Resource&, const kube::ObjectKey&, kube::PatchType, const Json&, const std::string&) override { return fail(Code::Unsupported, "patch"); }
-  Result<Json> post(const kube::Resource&, const kube::ObjectKey&, const std::string&, const Json&) override { return fail(Code::Unsupported, "post"); }
-  Result<kube::ExecResult> exec(const kube::ObjectKey&, const std::string&, const std::vector<std::string>&, const std::string&, std::chrono::milliseconds) override {
-    return fail(Code::Unsupported, "exec");
-  }
-  int status_writes = 0;
-
- private:
-  std::int64_t version_ = 0;
-  mutable std::map<std::string, std::map<kube::ObjectKey, Json>> objects_;
-  mutable std::map<std::string, View> views_;
-};
+using kube::TinyApi;
 
 class Machines : public testing::Test {
  protected:
+  ~Machines() override { EXPECT_THAT(checked_.refusals(), IsEmpty()); }
   Machines() {
     host_.on_step = [this](const std::string& node, Step step) { steps_.push_back(node + " " + name(step)); };
     controller_.start(api_);
@@ -111,7 +48,10 @@ class Machines : public testing::Test {
   ManualClock clock_{Instant(std::chrono::hours(500'000))};
   TinyApi api_;
   FakeHost host_{clock_};
-  MachineController controller_{api_, host_, clock_};
+  // As on a real cluster: only what is declared, and every write says what it was decided on.
+  kube::CheckedApi checked_{api_, kube::full_access(MachineController(api_, host_, clock_))};
+  kube::FencedApi fenced_{checked_, []() -> Result<std::int64_t> { return 1; }};
+  MachineController controller_{fenced_, host_, clock_};
   std::vector<std::string> steps_;
 };
 

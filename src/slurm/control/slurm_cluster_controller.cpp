@@ -23,7 +23,7 @@ const std::vector<std::pair<const kube::Resource*, std::map<std::string, Json> S
 }  // namespace
 
 std::vector<kube::Controller::Source> SlurmClusterController::sources() const {
-  std::vector<Source> out = {{resources::slurm_clusters, "", kube::key_itself}};
+  std::vector<Source> out = {{resources::slurm_clusters, options_.space, kube::key_itself}};
   // Whatever lies in a cluster's namespace may be its own or one it waits for: the cluster is looked at again. Namespaces hold one cluster.
   const auto clusters_of_namespace = [this](const kube::Change& change) {
     std::vector<kube::ObjectKey> keys;
@@ -31,12 +31,26 @@ std::vector<kube::Controller::Source> SlurmClusterController::sources() const {
     for (const Json& cluster : caches_->of(resources::slurm_clusters).list(kube::space_of(change.object()))) keys.push_back(kube::key_of(cluster));
     return keys;
   };
-  for (const auto& [resource, member] : observed()) out.push_back({*resource, "", clusters_of_namespace});
+  for (const auto& [resource, member] : observed()) out.push_back({*resource, options_.space, clusters_of_namespace});
   return out;
 }
 
+std::optional<kube::Access> SlurmClusterController::access() const {
+  const std::string& space = options_.space;
+  return kube::Access()
+      .may({"update", "patch"}, resources::slurm_clusters, "status", space)
+      // Owner references that block deletion need this where that admission check is on (OwnerReferencesPermissionEnforcement).
+      .may({"update"}, resources::slurm_clusters, "finalizers", space)
+      .may({"create", "delete"}, resources::pods, "", space)
+      .may({"get", "create"}, resources::pods, "exec", space)
+      .may({"create", "update"}, resources::services, "", space)
+      .may({"create", "update"}, resources::config_maps, "", space)
+      .may({"create"}, resources::secrets, "", space)
+      .may({"create"}, resources::claims, "", space);
+}
+
 Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key) {
-  const auto cluster = caches_->of(resources::slurm_clusters).get(key);
+  auto cluster = caches_->of(resources::slurm_clusters).get(key);
   if (!cluster) return kube::Next{};
   Snapshot snapshot{.cluster = *cluster};
   for (const auto& [resource, member] : observed())
@@ -53,6 +67,7 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
     next.set("status", plan.status);
     auto written = api_.update_status(resources::slurm_clusters, next);
     if (!written) return pass(std::move(written.error()), "write status of SlurmCluster " + key.text());
+    cluster->child("metadata").set("resourceVersion", kube::version_of(*written));
   }
   for (const Step& step : plan.steps) {
     auto done = apply(step, *cluster);
@@ -63,7 +78,7 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
   return kube::Next{};
 }
 
-Result<void> SlurmClusterController::apply(const Step& step, const Json& cluster) {
+Result<void> SlurmClusterController::apply(const Step& step, Json& cluster) {
   if (const auto* create = std::get_if<Create>(&step)) {
     auto done = api_.create(create->resource, create->object);
     // There already: made in an earlier round that this cache has not seen, or somebody else's, which the next look tells apart.
@@ -76,7 +91,7 @@ Result<void> SlurmClusterController::apply(const Step& step, const Json& cluster
     return {};
   }
   if (const auto* remove = std::get_if<DeletePod>(&step)) {
-    auto done = api_.remove(resources::pods, remove->key, {.uid = remove->uid});
+    auto done = api_.remove(resources::pods, remove->key, {.uid = remove->uid, .resource_version = remove->version});
     if (!done && done.error().code != Code::NotFound && done.error().code != Code::Conflict) return std::unexpected(std::move(done.error()));
     return {};
   }
@@ -101,9 +116,10 @@ Result<void> SlurmClusterController::apply(const Step& step, const Json& cluster
   auto ran = api_.exec(reload.head, "slurmctld", {"/opt/fairlead/bin/fairlead-slurm", "reconfigure", reload.hash}, "", 100s);
   if (!ran) return std::unexpected(std::move(ran.error()));
   if (ran->exit_code != 0) return fail(Code::Unavailable, "slurmctld did not take configuration " + reload.hash + ": " + ran->err);
-  Json patch = Json::object({{"status", Json::object({{"appliedConfigHash", reload.hash}})}});
+  Json patch = Json::object({{"metadata", Json::object({{"resourceVersion", kube::version_of(cluster)}})}, {"status", Json::object({{"appliedConfigHash", reload.hash}})}});
   auto done = api_.patch(resources::slurm_clusters, kube::key_of(cluster), kube::PatchType::Merge, patch, "status");
   if (!done) return std::unexpected(std::move(done.error()));
+  cluster.child("metadata").set("resourceVersion", kube::version_of(*done));
   return {};
 }
 

@@ -13,6 +13,7 @@ using KeyMaker = std::function<Result<std::map<std::string, std::string>>(Keys k
 struct SlurmControllerOptions {
   ObjectOptions objects;
   std::string default_image = "slurm:22.05";
+  std::string space;  // only clusters of this namespace; empty: all
 };
 
 // Makes each SlurmCluster so and keeps it so: observe, plan (plan/reconcile.h), apply. All state is in the objects; any step may be repeated.
@@ -22,11 +23,12 @@ class SlurmClusterController final : public kube::Controller {
       : api_(api), clock_(clock), make_keys_(std::move(make_keys)), options_(std::move(options)) {}
   std::string name() const override { return "slurm-cluster"; }
   std::vector<Source> sources() const override;
+  std::optional<kube::Access> access() const override;
   void start(const kube::Caches& caches) override { caches_ = &caches; }
   Result<kube::Next> reconcile(const kube::ObjectKey& key) override;
 
  private:
-  Result<void> apply(const Step& step, const kube::Json& cluster);
+  Result<void> apply(const Step& step, kube::Json& cluster);
   kube::KubeApi& api_;
   const Clock& clock_;
   KeyMaker make_keys_;

@@ -215,10 +215,10 @@ class Planner {
       else view.trouble.push_back(fmt::format("{}: {}", name, kube::deleting(*have) ? "ending" : pod_trouble(*have)));
       if (kube::deleting(*have)) continue;
       const bool stale = (*have)["metadata"]["annotations"][kTemplateHash] != wanted["metadata"]["annotations"][kTemplateHash];
-      if (pod_over(*have)) plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "it has ended"});
+      if (pod_over(*have)) plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "it has ended", kube::version_of(*have)});
       // A head restarts without harm to running jobs (SlurmdTimeout is far longer than that takes); workers and login nodes hold people's work. One that never ran does not.
       else if (stale && (role == Role::Controller || (*have)["status"]["phase"].string() == "Pending"))
-        plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "its template has changed"});
+        plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "its template has changed", kube::version_of(*have)});
       else if (stale) view.outdated.push_back(name);
     }
     for (const auto& [name, pod] : snapshot_.pods) {
@@ -228,7 +228,7 @@ class Planner {
       if (name.starts_with(prefix) && name.size() < prefix.size() + 9 && name.find_first_not_of("0123456789", prefix.size()) == name.npos) ordinal = std::stoi("0" + name.substr(prefix.size()));
       if (ordinal >= 0 && ordinal < of.size) continue;
       if (kube::deleting(pod)) continue;
-      if (pod["status"]["phase"].string() == "Pending" || pod_over(pod)) plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), "it is beyond the size and never ran"});
+      if (pod["status"]["phase"].string() == "Pending" || pod_over(pod)) plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), "it is beyond the size and never ran", kube::version_of(pod)});
       else view.surplus.push_back(name);
     }
   }

@@ -20,7 +20,7 @@ struct Snapshot {
 
 struct Create { kube::Resource resource; kube::Json object; };
 struct Update { kube::Resource resource; kube::Json object; };                 // carries the resourceVersion it was decided on
-struct DeletePod { kube::ObjectKey key; std::string uid; std::string why; };
+struct DeletePod { kube::ObjectKey key; std::string uid; std::string why; std::string version; };  // the one, in the state, that it was decided on
 enum class Keys { Munge, HostKeys, ClientKey };
 struct MakeKeys { Keys keys; std::string secret; };                            // generated where chance is allowed, then created once
 struct Reconfigure { kube::ObjectKey head; std::string hash; };                // tell slurmctld to read the files again once they show this hash

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slurm/control/slurm_cluster_controller.h"
+
+#include <gmock/gmock.h>
+
+#include "kube/fenced_api.h"
+#include "kube/tiny_api.h"
+
+namespace fairlead::slurm {
+namespace {
+
+using kube::Json;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+namespace resources = kube::resources;
+
+constexpr std::string_view kDemo = R"(
+apiVersion: slurm.nebius.ai/v1
+kind: SlurmCluster
+metadata: {name: demo, namespace: lab, uid: u1, generation: 1}
+spec:
+  k8sNodeFilters: [{name: all, nodeSelector: {pool: cpu}}]
+  slurmNodes:
+    controller: {size: 1, k8sNodeFilterName: all, volumes: {spool: {volumeClaimTemplateSpec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}
+    worker: {size: 2, k8sNodeFilterName: all, cgroupVersion: v1, slurmd: {resources: {cpu: "1"}}}
+    login: {size: 1, k8sNodeFilterName: all, sshRootPublicKeys: ["ssh-ed25519 AAAA me"]}
+)";
+
+// The controller as it stands before a real API server: only what it declares, and every write says what it was decided on.
+class Controller : public testing::Test {
+ protected:
+  Controller() {
+    controller_.start(api_);
+    auto parsed = kube::parse_yaml(kDemo);
+    EXPECT_TRUE(api_.create(resources::slurm_clusters, parsed->at(0)));
+  }
+  ~Controller() override { EXPECT_THAT(checked_.refusals(), IsEmpty()); }
+  static Result<std::map<std::string, std::string>> keys(Keys, const std::string& comment) { return std::map<std::string, std::string>{{"key", comment}}; }
+  // Reconciles until a whole round changes nothing. Conflicts are retried, as the runner would.
+  void settle() {
+    for (int round = 0; round < 30; ++round) {
+      const auto before = world();
+      if (auto done = controller_.reconcile(key_); !done) {
+        EXPECT_EQ(done.error().code, Code::Conflict) << done.error().message;
+      }
+      if (world() == before) return;
+    }
+    ADD_FAILURE() << "does not settle";
+  }
+  std::vector<std::map<kube::ObjectKey, Json>> world() {
+    std::vector<std::map<kube::ObjectKey, Json>> out;
+    for (const char* plural : {"slurmclusters", "pods", "services", "configmaps", "secrets", "persistentvolumeclaims"}) out.push_back(api_.all(plural));
+    return out;
+  }
+  Json& object(const char* plural, const std::string& name) { return api_.all(plural).at({"lab", name}); }
+  void set_pods(const char* phase, bool ready) {
+    for (auto& [key, pod] : std::map(api_.all("pods"))) {
+      Json next = pod;
+      next.set("status", Json::object({{"phase", phase}, {"conditions", Json::array({Json::object({{"type", "Ready"}, {"status", ready ? "True" : "False"}})})}}));
+      ASSERT_TRUE(api_.put(resources::pods, next));
+    }
+  }
+
+  ManualClock clock_{Instant(std::chrono::hours(500'000))};
+  const kube::ObjectKey key_{"lab", "demo"};
+  kube::TinyApi api_;
+  kube::CheckedApi checked_{api_, kube::full_access(SlurmClusterController(api_, clock_, keys, {}))};
+  kube::FencedApi fenced_{checked_, []() -> Result<std::int64_t> { return 3; }};
+  SlurmClusterController controller_{fenced_, clock_, keys, {}};
+};
+
+TEST_F(Controller, MakesAClusterWithinWhatItDeclares) {
+  settle();
+  EXPECT_EQ(api_.all("pods").size(), 4U);
+  EXPECT_EQ(api_.all("services").size(), 3U);
+  EXPECT_EQ(api_.all("persistentvolumeclaims").size(), 1U);
+  for (const auto& [key, pod] : api_.all("pods")) EXPECT_EQ(kube::annotations_of(pod)[kube::kEpochAnnotation], "3") << key.text();
+  set_pods("Running", true);
+  settle();
+  EXPECT_EQ(object("slurmclusters", "demo")["status"]["phase"].string(), "Available");
+  EXPECT_THAT(api_.commands, Contains(StartsWith("lab/controller-0 slurmctld /opt/fairlead/bin/fairlead-slurm reconfigure ")));
+}
+
+TEST_F(Controller, ChangesGoThroughWithinWhatItDeclares) {
+  settle();
+  set_pods("Running", true);
+  settle();
+  const auto commands = api_.commands.size();
+  Json cluster = object("slurmclusters", "demo");
+  cluster.child("spec").child("slurmNodes").child("worker").set("size", 3);
+  cluster.child("spec").child("slurmNodes").child("controller").child("slurmctld").set("port", 6900);
+  ASSERT_TRUE(api_.put(resources::slurm_clusters, cluster));
+  set_pods("Failed", false);  // the ones that have ended are deleted, by uid and version
+  settle();
+  EXPECT_TRUE(api_.all("pods").contains({"lab", "worker-2"}));
+  set_pods("Running", true);
+  settle();
+  EXPECT_GT(api_.commands.size(), commands) << "the changed configuration is loaded";
+}
+
+TEST_F(Controller, OfOneNamespaceAsksForNoOther) {
+  const SlurmClusterController narrow(api_, clock_, keys, {.space = "lab"});
+  for (const auto& rule : kube::full_access(narrow).rules()) EXPECT_EQ(rule.space, "lab") << rule.plural;
+  EXPECT_FALSE(kube::full_access(narrow).allows("list", resources::secrets, "", "other", ""));
+}
+
+TEST_F(Controller, APausedLeaderChangesNothing) {
+  kube::FencedApi lost(checked_, []() -> Result<std::int64_t> { return fail(Code::Unavailable, "not the leader"); });
+  SlurmClusterController old(lost, clock_, keys, {});
+  old.start(api_);
+  const auto before = world();
+  const auto outcome = old.reconcile(key_);
+  ASSERT_FALSE(outcome);
+  EXPECT_THAT(outcome.error().message, HasSubstr("not the leader"));
+  EXPECT_EQ(world(), before);
+}
+
+}  // namespace
+}  // namespace fairlead::slurm
