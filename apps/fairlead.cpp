@@ -6,6 +6,9 @@
 #include "fleet/fabric.h"
 #include "fleet/site.h"
 #include "fleet/teardown.h"
+#include "kube/rest_client.h"
+#include "slurm/control/slurm_cluster_controller.h"
+#include "slurm/keys.h"
 #include "slurm/plan/render.h"
 
 namespace fairlead {
@@ -27,6 +30,14 @@ std::string network_conflict(const std::string& state_dir, const std::string& no
   return routes ? fleet::route_conflict(*ranges, fleet::parse_routes(*routes), fleet::site_of(state_dir).host_link()) : "";
 }
 
+// What the controllers that fairlead-server runs on a cluster declare. The API is never called.
+kube::Access server_access(const std::string& space) {
+  static const SystemClock clock;
+  const auto api = kube::RestApi::make({.server = "https://localhost"});
+  INVARIANT(api);
+  return kube::full_access(slurm::SlurmClusterController(**api, clock, slurm::make_keys, {.space = space}));
+}
+
 }  // namespace
 }  // namespace fairlead
 
@@ -40,5 +51,6 @@ int main(int argc, char** argv) {
   hooks.leftovers = fleet::site_leftovers;
   hooks.network_conflict = network_conflict;
   hooks.render = render;
+  hooks.server_access = server_access;
   return cli::run_program(argc, argv, std::move(hooks), clock);
 }

@@ -160,12 +160,13 @@ function(fairlead_plan_folders)
   endforeach()
 endfunction()
 
-# fairlead_program(NAME folders...): apps/NAME.cpp, wiring only.
+# fairlead_program(NAME folders...): apps/NAME.cpp and, where that grew too long, apps/NAME_*.cpp; wiring only.
 function(fairlead_program name)
   if(FAIRLEAD_FUZZ OR NOT EXISTS ${CMAKE_SOURCE_DIR}/apps/${name}.cpp)
     return()
   endif()
-  add_executable(${name} ${CMAKE_SOURCE_DIR}/apps/${name}.cpp)
+  file(GLOB parts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/apps/${name}_*.cpp)
+  add_executable(${name} ${CMAKE_SOURCE_DIR}/apps/${name}.cpp ${parts})
   foreach(dep IN LISTS ARGN)
     target_link_libraries(${name} PRIVATE fairlead_${dep})
   endforeach()

@@ -14,12 +14,13 @@ using kube::Json;
 void add_apply(CLI::App& app, Context& context) {
   struct Options {
     std::vector<std::string> files;
-    bool dry_run = false;
+    bool dry_run = false, force = false;
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("apply", "Create or change the objects of a file");
   command->add_option("-f,--filename", options->files, "YAML or JSON file, folder, or - for stdin")->required()->type_name("FILE");
   command->add_flag("--dry-run", options->dry_run, "let the server check, change nothing");
+  command->add_flag("--force-conflicts", options->force, "take fields over that others have set");
   add_globals(*command, context);
   set_examples(*command, {{"fairlead apply -f pod.yaml", "create or change it"}, {"fairlead apply -f - < pod.yaml", "from stdin"}});
   command->callback([options, &context] {
@@ -29,7 +30,7 @@ void add_apply(CLI::App& app, Context& context) {
       auto session = context.session();
       if (!session) return std::unexpected(std::move(session.error()));
       for (const Json& document : *documents) {
-        auto applied = apply_document(*session, document, options->dry_run);
+        auto applied = apply_document(*session, document, {.dry_run = options->dry_run, .force = options->force});
         if (!applied) return std::unexpected(std::move(applied.error()));
         constexpr const char* kWords[] = {"created", "configured", "unchanged"};
         fmt::print("{} {}{}\n", title_of(document), kWords[static_cast<int>(*applied)], options->dry_run ? " (dry run)" : "");

@@ -28,7 +28,7 @@ constexpr auto kPause = std::chrono::milliseconds(100);
 
 struct UpOptions {
   std::vector<std::string> files;
-  bool wait = true, dry_run = false, skip_checks = false;
+  bool wait = true, dry_run = false, skip_checks = false, force = false;
   double timeout = 600;
   std::optional<unsigned short> port;
   std::string node_range, pod_range;
@@ -183,7 +183,7 @@ Result<int> up(Context& context, const UpOptions& options) {
   if (options.port) settings.port = *options.port;
   if (!options.node_range.empty()) settings.node_range = options.node_range;
   if (!options.pod_range.empty()) settings.pod_range = options.pod_range;
-  const bool own_site = context.globals.kubeconfig.empty();
+  const bool own_site = context.own_site();
   const bool running = answers(context);
 
   if (options.dry_run) {
@@ -194,7 +194,7 @@ Result<int> up(Context& context, const UpOptions& options) {
     for (const Json& document : *documents) {
       std::string word = "would be created";
       if (session) {
-        auto applied = apply_document(*session, document, true);
+        auto applied = apply_document(*session, document, {.dry_run = true, .force = options.force});
         if (!applied && applied.error().code != Code::NotFound) return std::unexpected(std::move(applied.error()));
         if (applied) word = *applied == Applied::Created ? "would be created" : *applied == Applied::Configured ? "would be changed" : "is as it should be";
       }
@@ -216,7 +216,10 @@ Result<int> up(Context& context, const UpOptions& options) {
   if (!running) {
     if (!own_site) {
       progress.fail();
-      return fail(Code::Unavailable, fmt::format("the cluster of {} does not answer: check that file and the network", context.globals.kubeconfig));
+      auto opened = context.session();
+      if (!opened) return std::unexpected(std::move(opened.error()));
+      const auto reached = opened->request("GET", "/version");
+      return fail(Code::Unavailable, "the cluster does not answer: " + (reached ? std::string("try again") : reached.error().message));
     }
     if (auto started = start_server(context, settings, progress); !started) {
       progress.fail();
@@ -235,7 +238,7 @@ Result<int> up(Context& context, const UpOptions& options) {
   int counts[3] = {0, 0, 0};
   for (const Json& document : *documents) {
     progress.note(title_of(document));
-    auto applied = apply_document(*session, document);
+    auto applied = apply_document(*session, document, {.force = options.force});
     if (!applied) {
       progress.fail();
       return std::unexpected(std::move(applied.error()));
@@ -255,7 +258,7 @@ Result<int> up(Context& context, const UpOptions& options) {
 
 Result<int> down(Context& context, bool keep_images, bool keep_data, bool yes) {
   const std::string& dir = context.globals.state_dir;
-  if (!context.globals.kubeconfig.empty()) return fail(Code::Invalid, "usage: `down` removes the site of a state folder on this machine; it takes no --kubeconfig");
+  if (!context.own_site()) return fail(Code::Invalid, "usage: `down` removes the site of a state folder on this machine; on a cluster, `fairlead delete -f FILE` removes what a file names and `fairlead uninstall` Fairlead itself");
   if (::geteuid() != 0) return fail(Code::Forbidden, "not root: namespaces, links and cgroups are removed, so run it again with sudo");
   const bool there = exists(dir + "/run") || exists(dir + "/pki") || exists(dir + "/nodes") || !context.hooks.leftovers(dir).empty();
   if (!there && (keep_images || !exists(dir + "/images"))) {
@@ -301,12 +304,13 @@ void add_up(CLI::App& app, Context& context) {
   command->add_flag("--wait,!--no-wait", options->wait, "wait until all is ready (default)");
   command->add_option("--timeout", options->timeout, "seconds to wait")->capture_default_str();
   command->add_flag("--dry-run", options->dry_run, "tell what would be done, change nothing");
+  command->add_flag("--force-conflicts", options->force, "take fields over that others have set");
   command->add_option("--port", options->port, "port of the API (first start; default 6443)");
   command->add_option("--node-range", options->node_range, "addresses of local nodes, a /16 (first start; default 10.77.0.0/16)")->type_name("NETWORK");
   command->add_option("--pod-range", options->pod_range, "addresses of their pods, a /16 (first start; default 10.78.0.0/16)")->type_name("NETWORK");
   command->add_flag("--skip-checks", options->skip_checks, "do not look at the machine first");
   add_globals(*command, context);
-  set_examples(*command, {{"sudo fairlead up -f examples/demo.yaml", "start the demo"}, {"fairlead up -f site.yaml --dry-run", "what would be done"}});
+  set_examples(*command, {{"sudo fairlead up -f examples/demo.yaml", "start the demo"}, {"fairlead up -f cluster.yaml --context prod", "on a Kubernetes cluster where Fairlead is installed"}, {"fairlead up -f site.yaml --dry-run", "what would be done"}});
   command->callback([options, &context] { context.action = [options, &context] { return up(context, *options); }; });
 }
 

@@ -11,6 +11,7 @@
 #include "cli/session.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
+#include "kube/access.h"
 
 namespace CLI {
 class App;
@@ -20,7 +21,7 @@ namespace fairlead::cli {
 
 struct Globals {
   std::string state_dir = "/var/lib/fairlead";
-  std::string kubeconfig;  // empty: the site's own
+  std::string kubeconfig, context;  // empty: the site's own
   std::string output = "table";
   bool no_color = false, verbose = false;
 };
@@ -34,6 +35,8 @@ struct Hooks {
   std::function<std::string(const std::string& state_dir, const std::string& node_range, const std::string& pod_range)> network_conflict;
   // The files that an object would lead to (slurm.conf and so on), by name. Empty map: nothing to show for this kind.
   std::function<Result<std::vector<std::pair<std::string, std::string>>>(const kube::Json& object)> render;
+  // What fairlead-server asks of a cluster's API (of one namespace, or "" : all): its roles are made from this.
+  std::function<kube::Access(const std::string& space)> server_access;
 };
 
 struct Context {
@@ -43,8 +46,11 @@ struct Context {
   std::string own_dir;  // of this program: its siblings are found there
   std::function<Result<int>()> action;  // set by the command that was named
 
+  // The site of the state folder, rather than a cluster that was named.
+  bool own_site() const { return globals.kubeconfig.empty() && globals.context.empty(); }
   std::string kubeconfig() const;
   Result<Session> session() const;  // the error says how to start the site
+  Result<Session> cluster_session() const;  // of a cluster that need not be named: as kubectl finds it
   Look look() const { return look_of_stdout(globals.no_color); }
   bool wants(const char* format) const { return globals.output == format; }
 };
@@ -70,12 +76,18 @@ void add_node(CLI::App& app, Context& context);
 void add_site(CLI::App& app, Context& context);  // kubeconfig, version
 void add_completion(CLI::App& app, Context& context);
 void add_preflight(CLI::App& app, Context& context);
+void add_install(CLI::App& app, Context& context);  // install, upgrade, uninstall
 
 // Shared by commands.
 Result<std::vector<kube::Json>> read_documents(const std::vector<std::string>& paths);  // files, folders of *.yaml|*.json, "-"; each with apiVersion, kind and a name
 std::string title_of(const kube::Json& object);  // "machine/head-0", "slurmcluster/demo"
 enum class Applied { Created, Configured, Unchanged };
-Result<Applied> apply_document(Session& session, const kube::Json& document, bool dry_run = false);
+struct ApplyHow {
+  bool dry_run = false;
+  bool force = false;  // take fields over that other managers own
+};
+// By server-side apply as "fairlead": what the document named before and does not name now is removed.
+Result<Applied> apply_document(Session& session, const kube::Json& document, ApplyHow how = {});
 void print_json_or_yaml(const kube::Json& value, const std::string& output);
 
 // Runs a command in a container. `input`: sent to its stdin, then closed; ignored with a terminal, which is joined instead.

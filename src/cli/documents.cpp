@@ -74,7 +74,18 @@ Result<std::vector<Json>> read_documents(const std::vector<std::string>& paths) 
   return documents;
 }
 
-Result<Applied> apply_document(Session& session, const Json& document, bool dry_run) {
+namespace {
+
+// For servers that do not know server-side apply: create, or a merge patch. What a file does not name any more stays.
+Result<Json> create_or_merge(Session& session, const kube::Resource& resource, const std::string& space, const Json& object, bool there, bool dry_run) {
+  const std::string options = std::string("?fieldManager=fairlead&fieldValidation=Strict") + (dry_run ? "&dryRun=All" : "");
+  if (!there) return session.request("POST", kube::path_of(resource, space, "") + options, object);
+  return session.request("PATCH", kube::path_of(resource, space, kube::name_of(object)) + options, object, "application/merge-patch+json");
+}
+
+}  // namespace
+
+Result<Applied> apply_document(Session& session, const Json& document, ApplyHow how) {
   const std::string title = title_of(document);
   auto kind = session.find_kind(document["apiVersion"].string(), document["kind"].string());
   if (!kind) return pass(std::move(kind.error()), title);
@@ -88,14 +99,15 @@ Result<Applied> apply_document(Session& session, const Json& document, bool dry_
       object.child("metadata").set("namespace", space);
     }
   }
-  const std::string options = std::string("?fieldManager=fairlead&fieldValidation=Strict") + (dry_run ? "&dryRun=All" : "");
+  const std::string options = std::string("?fieldManager=fairlead&fieldValidation=Strict") + (how.dry_run ? "&dryRun=All" : "") + (how.force ? "&force=true" : "");
   // Two rounds: somebody else may create or delete it between our look and our write.
   for (int round = 0;; ++round) {
     auto before = session.get(resource, space, kube::name_of(object));
     if (!before && before.error().code != Code::NotFound) return pass(std::move(before.error()), title);
-    auto after = before ? session.request("PATCH", kube::path_of(resource, space, kube::name_of(object)) + options, object, "application/merge-patch+json")
-                        : session.request("POST", kube::path_of(resource, space, "") + options, object);
+    auto after = session.request("PATCH", kube::path_of(resource, space, kube::name_of(object)) + options, object, "application/apply-patch+yaml");
+    if (!after && after.error().code == Code::Unsupported) after = create_or_merge(session, resource, space, object, before.has_value(), how.dry_run);
     if (after) return !before ? Applied::Created : kube::version_of(*after) == kube::version_of(*before) ? Applied::Unchanged : Applied::Configured;
+    if (after.error().code == Code::Conflict) after.error().message += "; --force-conflicts takes these fields over";
     if (round > 0 || (after.error().code != Code::Exists && after.error().code != Code::NotFound)) return pass(std::move(after.error()), title);
   }
 }

@@ -12,23 +12,42 @@
 
 namespace fairlead::cli {
 
+namespace {
+
+std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
 std::string Context::kubeconfig() const {
   if (!globals.kubeconfig.empty()) return globals.kubeconfig;
   return globals.state_dir + "/pki/admin.kubeconfig";
 }
 
+Result<Session> Context::cluster_session() const {
+  auto config = kube::load_config({.kubeconfig = globals.kubeconfig, .context = globals.context, .insecure = kube::InsecureServer::Allow, .environment = environment});
+  if (!config) return std::unexpected(std::move(config.error()));
+  return Session::open(std::move(*config));
+}
+
 Result<Session> Context::session() const {
+  if (!own_site()) return cluster_session();
   const std::string path = kubeconfig();
   if (::access(path.c_str(), R_OK) != 0 && errno == EACCES) return fail(Code::Forbidden, fmt::format("{} cannot be read by you: run this with sudo", path));
-  if (!exists(path)) return fail(Code::NotFound, globals.kubeconfig.empty() ? fmt::format("no site runs in {}: start one with `fairlead up -f FILE`", globals.state_dir) : fmt::format("{}: no such file", path));
-  return Session::open(path);
+  if (!exists(path)) return fail(Code::NotFound, fmt::format("no site runs in {}: start one with `fairlead up -f FILE`", globals.state_dir));
+  auto config = kube::read_kubeconfig(path);
+  if (!config) return std::unexpected(std::move(config.error()));
+  return Session::open(std::move(*config));
 }
 
 void add_globals(CLI::App& command, Context& context) {
   auto& globals = context.globals;
   const std::string group = "Options of every command";
   command.add_option("--state-dir", globals.state_dir, "folder of the site (also: FAIRLEAD_STATE_DIR)")->capture_default_str()->group(group)->type_name("DIR");
-  command.add_option("--kubeconfig", globals.kubeconfig, "another site or cluster, by its kubeconfig")->group(group)->type_name("FILE");
+  command.add_option("--kubeconfig", globals.kubeconfig, "another site, or any Kubernetes cluster, by its kubeconfig")->group(group)->type_name("FILE");
+  command.add_option("--context", globals.context, "a context of that file, of $KUBECONFIG or of ~/.kube/config")->group(group)->type_name("NAME");
   command.add_option("-o,--output", globals.output, "form of the output: table, json, yaml (get also: wide, name)")->group(group)->type_name("FORM");
   command.add_flag("--no-color", globals.no_color, "no colours (also: NO_COLOR=1)")->group(group);
   command.add_flag("-v,--verbose", globals.verbose, "say more of what is done")->group(group);
@@ -63,6 +82,7 @@ std::unique_ptr<CLI::App> make_tree(Context& context) {
   add_render(*app, context);
   add_site(*app, context);
   add_preflight(*app, context);
+  add_install(*app, context);
   add_completion(*app, context);
   set_examples(*app, {{"sudo fairlead up -f examples/demo.yaml", "start the cluster of this file, wait until it is ready"},
                       {"sudo fairlead status", "a picture of it, problems first"},
@@ -87,8 +107,8 @@ int complain(const std::string& message, int status) {
   return status;
 }
 
-std::string explain(const Error& error) {
-  if (error.code == Code::Unavailable && error.message.find("connect") != std::string::npos)
+std::string explain(const Error& error, bool own_site) {
+  if (own_site && error.code == Code::Unavailable && error.message.find("connect") != std::string::npos)
     return error.message + ": the site's server does not answer; start it with `fairlead up -f FILE`, its log is run/server.log of the state folder";
   return error.message;
 }
@@ -130,7 +150,7 @@ int run_program(int argc, char** argv, Hooks hooks, const Clock& clock) {
   auto outcome = context.action();
   std::fflush(stdout);
   if (outcome) return *outcome;
-  return complain(explain(outcome.error()), outcome.error().code == Code::Invalid && outcome.error().message.starts_with("usage:") ? 2 : 1);
+  return complain(explain(outcome.error(), context.own_site()), outcome.error().code == Code::Invalid && outcome.error().message.starts_with("usage:") ? 2 : 1);
 }
 
 }  // namespace fairlead::cli

@@ -21,45 +21,22 @@ std::string lower(std::string text) {
 
 }  // namespace
 
-Result<Session> Session::open(const std::string& kubeconfig) {
-  auto config = kube::read_kubeconfig(kubeconfig);
-  if (!config) return std::unexpected(std::move(config.error()));
+Result<Session> Session::open(kube::Kubeconfig config) {
   Session session;
-  const kube::RestConfig& rest = config->rest;
-  session.server_ = rest.server;
-  session.namespace_ = config->space;
-  session.token_ = rest.token;
-  auto api = kube::RestApi::make(rest);
-  if (!api) return pass(std::move(api.error()), "use " + kubeconfig);
-  session.api_ = *api;
-
-  http::ClientOptions options{.unix_socket = rest.unix_socket, .ca_pem = rest.ca_pem, .certificate_pem = rest.certificate_pem, .key_pem = rest.key_pem, .server_name = rest.server_name};
-  std::string host = rest.server;
-  options.tls = rest.unix_socket.empty() && host.starts_with("https://");
-  if (const auto slashes = host.find("//"); slashes != std::string::npos) host = host.substr(slashes + 2);
-  host = host.substr(0, host.find('/'));
-  const auto colon = host.rfind(':');
-  options.host = host.substr(0, colon);
-  options.port = static_cast<unsigned short>(colon == std::string::npos ? (options.tls ? 443 : 80) : std::atoi(host.c_str() + colon + 1));
-  options.connect_timeout = std::chrono::milliseconds(3'000);
-  auto client = http::Client::make(std::move(options));
-  if (!client) return std::unexpected(std::move(client.error()));
-  session.client_ = *client;
+  session.server_ = config.rest.server;
+  session.namespace_ = config.space;
+  config.rest.connect_timeout = std::chrono::milliseconds(3'000);
+  auto api = kube::RestApi::make(std::move(config.rest));
+  if (!api) return pass(std::move(api.error()), "use " + session.server_);
+  session.api_ = std::move(*api);
   return session;
 }
 
 Result<Json> Session::request(const std::string& method, const std::string& target, const Json& body, const std::string& content_type, const std::string& accept) {
-  http::ClientRequest request{.method = method, .target = target, .headers = {{"Accept", accept}, {"User-Agent", "fairlead/" FAIRLEAD_VERSION}}, .body = ""};
-  if (!token_.empty()) request.headers.emplace_back("Authorization", "Bearer " + token_);
-  if (!body.is_null()) {
-    request.headers.emplace_back("Content-Type", content_type);
-    request.body = kube::print_json(body);
-  }
-  auto response = client_->request(request);
-  if (!response) return std::unexpected(std::move(response.error()));
-  if (response->status >= 300) return std::unexpected(kube::error_of(response->status, response->body));
-  if (response->body.empty()) return Json();
-  return kube::parse_json(response->body);
+  auto text = api_->send_raw(method, target, body.is_null() ? "" : kube::print_json(body), body.is_null() ? "" : content_type, accept);
+  if (!text) return std::unexpected(std::move(text.error()));
+  if (text->empty()) return Json();
+  return kube::parse_json(*text);
 }
 
 std::vector<ApiKind> parse_discovery(const Json& list) {

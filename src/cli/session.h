@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "http/client.h"
 #include "kube/json.h"
+#include "kube/kubeconfig.h"
 #include "kube/object.h"
 #include "kube/rest_client.h"
 
@@ -21,8 +21,8 @@ struct ApiKind {
 
 class Session {
  public:
-  // Reads the kubeconfig; does not connect yet. NotFound: no such file (the site was never started).
-  static Result<Session> open(const std::string& kubeconfig);
+  // Does not connect yet.
+  static Result<Session> open(kube::Kubeconfig config);
 
   // Any answer below 300, as JSON. Errors carry the API's own message and code; Unavailable: nobody answers.
   Result<kube::Json> request(const std::string& method, const std::string& target, const kube::Json& body = {}, const std::string& content_type = "application/json",
@@ -40,9 +40,8 @@ class Session {
   Result<std::vector<kube::Json>> list(const kube::Resource& resource, const std::string& space = "", const std::string& label_selector = "");
 
  private:
-  std::shared_ptr<http::Client> client_;
   std::shared_ptr<kube::RestApi> api_;
-  std::string token_, server_, namespace_ = "default";
+  std::string server_, namespace_ = "default";
   std::vector<ApiKind> kinds_;
 };
 

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the two ways to run fairlead-server share. Part of the program, not of a library.
+#pragma once
+#include <fmt/format.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/files.h"
+#include "base/log.h"
+#include "kube/controller.h"
+
+namespace fairlead {
+
+struct Flags {
+  std::string state_dir = "/var/lib/fairlead";
+  std::string listen = "127.0.0.1:6443";
+  std::string node_range = "10.77.0.0/16", pod_range = "10.78.0.0/16";
+  std::string log_level = "info";
+  std::string engine = "embedded";
+  std::string controllers = "all";
+  // --engine=kubernetes
+  std::string kubeconfig, context;
+  std::string health_listen = "0.0.0.0:8080";
+  std::string space;             // of the Lease; empty: the service account's, else fairlead-system
+  std::string lease = "fairlead-server";
+  std::string identity;
+  std::string watch_namespace;
+  std::string companion_dir = "/var/lib/fairlead/bin";
+  std::string slurm_image = "slurm:22.05";
+  bool local_machines = false;
+  std::string node_ca_cert, node_ca_key, node_api_server;
+};
+
+// apps/fairlead-server_kubernetes.cpp
+int serve_kubernetes(const Flags& flags);
+
+inline int refuse(const std::string& why, int status = 1) {
+  fmt::print(stderr, "fairlead-server: {}\n", why);
+  return status;
+}
+
+inline Result<std::pair<std::string, unsigned short>> parse_listen(const std::string& option, const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
+  const bool digits = !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos;
+  if (!digits || std::stoi(port) > 65'535) return fail(Code::Invalid, fmt::format("{} {}: ADDRESS:PORT is expected, for instance 127.0.0.1:6443", option, text));
+  return std::pair(text.substr(0, colon), static_cast<unsigned short>(std::stoi(port)));
+}
+
+// The folder of this program: its companions lie beside it.
+inline std::string program_folder() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? "." : self.parent_path().string();
+}
+
+// Copies the program that runs inside Slurm's containers to STATE/bin, from where pods mount it: the build folder may move or be rebuilt under running pods.
+inline Result<void> install_companion(const std::string& folder) {
+  auto program = read_file(program_folder() + "/fairlead-slurm", 256_MiB);
+  if (!program) return pass(std::move(program.error()), "the program fairlead-slurm must lie beside fairlead-server");
+  if (auto made = make_dirs(folder, 0755); !made) return made;
+  const std::string target = folder + "/fairlead-slurm";
+  if (auto have = read_file(target, 256_MiB); have && *have == *program) return {};
+  return write_file_durably(target, *program, 0755);
+}
+
+// Tells the runner of nodes that died. The host's threads outlive the runner, so the way between them is cut before it goes.
+class ExitRelay {
+ public:
+  explicit ExitRelay(kube::Runner& runner) : runner_(&runner) {}
+  void tell(const std::string& controller, const std::string& node) {
+    const std::lock_guard lock(mutex_);
+    if (runner_) runner_->wake(controller, {"", node});
+  }
+  void cut() {
+    const std::lock_guard lock(mutex_);
+    runner_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  kube::Runner* runner_;
+};
+
+// Ends the process if stopping takes longer than promised: the store is safe at any moment.
+class StopWatchdog {
+ public:
+  StopWatchdog() : thread_([this](std::stop_token stop) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, stop, 5s, [] { return false; }) && !stop.stop_requested()) {
+      log_warn("stopping took more than 5 s: leaving at once");
+      ::_exit(0);
+    }
+  }) {}
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::jthread thread_;
+};
+
+// Before any thread: signals are taken by sigwait, in the main thread alone.
+inline sigset_t prepare_process() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGTERM);
+  ::sigaddset(&signals, SIGINT);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  ::mallopt(M_ARENA_MAX, 2);  // idle memory matters more here than allocation races of a few threads
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
+  return signals;
+}
+
+}  // namespace fairlead

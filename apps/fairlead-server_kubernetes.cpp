@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// fairlead-server on a Kubernetes cluster: the controllers of domains behind an election. No API of its own. Wiring only.
+#include <openssl/rand.h>
+#include <sys/utsname.h>
+
+#include <cstdlib>
+
+#include "apps/fairlead-server.h"
+#include "base/clock.h"
+#include "base/encoding.h"
+#include "base/rng.h"
+#include "fleet/control/machine_controller.h"
+#include "fleet/local_host.h"
+#include "http/pki.h"
+#include "kube/fenced_api.h"
+#include "kube/health.h"
+#include "kube/kubeconfig.h"
+#include "kube/leader.h"
+#include "kube/rest_client.h"
+#include "slurm/control/slurm_cluster_controller.h"
+#include "slurm/keys.h"
+
+namespace fairlead {
+namespace {
+
+std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// Of this process alone: whoever comes after a restart is somebody else.
+std::string make_identity(const Flags& flags) {
+  if (!flags.identity.empty()) return flags.identity;
+  std::string random(6, '\0');
+  INVARIANT(::RAND_bytes(reinterpret_cast<unsigned char*>(random.data()), static_cast<int>(random.size())) == 1);
+  std::string name = environment("POD_NAME");
+  utsname host{};
+  if (name.empty() && ::uname(&host) == 0) name = host.nodename;
+  return name + "_" + hex(random);
+}
+
+// The election and what it starts. Controllers run once, in the term that we win; a lost term ends the process.
+class Term {
+ public:
+  explicit Term(std::unique_ptr<kube::Runner> runner) : runner_(std::move(runner)) {}
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    if (runner_) runner_->start();
+  }
+  void end() {
+    const std::lock_guard lock(mutex_);
+    runner_.reset();
+  }
+  bool synced() {
+    const std::lock_guard lock(mutex_);
+    return runner_ && runner_->synced();
+  }
+  std::map<std::string, kube::Runner::Count> counts() {
+    const std::lock_guard lock(mutex_);
+    return runner_ ? runner_->counts() : std::map<std::string, kube::Runner::Count>();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unique_ptr<kube::Runner> runner_;
+};
+
+// The fence of a leader that is made after the API that it fences.
+class LateFence {
+ public:
+  void set(const kube::Leader* leader) { leader_ = leader; }
+  Result<std::int64_t> operator()() const {
+    const kube::Leader* const leader = leader_.load();
+    if (leader == nullptr) return fail(Code::Unavailable, "this server does not lead yet");
+    return leader->epoch();
+  }
+
+ private:
+  std::atomic<const kube::Leader*> leader_{nullptr};
+};
+
+Result<std::unique_ptr<fleet::LocalHost>> make_host(const Flags& flags, const kube::RestConfig& rest, const std::string& state_dir, const fleet::Ranges& ranges, const Clock& clock) {
+  if (flags.node_ca_cert.empty() || flags.node_ca_key.empty()) return fail(Code::Invalid, "--local-machines needs --node-ca-cert and --node-ca-key: the cluster must know the nodes' certificates");
+  auto certificate = read_file(flags.node_ca_cert, 1_MiB);
+  if (!certificate) return pass(std::move(certificate.error()), "--node-ca-cert");
+  auto key = read_file(flags.node_ca_key, 1_MiB);
+  if (!key) return pass(std::move(key.error()), "--node-ca-key");
+  const auto url = kube::parse_server(rest.server);
+  if (!url) return std::unexpected(url.error());
+  std::string server = flags.node_api_server.empty() ? rest.server : flags.node_api_server;
+  if (flags.node_api_server.empty() && (url->host == "localhost" || url->host.starts_with("127.") || url->host == "::1"))
+    server = fmt::format("https://{}:{}", fleet::host_address(ranges), url->port);
+  const http::KeyPair authority{std::move(*certificate), std::move(*key)};
+  return fleet::make_local_host({.state_dir = state_dir,
+                                 .agent_program = program_folder() + "/fairlead-agent",
+                                 .ranges = ranges,
+                                 .api_server = server,
+                                 .ca_pem = rest.ca_pem,
+                                 .issue = [authority, &clock](const http::CertificateRequest& request) { return http::issue(authority, request, clock.now()); },
+                                 .on_address = {}});
+}
+
+void add_declared(kube::Runner& runner, std::unique_ptr<kube::Controller> controller) {
+  INVARIANT(controller->access());  // the roles of this server are made from it
+  runner.add(std::move(controller));
+}
+
+}  // namespace
+
+int serve_kubernetes(const Flags& flags) {
+  const auto health_at = parse_listen("--health-listen", flags.health_listen);
+  if (!health_at) return refuse(health_at.error().message, 2);
+  const auto ranges = fleet::parse_ranges(flags.node_range, flags.pod_range);
+  if (!ranges) return refuse(ranges.error().message, 2);
+  const sigset_t signals = prepare_process();
+  static const SystemClock clock;
+
+  auto config = kube::load_config({.kubeconfig = flags.kubeconfig, .context = flags.context, .environment = environment});
+  if (!config) return refuse(config.error().message);
+  config->rest.user_agent = "fairlead-server/" FAIRLEAD_VERSION;
+  auto api = kube::RestApi::make(config->rest);
+  if (!api) return refuse(api.error().message);
+  // The election has a connection of its own whose answers come soon or not at all.
+  kube::RestConfig quick = config->rest;
+  quick.connect_timeout = 3s;
+  quick.request_timeout = 4s;
+  quick.patience = 2s;
+  auto election = kube::RestApi::make(std::move(quick));
+  if (!election) return refuse(election.error().message);
+
+  // Destroyed in reverse: controllers first, then the host's threads.
+  const auto fence = std::make_shared<LateFence>();
+  kube::FencedApi fenced(**api, [fence] { return (*fence)(); });
+  std::unique_ptr<fleet::LocalHost> host;
+  std::string state_dir = std::filesystem::absolute(flags.state_dir).lexically_normal().string();
+  while (state_dir.size() > 1 && state_dir.back() == '/') state_dir.pop_back();
+
+  const std::uint64_t seed = static_cast<std::uint64_t>(clock.now().time_since_epoch().count()) ^ static_cast<std::uint64_t>(::getpid());
+  auto runner = std::make_unique<kube::Runner>(fenced, clock, Rng(seed).next());
+  const auto exits = std::make_shared<ExitRelay>(*runner);
+  std::string companion_dir = flags.companion_dir;
+  if (flags.local_machines) {
+    auto made = make_host(flags, config->rest, state_dir, *ranges, clock);
+    if (!made) return refuse(made.error().message, 2);
+    host = std::move(*made);
+    companion_dir = state_dir + "/bin";
+    if (auto done = install_companion(companion_dir); !done) return refuse(done.error().message);
+    auto machines = std::make_unique<fleet::MachineController>(fenced, *host, clock, fleet::MachineControllerOptions{.ranges = *ranges});
+    host->watch_exits([exits, name = machines->name()](const std::string& node) { exits->tell(name, node); });
+    add_declared(*runner, std::move(machines));
+  }
+  slurm::SlurmControllerOptions slurm_options{.default_image = flags.slurm_image, .space = flags.watch_namespace};
+  if (!companion_dir.empty()) slurm_options.objects.companion = kube::Json::object({{"hostPath", kube::Json::object({{"path", companion_dir}, {"type", "Directory"}})}});
+  add_declared(*runner, std::make_unique<slurm::SlurmClusterController>(fenced, clock, slurm::make_keys, std::move(slurm_options)));
+  Term term(std::move(runner));
+
+  std::string space = flags.space;
+  if (space.empty()) space = config->context == "in-cluster" ? config->space : "fairlead-system";
+  const std::string identity = make_identity(flags);
+  auto leader = std::make_unique<kube::Leader>(
+      **election, clock, kube::LeaderOptions{.lease = {space, flags.lease}, .identity = identity, .times = {}, .seed = seed}, [&term](std::int64_t) { term.begin(); },
+      [](const std::string& why) {
+        // Nothing of what it believed holds any more; a fresh process stands by. Everything it did is in the API.
+        log_error("no longer leading: this server ends, its supervisor starts it again as a stand-by", {{"why", why}});
+        ::_exit(1);
+      });
+  fence->set(leader.get());
+
+  auto health = kube::serve_health(health_at->first.empty() ? "0.0.0.0" : health_at->first, health_at->second,
+                                   {.ready = [&]() -> Result<void> {
+                                      if (leader->epoch()) return term.synced() ? Result<void>() : fail(Code::Unavailable, "leading; the caches are not filled yet (are the CRDs installed?)");
+                                      if (clock.monotonic() - leader->last_answer() < 15s) return {};
+                                      return fail(Code::Unavailable, "the cluster's API does not answer");
+                                    },
+                                    .metrics = [&] { return kube::print_metrics(leader->epoch().value_or(0), term.counts()); }});
+  if (!health) {
+    const std::string why = health.error().message;
+    fence->set(nullptr);
+    term.end();
+    return refuse(why);
+  }
+  log_info("running on a cluster", {{"server", config->rest.server}, {"context", config->context}, {"identity", identity}, {"lease", space + "/" + flags.lease}, {"health_port", std::to_string((*health)->port())}});
+
+  int signal = 0;
+  ::sigwait(&signals, &signal);
+  log_info("stopping", {{"signal", signal == SIGTERM ? "TERM" : "INT"}});
+  static const StopWatchdog watchdog;
+  health->reset();
+  exits->cut();
+  term.end();      // while we still lead: what is under way may end
+  fence->set(nullptr);
+  leader.reset();  // gives the lease back
+  return 0;
+}
+
+}  // namespace fairlead

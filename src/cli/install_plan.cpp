@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/install_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "api/crds.h"
+#include "base/encoding.h"
+#include "kube/leader.h"
+
+namespace fairlead::cli {
+
+using kube::Json;
+
+namespace {
+
+constexpr const char* kName = "fairlead-server";
+constexpr int kHealthPort = 8080;
+
+Json metadata(const std::string& name, const std::string& space = "") {
+  Json out = Json::object({{"name", name}});
+  if (!space.empty()) out.set("namespace", space);
+  out.set("labels", Json::object({{"app.kubernetes.io/name", kName}, {kPartOf, "fairlead"}, {kManagedBy, "fairlead"}}));
+  out.set("annotations", Json::object({{kVersion, FAIRLEAD_VERSION}}));
+  return out;
+}
+
+Json object(const char* api_version, const char* kind, Json meta) { return Json::object({{"apiVersion", api_version}, {"kind", kind}, {"metadata", std::move(meta)}}); }
+
+constexpr const char* kRbac = "rbac.authorization.k8s.io/v1";
+
+Json role(const std::string& name, const std::string& space, Json rules) {
+  Json out = object(kRbac, space.empty() ? "ClusterRole" : "Role", metadata(name, space));
+  return out.set("rules", std::move(rules));
+}
+
+Json binding(const std::string& name, const std::string& space, const std::string& account_space) {
+  Json out = object(kRbac, space.empty() ? "ClusterRoleBinding" : "RoleBinding", metadata(name, space));
+  out.set("roleRef", Json::object({{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", space.empty() ? "ClusterRole" : "Role"}, {"name", name}}));
+  return out.set("subjects", Json::array({Json::object({{"kind", "ServiceAccount"}, {"name", kName}, {"namespace", account_space}})}));
+}
+
+// Users who may view or edit a namespace may do so with our kinds in it.
+Json user_role(const char* verb, std::vector<Json> verbs) {
+  Json out = role(fmt::format("fairlead-{}", verb), "",
+                  Json::array({Json::object({{"apiGroups", Json::array({Json("slurm.nebius.ai")})}, {"resources", Json::array({Json("slurmclusters")})}, {"verbs", Json::array(std::move(verbs))}})}));
+  out.child("metadata").child("labels").set(fmt::format("rbac.authorization.k8s.io/aggregate-to-{}", verb), "true");
+  return out;
+}
+
+Json field_env(const char* name, const char* path) { return Json::object({{"name", name}, {"valueFrom", Json::object({{"fieldRef", Json::object({{"apiVersion", "v1"}, {"fieldPath", path}})}})}}); }
+
+Json probe(const char* path) {
+  return Json::object({{"httpGet", Json::object({{"path", path}, {"port", "health"}, {"scheme", "HTTP"}})}, {"periodSeconds", 10}, {"timeoutSeconds", 3}});
+}
+
+Json deployment(const InstallOptions& options) {
+  const Json selector = Json::object({{"app.kubernetes.io/name", kName}, {kPartOf, "fairlead"}});
+  std::vector<Json> args = {"--engine=kubernetes", "--namespace=$(POD_NAMESPACE)", fmt::format("--health-listen=0.0.0.0:{}", kHealthPort), "--companion-dir=" + options.companion_dir};
+  if (!options.watch_namespace.empty()) args.emplace_back("--watch-namespace=" + options.watch_namespace);
+  if (!options.slurm_image.empty()) args.emplace_back("--slurm-image=" + options.slurm_image);
+  const Json container = Json::object(
+      {{"name", "server"},
+       {"image", options.image},
+       {"imagePullPolicy", "IfNotPresent"},
+       {"args", Json::array(std::move(args))},
+       {"env", Json::array({field_env("POD_NAME", "metadata.name"), field_env("POD_NAMESPACE", "metadata.namespace")})},
+       {"ports", Json::array({Json::object({{"name", "health"}, {"containerPort", kHealthPort}, {"protocol", "TCP"}})})},
+       {"livenessProbe", probe("/healthz")},
+       {"readinessProbe", probe("/readyz")},
+       {"resources", Json::object({{"requests", Json::object({{"cpu", "50m"}, {"memory", "64Mi"}})}, {"limits", Json::object({{"memory", "512Mi"}})}})},
+       {"securityContext", Json::object({{"allowPrivilegeEscalation", false}, {"readOnlyRootFilesystem", true}, {"capabilities", Json::object({{"drop", Json::array({Json("ALL")})}})}})}});
+  const Json pod = Json::object({{"metadata", Json::object({{"labels", selector}})},
+                                 {"spec", Json::object({{"serviceAccountName", kName},
+                                                        {"securityContext", Json::object({{"runAsNonRoot", true}, {"runAsUser", 65532}, {"seccompProfile", Json::object({{"type", "RuntimeDefault"}})}})},
+                                                        {"terminationGracePeriodSeconds", 15},
+                                                        {"containers", Json::array({container})}})}});
+  Json out = object("apps/v1", "Deployment", metadata(kName, options.space));
+  return out.set("spec", Json::object({{"replicas", options.replicas}, {"selector", Json::object({{"matchLabels", selector}})}, {"template", pod}}));
+}
+
+std::string managers_of(const Json& existing) {
+  std::vector<std::string> names;
+  for (const auto& entry : existing["metadata"]["managedFields"].items()) {
+    const std::string& name = entry["manager"].string();
+    if (!entry["subresource"].string().empty() || name == "kube-apiserver" || name == "kube-controller-manager" || name.starts_with("fairlead") || name == "before-first-apply") continue;
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Everything that `wanted` says is so in `existing`, which may hold more (defaults).
+bool contains(const Json& existing, const Json& wanted) {
+  if (wanted.is_object()) return std::ranges::all_of(wanted.members(), [&](const auto& member) { return contains(existing[member.first], member.second); });
+  if (!wanted.is_array()) return existing == wanted;
+  if (existing.items().size() != wanted.items().size()) return false;
+  for (std::size_t i = 0; i < wanted.items().size(); ++i)
+    if (!contains(existing.items()[i], wanted.items()[i])) return false;
+  return true;
+}
+
+}  // namespace
+
+std::vector<Json> install_manifests(const InstallOptions& options, const kube::Access& server) {
+  std::vector<Json> out;
+  out.push_back(object("v1", "Namespace", metadata(options.space)));
+  for (Json& crd : api::crds()) {
+    const Json meta = metadata(kube::name_of(crd));
+    for (const char* const list : {"labels", "annotations"})
+      for (const auto& [key, value] : meta[list].members()) crd.child("metadata").child(list).set(key, value);
+    out.push_back(std::move(crd));
+  }
+  out.push_back(object("v1", "ServiceAccount", metadata(kName, options.space)));
+  kube::Access all = server;
+  all.add(kube::leader_access({options.space, kName}));
+  std::vector<std::string> spaces;  // the cluster's own first, then namespaces in order
+  for (const auto& rule : all.rules())
+    if (std::ranges::find(spaces, rule.space) == spaces.end()) spaces.push_back(rule.space);
+  for (const auto& space : spaces) out.push_back(role(kName, space, kube::role_rules(all, space)));
+  out.push_back(user_role("view", {"get", "list", "watch"}));
+  out.push_back(user_role("edit", {"create", "delete", "patch", "update"}));
+  for (const auto& space : spaces) out.push_back(binding(kName, space, options.space));
+  out.push_back(deployment(options));
+  return out;
+}
+
+Ownership owner_of(const Json& existing, const Json& wanted) {
+  const auto labels = kube::labels_of(existing), annotations = kube::annotations_of(existing);
+  const auto value = [](const auto& map, const char* key) {
+    const auto at = map.find(key);
+    return at == map.end() ? std::string() : at->second;
+  };
+  if (value(labels, kManagedBy) == "fairlead") return {.owner = Owner::Us, .who = "fairlead", .release = {}, .release_space = {}};
+  if (const std::string release = value(annotations, "meta.helm.sh/release-name"); !release.empty()) {
+    const std::string space = value(annotations, "meta.helm.sh/release-namespace");
+    return {.owner = Owner::Somebody, .who = fmt::format("the Helm release {} in namespace {}", release, space), .release = release, .release_space = space};
+  }
+  if (const std::string& by = value(labels, kManagedBy); !by.empty()) return {.owner = Owner::Somebody, .who = by, .release = {}, .release_space = {}};
+  if (contains(existing["spec"], wanted["spec"])) return {.owner = Owner::Nobody, .who = "nobody, and it is as ours", .release = {}, .release_space = {}};
+  const std::string managers = managers_of(existing);
+  return {.owner = Owner::Somebody, .who = managers.empty() ? "somebody who left no name" : managers, .release = {}, .release_space = {}};
+}
+
+std::vector<std::string> running_controllers(const std::string& group, const Ownership& owner, const std::vector<Json>& leases, const std::vector<Json>& deployments, Instant now) {
+  std::vector<std::string> out;
+  // Leases of controller-runtime are named HASH.DOMAIN, where the domain is a group's or one above it.
+  std::vector<std::string> domains;
+  for (std::string domain = group; domain.find('.') != std::string::npos; domain = domain.substr(domain.find('.') + 1)) domains.push_back("." + domain);
+  for (const Json& lease : leases) {
+    const Json& spec = lease["spec"];
+    if (spec["holderIdentity"].string().empty() || kube::name_of(lease) == kName) continue;
+    if (std::ranges::none_of(domains, [&](const auto& domain) { return kube::name_of(lease).ends_with(domain); })) continue;
+    const auto renewed = parse_time(spec["renewTime"].string());
+    if (renewed && now - *renewed > std::chrono::seconds(spec["leaseDurationSeconds"].integer(15)) + 5s) continue;
+    out.push_back(fmt::format("{} holds the Lease {}/{}", spec["holderIdentity"].string(), kube::space_of(lease), kube::name_of(lease)));
+  }
+  for (const Json& one : deployments) {
+    if (owner.release.empty() || one["status"]["replicas"].integer() == 0) continue;
+    const auto annotations = kube::annotations_of(one);
+    const auto release = annotations.find("meta.helm.sh/release-name"), space = annotations.find("meta.helm.sh/release-namespace");
+    if (release == annotations.end() || release->second != owner.release || space == annotations.end() || space->second != owner.release_space) continue;
+    out.push_back(fmt::format("the Deployment {}/{} has {} pods", kube::space_of(one), kube::name_of(one), one["status"]["replicas"].integer()));
+  }
+  return out;
+}
+
+bool older_version(const std::string& a, const std::string& b) {
+  const auto parts = [](const std::string& text) {
+    std::vector<int> out;
+    for (const auto& part : split(text, '.')) {
+      int number = 0;
+      std::from_chars(part.data(), part.data() + part.size(), number);
+      out.push_back(number);
+    }
+    out.resize(std::max<std::size_t>(out.size(), 3));
+    return out;
+  };
+  return parts(a) < parts(b);
+}
+
+}  // namespace fairlead::cli
