@@ -14,6 +14,7 @@
 namespace fairlead::apiserver {
 
 struct ApiControllerOptions {
+  std::string ca_pem;          // of the site, for pods; empty: no ConfigMaps kube-root-ca.crt
   std::string volumes_folder;  // where claims become directories; absolute
   std::chrono::seconds event_lifetime{3600};
 };

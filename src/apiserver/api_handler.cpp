@@ -5,12 +5,14 @@
 
 #include <atomic>
 
+#include "apiserver/admission.h"
 #include "apiserver/api_handler_objects.h"
 #include "apiserver/auth_reviews.h"
 #include "apiserver/discovery.h"
 #include "apiserver/openapi.h"
 #include "base/encoding.h"
 #include "base/log.h"
+#include "base/rng.h"
 #include "kube/selector.h"
 
 namespace fairlead::apiserver {
@@ -52,8 +54,13 @@ class Handler final : public ApiHandler {
         access_(registry, clock, {.tokens = options_.tokens, .keys = options_.token_keys, .site = options_.token_site}),
         watches_(registry, clock),
         proxy_(registry, options_),
-        objects_(registry, clock, watches_, proxy_, in_flight_) {}
-  ~Handler() override { drain(); }
+        objects_(registry, clock, watches_, proxy_, in_flight_) {
+    registry_.set_admission(&admission_);
+  }
+  ~Handler() override {
+    drain();
+    registry_.set_admission(nullptr);
+  }
 
   void drain() override {
     draining_ = true;
@@ -76,14 +83,40 @@ class Handler final : public ApiHandler {
     }
     if (call->route.what == Route::What::Version) return version(*call);
     auto caller = access_.authenticate(call->request);
+    if (caller) {
+      call->user = *caller->user;
+      call->real_user = std::move(caller->real);
+    }
+    if (options_.audit) record(*call);
     if (!caller) return call->refuse(status_of(caller.error()));
-    call->user = *caller->user;
-    call->real_user = std::move(caller->real);
+    auto entered = limits_.enter(call->real_user ? *call->real_user : call->user, clock_.monotonic());
+    if (entered.retry_after) {
+      return call->refuse({.code = 429,
+                           .reason = "TooManyRequests",
+                           .message = "Too many requests, please try again later.",
+                           .details = {.retry_after_seconds = static_cast<int>(entered.retry_after->count())}});
+    }
+    call->ticket = std::move(entered.ticket);
     if (call->route.what == Route::What::Object) return object(call);
     document(*call);
   }
 
  private:
+  // From here on the answer is written to the audit log.
+  void record(Call& call) const {
+    const bool resource = call.route.what == Route::What::Object;
+    const http::Request& request = call.request;
+    AuditRecord out{.id = random_uuid(), .method = request.method, .uri = request.target.path, .source = request.peer.address, .user = call.user, .real = call.real_user};
+    out.verb = resource ? call.verb : lower(request.method);
+    out.agent = std::string(http::find(request.headers, "User-Agent")).substr(0, 256);
+    for (const auto& [name, value] : request.target.query) out.uri += fmt::format("{}{}={}", out.uri.find('?') == std::string::npos ? '?' : '&', http::escape(name), http::escape(value));
+    out.about = attributes_of(call);
+    out.about.resource_request = resource;
+    out.version = call.route.version;
+    out.received = clock_.now();
+    call.exchange = audited(std::move(call.exchange), *options_.audit, clock_, std::move(out));
+  }
+
   void version(const Call& call) const {
     // "v1.33.0+fairlead": clients compare major and minor.
     const auto parts = split(std::string_view(options_.git_version).substr(1), '.');
@@ -241,6 +274,8 @@ class Handler final : public ApiHandler {
   const HandlerOptions options_;
   const Clock& clock_;
   Access access_;
+  const AccessAdmission admission_{access_, registry_};
+  Limits limits_{options_.limits};
   OpenApi open_api_;
   InFlight in_flight_;
   WatchHub watches_;

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "apiserver/auth_access.h"
+#include "apiserver/audit.h"
+#include "apiserver/limits.h"
 #include "apiserver/registry.h"
 #include "http/server.h"
 
@@ -16,6 +18,8 @@ struct HandlerOptions {
   std::vector<TokenUser> tokens;
   std::optional<TokenKeys> token_keys;  // of service accounts; none: they get no tokens
   TokenSite token_site;
+  LimitOptions limits;
+  std::shared_ptr<AuditLog> audit;      // none: nothing is recorded
   // How to reach agents for logs and exec: the server's client certificate, shown to https://<node InternalIP>:<kubelet port>.
   std::string ca_pem, client_certificate_pem, client_key_pem;
   std::string git_version = "v1.33.0+fairlead";  // what /version says: chooses kubectl's dispatch

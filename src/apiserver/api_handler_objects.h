@@ -8,6 +8,7 @@
 #include <string>
 
 #include "apiserver/auth_types.h"
+#include "apiserver/limits.h"
 #include "apiserver/negotiate.h"
 #include "apiserver/proxy.h"
 #include "apiserver/registry.h"
@@ -24,6 +25,7 @@ struct Call {
   std::shared_ptr<http::Exchange> exchange;
   Route route;
   User user;
+  Limits::Ticket ticket;                  // counts it while it waits for an answer
   std::shared_ptr<const User> real_user;  // who acts as `user`; null: nobody does
   std::string verb;
   Form form = Form::Json;

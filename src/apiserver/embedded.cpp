@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "apiserver/proxy.h"
+#include "apiserver/rbac_defaults.h"
 #include "base/files.h"
 #include "base/rng.h"
 #include "kube/kubeconfig.h"
@@ -39,7 +40,7 @@ Result<http::KeyPair> read_pair(const std::string& stem) {
 
 Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(EmbeddedOptions options, const Clock& clock) {
   std::unique_ptr<EmbeddedServer> server(new EmbeddedServer(std::move(options), clock));
-  for (const auto step : {&EmbeddedServer::lock, &EmbeddedServer::make_keys, &EmbeddedServer::serve}) {
+  for (const auto step : {&EmbeddedServer::lock, &EmbeddedServer::make_keys, &EmbeddedServer::make_token_keys, &EmbeddedServer::serve}) {
     if (auto done = ((*server).*step)(); !done) return std::unexpected(std::move(done.error()));
   }
   return server;
@@ -110,6 +111,31 @@ Result<void> EmbeddedServer::make_keys() {
   return write_pair(pki + "/agent-client", agent_client_);
 }
 
+Result<void> EmbeddedServer::make_token_keys() {
+  const std::string file = path("pki/tokens.key"), folder = path("pki/tokens-old");
+  if (!exists(file)) {
+    auto made = make_token_key();
+    if (!made) return std::unexpected(std::move(made.error()));
+    if (auto done = write_file_durably(file, *made, 0600); !done) return done;
+  }
+  auto key = read_file(file);
+  if (!key) return std::unexpected(std::move(key.error()));
+  std::vector<std::string> older;
+  if (exists(folder)) {
+    auto names = list_dir(folder);
+    if (!names) return std::unexpected(std::move(names.error()));
+    for (const std::string& name : *names) {
+      auto pem = read_file(folder + "/" + name);
+      if (!pem) return std::unexpected(std::move(pem.error()));
+      older.push_back(std::move(*pem));
+    }
+  }
+  auto keys = TokenKeys::make(*key, older);
+  if (!keys) return pass(std::move(keys.error()), fmt::format("{} and {}", file, folder));
+  token_keys_ = std::move(*keys);
+  return {};
+}
+
 Result<http::KeyPair> EmbeddedServer::issue(const http::CertificateRequest& request) const { return http::issue(ca_, request, clock_.now()); }
 
 Result<void> EmbeddedServer::serve() {
@@ -119,10 +145,18 @@ Result<void> EmbeddedServer::serve() {
   auto registry = Registry::open(*store_, clock_, {.secret_key = secret_key_});
   if (!registry) return std::unexpected(std::move(registry.error()));
   registry_ = std::move(*registry);
+  if (auto done = reconcile_default_objects(*registry_); !done) return done;
   HandlerOptions handler{.tokens = options_.tokens,
+                         .token_keys = token_keys_,
+                         .limits = options_.limits,
                          .ca_pem = ca_.certificate_pem,
                          .client_certificate_pem = agent_client_.certificate_pem,
                          .client_key_pem = agent_client_.key_pem};
+  if (!options_.audit.path.empty()) {
+    auto audit = AuditLog::open(options_.audit);
+    if (!audit) return std::unexpected(std::move(audit.error()));
+    handler.audit = std::move(*audit);
+  }
   api_ = make_local_api(*registry_, make_agent_exec(*registry_, handler));
   handler_ = ApiHandler::make(*registry_, clock_, std::move(handler));
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The embedded engine as one value: state folder, certificates, store, registry and HTTPS server, put together in order and taken down in reverse.
 //   STATE/pki/   ca.crt ca.key server.crt server.key agent-client.crt agent-client.key secrets.key admin.kubeconfig   (0700, keys 0600)
+//                tokens.key signs tokens of service accounts; tokens-old/*.pem only verify them (move the key there to make a new one at the next start)
 //   STATE/store.db
 //   STATE/run/   server.lock (held while it runs)
 #pragma once
@@ -25,6 +26,8 @@ struct EmbeddedOptions {
   unsigned short port = 6443;                   // 0: any free one
   std::vector<std::string> names;               // further names and addresses of this server (its address in the fabric): in its certificate
   std::vector<TokenUser> tokens;
+  LimitOptions limits;
+  AuditOptions audit;                           // no path: no log
   int threads = 2;
 };
 
@@ -49,6 +52,7 @@ class EmbeddedServer {
   EmbeddedServer(EmbeddedOptions options, const Clock& clock) : options_(std::move(options)), clock_(clock) {}
   Result<void> lock();
   Result<void> make_keys();
+  Result<void> make_token_keys();
   Result<void> serve();
   Result<void> write_admin();
   std::string path(std::string_view name) const { return options_.state_dir + "/" + std::string(name); }
@@ -58,6 +62,7 @@ class EmbeddedServer {
   Fd lock_;
   http::KeyPair ca_, agent_client_;
   std::string secret_key_;
+  std::optional<TokenKeys> token_keys_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Registry> registry_;
   std::unique_ptr<kube::KubeApi> api_;

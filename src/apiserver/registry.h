@@ -17,6 +17,7 @@
 
 namespace fairlead::apiserver {
 
+struct User;    // who asks (auth_types.h)
 class Schema;  // a CRD's structural schema (schema.h)
 
 // A column of `kubectl get`. `path` is a JSONPath as in additionalPrinterColumns; built-in kinds compute some cells in code instead.
@@ -51,6 +52,7 @@ struct KindTable {
 enum class FieldValidation { Ignore, Warn, Strict };
 struct WriteContext {
   std::string user;            // who asks: for audit and events
+  std::shared_ptr<const User> requester;  // null: the server itself, which needs no admission of its rights
   bool dry_run = false;
   FieldValidation validation = FieldValidation::Warn;
   std::string field_manager;   // who owns what is written; empty: by the user agent
@@ -102,6 +104,21 @@ struct RegistryOptions {
   std::function<std::string(std::size_t)> random;  // bytes for uids, name suffixes and nonces; empty: the kernel's. The simulation gives a seeded one.
 };
 
+// Asked about each create and update between defaults and validation, also again when somebody else's write came first. May change the object. Must not block.
+struct AdmissionCall {
+  const kube::Resource& resource;
+  std::string space;
+  std::string_view subresource;
+  const WriteContext& context;
+  const kube::Json* old = nullptr;  // null: a create
+};
+class Admission {
+ public:
+  virtual ~Admission() = default;
+  // Forbidden in Kubernetes' words: `pods "x" is forbidden: ...`.
+  virtual Result<void> admit(const AdmissionCall& call, kube::Json& object) const = 0;
+};
+
 // Thread-safe. Errors carry the message that a Kubernetes user knows, e.g. NotFound `pods "x" not found`, Exists `pods "x" already exists`,
 // Conflict `Operation cannot be fulfilled on pods "x": the object has been modified; please apply your changes to the latest version and try again`,
 // Invalid `Pod "x" is invalid: spec.containers: Required value` (422; other messages of Invalid are 400), Unsupported with what is not served and what to do.
@@ -118,6 +135,8 @@ class Registry {
   // `sink` is called in revision order, first from within this call (past events), later on the store's publishing thread: it must not block.
   virtual Result<std::unique_ptr<Subscription>> watch(const Kind& kind, const std::string& space, const WatchQuery& query, std::function<void(const RegistryEvent&)> sink) = 0;
   virtual Revision revision() const = 0;
+  // Null: none. Returns when the one before is not running and will not be called again. With one, a pod's account "default" is made when it is first needed.
+  virtual void set_admission(const Admission* admission) = 0;
 
   // Writes answer through `reply`, once, on any thread, when the change is durable (or refused). The body's apiVersion and kind must fit.
   virtual void create(const WriteContext& context, const Kind& kind, const std::string& space, kube::Json body, Reply reply) = 0;

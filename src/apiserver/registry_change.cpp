@@ -110,6 +110,7 @@ Result<Decision> EmbeddedRegistry::decide_change(const WriteContext& context, co
   if (kind.status_subresource) keep_member(current, body, "status");
   if (is_namespace(resource)) keep_member(current, body, "spec");
   apply_defaults(resource, body);
+  if (auto admitted = admit({resource, key.space, subresource, context, &current}, body); !admitted) return std::unexpected(std::move(admitted.error()));
   FieldErrors errors;
   if (kind.schema) {
     kind.schema->apply_defaults(body);

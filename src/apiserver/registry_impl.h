@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <shared_mutex>
 
 #include "apiserver/registry.h"
 #include "apiserver/registry_bytes.h"
@@ -76,6 +77,7 @@ class EmbeddedRegistry final : public Registry {
   Result<ListPage> list(const Kind& kind, const std::string& space, const ListQuery& query) const override;
   Result<std::unique_ptr<Subscription>> watch(const Kind& kind, const std::string& space, const WatchQuery& query, std::function<void(const RegistryEvent&)> sink) override;
   Revision revision() const override { return store_.revision(); }
+  void set_admission(const Admission* admission) override;
   void create(const WriteContext& context, const Kind& kind, const std::string& space, kube::Json body, Reply reply) override;
   void update(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::Json body, Reply reply) override;
   void patch(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::PatchType type, kube::Json patch, Reply reply) override;
@@ -101,10 +103,14 @@ class EmbeddedRegistry final : public Registry {
   // What clients send, made fit: frame, metadata, types, unknown and duplicate members, pruning. Gives warnings.
   Result<std::vector<std::string>> decode(const WriteContext& context, const Kind& kind, kube::Json& body) const;
   Result<void> fit_key(const Kind& kind, const kube::ObjectKey& key, kube::Json& body) const;
+  Result<void> admit(const AdmissionCall& call, kube::Json& object) const;
+  // A new pod names the account "default" and its namespace lacks it.
+  bool needs_default_account(const Kind& kind, const std::string& space, const kube::Json& body) const;
   Result<void> admit_into(const kube::Resource& resource, const std::string& space, const std::string& name) const;
   // `managed`: managedFields of the new object, filled in unless it holds some already.
   Result<std::vector<std::string>> prepare_new(const WriteContext& context, const Kind& kind, const std::string& space, kube::Json& body, std::optional<std::string>& managed) const;
   void create_as(const WriteContext& context, const Kind& kind, const std::string& space, kube::Json body, std::optional<std::string> managed, Reply reply);
+  void create_prepared(const WriteContext& context, const std::shared_ptr<const Kind>& served, const std::string& space, kube::Json body, std::optional<std::string> managed, Reply reply);
   void submit(std::shared_ptr<Creation> creation);
 
   // What becomes of the object, and of its managedFields.
@@ -148,6 +154,9 @@ class EmbeddedRegistry final : public Registry {
   std::shared_ptr<const KindTable> table_;
   std::map<std::string, std::vector<std::shared_ptr<const Kind>>> from_crds_;
   std::set<std::string> terminating_;  // CRDs by name
+
+  mutable std::shared_mutex admission_mutex_;  // held shared while it is asked: it does not block
+  const Admission* admission_ = nullptr;
 
   std::unique_ptr<Subscription> crd_watch_;
 };

@@ -88,6 +88,27 @@ Result<void> EmbeddedRegistry::admit_into(const kube::Resource& resource, const 
   return {};
 }
 
+void EmbeddedRegistry::set_admission(const Admission* admission) {
+  const std::unique_lock lock(admission_mutex_);
+  admission_ = admission;
+}
+
+Result<void> EmbeddedRegistry::admit(const AdmissionCall& call, Json& object) const {
+  const std::shared_lock lock(admission_mutex_);
+  return admission_ == nullptr ? Result<void>() : admission_->admit(call, object);
+}
+
+bool EmbeddedRegistry::needs_default_account(const Kind& kind, const std::string& space, const Json& body) const {
+  if (!is_pod(kind.resource)) return false;
+  {
+    const std::shared_lock lock(admission_mutex_);
+    if (admission_ == nullptr) return false;
+  }
+  const Json& spec = body["spec"];
+  const std::string& name = spec["serviceAccountName"].string().empty() ? spec["serviceAccount"].string() : spec["serviceAccountName"].string();
+  return (name.empty() || name == "default") && !store_.get(store_key(kube::resources::service_accounts, {space, "default"}));
+}
+
 Result<std::vector<std::string>> EmbeddedRegistry::prepare_new(const WriteContext& context, const Kind& kind, const std::string& space, Json& body,
                                                                std::optional<std::string>& managed) const {
   const kube::Resource& resource = kind.resource;
@@ -109,6 +130,8 @@ Result<std::vector<std::string>> EmbeddedRegistry::prepare_new(const WriteContex
   // Before the server's own additions: those are nobody's.
   if (!managed) managed = managed_of_new(body, kind.type, Shape::of(kind), field_writer(context, kind, "", clock_.now()));
   set_initial_state(resource, body);
+  if (auto admitted = admit_into(resource, space, kube::name_of(body)); !admitted) return std::unexpected(std::move(admitted.error()));
+  if (auto admitted = admit({resource, space, "", context, nullptr}, body); !admitted) return std::unexpected(std::move(admitted.error()));
   FieldErrors errors;
   if (kind.schema) kind.schema->validate(body, errors);
   check_metadata(resource, body, errors);
@@ -146,6 +169,19 @@ void EmbeddedRegistry::create(const WriteContext& context, const Kind& kind, con
 void EmbeddedRegistry::create_as(const WriteContext& context, const Kind& kind, const std::string& space, Json body, std::optional<std::string> managed, Reply reply) {
   const auto served = current(kind);
   if (!served) return reply(not_served());
+  if (needs_default_account(*served, space, body)) {
+    const auto accounts = kinds()->find("", "v1", kube::resources::service_accounts.plural);
+    Json account = Json::object({{"metadata", Json::object({{"name", "default"}, {"namespace", space}})}});
+    auto then = [this, context, served, space, body = std::move(body), managed = std::move(managed), reply = std::move(reply), under_way = writes_.enter("create")](Result<Written>) mutable {
+      create_prepared(context, served, space, std::move(body), std::move(managed), std::move(reply));
+    };
+    return create_prepared({.user = "system:apiserver"}, accounts, space, std::move(account), std::nullopt, std::move(then));
+  }
+  create_prepared(context, served, space, std::move(body), std::move(managed), std::move(reply));
+}
+
+void EmbeddedRegistry::create_prepared(const WriteContext& context, const std::shared_ptr<const Kind>& served, const std::string& space, Json body, std::optional<std::string> managed,
+                                       Reply reply) {
   auto creation = std::make_shared<Creation>(Creation{context, served, std::move(body), {}, std::move(managed), std::move(reply), {}, writes_.enter("create")});
   // First inside, then the look at the container: whoever removes the container looks the other way round.
   if (served->resource.namespaced) creation->container = gate_.enter("namespace/" + space);
@@ -153,7 +189,6 @@ void EmbeddedRegistry::create_as(const WriteContext& context, const Kind& kind, 
   auto prepared = prepare_new(context, *served, space, creation->body, creation->managed);
   if (!prepared) return creation->reply(std::unexpected(std::move(prepared.error())));
   creation->warnings = std::move(*prepared);
-  if (auto admitted = admit_into(served->resource, space, kube::name_of(creation->body)); !admitted) return creation->reply(std::unexpected(std::move(admitted.error())));
   submit(std::move(creation));
 }
 

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a write must pass between its defaults and its validation, beyond what the object says: who writes, and what else is there. The registry asks; the answer changes the
+// new object or refuses it.
+#pragma once
+#include <string_view>
+
+#include "apiserver/auth_access.h"
+#include "apiserver/registry.h"
+
+namespace fairlead::apiserver {
+
+// Whether nodes project service account tokens into pods: such volumes are taken, and added to pods whose account's token is to be mounted.
+inline constexpr bool token_volumes_served = false;
+
+// What an account gives a new pod: pull secrets, and the volume with its token where pod and account let it be mounted. Pure. `volume_name` is for that volume.
+void apply_service_account(kube::Json& pod, const kube::Json& account, const std::string& volume_name);
+
+// As Kubernetes' plug-ins ServiceAccount, Priority and NodeRestriction, and RBAC's escalation check.
+class AccessAdmission final : public Admission {
+ public:
+  AccessAdmission(const Access& access, const Registry& registry) : access_(access), registry_(registry) {}
+  Result<void> admit(const AdmissionCall& call, kube::Json& object) const override;
+
+ private:
+  Result<void> admit_pod(const AdmissionCall& call, kube::Json& pod) const;
+  Result<void> admit_priority_class(const AdmissionCall& call, const kube::Json& object) const;
+  Result<void> admit_rbac(const AdmissionCall& call, const kube::Json& object) const;
+  std::optional<kube::Json> find(const kube::Resource& resource, const kube::ObjectKey& key) const;
+  std::vector<kube::Json> default_classes() const;
+
+  const Access& access_;
+  const Registry& registry_;
+};
+
+}  // namespace fairlead::apiserver

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apiserver/audit.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "apiserver/registry_bytes.h"
+#include "base/log.h"
+
+namespace fairlead::apiserver {
+
+using kube::Json;
+
+namespace {
+
+constexpr std::size_t message_limit = 1024;
+
+bool is_read(std::string_view verb) { return verb == "get" || verb == "list" || verb == "watch"; }
+
+class AuditedStream final : public http::Stream {
+ public:
+  AuditedStream(std::shared_ptr<http::Stream> inner, std::function<void()> over) : inner_(std::move(inner)), over_(std::move(over)) {}
+  ~AuditedStream() override {
+    inner_.reset();
+    over_();
+  }
+  bool write(http::Buffer piece) override { return inner_->write(std::move(piece)); }
+  std::size_t waiting() const override { return inner_->waiting(); }
+  bool open() const override { return inner_->open(); }
+  void on_close(std::function<void()> callback) override { inner_->on_close(std::move(callback)); }
+
+ private:
+  std::shared_ptr<http::Stream> inner_;
+  std::function<void()> over_;
+};
+
+class AuditedExchange final : public http::Exchange {
+ public:
+  AuditedExchange(std::shared_ptr<http::Exchange> inner, AuditLog& log, const Clock& clock, AuditRecord record)
+      : inner_(std::move(inner)), log_(log), clock_(clock), record_(std::make_shared<const AuditRecord>(std::move(record))) {}
+
+  void respond(http::Response response) override {
+    AuditOutcome outcome{.code = response.status};
+    const std::string* body = response.parts.empty() ? &response.body : response.parts.front().get();
+    const bool created = response.status == 201 && record_->about.name.empty();
+    // Single fields of the answer, never the whole.
+    if (created) outcome.name = Peek(*body).field("metadata.name").value_or("");
+    if (response.status >= 400) {
+      outcome.status_reason = Peek(*body).field("reason").value_or("");
+      outcome.message = Peek(*body).field("message").value_or("").substr(0, message_limit);
+    }
+    tell(outcome);
+    inner_->respond(std::move(response));
+  }
+  std::shared_ptr<http::Stream> stream(int status, http::Headers headers) override {
+    tell({.stage = "ResponseStarted", .code = status});
+    auto inner = inner_->stream(status, std::move(headers));
+    if (!inner) return inner;
+    return std::make_shared<AuditedStream>(std::move(inner), [record = record_, &log = log_, &clock = clock_, status] { log.write(print_json(audit_event(*record, {.code = status}, clock.now()))); });
+  }
+  Result<std::shared_ptr<http::WebSocket>> accept_websocket(std::string_view subprotocol) override {
+    tell({.stage = "ResponseStarted", .code = 101});
+    return inner_->accept_websocket(subprotocol);
+  }
+  Result<std::shared_ptr<http::WebSocket>> accept_upgrade(std::string_view protocol, http::Headers headers) override {
+    tell({.stage = "ResponseStarted", .code = 101});
+    return inner_->accept_upgrade(protocol, std::move(headers));
+  }
+
+ private:
+  void tell(const AuditOutcome& outcome) const { log_.write(print_json(audit_event(*record_, outcome, clock_.now()))); }
+  std::shared_ptr<http::Exchange> inner_;
+  AuditLog& log_;
+  const Clock& clock_;
+  std::shared_ptr<const AuditRecord> record_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<AuditLog>> AuditLog::open(AuditOptions options) {
+  std::unique_ptr<AuditLog> log(new AuditLog(std::move(options)));
+  if (auto done = log->reopen(); !done) return std::unexpected(std::move(done.error()));
+  return log;
+}
+
+Result<void> AuditLog::reopen() {
+  file_ = Fd(::open(options_.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file_) return fail_errno(errno, "audit log " + options_.path);
+  struct stat info {};
+  if (::fstat(file_.get(), &info) != 0 || !S_ISREG(info.st_mode)) return fail(Code::Invalid, fmt::format("audit log {}: not an ordinary file", options_.path));
+  size_ = static_cast<std::uint64_t>(info.st_size);
+  return {};
+}
+
+void AuditLog::rotate() {
+  ::unlink(fmt::format("{}.{}", options_.path, options_.backups).c_str());
+  for (int i = options_.backups - 1; i >= 0; --i) {
+    const std::string from = i == 0 ? options_.path : fmt::format("{}.{}", options_.path, i);
+    ::rename(from.c_str(), fmt::format("{}.{}", options_.path, i + 1).c_str());
+  }
+  if (options_.backups <= 0) ::unlink(options_.path.c_str());
+  if (auto done = reopen(); !done) log_error("audit log cannot be begun anew", {{"reason", done.error().message}});
+}
+
+void AuditLog::write(const std::string& line) {
+  const std::string text = line + "\n";
+  const std::scoped_lock lock(mutex_);
+  if (size_ > 0 && size_ + text.size() > static_cast<std::uint64_t>(options_.size_limit.value)) rotate();
+  const ssize_t written = file_ ? ::write(file_.get(), text.data(), text.size()) : -1;
+  if (written == static_cast<ssize_t>(text.size())) {
+    size_ += text.size();
+    failing_ = false;
+    return;
+  }
+  if (!failing_) log_error("audit log cannot be written: requests go on unrecorded", {{"path", options_.path}, {"errno", std::to_string(errno)}});
+  failing_ = true;
+}
+
+Json audit_event(const AuditRecord& record, const AuditOutcome& outcome, Instant now) {
+  Json event = Json::object({{"kind", "Event"}, {"apiVersion", "audit.k8s.io/v1"}, {"level", "Metadata"}, {"auditID", record.id}, {"stage", outcome.stage}, {"requestURI", record.uri}, {"verb", record.verb}});
+  event.set("user", to_user_info(record.real ? *record.real : record.user));
+  if (record.real) event.set("impersonatedUser", to_user_info(record.user));
+  if (!record.source.empty()) event.set("sourceIPs", Json::array({record.source}));
+  if (!record.agent.empty()) event.set("userAgent", record.agent);
+  const Attributes& about = record.about;
+  if (about.resource_request) {
+    Json object = Json::object({{"resource", about.resource}});
+    if (!about.space.empty()) object.set("namespace", about.space);
+    if (const std::string& name = about.name.empty() ? outcome.name : about.name; !name.empty()) object.set("name", name);
+    if (!about.group.empty()) object.set("apiGroup", about.group);
+    object.set("apiVersion", record.version);
+    if (!about.subresource.empty()) object.set("subresource", about.subresource);
+    event.set("objectRef", std::move(object));
+  }
+  Json status = Json::object({{"metadata", Json::object()}});
+  if (outcome.code >= 400) {
+    status.set("status", "Failure");
+    if (!outcome.message.empty()) status.set("message", outcome.message);
+    if (!outcome.status_reason.empty()) status.set("reason", outcome.status_reason);
+  }
+  status.set("code", outcome.code);
+  event.set("responseStatus", std::move(status));
+  event.set("requestReceivedTimestamp", print_micro_time(record.received)).set("stageTimestamp", print_micro_time(now));
+  if (!record.user.name.empty()) event.set("annotations", Json::object({{"authorization.k8s.io/decision", outcome.code == 403 ? "forbid" : "allow"}}));
+  return event;
+}
+
+std::shared_ptr<http::Exchange> audited(std::shared_ptr<http::Exchange> exchange, AuditLog& log, const Clock& clock, AuditRecord record) {
+  if (log.options().writes_only && is_read(record.verb)) return exchange;
+  return std::make_shared<AuditedExchange>(std::move(exchange), log, clock, std::move(record));
+}
+
+}  // namespace fairlead::apiserver
