@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// image build | list | rm: the local image store.
+// image build | import | list | rm: the local image store.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -31,10 +31,21 @@ Result<std::map<std::string, std::string>> images_in_use(Context& context) {
   return used;
 }
 
+// Runs a script that speaks to the user itself.
+Result<int> run_to_the_end(const std::vector<std::string>& argv) {
+  auto child = Child::start({.argv = argv, .environment = {}, .working_directory = "", .stdin_fd = -1, .stdout_fd = STDOUT_FILENO, .stderr_fd = STDERR_FILENO});
+  if (!child) return std::unexpected(std::move(child.error()));
+  for (;;) {
+    auto exit = child->wait(std::chrono::hours(1));
+    if (!exit) return std::unexpected(std::move(exit.error()));
+    if (*exit) return (*exit)->code == 0 ? 0 : 1;  // it has said why
+  }
+}
+
 }  // namespace
 
 void add_image(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand("image", "Node images: build, list, remove");
+  CLI::App* command = app.add_subcommand("image", "Node images: build, import, list, remove");
   command->require_subcommand(1);
   add_globals(*command, context);
   set_examples(*command, {{"sudo fairlead image build slurm", "from images/slurm, unless it is there already"}, {"fairlead image list", "what is in the store"}});
@@ -62,13 +73,28 @@ void add_image(CLI::App& app, Context& context) {
       std::vector<std::string> argv{"/bin/bash", builder, recipe, context.globals.state_dir + "/images"};
       if (build_options->force) argv.emplace_back("--force");
       if (build_options->verify) argv.emplace_back("--verify");
-      auto child = Child::start({.argv = argv, .environment = {}, .working_directory = "", .stdin_fd = -1, .stdout_fd = STDOUT_FILENO, .stderr_fd = STDERR_FILENO});
-      if (!child) return std::unexpected(std::move(child.error()));
-      for (;;) {
-        auto exit = child->wait(std::chrono::hours(1));
-        if (!exit) return std::unexpected(std::move(exit.error()));
-        if (*exit) return (*exit)->code == 0 ? 0 : 1;  // it has said why
-      }
+      return run_to_the_end(argv);
+    };
+  });
+
+  struct Import {
+    std::string source, name;
+  };
+  auto import_options = std::make_shared<Import>();
+  CLI::App* import = command->add_subcommand("import", "Take an image that somebody else built into the store");
+  import->add_option("source", import_options->source, "a docker-archive or oci-archive file, oci:DIR, docker-archive:FILE or oci-archive:FILE")->required();
+  import->add_option("--name", import_options->name, "NAME:TAG in the store; default: the last part of the image's own reference");
+  add_globals(*import, context);
+  set_examples(*import, {{"sudo fairlead image import fairlead-server.tar", "as `docker save` or skopeo wrote it"},
+                         {"sudo fairlead image import oci:layout --name tools:1", "a folder in the OCI layout"}});
+  import->callback([import_options, &context] {
+    context.action = [import_options, &context]() -> Result<int> {
+      const std::string importer = find_data(context.own_dir, "images/import.sh");
+      if (importer.empty()) return fail(Code::NotFound, fmt::format("images/import.sh was not found above {}: run the fairlead of a checkout or a whole installation", context.own_dir));
+      if (::geteuid() != 0) return fail(Code::Forbidden, "not root: an image is a root file system, so run it again with sudo");
+      std::vector<std::string> argv{"/bin/bash", importer, import_options->source, context.globals.state_dir + "/images"};
+      if (!import_options->name.empty()) argv.push_back(import_options->name);
+      return run_to_the_end(argv);
     };
   });
 

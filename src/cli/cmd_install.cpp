@@ -208,28 +208,33 @@ Result<bool> may_purge(const UninstallOptions& options, std::size_t objects) {
   return answer == "y" || answer == "Y" || answer == "yes";
 }
 
+Result<void> wait_until_gone(Context& context, Session& session, const kube::Resource& resource, const kube::ObjectKey& key, double timeout) {
+  const auto deadline = context.clock.monotonic() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout));
+  for (;;) {
+    auto now = session.get(resource, key.space, key.name);
+    if (!now && now.error().code == Code::NotFound) return {};
+    if (!now) return std::unexpected(std::move(now.error()));
+    if (context.clock.monotonic() > deadline)
+      return fail(Code::Unavailable, fmt::format("{} {} is still there after {}; see its finalizers, then run this again", resource.plural, key.text(), print_seconds(timeout)));
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 // Users' objects: the server is still there and may be needed for their finalizers.
 Result<void> purge_objects(Context& context, Session& session, const std::vector<std::pair<kube::Resource, Json>>& objects, double timeout) {
   for (const auto& [resource, one] : objects) {
     auto gone = session.api().remove(resource, kube::key_of(one), {.uid = kube::uid_of(one), .propagation = kube::DeleteOptions::Propagation::Foreground});
     if (!gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), place_of(one));
   }
-  const auto deadline = context.clock.monotonic() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout));
   for (const auto& [resource, one] : objects) {
-    for (;;) {
-      auto now = session.get(resource, kube::space_of(one), kube::name_of(one));
-      if (!now && now.error().code == Code::NotFound) break;
-      if (!now) return std::unexpected(std::move(now.error()));
-      if (context.clock.monotonic() > deadline) return fail(Code::Unavailable, fmt::format("{} is still there after {}; see its finalizers, then run this again", place_of(one), print_seconds(timeout)));
-      std::this_thread::sleep_for(kPause);
-    }
+    if (auto gone = wait_until_gone(context, session, resource, kube::key_of(one), timeout); !gone) return gone;
     fmt::print("{} removed\n", place_of(one));
   }
   return {};
 }
 
 // Only where we made it, and nobody has put anything in.
-Result<void> remove_namespace(Session& session, const std::string& space, bool dry_run) {
+Result<void> remove_namespace(Context& context, Session& session, const std::string& space, bool dry_run, double timeout) {
   auto now = session.get(resources::namespaces, "", space);
   if (!now && now.error().code == Code::NotFound) return {};
   if (!now) return std::unexpected(std::move(now.error()));
@@ -248,6 +253,7 @@ Result<void> remove_namespace(Session& session, const std::string& space, bool d
   if (!dry_run) {
     auto gone = session.api().remove(resources::namespaces, {"", space}, {.uid = kube::uid_of(*now)});
     if (!gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), "namespace " + space);
+    if (auto done = wait_until_gone(context, session, resources::namespaces, {"", space}, timeout); !done) return done;
   }
   fmt::print("namespace/{} {}\n", space, dry_run ? "would be removed" : "removed");
   return {};
@@ -288,7 +294,7 @@ Result<int> uninstall(Context& context, const UninstallOptions& options) {
   const kube::ObjectKey lease{options.space, "fairlead-server"};
   if (!options.dry_run)
     if (auto gone = session->api().remove(resources::leases, lease); !gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), "the Lease " + lease.text());
-  if (auto done = remove_namespace(*session, options.space, options.dry_run); !done) return std::unexpected(std::move(done.error()));
+  if (auto done = remove_namespace(context, *session, options.space, options.dry_run, options.timeout); !done) return std::unexpected(std::move(done.error()));
   for (const Json& crd : crds) {
     if (!options.purge) {
       fmt::print("{} stays with its objects; --purge deletes them\n", title_of(crd));
@@ -297,6 +303,7 @@ Result<int> uninstall(Context& context, const UninstallOptions& options) {
     if (!options.dry_run) {
       auto gone = session->api().remove(resources::crds, kube::key_of(crd), {.uid = kube::uid_of(crd)});
       if (!gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), title_of(crd));
+      if (auto done = wait_until_gone(context, *session, resources::crds, kube::key_of(crd), options.timeout); !done) return std::unexpected(std::move(done.error()));
     }
     fmt::print("{} {}\n", title_of(crd), options.dry_run ? "would be removed" : "removed");
   }
@@ -338,7 +345,7 @@ void add_install(CLI::App& app, Context& context) {
   command->add_flag("--purge", options->purge, "delete all Slurm clusters and our CRDs too");
   command->add_flag("-y,--yes", options->yes, "do not ask");
   command->add_flag("--dry-run", options->dry_run, "tell what would be done, change nothing");
-  command->add_option("--timeout", options->timeout, "seconds to wait for users' objects to be gone")->capture_default_str();
+  command->add_option("--timeout", options->timeout, "seconds to wait until things are gone")->capture_default_str();
   add_globals(*command, context);
   set_examples(*command, {{"fairlead uninstall --context prod", "clusters go on without their operator"}, {"fairlead uninstall --purge --yes", "nothing is left"}});
   command->callback([options, &context] { context.action = [options, &context] { return uninstall(context, *options); }; });
