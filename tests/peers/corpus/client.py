@@ -67,8 +67,11 @@ class Server:
                 self.connection.request(method, self.url.path + path, body=body, headers=headers)
                 answer = self.connection.getresponse()
                 return answer.status, dict((k.lower(), v) for k, v in answer.getheaders()), answer.read()
-            except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
+            except (http.client.HTTPException, OSError) as error:
+                self.connection.close()
                 self.connection = None
+                if not isinstance(error, (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)):
+                    raise
                 if attempt:
                     raise
 

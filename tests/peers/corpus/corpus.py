@@ -40,33 +40,28 @@ def glob_of(text):
     return re.compile(fnmatch.translate(text.replace('[', '[[]')))
 
 
-def prepare(session):
-    """A namespace with its default service account."""
-    space = session.space
-    session.delete(f'/api/v1/namespaces/{space}', keep=False)
-    for _ in range(300):
+def space_of(name, run):
+    return f'corpus-{run}-' + re.sub('[^a-z0-9-]', '-', name.lower())[:44].strip('-')
+
+
+def prepare(server, spaces):
+    """All namespaces, then their default service accounts, which a controller makes meanwhile."""
+    session = Session(server, '')
+    for space in spaces:
         made = session.post('/api/v1/namespaces', {'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': space}}, keep=False)
-        if made.status == 201:
-            break
-        time.sleep(0.1)
-    else:
-        raise RuntimeError(f'namespace {space}: {made.raw.decode()}')
-    for _ in range(100):
-        if session.get(f'/api/v1/namespaces/{space}/serviceaccounts/default', keep=False).status == 200:
-            return
-        time.sleep(0.05)
+        if made.status != 201:
+            raise RuntimeError(f'namespace {space}: {made.raw.decode()}')
+    for space in spaces:
+        for _ in range(300):
+            if session.get(f'/api/v1/namespaces/{space}/serviceaccounts/default', keep=False).status == 200:
+                break
+            time.sleep(0.05)
 
 
-def run_case(server, name, function):
-    session = Session(server, 'corpus-' + re.sub('[^a-z0-9-]', '-', name.lower())[:50].strip('-'))
-    prepare(session)
-    session.requests = 0
-    try:
-        function(session)
-    finally:
-        asked = session.requests
-        session.delete(f'/api/v1/namespaces/{session.space}', keep=False)
-    return session.steps, asked
+def run_case(server, space, function):
+    session = Session(server, space)
+    function(session)
+    return session.steps, session.requests
 
 
 def remove_crds(server):
@@ -84,8 +79,16 @@ def compare(name, real, ours):
     if [s for s, _ in real] != [s for s, _ in ours]:
         found.append((name, 'steps', [s for s, _ in real], [s for s, _ in ours]))
     for (step, left), (_, right) in zip(real, ours):
+        if left.get('status') != right.get('status'):  # then nothing else can be equal
+            found.append((f'{name}/{step}', 'status', *(f"{a.get('status')} {message_of(a)}" for a in (left, right))))
+            continue
         found += [(f'{name}/{step}', *d) for d in differences(left, right)]
     return found
+
+
+def message_of(answer):
+    body = answer.get('body')
+    return body.get('message', '') if isinstance(body, dict) else ''
 
 
 def short(value):
@@ -98,11 +101,13 @@ def run(arguments):
     rules = accepted(arguments.accepted)
     chosen = {n: f for n, f in {**cases.CASES, **replay.cases(sorted(glob.glob(os.path.join(HERE, 'recorded', '*.jsonl'))))}.items() if fnmatch.fnmatch(n, arguments.only)}
     unexplained, explained, asked, broken = 0, 0, 0, 0
+    spaces = {name: space_of(name, os.getpid()) for name in chosen}
     for server in (real, ours):
         remove_crds(server)
+        prepare(server, spaces.values())
     for number, (name, function) in enumerate(chosen.items(), 1):
         try:
-            (left, count), (right, _) = run_case(real, name, function), run_case(ours, name, function)
+            (left, count), (right, _) = run_case(real, spaces[name], function), run_case(ours, spaces[name], function)
         except Exception as error:  # a case that cannot go on is a difference too
             print(f'FAIL {name}: {type(error).__name__}: {error}')
             broken += 1
@@ -120,6 +125,9 @@ def run(arguments):
             print(f'-- {number} of {len(chosen)} cases', file=sys.stderr)
     for server in (real, ours):
         remove_crds(server)
+        session = Session(server, '')
+        for space in spaces.values():
+            session.delete(f'/api/v1/namespaces/{space}', keep=False)
     idle = [r for r in rules if r[3][0] == 0]
     if arguments.only == '*':
         for rule in idle:
