@@ -1,0 +1,157 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes those files of the charts that follow from the programs: CustomResourceDefinitions, rules of roles, the schema of slurm-cluster's values.
+
+  fairlead install --dry-run -o yaml | deploy/generate.py            write
+  fairlead install --dry-run -o yaml | deploy/generate.py --check    exit 1 and name the files that differ
+"""
+
+import json
+import os
+import sys
+
+import yaml
+
+HELM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "helm")
+HEAD = "# SPDX-License-Identifier: Apache-2.0\n# Written by deploy/generate.py from what `fairlead install` would apply. Do not edit.\n"
+CLUSTER = "slurmclusters.slurm.nebius.ai"
+
+
+class Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data):
+        return True
+
+
+def to_yaml(value):
+    return yaml.dump(value, Dumper=Dumper, sort_keys=False, width=150, allow_unicode=True)
+
+
+def sorted_rules(rules):
+    """One text per meaning: rules and what they list in order, keys in the order people write them."""
+    keys = ("apiGroups", "resources", "resourceNames", "nonResourceURLs", "verbs")
+    out = [{key: sorted(rule[key]) for key in keys if rule.get(key)} for rule in rules]
+    return sorted(out, key=json.dumps)
+
+
+def rules_text(rules):
+    lines = []
+    for rule in sorted_rules(rules):
+        inner = ", ".join(f"{key}: [{', '.join(json.dumps(item) if not item.replace('.', '').replace('/', '').replace('-', '').isalnum() else item for item in items)}]" for key, items in rule.items())
+        lines.append(f"- {{{inner}}}\n")
+    return HEAD + "".join(lines)
+
+
+def from_crd(schema):
+    """A JSON schema for values out of a structural one. Where fields are known no others are taken, so that a misspelt name is refused; null means: not given."""
+    if schema.get("x-kubernetes-int-or-string"):
+        return {"type": ["integer", "number", "string", "null"]}
+    out = {key: schema[key] for key in ("enum", "minimum", "maximum", "minLength", "maxLength", "pattern", "description") if key in schema}
+    kind = schema.get("type")
+    if kind == "integer":
+        out["type"] = ["integer", "null"]
+    elif kind == "array":
+        out["type"] = ["array", "null"]
+        out["items"] = from_crd(schema.get("items", {}))
+    elif kind == "object":
+        out["type"] = ["object", "null"]
+        if schema.get("properties"):
+            out["properties"] = {name: from_crd(of) for name, of in sorted(schema["properties"].items())}
+            out["additionalProperties"] = False
+            if schema.get("required"):
+                out["required"] = schema["required"]
+        elif isinstance(schema.get("additionalProperties"), dict):
+            out["additionalProperties"] = from_crd(schema["additionalProperties"])
+    elif kind:
+        out["type"] = [kind, "null"]
+    if "enum" in out:
+        out["enum"] = out["enum"] + [None]
+    return out
+
+
+def open_up(schema):
+    """Entries that hold a source beside their name, of any of Kubernetes' kinds."""
+    schema["items"].pop("additionalProperties", None)
+
+
+def values_schema(crd):
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    fields = from_crd(spec)["properties"]
+    open_up(fields["volumeSources"])
+    nodes = fields["slurmNodes"]
+    nodes["properties"]["controller"]["properties"]["size"].update({"minimum": 1, "maximum": 3})
+    for role in ("worker", "login", "exporter"):
+        nodes["properties"][role]["properties"]["size"]["minimum"] = 0
+    for role in nodes["properties"].values():
+        for part in role.get("properties", {}).values():
+            port = part.get("properties", {}).get("port")
+            if port:
+                port.update({"minimum": 1, "maximum": 65535})
+    own = {
+        "clusterName": {"type": "string", "pattern": "^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$", "description": "Name of the cluster and of the SlurmCluster. Fixed once installed."},
+        "clusterType": fields["clusterType"],
+        "crVersion": fields["crVersion"],
+        "pause": {"type": "boolean"},
+        "extensions": {"type": "object", "properties": {"mockGpus": {"type": "boolean"}, "bindCores": {"type": "boolean"}}, "description": "Fairlead's own fields of the resource."},
+        "resourceNames": {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}, "description": "Short resource names and what they stand for."},
+        "claims": {
+            "type": "object", "additionalProperties": False,
+            "properties": {"create": {"type": "boolean"}, "storageClassName": {"type": "string"}, "jailSize": {"type": ["string", "integer"]}, "controllerSpoolSize": {"type": ["string", "integer"]}},
+        },
+        "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "global": {"type": "object"},
+    }
+    for name in ("k8sNodeFilters", "volumeSources", "secrets", "populateJail", "ncclSettings", "periodicChecks", "telemetry", "slurmNodes"):
+        own[name] = fields[name]
+    return {"$schema": "http://json-schema.org/draft-07/schema#", "title": "slurm-cluster", "type": "object", "additionalProperties": False, "required": ["clusterName", "slurmNodes"], "properties": own}
+
+
+def generate(documents):
+    out, crds = {}, {}
+    for crd in documents:
+        if crd["kind"] != "CustomResourceDefinition":
+            continue
+        name = crd["metadata"]["name"]
+        crds[name] = crd
+        plain = {"apiVersion": crd["apiVersion"], "kind": crd["kind"], "metadata": {"name": name}, "spec": crd["spec"]}
+        out[f"fairlead/files/crds/{name}.yaml"] = HEAD + to_yaml(plain)
+    roles = {kind: [d for d in documents if d["kind"] == kind and not d["metadata"].get("labels", {}).get("rbac.authorization.k8s.io/aggregate-to-view")
+                    and not d["metadata"].get("labels", {}).get("rbac.authorization.k8s.io/aggregate-to-edit")] for kind in ("ClusterRole", "Role")}
+    for kind, file in (("ClusterRole", "rules-server"), ("Role", "rules-leader")):
+        out[f"fairlead/files/{file}.yaml"] = rules_text([rule for role in roles[kind] for rule in role["rules"]])
+    out["slurm-cluster/values.schema.json"] = json.dumps(values_schema(crds[CLUSTER]), indent=1) + "\n"
+    return out
+
+
+def main():
+    check = sys.argv[1:] == ["--check"]
+    if sys.argv[1:] and not check:
+        sys.exit(__doc__)
+    documents = [d for d in yaml.safe_load_all(sys.stdin) if d]
+    documents = [item for d in documents for item in (d["items"] if d["kind"] == "List" else [d])]
+    files = generate(documents)
+    folder = os.path.join(HELM, "fairlead/files/crds")
+    stale = [f"fairlead/files/crds/{name}" for name in (sorted(os.listdir(folder)) if os.path.isdir(folder) else []) if f"fairlead/files/crds/{name}" not in files]
+    wrong = []
+    for path, text in sorted(files.items()):
+        full = os.path.join(HELM, path)
+        have = open(full, encoding="utf-8").read() if os.path.exists(full) else None
+        if have == text:
+            continue
+        wrong.append(path)
+        if not check:
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "w", encoding="utf-8") as stream:
+                stream.write(text)
+    for path in stale:
+        wrong.append(path)
+        if not check:
+            os.remove(os.path.join(HELM, path))
+    if check and wrong:
+        sys.exit("the charts do not fit the programs, run deploy/generate.sh: " + ", ".join(wrong))
+    for path in wrong:
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

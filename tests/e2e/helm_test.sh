@@ -1,0 +1,281 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The charts with the real helm: lint, render, publish; install, upgrade, roll back, uninstall on a real kube-apiserver and on the embedded engine.
+set -euo pipefail
+build=$(realpath "${1:?usage: helm_test.sh BUILD_DIR}")
+cd "$(dirname "$0")/../.."
+root=$PWD
+unset KUBECONFIG
+export LC_ALL=C
+
+status=0
+tools=$(tests/peers/build.sh helm etcd kube-apiserver kube-controller-manager kube-scheduler kubectl 2> /tmp/helm-test-build-$$.log | tail -n 1) || status=$?
+if ((status)); then cat /tmp/helm-test-build-$$.log; rm -f /tmp/helm-test-build-$$.log; exit "$status"; fi
+rm -f /tmp/helm-test-build-$$.log
+work=$(mktemp -d "$build/helm-XXXXXX")
+export HELM=$tools/helm HELM_CACHE_HOME=$work/helm/cache HELM_CONFIG_HOME=$work/helm/config HELM_DATA_HOME=$work/helm/data
+server='' web='' operator=''
+clean_up() {
+  local pid
+  for pid in $operator $server $web; do kill "$pid" 2> /dev/null || true; wait "$pid" 2> /dev/null || true; done
+  [[ ! -d $work/real ]] || tests/peers/cluster.sh down "$work/real" > /dev/null 2>&1 || true
+  rm -rf "$work"
+}
+trap clean_up EXIT
+trap 'exit 1' INT TERM
+fail() { echo "FAILED: $*" >&2; [[ ! -s $work/log ]] || tail -n 20 "$work/log" >&2; exit 1; }
+ok() { echo "ok: $*"; }
+h() { "$HELM" "$@" > "$work/log" 2>&1; }
+k() { "$tools/kubectl" --request-timeout=20s "$@"; }
+refused() { # WORDS COMMAND...: it fails, and says these words
+  local words=$1
+  shift
+  if "$@" > "$work/log" 2>&1; then fail "accepted: $*"; fi
+  grep -qiF -- "$words" "$work/log" || fail "refused without the words \"$words\": $*"
+}
+eventually() { # SECONDS COMMAND...
+  local until=$((SECONDS + $1))
+  shift
+  until "$@" > "$work/eventually" 2>&1; do ((SECONDS < until)) || { cp "$work/eventually" "$work/log"; fail "did not come true in time: $*"; }; read -rt 0.3 <> <(:) || true; done
+}
+operator_chart=deploy/helm/fairlead cluster_chart=deploy/helm/slurm-cluster
+render() { "$HELM" template "$@" --kube-version 1.33.0; }
+
+# ---- without any server
+
+deploy/generate.sh "$build" --check || fail 'generated files are not up to date'
+ok 'CustomResourceDefinitions, rules and schema are those of the programs'
+
+version=$(sed -nE 's/^project\(fairlead VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
+for chart in $operator_chart $cluster_chart; do
+  [[ $(sed -nE 's/^(version|appVersion): //p' $chart/Chart.yaml | sort -u) == "$version" ]] || fail "$chart has not the version $version of the programs"
+  h lint --strict --kube-version 1.33.0 $chart || fail "lint $chart"
+done
+ok 'lint'
+
+# The values of the FPT document: short names become Kubernetes' names, claims' requests stay.
+cat > "$work/fpt.yaml" << 'YAML'
+clusterName: fpt-hpc
+volumeSources:
+- {name: controller-spool, persistentVolumeClaim: {claimName: controller-spool-pvc, readOnly: false}}
+- {name: jail, persistentVolumeClaim: {claimName: jail-pvc, readOnly: false}}
+slurmNodes:
+  accounting:
+    enabled: true
+    mariadbOperator:
+      enabled: true
+      resources: {cpu: 1000m, memory: 1Gi, ephemeralStorage: 5Gi}
+      replicas: 1
+      replication: {}
+      storage: {ephemeral: false, volumeClaimTemplate: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Gi}}, storageClassName: xplat-nfs}}
+  controller:
+    size: 1
+    k8sNodeFilterName: no-gpu
+    slurmctld: {port: 6817, resources: {cpu: 1000m, memory: 3Gi, ephemeralStorage: 20Gi}}
+    munge: {resources: {cpu: 1000m, memory: 1Gi, ephemeralStorage: 5Gi}}
+    volumes: {spool: {volumeSourceName: controller-spool}, jail: {volumeSourceName: jail}}
+  worker:
+    size: 8
+    k8sNodeFilterName: gpu
+    cgroupVersion: v2
+    slurmd: {port: 6818, resources: {cpu: 110000m, memory: 1220Gi, ephemeralStorage: 55Gi, gpu: 8, rdma: 1}}
+    munge: {resources: {cpu: 2000m, memory: 4Gi, ephemeralStorage: 5Gi}}
+    volumes:
+      spool: {volumeClaimTemplateSpec: {storageClassName: xplat-nfs, accessModes: [ReadWriteOnce], resources: {requests: {storage: 120Gi}}}}
+      jail: {volumeSourceName: jail}
+  login:
+    size: 2
+    k8sNodeFilterName: no-gpu
+    sshd: {port: 22, resources: {cpu: 3000m, memory: 9Gi, ephemeralStorage: 30Gi}}
+    sshRootPublicKeys: [ssh-ed25519 AAAA-placeholder admin@example]
+    sshdServiceLoadBalancerIP: ""
+    sshdServiceNodePort: 30022
+    munge: {resources: {cpu: 500m, memory: 500Mi, ephemeralStorage: 5Gi}}
+    volumes: {jail: {volumeSourceName: jail}}
+  exporter:
+    enabled: true
+    size: 1
+    k8sNodeFilterName: no-gpu
+    exporter: {resources: {cpu: 250m, memory: 256Mi, ephemeralStorage: 500Mi}}
+    munge: {resources: {cpu: 1000m, memory: 1Gi, ephemeralStorage: 5Gi}}
+    volumes: {jail: {volumeSourceName: jail}}
+YAML
+render c $cluster_chart -n c -f "$work/fpt.yaml" > "$work/fpt-rendered.yaml"
+/usr/bin/python3 - "$work/fpt-rendered.yaml" "$version" << 'PYTHON'
+import sys, yaml
+documents = [d for d in yaml.safe_load_all(open(sys.argv[1])) if d]
+assert [d["kind"] for d in documents] == ["SlurmCluster"], documents
+cluster = documents[0]
+nodes = cluster["spec"]["slurmNodes"]
+assert cluster["metadata"]["name"] == "fpt-hpc"
+assert cluster["metadata"]["annotations"]["fairlead.dev/chart"] == "slurm-cluster-" + sys.argv[2]
+assert nodes["worker"]["slurmd"]["resources"] == {"cpu": "110000m", "memory": "1220Gi", "ephemeral-storage": "55Gi", "nvidia.com/gpu": 8, "rdma/ib": 1}, nodes["worker"]["slurmd"]
+assert nodes["worker"]["volumes"]["spool"]["volumeClaimTemplateSpec"]["resources"] == {"requests": {"storage": "120Gi"}}
+assert nodes["accounting"]["mariadbOperator"]["storage"]["volumeClaimTemplate"]["resources"] == {"requests": {"storage": "10Gi"}}
+assert nodes["worker"]["size"] == 8 and nodes["login"]["size"] == 2
+text = open(sys.argv[1]).read()
+assert "ephemeralStorage" not in text and "e+" not in text
+PYTHON
+ok "the FPT document's values"
+refused 'is there twice' render c $cluster_chart --set slurmNodes.worker.slurmd.resources.gpu=8 --set 'slurmNodes.worker.slurmd.resources.nvidia\.com/gpu=8'
+refused 'slurmNodes/controller/size' render c $cluster_chart --set slurmNodes.controller.size=4
+refused 'sizee' render c $cluster_chart --set slurmNodes.worker.sizee=4
+refused 'clusterName' render c $cluster_chart --set clusterName=Not_A_Name
+refused 'sshd/port' render c $cluster_chart --set slurmNodes.login.sshd.port=70000
+refused 'replicaas' render f $operator_chart --set server.replicaas=3
+refused 'hostDir' render f $operator_chart --set agent.hostDir=relative/dir
+refused 'serviceAccount.name' render f $operator_chart --set serviceAccount.create=false
+ok 'wrong values are refused by name'
+[[ $(render f $operator_chart --set metrics.serviceMonitor.enabled=true | grep -c '^kind: ServiceMonitor$') == 1 ]] || fail 'no ServiceMonitor'
+[[ $(render f $operator_chart --set agent.enabled=false,networkPolicy.enabled=false,podDisruptionBudget.enabled=false,crds.install=false,rbac.create=false | grep '^kind: ' | sort | tr -d '\n') == \
+  'kind: Deploymentkind: Servicekind: ServiceAccount' ]] || fail 'switches do not switch off'
+ok 'switches'
+
+# Published, then read by helm from a web server.
+deploy/publish.sh "$work/repo" > "$work/log" || fail 'publish'
+sha256sum "$work"/repo/*.tgz > "$work/published"
+deploy/publish.sh "$work/repo" > "$work/log" || fail 'publish again'
+sha256sum --quiet -c "$work/published" || fail 'publishing again changed a chart'
+cp -r deploy "$work/deploy"
+echo '# another line' >> "$work/deploy/helm/fairlead/values.yaml"
+refused 'raise the version' "$work/deploy/publish.sh" "$work/repo"
+# The next version: one more field in a definition, one more label, to see what an upgrade brings.
+sed -i -E 's/^(version|appVersion): .*/\1: 99.1.0/' "$work"/deploy/helm/*/Chart.yaml
+sed -i 's/^    shortNames:$/    categories: [next]\n    shortNames:/' "$work/deploy/helm/fairlead/files/crds/slurmclusters.slurm.nebius.ai.yaml"
+"$work/deploy/publish.sh" "$work/repo" > "$work/log" || fail 'publish the next version'
+/usr/bin/python3 -u -c '
+import functools, http.server
+handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory="'"$work"'/repo")
+handler.log_message = lambda *a: None
+with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    print(server.server_address[1], flush=True)
+    server.serve_forever()' > "$work/port" 2> "$work/web.log" &
+web=$!
+eventually 10 test -s "$work/port"
+h repo add site "http://127.0.0.1:$(cat "$work/port")" || fail 'repo add'
+"$HELM" search repo site -l -o json > "$work/found.json"
+/usr/bin/python3 - "$work/found.json" "$version" << 'PYTHON'
+import json, sys
+found = sorted((item["name"], item["version"]) for item in json.load(open(sys.argv[1])))
+assert found == [("site/fairlead", sys.argv[2]), ("site/fairlead", "99.1.0"), ("site/slurm-cluster", sys.argv[2]), ("site/slurm-cluster", "99.1.0")], found
+PYTHON
+ok 'published once, found by helm repo add'
+
+# ---- clusters as releases: the same on both engines
+
+json() { /usr/bin/python3 -c 'import json, sys; print(eval(sys.argv[1], {"o": json.load(sys.stdin)}))' "$1"; }
+size() { k -n site get slurmcluster fpt-hpc -o jsonpath='{.spec.slurmNodes.worker.size}'; }
+uid_of() { k -n site get slurmcluster fpt-hpc -o jsonpath='{.metadata.uid}'; }
+cluster_releases() {
+  local uid
+  # The claims of the defaults do not exist, so an operator only says what is missing; nothing is started.
+  h install c site/slurm-cluster --version "$version" -n site --create-namespace -f "$work/fpt.yaml" --set slurmNodes.worker.size=2 || fail 'install the cluster'
+  [[ $(size) == 2 ]] || fail "size is $(size)"
+  uid=$(uid_of)
+  eventually 30 bash -c "'$tools/kubectl' -n site get slurmcluster fpt-hpc -o jsonpath='{.status.conditions[?(@.type==\"VolumesReady\")].message}' | grep -q jail-pvc"
+  h upgrade c site/slurm-cluster --version 99.1.0 -n site --reuse-values --set slurmNodes.worker.size=3 --set claims.create=true || fail 'upgrade the cluster'
+  [[ $(size) == 3 && $(uid_of) == "$uid" ]] || fail 'the upgrade made another cluster'
+  [[ $(k -n site get slurmcluster fpt-hpc -o jsonpath='{.metadata.annotations.fairlead\.dev/chart}') == slurm-cluster-99.1.0 ]] || fail 'the chart version is not on the cluster'
+  [[ $(k -n site get pvc jail-pvc -o jsonpath='{.spec.resources.requests.storage}') == 40Gi ]] || fail 'no claim'
+  refused 'clusterName is fixed' "$HELM" upgrade c site/slurm-cluster --version "$version" -n site --reuse-values --set clusterName=another
+  [[ $(uid_of) == "$uid" && $(size) == 3 ]] || fail 'a refused upgrade changed the cluster'
+  h rollback c 1 -n site || fail 'roll back'
+  [[ $(size) == 2 && $(uid_of) == "$uid" ]] || fail 'rolled back to something else'
+  [[ $("$HELM" history c -n site -o json | json '[i["status"] for i in o][-1] + " " + str(len(o))') == 'deployed 3' ]] || fail "history: $("$HELM" history c -n site)"
+  h get manifest c -n site || fail 'get manifest'
+  h uninstall c -n site || fail 'uninstall the cluster'
+  eventually 60 bash -c "! '$tools/kubectl' -n site get slurmcluster fpt-hpc -o name"
+  [[ -z $(k -n site get secret -l owner=helm -o name) ]] || fail 'helm left a release'
+  k -n site get pvc jail-pvc -o name > "$work/log" 2>&1 || fail 'the shared claim went with the release'
+  k delete namespace site --wait=false > /dev/null
+  eventually 90 bash -c "! '$tools/kubectl' get namespace site -o name"
+}
+
+# ---- the real API server
+
+tests/peers/cluster.sh up "$work/real" > "$work/log" 2>&1 || fail 'the real API server does not start'
+KUBECONFIG=$(tail -n 1 "$work/log")
+export KUBECONFIG
+ok "a real Kubernetes: $(k version -o json | json 'o["serverVersion"]["gitVersion"]')"
+
+for values in '' server.replicas=1,crds.keep=false,networkPolicy.apiServerCIDRs={10.0.0.0/8} 'image.registry=registry.example/x,server.slurmImage=registry.example/slurm:1,imagePullSecrets[0].name=s'; do
+  render f $operator_chart -n default ${values:+--set "$values"} > "$work/rendered.yaml"
+  k apply --dry-run=server --validate=strict -f "$work/rendered.yaml" > "$work/log" 2>&1 || fail "the API server refuses what the chart renders with \"$values\""
+done
+ok 'the API server takes every object, no field unknown'
+
+# Definitions of another owner stay as they are.
+k create -f $operator_chart/files/crds/machines.fairlead.dev.yaml > /dev/null
+refused 'invalid ownership metadata' "$HELM" install f site/fairlead --version "$version" -n fairlead-system --create-namespace
+k delete crd machines.fairlead.dev > /dev/null
+h install f site/fairlead --version "$version" -n fairlead-system --create-namespace || fail 'install the operator'
+eventually 30 k get slurmclusters -A
+[[ $(k -n fairlead-system get deployment f-fairlead-server -o jsonpath='{.spec.replicas}') == 2 ]] || fail 'not 2 replicas'
+ok 'the operator chart installs; another owner of a definition is left alone'
+
+# What the account may do is what the programs declare, and nothing beyond.
+account=system:serviceaccount:fairlead-system:f-fairlead-server
+may() { k auth can-i "$@" --as="$account" > "$work/log" 2>&1; }
+may list slurmclusters.slurm.nebius.ai -A || fail 'the server may not see clusters'
+may create pods -n anywhere || fail 'the server may not create pods'
+may update leases.coordination.k8s.io/fairlead-server -n fairlead-system || fail 'the server cannot lead'
+for forbidden in 'update leases.coordination.k8s.io/fairlead-server -n default' 'update leases.coordination.k8s.io/another -n fairlead-system' 'create clusterroles.rbac.authorization.k8s.io' 'delete namespaces' 'delete nodes' 'delete crd' 'impersonate users' \
+  'create serviceaccounts --subresource=token -n default' 'delete slurmclusters.slurm.nebius.ai -n default'; do
+  # shellcheck disable=SC2086
+  ! may $forbidden || fail "the server may $forbidden"
+done
+! k auth can-i get secrets -n fairlead-system --as=system:serviceaccount:fairlead-system:f-fairlead-agent > /dev/null 2>&1 || fail 'the agent may read secrets'
+ok 'least privilege'
+
+# The server itself with the account's token: it must get along with these rights.
+k create token f-fairlead-server -n fairlead-system > "$work/token"
+k config view --minify --flatten --raw > "$work/account.kubeconfig"
+k --kubeconfig "$work/account.kubeconfig" config set-credentials account --token="$(cat "$work/token")" > /dev/null
+k --kubeconfig "$work/account.kubeconfig" config set-context --current --user=account > /dev/null
+"$build/bin/fairlead-server" --engine=kubernetes --kubeconfig "$work/account.kubeconfig" --namespace fairlead-system --health-listen 127.0.0.1:0 > "$work/operator.log" 2>&1 &
+operator=$!
+eventually 40 bash -c "'$tools/kubectl' -n fairlead-system get lease fairlead-server -o jsonpath='{.spec.holderIdentity}' | grep -q ."
+cluster_releases
+denied=$(/usr/bin/python3 - "$work/real/log/audit.jsonl" "$account" << 'PYTHON'
+import json, sys
+for line in open(sys.argv[1]):
+    event = json.loads(line)
+    if event["user"]["username"] == sys.argv[2] and event.get("responseStatus", {}).get("code") == 403:
+        print(event["verb"], event["requestURI"])
+PYTHON
+)
+[[ -z $denied ]] || fail "the account was refused: $denied"
+kill "$operator"
+wait "$operator" 2> /dev/null || true
+operator=''
+ok 'clusters on the real API server: install, upgrade, roll back, uninstall; the server with the rights of the chart'
+
+k create namespace keep > /dev/null
+h install c site/slurm-cluster --version "$version" -n keep || fail 'install a cluster'
+h upgrade f site/fairlead --version 99.1.0 -n fairlead-system --reuse-values --set server.replicas=3 || fail 'upgrade the operator'
+[[ $(k get crd slurmclusters.slurm.nebius.ai -o jsonpath='{.spec.names.categories[0]}') == next ]] || fail 'an upgrade does not bring definitions up to date'
+[[ $(k -n fairlead-system get deployment f-fairlead-server -o jsonpath='{.spec.replicas} {.spec.template.spec.containers[0].image}') == '3 fairlead.dev/fairlead-server:99.1.0' ]] || fail 'not upgraded'
+h rollback f 1 -n fairlead-system || fail 'roll the operator back'
+[[ $(k -n fairlead-system get deployment f-fairlead-server -o jsonpath='{.spec.template.spec.containers[0].image}') == "fairlead.dev/fairlead-server:$version" ]] || fail 'not rolled back'
+[[ $(k get crd slurmclusters.slurm.nebius.ai -o jsonpath='{.spec.names.categories}') == '' ]] || fail 'definitions are not rolled back'
+h uninstall f -n fairlead-system || fail 'uninstall the operator'
+k -n keep get slurmcluster slurm -o name > "$work/log" 2>&1 || fail 'uninstalling the operator deleted a cluster'
+[[ -z $(k get clusterrole,clusterrolebinding -o name -l app.kubernetes.io/instance=f) ]] || fail 'uninstall left rights'
+eventually 60 bash -c "[[ -z \$('$tools/kubectl' -n fairlead-system get all,networkpolicy,poddisruptionbudget,role,rolebinding -l app.kubernetes.io/instance=f -o name) ]]"
+h install f site/fairlead --version "$version" -n fairlead-system || fail 'install again over what was kept'
+k -n keep get slurmcluster slurm -o name > "$work/log" 2>&1 || fail 'a second installation deleted a cluster'
+h upgrade f site/fairlead --version "$version" -n fairlead-system --set crds.keep=false || fail 'crds.keep=false'
+h uninstall f -n fairlead-system || fail 'purge'
+eventually 60 bash -c "! '$tools/kubectl' get crd slurmclusters.slurm.nebius.ai -o name"
+ok 'the operator: upgrade and roll-back with definitions; uninstall keeps clusters unless told to purge'
+tests/peers/cluster.sh down "$work/real" > "$work/log" 2>&1 || fail 'stop the real API server'
+
+# ---- the embedded engine
+
+mkdir "$work/embedded"
+"$build/bin/fairlead-server" --state-dir "$work/embedded" --listen 127.0.0.1:0 > "$work/server.log" 2>&1 &
+server=$!
+eventually 20 grep -q 'serving' "$work/server.log"
+export KUBECONFIG=$work/embedded/pki/admin.kubeconfig
+cluster_releases
+ok 'clusters on the embedded engine: install, upgrade, roll back, uninstall'
