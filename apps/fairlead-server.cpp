@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "fleet/control/machine_controller.h"
+#include "fleet/host_socket.h"
 #include "fleet/local_host.h"
 #include "kube/controller.h"
 #include "placement/control/node_lifecycle_controller.h"
@@ -37,7 +38,7 @@ Result<void> install_crds(kube::KubeApi& api) {
 
 void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exits, apiserver::EmbeddedServer& server, fleet::LocalHost& host, const Clock& clock, const std::string& state_dir, const fleet::Ranges& ranges, bool domains) {
   kube::KubeApi& api = server.api();
-  for (auto& controller : apiserver::make_api_controllers(server.registry(), api, clock, {.volumes_folder = state_dir + "/volumes"})) runner.add(std::move(controller));
+  for (auto& controller : apiserver::make_api_controllers(server.registry(), api, clock, {.ca_pem = server.ca_pem(), .volumes_folder = state_dir + "/volumes"})) runner.add(std::move(controller));
   runner.add(std::make_unique<placement::PlacementController>(api, clock));
   runner.add(std::make_unique<placement::NodeLifecycleController>(api, clock));
   auto machines = std::make_unique<fleet::MachineController>(api, host, clock, fleet::MachineControllerOptions{.ranges = ranges});
@@ -48,6 +49,21 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   slurm::SlurmControllerOptions slurm_options;
   slurm_options.objects.companion = kube::Json::object({{"hostPath", kube::Json::object({{"path", state_dir + "/bin"}, {"type", "Directory"}})}});
   runner.add(std::make_unique<slurm::SlurmClusterController>(api, clock, slurm::make_keys, std::move(slurm_options)));
+}
+
+// The machine that local nodes live on: by our own hands where we are root, else by those of the helper.
+std::unique_ptr<fleet::LocalHost> make_host(const Flags& flags, const std::string& state_dir, const fleet::Ranges& ranges, apiserver::EmbeddedServer& server) {
+  const auto issue = [&server](const http::CertificateRequest& request) { return server.issue(request); };
+  const auto on_address = [&server](const std::string& address) { return server.also_listen(address); };
+  if (!flags.machines_socket.empty())
+    return fleet::make_remote_host({.socket = flags.machines_socket, .ranges = ranges, .api_port = server.port(), .ca_pem = server.ca_pem(), .issue = issue, .on_address = on_address});
+  return fleet::make_local_host({.state_dir = state_dir,
+                                 .agent_program = program_folder() + "/fairlead-agent",
+                                 .ranges = ranges,
+                                 .api_port = server.port(),
+                                 .ca_pem = server.ca_pem(),
+                                 .issue = issue,
+                                 .on_address = on_address});
 }
 
 int serve(const Flags& flags) {
@@ -61,6 +77,12 @@ int serve(const Flags& flags) {
   const sigset_t signals = prepare_process();
   static const SystemClock clock;
   apiserver::EmbeddedOptions options{.state_dir = std::filesystem::absolute(flags.state_dir).lexically_normal().string(), .address = listen->first, .port = listen->second};
+  options.limits.per_second = flags.client_rate;
+  options.limits.burst = 2 * flags.client_rate;
+  if (!flags.audit_log.empty()) {
+    options.audit = {.path = std::filesystem::absolute(flags.audit_log).string(), .size_limit = {std::int64_t{flags.audit_megabytes} << 20}, .backups = flags.audit_backups,
+                     .writes_only = flags.audit_writes_only};
+  }
   while (options.state_dir.size() > 1 && options.state_dir.back() == '/') options.state_dir.pop_back();
   options.names = {fleet::host_address(*ranges)};
   const std::string pid_file = options.state_dir + "/run/server.pid";
@@ -72,13 +94,7 @@ int serve(const Flags& flags) {
   if (auto done = write_file_durably(pid_file, fmt::format("{}\n", ::getpid()), 0644); !done) return refuse(done.error().message);
 
   // Destroyed in reverse: controllers first, then the host's threads, the server last.
-  auto host = fleet::make_local_host({.state_dir = options.state_dir,
-                                      .agent_program = program_folder() + "/fairlead-agent",
-                                      .ranges = *ranges,
-                                      .api_port = (*server)->port(),
-                                      .ca_pem = (*server)->ca_pem(),
-                                      .issue = [&server](const http::CertificateRequest& request) { return (*server)->issue(request); },
-                                      .on_address = [&server](const std::string& address) { return (*server)->also_listen(address); }});
+  auto host = make_host(flags, options.state_dir, *ranges, **server);
   kube::Runner runner((*server)->api(), clock, Rng(static_cast<std::uint64_t>(clock.now().time_since_epoch().count())).next());
   const auto exits = std::make_shared<ExitRelay>(runner);
   add_controllers(runner, exits, **server, *host, clock, options.state_dir, *ranges, flags.controllers == "all");
@@ -105,8 +121,14 @@ int main(int argc, char** argv) {
   app.add_option("--listen", flags.listen, "address and port of the API; port 0 takes any free one")->capture_default_str();
   app.add_option("--node-range", flags.node_range, "addresses of local nodes, a /16 that no route of this machine uses")->capture_default_str();
   app.add_option("--pod-range", flags.pod_range, "addresses of pods on local nodes, a /16 that no route of this machine uses")->capture_default_str();
+  app.add_option("--machines-socket", flags.machines_socket, "where fairlead-machines makes local nodes for a server that is not root")->type_name("PATH");
   app.add_option("--log-level", flags.log_level, "debug, info, warn or error")->capture_default_str()->check(CLI::IsMember({"debug", "info", "warn", "error"}));
   app.add_option("--engine", flags.engine, "embedded: everything on this machine; kubernetes: the controllers alone, on a cluster that is there")->capture_default_str()->check(CLI::IsMember({"embedded", "kubernetes"}));
+  app.add_option("--audit-log", flags.audit_log, "file of who did what, one JSON line a request (no bodies); off without it")->type_name("FILE");
+  app.add_option("--audit-log-maxsize", flags.audit_megabytes, "MiB after which that file becomes FILE.1")->capture_default_str()->check(CLI::Range(1, 1 << 20));
+  app.add_option("--audit-log-maxbackup", flags.audit_backups, "how many such files are kept")->capture_default_str()->check(CLI::Range(0, 1000));
+  app.add_flag("--audit-writes-only", flags.audit_writes_only, "leaves out get, list and watch");
+  app.add_option("--client-rate", flags.client_rate, "requests a second of one user (nodes four times that, system:masters any), bursts of twice that; 0: no limit")->capture_default_str()->check(CLI::Range(0.0, 1e9));
   app.add_option("--controllers", flags.controllers, "all, or engine: the controllers of domains (slurm) run elsewhere")->capture_default_str()->check(CLI::IsMember({"all", "engine"}));
   const char* const group = "On a Kubernetes cluster (--engine=kubernetes)";
   app.add_option("--kubeconfig", flags.kubeconfig, "file that says which; without: $KUBECONFIG, the pod's service account, ~/.kube/config")->group(group)->type_name("FILE");
@@ -118,6 +140,7 @@ int main(int argc, char** argv) {
   app.add_option("--watch-namespace", flags.watch_namespace, "only clusters of this namespace")->group(group)->type_name("NAME");
   app.add_option("--companion-dir", flags.companion_dir, "folder of each node that holds fairlead-slurm; \"\": the images bring it")->group(group)->capture_default_str();
   app.add_option("--slurm-image", flags.slurm_image, "image of Slurm's containers where a cluster names none")->group(group)->capture_default_str();
+  app.add_option("--cluster-domain", flags.cluster_domain, "domain of the cluster's DNS")->group(group)->capture_default_str();
   app.add_flag("--local-machines", flags.local_machines, "Machine objects become nodes on this machine that join the cluster (root)")->group(group);
   app.add_option("--node-ca-cert", flags.node_ca_cert, "authority whose node certificates the cluster accepts")->group(group)->type_name("FILE");
   app.add_option("--node-ca-key", flags.node_ca_key, "its key")->group(group)->type_name("FILE");

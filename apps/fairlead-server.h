@@ -28,6 +28,11 @@ struct Flags {
   std::string log_level = "info";
   std::string engine = "embedded";
   std::string controllers = "all";
+  std::string audit_log;
+  int audit_megabytes = 100, audit_backups = 10;
+  bool audit_writes_only = false;
+  double client_rate = 500;      // requests a second
+  std::string machines_socket;   // of fairlead-machines; empty: this process makes local nodes itself
   // --engine=kubernetes
   std::string kubeconfig, context;
   std::string health_listen = "0.0.0.0:8080";
@@ -37,6 +42,7 @@ struct Flags {
   std::string watch_namespace;
   std::string companion_dir = "/var/lib/fairlead/bin";
   std::string slurm_image = "slurm:22.05";
+  std::string cluster_domain = "cluster.local";
   bool local_machines = false;
   std::string node_ca_cert, node_ca_key, node_api_server;
 };
