@@ -6,21 +6,23 @@ cd "$(dirname "$0")"
 
 usage() {
   cat << 'TEXT'
-usage: sudo ./test.sh [--full] [--unit] [--no-sanitizers] [-R REGEX]
+usage: sudo ./test.sh [--full] [--unit] [--kubernetes] [--no-sanitizers] [-R REGEX]
   (nothing)         set-up, release build, each header and library alone, unit tests plain and under sanitizers, integration and end-to-end tests
   --full            longer matrices too (ten times the crash points, more seeds), clang-tidy, five seconds of each fuzz target
   --unit            unit tests only
+  --kubernetes      only what runs on a real Kubernetes, which is built from Go modules once: the scenarios on both engines, the clients, the charts, the corpus
   --no-sanitizers   leave out the asan and tsan builds
   -R REGEX          only tests whose name matches, as ctest understands it: unit.kube, 'asan\.', e2e.slurm ...
 TEXT
 }
 die() { echo "test.sh: $*" >&2; exit 1; }
 
-full=0 unit=0 sanitizers=1 checks=1 pattern=''
+full=0 unit=0 kubernetes=0 sanitizers=1 checks=1 pattern=''
 while [ $# -gt 0 ]; do
   case $1 in
     --full) full=1 ;;
     --unit) unit=1 sanitizers=0 checks=0 ;;
+    --kubernetes) kubernetes=1 sanitizers=0 checks=0 pattern='^(e2e\.(kubernetes|helm|corpus)|integration\.(install|leader|corpus))$' ;;
     --no-sanitizers) sanitizers=0 ;;
     -R)
       [ -n "${2:-}" ] || { echo 'test.sh: -R needs a pattern (see --help)' >&2; exit 2; }
@@ -114,12 +116,25 @@ fuzz_smoke() {
 # Containers of the tests run from these; built once a machine, checked by their checksum.
 images() {
   local name names=(busybox)
+  [ "$kubernetes" = 0 ] || names+=(slurm)
   [ "$unit" = 1 ] || [ -n "$pattern" ] || names+=(slurm)
   for name in "${names[@]}"; do images/build.sh "images/$name" /var/lib/fairlead/images 2>&1 | tail -n 3; done
 }
 phase 'set-up' setup
 phase 'node images' images
-phase 'release build' build release 700 all
+# kube-apiserver and its companions, kept by version; a machine without a Go client leaves their tests out, and ctest says so.
+peers() {
+  local status=0
+  tests/peers/build.sh || status=$?
+  [ "$status" = 77 ] || return "$status"
+}
+programs() { find apps -name '*.cpp' ! -name '*_*' -exec basename {} .cpp \;; }
+if [ "$kubernetes" = 1 ]; then
+  phase 'release build, programs' build release 700 $(programs) fairlead-slurm
+else
+  phase 'release build' build release 700 all
+fi
+[ "$unit" = 1 ] || { [ -n "$pattern" ] && [ "$kubernetes" = 0 ]; } || phase 'real Kubernetes' peers
 if [ "$checks" = 1 ]; then
   phase 'one file changed' changed src/slurm/plan/render.cpp
   phase 'one Beast file changed' changed src/http/client_beast.cpp

@@ -150,17 +150,18 @@ run_kubernetes() {
   start_peer --bind 0.0.0.0 --advertise "$host"
   provide_volume jail-pvc 40Gi
   provide_volume controller-spool-pvc 1Gi
-  "$build/bin/fairlead" install --kubeconfig "$KUBECONFIG" > "$work/install.log" 2>&1 || { cat "$work/install.log" >&2; fail 'fairlead install'; }
+  "$build/bin/fairlead" install --local-machines --kubeconfig "$KUBECONFIG" > "$work/install.log" 2>&1 || { cat "$work/install.log" >&2; fail 'fairlead install'; }
   tell 'fairlead install: done'
   # The controllers act under rights of their own, not the administrator's.
   server_kubeconfig
-  "$build/bin/fairlead-server" --engine=kubernetes --kubeconfig "$work/server.kubeconfig" --state-dir "$site" "${ranges[@]}" --local-machines --node-ca-cert "$work/peer/pki/ca.crt" --node-ca-key "$work/peer/pki/ca.key" \
+  "$build/bin/fairlead-server" --engine=kubernetes --kubeconfig "$work/server.kubeconfig" --state-dir "$site" "${ranges[@]}" --namespace fairlead-system --health-listen 127.0.0.1:18080 --local-machines --node-ca-cert "$work/peer/pki/ca.crt" --node-ca-key "$work/peer/pki/ca.key" \
     > "$work/server.log" 2>&1 &
   server=$!
+  # Objects with finalizers need the controllers until they are gone, so the server ends last.
   hook uninstall << TEXT
+"$build/bin/fairlead" uninstall --purge --yes --kubeconfig "$KUBECONFIG" || exit 1
 kill -TERM $server
 while [ -e /proc/$server ] && ! grep -q '^State:.*Z' /proc/$server/status; do read -rt 0.1 <> <(:) || true; done
-"$build/bin/fairlead" uninstall --yes --kubeconfig "$KUBECONFIG"
 "$SCENARIO_KUBECTL" delete persistentvolume demo-jail-pvc demo-controller-spool-pvc > /dev/null
 "$build/bin/fairlead" down --yes --purge --state-dir "$site"
 TEXT

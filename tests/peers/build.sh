@@ -53,7 +53,7 @@ for name in "$@"; do
   fi
   command -v go > /dev/null || { echo "build.sh: $name is not in $folder and there is no Go client to build it" >&2; exit 77; }
   # Two callers at once: the second waits, then finds the program there.
-  exec 8> "$folder/.lock"
+  exec 8> "$folder/.$name.lock"
   flock 8
   if [ "$name" = probe ] || [ ! -x "$folder/$name" ]; then
     case $name in
