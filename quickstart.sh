@@ -27,7 +27,7 @@ while (($#)); do
     --down) action=down ;;
     --yes | -y) ask=no ;;
     --state-dir) need_value "$1" $#; state_dir=$2; shift ;;
-    --port) need_value "$1" $#; port=$2; up_options+=("$1" "$2"); shift ;;
+    --port) need_value "$1" $#; { [[ $2 =~ ^[1-9][0-9]{0,4}$ ]] && (($2 <= 65535)); } || { echo "quickstart.sh: --port needs a number from 1 to 65535" >&2; exit 2; }; port=$2; up_options+=("$1" "$2"); shift ;;
     --node-range | --pod-range) need_value "$1" $#; up_options+=("$1" "$2"); shift ;;
     --steps) need_value "$1" $#; [[ $2 =~ ^[0-9]+$ ]] || { echo "quickstart.sh: --steps needs a number" >&2; exit 2; }; job_options="--steps $2"; shift ;;
     -h | --help) usage; exit 0 ;;
@@ -105,10 +105,10 @@ check_system() {
   local at=$state_dir need_mb=500 free_mb
   while [[ ! -d $at ]]; do at=$(dirname "$at"); done
   [[ -f $state_dir/images/slurm/22.05/image.json ]] || need_mb=$((need_mb + 4000))
-  free_mb=$(df --output=avail --block-size=1000000 -- "$at" | tail -n 1)
+  free_mb=$(($(df --output=avail --block-size=1000000 -- "$at" | tail -n 1)))        # a number: df pads it with blanks
   ((free_mb >= need_mb)) || object "too little disk: $free_mb MB free where $state_dir is, $need_mb MB needed: make room, or choose a folder on a larger disk with --state-dir"
   if [[ ! -x $build/bin/fairlead ]]; then
-    free_mb=$(df --output=avail --block-size=1000000 -- . | tail -n 1)
+    free_mb=$(($(df --output=avail --block-size=1000000 -- . | tail -n 1)))
     ((free_mb >= 1500)) || object "too little disk: $free_mb MB free in $PWD, 1500 MB needed to build: make room"
   fi
 }
@@ -133,7 +133,18 @@ check_network() {
   [[ $address != *:* ]] || tcp_port=${address##*:}
   timeout 10 bash -c "exec 3<> /dev/tcp/$host/$tcp_port" 2> /dev/null || object "no network: $host (from where packages come) cannot be reached: connect this machine, or set a proxy for apt"
 }
-port_is_free() { ! grep -qiE "^ *[0-9]+: [0-9A-F]+:$(printf '%04X' "$port") [0-9A-F]+:0000 0A" /proc/net/tcp /proc/net/tcp6 2> /dev/null; }
+# Inodes of listening sockets that keep 127.0.0.1 from being bound: on that address or on all of them, also through IPv6.
+port_sockets() {
+  awk -v port="$(printf '%04X' "$port")" '
+    $4 == "0A" && split($2, at, ":") == 2 && at[2] == port &&
+      (at[1] == "0100007F" || at[1] ~ /^0+$/ || at[1] == "0000000000000000FFFF00000100007F") { print $10 }' /proc/net/tcp /proc/net/tcp6 2> /dev/null || true
+}
+# "nginx (process 12)", found by the socket among everyone's descriptors.
+port_holder() {
+  local pid
+  pid=$(find /proc/[0-9]*/fd -maxdepth 1 -lname "socket:\\[$1\\]" -print -quit 2> /dev/null | cut -d/ -f3) || true
+  if [[ -n $pid ]]; then printf '%s (process %s)' "$(cat "/proc/$pid/comm" 2> /dev/null || echo 'a program')" "$pid"; else printf 'another program'; fi
+}
 server_runs() { local pid; pid=$(cat "$state_dir/run/server.pid" 2> /dev/null) && grep -qs fairlead-server "/proc/$pid/comm"; }
 
 heading "Fairlead quickstart"
@@ -141,7 +152,7 @@ begin "look at this machine"
 check_system
 mapfile -t missing < <(missing_packages)
 if ((${#missing[@]})) || [[ ! -f $state_dir/images/slurm/22.05/image.json ]]; then check_network; fi
-server_runs || port_is_free || object "port $port is taken by another program: stop it, or choose another one with --port"
+if ! server_runs && socket=$(port_sockets | head -n 1) && [[ -n $socket ]]; then object "port $port is taken by $(port_holder "$socket"): stop that program, or choose another port with --port"; fi
 if ((${#wrong[@]} == 1)); then die "${wrong[0]}"; fi
 if ((${#wrong[@]})); then
   [[ $live == no ]] || printf '\r\e[K' >&2

@@ -39,6 +39,7 @@ refused() { # WHAT IT MUST SAY, COMMAND...
   [[ $out == *"$want"* ]] || fail "'$*' says: $out"
 }
 refused 'unknown option --frob' ./quickstart.sh --frob
+for port in abc 0 70000; do refused '--port needs a number' ./quickstart.sh --port "$port"; done
 if command -v runuser > /dev/null; then refused 'run it with sudo' runuser -u nobody -- bash "$PWD/quickstart.sh" --yes; fi
 python3 - 17443 "$work/listening" <<'PYTHON' &
 import socket, sys, signal
@@ -51,7 +52,7 @@ signal.pause()
 PYTHON
 holder=$!
 while [[ ! -e $work/listening ]]; do read -rt 0.1 <> <(:) || true; done
-refused 'port 17443 is taken' quickstart
+refused "port 17443 is taken by python3 (process $holder)" quickstart
 kill "$holder"
 wait "$holder" 2> /dev/null || true
 [[ $(ls "$site") == images ]] || fail "a refused quickstart left something: $(ls "$site")"
