@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "cli/program.h"
+#include "fleet/control/machine_controller.h"
 #include "fleet/fabric.h"
 #include "fleet/site.h"
 #include "fleet/teardown.h"
@@ -31,11 +32,13 @@ std::string network_conflict(const std::string& state_dir, const std::string& no
 }
 
 // What the controllers that fairlead-server runs on a cluster declare. The API is never called.
-kube::Access server_access(const std::string& space) {
+kube::Access server_access(const std::string& space, bool local_machines) {
   static const SystemClock clock;
   const auto api = kube::RestApi::make({.server = "https://localhost"});
   INVARIANT(api);
-  return kube::full_access(slurm::SlurmClusterController(**api, clock, slurm::make_keys, {.space = space}));
+  kube::Access access = kube::full_access(slurm::SlurmClusterController(**api, clock, slurm::make_keys, {.space = space}));
+  if (local_machines) access.add(fleet::machine_access());
+  return access;
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ const std::vector<kube::Resource>& removable() {
 
 struct Options {
   InstallOptions install;
-  bool dry_run = false, adopt = false, wait = false, upgrade = false;
+  bool dry_run = false, adopt = false, wait = false, upgrade = false, local_machines = false;
   double timeout = 180;
 };
 
@@ -50,7 +50,7 @@ Result<std::optional<Json>> look(Session& session, const Json& wanted) {
 
 // The version of the server that is there; empty: none.
 Result<std::string> installed_version(Session& session, const std::string& space) {
-  auto now = session.get(kDeployments, space, "fairlead-server");
+  auto now = session.get(resources::service_accounts, space, "fairlead-server");
   if (!now && now.error().code == Code::NotFound) return std::string();
   if (!now) return std::unexpected(std::move(now.error()));
   return kube::annotations_of(*now)[kVersion];
@@ -129,7 +129,9 @@ Result<int> print_manifests(const std::vector<Json>& manifests, const std::strin
 }
 
 Result<int> install(Context& context, const Options& options) {
-  const auto manifests = install_manifests(options.install, context.hooks.server_access(options.install.watch_namespace));
+  InstallOptions parts = options.install;
+  if (options.local_machines) parts.replicas = 0;
+  const auto manifests = install_manifests(parts, context.hooks.server_access(parts.watch_namespace, options.local_machines));
   if (options.dry_run && !context.wants("table")) return print_manifests(manifests, context.globals.output);
   auto session = context.cluster_session();
   if (!session) return std::unexpected(std::move(session.error()));
@@ -322,6 +324,7 @@ void add_one(CLI::App& app, Context& context, bool upgrade) {
   command->add_option("--watch-namespace", install_options.watch_namespace, "look after clusters of this namespace only, with rights in no other")->type_name("NAME");
   command->add_option("--companion-dir", install_options.companion_dir, "folder of each node that holds fairlead-slurm; \"\": the images bring it")->capture_default_str();
   command->add_option("--slurm-image", install_options.slurm_image, "image of Slurm's containers where a cluster names none");
+  command->add_flag("--local-machines", options->local_machines, "no Deployment: the server runs on a machine of yours with --local-machines, under the service account that is made here");
   command->add_flag("--adopt", options->adopt, "take over CRDs and other objects that somebody else made, where no other controller works with them");
   command->add_flag("--dry-run", options->dry_run, "tell what would be done, change nothing; with -o yaml or json print the objects, without a cluster");
   command->add_flag("--wait", options->wait, "wait until the server is available");

@@ -35,8 +35,8 @@ struct Hooks {
   std::function<std::string(const std::string& state_dir, const std::string& node_range, const std::string& pod_range)> network_conflict;
   // The files that an object would lead to (slurm.conf and so on), by name. Empty map: nothing to show for this kind.
   std::function<Result<std::vector<std::pair<std::string, std::string>>>(const kube::Json& object)> render;
-  // What fairlead-server asks of a cluster's API (of one namespace, or "" : all): its roles are made from this.
-  std::function<kube::Access(const std::string& space)> server_access;
+  // What fairlead-server asks of a cluster's API (of one namespace, or "" : all; with local machines or not): its roles are made from this.
+  std::function<kube::Access(const std::string& space, bool local_machines)> server_access;
 };
 
 struct Context {

@@ -10,6 +10,8 @@ namespace fairlead::cli {
 
 namespace {
 
+constexpr const char* kKinds = "nodes pods machines slurmclusters services configmaps secrets persistentvolumeclaims events leases namespaces";
+
 struct Leaf {
   std::string path;  // "fairlead node kill"; the program itself: "fairlead"
   std::string about;
@@ -55,8 +57,9 @@ std::string words_of(const Leaf& leaf) {
 // Words before the cursor that name commands decide the place in the tree; the rest is options and names.
 std::string bash_script(const std::vector<Leaf>& leaves, bool zsh) {
   std::string out = "# completion of fairlead, written by `fairlead completion`\n";
-  if (zsh) out = "#compdef fairlead\n" + out + "autoload -U +X bashcompinit && bashcompinit\n";
-  out += "_fairlead() {\n  local at=fairlead word words='' i current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
+  // zsh: the same function, by way of bashcompinit. It has another name than the file: _fairlead, where the script lies in a folder of fpath.
+  if (zsh) out = "#compdef fairlead\n" + out + "(( $+functions[compdef] )) || { autoload -U compinit && compinit; }\nautoload -U +X bashcompinit && bashcompinit\n";
+  out += "_fairlead_words() {\n  local at=fairlead word words='' i current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
          "  COMPREPLY=()\n  for ((i = 1; i < COMP_CWORD; i++)); do\n    word=${COMP_WORDS[i]}\n    case \"$at $word\" in\n";
   for (const auto& leaf : leaves)
     if (leaf.path != "fairlead") out += "      " + quote(leaf.path) + ") at=" + quote(leaf.path) + " ;;\n";
@@ -66,13 +69,15 @@ std::string bash_script(const std::vector<Leaf>& leaves, bool zsh) {
   // Names come from the site itself, where it answers.
   out += "  esac\n"
          "  case $at in\n"
-         "    'fairlead get' | 'fairlead delete') words=\"$words nodes pods machines slurmclusters services configmaps secrets persistentvolumeclaims events leases namespaces\" ;;\n"
+         "    'fairlead get' | 'fairlead delete') words=\"$words " + std::string(kKinds) + "\" ;;\n"
          "    'fairlead node kill' | 'fairlead node cut' | 'fairlead node heal') words=\"$words $(fairlead get machines -o name 2>/dev/null | cut -d/ -f2)\" ;;\n"
          "    'fairlead logs' | 'fairlead exec') words=\"$words $(fairlead get pods -A --no-headers 2>/dev/null | awk '{print $1 \"/\" $2}')\" ;;\n"
          "    'fairlead image rm') words=\"$words $(fairlead image list 2>/dev/null | awk 'NR > 1 {print $1}')\" ;;\n"
          "    'fairlead completion') words='bash zsh fish' ;;\n"
          "  esac\n"
-         "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n}\ncomplete -F _fairlead fairlead\n";
+         "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n}\ncomplete -F _fairlead_words fairlead\n";
+  // Loaded by its name, it is asked for words at once.
+  if (zsh) out += "[[ $funcstack[1] != _fairlead ]] || _bash_complete -F _fairlead_words\n";
   return out;
 }
 
@@ -95,11 +100,21 @@ std::string fish_script(const std::vector<Leaf>& leaves) {
     }
     for (const auto& option : leaf.options) {
       std::string line = "complete -c fairlead -n " + quote(condition);
-      for (const auto& name : option.names) line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
-      if (option.takes_value) line += option.names.back() == "--filename" || option.names.back() == "--kubeconfig" ? " -r -F" : " -r";
+      for (const auto& one : option.names) line += one.starts_with("--") ? " -l " + one.substr(2) : " -s " + one.substr(1);
+      const std::string& name = option.names.back();
+      if (option.takes_value) line += name == "--filename" || name == "--kubeconfig" ? " -r -F" : name == "--state-dir" ? " -x -a '(__fish_complete_directories)'" : name == "--output" ? " -x -a 'table json yaml wide name'" : " -r";
       out += line + " -d " + quote(option.about) + "\n";
     }
   }
+  // Names come from the site itself, where it answers.
+  const auto words = [&out](const std::string& seen, const std::string& arguments) {
+    out += "complete -c fairlead -n " + quote(seen) + " -a " + quote(arguments) + "\n";
+  };
+  words("__fish_seen_subcommand_from get delete", kKinds);
+  words("__fish_seen_subcommand_from kill cut heal; and __fish_seen_subcommand_from node", "(fairlead get machines -o name 2>/dev/null | string replace -r '^.*/' '')");
+  words("__fish_seen_subcommand_from logs exec", "(fairlead get pods -A --no-headers 2>/dev/null | string replace -r '^(\\S+)\\s+(\\S+).*' '$1/$2')");
+  words("__fish_seen_subcommand_from rm; and __fish_seen_subcommand_from image", "(fairlead image list 2>/dev/null | string match -r '^[^ A-Z]\\S*')");
+  words("__fish_seen_subcommand_from completion", "bash zsh fish");
   return out;
 }
 

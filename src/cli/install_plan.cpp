@@ -122,7 +122,7 @@ std::vector<Json> install_manifests(const InstallOptions& options, const kube::A
   out.push_back(user_role("view", {"get", "list", "watch"}));
   out.push_back(user_role("edit", {"create", "delete", "patch", "update"}));
   for (const auto& space : spaces) out.push_back(binding(kName, space, options.space));
-  out.push_back(deployment(options));
+  if (options.replicas > 0) out.push_back(deployment(options));
   return out;
 }
 

@@ -14,7 +14,7 @@ struct InstallOptions {
   std::string space = "fairlead-system";
   std::string image = "fairlead-server:" FAIRLEAD_VERSION;
   std::string watch_namespace;  // empty: clusters of all namespaces
-  int replicas = 2;
+  int replicas = 2;             // 0: no Deployment; the server runs elsewhere, as this service account
   std::string companion_dir = "/var/lib/fairlead/bin";
   std::string slurm_image;      // empty: the server's default
 };

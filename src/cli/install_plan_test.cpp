@@ -56,6 +56,8 @@ TEST(Install, ForOneNamespaceHasNoRightsInTheCluster) {
   EXPECT_THAT(print_json(the(manifests, "Deployment")), HasSubstr("--watch-namespace=lab"));
 }
 
+TEST(Install, WithoutReplicasHasNoDeployment) { EXPECT_TRUE(the(install_manifests({.replicas = 0}, some_access("")), "Deployment").is_null()); }
+
 TEST(Install, EverythingButUsersThingsIsMarkedAsOurs) {
   for (const auto& one : install_manifests({}, some_access(""))) {
     EXPECT_EQ(kube::labels_of(one)[kManagedBy], "fairlead") << kube::name_of(one);

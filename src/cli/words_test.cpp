@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small pure parts: texts, kinds by name, words of run, readiness, completion.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <CLI/CLI.hpp>
 
+#include "base/files.h"
 #include "base/process.h"
 #include "cli/program.h"
 #include "cli/readiness.h"
@@ -186,6 +188,33 @@ TEST_F(Tree, CompletionKnowsEveryCommandAndIsGoodShell) {
   auto checked = run_checked({.argv = {"bash", "-n"}, .environment = {}, .working_directory = ""}, std::chrono::seconds(10), *completion_script(*app_, "bash"));
   EXPECT_TRUE(checked) << (checked ? "" : checked.error().message);
   EXPECT_FALSE(completion_script(*app_, "tcsh"));
+}
+
+// Each shell where it is installed: what Tab offers behind these words.
+TEST_F(Tree, CompletionOffersCommandsAndNames) {
+  struct Row {
+    const char *line, *want;
+  };
+  for (const Row& row : {Row{"fairlead no", "node"}, Row{"fairlead node k", "kill"}, Row{"fairlead -n demo node h", "heal"}, Row{"fairlead get po", "pods"}, Row{"fairlead completion z", "zsh"}}) {
+    const std::string ask = fmt::format("COMP_WORDS=({}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _fairlead_words; echo \"${{COMPREPLY[*]}}\"", row.line);
+    auto bash = run_checked({.argv = {"bash", "-c", *completion_script(*app_, "bash") + ask}, .environment = {}, .working_directory = ""}, std::chrono::seconds(10));
+    ASSERT_TRUE(bash) << bash.error().message;
+    EXPECT_EQ(bash->out, std::string(row.want) + "\n") << row.line;
+    if (!exists("/usr/bin/fish")) continue;
+    auto fish = run_checked({.argv = {"fish", "--no-config", "-c", *completion_script(*app_, "fish") + fmt::format("complete -C '{}'", row.line)}, .environment = {}, .working_directory = ""}, std::chrono::seconds(10));
+    ASSERT_TRUE(fish) << fish.error().message;
+    EXPECT_THAT(fish->out, testing::StartsWith(row.want)) << row.line;
+  }
+}
+
+TEST_F(Tree, CompletionOfZshWorksBySourceAndByName) {
+  const auto script = completion_script(*app_, "zsh");
+  EXPECT_THAT(*script, testing::StartsWith("#compdef fairlead\n"));
+  EXPECT_THAT(*script, HasSubstr("autoload -U compinit"));
+  EXPECT_THAT(*script, testing::EndsWith("|| _bash_complete -F _fairlead_words\n"));
+  if (!exists("/usr/bin/zsh")) return;
+  auto zsh = run_checked({.argv = {"zsh", "-f", "-n"}, .environment = {}, .working_directory = ""}, std::chrono::seconds(10), *script);
+  EXPECT_TRUE(zsh) << zsh.error().message;
 }
 
 TEST_F(Tree, OptionsOfEveryCommandMayStandBehindIt) {

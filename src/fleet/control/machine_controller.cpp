@@ -15,9 +15,9 @@ MachineController::MachineController(kube::KubeApi& api, LocalHost& host, const 
 
 std::vector<kube::Controller::Source> MachineController::sources() const { return {{.resource = resources::machines, .space = "", .keys = kube::key_itself}}; }
 
-std::optional<kube::Access> MachineController::access() const {
+kube::Access machine_access() {
   return kube::Access()
-      .may({"update"}, resources::machines)
+      .may({"get", "list", "watch", "update"}, resources::machines)
       .may({"update"}, resources::machines, "status")
       .may({"get", "delete"}, resources::nodes)
       .may({"get", "delete"}, resources::leases, "", "kube-node-lease");

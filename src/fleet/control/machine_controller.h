@@ -17,13 +17,16 @@ struct MachineControllerOptions {
   std::chrono::seconds look_again{30};  // a running machine is looked at this often although nothing was told
 };
 
+// What it asks of the API, its source included.
+kube::Access machine_access();
+
 class MachineController final : public kube::Controller {
  public:
   MachineController(kube::KubeApi& api, LocalHost& host, const Clock& clock, MachineControllerOptions options = {});
 
   std::string name() const override { return "machine"; }
   std::vector<Source> sources() const override;
-  std::optional<kube::Access> access() const override;
+  std::optional<kube::Access> access() const override { return machine_access(); }
   void start(const kube::Caches& caches) override;
   Result<kube::Next> reconcile(const kube::ObjectKey& key) override;
 

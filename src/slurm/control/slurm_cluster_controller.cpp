@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "slurm/control/slurm_cluster_controller.h"
 
+#include <optional>
+
 #include "base/encoding.h"
 #include "base/log.h"
 
@@ -68,14 +70,34 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
     auto written = api_.update_status(resources::slurm_clusters, next);
     if (!written) return pass(std::move(written.error()), "write status of SlurmCluster " + key.text());
     cluster->child("metadata").set("resourceVersion", kube::version_of(*written));
+    cluster->set("status", plan.status);
   }
   for (const Step& step : plan.steps) {
     auto done = apply(step, *cluster);
-    if (!done) return pass(std::move(done.error()), describe(step));
+    if (!done) {
+      Error problem = std::move(done.error()).in(describe(step));
+      // Stale or unanswered: tried again soon, nothing that a user could help with.
+      const bool passing = problem.code == Code::Conflict || problem.code == Code::Unavailable || problem.code == Code::Expired;
+      if (!passing)
+        if (auto told = tell(*cluster, problem); !told) log_warn("slurm cluster status not written", {{"cluster", key.text()}, {"reason", told.error().message}});
+      return std::unexpected(std::move(problem));
+    }
     log_info("slurm cluster step", {{"cluster", key.text()}, {"step", describe(step)}});
   }
+  if (auto told = tell(*cluster, {}); !told) return pass(std::move(told.error()), "write status of SlurmCluster " + key.text());
   if (!plan.waiting_for.empty()) return kube::Next{30s};
   return kube::Next{};
+}
+
+Result<void> SlurmClusterController::tell(Json& cluster, const std::optional<Error>& problem) {
+  const Json* const before = kube::find_condition(cluster, "StepsTaken");
+  if (!problem && (before == nullptr || (*before)["status"].string() == "True")) return {};
+  const kube::Condition condition = problem ? kube::Condition{"StepsTaken", "False", "StepRefused", problem->message} : kube::Condition{"StepsTaken", "True", "Taken", "the API takes every step"};
+  if (!kube::set_condition(cluster, condition, clock_.now())) return {};
+  auto written = api_.update_status(resources::slurm_clusters, cluster);
+  if (!written) return std::unexpected(std::move(written.error()));
+  cluster.child("metadata").set("resourceVersion", kube::version_of(*written));
+  return {};
 }
 
 Result<void> SlurmClusterController::apply(const Step& step, Json& cluster) {

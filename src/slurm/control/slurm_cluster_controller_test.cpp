@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "kube/fenced_api.h"
+#include "kube/scripted_api.h"
 #include "kube/tiny_api.h"
 
 namespace fairlead::slurm {
@@ -104,6 +105,40 @@ TEST_F(Controller, OfOneNamespaceAsksForNoOther) {
   const SlurmClusterController narrow(api_, clock_, keys, {.space = "lab"});
   for (const auto& rule : kube::full_access(narrow).rules()) EXPECT_EQ(rule.space, "lab") << rule.plural;
   EXPECT_FALSE(kube::full_access(narrow).allows("list", resources::secrets, "", "other", ""));
+}
+
+// An API that refuses pods, as a quota or a pod security level does.
+class NoPods final : public kube::BareApi {
+ public:
+  explicit NoPods(kube::KubeApi& api) : api_(api) {}
+  Result<Json> create(const kube::Resource& resource, const Json& object) override {
+    if (refuses && resource == resources::pods) return fail(Code::Forbidden, "pods \"" + kube::name_of(object) + "\" is forbidden: violates PodSecurity");
+    return api_.create(resource, object);
+  }
+  Result<Json> update(const kube::Resource& resource, const Json& object) override { return api_.update(resource, object); }
+  Result<Json> update_status(const kube::Resource& resource, const Json& object) override { return api_.update_status(resource, object); }
+  bool refuses = true;
+
+ private:
+  kube::KubeApi& api_;
+};
+
+TEST_F(Controller, WhatTheApiRefusesIsToldInACondition) {
+  NoPods strict(api_);
+  SlurmClusterController controller(strict, clock_, keys, {});
+  controller.start(api_);
+  const auto condition = [&] {
+    for (int round = 0; round < 6; ++round) (void)controller.reconcile(key_).has_value();
+    const Json* const found = kube::find_condition(object("slurmclusters", "demo"), "StepsTaken");
+    return found ? (*found)["status"].string() + " " + (*found)["message"].string() : "none";
+  };
+  EXPECT_THAT(condition(), testing::AllOf(StartsWith("False"), HasSubstr("create pods controller-0"), HasSubstr("violates PodSecurity")));
+  const int writes = api_.status_writes;
+  condition();
+  EXPECT_EQ(api_.status_writes, writes) << "told once";
+  strict.refuses = false;
+  EXPECT_THAT(condition(), StartsWith("True"));
+  EXPECT_EQ(api_.all("pods").size(), 4U);
 }
 
 TEST_F(Controller, APausedLeaderChangesNothing) {

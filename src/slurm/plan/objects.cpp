@@ -70,12 +70,18 @@ const SlurmRole& role_of(const SlurmCluster& cluster, Role role) {
   return cluster.worker;
 }
 
-Json munge_container(const SlurmRole& role) {
+// The program fairlead-slurm comes from a volume, or lies at the same place in the image.
+Json with_companion(const ObjectOptions& options, std::vector<Json> mounts) {
+  if (options.companion.is_object()) mounts.insert(mounts.begin(), mount("companion", "/opt/fairlead/bin", true));
+  return Json::array(std::move(mounts));
+}
+
+Json munge_container(const SlurmRole& role, const ObjectOptions& options) {
   return Json::object({{"name", "munge"},
                        {"image", role.munge.image},
                        {"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("munge")})},
                        {"resources", resources_json(role.munge.resources)},
-                       {"volumeMounts", Json::array({mount("companion", "/opt/fairlead/bin", true), mount("munge-key", "/etc/fairlead/munge", true), mount("munge-socket", "/run/munge")})},
+                       {"volumeMounts", with_companion(options, {mount("munge-key", "/etc/fairlead/munge", true), mount("munge-socket", "/run/munge")})},
                        {"readinessProbe", Json::object({{"exec", Json::object({{"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("check"), Json("munge")})}})},
                                                         {"periodSeconds", 10}, {"failureThreshold", 3}, {"timeoutSeconds", 5}})}});
 }
@@ -159,12 +165,12 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
 
   Json volumes = Json::array({secret_volume("munge-key", munge_secret(cluster), 0400), memory_volume("munge-socket"), memory_volume("run"), config_volume("slurm-config", cluster.name + "-slurm-configs"),
                               chosen_volume(cluster, "jail", of.jail, claim_name(cluster, "jail", role, ordinal))});
-  Json mounts = Json::array({mount("companion", "/opt/fairlead/bin", true), mount("munge-socket", "/run/munge"), mount("run", "/run/slurm"), mount("jail", "/mnt/jail")});
-  Json companion = Json::object({{"name", "companion"}});
-  if (options.companion.is_object())
+  Json mounts = with_companion(options, {mount("munge-socket", "/run/munge"), mount("run", "/run/slurm"), mount("jail", "/mnt/jail")});
+  if (options.companion.is_object()) {
+    Json companion = Json::object({{"name", "companion"}});
     for (const auto& [key, value] : options.companion.members()) companion.set(key, value);
-  else companion.set("emptyDir", Json::object());
-  volumes.push(std::move(companion));
+    volumes.push(std::move(companion));
+  }
 
   Json environment = Json::array({env("FAIRLEAD_SLURM_CLUSTER", cluster.name)});
   Json security = Json::object();
@@ -236,7 +242,7 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
                             {"automountServiceAccountToken", false},
                             {"dnsConfig", Json::object({{"searches", Json::array({Json(fmt::format("{}-worker-svc.{}.svc.{}", cluster.name, cluster.space, options.render.cluster_domain)),
                                                                                   Json(fmt::format("{}-controller-svc.{}.svc.{}", cluster.name, cluster.space, options.render.cluster_domain))})}})},
-                            {"containers", Json::array({munge_container(of), std::move(main)})},
+                            {"containers", Json::array({munge_container(of, options), std::move(main)})},
                             {"volumes", std::move(volumes)}});
   if (const auto filter = cluster.filters.find(of.node_filter); filter != cluster.filters.end()) {
     if (filter->second.node_selector.is_object()) spec.set("nodeSelector", filter->second.node_selector);

@@ -12,7 +12,7 @@ namespace fairlead::slurm {
 
 struct ObjectOptions {
   RenderFacts render;
-  // A pod volume source that holds the program fairlead-slurm, mounted at /opt/fairlead/bin; null: the image brings it.
+  // A pod volume source that holds the program fairlead-slurm, mounted at /opt/fairlead/bin; null: the image has it there.
   kube::Json companion;
 };
 

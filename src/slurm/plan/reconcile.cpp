@@ -65,6 +65,7 @@ class Planner {
     const Confinement confinement = confinement_of(cluster_);
     say("StepsConfined", confinement.cgroups, confinement.reason, confinement.message);
 
+    if (const auto chart = chart_condition(snapshot_.cluster, FAIRLEAD_VERSION)) kube::set_condition(object_, *chart, now_);
     const bool common = plan_common();
     const bool claims = plan_claims();
     if (common && claims) {
@@ -256,6 +257,21 @@ class Planner {
 };
 
 }  // namespace
+
+std::optional<kube::Condition> chart_condition(const Json& cluster, const std::string& operator_version) {
+  const auto annotations = kube::annotations_of(cluster);
+  const auto chart = annotations.find(kChart);
+  if (chart == annotations.end()) return std::nullopt;
+  // The version begins after the last dash that a digit follows ("slurm-cluster-0.1.0-rc.1" is 0.1.0-rc.1).
+  std::size_t at = chart->second.find_first_of("0123456789");
+  while (at != std::string::npos && (at == 0 || chart->second[at - 1] != '-')) at = chart->second.find_first_of("0123456789", at + 1);
+  const std::string version = at == std::string::npos ? "" : chart->second.substr(at);
+  const auto major_minor = [](const std::string& text) { return text.substr(0, text.find('.', text.find('.') + 1)); };
+  if (!version.empty() && major_minor(version) == major_minor(operator_version))
+    return kube::Condition{"ChartSupported", "True", "SameVersion", fmt::format("chart {} fits operator {}", version, operator_version)};
+  return kube::Condition{"ChartSupported", "False", "ChartVersionMismatch",
+                         fmt::format("the release was made by chart {}, the operator is {}: helm upgrade RELEASE fairlead/slurm-cluster --version {}", version.empty() ? chart->second : version, operator_version, operator_version)};
+}
 
 std::string describe(const Step& step) {
   return std::visit(

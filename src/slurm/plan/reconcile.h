@@ -33,6 +33,11 @@ struct Plan {
   std::vector<std::string> waiting_for;  // reasons, for people
 };
 
+// Does the chart that made this resource (annotation fairlead.dev/chart: NAME-VERSION) fit this operator? They go together by major and minor version. A
+// warning: the cluster goes on. None: it was not made by a chart.
+inline constexpr const char* kChart = "fairlead.dev/chart";
+std::optional<kube::Condition> chart_condition(const kube::Json& cluster, const std::string& operator_version);
+
 // Never deletes a worker or login pod that runs: what would end jobs or sessions is held back and named in a condition.
 Plan plan_reconcile(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now);
 

@@ -191,5 +191,21 @@ TEST(SlurmReconcile, EqualSnapshotsGiveEqualPlans) {
   }
 }
 
+TEST(Chart, FitsByMajorAndMinorVersion) {
+  const auto said = [](const std::string& chart) {
+    Json cluster = demo();
+    if (!chart.empty()) cluster.child("metadata").set("annotations", Json::object({{kChart, chart}}));
+    const auto condition = chart_condition(cluster, "0.2.3");
+    return condition ? condition->status + " " + condition->message : "none";
+  };
+  EXPECT_EQ(said(""), "none");
+  EXPECT_THAT(said("slurm-cluster-0.2.9"), testing::StartsWith("True"));
+  EXPECT_THAT(said("slurm-cluster-0.2.0-rc.1"), testing::StartsWith("True"));
+  EXPECT_THAT(said("slurm-cluster-0.1.0"), testing::AllOf(testing::StartsWith("False"), HasSubstr("chart 0.1.0, the operator is 0.2.3"), HasSubstr("--version 0.2.3")));
+  EXPECT_THAT(said("slurm-cluster-1.2.0"), testing::StartsWith("False"));
+  EXPECT_THAT(said("slurm-cluster"), testing::StartsWith("False"));
+  EXPECT_THAT(said("slurm-cluster-0.20.3"), testing::StartsWith("False"));
+}
+
 }  // namespace
 }  // namespace fairlead::slurm
