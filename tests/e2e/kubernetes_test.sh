@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # The scenarios of tests/scenarios on both engines: the embedded one, and a real kube-apiserver with etcd, its controllers and its scheduler (tests/peers), on which fairlead-agent
 # plays the kubelet. Then the clients: kubectl, the Go and the Python client ask the same of both servers.
-#   kubernetes_test.sh BUILD_DIR [PART...]     as root; parts: embedded kubernetes clients; without parts all
+#   kubernetes_test.sh BUILD_DIR [PART...]     as root; parts: embedded kubernetes kubelet clients; without parts all
 # Everything happens in a network namespace of its own, so that ranges and ports of a running site are not touched. Exit status 77: the real programs are not there and cannot be built.
 set -euo pipefail
 build=$(realpath "${1:?usage: kubernetes_test.sh BUILD_DIR [PART...]}")
 shift
-[ $# -gt 0 ] || set -- embedded kubernetes clients
+[ $# -gt 0 ] || set -- embedded kubernetes kubelet clients
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 peers=$top/tests/peers
 cluster=$peers/cluster.sh
@@ -20,6 +20,7 @@ if [ -z "${FAIRLEAD_TEST_INSIDE:-}" ]; then
   [ "$status" = 0 ] || exit "$status"
   for image in busybox slurm; do "$top/images/build.sh" "$top/images/$image" /var/lib/fairlead/images > /dev/null 2>&1 || { echo "the image $image could not be built" >&2; exit 1; }; done
   "$peers/python/run.sh" --prepare || echo 'the Python client is left out'
+  "$peers/kubelet.sh" --prepare || echo 'the kubelet is left out'
   export FAIRLEAD_TEST_INSIDE=1
   exec unshare --net --mount --propagation private bash "$0" "$build" "$@"
 fi
@@ -236,6 +237,19 @@ run_clients() {
   [ "$status" = 0 ] || fail 'a client got an answer that it cannot use'
 }
 
+# Our agent plays the kubelet above. Where a real one runs beside it, the same control plane takes it: the peer is whole.
+run_kubelet() {
+  local status=0
+  "$cluster" status "$work/peer" > /dev/null 2>&1 || start_peer
+  tell 'a real kubelet on containerd'
+  "$peers/kubelet.sh" "$work/peer" || status=$?
+  case $status in
+    0) ;;
+    77) tell 'the kubelet is left out: its packages are not there' ;;
+    *) fail 'this machine refuses a kubelet' ;;
+  esac
+}
+
 for part in "$@"; do
   case $part in
     embedded)
@@ -243,6 +257,7 @@ for part in "$@"; do
       run_embedded
       ;;
     kubernetes) run_kubernetes ;;
+    kubelet) run_kubelet ;;
     clients) run_clients ;;
     *) fail "unknown part $part" ;;
   esac
