@@ -85,26 +85,22 @@ Result<std::int64_t> parse_number(const Call& call, std::string_view name) {
   const std::string_view text = call.query(name);
   if (text.empty()) return 0;
   const bool digits = text.size() < 19 && text.find_first_not_of("0123456789") == std::string_view::npos;
-  if (!digits) return fail(Code::Invalid, fmt::format("{}: \"{}\" is not a number", name, text));
+  if (!digits) return fail(Code::Invalid, fmt::format("strconv.ParseInt: parsing \"{}\": invalid syntax", text));
   return std::stoll(std::string(text));
 }
+
+constexpr std::size_t largest_body = 3 << 20;  // as kube-apiserver
+Status too_large_body() { return {.code = 413, .reason = "RequestEntityTooLarge", .message = fmt::format("Request entity too large: limit is {}", largest_body)}; }
 
 // As the validation of PatchOptions and its like says it.
 std::string options_error(std::string_view verb, const std::vector<std::string>& errors) {
   std::string_view kind = "DeleteOptions";
+  if (verb == "list") kind = "ListOptions";
   if (verb == "create") kind = "CreateOptions";
   if (verb == "update") kind = "UpdateOptions";
   if (verb == "patch") kind = "PatchOptions";
   const std::string text = fmt::format("{}", fmt::join(errors, ", "));
   return fmt::format("{}.meta.k8s.io \"\" is invalid: {}", kind, errors.size() == 1 ? text : "[" + text + "]");
-}
-
-Status invalid_option(std::string message) { return {.code = 422, .reason = "Invalid", .message = std::move(message)}; }
-
-std::string decoding_error(const Kind& kind, const std::vector<std::string>& duplicates) {
-  std::vector<std::string> parts;
-  for (const std::string& path : duplicates) parts.push_back(fmt::format("duplicate field \"{}\"", path));
-  return fmt::format("{0} in version \"{1}\" cannot be handled as a {0}: strict decoding error: {2}", kind.resource.kind, kind.resource.version, fmt::join(parts, ", "));
 }
 
 }  // namespace
@@ -159,10 +155,11 @@ Result<WatchQuery> parse_watch_query(const Call& call, Revision current) {
   const std::string_view match = call.query("resourceVersionMatch");
   const bool asks = !call.query("sendInitialEvents").empty();
   out.initial_events = asks && flag(call.request.target.query, "sendInitialEvents");
-  if (!asks && !match.empty()) return fail(Code::Invalid, "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
-  if (asks && match != "NotOlderThan") {
-    return fail(Code::Invalid, "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
-  }
+  std::vector<std::string> errors;
+  if (!asks && !match.empty()) errors.emplace_back("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+  if (asks && match != "NotOlderThan") errors.emplace_back("resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+  if (asks && !match.empty() && match != "NotOlderThan") errors.push_back(fmt::format("resourceVersionMatch: Unsupported value: \"{}\": supported values: \"NotOlderThan\"", match));
+  if (!errors.empty()) return fail(Code::Invalid, options_error("list", errors));
   if (asks && !out.initial_events && (out.resource_version.empty() || out.resource_version == "0")) out.resource_version = std::to_string(current);
   return out;
 }
@@ -175,7 +172,7 @@ Result<WriteContext> parse_write_context(const Call& call, bool apply) {
   out.force = flag(call.request.target.query, "force");
   std::vector<std::string> errors;
   for (const auto& [name, value] : call.request.target.query) {
-    if (name == "dryRun" && value != "All") errors.push_back(fmt::format("dryRun: Unsupported value: \"{}\": supported values: \"All\"", value));
+    if (name == "dryRun" && value != "All") errors.push_back(fmt::format("dryRun: Unsupported value: []string{{\"{}\"}}: supported values: \"All\"", value));
     if (name == "dryRun") out.dry_run = true;
     if (name != "fieldValidation" || value.empty() || value == "Warn") continue;
     if (value == "Strict") {
@@ -183,7 +180,7 @@ Result<WriteContext> parse_write_context(const Call& call, bool apply) {
     } else if (value == "Ignore") {
       out.validation = FieldValidation::Ignore;
     } else {
-      errors.push_back(fmt::format("fieldValidation: Unsupported value: \"{}\": supported values: \"Ignore\", \"Strict\", \"Warn\"", value));
+      errors.push_back(fmt::format("fieldValidation: Unsupported value: \"{}\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"", value));
     }
   }
   if (apply && out.field_manager.empty()) errors.emplace_back("fieldManager: Required value: is required for apply patch");
@@ -218,7 +215,7 @@ Result<kube::DeleteOptions> parse_delete_options(const Call& call, const kube::J
   } else if (propagation == "Orphan") {
     out.propagation = Propagation::Orphan;
   } else if (!propagation.empty() && propagation != "Background") {
-    return fail(Code::Invalid, fmt::format("propagationPolicy: Unsupported value: \"{}\": supported values: \"Foreground\", \"Background\", \"Orphan\"", propagation));
+    return fail(Code::Invalid, options_error("delete", {fmt::format("propagationPolicy: Unsupported value: \"{}\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"", propagation)}));
   }
   return out;
 }
@@ -245,6 +242,20 @@ void respond_object(const Call& call, const Kind& kind, int status, const Object
   }
   call.exchange->respond(std::move(response));
 }
+
+namespace {
+void respond_scale(const Call& call, const Kind& kind, const Object& object, const std::vector<std::string>& warnings) {
+  const auto parsed = kube::parse_json(*object.bytes);
+  if (!parsed) return call.refuse(parsed.error());
+  const auto scale = scale_of(*parsed, *kind.scale);
+  if (!scale) return call.refuse(scale.error());
+  if (call.form == Form::Table) return call.refuse({.code = 406, .reason = "NotAcceptable", .message = "a Scale is not shown as a Table"});
+  http::Response response{.status = 200, .headers = {{"Content-Type", std::string(content_type(call.form))}}};
+  add_warnings(response.headers, warnings);
+  response.body = text_in_form(call.form == Form::Partial ? partial_object(*scale) : *scale, call.form, call.pretty);
+  call.exchange->respond(std::move(response));
+}
+}  // namespace
 
 // ---- reads
 
@@ -278,6 +289,7 @@ void Objects::subresource_get(const CallPtr& call, const KindPtr& kind) {
   const std::string& subresource = call->route.subresource;
   const auto object = registry_.get(*kind, {call->route.space, call->route.name});
   if (!object) return call->refuse(object.error());
+  if (subresource == "scale") return respond_scale(*call, *kind, *object, {});
   if (subresource == "status") return respond_object(*call, *kind, 200, *object, {}, clock_.now());
   if (subresource != "log" && subresource != "exec") {
     return call->refuse({.code = 405, .reason = "MethodNotAllowed", .message = "the server does not allow this method on the requested resource", .details = call->about()});
@@ -289,7 +301,7 @@ void Objects::subresource_get(const CallPtr& call, const KindPtr& kind) {
 }
 
 void Objects::list(const CallPtr& call, const KindPtr& kind) {
-  if (!call->query("sendInitialEvents").empty()) return call->refuse(invalid_option("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"));
+  if (!call->query("sendInitialEvents").empty()) return call->refuse(status_of({Code::Invalid, options_error("list", {"sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"})}));
   const auto query = parse_list_query(*call);
   if (!query) return call->refuse(query.error());
   const auto page = registry_.list(*kind, call->route.space, *query);
@@ -301,7 +313,7 @@ void Objects::list(const CallPtr& call, const KindPtr& kind) {
 
 void Objects::watch(const CallPtr& call, const KindPtr& kind) {
   auto query = parse_watch_query(*call, registry_.revision());
-  if (!query) return call->refuse(invalid_option(query.error().message));
+  if (!query) return call->refuse(status_of(query.error()));
   const auto include = parse_include(call->query("includeObject"));
   if (!include) return call->refuse(include.error());
   const auto timeout = parse_number(*call, "timeoutSeconds");
@@ -317,16 +329,17 @@ void Objects::watch(const CallPtr& call, const KindPtr& kind) {
 
 // ---- writes
 
-Reply Objects::reply(const CallPtr& call, const KindPtr& kind, std::vector<std::string> warnings) {
-  return [call, kind, warnings = std::move(warnings), token = in_flight_.begin(), &clock = clock_](Result<Written> written) mutable {
+Reply Objects::reply(const CallPtr& call, const KindPtr& kind) {
+  return [call, kind, token = in_flight_.begin(), &clock = clock_](Result<Written> written) {
     if (!written) return call->refuse(written.error());
-    warnings.insert(warnings.end(), written->warnings.begin(), written->warnings.end());
+    if (call->route.subresource == "scale" && kind->scale) return respond_scale(*call, *kind, written->object, written->warnings);
     if (!written->object.bytes) return call->answer(written->created ? 201 : 200, success(call->about()));
-    respond_object(*call, *kind, written->created ? 201 : 200, written->object, warnings, clock.now());
+    respond_object(*call, *kind, written->created ? 201 : 200, written->object, written->warnings, clock.now());
   };
 }
 
 void Objects::write(const CallPtr& call, const KindPtr& kind, std::optional<Body> body) {
+  if (call->request.body.size() > largest_body) return call->refuse(too_large_body());
   const std::string media(http::find(call->request.headers, "Content-Type"));
   PatchForm patch;
   if (call->verb == "patch") {
@@ -345,16 +358,10 @@ void Objects::write(const CallPtr& call, const KindPtr& kind, std::optional<Body
     body = std::move(*parsed);
   }
   call->request.body = {};  // not needed while the write waits for its commit
-  std::vector<std::string> warnings;
-  if (!body->duplicates.empty()) {
-    if (context->validation == FieldValidation::Strict) return call->refuse(bad_request(decoding_error(*kind, body->duplicates)));
-    if (context->validation == FieldValidation::Warn) {
-      for (const std::string& path : body->duplicates) warnings.push_back(fmt::format("duplicate field \"{}\"", path));
-    }
-  }
+  context->duplicates = std::move(body->duplicates);
   const Route& route = call->route;
   const kube::ObjectKey key{route.space, route.name};
-  auto done = reply(call, kind, std::move(warnings));
+  auto done = reply(call, kind);
   if (patch.apply) return registry_.apply(*context, *kind, key, route.subresource, std::move(body->json), std::move(done));
   if (call->verb == "patch") return registry_.patch(*context, *kind, key, route.subresource, patch.type, std::move(body->json), std::move(done));
   if (call->verb == "update") return registry_.update(*context, *kind, key, route.subresource, std::move(body->json), std::move(done));
@@ -367,8 +374,11 @@ namespace {
 Result<Json> options_body(const Call& call, std::optional<Body>& body) {
   if (body) return std::move(body->json);
   if (call.request.body.empty()) return Json::object();
+  if (call.request.body.size() > largest_body) return fail(Code::Invalid, "the body is too large for DeleteOptions");
   auto parsed = parse_body(http::find(call.request.headers, "Content-Type"), call.request.body);
   if (!parsed) return std::unexpected(std::move(parsed.error()));
+  if (const auto wrong = kube::type_errors(parsed->json, *kube::TypeTable::builtin().find_kind("v1", "DeleteOptions")); !wrong.empty())
+    return fail(Code::Invalid, fmt::format("DeleteOptions cannot be read: {}", wrong.front()));
   return std::move(parsed->json);
 }
 }  // namespace
@@ -379,7 +389,7 @@ void Objects::remove(const CallPtr& call, const KindPtr& kind, std::optional<Bod
   const auto json = options_body(*call, body);
   if (!json) return call->refuse(json.error().code == Code::Unsupported ? unsupported_media_type(json.error().message) : status_of(json.error()));
   const auto options = parse_delete_options(*call, *json, context->dry_run);
-  if (!options) return call->refuse(invalid_option(options.error().message));
+  if (!options) return call->refuse(status_of(options.error()));
   auto done = [call, kind, token = in_flight_.begin(), &clock = clock_](Result<Written> written) {
     if (!written) return call->refuse(written.error());
     if (!written->removed && written->object.bytes) return respond_object(*call, *kind, 200, written->object, written->warnings, clock.now());
@@ -398,7 +408,7 @@ void Objects::remove_all(const CallPtr& call, const KindPtr& kind, std::optional
   const auto json = options_body(*call, body);
   if (!json) return call->refuse(status_of(json.error()));
   const auto options = parse_delete_options(*call, *json, context->dry_run);
-  if (!options) return call->refuse(invalid_option(options.error().message));
+  if (!options) return call->refuse(status_of(options.error()));
   const auto query = parse_list_query(*call);
   if (!query) return call->refuse(query.error());
   auto page = registry_.list(*kind, call->route.space, *query);

@@ -77,7 +77,7 @@ class Objects {
   void write(const CallPtr& call, const KindPtr& kind, std::optional<Body> body);
   void remove(const CallPtr& call, const KindPtr& kind, std::optional<Body> body);
   void remove_all(const CallPtr& call, const KindPtr& kind, std::optional<Body> body);
-  Reply reply(const CallPtr& call, const KindPtr& kind, std::vector<std::string> warnings);
+  Reply reply(const CallPtr& call, const KindPtr& kind);
 
   Registry& registry_;
   const Clock& clock_;

@@ -214,7 +214,7 @@ properties:
         type: array
         x-kubernetes-list-type: map
         x-kubernetes-list-map-keys: [name, port]
-        items: {type: object, properties: {name: {type: string}, port: {type: integer, default: 7}, v: {type: string}}}
+        items: {type: object, required: [name], properties: {name: {type: string}, port: {type: integer, default: 7}, v: {type: string}}}
       plain: {type: array, items: {type: string}}
       whole: {type: object, x-kubernetes-map-type: atomic, additionalProperties: {type: string}}
       open: {type: object, x-kubernetes-preserve-unknown-fields: true}
@@ -243,7 +243,7 @@ TEST(Configuration, IsCheckedAgainstTheType) {
   };
   for (const Row& row : {Row{"{spec: {nope: 1}}", ".spec.nope: field not declared in schema"},
                          Row{"{spec: {containers: [{name: a}, {name: a}]}}", ".spec.containers: duplicate entries for key [name=\"a\"]"},
-                         Row{"{spec: {nodeName: 1}}", ".spec.nodeName: expected string, got &{1}"}, Row{"{spec: {containers: {}}}", ".spec.containers: expected list, got map"},
+                         Row{"{spec: {nodeName: 1}}", ".spec.nodeName: expected string, got &value.valueUnstructured{Value:1}"}, Row{"{spec: {containers: {}}}", ".spec.containers: expected list, got map"},
                          Row{"{spec: {containers: [{name: a, env: [{name: e, valu: x}]}]}}", ".spec.containers[name=\"a\"].env[name=\"e\"].valu: field not declared in schema"}}) {
     EXPECT_THAT(configuration_errors(json(row.yaml), pod), testing::ElementsAre(row.error));
   }

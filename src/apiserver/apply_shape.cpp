@@ -62,7 +62,7 @@ std::optional<Json> key_default(const Field* field, std::string_view key) {
 std::string value_text(const Json& value) {  // as structured-merge-diff shows a value of the wrong type
   if (value.is_object()) return "map";
   if (value.is_array()) return "list";
-  return "&{" + (value.is_string() ? value.string() : print_json(value)) + "}";
+  return "&value.valueUnstructured{Value:" + print_json(value) + "}";
 }
 
 bool is_struct(const Field& field) { return field.type == FieldType::Message && !field.repeated && !field.map && !field.message->bare_list(); }

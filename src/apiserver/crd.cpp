@@ -7,6 +7,7 @@
 #include <set>
 
 #include "apiserver/schema.h"
+#include "apiserver/schema_node.h"
 #include "apiserver/table_path.h"
 #include "kube/selector.h"
 
@@ -41,7 +42,55 @@ void check_columns(const Json& columns, const std::string& path, FieldErrors& er
   }
 }
 
-void check_version(const Json& version, const std::string& path, FieldErrors& errors) {
+void check_scale(const Json& scale, const std::string& path, FieldErrors& errors) {
+  const auto one = [&](const char* name, bool required, const std::vector<std::string_view>& roots, std::string_view why) {
+    const std::string& text = scale[name].string();
+    if (text.empty() && required) errors.required(fmt::format("{}.{}", path, name));
+    if (text.empty()) return;
+    if (const auto names = simple_path(text); !names) errors.invalid(fmt::format("{}.{}", path, name), text, names.error().message);
+    else if (std::none_of(roots.begin(), roots.end(), [&](std::string_view root) { return text.starts_with(root); })) errors.invalid(fmt::format("{}.{}", path, name), text, why);
+  };
+  one("specReplicasPath", true, {".spec."}, "should be a json path under .spec");
+  one("statusReplicasPath", true, {".status."}, "should be a json path under .status");
+  one("labelSelectorPath", false, {".spec.", ".status."}, "should be a json path under either .spec or .status");
+}
+
+const SchemaNode* node_at(const Schema* schema, const std::vector<std::string>& names) {
+  const SchemaNode* node = schema == nullptr ? nullptr : &schema->root();
+  for (const std::string& name : names) {
+    if (node == nullptr) return nullptr;
+    const auto found = node->properties.find(name);
+    node = found == node->properties.end() ? nullptr : found->second.get();
+  }
+  return node;
+}
+
+void check_selectable(const Json& fields, const Schema* schema, const std::string& path, FieldErrors& errors) {
+  constexpr std::size_t most = 8;
+  if (fields.items().size() > most) errors.too_many(path, fields.items().size(), most);
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < fields.items().size(); ++i) {
+    const std::string& text = fields.items()[i]["jsonPath"].string();
+    const std::string at = fmt::format("{}[{}].jsonPath", path, i);
+    if (text.empty()) {
+      errors.required(at, "must be a valid JSON path");
+      continue;
+    }
+    const auto names = simple_path(text);
+    const SchemaNode* node = names ? node_at(schema, *names) : nullptr;
+    if (!names) errors.invalid(at, text, names.error().message);
+    else if (names->front() == "metadata") errors.invalid(at, text, "must not point to fields in metadata");
+    else if (node == nullptr) errors.invalid(at, text, "is an invalid path: does not refer to a valid field");
+    else if (node->type != "string" && node->type != "boolean" && node->type != "integer")
+      errors.invalid(at, text, "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.");
+    if (!seen.insert(text).second) errors.duplicate(at, text);
+  }
+}
+
+// With one version, Kubernetes names its parts as if they stood in spec itself.
+void check_version(const Json& version, const std::string& path, bool alone, FieldErrors& errors) {
+  const std::string inner = alone ? "spec" : path;
+  std::shared_ptr<const Schema> compiled;
   const std::string& name = version["name"].string();
   if (name.empty()) errors.required(path + ".name");
   else if (const auto why = kube::check_dns_label(name); !why.empty()) errors.invalid(path + ".name", name, why);
@@ -49,10 +98,10 @@ void check_version(const Json& version, const std::string& path, FieldErrors& er
     if (!version[field].is_bool()) errors.required(path + "." + field);
   const Json* schema = version["schema"].find("openAPIV3Schema");
   if (!schema) errors.required(path + ".schema.openAPIV3Schema", "schemas are required");
-  else Schema::compile(*schema, path + ".schema.openAPIV3Schema", errors);
-  if (version["subresources"].has("scale")) errors.not_supported_here(path + ".subresources.scale", "change spec itself");
-  if (!version["selectableFields"].items().empty()) errors.not_supported_here(path + ".selectableFields", "use labels");
-  check_columns(version["additionalPrinterColumns"], path + ".additionalPrinterColumns", errors);
+  else compiled = Schema::compile(*schema, inner + (alone ? ".validation.openAPIV3Schema" : ".schema.openAPIV3Schema"), errors);
+  if (const Json* scale = version["subresources"].find("scale")) check_scale(*scale, inner + ".subresources.scale", errors);
+  check_selectable(version["selectableFields"], compiled.get(), inner + ".selectableFields", errors);
+  check_columns(version["additionalPrinterColumns"], inner + ".additionalPrinterColumns", errors);
 }
 
 std::string conflict_with(const Json& crd, const KindTable& others) {
@@ -82,6 +131,17 @@ std::shared_ptr<const Kind> kind_of(const Json& crd, const Json& version) {
   kind->open_api = version["schema"]["openAPIV3Schema"];
   FieldErrors ignored;  // it was checked when the CRD was written
   kind->schema = Schema::compile(kind->open_api, "", ignored);
+  if (const Json* scale = version["subresources"].find("scale")) {
+    kind->scale = ScalePaths{(*scale)["specReplicasPath"].string(), (*scale)["statusReplicasPath"].string(), (*scale)["labelSelectorPath"].string()};
+    kind->subresources.emplace_back("scale");
+  }
+  for (const Json& field : version["selectableFields"].items()) {
+    const auto steps = simple_path(field["jsonPath"].string());
+    const SchemaNode* node = steps ? node_at(kind->schema.get(), *steps) : nullptr;
+    if (node == nullptr) continue;
+    kind->selectable_fields.push_back(field["jsonPath"].string().substr(1));
+    if (node->type != "string") kind->unquoted_fields.push_back(kind->selectable_fields.back());
+  }
   for (const Json& column : version["additionalPrinterColumns"].items())
     kind->columns.push_back({.name = column["name"].string(), .type = column["type"].string(), .format = column["format"].string(), .description = column["description"].string(),
                              .priority = static_cast<int>(column["priority"].integer()), .path = column["jsonPath"].string()});
@@ -117,7 +177,7 @@ void check_crd(const Json& crd, FieldErrors& errors) {
   std::size_t storage = 0;
   for (std::size_t i = 0; i < versions.size(); ++i) {
     const std::string path = fmt::format("spec.versions[{}]", i);
-    check_version(versions[i], path, errors);
+    check_version(versions[i], path, versions.size() == 1, errors);
     if (!names.insert(versions[i]["name"].string()).second) errors.duplicate(path + ".name", versions[i]["name"]);
     storage += versions[i]["storage"].boolean() ? 1 : 0;
   }
@@ -152,6 +212,13 @@ void set_crd_status(Json& crd, const KindTable& others, Instant now) {
   kube::set_condition(crd, {"NamesAccepted", conflict.empty() ? "True" : "False", conflict.empty() ? "NoConflicts" : "NamesConflict", conflict.empty() ? "no conflicts found" : conflict}, now);
   kube::set_condition(crd, {"Established", conflict.empty() ? "True" : "False", conflict.empty() ? "InitialNamesAccepted" : "NotAccepted",
                             conflict.empty() ? "the initial names have been accepted" : "not all names are accepted"}, now);
+  // Said where everybody looks: a rule that is not evaluated refuses nothing.
+  constexpr std::string_view rules_condition = "ValidationRulesEvaluated";
+  if (!crd_warnings(crd).empty()) {
+    kube::set_condition(crd, {std::string(rules_condition), "False", "NotSupported", "x-kubernetes-validations are stored but not evaluated by the embedded engine"}, now);
+  } else {
+    std::erase_if(crd.child("status").child("conditions").items(), [&](const Json& one) { return one["type"].string() == rules_condition; });
+  }
   if (kube::deleting(crd)) kube::set_condition(crd, {"Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"}, now);
   // CRD conditions have no observedGeneration (before 1.34): with it, a strict client could not write back what it read.
   for (kube::Json& condition : crd.child("status").child("conditions").items()) condition.erase("observedGeneration");

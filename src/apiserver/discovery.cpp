@@ -30,6 +30,13 @@ const std::vector<std::string>& object_verbs() {
   return verbs;
 }
 
+// Namespaces go one by one: what is inside goes first.
+std::vector<std::string> verbs_of(const Kind& kind) {
+  std::vector<std::string> verbs = object_verbs();
+  if (kind.resource.group.empty() && kind.resource.plural == "namespaces") std::erase(verbs, "deletecollection");
+  return verbs;
+}
+
 std::vector<std::string> subresources_of(const Kind& kind) {
   std::vector<std::string> out = kind.subresources;
   if (kind.status_subresource && std::find(out.begin(), out.end(), "status") == out.end()) out.push_back("status");
@@ -94,7 +101,7 @@ Json plain_resource(const Kind& kind) {
                            {"singularName", singular_of(kind)},
                            {"namespaced", kind.resource.namespaced},
                            {"kind", kind.resource.kind}});
-  out.set("verbs", strings(object_verbs()));
+  out.set("verbs", strings(verbs_of(kind)));
   if (!kind.short_names.empty()) out.set("shortNames", strings(kind.short_names));
   if (!kind.categories.empty()) out.set("categories", strings(kind.categories));
   return out;
@@ -111,7 +118,8 @@ Json plain_subresource(const Kind& kind, const std::string& name) {
 // --- aggregated ---
 
 Json response_kind(std::string_view group, std::string_view version, std::string_view kind) {
-  return Json::object({{"group", group}, {"version", version}, {"kind", kind}});
+  // The core group is "the same as around it": an empty group with an empty version, as kube-apiserver writes it.
+  return Json::object({{"group", group}, {"version", group.empty() ? std::string_view() : version}, {"kind", kind}});
 }
 
 Json aggregated_resource(const Kind& kind) {
@@ -120,7 +128,7 @@ Json aggregated_resource(const Kind& kind) {
                            {"responseKind", response_kind(resource.group, resource.version, resource.kind)},
                            {"scope", resource.namespaced ? "Namespaced" : "Cluster"},
                            {"singularResource", singular_of(kind)}});
-  out.set("verbs", strings(object_verbs()));
+  out.set("verbs", strings(verbs_of(kind)));
   if (!kind.short_names.empty()) out.set("shortNames", strings(kind.short_names));
   if (!kind.categories.empty()) out.set("categories", strings(kind.categories));
   for (const std::string& name : subresources_of(kind)) {

@@ -132,9 +132,8 @@ Result<Body> parse_body(std::string_view content_type, std::string_view body) {
   }
   if (!type.empty() && !is_json(type)) {
     return fail(Code::Unsupported,
-                fmt::format("the body of the request was in an unknown format ({}) - accepted media types include: application/json, application/yaml, "
-                            "application/vnd.kubernetes.protobuf",
-                            type));
+                fmt::format("the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, "
+                            "application/vnd.kubernetes.protobuf"));
   }
   auto parsed = kube::parse_json(body, {.duplicates = &out.duplicates});
   if (!parsed) return std::unexpected(std::move(parsed.error()));

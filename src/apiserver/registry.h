@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "apiserver/scale.h"
 #include "apiserver/store/store.h"
 #include "base/clock.h"
 #include "http/message.h"
@@ -40,6 +41,8 @@ struct Kind {
   kube::Json open_api;                            // of a CRD: its openAPIV3Schema as given
   std::vector<Column> columns;
   std::vector<std::string> selectable_fields;     // beside metadata.name and metadata.namespace
+  std::vector<std::string> unquoted_fields;       // those of them that are numbers or booleans
+  std::optional<ScalePaths> scale;                // of a CRD with the scale subresource
   bool storage = true;                            // false: a further served version of a CRD
 };
 // Snapshot of everything served; a new one is published when a CRD comes, changes or goes.

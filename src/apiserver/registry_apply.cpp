@@ -24,12 +24,13 @@ Result<void> check_configuration(const Kind& kind, const kube::ObjectKey& key, c
   if (version != kind.resource.api_version() || of != kind.resource.kind) return fail(Code::Invalid, fmt::format("invalid object type: {}", version_and_kind(version, of)));
   if (const Json* managed = configuration["metadata"].find("managedFields"); managed != nullptr && !managed->is_null())
     return fail(Code::Invalid, "metadata.managedFields must be nil");
+  if (kube::name_of(configuration).empty())
+    return fail(Code::Invalid, fmt::format("the name of the object ({} based on URL) was undeterminable: name must be provided", key.name));
   const auto errors = configuration_errors(configuration, Shape::of(kind));
   if (errors.empty()) return {};
   const std::string text = errors.size() == 1 ? errors.front() : fmt::format("errors:\n  {}", fmt::join(errors, "\n  "));
-  const std::string named = key.space.empty() ? "/" + key.name : key.text();
-  const std::string typed = kind.resource.group.empty() ? version_and_kind(version, of).substr(1) : version_and_kind(version, of);
-  return fail(Code::Invalid, fmt::format("failed to create typed patch object ({}; {}): {}", named, typed, text));
+  const std::string named = kube::space_of(configuration) + "/" + kube::name_of(configuration);
+  return fail(Code::Invalid, fmt::format("failed to create typed patch object ({}; {}): {}", named, version_and_kind(version, of), text));
 }
 
 }  // namespace
@@ -122,6 +123,7 @@ void EmbeddedRegistry::apply_new(const WriteContext& context, const Kind& kind, 
   auto applied = apply_configuration(zero_object(kind.type), configuration, {}, kind.type, Shape::of(kind), writer, context.force);
   if (!applied) return reply(std::unexpected(std::move(applied.error())));
   if (auto fits = fit_key(kind, key, applied->object); !fits) return reply(std::unexpected(std::move(fits.error())));
+  applied->object.child("metadata").erase("resourceVersion");  // Kubernetes lets it pass here
   stamp_applier(applied->managed, writer);
   create_as(context, kind, key.space, std::move(applied->object), applied->managed.empty() ? std::string() : print_managed(std::move(applied->managed)), std::move(reply));
 }

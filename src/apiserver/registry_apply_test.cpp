@@ -48,7 +48,7 @@ TEST(RegistryApply, RefusesWhatDoesNotFit) {
   for (const Row& row : {Row{"{kind: ConfigMap, metadata: {name: c}}", "invalid object type: /, Kind=ConfigMap"}, Row{"{apiVersion: v1, kind: Pod, metadata: {name: c}}", "invalid object type: /v1, Kind=Pod"},
                          Row{"{apiVersion: v1, kind: ConfigMap, metadata: {name: c, managedFields: []}}", "metadata.managedFields must be nil"},
                          Row{"{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, dat: {}}",
-                             "failed to create typed patch object (default/c; v1, Kind=ConfigMap): .dat: field not declared in schema"},
+                             "failed to create typed patch object (/c; /v1, Kind=ConfigMap): .dat: field not declared in schema"},
                          Row{"{apiVersion: v1, kind: ConfigMap, metadata: {name: other}}", "does not match the name on the URL"}}) {
     const auto done = apply(world, "configmaps", c, row.yaml);
     ASSERT_FALSE(done) << row.yaml;

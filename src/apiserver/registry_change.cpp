@@ -8,6 +8,7 @@
 #include "apiserver/defaults.h"
 #include "apiserver/registry_write.h"
 #include "apiserver/schema.h"
+#include "apiserver/status.h"
 #include "kube/patch.h"
 
 namespace fairlead::apiserver {
@@ -80,7 +81,20 @@ Result<Decision> EmbeddedRegistry::complete(const Kind& kind, Json next, std::ve
   return out;
 }
 
+Result<Decision> EmbeddedRegistry::decide_scale(const WriteContext& context, const Kind& kind, const Current& now, const Json& scale) const {
+  const kube::ObjectKey key = kube::key_of(now.object);
+  if (const std::string& name = kube::name_of(scale); !name.empty() && name != key.name)
+    return fail(Code::Invalid, fmt::format("the name of the object ({}) does not match the name on the URL ({})", name, key.name));
+  if (const std::string& version = kube::version_of(scale); !version.empty() && version != std::to_string(now.revision)) return modified(kind.resource, key.name);
+  auto next = with_scale(now.object, scale, *kind.scale);
+  if (!next) return std::unexpected(std::move(next.error()));
+  auto decision = decide_change(context, kind, "", now.object, now.revision, std::move(*next));
+  if (decision && decision->what == Decision::What::Put) decision->managed = track(context, kind, "scale", now, decision->next, Json());
+  return decision;
+}
+
 Result<Decision> EmbeddedRegistry::decide_update(const WriteContext& context, const Kind& kind, const std::string& subresource, const Current& now, Json body) const {
+  if (subresource == "scale") return decide_scale(context, kind, now, body);
   Json sent;
   if (Json* metadata = body.find("metadata"); metadata != nullptr && metadata->is_object()) {
     if (Json* managed = metadata->find("managedFields")) {
@@ -110,6 +124,7 @@ Result<Decision> EmbeddedRegistry::decide_change(const WriteContext& context, co
   if (kind.status_subresource) keep_member(current, body, "status");
   if (is_namespace(resource)) keep_member(current, body, "spec");
   apply_defaults(resource, body);
+  if (kind.type) kube::add_zeros(body, *kind.type);
   if (auto admitted = admit({resource, key.space, subresource, context, &current}, body); !admitted) return std::unexpected(std::move(admitted.error()));
   FieldErrors errors;
   if (kind.schema) {
@@ -135,6 +150,7 @@ Result<Decision> EmbeddedRegistry::decide_status(const Kind& kind, const Json& c
   keep_member(body, next, "status");
   // Who writes a pod's status need not know its class.
   if (is_pod(kind.resource) && next["status"].is_object() && !next["status"].has("qosClass")) next.child("status").set("qosClass", current["status"]["qosClass"]);
+  if (kind.type) kube::add_zeros(next, *kind.type);
   FieldErrors errors;
   if (kind.schema) {
     kind.schema->apply_defaults(next);
@@ -177,7 +193,7 @@ Result<Decision> EmbeddedRegistry::decide_bind(const kube::ObjectKey& key, const
 
 void EmbeddedRegistry::update(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, Json body, Reply reply) {
   const auto served = current(kind);
-  const bool known = served && (subresource.empty() || (subresource == "status" && served->status_subresource) || (subresource == "finalize" && is_namespace(served->resource)));
+  const bool known = served && (subresource.empty() || (subresource == "status" && served->status_subresource) || (subresource == "finalize" && is_namespace(served->resource)) || (subresource == "scale" && served->scale));
   if (!known) return reply(not_served());
   const bool unconditional = kube::version_of(body).empty();
   mutate(context, *served, key, unconditional, [this, context, served, subresource, body = std::move(body)](const Current& now) {
@@ -187,22 +203,28 @@ void EmbeddedRegistry::update(const WriteContext& context, const Kind& kind, con
 
 void EmbeddedRegistry::patch(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::PatchType type, Json patch, Reply reply) {
   const auto served = current(kind);
-  const bool known = served && (subresource.empty() || (subresource == "status" && served->status_subresource) || (subresource == "finalize" && is_namespace(served->resource)));
+  const bool known = served && (subresource.empty() || (subresource == "status" && served->status_subresource) || (subresource == "finalize" && is_namespace(served->resource)) || (subresource == "scale" && served->scale));
   if (!known) return reply(not_served());
-  if (type == kube::PatchType::Strategic && !served->type)
+  if (type == kube::PatchType::Strategic && !served->type && subresource != "scale")
     return reply(fail(Code::Unsupported, "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json"));
-  if (type != kube::PatchType::JsonPatch && !patch.is_object()) return reply(fail(Code::Invalid, "a merge patch must be a JSON object"));
+  if (type != kube::PatchType::JsonPatch && !patch.is_object()) return reply(fail(Code::Invalid, fmt::format("error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}", patch.is_array() ? "array" : "value")));
+  if (type == kube::PatchType::JsonPatch && !patch.is_array()) return reply(fail(Code::Invalid, "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"));
   const bool conditional = type != kube::PatchType::JsonPatch && !patch["metadata"]["resourceVersion"].string().empty();
   mutate(context, *served, key, !conditional, [this, context, served, subresource, type, patch = std::move(patch)](const Current& now) -> Result<Decision> {
     Result<Json> next = Json();
     Json base = now.object;
+    if (subresource == "scale") {
+      auto scale = scale_of(now.object, *served->scale);
+      if (!scale) return std::unexpected(std::move(scale.error()));
+      base = std::move(*scale);
+    }
     // Few patches speak of them; for the others they need not be there.
     if (mentions_managed_fields(patch) && !now.managed.empty())
       if (auto managed = kube::parse_json(now.managed)) base.child("metadata").set("managedFields", std::move(*managed));
     if (type == kube::PatchType::Merge) next = kube::merge_patch(std::move(base), patch);
     if (type == kube::PatchType::JsonPatch) next = kube::json_patch(std::move(base), patch);
-    if (type == kube::PatchType::Strategic) next = kube::strategic_merge(std::move(base), patch, kube::TypeTable::builtin(), served->type);
-    if (!next) return fail(Code::Invalid, fmt::format("the server rejected our request due to an error in our request: {}", next.error().message));
+    if (type == kube::PatchType::Strategic) next = kube::strategic_merge(std::move(base), patch, kube::TypeTable::builtin(), subresource == "scale" ? kube::TypeTable::builtin().find_kind("autoscaling/v1", "Scale") : served->type);
+    if (!next) return fail(Code::Invalid, fmt::format("{}: {}", rejected_patch, next.error().message));
     return decide_update(context, *served, subresource, now, std::move(*next));
   }, std::move(reply));
 }

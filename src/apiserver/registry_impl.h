@@ -121,6 +121,7 @@ class EmbeddedRegistry final : public Registry {
                    Reply reply);
   // managedFields after a write by an updating manager; `sent` is what the client gave as metadata.managedFields (null: nothing). nullopt: as they were.
   std::optional<std::string> track(const WriteContext& context, const Kind& kind, const std::string& subresource, const Current& now, const kube::Json& next, const kube::Json& sent) const;
+  Result<Decision> decide_scale(const WriteContext& context, const Kind& kind, const Current& now, const kube::Json& scale) const;
   // The object alone.
   Result<Decision> decide_change(const WriteContext& context, const Kind& kind, const std::string& subresource, const kube::Json& current, Revision revision, kube::Json body) const;
   Result<Decision> decide_status(const Kind& kind, const kube::Json& current, kube::Json body, std::vector<std::string> warnings) const;

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "apiserver/registry_impl.h"
+#include "apiserver/status.h"
 #include "base/encoding.h"
 
 namespace fairlead::apiserver {
@@ -15,11 +16,16 @@ namespace {
 Result<Revision> parse_revision(const std::string& text) {
   Revision revision = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), revision);
-  if (error != std::errc() || end != text.data() + text.size() || revision < 0) return fail(Code::Invalid, fmt::format("invalid resource version \"{}\": must be a decimal number", text));
+  if (error != std::errc() || end != text.data() + text.size() || revision < 0) return fail(Code::Invalid, fmt::format("invalid resource version: resourceVersion: Invalid value: \"{0}\": strconv.ParseUint: parsing \"{0}\": invalid syntax", text));
   return revision;
 }
 
 std::unexpected<Error> too_large(Revision asked, Revision now) { return fail(Code::Unavailable, fmt::format("Too large resource version: {}, current: {}", asked, now)); }
+
+constexpr std::string_view continue_expired =
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve "
+    "the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned "
+    "and now may show up in the list.";
 
 // An opaque token for clients: which snapshot, and the last key that was given.
 std::string continue_token(Revision revision, const std::string& last) {
@@ -32,26 +38,26 @@ struct From {
 };
 
 Result<From> where_to_start(const ListQuery& query, const std::string& prefix, Revision now) {
+  const std::string& match = query.resource_version_match;
+  const auto invalid = [](std::string_view why) { return fail(Code::Invalid, fmt::format("ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: {}", why)); };
+  if (!match.empty() && query.resource_version.empty()) return invalid("Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided");
+  if (!match.empty() && !query.continue_token.empty()) return invalid("Forbidden: resourceVersionMatch is forbidden when continue is provided");
+  if (!match.empty() && match != "Exact" && match != "NotOlderThan") return invalid(fmt::format("Unsupported value: \"{}\": supported values: \"Exact\", \"NotOlderThan\", \"\"", match));
+  if (match == "Exact" && query.resource_version == "0") return invalid("Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
   if (!query.continue_token.empty()) {
     if (!query.resource_version.empty() && query.resource_version != "0") return fail(Code::Invalid, "specifying resource version is not allowed when using continue");
     const auto bytes = parse_base64(query.continue_token);
     const auto token = bytes ? kube::parse_json(*bytes) : Result<Json>(fail(Code::Invalid, ""));
     const Revision revision = token ? (*token)["rv"].integer() : 0;
-    if (revision <= 0 || (*token)["start"].string().empty()) return fail(Code::Invalid, "continue key is not valid");
+    constexpr Revision whatever_is_there = -1;  // of a token that was given with a 410: the rest, as of now
+    if (revision == whatever_is_there && !(*token)["start"].string().empty()) return From{0, prefix + (*token)["start"].string()};
+    if (revision <= 0 || (*token)["start"].string().empty()) return fail(Code::Invalid, "invalid continue token: continue key is not valid");
     return From{revision, prefix + (*token)["start"].string()};
   }
-  const std::string& match = query.resource_version_match;
-  if (!match.empty() && match != "Exact" && match != "NotOlderThan") return fail(Code::Invalid, fmt::format("resourceVersionMatch: Unsupported value: \"{}\": supported values: \"Exact\", \"NotOlderThan\"", match));
-  if (query.resource_version.empty()) {
-    if (!match.empty()) return fail(Code::Invalid, "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided");
-    return From{};
-  }
+  if (query.resource_version.empty()) return From{};
   const auto asked = parse_revision(query.resource_version);
   if (!asked) return std::unexpected(asked.error());
-  if (*asked == 0) {
-    if (match == "Exact") return fail(Code::Invalid, "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
-    return From{};
-  }
+  if (*asked == 0) return From{};
   if (*asked > now) return too_large(*asked, now);
   const bool exact = match == "Exact" || (match.empty() && query.limit > 0);
   return From{exact ? *asked : 0, {}};
@@ -98,7 +104,7 @@ Result<ListPage> EmbeddedRegistry::list(const Kind& kind, const std::string& spa
     if (!range) {
       if (range.error().code != Code::Expired) return std::unexpected(std::move(range.error()));
       if (query.continue_token.empty()) return fail(Code::Expired, "The resourceVersion for the provided list is too old.");
-      return fail(Code::Expired, "The provided continue parameter is too old to display a consistent list result. You must start a new list without the continue parameter.");
+      return fail(Code::Expired, fmt::format("{}{}{}", continue_expired, fresh_token_mark, continue_token(-1, after.substr(whole.size()))));
     }
     page.revision = at = range->revision;
     for (Entry& entry : range->entries) {

@@ -68,10 +68,14 @@ Result<void> EmbeddedRegistry::nothing_inside(const kube::Resource& resource, co
 Result<Decision> EmbeddedRegistry::decide_remove(const Kind& kind, const Json& current, Revision revision, const kube::DeleteOptions& options) const {
   const kube::Resource& resource = kind.resource;
   const std::string& name = kube::name_of(current);
+  kube::Resource named = resource;
+  named.plural = resource.kind;  // Kubernetes names the kind here
   if (!options.uid.empty() && options.uid != kube::uid_of(current))
-    return cannot_fulfil(resource, name, fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}", options.uid, kube::uid_of(current)));
+    return cannot_fulfil(named, name,
+                         fmt::format("the UID in the precondition ({}) does not match the UID in record ({}). The object might have been deleted and then recreated", options.uid, kube::uid_of(current)));
   if (!options.resource_version.empty() && options.resource_version != std::to_string(revision))
-    return cannot_fulfil(resource, name, fmt::format("Precondition failed: ResourceVersion in precondition: {}, ResourceVersion in object meta: {}", options.resource_version, revision));
+    return cannot_fulfil(named, name,
+                         fmt::format("the ResourceVersion in the precondition ({}) does not match the ResourceVersion in record ({}). The object might have been modified", options.resource_version, revision));
   if (is_namespace(resource) && (name == "default" || name == "kube-system" || name == "kube-public")) return forbidden(resource, name, "this namespace may not be deleted");
 
   Json next = current;

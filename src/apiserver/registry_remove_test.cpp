@@ -108,7 +108,7 @@ TEST(RegistryRemove, Preconditions) {
   const auto other_uid = world.remove(*maps, key, {.uid = "other"});
   ASSERT_FALSE(other_uid);
   EXPECT_EQ(other_uid.error().code, Code::Conflict);
-  EXPECT_THAT(other_uid.error().message, HasSubstr("Precondition failed: UID in precondition: other, UID in object meta: " + kube::uid_of(map)));
+  EXPECT_THAT(other_uid.error().message, HasSubstr("the UID in the precondition (other) does not match the UID in record (" + kube::uid_of(map)));
   EXPECT_EQ(world.remove(*maps, key, {.resource_version = "1"}).error().code, Code::Conflict);
   EXPECT_TRUE(world.remove(*maps, key, {.uid = kube::uid_of(map), .resource_version = kube::version_of(map)}));
 }

@@ -27,16 +27,19 @@ Result<Selection> Selection::make(const Kind& kind, const std::string& label_sel
   Selection out;
   out.resource_ = kind.resource;
   auto labels = kube::LabelSelector::parse(label_selector);
-  if (!labels) return fail(Code::Invalid, fmt::format("unable to parse requirement: {}", labels.error().message));
+  if (!labels) return fail(Code::Invalid, labels.error().message);
   out.labels_ = std::move(*labels);
   const auto fields = kube::FieldSelector::parse(field_selector);
   if (!fields) return fail(Code::Invalid, fields.error().message);
   for (const auto& term : fields->terms()) {
     const bool known = term.field == "metadata.name" || term.field == "metadata.namespace" ||
                        std::find(kind.selectable_fields.begin(), kind.selectable_fields.end(), term.field) != kind.selectable_fields.end();
+    if (!known && !kind.schema && kind.selectable_fields.empty())
+      return fail(Code::Invalid, fmt::format("\"{}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", term.field));
     if (!known) return fail(Code::Invalid, fmt::format("field label not supported: {}", term.field));
     Term made{term.field, term.value, term.equal, {}};
-    const bool boolean = std::find(boolean_fields.begin(), boolean_fields.end(), term.field) != boolean_fields.end();
+    const bool boolean = std::find(boolean_fields.begin(), boolean_fields.end(), term.field) != boolean_fields.end() ||
+                         std::find(kind.unquoted_fields.begin(), kind.unquoted_fields.end(), term.field) != kind.unquoted_fields.end();
     if (term.equal && !boolean && !term.value.empty() && plain(term.value)) made.needle = fmt::format("\"{}\":\"{}\"", term.field.substr(term.field.rfind('.') + 1), term.value);
     out.fields_.push_back(std::move(made));
   }

@@ -20,6 +20,34 @@ constexpr int name_attempts = 8;
 // object one of them was seen to lose 64 times in a row; the bound is there for a defect, not for luck.
 constexpr int write_attempts = 10'000;
 
+// Members of spec that our defaults fill in, but Kubernetes' allocators and admission do: they are nobody's.
+class ServerFields {
+ public:
+  ServerFields(const kube::Resource& resource, const Json& body) {
+    if (!resource.group.empty() || (resource.plural != "pods" && resource.plural != "services")) return;
+    for (const char* name : {"tolerations", "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"})
+      if (!body["spec"].has(name)) names_.push_back(name);
+    if (!body["spec"].has("serviceAccountName") && !body["spec"].has("serviceAccount")) names_.insert(names_.end(), {"serviceAccountName", "serviceAccount"});
+  }
+  void hide(Json& body) {
+    Json* spec = body.find("spec");
+    if (names_.empty() || spec == nullptr || !spec->is_object()) return;
+    for (const char* name : names_) {
+      Json* value = spec->find(name);
+      if (value == nullptr) continue;
+      aside_.emplace_back(name, std::move(*value));
+      spec->erase(name);
+    }
+  }
+  void show(Json& body) {
+    for (auto& [name, value] : aside_) body.child("spec").set(name, std::move(value));
+  }
+
+ private:
+  std::vector<const char*> names_;
+  std::vector<kube::JsonMember> aside_;
+};
+
 http::Buffer without_revision(const Template& plain) {
   // A dry run has no revision: `"metadata":{"resourceVersion":"",` becomes `"metadata":{`.
   constexpr std::string_view member = "\"resourceVersion\":\"";
@@ -64,6 +92,7 @@ Result<std::vector<std::string>> EmbeddedRegistry::decode(const WriteContext& co
     if (context.validation != FieldValidation::Ignore)
       for (const std::string& path : kube::unknown_fields(body, *kind.type)) complaints.push_back(fmt::format("unknown field \"{}\"", path));
     prune_to_type(body, *kind.type);
+    kube::drop_zeros(body, *kind.type);
   } else if (kind.schema) {
     for (const std::string& path : kind.schema->prune(body)) complaints.push_back(fmt::format("unknown field \"{}\"", path));
   }
@@ -122,13 +151,19 @@ Result<std::vector<std::string>> EmbeddedRegistry::prepare_new(const WriteContex
   metadata.set("creationTimestamp", print_time(clock_.now()));
   if (counts_generations(kind)) metadata.set("generation", 1);
 
+  ServerFields server_fields(resource, body);
   apply_defaults(resource, body);
+  if (kind.type) kube::add_zeros(body, *kind.type);
   if (kind.schema) {
     if (kind.status_subresource) body.erase("status");
     kind.schema->apply_defaults(body);
   }
   // Before the server's own additions: those are nobody's.
-  if (!managed) managed = managed_of_new(body, kind.type, Shape::of(kind), field_writer(context, kind, "", clock_.now()));
+  if (!managed) {
+    server_fields.hide(body);
+    managed = managed_of_new(body, kind.type, Shape::of(kind), field_writer(context, kind, "", clock_.now()));
+    server_fields.show(body);
+  }
   set_initial_state(resource, body);
   if (auto admitted = admit_into(resource, space, kube::name_of(body)); !admitted) return std::unexpected(std::move(admitted.error()));
   if (auto admitted = admit({resource, space, "", context, nullptr}, body); !admitted) return std::unexpected(std::move(admitted.error()));

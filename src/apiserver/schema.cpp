@@ -227,6 +227,21 @@ class Checker {
 
 }  // namespace
 
+void check_defaults(const SchemaNode& node, const std::string& path, FieldErrors& errors) {
+  if (node.default_value) {
+    FieldErrors wrong;
+    Checker(wrong).check(*node.default_value, node, "");
+    for (const std::string& text : wrong.texts()) errors.add(path + ".default" + (text.starts_with(':') ? "" : ".") + text);
+    Json cut_value = *node.default_value;
+    std::vector<std::string> unknown;
+    cut(cut_value, node, "", unknown);
+    if (wrong.empty() && !unknown.empty()) errors.invalid(path + ".default", *node.default_value, "must not have unknown fields");
+  }
+  for (const auto& [name, child] : node.properties) check_defaults(*child, fmt::format("{}.properties[{}]", path, name), errors);
+  if (node.items) check_defaults(*node.items, path + ".items", errors);
+  if (node.additional) check_defaults(*node.additional, path + ".additionalProperties", errors);
+}
+
 Schema::Schema(std::unique_ptr<SchemaNode> root) : root_(std::move(root)) {}
 Schema::~Schema() = default;
 

@@ -34,7 +34,7 @@ std::optional<double> number_at(const Json& from, const char* name) {
   return value.is_number() ? std::optional(value.number()) : std::nullopt;
 }
 
-std::unique_ptr<SchemaNode> compile_node(const Json& from, const std::string& path, Place place, int depth, FieldErrors& errors);
+std::unique_ptr<SchemaNode> compile_node(const Json& from, const std::string& path, Place place, int depth, FieldErrors& errors, bool types_allowed = false);
 
 void compile_children(const Json& from, const std::string& path, Place place, int depth, SchemaNode& node, FieldErrors& errors) {
   for (const auto& [name, child] : from["properties"].members()) {
@@ -51,9 +51,10 @@ void compile_children(const Json& from, const std::string& path, Place place, in
     if (items->is_object()) node.items = compile_node(*items, path + ".items", place, depth + 1, errors);
     else errors.forbidden(path + ".items", "items must be a schema object and not an array");
   }
+  const bool int_or_string = from["x-kubernetes-int-or-string"].boolean() || place == Place::ValueCheck;
   const auto checks = [&](const char* name, std::vector<std::unique_ptr<SchemaNode>>& into) {
     const auto& all = from[name].items();
-    for (std::size_t i = 0; i < all.size(); ++i) into.push_back(compile_node(all[i], fmt::format("{}.{}[{}]", path, name, i), Place::ValueCheck, depth + 1, errors));
+    for (std::size_t i = 0; i < all.size(); ++i) into.push_back(compile_node(all[i], fmt::format("{}.{}[{}]", path, name, i), Place::ValueCheck, depth + 1, errors, int_or_string));
   };
   checks("allOf", node.all_of);
   checks("anyOf", node.any_of);
@@ -65,7 +66,7 @@ void compile_list(const Json& from, const std::string& path, SchemaNode& node, F
   const std::string& list_type = from["x-kubernetes-list-type"].string();
   if (list_type == "set") node.list_type = ListType::Set;
   else if (list_type == "map") node.list_type = ListType::Map;
-  else if (!list_type.empty() && list_type != "atomic") errors.unsupported_value(path + ".x-kubernetes-list-type", list_type, {"atomic", "map", "set"});
+  else if (!list_type.empty() && list_type != "atomic") errors.unsupported_value(path + ".x-kubernetes-list-type", list_type, {"atomic", "set", "map"});
   node.atomic_map = from["x-kubernetes-map-type"].string() == "atomic";
   for (const Json& key : from["x-kubernetes-list-map-keys"].items()) node.list_map_keys.push_back(key.string());
   if (node.list_type == ListType::Map && node.list_map_keys.empty()) errors.required(path + ".x-kubernetes-list-map-keys", "must not be empty if x-kubernetes-list-type is map");
@@ -102,7 +103,25 @@ void compile_bounds(const Json& from, const std::string& path, SchemaNode& node,
   }
 }
 
-std::unique_ptr<SchemaNode> compile_node(const Json& from, const std::string& path, Place place, int depth, FieldErrors& errors) {
+void check_list_keys(const SchemaNode& node, const std::string& path, FieldErrors& errors) {
+  if (!node.items || node.list_map_keys.empty()) return;
+  const SchemaNode& item = *node.items;
+  for (const std::string& key : node.list_map_keys) {
+    const auto found = item.properties.find(key);
+    if (found == item.properties.end()) {
+      std::string shown;
+      for (const std::string& one : node.list_map_keys) shown += fmt::format("{}\"{}\"", shown.empty() ? "" : ", ", one);
+      errors.add(fmt::format("{}.x-kubernetes-list-map-keys: Invalid value: []string{{{}}}: entries must all be names of item properties", path, shown));
+      return;
+    }
+    const bool required = std::find(item.required.begin(), item.required.end(), key) != item.required.end();
+    if (!required && !found->second->default_value)
+      errors.required(fmt::format("{}.items.properties[{}].default", path, key), "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property");
+  }
+}
+
+// `types_allowed`: the two checks of an int-or-string name their types.
+std::unique_ptr<SchemaNode> compile_node(const Json& from, const std::string& path, Place place, int depth, FieldErrors& errors, bool types_allowed) {
   auto made = std::make_unique<SchemaNode>();
   SchemaNode& node = *made;
   if (!from.is_object()) {
@@ -129,15 +148,20 @@ std::unique_ptr<SchemaNode> compile_node(const Json& from, const std::string& pa
   if (!node.type.empty() && std::find(types.begin(), types.end(), node.type) == types.end())
     errors.unsupported_value(path + ".type", node.type, {types.begin(), types.end()});
   if (place == Place::Structural) {
-    if (node.type.empty() && !node.int_or_string && !node.preserve_unknown) errors.required(path + ".type", "must not be empty for specified object fields");
+    const std::string_view where = depth == 0 ? "must not be empty at the root" : "must not be empty for specified object fields";
+    if (node.type.empty() && !node.int_or_string && !node.preserve_unknown && !from.has("$ref")) errors.required(path + ".type", where);
     if (!node.type.empty() && node.int_or_string) errors.invalid(path + ".type", node.type, "must be empty if x-kubernetes-int-or-string is true");
     if (node.type == "array" && !from.has("items")) errors.required(path + ".items", "must be specified");
   } else {
     if (from.has("default")) errors.forbidden(path + ".default", "must be undefined to be structural");
+    if (!node.type.empty() && !types_allowed) errors.forbidden(path + ".type", "must be empty to be structural");
+    for (const char* name : {"x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource", "x-kubernetes-int-or-string", "nullable"})
+      if (from[name].boolean()) errors.forbidden(fmt::format("{}.{}", path, name), "must be false to be structural");
   }
   compile_bounds(from, path, node, errors);
   compile_list(from, path, node, errors);
   compile_children(from, path, place, depth, node, errors);
+  if (place == Place::Structural && node.list_type == ListType::Map) check_list_keys(node, path, errors);
   if (const Json* value = from.find("default"); value && place == Place::Structural) node.default_value = *value;
 
   node.defaults_below = node.default_value.has_value() || (node.items && node.items->defaults_below) || (node.additional && node.additional->defaults_below);
@@ -155,6 +179,7 @@ std::shared_ptr<const Schema> Schema::compile(const Json& open_api, const std::s
   FieldErrors own;
   auto root = compile_node(open_api, path, Place::Structural, 0, own);
   if (root->type != "object" && own.empty()) own.invalid(path + ".type", root->type, "must be object at the root");
+  if (own.empty()) check_defaults(*root, path, own);
   for (const std::string& text : own.texts()) errors.add(text);
   if (!own.empty()) return nullptr;
   // The object's own frame is checked elsewhere.

@@ -38,4 +38,8 @@ struct SchemaNode {
   std::unique_ptr<SchemaNode> none_of;  // not
 };
 
+class FieldErrors;
+// Defaults must fit their schemas: `x.default: Invalid value: ...` for each that does not.
+void check_defaults(const SchemaNode& node, const std::string& path, FieldErrors& errors);
+
 }  // namespace fairlead::apiserver

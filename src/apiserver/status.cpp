@@ -68,7 +68,9 @@ std::vector<Cause> parse_causes(std::string_view text) {
   std::vector<Cause> causes;
   for (std::size_t i = 0; i < starts.size(); ++i) {
     const std::size_t end = i + 1 < starts.size() ? starts[i + 1].at - 2 : text.size();
-    causes.push_back({std::string(starts[i].error->reason), std::string(text.substr(starts[i].message, end - starts[i].message)),
+    const std::string_view message = text.substr(starts[i].message, end - starts[i].message);
+    const bool of_type = message.starts_with("Invalid value") && message.find(" in body must be of type ") != std::string_view::npos;
+    causes.push_back({of_type ? "FieldValueTypeInvalid" : std::string(starts[i].error->reason), std::string(message),
                       std::string(text.substr(starts[i].at, starts[i].message - 2 - starts[i].at))});
   }
   return causes;
@@ -105,6 +107,10 @@ Status status_of(const Error& error, StatusDetails about) {
     status.code = mapping.http;
     status.reason = mapping.reason;
   }
+  if (const std::size_t mark = status.message.find(fresh_token_mark); error.code == Code::Expired && mark != std::string::npos) {
+    status.continue_token = status.message.substr(mark + 1);
+    status.message.resize(mark);
+  }
   if (error.code == Code::Exhausted || error.code == Code::Unavailable) status.details.retry_after_seconds = 5;
   constexpr std::string_view invalid = " is invalid: ";
   const std::size_t at = error.message.find(invalid);
@@ -120,20 +126,44 @@ Status status_of(const Error& error, StatusDetails about) {
     status.details.name = error.message.substr(quote + 2, at - quote - 3);
     status.details.causes = parse_causes(std::string_view(error.message).substr(at + invalid.size()));
   }
+  if (error.code == Code::Invalid && error.message.starts_with(rejected_patch)) {
+    status.code = 422;
+    status.reason = "Invalid";
+    status.message = rejected_patch;
+    status.details = {};
+    const std::size_t why = rejected_patch.size() + 2;
+    if (error.message.size() > why) status.details.causes.push_back({"", error.message.substr(why), ""});
+  }
+  constexpr std::string_view too_large = "Too large resource version";
+  if (error.code == Code::Unavailable && error.message.starts_with(too_large)) {  // clients know it by its cause
+    status.code = 504;
+    status.reason = "Timeout";
+    status.message = "Timeout: " + error.message;
+    status.details = {.causes = {{"ResourceVersionTooLarge", std::string(too_large), ""}}, .retry_after_seconds = 1};
+  }
+  if (error.code == Code::Exists && status.details.name.empty()) {
+    const std::size_t start = error.message.find('"'), end = error.message.find('"', start + 1);
+    if (start != std::string::npos && end != std::string::npos) status.details.name = error.message.substr(start + 1, end - start - 1);
+  }
+  constexpr std::string_view cannot = "Operation cannot be fulfilled on ";
+  if (error.code == Code::Conflict && error.message.starts_with(cannot)) {
+    const std::string_view named = std::string_view(error.message).substr(cannot.size());
+    status.details.kind = named.substr(0, named.find_first_of(" ."));
+  }
   constexpr std::string_view apply_failed = "Apply failed with ";
   if (error.code == Code::Conflict && error.message.starts_with(apply_failed)) {
     const std::size_t colon = error.message.find(": ");
     status.details = {.causes = colon == std::string::npos ? std::vector<Cause>() : apply_causes(std::string_view(error.message).substr(colon + 2))};
   }
+  if (status.reason == "BadRequest") status.details = {};
   return status;
 }
 
 Status bad_request(std::string message) { return {.code = 400, .reason = "BadRequest", .message = std::move(message)}; }
 
 Status not_served(const std::string& path) {
-  Status status{.code = 404, .reason = "NotFound", .message = "the server could not find the requested resource"};
-  status.details.causes.push_back({"UnexpectedServerResponse", fmt::format("{} is not served here", path), ""});
-  return status;
+  (void)path;  // Kubernetes does not repeat it
+  return {.code = 404, .reason = "NotFound", .message = "the server could not find the requested resource"};
 }
 
 Status unsupported_media_type(std::string message) { return {.code = 415, .reason = "UnsupportedMediaType", .message = std::move(message)}; }
@@ -162,9 +192,13 @@ kube::Json status_frame() {
 
 kube::Json to_json(const Status& status) {
   kube::Json out = status_frame();
+  if (!status.continue_token.empty()) out.child("metadata").set("continue", status.continue_token);
   out.set("status", "Failure").set("message", status.message);
   if (!status.reason.empty()) out.set("reason", status.reason);
-  out.set("details", details_json(status.details)).set("code", status.code);
+  kube::Json details = details_json(status.details);
+  const bool without = status.reason == "BadRequest" || status.reason == "UnsupportedMediaType" || status.reason == "NotAcceptable" || status.reason == "RequestEntityTooLarge";
+  if (!without || !details.members().empty()) out.set("details", std::move(details));
+  out.set("code", status.code);
   return out;
 }
 

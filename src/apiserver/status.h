@@ -23,7 +23,14 @@ struct Status {
   int code = 500;
   std::string reason, message;
   StatusDetails details;
+  std::string continue_token;  // metadata.continue: goes on with a list that lost its snapshot
 };
+
+// How a refused patch begins; what was wrong follows after ": ".
+inline constexpr std::string_view rejected_patch = "the server rejected our request due to an error in our request";
+
+// An Expired list with a continue token tells a fresh one behind this character.
+inline constexpr char fresh_token_mark = '\x1f';
 
 // Invalid becomes 422 when the message has the form `Pod "x" is invalid: field: reason` (its causes are taken apart), else 400.
 Status status_of(const Error& error, StatusDetails about = {});

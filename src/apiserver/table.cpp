@@ -40,7 +40,7 @@ Result<Include> parse_include(std::string_view text) {
   if (text.empty() || text == "Metadata") return Include::Metadata;
   if (text == "Object") return Include::Object;
   if (text == "None") return Include::None;
-  return fail(Code::Invalid, fmt::format("unrecognized includeObject value: \"{}\"", text));
+  return fail(Code::Invalid, fmt::format("Unable to convert to Table as requested: includeObject: Invalid value: \"{}\": must be 'Metadata', 'Object', 'None', or empty", text));
 }
 
 TableShape::TableShape(const Kind& kind) {
@@ -89,6 +89,7 @@ kube::Json TableShape::row(const kube::Json& object, Include include, Instant no
   row.set("cells", kube::Json::array(std::move(cells)));
   if (include == Include::Object) row.set("object", object);
   if (include == Include::Metadata) row.set("object", partial_object(object));
+  if (include == Include::None) row.set("object", nullptr);
   return row;
 }
 

@@ -105,6 +105,13 @@ class WatchHub::One : public std::enable_shared_from_this<WatchHub::One> {
     if (ends) closed_ = closed_ || pending_.empty();  // a client that is behind gets what it was promised first
     return !closed_;
   }
+  // Its kind is served no more: the client gets what is left, and an end.
+  void end_if_gone(const KindTable& kinds) {
+    const kube::Resource& resource = plan_.kind->resource;
+    if (kinds.find(resource.group, resource.version, resource.plural)) return;
+    const std::lock_guard lock(mutex_);
+    end_at_ = std::chrono::nanoseconds::min();
+  }
   bool behind() const {
     const std::lock_guard lock(mutex_);
     return !closed_ && !pending_.empty();
@@ -274,6 +281,7 @@ void WatchHub::open(WatchPlan plan, std::shared_ptr<http::Exchange> exchange) {
 
 void WatchHub::run(std::stop_token stop) {
   bool backlog = false;
+  std::uint64_t generation = 0;
   while (!stop.stop_requested()) {
     {
       std::unique_lock lock(signal_->mutex);
@@ -282,6 +290,8 @@ void WatchHub::run(std::stop_token stop) {
       signal_->reap = signal_->backlog = false;
     }
     const auto now = clock_.monotonic();
+    const auto kinds = registry_.kinds();
+    const bool kinds_changed = std::exchange(generation, kinds->generation) != kinds->generation;
     std::list<std::shared_ptr<One>> over;
     backlog = false;
     {
@@ -289,6 +299,7 @@ void WatchHub::run(std::stop_token stop) {
       const Revision seen_now = seen_.load();  // before any watch is looked at: see seen_
       for (auto it = watches_.begin(); it != watches_.end();) {
         const auto here = it++;
+        if (kinds_changed) (*here)->end_if_gone(*kinds);
         if (!(*here)->keep_going(now, seen_now)) {
           over.splice(over.end(), watches_, here);
         } else {
