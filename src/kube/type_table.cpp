@@ -201,4 +201,85 @@ std::vector<std::string> type_errors(const Json& object, const Type& type) {
   return errors;
 }
 
+namespace {
+
+bool is_zero(const Json& value, const Field& field) {
+  if (field.repeated || field.map) return value.is_null() || (value.is_array() && value.items().empty()) || (value.is_object() && value.members().empty());
+  switch (field.type) {
+    case String:
+    case Bytes: return value.is_string() && value.string().empty();
+    case Bool: return value.is_bool() && !value.boolean();
+    case Int32:
+    case Int64:
+    case Double: return value.is_number() && value.number() == 0;
+    default: return false;
+  }
+}
+
+bool is_struct(const Field& field) { return field.type == Message && !field.repeated && !field.map && !field.inlined && !field.message->bare_list(); }
+
+// Calls visit(object, type) for each object that a member of this type holds.
+template <class Visit>
+void each_inside(Json& value, const Field& field, const Visit& visit) {
+  if (field.type != Message || field.message->bare_list()) return;
+  if (field.repeated) {
+    if (!value.is_array()) return;
+    for (Json& item : value.items())
+      if (item.is_object()) visit(item, *field.message);
+  } else if (field.map) {
+    if (!value.is_object()) return;
+    for (auto& [key, item] : value.members())
+      if (item.is_object()) visit(item, *field.message);
+  } else if (value.is_object()) {
+    visit(value, *field.message);
+  }
+}
+
+void add_missing(Json& object, const Type& type) {
+  for (const Field& field : type.fields) {
+    if (field.inlined) {
+      if (field.message && !field.atomic) add_missing(object, *field.message);
+      continue;
+    }
+    const bool pointer = !field.required && !field.omit_empty;
+    if (pointer || field.json.empty() || object.has(field.json)) continue;
+    if (is_struct(field)) {
+      Json inner = Json::object();
+      add_missing(inner, *field.message);
+      object.set(field.json, std::move(inner));
+    } else if (!field.repeated && !field.map && (field.type == Time || field.type == MicroTime)) {
+      object.set(field.json, nullptr);
+    } else if (field.required && !field.repeated && !field.map) {
+      if (field.type == String) object.set(field.json, "");
+      if (field.type == Bool) object.set(field.json, false);
+      if (field.type == Int32 || field.type == Int64) object.set(field.json, 0);
+    }
+  }
+}
+
+}  // namespace
+
+void drop_zeros(Json& object, const Type& type) {
+  if (!object.is_object()) return;
+  std::erase_if(object.members(), [&](const JsonMember& member) {
+    const Field* field = type.find(member.first);
+    return field && field->omit_empty && is_zero(member.second, *field);
+  });
+  for (auto& [name, value] : object.members()) {
+    const Field* field = type.find(name);
+    if (field) each_inside(value, *field, [](Json& inner, const Type& of) { drop_zeros(inner, of); });
+  }
+}
+
+void add_zeros(Json& object, const Type& type) {
+  if (!object.is_object()) return;
+  for (auto& [name, value] : object.members()) {
+    const Field* field = type.find(name);
+    if (field && field->json != "metadata") each_inside(value, *field, [](Json& inner, const Type& of) { add_zeros(inner, of); });
+    // Of the objects inside, templates have metadata with a time that nobody sets.
+    if (field && field->json == "metadata" && type.find("apiVersion") == nullptr && value.is_object()) add_missing(value, *field->message);
+  }
+  add_missing(object, type);
+}
+
 }  // namespace fairlead::kube

@@ -57,6 +57,10 @@ bool is_protobuf(std::string_view body);
 
 // Paths of members that the type does not have ("spec.containers[0].imag"), in document order; for fieldValidation=Strict|Warn.
 std::vector<std::string> unknown_fields(const Json& object, const Type& type);
+// The form in which Go writes what it read, in two steps around defaults: zeros of omitempty fields go (no pointers: those keep zeros) ...
+void drop_zeros(Json& object, const Type& type);
+// ... and what Go always has comes: structs, null for times that are not set, zeros of fields without omitempty.
+void add_zeros(Json& object, const Type& type);
 // Members of the wrong JSON type: `spec.replicas: expected integer, got string`. null is of every type, as in Go.
 std::vector<std::string> type_errors(const Json& object, const Type& type);
 

@@ -110,5 +110,20 @@ TEST(TypeErrors, SayWhatWasExpected) {
   EXPECT_THAT(errors("v1", "Pod", R"({"spec":null,"metadata":{"labels":null,"finalizers":null}})"), IsEmpty());
 }
 
+TEST(GoForm, ZerosGoAndComeAsGoWritesThem) {
+  const Type& pod = *TypeTable::builtin().find_kind("v1", "Pod");
+  Json object = *parse_json(R"({"metadata":{"name":"p"},"spec":{"hostNetwork":false,"nodeName":"","priority":0,"volumes":[],"containers":[{"name":"m","args":[],"stdin":false,"env":[{"name":"e","value":""}]}]},
+    "status":{"conditions":[{"type":"Ready","status":"True","message":""}]}})");
+  drop_zeros(object, pod);
+  EXPECT_EQ(print_json(object), R"({"metadata":{"name":"p"},"spec":{"priority":0,"containers":[{"name":"m","env":[{"name":"e"}]}]},"status":{"conditions":[{"type":"Ready","status":"True"}]}})");
+  add_zeros(object, pod);
+  EXPECT_EQ(print_json(object),
+            R"({"metadata":{"name":"p"},"spec":{"priority":0,"containers":[{"name":"m","env":[{"name":"e"}],"resources":{}}]},"status":{"conditions":[{"type":"Ready","status":"True","lastProbeTime":null,"lastTransitionTime":null}]}})");
+  const Json once = object;
+  drop_zeros(object, pod);
+  add_zeros(object, pod);
+  EXPECT_EQ(object, once);
+}
+
 }  // namespace
 }  // namespace fairlead::kube
