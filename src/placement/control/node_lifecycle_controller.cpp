@@ -101,10 +101,10 @@ std::chrono::nanoseconds NodeLifecycleController::look(const Json& node) {
 
 Result<kube::Next> NodeLifecycleController::reconcile(const ObjectKey& key) {
   auto cached = nodes_->get(key);
-  if (!cached) {
+  if (!cached) return bury(key.name);
+  {
     const std::lock_guard lock(mutex_);
-    sights_.erase(key.name);
-    return kube::Next{};
+    missed_.erase(key.name);
   }
   const auto quiet = look(*cached);
   const bool silent = quiet > options_.silence;
@@ -124,6 +124,42 @@ Result<kube::Next> NodeLifecycleController::reconcile(const ObjectKey& key) {
     next.again_after = std::min(next.again_after.value_or(until), until);
   }
   return next;
+}
+
+Result<kube::Next> NodeLifecycleController::bury(const std::string& node) {
+  std::vector<Json> left;
+  for (Json& pod : pods_->list(""))
+    if (pod["spec"]["nodeName"].string() == node) left.push_back(std::move(pod));
+  std::chrono::nanoseconds waited{};
+  {
+    const std::lock_guard lock(mutex_);
+    sights_.erase(node);
+    if (left.empty()) {
+      missed_.erase(node);
+      return kube::Next{};
+    }
+    waited = clock_.monotonic() - missed_.emplace(node, clock_.monotonic()).first->second;
+  }
+  if (waited < options_.mourning) return kube::Next{options_.mourning - waited};
+  // The cache may be behind, and what is removed here does not come back.
+  const auto there = api_.get(kube::resources::nodes, {"", node});
+  if (there) return kube::Next{1s};
+  if (there.error().code != Code::NotFound) return pass(Error(there.error()), "ask for node " + node);
+  for (Json& pod : left) {
+    const std::string& phase = pod["status"]["phase"].string();
+    if (phase != "Succeeded" && phase != "Failed") {
+      kube::set_condition(pod, {.type = "DisruptionTarget", .status = "True", .reason = "DeletionByPodGC", .message = "PodGC: node no longer exists"}, clock_.now());
+      pod.child("status").set("phase", "Failed");
+      auto told = api_.update_status(kube::resources::pods, pod);
+      if (!told && told.error().code == Code::NotFound) continue;
+      if (!told) return pass(std::move(told.error()), "tell pod " + kube::key_of(pod).text() + " that its node is gone");
+    }
+    auto removed = api_.remove(kube::resources::pods, kube::key_of(pod), {.grace_seconds = 0, .uid = kube::uid_of(pod)});
+    const bool fine = removed || removed.error().code == Code::NotFound || removed.error().code == Code::Conflict;
+    if (!fine) return pass(std::move(removed.error()), fmt::format("remove pod {} of node {}, which is gone", kube::key_of(pod).text(), node));
+    log_info("pod of a gone node removed", {{"pod", kube::key_of(pod).text()}, {"node", node}});
+  }
+  return kube::Next{};
 }
 
 Result<Json> NodeLifecycleController::set_ready(Json node, bool silent) {

@@ -18,11 +18,13 @@ namespace fairlead::placement {
 struct NodeLifecycleOptions {
   std::chrono::seconds silence{40};  // without a renewed Lease until a node counts as unreachable
   EvictionOptions eviction;
+  std::chrono::seconds mourning{40};  // from when a node's object is missed until its pods are removed, as Kubernetes' pod garbage collector
 };
 
 // One key per node. A Lease counts as renewed when its renewTime was seen to change: ages are measured by our own monotonic clock, so a node's wrong clock does no
 // harm, and after our own restart every node has the whole time again.
-// Pods are deleted gracefully, never by force: a silent node may still run them.
+// Pods are deleted gracefully: a silent node may still run them. Only when the node's object is gone, which is somebody's word that the node is, and has been for a while, are
+// its pods removed by force.
 class NodeLifecycleController final : public kube::Controller {
  public:
   NodeLifecycleController(kube::KubeApi& api, const Clock& clock, NodeLifecycleOptions options = {});
@@ -44,6 +46,7 @@ class NodeLifecycleController final : public kube::Controller {
   Result<kube::Json> set_ready(kube::Json node, bool silent);
   Result<kube::Json> set_taints(kube::Json node);
   Result<std::optional<Instant>> evict(const kube::Json& node);
+  Result<kube::Next> bury(const std::string& node);
 
   kube::KubeApi& api_;
   const Clock& clock_;
@@ -54,6 +57,7 @@ class NodeLifecycleController final : public kube::Controller {
   const kube::Reader* pods_ = nullptr;
   std::mutex mutex_;
   std::map<std::string, Sight> sights_;  // by node name; guarded by mutex_
+  std::map<std::string, std::chrono::nanoseconds> missed_;  // nodes that pods name and that are not there, since when; guarded by mutex_
 };
 
 }  // namespace fairlead::placement

@@ -226,6 +226,34 @@ TEST_F(NodeLife, ANodeOfTheSameNameMadeAnewStartsAnew) {
   EXPECT_EQ(ready(), "True KubeletReady");
 }
 
+TEST_F(NodeLife, PodsOfAGoneNodeAreRemovedAfterAWhile) {
+  cluster_.put(pods, make_pod("p", "1", "n"));
+  settle();
+  cluster_.drop(nodes, {"", "n"});
+  EXPECT_EQ(settle().again_after, 40s);
+  clock_.advance(39s);
+  settle();
+  EXPECT_TRUE(cluster_.has(pods, {"default", "p"}));
+  // It is back in time: everything is as it was, and the time begins anew.
+  cluster_.put(nodes, make_node("n"));
+  settle();
+  cluster_.drop(nodes, {"", "n"});
+  settle();
+  clock_.advance(39s);
+  settle();
+  ASSERT_TRUE(cluster_.has(pods, {"default", "p"}));
+  clock_.advance(1s);
+  // The cache has not heard of the node's return.
+  cluster_.refresh_all();
+  cluster_.put(nodes, make_node("n"));
+  ASSERT_TRUE(controller_->reconcile({"", "n"}));
+  ASSERT_TRUE(cluster_.has(pods, {"default", "p"}));
+  cluster_.drop(nodes, {"", "n"});
+  settle();
+  EXPECT_FALSE(cluster_.has(pods, {"default", "p"}));
+  EXPECT_EQ(settle().again_after, std::nullopt);
+}
+
 TEST_F(NodeLife, MapsLeasesAndPodsToNodes) {
   const auto sources = controller_->sources();
   ASSERT_EQ(sources.size(), 3U);

@@ -113,7 +113,11 @@ class Cluster final : public kube::KubeApi, public kube::Caches {
       if (!has(resource, key)) return fail(Code::NotFound, key.text());
       Json now = object(resource, key);
       if (options.uid != kube::uid_of(now)) return fail(Code::Conflict, "another object");
-      if (options.grace_seconds) return fail(Code::Invalid, "never forced, never hurried");
+      if (options.grace_seconds) {
+        if (has(kube::resources::nodes, {"", now["spec"]["nodeName"].string()})) return fail(Code::Invalid, "never forced, never hurried while its node is there");
+        objects_[resource].erase(key);
+        return now;
+      }
       now.child("metadata").set("deletionTimestamp", "2026-01-01T00:00:00Z");  // graceful: its agent finishes it
       return store(resource, now);
     });
