@@ -116,7 +116,8 @@ class Session:
     """A case's run on one server. Every answer is kept, normalised, under its step's name."""
 
     def __init__(self, server, space):
-        self.server, self.space, self.steps, self.uids = server, space, [], {}
+        self.server, self.space, self.steps = server, space, []
+        self.agent = 'corpus/1'
         self.requests = 0
 
     def path(self, resource, name='', sub='', group='', version='v1', space=None):
@@ -128,7 +129,7 @@ class Session:
     def do(self, method, path, body=None, ctype='application/json', accept='application/json', step='', keep=True, **query):
         if query:
             path += ('&' if '?' in path else '?') + urllib.parse.urlencode(query)
-        headers = {'Accept': accept, 'User-Agent': 'corpus/1'}
+        headers = {'Accept': accept, 'User-Agent': self.agent}
         if body is not None:
             headers['Content-Type'] = ctype
             if not isinstance(body, (bytes, str)):
@@ -162,7 +163,7 @@ class Session:
         """`count` events, bookmarks that nothing asked for left out; at most what comes within two seconds."""
         query = {'watch': 'true', 'timeoutSeconds': 2, **query}
         path += ('&' if '?' in path else '?') + urllib.parse.urlencode(query)
-        status, lines = self.server.stream(path, {'Accept': accept, 'User-Agent': 'corpus/1'}, lambda seen: len(seen) >= count)
+        status, lines = self.server.stream(path, {'Accept': accept, 'User-Agent': self.agent}, lambda seen: len(seen) >= count)
         self.requests += 1
         self.steps.append((step or 'WATCH', self.normal({'status': status, 'events': lines})))
         return lines
@@ -175,11 +176,8 @@ class Session:
         self.steps.append((step, self.normal(kept)))
 
     # --- what may differ between two runs of the same server is levelled ---
-    def uid_name(self, match):
-        return self.uids.setdefault(match.group(0), f'<uid-{len(self.uids) + 1}>')
-
     def text(self, value):
-        value = UID.sub(self.uid_name, value)
+        value = UID.sub('<uid>', value)
         return TIME.sub('<time>', value)
 
     def normal(self, value, key=''):

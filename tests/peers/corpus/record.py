@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 from client import Server, Session
 
@@ -32,18 +33,17 @@ def handler(server, out, lock):
             length = int(self.headers.get('Content-Length') or 0)
             body = self.rfile.read(length) if length else None
             headers = {k.lower(): v for k, v in self.headers.items() if k.lower() in ('accept', 'content-type', 'user-agent')}
+            if 'watch=' in self.path:
+                self.pass_through(headers)
+                return
             with lock:
                 status, answered, data = server.send(self.command, self.path, body, {k.title(): v for k, v in headers.items()})
-                streams = 'watch=' in self.path or '/log' in self.path
-                if not streams:
-                    try:
-                        answer = json.loads(data)
-                    except (ValueError, UnicodeDecodeError):
-                        answer = None
-                    if self.path.startswith('/openapi'):
-                        answer = None
-                    out.write(json.dumps({'method': self.command, 'path': self.path.replace(SPACE, 'SPACE'), 'headers': headers, 'body': base64.b64encode(body).decode() if body else '',
-                                          'answer': made(answer)}, separators=(',', ':')) + '\n')
+                try:
+                    answer = None if self.path.startswith('/openapi') else json.loads(data)
+                except (ValueError, UnicodeDecodeError):
+                    answer = None
+                out.write(json.dumps({'method': self.command, 'path': self.path.replace(SPACE, 'SPACE'), 'headers': headers, 'body': base64.b64encode(body).decode() if body else '',
+                                      'answer': made(answer)}, separators=(',', ':')) + '\n')
             self.send_response(status)
             for key in ('content-type', 'etag', 'warning'):
                 if key in answered:
@@ -51,6 +51,26 @@ def handler(server, out, lock):
             self.send_header('Content-Length', str(len(data)))
             self.end_headers()
             self.wfile.write(data)
+
+        def pass_through(self, headers):
+            """A watch: on a connection of its own, for three seconds at most."""
+            connection = server.connect()
+            headers = {**headers, **({'Authorization': 'Bearer ' + server.token} if server.token else {})}
+            connection.request('GET', self.path + '&timeoutSeconds=3', headers=headers)
+            answer = connection.getresponse()
+            self.send_response(answer.status)
+            self.send_header('Content-Type', answer.getheader('Content-Type', 'application/json'))
+            self.send_header('Connection', 'close')
+            self.end_headers()
+            try:
+                while line := answer.readline():
+                    self.wfile.write(line)
+                    self.wfile.flush()
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # the client has seen enough
+            finally:
+                connection.close()
+                self.close_connection = True
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = any
 
@@ -75,7 +95,13 @@ def main():
     parser.add_argument('command', nargs='+')
     arguments = parser.parse_args()
     server = Server('recorded', arguments.to)
-    Session(server, SPACE).post('/api/v1/namespaces', {'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': SPACE}}, keep=False)
+    namespace = {'apiVersion': 'v1', 'kind': 'Namespace', 'metadata': {'name': SPACE}}
+    for _ in range(120):  # an earlier recording's may still be going away
+        if Session(server, SPACE).post('/api/v1/namespaces', namespace, keep=False).status == 201:
+            break
+        time.sleep(0.5)
+    while Session(server, SPACE).get(f'/api/v1/namespaces/{SPACE}/serviceaccounts/default', keep=False).status != 200:
+        time.sleep(0.2)
     with open(arguments.out, 'w', encoding='utf-8') as out, tempfile.TemporaryDirectory() as folder:
         proxy = http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler(server, out, threading.Lock()))
         threading.Thread(target=proxy.serve_forever, daemon=True).start()

@@ -40,8 +40,9 @@ def play(session, name):
             if body is not None:
                 body = swap_space(body, session.space)
             headers = entry['headers']
+            session.agent = headers.get('user-agent', 'corpus/1')
             answer = session.do(entry['method'], path, body, ctype=headers.get('content-type', 'application/json'), accept=headers.get('accept', 'application/json'), keep=False)
-            if answer.json is not None and compared(entry):
+            if compared(entry):
                 session.keep(f'{number} {entry["method"]} {entry["path"].split("?")[0]}', answer)
             learn(entry['answer'], answer.json, table, session.space)
 
