@@ -20,6 +20,7 @@ namespace {
 
 constexpr auto kPause = std::chrono::milliseconds(200);
 const kube::Resource kDeployments{"apps", "v1", "deployments", "Deployment", true};
+const kube::Resource kDaemonSets{"apps", "v1", "daemonsets", "DaemonSet", true};
 const kube::Resource kClusterRoles{"rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false};
 const kube::Resource kClusterRoleBindings{"rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false};
 const kube::Resource kRoles{"rbac.authorization.k8s.io", "v1", "roles", "Role", true};
@@ -27,7 +28,7 @@ const kube::Resource kRoleBindings{"rbac.authorization.k8s.io", "v1", "rolebindi
 
 // What install makes beside the namespace and the CRDs, in the order in which it is taken away.
 const std::vector<kube::Resource>& removable() {
-  static const std::vector<kube::Resource> list = {kDeployments, kClusterRoleBindings, kRoleBindings, kClusterRoles, kRoles, resources::service_accounts};
+  static const std::vector<kube::Resource> list = {kDaemonSets, kDeployments, kClusterRoleBindings, kRoleBindings, kClusterRoles, kRoles, resources::service_accounts};
   return list;
 }
 
@@ -131,6 +132,8 @@ Result<int> print_manifests(const std::vector<Json>& manifests, const std::strin
 Result<int> install(Context& context, const Options& options) {
   InstallOptions parts = options.install;
   if (options.local_machines) parts.replicas = 0;
+  if (!parts.companion_dir.empty() && (parts.companion_dir[0] != '/' || parts.companion_dir.ends_with('/') || parts.companion_dir.rfind('/') == 0))
+    return fail(Code::Invalid, "usage: --companion-dir is a folder in a folder, for instance /var/lib/fairlead/bin");
   const auto manifests = install_manifests(parts, context.hooks.server_access(parts.watch_namespace, options.local_machines));
   if (options.dry_run && !context.wants("table")) return print_manifests(manifests, context.globals.output);
   auto session = context.cluster_session();
@@ -320,6 +323,7 @@ void add_one(CLI::App& app, Context& context, bool upgrade) {
   InstallOptions& install_options = options->install;
   command->add_option("-n,--namespace", install_options.space, "where the server runs")->capture_default_str()->type_name("NAME");
   command->add_option("--image", install_options.image, "of fairlead-server")->capture_default_str();
+  command->add_option("--agent-image", install_options.agent_image, "of fairlead-agent, which brings Slurm's companion to each node")->capture_default_str();
   command->add_option("--replicas", install_options.replicas, "servers; one leads")->capture_default_str()->check(CLI::Range(1, 9));
   command->add_option("--watch-namespace", install_options.watch_namespace, "look after clusters of this namespace only, with rights in no other")->type_name("NAME");
   command->add_option("--companion-dir", install_options.companion_dir, "folder of each node that holds fairlead-slurm; \"\": the images bring it")->capture_default_str();

@@ -26,7 +26,7 @@ constexpr const char* kRoleLabel = "fairlead.dev/slurm-role";
 }  // namespace
 
 Result<LoginPod> find_login_pod(Session& session, const std::string& cluster, const std::string& pod) {
-  auto pods = session.list(kube::resources::pods, "", std::string(kRoleLabel) + "=login");
+  auto pods = session.list_visible(kube::resources::pods, std::string(kRoleLabel) + "=login");
   if (!pods) return std::unexpected(std::move(pods.error()));
   std::vector<LoginPod> ready;
   std::vector<std::string> clusters;
@@ -72,11 +72,11 @@ void add_ssh(CLI::App& app, Context& context) {
       auto login = find_login_pod(*session, name.starts_with("login-") ? "" : name, name.starts_with("login-") ? name : "");
       if (!login) return std::unexpected(std::move(login.error()));
 
-      // The site's own key opens root's account only; others are entered by way of the API.
+      // The site's own key opens root's account only; others are entered by way of the API. So is a cluster elsewhere, whose pods have no address here.
       auto secret = session->get(kube::resources::secrets, login->space, login->cluster + "-ssh-client-key");
       auto host_keys = session->get(kube::resources::secrets, login->space, login->cluster + "-sshd-keys");
       const bool has_ssh = exists("/usr/bin/ssh");
-      if (user == "root" && has_ssh && secret && !login->address.empty()) {
+      if (context.own_site() && user == "root" && has_ssh && secret && !login->address.empty()) {
         auto key = parse_base64((*secret)["data"]["ssh_ed25519"].string());
         if (!key) return pass(std::move(key.error()), "read the site's ssh key");
         char pattern[] = "/tmp/fairlead-ssh-XXXXXX";

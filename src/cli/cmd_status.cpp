@@ -52,10 +52,11 @@ SiteSnapshot::SlurmAnswer ask_slurm(Session& session, const Json& cluster, const
   return answer;
 }
 
-// Kinds of a CRD may not be there on another cluster: that is no error.
+// Kinds of a CRD may not be there on another cluster, and a user of it may not see its nodes: that is no error.
 Result<std::vector<Json>> list_if_served(Session& session, const kube::Resource& resource) {
-  auto all = session.list(resource);
-  if (!all && (all.error().code == Code::NotFound || all.error().code == Code::Unsupported)) return std::vector<Json>{};
+  auto all = session.list_visible(resource);
+  const bool hidden = !all && all.error().code == Code::Forbidden && !resource.namespaced;
+  if (hidden || (!all && (all.error().code == Code::NotFound || all.error().code == Code::Unsupported))) return std::vector<Json>{};
   return all;
 }
 
@@ -69,6 +70,7 @@ Result<SiteSnapshot> take_snapshot(Context& context, Session& session) {
     *into = std::move(*all);
   }
   for (const auto& cluster : snapshot.slurm_clusters) snapshot.slurm.push_back(ask_slurm(session, cluster, snapshot.pods));
+  if (!context.own_site()) return snapshot;
   snapshot.images = list_images(context.globals.state_dir);
   struct statvfs disk {};
   if (::statvfs(context.globals.state_dir.c_str(), &disk) == 0) {

@@ -83,6 +83,16 @@ Result<Json> create_or_merge(Session& session, const kube::Resource& resource, c
   return session.request("PATCH", kube::path_of(resource, space, kube::name_of(object)) + options, object, "application/merge-patch+json");
 }
 
+// What a controller may have written between our look and our write does not count as ours.
+bool same_but_status(Json a, Json b) {
+  for (Json* const one : {&a, &b}) {
+    one->erase("status");
+    one->child("metadata").erase("resourceVersion");
+    one->child("metadata").erase("managedFields");
+  }
+  return a == b;
+}
+
 }  // namespace
 
 Result<Applied> apply_document(Session& session, const Json& document, ApplyHow how) {
@@ -106,7 +116,7 @@ Result<Applied> apply_document(Session& session, const Json& document, ApplyHow 
     if (!before && before.error().code != Code::NotFound) return pass(std::move(before.error()), title);
     auto after = session.request("PATCH", kube::path_of(resource, space, kube::name_of(object)) + options, object, "application/apply-patch+yaml");
     if (!after && after.error().code == Code::Unsupported) after = create_or_merge(session, resource, space, object, before.has_value(), how.dry_run);
-    if (after) return !before ? Applied::Created : kube::version_of(*after) == kube::version_of(*before) ? Applied::Unchanged : Applied::Configured;
+    if (after) return !before ? Applied::Created : kube::version_of(*after) == kube::version_of(*before) || same_but_status(*before, *after) ? Applied::Unchanged : Applied::Configured;
     if (after.error().code == Code::Conflict) after.error().message += "; --force-conflicts takes these fields over";
     if (round > 0 || (after.error().code != Code::Exists && after.error().code != Code::NotFound)) return pass(std::move(after.error()), title);
   }

@@ -81,6 +81,45 @@ Json deployment(const InstallOptions& options) {
   return out.set("spec", Json::object({{"replicas", options.replicas}, {"selector", Json::object({{"matchLabels", selector}})}, {"template", pod}}));
 }
 
+constexpr const char* kAgent = "fairlead-agent";
+
+Json agent_metadata(const InstallOptions& options) {
+  Json out = metadata(kAgent, options.space);
+  out.child("labels").set("app.kubernetes.io/name", kAgent);
+  return out;
+}
+
+// Keeps Slurm's companion program on each node. It asks nothing of the API.
+Json agent(const InstallOptions& options) {
+  const auto slash = options.companion_dir.rfind('/');
+  const Json selector = Json::object({{"app.kubernetes.io/name", kAgent}, {kPartOf, "fairlead"}});
+  const Json container = Json::object(
+      {{"name", "agent"},
+       {"image", options.agent_image},
+       {"imagePullPolicy", "IfNotPresent"},
+       {"args", Json::array({Json("companion"), Json("--to=/host" + options.companion_dir.substr(slash))})},
+       {"resources", Json::object({{"requests", Json::object({{"cpu", "5m"}, {"memory", "16Mi"}})}, {"limits", Json::object({{"memory", "64Mi"}})}})},
+       // Root, since the folder on the node is root's; no capability beyond writing there.
+       {"securityContext", Json::object({{"runAsUser", 0},
+                                         {"allowPrivilegeEscalation", false},
+                                         {"readOnlyRootFilesystem", true},
+                                         {"capabilities", Json::object({{"drop", Json::array({Json("ALL")})}})},
+                                         {"seccompProfile", Json::object({{"type", "RuntimeDefault"}})}})},
+       {"volumeMounts", Json::array({Json::object({{"name", "host"}, {"mountPath", "/host"}})})}});
+  const Json host = Json::object({{"name", "host"}, {"hostPath", Json::object({{"path", options.companion_dir.substr(0, slash)}, {"type", "DirectoryOrCreate"}})}});
+  const Json pod = Json::object({{"metadata", Json::object({{"labels", selector}})},
+                                 {"spec", Json::object({{"serviceAccountName", kAgent},
+                                                        {"automountServiceAccountToken", false},
+                                                        {"terminationGracePeriodSeconds", 5},
+                                                        {"tolerations", Json::array({Json::object({{"operator", "Exists"}})})},
+                                                        {"containers", Json::array({container})},
+                                                        {"volumes", Json::array({host})}})}});
+  Json out = object("apps/v1", "DaemonSet", agent_metadata(options));
+  return out.set("spec", Json::object({{"selector", Json::object({{"matchLabels", selector}})},
+                                       {"updateStrategy", Json::object({{"type", "RollingUpdate"}, {"rollingUpdate", Json::object({{"maxUnavailable", "20%"}})}})},
+                                       {"template", pod}}));
+}
+
 std::string managers_of(const Json& existing) {
   std::vector<std::string> names;
   for (const auto& entry : existing["metadata"]["managedFields"].items()) {
@@ -123,6 +162,10 @@ std::vector<Json> install_manifests(const InstallOptions& options, const kube::A
   out.push_back(user_role("edit", {"create", "delete", "patch", "update"}));
   for (const auto& space : spaces) out.push_back(binding(kName, space, options.space));
   if (options.replicas > 0) out.push_back(deployment(options));
+  if (options.replicas > 0 && options.companion_dir.rfind('/') > 0 && !options.companion_dir.empty()) {
+    out.push_back(object("v1", "ServiceAccount", agent_metadata(options)).set("automountServiceAccountToken", false));
+    out.push_back(agent(options));
+  }
   return out;
 }
 

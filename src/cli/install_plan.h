@@ -15,7 +15,8 @@ struct InstallOptions {
   std::string image = "fairlead-server:" FAIRLEAD_VERSION;
   std::string watch_namespace;  // empty: clusters of all namespaces
   int replicas = 2;             // 0: no Deployment; the server runs elsewhere, as this service account
-  std::string companion_dir = "/var/lib/fairlead/bin";
+  std::string agent_image = "fairlead-agent:" FAIRLEAD_VERSION;
+  std::string companion_dir = "/var/lib/fairlead/bin";  // of each node, filled by the agent; empty: Slurm's image brings the companion, and there is no agent
   std::string slurm_image;      // empty: the server's default
 };
 
@@ -23,7 +24,8 @@ inline constexpr const char* kPartOf = "app.kubernetes.io/part-of";  // = "fairl
 inline constexpr const char* kManagedBy = "app.kubernetes.io/managed-by";
 inline constexpr const char* kVersion = "fairlead.dev/version";
 
-// In the order in which they must be made: namespace, CRDs, accounts, roles, bindings, the Deployment. Roles hold `server` (what the server's controllers
+// In the order in which they must be made: namespace, CRDs, accounts, roles, bindings, the Deployment and
+// the agent's DaemonSet. Roles hold `server` (what the server's controllers
 // declare) and its Lease, nothing else. Equal arguments give equal manifests.
 std::vector<kube::Json> install_manifests(const InstallOptions& options, const kube::Access& server);
 

@@ -34,7 +34,8 @@ TEST(Install, MakesThingsInTheOrderInWhichTheyAreNeeded) {
   EXPECT_THAT(titles(install_manifests({}, some_access(""))),
               ElementsAre("Namespace fairlead-system", "CustomResourceDefinition machines.fairlead.dev", "CustomResourceDefinition slurmclusters.slurm.nebius.ai",
                           "ServiceAccount fairlead-system/fairlead-server", "ClusterRole fairlead-server", "Role fairlead-system/fairlead-server", "ClusterRole fairlead-view", "ClusterRole fairlead-edit",
-                          "ClusterRoleBinding fairlead-server", "RoleBinding fairlead-system/fairlead-server", "Deployment fairlead-system/fairlead-server"));
+                          "ClusterRoleBinding fairlead-server", "RoleBinding fairlead-system/fairlead-server", "Deployment fairlead-system/fairlead-server", "ServiceAccount fairlead-system/fairlead-agent",
+                          "DaemonSet fairlead-system/fairlead-agent"));
 }
 
 TEST(Install, RolesHoldWhatIsDeclaredAndTheLease) {
@@ -57,6 +58,13 @@ TEST(Install, ForOneNamespaceHasNoRightsInTheCluster) {
 }
 
 TEST(Install, WithoutReplicasHasNoDeployment) { EXPECT_TRUE(the(install_manifests({.replicas = 0}, some_access("")), "Deployment").is_null()); }
+
+TEST(Install, TheAgentFillsTheFolderThatTheServerMounts) {
+  const std::string agent = print_json(the(install_manifests({.companion_dir = "/opt/site/bin"}, some_access("")), "DaemonSet"));
+  EXPECT_THAT(agent, HasSubstr(R"("path":"/opt/site","type":"DirectoryOrCreate")"));
+  EXPECT_THAT(agent, HasSubstr("--to=/host/bin"));
+  EXPECT_TRUE(the(install_manifests({.companion_dir = ""}, some_access("")), "DaemonSet").is_null());
+}
 
 TEST(Install, EverythingButUsersThingsIsMarkedAsOurs) {
   for (const auto& one : install_manifests({}, some_access(""))) {

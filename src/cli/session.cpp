@@ -110,4 +110,10 @@ Result<std::vector<Json>> Session::list(const kube::Resource& resource, const st
   return items;
 }
 
+Result<std::vector<Json>> Session::list_visible(const kube::Resource& resource, const std::string& label_selector) {
+  auto all = list(resource, "", label_selector);
+  if (!all && all.error().code == Code::Forbidden && resource.namespaced) return list(resource, namespace_, label_selector);
+  return all;
+}
+
 }  // namespace fairlead::cli

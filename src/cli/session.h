@@ -38,6 +38,8 @@ class Session {
 
   Result<kube::Json> get(const kube::Resource& resource, const std::string& space, const std::string& name);
   Result<std::vector<kube::Json>> list(const kube::Resource& resource, const std::string& space = "", const std::string& label_selector = "");
+  // Of all namespaces, or of our own where we may not look into others.
+  Result<std::vector<kube::Json>> list_visible(const kube::Resource& resource, const std::string& label_selector = "");
 
  private:
   std::shared_ptr<kube::RestApi> api_;

@@ -199,11 +199,11 @@ TEST_F(Tree, CompletionOffersCommandsAndNames) {
     const std::string ask = fmt::format("COMP_WORDS=({}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _fairlead_words; echo \"${{COMPREPLY[*]}}\"", row.line);
     auto bash = run_checked({.argv = {"bash", "-c", *completion_script(*app_, "bash") + ask}, .environment = {}, .working_directory = ""}, std::chrono::seconds(10));
     ASSERT_TRUE(bash) << bash.error().message;
-    EXPECT_EQ(bash->out, std::string(row.want) + "\n") << row.line;
+    EXPECT_EQ(*bash, std::string(row.want) + "\n") << row.line;
     if (!exists("/usr/bin/fish")) continue;
     auto fish = run_checked({.argv = {"fish", "--no-config", "-c", *completion_script(*app_, "fish") + fmt::format("complete -C '{}'", row.line)}, .environment = {}, .working_directory = ""}, std::chrono::seconds(10));
     ASSERT_TRUE(fish) << fish.error().message;
-    EXPECT_THAT(fish->out, testing::StartsWith(row.want)) << row.line;
+    EXPECT_THAT(*fish, testing::StartsWith(row.want)) << row.line;
   }
 }
 

@@ -121,8 +121,10 @@ bool Leader::turn() {
   const bool fresh = version_of(step.lease).empty();
   auto written = fresh ? api_.create(resources::leases, step.lease) : api_.update(resources::leases, step.lease);
   if (!written) {
-    log_debug("lease not written", {{"lease", options_.lease.text()}, {"reason", written.error().message}});
-    return true;  // the next look tells why: somebody else was quicker, or the API is away
+    // Somebody else was quicker: the next look tells who. Anything else is for people (no such namespace, no rights).
+    const bool race = written.error().code == Code::Conflict || written.error().code == Code::Exists;
+    (race ? log_debug : log_warn)("lease not written", {{"lease", options_.lease.text()}, {"reason", written.error().message}});
+    return true;
   }
   last_answer_ = clock_.monotonic();
   const std::int64_t epoch = step.lease["spec"]["leaseTransitions"].integer();
