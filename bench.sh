@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs the benchmarks and prints what bench/RESULTS.md records. Numbers are for comparing on one machine, side by side; nothing here is a test.
+#   bench.sh            everything of our own
+#   bench.sh --peers    the embedded engine beside kube-apiserver with etcd, which are built from Go modules once
 set -euo pipefail
 cd "$(dirname "$0")"
 [ "$(id -u)" = 0 ] || { echo "bench.sh: run it as root (sudo ./bench.sh)" >&2; exit 1; }
@@ -9,6 +11,10 @@ cmake --preset release > /dev/null
 cmake --build build/release -j "$(nproc)" > /dev/null
 echo "machine: $(nproc) cores, $(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo), $(uname -sr), $(awk -F: '/model name/ {print $2; exit}' /proc/cpuinfo | xargs)"
 echo "commit:  $(git rev-parse --short HEAD 2> /dev/null || echo unknown), $(date -u +%Y-%m-%d)"
+if [ "${1:-}" = --peers ]; then
+  tests/peers/build.sh etcd kube-apiserver kubectl
+  exec bash bench/peers/run.sh build/release "${@:2}"
+fi
 for program in build/release/bin/*_bench; do
   [ -x "$program" ] || continue
   echo "== $(basename "$program")"

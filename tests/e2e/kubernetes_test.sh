@@ -106,9 +106,9 @@ scenarios() { # ENGINE
   tell "scenarios, engine: $1: passed in $((SECONDS - began)) s"
 }
 
-start_embedded() {
+start_embedded() { # OPTIONS of fairlead-server
   fresh_site
-  "$build/bin/fairlead-server" --state-dir "$site" --listen 127.0.0.1:0 "${ranges[@]}" > "$work/server.log" 2>&1 &
+  "$build/bin/fairlead-server" --state-dir "$site" --listen 127.0.0.1:0 "${ranges[@]}" "$@" > "$work/server.log" 2>&1 &
   server=$!
   export KUBECONFIG=$site/pki/admin.kubeconfig
   wait_until 30 'the embedded server answers' "$SCENARIO_KUBECTL" get --raw /readyz
@@ -228,7 +228,7 @@ matrix() { # ENGINE
 run_clients() {
   local status=0
   rm -rf "$site"
-  start_embedded
+  start_embedded --service-range 10.79.0.0/16
   matrix embedded || status=1
   stop_server
   "$cluster" status "$work/peer" > /dev/null 2>&1 || start_peer
