@@ -185,6 +185,8 @@ class Session:
             out = {k: self.normal(v, k) for k, v in value.items()}
             if 'f:metadata' in out or key == 'fieldsV1':
                 return out
+            if out.get('kind') in ('Pod', 'PodList') or 'involvedObject' in out:
+                level_scheduling(out)
             if isinstance(out.get('items'), list) and all(isinstance(i, dict) and 'metadata' in i for i in out['items']):
                 out['items'] = sorted(out['items'], key=lambda i: (i['metadata'].get('namespace', ''), i['metadata'].get('name', '')))
             return out
@@ -206,6 +208,24 @@ class Session:
                 return '<time>'
             return self.text(value)
         return value
+
+
+def level_scheduling(obj):
+    """Two schedulers look at a pod when they get to it and say it in events of their own: that is no answer to a request."""
+    if 'involvedObject' in obj and 'reason' in obj:
+        kept = {k: obj[k] for k in ('kind', 'apiVersion', 'type') if k in obj}
+        if obj.get('reason') == 'FailedScheduling':
+            obj.clear()
+            obj.update(kept, metadata={'name': 'an event of the scheduler'})
+        return
+    for pod in obj.get('items', [obj]) if isinstance(obj.get('items', []), list) else []:
+        metadata, status = pod.get('metadata', {}), pod.get('status')
+        if isinstance(metadata, dict) and 'managedFields' in metadata:
+            metadata['managedFields'] = [m for m in metadata['managedFields'] if not (m.get('subresource') == 'status' and m.get('manager') in ('kube-scheduler', 'fairlead-server', 'fairlead'))]
+        if isinstance(status, dict) and isinstance(status.get('conditions'), list):
+            status['conditions'] = [c for c in status['conditions'] if c.get('type') != 'PodScheduled']
+            if not status['conditions']:
+                del status['conditions']
 
 
 def differences(left, right, path=''):
