@@ -131,7 +131,10 @@ Result<int> print_manifests(const std::vector<Json>& manifests, const std::strin
 
 Result<int> install(Context& context, const Options& options) {
   InstallOptions parts = options.install;
-  if (options.local_machines) parts.replicas = 0;
+  if (options.local_machines) {
+    parts.replicas = 0;
+    parts.local_nodes = true;
+  }
   if (!parts.companion_dir.empty() && (parts.companion_dir[0] != '/' || parts.companion_dir.ends_with('/') || parts.companion_dir.rfind('/') == 0))
     return fail(Code::Invalid, "usage: --companion-dir is a folder in a folder, for instance /var/lib/fairlead/bin");
   const auto manifests = install_manifests(parts, context.hooks.server_access(parts.watch_namespace, options.local_machines));

@@ -50,6 +50,19 @@ Json user_role(const char* verb, std::vector<Json> verbs) {
   return out;
 }
 
+// A local node makes its pods' network itself: names and services from slices, routes to other nodes, policies from pods and namespaces. Node authorisation lets
+// a node see its own pods only, so it is granted beside.
+std::vector<Json> local_node_role() {
+  const kube::Resource slices{"discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", true}, policies{"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true};
+  kube::Access access;
+  for (const auto* const one : {&kube::resources::pods, &kube::resources::nodes, &kube::resources::namespaces, &kube::resources::services, &slices, &policies}) access.may({"get", "list", "watch"}, *one);
+  constexpr const char* name = "fairlead-local-nodes";
+  Json bound = object(kRbac, "ClusterRoleBinding", metadata(name));
+  bound.set("roleRef", Json::object({{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", "ClusterRole"}, {"name", name}}));
+  bound.set("subjects", Json::array({Json::object({{"kind", "Group"}, {"apiGroup", "rbac.authorization.k8s.io"}, {"name", "system:nodes"}})}));
+  return {role(name, "", kube::role_rules(access, "")), std::move(bound)};
+}
+
 Json field_env(const char* name, const char* path) { return Json::object({{"name", name}, {"valueFrom", Json::object({{"fieldRef", Json::object({{"apiVersion", "v1"}, {"fieldPath", path}})}})}}); }
 
 Json probe(const char* path) {
@@ -161,6 +174,8 @@ std::vector<Json> install_manifests(const InstallOptions& options, const kube::A
   out.push_back(user_role("view", {"get", "list", "watch"}));
   out.push_back(user_role("edit", {"create", "delete", "patch", "update"}));
   for (const auto& space : spaces) out.push_back(binding(kName, space, options.space));
+  if (options.local_nodes)
+    for (Json& one : local_node_role()) out.push_back(std::move(one));
   if (options.replicas > 0) out.push_back(deployment(options));
   if (options.replicas > 0 && options.companion_dir.rfind('/') > 0 && !options.companion_dir.empty()) {
     out.push_back(object("v1", "ServiceAccount", agent_metadata(options)).set("automountServiceAccountToken", false));

@@ -66,6 +66,15 @@ TEST(Install, TheAgentFillsTheFolderThatTheServerMounts) {
   EXPECT_TRUE(the(install_manifests({.companion_dir = ""}, some_access("")), "DaemonSet").is_null());
 }
 
+TEST(Install, LocalNodesSeeNoSecrets) {
+  const auto manifests = install_manifests({.replicas = 0, .local_nodes = true}, some_access(""));
+  EXPECT_THAT(titles(manifests), testing::IsSupersetOf({"ClusterRole fairlead-local-nodes", "ClusterRoleBinding fairlead-local-nodes"}));
+  for (const auto& one : manifests) {
+    if (kube::name_of(one) != "fairlead-local-nodes") continue;
+    EXPECT_THAT(print_json(one), testing::Not(testing::AnyOf(HasSubstr("secrets"), HasSubstr("create"), HasSubstr("\"*\""))));
+  }
+}
+
 TEST(Install, EverythingButUsersThingsIsMarkedAsOurs) {
   for (const auto& one : install_manifests({}, some_access(""))) {
     EXPECT_EQ(kube::labels_of(one)[kManagedBy], "fairlead") << kube::name_of(one);
