@@ -39,7 +39,8 @@ Result<void> install_crds(kube::KubeApi& api) {
 void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exits, apiserver::EmbeddedServer& server, fleet::LocalHost& host, const Clock& clock, const std::string& state_dir, const fleet::Ranges& ranges, bool domains) {
   kube::KubeApi& api = server.api();
   for (auto& controller : apiserver::make_api_controllers(server.registry(), api, clock, {.ca_pem = server.ca_pem(), .volumes_folder = state_dir + "/volumes"})) runner.add(std::move(controller));
-  runner.add(std::make_unique<placement::PlacementController>(api, clock));
+  // Every binding waits until it is durable: many at once share the disk's work.
+  runner.add(std::make_unique<placement::PlacementController>(api, clock, placement::PlacementOptions{.writers = 16, .claims = true}));
   runner.add(std::make_unique<placement::NodeLifecycleController>(api, clock));
   auto machines = std::make_unique<fleet::MachineController>(api, host, clock, fleet::MachineControllerOptions{.ranges = ranges});
   const std::string machine_controller = machines->name();
@@ -85,6 +86,7 @@ int serve(const Flags& flags) {
   }
   while (options.state_dir.size() > 1 && options.state_dir.back() == '/') options.state_dir.pop_back();
   options.names = {fleet::host_address(*ranges)};
+  options.service_ranges = flags.service_ranges;
   const std::string pid_file = options.state_dir + "/run/server.pid";
   auto server = apiserver::EmbeddedServer::start(options, clock);
   if (!server) return refuse(server.error().message);
@@ -121,6 +123,7 @@ int main(int argc, char** argv) {
   app.add_option("--listen", flags.listen, "address and port of the API; port 0 takes any free one")->capture_default_str();
   app.add_option("--node-range", flags.node_range, "addresses of local nodes, a /16 that no route of this machine uses")->capture_default_str();
   app.add_option("--pod-range", flags.pod_range, "addresses of pods on local nodes, a /16 that no route of this machine uses")->capture_default_str();
+  app.add_option("--service-range", flags.service_ranges, "addresses of services, one range of each family (10.79.0.0/16, fd00:79::/112); without: services are headless")->type_name("RANGE");
   app.add_option("--machines-socket", flags.machines_socket, "where fairlead-machines makes local nodes for a server that is not root")->type_name("PATH");
   app.add_option("--log-level", flags.log_level, "debug, info, warn or error")->capture_default_str()->check(CLI::IsMember({"debug", "info", "warn", "error"}));
   app.add_option("--engine", flags.engine, "embedded: everything on this machine; kubernetes: the controllers alone, on a cluster that is there")->capture_default_str()->check(CLI::IsMember({"embedded", "kubernetes"}));

@@ -10,6 +10,7 @@
 #include "apiserver/crd_controller.h"
 #include "apiserver/event_controller.h"
 #include "apiserver/gc_controller.h"
+#include "apiserver/kinds/resources.h"
 #include "apiserver/namespace_controller.h"
 #include "apiserver/registry_test_kit.h"
 #include "base/files.h"
@@ -149,7 +150,7 @@ spec:
 
 TEST(Namespaces, GetAServiceAccountAndGoEmpty) {
   World world;
-  NamespaceController controller(*world.registry, *world.api);
+  NamespaceController controller(*world.registry, *world.api, world.clock);
   ASSERT_TRUE(world.api->create(kube::resources::namespaces, json("{metadata: {name: team}}")));
   ASSERT_TRUE(controller.reconcile({"", "team"}));
   ASSERT_TRUE(controller.reconcile({"", "team"}));
@@ -160,6 +161,9 @@ TEST(Namespaces, GetAServiceAccountAndGoEmpty) {
   const auto waiting = controller.reconcile({"", "team"});
   ASSERT_TRUE(waiting) << waiting.error().message;
   EXPECT_TRUE(waiting->again_after.has_value());  // the pod ends on its node
+  const Json space = *world.api->get(kube::resources::namespaces, {"", "team"});
+  EXPECT_EQ((*kube::find_condition(space, "NamespaceContentRemaining"))["message"].string(), "Some resources are remaining: pods. has 1 resource instances");
+  EXPECT_EQ((*kube::find_condition(space, "NamespaceFinalizersRemaining"))["reason"].string(), "ContentHasNoFinalizers");
   EXPECT_FALSE(world.api->get(kube::resources::secrets, {"team", "s"}));
   ASSERT_TRUE(world.api->remove(kube::resources::pods, {"team", "p"}, {.grace_seconds = 0}));
   const auto done = controller.reconcile({"", "team"});
@@ -176,8 +180,9 @@ struct ClaimWorld : World {
     INVARIANT(::mkdtemp(name.data()) != nullptr);
     return name;
   }
-  Json claim(std::string_view annotations = "{}") {
-    const Json body = json(fmt::format("{{metadata: {{name: home, namespace: default, annotations: {}}}, spec: {{accessModes: [ReadWriteMany], resources: {{requests: {{storage: 1Gi}}}}}}}}", annotations));
+  Json volume(const std::string& name) const { return get(*kind("persistentvolumes"), {"", name}); }
+  Json claim(std::string_view annotations = "{}", std::string_view more = "") {
+    const Json body = json(fmt::format("{{metadata: {{name: home, namespace: default, annotations: {}}}, spec: {{{}accessModes: [ReadWriteMany], resources: {{requests: {{storage: 1Gi}}}}}}}}", annotations, more));
     EXPECT_TRUE(api->create(kube::resources::claims, body));
     EXPECT_TRUE(controller.reconcile({"default", "home"}));
     return *api->get(kube::resources::claims, {"default", "home"});
@@ -202,6 +207,58 @@ TEST(Claims, AreBoundToADirectory) {
   const Revision before = world.registry->revision();
   EXPECT_TRUE(world.controller.reconcile({"default", "home"}));
   EXPECT_EQ(world.registry->revision(), before);
+}
+
+// The class of a claim decides when its volume is made and what becomes of it.
+TEST(Claims, OfAClassAreBoundToAVolume) {
+  for (const bool keep : {false, true}) {
+    SCOPED_TRACE(keep ? "Retain" : "Delete");
+    ClaimWorld world;
+    world.must(world.create(*world.kind("storageclasses", "storage.k8s.io"),
+                            json(fmt::format("{{metadata: {{name: fast, annotations: {{storageclass.kubernetes.io/is-default-class: 'true'}}}}, provisioner: fairlead.dev/directory, reclaimPolicy: {}}}",
+                                             keep ? "Retain" : "Delete")), ""));
+    const Json claim = world.claim();
+    EXPECT_EQ(claim["spec"]["storageClassName"].string(), "fast") << "the default class";
+    const std::string volume_name = "pvc-" + kube::uid_of(claim), path = world.folder + "/" + claim["metadata"]["annotations"]["fairlead.dev/path"].string();
+    EXPECT_EQ(claim["spec"]["volumeName"].string(), volume_name);
+    EXPECT_EQ(world.volume(volume_name)["status"]["phase"].string(), "Bound");
+    EXPECT_EQ(world.volume(volume_name)["spec"]["hostPath"]["path"].string(), path);
+    ASSERT_TRUE(world.api->remove(workloads::volumes, {"", volume_name}));
+    ASSERT_TRUE(world.controller.reconcile({"", volume_name}));
+    EXPECT_EQ(world.volume(volume_name)["status"]["phase"].string(), "Bound") << "a claim has it";
+    if (keep) continue;
+    world.remove();
+    ASSERT_TRUE(world.controller.reconcile({"", volume_name}));
+    EXPECT_TRUE(world.volume(volume_name).is_null());
+    EXPECT_FALSE(exists(path));
+  }
+}
+
+TEST(Claims, AReleasedVolumeServesAgainWhenItIsFreed) {
+  ClaimWorld world;
+  world.must(world.create(*world.kind("storageclasses", "storage.k8s.io"), json("{metadata: {name: kept}, provisioner: fairlead.dev/directory, reclaimPolicy: Retain}"), ""));
+  const Json first = world.claim("{}", "storageClassName: kept, ");
+  const std::string name = first["spec"]["volumeName"].string();
+  world.remove();
+  ASSERT_TRUE(world.controller.reconcile({"", name}));
+  EXPECT_EQ(world.volume(name)["status"]["phase"].string(), "Released");
+  world.must(world.patch(*world.kind("persistentvolumes"), {"", name}, "{spec: {claimRef: null}}"));
+  ASSERT_TRUE(world.controller.reconcile({"", name}));
+  EXPECT_EQ(world.volume(name)["status"]["phase"].string(), "Available");
+  const Json second = world.claim("{}", "storageClassName: kept, ");
+  EXPECT_EQ(second["spec"]["volumeName"].string(), name);
+  EXPECT_EQ(second["metadata"]["annotations"]["fairlead.dev/path"], first["metadata"]["annotations"]["fairlead.dev/path"]);
+}
+
+TEST(Claims, WaitForWhatTheirClassSays) {
+  ClaimWorld world;
+  EXPECT_EQ(world.claim("{}", "storageClassName: later, ")["status"]["phase"].string(), "Pending") << "there is no such class";
+  world.must(world.create(*world.kind("storageclasses", "storage.k8s.io"), json("{metadata: {name: later}, provisioner: fairlead.dev/directory, volumeBindingMode: WaitForFirstConsumer}"), ""));
+  ASSERT_TRUE(world.controller.reconcile({"default", "home"}));
+  EXPECT_EQ(world.api->get(kube::resources::claims, {"default", "home"})->at("status.phase").string(), "Pending");
+  world.must(world.patch(*world.kind("persistentvolumeclaims"), {"default", "home"}, "{metadata: {annotations: {volume.kubernetes.io/selected-node: n1}}}"));
+  ASSERT_TRUE(world.controller.reconcile({"default", "home"}));
+  EXPECT_EQ(world.api->get(kube::resources::claims, {"default", "home"})->at("status.phase").string(), "Bound");
 }
 
 TEST(Claims, DeletedOnesKeepTheirData) {

@@ -4,6 +4,7 @@
 #include "apiserver/admission_priority.h"
 #include "apiserver/kinds/kinds.h"
 #include "apiserver/rbac_kinds.h"
+#include "apiserver/workload_kinds.h"
 
 namespace fairlead::apiserver {
 
@@ -33,6 +34,7 @@ std::vector<Column> builtin_columns(const kube::Resource& resource) {
   };
   const auto count = [](const Json& map) { return static_cast<std::int64_t>(map.members().size()); };
   const std::string& plural = resource.plural;
+  if (is_workload(resource)) return workload_columns(resource);
   if (resource.group == rbac_resources::roles.group) return resource.kind.ends_with("Binding") ? role_binding_columns() : role_columns();
   if (resource.group == priority_classes.group) return priority_class_columns();
   if (plural == r::pods.plural) return pod_columns();

@@ -5,6 +5,7 @@
 
 #include "apiserver/admission_priority.h"
 #include "apiserver/rbac_kinds.h"
+#include "apiserver/workload_kinds.h"
 #include "base/encoding.h"
 #include "kube/selector.h"
 
@@ -92,6 +93,7 @@ void default_volume(Json& volume) {
   if (Json* projected = object_at(volume, "projected")) {
     each_object(*projected, "sources", [&](Json& source) {
       if (Json* downward = object_at(source, "downwardAPI")) default_items(*downward);
+      if (Json* token = object_at(source, "serviceAccountToken")) set_default(*token, "expirationSeconds", 3600);
     });
   }
 }
@@ -110,19 +112,24 @@ void default_tolerations(Json& spec) {
   }
 }
 
+// What the API fills in, in pods and in pod templates alike.
+void default_pod_spec(Json& spec) {
+  each_object(spec, "volumes", default_volume);
+  each_object(spec, "containers", default_container);
+  each_object(spec, "initContainers", default_container);
+  set_default(spec, "restartPolicy", "Always");
+  set_default(spec, "terminationGracePeriodSeconds", 30);
+  set_default(spec, "dnsPolicy", "ClusterFirst");
+  set_default(spec, "securityContext", Json::object());
+  set_default(spec, "schedulerName", "default-scheduler");
+}
+
 void default_pod(Json& pod) {
   Json* spec = object_at(pod, "spec");
   if (!spec) return;
-  each_object(*spec, "volumes", default_volume);
-  each_object(*spec, "containers", default_container);
-  each_object(*spec, "initContainers", default_container);
-  set_default(*spec, "restartPolicy", "Always");
-  set_default(*spec, "terminationGracePeriodSeconds", 30);
-  set_default(*spec, "dnsPolicy", "ClusterFirst");
+  default_pod_spec(*spec);
   set_default(*spec, "serviceAccountName", (*spec)["serviceAccount"].string_or("default"));
   set_default(*spec, "serviceAccount", (*spec)["serviceAccountName"]);
-  set_default(*spec, "securityContext", Json::object());
-  set_default(*spec, "schedulerName", "default-scheduler");
   set_default(*spec, "enableServiceLinks", true);
   default_tolerations(*spec);
 }
@@ -158,8 +165,11 @@ void default_service(Json& service) {
   if (spec["clusterIP"].string() == "None") spec.set("clusterIPs", Json::array({"None"}));
   set_default(spec, "type", "ClusterIP");
   set_default(spec, "sessionAffinity", "None");
-  set_default(spec, "ipFamilies", Json::array({"IPv4"}));
-  set_default(spec, "ipFamilyPolicy", "SingleStack");
+  if (spec["clusterIP"].string() == "None") {
+    // Without ranges of service addresses there are headless services in IPv4 only.
+    set_default(spec, "ipFamilyPolicy", "SingleStack");
+    if (spec["ipFamilyPolicy"].string() == "SingleStack") set_default(spec, "ipFamilies", Json::array({"IPv4"}));
+  }
   set_default(spec, "internalTrafficPolicy", "Cluster");
 }
 
@@ -194,8 +204,13 @@ void merge_string_data(Json& secret) {
   for (const auto& [key, value] : given.members()) data.set(key, base64(value.string()));
 }
 
+void default_pod_template(Json& pod_template) {
+  if (Json* spec = object_at(pod_template, "spec")) default_pod_spec(*spec);
+}
+
 void apply_defaults(const kube::Resource& resource, Json& object) {
   namespace r = kube::resources;
+  if (is_workload(resource)) return default_workload(resource, object);
   if (is(resource, r::crds)) return default_crd(object);
   if (resource.group == rbac_resources::roles.group) return default_rbac(resource, object);
   if (resource.group == priority_classes.group) return default_priority_class(object);
@@ -222,8 +237,14 @@ void apply_defaults(const kube::Resource& resource, Json& object) {
 
 void set_initial_state(const kube::Resource& resource, Json& object) {
   namespace r = kube::resources;
+  if (is_workload(resource)) return set_initial_workload(resource, object);
   if (!resource.group.empty()) return;
-  if (is(resource, r::pods)) object.set("status", Json::object({{"phase", "Pending"}, {"qosClass", qos_class(object["spec"])}}));
+  if (is(resource, r::pods)) {
+    object.set("status", Json::object({{"phase", "Pending"}, {"qosClass", qos_class(object["spec"])}}));
+    if (!object["spec"]["schedulingGates"].items().empty())
+      object.child("status").set("conditions", Json::array({Json::object({{"type", "PodScheduled"}, {"status", "False"}, {"lastProbeTime", nullptr}, {"lastTransitionTime", nullptr},
+                                                                          {"reason", "SchedulingGated"}, {"message", "Scheduling is blocked due to non-empty scheduling gates"}})}));
+  }
   if (is(resource, r::services)) object.set("status", Json::object({{"loadBalancer", Json::object()}}));
   if (is(resource, r::claims)) object.set("status", Json::object({{"phase", "Pending"}}));
   if (is(resource, r::namespaces)) {

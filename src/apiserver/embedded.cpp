@@ -142,7 +142,7 @@ Result<void> EmbeddedServer::serve() {
   auto store = open_sqlite_store({.path = path("store.db")});
   if (!store) return std::unexpected(std::move(store.error()));
   store_ = std::move(*store);
-  auto registry = Registry::open(*store_, clock_, {.secret_key = secret_key_});
+  auto registry = Registry::open(*store_, clock_, {.secret_key = secret_key_, .service_ranges = options_.service_ranges});
   if (!registry) return std::unexpected(std::move(registry.error()));
   registry_ = std::move(*registry);
   if (auto done = reconcile_default_objects(*registry_); !done) return done;

@@ -29,6 +29,7 @@ struct EmbeddedOptions {
   LimitOptions limits;
   AuditOptions audit;                           // no path: no log
   int threads = 2;
+  std::vector<std::string> service_ranges;      // of service addresses, one of each family; empty: services are headless
 };
 
 class EmbeddedServer {

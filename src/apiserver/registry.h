@@ -104,6 +104,7 @@ struct RegistryEvent {
 struct RegistryOptions {
   std::string secret_key;  // 32 bytes: Secrets are sealed with AES-256-GCM before they reach the store; empty: refused to hold Secrets
   std::string cluster_domain = "cluster.local";
+  std::vector<std::string> service_ranges;  // of service addresses, one of each family: "10.79.0.0/16", "fd00:79::/112"; empty: services are headless
   std::function<std::string(std::size_t)> random;  // bytes for uids, name suffixes and nonces; empty: the kernel's. The simulation gives a seeded one.
 };
 

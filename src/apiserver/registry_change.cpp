@@ -127,6 +127,7 @@ Result<Decision> EmbeddedRegistry::decide_change(const WriteContext& context, co
   if (kind.type) kube::add_zeros(body, *kind.type);
   if (auto admitted = admit({resource, key.space, subresource, context, &current}, body); !admitted) return std::unexpected(std::move(admitted.error()));
   FieldErrors errors;
+  assign(resource, body, &current, errors);
   if (kind.schema) {
     kind.schema->apply_defaults(body);
     kind.schema->validate(body, errors);
@@ -243,7 +244,7 @@ void EmbeddedRegistry::post(const WriteContext& context, const Kind& kind, const
   options.resource_version = sent["preconditions"]["resourceVersion"].string();
   WriteContext evicting = context;
   evicting.dry_run = evicting.dry_run || !sent["dryRun"].items().empty();
-  remove(evicting, kind, key, options, as_status(std::move(reply)));
+  evict(evicting, kind, key, options, as_status(std::move(reply)));
 }
 
 }  // namespace fairlead::apiserver

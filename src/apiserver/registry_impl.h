@@ -13,6 +13,7 @@
 #include "apiserver/registry_names.h"
 #include "apiserver/registry_select.h"
 #include "apiserver/seal.h"
+#include "apiserver/service_addresses.h"
 #include "apiserver/validation.h"
 
 namespace fairlead::apiserver {
@@ -130,6 +131,12 @@ class EmbeddedRegistry final : public Registry {
   Result<Decision> decide_remove(const Kind& kind, const kube::Json& current, Revision revision, const kube::DeleteOptions& options) const;
   // Removes it instead if it is being deleted and nothing holds it any more.
   Result<Decision> complete(const Kind& kind, kube::Json next, std::vector<std::string> warnings) const;
+  // What the server chooses (registry_assign.cpp); `old`: null for a new one.
+  void assign(const kube::Resource& resource, kube::Json& object, const kube::Json* old, FieldErrors& errors) const;
+  Reply forgetting(const kube::Resource& resource, const kube::Json& object, bool dry_run, Reply reply) const;
+  Result<void> follow_services();
+  Result<std::optional<kube::Json>> budget_of(const kube::ObjectKey& key, const kube::Json& pod) const;
+  void evict(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const kube::DeleteOptions& options, Reply reply);
   Result<void> nothing_inside(const kube::Resource& resource, const kube::Json& container) const;
 
   void mutate(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, bool retry, Decide decide, Reply reply);
@@ -159,7 +166,8 @@ class EmbeddedRegistry final : public Registry {
   mutable std::shared_mutex admission_mutex_;  // held shared while it is asked: it does not block
   const Admission* admission_ = nullptr;
 
-  std::unique_ptr<Subscription> crd_watch_;
+  std::unique_ptr<ServiceAddresses> addresses_;  // null: only headless services
+  std::unique_ptr<Subscription> crd_watch_, service_watch_;
 };
 
 }  // namespace fairlead::apiserver

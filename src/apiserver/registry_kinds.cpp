@@ -50,6 +50,7 @@ EmbeddedRegistry::EmbeddedRegistry(Store& store, const Clock& clock, RegistryOpt
 
 EmbeddedRegistry::~EmbeddedRegistry() {
   crd_watch_.reset();
+  service_watch_.reset();
   writes_.wait_until_idle();
 }
 
@@ -137,6 +138,7 @@ Result<void> EmbeddedRegistry::start() {
   auto watching = store_.watch(prefix, crds->revision, [this](const StoreEvent& event) { on_crd(event); });
   if (!watching) return pass(std::move(watching.error()), "watch CustomResourceDefinitions");
   crd_watch_ = std::move(*watching);
+  if (auto followed = follow_services(); !followed) return followed;
 
   const auto kind = kinds()->find("", "v1", kube::resources::namespaces.plural);
   for (const char* name : {"default", "kube-system", "kube-public", "kube-node-lease"}) {

@@ -168,10 +168,14 @@ Result<std::vector<std::string>> EmbeddedRegistry::prepare_new(const WriteContex
   if (auto admitted = admit_into(resource, space, kube::name_of(body)); !admitted) return std::unexpected(std::move(admitted.error()));
   if (auto admitted = admit({resource, space, "", context, nullptr}, body); !admitted) return std::unexpected(std::move(admitted.error()));
   FieldErrors errors;
+  assign(resource, body, nullptr, errors);
   if (kind.schema) kind.schema->validate(body, errors);
   check_metadata(resource, body, errors);
   check_object(resource, body, errors);
-  if (!errors.empty()) return errors.error(resource, kube::name_of(body));
+  if (!errors.empty()) {
+    if (addresses_) addresses_->forget(kube::uid_of(body));
+    return errors.error(resource, kube::name_of(body));
+  }
   if (is_crd(resource)) {
     body.erase("status");
     set_crd_status(body, others_than(kube::name_of(body)), clock_.now());
@@ -224,6 +228,7 @@ void EmbeddedRegistry::create_prepared(const WriteContext& context, const std::s
   auto prepared = prepare_new(context, *served, space, creation->body, creation->managed);
   if (!prepared) return creation->reply(std::unexpected(std::move(prepared.error())));
   creation->warnings = std::move(*prepared);
+  creation->reply = forgetting(served->resource, creation->body, context.dry_run, std::move(creation->reply));
   submit(std::move(creation));
 }
 

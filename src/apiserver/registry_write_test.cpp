@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "may not specify more than 1 volume type"},
         RefusedCase{"sidecar", "pods", "{metadata: {name: a}, spec: {initContainers: [{name: s, image: i, restartPolicy: Always}], containers: [{name: c, image: i}]}}", Code::Invalid,
                     "spec.initContainers[0].restartPolicy: Forbidden: not supported by the embedded engine"},
-        RefusedCase{"service_with_address", "services", "{metadata: {name: a}, spec: {ports: [{port: 80}]}}", Code::Invalid, "spec.clusterIP: Forbidden: not supported by the embedded engine; there are no service addresses: set clusterIP: None"},
+        RefusedCase{"service_with_sticky_clients", "services", "{metadata: {name: a}, spec: {sessionAffinity: ClientIP, ports: [{port: 80}]}}", Code::Invalid, "spec.sessionAffinity: Forbidden: not supported by the embedded engine"},
         RefusedCase{"load_balancer", "services", "{metadata: {name: a}, spec: {type: LoadBalancer, clusterIP: None, ports: [{port: 80}]}}", Code::Invalid, "spec.type: Forbidden"},
         RefusedCase{"bad_secret_data", "secrets", "{metadata: {name: a}, data: {k: '%%'}}", Code::Invalid, ""},
         RefusedCase{"bad_data_key", "configmaps", "{metadata: {name: a}, data: {'a/b': x}}", Code::Invalid, "data[a/b]: Invalid value: \"a/b\": a valid config key must consist of"},

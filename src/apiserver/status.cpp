@@ -141,14 +141,26 @@ Status status_of(const Error& error, StatusDetails about) {
     status.message = "Timeout: " + error.message;
     status.details = {.causes = {{"ResourceVersionTooLarge", std::string(too_large), ""}}, .retry_after_seconds = 1};
   }
-  if (error.code == Code::Exists && status.details.name.empty()) {
-    const std::size_t start = error.message.find('"'), end = error.message.find('"', start + 1);
-    if (start != std::string::npos && end != std::string::npos) status.details.name = error.message.substr(start + 1, end - start - 1);
+  if ((error.code == Code::Exists || error.code == Code::Forbidden) && status.details.name.empty()) {  // `pods "x" already exists`
+    const std::size_t start = error.message.find(" \""), end = error.message.find("\" ", start + 2);
+    const bool named = start != std::string::npos && end != std::string::npos && error.message.find(' ') == start;
+    if (named) status.details.name = error.message.substr(start + 2, end - start - 2);
   }
   constexpr std::string_view cannot = "Operation cannot be fulfilled on ";
   if (error.code == Code::Conflict && error.message.starts_with(cannot)) {
     const std::string_view named = std::string_view(error.message).substr(cannot.size());
     status.details.kind = named.substr(0, named.find_first_of(" ."));
+  }
+  // Of an eviction that a budget forbids: the message, and on a line of its own the cause.
+  if (constexpr std::string_view evicting = "Cannot evict pod"; error.code == Code::Exhausted && error.message.starts_with(evicting)) {
+    const std::size_t line = error.message.find('\n');
+    status.code = 429;
+    status.reason = "TooManyRequests";
+    status.message = error.message.substr(0, line);
+    status.details = {};
+    if (line == std::string::npos) return status;
+    status.details.causes = {{"DisruptionBudget", error.message.substr(line + 1), ""}};
+    if (error.message.ends_with("is still being processed by the server.")) status.details.retry_after_seconds = 10;
   }
   constexpr std::string_view apply_failed = "Apply failed with ";
   if (error.code == Code::Conflict && error.message.starts_with(apply_failed)) {
@@ -195,8 +207,8 @@ kube::Json to_json(const Status& status) {
   if (!status.continue_token.empty()) out.child("metadata").set("continue", status.continue_token);
   out.set("status", "Failure").set("message", status.message);
   if (!status.reason.empty()) out.set("reason", status.reason);
-  kube::Json details = details_json(status.details);
-  const bool without = status.reason == "BadRequest" || status.reason == "UnsupportedMediaType" || status.reason == "NotAcceptable" || status.reason == "RequestEntityTooLarge";
+  kube::Json details = status.code == 405 ? kube::Json::object() : details_json(status.details);
+  const bool without = status.reason == "BadRequest" || status.reason == "UnsupportedMediaType" || status.reason == "RequestEntityTooLarge";
   if (!without || !details.members().empty()) out.set("details", std::move(details));
   out.set("code", status.code);
   return out;

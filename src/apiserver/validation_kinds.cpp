@@ -9,6 +9,7 @@
 #include "apiserver/crd.h"
 #include "apiserver/rbac_kinds.h"
 #include "apiserver/validation.h"
+#include "apiserver/workload_kinds.h"
 #include "base/encoding.h"
 #include "kube/selector.h"
 
@@ -63,9 +64,8 @@ void check_secret(const Json& object, FieldErrors& errors) {
 void check_service(const Json& object, FieldErrors& errors) {
   const Json& spec = object["spec"];
   if (const std::string& type = spec["type"].string(); type != "ClusterIP")
-    errors.not_supported_here("spec.type", fmt::format("type {} needs a real cluster: use type ClusterIP with clusterIP: None (a headless service)", type));
-  if (spec["clusterIP"].string() != "None")
-    errors.not_supported_here("spec.clusterIP", "there are no service addresses: set clusterIP: None (a headless service, whose name resolves to the addresses of its pods)");
+    errors.not_supported_here("spec.type", fmt::format("type {} needs a real cluster: use type ClusterIP", type));
+  if (spec["sessionAffinity"].string() == "ClientIP") errors.not_supported_here("spec.sessionAffinity", "use None: connections are spread over the ready pods");
   for (const char* field : {"externalIPs", "loadBalancerSourceRanges"})
     if (!spec[field].items().empty()) errors.not_supported_here(fmt::format("spec.{}", field), "");
   std::set<std::string> names;
@@ -104,7 +104,6 @@ void check_claim(const Json& object, FieldErrors& errors) {
   if (const std::string& mode = spec["volumeMode"].string(); mode != "Filesystem") errors.not_supported_here("spec.volumeMode", "claims are shared directories: use Filesystem");
   for (const char* field : {"dataSource", "dataSourceRef"})
     if (spec.has(field)) errors.not_supported_here(fmt::format("spec.{}", field), "fill the volume from a pod");
-  if (spec.has("selector")) errors.not_supported_here("spec.selector", "there are no PersistentVolumes to choose from");
 }
 
 void check_event(const Json& object, FieldErrors& errors) {
@@ -137,6 +136,12 @@ void check_immutable_data(const Json& old, const Json& next, FieldErrors& errors
     if (!(old[field] == next[field])) errors.forbidden(field, "field is immutable when `immutable` is set");
 }
 
+void check_service_change(const Json& old, const Json& next, FieldErrors& errors) {
+  const Json &before = old["spec"]["clusterIPs"], &after = next["spec"]["clusterIPs"];
+  if (before.items().empty()) return;
+  if (after.items().empty() || !(before.items()[0] == after.items()[0])) errors.invalid("spec.clusterIPs[0]", after, "may not change once set");
+}
+
 void check_claim_change(const Json& old, const Json& next, FieldErrors& errors) {
   Json allowed = old["spec"];
   const Json& storage = next["spec"]["resources"]["requests"]["storage"];
@@ -151,6 +156,7 @@ void check_claim_change(const Json& old, const Json& next, FieldErrors& errors) 
 }  // namespace
 
 void check_object(const kube::Resource& resource, const Json& object, FieldErrors& errors) {
+  if (is_workload(resource)) return check_workload(resource, object, errors);
   if (resource.group == kube::resources::crds.group) return check_crd(object, errors);
   if (resource.group == kube::resources::leases.group) return check_lease(object, errors);
   if (resource.group == rbac_resources::roles.group) return check_rbac(resource, object, errors);
@@ -166,12 +172,14 @@ void check_object(const kube::Resource& resource, const Json& object, FieldError
 }
 
 void check_change(const kube::Resource& resource, const Json& old, const Json& next, FieldErrors& errors) {
+  if (is_workload(resource)) return check_workload_change(resource, old, next, errors);
   if (resource.group == kube::resources::crds.group) return check_crd_change(old, next, errors);
   if (resource.group == rbac_resources::roles.group) return check_rbac_change(resource, old, next, errors);
   if (resource.group == priority_classes.group) return check_priority_class_change(old, next, errors);
   if (!resource.group.empty()) return;
   if (resource.plural == "pods") return check_pod_change(old, next, errors);
   if (resource.plural == "persistentvolumeclaims") return check_claim_change(old, next, errors);
+  if (resource.plural == "services") return check_service_change(old, next, errors);
   if (resource.plural == "configmaps" || resource.plural == "secrets") check_immutable_data(old, next, errors);
   if (resource.plural == "secrets" && !(old["type"] == next["type"])) errors.invalid("type", next["type"], "field is immutable");
 }

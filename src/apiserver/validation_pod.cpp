@@ -134,6 +134,14 @@ void check_container(const std::string& path, const Json& container, bool init, 
 
 constexpr std::array supported_volumes{"configMap", "secret", "emptyDir", "hostPath", "persistentVolumeClaim", "downwardAPI", "projected"};
 
+void check_token_projection(const std::string& at, const Json& source, FieldErrors& errors) {
+  constexpr std::int64_t least = 600, most = std::int64_t{1} << 32;
+  const Json& seconds = source["expirationSeconds"];
+  if (seconds.integer(least) < least) errors.invalid(at + ".expirationSeconds", seconds, "may not specify a duration less than 10 minutes");
+  if (seconds.integer() > most) errors.invalid(at + ".expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds");
+  if (source["path"].string().empty()) errors.required(at + ".path");
+}
+
 void check_volume(const std::string& path, const Json& volume, FieldErrors& errors) {
   std::size_t types = 0;
   for (const auto& [name, source] : volume.members()) {
@@ -155,7 +163,8 @@ void check_volume(const std::string& path, const Json& volume, FieldErrors& erro
     if (name == "projected") {
       for (std::size_t i = 0; i < source["sources"].items().size(); ++i)
         for (const auto& [kind, ignored] : source["sources"].items()[i].members())
-          if (kind != "configMap" && kind != "secret" && kind != "downwardAPI")
+          if (kind == "serviceAccountToken" && token_volumes_served) check_token_projection(fmt::format("{}.sources[{}].serviceAccountToken", at, i), source["sources"].items()[i][kind], errors);
+          else if (kind != "configMap" && kind != "secret" && kind != "downwardAPI")
             errors.not_supported_here(fmt::format("{}.sources[{}].{}", at, i, kind), "project configMap, secret or downwardAPI");
     }
   }
@@ -177,14 +186,26 @@ void check_tolerations(const Json& tolerations, FieldErrors& errors) {
   }
 }
 
+void check_spread(const Json& constraints, FieldErrors& errors) {
+  for (std::size_t i = 0; i < constraints.items().size(); ++i) {
+    const Json& one = constraints.items()[i];
+    const std::string at = fmt::format("spec.topologySpreadConstraints[{}]", i);
+    if (one["maxSkew"].integer() < 1) errors.invalid(at + ".maxSkew", one["maxSkew"].is_null() ? Json(0) : one["maxSkew"], "must be greater than zero");
+    if (one["topologyKey"].string().empty()) errors.required(at + ".topologyKey", "can not be empty");
+    one_of(at + ".whenUnsatisfiable", Json(one["whenUnsatisfiable"].string()), {"DoNotSchedule", "ScheduleAnyway"}, errors);
+    if (one.has("minDomains") && one["minDomains"].integer() < 1) errors.invalid(at + ".minDomains", one["minDomains"], "must be greater than zero");
+    if (one.has("minDomains") && one["whenUnsatisfiable"].string() != "DoNotSchedule")
+      errors.invalid(at + ".minDomains", one["minDomains"], "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway");
+    for (const char* policy : {"nodeAffinityPolicy", "nodeTaintsPolicy"}) one_of(at + "." + policy, one[policy], {"Honor", "Ignore"}, errors);
+    if (auto selector = kube::LabelSelector::from_object(one["labelSelector"]); !selector) errors.invalid(at + ".labelSelector", one["labelSelector"], selector.error().message);
+  }
+}
+
 // What this engine does not do, each with what to do instead.
 void check_supported(const Json& spec, FieldErrors& errors) {
   if (!spec["ephemeralContainers"].items().empty()) errors.not_supported_here("spec.ephemeralContainers", "use kubectl exec");
   if (!spec["resourceClaims"].items().empty()) errors.not_supported_here("spec.resourceClaims", "ask for an extended resource in limits");
   if (!spec["runtimeClassName"].string().empty()) errors.not_supported_here("spec.runtimeClassName", "there is one runtime");
-  for (std::size_t i = 0; i < spec["topologySpreadConstraints"].items().size(); ++i)
-    if (spec["topologySpreadConstraints"].items()[i]["whenUnsatisfiable"].string() != "ScheduleAnyway")
-      errors.not_supported_here(fmt::format("spec.topologySpreadConstraints[{}].whenUnsatisfiable", i), "use ScheduleAnyway or required podAntiAffinity");
   if (const std::string& os = spec["os"]["name"].string(); !os.empty() && os != "linux") errors.unsupported_value("spec.os.name", os, {"linux"});
 }
 
@@ -229,6 +250,7 @@ void check_pod(const Json& pod, FieldErrors& errors) {
     if (const auto why = kube::check_label_value(value.string()); !why.empty()) errors.invalid("spec.nodeSelector", value, why);
   }
   check_tolerations(spec["tolerations"], errors);
+  check_spread(spec["topologySpreadConstraints"], errors);
   check_supported(spec, errors);
 }
 

@@ -60,10 +60,11 @@ std::vector<Column> claim_columns() {
   return {
       name_column(),
       column("Status", [](const Json& o, Instant) { return kube::deleting(o) ? Json("Terminating") : o["status"]["phase"]; }),
-      column("Volume", [](const Json& o, Instant) { return Json(kube::annotations_of(o)["fairlead.dev/path"]); }),
+      column("Volume", [](const Json& o, Instant) { return Json(o["spec"]["volumeName"].string()); }),
       column("Capacity", [](const Json& o, Instant) { return Json(o["status"]["capacity"]["storage"].string()); }),
       column("Access Modes", [](const Json& o, Instant) { return Json(access_modes(o["status"]["accessModes"])); }),
       column("StorageClass", [](const Json& o, Instant) { return Json(o["spec"]["storageClassName"].string()); }),
+      column("VolumeAttributesClass", [](const Json&, Instant) { return Json("<unset>"); }),
       age_column(),
       column("VolumeMode", [](const Json& o, Instant) { return o["spec"]["volumeMode"]; }, 1),
   };

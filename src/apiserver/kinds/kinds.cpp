@@ -5,6 +5,7 @@
 
 #include "apiserver/admission_priority.h"
 #include "apiserver/columns.h"
+#include "apiserver/kinds/resources.h"
 #include "apiserver/rbac_kinds.h"
 
 namespace fairlead::apiserver {
@@ -37,6 +38,12 @@ std::vector<std::shared_ptr<const Kind>> builtin_kinds() {
         "involvedObject.fieldPath", "reason", "reportingComponent", "type"}},
       {r::leases, "lease", {}, {}, false, {}, {}},
       {r::claims, "persistentvolumeclaim", {"pvc"}, {}, true, {}, {}},
+      {workloads::jobs, "job", {}, {"all"}, true, {}, {"status.successful"}},
+      {workloads::endpoint_slices, "endpointslice", {}, {}, false, {}, {}},
+      {workloads::budgets, "poddisruptionbudget", {"pdb"}, {}, true, {}, {}},
+      {workloads::network_policies, "networkpolicy", {"netpol"}, {}, false, {}, {}},
+      {workloads::storage_classes, "storageclass", {"sc"}, {}, false, {}, {}},
+      {workloads::volumes, "persistentvolume", {"pv"}, {}, true, {}, {}},
       {rbac_resources::roles, "role", {}, {}, false, {}, {}},
       {rbac_resources::cluster_roles, "clusterrole", {}, {}, false, {}, {}},
       {rbac_resources::role_bindings, "rolebinding", {}, {}, false, {}, {}},
