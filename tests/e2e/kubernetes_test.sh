@@ -18,7 +18,9 @@ if [ -z "${FAIRLEAD_TEST_INSIDE:-}" ]; then
   status=0
   "$peers/build.sh" || status=$?
   [ "$status" = 0 ] || exit "$status"
-  for image in busybox slurm; do "$top/images/build.sh" "$top/images/$image" /var/lib/fairlead/images > /dev/null 2>&1 || { echo "the image $image could not be built" >&2; exit 1; }; done
+  for image in busybox slurm; do
+    [ -d "/var/lib/fairlead/images/$image" ] || "$top/images/build.sh" "$top/images/$image" /var/lib/fairlead/images > /dev/null 2>&1 || { echo "the image $image could not be built" >&2; exit 1; }
+  done
   "$peers/python/run.sh" --prepare || echo 'the Python client is left out'
   "$peers/kubelet.sh" --prepare || echo 'the kubelet is left out'
   export FAIRLEAD_TEST_INSIDE=1
@@ -130,10 +132,10 @@ start_peer() { # OPTIONS of cluster.sh up
   export KUBECONFIG=$work/peer/admin.kubeconfig
   tell "kube-apiserver $("$SCENARIO_KUBECTL" get --raw /version | sed -nE 's/.*"gitVersion": "([^"]*)".*/\1/p'), etcd, controllers and scheduler are ready after $((SECONDS - began)) s"
 }
-# Volumes as an administrator of any cluster provides them: folders on the machine, bound to the demo's claims by name.
+# Volumes as an administrator of any cluster provides them: folders on the machine, bound to the demo's claims by name. The agent finds a claim's folder by its annotation.
 provide_volume() { # CLAIM SIZE
-  mkdir -p "$work/volumes/$1"
-  "$SCENARIO_KUBECTL" apply -f - > /dev/null << YAML
+  mkdir -p "$site/volumes/demo/$1"
+  "$SCENARIO_KUBECTL" create -f - > /dev/null << YAML
 apiVersion: v1
 kind: PersistentVolume
 metadata: {name: demo-$1}
@@ -142,13 +144,25 @@ spec:
   accessModes: [ReadWriteMany]
   persistentVolumeReclaimPolicy: Retain
   claimRef: {namespace: demo, name: $1}
-  hostPath: {path: $work/volumes/$1, type: Directory}
+  hostPath: {path: $site/volumes/demo/$1, type: Directory}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: $1, namespace: demo, annotations: {fairlead.dev/path: demo/$1}}
+spec: {accessModes: [ReadWriteMany], resources: {requests: {storage: $2}}}
 YAML
+}
+# What nodes read beside their own pods for names, service addresses and network policies: as a cluster's network add-on has it. Pods' Secrets stay with the node authoriser.
+grant_nodes() {
+  "$SCENARIO_KUBECTL" create clusterrole demo-node-network --verb=get,list,watch --resource=services,namespaces,nodes,pods,endpointslices.discovery.k8s.io,networkpolicies.networking.k8s.io > /dev/null
+  "$SCENARIO_KUBECTL" create clusterrolebinding demo-node-network --clusterrole=demo-node-network --group=system:nodes > /dev/null
 }
 run_kubernetes() {
   rm -rf "$site"
   fresh_site
   start_peer --bind 0.0.0.0 --advertise "$host"
+  "$SCENARIO_KUBECTL" create namespace demo > /dev/null
+  grant_nodes
   provide_volume jail-pvc 40Gi
   provide_volume controller-spool-pvc 1Gi
   "$build/bin/fairlead" install --local-machines --kubeconfig "$KUBECONFIG" > "$work/install.log" 2>&1 || { cat "$work/install.log" >&2; fail 'fairlead install'; }
@@ -163,7 +177,7 @@ run_kubernetes() {
 "$build/bin/fairlead" uninstall --purge --yes --kubeconfig "$KUBECONFIG" || exit 1
 kill -TERM $server
 while [ -e /proc/$server ] && ! grep -q '^State:.*Z' /proc/$server/status; do read -rt 0.1 <> <(:) || true; done
-"$SCENARIO_KUBECTL" delete persistentvolume demo-jail-pvc demo-controller-spool-pvc > /dev/null
+"$SCENARIO_KUBECTL" delete persistentvolume/demo-jail-pvc persistentvolume/demo-controller-spool-pvc clusterrole/demo-node-network clusterrolebinding/demo-node-network > /dev/null
 "$build/bin/fairlead" down --yes --purge --state-dir "$site"
 TEXT
   hook left-in-cluster << 'TEXT'
