@@ -138,7 +138,7 @@ k apply -n team -f - > /dev/null << 'YAML'
 {"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"held","finalizers":["example.org/hold"]}}
 YAML
 k delete namespace team --wait=false > /dev/null
-has 'a namespace says what holds it' 'example.org/hold in 1 resource instances' k get namespace team -o yaml
+has 'a namespace says what holds it' 'example.org/hold in 1 resource instances' k get namespace team -o 'jsonpath={.status.conditions[*].message}'
 k patch configmap held -n team --type=merge -p '{"metadata":{"finalizers":null}}' > /dev/null
 has 'and goes' 'not found' sh -c "'$kubectl' --kubeconfig '$admin' get namespace team 2>&1; true"
 
