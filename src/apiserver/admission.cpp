@@ -66,7 +66,7 @@ bool mount_token(Json& spec, const std::string& volume) {
 void apply_service_account(Json& pod, const Json& account, const std::string& volume_name) {
   Json* spec = pod.find("spec");
   if (spec == nullptr || !spec->is_object()) return;
-  if (token_volumes_served && automounts(pod, account) && mount_token(*spec, volume_name)) {
+  if (!volume_name.empty() && automounts(pod, account) && mount_token(*spec, volume_name)) {
     Json& volumes = spec->child("volumes");
     if (!volumes.is_array()) volumes = Json::array();
     volumes.push(token_volume(volume_name));
@@ -126,7 +126,7 @@ Result<void> AccessAdmission::admit_pod(const AdmissionCall& call, Json& pod) co
   const auto account = find(r::service_accounts, {call.space, account_name});
   if (!account)
     return forbidden(r::pods, name, fmt::format("error looking up service account {}/{}: serviceaccount \"{}\" not found", call.space, account_name, account_name));
-  apply_service_account(pod, *account, "kube-api-access-" + hex(secret_bytes(3)).substr(0, 5));
+  apply_service_account(pod, *account, token_volumes_served ? "kube-api-access-" + hex(secret_bytes(3)).substr(0, 5) : "");
 
   const std::string class_name = std::as_const(pod)["spec"]["priorityClassName"].string();
   const auto named = class_name.empty() ? std::nullopt : find(priority_classes, {"", class_name});

@@ -6,13 +6,12 @@
 
 #include "apiserver/auth_access.h"
 #include "apiserver/registry.h"
+#include "apiserver/validation.h"
 
 namespace fairlead::apiserver {
 
-// Whether nodes project service account tokens into pods: such volumes are taken, and added to pods whose account's token is to be mounted.
-inline constexpr bool token_volumes_served = false;
-
-// What an account gives a new pod: pull secrets, and the volume with its token where pod and account let it be mounted. Pure. `volume_name` is for that volume.
+// What an account gives a new pod: pull secrets, and the volume with its token where pod and account let it be mounted. Pure. `volume_name` is for that volume;
+// empty: nodes do not project tokens.
 void apply_service_account(kube::Json& pod, const kube::Json& account, const std::string& volume_name);
 
 // As Kubernetes' plug-ins ServiceAccount, Priority and NodeRestriction, and RBAC's escalation check.

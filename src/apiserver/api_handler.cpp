@@ -234,6 +234,13 @@ class Handler final : public ApiHandler {
       if (!form) return not_acceptable(*call);
       call->form = *form;
     }
+    // An apply that makes the object is a create, too.
+    const bool apply = call->verb == "patch" && route.subresource.empty() && http::find(call->request.headers, "Content-Type").starts_with("application/apply-patch");
+    if (apply && !registry_.get(*kind, {route.space, route.name})) {
+      asked.verb = "create";
+      const Verdict create = access_.authorize(call->user, asked);
+      if (!create.allowed) return call->refuse(status_of({Code::Forbidden, forbidden_message(call->user, asked, create)}, call->about()));
+    }
     objects_.handle(call, kind, std::move(body));
   }
 

@@ -273,7 +273,7 @@ Result<void> Access::may_bind(const User& user, const Json& binding) const {
     const std::shared_lock lock(roles_mutex_);
     return roles_.role(parsed.cluster_role, key.space, parsed.role);
   }();
-  if (!rules) return not_found(role, parsed.role);
+  if (!rules) return not_found(resource, parsed.role);  // of the binding: Kubernetes says it so
   const Rules missing = not_covered(rules_of_user(user, key.space), *rules);
   if (missing.empty()) return {};
   return forbidden(resource, key.name, fmt::format("user \"{}\" (groups={}) is attempting to grant RBAC permissions not currently held:\n{}", user.name, quoted(user.groups), describe(missing)));

@@ -81,6 +81,17 @@ TEST(Access, NobodyGrantsWhatTheyDoNotHold) {
   EXPECT_EQ(world.status("eve-token", "POST", roles, "{metadata: {name: more}, rules: [{verbs: [get], apiGroups: [''], resources: [secrets]}]}"), 201);
 }
 
+TEST(Access, AnApplyThatMakesTheObjectIsACreate) {
+  World world;
+  world.bind_eve("[{verbs: [get, patch], apiGroups: [''], resources: [configmaps]}]");
+  const std::string target = "/api/v1/namespaces/default/configmaps/c?fieldManager=t", body = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: b}}";
+  const http::Headers apply{{"Content-Type", "application/apply-patch+yaml"}};
+  const Json refused = world.said("eve-token", "PATCH", target, body, apply);
+  EXPECT_EQ(refused["message"].string(), "configmaps \"c\" is forbidden: User \"eve\" cannot create resource \"configmaps\" in API group \"\" in the namespace \"default\"");
+  EXPECT_EQ(world.status("admin-token", "PATCH", target, body, apply), 201);
+  EXPECT_EQ(world.status("eve-token", "PATCH", target, body, apply), 200);
+}
+
 TEST(Access, ABindingKeepsItsRole) {
   World world;
   world.bind_eve("[{verbs: [get], apiGroups: [''], resources: [pods]}]");

@@ -12,7 +12,7 @@ using kube::Json;
 namespace {
 
 std::unexpected<Error> invalid(const Review& review, std::string_view why) {
-  return fail(Code::Invalid, fmt::format("{}.{} \"\" is invalid: {}", review.kind, review.group, why));
+  return fail(Code::Invalid, fmt::format(".{} \"\" is invalid: {}", review.group, why));
 }
 
 std::vector<std::string> texts(const Json& list) {
@@ -26,7 +26,7 @@ Result<Attributes> attributes_of(const Review& review, const Json& spec) {
   const Json& path = spec["nonResourceAttributes"];
   if (resource.is_object() == path.is_object())
     return invalid(review, resource.is_object() ? "spec.nonResourceAttributes: Invalid value: \"\": cannot be specified in combination with resourceAttributes"
-                                                : "spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified");
+                                                : "spec.resourceAttributes: Invalid value: \"null\": exactly one of nonResourceAttributes or resourceAttributes must be specified");
   Attributes asked;
   asked.resource_request = resource.is_object();
   asked.verb = (asked.resource_request ? resource : path)["verb"].string();
@@ -70,7 +70,11 @@ Result<Json> token_review(const Access& access, const Json& spec) {
   std::vector<std::string> audiences = texts(spec["audiences"]);
   const bool asked = !audiences.empty();
   const auto user = access.authenticate_token(token, audiences);
-  if (!user) return Json::object({{"user", Json::object()}, {"error", fmt::format("[invalid bearer token, {}]", user.error().message)}});
+  if (!user) {
+    // What is no token at all has no further reason.
+    const bool token_like = parse_jwt(token).has_value();
+    return Json::object({{"user", Json::object()}, {"error", token_like ? fmt::format("[invalid bearer token, {}]", user.error().message) : std::string("invalid bearer token")}});
+  }
   Json status = Json::object({{"authenticated", true}, {"user", to_user_info(*user)}});
   if (audiences.empty() && asked) audiences = texts(spec["audiences"]);  // a token that knows no audiences is for all
   if (audiences.empty()) audiences = access.site().audiences;

@@ -113,7 +113,6 @@ void default_rbac(const kube::Resource& resource, Json& object) {
   for (Json& subject : subjects->items()) {
     const std::string& kind = subject["kind"].string();
     fill(subject, kind == "User" || kind == "Group");
-    if (kind == "ServiceAccount" && resource.namespaced && subject["namespace"].string().empty()) subject.set("namespace", kube::space_of(object));
   }
 }
 
