@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 
 #include "apiserver/discovery.h"
@@ -84,7 +85,8 @@ Result<http::Response> list_in_form(const Call& call, const Kind& kind, const Li
 Result<std::int64_t> parse_number(const Call& call, std::string_view name) {
   const std::string_view text = call.query(name);
   if (text.empty()) return 0;
-  const bool digits = text.size() < 19 && text.find_first_not_of("0123456789") == std::string_view::npos;
+  const std::string_view unsigned_text = text.substr(text.starts_with('-') ? 1 : 0);
+  const bool digits = !unsigned_text.empty() && unsigned_text.size() < 19 && unsigned_text.find_first_not_of("0123456789") == std::string_view::npos;
   if (!digits) return fail(Code::Invalid, fmt::format("strconv.ParseInt: parsing \"{}\": invalid syntax", text));
   return std::stoll(std::string(text));
 }
@@ -139,7 +141,7 @@ Result<ListQuery> parse_list_query(const Call& call) {
   out.resource_version_match = call.query("resourceVersionMatch");
   auto limit = parse_number(call, "limit");
   if (!limit) return std::unexpected(std::move(limit.error()));
-  out.limit = *limit;
+  out.limit = std::max<std::int64_t>(*limit, 0);
   if (!out.continue_token.empty() && !out.resource_version.empty() && out.resource_version != "0") {
     return fail(Code::Invalid, "specifying resource version is not allowed when using continue");
   }
@@ -383,6 +385,14 @@ Result<Json> options_body(const Call& call, std::optional<Body>& body) {
 }
 }  // namespace
 
+namespace {
+// Kinds whose delete is answered with the object as it was last, as in Kubernetes; others with a Status.
+bool returns_deleted(const kube::Resource& resource) {
+  static constexpr std::array<std::string_view, 6> plurals{"persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates", "serviceaccounts", "services"};
+  return resource.group.empty() && std::find(plurals.begin(), plurals.end(), resource.plural) != plurals.end();
+}
+}  // namespace
+
 void Objects::remove(const CallPtr& call, const KindPtr& kind, std::optional<Body> body) {
   auto context = parse_write_context(*call);
   if (!context) return call->refuse(status_of(context.error()));
@@ -392,7 +402,7 @@ void Objects::remove(const CallPtr& call, const KindPtr& kind, std::optional<Bod
   if (!options) return call->refuse(status_of(options.error()));
   auto done = [call, kind, token = in_flight_.begin(), &clock = clock_](Result<Written> written) {
     if (!written) return call->refuse(written.error());
-    if (!written->removed && written->object.bytes) return respond_object(*call, *kind, 200, written->object, written->warnings, clock.now());
+    if ((!written->removed || returns_deleted(kind->resource)) && written->object.bytes) return respond_object(*call, *kind, 200, written->object, written->warnings, clock.now());
     StatusDetails about = call->about();
     if (written->object.bytes) {
       if (const auto object = kube::parse_json(*written->object.bytes)) about.uid = kube::uid_of(*object);

@@ -78,6 +78,11 @@ TEST(Apply, WhatItGivesUpGoesUnlessOthersOwnIt) {
   ASSERT_TRUE(place.apply("b", "{}"));
   EXPECT_EQ(place.object["data"], json("{k: v}"));
   EXPECT_EQ(fields_by(place.managed, "b"), "none");
+  ASSERT_TRUE(place.apply("b", "{data: {}}"));
+  ASSERT_TRUE(place.apply("a", "{data: {}}"));
+  EXPECT_EQ(fields_by(place.managed, "a"), R"({"f:data":{}})");
+  EXPECT_EQ(fields_by(place.managed, "b"), R"({"f:data":{}})");  // what is in it went, not the map
+  ASSERT_TRUE(place.apply("b", "{}"));
   ASSERT_TRUE(place.apply("a", "{}"));
   EXPECT_FALSE(place.object.has("data"));
 }

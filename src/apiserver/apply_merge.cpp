@@ -361,9 +361,8 @@ Json remove_fields(const Json& value, const FieldSet& fields, const Shape& shape
       const PathElement element = PathElement::field(name);
       if (fields.member(element)) continue;
       const FieldSet& below = fields.below(element);
-      Json rest = below.empty() ? member : remove_fields(member, below, member_shape(shape, name));
-      if (!below.empty() && rest.is_null()) continue;
-      out.members().emplace_back(name, std::move(rest));
+      // What lost everything inside stays as null: it was not given up itself, so its owners keep it.
+      out.members().emplace_back(name, below.empty() ? member : remove_fields(member, below, member_shape(shape, name)));
     }
     return out.members().empty() ? Json() : out;
   }

@@ -83,11 +83,11 @@ INSTANTIATE_TEST_SUITE_P(
                     ValidCase{"too_many_properties", "{size: 1, labels: {a: a, b: b, c: c}}", "spec.labels: Too many: 3: must have at most 2 items"},
                     ValidCase{"set_twice", "{size: 1, words: [a, b, a]}", "spec.words[2]: Duplicate value: \"a\""},
                     ValidCase{"too_many_items", "{size: 1, words: [a, b, c, d]}", "spec.words: Too many: 4: must have at most 3 items"},
-                    ValidCase{"map_twice", "{size: 1, parts: [{id: a}, {id: a, v: 1}]}", "spec.parts[1]: Duplicate value: {\"id\":\"a\"}"},
+                    ValidCase{"map_twice", "{size: 1, parts: [{id: a}, {id: a, v: 1}]}", "spec.parts[1]: Duplicate value: map[string]interface {}{\"id\":\"a\"}"},
                     ValidCase{"embedded", "{size: 1, template: {apiVersion: v1, kind: Pod, metadata: {}}}", ""},
                     ValidCase{"embedded_without_kind", "{size: 1, template: {apiVersion: v1}}", "spec.template.kind: Required value: must not be empty"},
                     ValidCase{"one_of", "{size: 1, either: {a: x}}", ""},
-                    ValidCase{"both_of", "{size: 1, either: {a: x, b: x}}", "spec.either: Invalid value: {\"a\":\"x\",\"b\":\"x\"}: spec.either in body must validate one and only one schema (oneOf)"}),
+                    ValidCase{"both_of", "{size: 1, either: {a: x, b: x}}", "<nil>: Invalid value: \"\": \"spec.either\" must validate one and only one schema (oneOf). Found 2 valid alternatives"}),
     [](const auto& row) { return row.param.name; });
 
 TEST(Schema, DefaultsAndPruning) {

@@ -66,7 +66,8 @@ std::optional<std::string> EmbeddedRegistry::track(const WriteContext& context, 
     if (!live) return std::string();
     base = std::move(*live);
   }
-  return print_managed(after_update(std::move(base), now.object, next, Shape::of(kind), field_writer(context, kind, subresource, clock_.now())));
+  ManagedFields after = after_update(std::move(base), now.object, next, Shape::of(kind), field_writer(context, kind, subresource, clock_.now()));
+  return after.empty() ? std::string() : print_managed(std::move(after));
 }
 
 Result<Decision> EmbeddedRegistry::decide_apply(const WriteContext& context, const Kind& kind, const std::string& subresource, const Current& now, const Json& configuration) const {

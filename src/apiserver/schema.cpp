@@ -47,6 +47,20 @@ void fill_defaults(Json& value, const SchemaNode& node) {
   }
 }
 
+// A null that is not allowed counts as nothing sent, unless there is a default for it.
+void drop_nulls(Json& value, const SchemaNode& node) {
+  if (value.is_object()) {
+    std::erase_if(value.members(), [&](const kube::JsonMember& member) {
+      const SchemaNode* child = member.second.is_null() ? child_of(node, member.first) : nullptr;
+      return child != nullptr && !child->nullable && !child->default_value && !child->type.empty();
+    });
+    for (auto& [name, member] : value.members())
+      if (const SchemaNode* child = child_of(node, name)) drop_nulls(member, *child);
+  } else if (value.is_array() && node.items) {
+    for (Json& item : value.items()) drop_nulls(item, *node.items);
+  }
+}
+
 void cut(Json& value, const SchemaNode& node, const std::string& path, std::vector<std::string>& unknown) {
   if (value.is_array()) {
     if (!node.items) return;
@@ -102,6 +116,14 @@ bool format_fits(const std::string& format, const std::string& text) {
   return true;
 }
 
+// As Go shows a map[string]interface{} with %#v.
+std::string go_map(const Json& object) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : object.members()) parts.push_back(fmt::format("\"{}\":{}", name, print_json(value)));
+  std::sort(parts.begin(), parts.end());
+  return fmt::format("map[string]interface {{}}{{{}}}", fmt::join(parts, ", "));
+}
+
 class Checker {
  public:
   explicit Checker(FieldErrors& errors) : errors_(errors) {}
@@ -119,7 +141,8 @@ class Checker {
 
  private:
   static bool type_fits(const Json& value, const SchemaNode& node) {
-    const bool whole = value.type() == Json::Type::Int || (value.is_number() && std::trunc(value.number()) == value.number());
+    constexpr double beyond = 9223372036854775808.0;
+    const bool whole = value.type() == Json::Type::Int || (value.is_number() && std::trunc(value.number()) == value.number() && std::fabs(value.number()) < beyond);
     if (node.int_or_string) return value.is_string() || whole;
     if (node.type.empty()) return true;
     if (node.type == "object") return value.is_object();
@@ -174,16 +197,29 @@ class Checker {
       errors_.unsupported_value(path, value, {shown.begin(), shown.end()});
     }
     for (const auto& one : node.all_of) check(value, *one, path);
-    const auto fits = [&](const SchemaNode& one) {
-      FieldErrors tried;
-      Checker(tried).check(value, one, path);
-      return tried.empty();
+    const auto count_fitting = [&](const auto& ones) {
+      return std::count_if(ones.begin(), ones.end(), [&](const auto& one) {
+        FieldErrors tried;
+        Checker(tried).check(value, *one, path);
+        return tried.empty();
+      });
     };
-    if (!node.any_of.empty() && std::none_of(node.any_of.begin(), node.any_of.end(), [&](const auto& one) { return fits(*one); }))
-      errors_.invalid(path, value, fmt::format("{} in body must validate at least one schema (anyOf)", path));
-    if (!node.one_of.empty() && std::count_if(node.one_of.begin(), node.one_of.end(), [&](const auto& one) { return fits(*one); }) != 1)
-      errors_.invalid(path, value, fmt::format("{} in body must validate one and only one schema (oneOf)", path));
-    if (node.none_of && fits(*node.none_of)) errors_.invalid(path, value, fmt::format("{} in body must not validate the schema (not)", path));
+    // Kubernetes' checker loses the place of these, and tells what the first alternative lacks.
+    const auto none = [&](const auto& ones, std::string_view must) {
+      errors_.add(fmt::format("<nil>: Invalid value: \"\": \"{}\" must validate {}", path, must));
+      check(value, *ones.front(), path);
+    };
+    if (!node.any_of.empty() && count_fitting(node.any_of) == 0) none(node.any_of, "at least one schema (anyOf)");
+    if (!node.one_of.empty()) {
+      const auto fitting = count_fitting(node.one_of);
+      if (fitting == 0) none(node.one_of, "one and only one schema (oneOf). Found none valid");
+      if (fitting > 1) errors_.add(fmt::format("<nil>: Invalid value: \"\": \"{}\" must validate one and only one schema (oneOf). Found {} valid alternatives", path, fitting));
+    }
+    if (node.none_of) {
+      FieldErrors tried;
+      Checker(tried).check(value, *node.none_of, path);
+      if (tried.empty()) errors_.add(fmt::format("<nil>: Invalid value: \"\": \"{}\" must not validate the schema (not)", path));
+    }
   }
 
   void check_object(const Json& value, const SchemaNode& node, const std::string& path) {
@@ -215,9 +251,10 @@ class Checker {
         Json key = Json::object();
         for (const std::string& name : node.list_map_keys) {
           if (items[i].has(name)) key.set(name, items[i][name]);
+          else if (node.items && std::find(node.items->required.begin(), node.items->required.end(), name) != node.items->required.end()) continue;  // said already
           else if (!node.items || !node.items->properties.contains(name) || !node.items->properties.at(name)->default_value) errors_.required(at + "." + name);
         }
-        if (!seen.insert(print_json(key)).second) errors_.duplicate(at, key);
+        if (!seen.insert(print_json(key)).second) errors_.add(fmt::format("{}: Duplicate value: {}", at, go_map(key)));
       }
     }
   }
@@ -245,7 +282,10 @@ void check_defaults(const SchemaNode& node, const std::string& path, FieldErrors
 Schema::Schema(std::unique_ptr<SchemaNode> root) : root_(std::move(root)) {}
 Schema::~Schema() = default;
 
-void Schema::apply_defaults(Json& object) const { fill_defaults(object, *root_); }
+void Schema::apply_defaults(Json& object) const {
+  drop_nulls(object, *root_);
+  fill_defaults(object, *root_);
+}
 
 std::vector<std::string> Schema::prune(Json& object) const {
   std::vector<std::string> unknown;

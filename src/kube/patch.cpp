@@ -192,6 +192,11 @@ Result<void> apply(Json& root, const Json& operation, std::size_t& copied) {
   }
   if (op == "replace" || op == "test") {
     auto found = walk(root, *path, path->size());
+    if (!found && op == "replace" && !path->empty()) {
+      // kube-apiserver's library lets a replace put a member into an object that is there.
+      const auto parent = walk(root, *path, path->size() - 1);
+      if (parent && (*parent)->is_object()) return add(root, *path, *value);
+    }
     if (!found) return std::unexpected(std::move(found.error()));
     if (op == "test") {
       if (**found == *value) return {};

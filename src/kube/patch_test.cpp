@@ -69,6 +69,7 @@ TEST(JsonPatch, DoesAllSixOperations) {
            {R"({"a":1})", R"([{"op":"move","from":"/a","path":"/a"}])", R"({"a":1})"},
            {R"({"a":{"b":1}})", R"([{"op":"copy","from":"/a","path":"/c"},{"op":"replace","path":"/c/b","value":2}])", R"({"a":{"b":1},"c":{"b":2}})"},
            {R"({"a/b":{"~m":1}})", R"([{"op":"test","path":"/a~1b/~0m","value":1.0},{"op":"replace","path":"/a~1b/~0m","value":2}])", R"({"a/b":{"~m":2}})"},
+           {R"({"a":{"b":1}})", R"([{"op":"replace","path":"/a/c","value":2}])", R"({"a":{"b":1,"c":2}})"},
            {R"({"":{"":1}})", R"([{"op":"replace","path":"//","value":2}])", R"({"":{"":2}})"},
            {R"({"metadata":{"annotations":{"example.com/x":"1"}}})", R"([{"op":"remove","path":"/metadata/annotations/example.com~1x"}])", R"({"metadata":{"annotations":{}}})"},
            {"{}", "[]", "{}"}}) {
