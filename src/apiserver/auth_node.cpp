@@ -17,13 +17,14 @@ constexpr std::string_view lease_space = "kube-node-lease";
 bool is_read(std::string_view verb) { return verb == "get" || verb == "list" || verb == "watch"; }
 bool is_change(std::string_view verb) { return verb == "update" || verb == "patch"; }
 
-// What every node reads whole: pods, services and their endpoints give names their addresses, nodes the routes.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 8> node_reads{{{"", "nodes"},
+// What every node reads whole: pods, services and their endpoints give names their addresses, nodes the routes, policies what is let through.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9> node_reads{{{"", "nodes"},
                                                                                    {"", "pods"},
                                                                                    {"", "services"},
                                                                                    {"", "endpoints"},
                                                                                    {"", "namespaces"},
                                                                                    {"discovery.k8s.io", "endpointslices"},
+                                                                                   {"networking.k8s.io", "networkpolicies"},
                                                                                    {"coordination.k8s.io", "leases"},
                                                                                    {"fairlead.dev", "machines"}}};
 
