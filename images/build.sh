@@ -20,11 +20,12 @@ umask 022
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 recipe_py=$here/recipe.py
 recipe_dir='' store='' action=build force=no keep_log=''
-temporary='' child='' step=0
+temporary='' child='' step=0 step_title='prepare' log=/dev/null
 readonly steps=7
 
 usage() { sed -n '4,5s/^#   /usage: /p' "${BASH_SOURCE[0]}" >&2; exit 2; }
-die() { printf 'image build: %s\n' "$*" >&2; exit 1; }
+told=no
+die() { told=yes; printf 'image build: %s\n' "$*" >&2; exit 1; }
 say() { printf '%s\n' "$*" >&2; }
 
 # ---- what the user asked for
@@ -129,6 +130,8 @@ remove_tree() {
 clean_up() {
   local status=$? rounds=0
   trap - EXIT INT TERM HUP
+  # A command that failed where nobody looked, such as a list that a full disk did not take: one sentence all the same.
+  ((status == 0)) || [[ $told == yes ]] || (explain "$step_title") || true
   if [[ -n $child ]]; then
     kill -TERM -- "-$child" 2> /dev/null || true
     while kill -0 -- "-$child" 2> /dev/null && ((rounds++ < 100)); do read -rt 0.05 <> <(:) || true; done
@@ -139,7 +142,7 @@ clean_up() {
   exit "$status"
 }
 trap clean_up EXIT
-trap 'say "image build: $image: interrupted"; exit 1' INT TERM HUP
+trap 'told=yes; say "image build: $image: interrupted"; exit 1' INT TERM HUP
 for leftover in "$store"/.tmp-* "$store"/.old-*; do [[ ! -e $leftover ]] || remove_tree "$leftover"; done   # of a build that was killed; we hold the lock
 
 # ---- steps
@@ -166,7 +169,8 @@ run() {
 explain() {
   local last
   last=$(grep -E '^(E|W|Err|dpkg|mmdebstrap|sh|[a-z./-]+): |[Ee]rror|cannot|not found|failed' "$log" | grep -vE '^W: skipping|^I: ' | tail -n 1 | cut -c1-300) || true
-  if grep -qE 'No space left on device' "$log"; then
+  # The log is on that disk too and may have lost the very line that says so.
+  if grep -qE 'No space left on device' "$log" || (($(df --output=avail --block-size=1000000 -- "$store" | tail -n 1) < 16)); then
     die "$image: the disk below $store is full: needs about $(gigabytes "$recipe_disk_mb") GB"
   elif grep -qE 'Could not resolve|Temporary failure|Could not connect|Unable to connect|Cannot initiate the connection|Connection (refused|timed out)|Network is unreachable' "$log"; then
     die "$image: no network: the Debian mirror of this machine's apt configuration cannot be reached ($(grep -oE "(Could not resolve|Could not connect to|Unable to connect to|Temporary failure resolving|Cannot initiate the connection to) '?[^ ']*" "$log" | tail -n 1))"
@@ -244,7 +248,7 @@ else
 fi
 includes=$(IFS=,; echo "${recipe_packages[*]}")
 # Its stages are shown as they come, so that a minute of silence does not look like a hang.
-exec 8> >(tee -a "$log" | sed -unE '/running --/d; s/^I: (running|downloading|extracting|installing|cleaning)(.*)$/  \1\2/p' >&2)
+exec 8> >(tee -a "$log" 2> /dev/null | sed -unE '/running --/d; s/^I: (running|downloading|extracting|installing|cleaning)(.*)$/  \1\2/p' >&2)
 setsid mmdebstrap "${options[@]}" ${includes:+"--include=$includes"} "$recipe_suite" "$root" "${sources[@]}" < /dev/null >&8 2>&1 &
 child=$!
 exec 8>&-

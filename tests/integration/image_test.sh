@@ -127,6 +127,34 @@ expect "too little disk is refused with the numbers" fails "$work/too-big" "$sto
 expect "needs about N GB" says 'needs about 9000000.0 GB'
 expect "no half-built tree is left" no_leftovers "$store"
 
+# ---- a disk that fills up during the build: a small one of its own, unmounted as soon as the files in it are closed
+
+small=$work/small
+mkdir "$small"
+full_disk() { # RECIPE, then what find shows of the store
+  local status=0
+  # shellcheck disable=SC2016
+  unshare --mount bash -c 'mount -t tmpfs -o size=150m small "$1" || exit 9; "$2" "$3" "$1/store"; status=$?
+    find "$1/store" -mindepth 1 ! -name .lock 2> /dev/null; exit $status' full "$small" "$build" "$work/$1" > "$work/out" 2> "$work/err" || status=$?
+  ((status == 1)) && [[ ! -s $work/out ]]
+}
+one_sentence() { [[ $(grep -vcE '^(step |  [a-z])' "$work/err") == 1 ]]; }
+recipe full <<< 'name: broken
+tag: "1"
+suite: bookworm
+variant: extract
+disk_gb: 0.1
+packages: [busybox-static]
+shell: [/bin/busybox, sh, -euc]
+commands: [/bin/busybox cat /dev/zero > /big]'
+expect "a build on a disk that fills up fails and leaves nothing" full_disk full
+expect "says why" says '^image build: broken/1: the disk below .* is full: needs about 0.1 GB$'
+expect "in one sentence" one_sentence
+sed -i '/^commands/d' "$work/full/recipe.yaml"
+expect "a step that fails where nobody looks ends the build" fails "$work/full" "$store" --log /dev/full
+expect "and is named" says '^image build: broken/1: store as '
+expect "no half-built tree or mount is left" no_leftovers "$store"
+
 # ---- killed in the middle
 
 recipe slow <<< 'name: broken
