@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts the same load on any Kubernetes API in another process, over TLS with the identity that a kubeconfig names: creates, GET, LIST, watch fan-out, memory. Prints one JSON line per figure.
+// Puts the same load on any Kubernetes API in another process, over TLS with the identity that a kubeconfig names: creates, GET, LIST, watch fan-out,
+// memory. Prints one JSON line per figure.
 //   peer_probe KUBECONFIG NAME PID[,PID...] [SECONDS per cell, 3] [PODS, 10000] [WATCHERS, 1000]
-// NAME says whose figures these are; PIDs are the server's processes, whose memory is added up. Pods are made in the namespace of the kubeconfig's context and stay there.
+// NAME says whose figures these are; PIDs are the server's processes, whose memory is added up. Pods are made in the namespace of the kubeconfig's
+// context and stay there.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,10 +62,13 @@ http::ClientRequest asking(const Target& target, std::string method, std::string
 // A pod as an operator writes it, 1.5 kB; no scheduler looks at it.
 std::string pod(const std::string& name) {
   std::string environment;
-  for (int i = 0; i < 20; ++i) environment += fmt::format("{}{{\"name\":\"VARIABLE_{}\",\"value\":\"a value of usual length {}\"}}", i == 0 ? "" : ",", i, i);
+  for (int i = 0; i < 20; ++i)
+    environment += fmt::format("{}{{\"name\":\"VARIABLE_{}\",\"value\":\"a value of usual length {}\"}}", i == 0 ? "" : ",", i, i);
   return fmt::format(
-      "{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{{\"name\":\"{}\",\"labels\":{{\"app\":\"bench\"}}}},\"spec\":{{\"schedulerName\":\"nobody\",\"automountServiceAccountToken\":false,"
-      "\"containers\":[{{\"name\":\"main\",\"image\":\"slurm\",\"command\":[\"sleep\",\"1000\"],\"env\":[{}],\"resources\":{{\"requests\":{{\"cpu\":\"100m\",\"memory\":\"64Mi\"}}}}}}]}}}}",
+      "{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{{\"name\":\"{}\",\"labels\":{{\"app\":\"bench\"}}}},\"spec\":{{\"schedulerName\":"
+      "\"nobody\",\"automountServiceAccountToken\":false,"
+      "\"containers\":[{{\"name\":\"main\",\"image\":\"slurm\",\"command\":[\"sleep\",\"1000\"],\"env\":[{}],\"resources\":{{\"requests\":{{\"cpu\":"
+      "\"100m\",\"memory\":\"64Mi\"}}}}}}]}}}}",
       name, environment);
 }
 
@@ -137,7 +142,8 @@ void measure(const Target& target, const std::string& what, int connections, dou
   std::vector<double> all;
   for (const auto& part : times) all.insert(all.end(), part.begin(), part.end());
   if (all.empty()) give_up("no request was answered");
-  tell(target, fmt::format("{}, {} connection{}", what, connections, connections == 1 ? "" : "s"), fmt::format("\"per_second\": {:.0f}, {}", static_cast<double>(all.size()) / took, spread(all)));
+  tell(target, fmt::format("{}, {} connection{}", what, connections, connections == 1 ? "" : "s"),
+       fmt::format("\"per_second\": {:.0f}, {}", static_cast<double>(all.size()) / took, spread(all)));
 }
 
 void fill(const Target& target, int pods) {
@@ -160,7 +166,8 @@ void list(const Target& target, int pods, double length) {
     expect(response, 200);
     size = response->body.size();
   });
-  tell(target, "that list", fmt::format("\"body_mb\": {:.1f}, \"extra_memory_mb\": {:.0f}", static_cast<double>(size) / 1e6, memory(target, "VmHWM") - before));
+  tell(target, "that list",
+       fmt::format("\"body_mb\": {:.1f}, \"extra_memory_mb\": {:.0f}", static_cast<double>(size) / 1e6, memory(target, "VmHWM") - before));
 }
 
 // Each of `watchers` connections sees each of `events` creates; a create's time ends when the last has it.
@@ -200,7 +207,8 @@ void fan_out(const Target& target, int watchers, int events) {
   }
   const double took = now() - begin;
   tell(target, fmt::format("create until the last of {} watchers has it", watchers),
-       fmt::format("{}, \"events_per_second\": {:.0f}, \"memory_mb\": {:.0f}", spread(times), static_cast<double>(events) * watchers / took, memory(target, "VmRSS")));
+       fmt::format("{}, \"events_per_second\": {:.0f}, \"memory_mb\": {:.0f}", spread(times), static_cast<double>(events) * watchers / took,
+                   memory(target, "VmRSS")));
   for (auto& reader : readers) reader->close();
   for (auto& thread : threads) thread.join();
 }
@@ -227,11 +235,13 @@ int bench(int argc, char** argv) {
   fill(target, pods);
   tell(target, fmt::format("memory with {} pods", pods), fmt::format("\"mb\": {:.1f}", memory(target, "VmRSS")));
   for (const int connections : {1, 16, 64})
-    measure(target, "GET of one pod", connections, length,
-            [&](http::Client& client, int t, int i) { expect(client.request(asking(target, "GET", fmt::format("{}/pod-{}", target.collection(), (t * 7919 + i) % pods))), 200); });
+    measure(target, "GET of one pod", connections, length, [&](http::Client& client, int t, int i) {
+      expect(client.request(asking(target, "GET", fmt::format("{}/pod-{}", target.collection(), (t * 7919 + i) % pods))), 200);
+    });
   list(target, pods, length);
   for (const int connections : {1, 16, 64})
-    measure(target, "durable create", connections, length, [&](http::Client& client, int t, int i) { create(target, client, fmt::format("new-{}-{}-{}", connections, t, i)); });
+    measure(target, "durable create", connections, length,
+            [&](http::Client& client, int t, int i) { create(target, client, fmt::format("new-{}-{}-{}", connections, t, i)); });
   fan_out(target, watchers, 30);
   tell(target, "loaded memory", fmt::format("\"mb\": {:.1f}", memory(target, "VmRSS")));
   return 0;

@@ -152,17 +152,11 @@ metadata: {name: $1, namespace: demo, annotations: {fairlead.dev/path: demo/$1}}
 spec: {accessModes: [ReadWriteMany], resources: {requests: {storage: $2}}}
 YAML
 }
-# What nodes read beside their own pods for names, service addresses and network policies: as a cluster's network add-on has it. Pods' Secrets stay with the node authoriser.
-grant_nodes() {
-  "$SCENARIO_KUBECTL" create clusterrole demo-node-network --verb=get,list,watch --resource=services,namespaces,nodes,pods,endpointslices.discovery.k8s.io,networkpolicies.networking.k8s.io > /dev/null
-  "$SCENARIO_KUBECTL" create clusterrolebinding demo-node-network --clusterrole=demo-node-network --group=system:nodes > /dev/null
-}
 run_kubernetes() {
   rm -rf "$site"
   fresh_site
   start_peer --bind 0.0.0.0 --advertise "$host"
   "$SCENARIO_KUBECTL" create namespace demo > /dev/null
-  grant_nodes
   provide_volume jail-pvc 40Gi
   provide_volume controller-spool-pvc 1Gi
   "$build/bin/fairlead" install --local-machines --kubeconfig "$KUBECONFIG" > "$work/install.log" 2>&1 || { cat "$work/install.log" >&2; fail 'fairlead install'; }
@@ -177,7 +171,7 @@ run_kubernetes() {
 "$build/bin/fairlead" uninstall --purge --yes --kubeconfig "$KUBECONFIG" || exit 1
 kill -TERM $server
 while [ -e /proc/$server ] && ! grep -q '^State:.*Z' /proc/$server/status; do read -rt 0.1 <> <(:) || true; done
-"$SCENARIO_KUBECTL" delete persistentvolume/demo-jail-pvc persistentvolume/demo-controller-spool-pvc clusterrole/demo-node-network clusterrolebinding/demo-node-network > /dev/null
+"$SCENARIO_KUBECTL" delete persistentvolume/demo-jail-pvc persistentvolume/demo-controller-spool-pvc > /dev/null
 "$build/bin/fairlead" down --yes --purge --state-dir "$site"
 TEXT
   hook left-in-cluster << 'TEXT'
