@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # fairlead install, upgrade and uninstall on a real kube-apiserver: idempotent; the server works with exactly the rights that it was given (the audit log shows no refusal); what belongs
 # to somebody else is left alone; uninstall leaves users' objects, --purge leaves nothing.
-#   install_test.sh BUILD_DIR
+#   install_test.sh BUILD_DIR     as root
 set -euo pipefail
 build=$(realpath "${1:?usage: install_test.sh BUILD_DIR}")
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -67,20 +67,21 @@ never_says ' (created|changed)$'
 say 'upgrade to the same version changes nothing'
 
 # --- the server, with the rights that it was given ---
-"$kubectl" create token fairlead-server -n fairlead-system --duration=1h > "$work/token"
+# As in a pod: by its service account, where a kubelet would put it. The mounts are in a namespace of their own.
+mkdir "$work/account"
+"$kubectl" create token fairlead-server -n fairlead-system --duration=1h > "$work/account/token"
+cp "$work/peer/pki/ca.crt" "$work/account/ca.crt"
+printf fairlead-system > "$work/account/namespace"
 url=$("$kubectl" config view --raw -o jsonpath='{.clusters[0].cluster.server}')
-cat > "$work/server.kubeconfig" << TEXT
-apiVersion: v1
-kind: Config
-current-context: c
-clusters: [{name: c, cluster: {server: "$url", certificate-authority: $work/peer/pki/ca.crt}}]
-users: [{name: u, user: {tokenFile: $work/token}}]
-contexts: [{name: c, context: {cluster: c, user: u}}]
-TEXT
-"$build/bin/fairlead-server" --engine=kubernetes --kubeconfig "$work/server.kubeconfig" --health-listen 127.0.0.1:0 > "$work/server.log" 2>&1 &
+env -u KUBECONFIG POD_NAME=fairlead-server-0 KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT="${url##*:}" unshare --mount --propagation private bash -c '
+  mount -t tmpfs none /run
+  mkdir -p /var/run/secrets/kubernetes.io/serviceaccount
+  mount --bind "$1" /var/run/secrets/kubernetes.io/serviceaccount
+  exec "$2" --engine=kubernetes --health-listen 127.0.0.1:0' - "$work/account" "$build/bin/fairlead-server" > "$work/server.log" 2>&1 &
 server=$!
 wait_until 30 'it leads' grep -q ' leading ' "$work/server.log"
 port=$(sed -n 's/.*health_port=\([0-9]*\).*/\1/p' "$work/server.log" | head -n 1)
+grep -q 'identity=fairlead-server-0_' "$work/server.log" || fail 'its identity is not that of the pod'
 wait_until 30 'it is ready' curl -sf "http://127.0.0.1:$port/readyz"
 does curl -sf "http://127.0.0.1:$port/metrics"
 says '^fairlead_leader 1$'
