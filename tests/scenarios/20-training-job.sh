@@ -5,10 +5,10 @@
 
 login mkdir -p /home/lab
 tar -C "$top/examples" -c train-gpt | kd exec -i login-0 -c sshd -- tar -C /home/lab -x
-job=$(login sh -c 'cd /home/lab/train-gpt && sbatch --parsable train.sbatch --steps 40 --print-every 5' | tr -d '[:space:]')
+job=$(login sh -c 'cd /home/lab/train-gpt && sbatch --parsable train.sbatch --steps 30 --print-every 5' | tr -d '[:space:]')
 [[ $job =~ ^[0-9]+$ ]] || fail "sbatch says: $job"
 note "job $job is submitted"
-until_true 300 'the job completes' same COMPLETED job_state "$job"
+until_true 600 'the job completes' same COMPLETED job_state "$job"
 login cat "/home/lab/train-gpt/train-gpt-$job.out" > "$SCENARIO_WORK/job.out"
 mapfile -t lines < <(losses "$SCENARIO_WORK/job.out")
 ((${#lines[@]} >= 5)) || fail "${#lines[@]} loss lines: $(tail -n 5 "$SCENARIO_WORK/job.out")"
