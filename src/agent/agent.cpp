@@ -19,6 +19,8 @@
 #include "http/pki.h"
 #include "http/server.h"
 #include "kube/controller.h"
+#include "kube/selector.h"
+#include "node/control/network_controller.h"
 #include "node/control/pod_controller.h"
 #include "node/control/route_controller.h"
 #include "node/dns_server.h"
@@ -103,7 +105,7 @@ class RunningAgent final : public Agent {
                                 .run_dir = config.run_dir,
                                 .logs_dir = config.node_dir + "/logs",
                                 .cgroup_parent = config.cgroup_parent,
-                                .cni = {.bridge = config.bridge, .pod_cidr = config.pod_cidr, .state_dir = {}, .masquerade = config.masquerade},
+                                .cni = {.pod_cidr = config.pod_cidr, .state_dir = {}},
                                 .at_step = options_.at_step},
                                clock_);
     if (!runtime) return std::unexpected(std::move(runtime.error()));
@@ -122,9 +124,15 @@ class RunningAgent final : public Agent {
     events_ = std::make_unique<node::Events>(api_, clock_, config.node_name);
     runner_ = std::make_unique<kube::Runner>(own_api_, clock_, seed(), kube::RunnerOptions{.threads_per_controller = 3});
     // Pods run also where the API lets the node see nothing but its own things: what the network needs is watched apart.
-    network_ = std::make_unique<kube::Runner>(api_, clock_, seed(), kube::RunnerOptions{.threads_per_controller = 1});
+    whole_api_ = node::without_missing_kinds(api_);
+    network_ = std::make_unique<kube::Runner>(*whole_api_, clock_, seed(), kube::RunnerOptions{.threads_per_controller = 1});
     waker_->runner = runner_.get();
     auto resolv = read_file("/etc/resolv.conf", 1_MiB);
+    const Machine machine = look_at_machine(config);
+    const auto amount = [&](const char* resource, const std::string& otherwise) -> kube::Quantity {
+      const auto it = config.capacity.find(resource);
+      return kube::Quantity::parse(it != config.capacity.end() ? it->second : otherwise).value_or(kube::Quantity());
+    };
     auto pods =
         std::make_unique<node::PodController>(node::PodController::Ports{.api = api_,
                                                                          .runtime = *runtime_,
@@ -134,20 +142,28 @@ class RunningAgent final : public Agent {
                                                                          .dns_server = *gateway,
                                                                          .node_resolv = resolv ? *resolv : "",
                                                                          .capabilities = node::held_capabilities(),
-                                                                         .wake = [waker = waker_](const kube::ObjectKey& key) { waker->wake(key); }});
+                                                                         .wake = [waker = waker_](const kube::ObjectKey& key) { waker->wake(key); },
+                                                                         .services = [book] { return node::DnsController::services(*book); },
+                                                                         .node_cpu = MilliCpu{amount("cpu", machine.cpu).milli_value()},
+                                                                         .node_memory = Bytes{amount("memory", machine.memory).value()},
+                                                                         .node_storage = Bytes{amount("ephemeral-storage", machine.storage).value()}});
     node::PodController* controller = pods.get();
     auto watch = ExitWatcher::watch(runtime_->exits_dir());
     if (!watch) return std::unexpected(std::move(watch.error()));
     runner_->add(std::move(pods));
     network_->add(std::make_unique<node::RouteController>(config.node_name));
     network_->add(std::make_unique<node::DnsController>(book));
+    network_->add(std::make_unique<node::NetworkController>(
+        node::NetworkOptions{
+            .node_name = config.node_name, .own_ranges = {config.pod_cidr}, .own_gateways = {*gateway}, .masquerade = config.masquerade},
+        clock_));
     runner_->start();
     network_->start();
     exits_ = std::make_unique<ExitWatcher>(
         std::move(*watch), [controller](const std::string& id) { controller->container_ended(id); }, [this] { runtime_->rotate_logs(); });
     if (options_.serve)
       if (auto serving = serve(config); !serving) return serving;
-    heartbeat_ = std::make_unique<Heartbeat>(api_, clock_, config, look_at_machine(config));
+    heartbeat_ = std::make_unique<Heartbeat>(api_, clock_, config, machine);
     return {};
   }
 
@@ -189,6 +205,7 @@ class RunningAgent final : public Agent {
   const std::shared_ptr<Waker> waker_ = std::make_shared<Waker>();
   std::unique_ptr<node::OciRuntime> runtime_;
   std::unique_ptr<node::Events> events_;
+  std::unique_ptr<kube::KubeApi> whole_api_;
   std::unique_ptr<kube::Runner> runner_, network_;
   std::unique_ptr<node::DnsServer> names_;
   std::unique_ptr<ExitWatcher> exits_;

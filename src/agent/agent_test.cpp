@@ -248,10 +248,10 @@ TEST_F(AgentTest, WhatIsMissingIsSaidAndWaitedFor) {
 
 TEST_F(AgentTest, WhatIsNotSupportedIsRefusedClearly) {
   Json object = pod("odd", "sleep 600");
-  object.child("spec").set("shareProcessNamespace", true);
+  object.child("spec").set("runtimeClassName", "kata");
   create(object);
   ASSERT_TRUE(wait_phase("odd", "Failed"));
-  EXPECT_THAT(status("odd")["message"].string(), HasSubstr("spec.shareProcessNamespace"));
+  EXPECT_THAT(status("odd")["message"].string(), HasSubstr("spec.runtimeClassName"));
   ASSERT_TRUE(api_.wait_until([](const auto& objects) {
     for (const auto& [at, one] : objects)
       if (at.first == "events" && one["reason"].string() == "Unsupported") return true;
@@ -382,6 +382,30 @@ TEST_F(AgentTest, NamesOfHeadlessServicesAreAnswered) {
   ASSERT_TRUE(wait_phase("client", "Succeeded", 60s));
   EXPECT_THAT(log("client"), testing::AllOf(HasSubstr("F reached peers\n"), HasSubstr("F reached peer-0.peers\n"), HasSubstr("F none\n")))
       << log("client");
+}
+
+TEST_F(AgentTest, ASidecarSharedProcessesAndTheTokenOfThePod) {
+  Json object = pod("team", "while ! test -e /vol/side; do sleep 0.05; done; cat /token/t > /vol/seen; pidof sidecar-sleep > /vol/pids; exit 0", "Never");
+  Json& spec = object.child("spec");
+  spec.set("shareProcessNamespace", true);
+  spec.set("volumes", *kube::parse_json(R"([{"name": "v", "emptyDir": {}}, {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}])"));
+  main_container(object).set("volumeMounts", *kube::parse_json(R"([{"name": "v", "mountPath": "/vol"}, {"name": "t", "mountPath": "/token"}])"));
+  main_container(object).set("terminationMessagePath", "/vol/seen");
+  spec.set("initContainers", Json::array({Json::object({{"name", "side"},
+                                                        {"image", busybox()},
+                                                        {"restartPolicy", "Always"},
+                                                        {"command", Json::array({"/bin/sh", "-c", "touch /vol/side; trap 'exit 0' TERM; while true; do sleep 0.1; done"})},
+                                                        {"volumeMounts", *kube::parse_json(R"([{"name": "v", "mountPath": "/vol"}])")}})}));
+  create(object);
+  ASSERT_TRUE(wait_phase("team", "Succeeded"));
+  const Json seen = status("team");
+  EXPECT_TRUE(seen["initContainerStatuses"].items().at(0)["state"]["terminated"].is_object()) << kube::print_json(seen);
+  ASSERT_TRUE(api_.remove(kube::resources::pods, {"default", "team"}, {.grace_seconds = 5}));
+  ASSERT_TRUE(wait_gone("team"));
+  // Nothing holds the processes' namespace any more.
+  auto names = list_dir("/proc");
+  ASSERT_TRUE(names);
+  for (const std::string& name : *names) EXPECT_NE(std::string(trim(read_file("/proc/" + name + "/comm", 4_KiB).value_or(""))), "fairlead-pause") << name;
 }
 
 }  // namespace

@@ -14,16 +14,12 @@ Result<std::string> Cni::call(const char* command, const std::string& sandbox, c
   const Json range = Json::array({Json::object({{"subnet", options_.pod_cidr}})});
   const Json config = Json::object({{"cniVersion", "1.0.0"},
                                     {"name", "pods"},
-                                    {"type", "bridge"},
-                                    {"bridge", options_.bridge},
-                                    {"isGateway", true},
-                                    {"ipMasq", options_.masquerade},
-                                    {"hairpinMode", true},
+                                    {"type", "ptp"},
                                     {"ipam", Json::object({{"type", "host-local"},
                                                            {"dataDir", options_.state_dir},
                                                            {"ranges", Json::array({range})},
                                                            {"routes", Json::array({Json::object({{"dst", "0.0.0.0/0"}})})}})}});
-  Command plugin{.argv = {options_.plugins_dir + "/bridge"},
+  Command plugin{.argv = {options_.plugins_dir + "/ptp"},
                  .environment = {{{"CNI_COMMAND", command},
                                   {"CNI_CONTAINERID", sandbox},
                                   {"CNI_NETNS", netns},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pods' network by the CNI plug-ins `bridge` and `host-local` (CNI 1.0.0), run as child processes.
+// Pods' network by the CNI plug-ins `ptp` and `host-local` (CNI 1.0.0), run as child processes. Each pod has a link of its own to the node, which routes: so
+// every packet between pods passes the node's packet filter, with the sender's own address.
 #pragma once
 #include <string>
 
@@ -9,10 +10,8 @@ namespace fairlead::node {
 
 struct CniOptions {
   std::string plugins_dir = "/usr/lib/cni";
-  std::string bridge = "fairlead0";  // unique in the node's network namespace
   std::string pod_cidr;              // "10.78.3.0/24"
   std::string state_dir;             // where host-local writes which address is whose
-  bool masquerade = false;
 };
 
 class Cni {
@@ -22,7 +21,7 @@ class Cni {
   Result<std::string> add(const std::string& sandbox, const std::string& netns) const;
   // Repeatable; `netns` may be gone.
   Result<void> remove(const std::string& sandbox, const std::string& netns) const;
-  // The bridge's address: the first of pod_cidr.
+  // The node's own address among its pods: the first of pod_cidr.
   Result<std::string> gateway() const;
 
  private:

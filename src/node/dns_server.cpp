@@ -139,6 +139,11 @@ void DnsController::start(const kube::Caches& caches) {
 
 Result<kube::Next> DnsController::reconcile(const kube::ObjectKey&) { return kube::Next{}; }
 
+std::vector<Json> DnsController::services(const Book& book) {
+  const kube::Reader* services = book.services;
+  return services != nullptr ? services->list("") : std::vector<Json>();
+}
+
 DnsAnswer DnsController::resolve(const Book& book, const DnsQuestion& question) {
   const kube::Reader *services = book.services, *pods = book.pods;
   const DnsNames names{.domain = book.domain,

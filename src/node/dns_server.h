@@ -37,6 +37,7 @@ class DnsController final : public kube::Controller {
   struct Book;  // the caches, once they are there; shared with the server
   explicit DnsController(std::shared_ptr<Book> book) : book_(std::move(book)) {}
   static std::shared_ptr<Book> make_book(std::string domain);
+  static std::vector<kube::Json> services(const Book& book);  // all that are known by now
   static DnsAnswer resolve(const Book& book, const DnsQuestion& question);
   std::string name() const override { return "dns"; }
   std::vector<Source> sources() const override;

@@ -8,9 +8,11 @@
 
 namespace fairlead::node {
 
-// "localhost/slurm:22.05" and "slurm:22.05" name the same image; without a tag, "latest". Invalid: another registry, a digest, a bad name.
+// "localhost/slurm:22.05" and "slurm:22.05" name the same image; without a tag, "latest". "quay.io/x/slurm:22.05" names it if it was imported under that
+// reference. Invalid: a digest, a bad name.
 struct ImageName {
   std::string name, tag;
+  bool from_registry = false;
   friend bool operator==(const ImageName&, const ImageName&) = default;
 };
 Result<ImageName> parse_image_name(const std::string& reference);

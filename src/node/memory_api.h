@@ -57,9 +57,17 @@ class MemoryApi final : public kube::KubeApi {
     if (!merged) return merged;
     return write(it->first, std::move(*merged), kube::EventType::Modified);
   }
-  Result<Json> post(const kube::Resource&, const kube::ObjectKey&, const std::string&, const Json&) override {
-    return fail(Code::Unsupported, "post");
+  // TokenRequests only: "TOKEN-1", "TOKEN-2", ... for an hour.
+  Result<Json> post(const kube::Resource& resource, const kube::ObjectKey&, const std::string& subresource, const Json& body) override {
+    if (resource.plural != "serviceaccounts" || subresource != "token") return fail(Code::Unsupported, "post");
+    const std::lock_guard lock(mutex_);
+    if (!tokens_given) return fail(Code::Unavailable, "no tokens now");
+    Json out = body;
+    out.set("status", Json::object({{"token", "TOKEN-" + std::to_string(++tokens_)}, {"expirationTimestamp", print_time(token_clock->now() + std::chrono::hours(1))}}));
+    return out;
   }
+  bool tokens_given = true;
+  const Clock* token_clock = &system_clock_;
   Result<void> remove(const kube::Resource& resource, const kube::ObjectKey& key, const kube::DeleteOptions& options) override {
     const std::lock_guard lock(mutex_);
     const auto it = objects_.find({resource.plural, key});
@@ -140,6 +148,8 @@ class MemoryApi final : public kube::KubeApi {
     changed_.notify_all();
     return object;
   }
+  SystemClock system_clock_;
+  int tokens_ = 0;  // under mutex_, as all below
   std::mutex mutex_;
   std::condition_variable changed_;
   Objects objects_;

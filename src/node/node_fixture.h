@@ -72,7 +72,7 @@ class NodeTest : public testing::Test {
             .run_dir = root_ + "/run",
             .logs_dir = root_ + "/logs",
             .cgroup_parent = cgroup(),
-            .cni = {.bridge = "flt0", .pod_cidr = "10.99.7.0/24", .state_dir = "", .masquerade = false},
+            .cni = {.pod_cidr = "10.99.7.0/24", .state_dir = ""},
             .at_step = {}};
   }
   void open_runtime() {

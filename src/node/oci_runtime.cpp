@@ -152,7 +152,7 @@ Result<std::unique_ptr<OciRuntime>> OciRuntime::open(OciRuntimeOptions options, 
   for (const std::string& folder : {options.state_dir + "/pods", options.run_dir + "/pods", options.run_dir + "/containers",
                                     options.run_dir + "/exits", options.run_dir + "/crun", options.run_dir + "/cni", options.logs_dir})
     if (auto made = make_dirs(folder, 0711); !made) return std::unexpected(std::move(made.error()));
-  for (const std::string& program : {options.conmon, options.crun, options.cni.plugins_dir + "/bridge", options.cni.plugins_dir + "/host-local"})
+  for (const std::string& program : {options.conmon, options.crun, options.cni.plugins_dir + "/ptp", options.cni.plugins_dir + "/host-local"})
     if (!exists(program)) return fail(Code::NotFound, program + " is missing: install conmon, crun and containernetworking-plugins");
   auto cgroups = CgroupTree::open();
   if (!cgroups) return std::unexpected(std::move(cgroups.error()));

@@ -4,7 +4,9 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <arpa/inet.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include "base/encoding.h"
 #include "http/client.h"
@@ -12,6 +14,7 @@
 #include "node/exec_session.h"
 #include "node/log_reader.h"
 #include "node/node_fixture.h"
+#include "node/spdy.h"
 
 namespace fairlead::node {
 namespace {
@@ -292,6 +295,149 @@ TEST_F(PodAccessTest, AClientThatLeavesEndsItsCommand) {
   for (int i = 0; i < 500 && !gone; ++i)
     gone = run_in_container(*runtime_, "u", "main", {"/bin/sh", "-c", "ps | grep -q '[s]leep 77'"}, 10s)->exit.code != 0;
   EXPECT_TRUE(gone);
+}
+
+// A client that speaks SPDY/3.1 as kube-apiserver does, over a plain connection to the same handler.
+class SpdyClient {
+ public:
+  explicit SpdyClient(PodAccess& access) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    auto server = http::Server::start({}, [&access](http::Request request, std::shared_ptr<http::Exchange> exchange) {
+      request.peer.common_name = "fairlead-server";
+      access.handle(std::move(request), std::move(exchange));
+    });
+    EXPECT_TRUE(server);
+    server_ = std::move(*server);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(server_->port());
+    EXPECT_EQ(::connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  }
+  // The head of the answer.
+  std::string ask(const std::string& target) {
+    send("POST " + target + " HTTP/1.1\r\nHost: n1\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v5.channel.k8s.io, v4.channel.k8s.io\r\nContent-Length: 0\r\n\r\n");
+    std::string head;
+    char c = 0;
+    while (!head.ends_with("\r\n\r\n") && ::recv(fd_.get(), &c, 1, 0) == 1) head += c;
+    return head;
+  }
+  void open(const std::vector<std::string>& types) {
+    for (const std::string& type : types) {
+      streams_[type] = next_;
+      send(writer_.open(next_, {{"streamtype", type}}, false));
+      next_ += 2;
+    }
+  }
+  void send(const std::string& bytes) { EXPECT_EQ(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size())); }
+  void write(const std::string& type, const std::string& bytes, bool last) { send(SpdyWriter::data(streams_.at(type), bytes, last)); }
+  // Until `enough` or the end of the connection: what came, by stream.
+  const std::map<std::string, std::string>& read(const std::function<bool(const std::map<std::string, std::string>&)>& enough = [](const auto&) { return false; }) {
+    char chunk[64 * 1024];
+    while (!enough(came_)) {
+      const ssize_t n = ::recv(fd_.get(), chunk, sizeof chunk, 0);
+      if (n <= 0) break;
+      auto fine = reader_.feed({chunk, static_cast<std::size_t>(n)}, [&](const SpdyEvent& event) {
+        for (const auto& [type, stream] : streams_)
+          if (stream == event.stream && event.kind == SpdyEvent::Kind::Data) came_[type] += event.bytes;
+      });
+      EXPECT_TRUE(fine) << fine.error().message;
+      if (!fine) break;
+    }
+    return came_;
+  }
+
+ private:
+  Fd fd_;
+  std::unique_ptr<http::Server> server_;
+  SpdyReader reader_;
+  SpdyWriter writer_;
+  std::uint32_t next_ = 1;
+  std::map<std::string, std::uint32_t> streams_;
+  std::map<std::string, std::string> came_;
+};
+
+TEST_F(PodAccessTest, ExecOverSpdy) {
+  run_pod("sleep 600");
+  SpdyClient spdy(*access_);
+  EXPECT_THAT(spdy.ask("/exec/default/p/main?command=sh&command=-c&command=cat;echo+no+%3E%262;exit+3&input=1&output=1&error=1"),
+              testing::AllOf(HasSubstr("101 Switching Protocols"), HasSubstr("X-Stream-Protocol-Version: v4.channel.k8s.io")));
+  spdy.open({"error", "stdin", "stdout", "stderr"});
+  std::string much(3 << 20, 'x');
+  for (std::size_t at = 0; at < much.size(); at += 64 << 10) spdy.write("stdin", much.substr(at, 64 << 10), at + (64 << 10) >= much.size());
+  const auto& came = spdy.read();
+  EXPECT_EQ(came.at("stdout"), much);
+  EXPECT_EQ(came.at("stderr"), "no\n");
+  EXPECT_THAT(came.at("error"), HasSubstr(R"("reason":"ExitCode","message":"3")"));
+}
+
+TEST_F(PodAccessTest, SpdyThatIsWrongIsRefused) {
+  run_pod("sleep 600");
+  {
+    SpdyClient none(*access_);
+    EXPECT_THAT(none.ask("/exec/default/other/main?command=true&output=1"), HasSubstr("101"));
+    none.open({"error", "stdout"});
+    EXPECT_THAT(none.read().at("error"), HasSubstr("is not on node n1"));
+  }
+  SpdyClient garbled(*access_);
+  EXPECT_THAT(garbled.ask("/exec/default/p/main?command=true&output=1"), HasSubstr("101"));
+  garbled.send(std::string("\x80\x02\0\1\0\0\0\0", 8));
+  EXPECT_TRUE(garbled.read().empty());  // and the connection is cut
+}
+
+TEST_F(PodAccessTest, InputForACommandWithoutStdinIsThrownAwayHoweverMuchItIs) {
+  run_pod("sleep 600");
+  auto socket = client_->open_websocket(
+      {.target = "/exec/default/p/main?command=sh&command=-c&command=while+!+test+-e+/go;do+sleep+0.05;done;echo+done&stdout=true"}, {"v5.channel.k8s.io"});
+  ASSERT_TRUE(socket) << socket.error().message;
+  const std::string piece(1 << 20, 'x');
+  for (int i = 0; i < 80; ++i) ASSERT_TRUE((*socket)->send(std::string(1, '\0') + piece)) << i;
+  ASSERT_TRUE(run_in_container(*runtime_, "u", "main", {"touch", "/go"}, 10s));
+  EXPECT_EQ(drain(**socket).out, "done\n");
+}
+
+TEST_F(PodAccessTest, AttachSharesTheContainersStreams) {
+  ASSERT_TRUE(runtime_->accept({.uid = "u", .space = "default", .name = "p", .accepted = clock_.now()}));
+  ASSERT_TRUE(runtime_->ensure_sandbox({.pod_uid = "u", .hostname = "p", .limits = {}}));
+  ContainerSpec spec;
+  spec.pod_uid = "u";
+  spec.name = "main";
+  spec.id = container_id("u", "main", 0);
+  spec.image = *find_image(images_dir(), busybox());
+  spec.argv = {"/bin/sh", "-c", "while read line; do echo got $line; done; echo end >&2"};
+  spec.env = {"PATH=/bin:/usr/bin"};
+  spec.in = spec.in_once = true;
+  ASSERT_TRUE(runtime_->start(spec));
+  SpdyClient spdy(*access_);
+  EXPECT_THAT(spdy.ask("/attach/default/p/main?input=1&output=1&error=1"), HasSubstr("101"));
+  spdy.open({"error", "stdin", "stdout", "stderr"});
+  spdy.write("stdin", "one\n", false);
+  (void)spdy.read([](const auto& came) { return came.contains("stdout") && came.at("stdout") == "got one\n"; });
+  spdy.write("stdin", "two\n", true);  // stdinOnce: the container sees the end
+  const auto& came = spdy.read();
+  EXPECT_EQ(came.at("stdout"), "got one\ngot two\n");
+  EXPECT_EQ(came.at("stderr"), "end\n");
+  EXPECT_THAT(came.at("error"), HasSubstr(R"("status":"Success")"));
+}
+
+TEST_F(PodAccessTest, WhoMayAskIsAskedOfTheApi) {
+  std::vector<std::string> asked;
+  PodAccess access(*runtime_, clock_, "n1", [&](const http::Peer& peer) {
+    asked.push_back(peer.common_name);
+    return peer.common_name == "kube-apiserver";
+  });
+  auto server = http::Server::start({}, [&](http::Request request, std::shared_ptr<http::Exchange> exchange) {
+    request.peer.common_name = std::string(http::find(request.headers, "X-Who"));
+    access.handle(std::move(request), std::move(exchange));
+  });
+  ASSERT_TRUE(server);
+  auto plain = *http::Client::make({.host = "127.0.0.1", .port = (*server)->port(), .tls = false});
+  const auto ask = [&](const char* who, const char* target) { return plain->request({.target = target, .headers = {{"X-Who", who}}})->status; };
+  EXPECT_EQ(ask("kube-apiserver", "/pods"), 200);
+  EXPECT_EQ(ask("somebody", "/pods"), 403);
+  EXPECT_EQ(ask("somebody", "/healthz"), 403);
+  EXPECT_EQ(ask("", "/healthz"), 401);
+  EXPECT_EQ(ask("fairlead-server", "/healthz"), 200);
+  EXPECT_THAT(asked, ElementsAre("kube-apiserver", "somebody", "somebody"));
 }
 
 }  // namespace

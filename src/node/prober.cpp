@@ -1,64 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/prober.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <cerrno>
-
-#include "base/fd.h"
-#include "base/log.h"
+#include "node/checks.h"
 
 namespace fairlead::node {
-namespace {
-
-Fd connect_to(const std::string& ip, int port, std::chrono::milliseconds limit) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  if (::inet_pton(AF_INET, ip.c_str(), &address.sin_addr) != 1) return {};
-  Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) return {};
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 && errno != EINPROGRESS) return {};
-  pollfd ready{.fd = fd.get(), .events = POLLOUT, .revents = 0};
-  if (::poll(&ready, 1, static_cast<int>(limit.count())) != 1) return {};
-  int error = 0;
-  socklen_t size = sizeof error;
-  if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) return {};
-  return fd;
-}
-
-}  // namespace
-
-bool probe_tcp(const std::string& ip, int port, std::chrono::milliseconds limit) { return static_cast<bool>(connect_to(ip, port, limit)); }
-
-bool probe_http(const std::string& ip, const ProbeSpec& spec) {
-  const Fd fd = connect_to(ip, spec.port, spec.timeout);
-  if (!fd) return false;
-  std::string request = fmt::format("GET {} HTTP/1.1\r\nHost: {}:{}\r\nUser-Agent: kube-probe/fairlead\r\nAccept: */*\r\nConnection: close\r\n",
-                                    spec.path, ip, spec.port);
-  for (const auto& [name, value] : spec.headers) request += fmt::format("{}: {}\r\n", name, value);
-  request += "\r\n";
-  if (::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) return false;
-  const auto deadline = std::chrono::steady_clock::now() + spec.timeout;
-  std::string answer;
-  while (answer.size() < 16) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-    pollfd ready{.fd = fd.get(), .events = POLLIN, .revents = 0};
-    if (left <= 0 || ::poll(&ready, 1, static_cast<int>(left)) != 1) return false;
-    char chunk[256];
-    const ssize_t n = ::recv(fd.get(), chunk, sizeof chunk, 0);
-    if (n <= 0) break;
-    answer.append(chunk, static_cast<std::size_t>(n));
-  }
-  // "HTTP/1.1 200 OK"
-  return answer.size() >= 12 && answer.starts_with("HTTP/1.") && answer[8] == ' ' && (answer[9] == '2' || answer[9] == '3');
-}
-
 Prober::Prober(Runtime& runtime, const Clock& clock, OnChange on_change, int threads)
     : runtime_(runtime), clock_(clock), on_change_(std::move(on_change)) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
@@ -96,7 +41,10 @@ bool Prober::probe_once(const ProbeTarget& target, const ProbeSpec& spec) {
     auto output = run_in_container(runtime_, target.pod_uid, target.container, spec.command, spec.timeout, 4096);
     return output && output->exit.code == 0;
   }
-  return spec.path.empty() ? probe_tcp(ip, spec.port, spec.timeout) : probe_http(ip, spec);
+  if (spec.grpc) return check_grpc(ip, spec.port, spec.service, spec.timeout).has_value();
+  if (spec.path.empty()) return check_tcp(ip, spec.port, spec.timeout).has_value();
+  const auto code = check_http({.ip = ip, .port = spec.port, .path = spec.path, .headers = spec.headers, .tls = spec.https}, spec.timeout);
+  return code && *code >= 200 && *code < 400;
 }
 
 void Prober::work(const std::stop_token& stop) {

@@ -58,10 +58,6 @@ class Prober {
   std::vector<std::jthread> threads_;
 };
 
-// Edges of probes: true if the port accepts a connection; if GET answers with 200-399.
-bool probe_tcp(const std::string& ip, int port, std::chrono::milliseconds limit);
-bool probe_http(const std::string& ip, const ProbeSpec& spec);
-
 // Few threads for jobs that wait on containers. At most `limit` wait; more are refused.
 class JobPool {
  public:

@@ -84,6 +84,18 @@ Result<void> add_downward(std::vector<VolumeFile>& out, const Json& pod, const J
   return {};
 }
 
+Result<void> add_token(std::vector<VolumeFile>& out, const Json& pod, const Json& source, std::uint32_t mode, const VolumeSources& sources) {
+  const std::string& path = source["path"].string();
+  if (!safe_path(path)) return fail(Code::Invalid, "volume item path \"" + path + "\" leads out of the volume");
+  if (!sources.token) return fail(Code::Unavailable, "no service account tokens here");
+  auto token = sources.token(source["audience"].string(), source["expirationSeconds"].integer(3600));
+  if (!token) return pass(std::move(token.error()), "service account token");
+  // Whoever runs as one user alone gets it for that user; else all of the pod may read it, as the mode says.
+  const bool group = pod["spec"]["securityContext"]["fsGroup"].is_number();
+  out.push_back({.path = path, .bytes = std::move(*token), .mode = group ? 0640U : mode});
+  return {};
+}
+
 std::uint32_t default_mode(const Json& source) {
   return source["defaultMode"].is_number() ? static_cast<std::uint32_t>(source["defaultMode"].integer()) & 0777U : 0644U;
 }
@@ -121,6 +133,36 @@ std::int64_t disk_usage(const std::string& folder) {
   return out;
 }
 
+// Gives everything below the folder, and itself, to the group: readable and writable for it, folders hand it on. Never follows links and never leaves the file
+// system. `descend` is false once only the folder itself is meant.
+Result<void> give_tree_to_group(int parent, const char* name, gid_t group, dev_t device, int depth) {
+  const Fd fd(::openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info{};
+  if (!fd || ::fstat(fd.get(), &info) != 0) return errno == ENOENT ? Result<void>() : Result<void>(fail_errno(errno, fmt::format("look at {}", name)));
+  if (info.st_dev != device || S_ISLNK(info.st_mode)) return {};
+  if (info.st_gid != group && ::fchownat(fd.get(), "", static_cast<uid_t>(-1), group, AT_EMPTY_PATH) != 0) return fail_errno(errno, fmt::format("give {} to its group", name));
+  const mode_t wanted = (info.st_mode & 07777U) | (S_ISDIR(info.st_mode) ? 02770U : 0660U);
+  if (wanted != (info.st_mode & 07777U) && ::chmod(fmt::format("/proc/self/fd/{}", fd.get()).c_str(), wanted) != 0)
+    return fail_errno(errno, fmt::format("change the mode of {}", name));
+  if (!S_ISDIR(info.st_mode) || depth > 256) return {};
+  const Fd folder(::openat(fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) return fail_errno(errno, fmt::format("read {}", name));
+  auto names = list_dir(fmt::format("/proc/self/fd/{}", folder.get()));
+  if (!names) return std::unexpected(std::move(names.error()));
+  for (const std::string& child : *names)
+    if (auto given = give_tree_to_group(folder.get(), child.c_str(), group, device, depth + 1); !given) return given;
+  return {};
+}
+
+// fsGroup on a claim. OnRootMismatch: nothing is done if the folder itself is already as it should be.
+Result<void> give_claim_to_group(const std::string& folder, std::int64_t group, const std::string& policy) {
+  struct stat info{};
+  if (::stat(folder.c_str(), &info) != 0) return fail_errno(errno, "look at " + folder);
+  const bool as_it_should = info.st_gid == static_cast<gid_t>(group) && (info.st_mode & 02070U) == 02070U;
+  if (policy == "OnRootMismatch" && as_it_should) return {};
+  return give_tree_to_group(AT_FDCWD, folder.c_str(), static_cast<gid_t>(group), info.st_dev, 0);
+}
+
 // Group and set-group-id for a volume that belongs to the pod alone.
 Result<void> give_to_group(const std::string& folder, std::int64_t group, mode_t mode) {
   if (group < 0) return {};
@@ -141,6 +183,7 @@ Result<std::vector<VolumeFile>> volume_files(const Json& pod, const Json& volume
     for (const bool secret : {false, true})
       if (const Json& object = source[secret ? "secret" : "configMap"]; object.is_object())
         if (auto added = add_object(out, object, secret, mode, sources.objects); !added) return added;
+    if (source["serviceAccountToken"].is_object()) return add_token(out, pod, source["serviceAccountToken"], mode, sources);
     if (source["downwardAPI"].is_object()) return add_downward(out, pod, source["downwardAPI"], mode, sources.objects);
     return {};
   };
@@ -259,6 +302,8 @@ Result<void> Volumes::prepare_one(const Json& pod, const Json& volume, const Vol
   }
   auto source = source_of(pod, volume, sources);
   if (!source) return std::unexpected(std::move(source.error()));
+  if (fs_group(pod) >= 0 && !volume["persistentVolumeClaim"]["readOnly"].boolean())
+    return give_claim_to_group(*source, fs_group(pod), pod["spec"]["securityContext"]["fsGroupChangePolicy"].string());
   return {};
 }
 
@@ -299,19 +344,41 @@ Result<void> Volumes::refresh(const Json& pod, const VolumeSources& sources) con
   return {};
 }
 
-std::string Volumes::over_limit(const Json& pod) const {
+std::string Volumes::over_limit(const Json& pod, const std::string& logs) const {
+  const std::string& uid = kube::uid_of(pod);
+  std::int64_t used_by_volumes = 0;
+  const auto limit_of = [](const Json& container) { return kube::Quantity::from_json(container["resources"]["limits"]["ephemeral-storage"]); };
+  const auto& containers = pod["spec"]["containers"].items();
+  const bool all_limited = !containers.empty() && std::all_of(containers.begin(), containers.end(), [](const Json& container) {
+    return !container["resources"]["limits"]["ephemeral-storage"].is_null();
+  });
   for (const Json& volume : pod["spec"]["volumes"].items()) {
     const Json& empty = volume["emptyDir"];
     // In memory the file system itself holds the limit.
-    if (!empty.is_object() || empty["sizeLimit"].is_null() || empty["medium"].string() == "Memory") continue;
-    const auto limit = kube::Quantity::from_json(empty["sizeLimit"]);
-    if (limit && disk_usage(folder(kube::uid_of(pod), volume["name"].string())) > limit->value())
+    if (!empty.is_object() || empty["medium"].string() == "Memory" || (empty["sizeLimit"].is_null() && !all_limited)) continue;
+    const std::int64_t used = disk_usage(folder(uid, volume["name"].string()));
+    used_by_volumes += used;
+    const auto limit = empty["sizeLimit"].is_null() ? Result<kube::Quantity>(fail(Code::NotFound, "")) : kube::Quantity::from_json(empty["sizeLimit"]);
+    if (limit && used > limit->value())
       return fmt::format("Usage of EmptyDir volume \"{}\" exceeds the limit \"{}\".", volume["name"].string(), limit->text());
   }
+  std::int64_t together = used_by_volumes, allowed = 0;
+  for (const Json& container : containers) {
+    const std::string& name = container["name"].string();
+    if (container["resources"]["limits"]["ephemeral-storage"].is_null()) continue;
+    const auto limit = limit_of(container);
+    if (!limit) continue;
+    const std::int64_t used = disk_usage(fmt::format("{}/{}/containers/{}", pods_dir_, uid, name)) + disk_usage(logs + "/" + name);
+    if (used > limit->value()) return fmt::format("Container {} exceeded its local ephemeral storage limit \"{}\".", name, limit->text());
+    together += used;
+    allowed += limit->value();
+  }
+  if (all_limited && together > allowed) return fmt::format("Pod ephemeral local storage usage exceeds the total limit of containers {}.", allowed);
   return {};
 }
 
-Result<std::vector<MountSpec>> Volumes::mounts(const Json& pod, const Json& container, const VolumeSources& sources) const {
+Result<std::vector<MountSpec>> Volumes::mounts(const Json& pod, const Json& container, const VolumeSources& sources,
+                                               const std::vector<std::pair<std::string, std::string>>& variables) const {
   std::vector<MountSpec> out;
   int index = -1;
   for (const Json& mount : container["volumeMounts"].items()) {
@@ -321,9 +388,14 @@ Result<std::vector<MountSpec>> Volumes::mounts(const Json& pod, const Json& cont
     auto source = source_of(pod, *volume, sources);
     if (!source) return std::unexpected(std::move(source.error()));
     std::string from = *source;
-    if (const std::string& sub = mount["subPath"].string(); !sub.empty()) {
+    const std::string& expression = mount["subPathExpr"].string();
+    const std::string sub = expression.empty() ? mount["subPath"].string() : expand(expression, variables);
+    if (sub.find("$(") != std::string::npos && !expression.empty())
+      return fail(Code::Invalid, "subPathExpr \"" + expression + "\" names a variable that the container does not have");
+    if (!sub.empty()) {
       if (made_of_objects(*volume) && from.find("..data") == std::string::npos) from += "/..data";
-      if (sub[0] == '/' || sub.find("..") != std::string::npos) return fail(Code::Invalid, "subPath \"" + sub + "\" leads out of its volume");
+      const auto parts = split(sub, '/');
+      if (sub[0] == '/' || std::find(parts.begin(), parts.end(), "..") != parts.end()) return fail(Code::Invalid, "subPath \"" + sub + "\" leads out of its volume");
       // ..data is a link within the volume; a user's path must not leave what it points to.
       char resolved[4096];
       const std::string root = ::realpath(from.c_str(), resolved) != nullptr ? resolved : from;
@@ -378,18 +450,25 @@ Result<std::vector<MountSpec>> Volumes::mounts(const Json& pod, const Json& cont
   return out;
 }
 
+std::string pod_hostname(const Json& pod, const std::string& domain) {
+  const Json& spec = pod["spec"];
+  const std::string name = spec["hostname"].string_or(kube::name_of(pod)).substr(0, 63), &subdomain = spec["subdomain"].string();
+  if (!spec["setHostnameAsFQDN"].boolean() || subdomain.empty()) return name;
+  return fmt::format("{}.{}.{}.svc.{}", name, subdomain, kube::space_of(pod), domain);
+}
+
 EtcFiles make_etc_files(const Json& pod, const std::string& pod_ip, const std::string& node_name, const DnsConfig& dns) {
   EtcFiles out;
   const Json& spec = pod["spec"];
   const bool host_network = spec["hostNetwork"].boolean();
-  const std::string hostname = host_network ? node_name : spec["hostname"].string_or(kube::name_of(pod));
+  const std::string hostname = host_network ? node_name : pod_hostname(pod, dns.domain);
   out.hostname = hostname + "\n";
   out.hosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
   if (!pod_ip.empty()) {
     const std::string& subdomain = spec["subdomain"].string();
-    const std::string full =
-        subdomain.empty() || host_network ? "" : fmt::format("{}.{}.{}.svc.{}\t", hostname, subdomain, kube::space_of(pod), dns.domain);
-    out.hosts += pod_ip + "\t" + full + hostname + "\n";
+    const std::string name = hostname.substr(0, hostname.find('.'));
+    const std::string full = subdomain.empty() || host_network ? "" : fmt::format("{}.{}.{}.svc.{}\t", name, subdomain, kube::space_of(pod), dns.domain);
+    for (const std::string& ip : split(pod_ip, ',')) out.hosts += ip + "\t" + full + (host_network ? hostname : name) + "\n";
   }
   for (const Json& alias : spec["hostAliases"].items()) {
     out.hosts += alias["ip"].string();

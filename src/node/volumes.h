@@ -23,6 +23,8 @@ struct VolumeFile {
 struct VolumeSources {
   EnvironmentSources objects;
   std::function<Result<kube::Json>(const std::string& name)> claim;  // NotFound: no such claim
+  // A token of the pod's service account for this audience ("": the API's own). The same one again until it is to be replaced.
+  std::function<Result<std::string>(const std::string& audience, std::int64_t seconds)> token;
 };
 
 // The files of a volume that is made of API objects, sorted by path. Pure but for `sources`. Invalid and NotFound name what is missing.
@@ -40,10 +42,13 @@ class Volumes {
   Result<void> prepare(const kube::Json& pod, const VolumeSources& sources) const;
   // Rewrites the volumes that are made of API objects if those changed.
   Result<void> refresh(const kube::Json& pod, const VolumeSources& sources) const;
-  // Which emptyDir on disk is larger than its sizeLimit, as a sentence; empty: none. Walks the folders that have a limit.
-  std::string over_limit(const kube::Json& pod) const;
+  // What uses more of the disk than it may, as a sentence; empty: nothing does. An emptyDir by its sizeLimit; a container (its layer and its logs) by its limit
+  // of ephemeral-storage; all together by the sum of those, if every container has one. Walks the folders that have a limit. `logs`: the pod's folder.
+  std::string over_limit(const kube::Json& pod, const std::string& logs) const;
   // The container's volumeMounts. Binds subPath targets, so that what a user's path means cannot change between check and use.
-  Result<std::vector<MountSpec>> mounts(const kube::Json& pod, const kube::Json& container, const VolumeSources& sources) const;
+  // `variables`: the container's environment, for subPathExpr.
+  Result<std::vector<MountSpec>> mounts(const kube::Json& pod, const kube::Json& container, const VolumeSources& sources,
+                                        const std::vector<std::pair<std::string, std::string>>& variables = {}) const;
 
  private:
   std::string folder(const std::string& uid, const std::string& volume) const { return pods_dir_ + "/" + uid + "/volumes/" + volume; }
@@ -62,6 +67,9 @@ struct DnsConfig {
   std::string domain;       // "cluster.local"
   std::string node_resolv;  // text of the node's own resolv.conf
 };
+// With setHostnameAsFQDN and a subdomain the whole name. At most 63 characters of the first part.
+std::string pod_hostname(const kube::Json& pod, const std::string& domain);
+// `pod_ip`: several are separated by commas.
 EtcFiles make_etc_files(const kube::Json& pod, const std::string& pod_ip, const std::string& node_name, const DnsConfig& dns);
 
 }  // namespace fairlead::node

@@ -127,6 +127,84 @@ TEST_F(VolumesTest, ClaimsAndSubPathsStayInTheirFolder) {
   EXPECT_FALSE(mounts("ns/u1", R"({"name": "v", "mountPath": "/data", "subPath": "../u2"})"));
 }
 
+TEST(VolumeFiles, TokensAreAskedForByAudienceAndLife) {
+  VolumeSources with = sources();
+  with.token = [](const std::string& audience, std::int64_t seconds) -> Result<std::string> { return fmt::format("{}/{}", audience, seconds); };
+  const Json pod = parse(R"({"metadata": {"name": "p"}, "spec": {}})"), grouped = parse(R"({"spec": {"securityContext": {"fsGroup": 7}}})");
+  const Json volume = parse(R"({"projected": {"defaultMode": 292, "sources": [{"serviceAccountToken": {"path": "token"}},
+      {"serviceAccountToken": {"path": "vault/token", "audience": "vault", "expirationSeconds": 600}}]}})");
+  auto files = volume_files(pod, volume, with);
+  ASSERT_TRUE(files) << files.error().message;
+  EXPECT_THAT(*files, ElementsAre(VolumeFile{.path = "token", .bytes = "/3600", .mode = 0444}, VolumeFile{.path = "vault/token", .bytes = "vault/600", .mode = 0444}));
+  EXPECT_EQ(volume_files(grouped, volume, with)->at(0).mode, 0640U);
+  EXPECT_FALSE(volume_files(pod, parse(R"({"projected": {"sources": [{"serviceAccountToken": {"path": "../token"}}]}})"), with));
+  with.token = [](const std::string&, std::int64_t) -> Result<std::string> { return fail(Code::Unavailable, "not now"); };
+  EXPECT_EQ(volume_files(pod, volume, with).error().code, Code::Unavailable);
+}
+
+TEST_F(VolumesTest, AClaimIsGivenToTheFsGroupWithoutFollowingLinks) {
+  ASSERT_TRUE(make_dirs(root_ + "/volumes/c/sub", 0755));
+  ASSERT_TRUE(write_file_atomically(root_ + "/volumes/c/sub/file", "x", 0600));
+  ASSERT_TRUE(write_file_atomically(root_ + "/outside", "x", 0600));
+  ASSERT_EQ(::symlink((root_ + "/outside").c_str(), (root_ + "/volumes/c/link").c_str()), 0);
+  const Volumes volumes(root_ + "/pods", root_ + "/volumes");
+  const auto pod = [](const char* policy) {
+    Json out = parse(R"({"metadata": {"uid": "u"}, "spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}})");
+    out.child("spec").set("securityContext", Json::object({{"fsGroup", 4321}, {"fsGroupChangePolicy", policy}}));
+    return out;
+  };
+  const auto look = [&](const char* path) {
+    struct stat info{};
+    EXPECT_EQ(::lstat((root_ + path).c_str(), &info), 0);
+    return fmt::format("{} {:o}", info.st_gid, info.st_mode & 07777U);
+  };
+  auto prepared = volumes.prepare(pod("Always"), sources());
+  ASSERT_TRUE(prepared) << prepared.error().message;
+  EXPECT_EQ(look("/volumes/c"), "4321 2775");
+  EXPECT_EQ(look("/volumes/c/sub"), "4321 2775");
+  EXPECT_EQ(look("/volumes/c/sub/file"), "4321 660");
+  EXPECT_EQ(look("/outside"), "0 600");
+  // The folder is right: what is inside is not looked at again, unless it is to be.
+  ASSERT_EQ(::chown((root_ + "/volumes/c/sub/file").c_str(), 0, 0), 0);
+  ASSERT_TRUE(volumes.prepare(pod("OnRootMismatch"), sources()));
+  EXPECT_EQ(look("/volumes/c/sub/file"), "0 660");
+  ASSERT_TRUE(volumes.prepare(pod("Always"), sources()));
+  EXPECT_EQ(look("/volumes/c/sub/file"), "4321 660");
+}
+
+TEST_F(VolumesTest, SubPathExpressionsAreExpanded) {
+  ASSERT_TRUE(make_dirs(root_ + "/volumes/c", 0755));
+  const Volumes volumes(root_ + "/pods", root_ + "/volumes");
+  const Json pod = parse(R"({"metadata": {"uid": "u"}, "spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}})");
+  const auto mounts = [&](const char* expression, const char* value) {
+    return volumes.mounts(pod, Json::object({{"name", "m"}, {"volumeMounts", Json::array({Json::object({{"name", "v"}, {"mountPath", "/d"}, {"subPathExpr", expression}})})}}),
+                          sources(), {{"NAME", value}});
+  };
+  auto mounted = mounts("logs/$(NAME)", "p-0");
+  ASSERT_TRUE(mounted) << mounted.error().message;
+  EXPECT_TRUE(exists(root_ + "/volumes/c/logs/p-0"));
+  EXPECT_FALSE(mounts("$(OTHER)", "x"));
+  EXPECT_FALSE(mounts("$(NAME)", "../../etc"));
+  EXPECT_TRUE(mounts("$(NAME)", "a..b"));
+  EXPECT_TRUE(unmount_below(root_ + "/pods"));
+}
+
+TEST_F(VolumesTest, DiskThatIsUsedBeyondALimitIsNamed) {
+  const Volumes volumes(root_ + "/pods", root_ + "/volumes");
+  const Json pod = parse(R"({"metadata": {"uid": "u"}, "spec": {"containers": [{"name": "m", "resources": {"limits": {"ephemeral-storage": "1Mi"}}}], "volumes": [{"name": "e", "emptyDir": {}}]}})");
+  const std::string logs = root_ + "/logs/p";
+  ASSERT_TRUE(make_dirs(logs + "/m"));
+  ASSERT_TRUE(make_dirs(root_ + "/pods/u/containers/m/0/upper"));
+  ASSERT_TRUE(make_dirs(root_ + "/pods/u/volumes/e"));
+  EXPECT_EQ(volumes.over_limit(pod, logs), "");
+  ASSERT_TRUE(write_file_atomically(root_ + "/pods/u/volumes/e/x", std::string(700 << 10, 'x'), 0644));
+  EXPECT_EQ(volumes.over_limit(pod, logs), "");
+  ASSERT_TRUE(write_file_atomically(root_ + "/pods/u/containers/m/0/upper/x", std::string(700 << 10, 'x'), 0644));
+  EXPECT_THAT(volumes.over_limit(pod, logs), HasSubstr("exceeds the total limit of containers 1048576"));
+  ASSERT_TRUE(write_file_atomically(logs + "/m/0.log", std::string(700 << 10, 'x'), 0644));
+  EXPECT_EQ(volumes.over_limit(pod, logs), "Container m exceeded its local ephemeral storage limit \"1Mi\".");
+}
+
 TEST_F(VolumesTest, MemoryAndSecretVolumesAreTmpfsAndHostPathsAreChecked) {
   const Volumes volumes(root_ + "/pods", root_ + "/volumes");
   const auto prepare = [&](const char* list) {
@@ -174,7 +252,10 @@ TEST(EtcFiles, NamesServersAndSearches) {
 TEST(ImageNames, AreLocalOnes) {
   EXPECT_EQ(*parse_image_name("slurm:22.05"), (ImageName{"slurm", "22.05"}));
   EXPECT_EQ(*parse_image_name("localhost/slurm"), (ImageName{"slurm", "latest"}));
-  for (const char* bad : {"docker.io/library/busybox:1", "a/b", "x@sha256:00", "../x:1", "x:..", "", ":1", "-x:1"})
+  EXPECT_TRUE(parse_image_name("docker.io:5000/library/busybox:1")->from_registry);
+  // An image of a registry is there only if it was imported under that very name.
+  EXPECT_EQ(find_image(images_dir(), "docker.io/library/busybox:1").error().code, Code::NotFound);
+  for (const char* bad : {"a//b", "../b:1", "a/../b", "x@sha256:00", "../x:1", "x:..", "", ":1", "-x:1"})
     EXPECT_EQ(parse_image_name(bad).error().code, Code::Invalid) << bad;
 }
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "kube/object.h"
 #include "kube/selector.h"
+#include "node/checks.h"
 #include "node/images.h"
 #include "node/oci_runtime.h"
 #include "node/plan/container_spec.h"
@@ -35,6 +36,8 @@ bool has_object_volumes(const Json& pod) {
   const auto& volumes = pod["spec"]["volumes"].items();
   return std::any_of(volumes.begin(), volumes.end(), [](const Json& volume) { return made_of_objects(volume); });
 }
+
+std::string first_address(const std::string& list) { return list.substr(0, list.find(',')); }
 
 std::vector<std::string> texts(const Json& list) {
   std::vector<std::string> out;
@@ -66,6 +69,7 @@ struct PodController::Memory {
 PodController::PodController(Ports ports)
     : ports_(std::move(ports)),
       volumes_(ports_.config.node_dir + "/pods", ports_.config.volumes_dir),
+      tokens_(ports_.api, ports_.clock),
       prober_(ports_.runtime, ports_.clock, [this](const std::string& attempt_id) { container_ended(attempt_id); }) {}
 
 std::vector<kube::Controller::Source> PodController::sources() const {
@@ -138,6 +142,7 @@ void PodController::forget(const std::string& uid) {
     for (const auto& [name, container] : it->second->containers) prober_.forget(container.probed);
   }
   memories_.erase(uid);
+  tokens_.forget(uid);
   if (const auto it = on_disk_.find(uid); it != on_disk_.end()) {
     const kube::ObjectKey key = it->second;
     on_disk_.erase(it);
@@ -173,10 +178,30 @@ VolumeSources PodController::sources_for(const Json& pod, const std::string& ip)
   out.objects.pod_ip = pod["spec"]["hostNetwork"].boolean() ? ports_.config.node_ip : ip;
   out.objects.host_ip = ports_.config.node_ip;
   out.objects.node_name = ports_.config.node_name;
-  if (const auto it = ports_.config.capacity.find("cpu"); it != ports_.config.capacity.end())
-    if (auto amount = kube::Quantity::parse(it->second)) out.objects.node_cpu = MilliCpu{amount->milli_value()};
-  if (const auto it = ports_.config.capacity.find("memory"); it != ports_.config.capacity.end())
-    if (auto amount = kube::Quantity::parse(it->second)) out.objects.node_memory = Bytes{amount->value()};
+  out.objects.node_cpu = ports_.node_cpu;
+  out.objects.node_memory = ports_.node_memory;
+  out.objects.node_storage = ports_.node_storage;
+  out.objects.services = service_environment(pod);
+  out.token = [this, pod](const std::string& audience, std::int64_t seconds) { return tokens_.token(pod, audience, seconds); };
+  return out;
+}
+
+std::vector<std::pair<std::string, std::string>> PodController::service_environment(const Json& pod) const {
+  const auto services = ports_.services ? ports_.services() : std::vector<Json>();
+  auto out = service_variables(services, kube::space_of(pod), pod["spec"]["enableServiceLinks"].boolean(true));
+  if (std::any_of(out.begin(), out.end(), [](const auto& item) { return item.first == "KUBERNETES_SERVICE_HOST"; })) return out;
+  // There is no address for the API as a service: programs in the cluster are told the one that this node uses.
+  std::string host = ports_.config.api_server;
+  if (const auto at = host.find("://"); at != std::string::npos) host.erase(0, at + 3);
+  host = host.substr(0, host.find('/'));
+  const auto colon = host.rfind(':');
+  const bool has_port = colon != std::string::npos && host.find(']', colon) == std::string::npos;
+  std::string port = has_port ? host.substr(colon + 1) : "443";
+  if (has_port) host.resize(colon);
+  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  out.emplace_back("KUBERNETES_SERVICE_HOST", host);
+  out.emplace_back("KUBERNETES_SERVICE_PORT", port);
+  out.emplace_back("KUBERNETES_SERVICE_PORT_HTTPS", port);
   return out;
 }
 
@@ -212,16 +237,17 @@ Result<PodSeen> PodController::observe(const Json& pod, Memory& memory) {
       }
       one.trouble = kept.trouble;
       const bool running = one.latest && one.latest->running();
-      if (running && list == std::string_view("containers")) {
+      if (running && (list == std::string_view("containers") || is_sidecar(container))) {
         if (kept.probed != one.latest->id) {
           prober_.forget(kept.probed);
           kept.probed = one.latest->id;
-          prober_.watch(one.latest->id, {.pod_uid = kube::uid_of(pod), .container = name, .ip = seen.ip}, probes_of(container));
+          prober_.watch(one.latest->id, {.pod_uid = kube::uid_of(pod), .container = name, .ip = first_address(seen.ip)}, probes_of(container));
         }
         const ProbeHealth health = prober_.health(one.latest->id);
         one.ready = health.ready;
         one.started = health.started;
         one.failed_liveness = health.failed;
+        one.failed_grace = health.failed_grace;
       } else if (!running && !kept.probed.empty()) {
         prober_.forget(kept.probed);
         kept.probed.clear();
@@ -272,7 +298,8 @@ Result<kube::Next> PodController::reconcile(const kube::ObjectKey& key) {
         return std::unexpected(std::move(reported.error()));
     if (plan.actions.empty()) {
       if (memory->eviction.empty() && plan.status["phase"].string() == "Running") {
-        memory->eviction = volumes_.over_limit(*pod);
+        memory->eviction = volumes_.over_limit(
+            *pod, fmt::format("{}/logs/{}_{}_{}", ports_.config.node_dir, kube::space_of(*pod), kube::name_of(*pod), kube::uid_of(*pod)));
         if (!memory->eviction.empty()) {
           ports_.events.tell(*pod, Events::Type::Warning, "Evicted", memory->eviction);
           continue;
@@ -382,7 +409,7 @@ Result<void> PodController::ensure_sandbox(const Json& pod, Memory& memory) {
   const Json& spec = pod["spec"];
   const bool host_network = spec["hostNetwork"].boolean();
   auto sandbox = ports_.runtime.ensure_sandbox({.pod_uid = uid,
-                                                .hostname = spec["hostname"].string_or(key.name).substr(0, 63),
+                                                .hostname = pod_hostname(pod, ports_.config.cluster_domain).substr(0, 64),
                                                 .host_network = host_network,
                                                 .host_ipc = spec["hostIPC"].boolean(),
                                                 .share_processes = spec["shareProcessNamespace"].boolean() && !spec["hostPID"].boolean(),
@@ -426,7 +453,9 @@ Result<void> PodController::start_container(const StartContainer& action, const 
   const VolumeSources sources = sources_for(pod, seen.ip);
   auto spec = make_container_spec(pod, *container, action.attempt, *image, image_accounts(*image), sources.objects, ports_.capabilities);
   if (!spec) return trouble("CreateContainerConfigError", spec.error().message, 5s);
-  auto mounts = volumes_.mounts(pod, *container, sources);
+  std::vector<std::pair<std::string, std::string>> variables;
+  for (const std::string& item : spec->env) variables.emplace_back(item.substr(0, item.find('=')), item.substr(item.find('=') + 1));
+  auto mounts = volumes_.mounts(pod, *container, sources, variables);
   if (!mounts) return trouble("CreateContainerConfigError", mounts.error().message, 5s);
   spec->backoff_seconds = action.backoff_seconds;
   const std::string etc = etc_folder(uid) + "/";
@@ -454,15 +483,31 @@ Result<void> PodController::start_container(const StartContainer& action, const 
   }
   ports_.events.tell(pod, Events::Type::Normal, "Started", fmt::format("Started container {}", action.name));
   if (const Json& hook = (*container)["lifecycle"]["postStart"]; hook.is_object()) {
-    auto output = run_in_container(ports_.runtime, uid, action.name, texts(hook["exec"]["command"]), 60s);
-    if (!output || output->exit.code != 0) {
-      ports_.events.tell(pod, Events::Type::Warning, "FailedPostStartHook",
-                         fmt::format("postStart hook of {} failed: {}", action.name,
-                                     output ? fmt::format("exit status {}", output->exit.code) : output.error().message));
+    if (const std::string why = run_hook(pod, *container, hook, seen.ip, 60s); !why.empty()) {
+      ports_.events.tell(pod, Events::Type::Warning, "FailedPostStartHook", fmt::format("postStart hook of {} failed: {}", action.name, why));
       (void)ports_.runtime.signal(uid, action.name, SIGKILL);
     }
   }
   return {};
+}
+
+std::string PodController::run_hook(const Json& pod, const Json& container, const Json& hook, const std::string& ip, std::chrono::milliseconds limit) {
+  const std::string& name = container["name"].string();
+  if (const Json& get = hook["httpGet"]; get.is_object()) {
+    // The same fields as a probe's: read by the same function.
+    const auto probes = probes_of(Json::object({{"ports", container["ports"]}, {"livenessProbe", Json::object({{"httpGet", get}})}}));
+    const ProbeSpec& spec = probes.at(0);
+    const std::string host = spec.host.empty() ? first_address(ip) : spec.host;
+    auto code = check_http({.ip = host, .port = spec.port, .path = spec.path, .headers = spec.headers, .tls = spec.https}, limit);
+    if (!code) return code.error().message;
+    return *code >= 200 && *code < 400 ? "" : fmt::format("GET {} answered {}", spec.path, *code);
+  }
+  std::vector<std::string> command = texts(hook["exec"]["command"]);
+  // Only of postStart: here the container must be there for all of it.
+  if (hook["sleep"].is_object()) command = {"sleep", std::to_string(hook["sleep"]["seconds"].integer())};
+  auto output = run_in_container(ports_.runtime, kube::uid_of(pod), name, command, limit);
+  if (!output) return output.error().message;
+  return output->exit.code == 0 ? "" : fmt::format("exit status {}", output->exit.code);
 }
 
 void PodController::begin_stop(const BeginStop& action, const Json& pod, const PodSeen& seen, const std::shared_ptr<Memory>& memory) {
@@ -481,7 +526,7 @@ void PodController::begin_stop(const BeginStop& action, const Json& pod, const P
   }
   if (!hook.is_object()) return;
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(action.deadline - ports_.clock.now());
-  const std::string uid = kube::uid_of(pod), name = action.name, attempt = it->second.latest->id;
+  const std::string name = action.name, attempt = it->second.latest->id;
   const kube::ObjectKey key = kube::key_of(pod);
   const auto finish = [this, memory, name, attempt, key] {
     {
@@ -491,15 +536,15 @@ void PodController::begin_stop(const BeginStop& action, const Json& pod, const P
     }
     ports_.wake(key);
   };
-  // `sleep` needs no thread: the container just gets its signal later.
-  std::vector<std::string> command = texts(hook["exec"]["command"]);
-  if (hook["sleep"].is_object()) command = {"sleep", std::to_string(hook["sleep"]["seconds"].integer())};
-  const bool added = jobs_.add([this, uid, name, command, limit, finish, pod] {
-    auto output = run_in_container(ports_.runtime, uid, name, command, std::max(limit, std::chrono::milliseconds(1)));
-    if (!output || output->exit.code != 0)
-      ports_.events.tell(
-          pod, Events::Type::Warning, "FailedPreStopHook",
-          fmt::format("preStop hook of {} failed: {}", name, output ? fmt::format("exit status {}", output->exit.code) : output.error().message));
+  if (hook["sleep"].is_object()) {  // needs no thread: the container just gets its signal later
+    const std::lock_guard lock(memory->mutex);
+    auto& kept = memory->containers[action.name];
+    if (kept.stop) kept.stop->hook_until = std::min(action.deadline, ports_.clock.now() + std::chrono::seconds(hook["sleep"]["seconds"].integer()));
+    return;
+  }
+  const bool added = jobs_.add([this, name, limit, finish, pod, hook, container = *container, ip = seen.ip] {
+    if (const std::string why = run_hook(pod, container, hook, ip, std::max(limit, std::chrono::milliseconds(1))); !why.empty())
+      ports_.events.tell(pod, Events::Type::Warning, "FailedPreStopHook", fmt::format("preStop hook of {} failed: {}", name, why));
     finish();
   });
   if (!added) finish();

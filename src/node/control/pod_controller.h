@@ -15,6 +15,7 @@
 #include "node/events.h"
 #include "node/prober.h"
 #include "node/runtime.h"
+#include "node/token_cache.h"
 #include "node/volumes.h"
 
 namespace fairlead::node {
@@ -31,6 +32,9 @@ class PodController final : public kube::Controller {
     std::string node_resolv;
     std::vector<std::string> capabilities;
     std::function<void(const kube::ObjectKey&)> wake;  // reconcile this pod soon
+    std::function<std::vector<kube::Json>()> services = {};  // all that are known by now, for the environment of containers
+    MilliCpu node_cpu = {};                                  // what resourceFieldRef tells of a limit that is not set
+    Bytes node_memory = {}, node_storage = {};
   };
   explicit PodController(Ports ports);
 
@@ -59,6 +63,9 @@ class PodController final : public kube::Controller {
   void remember(const std::string& uid, const kube::ObjectKey& key);
   void forget(const std::string& uid);
   VolumeSources sources_for(const kube::Json& pod, const std::string& ip);
+  std::vector<std::pair<std::string, std::string>> service_environment(const kube::Json& pod) const;
+  // Runs a postStart or preStop handler to its end; what went wrong, empty: nothing.
+  std::string run_hook(const kube::Json& pod, const kube::Json& container, const kube::Json& hook, const std::string& ip, std::chrono::milliseconds limit);
   Result<kube::Json> fetch(const kube::Resource& resource, const std::string& space, const std::string& name, const char* what, bool fresh);
 
   Ports ports_;
@@ -73,6 +80,7 @@ class PodController final : public kube::Controller {
     std::chrono::nanoseconds at{};
   };
   std::map<std::string, Fetched> fetched_;  // under mutex_
+  TokenCache tokens_;
   JobPool jobs_;
   Prober prober_;
 };

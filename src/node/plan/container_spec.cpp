@@ -169,6 +169,43 @@ std::string container_id(const std::string& pod_uid, const std::string& name, in
   return hex(sha256(fmt::format("{}/{}/{}", pod_uid, name, attempt))).substr(0, 32);
 }
 
+Variables service_variables(const std::vector<Json>& services, const std::string& space, bool links) {
+  Variables out;
+  for (const Json& service : services) {
+    const std::string& name = kube::name_of(service);
+    const bool master = name == "kubernetes" && kube::space_of(service) == "default";
+    if (!master && (!links || kube::space_of(service) != space)) continue;
+    const std::string& address = service["spec"]["clusterIP"].string();
+    const auto& ports = service["spec"]["ports"].items();
+    if (address.empty() || address == "None" || ports.empty()) continue;
+    std::string prefix = name;
+    std::transform(prefix.begin(), prefix.end(), prefix.begin(), [](unsigned char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(c)); });
+    put(out, prefix + "_SERVICE_HOST", address);
+    put(out, prefix + "_SERVICE_PORT", std::to_string(ports[0]["port"].integer()));
+    for (const Json& port : ports) {
+      std::string port_name = port["name"].string();
+      std::transform(port_name.begin(), port_name.end(), port_name.begin(),
+                     [](unsigned char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(c)); });
+      if (!port_name.empty()) put(out, prefix + "_SERVICE_PORT_" + port_name, std::to_string(port["port"].integer()));
+    }
+    // The names of links of old container engines, which programs still read.
+    for (const Json& port : ports) {
+      std::string protocol = port["protocol"].string_or("TCP");
+      const std::string number = std::to_string(port["port"].integer());
+      std::string lower = protocol;
+      std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      const std::string url = fmt::format("{}://{}:{}", lower, address.find(':') == std::string::npos ? address : "[" + address + "]", number);
+      const std::string link = fmt::format("{}_PORT_{}_{}", prefix, number, protocol);
+      if (&port == &ports[0]) put(out, prefix + "_PORT", url);
+      put(out, link, url);
+      put(out, link + "_PROTO", lower);
+      put(out, link + "_PORT", number);
+      put(out, link + "_ADDR", address);
+    }
+  }
+  return out;
+}
+
 std::string expand(const std::string& text, const Variables& variables) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
@@ -212,8 +249,11 @@ Result<std::string> field_value(const Json& pod, const std::string& path, const 
   if (path == "metadata.name" || path == "metadata.namespace" || path == "metadata.uid") return meta[path.substr(9)].string();
   if (path == "spec.nodeName") return sources.node_name;
   if (path == "spec.serviceAccountName") return pod["spec"]["serviceAccountName"].string_or("default");
-  if (path == "status.hostIP" || path == "status.hostIPs") return sources.host_ip;
-  if (path == "status.podIP" || path == "status.podIPs") return sources.pod_ip;
+  const auto first = [](const std::string& list) { return list.substr(0, list.find(',')); };
+  if (path == "status.hostIP") return first(sources.host_ip);
+  if (path == "status.hostIPs") return sources.host_ip;
+  if (path == "status.podIP") return first(sources.pod_ip);
+  if (path == "status.podIPs") return sources.pod_ip;
   return fail(Code::Invalid, "unsupported fieldPath: " + path);
 }
 
@@ -226,7 +266,7 @@ Result<std::string> resource_value(const Json& pod, const std::string& own_conta
       if (container["name"].string() != name) continue;
       const auto dot = resource.find('.');
       const std::string kind = resource.substr(0, dot), what = dot == std::string::npos ? "" : resource.substr(dot + 1);
-      if ((kind != "limits" && kind != "requests") || (what != "cpu" && what != "memory" && what != "ephemeral-storage"))
+      if ((kind != "limits" && kind != "requests") || (what != "cpu" && what != "memory" && what != "ephemeral-storage" && !what.starts_with("hugepages-")))
         return fail(Code::Invalid, "unsupported resource: " + resource);
       auto amount = quantity(container["resources"][kind][what]);
       // As Kubernetes: a limit that is not set is what the node has.
@@ -236,7 +276,10 @@ Result<std::string> resource_value(const Json& pod, const std::string& own_conta
         const std::int64_t by = divisor && divisor->milli_value() > 0 ? divisor->milli_value() : 1000;
         units = (milli + by - 1) / by;
       } else {
-        const std::int64_t bytes = amount ? amount->value() : kind == "limits" && what == "memory" ? sources.node_memory.value : 0;
+        const std::int64_t bytes = amount                                               ? amount->value()
+                                   : kind == "limits" && what == "memory"            ? sources.node_memory.value
+                                   : kind == "limits" && what == "ephemeral-storage" ? sources.node_storage.value
+                                                                                     : 0;
         const std::int64_t by = divisor && divisor->value() > 0 ? divisor->value() : 1;
         units = (bytes + by - 1) / by;
       }
@@ -247,7 +290,7 @@ Result<std::string> resource_value(const Json& pod, const std::string& own_conta
 }
 
 Result<Variables> make_environment(const Json& pod, const Json& container, const EnvironmentSources& sources) {
-  Variables out;
+  Variables out = sources.services;
   for (const Json& source : container["envFrom"].items())
     if (auto added = add_all_of(out, source, sources); !added) return std::unexpected(std::move(added.error()));
   for (const Json& item : container["env"].items()) {
@@ -287,34 +330,38 @@ Limits container_limits(const Json& container) {
 }
 
 Limits pod_limits(const Json& pod, std::int64_t pids) {
-  Limits out{.cpu_shares = 0, .cpu = MilliCpu{0}, .memory = Bytes{0}, .pids = pids};
-  std::int64_t shares = 0;
-  for (const Json& container : pod["spec"]["containers"].items()) {
-    const Limits one = container_limits(container);
-    shares += one.cpu_shares.value_or(0);
-    if (!one.cpu)
-      out.cpu.reset();
-    else if (out.cpu)
-      out.cpu->value += one.cpu->value;
-    if (!one.memory)
-      out.memory.reset();
-    else if (out.memory)
-      out.memory->value += one.memory->value;
-  }
-  // Init containers run one by one: the pod must have room for the largest.
+  // Absent: without a limit, which spreads to every sum that it is part of.
+  struct Sum {
+    std::int64_t shares = 0;
+    std::optional<MilliCpu> cpu = MilliCpu{0};
+    std::optional<Bytes> memory = Bytes{0};
+    void add(const Limits& one) {
+      shares += one.cpu_shares.value_or(0);
+      if (cpu && one.cpu) cpu->value += one.cpu->value;
+      if (memory && one.memory) memory->value += one.memory->value;
+      if (!one.cpu) cpu.reset();
+      if (!one.memory) memory.reset();
+    }
+    void at_least(const Sum& other) {
+      shares = std::max(shares, other.shares);
+      if (cpu && other.cpu) cpu->value = std::max(cpu->value, other.cpu->value);
+      if (memory && other.memory) memory->value = std::max(memory->value, other.memory->value);
+      if (!other.cpu) cpu.reset();
+      if (!other.memory) memory.reset();
+    }
+  };
+  // Init containers run one by one, beside the sidecars that were started before them; main containers beside all sidecars.
+  Sum sidecars, most;
   for (const Json& container : pod["spec"]["initContainers"].items()) {
-    const Limits one = container_limits(container);
-    shares = std::max(shares, one.cpu_shares.value_or(0));
-    if (!one.cpu)
-      out.cpu.reset();
-    else if (out.cpu)
-      out.cpu->value = std::max(out.cpu->value, one.cpu->value);
-    if (!one.memory)
-      out.memory.reset();
-    else if (out.memory)
-      out.memory->value = std::max(out.memory->value, one.memory->value);
+    Sum now = sidecars;
+    now.add(container_limits(container));
+    if (container["restartPolicy"].string() == "Always") sidecars = now;
+    most.at_least(now);
   }
-  out.cpu_shares = std::clamp<std::int64_t>(shares, 2, 262144);
+  Sum mains = sidecars;
+  for (const Json& container : pod["spec"]["containers"].items()) mains.add(container_limits(container));
+  most.at_least(mains);
+  Limits out{.cpu_shares = std::clamp<std::int64_t>(most.shares, 2, 262144), .cpu = most.cpu, .memory = most.memory, .pids = pids};
   if (out.cpu && out.cpu->value == 0) out.cpu.reset();
   if (out.memory && out.memory->value == 0) out.memory.reset();
   return out;

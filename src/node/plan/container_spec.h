@@ -77,14 +77,18 @@ struct ContainerSpec {
 // What environment variables may refer to. ConfigMap and Secret objects by name; null: not there.
 struct EnvironmentSources {
   std::function<Result<kube::Json>(const std::string& name)> config_map, secret;  // NotFound: no such object
-  std::string pod_ip, host_ip, node_name;
+  std::string pod_ip, host_ip, node_name;  // addresses: the first one, then others after commas
+  std::vector<std::pair<std::string, std::string>> services = {};  // what comes before all else in an environment
   MilliCpu node_cpu;  // for resourceFieldRef without a limit
-  Bytes node_memory;
+  Bytes node_memory, node_storage;
 };
 // env and envFrom in order, later ones win, $(VAR) expanded. Invalid: the reason ("secret \"x\" not found"), which becomes
 // CreateContainerConfigError.
 Result<std::vector<std::pair<std::string, std::string>>> make_environment(const kube::Json& pod, const kube::Json& container,
                                                                           const EnvironmentSources& sources);
+
+// NAME_SERVICE_HOST and its like for the services with an address in the pod's namespace, if `links`, and always for default/kubernetes.
+std::vector<std::pair<std::string, std::string>> service_variables(const std::vector<kube::Json>& services, const std::string& space, bool links);
 
 // $(NAME) of known names; $$( gives $( ; unknown ones stay as they are.
 std::string expand(const std::string& text, const std::vector<std::pair<std::string, std::string>>& variables);

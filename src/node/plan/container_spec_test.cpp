@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/plan/container_spec.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "base/encoding.h"
@@ -198,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Refusal{"plain", R"({"containers": [{"name": "m", "image": "i"}], "enableServiceLinks": true, "tolerations": [{"key": "x"}]})", ""},
         Refusal{"a_false_switch_says_nothing", R"({"shareProcessNamespace": false, "containers": []})", ""},
-        Refusal{"shared_processes", R"({"shareProcessNamespace": true, "containers": []})", "spec.shareProcessNamespace"},
+        Refusal{"shared_processes_run", R"({"shareProcessNamespace": true, "containers": []})", ""},
         Refusal{"an_unknown_volume", R"({"volumes": [{"name": "v", "nfs": {"server": "x"}}]})", "spec.volumes[v].nfs"},
         Refusal{"an_empty_dir_is_known", R"({"volumes": [{"name": "v", "emptyDir": {}}]})", ""},
         Refusal{"huge_pages", R"({"volumes": [{"name": "v", "emptyDir": {"medium": "HugePages"}}]})", "HugePages"},
@@ -208,18 +209,49 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"selinux", R"({"securityContext": {"seLinuxOptions": {"level": "s0"}}})", "seLinuxOptions"},
         Refusal{"a_kernel_sysctl", R"({"securityContext": {"sysctls": [{"name": "kernel.panic", "value": "1"}]}})", "sysctl kernel.panic"},
         Refusal{"a_net_sysctl_runs", R"({"securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "1"}]}})", ""},
-        Refusal{"a_side_car", R"({"initContainers": [{"name": "s", "restartPolicy": "Always"}]})", "spec.initContainers[s].restartPolicy"},
-        Refusal{"a_grpc_probe", R"({"containers": [{"name": "m", "livenessProbe": {"grpc": {"port": 1}}}]})", "livenessProbe.grpc"},
-        Refusal{"a_terminal", R"({"containers": [{"name": "m", "tty": true}]})", "containers[m].tty"},
+        Refusal{"a_side_car_runs", R"({"initContainers": [{"name": "s", "restartPolicy": "Always", "readinessProbe": {"grpc": {"port": 1}}}]})", ""},
+        Refusal{"a_probe_of_a_plain_init_container", R"({"initContainers": [{"name": "s", "readinessProbe": {"grpc": {"port": 1}}}]})", "readinessProbe"},
+        Refusal{"a_restart_policy_of_a_main_container", R"({"containers": [{"name": "m", "restartPolicy": "Always"}]})", "containers[m].restartPolicy"},
+        Refusal{"a_grpc_probe_runs", R"({"containers": [{"name": "m", "livenessProbe": {"grpc": {"port": 1}, "terminationGracePeriodSeconds": 1}}]})", ""},
+        Refusal{"a_tcp_hook", R"({"containers": [{"name": "m", "lifecycle": {"preStop": {"tcpSocket": {"port": 1}}}}]})", "preStop.tcpSocket"},
+        Refusal{"a_terminal_runs", R"({"containers": [{"name": "m", "tty": true, "stdin": true, "stdinOnce": true}]})", ""},
         Refusal{"block_devices", R"({"containers": [{"name": "m", "volumeDevices": [{"name": "x"}]}]})", "volumeDevices"},
-        Refusal{"the_token_volume_is_left_out",
+        Refusal{"a_token_volume_runs",
                 R"({"volumes": [{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]})", ""},
         Refusal{"user_namespaces", R"({"hostUsers": false, "containers": []})", "hostUsers"},
-        Refusal{"a_host_port", R"({"containers": [{"name": "m", "ports": [{"containerPort": 80, "hostPort": 80}]}]})", "hostPort"},
-        Refusal{"a_host_port_with_the_nodes_network",
-                R"({"hostNetwork": true, "containers": [{"name": "m", "ports": [{"containerPort": 80, "hostPort": 80}]}]})", ""},
+        Refusal{"a_host_port_runs", R"({"containers": [{"name": "m", "ports": [{"containerPort": 80, "hostPort": 80}]}]})", ""},
+        Refusal{"a_cluster_trust_bundle", R"({"volumes": [{"name": "t", "projected": {"sources": [{"clusterTrustBundle": {"path": "x"}}]}}]})", "clusterTrustBundle"},
         Refusal{"a_runtime_class", R"({"runtimeClassName": "kata"})", "runtimeClassName"}),
     [](const auto& row) { return row.param.name; });
+
+TEST(ServiceVariables, TellOfServicesWithAnAddressInTheNamespace) {
+  const auto service = [](const char* space, const char* name, const char* ip) {
+    return *kube::parse_json(fmt::format(R"({{"metadata": {{"namespace": "{}", "name": "{}"}}, "spec": {{"clusterIP": "{}", "ports": [{{"name": "http-api", "port": 80}}, {{"port": 53, "protocol": "UDP"}}]}}}})", space, name, ip));
+  };
+  const std::vector<Json> all{service("default", "kubernetes", "10.96.0.1"), service("a", "my-db", "fd00::5"), service("a", "quiet", "None"), service("b", "other", "10.96.0.9")};
+  std::map<std::string, std::string> found;
+  for (const auto& [key, value] : service_variables(all, "a", true)) found[key] = value;
+  EXPECT_EQ(found["KUBERNETES_SERVICE_HOST"], "10.96.0.1");
+  EXPECT_EQ(found["MY_DB_SERVICE_HOST"], "fd00::5");
+  EXPECT_EQ(found["MY_DB_SERVICE_PORT"], "80");
+  EXPECT_EQ(found["MY_DB_SERVICE_PORT_HTTP_API"], "80");
+  EXPECT_EQ(found["MY_DB_PORT"], "tcp://[fd00::5]:80");
+  EXPECT_EQ(found["MY_DB_PORT_53_UDP_PROTO"], "udp");
+  EXPECT_FALSE(found.contains("QUIET_SERVICE_HOST"));
+  EXPECT_FALSE(found.contains("OTHER_SERVICE_HOST"));
+  // Without links only the API's own.
+  for (const auto& [key, value] : service_variables(all, "a", false)) EXPECT_TRUE(key.starts_with("KUBERNETES_")) << key;
+}
+
+TEST(PodLimits, SideCarsCountBesideWhatRunsAfterThem) {
+  const auto limits = [](const char* text) { return pod_limits(*kube::parse_json(text), 10); };
+  const Limits with = limits(R"({"spec": {"initContainers": [{"name": "big", "resources": {"limits": {"memory": "5Mi"}}},
+      {"name": "side", "restartPolicy": "Always", "resources": {"limits": {"memory": "3Mi"}}}, {"name": "late", "resources": {"limits": {"memory": "9Mi"}}}],
+      "containers": [{"name": "m", "resources": {"limits": {"memory": "4Mi"}}}]}})");
+  EXPECT_EQ(with.memory, 12_MiB);  // late beside side
+  const Limits open = limits(R"({"spec": {"initContainers": [{"name": "side", "restartPolicy": "Always"}], "containers": [{"name": "m", "resources": {"limits": {"memory": "4Mi"}}}]}})");
+  EXPECT_FALSE(open.memory);
+}
 
 }  // namespace
 }  // namespace fairlead::node

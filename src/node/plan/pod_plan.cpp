@@ -43,7 +43,7 @@ class Planner {
     } else if (ended_before) {
       // Ended is final, whatever is seen: clean up, and report nothing new.
       if (any_running())
-        stop_all(now_, "Pod has ended");
+        stop_in_order(now_, "Pod has ended");
       else
         release();
       return std::move(plan_);
@@ -55,7 +55,7 @@ class Planner {
       outcome.failed_reason = evicted ? "Evicted" : "DeadlineExceeded";
       outcome.failed_message = evicted ? seen_.eviction : "Pod was active on the node longer than the specified deadline";
       if (any_running())
-        stop_all(now_ + grace(), outcome.failed_message);
+        stop_in_order(now_ + grace(), outcome.failed_message);
       else
         release();
       outcome.still_stopping = any_running();
@@ -105,12 +105,36 @@ class Planner {
         sooner(plan_.look_again_at, now_ + std::chrono::seconds(2));
       return;
     }
-    if (container.stop->hook_done && !container.stop->signalled) plan_.actions.emplace_back(SendStopSignal{name});
+    const auto& hook_until = container.stop->hook_until;
+    if (!container.stop->hook_done && hook_until && now_ < *hook_until) sooner(plan_.look_again_at, *hook_until);
+    if ((container.stop->hook_done || (hook_until && now_ >= *hook_until)) && !container.stop->signalled) plan_.actions.emplace_back(SendStopSignal{name});
     sooner(plan_.look_again_at, until);
   }
 
-  void stop_all(Instant deadline, const std::string& why) {
-    for (const auto& [name, container] : seen_.containers) stop(name, container, deadline, why);
+  bool running(const std::string& name) const {
+    const ContainerSeen& one = seen_of(seen_, name);
+    return one.latest && one.latest->running();
+  }
+
+  // Main containers and plain init containers together, then sidecars one after the other, the last one first; at the deadline all that is left.
+  void stop_in_order(Instant deadline, const std::string& why) {
+    const auto& inits = spec_["initContainers"].items();
+    std::vector<std::string> sidecars;
+    for (const Json& container : inits)
+      if (is_sidecar(container)) sidecars.push_back(container["name"].string());
+    bool others_run = false;
+    for (const auto& [name, container] : seen_.containers) {
+      if (std::find(sidecars.begin(), sidecars.end(), name) != sidecars.end()) continue;
+      others_run |= running(name);
+      stop(name, container, deadline, why);
+    }
+    for (auto it = sidecars.rbegin(); it != sidecars.rend(); ++it) {
+      if (others_run && now_ < deadline) break;
+      if (!running(*it)) continue;
+      stop(*it, seen_of(seen_, *it), deadline, why);
+      others_run = true;  // the one before it waits for this one
+    }
+    if (any_running() && now_ < deadline) sooner(plan_.look_again_at, deadline);
   }
 
   void plan_deletion() {
@@ -121,7 +145,7 @@ class Planner {
       Instant deadline = now_ + (asked.is_number() ? std::chrono::seconds(asked.integer()) : grace());
       if (const auto told = parse_time(seen_.pod["metadata"]["deletionTimestamp"].string()))
         deadline = std::min(deadline, *told + std::chrono::seconds(1));
-      stop_all(deadline, "Stopping container");
+      stop_in_order(deadline, "Stopping container");
       return;
     }
     if (!seen_.sandbox.empty()) plan_.actions.emplace_back(ReleaseSandbox{});
@@ -160,13 +184,14 @@ class Planner {
   void stop_if_unhealthy(const std::string& name, const ContainerSeen& container) {
     if (!container.latest || !container.latest->running()) return;
     if (container.failed_liveness || container.stop)
-      stop(name, container, container.stop ? container.stop->deadline : now_ + grace(), "failed its liveness or startup probe, will be restarted");
+      stop(name, container, container.stop ? container.stop->deadline : now_ + container.failed_grace.value_or(grace()),
+           "failed its liveness or startup probe, will be restarted");
   }
 
   void plan_life() {
     const InitProgress init = init_progress(seen_);
     if (init.failed) {
-      if (any_running()) stop_all(now_ + grace(), "Init container failed");
+      if (any_running()) stop_in_order(now_ + grace(), "Init container failed");
       return;
     }
     const bool all_ended = init.done() && !spec_["containers"].items().empty() &&
@@ -174,7 +199,10 @@ class Planner {
                              const auto& one = seen_of(seen_, container["name"].string());
                              return one.latest && one.latest->end && !restarts(*one.latest, policy_);
                            });
-    if (all_ended) return;
+    if (all_ended) {
+      if (any_running()) stop_in_order(sidecar_deadline(), "Stopping container");
+      return;
+    }
     if (seen_.sandbox.empty()) {
       if (seen_.sandbox_trouble && now_ < seen_.sandbox_trouble->retry_at)
         sooner(plan_.look_again_at, seen_.sandbox_trouble->retry_at);
@@ -182,21 +210,32 @@ class Planner {
         plan_.actions.emplace_back(EnsureSandbox{});
       return;
     }
+    // Those sidecars that are up already stay up.
+    const auto& inits = spec_["initContainers"].items();
+    for (std::size_t i = 0; i < std::min(init.next + 1, inits.size()); ++i)
+      if (is_sidecar(inits[i])) keep_running(inits[i]["name"].string(), Policy::Always);
     if (!init.done()) {
-      const std::string& name = spec_["initContainers"].items()[init.next]["name"].string();
-      const ContainerSeen& container = seen_of(seen_, name);
-      if (container.latest && container.latest->running()) return;
-      start(name, container);
+      const std::string& name = inits[init.next]["name"].string();
+      if (!is_sidecar(inits[init.next]) && !running(name)) start(name, seen_of(seen_, name));
       return;
     }
-    for (const Json& item : spec_["containers"].items()) {
-      const std::string& name = item["name"].string();
-      const ContainerSeen& container = seen_of(seen_, name);
-      if (container.latest && container.latest->running())
-        stop_if_unhealthy(name, container);
-      else if (!container.latest || !container.latest->end || restarts(*container.latest, policy_))
-        start(name, container);
-    }
+    for (const Json& item : spec_["containers"].items()) keep_running(item["name"].string(), policy_);
+  }
+
+  void keep_running(const std::string& name, Policy policy) {
+    const ContainerSeen& container = seen_of(seen_, name);
+    if (container.latest && container.latest->running())
+      stop_if_unhealthy(name, container);
+    else if (!container.latest || !container.latest->end || restarts(*container.latest, policy))
+      start(name, container);
+  }
+
+  // Counted from the end of the last main container: the same whenever it is asked.
+  Instant sidecar_deadline() const {
+    Instant last = seen_.accepted;
+    for (const Json& container : spec_["containers"].items())
+      if (const auto& one = seen_of(seen_, container["name"].string()); one.latest && one.latest->end) last = std::max(last, one.latest->end->at);
+    return last + grace();
   }
 
   const PodSeen& seen_;
@@ -217,6 +256,8 @@ int next_backoff_seconds(const Attempt& ended) {
   if (ended.started && ended.end && ended.end->at - *ended.started >= std::chrono::minutes(10)) return 0;
   return ended.backoff_seconds == 0 ? 10 : std::min(ended.backoff_seconds * 2, 300);
 }
+
+bool is_sidecar(const Json& init_container) { return init_container["restartPolicy"].string() == "Always"; }
 
 std::string qos_class(const Json& pod) {
   bool any = false, all = true;

@@ -45,6 +45,7 @@ struct Trouble {
 struct Stop {
   Instant deadline{};
   bool hook_done = false;
+  std::optional<Instant> hook_until;  // a preStop hook that only sleeps ends by itself
   bool signalled = false;
   bool killed = false;
   friend bool operator==(const Stop&, const Stop&) = default;
@@ -56,6 +57,7 @@ struct ContainerSeen {
   std::optional<Stop> stop;
   // Probe results of the running attempt; the defaults hold while nothing was probed. A container without such a probe is ready, started, alive.
   bool ready = false, started = false, failed_liveness = false;
+  std::optional<std::chrono::seconds> failed_grace;  // of the probe that failed, if it has one
 };
 
 struct PodSeen {
@@ -112,12 +114,17 @@ struct PodPlan {
 };
 
 // Equal arguments give equal plans. Never starts a container while an earlier attempt of it runs, never starts anything of a pod that is being
-// deleted or has ended, and starts main containers only after every init container has succeeded in the present sandbox.
+// deleted or has ended, and starts main containers only after every init container has succeeded in the present sandbox. Init containers with
+// restartPolicy Always (sidecars) count as done once they have started, are restarted for as long as main containers run, and are stopped after those, the
+// last one first.
 PodPlan plan_pod(const PodSeen& seen, Instant now);
 
 // The pause before the next attempt: none before the first restart, then 10 s doubling to 300 s; a run of ten minutes starts over; an end that came
 // with the node's is no reason to wait.
 int next_backoff_seconds(const Attempt& ended);
+
+// An init container with restartPolicy Always.
+bool is_sidecar(const kube::Json& init_container);
 
 // Guaranteed, Burstable or BestEffort.
 std::string qos_class(const kube::Json& pod);

@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "kube/object.h"
+#include "node/plan/pod_status.h"
 
 namespace fairlead::node {
 namespace {
@@ -26,6 +27,11 @@ class PodBuilder {
   }
   PodBuilder& main(const char* name) { return add("containers", name); }
   PodBuilder& init(const char* name) { return add("initContainers", name); }
+  PodBuilder& sidecar(const char* name) {
+    add("initContainers", name);
+    seen.pod.find("spec")->find("initContainers")->items().back().set("restartPolicy", "Always");
+    return *this;
+  }
   PodBuilder& sandbox() {
     seen.sandbox = "s1";
     seen.ip = "10.1.0.2";
@@ -35,6 +41,7 @@ class PodBuilder {
   PodBuilder& running(const char* name, int number = 0) {
     Attempt& attempt = last(name, number);
     attempt.started = epoch;
+    attempt.sandbox = seen.sandbox;
     seen.containers[name].ready = seen.containers[name].started = true;
     return *this;
   }
@@ -159,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(
              .want = {"start b 0"}},
         Case{.name = "main_after_init", .seen = PodBuilder().init("a").main("m").sandbox().ended("a", 0).seen, .want = {"start m 0"}},
         Case{.name = "a_new_sandbox_runs_init_again",
-             .seen = PodBuilder().init("a").main("m").sandbox().ended("a", 0, 0, 0, 1s, "old").ended("m", 1).seen,
+             .seen = PodBuilder().init("a").main("m").sandbox().ended("a", 0, 0, 0, 1s, "old").ended("m", 1, 0, 0, 1s, "old").seen,
              .want = {"start a 1"},
              .at = 5s},
         Case{.name = "a_failed_init_container_is_restarted",
@@ -266,6 +273,74 @@ INSTANTIATE_TEST_SUITE_P(
              .seen = failing_probe(PodBuilder().main("m").sandbox().running("m"), "m"),
              .want = {"stop m in 30"}}),
     [](const auto& row) { return row.param.name; });
+
+PodSeen unstarted(PodBuilder builder, const char* name) {
+  builder.seen.containers[name].started = builder.seen.containers[name].ready = false;
+  return builder.seen;
+}
+PodSeen half_hook(PodBuilder builder) {
+  builder.seen.containers["m"].stop = Stop{.deadline = epoch + 30s, .hook_done = false, .hook_until = epoch + 3s};
+  return builder.seen;
+}
+INSTANTIATE_TEST_SUITE_P(
+    Sidecars, PlanPod,
+    testing::Values(
+        Case{.name = "a_sidecar_comes_before_what_follows_it", .seen = PodBuilder().sidecar("s").init("a").main("m").sandbox().seen, .want = {"start s 0"}},
+        Case{.name = "which_waits_until_it_has_started", .seen = unstarted(PodBuilder().sidecar("s").init("a").main("m").sandbox().running("s"), "s"), .want = {}, .phase = "Pending"},
+        Case{.name = "and_then_comes", .seen = PodBuilder().sidecar("s").init("a").main("m").sandbox().running("s").seen, .want = {"start a 0"}},
+        Case{.name = "a_sidecar_that_ended_is_restarted_whatever_the_policy",
+             .seen = PodBuilder("Never").sidecar("s").init("a").main("m").sandbox().ended("s", 0).ended("a", 0).running("m").seen,
+             .want = {"start s 1"},
+             .at = 5s,
+             .phase = "Running"},
+        Case{.name = "main_containers_are_not_held_up_by_it",
+             .seen = PodBuilder().sidecar("s").main("m").main("n").sandbox().ended("s", 1, 3, 300).running("m").seen,
+             .want = {"start n 0"},
+             .at = 5s},
+        Case{.name = "it_is_stopped_after_the_main_containers",
+             .seen = PodBuilder("Never").sidecar("s").main("m").sandbox().running("s").ended("m", 0).seen,
+             .want = {"stop s in 31"},
+             .phase = "Running"},
+        Case{.name = "the_last_sidecar_first",
+             .seen = PodBuilder("Never").sidecar("s").sidecar("t").main("m").sandbox().running("s").running("t").ended("m", 0).seen,
+             .want = {"stop t in 31"}},
+        Case{.name = "then_the_pod_has_ended",
+             .seen = PodBuilder("Never").sidecar("s").main("m").sandbox().ended("s", 143).ended("m", 0).seen,
+             .want = {"release"},
+             .phase = "Succeeded"},
+        Case{.name = "a_deletion_stops_main_containers_first",
+             .seen = PodBuilder().sidecar("s").main("m").sandbox().running("s").running("m").deleting().seen,
+             .want = {"stop m in 30"}},
+        Case{.name = "and_everything_at_the_deadline",
+             .seen = with_stop(PodBuilder().sidecar("s").main("m").sandbox().running("s").running("m").deleting(), "m", {.deadline = epoch + 30s, .hook_done = true, .signalled = true, .killed = true}),
+             .want = {"stop s in 31"},
+             .at = 31s},
+        Case{.name = "a_sleeping_hook_is_waited_for", .seen = half_hook(PodBuilder().main("m").sandbox().running("m").deleting()), .want = {}, .at = 2s},
+        Case{.name = "and_ends_by_itself", .seen = half_hook(PodBuilder().main("m").sandbox().running("m").deleting()), .want = {"signal m"}, .at = 3s}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(PodStatus, ASidecarsReadinessCounts) {
+  PodBuilder builder;
+  builder.sidecar("s").main("m").sandbox().running("s").running("m");
+  const auto status = [&] { return Json::object({{"status", plan_pod(builder.seen, epoch).status}}); };
+  EXPECT_TRUE(kube::condition_is_true(status(), "Ready"));
+  EXPECT_TRUE(status()["status"]["initContainerStatuses"].items()[0]["ready"].boolean());
+  builder.seen.containers["s"].ready = false;
+  EXPECT_FALSE(kube::condition_is_true(status(), "Ready"));
+  EXPECT_TRUE(kube::condition_is_true(status(), "Initialized"));
+}
+
+TEST(StatusPatch, NamesWhatIsGoneAndLeavesWhatIsOthers) {
+  PodBuilder builder;
+  builder.main("m").sandbox().running("m");
+  builder.seen.pod.set("status", *kube::parse_json(R"({"podIPs": [{"ip": "10.1.0.9"}, {"ip": "10.1.0.2"}], "reason": "Old", "conditions": [{"type": "Theirs", "status": "True"}]})"));
+  const Json patch = status_patch(builder.seen.pod, plan_pod(builder.seen, epoch).status);
+  EXPECT_EQ(patch["metadata"]["uid"].string(), "u");
+  const Json& status = patch["status"];
+  EXPECT_EQ(kube::print_json(status["podIPs"]), R"([{"ip":"10.1.0.2"},{"$patch":"delete","ip":"10.1.0.9"}])");
+  EXPECT_TRUE(status.has("reason") && status["reason"].is_null());
+  for (const Json& condition : status["conditions"].items()) EXPECT_NE(condition["type"].string(), "Theirs");
+}
 
 TEST(Backoff, DoublesToFiveMinutesAndStartsOverAfterALongRun) {
   Attempt attempt{.number = 0,

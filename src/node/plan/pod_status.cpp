@@ -32,7 +32,8 @@ bool is_ours(const std::string& type) {
   return type == "PodReadyToStartContainers" || type == "Initialized" || type == "Ready" || type == "ContainersReady" || type == "PodScheduled";
 }
 
-bool will_restart(const Json& spec, const Attempt& attempt, bool init) {
+bool will_restart(const Json& spec, const Attempt& attempt, bool init, bool sidecar = false) {
+  if (sidecar) return attempt.end.has_value();
   const std::string& policy = spec["restartPolicy"].string();
   if (policy == "Never") return false;
   return attempt.end && (attempt.end->code != 0 || (!init && policy != "OnFailure"));
@@ -73,10 +74,18 @@ class Status {
 
   bool phase_ended() const { return phase() == "Succeeded" || phase() == "Failed"; }
 
+  bool mains_ended() const {
+    const auto& containers = spec_["containers"].items();
+    return !containers.empty() && std::all_of(containers.begin(), containers.end(), [&](const Json& container) {
+      const ContainerSeen* one = seen_of(container);
+      return one != nullptr && one->latest && one->latest->end && !will_restart(spec_, *one->latest, false);
+    });
+  }
+
   std::string phase() const {
     if (!outcome_.failed_reason.empty()) return outcome_.still_stopping ? "Running" : "Failed";
     if (init_.failed) return "Failed";
-    bool any_failed = false, all_ended = !spec_["containers"].items().empty(), any_started = false, all_started = true;
+    bool sidecars_run = false, any_failed = false, all_ended = !spec_["containers"].items().empty(), any_started = false, all_started = true;
     for (const Json& container : spec_["containers"].items()) {
       const ContainerSeen* one = seen_of(container);
       const bool started = one != nullptr && one->latest && (one->latest->started || one->latest->number > 0);
@@ -88,6 +97,12 @@ class Status {
       else if (one->latest->end->code != 0)
         any_failed = true;
     }
+    // Sidecars are stopped after the main containers, and the pod has ended after them.
+    for (const Json& container : spec_["initContainers"].items()) {
+      const ContainerSeen* one = seen_of(container);
+      if (is_sidecar(container) && one != nullptr && one->latest && one->latest->running()) sidecars_run = true;
+    }
+    if (all_ended && sidecars_run) return "Running";
     if (all_ended) return any_failed ? "Failed" : "Succeeded";
     if (outcome_.deleting) return before_["phase"].string().empty() ? "Pending" : before_["phase"].string();
     return init_.done() && any_started && all_started ? "Running" : "Pending";
@@ -98,14 +113,15 @@ class Status {
     const ContainerSeen* one = seen_of(container);
     const Attempt* latest = one != nullptr && one->latest ? &*one->latest : nullptr;
     Json state, last = Json::object();
+    const bool sidecar = init && is_sidecar(container);
     bool ready = false, started = false;
     if (latest != nullptr && latest->running()) {
       state = Json::object({{"running", Json::object({{"startedAt", print_time(*latest->started)}})}});
       started = one->started;
-      ready = !init && one->ready;
+      ready = (!init || sidecar) && one->ready;
       if (one->previous && one->previous->end) last = terminated(*one->previous);
     } else if (latest != nullptr && latest->end) {
-      const bool again = !outcome_.deleting && outcome_.failed_reason.empty() && !init_.failed && will_restart(spec_, *latest, init);
+      const bool again = !outcome_.deleting && outcome_.failed_reason.empty() && !init_.failed && !(sidecar && mains_ended()) && will_restart(spec_, *latest, init, sidecar);
       if (again && one->trouble) {
         state = waiting(one->trouble->reason, one->trouble->message);
         last = terminated(*latest);
@@ -116,7 +132,7 @@ class Status {
       } else {
         state = terminated(*latest);
         if (one->previous && one->previous->end) last = terminated(*one->previous);
-        ready = init && latest->end->code == 0 && index < init_.next;
+        ready = init && !sidecar && latest->end->code == 0 && index < init_.next;
       }
     } else {
       if (one != nullptr && one->previous && one->previous->end) last = terminated(*one->previous);
@@ -127,7 +143,7 @@ class Status {
       else
         state = waiting(init_.count > 0 && (!init || index > init_.next) ? "PodInitializing" : "ContainerCreating");
     }
-    if (!init && ready) ready_.push_back(name);
+    if ((!init || sidecar) && ready) ready_.push_back(name);
     Json out = Json::object({{"name", name},
                              {"state", std::move(state)},
                              {"lastState", std::move(last)},
@@ -136,7 +152,7 @@ class Status {
     out.set("image", latest != nullptr && !latest->image.empty() ? latest->image : container["image"].string());
     out.set("imageID", latest != nullptr ? latest->image_id : "");
     if (latest != nullptr && latest->started) out.set("containerID", "crun://" + latest->id);
-    out.set("started", init ? (latest != nullptr && latest->running()) : started);
+    out.set("started", init && !sidecar ? (latest != nullptr && latest->running()) : started);
     return out;
   }
 
@@ -156,6 +172,10 @@ class Status {
     const bool completed = phase() == "Succeeded";
     const bool whole_failure = !outcome_.failed_reason.empty();
     std::string unready;
+    for (const Json& container : spec_["initContainers"].items()) {
+      const std::string& name = container["name"].string();
+      if (is_sidecar(container) && std::find(ready_.begin(), ready_.end(), name) == ready_.end()) unready += (unready.empty() ? "" : " ") + name;
+    }
     for (const Json& container : spec_["containers"].items()) {
       const std::string& name = container["name"].string();
       if (std::find(ready_.begin(), ready_.end(), name) == ready_.end()) unready += (unready.empty() ? "" : " ") + name;
@@ -212,9 +232,23 @@ InitProgress init_progress(const PodSeen& seen) {
   const Json& spec = seen.pod["spec"];
   const auto& containers = spec["initContainers"].items();
   InitProgress out{.next = 0, .count = containers.size(), .failed = false};
+  // Once a main container has begun in this sandbox, all of this is behind the pod; sidecars come and go from then on.
+  for (const Json& container : spec["containers"].items()) {
+    const auto it = seen.containers.find(container["name"].string());
+    if (it == seen.containers.end() || !it->second.latest) continue;
+    if (seen.sandbox.empty() ? it->second.latest->end.has_value() : it->second.latest->sandbox == seen.sandbox) out.next = out.count;
+  }
+  if (out.done()) return out;
   for (const Json& container : containers) {
     const auto it = seen.containers.find(container["name"].string());
-    if (it == seen.containers.end() || !it->second.latest || !it->second.latest->end) return out;
+    if (it == seen.containers.end() || !it->second.latest) return out;
+    if (is_sidecar(container)) {
+      const Attempt& sidecar = *it->second.latest;
+      if (!sidecar.running() || sidecar.sandbox != seen.sandbox || !it->second.started) return out;
+      ++out.next;
+      continue;
+    }
+    if (!it->second.latest->end) return out;
     const Attempt& latest = *it->second.latest;
     // What an init container did in an earlier sandbox (memory volumes, addresses) is gone. Without a sandbox the pod has ended or will get a new
     // one.

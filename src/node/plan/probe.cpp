@@ -25,11 +25,17 @@ std::vector<ProbeSpec> probes_of(const Json& container) {
     if (!probe.is_object()) continue;
     ProbeSpec spec{.kind = kind};
     for (const Json& item : probe["exec"]["command"].items()) spec.command.push_back(item.string());
+    if (const Json& grpc = probe["grpc"]; grpc.is_object()) {
+      spec.grpc = true;
+      spec.port = port_of(container, grpc["port"]);
+      spec.service = grpc["service"].string();
+    }
     for (const char* action : {"tcpSocket", "httpGet"}) {
       if (!probe[action].is_object()) continue;
       spec.port = port_of(container, probe[action]["port"]);
       spec.host = probe[action]["host"].string();
       if (std::string_view(action) == "httpGet") {
+        spec.https = probe[action]["scheme"].string() == "HTTPS";
         spec.path = probe[action]["path"].string_or("/");
         if (spec.path.empty() || spec.path[0] != '/') spec.path.insert(0, "/");
         for (const Json& header : probe[action]["httpHeaders"].items()) spec.headers.emplace_back(header["name"].string(), header["value"].string());
@@ -40,6 +46,7 @@ std::vector<ProbeSpec> probes_of(const Json& container) {
     spec.timeout = std::chrono::seconds(std::max<std::int64_t>(1, probe["timeoutSeconds"].integer(1)));
     spec.successes = kind == ProbeKind::Readiness ? static_cast<int>(std::max<std::int64_t>(1, probe["successThreshold"].integer(1))) : 1;
     spec.failures = static_cast<int>(std::max<std::int64_t>(1, probe["failureThreshold"].integer(3)));
+    if (probe["terminationGracePeriodSeconds"].is_number()) spec.grace = std::chrono::seconds(probe["terminationGracePeriodSeconds"].integer());
     out.push_back(std::move(spec));
   }
   return out;
@@ -61,12 +68,15 @@ void ProbeState::record(std::size_t probe, bool success) {
   if (success && count.successes >= spec.successes) count.holds = true;
   if (!success && count.failures >= spec.failures) {
     count.holds = false;
-    if (spec.kind != ProbeKind::Readiness) failed_ = true;
+    if (spec.kind != ProbeKind::Readiness) {
+      failed_ = true;
+      failed_grace_ = spec.grace;
+    }
   }
 }
 
 ProbeHealth ProbeState::health() const {
-  ProbeHealth out{.started = true, .ready = true, .failed = failed_};
+  ProbeHealth out{.started = true, .ready = true, .failed = failed_, .failed_grace = failed_grace_};
   for (std::size_t i = 0; i < probes_.size(); ++i) {
     if (probes_[i].kind == ProbeKind::Startup) out.started = counts_[i].holds;
     if (probes_[i].kind == ProbeKind::Readiness) out.ready = counts_[i].holds;

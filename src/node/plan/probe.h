@@ -17,9 +17,13 @@ struct ProbeSpec {
   std::vector<std::string> command;  // exec
   int port = 0;                      // tcpSocket, httpGet
   std::string host, path;            // path not empty: httpGet
+  bool https = false;                // of httpGet; the certificate is not verified, as Kubernetes does
+  bool grpc = false;                 // grpc.health.v1.Health/Check of `service`, without TLS
+  std::string service;
   std::vector<std::pair<std::string, std::string>> headers;
   std::chrono::seconds initial_delay{0}, period{10}, timeout{1};
   int successes = 1, failures = 3;
+  std::optional<std::chrono::seconds> grace;  // of the stop that follows; empty: the pod's
   friend bool operator==(const ProbeSpec&, const ProbeSpec&) = default;
 };
 // The probes of a container; named ports are looked up in it.
@@ -27,6 +31,7 @@ std::vector<ProbeSpec> probes_of(const kube::Json& container);
 
 struct ProbeHealth {
   bool started = true, ready = true, failed = false;  // failed: to be restarted
+  std::optional<std::chrono::seconds> failed_grace;   // of the probe that failed, if it has one
   friend bool operator==(const ProbeHealth&, const ProbeHealth&) = default;
 };
 
@@ -49,6 +54,7 @@ class ProbeState {
   std::vector<ProbeSpec> probes_;
   std::vector<Count> counts_;
   bool failed_ = false;
+  std::optional<std::chrono::seconds> failed_grace_;
 };
 
 }  // namespace fairlead::node

@@ -42,17 +42,18 @@ class Check {
 void check_probe(Check& check, const Json& probe, const std::string& path) {
   if (!probe.is_object()) return;
   check.members(probe, path,
-                {"exec", "httpGet", "tcpSocket", "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"});
-  check.value(probe["httpGet"]["scheme"], path + ".httpGet.scheme", {"HTTP"});
+                {"exec", "httpGet", "tcpSocket", "grpc", "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold",
+                 "terminationGracePeriodSeconds"});
+  check.value(probe["httpGet"]["scheme"], path + ".httpGet.scheme", {"HTTP", "HTTPS"});
 }
 
 void check_handler(Check& check, const Json& handler, const std::string& path) {
-  if (handler.is_object()) check.members(handler, path, {"exec", "sleep"});
+  if (handler.is_object()) check.members(handler, path, {"exec", "sleep", "httpGet"});
 }
 
 enum class Role { Init, Main };
 
-void check_container(Check& check, const Json& container, const std::string& path, Role role, bool host_network) {
+void check_container(Check& check, const Json& container, const std::string& path, Role role) {
   Names known{"name",
               "image",
               "command",
@@ -66,8 +67,14 @@ void check_container(Check& check, const Json& container, const std::string& pat
               "securityContext",
               "imagePullPolicy",
               "terminationMessagePath",
-              "terminationMessagePolicy"};
-  if (role == Role::Main) known.insert(known.end(), {"livenessProbe", "readinessProbe", "startupProbe", "lifecycle"});
+              "terminationMessagePolicy",
+              "stdin",
+              "stdinOnce",
+              "tty",
+              "resizePolicy"};
+  if (role == Role::Init) known.emplace_back("restartPolicy");
+  const bool sidecar = role == Role::Init && container["restartPolicy"].string() == "Always";
+  if (role == Role::Main || sidecar) known.insert(known.end(), {"livenessProbe", "readinessProbe", "startupProbe", "lifecycle"});
   check.members(container, path, known);
   check.members(container["securityContext"], path + ".securityContext",
                 {"runAsUser", "runAsGroup", "runAsNonRoot", "privileged", "capabilities", "readOnlyRootFilesystem", "allowPrivilegeEscalation",
@@ -80,10 +87,8 @@ void check_container(Check& check, const Json& container, const std::string& pat
   check.members(container["lifecycle"], path + ".lifecycle", {"preStop", "postStart"});
   check_handler(check, container["lifecycle"]["preStop"], path + ".lifecycle.preStop");
   check_handler(check, container["lifecycle"]["postStart"], path + ".lifecycle.postStart");
-  for (const Json& port : container["ports"].items())
-    if (port["hostPort"].integer() != 0 && !host_network) check.add(path + ".ports.hostPort (without hostNetwork)");
   for (const Json& mount : container["volumeMounts"].items()) {
-    check.members(mount, path + ".volumeMounts", {"name", "mountPath", "readOnly", "subPath", "mountPropagation", "recursiveReadOnly"});
+    check.members(mount, path + ".volumeMounts", {"name", "mountPath", "readOnly", "subPath", "subPathExpr", "mountPropagation", "recursiveReadOnly"});
     check.value(mount["recursiveReadOnly"], path + ".volumeMounts.recursiveReadOnly", {"Disabled"});
   }
   check.members(container["resources"], path + ".resources", {"limits", "requests"});
@@ -96,9 +101,7 @@ void check_volume(Check& check, const Json& volume) {
               {"Directory", "DirectoryOrCreate", "File", "FileOrCreate", "CharDevice", "Socket"});
   check.value(volume["emptyDir"]["medium"], path + ".emptyDir.medium", {"Memory"});
   for (const Json& source : volume["projected"]["sources"].items()) {
-    // The API server adds this source to every pod; it is left out knowingly (no service account tokens here).
-    if (source["serviceAccountToken"].is_object()) continue;
-    check.members(source, path + ".projected.sources", {"configMap", "secret", "downwardAPI"});
+    check.members(source, path + ".projected.sources", {"configMap", "secret", "downwardAPI", "serviceAccountToken"});
   }
 }
 
@@ -125,6 +128,8 @@ std::string refusal_of(const Json& pod) {
                  "hostNetwork",
                  "hostPID",
                  "hostIPC",
+                 "shareProcessNamespace",
+                 "setHostnameAsFQDN",
                  "securityContext",
                  "hostname",
                  "subdomain",
@@ -159,12 +164,11 @@ std::string refusal_of(const Json& pod) {
     if (net && spec["hostNetwork"].boolean()) check.add("sysctl " + name + " with hostNetwork");
     if (ipc && spec["hostIPC"].boolean()) check.add("sysctl " + name + " with hostIPC");
   }
-  const bool host_network = spec["hostNetwork"].boolean();
   for (const Json& volume : spec["volumes"].items()) check_volume(check, volume);
   for (const Json& container : spec["initContainers"].items())
-    check_container(check, container, "spec.initContainers[" + container["name"].string() + "]", Role::Init, host_network);
+    check_container(check, container, "spec.initContainers[" + container["name"].string() + "]", Role::Init);
   for (const Json& container : spec["containers"].items())
-    check_container(check, container, "spec.containers[" + container["name"].string() + "]", Role::Main, host_network);
+    check_container(check, container, "spec.containers[" + container["name"].string() + "]", Role::Main);
   return check.text();
 }
 

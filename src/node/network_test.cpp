@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// The packet filter's rules, as text and in a kernel: real pods, real connections.
+#include "node/plan/network.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "base/encoding.h"
+#include "kube/object.h"
+#include "node/node_fixture.h"
+
+namespace fairlead::node {
+namespace {
+using kube::Json;
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::Not;
+
+Json parse(std::string_view text) {
+  auto json = kube::parse_yaml(text);
+  EXPECT_TRUE(json) << json.error().message;
+  return json && !json->empty() ? json->front() : Json();
+}
+
+Json pod(const std::string& space, const std::string& name, const std::string& ip, const std::string& group, const std::string& node = "n1") {
+  Json out = parse("{metadata: {labels: {}}, spec: {containers: [{name: main, ports: [{name: web, containerPort: 80}]}]}, status: {phase: Running}}");
+  out.child("metadata").set("name", name).set("namespace", space).set("labels", Json::object({{"group", group}}));
+  out.child("spec").set("nodeName", node);
+  out.child("status").set("podIP", ip).set("podIPs", Json::array({Json::object({{"ip", ip}})}));
+  return out;
+}
+Json space(const std::string& name, const std::string& team) {
+  return Json::object({{"metadata", Json::object({{"name", name}, {"labels", Json::object({{"team", team}})}})}});
+}
+
+TEST(NetworkRules, AServiceGoesToItsReadyEndpointsAndIsRejectedWithoutAny) {
+  NetworkSeen seen{.node_name = "n1", .own_ranges = {"10.1.0.0/24"}};
+  seen.services = {parse("{metadata: {namespace: a, name: web}, spec: {clusterIP: 10.79.0.5, clusterIPs: [10.79.0.5, 'fd00:79::5'], ports: [{name: http, port: 80}]}}"),
+                   parse("{metadata: {namespace: a, name: none}, spec: {clusterIP: 10.79.0.6, ports: [{port: 53, protocol: UDP}]}}"),
+                   parse("{metadata: {namespace: a, name: headless}, spec: {clusterIP: None, ports: [{port: 53}]}}")};
+  seen.endpoint_slices = {
+      parse("{metadata: {namespace: a, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{name: http, port: 8080}, {name: other, port: 1}], "
+            "endpoints: [{addresses: [10.1.0.2], conditions: {ready: true}}, {addresses: [10.1.0.3], conditions: {ready: false}}, {addresses: [10.1.0.4]}]}"),
+      parse("{metadata: {namespace: b, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{name: http, port: 9}], endpoints: [{addresses: "
+            "[10.1.0.9]}]}")};
+  const std::string rules = network_rules(seen);
+  EXPECT_THAT(rules, HasSubstr("10.79.0.5 . tcp . 80 : goto service_1"));
+  EXPECT_THAT(rules, HasSubstr("meta l4proto tcp dnat ip to numgen random mod 2 map { 0 : 10.1.0.2 . 8080, 1 : 10.1.0.4 . 8080 }"));
+  EXPECT_THAT(rules, HasSubstr("10.79.0.6 . udp . 53 }"));
+  EXPECT_THAT(rules, HasSubstr("fd00:79::5 . tcp . 80 }"));  // no endpoint of version 6
+  EXPECT_THAT(rules, Not(HasSubstr("10.1.0.9")));
+  EXPECT_EQ(rules, network_rules(seen));
+}
+
+TEST(NetworkRules, NothingOfAnObjectsTextGetsIn) {
+  NetworkSeen seen{.node_name = "n1", .own_ranges = {"10.1.0.0/24; flush ruleset"}, .cluster_ranges = {"} evil", "10.0.0.0/8x"}};
+  seen.services = {parse("{metadata: {namespace: a, name: evil}, spec: {clusterIP: '1.2.3.4 evil', ports: [{port: 80, protocol: evil}, {port: 99999}]}}")};
+  seen.pods = {pod("a", "evil", "10.1.0.2 evil", "evil }")};
+  seen.policies = {parse("{metadata: {namespace: a, name: evil}, spec: {podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 'evil/8', except: ['evil']}}], ports: [{port: evil}]}]}}")};
+  EXPECT_THAT(network_rules(seen), Not(HasSubstr("evil")));
+  EXPECT_THAT(network_rules(seen), Not(HasSubstr("flush")));
+}
+
+struct PolicyCase {
+  const char *name, *policy, *want;
+};
+class PolicyText : public testing::TestWithParam<PolicyCase> {};
+TEST_P(PolicyText, SaysWhoMayEnter) {
+  NetworkSeen seen{.node_name = "n1"};
+  seen.pods = {pod("a", "db", "10.1.0.2", "db"), pod("a", "web", "10.1.0.3", "web"), pod("b", "web", "10.2.0.3", "web", "n2")};
+  seen.namespaces = {space("a", "red"), space("b", "blue")};
+  seen.policies = {parse(GetParam().policy)};
+  const std::string rules = network_rules(seen);
+  const auto at = rules.find("  chain ingress_");
+  const std::string chain = at == std::string::npos ? "" : rules.substr(at, rules.find("  }\n", at) - at);
+  if (std::string_view(GetParam().want).empty())
+    EXPECT_EQ(chain, "");
+  else
+    EXPECT_THAT(chain, HasSubstr(GetParam().want));
+}
+INSTANTIATE_TEST_SUITE_P(
+    Ingress, PolicyText,
+    testing::Values(
+        PolicyCase{"own_namespace", "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}, ingress: [{from: [{podSelector: {matchLabels: {group: web}}}]}]}}",
+                   "ip saddr { 10.1.0.3 } accept"},
+        PolicyCase{"another_namespace",
+                   "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}, ingress: [{from: [{podSelector: {matchLabels: {group: web}}, namespaceSelector: {matchLabels: {team: blue}}}]}]}}",
+                   "ip saddr { 10.2.0.3 } accept"},
+        PolicyCase{"any_namespace", "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}, ingress: [{from: [{namespaceSelector: {}}]}]}}",
+                   "ip saddr { 10.1.0.2, 10.1.0.3, 10.2.0.3 } accept"},
+        PolicyCase{"block_with_exception",
+                   "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}, ingress: [{from: [{ipBlock: {cidr: 10.9.0.0/16, except: [10.9.1.0/24]}}], ports: [{port: 5432}]}]}}",
+                   "ip saddr 10.9.0.0/16 ip saddr != { 10.9.1.0/24 } tcp dport 5432 accept"},
+        PolicyCase{"ports", "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}, ingress: [{ports: [{port: web}, {port: 10, endPort: 20, protocol: UDP}]}]}}",
+                   "    tcp dport 80 accept\n    udp dport 10-20 accept\n    meta l4proto tcp reject with tcp reset\n    reject"},
+        PolicyCase{"nobody", "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}}}", "ip saddr 10.1.0.2 accept\n    meta l4proto tcp reject with tcp reset\n    reject"},
+        PolicyCase{"egress_only", "{metadata: {namespace: a, name: p}, spec: {podSelector: {}, policyTypes: [Egress]}}", ""},
+        PolicyCase{"of_another_namespace", "{metadata: {namespace: c, name: p}, spec: {podSelector: {}}}", ""}),
+    [](const auto& row) { return row.param.name; });
+
+class NetworkTest : public NodeTest {
+ protected:
+  void SetUp() override {
+    NodeTest::SetUp();
+    if (HasFatalFailure()) return;
+    if (!exists("/usr/sbin/nft")) GTEST_SKIP() << "nftables is not installed";
+    open_runtime();
+    ASSERT_TRUE(ensure_bridge("flt0", "10.99.7.1/24"));
+    ASSERT_TRUE(write_file_atomically("/proc/sys/net/ipv4/ip_forward", "1", 0644) || exists("/proc/sys/net/ipv4/ip_forward"));
+  }
+  // A pod of this group that answers its name on ports 80 and 81.
+  std::string start(const std::string& name, const std::string& group) {
+    EXPECT_TRUE(runtime_->accept({.uid = name, .space = "a", .name = name, .accepted = clock_.now()}));
+    auto sandbox = runtime_->ensure_sandbox({.pod_uid = name, .hostname = name, .limits = {}});
+    EXPECT_TRUE(sandbox) << sandbox.error().message;
+    ContainerSpec spec;
+    spec.pod_uid = name;
+    spec.name = "main";
+    spec.id = container_id(name, "main", 0);
+    spec.image = *find_image(images_dir(), busybox());
+    spec.argv = {"/bin/sh", "-c", "mkdir /www; hostname > /www/index.html; httpd -p 80 -h /www; httpd -p 81 -h /www; touch /up; exec sleep 600"};
+    spec.env = {"PATH=/bin:/sbin:/usr/bin:/usr/sbin"};
+    spec.capabilities = {"CAP_NET_BIND_SERVICE"};
+    auto started = runtime_->start(spec);
+    EXPECT_TRUE(started) << started.error().message;
+    EXPECT_TRUE(run_in_container(*runtime_, name, "main", {"/bin/sh", "-c", "while ! test -e /up; do sleep 0.05; done"}, 20s));
+    seen_.pods.push_back(pod("a", name, sandbox ? sandbox->ip : "", group));
+    return sandbox ? sandbox->ip : "";
+  }
+  void apply() {
+    auto done = run_checked({.argv = {"/usr/sbin/nft", "-f", "-"}}, 20s, network_rules(seen_));
+    ASSERT_TRUE(done) << done.error().message << "\n" << network_rules(seen_);
+  }
+  // What a GET from one pod gives: the name of who answered; empty: no connection.
+  std::string get(const std::string& from, const std::string& ip, int port) {
+    // Not wget, which crashes in a static busybox without name services.
+    const std::string script = fmt::format("printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 5 {} {} | tail -n 1", ip, port);
+    auto output = run_in_container(*runtime_, from, "main", {"/bin/sh", "-c", script}, 20s);
+    return output && output->exit.code == 0 ? std::string(trim(output->out)) : "";
+  }
+  NetworkSeen seen_{.node_name = "n1", .own_ranges = {"10.99.7.0/24"}, .own_gateways = {"10.99.7.1"}, .namespaces = {space("a", "red")}};
+};
+
+TEST_F(NetworkTest, EveryPairOfGroupsThatIsClosedIsClosedAndEveryOpenOneIsOpen) {
+  const std::map<std::string, std::string> ips{{"login", start("login", "login")}, {"head", start("head", "head")}, {"worker", start("worker", "worker")}};
+  for (const auto& [from, unused] : ips)
+    for (const auto& [to, ip] : ips) EXPECT_EQ(get(from, ip, 80), to) << "open without a policy: " << from << " to " << to;
+  // Nobody may enter; then the head on port 80 from all groups, the worker on 80 and 81 from the head alone.
+  seen_.policies = {parse("{metadata: {namespace: a, name: closed}, spec: {podSelector: {}, policyTypes: [Ingress]}}"),
+                    parse("{metadata: {namespace: a, name: head}, spec: {podSelector: {matchLabels: {group: head}}, ingress: [{from: [{podSelector: {}}], ports: [{port: web}]}]}}"),
+                    parse("{metadata: {namespace: a, name: worker}, spec: {podSelector: {matchLabels: {group: worker}}, ingress: [{from: [{podSelector: {matchLabels: {group: head}}}]}]}}")};
+  apply();
+  const auto open = [](const std::string& from, const std::string& to, int port) {
+    return from == to || (to == "head" && port == 80) || (to == "worker" && from == "head");
+  };
+  for (const auto& [from, unused] : ips)
+    for (const auto& [to, ip] : ips)
+      for (const int port : {80, 81}) EXPECT_EQ(get(from, ip, port), open(from, to, port) ? to : "") << from << " to " << to << " port " << port;
+  // A pod that may not leave: only replies do.
+  seen_.policies = {parse("{metadata: {namespace: a, name: shut}, spec: {podSelector: {matchLabels: {group: worker}}, policyTypes: [Egress]}}")};
+  apply();
+  EXPECT_EQ(get("worker", ips.at("head"), 80), "");
+  EXPECT_EQ(get("head", ips.at("worker"), 80), "worker");
+  seen_.policies.clear();
+  apply();
+  EXPECT_EQ(get("worker", ips.at("head"), 80), "head");
+}
+
+TEST_F(NetworkTest, ServicesAndHostPortsReachPods) {
+  const std::string ip = start("one", "web");
+  (void)start("two", "client");
+  seen_.services = {parse("{metadata: {namespace: a, name: web}, spec: {clusterIP: 10.79.0.5, ports: [{port: 8000}]}}"),
+                    parse("{metadata: {namespace: a, name: none}, spec: {clusterIP: 10.79.0.6, ports: [{port: 8000}]}}")};
+  seen_.endpoint_slices = {parse("{metadata: {namespace: a, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{port: 80}], endpoints: [{addresses: [" + ip + "]}]}")};
+  seen_.pods[0].child("spec").set("containers", parse("{a: " "[{name: main, ports: [{containerPort: 81, hostPort: 8181}]}]" "}")["a"]);
+  apply();
+  EXPECT_EQ(get("two", "10.79.0.5", 8000), "one");
+  EXPECT_EQ(get("one", "10.79.0.5", 8000), "one") << "a pod reaches itself by its service";
+  EXPECT_EQ(get("two", "10.79.0.6", 8000), "") << "no endpoint";
+  EXPECT_EQ(get("two", "10.99.7.1", 8181), "one") << "by the port of the host";
+}
+
+}  // namespace
+}  // namespace fairlead::node

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/plan/network.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/encoding.h"
+#include "kube/object.h"
+#include "kube/selector.h"
+
+namespace fairlead::node {
+namespace {
+using kube::Json;
+
+enum class Family { V4, V6 };
+constexpr Family families[] = {Family::V4, Family::V6};
+const char* word(Family family) { return family == Family::V4 ? "ip" : "ip6"; }
+const char* type_of(Family family) { return family == Family::V4 ? "ipv4_addr" : "ipv6_addr"; }
+const char* digit(Family family) { return family == Family::V4 ? "4" : "6"; }
+
+// The address as the kernel prints it, or nothing if it is none of this family.
+std::optional<std::string> address(const std::string& text, Family family) {
+  unsigned char bytes[16];
+  char out[INET6_ADDRSTRLEN];
+  const int af = family == Family::V4 ? AF_INET : AF_INET6;
+  if (::inet_pton(af, text.c_str(), bytes) != 1 || ::inet_ntop(af, bytes, out, sizeof out) == nullptr) return std::nullopt;
+  return std::string(out);
+}
+
+// "10.0.0.0/8" or an address.
+std::optional<std::string> range(const std::string& text, Family family) {
+  const auto slash = text.find('/');
+  const auto base = address(text.substr(0, slash), family);
+  if (!base || slash == std::string::npos) return base;
+  const std::string bits = text.substr(slash + 1);
+  if (bits.empty() || bits.size() > 3 || !std::all_of(bits.begin(), bits.end(), [](unsigned char c) { return std::isdigit(c); })) return std::nullopt;
+  if (std::atoi(bits.c_str()) > (family == Family::V4 ? 32 : 128)) return std::nullopt;
+  return *base + "/" + bits;
+}
+
+std::optional<std::string> protocol(const Json& port) {
+  const std::string& name = port["protocol"].string();
+  if (name.empty() || name == "TCP") return "tcp";
+  if (name == "UDP") return "udp";
+  if (name == "SCTP") return "sctp";
+  return std::nullopt;
+}
+
+bool is_port(std::int64_t number) { return number >= 1 && number <= 65535; }
+
+struct PodInfo {
+  std::string space, name;
+  Json labels;
+  std::vector<std::string> addresses;
+  bool here = false;  // on this node
+  const Json* object = nullptr;
+};
+
+std::string join(const std::set<std::string>& items) {
+  std::string out;
+  for (const std::string& item : items) out += (out.empty() ? "" : ", ") + item;
+  return out;
+}
+
+// Which container port of the pod has this name, and the protocol.
+std::optional<std::int64_t> named_port(const Json& pod, const std::string& name, const std::string& wanted) {
+  for (const char* list : {"containers", "initContainers"})
+    for (const Json& container : pod["spec"][list].items())
+      for (const Json& port : container["ports"].items())
+        if (port["name"].string() == name && protocol(port) == wanted && is_port(port["containerPort"].integer())) return port["containerPort"].integer();
+  return std::nullopt;
+}
+
+class Rules {
+ public:
+  explicit Rules(const NetworkSeen& seen) : seen_(seen) {
+    for (const Json& pod : seen.pods) {
+      const std::string& phase = pod["status"]["phase"].string();
+      if (phase == "Succeeded" || phase == "Failed" || pod["spec"]["hostNetwork"].boolean()) continue;
+      PodInfo info{.space = kube::space_of(pod), .name = kube::name_of(pod), .labels = pod["metadata"]["labels"], .addresses = {},
+                   .here = pod["spec"]["nodeName"].string() == seen.node_name, .object = &pod};
+      for (const Json& item : pod["status"]["podIPs"].items()) info.addresses.push_back(item["ip"].string());
+      if (info.addresses.empty() && !pod["status"]["podIP"].string().empty()) info.addresses.push_back(pod["status"]["podIP"].string());
+      if (!info.addresses.empty()) pods_.push_back(std::move(info));
+    }
+    std::sort(pods_.begin(), pods_.end(), [](const PodInfo& a, const PodInfo& b) { return std::tie(a.space, a.name) < std::tie(b.space, b.name); });
+    for (const Json& space : seen.namespaces) namespaces_[kube::name_of(space)] = space["metadata"]["labels"];
+  }
+
+  std::string text() {
+    for (const Family family : families) services(family);
+    host_ports();
+    policies();
+    std::string out = "table inet fairlead {}\ndelete table inet fairlead\ntable inet fairlead {\n";
+    for (const Family family : families) {
+      map(out, fmt::format("services{}", digit(family)), fmt::format("type {} . inet_proto . inet_service : verdict", type_of(family)), service_map_[family]);
+      set(out, fmt::format("deserted{}", digit(family)), fmt::format("type {} . inet_proto . inet_service", type_of(family)), deserted_[family]);
+      set(out, fmt::format("self{}", digit(family)), fmt::format("type {0} . {0}", type_of(family)), self_[family]);
+      map(out, fmt::format("egress{}", digit(family)), fmt::format("type {} : verdict", type_of(family)), egress_map_[family]);
+      map(out, fmt::format("ingress{}", digit(family)), fmt::format("type {} : verdict", type_of(family)), ingress_map_[family]);
+      std::set<std::string> own, cluster;
+      for (const std::string& one : seen_.own_ranges)
+        if (auto r = range(one, family)) own.insert(*r);
+      for (const std::string& one : seen_.cluster_ranges)
+        if (auto r = range(one, family)) cluster.insert(*r);
+      cluster.insert(own.begin(), own.end());
+      set(out, fmt::format("own{}", digit(family)), fmt::format("type {}; flags interval; auto-merge", type_of(family)), own);
+      set(out, fmt::format("cluster{}", digit(family)), fmt::format("type {}; flags interval; auto-merge", type_of(family)), cluster);
+    }
+    out += chains_;
+    out += "  chain addresses {\n";
+    for (const Family family : families) out += fmt::format("    {0} daddr . meta l4proto . th dport vmap @services{1}\n", word(family), digit(family));
+    out += host_port_rules_;
+    out += "  }\n";
+    out += "  chain prerouting {\n    type nat hook prerouting priority dstnat; policy accept;\n    jump addresses\n  }\n";
+    out += "  chain output {\n    type nat hook output priority -100; policy accept;\n    jump addresses\n  }\n";
+    out += "  chain postrouting {\n    type nat hook postrouting priority srcnat; policy accept;\n";
+    // A pod that was sent to itself by a service must not see a packet from itself.
+    for (const Family family : families) out += fmt::format("    ct status dnat {0} saddr . {0} daddr @self{1} masquerade\n", word(family), digit(family));
+    if (seen_.masquerade)
+      for (const Family family : families)
+        out += fmt::format("    {0} saddr @own{1} {0} daddr != @cluster{1} fib daddr type unicast masquerade\n", word(family), digit(family));
+    out += "  }\n";
+    const auto deserted = [&] {
+      for (const Family family : families) out += fmt::format("    {0} daddr . meta l4proto . th dport @deserted{1} meta l4proto tcp reject with tcp reset\n    {0} daddr . meta l4proto . th dport @deserted{1} reject\n", word(family), digit(family));
+    };
+    out += "  chain host_out {\n    type filter hook output priority filter; policy accept;\n";
+    deserted();
+    out += "  }\n";
+    // An accept ends one of these chains, not the way of the packet: what may leave its pod is still asked whether it may enter the other.
+    out += "  chain leave {\n    type filter hook forward priority filter - 5; policy accept;\n    ct state established,related accept\n";
+    deserted();
+    for (const Family family : families) out += fmt::format("    {0} saddr vmap @egress{1}\n", word(family), digit(family));
+    out += "  }\n";
+    out += "  chain leave_to_node {\n    type filter hook input priority filter - 5; policy accept;\n    ct state established,related accept\n    meta l4proto "
+           "ipv6-icmp accept\n";
+    for (const std::string& gateway : seen_.own_gateways)
+      for (const Family family : families)
+        if (auto one = address(gateway, family)) out += fmt::format("    {} daddr {} meta l4proto {{ tcp, udp }} th dport 53 accept\n", word(family), *one);
+    for (const Family family : families) out += fmt::format("    {0} saddr vmap @egress{1}\n", word(family), digit(family));
+    out += "  }\n";
+    out += "  chain enter {\n    type filter hook forward priority filter; policy accept;\n    ct state established,related accept\n";
+    for (const Family family : families) out += fmt::format("    {0} daddr vmap @ingress{1}\n", word(family), digit(family));
+    out += "  }\n}\n";
+    return out;
+  }
+
+ private:
+  static void elements(std::string& out, const std::set<std::string>& items) {
+    if (!items.empty()) out += "    elements = { " + join(items) + " }\n";
+    out += "  }\n";
+  }
+  static void map(std::string& out, const std::string& name, const std::string& type, const std::set<std::string>& items) {
+    out += "  map " + name + " {\n    " + type + "\n";
+    elements(out, items);
+  }
+  static void set(std::string& out, const std::string& name, const std::string& type, const std::set<std::string>& items) {
+    out += "  set " + name + " {\n    " + type + "\n";
+    elements(out, items);
+  }
+
+  // --- services
+  void services(Family family) {
+    // Ready endpoints: service -> port name -> "address . port".
+    std::map<std::pair<std::string, std::string>, std::map<std::string, std::set<std::string>>> ready;
+    for (const Json& slice : seen_.endpoint_slices) {
+      if (slice["addressType"].string() != (family == Family::V4 ? "IPv4" : "IPv6")) continue;
+      const std::string& service = slice["metadata"]["labels"]["kubernetes.io/service-name"].string();
+      for (const Json& endpoint : slice["endpoints"].items()) {
+        if (!endpoint["conditions"]["ready"].boolean(true)) continue;
+        for (const Json& item : endpoint["addresses"].items())
+          for (const Json& port : slice["ports"].items())
+            if (auto one = address(item.string(), family); one && is_port(port["port"].integer()))
+              ready[{kube::space_of(slice), service}][port["name"].string()].insert(fmt::format("{} . {}", *one, port["port"].integer()));
+      }
+    }
+    std::map<std::pair<std::string, std::string>, const Json*> sorted;
+    for (const Json& service : seen_.services) sorted[{kube::space_of(service), kube::name_of(service)}] = &service;
+    for (const auto& [key, service] : sorted) {
+      const Json& spec = (*service)["spec"];
+      std::vector<std::string> own{spec["clusterIP"].string()};
+      for (const Json& item : spec["clusterIPs"].items()) own.push_back(item.string());
+      std::optional<std::string> ip;
+      for (const std::string& one : own)
+        if (!ip) ip = address(one, family);
+      if (!ip) continue;
+      for (const Json& port : spec["ports"].items()) {
+        const auto proto = protocol(port);
+        if (!proto || !is_port(port["port"].integer())) continue;
+        const std::string at = fmt::format("{} . {} . {}", *ip, *proto, port["port"].integer());
+        const auto& targets = ready[key][port["name"].string()];
+        if (targets.empty()) {
+          deserted_[family].insert(at);
+          continue;
+        }
+        const std::string chain = fmt::format("service_{}", ++chain_count_);
+        service_map_[family].insert(at + " : goto " + chain);
+        std::string choices;
+        std::size_t number = 0;
+        for (const std::string& target : targets) choices += fmt::format("{}{} : {}", number == 0 ? "" : ", ", number, target), ++number;
+        chains_ += fmt::format("  chain {} {{\n    meta l4proto {} dnat {} to numgen random mod {} map {{ {} }}\n  }}\n", chain, *proto, word(family), number, choices);
+      }
+    }
+    for (const PodInfo& pod : pods_)
+      for (const std::string& text : pod.addresses)
+        if (auto one = address(text, family); one && pod.here) self_[family].insert(*one + " . " + *one);
+  }
+
+  // --- ports of the host
+  void host_ports() {
+    for (const PodInfo& pod : pods_) {
+      if (!pod.here) continue;
+      for (const char* list : {"containers", "initContainers"})
+        for (const Json& container : (*pod.object)["spec"][list].items())
+          for (const Json& port : container["ports"].items()) {
+            const auto proto = protocol(port);
+            const auto host_port = port["hostPort"].integer(), own_port = port["containerPort"].integer();
+            if (!proto || !is_port(host_port) || !is_port(own_port)) continue;
+            for (const Family family : families)
+              for (const std::string& text : pod.addresses) {
+                const auto to = address(text, family);
+                if (!to) continue;
+                const auto at = address(port["hostIP"].string(), family);
+                const bool any = !at || *at == "0.0.0.0" || *at == "::";
+                if (!at && !port["hostIP"].string().empty()) continue;
+                const std::string where = any ? fmt::format("{} daddr != {} fib daddr type local", word(family), family == Family::V4 ? "127.0.0.0/8" : "::1")
+                                              : fmt::format("{} daddr {}", word(family), *at);
+                host_port_rules_ += fmt::format("    {} {} dport {} dnat {} to {}\n", where, *proto, host_port, word(family),
+                                                family == Family::V4 ? fmt::format("{}:{}", *to, own_port) : fmt::format("[{}]:{}", *to, own_port));
+                break;
+              }
+          }
+    }
+  }
+
+  // --- policies
+  bool selects(const Json& selector, const Json& labels) const {
+    auto parsed = kube::LabelSelector::from_object(selector);
+    return parsed && parsed->matches(labels.is_null() ? Json::object() : labels);
+  }
+
+  // The pods that a peer means; `blocks`: its address ranges as matches.
+  std::vector<const PodInfo*> peers(const Json& peer, const std::string& space) const {
+    std::vector<const PodInfo*> out;
+    const Json &by_pod = peer["podSelector"], &by_space = peer["namespaceSelector"];
+    if (!by_pod.is_object() && !by_space.is_object()) return out;
+    for (const PodInfo& pod : pods_) {
+      if (by_space.is_object()) {
+        const auto it = namespaces_.find(pod.space);
+        if (it == namespaces_.end() || !selects(by_space, it->second)) continue;
+      } else if (pod.space != space) {
+        continue;
+      }
+      if (!by_pod.is_object() || selects(by_pod, pod.labels)) out.push_back(&pod);
+    }
+    return out;
+  }
+
+  // What follows an address match: "" for any port, else "tcp dport 80", ...; `pod` gives the numbers of named ports.
+  std::vector<std::string> ports(const Json& rule, const Json* pod) const {
+    std::vector<std::string> out;
+    if (rule["ports"].items().empty()) return {""};
+    for (const Json& port : rule["ports"].items()) {
+      const auto proto = protocol(port);
+      if (!proto) continue;
+      const Json& number = port["port"];
+      if (number.is_null()) {
+        out.push_back("meta l4proto " + *proto);
+      } else if (number.is_string()) {
+        const auto known = pod != nullptr ? named_port(*pod, number.string(), *proto) : std::nullopt;
+        if (known) out.push_back(fmt::format("{} dport {}", *proto, *known));
+      } else if (is_port(number.integer())) {
+        const auto last = port["endPort"].integer(number.integer());
+        if (!is_port(last) || last < number.integer()) continue;
+        out.push_back(last == number.integer() ? fmt::format("{} dport {}", *proto, last) : fmt::format("{} dport {}-{}", *proto, number.integer(), last));
+      }
+    }
+    return out;
+  }
+
+  static bool has_named_ports(const Json& rule) {
+    const auto& list = rule["ports"].items();
+    return std::any_of(list.begin(), list.end(), [](const Json& port) { return port["port"].is_string(); });
+  }
+
+  std::string rules_of(const Json& policy, const char* direction, const PodInfo& pod, Family family) const {
+    const bool in = direction == std::string_view("ingress");
+    const std::string field = fmt::format("{} {}", word(family), in ? "saddr" : "daddr");
+    std::string out;
+    const auto allow = [&](const std::string& from, const std::vector<std::string>& to) {
+      for (const std::string& port : to) out += fmt::format("    {}{}{}{}accept\n", from, from.empty() ? "" : " ", port, port.empty() ? "" : " ");
+    };
+    for (const Json& rule : policy["spec"][direction].items()) {
+      const auto& list = rule[in ? "from" : "to"].items();
+      const Json* own = in ? pod.object : nullptr;
+      if (list.empty()) {
+        allow("", ports(rule, own));
+        // A named port of a peer that may be anybody: of every pod that has it.
+        if (!in && has_named_ports(rule))
+          for (const PodInfo& other : pods_) allow_peer(other, rule, field, family, allow);
+        continue;
+      }
+      for (const Json& peer : list) {
+        if (const Json& block = peer["ipBlock"]; block.is_object()) {
+          const auto base = range(block["cidr"].string(), family);
+          if (!base) continue;
+          std::set<std::string> except;
+          for (const Json& item : block["except"].items())
+            if (auto one = range(item.string(), family)) except.insert(*one);
+          allow(field + " " + *base + (except.empty() ? "" : fmt::format(" {} != {{ {} }}", field, join(except))), ports(rule, own));
+          continue;
+        }
+        const auto found = peers(peer, kube::space_of(policy));
+        if (!in && has_named_ports(rule)) {
+          for (const PodInfo* other : found) allow_peer(*other, rule, field, family, allow);
+          continue;
+        }
+        std::set<std::string> addresses;
+        for (const PodInfo* other : found)
+          for (const std::string& text : other->addresses)
+            if (auto one = address(text, family)) addresses.insert(*one);
+        if (!addresses.empty()) allow(fmt::format("{} {{ {} }}", field, join(addresses)), ports(rule, own));
+      }
+    }
+    return out;
+  }
+
+  template <class Allow>
+  void allow_peer(const PodInfo& other, const Json& rule, const std::string& field, Family family, const Allow& allow) const {
+    for (const std::string& text : other.addresses)
+      if (auto one = address(text, family)) allow(field + " " + *one, ports(rule, other.object));
+  }
+
+  void policies() {
+    std::map<std::pair<std::string, std::string>, const Json*> sorted;
+    for (const Json& policy : seen_.policies) sorted[{kube::space_of(policy), kube::name_of(policy)}] = &policy;
+    for (const PodInfo& pod : pods_) {
+      if (!pod.here) continue;
+      for (const char* direction : {"ingress", "egress"}) {
+        const char* type = direction == std::string_view("ingress") ? "Ingress" : "Egress";
+        std::vector<const Json*> own;
+        for (const auto& [key, policy] : sorted) {
+          if (key.first != pod.space || !selects((*policy)["spec"]["podSelector"], pod.labels)) continue;
+          const auto& types = (*policy)["spec"]["policyTypes"].items();
+          // Kubernetes: without a list Ingress counts, and Egress if there are rules for it.
+          const bool counts = types.empty() ? type == std::string_view("Ingress") || !(*policy)["spec"]["egress"].items().empty()
+                                            : std::any_of(types.begin(), types.end(), [&](const Json& one) { return one.string() == type; });
+          if (counts) own.push_back(policy);
+        }
+        if (own.empty()) continue;
+        for (const Family family : families)
+          for (const std::string& text : pod.addresses) {
+            const auto one = address(text, family);
+            if (!one) continue;
+            const std::string chain = fmt::format("{}_{}", direction, ++chain_count_);
+            chains_ += fmt::format("  chain {} {{\n    {} {} {} accept\n", chain, word(family), type == std::string_view("Ingress") ? "saddr" : "daddr", *one);
+            for (const Json* policy : own) chains_ += rules_of(*policy, direction, pod, family);
+            // Not dropped: who is not let in shall know at once, and not wait.
+            chains_ += "    meta l4proto tcp reject with tcp reset\n    reject with icmpx admin-prohibited\n  }\n";
+            (type == std::string_view("Ingress") ? ingress_map_ : egress_map_)[family].insert(*one + " : jump " + chain);
+          }
+      }
+    }
+  }
+
+  const NetworkSeen& seen_;
+  std::vector<PodInfo> pods_;
+  std::map<std::string, Json> namespaces_;
+  std::map<Family, std::set<std::string>> service_map_, deserted_, self_, egress_map_, ingress_map_;
+  std::string chains_, host_port_rules_;
+  int chain_count_ = 0;
+};
+
+}  // namespace
+
+std::string network_rules(const NetworkSeen& seen) { return Rules(seen).text(); }
+
+}  // namespace fairlead::node

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel's packet filter of a node must hold: addresses of services, ports of the host, who may speak with whom. Pure: objects in, the text of one
+// nftables table out. Nothing of an object's text gets into it but addresses and numbers that were checked.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "kube/json.h"
+
+namespace fairlead::node {
+
+struct NetworkSeen {
+  std::string node_name;
+  std::vector<std::string> own_ranges;      // of this node's pods: "10.78.3.0/24", "fd00:78:3::/64"
+  std::vector<std::string> own_gateways;    // where names are answered; pods may always ask there
+  std::vector<std::string> cluster_ranges;  // ranges and addresses of all nodes: never hidden behind this node's address
+  bool masquerade = false;                  // hide pods behind the node's address towards everything else
+  std::vector<kube::Json> pods, namespaces, services, endpoint_slices, policies;
+};
+
+// The table `inet fairlead`, to be given to `nft -f -`: it replaces what was there in one transaction. Equal arguments give equal texts.
+//   Services with a cluster IP: a new connection goes to one of the ready endpoints at random; without any it is rejected.
+//   hostPort of this node's pods. NetworkPolicy of this node's pods, both directions; replies always pass; the node itself may always reach its pods.
+std::string network_rules(const NetworkSeen& seen);
+
+}  // namespace fairlead::node
