@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/control/network_controller.h"
 
+#include <set>
+
 #include "base/files.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -23,12 +25,12 @@ class ForgivingApi final : public kube::KubeApi {
   Result<kube::List> list(const kube::Resource& resource, const std::string& space, const kube::ListOptions& options) override {
     auto out = api_.list(resource, space, options);
     // The name of a collection is always there: what is not found is the kind.
-    if (!out && out.error().code == Code::NotFound) return kube::List{.items = {}, .resource_version = "0", .continue_token = {}};
+    if (!out && missing(resource, out.error())) return kube::List{.items = {}, .resource_version = "0", .continue_token = {}};
     return out;
   }
   Result<std::unique_ptr<kube::Watch>> watch(const kube::Resource& resource, const std::string& space, const kube::WatchOptions& options) override {
     auto out = api_.watch(resource, space, options);
-    if (!out && out.error().code == Code::NotFound) return fail(Code::Unavailable, resource.plural + " are not served yet");
+    if (!out && missing(resource, out.error())) return fail(Code::Unavailable, resource.plural + " are not served yet");
     return out;
   }
   Result<Json> create(const kube::Resource& resource, const Json& object) override { return api_.create(resource, object); }
@@ -50,7 +52,18 @@ class ForgivingApi final : public kube::KubeApi {
   }
 
  private:
+  // Names and routes must not wait for what only the packet filter needs: of that, a kind that the node may not read counts as empty, too.
+  bool missing(const kube::Resource& resource, const Error& error) {
+    const bool optional = resource == slices || resource == policies;
+    if (error.code != Code::NotFound && !(optional && error.code == Code::Forbidden)) return false;
+    const std::lock_guard lock(mutex_);
+    if (told_.insert(resource.plural).second)
+      log_warn("the packet filter goes without a kind that cannot be read", {{"resource", resource.plural}, {"reason", error.message}});
+    return true;
+  }
   kube::KubeApi& api_;
+  std::mutex mutex_;
+  std::set<std::string> told_;  // under mutex_
 };
 
 }  // namespace

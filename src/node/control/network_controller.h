@@ -36,7 +36,7 @@ class NetworkController final : public kube::Controller {
   std::chrono::nanoseconds applied_at_{};
 };
 
-// Kinds that an older or smaller API does not have are taken for empty until it has them.
+// Kinds that an older or smaller API does not have, or of those that only the filter needs does not show, are taken for empty until it does.
 std::unique_ptr<kube::KubeApi> without_missing_kinds(kube::KubeApi& api);
 
 }  // namespace fairlead::node
