@@ -1,0 +1,218 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The Debian packages in a root of their own: install, run without root, upgrade and roll back under a running pod, remove, purge.
+#   deb_test.sh BUILD_DIR
+# FAIRLEAD_PREVIOUS_DEBS: a folder with the packages of the previous release, to upgrade from and to roll back to. Without it the same programs stand in under the next version's number.
+set -euo pipefail
+build=$(realpath "${1:?usage: deb_test.sh BUILD_DIR}")
+cd "$(dirname "$0")/../.."
+export LC_ALL=C
+((EUID == 0)) || { echo 'skipped: needs root'; exit 77; }
+for tool in dpkg-shlibdeps lintian; do command -v $tool > /dev/null || { echo "skipped: $tool is missing (tools/packages-test.txt)"; exit 77; }; done
+work=$(mktemp -d "$build/deb-XXXXXX")
+holder=''
+clean_up() {
+  [[ -z $holder ]] || { kill -KILL "$holder" 2> /dev/null || true; wait "$holder" 2> /dev/null || true; }
+  # Cgroups of the test's site, which outlive its processes.
+  [[ -z ${site_id:-} ]] || find /sys/fs/cgroup -depth -type d -path "*/fairlead-$site_id*" -exec rmdir {} + 2> /dev/null || true
+  rm -rf --one-file-system "$work" || true
+}
+trap clean_up EXIT
+trap 'exit 1' INT TERM
+fail() {
+  echo "FAILED: $*" >&2
+  for log in "$work"/log "$work"/*.service.log; do [[ ! -s $log ]] || { echo "-- $log" >&2; tail -n 25 "$log" >&2; }; done
+  exit 1
+}
+ok() { echo "ok: $*"; }
+eventually() { # SECONDS COMMAND...
+  local until=$((SECONDS + $1))
+  shift
+  until "$@" > "$work/eventually" 2>&1; do ((SECONDS < until)) || { cp "$work/eventually" "$work/log"; fail "did not come true in time: $*"; }; read -rt 0.3 <> <(:) || true; done
+}
+
+# ---- the packages
+
+base=$(images/build.sh packaging/test-root /var/lib/fairlead/images 2> "$work/log" | tail -n 1) || fail 'the root for the test'
+[[ -f /var/lib/fairlead/images/busybox/1/image.json ]] || images/build.sh images/busybox /var/lib/fairlead/images > "$work/log" 2>&1 || fail 'the image busybox'
+version=$(sed -nE 's/^project\(fairlead VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
+IFS=. read -r major minor _ <<< "$version"
+packaging/build-deb.sh "$build" "$work/built" > "$work/log" 2>&1 || fail 'building the packages'
+mkdir "$work/other"
+if [[ -n ${FAIRLEAD_PREVIOUS_DEBS:-} ]]; then
+  cp "$FAIRLEAD_PREVIOUS_DEBS"/*.deb "$work/other/"
+  old_debs=$work/other new_debs=$work/built new=$version
+  old=$(dpkg-deb -f "$(find "$work/other" -name 'fairlead_*.deb' | head -n 1)" Version)
+else
+  # The same programs under the next version's number.
+  old_debs=$work/built new_debs=$work/other old=$version new=$major.$((minor + 1)).0
+  for package in "$work"/built/*.deb; do
+    rm -rf "$work/tree"
+    dpkg-deb --raw-extract "$package" "$work/tree"
+    sed -i -E "s/^Version: .*/Version: $new/; s/\(= $old\)/(= $new)/" "$work/tree/DEBIAN/control"
+    dpkg-deb --root-owner-group -Znone --build "$work/tree" "$work/other/$(basename "${package/_$old/_$new}")" > "$work/log" 2>&1 || fail 'packing the next version'
+  done
+fi
+(cd "$work/built" && sha256sum --quiet -c SHA256SUMS) || fail 'checksums'
+lintian --allow-root --fail-on error --tag-display-limit 0 "$work"/built/*.deb > "$work/log" 2>&1 || fail 'lintian'
+ok "packages $old and $new, lintian"
+
+# ---- a root, with its own processes and network. The folder of the site lies elsewhere: everything on a machine is named after its real path.
+
+mkdir -p "$work"/{upper,overlay,root,site/images}
+mount_root='
+  set -e
+  work=$1 base=$2 site=$3
+  mount --make-rprivate /
+  mount -t overlay overlay -o "lowerdir=$base/rootfs,upperdir=$work/upper,workdir=$work/overlay" "$work/root"
+  mount -t proc proc "$work/root/proc"
+  mount --rbind /sys "$work/root/sys"
+  mount --rbind /dev "$work/root/dev"
+  mount -t tmpfs tmpfs "$work/root/run"
+  mkdir -p "$work/root$site" "$work/root/debs/old" "$work/root/debs/new"
+  mount --bind "$work/site" "$work/root$site"
+  mount --bind /var/lib/fairlead/images "$work/root$site/images"
+  mount --bind "$4" "$work/root/debs/old"
+  mount --bind "$5" "$work/root/debs/new"
+  ln -sfn "$site" "$work/root/var/lib/fairlead"
+  ip link set lo up
+  touch "$work/ready"
+  # Not exec: the first process reaps what others leave, as bash does.
+  sleep 3600 & wait'
+site=/srv/site-${work##*-}
+unshare --mount --pid --net --ipc --uts --fork --kill-child bash -c "$mount_root" mount_root "$work" "$base" "$site" "$old_debs" "$new_debs" < /dev/null > "$work/log" 2>&1 &
+holder=$!
+eventually 20 test -e "$work/ready"
+first=$(pgrep -P "$holder" | head -n 1)
+in_root() { nsenter --target "$first" --mount --pid --net --ipc --uts -- chroot "$work/root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"; }
+installed() { in_root dpkg-query -W -f '${db:Status-Status} ${Version}' "$1" 2> /dev/null; }
+install_debs() { in_root sh -c "dpkg --install $2 /debs/$1/*.deb" > "$work/log" 2>&1 || fail "dpkg --install of $1"; }
+
+install_debs old ''
+[[ $(installed fairlead-server) == "installed $old" ]] || fail "fairlead-server is $(installed fairlead-server)"
+in_root dpkg --verify fairlead fairlead-server fairlead-machines fairlead-agent fairlead-slurm > "$work/log" 2>&1
+[[ ! -s $work/log ]] || fail 'dpkg --verify finds differences'
+[[ $(in_root stat -L -c '%U %a' /var/lib/fairlead) == 'fairlead 755' ]] || fail "state folder: $(in_root stat -L -c '%U %a' /var/lib/fairlead)"
+for unit in fairlead-server fairlead-machines; do
+  [[ -L $work/upper/etc/systemd/system/multi-user.target.wants/$unit.service ]] || fail "$unit.service is not enabled"
+done
+ok 'install: files as packed, user, units enabled'
+
+for unit in fairlead-server fairlead-machines fairlead-agent; do
+  in_root cat /usr/lib/systemd/system/$unit.service > "$work/$unit.service"
+  # Its programs are not on this machine; every other complaint counts.
+  systemd-analyze verify --recursive-errors=no "$work/$unit.service" 2>&1 | grep -F "$unit.service" | grep -vE 'is not executable|not found' > "$work/log" || true
+  [[ ! -s $work/log ]] || fail "systemd-analyze verify $unit"
+done
+exposure=$(systemd-analyze security --offline=true "$work/fairlead-server.service" 2> /dev/null | sed -nE 's/.*Overall exposure level for .*: ([0-9.]+) .*/\1/p')
+awk -v level="$exposure" 'BEGIN { exit !(level != "" && level < 2.0) }' || fail "fairlead-server.service is exposed more than planned: $exposure"
+ok "units; exposure of fairlead-server $exposure of 10"
+
+# ---- run as the units say, without systemd: ExecStart with the unit's user and capabilities
+
+run_unit() { # NAME WRAPPER...
+  local name=$1 line
+  shift
+  line=$(in_root sed -n 's/^ExecStart=//p' "/usr/lib/systemd/system/$name.service" | sed -E 's/ \$[A-Z_]+//')
+  # shellcheck disable=SC2086
+  in_root "$@" $line >> "$work/$name.service.log" 2>&1 < /dev/null &
+}
+process_of() { in_root pgrep -o -x "$1"; } # its number in the root
+start_site() {
+  in_root mkdir -p /run/fairlead
+  run_unit fairlead-machines env
+  eventually 10 in_root test -S /run/fairlead/machines.sock
+  run_unit fairlead-server setpriv --reuid fairlead --regid fairlead --init-groups --no-new-privs --bounding-set=-all --inh-caps=-all
+  eventually 30 in_root fairlead get namespaces
+}
+stop_site() {
+  local name
+  for name in fairlead-server fairlead-machin; do in_root pkill -TERM -o -x "$name" || true; done # names of processes have 15 letters
+  eventually 20 bash -c "! nsenter --target $first --pid --mount -- chroot '$work/root' pgrep -x 'fairlead-server|fairlead-machin'"
+}
+get() { in_root fairlead get "$@"; }
+json() { /usr/bin/python3 -c 'import json, sys; print(eval(sys.argv[1], {"o": json.load(sys.stdin)}))' "$1"; }
+node_ready() { get nodes node-0 -o json | json '[c["status"] for c in o["status"]["conditions"] if c["type"] == "Ready"][0]' | grep -qx True; }
+container() { get pods "$1" -n default -o json | json 'o["metadata"]["uid"] + " " + str(o["status"]["containerStatuses"][0]["restartCount"]) + " " + o["status"]["containerStatuses"][0]["containerID"]'; }
+running() { get pods "$1" -n default -o json | json 'o["status"]["phase"]' | grep -qx Running; }
+pod() { # NAME
+  in_root sh -c 'cat > /tmp/pod.yaml && fairlead apply -f /tmp/pod.yaml' << YAML > "$work/log" 2>&1 || fail "apply pod $1"
+apiVersion: v1
+kind: Pod
+metadata: {name: $1, namespace: default}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers: [{name: main, image: "busybox:1", command: [sh, -c, "n=0; while sleep 1; do n=\$((n+1)); echo \$n; done"]}]
+YAML
+}
+
+start_site
+site_id=$(in_root ls /sys/class/net 2> /dev/null | sed -n 's/^fl\([0-9a-f]\{6\}\)$/\1/p' | head -n 1)
+server=$(process_of fairlead-server)
+[[ $(in_root awk '/^Uid:|^CapEff:|^NoNewPrivs:/ {print $2}' "/proc/$server/status" | tr '\n' ' ') == "$(in_root id -u fairlead) 0000000000000000 1 " ]] || fail 'the server has more than its user'
+in_root sh -c 'cat > /tmp/machine.yaml && fairlead apply -f /tmp/machine.yaml' << 'YAML' > "$work/log" 2>&1 || fail 'apply a machine'
+apiVersion: fairlead.dev/v1alpha1
+kind: Machine
+metadata: {name: node-0}
+spec: {local: {cpu: "1", memory: 512Mi}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: written-by-old, namespace: default}
+data: {a: b}
+YAML
+eventually 60 node_ready
+site_id=$(in_root ls /sys/class/net | sed -n 's/^fl\([0-9a-f]\{6\}\)$/\1/p' | head -n 1)
+pod before
+eventually 60 running before
+before=$(container before)
+ok "the server without any capability, a node by the helper, a pod on it"
+in_root setpriv --reuid nobody --clear-groups /usr/lib/fairlead/fairlead --help > /dev/null
+if in_root setpriv --reuid nobody --clear-groups python3 -c 'import socket; socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect("/run/fairlead/machines.sock")' 2> "$work/log"; then fail 'anybody may ask the helper'; fi
+grep -q PermissionError "$work/log" || fail 'refused for another reason'
+ok 'nobody else may ask the helper'
+
+# ---- upgrade, roll back, each with the pod running and the old agent on its node
+
+switch_to() { # old|new VERSION OPTIONS
+  stop_site
+  install_debs "$1" "$3"
+  [[ $(installed fairlead-server) == "installed $2" ]] || fail "not $2: $(installed fairlead-server)"
+  start_site
+  [[ $(get configmaps written-by-old -n default -o json | json 'o["data"]["a"]') == b ]] || fail 'what was written before is gone'
+  eventually 60 node_ready
+  [[ $(container before) == "$before" ]] || fail "the pod did not outlive it: $(container before), was $before"
+  pod "with-$1"
+  eventually 60 running "with-$1"
+}
+printed=$(in_root fairlead logs default/before | tail -n 1)
+switch_to new "$new" ''
+[[ $(in_root fairlead logs default/before | tail -n 1) -gt $printed ]] || fail 'the pod does not go on'
+ok "upgrade to $new: the store, the node and its pod go on, new pods start"
+switch_to old "$old" --force-downgrade
+ok "roll-back to $old: the same"
+
+# ---- remove, purge
+
+in_root sh -c 'fairlead delete pod before with-old with-new -n default && fairlead delete machine node-0' > "$work/log" 2>&1 || fail 'delete the node'
+eventually 60 bash -c "! nsenter --target $first --pid --mount -- chroot '$work/root' pgrep -x fairlead-agent"
+stop_site
+in_root dpkg --remove fairlead fairlead-machines fairlead-server fairlead-agent fairlead-slurm > "$work/log" 2>&1 || fail 'remove'
+in_root test -f /var/lib/fairlead/store.db || fail 'remove took the state'
+in_root test ! -e /usr/lib/fairlead || fail "remove left $(in_root find /usr/lib/fairlead)"
+in_root sh -c 'mkdir -p /var/lib/fairlead/volumes/x && echo precious > /var/lib/fairlead/volumes/x/file'
+in_root dpkg --purge fairlead fairlead-machines fairlead-server fairlead-agent fairlead-slurm > "$work/log" 2>&1 || fail 'purge'
+in_root test ! -e /var/lib/fairlead/store.db || fail 'purge left the store'
+in_root test ! -e /var/lib/fairlead/pki || fail 'purge left keys'
+in_root test -s /var/lib/fairlead/volumes/x/file || fail "purge deleted users' files"
+! in_root getent passwd fairlead > /dev/null || fail 'purge left the user'
+[[ -z $(find "$work/upper/etc" -name '*fairlead*') ]] || fail "purge left $(find "$work/upper/etc" -name '*fairlead*')"
+ok 'remove keeps the state, purge deletes it, volumes stay'
+
+# ---- a site that ran as root before is taken over
+
+in_root sh -c 'mkdir -p /var/lib/fairlead/pki /var/lib/fairlead/volumes/ns/claim && touch /var/lib/fairlead/store.db /var/lib/fairlead/pki/ca.key && echo x > /var/lib/fairlead/volumes/ns/claim/users-file && chown -R root:root /var/lib/fairlead/pki /var/lib/fairlead/store.db /var/lib/fairlead/volumes && chown root:root /var/lib/fairlead/.'
+in_root sh -c "dpkg --install /debs/old/fairlead-slurm_*.deb /debs/old/fairlead-server_*.deb" > "$work/log" 2>&1 || fail 'install over a site of root'
+for path in . store.db pki/ca.key volumes/ns; do [[ $(in_root stat -c %U "/var/lib/fairlead/$path") == fairlead ]] || fail "$path is not the server's"; done
+for path in volumes/ns/claim volumes/ns/claim/users-file; do [[ $(in_root stat -c %U "/var/lib/fairlead/$path") == root ]] || fail "$path changed hands"; done
+ok "a site of root is taken over, users' files are not"
