@@ -190,8 +190,11 @@ void add_get(CLI::App& app, Context& context) {
         auto done = get_kind(context, *session, *options, kinds[i], names, found);
         if (!done) return done;
       }
-      if (!found && (output == "table" || output == "wide"))
-        fmt::print(stderr, "No {} found{}.\n", options->what.front(), options->all_namespaces ? "" : fmt::format(" in namespace {} (-A looks in all)", options->space.empty() ? session->default_namespace() : options->space));
+      if (!found && (output == "table" || output == "wide")) {
+        const auto kind = session->find_kind(kinds.front());
+        const bool cluster_wide = kinds.size() == 1 && kind && !kind->resource.namespaced;
+        fmt::print(stderr, "No {} found{}.\n", options->what.front(), options->all_namespaces || cluster_wide ? "" : fmt::format(" in namespace {} (-A looks in all)", options->space.empty() ? session->default_namespace() : options->space));
+      }
       return 0;
     };
   });

@@ -296,7 +296,13 @@ Result<int> uninstall(Context& context, const UninstallOptions& options) {
       fmt::print("Nothing was changed.\n");
       return 1;
     }
-    if (auto done = purge_objects(context, *session, objects, options.timeout); !done) return std::unexpected(std::move(done.error()));
+    // Clusters before the machines that their pods run on.
+    for (const bool namespaced : {true, false}) {
+      std::vector<std::pair<kube::Resource, Json>> wave;
+      for (const auto& one : objects)
+        if (one.first.namespaced == namespaced) wave.push_back(one);
+      if (auto done = purge_objects(context, *session, wave, options.timeout); !done) return std::unexpected(std::move(done.error()));
+    }
   }
   if (auto done = prune(*session, {}, options.dry_run); !done) return std::unexpected(std::move(done.error()));
   const kube::ObjectKey lease{options.space, "fairlead-server"};
