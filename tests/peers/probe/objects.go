@@ -269,13 +269,24 @@ func patches(ctx context.Context, w *world) error {
 		return err
 	}
 	defer remove(w, "patched")
-	pod, err := pods.Patch(ctx, "patched", types.StrategicMergePatchType, []byte(`{"spec":{"containers":[{"name":"main","image":"busybox:2"}]}}`), metav1.PatchOptions{})
+	// A list with a merge key: the port that is named is changed, the other stays. (A pod's image cannot be changed on the embedded engine, as its subset says.)
+	services := w.typed.CoreV1().Services(w.ns)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "patched"}, Spec: corev1.ServiceSpec{ClusterIP: "None", Ports: []corev1.ServicePort{{Name: "a", Port: 80}, {Name: "b", Port: 81}}}}
+	if _, err := services.Create(ctx, service, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	changed, err := services.Patch(ctx, "patched", types.StrategicMergePatchType, []byte(`{"spec":{"ports":[{"name":"c","port":81}]}}`), metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("strategic: %w", err)
 	}
-	if err := want(len(pod.Spec.Containers) == 1 && pod.Spec.Containers[0].Image == "busybox:2" && len(pod.Spec.Containers[0].Command) > 0, "strategic merge lost the container's command: %v", pod.Spec.Containers); err != nil {
+	names := ""
+	for _, port := range changed.Spec.Ports {
+		names += port.Name
+	}
+	if err := want(len(names) == 2 && strings.Contains(names, "a") && strings.Contains(names, "c"), "strategic merge made ports %v", changed.Spec.Ports); err != nil {
 		return err
 	}
+	var pod *corev1.Pod
 	if pod, err = pods.Patch(ctx, "patched", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":null,"b":"2"}}}`), metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
