@@ -166,20 +166,26 @@ ok 'published once, found by helm repo add'
 json() { /usr/bin/python3 -c 'import json, sys; print(eval(sys.argv[1], {"o": json.load(sys.stdin)}))' "$1"; }
 size() { k -n site get slurmcluster fpt-hpc -o jsonpath='{.spec.slurmNodes.worker.size}'; }
 uid_of() { k -n site get slurmcluster fpt-hpc -o jsonpath='{.metadata.uid}'; }
+condition() { k -n site get slurmcluster fpt-hpc -o json | json "[c['$2'] for c in o.get('status', {}).get('conditions', []) if c['type'] == '$1'][0]"; }
+says() { condition "$1" "$2" | grep -qF -- "$3"; } # TYPE FIELD WORDS
 cluster_releases() {
   local uid
   # The claims of the defaults do not exist, so an operator only says what is missing; nothing is started.
   h install c site/slurm-cluster --version "$version" -n site --create-namespace -f "$work/fpt.yaml" --set slurmNodes.worker.size=2 || fail 'install the cluster'
   [[ $(size) == 2 ]] || fail "size is $(size)"
   uid=$(uid_of)
-  eventually 30 bash -c "'$tools/kubectl' -n site get slurmcluster fpt-hpc -o jsonpath='{.status.conditions[?(@.type==\"VolumesReady\")].message}' | grep -q jail-pvc"
+  eventually 30 says VolumesReady message jail-pvc
+  eventually 10 says ChartSupported status True
   h upgrade c site/slurm-cluster --version 99.1.0 -n site --reuse-values --set slurmNodes.worker.size=3 --set claims.create=true || fail 'upgrade the cluster'
   [[ $(size) == 3 && $(uid_of) == "$uid" ]] || fail 'the upgrade made another cluster'
   [[ $(k -n site get slurmcluster fpt-hpc -o jsonpath='{.metadata.annotations.fairlead\.dev/chart}') == slurm-cluster-99.1.0 ]] || fail 'the chart version is not on the cluster'
+  eventually 30 says ChartSupported message 'chart 99.1.0'
+  says ChartSupported status False || fail 'a chart of another version is said to fit'
   [[ $(k -n site get pvc jail-pvc -o jsonpath='{.spec.resources.requests.storage}') == 40Gi ]] || fail 'no claim'
   refused 'clusterName is fixed' "$HELM" upgrade c site/slurm-cluster --version "$version" -n site --reuse-values --set clusterName=another
   [[ $(uid_of) == "$uid" && $(size) == 3 ]] || fail 'a refused upgrade changed the cluster'
   h rollback c 1 -n site || fail 'roll back'
+  eventually 30 says ChartSupported status True
   [[ $(size) == 2 && $(uid_of) == "$uid" ]] || fail 'rolled back to something else'
   [[ $("$HELM" history c -n site -o json | json '[i["status"] for i in o][-1] + " " + str(len(o))') == 'deployed 3' ]] || fail "history: $("$HELM" history c -n site)"
   h get manifest c -n site || fail 'get manifest'
