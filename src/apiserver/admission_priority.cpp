@@ -42,6 +42,7 @@ std::string why_not_system(const Json& object) {
 void default_priority_class(Json& object) {
   if (object["preemptionPolicy"].is_null()) object.set("preemptionPolicy", "PreemptLowerPriority");
   if (!object.has("value")) object.set("value", 0);
+  if (Json* metadata = object.find("metadata"); metadata != nullptr && metadata->is_object() && !metadata->has("generation")) metadata->set("generation", 1);
 }
 
 void check_priority_class(const Json& object, FieldErrors& errors) {

@@ -112,7 +112,9 @@ Result<Json> answer_review(const Access& access, const User& caller, const Revie
   Json metadata = out["metadata"].is_object() ? out["metadata"] : Json::object();
   if (!metadata.has("creationTimestamp")) metadata.set("creationTimestamp", review.kind == "SelfSubjectReview" ? Json(print_time(now)) : Json());
   answer.set("metadata", std::move(metadata));
-  if (review.kind != "SelfSubjectReview") answer.set("spec", spec.is_object() ? spec : Json::object());
+  // Kubernetes does not repeat what rules were asked about.
+  const bool repeat = spec.is_object() && review.kind != "SelfSubjectRulesReview";
+  if (review.kind != "SelfSubjectReview") answer.set("spec", repeat ? spec : Json::object());
   answer.set("status", std::move(*status));
   return answer;
 }

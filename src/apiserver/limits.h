@@ -14,8 +14,9 @@
 namespace fairlead::apiserver {
 
 struct LimitOptions {
-  double per_second = 500;       // requests of one user; nodes may ask four times as much, system:masters as they like; 0: no limit
-  double burst = 1'000;
+  // Requests of one user; nodes may ask four times as much, system:masters as they like; 0: no limit. Generous: it is against a program gone wild, not to share a busy server.
+  double per_second = 20'000;
+  double burst = 40'000;
   std::size_t in_flight = 1'000;  // requests of all users but system:masters that wait for an answer; watches, logs and exec do not count once they run; 0: no limit
 };
 

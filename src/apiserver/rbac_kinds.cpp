@@ -22,14 +22,19 @@ namespace {
 
 bool is_binding(const kube::Resource& resource) { return resource.kind == "RoleBinding" || resource.kind == "ClusterRoleBinding"; }
 
-Json strings(const Json& list) { return list.is_array() ? list : Json::array(); }
+// As Kubernetes prints such values: []string{"/x"}.
+std::string go_strings(const Json& list) {
+  std::string out = "[]string{";
+  for (const Json& one : list.items()) out.append(out.back() == '{' ? "" : ", ").append(kube::print_json(one));
+  return out + "}";
+}
 
 void check_rule(const std::string& at, const Json& rule, bool namespaced, FieldErrors& errors) {
   if (rule["verbs"].items().empty()) errors.required(at + ".verbs", "verbs must contain at least one value");
   const bool resources = !rule["apiGroups"].items().empty() || !rule["resources"].items().empty() || !rule["resourceNames"].items().empty();
   if (!rule["nonResourceURLs"].items().empty()) {
-    if (namespaced) errors.invalid(at + ".nonResourceURLs", strings(rule["nonResourceURLs"]), "namespaced rules cannot apply to non-resource URLs");
-    if (resources) errors.invalid(at + ".nonResourceURLs", strings(rule["nonResourceURLs"]), "rules cannot apply to both regular resources and non-resource URLs");
+    if (namespaced) errors.add(fmt::format("{}.nonResourceURLs: Invalid value: {}: namespaced rules cannot apply to non-resource URLs", at, go_strings(rule["nonResourceURLs"])));
+    if (resources) errors.add(fmt::format("{}.nonResourceURLs: Invalid value: {}: rules cannot apply to both regular resources and non-resource URLs", at, go_strings(rule["nonResourceURLs"])));
     return;
   }
   if (rule["apiGroups"].items().empty()) errors.required(at + ".apiGroups", "resource rules must supply at least one api group");
@@ -122,7 +127,10 @@ void check_rbac(const kube::Resource& resource, const Json& object, FieldErrors&
 }
 
 void check_rbac_change(const kube::Resource& resource, const Json& old, const Json& next, FieldErrors& errors) {
-  if (is_binding(resource) && !(old["roleRef"] == next["roleRef"])) errors.invalid("roleRef", next["roleRef"], "cannot change roleRef");
+  const Json& reference = next["roleRef"];
+  if (!is_binding(resource) || old["roleRef"] == reference) return;
+  const auto text = [&](const char* member) { return kube::print_json(reference[member].string()); };
+  errors.add(fmt::format("roleRef: Invalid value: rbac.RoleRef{{APIGroup:{}, Kind:{}, Name:{}}}: cannot change roleRef", text("apiGroup"), text("kind"), text("name")));
 }
 
 std::vector<Column> role_columns() {

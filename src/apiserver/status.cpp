@@ -112,6 +112,12 @@ Status status_of(const Error& error, StatusDetails about) {
     status.message.resize(mark);
   }
   if (error.code == Code::Exhausted || error.code == Code::Unavailable) status.details.retry_after_seconds = 5;
+  // The cause by which controllers tell this refusal from a lack of rights.
+  constexpr std::string_view into = "unable to create new content in namespace ", ending = " because it is being terminated";
+  if (const auto begin = error.message.find(into); error.code == Code::Forbidden && begin != std::string::npos && error.message.ends_with(ending)) {
+    const std::string space = error.message.substr(begin + into.size(), error.message.size() - ending.size() - begin - into.size());
+    status.details.causes.push_back({"NamespaceTerminating", fmt::format("namespace {} is being terminated", space), "metadata.namespace"});
+  }
   constexpr std::string_view invalid = " is invalid: ";
   const std::size_t at = error.message.find(invalid);
   const std::size_t quote = error.message.find(" \"");

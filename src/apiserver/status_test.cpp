@@ -50,5 +50,15 @@ TEST(Status, WarningsCannotBreakTheHeader) {
   EXPECT_EQ(headers.at(0).second, "299 - \"unknown field \\\"spec.x\\\"  Set-Cookie: a\"");
 }
 
+TEST(Status, ATerminatingNamespaceIsACause) {
+  const Status status = status_of({Code::Forbidden, "configmaps \"c\" is forbidden: unable to create new content in namespace team because it is being terminated"});
+  EXPECT_EQ(status.code, 403);
+  ASSERT_EQ(status.details.causes.size(), 1u);
+  EXPECT_EQ(status.details.causes[0].reason, "NamespaceTerminating");
+  EXPECT_EQ(status.details.causes[0].message, "namespace team is being terminated");
+  EXPECT_EQ(status.details.causes[0].field, "metadata.namespace");
+  EXPECT_TRUE(status_of({Code::Forbidden, "pods is forbidden: User \"eve\" cannot list"}).details.causes.empty());
+}
+
 }  // namespace
 }  // namespace fairlead::apiserver

@@ -53,6 +53,8 @@ void check_secret(const Json& object, FieldErrors& errors) {
   check_base64("data", object["data"], total, errors);
   if (total > data_limit) errors.too_long("data", data_limit);
   const std::string& type = object["type"].string();
+  constexpr const char* account = "kubernetes.io/service-account.name";
+  if (type == "kubernetes.io/service-account-token" && object["metadata"]["annotations"][account].string().empty()) errors.required(fmt::format("metadata.annotations[{}]", account));
   std::vector<const char*> needed;
   if (type == "kubernetes.io/tls") needed = {"tls.crt", "tls.key"};
   if (type == "kubernetes.io/dockerconfigjson") needed = {".dockerconfigjson"};
