@@ -123,7 +123,7 @@ int main(int argc, char** argv) {
   app.add_option("--listen", flags.listen, "address and port of the API; port 0 takes any free one")->capture_default_str();
   app.add_option("--node-range", flags.node_range, "addresses of local nodes, a /16 that no route of this machine uses")->capture_default_str();
   app.add_option("--pod-range", flags.pod_range, "addresses of pods on local nodes, a /16 that no route of this machine uses")->capture_default_str();
-  app.add_option("--service-range", flags.service_ranges, "addresses of services, one range of each family (10.79.0.0/16, fd00:79::/112); without: services are headless")->type_name("RANGE");
+  app.add_option("--service-range", flags.service_ranges, "addresses of services; they live on local nodes only, no route of this machine needs them")->capture_default_str()->type_name("RANGE");
   app.add_option("--machines-socket", flags.machines_socket, "where fairlead-machines makes local nodes for a server that is not root")->type_name("PATH");
   app.add_option("--log-level", flags.log_level, "debug, info, warn or error")->capture_default_str()->check(CLI::IsMember({"debug", "info", "warn", "error"}));
   app.add_option("--engine", flags.engine, "embedded: everything on this machine; kubernetes: the controllers alone, on a cluster that is there")->capture_default_str()->check(CLI::IsMember({"embedded", "kubernetes"}));

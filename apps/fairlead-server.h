@@ -26,7 +26,7 @@ struct Flags {
   std::string state_dir = "/var/lib/fairlead";
   std::string listen = "127.0.0.1:6443";
   std::string node_range = "10.77.0.0/16", pod_range = "10.78.0.0/16";
-  std::vector<std::string> service_ranges;  // empty: services are headless
+  std::vector<std::string> service_ranges{"10.79.0.0/16"};
   std::string log_level = "info";
   std::string engine = "embedded";
   std::string controllers = "all";

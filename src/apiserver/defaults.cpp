@@ -81,6 +81,7 @@ void default_container(Json& container) {
 }
 
 void default_volume(Json& volume) {
+  if (volume.has("name") && volume.members().size() == 1) volume.set("emptyDir", Json::object());
   for (const char* kind : {"configMap", "secret", "projected", "downwardAPI"})
     if (Json* source = object_at(volume, kind)) set_default(*source, "defaultMode", 420);
   if (Json* host = object_at(volume, "hostPath")) set_default(*host, "type", "");
@@ -114,11 +115,21 @@ void default_tolerations(Json& spec) {
 
 // What the API fills in, in pods and in pod templates alike.
 void default_pod_spec(Json& spec) {
+  if (spec["hostNetwork"].boolean()) {
+    const auto same_port = [](Json& container) {
+      each_object(container, "ports", [](Json& port) {
+        if (port["hostPort"].integer() == 0 && port["containerPort"].integer() != 0) port.set("hostPort", port["containerPort"]);
+      });
+    };
+    each_object(spec, "containers", same_port);
+    each_object(spec, "initContainers", same_port);
+  }
   each_object(spec, "volumes", default_volume);
   each_object(spec, "containers", default_container);
   each_object(spec, "initContainers", default_container);
   set_default(spec, "restartPolicy", "Always");
   set_default(spec, "terminationGracePeriodSeconds", 30);
+  if (spec["terminationGracePeriodSeconds"].integer() < 0) spec.set("terminationGracePeriodSeconds", 1);
   set_default(spec, "dnsPolicy", "ClusterFirst");
   set_default(spec, "securityContext", Json::object());
   set_default(spec, "schedulerName", "default-scheduler");

@@ -275,7 +275,7 @@ TEST(Jobs, AreRefusedInKubernetesWords) {
   World world;
   const auto of = [&](std::string_view body) { return message_of(world.create(*world.kind("jobs", "batch"), json(body), "default")); };
   EXPECT_EQ(of("{metadata: {name: j}, spec: {template: {spec: {containers: [{name: c, image: i}]}}}}"),
-            "Job.batch \"j\" is invalid: spec.template.spec.restartPolicy: Unsupported value: \"Always\": supported values: \"OnFailure\", \"Never\"");
+            "Job.batch \"j\" is invalid: spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\"");
   EXPECT_EQ(of("{metadata: {name: j}, spec: {completionMode: Indexed, parallelism: 1, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}"),
             "Job.batch \"j\" is invalid: spec.completions: Required value: when completion mode is Indexed");
   EXPECT_THAT(of("{metadata: {name: j}, spec: {selector: {matchLabels: {a: b}}, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}"), testing::HasSubstr("`selector` not auto-generated"));

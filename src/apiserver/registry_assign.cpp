@@ -93,6 +93,7 @@ void EmbeddedRegistry::evict(const WriteContext& context, const Kind& kind, cons
       Json next = now.object;
       // Who watches the pod learns that nobody meant it in particular.
       kube::set_condition(next, {.type = "DisruptionTarget", .status = "True", .reason = "EvictionByEvictionAPI", .message = "Eviction API: evicting"}, clock_.now());
+      for (Json& condition : next.child("status").child("conditions").items()) condition.erase("observedGeneration");  // pods have none
       return Result<Decision>(Decision{kube::deleting(now.object) ? Decision::What::Keep : Decision::What::Put, std::move(next), {}});
     }, [this, context, served, key, options, reply](Result<Written> told) {
       if (!told) return reply(std::move(told));

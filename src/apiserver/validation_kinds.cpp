@@ -58,6 +58,7 @@ void check_secret(const Json& object, FieldErrors& errors) {
   std::vector<const char*> needed;
   if (type == "kubernetes.io/tls") needed = {"tls.crt", "tls.key"};
   if (type == "kubernetes.io/dockerconfigjson") needed = {".dockerconfigjson"};
+  if (type == "kubernetes.io/basic-auth" && !object["data"].has("username") && !object["data"].has("password")) needed = {"username", "password"};
   if (type == "kubernetes.io/ssh-auth") needed = {"ssh-privatekey"};
   for (const char* key : needed)
     if (!object["data"].has(key)) errors.required(fmt::format("data[{}]", key));
@@ -82,8 +83,12 @@ void check_service(const Json& object, FieldErrors& errors) {
       else if (!names.insert(name).second) errors.duplicate(at + ".name", name);
     }
     if (port["port"].integer() < 1 || port["port"].integer() > 65535) errors.invalid(at + ".port", port["port"], "must be between 1 and 65535, inclusive");
+    if (port["targetPort"].is_number() && (port["targetPort"].integer() < 1 || port["targetPort"].integer() > 65535))
+      errors.invalid(at + ".targetPort", port["targetPort"], "must be between 1 and 65535, inclusive");
     const std::string& protocol = port["protocol"].string();
     if (protocol != "TCP" && protocol != "UDP" && protocol != "SCTP") errors.unsupported_value(at + ".protocol", protocol, {"SCTP", "TCP", "UDP"});
+    for (std::size_t j = 0; j < i; ++j)
+      if (ports[j]["port"] == port["port"] && ports[j]["protocol"] == port["protocol"]) errors.duplicate(at, port);
   }
   for (const auto& [key, value] : spec["selector"].members()) {
     if (const auto why = kube::check_label_key(key); !why.empty()) errors.invalid("spec.selector", key, why);

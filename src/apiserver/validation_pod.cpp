@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pods: what Kubernetes demands of one, and what the embedded engine can run.
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,7 +43,13 @@ void check_env(const std::string& path, const Json& env, FieldErrors& errors) {
       const std::string_view kind = source;
       if ((kind == "configMapKeyRef" || kind == "secretKeyRef") && reference["key"].string().empty()) errors.required(fmt::format("{}.valueFrom.{}.key", at, kind));
       if ((kind == "configMapKeyRef" || kind == "secretKeyRef") && reference["name"].string().empty()) errors.required(fmt::format("{}.valueFrom.{}.name", at, kind));
-      if (kind == "fieldRef" && reference["fieldPath"].string().empty()) errors.required(at + ".valueFrom.fieldRef.fieldPath");
+      if (kind != "fieldRef") continue;
+      const std::string& field = reference["fieldPath"].string();
+      constexpr std::array known{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"};
+      const bool subscript = (field.starts_with("metadata.labels['") || field.starts_with("metadata.annotations['")) && field.ends_with("']");
+      if (field.empty()) errors.required(at + ".valueFrom.fieldRef.fieldPath");
+      else if (!subscript && std::find(known.begin(), known.end(), field) == known.end())
+        errors.invalid(at + ".valueFrom.fieldRef.fieldPath", field, fmt::format("error converting fieldPath: field label not supported: {}", field));
     }
     if (sources == 0) errors.invalid(at + ".valueFrom", "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`");
     if (sources > 1) errors.invalid(at + ".valueFrom", "", "may not have more than one field specified at a time");
@@ -53,7 +60,7 @@ void check_resources(const std::string& path, const Json& resources, FieldErrors
   for (const char* list : {"limits", "requests"}) {
     for (const auto& [name, value] : resources[list].members()) {
       const auto quantity = kube::Quantity::from_json(value);
-      const std::string at = fmt::format("{}.{}.{}", path, list, name);
+      const std::string at = fmt::format("{}.{}[{}]", path, list, name);
       if (!quantity) errors.invalid(at, value, "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'");
       else if (quantity->milli_value() < 0) errors.invalid(at, value, "must be greater than or equal to 0");
       if (name.find('/') != std::string::npos && quantity && quantity->milli_value() % 1000 != 0) errors.invalid(at, value, "must be an integer");
@@ -61,6 +68,8 @@ void check_resources(const std::string& path, const Json& resources, FieldErrors
   }
   for (const auto& [name, value] : resources["requests"].members()) {
     const Json* limit = resources["limits"].find(name);
+    const bool extended = name.find('/') != std::string::npos && name.find("kubernetes.io/") == std::string::npos;
+    if (!limit && (extended || name.starts_with("hugepages-"))) errors.required(path + ".limits", "Limit must be set for non overcommitable resources");
     if (!limit) continue;
     const auto asked = kube::Quantity::from_json(value), most = kube::Quantity::from_json(*limit);
     if (asked && most && asked->milli_value() > most->milli_value())
@@ -75,7 +84,7 @@ void check_probe(const std::string& path, const Json& probe, FieldErrors& errors
   for (const char* handler : {"exec", "tcpSocket", "httpGet", "grpc"}) handlers += probe.has(handler) ? 1 : 0;
   if (handlers == 0) errors.required(path, "must specify a handler type");
   if (handlers > 1) errors.forbidden(path, "may not specify more than 1 handler type");
-  if (probe.has("grpc")) errors.not_supported_here(path + ".grpc", "use exec, tcpSocket or httpGet");
+  if (probe.has("grpc") && (probe["grpc"]["port"].integer() < 1 || probe["grpc"]["port"].integer() > 65535)) errors.invalid(path + ".grpc.port", probe["grpc"]["port"], "must be between 1 and 65535, inclusive");
   if (probe.has("exec") && probe["exec"]["command"].items().empty()) errors.required(path + ".exec.command");
   for (const char* handler : {"tcpSocket", "httpGet"})
     if (probe.has(handler) && probe[handler]["port"].is_null()) errors.required(fmt::format("{}.{}.port", path, handler));
@@ -97,11 +106,12 @@ void check_container(const std::string& path, const Json& container, bool init, 
   for (std::size_t i = 0; i < container["ports"].items().size(); ++i) {
     const Json& port = container["ports"].items()[i];
     const std::string at = fmt::format("{}.ports[{}]", path, i);
-    if (port["containerPort"].is_null()) errors.required(at + ".containerPort");
+    if (port["containerPort"].integer() == 0) errors.required(at + ".containerPort");
     else if (port["containerPort"].integer() < 1 || port["containerPort"].integer() > 65535) errors.invalid(at + ".containerPort", port["containerPort"], "must be between 1 and 65535, inclusive");
     one_of(at + ".protocol", port["protocol"], {"SCTP", "TCP", "UDP"}, errors);
-    if (port["hostPort"].integer() != 0 && (!host_network || port["hostPort"] != port["containerPort"]))
-      errors.not_supported_here(at + ".hostPort", "use spec.hostNetwork with the same port, or the pod's address");
+    const std::int64_t host_port = port["hostPort"].integer();
+    if (host_port < 0 || host_port > 65535) errors.invalid(at + ".hostPort", port["hostPort"], "must be between 1 and 65535, inclusive");
+    else if (host_network && host_port != port["containerPort"].integer()) errors.invalid(at + ".containerPort", port["containerPort"], "must match `hostPort` when `hostNetwork` is true");
     if (const std::string& port_name = port["name"].string(); !port_name.empty() && !port_names.insert(port_name).second) errors.duplicate(at + ".name", port_name);
   }
   check_env(path + ".env", container["env"], errors);
@@ -129,7 +139,20 @@ void check_container(const std::string& path, const Json& container, bool init, 
   }
   if (container["livenessProbe"].is_object() && container["livenessProbe"]["successThreshold"].integer(1) != 1)
     errors.invalid(path + ".livenessProbe.successThreshold", container["livenessProbe"]["successThreshold"], "must be 1");
-  if (init && container["restartPolicy"].string() == "Always") errors.not_supported_here(path + ".restartPolicy", "run it as an ordinary container");
+  if (container.has("restartPolicy") && (!init || container["restartPolicy"].string() != "Always"))
+    errors.not_supported_here(path + ".restartPolicy", "only init containers have one, and it is Always");
+}
+
+bool climbs(const std::string& path) { return path == ".." || path.starts_with("../") || path.ends_with("/..") || path.find("/../") != std::string::npos; }
+
+void check_items(const std::string& at, const Json& items, FieldErrors& errors) {
+  for (std::size_t i = 0; i < items.items().size(); ++i) {
+    const std::string& path = items.items()[i]["path"].string();
+    const std::string where = fmt::format("{}.items[{}].path", at, i);
+    if (path.empty()) errors.required(where);
+    else if (path.front() == '/') errors.invalid(where, path, "must be a relative path");
+    else if (climbs(path)) errors.invalid(where, path, "must not contain '..'");
+  }
 }
 
 constexpr std::array supported_volumes{"configMap", "secret", "emptyDir", "hostPath", "persistentVolumeClaim", "downwardAPI", "projected"};
@@ -151,11 +174,13 @@ void check_volume(const std::string& path, const Json& volume, FieldErrors& erro
     if (types > 1) errors.forbidden(at, "may not specify more than 1 volume type");
     if (std::find(supported_volumes.begin(), supported_volumes.end(), name) == supported_volumes.end())
       errors.not_supported_here(at, "volumes are configMap, secret, emptyDir, hostPath, persistentVolumeClaim, downwardAPI or projected");
+    if (name == "configMap" || name == "secret" || name == "downwardAPI") check_items(at, source["items"], errors);
     if (name == "configMap" && source["name"].string().empty()) errors.required(at + ".name");
     if (name == "secret" && source["secretName"].string().empty()) errors.required(at + ".secretName");
     if (name == "persistentVolumeClaim" && source["claimName"].string().empty()) errors.required(at + ".claimName");
     if (name == "hostPath") {
       if (source["path"].string().empty()) errors.required(at + ".path");
+      else if (climbs(source["path"].string())) errors.invalid(at + ".path", source["path"], "must not contain '..'");
       one_of(at + ".type", source["type"], {"", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice"}, errors);
     }
     if (name == "emptyDir" && !source["medium"].string().empty() && source["medium"].string() != "Memory")
@@ -178,7 +203,7 @@ void check_tolerations(const Json& tolerations, FieldErrors& errors) {
     one_of(at + ".operator", toleration["operator"], {"Equal", "Exists"}, errors);
     one_of(at + ".effect", toleration["effect"], {"NoSchedule", "PreferNoSchedule", "NoExecute", ""}, errors);
     if (toleration["operator"].string() == "Exists" && !toleration["value"].string().empty())
-      errors.invalid(at + ".operator", toleration, "value must be empty when `operator` is 'Exists'");
+      errors.invalid(at + ".operator", toleration["value"], "value must be empty when `operator` is 'Exists'");
     if (toleration["key"].string().empty() && toleration["operator"].string() != "Exists")
       errors.invalid(at + ".operator", toleration["operator"], "operator must be Exists when `key` is empty, which means \"match all values and all keys\"");
     if (!toleration["tolerationSeconds"].is_null() && toleration["effect"].string() != "NoExecute")
@@ -198,6 +223,75 @@ void check_spread(const Json& constraints, FieldErrors& errors) {
       errors.invalid(at + ".minDomains", one["minDomains"], "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway");
     for (const char* policy : {"nodeAffinityPolicy", "nodeTaintsPolicy"}) one_of(at + "." + policy, one[policy], {"Honor", "Ignore"}, errors);
     if (auto selector = kube::LabelSelector::from_object(one["labelSelector"]); !selector) errors.invalid(at + ".labelSelector", one["labelSelector"], selector.error().message);
+  }
+}
+
+void check_node_terms(const Json& affinity, FieldErrors& errors) {
+  const std::string at = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
+  const Json& required = affinity["requiredDuringSchedulingIgnoredDuringExecution"];
+  const auto check_term = [&](const std::string& where, const Json& term) {
+    for (std::size_t i = 0; i < term["matchExpressions"].items().size(); ++i) {
+      const Json& one = term["matchExpressions"].items()[i];
+      const std::string expression = fmt::format("{}.matchExpressions[{}]", where, i);
+      const std::string& op = one["operator"].string();
+      const std::size_t values = one["values"].items().size();
+      if ((op == "In" || op == "NotIn") && values == 0) errors.required(expression + ".values", "must be specified when `operator` is 'In' or 'NotIn'");
+      if ((op == "Exists" || op == "DoesNotExist") && values > 0) errors.forbidden(expression + ".values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+      if ((op == "Gt" || op == "Lt") && values != 1) errors.required(expression + ".values", "must be specified single value when `operator` is 'Lt' or 'Gt'");
+      if (op != "In" && op != "NotIn" && op != "Exists" && op != "DoesNotExist" && op != "Gt" && op != "Lt") errors.invalid(expression + ".operator", op, "not a valid selector operator");
+      if (const auto why = kube::check_label_key(one["key"].string()); !why.empty()) errors.invalid(expression + ".key", one["key"], why);
+    }
+  };
+  if (required.is_object() && required["nodeSelectorTerms"].items().empty()) errors.required(at + ".nodeSelectorTerms", "must have at least one node selector term");
+  for (std::size_t i = 0; i < required["nodeSelectorTerms"].items().size(); ++i) check_term(fmt::format("{}.nodeSelectorTerms[{}]", at, i), required["nodeSelectorTerms"].items()[i]);
+  const auto& preferred = affinity["preferredDuringSchedulingIgnoredDuringExecution"].items();
+  for (std::size_t i = 0; i < preferred.size(); ++i) {
+    const std::string where = fmt::format("spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[{}]", i);
+    if (preferred[i]["weight"].integer() < 1 || preferred[i]["weight"].integer() > 100) errors.invalid(where + ".weight", preferred[i]["weight"], "must be in the range 1-100");
+    check_term(where + ".preference", preferred[i]["preference"]);
+  }
+}
+
+void check_pod_terms(const std::string& at, const Json& affinity, FieldErrors& errors) {
+  const auto check_term = [&](const std::string& where, const Json& term) {
+    if (term["topologyKey"].string().empty()) errors.required(where + ".topologyKey", "can not be empty");
+    for (const char* field : {"labelSelector", "namespaceSelector"})
+      if (auto selector = kube::LabelSelector::from_object(term[field]); !selector) errors.invalid(where + "." + field, term[field], selector.error().message);
+  };
+  const auto& required = affinity["requiredDuringSchedulingIgnoredDuringExecution"].items();
+  for (std::size_t i = 0; i < required.size(); ++i) check_term(fmt::format("{}.requiredDuringSchedulingIgnoredDuringExecution[{}]", at, i), required[i]);
+  const auto& preferred = affinity["preferredDuringSchedulingIgnoredDuringExecution"].items();
+  for (std::size_t i = 0; i < preferred.size(); ++i) {
+    const std::string where = fmt::format("{}.preferredDuringSchedulingIgnoredDuringExecution[{}]", at, i);
+    if (preferred[i]["weight"].integer() < 1 || preferred[i]["weight"].integer() > 100) errors.invalid(where + ".weight", preferred[i]["weight"], "must be in the range 1-100");
+    check_term(where + ".podAffinityTerm", preferred[i]["podAffinityTerm"]);
+  }
+}
+
+void check_who(const std::string& at, const Json& context, FieldErrors& errors) {
+  for (const char* field : {"runAsUser", "runAsGroup", "fsGroup"})
+    if (context.has(field) && (context[field].integer() < 0 || context[field].integer() > 2147483647)) errors.invalid(fmt::format("{}.{}", at, field), context[field], "must be between 0 and 2147483647, inclusive");
+  const bool may_not_rise = context.has("allowPrivilegeEscalation") && !context["allowPrivilegeEscalation"].boolean();
+  if (may_not_rise && context["privileged"].boolean()) errors.invalid(at, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
+}
+
+void check_rest(const Json& spec, FieldErrors& errors) {
+  check_node_terms(spec["affinity"]["nodeAffinity"], errors);
+  check_pod_terms("spec.affinity.podAffinity", spec["affinity"]["podAffinity"], errors);
+  check_pod_terms("spec.affinity.podAntiAffinity", spec["affinity"]["podAntiAffinity"], errors);
+  check_who("spec.securityContext", spec["securityContext"], errors);
+  for (const char* list : {"containers", "initContainers"})
+    for (std::size_t i = 0; i < spec[list].items().size(); ++i) check_who(fmt::format("spec.{}[{}].securityContext", list, i), spec[list].items()[i]["securityContext"], errors);
+  std::set<std::string> gates;
+  for (std::size_t i = 0; i < spec["schedulingGates"].items().size(); ++i) {
+    const Json& name = spec["schedulingGates"].items()[i]["name"];
+    if (!gates.insert(name.string()).second) errors.duplicate(fmt::format("spec.schedulingGates[{}]", i), name);
+  }
+  for (std::size_t i = 0; i < spec["hostAliases"].items().size(); ++i) {
+    const std::string& ip = spec["hostAliases"].items()[i]["ip"].string();
+    std::array<unsigned char, 16> bytes{};
+    if (::inet_pton(AF_INET, ip.c_str(), bytes.data()) != 1 && ::inet_pton(AF_INET6, ip.c_str(), bytes.data()) != 1)
+      errors.invalid(fmt::format("spec.hostAliases[{}].ip", i), ip, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
   }
 }
 
@@ -237,7 +331,6 @@ void check_pod(const Json& pod, FieldErrors& errors) {
 
   one_of("spec.restartPolicy", spec["restartPolicy"], {"Always", "OnFailure", "Never"}, errors);
   one_of("spec.dnsPolicy", spec["dnsPolicy"], {"ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"}, errors);
-  not_negative("spec.terminationGracePeriodSeconds", spec["terminationGracePeriodSeconds"], errors);
   if (!spec["activeDeadlineSeconds"].is_null() && spec["activeDeadlineSeconds"].integer() < 1)
     errors.invalid("spec.activeDeadlineSeconds", spec["activeDeadlineSeconds"], "must be between 1 and 2147483647, inclusive");
   for (const char* field : {"hostname", "subdomain"})
@@ -251,6 +344,7 @@ void check_pod(const Json& pod, FieldErrors& errors) {
   }
   check_tolerations(spec["tolerations"], errors);
   check_spread(spec["topologySpreadConstraints"], errors);
+  check_rest(spec, errors);
   check_supported(spec, errors);
 }
 

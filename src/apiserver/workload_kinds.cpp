@@ -29,6 +29,18 @@ Json& object_child(Json& parent, std::string_view field) {
   return child;
 }
 
+// Its pods carry the Job's uid and name; so does the Job itself unless it has labels of its own.
+void label_job(Json& job) {
+  const std::string uid = kube::uid_of(job), name = kube::name_of(job);
+  const bool bare = job["metadata"]["labels"].members().empty() || job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"];
+  Json& labels = object_child(object_child(object_child(object_child(job, "spec"), "template"), "metadata"), "labels");
+  for (const auto& [key, value] : {std::pair<std::string_view, const std::string&>{workloads::job_uid_label, uid}, {"controller-uid", uid}, {workloads::job_name_label, name}, {"job-name", name}})
+    if (!value.empty() && labels[key].is_null()) labels.set(key, value);
+  if (!bare) return;
+  const Json copy = labels;
+  object_child(job, "metadata").set("labels", copy);
+}
+
 void default_job(Json& job) {
   Json* spec = job.find("spec");
   if (!spec || !spec->is_object()) return;
@@ -38,15 +50,10 @@ void default_job(Json& job) {
   set_default(*spec, "completionMode", "NonIndexed");
   set_default(*spec, "suspend", false);
   set_default(*spec, "podReplacementPolicy", "TerminatingOrFailed");
-  const std::string uid = kube::uid_of(job), name = kube::name_of(job);
-  const bool generate = !(*spec)["manualSelector"].boolean() && !uid.empty();
-  if (generate && (*spec)["selector"].is_null()) spec->set("selector", Json::object({{"matchLabels", Json::object({{std::string(workloads::job_uid_label), uid}})}}));
-  Json& pod = object_child(*spec, "template");  // nothing is added to the spec from here on: it would move
-  default_pod_template(pod);
-  if (!generate) return;
-  Json& labels = object_child(object_child(pod, "metadata"), "labels");
-  for (const auto& [key, value] : {std::pair<std::string_view, const std::string&>{workloads::job_uid_label, uid}, {"controller-uid", uid}, {workloads::job_name_label, name}, {"job-name", name}})
-    if (!value.empty() && labels[key].is_null()) labels.set(key, value);
+  set_default(*spec, "manualSelector", false);
+  default_pod_template(object_child(*spec, "template"));
+  // One with a generated name gets it only now.
+  if ((*spec)["selector"]["matchLabels"][workloads::job_uid_label].string() == kube::uid_of(job) && !(*spec)["manualSelector"].boolean() && !kube::uid_of(job).empty()) label_job(job);
 }
 
 void default_slice(Json& slice) {
@@ -96,12 +103,12 @@ void check_selector(const std::string& path, const Json& selector, FieldErrors& 
 void check_job(const Json& job, FieldErrors& errors) {
   const Json& spec = job["spec"];
   if (!spec.is_object()) return errors.required("spec");
-  for (const char* field : {"parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"}) check_count(fmt::format("spec.{}", field), spec[field], errors);
+  for (const char* field : {"parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"}) check_count(fmt::format("spec.{}", field), spec[field], errors);
   for (const auto& [field, remedy] : {std::pair{"podFailurePolicy", "use backoffLimit"}, {"successPolicy", "use completions"}, {"backoffLimitPerIndex", "use backoffLimit"},
                                       {"maxFailedIndexes", "use backoffLimit"}, {"managedBy", "leave it out: the job controller manages jobs"}})
     if (spec.has(field)) errors.not_supported_here(fmt::format("spec.{}", field), remedy);
   const std::string& mode = spec["completionMode"].string();
-  if (mode != "NonIndexed" && mode != "Indexed") errors.unsupported_value("spec.completionMode", mode, {"Indexed", "NonIndexed"});
+  if (mode != "NonIndexed" && mode != "Indexed") errors.unsupported_value("spec.completionMode", mode, {"NonIndexed", "Indexed"});
   if (mode == "Indexed" && spec["completions"].is_null()) errors.required("spec.completions", "when completion mode is Indexed");
   if (mode == "Indexed" && spec["parallelism"].integer() > 100'000) errors.invalid("spec.parallelism", spec["parallelism"], "must be less than or equal to 100000 when completion mode is Indexed");
   if (const std::string& policy = spec["podReplacementPolicy"].string(); policy != "TerminatingOrFailed" && policy != "Failed")
@@ -119,11 +126,11 @@ void check_job(const Json& job, FieldErrors& errors) {
   if (!spec["manualSelector"].boolean() && !generated) errors.invalid("spec.selector", spec["selector"], "`selector` not auto-generated");
   else if (selector && !selector->matches(labels)) errors.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`");
 
-  const std::string& restart = spec["template"]["spec"]["restartPolicy"].string();
-  if (restart != "OnFailure" && restart != "Never") errors.unsupported_value("spec.template.spec.restartPolicy", restart, {"OnFailure", "Never"});
   FieldErrors of_pod;
   check_pod(spec["template"], of_pod);
   for (const std::string& text : of_pod.texts()) errors.add("spec.template." + text);
+  const std::string& restart = spec["template"]["spec"]["restartPolicy"].string();
+  if (restart.empty() || restart == "Always") errors.required("spec.template.spec.restartPolicy", "valid values: \"OnFailure\", \"Never\"");
 }
 
 void check_job_change(const Json& old, const Json& next, FieldErrors& errors) {
@@ -329,7 +336,13 @@ void default_workload(const kube::Resource& resource, Json& object) {
 }
 
 void set_initial_workload(const kube::Resource& resource, Json& object) {
-  if (is(resource, workloads::jobs) || is(resource, workloads::budgets)) object.set("status", Json::object());
+  if (is(resource, workloads::jobs)) {
+    object.set("status", Json::object());
+    Json* spec = object.find("spec");
+    if (!spec || !spec->is_object() || (*spec)["manualSelector"].boolean()) return;
+    if ((*spec)["selector"].is_null()) spec->set("selector", Json::object({{"matchLabels", Json::object({{std::string(workloads::job_uid_label), kube::uid_of(object)}})}}));
+    label_job(object);
+  }
   if (is(resource, workloads::budgets)) object.set("status", Json::object({{"disruptionsAllowed", 0}, {"currentHealthy", 0}, {"desiredHealthy", 0}, {"expectedPods", 0}}));
   if (is(resource, workloads::volumes)) object.set("status", Json::object({{"phase", "Pending"}}));
 }

@@ -83,7 +83,7 @@ pods_are Succeeded job-name=parts
 has 'all indexes are done' '^0-2$' k get job parts -o 'jsonpath={.status.completedIndexes}{"\n"}'
 k delete job pi > /dev/null
 has 'pods go with their job' 'No resources found' k get pods -l job-name=pi
-refuses 'a job that restarts always' 'Unsupported value: "Always": supported values: "OnFailure", "Never"' k create -f - << 'YAML'
+refuses 'a job that restarts always' 'Required value: valid values: "OnFailure", "Never"' k create -f - << 'YAML'
 {"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"x"},"spec":{"template":{"spec":{"restartPolicy":"Always","containers":[{"name":"c","image":"i"}]}}}}
 YAML
 

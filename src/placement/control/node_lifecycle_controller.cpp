@@ -149,6 +149,7 @@ Result<kube::Next> NodeLifecycleController::bury(const std::string& node) {
     const std::string& phase = pod["status"]["phase"].string();
     if (phase != "Succeeded" && phase != "Failed") {
       kube::set_condition(pod, {.type = "DisruptionTarget", .status = "True", .reason = "DeletionByPodGC", .message = "PodGC: node no longer exists"}, clock_.now());
+      for (Json& condition : pod.child("status").child("conditions").items()) condition.erase("observedGeneration");  // pods have none
       pod.child("status").set("phase", "Failed");
       auto told = api_.update_status(kube::resources::pods, pod);
       if (!told && told.error().code == Code::NotFound) continue;

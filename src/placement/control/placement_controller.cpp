@@ -39,6 +39,13 @@ bool node_matters(const kube::Change& change) { return !change.before || !change
 
 bool labels_matter(const kube::Change& change) { return !change.before || !change.after || kube::labels_of(*change.before) != kube::labels_of(*change.after); }
 
+// Conditions of pods do not say which generation they are about.
+bool set_pod_condition(Json& pod, const kube::Condition& condition, Instant now) {
+  const bool changed = kube::set_condition(pod, condition, now);
+  for (Json& one : pod.child("status").child("conditions").items()) one.erase("observedGeneration");
+  return changed;
+}
+
 // What may be disrupted changes often, and is looked at only when somebody waits anyway.
 bool never_matters(const kube::Change&) { return false; }
 bool always_matters(const kube::Change&) { return true; }
@@ -278,7 +285,7 @@ Result<void> PlacementController::make_room(const Preempt& preempt) {
     if (!pod || kube::uid_of(*pod) != victim.uid || kube::deleting(*pod)) continue;
     const Json before = *pod;
     const kube::Condition why{.type = "DisruptionTarget", .status = "True", .reason = "PreemptionByScheduler", .message = "default-scheduler: preempting to accommodate a higher priority pod"};
-    if (kube::set_condition(*pod, why, clock_.now())) {
+    if (set_pod_condition(*pod, why, clock_.now())) {
       auto told = api_.update_status(kube::resources::pods, *pod);
       if (!told && told.error().code != Code::NotFound) return pass(std::move(told.error()), "tell pod " + victim.pod.text() + " that it must leave");
     }
@@ -297,7 +304,7 @@ Result<void> PlacementController::tell(const Wait& wait, const std::optional<std
   if (!pod || kube::uid_of(*pod) != wait.uid) return {};
   const Json before = *pod;
   const std::string why = wait.preemption.empty() ? wait.why : wait.why + " " + wait.preemption;
-  const bool changed = kube::set_condition(*pod, {.type = "PodScheduled", .status = "False", .reason = "Unschedulable", .message = why}, clock_.now());
+  const bool changed = set_pod_condition(*pod, {.type = "PodScheduled", .status = "False", .reason = "Unschedulable", .message = why}, clock_.now());
   const bool moved = nominate && before["status"]["nominatedNodeName"].string() != *nominate;
   if (moved && !nominate->empty()) pod->child("status").set("nominatedNodeName", *nominate);
   if (moved && nominate->empty()) pod->child("status").erase("nominatedNodeName");
