@@ -210,7 +210,12 @@ Result<kube::DeleteOptions> parse_delete_options(const Call& call, const kube::J
   if (out.grace_seconds && *out.grace_seconds < 0) out.grace_seconds = 1;  // as kube-apiserver: a negative period means one second
   out.uid = body["preconditions"]["uid"].string();
   out.resource_version = body["preconditions"]["resourceVersion"].string();
-  for (const Json& word : body["dryRun"].items()) dry_run = dry_run || word.string() == "All";
+  for (const Json& word : body["dryRun"].items()) {
+    if (word.string() != "All") return fail(Code::Invalid, options_error("delete", {fmt::format("dryRun: Unsupported value: []string{{\"{}\"}}: supported values: \"All\"", word.string())}));
+    dry_run = true;
+  }
+  if (body["orphanDependents"].is_bool() && !body["propagationPolicy"].string().empty())
+    return fail(Code::Invalid, options_error("delete", {fmt::format("propagationPolicy: Invalid value: \"{}\": orphanDependents and deletionPropagation cannot be both set", body["propagationPolicy"].string())}));
   using Propagation = kube::DeleteOptions::Propagation;
   if (propagation == "Foreground") {
     out.propagation = Propagation::Foreground;
@@ -379,6 +384,7 @@ Result<Json> options_body(const Call& call, std::optional<Body>& body) {
   if (call.request.body.size() > largest_body) return fail(Code::Invalid, "the body is too large for DeleteOptions");
   auto parsed = parse_body(http::find(call.request.headers, "Content-Type"), call.request.body);
   if (!parsed) return std::unexpected(std::move(parsed.error()));
+  if (const std::string& kind = parsed->json["kind"].string(); !kind.empty() && kind != "DeleteOptions") return fail(Code::Invalid, fmt::format("DeleteOptions were expected, not {}", kind));
   if (const auto wrong = kube::type_errors(parsed->json, *kube::TypeTable::builtin().find_kind("v1", "DeleteOptions")); !wrong.empty())
     return fail(Code::Invalid, fmt::format("DeleteOptions cannot be read: {}", wrong.front()));
   return std::move(parsed->json);

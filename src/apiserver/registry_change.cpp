@@ -75,6 +75,7 @@ Result<Decision> EmbeddedRegistry::complete(const Kind& kind, Json next, std::ve
   if (kube::deleting(next) && !held) {
     if (auto empty = nothing_inside(kind.resource, next); !empty) return std::unexpected(std::move(empty.error()));
     out.what = Decision::What::Remove;
+    out.next = std::move(next);  // as it was last: for the answer alone
     return out;
   }
   out.next = std::move(next);

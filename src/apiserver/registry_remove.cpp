@@ -95,7 +95,10 @@ Result<Decision> EmbeddedRegistry::decide_remove(const Kind& kind, const Json& c
     next.child("metadata").set("deletionGracePeriodSeconds", grace);
   }
   if (is_crd(resource)) set_crd_status(next, others_than(name), clock_.now());
-  return complete(kind, std::move(next), {});
+  auto decision = complete(kind, std::move(next), {});
+  // Only a pod's delete goes by way of an update in Kubernetes, which its answer shows.
+  if (decision && decision->what == Decision::What::Remove && !is_pod(resource)) decision->next = Json();
+  return decision;
 }
 
 void EmbeddedRegistry::remove(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const kube::DeleteOptions& options, Reply reply) {

@@ -306,6 +306,7 @@ void EmbeddedRegistry::attempt(std::shared_ptr<Mutation> mutation) {
   Write write{mutation->store_key, entry->revision, std::nullopt};
   auto text = std::make_shared<Template>();
   const bool removing = decision->what == Decision::What::Remove;
+  if (removing && decision->next.is_object()) *text = canonical(decision->next, resource, decision->managed ? std::string_view(*decision->managed) : managed);
   if (!removing) {
     *text = canonical(decision->next, resource, decision->managed ? std::string_view(*decision->managed) : managed);
     auto form = stored_form(kind, mutation->store_key, *text);
@@ -321,7 +322,7 @@ void EmbeddedRegistry::attempt(std::shared_ptr<Mutation> mutation) {
     const kube::Resource& of = mutation->kind->resource;
     if (done) {
       Written written{.object = {nullptr, done->revision}, .removed = removing, .warnings = std::move(warnings)};
-      if (removing) written.object.bytes = std::make_shared<const std::string>(with_revision(*last, done->revision));
+      if (removing) written.object.bytes = std::make_shared<const std::string>(text->before.empty() ? with_revision(*last, done->revision) : join(*text, done->revision));
       else written.object.bytes = sealed(of) ? std::make_shared<const std::string>(join(*text, done->revision)) : done->value;
       return mutation->reply(std::move(written));
     }

@@ -61,7 +61,7 @@ std::vector<Cause> parse_causes(std::string_view text) {
     const std::size_t comma = text.rfind(", ", colon);
     const std::size_t at = comma == std::string_view::npos ? 0 : comma + 2;
     const std::string_view path = text.substr(at, colon - at);
-    if (path.empty() || path.find(' ') != std::string_view::npos) continue;
+    if (path.empty() || path.substr(0, path.find('[')).find(' ') != std::string_view::npos) continue;  // a key in brackets may hold one
     starts.push_back({at, colon + 2, error});
   }
   if (starts.empty() || starts.front().at != 0) return {};

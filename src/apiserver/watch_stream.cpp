@@ -60,6 +60,7 @@ class WatchHub::One : public std::enable_shared_from_this<WatchHub::One> {
 
   // On the thread that publishes, or within Registry::watch.
   void take(const RegistryEvent& event) {
+    if (event.initial_end && !plan_.bookmarks) return;  // a bookmark like others: only for who asked for them
     http::Buffer piece = encode(event);
     const std::lock_guard lock(mutex_);
     if (closed_) return;
