@@ -6,7 +6,7 @@
 #
 # For each of fairlead-server, fairlead-agent and fairlead there is afterwards in OUT_DIR: NAME/ (an OCI layout whose reference is the version), NAME.docker.tar (what
 # `docker load`, `ctr images import` and `skopeo` read) and NAME.spdx.json (its Debian packages); and sha256sums over all. Equal programs, packages and commit give equal bytes; the time
-# written inside is SOURCE_DATE_EPOCH, else that of the checked-out commit. Exit status: 0 done, 1 failed (one sentence says why), 2 wrong usage.
+# written inside is SOURCE_DATE_EPOCH, the commit SOURCE_REVISION, else those of the checkout. Exit status: 0 done, 1 failed (one sentence says why), 2 wrong usage.
 set -euo pipefail
 export LC_ALL=C
 umask 022
@@ -34,7 +34,7 @@ version=$(sed -nE 's/^project\(fairlead VERSION ([0-9.]+).*/\1/p' "$root/CMakeLi
 [[ -n $version ]] || die "no version in CMakeLists.txt"
 epoch=${SOURCE_DATE_EPOCH:-$(git -c safe.directory='*' -C "$root" log -1 --format=%ct 2> /dev/null || true)}
 [[ -n $epoch ]] || die "the time of the sources is not known outside of a git checkout: set SOURCE_DATE_EPOCH"
-revision=$(git -c safe.directory='*' -C "$root" rev-parse HEAD 2> /dev/null || echo unknown)
+revision=${SOURCE_REVISION:-$(git -c safe.directory='*' -C "$root" rev-parse HEAD 2> /dev/null || echo unknown)}
 created=$(date -u -d "@$epoch" +%Y-%m-%dT%H:%M:%SZ)
 
 base=$("$root/images/build.sh" "$here/base" "$store" | tail -n 1)

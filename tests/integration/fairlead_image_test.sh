@@ -10,7 +10,7 @@ work=$(mktemp -d "$build/fairlead-image-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*" >&2; exit 1; }
 ok() { echo "ok: $*"; }
-export SOURCE_DATE_EPOCH=1700000000
+export SOURCE_DATE_EPOCH=1700000000 SOURCE_REVISION=0123456789abcdef0123456789abcdef01234567
 version=$(sed -nE 's/^project\(fairlead VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
 
 images/fairlead/build.sh "$build" "$work/a" 2> "$work/log" || { cat "$work/log" >&2; fail 'building the images'; }
