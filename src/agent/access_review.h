@@ -12,7 +12,8 @@
 
 namespace fairlead::agent {
 
-// Whoever may `create nodes/proxy` of this node in the API may ask it. A yes is remembered for five minutes, a no for thirty seconds; no answer is a no.
+// Whoever may `create nodes/proxy` of this node in the API may ask it. A yes is remembered for five minutes, a no for thirty seconds; no answer is a
+// no.
 class AccessReview {
  public:
   AccessReview(kube::KubeApi& api, const Clock& clock, std::string node_name) : api_(api), clock_(clock), node_name_(std::move(node_name)) {}

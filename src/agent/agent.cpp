@@ -94,20 +94,23 @@ class RunningAgent final : public Agent {
     waker_->runner = nullptr;
   }
   RunningAgent(kube::KubeApi& api, const Clock& clock, AgentOptions options)
-      : api_(api), clock_(clock), options_(std::move(options)), own_api_(api, options_.config.node_name), reviews_(api, clock, options_.config.node_name) {}
+      : api_(api),
+        clock_(clock),
+        options_(std::move(options)),
+        own_api_(api, options_.config.node_name),
+        reviews_(api, clock, options_.config.node_name) {}
 
   Result<void> start() {
     const node::NodeConfig& config = options_.config;
     for (const std::string& folder : {config.node_dir, config.run_dir, config.volumes_dir})
       if (auto made = make_dirs(folder, 0711); !made) return made;
-    auto runtime =
-        node::OciRuntime::open({.state_dir = config.node_dir,
-                                .run_dir = config.run_dir,
-                                .logs_dir = config.node_dir + "/logs",
-                                .cgroup_parent = config.cgroup_parent,
-                                .cni = {.pod_cidr = config.pod_cidr, .state_dir = {}},
-                                .at_step = options_.at_step},
-                               clock_);
+    auto runtime = node::OciRuntime::open({.state_dir = config.node_dir,
+                                           .run_dir = config.run_dir,
+                                           .logs_dir = config.node_dir + "/logs",
+                                           .cgroup_parent = config.cgroup_parent,
+                                           .cni = {.pod_cidr = config.pod_cidr, .state_dir = {}},
+                                           .at_step = options_.at_step},
+                                          clock_);
     if (!runtime) return std::unexpected(std::move(runtime.error()));
     runtime_ = std::move(*runtime);
     auto gateway = runtime_->cni().gateway();
@@ -133,20 +136,20 @@ class RunningAgent final : public Agent {
       const auto it = config.capacity.find(resource);
       return kube::Quantity::parse(it != config.capacity.end() ? it->second : otherwise).value_or(kube::Quantity());
     };
-    auto pods =
-        std::make_unique<node::PodController>(node::PodController::Ports{.api = api_,
-                                                                         .runtime = *runtime_,
-                                                                         .clock = clock_,
-                                                                         .events = *events_,
-                                                                         .config = options_.config,
-                                                                         .dns_server = *gateway,
-                                                                         .node_resolv = resolv ? *resolv : "",
-                                                                         .capabilities = node::held_capabilities(),
-                                                                         .wake = [waker = waker_](const kube::ObjectKey& key) { waker->wake(key); },
-                                                                         .services = [book] { return node::DnsController::services(*book); },
-                                                                         .node_cpu = MilliCpu{amount("cpu", machine.cpu).milli_value()},
-                                                                         .node_memory = Bytes{amount("memory", machine.memory).value()},
-                                                                         .node_storage = Bytes{amount("ephemeral-storage", machine.storage).value()}});
+    auto pods = std::make_unique<node::PodController>(
+        node::PodController::Ports{.api = api_,
+                                   .runtime = *runtime_,
+                                   .clock = clock_,
+                                   .events = *events_,
+                                   .config = options_.config,
+                                   .dns_server = *gateway,
+                                   .node_resolv = resolv ? *resolv : "",
+                                   .capabilities = node::held_capabilities(),
+                                   .wake = [waker = waker_](const kube::ObjectKey& key) { waker->wake(key); },
+                                   .services = [book] { return node::DnsController::services(*book); },
+                                   .node_cpu = MilliCpu{amount("cpu", machine.cpu).milli_value()},
+                                   .node_memory = Bytes{amount("memory", machine.memory).value()},
+                                   .node_storage = Bytes{amount("ephemeral-storage", machine.storage).value()}});
     node::PodController* controller = pods.get();
     auto watch = ExitWatcher::watch(runtime_->exits_dir());
     if (!watch) return std::unexpected(std::move(watch.error()));
@@ -169,13 +172,19 @@ class RunningAgent final : public Agent {
 
  private:
   Result<void> serve(const node::NodeConfig& config) {
-    access_ = std::make_unique<node::PodAccess>(*runtime_, clock_, config.node_name, [this](const http::Peer& peer) { return reviews_.allows(peer); });
+    access_ =
+        std::make_unique<node::PodAccess>(*runtime_, clock_, config.node_name, [this](const http::Peer& peer) { return reviews_.allows(peer); });
     http::TlsFiles tls{.certificate = config.serving_cert_file, .key = config.serving_key_file, .client_ca = config.client_ca_file};
     if (config.serving_cert_file == "self-made") {
       auto own = http::make_ca("fairlead-agent " + config.node_name, clock_.now());
       if (!own) return pass(std::move(own.error()), "make a serving certificate");
-      auto pair = http::issue(*own, {.common_name = "system:node:" + config.node_name, .organizations = {"system:nodes"}, .dns_names = {config.node_name},
-                                     .ip_addresses = {config.node_ip}, .server = true}, clock_.now());
+      auto pair = http::issue(*own,
+                              {.common_name = "system:node:" + config.node_name,
+                               .organizations = {"system:nodes"},
+                               .dns_names = {config.node_name},
+                               .ip_addresses = {config.node_ip},
+                               .server = true},
+                              clock_.now());
       if (!pair) return pass(std::move(pair.error()), "make a serving certificate");
       tls.certificate = config.run_dir + "/serving.crt";
       tls.key = config.run_dir + "/serving.key";

@@ -385,17 +385,21 @@ TEST_F(AgentTest, NamesOfHeadlessServicesAreAnswered) {
 }
 
 TEST_F(AgentTest, ASidecarSharedProcessesAndTheTokenOfThePod) {
-  Json object = pod("team", "while ! test -e /vol/side; do sleep 0.05; done; cat /token/t > /vol/seen; pidof sidecar-sleep > /vol/pids; exit 0", "Never");
+  Json object =
+      pod("team", "while ! test -e /vol/side; do sleep 0.05; done; cat /token/t > /vol/seen; pidof sidecar-sleep > /vol/pids; exit 0", "Never");
   Json& spec = object.child("spec");
   spec.set("shareProcessNamespace", true);
-  spec.set("volumes", *kube::parse_json(R"([{"name": "v", "emptyDir": {}}, {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}])"));
+  spec.set("volumes", *kube::parse_json(
+                          R"([{"name": "v", "emptyDir": {}}, {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}])"));
   main_container(object).set("volumeMounts", *kube::parse_json(R"([{"name": "v", "mountPath": "/vol"}, {"name": "t", "mountPath": "/token"}])"));
   main_container(object).set("terminationMessagePath", "/vol/seen");
-  spec.set("initContainers", Json::array({Json::object({{"name", "side"},
-                                                        {"image", busybox()},
-                                                        {"restartPolicy", "Always"},
-                                                        {"command", Json::array({"/bin/sh", "-c", "touch /vol/side; trap 'exit 0' TERM; while true; do sleep 0.1; done"})},
-                                                        {"volumeMounts", *kube::parse_json(R"([{"name": "v", "mountPath": "/vol"}])")}})}));
+  spec.set(
+      "initContainers",
+      Json::array({Json::object({{"name", "side"},
+                                 {"image", busybox()},
+                                 {"restartPolicy", "Always"},
+                                 {"command", Json::array({"/bin/sh", "-c", "touch /vol/side; trap 'exit 0' TERM; while true; do sleep 0.1; done"})},
+                                 {"volumeMounts", *kube::parse_json(R"([{"name": "v", "mountPath": "/vol"}])")}})}));
   create(object);
   ASSERT_TRUE(wait_phase("team", "Succeeded"));
   const Json seen = status("team");

@@ -73,7 +73,8 @@ class Wire {
   }
   Result<void> send(std::string_view bytes) {
     while (!bytes.empty()) {
-      const auto n = tls_ ? ::SSL_write(tls_.get(), bytes.data(), static_cast<int>(bytes.size())) : ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const auto n =
+          tls_ ? ::SSL_write(tls_.get(), bytes.data(), static_cast<int>(bytes.size())) : ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (n > 0)
         bytes.remove_prefix(static_cast<std::size_t>(n));
       else if (auto ready = wait(static_cast<int>(n), POLLOUT); !ready)
@@ -178,7 +179,10 @@ Result<int> check_http(const HttpCheck& check, std::chrono::milliseconds limit) 
   // "HTTP/1.1 200 OK"
   const bool fine = answer.size() >= 12 && answer.starts_with("HTTP/1.") && answer[8] == ' ';
   int code = 0;
-  for (int i = 9; fine && i < 12; ++i) code = answer[static_cast<std::size_t>(i)] >= '0' && answer[static_cast<std::size_t>(i)] <= '9' ? code * 10 + (answer[static_cast<std::size_t>(i)] - '0') : -1000;
+  for (int i = 9; fine && i < 12; ++i)
+    code = answer[static_cast<std::size_t>(i)] >= '0' && answer[static_cast<std::size_t>(i)] <= '9'
+               ? code * 10 + (answer[static_cast<std::size_t>(i)] - '0')
+               : -1000;
   if (!fine || code < 100) return fail(Code::Unavailable, "the answer is not HTTP/1.1");
   return code;
 }

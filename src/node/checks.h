@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What probes and hooks ask of a container over the network: does a port accept, what does GET answer, does it call itself healthy by gRPC. Blocking, each
-// with one time limit for all of it; IPv4 and IPv6.
+// What probes and hooks ask of a container over the network: does a port accept, what does GET answer, does it call itself healthy by gRPC. Blocking,
+// each with one time limit for all of it; IPv4 and IPv6.
 #pragma once
 #include <chrono>
 #include <optional>

@@ -115,8 +115,8 @@ std::string grpc_answer(const std::string& message) {
 const std::string serving("\0\0\0\0\2\x08\1", 7), not_serving("\0\0\0\0\2\x08\2", 7), unknown("\0\0\0\0\0", 5);
 
 TEST(GrpcCheck, ReadsTheAnswer) {
-  for (const auto& [message, want] : {std::pair(serving, State::Serving), std::pair(not_serving, State::NotServing), std::pair(unknown, State::NotServing),
-                                      std::pair(std::string("\1\0\0\0\2\x08\1", 7), State::Broken)}) {
+  for (const auto& [message, want] : {std::pair(serving, State::Serving), std::pair(not_serving, State::NotServing),
+                                      std::pair(unknown, State::NotServing), std::pair(std::string("\1\0\0\0\2\x08\1", 7), State::Broken)}) {
     const std::string bytes = grpc_answer(message);
     GrpcHealthReader whole, pieces;
     std::string reply, ignored;

@@ -70,18 +70,20 @@ class SpdyChannels final : public ExecChannels {
 
   bool start(Listener listener, const std::stop_token& stop) override {
     shared_->listener = std::move(listener);
-    shared_->socket->start([shared = std::weak_ptr(shared_)](const std::string& bytes) {
-      if (const auto held = shared.lock()) held->receive(bytes);
-    }, [shared = std::weak_ptr(shared_)] {
-      const auto held = shared.lock();
-      if (!held) return;
-      {
-        const std::lock_guard lock(held->mutex);
-        held->gone = true;
-        held->changed.notify_all();
-      }
-      held->listener.gone();
-    });
+    shared_->socket->start(
+        [shared = std::weak_ptr(shared_)](const std::string& bytes) {
+          if (const auto held = shared.lock()) held->receive(bytes);
+        },
+        [shared = std::weak_ptr(shared_)] {
+          const auto held = shared.lock();
+          if (!held) return;
+          {
+            const std::lock_guard lock(held->mutex);
+            held->gone = true;
+            held->changed.notify_all();
+          }
+          held->listener.gone();
+        });
     std::unique_lock lock(shared_->mutex);
     const bool all = shared_->changed.wait_for(lock, stop, streams_timeout, [&] { return shared_->gone || shared_->complete(); });
     return all && !shared_->gone;
@@ -183,7 +185,8 @@ class SpdyChannels final : public ExecChannels {
 
 bool offers(const http::Headers& headers, std::string_view name, std::string_view protocol) {
   for (const auto& [key, value] : headers) {
-    if (key.size() != name.size() || !std::equal(key.begin(), key.end(), name.begin(), [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); }))
+    if (key.size() != name.size() ||
+        !std::equal(key.begin(), key.end(), name.begin(), [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); }))
       continue;
     for (const std::string& one : split(value, ','))
       if (trim(one) == protocol) return true;
@@ -205,8 +208,7 @@ Result<std::shared_ptr<ExecChannels>> accept_channels(const http::Request& reque
   constexpr const char *v4 = "v4.channel.k8s.io", *v5 = "v5.channel.k8s.io";
   const std::string_view upgrade = http::find(request.headers, "Upgrade");
   if (upgrade.starts_with("SPDY/") || upgrade.starts_with("spdy/")) {
-    if (!offers(request.headers, "X-Stream-Protocol-Version", v4))
-      return fail(Code::Invalid, fmt::format("exec and attach speak {} over SPDY", v4));
+    if (!offers(request.headers, "X-Stream-Protocol-Version", v4)) return fail(Code::Invalid, fmt::format("exec and attach speak {} over SPDY", v4));
     auto socket = exchange.accept_upgrade("SPDY/3.1", {{"X-Stream-Protocol-Version", v4}});
     if (!socket) return std::unexpected(std::move(socket.error()));
     return std::shared_ptr<ExecChannels>(std::make_shared<SpdyChannels>(std::move(*socket), wanted));

@@ -45,7 +45,8 @@ class MemoryApi final : public kube::KubeApi {
     return write({resource.plural, kube::key_of(object)}, object, kube::EventType::Modified);
   }
   Result<Json> update_status(const kube::Resource& resource, const Json& object) override { return update(resource, object); }
-  Result<Json> patch(const kube::Resource& resource, const kube::ObjectKey& key, kube::PatchType type, const Json& change, const std::string&) override {
+  Result<Json> patch(const kube::Resource& resource, const kube::ObjectKey& key, kube::PatchType type, const Json& change,
+                     const std::string&) override {
     const std::lock_guard lock(mutex_);
     const auto it = objects_.find({resource.plural, key});
     if (it == objects_.end()) return fail(Code::NotFound, key.text());
@@ -63,7 +64,8 @@ class MemoryApi final : public kube::KubeApi {
     const std::lock_guard lock(mutex_);
     if (!tokens_given) return fail(Code::Unavailable, "no tokens now");
     Json out = body;
-    out.set("status", Json::object({{"token", "TOKEN-" + std::to_string(++tokens_)}, {"expirationTimestamp", print_time(token_clock->now() + std::chrono::hours(1))}}));
+    out.set("status", Json::object({{"token", "TOKEN-" + std::to_string(++tokens_)},
+                                    {"expirationTimestamp", print_time(token_clock->now() + std::chrono::hours(1))}}));
     return out;
   }
   bool tokens_given = true;

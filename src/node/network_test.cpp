@@ -35,14 +35,17 @@ Json space(const std::string& name, const std::string& team) {
 
 TEST(NetworkRules, AServiceGoesToItsReadyEndpointsAndIsRejectedWithoutAny) {
   NetworkSeen seen{.node_name = "n1", .own_ranges = {"10.1.0.0/24"}};
-  seen.services = {parse("{metadata: {namespace: a, name: web}, spec: {clusterIP: 10.79.0.5, clusterIPs: [10.79.0.5, 'fd00:79::5'], ports: [{name: http, port: 80}]}}"),
+  seen.services = {parse("{metadata: {namespace: a, name: web}, spec: {clusterIP: 10.79.0.5, clusterIPs: [10.79.0.5, 'fd00:79::5'], ports: [{name: "
+                         "http, port: 80}]}}"),
                    parse("{metadata: {namespace: a, name: none}, spec: {clusterIP: 10.79.0.6, ports: [{port: 53, protocol: UDP}]}}"),
                    parse("{metadata: {namespace: a, name: headless}, spec: {clusterIP: None, ports: [{port: 53}]}}")};
-  seen.endpoint_slices = {
-      parse("{metadata: {namespace: a, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{name: http, port: 8080}, {name: other, port: 1}], "
-            "endpoints: [{addresses: [10.1.0.2], conditions: {ready: true}}, {addresses: [10.1.0.3], conditions: {ready: false}}, {addresses: [10.1.0.4]}]}"),
-      parse("{metadata: {namespace: b, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{name: http, port: 9}], endpoints: [{addresses: "
-            "[10.1.0.9]}]}")};
+  seen.endpoint_slices = {parse("{metadata: {namespace: a, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{name: http, port: "
+                                "8080}, {name: other, port: 1}], "
+                                "endpoints: [{addresses: [10.1.0.2], conditions: {ready: true}}, {addresses: [10.1.0.3], conditions: {ready: "
+                                "false}}, {addresses: [10.1.0.4]}]}"),
+                          parse("{metadata: {namespace: b, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{name: http, port: "
+                                "9}], endpoints: [{addresses: "
+                                "[10.1.0.9]}]}")};
   const std::string rules = network_rules(seen);
   EXPECT_THAT(rules, HasSubstr("10.79.0.5 . tcp . 80 : goto service_1"));
   EXPECT_THAT(rules, HasSubstr("meta l4proto tcp dnat ip to numgen random mod 2 map { 0 : 10.1.0.2 . 8080, 1 : 10.1.0.4 . 8080 }"));
@@ -54,9 +57,12 @@ TEST(NetworkRules, AServiceGoesToItsReadyEndpointsAndIsRejectedWithoutAny) {
 
 TEST(NetworkRules, NothingOfAnObjectsTextGetsIn) {
   NetworkSeen seen{.node_name = "n1", .own_ranges = {"10.1.0.0/24; flush ruleset"}, .cluster_ranges = {"} evil", "10.0.0.0/8x"}};
-  seen.services = {parse("{metadata: {namespace: a, name: evil}, spec: {clusterIP: '1.2.3.4 evil', ports: [{port: 80, protocol: evil}, {port: 99999}]}}")};
+  seen.services = {
+      parse("{metadata: {namespace: a, name: evil}, spec: {clusterIP: '1.2.3.4 evil', ports: [{port: 80, protocol: evil}, {port: 99999}]}}")};
   seen.pods = {pod("a", "evil", "10.1.0.2 evil", "evil }")};
-  seen.policies = {parse("{metadata: {namespace: a, name: evil}, spec: {podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 'evil/8', except: ['evil']}}], ports: [{port: evil}]}]}}")};
+  seen.policies = {
+      parse("{metadata: {namespace: a, name: evil}, spec: {podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 'evil/8', except: ['evil']}}], ports: "
+            "[{port: evil}]}]}}")};
   EXPECT_THAT(network_rules(seen), Not(HasSubstr("evil")));
   EXPECT_THAT(network_rules(seen), Not(HasSubstr("flush")));
 }
@@ -81,19 +87,28 @@ TEST_P(PolicyText, SaysWhoMayEnter) {
 INSTANTIATE_TEST_SUITE_P(
     Ingress, PolicyText,
     testing::Values(
-        PolicyCase{"own_namespace", "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}, ingress: [{from: [{podSelector: {matchLabels: {group: web}}}]}]}}",
+        PolicyCase{"own_namespace",
+                   "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}, ingress: [{from: [{podSelector: "
+                   "{matchLabels: {group: web}}}]}]}}",
                    "ip saddr { 10.1.0.3 } accept"},
         PolicyCase{"another_namespace",
-                   "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}, ingress: [{from: [{podSelector: {matchLabels: {group: web}}, namespaceSelector: {matchLabels: {team: blue}}}]}]}}",
+                   "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}, ingress: [{from: [{podSelector: "
+                   "{matchLabels: {group: web}}, namespaceSelector: {matchLabels: {team: blue}}}]}]}}",
                    "ip saddr { 10.2.0.3 } accept"},
-        PolicyCase{"any_namespace", "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}, ingress: [{from: [{namespaceSelector: {}}]}]}}",
-                   "ip saddr { 10.1.0.2, 10.1.0.3, 10.2.0.3 } accept"},
+        PolicyCase{
+            "any_namespace",
+            "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}, ingress: [{from: [{namespaceSelector: {}}]}]}}",
+            "ip saddr { 10.1.0.2, 10.1.0.3, 10.2.0.3 } accept"},
         PolicyCase{"block_with_exception",
-                   "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}, ingress: [{from: [{ipBlock: {cidr: 10.9.0.0/16, except: [10.9.1.0/24]}}], ports: [{port: 5432}]}]}}",
+                   "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}, ingress: [{from: [{ipBlock: {cidr: "
+                   "10.9.0.0/16, except: [10.9.1.0/24]}}], ports: [{port: 5432}]}]}}",
                    "ip saddr 10.9.0.0/16 ip saddr != { 10.9.1.0/24 } tcp dport 5432 accept"},
-        PolicyCase{"ports", "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}, ingress: [{ports: [{port: web}, {port: 10, endPort: 20, protocol: UDP}]}]}}",
+        PolicyCase{"ports",
+                   "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}, ingress: [{ports: [{port: web}, {port: 10, "
+                   "endPort: 20, protocol: UDP}]}]}}",
                    "    tcp dport 80 accept\n    udp dport 10-20 accept\n    meta l4proto tcp reject with tcp reset\n    reject"},
-        PolicyCase{"nobody", "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}}}", "ip saddr 10.1.0.2 accept\n    meta l4proto tcp reject with tcp reset\n    reject"},
+        PolicyCase{"nobody", "{metadata: {namespace: a, name: p}, spec: {podSelector: {matchLabels: {group: db}}}}",
+                   "ip saddr 10.1.0.2 accept\n    meta l4proto tcp reject with tcp reset\n    reject"},
         PolicyCase{"egress_only", "{metadata: {namespace: a, name: p}, spec: {podSelector: {}, policyTypes: [Egress]}}", ""},
         PolicyCase{"of_another_namespace", "{metadata: {namespace: c, name: p}, spec: {podSelector: {}}}", ""}),
     [](const auto& row) { return row.param.name; });
@@ -142,13 +157,16 @@ class NetworkTest : public NodeTest {
 };
 
 TEST_F(NetworkTest, EveryPairOfGroupsThatIsClosedIsClosedAndEveryOpenOneIsOpen) {
-  const std::map<std::string, std::string> ips{{"login", start("login", "login")}, {"head", start("head", "head")}, {"worker", start("worker", "worker")}};
+  const std::map<std::string, std::string> ips{
+      {"login", start("login", "login")}, {"head", start("head", "head")}, {"worker", start("worker", "worker")}};
   for (const auto& [from, unused] : ips)
     for (const auto& [to, ip] : ips) EXPECT_EQ(get(from, ip, 80), to) << "open without a policy: " << from << " to " << to;
   // Nobody may enter; then the head on port 80 from all groups, the worker on 80 and 81 from the head alone.
   seen_.policies = {parse("{metadata: {namespace: a, name: closed}, spec: {podSelector: {}, policyTypes: [Ingress]}}"),
-                    parse("{metadata: {namespace: a, name: head}, spec: {podSelector: {matchLabels: {group: head}}, ingress: [{from: [{podSelector: {}}], ports: [{port: web}]}]}}"),
-                    parse("{metadata: {namespace: a, name: worker}, spec: {podSelector: {matchLabels: {group: worker}}, ingress: [{from: [{podSelector: {matchLabels: {group: head}}}]}]}}")};
+                    parse("{metadata: {namespace: a, name: head}, spec: {podSelector: {matchLabels: {group: head}}, ingress: [{from: [{podSelector: "
+                          "{}}], ports: [{port: web}]}]}}"),
+                    parse("{metadata: {namespace: a, name: worker}, spec: {podSelector: {matchLabels: {group: worker}}, ingress: [{from: "
+                          "[{podSelector: {matchLabels: {group: head}}}]}]}}")};
   apply();
   const auto open = [](const std::string& from, const std::string& to, int port) {
     return from == to || (to == "head" && port == 80) || (to == "worker" && from == "head");
@@ -171,8 +189,12 @@ TEST_F(NetworkTest, ServicesAndHostPortsReachPods) {
   (void)start("two", "client");
   seen_.services = {parse("{metadata: {namespace: a, name: web}, spec: {clusterIP: 10.79.0.5, ports: [{port: 8000}]}}"),
                     parse("{metadata: {namespace: a, name: none}, spec: {clusterIP: 10.79.0.6, ports: [{port: 8000}]}}")};
-  seen_.endpoint_slices = {parse("{metadata: {namespace: a, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{port: 80}], endpoints: [{addresses: [" + ip + "]}]}")};
-  seen_.pods[0].child("spec").set("containers", parse("{a: " "[{name: main, ports: [{containerPort: 81, hostPort: 8181}]}]" "}")["a"]);
+  seen_.endpoint_slices = {parse(
+      "{metadata: {namespace: a, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{port: 80}], endpoints: [{addresses: [" + ip +
+      "]}]}")};
+  seen_.pods[0].child("spec").set("containers", parse("{a: "
+                                                      "[{name: main, ports: [{containerPort: 81, hostPort: 8181}]}]"
+                                                      "}")["a"]);
   apply();
   EXPECT_EQ(get("two", "10.79.0.5", 8000), "one");
   EXPECT_EQ(get("one", "10.79.0.5", 8000), "one") << "a pod reaches itself by its service";

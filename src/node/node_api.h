@@ -28,7 +28,8 @@ class NodeApi final : public kube::KubeApi {
                            const std::string& subresource) override {
     return api_.patch(resource, key, type, patch, subresource);
   }
-  Result<kube::Json> post(const kube::Resource& resource, const kube::ObjectKey& key, const std::string& subresource, const kube::Json& body) override {
+  Result<kube::Json> post(const kube::Resource& resource, const kube::ObjectKey& key, const std::string& subresource,
+                          const kube::Json& body) override {
     return api_.post(resource, key, subresource, body);
   }
   Result<void> remove(const kube::Resource& resource, const kube::ObjectKey& key, const kube::DeleteOptions& options) override {

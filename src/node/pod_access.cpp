@@ -251,7 +251,8 @@ std::string PodAccess::pods() {
                                {"spec", Json::object({{"nodeName", node_name_}})},
                                {"status", Json::object({{"podIP", pod->sandbox ? pod->sandbox->ip : ""}})}}));
     }
-  return kube::print_json(Json::object({{"kind", "PodList"}, {"apiVersion", "v1"}, {"metadata", Json::object()}, {"items", std::move(items)}})) + "\n";
+  return kube::print_json(Json::object({{"kind", "PodList"}, {"apiVersion", "v1"}, {"metadata", Json::object()}, {"items", std::move(items)}})) +
+         "\n";
 }
 
 std::string PodAccess::usage() {

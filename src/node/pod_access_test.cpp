@@ -2,9 +2,9 @@
 // Logs and exec over real HTTPS and WebSockets, from real containers.
 #include "node/pod_access.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <arpa/inet.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -315,7 +315,9 @@ class SpdyClient {
   }
   // The head of the answer.
   std::string ask(const std::string& target) {
-    send("POST " + target + " HTTP/1.1\r\nHost: n1\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v5.channel.k8s.io, v4.channel.k8s.io\r\nContent-Length: 0\r\n\r\n");
+    send("POST " + target +
+         " HTTP/1.1\r\nHost: n1\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v5.channel.k8s.io, "
+         "v4.channel.k8s.io\r\nContent-Length: 0\r\n\r\n");
     std::string head;
     char c = 0;
     while (!head.ends_with("\r\n\r\n") && ::recv(fd_.get(), &c, 1, 0) == 1) head += c;
@@ -331,7 +333,9 @@ class SpdyClient {
   void send(const std::string& bytes) { EXPECT_EQ(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size())); }
   void write(const std::string& type, const std::string& bytes, bool last) { send(SpdyWriter::data(streams_.at(type), bytes, last)); }
   // Until `enough` or the end of the connection: what came, by stream.
-  const std::map<std::string, std::string>& read(const std::function<bool(const std::map<std::string, std::string>&)>& enough = [](const auto&) { return false; }) {
+  const std::map<std::string, std::string>& read(const std::function<bool(const std::map<std::string, std::string>&)>& enough = [](const auto&) {
+    return false;
+  }) {
     char chunk[64 * 1024];
     while (!enough(came_)) {
       const ssize_t n = ::recv(fd_.get(), chunk, sizeof chunk, 0);
@@ -387,7 +391,8 @@ TEST_F(PodAccessTest, SpdyThatIsWrongIsRefused) {
 TEST_F(PodAccessTest, InputForACommandWithoutStdinIsThrownAwayHoweverMuchItIs) {
   run_pod("sleep 600");
   auto socket = client_->open_websocket(
-      {.target = "/exec/default/p/main?command=sh&command=-c&command=while+!+test+-e+/go;do+sleep+0.05;done;echo+done&stdout=true"}, {"v5.channel.k8s.io"});
+      {.target = "/exec/default/p/main?command=sh&command=-c&command=while+!+test+-e+/go;do+sleep+0.05;done;echo+done&stdout=true"},
+      {"v5.channel.k8s.io"});
   ASSERT_TRUE(socket) << socket.error().message;
   const std::string piece(1 << 20, 'x');
   for (int i = 0; i < 80; ++i) ASSERT_TRUE((*socket)->send(std::string(1, '\0') + piece)) << i;

@@ -28,19 +28,77 @@ std::uint32_t get32(std::string_view bytes, std::size_t at) {
 const std::string& dictionary() {
   static const std::string text = [] {
     std::string out;
-    for (const std::string_view word :
-         {"options", "head", "post", "put", "delete", "trace", "accept", "accept-charset", "accept-encoding", "accept-language", "accept-ranges", "age",
-          "allow", "authorization", "cache-control", "connection", "content-base", "content-encoding", "content-language", "content-length",
-          "content-location", "content-md5", "content-range", "content-type", "date", "etag", "expect", "expires", "from", "host", "if-match",
-          "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "last-modified", "location", "max-forwards", "pragma",
-          "proxy-authenticate", "proxy-authorization", "range", "referer", "retry-after", "server", "te", "trailer", "transfer-encoding", "upgrade",
-          "user-agent", "vary", "via", "warning", "www-authenticate", "method", "get", "status", "200 OK", "version", "HTTP/1.1", "url", "public",
-          "set-cookie", "keep-alive", "origin"}) {
+    for (const std::string_view word : {"options",
+                                        "head",
+                                        "post",
+                                        "put",
+                                        "delete",
+                                        "trace",
+                                        "accept",
+                                        "accept-charset",
+                                        "accept-encoding",
+                                        "accept-language",
+                                        "accept-ranges",
+                                        "age",
+                                        "allow",
+                                        "authorization",
+                                        "cache-control",
+                                        "connection",
+                                        "content-base",
+                                        "content-encoding",
+                                        "content-language",
+                                        "content-length",
+                                        "content-location",
+                                        "content-md5",
+                                        "content-range",
+                                        "content-type",
+                                        "date",
+                                        "etag",
+                                        "expect",
+                                        "expires",
+                                        "from",
+                                        "host",
+                                        "if-match",
+                                        "if-modified-since",
+                                        "if-none-match",
+                                        "if-range",
+                                        "if-unmodified-since",
+                                        "last-modified",
+                                        "location",
+                                        "max-forwards",
+                                        "pragma",
+                                        "proxy-authenticate",
+                                        "proxy-authorization",
+                                        "range",
+                                        "referer",
+                                        "retry-after",
+                                        "server",
+                                        "te",
+                                        "trailer",
+                                        "transfer-encoding",
+                                        "upgrade",
+                                        "user-agent",
+                                        "vary",
+                                        "via",
+                                        "warning",
+                                        "www-authenticate",
+                                        "method",
+                                        "get",
+                                        "status",
+                                        "200 OK",
+                                        "version",
+                                        "HTTP/1.1",
+                                        "url",
+                                        "public",
+                                        "set-cookie",
+                                        "keep-alive",
+                                        "origin"}) {
       put32(out, static_cast<std::uint32_t>(word.size()));
       out += word;
     }
     out +=
-        "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 Non-Authoritative Information204 No Content301 "
+        "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 Non-Authoritative Information204 No "
+        "Content301 "
         "Moved Permanently400 Bad Request401 Unauthorized403 Forbidden404 Not Found500 Internal Server Error501 Not Implemented503 Service "
         "UnavailableJan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, "
         "GMTchunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/"
@@ -135,7 +193,11 @@ Result<void> SpdyReader::control(std::string_view frame, const std::function<voi
       if (body.size() < 10) return short_frame();
       auto list = headers(body.substr(10));
       if (!list) return std::unexpected(std::move(list.error()));
-      event = {.kind = SpdyEvent::Kind::Open, .stream = get32(body, 0) & 0x7FFF'FFFFU, .headers = std::move(*list), .bytes = {}, .last = (flags & 1U) != 0};
+      event = {.kind = SpdyEvent::Kind::Open,
+               .stream = get32(body, 0) & 0x7FFF'FFFFU,
+               .headers = std::move(*list),
+               .bytes = {},
+               .last = (flags & 1U) != 0};
       if (event.stream == 0) return fail(Code::Invalid, "SPDY: stream 0 cannot be opened");
       each(std::move(event));
       return {};
@@ -168,7 +230,10 @@ Result<void> SpdyReader::feed(std::string_view bytes, const std::function<void(S
     if (data_left_ > 0) {
       const std::size_t size = std::min<std::size_t>(data_left_, bytes.size());
       data_left_ -= static_cast<std::uint32_t>(size);
-      each({.kind = SpdyEvent::Kind::Data, .stream = data_stream_, .headers = {}, .bytes = std::string(bytes.substr(0, size)),
+      each({.kind = SpdyEvent::Kind::Data,
+            .stream = data_stream_,
+            .headers = {},
+            .bytes = std::string(bytes.substr(0, size)),
             .last = data_left_ == 0 && data_last_});
       bytes.remove_prefix(size);
       continue;

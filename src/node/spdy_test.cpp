@@ -68,7 +68,10 @@ TEST(Spdy, RefusesWhatIsNone) {
   no_stream[11] = 0;
   for (std::size_t i = 18; i < garbled.size(); ++i) garbled[i] = static_cast<char>(0xFF);
   huge[5] = static_cast<char>(0xFF);
-  for (const std::string& bytes : {other_version, no_stream, garbled, huge, std::string("\x80\x03\x00\x01\x00\x00\x00\x04" "abcd", 12)}) {
+  for (const std::string& bytes : {other_version, no_stream, garbled, huge,
+                                   std::string("\x80\x03\x00\x01\x00\x00\x00\x04"
+                                               "abcd",
+                                               12)}) {
     bool refused = false;
     EXPECT_TRUE(read(bytes, bytes.size(), &refused).empty());
     EXPECT_TRUE(refused) << hex(bytes);

@@ -14,13 +14,15 @@ using namespace std::chrono_literals;
 Instant token_refresh_time(Instant given, Instant ends) { return std::min(given + (ends - given) / 10 * 8, given + 24h); }
 
 Result<TokenCache::Entry> TokenCache::ask(const Json& pod, const std::string& audience, std::int64_t seconds) const {
-  Json spec = Json::object({{"expirationSeconds", seconds},
-                            {"boundObjectRef", Json::object({{"apiVersion", "v1"}, {"kind", "Pod"}, {"name", kube::name_of(pod)}, {"uid", kube::uid_of(pod)}})}});
+  Json spec = Json::object(
+      {{"expirationSeconds", seconds},
+       {"boundObjectRef", Json::object({{"apiVersion", "v1"}, {"kind", "Pod"}, {"name", kube::name_of(pod)}, {"uid", kube::uid_of(pod)}})}});
   if (!audience.empty()) spec.set("audiences", Json::array({audience}));
   const std::string account = pod["spec"]["serviceAccountName"].string_or("default");
   const Instant now = clock_.now();
-  auto answer = api_.post(kube::resources::service_accounts, {kube::space_of(pod), account.empty() ? "default" : account}, "token",
-                          Json::object({{"apiVersion", "authentication.k8s.io/v1"}, {"kind", "TokenRequest"}, {"metadata", Json::object()}, {"spec", std::move(spec)}}));
+  auto answer = api_.post(
+      kube::resources::service_accounts, {kube::space_of(pod), account.empty() ? "default" : account}, "token",
+      Json::object({{"apiVersion", "authentication.k8s.io/v1"}, {"kind", "TokenRequest"}, {"metadata", Json::object()}, {"spec", std::move(spec)}}));
   if (!answer) return pass(std::move(answer.error()), fmt::format("ask for a token of serviceaccount \"{}\"", account));
   const Json& status = (*answer)["status"];
   auto ends = parse_time(status["expirationTimestamp"].string());

@@ -133,14 +133,16 @@ std::int64_t disk_usage(const std::string& folder) {
   return out;
 }
 
-// Gives everything below the folder, and itself, to the group: readable and writable for it, folders hand it on. Never follows links and never leaves the file
-// system. `descend` is false once only the folder itself is meant.
+// Gives everything below the folder, and itself, to the group: readable and writable for it, folders hand it on. Never follows links and never leaves
+// the file system. `descend` is false once only the folder itself is meant.
 Result<void> give_tree_to_group(int parent, const char* name, gid_t group, dev_t device, int depth) {
   const Fd fd(::openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat info{};
-  if (!fd || ::fstat(fd.get(), &info) != 0) return errno == ENOENT ? Result<void>() : Result<void>(fail_errno(errno, fmt::format("look at {}", name)));
+  if (!fd || ::fstat(fd.get(), &info) != 0)
+    return errno == ENOENT ? Result<void>() : Result<void>(fail_errno(errno, fmt::format("look at {}", name)));
   if (info.st_dev != device || S_ISLNK(info.st_mode)) return {};
-  if (info.st_gid != group && ::fchownat(fd.get(), "", static_cast<uid_t>(-1), group, AT_EMPTY_PATH) != 0) return fail_errno(errno, fmt::format("give {} to its group", name));
+  if (info.st_gid != group && ::fchownat(fd.get(), "", static_cast<uid_t>(-1), group, AT_EMPTY_PATH) != 0)
+    return fail_errno(errno, fmt::format("give {} to its group", name));
   const mode_t wanted = (info.st_mode & 07777U) | (S_ISDIR(info.st_mode) ? 02770U : 0660U);
   if (wanted != (info.st_mode & 07777U) && ::chmod(fmt::format("/proc/self/fd/{}", fd.get()).c_str(), wanted) != 0)
     return fail_errno(errno, fmt::format("change the mode of {}", name));
@@ -358,7 +360,8 @@ std::string Volumes::over_limit(const Json& pod, const std::string& logs) const 
     if (!empty.is_object() || empty["medium"].string() == "Memory" || (empty["sizeLimit"].is_null() && !all_limited)) continue;
     const std::int64_t used = disk_usage(folder(uid, volume["name"].string()));
     used_by_volumes += used;
-    const auto limit = empty["sizeLimit"].is_null() ? Result<kube::Quantity>(fail(Code::NotFound, "")) : kube::Quantity::from_json(empty["sizeLimit"]);
+    const auto limit =
+        empty["sizeLimit"].is_null() ? Result<kube::Quantity>(fail(Code::NotFound, "")) : kube::Quantity::from_json(empty["sizeLimit"]);
     if (limit && used > limit->value())
       return fmt::format("Usage of EmptyDir volume \"{}\" exceeds the limit \"{}\".", volume["name"].string(), limit->text());
   }
@@ -395,7 +398,8 @@ Result<std::vector<MountSpec>> Volumes::mounts(const Json& pod, const Json& cont
     if (!sub.empty()) {
       if (made_of_objects(*volume) && from.find("..data") == std::string::npos) from += "/..data";
       const auto parts = split(sub, '/');
-      if (sub[0] == '/' || std::find(parts.begin(), parts.end(), "..") != parts.end()) return fail(Code::Invalid, "subPath \"" + sub + "\" leads out of its volume");
+      if (sub[0] == '/' || std::find(parts.begin(), parts.end(), "..") != parts.end())
+        return fail(Code::Invalid, "subPath \"" + sub + "\" leads out of its volume");
       // ..data is a link within the volume; a user's path must not leave what it points to.
       char resolved[4096];
       const std::string root = ::realpath(from.c_str(), resolved) != nullptr ? resolved : from;
@@ -467,7 +471,8 @@ EtcFiles make_etc_files(const Json& pod, const std::string& pod_ip, const std::s
   if (!pod_ip.empty()) {
     const std::string& subdomain = spec["subdomain"].string();
     const std::string name = hostname.substr(0, hostname.find('.'));
-    const std::string full = subdomain.empty() || host_network ? "" : fmt::format("{}.{}.{}.svc.{}\t", name, subdomain, kube::space_of(pod), dns.domain);
+    const std::string full =
+        subdomain.empty() || host_network ? "" : fmt::format("{}.{}.{}.svc.{}\t", name, subdomain, kube::space_of(pod), dns.domain);
     for (const std::string& ip : split(pod_ip, ',')) out.hosts += ip + "\t" + full + (host_network ? hostname : name) + "\n";
   }
   for (const Json& alias : spec["hostAliases"].items()) {

@@ -135,7 +135,8 @@ TEST(VolumeFiles, TokensAreAskedForByAudienceAndLife) {
       {"serviceAccountToken": {"path": "vault/token", "audience": "vault", "expirationSeconds": 600}}]}})");
   auto files = volume_files(pod, volume, with);
   ASSERT_TRUE(files) << files.error().message;
-  EXPECT_THAT(*files, ElementsAre(VolumeFile{.path = "token", .bytes = "/3600", .mode = 0444}, VolumeFile{.path = "vault/token", .bytes = "vault/600", .mode = 0444}));
+  EXPECT_THAT(*files, ElementsAre(VolumeFile{.path = "token", .bytes = "/3600", .mode = 0444},
+                                  VolumeFile{.path = "vault/token", .bytes = "vault/600", .mode = 0444}));
   EXPECT_EQ(volume_files(grouped, volume, with)->at(0).mode, 0640U);
   EXPECT_FALSE(volume_files(pod, parse(R"({"projected": {"sources": [{"serviceAccountToken": {"path": "../token"}}]}})"), with));
   with.token = [](const std::string&, std::int64_t) -> Result<std::string> { return fail(Code::Unavailable, "not now"); };
@@ -177,8 +178,11 @@ TEST_F(VolumesTest, SubPathExpressionsAreExpanded) {
   const Volumes volumes(root_ + "/pods", root_ + "/volumes");
   const Json pod = parse(R"({"metadata": {"uid": "u"}, "spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}})");
   const auto mounts = [&](const char* expression, const char* value) {
-    return volumes.mounts(pod, Json::object({{"name", "m"}, {"volumeMounts", Json::array({Json::object({{"name", "v"}, {"mountPath", "/d"}, {"subPathExpr", expression}})})}}),
-                          sources(), {{"NAME", value}});
+    return volumes.mounts(
+        pod,
+        Json::object(
+            {{"name", "m"}, {"volumeMounts", Json::array({Json::object({{"name", "v"}, {"mountPath", "/d"}, {"subPathExpr", expression}})})}}),
+        sources(), {{"NAME", value}});
   };
   auto mounted = mounts("logs/$(NAME)", "p-0");
   ASSERT_TRUE(mounted) << mounted.error().message;
@@ -191,7 +195,8 @@ TEST_F(VolumesTest, SubPathExpressionsAreExpanded) {
 
 TEST_F(VolumesTest, DiskThatIsUsedBeyondALimitIsNamed) {
   const Volumes volumes(root_ + "/pods", root_ + "/volumes");
-  const Json pod = parse(R"({"metadata": {"uid": "u"}, "spec": {"containers": [{"name": "m", "resources": {"limits": {"ephemeral-storage": "1Mi"}}}], "volumes": [{"name": "e", "emptyDir": {}}]}})");
+  const Json pod = parse(
+      R"({"metadata": {"uid": "u"}, "spec": {"containers": [{"name": "m", "resources": {"limits": {"ephemeral-storage": "1Mi"}}}], "volumes": [{"name": "e", "emptyDir": {}}]}})");
   const std::string logs = root_ + "/logs/p";
   ASSERT_TRUE(make_dirs(logs + "/m"));
   ASSERT_TRUE(make_dirs(root_ + "/pods/u/containers/m/0/upper"));

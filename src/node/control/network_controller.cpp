@@ -76,7 +76,8 @@ std::vector<kube::Controller::Source> NetworkController::sources() const {
   // Of pods and nodes most changes are heartbeats and the like.
   const auto if_placed = [](const kube::Change& change) -> std::vector<kube::ObjectKey> {
     const auto told = [](const Json& pod) {
-      return kube::print_json(Json::array({pod["metadata"]["labels"], pod["spec"]["nodeName"], pod["status"]["podIPs"], pod["status"]["podIP"], pod["status"]["phase"]}));
+      return kube::print_json(
+          Json::array({pod["metadata"]["labels"], pod["spec"]["nodeName"], pod["status"]["podIPs"], pod["status"]["podIP"], pod["status"]["phase"]}));
     };
     if (change.before && change.after && told(*change.before) == told(*change.after)) return {};
     return {{"", "all"}};
@@ -114,8 +115,10 @@ Result<kube::Next> NetworkController::reconcile(const kube::ObjectKey&) {
   std::string rules = network_rules(seen);
   const auto now = clock_.monotonic();
   if (rules != applied_ || now - applied_at_ > apply_again) {
-    if (!exists(options_.nft)) return fail(Code::NotFound, options_.nft + " is missing: install nftables (service addresses and network policies need it)");
-    if (auto done = run_checked({.argv = {options_.nft, "-f", "-"}}, 60s, rules); !done) return pass(std::move(done.error()), "set the packet filter");
+    if (!exists(options_.nft))
+      return fail(Code::NotFound, options_.nft + " is missing: install nftables (service addresses and network policies need it)");
+    if (auto done = run_checked({.argv = {options_.nft, "-f", "-"}}, 60s, rules); !done)
+      return pass(std::move(done.error()), "set the packet filter");
     if (rules != applied_) log_debug("packet filter set", {{"bytes", std::to_string(rules.size())}});
     applied_ = std::move(rules);
     applied_at_ = now;

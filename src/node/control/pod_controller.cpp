@@ -491,7 +491,8 @@ Result<void> PodController::start_container(const StartContainer& action, const 
   return {};
 }
 
-std::string PodController::run_hook(const Json& pod, const Json& container, const Json& hook, const std::string& ip, std::chrono::milliseconds limit) {
+std::string PodController::run_hook(const Json& pod, const Json& container, const Json& hook, const std::string& ip,
+                                    std::chrono::milliseconds limit) {
   const std::string& name = container["name"].string();
   if (const Json& get = hook["httpGet"]; get.is_object()) {
     // The same fields as a probe's: read by the same function.

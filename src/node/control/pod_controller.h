@@ -31,7 +31,7 @@ class PodController final : public kube::Controller {
     std::string dns_server;
     std::string node_resolv;
     std::vector<std::string> capabilities;
-    std::function<void(const kube::ObjectKey&)> wake;  // reconcile this pod soon
+    std::function<void(const kube::ObjectKey&)> wake;        // reconcile this pod soon
     std::function<std::vector<kube::Json>()> services = {};  // all that are known by now, for the environment of containers
     MilliCpu node_cpu = {};                                  // what resourceFieldRef tells of a limit that is not set
     Bytes node_memory = {}, node_storage = {};
@@ -65,7 +65,8 @@ class PodController final : public kube::Controller {
   VolumeSources sources_for(const kube::Json& pod, const std::string& ip);
   std::vector<std::pair<std::string, std::string>> service_environment(const kube::Json& pod) const;
   // Runs a postStart or preStop handler to its end; what went wrong, empty: nothing.
-  std::string run_hook(const kube::Json& pod, const kube::Json& container, const kube::Json& hook, const std::string& ip, std::chrono::milliseconds limit);
+  std::string run_hook(const kube::Json& pod, const kube::Json& container, const kube::Json& hook, const std::string& ip,
+                       std::chrono::milliseconds limit);
   Result<kube::Json> fetch(const kube::Resource& resource, const std::string& space, const std::string& name, const char* what, bool fresh);
 
   Ports ports_;

@@ -266,7 +266,8 @@ Result<std::string> resource_value(const Json& pod, const std::string& own_conta
       if (container["name"].string() != name) continue;
       const auto dot = resource.find('.');
       const std::string kind = resource.substr(0, dot), what = dot == std::string::npos ? "" : resource.substr(dot + 1);
-      if ((kind != "limits" && kind != "requests") || (what != "cpu" && what != "memory" && what != "ephemeral-storage" && !what.starts_with("hugepages-")))
+      if ((kind != "limits" && kind != "requests") ||
+          (what != "cpu" && what != "memory" && what != "ephemeral-storage" && !what.starts_with("hugepages-")))
         return fail(Code::Invalid, "unsupported resource: " + resource);
       auto amount = quantity(container["resources"][kind][what]);
       // As Kubernetes: a limit that is not set is what the node has.
@@ -276,7 +277,7 @@ Result<std::string> resource_value(const Json& pod, const std::string& own_conta
         const std::int64_t by = divisor && divisor->milli_value() > 0 ? divisor->milli_value() : 1000;
         units = (milli + by - 1) / by;
       } else {
-        const std::int64_t bytes = amount                                               ? amount->value()
+        const std::int64_t bytes = amount                                            ? amount->value()
                                    : kind == "limits" && what == "memory"            ? sources.node_memory.value
                                    : kind == "limits" && what == "ephemeral-storage" ? sources.node_storage.value
                                                                                      : 0;

@@ -210,25 +210,31 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"a_kernel_sysctl", R"({"securityContext": {"sysctls": [{"name": "kernel.panic", "value": "1"}]}})", "sysctl kernel.panic"},
         Refusal{"a_net_sysctl_runs", R"({"securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "1"}]}})", ""},
         Refusal{"a_side_car_runs", R"({"initContainers": [{"name": "s", "restartPolicy": "Always", "readinessProbe": {"grpc": {"port": 1}}}]})", ""},
-        Refusal{"a_probe_of_a_plain_init_container", R"({"initContainers": [{"name": "s", "readinessProbe": {"grpc": {"port": 1}}}]})", "readinessProbe"},
-        Refusal{"a_restart_policy_of_a_main_container", R"({"containers": [{"name": "m", "restartPolicy": "Always"}]})", "containers[m].restartPolicy"},
-        Refusal{"a_grpc_probe_runs", R"({"containers": [{"name": "m", "livenessProbe": {"grpc": {"port": 1}, "terminationGracePeriodSeconds": 1}}]})", ""},
+        Refusal{"a_probe_of_a_plain_init_container", R"({"initContainers": [{"name": "s", "readinessProbe": {"grpc": {"port": 1}}}]})",
+                "readinessProbe"},
+        Refusal{"a_restart_policy_of_a_main_container", R"({"containers": [{"name": "m", "restartPolicy": "Always"}]})",
+                "containers[m].restartPolicy"},
+        Refusal{"a_grpc_probe_runs", R"({"containers": [{"name": "m", "livenessProbe": {"grpc": {"port": 1}, "terminationGracePeriodSeconds": 1}}]})",
+                ""},
         Refusal{"a_tcp_hook", R"({"containers": [{"name": "m", "lifecycle": {"preStop": {"tcpSocket": {"port": 1}}}}]})", "preStop.tcpSocket"},
         Refusal{"a_terminal_runs", R"({"containers": [{"name": "m", "tty": true, "stdin": true, "stdinOnce": true}]})", ""},
         Refusal{"block_devices", R"({"containers": [{"name": "m", "volumeDevices": [{"name": "x"}]}]})", "volumeDevices"},
-        Refusal{"a_token_volume_runs",
-                R"({"volumes": [{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]})", ""},
+        Refusal{"a_token_volume_runs", R"({"volumes": [{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]})", ""},
         Refusal{"user_namespaces", R"({"hostUsers": false, "containers": []})", "hostUsers"},
         Refusal{"a_host_port_runs", R"({"containers": [{"name": "m", "ports": [{"containerPort": 80, "hostPort": 80}]}]})", ""},
-        Refusal{"a_cluster_trust_bundle", R"({"volumes": [{"name": "t", "projected": {"sources": [{"clusterTrustBundle": {"path": "x"}}]}}]})", "clusterTrustBundle"},
+        Refusal{"a_cluster_trust_bundle", R"({"volumes": [{"name": "t", "projected": {"sources": [{"clusterTrustBundle": {"path": "x"}}]}}]})",
+                "clusterTrustBundle"},
         Refusal{"a_runtime_class", R"({"runtimeClassName": "kata"})", "runtimeClassName"}),
     [](const auto& row) { return row.param.name; });
 
 TEST(ServiceVariables, TellOfServicesWithAnAddressInTheNamespace) {
   const auto service = [](const char* space, const char* name, const char* ip) {
-    return *kube::parse_json(fmt::format(R"({{"metadata": {{"namespace": "{}", "name": "{}"}}, "spec": {{"clusterIP": "{}", "ports": [{{"name": "http-api", "port": 80}}, {{"port": 53, "protocol": "UDP"}}]}}}})", space, name, ip));
+    return *kube::parse_json(fmt::format(
+        R"({{"metadata": {{"namespace": "{}", "name": "{}"}}, "spec": {{"clusterIP": "{}", "ports": [{{"name": "http-api", "port": 80}}, {{"port": 53, "protocol": "UDP"}}]}}}})",
+        space, name, ip));
   };
-  const std::vector<Json> all{service("default", "kubernetes", "10.96.0.1"), service("a", "my-db", "fd00::5"), service("a", "quiet", "None"), service("b", "other", "10.96.0.9")};
+  const std::vector<Json> all{service("default", "kubernetes", "10.96.0.1"), service("a", "my-db", "fd00::5"), service("a", "quiet", "None"),
+                              service("b", "other", "10.96.0.9")};
   std::map<std::string, std::string> found;
   for (const auto& [key, value] : service_variables(all, "a", true)) found[key] = value;
   EXPECT_EQ(found["KUBERNETES_SERVICE_HOST"], "10.96.0.1");
@@ -249,7 +255,8 @@ TEST(PodLimits, SideCarsCountBesideWhatRunsAfterThem) {
       {"name": "side", "restartPolicy": "Always", "resources": {"limits": {"memory": "3Mi"}}}, {"name": "late", "resources": {"limits": {"memory": "9Mi"}}}],
       "containers": [{"name": "m", "resources": {"limits": {"memory": "4Mi"}}}]}})");
   EXPECT_EQ(with.memory, 12_MiB);  // late beside side
-  const Limits open = limits(R"({"spec": {"initContainers": [{"name": "side", "restartPolicy": "Always"}], "containers": [{"name": "m", "resources": {"limits": {"memory": "4Mi"}}}]}})");
+  const Limits open = limits(
+      R"({"spec": {"initContainers": [{"name": "side", "restartPolicy": "Always"}], "containers": [{"name": "m", "resources": {"limits": {"memory": "4Mi"}}}]}})");
   EXPECT_FALSE(open.memory);
 }
 

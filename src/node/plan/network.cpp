@@ -72,7 +72,8 @@ std::optional<std::int64_t> named_port(const Json& pod, const std::string& name,
   for (const char* list : {"containers", "initContainers"})
     for (const Json& container : pod["spec"][list].items())
       for (const Json& port : container["ports"].items())
-        if (port["name"].string() == name && protocol(port) == wanted && is_port(port["containerPort"].integer())) return port["containerPort"].integer();
+        if (port["name"].string() == name && protocol(port) == wanted && is_port(port["containerPort"].integer()))
+          return port["containerPort"].integer();
   return std::nullopt;
 }
 
@@ -82,8 +83,12 @@ class Rules {
     for (const Json& pod : seen.pods) {
       const std::string& phase = pod["status"]["phase"].string();
       if (phase == "Succeeded" || phase == "Failed" || pod["spec"]["hostNetwork"].boolean()) continue;
-      PodInfo info{.space = kube::space_of(pod), .name = kube::name_of(pod), .labels = pod["metadata"]["labels"], .addresses = {},
-                   .here = pod["spec"]["nodeName"].string() == seen.node_name, .object = &pod};
+      PodInfo info{.space = kube::space_of(pod),
+                   .name = kube::name_of(pod),
+                   .labels = pod["metadata"]["labels"],
+                   .addresses = {},
+                   .here = pod["spec"]["nodeName"].string() == seen.node_name,
+                   .object = &pod};
       for (const Json& item : pod["status"]["podIPs"].items()) info.addresses.push_back(item["ip"].string());
       if (info.addresses.empty() && !pod["status"]["podIP"].string().empty()) info.addresses.push_back(pod["status"]["podIP"].string());
       if (!info.addresses.empty()) pods_.push_back(std::move(info));
@@ -98,7 +103,8 @@ class Rules {
     policies();
     std::string out = "table inet fairlead {}\ndelete table inet fairlead\ntable inet fairlead {\n";
     for (const Family family : families) {
-      map(out, fmt::format("services{}", digit(family)), fmt::format("type {} . inet_proto . inet_service : verdict", type_of(family)), service_map_[family]);
+      map(out, fmt::format("services{}", digit(family)), fmt::format("type {} . inet_proto . inet_service : verdict", type_of(family)),
+          service_map_[family]);
       set(out, fmt::format("deserted{}", digit(family)), fmt::format("type {} . inet_proto . inet_service", type_of(family)), deserted_[family]);
       set(out, fmt::format("self{}", digit(family)), fmt::format("type {0} . {0}", type_of(family)), self_[family]);
       map(out, fmt::format("egress{}", digit(family)), fmt::format("type {} : verdict", type_of(family)), egress_map_[family]);
@@ -114,20 +120,26 @@ class Rules {
     }
     out += chains_;
     out += "  chain addresses {\n";
-    for (const Family family : families) out += fmt::format("    {0} daddr . meta l4proto . th dport vmap @services{1}\n", word(family), digit(family));
+    for (const Family family : families)
+      out += fmt::format("    {0} daddr . meta l4proto . th dport vmap @services{1}\n", word(family), digit(family));
     out += host_port_rules_;
     out += "  }\n";
     out += "  chain prerouting {\n    type nat hook prerouting priority dstnat; policy accept;\n    jump addresses\n  }\n";
     out += "  chain output {\n    type nat hook output priority -100; policy accept;\n    jump addresses\n  }\n";
     out += "  chain postrouting {\n    type nat hook postrouting priority srcnat; policy accept;\n";
     // A pod that was sent to itself by a service must not see a packet from itself.
-    for (const Family family : families) out += fmt::format("    ct status dnat {0} saddr . {0} daddr @self{1} masquerade\n", word(family), digit(family));
+    for (const Family family : families)
+      out += fmt::format("    ct status dnat {0} saddr . {0} daddr @self{1} masquerade\n", word(family), digit(family));
     if (seen_.masquerade)
       for (const Family family : families)
         out += fmt::format("    {0} saddr @own{1} {0} daddr != @cluster{1} fib daddr type unicast masquerade\n", word(family), digit(family));
     out += "  }\n";
     const auto deserted = [&] {
-      for (const Family family : families) out += fmt::format("    {0} daddr . meta l4proto . th dport @deserted{1} meta l4proto tcp reject with tcp reset\n    {0} daddr . meta l4proto . th dport @deserted{1} reject\n", word(family), digit(family));
+      for (const Family family : families)
+        out += fmt::format(
+            "    {0} daddr . meta l4proto . th dport @deserted{1} meta l4proto tcp reject with tcp reset\n    {0} daddr . meta l4proto . th dport "
+            "@deserted{1} reject\n",
+            word(family), digit(family));
     };
     out += "  chain host_out {\n    type filter hook output priority filter; policy accept;\n";
     deserted();
@@ -137,11 +149,14 @@ class Rules {
     deserted();
     for (const Family family : families) out += fmt::format("    {0} saddr vmap @egress{1}\n", word(family), digit(family));
     out += "  }\n";
-    out += "  chain leave_to_node {\n    type filter hook input priority filter - 5; policy accept;\n    ct state established,related accept\n    meta l4proto "
-           "ipv6-icmp accept\n";
+    out +=
+        "  chain leave_to_node {\n    type filter hook input priority filter - 5; policy accept;\n    ct state established,related accept\n    meta "
+        "l4proto "
+        "ipv6-icmp accept\n";
     for (const std::string& gateway : seen_.own_gateways)
       for (const Family family : families)
-        if (auto one = address(gateway, family)) out += fmt::format("    {} daddr {} meta l4proto {{ tcp, udp }} th dport 53 accept\n", word(family), *one);
+        if (auto one = address(gateway, family))
+          out += fmt::format("    {} daddr {} meta l4proto {{ tcp, udp }} th dport 53 accept\n", word(family), *one);
     for (const Family family : families) out += fmt::format("    {0} saddr vmap @egress{1}\n", word(family), digit(family));
     out += "  }\n";
     out += "  chain enter {\n    type filter hook forward priority filter; policy accept;\n    ct state established,related accept\n";
@@ -203,7 +218,8 @@ class Rules {
         std::string choices;
         std::size_t number = 0;
         for (const std::string& target : targets) choices += fmt::format("{}{} : {}", number == 0 ? "" : ", ", number, target), ++number;
-        chains_ += fmt::format("  chain {} {{\n    meta l4proto {} dnat {} to numgen random mod {} map {{ {} }}\n  }}\n", chain, *proto, word(family), number, choices);
+        chains_ += fmt::format("  chain {} {{\n    meta l4proto {} dnat {} to numgen random mod {} map {{ {} }}\n  }}\n", chain, *proto, word(family),
+                               number, choices);
       }
     }
     for (const PodInfo& pod : pods_)
@@ -228,8 +244,9 @@ class Rules {
                 const auto at = address(port["hostIP"].string(), family);
                 const bool any = !at || *at == "0.0.0.0" || *at == "::";
                 if (!at && !port["hostIP"].string().empty()) continue;
-                const std::string where = any ? fmt::format("{} daddr != {} fib daddr type local", word(family), family == Family::V4 ? "127.0.0.0/8" : "::1")
-                                              : fmt::format("{} daddr {}", word(family), *at);
+                const std::string where =
+                    any ? fmt::format("{} daddr != {} fib daddr type local", word(family), family == Family::V4 ? "127.0.0.0/8" : "::1")
+                        : fmt::format("{} daddr {}", word(family), *at);
                 host_port_rules_ += fmt::format("    {} {} dport {} dnat {} to {}\n", where, *proto, host_port, word(family),
                                                 family == Family::V4 ? fmt::format("{}:{}", *to, own_port) : fmt::format("[{}]:{}", *to, own_port));
                 break;
@@ -277,7 +294,8 @@ class Rules {
       } else if (is_port(number.integer())) {
         const auto last = port["endPort"].integer(number.integer());
         if (!is_port(last) || last < number.integer()) continue;
-        out.push_back(last == number.integer() ? fmt::format("{} dport {}", *proto, last) : fmt::format("{} dport {}-{}", *proto, number.integer(), last));
+        out.push_back(last == number.integer() ? fmt::format("{} dport {}", *proto, last)
+                                               : fmt::format("{} dport {}-{}", *proto, number.integer(), last));
       }
     }
     return out;
@@ -358,7 +376,8 @@ class Rules {
             const auto one = address(text, family);
             if (!one) continue;
             const std::string chain = fmt::format("{}_{}", direction, ++chain_count_);
-            chains_ += fmt::format("  chain {} {{\n    {} {} {} accept\n", chain, word(family), type == std::string_view("Ingress") ? "saddr" : "daddr", *one);
+            chains_ += fmt::format("  chain {} {{\n    {} {} {} accept\n", chain, word(family),
+                                   type == std::string_view("Ingress") ? "saddr" : "daddr", *one);
             for (const Json* policy : own) chains_ += rules_of(*policy, direction, pod, family);
             // Not dropped: who is not let in shall know at once, and not wait.
             chains_ += "    meta l4proto tcp reject with tcp reset\n    reject with icmpx admin-prohibited\n  }\n";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel's packet filter of a node must hold: addresses of services, ports of the host, who may speak with whom. Pure: objects in, the text of one
-// nftables table out. Nothing of an object's text gets into it but addresses and numbers that were checked.
+// What the kernel's packet filter of a node must hold: addresses of services, ports of the host, who may speak with whom. Pure: objects in, the text
+// of one nftables table out. Nothing of an object's text gets into it but addresses and numbers that were checked.
 #pragma once
 #include <string>
 #include <vector>

@@ -107,7 +107,8 @@ class Planner {
     }
     const auto& hook_until = container.stop->hook_until;
     if (!container.stop->hook_done && hook_until && now_ < *hook_until) sooner(plan_.look_again_at, *hook_until);
-    if ((container.stop->hook_done || (hook_until && now_ >= *hook_until)) && !container.stop->signalled) plan_.actions.emplace_back(SendStopSignal{name});
+    if ((container.stop->hook_done || (hook_until && now_ >= *hook_until)) && !container.stop->signalled)
+      plan_.actions.emplace_back(SendStopSignal{name});
     sooner(plan_.look_again_at, until);
   }
 

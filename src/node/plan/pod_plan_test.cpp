@@ -285,8 +285,13 @@ PodSeen half_hook(PodBuilder builder) {
 INSTANTIATE_TEST_SUITE_P(
     Sidecars, PlanPod,
     testing::Values(
-        Case{.name = "a_sidecar_comes_before_what_follows_it", .seen = PodBuilder().sidecar("s").init("a").main("m").sandbox().seen, .want = {"start s 0"}},
-        Case{.name = "which_waits_until_it_has_started", .seen = unstarted(PodBuilder().sidecar("s").init("a").main("m").sandbox().running("s"), "s"), .want = {}, .phase = "Pending"},
+        Case{.name = "a_sidecar_comes_before_what_follows_it",
+             .seen = PodBuilder().sidecar("s").init("a").main("m").sandbox().seen,
+             .want = {"start s 0"}},
+        Case{.name = "which_waits_until_it_has_started",
+             .seen = unstarted(PodBuilder().sidecar("s").init("a").main("m").sandbox().running("s"), "s"),
+             .want = {},
+             .phase = "Pending"},
         Case{.name = "and_then_comes", .seen = PodBuilder().sidecar("s").init("a").main("m").sandbox().running("s").seen, .want = {"start a 0"}},
         Case{.name = "a_sidecar_that_ended_is_restarted_whatever_the_policy",
              .seen = PodBuilder("Never").sidecar("s").init("a").main("m").sandbox().ended("s", 0).ended("a", 0).running("m").seen,
@@ -312,11 +317,18 @@ INSTANTIATE_TEST_SUITE_P(
              .seen = PodBuilder().sidecar("s").main("m").sandbox().running("s").running("m").deleting().seen,
              .want = {"stop m in 30"}},
         Case{.name = "and_everything_at_the_deadline",
-             .seen = with_stop(PodBuilder().sidecar("s").main("m").sandbox().running("s").running("m").deleting(), "m", {.deadline = epoch + 30s, .hook_done = true, .signalled = true, .killed = true}),
+             .seen = with_stop(PodBuilder().sidecar("s").main("m").sandbox().running("s").running("m").deleting(), "m",
+                               {.deadline = epoch + 30s, .hook_done = true, .signalled = true, .killed = true}),
              .want = {"stop s in 31"},
              .at = 31s},
-        Case{.name = "a_sleeping_hook_is_waited_for", .seen = half_hook(PodBuilder().main("m").sandbox().running("m").deleting()), .want = {}, .at = 2s},
-        Case{.name = "and_ends_by_itself", .seen = half_hook(PodBuilder().main("m").sandbox().running("m").deleting()), .want = {"signal m"}, .at = 3s}),
+        Case{.name = "a_sleeping_hook_is_waited_for",
+             .seen = half_hook(PodBuilder().main("m").sandbox().running("m").deleting()),
+             .want = {},
+             .at = 2s},
+        Case{.name = "and_ends_by_itself",
+             .seen = half_hook(PodBuilder().main("m").sandbox().running("m").deleting()),
+             .want = {"signal m"},
+             .at = 3s}),
     [](const auto& row) { return row.param.name; });
 
 TEST(PodStatus, ASidecarsReadinessCounts) {
@@ -333,7 +345,10 @@ TEST(PodStatus, ASidecarsReadinessCounts) {
 TEST(StatusPatch, NamesWhatIsGoneAndLeavesWhatIsOthers) {
   PodBuilder builder;
   builder.main("m").sandbox().running("m");
-  builder.seen.pod.set("status", *kube::parse_json(R"({"podIPs": [{"ip": "10.1.0.9"}, {"ip": "10.1.0.2"}], "reason": "Old", "conditions": [{"type": "Theirs", "status": "True"}]})"));
+  builder.seen.pod.set(
+      "status",
+      *kube::parse_json(
+          R"({"podIPs": [{"ip": "10.1.0.9"}, {"ip": "10.1.0.2"}], "reason": "Old", "conditions": [{"type": "Theirs", "status": "True"}]})"));
   const Json patch = status_patch(builder.seen.pod, plan_pod(builder.seen, epoch).status);
   EXPECT_EQ(patch["metadata"]["uid"].string(), "u");
   const Json& status = patch["status"];

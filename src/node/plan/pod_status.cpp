@@ -121,7 +121,8 @@ class Status {
       ready = (!init || sidecar) && one->ready;
       if (one->previous && one->previous->end) last = terminated(*one->previous);
     } else if (latest != nullptr && latest->end) {
-      const bool again = !outcome_.deleting && outcome_.failed_reason.empty() && !init_.failed && !(sidecar && mains_ended()) && will_restart(spec_, *latest, init, sidecar);
+      const bool again = !outcome_.deleting && outcome_.failed_reason.empty() && !init_.failed && !(sidecar && mains_ended()) &&
+                         will_restart(spec_, *latest, init, sidecar);
       if (again && one->trouble) {
         state = waiting(one->trouble->reason, one->trouble->message);
         last = terminated(*latest);

@@ -42,8 +42,8 @@ class Check {
 void check_probe(Check& check, const Json& probe, const std::string& path) {
   if (!probe.is_object()) return;
   check.members(probe, path,
-                {"exec", "httpGet", "tcpSocket", "grpc", "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold",
-                 "terminationGracePeriodSeconds"});
+                {"exec", "httpGet", "tcpSocket", "grpc", "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold",
+                 "failureThreshold", "terminationGracePeriodSeconds"});
   check.value(probe["httpGet"]["scheme"], path + ".httpGet.scheme", {"HTTP", "HTTPS"});
 }
 
@@ -88,7 +88,8 @@ void check_container(Check& check, const Json& container, const std::string& pat
   check_handler(check, container["lifecycle"]["preStop"], path + ".lifecycle.preStop");
   check_handler(check, container["lifecycle"]["postStart"], path + ".lifecycle.postStart");
   for (const Json& mount : container["volumeMounts"].items()) {
-    check.members(mount, path + ".volumeMounts", {"name", "mountPath", "readOnly", "subPath", "subPathExpr", "mountPropagation", "recursiveReadOnly"});
+    check.members(mount, path + ".volumeMounts",
+                  {"name", "mountPath", "readOnly", "subPath", "subPathExpr", "mountPropagation", "recursiveReadOnly"});
     check.value(mount["recursiveReadOnly"], path + ".volumeMounts.recursiveReadOnly", {"Disabled"});
   }
   check.members(container["resources"], path + ".resources", {"limits", "requests"});
