@@ -122,7 +122,7 @@ kill -TERM $server
 while [ -e /proc/$server ] && ! grep -q '^State:.*Z' /proc/$server/status; do read -rt 0.1 <> <(:) || true; done
 "$build/bin/fairlead" down --yes --purge --state-dir "$site"
 TEXT
-  export SCENARIO_UNINSTALL=$work/uninstall SCENARIO_LEFT="$work/left-here $site; ls -A $site 2> /dev/null"
+  export SCENARIO_UNINSTALL=$work/uninstall SCENARIO_LEFT="$work/left-here $site; ls -A $site 2> /dev/null || true"
   scenarios embedded
   stop_server
 }
