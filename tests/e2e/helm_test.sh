@@ -8,10 +8,10 @@ root=$PWD
 unset KUBECONFIG
 export LC_ALL=C
 
-status=0
-tools=$(tests/peers/build.sh helm etcd kube-apiserver kube-controller-manager kube-scheduler kubectl 2> /tmp/helm-test-build-$$.log | tail -n 1) || status=$?
-if ((status)); then cat /tmp/helm-test-build-$$.log; rm -f /tmp/helm-test-build-$$.log; exit "$status"; fi
-rm -f /tmp/helm-test-build-$$.log
+tools=$(tests/peers/build.sh --print)
+for name in helm etcd kube-apiserver kube-controller-manager kube-scheduler kubectl; do
+  [[ -x $tools/$name ]] || { echo "skipped: $tools/$name is not built (tests/peers/build.sh, or ./test.sh --kubernetes)"; exit 77; }
+done
 work=$(mktemp -d "$build/helm-XXXXXX")
 export HELM=$tools/helm HELM_CACHE_HOME=$work/helm/cache HELM_CONFIG_HOME=$work/helm/config HELM_DATA_HOME=$work/helm/data
 server='' web='' operator=''

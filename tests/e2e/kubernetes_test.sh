@@ -3,7 +3,7 @@
 # The scenarios of tests/scenarios on both engines: the embedded one, and a real kube-apiserver with etcd, its controllers and its scheduler (tests/peers), on which fairlead-agent
 # plays the kubelet. Then the clients: kubectl, the Go and the Python client ask the same of both servers.
 #   kubernetes_test.sh BUILD_DIR [PART...]     as root; parts: embedded kubernetes kubelet clients; without parts all
-# Everything happens in a network namespace of its own, so that ranges and ports of a running site are not touched. Exit status 77: the real programs are not there and cannot be built.
+# Everything happens in a network namespace of its own, so that ranges and ports of a running site are not touched. Exit status 77: the real programs are not built (tests/peers/build.sh builds them).
 set -euo pipefail
 build=$(realpath "${1:?usage: kubernetes_test.sh BUILD_DIR [PART...]}")
 shift
@@ -14,10 +14,11 @@ cluster=$peers/cluster.sh
 [ "$(id -u)" = 0 ] || { echo 'kubernetes_test.sh: nodes are made of namespaces: run it as root' >&2; exit 1; }
 
 if [ -z "${FAIRLEAD_TEST_INSIDE:-}" ]; then
-  # Outside, while there is a network: what is missing is built or fetched once.
-  status=0
-  "$peers/build.sh" || status=$?
-  [ "$status" = 0 ] || exit "$status"
+  # Outside, while there is a network, what else is missing is fetched once.
+  programs=$("$peers/build.sh" --print)
+  for name in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl; do
+    [ -x "$programs/$name" ] || { echo "skipped: $programs/$name is not built (tests/peers/build.sh, or ./test.sh --kubernetes)"; exit 77; }
+  done
   for image in busybox slurm; do
     [ -d "/var/lib/fairlead/images/$image" ] || "$top/images/build.sh" "$top/images/$image" /var/lib/fairlead/images > /dev/null 2>&1 || { echo "the image $image could not be built" >&2; exit 1; }
   done
