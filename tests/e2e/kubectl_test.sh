@@ -213,7 +213,7 @@ run_version() { # VERSION PROGRAM
   refuses 'get of what is not there' 'pods "none" not found' k get pod none
   has 'get --ignore-not-found' '' sh -c "'$program' -n $space get pod none --ignore-not-found; echo fine"
   refuses 'get of an unknown kind' "the server doesn't have a resource type" k get gizmos
-  refuses 'a bad selector' 'nable to parse|invalid|not a valid' k get pods -l 'a=b=c'
+  refuses 'a bad selector' 'nable to parse|invalid|not a valid|expected:' k get pods -l 'a=b=c'
 
   # watch
   "$program" -n "$space" get pods -w > "$dir/watch" 2>&1 &
@@ -266,7 +266,10 @@ run_version() { # VERSION PROGRAM
   sed -i 's/tier: front/tier: back/' "$dir/pod2.yaml"
   has 'apply changes a label of a pod' 'configured' k apply -f "$dir/pod2.yaml"
   has 'the strategic merge kept both containers' '^main side' k get pod web2 -o 'jsonpath={.spec.containers[*].name}'
-  refuses 'apply --server-side says what to do' 'client-side apply' k apply --server-side -f "$dir/applied.yaml"
+  has 'apply --server-side' 'serverside-applied' k apply --server-side -f "$dir/applied.yaml"
+  sed 's/"9"/"10"/' "$dir/applied.yaml" > "$dir/other.yaml"
+  refuses 'apply --server-side of another manager' 'conflict' k apply --server-side --field-manager=other -f "$dir/other.yaml"
+  has 'apply --server-side --force-conflicts' 'serverside-applied' k apply --server-side --field-manager=other --force-conflicts -f "$dir/other.yaml"
   has 'apply from stdin' 'unchanged|configured' sh -c "'$program' -n $space apply -f - < '$dir/applied.yaml'"
 
   # edit, patch, replace, label, annotate
