@@ -233,8 +233,11 @@ void EmbeddedRegistry::patch(const WriteContext& context, const Kind& kind, cons
 
 void EmbeddedRegistry::post(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, Json body, Reply reply) {
   if (!is_pod(kind.resource) || (subresource != "binding" && subresource != "eviction")) return reply(not_served());
+  const std::string_view wanted = subresource == "binding" ? "Binding" : "Eviction";
+  if (const std::string& sent = body["kind"].string(); !sent.empty() && sent != wanted)
+    return reply(fail(Code::Invalid, fmt::format("{} in version \"{}\" cannot be handled as a {}", sent, body["apiVersion"].string(), wanted)));
   if (const std::string& name = kube::name_of(body); !name.empty() && name != key.name)
-    return reply(fail(Code::Invalid, fmt::format("name in URL does not match name in {} object: {}", subresource == "binding" ? "Binding" : "Eviction", name)));
+    return reply(fail(Code::Invalid, fmt::format("name in URL does not match name in {} object: {}", wanted, name)));
   if (subresource == "binding") {
     return mutate(context, kind, key, true, [this, key, body = std::move(body)](const Current& now) { return decide_bind(key, now.object, body); }, as_status(std::move(reply)));
   }

@@ -66,6 +66,14 @@ TEST(RegistryRemovePod, EvictionIsAGracefulDelete) {
   EXPECT_EQ(world.pod()["metadata"]["deletionGracePeriodSeconds"].integer(), 7);
 }
 
+TEST(RegistryRemovePod, AnotherKindInTheBodyEvictsNothing) {
+  PodWorld world;
+  const auto done = world.post(*world.pods, world.key, "eviction", "{apiVersion: policy/v1, kind: Frob, metadata: {name: web}}");
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, Code::Invalid);
+  EXPECT_FALSE(kube::deleting(world.pod()));
+}
+
 TEST(RegistryRemovePod, ItsTerminationGraceIsTheDefault) {
   World world;
   const auto pods = world.kind("pods");
