@@ -342,6 +342,19 @@ TEST(PodStatus, ASidecarsReadinessCounts) {
   EXPECT_TRUE(kube::condition_is_true(status(), "Initialized"));
 }
 
+TEST(PodStatus, APodOfTheHostsNetworkHasItsAddressAlsoIfItEndedBeforeItWasTold) {
+  PodBuilder builder("Never");
+  builder.main("m").sandbox().ended("m", 0);
+  builder.seen.pod.child("spec").set("hostNetwork", true);
+  builder.seen.sandbox.clear();
+  builder.seen.ip.clear();
+  builder.seen.on_disk = true;
+  builder.seen.host_ip = "10.0.0.9";
+  const Json status = plan_pod(builder.seen, epoch).status;
+  ASSERT_EQ(status["phase"].string(), "Succeeded");
+  EXPECT_EQ(status["podIP"].string(), "10.0.0.9");
+}
+
 TEST(StatusPatch, NamesWhatIsGoneAndLeavesWhatIsOthers) {
   PodBuilder builder;
   builder.main("m").sandbox().running("m");

@@ -58,6 +58,8 @@ class Status {
       out.set("podIP", seen_.ip).set("podIPs", Json::array({Json::object({{"ip", seen_.ip}})}));
     else if (before_["podIP"].is_string() && seen_.on_disk && phase_ended())
       out.set("podIP", before_["podIP"]).set("podIPs", before_["podIPs"]);
+    else if (spec_["hostNetwork"].boolean() && seen_.on_disk && phase_ended())  // it ended before its first status was written
+      out.set("podIP", seen_.host_ip).set("podIPs", Json::array({Json::object({{"ip", seen_.host_ip}})}));
     const std::string& started = before_["startTime"].string();
     out.set("startTime", started.empty() ? print_time(seen_.accepted) : started);
     if (!init_specs.empty()) out.set("initContainerStatuses", std::move(inits));
