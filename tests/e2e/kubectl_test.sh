@@ -416,7 +416,7 @@ has 'a watch from the future' '"code":|"type":"ERROR"' as_admin "$url/api/v1/nam
 has 'a second server on the same state is refused' 'another fairlead-server runs on the state folder' sh -c "'$server_program' --state-dir '$tmp/state' --listen 127.0.0.1:0 2>&1; true"
 port=${url##*:}
 has 'a port that is taken' 'taken' sh -c "'$server_program' --state-dir '$tmp/state2' --listen 127.0.0.1:$port 2>&1; true"
-refuses 'the other engine' 'not there yet' "$server_program" --engine=kubernetes
+refuses 'the other engine, and no cluster named' 'which cluster' env -u KUBECONFIG -u KUBERNETES_SERVICE_HOST HOME="$tmp/nobody" "$server_program" --engine=kubernetes
 kill -TERM "$server_pid"
 start=$(date +%s)
 if wait "$server_pid" && [ $(($(date +%s) - start)) -le 5 ]; then tell ok 'SIGTERM ends the server in time'; else tell FAIL 'SIGTERM ends the server in time'; fi
