@@ -3,6 +3,7 @@
 # The same requests to a real kube-apiserver and to the embedded engine; the answers must be equal, but for what docs/kubernetes-subset.md explains and tests/peers/corpus/known.txt lists.
 #   corpus_test.sh BUILD_DIR        exit status 77: the real programs are not built (tests/peers/build.sh builds them)
 set -eu
+[ -n "${FAIRLEAD_KUBERNETES:-}" ] || { echo "skipped: needs a real Kubernetes (./test.sh --kubernetes, or FAIRLEAD_KUBERNETES=1)"; exit 77; }
 build=$(cd "${1:?the build folder}" && pwd)
 peers=$(cd "$(dirname "$0")/../peers" && pwd)
 programs=$("$peers/build.sh" --print)

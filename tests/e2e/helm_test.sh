@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The charts with the real helm: lint, render, publish; install, upgrade, roll back, uninstall on a real kube-apiserver and on the embedded engine.
 set -euo pipefail
+[ -n "${FAIRLEAD_KUBERNETES:-}" ] || { echo "skipped: needs a real Kubernetes (./test.sh --kubernetes, or FAIRLEAD_KUBERNETES=1)"; exit 77; }
 build=$(realpath "${1:?usage: helm_test.sh BUILD_DIR}")
 cd "$(dirname "$0")/../.."
 root=$PWD

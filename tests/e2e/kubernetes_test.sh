@@ -13,6 +13,7 @@ peers=$top/tests/peers
 cluster=$peers/cluster.sh
 [ "$(id -u)" = 0 ] || { echo 'kubernetes_test.sh: nodes are made of namespaces: run it as root' >&2; exit 1; }
 
+[ -n "${FAIRLEAD_KUBERNETES:-}" ] || { echo "skipped: needs a real Kubernetes (./test.sh --kubernetes, or FAIRLEAD_KUBERNETES=1)"; exit 77; }
 if [ -z "${FAIRLEAD_TEST_INSIDE:-}" ]; then
   # Outside, while there is a network, what else is missing is fetched once.
   programs=$("$peers/build.sh" --print)

@@ -4,6 +4,7 @@
 # to somebody else is left alone; uninstall leaves users' objects, --purge leaves nothing.
 #   install_test.sh BUILD_DIR     as root
 set -euo pipefail
+[ -n "${FAIRLEAD_KUBERNETES:-}" ] || { echo "skipped: needs a real Kubernetes (./test.sh --kubernetes, or FAIRLEAD_KUBERNETES=1)"; exit 77; }
 build=$(realpath "${1:?usage: install_test.sh BUILD_DIR}")
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 peers=$top/tests/peers
