@@ -27,6 +27,7 @@ libsqlite3.so      public domain
 libre2.so          BSD-3-Clause
 libseccomp.so      LGPL-2.1-only
 libcap.so          BSD-3-Clause
+libz.so            Zlib
 '
 # strangers: of the lines of ldd on stdin, the libraries that the list does not have.
 strangers() {
