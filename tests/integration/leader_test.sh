@@ -14,6 +14,7 @@ export NO_COLOR=1
 
 work=$(mktemp -d /var/tmp/fairlead-leader-test-XXXXXX)
 pids=''
+workers=400
 say() { printf 'ok  %s: %s\n' "$engine" "$*"; }
 fail() { printf 'FAIL %s: %s\n' "$engine" "$*" >&2; exit 1; }
 engine='set up'
@@ -98,13 +99,14 @@ contest() { # KUBECONFIG_OF_A KUBECONFIG_OF_B
   wait_until 20 'b stands by' grep -q 'running on a cluster' "$work/$engine-b.log"
   say 'a leads, b stands by'
 
-  # More work than one round trip: a is stopped somewhere inside it.
-  cluster 60 > "$work/demo.yaml"
+  # More work than a fast machine does between a line of a's log and the signal: a is stopped somewhere inside it.
+  cluster "$workers" > "$work/demo.yaml"
   "$fairlead" up --no-wait -f "$work/demo.yaml" --kubeconfig "$admin" > "$work/up.log" 2>&1
-  wait_until 20 'a works' has_worker 3
+  timeout 30 tail -n +1 -s 0.01 -F "$work/$engine-a.log" 2> /dev/null | grep -q -m 1 'create pods worker-3"' || [ "${PIPESTATUS[1]}" = 0 ] || fail 'a does not work'
   kill -STOP "$a"
+  if has_worker $((workers - 1)) > "$work/last" 2>&1; then fail "a made $workers pods before it was stopped: the test needs more of them"; fi
   wait_until 40 'b leads' holds 'b 2'
-  wait_until 40 'b ends the work' has_worker 59
+  wait_until 60 'b ends the work' has_worker $((workers - 1))
   say "b leads and has finished what a began"
   kill -CONT "$a"
   wait_until 20 'a ends' gone "$a"
@@ -112,7 +114,7 @@ contest() { # KUBECONFIG_OF_A KUBECONFIG_OF_B
   [ "$status" = 1 ] || fail "a ended with status $status"
   grep -q 'no longer leading' "$work/$engine-a.log" || fail 'a does not say why it ends'
   pods=$(epochs)
-  grep -q 'worker-59=2' <<< "$pods" || fail "the last worker is not b's: $pods"
+  grep -q "worker-$((workers - 1))=2" <<< "$pods" || fail "the last worker is not b's: $pods"
   if grep -q 'none' <<< "$pods"; then fail "a pod without an epoch: $pods"; fi
   say 'a, continued, has ended by itself'
 
