@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "base/encoding.h"
+#include "http/openssl.h"
 
 namespace fairlead::apiserver {
 
@@ -20,18 +21,12 @@ using kube::Json;
 
 namespace {
 
-template <auto Free>
-struct Deleter {
-  template <class T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
-using KeyPtr = std::unique_ptr<EVP_PKEY, Deleter<EVP_PKEY_free>>;
-using Digest = std::unique_ptr<EVP_MD_CTX, Deleter<EVP_MD_CTX_free>>;
-using Memory = std::unique_ptr<BIO, Deleter<BIO_free_all>>;
-using Number = std::unique_ptr<BIGNUM, Deleter<BN_free>>;
-using Signature = std::unique_ptr<ECDSA_SIG, Deleter<ECDSA_SIG_free>>;
+using http::memory_of;
+using KeyPtr = http::OwnedKey;
+using Digest = http::Owned<EVP_MD_CTX, EVP_MD_CTX_free>;
+using Memory = http::OwnedMemory;
+using Number = http::Owned<BIGNUM, BN_free>;
+using Signature = http::Owned<ECDSA_SIG, ECDSA_SIG_free>;
 
 constexpr std::size_t token_limit = 16 * 1024;
 constexpr int half = 32;  // of an ES256 signature: r and s
@@ -41,9 +36,8 @@ const unsigned char* bytes_of(std::string_view text) { return reinterpret_cast<c
 unsigned char* bytes_of(std::string& text) { return reinterpret_cast<unsigned char*>(text.data()); }
 
 KeyPtr read_key(const std::string& pem, bool must_be_private) {
-  const auto memory = [&] { return Memory(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()))); };
-  KeyPtr key(PEM_read_bio_PrivateKey(memory().get(), nullptr, nullptr, nullptr));
-  if (!key && !must_be_private) key.reset(PEM_read_bio_PUBKEY(memory().get(), nullptr, nullptr, nullptr));
+  KeyPtr key(PEM_read_bio_PrivateKey(memory_of(pem).get(), nullptr, nullptr, nullptr));
+  if (!key && !must_be_private) key.reset(PEM_read_bio_PUBKEY(memory_of(pem).get(), nullptr, nullptr, nullptr));
   ERR_clear_error();
   return key;
 }

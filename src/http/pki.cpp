@@ -11,22 +11,14 @@
 
 #include <algorithm>
 #include <ctime>
-#include <memory>
+
+#include "http/openssl.h"
 
 namespace fairlead::http {
 namespace {
 
-template <auto Free>
-struct Deleter {
-  template <class T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
-using Key = std::unique_ptr<EVP_PKEY, Deleter<EVP_PKEY_free>>;
-using Certificate = std::unique_ptr<X509, Deleter<X509_free>>;
-using Memory = std::unique_ptr<BIO, Deleter<BIO_free_all>>;
-using Names = std::unique_ptr<GENERAL_NAMES, Deleter<GENERAL_NAMES_free>>;
+using Certificate = Owned<X509, X509_free>;
+using Names = Owned<GENERAL_NAMES, GENERAL_NAMES_free>;
 
 constexpr auto clock_difference = std::chrono::minutes(5);  // a machine whose clock is a little behind accepts a new certificate
 constexpr auto ca_valid = std::chrono::hours(24 * 3650);
@@ -37,8 +29,6 @@ std::unexpected<Error> openssl_failed(std::string_view doing) {
   ERR_clear_error();
   return fail(Code::Internal, fmt::format("{}: {}", doing, text));
 }
-
-Memory memory_of(const std::string& text) { return Memory(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))); }
 
 std::string text_of(BIO* memory) {
   char* data = nullptr;
@@ -53,21 +43,21 @@ Result<Certificate> parse_certificate(const std::string& pem) {
   return certificate;
 }
 
-Result<Key> parse_key(const std::string& pem) {
-  Key key(PEM_read_bio_PrivateKey(memory_of(pem).get(), nullptr, nullptr, nullptr));
+Result<OwnedKey> parse_key(const std::string& pem) {
+  OwnedKey key(PEM_read_bio_PrivateKey(memory_of(pem).get(), nullptr, nullptr, nullptr));
   ERR_clear_error();
   if (!key) return fail(Code::Invalid, "not a private key in PEM form");
   return key;
 }
 
 Result<std::string> print_certificate(X509* certificate) {
-  Memory out(BIO_new(BIO_s_mem()));
+  OwnedMemory out(BIO_new(BIO_s_mem()));
   if (PEM_write_bio_X509(out.get(), certificate) != 1) return openssl_failed("write certificate");
   return text_of(out.get());
 }
 
 Result<std::string> print_key(EVP_PKEY* key) {
-  Memory out(BIO_new(BIO_s_mem()));
+  OwnedMemory out(BIO_new(BIO_s_mem()));
   if (PEM_write_bio_PKCS8PrivateKey(out.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1) return openssl_failed("write key");
   return text_of(out.get());
 }
@@ -95,7 +85,7 @@ Result<void> add_name(X509_NAME* name, int nid, const std::string& value, const 
 Result<void> add_extension(X509* certificate, X509* issuer, int nid, const char* value) {
   X509V3_CTX context;
   X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
-  const std::unique_ptr<X509_EXTENSION, Deleter<X509_EXTENSION_free>> extension(X509V3_EXT_conf_nid(nullptr, &context, nid, value));
+  const Owned<X509_EXTENSION, X509_EXTENSION_free> extension(X509V3_EXT_conf_nid(nullptr, &context, nid, value));
   if (!extension || X509_add_ext(certificate, extension.get(), -1) != 1) return openssl_failed(fmt::format("extension {}", OBJ_nid2sn(nid)));
   return {};
 }
@@ -132,19 +122,19 @@ Result<void> set_serial(X509* certificate) {
   unsigned char bytes[16];
   if (RAND_bytes(bytes, sizeof bytes) != 1) return openssl_failed("serial number");
   bytes[0] = static_cast<unsigned char>((bytes[0] & 0x7f) | 0x40);  // positive and never short
-  const std::unique_ptr<BIGNUM, Deleter<BN_free>> number(BN_bin2bn(bytes, sizeof bytes, nullptr));
+  const Owned<BIGNUM, BN_free> number(BN_bin2bn(bytes, sizeof bytes, nullptr));
   if (!number || BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(certificate)) == nullptr) return openssl_failed("serial number");
   return {};
 }
 
 struct Draft {
-  Key key;
+  OwnedKey key;
   Certificate certificate;
 };
 
 // A fresh key and a certificate with everything but issuer, extensions and signature.
 Result<Draft> draft(const std::string& common_name, const std::vector<std::string>& organizations, Instant begin, Instant end) {
-  Draft out{Key(EVP_EC_gen("P-256")), Certificate(X509_new())};
+  Draft out{OwnedKey(EVP_EC_gen("P-256")), Certificate(X509_new())};
   if (!out.key || !out.certificate) return openssl_failed("make key");
   X509* const certificate = out.certificate.get();
   X509_set_version(certificate, X509_VERSION_3);
