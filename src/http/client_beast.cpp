@@ -6,9 +6,7 @@
 #endif
 
 #include <fmt/format.h>
-#include <netinet/tcp.h>
-#include <openssl/ssl.h>
-#include <openssl/x509v3.h>
+#include <openssl/x509.h>
 #include <sys/socket.h>
 
 #include <boost/asio/buffer.hpp>
@@ -26,15 +24,14 @@
 #include <boost/beast/websocket.hpp>
 #include <array>
 #include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "http/client.h"
-#include "http/proxy.h"
+#include "http/client_queues.h"
+#include "http/client_rules.h"
+#include "http/tls.h"
 #include "http/wire.h"
 
 namespace fairlead::http {
@@ -49,39 +46,7 @@ using ClientWire = Wire<asio::io_context::executor_type>;
 using Parser = beast::http::response_parser<beast::http::string_body>;
 using Time = std::chrono::nanoseconds;  // monotonic
 
-constexpr std::uint64_t body_limit = 1ull << 30;
-constexpr std::uint32_t header_limit = 256 << 10;
-constexpr std::size_t websocket_queue = 8 << 20;
-constexpr auto kept_for = 60s;  // shorter than any server's idle time, so a kept connection is rarely found closed
-constexpr auto goodbye_timeout = 2s;
-
 Time monotonic() { return SystemClock{}.monotonic(); }
-
-std::string where(const ClientOptions& options) {
-  if (!options.unix_socket.empty()) return options.unix_socket;
-  const bool ip6 = options.host.find(':') != std::string::npos;
-  return ip6 ? fmt::format("[{}]:{}", options.host, options.port) : fmt::format("{}:{}", options.host, options.port);
-}
-
-bool has_line_break(std::string_view text) { return text.find_first_of(std::string_view("\r\n\0", 3)) != std::string_view::npos; }
-
-// Request line and header, body not included.
-Result<std::string> request_text(const ClientOptions& options, const ClientRequest& request) {
-  if (request.target.empty() || request.target[0] != '/' || request.target.find(' ') != std::string::npos || has_line_break(request.target)) {
-    return fail(Code::Invalid, fmt::format("\"{}\" is not a request target", request.target));
-  }
-  if (request.method.empty() || request.method.find(' ') != std::string::npos || has_line_break(request.method)) return fail(Code::Invalid, "bad method");
-  std::string out = fmt::format("{} {} HTTP/1.1\r\nHost: {}\r\n", request.method, request.target, options.unix_socket.empty() ? where(options) : options.host);
-  for (const auto& [name, value] : request.headers) {
-    if (has_line_break(name) || has_line_break(value)) return fail(Code::Invalid, fmt::format("header {} has a line break", name));
-    out += name + ": " + value + "\r\n";
-  }
-  if (!request.body.empty() || request.method == "POST" || request.method == "PUT" || request.method == "PATCH") {
-    out += fmt::format("Content-Length: {}\r\n", request.body.size());
-  }
-  out += "\r\n";
-  return out;
-}
 
 Headers headers_of(const beast::http::fields& fields) {
   Headers out;
@@ -114,6 +79,8 @@ class Connection {
   ClientWire& wire() { return wire_; }
   // Runs the loop until `busy` is false. False: the time is up.
   bool wait(const bool& busy, Time deadline);
+  // The same for an operation that refers to the caller's frame: on time-out the socket is closed and the operation's end awaited. Unavailable: the time was up.
+  Result<void> finish_operation(const bool& busy, Time deadline, std::string_view doing);
   std::unexpected<Error> failed(std::string_view doing, const error_code& error) const;
 
   Time kept_since{};
@@ -149,19 +116,20 @@ bool Connection::wait(const bool& busy, Time deadline) {
   return true;
 }
 
+Result<void> Connection::finish_operation(const bool& busy, Time deadline, std::string_view doing) {
+  if (wait(busy, deadline)) return {};
+  error_code ignored;
+  wire_.socket().close(ignored);
+  io_.restart();
+  while (busy) io_.run_one();
+  return fail(Code::Unavailable, fmt::format("{} {}: timed out", doing, peer_));
+}
+
 Result<void> Connection::connect_to(const asio::generic::stream_protocol::endpoint& endpoint, Time deadline) {
   const int family = endpoint.protocol().family();
   Fd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return fail_errno(errno, "connect to " + peer_);
-  if (family != AF_UNIX) {
-    // A server that vanishes without a word is noticed after about a minute, also by an idle watch.
-    const int on = 1, idle = 30, every = 10, count = 3;
-    ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    ::setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    ::setsockopt(fd.get(), IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    ::setsockopt(fd.get(), IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
-    ::setsockopt(fd.get(), IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-  }
+  if (family != AF_UNIX) keep_alive(fd.get(), client_keep_alive);
   error_code error;
   if (wire_.socket().is_open()) wire_.socket().close(error);
   wire_.socket().assign(endpoint.protocol(), fd.get(), error);
@@ -172,13 +140,7 @@ Result<void> Connection::connect_to(const asio::generic::stream_protocol::endpoi
     error = result;
     busy = false;
   });
-  if (!wait(busy, deadline)) {
-    error_code ignored;
-    wire_.socket().close(ignored);
-    io_.restart();
-    while (busy) io_.run_one();
-    return fail(Code::Unavailable, fmt::format("connect to {}: timed out", peer_));
-  }
+  if (auto done = finish_operation(busy, deadline, "connect to"); !done) return done;
   if (error) return failed("connect to", error);
   return {};
 }
@@ -187,28 +149,14 @@ Result<void> Connection::handshake(const ClientOptions& options, ssl::context& c
   auto& tls = wire_.start_tls(context);
   SSL* const raw = tls.native_handle();
   const std::string& name = options.server_name.empty() ? options.host : options.server_name;
+  if (auto expected = expect_server(raw, name); !expected) return pass(std::move(expected.error()), "TLS with " + peer_);
   error_code error;
-  asio::ip::make_address(name, error);
-  X509_VERIFY_PARAM* const wanted = SSL_get0_param(raw);
-  const bool is_address = !error;
-  if (is_address) {
-    X509_VERIFY_PARAM_set1_ip_asc(wanted, name.c_str());
-  } else {
-    X509_VERIFY_PARAM_set1_host(wanted, name.data(), name.size());
-    SSL_set_tlsext_host_name(raw, name.c_str());
-  }
   bool busy = true;
   tls.async_handshake(ssl::stream_base::client, [&](error_code result) {
     error = result;
     busy = false;
   });
-  if (!wait(busy, deadline)) {
-    error_code ignored;
-    wire_.socket().close(ignored);
-    io_.restart();
-    while (busy) io_.run_one();
-    return fail(Code::Unavailable, fmt::format("TLS with {}: timed out", peer_));
-  }
+  if (auto done = finish_operation(busy, deadline, "TLS with"); !done) return done;
   if (!error) return {};
   if (const long verdict = SSL_get_verify_result(raw); verdict != X509_V_OK) {
     return fail(Code::Unavailable, fmt::format("TLS with {}: its certificate is not trusted for \"{}\": {}", peer_, name, X509_verify_cert_error_string(verdict)));
@@ -216,30 +164,22 @@ Result<void> Connection::handshake(const ClientOptions& options, ssl::context& c
   return failed("TLS with", error);
 }
 
-// Asks the proxy for a connection to the server (RFC 9110 section 9.3.6). From then on the bytes are the server's.
+// From its end on the connection's bytes are the server's.
 Result<void> Connection::pass_proxy(const ClientOptions& options, const Proxy& proxy, Time deadline) {
-  const std::string name = fmt::format("proxy {}:{}", proxy.host, proxy.port);
-  std::string head = fmt::format("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n", where(options));
-  if (!proxy.authorization.empty()) head += "Proxy-Authorization: " + proxy.authorization + "\r\n";
-  head += "\r\n";
+  const std::string name = name_of(proxy);
   static const std::string nothing;
-  if (auto sent = write(head, nothing, deadline); !sent) return pass(std::move(sent.error()), name);
+  if (auto sent = write(connect_head(proxy, where(options)), nothing, deadline); !sent) return pass(std::move(sent.error()), name);
   std::string answer;
   while (answer.find("\r\n\r\n") == std::string::npos) {
-    if (answer.size() > header_limit) return fail(Code::Unavailable, name + ": its answer has no end");
+    if (answer.size() > client_header_limit) return fail(Code::Unavailable, name + ": its answer has no end");
     start_read();
     if (!wait_read(deadline)) return fail(Code::Unavailable, fmt::format("{}: no answer in time", name));
     if (read_error_ && buffer_.size() == 0) return fail(Code::Unavailable, name + " closed the connection");
     answer += beast::buffers_to_string(buffer_.data());
     buffer_.consume(buffer_.size());
   }
-  const std::string line = answer.substr(0, answer.find("\r\n"));
-  const auto space = line.find(' ');
-  if (!line.starts_with("HTTP/1.") || space == std::string::npos) return fail(Code::Unavailable, name + " does not speak HTTP");
-  if (line.compare(space + 1, 1, "2") != 0) return fail(Code::Unavailable, fmt::format("{} refuses to connect to {}: {}", name, where(options), line.substr(space + 1)));
-  if (!answer.ends_with("\r\n\r\n")) return fail(Code::Unavailable, name + ": the server spoke before it was spoken to");
   answer_begun_ = false;
-  return {};
+  return check_connect_answer(proxy, where(options), answer);
 }
 
 Result<void> Connection::open(const ClientOptions& options, const std::optional<Proxy>& proxy, ssl::context* tls, Time deadline) {
@@ -259,7 +199,7 @@ Result<void> Connection::open(const ClientOptions& options, const std::optional<
       if (connected) break;
     }
   }
-  if (!connected && proxy) return pass(std::move(connected.error()), fmt::format("proxy {}:{}", proxy->host, proxy->port));
+  if (!connected && proxy) return pass(std::move(connected.error()), name_of(*proxy));
   if (!connected) return connected;
   if (proxy)
     if (auto passed = pass_proxy(options, *proxy, deadline); !passed) return passed;
@@ -288,13 +228,7 @@ Result<void> Connection::write(std::string_view head, const std::string& body, T
     error = result;
     writing_ = false;
   });
-  if (!wait(writing_, deadline)) {
-    error_code ignored;
-    wire_.socket().close(ignored);
-    io_.restart();
-    while (writing_) io_.run_one();
-    return fail(Code::Unavailable, fmt::format("send to {}: timed out", peer_));
-  }
+  if (auto done = finish_operation(writing_, deadline, "send to"); !done) return done;
   if (error) return failed("send to", error);
   return {};
 }
@@ -367,9 +301,9 @@ Result<std::unique_ptr<Parser>> begin_answer(Connection& connection, std::string
   bool sent = false;
   for (int interim = 0; interim < 16; ++interim) {
     auto parser = std::make_unique<Parser>();
-    parser->header_limit(header_limit);
+    parser->header_limit(client_header_limit);
     if (limited) {
-      parser->body_limit(body_limit);
+      parser->body_limit(client_body_limit);
     } else {
       parser->body_limit(boost::none);
     }
@@ -417,7 +351,7 @@ class BeastBodyReader final : public BodyReader {
   const Headers headers_;
 };
 
-// Reading and writing happen on a thread of its own; callers meet it at two bounded queues.
+// Reading and writing happen on a thread of its own; callers meet it at the queues.
 class BeastClientWebSocket final : public ClientWebSocket {
  public:
   explicit BeastClientWebSocket(std::unique_ptr<Connection> connection)
@@ -436,7 +370,9 @@ class BeastClientWebSocket final : public ClientWebSocket {
   // On the loop's thread.
   void read();
   void write();
+  void say_goodbye();
   void end(const error_code& error);
+  std::optional<Error> reason(const error_code& error) const;
 
   std::unique_ptr<Connection> connection_;
   asio::io_context& io_;
@@ -446,29 +382,9 @@ class BeastClientWebSocket final : public ClientWebSocket {
   beast::flat_buffer message_;
   std::string subprotocol_;
   bool writing_ = false, goodbye_sent_ = false;
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::string> inbox_, outbox_;  // under mutex_, as all below
-  std::size_t inbox_bytes_ = 0, outbox_bytes_ = 0;
-  bool reading_paused_ = false, closing_ = false, ended_ = false;
-  std::optional<Error> error_;
+  ClientQueues queues_{8 << 20};
   std::thread thread_;
 };
-
-Code code_of(unsigned status) {
-  switch (status) {
-    case 400: return Code::Invalid;
-    case 401: return Code::Unauthorized;
-    case 403: return Code::Forbidden;
-    case 404: return Code::NotFound;
-    case 405:
-    case 501: return Code::Unsupported;
-    case 409: return Code::Conflict;
-    case 429: return Code::Exhausted;
-    default: return status < 500 ? Code::Invalid : Code::Unavailable;
-  }
-}
 
 Result<void> BeastClientWebSocket::open(const ClientOptions& options, const ClientRequest& request, const std::vector<std::string>& subprotocols, Time deadline) {
   std::string wanted;
@@ -478,28 +394,21 @@ Result<void> BeastClientWebSocket::open(const ClientOptions& options, const Clie
     for (const auto& [name, value] : headers) out.set(name, value);
     if (!wanted.empty()) out.set(beast::http::field::sec_websocket_protocol, wanted);
   }));
-  socket_.read_message_max(64 << 20);
+  socket_.read_message_max(client_message_limit);
   socket_.auto_fragment(false);
   socket_.binary(true);
   websocket::response_type response;
   error_code error;
   bool busy = true;
-  const std::string host = options.unix_socket.empty() ? where(options) : options.host;
-  socket_.async_handshake(response, host, request.target, [&](error_code result) {
+  socket_.async_handshake(response, host_header(options), request.target, [&](error_code result) {
     error = result;
     busy = false;
   });
-  if (!connection_->wait(busy, deadline)) {
-    error_code ignored;
-    connection_->wire().socket().close(ignored);
-    io_.restart();
-    while (busy) io_.run_one();
-    return fail(Code::Unavailable, fmt::format("WebSocket with {}: timed out", where(options)));
-  }
+  if (auto done = connection_->finish_operation(busy, deadline, "WebSocket with"); !done) return done;
   if (error == websocket::error::upgrade_declined) {
     // The body alone when there is one: callers know how to read it (a Kubernetes Status).
-    if (!response.body().empty()) return fail(code_of(response.result_int()), response.body());
-    return fail(code_of(response.result_int()), fmt::format("the server answered {} {}", response.result_int(), std::string_view(response.reason())));
+    if (!response.body().empty()) return fail(code_of_status(response.result_int()), response.body());
+    return fail(code_of_status(response.result_int()), fmt::format("the server answered {} {}", response.result_int(), std::string_view(response.reason())));
   }
   if (error) return connection_->failed("WebSocket with", error);
   subprotocol_ = std::string(response[beast::http::field::sec_websocket_protocol]);
@@ -512,146 +421,72 @@ Result<void> BeastClientWebSocket::open(const ClientOptions& options, const Clie
 }
 
 Result<void> BeastClientWebSocket::send(std::string message) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return ended_ || closing_ || outbox_bytes_ < websocket_queue; });
-  if (ended_ || closing_) return fail(Code::Unavailable, "the WebSocket is closed");
-  outbox_bytes_ += message.size();
-  outbox_.push_back(std::move(message));
+  if (auto queued = queues_.put(std::move(message)); !queued) return queued;
   asio::post(io_, [this] { write(); });
   return {};
 }
 
 Result<std::optional<std::string>> BeastClientWebSocket::receive() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return ended_ || !inbox_.empty(); });
-  if (inbox_.empty()) {
-    if (error_) return std::unexpected(*error_);
-    return std::optional<std::string>();
-  }
-  std::string message = std::move(inbox_.front());
-  inbox_.pop_front();
-  inbox_bytes_ -= message.size();
-  if (reading_paused_ && !ended_ && inbox_bytes_ < websocket_queue) {
-    reading_paused_ = false;
-    asio::post(io_, [this] { read(); });
-  }
-  return message;
+  auto taken = queues_.take();
+  if (!taken) return std::unexpected(std::move(taken.error()));
+  if (taken->read_on) asio::post(io_, [this] { read(); });
+  return std::move(taken->message);
 }
 
 void BeastClientWebSocket::close() {
-  const std::lock_guard lock(mutex_);
-  if (closing_) return;
-  closing_ = true;
-  changed_.notify_all();
-  if (ended_ || !thread_.joinable()) return;
-  asio::post(io_, [this] {
-    linger_.expires_after(goodbye_timeout);
-    linger_.async_wait([this](error_code error) {
-      error_code ignored;
-      if (!error) connection_->wire().socket().close(ignored);
-    });
-    bool resume = false;
-    {
-      const std::lock_guard inner(mutex_);
-      resume = std::exchange(reading_paused_, false);  // the peer's close frame is behind what we did not read
-    }
-    if (resume) read();
-    write();
+  if (!queues_.close() || queues_.ended() || !thread_.joinable()) return;
+  asio::post(io_, [this] { say_goodbye(); });
+}
+
+void BeastClientWebSocket::say_goodbye() {
+  linger_.expires_after(goodbye_time);
+  linger_.async_wait([this](error_code error) {
+    error_code ignored;
+    if (!error) connection_->wire().socket().close(ignored);
   });
+  if (queues_.resume()) read();  // the peer's close frame is behind what we did not read
+  write();
 }
 
 void BeastClientWebSocket::read() {
   socket_.async_read(message_, [this](error_code error, std::size_t) {
     if (error) return end(error);
-    bool paused = false;
-    {
-      const std::lock_guard lock(mutex_);
-      if (!closing_) {
-        inbox_.push_back(beast::buffers_to_string(message_.data()));
-        inbox_bytes_ += inbox_.back().size();
-        changed_.notify_all();
-        if (inbox_bytes_ >= websocket_queue) reading_paused_ = true;
-      }
-      message_.clear();
-      paused = reading_paused_;
-    }
-    if (!paused) read();
+    std::string message = beast::buffers_to_string(message_.data());
+    message_.clear();
+    if (queues_.arrived(std::move(message))) read();
   });
 }
 
 void BeastClientWebSocket::write() {
   if (writing_) return;
-  const std::string* next = nullptr;
-  bool goodbye = false;
-  {
-    const std::lock_guard lock(mutex_);
-    if (ended_) return;
-    if (!outbox_.empty()) {
-      next = &outbox_.front();  // stays at its address until popped below
-    } else {
-      goodbye = closing_;
-    }
-  }
-  if (next != nullptr) {
+  const ClientQueues::Next next = queues_.next();
+  if (next.message != nullptr) {
     writing_ = true;
-    socket_.async_write(asio::buffer(*next), [this](error_code error, std::size_t) {
+    socket_.async_write(asio::buffer(*next.message), [this](error_code error, std::size_t) {
       writing_ = false;
-      {
-        const std::lock_guard lock(mutex_);
-        outbox_bytes_ -= outbox_.front().size();
-        outbox_.pop_front();
-        changed_.notify_all();
-      }
+      queues_.sent();
       if (!error) write();  // a failed one shows in the read as well
     });
-  } else if (goodbye && !goodbye_sent_) {
+  } else if (next.goodbye && !goodbye_sent_) {
     goodbye_sent_ = true;
     writing_ = true;
     socket_.async_close(websocket::close_code::normal, [this](error_code error) { end(error); });
   }
 }
 
+std::optional<Error> BeastClientWebSocket::reason(const error_code& error) const {
+  if (error != websocket::error::closed) return connection_->failed("read from", error).error();
+  const auto& given = socket_.reason();
+  if (given.code == websocket::close_code::normal || given.code == websocket::close_code::none) return std::nullopt;
+  return Error{Code::Unavailable, fmt::format("the WebSocket was closed with code {}: {}", static_cast<int>(given.code), std::string_view(given.reason))};
+}
+
 void BeastClientWebSocket::end(const error_code& error) {
-  const std::lock_guard lock(mutex_);
-  if (ended_) return;
-  ended_ = true;
-  if (closing_) {
-    error_ = Error{Code::Unavailable, "the WebSocket was closed by us"};
-  } else if (error != websocket::error::closed) {
-    error_ = connection_->failed("read from", error).error();
-  } else if (const auto code = socket_.reason().code; code != websocket::close_code::normal && code != websocket::close_code::none) {
-    error_ = Error{Code::Unavailable, fmt::format("the WebSocket was closed with code {}: {}", static_cast<int>(code), std::string_view(socket_.reason().reason))};
-  }
+  if (!queues_.end(reason(error))) return;
   linger_.cancel();
   error_code ignored;
   connection_->wire().socket().close(ignored);
   work_.reset();
-  changed_.notify_all();
-}
-
-Result<std::shared_ptr<ssl::context>> make_tls(const ClientOptions& options) {
-  auto context = std::make_shared<ssl::context>(ssl::context::tls_client);
-  SSL_CTX* const raw = context->native_handle();
-  SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
-  static constexpr unsigned char protocols[] = "\x08http/1.1";
-  SSL_CTX_set_alpn_protos(raw, protocols, sizeof protocols - 1);
-  context->set_verify_mode(options.trust_any_server ? ssl::verify_none : ssl::verify_peer);
-  error_code error;
-  if (options.ca_pem.empty()) {
-    context->set_default_verify_paths(error);
-    if (error) return fail(Code::Internal, fmt::format("the system's certificate authorities: {}", error.message()));
-  } else {
-    context->add_certificate_authority(asio::buffer(options.ca_pem), error);
-    if (error) return fail(Code::Invalid, fmt::format("certificate authority: {}", error.message()));
-  }
-  if (!options.certificate_pem.empty()) {
-    context->use_certificate_chain(asio::buffer(options.certificate_pem), error);
-    if (error) return fail(Code::Invalid, fmt::format("client certificate: {}", error.message()));
-    context->use_private_key(asio::buffer(options.key_pem), ssl::context::pem, error);
-    if (error) return fail(Code::Invalid, fmt::format("client key: {}", error.message()));
-  }
-  read_extensions_now(raw);
-  return context;
 }
 
 class BeastClient final : public Client {
@@ -716,7 +551,7 @@ Result<Response> BeastClient::exchange(Connection& connection, const std::string
 }
 
 Result<Response> BeastClient::request(const ClientRequest& request) {
-  auto head = request_text(options_, request);
+  auto head = request_head(options_, request);
   if (!head) return std::unexpected(std::move(head.error()));
   bool reusable = false;
   if (auto connection = take_kept()) {
@@ -734,7 +569,7 @@ Result<Response> BeastClient::request(const ClientRequest& request) {
 }
 
 Result<std::unique_ptr<BodyReader>> BeastClient::open(const ClientRequest& request) {
-  auto head = request_text(options_, request);
+  auto head = request_head(options_, request);
   if (!head) return std::unexpected(std::move(head.error()));
   auto connection = connect();
   if (!connection) return std::unexpected(std::move(connection.error()));
@@ -744,7 +579,7 @@ Result<std::unique_ptr<BodyReader>> BeastClient::open(const ClientRequest& reque
 }
 
 Result<std::unique_ptr<ClientWebSocket>> BeastClient::open_websocket(const ClientRequest& request, std::vector<std::string> subprotocols) {
-  if (auto checked = request_text(options_, request); !checked) return std::unexpected(std::move(checked.error()));
+  if (auto checked = request_head(options_, request); !checked) return std::unexpected(std::move(checked.error()));
   auto connection = connect();
   if (!connection) return std::unexpected(std::move(connection.error()));
   auto socket = std::make_unique<BeastClientWebSocket>(std::move(*connection));
@@ -758,7 +593,7 @@ Result<std::unique_ptr<ClientWebSocket>> BeastClient::open_websocket(const Clien
 Result<std::shared_ptr<Client>> Client::make(ClientOptions options) {
   std::shared_ptr<ssl::context> tls;
   if (options.tls && options.unix_socket.empty()) {
-    auto made = make_tls(options);
+    auto made = make_client_tls(options);
     if (!made) return std::unexpected(std::move(made.error()));
     tls = std::move(*made);
   }

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The server on Asio and Beast. One coroutine per connection on a strand of its own: it reads a request, calls the handler, sleeps until an answer
-// is there, writes it. Other threads reach a connection only through its Link, which outlives it.
+// is there, writes it. Other threads reach a connection only through its Link (server_link.h), which outlives it.
 #ifdef __SANITIZE_THREAD__
 #pragma GCC diagnostic ignored "-Wtsan"  // Asio has fences, which the sanitizer does not see; its mutexes order the same things
 #endif
 
 #include <fmt/format.h>
-#include <netinet/tcp.h>
-#include <openssl/ssl.h>
-#include <openssl/x509.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -22,8 +17,6 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/address.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/strand.hpp>
@@ -37,17 +30,17 @@
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/websocket.hpp>
 #include <atomic>
-#include <ctime>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <unordered_set>
-#include <variant>
 
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "http/server.h"
+#include "http/server_link.h"
+#include "http/server_rules.h"
+#include "http/tls.h"
 #include "http/wire.h"
 
 namespace fairlead::http {
@@ -68,73 +61,9 @@ using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol, Str
 using Parser = beast::http::request_parser<beast::http::string_body>;
 constexpr asio::use_awaitable_t<Strand> use_task;
 
-constexpr std::uint32_t header_limit = 64 << 10;
-constexpr std::size_t websocket_message_limit = 4 << 20;
 constexpr auto sweep_every = 250ms;
-constexpr auto body_timeout = 60s;
-constexpr auto linger_timeout = 2s;
-constexpr std::int64_t slowest_bytes_a_second = 64 << 10;  // a response is given 60 s and the time that this rate takes
-
-struct StreamStart {
-  int status;
-  Headers headers;
-};
-struct WebSocketStart {
-  std::string subprotocol;
-};
-struct UpgradeStart {
-  std::string protocol;
-  Headers headers;
-};
-using Answer = std::variant<std::monostate, Response, StreamStart, WebSocketStart, UpgradeStart>;
 
 class Connection;
-
-// The part of a connection that other threads reach: answer and outbox. Held by exchanges, streams and sockets, so it may outlive the connection
-// and even the server; `strand_` is empty from the end of the connection on, and nothing is posted then.
-class Link : public std::enable_shared_from_this<Link> {
- public:
-  Link(Strand strand, Connection* connection, std::size_t queue_limit) : strand_(std::move(strand)), connection_(connection), queue_limit_(queue_limit) {}
-
-  // Any thread.
-  void answer(Answer answer);
-  bool write(Buffer piece);
-  bool open() const;
-  std::size_t waiting() const;
-  void finish();  // the outbox is complete: send what waits, then end
-  void set_on_close(std::function<void()> callback);
-  void start(std::function<void(std::string)> on_message, std::function<void()> on_close);
-  void forget_callbacks();
-  void abort();
-
-  // On the strand.
-  Answer take_answer();
-  struct Batch {
-    std::vector<Buffer> pieces;
-    std::size_t bytes = 0;
-    bool finished = false;
-  };
-  Batch take_batch();
-  void sent(std::size_t bytes);
-  bool started() const;
-  std::shared_ptr<std::function<void(std::string)>> message_callback() const;
-  void end();  // the connection is over: calls on_close
-
- private:
-  enum class Wake { Sleeper, Always };
-  void wake_locked(Wake whom = Wake::Sleeper);
-  mutable std::mutex mutex_;
-  std::optional<Strand> strand_;
-  Connection* connection_;
-  const std::size_t queue_limit_;
-  bool sleeping_ = false;  // the coroutine found nothing to do and waits for a wake
-  bool woken_ = false, abort_ = false, finished_ = false, closed_ = false, started_ = false;
-  Answer answer_;
-  std::vector<Buffer> queue_;
-  std::size_t waiting_bytes_ = 0;  // in the queue and being written
-  std::function<void()> on_close_;
-  std::shared_ptr<std::function<void(std::string)>> on_message_;
-};
 
 struct Core {
   ServerOptions options;
@@ -149,16 +78,13 @@ struct Core {
 };
 
 // Everything here runs on the connection's strand.
-class Connection : public std::enable_shared_from_this<Connection> {
+class Connection final : public std::enable_shared_from_this<Connection>, public LinkOwner {
  public:
   Connection(Core& core, ServerWire::Socket socket) : core_(core), wire_(std::move(socket)), wake_(wire_.get_executor()) {
-    link_ = std::make_shared<Link>(wire_.get_executor(), this, static_cast<std::size_t>(core.options.stream_queue.value));
+    auto wake = [strand = wire_.get_executor()](std::shared_ptr<Link> link) { asio::post(strand, [link = std::move(link)] { link->woken(); }); };
+    link_ = std::make_shared<Link>(std::move(wake), *this, static_cast<std::size_t>(core.options.stream_queue.value));
   }
   static Task run(std::shared_ptr<Connection> self);
-  void poke(bool abort_now) {
-    if (abort_now) abort();
-    wake_.cancel();
-  }
   bool late(std::chrono::nanoseconds now) const {
     const auto deadline = deadline_.load(std::memory_order_relaxed);
     return deadline != 0 && now.count() > deadline;
@@ -167,20 +93,29 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void start_tls() { wire_.start_tls(*core_.tls); }
 
  private:
-  enum class Read { Done, Gone, HeaderTooLarge, BodyTooLarge, Malformed };
+  void poke(bool abort_now) override {
+    if (abort_now) abort();
+    wake_.cancel();
+  }
+  struct Read {
+    enum class End { Done, Gone, Bad } end;
+    BadRequest why = BadRequest::Malformed;  // of Bad
+  };
   Task serve();
   Coroutine<Read> read_request();
   Coroutine<bool> fill();
+  Coroutine<bool> send_answer(bool keep_alive);
   Coroutine<bool> write_response(Response response, bool keep_alive);
-  Task refuse(int status, std::string why);
+  Coroutine<bool> write_batch(std::vector<asio::const_buffer> buffers, Link::Batch batch);
+  Task refuse(Response response);
   Task run_stream(StreamStart start);
   Task run_websocket(WebSocketStart start);
   Task run_upgrade(UpgradeStart start);
+  Task stop_reading_and_shut_down();
   Task shut_down();
   Task wait_for_wake();
   Request take_request(Target target);
-  void read_peer_name();
-  void read_peer_address();
+  void call_handler(Target target);
   void watch_peer();
   void read_message();
   void read_raw();
@@ -205,276 +140,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool stop_reading_ = false;              // and shall not be followed by another
 };
 
-// ---- Link
-
-void Link::wake_locked(Wake whom) {
-  if (!strand_ || woken_ || (whom == Wake::Sleeper && !sleeping_)) return;
-  sleeping_ = false;
-  woken_ = true;
-  asio::post(*strand_, [self = shared_from_this()] {
-    Connection* connection = nullptr;
-    bool abort_now = false;
-    {
-      const std::lock_guard lock(self->mutex_);
-      self->woken_ = false;
-      connection = self->connection_;  // cleared on this strand, so it stays valid below
-      abort_now = self->abort_;
-    }
-    if (connection != nullptr) connection->poke(abort_now);
-  });
-}
-
-void Link::answer(Answer answer) {
-  const std::lock_guard lock(mutex_);
-  if (!strand_) return;
-  answer_ = std::move(answer);
-  wake_locked();
-}
-
-Answer Link::take_answer() {
-  const std::lock_guard lock(mutex_);
-  sleeping_ = answer_.index() == 0;
-  return std::exchange(answer_, Answer{});
-}
-
-bool Link::write(Buffer piece) {
-  if (!piece || piece->empty()) return open();
-  const std::lock_guard lock(mutex_);
-  if (closed_ || finished_) return false;
-  if (waiting_bytes_ + piece->size() > queue_limit_) {
-    closed_ = true;
-    abort_ = true;
-    queue_.clear();
-    wake_locked(Wake::Always);
-    return false;
-  }
-  waiting_bytes_ += piece->size();
-  queue_.push_back(std::move(piece));
-  wake_locked();
-  return true;
-}
-
-bool Link::open() const {
-  const std::lock_guard lock(mutex_);
-  return !closed_;
-}
-
-std::size_t Link::waiting() const {
-  const std::lock_guard lock(mutex_);
-  return waiting_bytes_;
-}
-
-void Link::finish() {
-  const std::lock_guard lock(mutex_);
-  finished_ = true;
-  wake_locked();
-}
-
-void Link::abort() {
-  const std::lock_guard lock(mutex_);
-  abort_ = true;
-  wake_locked(Wake::Always);
-}
-
-void Link::set_on_close(std::function<void()> callback) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (strand_) {
-      on_close_ = std::move(callback);
-      return;
-    }
-  }
-  if (callback) callback();
-}
-
-void Link::start(std::function<void(std::string)> on_message, std::function<void()> on_close) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (strand_) {
-      on_message_ = std::make_shared<std::function<void(std::string)>>(std::move(on_message));
-      on_close_ = std::move(on_close);
-      started_ = true;
-      wake_locked();
-      return;
-    }
-  }
-  if (on_close) on_close();
-}
-
-void Link::forget_callbacks() {
-  std::function<void()> on_close;  // destroyed outside the lock: they may own anything
-  std::shared_ptr<std::function<void(std::string)>> on_message;
-  const std::lock_guard lock(mutex_);
-  on_close.swap(on_close_);
-  on_message.swap(on_message_);
-}
-
-Link::Batch Link::take_batch() {
-  const std::lock_guard lock(mutex_);
-  Batch batch{.pieces = std::exchange(queue_, {}), .finished = finished_};
-  for (const auto& piece : batch.pieces) batch.bytes += piece->size();
-  sleeping_ = batch.pieces.empty() && !batch.finished;
-  return batch;
-}
-
-void Link::sent(std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  waiting_bytes_ -= std::min(bytes, waiting_bytes_);
-}
-
-bool Link::started() const {
-  const std::lock_guard lock(mutex_);
-  return started_;
-}
-
-std::shared_ptr<std::function<void(std::string)>> Link::message_callback() const {
-  const std::lock_guard lock(mutex_);
-  return on_message_;
-}
-
-void Link::end() {
-  std::function<void()> on_close;
-  std::shared_ptr<std::function<void(std::string)>> on_message;
-  std::vector<Buffer> queue;
-  {
-    const std::lock_guard lock(mutex_);
-    strand_.reset();
-    connection_ = nullptr;
-    closed_ = true;
-    on_close.swap(on_close_);
-    on_message.swap(on_message_);
-    queue.swap(queue_);
-  }
-  if (on_close) on_close();
-}
-
-// ---- what handlers hold
-
-class LinkStream final : public Stream {
- public:
-  explicit LinkStream(std::shared_ptr<Link> link) : link_(std::move(link)) {}
-  ~LinkStream() override {
-    link_->forget_callbacks();
-    link_->finish();
-  }
-  bool write(Buffer piece) override { return link_->write(std::move(piece)); }
-  std::size_t waiting() const override { return link_->waiting(); }
-  bool open() const override { return link_->open(); }
-  void on_close(std::function<void()> callback) override { link_->set_on_close(std::move(callback)); }
-
- private:
-  std::shared_ptr<Link> link_;
-};
-
-class LinkWebSocket final : public WebSocket {
- public:
-  explicit LinkWebSocket(std::shared_ptr<Link> link) : link_(std::move(link)) {}
-  ~LinkWebSocket() override {
-    link_->forget_callbacks();
-    link_->finish();
-  }
-  bool send(std::string message) override { return link_->write(std::make_shared<const std::string>(std::move(message))); }
-  std::size_t waiting() const override { return link_->waiting(); }
-  bool open() const override { return link_->open(); }
-  void start(std::function<void(std::string)> on_message, std::function<void()> on_close) override {
-    link_->start(std::move(on_message), std::move(on_close));
-  }
-  void close() override { link_->finish(); }
-
- private:
-  std::shared_ptr<Link> link_;
-};
-
-class LinkExchange final : public Exchange {
- public:
-  LinkExchange(std::shared_ptr<Link> link, bool websocket, std::string upgrade)
-      : link_(std::move(link)), websocket_(websocket), upgrade_(std::move(upgrade)) {}
-  ~LinkExchange() override {
-    if (!answered_.exchange(true)) link_->answer(Response{.status = 500, .headers = {{"Content-Type", "text/plain"}}, .body = "the request was not answered\n"});
-  }
-  void respond(Response response) override {
-    if (first()) link_->answer(std::move(response));
-  }
-  std::shared_ptr<Stream> stream(int status, Headers headers) override {
-    INVARIANT(first());
-    auto stream = std::make_shared<LinkStream>(link_);
-    link_->answer(StreamStart{status, std::move(headers)});
-    return stream;
-  }
-  Result<std::shared_ptr<WebSocket>> accept_websocket(std::string_view subprotocol) override {
-    if (!websocket_) return fail(Code::Invalid, "the request does not ask for a WebSocket");
-    INVARIANT(first());
-    std::shared_ptr<WebSocket> socket = std::make_shared<LinkWebSocket>(link_);
-    link_->answer(WebSocketStart{std::string(subprotocol)});
-    return socket;
-  }
-  Result<std::shared_ptr<WebSocket>> accept_upgrade(std::string_view protocol, Headers headers) override {
-    if (!beast::iequals(upgrade_, beast::string_view(protocol.data(), protocol.size())))
-      return fail(Code::Invalid, fmt::format("the request does not ask for an upgrade to {}", protocol));
-    INVARIANT(first());
-    std::shared_ptr<WebSocket> socket = std::make_shared<LinkWebSocket>(link_);
-    link_->answer(UpgradeStart{std::string(protocol), std::move(headers)});
-    return socket;
-  }
-
- private:
-  bool first() {
-    if (!answered_.exchange(true)) return true;
-    log_error("a request was answered twice");
-    return false;
-  }
-  std::shared_ptr<Link> link_;
-  const bool websocket_;
-  const std::string upgrade_;  // the protocol that is asked for; empty: none
-  std::atomic<bool> answered_{false};
-};
-
-// ---- texts
-
-std::string http_date() {
-  const std::time_t now = std::chrono::floor<std::chrono::seconds>(SystemClock{}.now()).time_since_epoch().count();
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  char text[40];
-  return {text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts)};
-}
-
-bool is(std::string_view a, std::string_view b) { return beast::iequals(beast::string_view(a.data(), a.size()), beast::string_view(b.data(), b.size())); }
-
-// Status line and the handler's headers. What the server decides itself is left out, and no value can begin a new line.
-std::string header_text(int status, const Headers& headers) {
-  const auto reason = beast::http::obsolete_reason(static_cast<beast::http::status>(status));
-  std::string out = fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\n", status, std::string_view(reason.data(), reason.size()), http_date());
-  for (const auto& [name, value] : headers) {
-    if (is(name, "Content-Length") || is(name, "Transfer-Encoding") || is(name, "Connection") || is(name, "Date")) continue;
-    const auto at = out.size();
-    out += name;
-    out += ": ";
-    out += value;
-    for (auto i = at; i < out.size(); ++i) {
-      if (out[i] == '\r' || out[i] == '\n' || out[i] == '\0') out[i] = ' ';
-    }
-    out += "\r\n";
-  }
-  return out;
-}
-
-std::vector<std::string> name_entries(X509_NAME* name, int nid) {
-  std::vector<std::string> out;
-  for (int at = -1; (at = X509_NAME_get_index_by_NID(name, nid, at)) >= 0;) {
-    unsigned char* text = nullptr;
-    const int size = ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(name, at)));
-    if (size < 0) continue;
-    out.emplace_back(reinterpret_cast<char*>(text), static_cast<std::size_t>(size));
-    OPENSSL_free(text);
-  }
-  return out;
-}
-
 // ---- Connection
 
 Task Connection::run(std::shared_ptr<Connection> self) {
-  self->read_peer_address();
+  const int fd = self->wire_.socket().native_handle();
+  self->peer_.address = peer_address(fd);
+  if (self->peer_.address != "unix") keep_alive(fd, server_keep_alive);
   try {
     co_await self->serve();
   } catch (const std::exception& problem) {
@@ -502,49 +173,6 @@ Task Connection::wait_for_wake() {
   co_await wake_.async_wait(token);
 }
 
-void Connection::read_peer_address() {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  const int fd = wire_.socket().native_handle();
-  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return;
-  if (address.ss_family == AF_UNIX) {
-    peer_.address = "unix";
-    return;
-  }
-  const auto* const ip4 = reinterpret_cast<const sockaddr_in*>(&address);
-  const auto* const ip6 = reinterpret_cast<const sockaddr_in6*>(&address);
-  if (address.ss_family == AF_INET) {
-    peer_.address = asio::ip::address_v4(ntohl(ip4->sin_addr.s_addr)).to_string();
-  } else {
-    asio::ip::address_v6::bytes_type bytes;
-    std::copy_n(ip6->sin6_addr.s6_addr, bytes.size(), bytes.begin());
-    peer_.address = asio::ip::address_v6(bytes).to_string();
-  }
-  // A peer that vanishes without a word is noticed after about two minutes, also below an idle watch.
-  const int on = 1, idle = 60, every = 15, count = 4;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-}
-
-// The handshake has verified the certificate if one was shown.
-void Connection::read_peer_name() {
-  SSL* const tls = wire_.tls()->native_handle();
-  X509* const certificate = SSL_get1_peer_certificate(tls);
-  if (certificate == nullptr) return;
-  if (SSL_get_verify_result(tls) == X509_V_OK) {
-    X509_NAME* const subject = X509_get_subject_name(certificate);
-    const auto names = name_entries(subject, NID_commonName);
-    if (names.size() == 1) {
-      peer_.common_name = names[0];
-      peer_.organizations = name_entries(subject, NID_organizationName);
-    }
-  }
-  X509_free(certificate);
-}
-
 // Reads more into buffer_. False: the peer is gone.
 Coroutine<bool> Connection::fill() {
   error_code error;
@@ -557,14 +185,14 @@ Coroutine<bool> Connection::fill() {
 
 Coroutine<Connection::Read> Connection::read_request() {
   parser_.emplace();
-  parser_->header_limit(header_limit);
+  parser_->header_limit(server_header_limit);
   parser_->body_limit(static_cast<std::uint64_t>(core_.options.body_limit.value));
   parser_->eager(true);
   bool asked_to_continue = false;
   bool in_body = false;
   if (buffer_.size() == 0) {
     limit(core_.options.idle_timeout);
-    if (!co_await fill()) co_return Read::Gone;
+    if (!co_await fill()) co_return Read{Read::End::Gone};
   }
   limit(core_.options.handshake_timeout);
   for (;;) {
@@ -573,13 +201,13 @@ Coroutine<Connection::Read> Connection::read_request() {
       error_code error;
       used = parser_->put(buffer_.data(), error);
       buffer_.consume(used);
-      if (error == beast::http::error::header_limit) co_return Read::HeaderTooLarge;
-      if (error == beast::http::error::body_limit) co_return Read::BodyTooLarge;
-      if (error && error != beast::http::error::need_more) co_return Read::Malformed;
-      if (parser_->is_done()) co_return Read::Done;
+      if (error == beast::http::error::header_limit) co_return Read{Read::End::Bad, BadRequest::HeaderTooLarge};
+      if (error == beast::http::error::body_limit) co_return Read{Read::End::Bad, BadRequest::BodyTooLarge};
+      if (error && error != beast::http::error::need_more) co_return Read{Read::End::Bad, BadRequest::Malformed};
+      if (parser_->is_done()) co_return Read{Read::End::Done};
       if (parser_->is_header_done() && !in_body) {
         in_body = true;
-        limit(body_timeout);
+        limit(body_time);
       }
       if (!error && used > 0 && buffer_.size() > 0) continue;
     }
@@ -590,9 +218,9 @@ Coroutine<Connection::Read> Connection::read_request() {
       auto token = asio::redirect_error(use_task, error);
       const asio::const_buffer text(go_on.data(), go_on.size());
       co_await asio::async_write(wire_, text, token);
-      if (error) co_return Read::Gone;
+      if (error) co_return Read{Read::End::Gone};
     }
-    if (!co_await fill()) co_return Read::Gone;
+    if (!co_await fill()) co_return Read{Read::End::Gone};
   }
 }
 
@@ -607,6 +235,18 @@ Request Connection::take_request(Target target) {
   return request;
 }
 
+void Connection::call_handler(Target target) {
+  const auto& head = parser_->get();
+  Wishes wishes{.websocket = websocket::is_upgrade(head)};
+  if (beast::http::token_list(head[beast::http::field::connection]).exists("upgrade")) wishes.upgrade = std::string(head[beast::http::field::upgrade]);
+  auto exchange = make_exchange(link_, std::move(wishes));
+  try {
+    core_.handler(take_request(std::move(target)), std::move(exchange));
+  } catch (const std::exception& problem) {
+    log_error("handler failed", {{"reason", problem.what()}});  // the dropped exchange answers 500
+  }
+}
+
 Task Connection::serve() {
   if (wire_.tls() != nullptr) {
     limit(core_.options.handshake_timeout);
@@ -614,106 +254,93 @@ Task Connection::serve() {
     auto token = asio::redirect_error(use_task, error);
     co_await wire_.tls()->async_handshake(ssl::stream_base::server, token);
     if (error || lost_) co_return;
-    read_peer_name();
+    read_peer_name(wire_.tls()->native_handle(), peer_);
   }
   for (;;) {
     const Read read = co_await read_request();
-    if (read == Read::Gone || lost_) co_return;
-    if (read != Read::Done) {
-      const int status = read == Read::BodyTooLarge ? 413 : read == Read::HeaderTooLarge ? 431 : 400;
-      std::string why = read == Read::BodyTooLarge     ? fmt::format("the body is larger than {} bytes\n", core_.options.body_limit.value)
-                        : read == Read::HeaderTooLarge ? fmt::format("the header is larger than {} bytes\n", header_limit)
-                                                       : std::string("this is not HTTP/1.1\n");
-      co_await refuse(status, std::move(why));
+    if (read.end == Read::End::Gone || lost_) co_return;
+    if (read.end == Read::End::Bad) {
+      Response no = refusal(read.why, core_.options.body_limit);
+      co_await refuse(std::move(no));
       co_return;
     }
     no_limit();
     const auto sent_target = parser_->get().target();
     auto target = parse_target({sent_target.data(), sent_target.size()});
     if (!target) {
-      co_await refuse(400, target.error().message + "\n");
+      Response no = refusal(std::move(target.error().message));
+      co_await refuse(std::move(no));
       co_return;
     }
     const bool keep_alive = parser_->keep_alive();
-    {
-      const auto& head = parser_->get();
-      const bool upgrade = beast::http::token_list(head[beast::http::field::connection]).exists("upgrade");
-      auto exchange =
-          std::make_shared<LinkExchange>(link_, websocket::is_upgrade(head), upgrade ? std::string(head[beast::http::field::upgrade]) : std::string());
-      Request request = take_request(std::move(*target));
-      try {
-        core_.handler(std::move(request), std::move(exchange));
-      } catch (const std::exception& problem) {
-        log_error("handler failed", {{"reason", problem.what()}});  // the dropped exchange answers 500
-      }
-    }
-    Answer answer = link_->take_answer();
-    while (answer.index() == 0) {
-      if (lost_) co_return;
-      co_await wait_for_wake();
-      answer = link_->take_answer();
-    }
-    if (auto* const response = std::get_if<Response>(&answer)) {
-      Response out = std::move(*response);
-      const bool written = co_await write_response(std::move(out), keep_alive);
-      if (!written) co_return;
-      if (!keep_alive) {
-        co_await shut_down();
-        co_return;
-      }
-    } else if (auto* const stream = std::get_if<StreamStart>(&answer)) {
-      StreamStart start = std::move(*stream);
-      co_await run_stream(std::move(start));
-      co_return;
-    } else if (auto* const upgrade = std::get_if<UpgradeStart>(&answer)) {
-      UpgradeStart start = std::move(*upgrade);
-      co_await run_upgrade(std::move(start));
-      co_return;
-    } else {
-      WebSocketStart start = std::move(std::get<WebSocketStart>(answer));
-      co_await run_websocket(std::move(start));
-      co_return;
-    }
+    call_handler(std::move(*target));
+    const bool goes_on = co_await send_answer(keep_alive);
+    if (!goes_on) co_return;
   }
 }
 
+// Waits for the handler's answer and sends it. False: the connection ends with it.
+Coroutine<bool> Connection::send_answer(bool keep_alive) {
+  Answer answer = link_->take_answer();
+  while (answer.index() == 0) {
+    if (lost_) co_return false;
+    co_await wait_for_wake();
+    answer = link_->take_answer();
+  }
+  if (auto* const response = std::get_if<Response>(&answer)) {
+    Response out = std::move(*response);
+    const bool written = co_await write_response(std::move(out), keep_alive);
+    if (written && !keep_alive) co_await shut_down();
+    co_return written && keep_alive;
+  }
+  if (auto* const stream = std::get_if<StreamStart>(&answer)) {
+    StreamStart start = std::move(*stream);
+    co_await run_stream(std::move(start));
+  } else if (auto* const upgrade = std::get_if<UpgradeStart>(&answer)) {
+    UpgradeStart start = std::move(*upgrade);
+    co_await run_upgrade(std::move(start));
+  } else {
+    WebSocketStart start = std::move(std::get<WebSocketStart>(answer));
+    co_await run_websocket(std::move(start));
+  }
+  co_return false;
+}
+
+std::string reason_of(int status) { return std::string(beast::http::obsolete_reason(static_cast<beast::http::status>(status))); }
+
 Coroutine<bool> Connection::write_response(Response response, bool keep_alive) {
-  std::size_t length = response.body.size();
-  if (!response.parts.empty()) {
-    length = 0;
-    for (const auto& part : response.parts) length += part ? part->size() : 0;
+  const std::size_t length = body_bytes(response);
+  std::string header = answer_head(response.status, reason_of(response.status), response.headers, SystemClock{}.now());
+  header += body_head(has_body(response.status) ? Body::Sized : Body::Absent, length, keep_alive);
+  std::vector<asio::const_buffer> buffers{{header.data(), header.size()}};
+  if (has_body(response.status) && parser_->get().method() != beast::http::verb::head) {
+    const auto pieces = body_pieces(response);
+    for (const std::string_view piece : pieces) buffers.emplace_back(piece.data(), piece.size());
   }
-  std::string header = header_text(response.status, response.headers);
-  const bool bodiless = response.status == 204 || response.status == 304 || response.status < 200;
-  if (!bodiless) header += fmt::format("Content-Length: {}\r\n", length);
-  header += keep_alive ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
-  std::vector<asio::const_buffer> buffers;
-  buffers.reserve(1 + std::max<std::size_t>(1, response.parts.size()));
-  buffers.emplace_back(header.data(), header.size());
-  if (!bodiless && parser_->get().method() != beast::http::verb::head) {
-    if (response.parts.empty()) {
-      buffers.emplace_back(response.body.data(), response.body.size());
-    } else {
-      for (const auto& part : response.parts) {
-        if (part && !part->empty()) buffers.emplace_back(part->data(), part->size());
-      }
-    }
-  }
-  limit(body_timeout + std::chrono::seconds(static_cast<std::int64_t>(length) / slowest_bytes_a_second));
+  limit(sending_time(length));
   error_code error;
   auto token = asio::redirect_error(use_task, error);
   co_await asio::async_write(wire_, buffers, token);
   co_return !error && !lost_;
 }
 
+// Writes buffers that hold this batch. Only the last batch has a limit: a watch may rest for hours, and who reads too slowly is cut by the size of its queue.
+Coroutine<bool> Connection::write_batch(std::vector<asio::const_buffer> buffers, Link::Batch batch) {
+  if (batch.finished) limit(sending_time(batch.bytes));
+  error_code error;
+  auto token = asio::redirect_error(use_task, error);
+  co_await asio::async_write(wire_, buffers, token);
+  link_->sent(batch.bytes);
+  co_return !error && !lost_;
+}
+
 // Answers what was not a request and reads on for a moment: closing with unread bytes would reset the connection before the peer has read why.
-Task Connection::refuse(int status, std::string why) {
-  Response response{.status = status, .headers = {{"Content-Type", "text/plain"}}, .body = std::move(why)};
+Task Connection::refuse(Response response) {
   const bool written = co_await write_response(std::move(response), false);
   if (!written) co_return;
   error_code ignored;
   wire_.socket().shutdown(asio::socket_base::shutdown_send, ignored);
-  limit(linger_timeout);
+  limit(linger_time);
   for (std::size_t rounds = 0; rounds < 4096; ++rounds) {
     buffer_.clear();
     if (!co_await fill()) co_return;
@@ -735,14 +362,14 @@ void Connection::watch_peer() {
 Task Connection::run_stream(StreamStart start) {
   const bool chunked = parser_->get().version() >= 11;
   const bool bodiless = parser_->get().method() == beast::http::verb::head;
-  std::string header = header_text(start.status, start.headers);
-  if (chunked) header += "Transfer-Encoding: chunked\r\n";
-  header += "Connection: close\r\n\r\n";
+  std::string header = answer_head(start.status, reason_of(start.status), start.headers, SystemClock{}.now());
+  header += body_head(chunked ? Body::Chunked : Body::ToTheEnd, 0, false);
   watch_peer();
-  for (;;) {
+  for (bool finished = false; !finished;) {
     if (lost_) co_return;
-    const Link::Batch batch = link_->take_batch();
-    if (header.empty() && batch.pieces.empty() && !batch.finished) {
+    Link::Batch batch = link_->take_batch();
+    finished = batch.finished;
+    if (header.empty() && batch.pieces.empty() && !finished) {
       co_await wait_for_wake();
       continue;
     }
@@ -758,16 +385,16 @@ Task Connection::run_stream(StreamStart start) {
       for (const auto& piece : batch.pieces) buffers.emplace_back(piece->data(), piece->size());
       if (chunked) buffers.emplace_back("\r\n", 2);
     }
-    if (!bodiless && chunked && batch.finished) buffers.emplace_back("0\r\n\r\n", 5);
-    error_code error;
-    auto token = asio::redirect_error(use_task, error);
-    if (batch.finished) limit(body_timeout + std::chrono::seconds(static_cast<std::int64_t>(batch.bytes) / slowest_bytes_a_second));
-    co_await asio::async_write(wire_, buffers, token);
-    link_->sent(batch.bytes);
-    if (error || lost_) co_return;
+    if (!bodiless && chunked && finished) buffers.emplace_back("0\r\n\r\n", 5);
+    const bool written = co_await write_batch(std::move(buffers), std::move(batch));
+    if (!written) co_return;
     header.clear();
-    if (batch.finished) break;
   }
+  co_await stop_reading_and_shut_down();
+}
+
+// For connections that were read beside the coroutine.
+Task Connection::stop_reading_and_shut_down() {
   error_code ignored;
   stop_reading_ = true;
   wire_.socket().cancel(ignored);
@@ -777,7 +404,7 @@ Task Connection::run_stream(StreamStart start) {
 
 // Ends in order: TLS says goodbye, then the socket.
 Task Connection::shut_down() {
-  limit(linger_timeout);
+  limit(linger_time);
   error_code ignored;
   if (wire_.tls() != nullptr) {
     auto token = asio::redirect_error(use_task, ignored);
@@ -798,7 +425,7 @@ void Connection::read_message() {
     }
     std::string text = beast::buffers_to_string(self->message_.data());
     self->message_.clear();
-    if (const auto callback = self->link_->message_callback(); callback && *callback) (*callback)(std::move(text));
+    self->link_->deliver(std::move(text));
     self->read_message();
   });
 }
@@ -811,7 +438,7 @@ Task Connection::run_websocket(WebSocketStart start) {
   socket_->set_option(websocket::stream_base::decorator([name = std::move(start.subprotocol)](websocket::response_type& response) {
     if (!name.empty()) response.set(beast::http::field::sec_websocket_protocol, name);
   }));
-  socket_->read_message_max(websocket_message_limit);
+  socket_->read_message_max(server_message_limit);
   socket_->auto_fragment(false);
   socket_->binary(true);
   error_code error;
@@ -834,7 +461,7 @@ Task Connection::run_websocket(WebSocketStart start) {
     if (batch.finished) break;
     if (batch.pieces.empty()) co_await wait_for_wake();
   }
-  limit(linger_timeout);
+  limit(linger_time);
   auto token = asio::redirect_error(use_task, error);
   co_await socket_->async_close(websocket::close_code::normal, token);
 }
@@ -849,26 +476,27 @@ void Connection::read_raw() {
       self->wake_.cancel();
       return;
     }
-    if (const auto callback = self->link_->message_callback(); callback && *callback) (*callback)(self->raw_.substr(0, size));
+    self->link_->deliver(self->raw_.substr(0, size));
     self->read_raw();
   });
 }
 
 Task Connection::run_upgrade(UpgradeStart start) {
-  std::string header = header_text(101, start.headers);
+  std::string header = answer_head(101, reason_of(101), start.headers, SystemClock{}.now());
   header += fmt::format("Connection: Upgrade\r\nUpgrade: {}\r\n\r\n", start.protocol);
-  for (;;) {
+  for (bool finished = false; !finished;) {
     if (lost_) co_return;
-    const Link::Batch batch = link_->take_batch();
+    Link::Batch batch = link_->take_batch();
+    finished = batch.finished;
     if (!reading_ && link_->started()) {
       if (buffer_.size() > 0) {  // came right behind the request
         std::string early = beast::buffers_to_string(buffer_.data());
         buffer_.clear();
-        if (const auto callback = link_->message_callback(); callback && *callback) (*callback)(std::move(early));
+        link_->deliver(std::move(early));
       }
       read_raw();
     }
-    if (header.empty() && batch.pieces.empty() && !batch.finished) {
+    if (header.empty() && batch.pieces.empty() && !finished) {
       co_await wait_for_wake();
       continue;
     }
@@ -876,101 +504,14 @@ Task Connection::run_upgrade(UpgradeStart start) {
     buffers.reserve(batch.pieces.size() + 1);
     buffers.emplace_back(header.data(), header.size());
     for (const auto& piece : batch.pieces) buffers.emplace_back(piece->data(), piece->size());
-    error_code error;
-    auto token = asio::redirect_error(use_task, error);
-    if (batch.finished) limit(body_timeout + std::chrono::seconds(static_cast<std::int64_t>(batch.bytes) / slowest_bytes_a_second));
-    co_await asio::async_write(wire_, buffers, token);
-    link_->sent(batch.bytes);
-    if (error || lost_) co_return;
+    const bool written = co_await write_batch(std::move(buffers), std::move(batch));
+    if (!written) co_return;
     header.clear();
-    if (batch.finished) break;
   }
-  error_code ignored;
-  stop_reading_ = true;
-  wire_.socket().cancel(ignored);
-  while (reading_) co_await wait_for_wake();
-  if (!lost_) co_await shut_down();
+  co_await stop_reading_and_shut_down();
 }
 
 // ---- Server
-
-struct Listening {
-  Fd fd;
-  unsigned short port = 0;
-};
-
-Result<Listening> listen_tcp(const std::string& address, unsigned short port) {
-  const std::string doing = fmt::format("listen on {}:{}", address, port);
-  error_code error;
-  const auto ip = asio::ip::make_address(address, error);
-  if (error) return fail(Code::Invalid, doing + ": not an IP address");
-  asio::ip::tcp::endpoint endpoint(ip, port);
-  Listening out{.fd = Fd(::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0))};
-  if (!out.fd) return fail_errno(errno, doing);
-  const int on = 1;
-  ::setsockopt(out.fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (::bind(out.fd.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 || ::listen(out.fd.get(), 4096) != 0) {
-    const int cause = errno;
-    if (cause == EADDRINUSE) return fail(Code::Unavailable, doing + ": the port is taken by another program");
-    return fail_errno(cause, doing);
-  }
-  socklen_t size = static_cast<socklen_t>(endpoint.capacity());
-  if (::getsockname(out.fd.get(), endpoint.data(), &size) != 0) return fail_errno(errno, doing);
-  out.port = endpoint.port();
-  return out;
-}
-
-Result<Fd> listen_unix(const std::string& path) {
-  const std::string doing = fmt::format("listen on {}", path);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return fail(Code::Invalid, doing + ": the path is longer than 107 characters");
-  path.copy(address.sun_path, path.size());
-  const auto* const name = reinterpret_cast<const sockaddr*>(&address);
-  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return fail_errno(errno, doing);
-  // A socket file that nobody listens on is left from a process that was killed.
-  const Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (::connect(probe.get(), name, sizeof address) == 0) return fail(Code::Unavailable, doing + ": another program listens there");
-  if (errno == ECONNREFUSED) ::unlink(path.c_str());
-  if (::bind(fd.get(), name, sizeof address) != 0) return fail_errno(errno, doing);
-  // Nobody can connect before listen, so there is no moment with a wider mode.
-  if (::chmod(path.c_str(), 0600) != 0 || ::listen(fd.get(), 4096) != 0) return fail_errno(errno, doing);
-  return fd;
-}
-
-int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size, const unsigned char* in, unsigned in_size, void*) {
-  static constexpr unsigned char ours[] = "\x08http/1.1";
-  unsigned char* chosen = nullptr;
-  if (SSL_select_next_proto(&chosen, out_size, ours, sizeof ours - 1, in, in_size) != OPENSSL_NPN_NEGOTIATED) return SSL_TLSEXT_ERR_ALERT_FATAL;
-  *out = chosen;
-  return SSL_TLSEXT_ERR_OK;
-}
-
-Result<ssl::context> make_tls(const TlsFiles& files) {
-  ssl::context context(ssl::context::tls_server);
-  SSL_CTX* const raw = context.native_handle();
-  SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
-  // No resumption: every connection proves its certificate anew.
-  SSL_CTX_set_options(raw, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
-  SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
-  SSL_CTX_set_num_tickets(raw, 0);
-  SSL_CTX_set_mode(raw, SSL_MODE_RELEASE_BUFFERS);
-  SSL_CTX_set_alpn_select_cb(raw, choose_protocol, nullptr);
-  error_code error;
-  context.use_certificate_chain_file(files.certificate, error);
-  if (error) return fail(Code::Invalid, fmt::format("certificate {}: {}", files.certificate, error.message()));
-  context.use_private_key_file(files.key, ssl::context::pem, error);
-  if (error) return fail(Code::Invalid, fmt::format("key {}: {}", files.key, error.message()));
-  if (!files.client_ca.empty()) {
-    context.load_verify_file(files.client_ca, error);
-    if (error) return fail(Code::Invalid, fmt::format("client certificate authority {}: {}", files.client_ca, error.message()));
-    SSL_CTX_set_client_CA_list(raw, SSL_load_client_CA_file(files.client_ca.c_str()));
-    context.set_verify_mode(ssl::verify_peer);  // asked for; none shown is allowed
-  }
-  read_extensions_now(raw);
-  return context;
-}
 
 // Asio's own accept would leave the descriptor open in children that are started meanwhile.
 Task accept_all(Core& core, std::shared_ptr<Acceptor> acceptor, asio::generic::stream_protocol protocol, bool with_tls) {
@@ -1032,7 +573,7 @@ class BeastServer final : public Server {
   Result<void> also_listen(const std::string& address, unsigned short port) override;
 
  private:
-  void accept_on(Fd fd, int family, bool with_tls);
+  void accept_on(Listening listening);
   Core core_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   unsigned short port_ = 0;
@@ -1044,21 +585,16 @@ class BeastServer final : public Server {
 
 Result<void> BeastServer::start() {
   if (core_.options.tls) {
-    auto tls = make_tls(*core_.options.tls);
+    auto tls = make_server_tls(*core_.options.tls);
     if (!tls) return std::unexpected(std::move(tls.error()));
     core_.tls.emplace(std::move(*tls));
   }
-  if (!core_.options.unix_socket.empty()) {
-    auto fd = listen_unix(core_.options.unix_socket);
-    if (!fd) return std::unexpected(std::move(fd.error()));
-    unix_path_ = core_.options.unix_socket;
-    accept_on(std::move(*fd), AF_UNIX, false);
-  } else {
-    auto listening = listen_tcp(core_.options.address, core_.options.port);
-    if (!listening) return std::unexpected(std::move(listening.error()));
-    port_ = listening->port;
-    accept_on(std::move(listening->fd), core_.options.address.find(':') == std::string::npos ? AF_INET : AF_INET6, core_.tls.has_value());
-  }
+  const bool local = !core_.options.unix_socket.empty();
+  auto listening = local ? listen_unix(core_.options.unix_socket) : listen_tcp(core_.options.address, core_.options.port);
+  if (!listening) return std::unexpected(std::move(listening.error()));
+  port_ = listening->port;
+  if (local) unix_path_ = core_.options.unix_socket;
+  accept_on(std::move(*listening));
   Strand strand(core_.io.get_executor());
   sweeper_ = std::make_shared<Timer>(strand);
   asio::co_spawn(strand, sweep(core_, sweeper_), asio::detached);
@@ -1066,18 +602,19 @@ Result<void> BeastServer::start() {
   return {};
 }
 
-void BeastServer::accept_on(Fd fd, int family, bool with_tls) {
+void BeastServer::accept_on(Listening listening) {
   Strand strand(core_.io.get_executor());
-  const asio::generic::stream_protocol protocol(family, family == AF_UNIX ? 0 : IPPROTO_TCP);
-  auto acceptor = std::make_shared<Acceptor>(strand, protocol, fd.release());
+  const bool local = listening.family == AF_UNIX;
+  const asio::generic::stream_protocol protocol(listening.family, local ? 0 : IPPROTO_TCP);
+  auto acceptor = std::make_shared<Acceptor>(strand, protocol, listening.fd.release());
   acceptors_.push_back(acceptor);
-  asio::co_spawn(strand, accept_all(core_, std::move(acceptor), protocol, with_tls), asio::detached);
+  asio::co_spawn(strand, accept_all(core_, std::move(acceptor), protocol, !local && core_.tls.has_value()), asio::detached);
 }
 
 Result<void> BeastServer::also_listen(const std::string& address, unsigned short port) {
   auto listening = listen_tcp(address, port);
   if (!listening) return std::unexpected(std::move(listening.error()));
-  accept_on(std::move(listening->fd), address.find(':') == std::string::npos ? AF_INET : AF_INET6, core_.tls.has_value());
+  accept_on(std::move(*listening));
   return {};
 }
 
@@ -1100,10 +637,6 @@ BeastServer::~BeastServer() {
 }
 
 }  // namespace
-
-Result<std::shared_ptr<WebSocket>> Exchange::accept_upgrade(std::string_view protocol, Headers) {
-  return fail(Code::Invalid, fmt::format("no upgrade to {} here", protocol));
-}
 
 Result<std::unique_ptr<Server>> Server::start(ServerOptions options, Handler handler) {
   auto server = std::make_unique<BeastServer>(std::move(options), std::move(handler));

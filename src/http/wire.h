@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A socket, with TLS or without: one type for both, so that everything above it is compiled once. Private to server_beast.cpp and client_beast.cpp.
 #pragma once
-#include <openssl/ssl.h>
-#include <openssl/x509.h>
-#include <openssl/x509v3.h>
-
 #include <boost/asio/basic_stream_socket.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
@@ -68,15 +64,6 @@ class Wire {
   Socket socket_;
   std::optional<Tls> tls_;
 };
-
-// OpenSSL reads a certificate's extensions at its first use, which many connections would share. Here it does so while there is one thread.
-inline void read_extensions_now(SSL_CTX* context) {
-  const STACK_OF(X509_OBJECT)* const objects = X509_STORE_get0_objects(SSL_CTX_get_cert_store(context));
-  for (int i = 0; i < sk_X509_OBJECT_num(objects); ++i) {
-    if (X509* const authority = X509_OBJECT_get0_X509(sk_X509_OBJECT_value(objects, i))) X509_check_purpose(authority, -1, 0);
-  }
-  if (X509* const own = SSL_CTX_get0_certificate(context)) X509_check_purpose(own, -1, 0);
-}
 
 // Beast asks this of a stream below a WebSocket. The peer has had its close frame by now; the owner closes the socket itself.
 template <class Executor, class Handler>
