@@ -102,6 +102,7 @@ void Informer::run(std::stop_token stop) {
     if (stop.stop_requested()) return;
     if (alive) pause_ = shortest_pause;
     if (end.code == Code::Expired) {
+      log_info("history is gone: listing again", {{"resource", resource_.plural}, {"namespace", space_}, {"reason", end.message}});
       version.reset();
     } else if (end.code != Code::Unavailable) {
       // Not known to be harmless (forbidden, a kind that is no longer served): start over from a list.
