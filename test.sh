@@ -22,7 +22,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --full) full=1 ;;
     --unit) unit=1 sanitizers=0 checks=0 ;;
-    --kubernetes) kubernetes=1 sanitizers=0 checks=0 pattern='^(e2e\.(kubernetes|helm|corpus)|integration\.(install|leader|corpus))$' ;;
+    --kubernetes) kubernetes=1 sanitizers=0 checks=0 pattern='^(e2e\.(kubernetes|helm|chart|corpus)|integration\.(install|leader|corpus|kubernetes_faults))$' ;;
     --no-sanitizers) sanitizers=0 ;;
     -R)
       [ -n "${2:-}" ] || { echo 'test.sh: -R needs a pattern (see --help)' >&2; exit 2; }

@@ -1,21 +1,25 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A real Kubernetes control plane for tests: etcd, kube-apiserver, kube-controller-manager and kube-scheduler with certificates of their own, all state in one folder.
-#   cluster.sh up DIR [--bind ADDRESS] [--advertise ADDRESS] [--san DNS:NAME|IP:ADDRESS] [--only-api] [--grace SECONDS]
+#   cluster.sh up DIR [--bind ADDRESS] [--advertise ADDRESS] [--san DNS:NAME|IP:ADDRESS] [--only-api] [--grace SECONDS] [--api-option OPTION]...
 #                                   starts it on free ports (again after `down`: with the objects it had); done when it is ready to schedule
 #   cluster.sh down DIR             ends the processes that it started, and no others; the folder stays
 #   cluster.sh status DIR           one line per program; exit status 1 unless all run
+#   cluster.sh signal DIR PROGRAM NAME      sends a signal to one of its programs; with KILL it waits until the program is gone
+#   cluster.sh start DIR PROGRAM [OPTION...]  one program that has ended, as it was started before and with further options; returns at once
+#   cluster.sh compact DIR          etcd forgets all history up to now; prints the revision
 #   cluster.sh user DIR NAME [GROUP...]     a client certificate: DIR/NAME.kubeconfig
 #   cluster.sh node DIR NODE [ADDRESS...]   a node's certificate, for its kubelet as client and, with addresses, as server: DIR/nodes/NODE.{crt,key,kubeconfig}
 # --bind       address that kube-apiserver listens on; 127.0.0.1 unless told. 0.0.0.0 only inside a network namespace of one's own
 # --advertise  address at which pods reach it (endpoint of the Service kubernetes); without it there is no such endpoint
 # --only-api   etcd and kube-apiserver alone, as the benchmark compares them
+# --api-option a further option of kube-apiserver, as --api-option --watch-cache=false
 # --grace      seconds without a heartbeat until a node is unknown; 20 unless told (Kubernetes' default is 50)
 # In DIR: admin.kubeconfig, pki/, log/*.log, log/audit.jsonl (metadata of every request), run/*.pid (pid and start time), etcd/.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 die() { echo "cluster.sh: $*" >&2; exit 1; }
-[ $# -ge 2 ] || { sed -n '3,14s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '3,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 command=$1
 dir=$2
 shift 2
@@ -34,8 +38,9 @@ pid_of() { # NAME: its pid if it runs
 launch() { # NAME COMMAND...
   local name=$1
   shift
+  printf '%q ' "$@" > "$dir/run/$name.command"
   # setsid: a Ctrl-C in the test's terminal reaches the test, which calls `down`. No lock of the caller may live on in it.
-  setsid "$@" < /dev/null > "$dir/log/$name.log" 2>&1 3>&- 8>&- 9>&- &
+  setsid "$@" < /dev/null >> "$dir/log/$name.log" 2>&1 3>&- 8>&- 9>&- &
   local pid=$!
   echo "$pid $(start_time "$pid")" > "$dir/run/$name.pid"
 }
@@ -114,13 +119,14 @@ free_port() {
 }
 
 up() {
-  local bind=127.0.0.1 advertise='' sans='' only_api=0 grace=20
+  local bind=127.0.0.1 advertise='' sans='' only_api=0 grace=20 api_options=()
   while [ $# -gt 0 ]; do
     case $1 in
       --bind) bind=$2; shift ;;
       --advertise) advertise=$2; shift ;;
       --san) sans="$sans,$2"; shift ;;
       --only-api) only_api=1 ;;
+      --api-option) api_options+=("$2"); shift ;;
       --grace) grace=$2; shift ;;
       *) die "unknown option $1" ;;
     esac
@@ -189,7 +195,7 @@ TEXT
     --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged=true \
     --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$dir/pki/service-accounts.pub" --service-account-signing-key-file "$dir/pki/service-accounts.key" \
     --service-cluster-ip-range 10.96.0.0/16 --feature-gates WatchList=true --kubelet-preferred-address-types InternalIP,Hostname \
-    --audit-policy-file "$dir/audit-policy.yaml" --audit-log-path "$dir/log/audit.jsonl" --audit-log-maxsize 1000 --profiling=false
+    --audit-policy-file "$dir/audit-policy.yaml" --audit-log-path "$dir/log/audit.jsonl" --audit-log-maxsize 1000 --profiling=false ${api_options[@]+"${api_options[@]}"}
   wait_for 120 kube-apiserver 'kube-apiserver is ready' "$kubectl" --kubeconfig "$dir/admin.kubeconfig" get --raw /readyz
   awk -v a="$launched" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.2f\n", b - a }' > "$dir/run/first-answer" # seconds, for the benchmark
   if [ "$only_api" = 0 ]; then
@@ -227,6 +233,29 @@ case $command in
       fi
     done
     exit "$status"
+    ;;
+  signal)
+    name=${1:?signal DIR PROGRAM NAME} signal=${2:?signal DIR PROGRAM NAME}
+    pid=$(pid_of "$name") || die "$name of $dir does not run"
+    kill "-$signal" "$pid"
+    while [ "$signal" = KILL ] && pid_of "$name" > /dev/null; do read -rt 0.05 <> <(:) || true; done
+    ;;
+  start)
+    name=${1:?start DIR PROGRAM}
+    shift
+    [ -e "$dir/run/$name.command" ] || die "$name of $dir was never started"
+    ! pid_of "$name" > /dev/null || die "$name of $dir runs already"
+    # shellcheck disable=SC2154
+    eval "words=($(< "$dir/run/$name.command"))"
+    launch "$name" "${words[@]}" "$@"
+    ;;
+  compact)
+    read -r _ etcd_port _ < "$dir/run/ports"
+    etcd() { curl -sS --fail-with-body --cacert "$dir/pki/ca.crt" --cert "$dir/pki/apiserver-etcd.crt" --key "$dir/pki/apiserver-etcd.key" "https://127.0.0.1:$etcd_port/v3/kv/$1" -d "$2"; }
+    revision=$(etcd range '{"key": "AA==", "limit": 1}' | sed -nE 's/.*"revision": ?"([0-9]+)".*/\1/p')
+    [ -n "$revision" ] || die 'etcd does not tell its revision'
+    etcd compaction "{\"revision\": \"$revision\", \"physical\": true}" > /dev/null || die 'etcd refuses to compact'
+    echo "$revision"
     ;;
   user)
     [ -e "$dir/run/address" ] || die "$dir is no cluster"
