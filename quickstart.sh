@@ -69,8 +69,15 @@ die() {
   printf '%squickstart:%s %s\n' "$red" "$plain" "$1" >&2
   exit 1
 }
-work=''
-clean_up() { [[ -z $work ]] || rm -rf "$work"; }
+work='' child=''  # child: what works in the background; nothing of it outlives this script
+clean_up() {
+  if [[ -n $child ]] && kill -0 "$child" 2> /dev/null; then
+    printf 'quickstart: waiting until what it began has ended\n' >&2
+    kill -TERM "$child" 2> /dev/null || true
+    wait "$child" 2> /dev/null || true
+  fi
+  [[ -z $work ]] || rm -rf "$work"
+}
 trap clean_up EXIT
 trap 'die "interrupted; run it again to go on, or with --down to remove what was started"' INT TERM
 
@@ -90,7 +97,7 @@ fi
 
 work=$(mktemp -d /tmp/fairlead-quickstart-XXXXXX)
 exec 9> /run/fairlead-quickstart.lock
-flock -n 9 || die "another quickstart runs on this machine: wait until it is done"
+flock -n 9 || die "another quickstart runs on this machine, or what a killed one had begun (apt, the compiler) is still at work: wait until it is done"
 
 wrong=()
 object() { wrong+=("$1"); }
@@ -171,8 +178,16 @@ if ((${#missing[@]})); then
     [[ $answer == '' || $answer == [yY]* ]] || die "nothing was changed"
   fi
   tools/install-packages.sh tools/packages.txt > "$work/packages.log" 2>&1 &
-  while kill -0 $! 2> /dev/null; do show "installing ${#missing[@]} packages"; sleep 0.3; done
-  wait $! || die "installing packages failed: $(grep -E '^E:|^quickstart|^install-packages' "$work/packages.log" | tail -n 1)"
+  child=$!
+  while kill -0 "$child" 2> /dev/null; do
+    line=$(grep '^waiting: ' "$work/packages.log" | tail -n 1) || true
+    show "${line:-installing ${#missing[@]} packages}"
+    sleep 0.3
+  done
+  installed=0
+  wait "$child" || installed=$?
+  child=''
+  ((installed == 0)) || die "installing packages failed: $(grep -E '^E:|^quickstart|^install-packages' "$work/packages.log" | tail -n 1)"
   end "installed ${#missing[@]}"
 else
   end "all are there"
@@ -187,15 +202,19 @@ fi
 free_mb=$(awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)
 jobs=$((free_mb / 1500)) && ((jobs >= 1)) || jobs=1
 ((jobs <= $(nproc))) || jobs=$(nproc)
-NINJA_STATUS='[%f/%t] ' cmake --build "$build" -j "$jobs" --target "${programs[@]}" > "$work/build.log" 2>&1 &
-builder=$! told=0
-while kill -0 "$builder" 2> /dev/null; do
+# The build tool itself is our child and hears of an end; a cmake in between would not tell it.
+NINJA_STATUS='[%f/%t] ' ninja -C "$build" -j "$jobs" "${programs[@]}" > "$work/build.log" 2>&1 &
+child=$! told=0
+while kill -0 "$child" 2> /dev/null; do
   line=$(grep -aoE '^\[[0-9]+/[0-9]+\]' "$work/build.log" 2> /dev/null | tail -n 1) || true
   show "${line:-starting}"
   if [[ $live == no && -n $line ]] && (($(now) - step_start > (told + 1) * 30000000)); then told=$((told + 1)); echo "    building $line" >&2; fi
   sleep 0.3
 done
-if ! wait "$builder"; then
+built=0
+wait "$child" || built=$?
+child=''
+if ((built != 0)); then
   grep -aE 'error|FAILED' "$work/build.log" | head -n 15 >&2 || tail -n 15 "$work/build.log" >&2
   die "the build failed; the lines above say where"
 fi
@@ -204,17 +223,20 @@ if grep -aq 'no work to do' "$work/build.log"; then end 'nothing to do'; else en
 # ---- node image
 
 begin "node image slurm:22.05"
-fairlead image build slurm > "$work/image.path" 2> "$work/image.log" &
-builder=$!
+"$build/bin/fairlead" image build slurm --state-dir "$state_dir" > "$work/image.path" 2> "$work/image.log" &
+child=$!
 told=''
-while kill -0 "$builder" 2> /dev/null; do
+while kill -0 "$child" 2> /dev/null; do
   line=$(tail -n 1 "$work/image.log" 2> /dev/null) || true
   show "$line"
   step=$(grep -aE '^step [0-9]+/' "$work/image.log" 2> /dev/null | tail -n 1) || true
   if [[ $live == no && -n $step && $step != "$told" ]]; then told=$step; echo "    $step" >&2; fi
   sleep 0.3
 done
-wait "$builder" || { message=$(tail -n 1 "$work/image.log"); die "${message#image build: }"; }
+built=0
+wait "$child" || built=$?
+child=''
+((built == 0)) || { message=$(tail -n 1 "$work/image.log"); die "${message#image build: }"; }
 if grep -q 'up to date' "$work/image.log"; then end 'is there'; else end "$(tail -n 1 "$work/image.log")"; fi
 
 # ---- cluster
