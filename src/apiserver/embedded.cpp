@@ -10,6 +10,7 @@
 
 #include "apiserver/proxy.h"
 #include "apiserver/rbac_defaults.h"
+#include "apiserver/status.h"
 #include "base/files.h"
 #include "base/rng.h"
 #include "kube/kubeconfig.h"
@@ -163,6 +164,11 @@ Result<void> EmbeddedServer::serve() {
   const std::string pki = path("pki");
   http::ServerOptions server{.address = options_.address, .port = options_.port, .threads = options_.threads};
   server.tls = http::TlsFiles{.certificate = pki + "/server.crt", .key = pki + "/server.key", .client_ca = pki + "/ca.crt"};
+  // What the server refuses before the handler sees it (a body over the limit) reads like every other refusal.
+  server.refusal = [](http::Response plain) {
+    while (plain.body.ends_with('\n')) plain.body.pop_back();
+    return to_response(Status{.code = plain.status, .reason = plain.status == 413 ? "RequestEntityTooLarge" : "BadRequest", .message = std::move(plain.body)});
+  };
   auto started = http::Server::start(server, [this](http::Request request, std::shared_ptr<http::Exchange> exchange) { handler_->handle(std::move(request), std::move(exchange)); });
   if (!started) return std::unexpected(std::move(started.error()));
   server_ = std::move(*started);

@@ -74,6 +74,8 @@ struct ServerOptions {
   std::chrono::seconds idle_timeout{300};      // between requests
   std::chrono::seconds handshake_timeout{10};  // TLS and request header
   std::size_t connection_limit = 15'000;       // more are closed at once
+  // Rewrites what the server answers by itself (400, 413, 431: status and a text of one line), so that clients read one form of error. None: text/plain.
+  std::function<Response(Response)> refusal;
 };
 
 class Server {

@@ -336,6 +336,7 @@ Coroutine<bool> Connection::write_batch(std::vector<asio::const_buffer> buffers,
 
 // Answers what was not a request and reads on for a moment: closing with unread bytes would reset the connection before the peer has read why.
 Task Connection::refuse(Response response) {
+  if (core_.options.refusal) response = core_.options.refusal(std::move(response));
   const bool written = co_await write_response(std::move(response), false);
   if (!written) co_return;
   error_code ignored;

@@ -22,7 +22,7 @@ namespace fairlead::kube {
 namespace {
 
 constexpr std::size_t yaml_depth_limit = 200;
-constexpr std::size_t alias_budget = std::size_t{16} << 20;  // bytes that aliases may add: against documents that explode
+constexpr std::size_t alias_budget = std::size_t{4} << 20;   // bytes that aliases may add: against documents that explode
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 

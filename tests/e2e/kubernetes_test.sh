@@ -171,7 +171,7 @@ run_kubernetes() {
   server=$!
   # Objects with finalizers need the controllers until they are gone, so the server ends last.
   hook uninstall << TEXT
-date -u +%FT%TZ > "$work/uninstall-began"
+date -u +%FT%T.%6NZ > "$work/uninstall-began"
 "$build/bin/fairlead" uninstall --purge --yes --kubeconfig "$KUBECONFIG" || exit 1
 kill -TERM $server
 while [ -e /proc/$server ] && ! grep -q '^State:.*Z' /proc/$server/status; do read -rt 0.1 <> <(:) || true; done
