@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "apiserver/admission_priority.h"
 #include "apiserver/rbac_kinds.h"
 #include "apiserver/registry_names.h"
 #include "base/encoding.h"
-#include "base/rng.h"
 
 namespace fairlead::apiserver {
 
@@ -19,6 +19,8 @@ namespace r = kube::resources;
 namespace {
 
 constexpr const char* token_folder = "/var/run/secrets/kubernetes.io/serviceaccount";
+constexpr std::string_view token_volume_prefix = "kube-api-access-";
+constexpr const char* mirror_annotation = "kubernetes.io/config.mirror";
 
 bool same(const kube::Resource& a, const kube::Resource& b) { return a.plural == b.plural && a.group == b.group; }
 
@@ -28,6 +30,17 @@ bool automounts(const Json& pod, const Json& account) {
     if (wish->is_bool()) return wish->boolean();
   }
   return true;
+}
+
+// Of the uid, which is new and by chance: a simulation that gives the same uids gives the same names. A pod that was read and is created anew has such a volume already.
+std::string token_volume_name(const Json& pod) {
+  for (const Json& volume : pod["spec"]["volumes"].items())
+    if (volume["name"].string().starts_with(token_volume_prefix)) return volume["name"].string();
+  constexpr std::string_view letters = "bcdfghjklmnpqrstvwxz2456789";
+  std::string out(token_volume_prefix);
+  const std::string bytes = sha256(kube::uid_of(pod));
+  for (const char byte : bytes.substr(0, 5)) out += letters[static_cast<unsigned char>(byte) % letters.size()];
+  return out;
 }
 
 Json token_volume(const std::string& name) {
@@ -63,13 +76,26 @@ bool mount_token(Json& spec, const std::string& volume) {
 
 }  // namespace
 
-void apply_service_account(Json& pod, const Json& account, const std::string& volume_name) {
+bool is_mirror_pod(const Json& pod) { return pod["metadata"]["annotations"].has(mirror_annotation); }
+
+std::string mirror_pod_refusal(const Json& pod) {
+  const Json& spec = pod["spec"];
+  if (spec["nodeName"].string().empty()) return "must set spec.nodeName if mirror pod annotation is set";
+  for (const Json& volume : spec["volumes"].items())
+    for (const Json& source : volume["projected"]["sources"].items())
+      if (source["serviceAccountToken"].is_object()) return "a mirror pod may not use ServiceAccountToken volume projections";
+  return "";
+}
+
+void apply_service_account(Json& pod, const Json& account) {
   Json* spec = pod.find("spec");
   if (spec == nullptr || !spec->is_object()) return;
-  if (!volume_name.empty() && automounts(pod, account) && mount_token(*spec, volume_name)) {
+  const std::string name = token_volume_name(pod);
+  if (automounts(pod, account) && mount_token(*spec, name)) {
     Json& volumes = spec->child("volumes");
     if (!volumes.is_array()) volumes = Json::array();
-    volumes.push(token_volume(volume_name));
+    const auto& all = std::as_const(volumes).items();
+    if (std::none_of(all.begin(), all.end(), [&](const Json& volume) { return volume["name"].string() == name; })) volumes.push(token_volume(name));
   }
   if ((*spec)["imagePullSecrets"].items().empty() && !account["imagePullSecrets"].items().empty()) spec->set("imagePullSecrets", account["imagePullSecrets"]);
 }
@@ -122,11 +148,13 @@ Result<void> AccessAdmission::admit(const AdmissionCall& call, Json& object) con
 Result<void> AccessAdmission::admit_pod(const AdmissionCall& call, Json& pod) const {
   const std::string& name = kube::name_of(pod);
   if (!std::as_const(pod)["spec"].is_object()) return {};
+  const bool mirror = is_mirror_pod(pod);
+  if (const std::string why = mirror ? mirror_pod_refusal(pod) : ""; !why.empty()) return forbidden(r::pods, name, why);
   const std::string account_name = std::as_const(pod)["spec"]["serviceAccountName"].string_or("default");
   const auto account = find(r::service_accounts, {call.space, account_name});
   if (!account)
     return forbidden(r::pods, name, fmt::format("error looking up service account {}/{}: serviceaccount \"{}\" not found", call.space, account_name, account_name));
-  apply_service_account(pod, *account, token_volumes_served ? "kube-api-access-" + hex(secret_bytes(3)).substr(0, 5) : "");
+  if (!mirror) apply_service_account(pod, *account);
 
   const std::string class_name = std::as_const(pod)["spec"]["priorityClassName"].string();
   const auto named = class_name.empty() ? std::nullopt : find(priority_classes, {"", class_name});

@@ -10,9 +10,11 @@
 
 namespace fairlead::apiserver {
 
-// What an account gives a new pod: pull secrets, and the volume with its token where pod and account let it be mounted. Pure. `volume_name` is for that volume;
-// empty: nodes do not project tokens.
-void apply_service_account(kube::Json& pod, const kube::Json& account, const std::string& volume_name);
+// What an account gives a new pod: pull secrets, and the volume with its token where pod and account let it be mounted. Pure: that volume's name comes of the pod's uid.
+void apply_service_account(kube::Json& pod, const kube::Json& account);
+// Stands for a pod that a node runs of its own accord; it has no account. Empty: it may be stored; else the reason why not.
+bool is_mirror_pod(const kube::Json& pod);
+std::string mirror_pod_refusal(const kube::Json& pod);
 
 // As Kubernetes' plug-ins ServiceAccount, Priority and NodeRestriction, and RBAC's escalation check.
 class AccessAdmission final : public Admission {

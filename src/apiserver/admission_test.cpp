@@ -24,29 +24,50 @@ TEST(Admission, APodGetsTheTokenOfItsAccountUnlessOneOfThemDeclines) {
        }) {
     Json pod = Json::object({{"spec", yaml(row.pod)}});
     pod.child("spec").set("containers", yaml("[{name: a}, {name: b, volumeMounts: [{name: own, mountPath: /var/run/secrets/kubernetes.io/serviceaccount}]}]"));
-    apply_service_account(pod, yaml(row.account), "kube-api-access-x");
+    pod.set("metadata", yaml("{uid: 0f9cb6c0-3d2b-4f60-9d7c-9ec7d8a5a4f1}"));
+    apply_service_account(pod, yaml(row.account));
     const Json& spec = pod["spec"];
     EXPECT_EQ(spec["volumes"].items().size(), row.want ? 1u : 0u) << row.pod << row.account;
     EXPECT_EQ(spec["containers"].items()[0]["volumeMounts"].items().size(), row.want ? 1u : 0u);
     EXPECT_EQ(spec["containers"].items()[1]["volumeMounts"].items().size(), 1u) << "what is mounted there stays";
     if (!row.want) continue;
-    EXPECT_EQ(spec["volumes"].items()[0]["name"].string(), "kube-api-access-x");
-    EXPECT_EQ(spec["volumes"].items()[0]["projected"]["sources"].items().size(), 3u);
+    EXPECT_THAT(spec["volumes"].items()[0]["name"].string(), testing::MatchesRegex("kube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}"));
+    EXPECT_EQ(spec["volumes"].items()[0]["projected"],
+              yaml("{defaultMode: 420, sources: [{serviceAccountToken: {expirationSeconds: 3607, path: token}}, {configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}}, "
+                   "{downwardAPI: {items: [{path: namespace, fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}}]}}]}"));
+    EXPECT_EQ(spec["containers"].items()[0]["volumeMounts"].items()[0]["name"], spec["volumes"].items()[0]["name"]);
     EXPECT_TRUE(spec["containers"].items()[0]["volumeMounts"].items()[0]["readOnly"].boolean());
   }
 }
 
-TEST(Admission, WithoutTokensOnNodesNothingIsMounted) {
-  Json pod = yaml("{spec: {containers: [{name: a}]}}");
-  apply_service_account(pod, yaml("{}"), "");
-  EXPECT_FALSE(pod["spec"].has("volumes"));
+TEST(Admission, InitContainersGetTheTokenTooAndAPodThatWasReadKeepsItsVolume) {
+  Json pod = yaml("{metadata: {uid: u}, spec: {initContainers: [{name: i}], containers: [{name: a}]}}");
+  apply_service_account(pod, yaml("{}"));
+  EXPECT_EQ(pod["spec"]["initContainers"].items()[0]["volumeMounts"], pod["spec"]["containers"].items()[0]["volumeMounts"]);
+  Json again = pod;
+  again.child("metadata").set("uid", "another");
+  apply_service_account(again, yaml("{}"));
+  EXPECT_EQ(again["spec"], pod["spec"]);
+  again.child("spec").child("containers").items()[0].erase("volumeMounts");
+  apply_service_account(again, yaml("{}"));
+  EXPECT_EQ(again["spec"], pod["spec"]) << "the volume that is there is mounted";
+}
+
+TEST(Admission, AMirrorPodHasNoAccount) {
+  const char* annotated = "{metadata: {annotations: {kubernetes.io/config.mirror: h}}, spec: ";
+  EXPECT_FALSE(is_mirror_pod(yaml("{metadata: {annotations: {kubernetes.io/config.source: api}}}")));
+  EXPECT_TRUE(is_mirror_pod(yaml(std::string(annotated) + "{}}")));
+  EXPECT_EQ(mirror_pod_refusal(yaml(std::string(annotated) + "{nodeName: n1}}")), "");
+  EXPECT_THAT(mirror_pod_refusal(yaml(std::string(annotated) + "{}}")), testing::HasSubstr("spec.nodeName"));
+  EXPECT_THAT(mirror_pod_refusal(yaml(std::string(annotated) + "{nodeName: n1, volumes: [{projected: {sources: [{serviceAccountToken: {path: t}}]}}]}}")),
+              testing::HasSubstr("ServiceAccountToken"));
 }
 
 TEST(Admission, PullSecretsComeFromTheAccountWhereThePodNamesNone) {
   const Json account = yaml("{imagePullSecrets: [{name: registry}]}");
   Json plain = yaml("{spec: {automountServiceAccountToken: false, containers: [{name: a}]}}"), own = yaml("{spec: {imagePullSecrets: [{name: own}]}}");
-  apply_service_account(plain, account, "v");
-  apply_service_account(own, account, "");
+  apply_service_account(plain, account);
+  apply_service_account(own, account);
   EXPECT_EQ(plain["spec"]["imagePullSecrets"], yaml("[{name: registry}]"));
   EXPECT_EQ(own["spec"]["imagePullSecrets"], yaml("[{name: own}]"));
 }

@@ -40,9 +40,6 @@ void check_metadata_change(const kube::Json& old, const kube::Json& next, FieldE
 void check_object(const kube::Resource& resource, const kube::Json& object, FieldErrors& errors);
 void check_change(const kube::Resource& resource, const kube::Json& old, const kube::Json& next, FieldErrors& errors);
 
-// Whether nodes project service account tokens into pods: such volumes are taken, and added to pods whose account's token is to be mounted.
-inline constexpr bool token_volumes_served = false;
-
 void check_pod(const kube::Json& pod, FieldErrors& errors);
 void check_pod_change(const kube::Json& old, const kube::Json& next, FieldErrors& errors);
 

@@ -162,7 +162,10 @@ void check_token_projection(const std::string& at, const Json& source, FieldErro
   const Json& seconds = source["expirationSeconds"];
   if (seconds.integer(least) < least) errors.invalid(at + ".expirationSeconds", seconds, "may not specify a duration less than 10 minutes");
   if (seconds.integer() > most) errors.invalid(at + ".expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds");
-  if (source["path"].string().empty()) errors.required(at + ".path");
+  const std::string& path = source["path"].string();
+  if (path.empty()) errors.required(at + ".path");
+  else if (path.front() == '/') errors.invalid(at + ".path", path, "must be a relative path");
+  else if (climbs(path)) errors.invalid(at + ".path", path, "must not contain '..'");
 }
 
 void check_volume(const std::string& path, const Json& volume, FieldErrors& errors) {
@@ -188,9 +191,9 @@ void check_volume(const std::string& path, const Json& volume, FieldErrors& erro
     if (name == "projected") {
       for (std::size_t i = 0; i < source["sources"].items().size(); ++i)
         for (const auto& [kind, ignored] : source["sources"].items()[i].members())
-          if (kind == "serviceAccountToken" && token_volumes_served) check_token_projection(fmt::format("{}.sources[{}].serviceAccountToken", at, i), source["sources"].items()[i][kind], errors);
+          if (kind == "serviceAccountToken") check_token_projection(fmt::format("{}.sources[{}].serviceAccountToken", at, i), source["sources"].items()[i][kind], errors);
           else if (kind != "configMap" && kind != "secret" && kind != "downwardAPI")
-            errors.not_supported_here(fmt::format("{}.sources[{}].{}", at, i, kind), "project configMap, secret or downwardAPI");
+            errors.not_supported_here(fmt::format("{}.sources[{}].{}", at, i, kind), "project configMap, secret, downwardAPI or serviceAccountToken");
     }
   }
   if (types == 0) errors.required(path, "must specify a volume type");

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <optional>
 
 #include "base/encoding.h"
 #include "base/files.h"
@@ -84,15 +85,30 @@ Result<void> add_downward(std::vector<VolumeFile>& out, const Json& pod, const J
   return {};
 }
 
+// The user that every container of the pod runs as by its spec; nothing if they differ or one does not say.
+std::optional<std::int64_t> only_user(const Json& pod) {
+  std::optional<std::int64_t> out;
+  for (const char* list : {"initContainers", "containers"}) {
+    for (const Json& container : pod["spec"][list].items()) {
+      const Json& own = container["securityContext"]["runAsUser"];
+      const Json& user = own.is_null() ? pod["spec"]["securityContext"]["runAsUser"] : own;
+      if (!user.is_number() || (out && *out != user.integer())) return std::nullopt;
+      out = user.integer();
+    }
+  }
+  return out;
+}
+
 Result<void> add_token(std::vector<VolumeFile>& out, const Json& pod, const Json& source, std::uint32_t mode, const VolumeSources& sources) {
   const std::string& path = source["path"].string();
   if (!safe_path(path)) return fail(Code::Invalid, "volume item path \"" + path + "\" leads out of the volume");
   if (!sources.token) return fail(Code::Unavailable, "no service account tokens here");
   auto token = sources.token(source["audience"].string(), source["expirationSeconds"].integer(3600));
   if (!token) return pass(std::move(token.error()), "service account token");
-  // Whoever runs as one user alone gets it for that user; else all of the pod may read it, as the mode says.
-  const bool group = pod["spec"]["securityContext"]["fsGroup"].is_number();
-  out.push_back({.path = path, .bytes = std::move(*token), .mode = group ? 0640U : mode});
+  // As the kubelet: for the only user of the pod, or (by publish_files) for its fsGroup; else all of the pod may read it, as the mode says.
+  const auto user = only_user(pod);
+  const bool narrow = user || pod["spec"]["securityContext"]["fsGroup"].is_number();
+  out.push_back({.path = path, .bytes = std::move(*token), .mode = narrow ? 0600U : mode, .owner = user.value_or(0)});
   return {};
 }
 
@@ -102,7 +118,7 @@ std::uint32_t default_mode(const Json& source) {
 
 std::string print_files(const std::vector<VolumeFile>& files, std::int64_t group) {
   std::string out = std::to_string(group) + "\n";
-  for (const VolumeFile& file : files) out += fmt::format("{} {:o} {} ", file.path, file.mode, file.bytes.size()) + file.bytes + "\n";
+  for (const VolumeFile& file : files) out += fmt::format("{} {:o} {} {} ", file.path, file.mode, file.owner, file.bytes.size()) + file.bytes + "\n";
   return hex(sha256(out));
 }
 
@@ -225,7 +241,8 @@ Result<bool> publish_files(const std::string& folder, const std::vector<VolumeFi
     // With an fsGroup its members can read, as Kubernetes does it.
     const std::uint32_t mode = group >= 0 ? file.mode | 0440U : file.mode;
     if (auto written = write_file_atomically(path, file.bytes, mode); !written) return std::unexpected(std::move(written.error()));
-    if (group >= 0 && ::chown(path.c_str(), 0, static_cast<gid_t>(group)) != 0) return fail_errno(errno, "chown " + path);
+    if ((group >= 0 || file.owner != 0) && ::chown(path.c_str(), static_cast<uid_t>(file.owner), static_cast<gid_t>(std::max<std::int64_t>(group, 0))) != 0)
+      return fail_errno(errno, "chown " + path);
   }
   if (auto swapped = swap_link(version, folder + "/..data"); !swapped) return std::unexpected(std::move(swapped.error()));
   std::vector<std::string> wanted;

@@ -17,6 +17,7 @@ struct VolumeFile {
   std::string path;  // relative, below the volume
   std::string bytes;
   std::uint32_t mode = 0644;
+  std::int64_t owner = 0;  // user
   friend bool operator==(const VolumeFile&, const VolumeFile&) = default;
 };
 

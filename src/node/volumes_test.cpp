@@ -100,6 +100,20 @@ TEST_F(VolumesTest, PublishingSwapsAllFilesAtOnce) {
   EXPECT_EQ(list_dir(folder)->size(), 3U);  // ..data, its version, two
 }
 
+TEST_F(VolumesTest, ATokenBelongsToTheOnlyUserAndTheFsGroup) {
+  const std::string folder = root_ + "/t";
+  ASSERT_TRUE(make_dirs(folder));
+  const auto told = [&](std::int64_t owner, std::int64_t group) {
+    EXPECT_TRUE(publish_files(folder, {{.path = "token", .bytes = "x", .mode = 0600, .owner = owner}}, group));
+    struct stat info{};
+    EXPECT_EQ(::stat((folder + "/token").c_str(), &info), 0);
+    return fmt::format("{}:{} {:o}", info.st_uid, info.st_gid, info.st_mode & 07777U);
+  };
+  EXPECT_EQ(told(7, -1), "7:0 600");
+  EXPECT_EQ(told(0, 9), "0:9 640");
+  EXPECT_EQ(told(7, 9), "7:9 640");
+}
+
 TEST_F(VolumesTest, ClaimsAndSubPathsStayInTheirFolder) {
   ASSERT_TRUE(make_dirs(root_ + "/volumes/ns/u1"));
   ASSERT_TRUE(make_dirs(root_ + "/outside"));
@@ -137,7 +151,14 @@ TEST(VolumeFiles, TokensAreAskedForByAudienceAndLife) {
   ASSERT_TRUE(files) << files.error().message;
   EXPECT_THAT(*files, ElementsAre(VolumeFile{.path = "token", .bytes = "/3600", .mode = 0444},
                                   VolumeFile{.path = "vault/token", .bytes = "vault/600", .mode = 0444}));
-  EXPECT_EQ(volume_files(grouped, volume, with)->at(0).mode, 0640U);
+  EXPECT_EQ(volume_files(grouped, volume, with)->at(0).mode, 0600U);  // and the group may read it where it is published
+  const auto owner = [&](const char* spec) {
+    const auto of = volume_files(Json::object({{"spec", parse(spec)}}), volume, with);
+    return fmt::format("{} {:o}", of->at(0).owner, of->at(0).mode);
+  };
+  EXPECT_EQ(owner(R"({"securityContext": {"runAsUser": 7}, "containers": [{"name": "a"}, {"name": "b", "securityContext": {"runAsUser": 7}}]})"), "7 600");
+  EXPECT_EQ(owner(R"({"securityContext": {"runAsUser": 7}, "containers": [{"name": "a"}, {"name": "b", "securityContext": {"runAsUser": 8}}]})"), "0 444");
+  EXPECT_EQ(owner(R"({"containers": [{"name": "a", "securityContext": {"runAsUser": 7}}], "initContainers": [{"name": "i"}]})"), "0 444");
   EXPECT_FALSE(volume_files(pod, parse(R"({"projected": {"sources": [{"serviceAccountToken": {"path": "../token"}}]}})"), with));
   with.token = [](const std::string&, std::int64_t) -> Result<std::string> { return fail(Code::Unavailable, "not now"); };
   EXPECT_EQ(volume_files(pod, volume, with).error().code, Code::Unavailable);

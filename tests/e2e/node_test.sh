@@ -94,6 +94,71 @@ run exec one -- ping -c 1 -W 3 "$two_ip" > /dev/null || fail "a pod does not rea
 reached "$two_ip" || fail "this machine does not reach a pod"
 note "pods run, log, exec and reach one another"
 
+# ---- pods speak to the API as their service accounts: kubectl finds address, certificate and token where Kubernetes puts them
+kubectl=''
+for candidate in "$(command -v kubectl || true)" /usr/lib/google-cloud-sdk/bin/kubectl.1.33 "${FAIRLEAD_KUBECTL_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fairlead/kubectl}"/kubectl.1.33; do
+  if [[ -n $candidate && -x $candidate ]]; then kubectl=$candidate; break; fi
+done
+folder=/var/run/secrets/kubernetes.io/serviceaccount
+teller() { # NAME EXTRA: a pod of the account reader with kubectl in it
+  cat <<TEXT
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: $1}
+spec:
+  nodeSelector: {which: a}
+  serviceAccountName: reader
+  terminationGracePeriodSeconds: 1
+  $2
+  volumes: [{name: program, hostPath: {path: "$kubectl", type: File}}]
+  containers:
+  - {name: main, image: "busybox:1", command: [sleep, "100000"], env: [{name: HOME, value: /tmp}], volumeMounts: [{name: program, mountPath: /kubectl, readOnly: true}]}
+TEXT
+}
+if [[ -n $kubectl ]]; then
+  cat > "$work/tellers.yaml" <<TEXT
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: reader}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader}
+rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
+subjects: [{kind: ServiceAccount, name: reader}]
+$(teller teller 'securityContext: {runAsUser: 1234}')
+$(teller host-teller 'hostNetwork: true')
+$(teller silent 'automountServiceAccountToken: false')
+TEXT
+  run up -f "$work/tellers.yaml" --timeout 60 2> "$work/up.log" || { cat "$work/up.log"; fail "pods with tokens"; }
+  for pod in teller host-teller; do
+    [[ $(run exec $pod -- /kubectl get pod one -o name 2>&1) == pod/one ]] || fail "$pod cannot read a pod: $(run exec $pod -- /kubectl get pod one 2>&1)"
+    out=$(run exec $pod -- /kubectl get secrets 2>&1) && fail "$pod reads secrets"
+    [[ $out == *'"system:serviceaccount:default:reader" cannot list resource "secrets"'* ]] || fail "$pod is not its account: $out"
+  done
+  [[ $(run exec teller -- stat -Lc '%u %a' $folder/token) == '1234 600' ]] || fail "a token is not its only user's: $(run exec teller -- ls -lnL $folder)"
+  [[ $(run exec host-teller -- stat -Lc '%u %a' $folder/token) == '0 644' ]] || fail "the mode of a token"
+  [[ $(run exec teller -- cat $folder/namespace) == default ]] || fail "a pod is not told its namespace"
+  ! run exec silent -- ls $folder > /dev/null 2>&1 || fail "a pod that wants no token has one"
+  token=$(run exec teller -- cat $folder/token)
+  as_token() { run exec host-teller -- /kubectl --token "$1" get pod one -o name; }
+  [[ $(as_token "$token") == pod/one ]] || fail "a token is not good elsewhere"
+  run delete pod teller --timeout 30 > /dev/null
+  ! as_token "$token" > "$work/out" 2>&1 || fail "a token outlives its pod"
+  [[ -z $(grep -rlF -- "${token##*.}" "$FAIRLEAD_STATE_DIR"/nodes/*/logs "$FAIRLEAD_STATE_DIR/run/server.log" 2> /dev/null) ]] || fail "a token is in a log"
+  [[ -z $(find "$FAIRLEAD_STATE_DIR/nodes" -name token -path '*kube-api-access*' -newer "$work/site.yaml" -exec grep -lF -- "${token##*.}" {} + 2> /dev/null) ]] || fail "a token outlives its pod on the node"
+  run delete pod host-teller --timeout 30 > /dev/null && run delete pod silent --timeout 30 > /dev/null
+  note "pods use their tokens"
+else
+  note "no kubectl here: tokens in pods are left out"
+fi
+
 # ---- a partition and its end
 run node cut node-b --no-wait 2> /dev/null
 ! reached "$two_ip" || fail "a cut node is reached"
