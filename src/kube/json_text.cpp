@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <unordered_map>
 
@@ -14,7 +15,7 @@ namespace fairlead::kube {
 
 namespace {
 
-// Builds our value from simdjson's, noting members that occur twice. `path` is kept only while duplicates are wanted.
+// Builds our value from simdjson's, noting members that occur twice. The way to a value is kept only while duplicates are wanted.
 class Builder {
  public:
   explicit Builder(std::vector<std::string>* duplicates) : duplicates_(duplicates) {}
@@ -46,10 +47,9 @@ class Builder {
     std::vector<Json> items;
     items.reserve(array.size());
     for (const auto item : array) {
-      const std::size_t length = path_.size();
-      if (duplicates_) path_ += fmt::format("[{}]", items.size());
+      if (duplicates_) way_.push_back({{}, items.size()});
       items.push_back(build(item));
-      path_.resize(length);
+      if (duplicates_) way_.pop_back();
     }
     return Json::array(std::move(items));
   }
@@ -69,11 +69,9 @@ class Builder {
         for (std::size_t i = 0; i < members.size(); ++i)
           if (members[i].first == key) place = i;
       }
-      const std::size_t length = path_.size();
       if (duplicates_) {
-        if (!path_.empty()) path_ += '.';
-        path_ += key;
-        if (place < members.size()) duplicates_->push_back(path_);
+        way_.push_back({raw_key, 0});
+        if (place < members.size()) duplicates_->push_back(path());
       }
       if (place < members.size()) {
         members[place].second = build(value);
@@ -81,13 +79,26 @@ class Builder {
         Json built = build(value);
         members.emplace_back(std::move(key), std::move(built));
       }
-      path_.resize(length);
+      if (duplicates_) way_.pop_back();
     }
     return Json::object(std::move(members));
   }
 
+  struct Step {
+    std::string_view name;  // without data: an item of a list
+    std::size_t item;
+  };
+  std::string path() const {
+    std::string out;
+    for (const Step& step : way_) {
+      if (step.name.data() == nullptr) out += fmt::format("[{}]", step.item);
+      else out.append(out.empty() ? "" : ".").append(step.name);
+    }
+    return out;
+  }
+
   std::vector<std::string>* duplicates_;
-  std::string path_;
+  std::vector<Step> way_;
   bool lone_surrogate_ = false;
 };
 
@@ -166,6 +177,11 @@ void append_number(std::string& out, double number) {
   out.append(buffer, end);
 }
 
+void append_whole(std::string& out, std::int64_t number) {
+  char buffer[24];
+  out.append(buffer, std::to_chars(buffer, buffer + sizeof buffer, number).ptr);
+}
+
 void append_indented(std::string& out, const Json& value, int spaces, int level) {
   const auto line = [&](int at) { out.append(1, '\n').append(static_cast<std::size_t>(at) * static_cast<std::size_t>(spaces), ' '); };
   if (value.is_array() && !value.items().empty()) {
@@ -214,9 +230,34 @@ Result<Json> parse_json(std::string_view text, const ParseOptions& options) {
   return built;
 }
 
+namespace {
+// How many bytes from `start` on stand in a JSON string as they are. Eight at a time: nearly all text is plain.
+std::size_t plain_run(std::string_view text, std::size_t start) {
+  constexpr std::uint64_t ones = 0x0101010101010101, tops = 0x8080808080808080;
+  std::size_t at = start;
+  for (; at + 8 <= text.size(); at += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, text.data() + at, sizeof word);
+    const std::uint64_t quote = word ^ (ones * '"'), backslash = word ^ (ones * '\\');
+    // A borrow may mark a byte too much, never one too few: then the bytes are looked at one by one.
+    if ((word | ((word - ones * 0x20) & ~word) | ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash)) & tops) break;
+  }
+  for (; at < text.size(); ++at) {
+    const auto c = static_cast<unsigned char>(text[at]);
+    if (c < 0x20 || c >= 0x80 || c == '"' || c == '\\') break;
+  }
+  return at - start;
+}
+}  // namespace
+
 void append_json_string(std::string& out, std::string_view text) {
   out += '"';
   for (std::size_t i = 0; i < text.size();) {
+    if (const std::size_t plain = plain_run(text, i); plain > 0) {
+      out.append(text.data() + i, plain);
+      i += plain;
+      continue;
+    }
     const auto c = static_cast<unsigned char>(text[i]);
     if (c >= 0x80) {
       append_utf8_or_replacement(out, text, i);
@@ -229,12 +270,7 @@ void append_json_string(std::string& out, std::string_view text) {
       case '\n': out += "\\n"; break;
       case '\r': out += "\\r"; break;
       case '\t': out += "\\t"; break;
-      default:
-        if (c < 0x20) {
-          out += fmt::format("\\u{:04x}", c);
-        } else {
-          out += static_cast<char>(c);
-        }
+      default: out += fmt::format("\\u{:04x}", c);
     }
   }
   out += '"';
@@ -244,7 +280,7 @@ void append_json(std::string& out, const Json& value) {
   switch (value.type()) {
     case Json::Type::Null: out += "null"; break;
     case Json::Type::Bool: out += value.boolean() ? "true" : "false"; break;
-    case Json::Type::Int: fmt::format_to(std::back_inserter(out), "{}", value.integer()); break;
+    case Json::Type::Int: append_whole(out, value.integer()); break;
     case Json::Type::Double: append_number(out, value.number()); break;
     case Json::Type::String: append_json_string(out, value.string()); break;
     case Json::Type::Array: {

@@ -22,6 +22,33 @@ struct Kind {
 
 #include "kube/type_table_data.inc"
 
+// Where a walk is; the text is made only when somebody asks for it. Names live in the walked object.
+class Path {
+ public:
+  void enter(std::string_view name) { steps_.push_back({name, 0}); }
+  void enter(std::size_t item) { steps_.push_back({{}, item}); }
+  void leave() { steps_.pop_back(); }
+  std::string text() const {
+    std::string out;
+    for (const Step& step : steps_) {
+      if (step.name.data() == nullptr) {
+        out += fmt::format("[{}]", step.item);
+      } else {
+        if (!out.empty()) out += '.';
+        out += step.name;
+      }
+    }
+    return out;
+  }
+
+ private:
+  struct Step {
+    std::string_view name;  // without data: an item of a list
+    std::size_t item;
+  };
+  std::vector<Step> steps_;
+};
+
 // Walks an object beside its type and calls visit(path, value, field) for each member; `field` is null where the type has none.
 template <class Visit>
 class Walk {
@@ -30,28 +57,26 @@ class Walk {
 
   void object(const Json& value, const Type& type) {
     for (const auto& [key, member] : value.members()) {
-      const std::size_t length = path_.size();
-      if (!path_.empty()) path_ += '.';
-      path_ += key;
+      path_.enter(std::string_view(key));
       const Field* found = type.find(key);
-      if (visit_(path_, member, found) && found) field(member, *found);
-      path_.resize(length);
+      if (visit_(std::as_const(path_), member, found) && found) field(member, *found);
+      path_.leave();
     }
   }
 
  private:
   void field(const Json& value, const Field& field) {
     if (field.type != Message && field.type != SchemaOr) return;
-    for (std::size_t i = 0; field.repeated && i < value.items().size(); ++i) at(fmt::format("[{}]", i), value.items()[i], field);
+    for (std::size_t i = 0; field.repeated && i < value.items().size(); ++i) at(i, value.items()[i], field);
     if (field.map)
-      for (const auto& [key, member] : value.members()) at("." + key, member, field);
+      for (const auto& [key, member] : value.members()) at(std::string_view(key), member, field);
     if (!field.repeated && !field.map) one(value, field);
   }
-  void at(const std::string& step, const Json& value, const Field& field) {
-    const std::size_t length = path_.size();
-    path_ += step;
+  template <class Step>
+  void at(Step step, const Json& value, const Field& field) {
+    path_.enter(step);
     one(value, field);
-    path_.resize(length);
+    path_.leave();
   }
   void one(const Json& value, const Field& field) {
     if (field.type == Message) {
@@ -59,12 +84,12 @@ class Walk {
       return;
     }
     const Field* schema = field.message->find("schema");
-    for (std::size_t i = 0; i < value.items().size(); ++i) at(fmt::format("[{}]", i), value.items()[i], *schema);
+    for (std::size_t i = 0; i < value.items().size(); ++i) at(i, value.items()[i], *schema);
     object(value, *schema->message);
   }
 
   Visit visit_;
-  std::string path_;
+  Path path_;
 };
 
 std::string_view type_name(const Json& value) {
@@ -81,6 +106,12 @@ std::string_view type_name(const Json& value) {
 }
 
 bool is_whole(const Json& value) { return value.is_number() && value.integer(0) == value.integer(1); }
+
+// Go's layout for it names six digits: neither fewer nor more.
+bool has_microseconds(std::string_view time) {
+  const std::size_t dot = time.find_first_of(".,"), end = time.find_first_not_of("0123456789", dot == std::string_view::npos ? dot : dot + 1);
+  return dot != std::string_view::npos && end != std::string_view::npos && end - dot == 7;
+}
 
 // What was expected of a single value (not a list or map); empty: fine.
 std::string_view expected(const Json& value, const Field& field) {
@@ -106,8 +137,8 @@ std::string_view expected(const Json& value, const Field& field) {
       return value.is_object() ? "" : "object";
     case Quantity: return kube::Quantity::from_json(value) ? "" : "quantity";
     case IntOrString: return value.is_string() || is_whole(value) ? "" : "integer or string";
-    case Time:
-    case MicroTime: return value.is_string() && parse_time(value.string()) ? "" : "RFC 3339 time";
+    case Time: return value.is_string() && parse_time(value.string()) ? "" : "RFC 3339 time";
+    case MicroTime: return value.is_string() && has_microseconds(value.string()) && parse_time(value.string()) ? "" : "RFC 3339 time with microseconds";
     case Any: return "";
     case SchemaOr:
       if (field.message->find("allows")) return value.is_object() || value.is_bool() ? "" : "object or boolean";
@@ -121,7 +152,9 @@ std::string_view expected(const Json& value, const Field& field) {
 const Field* Type::find(std::string_view json) const {
   if (json.empty()) return nullptr;
   for (const Field& field : fields) {
-    if (field.json == json) return &field;
+    // Most names differ in length or in their first letter: no call then.
+    const bool alike = field.json.size() == json.size() && field.json.front() == json.front();
+    if (alike && field.json == json) return &field;
     if (field.inlined && field.message)
       if (const Field* inner = field.message->find(json)) return inner;
   }
@@ -165,8 +198,8 @@ std::string_view TypeTable::source_version() { return kube::source_version; }
 
 std::vector<std::string> unknown_fields(const Json& object, const Type& type) {
   std::vector<std::string> unknown;
-  Walk walk([&](const std::string& path, const Json&, const Field* field) {
-    if (!field) unknown.push_back(path);
+  Walk walk([&](const Path& path, const Json&, const Field* field) {
+    if (!field) unknown.push_back(path.text());
     return true;
   });
   walk.object(object, type);
@@ -176,25 +209,25 @@ std::vector<std::string> unknown_fields(const Json& object, const Type& type) {
 std::vector<std::string> type_errors(const Json& object, const Type& type) {
   std::vector<std::string> errors;
   const auto complain = [&](const std::string& path, std::string_view want, const Json& got) {
-    const bool of_text = want == "quantity" || want == "RFC 3339 time" || want == "base64 string";  // the text itself is what is wrong
+    const bool of_text = want == "quantity" || want.starts_with("RFC 3339 time") || want == "base64 string";  // the text itself is what is wrong
     errors.push_back(fmt::format("{}: expected {}, got {}", path, want, of_text && got.is_string() ? "\"" + got.string().substr(0, 40) + "\"" : std::string(type_name(got))));
   };
   if (!object.is_object()) return {fmt::format("expected object, got {}", type_name(object))};
-  Walk walk([&](const std::string& path, const Json& value, const Field* field) {
+  Walk walk([&](const Path& path, const Json& value, const Field* field) {
     if (!field || value.is_null()) return true;
     if (field->repeated) {
-      if (!value.is_array()) complain(path, "array", value);
+      if (!value.is_array()) complain(path.text(), "array", value);
       for (std::size_t i = 0; i < value.items().size(); ++i)
-        if (const auto want = expected(value.items()[i], *field); !want.empty()) complain(fmt::format("{}[{}]", path, i), want, value.items()[i]);
+        if (const auto want = expected(value.items()[i], *field); !want.empty()) complain(fmt::format("{}[{}]", path.text(), i), want, value.items()[i]);
       return true;
     }
     if (field->map) {
-      if (!value.is_object()) complain(path, "object", value);
+      if (!value.is_object()) complain(path.text(), "object", value);
       for (const auto& [key, member] : value.members())
-        if (const auto want = expected(member, *field); !want.empty()) complain(path + "." + key, want, member);
+        if (const auto want = expected(member, *field); !want.empty()) complain(path.text() + "." + key, want, member);
       return true;
     }
-    if (const auto want = expected(value, *field); !want.empty()) complain(path, want, value);
+    if (const auto want = expected(value, *field); !want.empty()) complain(path.text(), want, value);
     return true;
   });
   walk.object(object, type);
