@@ -10,6 +10,7 @@
 #include "api/machine.h"
 #include "base/encoding.h"
 #include "kube/object.h"
+#include "kube/pod_words.h"
 #include "kube/selector.h"
 
 namespace fairlead::cli {
@@ -81,26 +82,22 @@ std::pair<std::string, std::string> trouble_of(const Json& pod) {
   return {};
 }
 
+// Its state is the word of `fairlead get pods`; the health is our judgement.
 Overview::Pod pod_row(const Json& pod, Instant now) {
-  Overview::Pod row{.space = kube::space_of(pod), .name = kube::name_of(pod), .state = pod["status"]["phase"].string_or("Pending"), .node = pod["spec"]["nodeName"].string(), .age = age_of(pod, now)};
-  row.containers = static_cast<int>(pod["spec"]["containers"].items().size());
-  for (const auto& status : pod["status"]["containerStatuses"].items()) {
-    row.ready += status["ready"].boolean() ? 1 : 0;
-    row.restarts += static_cast<int>(status["restartCount"].integer());
-  }
-  const auto [reason, message] = trouble_of(pod);
-  if (kube::deleting(pod)) {
-    row.state = "Terminating";
+  const kube::PodWords words = kube::words_of_pod(pod);
+  Overview::Pod row{.space = kube::space_of(pod), .name = kube::name_of(pod), .state = words.status.empty() ? "Pending" : words.status, .node = pod["spec"]["nodeName"].string(), .age = age_of(pod, now)};
+  row.ready = static_cast<int>(words.ready);
+  row.containers = static_cast<int>(words.total);
+  row.restarts = static_cast<int>(words.restarts);
+  const std::string& phase = pod["status"]["phase"].string();
+  if (kube::deleting(pod))
     row.health = Health::Waiting;
-  } else if (row.state == "Succeeded") {
-    row.state = "Completed";
+  else if (phase == "Succeeded")
     row.health = Health::Off;
-  } else if (!reason.empty()) {
-    row.state = reason;
+  else if (!trouble_of(pod).first.empty())
     row.health = Health::Bad;
-  } else if (row.state != "Running" || row.ready < row.containers) {
+  else if (phase != "Running" || row.ready < row.containers)
     row.health = Health::Waiting;
-  }
   return row;
 }
 
@@ -123,72 +120,95 @@ Health job_health(const std::string& state) {
   return Health::Bad;
 }
 
-void add_nodes(Overview& out, const SiteSnapshot& snapshot) {
-  std::map<std::string, const Json*> nodes;
-  for (const auto& node : snapshot.nodes) nodes[kube::name_of(node)] = &node;
-  std::map<std::string, api::Machine> machines;
-  std::map<std::string, std::string> machine_words;
-  for (const auto& object : snapshot.machines) {
-    machines.emplace(kube::name_of(object), api::read_machine(object));
-    if (const Json* ready = kube::find_condition(object, "Ready")) machine_words[kube::name_of(object)] = (*ready)["message"].string();
-    nodes.try_emplace(kube::name_of(object), nullptr);
-  }
-  std::map<std::string, std::pair<std::string, std::string>> slurm_says;  // pod name -> state, reason
+// What Slurm says of each of its nodes, which are named as the workers' pods: state and reason.
+using SlurmNodes = std::map<std::string, std::pair<std::string, std::string>>;
+SlurmNodes slurm_nodes(const SiteSnapshot& snapshot) {
+  SlurmNodes out;
   for (const auto& answer : snapshot.slurm)
-    for (const auto& fields : fields_of(answer.sinfo, 3)) slurm_says[fields[0]] = {fields[1], fields[2]};
+    for (const auto& fields : fields_of(answer.sinfo, 3)) out[fields[0]] = {fields[1], fields[2]};
+  return out;
+}
 
-  for (const auto& [name, node] : nodes) {
+void add_capacity(Overview::Node& row, const Json& node) {
+  const Json& can = node["status"]["allocatable"];
+  row.cpu = amount(can["cpu"]);
+  row.memory = bytes(can["memory"]);
+  for (const auto& [resource, value] : can.members())
+    if (is_gpu(resource)) row.gpus += amount(value);
+  for (const auto& address : node["status"]["addresses"].items())
+    if (address["type"].string() == "InternalIP") row.address = address["address"].string();
+}
+
+void add_use(Overview::Node& row, const std::vector<Json>& pods, const SlurmNodes& slurm) {
+  for (const auto& pod : pods) {
+    const std::string& phase = pod["status"]["phase"].string();
+    if (pod["spec"]["nodeName"].string() != row.name || phase == "Succeeded" || phase == "Failed") continue;
+    const Asked asked = asked_by_pod(pod);
+    row.cpu_used += asked.cpu;
+    row.memory_used += asked.memory;
+    row.gpus_used += asked.gpus;
+    ++row.pods;
+    if (const auto says = slurm.find(kube::name_of(pod)); says != slurm.end() && kube::labels_of(pod)[kRoleLabel] == "worker") row.slurm = says->second.first;
+  }
+}
+
+// State and health by what the machine and the node say (either may be absent), and the problem where there is one.
+void judge_node(Overview::Node& row, const Json* node, const Json* machine_object, std::vector<Overview::Problem>& problems) {
+  const std::string heal = "fairlead node heal " + row.name;
+  const api::Machine machine = machine_object ? api::read_machine(*machine_object) : api::Machine{};
+  if (machine_object && machine.spec.power == api::Power::Off) {
+    row.state = "Off";
+    row.health = Health::Off;
+    problems.push_back({Health::Bad, row.name, "the power is off", heal});
+    return;
+  }
+  if (machine_object && machine.spec.link == api::Link::Cut) {
+    row.state = "Cut off";
+    row.health = Health::Bad;
+    problems.push_back({Health::Bad, row.name, "its network link is cut", heal});
+    return;
+  }
+  if (!node) {
+    const Json* told = machine_object ? kube::find_condition(*machine_object, "Ready") : nullptr;
+    const std::string words = told ? (*told)["message"].string() : "";
+    const bool refused = machine.phase == "Refused";
+    row.state = machine.phase.empty() ? "New" : machine.phase;
+    row.health = refused ? Health::Bad : Health::Waiting;
+    if (refused) problems.push_back({row.health, row.name, words, "fairlead get machine " + row.name + " -o yaml"});
+    if (!refused && !words.empty()) problems.push_back({row.health, row.name, "has not registered yet: " + words, ""});
+    return;
+  }
+  const Json* ready = kube::find_condition(*node, "Ready");
+  if (!ready || (*ready)["status"].string() != "True") {
+    row.state = ready && (*ready)["status"].string() == "Unknown" ? "Silent" : "Not ready";
+    row.health = Health::Bad;
+    problems.push_back({Health::Bad, row.name, ready ? (*ready)["message"].string_or("the node is not ready") : "the node has not told how it is", "fairlead get node " + row.name + " -o yaml"});
+    return;
+  }
+  row.state = (*node)["spec"]["unschedulable"].boolean() ? "Cordoned" : "Ready";
+  if (row.state == "Cordoned") row.health = Health::Waiting;
+}
+
+void add_nodes(Overview& out, const SiteSnapshot& snapshot) {
+  struct Sources {
+    const Json* node = nullptr;
+    const Json* machine = nullptr;
+  };
+  std::map<std::string, Sources> sources;
+  for (const auto& node : snapshot.nodes) sources[kube::name_of(node)].node = &node;
+  for (const auto& machine : snapshot.machines) sources[kube::name_of(machine)].machine = &machine;
+  const SlurmNodes slurm = slurm_nodes(snapshot);
+  for (const auto& [name, from] : sources) {
     Overview::Node row{.name = name};
-    const auto machine = machines.find(name);
-    if (node) {
-      const Json& can = (*node)["status"]["allocatable"];
-      row.cpu = amount(can["cpu"]);
-      row.memory = bytes(can["memory"]);
-      for (const auto& [resource, value] : can.members())
-        if (is_gpu(resource)) row.gpus += amount(value);
-      for (const auto& address : (*node)["status"]["addresses"].items())
-        if (address["type"].string() == "InternalIP") row.address = address["address"].string();
-    } else if (machine != machines.end()) {
-      row.address = machine->second.seat.address;
-    }
-    for (const auto& pod : snapshot.pods) {
-      if (pod["spec"]["nodeName"].string() != name) continue;
-      const std::string& phase = pod["status"]["phase"].string();
-      if (phase == "Succeeded" || phase == "Failed") continue;
-      const Asked asked = asked_by_pod(pod);
-      row.cpu_used += asked.cpu;
-      row.memory_used += asked.memory;
-      row.gpus_used += asked.gpus;
-      ++row.pods;
-      if (const auto says = slurm_says.find(kube::name_of(pod)); says != slurm_says.end() && kube::labels_of(pod)[kRoleLabel] == "worker") row.slurm = says->second.first;
-    }
-    const Json* ready = node ? kube::find_condition(*node, "Ready") : nullptr;
-    const bool is_ready = ready && (*ready)["status"].string() == "True";
-    const std::string heal = "fairlead node heal " + name;
-    if (machine != machines.end() && machine->second.spec.power == api::Power::Off) {
-      row.state = "Off";
-      row.health = Health::Off;
-      out.problems.push_back({Health::Bad, name, "the power is off", heal});
-    } else if (machine != machines.end() && machine->second.spec.link == api::Link::Cut) {
-      row.state = "Cut off";
-      row.health = Health::Bad;
-      out.problems.push_back({Health::Bad, name, "its network link is cut", heal});
-    } else if (!node) {
-      row.state = machine->second.phase.empty() ? "New" : machine->second.phase;
-      row.health = machine->second.phase == "Refused" ? Health::Bad : Health::Waiting;
-      if (row.health == Health::Bad || !machine_words[name].empty())
-        out.problems.push_back({row.health, name, row.health == Health::Bad ? machine_words[name] : "has not registered yet: " + machine_words[name], row.health == Health::Bad ? "fairlead get machine " + name + " -o yaml" : ""});
-    } else if (!is_ready) {
-      row.state = ready && (*ready)["status"].string() == "Unknown" ? "Silent" : "Not ready";
-      row.health = Health::Bad;
-      out.problems.push_back({Health::Bad, name, ready ? (*ready)["message"].string_or("the node is not ready") : "the node has not told how it is", "fairlead get node " + name + " -o yaml"});
-    } else {
-      row.state = (*node)["spec"]["unschedulable"].boolean() ? "Cordoned" : "Ready";
-      if (row.state == "Cordoned") row.health = Health::Waiting;
-    }
+    if (from.node)
+      add_capacity(row, *from.node);
+    else
+      row.address = api::read_machine(*from.machine).seat.address;
+    add_use(row, snapshot.pods, slurm);
+    judge_node(row, from.node, from.machine, out.problems);
     out.nodes.push_back(std::move(row));
   }
-  for (const auto& [name, says] : slurm_says) {
+  for (const auto& [name, says] : slurm) {
     const auto& [state, why] = says;
     if (state.starts_with("down") || state.starts_with("drain") || state.starts_with("fail") || state.ends_with("*"))
       out.problems.push_back({Health::Bad, name, fmt::format("Slurm has it as {}{}", state, why.empty() || why == "none" ? "" : ": " + why), ""});
@@ -200,12 +220,12 @@ void add_pods(Overview& out, const SiteSnapshot& snapshot) {
     Overview::Pod row = pod_row(pod, snapshot.now);
     // Its status is what was told last; of a node that is off or silent nothing is known. The node's own problem is told already.
     const auto node = std::find_if(out.nodes.begin(), out.nodes.end(), [&](const auto& one) { return one.name == row.node; });
-    if (node != out.nodes.end() && (node->health == Health::Off || node->health == Health::Bad) && row.state != "Completed") {
+    if (node != out.nodes.end() && (node->health == Health::Off || node->health == Health::Bad) && row.health != Health::Off) {
       row.state = "Unknown";
       row.health = Health::Waiting;
     } else if (const auto [reason, message] = trouble_of(pod); row.health == Health::Bad) {
       out.problems.push_back({Health::Bad, row.space + "/" + row.name, message.empty() ? reason : message, fmt::format("fairlead logs -n {} {}", row.space, row.name)});
-    } else if (row.health == Health::Waiting && row.state == "Running" && row.age > std::chrono::minutes(2)) {
+    } else if (row.health == Health::Waiting && pod["status"]["phase"].string() == "Running" && !kube::deleting(pod) && row.age > std::chrono::minutes(2)) {
       out.problems.push_back({Health::Waiting, row.space + "/" + row.name, fmt::format("{} of {} containers ready", row.ready, row.containers), fmt::format("fairlead logs -n {} {}", row.space, row.name)});
     }
     out.pods.push_back(std::move(row));
@@ -213,47 +233,66 @@ void add_pods(Overview& out, const SiteSnapshot& snapshot) {
   std::sort(out.pods.begin(), out.pods.end(), [](const auto& a, const auto& b) { return std::tie(a.space, a.name) < std::tie(b.space, b.name); });
 }
 
-void add_clusters(Overview& out, const SiteSnapshot& snapshot) {
-  for (const auto& object : snapshot.slurm_clusters) {
-    Overview::Cluster row{.space = kube::space_of(object), .name = kube::name_of(object), .phase = object["status"]["phase"].string_or("New")};
-    row.health = row.phase == "Available" ? Health::Good : row.phase == "Not available" ? Health::Bad : Health::Waiting;
-    row.workers = static_cast<int>(object["spec"]["slurmNodes"]["worker"]["size"].integer());
-    row.logins = static_cast<int>(object["spec"]["slurmNodes"]["login"]["size"].integer());
-    const SiteSnapshot::SlurmAnswer* answer = nullptr;
-    for (const auto& one : snapshot.slurm)
-      if (one.cluster == row.name && one.space == row.space) answer = &one;
-    for (const auto& pod : snapshot.pods) {
-      auto labels = kube::labels_of(pod);
-      if (kube::space_of(pod) != row.space || labels[kClusterLabel] != row.name) continue;
-      const Overview::Pod as_pod = pod_row(pod, snapshot.now);
-      const auto on = std::find_if(out.nodes.begin(), out.nodes.end(), [&](const auto& one) { return one.name == as_pod.node; });
-      const bool ready = as_pod.health == Health::Good && (on == out.nodes.end() || on->health == Health::Good || on->health == Health::Waiting);
-      if (labels[kRoleLabel] == "worker") row.workers_ready += ready ? 1 : 0;
-      if (labels[kRoleLabel] == "login") row.logins_ready += ready ? 1 : 0;
-      if (labels[kRoleLabel] != "controller") continue;
-      Overview::Head head{.cluster = row.name, .pod = as_pod.name, .node = as_pod.node, .address = pod["status"]["podIP"].string(), .state = "", .health = as_pod.health, .age = as_pod.age};
-      if (answer && answer->asked && answer->error.empty()) {
-        const bool up = answer->ping.find("is UP") != std::string::npos;
-        head.state = up ? "slurmctld answers" : "slurmctld does not answer";
-        if (!up) head.health = Health::Bad;
-      } else {
-        head.state = ready ? "ready" : as_pod.state == "Running" ? "starting" : as_pod.state;
-      }
-      out.heads.push_back(std::move(head));
-    }
-    for (const auto& condition : object["status"]["conditions"].items()) {
-      const std::string& type = condition["type"].string();
-      if (condition["status"].string() == "False" && type.ends_with("Available"))
-        out.problems.push_back({row.health == Health::Bad ? Health::Bad : Health::Waiting, row.name, condition["message"].string_or(type + " is False"), ""});
-    }
-    if (answer && answer->asked && !answer->error.empty()) out.problems.push_back({Health::Bad, row.name, "Slurm does not answer: " + answer->error, ""});
-    out.clusters.push_back(std::move(row));
+bool told_of(const Overview& out, const std::string& subject) {
+  return std::any_of(out.problems.begin(), out.problems.end(), [&](const auto& problem) { return problem.subject == subject; });
+}
+
+Overview::Head head_row(const Overview::Cluster& cluster, const Json& pod, const Overview::Pod& row, bool ready, const SiteSnapshot::SlurmAnswer* answer) {
+  Overview::Head head{.cluster = cluster.name, .pod = row.name, .node = row.node, .address = pod["status"]["podIP"].string(), .state = "", .health = row.health, .age = row.age};
+  if (answer && answer->asked && answer->error.empty()) {
+    const bool up = answer->ping.find("is UP") != std::string::npos;
+    head.state = up ? "slurmctld answers" : "slurmctld does not answer";
+    if (!up) head.health = Health::Bad;
+  } else {
+    head.state = ready ? "ready" : row.state == "Running" ? "starting" : row.state;
   }
+  return head;
+}
+
+void add_cluster(Overview& out, const SiteSnapshot& snapshot, const Json& object) {
+  Overview::Cluster row{.space = kube::space_of(object), .name = kube::name_of(object), .phase = object["status"]["phase"].string_or("New")};
+  row.health = row.phase == "Available" ? Health::Good : row.phase == "Not available" ? Health::Bad : Health::Waiting;
+  row.workers = static_cast<int>(object["spec"]["slurmNodes"]["worker"]["size"].integer());
+  row.logins = static_cast<int>(object["spec"]["slurmNodes"]["login"]["size"].integer());
+  const SiteSnapshot::SlurmAnswer* answer = nullptr;
+  for (const auto& one : snapshot.slurm)
+    if (one.cluster == row.name && one.space == row.space) answer = &one;
+  int explained_workers = 0, explained_logins = 0;  // not ready, and a problem says why
+  for (const auto& pod : snapshot.pods) {
+    auto labels = kube::labels_of(pod);
+    if (kube::space_of(pod) != row.space || labels[kClusterLabel] != row.name) continue;
+    const std::string& role = labels[kRoleLabel];
+    const Overview::Pod as_pod = pod_row(pod, snapshot.now);
+    const auto on = std::find_if(out.nodes.begin(), out.nodes.end(), [&](const auto& one) { return one.name == as_pod.node; });
+    const bool ready = as_pod.health == Health::Good && (on == out.nodes.end() || on->health == Health::Good || on->health == Health::Waiting);
+    const bool explained = !ready && (told_of(out, as_pod.node) || told_of(out, as_pod.name) || told_of(out, as_pod.space + "/" + as_pod.name));
+    if (role == "worker") ready ? ++row.workers_ready : explained_workers += explained;
+    if (role == "login") ready ? ++row.logins_ready : explained_logins += explained;
+    if (role == "controller") out.heads.push_back(head_row(row, pod, as_pod, ready, answer));
+  }
+  bool explained = false;
+  for (const auto& condition : object["status"]["conditions"].items()) {
+    const std::string& type = condition["type"].string();
+    if (condition["status"].string() != "False" || !type.ends_with("Available")) continue;
+    out.problems.push_back({row.health == Health::Bad ? Health::Bad : Health::Waiting, row.name, condition["message"].string_or(type + " is False"), ""});
+    explained = true;
+  }
+  if (answer && answer->asked && !answer->error.empty()) out.problems.push_back({Health::Bad, row.name, "Slurm does not answer: " + answer->error, ""});
+  // A cluster is available with some of its workers: those that are missing are named all the same.
+  const std::string look = "fairlead get pods -n " + row.space;
+  if (!explained && row.workers_ready + explained_workers < row.workers)
+    out.problems.push_back({Health::Waiting, row.name, fmt::format("{} of {} workers ready", row.workers_ready, row.workers), look});
+  if (!explained && row.logins_ready + explained_logins < row.logins)
+    out.problems.push_back({Health::Waiting, row.name, fmt::format("{} of {} login nodes ready", row.logins_ready, row.logins), look});
+  out.clusters.push_back(std::move(row));
+}
+
+// Those that go on first, then what has ended, latest first; of the ended ones only a few.
+void add_jobs(Overview& out, const SiteSnapshot& snapshot) {
   for (const auto& answer : snapshot.slurm)
     for (const auto& f : fields_of(answer.squeue, 7)) {
       out.jobs.push_back({.cluster = answer.cluster, .id = f[0], .name = f[1], .user = f[2], .state = f[3], .time = f[4], .nodes = f[5], .where = f[6], .health = job_health(f[3])});
     }
-  // Those that go on first, then what has ended, latest first; of the ended ones only a few.
   const auto ended = [](const Overview::Job& job) { return job.state != "RUNNING" && job.health != Health::Waiting && job.state != "COMPLETING"; };
   std::stable_sort(out.jobs.begin(), out.jobs.end(), [&](const auto& a, const auto& b) {
     if (ended(a) != ended(b)) return !ended(a);
@@ -297,7 +336,8 @@ Overview overview_of(const SiteSnapshot& snapshot) {
   out.disk_size_bytes = snapshot.disk_size_bytes;
   add_nodes(out, snapshot);
   add_pods(out, snapshot);
-  add_clusters(out, snapshot);
+  for (const auto& cluster : snapshot.slurm_clusters) add_cluster(out, snapshot, cluster);
+  add_jobs(out, snapshot);
   add_storage(out, snapshot);
   for (auto& problem : out.problems) {
     problem.what = clean(problem.what);

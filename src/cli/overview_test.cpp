@@ -2,6 +2,7 @@
 // The picture from a snapshot: pure, so it is compared as a whole.
 #include "cli/overview.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -29,7 +30,7 @@ std::string node(const std::string& name, const std::string& ready, const std::s
 std::string pod(const std::string& name, const std::string& role, const std::string& on, bool ready, const std::string& cpu = "1") {
   return "metadata: {name: " + name + ", namespace: demo, creationTimestamp: '2026-03-01T11:50:00Z', labels: {fairlead.dev/slurm-cluster: demo, fairlead.dev/slurm-role: " + role + "}}\nspec: {nodeName: " + on +
          ", containers: [{name: main, resources: {requests: {cpu: " + cpu + ", memory: 1Gi}}}], volumes: [{persistentVolumeClaim: {claimName: jail-pvc}}]}\nstatus: {phase: Running, podIP: 10.78.1.2, conditions: [{type: Ready, status: '" + (ready ? "True" : "False") +
-         "'}], containerStatuses: [{name: main, ready: " + (ready ? "true" : "false") + ", restartCount: 0}]}\n---\n";
+         "'}], containerStatuses: [{name: main, ready: " + (ready ? "true" : "false") + ", restartCount: 0, state: {running: {}}}]}\n---\n";
 }
 
 SiteSnapshot healthy() {
@@ -129,8 +130,31 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"controls_in_messages", [](auto& s) { s.pods.push_back(yaml("metadata: {name: p, namespace: ns}\nstatus: {phase: Failed, message: \"a\\x1b[2Jb\"}\n")[0]); }, "ns/p", "a [2Jb"},
                     Case{"slurm_silent", [](auto& s) { s.slurm[0].error = "connection refused"; }, "demo", "Slurm does not answer: connection refused"},
                     Case{"claim_pending", [](auto& s) { s.claims = yaml("metadata: {name: c, namespace: ns}\nstatus: {phase: Pending}\n"); }, "ns/c", "Pending"},
+                    Case{"worker_not_ready_yet", [](auto& s) { s.pods[1] = yaml("metadata: {name: worker-0, namespace: demo, creationTimestamp: '2026-03-01T11:59:50Z', labels: {fairlead.dev/slurm-cluster: demo, fairlead.dev/slurm-role: worker}}\nspec: {nodeName: worker-0, containers: [{name: c}]}\nstatus: {phase: Running, containerStatuses: [{name: c, ready: false, state: {running: {}}}]}\n")[0]; }, "demo", "0 of 1 workers ready"},
+                    Case{"worker_not_made_yet", [](auto& s) { s.slurm_clusters = yaml("metadata: {name: demo, namespace: demo}\nspec: {slurmNodes: {worker: {size: 2}, login: {size: 1}}}\nstatus: {phase: Available}\n"); }, "demo", "1 of 2 workers ready"},
                     Case{"disk", [](auto& s) { s.disk_free_bytes = 1'000'000'000; }, "disk", "1.0 GB free"}),
     [](const auto& row) { return row.param.name; });
+
+struct Word {
+  const char* name;
+  const char* status;
+  const char* want;
+  Health health;
+};
+class StatusWord : public testing::TestWithParam<Word> {};
+TEST_P(StatusWord, IsThatOfGet) {
+  const auto overview = overview_of({.now = kNow, .pods = yaml(fmt::format("metadata: {{name: p, namespace: ns}}\nspec: {{containers: [{{name: c}}]}}\nstatus: {}\n", GetParam().status))});
+  ASSERT_EQ(overview.pods.size(), 1u);
+  EXPECT_EQ(overview.pods[0].state, GetParam().want);
+  EXPECT_EQ(overview.pods[0].health, GetParam().health);
+}
+INSTANTIATE_TEST_SUITE_P(Cli, StatusWord,
+                         testing::Values(Word{"completed", "{phase: Succeeded, containerStatuses: [{name: c, state: {terminated: {exitCode: 0, reason: Completed}}}]}", "Completed", Health::Off},
+                                         Word{"killed_with_status_0", "{phase: Succeeded, containerStatuses: [{name: c, state: {terminated: {exitCode: 0, reason: OOMKilled}}}]}", "OOMKilled", Health::Off},
+                                         Word{"failed", "{phase: Failed, containerStatuses: [{name: c, state: {terminated: {exitCode: 3}}}]}", "ExitCode:3", Health::Bad},
+                                         Word{"nobody_takes_it", "{phase: Pending, conditions: [{type: PodScheduled, status: 'False'}]}", "Pending", Health::Bad},
+                                         Word{"starts", "{phase: Running, containerStatuses: [{name: c, ready: false, state: {running: {}}}]}", "Running", Health::Waiting}),
+                         [](const auto& row) { return row.param.name; });
 
 TEST(StatusJson, HasTheSameFacts) {
   const Json json = to_json(overview_of(healthy()));

@@ -25,7 +25,8 @@ Result<Session> Session::open(kube::Kubeconfig config) {
   Session session;
   session.server_ = config.rest.server;
   session.namespace_ = config.space;
-  config.rest.connect_timeout = std::chrono::milliseconds(3'000);
+  // TCP and TLS together: seconds on a loaded machine, and a person at the terminal does not wait for longer.
+  config.rest.connect_timeout = std::chrono::seconds(10);
   auto api = kube::RestApi::make(std::move(config.rest));
   if (!api) return pass(std::move(api.error()), "use " + session.server_);
   session.api_ = std::move(*api);

@@ -6,84 +6,13 @@
 
 #include "apiserver/columns.h"
 #include "apiserver/kinds/kinds.h"
+#include "kube/pod_words.h"
 
 namespace fairlead::apiserver {
 
 using kube::Json;
 
 namespace {
-
-struct PodSummary {
-  std::string status;
-  std::int64_t ready = 0, total = 0, restarts = 0;
-  std::optional<Instant> last_restart;
-};
-
-// "Init:ExitCode:2", "Signal:9" when a finished container gives no reason.
-std::string exit_text(const Json& terminated) {
-  if (const auto signal = terminated["signal"].integer(); signal != 0) return fmt::format("Signal:{}", signal);
-  return fmt::format("ExitCode:{}", terminated["exitCode"].integer());
-}
-
-void count_restarts(const Json& status, PodSummary& pod) {
-  pod.restarts += status["restartCount"].integer();
-  const auto finished = parse_time(status["lastState"]["terminated"]["finishedAt"].string());
-  if (finished && (!pod.last_restart || *finished > *pod.last_restart)) pod.last_restart = *finished;
-}
-
-// What the first unfinished init container says; empty: all are done.
-std::string init_text(const Json& object, PodSummary& pod) {
-  const auto& statuses = object["status"]["initContainerStatuses"].items();
-  for (std::size_t i = 0; i < statuses.size(); ++i) {
-    count_restarts(statuses[i], pod);
-    const Json& state = statuses[i]["state"];
-    const Json& terminated = state["terminated"];
-    if (terminated.is_object() && terminated["exitCode"].integer() == 0) continue;
-    if (terminated.is_object()) return "Init:" + (terminated["reason"].string().empty() ? exit_text(terminated) : terminated["reason"].string());
-    const std::string& waiting = state["waiting"]["reason"].string();
-    if (!waiting.empty() && waiting != "PodInitializing") return "Init:" + waiting;
-    return fmt::format("Init:{}/{}", i, object["spec"]["initContainers"].items().size());
-  }
-  return {};
-}
-
-PodSummary summarize(const Json& object) {
-  PodSummary pod;
-  const Json& status = object["status"];
-  pod.total = static_cast<std::int64_t>(object["spec"]["containers"].items().size());
-  const std::string phase = status["phase"].string();
-  pod.status = status["reason"].string().empty() ? phase : status["reason"].string();
-
-  const std::string initializing = init_text(object, pod);
-  if (!initializing.empty()) pod.status = initializing;
-  if (initializing.empty() || kube::condition_is_true(object, "Initialized")) {
-    if (!initializing.empty()) pod.status = status["reason"].string().empty() ? phase : status["reason"].string();
-    pod.restarts = 0;
-    pod.last_restart.reset();
-    bool running = false;
-    const auto& statuses = status["containerStatuses"].items();
-    for (auto it = statuses.rbegin(); it != statuses.rend(); ++it) {
-      count_restarts(*it, pod);
-      const Json& state = (*it)["state"];
-      const Json& terminated = state["terminated"];
-      if (!state["waiting"]["reason"].string().empty()) {
-        pod.status = state["waiting"]["reason"].string();
-      } else if (terminated.is_object()) {
-        pod.status = terminated["reason"].string().empty() ? exit_text(terminated) : terminated["reason"].string();
-      } else if ((*it)["ready"].boolean() && state.has("running")) {
-        running = true;
-        ++pod.ready;
-      }
-    }
-    if (pod.status == "Completed" && running) pod.status = kube::condition_is_true(object, "Ready") ? "Running" : "NotReady";
-  }
-  const bool terminal = phase == "Succeeded" || phase == "Failed";
-  if (kube::deleting(object)) {
-    if (status["reason"].string() == "NodeLost") pod.status = "Unknown";
-    else if (!terminal) pod.status = "Terminating";
-  }
-  return pod;
-}
 
 std::string or_none(const std::string& text) { return text.empty() ? "<none>" : text; }
 
@@ -129,10 +58,10 @@ std::string node_info(const Json& node, const char* field) {
 std::vector<Column> pod_columns() {
   return {
       name_column(),
-      column("Ready", [](const Json& o, Instant) { const auto pod = summarize(o); return Json(fmt::format("{}/{}", pod.ready, pod.total)); }),
-      column("Status", [](const Json& o, Instant) { return Json(summarize(o).status); }),
+      column("Ready", [](const Json& o, Instant) { const auto pod = kube::words_of_pod(o); return Json(fmt::format("{}/{}", pod.ready, pod.total)); }),
+      column("Status", [](const Json& o, Instant) { return Json(kube::words_of_pod(o).status); }),
       column("Restarts", [](const Json& o, Instant now) {
-        const auto pod = summarize(o);
+        const auto pod = kube::words_of_pod(o);
         if (pod.restarts != 0 && pod.last_restart) return Json(fmt::format("{} ({} ago)", pod.restarts, print_age(now - *pod.last_restart)));
         return Json(std::to_string(pod.restarts));
       }),
