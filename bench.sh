@@ -12,7 +12,7 @@ cmake --build build/release -j "$(nproc)" > /dev/null
 echo "machine: $(nproc) cores, $(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo), $(uname -sr), $(awk -F: '/model name/ {print $2; exit}' /proc/cpuinfo | xargs)"
 echo "commit:  $(git rev-parse --short HEAD 2> /dev/null || echo unknown), $(date -u +%Y-%m-%d)"
 if [ "${1:-}" = --peers ]; then
-  tests/peers/build.sh etcd kube-apiserver kubectl
+  tests/peers/build.sh etcd kube-apiserver kube-scheduler kubectl
   exec bash bench/peers/run.sh build/release "${@:2}"
 fi
 for program in build/release/bin/*_bench; do
