@@ -33,6 +33,9 @@ target_compile_options(fairlead_flags INTERFACE -Wall -Wextra -Werror -Wshadow -
 # GCC 12 reports false positives of these inside the standard library with optimisation on.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(fairlead_flags INTERFACE -Wno-restrict -Wno-dangling-pointer -Wno-stringop-overflow -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overread)
+else()
+  # clang does not take the library's own deprecation of get_temporary_buffer (inside std::stable_sort) for the library's own business.
+  target_compile_options(fairlead_flags INTERFACE -Wno-deprecated-declarations)
 endif()
 target_include_directories(fairlead_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
 target_compile_definitions(fairlead_flags INTERFACE FAIRLEAD_VERSION="${PROJECT_VERSION}" SPDLOG_FMT_EXTERNAL)
