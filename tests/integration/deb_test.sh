@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Debian packages in a root of their own: install, run without root, upgrade and roll back under a running pod, remove, purge.
 #   deb_test.sh BUILD_DIR
-# FAIRLEAD_PREVIOUS_DEBS: a folder with the packages of the previous release, to upgrade from and to roll back to. Without it the same programs stand in under the next version's number.
+# FAIRLEAD_PREVIOUS_DEBS: a folder with the packages of the previous release, to upgrade from and to roll back to. Without it, FAIRLEAD_FULL=1 builds them (packaging/build-previous.sh);
+# else the same programs stand in under the next version's number, and the store is set back by one schema before they meet it.
 set -euo pipefail
 build=$(realpath "${1:?usage: deb_test.sh BUILD_DIR}")
 cd "$(dirname "$0")/../.."
@@ -39,10 +40,23 @@ version=$(sed -nE 's/^project\(fairlead VERSION ([0-9.]+).*/\1/p' CMakeLists.txt
 IFS=. read -r major minor _ <<< "$version"
 packaging/build-deb.sh "$build" "$work/built" > "$work/log" 2>&1 || fail 'building the packages'
 mkdir "$work/other"
-if [[ -n ${FAIRLEAD_PREVIOUS_DEBS:-} ]]; then
-  cp "$FAIRLEAD_PREVIOUS_DEBS"/*.deb "$work/other/"
+previous=${FAIRLEAD_PREVIOUS_DEBS:-}
+if [[ -z $previous && -n ${FAIRLEAD_FULL:-} ]]; then
+  status=0
+  previous=$(packaging/build-previous.sh 2> "$work/log" | tail -n 1) || status=${PIPESTATUS[0]}
+  [[ $status == 0 || $status == 77 ]] || fail 'building the packages of the previous release'
+  [[ $status == 0 ]] || { previous=''; tail -n 1 "$work/log"; }
+fi
+if [[ -n $previous ]]; then
+  cp "$previous"/*.deb "$work/other/"
   old_debs=$work/other new_debs=$work/built new=$version
   old=$(dpkg-deb -f "$(find "$work/other" -name 'fairlead_*.deb' | head -n 1)" Version)
+  if ! dpkg --compare-versions "$new" gt "$old"; then
+    # Nobody has raised the number since: the next minor one, as its release will have.
+    new=$(cut -d. -f1 <<< "$old").$(($(cut -d. -f2 <<< "$old") + 1)).0
+    rm -rf "$work/built"
+    packaging/build-deb.sh "$build" "$work/built" --version "$new" > "$work/log" 2>&1 || fail 'building the packages'
+  fi
 else
   # The same programs under the next version's number.
   old_debs=$work/built new_debs=$work/other old=$version new=$major.$((minor + 1)).0
@@ -172,29 +186,82 @@ if in_root setpriv --reuid nobody --clear-groups python3 -c 'import socket; sock
 grep -q PermissionError "$work/log" || fail 'refused for another reason'
 ok 'nobody else may ask the helper'
 
-# ---- upgrade, roll back, each with the pod running and the old agent on its node
+# ---- upgrade, roll back, each with the pod running, at first with the agent of before, then with its own
 
-switch_to() { # old|new VERSION OPTIONS
-  stop_site
-  install_debs "$1" "$3"
-  [[ $(installed fairlead-server) == "installed $2" ]] || fail "not $2: $(installed fairlead-server)"
-  start_site
+state=$work/site # /var/lib/fairlead in the root
+schema() { /usr/bin/python3 -c 'import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute("SELECT value FROM meta WHERE name = ?", ["schema"]).fetchone()[0])' "$state/store.db"; } # of a server that is stopped
+store_sql() { /usr/bin/python3 -c 'import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.executescript(sys.argv[2]); c.commit(); c.close()' "$state/store.db" "$1"; }
+printed() { in_root fairlead logs default/before | tail -n 1; }
+agent() { in_root pgrep -o -f 'fairlead-agent run'; }
+agent_program() { in_root readlink "/proc/$(agent)/exe"; } # as the host sees it; "... (deleted)" once another was installed over it
+agent_is_current() { [[ $(agent_program) == */usr/lib/fairlead/fairlead-agent ]]; }
+goes_on() { [[ $(printed) -gt $1 ]]; }
+settled() { # NAME: all is as before, and new pods start
+  local count
   [[ $(get configmaps written-by-old -n default -o json | json 'o["data"]["a"]') == b ]] || fail 'what was written before is gone'
   eventually 60 node_ready
   [[ $(container before) == "$before" ]] || fail "the pod did not outlive it: $(container before), was $before"
-  pod "with-$1"
-  eventually 60 running "with-$1"
+  count=$(printed)
+  eventually 20 goes_on "$count"
+  pod "$1"
+  eventually 60 running "$1"
 }
-printed=$(in_root fairlead logs default/before | tail -n 1)
-switch_to new "$new" ''
-[[ $(in_root fairlead logs default/before | tail -n 1) -gt $printed ]] || fail 'the pod does not go on'
-ok "upgrade to $new: the store, the node and its pod go on, new pods start"
-switch_to old "$old" --force-downgrade
-ok "roll-back to $old: the same"
+renew_agent() { # VERSION: as its own unit's restart does; the node's first process starts what is installed now
+  agent_program | grep -q deleted || fail "the agent is not that of before: $(agent_program)"
+  in_root kill -TERM "$(agent)"
+  eventually 30 agent_is_current
+}
+
+stop_site
+install_debs new ''
+[[ $(installed fairlead-server) == "installed $new" ]] || fail "not $new: $(installed fairlead-server)"
+known=$(schema)
+if [[ -z $previous ]]; then
+  # What a program one schema older would have left.
+  store_sql "DROP TABLE programs; UPDATE meta SET value = $((known - 1)) WHERE name = 'schema'"
+fi
+from=$(schema)
+start_site
+settled with-new
+ok "upgrade to $new: the store, the node and its pod go on, new pods start by the agent of before"
+renew_agent
+settled new-agent
+ok "the agent of $new takes over the containers of the one before"
+copy=/var/lib/fairlead/store.db.schema-$from
+stop_site
+to=$(schema)
+if ((to > from)); then
+  in_root test -s "$copy" || fail "the store was brought from schema $from to $to without a copy"
+  [[ $(in_root stat -c '%U %a' "$copy") == 'fairlead 600' ]] || fail "the copy of the store: $(in_root stat -c '%U %a' "$copy")"
+  ok "the store was brought from schema $from to $to; a copy of before is kept"
+elif [[ -z $previous ]]; then
+  fail "the store stays at schema $from"
+fi
+
+install_debs old --force-downgrade
+[[ $(installed fairlead-server) == "installed $old" ]] || fail "not $old: $(installed fairlead-server)"
+if ((to > from)); then
+  [[ -n $previous ]] || store_sql "INSERT INTO programs VALUES($((to + 1)), '$new'); UPDATE meta SET value = $((to + 1)) WHERE name = 'schema'"
+  sum=$(sha256sum < "$state/store.db")
+  line=$(in_root sed -n 's/^ExecStart=//p' /usr/lib/systemd/system/fairlead-server.service | sed -E 's/ \$[A-Z_]+//')
+  # shellcheck disable=SC2086
+  if in_root timeout 20 setpriv --reuid fairlead --regid fairlead --init-groups $line > "$work/log" 2>&1; then fail 'an older server takes a newer store'; fi
+  grep -q 'written by a newer Fairlead' "$work/log" || fail 'an older server does not say why it refuses a newer store'
+  [[ $(sha256sum < "$state/store.db") == "$sum" ]] || fail 'a store that was refused has changed'
+  in_root sh -c "cd /var/lib/fairlead && mkdir /tmp/newer && mv store.db* /tmp/newer/ && cp -p /tmp/newer/${copy##*/} store.db" > "$work/log" 2>&1 || fail 'put the copy back'
+  ok 'an older server refuses the newer store and leaves it alone'
+fi
+start_site
+if ((to > from)) && get pods with-new -n default -o json > "$work/log" 2>&1; then fail 'the copy of before holds what came after'; fi
+settled with-old
+ok "roll-back to $old: what was there before goes on, its containers too, under the agent of $new"
+renew_agent
+settled old-agent
+ok "the agent of $old takes over as well"
 
 # ---- remove, purge
 
-in_root sh -c 'fairlead delete pod before with-old with-new -n default && fairlead delete machine node-0' > "$work/log" 2>&1 || fail 'delete the node'
+in_root sh -c 'fairlead delete pod before with-old old-agent -n default && fairlead delete machine node-0' > "$work/log" 2>&1 || fail 'delete the node'
 eventually 60 bash -c "! nsenter --target $first --pid --mount -- chroot '$work/root' pgrep -x fairlead-agent"
 stop_site
 in_root dpkg --remove fairlead fairlead-machines fairlead-server fairlead-agent fairlead-slurm > "$work/log" 2>&1 || fail 'remove'
@@ -202,7 +269,7 @@ in_root test -f /var/lib/fairlead/store.db || fail 'remove took the state'
 in_root test ! -e /usr/lib/fairlead || fail "remove left $(in_root find /usr/lib/fairlead)"
 in_root sh -c 'mkdir -p /var/lib/fairlead/volumes/x && echo precious > /var/lib/fairlead/volumes/x/file'
 in_root dpkg --purge fairlead fairlead-machines fairlead-server fairlead-agent fairlead-slurm > "$work/log" 2>&1 || fail 'purge'
-in_root test ! -e /var/lib/fairlead/store.db || fail 'purge left the store'
+[[ -z $(in_root find /var/lib/fairlead/ -maxdepth 1 -name 'store.db*') ]] || fail 'purge left the store'
 in_root test ! -e /var/lib/fairlead/pki || fail 'purge left keys'
 in_root test -s /var/lib/fairlead/volumes/x/file || fail "purge deleted users' files"
 ! in_root getent passwd fairlead > /dev/null || fail 'purge left the user'

@@ -29,5 +29,7 @@ bool sqlite_out_of_space(sqlite3* database);
 Result<Database> open_database(const std::string& path, const std::string& vfs, int flags);
 Result<void> execute(sqlite3* database, const char* sql);
 Result<Statement> prepare(sqlite3* database, std::string_view sql);
+// A consistent copy of an open store, for its owner only, durable; `target` is replaced whole or not at all. `change` is SQL that is done to the copy first.
+Result<void> copy_store(sqlite3* database, const std::string& path, const std::string& target, const std::string& change = "");
 
 }  // namespace fairlead::apiserver

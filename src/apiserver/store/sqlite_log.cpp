@@ -9,13 +9,13 @@
 
 #include <cerrno>
 
+#include "apiserver/store/sqlite_schema.h"
 #include "base/log.h"
 
 namespace fairlead::apiserver {
 namespace {
 
 constexpr int application_id = 0x4661726c;  // "Farl"
-constexpr std::int64_t schema_version = 1;
 constexpr int checkpoint_pages = 4'000;     // 16 MB of log: long enough to be rare under load, short enough to open fast
 
 std::string folder_of(const std::string& path) {
@@ -62,6 +62,15 @@ Result<std::int64_t> read_number(sqlite3* database, const char* sql) {
   if (code == SQLITE_ROW) return sqlite3_column_int64(statement->get(), 0);
   if (code == SQLITE_DONE) return 0;
   return fail_sqlite(database, sql);
+}
+
+Result<void> check_pages(sqlite3* database, const std::string& path) {
+  auto check = prepare(database, "PRAGMA quick_check(1)");
+  if (!check) return pass(std::move(check.error()), "open store " + path);
+  if (sqlite3_step(check->get()) != SQLITE_ROW) return fail_sqlite(database, "check store " + path);
+  const std::string verdict = reinterpret_cast<const char*>(sqlite3_column_text(check->get(), 0));
+  if (verdict != "ok") return fail(Code::Invalid, fmt::format("open store {}: damaged: {}", path, verdict));
+  return {};
 }
 
 int remember_pages(void* pages, sqlite3*, const char*, int count) {
@@ -111,13 +120,12 @@ Result<void> SqliteLog::prepare_file(const SqliteOptions& options) {
   if (!tables) return pass(std::move(tables.error()), "open store " + path_);
   const bool empty = *id == 0 && *tables == 0;
   if (!empty && *id != application_id) return fail(Code::Invalid, fmt::format("open store {}: a database of another program", path_));
+  std::int64_t schema = store_schema;
   if (!empty) {
     auto version = read_number(db, "SELECT value FROM meta WHERE name = 'schema'");
     if (!version) return pass(std::move(version.error()), "open store " + path_);
-    if (*version > schema_version) {
-      return fail(Code::Unsupported, fmt::format("open store {}: written by a newer Fairlead (schema {}, this one knows {}); start that version, or restore "
-                                                 "a backup made by this one", path_, *version, schema_version));
-    }
+    schema = *version;
+    if (schema > store_schema) return std::unexpected(newer_schema(db, path_, schema));
   }
 
   // EXTRA is FULL plus a sync of the folder when a rollback journal is removed. It matters once, before WAL mode is on: a journal that comes back after a
@@ -127,19 +135,12 @@ Result<void> SqliteLog::prepare_file(const SqliteOptions& options) {
     if (auto done = execute(db, sql); !done) return pass(std::move(done.error()), "open store " + path_);
   }
   if (!empty) {
-    auto check = prepare(db, "PRAGMA quick_check(1)");
-    if (!check) return pass(std::move(check.error()), "open store " + path_);
-    const bool answered = sqlite3_step(check->get()) == SQLITE_ROW;
-    if (!answered) return fail_sqlite(db, "check store " + path_);
-    const std::string verdict = reinterpret_cast<const char*>(sqlite3_column_text(check->get(), 0));
-    if (verdict != "ok") return fail(Code::Invalid, fmt::format("open store {}: damaged: {}", path_, verdict));
-  } else {
-    const std::string schema = fmt::format(
-        "BEGIN IMMEDIATE; PRAGMA application_id={};"
-        "CREATE TABLE log(revision INTEGER PRIMARY KEY, prev INTEGER NOT NULL, key TEXT NOT NULL, value BLOB);"
-        "CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
-        "INSERT INTO meta VALUES('schema', {}), ('compacted', 0), ('revision', 0); COMMIT", application_id, schema_version);
-    if (auto done = execute(db, schema.c_str()); !done) return pass(std::move(done.error()), "create store " + path_);
+    if (auto checked = check_pages(db, path_); !checked) return checked;
+    if (schema < store_schema) {
+      if (auto done = migrate_schema(db, path_, schema); !done) return done;
+    }
+  } else if (auto done = create_schema(db, application_id); !done) {
+    return pass(std::move(done.error()), "create store " + path_);
   }
 
   // A process that died between writing and syncing leaves a log that we can read but that a power cut could still take back. Showing it and then

@@ -2,7 +2,7 @@
 // The file: one append-only table of writes, read whole at start. One owner, one thread at a time; knows nothing of watchers or callers.
 //
 //   log(revision INTEGER PRIMARY KEY, prev, key, value)   value NULL: a deletion; prev: revision of the row it supersedes, 0: none
-//   meta(name, value)                                     schema, compacted, revision
+//   meta(name, value)                                     schema (sqlite_schema.h), compacted, revision
 //
 // Rows above `compacted` are all there, so their revisions have no gap; at or below it only the current row of each key is. The current revision
 // is the larger of the last row's and the one in meta, which every compaction writes: it stays known when the last row was a deletion.

@@ -118,10 +118,89 @@ TEST(SqliteStore, SaysWhatIsWrongWithAFileItCannotUse) {
 
   const std::string newer = folder.path + "/newer.db";
   must_open({.path = newer}).reset();
-  run_sql(newer, "UPDATE meta SET value = 2 WHERE name = 'schema'");
+  run_sql(newer, "UPDATE meta SET value = 3 WHERE name = 'schema'; INSERT INTO programs VALUES(3, '9.8.7')");
   error = refusal(newer);
   EXPECT_EQ(error.code, Code::Unsupported);
-  EXPECT_THAT(error.message, HasSubstr("newer Fairlead"));
+  EXPECT_THAT(error.message, HasSubstr("newer Fairlead 9.8.7 (schema 3); this is " FAIRLEAD_VERSION ", which knows schema 2: start that version, or restore a backup"));
+  ASSERT_TRUE(write_file_atomically(newer + ".schema-2", "", 0600));
+  EXPECT_THAT(refusal(newer).message, HasSubstr("go back to " + newer + ".schema-2"));
+}
+
+// A file as schema 1 had it: two objects, five revisions.
+void make_first_schema(const std::string& path) {
+  auto store = must_open({.path = path});
+  ASSERT_TRUE(store->write_and_wait(create("/a", "x")));
+  ASSERT_TRUE(store->write_and_wait(put("/a", "y")));
+  ASSERT_TRUE(store->write_and_wait(create("/b", "z")));
+  ASSERT_TRUE(store->write_and_wait(create("/c", "z")));
+  ASSERT_TRUE(store->write_and_wait(erase("/c")));
+  store.reset();
+  run_sql(path, "DROP TABLE programs; UPDATE meta SET value = 1 WHERE name = 'schema'");
+}
+
+TEST(SqliteStore, AnOlderFileIsMigratedAndKeepsItsRevisionsAndHistory) {
+  TempFolder folder;
+  const std::string path = folder.path + "/store.db";
+  make_first_schema(path);
+  for (int start = 0; start < 2; ++start) {
+    auto store = must_open({.path = path});
+    ASSERT_NE(store, nullptr);
+    EXPECT_EQ(store->revision(), 5);
+    EXPECT_EQ(*store->get("/a")->value, "y2");
+    Recorder seen;
+    auto watch = store->watch("/", 1, seen.watcher());
+    ASSERT_TRUE(watch) << watch.error().message;
+    EXPECT_EQ(seen.texts().size(), 4U);
+  }
+  auto database = open_database(path, "", SQLITE_OPEN_READWRITE);
+  ASSERT_TRUE(database);
+  auto schema = prepare(database->get(), "SELECT value || ' ' || (SELECT program FROM programs WHERE schema = 2) FROM meta WHERE name = 'schema'");
+  ASSERT_TRUE(schema) << schema.error().message;
+  ASSERT_EQ(sqlite3_step(schema->get()), SQLITE_ROW);
+  EXPECT_STREQ(reinterpret_cast<const char*>(sqlite3_column_text(schema->get(), 0)), "2 " FAIRLEAD_VERSION);
+}
+
+TEST(SqliteStore, TheCopyOfBeforeAMigrationGoesOnAboveAllRevisionsGivenOutSince) {
+  TempFolder folder;
+  const std::string path = folder.path + "/store.db", copy = path + ".schema-1";
+  make_first_schema(path);
+  Revision last = 0;
+  {
+    auto store = must_open({.path = path});
+    ASSERT_NE(store, nullptr);
+    last = store->write_and_wait(put("/a", "after"))->revision;
+  }
+  struct stat info {};
+  ASSERT_EQ(::stat(copy.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600U);
+  EXPECT_FALSE(exists(copy + "-wal"));
+  EXPECT_EQ(count_rows(copy), 2);
+  ASSERT_EQ(::rename(copy.c_str(), path.c_str()), 0);  // the server is stopped, so the log of the newer file is empty
+  ::unlink((path + "-wal").c_str());
+  ::unlink((path + "-shm").c_str());
+  auto store = must_open({.path = path});
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(*store->get("/a")->value, "y2");
+  EXPECT_EQ(*store->get("/b")->value, "z3");
+  EXPECT_EQ(store->get("/c"), std::nullopt);
+  EXPECT_GT(store->revision(), last);
+  Recorder seen;
+  EXPECT_EQ(store->watch("/", last, seen.watcher()).error().code, Code::Expired);
+  EXPECT_GT(store->write_and_wait(put("/a", "again"))->revision, last + 1'000'000);
+}
+
+TEST(SqliteStore, WithoutACopyNothingIsMigrated) {
+  TempFolder folder;
+  const std::string path = folder.path + "/store.db";
+  make_first_schema(path);
+  ASSERT_EQ(::mkdir((path + ".schema-1").c_str(), 0700), 0);  // in the way
+  for (int start = 0; start < 2; ++start) {
+    auto store = open_sqlite_store({.path = path});
+    ASSERT_FALSE(store);
+    EXPECT_THAT(store.error().message, HasSubstr("keep " + path));
+  }
+  ASSERT_EQ(::rmdir((path + ".schema-1").c_str()), 0);
+  EXPECT_TRUE(open_sqlite_store({.path = path}));
 }
 
 TEST(SqliteStore, RefusesADamagedFile) {

@@ -92,6 +92,7 @@ struct SqliteOptions {
   // If it returns (tests), nothing is answered any more.
   std::function<void(const std::string& why)> fatal;
 };
+// A file of an older Fairlead is brought to the present schema; a copy as it was before stays beside it (sqlite_schema.h).
 // Conflict: another process has it open. Unsupported: written by a newer Fairlead. Invalid: not a store, or damaged (the message says how to restore).
 // NotFound: its folder is missing.
 Result<std::unique_ptr<Store>> open_sqlite_store(SqliteOptions options);
