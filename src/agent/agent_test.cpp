@@ -240,9 +240,18 @@ TEST_F(AgentTest, WhatIsMissingIsSaidAndWaitedFor) {
   ASSERT_TRUE(make_dirs(root_ + "/volumes/default/u1"));
   ASSERT_TRUE(write_file_atomically(root_ + "/volumes/default/u1/x", "shared\n", 0644));
   ASSERT_TRUE(api_.patch(kube::resources::claims, {"default", "data"}, kube::PatchType::Merge,
-                         Json::object({{"metadata", Json::object({{"annotations", Json::object({{"fairlead.dev/path", "default/u1"}})}})},
-                                       {"status", Json::object({{"phase", "Bound"}})}}),
-                         ""));
+                         Json::object({{"spec", Json::object({{"volumeName", "v"}})}, {"status", Json::object({{"phase", "Bound"}})}}), ""));
+  const kube::Resource volumes{"", "v1", "persistentvolumes", "PersistentVolume", false};
+  const Json bound = Json::object({{"namespace", "default"}, {"name", "data"}, {"uid", kube::uid_of(*api_.get(kube::resources::claims, {"default", "data"}))}});
+  ASSERT_TRUE(api_.create(volumes, Json::object({{"metadata", Json::object({{"name", "v"}})}, {"spec", Json::object({{"claimRef", bound}, {"nfs", Json::object({{"path", "/x"}})}})}})));
+  // A kind of volume that this node does not mount: said in an event, and mended without the pod being made anew.
+  ASSERT_TRUE(api_.wait_until([](const auto& objects) {
+    return std::any_of(objects.begin(), objects.end(), [](const auto& item) {
+      return item.first.first == "events" && item.second["reason"].string() == "FailedMount" && item.second["message"].string().find("does not mount (nfs)") != std::string::npos;
+    });
+  }));
+  ASSERT_TRUE(api_.patch(volumes, {"", "v"}, kube::PatchType::Merge,
+                         Json::object({{"spec", Json::object({{"nfs", Json()}, {"hostPath", Json::object({{"path", root_ + "/volumes/default/u1"}})}})}}), ""));
   ASSERT_TRUE(wait_ready("unbound"));
 }
 

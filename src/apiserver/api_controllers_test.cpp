@@ -250,6 +250,16 @@ TEST(Claims, AReleasedVolumeServesAgainWhenItIsFreed) {
   EXPECT_EQ(second["metadata"]["annotations"]["fairlead.dev/path"], first["metadata"]["annotations"]["fairlead.dev/path"]);
 }
 
+TEST(Claims, AVolumeThatWasKeptForAClaimNamesItWhenItIsBound) {
+  ClaimWorld world;
+  world.must(world.create(*world.kind("persistentvolumes"),
+                          json(fmt::format("{{metadata: {{name: kept}}, spec: {{capacity: {{storage: 1Gi}}, accessModes: [ReadWriteMany], claimRef: {{namespace: default, name: home}}, "
+                                           "hostPath: {{path: {}/kept}}}}}}", world.folder)), ""));
+  const Json claim = world.claim();
+  EXPECT_EQ(claim["spec"]["volumeName"].string(), "kept");
+  EXPECT_EQ(world.volume("kept")["spec"]["claimRef"]["uid"].string(), kube::uid_of(claim));
+}
+
 TEST(Claims, WaitForWhatTheirClassSays) {
   ClaimWorld world;
   EXPECT_EQ(world.claim("{}", "storageClassName: later, ")["status"]["phase"].string(), "Pending") << "there is no such class";

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "apiserver/auth_impersonation.h"
+#include "apiserver/kinds/resources.h"
 #include "apiserver/rbac_kinds.h"
 #include "apiserver/registry_bytes.h"
 #include "apiserver/registry_names.h"
@@ -141,6 +142,11 @@ bool Access::pod_is_on(const std::string& space, const std::string& pod, const s
 }
 
 bool Access::pod_there_uses(const std::string& node, const std::string& resource, const std::string& space, const std::string& name) const {
+  if (resource == workloads::volumes.plural) {
+    const auto volume = find(workloads::volumes, {"", name});
+    const Json& claim = volume ? (*volume)["spec"]["claimRef"] : Json();
+    return volume && claim.is_object() && pod_there_uses(node, kube::resources::claims.plural, claim["namespace"].string(), claim["name"].string());
+  }
   const auto there = [&] {
     const std::shared_lock lock(pods_mutex_);
     return pods_.on(node, space);

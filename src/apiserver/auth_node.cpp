@@ -91,6 +91,8 @@ Verdict authorize_node(const std::string& node, const Attributes& a, const NodeF
       return only_own(facts.pod_there_uses(node, a.resource, a.space, name), fmt::format("read {} that pods bound to it use", a.resource));
     }
   }
+  if (a.group.empty() && a.resource == "persistentvolumes" && a.subresource.empty() && a.verb == "get")
+    return only_own(facts.pod_there_uses(node, a.resource, "", a.name), "read persistentvolumes of claims that pods bound to it use");
   if (a.group.empty() && a.resource == "nodes") {
     const bool fits = (a.verb == "create" && a.subresource.empty()) || (is_change(a.verb) && (a.subresource.empty() || a.subresource == "status")) ||
                       (a.verb == "get" && a.subresource == "status");

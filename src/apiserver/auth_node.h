@@ -17,7 +17,7 @@ class NodeFacts {
  public:
   virtual ~NodeFacts() = default;
   virtual bool pod_is_on(const std::string& space, const std::string& pod, const std::string& node) const = 0;
-  // Does a pod on this node name this object ("secrets", "configmaps", "persistentvolumeclaims", "serviceaccounts")?
+  // Does a pod on this node name this object ("secrets", "configmaps", "persistentvolumeclaims", "serviceaccounts"), or a claim that is bound to it ("persistentvolumes")?
   virtual bool pod_there_uses(const std::string& node, const std::string& resource, const std::string& space, const std::string& name) const = 0;
 };
 Verdict authorize_node(const std::string& node, const Attributes& attributes, const NodeFacts& facts);

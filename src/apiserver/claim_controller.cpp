@@ -111,8 +111,12 @@ Result<Json> ClaimController::find_static(const Json& claim) {
     if (kube::deleting(volume) || path_of(volume).empty()) continue;
     const Json& of = volume["spec"];
     if (!of["claimRef"].is_null()) {
-      if (belongs_to(volume, claim)) return volume;
-      continue;
+      if (!belongs_to(volume, claim)) continue;
+      if (!of["claimRef"]["uid"].string().empty()) return volume;
+      // Kept for a claim of this name: from now on for this one. Nodes ask for the uid.
+      Json taken = volume;
+      taken.child("spec").set("claimRef", reference_to(claim));
+      return api_.update(workloads::volumes, taken);
     }
     if (!wanted.empty() && kube::name_of(volume) != wanted) continue;
     if (of["storageClassName"].string() != spec["storageClassName"].string() || !includes(of["accessModes"], spec["accessModes"])) continue;

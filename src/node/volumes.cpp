@@ -181,6 +181,22 @@ Result<void> give_claim_to_group(const std::string& folder, std::int64_t group, 
   return give_tree_to_group(AT_FDCWD, folder.c_str(), static_cast<gid_t>(group), info.st_dev, 0);
 }
 
+// Makes or checks what a hostPath of this type stands for.
+Result<void> ensure_host_path(const std::string& path, const std::string& type) {
+  struct stat info{};
+  const bool there = ::stat(path.c_str(), &info) == 0;
+  const auto wrong = [&](const char* what) { return fail(Code::Unavailable, fmt::format("hostPath type check failed: {} is not {}", path, what)); };
+  if (type == "DirectoryOrCreate" && !there) return make_dirs(path, 0755);
+  if (type == "FileOrCreate" && !there) return write_file_atomically(path, "", 0644);
+  if (!there) return fail(Code::Unavailable, "hostPath " + path + " does not exist on this node");
+  if (type.starts_with("Directory") && !S_ISDIR(info.st_mode)) return wrong("a directory");
+  if (type.starts_with("File") && !S_ISREG(info.st_mode)) return wrong("a file");
+  if (type == "Socket" && !S_ISSOCK(info.st_mode)) return wrong("a socket");
+  if (type == "CharDevice" && !S_ISCHR(info.st_mode)) return wrong("a character device");
+  if (type == "BlockDevice" && !S_ISBLK(info.st_mode)) return wrong("a block device");
+  return {};
+}
+
 // Group and set-group-id for a volume that belongs to the pod alone.
 Result<void> give_to_group(const std::string& folder, std::int64_t group, mode_t mode) {
   if (group < 0) return {};
@@ -305,44 +321,44 @@ Result<void> Volumes::prepare_one(const Json& pod, const Json& volume, const Vol
     return give_to_group(here, fs_group(pod), 0777);
   }
   if (const Json& host = volume["hostPath"]; host.is_object()) {
-    const std::string& path = host["path"].string();
-    const std::string& type = host["type"].string();
-    struct stat info{};
-    const bool there = ::stat(path.c_str(), &info) == 0;
-    const auto wrong = [&](const char* what) { return fail(Code::Unavailable, fmt::format("hostPath type check failed: {} is not {}", path, what)); };
-    if (type == "DirectoryOrCreate" && !there) return make_dirs(path, 0755);
-    if (type == "FileOrCreate" && !there) return write_file_atomically(path, "", 0644);
-    if (!there) return fail(Code::Unavailable, "hostPath " + path + " does not exist on this node");
-    if (type.starts_with("Directory") && !S_ISDIR(info.st_mode)) return wrong("a directory");
-    if (type.starts_with("File") && !S_ISREG(info.st_mode)) return wrong("a file");
-    if (type == "Socket" && !S_ISSOCK(info.st_mode)) return wrong("a socket");
-    if (type == "CharDevice" && !S_ISCHR(info.st_mode)) return wrong("a character device");
-    return {};
+    return ensure_host_path(host["path"].string(), host["type"].string());
   }
-  auto source = source_of(pod, volume, sources);
-  if (!source) return std::unexpected(std::move(source.error()));
-  if (fs_group(pod) >= 0 && !volume["persistentVolumeClaim"]["readOnly"].boolean())
-    return give_claim_to_group(*source, fs_group(pod), pod["spec"]["securityContext"]["fsGroupChangePolicy"].string());
+  const Json& reference = volume["persistentVolumeClaim"];
+  auto place = place_of(reference, sources);
+  if (!place) return std::unexpected(std::move(place.error()));
+  if (auto there = ensure_host_path(place->path, place->type); !there)
+    return pass(std::move(there.error()), fmt::format("persistentvolumeclaim \"{}\"", reference["claimName"].string()));
+  // Another hostPath may be anything of the node's: that is not given away.
+  if (fs_group(pod) >= 0 && !reference["readOnly"].boolean() && (place->local || is_own(place->path)))
+    return give_claim_to_group(place->path, fs_group(pod), pod["spec"]["securityContext"]["fsGroupChangePolicy"].string());
   return {};
+}
+
+Result<ClaimPlace> Volumes::place_of(const Json& reference, const VolumeSources& sources) const {
+  const std::string& name = reference["claimName"].string();
+  auto claim = sources.claim(name);
+  if (!claim) return std::unexpected(std::move(claim.error()));
+  const auto volume_name = volume_of_claim(*claim);
+  if (!volume_name) return std::unexpected(volume_name.error());
+  const std::string doing = fmt::format("persistentvolumeclaim \"{}\"", name);
+  auto volume = sources.volume(*volume_name);
+  if (!volume) return pass(std::move(volume.error()), doing);
+  auto node = sources.node();
+  if (!node) return pass(std::move(node.error()), doing);
+  auto place = place_of_claim(*claim, *volume, *node);
+  if (!place) return pass(std::move(place.error()), doing);
+  if (is_own(place->path))  // what users make in there, links too, must not lead out of it
+    if (auto fd = open_beneath(volumes_dir_, place->path.substr(volumes_dir_.size() + 1), O_PATH | O_DIRECTORY); !fd) return pass(std::move(fd.error()), doing);
+  return place;
 }
 
 Result<std::string> Volumes::source_of(const Json& pod, const Json& volume, const VolumeSources& sources) const {
   if (volume["hostPath"].is_object()) return volume["hostPath"]["path"].string();
   const Json& reference = volume["persistentVolumeClaim"];
   if (!reference.is_object()) return folder(kube::uid_of(pod), volume["name"].string());
-  const std::string& name = reference["claimName"].string();
-  auto claim = sources.claim(name);
-  if (!claim) return std::unexpected(std::move(claim.error()));
-  const auto annotations = kube::annotations_of(*claim);
-  const auto it = annotations.find("fairlead.dev/path");
-  if ((*claim)["status"]["phase"].string() != "Bound" || it == annotations.end() || it->second.empty())
-    return fail(Code::Unavailable, fmt::format("persistentvolumeclaim \"{}\" is not bound yet", name));
-  // The annotation is written by the server, but whoever may edit claims could write it too: it must stay in the folder of volumes.
-  std::string path = it->second;
-  if (path.starts_with(volumes_dir_ + "/")) path.erase(0, volumes_dir_.size() + 1);
-  auto fd = open_beneath(volumes_dir_, path, O_PATH | O_DIRECTORY);
-  if (!fd) return pass(std::move(fd.error()), fmt::format("persistentvolumeclaim \"{}\"", name));
-  return volumes_dir_ + "/" + path;
+  auto place = place_of(reference, sources);
+  if (!place) return std::unexpected(std::move(place.error()));
+  return std::move(place->path);
 }
 
 Result<void> Volumes::prepare(const Json& pod, const VolumeSources& sources) const {

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "kube/json.h"
+#include "node/plan/claim.h"
 #include "node/plan/container_spec.h"
 
 namespace fairlead::node {
@@ -23,7 +24,8 @@ struct VolumeFile {
 
 struct VolumeSources {
   EnvironmentSources objects;
-  std::function<Result<kube::Json>(const std::string& name)> claim;  // NotFound: no such claim
+  std::function<Result<kube::Json>(const std::string& name)> claim, volume;  // PersistentVolumeClaim, PersistentVolume. NotFound: there is none
+  std::function<Result<kube::Json>()> node;
   // A token of the pod's service account for this audience ("": the API's own). The same one again until it is to be replaced.
   std::function<Result<std::string>(const std::string& audience, std::int64_t seconds)> token;
 };
@@ -54,6 +56,9 @@ class Volumes {
  private:
   std::string folder(const std::string& uid, const std::string& volume) const { return pods_dir_ + "/" + uid + "/volumes/" + volume; }
   Result<void> prepare_one(const kube::Json& pod, const kube::Json& volume, const VolumeSources& sources) const;
+  Result<ClaimPlace> place_of(const kube::Json& reference, const VolumeSources& sources) const;
+  // A directory of the site's own volumes folder.
+  bool is_own(const std::string& path) const { return path.starts_with(volumes_dir_ + "/"); }
   // Where the volume's content is on the node.
   Result<std::string> source_of(const kube::Json& pod, const kube::Json& volume, const VolumeSources& sources) const;
   std::string pods_dir_, volumes_dir_;

@@ -25,7 +25,8 @@ using testing::HasSubstr;
 
 Json parse(const char* text) { return *kube::parse_json(text); }
 
-VolumeSources sources() {
+// Of claims that are bound to the volume "v" with this folder, or this source.
+VolumeSources sources(const std::string& folder = "/nowhere", const char* source = nullptr) {
   VolumeSources out;
   out.objects.config_map = [](const std::string& name) -> Result<Json> {
     if (name != "conf") return fail(Code::NotFound, "configmap \"" + name + "\" not found");
@@ -36,9 +37,20 @@ VolumeSources sources() {
     return Json::object({{"data", Json::object({{"k", base64("s")}})}});
   };
   out.claim = [](const std::string& name) -> Result<Json> {
-    return Json::object(
-        {{"metadata", Json::object({{"annotations", Json::object({{"fairlead.dev/path", name}})}})}, {"status", Json::object({{"phase", "Bound"}})}});
+    Json claim = parse(R"({"metadata": {"namespace": "a", "uid": "u1"}, "spec": {"volumeName": "v"}, "status": {"phase": "Bound"}})");
+    claim.child("metadata").set("name", name);
+    return claim;
   };
+  out.volume = [folder, source](const std::string& name) -> Result<Json> {
+    if (name != "v") return fail(Code::NotFound, "persistentvolume \"" + name + "\" not found");
+    Json spec = Json::object({{"claimRef", parse(R"({"namespace": "a", "name": "c", "uid": "u1"})")}, {"hostPath", Json::object({{"path", folder}})}});
+    if (source != nullptr) {
+      spec.erase("hostPath");
+      spec.set(source, Json::object({{"path", folder}}));
+    }
+    return Json::object({{"metadata", Json::object({{"name", name}})}, {"spec", std::move(spec)}});
+  };
+  out.node = []() -> Result<Json> { return parse(R"({"metadata": {"name": "n1"}})"); };
   return out;
 }
 
@@ -119,26 +131,43 @@ TEST_F(VolumesTest, ClaimsAndSubPathsStayInTheirFolder) {
   ASSERT_TRUE(make_dirs(root_ + "/outside"));
   ASSERT_EQ(::symlink((root_ + "/outside").c_str(), (root_ + "/volumes/ns/u1/link").c_str()), 0);
   const Volumes volumes(root_ + "/pods", root_ + "/volumes");
-  const auto mounts = [&](const std::string& claim, const char* mount) {
-    const Json pod = Json::object(
-        {{"metadata", Json::object({{"uid", "u"}})},
-         {"spec", Json::object({{"volumes",
-                                 Json::array({Json::object({{"name", "v"}, {"persistentVolumeClaim", Json::object({{"claimName", claim}})}})})}})}});
-    return volumes.mounts(pod, Json::object({{"name", "m"}, {"volumeMounts", Json::array({parse(mount)})}}), sources());
+  const Json pod = parse(R"({"metadata": {"uid": "u"}, "spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}})");
+  const auto mounts = [&](const std::string& folder, const char* mount) {
+    return volumes.mounts(pod, Json::object({{"name", "m"}, {"volumeMounts", Json::array({parse(mount)})}}), sources(root_ + "/volumes/" + folder));
   };
   const auto plain = mounts("ns/u1", R"({"name": "v", "mountPath": "/data", "readOnly": true})");
   ASSERT_TRUE(plain) << plain.error().message;
   EXPECT_EQ((*plain)[0].source, root_ + "/volumes/ns/u1");
   EXPECT_THAT((*plain)[0].options, ElementsAre("rbind", "ro", "rprivate"));
-  EXPECT_TRUE(mounts(root_ + "/volumes/ns/u1", R"({"name": "v", "mountPath": "/data"})"));
   EXPECT_FALSE(mounts("../outside", R"({"name": "v", "mountPath": "/data"})"));
-  EXPECT_FALSE(mounts("/etc", R"({"name": "v", "mountPath": "/data"})"));
+  EXPECT_FALSE(mounts("ns/u1/link", R"({"name": "v", "mountPath": "/data"})"));
+  EXPECT_FALSE(mounts("ns/u2", R"({"name": "v", "mountPath": "/data"})"));
   const auto sub = mounts("ns/u1", R"({"name": "v", "mountPath": "/data", "subPath": "a/b"})");
   ASSERT_TRUE(sub) << sub.error().message;
   EXPECT_TRUE(exists(root_ + "/volumes/ns/u1/a/b"));
   EXPECT_TRUE(*is_mount_point((*sub)[0].source));
   EXPECT_EQ(mounts("ns/u1", R"({"name": "v", "mountPath": "/data", "subPath": "link"})").error().code, Code::Forbidden);
   EXPECT_FALSE(mounts("ns/u1", R"({"name": "v", "mountPath": "/data", "subPath": "../u2"})"));
+}
+
+TEST_F(VolumesTest, AClaimIsWhereItsVolumeIsOnAnyCluster) {
+  ASSERT_TRUE(make_dirs(root_ + "/disk", 0755));
+  const Volumes volumes(root_ + "/pods", root_ + "/volumes");
+  const Json pod = parse(R"({"metadata": {"uid": "u"}, "spec": {"securityContext": {"fsGroup": 4321}, "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}})");
+  const auto said = [&](const Result<void>& done) { return done ? "" : done.error().message; };
+  const auto group = [&] {
+    struct stat info{};
+    EXPECT_EQ(::stat((root_ + "/disk").c_str(), &info), 0);
+    return info.st_gid;
+  };
+  EXPECT_EQ(said(volumes.prepare(pod, sources(root_ + "/disk", "hostPath"))), "");
+  EXPECT_EQ(group(), 0U) << "a hostPath is the node's";
+  EXPECT_EQ(said(volumes.prepare(pod, sources(root_ + "/disk", "local"))), "");
+  EXPECT_EQ(group(), 4321U);
+  EXPECT_THAT(said(volumes.prepare(pod, sources("/x", "nfs"))), testing::AllOf(HasSubstr("persistentvolumeclaim \"c\""), HasSubstr("does not mount (nfs)")));
+  EXPECT_THAT(said(volumes.prepare(pod, sources(root_ + "/none", "local"))), HasSubstr("does not exist on this node"));
+  ASSERT_TRUE(write_file_atomically(root_ + "/file", "", 0600));
+  EXPECT_THAT(said(volumes.prepare(pod, sources(root_ + "/file", "local"))), HasSubstr("is not a directory"));
 }
 
 TEST(VolumeFiles, TokensAreAskedForByAudienceAndLife) {
@@ -180,7 +209,8 @@ TEST_F(VolumesTest, AClaimIsGivenToTheFsGroupWithoutFollowingLinks) {
     EXPECT_EQ(::lstat((root_ + path).c_str(), &info), 0);
     return fmt::format("{} {:o}", info.st_gid, info.st_mode & 07777U);
   };
-  auto prepared = volumes.prepare(pod("Always"), sources());
+  const VolumeSources there = sources(root_ + "/volumes/c");
+  auto prepared = volumes.prepare(pod("Always"), there);
   ASSERT_TRUE(prepared) << prepared.error().message;
   EXPECT_EQ(look("/volumes/c"), "4321 2775");
   EXPECT_EQ(look("/volumes/c/sub"), "4321 2775");
@@ -188,9 +218,9 @@ TEST_F(VolumesTest, AClaimIsGivenToTheFsGroupWithoutFollowingLinks) {
   EXPECT_EQ(look("/outside"), "0 600");
   // The folder is right: what is inside is not looked at again, unless it is to be.
   ASSERT_EQ(::chown((root_ + "/volumes/c/sub/file").c_str(), 0, 0), 0);
-  ASSERT_TRUE(volumes.prepare(pod("OnRootMismatch"), sources()));
+  ASSERT_TRUE(volumes.prepare(pod("OnRootMismatch"), there));
   EXPECT_EQ(look("/volumes/c/sub/file"), "0 660");
-  ASSERT_TRUE(volumes.prepare(pod("Always"), sources()));
+  ASSERT_TRUE(volumes.prepare(pod("Always"), there));
   EXPECT_EQ(look("/volumes/c/sub/file"), "4321 660");
 }
 
@@ -203,7 +233,7 @@ TEST_F(VolumesTest, SubPathExpressionsAreExpanded) {
         pod,
         Json::object(
             {{"name", "m"}, {"volumeMounts", Json::array({Json::object({{"name", "v"}, {"mountPath", "/d"}, {"subPathExpr", expression}})})}}),
-        sources(), {{"NAME", value}});
+        sources(root_ + "/volumes/c"), {{"NAME", value}});
   };
   auto mounted = mounts("logs/$(NAME)", "p-0");
   ASSERT_TRUE(mounted) << mounted.error().message;

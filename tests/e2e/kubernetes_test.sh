@@ -135,9 +135,9 @@ start_peer() { # OPTIONS of cluster.sh up
   export KUBECONFIG=$work/peer/admin.kubeconfig
   tell "kube-apiserver $("$SCENARIO_KUBECTL" get --raw /version | sed -nE 's/.*"gitVersion": "([^"]*)".*/\1/p'), etcd, controllers and scheduler are ready after $((SECONDS - began)) s"
 }
-# Volumes as an administrator of any cluster provides them: folders on the machine, bound to the demo's claims by name. The agent finds a claim's folder by its annotation.
-provide_volume() { # CLAIM SIZE
-  mkdir -p "$site/volumes/demo/$1"
+# Volumes as an administrator of any cluster provides them: folders on the machine, bound to the demo's claims by name.
+provide_volume() { # CLAIM SIZE SOURCE
+  mkdir -p "$work/disks/$1"
   "$SCENARIO_KUBECTL" create -f - > /dev/null << YAML
 apiVersion: v1
 kind: PersistentVolume
@@ -147,11 +147,11 @@ spec:
   accessModes: [ReadWriteMany]
   persistentVolumeReclaimPolicy: Retain
   claimRef: {namespace: demo, name: $1}
-  hostPath: {path: $site/volumes/demo/$1, type: Directory}
+  $3
 ---
 apiVersion: v1
 kind: PersistentVolumeClaim
-metadata: {name: $1, namespace: demo, annotations: {fairlead.dev/path: demo/$1}}
+metadata: {name: $1, namespace: demo}
 spec: {accessModes: [ReadWriteMany], resources: {requests: {storage: $2}}}
 YAML
 }
@@ -160,8 +160,10 @@ run_kubernetes() {
   fresh_site
   start_peer --bind 0.0.0.0 --advertise "$host"
   "$SCENARIO_KUBECTL" create namespace demo > /dev/null
-  provide_volume jail-pvc 40Gi
-  provide_volume controller-spool-pvc 1Gi
+  provide_volume jail-pvc 40Gi "hostPath: {path: $work/disks/jail-pvc, type: Directory}"
+  # Local volumes say where they are: these nodes are all on one machine.
+  provide_volume controller-spool-pvc 1Gi "local: {path: $work/disks/controller-spool-pvc}
+  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: Exists}]}]}}"
   "$build/bin/fairlead" install --local-machines --kubeconfig "$KUBECONFIG" > "$work/install.log" 2>&1 || { cat "$work/install.log" >&2; fail 'fairlead install'; }
   tell 'fairlead install: done'
   # The controllers act under rights of their own, not the administrator's.

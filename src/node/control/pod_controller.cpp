@@ -22,6 +22,7 @@ namespace {
 using kube::Json;
 using namespace std::chrono_literals;
 
+const kube::Resource persistent_volumes{.group = "", .version = "v1", .plural = "persistentvolumes", .kind = "PersistentVolume", .namespaced = false};
 constexpr auto volume_refresh = 5s;  // how long a changed ConfigMap may stay unseen in a volume
 constexpr auto look_again = 10s;     // in case something died without a word
 
@@ -175,6 +176,8 @@ VolumeSources PodController::sources_for(const Json& pod, const std::string& ip)
   out.objects.config_map = [this, space](const std::string& name) { return fetch(kube::resources::config_maps, space, name, "configmap", true); };
   out.objects.secret = [this, space](const std::string& name) { return fetch(kube::resources::secrets, space, name, "secret", true); };
   out.claim = [this, space](const std::string& name) { return fetch(kube::resources::claims, space, name, "persistentvolumeclaim", true); };
+  out.volume = [this](const std::string& name) { return fetch(persistent_volumes, "", name, "persistentvolume", true); };
+  out.node = [this] { return fetch(kube::resources::nodes, "", ports_.config.node_name, "node", false); };
   out.objects.pod_ip = pod["spec"]["hostNetwork"].boolean() ? ports_.config.node_ip : ip;
   out.objects.host_ip = ports_.config.node_ip;
   out.objects.node_name = ports_.config.node_name;

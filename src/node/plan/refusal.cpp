@@ -99,7 +99,7 @@ void check_volume(Check& check, const Json& volume) {
   const std::string path = "spec.volumes[" + volume["name"].string() + "]";
   check.members(volume, path, {"name", "configMap", "secret", "emptyDir", "hostPath", "persistentVolumeClaim", "projected", "downwardAPI"});
   check.value(volume["hostPath"]["type"], path + ".hostPath.type",
-              {"Directory", "DirectoryOrCreate", "File", "FileOrCreate", "CharDevice", "Socket"});
+              {"Directory", "DirectoryOrCreate", "File", "FileOrCreate", "CharDevice", "BlockDevice", "Socket"});
   check.value(volume["emptyDir"]["medium"], path + ".emptyDir.medium", {"Memory"});
   for (const Json& source : volume["projected"]["sources"].items()) {
     check.members(source, path + ".projected.sources", {"configMap", "secret", "downwardAPI", "serviceAccountToken"});
