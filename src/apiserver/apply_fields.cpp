@@ -28,6 +28,10 @@ bool of_number(char c) { return (c >= '0' && c <= '9') || c == '-' || c == '+' |
 
 // Compares two texts of compact JSON with the same shape: by characters, but numbers by their size.
 std::strong_ordering compare_json_text(std::string_view a, std::string_view b) {
+  const auto differs = static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+  const auto of_text = [&](std::size_t place) { return place < a.size() && place < b.size() && !of_number(a[place]) && !of_number(b[place]); };
+  if (of_text(differs) && (differs == 0 || !of_number(a[differs - 1]))) return static_cast<unsigned char>(a[differs]) <=> static_cast<unsigned char>(b[differs]);  // no number begins or ends here
+
   std::size_t at = 0, number = std::string_view::npos;
   bool in_string = false, escaped = false;
   while (at < a.size() && at < b.size() && a[at] == b[at]) {
@@ -98,7 +102,10 @@ void write(std::string& out, const FieldSet& set, bool self) {
   for (const auto& node : set.nodes()) {
     if (!first) out += ',';
     first = false;
-    kube::append_json_string(out, print(node.element));
+    const char prefix[] = {letter(node.element.kind), ':'};
+    const std::size_t quote = out.size();
+    kube::append_json_string(out, node.element.text);
+    out.insert(quote + 1, prefix, sizeof prefix);
     out += ':';
     write(out, node.children, node.member);
   }
@@ -108,8 +115,16 @@ void write(std::string& out, const FieldSet& set, bool self) {
 }  // namespace
 
 PathElement PathElement::key(std::vector<kube::JsonMember> fields) {
-  std::sort(fields.begin(), fields.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  return {Kind::Key, print_json(Json::object(std::move(fields)))};
+  if (fields.size() > 1) std::sort(fields.begin(), fields.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  PathElement out{Kind::Key, "{"};
+  for (const auto& [name, value] : fields) {
+    if (out.text.size() > 1) out.text += ',';
+    kube::append_json_string(out.text, name);
+    out.text += ':';
+    kube::append_json(out.text, value);
+  }
+  out.text += '}';
+  return out;
 }
 
 std::strong_ordering operator<=>(const PathElement& a, const PathElement& b) {

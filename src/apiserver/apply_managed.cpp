@@ -96,7 +96,7 @@ std::vector<Conflict> lose_changes(ManagedFields& managed, const ManagedEntry* s
 }
 
 void reconcile(ManagedFields& managed, const Shape& shape) {
-  for (ManagedEntry& entry : managed) entry.fields = reconciled(entry.fields, shape);
+  for (ManagedEntry& entry : managed) entry.fields = reconciled(std::move(entry.fields), shape);
 }
 
 void cap_updaters(ManagedFields& managed) {

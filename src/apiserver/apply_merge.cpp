@@ -387,9 +387,8 @@ FieldSet with_named(const FieldSet& set, const Shape& shape) {
   return out;
 }
 
-FieldSet reconciled(const FieldSet& set, const Shape& shape) {
-  FieldSet out = set;
-  for (auto& node : out.nodes()) {
+FieldSet reconciled(FieldSet set, const Shape& shape) {
+  for (auto& node : set.nodes()) {
     if (node.children.empty()) continue;
     std::optional<Shape> inner;
     if (node.element.kind == PathElement::Kind::Field && shape.maps()) inner = shape.member(node.element.text);
@@ -399,10 +398,10 @@ FieldSet reconciled(const FieldSet& set, const Shape& shape) {
       node.member = true;
       node.children = FieldSet();
     } else {
-      node.children = reconciled(node.children, *inner);
+      node.children = reconciled(std::move(node.children), *inner);
     }
   }
-  return out;
+  return set;
 }
 
 std::vector<std::string> configuration_errors(const Json& value, const Shape& shape) {

@@ -24,7 +24,7 @@ kube::Json remove_fields(const kube::Json& value, const FieldSet& fields, const 
 // With the declared members on the way to others: a set of a.b.c owns a as well.
 FieldSet with_named(const FieldSet& set, const Shape& shape);
 // What was owned below a place that is atomic by now is owned as this place.
-FieldSet reconciled(const FieldSet& set, const Shape& shape);
+FieldSet reconciled(FieldSet set, const Shape& shape);
 
 // What is wrong with an applied configuration: members that are not declared, scalars of another type, items that occur twice; `.spec.foo: field not declared in schema`.
 std::vector<std::string> configuration_errors(const kube::Json& value, const Shape& shape);

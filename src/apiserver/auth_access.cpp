@@ -95,8 +95,10 @@ void Access::on_role(const kube::Resource& resource, kube::EventType type, const
 }
 
 void Access::on_pod(kube::EventType type, const Object& object) {
-  // Most events of a pod are about its status. Only single fields are read.
-  const auto text = [&](const char* path) { return Peek(*object.bytes).field(path).value_or(""); };
+  // Most events of a pod are about its status, and a new one is rarely bound. Only single fields are read.
+  if (object.bytes->find("\"nodeName\":\"") == std::string::npos) return;
+  Peek peek(*object.bytes);
+  const auto text = [&](const char* path) { return peek.field(path).value_or(""); };
   const std::string node = text("spec.nodeName");
   if (node.empty()) return;
   const kube::ObjectKey key{text("metadata.namespace"), text("metadata.name")};
@@ -129,7 +131,8 @@ std::optional<Standing> Access::standing(const kube::Resource& resource, const k
   if (!kind) return std::nullopt;
   const auto object = registry_.get(*kind, key);
   if (!object) return std::nullopt;
-  const auto text = [&](const char* path) { return Peek(*object->bytes).field(path).value_or(""); };
+  Peek peek(*object->bytes);
+  const auto text = [&](const char* path) { return peek.field(path).value_or(""); };
   return Standing{text("metadata.uid"), text("metadata.deletionTimestamp")};
 }
 
@@ -157,18 +160,18 @@ bool Access::pod_there_uses(const std::string& node, const std::string& resource
   });
 }
 
-Result<Json> Access::verified_claims(std::string_view token) const {
-  const std::string hash = sha256(token);
+Result<std::shared_ptr<const Json>> Access::verified_claims(std::string_view token, const std::string& hash) const {
   {
     const std::scoped_lock lock(claims_mutex_);
-    if (const auto found = claims_.find(hash); found != claims_.end()) return *found->second;
+    if (const auto found = claims_.find(hash); found != claims_.end()) return found->second;
   }
   auto claims = options_.keys->verify(token);
-  if (!claims) return claims;
+  if (!claims) return std::unexpected(std::move(claims.error()));
+  const auto kept = std::make_shared<const Json>(std::move(*claims));
   const std::scoped_lock lock(claims_mutex_);
   if (claims_.size() >= verified_limit) claims_.clear();
-  claims_[hash] = std::make_shared<const Json>(*claims);
-  return claims;
+  claims_[hash] = kept;
+  return kept;
 }
 
 Result<User> Access::authenticate_token(std::string_view token, std::vector<std::string>& audiences) const {
@@ -184,9 +187,9 @@ Result<User> Access::authenticate_token(std::string_view token, std::vector<std:
     return user;
   }
   if (!options_.keys) return fail(Code::Unauthorized, "invalid bearer token");
-  const auto json = verified_claims(token);
+  const auto json = verified_claims(token, hash);
   if (!json) return std::unexpected(json.error());
-  auto claims = read_claims(*json, options_.site, audiences, clock_.now());
+  auto claims = read_claims(**json, options_.site, audiences, clock_.now());
   if (!claims) return std::unexpected(std::move(claims.error()));
   const auto stands = check_standing(*claims, [this](const kube::Resource& resource, const kube::ObjectKey& key) { return standing(resource, key); }, clock_.now());
   if (!stands) return std::unexpected(stands.error());

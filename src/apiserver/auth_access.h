@@ -71,7 +71,7 @@ class Access final : public NodeFacts {
   void on_pod(kube::EventType type, const Object& object);
   std::optional<kube::Json> find(const kube::Resource& resource, const kube::ObjectKey& key) const;
   std::optional<Standing> standing(const kube::Resource& resource, const kube::ObjectKey& key) const;
-  Result<kube::Json> verified_claims(std::string_view token) const;
+  Result<std::shared_ptr<const kube::Json>> verified_claims(std::string_view token, const std::string& hash) const;
   Rules rules_of_user(const User& user, const std::string& space) const;
 
   Registry& registry_;
