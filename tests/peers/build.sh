@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds real programs that tests compare with or run against, from pinned Go modules with the ordinary Go client, once per version into a cache folder.
-#   build.sh [--print] [NAME...]     names: kube-apiserver kube-controller-manager kube-scheduler etcd helm kubectl kubelet probe; without names all but kubelet
+#   build.sh [--print] [NAME...]     names: kube-apiserver kube-controller-manager kube-scheduler etcd helm kubectl kubelet probe probe-VERSION; without names all but kubelet and the latter
+#                                    probe-VERSION is the probe with another client-go: probe/go.VERSION.mod
 #   --print                          builds nothing missing; prints the folder of programs
 # The last line of output is the folder that holds the programs. Exit status 77: there is no Go client.
 set -euo pipefail
@@ -27,11 +28,11 @@ mkdir -p "$folder"
 # As many compilers at once as memory holds: linking kube-apiserver takes about 2 GB.
 jobs=$(awk -v cores="$(nproc)" '/MemAvailable/ { fit = int($2 / 1500000); print fit < 1 ? 1 : fit < cores ? fit : cores }' /proc/meminfo)
 
-make_one() { # NAME MODULE-FOLDER PACKAGE LDFLAGS
+make_one() { # NAME MODULE-FOLDER PACKAGE LDFLAGS [OPTION]
   local name=$1 module=$2 package=$3 flags=$4 began=$SECONDS log
   echo "building $name"
   log=$(mktemp "$folder/.$name.log.XXXXXX")
-  (cd "$here/$module" && CGO_ENABLED=0 GOFLAGS='' GOTOOLCHAIN=local GOWORK=off go build -mod=readonly -buildvcs=false -trimpath -p "$jobs" -ldflags "-s -w $flags" -o "$folder/.$name.new" "$package") \
+  (cd "$here/$module" && CGO_ENABLED=0 GOFLAGS='' GOTOOLCHAIN=local GOWORK=off go build -mod=readonly ${5:+"$5"} -buildvcs=false -trimpath -p "$jobs" -ldflags "-s -w $flags" -o "$folder/.$name.new" "$package") \
     > "$log" 2>&1 || { echo "build.sh: $name could not be built:" >&2; tail -n 30 "$log" >&2; rm -f "$log" "$folder/.$name.new"; return 1; }
   rm -f "$log"
   mv -f "$folder/.$name.new" "$folder/$name"
@@ -46,7 +47,7 @@ version_flags() { # VERSION: what `version` and GET /version answer
   echo "$flags"
 }
 for name in "$@"; do
-  if [ "$name" = probe ]; then # our own small program: the Go client decides whether anything is to do
+  if [[ $name == probe* ]]; then # our own small program: the Go client decides whether anything is to do
     :
   elif [ -x "$folder/$name" ]; then
     continue
@@ -55,12 +56,16 @@ for name in "$@"; do
   # Two callers at once: the second waits, then finds the program there.
   exec 8> "$folder/.$name.lock"
   flock 8
-  if [ "$name" = probe ] || [ ! -x "$folder/$name" ]; then
+  if [[ $name == probe* ]] || [ ! -x "$folder/$name" ]; then
     case $name in
       kube-apiserver | kube-controller-manager | kube-scheduler | kubectl | kubelet) make_one "$name" kubernetes "k8s.io/kubernetes/cmd/$name" "$(version_flags "$kubernetes")" ;;
       etcd) make_one etcd etcd go.etcd.io/etcd/server/v3 '' ;;
       helm) make_one helm helm helm.sh/helm/v3/cmd/helm "-X helm.sh/helm/v3/internal/version.version=$helm -X helm.sh/helm/v3/internal/version.metadata= -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=33 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=33" ;;
       probe) [ ! -e "$here/probe/go.mod" ] || make_one probe probe . '' ;;
+      probe-*)
+        [ -e "$here/probe/go.${name#probe-}.mod" ] || { echo "build.sh: no probe/go.${name#probe-}.mod" >&2; exit 2; }
+        make_one "$name" probe . '' "-modfile=go.${name#probe-}.mod"
+        ;;
       *) echo "build.sh: unknown program $name (see the head of this file)" >&2; exit 2 ;;
     esac
   fi
