@@ -176,6 +176,15 @@ void default_service(Json& service) {
   if (spec["clusterIP"].string() == "None") spec.set("clusterIPs", Json::array({"None"}));
   set_default(spec, "type", "ClusterIP");
   set_default(spec, "sessionAffinity", "None");
+  if (spec["sessionAffinity"].string() == "None") spec.erase("sessionAffinityConfig");
+  if (spec["sessionAffinity"].string() == "ClientIP") {
+    if (std::as_const(spec)["sessionAffinityConfig"].is_null()) spec.set("sessionAffinityConfig", Json::object());
+    if (Json* config = object_at(spec, "sessionAffinityConfig")) {
+      if (std::as_const(*config)["clientIP"].is_null()) config->set("clientIP", Json::object());
+      if (Json* client = object_at(*config, "clientIP")) set_default(*client, "timeoutSeconds", 10800);
+    }
+  }
+  if (spec["type"].string() == "NodePort" || spec["type"].string() == "LoadBalancer") set_default(spec, "externalTrafficPolicy", "Cluster");
   if (spec["clusterIP"].string() == "None") {
     // Without ranges of service addresses there are headless services in IPv4 only.
     set_default(spec, "ipFamilyPolicy", "SingleStack");

@@ -115,6 +115,24 @@ TEST(Services, GetAddressesOfTheirFamilies) {
   EXPECT_EQ(object_of(make("heir", ", clusterIP: 10.79.0.9"))["spec"]["clusterIP"].string(), "10.79.0.9");
 }
 
+TEST(Services, HaveNodePortsAndSessionsAsTheirTypeSays) {
+  World world;
+  const auto make = [&](const std::string& name, std::string_view more) { return world.create("services", fmt::format("{{metadata: {{name: {}}}, spec: {{ports: [{{port: 80}}]{}}}}}", name, more)); };
+  const Json open = object_of(make("open", ", type: NodePort, sessionAffinity: ClientIP"));
+  EXPECT_EQ(open["spec"]["ports"].items()[0]["nodePort"].integer(), 30086);
+  EXPECT_EQ(open["spec"]["externalTrafficPolicy"].string(), "Cluster");
+  EXPECT_EQ(open["spec"]["sessionAffinityConfig"], json("{clientIP: {timeoutSeconds: 10800}}"));
+  EXPECT_THAT(message_of(make("again", ", type: NodePort, externalTrafficPolicy: Odd")), HasSubstr("spec.externalTrafficPolicy: Unsupported value: \"Odd\""));
+  // A patch of the type alone takes the port away, which is free for others then.
+  const Json closed = object_of(world.patch(*world.kind("services"), {"default", "open"}, "{spec: {type: ClusterIP, sessionAffinity: None}}"));
+  EXPECT_FALSE(closed["spec"]["ports"].items()[0].has("nodePort"));
+  EXPECT_FALSE(closed["spec"].has("externalTrafficPolicy"));
+  EXPECT_FALSE(closed["spec"].has("sessionAffinityConfig"));
+  EXPECT_EQ(closed["spec"]["clusterIP"], open["spec"]["clusterIP"]);
+  const Json own = object_of(world.create("services", "{metadata: {name: own}, spec: {type: NodePort, ports: [{port: 80, nodePort: 30086}]}}"));
+  EXPECT_EQ(own["spec"]["ports"].items()[0]["nodePort"].integer(), 30086);
+}
+
 TEST(Services, WithoutRangesAreHeadless) {
   ManualClock clock{*parse_time("2026-01-01T00:00:00Z")};
   const auto store = make_memory_store();

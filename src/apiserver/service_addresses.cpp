@@ -90,22 +90,26 @@ void ServiceAddresses::assign(Json& service, const Json* old, FieldErrors& error
   Json& spec = service.child("spec");
   if (!spec.is_object() || pools_.empty()) return;
   const std::string& uid = kube::uid_of(service);
+  ports_.assign(spec, old == nullptr ? nullptr : &(*old)["spec"], uid, errors);
   // An update that leaves them out keeps them.
   if (old != nullptr)
     for (const char* field : {"clusterIP", "clusterIPs"})
       if (spec[field].is_null() && (*old)["spec"].has(field)) spec.set(field, (*old)["spec"][field]);
+
+  // Such a service is what somebody's own slices make of it: nothing of this server's.
+  if (spec["clusterIP"].string() == "None" && spec["selector"].members().empty()) return;
 
   const std::string policy = spec["ipFamilyPolicy"].string_or("SingleStack");
   std::vector<std::string> families;
   for (const Json& family : spec["ipFamilies"].items()) families.push_back(family.string());
   if (families.empty()) families.push_back(pools_[0].range.six() ? "IPv6" : "IPv4");
   if (policy != "SingleStack" && families.size() == 1 && pools_.size() == 2) families.push_back(families[0] == "IPv4" ? "IPv6" : "IPv4");
-  if (policy == "RequireDualStack" && pools_.size() < 2)
-    return errors.invalid("spec.ipFamilyPolicy", policy, "this cluster is not configured for dual-stack services");
-  if (policy == "SingleStack" && families.size() > 1)
-    return errors.invalid("spec.ipFamilyPolicy", policy, "may be 'SingleStack' only when one IP family is used");
+  const std::size_t complaints = errors.texts().size();
+  if (policy == "RequireDualStack" && pools_.size() < 2) errors.invalid("spec.ipFamilyPolicy", policy, "this cluster is not configured for dual-stack services");
+  if (policy == "SingleStack" && families.size() > 1) errors.invalid("spec.ipFamilyPolicy", policy, "may be 'SingleStack' only when one IP family is used");
   for (std::size_t i = 0; i < families.size(); ++i)
-    if (pool_of(families[i] == "IPv6") == nullptr) return errors.invalid(fmt::format("spec.ipFamilies[{}]", i), families[i], "not configured on this cluster");
+    if (pool_of(families[i] == "IPv6") == nullptr) errors.invalid(fmt::format("spec.ipFamilies[{}]", i), families[i], "not configured on this cluster");
+  if (errors.texts().size() > complaints) return;
   Json list = Json::array();
   for (const std::string& family : families) list.push(family);
   spec.set("ipFamilies", std::move(list));
@@ -123,6 +127,9 @@ void ServiceAddresses::assign(Json& service, const Json* old, FieldErrors& error
       addresses.push_back(std::move(*taken));
       continue;
     }
+    std::array<unsigned char, 16> bytes{};
+    if (::inet_pton(AF_INET, addresses[i].c_str(), bytes.data()) != 1 && ::inet_pton(AF_INET6, addresses[i].c_str(), bytes.data()) != 1)
+      return errors.invalid(fmt::format("spec.clusterIPs[{}]", i), addresses[i], "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
     const auto offset = pool.range.offset_of(addresses[i]);
     const auto refused = [&](const std::string& why) { errors.invalid("spec.clusterIPs", Json::array({addresses[i]}), fmt::format("failed to allocate IP {}: {}", addresses[i], why)); };
     if (!offset || *offset == 0) return refused(fmt::format("the provided IP ({}) is not in the valid range. The range of valid IPs is {}", addresses[i], pool.range.text()));
@@ -137,6 +144,7 @@ void ServiceAddresses::assign(Json& service, const Json* old, FieldErrors& error
 
 void ServiceAddresses::drop(const std::string& uid) {
   for (Pool& pool : pools_) std::erase_if(pool.holders, [&](const auto& entry) { return entry.second == uid; });
+  ports_.drop(uid);
 }
 
 void ServiceAddresses::note(const std::string& key, const Json* service) {
@@ -148,6 +156,7 @@ void ServiceAddresses::note(const std::string& key, const Json* service) {
   }
   if (service == nullptr) return;
   uids_[key] = uid;
+  ports_.note(uid, (*service)["spec"]);
   // What it has is held for it. What an update under way took besides stays held until the service goes: dropping it here could give it away twice.
   for (const Json& address : (*service)["spec"]["clusterIPs"].items()) {
     for (Pool& pool : pools_)

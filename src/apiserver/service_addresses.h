@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which Service has which address. Kept in memory, filled from the store at start and by its events; an address that a write is about to use is held for it.
+// Which Service has which addresses and node ports. Kept in memory, filled from the store at start and by its events; an address that a write is about to use is held for it.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "apiserver/node_ports.h"
 #include "apiserver/validation.h"
 #include "base/result.h"
 #include "kube/json.h"
@@ -39,9 +40,9 @@ class ServiceAddresses {
  public:
   // At most one range of each family; the first one's family is the default.
   static Result<std::unique_ptr<ServiceAddresses>> make(const std::vector<std::string>& ranges);
-  // Fills in ipFamilies, clusterIP and clusterIPs of a service that is about to be written and holds them for its uid. `old`: the service as it is.
+  // Fills in ipFamilies, clusterIP, clusterIPs and node ports of a service that is about to be written and holds them for its uid. `old`: the service as it is.
   void assign(kube::Json& service, const kube::Json* old, FieldErrors& errors);
-  // What is stored under a key from now on; null: nothing. Holds exactly its addresses.
+  // What is stored under a key from now on; null: nothing. Holds its addresses and ports.
   void note(const std::string& key, const kube::Json* service);
   // A write of this new service came to nothing.
   void forget(const std::string& uid);
@@ -60,6 +61,7 @@ class ServiceAddresses {
 
   mutable std::mutex mutex_;
   std::vector<Pool> pools_;
+  NodePorts ports_;
   std::map<std::string, std::string> uids_;  // by key in the store
 };
 

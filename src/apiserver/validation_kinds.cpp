@@ -64,11 +64,29 @@ void check_secret(const Json& object, FieldErrors& errors) {
     if (!object["data"].has(key)) errors.required(fmt::format("data[{}]", key));
 }
 
+void check_affinity(const Json& spec, FieldErrors& errors) {
+  constexpr std::int64_t longest = 86400;
+  const std::string at = "spec.sessionAffinityConfig";
+  const Json &config = spec["sessionAffinityConfig"], &seconds = config["clientIP"]["timeoutSeconds"];
+  if (spec["sessionAffinity"].string() == "None" && !config.is_null()) errors.forbidden(at, "must not be set when session affinity is None");
+  if (spec["sessionAffinity"].string() != "ClientIP") return;
+  if (config.is_null()) errors.required(at, "when session affinity type is ClientIP");
+  else if (seconds.is_null()) errors.required(at + ".clientIP.timeoutSeconds", "when session affinity type is ClientIP");
+  else if (seconds.integer() <= 0 || seconds.integer() > longest)
+    errors.invalid(at + ".clientIP.timeoutSeconds", seconds, fmt::format("must be greater than 0 and less than {}", longest));
+}
+
 void check_service(const Json& object, FieldErrors& errors) {
   const Json& spec = object["spec"];
-  if (const std::string& type = spec["type"].string(); type != "ClusterIP")
-    errors.not_supported_here("spec.type", fmt::format("type {} needs a real cluster: use type ClusterIP", type));
-  if (spec["sessionAffinity"].string() == "ClientIP") errors.not_supported_here("spec.sessionAffinity", "use None: connections are spread over the ready pods");
+  const std::string& type = spec["type"].string();
+  if (type != "ClusterIP" && type != "NodePort")
+    errors.not_supported_here("spec.type", fmt::format("type {} needs a real cluster: use type ClusterIP or NodePort", type));
+  if (type == "NodePort" && spec["clusterIP"].string() == "None") errors.invalid("spec.clusterIPs[0]", "None", "may not be set to 'None' for NodePort services");
+  check_affinity(spec, errors);
+  const std::string &outside = spec["externalTrafficPolicy"].string(), &inside = spec["internalTrafficPolicy"].string();
+  if (type == "ClusterIP" && !outside.empty()) errors.invalid("spec.externalTrafficPolicy", outside, "may only be set for externally-accessible services");
+  if (type == "NodePort" && outside != "Cluster" && outside != "Local") errors.unsupported_value("spec.externalTrafficPolicy", outside, {"Cluster", "Local"});
+  if (inside != "Cluster" && inside != "Local") errors.unsupported_value("spec.internalTrafficPolicy", inside, {"Cluster", "Local"});
   for (const char* field : {"externalIPs", "loadBalancerSourceRanges"})
     if (!spec[field].items().empty()) errors.not_supported_here(fmt::format("spec.{}", field), "");
   std::set<std::string> names;
@@ -85,6 +103,7 @@ void check_service(const Json& object, FieldErrors& errors) {
     if (port["port"].integer() < 1 || port["port"].integer() > 65535) errors.invalid(at + ".port", port["port"], "must be between 1 and 65535, inclusive");
     if (port["targetPort"].is_number() && (port["targetPort"].integer() < 1 || port["targetPort"].integer() > 65535))
       errors.invalid(at + ".targetPort", port["targetPort"], "must be between 1 and 65535, inclusive");
+    if (type == "ClusterIP" && port["nodePort"].integer() != 0) errors.forbidden(at + ".nodePort", "may not be used when `type` is 'ClusterIP'");
     const std::string& protocol = port["protocol"].string();
     if (protocol != "TCP" && protocol != "UDP" && protocol != "SCTP") errors.unsupported_value(at + ".protocol", protocol, {"SCTP", "TCP", "UDP"});
     for (std::size_t j = 0; j < i; ++j)

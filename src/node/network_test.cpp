@@ -143,7 +143,11 @@ class NetworkTest : public NodeTest {
     return sandbox ? sandbox->ip : "";
   }
   void apply() {
-    auto done = run_checked({.argv = {"/usr/sbin/nft", "-f", "-"}}, 20s, network_rules(seen_));
+    auto told = run_checked({.argv = {"/usr/sbin/nft", "-j", "list", "map", "inet", "fairlead", "affinity4"}}, 20s);
+    const auto sessions = told ? parse_sessions(*told) : Result<std::vector<Session>>(std::vector<Session>());
+    ASSERT_TRUE(sessions) << sessions.error().message;
+    kept_ = keep_sessions(seen_, *sessions);
+    auto done = run_checked({.argv = {"/usr/sbin/nft", "-f", "-"}}, 20s, network_rules(seen_) + kept_);
     ASSERT_TRUE(done) << done.error().message << "\n" << network_rules(seen_);
   }
   // What a GET from one pod gives: the name of who answered; empty: no connection.
@@ -153,6 +157,7 @@ class NetworkTest : public NodeTest {
     auto output = run_in_container(*runtime_, from, "main", {"/bin/sh", "-c", script}, 20s);
     return output && output->exit.code == 0 ? std::string(trim(output->out)) : "";
   }
+  std::string kept_;
   NetworkSeen seen_{.node_name = "n1", .own_ranges = {"10.99.7.0/24"}, .own_gateways = {"10.99.7.1"}, .namespaces = {space("a", "red")}};
 };
 
@@ -200,6 +205,57 @@ TEST_F(NetworkTest, ServicesAndHostPortsReachPods) {
   EXPECT_EQ(get("one", "10.79.0.5", 8000), "one") << "a pod reaches itself by its service";
   EXPECT_EQ(get("two", "10.79.0.6", 8000), "") << "no endpoint";
   EXPECT_EQ(get("two", "10.99.7.1", 8181), "one") << "by the port of the host";
+}
+
+TEST_F(NetworkTest, ClientsOfAServiceWithAffinityKeepTheirEndpointAlsoWhenRulesChange) {
+  const std::string one = start("one", "web"), two = start("two", "web");
+  (void)start("client", "client");
+  const auto slice = [](const std::string& endpoints) {
+    return parse("{metadata: {namespace: a, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{port: 80}], endpoints: [" + endpoints + "]}");
+  };
+  const auto endpoint = [](const std::string& ip) { return "{addresses: [" + ip + "], nodeName: n1}"; };
+  seen_.services = {parse("{metadata: {namespace: a, name: web}, spec: {type: NodePort, sessionAffinity: ClientIP, clusterIP: 10.79.0.5, ports: [{port: 8000, nodePort: 30080}]}}")};
+  seen_.endpoint_slices = {slice(endpoint(one) + ", " + endpoint(two))};
+  apply();
+  EXPECT_EQ(kept_, "");
+  const std::string chosen = get("client", "10.79.0.5", 8000), by_port = get("client", "10.99.7.1", 30080);
+  ASSERT_THAT(chosen, testing::AnyOf("one", "two"));
+  ASSERT_THAT(by_port, testing::AnyOf("one", "two"));
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(get("client", "10.79.0.5", 8000), chosen) << i;
+    EXPECT_EQ(get("client", "10.99.7.1", 30080), by_port) << i;
+    if (i == 3) apply();  // all rules anew
+  }
+  EXPECT_THAT(kept_, HasSubstr("10.79.0.5 . tcp . 8000 timeout 10800s expires"));
+  // Its endpoint goes: it gets the other one.
+  seen_.endpoint_slices = {slice(endpoint(chosen == "one" ? two : one))};
+  apply();
+  EXPECT_EQ(get("client", "10.79.0.5", 8000), chosen == "one" ? "two" : "one");
+}
+
+TEST_F(NetworkTest, ANodePortIsOpenOnEachAddressOfTheNode) {
+  const std::string ip = start("one", "web");
+  (void)start("two", "client");
+  ASSERT_TRUE(run_checked({.argv = {"/sbin/ip", "addr", "add", "10.98.0.1/32", "dev", "lo"}}, 10s));
+  seen_.services = {parse("{metadata: {namespace: a, name: web}, spec: {type: NodePort, clusterIP: 10.79.0.5, ports: [{port: 8000, nodePort: 30080}]}}"),
+                    parse("{metadata: {namespace: a, name: near}, spec: {type: NodePort, externalTrafficPolicy: Local, clusterIP: 10.79.0.7, ports: [{port: 8000, nodePort: 30082}]}}"),
+                    parse("{metadata: {namespace: a, name: none}, spec: {type: NodePort, clusterIP: 10.79.0.6, ports: [{port: 8000, nodePort: 30081}]}}")};
+  for (const char* name : {"web", "near"})
+    seen_.endpoint_slices.push_back(parse(fmt::format("{{metadata: {{namespace: a, labels: {{kubernetes.io/service-name: {}}}}}, addressType: IPv4, ports: [{{port: 80}}], endpoints: [{{addresses: [{}], "
+                                                      "nodeName: n1}}]}}", name, ip)));
+  apply();
+  for (const char* at : {"10.99.7.1", "10.98.0.1"}) {
+    EXPECT_EQ(get("two", at, 30080), "one") << at;
+    EXPECT_EQ(get("one", at, 30080), "one") << "a pod reaches itself " << at;
+    EXPECT_EQ(get("two", at, 30082), "one") << at;
+    EXPECT_EQ(get("two", at, 30081), "") << "no endpoint";
+    EXPECT_EQ(get("two", at, 8000), "") << "that is the port of its own address";
+  }
+  // The node itself.
+  auto said = run_checked({.argv = {"/bin/bash", "-c", "exec 3<> /dev/tcp/10.98.0.1/30080; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; tail -n 1 <&3"}}, 10s);
+  ASSERT_TRUE(said) << said.error().message;
+  EXPECT_EQ(trim(*said), "one");
+  ASSERT_TRUE(run_checked({.argv = {"/sbin/ip", "addr", "del", "10.98.0.1/32", "dev", "lo"}}, 10s));
 }
 
 }  // namespace

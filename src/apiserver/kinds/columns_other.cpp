@@ -31,7 +31,7 @@ std::string access_modes(const Json& modes) {
 std::string ports(const Json& service) {
   std::string text;
   for (const Json& port : service["spec"]["ports"].items())
-    text += fmt::format("{}{}/{}", text.empty() ? "" : ",", port["port"].integer(), port["protocol"].string());
+    text += fmt::format("{}{}{}/{}", text.empty() ? "" : ",", port["port"].integer(), port["nodePort"].integer() > 0 ? fmt::format(":{}", port["nodePort"].integer()) : "", port["protocol"].string());
   return text.empty() ? "<none>" : text;
 }
 

@@ -66,6 +66,20 @@ class ForgivingApi final : public kube::KubeApi {
   std::set<std::string> told_;  // under mutex_
 };
 
+// Whom the kernel sends where, of services with session affinity. Empty without a map of them, or where it cannot be read: clients are then spread anew.
+std::vector<Session> known_sessions(const std::string& nft, const std::string& rules) {
+  std::vector<Session> out;
+  for (const char* map : {"affinity4", "affinity6"}) {
+    if (rules.find(std::string("  map ") + map + " {") == std::string::npos) continue;
+    auto told = run_checked({.argv = {nft, "-j", "list", "map", "inet", "fairlead", map}}, 60s);
+    if (!told) continue;  // the first rules with it
+    auto sessions = parse_sessions(*told);
+    if (sessions) out.insert(out.end(), sessions->begin(), sessions->end());
+    else log_warn("sessions of services are forgotten", {{"reason", sessions.error().message}});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::unique_ptr<kube::KubeApi> without_missing_kinds(kube::KubeApi& api) { return std::make_unique<ForgivingApi>(api); }
@@ -117,7 +131,8 @@ Result<kube::Next> NetworkController::reconcile(const kube::ObjectKey&) {
   if (rules != applied_ || now - applied_at_ > apply_again) {
     if (!exists(options_.nft))
       return fail(Code::NotFound, options_.nft + " is missing: install nftables (service addresses and network policies need it)");
-    if (auto done = run_checked({.argv = {options_.nft, "-f", "-"}}, 60s, rules); !done)
+    const std::string sessions = keep_sessions(seen, known_sessions(options_.nft, rules));
+    if (auto done = run_checked({.argv = {options_.nft, "-f", "-"}}, 60s, rules + sessions); !done)
       return pass(std::move(done.error()), "set the packet filter");
     if (rules != applied_) log_debug("packet filter set", {{"bytes", std::to_string(rules.size())}});
     applied_ = std::move(rules);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/plan/network.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,25 +11,12 @@
 #include "base/encoding.h"
 #include "kube/object.h"
 #include "kube/selector.h"
+#include "node/plan/network_text.h"
+#include "node/plan/service_rules.h"
 
 namespace fairlead::node {
 namespace {
 using kube::Json;
-
-enum class Family { V4, V6 };
-constexpr Family families[] = {Family::V4, Family::V6};
-const char* word(Family family) { return family == Family::V4 ? "ip" : "ip6"; }
-const char* type_of(Family family) { return family == Family::V4 ? "ipv4_addr" : "ipv6_addr"; }
-const char* digit(Family family) { return family == Family::V4 ? "4" : "6"; }
-
-// The address as the kernel prints it, or nothing if it is none of this family.
-std::optional<std::string> address(const std::string& text, Family family) {
-  unsigned char bytes[16];
-  char out[INET6_ADDRSTRLEN];
-  const int af = family == Family::V4 ? AF_INET : AF_INET6;
-  if (::inet_pton(af, text.c_str(), bytes) != 1 || ::inet_ntop(af, bytes, out, sizeof out) == nullptr) return std::nullopt;
-  return std::string(out);
-}
 
 // "10.0.0.0/8" or an address.
 std::optional<std::string> range(const std::string& text, Family family) {
@@ -43,16 +29,6 @@ std::optional<std::string> range(const std::string& text, Family family) {
   return *base + "/" + bits;
 }
 
-std::optional<std::string> protocol(const Json& port) {
-  const std::string& name = port["protocol"].string();
-  if (name.empty() || name == "TCP") return "tcp";
-  if (name == "UDP") return "udp";
-  if (name == "SCTP") return "sctp";
-  return std::nullopt;
-}
-
-bool is_port(std::int64_t number) { return number >= 1 && number <= 65535; }
-
 struct PodInfo {
   std::string space, name;
   Json labels;
@@ -60,12 +36,6 @@ struct PodInfo {
   bool here = false;  // on this node
   const Json* object = nullptr;
 };
-
-std::string join(const std::set<std::string>& items) {
-  std::string out;
-  for (const std::string& item : items) out += (out.empty() ? "" : ", ") + item;
-  return out;
-}
 
 // Which container port of the pod has this name, and the protocol.
 std::optional<std::int64_t> named_port(const Json& pod, const std::string& name, const std::string& wanted) {
@@ -98,14 +68,23 @@ class Rules {
   }
 
   std::string text() {
-    for (const Family family : families) services(family);
+    for (const Family family : families) {
+      services_[family] = service_rules(seen_.services, seen_.endpoint_slices, seen_.node_name, family, chain_count_);
+      chains_ += services_[family].chains;
+      selves(family);
+    }
     host_ports();
     policies();
     std::string out = "table inet fairlead {}\ndelete table inet fairlead\ntable inet fairlead {\n";
     for (const Family family : families) {
       map(out, fmt::format("services{}", digit(family)), fmt::format("type {} . inet_proto . inet_service : verdict", type_of(family)),
-          service_map_[family]);
-      set(out, fmt::format("deserted{}", digit(family)), fmt::format("type {} . inet_proto . inet_service", type_of(family)), deserted_[family]);
+          services_[family].addresses);
+      set(out, fmt::format("deserted{}", digit(family)), fmt::format("type {} . inet_proto . inet_service", type_of(family)), services_[family].deserted);
+      map(out, fmt::format("ports{}", digit(family)), "type inet_proto . inet_service : verdict", services_[family].ports);
+      set(out, fmt::format("deserted_ports{}", digit(family)), "type inet_proto . inet_service", services_[family].deserted_ports);
+      // Filled by the kernel: which endpoint a client of a service with session affinity goes to.
+      if (!services_[family].marks.empty())
+        map(out, fmt::format("affinity{}", digit(family)), fmt::format("type {0} . {0} . inet_proto . inet_service : mark\n    size 32768\n    flags dynamic,timeout", type_of(family)), {});
       set(out, fmt::format("self{}", digit(family)), fmt::format("type {0} . {0}", type_of(family)), self_[family]);
       map(out, fmt::format("egress{}", digit(family)), fmt::format("type {} : verdict", type_of(family)), egress_map_[family]);
       map(out, fmt::format("ingress{}", digit(family)), fmt::format("type {} : verdict", type_of(family)), ingress_map_[family]);
@@ -122,18 +101,26 @@ class Rules {
     out += "  chain addresses {\n";
     for (const Family family : families)
       out += fmt::format("    {0} daddr . meta l4proto . th dport vmap @services{1}\n", word(family), digit(family));
+    for (const Family family : families)
+      out += fmt::format("    {0} daddr != {1} fib daddr type local meta l4proto . th dport vmap @ports{2}\n", word(family), loopback(family), digit(family));
     out += host_port_rules_;
     out += "  }\n";
     out += "  chain prerouting {\n    type nat hook prerouting priority dstnat; policy accept;\n    jump addresses\n  }\n";
     out += "  chain output {\n    type nat hook output priority -100; policy accept;\n    jump addresses\n  }\n";
     out += "  chain postrouting {\n    type nat hook postrouting priority srcnat; policy accept;\n";
-    // A pod that was sent to itself by a service must not see a packet from itself.
     for (const Family family : families)
       out += fmt::format("    ct status dnat {0} saddr . {0} daddr @self{1} masquerade\n", word(family), digit(family));
+    out += fmt::format("    ct status dnat ct mark {:#x} masquerade\n", node_port_mark);
     if (seen_.masquerade)
       for (const Family family : families)
         out += fmt::format("    {0} saddr @own{1} {0} daddr != @cluster{1} fib daddr type unicast masquerade\n", word(family), digit(family));
     out += "  }\n";
+    const auto deserted_ports = [&] {
+      for (const Family family : families) {
+        const std::string match = fmt::format("{0} daddr != {1} fib daddr type local meta l4proto . th dport @deserted_ports{2}", word(family), loopback(family), digit(family));
+        out += fmt::format("    {0} meta l4proto tcp reject with tcp reset\n    {0} reject\n", match);
+      }
+    };
     const auto deserted = [&] {
       for (const Family family : families)
         out += fmt::format(
@@ -143,6 +130,10 @@ class Rules {
     };
     out += "  chain host_out {\n    type filter hook output priority filter; policy accept;\n";
     deserted();
+    deserted_ports();
+    out += "  }\n";
+    out += "  chain host_in {\n    type filter hook input priority filter; policy accept;\n";
+    deserted_ports();
     out += "  }\n";
     // An accept ends one of these chains, not the way of the packet: what may leave its pod is still asked whether it may enter the other.
     out += "  chain leave {\n    type filter hook forward priority filter - 5; policy accept;\n    ct state established,related accept\n";
@@ -179,49 +170,8 @@ class Rules {
     elements(out, items);
   }
 
-  // --- services
-  void services(Family family) {
-    // Ready endpoints: service -> port name -> "address . port".
-    std::map<std::pair<std::string, std::string>, std::map<std::string, std::set<std::string>>> ready;
-    for (const Json& slice : seen_.endpoint_slices) {
-      if (slice["addressType"].string() != (family == Family::V4 ? "IPv4" : "IPv6")) continue;
-      const std::string& service = slice["metadata"]["labels"]["kubernetes.io/service-name"].string();
-      for (const Json& endpoint : slice["endpoints"].items()) {
-        if (!endpoint["conditions"]["ready"].boolean(true)) continue;
-        for (const Json& item : endpoint["addresses"].items())
-          for (const Json& port : slice["ports"].items())
-            if (auto one = address(item.string(), family); one && is_port(port["port"].integer()))
-              ready[{kube::space_of(slice), service}][port["name"].string()].insert(fmt::format("{} . {}", *one, port["port"].integer()));
-      }
-    }
-    std::map<std::pair<std::string, std::string>, const Json*> sorted;
-    for (const Json& service : seen_.services) sorted[{kube::space_of(service), kube::name_of(service)}] = &service;
-    for (const auto& [key, service] : sorted) {
-      const Json& spec = (*service)["spec"];
-      std::vector<std::string> own{spec["clusterIP"].string()};
-      for (const Json& item : spec["clusterIPs"].items()) own.push_back(item.string());
-      std::optional<std::string> ip;
-      for (const std::string& one : own)
-        if (!ip) ip = address(one, family);
-      if (!ip) continue;
-      for (const Json& port : spec["ports"].items()) {
-        const auto proto = protocol(port);
-        if (!proto || !is_port(port["port"].integer())) continue;
-        const std::string at = fmt::format("{} . {} . {}", *ip, *proto, port["port"].integer());
-        const auto& targets = ready[key][port["name"].string()];
-        if (targets.empty()) {
-          deserted_[family].insert(at);
-          continue;
-        }
-        const std::string chain = fmt::format("service_{}", ++chain_count_);
-        service_map_[family].insert(at + " : goto " + chain);
-        std::string choices;
-        std::size_t number = 0;
-        for (const std::string& target : targets) choices += fmt::format("{}{} : {}", number == 0 ? "" : ", ", number, target), ++number;
-        chains_ += fmt::format("  chain {} {{\n    meta l4proto {} dnat {} to numgen random mod {} map {{ {} }}\n  }}\n", chain, *proto, word(family),
-                               number, choices);
-      }
-    }
+  // A pod that was sent to itself by a service must not see a packet from itself.
+  void selves(Family family) {
     for (const PodInfo& pod : pods_)
       for (const std::string& text : pod.addresses)
         if (auto one = address(text, family); one && pod.here) self_[family].insert(*one + " . " + *one);
@@ -245,7 +195,7 @@ class Rules {
                 const bool any = !at || *at == "0.0.0.0" || *at == "::";
                 if (!at && !port["hostIP"].string().empty()) continue;
                 const std::string where =
-                    any ? fmt::format("{} daddr != {} fib daddr type local", word(family), family == Family::V4 ? "127.0.0.0/8" : "::1")
+                    any ? fmt::format("{} daddr != {} fib daddr type local", word(family), loopback(family))
                         : fmt::format("{} daddr {}", word(family), *at);
                 host_port_rules_ += fmt::format("    {} {} dport {} dnat {} to {}\n", where, *proto, host_port, word(family),
                                                 family == Family::V4 ? fmt::format("{}:{}", *to, own_port) : fmt::format("[{}]:{}", *to, own_port));
@@ -390,7 +340,8 @@ class Rules {
   const NetworkSeen& seen_;
   std::vector<PodInfo> pods_;
   std::map<std::string, Json> namespaces_;
-  std::map<Family, std::set<std::string>> service_map_, deserted_, self_, egress_map_, ingress_map_;
+  std::map<Family, ServiceRules> services_;
+  std::map<Family, std::set<std::string>> self_, egress_map_, ingress_map_;
   std::string chains_, host_port_rules_;
   int chain_count_ = 0;
 };
@@ -398,5 +349,13 @@ class Rules {
 }  // namespace
 
 std::string network_rules(const NetworkSeen& seen) { return Rules(seen).text(); }
+
+std::string keep_sessions(const NetworkSeen& seen, const std::vector<Session>& sessions) {
+  std::string out;
+  int count = 0;
+  for (const Family family : families)
+    out += keep_sessions(sessions, service_rules(seen.services, seen.endpoint_slices, seen.node_name, family, count), family);
+  return out;
+}
 
 }  // namespace fairlead::node

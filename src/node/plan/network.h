@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kube/json.h"
+#include "node/plan/service_rules.h"
 
 namespace fairlead::node {
 
@@ -19,8 +20,10 @@ struct NetworkSeen {
 };
 
 // The table `inet fairlead`, to be given to `nft -f -`: it replaces what was there in one transaction. Equal arguments give equal texts.
-//   Services with a cluster IP: a new connection goes to one of the ready endpoints at random; without any it is rejected.
+//   Services with a cluster IP, also by their node ports: a new connection goes to one of the ready endpoints at random, or where its client went before; without any it is rejected.
 //   hostPort of this node's pods. NetworkPolicy of this node's pods, both directions; replies always pass; the node itself may always reach its pods.
 std::string network_rules(const NetworkSeen& seen);
+// What is to follow them in the same transaction, so that clients of services with session affinity keep their endpoints.
+std::string keep_sessions(const NetworkSeen& seen, const std::vector<Session>& sessions);
 
 }  // namespace fairlead::node
