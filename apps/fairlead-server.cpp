@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "api/crds.h"
+#include "api/network_ways.h"
 #include "apiserver/api_controllers.h"
 #include "apiserver/embedded.h"
 #include "base/clock.h"
@@ -36,7 +37,7 @@ Result<void> install_crds(kube::KubeApi& api) {
   return {};
 }
 
-void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exits, apiserver::EmbeddedServer& server, fleet::LocalHost& host, const Clock& clock, const std::string& state_dir, const fleet::Ranges& ranges, bool domains) {
+void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exits, apiserver::EmbeddedServer& server, fleet::LocalHost& host, const Clock& clock, const std::string& state_dir, const fleet::Ranges& ranges, const Flags& flags) {
   kube::KubeApi& api = server.api();
   for (auto& controller : apiserver::make_api_controllers(server.registry(), api, clock, {.ca_pem = server.ca_pem(), .volumes_folder = state_dir + "/volumes"})) runner.add(std::move(controller));
   // Every binding waits until it is durable: many at once share the disk's work.
@@ -46,9 +47,10 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   const std::string machine_controller = machines->name();
   host.watch_exits([exits, machine_controller](const std::string& name) { exits->tell(machine_controller, name); });
   runner.add(std::move(machines));
-  if (!domains) return;
+  if (flags.controllers != "all") return;
   slurm::SlurmControllerOptions slurm_options;
   slurm_options.objects.companion = kube::Json::object({{"hostPath", kube::Json::object({{"path", state_dir + "/bin"}, {"type", "Directory"}})}});
+  slurm_options.objects.closed_ranges = closed_ranges(flags, true);
   runner.add(std::make_unique<slurm::SlurmClusterController>(api, clock, slurm::make_keys, std::move(slurm_options)));
 }
 
@@ -99,7 +101,7 @@ int serve(const Flags& flags) {
   auto host = make_host(flags, options.state_dir, *ranges, **server);
   kube::Runner runner((*server)->api(), clock, Rng(static_cast<std::uint64_t>(clock.now().time_since_epoch().count())).next());
   const auto exits = std::make_shared<ExitRelay>(runner);
-  add_controllers(runner, exits, **server, *host, clock, options.state_dir, *ranges, flags.controllers == "all");
+  add_controllers(runner, exits, **server, *host, clock, options.state_dir, *ranges, flags);
   runner.start();
   log_info("serving", {{"address", fmt::format("{}:{}", options.address, (*server)->port())}, {"state", options.state_dir}, {"kubeconfig", (*server)->admin_kubeconfig()}});
 
@@ -124,6 +126,9 @@ int main(int argc, char** argv) {
   app.add_option("--node-range", flags.node_range, "addresses of local nodes, a /16 that no route of this machine uses")->capture_default_str();
   app.add_option("--pod-range", flags.pod_range, "addresses of pods on local nodes, a /16 that no route of this machine uses")->capture_default_str();
   app.add_option("--service-range", flags.service_ranges, "addresses of services; they live on local nodes only, no route of this machine needs them")->capture_default_str()->type_name("RANGE");
+  app.add_option("--closed-range", flags.closed_ranges, "addresses that the pods of Slurm clusters do not reach although they reach the world, beside those of local nodes and their pods: nodes, pods, the API server")
+      ->type_name("RANGE")
+      ->check([](const std::string& text) { return fairlead::api::is_address_range(text) ? std::string() : "\"" + text + "\" is not a range such as 10.0.0.0/8"; });
   app.add_option("--machines-socket", flags.machines_socket, "where fairlead-machines makes local nodes for a server that is not root")->type_name("PATH");
   app.add_option("--log-level", flags.log_level, "debug, info, warn or error")->capture_default_str()->check(CLI::IsMember({"debug", "info", "warn", "error"}));
   app.add_option("--engine", flags.engine, "embedded: everything on this machine; kubernetes: the controllers alone, on a cluster that is there")->capture_default_str()->check(CLI::IsMember({"embedded", "kubernetes"}));

@@ -27,6 +27,7 @@ struct Flags {
   std::string listen = "127.0.0.1:6443";
   std::string node_range = "10.77.0.0/16", pod_range = "10.78.0.0/16";
   std::vector<std::string> service_ranges{"10.79.0.0/16"};
+  std::vector<std::string> closed_ranges;  // api::SlurmNetwork; beside those of local nodes and their pods
   std::string log_level = "info";
   std::string engine = "embedded";
   std::string controllers = "all";
@@ -48,6 +49,13 @@ struct Flags {
   bool local_machines = false;
   std::string node_ca_cert, node_ca_key, node_api_server;
 };
+
+// Where the pods of a SlurmCluster have no business: what the flag names and, with local nodes, these and their pods.
+inline std::vector<std::string> closed_ranges(const Flags& flags, bool local_nodes) {
+  std::vector<std::string> out = flags.closed_ranges;
+  if (local_nodes) out.insert(out.end(), {flags.node_range, flags.pod_range});
+  return out;
+}
 
 // apps/fairlead-server_kubernetes.cpp
 int serve_kubernetes(const Flags& flags);

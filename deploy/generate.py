@@ -1,11 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes those files of the charts that follow from the programs: CustomResourceDefinitions, rules of roles, the schema of slurm-cluster's values.
+"""Writes those files that follow from the programs: CustomResourceDefinitions, rules of roles, the schema of slurm-cluster's values, the open ways of the chart's policies and their table in docs.
 
-  fairlead install --dry-run -o yaml | deploy/generate.py            write
-  fairlead install --dry-run -o yaml | deploy/generate.py --check    exit 1 and name the files that differ
+  fairlead install --dry-run -o yaml | deploy/generate.py --ways WAYS.json --table TABLE.md            write
+  fairlead install --dry-run -o yaml | deploy/generate.py --ways WAYS.json --table TABLE.md --check    exit 1 and name the files that differ
+
+WAYS.json is what `fairlead ports -o json` prints, TABLE.md what `fairlead ports --markdown` does.
 """
 
+import argparse
 import json
 import os
 import sys
@@ -14,6 +17,8 @@ import yaml
 
 HELM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "helm")
 HEAD = "# SPDX-License-Identifier: Apache-2.0\n# Written by deploy/generate.py from what `fairlead install` would apply. Do not edit.\n"
+DOCUMENT = "../../docs/network.md"
+MARKS = ("<!-- ways: begin, written by deploy/generate.sh -->\n", "<!-- ways: end -->")
 CLUSTER = "slurmclusters.slurm.nebius.ai"
 
 
@@ -106,7 +111,18 @@ def values_schema(crd):
     return {"$schema": "http://json-schema.org/draft-07/schema#", "title": "slurm-cluster", "type": "object", "additionalProperties": False, "required": ["clusterName", "slurmNodes"], "properties": own}
 
 
-def generate(documents):
+def ways_text(ways):
+    """Those that the chart's policies open, in the table's order."""
+    rows = [way for way in ways if way["keptBy"] == "the chart's policies"]
+    return HEAD.replace("fairlead install", "fairlead ports").replace("would apply", "prints") + "".join(f"- {json.dumps(way)}\n" for way in rows)
+
+
+def with_table(document, table):
+    begin, end = (document.index(mark) for mark in MARKS)
+    return document[:begin] + MARKS[0] + table + document[end:]
+
+
+def generate(documents, ways, table):
     out, crds = {}, {}
     for crd in documents:
         if crd["kind"] != "CustomResourceDefinition":
@@ -119,17 +135,27 @@ def generate(documents):
                     and not d["metadata"].get("labels", {}).get("rbac.authorization.k8s.io/aggregate-to-edit")] for kind in ("ClusterRole", "Role")}
     for kind, file in (("ClusterRole", "rules-server"), ("Role", "rules-leader")):
         out[f"fairlead/files/{file}.yaml"] = rules_text([rule for role in roles[kind] for rule in role["rules"]])
+    out["fairlead/files/ways.yaml"] = ways_text(ways)
+    with open(os.path.join(HELM, DOCUMENT), encoding="utf-8") as stream:
+        out[DOCUMENT] = with_table(stream.read(), table)
     out["slurm-cluster/values.schema.json"] = json.dumps(values_schema(crds[CLUSTER]), indent=1) + "\n"
     return out
 
 
 def main():
-    check = sys.argv[1:] == ["--check"]
-    if sys.argv[1:] and not check:
-        sys.exit(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ways", required=True)
+    parser.add_argument("--table", required=True)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    check = options.check
+    with open(options.ways, encoding="utf-8") as stream:
+        ways = json.load(stream)
+    with open(options.table, encoding="utf-8") as stream:
+        table = stream.read()
     documents = [d for d in yaml.safe_load_all(sys.stdin) if d]
     documents = [item for d in documents for item in (d["items"] if d["kind"] == "List" else [d])]
-    files = generate(documents)
+    files = generate(documents, ways, table)
     folder = os.path.join(HELM, "fairlead/files/crds")
     stale = [f"fairlead/files/crds/{name}" for name in (sorted(os.listdir(folder)) if os.path.isdir(folder) else []) if f"fairlead/files/crds/{name}" not in files]
     wrong = []
@@ -148,7 +174,7 @@ def main():
         if not check:
             os.remove(os.path.join(HELM, path))
     if check and wrong:
-        sys.exit("the charts do not fit the programs, run deploy/generate.sh: " + ", ".join(wrong))
+        sys.exit("charts or docs do not fit the programs, run deploy/generate.sh: " + ", ".join(wrong))
     for path in wrong:
         print(path)
 

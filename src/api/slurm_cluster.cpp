@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "api/network_ways.h"
 #include "kube/selector.h"
 
 namespace fairlead::api {
@@ -122,6 +123,11 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
       problems.push_back(fmt::format("spec.volumeSources: {} is there twice", source["name"].string()));
   }
   const Json& nodes = spec["slurmNodes"];
+  if (const auto annotations = kube::annotations_of(object); annotations.contains(kNetworkIsolation)) {
+    const std::string& value = annotations.at(kNetworkIsolation);
+    out.isolated = value != "Off";
+    if (value != "Off" && value != "On") problems.push_back(fmt::format("metadata.annotations: {} is \"{}\"; it is On or Off", kNetworkIsolation, value));
+  }
   out.controller = read_role(nodes["controller"], "spec.slurmNodes.controller", "slurmctld", 6817, default_image, problems);
   out.worker = read_role(nodes["worker"], "spec.slurmNodes.worker", "slurmd", 6818, default_image, problems);
   out.login = read_role(nodes["login"], "spec.slurmNodes.login", "sshd", 22, default_image, problems);

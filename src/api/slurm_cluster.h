@@ -51,6 +51,7 @@ struct SlurmCluster {
   bool gpus = true;                  // spec.clusterType: "cpu" keeps GPUs out of Gres
   bool mock_gpus = false;            // spec.extensions.mockGpus: Gres without hardware, for trying out
   bool bind_cores = true;            // spec.extensions.bindCores: false where several nodes share the same cores (local nodes)
+  bool isolated = true;              // annotation fairlead.dev/network-isolation: "Off" takes the policies of api/network_ways.h away
   kube::Json owner;                  // ownerReference for everything made for this cluster
 
   std::vector<std::string> problems;  // what must be changed before anything is made; sentences

@@ -74,6 +74,7 @@ void add_image(CLI::App& app, Context& context);
 void add_render(CLI::App& app, Context& context);
 void add_node(CLI::App& app, Context& context);
 void add_site(CLI::App& app, Context& context);  // kubeconfig, version
+void add_ports(CLI::App& app, Context& context);
 void add_completion(CLI::App& app, Context& context);
 void add_preflight(CLI::App& app, Context& context);
 void add_install(CLI::App& app, Context& context);  // install, upgrade, uninstall

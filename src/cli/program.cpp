@@ -81,6 +81,7 @@ std::unique_ptr<CLI::App> make_tree(Context& context) {
   add_image(*app, context);
   add_render(*app, context);
   add_site(*app, context);
+  add_ports(*app, context);
   add_preflight(*app, context);
   add_install(*app, context);
   add_completion(*app, context);

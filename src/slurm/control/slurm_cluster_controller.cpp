@@ -18,7 +18,8 @@ const std::vector<std::pair<const kube::Resource*, std::map<std::string, Json> S
                                                                                                              {&resources::services, &Snapshot::services},
                                                                                                              {&resources::config_maps, &Snapshot::config_maps},
                                                                                                              {&resources::secrets, &Snapshot::secrets},
-                                                                                                             {&resources::claims, &Snapshot::claims}};
+                                                                                                             {&resources::claims, &Snapshot::claims},
+                                                                                                             {&kNetworkPolicies, &Snapshot::policies}};
   return list;
 }
 
@@ -47,6 +48,7 @@ std::optional<kube::Access> SlurmClusterController::access() const {
       .may({"get", "create"}, resources::pods, "exec", space)
       .may({"create", "update"}, resources::services, "", space)
       .may({"create", "update"}, resources::config_maps, "", space)
+      .may({"create", "update", "delete"}, kNetworkPolicies, "", space)
       .may({"create"}, resources::secrets, "", space)
       .may({"create"}, resources::claims, "", space);
 }
@@ -110,6 +112,11 @@ Result<void> SlurmClusterController::apply(const Step& step, Json& cluster) {
   if (const auto* update = std::get_if<Update>(&step)) {
     auto done = api_.update(update->resource, update->object);
     if (!done) return std::unexpected(std::move(done.error()));
+    return {};
+  }
+  if (const auto* remove = std::get_if<Remove>(&step)) {
+    auto done = api_.remove(remove->resource, remove->key, {.uid = remove->uid, .resource_version = remove->version});
+    if (!done && done.error().code != Code::NotFound && done.error().code != Code::Conflict) return std::unexpected(std::move(done.error()));
     return {};
   }
   if (const auto* remove = std::get_if<DeletePod>(&step)) {

@@ -143,6 +143,19 @@ std::vector<Json> desired_config_maps(const SlurmCluster& cluster, const ObjectO
   return out;
 }
 
+std::vector<Json> desired_policies(const SlurmCluster& cluster, const ObjectOptions& options) {
+  std::vector<Json> out;
+  if (!cluster.isolated) return out;
+  for (auto& [name, spec] : api::slurm_network_policies({.cluster = cluster.name,
+                                                         .space = cluster.space,
+                                                         .slurmctld_port = cluster.controller.main.port,
+                                                         .slurmd_port = cluster.worker.main.port,
+                                                         .sshd_port = cluster.login.main.port,
+                                                         .closed_ranges = options.closed_ranges}))
+    out.push_back(Json::object({{"apiVersion", "networking.k8s.io/v1"}, {"kind", "NetworkPolicy"}, {"metadata", metadata(cluster, name, "network")}, {"spec", std::move(spec)}}));
+  return out;
+}
+
 std::vector<Json> desired_claims(const SlurmCluster& cluster) {
   std::vector<Json> out;
   for (const Role role : {Role::Controller, Role::Worker, Role::Login}) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "api/network_ways.h"
 #include "api/slurm_cluster.h"
 #include "slurm/plan/render.h"
 
@@ -14,6 +15,7 @@ struct ObjectOptions {
   RenderFacts render;
   // A pod volume source that holds the program fairlead-slurm, mounted at /opt/fairlead/bin; null: the image has it there.
   kube::Json companion;
+  std::vector<std::string> closed_ranges;  // api::SlurmNetwork
 };
 
 enum class Role { Controller, Worker, Login };
@@ -24,6 +26,7 @@ std::string pod_name(Role role, int ordinal);
 std::vector<kube::Json> desired_services(const api::SlurmCluster& cluster);
 std::vector<kube::Json> desired_config_maps(const api::SlurmCluster& cluster, const ObjectOptions& options);
 std::vector<kube::Json> desired_claims(const api::SlurmCluster& cluster);  // of claim templates: one per pod
+std::vector<kube::Json> desired_policies(const api::SlurmCluster& cluster, const ObjectOptions& options);  // NetworkPolicies; none where the cluster is not isolated
 // Carries two hashes as annotations, kept apart: a changed template replaces the pod, changed configuration is reloaded in place.
 kube::Json desired_pod(const api::SlurmCluster& cluster, Role role, int ordinal, const ObjectOptions& options);
 
@@ -31,8 +34,8 @@ std::string config_hash(const api::SlurmCluster& cluster, const RenderFacts& fac
 
 inline constexpr const char* kTemplateHash = "fairlead.dev/template-hash";
 inline constexpr const char* kConfigHash = "fairlead.dev/config-hash";
-inline constexpr const char* kClusterLabel = "fairlead.dev/slurm-cluster";
-inline constexpr const char* kRoleLabel = "fairlead.dev/slurm-role";
+inline constexpr const char* kClusterLabel = api::kSlurmClusterLabel;
+inline constexpr const char* kRoleLabel = api::kSlurmRoleLabel;
 
 std::string munge_secret(const api::SlurmCluster& cluster);
 std::string sshd_keys_secret(const api::SlurmCluster& cluster);

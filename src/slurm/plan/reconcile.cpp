@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 namespace fairlead::slurm {
 namespace {
@@ -147,8 +148,40 @@ class Planner {
         plan_.steps.push_back(Update{resources::services, std::move(next)});
       }
     }
+    if (!plan_policies()) complete = false;
     // What was asked for in this round is there in the next; starting pods at once would only make them wait for mounts.
     say("CommonAvailable", complete, complete ? "Ready" : "Making", complete ? "keys, configuration and services are in place" : "keys, configuration and services are being made");
+    return complete;
+  }
+
+  // Pods come after the policies around them, so that none of them is ever open.
+  bool plan_policies() {
+    bool complete = true;
+    std::vector<std::string> foreign;
+    std::set<std::string> wanted_names;
+    for (const Json& wanted : desired_policies(cluster_, options_)) {
+      wanted_names.insert(kube::name_of(wanted));
+      const Json* have = find(snapshot_.policies, kube::name_of(wanted));
+      if (!have) {
+        complete = false;
+        plan_.steps.push_back(Create{kNetworkPolicies, wanted});
+      } else if (!owned_by(*have, cluster_)) {
+        foreign.push_back(kube::name_of(wanted));
+      } else if ((*have)["spec"] != wanted["spec"]) {
+        Json next = *have;
+        next.set("spec", wanted["spec"]);
+        plan_.steps.push_back(Update{kNetworkPolicies, std::move(next)});
+      }
+    }
+    for (const auto& [name, have] : snapshot_.policies)
+      if (owned_by(have, cluster_) && !wanted_names.contains(name) && !kube::deleting(have))
+        plan_.steps.push_back(Remove{kNetworkPolicies, kube::key_of(have), kube::uid_of(have), "the cluster does without it", kube::version_of(have)});
+    if (!cluster_.isolated)
+      say("NetworkIsolated", false, "TurnedOff", fmt::format("every address may speak to the cluster's pods: annotation {} is Off", api::kNetworkIsolation));
+    else if (!foreign.empty())
+      say("NetworkIsolated", false, "PolicyOfSomebodyElse", fmt::format("NetworkPolicies of these names belong to somebody else; remove or rename them: {}", fmt::join(foreign, ", ")));
+    else
+      say("NetworkIsolated", complete, complete ? "Closed" : "Making", complete ? "closed but for the ways that `fairlead ports` prints" : "network policies are being made");
     return complete;
   }
 
@@ -279,6 +312,7 @@ std::string describe(const Step& step) {
         using S = std::decay_t<decltype(s)>;
         if constexpr (std::is_same_v<S, Create>) return fmt::format("create {} {}", s.resource.plural, kube::name_of(s.object));
         if constexpr (std::is_same_v<S, Update>) return fmt::format("update {} {}", s.resource.plural, kube::name_of(s.object));
+        if constexpr (std::is_same_v<S, Remove>) return fmt::format("delete {} {}: {}", s.resource.plural, s.key.name, s.why);
         if constexpr (std::is_same_v<S, DeletePod>) return fmt::format("delete pod {}: {}", s.key.name, s.why);
         if constexpr (std::is_same_v<S, MakeKeys>) return fmt::format("make keys {}", s.secret);
         if constexpr (std::is_same_v<S, Reconfigure>) return fmt::format("reconfigure {} to {}", s.head.name, s.hash);

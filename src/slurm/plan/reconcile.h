@@ -15,16 +15,19 @@ namespace fairlead::slurm {
 
 struct Snapshot {
   kube::Json cluster;  // the object as read
-  std::map<std::string, kube::Json> pods, services, config_maps, secrets, claims;  // of its namespace, by name
+  std::map<std::string, kube::Json> pods, services, config_maps, secrets, claims, policies;  // of its namespace, by name
 };
+
+inline const kube::Resource kNetworkPolicies{"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true};
 
 struct Create { kube::Resource resource; kube::Json object; };
 struct Update { kube::Resource resource; kube::Json object; };                 // carries the resourceVersion it was decided on
 struct DeletePod { kube::ObjectKey key; std::string uid; std::string why; std::string version; };  // the one, in the state, that it was decided on
+struct Remove { kube::Resource resource; kube::ObjectKey key; std::string uid; std::string why; std::string version; };  // what belongs to the cluster and is not wanted any more
 enum class Keys { Munge, HostKeys, ClientKey };
 struct MakeKeys { Keys keys; std::string secret; };                            // generated where chance is allowed, then created once
 struct Reconfigure { kube::ObjectKey head; std::string hash; };                // tell slurmctld to read the files again once they show this hash
-using Step = std::variant<Create, Update, DeletePod, MakeKeys, Reconfigure>;
+using Step = std::variant<Create, Update, Remove, DeletePod, MakeKeys, Reconfigure>;
 std::string describe(const Step& step);
 
 struct Plan {

@@ -52,6 +52,7 @@ struct World {
       if (const auto* create = std::get_if<Create>(&step)) table(create->resource)[kube::name_of(create->object)] = with_uid(create->object);
       if (const auto* update = std::get_if<Update>(&step)) table(update->resource)[kube::name_of(update->object)] = update->object;
       if (const auto* make = std::get_if<MakeKeys>(&step)) snapshot.secrets[make->secret] = Json::object();
+      if (const auto* gone = std::get_if<Remove>(&step)) table(gone->resource).erase(gone->key.name);
       if (const auto* remove = std::get_if<DeletePod>(&step)) snapshot.pods.erase(remove->key.name);
       if (const auto* reload = std::get_if<Reconfigure>(&step)) snapshot.cluster.child("status").set("appliedConfigHash", reload->hash);
     }
@@ -84,6 +85,7 @@ struct World {
     if (resource == kube::resources::services) return snapshot.services;
     if (resource == kube::resources::config_maps) return snapshot.config_maps;
     if (resource == kube::resources::claims) return snapshot.claims;
+    if (resource == kNetworkPolicies) return snapshot.policies;
     return snapshot.secrets;
   }
 };
@@ -91,7 +93,9 @@ struct World {
 TEST(SlurmReconcile, MakesKeysConfigurationAndServicesBeforePods) {
   World world;
   EXPECT_THAT(world.steps(), ElementsAre("make keys demo-munge", "make keys demo-sshd-keys", "make keys demo-ssh-client-key", "create configmaps demo-slurm-configs", "create configmaps demo-ssh-configs",
-                                         "create configmaps demo-ssh-root-keys", "create services demo-controller-svc", "create services demo-worker-svc", "create services demo-login-svc"));
+                                         "create configmaps demo-ssh-root-keys", "create services demo-controller-svc", "create services demo-worker-svc", "create services demo-login-svc",
+                                         "create networkpolicies demo-network-closed", "create networkpolicies demo-network-controller", "create networkpolicies demo-network-worker",
+                                         "create networkpolicies demo-network-login"));
   world.apply(world.look());
   EXPECT_THAT(world.steps(), ElementsAre("create pods controller-0", "create pods worker-0", "create pods worker-1", "create pods login-0"));
 }
@@ -106,6 +110,32 @@ TEST(SlurmReconcile, IsAvailableWhenEveryPodIsReady) {
   EXPECT_THAT(world.condition("WorkersAvailable"), "True 2 of 2 ready");
   EXPECT_THAT(world.condition("ConfigApplied"), HasSubstr("True"));
   EXPECT_THAT(world.condition("StepsConfined"), HasSubstr("True"));
+}
+
+TEST(SlurmReconcile, PoliciesAreKeptAsTheTableSaysAndTakenAwayOnRequest) {
+  World world;
+  world.settle();
+  EXPECT_THAT(world.condition("NetworkIsolated"), HasSubstr("True"));
+  // Opened by hand: closed again.
+  world.snapshot.policies["demo-network-worker"].child("spec").set("ingress", Json::array({Json::object()}));
+  world.snapshot.policies.erase("demo-network-login");
+  EXPECT_THAT(world.steps(), ElementsAre("update networkpolicies demo-network-worker", "create networkpolicies demo-network-login"));
+  world.settle();
+  // A policy of somebody's own is none of ours, and one that has our name is not overwritten.
+  world.snapshot.policies["own"] = Json::object({{"metadata", Json::object({{"name", "own"}})}});
+  EXPECT_THAT(world.steps(), IsEmpty());
+  const Json ours = world.snapshot.policies["demo-network-worker"];
+  world.snapshot.policies["demo-network-worker"].child("metadata").set("ownerReferences", Json::array());
+  world.snapshot.policies["demo-network-worker"].child("spec").set("ingress", Json::array());
+  EXPECT_THAT(world.steps(), IsEmpty());
+  EXPECT_THAT(world.condition("NetworkIsolated"), HasSubstr("demo-network-worker"));
+  world.snapshot.policies["demo-network-worker"] = ours;
+  world.snapshot.cluster.child("metadata").set("annotations", Json::object({{"fairlead.dev/network-isolation", "Off"}}));
+  EXPECT_THAT(world.steps(), testing::UnorderedElementsAre("delete networkpolicies demo-network-closed: the cluster does without it", "delete networkpolicies demo-network-controller: the cluster does without it",
+                                                           "delete networkpolicies demo-network-login: the cluster does without it", "delete networkpolicies demo-network-worker: the cluster does without it"));
+  EXPECT_THAT(world.condition("NetworkIsolated"), HasSubstr("False"));
+  world.settle();
+  EXPECT_TRUE(world.snapshot.policies.contains("own"));
 }
 
 TEST(SlurmReconcile, ALostPodComesBackUnderItsName) {

@@ -14,6 +14,9 @@
 {{- with .Values.server.watchNamespace }}
 - --watch-namespace={{ . }}
 {{- end }}
+{{- range .Values.networkPolicy.closedCIDRs }}
+- --closed-range={{ . }}
+{{- end }}
 {{- with .Values.server.extraArgs }}
 {{ toYaml . }}
 {{- end }}

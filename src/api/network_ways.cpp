@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/network_ways.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace fairlead::api {
+namespace {
+using kube::Json;
+using enum Group;
+
+constexpr int kAnyJobPort = 1024, kLastPort = 65535;
+
+// In the order in which people read it. Lines that differ in nothing but the sender stand together.
+constexpr Way kWays[] = {
+    {.from = People, .to = Server, .first = 6443, .last = 6443, .kept = Kept::Listener, .what_for = "the API of the embedded engine (HTTPS)"},
+    {.from = Nodes, .to = Server, .first = 6443, .last = 6443, .kept = Kept::Listener, .what_for = "watching pods, status, leases, tokens (HTTPS)"},
+    {.from = Server, .to = Nodes, .first = 10250, .last = 10250, .kept = Kept::Listener, .what_for = "logs, exec, attach (HTTPS, certificate of the server)"},
+    {.from = Pods, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .kept = Kept::Listener, .what_for = "names"},
+    {.from = Pods, .to = Names, .first = 53, .last = 53, .kept = Kept::Listener, .what_for = "names"},
+    {.from = Monitoring, .to = Server, .first = 8080, .last = 8080, .port_of = PortOf::Health, .kept = Kept::ChartPolicy, .what_for = "metrics"},
+    {.from = Server, .to = ClusterApi, .first = 6443, .last = 6443, .port_of = PortOf::ApiServer, .kept = Kept::ChartPolicy, .what_for = "the API of the cluster that the server is installed in"},
+    {.from = Server, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .kept = Kept::ChartPolicy, .what_for = "names"},
+    {.from = Server, .to = Names, .first = 53, .last = 53, .kept = Kept::ChartPolicy, .what_for = "names"},
+    {.from = Heads, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "slurmctld"},
+    {.from = Workers, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "slurmctld: registration, configuration, steps, commands in jobs"},
+    {.from = Login, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "slurmctld: commands"},
+    {.from = Heads, .to = Workers, .first = 6818, .last = 6818, .port_of = PortOf::Slurmd, .what_for = "slurmd: starting and ending jobs"},
+    {.from = Workers, .to = Workers, .first = 6818, .last = 6818, .port_of = PortOf::Slurmd, .what_for = "slurmd: messages handed on, srun in jobs"},
+    {.from = Login, .to = Workers, .first = 6818, .last = 6818, .port_of = PortOf::Slurmd, .what_for = "slurmd: srun starts its steps"},
+    {.from = Heads, .to = Workers, .first = kAnyJobPort, .last = kLastPort, .what_for = "slurmctld answers srun in jobs, which listens where it likes"},
+    {.from = Workers, .to = Workers, .first = kAnyJobPort, .last = kLastPort, .what_for = "ports of a running job"},
+    {.from = Workers, .to = Workers, .protocol = Protocol::Udp, .first = kAnyJobPort, .last = kLastPort, .what_for = "ports of a running job"},
+    {.from = Login, .to = Workers, .first = kAnyJobPort, .last = kLastPort, .what_for = "ports of a running job: input of steps, notebooks, dashboards"},
+    {.from = Heads, .to = Login, .first = kAnyJobPort, .last = kLastPort, .what_for = "slurmctld answers srun and salloc, which listen where they like"},
+    {.from = Workers, .to = Login, .first = kAnyJobPort, .last = kLastPort, .what_for = "output of steps to srun"},
+    {.from = Anybody, .to = Login, .first = 22, .last = 22, .port_of = PortOf::Sshd, .what_for = "ssh"},
+    {.from = Workers, .to = Login, .first = 22, .last = 22, .port_of = PortOf::Sshd, .what_for = "ssh"},
+    {.from = Login, .to = Login, .first = 22, .last = 22, .port_of = PortOf::Sshd, .what_for = "ssh"},
+    {.from = Heads, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
+    {.from = Heads, .to = Names, .first = 53, .last = 53, .what_for = "names"},
+    {.from = Workers, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
+    {.from = Workers, .to = Names, .first = 53, .last = 53, .what_for = "names"},
+    {.from = Login, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
+    {.from = Login, .to = Names, .first = 53, .last = 53, .what_for = "names"},
+    {.from = Workers, .to = World, .what_for = "packages, data, containers, experiment trackers"},
+    {.from = Workers, .to = World, .protocol = Protocol::Udp, .what_for = "packages, data, containers, experiment trackers"},
+    {.from = Login, .to = World, .what_for = "packages, data, containers, experiment trackers"},
+    {.from = Login, .to = World, .protocol = Protocol::Udp, .what_for = "packages, data, containers, experiment trackers"},
+};
+
+// Where clouds answer questions about the machine and hand out its credentials: for nobody but pods in the node's own network (spec R1.7).
+const std::vector<std::string>& metadata_ranges() {
+  static const std::vector<std::string> list = {"169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128"};
+  return list;
+}
+
+bool is_slurm(Group group) { return group == Heads || group == Workers || group == Login; }
+const char* role_of(Group group) { return group == Heads ? "controller" : group == Workers ? "worker" : "login"; }
+
+Json selector_of(const SlurmNetwork& network, Group group) {
+  return Json::object({{"matchLabels", Json::object({{kSlurmClusterLabel, network.cluster}, {kSlurmRoleLabel, role_of(group)}})}});
+}
+
+bool within(const std::string& range, bool six) { return (range.find(':') != std::string::npos) == six; }
+
+// The other end of a way, as a list of peers; null: anybody.
+Json peers_of(const SlurmNetwork& network, Group group) {
+  if (is_slurm(group)) return Json::array({Json::object({{"podSelector", selector_of(network, group)}})});
+  if (group != World) return {};
+  Json out = Json::array();
+  for (const bool six : {false, true}) {
+    Json except = Json::array();
+    for (const auto* list : {&metadata_ranges(), &network.closed_ranges})
+      for (const std::string& range : *list)
+        if (within(range, six)) except.push(range);
+    Json block = Json::object({{"cidr", six ? "::/0" : "0.0.0.0/0"}});
+    block.set("except", std::move(except));
+    out.push(Json::object({{"ipBlock", std::move(block)}}));
+  }
+  return out;
+}
+
+int port_of(const SlurmNetwork& network, const Way& way) {
+  switch (way.port_of) {
+    case PortOf::Slurmctld: return network.slurmctld_port;
+    case PortOf::Slurmd: return network.slurmd_port;
+    case PortOf::Sshd: return network.sshd_port;
+    default: return way.first;
+  }
+}
+
+Json port_json(const SlurmNetwork& network, const Way& way) {
+  Json out = Json::object({{"protocol", std::string(text(way.protocol))}});
+  if (way.first == 0) return out;
+  const int first = port_of(network, way);
+  out.set("port", first);
+  if (way.last > way.first) out.set("endPort", way.last);
+  return out;
+}
+
+// One rule for each other end, with all its ports.
+Json rules_of(const SlurmNetwork& network, Group group, bool in) {
+  std::vector<std::pair<Group, Json>> by_peer;
+  for (const Way& way : kWays) {
+    if (way.kept != Kept::SlurmPolicy || (in ? way.to : way.from) != group) continue;
+    const Group other = in ? way.from : way.to;
+    auto at = std::find_if(by_peer.begin(), by_peer.end(), [&](const auto& one) { return one.first == other; });
+    if (at == by_peer.end()) at = by_peer.insert(by_peer.end(), {other, Json::array()});
+    at->second.push(port_json(network, way));
+  }
+  Json out = Json::array();
+  for (auto& [other, ports] : by_peer) {
+    Json rule = Json::object({{"ports", std::move(ports)}});
+    if (Json peers = peers_of(network, other); peers.is_array()) rule.set(in ? "from" : "to", std::move(peers));
+    out.push(std::move(rule));
+  }
+  return out;
+}
+
+std::string ports_text(const Way& way) {
+  if (way.first == 0) return "any";
+  if (way.last > way.first) return fmt::format("{}-{}", way.first, way.last);
+  switch (way.port_of) {
+    case PortOf::Slurmctld: return fmt::format("{} (`slurmctld.port`)", way.first);
+    case PortOf::Slurmd: return fmt::format("{} (`slurmd.port`)", way.first);
+    case PortOf::Sshd: return fmt::format("{} (`sshd.port`)", way.first);
+    case PortOf::ApiServer: return fmt::format("443, {} (`networkPolicy.apiServerPorts`)", way.first);
+    default: return std::to_string(way.first);
+  }
+}
+
+std::string_view kept_text(Kept kept) {
+  switch (kept) {
+    case Kept::Listener: return "who listens";
+    case Kept::SlurmPolicy: return "the cluster's policies";
+    case Kept::ChartPolicy: return "the chart's policies";
+  }
+  return "";
+}
+std::string_view port_of_text(PortOf port) {
+  switch (port) {
+    case PortOf::Table: return "";
+    case PortOf::Slurmctld: return "slurmctld";
+    case PortOf::Slurmd: return "slurmd";
+    case PortOf::Sshd: return "sshd";
+    case PortOf::Health: return "health";
+    case PortOf::ApiServer: return "apiServer";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::span<const Way> network_ways() { return kWays; }
+
+std::string_view text(Protocol protocol) { return protocol == Protocol::Tcp ? "TCP" : "UDP"; }
+std::string_view text(Group group) {
+  switch (group) {
+    case Anybody: return "anybody";
+    case People: return "people";
+    case Nodes: return "nodes";
+    case Server: return "server";
+    case Agents: return "agents";
+    case Pods: return "pods";
+    case Names: return "names";
+    case ClusterApi: return "cluster API";
+    case Monitoring: return "monitoring";
+    case Heads: return "heads";
+    case Workers: return "workers";
+    case Login: return "login";
+    case World: return "world";
+  }
+  return "";
+}
+std::string_view meaning(Group group) {
+  switch (group) {
+    case Anybody: return "any address, also pods of other clusters";
+    case People: return "who has credentials, from any address that the server listens for";
+    case Nodes: return "machines with an agent or kubelet, and pods in their network";
+    case Server: return "`fairlead-server`, on a machine or in the chart's pods";
+    case Agents: return "the chart's pods that put the companion program on nodes; no way leads to or from them";
+    case Pods: return "pods that no policy stands around";
+    case Names: return "the name server of the node or of the cluster";
+    case ClusterApi: return "the kube-apiserver of the cluster that the chart is installed in";
+    case Monitoring: return "who reads metrics (`networkPolicy.metricsFrom`; else any pod)";
+    case Heads: return "pods with slurmctld";
+    case Workers: return "pods with slurmd, and the jobs in them";
+    case Login: return "pods with sshd, and the sessions in them";
+    case World: return "any address but link-local ones (the machine's metadata service) and, where they are known, nodes and pods of the site (`--closed-range`)";
+  }
+  return "";
+}
+
+bool way_open(Group from, Group to, Protocol protocol, int port) {
+  return std::any_of(std::begin(kWays), std::end(kWays), [&](const Way& way) {
+    const bool sender = way.from == from || (way.from == Anybody && !is_slurm(from));
+    return sender && way.to == to && way.protocol == protocol && (way.first == 0 || (port >= way.first && port <= way.last));
+  });
+}
+
+bool is_address_range(const std::string& text) {
+  const auto slash = text.find('/');
+  if (slash == std::string::npos) return false;
+  const bool six = text.find(':') != std::string::npos;
+  unsigned char bytes[16];
+  if (::inet_pton(six ? AF_INET6 : AF_INET, text.substr(0, slash).c_str(), bytes) != 1) return false;
+  const std::string bits = text.substr(slash + 1);
+  if (bits.empty() || bits.size() > 3 || bits.find_first_not_of("0123456789") != std::string::npos) return false;
+  return std::stoi(bits) <= (six ? 128 : 32);
+}
+
+std::vector<PolicySpec> slurm_network_policies(const SlurmNetwork& network) {
+  const Json both = Json::array({Json("Ingress"), Json("Egress")});
+  const std::string prefix = network.cluster + "-network-";
+  std::vector<PolicySpec> out;
+  // Whatever else gets the cluster's label is closed until somebody opens it.
+  out.push_back({prefix + "closed", Json::object({{"podSelector", Json::object({{"matchLabels", Json::object({{kSlurmClusterLabel, network.cluster}})}})}, {"policyTypes", both}})});
+  for (const Group group : {Heads, Workers, Login})
+    out.push_back({prefix + role_of(group), Json::object({{"podSelector", selector_of(network, group)},
+                                                          {"ingress", rules_of(network, group, true)},
+                                                          {"egress", rules_of(network, group, false)},
+                                                          {"policyTypes", both}})});
+  return out;
+}
+
+std::string print_ways_markdown() {
+  std::string out = "| from | to | port | for | the rest is kept closed by |\n|---|---|---|---|---|\n";
+  for (std::size_t i = 0; i < std::size(kWays); ++i) {
+    const Way& way = kWays[i];
+    // The same way by two protocols is one line for people.
+    const auto same = [&](const Way& other) {
+      return other.from == way.from && other.to == way.to && other.first == way.first && other.last == way.last && other.kept == way.kept && other.what_for == way.what_for;
+    };
+    const bool first = std::none_of(std::begin(kWays), std::begin(kWays) + static_cast<std::ptrdiff_t>(i), same);
+    if (!first) continue;
+    std::string protocols;
+    for (const Protocol protocol : {Protocol::Tcp, Protocol::Udp})
+      if (std::any_of(std::begin(kWays), std::end(kWays), [&](const Way& other) { return same(other) && other.protocol == protocol; }))
+        protocols += (protocols.empty() ? "" : ", ") + std::string(text(protocol));
+    out += fmt::format("| {} | {} | {} {} | {} | {} |\n", text(way.from), text(way.to), protocols, ports_text(way), way.what_for, kept_text(way.kept));
+  }
+  out += "\n| group | who |\n|---|---|\n";
+  for (const Group group : {Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, Heads, Workers, Login, World}) out += fmt::format("| {} | {} |\n", text(group), meaning(group));
+  return out;
+}
+
+Json ways_json() {
+  Json out = Json::array();
+  for (const Way& way : kWays)
+    out.push(Json::object({{"from", std::string(text(way.from))},
+                           {"to", std::string(text(way.to))},
+                           {"protocol", std::string(text(way.protocol))},
+                           {"first", way.first},
+                           {"last", way.last},
+                           {"portOf", std::string(port_of_text(way.port_of))},
+                           {"keptBy", std::string(kept_text(way.kept))},
+                           {"for", std::string(way.what_for)}}));
+  return out;
+}
+
+}  // namespace fairlead::api

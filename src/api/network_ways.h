@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may speak with whom: the one table of ports and groups (spec R0.7). The NetworkPolicies of each SlurmCluster, those of the chart (deploy/generate.sh) and the table in docs/network.md come
+// from it. A connection passes if a line opens it; between groups that policies stand around, everything else is closed.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kube/json.h"
+
+namespace fairlead::api {
+
+// Groups of a SlurmCluster (Heads, Workers, Login) mean those of one cluster: those of another are nothing but Anybody to it.
+enum class Group { Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, Heads, Workers, Login, World };
+std::string_view text(Group group);
+std::string_view meaning(Group group);  // for people: which pods or addresses
+
+enum class Protocol { Tcp, Udp };
+std::string_view text(Protocol protocol);  // "TCP"
+// Where the first port really comes from; the table has the default.
+enum class PortOf { Table, Slurmctld, Slurmd, Sshd, Health, ApiServer };
+// What keeps the rest closed: nothing but that nobody listens there; policies of each SlurmCluster; policies of the chart.
+enum class Kept { Listener, SlurmPolicy, ChartPolicy };
+
+struct Way {
+  Group from, to;
+  Protocol protocol = Protocol::Tcp;
+  int first = 0, last = 0;  // 0: any port of the protocol
+  PortOf port_of = PortOf::Table;
+  Kept kept = Kept::SlurmPolicy;
+  std::string_view what_for;
+};
+std::span<const Way> network_ways();
+
+// Between groups of one SlurmCluster, with default ports. Anybody means these groups, too, as far as they may leave.
+bool way_open(Group from, Group to, Protocol protocol, int port);
+
+inline constexpr const char* kSlurmClusterLabel = "fairlead.dev/slurm-cluster";
+inline constexpr const char* kSlurmRoleLabel = "fairlead.dev/slurm-role";
+// Of a SlurmCluster; "Off": its policies are taken away.
+inline constexpr const char* kNetworkIsolation = "fairlead.dev/network-isolation";
+
+struct SlurmNetwork {
+  std::string cluster, space;
+  int slurmctld_port = 6817, slurmd_port = 6818, sshd_port = 22;
+  // Ranges that are no part of the world although any address may be spoken to there: nodes, pods of others, the API server. Those of either family.
+  std::vector<std::string> closed_ranges;
+};
+// NetworkPolicies by name and spec, complete as an API server would store them; the caller adds labels and owner. Equal arguments give equal policies.
+struct PolicySpec {
+  std::string name;
+  kube::Json spec;
+};
+std::vector<PolicySpec> slurm_network_policies(const SlurmNetwork& network);
+bool is_address_range(const std::string& text);  // "10.0.0.0/8" or "fd00::/8"
+
+// The table for people (docs/network.md has it between two marks) and for programs: [{from, to, protocol, first, last, portOf, keptBy, for}].
+std::string print_ways_markdown();
+kube::Json ways_json();
+
+}  // namespace fairlead::api

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/network_ways.h"
+
+#include <gmock/gmock.h>
+
+#include "base/files.h"
+
+namespace fairlead::api {
+namespace {
+using kube::Json;
+using testing::HasSubstr;
+using enum Group;
+
+TEST(NetworkWays, TheDocumentHasTheTable) {
+  auto text = read_file(SOURCE_DIR "/docs/network.md", 1_MiB);
+  ASSERT_TRUE(text);
+  EXPECT_NE(text->find("<!-- ways: begin, written by deploy/generate.sh -->\n" + print_ways_markdown() + "<!-- ways: end -->"), std::string::npos) << "docs/network.md is old: run deploy/generate.sh";
+}
+
+TEST(NetworkWays, EveryLineIsWellFormedAndSaidOnce) {
+  for (const Way& way : network_ways()) {
+    EXPECT_FALSE(way.what_for.empty());
+    EXPECT_TRUE((way.first == 0 && way.last == 0) || (way.first >= 1 && way.first <= way.last && way.last <= 65535)) << way.first << "-" << way.last;
+    int same = 0;
+    for (const Way& other : network_ways())
+      same += way.from == other.from && way.to == other.to && way.protocol == other.protocol && way.first == other.first && way.last == other.last && way.kept == other.kept;
+    EXPECT_EQ(same, 1) << text(way.from) << " to " << text(way.to) << " " << way.first;
+    // A policy stands around groups of a SlurmCluster alone: a line that it should keep names one of them.
+    const auto slurm = [](Group group) { return group == Heads || group == Workers || group == Login; };
+    EXPECT_EQ(way.kept == Kept::SlurmPolicy, slurm(way.from) || slurm(way.to));
+  }
+}
+
+struct OpenCase {
+  const char* name;
+  Group from, to;
+  Protocol protocol;
+  int port;
+  bool open;
+};
+class Open : public testing::TestWithParam<OpenCase> {};
+TEST_P(Open, AsSlurmNeedsAndNoMore) {
+  const auto& row = GetParam();
+  EXPECT_EQ(way_open(row.from, row.to, row.protocol, row.port), row.open);
+}
+INSTANTIATE_TEST_SUITE_P(Ways, Open,
+                         testing::Values(OpenCase{"worker_registers", Workers, Heads, Protocol::Tcp, 6817, true}, OpenCase{"head_starts_jobs", Heads, Workers, Protocol::Tcp, 6818, true},
+                                         OpenCase{"output_of_steps", Workers, Login, Protocol::Tcp, 40000, true}, OpenCase{"ssh", People, Login, Protocol::Tcp, 22, true},
+                                         OpenCase{"no_other_port_of_heads", Workers, Heads, Protocol::Tcp, 6819, false}, OpenCase{"heads_do_not_log_in", Heads, Login, Protocol::Tcp, 22, false},
+                                         OpenCase{"jobs_use_udp_among_themselves", Workers, Workers, Protocol::Udp, 5000, true}, OpenCase{"not_from_login", Login, Workers, Protocol::Udp, 5000, false},
+                                         OpenCase{"strangers_do_not_reach_heads", Anybody, Heads, Protocol::Tcp, 6817, false}, OpenCase{"low_ports_of_workers", Login, Workers, Protocol::Tcp, 22, false},
+                                         OpenCase{"heads_do_not_leave", Heads, World, Protocol::Tcp, 443, false}),
+                         [](const auto& row) { return row.param.name; });
+
+TEST(NetworkWays, PoliciesSayWhatTheTableSays) {
+  const auto policies = slurm_network_policies({.cluster = "c", .space = "s", .slurmctld_port = 7000, .closed_ranges = {"10.77.0.0/16", "fd77::/48"}});
+  ASSERT_EQ(policies.size(), 4U);
+  EXPECT_EQ(policies[0].name, "c-network-closed");
+  EXPECT_FALSE(policies[0].spec.has("ingress"));
+  const Json& head = policies[1].spec;
+  EXPECT_EQ(policies[1].name, "c-network-controller");
+  EXPECT_EQ(head["podSelector"]["matchLabels"][kSlurmRoleLabel].string(), "controller");
+  EXPECT_EQ(kube::print_json(head["policyTypes"]), R"(["Ingress","Egress"])");
+  ASSERT_EQ(head["ingress"].items().size(), 3U);
+  EXPECT_EQ(kube::print_json(head["ingress"].items()[1]),
+            R"({"ports":[{"protocol":"TCP","port":7000}],"from":[{"podSelector":{"matchLabels":{"fairlead.dev/slurm-cluster":"c","fairlead.dev/slurm-role":"worker"}}}]})");
+  // The head reaches nothing outside; names it may ask for anywhere.
+  EXPECT_EQ(kube::print_json(head["egress"]).find("ipBlock"), std::string::npos);
+  EXPECT_THAT(kube::print_json(head["egress"]), HasSubstr(R"({"ports":[{"protocol":"UDP","port":53},{"protocol":"TCP","port":53}]})"));
+  const std::string worker = kube::print_json(policies[2].spec["egress"]);
+  EXPECT_THAT(worker, HasSubstr(R"({"cidr":"0.0.0.0/0","except":["169.254.0.0/16","10.77.0.0/16"]})"));
+  EXPECT_THAT(worker, HasSubstr(R"({"cidr":"::/0","except":["fe80::/10","fd00:ec2::254/128","fd77::/48"]})"));
+  EXPECT_THAT(worker, HasSubstr(R"({"protocol":"TCP","port":1024,"endPort":65535})"));
+  // Anybody may log in: a rule without a sender.
+  const std::string login = kube::print_json(policies[3].spec["ingress"]);
+  EXPECT_THAT(login, HasSubstr(R"({"ports":[{"protocol":"TCP","port":22}]})"));
+}
+
+TEST(NetworkWays, RangesAreCheckedBeforeTheyReachAPolicy) {
+  for (const char* good : {"10.0.0.0/8", "::/0", "fd77:1::/48"}) EXPECT_TRUE(is_address_range(good)) << good;
+  for (const char* bad : {"", "10.0.0.0", "10.0.0.0/33", "10.0.0/8", "fd00::/129", "x/8", "10.0.0.0/", "10.0.0.0/8x", "/8"}) EXPECT_FALSE(is_address_range(bad)) << bad;
+}
+
+}  // namespace
+}  // namespace fairlead::api
