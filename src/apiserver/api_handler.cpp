@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "apiserver/admission.h"
@@ -146,7 +147,7 @@ class Handler final : public ApiHandler {
       return call.refuse(not_served(call.request.target.path));
     }
     if (call.request.method != "GET") {
-      return call.refuse({.code = 405, .reason = "MethodNotAllowed", .message = "the server does not allow this method on the requested resource"});
+      return call.refuse(method_not_allowed());
     }
     const bool open_api = route.what == Route::What::OpenApiIndex || route.what == Route::What::OpenApiDocument;
     const bool top = route.what == Route::What::CoreVersions || route.what == Route::What::Groups;
@@ -155,8 +156,8 @@ class Handler final : public ApiHandler {
     call.form = *form;
     const auto kinds = registry_.kinds();
     if (open_api) return open_api_answer(call, *kinds);
-    if (top && (*form == Form::DiscoveryV2 || *form == Form::DiscoveryV2Beta1)) {
-      const Json json = aggregated(*kinds, route.what == Route::What::CoreVersions, *form == Form::DiscoveryV2 ? "v2" : "v2beta1");
+    if (top && *form == Form::DiscoveryV2) {
+      const Json json = aggregated(*kinds, route.what == Route::What::CoreVersions);
       return call.exchange->respond({.headers = {{"Content-Type", std::string(content_type(*form))}, {"Vary", "Accept"}}, .body = print_json(json) + "\n"});
     }
     std::optional<Json> json;
@@ -203,15 +204,21 @@ class Handler final : public ApiHandler {
   }
 
   void not_acceptable(const Call& call) const {
+    // As in Kubernetes: with empty details only where no media type is one of ours, not where its form is not.
+    const auto media = parse_accept(http::find(call.request.headers, "Accept"));
+    const bool known = std::any_of(media.begin(), media.end(), [](const MediaType& one) {
+      return one.type == "application/json" || one.type == "application/yaml" || one.type == "application/vnd.kubernetes.protobuf";
+    });
     call.refuse({.code = 406,
                  .reason = "NotAcceptable",
-                 .message = "only the following media types are accepted: application/json, application/yaml, application/json;as=Table;v=v1;g=meta.k8s.io"});
+                 .message = "only the following media types are accepted: application/json, application/yaml, application/json;as=Table;v=v1;g=meta.k8s.io",
+                 .empty_details = !known});
   }
 
   void object(const std::shared_ptr<Call>& call) {
     const Route& route = call->route;
     if (call->verb.empty()) {
-      return call->refuse({.code = 405, .reason = "MethodNotAllowed", .message = "the server does not allow this method on the requested resource", .details = call->about()});
+      return call->refuse(method_not_allowed(call->about()));
     }
     Attributes asked = attributes_of(*call);
     std::optional<Body> body;
@@ -247,7 +254,7 @@ class Handler final : public ApiHandler {
   // The body of a POST that stores nothing; empty: refused.
   std::optional<Json> posted(const Call& call, std::optional<Body> body = std::nullopt) const {
     if (call.verb != "create") {
-      call.refuse({.code = 405, .reason = "MethodNotAllowed", .message = "the server does not allow this method on the requested resource", .details = call.about()});
+      call.refuse(method_not_allowed(call.about()));
       return std::nullopt;
     }
     if (!body) {

@@ -20,19 +20,15 @@ bool serves(const Kind& kind, std::string_view subresource) {
   return (subresource == "status" && kind.status_subresource) || std::find(kind.subresources.begin(), kind.subresources.end(), subresource) != kind.subresources.end();
 }
 
-Json list_metadata(const ListPage& page) {
+// Lists of custom resources always tell the token, as kube-apiserver's do.
+Json list_metadata(const ListPage& page, bool always_token = false) {
   Json metadata = Json::object({{"resourceVersion", std::to_string(page.revision)}});
-  if (!page.continue_token.empty()) metadata.set("continue", page.continue_token);
+  if (always_token || !page.continue_token.empty()) metadata.set("continue", page.continue_token);
   if (page.remaining > 0) metadata.set("remainingItemCount", page.remaining);
   return metadata;
 }
 
 std::string list_kind(const Kind& kind) { return kind.list_kind.empty() ? kind.resource.kind + "List" : kind.list_kind; }
-
-std::string text_in_form(const Json& json, Form form, bool pretty) {
-  if (form == Form::Yaml) return print_yaml(json);
-  return (pretty ? kube::print_json_indented(json) : kube::print_json(json)) + "\n";
-}
 
 // The stored bytes one after the other, never joined.
 http::Response list_in_parts(const Kind& kind, const ListPage& page) {
@@ -42,7 +38,7 @@ http::Response list_in_parts(const Kind& kind, const ListPage& page) {
   head += ",\"apiVersion\":";
   kube::append_json_string(head, kind.resource.api_version());
   head += ",\"metadata\":";
-  append_json(head, list_metadata(page));
+  append_json(head, list_metadata(page, kind.schema != nullptr));
   head += ",\"items\":[";
   http::Response response{.headers = {{"Content-Type", "application/json"}}};
   response.parts.reserve(2 * page.objects.size() + 2);
@@ -77,7 +73,7 @@ Result<http::Response> list_in_form(const Call& call, const Kind& kind, const Li
   } else {
     const bool partial = call.form == Form::Partial;
     out = Json::object({{"kind", partial ? "PartialObjectMetadataList" : list_kind(kind)}, {"apiVersion", partial ? "meta.k8s.io/v1" : kind.resource.api_version()}});
-    out.set("metadata", list_metadata(page)).set("items", Json::array(std::move(items)));
+    out.set("metadata", list_metadata(page, !partial && kind.schema != nullptr)).set("items", Json::array(std::move(items)));
   }
   return http::Response{.headers = {{"Content-Type", std::string(content_type(call.form))}}, .body = text_in_form(out, call.form, call.pretty)};
 }
@@ -112,6 +108,11 @@ std::string options_error(std::string_view verb, const std::vector<std::string>&
 void Call::refuse(const Error& error) const {
   // What a body may hold is refused as a media type, everything else that is not done here as not implemented.
   refuse(status_of(error, about()));
+}
+
+void Call::refuse(const Status& status) const {
+  // Not `form`: what is refused early has none yet.
+  exchange->respond(to_response(status, choose_form(http::find(request.headers, "Accept"), Asked::Plain).value_or(Form::Json)));
 }
 
 void Call::answer(int status, const kube::Json& json) const {
@@ -272,7 +273,12 @@ void Objects::handle(CallPtr call, KindPtr kind, std::optional<Body> body) {
   if (kind->resource.namespaced && route.space.empty() && (!route.name.empty() || call->verb == "create" || call->verb == "deletecollection")) {
     return call->refuse(not_served(call->request.target.path));
   }
-  if (!route.subresource.empty() && !serves(*kind, route.subresource)) return call->refuse(not_served(call->request.target.path));
+  if (!route.subresource.empty()) {
+    if (!serves(*kind, route.subresource)) return call->refuse(not_served(call->request.target.path));
+    // What is not in discovery is not done: a DELETE of a status would delete the object.
+    const auto verbs = subresource_info(*kind, route.subresource).verbs;
+    if (std::find(verbs.begin(), verbs.end(), call->verb == "watch" ? "get" : call->verb) == verbs.end()) return call->refuse(method_not_allowed(call->about()));
+  }
   if (call->verb == "get") return route.subresource.empty() ? get(call, kind) : subresource_get(call, kind);
   if (call->verb == "list") return list(call, kind);
   if (call->verb == "watch") return watch(call, kind);
@@ -281,7 +287,7 @@ void Objects::handle(CallPtr call, KindPtr kind, std::optional<Body> body) {
   if (call->verb == "create" && route.subresource == "exec") return subresource_get(call, kind);
   const bool to_object = call->verb == "update" || call->verb == "patch";
   if (call->verb.empty() || (to_object && route.name.empty()) || (call->verb == "create" && !route.name.empty() && route.subresource.empty())) {
-    return call->refuse({.code = 405, .reason = "MethodNotAllowed", .message = "the server does not allow this method on the requested resource", .details = call->about()});
+    return call->refuse(method_not_allowed(call->about()));
   }
   write(call, kind, std::move(body));
 }
@@ -299,7 +305,7 @@ void Objects::subresource_get(const CallPtr& call, const KindPtr& kind) {
   if (subresource == "scale") return respond_scale(*call, *kind, *object, {});
   if (subresource == "status") return respond_object(*call, *kind, 200, *object, {}, clock_.now());
   if (subresource != "log" && subresource != "exec") {
-    return call->refuse({.code = 405, .reason = "MethodNotAllowed", .message = "the server does not allow this method on the requested resource", .details = call->about()});
+    return call->refuse(method_not_allowed(call->about()));
   }
   auto pod = kube::parse_json(*object->bytes);
   if (!pod) return call->refuse(pod.error());
@@ -351,7 +357,11 @@ void Objects::write(const CallPtr& call, const KindPtr& kind, std::optional<Body
   PatchForm patch;
   if (call->verb == "patch") {
     const auto form = parse_patch_form(media, kind->type == nullptr);
-    if (!form) return call->refuse(unsupported_media_type(form.error().message));
+    if (!form) {
+      Status status = unsupported_media_type(form.error().message);
+      status.empty_details = !parse_patch_form(media, false);  // none where only this kind does not take it
+      return call->refuse(status);
+    }
     patch = *form;
   }
   auto context = parse_write_context(*call, patch.apply);
@@ -361,7 +371,10 @@ void Objects::write(const CallPtr& call, const KindPtr& kind, std::optional<Body
     if (!parsed && call->verb == "patch")
       return call->refuse(bad_request(fmt::format("{}: {}", patch.apply ? "error decoding YAML" : "error decoding patch", parsed.error().message)));
     if (!parsed && parsed.error().code == Code::Unsupported) return call->refuse(unsupported_media_type(parsed.error().message));
-    if (!parsed) return call->refuse(bad_request(fmt::format("the object provided is unrecognized (must be of type {}): {}", kind->resource.kind, parsed.error().message)));
+    if (!parsed) {
+      return call->refuse(bad_request(
+          fmt::format("the object provided is unrecognized (must be of type {}): {} ({})", kind->resource.kind, parsed.error().message, summary_of_body(call->request.body))));
+    }
     body = std::move(*parsed);
   }
   call->request.body = {};  // not needed while the write waits for its commit

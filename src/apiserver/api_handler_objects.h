@@ -33,7 +33,7 @@ struct Call {
   std::string_view query(std::string_view name) const { return http::find(request.target.query, name); }
   StatusDetails about() const { return {.name = route.name, .group = route.group, .kind = route.plural}; }
   void refuse(const Error& error) const;  // a Status with details of the resource asked for
-  void refuse(const Status& status) const { exchange->respond(to_response(status)); }
+  void refuse(const Status& status) const;  // in YAML where that was asked for
   void answer(int status, const kube::Json& json) const;
 };
 

@@ -90,6 +90,15 @@ TEST(ApiHandler, AnswersInTheFormAskedFor) {
   EXPECT_FALSE(partial["items"].items().at(0).has("data"));
   const auto yaml = api.ask("GET", maps + "/one", "", {{"Accept", "application/yaml"}});
   EXPECT_THAT(yaml.body, testing::HasSubstr("kind: ConfigMap\n"));
+  EXPECT_THAT(yaml.body, testing::StartsWith("apiVersion: v1\n"));  // in order
+  const auto missing = api.ask("GET", maps + "/none", "", {{"Accept", "application/yaml"}});
+  EXPECT_EQ(http::find(missing.headers, "Content-Type"), "application/yaml");
+  EXPECT_THAT(missing.body, testing::HasSubstr("\nreason: NotFound\n"));
+  const http::Headers no_patch{{"Content-Type", "text/plain"}};
+  EXPECT_TRUE(api.json("PATCH", maps + "/one", "{}", no_patch).has("details"));
+  const auto no_form = api.json("GET", maps, "", {{"Accept", "application/json;as=Table;v=v9;g=meta.k8s.io"}}), no_type = api.json("GET", maps, "", {{"Accept", "text/html"}});
+  EXPECT_FALSE(no_form.has("details"));
+  EXPECT_TRUE(no_type.has("details"));
   EXPECT_EQ(api.ask("GET", maps, "", {{"Accept", "application/vnd.kubernetes.protobuf"}}).status, 406);
   EXPECT_THAT(api.ask("GET", maps + "/one?pretty=true").body, testing::HasSubstr("\n  \"kind\""));
 }
@@ -116,6 +125,10 @@ TEST(ApiHandler, RefusesWhatItDoesNotUnderstand) {
            Row{"PATCH", "/api/v1/namespaces/default/configmaps/c", "{}", "application/apply-patch+cbor", 415},
            Row{"PATCH", "/api/v1/namespaces/default/configmaps/c", "{}", "application/json", 415},
            Row{"PATCH", "/api/v1/namespaces/default/configmaps", "{}", "application/merge-patch+json", 405},
+           Row{"POST", "/api/v1/namespaces/default/pods/p/status", "{}", "application/json", 405},
+           Row{"DELETE", "/api/v1/namespaces/default/pods/p/status", "", "", 405},
+           Row{"PUT", "/api/v1/namespaces/default/pods/p/log", "{}", "application/json", 405},
+           Row{"GET", "/api/v1/namespaces/default/pods/p/eviction", "", "", 405},
            Row{"BREW", "/api/v1/namespaces/default/configmaps/c", "", "", 405},
            Row{"DELETE", "/api/v1/namespaces/default/configmaps/c?propagationPolicy=Maybe", "", "", 422},
            Row{"GET", "/api/v1/namespaces/default/configmaps?watch=1&sendInitialEvents=true", "", "", 422},

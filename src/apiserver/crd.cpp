@@ -17,17 +17,33 @@ using kube::Json;
 
 namespace {
 
+void check_kind_name(const Json& names, const char* field, FieldErrors& errors) {
+  std::string text = names[field].string();
+  if (text.empty()) return;
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (const auto why = check_dns_1035_label(text); !why.empty())
+    errors.invalid(fmt::format("spec.names.{}", field), names[field], "may have mixed case, but should otherwise match: " + why);
+}
+
 void check_names(const Json& names, FieldErrors& errors) {
-  for (const char* field : {"plural", "kind"})
+  for (const char* field : {"plural", "singular", "kind", "listKind"})
     if (names[field].string().empty()) errors.required(fmt::format("spec.names.{}", field));
   for (const char* field : {"plural", "singular"})
     if (const std::string& text = names[field].string(); !text.empty())
-      if (const auto why = kube::check_dns_label(text); !why.empty()) errors.invalid(fmt::format("spec.names.{}", field), text, why);
-  for (const char* list : {"shortNames", "categories"})
+      if (const auto why = check_dns_1035_label(text); !why.empty()) errors.invalid(fmt::format("spec.names.{}", field), text, why);
+  check_kind_name(names, "kind", errors);
+  check_kind_name(names, "listKind", errors);
+  const auto check_words = [&](const char* list) {
     for (std::size_t i = 0; i < names[list].items().size(); ++i)
-      if (const auto why = kube::check_dns_label(names[list].items()[i].string()); !why.empty())
+      if (const auto why = check_dns_1035_label(names[list].items()[i].string()); !why.empty())
         errors.invalid(fmt::format("spec.names.{}[{}]", list, i), names[list].items()[i], why);
+  };
+  check_words("shortNames");
+  if (!names["kind"].string().empty() && names["kind"] == names["listKind"]) errors.invalid("spec.names.listKind", names["listKind"], "kind and listKind may not be the same");
+  check_words("categories");
 }
+
+bool contains(std::initializer_list<std::string_view> words, std::string_view word) { return std::find(words.begin(), words.end(), word) != words.end(); }
 
 void check_columns(const Json& columns, const std::string& path, FieldErrors& errors) {
   for (std::size_t i = 0; i < columns.items().size(); ++i) {
@@ -35,10 +51,15 @@ void check_columns(const Json& columns, const std::string& path, FieldErrors& er
     const std::string at = fmt::format("{}[{}]", path, i);
     if (column["name"].string().empty()) errors.required(at + ".name");
     const std::string& type = column["type"].string();
-    if (type != "integer" && type != "number" && type != "string" && type != "boolean" && type != "date")
-      errors.unsupported_value(at + ".type", column["type"], {"boolean", "date", "integer", "number", "string"});
-    if (column["jsonPath"].string().empty()) errors.required(at + ".jsonPath");
-    else if (const auto parsed = TablePath::parse(column["jsonPath"].string()); !parsed) errors.invalid(at + ".jsonPath", column["jsonPath"], parsed.error().message);
+    if (type.empty()) errors.required(at + ".type", "must be one of boolean,date,integer,number,string");
+    else if (!contains({"boolean", "date", "integer", "number", "string"}, type)) errors.invalid(at + ".type", type, "must be one of boolean,date,integer,number,string");
+    if (const std::string& format = column["format"].string(); !format.empty() && !contains({"byte", "date", "date-time", "double", "float", "int32", "int64", "password"}, format))
+      errors.invalid(at + ".format", format, "must be one of byte,date,date-time,double,float,int32,int64,password");
+    // Kubernetes' name for the field, here as there.
+    const std::string& json_path = column["jsonPath"].string();
+    if (json_path.empty()) errors.required(at + ".JSONPath");
+    else if (json_path.front() != '.') errors.invalid(at + ".JSONPath", json_path, "must be a simple json path starting with .");
+    else if (const auto parsed = TablePath::parse(json_path); !parsed) errors.invalid(at + ".JSONPath", json_path, parsed.error().message);
   }
 }
 
@@ -87,13 +108,13 @@ void check_selectable(const Json& fields, const Schema* schema, const std::strin
   }
 }
 
-// With one version, Kubernetes names its parts as if they stood in spec itself.
-void check_version(const Json& version, const std::string& path, bool alone, FieldErrors& errors) {
+// With one version, Kubernetes names its parts as if they stood in spec itself. True: it has defaults.
+bool check_version(const Json& version, const std::string& path, bool alone, FieldErrors& errors) {
   const std::string inner = alone ? "spec" : path;
   std::shared_ptr<const Schema> compiled;
   const std::string& name = version["name"].string();
   if (name.empty()) errors.required(path + ".name");
-  else if (const auto why = kube::check_dns_label(name); !why.empty()) errors.invalid(path + ".name", name, why);
+  else if (const auto why = check_dns_1035_label(name); !why.empty()) errors.invalid(path + ".name", name, why);
   for (const char* field : {"served", "storage"})
     if (!version[field].is_bool()) errors.required(path + "." + field);
   const Json* schema = version["schema"].find("openAPIV3Schema");
@@ -102,6 +123,7 @@ void check_version(const Json& version, const std::string& path, bool alone, Fie
   if (const Json* scale = version["subresources"].find("scale")) check_scale(*scale, inner + ".subresources.scale", errors);
   check_selectable(version["selectableFields"], compiled.get(), inner + ".selectableFields", errors);
   check_columns(version["additionalPrinterColumns"], inner + ".additionalPrinterColumns", errors);
+  return compiled != nullptr && compiled->root().defaults_below;
 }
 
 std::string conflict_with(const Json& crd, const KindTable& others) {
@@ -151,37 +173,71 @@ std::shared_ptr<const Kind> kind_of(const Json& crd, const Json& version) {
 
 }  // namespace
 
-void check_crd(const Json& crd, FieldErrors& errors) {
-  const Json& spec = crd["spec"];
-  const std::string& group = spec["group"].string();
+namespace {
+
+void check_group(const std::string& group, FieldErrors& errors) {
   if (group.empty()) errors.required("spec.group");
   else if (const auto why = kube::check_dns_subdomain(group); !why.empty()) errors.invalid("spec.group", group, why);
   else if (group.find('.') == std::string::npos) errors.invalid("spec.group", group, "should be a domain with at least one dot");
-  else if (group.ends_with(".k8s.io") || group == "k8s.io") {
-    // Guarded like in Kubernetes, where these groups need an approval annotation.
-    if (!kube::annotations_of(crd).contains("api-approved.kubernetes.io"))
-      errors.required("metadata.annotations[api-approved.kubernetes.io]", "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111");
-    if (group == "coordination.k8s.io" || group == "apiextensions.k8s.io") errors.invalid("spec.group", group, "is a built-in group");
-  }
-  check_names(spec["names"], errors);
-  const std::string wanted = spec["names"]["plural"].string() + "." + group;
-  if (kube::name_of(crd) != wanted) errors.invalid("metadata.name", kube::name_of(crd), "must be spec.names.plural+\".\"+spec.group");
-  if (const std::string& scope = spec["scope"].string(); scope != "Cluster" && scope != "Namespaced") errors.unsupported_value("spec.scope", scope, {"Cluster", "Namespaced"});
-  if (spec["preserveUnknownFields"].boolean()) errors.invalid("spec.preserveUnknownFields", true, "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead");
-  if (const std::string& strategy = spec["conversion"]["strategy"].string(); !strategy.empty() && strategy != "None")
-    errors.not_supported_here("spec.conversion.strategy", "only None is there: versions differ in name only");
+  else if (group == "coordination.k8s.io" || group == "apiextensions.k8s.io") errors.invalid("spec.group", group, "is a built-in group");
+}
 
+void check_versions(const Json& spec, FieldErrors& errors) {
   const auto& versions = spec["versions"].items();
-  if (versions.empty()) errors.required("spec.versions", "must have at least one version");
-  std::set<std::string> names;
+  FieldErrors of_versions;
   std::size_t storage = 0;
+  std::set<std::string> names;
+  bool defaults = false;
   for (std::size_t i = 0; i < versions.size(); ++i) {
     const std::string path = fmt::format("spec.versions[{}]", i);
-    check_version(versions[i], path, versions.size() == 1, errors);
-    if (!names.insert(versions[i]["name"].string()).second) errors.duplicate(path + ".name", versions[i]["name"]);
+    defaults = check_version(versions[i], path, versions.size() == 1, of_versions) || defaults;
+    if (!names.insert(versions[i]["name"].string()).second) of_versions.duplicate(path + ".name", versions[i]["name"]);
     storage += versions[i]["storage"].boolean() ? 1 : 0;
   }
-  if (!versions.empty() && storage != 1) errors.invalid("spec.versions", static_cast<std::int64_t>(storage), "must have exactly one version marked as storage version");
+  if (defaults && spec["preserveUnknownFields"].boolean()) errors.invalid("spec.preserveUnknownFields", true, "must be false in order to use defaults in the schema");
+  for (const std::string& text : of_versions.texts()) errors.add(text);
+  constexpr std::string_view one = "must have exactly one version marked as storage version";
+  if (versions.empty()) errors.add(fmt::format("spec.versions: Invalid value: []apiextensions.CustomResourceDefinitionVersion{{}}: {}", one));
+  else if (storage != 1) errors.invalid("spec.versions", static_cast<std::int64_t>(storage), one);
+}
+
+// What status.storedVersions would become.
+void check_stored(const Json& spec, FieldErrors& errors) {
+  std::string first;
+  for (const Json& version : spec["versions"].items()) {
+    if (!version["storage"].boolean()) continue;
+    if (first.empty()) first = version["name"].string();
+    else errors.add(fmt::format("status.storedVersions: Invalid value: []string{{\"{}\"}}: must have the storage version {}", first, version["name"].string()));
+  }
+  if (first.empty()) errors.add("status.storedVersions: Invalid value: []string(nil): must have at least one stored version");
+}
+
+// Guarded like in Kubernetes, where these groups need an approval annotation.
+void check_approval(const Json& crd, FieldErrors& errors) {
+  const std::string& group = crd["spec"]["group"].string();
+  const bool guarded = group.ends_with(".k8s.io") || group == "k8s.io" || group.ends_with(".kubernetes.io") || group == "kubernetes.io";
+  if (guarded && !kube::annotations_of(crd).contains("api-approved.kubernetes.io"))
+    errors.required("metadata.annotations[api-approved.kubernetes.io]", "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111");
+}
+
+}  // namespace
+
+// In Kubernetes' order.
+void check_crd(const Json& crd, FieldErrors& errors) {
+  const Json& spec = crd["spec"];
+  const std::string& group = spec["group"].string();
+  const std::string wanted = spec["names"]["plural"].string() + "." + group;
+  if (kube::name_of(crd) != wanted) errors.invalid("metadata.name", kube::name_of(crd), "must be spec.names.plural+\".\"+spec.group");
+  check_group(group, errors);
+  if (const std::string& scope = spec["scope"].string(); scope != "Cluster" && scope != "Namespaced") errors.unsupported_value("spec.scope", scope, {"Cluster", "Namespaced"});
+  check_versions(spec, errors);
+  check_names(spec["names"], errors);
+  const std::string& strategy = spec["conversion"]["strategy"].string();
+  if (strategy == "Webhook") errors.not_supported_here("spec.conversion.strategy", "only None is there: versions differ in name only");
+  else if (!strategy.empty() && strategy != "None") errors.unsupported_value("spec.conversion.strategy", strategy, {"None", "Webhook"});
+  check_stored(spec, errors);
+  check_approval(crd, errors);
+  if (spec["preserveUnknownFields"].boolean()) errors.invalid("spec.preserveUnknownFields", true, "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead");
 }
 
 void check_crd_change(const Json& old, const Json& next, FieldErrors& errors) {

@@ -196,6 +196,11 @@ TEST(Crd, ObjectsAreDefaultedPrunedAndChecked) {
             "Boat.sea.example.org \"d\" is invalid: spec.crew: Invalid value: -1: spec.crew in body should be greater than or equal to 0");
 }
 
+TEST(Crd, AnObjectOfAnotherKindIsRefused) {
+  BoatWorld world;
+  EXPECT_EQ(message_of(world.sail("{apiVersion: sea.example.org/v1, kind: Ship, metadata: {name: s}}")), "Ship.sea.example.org \"s\" is invalid: kind: Invalid value: \"Ship\": must be Boat");
+}
+
 TEST(Crd, GenerationFollowsTheSpecOnly) {
   BoatWorld world;
   const kube::ObjectKey key{"default", "a"};
@@ -286,7 +291,18 @@ INSTANTIATE_TEST_SUITE_P(All, BadCrd,
                          testing::Values(BadCrdCase{"name", "name: boats.sea", "name: ships.sea", "metadata.name: Invalid value: \"ships.sea.example.org\": must be spec.names.plural+\".\"+spec.group"},
                                          BadCrdCase{"scope", "scope: Namespaced", "scope: Wide", "spec.scope: Unsupported value: \"Wide\""},
                                          BadCrdCase{"storage", "storage: true", "storage: false", "must have exactly one version marked as storage version"},
-                                         BadCrdCase{"column", ".spec.crew", ".spec[", "additionalPrinterColumns[0].jsonPath: Invalid value"},
+                                         BadCrdCase{"column", ".spec.crew", ".spec[", "additionalPrinterColumns[0].JSONPath: Invalid value"},
+                                         BadCrdCase{"column_path", "'.spec.crew'", "spec", "spec.additionalPrinterColumns[0].JSONPath: Invalid value: \"spec\": must be a simple json path starting with ."},
+                                         BadCrdCase{"column_type", "Crew, type: integer", "Crew, type: frob", "additionalPrinterColumns[0].type: Invalid value: \"frob\": must be one of boolean,date,integer,number,string"},
+                                         BadCrdCase{"column_format", "Crew, type: integer", "Crew, format: frob, type: integer", "additionalPrinterColumns[0].format: Invalid value: \"frob\": must be one of byte,"},
+                                         BadCrdCase{"short_name", "shortNames: [bt]", "shortNames: [Bad]", "spec.names.shortNames[0]: Invalid value: \"Bad\": a DNS-1035 label must consist of"},
+                                         BadCrdCase{"kind_name", "kind: Boat,", "kind: 1Boat,", "spec.names.kind: Invalid value: \"1Boat\": may have mixed case, but should otherwise match: a DNS-1035 label"},
+                                         BadCrdCase{"same_kinds", "kind: Boat,", "kind: Boat, listKind: Boat,", "spec.names.listKind: Invalid value: \"Boat\": kind and listKind may not be the same"},
+                                         BadCrdCase{"no_stored_version", "storage: true", "storage: false", "status.storedVersions: Invalid value: []string(nil): must have at least one stored version"},
+                                         BadCrdCase{"conversion", "scope: Namespaced", "scope: Namespaced\n  conversion: {strategy: Frob}", "spec.conversion.strategy: Unsupported value: \"Frob\": supported values: \"None\", \"Webhook\""},
+                                         BadCrdCase{"defaults_kept_unknown", "scope: Namespaced", "scope: Namespaced\n  preserveUnknownFields: true",
+                                                    "[spec.preserveUnknownFields: Invalid value: true: must be false in order to use defaults in the schema, spec.preserveUnknownFields: Invalid value: true: cannot set to true"},
+                                         BadCrdCase{"name_before_group", "group: sea.example.org", "group: Bad_Group", "[metadata.name: Invalid value: \"boats.sea.example.org\""},
                                          BadCrdCase{"schema", "type: integer, minimum", "minimum", "must not be empty for specified object fields"},
                                          BadCrdCase{"webhook", "scope: Namespaced", "scope: Namespaced\n  conversion: {strategy: Webhook}", "spec.conversion.strategy: Forbidden: not supported by the embedded engine"}),
                          [](const auto& row) { return row.param.name; });

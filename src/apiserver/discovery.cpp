@@ -236,7 +236,7 @@ std::optional<kube::Json> resource_list(const KindTable& table, std::string_view
   return out;
 }
 
-kube::Json aggregated(const KindTable& table, bool core, std::string_view version) {
+kube::Json aggregated(const KindTable& table, bool core) {
   std::vector<Json> groups;
   for (const GroupVersion& gv : group_versions(table)) {
     if (gv.group.empty() != core) continue;
@@ -257,7 +257,7 @@ kube::Json aggregated(const KindTable& table, bool core, std::string_view versio
     entry.set("resources", Json::array(std::move(resources)));
     groups.back().child("versions").push(std::move(entry));
   }
-  Json out = Json::object({{"kind", "APIGroupDiscoveryList"}, {"apiVersion", "apidiscovery.k8s.io/" + std::string(version)}, {"metadata", Json::object()}});
+  Json out = Json::object({{"kind", "APIGroupDiscoveryList"}, {"apiVersion", "apidiscovery.k8s.io/v2"}, {"metadata", Json::object()}});
   out.set("items", Json::array(std::move(groups)));
   return out;
 }

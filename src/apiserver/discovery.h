@@ -41,7 +41,7 @@ kube::Json core_versions(const std::string& server_address);           // GET /a
 kube::Json group_list(const KindTable& table);                         // GET /apis
 std::optional<kube::Json> group(const KindTable& table, std::string_view name);  // GET /apis/NAME
 std::optional<kube::Json> resource_list(const KindTable& table, std::string_view group, std::string_view version);
-// APIGroupDiscoveryList for /api (core) or /apis, of version "v2" or "v2beta1".
-kube::Json aggregated(const KindTable& table, bool core, std::string_view version);
+// APIGroupDiscoveryList (apidiscovery.k8s.io/v2) for /api (core) or /apis.
+kube::Json aggregated(const KindTable& table, bool core);
 
 }  // namespace fairlead::apiserver

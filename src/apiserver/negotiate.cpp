@@ -33,10 +33,19 @@ std::optional<Form> form_of(const MediaType& media, Asked asked) {
     if (as == "PartialObjectMetadata" || as == "PartialObjectMetadataList") return Form::Partial;
   }
   if (asked == Asked::Discovery && group == "apidiscovery.k8s.io" && as == "APIGroupDiscoveryList") {
-    if (version == "v2") return Form::DiscoveryV2;
-    if (version == "v2beta1") return Form::DiscoveryV2Beta1;
+    if (version == "v2") return Form::DiscoveryV2;  // v2beta1 is gone in 1.33: clients that know only it take plain discovery
   }
   return std::nullopt;
+}
+
+void sort_keys(kube::Json& json) {
+  if (json.is_array()) {
+    for (kube::Json& item : json.items()) sort_keys(item);
+  }
+  if (!json.is_object()) return;
+  auto& members = json.members();
+  std::sort(members.begin(), members.end(), [](const kube::JsonMember& a, const kube::JsonMember& b) { return a.first < b.first; });
+  for (auto& [key, value] : members) sort_keys(value);
 }
 
 }  // namespace
@@ -97,12 +106,20 @@ std::string_view content_type(Form form) {
   switch (form) {
     case Form::Yaml: return "application/yaml";
     case Form::DiscoveryV2: return "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    case Form::DiscoveryV2Beta1: return "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
     case Form::Json:
     case Form::Table:
     case Form::Partial: break;
   }
   return "application/json";
+}
+
+std::string text_in_form(const kube::Json& json, Form form, bool pretty) {
+  if (form == Form::Yaml) {
+    kube::Json sorted = json;
+    sort_keys(sorted);
+    return print_yaml(sorted);
+  }
+  return (pretty ? kube::print_json_indented(json) : kube::print_json(json)) + "\n";
 }
 
 bool parse_flag(std::string_view value) { return lower(value) != "false" && value != "0" && value != "f" && value != "F"; }
@@ -117,6 +134,8 @@ bool flag(const http::Query& query, std::string_view name, bool otherwise) {
 Result<Body> parse_body(std::string_view content_type, std::string_view body) {
   const std::string type = parse_media_type(content_type).type;
   Body out;
+  if (type == "application/vnd.kubernetes.protobuf" && !kube::is_protobuf(body))
+    return fail(Code::Invalid, "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]");
   if (type == "application/vnd.kubernetes.protobuf" || kube::is_protobuf(body)) {
     auto decoded = kube::decode_protobuf(body, kube::TypeTable::builtin());
     if (!decoded) return std::unexpected(std::move(decoded.error()));
@@ -139,6 +158,14 @@ Result<Body> parse_body(std::string_view content_type, std::string_view body) {
   if (!parsed) return std::unexpected(std::move(parsed.error()));
   out.json = std::move(*parsed);
   return out;
+}
+
+std::string summary_of_body(std::string_view body) {
+  constexpr std::size_t shown = 30;
+  if (body.empty()) return "<empty>";
+  const std::string_view start = body.substr(0, shown);
+  const std::string text = start.front() == '{' ? std::string(start) : hex(start);
+  return body.size() > shown ? text + " ..." : text;
 }
 
 Result<PatchForm> parse_patch_form(std::string_view content_type, bool custom_resource) {

@@ -24,11 +24,13 @@ MediaType parse_media_type(std::string_view text);
 std::vector<MediaType> parse_accept(std::string_view header);  // best first; equal quality keeps the order
 
 // How an answer is written.
-enum class Form { Json, Yaml, Table, Partial, DiscoveryV2, DiscoveryV2Beta1 };
+enum class Form { Json, Yaml, Table, Partial, DiscoveryV2 };
 enum class Asked { Plain, Objects, Discovery };  // which forms make sense
 // The client's first choice among those we can write; empty: none (406). Protobuf is never written: a client that only takes protobuf gets 406.
 std::optional<Form> choose_form(std::string_view accept, Asked asked);
 std::string_view content_type(Form form);
+// An answer as text, with a newline at the end. YAML has its keys in order, as kube-apiserver writes them.
+std::string text_in_form(const kube::Json& json, Form form, bool pretty);
 
 // Kubernetes' conversion of a boolean query value (a superset of what clients write: True, 1, t):
 // "false" (any case), "f" and "0" are false, everything else is true.
@@ -42,6 +44,8 @@ struct Body {
 };
 // JSON, YAML or protobuf by its content. Invalid: malformed (400). Unsupported: another media type (415), the message says which are taken.
 Result<Body> parse_body(std::string_view content_type, std::string_view body);
+// How Kubernetes shows a body that it cannot read: the beginning of it, in hex unless it looks like JSON.
+std::string summary_of_body(std::string_view body);
 // What a PATCH asks for. `apply`: server-side apply, `type` says nothing then.
 struct PatchForm {
   bool apply = false;

@@ -33,7 +33,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"discovery_new",
              "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json",
              Asked::Discovery, Form::DiscoveryV2},
-        Case{"discovery_old", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json", Asked::Discovery, Form::DiscoveryV2Beta1},
+        Case{"discovery_old", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json", Asked::Discovery, Form::Json},
+        Case{"discovery_old_alone", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList", Asked::Discovery, std::nullopt},
         Case{"discovery_plain", "application/json", Asked::Discovery, Form::Json},
         Case{"html", "text/html", Asked::Plain, std::nullopt}),
     [](const auto& row) { return row.param.name; });
@@ -47,6 +48,19 @@ TEST(NegotiateFlags, ReadBooleansOfAllClients) {
   EXPECT_TRUE(flag(query, "stdout", true));
 }
 
+TEST(NegotiateBody, ShowsWhatItCouldNotRead) {
+  EXPECT_EQ(summary_of_body(""), "<empty>");
+  EXPECT_EQ(summary_of_body("nonsense"), "6e6f6e73656e7365");
+  EXPECT_EQ(summary_of_body("{\"a\":"), "{\"a\":");
+  EXPECT_EQ(summary_of_body("{" + std::string(40, 'x')), "{" + std::string(29, 'x') + " ...");
+}
+
+TEST(NegotiateForm, YamlHasItsKeysInOrder) {
+  const kube::Json json = *kube::parse_json(R"({"kind":"K","apiVersion":"v1","list":[{"b":1,"a":2}]})");
+  EXPECT_EQ(text_in_form(json, Form::Yaml, false), "apiVersion: v1\nkind: K\nlist:\n- a: 2\n  b: 1\n");
+  EXPECT_EQ(text_in_form(json, Form::Json, false), kube::print_json(json) + "\n");
+}
+
 TEST(NegotiateBody, ReadsJsonAndYamlAndRefusesTheRest) {
   auto json = parse_body("application/json; charset=utf-8", R"({"a":1,"a":2})");
   ASSERT_TRUE(json) << json.error().message;
@@ -58,6 +72,7 @@ TEST(NegotiateBody, ReadsJsonAndYamlAndRefusesTheRest) {
   EXPECT_EQ(parse_body("application/cbor", "x").error().code, Code::Unsupported);
   EXPECT_EQ(parse_body("application/json", "{").error().code, Code::Invalid);
   EXPECT_EQ(parse_body("application/yaml", "a: 1\n---\nb: 2\n").error().code, Code::Invalid);
+  EXPECT_EQ(parse_body("application/vnd.kubernetes.protobuf", "nonsense").error().message, "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]");
 }
 
 TEST(NegotiatePatch, RefusesWhatIsNotServedWithAWayOut) {

@@ -228,7 +228,7 @@ void Proxy::log(const http::Request& request, kube::Json pod, std::shared_ptr<ht
   if (!container) return exchange->respond(to_response(status_of(container.error())));
   const http::Headers headers{{"Content-Type", "text/plain"}, {"Cache-Control", "no-cache, private"}};
   if (pod["spec"]["nodeName"].string().empty()) {  // nothing has run: no output, as kube-apiserver has it
-    exchange->respond({.status = 200, .headers = headers});
+    exchange->respond({.status = 204, .headers = {{"Cache-Control", "no-cache, private"}}});
     return;
   }
   auto agent = agent_of(registry_, pod, options_);

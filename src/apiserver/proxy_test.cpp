@@ -169,7 +169,7 @@ TEST_F(ProxyFixture, APodWithoutANodeHasNoOutputAndTakesNoCommand) {
   make_pod("waits", "");
   const auto log = client->request(get("/api/v1/namespaces/default/pods/waits/log"));
   ASSERT_TRUE(log);
-  EXPECT_EQ(log->status, 200);
+  EXPECT_EQ(log->status, 204);
   EXPECT_EQ(log->body, "");
   const auto exec = client->request(get("/api/v1/namespaces/default/pods/waits/exec?command=true"));
   ASSERT_TRUE(exec);

@@ -66,6 +66,9 @@ Result<void> EmbeddedRegistry::fit_key(const Kind& kind, const kube::ObjectKey& 
   if (!version.empty() && version != resource.api_version())
     return fail(Code::Invalid, fmt::format("the API version in the data ({}) does not match the expected API version ({})", version, resource.api_version()));
   const std::string& sent_kind = body["kind"].string();
+  if (!sent_kind.empty() && sent_kind != resource.kind && kind.schema)
+    return fail(Code::Invalid, fmt::format("{}.{} \"{}\" is invalid: kind: Invalid value: {}: must be {}", sent_kind, resource.group, body["metadata"]["name"].string(),
+                                           kube::print_json(sent_kind), resource.kind));
   if (!sent_kind.empty() && sent_kind != resource.kind)
     return fail(Code::Invalid, fmt::format("{} in version \"{}\" cannot be handled as a {}", sent_kind, resource.version, resource.kind));
   Json& metadata = body.child("metadata");

@@ -184,6 +184,10 @@ Status not_served(const std::string& path) {
   return {.code = 404, .reason = "NotFound", .message = "the server could not find the requested resource"};
 }
 
+Status method_not_allowed(StatusDetails about) {
+  return {.code = 405, .reason = "MethodNotAllowed", .message = "the server does not allow this method on the requested resource", .details = std::move(about)};
+}
+
 Status unsupported_media_type(std::string message) { return {.code = 415, .reason = "UnsupportedMediaType", .message = std::move(message)}; }
 
 namespace {
@@ -215,7 +219,7 @@ kube::Json to_json(const Status& status) {
   if (!status.reason.empty()) out.set("reason", status.reason);
   kube::Json details = status.code == 405 ? kube::Json::object() : details_json(status.details);
   const bool without = status.reason == "BadRequest" || status.reason == "UnsupportedMediaType" || status.reason == "RequestEntityTooLarge";
-  if (!without || !details.members().empty()) out.set("details", std::move(details));
+  if (status.empty_details.value_or(!without) || !details.members().empty()) out.set("details", std::move(details));
   out.set("code", status.code);
   return out;
 }
@@ -226,8 +230,8 @@ kube::Json success(const StatusDetails& about) {
   return out;
 }
 
-http::Response to_response(const Status& status) {
-  http::Response response{.status = status.code, .headers = {{"Content-Type", "application/json"}}, .body = print_json(to_json(status)) + "\n"};
+http::Response to_response(const Status& status, Form form) {
+  http::Response response{.status = status.code, .headers = {{"Content-Type", std::string(content_type(form))}}, .body = text_in_form(to_json(status), form, false)};
   // With this header client-go tries again by itself, up to ten times: right when we are busy, wrong when a disk is full.
   const bool busy = status.code == 429 || status.code == 503;
   if (busy && status.details.retry_after_seconds > 0) response.headers.emplace_back("Retry-After", std::to_string(status.details.retry_after_seconds));

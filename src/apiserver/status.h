@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // metav1.Status: how every refusal looks on the wire. The one place where our error codes become HTTP statuses and Kubernetes reasons.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "apiserver/negotiate.h"
 #include "base/result.h"
 #include "http/message.h"
 #include "kube/json.h"
@@ -23,6 +25,7 @@ struct Status {
   int code = 500;
   std::string reason, message;
   StatusDetails details;
+  std::optional<bool> empty_details;  // whether `details: {}` is there when nothing is in them; unset: as Kubernetes has it for the reason
   std::string continue_token;  // metadata.continue: goes on with a list that lost its snapshot
 };
 
@@ -37,9 +40,10 @@ Status status_of(const Error& error, StatusDetails about = {});
 Status bad_request(std::string message);
 Status not_served(const std::string& path);  // 404 for what is no resource here
 Status unsupported_media_type(std::string message);
+Status method_not_allowed(StatusDetails about = {});
 
 kube::Json to_json(const Status& status);
-http::Response to_response(const Status& status);
+http::Response to_response(const Status& status, Form form = Form::Json);  // Json or Yaml
 // {"status":"Success"} with details, the answer to a finished delete.
 kube::Json success(const StatusDetails& about);
 

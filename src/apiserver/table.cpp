@@ -46,8 +46,9 @@ Result<Include> parse_include(std::string_view text) {
 TableShape::TableShape(const Kind& kind) {
   std::vector<Column> columns = kind.columns;
   if (columns.empty()) columns = {name_column(), age_column()};
-  if (columns.front().name != "Name") columns.insert(columns.begin(), name_column());
-  if (columns.front().format.empty()) columns.front().format = "name";
+  const bool computed = static_cast<bool>(columns.front().cell);  // a built-in kind puts its Name where it wants: events, last
+  if (columns.front().name != "Name" && !computed) columns.insert(columns.begin(), name_column());
+  if (columns.front().name == "Name" && columns.front().format.empty()) columns.front().format = "name";
   for (Column& column : columns) {
     Shaped shaped{.column = std::move(column), .path = {}};
     if (auto path = TablePath::parse(shaped.column.path)) {

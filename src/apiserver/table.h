@@ -16,7 +16,7 @@ enum class Include { Metadata, Object, None };
 // The query parameter includeObject. Invalid: another word.
 Result<Include> parse_include(std::string_view text);
 
-// The columns of one kind, with their paths parsed once. Always starts with Name; a kind without columns has Name and Age.
+// The columns of one kind, with their paths parsed once. Starts with Name, but for built-in kinds that have it elsewhere; a kind without columns has Name and Age.
 class TableShape {
  public:
   explicit TableShape(const Kind& kind);

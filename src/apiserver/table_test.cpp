@@ -59,6 +59,18 @@ TEST(Table, ConvertsCellsToTheirColumnTypes) {
   EXPECT_TRUE(shape.row(object, Include::None, now)["object"].is_null());
 }
 
+TEST(Table, ABuiltInKindPutsItsNameWhereItWants) {
+  Kind kind;
+  Column first, name;
+  first.name = "Reason", first.cell = [](const kube::Json& object, Instant) { return object["reason"]; };
+  name.name = "Name", name.format = "name", name.cell = [](const kube::Json& object, Instant) { return object["metadata"]["name"]; };
+  kind.columns = {first, name};
+  const TableShape shape(kind);
+  const kube::Json event = *kube::parse_json(R"({"metadata":{"name":"e"},"reason":"Fell"})");
+  EXPECT_EQ(kube::print_json(shape.row(event, Include::None, {})["cells"]), R"(["Fell","e"])");
+  EXPECT_EQ(shape.definitions().items()[0]["format"].string(), "");
+}
+
 TEST(Table, AKindWithoutColumnsShowsNameAndAge) {
   const kube::Json object = *kube::parse_json(sample);
   const TableShape shape{Kind{}};

@@ -32,6 +32,8 @@ class FieldErrors {
   std::vector<std::string> texts_;
 };
 
+// As kube::check_dns_label of RFC 1123, but it begins with a letter. Empty: fine; else why not.
+std::string check_dns_1035_label(std::string_view name);
 // Name (or generateName), labels, annotations, finalizers, owners. The namespace was decided before.
 void check_metadata(const kube::Resource& resource, const kube::Json& object, FieldErrors& errors);
 void check_metadata_change(const kube::Json& old, const kube::Json& next, FieldErrors& errors);

@@ -54,18 +54,17 @@ std::unexpected<Error> FieldErrors::error(const kube::Resource& resource, std::s
   return fail(Code::Invalid, fmt::format("{} \"{}\" is invalid: {}", kind_text(resource), name, all));
 }
 
-namespace {
-
-// A DNS-1035 label: as RFC 1123, but it begins with a letter.
-std::string check_service_name(std::string_view name) {
+std::string check_dns_1035_label(std::string_view name) {
   const bool fine = kube::check_dns_label(name).empty() && !name.empty() && name.front() >= 'a' && name.front() <= 'z';
   if (fine) return {};
   return "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. "
          "'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 }
 
+namespace {
+
 std::string check_name(const kube::Resource& resource, std::string_view name) {
-  if (resource.group.empty() && resource.plural == "services") return check_service_name(name);
+  if (resource.group.empty() && resource.plural == "services") return check_dns_1035_label(name);
   if (resource.group.empty() && resource.plural == "namespaces") return kube::check_dns_label(name);
   if (resource.group == rbac_resources::roles.group) return check_path_segment(name);
   return kube::check_dns_subdomain(name);

@@ -54,6 +54,16 @@ std::string event_object(const Json& event) {
 
 const Json& event_first(const Json& event) { return event["firstTimestamp"].is_null() ? event["eventTime"] : event["firstTimestamp"]; }
 
+const Json& event_last(const Json& event) {
+  if (event["series"].is_object()) return event["series"]["lastObservedTime"];
+  return event["lastTimestamp"].is_null() ? event_first(event) : event["lastTimestamp"];
+}
+
+Json event_count(const Json& event) {
+  if (event["series"].is_object()) return Json(event["series"]["count"].integer());
+  return Json(std::max<std::int64_t>(event["count"].integer(), 1));
+}
+
 }  // namespace
 
 std::vector<Column> claim_columns() {
@@ -83,22 +93,23 @@ std::vector<Column> service_columns() {
 }
 
 std::vector<Column> event_columns() {
+  Column name = name_column();  // last, and only where more is asked for
+  name.priority = 1;
   return {
-      column("Last Seen", [](const Json& o, Instant now) { return Json(ago(o["lastTimestamp"].is_null() ? event_first(o) : o["lastTimestamp"], now)); }),
+      column("Last Seen", [](const Json& o, Instant now) { return Json(ago(event_last(o), now)); }),
       column("Type", [](const Json& o, Instant) { return o["type"]; }),
       column("Reason", [](const Json& o, Instant) { return o["reason"]; }),
       column("Object", [](const Json& o, Instant) { return Json(event_object(o)); }),
       column("Subobject", [](const Json& o, Instant) { return Json(o["involvedObject"]["fieldPath"].string()); }, 1),
       column("Source", [](const Json& o, Instant) {
-        const std::string& component = o["source"]["component"].string();
-        const std::string& host = o["source"]["host"].string();
-        if (component.empty()) return Json(o["reportingComponent"].string());
+        const std::string component = o["source"]["component"].string_or(o["reportingComponent"].string());
+        const std::string host = o["source"]["host"].string_or(o["reportingInstance"].string());
         return Json(host.empty() ? component : component + ", " + host);
       }, 1),
       column("Message", [](const Json& o, Instant) { return Json(o["message"].string()); }),
       column("First Seen", [](const Json& o, Instant now) { return Json(ago(event_first(o), now)); }, 1),
-      column("Count", [](const Json& o, Instant) { return Json(std::to_string(o["count"].integer(1))); }, 1),
-      column("Name", [](const Json& o, Instant) { return Json(kube::name_of(o)); }, 1),
+      column("Count", [](const Json& o, Instant) { return event_count(o); }, 1),
+      std::move(name),
   };
 }
 

@@ -92,6 +92,12 @@ TEST(OtherColumns, AreAsKubectlPrintsThem) {
   EXPECT_EQ(cell(event_columns(), "Object", event), "pod/p");
   EXPECT_EQ(cell(event_columns(), "Source", event), "agent, n1");
   EXPECT_EQ(cell(event_columns(), "Count", event), "4");
+  EXPECT_EQ(event_columns().back().name, "Name");
+  const Json series = yaml("{involvedObject: {kind: Pod, name: p}, eventTime: '2026-01-01T00:50:00Z', series: {count: 7, lastObservedTime: '2026-01-01T00:58:00Z'}, reportingComponent: s, reportingInstance: n2}");
+  EXPECT_EQ(cell(event_columns(), "Last Seen", series), "2m");
+  EXPECT_EQ(cell(event_columns(), "First Seen", series), "10m");
+  EXPECT_EQ(cell(event_columns(), "Source", series), "s, n2");
+  EXPECT_EQ(cell(event_columns(), "Count", series), "7");
 }
 
 }  // namespace

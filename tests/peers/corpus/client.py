@@ -13,6 +13,9 @@ import yaml
 
 TIME = re.compile(r'\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\b')
 UID = re.compile(r'\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b')
+# Five letters of chance: the volume with a pod's token.
+TOKEN_VOLUME = re.compile(r'^kube-api-access-[a-z0-9]{5}$')
+YAML_KEY = re.compile(r'^( *(?:- )?[\w.:/-]+):(?: |$)', re.M)
 AGE = re.compile(r'^(<invalid>|<unknown>|\d+[smhdy](\d+[smhd])?)$')
 
 
@@ -119,6 +122,7 @@ class Session:
         self.server, self.space, self.steps = server, space, []
         self.agent = 'corpus/1'
         self.requests = 0
+        self.any_order_of_causes = False  # kube-apiserver walks a map: what it finds wrong comes in the order of chance
 
     def path(self, resource, name='', sub='', group='', version='v1', space=None):
         root = f'/apis/{group}/{version}' if group else f'/api/{version}'
@@ -170,6 +174,10 @@ class Session:
 
     def keep(self, step, answer):
         body = answer.json if answer.json is not None else answer.raw.decode(errors='replace')
+        if answer.headers.get('content-type') == 'application/yaml':  # texts may be quoted in many ways; what they are and their order are compared
+            body = {'yaml': yaml.safe_load(body), 'keys': YAML_KEY.findall(body)}
+        if self.any_order_of_causes:
+            order_causes(body)
         kept = {'status': answer.status, 'type': answer.headers.get('content-type', '').split(',')[0].replace(' ', ''), 'body': body}
         if 'warning' in answer.headers:
             kept['warning'] = answer.headers['warning']
@@ -183,10 +191,15 @@ class Session:
     def normal(self, value, key=''):
         if isinstance(value, dict):
             out = {k: self.normal(v, k) for k, v in value.items()}
+            start = out.get('generateName')
+            if start and isinstance(out.get('name'), str) and out['name'].startswith(start) and len(out['name']) == len(start) + 5:
+                out['name'] = start + '<chance>'
             if 'f:metadata' in out or key == 'fieldsV1':
                 return out
-            if out.get('kind') in ('Pod', 'PodList') or 'involvedObject' in out:
+            if out.get('kind') in ('Pod', 'PodList', 'PartialObjectMetadata') or 'involvedObject' in out or 'cells' in out:
                 level_scheduling(out)
+            if isinstance(out.get('rows'), list):  # how often a scheduler said so is chance, too
+                out['rows'] = [r for i, r in enumerate(out['rows']) if r not in out['rows'][:i] or 'an event of the scheduler' not in json.dumps(r)]
             if isinstance(out.get('items'), list) and all(isinstance(i, dict) and 'metadata' in i for i in out['items']):
                 out['items'] = sorted(out['items'], key=lambda i: (i['metadata'].get('namespace', ''), i['metadata'].get('name', '')))
             return out
@@ -206,12 +219,27 @@ class Session:
                 return '<token>' if value else ''
             if key == 'time':
                 return '<time>'
-            return self.text(value)
+            return self.text(TOKEN_VOLUME.sub('kube-api-access-<chance>', value))
         return value
+
+
+def order_causes(body):
+    """Puts the causes of a refusal in order, in its message too, where that is made of nothing but them."""
+    causes = body.get('details', {}).get('causes', []) if isinstance(body, dict) else []
+    texts = [f"{c.get('field')}: {c.get('message')}" for c in causes]
+    said = '[' + ', '.join(texts) + ']'
+    if len(causes) > 1 and body.get('message', '').endswith(said):
+        causes.sort(key=lambda c: json.dumps(c, sort_keys=True))
+        body['message'] = body['message'].removesuffix(said) + '[' + ', '.join(sorted(texts)) + ']'
 
 
 def level_scheduling(obj):
     """Two schedulers look at a pod when they get to it and say it in events of their own: that is no answer to a request."""
+    if 'cells' in obj:  # a row of a table: such an event's tells its time, its author and its name
+        if 'FailedScheduling' in obj['cells']:
+            obj['cells'] = [c if c in ('Warning', 'FailedScheduling') or (isinstance(c, str) and '/' in c) else '<said by a scheduler>' for c in obj['cells']]
+            obj['object'] = {'kind': obj.get('object', {}).get('kind'), 'metadata': {'name': 'an event of the scheduler'}}
+        return
     if 'involvedObject' in obj and 'reason' in obj:
         kept = {k: obj[k] for k in ('kind', 'apiVersion', 'type') if k in obj}
         if obj.get('reason') == 'FailedScheduling':
