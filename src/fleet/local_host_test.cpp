@@ -2,6 +2,7 @@
 // What LocalHost promises, on both adapters. The real one needs root; its node is a shell in namespaces of its own that honours node-init's contract.
 #include "fleet/local_host.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,12 +22,13 @@ namespace {
 
 using testing::IsEmpty;
 
-// node-init's contract in a few lines: namespaces of its own, a first process that stays, its identity in init.json.
+// node-init's contract in a few lines: namespaces of its own, a first process that stays, its identity in init.json. It stays as long as the test holds the other end of "alive": a
+// test that crashes leaves nothing.
 constexpr const char* kNodeInit = R"sh(#!/bin/bash
 set -e
-dir=$(dirname "$3")
+dir=$(dirname "$3") alive=$(dirname "$0")/alive
 exec 9>/dev/null
-setsid unshare --pid --net --mount --uts --ipc --fork --kill-child bash -c 'exec -a fairlead-agent sleep 120' node-init --config "$3" >/dev/null 2>&1 &
+setsid unshare --pid --net --mount --uts --ipc --fork --kill-child bash -c 'exec -a fairlead-agent cat "$0"' "$alive" node-init --config "$3" >/dev/null 2>&1 &
 outer=$!
 for _ in $(seq 500); do
   inner=$(cat /proc/$outer/task/$outer/children 2>/dev/null | tr -d ' ')
@@ -55,6 +57,9 @@ struct RealOne final : Host {
     char pattern[] = "/tmp/fairlead-fleet-XXXXXX";
     dir = ::mkdtemp(pattern);
     EXPECT_TRUE(write_file_atomically(dir + "/fairlead-agent", kNodeInit, 0755));
+    EXPECT_EQ(::mkfifo((dir + "/alive").c_str(), 0600), 0);
+    alive = Fd(::open((dir + "/alive").c_str(), O_RDWR | O_CLOEXEC));
+    EXPECT_TRUE(alive);
     EXPECT_TRUE(make_dirs(dir + "/site/run"));
     real = make_local_host({.state_dir = dir + "/site",
                             .agent_program = dir + "/fairlead-agent",
@@ -77,6 +82,7 @@ struct RealOne final : Host {
     ASSERT_TRUE(kill_process(*seen->process, std::chrono::seconds(10)));
   }
   std::string dir;
+  Fd alive;
   std::unique_ptr<LocalHost> real;
 };
 
