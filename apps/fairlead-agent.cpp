@@ -17,6 +17,7 @@
 #include "agent/node_init.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/own_program.h"
 #include "kube/rest_client.h"
 
 namespace fairlead {
@@ -71,10 +72,9 @@ int init_node(const std::string& config_path) {
   // The agent is started with another working directory.
   char resolved[4096];
   const std::string absolute = ::realpath(config_path.c_str(), resolved) != nullptr ? resolved : config_path;
-  char self[4096];
-  const ssize_t size = ::readlink("/proc/self/exe", self, sizeof self);
-  if (size <= 0) return refuse("cannot find its own program");
-  auto started = agent::start_node(*config, std::string(self, static_cast<std::size_t>(size)), absolute);
+  auto self = own_program();
+  if (!self) return refuse(self.error().message);
+  auto started = agent::start_node(*config, *self, absolute);
   return started ? 0 : refuse(started.error().message);
 }
 
@@ -85,13 +85,10 @@ int keep_companion(const std::string& folder) {
   sigaddset(&stop_signals, SIGTERM);
   sigaddset(&stop_signals, SIGINT);
   ::pthread_sigmask(SIG_BLOCK, &stop_signals, nullptr);
-  char self[4096];
-  const ssize_t size = ::readlink("/proc/self/exe", self, sizeof self);
-  if (size <= 0) return refuse("cannot find its own program");
-  std::string source(self, static_cast<std::size_t>(size));
-  source.replace(source.rfind('/') + 1, std::string::npos, "fairlead-slurm");
+  auto source = program_beside("fairlead-slurm");
+  if (!source) return refuse(source.error().message);
   while (true) {
-    auto placed = agent::place_companion(source, folder);
+    auto placed = agent::place_companion(*source, folder);
     if (!placed) return refuse(placed.error().message);
     if (*placed) log_info("companion placed", {{"folder", folder}, {"version", FAIRLEAD_VERSION}});
     const timespec minute{.tv_sec = 60, .tv_nsec = 0};

@@ -11,6 +11,7 @@
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/own_program.h"
 #include "fleet/host_socket.h"
 
 namespace fairlead {
@@ -36,8 +37,11 @@ int serve(Flags flags) {
   if (::geteuid() != 0) return refuse("must be run as root: it makes namespaces, links and cgroups");
   const passwd* user = ::getpwnam(flags.user.c_str());
   if (user == nullptr) return refuse(fmt::format("there is no user {}", flags.user));
-  std::error_code error;
-  if (flags.agent.empty()) flags.agent = (std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "fairlead-agent").string();
+  if (flags.agent.empty()) {
+    auto beside = program_beside("fairlead-agent");
+    if (!beside) return refuse(beside.error().message);
+    flags.agent = std::move(*beside);
+  }
   const std::string state_dir = std::filesystem::absolute(flags.state_dir).lexically_normal().string();
   auto service = fleet::MachinesService::start(
       {.socket = flags.socket, .user = user->pw_uid, .group = user->pw_gid, .make_host = [&](const fleet::SiteFacts& site, auto issue) {
