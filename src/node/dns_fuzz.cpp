@@ -12,10 +12,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const DnsNames names{
       .domain = "cluster.local",
       .service = [](const std::string& space,
-                    const std::string& name) { return DnsService{.space = space, .name = name, .cluster_ip = "None", .selector = {{"a", "b"}}}; },
+                    const std::string& name) { return DnsService{.space = space, .name = name, .selector = {{"a", "b"}}}; },
       .pods =
           [](const std::string& space) {
-            return std::vector<DnsPod>(40, {.space = space, .name = "p", .ip = "10.0.0.1", .labels = {{"a", "b"}}, .ready = true});
+            return std::vector<DnsPod>(40, {.space = space, .name = "p", .addresses = {"10.0.0.1", "fd00::1"}, .labels = {{"a", "b"}}, .ready = true});
           }};
   const std::string answer = print_dns_answer(*question, resolve_name(*question, names), 512);
   INVARIANT(answer.size() <= 512 && answer.substr(0, 2) == packet.substr(0, 2));

@@ -116,6 +116,24 @@ void DnsServer::serve() {
   }
 }
 
+namespace {
+// Of both families; older objects have the first alone.
+std::vector<std::string> service_addresses(const Json& spec) {
+  std::vector<std::string> out;
+  for (const Json& one : spec["clusterIPs"].items()) out.push_back(one.string());
+  if (out.empty()) out.push_back(spec["clusterIP"].string());
+  std::erase_if(out, [](const std::string& one) { return one.empty() || one == "None"; });
+  return out;
+}
+std::vector<std::string> pod_addresses(const Json& status) {
+  std::vector<std::string> out;
+  for (const Json& one : status["podIPs"].items()) out.push_back(one["ip"].string());
+  if (out.empty()) out.push_back(status["podIP"].string());
+  std::erase(out, "");
+  return out;
+}
+}  // namespace
+
 struct DnsController::Book {
   std::string domain;
   std::atomic<const kube::Reader*> services{nullptr}, pods{nullptr};
@@ -153,7 +171,7 @@ DnsAnswer DnsController::resolve(const Book& book, const DnsQuestion& question) 
                          const Json& spec = (*object)["spec"];
                          return DnsService{.space = space,
                                            .name = name,
-                                           .cluster_ip = spec["clusterIP"].string(),
+                                           .addresses = service_addresses(spec),
                                            .selector = pairs(spec["selector"]),
                                            .not_ready_too = spec["publishNotReadyAddresses"].boolean()};
                        },
@@ -168,7 +186,7 @@ DnsAnswer DnsController::resolve(const Book& book, const DnsQuestion& question) 
                                               .name = kube::name_of(pod),
                                               .hostname = pod["spec"]["hostname"].string(),
                                               .subdomain = pod["spec"]["subdomain"].string(),
-                                              .ip = pod["status"]["podIP"].string(),
+                                              .addresses = pod_addresses(pod["status"]),
                                               .labels = pairs(pod["metadata"]["labels"]),
                                               .ready = kube::condition_is_true(pod, "Ready") && !kube::deleting(pod)});
                              }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/plan/dns.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 
 #include "base/encoding.h"
@@ -23,18 +25,13 @@ void put32(std::string& out, std::uint32_t value) {
   put16(out, value & 0xffff);
 }
 
-std::optional<std::uint32_t> parse_ipv4(const std::string& text) {
-  std::uint32_t out = 0;
-  const auto parts = split(text, '.');
-  if (parts.size() != 4) return std::nullopt;
-  for (const std::string& part : parts) {
-    if (part.empty() || part.size() > 3 || !std::all_of(part.begin(), part.end(), [](unsigned char c) { return c >= '0' && c <= '9'; }))
-      return std::nullopt;
-    const int value = std::stoi(part);
-    if (value > 255) return std::nullopt;
-    out = out << 8 | static_cast<std::uint32_t>(value);
-  }
-  return out;
+bool is_six(const std::string& address) { return address.find(':') != std::string::npos; }
+
+// The address as it goes over the wire, 4 or 16 bytes; empty: none.
+std::string wire_address(const std::string& text) {
+  char bytes[16];
+  if (::inet_pton(is_six(text) ? AF_INET6 : AF_INET, text.c_str(), bytes) != 1) return {};
+  return {bytes, is_six(text) ? 16U : 4U};
 }
 
 std::string header(const DnsQuestion& question, unsigned code, std::size_t answers, bool truncated) {
@@ -90,23 +87,22 @@ Result<DnsQuestion> parse_dns_query(std::string_view packet) {
 std::string print_dns_answer(const DnsQuestion& question, const DnsAnswer& answer, std::size_t limit) {
   const unsigned code = answer.kind == DnsAnswer::Kind::NoSuchName ? 3 : answer.kind == DnsAnswer::Kind::Refused ? 5 : 0;
   const std::size_t fixed = header_size + question.wire.size() + (question.edns ? 11 : 0);
-  constexpr std::size_t record_size = 16;
   std::string records;
   std::size_t count = 0;
   bool truncated = false;
   for (const std::string& address : answer.addresses) {
-    const auto bits = parse_ipv4(address);
-    if (!bits) continue;
-    if (fixed + records.size() + record_size > limit) {
+    const std::string bytes = wire_address(address);
+    if (bytes.empty()) continue;
+    if (fixed + records.size() + 12 + bytes.size() > limit) {
       truncated = true;
       break;
     }
     put16(records, 0xc000U | header_size);  // the name of the question
-    put16(records, dns_a);
+    put16(records, is_six(address) ? dns_aaaa : dns_a);
     put16(records, 1);
     put32(records, ttl_seconds);
-    put16(records, 4);
-    put32(records, *bits);
+    put16(records, static_cast<unsigned>(bytes.size()));
+    records += bytes;
     ++count;
   }
   if (!answer.pointer.empty()) {
@@ -147,14 +143,32 @@ std::string print_dns_error(std::string_view packet) {
 
 namespace {
 
-// "4.3.2.1.in-addr.arpa" (RFC 1035 section 3.5) names 1.2.3.4.
-DnsAnswer resolve_address(const DnsQuestion& question, std::string_view reversed, const DnsNames& names) {
+constexpr std::string_view reverse_four = ".in-addr.arpa", reverse_six = ".ip6.arpa";
+
+// "4.3.2.1.in-addr.arpa" (RFC 1035 section 3.5) means 1.2.3.4, "1.0. ... .d.f.ip6.arpa" (RFC 3596 section 2.5) the address with these nibbles. As on the wire; empty: none.
+std::string address_of_reverse(const std::string& name) {
+  if (name.ends_with(reverse_four)) {
+    const auto parts = split(std::string_view(name).substr(0, name.size() - reverse_four.size()), '.');
+    return parts.size() == 4 ? wire_address(parts[3] + "." + parts[2] + "." + parts[1] + "." + parts[0]) : "";
+  }
+  const auto parts = split(std::string_view(name).substr(0, name.size() - reverse_six.size()), '.');
+  if (parts.size() != 32) return {};
+  std::string text;
+  for (std::size_t i = 32; i-- > 0;) {
+    if (parts[i].size() != 1) return {};
+    text += parts[i];
+    if (i % 4 == 0 && i > 0) text += ':';
+  }
+  return wire_address(text);
+}
+
+DnsAnswer resolve_address(const DnsQuestion& question, const DnsNames& names) {
   using Kind = DnsAnswer::Kind;
-  auto parts = split(reversed, '.');
-  if (parts.size() != 4) return {.kind = Kind::NoSuchName};
-  const std::string address = parts[3] + "." + parts[2] + "." + parts[1] + "." + parts[0];
+  const std::string wanted = address_of_reverse(question.name);
+  if (wanted.empty()) return {.kind = Kind::NoSuchName};
   for (const DnsPod& pod : names.pods("")) {
-    if (pod.ip != address || pod.hostname.empty() || pod.subdomain.empty() || !names.service(pod.space, pod.subdomain)) continue;
+    const bool its_own = std::any_of(pod.addresses.begin(), pod.addresses.end(), [&](const std::string& one) { return wire_address(one) == wanted; });
+    if (!its_own || pod.hostname.empty() || pod.subdomain.empty() || !names.service(pod.space, pod.subdomain)) continue;
     DnsAnswer out{.kind = Kind::Found};
     if (question.type == dns_ptr || question.type == 255) out.pointer = pod.hostname + "." + pod.subdomain + "." + pod.space + ".svc." + names.domain;
     return out;
@@ -166,9 +180,7 @@ DnsAnswer resolve_address(const DnsQuestion& question, std::string_view reversed
 
 DnsAnswer resolve_name(const DnsQuestion& question, const DnsNames& names) {
   using Kind = DnsAnswer::Kind;
-  constexpr std::string_view reverse = ".in-addr.arpa";
-  if (question.name.ends_with(reverse))
-    return resolve_address(question, std::string_view(question.name).substr(0, question.name.size() - reverse.size()), names);
+  if (question.name.ends_with(reverse_four) || question.name.ends_with(reverse_six)) return resolve_address(question, names);
   const std::string suffix = "." + names.domain;
   if (question.name != names.domain && !question.name.ends_with(suffix)) return {.kind = Kind::Refused};
   const DnsAnswer none{.kind = Kind::NoSuchName};
@@ -181,22 +193,22 @@ DnsAnswer resolve_name(const DnsQuestion& question, const DnsNames& names) {
   const auto service = names.service(space, name);
   if (!service) return none;
   DnsAnswer out{.kind = Kind::Found};
-  if (service->cluster_ip != "None" && !service->cluster_ip.empty() && parts.size() == 3) {
-    out.addresses = {service->cluster_ip};
+  if (!service->addresses.empty() && parts.size() == 3) {
+    out.addresses = service->addresses;
   } else {
     for (const DnsPod& pod : names.pods(space)) {
       const bool selected = !service->selector.empty() && std::all_of(service->selector.begin(), service->selector.end(), [&](const auto& want) {
         return std::find(pod.labels.begin(), pod.labels.end(), want) != pod.labels.end();
       });
-      if (!selected || pod.ip.empty() || (!pod.ready && !service->not_ready_too)) continue;
+      if (!selected || pod.addresses.empty() || (!pod.ready && !service->not_ready_too)) continue;
       if (parts.size() == 4 && (pod.hostname != parts[0] || pod.subdomain != name)) continue;
-      out.addresses.push_back(pod.ip);
+      out.addresses.insert(out.addresses.end(), pod.addresses.begin(), pod.addresses.end());
     }
     std::sort(out.addresses.begin(), out.addresses.end());
     if (parts.size() == 4 && out.addresses.empty()) return none;
   }
-  // The name exists; it has nothing but addresses of version 4.
-  if (question.type != dns_a && question.type != 255) out.addresses.clear();
+  // Of another type, or of the other family alone: the name exists all the same.
+  std::erase_if(out.addresses, [&](const std::string& one) { return question.type != 255 && question.type != (is_six(one) ? dns_aaaa : dns_a); });
   return out;
 }
 

@@ -27,7 +27,7 @@ Result<DnsQuestion> parse_dns_query(std::string_view packet);
 
 struct DnsAnswer {
   enum class Kind { Found, NoSuchName, Refused } kind = Kind::Refused;
-  std::vector<std::string> addresses;  // IPv4; none: the name exists, without an address
+  std::vector<std::string> addresses;  // of the family that was asked for, or both; none: the name exists, without such an address
   std::string pointer;                 // of a reverse question: the host's name
 };
 // At most `limit` bytes; what does not fit is left out and the packet marked as truncated.
@@ -37,12 +37,14 @@ std::string print_dns_error(std::string_view packet);
 
 // Names below the domain of the cluster, from what is known of services and pods.
 struct DnsPod {
-  std::string space, name, hostname, subdomain, ip;
+  std::string space, name, hostname, subdomain;
+  std::vector<std::string> addresses;  // of either family
   std::vector<std::pair<std::string, std::string>> labels;
   bool ready = false;
 };
 struct DnsService {
-  std::string space, name, cluster_ip;  // "None": headless
+  std::string space, name;
+  std::vector<std::string> addresses;  // of either family; none: headless
   std::vector<std::pair<std::string, std::string>> selector;
   bool not_ready_too = false;
 };
@@ -52,7 +54,8 @@ struct DnsNames {
   std::function<std::vector<DnsPod>(const std::string& space)> pods;  // "" : of all namespaces
 };
 // service.ns.svc.domain: the addresses of its ready pods (all, if it publishes those not ready); hostname.service.ns.svc.domain: the pod's.
-// 1.2.78.10.in-addr.arpa: the name of the pod with that address, if it has a hostname in a service (Slurm asks for it on every allocation).
+// A gives the IPv4 addresses, AAAA those of version 6.
+// 1.2.78.10.in-addr.arpa, and the same by nibbles below ip6.arpa: the name of the pod with that address, if it has a hostname in a service (Slurm asks for it on every allocation).
 // Names outside the domain are refused: this is no resolver for the world.
 DnsAnswer resolve_name(const DnsQuestion& question, const DnsNames& names);
 

@@ -24,20 +24,21 @@ DnsNames names() {
   return {.domain = "cluster.local",
           .service = [](const std::string& space, const std::string& name) -> std::optional<DnsService> {
             if (space != "ns") return std::nullopt;
-            if (name == "peers") return DnsService{.space = space, .name = name, .cluster_ip = "None", .selector = {{"app", "x"}}};
+            if (name == "peers") return DnsService{.space = space, .name = name, .selector = {{"app", "x"}}};
             if (name == "all")
-              return DnsService{.space = space, .name = name, .cluster_ip = "None", .selector = {{"app", "x"}}, .not_ready_too = true};
-            if (name == "open") return DnsService{.space = space, .name = name, .cluster_ip = "None", .selector = {}};
+              return DnsService{.space = space, .name = name, .selector = {{"app", "x"}}, .not_ready_too = true};
+            if (name == "open") return DnsService{.space = space, .name = name, .selector = {}};
+            if (name == "both") return DnsService{.space = space, .name = name, .addresses = {"10.79.0.5", "fd00:79::5"}};
             return std::nullopt;
           },
           .pods =
               [](const std::string&) {
                 return std::vector<DnsPod>{
-                    {.space = "ns", .name = "b", .hostname = "b", .subdomain = "peers", .ip = "10.0.0.2", .labels = {{"app", "x"}}, .ready = true},
-                    {.space = "ns", .name = "a", .hostname = "a", .subdomain = "peers", .ip = "10.0.0.1", .labels = {{"app", "x"}}, .ready = true},
-                    {.space = "ns", .name = "c", .hostname = "c", .subdomain = "peers", .ip = "10.0.0.3", .labels = {{"app", "x"}}, .ready = false},
-                    {.space = "ns", .name = "d", .hostname = "d", .subdomain = "peers", .ip = "10.0.0.4", .labels = {{"app", "y"}}, .ready = true},
-                    {.space = "ns", .name = "e", .hostname = "e", .subdomain = "peers", .ip = "", .labels = {{"app", "x"}}, .ready = true}};
+                    {.space = "ns", .name = "b", .hostname = "b", .subdomain = "peers", .addresses = {"10.0.0.2"}, .labels = {{"app", "x"}}, .ready = true},
+                    {.space = "ns", .name = "a", .hostname = "a", .subdomain = "peers", .addresses = {"10.0.0.1", "fd00:78::1"}, .labels = {{"app", "x"}}, .ready = true},
+                    {.space = "ns", .name = "c", .hostname = "c", .subdomain = "peers", .addresses = {"10.0.0.3"}, .labels = {{"app", "x"}}, .ready = false},
+                    {.space = "ns", .name = "d", .hostname = "d", .subdomain = "peers", .addresses = {"10.0.0.4"}, .labels = {{"app", "y"}}, .ready = true},
+                    {.space = "ns", .name = "e", .hostname = "e", .subdomain = "peers", .addresses = {}, .labels = {{"app", "x"}}, .ready = true}};
               }};
 }
 
@@ -67,7 +68,11 @@ INSTANTIATE_TEST_SUITE_P(Names, Resolve,
                                          Case{"a_service_without_selector_has_no_pods", "open.ns.svc.cluster.local", Kind::Found},
                                          Case{"no_such_service", "nobody.ns.svc.cluster.local", Kind::NoSuchName},
                                          Case{"no_such_namespace", "peers.other.svc.cluster.local", Kind::NoSuchName},
-                                         Case{"the_name_exists_without_an_ipv6_address", "peers.ns.svc.cluster.local", Kind::Found, {}, dns_aaaa},
+                                         Case{"the_name_exists_without_an_ipv6_address", "b.peers.ns.svc.cluster.local", Kind::Found, {}, dns_aaaa},
+                                         Case{"those_of_the_pods_that_have_one", "peers.ns.svc.cluster.local", Kind::Found, {"fd00:78::1"}, dns_aaaa},
+                                         Case{"one_address_of_a_service", "both.ns.svc.cluster.local", Kind::Found, {"10.79.0.5"}},
+                                         Case{"and_the_other", "both.ns.svc.cluster.local", Kind::Found, {"fd00:79::5"}, dns_aaaa},
+                                         Case{"both_for_any", "both.ns.svc.cluster.local", Kind::Found, {"10.79.0.5", "fd00:79::5"}, 255},
                                          Case{"the_domain_itself", "cluster.local", Kind::Found},
                                          Case{"too_long_a_name", "x.a.peers.ns.svc.cluster.local", Kind::NoSuchName},
                                          Case{"the_world_is_refused", "example.com", Kind::Refused},
@@ -82,6 +87,13 @@ TEST(Dns, AnAnswerCarriesIdQuestionAndAddresses) {
   EXPECT_EQ(answer.substr(0, 2), "\x12\x34");
   EXPECT_EQ(hex(answer.substr(2, 10)), "85000001000100000001");
   EXPECT_NE(answer.find(std::string("\x00\x04\x01\x02\x03\x04", 6)), std::string::npos);
+}
+
+TEST(Dns, AnAddressOfVersion6IsARecordOfItsOwnType) {
+  const auto question = parse_dns_query(query("a.b", dns_aaaa));
+  ASSERT_TRUE(question);
+  const std::string answer = print_dns_answer(*question, {.kind = Kind::Found, .addresses = {"fd00:78::1"}}, 512);
+  EXPECT_TRUE(hex(answer).ends_with("c00c001c0001000000050010fd000078000000000000000000000001")) << hex(answer);
 }
 
 TEST(Dns, WhatDoesNotFitIsCutAndMarked) {
@@ -116,6 +128,10 @@ TEST(Dns, AnAddressGivesThePodsName) {
   EXPECT_EQ(ask("2.0.0.10.in-addr.arpa", dns_a).pointer, "");
   EXPECT_EQ(ask("9.0.0.10.in-addr.arpa", dns_ptr).kind, Kind::NoSuchName);
   EXPECT_EQ(ask("0.10.in-addr.arpa", dns_ptr).kind, Kind::NoSuchName);
+  const std::string six = "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.7.0.0.0.0.d.f.ip6.arpa";
+  EXPECT_EQ(ask(six, dns_ptr).pointer, "a.peers.ns.svc.cluster.local");
+  EXPECT_EQ(ask("2" + six.substr(1), dns_ptr).kind, Kind::NoSuchName);
+  EXPECT_EQ(ask(six.substr(2), dns_ptr).kind, Kind::NoSuchName);
   const auto question = *parse_dns_query(query("2.0.0.10.in-addr.arpa", dns_ptr));
   const std::string packet = print_dns_answer(question, resolve_name(question, names()), 512);
   EXPECT_EQ(static_cast<int>(packet[7]), 1);  // one answer
