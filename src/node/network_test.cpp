@@ -118,7 +118,7 @@ class NetworkTest : public NodeTest {
   void SetUp() override {
     NodeTest::SetUp();
     if (HasFatalFailure()) return;
-    if (!exists("/usr/sbin/nft")) GTEST_SKIP() << "nftables is not installed";
+    ASSERT_TRUE(exists("/usr/sbin/nft")) << "install nftables (tools/packages.txt)";
     open_runtime();
     ASSERT_TRUE(ensure_bridge("flt0", "10.99.7.1/24"));
     ASSERT_TRUE(write_file_atomically("/proc/sys/net/ipv4/ip_forward", "1", 0644) || exists("/proc/sys/net/ipv4/ip_forward"));
