@@ -18,6 +18,7 @@
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/own_program.h"
 #include "kube/controller.h"
 
 namespace fairlead {
@@ -75,9 +76,8 @@ inline Result<std::pair<std::string, unsigned short>> parse_listen(const std::st
 
 // The folder of this program: its companions lie beside it.
 inline std::string program_folder() {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return error ? "." : self.parent_path().string();
+  const auto self = own_program();
+  return self ? self->substr(0, self->rfind('/')) : ".";
 }
 
 // Copies the program that runs inside Slurm's containers to STATE/bin, from where pods mount it: the build folder may move or be rebuilt under running pods.
