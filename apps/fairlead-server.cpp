@@ -37,9 +37,17 @@ Result<void> install_crds(kube::KubeApi& api) {
   return {};
 }
 
+// Where pods find the API: at the listening address if it is one that others reach, else at this machine's address among the local nodes.
+apiserver::ApiServiceOptions api_service(const Flags& flags, const fleet::Ranges& ranges, int port) {
+  const auto listen = parse_listen("--listen", flags.listen);
+  const std::string address = listen ? listen->first : "";
+  const bool reachable = !address.empty() && address.find_first_not_of("0123456789.") == std::string::npos && address != "0.0.0.0" && !address.starts_with("127.");
+  return {.service_address = apiserver::api_service_address(flags.service_ranges), .address = reachable ? address : fleet::host_address(ranges), .port = port};
+}
+
 void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exits, apiserver::EmbeddedServer& server, fleet::LocalHost& host, const Clock& clock, const std::string& state_dir, const fleet::Ranges& ranges, const Flags& flags) {
   kube::KubeApi& api = server.api();
-  for (auto& controller : apiserver::make_api_controllers(server.registry(), api, clock, {.ca_pem = server.ca_pem(), .volumes_folder = state_dir + "/volumes"})) runner.add(std::move(controller));
+  for (auto& controller : apiserver::make_api_controllers(server.registry(), api, clock, {.ca_pem = server.ca_pem(), .volumes_folder = state_dir + "/volumes", .service = api_service(flags, ranges, server.port())})) runner.add(std::move(controller));
   // Every binding waits until it is durable: many at once share the disk's work.
   runner.add(std::make_unique<placement::PlacementController>(api, clock, placement::PlacementOptions{.writers = 16, .claims = true}));
   runner.add(std::make_unique<placement::NodeLifecycleController>(api, clock));
@@ -89,6 +97,7 @@ int serve(const Flags& flags) {
   while (options.state_dir.size() > 1 && options.state_dir.back() == '/') options.state_dir.pop_back();
   options.names = {fleet::host_address(*ranges)};
   options.service_ranges = flags.service_ranges;
+  if (const std::string address = apiserver::api_service_address(flags.service_ranges); !address.empty()) options.names.push_back(address);
   const std::string pid_file = options.state_dir + "/run/server.pid";
   auto server = apiserver::EmbeddedServer::start(options, clock);
   if (!server) return refuse(server.error().message);

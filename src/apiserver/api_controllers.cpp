@@ -25,6 +25,7 @@ std::vector<std::unique_ptr<kube::Controller>> make_api_controllers(Registry& re
   out.push_back(std::make_unique<BudgetController>(api, clock));
   out.push_back(std::make_unique<EventController>(api, clock, options.event_lifetime));
   out.push_back(std::make_unique<RoleAggregationController>(api));
+  if (!options.service.service_address.empty()) out.push_back(std::make_unique<ApiServiceController>(api, options.service));
   if (!options.ca_pem.empty()) out.push_back(std::make_unique<RootCertificateController>(api, options.ca_pem));
   return out;
 }

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "apiserver/api_controllers.h"
+#include "apiserver/api_service_controller.h"
 #include "apiserver/claim_controller.h"
 #include "apiserver/crd_controller.h"
 #include "apiserver/event_controller.h"
@@ -20,6 +21,35 @@ namespace {
 
 using testing::ElementsAre;
 using Propagation = kube::DeleteOptions::Propagation;
+
+TEST(ApiService, IsThereAndStaysAsItIs) {
+  World world;
+  const ApiServiceOptions options{.service_address = api_service_address({"fd00:79::/112", "10.79.0.0/16"}), .address = "10.77.0.1", .port = 6443};
+  EXPECT_EQ(options.service_address, "10.79.0.1");
+  EXPECT_EQ(api_service_address({}), "");
+  ApiServiceController controller(*world.api, options);
+  const kube::ObjectKey key{"default", "kubernetes"};
+  const auto look = [&] {
+    const auto next = controller.reconcile(key);
+    if (!next) ADD_FAILURE() << next.error().message;
+    return std::pair(world.get(*world.kind("services"), key), world.get(*world.kind("endpointslices", "discovery.k8s.io"), key));
+  };
+  const auto [service, slice] = look();
+  EXPECT_EQ(service["spec"]["clusterIP"].string(), "10.79.0.1");
+  EXPECT_EQ(service["spec"]["ports"], json("[{name: https, protocol: TCP, port: 443, targetPort: 6443}]"));
+  EXPECT_EQ(slice["endpoints"], json("[{addresses: [10.77.0.1], conditions: {ready: true}}]"));
+  EXPECT_EQ(slice["metadata"]["labels"], json("{kubernetes.io/service-name: kubernetes}"));
+  const Revision quiet = world.registry->revision();
+  look();
+  EXPECT_EQ(world.registry->revision(), quiet);
+
+  world.must(world.patch(*world.kind("services"), key, "{spec: {selector: {app: thief}, ports: [{name: https, port: 443, targetPort: 1}]}}"));
+  world.must(world.remove(*world.kind("endpointslices", "discovery.k8s.io"), key));
+  const auto [again, slice_again] = look();
+  EXPECT_FALSE(again["spec"].has("selector"));
+  EXPECT_EQ(again["spec"]["ports"], service["spec"]["ports"]);
+  EXPECT_EQ(slice_again["endpoints"], slice["endpoints"]);
+}
 
 struct GcWorld : World {
   GcWorld() : collector(*registry, *api) { settle(); }

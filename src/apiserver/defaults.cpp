@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "apiserver/admission_priority.h"
+#include "apiserver/claim_controller.h"
 #include "apiserver/rbac_kinds.h"
 #include "apiserver/workload_kinds.h"
 #include "base/encoding.h"
@@ -186,11 +187,23 @@ void default_service(Json& service) {
   }
   if (spec["type"].string() == "NodePort" || spec["type"].string() == "LoadBalancer") set_default(spec, "externalTrafficPolicy", "Cluster");
   if (spec["clusterIP"].string() == "None") {
-    // Without ranges of service addresses there are headless services in IPv4 only.
-    set_default(spec, "ipFamilyPolicy", "SingleStack");
+    // Without ranges of service addresses there are headless services in IPv4 only. Who names the endpoints himself may name such of both families.
+    const bool open = spec["selector"].members().empty();
+    set_default(spec, "ipFamilyPolicy", open && spec["ipFamilies"].items().size() != 1 ? "RequireDualStack" : "SingleStack");
     if (spec["ipFamilyPolicy"].string() == "SingleStack") set_default(spec, "ipFamilies", Json::array({"IPv4"}));
+    else if (open) set_default(spec, "ipFamilies", Json::array({"IPv4", "IPv6"}));
   }
   set_default(spec, "internalTrafficPolicy", "Cluster");
+}
+
+// Nothing is placed on a new node before its agent has said that it is ready; then the life-cycle controller takes the taint away.
+void taint_until_ready(Json& node) {
+  Json& taints = node.child("spec").child("taints");
+  if (taints.is_null()) taints = Json::array();
+  if (!taints.is_array()) return;
+  for (const Json& taint : taints.items())
+    if (taint["key"].string() == "node.kubernetes.io/not-ready" && taint["effect"].string() == "NoSchedule") return;
+  taints.push(Json::object({{"key", "node.kubernetes.io/not-ready"}, {"effect", "NoSchedule"}}));
 }
 
 std::string lower(std::string text) {
@@ -266,7 +279,11 @@ void set_initial_state(const kube::Resource& resource, Json& object) {
                                                                           {"reason", "SchedulingGated"}, {"message", "Scheduling is blocked due to non-empty scheduling gates"}})}));
   }
   if (is(resource, r::services)) object.set("status", Json::object({{"loadBalancer", Json::object()}}));
-  if (is(resource, r::claims)) object.set("status", Json::object({{"phase", "Pending"}}));
+  if (is(resource, r::claims)) {
+    object.set("status", Json::object({{"phase", "Pending"}}));
+    kube::add_finalizer(object, claim_finalizer);  // it is not removed under the pods that use it
+  }
+  if (is(resource, r::nodes)) taint_until_ready(object);
   if (is(resource, r::namespaces)) {
     object.set("spec", Json::object({{"finalizers", Json::array({"kubernetes"})}}));
     object.set("status", Json::object({{"phase", "Active"}}));

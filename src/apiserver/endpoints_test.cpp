@@ -142,7 +142,7 @@ TEST(Services, WithoutRangesAreHeadless) {
   const auto refused = api->create(kube::resources::services, json("{metadata: {name: a, namespace: default}, spec: {ports: [{port: 80}]}}"));
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("spec.clusterIP: Forbidden: not supported by the embedded engine; this server has no service addresses: set clusterIP: None"));
-  const auto headless = api->create(kube::resources::services, json("{metadata: {name: a, namespace: default}, spec: {clusterIP: None, ports: [{port: 80}]}}"));
+  const auto headless = api->create(kube::resources::services, json("{metadata: {name: a, namespace: default}, spec: {clusterIP: None, selector: {app: web}, ports: [{port: 80}]}}"));
   ASSERT_TRUE(headless) << headless.error().message;
   EXPECT_EQ((*headless)["spec"]["ipFamilies"], json("[IPv4]"));
 }

@@ -9,6 +9,7 @@
 #include "apiserver/registry_write.h"
 #include "apiserver/schema.h"
 #include "apiserver/status.h"
+#include "apiserver/warnings.h"
 #include "kube/patch.h"
 
 namespace fairlead::apiserver {
@@ -53,6 +54,11 @@ bool mentions_managed_fields(const Json& patch) {
     if (touches(path) || touches(from) || path.empty()) return true;
   }
   return false;
+}
+
+// What Go's JSON reader calls it.
+const char* go_name(const Json& value) {
+  return value.is_array() ? "array" : value.is_string() ? "string" : value.is_number() ? "number" : value.is_bool() ? "bool" : "value";
 }
 
 // A post's answer is a Status, not the object.
@@ -104,7 +110,9 @@ Result<Decision> EmbeddedRegistry::decide_update(const WriteContext& context, co
     }
   }
   auto decision = decide_change(context, kind, subresource, now.object, now.revision, std::move(body));
-  if (decision && decision->what == Decision::What::Put) decision->managed = track(context, kind, subresource, now, decision->next, sent);
+  // Also of one that goes with this write: the answer shows it as it was last.
+  const bool written = decision && decision->what != Decision::What::Keep && decision->next.is_object();
+  if (written) decision->managed = track(context, kind, subresource, now, decision->next, sent);
   return decision;
 }
 
@@ -140,6 +148,7 @@ Result<Decision> EmbeddedRegistry::decide_change(const WriteContext& context, co
   if (!errors.empty()) return errors.error(resource, key.name);
   if (counts_generations(kind) && spec_changed(kind, current, body))
     body.child("metadata").set("generation", current["metadata"]["generation"].integer() + 1);
+  for (std::string& warning : object_warnings(resource, body)) warnings->push_back(std::move(warning));
   if (is_crd(resource)) {
     set_crd_status(body, others_than(key.name), clock_.now());
     for (std::string& warning : crd_warnings(body)) warnings->push_back(std::move(warning));
@@ -171,7 +180,7 @@ Result<Decision> EmbeddedRegistry::decide_finalize(const Kind& kind, const Json&
 }
 
 Result<Decision> EmbeddedRegistry::decide_bind(const kube::ObjectKey& key, const Json& current, const Json& body) const {
-  const kube::Resource& pods = kube::resources::pods;
+  const kube::Resource pods{"", "v1", "pods/binding", "Binding", true};  // as refusals call it
   const Json& target = body["target"];
   FieldErrors errors;
   if (const std::string& kind = target["kind"].string(); !kind.empty() && kind != "Node") errors.unsupported_value("target.kind", kind, {"Node", "<empty>"});
@@ -209,7 +218,9 @@ void EmbeddedRegistry::patch(const WriteContext& context, const Kind& kind, cons
   if (!known) return reply(not_served());
   if (type == kube::PatchType::Strategic && !served->type && subresource != "scale")
     return reply(fail(Code::Unsupported, "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json"));
-  if (type != kube::PatchType::JsonPatch && !patch.is_object()) return reply(fail(Code::Invalid, fmt::format("error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}", patch.is_array() ? "array" : "value")));
+  if (type == kube::PatchType::Merge && patch.is_null()) return reply(fail(Code::Invalid, "Invalid JSON Patch"));
+  if (type != kube::PatchType::JsonPatch && !patch.is_object())
+    return reply(fail(Code::Invalid, fmt::format("error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}", go_name(patch))));
   if (type == kube::PatchType::JsonPatch && !patch.is_array()) return reply(fail(Code::Invalid, "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"));
   const bool conditional = type != kube::PatchType::JsonPatch && !patch["metadata"]["resourceVersion"].string().empty();
   mutate(context, *served, key, !conditional, [this, context, served, subresource, type, patch = std::move(patch)](const Current& now) -> Result<Decision> {

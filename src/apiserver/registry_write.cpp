@@ -8,6 +8,7 @@
 #include "apiserver/crd.h"
 #include "apiserver/defaults.h"
 #include "apiserver/schema.h"
+#include "apiserver/warnings.h"
 
 namespace fairlead::apiserver {
 
@@ -149,7 +150,7 @@ Result<std::vector<std::string>> EmbeddedRegistry::prepare_new(const WriteContex
   if (!warnings) return warnings;
   Json& metadata = body.child("metadata");
   if (!metadata["resourceVersion"].string().empty()) return fail(Code::Invalid, "resourceVersion should not be set on objects to be created");
-  for (const char* field : {"resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"}) metadata.erase(field);
+  for (const char* field : {"resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"}) metadata.erase(field);
   metadata.set("uid", new_uid());
   metadata.set("creationTimestamp", print_time(clock_.now()));
   if (counts_generations(kind)) metadata.set("generation", 1);
@@ -172,13 +173,16 @@ Result<std::vector<std::string>> EmbeddedRegistry::prepare_new(const WriteContex
   if (auto admitted = admit({resource, space, "", context, nullptr}, body); !admitted) return std::unexpected(std::move(admitted.error()));
   FieldErrors errors;
   assign(resource, body, nullptr, errors);
-  if (kind.schema) kind.schema->validate(body, errors);
-  check_metadata(resource, body, errors);
-  check_object(resource, body, errors);
+  if (errors.empty()) {  // what cannot be assigned is told alone
+    if (kind.schema) kind.schema->validate(body, errors);
+    check_metadata(resource, body, errors);
+    check_object(resource, body, errors);
+  }
   if (!errors.empty()) {
     if (addresses_) addresses_->forget(kube::uid_of(body));
     return errors.error(resource, kube::name_of(body));
   }
+  for (std::string& warning : object_warnings(resource, body)) warnings->push_back(std::move(warning));
   if (is_crd(resource)) {
     body.erase("status");
     set_crd_status(body, others_than(kube::name_of(body)), clock_.now());

@@ -152,6 +152,14 @@ Status status_of(const Error& error, StatusDetails about) {
     const bool named = start != std::string::npos && end != std::string::npos && error.message.find(' ') == start;
     if (named) status.details.name = error.message.substr(start + 2, end - start - 2);
   }
+  // What is missing need not be what was asked for: a create may lack its namespace.
+  if (const std::size_t start = status.message.find(" \""); error.code == Code::NotFound && status.message.ends_with("\" not found") && status.message.find(' ') == start) {
+    const std::string plural = status.message.substr(0, start);
+    const std::size_t dot = plural.find('.');
+    status.details.kind = plural.substr(0, dot);
+    status.details.group = dot == std::string::npos ? "" : plural.substr(dot + 1);
+    status.details.name = status.message.substr(start + 2, status.message.size() - start - 2 - std::string_view("\" not found").size());
+  }
   constexpr std::string_view cannot = "Operation cannot be fulfilled on ";
   if (error.code == Code::Conflict && error.message.starts_with(cannot)) {
     const std::string_view named = std::string_view(error.message).substr(cannot.size());

@@ -18,6 +18,9 @@ class FieldErrors {
   void unsupported_value(const std::string& path, const kube::Json& value, const std::vector<std::string_view>& supported);
   void forbidden(const std::string& path, std::string_view detail);
   void duplicate(const std::string& path, const kube::Json& value);
+  // The same of structures, printed already (go_text.h).
+  void invalid_as(const std::string& path, std::string_view shown, std::string_view detail);
+  void duplicate_as(const std::string& path, std::string_view shown, std::string_view detail = {});
   void not_found(const std::string& path, const kube::Json& value);
   void too_long(const std::string& path, std::size_t limit);
   void too_many(const std::string& path, std::size_t actual, std::size_t limit);

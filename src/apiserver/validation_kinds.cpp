@@ -7,6 +7,7 @@
 
 #include "apiserver/admission_priority.h"
 #include "apiserver/crd.h"
+#include "apiserver/go_text.h"
 #include "apiserver/rbac_kinds.h"
 #include "apiserver/validation.h"
 #include "apiserver/workload_kinds.h"
@@ -79,9 +80,15 @@ void check_affinity(const Json& spec, FieldErrors& errors) {
 void check_service(const Json& object, FieldErrors& errors) {
   const Json& spec = object["spec"];
   const std::string& type = spec["type"].string();
-  if (type != "ClusterIP" && type != "NodePort")
+  const bool headless = spec["clusterIP"].string() == "None";
+  if (type != "ClusterIP" && type != "ExternalName" && type != "LoadBalancer" && type != "NodePort")
+    errors.unsupported_value("spec.type", type, {"ClusterIP", "ExternalName", "LoadBalancer", "NodePort"});
+  else if (type != "ClusterIP" && type != "NodePort")
     errors.not_supported_here("spec.type", fmt::format("type {} needs a real cluster: use type ClusterIP or NodePort", type));
-  if (type == "NodePort" && spec["clusterIP"].string() == "None") errors.invalid("spec.clusterIPs[0]", "None", "may not be set to 'None' for NodePort services");
+  if (type == "NodePort" && headless) errors.invalid("spec.clusterIPs[0]", "None", "may not be set to 'None' for NodePort services");
+  if ((type == "ClusterIP" || type == "NodePort") && !headless && spec["ports"].items().empty()) errors.required("spec.ports");
+  const std::string& affinity = spec["sessionAffinity"].string();
+  if (affinity != "None" && affinity != "ClientIP") errors.unsupported_value("spec.sessionAffinity", affinity, {"ClientIP", "None"});
   check_affinity(spec, errors);
   const std::string &outside = spec["externalTrafficPolicy"].string(), &inside = spec["internalTrafficPolicy"].string();
   if (type == "ClusterIP" && !outside.empty()) errors.invalid("spec.externalTrafficPolicy", outside, "may only be set for externally-accessible services");
@@ -107,7 +114,10 @@ void check_service(const Json& object, FieldErrors& errors) {
     const std::string& protocol = port["protocol"].string();
     if (protocol != "TCP" && protocol != "UDP" && protocol != "SCTP") errors.unsupported_value(at + ".protocol", protocol, {"SCTP", "TCP", "UDP"});
     for (std::size_t j = 0; j < i; ++j)
-      if (ports[j]["port"] == port["port"] && ports[j]["protocol"] == port["protocol"]) errors.duplicate(at, port);
+      if (ports[j]["port"] == port["port"] && ports[j]["protocol"] == port["protocol"]) {
+        errors.duplicate_as(at, go_port_key(port));
+        break;
+      }
   }
   for (const auto& [key, value] : spec["selector"].members()) {
     if (const auto why = kube::check_label_key(key); !why.empty()) errors.invalid("spec.selector", key, why);
@@ -127,7 +137,9 @@ void check_claim(const Json& object, FieldErrors& errors) {
   const auto size = storage ? kube::Quantity::from_json(*storage) : Result<kube::Quantity>(fail(Code::Invalid, ""));
   if (!storage) errors.required("spec.resources[storage]");
   else if (!size || size->value() <= 0) errors.invalid("spec.resources[storage]", *storage, "must be greater than zero");
-  if (const std::string& mode = spec["volumeMode"].string(); mode != "Filesystem") errors.not_supported_here("spec.volumeMode", "claims are shared directories: use Filesystem");
+  const std::string& mode = spec["volumeMode"].string();
+  if (mode != "Filesystem" && mode != "Block") errors.unsupported_value("spec.volumeMode", mode, {"Block", "Filesystem"});
+  if (mode == "Block") errors.not_supported_here("spec.volumeMode", "claims are shared directories: use Filesystem");
   for (const char* field : {"dataSource", "dataSourceRef"})
     if (spec.has(field)) errors.not_supported_here(fmt::format("spec.{}", field), "fill the volume from a pod");
 }
@@ -146,12 +158,15 @@ void check_lease(const Json& object, FieldErrors& errors) {
 void check_node(const Json& object, FieldErrors& errors) {
   const auto& taints = object["spec"]["taints"].items();
   for (std::size_t i = 0; i < taints.size(); ++i) {
-    const std::string at = fmt::format("spec.taints[{}]", i);
+    const std::string at = fmt::format("metadata.taints[{}]", i);  // as Kubernetes calls it
     if (const auto why = kube::check_label_key(taints[i]["key"].string()); !why.empty()) errors.invalid(at + ".key", taints[i]["key"], why);
     const std::string& effect = taints[i]["effect"].string();
     if (effect != "NoSchedule" && effect != "PreferNoSchedule" && effect != "NoExecute") errors.unsupported_value(at + ".effect", effect, {"NoSchedule", "PreferNoSchedule", "NoExecute"});
     for (std::size_t j = 0; j < i; ++j)
-      if (taints[j]["key"] == taints[i]["key"] && taints[j]["effect"] == taints[i]["effect"]) errors.duplicate(at, taints[i]);
+      if (taints[j]["key"] == taints[i]["key"] && taints[j]["effect"] == taints[i]["effect"]) {
+        errors.duplicate_as(at, go_taint(taints[i]), "taints must be unique by key and effect pair");
+        break;
+      }
   }
 }
 

@@ -41,6 +41,10 @@ void FieldErrors::unsupported_value(const std::string& path, const Json& value, 
 }
 void FieldErrors::forbidden(const std::string& path, std::string_view detail) { texts_.push_back(fmt::format("{}: Forbidden: {}", path, detail)); }
 void FieldErrors::duplicate(const std::string& path, const Json& value) { texts_.push_back(fmt::format("{}: Duplicate value: {}", path, shown(value))); }
+void FieldErrors::invalid_as(const std::string& path, std::string_view shown, std::string_view detail) { texts_.push_back(fmt::format("{}: Invalid value: {}: {}", path, shown, detail)); }
+void FieldErrors::duplicate_as(const std::string& path, std::string_view shown, std::string_view detail) {
+  texts_.push_back(fmt::format("{}: Duplicate value: {}{}{}", path, shown, detail.empty() ? "" : ": ", detail));
+}
 void FieldErrors::not_found(const std::string& path, const Json& value) { texts_.push_back(fmt::format("{}: Not found: {}", path, shown(value))); }
 void FieldErrors::too_long(const std::string& path, std::size_t limit) { texts_.push_back(fmt::format("{}: Too long: may not be more than {} bytes", path, limit)); }
 void FieldErrors::too_many(const std::string& path, std::size_t actual, std::size_t limit) {
@@ -89,9 +93,11 @@ void check_owners(const Json& owners, FieldErrors& errors) {
   const Json* controller = nullptr;
   for (std::size_t i = 0; i < owners.items().size(); ++i) {
     const Json& owner = owners.items()[i];
-    const std::string path = fmt::format("metadata.ownerReferences[{}]", i);
-    for (const char* field : {"apiVersion", "kind", "name", "uid"})
-      if (owner[field].string().empty()) errors.invalid(path + "." + field, "", fmt::format("{} must not be empty", field));
+    // Kubernetes does not say which of them.
+    const std::string& version = owner["apiVersion"].string();
+    if (version.empty() || version.ends_with('/') || std::count(version.begin(), version.end(), '/') > 1) errors.invalid("metadata.ownerReferences.apiVersion", version, "version must not be empty");
+    for (const char* field : {"kind", "name", "uid"})
+      if (owner[field].string().empty()) errors.invalid(fmt::format("metadata.ownerReferences.{}", field), "", fmt::format("{} must not be empty", field));
     if (!owner["controller"].boolean()) continue;
     if (controller) {
       errors.invalid("metadata.ownerReferences", "", fmt::format("Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
@@ -118,12 +124,15 @@ void check_metadata(const kube::Resource& resource, const Json& object, FieldErr
     total += key.size() + value.string().size();
   }
   if (total > annotations_limit) errors.too_long("metadata.annotations", annotations_limit);
-  for (const Json& finalizer : metadata["finalizers"].items()) {
+  // Of kinds that CRDs define Kubernetes demands less.
+  const bool custom = resource.group.find('.') != std::string::npos && !resource.group.ends_with(".k8s.io");
+  for (std::size_t i = 0; i < metadata["finalizers"].items().size(); ++i) {
+    const Json& finalizer = metadata["finalizers"].items()[i];
     const std::string& text = finalizer.string();
     const bool standard = text == "orphan" || text == "foregroundDeletion" || text == "kubernetes";
     if (const auto why = kube::check_label_key(text); !why.empty()) errors.invalid("metadata.finalizers", finalizer, why);
-    else if (!standard && text.find('/') == std::string::npos && text.find('.') == std::string::npos)
-      errors.invalid("metadata.finalizers", finalizer, "name is neither a standard finalizer name nor is it fully qualified");
+    else if (!custom && !standard && text.find('/') == std::string::npos)
+      errors.invalid(fmt::format("metadata.finalizers[{}]", i), finalizer, "name is neither a standard finalizer name nor is it fully qualified");
   }
   check_owners(metadata["ownerReferences"], errors);
 }
@@ -165,7 +174,10 @@ void prune_to_type(Json& object, const kube::Type& type) {
     if (field->repeated && value.is_array()) {
       for (Json& item : value.items()) prune_value(item, *field);
     } else if (field->map && value.is_object()) {
-      for (auto& [key, item] : value.members()) prune_value(item, *field);
+      for (auto& [key, item] : value.members()) {
+        if (item.is_null() && field->type == kube::FieldType::String) item = "";  // the zero value, as Go reads it
+        prune_value(item, *field);
+      }
     } else {
       prune_value(value, *field);
     }

@@ -2,6 +2,7 @@
 // Pods: what Kubernetes demands of one, and what the embedded engine can run.
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -81,9 +82,9 @@ void check_resources(const std::string& path, const Json& resources, FieldErrors
 void check_probe(const std::string& path, const Json& probe, FieldErrors& errors) {
   if (probe.is_null()) return;
   std::size_t handlers = 0;
-  for (const char* handler : {"exec", "tcpSocket", "httpGet", "grpc"}) handlers += probe.has(handler) ? 1 : 0;
+  for (const char* handler : {"exec", "httpGet", "tcpSocket", "grpc"})
+    if (probe.has(handler) && ++handlers > 1) errors.forbidden(fmt::format("{}.{}", path, handler), "may not specify more than 1 handler type");
   if (handlers == 0) errors.required(path, "must specify a handler type");
-  if (handlers > 1) errors.forbidden(path, "may not specify more than 1 handler type");
   if (probe.has("grpc") && (probe["grpc"]["port"].integer() < 1 || probe["grpc"]["port"].integer() > 65535)) errors.invalid(path + ".grpc.port", probe["grpc"]["port"], "must be between 1 and 65535, inclusive");
   if (probe.has("exec") && probe["exec"]["command"].items().empty()) errors.required(path + ".exec.command");
   for (const char* handler : {"tcpSocket", "httpGet"})
@@ -127,14 +128,15 @@ void check_container(const std::string& path, const Json& container, bool init, 
     if (where.empty()) errors.required(at + ".mountPath");
     else if (!mount_paths.insert(where).second) errors.invalid(at + ".mountPath", where, "must be unique");
     const std::string& sub_path = mount["subPath"].string();
-    if (sub_path.starts_with('/')) errors.invalid(at + ".subPath", sub_path, "must be a relative path");
-    if (("/" + sub_path + "/").find("/../") != std::string::npos) errors.invalid(at + ".subPath", sub_path, "must not contain '..'");
+    const std::string below = path + ".volumeMounts.subPath";  // Kubernetes does not say of which mount
+    if (sub_path.starts_with('/')) errors.invalid(below, sub_path, "must be a relative path");
+    if (("/" + sub_path + "/").find("/../") != std::string::npos) errors.invalid(below, sub_path, "must not contain '..'");
     one_of(at + ".mountPropagation", mount["mountPropagation"], {"None", "HostToContainer", "Bidirectional"}, errors);
   }
   if (!container["volumeDevices"].items().empty()) errors.not_supported_here(path + ".volumeDevices", "mount a volume instead");
 
   for (const char* probe : {"livenessProbe", "readinessProbe", "startupProbe"}) {
-    if (init && container.has(probe)) errors.forbidden(path + "." + probe, "may not be set for init containers");
+    if (init && container["restartPolicy"].string() != "Always" && container.has(probe)) errors.forbidden(path + "." + probe, "may not be set for init containers");
     else check_probe(path + "." + probe, container[probe], errors);
   }
   if (container["livenessProbe"].is_object() && container["livenessProbe"]["successThreshold"].integer(1) != 1)
@@ -351,21 +353,92 @@ void check_pod(const Json& pod, FieldErrors& errors) {
   check_supported(spec, errors);
 }
 
+namespace {
+
+const Json* spec_member(const Json& pod, const char* name) { return pod["spec"].find(name); }
+
+// Images may change, nothing else of containers. False: so different that nothing more is compared.
+bool check_images(const Json& old, const Json& next, const char* list, Json& allowed, FieldErrors& errors) {
+  const auto &before = old["spec"][list].items(), &after = next["spec"][list].items();
+  if (before.size() != after.size()) {
+    errors.forbidden(fmt::format("spec.{}", list), "pod updates may not add or remove containers");
+    return false;
+  }
+  if (before.empty()) return true;
+  auto& munged = allowed.child(list).items();
+  for (std::size_t i = 0; i < after.size(); ++i)
+    if (after[i]["image"].is_string()) munged[i].set("image", after[i]["image"]);
+  return true;
+}
+
+// It may come, and it may shrink. False: nothing more is compared.
+bool check_deadline(const Json& old, const Json& next, Json& allowed, FieldErrors& errors) {
+  const std::string at = "spec.activeDeadlineSeconds";
+  const Json &before = old["spec"]["activeDeadlineSeconds"], &after = next["spec"]["activeDeadlineSeconds"];
+  if (after.is_null()) {
+    if (!before.is_null()) errors.invalid(at, Json(), "must not update from a positive integer to nil value");
+    return true;
+  }
+  if (!before.is_null() && before.integer() < after.integer()) {
+    errors.invalid(at, after, "must be less than or equal to previous value");
+    return false;
+  }
+  allowed.set("activeDeadlineSeconds", after);
+  return true;
+}
+
+// Tolerations are only added; how long one lasts may change.
+void check_added_tolerations(const Json& old, const Json& next, Json& allowed, FieldErrors& errors) {
+  const auto without_time = [](Json toleration) {
+    toleration.erase("tolerationSeconds");
+    return toleration;
+  };
+  const auto& after = next["spec"]["tolerations"].items();
+  for (const Json& one : old["spec"]["tolerations"].items()) {
+    const bool kept = std::any_of(after.begin(), after.end(), [&](const Json& other) { return without_time(other) == without_time(one); });
+    if (kept) continue;
+    errors.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds");
+    break;
+  }
+  if (next["spec"].has("tolerations")) allowed.set("tolerations", next["spec"]["tolerations"]);
+  else allowed.erase("tolerations");
+}
+
+// Gates are only lifted. As long as one is there, where the pod may go can be narrowed: what lifts gates decides it.
+void check_gates(const Json& old, const Json& next, Json& allowed, FieldErrors& errors) {
+  const auto &before = old["spec"]["schedulingGates"].items(), &after = next["spec"]["schedulingGates"].items();
+  for (const Json& gate : after)
+    if (std::find(before.begin(), before.end(), gate) == before.end())
+      errors.forbidden("spec.schedulingGates", fmt::format("only deletion is allowed, but found new scheduling gate '{}'", gate["name"].string()));
+  if (const Json* gates = spec_member(next, "schedulingGates")) allowed.set("schedulingGates", *gates);
+  else allowed.erase("schedulingGates");
+  if (before.empty()) return;
+  const Json &selected = old["spec"]["nodeSelector"], &selects = next["spec"]["nodeSelector"];
+  const bool narrower = std::all_of(selected.members().begin(), selected.members().end(), [&](const auto& member) { return selects[member.first] == member.second; });
+  if (!narrower) errors.invalid("spec.nodeSelector", selects, "only additions are allowed (no mutations or deletions)");
+  if (!selects.is_null()) allowed.set("nodeSelector", selects);
+  if (old["spec"]["affinity"]["nodeAffinity"].is_null() && next["spec"]["affinity"].has("nodeAffinity")) allowed.child("affinity").set("nodeAffinity", next["spec"]["affinity"]["nodeAffinity"]);
+}
+
+}  // namespace
+
 void check_pod_change(const Json& old, const Json& next, FieldErrors& errors) {
   Json allowed = old["spec"];
-  const Json& tolerations = next["spec"]["tolerations"];
-  bool all_kept = true;
-  for (const Json& one : old["spec"]["tolerations"].items())
-    all_kept = all_kept && std::find(tolerations.items().begin(), tolerations.items().end(), one) != tolerations.items().end();
-  if (all_kept && tolerations.is_array()) allowed.set("tolerations", tolerations);
-  // Gates are only ever lifted.
-  const Json& gates = next["spec"]["schedulingGates"];
-  const auto& old_gates = old["spec"]["schedulingGates"].items();
-  const bool lifted = std::all_of(gates.items().begin(), gates.items().end(), [&](const Json& gate) { return std::find(old_gates.begin(), old_gates.end(), gate) != old_gates.end(); });
-  if (lifted && gates.is_array()) allowed.set("schedulingGates", gates);
-  if (lifted && !next["spec"].has("schedulingGates")) allowed.erase("schedulingGates");
-  if (!(allowed == next["spec"]))
-    errors.forbidden("spec", "pod updates may not change fields other than `spec.tolerations` (only additions to existing tolerations) and `spec.schedulingGates` (only removals) with the embedded engine; delete the pod and create it again");
+  for (const char* list : {"containers", "initContainers"})
+    if (!check_images(old, next, list, allowed, errors)) return;
+  if (!check_deadline(old, next, allowed, errors)) return;
+  check_added_tolerations(old, next, allowed, errors);
+  check_gates(old, next, allowed, errors);
+  const Json& grace = next["spec"]["terminationGracePeriodSeconds"];
+  if (old["spec"]["terminationGracePeriodSeconds"].integer() < 0 && grace.integer() == 1) allowed.set("terminationGracePeriodSeconds", grace);
+  if (allowed == next["spec"]) return;
+  std::set<std::string> changed;
+  for (const Json* one : {static_cast<const Json*>(&allowed), &next["spec"]})
+    for (const auto& [name, value] : one->members())
+      if (!(allowed[name] == next["spec"][name])) changed.insert("spec." + name);
+  errors.forbidden("spec", fmt::format("pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
+                                       "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\nchanged: {}",
+                                       fmt::join(changed, ", ")));
 }
 
 }  // namespace fairlead::apiserver

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "apiserver/columns.h"
+#include "apiserver/go_text.h"
 #include "apiserver/kinds/resources.h"
 #include "kube/selector.h"
 
@@ -103,6 +104,11 @@ void check_selector(const std::string& path, const Json& selector, FieldErrors& 
 void check_job(const Json& job, FieldErrors& errors) {
   const Json& spec = job["spec"];
   if (!spec.is_object()) return errors.required("spec");
+  const auto selector = kube::LabelSelector::from_object(spec["selector"]);
+  // What only its own pods have: nobody else's may be selected.
+  const Json own = Json::object({{std::string(workloads::job_uid_label), kube::uid_of(job)}, {"controller-uid", kube::uid_of(job)}, {std::string(workloads::job_name_label), kube::name_of(job)},
+                                 {"job-name", kube::name_of(job)}});
+  if (!spec["manualSelector"].boolean() && selector && !selector->matches(own)) errors.invalid_as("spec.selector", go_label_selector(spec["selector"]), "`selector` not auto-generated");
   for (const char* field : {"parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"}) check_count(fmt::format("spec.{}", field), spec[field], errors);
   for (const auto& [field, remedy] : {std::pair{"podFailurePolicy", "use backoffLimit"}, {"successPolicy", "use completions"}, {"backoffLimitPerIndex", "use backoffLimit"},
                                       {"maxFailedIndexes", "use backoffLimit"}, {"managedBy", "leave it out: the job controller manages jobs"}})
@@ -121,10 +127,7 @@ void check_job(const Json& job, FieldErrors& errors) {
   if (spec["selector"].is_null()) errors.required("spec.selector");
   check_selector("spec.selector", spec["selector"], errors);
   const Json& labels = spec["template"]["metadata"]["labels"];
-  const auto selector = kube::LabelSelector::from_object(spec["selector"]);
-  const bool generated = spec["selector"]["matchLabels"][workloads::job_uid_label] == job["metadata"]["uid"];
-  if (!spec["manualSelector"].boolean() && !generated) errors.invalid("spec.selector", spec["selector"], "`selector` not auto-generated");
-  else if (selector && !selector->matches(labels)) errors.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`");
+  if (selector && !selector->matches(labels)) errors.invalid_as("spec.template.metadata.labels", go_string_map(labels), "`selector` does not match template `labels`");
 
   FieldErrors of_pod;
   check_pod(spec["template"], of_pod);
@@ -165,8 +168,8 @@ void check_budget(const Json& budget, FieldErrors& errors) {
     if (value.is_string()) {
       const std::string& text = value.string();
       const bool percent = text.size() >= 2 && text.size() <= 4 && text.back() == '%' && std::all_of(text.begin(), text.end() - 1, [](unsigned char c) { return std::isdigit(c) != 0; });
-      if (!percent) errors.invalid(path, value, "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')");
-      else if (std::stoi(text) > 100) errors.invalid(path, value, "must not be greater than 100%");
+      if (!percent) errors.invalid_as(path, go_int_or_string(value), "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')");
+      else if (std::stoi(text) > 100) errors.invalid_as(path, go_int_or_string(value), "must not be greater than 100%");
     } else {
       check_count(path, value, errors);
     }
@@ -340,7 +343,8 @@ void set_initial_workload(const kube::Resource& resource, Json& object) {
     object.set("status", Json::object());
     Json* spec = object.find("spec");
     if (!spec || !spec->is_object() || (*spec)["manualSelector"].boolean()) return;
-    if ((*spec)["selector"].is_null()) spec->set("selector", Json::object({{"matchLabels", Json::object({{std::string(workloads::job_uid_label), kube::uid_of(object)}})}}));
+    Json& chosen = object_child(object_child(*spec, "selector"), "matchLabels");
+    if (!chosen.has(workloads::job_uid_label)) chosen.set(workloads::job_uid_label, kube::uid_of(object));
     label_job(object);
   }
   if (is(resource, workloads::budgets)) object.set("status", Json::object({{"disruptionsAllowed", 0}, {"currentHealthy", 0}, {"desiredHealthy", 0}, {"expectedPods", 0}}));

@@ -121,7 +121,8 @@ struct LabelSelectorParser {
     if (absent) take();
     const Scanned key = take();
     if (as_value(key.token) != Token::Identifier) return fail(Code::Invalid, fmt::format("found '{}', expected: identifier", key.text));
-    if (const std::string wrong = check_label_key(key.text); !wrong.empty()) return fail(Code::Invalid, fmt::format("key: Invalid value: \"{}\": {}", key.text, wrong));
+    // It has no path yet; Kubernetes says so.
+    if (const std::string wrong = check_label_key(key.text); !wrong.empty()) return fail(Code::Invalid, fmt::format("<nil>: Invalid value: \"{}\": {}", key.text, wrong));
     if (absent) return LabelSelector::Term{key.text, Op::DoesNotExist, {}};
     if (look() == Token::End || look() == Token::Comma) return LabelSelector::Term{key.text, Op::Exists, {}};
 

@@ -72,7 +72,7 @@ TEST(LabelSelector, SaysWhatIsWrong) {
   EXPECT_EQ(wrong("a in (b c)"), "unable to parse requirement: found 'c', expected: ',' or ')'");
   EXPECT_EQ(wrong("a=("), "unable to parse requirement: found '(', expected: identifier");
   EXPECT_EQ(wrong("!"), "unable to parse requirement: found '', expected: identifier");
-  EXPECT_THAT(wrong("-a"), HasSubstr("key: Invalid value: \"-a\": name part must consist of"));
+  EXPECT_THAT(wrong("-a"), HasSubstr("<nil>: Invalid value: \"-a\": name part must consist of"));
   EXPECT_THAT(wrong("a=b^"), HasSubstr("values[0][a]: Invalid value: \"b^\": a valid label must be"));
   EXPECT_THAT(wrong("a>x"), HasSubstr("the value must be an integer"));
   EXPECT_THAT(wrong("a in (" + std::string(64, 'x') + ")"), HasSubstr("must be no more than 63 characters"));

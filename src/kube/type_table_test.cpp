@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kube/type_table.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <set>
@@ -100,6 +101,10 @@ TEST(TypeErrors, SayWhatWasExpected) {
               ElementsAre("metadata.labels: expected object, got array", "metadata.creationTimestamp: expected RFC 3339 time, got \"yesterday\"", "spec.containers: expected array, got object",
                           "spec.overhead.memory: expected quantity, got \"2GB\""));
   EXPECT_THAT(errors("v1", "Secret", R"({"data":{"a":"aGk=","b":"*","c":"aG\nk=\n","d":null}})"), ElementsAre("data.b: expected base64 string, got \"*\""));
+  for (const char* time : {"2024-01-01T00:00:00Z", "2024-01-01T00:00:00.123Z", "2024-01-01T00:00:00.123456789Z", "x"})
+    EXPECT_THAT(errors("coordination.k8s.io/v1", "Lease", fmt::format(R"({{"spec":{{"renewTime":"{}"}}}})", time)),
+                ElementsAre(fmt::format("spec.renewTime: expected RFC 3339 time with microseconds, got \"{}\"", time)));
+  EXPECT_THAT(errors("coordination.k8s.io/v1", "Lease", R"({"spec":{"renewTime":"2024-01-01T00:00:00.123456+01:00"}})"), IsEmpty());
   EXPECT_THAT(errors("v1", "Service", R"({"spec":{"ports":[{"port":80,"targetPort":"http"},{"port":81,"targetPort":1},{"port":82,"targetPort":true}]}})"),
               ElementsAre("spec.ports[2].targetPort: expected integer or string, got boolean"));
   EXPECT_THAT(errors("authentication.k8s.io/v1", "TokenReview", R"({"status":{"user":{"extra":{"a":["b"],"c":"d"}}}})"), ElementsAre("status.user.extra.c: expected array of string, got string"));

@@ -111,6 +111,45 @@ TEST_F(OciRuntimeTest, StopSignalsReachTheContainer) {
   EXPECT_EQ(runtime_->signal(uid, "main", SIGTERM).error().code, Code::NotFound);
 }
 
+TEST_F(OciRuntimeTest, AnotherImageReplacesThatContainerAlone) {
+  const std::string uid = make_pod("changed"), other_name = "localhost/" + busybox();
+  kube::Json pod = kube::Json::object({{"metadata", kube::Json::object({{"name", "changed"}, {"namespace", "default"}, {"uid", uid}})}});
+  pod.set("spec", kube::Json::object({{"restartPolicy", "Never"}, {"containers", kube::Json::array()}}));
+  for (const char* name : {"main", "other"}) {
+    pod.child("spec").child("containers").push(kube::Json::object({{"name", name}, {"image", busybox()}}));
+    ContainerSpec spec = shell(uid, "exec sleep 1000");
+    spec.name = name;
+    spec.id = container_id(uid, name, 0);
+    ASSERT_TRUE(runtime_->start(spec));
+  }
+  const auto plan = [&] {
+    auto here = runtime_->look(uid);
+    PodSeen seen;
+    seen.pod = pod;
+    seen.sandbox = here->sandbox->id;
+    for (const auto& [name, container] : here->containers) seen.containers[name].latest = container.latest;
+    return plan_pod(seen, clock_.now()).actions;
+  };
+  EXPECT_TRUE(plan().empty());
+  pod.child("spec").child("containers").items()[0].set("image", other_name);
+  const std::vector<Action> stop = plan();
+  ASSERT_EQ(stop.size(), 1u);
+  ASSERT_TRUE(std::holds_alternative<BeginStop>(stop[0]));
+  EXPECT_EQ(std::get<BeginStop>(stop[0]).name, "main");
+  ASSERT_TRUE(runtime_->signal(uid, "main", SIGKILL));
+  wait_for_end(uid);
+  EXPECT_EQ(plan(), (std::vector<Action>{StartContainer{"main", 1, 0}}));
+
+  ContainerSpec next = shell(uid, "exec sleep 1000", 1);
+  next.image = *find_image(images_dir(), other_name);
+  ASSERT_TRUE(runtime_->start(next));
+  EXPECT_TRUE(plan().empty());
+  auto here = runtime_->look(uid);
+  EXPECT_EQ(here->containers["main"].latest->image, other_name);
+  EXPECT_EQ(here->containers["other"].latest->number, 0);
+  EXPECT_TRUE(here->containers["other"].latest->running());
+}
+
 TEST_F(OciRuntimeTest, ExecGivesOutputStatusAndATerminal) {
   const std::string uid = make_pod("target");
   ASSERT_TRUE(runtime_->start(shell(uid, "sleep 600")));

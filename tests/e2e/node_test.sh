@@ -159,6 +159,33 @@ else
   note "no kubectl here: tokens in pods are left out"
 fi
 
+# ---- another image: that container alone is stopped and started anew, whatever the restart policy
+changing() { cat <<TEXT
+apiVersion: v1
+kind: Pod
+metadata: {name: changing}
+spec:
+  nodeSelector: {which: a}
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  containers:
+  - {name: main, image: "$1", command: [sleep, "100000"]}
+  - {name: other, image: "busybox:1", command: [sleep, "100000"]}
+TEXT
+}
+# restarts, images and states of its containers, by name
+containers() { run get pod changing -o json | python3 -c 'import json, sys
+for one in sorted(json.load(sys.stdin)["status"].get("containerStatuses", []), key=lambda c: c["name"]): print(one["name"], one["restartCount"], one["image"], *one["state"])'; }
+are() { [[ $(containers) == "$1" ]]; }
+changing busybox:1 > "$work/changing.yaml"
+run up -f "$work/changing.yaml" --timeout 60 2> "$work/up.log" || { cat "$work/up.log"; fail "a pod of two containers"; }
+until_true 20 "two containers run" are $'main 0 busybox:1 running\nother 0 busybox:1 running'
+changing localhost/busybox:1 > "$work/changing.yaml"
+run up -f "$work/changing.yaml" --timeout 60 2> "$work/up.log" || { cat "$work/up.log"; fail "another image"; }
+until_true 20 "the changed container runs anew" are $'main 1 localhost/busybox:1 running\nother 0 busybox:1 running'
+run delete pod changing > /dev/null 2>&1 || fail "the changed pod cannot be deleted"
+note "another image replaces its container alone"
+
 # ---- a partition and its end
 run node cut node-b --no-wait 2> /dev/null
 ! reached "$two_ip" || fail "a cut node is reached"

@@ -155,13 +155,15 @@ class Planner {
   }
 
   // Whether `attempt` is to be followed by another one.
-  bool restarts(const Attempt& attempt, Policy policy) const {
+  bool restarts(const Json& container, const Attempt& attempt, Policy policy) const {
     if (!attempt.end) return false;
+    if (image_changed(seen_.pod, container, attempt)) return true;
     return policy == Policy::Always || (policy == Policy::OnFailure && attempt.end->code != 0);
   }
 
   // Starts the container if nothing speaks against it now.
-  void start(const std::string& name, const ContainerSeen& container) {
+  void start(const Json& item, const ContainerSeen& container) {
+    const std::string& name = item["name"].string();
     if (container.trouble && now_ < container.trouble->retry_at) {
       sooner(plan_.look_again_at, container.trouble->retry_at);
       return;
@@ -174,7 +176,8 @@ class Planner {
       plan_.actions.emplace_back(StartContainer{name, container.latest->number, container.latest->backoff_seconds});
       return;
     }
-    const int backoff = next_backoff_seconds(*container.latest);
+    // Another image is another program: what the last one did is no reason to wait.
+    const int backoff = image_changed(seen_.pod, item, *container.latest) ? 0 : next_backoff_seconds(*container.latest);
     const Instant at = container.latest->end->at + std::chrono::seconds(backoff);
     if (now_ < at)
       sooner(plan_.look_again_at, at);
@@ -198,7 +201,7 @@ class Planner {
     const bool all_ended = init.done() && !spec_["containers"].items().empty() &&
                            std::all_of(spec_["containers"].items().begin(), spec_["containers"].items().end(), [&](const Json& container) {
                              const auto& one = seen_of(seen_, container["name"].string());
-                             return one.latest && one.latest->end && !restarts(*one.latest, policy_);
+                             return one.latest && one.latest->end && !restarts(container, *one.latest, policy_);
                            });
     if (all_ended) {
       if (any_running()) stop_in_order(sidecar_deadline(), "Stopping container");
@@ -214,21 +217,24 @@ class Planner {
     // Those sidecars that are up already stay up.
     const auto& inits = spec_["initContainers"].items();
     for (std::size_t i = 0; i < std::min(init.next + 1, inits.size()); ++i)
-      if (is_sidecar(inits[i])) keep_running(inits[i]["name"].string(), Policy::Always);
+      if (is_sidecar(inits[i])) keep_running(inits[i], Policy::Always);
     if (!init.done()) {
       const std::string& name = inits[init.next]["name"].string();
-      if (!is_sidecar(inits[init.next]) && !running(name)) start(name, seen_of(seen_, name));
+      if (!is_sidecar(inits[init.next]) && !running(name)) start(inits[init.next], seen_of(seen_, name));
       return;
     }
-    for (const Json& item : spec_["containers"].items()) keep_running(item["name"].string(), policy_);
+    for (const Json& item : spec_["containers"].items()) keep_running(item, policy_);
   }
 
-  void keep_running(const std::string& name, Policy policy) {
+  void keep_running(const Json& item, Policy policy) {
+    const std::string& name = item["name"].string();
     const ContainerSeen& container = seen_of(seen_, name);
-    if (container.latest && container.latest->running())
+    if (container.latest && container.latest->running() && image_changed(seen_.pod, item, *container.latest))
+      stop(name, container, container.stop ? container.stop->deadline : now_ + grace(), "definition changed, will be restarted");
+    else if (container.latest && container.latest->running())
       stop_if_unhealthy(name, container);
-    else if (!container.latest || !container.latest->end || restarts(*container.latest, policy))
-      start(name, container);
+    else if (!container.latest || !container.latest->end || restarts(item, *container.latest, policy))
+      start(item, container);
   }
 
   // Counted from the end of the last main container: the same whenever it is asked.
@@ -256,6 +262,16 @@ int next_backoff_seconds(const Attempt& ended) {
   if (ended.number == 0 && ended.backoff_seconds == 0) return 0;
   if (ended.started && ended.end && ended.end->at - *ended.started >= std::chrono::minutes(10)) return 0;
   return ended.backoff_seconds == 0 ? 10 : std::min(ended.backoff_seconds * 2, 300);
+}
+
+bool image_changed(const Json& pod, const Json& container, const Attempt& attempt) {
+  if (attempt.image.empty() || attempt.image == container["image"].string()) return false;
+  if (!attempt.end) return true;
+  const std::string id = "crun://" + attempt.id;
+  for (const char* list : {"initContainerStatuses", "containerStatuses"})
+    for (const Json& status : pod["status"][list].items())
+      if (status["state"]["terminated"]["containerID"].string() == id) return false;
+  return true;
 }
 
 bool is_sidecar(const Json& init_container) { return init_container["restartPolicy"].string() == "Always"; }

@@ -17,7 +17,7 @@ struct Attempt {
   int number = 0;
   std::string id;       // of the runtime: unique for pod, container and attempt
   std::string sandbox;  // the sandbox it ran in
-  std::string image, image_id;
+  std::string image, image_id;  // the image as the pod named it then
   Instant created{};
   std::optional<Instant> started;  // empty: its start was begun and not finished
   int backoff_seconds = 0;         // that was waited before it
@@ -122,6 +122,10 @@ PodPlan plan_pod(const PodSeen& seen, Instant now);
 // The pause before the next attempt: none before the first restart, then 10 s doubling to 300 s; a run of ten minutes starts over; an end that came
 // with the node's is no reason to wait.
 int next_backoff_seconds(const Attempt& ended);
+
+// Whether the pod names another image by now than when this attempt was started. Such a container is stopped and started anew whatever the restart policy, as a kubelet
+// does it; one whose end was told before the change is not.
+bool image_changed(const kube::Json& pod, const kube::Json& container, const Attempt& attempt);
 
 // An init container with restartPolicy Always.
 bool is_sidecar(const kube::Json& init_container);

@@ -63,6 +63,17 @@ class PodBuilder {
     seen.pod.child("status").set("phase", text);
     return *this;
   }
+  // The attempt was started with an image that the pod names no more.
+  PodBuilder& other_image(const char* name) {
+    seen.containers[name].latest->image = "busybox:0";
+    return *this;
+  }
+  // The end of the attempt stands in the pod's status.
+  PodBuilder& told(const char* name) {
+    const Json ended = Json::object({{"containerID", std::string("crun://id-") + name}});
+    seen.pod.child("status").child("containerStatuses").push(Json::object({{"name", name}, {"state", Json::object({{"terminated", ended}})}}));
+    return *this;
+  }
   PodSeen seen;
 
  private:
@@ -274,6 +285,49 @@ INSTANTIATE_TEST_SUITE_P(
              .want = {"stop m in 30"}}),
     [](const auto& row) { return row.param.name; });
 
+INSTANTIATE_TEST_SUITE_P(
+    ImageChange, PlanPod,
+    testing::Values(
+        Case{.name = "the_container_is_stopped",
+             .seen = PodBuilder("Never").main("m").main("n").sandbox().running("m").running("n").other_image("m").seen,
+             .want = {"stop m in 30"},
+             .phase = "Running"},
+        Case{.name = "and_started_anew_whatever_the_policy",
+             .seen = PodBuilder("Never").main("m").main("n").sandbox().ended("m", 143).running("n").other_image("m").seen,
+             .want = {"start m 1"},
+             .at = 1s,
+             .phase = "Running"},
+        Case{.name = "without_a_pause",
+             .seen = PodBuilder().main("m").sandbox().ended("m", 1, 4, 80).other_image("m").seen,
+             .want = {"start m 5"},
+             .at = 1s,
+             .phase = "Running"},
+        Case{.name = "the_last_one_of_a_pod_too",
+             .seen = PodBuilder("OnFailure").main("m").sandbox().ended("m", 0).other_image("m").seen,
+             .want = {"start m 1"},
+             .at = 1s,
+             .phase = "Running"},
+        Case{.name = "one_that_had_ended_before_stays_ended",
+             .seen = PodBuilder("Never").main("m").main("n").sandbox().ended("m", 0).told("m").running("n").other_image("m").seen,
+             .want = {},
+             .at = 1s,
+             .phase = "Running"},
+        Case{.name = "an_ended_pod_stays_ended",
+             .seen = PodBuilder("Never").main("m").ended("m", 0).other_image("m").phase("Succeeded").seen,
+             .want = {}},
+        Case{.name = "a_sidecar_too",
+             .seen = PodBuilder("Never").sidecar("s").main("m").sandbox().running("s").running("m").other_image("s").seen,
+             .want = {"stop s in 30"},
+             .phase = "Running"},
+        Case{.name = "an_init_container_that_is_done_is_not_run_again",
+             .seen = PodBuilder("Never").init("a").main("m").sandbox().ended("a", 0).running("m").other_image("a").seen,
+             .want = {},
+             .phase = "Running"},
+        Case{.name = "a_deletion_goes_before",
+             .seen = PodBuilder().main("m").sandbox().ended("m", 143).other_image("m").deleting().seen,
+             .want = {"release", "forget", "confirm"}}),
+    [](const auto& row) { return row.param.name; });
+
 PodSeen unstarted(PodBuilder builder, const char* name) {
   builder.seen.containers[name].started = builder.seen.containers[name].ready = false;
   return builder.seen;
@@ -427,6 +481,14 @@ TEST(PodStatus, SaysWhyAContainerWaits) {
   EXPECT_EQ(waiting(PodBuilder().init("a").main("m").sandbox().running("a").seen), "PodInitializing");
   EXPECT_EQ(waiting(with_trouble(PodBuilder().main("m").sandbox(), "m")), "ErrImageNeverPull");
   EXPECT_EQ(waiting(PodBuilder().main("m").sandbox().ended("m", 1, 1).seen), "CrashLoopBackOff");
+}
+
+TEST(PodStatus, AContainerWithAnotherImageIsAwaitedAndNeverCalledEnded) {
+  const PodSeen seen = PodBuilder("Never").main("m").main("n").sandbox().ended("m", 143).running("n").other_image("m").seen;
+  const Json status = make_status(seen, {}, epoch + 2s);
+  const Json& first = status["containerStatuses"].items()[0];
+  EXPECT_EQ(first["state"]["waiting"]["reason"].string(), "ContainerCreating");
+  EXPECT_EQ(first["lastState"]["terminated"]["exitCode"].integer(), 143);
 }
 
 TEST(PodStatus, ReadinessGatesHoldReadyBack) {

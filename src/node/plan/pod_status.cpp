@@ -76,11 +76,16 @@ class Status {
 
   bool phase_ended() const { return phase() == "Succeeded" || phase() == "Failed"; }
 
+  // Whether another attempt follows this one.
+  bool again(const Json& container, const Attempt& attempt, bool init, bool sidecar = false) const {
+    return will_restart(spec_, attempt, init, sidecar) || (attempt.end && (!init || sidecar) && image_changed(seen_.pod, container, attempt));
+  }
+
   bool mains_ended() const {
     const auto& containers = spec_["containers"].items();
     return !containers.empty() && std::all_of(containers.begin(), containers.end(), [&](const Json& container) {
       const ContainerSeen* one = seen_of(container);
-      return one != nullptr && one->latest && one->latest->end && !will_restart(spec_, *one->latest, false);
+      return one != nullptr && one->latest && one->latest->end && !again(container, *one->latest, false);
     });
   }
 
@@ -94,7 +99,7 @@ class Status {
       any_started |= started;
       all_started &= started;
       // A pod that is being deleted restarts nothing.
-      if (one == nullptr || !one->latest || !one->latest->end || (!outcome_.deleting && will_restart(spec_, *one->latest, false)))
+      if (one == nullptr || !one->latest || !one->latest->end || (!outcome_.deleting && again(container, *one->latest, false)))
         all_ended = false;
       else if (one->latest->end->code != 0)
         any_failed = true;
@@ -123,12 +128,17 @@ class Status {
       ready = (!init || sidecar) && one->ready;
       if (one->previous && one->previous->end) last = terminated(*one->previous);
     } else if (latest != nullptr && latest->end) {
-      const bool again = !outcome_.deleting && outcome_.failed_reason.empty() && !init_.failed && !(sidecar && mains_ended()) &&
-                         will_restart(spec_, *latest, init, sidecar);
-      if (again && one->trouble) {
+      const bool follows = !outcome_.deleting && outcome_.failed_reason.empty() && !init_.failed && !(sidecar && mains_ended()) &&
+                           again(container, *latest, init, sidecar);
+      const bool replaced = follows && (!init || sidecar) && image_changed(seen_.pod, container, *latest);
+      if (follows && one->trouble) {
         state = waiting(one->trouble->reason, one->trouble->message);
         last = terminated(*latest);
-      } else if (again && now_ < latest->end->at + std::chrono::seconds(next_backoff_seconds(*latest))) {
+      } else if (replaced) {
+        // Not "terminated": an end that was told is one that the change of the image came after.
+        state = waiting("ContainerCreating");
+        last = terminated(*latest);
+      } else if (follows && now_ < latest->end->at + std::chrono::seconds(next_backoff_seconds(*latest))) {
         state = waiting("CrashLoopBackOff", fmt::format("back-off {}s restarting failed container={} pod={}_{}({})", next_backoff_seconds(*latest),
                                                         name, kube::name_of(seen_.pod), kube::space_of(seen_.pod), kube::uid_of(seen_.pod)));
         last = terminated(*latest);
