@@ -3,70 +3,23 @@
 # Who may do what, by real kubectls: roles and bindings, questions about rights, acting as somebody else, tokens of service accounts, the audit log. No node is needed.
 #   access_test.sh BUILD_DIR
 set -eu
-build=${1:?the build folder}
+build=$(realpath "${1:?the build folder}")
 here=$(cd "$(dirname "$0")" && pwd)
 server_program=$build/bin/fairlead-server
 [ -x "$server_program" ] || { echo "access_test.sh: $server_program is not built" >&2; exit 1; }
+# shellcheck source=tests/lib.sh
+. "$here/../lib.sh"
+# shellcheck source=tests/e2e/kubectl_lib.sh
+. "$here/kubectl_lib.sh"
 
-tmp=$(mktemp -d)
-server_pid=''
-cleanup() {
-  status=$?
-  if [ -n "$server_pid" ]; then
-    kill -TERM "$server_pid" 2> /dev/null || true
-    wait "$server_pid" 2> /dev/null || true
-  fi
-  if [ "$status" -ne 0 ] && [ -s "$tmp/server.log" ]; then
-    echo '--- last lines of the server:'
-    tail -20 "$tmp/server.log"
-  fi
-  rm -rf "$tmp"
-}
-trap cleanup EXIT
+serve --log-level debug --audit-log "$work/audit.log"
 
-version=server passed=0 failed=0
-tell() { # ok|FAIL NAME
-  if [ "$1" = ok ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
-  printf '%-4s %s: %s\n' "$1" "$version" "$2"
-}
-show() { sed 's/^/       | /' "$tmp/out" | head -12; }
-does() { local name=$1; shift; if "$@" > "$tmp/out" 2>&1; then tell ok "$name"; else tell FAIL "$name"; show; fi; }
-has() { local name=$1 pattern=$2; shift 2; if "$@" > "$tmp/out" 2>&1 && grep -qE -- "$pattern" "$tmp/out"; then tell ok "$name"; else tell FAIL "$name (no line has: $pattern)"; show; fi; }
-lacks() { local name=$1 pattern=$2; shift 2; if "$@" > "$tmp/out" 2>&1 && ! grep -qE -- "$pattern" "$tmp/out"; then tell ok "$name"; else tell FAIL "$name (has: $pattern)"; show; fi; }
-refuses() { local name=$1 pattern=$2; shift 2; if "$@" > "$tmp/out" 2>&1; then tell FAIL "$name (was allowed)"; show; elif grep -qE -- "$pattern" "$tmp/out"; then tell ok "$name"; else tell FAIL "$name (does not say: $pattern)"; show; fi; }
-eventually() { for _ in $(seq 100); do "$@" > /dev/null 2>&1 && return 0; sleep 0.1; done; return 1; }
-
-start_server() {
-  "$server_program" --state-dir "$tmp/state" --listen 127.0.0.1:0 --log-level debug --audit-log "$tmp/audit.log" > "$tmp/server.log" 2>&1 &
-  server_pid=$!
-  eventually grep -q ' serving ' "$tmp/server.log" || { echo 'the server did not start:' >&2; cat "$tmp/server.log" >&2; exit 1; }
-}
-stop_server() {
-  kill -TERM "$server_pid"
-  wait "$server_pid" || true
-  server_pid=''
-}
-start_server
-admin=$tmp/state/pki/admin.kubeconfig
-
-kubectls=''
-for minor in 30 31 32 33; do
-  for candidate in "$(command -v "kubectl.1.$minor" || true)" "/usr/lib/google-cloud-sdk/bin/kubectl.1.$minor"; do
-    if [ -n "$candidate" ] && [ -x "$candidate" ]; then
-      kubectls="$kubectls 1.$minor=$candidate"
-      break
-    fi
-  done
-done
-if [ -z "$kubectls" ]; then
-  for candidate in "$(command -v kubectl || true)" "${FAIRLEAD_KUBECTL_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fairlead/kubectl}"/kubectl.1.3*; do
-    if [ -n "$candidate" ] && [ -x "$candidate" ]; then kubectls="$kubectls other=$candidate"; break; fi
-  done
-fi
+kubectls=$(kubectls_here)
+if [ -z "$kubectls" ] && [ -n "$(any_kubectl)" ]; then kubectls="other=$(any_kubectl)"; fi
 [ -n "$kubectls" ] || { echo 'SKIP access_test.sh: no kubectl here'; exit 77; }
 
 suite() {
-  k() { "$kubectl" --kubeconfig "$admin" --cache-dir "$tmp/cache-$version" "$@"; }
+  k() { "$kubectl" --kubeconfig "$admin" --cache-dir "$work/cache-$version" "$@"; }
   n() { k -n "$space" "$@"; }
   does 'a namespace' k create namespace "$space"
   has 'default roles are there' '^cluster-admin ' k get clusterroles
@@ -122,12 +75,12 @@ YAML
   has 'reconciled' 'services' n describe role reader
 
   does 'create serviceaccount' n create serviceaccount bot
-  token=$(n create token bot --duration=10m 2> "$tmp/out") || true
+  token=$(n create token bot --duration=10m 2> "$work/out") || true
   if [ -n "$token" ]; then tell ok 'create token'; else tell FAIL 'create token'; show; fi
   # A kubeconfig with the certificate alone: the token is then what identifies.
-  k config view --raw --minify -o jsonpath='{.clusters[0].cluster.certificate-authority-data}' | base64 -d > "$tmp/ca.crt"
+  k config view --raw --minify -o jsonpath='{.clusters[0].cluster.certificate-authority-data}' | base64 -d > "$work/ca.crt"
   url=$(k config view --raw --minify -o jsonpath='{.clusters[0].cluster.server}')
-  t() { "$kubectl" --kubeconfig /dev/null --cache-dir "$tmp/cache-t-$version" --server "$url" --certificate-authority "$tmp/ca.crt" --token "$1" "${@:2}"; }
+  t() { "$kubectl" --kubeconfig /dev/null --cache-dir "$work/cache-t-$version" --server "$url" --certificate-authority "$work/ca.crt" --token "$1" "${@:2}"; }
   has 'a token tells who it is' "system:serviceaccount:$space:bot" t "$token" auth whoami
   does 'a token gives the rights of its account' t "$token" -n "$space" get pods
   refuses 'and no more' 'forbidden' t "$token" -n "$space" get secrets
@@ -164,33 +117,32 @@ done
 
 # --- a new signing key: tokens of the old one hold while it is kept ---
 version=rotation
-k() { "$kubectl" --kubeconfig "$admin" --cache-dir "$tmp/cache-rotation" "$@"; }
+k() { "$kubectl" --kubeconfig "$admin" --cache-dir "$work/cache-rotation" "$@"; }
 old=$(k -n default create token default)
 stop_server
-mkdir "$tmp/state/pki/tokens-old"
-mv "$tmp/state/pki/tokens.key" "$tmp/state/pki/tokens-old/1.pem"
-start_server
+mkdir "$work/state/pki/tokens-old"
+mv "$work/state/pki/tokens.key" "$work/state/pki/tokens-old/1.pem"
+serve --log-level debug --audit-log "$work/audit.log"
 url=$(k config view --raw --minify -o jsonpath='{.clusters[0].cluster.server}')
-t() { "$kubectl" --kubeconfig /dev/null --cache-dir "$tmp/cache-t" --server "$url" --certificate-authority "$tmp/ca.crt" --token "$1" "${@:2}"; }
+t() { "$kubectl" --kubeconfig /dev/null --cache-dir "$work/cache-t" --server "$url" --certificate-authority "$work/ca.crt" --token "$1" "${@:2}"; }
 new=$(k -n default create token default)
 has 'an old token' 'system:serviceaccount:default:default' t "$old" auth whoami
 has 'a new token' 'system:serviceaccount:default:default' t "$new" auth whoami
 stop_server
-rm "$tmp/state/pki/tokens-old/1.pem"
-start_server
+rm "$work/state/pki/tokens-old/1.pem"
+serve --log-level debug --audit-log "$work/audit.log"
 url=$(k config view --raw --minify -o jsonpath='{.clusters[0].cluster.server}')
 refuses 'an old token when its key is gone' 'Unauthorized|must be logged in' t "$old" auth whoami
 has 'a new token still' 'system:serviceaccount:default:default' t "$new" auth whoami
 
 # --- the audit log ---
 version=audit
-if grep -q '"verb":"create".*"resource":"serviceaccounts".*"subresource":"token"' "$tmp/audit.log"; then tell ok 'tokens that were made'; else tell FAIL 'tokens that were made'; fi
-if grep -q '"impersonatedUser":{"username":"ann"' "$tmp/audit.log"; then tell ok 'who acted as whom'; else tell FAIL 'who acted as whom'; fi
-if grep -qF -e "${old##*.}" -e "${new##*.}" "$tmp/audit.log"; then tell FAIL 'no token is in it'; else tell ok 'no token is in it'; fi
+if grep -q '"verb":"create".*"resource":"serviceaccounts".*"subresource":"token"' "$work/audit.log"; then tell ok 'tokens that were made'; else tell FAIL 'tokens that were made'; fi
+if grep -q '"impersonatedUser":{"username":"ann"' "$work/audit.log"; then tell ok 'who acted as whom'; else tell FAIL 'who acted as whom'; fi
+if grep -qF -e "${old##*.}" -e "${new##*.}" "$work/audit.log"; then tell FAIL 'no token is in it'; else tell ok 'no token is in it'; fi
 if command -v python3 > /dev/null; then
   does 'every line is JSON' python3 -c 'import json,sys
-for line in open(sys.argv[1]): assert json.loads(line)["kind"] == "Event"' "$tmp/audit.log"
+for line in open(sys.argv[1]): assert json.loads(line)["kind"] == "Event"' "$work/audit.log"
 fi
 
-echo "access_test.sh: $passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+all_passed

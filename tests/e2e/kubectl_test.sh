@@ -3,62 +3,22 @@
 # Real kubectls against fairlead-server: every command a user types for the kinds that are served, for kubectl 1.30 to 1.33. No node is needed: pods stay pending.
 #   kubectl_test.sh BUILD_DIR
 set -eu
-build=${1:?the build folder}
+build=$(realpath "${1:?the build folder}")
 here=$(cd "$(dirname "$0")" && pwd)
 server_program=$build/bin/fairlead-server
 [ -x "$server_program" ] || { echo "kubectl_test.sh: $server_program is not built" >&2; exit 1; }
-
-tmp=$(mktemp -d)
-server_pid=''
-cleanup() {
-  status=$?
-  if [ -n "$server_pid" ]; then
-    kill -TERM "$server_pid" 2> /dev/null || true
-    wait "$server_pid" 2> /dev/null || true
-  fi
-  if [ "$status" -ne 0 ] && [ -s "$tmp/server.log" ]; then
-    echo '--- last lines of the server:'
-    tail -20 "$tmp/server.log"
-  fi
-  rm -rf "$tmp"
-}
-trap cleanup EXIT
-
-passed=0 failed=0
-tell() { # ok|FAIL NAME
-  if [ "$1" = ok ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
-  printf '%-4s %s: %s\n' "$1" "$version" "$2"
-}
-show() { sed 's/^/       | /' "$tmp/out" | head -12; }
-# does NAME COMMAND...: it succeeds.
-does() { local name=$1; shift; if "$@" > "$tmp/out" 2>&1; then tell ok "$name"; else tell FAIL "$name"; show; fi; }
-# has NAME PATTERN COMMAND...: it succeeds and its output has a line with the pattern.
-has() { local name=$1 pattern=$2; shift 2; if "$@" > "$tmp/out" 2>&1 && grep -qE -- "$pattern" "$tmp/out"; then tell ok "$name"; else tell FAIL "$name (no line has: $pattern)"; show; fi; }
-# lacks NAME PATTERN COMMAND...: it succeeds and nothing in its output has the pattern.
-lacks() { local name=$1 pattern=$2; shift 2; if "$@" > "$tmp/out" 2>&1 && ! grep -qE -- "$pattern" "$tmp/out"; then tell ok "$name"; else tell FAIL "$name (has: $pattern)"; show; fi; }
-# refuses NAME PATTERN COMMAND...: it fails and says the pattern.
-refuses() { local name=$1 pattern=$2; shift 2; if "$@" > "$tmp/out" 2>&1; then tell FAIL "$name (was allowed)"; show; elif grep -qE -- "$pattern" "$tmp/out"; then tell ok "$name"; else tell FAIL "$name (does not say: $pattern)"; show; fi; }
-# eventually COMMAND...: within ten seconds it succeeds.
-eventually() { for _ in $(seq 100); do "$@" > /dev/null 2>&1 && return 0; sleep 0.1; done; return 1; }
+# shellcheck source=tests/lib.sh
+. "$here/../lib.sh"
+# shellcheck source=tests/e2e/kubectl_lib.sh
+. "$here/kubectl_lib.sh"
 
 # --- the server ---
-"$server_program" --state-dir "$tmp/state" --listen 127.0.0.1:0 --log-level debug > "$tmp/server.log" 2>&1 &
-server_pid=$!
-eventually grep -q ' serving ' "$tmp/server.log" || { echo 'the server did not start:' >&2; cat "$tmp/server.log" >&2; exit 1; }
-admin=$tmp/state/pki/admin.kubeconfig
+serve --log-level debug
 url=$(sed -n 's/.*server: *"\{0,1\}\(https:[^"]*\)"\{0,1\} *$/\1/p' "$admin")
 [ -n "$url" ] || { echo "no server address in $admin" >&2; exit 1; }
 
 # --- kubectls: those of this machine; built from their module where fewer than two are there ---
-kubectls=''
-for minor in 30 31 32 33; do
-  for candidate in "$(command -v "kubectl.1.$minor" || true)" "/usr/lib/google-cloud-sdk/bin/kubectl.1.$minor"; do
-    if [ -n "$candidate" ] && [ -x "$candidate" ]; then
-      kubectls="$kubectls 1.$minor=$candidate"
-      break
-    fi
-  done
-done
+kubectls=$(kubectls_here)
 plain=$(command -v kubectl || true)
 if [ -n "$plain" ] && [ "$(echo "$kubectls" | wc -w)" -lt 2 ]; then
   minor=$("$plain" version --client -o json 2> /dev/null | sed -n 's/.*"minor": "\([0-9]*\).*/\1/p' | head -1)
@@ -67,7 +27,7 @@ fi
 for minor in 33 31; do
   [ "$(echo "$kubectls" | wc -w)" -lt 2 ] || break
   case " $kubectls" in *" 1.$minor="*) continue ;; esac
-  program=${FAIRLEAD_KUBECTL_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fairlead/kubectl}/kubectl.1.$minor
+  program=$kubectl_cache/kubectl.1.$minor
   if [ ! -x "$program" ] && command -v go > /dev/null; then
     echo "building kubectl 1.$minor from its Go module (once, some minutes)"
     mkdir -p "$(dirname "$program")"
@@ -77,7 +37,7 @@ for minor in 33 31; do
 done
 
 pem() { sed -n "s/.*$1: *\"\{0,1\}\([A-Za-z0-9+\/=]*\)\"\{0,1\} *\$/\1/p" "$admin" | base64 -d; }
-pem certificate-authority-data > "$tmp/ca.crt"
+pem certificate-authority-data > "$work/ca.crt"
 
 manifests() { # into $dir
   cat > "$dir/pod.yaml" << 'YAML'
@@ -152,7 +112,7 @@ run_version() { # VERSION PROGRAM
   version=$1
   program=$2
   minor=${version#1.}
-  dir=$tmp/v$minor
+  dir=$work/v$minor
   space=t$minor
   group=v$minor.example.com
   mkdir -p "$dir/home"
@@ -384,7 +344,7 @@ run_version() { # VERSION PROGRAM
   refuses 'the namespace is gone' 'not found' k get ns "$space"
 
   # strangers
-  printf 'apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: "%s", certificate-authority: %s}}]\ncontexts: [{name: c, context: {cluster: c, user: u}}]\ncurrent-context: c\nusers: [{name: u, user: {token: wrong}}]\n' "$url" "$tmp/ca.crt" > "$dir/stranger"
+  printf 'apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: "%s", certificate-authority: %s}}]\ncontexts: [{name: c, context: {cluster: c, user: u}}]\ncurrent-context: c\nusers: [{name: u, user: {token: wrong}}]\n' "$url" "$work/ca.crt" > "$dir/stranger"
   refuses 'a wrong token' 'Unauthorized|must be logged in|provide credentials' "$program" --kubeconfig "$dir/stranger" get pods
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj '/O=system:masters/CN=eve' -keyout "$dir/eve.key" -out "$dir/eve.crt" 2> /dev/null
   refuses 'a certificate of another CA' 'certificate|tls|Unauthorized|connection|EOF|broken pipe' "$program" --kubeconfig "$dir/stranger" --token= --client-certificate "$dir/eve.crt" --client-key "$dir/eve.key" get pods
@@ -398,30 +358,27 @@ done
 
 # --- not of a kubectl version ---
 version=http
-code() { curl -sS -o /dev/null -w '%{http_code}' --cacert "$tmp/ca.crt" "$@"; }
+code() { curl -sS -o /dev/null -w '%{http_code}' --cacert "$work/ca.crt" "$@"; }
 has 'anonymous is refused' '^401$' code "$url/api/v1/pods"
 has 'anonymous is refused to discovery' '^401$' code "$url/apis"
 has 'health is open' '^200$' code "$url/readyz"
 has 'version is open' '^200$' code "$url/version"
 has 'a wrong bearer token' '^401$' code -H 'Authorization: Bearer x' "$url/api"
-pem client-certificate-data > "$tmp/admin.crt"
-pem client-key-data > "$tmp/admin.key"
-as_admin() { curl -sS --cacert "$tmp/ca.crt" --cert "$tmp/admin.crt" --key "$tmp/admin.key" "$@"; }
+pem client-certificate-data > "$work/admin.crt"
+pem client-key-data > "$work/admin.key"
+as_admin() { curl -sS --cacert "$work/ca.crt" --cert "$work/admin.crt" --key "$work/admin.key" "$@"; }
 has 'OpenAPI v2 is not served' '"code":404' as_admin "$url/openapi/v2"
 has 'what only protobuf may answer' '"code":406' as_admin -H 'Accept: application/vnd.kubernetes.protobuf' "$url/api/v1/pods"
 has 'a watch ends in time with a bookmark' '"type":"BOOKMARK"' as_admin "$url/api/v1/namespaces?watch=1&timeoutSeconds=1&allowWatchBookmarks=true"
 has 'a watch with initial events' 'k8s.io/initial-events-end' as_admin "$url/api/v1/namespaces?watch=1&timeoutSeconds=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
 has 'initial events need their match' '"code":422' as_admin "$url/api/v1/namespaces?watch=1&sendInitialEvents=true"
 has 'a watch from the future' '"code":|"type":"ERROR"' as_admin "$url/api/v1/namespaces?watch=1&timeoutSeconds=1&resourceVersion=999999999"
-has 'a second server on the same state is refused' 'another fairlead-server runs on the state folder' sh -c "'$server_program' --state-dir '$tmp/state' --listen 127.0.0.1:0 2>&1; true"
+has 'a second server on the same state is refused' 'another fairlead-server runs on the state folder' sh -c "'$server_program' --state-dir '$work/state' --listen 127.0.0.1:0 2>&1; true"
 port=${url##*:}
-has 'a port that is taken' 'taken' sh -c "'$server_program' --state-dir '$tmp/state2' --listen 127.0.0.1:$port 2>&1; true"
-refuses 'the other engine, and no cluster named' 'which cluster' env -u KUBECONFIG -u KUBERNETES_SERVICE_HOST HOME="$tmp/nobody" "$server_program" --engine=kubernetes
-kill -TERM "$server_pid"
+has 'a port that is taken' 'taken' sh -c "'$server_program' --state-dir '$work/state2' --listen 127.0.0.1:$port 2>&1; true"
+refuses 'the other engine, and no cluster named' 'which cluster' env -u KUBECONFIG -u KUBERNETES_SERVICE_HOST HOME="$work/nobody" "$server_program" --engine=kubernetes
 start=$(date +%s)
-if wait "$server_pid" && [ $(($(date +%s) - start)) -le 5 ]; then tell ok 'SIGTERM ends the server in time'; else tell FAIL 'SIGTERM ends the server in time'; fi
-server_pid=''
+if stop_server && [ $(($(date +%s) - start)) -le 5 ]; then tell ok 'SIGTERM ends the server in time'; else tell FAIL 'SIGTERM ends the server in time'; fi
 
 [ "$versions" -ge 2 ] || { version=all; tell FAIL "at least two versions of kubectl (ran $versions)"; }
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+all_passed

@@ -3,43 +3,26 @@
 # Jobs, services, budgets, claims and pre-emption with a real kubectl against fairlead-server. The node is an object only: this script says what a node would say, so the whole takes seconds.
 #   workloads_test.sh BUILD_DIR
 set -eu
-build=${1:?the build folder}
-server_program=$build/bin/fairlead-server
-[ -x "$server_program" ] || { echo "workloads_test.sh: $server_program is not built" >&2; exit 1; }
-kubectl=''
-for candidate in "$(command -v kubectl || true)" /usr/lib/google-cloud-sdk/bin/kubectl.1.33 /usr/lib/google-cloud-sdk/bin/kubectl.1.30 \
-  "${FAIRLEAD_KUBECTL_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fairlead/kubectl}"/kubectl.1.33; do
-  if [ -n "$candidate" ] && [ -x "$candidate" ]; then kubectl=$candidate; break; fi
-done
+build=$(realpath "${1:?the build folder}")
+here=$(cd "$(dirname "$0")" && pwd)
+[ -x "$build/bin/fairlead-server" ] || { echo "workloads_test.sh: $build/bin/fairlead-server is not built" >&2; exit 1; }
+# shellcheck source=tests/lib.sh
+. "$here/../lib.sh"
+# shellcheck source=tests/e2e/kubectl_lib.sh
+. "$here/kubectl_lib.sh"
+kubectl=$(any_kubectl)
 [ -n "$kubectl" ] || { echo 'workloads_test.sh: skipped, no kubectl on this machine'; exit 77; }
 
-tmp=$(mktemp -d)
-server_pid=''
-cleanup() {
-  status=$?
-  if [ -n "$server_pid" ]; then
-    kill -TERM "$server_pid" 2> /dev/null || true
-    wait "$server_pid" 2> /dev/null || true
-  fi
-  [ "$status" -eq 0 ] || tail -20 "$tmp/server.log"
-  rm -rf "$tmp"
-}
-trap cleanup EXIT
-
-passed=0 failed=0
-tell() { if [ "$1" = ok ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi; printf '%-4s %s\n' "$1" "$2"; }
-show() { sed 's/^/       | /' "$tmp/out" | head -12; }
 k() { "$kubectl" --kubeconfig "$admin" "$@"; }
 # has NAME PATTERN COMMAND...: within ten seconds it succeeds and its output has a line with the pattern.
 has() {
   local name=$1 pattern=$2; shift 2
   for _ in $(seq 50); do
-    if "$@" > "$tmp/out" 2>&1 && grep -qE -- "$pattern" "$tmp/out"; then tell ok "$name"; return; fi
+    if "$@" > "$work/out" 2>&1 && grep -qE -- "$pattern" "$work/out"; then tell ok "$name"; return; fi
     sleep 0.2
   done
   tell FAIL "$name (no line has: $pattern)"; show
 }
-refuses() { local name=$1 pattern=$2; shift 2; if "$@" > "$tmp/out" 2>&1; then tell FAIL "$name (was allowed)"; show; elif grep -qE -- "$pattern" "$tmp/out"; then tell ok "$name"; else tell FAIL "$name (does not say: $pattern)"; show; fi; }
 # pods_are PHASE LABEL: what the node says of its pods.
 pods_are() {
   for pod in $(k get pods -l "$2" -o name --field-selector spec.nodeName!=); do
@@ -48,10 +31,7 @@ pods_are() {
   done
 }
 
-"$server_program" --state-dir "$tmp/state" --listen 127.0.0.1:0 --service-range 10.79.0.0/16 > "$tmp/server.log" 2>&1 &
-server_pid=$!
-for _ in $(seq 100); do grep -q ' serving ' "$tmp/server.log" && break; sleep 0.1; done
-admin=$tmp/state/pki/admin.kubeconfig
+serve --service-range 10.79.0.0/16
 
 k apply -f - > /dev/null << 'YAML'
 apiVersion: v1

@@ -16,31 +16,11 @@ if [ ! -x "$programs/kube-apiserver" ] || [ ! -x "$programs/kubectl" ]; then
   exit 77
 fi
 
-work=$(mktemp -d /var/tmp/fairlead-install-test-XXXXXX)
+# shellcheck source=tests/lib.sh
+. "$top/tests/lib.sh"
+after_end() { "$peers/cluster.sh" down "$work/peer" > /dev/null 2>&1; }
 server=''
 say() { printf 'ok  %s\n' "$*"; }
-fail() { printf 'FAIL %s\n' "$*" >&2; [ ! -s "$work/out" ] || sed 's/^/    | /' "$work/out" | tail -n 40 >&2; exit 1; }
-clean_up() {
-  local status=$?
-  trap - EXIT
-  if [ -n "$server" ]; then
-    kill -TERM "$server" 2> /dev/null || true
-    wait "$server" 2> /dev/null || true
-  fi
-  [ "$status" -eq 0 ] || tail -n 10 "$work"/*.log >&2 || true
-  "$peers/cluster.sh" down "$work/peer" > /dev/null 2>&1 || true
-  rm -rf "$work"
-  exit "$status"
-}
-trap clean_up EXIT
-wait_until() { # SECONDS WHAT COMMAND...
-  local end=$((SECONDS + $1)) what=$2
-  shift 2
-  until "$@" > "$work/out" 2>&1; do
-    [ $SECONDS -lt $end ] || fail "not in time: $what"
-    read -rt 0.2 <> <(:) || true
-  done
-}
 does() { "$@" > "$work/out" 2>&1 || fail "$*"; }
 refuses() { ! "$@" > "$work/out" 2>&1 || fail "was allowed: $*"; }
 says() { grep -qE -- "$1" "$work/out" || fail "does not say: $1"; }
@@ -74,12 +54,12 @@ mkdir "$work/account"
 cp "$work/peer/pki/ca.crt" "$work/account/ca.crt"
 printf fairlead-system > "$work/account/namespace"
 url=$("$kubectl" config view --raw -o jsonpath='{.clusters[0].cluster.server}')
-env -u KUBECONFIG POD_NAME=fairlead-server-0 KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT="${url##*:}" unshare --mount --propagation private bash -c '
+start server.log env -u KUBECONFIG POD_NAME=fairlead-server-0 KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT="${url##*:}" unshare --mount --propagation private bash -c '
   mount -t tmpfs none /run
   mkdir -p /var/run/secrets/kubernetes.io/serviceaccount
   mount --bind "$1" /var/run/secrets/kubernetes.io/serviceaccount
-  exec "$2" --engine=kubernetes --health-listen 127.0.0.1:0' - "$work/account" "$build/bin/fairlead-server" > "$work/server.log" 2>&1 &
-server=$!
+  exec "$2" --engine=kubernetes --health-listen 127.0.0.1:0' - "$work/account" "$build/bin/fairlead-server"
+server=$last
 wait_until 30 'it leads' grep -q ' leading ' "$work/server.log"
 port=$(sed -n 's/.*health_port=\([0-9]*\).*/\1/p' "$work/server.log" | head -n 1)
 grep -q 'identity=fairlead-server-0_' "$work/server.log" || fail 'its identity is not that of the pod'
@@ -140,9 +120,7 @@ assert len(mine) > 20, f"only {len(mine)} requests"
 sys.exit(1 if refused else 0)
 TEXT
 say 'the audit log has no refusal'
-kill -TERM "$server"
-wait "$server" || fail 'the server did not stop well'
-server=''
+stop_server || fail 'the server did not stop well'
 
 # --- uninstall: users' objects stay ---
 does "$fairlead" uninstall --dry-run

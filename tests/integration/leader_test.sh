@@ -12,36 +12,12 @@ peers=$top/tests/peers
 fairlead=$build/bin/fairlead
 export NO_COLOR=1
 
-work=$(mktemp -d /var/tmp/fairlead-leader-test-XXXXXX)
-pids=''
+# shellcheck source=tests/lib.sh
+. "$top/tests/lib.sh"
+after_end() { [ ! -d "$work/peer" ] || "$peers/cluster.sh" down "$work/peer" > /dev/null; }
 workers=400
-say() { printf 'ok  %s: %s\n' "$engine" "$*"; }
-fail() { printf 'FAIL %s: %s\n' "$engine" "$*" >&2; exit 1; }
 engine='set up'
-clean_up() {
-  local status=$? pid
-  trap - EXIT
-  for pid in $pids; do
-    kill -CONT "$pid" 2> /dev/null || true
-    kill -TERM "$pid" 2> /dev/null || true
-  done
-  for pid in $pids; do wait "$pid" 2> /dev/null || true; done
-  [ ! -d "$work/peer" ] || "$peers/cluster.sh" down "$work/peer" > /dev/null || true
-  if [ "$status" -ne 0 ]; then tail -n 15 "$work"/*.log >&2 || true; fi
-  rm -rf "$work"
-  exit "$status"
-}
-trap clean_up EXIT
-wait_until() { # SECONDS WHAT COMMAND...
-  local end=$((SECONDS + $1)) what=$2
-  shift 2
-  until "$@" > "$work/last" 2>&1; do
-    [ $SECONDS -lt $end ] || { cat "$work/last" >&2; fail "not in time: $what"; }
-    read -rt 0.2 <> <(:) || true
-  done
-}
-alive() { [ -e "/proc/$1" ] && ! grep -q '^State:.*Z' "/proc/$1/status"; }
-gone() { ! alive "$1"; }
+say() { printf 'ok  %s: %s\n' "$engine" "$*"; }
 epochs() { # of all pods, in the order in which they were made
   "$fairlead" get pods -n lab -o json --kubeconfig "$admin" | python3 -c '
 import json, sys
@@ -83,15 +59,13 @@ spec:
 TEXT
 }
 candidate() { # NAME KUBECONFIG
-  "$build/bin/fairlead-server" --engine=kubernetes --kubeconfig "$2" --namespace fairlead-system --identity "$1" --health-listen 127.0.0.1:0 > "$work/$engine-$1.log" 2>&1 &
-  pids="$pids $!"
-  last=$!
+  start "$engine-$1.log" "$build/bin/fairlead-server" --engine=kubernetes --kubeconfig "$2" --namespace fairlead-system --identity "$1" --health-listen 127.0.0.1:0
 }
 
 contest() { # KUBECONFIG_OF_A KUBECONFIG_OF_B
   local a b status=0
   cluster 1 > "$work/demo.yaml"
-  "$fairlead" up --no-wait -f "$work/demo.yaml" --kubeconfig "$admin" > "$work/up.log" 2>&1 || { cat "$work/up.log" >&2; fail 'the objects are not there'; }
+  "$fairlead" up --no-wait -f "$work/demo.yaml" --kubeconfig "$admin" > "$work/up.log" 2>&1 || { cat "$work/up.log" >&2; fail "$engine: the objects are not there"; }
   candidate a "$1"; a=$last
   wait_until 30 'a leads' holds 'a 1'
   candidate b "$2"; b=$last
@@ -104,7 +78,7 @@ contest() { # KUBECONFIG_OF_A KUBECONFIG_OF_B
   "$fairlead" up --no-wait -f "$work/demo.yaml" --kubeconfig "$admin" > "$work/up.log" 2>&1
   timeout 30 tail -n +1 -s 0.01 -F "$work/$engine-a.log" 2> /dev/null | grep -q -m 1 'create pods worker-3"' || [ "${PIPESTATUS[1]}" = 0 ] || fail 'a does not work'
   kill -STOP "$a"
-  if has_worker $((workers - 1)) > "$work/last" 2>&1; then fail "a made $workers pods before it was stopped: the test needs more of them"; fi
+  if has_worker $((workers - 1)) > "$work/out" 2>&1; then fail "a made $workers pods before it was stopped: the test needs more of them"; fi
   wait_until 40 'b leads' holds 'b 2'
   wait_until 60 'b ends the work' has_worker $((workers - 1))
   say "b leads and has finished what a began"
@@ -131,10 +105,7 @@ contest() { # KUBECONFIG_OF_A KUBECONFIG_OF_B
 for engine in "$@"; do
   case $engine in
     embedded)
-      "$build/bin/fairlead-server" --controllers engine --state-dir "$work/site" --listen 127.0.0.1:0 > "$work/embedded-server.log" 2>&1 &
-      pids="$pids $!"
-      admin=$work/site/pki/admin.kubeconfig
-      wait_until 30 'the server serves' grep -q ' serving ' "$work/embedded-server.log"
+      serve --controllers engine
       contest "$admin" "$admin"
       ;;
     kubernetes)
