@@ -9,6 +9,7 @@
 
 #include "base/files.h"
 #include "base/log.h"
+#include "base/own_program.h"
 
 namespace fairlead::cli {
 
@@ -95,11 +96,8 @@ std::unique_ptr<CLI::App> make_tree(Context& context) {
 namespace {
 
 std::string folder_of_this_program() {
-  char buffer[4096];
-  const ssize_t n = ::readlink("/proc/self/exe", buffer, sizeof buffer);
-  if (n <= 0) return ".";
-  const std::string path(buffer, static_cast<std::size_t>(n));
-  return path.substr(0, path.rfind('/'));
+  const auto self = own_program();
+  return self ? self->substr(0, self->rfind('/')) : ".";
 }
 
 int complain(const std::string& message, int status) {
