@@ -3,9 +3,9 @@
 //   peer_probe KUBECONFIG NAME PID[,PID...] LOAD [SECONDS per cell, 3] [PODS] [WATCHERS, 1000]
 // NAME says whose figures these are; PIDs are the server's processes, whose memory is added up. Pods are made in the namespace of the kubeconfig's
 // context and stay there. LOAD, each on a server that has just begun:
-//   requests  idle memory; memory, GET and LIST with PODS (10,000); fan-out to WATCHERS; creates, last, because of them each server has its own number
-//   list      memory and LIST with PODS (100,000), in JSON and as clients in Go ask
-//   place     1,000 nodes, then PODS (5,000) that somebody must place: until the last has its node. Needs the rights of an administrator
+//   requests  idle memory; memory, GET and LIST with PODS (10,000); fan-out to WATCHERS; creates, last, because of them each server has its own
+//   number list      memory and LIST with PODS (100,000), in JSON and as clients in Go ask place     1,000 nodes, then PODS (5,000) that somebody
+//   must place: until the last has its node. Needs the rights of an administrator
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -173,7 +173,8 @@ void measure(const Target& target, const std::string& what, int connections, dou
   for (const auto& part : times) all.insert(all.end(), part.begin(), part.end());
   if (all.empty()) give_up("no request was answered");
   tell(target, fmt::format("{}, {} connection{}", what, connections, connections == 1 ? "" : "s"),
-       fmt::format("\"per_second\": {:.2f}, {}, \"server_cpu_ms\": {:.4f}", static_cast<double>(all.size()) / took, spread(all), 1e3 * work / static_cast<double>(all.size())));
+       fmt::format("\"per_second\": {:.2f}, {}, \"server_cpu_ms\": {:.4f}", static_cast<double>(all.size()) / took, spread(all),
+                   1e3 * work / static_cast<double>(all.size())));
 }
 
 // `count` times `one(client, i)` by 64 connections.
@@ -211,7 +212,8 @@ void list(const Target& target, int pods, double length, const std::string& acce
     size = response->body.size();
   });
   tell(target, fmt::format("LIST of {} pods, {}: body", pods, form), fmt::format("\"mb\": {:.1f}", static_cast<double>(size) / 1e6));
-  tell(target, fmt::format("LIST of {} pods, {}: extra memory at its peak", pods, form), fmt::format("\"mb\": {:.1f}", memory(target, "VmHWM") - before));
+  tell(target, fmt::format("LIST of {} pods, {}: extra memory at its peak", pods, form),
+       fmt::format("\"mb\": {:.1f}", memory(target, "VmHWM") - before));
 }
 void lists(const Target& target, int pods, double length) {
   list(target, pods, length, "application/json", "JSON");
@@ -268,7 +270,9 @@ void fan_out(const Target& target, int watchers, int events) {
   const double asked = now(), computed_before = computed(target);
   many(target, events, [&](http::Client& one, int i) { create(target, one, fmt::format("burst-{}", i)); });
   wait_for(2 * events, asked);
-  tell(target, fmt::format("{} creates at once, {} watchers", events, watchers), fmt::format("\"per_second\": {:.0f}, \"server_cpu_ms\": {:.1f}", static_cast<double>(events) * watchers / (now() - asked), 1e3 * (computed(target) - computed_before)));
+  tell(target, fmt::format("{} creates at once, {} watchers", events, watchers),
+       fmt::format("\"per_second\": {:.0f}, \"server_cpu_ms\": {:.1f}", static_cast<double>(events) * watchers / (now() - asked),
+                   1e3 * (computed(target) - computed_before)));
   tell(target, fmt::format("memory with {} watchers", watchers), fmt::format("\"mb\": {:.1f}", memory(target, "VmRSS")));
   for (auto& reader : readers) reader->close();
   for (auto& thread : threads) thread.join();
@@ -284,14 +288,16 @@ void place(const Target& target, int nodes, int pods) {
   many(target, nodes, [&](http::Client& client, int i) {
     post(target, client, "/api/v1/nodes", node(i));
     // A new node is tainted until a controller has seen that it is ready; where only the API runs there is none.
-    http::ClientRequest request{.method = "PATCH", .target = fmt::format("/api/v1/nodes/bench-{}", i), .headers = target.headers, .body = R"({"spec":{"taints":null}})"};
+    http::ClientRequest request{
+        .method = "PATCH", .target = fmt::format("/api/v1/nodes/bench-{}", i), .headers = target.headers, .body = R"({"spec":{"taints":null}})"};
     request.headers.emplace_back("Content-Type", "application/merge-patch+json");
     expect(client.request(request), 200);
   });
   settle();
   const auto client = connect(target);
   const double begin = now(), computed_before = computed(target);
-  many(target, pods, [&](http::Client& one, int i) { post(target, one, target.collection(), pod(fmt::format("placed-{}", i), "default-scheduler")); });
+  many(target, pods,
+       [&](http::Client& one, int i) { post(target, one, target.collection(), pod(fmt::format("placed-{}", i), "default-scheduler")); });
   const double created = now() - begin;
   // Asked for rather than watched: a watcher that the busy machine delays is cut off by kube-apiserver.
   while (!all_placed(target, *client)) {
@@ -299,7 +305,9 @@ void place(const Target& target, int nodes, int pods) {
     std::this_thread::sleep_for(100ms);
   }
   const double took = now() - begin;
-  tell(target, fmt::format("{} pods created and placed on {} nodes", pods, nodes), fmt::format("\"per_second\": {:.0f}, \"creating_them_seconds\": {:.2f}, \"server_cpu_ms\": {:.3f}", pods / took, created, 1e3 * (computed(target) - computed_before) / pods));
+  tell(target, fmt::format("{} pods created and placed on {} nodes", pods, nodes),
+       fmt::format("\"per_second\": {:.0f}, \"creating_them_seconds\": {:.2f}, \"server_cpu_ms\": {:.3f}", pods / took, created,
+                   1e3 * (computed(target) - computed_before) / pods));
 }
 
 void requests(const Target& target, double length, int pods, int watchers) {
@@ -319,7 +327,8 @@ void requests(const Target& target, double length, int pods, int watchers) {
 
 int bench(int argc, char** argv) {
   const std::string load = argc > 4 ? argv[4] : "";
-  if (load != "requests" && load != "list" && load != "place") give_up("usage: peer_probe KUBECONFIG NAME PID[,PID...] requests|list|place [SECONDS] [PODS] [WATCHERS]");
+  if (load != "requests" && load != "list" && load != "place")
+    give_up("usage: peer_probe KUBECONFIG NAME PID[,PID...] requests|list|place [SECONDS] [PODS] [WATCHERS]");
   start_logging("peer_probe", "error");
   auto config = need(kube::read_kubeconfig(argv[1]), "kubeconfig");
   Target target{.rest = config.rest, .space = config.space, .name = argv[2], .host = {}, .pids = {}, .headers = {}};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one request costs within the API server: routing, a service account's token, RBAC, audit log, admission, validation, managedFields, encoding; without wire, TLS and disk.
+// What one request costs within the API server: routing, a service account's token, RBAC, audit log, admission, validation, managedFields, encoding;
+// without wire, TLS and disk.
 //   request_bench                          CPU time of this thread for each operation
 //   request_bench OPERATION ROUNDS         that one alone, `bench/instructions.sh` counts the instructions of it
 // OPERATION: create, get, list (of 1,000 pods), patch (of a pod's status), watch (a create seen by 1,000 watchers).
@@ -67,10 +68,13 @@ class CountedExchange final : public http::Exchange {
 // The pod of peer_probe.
 std::string pod(const std::string& name) {
   std::string environment;
-  for (int i = 0; i < 20; ++i) environment += fmt::format("{}{{\"name\":\"VARIABLE_{}\",\"value\":\"a value of usual length {}\"}}", i == 0 ? "" : ",", i, i);
+  for (int i = 0; i < 20; ++i)
+    environment += fmt::format("{}{{\"name\":\"VARIABLE_{}\",\"value\":\"a value of usual length {}\"}}", i == 0 ? "" : ",", i, i);
   return fmt::format(
-      "{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{{\"name\":\"{}\",\"labels\":{{\"app\":\"bench\"}}}},\"spec\":{{\"schedulerName\":\"nobody\",\"automountServiceAccountToken\":false,"
-      "\"containers\":[{{\"name\":\"main\",\"image\":\"slurm\",\"command\":[\"sleep\",\"1000\"],\"env\":[{}],\"resources\":{{\"requests\":{{\"cpu\":\"100m\",\"memory\":\"64Mi\"}}}}}}]}}}}",
+      "{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{{\"name\":\"{}\",\"labels\":{{\"app\":\"bench\"}}}},\"spec\":{{\"schedulerName\":"
+      "\"nobody\",\"automountServiceAccountToken\":false,"
+      "\"containers\":[{{\"name\":\"main\",\"image\":\"slurm\",\"command\":[\"sleep\",\"1000\"],\"env\":[{}],\"resources\":{{\"requests\":{{\"cpu\":"
+      "\"100m\",\"memory\":\"64Mi\"}}}}}}]}}}}",
       name, environment);
 }
 
@@ -97,9 +101,12 @@ class Site {
     const std::string rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/bench/";
     need(201, "POST", "/api/v1/namespaces", R"({"metadata":{"name":"bench"}})");
     need(201, "POST", "/api/v1/namespaces/bench/serviceaccounts", R"({"metadata":{"name":"load"}})");
-    need(201, "POST", rbac + "roles", R"({"metadata":{"name":"load"},"rules":[{"apiGroups":[""],"resources":["pods","pods/status"],"verbs":["get","list","watch","create","patch"]}]})");
-    need(201, "POST", rbac + "rolebindings",
-         R"({"metadata":{"name":"load"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"load"},"subjects":[{"kind":"ServiceAccount","name":"load","namespace":"bench"}]})");
+    need(
+        201, "POST", rbac + "roles",
+        R"({"metadata":{"name":"load"},"rules":[{"apiGroups":[""],"resources":["pods","pods/status"],"verbs":["get","list","watch","create","patch"]}]})");
+    need(
+        201, "POST", rbac + "rolebindings",
+        R"({"metadata":{"name":"load"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"load"},"subjects":[{"kind":"ServiceAccount","name":"load","namespace":"bench"}]})");
     const auto answer = need(201, "POST", "/api/v1/namespaces/bench/serviceaccounts/load/token", R"({"spec":{"expirationSeconds":7200}})");
     const auto parsed = kube::parse_json(answer.body);
     INVARIANT(parsed.has_value());
@@ -111,12 +118,14 @@ class Site {
     std::filesystem::remove_all(dir_);
   }
 
-  http::Response need(int status, const std::string& method, const std::string& path, std::string body = "", std::string_view media = "application/json") {
+  http::Response need(int status, const std::string& method, const std::string& path, std::string body = "",
+                      std::string_view media = "application/json") {
     http::Response response;
     auto target = http::parse_target(path);
     INVARIANT(target.has_value());
     http::Request request{.method = method, .target = std::move(*target), .body = std::move(body)};
-    request.headers = {{"Host", "127.0.0.1:6443"}, {"User-Agent", "bench/1 (linux/amd64)"}, {"Accept", "application/json"}, {"Authorization", "Bearer " + token_}};
+    request.headers = {
+        {"Host", "127.0.0.1:6443"}, {"User-Agent", "bench/1 (linux/amd64)"}, {"Accept", "application/json"}, {"Authorization", "Bearer " + token_}};
     if (!request.body.empty()) request.headers.emplace_back("Content-Type", media);
     request.peer.address = "127.0.0.1";
     handler_->handle(std::move(request), std::make_shared<CountedExchange>(response, pieces_));
@@ -157,8 +166,8 @@ const std::vector<Operation>& operations() {
       {"list", "LIST of 1,000 pods", fill, [](Site& site, int) { INVARIANT(site.need(200, "GET", Site::pods).parts.size() > listed); }, 500},
       {"patch", "merge patch of a pod's status", fill,
        [](Site& site, int i) {
-         site.need(200, "PATCH", fmt::format("{}/pod-{}/status", Site::pods, i % listed), fmt::format(R"({{"status":{{"phase":"Running","podIP":"10.78.1.{}"}}}})", i / listed % 250),
-                   "application/merge-patch+json");
+         site.need(200, "PATCH", fmt::format("{}/pod-{}/status", Site::pods, i % listed),
+                   fmt::format(R"({{"status":{{"phase":"Running","podIP":"10.78.1.{}"}}}})", i / listed % 250), "application/merge-patch+json");
        },
        10'000},
       {"watch", "create of a pod that 1,000 watchers see",
