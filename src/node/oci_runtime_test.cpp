@@ -112,7 +112,7 @@ TEST_F(OciRuntimeTest, StopSignalsReachTheContainer) {
 }
 
 TEST_F(OciRuntimeTest, AnotherImageReplacesThatContainerAlone) {
-  const std::string uid = make_pod("changed"), other_name = "localhost/" + busybox();
+  const std::string uid = make_pod("changed"), other_name = std::string("localhost/") + busybox();
   kube::Json pod = kube::Json::object({{"metadata", kube::Json::object({{"name", "changed"}, {"namespace", "default"}, {"uid", uid}})}});
   pod.set("spec", kube::Json::object({{"restartPolicy", "Never"}, {"containers", kube::Json::array()}}));
   for (const char* name : {"main", "other"}) {
