@@ -88,7 +88,7 @@ TEST_F(OciRuntimeTest, PodsReachEachOtherAndShareNothingElse) {
   EXPECT_THAT(ip, testing::StartsWith("10.99.7."));
   EXPECT_EQ(runtime_->ensure_sandbox({.pod_uid = first, .hostname = "first"})->ip, ip);  // again: the same
   ASSERT_TRUE(runtime_->start(shell(first, "nc -l -p 4000 < /etc/hostname; echo served")));
-  ASSERT_TRUE(runtime_->start(shell(second, "for i in 1 2 3 4 5 6 7 8 9 10; do nc " + ip + " 4000 -e true && exit 0; sleep 0.2; done; exit 1")));
+  ASSERT_TRUE(runtime_->start(shell(second, "for i in $(seq 150); do nc " + ip + " 4000 -e true && exit 0; sleep 0.2; done; exit 1")));
   EXPECT_EQ(wait_for_end(second).end->code, 0) << log(second);
 }
 
