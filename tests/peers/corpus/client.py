@@ -198,8 +198,9 @@ class Session:
                 return out
             if out.get('kind') in ('Pod', 'PodList', 'PartialObjectMetadata') or 'involvedObject' in out or 'cells' in out:
                 level_scheduling(out)
-            if isinstance(out.get('rows'), list):  # how often a scheduler said so is chance, too
-                out['rows'] = [r for i, r in enumerate(out['rows']) if r not in out['rows'][:i] or 'an event of the scheduler' not in json.dumps(r)]
+            for several in ('rows', 'items'):  # whether a scheduler has looked yet, and how often, is chance
+                if isinstance(out.get(several), list):
+                    out[several] = [one for one in out[several] if 'an event of the scheduler' not in json.dumps(one)]
             if isinstance(out.get('items'), list) and all(isinstance(i, dict) and 'metadata' in i for i in out['items']):
                 out['items'] = sorted(out['items'], key=lambda i: (i['metadata'].get('namespace', ''), i['metadata'].get('name', '')))
             return out
