@@ -89,6 +89,19 @@ class NetworkWaysTest : public NodeTest {
     ASSERT_EQ(::write(mask.get(), "0", 1), 1);
   }
 
+  // The tests after this one live in the same network: no rule and no address may be left there.
+  void TearDown() override {
+    listeners_.clear();
+    if (exists(kNft)) {
+      EXPECT_TRUE(run_checked({.argv = {kNft, "-f", "-"}}, 20s, "table inet fairlead\ndelete table inet fairlead\n"));
+    }
+    for (const Party& party : parties_) {
+      if (!party.pin.empty()) continue;
+      EXPECT_TRUE(run_checked({.argv = {"ip", "address", "del", party.ip + "/32", "dev", "lo"}}, 10s, ""));
+    }
+    NodeTest::TearDown();
+  }
+
   void add_pod(const std::string& name, const std::string& space, const std::string& cluster, Group group) {
     ASSERT_TRUE(runtime_->accept({.uid = name, .space = space, .name = name, .accepted = clock_.now()}));
     auto sandbox = runtime_->ensure_sandbox({.pod_uid = name, .hostname = name, .limits = {}});

@@ -186,6 +186,58 @@ until_true 20 "the changed container runs anew" are $'main 1 localhost/busybox:1
 run delete pod changing > /dev/null 2>&1 || fail "the changed pod cannot be deleted"
 note "another image replaces its container alone"
 
+# ---- services: by their address, by a port of every node, and clients that come back to where they were
+web() { cat <<TEXT
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web-$1, labels: {app: web}}
+spec:
+  nodeSelector: {which: $1}
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: "busybox:1"
+    command: [sh, -c, "mkdir /www; hostname > /www/index.html; exec httpd -f -p 8080 -h /www"]
+    readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}
+TEXT
+}
+cat > "$work/services.yaml" <<TEXT
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: sticky}
+spec: {type: NodePort, sessionAffinity: ClientIP, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+$(web a)
+$(web b)
+TEXT
+run up -f "$work/services.yaml" --timeout 60 2> "$work/up.log" || { cat "$work/up.log"; fail "services"; }
+port_of() { run get service "$1" -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["spec"]["ports"][0]["nodePort"])'; }
+ask() { timeout 5 bash -c "exec 3<> /dev/tcp/$1/$2; printf 'GET / HTTP/1.0\r\n\r\n' >&3; tail -n 1 <&3" 2> /dev/null; }
+web_port=$(port_of web) sticky_port=$(port_of sticky) sticky_ip=$(field service sticky spec.clusterIP)
+((web_port >= 30000 && web_port <= 32767 && web_port != sticky_port)) || fail "node ports: $web_port $sticky_port"
+answers() { # ADDRESS PORT: who answers, of many connections
+  local all=''
+  for _ in {1..24}; do all+="$(ask "$1" "$2") "; done
+  tr ' ' '\n' <<< "$all" | grep . | sort -u | tr '\n' ' '
+}
+for node in node-a node-b; do
+  address=$(field machine $node status.address)
+  until_true 30 "the port of the service on $node" ask "$address" "$web_port"
+  both() { [[ $(answers "$address" "$web_port") == 'web-a web-b ' ]]; }
+  until_true 30 "both endpoints by a port of $node" both
+  one_only() { [[ $(answers "$address" "$sticky_port") =~ ^web-[ab]\ $ ]]; }
+  until_true 30 "a client that keeps its endpoint, by a port of $node" one_only
+done
+out=$(run exec one -- sh -c "for i in 1 2 3 4 5 6 7 8; do printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 5 $sticky_ip 80 | tail -n 1; done" | sort -u)
+[[ $out =~ ^web-[ab]$ ]] || fail "a pod does not keep its endpoint: $out"
+says '80:'"$web_port"'/TCP' get service web || fail "kubectl's table does not show the node port"
+note "services by node ports, with sessions"
+
 # ---- a partition and its end
 run node cut node-b --no-wait 2> /dev/null
 ! reached "$two_ip" || fail "a cut node is reached"
