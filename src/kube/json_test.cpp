@@ -48,6 +48,11 @@ TEST(JsonText, RefusesWhatRfc8259DoesNotAllow) {
   }
 }
 
+TEST(JsonText, NothingAtAllIsRefusedToo) {
+  EXPECT_FALSE(parse_json(std::string_view()));  // its pointer is null: no library may copy from there
+  EXPECT_FALSE(parse_json(""));
+}
+
 TEST(JsonText, StopsAtTheDepthLimit) {
   const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_TRUE(parse_json(nested(250)));

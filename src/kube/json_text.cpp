@@ -216,6 +216,7 @@ void append_indented(std::string& out, const Json& value, int spaces, int level)
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, const ParseOptions& options) {
+  if (text.data() == nullptr) text = "";  // simdjson copies from where the text is, also nothing
   auto& parser = parser_of_this_thread();
   if (parser->max_depth() != options.depth_limit || parser->capacity() < text.size()) {
     if (const auto error = parser->allocate(std::max<std::size_t>(text.size(), 4096), options.depth_limit))

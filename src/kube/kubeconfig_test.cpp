@@ -157,5 +157,12 @@ TEST_F(KubeconfigTest, TellsAPluginOfTheClusterIfItAsks) {
   EXPECT_FALSE(parse_kubeconfig(config("server: 'https://h'", "token: t, " + exec), "/")->rest.exec) << "a token said outright wins";
 }
 
+TEST(ParseServer, WhatFollowsABracketIsAPort) {
+  EXPECT_EQ(parse_server("https://[::1]:8443/a/")->port, 8443);
+  EXPECT_EQ(parse_server("https://[::1]:8443/a/")->prefix, "/a");
+  EXPECT_FALSE(parse_server("https://[::1]x80"));
+  EXPECT_FALSE(parse_server("https://host:"));
+}
+
 }  // namespace
 }  // namespace fairlead::kube
