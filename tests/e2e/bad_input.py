@@ -325,6 +325,7 @@ class Checks:
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the server ends with an interrupted run, too
     server = Server(sys.argv[1])
     try:
         checks = Checks(server)
