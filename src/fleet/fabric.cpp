@@ -63,7 +63,7 @@ Result<void> Fabric::stand_up() const {
                                   "addr replace " + cidr(router, ranges_.nodes) + " dev br0", "link set br0 up"});
     if (!done) return pass(std::move(done.error()), "make the bridge of the fabric");
   }
-  const bool host_side = exists("/sys/class/net/" + host_link);
+  const bool host_side = has_link(host_link);
   if (!host_side || !has(*inside, "up0")) {
     const Fd here;
     // One end without the other belongs to a fabric that is gone.
@@ -140,7 +140,7 @@ Result<Wire> Fabric::look(const api::Seat& seat, pid_t pid, bool& stale) const {
 }
 
 Result<void> Fabric::tear_down() const {
-  if (exists("/sys/class/net/" + site_.host_link())) ip_try(Fd(), {"link del " + site_.host_link()});
+  if (has_link(site_.host_link())) ip_try(Fd(), {"link del " + site_.host_link()});
   return unpin(site_.fabric_pin());
 }
 

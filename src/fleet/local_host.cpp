@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "fleet/cgroups.h"
 #include "fleet/fabric.h"
+#include "fleet/netns.h"
 #include "fleet/processes.h"
 #include "fleet/site.h"
 #include "kube/selector.h"
@@ -117,7 +118,7 @@ class LinuxHost final : public LocalHost {
 
   Result<void> ready() override {
     std::lock_guard lock(fabric_mutex_);
-    if (fabric_ready_ && exists("/sys/class/net/" + site_.host_link())) return {};
+    if (fabric_ready_ && has_link(site_.host_link())) return {};
     if (::geteuid() != 0) return fail(Code::Forbidden, "local machines need root: namespaces, links and cgroups are made for them");
     if (auto done = fabric_.stand_up(); !done) return done;
     if (!address_told_ && options_.on_address) {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
+#include <net/if.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/vfs.h>
@@ -104,5 +105,7 @@ Result<std::vector<LinkFlag>> list_links(const Fd& space) {
   }
   return links;
 }
+
+bool has_link(const std::string& name) { return if_nametoindex(name.c_str()) != 0; }
 
 }  // namespace fairlead::fleet

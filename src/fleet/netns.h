@@ -29,5 +29,7 @@ struct LinkFlag {
   bool up = false;
 };
 Result<std::vector<LinkFlag>> list_links(const Fd& space);
+// Is there a link of this name where the caller is? Asked of the kernel by name: /sys shows the links of the namespace it was mounted in, which need not be the caller's.
+bool has_link(const std::string& name);
 
 }  // namespace fairlead::fleet

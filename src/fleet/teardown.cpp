@@ -74,7 +74,7 @@ Result<void> teardown_site(const std::string& state_dir, const TeardownOptions& 
     failures.note(remove_cgroup(*hierarchies, site.cgroup(), kLimit), "remove cgroups");
     if (there) say("removed cgroups /" + site.cgroup());
   }
-  if (is_pinned(site.fabric_pin()) || exists("/sys/class/net/" + site.host_link())) {
+  if (is_pinned(site.fabric_pin()) || has_link(site.host_link())) {
     failures.note(Fabric(site, Ranges{}).tear_down(), "remove the network");
     say("removed the network " + site.host_link());
   }
@@ -106,7 +106,7 @@ std::vector<std::string> site_leftovers(const std::string& state_dir) {
   if (auto hierarchies = cgroup_hierarchies())
     for (const auto& hierarchy : *hierarchies)
       if (exists(hierarchy.mount + "/" + site.cgroup())) left.push_back("cgroup " + hierarchy.mount + "/" + site.cgroup());
-  if (exists("/sys/class/net/" + site.host_link())) left.push_back("link " + site.host_link());
+  if (has_link(site.host_link())) left.push_back("link " + site.host_link());
   if (is_pinned(site.fabric_pin())) left.push_back("network namespace " + site.fabric_pin());
   return left;
 }

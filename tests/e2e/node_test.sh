@@ -5,7 +5,15 @@
 set -euo pipefail
 build=${1:?usage: node_test.sh BUILD_DIR}
 fairlead=$(realpath "$build/bin/fairlead")
-work=$(mktemp -d /tmp/fairlead-node-test-XXXXXX)
+# In a network of its own: what another site, or a killed run of this test, left on this machine is not in the way. The image is built before, while there is a way to the packages.
+work=${FAIRLEAD_TEST_INSIDE:-}
+if [ -z "$work" ]; then
+  work=$(mktemp -d /tmp/fairlead-node-test-XXXXXX)
+  out=$("$fairlead" image build busybox --state-dir "$work/site" 2>&1) || { printf '%s\n' "$out"; rm -rf "$work"; exit 1; }
+  export FAIRLEAD_TEST_INSIDE=$work
+  exec unshare --net --mount --propagation private bash "$0" "$build"
+fi
+ip link set lo up
 export FAIRLEAD_STATE_DIR=$work/site NO_COLOR=1
 id=$(printf '%s' "$FAIRLEAD_STATE_DIR" | sha256sum | cut -c1-6)
 run() { "$fairlead" "$@"; }
@@ -44,7 +52,6 @@ is() { [[ $(field "$1" "$2" "$3") == "$4" ]]; }
 reached() { local answer; answer=$(timeout 2 bash -c "exec 3<> /dev/tcp/$1/9" 2>&1) || true; [[ $answer == *refused* ]]; }
 container_start() { run exec "$1" -- sh -c 'cut -d" " -f22 /proc/1/stat'; }
 
-run image build busybox > "$work/image.log" 2>&1 || { cat "$work/image.log"; exit 1; }
 cat > "$work/site.yaml" <<'TEXT'
 apiVersion: fairlead.dev/v1alpha1
 kind: Machine

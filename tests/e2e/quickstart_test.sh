@@ -25,7 +25,14 @@ clean_up() {
 trap clean_up EXIT
 mkdir -p "$images" "$site"
 ln -s "$images" "$site/images"             # down leaves images; --purge takes only the link
-quickstart() { ./quickstart.sh --yes --state-dir "$site" --port 17443 --node-range 10.189.0.0/16 --pod-range 10.190.0.0/16 "$@"; }
+# Ranges and a port that nobody has here: another site, or what a killed run of this test left, is not in the way.
+for ((net = 189; net < 250; net += 2)); do ip route show | grep -qE "^10\.($net|$((net + 1)))\." || break; done
+free='import socket
+for port in range(17443, 32000, 100):
+  try: socket.socket().bind(("127.0.0.1", port)); print(port); break
+  except OSError: pass'
+at=$(python3 -c "$free")
+quickstart() { ./quickstart.sh --yes --state-dir "$site" --port "$at" --node-range "10.$net.0.0/16" --pod-range "10.$((net + 1)).0.0/16" "$@"; }
 value() { sed -nE "s/^  $2 +(.*)$/\1/p" "$1" | tail -n 1; }
 number() { sed -nE 's/^([0-9.]+).*/\1/p'; }
 less() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'; }
@@ -45,7 +52,7 @@ mkdir "$work/open"
 chmod 755 "$work" "$work/open"
 cp quickstart.sh "$work/open/"
 if command -v runuser > /dev/null; then refused 'run it with sudo' runuser -u nobody -- bash "$work/open/quickstart.sh" --yes; fi
-python3 - 17443 "$work/listening" <<'PYTHON' &
+python3 - "$at" "$work/listening" <<'PYTHON' &
 import socket, sys, signal
 server = socket.socket()
 server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -55,8 +62,8 @@ open(sys.argv[2], "w").close()
 signal.pause()
 PYTHON
 holder=$!
-while [[ ! -e $work/listening ]]; do read -rt 0.1 <> <(:) || true; done
-refused "port 17443 is taken by python3 (process $holder)" quickstart
+while [[ ! -e $work/listening ]]; do kill -0 $holder || fail "nothing listens on $at"; read -rt 0.1 <> <(:) || true; done
+refused "port $at is taken by python3 (process $holder)" quickstart
 kill "$holder"
 wait "$holder" 2> /dev/null || true
 [[ $(ls "$site") == images ]] || fail "a refused quickstart left something: $(ls "$site")"
@@ -89,7 +96,7 @@ quickstart --down > "$work/down.log" 2>&1 || { cat "$work/down.log"; fail "--dow
 ! grep -q "$site" /proc/self/mountinfo || fail "mounts are left: $(grep "$site" /proc/self/mountinfo)"
 [[ -z $(find /sys/fs/cgroup -type d -name "fairlead-$id" 2> /dev/null) ]] || fail "cgroups are left"
 [[ ! -e /sys/class/net/fl$id ]] || fail "a link is left"
-! ip route show | grep -qE '10\.(189|190)\.' || fail "a route is left"
+! ip route show | grep -qE "^10\.($net|$((net + 1)))\." || fail "a route is left"
 [[ $(ls "$site") == images ]] || fail "files are left: $(ls "$site")"
 quickstart --down > "$work/down.log" 2>&1 || fail "a second --down"
 echo "quickstart_test: all checks passed"
