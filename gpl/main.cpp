@@ -71,8 +71,10 @@ int run_controller() {
   for (const char* dir : {"/run/slurm", "/var/spool/slurmctld", "/var/log/slurm"})
     if (auto made = owned_dir(dir, "slurm", 0755); !made) return complain(made.error());
   if (auto users = prepare_users(); !users) return complain(users.error());
+  auto environment = durable_environment();
+  if (!environment) return complain(environment.error());
   if (!wait_for_munge()) return 1;
-  return supervise({.command = {.argv = {"slurmctld", "-D"}, .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = true, .before_start = [] {
+  return supervise({.command = {.argv = {"slurmctld", "-D"}, .environment = std::move(*environment), .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = true, .before_start = [] {
                       // What the daemon is about to read: `reconfigure` compares with it.
                       auto generation = read_file("/etc/slurm/generation");
                       if (generation) (void)write_file_atomically(kGeneration, *generation, 0644);

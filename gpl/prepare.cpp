@@ -2,14 +2,21 @@
 #include "prepare.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 
+#include "base/encoding.h"
 #include "base/files.h"
+#include "base/log.h"
+#include "base/process.h"
+
+extern "C" const char fairlead_durable_begin[], fairlead_durable_end[];  // durable/bytes.S
 
 namespace fairlead::companion {
 
@@ -61,6 +68,28 @@ Result<void> prepare_mock_gpus(int count) {
     ::chmod(path.c_str(), 0666);
   }
   return {};
+}
+
+Result<std::map<std::string, std::string>> durable_environment() {
+  std::map<std::string, std::string> environment;
+  for (char** at = environ; *at; ++at)
+    if (const char* equals = std::strchr(*at, '='); equals) environment[std::string(*at, static_cast<std::size_t>(equals - *at))] = equals + 1;
+  if (const auto off = environment.find("FAIRLEAD_DURABLE"); off != environment.end() && off->second == "off") {
+    log_warn("confirmed submissions are not durable: FAIRLEAD_DURABLE=off");
+    return environment;
+  }
+  constexpr const char* kFolder = "/run/fairlead";  // root's own: the daemon that loads the file starts as root
+  if (auto made = make_dirs(kFolder, 0755); !made) return std::unexpected(std::move(made.error()));
+  const std::string path = std::string(kFolder) + "/durable.so";
+  if (auto written = write_file_atomically(path, std::string_view(fairlead_durable_begin, static_cast<std::size_t>(fairlead_durable_end - fairlead_durable_begin)), 0755); !written) return std::unexpected(std::move(written.error()));
+  const std::string others = environment["LD_PRELOAD"];
+  environment["LD_PRELOAD"] = others.empty() ? path : path + ":" + others;
+  // The linker goes on without a library that it cannot load, and the library ends a daemon that it does not know: both show here, before anything is served.
+  auto tried = run({.argv = {"slurmctld", "-V"}, .environment = environment}, std::chrono::seconds(20));
+  if (!tried) return pass(std::move(tried.error()), "try slurmctld");
+  if (tried->exit.code != 0 || tried->err.find("cannot be preloaded") != std::string::npos)
+    return fail(Code::Unavailable, fmt::format("slurmctld does not run with {}: {}", path, trim(tried->err.empty() ? tried->out : tried->err)));
+  return environment;
 }
 
 }  // namespace fairlead::companion

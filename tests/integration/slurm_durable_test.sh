@@ -1,0 +1,235 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What slurmctld confirms is on disk: it is killed, or the disk under it loses power, in the middle of a burst of submissions and of starting jobs. Then every confirmed job is there under its id, and what ran still runs.
+# Proof that this test can fail: the same without the library, and with the library but without syncing, loses jobs.
+#   slurm_durable_test.sh BUILD_DIR   (as root)     FAIRLEAD_FULL=1: 200 rounds of each kind
+set -euo pipefail
+build=$(realpath "${1:?usage: slurm_durable_test.sh BUILD_DIR}")
+top=$(cd "$(dirname "$0")/../.." && pwd)
+((EUID == 0)) || { echo 'skipped: needs root'; exit 77; }
+image=/var/lib/fairlead/images/slurm
+if [ -z "${FAIRLEAD_TEST_INSIDE:-}" ]; then
+  for tool in mkfs.xfs xfs_io; do command -v $tool > /dev/null || { echo "skipped: $tool is missing (tools/packages-test.txt)"; exit 77; }; done
+  out=$("$top/images/build.sh" "$top/images/slurm" /var/lib/fairlead/images 2>&1) || { printf '%s\n' "$out" 'FAIL: the image was not built' >&2; exit 1; }
+  FAIRLEAD_TEST_INSIDE=$(mktemp -d /var/tmp/fairlead-slurm-durable-XXXXXX)
+  export FAIRLEAD_TEST_INSIDE
+  status=0
+  # A machine of its own: what it starts and mounts ends with it, however it ends.
+  unshare --net --mount --pid --uts --ipc --fork --kill-child --mount-proc --propagation private bash "$0" "$build" || status=$?
+  rm -rf --one-file-system "$FAIRLEAD_TEST_INSIDE"
+  exit "$status"
+fi
+work=$FAIRLEAD_TEST_INSIDE root=$work/root state=$work/root/var/spool/slurmctld
+rounds=3
+[ -z "${FAIRLEAD_FULL:-}" ] || rounds=200
+fail() {
+  echo "FAIL: $*" >&2
+  for log in "$work"/*.log; do echo "--- $(basename "$log")"; tail -n 15 "$log"; done >&2
+  exit 1
+}
+ok() { echo "ok: $*"; }
+until_true() { # SECONDS WHAT COMMAND...
+  local end=$((SECONDS + $1)) what=$2
+  shift 2
+  until "$@" > "$work/last.log" 2>&1; do
+    ((SECONDS < end)) || fail "not in time: $what"
+    read -rt 0.05 <> <(:) || true
+  done
+}
+grep_in() { local want=$1 out; shift; out=$("$@" 2>&1); printf '%s\n' "$out"; grep -qE "$want" <<< "$out"; }
+nothing_in() { local out; out=$("$@") && [ -z "$out" ]; }
+
+# ---- the machine: the image under an overlay, its name, its configuration
+ip link set lo up
+ip addr add 10.99.0.1/32 dev lo  # names are not resolved on a machine that has a loopback address alone
+hostname head
+mkdir -p "$work/over" "$root"
+mount -t tmpfs over "$work/over"
+mkdir "$work/over"/{upper,work}
+mount -t overlay -o "lowerdir=$image/$(ls "$image" | head -n 1)/rootfs,upperdir=$work/over/upper,workdir=$work/over/work" overlay "$root"
+mount --rbind /proc "$root/proc"
+mount --rbind /dev "$root/dev"
+mount --rbind /sys "$root/sys"
+mount -t tmpfs run "$root/run"
+mkdir -p "$root/opt/fairlead/bin" "$root/etc/fairlead/munge" "$root/etc/slurm" "$state" "$root/var/spool/slurmd" "$root/run/slurm" "$root/var/log/slurm"
+cp "$build/bin/fairlead-slurm" "$root/opt/fairlead/bin/"
+head -c 1024 /dev/urandom > "$root/etc/fairlead/munge/munge.key"
+printf '127.0.0.1 localhost\n10.99.0.1 head\n' > "$root/etc/hosts"
+cat > "$root/etc/slurm/slurm.conf" << 'TEXT'
+ClusterName=durable
+SlurmctldHost=head(10.99.0.1)
+SlurmUser=slurm
+AuthType=auth/munge
+CredType=cred/munge
+StateSaveLocation=/var/spool/slurmctld
+SlurmdSpoolDir=/var/spool/slurmd
+SlurmctldPidFile=/run/slurm/slurmctld.pid
+SlurmdPidFile=/run/slurm/slurmd.pid
+ReturnToService=2
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=sched_interval=1,sched_min_interval=0
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+NodeName=head NodeAddr=10.99.0.1 CPUs=64 State=UNKNOWN
+PartitionName=main Nodes=head Default=YES MaxTime=INFINITE State=UP
+TEXT
+printf 'CgroupAutomount=no\nCgroupPlugin=cgroup/v1\n' > "$root/etc/slurm/cgroup.conf"
+inside() { chroot "$root" "$@"; }
+
+controller=''
+start_controller() { # VARIABLE=VALUE...
+  env "$@" chroot "$root" /opt/fairlead/bin/fairlead-slurm controller >> "$work/controller.log" 2>&1 &
+  controller=$!
+  until_true 30 'slurmctld answers' grep_in 'is UP' inside scontrol ping
+}
+# The daemon dies at once, the companion after it.
+kill_controller() {
+  pkill -KILL -P "$controller" || true
+  kill -KILL "$controller" 2> /dev/null || true
+  wait "$controller" 2> /dev/null || true
+}
+inside /opt/fairlead/bin/fairlead-slurm munge > "$work/munge.log" 2>&1 &
+until_true 30 'munge answers' chroot "$root" munge -n
+
+# Eight clients submit held jobs with names that occur once; what is confirmed is a line "name id".
+burst() { # ROUND ENOUGH
+  local client
+  : > "$work/confirmed"
+  : > "$work/burst.run"
+  for client in 1 2 3 4 5 6 7 8; do
+    (
+      n=0
+      while [ -e "$work/burst.run" ]; do
+        n=$((n + 1))
+        id=$(timeout 15 chroot "$root" sbatch -H --parsable -o /dev/null -J "r$1-c$client-n$n" --wrap true 2> /dev/null) && echo "r$1-c$client-n$n $id" >> "$work/confirmed"
+      done
+    ) &
+    clients+=($!)
+  done
+  until_true 60 "$2 confirmed submissions" confirmed "$2"
+}
+confirmed() { [ "$(wc -l < "$work/confirmed")" -ge "$1" ]; }
+end_burst() {
+  rm -f "$work/burst.run"
+  wait "${clients[@]}" || true
+  clients=()
+}
+clients=()
+: > "$work/ever"
+# Confirmed jobs that are not there by name and id, with their script.
+lost() {
+  chroot "$root" squeue -h -t all -o '%j %i' | sort > "$work/there"
+  sort "$work/confirmed" | comm -23 - "$work/there"
+  local name id
+  while read -r name id; do grep -q 'wrap' "$state/hash.$((id % 10))/job.$id/script" 2> /dev/null || echo "$name $id has no script"; done < "$work/confirmed"
+}
+forget() { chroot "$root" scancel -u root; }
+
+# ---- bursts
+for ((round = 1; round <= rounds; ++round)); do
+  start_controller
+  burst "$round" 40
+  kill_controller
+  end_burst
+  start_controller
+  gone=$(lost)
+  [ -z "$gone" ] || fail "round $round: confirmed and gone: $gone"
+  cat "$work/confirmed" >> "$work/ever"
+  forget
+  kill_controller
+done
+twice=$(cut -d' ' -f2 "$work/ever" | sort | uniq -d)
+[ -z "$twice" ] || fail "job ids were given out twice: $twice"
+ok "$rounds kills in a burst: $(wc -l < "$work/ever") confirmed submissions, none lost, no id twice"
+
+# ---- started jobs
+inside slurmd -D > "$work/slurmd.log" 2>&1 &
+for ((round = 1; round <= rounds; ++round)); do
+  start_controller
+  until_true 30 'the node is there' grep_in '^(idle|mixed|allocated)$' inside sinfo -h -o %T
+  ids=()
+  for n in 1 2 3 4; do ids+=("$(inside sbatch --parsable -o /dev/null -n 1 -J "start-$round-$n" --wrap 'sleep 1000')"); done
+  until_true 30 'a job runs' grep_in . inside squeue -h -t running
+  running=$(inside squeue -h -t running -o %i | sort)
+  kill_controller
+  start_controller
+  until_true 30 'the node has said what it runs' grep_in '^(mixed|allocated)$' inside sinfo -h -o %T
+  # Slurm ends what the node reports and it does not know within its first look; a new job that runs after that look proves that it is over.
+  inside srun -Q -n 1 true || fail 'srun'
+  still=$(inside squeue -h -t running -o %i | sort)
+  [ -z "$(comm -23 <(echo "$running") <(echo "$still"))" ] || fail "round $round: ran before the kill: $running, after it: $still"
+  forget
+  until_true 30 'the jobs are gone' nothing_in inside squeue -h
+  kill_controller
+done
+ok "$rounds kills just after jobs started: all run on"
+
+# ---- the disk loses power: what was not synced is gone
+truncate -s 512M "$work/disk"
+mkfs.xfs -q "$work/disk"
+power_cut_round() { # ROUND VARIABLE=VALUE...
+  local round=$1
+  shift
+  mount -o loop "$work/disk" "$state"
+  chown "$(inside id -u slurm):$(inside id -g slurm)" "$state"
+  start_controller "$@"
+  burst "$round" 40
+  xfs_io -x -c shutdown "$state"
+  kill_controller
+  end_burst
+  umount "$state"
+  mount -o loop "$work/disk" "$state"
+  start_controller "$@"
+}
+for ((round = 1; round <= rounds; ++round)); do
+  power_cut_round "p$round"
+  gone=$(lost)
+  [ -z "$gone" ] || fail "power cut $round: confirmed and gone: $gone"
+  forget
+  kill_controller
+  umount "$state"
+done
+ok "$rounds power cuts of the disk in a burst: no confirmed submission lost"
+
+# ---- and this test can fail
+power_cut_round off FAIRLEAD_DURABLE=off
+[ -n "$(lost)" ] || fail 'stock slurmctld lost nothing: the power cut proves nothing'
+stock=$(lost | wc -l)
+forget
+kill_controller
+umount "$state"
+ok "without the library: $stock confirmed submissions lost"
+printf 'int fsync(int fd) { (void)fd; return 0; }\n' | cc -shared -fPIC -x c -o "$root/usr/lib/no-sync.so" -
+power_cut_round unsynced LD_PRELOAD=/usr/lib/no-sync.so
+unsynced=$(lost | wc -l)
+((unsynced > 0)) || fail 'without syncing nothing was lost: the power cut proves nothing'
+forget
+kill_controller
+umount "$state"
+ok "without syncing: $unsynced confirmed submissions lost"
+
+# ---- a disk that is full, and a state that cannot be written: nothing is confirmed, and it goes on afterwards
+mount -o loop "$work/disk" "$state"
+start_controller FAIRLEAD_DURABLE_LIMIT_MS=1500
+before=$(inside sbatch -H --parsable -o /dev/null -J before --wrap true)
+refused() { ! inside sbatch -H --parsable -o /dev/null -J refused --wrap true > "$work/refused.log" 2>&1 || fail "$1: a submission was confirmed"; }
+dd if=/dev/zero of="$state/fill" bs=64k 2> /dev/null || true
+dd if=/dev/zero of="$state/fill2" bs=512 2> /dev/null || true
+refused 'a full disk'
+rm -f "$state"/fill*
+inside sbatch -H --parsable -o /dev/null -J between --wrap true > /dev/null || fail 'no submission after the disk had space again'
+until_true 10 'no save is under way' mkdir "$state/job_state.new"
+refused 'a state that cannot be written'
+grep -q 'the state could not be saved' "$work/controller.log" || fail 'the log does not say why a submission was not confirmed'
+rmdir "$state/job_state.new"
+after=$(inside sbatch -H --parsable -o /dev/null -J after --wrap true) || fail 'no submission after the state could be written again'
+((after > before)) || fail "ids went back: $before, then $after"
+kill_controller
+umount "$state"
+ok 'a full disk, a state that cannot be written: nothing is confirmed, the log says why, and it goes on afterwards'
