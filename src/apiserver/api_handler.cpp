@@ -236,7 +236,7 @@ class Handler final : public ApiHandler {
     const auto kind = registry_.kinds()->find(route.group, route.version, route.plural);
     if (!kind) return call->refuse(not_served(call->request.target.path));
     // Output of a container is what it is: Accept does not apply.
-    if (route.subresource != "log" && route.subresource != "exec") {
+    if (route.subresource != "log" && route.subresource != "exec" && route.subresource != "attach") {
       const auto form = choose_form(http::find(call->request.headers, "Accept"), Asked::Objects);
       if (!form) return not_acceptable(*call);
       call->form = *form;

@@ -284,7 +284,7 @@ void Objects::handle(CallPtr call, KindPtr kind, std::optional<Body> body) {
   if (call->verb == "watch") return watch(call, kind);
   if (call->verb == "delete") return remove(call, kind, std::move(body));
   if (call->verb == "deletecollection") return remove_all(call, kind, std::move(body));
-  if (call->verb == "create" && route.subresource == "exec") return subresource_get(call, kind);
+  if (call->verb == "create" && (route.subresource == "exec" || route.subresource == "attach")) return subresource_get(call, kind);
   const bool to_object = call->verb == "update" || call->verb == "patch";
   if (call->verb.empty() || (to_object && route.name.empty()) || (call->verb == "create" && !route.name.empty() && route.subresource.empty())) {
     return call->refuse(method_not_allowed(call->about()));
@@ -304,12 +304,13 @@ void Objects::subresource_get(const CallPtr& call, const KindPtr& kind) {
   if (!object) return call->refuse(object.error());
   if (subresource == "scale") return respond_scale(*call, *kind, *object, {});
   if (subresource == "status") return respond_object(*call, *kind, 200, *object, {}, clock_.now());
-  if (subresource != "log" && subresource != "exec") {
+  if (subresource != "log" && subresource != "exec" && subresource != "attach") {
     return call->refuse(method_not_allowed(call->about()));
   }
   auto pod = kube::parse_json(*object->bytes);
   if (!pod) return call->refuse(pod.error());
   if (subresource == "log") return proxy_.log(call->request, std::move(*pod), call->exchange);
+  if (subresource == "attach") return proxy_.attach(call->request, std::move(*pod), call->exchange);
   proxy_.exec(call->request, std::move(*pod), call->exchange);
 }
 

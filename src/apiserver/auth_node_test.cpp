@@ -50,6 +50,8 @@ TEST(AuthNode, NodesWriteOnlyWhatIsTheirs) {
            Row{"delete", "", "pods", "", "a", "on-w1", false},
            Row{"create", "", "pods", "", "a", "x", false},
            Row{"create", "", "pods", "exec", "a", "on-w0", false},
+           Row{"create", "", "pods", "attach", "a", "on-w0", false},
+           Row{"get", "", "pods", "attach", "a", "on-w0", false},
            Row{"get", "", "pods", "log", "a", "on-w0", false},
            Row{"create", "", "events", "", "a", "", true},
            Row{"delete", "", "events", "", "a", "e", false},

@@ -181,6 +181,7 @@ SubresourceInfo subresource_info(const Kind& kind, std::string_view name) {
   if (name == "eviction") return {.group = "policy", .version = "v1", .kind = "Eviction", .verbs = {"create"}};
   if (name == "binding") return {.group = info.group, .version = info.version, .kind = "Binding", .verbs = {"create"}};
   if (name == "exec") return {.group = info.group, .version = info.version, .kind = "PodExecOptions", .verbs = {"create", "get"}};
+  if (name == "attach") return {.group = info.group, .version = info.version, .kind = "PodAttachOptions", .verbs = {"create", "get"}};
   if (name == "scale") return {.group = "autoscaling", .version = "v1", .kind = "Scale", .verbs = {"get", "patch", "update"}};
   if (name == "token") return {.group = "authentication.k8s.io", .version = "v1", .kind = "TokenRequest", .verbs = {"create"}};
   if (name == "log") info.verbs = {"get"};

@@ -17,7 +17,7 @@ KindTable sample_table() {
       out->short_names = {"po"};
       out->categories = {"all"};
       out->status_subresource = true;
-      out->subresources = {"binding", "eviction", "log", "exec"};
+      out->subresources = {"binding", "eviction", "log", "exec", "attach"};
     }
     table.kinds.push_back(out);
   };
@@ -50,8 +50,8 @@ TEST(Discovery, ListsResourcesWithSubresourcesAndTheirBodies) {
   ASSERT_TRUE(list);
   std::vector<std::string> names;
   for (const kube::Json& resource : (*list)["resources"].items()) names.push_back(resource["name"].string());
-  EXPECT_THAT(names, testing::ElementsAre("namespaces", "pods", "pods/binding", "pods/eviction", "pods/exec", "pods/log", "pods/status"));
-  const kube::Json& eviction = (*list)["resources"].items()[3];
+  EXPECT_THAT(names, testing::ElementsAre("namespaces", "pods", "pods/attach", "pods/binding", "pods/eviction", "pods/exec", "pods/log", "pods/status"));
+  const kube::Json& eviction = (*list)["resources"].items()[4];
   EXPECT_EQ(eviction["group"].string(), "policy");
   EXPECT_EQ(eviction["kind"].string(), "Eviction");
   EXPECT_FALSE(resource_list(sample_table(), "apps", "v1"));
@@ -67,7 +67,7 @@ TEST(Discovery, AggregatesGroups) {
   EXPECT_EQ(pods["scope"].string(), "Namespaced");
   EXPECT_EQ(pods["responseKind"]["kind"].string(), "Pod");
   EXPECT_EQ(pods["shortNames"].items()[0].string(), "po");
-  EXPECT_EQ(pods["subresources"].items().size(), 5u);
+  EXPECT_EQ(pods["subresources"].items().size(), 6u);
   EXPECT_EQ(aggregated(sample_table(), false)["items"].items().size(), 3u);
 }
 

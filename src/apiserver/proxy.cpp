@@ -155,7 +155,7 @@ class Proxy::Session {
     const bool hopeless = input_bytes_ > limits.input_most;
     lock.unlock();
     if (hopeless) {
-      log_warn("exec cut: its command does not read its input", {{"bytes", std::to_string(limits.input_most)}});
+      log_warn("exec or attach cut: the container does not read its input", {{"bytes", std::to_string(limits.input_most)}});
       close();
     }
   }
@@ -271,16 +271,28 @@ void Proxy::exec(const http::Request& request, kube::Json pod, std::shared_ptr<h
   const auto container = choose_container(pod, http::find(query, "container"));
   if (!container) return refuse(status_of(container.error()));
   if (http::find(query, "command").empty()) return refuse(bad_request("you must specify at least one command for the container"));
+  join("exec", request, pod, *container, std::move(exchange));
+}
+
+void Proxy::attach(const http::Request& request, kube::Json pod, std::shared_ptr<http::Exchange> exchange) {
+  const auto container = choose_container(pod, http::find(request.target.query, "container"));
+  if (!container) return exchange->respond(to_response(status_of(container.error())));
+  join("attach", request, pod, *container, std::move(exchange));
+}
+
+// A client and an agent that speak the same over WebSocket, joined: messages are handed on as they are.
+void Proxy::join(std::string_view what, const http::Request& request, const kube::Json& pod, const std::string& container, std::shared_ptr<http::Exchange> exchange) {
+  const auto refuse = [&](Status status) { exchange->respond(to_response(status)); };
   auto agent = agent_of(registry_, pod, options_);
   if (!agent) return refuse(status_of(agent.error()));
   std::string upgrade(http::find(request.headers, "Upgrade"));
   for (char& c : upgrade) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   if (upgrade != "websocket") {
-    return refuse(bad_request(upgrade.empty() ? "Upgrade request required" : "exec is served over WebSocket (kubectl 1.30 and later), not over " + upgrade));
+    return refuse(bad_request(upgrade.empty() ? "Upgrade request required" : fmt::format("{} is served over WebSocket (kubectl 1.30 and later), not over {}", what, upgrade)));
   }
   const std::string subprotocol = choose_subprotocol(http::find(request.headers, "Sec-WebSocket-Protocol"));
   if (subprotocol.empty()) return refuse(bad_request("no known subprotocol was offered; v5.channel.k8s.io and v4.channel.k8s.io are served"));
-  http::ClientRequest ask{.target = agent_path("exec", pod, *container) + query_text(query, {"command", "stdin", "stdout", "stderr", "tty"})};
+  http::ClientRequest ask{.target = agent_path(what, pod, container) + query_text(request.target.query, {"command", "stdin", "stdout", "stderr", "tty"})};
   auto session = std::make_shared<Session>();
   start(session, exchange, [this, session, exchange, ask, subprotocol, agent = std::move(*agent)] {
     auto client = http::Client::make(agent);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logs and exec by way of the node's agent: https://<node InternalIP>:<kubelet port>/containerLogs/... and /exec/... with the server's client
-// certificate. Each session blocks on threads of its own, bounded; either side's end ends the session.
+// Logs, exec and attach by way of the node's agent: https://<node InternalIP>:<kubelet port>/containerLogs/..., /exec/... and /attach/... with the server's
+// client certificate. Each session blocks on threads of its own, bounded; either side's end ends the session.
 #pragma once
 #include <memory>
 #include <string>
@@ -33,11 +33,13 @@ class Proxy {
   ~Proxy();  // as stop()
   void log(const http::Request& request, kube::Json pod, std::shared_ptr<http::Exchange> exchange);
   void exec(const http::Request& request, kube::Json pod, std::shared_ptr<http::Exchange> exchange);
+  void attach(const http::Request& request, kube::Json pod, std::shared_ptr<http::Exchange> exchange);
   void stop();  // ends all sessions and waits for them
 
  private:
   class Session;
   struct Sessions;
+  void join(std::string_view what, const http::Request& request, const kube::Json& pod, const std::string& container, std::shared_ptr<http::Exchange> exchange);
   void start(std::shared_ptr<Session> session, std::shared_ptr<http::Exchange> exchange, std::function<void()> work);
 
   const Registry& registry_;

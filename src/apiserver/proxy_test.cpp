@@ -87,7 +87,7 @@ class ProxyFixture : public testing::Test {
     ASSERT_EQ(api->ask("PATCH", "/api/v1/nodes/w0/status", status, {{"Content-Type", "application/merge-patch+json"}}).status, 200);
   }
 
-  // The agent: /containerLogs and /exec by what the query asks.
+  // The agent: /containerLogs, /exec and /attach by what the query asks.
   void agent(http::Request request, std::shared_ptr<http::Exchange> exchange) {
     notes.add(fmt::format("{} by {}", request.target.path, request.peer.common_name));
     const http::Query& query = request.target.query;
@@ -105,6 +105,12 @@ class ProxyFixture : public testing::Test {
     auto socket = *accepted;
     const std::string command(http::find(query, "command"));
     notes.add("command " + command);
+    if (request.target.segments.at(0) == "attach") {
+      socket->start([socket](const std::string& message) { socket->send("\x01" + message.substr(1)); }, [this] { notes.add("attach closed"); });
+      socket->send("\x02" + std::string(http::find(query, "stdin")) + std::string(http::find(query, "tty")) + std::string(http::find(query, "stdout")));
+      held.push_back(socket);
+      return;
+    }
     socket->start(
         [this, socket, command](std::string message) {
           if (command == "cat" && message[0] == '\0') return void(socket->send("\x01" + message.substr(1)));
@@ -214,6 +220,37 @@ TEST_F(ProxyFixture, ExecRefusesWhatIsNoWebSocket) {
   EXPECT_THAT(plain->body, testing::HasSubstr("Upgrade request required"));
   EXPECT_FALSE(client->open_websocket(get(pod + "/exec?command=true"), {"v1.unknown"}));
   EXPECT_FALSE(client->open_websocket(get(pod + "/exec"), {"v5.channel.k8s.io"}));
+}
+
+TEST_F(ProxyFixture, AttachJoinsTheClientAndTheAgent) {
+  for (const char* protocol : {"v5.channel.k8s.io", "v4.channel.k8s.io"}) {
+    auto socket = client->open_websocket(get(pod + "/attach?stdin=true&tty=true&container=c"), {protocol});
+    ASSERT_TRUE(socket) << socket.error().message;
+    EXPECT_EQ((*socket)->subprotocol(), protocol);
+    EXPECT_EQ((*socket)->receive()->value(), "\x02truetrue");
+    ASSERT_TRUE((*socket)->send(std::string("\0typed", 6)));
+    EXPECT_EQ((*socket)->receive()->value(), "\x01typed");
+    (*socket)->close();
+    EXPECT_TRUE(notes.wait_for("attach closed"));
+  }
+  EXPECT_TRUE(notes.wait_for("/attach/default/p/c by alice"));
+}
+
+TEST_F(ProxyFixture, AttachRefusesWhatCannotBe) {
+  make_pod("waits", "");
+  const auto refusal = [&](const std::string& name, const std::string& query) {
+    const auto answer = client->request(get("/api/v1/namespaces/default/pods/" + name + "/attach" + query));
+    EXPECT_TRUE(answer);
+    return fmt::format("{} {}", answer->status, (*kube::parse_json(answer->body))["message"].string());
+  };
+  EXPECT_EQ(refusal("p", ""), "400 Upgrade request required");
+  EXPECT_EQ(refusal("waits", ""), "400 pod waits does not have a host assigned");
+  EXPECT_EQ(refusal("p", "?container=x"), "400 container x is not valid for pod p");
+  EXPECT_EQ(refusal("none", ""), "404 pods \"none\" not found");
+  EXPECT_EQ(api->ask("GET", pod + "/attach", "", {}, "eve-token").status, 403);
+  EXPECT_EQ(api->ask("POST", pod + "/attach", "", {}, "node-token").status, 403);
+  EXPECT_FALSE(client->open_websocket(get(pod + "/attach"), {"v1.unknown"}));
+  EXPECT_EQ(api->ask("DELETE", pod + "/attach", "").status, 405);
 }
 
 TEST_F(ProxyFixture, ExecInProcessCollectsOutputAndExitStatus) {

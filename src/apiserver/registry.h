@@ -35,7 +35,7 @@ struct Kind {
   std::string list_kind, singular;
   std::vector<std::string> short_names, categories;
   bool status_subresource = false;
-  std::vector<std::string> subresources;          // others by name: "binding", "eviction", "log", "exec"
+  std::vector<std::string> subresources;          // others by name: "binding", "eviction", "log", "exec", "attach"
   const kube::Type* type = nullptr;               // built-in kinds
   std::shared_ptr<const Schema> schema;           // kinds from a CRD
   kube::Json open_api;                            // of a CRD: its openAPIV3Schema as given

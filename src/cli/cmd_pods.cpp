@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// logs, exec
+// logs, exec, attach
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -9,6 +9,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <mutex>
 #include <thread>
 
 #include "base/fd.h"
@@ -75,15 +76,20 @@ std::string default_container(const Json& pod) {
 
 }  // namespace
 
-Result<int> exec_in_pod(Session& session, const ExecOptions& options) {
-  std::string container = options.container;
-  if (container.empty()) {
-    auto pod = session.get(kube::resources::pods, options.space, options.pod);
-    if (!pod) return std::unexpected(std::move(pod.error()));
-    container = default_container(*pod);
-  }
-  const bool in = options.stdin_open || options.input != nullptr;
-  auto socket = session.api().open_exec_websocket({options.space, options.pod}, {.container = container, .command = options.command, .in = in, .out = true, .err = !options.tty, .tty = options.tty});
+namespace {
+
+Result<std::string> container_of(Session& session, const std::string& space, const std::string& pod) {
+  auto object = session.get(kube::resources::pods, space, pod);
+  if (!object) return std::unexpected(std::move(object.error()));
+  return default_container(*object);
+}
+
+kube::ExecOptions streams_of(const ExecOptions& options, const std::string& container) {
+  return {.container = container, .command = options.command, .in = options.stdin_open || options.input != nullptr, .out = true, .err = !options.tty, .tty = options.tty};
+}
+
+// Between our streams and the container's, to the closing status.
+Result<int> join_streams(Result<std::unique_ptr<http::ClientWebSocket>> socket, const ExecOptions& options) {
   if (!socket) return std::unexpected(std::move(socket.error()));
 
   std::optional<RawTerminal> raw;
@@ -145,6 +151,20 @@ Result<int> exec_in_pod(Session& session, const ExecOptions& options) {
   return outcome;
 }
 
+}  // namespace
+
+Result<int> exec_in_pod(Session& session, const ExecOptions& options) {
+  auto container = options.container.empty() ? container_of(session, options.space, options.pod) : Result<std::string>(options.container);
+  if (!container) return std::unexpected(std::move(container.error()));
+  return join_streams(session.api().open_exec_websocket({options.space, options.pod}, streams_of(options, *container)), options);
+}
+
+Result<int> attach_to_pod(Session& session, const ExecOptions& options) {
+  auto container = options.container.empty() ? container_of(session, options.space, options.pod) : Result<std::string>(options.container);
+  if (!container) return std::unexpected(std::move(container.error()));
+  return join_streams(session.api().open_attach_websocket({options.space, options.pod}, streams_of(options, *container)), options);
+}
+
 Result<std::string> exec_output(Session& session, const std::string& space, const std::string& pod, const std::string& container, std::vector<std::string> command, int* code, const std::string& input) {
   std::string out, err;
   const auto collect = [](std::string& into) { return [&into](std::string_view piece) { into += piece; }; };
@@ -155,45 +175,101 @@ Result<std::string> exec_output(Session& session, const std::string& space, cons
   return out;
 }
 
-void add_logs(CLI::App& app, Context& context) {
-  struct Options {
-    std::string pod, space, container;
-    kube::LogOptions log;
-    std::int64_t tail = -1;
+namespace {
+
+struct LogsOptions {
+  std::string pod, space, container;
+  bool all_containers = false, prefix = false;
+  kube::LogOptions log;
+  std::int64_t tail = -1;
+};
+
+// Init containers first, as they run.
+std::vector<std::string> containers_of(const Json& pod) {
+  std::vector<std::string> out;
+  for (const char* list : {"initContainers", "containers"})
+    for (const Json& container : pod["spec"][list].items()) out.push_back(container["name"].string());
+  return out;
+}
+
+// One container's log to our stdout. With `shared`, whole lines at a time and under it, for others print there too.
+Result<void> print_log(Session& session, const kube::ObjectKey& pod, const kube::LogOptions& log, LinePrefix prefix, std::mutex* shared) {
+  auto body = session.api().open_log(pod, log);
+  if (!body) return std::unexpected(std::move(body.error()));
+  LineJoin lines;
+  const auto print = [&](const std::string& text) {
+    std::unique_lock<std::mutex> lock;
+    if (shared != nullptr) lock = std::unique_lock(*shared);
+    write_all(STDOUT_FILENO, prefix.add(text));
   };
-  auto options = std::make_shared<Options>();
+  for (;;) {
+    auto piece = (*body)->read(std::chrono::hours(1));
+    if (!piece) return std::unexpected(std::move(piece.error()));
+    if (!*piece) continue;
+    if ((*piece)->empty()) break;
+    print(shared != nullptr ? lines.add(**piece) : **piece);
+  }
+  if (std::string rest = lines.rest(); !rest.empty()) print(rest + "\n");
+  return {};
+}
+
+// All at once when they are followed, else one after the other. What one of them refuses is told, the others are shown all the same.
+Result<int> print_logs(Session& session, const kube::ObjectKey& pod, const std::vector<std::string>& containers, const LogsOptions& options) {
+  std::mutex shared;
+  std::atomic<int> failed = 0;
+  const auto print = [&](const std::string& container) {
+    kube::LogOptions log = options.log;
+    log.container = container;
+    auto done = print_log(session, pod, log, LinePrefix(options.prefix ? fmt::format("[pod/{}/{}] ", pod.name, container) : ""), log.follow ? &shared : nullptr);
+    if (done) return;
+    ++failed;
+    const std::lock_guard lock(shared);
+    fmt::print(stderr, "fairlead: {}: {}\n", container, clean(done.error().message));
+  };
+  if (options.log.follow) {
+    std::vector<std::jthread> threads;
+    for (const std::string& container : containers) threads.emplace_back(print, container);
+  } else {
+    for (const std::string& container : containers) print(container);
+  }
+  return failed > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+void add_logs(CLI::App& app, Context& context) {
+  auto options = std::make_shared<LogsOptions>();
   CLI::App* command = app.add_subcommand("logs", "Show what a container has printed");
   command->add_option("pod", options->pod, "POD or NAMESPACE/POD")->required();
   command->add_option("-n,--namespace", options->space, "namespace")->type_name("NAME");
-  command->add_option("-c,--container", options->container, "container; else the pod's main one")->type_name("NAME");
+  auto* const one = command->add_option("-c,--container", options->container, "container; else the pod's main one")->type_name("NAME");
+  command->add_flag("--all-containers", options->all_containers, "of all containers of the pod")->excludes(one);
+  command->add_flag("--prefix", options->prefix, "the pod and the container before each line");
   command->add_flag("-f,--follow", options->log.follow, "go on as it prints");
   command->add_flag("-p,--previous", options->log.previous, "of the run before the last restart");
   command->add_flag("--timestamps", options->log.timestamps, "with the time of each line");
   command->add_option("--tail", options->tail, "only the last N lines")->type_name("N");
   add_globals(*command, context);
-  set_examples(*command, {{"fairlead logs -f demo/controller-0", "follow the head of the demo"}, {"fairlead logs -n demo worker-0 -c munge --tail 20", "the end of another container's"}});
+  set_examples(*command, {{"fairlead logs -f demo/controller-0", "follow the head of the demo"},
+                          {"fairlead logs -n demo worker-0 -c munge --tail 20", "the end of another container's"},
+                          {"fairlead logs demo/worker-0 --all-containers --prefix", "of all its containers, each line with its origin"}});
   command->callback([options, &context] {
     context.action = [options, &context]() -> Result<int> {
       auto session = context.session();
       if (!session) return std::unexpected(std::move(session.error()));
       const auto [space, pod] = split_pod(options->pod, options->space, session->default_namespace());
-      kube::LogOptions log = options->log;
-      log.container = options->container;
-      if (options->tail >= 0) log.tail_lines = options->tail;
-      if (log.container.empty()) {
+      if (options->tail >= 0) options->log.tail_lines = options->tail;
+      if (options->all_containers) {
         auto object = session->get(kube::resources::pods, space, pod);
         if (!object) return std::unexpected(std::move(object.error()));
-        log.container = default_container(*object);
+        return print_logs(*session, {space, pod}, containers_of(*object), *options);
       }
-      auto body = session->api().open_log({space, pod}, log);
-      if (!body) return std::unexpected(std::move(body.error()));
-      for (;;) {
-        auto piece = (*body)->read(std::chrono::hours(1));
-        if (!piece) return std::unexpected(std::move(piece.error()));
-        if (!*piece) continue;
-        if ((*piece)->empty()) return 0;
-        write_all(STDOUT_FILENO, **piece);
-      }
+      auto container = options->container.empty() ? container_of(*session, space, pod) : Result<std::string>(options->container);
+      if (!container) return std::unexpected(std::move(container.error()));
+      options->log.container = *container;
+      auto done = print_log(*session, {space, pod}, options->log, LinePrefix(options->prefix ? fmt::format("[pod/{}/{}] ", pod, *container) : ""), nullptr);
+      if (!done) return std::unexpected(std::move(done.error()));
+      return 0;
     };
   });
 }
@@ -216,6 +292,27 @@ void add_exec(CLI::App& app, Context& context) {
       std::tie(options->space, options->pod) = split_pod(options->pod, options->space, session->default_namespace());
       if (options->tty && !is_terminal(STDIN_FILENO)) options->tty = false;
       return exec_in_pod(*session, *options);
+    };
+  });
+}
+
+void add_attach(CLI::App& app, Context& context) {
+  auto options = std::make_shared<ExecOptions>();
+  CLI::App* command = app.add_subcommand("attach", "Join what a running container reads and prints from now on");
+  command->add_option("pod", options->pod, "POD or NAMESPACE/POD")->required();
+  command->add_option("-n,--namespace", options->space, "namespace")->type_name("NAME");
+  command->add_option("-c,--container", options->container, "container; else the pod's main one")->type_name("NAME");
+  command->add_flag("-i,--stdin", options->stdin_open, "send our stdin (the container needs `stdin: true`)");
+  command->add_flag("-t,--tty", options->tty, "its terminal (the container needs `tty: true`)");
+  add_globals(*command, context);
+  set_examples(*command, {{"fairlead attach -it demo/shell", "the terminal of a container"}, {"fairlead attach -n demo worker-0 -c slurmd", "only what it prints"}});
+  command->callback([options, &context] {
+    context.action = [options, &context]() -> Result<int> {
+      auto session = context.session();
+      if (!session) return std::unexpected(std::move(session.error()));
+      std::tie(options->space, options->pod) = split_pod(options->pod, options->space, session->default_namespace());
+      if (options->tty && !is_terminal(STDIN_FILENO)) options->tty = false;
+      return attach_to_pod(*session, *options);
     };
   });
 }

@@ -68,6 +68,7 @@ void add_apply(CLI::App& app, Context& context);
 void add_delete(CLI::App& app, Context& context);
 void add_logs(CLI::App& app, Context& context);
 void add_exec(CLI::App& app, Context& context);
+void add_attach(CLI::App& app, Context& context);
 void add_ssh(CLI::App& app, Context& context);
 void add_run(CLI::App& app, Context& context);
 void add_image(CLI::App& app, Context& context);
@@ -101,6 +102,8 @@ struct ExecOptions {
   std::function<void(std::string_view)> on_err;
 };
 Result<int> exec_in_pod(Session& session, const ExecOptions& options);
+// Joins the streams of a running container; `command` and `input` are not used.
+Result<int> attach_to_pod(Session& session, const ExecOptions& options);
 // The output of a command, its own exit status in `code`.
 Result<std::string> exec_output(Session& session, const std::string& space, const std::string& pod, const std::string& container, std::vector<std::string> command, int* code = nullptr,
                                 const std::string& input = "");

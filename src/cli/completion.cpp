@@ -71,7 +71,7 @@ std::string bash_script(const std::vector<Leaf>& leaves, bool zsh) {
          "  case $at in\n"
          "    'fairlead get' | 'fairlead delete') words=\"$words " + std::string(kKinds) + "\" ;;\n"
          "    'fairlead node kill' | 'fairlead node cut' | 'fairlead node heal') words=\"$words $(fairlead get machines -o name 2>/dev/null | cut -d/ -f2)\" ;;\n"
-         "    'fairlead logs' | 'fairlead exec') words=\"$words $(fairlead get pods -A --no-headers 2>/dev/null | awk '{print $1 \"/\" $2}')\" ;;\n"
+         "    'fairlead logs' | 'fairlead exec' | 'fairlead attach') words=\"$words $(fairlead get pods -A --no-headers 2>/dev/null | awk '{print $1 \"/\" $2}')\" ;;\n"
          "    'fairlead image rm') words=\"$words $(fairlead image list 2>/dev/null | awk 'NR > 1 {print $1}')\" ;;\n"
          "    'fairlead completion') words='bash zsh fish' ;;\n"
          "  esac\n"
@@ -112,7 +112,7 @@ std::string fish_script(const std::vector<Leaf>& leaves) {
   };
   words("__fish_seen_subcommand_from get delete", kKinds);
   words("__fish_seen_subcommand_from kill cut heal; and __fish_seen_subcommand_from node", "(fairlead get machines -o name 2>/dev/null | string replace -r '^.*/' '')");
-  words("__fish_seen_subcommand_from logs exec", "(fairlead get pods -A --no-headers 2>/dev/null | string replace -r '^(\\S+)\\s+(\\S+).*' '$1/$2')");
+  words("__fish_seen_subcommand_from logs exec attach", "(fairlead get pods -A --no-headers 2>/dev/null | string replace -r '^(\\S+)\\s+(\\S+).*' '$1/$2')");
   words("__fish_seen_subcommand_from rm; and __fish_seen_subcommand_from image", "(fairlead image list 2>/dev/null | string match -r '^[^ A-Z]\\S*')");
   words("__fish_seen_subcommand_from completion", "bash zsh fish");
   return out;

@@ -76,6 +76,7 @@ std::unique_ptr<CLI::App> make_tree(Context& context) {
   add_delete(*app, context);
   add_logs(*app, context);
   add_exec(*app, context);
+  add_attach(*app, context);
   add_ssh(*app, context);
   add_run(*app, context);
   add_node(*app, context);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace fairlead::cli {
 
@@ -123,5 +124,31 @@ std::string print_seconds(double seconds) {
   if (whole < 100) return fmt::format("{} s", whole);
   return whole % 60 == 0 ? fmt::format("{} min", whole / 60) : fmt::format("{} min {} s", whole / 60, whole % 60);
 }
+
+std::string LinePrefix::add(std::string_view piece) {
+  std::string out;
+  while (!piece.empty()) {
+    if (!inside_) out += prefix_;
+    const auto end = piece.find('\n');
+    inside_ = end == std::string_view::npos;
+    out += piece.substr(0, end == std::string_view::npos ? end : end + 1);
+    piece.remove_prefix(inside_ ? piece.size() : end + 1);
+  }
+  return out;
+}
+
+std::string LineJoin::add(std::string_view piece) {
+  open_ += piece;
+  const auto end = open_.rfind('\n');
+  std::string out;
+  if (end != std::string::npos) {
+    out = open_.substr(0, end + 1);
+    open_.erase(0, end + 1);
+  }
+  if (open_.size() > 64 << 10) out += rest();
+  return out;
+}
+
+std::string LineJoin::rest() { return std::exchange(open_, {}); }
 
 }  // namespace fairlead::cli

@@ -41,4 +41,25 @@ std::string plural(std::int64_t count, std::string_view one, std::string_view ma
 // "0.4 s", "12 s", "3 min 5 s"
 std::string print_seconds(double seconds);
 
+// Puts a prefix before every line of a text that comes in pieces.
+class LinePrefix {
+ public:
+  explicit LinePrefix(std::string prefix) : prefix_(std::move(prefix)) {}
+  std::string add(std::string_view piece);
+
+ private:
+  const std::string prefix_;
+  bool inside_ = false;  // of a line
+};
+
+// Whole lines of a text that comes in pieces, for an output that several share. A line of more than 64 KiB is given out in parts.
+class LineJoin {
+ public:
+  std::string add(std::string_view piece);
+  std::string rest();  // what has no end yet
+
+ private:
+  std::string open_;
+};
+
 }  // namespace fairlead::cli

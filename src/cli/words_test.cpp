@@ -235,5 +235,36 @@ TEST_F(Tree, ExecTakesCombinedFlagsAndACommandBehindDashes) {
   EXPECT_THROW(app_->parse("exec"), CLI::ParseError);
 }
 
+TEST_F(Tree, AttachTakesAPodAndNoCommand) {
+  app_->parse("attach -it demo/login-0 -c sshd");
+  EXPECT_TRUE(context_.action);
+  EXPECT_THROW(app_->parse("attach demo/login-0 -- ls"), CLI::ParseError);
+}
+
+TEST_F(Tree, LogsAreOfOneContainerOrOfAll) {
+  app_->parse("logs demo/login-0 --all-containers --prefix --tail 5");
+  EXPECT_TRUE(context_.action);
+  EXPECT_THROW(app_->parse("logs demo/login-0 -c sshd --all-containers"), CLI::ParseError);
+}
+
+TEST(LinePrefixes, StandBeforeEveryLineHoweverItsPiecesCome) {
+  LinePrefix prefix("[a] ");
+  EXPECT_EQ(prefix.add("one\ntw"), "[a] one\n[a] tw");
+  EXPECT_EQ(prefix.add("o\n"), "o\n");
+  EXPECT_EQ(prefix.add(""), "");
+  EXPECT_EQ(prefix.add("\nthree"), "[a] \n[a] three");
+  EXPECT_EQ(LinePrefix("").add("x\n"), "x\n");
+}
+
+TEST(LineJoins, GiveWholeLinesToWhoSharesTheOutput) {
+  LineJoin join;
+  EXPECT_EQ(join.add("one\ntw"), "one\n");
+  EXPECT_EQ(join.add("o"), "");
+  EXPECT_EQ(join.add("\n\nx"), "two\n\n");
+  EXPECT_EQ(join.rest(), "x");
+  EXPECT_EQ(join.rest(), "");
+  EXPECT_EQ(join.add(std::string(200'000, 'y')).size(), 200'000U);  // a line without end is not kept for ever
+}
+
 }  // namespace
 }  // namespace fairlead::cli

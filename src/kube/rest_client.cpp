@@ -379,8 +379,16 @@ Result<std::unique_ptr<http::BodyReader>> RestApi::open_log(const ObjectKey& pod
   return state_->open(target, "*/*");
 }
 
-Result<std::unique_ptr<http::ClientWebSocket>> RestApi::open_exec_websocket(const ObjectKey& pod, const ExecOptions& options) {
-  std::string target = path_of(resources::pods, pod.space, pod.name, "exec");
+Result<std::unique_ptr<http::ClientWebSocket>> RestApi::open_exec_websocket(const ObjectKey& pod, const ExecOptions& options) { return open_channels(pod, "exec", options); }
+
+Result<std::unique_ptr<http::ClientWebSocket>> RestApi::open_attach_websocket(const ObjectKey& pod, const ExecOptions& options) {
+  ExecOptions wanted = options;
+  wanted.command.clear();
+  return open_channels(pod, "attach", wanted);
+}
+
+Result<std::unique_ptr<http::ClientWebSocket>> RestApi::open_channels(const ObjectKey& pod, const char* subresource, const ExecOptions& options) {
+  std::string target = path_of(resources::pods, pod.space, pod.name, subresource);
   for (const auto& word : options.command) add_query(target, "command", word);
   if (!options.container.empty()) add_query(target, "container", options.container);
   if (options.in) add_query(target, "stdin", "true");

@@ -72,9 +72,12 @@ class RestApi final : public KubeApi {
   // v5.channel.k8s.io or v4: the first byte of a message is its channel (0 stdin, 1 stdout, 2 stderr, 3 the closing Status, 4 resize); in v5
   // a message of 0xFF and a channel closes that channel.
   Result<std::unique_ptr<http::ClientWebSocket>> open_exec_websocket(const ObjectKey& pod, const ExecOptions& options);
+  // The same for what the container itself reads and prints from now on; `command` is not used.
+  Result<std::unique_ptr<http::ClientWebSocket>> open_attach_websocket(const ObjectKey& pod, const ExecOptions& options);
 
  private:
   struct State;
+  Result<std::unique_ptr<http::ClientWebSocket>> open_channels(const ObjectKey& pod, const char* subresource, const ExecOptions& options);
   explicit RestApi(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -11,8 +11,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <cstdint>
 #include <mutex>
 
 #include "base/encoding.h"
@@ -25,6 +27,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t input_limit = 4 << 20;    // waiting for the command
 constexpr std::size_t output_window = 1 << 20;  // waiting for the client
+constexpr std::size_t attach_window = 256 << 10;  // less: what is not read there is seen sooner
 
 // What came from the client, shared by its thread and ours.
 struct Inbox {
@@ -103,11 +106,28 @@ void set_nonblocking(const Fd& fd) {
   if (fd) ::fcntl(fd.get(), F_SETFL, ::fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
 }
 
-// The connection is closed only when the client has taken everything.
+// Watches that a client goes on reading, while nothing more is sent to it.
+class Progress {
+ public:
+  // How long it has taken nothing.
+  std::chrono::nanoseconds stuck_for(std::size_t waiting) {
+    const auto now = std::chrono::steady_clock::now();
+    if (waiting < least_) moved_ = now;
+    least_ = std::min(least_, waiting);
+    return now - moved_;
+  }
+
+ private:
+  std::size_t least_ = SIZE_MAX;
+  std::chrono::steady_clock::time_point moved_ = std::chrono::steady_clock::now();
+};
+
+// The connection is closed only when the client has taken everything, or takes nothing for half a minute.
 void say_goodbye(Inbox& inbox, ExecChannels& channels, const Json& status, const std::stop_token& stop) {
   channels.finish(status);
   inbox.stop_listening();
-  while (channels.open() && channels.waiting() > 0 && !stop.stop_requested()) {
+  Progress progress;
+  while (channels.open() && channels.waiting() > 0 && !stop.stop_requested() && progress.stuck_for(channels.waiting()) < 30s) {
     pollfd wake{.fd = inbox.wake.get(), .events = POLLIN, .revents = 0};
     ::poll(&wake, 1, 10);
     inbox.quiet();
@@ -204,14 +224,19 @@ void run_exec_session(ExecProcess process, const std::shared_ptr<ExecChannels>& 
   say_goodbye(*inbox, *channels, exec_status(exit && *exit ? (*exit)->code : 1), stop);
 }
 
-void run_attach_session(Attachment attachment, const std::shared_ptr<ExecChannels>& channels, const std::stop_token& stop) {
+void run_attach_session(const std::function<Result<Attachment>()>& join, const std::shared_ptr<ExecChannels>& channels, const std::stop_token& stop,
+                        std::chrono::milliseconds patience) {
   block_pipe_signal();
   auto inbox = std::make_shared<Inbox>();
   const std::stop_callback stopping(stop, [inbox] { inbox->leave(); });
   if (!channels->start(listener_for(inbox), stop)) return channels->close();
+  auto joined = join();
+  if (!joined) return say_goodbye(*inbox, *channels, exec_status(126, joined.error().message), stop);
+  Attachment attachment = std::move(*joined);
   set_nonblocking(attachment.socket);
   std::string pending;
-  bool input_open = attachment.in, output_ends = false;
+  bool input_open = true, output_ends = false;
+  Progress progress;
   while (!output_ends) {
     if (!input_open) inbox->stop_listening();
     bool input_ends = false;
@@ -224,7 +249,7 @@ void run_attach_session(Attachment attachment, const std::shared_ptr<ExecChannel
       }
       inbox->size.reset();
       if (pending.empty()) pending.swap(inbox->input);
-      input_ends = inbox->input_ends;
+      input_ends = inbox->input_ends && inbox->input.empty();
     }
     inbox->taken.notify_all();
     if (!input_open) pending.clear();
@@ -232,7 +257,12 @@ void run_attach_session(Attachment attachment, const std::shared_ptr<ExecChannel
       ::shutdown(attachment.socket.get(), SHUT_WR);
       input_open = false;
     }
-    const bool slow_client = channels->waiting() > output_window;
+    const bool slow_client = channels->waiting() > attach_window;
+    if (!slow_client) progress = Progress();
+    if (slow_client && progress.stuck_for(channels->waiting()) > patience) {
+      attachment.socket.reset();
+      return say_goodbye(*inbox, *channels, exec_status(126, "attach: the client took no output, so the container goes on without it; its log has all of it"), stop);
+    }
     const auto events = static_cast<short>((slow_client ? 0 : POLLIN) | (pending.empty() ? 0 : POLLOUT));
     pollfd waits[2] = {{.fd = inbox->wake.get(), .events = POLLIN, .revents = 0}, {.fd = attachment.socket.get(), .events = events, .revents = 0}};
     if (::poll(waits, 2, slow_client ? 20 : -1) < 0 && errno != EINTR) return;
@@ -243,8 +273,8 @@ void run_attach_session(Attachment attachment, const std::shared_ptr<ExecChannel
       const ssize_t n = ::recv(attachment.socket.get(), packet, sizeof packet, 0);
       if (n > 1)
         channels->send(packet[0] == 3 ? ExecChannels::Output::Err : ExecChannels::Output::Out, {packet + 1, static_cast<std::size_t>(n) - 1});
-      else if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-        output_ends = true;
+      else if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNRESET))
+        output_ends = true;  // ECONNRESET is told once, when the monitor ended before it read our input: what it had sent is still to come
     }
     if ((waits[1].revents & POLLOUT) != 0 && !pending.empty()) {
       // The monitor reads at most 32 KiB of a packet.
@@ -256,6 +286,43 @@ void run_attach_session(Attachment attachment, const std::shared_ptr<ExecChannel
     }
   }
   say_goodbye(*inbox, *channels, exec_status(0), stop);
+}
+
+void run_output_session(LogReader& log, const std::function<bool()>& running, const std::shared_ptr<ExecChannels>& channels, const std::stop_token& stop) {
+  auto inbox = std::make_shared<Inbox>();
+  const std::stop_callback stopping(stop, [inbox] { inbox->leave(); });
+  if (!channels->start(listener_for(inbox), stop)) return channels->close();
+  inbox->stop_listening();
+  bool ended = false;
+  while (true) {
+    {
+      const std::lock_guard lock(inbox->mutex);
+      if (inbox->gone) return;
+    }
+    bool more = false;
+    if (channels->waiting() <= output_window) {
+      auto read = log.next_entries([&](const LogEntry& entry) {
+        std::string text(entry.text);
+        if (!entry.partial) text += '\n';
+        if (!text.empty()) channels->send(entry.stream == "stderr" ? ExecChannels::Output::Err : ExecChannels::Output::Out, text);
+      });
+      if (!read) return say_goodbye(*inbox, *channels, exec_status(126, read.error().message), stop);
+      more = *read;
+      if (!more && ended) break;
+      // Looked at before the last read: what was written until then is seen.
+      if (!more) ended = !running();
+    }
+    if (more || ended) continue;
+    // Looked for at this pace: the monitor's writes cannot be waited for across rotations any cheaper.
+    pollfd wake{.fd = inbox->wake.get(), .events = POLLIN, .revents = 0};
+    ::poll(&wake, 1, 50);
+    inbox->quiet();
+  }
+  say_goodbye(*inbox, *channels, exec_status(0), stop);
+}
+
+void tell_failure(const Error& error, const std::shared_ptr<ExecChannels>& channels, const std::stop_token& stop) {
+  run_attach_session([&]() -> Result<Attachment> { return std::unexpected(error); }, channels, stop);
 }
 
 }  // namespace fairlead::node

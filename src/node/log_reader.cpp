@@ -92,66 +92,87 @@ void LogReader::seek_tail() {
   }
 }
 
-void LogReader::format(std::string_view line, std::string& out) {
-  const auto entry = parse_log_entry(line);
-  if (!entry) return;
-  if (query_.since) {
-    const auto time = parse_time(entry->time);
-    if (time && *time < *query_.since) return;
-  }
+void LogReader::format(const LogEntry& entry, std::string& out) {
   if (query_.timestamps && !line_open_) {
     // As Kubernetes prints it: UTC with a Z.
-    std::string_view time = entry->time;
+    std::string_view time = entry.time;
     if (time.ends_with("+00:00")) time.remove_suffix(6);
     out += time;
-    out += entry->time.ends_with("+00:00") ? "Z " : " ";
+    out += entry.time.ends_with("+00:00") ? "Z " : " ";
   }
-  out += entry->text;
-  if (!entry->partial) out += '\n';
-  line_open_ = entry->partial;
+  out += entry.text;
+  if (!entry.partial) out += '\n';
+  line_open_ = entry.partial;
 }
 
-Result<std::string> LogReader::next() {
-  if (done()) return std::string();
+void LogReader::take_lines(const std::function<void(const LogEntry&)>& each) {
+  std::size_t at = 0;
+  for (std::size_t end; (end = rest_.find('\n', at)) != std::string::npos; at = end + 1) {
+    const auto entry = parse_log_entry(std::string_view(rest_).substr(at, end - at));
+    if (!entry) continue;
+    if (query_.since) {
+      const auto time = parse_time(entry->time);
+      if (time && *time < *query_.since) continue;
+    }
+    each(*entry);
+  }
+  rest_.erase(0, at);
+}
+
+// Some more of the files into rest_. False: nothing more for now.
+Result<bool> LogReader::read_on() {
   if (!opened_) open_first();
-  if (!opened_) return std::string();
-  std::string out;
+  if (!opened_) return false;
   char chunk[64 * 1024];
-  while (out.empty()) {
+  while (true) {
     const ssize_t n = ::read(file_.get(), chunk, sizeof chunk);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return fail_errno(errno, "read " + path_);
-    if (n == 0) {
-      if (!older_.empty()) {
-        file_ = std::move(older_.back());
-        older_.pop_back();
-        rest_.clear();
-        continue;
-      }
-      // Rotated meanwhile: the name belongs to a new file, and this one has been read to its end twice, the second time after that was known.
-      struct stat ours{}, named{};
-      if (::fstat(file_.get(), &ours) != 0 || ::stat(path_.c_str(), &named) != 0 || ours.st_ino == named.st_ino) break;
-      const ssize_t more = ::read(file_.get(), chunk, sizeof chunk);
-      if (more <= 0) {
-        Fd fresh(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-        if (!fresh) break;
-        file_ = std::move(fresh);
-        rest_.clear();
-        continue;
-      }
-      rest_.append(chunk, static_cast<std::size_t>(more));
-    } else {
+    if (n > 0) {
       rest_.append(chunk, static_cast<std::size_t>(n));
+      return true;
     }
-    std::size_t at = 0;
-    for (std::size_t end; (end = rest_.find('\n', at)) != std::string::npos; at = end + 1) format(std::string_view(rest_).substr(at, end - at), out);
-    rest_.erase(0, at);
+    if (!older_.empty()) {
+      file_ = std::move(older_.back());
+      older_.pop_back();
+      rest_.clear();
+      continue;
+    }
+    // Rotated meanwhile: the name belongs to a new file, and this one has been read to its end twice, the second time after that was known.
+    struct stat ours{}, named{};
+    if (::fstat(file_.get(), &ours) != 0 || ::stat(path_.c_str(), &named) != 0 || ours.st_ino == named.st_ino) return false;
+    const ssize_t more = ::read(file_.get(), chunk, sizeof chunk);
+    if (more > 0) {
+      rest_.append(chunk, static_cast<std::size_t>(more));
+      return true;
+    }
+    Fd fresh(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fresh) return false;
+    file_ = std::move(fresh);
+    rest_.clear();
+  }
+}
+
+Result<std::string> LogReader::next() {
+  std::string out;
+  if (done()) return out;
+  while (out.empty()) {
+    auto read = read_on();
+    if (!read) return std::unexpected(std::move(read.error()));
+    if (!*read) break;
+    take_lines([&](const LogEntry& entry) { format(entry, out); });
   }
   if (query_.limit_bytes) {
     if (static_cast<std::int64_t>(out.size()) > *query_.limit_bytes) out.resize(static_cast<std::size_t>(*query_.limit_bytes));
     *query_.limit_bytes -= static_cast<std::int64_t>(out.size());
   }
   return out;
+}
+
+Result<bool> LogReader::next_entries(const std::function<void(const LogEntry&)>& each) {
+  auto read = read_on();
+  if (read && *read) take_lines(each);
+  return read;
 }
 
 }  // namespace fairlead::node

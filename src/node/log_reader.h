@@ -2,6 +2,7 @@
 // Reads a container's log (CRI format, rotated files beside it) as `kubectl logs` asks for it.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,12 +32,16 @@ class LogReader {
   LogReader(std::string path, LogQuery query);
   // The next piece of output, at most about 64 KiB; empty: nothing more for now. After `limit_bytes` done() is true.
   Result<std::string> next();
+  // The same as entries, `timestamps` and `limit_bytes` aside. False: nothing more for now.
+  Result<bool> next_entries(const std::function<void(const LogEntry&)>& each);
   bool done() const { return query_.limit_bytes && *query_.limit_bytes <= 0; }
 
  private:
   void open_first();
   void seek_tail();
-  void format(std::string_view line, std::string& out);
+  void format(const LogEntry& entry, std::string& out);
+  Result<bool> read_on();
+  void take_lines(const std::function<void(const LogEntry&)>& each);
   std::string path_;
   LogQuery query_;
   std::vector<Fd> older_;  // still to be read, the oldest last

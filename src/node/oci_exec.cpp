@@ -96,9 +96,23 @@ std::string OciRuntime::running_attempt(const std::string& uid, const std::strin
   return {};
 }
 
-Result<Attachment> OciRuntime::attach(const std::string& pod_uid, const std::string& container, bool in) {
+Result<bool> OciRuntime::has_stdin(const std::string& pod_uid, const std::string& container) {
   const std::string id = running_attempt(pod_uid, container);
   if (id.empty()) return fail(Code::NotFound, fmt::format("container {} is not running", container));
+  auto config = read_file(bundle(id) + "/config.json");
+  if (!config) return std::unexpected(std::move(config.error()));
+  auto json = kube::parse_json(*config);
+  if (!json) return std::unexpected(std::move(json.error()));
+  return (*json)["annotations"]["fairlead.dev/stdin"].string() == "true";
+}
+
+Result<Attachment> OciRuntime::attach(const std::string& pod_uid, const std::string& container) {
+  const std::string id = running_attempt(pod_uid, container);
+  if (id.empty()) return fail(Code::NotFound, fmt::format("container {} is not running", container));
+  // Asked before the monitor is: it takes whoever connects and leaves for the one whose stdin has ended.
+  auto has = has_stdin(pod_uid, container);
+  if (!has) return std::unexpected(std::move(has.error()));
+  if (!*has) return fail(Code::Unsupported, fmt::format("container {} has no stdin", container));
   Attachment out;
   out.socket = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!out.socket) return fail_errno(errno, "attach to " + container);
@@ -112,11 +126,6 @@ Result<Attachment> OciRuntime::attach(const std::string& pod_uid, const std::str
   if (::connect(out.socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return fail_errno(errno, "attach to " + container);
   out.control = Fd(::open((bundle(id) + "/ctl").c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
-  auto config = read_file(bundle(id) + "/config.json");
-  if (!config) return std::unexpected(std::move(config.error()));
-  auto json = kube::parse_json(*config);
-  if (!json) return std::unexpected(std::move(json.error()));
-  out.in = in && (*json)["annotations"]["fairlead.dev/stdin"].string() == "true";
   return out;
 }
 

@@ -44,7 +44,8 @@ class OciRuntime : public Runtime {
   Result<PodOnNode> peek(const std::string& pod_uid) override;
   Result<std::vector<std::string>> list() override;
   Result<ExecProcess> exec(const std::string& pod_uid, const std::string& container, const ExecOptions& options) override;
-  Result<Attachment> attach(const std::string& pod_uid, const std::string& container, bool in) override;
+  Result<bool> has_stdin(const std::string& pod_uid, const std::string& container) override;
+  Result<Attachment> attach(const std::string& pod_uid, const std::string& container) override;
   std::string log_path(const PodRecord& record, const std::string& container, int attempt) const override;
   std::vector<ContainerUsage> usage() override;
 

@@ -166,7 +166,8 @@ Result<void> OciRuntime::run_conmon(const ContainerSpec& spec, const std::string
                  .working_directory = here};
   if (spec.terminal) conmon.argv.emplace_back("-t");
   if (spec.in) conmon.argv.emplace_back("-i");
-  if (spec.in && !spec.in_once) conmon.argv.emplace_back("--leave-stdin-open");
+  // The terminal of a container outlives its clients: conmon would close it, and the container would be hung up.
+  if (spec.in && (!spec.in_once || spec.terminal)) conmon.argv.emplace_back("--leave-stdin-open");
   conmon.pass = {{report_out.get(), 3}};
   auto child = Child::start(conmon);
   if (!child) return std::unexpected(std::move(child.error()));

@@ -204,13 +204,6 @@ ExecChannelSet channels_asked(const http::Query& query) {
   return {.in = any("stdin", "input"), .out = any("stdout", "output"), .err = any("stderr", "error"), .terminal = asked(query, "tty")};
 }
 
-// Told on the status channel: a refused handshake makes kubectl try another protocol, and its user reads about that.
-void tell_failure(const Error& error, const std::shared_ptr<ExecChannels>& channels, const std::stop_token& stop) {
-  const bool open = channels->start({.input = [](std::string_view) {}, .input_ends = [] {}, .resize = [](TerminalSize) {}, .gone = [] {}}, stop);
-  if (open) channels->finish(exec_status(126, error.message));
-  channels->close();
-}
-
 }  // namespace
 
 void PodAccess::exec(const http::Request& request, const std::shared_ptr<http::Exchange>& exchange, const std::stop_token& stop) {
@@ -232,12 +225,22 @@ void PodAccess::exec(const http::Request& request, const std::shared_ptr<http::E
 void PodAccess::attach(const http::Request& request, const std::shared_ptr<http::Exchange>& exchange, const std::stop_token& stop) {
   const ExecChannelSet wanted = channels_asked(request.target.query);
   auto found = find(request);
-  if (!found) return exchange->respond(status_of(found.error()));
-  auto attachment = runtime_.attach(found->pod.record.uid, found->container, wanted.in);
+  const Attempt attempt = found ? found->pod.containers[found->container].latest.value_or(Attempt()) : Attempt();
+  if (found && !attempt.running()) found = fail(Code::NotFound, fmt::format("container {} is not running", found->container));
+  const bool joins = found && wanted.in && runtime_.has_stdin(found->pod.record.uid, found->container).value_or(false);
+  LogReader log(found ? runtime_.log_path(found->pod.record, found->container, attempt.number) : "", {.tail_lines = 0});
+  if (found && !joins) (void)log.next();  // its end: a client whose handshake is answered sees what comes from now on
   auto channels = accept_channels(request, *exchange, wanted);
   if (!channels) return exchange->respond(status_of(channels.error()));
-  if (attachment) return run_attach_session(std::move(*attachment), *channels, stop);
-  tell_failure(attachment.error(), *channels, stop);
+  if (!found) return tell_failure(found.error(), *channels, stop);
+  const std::string uid = found->pod.record.uid, container = found->container;
+  if (joins) return run_attach_session([&] { return runtime_.attach(uid, container); }, *channels, stop);
+  const auto running = [&] {
+    auto now = runtime_.peek(uid);
+    const auto latest = now ? now->containers[container].latest : std::nullopt;
+    return latest && latest->number == attempt.number && !latest->end;
+  };
+  run_output_session(log, running, *channels, stop);
 }
 
 // What is on the node, as a list of pods with what identifies them: their specs are the API server's.

@@ -58,11 +58,12 @@ struct ExecProcess {
   void kill();  // the command itself, not only the runtime's process that waits for it
 };
 
-// The streams of a running container, shared with whoever else is attached. Dropping it leaves the container as it is.
+// The stdin of a running container and its output from now on, shared with whoever else is attached. Who holds one must read it: output that waits
+// holds up the container and its log. Dropping it, or ending its writing half, ends the container's stdin if that is for one client (stdinOnce, and no
+// terminal); else it leaves the container as it is.
 struct Attachment {
-  Fd socket;        // packets: 2 or 3 (out, err) and the bytes; what is written goes to the container's stdin
-  Fd control;       // takes "1 HEIGHT WIDTH\n" of a terminal; empty: none
-  bool in = false;  // whether stdin was asked for and the container has one
+  Fd socket;   // packets: 2 or 3 (out, err) and the bytes; what is written goes to the container's stdin
+  Fd control;  // takes "1 HEIGHT WIDTH\n" of a terminal; empty: none
 };
 
 struct ContainerUsage {
@@ -90,8 +91,9 @@ class Runtime {
   virtual Result<std::vector<std::string>> list() = 0;  // uids
   virtual Result<ExecProcess> exec(const std::string& pod_uid, const std::string& container,
                                    const ExecOptions& options) = 0;  // NotFound: not running
-  // NotFound: not running.
-  virtual Result<Attachment> attach(const std::string& pod_uid, const std::string& container, bool in) = 0;
+  virtual Result<bool> has_stdin(const std::string& pod_uid, const std::string& container) = 0;  // NotFound: not running
+  // NotFound: not running. Unsupported: it has no stdin; its output alone is read from its log.
+  virtual Result<Attachment> attach(const std::string& pod_uid, const std::string& container) = 0;
   virtual std::string log_path(const PodRecord& record, const std::string& container, int attempt) const = 0;
   virtual std::vector<ContainerUsage> usage() = 0;
 };

@@ -27,7 +27,7 @@ std::vector<std::shared_ptr<const Kind>> builtin_kinds() {
   const std::vector<Row> rows{
       {r::namespaces, "namespace", {"ns"}, {}, true, {"finalize"}, {"status.phase"}},
       {r::nodes, "node", {"no"}, {}, true, {}, {"spec.unschedulable"}},
-      {r::pods, "pod", {"po"}, {"all"}, true, {"binding", "eviction", "log", "exec"},
+      {r::pods, "pod", {"po"}, {"all"}, true, {"binding", "eviction", "log", "exec", "attach"},
        {"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName"}},
       {r::services, "service", {"svc"}, {"all"}, true, {}, {"spec.clusterIP", "spec.type"}},
       {r::config_maps, "configmap", {"cm"}, {}, false, {}, {}},

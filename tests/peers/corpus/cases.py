@@ -640,7 +640,7 @@ def paths(s, path):
     s.keep('GET', answer)
 
 
-SERVED = {'bindings', 'configmaps', 'events', 'namespaces', 'namespaces/finalize', 'namespaces/status', 'nodes', 'nodes/status', 'persistentvolumeclaims', 'persistentvolumeclaims/status', 'pods', 'pods/binding', 'pods/eviction', 'pods/exec', 'pods/log', 'pods/status', 'secrets',
+SERVED = {'bindings', 'configmaps', 'events', 'namespaces', 'namespaces/finalize', 'namespaces/status', 'nodes', 'nodes/status', 'persistentvolumeclaims', 'persistentvolumeclaims/status', 'pods', 'pods/attach', 'pods/binding', 'pods/eviction', 'pods/exec', 'pods/log', 'pods/status', 'secrets',
           'serviceaccounts', 'services', 'services/status', 'leases', 'customresourcedefinitions', 'customresourcedefinitions/status'} - {'bindings'}
 
 
