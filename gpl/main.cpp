@@ -2,9 +2,6 @@
 // fairlead-slurm: companion of Slurm's daemons inside their containers. It talks to Slurm through its command line tools.
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netdb.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -16,6 +13,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "prepare.h"
+#include "reach.h"
 #include "supervise.h"
 
 namespace fairlead::companion {
@@ -81,21 +79,29 @@ int run_controller() {
                     }});
 }
 
-bool reachable(const std::string& host, const std::string& port) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  if (::getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0 || !found) return false;
-  const Fd socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  bool ok = ::connect(socket.get(), found->ai_addr, found->ai_addrlen) == 0;
-  if (!ok && errno == EINPROGRESS) {
-    pollfd watched{socket.get(), POLLOUT, 0};
-    int error = 0;
-    socklen_t size = sizeof error;
-    ok = ::poll(&watched, 1, 2000) == 1 && ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+// Slurm gives this worker work as soon as slurmd has registered, but its address may not have come to every node yet: packet filters there still close their ports to it, and the first job would lose its output. So it asks
+// the others first. Whoever is silent for ten seconds is cut off or gone for another reason, and no reason to keep a worker idle.
+void wait_until_peers_know_us(const std::string& head, const std::string& own) {
+  std::vector<sockaddr_in> peers;
+  auto nodes = tool({"scontrol", "-o", "show", "nodes"}, 10s, "/etc/fairlead/slurm/slurm.conf");
+  if (nodes && nodes->exit.code == 0) peers = live_nodes(nodes->out, own, 6818);
+  // HEAD.CLUSTER-controller-svc.NAMESPACE...: the login nodes' service has a name like it.
+  const std::string marker = "-controller-svc.";
+  if (const auto dot = head.find('.'), at = head.find(marker); dot != std::string::npos && at != std::string::npos && dot < at) {
+    const auto login = addresses_of(head.substr(dot + 1, at - dot - 1) + "-login-svc." + head.substr(at + marker.size()), 22);
+    peers.insert(peers.end(), login.begin(), login.end());
   }
-  ::freeaddrinfo(found);
-  return ok;
+  const SystemClock clock;
+  const auto started = clock.monotonic();
+  const auto silent = silent_peers(peers, 10s);
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(clock.monotonic() - started);
+  if (silent.empty()) {
+    log_info("the other nodes know this worker", {{"nodes", std::to_string(peers.size())}, {"ms", std::to_string(took.count())}});
+    return;
+  }
+  char text[INET_ADDRSTRLEN] = "";
+  ::inet_ntop(AF_INET, &silent[0].sin_addr, text, sizeof text);
+  log_warn("some nodes do not answer this worker; jobs over them will fail", {{"silent", std::to_string(silent.size())}, {"of", std::to_string(peers.size())}, {"first", text}});
 }
 
 int run_worker() {
@@ -127,6 +133,7 @@ int run_worker() {
       log_info("told the head that this worker's jobs are gone", {{"state", state}, {"done", down && down->exit.code == 0 ? "yes" : "no"}});
     }
   }
+  wait_until_peers_know_us(server.substr(0, colon), host);
   return supervise({.command = {.argv = {"slurmd", "-D", "-Z", "--conf-server", server, "--conf", definition}, .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = false});
 }
 
