@@ -102,7 +102,13 @@ class Builder {
   bool lone_surrogate_ = false;
 };
 
-// simdjson refuses integers outside 64 bits; with an exponent they are doubles. Called only after such a refusal.
+// Neither an int64 nor a uint64. Digits without leading zeros, as JSON has them.
+bool outside_64_bits(std::string_view digits, bool negative) {
+  const std::string_view most = negative ? "9223372036854775808" : "18446744073709551615";
+  return digits.size() != most.size() ? digits.size() > most.size() : digits > most;
+}
+
+// simdjson refuses integers outside 64 bits; with an exponent they are doubles. Called only after such a refusal. The others stay what they are: a double would round them.
 std::string with_big_integers_as_doubles(std::string_view text) {
   std::string out;
   bool in_string = false;
@@ -126,7 +132,7 @@ std::string with_big_integers_as_doubles(std::string_view text) {
       ++end;
     }
     out += text.substr(i, end - i);
-    if (whole && end - i >= 19) out += "e0";
+    if (whole && outside_64_bits(text.substr(i, end - i), i > 0 && text[i - 1] == '-')) out += "e0";
     i = end - 1;
   }
   return out;
