@@ -8,6 +8,7 @@
 #include "api/network_ways.h"
 #include "apiserver/api_controllers.h"
 #include "apiserver/embedded.h"
+#include "apiserver/service_addresses.h"
 #include "base/clock.h"
 #include "base/rng.h"
 #include "fleet/control/machine_controller.h"
@@ -58,7 +59,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   if (flags.controllers != "all") return;
   slurm::SlurmControllerOptions slurm_options;
   slurm_options.objects.companion = kube::Json::object({{"hostPath", kube::Json::object({{"path", state_dir + "/bin"}, {"type", "Directory"}})}});
-  slurm_options.objects.closed_ranges = closed_ranges(flags, true);
+  slurm_options.objects.closed_ranges = closed_ranges(flags, &ranges);
   runner.add(std::make_unique<slurm::SlurmClusterController>(api, clock, slurm::make_keys, std::move(slurm_options)));
 }
 
@@ -77,13 +78,16 @@ std::unique_ptr<fleet::LocalHost> make_host(const Flags& flags, const std::strin
                                  .on_address = on_address});
 }
 
-int serve(const Flags& flags) {
+int serve(Flags flags) {
   if (flags.engine == "kubernetes") return serve_kubernetes(flags);
   if (flags.engine != "embedded") return refuse(fmt::format("--engine={}: embedded or kubernetes is expected", flags.engine), 2);
   const auto listen = parse_listen("--listen", flags.listen);
   if (!listen) return refuse(listen.error().message, 2);
   const auto ranges = fleet::parse_ranges(flags.node_range, flags.pod_range);
   if (!ranges) return refuse(ranges.error().message, 2);
+  auto service_ranges = apiserver::parse_service_ranges(flags.service_ranges);
+  if (!service_ranges) return refuse(service_ranges.error().message, 2);
+  flags.service_ranges = std::move(*service_ranges);
 
   const sigset_t signals = prepare_process();
   static const SystemClock clock;
@@ -132,9 +136,9 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("fairlead-server ") + FAIRLEAD_VERSION);
   app.add_option("--state-dir", flags.state_dir, "folder that holds everything of this site")->capture_default_str();
   app.add_option("--listen", flags.listen, "address and port of the API; port 0 takes any free one")->capture_default_str();
-  app.add_option("--node-range", flags.node_range, "addresses of local nodes, a /16 that no route of this machine uses")->capture_default_str();
-  app.add_option("--pod-range", flags.pod_range, "addresses of pods on local nodes, a /16 that no route of this machine uses")->capture_default_str();
-  app.add_option("--service-range", flags.service_ranges, "addresses of services; they live on local nodes only, no route of this machine needs them")->capture_default_str()->type_name("RANGE");
+  app.add_option("--node-range", flags.node_range, "addresses of local nodes, a /16 that no route of this machine uses; for both families a comma and an IPv6 range, such as 10.77.0.0/16,fd00:77::/64 (/112 or larger; default where pods have one)")->capture_default_str();
+  app.add_option("--pod-range", flags.pod_range, "addresses of pods on local nodes, a /16 that no route of this machine uses; for both families a comma and an IPv6 range, such as 10.78.0.0/16,fd00:78::/56 (/56 or larger: each node gets a /64)")->capture_default_str();
+  app.add_option("--service-range", flags.service_ranges, "addresses of services; they live on local nodes only, no route of this machine needs them; for both families a comma and an IPv6 range, such as 10.79.0.0/16,fd00:79::/112")->capture_default_str()->type_name("RANGE");
   app.add_option("--closed-range", flags.closed_ranges, "addresses that the pods of Slurm clusters do not reach although they reach the world, beside those of local nodes and their pods: nodes, pods, the API server")
       ->type_name("RANGE")
       ->check([](const std::string& text) { return fairlead::api::is_address_range(text) ? std::string() : "\"" + text + "\" is not a range such as 10.0.0.0/8"; });

@@ -16,9 +16,11 @@
 #include <vector>
 #include <thread>
 
+#include "base/encoding.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/own_program.h"
+#include "fleet/plan/addresses.h"
 #include "kube/controller.h"
 
 namespace fairlead {
@@ -52,9 +54,11 @@ struct Flags {
 };
 
 // Where the pods of a SlurmCluster have no business: what the flag names and, with local nodes, these and their pods.
-inline std::vector<std::string> closed_ranges(const Flags& flags, bool local_nodes) {
+inline std::vector<std::string> closed_ranges(const Flags& flags, const fleet::Ranges* local_nodes) {
   std::vector<std::string> out = flags.closed_ranges;
-  if (local_nodes) out.insert(out.end(), {flags.node_range, flags.pod_range});
+  if (local_nodes == nullptr) return out;
+  for (const std::string& both : {fleet::print_nodes(*local_nodes), fleet::print_pods(*local_nodes)})
+    for (std::string& one : split(both, ',')) out.push_back(std::move(one));
   return out;
 }
 

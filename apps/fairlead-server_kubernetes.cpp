@@ -151,7 +151,7 @@ int serve_kubernetes(const Flags& flags) {
     add_declared(*runner, std::move(machines));
   }
   slurm::SlurmControllerOptions slurm_options{.default_image = flags.slurm_image, .space = flags.watch_namespace};
-  slurm_options.objects.closed_ranges = closed_ranges(flags, flags.local_machines);
+  slurm_options.objects.closed_ranges = closed_ranges(flags, flags.local_machines ? &*ranges : nullptr);
   slurm_options.objects.render.cluster_domain = flags.cluster_domain;
   if (!companion_dir.empty()) slurm_options.objects.companion = kube::Json::object({{"hostPath", kube::Json::object({{"path", companion_dir}, {"type", "Directory"}})}});
   add_declared(*runner, std::make_unique<slurm::SlurmClusterController>(fenced, clock, slurm::make_keys, std::move(slurm_options)));

@@ -27,8 +27,8 @@ Result<std::vector<std::pair<std::string, std::string>>> render(const kube::Json
 std::string network_conflict(const std::string& state_dir, const std::string& node_range, const std::string& pod_range) {
   auto ranges = fleet::parse_ranges(node_range, pod_range);
   if (!ranges) return ranges.error().message;
-  auto routes = read_file("/proc/net/route");
-  return routes ? fleet::route_conflict(*ranges, fleet::parse_routes(*routes), fleet::site_of(state_dir).host_link()) : "";
+  auto conflict = fleet::find_conflict(*ranges, fleet::site_of(state_dir));
+  return conflict ? *conflict : "";
 }
 
 // What the controllers that fairlead-server runs on a cluster declare. The API is never called.

@@ -13,6 +13,7 @@
 
 #include "agent/access_review.h"
 #include "agent/heartbeat.h"
+#include "base/encoding.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/rng.h"
@@ -108,7 +109,7 @@ class RunningAgent final : public Agent {
                                            .run_dir = config.run_dir,
                                            .logs_dir = config.node_dir + "/logs",
                                            .cgroup_parent = config.cgroup_parent,
-                                           .cni = {.pod_cidr = config.pod_cidr, .state_dir = {}},
+                                           .cni = {.pod_cidr = config.pod_cidr, .pod_cidr6 = config.pod_cidr6, .state_dir = {}},
                                            .at_step = options_.at_step},
                                           clock_);
     if (!runtime) return std::unexpected(std::move(runtime.error()));
@@ -116,6 +117,14 @@ class RunningAgent final : public Agent {
     auto gateway = runtime_->cni().gateway();
     if (!gateway) return std::unexpected(std::move(gateway.error()));
     if (auto made = node::ensure_bridge(config.bridge, *gateway + config.pod_cidr.substr(config.pod_cidr.find('/'))); !made) return made;
+    std::vector<std::string> gateways{*gateway};
+    if (!config.pod_cidr6.empty()) {
+      if (auto done = node::route_ipv6(); !done) return done;
+      auto gateway6 = runtime_->cni().gateway6();
+      if (!gateway6) return std::unexpected(std::move(gateway6.error()));
+      if (auto made = node::ensure_bridge(config.bridge, *gateway6 + config.pod_cidr6.substr(config.pod_cidr6.find('/'))); !made) return made;
+      gateways.push_back(*gateway6);
+    }
 
     const auto book = node::DnsController::make_book(config.cluster_domain);
     if (options_.answer_names) {
@@ -158,7 +167,7 @@ class RunningAgent final : public Agent {
     network_->add(std::make_unique<node::DnsController>(book));
     network_->add(std::make_unique<node::NetworkController>(
         node::NetworkOptions{
-            .node_name = config.node_name, .own_ranges = {config.pod_cidr}, .own_gateways = {*gateway}, .masquerade = config.masquerade},
+            .node_name = config.node_name, .own_ranges = config.pod_cidrs(), .own_gateways = gateways, .masquerade = config.masquerade},
         clock_));
     runner_->start();
     network_->start();
@@ -182,7 +191,7 @@ class RunningAgent final : public Agent {
                               {.common_name = "system:node:" + config.node_name,
                                .organizations = {"system:nodes"},
                                .dns_names = {config.node_name},
-                               .ip_addresses = {config.node_ip},
+                               .ip_addresses = split(config.node_ips(), ','),
                                .server = true},
                               clock_.now());
       if (!pair) return pass(std::move(pair.error()), "make a serving certificate");

@@ -52,6 +52,12 @@ Json strings(const std::map<std::string, std::string>& map) {
   return out;
 }
 
+Json pod_ranges(const node::NodeConfig& config) {
+  Json out = Json::array();
+  for (const std::string& range : config.pod_cidrs()) out.push(range);
+  return out;
+}
+
 }  // namespace
 
 Machine look_at_machine(const node::NodeConfig& config) {
@@ -110,12 +116,14 @@ Json make_node_status(const node::NodeConfig& config, const Machine& machine, co
     const std::string& type = old["type"].string();
     if (!is_ours(type)) conditions.push(old);
   }
+  Json addresses = Json::array();
+  for (const std::string& ip : split(config.node_ips(), ',')) addresses.push(Json::object({{"type", "InternalIP"}, {"address", ip}}));
+  addresses.push(Json::object({{"type", "Hostname"}, {"address", config.node_name}}));
   const std::string version = std::string("v1.30.0-fairlead.") + FAIRLEAD_VERSION;
   return Json::object({{"capacity", strings(capacity)},
                        {"allocatable", strings(capacity)},
                        {"conditions", std::move(conditions)},
-                       {"addresses", Json::array({Json::object({{"type", "InternalIP"}, {"address", config.node_ip}}),
-                                                  Json::object({{"type", "Hostname"}, {"address", config.node_name}})})},
+                       {"addresses", std::move(addresses)},
                        {"daemonEndpoints", Json::object({{"kubeletEndpoint", Json::object({{"Port", static_cast<int>(config.listen_port)}})}})},
                        {"nodeInfo", Json::object({{"architecture", architecture()},
                                                   {"bootID", machine.boot_id},
@@ -143,7 +151,7 @@ Json make_status_patch(Json status) {
 }
 
 Json make_node(const node::NodeConfig& config, const Machine& machine, Instant now) {
-  Json spec = Json::object({{"podCIDR", config.pod_cidr}, {"podCIDRs", Json::array({config.pod_cidr})}});
+  Json spec = Json::object({{"podCIDR", config.pod_cidr}, {"podCIDRs", pod_ranges(config)}});
   if (!config.taints.items().empty()) spec.set("taints", config.taints);
   Json metadata = Json::object({{"name", config.node_name}, {"labels", strings(own_labels(config))}});
   if (!config.annotations.empty()) metadata.set("annotations", strings(config.annotations));
@@ -191,7 +199,7 @@ Result<Json> Heartbeat::ensure_node() {
   Json patch = Json::object();
   if (!labels.members().empty()) patch.set("metadata", Json::object({{"labels", std::move(labels)}}));
   if ((*node)["spec"]["podCIDR"].string().empty())
-    patch.set("spec", Json::object({{"podCIDR", config_.pod_cidr}, {"podCIDRs", Json::array({config_.pod_cidr})}}));
+    patch.set("spec", Json::object({{"podCIDR", config_.pod_cidr}, {"podCIDRs", pod_ranges(config_)}}));
   if (!patch.members().empty()) {
     node = api_.patch(kube::resources::nodes, key, kube::PatchType::Merge, patch);
     if (!node) return pass(std::move(node.error()), "update node " + config_.node_name);

@@ -46,6 +46,20 @@ TEST(NodeObject, SaysWhatTheConfigurationAndTheMachineSay) {
     EXPECT_TRUE(node["status"]["nodeInfo"][field].is_string()) << field;
 }
 
+TEST(NodeObject, TellsOfBothFamilies) {
+  const Json one = make_node(config(), machine, epoch);
+  EXPECT_EQ(kube::print_json(one["spec"]["podCIDRs"]), R"(["10.1.0.0/24"])");
+  EXPECT_EQ(one["status"]["addresses"].items().size(), 2u);
+  node::NodeConfig both = config();
+  both.node_ip6 = "fd00:77::103";
+  both.pod_cidr6 = "fd00:78:0:3::/64";
+  const Json node = make_node(both, machine, epoch);
+  EXPECT_EQ(node["spec"]["podCIDR"].string(), "10.1.0.0/24");
+  EXPECT_EQ(kube::print_json(node["spec"]["podCIDRs"]), R"(["10.1.0.0/24","fd00:78:0:3::/64"])");
+  EXPECT_EQ(kube::print_json(node["status"]["addresses"]),
+            R"([{"type":"InternalIP","address":"10.0.0.1"},{"type":"InternalIP","address":"fd00:77::103"},{"type":"Hostname","address":"n1"}])");
+}
+
 TEST(NodeObject, KeepsTransitionTimesAndTheConditionsOfOthers) {
   Json node = make_node(config(), machine, epoch);
   node.child("status").child("conditions").push(Json::object({{"type", "Other"}, {"status", "True"}}));

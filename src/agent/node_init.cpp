@@ -99,6 +99,7 @@ Result<void> set_up(const node::NodeConfig& config) {
     const Fd fd(::open(setting, O_WRONLY | O_CLOEXEC));
     if (!fd || ::write(fd.get(), "1", 1) != 1) return fail_errno(errno, std::string("set ") + setting);
   }
+  if (!config.pod_cidr6.empty()) return node::route_ipv6();
   return {};
 }
 

@@ -73,6 +73,8 @@ spec:
               node: {type: string, description: Its Node.}
               address: {type: string}
               podCIDR: {type: string}
+              addresses: {type: array, items: {type: string}, description: "Of both families, where the site has both; IPv4 first."}
+              podCIDRs: {type: array, items: {type: string}}
               index: {type: integer}
               pid: {type: integer, description: Its first process as seen from this machine.}
               startTicks: {type: integer, description: Start time of that process in ticks since boot.}

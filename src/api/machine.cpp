@@ -55,6 +55,10 @@ Machine read_machine(const Json& object) {
 
   const Json& status = object["status"];
   out.seat = Seat{.index = static_cast<int>(status["index"].integer()), .address = status["address"].string(), .pod_cidr = status["podCIDR"].string()};
+  // Both lists are there only where the site has two families, IPv4 first.
+  const auto second = [](const Json& list) { return list.items().size() > 1 ? list.items()[1].string() : std::string(); };
+  out.seat.address6 = second(status["addresses"]);
+  out.seat.pod_cidr6 = second(status["podCIDRs"]);
   out.phase = status["phase"].string();
   return out;
 }

@@ -28,6 +28,7 @@ struct Seat {
   int index = 0;          // 1..254; 0: none yet
   std::string address;    // "10.77.1.3"
   std::string pod_cidr;   // "10.78.3.0/24"
+  std::string address6{}, pod_cidr6{};  // "fd00:77::103", "fd00:78:0:3::/64"; empty: the site had no IPv6 ranges when the seat was given
   friend bool operator==(const Seat&, const Seat&) = default;
 };
 

@@ -41,6 +41,15 @@ status: {phase: "Off", index: 3, address: 10.77.1.3, podCIDR: 10.78.3.0/24}
   EXPECT_FALSE(machine.deleting);
 }
 
+TEST(MachineView, ASeatMayHaveAddressesOfBothFamilies) {
+  const Machine machine = read_machine(yaml(R"(
+metadata: {name: worker-0}
+spec: {local: {}}
+status: {index: 3, address: 10.77.1.3, podCIDR: 10.78.3.0/24, addresses: [10.77.1.3, "fd00:77::103"], podCIDRs: [10.78.3.0/24, "fd00:78:0:3::/64"]}
+)"));
+  EXPECT_EQ(machine.seat, (Seat{3, "10.77.1.3", "10.78.3.0/24", "fd00:77::103", "fd00:78:0:3::/64"}));
+}
+
 TEST(MachineView, AnEmptyLocalHasDefaults) {
   const Machine machine = read_machine(yaml("{metadata: {name: a}, spec: {local: {}}}"));
   EXPECT_THAT(machine.problems, IsEmpty());

@@ -115,6 +115,82 @@ TEST(Services, GetAddressesOfTheirFamilies) {
   EXPECT_EQ(object_of(make("heir", ", clusterIP: 10.79.0.9"))["spec"]["clusterIP"].string(), "10.79.0.9");
 }
 
+TEST(Services, HaveOneFamilyOrBothAsTheirPolicySays) {
+  World world;
+  const auto make = [&](const std::string& name, std::string_view more) { return world.create("services", fmt::format("{{metadata: {{name: {}}}, spec: {{ports: [{{port: 80}}]{}}}}}", name, more)); };
+  const auto patch = [&](const std::string& name, std::string_view change) { return world.patch(*world.kind("services"), {"default", name}, std::string(change)); };
+  const Json both = object_of(make("both", ", ipFamilyPolicy: RequireDualStack"));
+  ASSERT_EQ(both["spec"]["clusterIPs"].items().size(), 2u);
+  EXPECT_EQ(both["spec"]["clusterIP"], both["spec"]["clusterIPs"].items()[0]);
+  EXPECT_EQ(object_of(make("six-first", ", ipFamilyPolicy: PreferDualStack, ipFamilies: [IPv6]"))["spec"]["ipFamilies"], json("[IPv6, IPv4]"));
+  // From one to two and back: the first address stays.
+  const Json one = object_of(make("one", ""));
+  const Json two = object_of(patch("one", "{spec: {ipFamilyPolicy: PreferDualStack}}"));
+  ASSERT_EQ(two["spec"]["clusterIPs"].items().size(), 2u);
+  EXPECT_EQ(two["spec"]["clusterIP"], one["spec"]["clusterIP"]);
+  Json silent = two;  // an update that does not speak of families
+  for (const char* field : {"ipFamilies", "ipFamilyPolicy"}) silent.child("spec").erase(field);
+  EXPECT_EQ(object_of(world.update(*world.kind("services"), silent))["spec"], two["spec"]);
+  const Json again = object_of(patch("one", "{spec: {ipFamilyPolicy: SingleStack}}"));
+  EXPECT_EQ(again["spec"]["clusterIPs"], one["spec"]["clusterIPs"]);
+  EXPECT_EQ(again["spec"]["ipFamilies"], json("[IPv4]"));
+  // Refusals.
+  EXPECT_THAT(message_of(make("a", ", ipFamilies: [IPv4, IPv6]")), HasSubstr("spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be RequireDualStack or PreferDualStack when multiple ipFamilies are specified"));
+  EXPECT_THAT(message_of(make("a", ", clusterIPs: [10.79.3.3, 'fd00:79::33'], clusterIP: 10.79.3.3")), HasSubstr("when multiple clusterIPs are specified"));
+  EXPECT_THAT(message_of(make("a", ", ipFamilyPolicy: Both")), HasSubstr("spec.ipFamilyPolicy: Unsupported value: \"Both\": supported values: \"PreferDualStack\", \"RequireDualStack\", \"SingleStack\""));
+  EXPECT_THAT(message_of(make("a", ", ipFamilies: [IPv5]")), HasSubstr("spec.ipFamilies[0]: Unsupported value: \"IPv5\""));
+  EXPECT_THAT(message_of(make("a", ", ipFamilyPolicy: RequireDualStack, ipFamilies: [IPv4, IPv4]")), HasSubstr("spec.ipFamilies[1]: Duplicate value: \"IPv4\""));
+  EXPECT_THAT(message_of(make("a", ", ipFamilies: [IPv6], clusterIP: 10.79.3.3, clusterIPs: [10.79.3.3]")), HasSubstr("spec.clusterIPs[0]: Invalid value: \"10.79.3.3\": expected an IPv6 value as indicated by `ipFamilies[0]`"));
+  // Named addresses tell their families.
+  const Json named = object_of(make("named", ", ipFamilyPolicy: PreferDualStack, clusterIP: 'fd00:79::33', clusterIPs: ['fd00:79::33', 10.79.3.3]"));
+  EXPECT_EQ(named["spec"]["ipFamilies"], json("[IPv6, IPv4]"));
+}
+
+TEST(Services, AreOfOneFamilyWhereTheSiteHasOne) {
+  ManualClock clock{*parse_time("2026-01-01T00:00:00Z")};
+  const auto store = make_memory_store();
+  const auto registry = Registry::open(*store, clock, {.secret_key = std::string(32, 'k'), .service_ranges = {"10.79.0.0/16"}});
+  ASSERT_TRUE(registry);
+  const auto api = make_local_api(**registry);
+  const auto make = [&](const char* name, std::string_view more) {
+    return api->create(kube::resources::services, json(fmt::format("{{metadata: {{name: {}, namespace: default}}, spec: {{ports: [{{port: 80}}]{}}}}}", name, more)));
+  };
+  const auto refused = make("a", ", ipFamilyPolicy: RequireDualStack");
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("spec.ipFamilyPolicy: Invalid value: \"RequireDualStack\": this cluster is not configured for dual-stack services"));
+  const auto six = make("a", ", ipFamilies: [IPv6]");
+  ASSERT_FALSE(six);
+  EXPECT_THAT(six.error().message, HasSubstr("spec.ipFamilies[0]: Invalid value: \"IPv6\": not configured on this cluster"));
+  const auto preferred = make("a", ", ipFamilyPolicy: PreferDualStack");
+  ASSERT_TRUE(preferred) << preferred.error().message;
+  EXPECT_EQ((*preferred)["spec"]["ipFamilies"], json("[IPv4]"));
+  EXPECT_EQ((*preferred)["spec"]["clusterIPs"].items().size(), 1u);
+}
+
+struct RangesCase {
+  const char* name;
+  std::vector<std::string> texts;
+  const char* want;  // joined by blanks; what begins with "!" is part of the refusal
+};
+class ServiceRanges : public testing::TestWithParam<RangesCase> {};
+TEST_P(ServiceRanges, AreAnIpv4RangeAndPerhapsAnIpv6One) {
+  const auto parsed = parse_service_ranges(GetParam().texts);
+  if (*GetParam().want == '!') {
+    ASSERT_FALSE(parsed);
+    EXPECT_THAT(parsed.error().message, HasSubstr(GetParam().want + 1));
+  } else {
+    ASSERT_TRUE(parsed) << parsed.error().message;
+    EXPECT_EQ(fmt::format("{}", fmt::join(*parsed, " ")), GetParam().want);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Services, ServiceRanges,
+                         testing::Values(RangesCase{"one", {"10.79.0.0/16"}, "10.79.0.0/16"}, RangesCase{"both", {"10.79.0.0/16,fd00:79::/112"}, "10.79.0.0/16 fd00:79::/112"},
+                                         RangesCase{"twice_said", {"10.79.0.0/16", "fd00:79::/112"}, "10.79.0.0/16 fd00:79::/112"}, RangesCase{"order", {"fd00:79::/112,10.79.0.0/16"}, "!begins with IPv6"},
+                                         RangesCase{"only_six", {"fd00:79::/112"}, "!has no IPv4"}, RangesCase{"ipv4_twice", {"10.79.0.0/16,10.80.0.0/16"}, "!names IPv4 twice"},
+                                         RangesCase{"three", {"10.79.0.0/16,fd00::/112", "fd01::/112"}, "!more than two parts"}, RangesCase{"too_small", {"10.79.0.0/16,fd00:79::/126"}, "!is not a range of service addresses"},
+                                         RangesCase{"empty", {""}, "!is not a range of service addresses"}),
+                         [](const auto& row) { return row.param.name; });
+
 TEST(Services, HaveNodePortsAndSessionsAsTheirTypeSays) {
   World world;
   const auto make = [&](const std::string& name, std::string_view more) { return world.create("services", fmt::format("{{metadata: {{name: {}}}, spec: {{ports: [{{port: 80}}]{}}}}}", name, more)); };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/encoding.h"
 #include "kube/object.h"
 
 namespace fairlead::apiserver {
@@ -54,6 +55,25 @@ std::optional<std::uint32_t> AddressRange::offset_of(const std::string& address)
   return at(offset) == canonical ? std::optional(offset) : std::nullopt;
 }
 
+Result<std::vector<std::string>> parse_service_ranges(const std::vector<std::string>& texts) {
+  std::vector<std::string> out;
+  for (const std::string& text : texts)
+    for (std::string& one : split(text, ',')) out.push_back(std::move(one));
+  const auto wrong = [&](std::string_view why) {
+    return fail(Code::Invalid, fmt::format("service range: \"{}\" {}: an IPv4 range is expected and, for both families, a comma and an IPv6 one, such as 10.79.0.0/16,fd00:79::/112", fmt::join(out, ","), why));
+  };
+  std::vector<bool> six;
+  for (const std::string& one : out) {
+    auto range = AddressRange::parse(one);
+    if (!range) return pass(std::move(range.error()), "service range");
+    six.push_back(range->six());
+  }
+  if (out.size() > 2) return wrong("has more than two parts");
+  if (out.size() == 2 && six[0] == six[1]) return wrong(six[0] ? "names IPv6 twice" : "names IPv4 twice");
+  if (!out.empty() && six[0]) return wrong(out.size() == 2 ? "begins with IPv6" : "has no IPv4");
+  return out;
+}
+
 Result<std::unique_ptr<ServiceAddresses>> ServiceAddresses::make(const std::vector<std::string>& ranges) {
   auto out = std::make_unique<ServiceAddresses>();
   for (const std::string& text : ranges) {
@@ -85,6 +105,41 @@ std::optional<std::string> ServiceAddresses::take(Pool& pool, const std::string&
   return std::nullopt;
 }
 
+namespace {
+
+// From two families to one: an update that says so and leaves the rest as it was means the first of each, as in Kubernetes.
+void give_up_second(Json& spec, const Json& before, const std::string& policy) {
+  if (policy != "SingleStack" || before["ipFamilyPolicy"].string_or("SingleStack") == "SingleStack") return;
+  for (const char* field : {"ipFamilies", "clusterIPs"})
+    if (const Json now = std::as_const(spec)[field]; now.items().size() == 2 && now == before[field]) spec.set(field, Json::array({now.items()[0]}));
+}
+
+bool is_six(const std::string& address) { return address.find(':') != std::string::npos; }
+
+// The values and that they fit together, as Kubernetes says it.
+void check_families(const Json& spec, const std::string& policy, FieldErrors& errors) {
+  if (policy != "SingleStack" && policy != "PreferDualStack" && policy != "RequireDualStack")
+    errors.unsupported_value("spec.ipFamilyPolicy", policy, {"PreferDualStack", "RequireDualStack", "SingleStack"});
+  const auto &families = spec["ipFamilies"].items(), &addresses = spec["clusterIPs"].items();
+  for (std::size_t i = 0; i < families.size(); ++i) {
+    const std::string path = fmt::format("spec.ipFamilies[{}]", i);
+    if (families[i].string() != "IPv4" && families[i].string() != "IPv6") errors.unsupported_value(path, families[i], {"IPv4", "IPv6"});
+    if (std::find(families.begin(), families.begin() + static_cast<std::ptrdiff_t>(i), families[i]) != families.begin() + static_cast<std::ptrdiff_t>(i)) errors.duplicate(path, families[i]);
+  }
+  if (addresses.size() > 2 || (addresses.size() == 2 && is_six(addresses[0].string()) == is_six(addresses[1].string())))
+    errors.invalid("spec.clusterIPs", spec["clusterIPs"], "may specify no more than one IP for each IP family");
+  for (std::size_t i = 0; i < std::min(families.size(), addresses.size()); ++i) {
+    const std::string &family = families[i].string(), &address = addresses[i].string();
+    if (address == "None" || address.empty() || is_six(address) == (family == "IPv6")) continue;
+    errors.invalid(fmt::format("spec.clusterIPs[{}]", i), address, fmt::format("expected an {} value as indicated by `ipFamilies[{}]`", family == "IPv6" ? "IPv6" : "IPv4", i));
+  }
+  if (policy != "SingleStack") return;
+  if (addresses.size() == 2) errors.invalid("spec.ipFamilyPolicy", policy, "must be RequireDualStack or PreferDualStack when multiple clusterIPs are specified");
+  if (families.size() == 2) errors.invalid("spec.ipFamilyPolicy", policy, "must be RequireDualStack or PreferDualStack when multiple ipFamilies are specified");
+}
+
+}  // namespace
+
 void ServiceAddresses::assign(Json& service, const Json* old, FieldErrors& errors) {
   const std::scoped_lock lock(mutex_);
   Json& spec = service.child("spec");
@@ -99,26 +154,30 @@ void ServiceAddresses::assign(Json& service, const Json* old, FieldErrors& error
   // Such a service is what somebody's own slices make of it: nothing of this server's.
   if (spec["clusterIP"].string() == "None" && spec["selector"].members().empty()) return;
 
-  const std::string policy = spec["ipFamilyPolicy"].string_or("SingleStack");
-  std::vector<std::string> families;
+  // What an update does not say stays as it was.
+  const std::string policy = spec["ipFamilyPolicy"].string_or(old == nullptr ? "SingleStack" : (*old)["spec"]["ipFamilyPolicy"].string_or("SingleStack"));
+  if (old != nullptr) give_up_second(spec, (*old)["spec"], policy);
+  const std::size_t complaints = errors.texts().size();
+  check_families(spec, policy, errors);
+  std::vector<std::string> families, addresses;
   for (const Json& family : spec["ipFamilies"].items()) families.push_back(family.string());
+  const bool headless = spec["clusterIP"].string() == "None";
+  if (!headless)
+    for (const Json& one : spec["clusterIPs"].items()) addresses.push_back(one.string());
+  if (!headless && addresses.empty() && !spec["clusterIP"].string().empty()) addresses.push_back(spec["clusterIP"].string());
+  // Addresses that are named tell their families.
+  for (std::size_t i = families.size(); i < addresses.size() && i < 2; ++i) families.emplace_back(is_six(addresses[i]) ? "IPv6" : "IPv4");
   if (families.empty()) families.push_back(pools_[0].range.six() ? "IPv6" : "IPv4");
   if (policy != "SingleStack" && families.size() == 1 && pools_.size() == 2) families.push_back(families[0] == "IPv4" ? "IPv6" : "IPv4");
-  const std::size_t complaints = errors.texts().size();
   if (policy == "RequireDualStack" && pools_.size() < 2) errors.invalid("spec.ipFamilyPolicy", policy, "this cluster is not configured for dual-stack services");
-  if (policy == "SingleStack" && families.size() > 1) errors.invalid("spec.ipFamilyPolicy", policy, "may be 'SingleStack' only when one IP family is used");
-  for (std::size_t i = 0; i < families.size(); ++i)
+  for (std::size_t i = 0; i < families.size() && errors.texts().size() == complaints; ++i)
     if (pool_of(families[i] == "IPv6") == nullptr) errors.invalid(fmt::format("spec.ipFamilies[{}]", i), families[i], "not configured on this cluster");
   if (errors.texts().size() > complaints) return;
   Json list = Json::array();
   for (const std::string& family : families) list.push(family);
   spec.set("ipFamilies", std::move(list));
   spec.set("ipFamilyPolicy", policy);
-  if (spec["clusterIP"].string() == "None") return;
-
-  std::vector<std::string> addresses;
-  for (const Json& one : spec["clusterIPs"].items()) addresses.push_back(one.string());
-  if (addresses.empty() && !spec["clusterIP"].string().empty()) addresses.push_back(spec["clusterIP"].string());
+  if (headless) return;
   for (std::size_t i = 0; i < families.size(); ++i) {
     Pool& pool = *pool_of(families[i] == "IPv6");
     if (i >= addresses.size()) {

@@ -35,6 +35,9 @@ class AddressRange {
   std::string text_;
 };
 
+// The ranges of a site as its options name them: an IPv4 range, then perhaps an IPv6 one, in two texts or in one with a comma. Invalid: a sentence that says what is wrong.
+Result<std::vector<std::string>> parse_service_ranges(const std::vector<std::string>& texts);
+
 // Thread-safe.
 class ServiceAddresses {
  public:

@@ -31,7 +31,7 @@ struct UpOptions {
   bool wait = true, dry_run = false, skip_checks = false, force = false;
   double timeout = 600;
   std::optional<unsigned short> port;
-  std::string node_range, pod_range;
+  std::string node_range, pod_range, service_range;
 };
 
 std::string last_lines(const std::string& path, std::size_t count) {
@@ -71,6 +71,7 @@ Result<void> start_server(Context& context, const SiteSettings& settings, Progre
   if (!log) return fail_errno(errno, "open " + log_path);
   const SiteSettings defaults;
   std::vector<std::string> argv{program, "--state-dir", dir, "--listen", fmt::format("127.0.0.1:{}", settings.port), "--node-range", settings.node_range, "--pod-range", settings.pod_range};
+  if (!settings.service_range.empty()) argv.insert(argv.end(), {"--service-range", settings.service_range});
   auto child = Child::start({.argv = std::move(argv), .environment = {}, .working_directory = "/", .stdout_fd = log.get(), .stderr_fd = log.get(), .new_session = true});
   if (!child) return std::unexpected(std::move(child.error()));
   const auto deadline = context.clock.monotonic() + std::chrono::seconds(60);
@@ -183,6 +184,7 @@ Result<int> up(Context& context, const UpOptions& options) {
   if (options.port) settings.port = *options.port;
   if (!options.node_range.empty()) settings.node_range = options.node_range;
   if (!options.pod_range.empty()) settings.pod_range = options.pod_range;
+  if (!options.service_range.empty()) settings.service_range = options.service_range;
   const bool own_site = context.own_site();
   const bool running = answers(context);
 
@@ -306,8 +308,9 @@ void add_up(CLI::App& app, Context& context) {
   command->add_flag("--dry-run", options->dry_run, "tell what would be done, change nothing");
   command->add_flag("--force-conflicts", options->force, "take fields over that others have set");
   command->add_option("--port", options->port, "port of the API (first start; default 6443)");
-  command->add_option("--node-range", options->node_range, "addresses of local nodes, a /16 (first start; default 10.77.0.0/16)")->type_name("NETWORK");
-  command->add_option("--pod-range", options->pod_range, "addresses of their pods, a /16 (first start; default 10.78.0.0/16)")->type_name("NETWORK");
+  command->add_option("--node-range", options->node_range, "addresses of local nodes, a /16, and for both families a comma and an IPv6 range (first start; default 10.77.0.0/16, and fd00:77::/64 where pods have one)")->type_name("NETWORK");
+  command->add_option("--pod-range", options->pod_range, "addresses of their pods, a /16, and for both families a comma and an IPv6 /56, such as 10.78.0.0/16,fd00:78::/56 (first start; default 10.78.0.0/16)")->type_name("NETWORK");
+  command->add_option("--service-range", options->service_range, "addresses of services, for both families such as 10.79.0.0/16,fd00:79::/112 (first start; default 10.79.0.0/16)")->type_name("NETWORK");
   command->add_flag("--skip-checks", options->skip_checks, "do not look at the machine first");
   add_globals(*command, context);
   set_examples(*command, {{"sudo fairlead up -f examples/demo.yaml", "start the demo"}, {"fairlead up -f cluster.yaml --context prod", "on a Kubernetes cluster where Fairlead is installed"}, {"fairlead up -f site.yaml --dry-run", "what would be done"}});

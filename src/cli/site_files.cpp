@@ -21,11 +21,13 @@ SiteSettings read_settings(const std::string& state_dir) {
   settings.port = static_cast<unsigned short>((*json)["port"].integer(settings.port));
   settings.node_range = (*json)["nodeRange"].string_or(settings.node_range);
   settings.pod_range = (*json)["podRange"].string_or(settings.pod_range);
+  settings.service_range = (*json)["serviceRange"].string_or("");
   return settings;
 }
 
 Result<void> write_settings(const std::string& state_dir, const SiteSettings& settings) {
-  const Json json = Json::object({{"port", static_cast<int>(settings.port)}, {"nodeRange", settings.node_range}, {"podRange", settings.pod_range}});
+  Json json = Json::object({{"port", static_cast<int>(settings.port)}, {"nodeRange", settings.node_range}, {"podRange", settings.pod_range}});
+  if (!settings.service_range.empty()) json.set("serviceRange", settings.service_range);
   return write_file_durably(state_dir + "/site.json", kube::print_json_indented(json) + "\n", 0644);
 }
 

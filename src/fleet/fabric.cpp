@@ -45,10 +45,36 @@ std::vector<Route> parse_routes(std::string_view text) {
   return routes;
 }
 
-Result<void> Fabric::stand_up() const {
+std::vector<Route6> parse_routes6(std::string_view text) {
+  std::vector<Route6> routes;
+  for (const auto& line : split(text, '\n')) {
+    std::vector<std::string> fields;
+    for (auto& field : split(line, ' '))
+      if (!field.empty()) fields.emplace_back(field);
+    // Where to, its bits, from where, its bits, by whom, metric, two counters, flags, device.
+    if (fields.size() != 10 || fields[0].size() != 32) continue;
+    Route6 route{.to = {}, .device = fields[9]};
+    for (std::size_t i = 0; i < route.to.base.size(); ++i) route.to.base[i] = static_cast<std::uint8_t>(std::strtoul(fields[0].substr(2 * i, 2).c_str(), nullptr, 16));
+    route.to.bits = static_cast<int>(std::min<unsigned long>(128, std::strtoul(fields[1].c_str(), nullptr, 16)));
+    routes.push_back(std::move(route));
+  }
+  return routes;
+}
+
+Result<std::string> find_conflict(const Ranges& ranges, const Site& site) {
   auto routes = read_file("/proc/net/route");
   if (!routes) return std::unexpected(std::move(routes.error()));
-  if (std::string taken = route_conflict(ranges_, parse_routes(*routes), site_.host_link()); !taken.empty()) return fail(Code::Conflict, std::move(taken));
+  std::string taken = route_conflict(ranges, parse_routes(*routes), site.host_link());
+  if (!taken.empty() || !ranges.six) return taken;
+  auto routes6 = read_file("/proc/net/ipv6_route");
+  if (!routes6) return std::string("this machine has no IPv6 (/proc/net/ipv6_route is missing): give the ranges of nodes, pods and services without the IPv6 ones");
+  return route_conflict(*ranges.six, parse_routes6(*routes6), site.host_link());
+}
+
+Result<void> Fabric::stand_up() const {
+  auto taken = find_conflict(ranges_, site_);
+  if (!taken) return std::unexpected(std::move(taken.error()));
+  if (!taken->empty()) return fail(Code::Conflict, std::move(*taken));
 
   if (auto done = pin_new_namespace(site_.fabric_pin()); !done) return done;
   auto space = open_namespace(site_.fabric_pin());
@@ -78,7 +104,22 @@ Result<void> Fabric::stand_up() const {
   auto done = ip_batch(Fd(), {"addr replace " + cidr(host, ranges_.nodes) + " dev " + host_link, "link set " + host_link + " up",
                               fmt::format("route replace {} via {} dev {}", print_network(ranges_.pods), router, host_link)});
   if (!done) return pass(std::move(done.error()), "set this machine's end of the host link up");
+  if (!ranges_.six) return {};
+  if (auto six = stand_up_six(*space, *ranges_.six); !six) return pass(std::move(six.error()), "give the fabric its IPv6 addresses");
   return {};
+}
+
+Result<void> Fabric::stand_up_six(const Fd& space, const Ranges::Six& six) const {
+  const std::string host_link = site_.host_link(), router = fabric_address6(six);
+  if (auto done = route_ipv6(space); !done) return done;
+  if (auto done = allow_ipv6(host_link); !done) return done;
+  // Snooping would keep questions for hardware addresses from whom the bridge has not heard yet.
+  if (auto done = ip_batch(space, {"link set br0 type bridge mcast_snooping 0", fmt::format("addr replace {}/{} dev br0 nodad", router, six.nodes.bits),
+                                   "route replace default via " + host_address6(six) + " dev br0"});
+      !done)
+    return done;
+  return ip_batch(Fd(), {fmt::format("addr replace {}/{} dev {} nodad", host_address6(six), six.nodes.bits, host_link),
+                         fmt::format("route replace {} via {} dev {}", print_network(six.pods), router, host_link)});
 }
 
 Result<void> Fabric::connect(const api::Seat& seat, pid_t pid) const {
@@ -96,11 +137,16 @@ Result<void> Fabric::connect(const api::Seat& seat, pid_t pid) const {
                                     "link set " + name + " master br0", "link set " + name + " up", fmt::format("route replace {} via {} onlink dev br0", seat.pod_cidr, seat.address)});
       !done)
     return pass(std::move(done.error()), "link " + name + " in the fabric");
+  std::vector<std::string> lines{"link set lo up", "addr replace " + cidr(seat.address, ranges_.nodes) + " dev eth0", "link set eth0 up"};
+  if (ranges_.six && !seat.address6.empty()) {
+    if (auto done = route_ipv6(*node_space); !done) return done;
+    if (auto done = ip_batch(*space, {fmt::format("route replace {} via {} onlink dev br0", seat.pod_cidr6, seat.address6)}); !done) return pass(std::move(done.error()), "route to the pods behind " + name);
+    lines.push_back(fmt::format("addr replace {}/{} dev eth0 nodad", seat.address6, ranges_.six->nodes.bits));
+    lines.push_back("route replace default via " + fabric_address6(*ranges_.six) + " dev eth0");
+  }
   // The default route comes last: it is what a look takes for a finished link.
-  if (auto done = ip_batch(*node_space, {"link set lo up", "addr replace " + cidr(seat.address, ranges_.nodes) + " dev eth0", "link set eth0 up",
-                                         "route replace default via " + fabric_address(ranges_) + " dev eth0"});
-      !done)
-    return pass(std::move(done.error()), "set eth0 of the node up");
+  lines.push_back("route replace default via " + fabric_address(ranges_) + " dev eth0");
+  if (auto done = ip_batch(*node_space, lines); !done) return pass(std::move(done.error()), "set eth0 of the node up");
   return {};
 }
 
@@ -115,6 +161,7 @@ Result<void> Fabric::disconnect(const api::Seat& seat) const {
   auto space = open_namespace(site_.fabric_pin());
   if (!space) return std::unexpected(std::move(space.error()));
   ip_try(*space, {"link del " + link_name(seat), "route del " + seat.pod_cidr});
+  if (!seat.pod_cidr6.empty()) ip_try(*space, {"route del " + seat.pod_cidr6});
   return {};
 }
 

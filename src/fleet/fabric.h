@@ -5,11 +5,13 @@
 //                                    ├─ br0 10.77.0.2/16 (routes 10.78.n.0/24 via 10.77.1.n)
 //   node n eth0 10.77.1.n/16 ═══ n<n>┘
 //
-// The host itself gets one link and one route (the pods' range) and forwards nothing.
+// The host itself gets one link and one route (the pods' range) and forwards nothing. Where the ranges are of both families, all of it is there twice: fd00:77::1, ::2, ::100 + n,
+// fd00:78:0:n::/64.
 #pragma once
 #include <string>
 
 #include "api/machine.h"
+#include "base/fd.h"
 #include "fleet/plan/addresses.h"
 #include "fleet/plan/machine_plan.h"
 #include "fleet/site.h"
@@ -29,12 +31,17 @@ class Fabric {
   Result<Wire> look(const api::Seat& seat, pid_t pid, bool& stale) const;
   Result<void> tear_down() const;
 
+
  private:
+  Result<void> stand_up_six(const Fd& space, const Ranges::Six& six) const;
   Site site_;
   Ranges ranges_;
 };
 
-// Routes of this machine, of /proc/net/route's form.
+// Routes of this machine, of /proc/net/route's form and of /proc/net/ipv6_route's.
 std::vector<Route> parse_routes(std::string_view proc_net_route);
+std::vector<Route6> parse_routes6(std::string_view proc_net_ipv6_route);
+// Is a range of the site in use by something else on this machine? A sentence; empty: free. A machine without IPv6 has no such routes.
+Result<std::string> find_conflict(const Ranges& ranges, const Site& site);
 
 }  // namespace fairlead::fleet

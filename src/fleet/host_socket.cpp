@@ -141,7 +141,7 @@ class RemoteHost final : public LocalHost {
     if (!fd) return fail_errno(errno, "socket");
     if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0)
       return fail(Code::Unavailable, fmt::format("local machines need the root helper, which does not answer at {} ({}): systemctl start fairlead-machines", options_.socket, std::strerror(errno)));
-    request.site = {.node_range = print_network(options_.ranges.nodes), .pod_range = print_network(options_.ranges.pods), .api_port = options_.api_port, .ca_pem = options_.ca_pem};
+    request.site = {.node_range = print_nodes(options_.ranges), .pod_range = print_pods(options_.ranges), .api_port = options_.api_port, .ca_pem = options_.ca_pem};
     if (auto sent = send_packet(fd.get(), print_request(request)); !sent) return pass(std::move(sent.error()), "ask fairlead-machines");
     return fd;
   }

@@ -179,6 +179,20 @@ struct Refused {
 };
 class WireRefuses : public testing::TestWithParam<Refused> {};
 TEST_P(WireRefuses, What) {
+  {
+    // Of two families: the seat follows from the ranges, unless the machine is from before.
+    HostRequest both{.call = HostCall::Connect, .site = {.node_range = "10.77.0.0/16,fd00:77::/64", .pod_range = "10.78.0.0/16,fd00:78::/56", .api_port = 6443, .ca_pem = "c"}};
+    both.machine.name = "a";
+    both.machine.seat = seat_of(*parse_ranges(both.site.node_range, both.site.pod_range), 3);
+    auto told = parse_request(print_request(both));
+    ASSERT_TRUE(told) << told.error().message;
+    EXPECT_EQ(told->site, both.site);
+    EXPECT_EQ(told->machine.seat, both.machine.seat);
+    both.machine.seat = seat_of(Ranges{}, 3);
+    told = parse_request(print_request(both));
+    ASSERT_TRUE(told) << told.error().message;
+    EXPECT_EQ(told->machine.seat, both.machine.seat);
+  }
   HostRequest good{.call = HostCall::Start, .site = {.node_range = "10.77.0.0/16", .pod_range = "10.78.0.0/16", .api_port = 6443, .ca_pem = "c"}};
   good.machine.name = "worker-0";
   good.machine.seat.index = 1;

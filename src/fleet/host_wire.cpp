@@ -73,6 +73,8 @@ std::string print_request(const HostRequest& request) {
                            {"site", Json::object({{"nodes", request.site.node_range}, {"pods", request.site.pod_range}, {"port", static_cast<int>(request.site.api_port)}, {"ca", request.site.ca_pem}})},
                            {"name", request.machine.name},
                            {"seat", request.machine.seat.index}});
+  // A machine from before the site had IPv6 keeps the one family.
+  if (request.machine.seat.index != 0 && request.machine.seat.address6.empty() && request.site.pod_range.find(',') != std::string::npos) out.set("one_family", true);
   if (request.call == HostCall::Start) out.set("spec", Json::object({{"capacity", strings(spec.capacity)}, {"labels", strings(spec.labels)}, {"taints", spec.taints}}));
   if (request.call == HostCall::SetLink) out.set("cut", request.link == api::Link::Cut);
   if (request.call == HostCall::Stop) out.set("grace_ms", static_cast<std::int64_t>(request.grace.count()));
@@ -89,7 +91,7 @@ Result<HostRequest> parse_request(std::string_view text) {
   const Json& site = (*json)["site"];
   auto ranges = parse_ranges(site["nodes"].string(), site["pods"].string());
   if (!ranges) return std::unexpected(std::move(ranges.error()));
-  out.site = {.node_range = print_network(ranges->nodes), .pod_range = print_network(ranges->pods), .api_port = 0, .ca_pem = site["ca"].string()};
+  out.site = {.node_range = print_nodes(*ranges), .pod_range = print_pods(*ranges), .api_port = 0, .ca_pem = site["ca"].string()};
   const std::int64_t port = site["port"].integer();
   if (port < 1 || port > 65'535) return fail(Code::Invalid, "site.port: 1 to 65535 are possible");
   out.site.api_port = static_cast<unsigned short>(port);
@@ -97,6 +99,7 @@ Result<HostRequest> parse_request(std::string_view text) {
   out.machine.name = (*json)["name"].string();
   if (needs_name(out.call))
     if (const std::string wrong = kube::check_dns_label(out.machine.name); !wrong.empty()) return fail(Code::Invalid, "name: " + wrong);
+  if ((*json)["one_family"].boolean()) ranges->six.reset();
   if (auto seat = read_seat((*json)["seat"], *ranges, out.call, out.machine.seat); !seat) return std::unexpected(std::move(seat.error()));
   if (out.call == HostCall::Start)
     if (auto spec = read_spec((*json)["spec"], out.machine.spec); !spec) return std::unexpected(std::move(spec.error()));

@@ -12,7 +12,7 @@ namespace fairlead::fleet {
 
 // What the helper must know of the site beside what stands on its command line; comes with each request, so that neither side keeps what the other may have forgotten.
 struct SiteFacts {
-  std::string node_range, pod_range;  // both /16
+  std::string node_range, pod_range;  // as parse_ranges takes them
   unsigned short api_port = 6443;
   std::string ca_pem;
   friend bool operator==(const SiteFacts&, const SiteFacts&) = default;

@@ -248,6 +248,7 @@ class LinuxHost final : public LocalHost {
                                 {"capacity", strings(machine.spec.capacity)},
                                 {"cluster_domain", options_.cluster_domain},
                                 {"fabric_interface", "eth0"}});
+    if (!machine.seat.address6.empty()) config.set("node_ip6", machine.seat.address6).set("pod_cidr6", machine.seat.pod_cidr6);
     return write_file_durably(site_.config_of(machine.name), kube::print_json_indented(config) + "\n", 0644);
   }
 
@@ -255,20 +256,23 @@ class LinuxHost final : public LocalHost {
     if (auto done = write_file_durably(dir + "/ca.crt", options_.ca_pem, 0644); !done) return done;
     // A certificate outlives restarts; its address is the seat's, which never changes.
     const Instant now = SystemClock().now();
+    const std::string issued_by = options_.ca_pem + machine.seat.address + machine.seat.address6;
+    std::vector<std::string> addresses{machine.seat.address};
+    if (!machine.seat.address6.empty()) addresses.push_back(machine.seat.address6);
     if (auto text = read_file(dir + "/node.crt"); text && exists(dir + "/node.key") && exists(dir + "/issued-by"))
       if (auto until = http::expiry(*text); until && *until > now + kCertificateMargin)
-        if (auto by = read_file(dir + "/issued-by"); by && *by == options_.ca_pem + machine.seat.address) return {};
+        if (auto by = read_file(dir + "/issued-by"); by && *by == issued_by) return {};
     auto pair = options_.issue({.common_name = "system:node:" + machine.name,
                                 .organizations = {"system:nodes"},
                                 .dns_names = {machine.name},
-                                .ip_addresses = {machine.seat.address},
+                                .ip_addresses = std::move(addresses),
                                 .server = true,
                                 .client = true});
     if (!pair) return std::unexpected(std::move(pair.error()));
     ::unlink((dir + "/issued-by").c_str());
     if (auto done = write_file_durably(dir + "/node.key", pair->key_pem, 0600); !done) return done;
     if (auto done = write_file_durably(dir + "/node.crt", pair->certificate_pem, 0644); !done) return done;
-    return write_file_durably(dir + "/issued-by", options_.ca_pem + machine.seat.address, 0644);  // last: the pair is whole
+    return write_file_durably(dir + "/issued-by", issued_by, 0644);  // last: the pair is whole
   }
 
   LocalHostOptions options_;

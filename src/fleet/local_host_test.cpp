@@ -39,6 +39,11 @@ ticks=$(sed 's/.*) //' /proc/$inner/stat | cut -d' ' -f20)
 echo "{\"pid\": $inner, \"start_ticks\": $ticks}" >"$dir/init.json"
 )sh";
 
+// Both families where the machine that tests has both.
+Ranges test_ranges() {
+  return exists("/proc/net/ipv6_route") ? *parse_ranges("10.177.0.0/16,fd00:177::/64", "10.178.0.0/16,fd00:178::/56") : *parse_ranges("10.177.0.0/16", "10.178.0.0/16");
+}
+
 struct Host {
   virtual ~Host() = default;
   virtual LocalHost& host() = 0;
@@ -63,7 +68,7 @@ struct RealOne final : Host {
     EXPECT_TRUE(make_dirs(dir + "/site/run"));
     real = make_local_host({.state_dir = dir + "/site",
                             .agent_program = dir + "/fairlead-agent",
-                            .ranges = *parse_ranges("10.177.0.0/16", "10.178.0.0/16"),
+                            .ranges = test_ranges(),
                             .ca_pem = "test",
                             .issue = [](const http::CertificateRequest&) -> Result<http::KeyPair> { return http::KeyPair{.certificate_pem = "c", .key_pem = "k"}; }});
   }
@@ -98,7 +103,7 @@ class LocalHostPromises : public testing::TestWithParam<bool> {
   api::Machine machine(const std::string& name, int index) {
     api::Machine out;
     out.name = name;
-    out.seat = seat_of(*parse_ranges("10.177.0.0/16", "10.178.0.0/16"), index);
+    out.seat = seat_of(test_ranges(), index);
     out.spec.capacity = {{"cpu", "1"}, {"memory", "256Mi"}};
     return out;
   }
@@ -198,13 +203,17 @@ TEST_P(LocalHostPromises, NodesReachOneAnotherUnlessCut) {
                        .environment = {}, .working_directory = {}}, std::chrono::seconds(10));
     return output && output->err.find("refused") != std::string::npos;
   };
+  const auto six = [&](const char* address) { return two.seat.address6.empty() || reach(address); };
   EXPECT_TRUE(reach("10.177.1.2"));
   EXPECT_TRUE(reach("10.177.0.1"));  // this machine
+  EXPECT_TRUE(six("fd00:177::102"));
+  EXPECT_TRUE(six("fd00:177::1"));
   EXPECT_WORKS(host.set_link(two.seat, api::Link::Cut));
   EXPECT_FALSE(reach("10.177.1.2"));
   EXPECT_TRUE(reach("10.177.0.1"));
   EXPECT_WORKS(host.set_link(two.seat, api::Link::Connected));
   EXPECT_TRUE(reach("10.177.1.2"));
+  EXPECT_TRUE(six("fd00:177::102"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Fleet, LocalHostPromises, testing::Bool(), [](const auto& row) { return row.param ? "real" : "fake"; });

@@ -80,5 +80,19 @@ TEST(Routes, AreReadFromProc) {
   EXPECT_EQ(routes[1].device, "flabc");
 }
 
+TEST(Routes, OfIpv6AreReadFromProc) {
+  constexpr std::string_view kText =
+      "fd000078000000030000000000000000 40 00000000000000000000000000000000 00 fd000077000000000000000000000103 00000400 00000001 00000000 00000007      br0\n"
+      "00000000000000000000000000000000 00 00000000000000000000000000000000 00 00000000000000000000000000000000 ffffffff 00000001 00000000 00200200       lo\n"
+      "fd00 40 half a line\n"
+      "fd000077000000000000000000000002 80 00000000000000000000000000000000 00 00000000000000000000000000000000 00000000 00000003 00000000 80200001      br0\n";
+  const auto routes = parse_routes6(kText);
+  ASSERT_EQ(routes.size(), 3u);
+  EXPECT_EQ(print_network(routes[0].to), "fd00:78:0:3::/64");
+  EXPECT_EQ(routes[0].device, "br0");
+  EXPECT_EQ(routes[1].to.bits, 0);
+  EXPECT_EQ(print_network(routes[2].to), "fd00:77::2/128");
+}
+
 }  // namespace
 }  // namespace fairlead::fleet

@@ -65,6 +65,31 @@ Result<void> pin_new_namespace(const std::string& path) {
   return {};
 }
 
+Result<void> route_ipv6(const Fd& space) {
+  INVARIANT(space);
+  Command command{.argv = {"true"}, .environment = {}, .working_directory = {}};
+  command.before_exec = [fd = space.get()]() -> int {
+    if (::setns(fd, CLONE_NEWNET) != 0) return errno;
+    for (const auto& [setting, value] : {std::pair("all/disable_ipv6", "0"), {"default/disable_ipv6", "0"}, {"all/accept_dad", "0"}, {"default/accept_dad", "0"}, {"all/accept_ra", "0"},
+                                         {"default/accept_ra", "0"}, {"all/forwarding", "1"}, {"default/forwarding", "1"}}) {
+      // Between fork and exec: no memory may be asked for.
+      char path[96] = "/proc/sys/net/ipv6/conf/";
+      ::strcat(path, setting);
+      if (const int error = write_setting(path, value); error != 0) return error;
+    }
+    return 0;
+  };
+  if (auto done = run_checked(std::move(command), kIpLimit); !done) return pass(std::move(done.error()), "set up IPv6 in a network namespace");
+  return {};
+}
+
+Result<void> allow_ipv6(const std::string& link) {
+  for (const auto& [setting, value] : {std::pair("disable_ipv6", "0"), {"accept_ra", "0"}})
+    if (const int error = write_setting(fmt::format("/proc/sys/net/ipv6/conf/{}/{}", link, setting).c_str(), value); error != 0)
+      return fail_errno(error, fmt::format("set {} of {}", setting, link));
+  return {};
+}
+
 Result<void> unpin(const std::string& path) {
   // Once for every time that it was mounted.
   while (is_pinned(path))

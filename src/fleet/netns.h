@@ -17,6 +17,11 @@ bool is_pinned(const std::string& path);
 Result<void> pin_new_namespace(const std::string& path);
 Result<void> unpin(const std::string& path);  // the namespace ends when nobody is in it; nothing to do if none is there
 
+// Makes a namespace of ours a router of IPv6, too: addresses count at once (there is nobody to ask whether they are taken), announcements of routers do not. Repeatable.
+Result<void> route_ipv6(const Fd& space);
+// Lets a link of ours in this machine's own namespace have IPv6 addresses, and nobody announce routes on it. Nothing else of the machine changes.
+Result<void> allow_ipv6(const std::string& link);
+
 Result<Fd> open_namespace(const std::string& path);  // a pin or /proc/PID/ns/net
 
 // Runs `ip` on these lines, in that namespace; the first failing line ends it. An Fd of -1 is our own namespace.

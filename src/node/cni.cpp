@@ -11,14 +11,19 @@ namespace fairlead::node {
 using kube::Json;
 
 Result<std::string> Cni::call(const char* command, const std::string& sandbox, const std::string& netns) const {
-  const Json range = Json::array({Json::object({{"subnet", options_.pod_cidr}})});
+  Json ranges = Json::array({Json::array({Json::object({{"subnet", options_.pod_cidr}})})});
+  Json routes = Json::array({Json::object({{"dst", "0.0.0.0/0"}})});
+  if (!options_.pod_cidr6.empty()) {
+    ranges.push(Json::array({Json::object({{"subnet", options_.pod_cidr6}})}));
+    routes.push(Json::object({{"dst", "::/0"}}));
+  }
   const Json config = Json::object({{"cniVersion", "1.0.0"},
                                     {"name", "pods"},
                                     {"type", "ptp"},
                                     {"ipam", Json::object({{"type", "host-local"},
                                                            {"dataDir", options_.state_dir},
-                                                           {"ranges", Json::array({range})},
-                                                           {"routes", Json::array({Json::object({{"dst", "0.0.0.0/0"}})})}})}});
+                                                           {"ranges", std::move(ranges)},
+                                                           {"routes", std::move(routes)}})}});
   Command plugin{.argv = {options_.plugins_dir + "/ptp"},
                  .environment = {{{"CNI_COMMAND", command},
                                   {"CNI_CONTAINERID", sandbox},
@@ -42,11 +47,14 @@ Result<std::string> Cni::add(const std::string& sandbox, const std::string& netn
   if (!text) return text;
   auto json = kube::parse_json(*text);
   if (!json) return pass(std::move(json.error()), "read the result of CNI ADD");
+  std::string four, six;
   for (const Json& ip : (*json)["ips"].items()) {
-    const std::string& address = ip["address"].string();
-    if (!address.empty()) return address.substr(0, address.find('/'));
+    const std::string address = ip["address"].string().substr(0, ip["address"].string().find('/'));
+    std::string& into = address.find(':') == std::string::npos ? four : six;
+    if (into.empty()) into = address;
   }
-  return fail(Code::Internal, "CNI ADD gave no address");
+  if (four.empty() || six.empty() != options_.pod_cidr6.empty()) return fail(Code::Internal, "CNI ADD gave no address of a family that it was asked for");
+  return six.empty() ? four : four + "," + six;
 }
 
 Result<void> Cni::remove(const std::string& sandbox, const std::string& netns) const {
@@ -63,6 +71,16 @@ Result<std::string> Cni::gateway() const {
   char text[INET_ADDRSTRLEN];
   ::inet_ntop(AF_INET, &address, text, sizeof text);
   return std::string(text);
+}
+
+Result<std::string> Cni::gateway6() const {
+  const auto slash = options_.pod_cidr6.find('/');
+  in6_addr address{};
+  if (slash == std::string::npos || ::inet_pton(AF_INET6, options_.pod_cidr6.substr(0, slash).c_str(), &address) != 1)
+    return fail(Code::Invalid, "pod_cidr6 \"" + options_.pod_cidr6 + "\" is not an IPv6 range");
+  address.s6_addr[15] |= 1;
+  char text[INET6_ADDRSTRLEN];
+  return std::string(::inet_ntop(AF_INET6, &address, text, sizeof text));
 }
 
 }  // namespace fairlead::node

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/config.h"
 
+#include <arpa/inet.h>
+
 #include "base/files.h"
 #include "kube/selector.h"
 
@@ -17,6 +19,8 @@ Result<NodeConfig> parse_node_config(const std::string& text) {
       {"images_dir", &out.images_dir}, {"volumes_dir", &out.volumes_dir}, {"cgroup_parent", &out.cgroup_parent}};
   const std::map<std::string, std::string*> optional{
       {"run_dir", &out.run_dir},
+      {"node_ip6", &out.node_ip6},
+      {"pod_cidr6", &out.pod_cidr6},
       {"bridge", &out.bridge},
       {"fabric_interface", &out.fabric_interface},
       {"cluster_domain", &out.cluster_domain},
@@ -49,6 +53,13 @@ Result<NodeConfig> parse_node_config(const std::string& text) {
   }
   for (const auto& [key, value] : required)
     if (value->empty()) return fail(Code::Invalid, key + ": missing");
+  if (out.node_ip6.empty() != out.pod_cidr6.empty()) return fail(Code::Invalid, "node_ip6 and pod_cidr6: both families need both");
+  const auto is_six = [](const std::string& value) {
+    in6_addr address{};
+    return ::inet_pton(AF_INET6, value.c_str(), &address) == 1;
+  };
+  if (!out.node_ip6.empty() && !is_six(out.node_ip6)) return fail(Code::Invalid, "node_ip6: an IPv6 address is expected");
+  if (!out.pod_cidr6.empty() && (!out.pod_cidr6.ends_with("/64") || !is_six(out.pod_cidr6.substr(0, out.pod_cidr6.size() - 3)))) return fail(Code::Invalid, "pod_cidr6: an IPv6 range of 64 bits is expected");
   if (out.client_ca_file.empty()) out.client_ca_file = out.ca_file;
   if (out.serving_cert_file.empty()) {
     out.serving_cert_file = out.cert_file;

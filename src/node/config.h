@@ -12,6 +12,7 @@ namespace fairlead::node {
 
 struct NodeConfig {
   std::string node_name, node_ip, pod_cidr;
+  std::string node_ip6{}, pod_cidr6{};  // both or neither: "fd00:77::103", "fd00:78:0:3::/64"; with them pods get addresses of both families
   unsigned short listen_port = 10250;
   std::string api_server, ca_file, cert_file, key_file;
   // What the node serves with. Default: cert_file and key_file. "self-made" as certificate: one is made at each start, which no authority has signed.
@@ -28,6 +29,9 @@ struct NodeConfig {
   kube::Json taints;  // as in spec.taints
   std::map<std::string, std::string> capacity;
   std::string cluster_domain = "cluster.local";
+
+  std::string node_ips() const { return node_ip6.empty() ? node_ip : node_ip + "," + node_ip6; }
+  std::vector<std::string> pod_cidrs() const { return pod_cidr6.empty() ? std::vector<std::string>{pod_cidr} : std::vector<std::string>{pod_cidr, pod_cidr6}; }
 };
 
 // Invalid: names the field.

@@ -2,6 +2,7 @@
 #include "node/netlink.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
@@ -9,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -91,27 +93,29 @@ Result<void> talk(Message message, const std::string& doing, const std::function
 }
 
 struct Range {
-  in_addr address{};
+  unsigned char family = AF_INET;
   unsigned char bits = 32;
+  std::array<unsigned char, 16> address{};
+  std::size_t size() const { return family == AF_INET6 ? 16 : 4; }
 };
 Result<Range> parse_range(const std::string& text) {
   Range out;
   const auto slash = text.find('/');
-  if (::inet_pton(AF_INET, text.substr(0, slash).c_str(), &out.address) != 1)
-    return fail(Code::Invalid, "\"" + text + "\" is not an IPv4 address or range");
+  const std::string base = text.substr(0, slash);
+  if (base.find(':') != std::string::npos) out.family = AF_INET6, out.bits = 128;
+  if (::inet_pton(out.family, base.c_str(), out.address.data()) != 1) return fail(Code::Invalid, "\"" + text + "\" is not an address or range");
   if (slash != std::string::npos) {
     char* end = nullptr;
     const long bits = std::strtol(text.c_str() + slash + 1, &end, 10);
-    if (*end != '\0' || end == text.c_str() + slash + 1 || bits < 0 || bits > 32) return fail(Code::Invalid, "\"" + text + "\" is not an IPv4 range");
+    if (*end != '\0' || end == text.c_str() + slash + 1 || bits < 0 || bits > out.bits) return fail(Code::Invalid, "\"" + text + "\" is not a range");
     out.bits = static_cast<unsigned char>(bits);
   }
   return out;
 }
 
-std::string print(const in_addr& address) {
-  char text[INET_ADDRSTRLEN];
-  ::inet_ntop(AF_INET, &address, text, sizeof text);
-  return text;
+std::string print(unsigned char family, const void* address) {
+  char text[INET6_ADDRSTRLEN];
+  return ::inet_ntop(family, address, text, sizeof text);
 }
 
 const rtattr* find_attribute(const nlmsghdr& header, const void* first, unsigned short type) {
@@ -146,13 +150,15 @@ Result<void> ensure_bridge(const std::string& link, const std::string& address) 
     if (auto made = talk(std::move(message), "make bridge " + link); !made && made.error().code != Code::Exists) return made;
   }
   ifaddrmsg body{};
-  body.ifa_family = AF_INET;
+  body.ifa_family = range->family;
   body.ifa_prefixlen = range->bits;
+  // A bridge without ports has no carrier: without this its address would never count.
+  if (range->family == AF_INET6) body.ifa_flags = IFA_F_NODAD;
   body.ifa_index = ::if_nametoindex(link.c_str());
   Message message(RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL);
   message.body(body);
-  message.value(IFA_LOCAL, range->address);
-  message.value(IFA_ADDRESS, range->address);
+  message.attribute(IFA_LOCAL, range->address.data(), range->size());
+  message.attribute(IFA_ADDRESS, range->address.data(), range->size());
   if (auto added = talk(std::move(message), "give " + link + " the address " + address); !added && added.error().code != Code::Exists) return added;
   return set_link_up(link);
 }
@@ -168,28 +174,38 @@ Result<std::string> address_of(const std::string& link) {
   auto done = talk(std::move(message), "read the addresses of " + link, [&](const nlmsghdr& header) {
     const auto* one = static_cast<const ifaddrmsg*>(NLMSG_DATA(&header));
     if (header.nlmsg_type != RTM_NEWADDR || one->ifa_index != index || !out.empty()) return;
-    if (const rtattr* local = find_attribute(header, IFA_RTA(one), IFA_LOCAL)) out = print(*static_cast<const in_addr*>(RTA_DATA(local)));
+    if (const rtattr* local = find_attribute(header, IFA_RTA(one), IFA_LOCAL)) out = print(AF_INET, RTA_DATA(local));
   });
   if (!done) return std::unexpected(std::move(done.error()));
   return out;
 }
 
+Result<void> route_ipv6() {
+  for (const auto& [setting, value] : {std::pair("all/disable_ipv6", "0"), {"default/disable_ipv6", "0"}, {"all/accept_dad", "0"}, {"default/accept_dad", "0"}, {"all/forwarding", "1"}}) {
+    const std::string path = std::string("/proc/sys/net/ipv6/conf/") + setting;
+    const Fd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!fd || ::write(fd.get(), value, 1) != 1) return fail_errno(errno, "set " + path);
+  }
+  return {};
+}
+
 Result<Routes> our_routes() {
   Routes out;
-  Message message(RTM_GETROUTE, NLM_F_DUMP);
-  rtmsg body{};
-  body.rtm_family = AF_INET;
-  message.body(body);
-  auto done = talk(std::move(message), "read routes", [&](const nlmsghdr& header) {
-    const auto* one = static_cast<const rtmsg*>(NLMSG_DATA(&header));
-    if (header.nlmsg_type != RTM_NEWROUTE || one->rtm_protocol != our_protocol || one->rtm_table != RT_TABLE_MAIN) return;
-    const rtattr* to = find_attribute(header, RTM_RTA(one), RTA_DST);
-    const rtattr* by = find_attribute(header, RTM_RTA(one), RTA_GATEWAY);
-    if (to == nullptr || by == nullptr) return;
-    out[fmt::format("{}/{}", print(*static_cast<const in_addr*>(RTA_DATA(to))), one->rtm_dst_len)] =
-        print(*static_cast<const in_addr*>(RTA_DATA(by)));
-  });
-  if (!done) return std::unexpected(std::move(done.error()));
+  for (const unsigned char family : {AF_INET, AF_INET6}) {
+    Message message(RTM_GETROUTE, NLM_F_DUMP);
+    rtmsg body{};
+    body.rtm_family = family;
+    message.body(body);
+    auto done = talk(std::move(message), "read routes", [&](const nlmsghdr& header) {
+      const auto* one = static_cast<const rtmsg*>(NLMSG_DATA(&header));
+      if (header.nlmsg_type != RTM_NEWROUTE || one->rtm_family != family || one->rtm_protocol != our_protocol || one->rtm_table != RT_TABLE_MAIN) return;
+      const rtattr* to = find_attribute(header, RTM_RTA(one), RTA_DST);
+      const rtattr* by = find_attribute(header, RTM_RTA(one), RTA_GATEWAY);
+      if (to == nullptr || by == nullptr) return;
+      out[fmt::format("{}/{}", print(family, RTA_DATA(to)), one->rtm_dst_len)] = print(family, RTA_DATA(by));
+    });
+    if (!done && family == AF_INET) return std::unexpected(std::move(done.error()));  // a kernel without IPv6 has no such routes
+  }
   return out;
 }
 
@@ -197,8 +213,9 @@ Result<void> set_route(const std::string& range, const std::string& gateway) {
   auto to = parse_range(range), by = parse_range(gateway);
   if (!to) return std::unexpected(std::move(to.error()));
   if (!by) return std::unexpected(std::move(by.error()));
+  if (to->family != by->family) return fail(Code::Invalid, "route " + range + " by " + gateway + ": they are of different families");
   rtmsg body{};
-  body.rtm_family = AF_INET;
+  body.rtm_family = to->family;
   body.rtm_dst_len = to->bits;
   body.rtm_table = RT_TABLE_MAIN;
   body.rtm_protocol = our_protocol;
@@ -206,8 +223,8 @@ Result<void> set_route(const std::string& range, const std::string& gateway) {
   body.rtm_type = RTN_UNICAST;
   Message message(RTM_NEWROUTE, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE);
   message.body(body);
-  message.value(RTA_DST, to->address);
-  message.value(RTA_GATEWAY, by->address);
+  message.attribute(RTA_DST, to->address.data(), to->size());
+  message.attribute(RTA_GATEWAY, by->address.data(), by->size());
   return talk(std::move(message), "route " + range + " by " + gateway);
 }
 
@@ -215,14 +232,14 @@ Result<void> delete_route(const std::string& range) {
   auto to = parse_range(range);
   if (!to) return std::unexpected(std::move(to.error()));
   rtmsg body{};
-  body.rtm_family = AF_INET;
+  body.rtm_family = to->family;
   body.rtm_dst_len = to->bits;
   body.rtm_table = RT_TABLE_MAIN;
   body.rtm_protocol = our_protocol;
   body.rtm_scope = RT_SCOPE_NOWHERE;
   Message message(RTM_DELROUTE, NLM_F_ACK);
   message.body(body);
-  message.value(RTA_DST, to->address);
+  message.attribute(RTA_DST, to->address.data(), to->size());
   auto done = talk(std::move(message), "delete the route to " + range);
   if (!done && done.error().code == Code::NotFound) return {};
   return done;

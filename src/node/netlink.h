@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few things that a node asks of the kernel's network set-up, by rtnetlink. IPv4.
+// The few things that a node asks of the kernel's network set-up, by rtnetlink. Addresses and ranges of both families.
 #pragma once
 #include <map>
 #include <string>
@@ -9,10 +9,13 @@
 namespace fairlead::node {
 
 Result<void> set_link_up(const std::string& link);
-// Makes the bridge if it is not there, gives it "10.78.3.1/24" and raises it. Repeatable.
+// Makes the bridge if it is not there, gives it "10.78.3.1/24" or "fd00:78:0:3::1/64" and raises it. Repeatable.
 Result<void> ensure_bridge(const std::string& link, const std::string& address);
 // The first IPv4 address of a link; empty: it has none. NotFound: no such link.
 Result<std::string> address_of(const std::string& link);
+
+// Makes this network namespace hand IPv6 packets on, and addresses in it count at once: nobody is asked whether they are taken, as they are given out by us. Repeatable.
+Result<void> route_ipv6();
 
 // Routes that we made, told apart from others by their protocol number: "10.78.4.0/24" -> "10.77.1.4".
 using Routes = std::map<std::string, std::string>;

@@ -26,7 +26,9 @@ Json pod(const std::string& space, const std::string& name, const std::string& i
   Json out = parse("{metadata: {labels: {}}, spec: {containers: [{name: main, ports: [{name: web, containerPort: 80}]}]}, status: {phase: Running}}");
   out.child("metadata").set("name", name).set("namespace", space).set("labels", Json::object({{"group", group}}));
   out.child("spec").set("nodeName", node);
-  out.child("status").set("podIP", ip).set("podIPs", Json::array({Json::object({{"ip", ip}})}));
+  Json all = Json::array();
+  for (const std::string& one : split(ip, ',')) all.push(Json::object({{"ip", one}}));
+  out.child("status").set("podIP", ip.substr(0, ip.find(','))).set("podIPs", std::move(all));
   return out;
 }
 Json space(const std::string& name, const std::string& team) {
@@ -256,6 +258,62 @@ TEST_F(NetworkTest, ANodePortIsOpenOnEachAddressOfTheNode) {
   ASSERT_TRUE(said) << said.error().message;
   EXPECT_EQ(trim(*said), "one");
   ASSERT_TRUE(run_checked({.argv = {"/sbin/ip", "addr", "del", "10.98.0.1/32", "dev", "lo"}}, 10s));
+}
+
+// Pods with addresses of both families, whatever the other tests have.
+class BothFamilies : public NetworkTest {
+ protected:
+  void SetUp() override {
+    if (!exists("/proc/net/ipv6_route")) GTEST_SKIP() << "this machine has no IPv6";
+    NetworkTest::SetUp();
+    if (HasFatalFailure()) return;
+    auto with_six = options();
+    with_six.cni.pod_cidr6 = "fd00:99:0:7::/64";
+    runtime_.reset();
+    auto runtime = OciRuntime::open(std::move(with_six), clock_);
+    ASSERT_TRUE(runtime) << runtime.error().message;
+    runtime_ = std::move(*runtime);
+    ASSERT_TRUE(route_ipv6());
+    ASSERT_TRUE(ensure_bridge("flt0", "fd00:99:0:7::1/64"));
+    seen_.own_ranges.emplace_back("fd00:99:0:7::/64");
+    seen_.own_gateways.emplace_back("fd00:99:0:7::1");
+  }
+  void TearDown() override {
+    // Other tests' pods get the same addresses again.
+    (void)fairlead::run({.argv = {"/usr/sbin/nft", "delete", "table", "inet", "fairlead"}}, 20s);
+    NodeTest::TearDown();
+  }
+};
+
+TEST_F(BothFamilies, AreServedAndClosedAlike) {
+  const std::vector<std::string> web = split(start("one", "web"), ','), client = split(start("two", "client"), ',');
+  ASSERT_EQ(web.size(), 2u);
+  EXPECT_THAT(web[0], testing::StartsWith("10.99.7."));
+  EXPECT_THAT(web[1], testing::StartsWith("fd00:99:0:7::"));
+  seen_.services = {parse("{metadata: {namespace: a, name: web}, spec: {type: NodePort, clusterIP: 10.79.0.5, clusterIPs: [10.79.0.5, 'fd00:79::5'], ports: [{port: 8000, nodePort: 30080}]}}")};
+  for (const std::size_t i : {0, 1})
+    seen_.endpoint_slices.push_back(parse(fmt::format("{{metadata: {{namespace: a, labels: {{kubernetes.io/service-name: web}}}}, addressType: {}, ports: [{{port: 80}}], endpoints: [{{addresses: ['{}'], "
+                                                      "nodeName: n1}}]}}", i == 0 ? "IPv4" : "IPv6", web[i])));
+  apply();
+  for (const std::string& at : web) EXPECT_EQ(get("two", at, 80), "one") << at;
+  for (const char* at : {"10.79.0.5", "fd00:79::5"}) {
+    EXPECT_EQ(get("two", at, 8000), "one") << at;
+    EXPECT_EQ(get("one", at, 8000), "one") << "a pod reaches itself by " << at;
+  }
+  for (const char* at : {"10.99.7.1", "fd00:99:0:7::1"}) EXPECT_EQ(get("two", at, 30080), "one") << at;
+  // Closed for all, then open for one group: in both families.
+  seen_.policies = {parse("{metadata: {namespace: a, name: closed}, spec: {podSelector: {matchLabels: {group: web}}, policyTypes: [Ingress]}}")};
+  apply();
+  for (const char* at : {"10.79.0.5", "fd00:79::5"}) EXPECT_EQ(get("two", at, 8000), "") << at;
+  for (const std::string& at : web) EXPECT_EQ(get("two", at, 80), "") << at;
+  seen_.policies.push_back(parse("{metadata: {namespace: a, name: open}, spec: {podSelector: {matchLabels: {group: web}}, ingress: [{from: [{podSelector: {matchLabels: {group: client}}}]}]}}"));
+  apply();
+  for (const std::string& at : web) EXPECT_EQ(get("two", at, 80), "one") << at;
+  // What may leave a pod: nothing, neither to pods nor to the node.
+  seen_.policies = {parse("{metadata: {namespace: a, name: shut}, spec: {podSelector: {matchLabels: {group: client}}, policyTypes: [Egress]}}")};
+  apply();
+  for (const std::string& at : web) EXPECT_EQ(get("two", at, 80), "") << at;
+  for (const std::string& at : client) EXPECT_EQ(get("one", at, 80), "two") << at;
 }
 
 }  // namespace

@@ -58,6 +58,17 @@ int raise_loopback() {
   return 0;
 }
 
+// Likewise. A setting of IPv6 in the network namespace that the process is in.
+int switch_off(const char* setting) {
+  char path[96] = "/proc/sys/net/ipv6/conf/";
+  ::strcat(path, setting);
+  const int fd = ::open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  const int error = ::write(fd, "0", 1) == 1 ? 0 : errno;
+  ::close(fd);
+  return error;
+}
+
 // The first process of a pod's process namespace: reaps what is left to it, until it is killed. In a child of in_child, so system calls only.
 // Its number on the node is written to `number_path`.
 int hold_processes(const char* number_path, const char* pin) {
@@ -243,6 +254,7 @@ Result<Sandbox> OciRuntime::ensure_sandbox(const SandboxSpec& spec) {
     if (auto made = touch(pin, 0600); !made) return std::unexpected(std::move(made.error()));
   const bool own_network = !spec.host_network, own_ipc = !spec.host_ipc;
   const int flags = (own_network ? CLONE_NEWNET | CLONE_NEWUTS : 0) | (own_ipc ? CLONE_NEWIPC : 0);
+  const bool six = own_network && !options_.cni.pod_cidr6.empty();
   const char* hostname = spec.hostname.c_str();
   const std::size_t hostname_size = spec.hostname.size();
   const char *net_path = net.c_str(), *ipc_path = ipc.c_str(), *uts_path = uts.c_str();
@@ -251,6 +263,10 @@ Result<Sandbox> OciRuntime::ensure_sandbox(const SandboxSpec& spec) {
     if (own_network) {
       if (::sethostname(hostname, hostname_size) != 0) return errno;
       if (const int error = raise_loopback(); error != 0) return error;
+      // The node gives addresses out and is the only neighbour: they count at once, and nobody else announces ways.
+      if (six)
+        for (const char* setting : {"all/accept_dad", "default/accept_dad", "all/accept_ra", "default/accept_ra"})
+          if (const int error = switch_off(setting); error != 0) return error;
       if (::mount("/proc/self/ns/net", net_path, nullptr, MS_BIND, nullptr) != 0) return errno;
       if (::mount("/proc/self/ns/uts", uts_path, nullptr, MS_BIND, nullptr) != 0) return errno;
     }

@@ -252,7 +252,7 @@ std::string PodAccess::pods() {
       if (!pod) continue;
       items.push(Json::object({{"metadata", Json::object({{"name", pod->record.name}, {"namespace", pod->record.space}, {"uid", uid}})},
                                {"spec", Json::object({{"nodeName", node_name_}})},
-                               {"status", Json::object({{"podIP", pod->sandbox ? pod->sandbox->ip : ""}})}}));
+                               {"status", Json::object({{"podIP", pod->sandbox ? pod->sandbox->ip.substr(0, pod->sandbox->ip.find(',')) : ""}})}}));
     }
   return kube::print_json(Json::object({{"kind", "PodList"}, {"apiVersion", "v1"}, {"metadata", Json::object()}, {"items", std::move(items)}})) +
          "\n";

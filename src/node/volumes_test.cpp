@@ -327,6 +327,17 @@ TEST(NodeConfigs, AreCheckedFieldByField) {
   EXPECT_THAT(parse_node_config(R"({"node_name": 3})").error().message, HasSubstr("node_name"));
   EXPECT_THAT(parse_node_config(R"({"colour": "x"})").error().message, HasSubstr("colour"));
   EXPECT_THAT(parse_node_config(R"({"capacity": {"cpu": "many"}})").error().message, HasSubstr("capacity.cpu"));
+  // The second family: whole or not at all.
+  EXPECT_EQ(config->node_ips(), "10.0.0.1");
+  EXPECT_EQ(config->pod_cidrs(), (std::vector<std::string>{"10.1.0.0/24"}));
+  const auto with = [&](const std::string& more) { return parse_node_config("{" + more + ", " + good.substr(1)); };
+  const auto both = with(R"("node_ip6": "fd00:77::103", "pod_cidr6": "fd00:78:0:3::/64")");
+  ASSERT_TRUE(both) << both.error().message;
+  EXPECT_EQ(both->node_ips(), "10.0.0.1,fd00:77::103");
+  EXPECT_EQ(both->pod_cidrs(), (std::vector<std::string>{"10.1.0.0/24", "fd00:78:0:3::/64"}));
+  EXPECT_THAT(with(R"("node_ip6": "fd00:77::103")").error().message, HasSubstr("both families need both"));
+  EXPECT_THAT(with(R"("node_ip6": "10.0.0.2", "pod_cidr6": "fd00::/64")").error().message, HasSubstr("node_ip6"));
+  EXPECT_THAT(with(R"("node_ip6": "fd00:77::103", "pod_cidr6": "fd00::/56")").error().message, HasSubstr("pod_cidr6"));
 }
 
 TEST_F(VolumesTest, RoutesFollowTheNodes) {
@@ -336,6 +347,14 @@ TEST_F(VolumesTest, RoutesFollowTheNodes) {
       parse(
           R"({"metadata": {"name": "other"}, "spec": {"podCIDR": "10.9.2.0/24"}, "status": {"addresses": [{"type": "InternalIP", "address": "10.8.0.2"}]}})"),
       parse(R"({"metadata": {"name": "new"}, "spec": {}, "status": {}})")};
+  const std::vector<Json> both{
+      parse(
+          R"({"metadata": {"name": "both"}, "spec": {"podCIDR": "10.9.3.0/24", "podCIDRs": ["10.9.3.0/24", "fd00:9:0:3::/64"]},
+              "status": {"addresses": [{"type": "InternalIP", "address": "10.8.0.3"}, {"type": "InternalIP", "address": "fd00:8::103"}, {"type": "Hostname", "address": "both"}]}})"),
+      // Pods of a family that the node itself has no address of cannot be reached.
+      parse(
+          R"({"metadata": {"name": "half"}, "spec": {"podCIDRs": ["10.9.4.0/24", "fd00:9:0:4::/64"]}, "status": {"addresses": [{"type": "InternalIP", "address": "10.8.0.4"}]}})")};
+  EXPECT_EQ(wanted_routes(both, "me"), (Routes{{"10.9.3.0/24", "10.8.0.3"}, {"10.9.4.0/24", "10.8.0.4"}, {"fd00:9:0:3::/64", "fd00:8::103"}}));
   const Routes wanted = wanted_routes(nodes, "me");
   EXPECT_EQ(wanted, (Routes{{"10.9.2.0/24", "10.8.0.2"}}));
   // In the kernel of this test's own network namespace.
@@ -350,6 +369,20 @@ TEST_F(VolumesTest, RoutesFollowTheNodes) {
   ASSERT_TRUE(delete_route("10.9.2.0/24"));
   EXPECT_TRUE(our_routes()->empty());
   EXPECT_FALSE(set_route("nonsense", "10.8.0.3"));
+  EXPECT_FALSE(set_route("10.9.2.0/24", "fd00:8::2"));
+  if (!exists("/proc/net/ipv6_route")) return;
+  ASSERT_TRUE(route_ipv6());
+  ASSERT_TRUE(ensure_bridge("rt0", "fd00:8::1/64"));
+  ASSERT_TRUE(ensure_bridge("rt0", "fd00:8::1/64"));
+  EXPECT_EQ(*address_of("rt0"), "10.8.0.1");
+  ASSERT_TRUE(set_route("fd00:9:0:2::/64", "fd00:8::2"));
+  ASSERT_TRUE(set_route("fd00:9:0:2::/64", "fd00:8::3"));
+  ASSERT_TRUE(set_route("10.9.2.0/24", "10.8.0.2"));
+  EXPECT_EQ(*our_routes(), (Routes{{"10.9.2.0/24", "10.8.0.2"}, {"fd00:9:0:2::/64", "fd00:8::3"}}));
+  ASSERT_TRUE(delete_route("fd00:9:0:2::/64"));
+  ASSERT_TRUE(delete_route("fd00:9:0:2::/64"));
+  ASSERT_TRUE(delete_route("10.9.2.0/24"));
+  EXPECT_TRUE(our_routes()->empty());
 }
 
 TEST(Cgroups, LimitsAreWrittenForBothVersions) {

@@ -98,6 +98,7 @@ Result<void> MachineController::give_seat(const Json& object) {
   Json& status = copy.child("status");
   if (!status.is_object()) status = Json::object();
   status.set("phase", "Pending").set("node", kube::name_of(object)).set("index", seat.index).set("address", seat.address).set("podCIDR", seat.pod_cidr);
+  if (!seat.address6.empty()) status.set("addresses", Json::array({seat.address, seat.address6})).set("podCIDRs", Json::array({seat.pod_cidr, seat.pod_cidr6}));
   if (auto done = api_.update_status(resources::machines, copy); !done) return std::unexpected(std::move(done.error()));
   return {};
 }

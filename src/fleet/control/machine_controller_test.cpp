@@ -63,9 +63,20 @@ TEST_F(Machines, AMachineBecomesANode) {
   EXPECT_EQ(status["phase"].string(), "Running");
   EXPECT_EQ(status["address"].string(), "10.77.1.1");
   EXPECT_EQ(status["podCIDR"].string(), "10.78.1.0/24");
+  EXPECT_FALSE(status.has("podCIDRs"));
   EXPECT_EQ(status["starts"].integer(), 1);
   EXPECT_GT(status["pid"].integer(), 0);
   EXPECT_TRUE(kube::condition_is_true(object("worker-0"), "Ready"));
+}
+
+TEST_F(Machines, WithTwoFamiliesAMachineIsToldBothOfItsAddresses) {
+  MachineController both(fenced_, host_, clock_, {.ranges = *parse_ranges("10.77.0.0/16", "10.78.0.0/16,fd00:78::/56")});
+  both.start(api_);
+  add("a");
+  ASSERT_TRUE(both.reconcile({"", "a"}));  // finalizer
+  ASSERT_TRUE(both.reconcile({"", "a"}));  // seat
+  EXPECT_EQ(kube::print_json(object("a")["status"]["addresses"]), R"(["10.77.1.1","fd00:77::101"])");
+  EXPECT_EQ(kube::print_json(object("a")["status"]["podCIDRs"]), R"(["10.78.1.0/24","fd00:78:0:1::/64"])");
 }
 
 TEST_F(Machines, TheSeatIsWrittenBeforeAnythingIsMade) {

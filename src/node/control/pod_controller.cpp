@@ -178,8 +178,8 @@ VolumeSources PodController::sources_for(const Json& pod, const std::string& ip)
   out.claim = [this, space](const std::string& name) { return fetch(kube::resources::claims, space, name, "persistentvolumeclaim", true); };
   out.volume = [this](const std::string& name) { return fetch(persistent_volumes, "", name, "persistentvolume", true); };
   out.node = [this] { return fetch(kube::resources::nodes, "", ports_.config.node_name, "node", false); };
-  out.objects.pod_ip = pod["spec"]["hostNetwork"].boolean() ? ports_.config.node_ip : ip;
-  out.objects.host_ip = ports_.config.node_ip;
+  out.objects.pod_ip = pod["spec"]["hostNetwork"].boolean() ? ports_.config.node_ips() : ip;
+  out.objects.host_ip = ports_.config.node_ips();
   out.objects.node_name = ports_.config.node_name;
   out.objects.node_cpu = ports_.node_cpu;
   out.objects.node_memory = ports_.node_memory;
@@ -211,7 +211,7 @@ std::vector<std::pair<std::string, std::string>> PodController::service_environm
 Result<PodSeen> PodController::observe(const Json& pod, Memory& memory) {
   PodSeen seen;
   seen.pod = pod;
-  seen.host_ip = ports_.config.node_ip;
+  seen.host_ip = ports_.config.node_ips();
   seen.refusal = refusal_of(pod);
   seen.sandbox_trouble = memory.sandbox_trouble;
   seen.eviction = memory.eviction;
@@ -225,7 +225,7 @@ Result<PodSeen> PodController::observe(const Json& pod, Memory& memory) {
     // A sandbox counts once all that containers need is there: whoever made it may have died in between.
     if (here->sandbox && read_file(etc_folder(kube::uid_of(pod)) + "/sandbox", 4_KiB).value_or("") == here->sandbox->id) {
       seen.sandbox = here->sandbox->id;
-      seen.ip = pod["spec"]["hostNetwork"].boolean() ? ports_.config.node_ip : here->sandbox->ip;
+      seen.ip = pod["spec"]["hostNetwork"].boolean() ? ports_.config.node_ips() : here->sandbox->ip;
     }
   }
   const std::lock_guard lock(memory.mutex);
@@ -418,7 +418,7 @@ Result<void> PodController::ensure_sandbox(const Json& pod, Memory& memory) {
                                                 .share_processes = spec["shareProcessNamespace"].boolean() && !spec["hostPID"].boolean(),
                                                 .limits = pod_limits(pod, 32768)});
   if (!sandbox) return trouble("FailedCreatePodSandBox", sandbox.error().message);
-  const std::string ip = host_network ? ports_.config.node_ip : sandbox->ip;
+  const std::string ip = host_network ? ports_.config.node_ips() : sandbox->ip;
   if (auto prepared = volumes_.prepare(pod, sources_for(pod, ip)); !prepared) {
     // The sandbox is made again with the next try: without its volumes no container may start.
     const std::string message = prepared.error().message;

@@ -10,10 +10,13 @@ using kube::Json;
 Routes wanted_routes(const std::vector<Json>& nodes, const std::string& own_name) {
   Routes out;
   for (const Json& node : nodes) {
-    const std::string& range = node["spec"]["podCIDR"].string();
-    if (kube::name_of(node) == own_name || range.empty()) continue;
-    for (const Json& address : node["status"]["addresses"].items())
-      if (address["type"].string() == "InternalIP" && out.count(range) == 0) out[range] = address["address"].string();
+    if (kube::name_of(node) == own_name) continue;
+    std::vector<std::string> ranges{node["spec"]["podCIDR"].string()};
+    for (const Json& range : node["spec"]["podCIDRs"].items()) ranges.push_back(range.string());
+    const auto is_six = [](const std::string& text) { return text.find(':') != std::string::npos; };
+    for (const std::string& range : ranges)
+      for (const Json& address : node["status"]["addresses"].items())
+        if (!range.empty() && address["type"].string() == "InternalIP" && is_six(address["address"].string()) == is_six(range)) out.emplace(range, address["address"].string());
   }
   return out;
 }

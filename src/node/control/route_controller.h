@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For every other node a route to its pods' range by its address.
+// For every other node a route to its pods' range by its address, of each family that it has.
 #pragma once
 #include <string>
 

@@ -144,6 +144,9 @@ class Rules {
         "  chain leave_to_node {\n    type filter hook input priority filter - 5; policy accept;\n    ct state established,related accept\n    meta "
         "l4proto "
         "ipv6-icmp accept\n";
+    // A pod's address of the link alone is in no policy: it is for the kernels' talk about neighbours.
+    if (std::any_of(seen_.own_ranges.begin(), seen_.own_ranges.end(), [](const std::string& one) { return range(one, Family::V6).has_value(); }))
+      out += "    iifname \"veth*\" ip6 saddr fe80::/10 drop\n";
     for (const std::string& gateway : seen_.own_gateways)
       for (const Family family : families)
         if (auto one = address(gateway, family))

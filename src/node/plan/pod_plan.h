@@ -69,7 +69,7 @@ struct PodSeen {
   bool on_disk = false;  // anything of this pod is kept on this node
   std::string refusal;   // not empty: the pod asks for what we do not do
   std::string eviction;  // not empty: it took more than it may; it is stopped and has failed
-  std::string host_ip;
+  std::string host_ip;  // as `ip`: the first one, then that of the other family after a comma
   Instant accepted{};  // when this node first saw it
 };
 

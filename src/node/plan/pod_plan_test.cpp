@@ -407,6 +407,9 @@ TEST(PodStatus, APodOfTheHostsNetworkHasItsAddressAlsoIfItEndedBeforeItWasTold) 
   const Json status = plan_pod(builder.seen, epoch).status;
   ASSERT_EQ(status["phase"].string(), "Succeeded");
   EXPECT_EQ(status["podIP"].string(), "10.0.0.9");
+  builder.seen.host_ip = "10.0.0.9,fd00:77::109";
+  const Json both = plan_pod(builder.seen, epoch).status;
+  EXPECT_EQ(kube::print_json(both["podIPs"]), R"([{"ip":"10.0.0.9"},{"ip":"fd00:77::109"}])");
 }
 
 TEST(StatusPatch, NamesWhatIsGoneAndLeavesWhatIsOthers) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/encoding.h"
 #include "kube/object.h"
 
 namespace fairlead::node {
@@ -39,6 +40,13 @@ bool will_restart(const Json& spec, const Attempt& attempt, bool init, bool side
   return attempt.end && (attempt.end->code != 0 || (!init && policy != "OnFailure"));
 }
 
+// "10.1.0.2,fd00::2" as podIP and podIPs.
+void set_addresses(Json& out, const std::string& field, const std::string& list) {
+  Json all = Json::array();
+  for (const std::string& ip : split(list, ',')) all.push(Json::object({{"ip", ip}}));
+  out.set(field, list.substr(0, list.find(','))).set(field + "s", std::move(all));
+}
+
 class Status {
  public:
   Status(const PodSeen& seen, const PodOutcome& outcome, Instant now)
@@ -53,13 +61,13 @@ class Status {
     Json out = Json::object({{"phase", phase()}});
     out.set("conditions", conditions());
     if (!outcome_.failed_reason.empty()) out.set("reason", outcome_.failed_reason).set("message", outcome_.failed_message);
-    out.set("hostIP", seen_.host_ip).set("hostIPs", Json::array({Json::object({{"ip", seen_.host_ip}})}));
+    set_addresses(out, "hostIP", seen_.host_ip);
     if (!seen_.ip.empty())
-      out.set("podIP", seen_.ip).set("podIPs", Json::array({Json::object({{"ip", seen_.ip}})}));
+      set_addresses(out, "podIP", seen_.ip);
     else if (before_["podIP"].is_string() && seen_.on_disk && phase_ended())
       out.set("podIP", before_["podIP"]).set("podIPs", before_["podIPs"]);
     else if (spec_["hostNetwork"].boolean() && seen_.on_disk && phase_ended())  // it ended before its first status was written
-      out.set("podIP", seen_.host_ip).set("podIPs", Json::array({Json::object({{"ip", seen_.host_ip}})}));
+      set_addresses(out, "podIP", seen_.host_ip);
     const std::string& started = before_["startTime"].string();
     out.set("startTime", started.empty() ? print_time(seen_.accepted) : started);
     if (!init_specs.empty()) out.set("initContainerStatuses", std::move(inits));
