@@ -19,7 +19,11 @@ namespace {
 
 constexpr std::size_t message_limit = 1024;
 
-bool is_read(std::string_view verb) { return verb == "get" || verb == "list" || verb == "watch"; }
+// A command or a joined container is no read, though a WebSocket begins with a GET.
+bool is_read(const AuditRecord& record) {
+  const std::string& subresource = record.about.subresource;
+  return (record.verb == "get" || record.verb == "list" || record.verb == "watch") && subresource != "exec" && subresource != "attach";
+}
 
 class AuditedStream final : public http::Stream {
  public:
@@ -150,7 +154,7 @@ Json audit_event(const AuditRecord& record, const AuditOutcome& outcome, Instant
 }
 
 std::shared_ptr<http::Exchange> audited(std::shared_ptr<http::Exchange> exchange, AuditLog& log, const Clock& clock, AuditRecord record) {
-  if (log.options().writes_only && is_read(record.verb)) return exchange;
+  if (log.options().writes_only && is_read(record)) return exchange;
   return std::make_shared<AuditedExchange>(std::move(exchange), log, clock, std::move(record));
 }
 

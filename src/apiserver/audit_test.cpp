@@ -127,6 +127,13 @@ TEST(Audit, ReadsAreLeftOutOnRequest) {
   api.ask("POST", "/api/v1/namespaces", R"({"metadata":{"name":"x"}})");
   ASSERT_EQ(events(file).size(), 1u);
   EXPECT_EQ(events(file)[0]["objectRef"]["name"].string(), "x");
+  // Who got into a container is told all the same.
+  api.ask("GET", "/api/v1/namespaces/default/pods/p/log");
+  api.ask("GET", "/api/v1/namespaces/default/pods/p/attach");
+  api.ask("GET", "/api/v1/namespaces/default/pods/p/exec?command=id");
+  ASSERT_EQ(events(file).size(), 3u);
+  EXPECT_EQ(events(file)[1]["objectRef"]["subresource"].string(), "attach");
+  EXPECT_EQ(events(file)[2]["objectRef"]["subresource"].string(), "exec");
 }
 
 }  // namespace

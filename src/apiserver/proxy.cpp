@@ -99,6 +99,45 @@ std::string choose_subprotocol(std::string_view offered) {
   return {};
 }
 
+namespace {
+
+bool same_letters(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
+// How a client and the agent talk to each other through us.
+struct Speech {
+  bool spdy = false;
+  std::string protocol;  // of the channels
+
+  Result<std::unique_ptr<http::ClientWebSocket>> ask(http::Client& agent, http::ClientRequest request) const {
+    if (!spdy) return agent.open_websocket(request, {protocol});
+    request.method = "POST";
+    request.headers.emplace_back("X-Stream-Protocol-Version", protocol);
+    return agent.open_upgrade(request, "SPDY/3.1");
+  }
+  Result<std::shared_ptr<http::WebSocket>> accept(http::Exchange& client) const {
+    return spdy ? client.accept_upgrade("SPDY/3.1", {{"X-Stream-Protocol-Version", protocol}}) : client.accept_websocket(protocol);
+  }
+};
+
+// Invalid: nothing that is spoken here.
+Result<Speech> choose_speech(std::string_view what, const http::Request& request) {
+  const std::string_view upgrade = http::find(request.headers, "Upgrade");
+  if (upgrade.empty()) return fail(Code::Invalid, "Upgrade request required");
+  std::string offered;  // clients of SPDY name each in a header of its own
+  const bool spdy = same_letters(upgrade, "SPDY/3.1");
+  if (!spdy && !same_letters(upgrade, "websocket")) return fail(Code::Invalid, fmt::format("{} is served over WebSocket and SPDY/3.1, not over {}", what, upgrade));
+  for (const auto& [name, value] : request.headers)
+    if (same_letters(name, spdy ? "X-Stream-Protocol-Version" : "Sec-WebSocket-Protocol")) offered += (offered.empty() ? "" : ",") + value;
+  Speech speech{.spdy = spdy, .protocol = choose_subprotocol(offered)};
+  if (speech.protocol.empty()) return fail(Code::Invalid, "no known subprotocol was offered; v5.channel.k8s.io and v4.channel.k8s.io are served");
+  if (spdy) speech.protocol = "v4.channel.k8s.io";  // v5 is of WebSockets alone; who speaks that offers this one, too
+  return speech;
+}
+
+}  // namespace
+
 // One log or exec under way: what to close when it shall end. Shared by its threads and its connections.
 class Proxy::Session {
  public:
@@ -280,27 +319,22 @@ void Proxy::attach(const http::Request& request, kube::Json pod, std::shared_ptr
   join("attach", request, pod, *container, std::move(exchange));
 }
 
-// A client and an agent that speak the same over WebSocket, joined: messages are handed on as they are.
+// A client and an agent that speak the same, joined: messages, or bytes, are handed on as they are.
 void Proxy::join(std::string_view what, const http::Request& request, const kube::Json& pod, const std::string& container, std::shared_ptr<http::Exchange> exchange) {
   const auto refuse = [&](Status status) { exchange->respond(to_response(status)); };
   auto agent = agent_of(registry_, pod, options_);
   if (!agent) return refuse(status_of(agent.error()));
-  std::string upgrade(http::find(request.headers, "Upgrade"));
-  for (char& c : upgrade) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  if (upgrade != "websocket") {
-    return refuse(bad_request(upgrade.empty() ? "Upgrade request required" : fmt::format("{} is served over WebSocket (kubectl 1.30 and later), not over {}", what, upgrade)));
-  }
-  const std::string subprotocol = choose_subprotocol(http::find(request.headers, "Sec-WebSocket-Protocol"));
-  if (subprotocol.empty()) return refuse(bad_request("no known subprotocol was offered; v5.channel.k8s.io and v4.channel.k8s.io are served"));
+  auto speech = choose_speech(what, request);
+  if (!speech) return refuse(status_of(speech.error()));
   http::ClientRequest ask{.target = agent_path(what, pod, container) + query_text(request.target.query, {"command", "stdin", "stdout", "stderr", "tty"})};
   auto session = std::make_shared<Session>();
-  start(session, exchange, [this, session, exchange, ask, subprotocol, agent = std::move(*agent)] {
+  start(session, exchange, [this, session, exchange, ask, speech = std::move(*speech), agent = std::move(*agent)] {
     auto client = http::Client::make(agent);
     if (!client) return exchange->respond(to_response(agent_unreachable(client.error())));
-    auto socket = (*client)->open_websocket(ask, {subprotocol});
+    auto socket = speech.ask(**client, ask);
     if (!socket) return exchange->respond(to_response(agent_unreachable(socket.error())));
     const Session::Guard guard(*session, nullptr, socket->get());
-    auto accepted = exchange->accept_websocket(subprotocol);
+    auto accepted = speech.accept(*exchange);
     if (!accepted) return exchange->respond(to_response(status_of(accepted.error())));
     const auto caller = *accepted;
     caller->start([session, limits = limits_](std::string message) { session->push_input(std::move(message), limits); }, [session] { session->close(); });

@@ -100,7 +100,10 @@ class ProxyFixture : public testing::Test {
       held.push_back(stream);
       return;
     }
-    auto accepted = exchange->accept_websocket(http::find(request.headers, "Sec-WebSocket-Protocol"));
+    const bool spdy = http::find(request.headers, "Upgrade") == "SPDY/3.1";
+    const std::string protocol(http::find(request.headers, spdy ? "X-Stream-Protocol-Version" : "Sec-WebSocket-Protocol"));
+    auto accepted = spdy ? exchange->accept_upgrade("SPDY/3.1", {{"X-Stream-Protocol-Version", protocol}}) : exchange->accept_websocket(protocol);
+    if (spdy) notes.add("SPDY " + protocol);
     if (!accepted) return exchange->respond({.status = 400, .body = accepted.error().message});
     auto socket = *accepted;
     const std::string command(http::find(query, "command"));
@@ -234,6 +237,33 @@ TEST_F(ProxyFixture, AttachJoinsTheClientAndTheAgent) {
     EXPECT_TRUE(notes.wait_for("attach closed"));
   }
   EXPECT_TRUE(notes.wait_for("/attach/default/p/c by alice"));
+}
+
+TEST_F(ProxyFixture, ClientsOfSpdyTalkToTheAgentItself) {
+  http::ClientRequest ask = get(pod + "/attach?stdin=true&stdout=true");
+  ask.method = "POST";
+  for (const char* version : {"v5.channel.k8s.io", "v4.channel.k8s.io", "v3.channel.k8s.io"}) ask.headers.emplace_back("X-Stream-Protocol-Version", version);
+  auto socket = client->open_upgrade(ask, "SPDY/3.1");
+  ASSERT_TRUE(socket) << socket.error().message;
+  EXPECT_TRUE(notes.wait_for("SPDY v4.channel.k8s.io"));
+  const auto read = [&](const std::string& whole) {
+    std::string seen;
+    while (seen.size() < whole.size()) {
+      auto piece = (*socket)->receive();
+      if (!piece || !*piece) break;
+      seen += **piece;
+    }
+    EXPECT_EQ(seen, whole);
+  };
+  read("\x02truetrue");
+  ASSERT_TRUE((*socket)->send("?bytes"));
+  read("\x01" "bytes");
+  (*socket)->close();
+  EXPECT_TRUE(notes.wait_for("attach closed"));
+  http::ClientRequest old = get(pod + "/exec?command=true");
+  old.headers.emplace_back("X-Stream-Protocol-Version", "channel.k8s.io");
+  EXPECT_THAT(client->open_upgrade(old, "SPDY/3.1").error().message, testing::HasSubstr("no known subprotocol was offered"));
+  EXPECT_THAT(client->open_upgrade(old, "h2c").error().message, testing::HasSubstr("exec is served over WebSocket and SPDY/3.1, not over h2c"));
 }
 
 TEST_F(ProxyFixture, AttachRefusesWhatCannotBe) {

@@ -65,6 +65,9 @@ class Client {
   virtual Result<Response> request(const ClientRequest& request) = 0;
   virtual Result<std::unique_ptr<BodyReader>> open(const ClientRequest& request) = 0;  // a connection of its own
   virtual Result<std::unique_ptr<ClientWebSocket>> open_websocket(const ClientRequest& request, std::vector<std::string> subprotocols) = 0;
+  // Asks for an upgrade to this protocol ("SPDY/3.1"); from then on the connection carries raw bytes: what is sent goes out as it is, what is received
+  // are pieces of any size, and close() sends what waits before it ends. A refusal is an error as of open_websocket.
+  virtual Result<std::unique_ptr<ClientWebSocket>> open_upgrade(const ClientRequest& request, const std::string& protocol) = 0;
 };
 
 }  // namespace fairlead::http

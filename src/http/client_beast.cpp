@@ -70,6 +70,12 @@ class Connection {
   Result<void> read_failed(Parser& parser);
   bool read_error() const { return static_cast<bool>(read_error_); }
 
+  // What has been read and belongs to no answer.
+  std::string take_rest() {
+    std::string out = beast::buffers_to_string(buffer_.data());
+    buffer_.consume(buffer_.size());
+    return out;
+  }
   bool clean() const { return buffer_.size() == 0 && !reading_ && !read_error_; }
   bool answer_begun() const { return answer_begun_; }
   bool stale() const;
@@ -351,7 +357,7 @@ class BeastBodyReader final : public BodyReader {
   const Headers headers_;
 };
 
-// Reading and writing happen on a thread of its own; callers meet it at the queues.
+// Also of an upgrade to another protocol: then messages are raw bytes. Reading and writing happen on a thread of its own; callers meet it at the queues.
 class BeastClientWebSocket final : public ClientWebSocket {
  public:
   explicit BeastClientWebSocket(std::unique_ptr<Connection> connection)
@@ -361,14 +367,17 @@ class BeastClientWebSocket final : public ClientWebSocket {
     if (thread_.joinable()) thread_.join();
   }
   Result<void> open(const ClientOptions& options, const ClientRequest& request, const std::vector<std::string>& subprotocols, Time deadline);
+  Result<void> upgrade(const ClientOptions& options, ClientRequest request, const std::string& protocol, Time deadline);
   const std::string& subprotocol() const override { return subprotocol_; }
   Result<void> send(std::string message) override;
   Result<std::optional<std::string>> receive() override;
   void close() override;
 
  private:
+  void begin();
   // On the loop's thread.
   void read();
+  void arrived(const error_code& error);
   void write();
   void say_goodbye();
   void end(const error_code& error);
@@ -381,7 +390,7 @@ class BeastClientWebSocket final : public ClientWebSocket {
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   beast::flat_buffer message_;
   std::string subprotocol_;
-  bool writing_ = false, goodbye_sent_ = false;
+  bool raw_ = false, writing_ = false, goodbye_sent_ = false;
   ClientQueues queues_{8 << 20};
   std::thread thread_;
 };
@@ -412,12 +421,36 @@ Result<void> BeastClientWebSocket::open(const ClientOptions& options, const Clie
   }
   if (error) return connection_->failed("WebSocket with", error);
   subprotocol_ = std::string(response[beast::http::field::sec_websocket_protocol]);
+  begin();
+  return {};
+}
+
+Result<void> BeastClientWebSocket::upgrade(const ClientOptions& options, ClientRequest request, const std::string& protocol, Time deadline) {
+  request.headers.emplace_back("Connection", "Upgrade");
+  request.headers.emplace_back("Upgrade", protocol);
+  auto head = request_head(options, request);
+  if (!head) return std::unexpected(std::move(head.error()));
+  auto parser = begin_answer(*connection_, *head, request, true, deadline);
+  if (!parser) return std::unexpected(std::move(parser.error()));
+  auto& answer = (*parser)->get();
+  if (answer.result_int() != 101) {
+    if (auto finished = connection_->finish(**parser, deadline); !finished) return finished;
+    if (!answer.body().empty()) return fail(code_of_status(answer.result_int()), answer.body());
+    return fail(code_of_status(answer.result_int()), fmt::format("the server answered {} {}", answer.result_int(), std::string_view(answer.reason())));
+  }
+  raw_ = true;
+  // What came at once behind the answer.
+  if (std::string early = connection_->take_rest(); !early.empty()) (void)queues_.arrived(std::move(early));
+  begin();
+  return {};
+}
+
+void BeastClientWebSocket::begin() {
   thread_ = std::thread([this] {
     io_.restart();
     read();
     io_.run();
   });
-  return {};
 }
 
 Result<void> BeastClientWebSocket::send(std::string message) {
@@ -449,12 +482,18 @@ void BeastClientWebSocket::say_goodbye() {
 }
 
 void BeastClientWebSocket::read() {
-  socket_.async_read(message_, [this](error_code error, std::size_t) {
-    if (error) return end(error);
-    std::string message = beast::buffers_to_string(message_.data());
-    message_.clear();
-    if (queues_.arrived(std::move(message))) read();
+  if (!raw_) return socket_.async_read(message_, [this](error_code error, std::size_t) { arrived(error); });
+  connection_->wire().async_read_some(message_.prepare(64 << 10), [this](error_code error, std::size_t size) {
+    message_.commit(size);
+    arrived(error);
   });
+}
+
+void BeastClientWebSocket::arrived(const error_code& error) {
+  if (error) return end(error);
+  std::string message = beast::buffers_to_string(message_.data());
+  message_.clear();
+  if (queues_.arrived(std::move(message))) read();
 }
 
 void BeastClientWebSocket::write() {
@@ -462,19 +501,29 @@ void BeastClientWebSocket::write() {
   const ClientQueues::Next next = queues_.next();
   if (next.message != nullptr) {
     writing_ = true;
-    socket_.async_write(asio::buffer(*next.message), [this](error_code error, std::size_t) {
+    const auto written = [this](error_code error, std::size_t) {
       writing_ = false;
       queues_.sent();
       if (!error) write();  // a failed one shows in the read as well
-    });
+    };
+    if (raw_)
+      asio::async_write(connection_->wire(), asio::buffer(*next.message), written);
+    else
+      socket_.async_write(asio::buffer(*next.message), written);
   } else if (next.goodbye && !goodbye_sent_) {
     goodbye_sent_ = true;
+    if (raw_) {  // the peer reads to the end and closes; the read sees that
+      error_code ignored;
+      connection_->wire().socket().shutdown(asio::socket_base::shutdown_send, ignored);
+      return;
+    }
     writing_ = true;
     socket_.async_close(websocket::close_code::normal, [this](error_code error) { end(error); });
   }
 }
 
 std::optional<Error> BeastClientWebSocket::reason(const error_code& error) const {
+  if (raw_ && (error == asio::error::eof || error == ssl::error::stream_truncated)) return std::nullopt;
   if (error != websocket::error::closed) return connection_->failed("read from", error).error();
   const auto& given = socket_.reason();
   if (given.code == websocket::close_code::normal || given.code == websocket::close_code::none) return std::nullopt;
@@ -496,6 +545,7 @@ class BeastClient final : public Client {
   Result<Response> request(const ClientRequest& request) override;
   Result<std::unique_ptr<BodyReader>> open(const ClientRequest& request) override;
   Result<std::unique_ptr<ClientWebSocket>> open_websocket(const ClientRequest& request, std::vector<std::string> subprotocols) override;
+  Result<std::unique_ptr<ClientWebSocket>> open_upgrade(const ClientRequest& request, const std::string& protocol) override;
 
  private:
   Result<std::unique_ptr<Connection>> connect();
@@ -584,6 +634,15 @@ Result<std::unique_ptr<ClientWebSocket>> BeastClient::open_websocket(const Clien
   if (!connection) return std::unexpected(std::move(connection.error()));
   auto socket = std::make_unique<BeastClientWebSocket>(std::move(*connection));
   auto opened = socket->open(options_, request, subprotocols, monotonic() + options_.request_timeout);
+  if (!opened) return std::unexpected(std::move(opened.error()));
+  return socket;
+}
+
+Result<std::unique_ptr<ClientWebSocket>> BeastClient::open_upgrade(const ClientRequest& request, const std::string& protocol) {
+  auto connection = connect();
+  if (!connection) return std::unexpected(std::move(connection.error()));
+  auto socket = std::make_unique<BeastClientWebSocket>(std::move(*connection));
+  auto opened = socket->upgrade(options_, request, protocol, monotonic() + options_.request_timeout);
   if (!opened) return std::unexpected(std::move(opened.error()));
   return socket;
 }

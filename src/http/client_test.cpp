@@ -354,5 +354,51 @@ TEST(Client, GoesThroughAProxyByConnect) {
   EXPECT_EQ(Client::make({.host = "h", .proxy = "socks5://h:1"}).error().code, Code::Unsupported);
 }
 
+TEST(Upgrade, CarriesRawBytesBothWays) {
+  TestSite site;
+  std::promise<void> closed;
+  auto server = Server::start({.tls = site.files()}, [&](const Request& request, std::shared_ptr<Exchange> exchange) {
+    if (request.target.path == "/no") return exchange->respond({.status = 403, .body = "not you"});
+    auto socket = exchange->accept_upgrade("SPDY/3.1", {});
+    ASSERT_TRUE(socket) << socket.error().message;
+    const auto held = *socket;
+    held->send("early ");  // may come in one piece with the answer
+    held->start(
+        [held](const std::string& bytes) {
+          held->send(bytes);
+          if (bytes.ends_with("end")) held->close();
+        },
+        [&] { closed.set_value(); });
+  });
+  ASSERT_TRUE(server) << server.error().message;
+  auto client = Client::make({.host = "127.0.0.1", .port = (*server)->port(), .ca_pem = site.ca.certificate_pem, .certificate_pem = site.client.certificate_pem, .key_pem = site.client.key_pem});
+  ASSERT_TRUE(client);
+  EXPECT_EQ((*client)->open_upgrade({.method = "POST", .target = "/no"}, "SPDY/3.1").error().message, "not you");
+  auto socket = (*client)->open_upgrade({.method = "POST", .target = "/yes"}, "SPDY/3.1");
+  ASSERT_TRUE(socket) << socket.error().message;
+  std::string sent = "early ", seen;
+  for (int i = 0; i < 200; ++i) {
+    const std::string piece(1 + static_cast<std::size_t>(i) * 37, static_cast<char>('a' + i % 26));
+    sent += piece;
+    ASSERT_TRUE((*socket)->send(piece));
+  }
+  while (seen.size() < sent.size()) {
+    auto piece = (*socket)->receive();
+    ASSERT_TRUE(piece && *piece);
+    seen += **piece;
+  }
+  EXPECT_EQ(seen, sent);
+  ASSERT_TRUE((*socket)->send("end"));
+  std::string last;
+  while (true) {
+    auto piece = (*socket)->receive();
+    ASSERT_TRUE(piece) << piece.error().message;
+    if (!*piece) break;  // ended in order
+    last += **piece;
+  }
+  EXPECT_EQ(last, "end");
+  closed.get_future().wait();
+}
+
 }  // namespace
 }  // namespace fairlead::http

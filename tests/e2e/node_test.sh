@@ -166,6 +166,41 @@ else
   note "no kubectl here: tokens in pods are left out"
 fi
 
+# ---- containers are joined: by a person at a terminal, through pipes, with the oldest and the newest kubectl over both protocols
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+admin=$FAIRLEAD_STATE_DIR/pki/admin.kubeconfig
+shell_in_a_pod() { # NAME KUBECTL: a shell of its own, seen at two sizes, left with a status; the pod goes with it
+  "$top/tests/terminal.py" 33x91 '<command prompt|/ #' '>' '</ # ' '>stty size' '<33 91' '#40x100' \
+    ">while ! stty size | grep -q '40 100'; do sleep 0.1; done; echo re''sized" '<resized' '>exit 3' \
+    -- "$2" --kubeconfig "$admin" run -it --rm --restart=Never "$1" --image=busybox:1 -- sh
+}
+for minor in 30 33; do
+  joins=''
+  for candidate in "$(command -v "kubectl.1.$minor" || true)" "/usr/lib/google-cloud-sdk/bin/kubectl.1.$minor" "${FAIRLEAD_KUBECTL_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fairlead/kubectl}/kubectl.1.$minor"; do
+    if [[ -n $candidate && -x $candidate ]]; then joins=$candidate; break; fi
+  done
+  [[ -n $joins ]] || { note "no kubectl 1.$minor here: joining with it is left out"; continue; }
+  for websockets in true false; do
+    export KUBECTL_REMOTE_COMMAND_WEBSOCKETS=$websockets
+    status=0
+    out=$(shell_in_a_pod "shell-$minor-$websockets" "$joins" 2>&1) || status=$?
+    [[ $status == 3 && $out == *'deleted'* ]] || fail "run -it with kubectl 1.$minor, WebSockets: $websockets, status $status: $out"
+    ! run get pod "shell-$minor-$websockets" > /dev/null 2>&1 || fail "run --rm left its pod"
+    out=$(printf 'one\ntwo' | "$joins" --kubeconfig "$admin" run -i --rm --restart=Never --quiet "pipe-$minor-$websockets" --image=busybox:1 -- sha256sum 2>&1) || fail "run -i with kubectl 1.$minor: $out"
+    [[ $out == *"$(printf 'one\ntwo' | sha256sum)"* ]] || fail "run -i with kubectl 1.$minor, WebSockets: $websockets: $out"
+  done
+  unset KUBECTL_REMOTE_COMMAND_WEBSOCKETS
+done
+sed -e 's/name: one/name: listener/' -e 's/name: main,/name: main, stdin: true,/' -e 's/command: .*/command: [sh, -c, "while read line; do echo got $line; done"]}/' "$work/one.yaml" > "$work/listener.yaml"
+run up -f "$work/listener.yaml" --timeout 60 2> "$work/up.log" || { cat "$work/up.log"; fail "a pod with stdin"; }
+# The stdin of this one is not for one client: the session goes on until it is ended, and the container longer.
+heard() { local out; out=$(echo "$1" | timeout 3 "$fairlead" attach -i listener) || true; [[ $out == *"got $1"* ]]; }
+until_true 30 "the listener hears" heard first
+[[ $(field pod listener status.phase) == Running ]] || fail "a client that left ended the container"
+! out=$(run attach listener -c none 2>&1) && [[ $out == *'container none is not valid for pod listener'* ]] || fail "attach to no container: $out"
+[[ $(run logs listener --all-containers --prefix --tail 1) == '[pod/listener/main] got first' ]] || fail "logs of all containers: $(run logs listener --all-containers --prefix --tail 1)"
+note "containers are joined"
+
 # ---- another image: that container alone is stopped and started anew, whatever the restart policy
 changing() { cat <<TEXT
 apiVersion: v1
@@ -297,6 +332,7 @@ kill -9 "$agent"
 until_true 30 "a new agent" sh -c "! kill -0 $agent"
 until_true 30 "exec in pod one" run exec one -- true
 [[ $(container_start one) == "$before" ]] || fail "the new agent did not adopt the container"
+until_true 30 "the listener hears by way of the new agent" heard again
 note "agent killed, pods adopted"
 
 # ---- a half-finished up: the server dies while a machine starts
