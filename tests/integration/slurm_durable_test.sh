@@ -5,97 +5,12 @@
 #   slurm_durable_test.sh BUILD_DIR   (as root)     FAIRLEAD_FULL=1: 200 rounds of each kind
 set -euo pipefail
 build=$(realpath "${1:?usage: slurm_durable_test.sh BUILD_DIR}")
-top=$(cd "$(dirname "$0")/../.." && pwd)
-((EUID == 0)) || { echo 'skipped: needs root'; exit 77; }
-image=/var/lib/fairlead/images/slurm
-if [ -z "${FAIRLEAD_TEST_INSIDE:-}" ]; then
-  for tool in mkfs.xfs xfs_io; do command -v $tool > /dev/null || { echo "skipped: $tool is missing (tools/packages-test.txt)"; exit 77; }; done
-  out=$("$top/images/build.sh" "$top/images/slurm" /var/lib/fairlead/images 2>&1) || { printf '%s\n' "$out" 'FAIL: the image was not built' >&2; exit 1; }
-  FAIRLEAD_TEST_INSIDE=$(mktemp -d /var/tmp/fairlead-slurm-durable-XXXXXX)
-  export FAIRLEAD_TEST_INSIDE
-  status=0
-  # A machine of its own: what it starts and mounts ends with it, however it ends.
-  unshare --net --mount --pid --uts --ipc --fork --kill-child --mount-proc --propagation private bash "$0" "$build" || status=$?
-  rm -rf --one-file-system "$FAIRLEAD_TEST_INSIDE"
-  exit "$status"
-fi
-work=$FAIRLEAD_TEST_INSIDE root=$work/root state=$work/root/var/spool/slurmctld
+# shellcheck source=tests/slurm_machine.sh
+. "$(dirname "$0")/../slurm_machine.sh"
+own_machine "$0" "$build"
 rounds=3
 [ -z "${FAIRLEAD_FULL:-}" ] || rounds=200
-fail() {
-  echo "FAIL: $*" >&2
-  for log in "$work"/*.log; do echo "--- $(basename "$log")"; tail -n 15 "$log"; done >&2
-  exit 1
-}
-ok() { echo "ok: $*"; }
-until_true() { # SECONDS WHAT COMMAND...
-  local end=$((SECONDS + $1)) what=$2
-  shift 2
-  until "$@" > "$work/last.log" 2>&1; do
-    ((SECONDS < end)) || fail "not in time: $what"
-    read -rt 0.05 <> <(:) || true
-  done
-}
-grep_in() { local want=$1 out; shift; out=$("$@" 2>&1); printf '%s\n' "$out"; grep -qE "$want" <<< "$out"; }
-nothing_in() { local out; out=$("$@") && [ -z "$out" ]; }
-
-# ---- the machine: the image under an overlay, its name, its configuration
-ip link set lo up
-ip addr add 10.99.0.1/32 dev lo  # names are not resolved on a machine that has a loopback address alone
-hostname head
-mkdir -p "$work/over" "$root"
-mount -t tmpfs over "$work/over"
-mkdir "$work/over"/{upper,work}
-mount -t overlay -o "lowerdir=$image/$(ls "$image" | head -n 1)/rootfs,upperdir=$work/over/upper,workdir=$work/over/work" overlay "$root"
-mount --rbind /proc "$root/proc"
-mount --rbind /dev "$root/dev"
-mount --rbind /sys "$root/sys"
-mount -t tmpfs run "$root/run"
-mkdir -p "$root/opt/fairlead/bin" "$root/etc/fairlead/munge" "$root/etc/slurm" "$state" "$root/var/spool/slurmd" "$root/run/slurm" "$root/var/log/slurm"
-cp "$build/bin/fairlead-slurm" "$root/opt/fairlead/bin/"
-head -c 1024 /dev/urandom > "$root/etc/fairlead/munge/munge.key"
-printf '127.0.0.1 localhost\n10.99.0.1 head\n' > "$root/etc/hosts"
-cat > "$root/etc/slurm/slurm.conf" << 'TEXT'
-ClusterName=durable
-SlurmctldHost=head(10.99.0.1)
-SlurmUser=slurm
-AuthType=auth/munge
-CredType=cred/munge
-StateSaveLocation=/var/spool/slurmctld
-SlurmdSpoolDir=/var/spool/slurmd
-SlurmctldPidFile=/run/slurm/slurmctld.pid
-SlurmdPidFile=/run/slurm/slurmd.pid
-ReturnToService=2
-SwitchType=switch/none
-MpiDefault=none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-SchedulerParameters=sched_interval=1,sched_min_interval=0
-SlurmdParameters=config_overrides
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-NodeName=head NodeAddr=10.99.0.1 CPUs=64 State=UNKNOWN
-PartitionName=main Nodes=head Default=YES MaxTime=INFINITE State=UP
-TEXT
-printf 'CgroupAutomount=no\nCgroupPlugin=cgroup/v1\n' > "$root/etc/slurm/cgroup.conf"
-inside() { chroot "$root" "$@"; }
-
-controller=''
-start_controller() { # VARIABLE=VALUE...
-  env "$@" chroot "$root" /opt/fairlead/bin/fairlead-slurm controller >> "$work/controller.log" 2>&1 &
-  controller=$!
-  until_true 30 'slurmctld answers' grep_in 'is UP' inside scontrol ping
-}
-# The daemon dies at once, the companion after it.
-kill_controller() {
-  pkill -KILL -P "$controller" || true
-  kill -KILL "$controller" 2> /dev/null || true
-  wait "$controller" 2> /dev/null || true
-}
-inside /opt/fairlead/bin/fairlead-slurm munge > "$work/munge.log" 2>&1 &
-until_true 30 'munge answers' chroot "$root" munge -n
+make_machine "$build"
 
 # Eight clients submit held jobs with names that occur once; what is confirmed is a line "name id".
 burst() { # ROUND ENOUGH
