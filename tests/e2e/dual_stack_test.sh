@@ -73,7 +73,7 @@ refused 'pods need one, too' --node-range 10.189.0.0/16,fd00:189::/64
 
 # ---- up; not over a network that is there
 printf 'apiVersion: fairlead.dev/v1alpha1\nkind: Machine\nmetadata: {name: node-%s}\nspec: {local: {cpu: "1", memory: 512Mi}, labels: {which: %s}}\n---\n' a a b b > "$work/site.yaml"
-ranges=(--node-range 10.189.0.0/16,fd00:189::/64 --pod-range 10.190.0.0/16,fd00:190::/56 --service-range 10.191.0.0/16,fd00:191::/112)
+ranges=(--node-range "10.189.0.0/16,fd00:189::/64" --pod-range "10.190.0.0/16,fd00:190::/56" --service-range "10.191.0.0/16,fd00:191::/112")
 ip link add other0 type bridge && ip link set other0 up && ip -6 route add fd00:190:0:3::/64 dev other0
 out=$(run up -f "$work/site.yaml" --port 16444 "${ranges[@]}" --timeout 60 2>&1) && fail "up over a network that is there"
 [[ $out == *'fd00:190::/56 is in use here (other0 leads to fd00:190:0:3::/64)'* ]] || fail "the conflict is not told: $out"
@@ -182,7 +182,7 @@ kind: NetworkPolicy
 metadata: {name: shut}
 spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress]}
 TEXT
-answered one "$web4" 8080 && answered one "$web6" 8080 || fail "the pod does not answer before it is closed"
+for at in "$web4" "$web6"; do answered one "$at" 8080 || fail "the pod does not answer at $at before it is closed"; done
 run apply -f "$work/policy.yaml" > /dev/null
 until_true 30 "IPv6 closed" closed one "$web6" 8080
 until_true 30 "IPv4 closed" closed one "$web4" 8080
@@ -202,7 +202,8 @@ until_true 60 "the pod by IPv6 again" again
 note "killed and healed"
 
 run down --yes > "$work/down.log" 2>&1 || { cat "$work/down.log"; fail "down"; }
-[[ -z $(ip -6 route show | grep 'fd00:1[89]') && -z $(ip route show | grep '10\.1[89]') ]] || fail "a route is left: $(ip -6 route show)"
+left=$(ip -6 route show; ip route show)
+[[ $left != *fd00:1[89]* && $left != *10.1[89]* ]] || fail "a route is left: $(ip -6 route show)"
 [[ $(links) == "$links_before" ]] || fail "a link is left: $(ip -o link show)"
 note "down left nothing"
 echo "dual_stack_test: all checks passed"

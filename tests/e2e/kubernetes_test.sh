@@ -98,6 +98,9 @@ cp "$top/examples/demo.yaml" "$SCENARIO_SITE"
 # On a host with cgroup v1 each step is confined to its own memory.
 [ ! -d /sys/fs/cgroup/memory ] || sed -i 's/cgroupVersion: v2/cgroupVersion: v1/' "$SCENARIO_SITE"
 ranges=(--node-range 10.87.0.0/16 --pod-range 10.88.0.0/16)
+# On the real control plane nodes and pods are of both families, where this machine is.
+both_ranges=("${ranges[@]}")
+[ ! -e /proc/net/ipv6_route ] || both_ranges=(--node-range "10.87.0.0/16,fd00:87::/64" --pod-range "10.88.0.0/16,fd00:88::/56")
 host=10.87.0.1
 fresh_site() {
   mkdir -p "$site/images"
@@ -168,7 +171,7 @@ run_kubernetes() {
   tell 'fairlead install: done'
   # The controllers act under rights of their own, not the administrator's.
   server_kubeconfig
-  "$build/bin/fairlead-server" --engine=kubernetes --kubeconfig "$work/server.kubeconfig" --state-dir "$site" "${ranges[@]}" --namespace fairlead-system --health-listen 127.0.0.1:18080 --local-machines --node-ca-cert "$work/peer/pki/ca.crt" --node-ca-key "$work/peer/pki/ca.key" \
+  "$build/bin/fairlead-server" --engine=kubernetes --kubeconfig "$work/server.kubeconfig" --state-dir "$site" "${both_ranges[@]}" --namespace fairlead-system --health-listen 127.0.0.1:18080 --local-machines --node-ca-cert "$work/peer/pki/ca.crt" --node-ca-key "$work/peer/pki/ca.key" \
     > "$work/server.log" 2>&1 &
   server=$!
   # Objects with finalizers need the controllers until they are gone, so the server ends last.

@@ -16,6 +16,13 @@ for pair in controller-0:head-0 login-0:login-0; do
   same "${pair#*:}" kd get pod "${pair%:*}" -o 'jsonpath={.spec.nodeName}' || fail "${pair%:*} is not on ${pair#*:}"
 done
 note 'head, workers and login node are ready, each where its node filter says'
+# Where nodes have ranges of both families, pods have addresses of both.
+if [[ $(k get node worker-0 -o 'jsonpath={.spec.podCIDRs[*]}') == *:* ]]; then
+  for pod in controller-0 worker-0 worker-1 login-0; do
+    [[ $(kd get pod "$pod" -o 'jsonpath={.status.podIPs[*].ip}') =~ ^[0-9.]+\ [0-9a-f:]+$ ]] || fail "$pod has not an address of each family: $(kd get pod "$pod" -o 'jsonpath={.status.podIPs}')"
+  done
+  note 'nodes and pods have addresses of both families'
+fi
 
 until_true 60 'Slurm has two idle workers' same 2 idle_workers
 says 'GPU 0: Fairlead Mock GPU' login srun --nodes=2 --gres=gpu:1 nvidia-smi -L || fail 'srun over two nodes'

@@ -42,14 +42,17 @@ for pod in "${pods[@]}"; do
 import os, socket
 held = []
 for port in (22, 80, 1023, 1024, 5000, 6817, 6818, 6819):
-    one = socket.socket()
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        one.bind(("0.0.0.0", port))
-    except OSError:
-        continue  # a daemon's
-    one.listen(64)
-    held.append(one)
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            one = socket.socket(family)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind(("::" if family == socket.AF_INET6 else "0.0.0.0", port))
+        except OSError:
+            continue  # a daemon's, or a family that is not there
+        one.listen(64)
+        held.append(one)
 child = os.fork()
 if child:
     print(child, flush=True)
@@ -67,16 +70,18 @@ done
 
 targets=''
 for pod in "${pods[@]}"; do
-  ip=$(k -n "$(space_of "$pod")" get pod "$pod" -o 'jsonpath={.status.podIP}')
-  for port in 22 80 1023 1024 5000 6817 6818 6819; do targets+="$pod $ip $port "; done
+  for ip in $(k -n "$(space_of "$pod")" get pod "$pod" -o 'jsonpath={.status.podIPs[*].ip}'); do
+    for port in 22 80 1023 1024 5000 6817 6818 6819; do targets+="$pod $ip $port "; done
+  done
 done
-targets+="metadata 169.254.169.254 80 node $(k get node worker-0 -o 'jsonpath={.status.addresses[?(@.type=="InternalIP")].address}') 10250"
+targets+='metadata 169.254.169.254 80'
+for ip in $(k get node worker-0 -o 'jsonpath={.status.addresses[?(@.type=="InternalIP")].address}'); do targets+=" node $ip 10250"; done
 # The policies of a pod that has just got its address reach the nodes a moment later, so what differs is asked again.
 try_all() {
   local pod
   for pod in "${pods[@]}"; do
     # shellcheck disable=SC2086
-    in_pod "$pod" python3 - "$pod" $targets << 'PYTHON'
+    in_pod "$pod" python3 - "$pod" $targets << 'PYTHON' || return 1
 import socket, sys
 own, rest = sys.argv[1], sys.argv[2:]
 for name, ip, port in zip(rest[::3], rest[1::3], rest[2::3]):
@@ -84,14 +89,15 @@ for name, ip, port in zip(rest[::3], rest[1::3], rest[2::3]):
         continue
     try:
         socket.create_connection((ip, int(port)), timeout=5).close()
-        print(own, name, port)
+        print(own, name, port, "IPv6" if ":" in ip else "IPv4")
     except OSError:
         pass
 PYTHON
   done > "$SCENARIO_WORK/open-ways"
   python3 - "$top/docs/network.md" "$SCENARIO_WORK/open-ways" "${pods[@]}" << 'PYTHON'
 import sys
-document, seen, pods = open(sys.argv[1]).read(), {tuple(line.split()) for line in open(sys.argv[2])}, sys.argv[3:]
+document, lines, pods = open(sys.argv[1]).read(), [line.split() for line in open(sys.argv[2])], sys.argv[3:]
+seen = {tuple(line[:3]) for line in lines}  # by either family: what is closed is closed in both
 ways = []
 for line in document[document.index("<!-- ways: begin"):document.index("<!-- ways: end")].splitlines():
     cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -112,7 +118,8 @@ for a in pods:
             count[have] += 1
             if want != have:
                 wrong.append(f"{a} to {b} port {port} is {'open' if have else 'closed'}")
-print(f"{count[1]} open, {count[0]} closed", *wrong, sep="\n")
+six = sum(line[3] == "IPv6" for line in lines)
+print(f"{count[1]} open, {count[0]} closed" + (f", {six} open by IPv6" if six else ""), *wrong, sep="\n")
 sys.exit(1 if wrong or min(count) < 10 else 0)
 PYTHON
 }
