@@ -374,6 +374,26 @@ TEST_F(AgentTest, ANewAgentAdoptsPodsAndRemovesWhatIsGone) {
   EXPECT_EQ(list_dir(root_ + "/node/pods")->size(), 2U);
 }
 
+// Else each upgrade of the agent would take the pods of its node out of their services, for as long as their first probes wait.
+TEST_F(AgentTest, AReadyPodStaysReadyUnderANewAgent) {
+  Json object = pod("served", "touch /ready; sleep 600");
+  main_container(object).set("readinessProbe", Json::object({{"exec", Json::object({{"command", Json::array({"test", "-e", "/ready"})}})},
+                                                             {"initialDelaySeconds", 2}, {"periodSeconds", 1}, {"failureThreshold", 600}}));
+  create(object);
+  ASSERT_TRUE(wait_ready("served"));
+  auto options = NodeTest::options();
+  auto runtime = node::OciRuntime::open(options, clock_);
+  ASSERT_TRUE(runtime);
+  ASSERT_TRUE(node::run_in_container(**runtime, uid("served"), "main", {"rm", "/ready"}, 10s));  // what a new agent sees first is a failure
+  agent_.reset();
+  start_agent();
+  create(pod("later", "sleep 600"));
+  ASSERT_TRUE(wait_ready("later"));
+  const Json seen = *api_.get(kube::resources::pods, {"default", "served"});
+  EXPECT_TRUE(kube::condition_is_true(seen, "Ready")) << kube::print_json(seen["status"]);
+  EXPECT_TRUE(first_container(seen["status"])["ready"].boolean());
+}
+
 TEST_F(AgentTest, NamesOfHeadlessServicesAreAnswered) {
   ASSERT_TRUE(api_.create(kube::resources::services,
                           Json::object({{"metadata", Json::object({{"name", "peers"}, {"namespace", "default"}})},

@@ -14,13 +14,14 @@ Prober::~Prober() {
   threads_.clear();
 }
 
-void Prober::watch(const std::string& attempt_id, const ProbeTarget& target, const std::vector<ProbeSpec>& probes) {
+void Prober::watch(const std::string& attempt_id, const ProbeTarget& target, const std::vector<ProbeSpec>& probes, Told told) {
   const std::lock_guard lock(mutex_);
   if (probes.empty() || entries_.contains(attempt_id)) return;
   const std::uint64_t generation = ++generation_;
-  entries_[attempt_id] = Entry{.target = target, .state = ProbeState(probes), .generation = generation};
+  Entry& entry = entries_[attempt_id] = Entry{.target = target, .state = ProbeState(probes), .generation = generation};
+  entry.state.resume(told.started, told.ready);
   for (std::size_t i = 0; i < probes.size(); ++i)
-    due_.push({.at = clock_.monotonic() + probes[i].initial_delay, .attempt_id = attempt_id, .probe = i, .generation = generation});
+    due_.push({.at = clock_.monotonic() + (told.ready ? std::chrono::seconds(0) : probes[i].initial_delay), .attempt_id = attempt_id, .probe = i, .generation = generation});
   changed_.notify_all();
 }
 

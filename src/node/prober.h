@@ -26,8 +26,10 @@ class Prober {
   using OnChange = std::function<void(const std::string& attempt_id)>;  // on a prober's thread
   Prober(Runtime& runtime, const Clock& clock, OnChange on_change, int threads = 3);
   ~Prober();
-  // Begins to probe this attempt; a call for one that is known does nothing.
-  void watch(const std::string& attempt_id, const ProbeTarget& target, const std::vector<ProbeSpec>& probes);
+  // Begins to probe this attempt; a call for one that is known does nothing. `told`: what an earlier agent had told of it. A container that has started does not wait its initial delay again, and one that was ready stays
+  // ready until its probe fails: a new agent must not take the pods of its node out of their services.
+  struct Told { bool started = false, ready = false; };
+  void watch(const std::string& attempt_id, const ProbeTarget& target, const std::vector<ProbeSpec>& probes, Told told);
   void forget(const std::string& attempt_id);
   ProbeHealth health(const std::string& attempt_id) const;
 

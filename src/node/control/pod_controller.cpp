@@ -46,6 +46,14 @@ std::vector<std::string> texts(const Json& list) {
   return out;
 }
 
+// What the API knows of this attempt of the container: an earlier agent of this node wrote it.
+Prober::Told told_of(const Json& pod, const std::string& container, const std::string& attempt_id) {
+  for (const char* list : {"containerStatuses", "initContainerStatuses"})
+    for (const Json& status : pod["status"][list].items())
+      if (status["name"].string() == container && status["containerID"].string().ends_with("://" + attempt_id)) return {.started = status["started"].boolean(), .ready = status["ready"].boolean()};
+  return {};
+}
+
 }  // namespace
 
 struct PodController::Memory {
@@ -244,7 +252,7 @@ Result<PodSeen> PodController::observe(const Json& pod, Memory& memory) {
         if (kept.probed != one.latest->id) {
           prober_.forget(kept.probed);
           kept.probed = one.latest->id;
-          prober_.watch(one.latest->id, {.pod_uid = kube::uid_of(pod), .container = name, .ip = first_address(seen.ip)}, probes_of(container));
+          prober_.watch(one.latest->id, {.pod_uid = kube::uid_of(pod), .container = name, .ip = first_address(seen.ip)}, probes_of(container), told_of(pod, name, one.latest->id));
         }
         const ProbeHealth health = prober_.health(one.latest->id);
         one.ready = health.ready;

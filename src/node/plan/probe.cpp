@@ -54,6 +54,11 @@ std::vector<ProbeSpec> probes_of(const Json& container) {
 
 ProbeState::ProbeState(std::vector<ProbeSpec> probes) : probes_(std::move(probes)), counts_(probes_.size()) {}
 
+void ProbeState::resume(bool started, bool ready) {
+  for (std::size_t i = 0; i < probes_.size(); ++i)
+    counts_[i].holds = probes_[i].kind == ProbeKind::Startup ? started : probes_[i].kind == ProbeKind::Readiness ? started && ready : counts_[i].holds;
+}
+
 bool ProbeState::wanted(std::size_t probe) const {
   if (failed_) return false;
   const bool started = health().started;

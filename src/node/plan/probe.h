@@ -40,6 +40,8 @@ class ProbeState {
  public:
   ProbeState() = default;
   explicit ProbeState(std::vector<ProbeSpec> probes);
+  // Verdicts that an earlier agent told of the same attempt: they hold until a probe of ours says otherwise, `failures` times.
+  void resume(bool started, bool ready);
   const std::vector<ProbeSpec>& probes() const { return probes_; }
   // Whether the probe is to run now: the others wait until the startup probe has succeeded; it stops then.
   bool wanted(std::size_t probe) const;

@@ -39,6 +39,23 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Probes,
                                          Case{"a_start_that_never_comes_restarts", all, {{0, false}, {0, false}, {0, false}}, {false, false, true}}),
                          [](const auto& row) { return row.param.name; });
 
+// A new agent of a node with the probes of `all`: what was told holds until it is refuted.
+TEST(Probes, ToldVerdictsHoldUntilRefuted) {
+  ProbeState state(probes_of(*kube::parse_json(all)));
+  state.resume(true, true);
+  EXPECT_EQ(state.health(), (ProbeHealth{.started = true, .ready = true}));
+  EXPECT_FALSE(state.wanted(0));  // it has started once
+  EXPECT_TRUE(state.wanted(1));
+  for (int i = 0; i < 2; ++i) state.record(1, false);
+  EXPECT_TRUE(state.health().ready);
+  state.record(1, false);
+  EXPECT_FALSE(state.health().ready);
+
+  ProbeState fresh(probes_of(*kube::parse_json(all)));
+  fresh.resume(false, true);  // ready without a start is not believed
+  EXPECT_EQ(fresh.health(), (ProbeHealth{.started = false, .ready = false}));
+}
+
 TEST(ProbeSpecs, ReadPortsPathsAndDefaults) {
   const auto probes =
       probes_of(*kube::parse_json(R"({"ports": [{"name": "web", "containerPort": 8080}], "readinessProbe": {"httpGet": {"port": "web", "path": "ok"}},
