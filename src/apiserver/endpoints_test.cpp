@@ -135,12 +135,14 @@ TEST(Services, HaveOneFamilyOrBothAsTheirPolicySays) {
   EXPECT_EQ(again["spec"]["clusterIPs"], one["spec"]["clusterIPs"]);
   EXPECT_EQ(again["spec"]["ipFamilies"], json("[IPv4]"));
   // Refusals.
-  EXPECT_THAT(message_of(make("a", ", ipFamilies: [IPv4, IPv6]")), HasSubstr("spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be RequireDualStack or PreferDualStack when multiple ipFamilies are specified"));
-  EXPECT_THAT(message_of(make("a", ", clusterIPs: [10.79.3.3, 'fd00:79::33'], clusterIP: 10.79.3.3")), HasSubstr("when multiple clusterIPs are specified"));
+  EXPECT_THAT(message_of(make("a", ", ipFamilies: [IPv4, IPv6]")), HasSubstr("spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"));
+  EXPECT_THAT(message_of(make("a", ", clusterIPs: [10.79.3.3, 'fd00:79::33'], clusterIP: 10.79.3.3")), HasSubstr("when multiple cluster IPs are specified"));
   EXPECT_THAT(message_of(make("a", ", ipFamilyPolicy: Both")), HasSubstr("spec.ipFamilyPolicy: Unsupported value: \"Both\": supported values: \"PreferDualStack\", \"RequireDualStack\", \"SingleStack\""));
   EXPECT_THAT(message_of(make("a", ", ipFamilies: [IPv5]")), HasSubstr("spec.ipFamilies[0]: Unsupported value: \"IPv5\""));
   EXPECT_THAT(message_of(make("a", ", ipFamilyPolicy: RequireDualStack, ipFamilies: [IPv4, IPv4]")), HasSubstr("spec.ipFamilies[1]: Duplicate value: \"IPv4\""));
   EXPECT_THAT(message_of(make("a", ", ipFamilies: [IPv6], clusterIP: 10.79.3.3, clusterIPs: [10.79.3.3]")), HasSubstr("spec.clusterIPs[0]: Invalid value: \"10.79.3.3\": expected an IPv6 value as indicated by `ipFamilies[0]`"));
+  EXPECT_THAT(message_of(make("a", ", ipFamilyPolicy: PreferDualStack, clusterIP: 10.79.3.4, clusterIPs: [10.79.3.4, 10.79.3.5]")),
+              HasSubstr("spec.clusterIPs: Invalid value: []string{\"10.79.3.4\", \"10.79.3.5\"}: may specify no more than one IP for each IP family"));
   // Named addresses tell their families.
   const Json named = object_of(make("named", ", ipFamilyPolicy: PreferDualStack, clusterIP: 'fd00:79::33', clusterIPs: ['fd00:79::33', 10.79.3.3]"));
   EXPECT_EQ(named["spec"]["ipFamilies"], json("[IPv6, IPv4]"));
@@ -161,6 +163,9 @@ TEST(Services, AreOfOneFamilyWhereTheSiteHasOne) {
   const auto six = make("a", ", ipFamilies: [IPv6]");
   ASSERT_FALSE(six);
   EXPECT_THAT(six.error().message, HasSubstr("spec.ipFamilies[0]: Invalid value: \"IPv6\": not configured on this cluster"));
+  const auto named = make("a", ", clusterIP: 'fd00:79::33', clusterIPs: ['fd00:79::33']");
+  ASSERT_FALSE(named);
+  EXPECT_THAT(named.error().message, HasSubstr("spec.clusterIPs[0]: Invalid value: []string{\"fd00:79::33\"}: IPv6 is not configured on this cluster"));
   const auto preferred = make("a", ", ipFamilyPolicy: PreferDualStack");
   ASSERT_TRUE(preferred) << preferred.error().message;
   EXPECT_EQ((*preferred)["spec"]["ipFamilies"], json("[IPv4]"));

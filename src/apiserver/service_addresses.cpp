@@ -116,7 +116,14 @@ void give_up_second(Json& spec, const Json& before, const std::string& policy) {
 
 bool is_six(const std::string& address) { return address.find(':') != std::string::npos; }
 
-// The values and that they fit together, as Kubernetes says it.
+// As Kubernetes shows a list of texts.
+std::string shown(const Json& list) {
+  std::string out;
+  for (const Json& one : list.items()) out += fmt::format("{}\"{}\"", out.empty() ? "" : ", ", one.string());
+  return "[]string{" + out + "}";
+}
+
+// The values, and that those of one family are there once; as Kubernetes says it.
 void check_families(const Json& spec, const std::string& policy, FieldErrors& errors) {
   if (policy != "SingleStack" && policy != "PreferDualStack" && policy != "RequireDualStack")
     errors.unsupported_value("spec.ipFamilyPolicy", policy, {"PreferDualStack", "RequireDualStack", "SingleStack"});
@@ -127,15 +134,12 @@ void check_families(const Json& spec, const std::string& policy, FieldErrors& er
     if (std::find(families.begin(), families.begin() + static_cast<std::ptrdiff_t>(i), families[i]) != families.begin() + static_cast<std::ptrdiff_t>(i)) errors.duplicate(path, families[i]);
   }
   if (addresses.size() > 2 || (addresses.size() == 2 && is_six(addresses[0].string()) == is_six(addresses[1].string())))
-    errors.invalid("spec.clusterIPs", spec["clusterIPs"], "may specify no more than one IP for each IP family");
+    errors.invalid_as("spec.clusterIPs", shown(spec["clusterIPs"]), "may specify no more than one IP for each IP family");
   for (std::size_t i = 0; i < std::min(families.size(), addresses.size()); ++i) {
     const std::string &family = families[i].string(), &address = addresses[i].string();
     if (address == "None" || address.empty() || is_six(address) == (family == "IPv6")) continue;
     errors.invalid(fmt::format("spec.clusterIPs[{}]", i), address, fmt::format("expected an {} value as indicated by `ipFamilies[{}]`", family == "IPv6" ? "IPv6" : "IPv4", i));
   }
-  if (policy != "SingleStack") return;
-  if (addresses.size() == 2) errors.invalid("spec.ipFamilyPolicy", policy, "must be RequireDualStack or PreferDualStack when multiple clusterIPs are specified");
-  if (families.size() == 2) errors.invalid("spec.ipFamilyPolicy", policy, "must be RequireDualStack or PreferDualStack when multiple ipFamilies are specified");
 }
 
 }  // namespace
@@ -165,14 +169,25 @@ void ServiceAddresses::assign(Json& service, const Json* old, FieldErrors& error
   if (!headless)
     for (const Json& one : spec["clusterIPs"].items()) addresses.push_back(one.string());
   if (!headless && addresses.empty() && !spec["clusterIP"].string().empty()) addresses.push_back(spec["clusterIP"].string());
+  const auto complained = [&] { return errors.texts().size() > complaints; };
+  if (complained()) return;
+  constexpr std::string_view several = "must be 'RequireDualStack' or 'PreferDualStack' when multiple {} are specified";
+  if (policy == "SingleStack" && addresses.size() == 2) errors.invalid("spec.ipFamilyPolicy", policy, fmt::format(several, "cluster IPs"));
+  if (policy == "SingleStack" && families.size() == 2) errors.invalid("spec.ipFamilyPolicy", policy, fmt::format(several, "IP families"));
   // Addresses that are named tell their families.
-  for (std::size_t i = families.size(); i < addresses.size() && i < 2; ++i) families.emplace_back(is_six(addresses[i]) ? "IPv6" : "IPv4");
+  for (std::size_t i = families.size(); i < addresses.size(); ++i) {
+    families.emplace_back(is_six(addresses[i]) ? "IPv6" : "IPv4");
+    if (pool_of(is_six(addresses[i])) != nullptr) continue;
+    const Json named = spec["clusterIPs"].items().empty() ? Json::array({addresses[i]}) : spec["clusterIPs"];
+    errors.invalid_as(fmt::format("spec.clusterIPs[{}]", i), shown(named), fmt::format("{} is not configured on this cluster", families[i]));
+  }
+  if (complained()) return;
+  if (policy == "RequireDualStack" && pools_.size() < 2) errors.invalid("spec.ipFamilyPolicy", policy, "this cluster is not configured for dual-stack services");
+  for (std::size_t i = 0; i < families.size(); ++i)
+    if (pool_of(families[i] == "IPv6") == nullptr) errors.invalid(fmt::format("spec.ipFamilies[{}]", i), families[i], "not configured on this cluster");
+  if (complained()) return;
   if (families.empty()) families.push_back(pools_[0].range.six() ? "IPv6" : "IPv4");
   if (policy != "SingleStack" && families.size() == 1 && pools_.size() == 2) families.push_back(families[0] == "IPv4" ? "IPv6" : "IPv4");
-  if (policy == "RequireDualStack" && pools_.size() < 2) errors.invalid("spec.ipFamilyPolicy", policy, "this cluster is not configured for dual-stack services");
-  for (std::size_t i = 0; i < families.size() && errors.texts().size() == complaints; ++i)
-    if (pool_of(families[i] == "IPv6") == nullptr) errors.invalid(fmt::format("spec.ipFamilies[{}]", i), families[i], "not configured on this cluster");
-  if (errors.texts().size() > complaints) return;
   Json list = Json::array();
   for (const std::string& family : families) list.push(family);
   spec.set("ipFamilies", std::move(list));
@@ -190,7 +205,7 @@ void ServiceAddresses::assign(Json& service, const Json* old, FieldErrors& error
     if (::inet_pton(AF_INET, addresses[i].c_str(), bytes.data()) != 1 && ::inet_pton(AF_INET6, addresses[i].c_str(), bytes.data()) != 1)
       return errors.invalid(fmt::format("spec.clusterIPs[{}]", i), addresses[i], "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
     const auto offset = pool.range.offset_of(addresses[i]);
-    const auto refused = [&](const std::string& why) { errors.invalid("spec.clusterIPs", Json::array({addresses[i]}), fmt::format("failed to allocate IP {}: {}", addresses[i], why)); };
+    const auto refused = [&](const std::string& why) { errors.invalid_as("spec.clusterIPs", shown(Json::array({addresses[i]})), fmt::format("failed to allocate IP {}: {}", addresses[i], why)); };
     if (!offset || *offset == 0) return refused(fmt::format("the provided IP ({}) is not in the valid range. The range of valid IPs is {}", addresses[i], pool.range.text()));
     const auto [holder, fresh] = pool.holders.emplace(*offset, uid);
     if (!fresh && holder->second != uid) return refused("provided IP is already allocated");
