@@ -131,6 +131,7 @@ TEST(Services, HaveOneFamilyOrBothAsTheirPolicySays) {
   Json silent = two;  // an update that does not speak of families
   for (const char* field : {"ipFamilies", "ipFamilyPolicy"}) silent.child("spec").erase(field);
   EXPECT_EQ(object_of(world.update(*world.kind("services"), silent))["spec"], two["spec"]);
+  EXPECT_THAT(message_of(patch("one", "{spec: {ipFamilies: [IPv4]}}")), HasSubstr("spec.ipFamilyPolicy: Invalid value: \"PreferDualStack\": must be 'SingleStack' to release the secondary IP family"));
   const Json again = object_of(patch("one", "{spec: {ipFamilyPolicy: SingleStack}}"));
   EXPECT_EQ(again["spec"]["clusterIPs"], one["spec"]["clusterIPs"]);
   EXPECT_EQ(again["spec"]["ipFamilies"], json("[IPv4]"));

@@ -163,6 +163,8 @@ void ServiceAddresses::assign(Json& service, const Json* old, FieldErrors& error
   if (old != nullptr) give_up_second(spec, (*old)["spec"], policy);
   const std::size_t complaints = errors.texts().size();
   check_families(spec, policy, errors);
+  if (old != nullptr && policy != "SingleStack" && (*old)["spec"]["ipFamilies"].items().size() == 2 && std::as_const(spec)["ipFamilies"].items().size() == 1)
+    errors.invalid("spec.ipFamilyPolicy", policy, "must be 'SingleStack' to release the secondary IP family");
   std::vector<std::string> families, addresses;
   for (const Json& family : spec["ipFamilies"].items()) families.push_back(family.string());
   const bool headless = spec["clusterIP"].string() == "None";
