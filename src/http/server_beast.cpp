@@ -103,8 +103,9 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   };
   Task serve();
   Coroutine<Read> read_request();
-  Coroutine<bool> fill();
+  Coroutine<bool> fill(std::size_t at_most = 16 << 10);
   Coroutine<bool> send_answer(bool keep_alive);
+  bool send_now(std::vector<asio::const_buffer>& buffers, error_code& error);
   Coroutine<bool> write_response(Response response, bool keep_alive);
   Coroutine<bool> write_batch(std::vector<asio::const_buffer> buffers, Link::Batch batch);
   Task refuse(Response response);
@@ -138,6 +139,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   bool lost_ = false;                      // the peer is gone or was cut off
   bool reading_ = false;                   // a read runs beside the coroutine
   bool stop_reading_ = false;              // and shall not be followed by another
+  int sent_in_a_row_ = 0;                  // writes without a turn of the loop
 };
 
 // ---- Connection
@@ -174,10 +176,10 @@ Task Connection::wait_for_wake() {
 }
 
 // Reads more into buffer_. False: the peer is gone.
-Coroutine<bool> Connection::fill() {
+Coroutine<bool> Connection::fill(std::size_t at_most) {
   error_code error;
   auto token = asio::redirect_error(use_task, error);
-  const asio::mutable_buffer space = buffer_.prepare(16 << 10);
+  const asio::mutable_buffer space = buffer_.prepare(at_most);
   const std::size_t size = co_await wire_.async_read_some(space, token);
   buffer_.commit(size);
   co_return !error && !lost_;
@@ -192,7 +194,8 @@ Coroutine<Connection::Read> Connection::read_request() {
   bool in_body = false;
   if (buffer_.size() == 0) {
     limit(core_.options.idle_timeout);
-    if (!co_await fill()) co_return Read{Read::End::Gone};
+    // Most requests are small, and most connections rest most of the time.
+    if (!co_await fill(4 << 10)) co_return Read{Read::End::Gone};
   }
   limit(core_.options.handshake_timeout);
   for (;;) {
@@ -308,6 +311,24 @@ Coroutine<bool> Connection::send_answer(bool keep_alive) {
 
 std::string reason_of(int status) { return std::string(beast::http::obsolete_reason(static_cast<beast::http::status>(status))); }
 
+// Sends what is small at once, as far as the socket takes it: an event to a thousand watchers is then a thousand calls of the kernel and no more turns of the loop than
+// it takes to wake them. Returns whether nothing is left in `buffers`.
+bool Connection::send_now(std::vector<asio::const_buffer>& buffers, error_code& error) {
+  constexpr std::size_t small = 64 << 10;
+  constexpr int most_in_a_row = 16;  // then the others get their turn
+  if (wire_.tls() == nullptr || asio::buffer_size(buffers) > small) return false;
+  if (++sent_in_a_row_ > most_in_a_row) {
+    sent_in_a_row_ = 0;
+    return false;
+  }
+  std::size_t sent = wire_.tls()->write_now(buffers, error);
+  std::size_t gone = 0;
+  while (gone < buffers.size() && sent >= buffers[gone].size()) sent -= buffers[gone++].size();
+  buffers.erase(buffers.begin(), buffers.begin() + static_cast<std::ptrdiff_t>(gone));
+  if (!buffers.empty()) buffers.front() += sent;
+  return buffers.empty() || error;
+}
+
 Coroutine<bool> Connection::write_response(Response response, bool keep_alive) {
   const std::size_t length = body_bytes(response);
   std::string header = answer_head(response.status, reason_of(response.status), response.headers, SystemClock{}.now());
@@ -319,8 +340,10 @@ Coroutine<bool> Connection::write_response(Response response, bool keep_alive) {
   }
   limit(sending_time(length));
   error_code error;
-  auto token = asio::redirect_error(use_task, error);
-  co_await asio::async_write(wire_, buffers, token);
+  if (!send_now(buffers, error)) {
+    auto token = asio::redirect_error(use_task, error);
+    co_await asio::async_write(wire_, buffers, token);
+  }
   co_return !error && !lost_;
 }
 
@@ -328,8 +351,10 @@ Coroutine<bool> Connection::write_response(Response response, bool keep_alive) {
 Coroutine<bool> Connection::write_batch(std::vector<asio::const_buffer> buffers, Link::Batch batch) {
   if (batch.finished) limit(sending_time(batch.bytes));
   error_code error;
-  auto token = asio::redirect_error(use_task, error);
-  co_await asio::async_write(wire_, buffers, token);
+  if (!send_now(buffers, error)) {
+    auto token = asio::redirect_error(use_task, error);
+    co_await asio::async_write(wire_, buffers, token);
+  }
   link_->sent(batch.bytes);
   co_return !error && !lost_;
 }
@@ -365,6 +390,10 @@ Task Connection::run_stream(StreamStart start) {
   const bool bodiless = parser_->get().method() == beast::http::verb::head;
   std::string header = answer_head(start.status, reason_of(start.status), start.headers, SystemClock{}.now());
   header += body_head(chunked ? Body::Chunked : Body::ToTheEnd, 0, false);
+  // The last answer of this connection, and maybe a long one: nothing is read any more.
+  parser_.reset();
+  buffer_.clear();
+  buffer_.shrink_to_fit();
   watch_peer();
   for (bool finished = false; !finished;) {
     if (lost_) co_return;
@@ -389,7 +418,7 @@ Task Connection::run_stream(StreamStart start) {
     if (!bodiless && chunked && finished) buffers.emplace_back("0\r\n\r\n", 5);
     const bool written = co_await write_batch(std::move(buffers), std::move(batch));
     if (!written) co_return;
-    header.clear();
+    header = std::string();  // frees it
   }
   co_await stop_reading_and_shut_down();
 }
