@@ -114,9 +114,10 @@ std::vector<Json> AccessAdmission::default_classes() const {
   std::vector<Json> out;
   const auto page = registry_.list(*kind, "", {});
   if (!page) return out;
-  for (const Object& object : page->objects) {
-    if (object.bytes->find("\"globalDefault\":true") == std::string::npos) continue;
-    if (auto parsed = kube::parse_json(*object.bytes)) out.push_back(std::move(*parsed));
+  for (const Listed& object : page->objects) {
+    const http::Buffer bytes = object.value.bytes();
+    if (bytes->find("\"globalDefault\":true") == std::string::npos) continue;
+    if (auto parsed = kube::parse_json(*bytes)) out.push_back(std::move(*parsed));
   }
   return out;
 }

@@ -41,11 +41,15 @@ http::Response list_in_parts(const Kind& kind, const ListPage& page) {
   append_json(head, list_metadata(page, kind.schema != nullptr));
   head += ",\"items\":[";
   http::Response response{.headers = {{"Content-Type", "application/json"}}};
-  response.parts.reserve(2 * page.objects.size() + 2);
+  response.parts.reserve(4 * page.objects.size() + 2);
+  std::vector<std::string_view> pieces;
   response.parts.push_back(buffer(std::move(head)));
   for (std::size_t i = 0; i < page.objects.size(); ++i) {
     if (i > 0) response.parts.push_back(comma);
-    response.parts.push_back(page.objects[i].bytes);
+    const Value& value = page.objects[i].value;
+    pieces.clear();
+    value.pieces(pieces);
+    for (const std::string_view piece : pieces) response.parts.emplace_back(value.held(), piece);
   }
   response.parts.push_back(end);
   return response;
@@ -58,8 +62,8 @@ Result<http::Response> list_in_form(const Call& call, const Kind& kind, const Li
   std::vector<Json> items;
   items.reserve(page.objects.size());
   const TableShape shape(kind);
-  for (const Object& object : page.objects) {
-    auto parsed = kube::parse_json(*object.bytes);
+  for (const Listed& object : page.objects) {
+    auto parsed = kube::parse_json(*object.value.bytes());
     if (!parsed) return std::unexpected(std::move(parsed.error()));
     if (call.form == Form::Table) {
       items.push_back(shape.row(*parsed, *include, now));
@@ -461,8 +465,8 @@ void Objects::remove_all(const CallPtr& call, const KindPtr& kind, std::optional
   if (shared_page->objects.empty()) return answer(std::nullopt);
   all->left = shared_page->objects.size();
   auto token = in_flight_.begin();
-  for (const Object& object : shared_page->objects) {
-    const auto parsed = kube::parse_json(*object.bytes);
+  for (const Listed& object : shared_page->objects) {
+    const auto parsed = kube::parse_json(*object.value.bytes());
     const kube::ObjectKey key = parsed ? kube::key_of(*parsed) : kube::ObjectKey{};
     registry_.remove(*context, *kind, key, *options, [all, answer, token](Result<Written> written) {
       std::optional<Error> failed;

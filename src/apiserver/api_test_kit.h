@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "apiserver/api_handler.h"
+#include "apiserver/registry_bytes.h"
 #include "apiserver/rbac_defaults.h"
 #include "apiserver/store/store.h"
 #include "base/encoding.h"
@@ -75,7 +76,7 @@ class RecordedExchange final : public http::Exchange {
  public:
   void respond(http::Response response) override {
     const std::lock_guard lock(mutex_);
-    for (const auto& part : response.parts) response.body += *part;
+    for (const auto& part : response.parts) response.body += part.bytes;
     response_ = std::move(response);
     changed_.notify_all();
   }
@@ -124,7 +125,7 @@ class RecordedExchange final : public http::Exchange {
 // An API with an administrator ("admin-token"), a node w0 ("node-token") and a stranger ("eve-token").
 struct Api {
   SystemClock clock;
-  std::unique_ptr<Store> store = make_memory_store();
+  std::unique_ptr<Store> store = make_memory_store({}, common_parts);
   std::unique_ptr<Registry> registry;
   std::unique_ptr<ApiHandler> handler;
 

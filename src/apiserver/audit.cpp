@@ -49,13 +49,13 @@ class AuditedExchange final : public http::Exchange {
 
   void respond(http::Response response) override {
     AuditOutcome outcome{.code = response.status};
-    const std::string* body = response.parts.empty() ? &response.body : response.parts.front().get();
+    const std::string_view body = response.parts.empty() ? std::string_view(response.body) : response.parts.front().bytes;
     const bool created = response.status == 201 && record_->about.name.empty();
     // Single fields of the answer, never the whole.
-    if (created) outcome.name = Peek(*body).field("metadata.name").value_or("");
+    if (created) outcome.name = Peek(body).field("metadata.name").value_or("");
     if (response.status >= 400) {
-      outcome.status_reason = Peek(*body).field("reason").value_or("");
-      outcome.message = Peek(*body).field("message").value_or("").substr(0, message_limit);
+      outcome.status_reason = Peek(body).field("reason").value_or("");
+      outcome.message = Peek(body).field("message").value_or("").substr(0, message_limit);
     }
     tell(outcome);
     inner_->respond(std::move(response));

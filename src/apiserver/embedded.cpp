@@ -10,6 +10,7 @@
 
 #include "apiserver/proxy.h"
 #include "apiserver/rbac_defaults.h"
+#include "apiserver/registry_bytes.h"
 #include "apiserver/status.h"
 #include "base/files.h"
 #include "base/rng.h"
@@ -140,7 +141,7 @@ Result<void> EmbeddedServer::make_token_keys() {
 Result<http::KeyPair> EmbeddedServer::issue(const http::CertificateRequest& request) const { return http::issue(ca_, request, clock_.now()); }
 
 Result<void> EmbeddedServer::serve() {
-  auto store = open_sqlite_store({.path = path("store.db")});
+  auto store = open_sqlite_store({.path = path("store.db"), .common = common_parts});
   if (!store) return std::unexpected(std::move(store.error()));
   store_ = std::move(*store);
   auto registry = Registry::open(*store_, clock_, {.secret_key = secret_key_, .service_ranges = options_.service_ranges});

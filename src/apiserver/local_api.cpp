@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -18,6 +19,25 @@ namespace {
 // A watcher that falls this far behind starts again from the last version that it saw.
 constexpr std::size_t queue_limit = 100'000;
 
+// The object without managedFields; parts that go with these are not even joined.
+std::string plain_part(const Value& value) {
+  const Value::Held& held = *value.held();
+  // What is taken out of an object's own bytes leaves brackets in balance.
+  const std::string_view managed = managed_fields_of(held.own);
+  const auto start = managed.empty() ? 0 : static_cast<std::size_t>(managed.data() - held.own.data());
+  const bool inside = std::all_of(held.inserts.begin(), held.inserts.end(), [&](const Value::Insert& insert) { return insert.at > start && insert.at < start + managed.size(); });
+  return inside ? without_managed_fields(std::string_view(held.own)) : without_managed_fields(held.join());
+}
+
+// The controllers' caches hold what the store holds. Whoever gets one has parsed it before.
+Json decode(const void* held) {
+  const auto* const stored = static_cast<const Value::Held*>(held);
+  const Value value(std::shared_ptr<const Value::Held>(std::shared_ptr<void>(), stored));  // the caller holds it
+  auto object = kube::parse_json(plain_part(value));
+  INVARIANT(object);
+  return std::move(*object);
+}
+
 // Events wait here as bytes and are parsed by the reader.
 class Queue {
  public:
@@ -27,13 +47,13 @@ class Queue {
     if (events_.size() >= queue_limit) {
       overflowed_ = true;
     } else {
-      events_.push_back({event.type, event.object.bytes});
+      events_.push_back({event.type, event.value ? event.value : Value(*event.object.bytes)});
     }
     changed_.notify_one();
   }
   struct Item {
     kube::EventType type;
-    http::Buffer bytes;
+    Value value;
   };
   Result<std::optional<Item>> take(std::chrono::milliseconds limit) {
     std::unique_lock lock(mutex_);
@@ -67,9 +87,9 @@ class LocalWatch final : public kube::Watch {
     auto item = queue_->take(limit);
     if (!item) return std::unexpected(std::move(item.error()));
     if (!*item) return std::optional<kube::WatchEvent>();
-    auto object = kube::parse_json(without_managed_fields(*(*item)->bytes));
+    auto object = kube::parse_json(plain_part((*item)->value));
     if (!object) return std::unexpected(std::move(object.error()));
-    return std::optional<kube::WatchEvent>({(*item)->type, std::move(*object)});
+    return std::optional<kube::WatchEvent>({(*item)->type, std::move(*object), kube::AtRest((*item)->value.held(), decode)});
   }
   void close() override { queue_->close(); }
 
@@ -126,10 +146,12 @@ class LocalApi final : public kube::KubeApi {
     if (!page) return std::unexpected(std::move(page.error()));
     kube::List out{.items = {}, .resource_version = std::to_string(page->revision), .continue_token = page->continue_token};
     out.items.reserve(page->objects.size());
-    for (const Object& object : page->objects) {
-      auto parsed = kube::parse_json(without_managed_fields(*object.bytes));
+    out.at_rest.reserve(page->objects.size());
+    for (const Listed& object : page->objects) {
+      auto parsed = kube::parse_json(plain_part(object.value));
       if (!parsed) return std::unexpected(std::move(parsed.error()));
       out.items.push_back(std::move(*parsed));
+      out.at_rest.emplace_back(object.value.held(), decode);
     }
     return out;
   }
@@ -167,7 +189,10 @@ class LocalApi final : public kube::KubeApi {
     if (!kind) return not_served(resource);
     Answer answer;
     registry_.post(context(), *kind, key, subresource, body, answer.reply());
-    return answer.object();
+    if (subresource != "binding") return answer.object();
+    const auto bound = answer.wait();  // is answered with a Status, as over HTTP: nobody reads the pod
+    if (!bound) return std::unexpected(bound.error());
+    return Json::object({{"kind", "Status"}, {"apiVersion", "v1"}, {"metadata", Json::object()}, {"status", "Success"}, {"code", 201}});
   }
 
   Result<void> remove(const kube::Resource& resource, const kube::ObjectKey& key, const kube::DeleteOptions& options) override {

@@ -76,6 +76,11 @@ struct Written {
 };
 using Reply = std::function<void(Result<Written>)>;
 
+// An object among many: its bytes are not joined before somebody needs them so.
+struct Listed {
+  Value value;
+  Revision revision = 0;
+};
 struct ListQuery {
   std::string label_selector, field_selector;
   std::int64_t limit = 0;
@@ -83,7 +88,7 @@ struct ListQuery {
   std::string resource_version, resource_version_match;  // "", "0", "N"; "", "Exact", "NotOlderThan"
 };
 struct ListPage {
-  std::vector<Object> objects;
+  std::vector<Listed> objects;
   Revision revision = 0;
   std::string continue_token;
   std::int64_t remaining = 0;
@@ -99,6 +104,7 @@ struct RegistryEvent {
   // The event as a line of a JSON watch, `{"type":"ADDED","object":{...}}\n`, made once and shared by all watchers of this event.
   http::Buffer line;
   bool initial_end = false;
+  Value value = {};  // of ADDED and MODIFIED: the object as the store holds it, for who keeps it
 };
 
 struct RegistryOptions {

@@ -18,8 +18,8 @@ Result<void> EmbeddedRegistry::follow_services() {
   auto made = ServiceAddresses::make(options_.service_ranges);
   if (!made) return std::unexpected(std::move(made.error()));
   addresses_ = std::move(*made);
-  const auto note = [this](const std::string& key, const http::Buffer& value) {
-    const auto service = value ? kube::parse_json(*value) : Result<Json>(fail(Code::NotFound, ""));
+  const auto note = [this](const std::string& key, const Value& value) {
+    const auto service = value ? kube::parse_json(*value.bytes()) : Result<Json>(fail(Code::NotFound, ""));
     addresses_->note(key, service ? &*service : nullptr);
   };
   const std::string prefix = store_prefix(kube::resources::services);
@@ -42,8 +42,8 @@ void EmbeddedRegistry::assign(const kube::Resource& resource, Json& object, cons
   const auto classes = kind ? list(*kind, "", {}) : Result<ListPage>(fail(Code::NotFound, ""));
   std::string chosen, created;
   if (!classes) return;
-  for (const Object& one : classes->objects) {
-    const auto storage = kube::parse_json(*one.bytes);
+  for (const Listed& one : classes->objects) {
+    const auto storage = kube::parse_json(*one.value.bytes());
     if (!storage || (*storage)["metadata"]["annotations"][workloads::default_class_annotation].string() != "true") continue;
     const std::string& time = (*storage)["metadata"]["creationTimestamp"].string();
     if (!chosen.empty() && time <= created) continue;
@@ -66,8 +66,8 @@ Result<std::optional<Json>> EmbeddedRegistry::budget_of(const kube::ObjectKey& k
   const auto budgets = kind ? list(*kind, key.space, {}) : Result<ListPage>(ListPage{});
   if (!budgets) return std::unexpected(budgets.error());
   std::optional<Json> found;
-  for (const Object& one : budgets->objects) {
-    auto budget = kube::parse_json(*one.bytes);
+  for (const Listed& one : budgets->objects) {
+    auto budget = kube::parse_json(*one.value.bytes());
     if (!budget || (*budget)["spec"]["selector"].is_null()) continue;
     const auto selector = kube::LabelSelector::from_object((*budget)["spec"]["selector"]);
     if (!selector || !selector->matches(pod["metadata"]["labels"])) continue;

@@ -100,6 +100,30 @@ std::string without_managed_fields(std::string_view bytes) {
   return out.append(bytes.substr(0, start - managed_mark.size())).append(bytes.substr(start + managed.size()));
 }
 
+void common_parts(std::string_view bytes, std::vector<std::string_view>& parts) {
+  constexpr std::string_view fields_mark = "\"fieldsV1\":";
+  const std::string_view managed = managed_fields_of(bytes);
+  std::size_t start = 0;  // of the fields that are being read; 0: none
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t at = 0; at < managed.size(); ++at) {
+    const char c = managed[at];
+    if (in_string) {
+      if (c == '\\') ++at;
+      else if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+      if (depth == 2 && managed.substr(at, fields_mark.size()) == fields_mark) start = at + fields_mark.size();
+    } else if (c == '[' || c == '{') {
+      ++depth;
+    } else if (c == ']' || c == '}') {
+      --depth;
+      if (depth == 2 && start > 0) parts.push_back(managed.substr(start, at + 1 - start));
+      if (depth == 2) start = 0;
+    }
+  }
+}
+
 std::string with_revision(std::string_view bytes, Revision revision) {
   const Around around = around_revision(bytes);
   std::string out;

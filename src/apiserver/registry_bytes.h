@@ -18,6 +18,8 @@ Template canonical(const kube::Json& object, const kube::Resource& resource, std
 // The JSON list of managedFields in canonical bytes; empty: none. It points into them.
 std::string_view managed_fields_of(std::string_view bytes);
 std::string without_managed_fields(std::string_view bytes);
+// What an object has in common with many: the fields that each manager owns. Of the kind CommonParts (store/value.h).
+void common_parts(std::string_view bytes, std::vector<std::string_view>& parts);
 std::string join(const Template& parts, Revision revision);
 // Splits canonical bytes around the revision. INVARIANT: they are canonical.
 struct Around {

@@ -35,6 +35,7 @@ class Gate {
 // An event's bytes, made once for all watchers of one version of a kind.
 struct EncodedEvent {
   std::mutex mutex;
+  Value kept;                        // what the watchers may keep: after, as the store holds it
   http::Buffer after, before, gone;  // plain, in this version; `gone` is before with the event's revision
   http::Buffer lines[3];             // of after as ADDED, after as MODIFIED, gone as DELETED
 };
@@ -87,7 +88,7 @@ class EmbeddedRegistry final : public Registry {
   void post(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, kube::Json body, Reply reply) override;
 
   // The plain bytes of a stored value in the kind's version. Also for events.
-  Result<http::Buffer> plain(const Kind& kind, const std::string& store_key, const http::Buffer& stored, Revision revision) const;
+  Result<Value> plain(const Kind& kind, const std::string& store_key, const Value& stored, Revision revision) const;
 
  private:
   friend class RegistryWatch;

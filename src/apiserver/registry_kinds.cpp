@@ -84,7 +84,7 @@ void EmbeddedRegistry::on_crd(const StoreEvent& event) {
   from_crds.erase(name);
   terminating.erase(name);
   if (event.value) {
-    const auto crd = kube::parse_json(*event.value);
+    const auto crd = kube::parse_json(*event.value.bytes());
     INVARIANT(crd.has_value());  // the registry wrote it
     from_crds[name] = kinds_of(*crd);
     if (kube::deleting(*crd)) terminating.insert(name);

@@ -65,16 +65,16 @@ Result<From> where_to_start(const ListQuery& query, const std::string& prefix, R
 
 }  // namespace
 
-Result<http::Buffer> EmbeddedRegistry::plain(const Kind& kind, const std::string& key, const http::Buffer& stored, Revision revision) const {
-  http::Buffer bytes = stored;
+Result<Value> EmbeddedRegistry::plain(const Kind& kind, const std::string& key, const Value& stored, Revision revision) const {
+  Value value = stored;
   if (sealed(kind.resource)) {
     if (!seal_) return fail(Code::Unsupported, "Secrets need a key: the server was started without one");
-    auto opened = seal_->open(key, *stored, revision);
+    auto opened = seal_->open(key, *stored.bytes(), revision);
     if (!opened) return std::unexpected(std::move(opened.error()));
-    bytes = std::make_shared<const std::string>(std::move(*opened));
+    value = Value(std::move(*opened));
   }
-  if (!has_api_version(*bytes, kind.resource.api_version())) bytes = std::make_shared<const std::string>(with_api_version(*bytes, kind.resource.api_version()));
-  return bytes;
+  if (!has_api_version(value.head(), kind.resource.api_version())) value = Value(with_api_version(*value.bytes(), kind.resource.api_version()));
+  return value;
 }
 
 Result<Object> EmbeddedRegistry::get(const Kind& kind, const kube::ObjectKey& key) const {
@@ -83,7 +83,7 @@ Result<Object> EmbeddedRegistry::get(const Kind& kind, const kube::ObjectKey& ke
   if (!entry) return not_found(kind.resource, key.name);
   auto bytes = plain(kind, at, entry->value, entry->revision);
   if (!bytes) return std::unexpected(std::move(bytes.error()));
-  return Object{std::move(*bytes), entry->revision};
+  return Object{bytes->bytes(), entry->revision};
 }
 
 Result<ListPage> EmbeddedRegistry::list(const Kind& kind, const std::string& space, const ListQuery& query) const {
@@ -111,7 +111,7 @@ Result<ListPage> EmbeddedRegistry::list(const Kind& kind, const std::string& spa
       after = entry.key;
       auto bytes = plain(kind, entry.key, entry.value, entry.revision);
       if (!bytes) return std::unexpected(std::move(bytes.error()));
-      if (selection->everything() || selection->matches(entry.key, **bytes)) page.objects.push_back({std::move(*bytes), entry.revision});
+      if (selection->everything() || selection->matches(entry.key, *bytes->bytes())) page.objects.push_back({std::move(*bytes), entry.revision});
       if (limit > 0 && page.objects.size() >= limit) break;
     }
     const bool full = limit > 0 && page.objects.size() >= limit;

@@ -21,7 +21,7 @@ std::vector<std::string> names_of(const Result<ListPage>& page) {
   std::vector<std::string> out;
   if (!page) ADD_FAILURE() << page.error().message;
   else
-    for (const Object& object : page->objects) out.push_back(kube::name_of(*kube::parse_json(*object.bytes)));
+    for (const Listed& object : page->objects) out.push_back(kube::name_of(*kube::parse_json(*object.value.bytes())));
   return out;
 }
 
@@ -243,7 +243,7 @@ TEST(RegistryProperty, ListAndWatchAgreeUnderConcurrentWriters) {
       const char* labels = i % 2 ? "colour=red" : "";
       const auto page = world.registry->list(*maps, "", {.label_selector = labels});
       ASSERT_TRUE(page);
-      for (const Object& object : page->objects) view.objects[kube::name_of(*kube::parse_json(*object.bytes))] = *object.bytes;
+      for (const Listed& object : page->objects) view.objects[kube::name_of(*kube::parse_json(*object.value.bytes()))] = *object.value.bytes();
       view.last = page->revision;
       auto subscription = world.registry->watch(*maps, "", {.label_selector = labels, .resource_version = std::to_string(page->revision)}, [&view](const RegistryEvent& event) {
         const std::scoped_lock lock(view.mutex);
@@ -260,7 +260,7 @@ TEST(RegistryProperty, ListAndWatchAgreeUnderConcurrentWriters) {
     for (std::size_t i = 0; i < views.size(); ++i) {
       const auto page = world.registry->list(*maps, "", {.label_selector = i % 2 ? "colour=red" : ""});
       std::map<std::string, std::string> want;
-      for (const Object& object : page->objects) want[kube::name_of(*kube::parse_json(*object.bytes))] = *object.bytes;
+      for (const Listed& object : page->objects) want[kube::name_of(*kube::parse_json(*object.value.bytes()))] = *object.value.bytes();
       const std::scoped_lock lock(views[i].mutex);
       EXPECT_FALSE(views[i].wrong) << "seed " << seed << " view " << i;
       EXPECT_EQ(views[i].objects, want) << "seed " << seed << " view " << i;

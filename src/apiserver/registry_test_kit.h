@@ -9,6 +9,7 @@
 
 #include "apiserver/local_api.h"
 #include "apiserver/registry.h"
+#include "apiserver/registry_bytes.h"
 #include "kube/json.h"
 
 namespace fairlead::apiserver::test {
@@ -44,7 +45,7 @@ class Waiter {
 };
 
 struct World {
-  explicit World(HistoryLimits limits = {}, std::unique_ptr<Store> given = nullptr) : store(given ? std::move(given) : make_memory_store(limits)) {
+  explicit World(HistoryLimits limits = {}, std::unique_ptr<Store> given = nullptr) : store(given ? std::move(given) : make_memory_store(limits, common_parts)) {
     auto opened = Registry::open(*store, clock, {.secret_key = std::string(32, 'k'), .service_ranges = {"10.79.0.0/16", "fd00:79::/112"}});
     if (!opened) ADD_FAILURE() << opened.error().message;
     registry = std::move(*opened);

@@ -25,15 +25,16 @@ class RegistryWatch {
       : registry_(registry), kind_(std::move(kind)), selection_(std::move(selection)), sink_(std::move(sink)) {}
 
   void initial(const Entry& entry) const {
-    const auto bytes = registry_.plain(*kind_, entry.key, entry.value, entry.revision);
-    if (!bytes) return damaged(entry.key, bytes.error());
-    if (!selection_.everything() && !selection_.matches(entry.key, **bytes)) return;
-    send(kube::EventType::Added, *bytes, entry.revision, std::make_shared<const std::string>(event_line(kube::EventType::Added, **bytes)));
+    const auto value = registry_.plain(*kind_, entry.key, entry.value, entry.revision);
+    if (!value) return damaged(entry.key, value.error());
+    const http::Buffer bytes = value->bytes();
+    if (!selection_.everything() && !selection_.matches(entry.key, *bytes)) return;
+    sink_({kube::EventType::Added, {bytes, entry.revision}, std::make_shared<const std::string>(event_line(kube::EventType::Added, *bytes)), false, *value});
   }
 
   void initial_end(Revision revision) const {
     const auto object = std::make_shared<const std::string>(bookmark_object(kind_->resource, revision, true));
-    sink_({kube::EventType::Bookmark, {object, revision}, std::make_shared<const std::string>(event_line(kube::EventType::Bookmark, *object)), true});
+    sink_({kube::EventType::Bookmark, {object, revision}, std::make_shared<const std::string>(event_line(kube::EventType::Bookmark, *object)), true, {}});
   }
 
   void on_event(const StoreEvent& event) const {
@@ -41,9 +42,12 @@ class RegistryWatch {
     RegistryEvent out;
     {
       const std::scoped_lock lock(shared->mutex);
-      if (event.value && !shared->after) shared->after = bytes(event.key, event.value, event.revision);
+      if (event.value && !shared->after) {
+        shared->kept = plain(event.key, event.value, event.revision);
+        shared->after = shared->kept.bytes();
+      }
       const bool all = selection_.everything();
-      if (event.before && !shared->before && (!all || !event.value)) shared->before = bytes(event.key, event.before, event.before_revision);
+      if (event.before && !shared->before && (!all || !event.value)) shared->before = plain(event.key, event.before, event.before_revision).bytes();
       if ((event.value && !shared->after) || (event.before && (!all || !event.value) && !shared->before)) return;
       const bool is = event.value && (all || selection_.matches(event.key, *shared->after));
       const bool was = event.before && (all || selection_.matches(event.key, *shared->before));
@@ -54,19 +58,19 @@ class RegistryWatch {
       http::Buffer& line = shared->lines[static_cast<std::size_t>(out.type)];
       if (!line) line = std::make_shared<const std::string>(event_line(out.type, *out.object.bytes));
       out.line = line;
+      if (is) out.value = shared->kept;
     }
     sink_(out);
   }
 
  private:
-  http::Buffer bytes(const std::string& key, const http::Buffer& stored, Revision revision) const {
+  Value plain(const std::string& key, const Value& stored, Revision revision) const {
     auto plain = registry_.plain(*kind_, key, stored, revision);
     if (plain) return std::move(*plain);
     damaged(key, plain.error());
     return nullptr;
   }
   static void damaged(const std::string& key, const Error& error) { log_error("stored object cannot be read", {{"key", key}, {"error", error.message}}); }
-  void send(kube::EventType type, http::Buffer object, Revision revision, http::Buffer line) const { sink_({type, {std::move(object), revision}, std::move(line), false}); }
 
   const EmbeddedRegistry& registry_;
   std::shared_ptr<const Kind> kind_;

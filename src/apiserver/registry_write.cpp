@@ -116,7 +116,7 @@ Result<void> EmbeddedRegistry::admit_into(const kube::Resource& resource, const 
   if (!resource.namespaced) return {};
   const auto entry = store_.get(store_key(kube::resources::namespaces, {"", space}));
   if (!entry) return not_found(kube::resources::namespaces, space);
-  if (Peek(*entry->value).field("metadata.deletionTimestamp"))
+  if (Peek(*entry->value.bytes()).field("metadata.deletionTimestamp"))
     return forbidden(resource, name, fmt::format("unable to create new content in namespace {} because it is being terminated", space));
   return {};
 }
@@ -261,7 +261,7 @@ void EmbeddedRegistry::submit(std::shared_ptr<Creation> creation) {
   store_.write({*key, Revision{0}, std::move(*form)}, [this, creation, key, bytes, name, generate](Result<Entry> done) {
     const kube::Resource& of = creation->kind->resource;
     if (done) {
-      const auto plain_bytes = sealed(of) ? std::make_shared<const std::string>(join(*bytes, done->revision)) : done->value;
+      const auto plain_bytes = sealed(of) ? std::make_shared<const std::string>(join(*bytes, done->revision)) : done->value.bytes();
       return creation->reply(Written{.object = {plain_bytes, done->revision}, .created = true, .warnings = std::move(creation->warnings)});
     }
     const bool clash = done.error().code == Code::Exists || done.error().code == Code::Conflict;
@@ -294,15 +294,16 @@ void EmbeddedRegistry::attempt(std::shared_ptr<Mutation> mutation) {
   const kube::Resource& resource = kind.resource;
   const auto entry = mutation->key.name.empty() ? std::nullopt : store_.get(mutation->store_key);
   if (!entry) return mutation->reply(not_found(resource, mutation->key.name));
-  auto bytes = plain(kind, mutation->store_key, entry->value, entry->revision);
-  if (!bytes) return mutation->reply(std::unexpected(std::move(bytes.error())));
-  const std::string_view managed = managed_fields_of(**bytes);
-  auto current = kube::parse_json(without_managed_fields(**bytes));
+  const auto value = plain(kind, mutation->store_key, entry->value, entry->revision);
+  if (!value) return mutation->reply(std::unexpected(value.error()));
+  const http::Buffer bytes = value->bytes();
+  const std::string_view managed = managed_fields_of(*bytes);
+  auto current = kube::parse_json(without_managed_fields(*bytes));
   if (!current) return mutation->reply(fail(Code::Internal, fmt::format("the stored {} \"{}\" cannot be read: {}", resource_text(resource), mutation->key.name, current.error().message)));
   auto decision = mutation->decide({*current, entry->revision, managed});
   if (!decision) return mutation->reply(std::unexpected(std::move(decision.error())));
 
-  const Object now{*bytes, entry->revision};
+  const Object now{bytes, entry->revision};
   if (decision->what == Decision::What::Put) {
     current->child("metadata").erase("resourceVersion");
     decision->next.child("metadata").erase("resourceVersion");
@@ -325,12 +326,12 @@ void EmbeddedRegistry::attempt(std::shared_ptr<Mutation> mutation) {
     return mutation->reply(Written{.object = shown, .removed = removing, .warnings = std::move(decision->warnings)});
   }
   ++mutation->attempts;
-  store_.write(std::move(write), [this, mutation, text, removing, last = *bytes, warnings = std::move(decision->warnings)](Result<Entry> done) mutable {
+  store_.write(std::move(write), [this, mutation, text, removing, last = bytes, warnings = std::move(decision->warnings)](Result<Entry> done) mutable {
     const kube::Resource& of = mutation->kind->resource;
     if (done) {
       Written written{.object = {nullptr, done->revision}, .removed = removing, .warnings = std::move(warnings)};
       if (removing) written.object.bytes = std::make_shared<const std::string>(text->before.empty() ? with_revision(*last, done->revision) : join(*text, done->revision));
-      else written.object.bytes = sealed(of) ? std::make_shared<const std::string>(join(*text, done->revision)) : done->value;
+      else written.object.bytes = sealed(of) ? std::make_shared<const std::string>(join(*text, done->revision)) : done->value.bytes();
       return mutation->reply(std::move(written));
     }
     const Code code = done.error().code;

@@ -43,12 +43,20 @@ struct Request {
 
 using Buffer = std::shared_ptr<const std::string>;  // shared by all who send the same bytes
 
+// Bytes of something that is shared and does not change.
+struct BodyPart {
+  std::shared_ptr<const void> owner;
+  std::string_view bytes;
+  BodyPart(Buffer whole) : bytes(whole ? std::string_view(*whole) : std::string_view()) { owner = std::move(whole); }
+  BodyPart(std::shared_ptr<const void> of, std::string_view some) : owner(std::move(of)), bytes(some) {}
+};
+
 struct Response {
   int status = 200;
   Headers headers;  // Content-Length, Date and Connection are added
   std::string body;
   // A body in parts that are sent one after the other without being joined (a list of shared objects). Used if not empty.
-  std::vector<Buffer> parts;
+  std::vector<BodyPart> parts;
 };
 
 }  // namespace fairlead::http

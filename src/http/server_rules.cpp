@@ -64,7 +64,7 @@ std::vector<std::string_view> body_pieces(const Response& response) {
   std::vector<std::string_view> out;
   out.reserve(response.parts.size());
   for (const auto& part : response.parts) {
-    if (part && !part->empty()) out.emplace_back(*part);
+    if (!part.bytes.empty()) out.push_back(part.bytes);
   }
   return out;
 }

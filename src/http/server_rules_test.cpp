@@ -53,7 +53,7 @@ TEST(ServerRules, PartsAreSentInsteadOfABodyAndEmptyOnesAreLeftOut) {
   Response response{.body = "abc"};
   EXPECT_THAT(body_pieces(response), ElementsAre("abc"));
   EXPECT_EQ(body_bytes(response), 3u);
-  response.parts = {part("12"), nullptr, part(""), part("345")};
+  response.parts = {part("12"), Buffer(), part(""), part("345")};
   EXPECT_THAT(body_pieces(response), ElementsAre("12", "345"));
   EXPECT_EQ(body_bytes(response), 5u);
 }

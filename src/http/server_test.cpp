@@ -57,7 +57,7 @@ TEST(Server, ReadsARequestThatComesByteByByte) {
 TEST(Server, SendsPartsWithoutJoiningAndNoBodyWhereNoneBelongs) {
   const auto server = serve([](Request request, std::shared_ptr<Exchange> exchange) {
     if (request.target.path == "/none") return exchange->respond({.status = 204});
-    std::vector<Buffer> parts;
+    std::vector<BodyPart> parts;
     for (int i = 0; i < 1000; ++i) parts.push_back(std::make_shared<const std::string>(std::to_string(i) + ","));
     exchange->respond({.body = "unused", .parts = std::move(parts)});
   });

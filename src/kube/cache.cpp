@@ -2,66 +2,65 @@
 #include "kube/cache.h"
 
 namespace fairlead::kube {
-namespace {
-
-// The bytes are our own print of a parsed object, so they parse.
-Json parse_own(const std::string& bytes) {
-  auto object = parse_json(bytes);
-  INVARIANT(object);
-  return std::move(*object);
-}
-
-}  // namespace
 
 std::optional<Json> Cache::get(const ObjectKey& key) const {
-  std::shared_ptr<const std::string> bytes;
+  AtRest object;
   {
     const std::shared_lock lock(mutex_);
     const auto at = objects_.find(key);
     if (at == objects_.end()) return std::nullopt;
-    bytes = at->second.bytes;
+    object = at->second.object;
   }
-  return parse_own(*bytes);
+  return object.json();
+}
+
+std::vector<AtRest> Cache::held(const std::string& space) const {
+  std::vector<AtRest> found;
+  const std::shared_lock lock(mutex_);
+  auto at = space.empty() ? objects_.begin() : objects_.lower_bound({space, ""});
+  for (; at != objects_.end() && (space.empty() || at->first.space == space); ++at) found.push_back(at->second.object);
+  return found;
 }
 
 std::vector<Json> Cache::list(const std::string& space) const {
-  std::vector<std::shared_ptr<const std::string>> found;
-  {
-    const std::shared_lock lock(mutex_);
-    auto at = space.empty() ? objects_.begin() : objects_.lower_bound({space, ""});
-    for (; at != objects_.end() && (space.empty() || at->first.space == space); ++at) found.push_back(at->second.bytes);
-  }
+  const std::vector<AtRest> found = held(space);
   std::vector<Json> out;
   out.reserve(found.size());
-  for (const auto& bytes : found) out.push_back(parse_own(*bytes));
+  for (const AtRest& object : found) out.push_back(object.json());
   return out;
 }
 
-std::vector<Change> Cache::replace(const std::vector<Json>& objects) {
-  std::map<ObjectKey, Entry> fresh;
-  std::map<ObjectKey, const Json*> values;
-  for (const auto& object : objects) {
-    const ObjectKey key = key_of(object);
-    fresh.insert_or_assign(key, Entry{version_of(object), std::make_shared<const std::string>(print_json(object))});
-    values.insert_or_assign(key, &object);
+void Cache::each(const std::string& space, const std::function<void(const Json&)>& look) const {
+  for (const AtRest& object : held(space)) look(object.json());
+}
+
+void Cache::replace(Entries fresh, const std::function<void(const Change&)>& tell) {
+  std::vector<std::pair<ObjectKey, AtRest>> news;  // what it is now
+  for (const auto& [key, entry] : fresh) {
+    // This cache has one writer: nothing changes between here and the swap.
+    const auto before = objects_.find(key);
+    if (before == objects_.end() || before->second.version != entry.version || entry.version.empty()) news.emplace_back(key, entry.object);
   }
   {
     const std::unique_lock lock(mutex_);
     objects_.swap(fresh);
   }
-  // `fresh` is what was there before now. This cache has one writer, so nothing has changed in between.
-  std::vector<Change> changes;
-  for (const auto& [key, value] : values) {
-    const auto before = fresh.find(key);
-    if (before == fresh.end()) {
-      changes.push_back({.after = *value});
-    } else if (before->second.version != version_of(*value) || before->second.version.empty()) {
-      changes.push_back({.before = parse_own(*before->second.bytes), .after = *value});
-    }
+  for (const auto& [key, object] : news) {
+    Change change{.after = object.json()};
+    if (const auto before = fresh.find(key); before != fresh.end()) change.before = before->second.object.json();
+    tell(change);
   }
+  // What was there before is in `fresh` now.
   for (const auto& [key, entry] : fresh) {
-    if (!values.contains(key)) changes.push_back({.before = parse_own(*entry.bytes)});
+    if (!objects_.contains(key)) tell(Change{.before = entry.object.json()});
   }
+}
+
+std::vector<Change> Cache::replace(const std::vector<Json>& objects) {
+  Entries fresh;
+  for (const Json& object : objects) fresh.insert_or_assign(key_of(object), Entry{version_of(object), AtRest::of(object)});
+  std::vector<Change> changes;
+  replace(std::move(fresh), [&](const Change& change) { changes.push_back(change); });
   return changes;
 }
 
@@ -69,22 +68,21 @@ std::optional<Change> Cache::apply(const WatchEvent& event) {
   if (event.type == EventType::Bookmark) return std::nullopt;
   const ObjectKey key = key_of(event.object);
   const std::string& version = version_of(event.object);
-  std::shared_ptr<const std::string> before;
   if (event.type == EventType::Deleted) {
     const std::unique_lock lock(mutex_);
     if (objects_.erase(key) == 0) return std::nullopt;
     return Change{.before = event.object};
   }
-  auto bytes = std::make_shared<const std::string>(print_json(event.object));
+  AtRest object = event.at_rest ? event.at_rest : AtRest::of(event.object), before;
   {
     const std::unique_lock lock(mutex_);
     Entry& entry = objects_[key];
-    if (entry.bytes && entry.version == version && !version.empty()) return std::nullopt;
-    before = std::exchange(entry.bytes, std::move(bytes));
+    if (entry.object && entry.version == version && !version.empty()) return std::nullopt;
+    before = std::exchange(entry.object, std::move(object));
     entry.version = version;
   }
   Change change{.after = event.object};
-  if (before) change.before = parse_own(*before);
+  if (before) change.before = before.json();
   return change;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a controller reads: a local copy of one resource, kept fresh by list and watch. Objects are kept as bytes and parsed on reading.
+// What a controller reads: one resource, kept fresh by list and watch. Objects are held as their engine keeps them (at_rest.h) and decoded on reading.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -26,6 +26,10 @@ class Reader {
   virtual ~Reader() = default;
   virtual std::optional<Json> get(const ObjectKey& key) const = 0;
   virtual std::vector<Json> list(const std::string& space /* "" : all */) const = 0;  // sorted by key
+  // The same one by one: what is decoded at a time is one object. `look` may be slow; what changes meanwhile may or may not be seen.
+  virtual void each(const std::string& space, const std::function<void(const Json&)>& look) const {
+    for (const Json& object : list(space)) look(object);
+  }
 };
 
 // What changed, for mapping to the keys to reconcile. `before` is absent for a first sight, `after` for a deletion (`before` is then the last state known).
@@ -34,23 +38,27 @@ struct Change {
   const Json& object() const { return after ? *after : *before; }
 };
 
-// Bytes by key, no I/O: shared by the threaded Informer and by the simulation.
+// Objects by key, no I/O: shared by the threaded Informer and by the simulation.
 class Cache final : public Reader {
  public:
   std::optional<Json> get(const ObjectKey& key) const override;
   std::vector<Json> list(const std::string& space) const override;
-  // Replaces all by a list (after a gap in the watch): the changes that follow from the difference.
-  std::vector<Change> replace(const std::vector<Json>& objects);
+  void each(const std::string& space, const std::function<void(const Json&)>& look) const override;
+  struct Entry {
+    std::string version;
+    AtRest object;
+  };
+  using Entries = std::map<ObjectKey, Entry>;
+  // Replaces all (after a gap in the watch) and tells the changes that follow from the difference, one at a time.
+  void replace(Entries fresh, const std::function<void(const Change&)>& tell);
+  std::vector<Change> replace(const std::vector<Json>& objects);  // for few
   // Applies one event; nothing if it tells no news (same resourceVersion).
   std::optional<Change> apply(const WatchEvent& event);
 
  private:
-  struct Entry {
-    std::string version;
-    std::shared_ptr<const std::string> bytes;
-  };
+  std::vector<AtRest> held(const std::string& space) const;
   mutable std::shared_mutex mutex_;
-  std::map<ObjectKey, Entry> objects_;
+  Entries objects_;
 };
 
 // Keeps a Cache fresh on a thread of its own: list, watch, resume after breaks, relist on Expired, back-off with jitter (0.2 s to 30 s).

@@ -53,6 +53,38 @@ TEST(Cache, AppliesEventsAndIgnoresWhatIsNoNews) {
   EXPECT_THAT(cache.list(""), IsEmpty());
 }
 
+// What an engine keeps: here a number that decodes to an object of that version.
+AtRest kept(const std::shared_ptr<const int>& version) {
+  return {version, [](const void* held) { return test_object("n", "a", *static_cast<const int*>(held)); }};
+}
+
+TEST(Cache, HoldsWhatTheEngineHoldsAndLetsItGo) {
+  Cache cache;
+  const auto first = std::make_shared<const int>(1), second = std::make_shared<const int>(2);
+  cache.apply({EventType::Added, test_object("n", "a", 1), kept(first)});
+  EXPECT_EQ(first.use_count(), 2) << "the cache holds the engine's own";
+  EXPECT_EQ(version_of(*cache.get({"n", "a"})), "1");
+  const auto change = cache.apply({EventType::Modified, test_object("n", "a", 2), kept(second)});
+  EXPECT_EQ(version_of(*change->before), "1");
+  EXPECT_EQ(first.use_count(), 1);
+  std::vector<std::string> seen;
+  cache.each("n", [&](const Json& object) { seen.push_back(version_of(object)); });
+  EXPECT_THAT(seen, ElementsAre("2"));
+  std::vector<std::string> told;
+  cache.replace(Cache::Entries{}, [&](const Change& one) { told.push_back(print(one)); });
+  EXPECT_THAT(told, ElementsAre("-n/a"));
+  EXPECT_EQ(second.use_count(), 1);
+}
+
+TEST(AtRest, OfAnObjectIsThatObject) {
+  const Json object = test_object("n", "a", 3);
+  const AtRest at_rest = AtRest::of(object);
+  EXPECT_TRUE(at_rest);
+  EXPECT_EQ(at_rest.json(), object);
+  EXPECT_FALSE(AtRest());
+  EXPECT_TRUE(AtRest().json().is_null());
+}
+
 TEST(Cache, ReadsOneANamespaceOrAllByKey) {
   Cache cache;
   cache.replace({test_object("b", "x", 1), test_object("a", "z", 2), test_object("a", "y", 3), test_object("", "node", 4)});

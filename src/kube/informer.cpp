@@ -42,19 +42,23 @@ void Informer::wait_a_moment(std::stop_token stop) {
 }
 
 Result<std::string> Informer::fill() {
-  std::vector<Json> objects;
+  Cache::Entries objects;
   ListOptions options{.limit = page};
   std::string version;
   do {
     auto list = api_.list(resource_, space_, options);
     if (!list) return std::unexpected(std::move(list.error()));
-    for (auto& object : list->items) objects.push_back(std::move(object));
+    INVARIANT(list->at_rest.empty() || list->at_rest.size() == list->items.size());
+    for (std::size_t i = 0; i < list->items.size(); ++i) {
+      const Json& object = list->items[i];
+      objects.insert_or_assign(key_of(object), Cache::Entry{version_of(object), list->at_rest.empty() ? AtRest::of(object) : std::move(list->at_rest[i])});
+    }
     version = list->resource_version;
     options.continue_token = list->continue_token;
   } while (!options.continue_token.empty());
-  for (const Change& change : cache_.replace(objects)) {
+  cache_.replace(std::move(objects), [this](const Change& change) {
     if (on_change_) on_change_(change);
-  }
+  });
   if (!synced_.exchange(true) && on_synced_) on_synced_();
   return version;
 }

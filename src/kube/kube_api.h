@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "kube/at_rest.h"
 #include "kube/json.h"
 #include "kube/object.h"
 
@@ -24,6 +25,7 @@ struct List {
   std::vector<Json> items;
   std::string resource_version;
   std::string continue_token;
+  std::vector<AtRest> at_rest = {};  // the items as the engine keeps them, one for each; empty: it has no such form
 };
 
 struct WatchOptions {
@@ -35,6 +37,7 @@ enum class EventType { Added, Modified, Deleted, Bookmark };
 struct WatchEvent {
   EventType type;
   Json object;  // for Bookmark only metadata.resourceVersion counts
+  AtRest at_rest = {};  // the same as the engine keeps it; none: it has no such form
 };
 // One reader; close() from any thread ends a blocked next().
 class Watch {

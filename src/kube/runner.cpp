@@ -41,9 +41,9 @@ class Worker {
     controller_->start(caches);
     live_ = true;
     for (const auto& source : sources_) {
-      for (auto& object : caches.of(source.resource).list(source.space)) {
-        for (const auto& key : source.keys({.after = std::move(object)})) add(key);
-      }
+      caches.of(source.resource).each(source.space, [&](const Json& object) {
+        for (const auto& key : source.keys({.after = object})) add(key);
+      });
     }
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this](std::stop_token stop) { work(std::move(stop)); });
   }

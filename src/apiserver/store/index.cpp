@@ -17,7 +17,7 @@ constexpr std::size_t catch_up_chunk = 1'000;  // past events copied out under t
 bool has_prefix(std::string_view key, std::string_view prefix) { return key.substr(0, prefix.size()) == prefix; }
 
 // What keeping an event costs: its `value` is the current one or the `before` of a later event, so only `before` is held for history's sake.
-std::size_t cost(const StoreEvent& event) { return event.key.size() + (event.before ? event.before->size() : 0) + 128; }
+std::size_t cost(const StoreEvent& event) { return event.key.size() + (event.before.size()) + 128; }
 
 }  // namespace
 
@@ -80,13 +80,13 @@ class Index::Guard final : public Subscription {
   std::shared_ptr<Subscriber> one_;
 };
 
-Index::Index(HistoryLimits limits) : limits_(limits), subscribers_(std::make_shared<Subscribers>()) {}
+Index::Index(HistoryLimits limits, CommonParts common) : limits_(limits), pool_(std::move(common)), subscribers_(std::make_shared<Subscribers>()) {}
 Index::~Index() = default;
 
-void Index::load_current(std::string key, Revision revision, std::shared_ptr<const std::string> value) {
+void Index::load_current(std::string key, Revision revision, Value value) {
   const std::lock_guard lock(mutex_);
   if (value) {
-    objects_.insert_or_assign(std::move(key), Current{revision, std::move(value)});
+    objects_.insert_or_assign(std::move(key), Current{revision, pool_.pack(std::move(value))});
   } else {
     objects_.erase(key);
   }
@@ -98,13 +98,18 @@ void Index::start_history(Revision compacted) {
   compacted_ = revision_ = compacted;
 }
 
-void Index::append(const StoreEvent& event) {
+void Index::append(StoreEvent& event) {
   INVARIANT(event.revision == revision_ + 1);
   revision_ = event.revision;
-  if (event.value) {
-    objects_.insert_or_assign(event.key, Current{event.revision, event.value});
+  const auto there = objects_.find(event.key);
+  // Within one batch an event may have been made from a value that was not packed yet.
+  if (there != objects_.end() && there->second.revision == event.before_revision) event.before = there->second.value;
+  if (!event.value) {
+    if (there != objects_.end()) objects_.erase(there);
+  } else if (there != objects_.end()) {
+    there->second = Current{event.revision, event.value};
   } else {
-    objects_.erase(event.key);
+    objects_.emplace(event.key, Current{event.revision, event.value});
   }
   history_bytes_ += cost(event);
   history_.push_back(event);
@@ -118,12 +123,13 @@ void Index::trim() {
   }
 }
 
-void Index::publish(const std::vector<StoreEvent>& events) {
+void Index::publish(std::vector<StoreEvent> events) {
   if (events.empty()) return;
+  for (StoreEvent& event : events) event.value = pool_.pack(std::move(event.value));
   std::shared_ptr<const Subscribers::List> list;
   {
     const std::lock_guard lock(mutex_);
-    for (const StoreEvent& event : events) append(event);
+    for (StoreEvent& event : events) append(event);
     trim();
     // Under the lock: a watch that registers after this sees these events as past ones, one registered before gets them here.
     list = subscribers_->now();

@@ -15,22 +15,23 @@ namespace fairlead::apiserver {
 // Current value of a key; revision 0: absent.
 struct Current {
   Revision revision = 0;
-  std::shared_ptr<const std::string> value;
+  Value value;
 };
 
 // Thread-safe. One thread at a time publishes; everything else from any thread.
 class Index {
  public:
-  explicit Index(HistoryLimits limits);
+  explicit Index(HistoryLimits limits, CommonParts common = {});
   ~Index();
 
   // While opening, before anybody reads. `load_current`: an object as of `compacted`, in any order; then `start_history(compacted)`;
   // then `publish` of the events above it, in order.
-  void load_current(std::string key, Revision revision, std::shared_ptr<const std::string> value);
+  void load_current(std::string key, Revision revision, Value value);
   void start_history(Revision compacted);
 
   // Makes the events visible (all at once), then calls the watchers, in order. Revisions follow on from revision() without a gap.
-  void publish(const std::vector<StoreEvent>& events);
+  // What is kept and told is packed: whoever keeps it too holds the same memory.
+  void publish(std::vector<StoreEvent> events);
 
   Current current(const std::string& key) const;
   std::optional<Entry> get(const std::string& key) const;
@@ -43,12 +44,13 @@ class Index {
   struct Subscriber;
   struct Subscribers;
   class Guard;
-  void append(const StoreEvent& event);
+  void append(StoreEvent& event);
   void trim();
   Result<void> check_revision(Revision revision, const char* doing) const;
   void events_after(Revision from, std::size_t limit, std::vector<StoreEvent>& out) const;
 
   const HistoryLimits limits_;
+  ValuePool pool_;  // of the publishing thread
   mutable std::shared_mutex mutex_;  // guards all below; never held while a watcher runs
   std::map<std::string, Current, std::less<>> objects_;
   std::deque<StoreEvent> history_;   // revisions compacted_ + 1, + 2, ... revision_

@@ -15,7 +15,7 @@ constexpr std::size_t most_waiting = 100'000;
 
 class MemoryStore final : public Store {
  public:
-  explicit MemoryStore(HistoryLimits limits) : index_(limits) {}
+  MemoryStore(HistoryLimits limits, CommonParts common) : index_(limits, std::move(common)) {}
 
   void write(Write write, Done done) override {
     bool room = false;
@@ -74,6 +74,6 @@ class MemoryStore final : public Store {
 
 }  // namespace
 
-std::unique_ptr<Store> make_memory_store(HistoryLimits limits) { return std::make_unique<MemoryStore>(limits); }
+std::unique_ptr<Store> make_memory_store(HistoryLimits limits, CommonParts common) { return std::make_unique<MemoryStore>(limits, std::move(common)); }
 
 }  // namespace fairlead::apiserver

@@ -42,7 +42,7 @@ Order::Outcome Order::add(const Write& write) {
   if (auto fine = check(write, now); !fine) return {std::unexpected(std::move(fine.error())), leans};
 
   StoreEvent event{.revision = next_++, .key = write.key, .value = nullptr, .before = now.value, .before_revision = now.revision};
-  if (write.value) event.value = std::make_shared<const std::string>(bytes_of(*write.value, event.revision));
+  if (write.value) event.value = Value(bytes_of(*write.value, event.revision));
   written_.insert_or_assign(write.key, event.value ? Current{event.revision, event.value} : Current{});
   Entry entry{write.key, event.revision, event.value ? event.value : event.before};
   events_.push_back(std::move(event));

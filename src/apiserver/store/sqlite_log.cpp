@@ -200,7 +200,7 @@ Result<void> SqliteLog::read(const std::function<void(Row)>& row) {
     if (sqlite3_column_type(statement, 3) != SQLITE_NULL) {
       const auto* bytes = static_cast<const char*>(sqlite3_column_blob(statement, 3));
       const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement, 3));
-      next.value = size == 0 ? std::make_shared<const std::string>() : std::make_shared<const std::string>(bytes, size);
+      next.value = size == 0 ? Value(std::string()) : Value(std::string(bytes, size));
     }
     last = next.revision;
     if (last > compacted_ && last != compacted_ + ++above) return damaged(fmt::format("revision {} follows {}", last, compacted_ + above - 1));
@@ -244,8 +244,9 @@ SqliteLog::Outcome SqliteLog::append(const std::vector<StoreEvent>& events) {
     sqlite3_bind_int64(insert, 1, event.revision);
     sqlite3_bind_int64(insert, 2, event.before_revision);
     sqlite3_bind_text(insert, 3, event.key.data(), static_cast<int>(event.key.size()), SQLITE_STATIC);
-    if (event.value) {
-      sqlite3_bind_blob(insert, 4, event.value->data(), static_cast<int>(event.value->size()), SQLITE_STATIC);
+    const auto bytes = event.value.bytes();  // outlives the step below
+    if (bytes) {
+      sqlite3_bind_blob(insert, 4, bytes->data(), static_cast<int>(bytes->size()), SQLITE_STATIC);
     } else {
       sqlite3_bind_null(insert, 4);
     }

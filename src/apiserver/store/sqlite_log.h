@@ -29,7 +29,7 @@ class SqliteLog {
     Revision revision = 0;
     Revision previous = 0;
     std::string key;
-    std::shared_ptr<const std::string> value;  // null: deleted
+    Value value;  // null: deleted
   };
   Revision compacted() const { return compacted_; }
   // Every row in revision order. Invalid: damaged.

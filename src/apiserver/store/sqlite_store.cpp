@@ -27,7 +27,7 @@ std::size_t size_of(const Write& write) { return write.key.size() + (write.value
 
 class SqliteStore final : public Store {
  public:
-  SqliteStore(SqliteOptions options, std::unique_ptr<SqliteLog> log) : options_(std::move(options)), index_(options_.history), log_(std::move(log)) {}
+  SqliteStore(SqliteOptions options, std::unique_ptr<SqliteLog> log) : options_(std::move(options)), index_(options_.history, options_.common), log_(std::move(log)) {}
 
   ~SqliteStore() override {
     {

@@ -60,12 +60,12 @@ TEST(SqliteStore, ARestartKeepsObjectsRevisionsAndTheHistoryOfWatches) {
   auto store = must_open({.path = path});
   EXPECT_EQ(store->revision(), 4);
   EXPECT_EQ(store->get("/a"), std::nullopt);
-  EXPECT_EQ(*store->get("/b")->value, std::string("\0binary\xff", 8) + "3");
+  EXPECT_EQ(*store->get("/b")->value.bytes(), std::string("\0binary\xff", 8) + "3");
   Recorder seen;
   auto watch = store->watch("/a", 0, seen.watcher());
   ASSERT_TRUE(watch) << watch.error().message;
   EXPECT_THAT(seen.texts(), ElementsAre("1 /a =x1", "2 /a =y2", "4 /a gone"));
-  EXPECT_EQ(*seen.events()[2].before, "y2");
+  EXPECT_EQ(*seen.events()[2].before.bytes(), "y2");
   EXPECT_EQ(store->range("/", "", 0, 2)->entries.size(), 1U);
   EXPECT_EQ(store->write_and_wait(create("/c", "x"))->revision, 5);
 }
@@ -146,7 +146,7 @@ TEST(SqliteStore, AnOlderFileIsMigratedAndKeepsItsRevisionsAndHistory) {
     auto store = must_open({.path = path});
     ASSERT_NE(store, nullptr);
     EXPECT_EQ(store->revision(), 5);
-    EXPECT_EQ(*store->get("/a")->value, "y2");
+    EXPECT_EQ(*store->get("/a")->value.bytes(), "y2");
     Recorder seen;
     auto watch = store->watch("/", 1, seen.watcher());
     ASSERT_TRUE(watch) << watch.error().message;
@@ -180,8 +180,8 @@ TEST(SqliteStore, TheCopyOfBeforeAMigrationGoesOnAboveAllRevisionsGivenOutSince)
   ::unlink((path + "-shm").c_str());
   auto store = must_open({.path = path});
   ASSERT_NE(store, nullptr);
-  EXPECT_EQ(*store->get("/a")->value, "y2");
-  EXPECT_EQ(*store->get("/b")->value, "z3");
+  EXPECT_EQ(*store->get("/a")->value.bytes(), "y2");
+  EXPECT_EQ(*store->get("/b")->value.bytes(), "z3");
   EXPECT_EQ(store->get("/c"), std::nullopt);
   EXPECT_GT(store->revision(), last);
   Recorder seen;
@@ -259,7 +259,7 @@ TEST(SqliteStore, SupersededRowsAreRemovedWhenIdleAndNothingElse) {
   auto store = must_open({.path = path});
   EXPECT_EQ(store->revision(), 2'010);
   EXPECT_EQ(store->range("/", "", 0, 0)->entries.size(), 10U);
-  EXPECT_EQ(*store->get("/k19")->value, "x2000");
+  EXPECT_EQ(*store->get("/k19")->value.bytes(), "x2000");
 }
 
 TEST(SqliteStore, ABackupOfALiveStoreIsOneMoment) {
@@ -287,7 +287,7 @@ TEST(SqliteStore, ABackupOfALiveStoreIsOneMoment) {
     EXPECT_LE(restored->revision(), after);
     auto first = restored->get("/first"), second = restored->get("/second");
     if (first && second) {
-      EXPECT_GE(std::atoi(first->value->c_str()), std::atoi(second->value->c_str()));
+      EXPECT_GE(std::atoi(first->value.bytes()->c_str()), std::atoi(second->value.bytes()->c_str()));
     }
     EXPECT_TRUE(restored->write_and_wait(create("/restored", "x"))) << "a restored store goes on";
   }
@@ -385,7 +385,7 @@ TEST(SqliteStore, AKilledProcessLosesNothingItAcknowledged) {
       auto entry = store->get(key);
       ASSERT_TRUE(entry) << key;
       ASSERT_GE(entry->revision, revision) << key;
-      ASSERT_EQ(*entry->value, "v" + std::to_string(entry->revision));
+      ASSERT_EQ(*entry->value.bytes(), "v" + std::to_string(entry->revision));
     }
   }
   EXPECT_GT(acknowledged, static_cast<std::size_t>(rounds) * 20);

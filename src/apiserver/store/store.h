@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "apiserver/store/value.h"
 #include "base/clock.h"
 #include "base/result.h"
 
@@ -30,13 +31,13 @@ struct Write {
 struct Entry {
   std::string key;
   Revision revision = 0;
-  std::shared_ptr<const std::string> value;
+  Value value;
 };
 struct StoreEvent {
   Revision revision = 0;
   std::string key;
-  std::shared_ptr<const std::string> value;   // null: deleted
-  std::shared_ptr<const std::string> before;  // null: created
+  Value value;   // null: deleted
+  Value before;  // null: created
   Revision before_revision = 0;
 };
 
@@ -80,13 +81,15 @@ struct HistoryLimits {
   std::size_t events = 100'000;          // a watch can start this far back,
   std::size_t bytes = 32 * 1024 * 1024;  // unless the values of these events are bigger than this together
 };
-std::unique_ptr<Store> make_memory_store(HistoryLimits limits = {});
+// `common`: parts that values share in memory; none: nothing is shared.
+std::unique_ptr<Store> make_memory_store(HistoryLimits limits = {}, CommonParts common = {});
 
 struct SqliteOptions {
   std::string path;              // the file; its folder must exist. An advisory lock refuses a second process.
   std::string vfs;               // SQLite VFS name; empty: the default
   enum class Sync { Full, Off } sync = Sync::Full;  // Off exists for the negative control of the durability test
   HistoryLimits history;
+  CommonParts common = {};  // parts that values share in memory; none: nothing is shared. The file holds every value whole
   std::size_t compact_after = 1'000;  // superseded rows beyond the history before they are removed
   // Called when a write failed and nobody can know whether it is durable. Must not return in production; empty: log and abort.
   // If it returns (tests), nothing is answered any more.

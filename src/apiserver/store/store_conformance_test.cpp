@@ -50,7 +50,7 @@ class StoreContract : public testing::TestWithParam<Driver> {
       return {};
     }
     std::vector<std::string> out;
-    for (const Entry& entry : range->entries) out.push_back(entry.key + "=" + *entry.value);
+    for (const Entry& entry : range->entries) out.push_back(entry.key + "=" + *entry.value.bytes());
     return out;
   }
 
@@ -79,18 +79,18 @@ TEST_P(StoreContract, RefusedWritesTakeNoRevision) {
 TEST_P(StoreContract, PutsTheRevisionIntoTheBytes) {
   must(create("/other", ""));
   const Entry entry = must(put("/a", "{\"rv\":\"", 0, "\"}"));
-  EXPECT_EQ(*entry.value, "{\"rv\":\"2\"}");
-  EXPECT_EQ(*store_->get("/a")->value, "{\"rv\":\"2\"}");
-  EXPECT_EQ(*must(put("/only-before", "x")).value, "x3");
-  EXPECT_EQ(*must(put("/only-after", "", 0, "x")).value, "4x");
+  EXPECT_EQ(*entry.value.bytes(), "{\"rv\":\"2\"}");
+  EXPECT_EQ(*store_->get("/a")->value.bytes(), "{\"rv\":\"2\"}");
+  EXPECT_EQ(*must(put("/only-before", "x")).value.bytes(), "x3");
+  EXPECT_EQ(*must(put("/only-after", "", 0, "x")).value.bytes(), "4x");
 }
 
 TEST_P(StoreContract, AnEmptyTemplateIsAnEmptyValueNotADeletion) {
-  EXPECT_EQ(*must(put("/a", "")).value, "");
+  EXPECT_EQ(*must(put("/a", "")).value.bytes(), "");
   open();
   if (std::string(GetParam().name) == "Memory") return;
   ASSERT_TRUE(store_->get("/a"));
-  EXPECT_EQ(*store_->get("/a")->value, "");
+  EXPECT_EQ(*store_->get("/a")->value.bytes(), "");
 }
 
 struct Expectation {
@@ -154,7 +154,7 @@ TEST_P(StoreContract, ADeleteGivesTheLastValueAndTheRevisionOfTheDeletion) {
   must(create("/a", "last"));
   const Entry entry = must(erase("/a"));
   EXPECT_EQ(entry.revision, 2);
-  EXPECT_EQ(*entry.value, "last1");
+  EXPECT_EQ(*entry.value.bytes(), "last1");
   EXPECT_EQ(store_->get("/a"), std::nullopt);
 }
 
@@ -228,9 +228,9 @@ TEST_P(StoreContract, WatchTellsThePastThenThePresentWithoutAGap) {
   const auto events = all.events();
   EXPECT_EQ(events[0].before, nullptr);
   EXPECT_EQ(events[0].before_revision, 0);
-  EXPECT_EQ(*events[1].before, "a1");
+  EXPECT_EQ(*events[1].before.bytes(), "a1");
   EXPECT_EQ(events[1].before_revision, 1);
-  EXPECT_EQ(*events[2].before, "b3");
+  EXPECT_EQ(*events[2].before.bytes(), "b3");
   EXPECT_EQ(events[3].before, nullptr);
 }
 

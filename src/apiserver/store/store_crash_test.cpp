@@ -95,7 +95,7 @@ struct World {
     work(**store, calm ? 3 : 60, stopped);
   }
 
-  void tell(const StoreEvent& event) { ledger.told(event.revision, Fact{event.key, event.value ? std::optional(*event.value) : std::nullopt}); }
+  void tell(const StoreEvent& event) { ledger.told(event.revision, Fact{event.key, event.value ? std::optional(*event.value.bytes()) : std::nullopt}); }
 
   void work(Store& store, int rounds, std::atomic<bool>& stopped) {
     std::vector<std::thread> writers;
@@ -113,7 +113,7 @@ struct World {
             ++*open_writes;
             ledger.asked(name);
             auto done = [this, key, deletes, open_writes](const Result<Entry>& entry) {
-              if (entry) ledger.told(entry->revision, Fact{key, deletes ? std::nullopt : std::optional(*entry->value)});
+              if (entry) ledger.told(entry->revision, Fact{key, deletes ? std::nullopt : std::optional(*entry->value.bytes())});
               --*open_writes;
             };
             store.write(deletes ? erase(key) : put(key, name + "|", {}, "|" + std::string(size, static_cast<char>('a' + id % 26))), done);
@@ -162,19 +162,20 @@ struct World {
     auto range = store.range("/", "", 0, 0);
     INVARIANT(range);
     std::map<std::string, std::pair<Revision, std::string>> there;
-    for (const Entry& entry : range->entries) there[entry.key] = {entry.revision, *entry.value};
+    for (const Entry& entry : range->entries) there[entry.key] = {entry.revision, *entry.value.bytes()};
     if (there != state) broken.push_back("the objects are not what the writes say");
     for (std::string& text : ledger.broken()) broken.push_back(std::move(text));
   }
 
   // "seed:id|revision|aaaa...": the writer's name, the right revision, one repeated letter.
   bool whole(const StoreEvent& event) const {
-    const auto first = event.value->find('|');
-    const auto second = event.value->find('|', first + 1);
+    const auto text = event.value.bytes();
+    const auto first = text->find('|');
+    const auto second = text->find('|', first + 1);
     if (first == std::string::npos || second == std::string::npos) return false;
-    if (event.value->substr(first + 1, second - first - 1) != std::to_string(event.revision)) return false;
-    if (!ledger.was_asked(event.value->substr(0, first))) return false;
-    const std::string_view rest = std::string_view(*event.value).substr(second + 1);
+    if (text->substr(first + 1, second - first - 1) != std::to_string(event.revision)) return false;
+    if (!ledger.was_asked(text->substr(0, first))) return false;
+    const std::string_view rest = std::string_view(*text).substr(second + 1);
     return rest.empty() || rest.find_first_not_of(rest[0]) == std::string_view::npos;
   }
 };

@@ -34,7 +34,7 @@ inline Write erase(std::string key, std::optional<Revision> expected = std::null
 
 // "7 /a =x" or "8 /a gone": what a watcher saw, for comparison.
 inline std::string text(const StoreEvent& event) {
-  return std::to_string(event.revision) + " " + event.key + (event.value ? " =" + *event.value : " gone");
+  return std::to_string(event.revision) + " " + event.key + (event.value ? " =" + *event.value.bytes() : " gone");
 }
 
 // Thread-safe.
