@@ -32,12 +32,13 @@ void EventWriter::write(const kube::Resource& resource, const Json& about, Event
   const std::string time = print_time(now);
   // As client-go names them: unique by time; the counter tells apart what a virtual clock does not.
   const std::string name = fmt::format("{}.{:x}", kube::name_of(about), static_cast<std::uint64_t>(now.time_since_epoch().count()) + number);
+  Json involved = Json::object({{"kind", resource.kind}, {"namespace", kube::space_of(about)}, {"name", kube::name_of(about)}, {"uid", kube::uid_of(about)}, {"apiVersion", resource.api_version()}});
+  if (!kube::version_of(about).empty()) involved.set("resourceVersion", kube::version_of(about));
   const Json event = Json::object({
       {"apiVersion", "v1"},
       {"kind", "Event"},
       {"metadata", Json::object({{"name", name}, {"namespace", space}})},
-      {"involvedObject", Json::object({{"kind", resource.kind}, {"namespace", kube::space_of(about)}, {"name", kube::name_of(about)}, {"uid", kube::uid_of(about)},
-                                       {"apiVersion", resource.api_version()}, {"resourceVersion", kube::version_of(about)}})},
+      {"involvedObject", std::move(involved)},
       {"reason", reason},
       {"message", message.substr(0, 1024)},
       {"source", Json::object({{"component", component_}})},

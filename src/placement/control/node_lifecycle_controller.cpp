@@ -128,8 +128,9 @@ Result<kube::Next> NodeLifecycleController::reconcile(const ObjectKey& key) {
 
 Result<kube::Next> NodeLifecycleController::bury(const std::string& node) {
   std::vector<Json> left;
-  for (Json& pod : pods_->list(""))
-    if (pod["spec"]["nodeName"].string() == node) left.push_back(std::move(pod));
+  pods_->each("", [&](const Json& pod) {
+    if (pod["spec"]["nodeName"].string() == node) left.push_back(pod);
+  });
   std::chrono::nanoseconds waited{};
   {
     const std::lock_guard lock(mutex_);
@@ -224,9 +225,9 @@ Result<std::optional<Instant>> NodeLifecycleController::evict(const Json& json) 
   const Node node = read_node(json);
   if (std::none_of(node.taints.begin(), node.taints.end(), [](const Taint& taint) { return taint.effect == Effect::NoExecute; })) return std::nullopt;
   std::vector<Pod> pods;
-  for (const Json& pod : pods_->list("")) {
+  pods_->each("", [&](const Json& pod) {
     if (pod["spec"]["nodeName"].string() == node.name) pods.push_back(read_pod(pod));
-  }
+  });
   const EvictionPlan plan = plan_evictions(node, std::move(pods), clock_.now(), options_.eviction);
   for (const Eviction& eviction : plan.evictions) {
     auto removed = api_.remove(kube::resources::pods, eviction.pod, {.uid = eviction.uid});

@@ -18,6 +18,8 @@ using kube::ObjectKey;
 const ObjectKey all{"", "all"};
 const kube::Resource budgets{"policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true};
 const kube::Resource classes{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
+constexpr std::size_t most_events_waiting = 20'000;
+constexpr int event_writers = 8;  // each waits until its event is durable
 constexpr std::string_view selected_node = "volume.kubernetes.io/selected-node";
 
 // A pod matters when it waits, or when it takes or gives back room. Its heartbeat of status changes does not.
@@ -72,6 +74,9 @@ void refresh_one(Kept<T>& kept, const kube::Reader& reader, const ObjectKey& key
   }
 }
 
+// Whether placement may ever look at it: the rest (what has ended, what others place) is not remembered.
+bool concerns_us(const Pod& pod) { return !pod.finished && (!pod.node.empty() || pod.ours); }
+
 template <class T>
 std::vector<const T*> pointers(const Kept<T>& kept) {
   std::vector<const T*> out;
@@ -96,9 +101,18 @@ struct PlacementController::Views {
   Kept<Claim> claims;
   Spaces spaces;
 
+  void read_pod_of(const kube::Reader& reader, const ObjectKey& key) {
+    const auto json = reader.get(key);
+    auto pod = json ? std::make_shared<const Pod>(read_pod(*json)) : nullptr;
+    if (pod && concerns_us(*pod)) {
+      pods[key] = std::move(pod);
+    } else {
+      pods.erase(key);
+    }
+  }
   void read(int of, const ObjectKey& key) {
     const kube::Reader& reader = *readers[of];
-    if (of == Pods) refresh_one(pods, reader, key, read_pod);
+    if (of == Pods) read_pod_of(reader, key);
     if (of == Nodes) refresh_one(nodes, reader, key, read_node);
     if (of == BudgetsOf) refresh_one(budgets, reader, key, read_budget);
     if (of == Claims) refresh_one(claims, reader, key, [&](const Json& json) { return read_claim(json, readers[Classes]); });
@@ -110,7 +124,7 @@ struct PlacementController::Views {
 };
 
 PlacementController::PlacementController(kube::KubeApi& api, const Clock& clock, PlacementOptions options)
-    : api_(api), clock_(clock), options_(options), events_(api, clock, "fairlead-placement"), views_(std::make_unique<Views>()) {}
+    : api_(api), clock_(clock), options_(options), events_(api, clock, "fairlead-placement"), views_(std::make_unique<Views>()), aside_(options.events_aside ? std::make_unique<Aside>(most_events_waiting, event_writers) : nullptr) {}
 
 PlacementController::~PlacementController() = default;
 
@@ -154,7 +168,7 @@ void PlacementController::refresh() {
   }
   const auto add_all = [&](int of) {
     if (views_->readers[of] == nullptr) return;
-    for (const Json& json : views_->readers[of]->list("")) changed.emplace(of, kube::key_of(json));
+    views_->readers[of]->each("", [&](const Json& json) { changed.emplace(of, kube::key_of(json)); });
   };
   if (everything)
     for (const int of : {Views::Pods, Views::Nodes, Views::BudgetsOf, Views::Namespaces, Views::Claims}) add_all(of);
@@ -266,10 +280,17 @@ Result<void> PlacementController::bind(const Place& place) {
     bound_[place.uid] = {place.pod, place.node, true};
   }
   log_info("pod placed", {{"pod", place.pod.text()}, {"node", place.node}});
-  if (const auto pod = pods_->get(place.pod); pod && kube::uid_of(*pod) == place.uid) {
-    events_.write(kube::resources::pods, *pod, EventKind::Normal, "Scheduled", fmt::format("Successfully assigned {} to {}", place.pod.text(), place.node));
+  if (aside_) {
+    aside_->run([this, place] { tell_placed(place); });
+  } else {
+    tell_placed(place);
   }
   return {};
+}
+
+void PlacementController::tell_placed(const Place& place) {
+  const Json pod = Json::object({{"metadata", Json::object({{"name", place.pod.name}, {"namespace", place.pod.space}, {"uid", place.uid}})}});
+  events_.write(kube::resources::pods, pod, EventKind::Normal, "Scheduled", fmt::format("Successfully assigned {} to {}", place.pod.text(), place.node));
 }
 
 Result<void> PlacementController::choose(const ChooseNode& choice) {

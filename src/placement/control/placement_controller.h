@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "kube/controller.h"
 #include "kube/kube_api.h"
+#include "placement/control/aside.h"
 #include "placement/control/event_writer.h"
 #include "placement/plan/place.h"
 
@@ -19,6 +20,7 @@ namespace fairlead::placement {
 struct PlacementOptions {
   int writers = 1;      // writes under way at once; each waits until it is durable
   bool claims = false;  // pods wait for their claims; needs the kinds PersistentVolumeClaim and StorageClass
+  bool events_aside = false;  // that a pod was placed is told on threads of their own: the next pods do not wait for it
 };
 
 // Plans over all waiting pods at once, so there is one key and one thread inside reconcile at a time.
@@ -46,6 +48,7 @@ class PlacementController final : public kube::Controller {
   // Calls `act` for 0..count-1 on as many threads as there may be writers; the first error.
   std::optional<Error> each(std::size_t count, const std::function<Result<void>(std::size_t)>& act) const;
   Result<void> bind(const Place& place);
+  void tell_placed(const Place& place);
   Result<void> make_room(const Preempt& preempt);
   Result<void> choose(const ChooseNode& choice);
   Result<void> tell(const Wait& wait, const std::optional<std::string>& nominate);
@@ -58,6 +61,7 @@ class PlacementController final : public kube::Controller {
   const std::unique_ptr<Views> views_;
   std::mutex bound_mutex_;
   std::map<std::string, Bound> bound_;  // by pod uid; guarded by bound_mutex_
+  std::unique_ptr<Aside> aside_;        // null: all is done at once. Last: its work uses what stands above, never the caches
 };
 
 }  // namespace fairlead::placement
