@@ -264,7 +264,8 @@ void run_attach_session(const std::function<Result<Attachment>()>& join, const s
       return say_goodbye(*inbox, *channels, exec_status(126, "attach: the client took no output, so the container goes on without it; its log has all of it"), stop);
     }
     const auto events = static_cast<short>((slow_client ? 0 : POLLIN) | (pending.empty() ? 0 : POLLOUT));
-    pollfd waits[2] = {{.fd = inbox->wake.get(), .events = POLLIN, .revents = 0}, {.fd = attachment.socket.get(), .events = events, .revents = 0}};
+    // Not asked at all when nothing is wanted of it: the end of the container would be told again and again.
+    pollfd waits[2] = {{.fd = inbox->wake.get(), .events = POLLIN, .revents = 0}, {.fd = events == 0 ? -1 : attachment.socket.get(), .events = events, .revents = 0}};
     if (::poll(waits, 2, slow_client ? 20 : -1) < 0 && errno != EINTR) return;
     if (waits[0].revents != 0) inbox->quiet();
     if ((waits[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && !slow_client) {
