@@ -12,6 +12,7 @@
 #include <iterator>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "http/tls_engine.h"
 
@@ -26,9 +27,11 @@ template <class Socket>
 class TlsStream {
  public:
   using error_code = boost::system::error_code;
+  using executor_type = typename Socket::executor_type;
 
   TlsStream(Socket& socket, boost::asio::ssl::context& context) : socket_(socket), engine_(context.native_handle()) {}
   SSL* native_handle() const { return engine_.native_handle(); }
+  executor_type get_executor() { return socket_.get_executor(); }
 
   template <class Token>
   auto async_handshake(boost::asio::ssl::stream_base::handshake_type as, Token&& token) {
@@ -73,10 +76,13 @@ class TlsStream {
     char* const joined = TlsEngine::scratch();  // small pieces go out in one record; used only within the call below
     const std::size_t all = boost::asio::buffer_size(from);
     while (done < all) {
-      const auto [bytes, size] = next_record(from, done, joined);
+      // A record that was begun must be asked for again with the same bytes and no fewer, while the caller may have fewer at hand now: Asio's async_write hands over 16 pieces at a time, write_now all.
+      const auto [bytes, size] = begun_.empty() ? next_record(from, done, joined) : std::pair<const void*, std::size_t>(begun_.data(), begun_.size());
       const auto step = engine_.write(socket_.native_handle(), bytes, size);
+      if (step.error || step.want == TlsEngine::Want::Nothing) begun_ = {};
+      else if (begun_.empty()) begun_.assign(static_cast<const char*>(bytes), static_cast<const char*>(bytes) + size);
       if (step.error || step.want != TlsEngine::Want::Nothing) {
-        // What went out counts; the rest is asked for again. A record that was begun is taken up with the same bytes.
+        // What went out counts; the rest is asked for again.
         if (!step.error && done > 0) return {};
         return step;
       }
@@ -163,6 +169,7 @@ class TlsStream {
 
   Socket& socket_;
   TlsEngine engine_;
+  std::vector<char> begun_;  // of the record that the socket has not taken yet: what the caller asks for begins with these bytes
 };
 
 // An AsyncReadStream and AsyncWriteStream of Asio over TCP or a Unix socket. Not movable: TLS holds a reference to the socket.
