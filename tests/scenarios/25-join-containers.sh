@@ -3,8 +3,10 @@
 # A person at a terminal and a pipe join containers: kubectl run -it, attach.
 . "$(dirname "$0")/lib.sh"
 
+# kubectl tells a size one larger first, so that programs draw anew.
 status=0
-out=$("$top/tests/terminal.py" 33x91 '<command prompt|/ #' '>' '</ # ' '>stty size' '<33 91' '#40x100' \
+out=$("$top/tests/terminal.py" 33x91 '<command prompt|/ #' '>' '</ # ' \
+  ">while ! stty size | grep -q '33 91'; do sleep 0.1; done; echo si''zed" '<sized' '#40x100' \
   ">while ! stty size | grep -q '40 100'; do sleep 0.1; done; echo re''sized" '<resized' '>exit 3' \
   -- "$SCENARIO_KUBECTL" run -it --rm --restart=Never join-terminal --image=busybox:1 -- sh 2>&1) || status=$?
 [[ $status == 3 ]] || fail "run -it: status $status: $out"
