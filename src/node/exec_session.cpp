@@ -235,7 +235,7 @@ void run_attach_session(const std::function<Result<Attachment>()>& join, const s
   Attachment attachment = std::move(*joined);
   set_nonblocking(attachment.socket);
   std::string pending;
-  bool input_open = true, output_ends = false;
+  bool input_open = true, output_ends = false, resize_waits = false;
   Progress progress;
   while (!output_ends) {
     if (!input_open) inbox->stop_listening();
@@ -243,11 +243,14 @@ void run_attach_session(const std::function<Result<Attachment>()>& join, const s
     {
       const std::lock_guard lock(inbox->mutex);
       if (inbox->gone) return;
-      if (inbox->size && attachment.control) {
+      // One at a time: of several lines that conmon reads at once it does the first again and again (2.1.6, ctrl.c), and kubectl tells two sizes at once.
+      int unread = 0;
+      resize_waits = inbox->size && attachment.control && ::ioctl(attachment.control.get(), FIONREAD, &unread) == 0 && unread > 0;
+      if (inbox->size && attachment.control && !resize_waits) {
         const std::string message = fmt::format("1 {} {}\n", inbox->size->height, inbox->size->width);
         (void)!::write(attachment.control.get(), message.data(), message.size());
       }
-      inbox->size.reset();
+      if (!resize_waits) inbox->size.reset();
       if (pending.empty()) pending.swap(inbox->input);
       input_ends = inbox->input_ends && inbox->input.empty();
     }
@@ -266,7 +269,7 @@ void run_attach_session(const std::function<Result<Attachment>()>& join, const s
     const auto events = static_cast<short>((slow_client ? 0 : POLLIN) | (pending.empty() ? 0 : POLLOUT));
     // Not asked at all when nothing is wanted of it: the end of the container would be told again and again.
     pollfd waits[2] = {{.fd = inbox->wake.get(), .events = POLLIN, .revents = 0}, {.fd = events == 0 ? -1 : attachment.socket.get(), .events = events, .revents = 0}};
-    if (::poll(waits, 2, slow_client ? 20 : -1) < 0 && errno != EINTR) return;
+    if (::poll(waits, 2, resize_waits ? 2 : slow_client ? 20 : -1) < 0 && errno != EINTR) return;
     if (waits[0].revents != 0) inbox->quiet();
     if ((waits[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && !slow_client) {
       // One packet: a byte that tells the stream (2: out, 3: err), then what was written.
