@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// The file fairlead-durable.so as bytes of the program (durable.h).
+// The file fairlead-durable.so as bytes of the program (durable.cpp; prepare.cpp writes them out).
   .section .rodata
   .balign 16
   .globl fairlead_durable_begin

@@ -394,6 +394,25 @@ TEST_F(AgentTest, AReadyPodStaysReadyUnderANewAgent) {
   EXPECT_TRUE(first_container(seen["status"])["ready"].boolean());
 }
 
+// It has no readiness probe, so it is ready while its long start goes on; a liveness probe that came too early would end it.
+TEST_F(AgentTest, ANewAgentKeepsTheInitialDelayOfAContainer) {
+  Json object = pod("slow", "sleep 600");
+  main_container(object).set("livenessProbe", Json::object({{"exec", Json::object({{"command", Json::array({"sh", "-c", "touch /probed; false"})}})},
+                                                            {"initialDelaySeconds", 3600}, {"periodSeconds", 1}, {"failureThreshold", 600}}));
+  create(object);
+  ASSERT_TRUE(wait_ready("slow"));
+  agent_.reset();
+  start_agent();
+  create(pod("later", "sleep 600"));
+  ASSERT_TRUE(wait_ready("later"));
+  auto options = NodeTest::options();
+  auto runtime = node::OciRuntime::open(options, clock_);
+  ASSERT_TRUE(runtime);
+  const auto probed = node::run_in_container(**runtime, uid("slow"), "main", {"test", "-e", "/probed"}, 10s);
+  ASSERT_TRUE(probed);
+  EXPECT_NE(probed->exit.code, 0);
+}
+
 TEST_F(AgentTest, NamesOfHeadlessServicesAreAnswered) {
   ASSERT_TRUE(api_.create(kube::resources::services,
                           Json::object({{"metadata", Json::object({{"name", "peers"}, {"namespace", "default"}})},

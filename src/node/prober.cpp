@@ -14,14 +14,15 @@ Prober::~Prober() {
   threads_.clear();
 }
 
-void Prober::watch(const std::string& attempt_id, const ProbeTarget& target, const std::vector<ProbeSpec>& probes, Told told) {
+void Prober::watch(const std::string& attempt_id, const ProbeTarget& target, const std::vector<ProbeSpec>& probes, Told told, Instant running_since) {
   const std::lock_guard lock(mutex_);
   if (probes.empty() || entries_.contains(attempt_id)) return;
   const std::uint64_t generation = ++generation_;
   Entry& entry = entries_[attempt_id] = Entry{.target = target, .state = ProbeState(probes), .generation = generation};
   entry.state.resume(told.started, told.ready);
+  const auto running_for = std::max<std::chrono::nanoseconds>(clock_.now() - running_since, 0ns);  // a wall clock may go back
   for (std::size_t i = 0; i < probes.size(); ++i)
-    due_.push({.at = clock_.monotonic() + (told.ready ? std::chrono::seconds(0) : probes[i].initial_delay), .attempt_id = attempt_id, .probe = i, .generation = generation});
+    due_.push({.at = clock_.monotonic() + std::max<std::chrono::nanoseconds>(probes[i].initial_delay - running_for, 0ns), .attempt_id = attempt_id, .probe = i, .generation = generation});
   changed_.notify_all();
 }
 

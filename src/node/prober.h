@@ -26,10 +26,10 @@ class Prober {
   using OnChange = std::function<void(const std::string& attempt_id)>;  // on a prober's thread
   Prober(Runtime& runtime, const Clock& clock, OnChange on_change, int threads = 3);
   ~Prober();
-  // Begins to probe this attempt; a call for one that is known does nothing. `told`: what an earlier agent had told of it. A container that has started does not wait its initial delay again, and one that was ready stays
-  // ready until its probe fails: a new agent must not take the pods of its node out of their services.
+  // Begins to probe this attempt; a call for one that is known does nothing. `told`: what an earlier agent had told of it. Initial delays count from the start of the container, and one that was ready stays
+  // ready until its probe fails: a new agent must not take the pods of its node out of their services, nor probe earlier than the one before would have.
   struct Told { bool started = false, ready = false; };
-  void watch(const std::string& attempt_id, const ProbeTarget& target, const std::vector<ProbeSpec>& probes, Told told);
+  void watch(const std::string& attempt_id, const ProbeTarget& target, const std::vector<ProbeSpec>& probes, Told told, Instant running_since);
   void forget(const std::string& attempt_id);
   ProbeHealth health(const std::string& attempt_id) const;
 

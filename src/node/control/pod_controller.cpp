@@ -252,7 +252,7 @@ Result<PodSeen> PodController::observe(const Json& pod, Memory& memory) {
         if (kept.probed != one.latest->id) {
           prober_.forget(kept.probed);
           kept.probed = one.latest->id;
-          prober_.watch(one.latest->id, {.pod_uid = kube::uid_of(pod), .container = name, .ip = first_address(seen.ip)}, probes_of(container), told_of(pod, name, one.latest->id));
+          prober_.watch(one.latest->id, {.pod_uid = kube::uid_of(pod), .container = name, .ip = first_address(seen.ip)}, probes_of(container), told_of(pod, name, one.latest->id), one.latest->started.value_or(ports_.clock.now()));
         }
         const ProbeHealth health = prober_.health(one.latest->id);
         one.ready = health.ready;
