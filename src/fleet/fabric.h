@@ -31,7 +31,6 @@ class Fabric {
   Result<Wire> look(const api::Seat& seat, pid_t pid, bool& stale) const;
   Result<void> tear_down() const;
 
-
  private:
   Result<void> stand_up_six(const Fd& space, const Ranges::Six& six) const;
   Site site_;

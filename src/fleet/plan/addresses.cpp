@@ -151,8 +151,9 @@ Result<api::Seat> choose_seat(const Ranges& ranges, const std::set<int>& taken) 
 namespace {
 
 std::string in_use(const std::string& range, const std::string& to, const std::string& device, bool of_nodes) {
-  return fmt::format("the network {} is in use here ({}{} leads to {}); choose another range with --{}-range", range, is_link_of_a_site(device) ? "another site's " : "", device, to,
-                     of_nodes ? "node" : "pod");
+  const bool of_a_site = is_link_of_a_site(device);
+  return fmt::format("the network {} is in use here ({}{} leads to {}); choose another range with --{}-range{}", range, of_a_site ? "another site's " : "", device, to, of_nodes ? "node" : "pod",
+                     of_a_site ? fmt::format(", or take that site down; if it is gone already: ip link del {}", device) : "");
 }
 
 }  // namespace
