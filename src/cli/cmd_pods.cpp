@@ -274,47 +274,42 @@ void add_logs(CLI::App& app, Context& context) {
   });
 }
 
+// What exec and attach have in common: which container, and what is done with it.
+static void on_streams(CLI::App& command, Context& context, const std::shared_ptr<ExecOptions>& options, Result<int> (*act)(Session&, const ExecOptions&)) {
+  command.add_option("-n,--namespace", options->space, "namespace")->type_name("NAME");
+  command.add_option("-c,--container", options->container, "container; else the pod's main one")->type_name("NAME");
+  command.callback([options, &context, act] {
+    context.action = [options, &context, act]() -> Result<int> {
+      auto session = context.session();
+      if (!session) return std::unexpected(std::move(session.error()));
+      std::tie(options->space, options->pod) = split_pod(options->pod, options->space, session->default_namespace());
+      if (options->tty && !is_terminal(STDIN_FILENO)) options->tty = false;
+      return act(*session, *options);
+    };
+  });
+}
+
 void add_exec(CLI::App& app, Context& context) {
   auto options = std::make_shared<ExecOptions>();
   CLI::App* command = app.add_subcommand("exec", "Run a command in a container");
   command->add_option("pod", options->pod, "POD or NAMESPACE/POD")->required();
   command->add_option("command", options->command, "the command, behind --")->required();
-  command->add_option("-n,--namespace", options->space, "namespace")->type_name("NAME");
-  command->add_option("-c,--container", options->container, "container; else the pod's main one")->type_name("NAME");
   command->add_flag("-i,--stdin", options->stdin_open, "send our stdin");
   command->add_flag("-t,--tty", options->tty, "with a terminal");
   add_globals(*command, context);
   set_examples(*command, {{"fairlead exec -it demo/login-0 -- bash", "a shell on the login node"}, {"fairlead exec -n demo controller-0 -- sinfo", "what the head says of its nodes"}});
-  command->callback([options, &context] {
-    context.action = [options, &context]() -> Result<int> {
-      auto session = context.session();
-      if (!session) return std::unexpected(std::move(session.error()));
-      std::tie(options->space, options->pod) = split_pod(options->pod, options->space, session->default_namespace());
-      if (options->tty && !is_terminal(STDIN_FILENO)) options->tty = false;
-      return exec_in_pod(*session, *options);
-    };
-  });
+  on_streams(*command, context, options, exec_in_pod);
 }
 
 void add_attach(CLI::App& app, Context& context) {
   auto options = std::make_shared<ExecOptions>();
   CLI::App* command = app.add_subcommand("attach", "Join what a running container reads and prints from now on");
   command->add_option("pod", options->pod, "POD or NAMESPACE/POD")->required();
-  command->add_option("-n,--namespace", options->space, "namespace")->type_name("NAME");
-  command->add_option("-c,--container", options->container, "container; else the pod's main one")->type_name("NAME");
   command->add_flag("-i,--stdin", options->stdin_open, "send our stdin (the container needs `stdin: true`)");
   command->add_flag("-t,--tty", options->tty, "its terminal (the container needs `tty: true`)");
   add_globals(*command, context);
   set_examples(*command, {{"fairlead attach -it demo/shell", "the terminal of a container"}, {"fairlead attach -n demo worker-0 -c slurmd", "only what it prints"}});
-  command->callback([options, &context] {
-    context.action = [options, &context]() -> Result<int> {
-      auto session = context.session();
-      if (!session) return std::unexpected(std::move(session.error()));
-      std::tie(options->space, options->pod) = split_pod(options->pod, options->space, session->default_namespace());
-      if (options->tty && !is_terminal(STDIN_FILENO)) options->tty = false;
-      return attach_to_pod(*session, *options);
-    };
-  });
+  on_streams(*command, context, options, attach_to_pod);
 }
 
 }  // namespace fairlead::cli
