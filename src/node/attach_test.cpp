@@ -4,6 +4,8 @@
 #include <atomic>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "node/access_fixture.h"
 #include "node/exec_session.h"
 
@@ -154,6 +156,21 @@ TEST_F(AttachTest, ATerminalIsJoinedResizedLeftAndJoinedAgain) {
   const Outcome seen = drain(*again);
   EXPECT_THAT(seen.out, HasSubstr("here\r\n"));
   EXPECT_THAT(seen.status, HasSubstr("Success"));
+}
+
+TEST_F(AttachTest, OfSeveralSizesTheLastStays) {
+  run_pod("stty -echo; while read line; do eval \"$line\"; done", with_terminal);
+  auto socket = attach("stdin=true&stdout=true&tty=true");
+  ASSERT_TRUE(socket);
+  // kubectl tells two at once. One that stays too large stays for good, so each round is a chance for it.
+  for (int rows = 30; rows < 330; ++rows) {
+    for (int more = 1; more >= 0; --more) {
+      ASSERT_TRUE(socket->send("\x04" + fmt::format(R"({{"Width":{},"Height":{}}})", 90 + more, rows + more)));
+      std::this_thread::sleep_for(std::chrono::microseconds(2 * (rows - 30)));
+    }
+    type(*socket, fmt::format("for try in 1 2 3 4 5 6 7 8 9; do stty size | grep -q '{0} 90' && break; sleep 0.02; done; stty size; echo ro''und\n", rows));
+    ASSERT_THAT(read_to(*socket, "round\r\n"), HasSubstr(fmt::format("{} 90\r\n", rows)));
+  }
 }
 
 TEST_F(AttachTest, AnAgentThatStartsAnewFindsTheStreams) {

@@ -243,12 +243,12 @@ void run_attach_session(const std::function<Result<Attachment>()>& join, const s
     {
       const std::lock_guard lock(inbox->mutex);
       if (inbox->gone) return;
-      // One at a time: of several lines that conmon reads at once it does the first again and again (2.1.6, ctrl.c), and kubectl tells two sizes at once.
+      // kubectl tells two sizes at once. The monitor sets a size before it reads again: an empty pipe will do.
       int unread = 0;
-      resize_waits = inbox->size && attachment.control && ::ioctl(attachment.control.get(), FIONREAD, &unread) == 0 && unread > 0;
-      if (inbox->size && attachment.control && !resize_waits) {
-        const std::string message = fmt::format("1 {} {}\n", inbox->size->height, inbox->size->width);
-        (void)!::write(attachment.control.get(), message.data(), message.size());
+      resize_waits = inbox->size && attachment.window && ::ioctl(attachment.window.get(), FIONREAD, &unread) == 0 && unread > 0;
+      if (inbox->size && attachment.window && !resize_waits) {
+        const std::string message = fmt::format("{} {}\n", inbox->size->height, inbox->size->width);
+        (void)!::write(attachment.window.get(), message.data(), message.size());
       }
       if (!resize_waits) inbox->size.reset();
       if (pending.empty()) pending.swap(inbox->input);

@@ -125,7 +125,7 @@ Result<Attachment> OciRuntime::attach(const std::string& pod_uid, const std::str
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   if (::connect(out.socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return fail_errno(errno, "attach to " + container);
-  out.control = Fd(::open((bundle(id) + "/ctl").c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  out.window = Fd(::open((bundle(id) + "/winsz").c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
   return out;
 }
 

@@ -62,8 +62,10 @@ struct ExecProcess {
 // holds up the container and its log. Dropping it, or ending its writing half, ends the container's stdin if that is for one client (stdinOnce, and no
 // terminal); else it leaves the container as it is.
 struct Attachment {
-  Fd socket;   // packets: 2 or 3 (out, err) and the bytes; what is written goes to the container's stdin
-  Fd control;  // takes "1 HEIGHT WIDTH\n" of a terminal; empty: none
+  Fd socket;  // packets: 2 or 3 (out, err) and the bytes; what is written goes to the container's stdin
+  // A pipe that takes "HEIGHT WIDTH\n" of a terminal; empty: none. One line in it at a time: of several that conmon (2.1.6, ctrl.c) reads at once it does
+  // the first again and again. Not its pipe `ctl`, whose lines it hands on to this one without looking whether the last was read.
+  Fd window;
 };
 
 struct ContainerUsage {

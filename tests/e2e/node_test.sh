@@ -170,7 +170,8 @@ fi
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 admin=$FAIRLEAD_STATE_DIR/pki/admin.kubeconfig
 shell_in_a_pod() { # NAME KUBECTL: a shell of its own, seen at two sizes, left with a status; the pod goes with it. kubectl tells a size one larger first, so that programs draw anew.
-  "$top/tests/terminal.py" 33x91 '<command prompt|/ #' '>' '</ # ' '#40x100' \
+  "$top/tests/terminal.py" 33x91 '<command prompt|/ #' '>' '</ # ' \
+    ">while ! stty size | grep -q '33 91'; do sleep 0.1; done; echo si''zed" '<sized' '#40x100' \
     ">while ! stty size | grep -q '40 100'; do sleep 0.1; done; echo re''sized" '<resized' '>exit 3' \
     -- "$2" --kubeconfig "$admin" run -it --rm --restart=Never "$1" --image=busybox:1 -- sh
 }

@@ -5,7 +5,8 @@
 
 # kubectl tells a size one larger first, so that programs draw anew.
 status=0
-out=$("$top/tests/terminal.py" 33x91 '<command prompt|/ #' '>' '</ # ' '#40x100' \
+out=$("$top/tests/terminal.py" 33x91 '<command prompt|/ #' '>' '</ # ' \
+  ">while ! stty size | grep -q '33 91'; do sleep 0.1; done; echo si''zed" '<sized' '#40x100' \
   ">while ! stty size | grep -q '40 100'; do sleep 0.1; done; echo re''sized" '<resized' '>exit 3' \
   -- "$SCENARIO_KUBECTL" run -it --rm --restart=Never join-terminal --image=busybox:1 -- sh 2>&1) || status=$?
 [[ $status == 3 ]] || fail "run -it: status $status: $out"
