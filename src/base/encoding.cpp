@@ -3,11 +3,13 @@
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 
 #include "base/rng.h"
 #include <sys/random.h>
 
 #include <array>
+#include <cstdlib>
 
 namespace fairlead {
 namespace {
@@ -76,6 +78,13 @@ std::string sha256(std::string_view bytes) {
   std::string out(32, '\0');
   unsigned size = 0;
   INVARIANT(EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(out.data()), &size, EVP_sha256(), nullptr) == 1 && size == 32);
+  return out;
+}
+
+std::string hmac_sha256(std::string_view key, std::string_view bytes) {
+  std::string out(32, '\0');
+  unsigned size = 0;
+  if (!HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), reinterpret_cast<unsigned char*>(out.data()), &size) || size != out.size()) std::abort();
   return out;
 }
 

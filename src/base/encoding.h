@@ -12,6 +12,7 @@ std::string base64(std::string_view bytes);               // RFC 4648 section 4,
 Result<std::string> parse_base64(std::string_view text);  // strict: padding and alphabet checked
 std::string hex(std::string_view bytes);
 std::string sha256(std::string_view bytes);  // 32 raw bytes
+std::string hmac_sha256(std::string_view key, std::string_view bytes);  // RFC 2104; 32 raw bytes
 
 std::vector<std::string> split(std::string_view text, char by);  // "a,,b" gives three; "" gives one empty
 std::string_view trim(std::string_view text);
