@@ -1,17 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds the packages of the release before this tree, once per commit, to upgrade from and to roll back to. Takes minutes; with the compiler cache of this checkout, fewer.
-#   build-previous.sh [REF]     REF: a commit; without it the newest tag v* that is not this commit, else the one in packaging/previous
-# The last line printed is the folder with the .deb files. Exit status: 77: the commit is not in this checkout; 1: it does not build.
+#   build-previous.sh [--print] [REF]     REF: a commit; without it the newest release (tag vN.N.N) that leads here and is not this commit, else the one in packaging/previous
+# The last line printed is the folder with the .deb files; with --print the commit, and nothing is built. Exit status: 77: the commit is not in this checkout; 1: it does not build.
 set -euo pipefail
 export LC_ALL=C
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 git() { command git -c safe.directory='*' -C "$root" "$@"; }
 git rev-parse -q --verify HEAD > /dev/null 2>&1 || { echo 'build-previous: needs a git checkout' >&2; exit 77; }
+only_print=''
+[[ ${1:-} != --print ]] || { only_print=yes; shift; }
 ref=${1:-}
-[[ -n $ref ]] || ref=$(git tag --list 'v*' --sort=-version:refname --no-contains HEAD --merged HEAD | head -n 1)
+# Candidates (v1.0.0-rc1) are no releases: a version sort puts them behind the release that they become.
+[[ -n $ref ]] || ref=$(git tag --list 'v*' --sort=-version:refname --no-contains HEAD --merged HEAD | awk '/^v[0-9]+(\.[0-9]+)*$/ && !n++')
 [[ -n $ref ]] || ref=$(grep -v '^#' "$root/packaging/previous")
 commit=$(git rev-parse -q --verify "$ref^{commit}") || { echo "build-previous: $ref is not in this checkout (git fetch --unshallow --tags)" >&2; exit 77; }
+[[ -z $only_print ]] || { echo "$commit"; exit 0; }
 out=${FAIRLEAD_DEBS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fairlead/debs}/$commit
 mkdir -p "$out"
 exec 8> "$out/.lock"

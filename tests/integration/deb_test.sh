@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The Debian packages in a root of their own: install, run without root, upgrade and roll back under a running pod, remove, purge.
+# The Debian packages in a root of their own: install, run without root, upgrade and roll back under a running Job that finishes afterwards, remove, purge.
 #   deb_test.sh BUILD_DIR
 # FAIRLEAD_PREVIOUS_DEBS: a folder with the packages of the previous release, to upgrade from and to roll back to. Without it, FAIRLEAD_FULL=1 builds them (packaging/build-previous.sh);
 # else the same programs stand in under the next version's number, and the store is set back by one schema before they meet it.
@@ -31,6 +31,38 @@ eventually() { # SECONDS COMMAND...
   shift
   until "$@" > "$work/eventually" 2>&1; do ((SECONDS < until)) || { cp "$work/eventually" "$work/log"; fail "did not come true in time: $*"; }; read -rt 0.3 <> <(:) || true; done
 }
+
+# ---- the release before: the newest release that leads here and is not this one, else the commit that is written down
+
+release_before() (
+  mkdir -p "$work/tree/packaging"
+  cd "$work/tree"
+  cp "$OLDPWD/packaging/build-previous.sh" packaging/
+  export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t@localhost GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t@localhost
+  record() { git commit -q --allow-empty -m "$1" && git rev-parse HEAD; }
+  before() { [[ $(packaging/build-previous.sh --print) == "$1" ]] || fail "$2: the release before is $(packaging/build-previous.sh --print), not $1"; }
+  git init -q -b main .
+  first=$(record first) second=$(record second) third=$(record third)
+  printf '# why\n%s\n' "$first" > packaging/previous
+  git tag v0.9.0 # of this very commit
+  before "$first" 'no release but this'
+  git tag -a -m release v0.10.0 "$second" && git tag v0.2.0 "$first"
+  before "$second" 'two releases before'
+  git tag v0.11.0-rc1 "$first" && git tag vendor-20 "$first"
+  before "$second" 'a candidate, and a tag that is no release'
+  git checkout -q -b aside "$first" && git tag v3.0.0 "$(record aside)" && git checkout -q main
+  before "$second" 'a release of another branch'
+  record fourth > "$work/log"
+  git tag -d v0.10.0 > "$work/log"
+  before "$third" 'a release that was this commit'
+)
+if command -v git > /dev/null; then
+  release_before
+  rm -rf "$work/tree"
+  ok 'the release before is the newest that leads here'
+else
+  echo 'no git here: which release is the one before was not tried'
+fi
 
 # ---- the packages
 
@@ -90,15 +122,19 @@ mount_root='
   mount --bind "$5" "$work/root/debs/new"
   ln -sfn "$site" "$work/root/var/lib/fairlead"
   ip link set lo up
-  touch "$work/ready"
+  # Not chroot: who joins a container, as exec does, begins at the root of its mounts, and would see this machine there.
+  cd "$work/root"
+  pivot_root . mnt
+  umount --lazy /mnt
+  echo ready
   # Not exec: the first process reaps what others leave, as bash does.
   sleep 3600 & wait'
 site=/srv/site-${work##*-}
 unshare --mount --pid --net --ipc --uts --fork --kill-child bash -c "$mount_root" mount_root "$work" "$base" "$site" "$old_debs" "$new_debs" < /dev/null > "$work/log" 2>&1 &
 holder=$!
-eventually 20 test -e "$work/ready"
+eventually 20 grep -qx ready "$work/log"
 first=$(pgrep -P "$holder" | head -n 1)
-in_root() { nsenter --target "$first" --mount --pid --net --ipc --uts -- chroot "$work/root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"; }
+in_root() { nsenter --target "$first" --mount --pid --net --ipc --uts -- env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"; }
 installed() { in_root dpkg-query -W -f '${db:Status-Status} ${Version}' "$1" 2> /dev/null; }
 install_debs() { in_root sh -c "dpkg --install $2 /debs/$1/*.deb" > "$work/log" 2>&1 || fail "dpkg --install of $1"; }
 
@@ -142,12 +178,30 @@ start_site() {
 stop_site() {
   local name
   for name in fairlead-server fairlead-machin; do in_root pkill -TERM -o -x "$name" || true; done # names of processes have 15 letters
-  eventually 20 bash -c "! nsenter --target $first --pid --mount -- chroot '$work/root' pgrep -x 'fairlead-server|fairlead-machin'"
+  eventually 20 bash -c "! nsenter --target $first --pid --mount -- pgrep -x 'fairlead-server|fairlead-machin'"
 }
 get() { in_root fairlead get "$@"; }
 json() { /usr/bin/python3 -c 'import json, sys; print(eval(sys.argv[1], {"o": json.load(sys.stdin)}))' "$1"; }
 node_ready() { get nodes node-0 -o json | json '[c["status"] for c in o["status"]["conditions"] if c["type"] == "Ready"][0]' | grep -qx True; }
 container() { get pods "$1" -n default -o json | json 'o["metadata"]["uid"] + " " + str(o["status"]["containerStatuses"][0]["restartCount"]) + " " + o["status"]["containerStatuses"][0]["containerID"]'; }
+# A Job whose pod counts until it finds a file. It would be given another pod for one that is lost: of none, and of one only, is to be known.
+job() { # NAME
+  in_root sh -c 'cat > /tmp/job.yaml && fairlead apply -f /tmp/job.yaml' << YAML > "$work/log" 2>&1 || fail "apply job $1"
+apiVersion: batch/v1
+kind: Job
+metadata: {name: $1, namespace: default}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      terminationGracePeriodSeconds: 0
+      containers: [{name: main, image: "busybox:1", command: [sh, -c, "n=0; until [ -e /tmp/finish ]; do sleep 1; n=\$((n+1)); echo \$n; done; echo finished at \$n"]}]
+YAML
+}
+# Its uid, then how many of its pods are at work, have succeeded, have failed, and its conditions that are true.
+job_is() { get jobs "$1" -n default -o json | json '" ".join([o["metadata"]["uid"]] + [str(o.get("status", {}).get(n, 0)) for n in ("active", "succeeded", "failed")] + [c["type"] for c in o.get("status", {}).get("conditions", []) if c["status"] == "True"])'; }
+pods_of() { get pods -n default -o json | json '" ".join(p["metadata"]["name"] for p in o["items"] if any(r["kind"] == "Job" and r["uid"] == "'"$1"'" for r in p["metadata"].get("ownerReferences", [])))'; } # UID
+made_for() { get events -n default -o json | json '" | ".join(str(e.get("count", 1)) + " " + e["message"] for e in o["items"] if e["involvedObject"].get("uid") == "'"$1"'" and e["reason"] == "SuccessfulCreate")'; } # UID
 running() { get pods "$1" -n default -o json | json 'o["status"]["phase"]' | grep -qx Running; }
 pod() { # NAME
   in_root sh -c 'cat > /tmp/pod.yaml && fairlead apply -f /tmp/pod.yaml' << YAML > "$work/log" 2>&1 || fail "apply pod $1"
@@ -177,21 +231,31 @@ data: {a: b}
 YAML
 eventually 60 node_ready
 site_id=$(in_root ls /sys/class/net | sed -n 's/^fl\([0-9a-f]\{6\}\)$/\1/p' | head -n 1)
-pod before
-eventually 60 running before
-before=$(container before)
-ok "the server without any capability, a node by the helper, a pod on it"
+job before
+at_work() { [[ $(job_is before) == *' 1 0 0' ]]; }
+eventually 60 at_work
+job_uid=$(job_is before | cut -d' ' -f1)
+job_pod=$(pods_of "$job_uid")
+eventually 60 running "$job_pod"
+before=$(container "$job_pod")
+[[ $(cut -d' ' -f2 <<< "$before") == 0 ]] || fail "the Job's container was restarted before anything happened: $before"
+one_pod_only() {
+  [[ $(pods_of "$job_uid") == "$job_pod" ]] || fail "pods of the Job: $(pods_of "$job_uid"), not $job_pod alone"
+  [[ $(made_for "$job_uid") == "1 Created pod: $job_pod" ]] || fail "pods made for the Job: $(made_for "$job_uid")"
+}
+one_pod_only
+ok "the server without any capability, a node by the helper, a Job on it"
 in_root setpriv --reuid nobody --clear-groups /usr/lib/fairlead/fairlead --help > /dev/null
 if in_root setpriv --reuid nobody --clear-groups python3 -c 'import socket; socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect("/run/fairlead/machines.sock")' 2> "$work/log"; then fail 'anybody may ask the helper'; fi
 grep -q PermissionError "$work/log" || fail 'refused for another reason'
 ok 'nobody else may ask the helper'
 
-# ---- upgrade, roll back, each with the pod running, at first with the agent of before, then with its own
+# ---- upgrade, roll back, each with the Job running, at first with the agent of before, then with its own
 
 state=$work/site # /var/lib/fairlead in the root
 schema() { /usr/bin/python3 -c 'import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute("SELECT value FROM meta WHERE name = ?", ["schema"]).fetchone()[0])' "$state/store.db"; } # of a server that is stopped
 store_sql() { /usr/bin/python3 -c 'import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.executescript(sys.argv[2]); c.commit(); c.close()' "$state/store.db" "$1"; }
-printed() { in_root fairlead logs default/before | tail -n 1; }
+printed() { in_root fairlead logs "default/$job_pod" | tail -n 1; }
 agent() { in_root pgrep -o -f 'fairlead-agent run'; }
 agent_program() { in_root readlink "/proc/$(agent)/exe"; } # as the host sees it; "... (deleted)" once another was installed over it
 agent_is_current() { [[ $(agent_program) == */usr/lib/fairlead/fairlead-agent ]]; }
@@ -200,7 +264,9 @@ settled() { # NAME: all is as before, and new pods start
   local count
   [[ $(get configmaps written-by-old -n default -o json | json 'o["data"]["a"]') == b ]] || fail 'what was written before is gone'
   eventually 60 node_ready
-  [[ $(container before) == "$before" ]] || fail "the pod did not outlive it: $(container before), was $before"
+  [[ $(container "$job_pod") == "$before" ]] || fail "the Job's pod did not outlive it: $(container "$job_pod"), was $before"
+  [[ $(job_is before) == "$job_uid 1 0 0" ]] || fail "the Job is not at work with one pod: $(job_is before)"
+  one_pod_only
   count=$(printed)
   eventually 20 goes_on "$count"
   pod "$1"
@@ -223,7 +289,7 @@ fi
 from=$(schema)
 start_site
 settled with-new
-ok "upgrade to $new: the store, the node and its pod go on, new pods start by the agent of before"
+ok "upgrade to $new: the store, the node and its Job go on, new pods start by the agent of before"
 renew_agent
 settled new-agent
 ok "the agent of $new takes over the containers of the one before"
@@ -259,10 +325,23 @@ renew_agent
 settled old-agent
 ok "the agent of $old takes over as well"
 
+# ---- the Job that ran all the while ends, and the server of before sees it
+
+count=$(printed)
+in_root fairlead exec "default/$job_pod" -- touch /tmp/finish > "$work/log" 2>&1 || fail 'exec in the pod of the Job'
+complete() { [[ $(job_is before) == "$job_uid 0 1 0 "* && " $(job_is before) " == *' Complete '* ]]; }
+eventually 60 complete
+[[ $(job_is before) != *Fail* ]] || fail "the Job is $(job_is before)"
+[[ $(container "$job_pod") == "$before" ]] || fail "another container has finished: $(container "$job_pod"), was $before"
+get pods "$job_pod" -n default -o json | json 'o["status"]["phase"], o["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]' | grep -qxF "('Succeeded', 0)" || fail "the pod of the Job did not succeed"
+[[ $(printed) =~ ^finished\ at\ ([0-9]+)$ ]] && ((BASH_REMATCH[1] >= count)) || fail "the Job's last word is '$(printed)', after $count"
+one_pod_only
+ok "the Job that ran through upgrade and roll-back is complete, by its one pod and container"
+
 # ---- remove, purge
 
-in_root sh -c 'fairlead delete pod before with-old old-agent -n default && fairlead delete machine node-0' > "$work/log" 2>&1 || fail 'delete the node'
-eventually 60 bash -c "! nsenter --target $first --pid --mount -- chroot '$work/root' pgrep -x fairlead-agent"
+in_root sh -c 'fairlead delete job before -n default && fairlead delete pod with-old old-agent -n default && fairlead delete machine node-0' > "$work/log" 2>&1 || fail 'delete the node'
+eventually 60 bash -c "! nsenter --target $first --pid --mount -- pgrep -x fairlead-agent"
 stop_site
 in_root dpkg --remove fairlead fairlead-machines fairlead-server fairlead-agent fairlead-slurm > "$work/log" 2>&1 || fail 'remove'
 in_root test -f /var/lib/fairlead/store.db || fail 'remove took the state'
