@@ -12,6 +12,7 @@
 #include "base/encoding.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "nodes.h"
 #include "prepare.h"
 #include "reach.h"
 #include "supervise.h"
@@ -274,6 +275,7 @@ int main_of(int argc, char** argv) {
   if (command == "reconfigure" && !first.empty()) return reconfigure(first);
   if (command == "authorized-keys") return print_authorized_keys(first.empty() ? "root" : first);
   if (command == "adduser") return add_user({arguments.begin() + 1, arguments.end()});
+  if (is_node_command(command)) return run_node_command(arguments);
   if (command == "version" || command == "--version") {
     std::puts("fairlead-slurm " FAIRLEAD_VERSION);
     return 0;
@@ -283,6 +285,7 @@ int main_of(int argc, char** argv) {
       "  munge | controller | worker | login   prepare the container and run that daemon\n"
       "  check munge|controller|worker|login   readiness: exit status 0 when it answers\n"
       "  reconfigure HASH                      wait for that configuration, then tell slurmctld to read it\n"
+      "  nodes | drain | undrain | forget | requeue | cancel   what Slurm knows of its nodes, and steps of a scale-down\n"
       "  adduser NAME                          a user known on every node\n"
       "  authorized-keys USER                  keys for sshd\n",
       stderr);

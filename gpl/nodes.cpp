@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "nodes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/encoding.h"
+#include "base/process.h"
+#include "reach.h"
+
+namespace fairlead::companion {
+namespace {
+
+constexpr std::size_t kMostHosts = 65'536;
+// The drain's reason, and what the companion of a worker writes over it when that worker restarts.
+constexpr std::string_view kScaleDown = "fairlead: scale-down", kRestarted = "fairlead: the worker restarted";
+
+bool digits(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == text.npos; }
+bool word_of(std::string_view text, std::string_view extra) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || extra.find(c) != extra.npos; });
+}
+bool host_name(std::string_view text) { return word_of(text, "-_."); }
+
+Result<int> number(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) return fail(Code::Invalid, fmt::format("\"{}\" is not a number", text));
+  return value;
+}
+
+// "2026-11-21T20:13:01" in UTC, as Slurm writes it; RFC 3339 out. Empty: no time is set.
+Result<std::string> utc(std::string_view text) {
+  if (text == "N/A" || text == "NONE" || text == "Unknown" || text.empty()) return std::string();
+  auto time = parse_time(std::string(text) + "Z");
+  if (!time) return fail(Code::Invalid, fmt::format("\"{}\" is not a time", text));
+  return print_time(*time);
+}
+
+// The value of a key in a line of KEY=VALUE; each key stands after a space, but the first. The first one counts: free text (a reason, a comment) comes last.
+std::optional<std::string_view> value_of(std::string_view line, std::string_view key) {
+  for (auto at = line.find(key); at != line.npos; at = line.find(key, at + 1))
+    if (at == 0 || line[at - 1] == ' ') {
+      const auto begin = at + key.size();
+      return line.substr(begin, line.find(' ', begin) - begin);
+    }
+  return std::nullopt;
+}
+
+// "text [who@when]", and more text that Slurm or people put behind it.
+void read_reason(std::string_view line, NodeRecord& node) {
+  const auto at = line.find(" Reason=");
+  if (at == line.npos) return;
+  std::string_view rest = line.substr(at + 8);
+  node.reason = std::string(rest);
+  for (auto open = rest.find(" ["); open != rest.npos; open = rest.find(" [", open + 1)) {
+    const auto middle = rest.find('@', open), close = rest.find(']', open);
+    if (middle == rest.npos || close == rest.npos || middle > close) continue;
+    auto since = utc(rest.substr(middle + 1, close - middle - 1));
+    if (!since || since->empty()) continue;
+    node.reason = std::string(rest.substr(0, open));
+    node.by = std::string(rest.substr(open + 2, middle - open - 2));
+    node.since = *since;
+    return;
+  }
+}
+
+Result<NodeRecord> read_node(std::string_view line) {
+  NodeRecord node;
+  const auto name = value_of(line, "NodeName="), state = value_of(line, "State="), given = value_of(line, "CPUAlloc="), address = value_of(line, "NodeAddr=");
+  if (!name || !line.starts_with("NodeName=") || !host_name(*name)) return fail(Code::Invalid, "a line without a node's name");
+  if (!state || state->empty() || !given) return fail(Code::Invalid, fmt::format("node {} without state or CPUs", *name));
+  node.name = std::string(*name);
+  auto cpus = number(*given);
+  if (!cpus) return pass(std::move(cpus.error()), "CPUAlloc of " + node.name);
+  node.cpus_given = *cpus;
+  if (address) node.address = std::string(*address);
+  bool silent = false;
+  for (std::string flag : split(*state, '+')) {
+    while (!flag.empty() && std::string_view("*~#!%$@^-").find(flag.back()) != std::string_view::npos) {
+      silent = silent || flag.back() == '*';
+      flag.pop_back();
+    }
+    if (!word_of(flag, "_")) return fail(Code::Invalid, fmt::format("state of {}: \"{}\"", node.name, *state));
+    node.state.push_back(std::move(flag));
+  }
+  if (silent && !node.has("NOT_RESPONDING")) node.state.push_back("NOT_RESPONDING");
+  read_reason(line, node);
+  return node;
+}
+
+Result<JobRecord> read_job(std::string_view line) {
+  // The user is last, so that nothing a user chooses can move a column.
+  const auto columns = split(line, '|');
+  if (columns.size() != 7) return fail(Code::Invalid, fmt::format("{} columns instead of 7", columns.size()));
+  JobRecord job{.id = columns[0], .user = columns[6], .state = columns[1], .limit = columns[5]};
+  if (!word_of(job.id, "_[]-,%+.") || (job.id[0] < '0' || job.id[0] > '9')) return fail(Code::Invalid, fmt::format("\"{}\" is not a job", job.id));
+  if (!word_of(job.state, "_")) return fail(Code::Invalid, fmt::format("state of job {}: \"{}\"", job.id, job.state));
+  for (const auto& [text, list] : {std::pair(&columns[2], &job.nodes), std::pair(&columns[3], &job.requested)}) {
+    if (text->empty() || *text == "(null)") continue;
+    auto names = expand_hosts(*text);
+    if (!names) return pass(std::move(names.error()), "nodes of job " + job.id);
+    *list = std::move(*names);
+  }
+  auto end = utc(columns[4]);
+  if (!end) return pass(std::move(end.error()), "end of job " + job.id);
+  job.end = std::move(*end);
+  return job;
+}
+
+template <class T, class Read>
+Result<std::vector<T>> read_lines(std::string_view text, Read read) {
+  std::vector<T> out;
+  if (!text.empty() && text.back() != '\n') return fail(Code::Invalid, "the output is cut off");
+  for (const auto& line : split(text, '\n')) {
+    if (line.empty()) continue;
+    auto one = read(line);
+    if (!one) return std::unexpected(std::move(one.error()));
+    out.push_back(std::move(*one));
+  }
+  return out;
+}
+
+// "0-2,5" inside brackets.
+Result<void> expand_range(std::string_view prefix, std::string_view ranges, std::vector<std::string>& out) {
+  for (const auto& range : split(ranges, ',')) {
+    const auto dash = range.find('-');
+    const std::string low = range.substr(0, dash), high = dash == range.npos ? low : range.substr(dash + 1);
+    if (!digits(low) || !digits(high) || low.size() > 8 || high.size() > 8) return fail(Code::Invalid, fmt::format("\"{}\" is not a range", range));
+    const int from = *number(low), to = *number(high);
+    if (to < from || static_cast<std::size_t>(to - from) + out.size() >= kMostHosts) return fail(Code::Invalid, fmt::format("range {} is backwards or too long", range));
+    for (int i = from; i <= to; ++i) out.push_back(fmt::format("{}{:0{}}", prefix, i, low.size()));
+  }
+  return {};
+}
+
+void append_string(std::string& out, std::string_view text) {
+  out += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') (out += '\\') += c;
+    // What people type into a reason may be any bytes: outside ASCII nothing is decided on it.
+    else if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) out += '?';
+    else out += c;
+  }
+  out += '"';
+}
+void append_list(std::string& out, const std::vector<std::string>& list) {
+  out += '[';
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (i) out += ',';
+    append_string(out, list[i]);
+  }
+  out += ']';
+}
+void append_field(std::string& out, std::string_view name, std::string_view value) {
+  if (value.empty()) return;
+  out += fmt::format(",\"{}\":", name);
+  append_string(out, value);
+}
+
+Result<std::string> ask(std::vector<std::string> argv) {
+  Command command{.argv = std::move(argv)};
+  const char* path = std::getenv("PATH");
+  command.environment = std::map<std::string, std::string>{{"PATH", path ? path : "/usr/sbin:/usr/bin:/sbin:/bin"}, {"TZ", "UTC"}, {"LC_ALL", "C"}};
+  return run_checked(std::move(command), 15s);
+}
+
+struct Look {
+  std::vector<NodeRecord> nodes;
+  std::vector<JobRecord> jobs;
+};
+Result<Look> look() {
+  // Jobs first: one that starts in between is seen at its node.
+  auto jobs_text = ask({"squeue", "-h", "-a", "-o", kJobFormat});
+  if (!jobs_text) return std::unexpected(std::move(jobs_text.error()));
+  auto nodes_text = ask({"scontrol", "-o", "-a", "show", "nodes"});
+  if (!nodes_text) return std::unexpected(std::move(nodes_text.error()));
+  auto jobs = read_jobs(*jobs_text);
+  if (!jobs) return pass(std::move(jobs.error()), "squeue");
+  auto nodes = read_nodes(*nodes_text);
+  if (!nodes) return pass(std::move(nodes.error()), "scontrol show nodes");
+  return Look{std::move(*nodes), std::move(*jobs)};
+}
+
+bool on(const JobRecord& job, const std::string& node) { return std::find(job.nodes.begin(), job.nodes.end(), node) != job.nodes.end(); }
+
+int print_look(const Look& seen, const std::string& port) {
+  const SystemClock clock;
+  std::string out = "{\"answered\":true,\"at\":";
+  append_string(out, print_micro_time(clock.now()));
+  out += ",\"nodes\":[";
+  bool first = true;
+  for (const auto& node : seen.nodes) {
+    out += first ? "\n{\"name\":" : ",\n{\"name\":";
+    first = false;
+    append_string(out, node.name);
+    out += ",\"state\":";
+    append_list(out, node.state);
+    out += fmt::format(",\"cpus\":{}", node.cpus_given);
+    append_field(out, "reason", node.reason);
+    append_field(out, "by", node.by);
+    append_field(out, "since", node.since);
+    // Only a node that is to be undrained is asked: does a slurmd take connections where Slurm believes it?
+    if (node.has("DRAIN") && reason_is_ours(node.reason)) out += fmt::format(",\"slurmd\":{}", reachable(node.address, port));
+    out += '}';
+  }
+  out += "],\"jobs\":[";
+  first = true;
+  for (const auto& job : seen.jobs) {
+    if (job.nodes.empty() && job.requested.empty()) continue;
+    out += first ? "\n{\"id\":" : ",\n{\"id\":";
+    first = false;
+    append_string(out, job.id);
+    append_field(out, "user", job.user);
+    append_field(out, "state", job.state);
+    out += ",\"nodes\":";
+    append_list(out, job.nodes);
+    if (!job.requested.empty()) {
+      out += ",\"requested\":";
+      append_list(out, job.requested);
+    }
+    append_field(out, "end", job.end);
+    append_field(out, "limit", job.limit);
+    out += '}';
+  }
+  out += "]}\n";
+  std::fputs(out.c_str(), stdout);
+  return 0;
+}
+
+int refuse(const std::string& why) {
+  std::fprintf(stderr, "%s\n", why.c_str());
+  return 3;
+}
+int tell(std::vector<std::string> argv) {
+  auto done = ask(std::move(argv));
+  if (done) return 0;
+  std::fprintf(stderr, "%s\n", done.error().message.c_str());
+  return 1;
+}
+
+int end_jobs(const std::string& command, const NodeRecord& node, const std::vector<JobRecord>& jobs, const std::vector<std::string>& wanted) {
+  if (!node.has("DRAIN")) return refuse(node.name + " is in service: none of its jobs is ended");
+  int status = 0;
+  for (const auto& id : wanted) {
+    const auto job = std::find_if(jobs.begin(), jobs.end(), [&](const JobRecord& one) { return one.id == id; });
+    if (job == jobs.end() || !on(*job, node.name) || job->state == "COMPLETING") continue;  // over, or elsewhere by now
+    if (tell(command == "requeue" ? std::vector<std::string>{"scontrol", "requeue", id} : std::vector<std::string>{"scancel", id}) != 0) status = 1;
+  }
+  return status;
+}
+
+}  // namespace
+
+bool NodeRecord::has(std::string_view flag) const { return std::find(state.begin(), state.end(), flag) != state.end(); }
+
+Result<std::vector<NodeRecord>> read_nodes(std::string_view text) {
+  if (trim(text) == "No nodes in the system") return std::vector<NodeRecord>();
+  return read_lines<NodeRecord>(text, read_node);
+}
+Result<std::vector<JobRecord>> read_jobs(std::string_view text) { return read_lines<JobRecord>(text, read_job); }
+
+Result<std::vector<std::string>> expand_hosts(std::string_view list) {
+  std::vector<std::string> out;
+  std::size_t at = 0;
+  while (at < list.size()) {
+    const auto end = list.find_first_of(",[", at);
+    const std::string_view prefix = list.substr(at, end - at);
+    if (!host_name(prefix)) return fail(Code::Invalid, fmt::format("\"{}\" is not a list of hosts", list));
+    if (end == list.npos || list[end] == ',') {
+      if (out.size() >= kMostHosts) return fail(Code::Invalid, "too many hosts");
+      out.emplace_back(prefix);
+      at = end == list.npos ? list.size() : end + 1;
+      if (end != list.npos && at == list.size()) return fail(Code::Invalid, fmt::format("\"{}\" ends with a comma", list));
+      continue;
+    }
+    const auto close = list.find(']', end);
+    // Nothing may follow the bracket but the next host: Slurm's names here end with their number.
+    if (close == list.npos || (close + 1 < list.size() && list[close + 1] != ',') || close + 2 == list.size()) return fail(Code::Invalid, fmt::format("\"{}\" is not a list of hosts", list));
+    if (auto done = expand_range(prefix, list.substr(end + 1, close - end - 1), out); !done) return std::unexpected(std::move(done.error()));
+    at = std::min(close + 2, list.size());
+  }
+  return out;
+}
+
+bool is_empty(const NodeRecord& node, const std::vector<JobRecord>& jobs) {
+  if (node.state.empty() || (node.state[0] != "IDLE" && node.state[0] != "DOWN") || node.has("COMPLETING") || node.cpus_given != 0) return false;
+  return std::none_of(jobs.begin(), jobs.end(), [&](const JobRecord& job) { return on(job, node.name); });
+}
+
+bool reason_is_ours(std::string_view reason) { return reason.starts_with(kScaleDown) || reason.starts_with(kRestarted); }
+
+bool is_node_command(std::string_view command) {
+  return command == "nodes" || command == "drain" || command == "undrain" || command == "forget" || command == "requeue" || command == "cancel";
+}
+
+int run_node_command(const std::vector<std::string>& arguments) {
+  const std::string& command = arguments[0];
+  const std::string name = arguments.size() > 1 ? arguments[1] : "";
+  auto seen = look();
+  if (!seen) {
+    std::fprintf(stderr, "Slurm does not answer: %s\n", seen.error().message.c_str());
+    return 1;
+  }
+  if (command == "nodes") return print_look(*seen, arguments.size() > 2 && name == "--port" ? arguments[2] : "6818");
+  if (!host_name(name) || (command == "drain" && arguments.size() != 3) || ((command == "requeue" || command == "cancel") && arguments.size() < 3)) {
+    std::fputs("usage: fairlead-slurm nodes [--port N] | drain NODE REASON | undrain NODE | forget NODE | requeue NODE JOB... | cancel NODE JOB...\n", stderr);
+    return 2;
+  }
+  const auto found = std::find_if(seen->nodes.begin(), seen->nodes.end(), [&](const NodeRecord& node) { return node.name == name; });
+  const std::string target = "nodename=" + name;
+  if (found == seen->nodes.end()) {
+    if (command == "forget" || command == "undrain") return 0;
+    return refuse("Slurm has no node " + name);
+  }
+  if (command == "drain") {
+    if (found->has("DRAIN")) return 0;  // whoever did it: a reason is never overwritten
+    return tell({"scontrol", "update", target, "state=drain", "reason=" + arguments[2]});
+  }
+  if (command == "undrain") {
+    if (!found->has("DRAIN")) return 0;
+    if (!reason_is_ours(found->reason)) return refuse(fmt::format("{} was drained by {}: {}", name, found->by, found->reason));
+    // Not "resume": it would also call the node silent until it registers again (22.05.8).
+    return tell({"scontrol", "update", target, "state=undrain"});
+  }
+  if (command == "forget") {
+    if (!is_empty(*found, seen->jobs)) return refuse(name + " is not empty");
+    if (!found->has("DRAIN") && !found->has("DOWN") && !found->has("NOT_RESPONDING")) return refuse(name + " is in service");
+    return tell({"scontrol", "delete", target});
+  }
+  return end_jobs(command, *found, seen->jobs, {arguments.begin() + 2, arguments.end()});
+}
+
+}  // namespace fairlead::companion

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "nodes.h"
+
+#include <gmock/gmock.h>
+
+namespace fairlead::companion {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// As Slurm 22.05.8 prints it.
+std::string node(const std::string& state, int given = 0, const std::string& tail = "", const std::string& name = "worker-0") {
+  return "NodeName=" + name + " Arch=x86_64 CoresPerSocket=1  CPUAlloc=" + std::to_string(given) +
+         " CPUEfctv=4 CPUTot=4 CPULoad=1.33 AvailableFeatures=worker ActiveFeatures=worker Gres=(null) NodeAddr=10.99.0.1 NodeHostName=head Version=22.05.8 OS=Linux 6.18.44 #1 SMP @0  "
+         "RealMemory=24105 AllocMem=0 FreeMem=17226 Sockets=4 Boards=1 State=" +
+         state +
+         " ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A Partitions=main  BootTime=2026-11-21T06:06:49 SlurmdStartTime=2026-11-21T20:12:57 CfgTRES=cpu=4 AllocTRES= CapWatts=n/a "
+         "ExtSensorsTemp=n/s" +
+         tail + "\n";
+}
+const std::string kOurs = " Reason=fairlead: scale-down of ab generation 3 [root@2026-11-21T20:13:01]";
+
+TEST(Nodes, AreReadAsSlurmPrintsThem) {
+  auto read = read_nodes(node("MIXED+DRAIN+DYNAMIC_NORM", 3, kOurs) + node("IDLE*+DYNAMIC_NORM", 0, "", "worker-1") + node("IDLE+DYNAMIC_NORM+NOT_RESPONDING", 0, "", "worker-2"));
+  ASSERT_TRUE(read) << read.error().message;
+  ASSERT_EQ(read->size(), 3u);
+  const auto& first = read->at(0);
+  EXPECT_EQ(first.name, "worker-0");
+  EXPECT_THAT(first.state, ElementsAre("MIXED", "DRAIN", "DYNAMIC_NORM"));
+  EXPECT_EQ(first.cpus_given, 3);
+  EXPECT_EQ(first.address, "10.99.0.1");
+  EXPECT_EQ(first.reason, "fairlead: scale-down of ab generation 3");
+  EXPECT_EQ(first.by, "root");
+  EXPECT_EQ(first.since, "2026-11-21T20:13:01Z");
+  for (const std::size_t i : {1u, 2u}) EXPECT_TRUE(read->at(i).has("NOT_RESPONDING")) << i;
+  EXPECT_TRUE(read_nodes("No nodes in the system\n")->empty());
+  EXPECT_TRUE(read_nodes("")->empty());
+}
+
+struct Reason {
+  const char* tail;
+  const char* reason;
+  bool ours;
+};
+class Reasons : public testing::TestWithParam<Reason> {};
+TEST_P(Reasons, AreWhatWasGivenAndBelongToWhoGaveThem) {
+  auto read = read_nodes(node("IDLE+DRAIN", 0, GetParam().tail));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->at(0).reason, GetParam().reason);
+  EXPECT_EQ(reason_is_ours(read->at(0).reason), GetParam().ours);
+  EXPECT_THAT(read->at(0).state, ElementsAre("IDLE", "DRAIN"));
+}
+INSTANTIATE_TEST_SUITE_P(Rows, Reasons,
+                         testing::Values(Reason{"", "", false}, Reason{" Reason=fairlead: scale-down [root@2026-11-21T20:13:01]", "fairlead: scale-down", true},
+                                         Reason{" Reason=by me State=IDLE [root@2026-11-21T20:14:30]        second line Comment=hm Reason=x Extra=Reason=y", "by me State=IDLE", false},
+                                         Reason{" Reason=see [1] for fairlead: scale-down [ada@2026-11-21T20:14:30]", "see [1] for fairlead: scale-down", false},
+                                         Reason{" Reason=disk Comment=x Reason=fairlead: scale-down [root@2026-11-21T20:13:01]", "disk Comment=x Reason=fairlead: scale-down", false},
+                                         Reason{" Reason=fairlead: the worker restarted and its processes are gone [root@2026-11-21T20:13:01]", "fairlead: the worker restarted and its processes are gone", true},
+                                         Reason{" Reason=cut off [root@2026", "cut off [root@2026", false}));
+
+TEST(Nodes, EmptyMeansNothingRunsAndNothingIsGivenOut) {
+  const auto one = [](const std::string& state, int given) { return read_nodes(node(state, given))->at(0); };
+  EXPECT_TRUE(is_empty(one("IDLE+DRAIN", 0), {}));
+  EXPECT_TRUE(is_empty(one("DOWN*+DRAIN", 0), {}));
+  for (const char* state : {"ALLOCATED+DRAIN", "MIXED+DRAIN", "IDLE+COMPLETING+DRAIN", "UNKNOWN+DRAIN", "ERROR", "FUTURE"}) EXPECT_FALSE(is_empty(one(state, 0), {})) << state;
+  EXPECT_FALSE(is_empty(one("IDLE+DRAIN", 1), {}));
+  // A suspended or completing job holds no CPU and is there all the same.
+  EXPECT_FALSE(is_empty(one("IDLE+DRAIN", 0), *read_jobs("3_3|COMPLETING|worker-[0,7]||2026-11-21T20:24:30|10:00|root\n")));
+  EXPECT_TRUE(is_empty(one("IDLE+DRAIN", 0), *read_jobs("3|RUNNING|worker-[1-7]||NONE|UNLIMITED|root\n")));
+}
+
+TEST(Jobs, AreReadAsSqueuePrintsThem) {
+  auto read = read_jobs(
+      "2|CONFIGURING|worker-[0,7]|worker-[0,7]|2026-11-21T20:24:28|10:00|root\n"
+      "4|PENDING||worker-0|N/A|UNLIMITED|ada\n"
+      "3_1|RUNNING|worker-0||NONE|UNLIMITED|root\n"
+      "2_[4-10]|PENDING|||N/A|UNLIMITED|u|x\n");
+  EXPECT_FALSE(read) << "a column too many";
+  read = read_jobs(
+      "2|CONFIGURING|worker-[0,7]|worker-[0,7]|2026-11-21T20:24:28|10:00|root\n"
+      "4|PENDING||worker-0|N/A|UNLIMITED|ada\n"
+      "3_1|RUNNING|worker-0||NONE|UNLIMITED|root\n"
+      "2_[4-10%2]|PENDING|(null)||N/A|UNLIMITED|root\n");
+  ASSERT_TRUE(read) << read.error().message;
+  ASSERT_EQ(read->size(), 4u);
+  EXPECT_THAT(read->at(0).nodes, ElementsAre("worker-0", "worker-7"));
+  EXPECT_EQ(read->at(0).end, "2026-11-21T20:24:28Z");
+  EXPECT_THAT(read->at(1).nodes, IsEmpty());
+  EXPECT_THAT(read->at(1).requested, ElementsAre("worker-0"));
+  EXPECT_EQ(read->at(1).user, "ada");
+  EXPECT_EQ(read->at(2).id, "3_1");
+  EXPECT_EQ(read->at(2).end, "");
+  EXPECT_THAT(read->at(3).nodes, IsEmpty());
+}
+
+TEST(Hosts, AreExpanded) {
+  EXPECT_THAT(*expand_hosts("worker-0"), ElementsAre("worker-0"));
+  EXPECT_THAT(*expand_hosts("worker-[0-2,5],login-0"), ElementsAre("worker-0", "worker-1", "worker-2", "worker-5", "login-0"));
+  EXPECT_THAT(*expand_hosts("n[08-10]"), ElementsAre("n08", "n09", "n10"));
+  EXPECT_THAT(*expand_hosts(""), IsEmpty());
+  for (const char* bad : {"worker-[", "worker-[]", "worker-[0-]", "worker-[2-1]", "worker-[0-99999999]", "worker-[0-999999999999999]", "worker-[0]x", "worker-[0],", "a,,b", "a,", ",a", "a b", "[0-1]", "worker-[0-1", "worker-0]", "\xff"})
+    EXPECT_FALSE(expand_hosts(bad)) << bad;
+}
+
+// What is not understood makes the whole answer unknown: a job or a node that is left out would look like an empty worker.
+TEST(Damaged, OutputIsUnknown) {
+  for (const std::string& bad : {std::string("slurm_load_node error: Unable to contact slurm controller\n"), std::string("NodeName=worker-0\n"), std::string("NodeName= State=IDLE CPUAlloc=0\n"), node("IDLE", -1),
+                                node(""), node("IDLE+"), node("IDLE+DR/AIN"), node("IDLE").substr(0, 300), " " + node("IDLE"), node("IDLE") + "x\n"})
+    EXPECT_FALSE(read_nodes(bad)) << bad;
+  for (const char* bad : {"slurm_load_jobs error\n", "3|RUNNING|worker-0||NONE|UNLIMITED\n", "|RUNNING|worker-0||NONE|UNLIMITED|root\n", "x|RUNNING|worker-0||NONE|UNLIMITED|root\n", "3||worker-0||NONE|UNLIMITED|root\n",
+                          "3|RUNNING|worker-[0||NONE|UNLIMITED|root\n", "3|RUNNING|worker-0||soon|UNLIMITED|root\n", "3|RUNNING|worker-0||NONE|UNLIMITED|root"})
+    EXPECT_FALSE(read_jobs(bad)) << bad;
+}
+
+// Every single damaged byte, and every cut: either an error or values whose names and states are words.
+TEST(Damaged, OutputNeverGivesNonsense) {
+  const std::string nodes = node("MIXED+DRAIN+DYNAMIC_NORM", 3, kOurs), jobs = "3_1|RUNNING|worker-[0,7]|worker-[0-2]|2026-11-21T20:24:28|10:00|root\n";
+  const auto check = [](const std::string& node_text, const std::string& job_text) {
+    if (auto read = read_nodes(node_text)) {
+      for (const auto& one : *read) EXPECT_FALSE(one.name.empty() || one.state.empty() || one.cpus_given < 0) << node_text;
+    }
+    if (auto read = read_jobs(job_text)) {
+      for (const auto& one : *read) EXPECT_FALSE(one.id.empty() || one.state.empty()) << job_text;
+    }
+  };
+  for (const char byte : {'\0', '\n', ' ', '=', '|', '[', ']', ',', '-', '9', '\xff'}) {
+    for (std::size_t i = 0; i < nodes.size(); ++i) check(std::string(nodes).replace(i, 1, 1, byte), "");
+    for (std::size_t i = 0; i < jobs.size(); ++i) check("", std::string(jobs).replace(i, 1, 1, byte));
+  }
+  for (std::size_t i = 0; i < nodes.size(); ++i) check(nodes.substr(0, i), jobs.substr(0, std::min(i, jobs.size())));
+}
+
+}  // namespace
+}  // namespace fairlead::companion
