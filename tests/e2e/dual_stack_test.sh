@@ -4,56 +4,19 @@
 # usage: dual_stack_test.sh BUILD_DIR   (as root; a site of its own with ranges of its own)
 set -euo pipefail
 build=${1:?usage: dual_stack_test.sh BUILD_DIR}
-fairlead=$(realpath "$build/bin/fairlead")
 if [ ! -e /proc/net/ipv6_route ]; then
   echo "dual_stack_test: this machine has no IPv6: nothing was tested"
   exit 77
 fi
-# In a network of its own, as node_test.sh.
-work=${FAIRLEAD_TEST_INSIDE:-}
-if [ -z "$work" ]; then
-  work=$(mktemp -d /tmp/fairlead-dual-test-XXXXXX)
-  out=$("$fairlead" image build busybox --state-dir "$work/site" 2>&1) || { printf '%s\n' "$out"; rm -rf "$work"; exit 1; }
-  export FAIRLEAD_TEST_INSIDE=$work
-  exec unshare --net --mount --propagation private bash "$0" "$build"
-fi
-ip link set lo up
+# shellcheck source=tests/e2e/site_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/site_lib.sh"
 links() { ip -o link show | cut -d: -f2 | tr -d '\n'; }
 links_before=$(links)
-export FAIRLEAD_STATE_DIR=$work/site NO_COLOR=1
-run() { "$fairlead" "$@"; }
-note() { printf '%6.1f s  %s\n' "$(awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')" "$*"; }
-started=$EPOCHREALTIME
-fail() {
-  echo "FAILED: $*" >&2
-  tail -n 20 "$FAIRLEAD_STATE_DIR/run/server.log" >&2 || true
-  tail -n 10 "$FAIRLEAD_STATE_DIR"/nodes/*/logs/node.log >&2 || true
-  exit 1
-}
-clean_up() {
-  local status=$?
-  run down --yes --purge > "$work/down.log" 2>&1 || { cat "$work/down.log"; status=1; }
-  rm -rf "$work"
-  exit "$status"
-}
-trap clean_up EXIT
-until_true() {
-  local limit=$1 what=$2 end
-  shift 2
-  end=$((SECONDS + limit))
-  until "$@" > /dev/null 2>&1; do
-    ((SECONDS < end)) || fail "not within $limit s: $what"
-    read -rt 0.1 <> <(:) || true
-  done
-}
 # What an expression says of an object, as JSON; texts without quotes.
 of() { run get "$1" "$2" -o json | python3 -c 'import json, sys
 value = eval(sys.argv[1], {"o": json.load(sys.stdin)})
 print(value if isinstance(value, str) else json.dumps(value))' "$3"; }
 is() { [[ $(of "$1" "$2" "$3") == "$4" ]]; }
-# From this machine: who answers; a port that refuses was reached.
-ask() { timeout 5 bash -c "exec 3<> /dev/tcp/$1/$2; printf 'GET / HTTP/1.0\r\n\r\n' >&3; tail -n 1 <&3" 2> /dev/null; }
-reached() { local answer; answer=$(timeout 2 bash -c "exec 3<> /dev/tcp/$1/9" 2>&1) || true; [[ $answer == *refused* ]]; }
 # From a pod.
 asks() { run exec "$1" -- sh -c "printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 5 $2 $3 | tail -n 1"; }
 answered() { [[ $(asks "$1" "$2" "$3" 2> /dev/null) == web-* ]]; }
@@ -125,22 +88,7 @@ kind: Service
 metadata: {name: plain}
 spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
 TEXT
-for name in a b; do
-  cat >> "$work/pods.yaml" <<TEXT
----
-apiVersion: v1
-kind: Pod
-metadata: {name: web-$name, labels: {app: web}}
-spec:
-  nodeSelector: {which: $name}
-  terminationGracePeriodSeconds: 1
-  containers:
-  - name: main
-    image: "busybox:1"
-    command: [sh, -c, "mkdir /www; hostname > /www/index.html; exec httpd -f -p 8080 -h /www"]
-    readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}
-TEXT
-done
+{ web a; web b; } >> "$work/pods.yaml"
 run up -f "$work/pods.yaml" --timeout 60 2> "$work/up.log" || { cat "$work/up.log"; fail "pods and services"; }
 read -r one4 one6 <<< "$(of pod one '" ".join(i["ip"] for i in o["status"]["podIPs"])')"
 read -r web4 web6 <<< "$(of pod web-b '" ".join(i["ip"] for i in o["status"]["podIPs"])')"

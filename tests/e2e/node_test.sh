@@ -4,52 +4,15 @@
 # usage: node_test.sh BUILD_DIR   (as root; a site of its own with ranges of its own)
 set -euo pipefail
 build=${1:?usage: node_test.sh BUILD_DIR}
-fairlead=$(realpath "$build/bin/fairlead")
-# In a network of its own: what another site, or a killed run of this test, left on this machine is not in the way. The image is built before, while there is a way to the packages.
-work=${FAIRLEAD_TEST_INSIDE:-}
-if [ -z "$work" ]; then
-  work=$(mktemp -d /tmp/fairlead-node-test-XXXXXX)
-  out=$("$fairlead" image build busybox --state-dir "$work/site" 2>&1) || { printf '%s\n' "$out"; rm -rf "$work"; exit 1; }
-  export FAIRLEAD_TEST_INSIDE=$work
-  exec unshare --net --mount --propagation private bash "$0" "$build"
-fi
-ip link set lo up
-export FAIRLEAD_STATE_DIR=$work/site NO_COLOR=1
+# shellcheck source=tests/e2e/site_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/site_lib.sh"
 id=$(printf '%s' "$FAIRLEAD_STATE_DIR" | sha256sum | cut -c1-6)
-run() { "$fairlead" "$@"; }
 # Does the output hold this text? The whole output is taken first: a program whose reader leaves early ends with an error.
 says() { local text=$1 out; shift; out=$(run "$@" 2>&1) && [[ $out == *"$text"* ]]; }
-note() { printf '%6.1f s  %s\n' "$(awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')" "$*"; }
-started=$EPOCHREALTIME
-fail() {
-  echo "FAILED: $*" >&2
-  tail -n 20 "$FAIRLEAD_STATE_DIR/run/server.log" >&2 || true
-  tail -n 10 "$FAIRLEAD_STATE_DIR"/nodes/*/logs/node.log >&2 || true
-  exit 1
-}
-clean_up() {
-  local status=$?
-  run down --yes --purge > "$work/down.log" 2>&1 || { cat "$work/down.log"; status=1; }
-  rm -rf "$work"
-  exit "$status"
-}
-trap clean_up EXIT
-# Tries a condition until it holds; every try asks anew.
-until_true() {
-  local limit=$1 what=$2 end
-  shift 2
-  end=$((SECONDS + limit))
-  until "$@" > /dev/null 2>&1; do
-    ((SECONDS < end)) || fail "not within $limit s: $what"
-    read -rt 0.1 <> <(:) || true
-  done
-}
 field() { run get "$1" "$2" -o json | python3 -c 'import json, sys; value = json.load(sys.stdin)
 for key in sys.argv[1].split("."): value = value.get(key, "") if isinstance(value, dict) else ""
 print(value)' "$3"; }
 is() { [[ $(field "$1" "$2" "$3") == "$4" ]]; }
-# From this machine, without ping: a closed port that refuses was reached, a partition says nothing.
-reached() { local answer; answer=$(timeout 2 bash -c "exec 3<> /dev/tcp/$1/9" 2>&1) || true; [[ $answer == *refused* ]]; }
 container_start() { run exec "$1" -- sh -c 'cut -d" " -f22 /proc/1/stat'; }
 
 cat > "$work/site.yaml" <<'TEXT'
@@ -230,21 +193,6 @@ run delete pod changing > /dev/null 2>&1 || fail "the changed pod cannot be dele
 note "another image replaces its container alone"
 
 # ---- services: by their address, by a port of every node, and clients that come back to where they were
-web() { cat <<TEXT
----
-apiVersion: v1
-kind: Pod
-metadata: {name: web-$1, labels: {app: web}}
-spec:
-  nodeSelector: {which: $1}
-  terminationGracePeriodSeconds: 1
-  containers:
-  - name: main
-    image: "busybox:1"
-    command: [sh, -c, "mkdir /www; hostname > /www/index.html; exec httpd -f -p 8080 -h /www"]
-    readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}
-TEXT
-}
 cat > "$work/services.yaml" <<TEXT
 apiVersion: v1
 kind: Service
@@ -260,7 +208,6 @@ $(web b)
 TEXT
 run up -f "$work/services.yaml" --timeout 60 2> "$work/up.log" || { cat "$work/up.log"; fail "services"; }
 port_of() { run get service "$1" -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["spec"]["ports"][0]["nodePort"])'; }
-ask() { timeout 5 bash -c "exec 3<> /dev/tcp/$1/$2; printf 'GET / HTTP/1.0\r\n\r\n' >&3; tail -n 1 <&3" 2> /dev/null; }
 web_port=$(port_of web) sticky_port=$(port_of sticky) sticky_ip=$(field service sticky spec.clusterIP)
 ((web_port >= 30000 && web_port <= 32767 && web_port != sticky_port)) || fail "node ports: $web_port $sticky_port"
 answers() { # ADDRESS PORT: who answers, of many connections
