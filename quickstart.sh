@@ -15,6 +15,7 @@ usage: sudo ./quickstart.sh [OPTIONS]
   --port N             port of its API (default 6443)
   --node-range NET     addresses of its nodes, a /16 (default 10.77.0.0/16)
   --pod-range NET      addresses of its pods, a /16 (default 10.78.0.0/16)
+  --service-range NET  addresses of its services (default 10.79.0.0/16)
   --steps N            train for N steps (default: all of them)
   --help
 TEXT
@@ -28,7 +29,7 @@ while (($#)); do
     --yes | -y) ask=no ;;
     --state-dir) need_value "$1" $#; state_dir=$2; shift ;;
     --port) need_value "$1" $#; { [[ $2 =~ ^[1-9][0-9]{0,4}$ ]] && (($2 <= 65535)); } || { echo "quickstart.sh: --port needs a number from 1 to 65535" >&2; exit 2; }; port=$2; up_options+=("$1" "$2"); shift ;;
-    --node-range | --pod-range) need_value "$1" $#; up_options+=("$1" "$2"); shift ;;
+    --node-range | --pod-range | --service-range) need_value "$1" $#; up_options+=("$1" "$2"); shift ;;
     --steps) need_value "$1" $#; [[ $2 =~ ^[0-9]+$ ]] || { echo "quickstart.sh: --steps needs a number" >&2; exit 2; }; job_options="--steps $2"; shift ;;
     -h | --help) usage; exit 0 ;;
     *) echo "quickstart.sh: unknown option $1; see --help" >&2; exit 2 ;;

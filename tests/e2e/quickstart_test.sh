@@ -26,13 +26,13 @@ trap clean_up EXIT
 mkdir -p "$images" "$site"
 ln -s "$images" "$site/images"             # down leaves images; --purge takes only the link
 # Ranges and a port that nobody has here: another site, or what a killed run of this test left, is not in the way.
-for ((net = 189; net < 250; net += 2)); do ip route show | grep -qE "^10\.($net|$((net + 1)))\." || break; done
+for ((net = 189; net < 250; net += 3)); do ip route show | grep -qE "^10\.($net|$((net + 1))|$((net + 2)))\." || break; done
 free='import socket
 for port in range(17443, 32000, 100):
   try: socket.socket().bind(("127.0.0.1", port)); print(port); break
   except OSError: pass'
 at=$(python3 -c "$free")
-quickstart() { ./quickstart.sh --yes --state-dir "$site" --port "$at" --node-range "10.$net.0.0/16" --pod-range "10.$((net + 1)).0.0/16" "$@"; }
+quickstart() { ./quickstart.sh --yes --state-dir "$site" --port "$at" --node-range "10.$net.0.0/16" --pod-range "10.$((net + 1)).0.0/16" --service-range "10.$((net + 2)).0.0/16" "$@"; }
 value() { sed -nE "s/^  $2 +(.*)$/\1/p" "$1" | tail -n 1; }
 number() { sed -nE 's/^([0-9.]+).*/\1/p'; }
 less() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'; }
@@ -47,6 +47,10 @@ refused() { # WHAT IT MUST SAY, COMMAND...
 }
 refused 'unknown option --frob' ./quickstart.sh --frob
 for port in abc 0 70000; do refused '--port needs a number' ./quickstart.sh --port "$port"; done
+for option in --state-dir --port --node-range --pod-range --service-range --steps; do
+  refused "$option needs a value" ./quickstart.sh "$option"
+  [[ $(./quickstart.sh --help) == *"  $option "* ]] || fail "--help does not tell of $option"
+done
 # A copy, since nobody else may read a checkout in root's home.
 mkdir "$work/open"
 chmod 755 "$work" "$work/open"
@@ -67,6 +71,10 @@ refused "port $at is taken by python3 (process $holder)" quickstart
 kill "$holder"
 wait "$holder" 2> /dev/null || true
 [[ $(ls "$site") == images ]] || fail "a refused quickstart left something: $(ls "$site")"
+# A range that cannot be is the server's to refuse, and what began before goes with --down.
+refused 'service range: "10.79.0.0" is not a range of service addresses' ./quickstart.sh --yes --state-dir "$site" --port "$at" --service-range 10.79.0.0
+quickstart --down > "$work/down.log" 2>&1 || { cat "$work/down.log"; fail "--down after a refused range"; }
+[[ $(ls "$site") == images ]] || fail "a refused range left something: $(ls "$site")"
 
 # ---- from nothing, and again
 run_once() { # NUMBER STEPS
@@ -83,6 +91,8 @@ run_once() { # NUMBER STEPS
   echo "run $1: $job, loss $first -> $last, first loss line after $(value "$log" 'first loss line after')"
 }
 run_once 1 120
+address=$("$build/bin/fairlead" get service kubernetes -o json --state-dir "$site" | python3 -c 'import json, sys; print(json.load(sys.stdin)["spec"]["clusterIP"])')
+[[ $address == "10.$((net + 2)).0.1" ]] || fail "services are not in --service-range: $address"
 server=$(< "$site/run/server.pid")
 run_once 2 60
 [[ $(< "$site/run/server.pid") == "$server" ]] || fail "the second run started another server"
@@ -96,7 +106,7 @@ quickstart --down > "$work/down.log" 2>&1 || { cat "$work/down.log"; fail "--dow
 ! grep -q "$site" /proc/self/mountinfo || fail "mounts are left: $(grep "$site" /proc/self/mountinfo)"
 [[ -z $(find /sys/fs/cgroup -type d -name "fairlead-$id" 2> /dev/null) ]] || fail "cgroups are left"
 [[ ! -e /sys/class/net/fl$id ]] || fail "a link is left"
-! ip route show | grep -qE "^10\.($net|$((net + 1)))\." || fail "a route is left"
+! ip route show | grep -qE "^10\.($net|$((net + 1))|$((net + 2)))\." || fail "a route is left"
 [[ $(ls "$site") == images ]] || fail "files are left: $(ls "$site")"
 quickstart --down > "$work/down.log" 2>&1 || fail "a second --down"
 echo "quickstart_test: all checks passed"
