@@ -13,7 +13,9 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "nodes.h"
+#include "head.h"
 #include "prepare.h"
+#include "probe.h"
 #include "reach.h"
 #include "supervise.h"
 
@@ -66,6 +68,12 @@ bool wait_for_munge() {
   return false;
 }
 
+int run_witness() {
+  auto options = head_options(own_environment());
+  if (!options) return complain(options.error());
+  return run_witness(std::move(*options));
+}
+
 int run_controller() {
   for (const char* dir : {"/run/slurm", "/var/spool/slurmctld", "/var/log/slurm"})
     if (auto made = owned_dir(dir, "slurm", 0755); !made) return complain(made.error());
@@ -73,6 +81,17 @@ int run_controller() {
   auto environment = durable_environment();
   if (!environment) return complain(environment.error());
   if (!wait_for_munge()) return 1;
+  if (environment->contains("FAIRLEAD_HEADS")) {
+    if (!environment->contains("LD_PRELOAD")) return complain({Code::Invalid, "one of several heads needs durable acknowledgement: leave FAIRLEAD_DURABLE at its default"});
+    auto options = head_options(*environment);
+    if (!options) return complain(options.error());
+    options->volume = "/var/spool/slurmctld";
+    options->state_link = "/run/slurm/state";
+    options->run_dir = "/run/slurm";
+    options->slurm_conf = "/etc/slurm/slurm.conf";
+    options->environment = std::move(*environment);
+    return run_head(std::move(*options));
+  }
   return supervise({.command = {.argv = {"slurmctld", "-D"}, .environment = std::move(*environment), .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = true, .before_start = [] {
                       // What the daemon is about to read: `reconfigure` compares with it.
                       auto generation = read_file("/etc/slurm/generation");
@@ -269,6 +288,9 @@ int main_of(int argc, char** argv) {
   start_logging("fairlead-slurm", "info");
   if (command == "munge") return run_munge();
   if (command == "controller") return run_controller();
+  if (command == "witness") return run_witness();
+  if (command == "probe") return run_probe();
+  if (command == "status" || command == "step-down") return ask_head("/run/slurm", command);
   if (command == "worker") return run_worker();
   if (command == "login") return run_login();
   if (command == "check") return check(first);
@@ -283,6 +305,9 @@ int main_of(int argc, char** argv) {
   std::fputs(
       "fairlead-slurm: companion of Slurm's daemons, run inside their containers.\n"
       "  munge | controller | worker | login   prepare the container and run that daemon\n"
+      "  witness                               a voter among several heads, which runs no daemon\n"
+      "  status                                who serves, as this head sees it (JSON)\n"
+      "  step-down                             slurmctld saves and ends here, another head takes over\n"
       "  check munge|controller|worker|login   readiness: exit status 0 when it answers\n"
       "  reconfigure HASH                      wait for that configuration, then tell slurmctld to read it\n"
       "  nodes | drain | undrain | forget | requeue | cancel   what Slurm knows of its nodes, and steps of a scale-down\n"

@@ -70,10 +70,15 @@ Result<void> prepare_mock_gpus(int count) {
   return {};
 }
 
-Result<std::map<std::string, std::string>> durable_environment() {
-  std::map<std::string, std::string> environment;
+std::map<std::string, std::string> own_environment() {
+  std::map<std::string, std::string> out;
   for (char** at = environ; *at; ++at)
-    if (const char* equals = std::strchr(*at, '='); equals) environment[std::string(*at, static_cast<std::size_t>(equals - *at))] = equals + 1;
+    if (const char* equals = std::strchr(*at, '='); equals) out[std::string(*at, static_cast<std::size_t>(equals - *at))] = equals + 1;
+  return out;
+}
+
+Result<std::map<std::string, std::string>> durable_environment() {
+  auto environment = own_environment();
   if (const auto off = environment.find("FAIRLEAD_DURABLE"); off != environment.end() && off->second == "off") {
     log_warn("confirmed submissions are not durable: FAIRLEAD_DURABLE=off");
     return environment;

@@ -16,6 +16,8 @@ Result<void> owned_dir(const std::string& path, const std::string& user, unsigne
 Result<void> prepare_mock_gpus(int count);
 Result<void> replace_link(const std::string& target, const std::string& path);
 
+std::map<std::string, std::string> own_environment();
+
 // The environment of a slurmctld that acknowledges nothing before it is saved (durable/durable.cpp): ours, with the library written out and preloaded. It belongs to the version of this program, so it is written
 // each time. FAIRLEAD_DURABLE=off in our environment leaves it out: stock Slurm, which loses up to 5 s of confirmed jobs when it dies.
 Result<std::map<std::string, std::string>> durable_environment();

@@ -6,24 +6,21 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/log.h"
 
 namespace fairlead::companion {
-namespace {
 
-// Orphans of the daemon come to us when we are the container's first process. Our own child is left to its owner.
-void reap_orphans(pid_t ours) {
+void reap_orphans(std::initializer_list<pid_t> ours) {
   while (true) {
     siginfo_t info{};
-    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0 || info.si_pid == ours) return;
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0 || std::find(ours.begin(), ours.end(), info.si_pid) != ours.end()) return;
     ::waitpid(info.si_pid, nullptr, WNOHANG);
   }
 }
-
-}  // namespace
 
 int supervise(Supervised supervised) {
   sigset_t set;
@@ -68,7 +65,7 @@ int supervise(Supervised supervised) {
         return 125;
       }
       exit = *waited;
-      reap_orphans(child->pid());
+      reap_orphans({child->pid()});
     }
     log_info("daemon ended", {{"program", supervised.command.argv[0]}, {"code", std::to_string(exit->code)}, {"signal", std::to_string(exit->signal)}});
     if (stopping) return exit->code == 143 ? 0 : exit->code;

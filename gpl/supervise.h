@@ -3,6 +3,7 @@
 #pragma once
 #include <chrono>
 #include <functional>
+#include <initializer_list>
 
 #include "base/process.h"
 
@@ -15,6 +16,9 @@ struct Supervised {
   bool restart_in_place = false;
   std::function<void()> before_start;             // each time
 };
+
+// Orphans of the daemon come to a container's first process. Children of its own are left to their owners.
+void reap_orphans(std::initializer_list<pid_t> ours);
 
 // Returns the container's exit status when the daemon has ended for good.
 int supervise(Supervised supervised);

@@ -11,15 +11,20 @@
 // The functions are those that slurmctld imports from libslurmfull and libc, found by name; the only field of a foreign structure that is read, the type of a message (and the flags before it), is found by looking at
 // what slurm_msg_t_init() writes. Anything that is not as expected ends the daemon before it starts: an acknowledgement must not be weaker than it says.
 // It changes no message and keeps no state of its own. Environment: FAIRLEAD_DURABLE_LIMIT_MS (8000).
+//
+// On an elected head (docs/design/005) it also ties the daemon to the lease that its companion writes into the file FAIRLEAD_LEASE: at the end of the lease the daemon ends, whoever is stopped, and before that
+// it sends nothing that is not covered. FAIRLEAD_HOST_NAME is what gethostname() says then: all heads stand for the one name in slurm.conf.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
@@ -48,6 +53,15 @@ uintptr_t loop = 0;                           // slurmctld_state_save()
 void (*ask_for_save)() = nullptr;             // schedule_job_save()
 thread_local uint64_t my_cycle = 0;           // in the thread that saves
 
+// {magic, end of the lease by CLOCK_BOOTTIME in ns}; see gpl/lease_page.h.
+struct Lease {
+  uint64_t magic;
+  int64_t until;
+};
+constexpr uint64_t kLeaseMagic = 0x31455341454c4c46;  // "FLLEASE1"
+const volatile Lease* lease = nullptr;
+char host_name[256];
+
 double (*next_difftime)(time_t, time_t) = nullptr;
 int (*next_link)(const char*, const char*) = nullptr;
 int (*next_creat)(const char*, mode_t) = nullptr;
@@ -57,6 +71,7 @@ void (*next_send_maybe)(void*) = nullptr;
 void* (*next_send_addr)(void*, char*, int) = nullptr;
 void* (*next_send_many)(const char*, void*, int) = nullptr;
 void* (*next_send_tree)(void*, void*, int) = nullptr;
+int (*next_gethostname)(char*, size_t) = nullptr;
 
 __attribute__((format(printf, 1, 2))) void tell(const char* format, ...) {
   char line[512];
@@ -144,15 +159,58 @@ bool wait_for_save() {
   return ok;
 }
 
+int64_t lease_left() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return __atomic_load_n(&lease->until, __ATOMIC_ACQUIRE) - (static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec);
+}
+
+// Another head may serve from now on. Nothing is put in order: what is not saved was not confirmed.
+void end_without_lease() {
+  if (!lease || lease_left() > 0) return;
+  tell("fairlead: the lease of this head is over: slurmctld ends");
+  kill(getpid(), SIGKILL);
+  while (true) pause();
+}
+
+void* watch_lease(void*) {
+  while (true) {
+    end_without_lease();
+    const int64_t until = __atomic_load_n(&lease->until, __ATOMIC_ACQUIRE);
+    const timespec at{static_cast<time_t>(until / 1000000000), static_cast<long>(until % 1000000000)};
+    clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &at, nullptr);
+  }
+}
+
+void tie_to_lease(const char* path) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  void* page = fd < 0 ? MAP_FAILED : mmap(nullptr, sizeof(Lease), PROT_READ, MAP_SHARED, fd, 0);
+  if (fd >= 0) close(fd);
+  if (page == MAP_FAILED) refuse("the file FAIRLEAD_LEASE cannot be read");
+  lease = static_cast<const volatile Lease*>(page);
+  if (lease->magic != kLeaseMagic) refuse("the file FAIRLEAD_LEASE is not one");
+  // Signals are slurmctld's own business.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  if (pthread_create(&thread, nullptr, watch_lease, nullptr) != 0) refuse("no thread can be started");
+  pthread_detach(thread);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 // May this message go out?
 bool promised(const void* message) {
+  end_without_lease();
   const uint16_t type = field(message, type_at);
   if (type != kSubmitted && type != kAllocation && type != kLaunch && type != kHetAllocation && type != kStep) return true;
   if (field(message, type_at - 4) & kQueueProcessing) {
     tell("fairlead: message %u goes out before its state is saved, because SlurmctldParameters=enable_rpc_queue is set", type);
     return true;
   }
-  if (wait_for_save()) return true;
+  const bool is_saved = wait_for_save();
+  end_without_lease();
+  if (is_saved) return true;
   tell("fairlead: the state could not be saved within %ld ms, so message %u %s; look at the space and the mount of StateSaveLocation", limit_ms, type,
        type == kLaunch ? "goes out without" : "is not sent and its job not confirmed");
   return type == kLaunch;
@@ -252,6 +310,7 @@ __attribute__((constructor)) void start() {
   find(next_difftime, "difftime");
   find(next_link, "link");
   find(next_creat, "creat");
+  find(next_gethostname, "gethostname");
   // Some other program of the container: nothing to do.
   if (!dlsym(RTLD_DEFAULT, "slurmctld_state_save")) return;
   find(next_send_node, "slurm_send_node_msg");
@@ -269,6 +328,8 @@ __attribute__((constructor)) void start() {
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_cond_init(&saved, &monotonic);
   loop = reinterpret_cast<uintptr_t>(dlsym(RTLD_DEFAULT, "slurmctld_state_save"));
+  if (const char* name = getenv("FAIRLEAD_HOST_NAME"); name && strlen(name) < sizeof host_name) strcpy(host_name, name);
+  if (const char* path = getenv("FAIRLEAD_LEASE"); path && *path) tie_to_lease(path);
 }
 
 }  // namespace
@@ -307,6 +368,18 @@ EXPORTED int creat(const char* path, mode_t mode) {
   const int fd = next_creat(path, mode);
   if (fd >= 0 && loop != 0 && strstr(path, "/job.")) remember(path);
   return fd;
+}
+
+EXPORTED int gethostname(char* name, size_t size) {
+  if (!next_gethostname) find(next_gethostname, "gethostname");
+  if (!host_name[0]) return next_gethostname(name, size);
+  const size_t length = strlen(host_name) + 1;
+  if (size < length) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  memcpy(name, host_name, length);
+  return 0;
 }
 
 EXPORTED int slurm_send_node_msg(long connection, void* message) { return promised(message) ? next_send_node(connection, message) : -1; }

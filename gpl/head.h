@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// One of several heads (docs/design/005-elected-head.md): votes, and runs slurmctld while a majority of the voters promised it to.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/process.h"
+#include "base/quorum.h"
+
+namespace fairlead::companion {
+
+struct HeadOptions {
+  std::string cluster;                 // part of the quorum's name
+  std::vector<std::string> voters;     // HOST:PORT (UDP); heads, then witnesses
+  std::size_t heads = 0;
+  std::uint8_t self = 0;
+  std::string key;                     // secret of the quorum
+  std::string volume;                  // shared by the heads; holds terms/
+  std::string state_link;              // StateSaveLocation of slurm.conf: a link into the volume
+  std::string run_dir;                 // of this container alone
+  std::string slurm_conf;
+  std::string address_program;         // told `take TERM` before slurmctld starts and `drop` after it ended; empty: nothing is to be told
+  std::map<std::string, std::string> environment;  // of slurmctld; must preload gpl/durable
+  quorum::Timing timing;
+  std::chrono::seconds stop_limit{15};
+};
+
+// From the environment: FAIRLEAD_HEADS and FAIRLEAD_WITNESSES (HOST:PORT,...), FAIRLEAD_VOTER (own number), FAIRLEAD_QUORUM_KEY (path), FAIRLEAD_ADDRESS_PROGRAM, FAIRLEAD_LEASE_MS.
+Result<HeadOptions> head_options(const std::map<std::string, std::string>& environment);
+
+// Until SIGTERM. The exit status of the container.
+int run_head(HeadOptions options);
+// A voter that never serves.
+int run_witness(HeadOptions options);
+// `status` or `step-down`, to the companion that runs here; its answer is printed. Exit status: 0 done, 1 refused or nobody there.
+int ask_head(const std::string& run_dir, const std::string& question);
+
+}  // namespace fairlead::companion

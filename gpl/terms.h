@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Slurm's state on a volume that all heads share: VOLUME/terms/N holds the state of term N, and no other folder of state exists. Whoever takes over renames it to N+1. rename() succeeds for one; every path of an earlier
+// holder leads nowhere from then on, so that it cannot save, and what it does not save it does not confirm.
+#pragma once
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+
+namespace fairlead::companion {
+
+struct Term {
+  std::uint64_t number = 0;
+  std::string path;
+};
+
+// A new term, for `holder` (one line, kept in it for people). Only under a lease. The state of a head that was alone (files in VOLUME itself) is moved into it first; being killed at any point and called again is the same.
+//   Conflict: another took it meanwhile. Invalid: there was state and it is not there; nothing is started empty. Costs a few writes, whatever the size of the state.
+Result<Term> take_term(const std::string& volume, const std::string& holder, uid_t owner, gid_t group);
+// No once another took over. Unknown (an error) where the volume does not answer.
+Result<bool> still_there(const Term& term);
+// To be called once the daemon has saved: from then on a volume without state is not a new one.
+Result<void> mark_saved(const std::string& volume, const Term& term);
+
+}  // namespace fairlead::companion
