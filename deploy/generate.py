@@ -96,7 +96,10 @@ def values_schema(crd):
         "clusterType": fields["clusterType"],
         "crVersion": fields["crVersion"],
         "pause": {"type": "boolean"},
-        "extensions": {"type": "object", "properties": {"mockGpus": {"type": "boolean"}, "bindCores": {"type": "boolean"}}, "description": "Fairlead's own fields of the resource."},
+        "extensions": {"type": "object", "properties": {"mockGpus": {"type": "boolean"}, "bindCores": {"type": "boolean"},
+            "scaleDown": {"type": "object", "additionalProperties": False, "description": "How workers beyond the size are taken away.", "properties": {
+                "strictOrdinals": {"type": "boolean"}, "policy": {"type": "string", "enum": ["wait", "requeue", "kill"]}, "after": {"type": "string", "pattern": "^([0-9]+h)?([0-9]+m)?([0-9]+s)?$"}}}},
+            "description": "Fairlead's own fields of the resource."},
         "resourceNames": {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}, "description": "Short resource names and what they stand for."},
         "claims": {
             "type": "object", "additionalProperties": False,

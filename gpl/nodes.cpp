@@ -326,7 +326,7 @@ int run_node_command(const std::vector<std::string>& arguments) {
   if (command == "undrain") {
     if (!found->has("DRAIN")) return 0;
     if (!reason_is_ours(found->reason)) return refuse(fmt::format("{} was drained by {}: {}", name, found->by, found->reason));
-    // Not "resume": it would also call the node silent until it registers again (22.05.8).
+    // Not "resume", which would also bring back a node that is DOWN. Slurm 22.05.8 calls the node silent until its next ping, about a second later.
     return tell({"scontrol", "update", target, "state=undrain"});
   }
   if (command == "forget") {

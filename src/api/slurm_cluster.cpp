@@ -59,10 +59,47 @@ SlurmRole read_role(const Json& from, const std::string& where, const char* main
   return out;
 }
 
+// "90s", "30m", "1h30m": whole numbers of hours, minutes and seconds, in this order, up to a year.
+std::optional<std::chrono::seconds> read_duration(std::string_view text) {
+  std::int64_t total = 0;
+  std::string_view units = "hms";
+  if (text.empty()) return std::nullopt;
+  while (!text.empty()) {
+    std::int64_t value = 0;
+    std::size_t digits = 0;
+    for (; digits < text.size() && text[digits] >= '0' && text[digits] <= '9'; ++digits) {
+      if (digits == 9) return std::nullopt;
+      value = value * 10 + (text[digits] - '0');
+    }
+    const auto unit = digits < text.size() && digits > 0 ? units.find(text[digits]) : std::string_view::npos;
+    if (unit == std::string_view::npos) return std::nullopt;
+    total += value * (text[digits] == 'h' ? 3600 : text[digits] == 'm' ? 60 : 1);
+    units.remove_prefix(unit + 1);
+    text.remove_prefix(digits + 1);
+  }
+  if (total > 366 * 86'400) return std::nullopt;
+  return std::chrono::seconds(total);
+}
+
+SlurmScaleDown read_scale_down(const Json& from, std::vector<std::string>& problems) {
+  SlurmScaleDown out;
+  out.strict_ordinals = from["strictOrdinals"].boolean(true);
+  const std::string policy = from["policy"].string_or("wait");
+  if (policy == "requeue") out.policy = SlurmScaleDown::Policy::Requeue;
+  else if (policy == "kill") out.policy = SlurmScaleDown::Policy::Kill;
+  else if (policy != "wait") problems.push_back(fmt::format("spec.extensions.scaleDown.policy: \"{}\" is none of wait, requeue, kill", policy));
+  if (const Json* after = from.find("after"); after && !after->is_null()) {
+    if (const auto duration = read_duration(after->string())) out.after = *duration;
+    else problems.push_back(fmt::format("spec.extensions.scaleDown.after: \"{}\" is not a duration like 90s, 30m or 1h30m", after->string()));
+  }
+  return out;
+}
+
 // Paths that change something today; everything below such a path does too. The rest of a given spec is reported as ignored.
 const std::set<std::string, std::less<>>& effective_paths() {
   static const std::set<std::string, std::less<>> paths = {
-      "crVersion", "clusterType", "pause", "k8sNodeFilters", "volumeSources", "secrets.sshdKeysName", "extensions.mockGpus", "extensions.bindCores",
+      "crVersion", "clusterType", "pause", "k8sNodeFilters", "volumeSources", "secrets.sshdKeysName", "extensions.mockGpus", "extensions.bindCores", "extensions.scaleDown.policy", "extensions.scaleDown.after",
+      "extensions.scaleDown.strictOrdinals",
       "slurmNodes.controller.size", "slurmNodes.controller.k8sNodeFilterName", "slurmNodes.controller.volumes",
       "slurmNodes.controller.slurmctld.image", "slurmNodes.controller.slurmctld.port", "slurmNodes.controller.slurmctld.resources",
       "slurmNodes.controller.munge.image", "slurmNodes.controller.munge.resources",
@@ -140,6 +177,7 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
   out.gpus = spec["clusterType"].string() != "cpu";
   out.mock_gpus = spec["extensions"]["mockGpus"].boolean();
   out.bind_cores = spec["extensions"]["bindCores"].boolean(true);
+  out.scale_down = read_scale_down(spec["extensions"]["scaleDown"], problems);
 
   if (out.controller.size > kMaxHeads) problems.push_back(fmt::format("spec.slurmNodes.controller.size: {} heads asked for; 1 to {} are possible", out.controller.size, kMaxHeads));
   else if (out.controller.size > 1)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SlurmCluster (slurm.nebius.ai/v1, the 1.14.10 shape) as a value: read once, with defaults; what is wrong and what has no effect is named, never dropped in silence.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -38,6 +39,14 @@ struct NodeFilter {
   kube::Json affinity, node_selector, tolerations;  // null if not given
 };
 
+// spec.extensions.scaleDown: how workers beyond the size are taken away (docs/design/006).
+struct SlurmScaleDown {
+  enum class Policy { Wait, Requeue, Kill };
+  bool strict_ordinals = true;  // workers are always worker-[0, size-1]
+  Policy policy = Policy::Wait;  // for the jobs of a worker that leaves
+  std::chrono::nanoseconds after = std::chrono::hours(1);  // how long they may still run
+};
+
 struct SlurmCluster {
   std::string name, space, uid;
   std::int64_t generation = 0;
@@ -51,6 +60,7 @@ struct SlurmCluster {
   bool gpus = true;                  // spec.clusterType: "cpu" keeps GPUs out of Gres
   bool mock_gpus = false;            // spec.extensions.mockGpus: Gres without hardware, for trying out
   bool bind_cores = true;            // spec.extensions.bindCores: false where several nodes share the same cores (local nodes)
+  SlurmScaleDown scale_down;         // spec.extensions.scaleDown
   bool isolated = true;              // annotation fairlead.dev/network-isolation: "Off" takes the policies of api/network_ways.h away
   kube::Json owner;                  // ownerReference for everything made for this cluster
 

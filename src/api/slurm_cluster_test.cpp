@@ -47,6 +47,28 @@ TEST(SlurmClusterView, NamesWhatHasNoEffect) {
   EXPECT_THAT(read_slurm_cluster(object, "i").ignored, ElementsAre("spec.madeUp", "spec.ncclSettings", "spec.slurmNodes.login.sshdServiceType"));
 }
 
+TEST(SlurmScaleDown, IsReadWithItsDefaults) {
+  const auto read = [](Json scale) {
+    Json object = cluster(kSmall);
+    if (!scale.is_null()) object.child("spec").child("extensions").set("scaleDown", std::move(scale));
+    return read_slurm_cluster(object, "i");
+  };
+  const auto none = read({});
+  EXPECT_TRUE(none.scale_down.strict_ordinals);
+  EXPECT_EQ(none.scale_down.policy, SlurmScaleDown::Policy::Wait);
+  const auto all = read(Json::object({{"strictOrdinals", false}, {"policy", "requeue"}, {"after", "1h30m5s"}}));
+  EXPECT_FALSE(all.scale_down.strict_ordinals);
+  EXPECT_EQ(all.scale_down.policy, SlurmScaleDown::Policy::Requeue);
+  EXPECT_EQ(all.scale_down.after, std::chrono::seconds(5405));
+  EXPECT_EQ(all.ignored, none.ignored);
+  EXPECT_EQ(all.problems, none.problems);
+  EXPECT_EQ(read(Json::object({{"policy", "kill"}})).scale_down.policy, SlurmScaleDown::Policy::Kill);
+  EXPECT_THAT(read(Json::object({{"policy", "later"}})).problems, ElementsAre(HasSubstr("\"later\" is none of wait, requeue, kill")));
+  for (const char* bad : {"", "5", "m", "5m1h", "1h1h", "-5m", "1.5h", "99999999999h", "9000h", "5 m"})
+    EXPECT_THAT(read(Json::object({{"after", bad}})).problems, ElementsAre(HasSubstr("is not a duration"))) << bad;
+  EXPECT_THAT(read(Json::object({{"victims", "none"}})).ignored, testing::Contains("spec.extensions.scaleDown.victims"));
+}
+
 struct Bad {
   const char* name;
   const char* path;  // below spec.slurmNodes

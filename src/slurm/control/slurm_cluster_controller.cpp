@@ -62,6 +62,7 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
       std::string name = kube::name_of(object);
       (snapshot.*member)[std::move(name)] = std::move(object);
     }
+  if (const auto at = wants_look(snapshot, options_.default_image, clock_.now())) snapshot.view = look(*at);
   const Plan plan = plan_reconcile(snapshot, options_.objects, options_.default_image, clock_.now());
   if (plan.status.is_null()) return kube::Next{};
 
@@ -74,8 +75,13 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
     cluster->child("metadata").set("resourceVersion", kube::version_of(*written));
     cluster->set("status", plan.status);
   }
+  std::optional<Error> refused;  // by Slurm: one worker's trouble does not hold up the others
   for (const Step& step : plan.steps) {
     auto done = apply(step, *cluster);
+    if (!done && std::holds_alternative<NodeStep>(step)) {
+      if (!refused || refused->code == Code::Conflict) refused = std::move(done.error()).in(describe(step));
+      continue;
+    }
     if (!done) {
       Error problem = std::move(done.error()).in(describe(step));
       // Stale or unanswered: tried again soon, nothing that a user could help with.
@@ -86,9 +92,24 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
     }
     log_info("slurm cluster step", {{"cluster", key.text()}, {"step", describe(step)}});
   }
-  if (auto told = tell(*cluster, {}); !told) return pass(std::move(told.error()), "write status of SlurmCluster " + key.text());
+  const bool changed = refused && (refused->code == Code::Conflict || refused->code == Code::Unavailable);
+  if (refused && changed) log_info("slurm cluster step put off", {{"cluster", key.text()}, {"reason", refused->message}});
+  if (auto told = tell(*cluster, changed ? std::nullopt : refused); !told) return pass(std::move(told.error()), "write status of SlurmCluster " + key.text());
+  if (plan.look_again) return kube::Next{*plan.look_again};
   if (!plan.waiting_for.empty()) return kube::Next{30s};
   return kube::Next{};
+}
+
+std::optional<SlurmView> SlurmClusterController::look(const Look& at) {
+  auto ran = api_.exec(at.head, "slurmctld", {"/opt/fairlead/bin/fairlead-slurm", "nodes", "--port", std::to_string(at.slurmd_port)}, "", 45s);
+  std::string why = !ran ? ran.error().message : ran->exit_code != 0 ? std::string(trim(ran->err)) : "";
+  if (why.empty()) {
+    auto view = read_slurm_view(ran->out);
+    if (view) return std::move(*view);
+    why = view.error().message;
+  }
+  log_info("what Slurm knows of its nodes is unknown", {{"head", at.head.text()}, {"reason", why}});
+  return std::nullopt;
 }
 
 Result<void> SlurmClusterController::tell(Json& cluster, const std::optional<Error>& problem) {
@@ -139,6 +160,15 @@ Result<void> SlurmClusterController::apply(const Step& step, Json& cluster) {
                                                               {"data", std::move(data)}}));
     if (!done && done.error().code != Code::Exists) return std::unexpected(std::move(done.error()));
     return {};
+  }
+  if (const auto* node = std::get_if<NodeStep>(&step)) {
+    std::vector<std::string> command = {"/opt/fairlead/bin/fairlead-slurm", std::string(text(node->tell.verb)), node->tell.node};
+    command.insert(command.end(), node->tell.arguments.begin(), node->tell.arguments.end());
+    auto ran = api_.exec(node->head, "slurmctld", command, "", 60s);
+    if (!ran) return std::unexpected(std::move(ran.error()));
+    if (ran->exit_code == 0) return {};
+    // 3: the node is not as the plan supposed; the next look decides again.
+    return fail(ran->exit_code == 3 ? Code::Conflict : Code::Invalid, std::string(trim(ran->err)));
   }
   const auto& reload = std::get<Reconfigure>(step);
   // The companion waits until the mounted files show the hash, then reloads unless the daemon was started with them.

@@ -29,6 +29,8 @@ class SlurmClusterController final : public kube::Controller {
 
  private:
   Result<void> apply(const Step& step, kube::Json& cluster);
+  // What Slurm knows now; nothing: it did not answer, which permits nothing.
+  std::optional<SlurmView> look(const Look& at);
   // Condition StepsTaken: what the API refuses (a quota, a pod security level) is told where users look.
   Result<void> tell(kube::Json& cluster, const std::optional<Error>& problem);
   kube::KubeApi& api_;

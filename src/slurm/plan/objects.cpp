@@ -156,11 +156,16 @@ std::vector<Json> desired_policies(const SlurmCluster& cluster, const ObjectOpti
   return out;
 }
 
-std::vector<Json> desired_claims(const SlurmCluster& cluster) {
+std::vector<Json> desired_claims(const SlurmCluster& cluster, const std::vector<int>& workers) {
   std::vector<Json> out;
   for (const Role role : {Role::Controller, Role::Worker, Role::Login}) {
     const auto& of = role_of(cluster, role);
-    for (int i = 0; i < of.size; ++i)
+    std::vector<int> ordinals = workers;
+    if (role != Role::Worker) {
+      ordinals.clear();
+      for (int i = 0; i < of.size; ++i) ordinals.push_back(i);
+    }
+    for (const int i : ordinals)
       for (const auto& [name, volume] : {std::pair<std::string, const api::SlurmVolume*>{"spool", &of.spool}, {"jail", &of.jail}}) {
         if (!volume->source_name.empty() || !volume->claim_template.is_object()) continue;
         // Owned by nobody: data outlives the cluster unless the user removes it.

@@ -45,8 +45,26 @@ std::string pod_trouble(const Json& pod) {
 
 struct RoleView {
   int wanted = 0, ready = 0;
-  std::vector<std::string> outdated, surplus, trouble, foreign;
+  std::vector<std::string> outdated, surplus, trouble, foreign, leaving;
 };
+
+// Of "worker-7", for any role; -1: no such name.
+int ordinal_of(const std::string& name, Role role) {
+  const std::string prefix = std::string(text(role)) + "-";
+  const auto ordinal = name.starts_with(prefix) ? worker_ordinal(std::string(kWorkerPrefix) + name.substr(prefix.size())) : std::nullopt;
+  return ordinal.value_or(-1);
+}
+
+bool of_role(const Json& pod, const SlurmCluster& cluster, Role role) { return owned_by(pod, cluster) && pod["metadata"]["labels"][kRoleLabel].string() == text(role); }
+
+ScaleInput scale_input(const Snapshot& snapshot, const SlurmCluster& cluster, Instant now) {
+  ScaleInput in{.cluster_uid = cluster.uid, .generation = cluster.generation, .size = cluster.worker.size, .rules = cluster.scale_down, .memory = snapshot.cluster["status"]["scaleDown"], .view = snapshot.view, .now = now};
+  const Json* jobs = kube::find_condition(snapshot.cluster, "JobsCanStart");
+  in.jobs_wait = jobs && (*jobs)["status"].string() == "False";
+  for (const auto& [name, pod] : snapshot.pods)
+    if (const int ordinal = ordinal_of(name, Role::Worker); ordinal >= 0 && of_role(pod, cluster, Role::Worker)) in.pods[ordinal] = &pod;
+  return in;
+}
 
 class Planner {
  public:
@@ -68,6 +86,7 @@ class Planner {
 
     if (const auto chart = chart_condition(snapshot_.cluster, FAIRLEAD_VERSION)) kube::set_condition(object_, *chart, now_);
     const bool common = plan_common();
+    plan_workers();
     const bool claims = plan_claims();
     if (common && claims) {
       for (const Role role : {Role::Controller, Role::Worker, Role::Login}) plan_pods(role);
@@ -99,7 +118,8 @@ class Planner {
     if (!view.outdated.empty())
       notes.push_back(fmt::format("{} run an older template; delete the pod when it is idle to renew it", fmt::join(view.outdated, ", ")));
     if (!view.surplus.empty())
-      notes.push_back(fmt::format("{} are beyond the size and kept, since ending them could end jobs; drain them and delete the pods", fmt::join(view.surplus, ", ")));
+      notes.push_back(fmt::format("{} are beyond the size and kept, since ending them could end what people do there; delete the pods", fmt::join(view.surplus, ", ")));
+    if (!view.leaving.empty()) notes.push_back(fmt::format("{}", fmt::join(view.leaving, "; ")));
     const std::string count = fmt::format("{} of {} ready", view.ready, view.wanted);
     say(type, view.ready >= view.wanted, view.ready >= view.wanted ? "Ready" : "NotReady", notes.empty() ? count : fmt::format("{}; {}", count, fmt::join(notes, "; ")));
   }
@@ -194,7 +214,7 @@ class Planner {
 
   bool plan_claims() {
     bool complete = true;
-    for (const Json& wanted : desired_claims(cluster_))
+    for (const Json& wanted : desired_claims(cluster_, workers_))
       if (!find(snapshot_.claims, kube::name_of(wanted))) {
         complete = false;
         plan_.steps.push_back(Create{resources::claims, wanted});
@@ -228,11 +248,36 @@ class Planner {
     return pods > 1;
   }
 
+  // Which workers are to be there, and what is done with the others.
+  void plan_workers() {
+    ScalePlan scale = plan_scale(scale_input(snapshot_, cluster_, now_));
+    workers_ = std::move(scale.ordinals);
+    object_.child("status").set("scaleDown", std::move(scale.memory));
+    views_[Role::Worker].leaving = std::move(scale.notes);
+    plan_.look_again = scale.look_again;
+    if (scale.jobs) say("JobsCanStart", scale.jobs->empty(), scale.jobs->empty() ? "NoneNamesALeavingWorker" : "NamesALeavingWorker", scale.jobs->empty() ? "no job insists on a worker that is taken away" : *scale.jobs);
+    const kube::ObjectKey head{cluster_.space, pod_name(Role::Controller, 0)};
+    for (auto& step : scale.steps) {
+      if (auto* tell = std::get_if<TellSlurm>(&step)) {
+        plan_.steps.push_back(NodeStep{head, std::move(*tell)});
+        continue;
+      }
+      const auto& end = std::get<EndPod>(step);
+      const Json& pod = snapshot_.pods.at(pod_name(Role::Worker, end.ordinal));
+      plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), end.why, kube::version_of(pod)});
+    }
+  }
+
   void plan_pods(Role role) {
     const auto& of = role == Role::Controller ? cluster_.controller : role == Role::Worker ? cluster_.worker : cluster_.login;
     RoleView& view = views_[role];
     view.wanted = of.size;
-    for (int i = 0; i < of.size; ++i) {
+    std::vector<int> ordinals = workers_;
+    if (role != Role::Worker) {
+      ordinals.clear();
+      for (int i = 0; i < of.size; ++i) ordinals.push_back(i);
+    }
+    for (const int i : ordinals) {
       const std::string name = pod_name(role, i);
       const Json wanted = desired_pod(cluster_, role, i, options_);
       const Json* have = find(snapshot_.pods, name);
@@ -256,11 +301,9 @@ class Planner {
       else if (stale) view.outdated.push_back(name);
     }
     for (const auto& [name, pod] : snapshot_.pods) {
-      if (!owned_by(pod, cluster_) || pod["metadata"]["labels"][kRoleLabel].string() != text(role)) continue;
-      const std::string prefix = std::string(text(role)) + "-";
-      int ordinal = -1;
-      if (name.starts_with(prefix) && name.size() < prefix.size() + 9 && name.find_first_not_of("0123456789", prefix.size()) == name.npos) ordinal = std::stoi("0" + name.substr(prefix.size()));
-      if (ordinal >= 0 && ordinal < of.size) continue;
+      if (!of_role(pod, cluster_, role)) continue;
+      const int ordinal = ordinal_of(name, role);
+      if (ordinal >= 0 && (role == Role::Worker || ordinal < of.size)) continue;  // what becomes of workers, plan_workers says
       if (kube::deleting(pod)) continue;
       if (pod["status"]["phase"].string() == "Pending" || pod_over(pod)) plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), "it is beyond the size and never ran", kube::version_of(pod)});
       else view.surplus.push_back(name);
@@ -286,6 +329,7 @@ class Planner {
   Json object_;  // a copy whose status is built up
   const Instant now_;
   std::map<Role, RoleView> views_;
+  std::vector<int> workers_;  // ordinals that are to be there
   Plan plan_;
 };
 
@@ -316,8 +360,17 @@ std::string describe(const Step& step) {
         if constexpr (std::is_same_v<S, DeletePod>) return fmt::format("delete pod {}: {}", s.key.name, s.why);
         if constexpr (std::is_same_v<S, MakeKeys>) return fmt::format("make keys {}", s.secret);
         if constexpr (std::is_same_v<S, Reconfigure>) return fmt::format("reconfigure {} to {}", s.head.name, s.hash);
+        if constexpr (std::is_same_v<S, NodeStep>) return fmt::format("{} {}{}{}", text(s.tell.verb), s.tell.node, s.tell.arguments.empty() ? "" : ": ", fmt::join(s.tell.arguments, " "));
       },
       step);
+}
+
+std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& default_image, Instant now) {
+  const SlurmCluster cluster = api::read_slurm_cluster(snapshot.cluster, default_image);
+  if (cluster.deleting || cluster.paused || !cluster.problems.empty()) return std::nullopt;
+  const Json* head = find(snapshot.pods, pod_name(Role::Controller, 0));
+  if (!head || !owned_by(*head, cluster) || !pod_ready(*head) || !needs_look(scale_input(snapshot, cluster, now))) return std::nullopt;
+  return Look{kube::key_of(*head), cluster.worker.main.port};
 }
 
 Plan plan_reconcile(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now) {

@@ -10,12 +10,14 @@
 
 #include "base/clock.h"
 #include "slurm/plan/objects.h"
+#include "slurm/plan/scale.h"
 
 namespace fairlead::slurm {
 
 struct Snapshot {
   kube::Json cluster;  // the object as read
   std::map<std::string, kube::Json> pods, services, config_maps, secrets, claims, policies;  // of its namespace, by name
+  std::optional<SlurmView> view;  // where wants_look asked for it and Slurm answered
 };
 
 inline const kube::Resource kNetworkPolicies{"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true};
@@ -27,13 +29,15 @@ struct Remove { kube::Resource resource; kube::ObjectKey key; std::string uid; s
 enum class Keys { Munge, HostKeys, ClientKey };
 struct MakeKeys { Keys keys; std::string secret; };                            // generated where chance is allowed, then created once
 struct Reconfigure { kube::ObjectKey head; std::string hash; };                // tell slurmctld to read the files again once they show this hash
-using Step = std::variant<Create, Update, Remove, DeletePod, MakeKeys, Reconfigure>;
+struct NodeStep { kube::ObjectKey head; TellSlurm tell; };                     // by fairlead-slurm, which looks once more before it acts
+using Step = std::variant<Create, Update, Remove, DeletePod, MakeKeys, Reconfigure, NodeStep>;
 std::string describe(const Step& step);
 
 struct Plan {
   std::vector<Step> steps;
   kube::Json status;   // to be written if it differs from the cluster's
   std::vector<std::string> waiting_for;  // reasons, for people
+  std::optional<std::chrono::nanoseconds> look_again;  // while workers leave or come back
 };
 
 // Does the chart that made this resource (annotation fairlead.dev/chart: NAME-VERSION) fit this operator? They go together by major and minor version. A
@@ -41,7 +45,11 @@ struct Plan {
 inline constexpr const char* kChart = "fairlead.dev/chart";
 std::optional<kube::Condition> chart_condition(const kube::Json& cluster, const std::string& operator_version);
 
-// Never deletes a worker or login pod that runs: what would end jobs or sessions is held back and named in a condition.
+// Does the plan need to know what Slurm knows? Then the head named is to be asked: `fairlead-slurm nodes`.
+struct Look { kube::ObjectKey head; int slurmd_port = 0; };
+std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& default_image, Instant now);
+
+// Never deletes a login pod that runs, and a worker only when Slurm showed it drained and empty twice (plan/scale.h): what would end jobs or sessions is held back and named in a condition.
 Plan plan_reconcile(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now);
 
 }  // namespace fairlead::slurm

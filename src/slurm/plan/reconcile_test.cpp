@@ -159,10 +159,50 @@ TEST(SlurmReconcile, RunningWorkersAreNeverDeleted) {
   world.settle();
   world.snapshot.cluster.find("spec")->find("slurmNodes")->find("worker")->set("size", 1);
   EXPECT_THAT(world.steps(), Not(Contains(HasSubstr("delete pod worker"))));
-  EXPECT_THAT(world.condition("WorkersAvailable"), HasSubstr("worker-1 are beyond the size and kept"));
+  EXPECT_THAT(world.condition("WorkersAvailable"), HasSubstr("worker-1 is beyond the size and kept: Slurm does not say"));
   world.snapshot.cluster.find("spec")->find("slurmNodes")->find("worker")->set("size", 2).child("slurmd").set("image", "slurm:next");
   EXPECT_THAT(world.steps(), Not(Contains(HasSubstr("delete pod worker"))));
   EXPECT_THAT(world.condition("WorkersAvailable"), HasSubstr("older template"));
+}
+
+TEST(SlurmReconcile, AWorkerBeyondTheSizeLeavesStepByStep) {
+  World world;
+  world.settle();
+  for (const char* pod : {"controller-0", "worker-0", "worker-1", "login-0"}) world.ready(pod);
+  world.settle();
+  EXPECT_TRUE(wants_look(world.snapshot, "slurm:22.05", kNow)) << "once for this generation";
+  SlurmView view{.at = kNow};
+  for (const char* name : {"worker-0", "worker-1"}) view.nodes[name] = {.name = name, .state = {"IDLE"}};
+  world.snapshot.view = view;
+  world.settle();
+  EXPECT_FALSE(wants_look(world.snapshot, "slurm:22.05", kNow));
+
+  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("worker")->set("size", 1);
+  const auto look = wants_look(world.snapshot, "slurm:22.05", kNow);
+  ASSERT_TRUE(look);
+  EXPECT_EQ(look->head.name, "controller-0");
+  EXPECT_EQ(look->slurmd_port, 6818);
+  EXPECT_THAT(world.steps(), ElementsAre("drain worker-1: fairlead: scale-down of u1 generation 3"));
+  EXPECT_TRUE(world.look().look_again);
+  world.apply(world.look());
+  world.snapshot.view->nodes["worker-1"].state = {"IDLE", "DRAIN"};
+  world.snapshot.view->nodes["worker-1"].reason = "fairlead: scale-down of u1 generation 3";
+  EXPECT_THAT(world.steps(), IsEmpty()) << "seen once";
+  world.apply(world.look());
+  EXPECT_THAT(world.condition("WorkersAvailable"), "True 1 of 1 ready; worker-1 is drained and empty");
+  world.snapshot.view->at += std::chrono::seconds(3);
+  EXPECT_THAT(world.steps(), ElementsAre("delete pod worker-1: it is beyond the size, and Slurm showed it empty twice"));
+  world.apply(world.look());
+  EXPECT_THAT(world.steps(), ElementsAre("forget worker-1"));
+  world.snapshot.view->nodes.erase("worker-1");
+  world.settle();
+  EXPECT_FALSE(wants_look(world.snapshot, "slurm:22.05", kNow));
+  EXPECT_FALSE(world.look().look_again);
+  EXPECT_THAT(world.condition("WorkersAvailable"), "True 1 of 1 ready");
+  EXPECT_THAT(world.condition("JobsCanStart"), HasSubstr("True"));
+
+  world.snapshot.view->jobs.push_back({.id = "7", .user = "ada", .state = "PENDING", .requested = {"worker-1"}});
+  EXPECT_THAT(world.condition("JobsCanStart"), testing::AllOf(testing::StartsWith("False"), HasSubstr("job 7 of ada asks for worker-1")));
 }
 
 TEST(SlurmReconcile, AHeadWithANewTemplateIsReplaced) {

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slurm/plan/scale.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace fairlead::slurm {
+namespace {
+
+using kube::Json;
+
+constexpr auto kPoll = std::chrono::seconds(3), kSlowPoll = std::chrono::seconds(30);
+constexpr auto kBetweenLooks = std::chrono::seconds(1);
+// What a worker's companion writes over a drain's reason when the worker restarts.
+constexpr std::string_view kRestartReason = "fairlead: the worker restarted";
+
+std::string worker(int ordinal) { return fmt::format("{}{}", kWorkerPrefix, ordinal); }
+bool over(const Json& pod) {
+  const std::string& phase = pod["status"]["phase"].string();
+  return phase == "Failed" || phase == "Succeeded";
+}
+// Whatever is neither over nor certain never to have begun may run something.
+bool running(const Json& pod) { return !over(pod) && pod["status"]["phase"].string_or("Pending") != "Pending"; }
+bool ready(const Json& pod) { return !kube::deleting(pod) && kube::condition_is_true(pod, "Ready"); }
+
+// What is remembered of a worker, in status.scaleDown.workers.
+struct Entry {
+  std::string uid, state;      // of its pod; state: design 006
+  std::optional<Instant> since;  // when the operator first saw it beyond the size, by its own clock
+  std::optional<Instant> seen;   // when Slurm first showed it empty, by the head's clock; since then at every look
+  bool ours = false;             // the drain is ours
+};
+
+std::map<int, Entry> read_entries(const Json& memory) {
+  std::map<int, Entry> out;
+  const auto time = [](const Json& text) -> std::optional<Instant> {
+    auto parsed = parse_time(text.string());
+    if (!parsed) return std::nullopt;
+    return *parsed;
+  };
+  for (const Json& from : memory["workers"].items())
+    if (const auto ordinal = worker_ordinal(from["name"].string()))
+      out[*ordinal] = {from["uid"].string(), from["state"].string(), time(from["since"]), time(from["emptySeen"]), from["drainedByUs"].boolean()};
+  return out;
+}
+
+Json entry_json(int ordinal, const Entry& entry) {
+  Json out = Json::object({{"name", worker(ordinal)}, {"state", entry.state}});
+  if (!entry.uid.empty()) out.set("uid", entry.uid);
+  if (entry.since) out.set("since", print_time(*entry.since));
+  if (entry.seen) out.set("emptySeen", print_micro_time(*entry.seen));
+  if (entry.ours) out.set("drainedByUs", true);
+  return out;
+}
+
+class Scaler {
+ public:
+  explicit Scaler(const ScaleInput& in) : in_(in), old_(read_entries(in.memory)) {}
+
+  ScalePlan run() {
+    plan_.ordinals = choose();
+    wanted_.insert(plan_.ordinals.begin(), plan_.ordinals.end());
+    std::set<int> all = wanted_;
+    for (const auto& [ordinal, pod] : in_.pods) all.insert(ordinal);
+    for (const auto& [ordinal, entry] : old_) all.insert(ordinal);
+    if (in_.view)
+      for (const auto& [name, node] : in_.view->nodes)
+        if (const auto ordinal = worker_ordinal(name)) all.insert(*ordinal);
+    for (const int ordinal : all) {
+      if (wanted_.contains(ordinal)) returning(ordinal);
+      else leaving(ordinal);
+    }
+    name_waiting_jobs();
+    remember();
+    return std::move(plan_);
+  }
+
+  // Which workers stay, before Slurm is asked: strict ones follow from the size.
+  std::vector<int> choose() const {
+    if (in_.rules.strict_ordinals) return first(in_.size);
+    std::vector<int> current = remembered();
+    const auto size = static_cast<std::size_t>(in_.size);
+    std::vector<int> leaving;  // may come back: their pods are there
+    for (const auto& [ordinal, pod] : in_.pods)
+      if (std::find(current.begin(), current.end(), ordinal) == current.end() && !kube::deleting(*pod) && !over(*pod)) leaving.push_back(ordinal);
+    if (in_.view && current.size() + leaving.size() > size) return best_of(std::move(current), leaving, size);
+    // Without Slurm only those go that never ran.
+    for (auto at = current.end(); current.size() > size && at != current.begin();)
+      if (--at; never_ran(*at)) at = current.erase(at);
+    for (const int ordinal : leaving)
+      if (current.size() < size) current.push_back(ordinal);
+    for (int i = 0; current.size() < size; ++i)
+      if (std::find(current.begin(), current.end(), i) == current.end()) current.push_back(i);
+    std::sort(current.begin(), current.end());
+    return current;
+  }
+
+ private:
+  static std::vector<int> first(int size) {
+    std::vector<int> out;
+    for (int i = 0; i < size; ++i) out.push_back(i);
+    return out;
+  }
+
+  std::vector<int> remembered() const {
+    std::vector<int> out;
+    const Json& list = in_.memory["ordinals"];
+    if (list.is_array()) {
+      for (const Json& one : list.items())
+        if (one.integer(-1) >= 0) out.push_back(static_cast<int>(one.integer()));
+    } else if (in_.pods.empty()) {
+      return first(in_.size);
+    } else {
+      for (const auto& [ordinal, pod] : in_.pods)
+        if (!old_.contains(ordinal)) out.push_back(ordinal);
+    }
+    std::sort(out.begin(), out.end());
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    return out;
+  }
+
+  const Json* pod(int ordinal) const {
+    const auto found = in_.pods.find(ordinal);
+    return found == in_.pods.end() ? nullptr : found->second;
+  }
+  const SlurmNode* node(int ordinal) const {
+    if (!in_.view) return nullptr;
+    const auto found = in_.view->nodes.find(worker(ordinal));
+    return found == in_.view->nodes.end() ? nullptr : &found->second;
+  }
+  bool never_ran(int ordinal) const {
+    const Json* its = pod(ordinal);
+    return !its || (!kube::deleting(*its) && !running(*its));
+  }
+
+  // The victims first: out of service and empty; idle; busy, the shortest time left first. Who leaves already stays a victim among equals, then the highest ordinal.
+  std::vector<int> best_of(std::vector<int> current, const std::vector<int>& leaving, std::size_t size) const {
+    using Rank = std::tuple<int, int, std::chrono::nanoseconds, int, int>;
+    std::vector<Rank> pool;
+    const auto rank = [&](int ordinal, bool leaves) {
+      const Json* its = pod(ordinal);
+      const SlurmNode* of = node(ordinal);
+      const bool empty = !of || is_empty(*in_.view, *of);
+      const bool out_of_service = !its || !ready(*its) || !of || of->has("DRAIN") || of->has("DOWN") || of->has("NOT_RESPONDING");
+      auto left = std::chrono::nanoseconds::zero();
+      if (of)
+        for (const SlurmJob* job : in_.view->jobs_on(of->name)) left = std::max(left, job->end ? *job->end - in_.view->at : std::chrono::nanoseconds::max());
+      pool.emplace_back(!empty ? 2 : out_of_service ? 0 : 1, leaves ? 0 : 1, left, -ordinal, ordinal);
+    };
+    for (const int ordinal : current) rank(ordinal, false);
+    for (const int ordinal : leaving) rank(ordinal, true);
+    std::sort(pool.begin(), pool.end());
+    std::vector<int> out;
+    for (auto at = pool.end() - static_cast<std::ptrdiff_t>(size); at != pool.end(); ++at) out.push_back(std::get<4>(*at));
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
+  static bool is_ours(const SlurmNode& of, const Entry* entry) { return of.reason.starts_with(kScaleDownReason) || (entry && entry->ours && of.reason.starts_with(kRestartReason)); }
+
+  Entry* remembered_entry(int ordinal) {
+    const auto found = old_.find(ordinal);
+    return found == old_.end() ? nullptr : &found->second;
+  }
+  void keep(int ordinal, Entry entry, std::string state, std::string note) {
+    if (entry.state != state) entry.state = std::move(state);
+    if (!note.empty()) plan_.notes.push_back(std::move(note));
+    next_[ordinal] = std::move(entry);
+  }
+  void tell(NodeVerb verb, int ordinal, std::vector<std::string> arguments = {}) { plan_.steps.push_back(TellSlurm{verb, worker(ordinal), std::move(arguments)}); }
+  void drain(int ordinal) { tell(NodeVerb::Drain, ordinal, {fmt::format("{} of {} generation {}", kScaleDownReason, in_.cluster_uid.substr(0, 8), in_.generation)}); }
+
+  // The second look, later than the first, that shows the same.
+  bool seen_twice(Entry& entry) const {
+    if (entry.seen && in_.view->at >= *entry.seen + kBetweenLooks) return true;
+    if (!entry.seen || in_.view->at < *entry.seen) entry.seen = in_.view->at;
+    return false;
+  }
+
+  // A wanted worker: what is left of a scale-down of ours is taken back, and nothing else is touched.
+  void returning(int ordinal) {
+    Entry* before = remembered_entry(ordinal);
+    if (!in_.view) {
+      if (before) keep(ordinal, *before, "Returning", "");
+      return;
+    }
+    const SlurmNode* of = node(ordinal);
+    if (!of || !of->has("DRAIN") || !is_ours(*of, before)) return;
+    Entry entry = before ? *before : Entry{};
+    entry.ours = true;
+    entry.seen.reset();
+    const Json* its = pod(ordinal);
+    if (its && ready(*its) && of->answers) tell(NodeVerb::Undrain, ordinal);
+    keep(ordinal, std::move(entry), "Returning", fmt::format("{} is wanted again and takes jobs when its slurmd answers", worker(ordinal)));
+  }
+
+  void leaving(int ordinal) {
+    const Json* its = pod(ordinal);
+    Entry* before = remembered_entry(ordinal);
+    if (!its) return record(ordinal, before);
+    Entry entry = before && before->state != "Found" ? *before : Entry{};
+    if (!entry.since) entry.since = in_.now;
+    if (entry.uid != kube::uid_of(*its)) entry.seen.reset();  // another pod
+    entry.uid = kube::uid_of(*its);
+    if (kube::deleting(*its)) return keep(ordinal, std::move(entry), "Ending", fmt::format("{} is ending", worker(ordinal)));
+    const SlurmNode* of = node(ordinal);
+    // Kubernetes alone proves that a pod never ran. That one is over it says of lost nodes, too: Slurm must agree.
+    if (!running(*its) && (in_.view || !over(*its)) && (!of || is_empty(*in_.view, *of))) {
+      plan_.steps.push_back(EndPod{ordinal, over(*its) ? "it is beyond the size and has ended" : "it is beyond the size and never ran"});
+      return keep(ordinal, std::move(entry), "Ending", "");
+    }
+    const std::string state = entry.state == "Drained" || entry.state == "Unregistered" ? entry.state : "Draining";
+    if (!in_.view) return keep(ordinal, std::move(entry), state, fmt::format("{} is beyond the size and kept: Slurm does not say what runs there", worker(ordinal)));
+    if (!of) return unregistered(ordinal, *its, std::move(entry));
+    if (!of->has("DRAIN")) {
+      entry.seen.reset();
+      entry.ours = true;
+      drain(ordinal);
+      return keep(ordinal, std::move(entry), "Draining", fmt::format("{} is being drained", worker(ordinal)));
+    }
+    entry.ours = is_ours(*of, &entry);
+    if (is_empty(*in_.view, *of)) return proven(ordinal, std::move(entry), "Drained", "is drained and empty");
+    entry.seen.reset();
+    waiting(ordinal, *of, std::move(entry));
+  }
+
+  void unregistered(int ordinal, const Json& its, Entry entry) {
+    if (!ready(its)) return proven(ordinal, std::move(entry), "Unregistered", "is not ready, and Slurm does not know it");
+    entry.seen.reset();
+    keep(ordinal, std::move(entry), "Draining", fmt::format("{} is beyond the size and kept: it is ready, but Slurm does not know it", worker(ordinal)));
+  }
+
+  void proven(int ordinal, Entry entry, const char* state, const char* words) {
+    if (entry.state != state) entry.seen.reset();  // both looks must show the same
+    if (seen_twice(entry)) plan_.steps.push_back(EndPod{ordinal, "it is beyond the size, and Slurm showed it empty twice"});
+    keep(ordinal, std::move(entry), state, fmt::format("{} {}", worker(ordinal), words));
+  }
+
+  void waiting(int ordinal, const SlurmNode& of, Entry entry) {
+    std::vector<std::string> jobs, ids;
+    for (const SlurmJob* job : in_.view->jobs_on(of.name)) {
+      jobs.push_back(fmt::format("{} of {} ({})", job->id, job->user, job->end ? "until " + print_time(*job->end) : "without a time limit"));
+      if (job->state != "COMPLETING") ids.push_back(job->id);
+    }
+    std::string note = fmt::format("{} is drained{} and waits for {}", worker(ordinal), entry.ours ? "" : fmt::format(" by {} ({})", of.by, of.reason),
+                                   jobs.empty() ? "its last job to end" : fmt::format("{} {}", jobs.size() == 1 ? "job" : "jobs", fmt::join(jobs, ", ")));
+    if (in_.rules.policy != api::SlurmScaleDown::Policy::Wait) {
+      const Instant deadline = *entry.since + in_.rules.after;
+      const bool requeue = in_.rules.policy == api::SlurmScaleDown::Policy::Requeue;
+      note += fmt::format(", which {} {} {}", jobs.size() == 1 ? "is" : "are", requeue ? "put back into the queue at" : "cancelled at", print_time(deadline));
+      if (in_.now >= deadline && !ids.empty()) tell(requeue ? NodeVerb::Requeue : NodeVerb::Cancel, ordinal, std::move(ids));
+    }
+    keep(ordinal, std::move(entry), "Draining", std::move(note));
+  }
+
+  // No Pod object is there.
+  void record(int ordinal, Entry* before) {
+    if (!in_.view) {
+      if (before) keep(ordinal, *before, before->state == "Found" ? "Found" : "RecordLeft", fmt::format("whether Slurm has forgotten {} is not known yet", worker(ordinal)));
+      return;
+    }
+    const SlurmNode* of = node(ordinal);
+    if (!of) return;  // done
+    Entry entry = before ? *before : Entry{.state = "Found"};
+    const bool found = entry.state == "Found";
+    const bool ours = of->has("DRAIN") && (of->reason.starts_with(kScaleDownReason) || !found);
+    if (!is_empty(*in_.view, *of)) {
+      entry.seen.reset();
+      return keep(ordinal, std::move(entry), found ? "Found" : "RecordLeft", fmt::format("{} has no pod, but Slurm still counts jobs there; its record is deleted when Slurm has ended them", worker(ordinal)));
+    }
+    if (!ours && (of->has("DOWN") || of->has("NOT_RESPONDING"))) {
+      if (seen_twice(entry)) tell(NodeVerb::Forget, ordinal);
+      return keep(ordinal, std::move(entry), found ? "Found" : "RecordLeft", fmt::format("the record of {} is being deleted", worker(ordinal)));
+    }
+    if (ours) {
+      tell(NodeVerb::Forget, ordinal);
+      return keep(ordinal, std::move(entry), "RecordLeft", fmt::format("the record of {} is being deleted", worker(ordinal)));
+    }
+    entry.seen.reset();
+    if (!found) {
+      drain(ordinal);  // nobody may give it work: its pod is gone
+      entry.ours = true;
+    }
+    keep(ordinal, std::move(entry), found ? "Found" : "RecordLeft", found ? fmt::format("{} is in Slurm without a pod; its record is deleted when Slurm calls it down", worker(ordinal)) : "");
+  }
+
+  // Slurm deletes a record also while a pending job insists on it; the job then waits for ever.
+  void name_waiting_jobs() {
+    if (!in_.view) return;
+    std::vector<std::string> lines;
+    for (const auto& job : in_.view->jobs) {
+      if (!job.nodes.empty()) continue;
+      for (const auto& name : job.requested) {
+        const auto ordinal = worker_ordinal(name);
+        if (!ordinal || wanted_.contains(*ordinal)) continue;
+        lines.push_back(fmt::format("job {} of {} asks for {}, which is taken away: `scontrol update jobid={} reqnodelist=` lets it run elsewhere, `scancel {}` ends it", job.id, job.user, name, job.id, job.id));
+        break;
+      }
+    }
+    std::sort(lines.begin(), lines.end());
+    const std::size_t rest = lines.size() > 5 ? lines.size() - 5 : 0;
+    if (rest) lines.resize(5);
+    plan_.jobs = fmt::format("{}{}", fmt::join(lines, "; "), rest ? fmt::format("; and {} more", rest) : "");
+  }
+
+  void remember() {
+    plan_.memory = Json::object();
+    if (in_.view) plan_.memory.set("generation", in_.generation);
+    else if (in_.memory.has("generation")) plan_.memory.set("generation", in_.memory["generation"]);
+    if (!in_.rules.strict_ordinals) {
+      Json list = Json::array();
+      for (const int ordinal : plan_.ordinals) list.push(ordinal);
+      plan_.memory.set("ordinals", std::move(list));
+    }
+    Json workers = Json::array();
+    bool fast = false;
+    for (const auto& [ordinal, entry] : next_) {
+      workers.push(entry_json(ordinal, entry));
+      fast = fast || entry.state != "Found";
+    }
+    const bool jobs_wait = plan_.jobs ? !plan_.jobs->empty() : in_.jobs_wait;
+    if (fast) plan_.look_again = kPoll;
+    else if (!next_.empty() || jobs_wait || (!in_.view && needs_look(in_))) plan_.look_again = kSlowPoll;
+    if (!next_.empty()) plan_.memory.set("workers", std::move(workers));
+  }
+
+  const ScaleInput& in_;
+  std::map<int, Entry> old_, next_;
+  std::set<int> wanted_;
+  ScalePlan plan_;
+};
+
+}  // namespace
+
+std::string_view text(NodeVerb verb) {
+  switch (verb) {
+    case NodeVerb::Drain: return "drain";
+    case NodeVerb::Undrain: return "undrain";
+    case NodeVerb::Forget: return "forget";
+    case NodeVerb::Requeue: return "requeue";
+    case NodeVerb::Cancel: return "cancel";
+  }
+  return "";
+}
+
+std::optional<int> worker_ordinal(std::string_view name) {
+  if (!name.starts_with(kWorkerPrefix)) return std::nullopt;
+  const std::string_view number = name.substr(kWorkerPrefix.size());
+  if (number.empty() || number.size() > 8 || number.find_first_not_of("0123456789") != number.npos || (number.size() > 1 && number[0] == '0')) return std::nullopt;
+  int out = 0;
+  for (const char digit : number) out = out * 10 + (digit - '0');
+  return out;
+}
+
+bool needs_look(const ScaleInput& input) {
+  if (input.jobs_wait || input.memory["generation"].integer(-1) != input.generation || !input.memory["workers"].items().empty()) return true;
+  const auto ordinals = Scaler(input).choose();
+  if (ordinals.size() != static_cast<std::size_t>(std::max(0, input.size))) return true;
+  return std::any_of(input.pods.begin(), input.pods.end(), [&](const auto& one) { return std::find(ordinals.begin(), ordinals.end(), one.first) == ordinals.end(); });
+}
+
+ScalePlan plan_scale(const ScaleInput& input) { return Scaler(input).run(); }
+
+}  // namespace fairlead::slurm

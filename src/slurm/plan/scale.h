@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fewer workers without losing a job, and more of them again (docs/design/006). Pure: pods, what Slurm knows and what was remembered in; wanted workers, steps, notes and what to remember out.
+#pragma once
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "api/slurm_cluster.h"
+#include "base/clock.h"
+#include "kube/object.h"
+#include "slurm/plan/view.h"
+
+namespace fairlead::slurm {
+
+struct ScaleInput {
+  std::string cluster_uid;
+  std::int64_t generation = 0;
+  int size = 0;
+  api::SlurmScaleDown rules;
+  std::map<int, const kube::Json*> pods;  // of this cluster, by ordinal; borrowed
+  kube::Json memory;                      // status.scaleDown as it is stored; null at first
+  bool jobs_wait = false;                 // a job that names a node which leaves was seen at the last look
+  std::optional<SlurmView> view;          // none: Slurm was not asked or did not answer
+  Instant now;
+};
+
+struct EndPod {  // nothing of Slurm runs in it
+  int ordinal = 0;
+  std::string why;
+};
+enum class NodeVerb { Drain, Undrain, Forget, Requeue, Cancel };
+std::string_view text(NodeVerb verb);  // as fairlead-slurm knows it
+struct TellSlurm {
+  NodeVerb verb = NodeVerb::Drain;
+  std::string node;
+  std::vector<std::string> arguments;  // a reason, or jobs
+};
+using ScaleStep = std::variant<EndPod, TellSlurm>;
+
+struct ScalePlan {
+  std::vector<int> ordinals;        // workers that are to be there, ascending
+  kube::Json memory;                // status.scaleDown from now on
+  std::vector<ScaleStep> steps;
+  std::vector<std::string> notes;   // for condition WorkersAvailable
+  std::optional<std::string> jobs;  // for condition JobsCanStart: jobs that would wait for ever; empty text: none. None: Slurm was not asked
+  std::optional<std::chrono::nanoseconds> look_again;
+};
+
+// Is there anything that Slurm must be asked for?
+bool needs_look(const ScaleInput& input);
+ScalePlan plan_scale(const ScaleInput& input);
+
+inline constexpr const char* kScaleDownReason = "fairlead: scale-down";  // begins the reason of every drain of ours
+inline constexpr std::string_view kWorkerPrefix = "worker-";
+std::optional<int> worker_ordinal(std::string_view name);  // of "worker-7"
+
+}  // namespace fairlead::slurm

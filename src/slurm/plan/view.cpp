@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slurm/plan/view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kube/json.h"
+
+namespace fairlead::slurm {
+namespace {
+
+using kube::Json;
+
+Result<std::vector<std::string>> read_words(const Json& list, const char* what) {
+  if (!list.is_null() && !list.is_array()) return fail(Code::Invalid, fmt::format("{} is not a list", what));
+  std::vector<std::string> out;
+  for (const Json& word : list.items()) {
+    if (word.string().empty()) return fail(Code::Invalid, fmt::format("{} holds something that is no word", what));
+    out.push_back(word.string());
+  }
+  return out;
+}
+
+Result<SlurmNode> read_node(const Json& from) {
+  SlurmNode node{.name = from["name"].string(), .reason = from["reason"].string(), .by = from["by"].string(), .answers = from["slurmd"].boolean()};
+  if (node.name.empty()) return fail(Code::Invalid, "a node without a name");
+  auto state = read_words(from["state"], "state");
+  if (!state) return std::unexpected(std::move(state.error()));
+  const std::int64_t cpus = from["cpus"].integer(-1);
+  if (state->empty() || cpus < 0 || cpus > 1'000'000) return fail(Code::Invalid, fmt::format("node {} without state or CPUs", node.name));
+  node.state = std::move(*state);
+  node.cpus = static_cast<int>(cpus);
+  return node;
+}
+
+Result<SlurmJob> read_job(const Json& from) {
+  SlurmJob job{.id = from["id"].string(), .user = from["user"].string(), .state = from["state"].string()};
+  // The id becomes an argument of a command.
+  if (job.id.empty() || job.id[0] < '0' || job.id[0] > '9' || job.state.empty()) return fail(Code::Invalid, "a job without id or state");
+  for (const auto& [name, list] : {std::pair("nodes", &job.nodes), std::pair("requested", &job.requested)}) {
+    auto words = read_words(from[name], name);
+    if (!words) return pass(std::move(words.error()), "job " + job.id);
+    *list = std::move(*words);
+  }
+  if (const std::string& end = from["end"].string(); !end.empty()) {
+    auto time = parse_time(end);
+    if (!time) return pass(std::move(time.error()), "end of job " + job.id);
+    job.end = *time;
+  }
+  return job;
+}
+
+}  // namespace
+
+bool SlurmNode::has(std::string_view flag) const { return std::find(state.begin(), state.end(), flag) != state.end(); }
+
+std::vector<const SlurmJob*> SlurmView::jobs_on(const std::string& node) const {
+  std::vector<const SlurmJob*> out;
+  for (const auto& job : jobs)
+    if (std::find(job.nodes.begin(), job.nodes.end(), node) != job.nodes.end()) out.push_back(&job);
+  return out;
+}
+
+bool is_empty(const SlurmView& view, const SlurmNode& node) {
+  return !node.state.empty() && (node.state[0] == "IDLE" || node.state[0] == "DOWN") && !node.has("COMPLETING") && node.cpus == 0 && view.jobs_on(node.name).empty();
+}
+
+Result<SlurmView> read_slurm_view(std::string_view text) {
+  auto json = kube::parse_json(text);
+  if (!json) return std::unexpected(std::move(json.error()));
+  if (!json->is_object() || !(*json)["answered"].boolean() || !(*json)["nodes"].is_array() || !(*json)["jobs"].is_array()) return fail(Code::Invalid, "not an answer of `fairlead-slurm nodes`");
+  auto at = parse_time((*json)["at"].string());
+  if (!at) return pass(std::move(at.error()), "time of the look");
+  SlurmView view{.at = *at};
+  for (const Json& one : (*json)["nodes"].items()) {
+    auto node = read_node(one);
+    if (!node) return std::unexpected(std::move(node.error()));
+    std::string name = node->name;
+    view.nodes[std::move(name)] = std::move(*node);
+  }
+  for (const Json& one : (*json)["jobs"].items()) {
+    auto job = read_job(one);
+    if (!job) return std::unexpected(std::move(job.error()));
+    view.jobs.push_back(std::move(*job));
+  }
+  return view;
+}
+
+}  // namespace fairlead::slurm

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Slurm knows of its nodes and jobs, as `fairlead-slurm nodes` prints it inside the head.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+
+namespace fairlead::slurm {
+
+struct SlurmNode {
+  std::string name;
+  std::vector<std::string> state;  // base state first (IDLE, MIXED, ALLOCATED, DOWN, ...), then flags (DRAIN, COMPLETING, NOT_RESPONDING, ...)
+  int cpus = 0;                    // given out to jobs
+  std::string reason, by;          // why it is drained or down, and who said so
+  bool answers = false;            // a slurmd takes connections at the record's address; asked for nodes with a drain of ours only
+  bool has(std::string_view flag) const;
+};
+struct SlurmJob {
+  std::string id, user, state;
+  std::vector<std::string> nodes, requested;  // where it is; nodes it insists on
+  std::optional<Instant> end;                 // none: nobody knows
+};
+struct SlurmView {
+  Instant at;  // by the head's clock; compared with other looks only
+  std::map<std::string, SlurmNode> nodes;
+  std::vector<SlurmJob> jobs;
+  std::vector<const SlurmJob*> jobs_on(const std::string& node) const;
+};
+
+// Invalid: not the whole answer of a Slurm that answered. The caller then knows nothing.
+Result<SlurmView> read_slurm_view(std::string_view json);
+
+// Nothing runs there and nothing is given out.
+bool is_empty(const SlurmView& view, const SlurmNode& node);
+
+}  // namespace fairlead::slurm
