@@ -14,8 +14,9 @@ work=$(mktemp -d "$build/deb-XXXXXX")
 holder=''
 clean_up() {
   [[ -z $holder ]] || { kill -KILL "$holder" 2> /dev/null || true; wait "$holder" 2> /dev/null || true; }
-  # Cgroups of the test's site, which outlive its processes.
-  [[ -z ${site_id:-} ]] || find /sys/fs/cgroup -depth -type d -path "*/fairlead-$site_id*" -exec rmdir {} + 2> /dev/null || true
+  # Cgroups of the test's site, which outlive its processes; those end a little after their first one.
+  local until=$((SECONDS + 10))
+  while [[ -n ${site_id:-} && -n $(find /sys/fs/cgroup -depth -type d -path "*/fairlead-$site_id*" ! -exec rmdir {} \; -print 2> /dev/null) ]] && ((SECONDS < until)); do read -rt 0.3 <> <(:) || true; done
   rm -rf --one-file-system "$work" || true
 }
 trap clean_up EXIT
@@ -130,6 +131,7 @@ mount_root='
   # Not exec: the first process reaps what others leave, as bash does.
   sleep 3600 & wait'
 site=/srv/site-${work##*-}
+site_id=$(printf '%s' "$site" | sha256sum | cut -c1-6)
 unshare --mount --pid --net --ipc --uts --fork --kill-child bash -c "$mount_root" mount_root "$work" "$base" "$site" "$old_debs" "$new_debs" < /dev/null > "$work/log" 2>&1 &
 holder=$!
 eventually 20 grep -qx ready "$work/log"
@@ -215,7 +217,6 @@ YAML
 }
 
 start_site
-site_id=$(in_root ls /sys/class/net 2> /dev/null | sed -n 's/^fl\([0-9a-f]\{6\}\)$/\1/p' | head -n 1)
 server=$(process_of fairlead-server)
 [[ $(in_root awk '/^Uid:|^CapEff:|^NoNewPrivs:/ {print $2}' "/proc/$server/status" | tr '\n' ' ') == "$(in_root id -u fairlead) 0000000000000000 1 " ]] || fail 'the server has more than its user'
 in_root sh -c 'cat > /tmp/machine.yaml && fairlead apply -f /tmp/machine.yaml' << 'YAML' > "$work/log" 2>&1 || fail 'apply a machine'
@@ -230,7 +231,7 @@ metadata: {name: written-by-old, namespace: default}
 data: {a: b}
 YAML
 eventually 60 node_ready
-site_id=$(in_root ls /sys/class/net | sed -n 's/^fl\([0-9a-f]\{6\}\)$/\1/p' | head -n 1)
+in_root ip link show "fl$site_id" > "$work/log" 2>&1 || fail "the site's network is not fl$site_id"
 job before
 at_work() { [[ $(job_is before) == *' 1 0 0' ]]; }
 eventually 60 at_work
