@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A whole cluster on a virtual clock: it comes up, a node dies, it heals; on many seeds, and some of them twice.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -131,6 +132,38 @@ TEST(ClusterSim, TheSameSeedIsTheSameRun) {
 }
 
 TEST(ClusterSim, OtherSeedsAreOtherRuns) { EXPECT_NE(scenario(1), scenario(2)); }
+
+void set_workers(World& world, int size) {
+  const Json patch = Json::object({{"spec", Json::object({{"slurmNodes", Json::object({{"worker", Json::object({{"size", size}})}})}})}});
+  auto done = world.api().patch(resources::slurm_clusters, {"lab", "demo"}, kube::PatchType::Merge, patch);
+  ASSERT_TRUE(done) << done.error().message;
+}
+
+TEST(ClusterSim, FewerWorkersAndMoreAgainOnEverySeed) {
+  const std::uint64_t seeds = std::getenv("FAIRLEAD_FULL") ? 200 : 10;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    World world({.seed = seed});
+    world.add_all_controllers();
+    world.start();
+    apply_site(world);
+    using Nodes = std::map<std::string, std::string>;
+    const Nodes both = {{"lab/worker-0", ""}, {"lab/worker-1", ""}}, one = {{"lab/worker-0", ""}};
+    ASSERT_TRUE(world.run_until([&] { return phase(world) == "Available" && world.slurm_nodes() == both; }, 120s));
+    set_workers(world, 1);
+    ASSERT_TRUE(world.run_until([&] { return world.slurm_nodes() == one && !world.api().get(resources::pods, {"lab", "worker-1"}); }, 120s));
+    set_workers(world, 2);
+    ASSERT_TRUE(world.run_until([&] { return phase(world) == "Available" && world.slurm_nodes() == both; }, 120s));
+    set_workers(world, 1);
+    world.run_for(std::chrono::seconds(seed));  // it is taken back in the middle of what is done
+    set_workers(world, 2);
+    world.run_for(120s);
+    EXPECT_EQ(phase(world), "Available");
+    EXPECT_EQ(world.slurm_nodes(), both);
+    EXPECT_TRUE((*world.api().get(resources::slurm_clusters, {"lab", "demo"}))["status"]["scaleDown"]["workers"].is_null());
+    EXPECT_THAT(world.refusals(), testing::IsEmpty());
+  }
+}
 
 TEST(ClusterSim, AMachineThatCrashesIsStartedAgain) {
   World world({.seed = 3});

@@ -48,8 +48,10 @@ World::World(WorldOptions options) : clock_(kBeginning), rng_(options.seed), nam
   auto opened = apiserver::Registry::open(*store_, clock_, std::move(registry_options));
   INVARIANT(opened);
   registry_ = std::move(*opened);
-  // Commands inside containers succeed: what they do is not simulated.
-  api_ = apiserver::make_local_api(*registry_, [](auto&&...) -> Result<kube::ExecResult> { return kube::ExecResult{}; });
+  // Commands inside containers succeed; what they do is simulated for the workers that Slurm knows, and for nothing else.
+  api_ = apiserver::make_local_api(*registry_, [this](const kube::Json& pod, const std::string&, const std::vector<std::string>& command, const std::string&, std::chrono::milliseconds) -> Result<kube::ExecResult> {
+    return companion(kube::space_of(pod), command);
+  });
   for (const Json& crd : api::crds()) {
     auto made = api_->create(kube::resources::crds, crd);
     INVARIANT(made);
@@ -59,6 +61,38 @@ World::World(WorldOptions options) : clock_(kBeginning), rng_(options.seed), nam
 
 World::~World() {
   for (auto& [resource, feed] : feeds_) feed->subscription.reset();
+}
+
+std::set<std::string> World::register_workers() {
+  auto pods = api_->list(kube::resources::pods, "");
+  INVARIANT(pods);
+  std::set<std::string> alive;
+  for (const Json& pod : pods->items)
+    if (kube::name_of(pod).starts_with("worker-") && kube::condition_is_true(pod, "Ready")) alive.insert(kube::key_of(pod).text());
+  for (const auto& name : alive) slurm_nodes_.emplace(name, "");
+  return alive;
+}
+
+const std::map<std::string, std::string>& World::slurm_nodes() {
+  register_workers();
+  return slurm_nodes_;
+}
+
+kube::ExecResult World::companion(const std::string& space, const std::vector<std::string>& command) {
+  const std::string verb = command.size() > 1 ? command[1] : "", node = space + "/" + (command.size() > 2 ? command[2] : "");
+  if (verb == "drain") slurm_nodes_[node] = command.at(3);
+  if (verb == "undrain") slurm_nodes_[node].clear();
+  if (verb == "forget") slurm_nodes_.erase(node);
+  if (verb != "nodes") return {};
+  const auto alive = register_workers();
+  Json list = Json::array();
+  for (const auto& [name, reason] : slurm_nodes_) {
+    if (!name.starts_with(space + "/")) continue;
+    Json state = Json::array({Json(alive.contains(name) ? "IDLE" : "DOWN")});
+    if (!reason.empty()) state.push("DRAIN");
+    list.push(Json::object({{"name", name.substr(space.size() + 1)}, {"state", std::move(state)}, {"cpus", 0}, {"reason", reason}, {"by", "root"}, {"slurmd", alive.contains(name)}}));
+  }
+  return {.out = kube::print_json(Json::object({{"answered", true}, {"at", print_micro_time(clock_.now())}, {"nodes", std::move(list)}, {"jobs", Json::array()}}))};
 }
 
 void World::note(std::string line) { trace_.push_back(fmt::format("{:>10.3f} {}", std::chrono::duration<double>(clock_.monotonic()).count(), line)); }

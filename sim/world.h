@@ -49,6 +49,8 @@ class World final : public kube::Caches {
   // Runs until `done` holds; false: it did not within `limit`.
   bool run_until(const std::function<bool()>& done, std::chrono::nanoseconds limit);
 
+  // Node records of Slurm as "NAMESPACE/worker-0"; the reason of a drain, or nothing.
+  const std::map<std::string, std::string>& slurm_nodes();
   const std::vector<std::string>& trace() const { return trace_; }
   void note(std::string line);
 
@@ -62,6 +64,8 @@ class World final : public kube::Caches {
   void deliver(Feed& feed);
   void reconcile(Running& running);
   void node_changed(const std::string& machine, fleet::Step step);
+  // What fairlead-slurm in a head says: a Slurm without jobs whose workers register when their pods are ready.
+  kube::ExecResult companion(const std::string& space, const std::vector<std::string>& command);
 
   ManualClock clock_;
   Rng rng_;
@@ -79,6 +83,8 @@ class World final : public kube::Caches {
   std::map<kube::Resource, std::unique_ptr<Feed>> feeds_;
   std::map<std::pair<std::chrono::nanoseconds, std::uint64_t>, std::pair<std::string, std::function<void()>>> armed_;
   std::map<std::string, std::unique_ptr<Node>> nodes_;
+  std::set<std::string> register_workers();  // those that are alive
+  std::map<std::string, std::string> slurm_nodes_;
   std::uint64_t armings_ = 0;
   std::vector<std::string> trace_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of controllers: objects by resource and key with a server's rules of versions, finalizers and preconditions, read back at once.
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -90,8 +91,9 @@ class TinyApi final : public KubeApi, public Caches {
     std::string line = pod.text() + " " + container;
     for (const auto& word : command) line += " " + word;
     commands.push_back(std::move(line));
-    return ExecResult{};
+    return answer ? answer(command) : ExecResult{};
   }
+  std::function<ExecResult(const std::vector<std::string>& command)> answer;  // none: everything succeeds and says nothing
   int status_writes = 0;
   std::vector<std::string> commands;
 

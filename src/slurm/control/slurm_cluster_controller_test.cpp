@@ -101,6 +101,61 @@ TEST_F(Controller, ChangesGoThroughWithinWhatItDeclares) {
   EXPECT_GT(api_.commands.size(), commands) << "the changed configuration is loaded";
 }
 
+// What fairlead-slurm says of two workers.
+kube::ExecResult nodes(const Clock& clock, const char* of_worker_1, const char* job = "") {
+  return {.out = R"({"answered":true,"at":")" + print_micro_time(clock.now()) + R"(","nodes":[{"name":"worker-0","state":["IDLE"],"cpus":0},{"name":"worker-1",)" + of_worker_1 + "}],\"jobs\":[" + job + "]}"};
+}
+
+TEST_F(Controller, AWorkerBeyondTheSizeLeavesAndWhatSlurmRefusesIsTold) {
+  settle();
+  set_pods("Running", true);
+  const char* drained = R"("state":["IDLE","DRAIN"],"cpus":0,"reason":"fairlead: scale-down of u1 generation 1")";
+  const char* of_worker_1 = R"("state":["IDLE"],"cpus":0)";
+  const char* job = "";
+  int status = 0;
+  api_.answer = [&](const std::vector<std::string>& command) -> kube::ExecResult {
+    if (command.at(1) == "nodes") return nodes(clock_, of_worker_1, job);
+    if (command.at(1) == "drain" && status == 0) of_worker_1 = drained;
+    return {.exit_code = status, .err = status ? "Requested nodes are busy\n" : ""};
+  };
+  settle();
+  EXPECT_FALSE(controller_.reconcile(key_)->again_after) << "nothing leaves: Slurm is not asked again";
+  const auto told = [&] {
+    const Json* const found = kube::find_condition(object("slurmclusters", "demo"), "StepsTaken");
+    return found ? (*found)["status"].string() + " " + (*found)["message"].string() : "none";
+  };
+
+  Json cluster = object("slurmclusters", "demo");
+  cluster.child("spec").child("slurmNodes").child("worker").set("size", 1);
+  ASSERT_TRUE(api_.put(resources::slurm_clusters, cluster));
+  // A refusal is told where users look; that the node is not as supposed is not, since the next look decides again.
+  status = 1;
+  EXPECT_EQ(controller_.reconcile(key_)->again_after, std::optional<std::chrono::nanoseconds>(3s));
+  EXPECT_THAT(told(), testing::AllOf(StartsWith("False"), HasSubstr("drain worker-1"), HasSubstr("Requested nodes are busy")));
+  status = 3;
+  EXPECT_EQ(controller_.reconcile(key_)->again_after, std::optional<std::chrono::nanoseconds>(3s));
+  EXPECT_THAT(told(), StartsWith("True"));
+  status = 0;
+  settle();
+  EXPECT_THAT(api_.commands, Contains("lab/controller-0 slurmctld /opt/fairlead/bin/fairlead-slurm drain worker-1 fairlead: scale-down of u1 generation 1"));
+  settle();
+  EXPECT_EQ(object("slurmclusters", "demo")["status"]["scaleDown"]["workers"].items().at(0)["state"].string(), "Drained");
+
+  // Silence and nonsense: nothing is done, however long it lasts.
+  const auto before = api_.answer;
+  for (const char* text : {"", "{\"answered\":true", "slurm_load_jobs error"}) {
+    api_.answer = [text](auto&&) { return kube::ExecResult{.out = text}; };
+    clock_.advance(10s);
+    settle();
+    EXPECT_TRUE(api_.all("pods").contains({"lab", "worker-1"}));
+  }
+  api_.answer = before;
+  clock_.advance(10s);
+  settle();
+  EXPECT_FALSE(api_.all("pods").contains({"lab", "worker-1"})) << "seen empty before the silence and after it";
+  EXPECT_THAT(api_.commands, Contains(HasSubstr("forget worker-1")));
+}
+
 TEST_F(Controller, OfOneNamespaceAsksForNoOther) {
   const SlurmClusterController narrow(api_, clock_, keys, {.space = "lab"});
   for (const auto& rule : kube::full_access(narrow).rules()) EXPECT_EQ(rule.space, "lab") << rule.plural;

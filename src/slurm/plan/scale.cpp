@@ -13,7 +13,7 @@ namespace {
 
 using kube::Json;
 
-constexpr auto kPoll = std::chrono::seconds(3), kSlowPoll = std::chrono::seconds(30);
+constexpr auto kPoll = std::chrono::seconds(3), kSlowPoll = std::chrono::seconds(10);
 constexpr auto kBetweenLooks = std::chrono::seconds(1);
 // What a worker's companion writes over a drain's reason when the worker restarts.
 constexpr std::string_view kRestartReason = "fairlead: the worker restarted";
