@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The companion's node commands on a real slurmctld and a real dynamic slurmd: what they print, what they do, and what they refuse to do.
+#   slurm_nodes_test.sh BUILD_DIR   (as root)
+set -euo pipefail
+build=$(realpath "${1:?usage: slurm_nodes_test.sh BUILD_DIR}")
+# shellcheck source=tests/slurm_machine.sh
+. "$(dirname "$0")/../slurm_machine.sh"
+own_machine "$0" "$build"
+make_machine "$build"
+# Workers as the operator makes them: they register themselves.
+sed -i '/^NodeName=/d; /^PartitionName=/d' "$root/etc/slurm/slurm.conf"
+cat >> "$root/etc/slurm/slurm.conf" << 'TEXT'
+MaxNodeCount=64
+TreeWidth=65533
+SlurmctldParameters=cloud_reg_addrs
+NodeSet=worker Feature=worker
+PartitionName=main Nodes=worker Default=YES MaxTime=INFINITE State=UP
+TEXT
+companion() { inside /opt/fairlead/bin/fairlead-slurm "$@"; }
+refused() { # STATUS TEXT COMMAND...
+  local want=$1 text=$2 status=0 out
+  shift 2
+  out=$(companion "$@" 2>&1) || status=$?
+  [[ $status == "$want" && $out == *"$text"* ]] || fail "$*: wanted status $want and \"$text\", got $status: $out"
+}
+# PYTHON EXPRESSION over v (the whole answer), n (worker-0), j (job id -> job)
+seen() {
+  companion nodes --port 6818 > "$work/nodes.log" || return 1
+  python3 - "$work/nodes.log" "$1" << 'PYTHON'
+import json, sys
+v = json.load(open(sys.argv[1]))
+n = {node["name"]: node for node in v["nodes"]}.get("worker-0", {})
+j = {job["id"]: job for job in v["jobs"]}
+sys.exit(0 if v["answered"] and eval(sys.argv[2]) else 1)
+PYTHON
+}
+
+refused 1 'does not answer' nodes
+start_controller
+seen 'v["nodes"] == [] and v["jobs"] == []' || fail 'a Slurm without nodes'
+inside slurmd -D -Z -N worker-0 --conf 'CPUs=4 Feature=worker' > "$work/slurmd.log" 2>&1 &
+until_true 30 'worker-0 is idle' seen 'n.get("state", [""])[0] == "IDLE" and n["cpus"] == 0'
+ok 'silence is told apart from a Slurm without nodes; a registered worker is listed'
+
+array=$(inside sbatch --parsable -o /dev/null -a 1-2 -t 10 --wrap 'sleep 1000')
+single=$(inside sbatch --parsable -o /dev/null -w worker-0 --wrap 'sleep 1000')
+inside srun -Q -n 1 sleep 1000 > "$work/srun.log" 2>&1 &
+until_true 30 'four jobs run' seen 'n["cpus"] == 4 and len(j) == 4'
+seen "j['${array}_1']['nodes'] == ['worker-0'] and j['${array}_2']['end'] and 'end' not in j['$single'] and j['$single']['requested'] == ['worker-0']" || fail "jobs: $(cat "$work/nodes.log")"
+interactive=$(inside squeue -h -n sleep -o %i)
+refused 3 'in service' cancel worker-0 "$single"
+refused 3 'not empty' forget worker-0
+refused 3 'no node worker-9' drain worker-9 x
+refused 0 '' forget worker-9
+refused 2 'usage' drain worker-0
+seen 'len(j) == 4 and "DRAIN" not in n["state"]' || fail 'something was done'
+ok 'jobs are listed with nodes and end; nothing is done to a worker in service'
+
+companion drain worker-0 'fairlead: scale-down of 12345678 generation 3'
+companion drain worker-0 'another reason'
+seen 'n["reason"] == "fairlead: scale-down of 12345678 generation 3" and n["by"] == "root" and "DRAIN" in n["state"] and n["slurmd"]' || fail "drained: $(cat "$work/nodes.log")"
+companion undrain worker-0
+until_true 30 'worker-0 is in service' seen '"DRAIN" not in n["state"] and "NOT_RESPONDING" not in n["state"]'
+seen 'len(j) == 4' || fail 'a job is gone'
+inside scontrol update nodename=worker-0 state=drain reason='disk State=IDLE [x@y]'
+companion drain worker-0 'fairlead: scale-down of 12345678 generation 3'
+refused 3 'was drained by root: disk' undrain worker-0
+seen 'n["reason"].startswith("disk") and "slurmd" not in n' || fail "a person's drain: $(cat "$work/nodes.log")"
+ok 'a drain of ours is taken back, one of a person is neither overwritten nor undone'
+
+companion requeue worker-0 "${array}_1"
+until_true 30 'one task is back in the queue' seen "'${array}_1' not in j or j['${array}_1']['nodes'] == []"
+seen "j['${array}_2']['state'] == 'RUNNING' and j['$single']['state'] == 'RUNNING'" || fail 'more than that task was requeued'
+refused 1 'Only batch jobs' requeue worker-0 "$interactive"
+companion cancel worker-0 "${array}_2" "$single" "$interactive" 99999
+until_true 60 'worker-0 is empty' seen 'n["state"][0] == "IDLE" and n["cpus"] == 0 and not any(job["nodes"] for job in v["jobs"])'
+ok 'exactly the named jobs are requeued or cancelled; what cannot be requeued is told'
+
+named=$(inside sbatch --parsable -o /dev/null -w worker-0 --wrap true)
+companion forget worker-0
+seen "n == {} and j['$named']['requested'] == ['worker-0'] and j['$named']['nodes'] == []" || fail "forgotten: $(cat "$work/nodes.log")"
+companion forget worker-0
+ok 'the record is deleted; a job that insists on it is still listed'
