@@ -126,6 +126,28 @@ sys.exit(0 if final and len(losses) >= 5 and losses[0] - float(final.group(1)) >
 PY
 note "the job completed and its loss fell"
 
+# One worker less without strict ordinals: the idle one goes, though the busy one has the higher number.
+resized() { # STRICT POLICY: the site with one worker
+  sed -e '/^    worker:/,/size: 2/ s/size: 2/size: 1/' -e "s/^    bindCores: .*/&\n    scaleDown: {strictOrdinals: $1, policy: $2, after: 1s}/" "$site" > "$work/smaller.yaml"
+  [ "$(grep -cE '^      size: 1$|scaleDown' "$work/smaller.yaml")" = 4 ] || fail "the smaller site was not made"
+  run apply -f "$work/smaller.yaml" > /dev/null
+}
+slurm_has() { [ "$(login sinfo -h -N -o %N | tr '\n' ' ')" = "$1 " ]; }
+long=$(login sbatch --parsable -o /dev/null -w worker-1 --wrap 'sleep 1000' | tr -d '[:space:]')
+until_true 60 "the long job runs" bash -c "'$fairlead' exec -n demo login-0 -- squeue -h -j $long -o %T | grep -qx RUNNING"
+resized false wait
+until_true 90 "worker-0 is gone from Slurm" slurm_has worker-1
+if run get pods -n demo worker-0 > /dev/null 2>&1; then fail "the pod of worker-0 is still there"; fi
+[ "$(login squeue -h -j "$long" -o '%T %N')" = "RUNNING worker-1" ] || fail "the long job does not run any more: $(login squeue -h)"
+note "without strict ordinals the idle worker goes, the busy one stays"
+# With strict ordinals worker-1 has to go; its job may run for a second more, and goes back into the queue.
+resized true requeue
+until_true 120 "worker-1 is gone from Slurm, and worker-0 is back" slurm_has worker-0
+[ "$(login squeue -h -j "$long" -o '%T')" = PENDING ] || fail "the long job is not in the queue: $(login squeue -h)"
+until_true 60 "the condition names the job that insists on worker-1" bash -c "'$fairlead' get slurmclusters -n demo demo -o yaml | grep -q 'job $long of root asks for worker-1'"
+login scancel "$long"
+note "with a deadline the jobs of a worker that leaves go back into the queue"
+
 run down --yes --purge > "$work/down.log" 2>&1 || { cat "$work/down.log" >&2; fail "down"; }
 id=$(printf '%s' "$FAIRLEAD_STATE_DIR" | sha256sum | cut -c1-6)
 left=$(pgrep -af "$FAIRLEAD_STATE_DIR" || true; ip -o link show "fl$id" 2> /dev/null || true; find /sys/fs/cgroup -maxdepth 2 -name "fairlead-$id" 2> /dev/null; grep -F "$FAIRLEAD_STATE_DIR" /proc/self/mounts || true)
