@@ -168,7 +168,7 @@ Result<std::string> ask(std::vector<std::string> argv) {
   Command command{.argv = std::move(argv)};
   const char* path = std::getenv("PATH");
   command.environment = std::map<std::string, std::string>{{"PATH", path ? path : "/usr/sbin:/usr/bin:/sbin:/bin"}, {"TZ", "UTC"}, {"LC_ALL", "C"}};
-  return run_checked(std::move(command), 15s);
+  return run_checked(std::move(command), 10s);
 }
 
 struct Look {

@@ -101,7 +101,7 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
 }
 
 std::optional<SlurmView> SlurmClusterController::look(const Look& at) {
-  auto ran = api_.exec(at.head, "slurmctld", {"/opt/fairlead/bin/fairlead-slurm", "nodes", "--port", std::to_string(at.slurmd_port)}, "", 45s);
+  auto ran = api_.exec(at.head, "slurmctld", {"/opt/fairlead/bin/fairlead-slurm", "nodes", "--port", std::to_string(at.slurmd_port)}, "", 25s);
   std::string why = !ran ? ran.error().message : ran->exit_code != 0 ? std::string(trim(ran->err)) : "";
   if (why.empty()) {
     auto view = read_slurm_view(ran->out);

@@ -57,6 +57,13 @@ int ordinal_of(const std::string& name, Role role) {
 
 bool of_role(const Json& pod, const SlurmCluster& cluster, Role role) { return owned_by(pod, cluster) && pod["metadata"]["labels"][kRoleLabel].string() == text(role); }
 
+// Slurm's tools on any head reach the slurmctld that serves.
+const Json* ready_head(const Snapshot& snapshot, const SlurmCluster& cluster) {
+  for (int i = 0; i < cluster.controller.size; ++i)
+    if (const Json* pod = find(snapshot.pods, pod_name(Role::Controller, i)); pod && owned_by(*pod, cluster) && pod_ready(*pod)) return pod;
+  return nullptr;
+}
+
 ScaleInput scale_input(const Snapshot& snapshot, const SlurmCluster& cluster, Instant now) {
   ScaleInput in{.cluster_uid = cluster.uid, .generation = cluster.generation, .size = cluster.worker.size, .rules = cluster.scale_down, .memory = snapshot.cluster["status"]["scaleDown"], .view = snapshot.view, .now = now};
   const Json* jobs = kube::find_condition(snapshot.cluster, "JobsCanStart");
@@ -256,10 +263,10 @@ class Planner {
     views_[Role::Worker].leaving = std::move(scale.notes);
     plan_.look_again = scale.look_again;
     if (scale.jobs) say("JobsCanStart", scale.jobs->empty(), scale.jobs->empty() ? "NoneNamesALeavingWorker" : "NamesALeavingWorker", scale.jobs->empty() ? "no job insists on a worker that is taken away" : *scale.jobs);
-    const kube::ObjectKey head{cluster_.space, pod_name(Role::Controller, 0)};
+    const Json* head = ready_head(snapshot_, cluster_);
     for (auto& step : scale.steps) {
       if (auto* tell = std::get_if<TellSlurm>(&step)) {
-        plan_.steps.push_back(NodeStep{head, std::move(*tell)});
+        if (head) plan_.steps.push_back(NodeStep{kube::key_of(*head), std::move(*tell)});
         continue;
       }
       const auto& end = std::get<EndPod>(step);
@@ -368,8 +375,8 @@ std::string describe(const Step& step) {
 std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& default_image, Instant now) {
   const SlurmCluster cluster = api::read_slurm_cluster(snapshot.cluster, default_image);
   if (cluster.deleting || cluster.paused || !cluster.problems.empty()) return std::nullopt;
-  const Json* head = find(snapshot.pods, pod_name(Role::Controller, 0));
-  if (!head || !owned_by(*head, cluster) || !pod_ready(*head) || !needs_look(scale_input(snapshot, cluster, now))) return std::nullopt;
+  const Json* head = ready_head(snapshot, cluster);
+  if (!head || !needs_look(scale_input(snapshot, cluster, now))) return std::nullopt;
   return Look{kube::key_of(*head), cluster.worker.main.port};
 }
 

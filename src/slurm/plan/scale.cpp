@@ -323,7 +323,8 @@ class Scaler {
       fast = fast || entry.state != "Found";
     }
     const bool jobs_wait = plan_.jobs ? !plan_.jobs->empty() : in_.jobs_wait;
-    if (fast) plan_.look_again = kPoll;
+    // A Slurm that does not answer is not asked all the time.
+    if (fast && in_.view) plan_.look_again = kPoll;
     else if (!next_.empty() || jobs_wait || (!in_.view && needs_look(in_))) plan_.look_again = kSlowPoll;
     if (!next_.empty()) plan_.memory.set("workers", std::move(workers));
   }

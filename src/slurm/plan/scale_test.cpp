@@ -143,6 +143,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"drained_by_a_person_and_empty", "ready", "IDLE+DRAIN", "disk", "", "", "", "Drained", ""},
         Row{"drained_by_a_person_and_empty_twice", "ready", "IDLE+DRAIN", "disk", "", "theirs seen", "end worker-2", "Drained", ""},
         Row{"silence", "ready", "?", "", "", "", "", "Draining", "Slurm does not say"},
+        Row{"silence_and_not_ready", "running", "?", "", "", "unregistered", "", "Unregistered", "Slurm does not say"},
         Row{"silence_after_a_look", "ready", "?", "", "", "seen", "", "Drained", "Slurm does not say"},
         Row{"never_ran", "pending", "", "", "", "", "end worker-2", "Ending", ""},
         Row{"never_ran_and_silence", "pending", "?", "", "", "", "end worker-2", "Ending", ""},
