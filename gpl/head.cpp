@@ -120,6 +120,7 @@ class Head {
       leave(now + std::chrono::milliseconds(50), "no majority of the voters answers");
       return;
     }
+    forget_handicap(now);
     if (!elector_.holds(now) || daemon_ || ending_ || stopping_) return;
     if (!term_) return take();
     if (told_until() > now + options_.timing.ttl / 4) start_daemon();
@@ -144,6 +145,26 @@ class Head {
     }
     log_info("this head serves from now on", {{"term", std::to_string(term_->number)}, {"voters", fmt::format("{} of {}", elector_.heard(boot_time()), options_.voters.size())}});
     tell_address("take");
+  }
+
+  // They ask earlier than this head while it has its handicap; where none of them can serve, it does.
+  void let_others_first(Time by) {
+    elector_.handicap(by);
+    handicapped_ = true;
+    other_serves_since_ = Time::min();
+  }
+  // Over once another has served for a second.
+  void forget_handicap(Time now) {
+    if (!handicapped_) return;
+    const auto promised = elector_.voter().promised_to(now);
+    const bool other = promised && *promised != options_.self && elector_.voter().last_ask().serving;
+    if (!other) other_serves_since_ = Time::min();
+    else if (other_serves_since_ == Time::min()) other_serves_since_ = now;
+    else if (now - other_serves_since_ > std::chrono::seconds(1)) {
+      elector_.handicap(Time::zero());
+      handicapped_ = false;
+      setbacks_ = 0;
+    }
   }
 
   // Nothing of ours runs any more: the others need not wait.
@@ -271,13 +292,22 @@ class Head {
     probe_.reset();
     const bool wanted = std::exchange(stopping_, false);
     if (ending_) return term_ ? tell_address("drop") : void();
-    if (wanted) return leave(now + std::chrono::seconds(10), "asked to step down");
+    if (wanted) {
+      let_others_first(options_.timing.ttl);
+      return leave(now, "asked to step down");
+    }
     auto ours = still_there(*term_);
     if (elector_.lapsed(now) || !elector_.holds(now) || (ours && !*ours)) return leave(now + std::chrono::milliseconds(50), "its lease or its term is over");
-    quick_deaths_ = now - started_ < std::chrono::seconds(10) ? quick_deaths_ + 1 : 0;
+    const bool quick = now - started_ < std::chrono::seconds(10);
+    quick_deaths_ = quick ? quick_deaths_ + 1 : 0;
+    if (!quick) {
+      setbacks_ = 0;
+      elector_.handicap(Time::zero());
+    }
     if (quick_deaths_ < 2) return;  // started again in place, at once
     log_error("slurmctld ends again and again here; another head is to serve", {{"times", std::to_string(quick_deaths_)}});
-    leave(now + std::chrono::seconds(5 << std::min(setbacks_++, 4)), "slurmctld ends again and again");
+    let_others_first(options_.timing.ttl / 4 * (1 << std::min(setbacks_++, 5)));
+    leave(now, "slurmctld ends again and again");
   }
 
   // ---- questions of people and of readiness checks
@@ -330,8 +360,8 @@ class Head {
   std::optional<Child> daemon_;
   std::optional<std::pair<Child, Fd>> probe_;
   std::string probe_conf_, trouble_;
-  Time started_{}, answered_ = Time::min(), used_at_answer_{}, look_again_{}, stop_by_{};
-  bool stopping_ = false, ending_ = false, killed_ = false;
+  Time started_{}, answered_ = Time::min(), used_at_answer_{}, look_again_{}, stop_by_{}, other_serves_since_ = Time::min();
+  bool stopping_ = false, ending_ = false, killed_ = false, handicapped_ = false;
   int quick_deaths_ = 0, setbacks_ = 0, refusals_ = 0;
   std::vector<Time> hangs_;
 };

@@ -117,7 +117,7 @@ std::vector<Message> Elector::tick(Time now, std::uint64_t chance) {
     return {};
   }
   if (free_since_ == Time::min()) free_since_ = now;
-  if (const Time begin = free_since_ + self_ * rank_delay; now < begin) {
+  if (const Time begin = free_since_ + self_ * rank_delay + handicap_; now < begin) {
     next_ = begin;
     return {};
   }
@@ -133,7 +133,7 @@ std::vector<Message> Elector::receive(const Message& message, Time now) {
   if (message.kind == Kind::Ask) return {voter_.answer(message, now)};
   if (message.kind == Kind::Release) {
     voter_.release(message);
-    if (!held_ && seeking_since_ == Time::min()) next_ = Time::min();
+    if (!held_ && seeking_since_ == Time::min()) next_ = wait_until_ = Time::min();  // what it waited for may have come
     return {};
   }
   if (message.incarnation != incarnation_) return {};

@@ -80,6 +80,8 @@ class Elector {
   // Takes back every question, and asks nothing before `until`. Only when what acted under the lease is known to have ended.
   std::vector<Message> give_back(Time until);
 
+  // Lets others be first: it asks this much later than it would when nobody is promised to. Never keeps it from asking where nobody else does.
+  void handicap(Time by) { handicap_ = by; }
   void tell(std::uint64_t epoch, bool serving) { epoch_ = epoch, serving_ = serving; }
   const Voter& voter() const { return voter_; }
   // Voters whose answer came within the last ttl, itself among them.
@@ -105,7 +107,7 @@ class Elector {
   std::vector<Peer> peers_;
   std::uint64_t sequence_ = 0, taken_back_ = 0;
   std::vector<std::pair<std::uint64_t, Time>> sent_;  // questions of the last ttl
-  Time next_ = Time::min(), wait_until_ = Time::min(), seeking_since_ = Time::min(), free_since_ = Time::min();
+  Time handicap_{}, next_ = Time::min(), wait_until_ = Time::min(), seeking_since_ = Time::min(), free_since_ = Time::min();
   bool held_ = false, lapsed_ = false;
   std::uint64_t epoch_ = 0;
   bool serving_ = false;

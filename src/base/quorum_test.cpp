@@ -102,10 +102,11 @@ class World {
         machines_[message.to].inbox.emplace_back(now_ + Time(static_cast<std::int64_t>(fraction() * static_cast<double>(options_.delay.count()))), message);
     }
   }
-  void step_down(int i) {
+  void step_down(int i, Time wait = 5s) {
     machines_[i].deadline = Time::min();
-    send(i, machines_[i].elector->give_back(local(i) + 5s));
+    send(i, machines_[i].elector->give_back(local(i) + wait));
   }
+  void handicap(int i, Time by) { machines_[i].elector->handicap(by); }
   void sleep(int i, Time duration) { machines_[i].asleep_until = now_ + duration; }
   void cut(int from, int to) { cut_.insert({from, to}); }
   void cut_off(int i) {
@@ -181,6 +182,26 @@ TEST(Quorum, APlannedChangeTakesNoWaiting) {
     EXPECT_LT(*time, 150ms) << seed;
     EXPECT_EQ(world.most(), 1);
   }
+}
+
+TEST(Quorum, AHandicapLetsOthersBeFirstAndKeepsNobodyOut) {
+  World world(3, 2, 1, {.loss = 0});
+  ASSERT_TRUE(world.until_acting());
+  world.run(300ms);
+  const int holder = world.actor();
+  world.handicap(1 - holder, 300ms);
+  world.handicap(holder, 700ms);
+  world.step_down(holder, 0s);
+  auto time = world.until_acting(holder);
+  ASSERT_TRUE(time);
+  EXPECT_GE(*time, 250ms);
+  EXPECT_LT(*time, 450ms);
+  world.run(300ms);
+  world.sleep(1 - holder, 1000s);
+  time = world.until_acting(1 - holder);
+  ASSERT_TRUE(time);
+  EXPECT_LT(*time, 2s);
+  EXPECT_EQ(world.most(), 1);
 }
 
 TEST(Quorum, WithoutAMajorityNobodyActs) {
