@@ -156,6 +156,89 @@ TEST_F(Controller, AWorkerBeyondTheSizeLeavesAndWhatSlurmRefusesIsTold) {
   EXPECT_THAT(api_.commands, Contains(HasSubstr("forget worker-1")));
 }
 
+// The API as an operator sees it that dies: so many calls are carried out, the answer to the last of them never arrives, and nothing is after that.
+class Dying final : public kube::BareApi {
+ public:
+  Dying(kube::KubeApi& api, int calls) : api_(api), left_(calls) {}
+  bool dead() const { return left_ < 0; }
+  Result<Json> create(const kube::Resource& resource, const Json& object) override { return call([&] { return api_.create(resource, object); }); }
+  Result<Json> update(const kube::Resource& resource, const Json& object) override { return call([&] { return api_.update(resource, object); }); }
+  Result<Json> update_status(const kube::Resource& resource, const Json& object) override { return call([&] { return api_.update_status(resource, object); }); }
+  Result<Json> patch(const kube::Resource& resource, const kube::ObjectKey& key, kube::PatchType type, const Json& patch, const std::string& part) override {
+    return call([&] { return api_.patch(resource, key, type, patch, part); });
+  }
+  Result<void> remove(const kube::Resource& resource, const kube::ObjectKey& key, const kube::DeleteOptions& options) override { return call([&] { return api_.remove(resource, key, options); }); }
+  Result<kube::ExecResult> exec(const kube::ObjectKey& pod, const std::string& container, const std::vector<std::string>& command, const std::string& input, std::chrono::milliseconds limit) override {
+    return call([&] { return api_.exec(pod, container, command, input, limit); });
+  }
+
+ private:
+  template <class Call>
+  std::invoke_result_t<Call> call(Call does) {
+    if (left_ < 0) return fail(Code::Unavailable, "dead");
+    auto answer = does();
+    if (--left_ < 0) return fail(Code::Unavailable, "dead before the answer");
+    return answer;
+  }
+  kube::KubeApi& api_;
+  int left_;
+};
+
+TEST_F(Controller, AnOperatorThatDiesAtAnyCallOfAScaleDownIsFollowedByOneThatGoesOn) {
+  settle();
+  set_pods("Running", true);
+  bool listed = true, is_drained = false, busy = true;
+  api_.answer = [&](const std::vector<std::string>& command) -> kube::ExecResult {
+    const std::string& verb = command.at(1);
+    if (verb == "drain") is_drained = true;
+    if (verb == "forget") {
+      EXPECT_TRUE(!busy && is_drained && !api_.all("pods").contains({"lab", "worker-1"}));
+      listed = false;
+    }
+    if (verb != "nodes") return {};
+    if (!busy && !listed) return {.out = R"({"answered":true,"at":")" + print_micro_time(clock_.now()) + R"(","nodes":[{"name":"worker-0","state":["IDLE"],"cpus":0}],"jobs":[]})"};
+    return nodes(clock_,
+                 is_drained ? (busy ? R"("state":["MIXED","DRAIN"],"cpus":1,"reason":"fairlead: scale-down of u1")" : R"("state":["IDLE","DRAIN"],"cpus":0,"reason":"fairlead: scale-down of u1")") : R"("state":["IDLE"],"cpus":0)",
+                 busy && is_drained ? R"({"id":"7","user":"ada","state":"RUNNING","nodes":["worker-1"]})" : "");
+  };
+  settle();
+  Json cluster = object("slurmclusters", "demo");
+  cluster.child("spec").child("slurmNodes").child("worker").set("size", 1);
+  ASSERT_TRUE(api_.put(resources::slurm_clusters, cluster));
+  const auto pods = api_.all("pods"), clusters = api_.all("slurmclusters");
+
+  int calls = 0;
+  for (bool died = true; died && calls < 60; ++calls) {
+    SCOPED_TRACE("dies after " + std::to_string(calls) + " calls");
+    for (const auto& [key, pod] : pods) ASSERT_TRUE(api_.put(resources::pods, pod));
+    for (const auto& [key, one] : clusters) ASSERT_TRUE(api_.put(resources::slurm_clusters, one));
+    listed = busy = true, is_drained = false;
+    Dying dying(api_, calls);
+    SlurmClusterController first(dying, clock_, keys, {}), second(api_, clock_, keys, {});
+    first.start(api_);
+    second.start(api_);
+    const auto rounds = [&](SlurmClusterController& controller, int count) {
+      for (int i = 0; i < count; ++i) {
+        clock_.advance(3s);
+        (void)controller.reconcile(key_).has_value();
+        if (busy) {
+          EXPECT_TRUE(api_.all("pods").contains({"lab", "worker-1"}));
+        }
+      }
+    };
+    rounds(first, 3);
+    busy = false;
+    rounds(first, 4);
+    died = dying.dead();
+    rounds(second, 6);
+    EXPECT_FALSE(api_.all("pods").contains({"lab", "worker-1"}));
+    EXPECT_FALSE(listed);
+    EXPECT_TRUE(object("slurmclusters", "demo")["status"]["scaleDown"]["workers"].is_null());
+  }
+  EXPECT_GT(calls, 12) << "looks, status and steps";
+  EXPECT_LT(calls, 60);
+}
+
 TEST_F(Controller, OfOneNamespaceAsksForNoOther) {
   const SlurmClusterController narrow(api_, clock_, keys, {.space = "lab"});
   for (const auto& rule : kube::full_access(narrow).rules()) EXPECT_EQ(rule.space, "lab") << rule.plural;
