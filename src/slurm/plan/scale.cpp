@@ -248,7 +248,7 @@ class Scaler {
     }
     std::string note = fmt::format("{} is drained{} and waits for {}", worker(ordinal), entry.ours ? "" : fmt::format(" by {} ({})", of.by, of.reason),
                                    jobs.empty() ? "its last job to end" : fmt::format("{} {}", jobs.size() == 1 ? "job" : "jobs", fmt::join(jobs, ", ")));
-    if (in_.rules.policy != api::SlurmScaleDown::Policy::Wait) {
+    if (in_.rules.policy != api::SlurmScaleDown::Policy::Wait && !jobs.empty()) {
       const Instant deadline = *entry.since + in_.rules.after;
       const bool requeue = in_.rules.policy == api::SlurmScaleDown::Policy::Requeue;
       note += fmt::format(", which {} {} {}", jobs.size() == 1 ? "is" : "are", requeue ? "put back into the queue at" : "cancelled at", print_time(deadline));
