@@ -17,6 +17,7 @@
 #include "kube/controller.h"
 #include "placement/control/node_lifecycle_controller.h"
 #include "placement/control/placement_controller.h"
+#include "slurm/control/head_address_controller.h"
 #include "slurm/control/slurm_cluster_controller.h"
 #include "slurm/keys.h"
 
@@ -60,6 +61,8 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   slurm::SlurmControllerOptions slurm_options;
   slurm_options.objects.companion = kube::Json::object({{"hostPath", kube::Json::object({{"path", state_dir + "/bin"}, {"type", "Directory"}})}});
   slurm_options.objects.closed_ranges = closed_ranges(flags, &ranges);
+  const auto changed = [exits](const kube::ObjectKey& cluster) { exits->tell(slurm::HeadAddressController::kName, cluster); };
+  runner.add(std::make_unique<slurm::HeadAddressController>(api, std::make_unique<slurm::HeadWatch>(api, clock, changed), slurm::HeadAddressController::Options{}));
   runner.add(std::make_unique<slurm::SlurmClusterController>(api, clock, slurm::make_keys, std::move(slurm_options)));
 }
 

@@ -94,13 +94,14 @@ inline Result<void> install_companion(const std::string& folder) {
   return write_file_durably(target, *program, 0755);
 }
 
-// Tells the runner of nodes that died. The host's threads outlive the runner, so the way between them is cut before it goes.
+// Tells the runner of what others saw first: nodes that died, heads that took over. The host's threads outlive the runner, so the way between them is cut before it goes.
 class ExitRelay {
  public:
   explicit ExitRelay(kube::Runner& runner) : runner_(&runner) {}
-  void tell(const std::string& controller, const std::string& node) {
+  void tell(const std::string& controller, const std::string& node) { tell(controller, kube::ObjectKey{"", node}); }
+  void tell(const std::string& controller, const kube::ObjectKey& key) {
     const std::lock_guard lock(mutex_);
-    if (runner_) runner_->wake(controller, {"", node});
+    if (runner_) runner_->wake(controller, key);
   }
   void cut() {
     const std::lock_guard lock(mutex_);

@@ -17,6 +17,7 @@
 #include "kube/kubeconfig.h"
 #include "kube/leader.h"
 #include "kube/rest_client.h"
+#include "slurm/control/head_address_controller.h"
 #include "slurm/control/slurm_cluster_controller.h"
 #include "slurm/keys.h"
 
@@ -154,6 +155,8 @@ int serve_kubernetes(const Flags& flags) {
   slurm_options.objects.closed_ranges = closed_ranges(flags, flags.local_machines ? &*ranges : nullptr);
   slurm_options.objects.render.cluster_domain = flags.cluster_domain;
   if (!companion_dir.empty()) slurm_options.objects.companion = kube::Json::object({{"hostPath", kube::Json::object({{"path", companion_dir}, {"type", "Directory"}})}});
+  const auto changed = [exits](const kube::ObjectKey& cluster) { exits->tell(slurm::HeadAddressController::kName, cluster); };
+  add_declared(*runner, std::make_unique<slurm::HeadAddressController>(fenced, std::make_unique<slurm::HeadWatch>(fenced, clock, changed), slurm::HeadAddressController::Options{.default_image = flags.slurm_image, .space = flags.watch_namespace}));
   add_declared(*runner, std::make_unique<slurm::SlurmClusterController>(fenced, clock, slurm::make_keys, std::move(slurm_options)));
   Term term(std::move(runner));
 

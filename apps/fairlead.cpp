@@ -8,6 +8,7 @@
 #include "fleet/site.h"
 #include "fleet/teardown.h"
 #include "kube/rest_client.h"
+#include "slurm/control/head_address_controller.h"
 #include "slurm/control/slurm_cluster_controller.h"
 #include "slurm/keys.h"
 #include "slurm/plan/render.h"
@@ -37,6 +38,7 @@ kube::Access server_access(const std::string& space, bool local_machines) {
   const auto api = kube::RestApi::make({.server = "https://localhost"});
   INVARIANT(api);
   kube::Access access = kube::full_access(slurm::SlurmClusterController(**api, clock, slurm::make_keys, {.space = space}));
+  access.add(kube::full_access(slurm::HeadAddressController(**api, nullptr, {.space = space})));
   if (local_machines) access.add(fleet::machine_access());
   return access;
 }

@@ -198,6 +198,7 @@ class Head {
       ::setpriority(PRIO_PROCESS, 0, 0);
       return sigprocmask(SIG_SETMASK, &before, nullptr) == 0 ? 0 : errno;
     };
+    if (options_.before_start) options_.before_start();
     page_.set(told_until());
     auto child = Child::start(command);
     if (!child) {
@@ -428,23 +429,35 @@ int run_witness(HeadOptions options) {
   }
 }
 
-int ask_head(const std::string& run_dir, const std::string& question) {
+Result<std::string> ask_head(const std::string& run_dir, const std::string& question) {
+  const std::string path = run_dir + "/head.sock";
   const Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const std::string path = run_dir + "/head.sock";
   std::memcpy(address.sun_path, path.c_str(), std::min(path.size() + 1, sizeof address.sun_path - 1));
   const timeval limit{.tv_sec = 2, .tv_usec = 0};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   char answer[4096];
   ssize_t got = -1;
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && ::send(socket.get(), question.data(), question.size(), MSG_NOSIGNAL) > 0) got = ::recv(socket.get(), answer, sizeof answer, 0);
-  if (got < 1) {
-    std::fprintf(stderr, "no elected head runs here, or it does not answer (%s): %s\n", path.c_str(), std::strerror(errno));
-    return 1;
+  if (got < 1) return fail(Code::Unavailable, fmt::format("no elected head runs here, or it does not answer ({}): {}", path, std::strerror(errno)));
+  std::string text(answer + 1, static_cast<std::size_t>(got) - 1);
+  if (answer[0] != '0') return fail(Code::Invalid, std::string(trim(text)));
+  return text;
+}
+
+Result<std::string> wait_for_change(const std::string& run_dir, const std::string& known, std::chrono::milliseconds limit) {
+  const auto field = [](const std::string& json, std::string_view name) {
+    const auto at = json.find(name);
+    if (at == std::string::npos) return std::string();
+    const auto begin = json.find_first_not_of("\":", at + name.size());
+    return json.substr(begin, json.find_first_of("\",}", begin) - begin);
+  };
+  for (const Time end = boot_time() + limit;;) {
+    auto status = ask_head(run_dir, "status");
+    if (!status || boot_time() >= end || field(*status, "\"role\"") + ":" + field(*status, "\"term\"") != known) return status;
+    ::poll(nullptr, 0, 50);
   }
-  std::fwrite(answer + 1, 1, static_cast<std::size_t>(got) - 1, answer[0] == '0' ? stdout : stderr);
-  return answer[0] == '0' ? 0 : 1;
 }
 
 }  // namespace fairlead::companion

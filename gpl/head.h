@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // One of several heads (docs/design/005-elected-head.md): votes, and runs slurmctld while a majority of the voters promised it to.
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct HeadOptions {
   std::string slurm_conf;
   std::string address_program;         // told `take TERM` before slurmctld starts and `drop` after it ended; empty: nothing is to be told
   std::map<std::string, std::string> environment;  // of slurmctld; must preload gpl/durable
+  std::function<void()> before_start;  // each time before slurmctld starts
   quorum::Timing timing;
   std::chrono::seconds stop_limit{15};
 };
@@ -33,7 +35,9 @@ Result<HeadOptions> head_options(const std::map<std::string, std::string>& envir
 int run_head(HeadOptions options);
 // A voter that never serves.
 int run_witness(HeadOptions options);
-// `status` or `step-down`, to the companion that runs here; its answer is printed. Exit status: 0 done, 1 refused or nobody there.
-int ask_head(const std::string& run_dir, const std::string& question);
+// `status` or `step-down`, to the companion that runs here. Unavailable: none runs here, or it does not answer. Invalid: it refused.
+Result<std::string> ask_head(const std::string& run_dir, const std::string& question);
+// Its status, as soon as "ROLE:TERM" differs from `known`, or after `limit`.
+Result<std::string> wait_for_change(const std::string& run_dir, const std::string& known, std::chrono::milliseconds limit);
 
 }  // namespace fairlead::companion

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -74,6 +75,29 @@ int run_witness() {
   return run_witness(std::move(*options));
 }
 
+// status [--unless ROLE:TERM [--limit-ms N]] | step-down
+int ask_own_head(const std::vector<std::string>& arguments) {
+  std::string known;
+  std::chrono::milliseconds limit = 10s;
+  for (std::size_t i = 1; i + 1 < arguments.size(); i += 2) {
+    if (arguments[i] == "--unless") known = arguments[i + 1];
+    else if (arguments[i] == "--limit-ms") limit = std::chrono::milliseconds(std::clamp(std::atoi(arguments[i + 1].c_str()), 0, 60'000));
+    else return complain({Code::Invalid, "status takes --unless ROLE:TERM and --limit-ms N, not " + arguments[i]});
+  }
+  auto answer = known.empty() ? ask_head("/run/slurm", arguments[0]) : wait_for_change("/run/slurm", known, limit);
+  if (!answer) {
+    std::fprintf(stderr, "%s\n", answer.error().message.c_str());
+    return 1;
+  }
+  std::fputs(answer->c_str(), stdout);
+  return 0;
+}
+
+// What the daemon is about to read: `reconfigure` compares with it.
+void note_generation() {
+  if (auto generation = read_file("/etc/slurm/generation")) (void)write_file_atomically(kGeneration, *generation, 0644);
+}
+
 int run_controller() {
   for (const char* dir : {"/run/slurm", "/var/spool/slurmctld", "/var/log/slurm"})
     if (auto made = owned_dir(dir, "slurm", 0755); !made) return complain(made.error());
@@ -90,13 +114,12 @@ int run_controller() {
     options->run_dir = "/run/slurm";
     options->slurm_conf = "/etc/slurm/slurm.conf";
     options->environment = std::move(*environment);
+    options->before_start = note_generation;
     return run_head(std::move(*options));
   }
-  return supervise({.command = {.argv = {"slurmctld", "-D"}, .environment = std::move(*environment), .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = true, .before_start = [] {
-                      // What the daemon is about to read: `reconfigure` compares with it.
-                      auto generation = read_file("/etc/slurm/generation");
-                      if (generation) (void)write_file_atomically(kGeneration, *generation, 0644);
-                    }});
+  if (exists("/var/spool/slurmctld/terms"))
+    return complain({Code::Invalid, "the state in /var/spool/slurmctld belongs to several heads (terms/N); one alone would start without jobs. Set spec.slurmNodes.controller.size to what it was"});
+  return supervise({.command = {.argv = {"slurmctld", "-D"}, .environment = std::move(*environment), .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = true, .before_start = note_generation});
 }
 
 // Slurm gives this worker work as soon as slurmd has registered, but its address may not have come to every node yet: packet filters there still close their ports to it, and the first job would lose its output. So it asks
@@ -105,12 +128,13 @@ void wait_until_peers_know_us(const std::string& head, const std::string& own) {
   std::vector<sockaddr_in> peers;
   auto nodes = tool({"scontrol", "-o", "show", "nodes"}, 10s, "/etc/fairlead/slurm/slurm.conf");
   if (nodes && nodes->exit.code == 0) peers = live_nodes(nodes->out, own, 6818);
-  // HEAD.CLUSTER-controller-svc.NAMESPACE...: the login nodes' service has a name like it.
-  const std::string marker = "-controller-svc.";
-  if (const auto dot = head.find('.'), at = head.find(marker); dot != std::string::npos && at != std::string::npos && dot < at) {
-    const auto login = addresses_of(head.substr(dot + 1, at - dot - 1) + "-login-svc." + head.substr(at + marker.size()), 22);
-    peers.insert(peers.end(), login.begin(), login.end());
-  }
+  // HEAD.CLUSTER-controller-svc.NAMESPACE..., or CLUSTER-controller-active.NAMESPACE...: the login nodes' service has a name like it.
+  for (const std::string marker : {"-controller-svc.", "-controller-active."})
+    if (const auto at = head.find(marker); at != std::string::npos) {
+      const auto dot = head.rfind('.', at);
+      const auto login = addresses_of(head.substr(dot == std::string::npos ? 0 : dot + 1, at - (dot == std::string::npos ? 0 : dot + 1)) + "-login-svc." + head.substr(at + marker.size()), 22);
+      peers.insert(peers.end(), login.begin(), login.end());
+    }
   const SystemClock clock;
   const auto started = clock.monotonic();
   const auto silent = silent_peers(peers, 10s);
@@ -187,6 +211,13 @@ int check(const std::string& what) {
     auto out = tool({"munge", "-n"}, 4s);
     return out && out->exit.code == 0 ? 0 : 1;
   }
+  if (what == "controller" && exists("/run/slurm/head.sock")) {
+    // One of several: it serves, or it votes and knows who does.
+    auto status = ask_head("/run/slurm", "status");
+    const bool up = status && (status->find("\"role\":\"active\"") != std::string::npos || (status->find("\"role\":\"standby\"") != std::string::npos && status->find("\"active\":null") == std::string::npos));
+    if (!up) std::fprintf(stderr, "no head serves, as this one sees it: %s\n", status ? std::string(trim(*status)).c_str() : status.error().message.c_str());
+    return up ? 0 : 1;
+  }
   if (what == "controller") {
     auto out = tool({"scontrol", "ping"}, 6s);
     const bool up = out && out->exit.code == 0 && out->out.find("is UP") != std::string::npos;
@@ -220,7 +251,8 @@ int check(const std::string& what) {
   return 2;
 }
 
-int reconfigure(const std::string& hash) {
+// `always`: also where slurmctld was started with it, since the workers' daemons may have been told of an earlier one.
+int reconfigure(const std::string& hash, bool always) {
   // The node writes changed files into the mount within seconds; slurmctld must not read half of them.
   for (int i = 0;; ++i) {
     auto generation = read_file("/etc/slurm/generation");
@@ -232,7 +264,7 @@ int reconfigure(const std::string& hash) {
     std::this_thread::sleep_for(100ms);
   }
   auto running = read_file(kGeneration);
-  if (running && trim(*running) == hash) return 0;
+  if (!always && running && trim(*running) == hash) return 0;
   auto out = tool({"scontrol", "reconfigure"}, 60s);
   if (!out || out->exit.code != 0) {
     std::fprintf(stderr, "scontrol reconfigure: %s\n", out ? std::string(trim(out->err)).c_str() : out.error().message.c_str());
@@ -290,11 +322,11 @@ int main_of(int argc, char** argv) {
   if (command == "controller") return run_controller();
   if (command == "witness") return run_witness();
   if (command == "probe") return run_probe();
-  if (command == "status" || command == "step-down") return ask_head("/run/slurm", command);
+  if (command == "status" || command == "step-down") return ask_own_head({arguments.begin(), arguments.end()});
   if (command == "worker") return run_worker();
   if (command == "login") return run_login();
   if (command == "check") return check(first);
-  if (command == "reconfigure" && !first.empty()) return reconfigure(first);
+  if (command == "reconfigure" && !first.empty()) return reconfigure(first, arguments.size() > 2 && arguments[2] == "--always");
   if (command == "authorized-keys") return print_authorized_keys(first.empty() ? "root" : first);
   if (command == "adduser") return add_user({arguments.begin() + 1, arguments.end()});
   if (is_node_command(command)) return run_node_command(arguments);
@@ -309,7 +341,7 @@ int main_of(int argc, char** argv) {
       "  status                                who serves, as this head sees it (JSON)\n"
       "  step-down                             slurmctld saves and ends here, another head takes over\n"
       "  check munge|controller|worker|login   readiness: exit status 0 when it answers\n"
-      "  reconfigure HASH                      wait for that configuration, then tell slurmctld to read it\n"
+      "  reconfigure HASH [--always]           wait for that configuration, then tell slurmctld and the nodes to read it\n"
       "  nodes | drain | undrain | forget | requeue | cancel   what Slurm knows of its nodes, and steps of a scale-down\n"
       "  adduser NAME                          a user known on every node\n"
       "  authorized-keys USER                  keys for sshd\n",

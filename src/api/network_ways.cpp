@@ -25,6 +25,7 @@ constexpr Way kWays[] = {
     {.from = Server, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .kept = Kept::ChartPolicy, .what_for = "names"},
     {.from = Server, .to = Names, .first = 53, .last = 53, .kept = Kept::ChartPolicy, .what_for = "names"},
     {.from = Heads, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "slurmctld"},
+    {.from = Heads, .to = Heads, .protocol = Protocol::Udp, .first = kQuorumPort, .last = kQuorumPort, .what_for = "which of several heads serves"},
     {.from = Workers, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "slurmctld: registration, configuration, steps, commands in jobs"},
     {.from = Login, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "slurmctld: commands"},
     {.from = Heads, .to = Workers, .first = 6818, .last = 6818, .port_of = PortOf::Slurmd, .what_for = "slurmd: starting and ending jobs"},

@@ -36,6 +36,8 @@ std::span<const Way> network_ways();
 // Between groups of one SlurmCluster, with default ports. Anybody means these groups, too, as far as they may leave.
 bool way_open(Group from, Group to, Protocol protocol, int port);
 
+inline constexpr int kQuorumPort = 6821;  // UDP, between the heads of a SlurmCluster
+
 inline constexpr const char* kSlurmClusterLabel = "fairlead.dev/slurm-cluster";
 inline constexpr const char* kSlurmRoleLabel = "fairlead.dev/slurm-role";
 // Of a SlurmCluster; "Off": its policies are taken away.

@@ -180,8 +180,10 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
   out.scale_down = read_scale_down(spec["extensions"]["scaleDown"], problems);
 
   if (out.controller.size > kMaxHeads) problems.push_back(fmt::format("spec.slurmNodes.controller.size: {} heads asked for; 1 to {} are possible", out.controller.size, kMaxHeads));
-  else if (out.controller.size > 1)
-    problems.push_back(fmt::format("spec.slurmNodes.controller.size: {} heads asked for; this version runs one head and has no failover yet: set it to 1", out.controller.size));
+  else if (out.controller.size == 2)
+    problems.push_back("spec.slurmNodes.controller.size: of 2 heads neither can tell whether the other is gone or only cut off; set it to 3 (or 1)");
+  else if (out.controller.size > 1 && out.controller.spool.source_name.empty())
+    problems.push_back("spec.slurmNodes.controller.volumes.spool: several heads share their state; name a volume of spec.volumeSources that is ReadWriteMany in volumeSourceName");
   else if (out.controller.size == 0) problems.push_back("spec.slurmNodes.controller.size: 0 heads asked for; a cluster needs one");
 
   const auto check_filter = [&](const char* role, const SlurmRole& of) {

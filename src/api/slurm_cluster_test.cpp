@@ -88,7 +88,7 @@ TEST_P(SlurmClusterProblems, AreSentencesWithTheValue) {
   EXPECT_THAT(read_slurm_cluster(object, "i").problems, ElementsAre(HasSubstr(GetParam().want)));
 }
 INSTANTIATE_TEST_SUITE_P(Rows, SlurmClusterProblems,
-                         testing::Values(Bad{"four_heads", "controller.size", 4, "1 to 3 are possible"}, Bad{"two_heads", "controller.size", 2, "set it to 1"},
+                         testing::Values(Bad{"four_heads", "controller.size", 4, "1 to 3 are possible"}, Bad{"two_heads", "controller.size", 2, "set it to 3"},
                                          Bad{"no_head", "controller.size", 0, "needs one"}, Bad{"negative", "worker.size", -1, "negative"},
                                          Bad{"filter", "worker.k8sNodeFilterName", "nope", "\"nope\" is not among spec.k8sNodeFilters"},
                                          Bad{"quantity", "worker.slurmd.resources", Json::object({{"cpu", "two"}}), "resources.cpu"},

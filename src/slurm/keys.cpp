@@ -126,6 +126,7 @@ Result<std::map<std::string, std::string>> make_keys(Keys keys, const std::strin
   };
   switch (keys) {
     case Keys::Munge: out["munge.key"] = secret_bytes(1024); break;
+    case Keys::Quorum: out["key"] = secret_bytes(32); break;
     case Keys::HostKeys:
       if (auto done = add("ssh_host_rsa_key", make_rsa(comment)); !done) return std::unexpected(std::move(done.error()));
       if (auto done = add("ssh_host_ecdsa_key", make_ecdsa(comment)); !done) return std::unexpected(std::move(done.error()));

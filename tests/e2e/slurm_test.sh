@@ -83,10 +83,10 @@ expect "the site's own key logs in" "login-0" run ssh demo hostname
 print([c["status"] for c in json.load(sys.stdin)["status"]["conditions"] if c["type"] == "FieldsIgnored"][0])')" = False ] || fail "the demo names a field that has no effect"
 note "every field of the demo has its effect"
 
-# More than one head is refused before anything is touched.
+# Two heads could not tell which of them is cut off: refused before anything is touched.
 sed '/    controller:/,/size: 1/ s/size: 1/size: 2/' "$site" > "$work/two-heads.yaml"
 run apply -f "$work/two-heads.yaml" > /dev/null
-until_true 20 "the refusal of two heads" bash -c "'$fairlead' get slurmclusters -n demo demo -o yaml | grep -q 'set it to 1'"
+until_true 20 "the refusal of two heads" bash -c "'$fairlead' get slurmclusters -n demo demo -o yaml | grep -q 'set it to 3'"
 run apply -f "$site" > /dev/null
 note "two heads are refused with the number"
 

@@ -19,7 +19,8 @@ const std::vector<std::pair<const kube::Resource*, std::map<std::string, Json> S
                                                                                                              {&resources::config_maps, &Snapshot::config_maps},
                                                                                                              {&resources::secrets, &Snapshot::secrets},
                                                                                                              {&resources::claims, &Snapshot::claims},
-                                                                                                             {&kNetworkPolicies, &Snapshot::policies}};
+                                                                                                             {&kNetworkPolicies, &Snapshot::policies},
+                                                                                                             {&kEndpointSlices, &Snapshot::slices}};
   return list;
 }
 
@@ -172,10 +173,13 @@ Result<void> SlurmClusterController::apply(const Step& step, Json& cluster) {
   }
   const auto& reload = std::get<Reconfigure>(step);
   // The companion waits until the mounted files show the hash, then reloads unless the daemon was started with them.
-  auto ran = api_.exec(reload.head, "slurmctld", {"/opt/fairlead/bin/fairlead-slurm", "reconfigure", reload.hash}, "", 100s);
+  std::vector<std::string> command = {"/opt/fairlead/bin/fairlead-slurm", "reconfigure", reload.hash};
+  if (reload.always) command.push_back("--always");
+  auto ran = api_.exec(reload.head, "slurmctld", command, "", 100s);
   if (!ran) return std::unexpected(std::move(ran.error()));
   if (ran->exit_code != 0) return fail(Code::Unavailable, "slurmctld did not take configuration " + reload.hash + ": " + ran->err);
   Json patch = Json::object({{"metadata", Json::object({{"resourceVersion", kube::version_of(cluster)}})}, {"status", Json::object({{"appliedConfigHash", reload.hash}})}});
+  if (!reload.term.empty()) patch.child("status").set("appliedConfigTerm", reload.term);
   auto done = api_.patch(resources::slurm_clusters, kube::key_of(cluster), kube::PatchType::Merge, patch, "status");
   if (!done) return std::unexpected(std::move(done.error()));
   cluster.child("metadata").set("resourceVersion", kube::version_of(*done));

@@ -98,6 +98,8 @@ std::string_view text(Role role) {
 }
 
 std::string pod_name(Role role, int ordinal) { return fmt::format("{}-{}", text(role), ordinal); }
+std::string quorum_secret(const SlurmCluster& cluster) { return cluster.name + "-quorum"; }
+std::string active_service(const SlurmCluster& cluster) { return cluster.name + "-controller-active"; }
 std::string munge_secret(const SlurmCluster& cluster) { return cluster.name + "-munge"; }
 std::string sshd_keys_secret(const SlurmCluster& cluster) { return cluster.sshd_keys_secret.empty() ? cluster.name + "-sshd-keys" : cluster.sshd_keys_secret; }
 std::string client_key_secret(const SlurmCluster& cluster) { return cluster.name + "-ssh-client-key"; }
@@ -121,6 +123,12 @@ std::vector<Json> desired_services(const SlurmCluster& cluster) {
                                                        {"selector", Json::object({{kClusterLabel, cluster.name}, {kRoleLabel, std::string(text(role))}})},
                                                        {"ports", Json::array({Json::object({{"name", std::string(text(role))}, {"port", of.main.port}, {"protocol", "TCP"}})})}})}}));
   }
+  // Without a selector: who serves is told by the heads, not by readiness, which takes seconds.
+  if (elected(cluster))
+    out.push_back(Json::object({{"apiVersion", "v1"},
+                                {"kind", "Service"},
+                                {"metadata", metadata(cluster, active_service(cluster), "controller")},
+                                {"spec", Json::object({{"ports", Json::array({Json::object({{"name", "controller"}, {"port", cluster.controller.main.port}, {"protocol", "TCP"}})})}})}}));
   return out;
 }
 
@@ -200,6 +208,16 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
       mounts.push(mount("slurm-config", "/etc/slurm", true));
       mounts.push(mount("spool", "/var/spool/slurmctld"));
       volumes.push(chosen_volume(cluster, "spool", of.spool, claim_name(cluster, "spool", role, ordinal)));
+      if (elected(cluster)) {
+        std::string heads;
+        for (int i = 0; i < of.size; ++i)
+          heads += fmt::format("{}{}.{}-controller-svc.{}.svc.{}:{}", i ? "," : "", pod_name(role, i), cluster.name, cluster.space, options.render.cluster_domain, api::kQuorumPort);
+        environment.push(env("FAIRLEAD_HEADS", std::move(heads)));
+        environment.push(env("FAIRLEAD_VOTER", std::to_string(ordinal)));
+        environment.push(env("FAIRLEAD_QUORUM_KEY", "/etc/fairlead/quorum/key"));
+        mounts.push(mount("quorum", "/etc/fairlead/quorum", true));
+        volumes.push(secret_volume("quorum", quorum_secret(cluster), 0400));
+      }
       break;
     case Role::Worker:
       // Not at /etc/slurm: slurmd takes its configuration from the head. The companion needs it to speak to the head before slurmd runs.

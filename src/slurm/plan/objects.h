@@ -37,6 +37,8 @@ inline constexpr const char* kConfigHash = "fairlead.dev/config-hash";
 inline constexpr const char* kClusterLabel = api::kSlurmClusterLabel;
 inline constexpr const char* kRoleLabel = api::kSlurmRoleLabel;
 
+std::string quorum_secret(const api::SlurmCluster& cluster);   // where there are several heads
+std::string active_service(const api::SlurmCluster& cluster);  // its endpoint is the head that serves (plan/heads.h)
 std::string munge_secret(const api::SlurmCluster& cluster);
 std::string sshd_keys_secret(const api::SlurmCluster& cluster);
 std::string client_key_secret(const api::SlurmCluster& cluster);

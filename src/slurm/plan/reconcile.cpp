@@ -76,7 +76,7 @@ ScaleInput scale_input(const Snapshot& snapshot, const SlurmCluster& cluster, In
 class Planner {
  public:
   Planner(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now)
-      : snapshot_(snapshot), options_(options), cluster_(api::read_slurm_cluster(snapshot.cluster, default_image)), object_(snapshot.cluster), now_(now) {}
+      : snapshot_(snapshot), options_(options), cluster_(api::read_slurm_cluster(snapshot.cluster, default_image)), active_(active_head(find(snapshot.slices, active_service(cluster_)))), object_(snapshot.cluster), now_(now) {}
 
   Plan run() {
     if (cluster_.deleting) return {};  // everything carries an ownerReference: garbage collection takes it
@@ -86,6 +86,12 @@ class Planner {
     if (!cluster_.problems.empty()) {
       say("SpecValid", false, "Invalid", fmt::format("{}", fmt::join(cluster_.problems, "; ")));
       return finish("Not available", cluster_.problems.front());
+    }
+    // One head alone would start with an empty state: that of several lies in terms, and is theirs.
+    if (!elected(cluster_) && find(snapshot_.slices, active_service(cluster_))) {
+      const std::string why = "spec.slurmNodes.controller.size: this cluster has elected heads, and their state is not moved back to one in this version; set it to 3";
+      say("SpecValid", false, "Invalid", why);
+      return finish("Not available", why);
     }
     say("SpecValid", true, "Valid", "the resource can be carried out");
     const Confinement confinement = confinement_of(cluster_);
@@ -103,6 +109,7 @@ class Planner {
     const auto& workers = views_[Role::Worker];
     const auto& login = views_[Role::Login];
     say_role("ControllersAvailable", head);
+    say_heads(head);
     say_role("WorkersAvailable", workers);
     say_role("LoginAvailable", login);
     const bool all = head.ready >= head.wanted && workers.ready >= workers.wanted && login.ready >= login.wanted && head.wanted > 0;
@@ -131,6 +138,14 @@ class Planner {
     say(type, view.ready >= view.wanted, view.ready >= view.wanted ? "Ready" : "NotReady", notes.empty() ? count : fmt::format("{}; {}", count, fmt::join(notes, "; ")));
   }
 
+  // Several heads: does one serve, and could another?
+  void say_heads(const RoleView& view) {
+    if (!elected(cluster_)) return;
+    if (!active_) say("HAReady", false, "NobodyServes", "no head has been elected yet");
+    else if (view.ready < view.wanted) say("HAReady", false, "Degraded", fmt::format("{} serves (term {}), and {} of {} heads are ready: {}", active_->pod, active_->term, view.ready, view.wanted, fmt::join(view.trouble, "; ")));
+    else say("HAReady", true, "Ready", fmt::format("{} serves (term {}), {} heads are ready", active_->pod, active_->term, view.ready));
+  }
+
   Plan finish(const char* phase, const std::string& waiting) {
     object_.child("status").set("phase", phase);
     object_.child("status").set("observedGeneration", cluster_.generation);
@@ -149,6 +164,7 @@ class Planner {
       else plan_.steps.push_back(MakeKeys{keys, secret});
     };
     need_keys(munge_secret(cluster_), Keys::Munge, false);
+    if (elected(cluster_)) need_keys(quorum_secret(cluster_), Keys::Quorum, false);
     need_keys(sshd_keys_secret(cluster_), Keys::HostKeys, !cluster_.sshd_keys_secret.empty());
     need_keys(client_key_secret(cluster_), Keys::ClientKey, false);
     for (const Json& wanted : desired_config_maps(cluster_, options_)) {
@@ -284,10 +300,18 @@ class Planner {
       ordinals.clear();
       for (int i = 0; i < of.size; ++i) ordinals.push_back(i);
     }
+    const bool heads = role == Role::Controller && elected(cluster_);
+    if (heads) ordinals = head_order();
+    bool calm = true;  // no head is missing or not ready so far: one may be replaced
     for (const int i : ordinals) {
       const std::string name = pod_name(role, i);
       const Json wanted = desired_pod(cluster_, role, i, options_);
       const Json* have = find(snapshot_.pods, name);
+      if (heads && !have && i > 0 && first_head_is_alone()) {
+        view.trouble.push_back(fmt::format("{} waits until {} has given up serving alone", name, pod_name(role, 0)));
+        continue;
+      }
+      if (heads && (!have || !pod_ready(*have))) calm = false;
       if (!have) {
         plan_.steps.push_back(Create{resources::pods, wanted});
         view.trouble.push_back(name + " is being made");
@@ -303,6 +327,8 @@ class Planner {
       const bool stale = (*have)["metadata"]["annotations"][kTemplateHash] != wanted["metadata"]["annotations"][kTemplateHash];
       if (pod_over(*have)) plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "it has ended", kube::version_of(*have)});
       // A head restarts without harm to running jobs (SlurmdTimeout is far longer than that takes); workers and login nodes hold people's work. One that never ran does not.
+      else if (stale && heads && (*have)["status"]["phase"].string() != "Pending" && !first_head_is_alone() && !all_heads_ready()) view.outdated.push_back(name);
+      else if (stale && heads && !std::exchange(calm, false)) view.trouble.push_back(name + " is renewed after the others");
       else if (stale && (role == Role::Controller || (*have)["status"]["phase"].string() == "Pending"))
         plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "its template has changed", kube::version_of(*have)});
       else if (stale) view.outdated.push_back(name);
@@ -317,22 +343,47 @@ class Planner {
     }
   }
 
+  // The one that serves comes last: of those that run an older template one is renewed at a time, and then its turn is a planned change.
+  std::vector<int> head_order() const {
+    std::vector<int> order;
+    for (int i = 0; i < cluster_.controller.size; ++i) order.push_back(i);
+    std::stable_partition(order.begin(), order.end(), [&](int i) { return !active_ || pod_name(Role::Controller, i) != active_->pod; });
+    return order;
+  }
+  bool all_heads_ready() const {
+    for (int i = 0; i < cluster_.controller.size; ++i)
+      if (const Json* pod = find(snapshot_.pods, pod_name(Role::Controller, i)); !pod || !pod_ready(*pod)) return false;
+    return true;
+  }
+  // Made when the cluster had one head: it knows of no election, so the others must not begin one while it runs.
+  bool first_head_is_alone() const {
+    const Json* first = find(snapshot_.pods, pod_name(Role::Controller, 0));
+    if (!first || !owned_by(*first, cluster_)) return false;
+    for (const Json& container : (*first)["spec"]["containers"].items())
+      for (const Json& variable : container["env"].items())
+        if (variable["name"].string() == "FAIRLEAD_HEADS") return false;
+    return true;
+  }
+
   void plan_reload() {
     const std::string hash = config_hash(cluster_, options_.render);
     const Json* configs = find(snapshot_.config_maps, cluster_.name + "-slurm-configs");
-    const Json* head = find(snapshot_.pods, pod_name(Role::Controller, 0));
+    // The daemon that serves reads the files of its own pod.
+    const Json* head = elected(cluster_) ? (active_ ? find(snapshot_.pods, active_->pod) : nullptr) : find(snapshot_.pods, pod_name(Role::Controller, 0));
     const std::string& applied = snapshot_.cluster["status"]["appliedConfigHash"].string();
-    if (applied == hash) {
+    const bool same_daemon = !elected(cluster_) || (active_ && snapshot_.cluster["status"]["appliedConfigTerm"].string() == std::to_string(active_->term));
+    if (applied == hash && same_daemon) {
       say("ConfigApplied", true, "Applied", fmt::format("slurmctld runs with configuration {}", hash));
       return;
     }
     say("ConfigApplied", false, "Pending", fmt::format("configuration {} is not in force yet", hash));
-    if (configs && head && pod_ready(*head) && (*configs)["metadata"]["annotations"][kConfigHash].string() == hash) plan_.steps.push_back(Reconfigure{kube::key_of(*head), hash});
+    if (configs && head && pod_ready(*head) && (*configs)["metadata"]["annotations"][kConfigHash].string() == hash) plan_.steps.push_back(Reconfigure{kube::key_of(*head), hash, elected(cluster_) && active_ ? std::to_string(active_->term) : "", !applied.empty() && applied != hash});
   }
 
   const Snapshot& snapshot_;
   const ObjectOptions& options_;
   const SlurmCluster cluster_;
+  const std::optional<ActiveHead> active_;  // of several
   Json object_;  // a copy whose status is built up
   const Instant now_;
   std::map<Role, RoleView> views_;

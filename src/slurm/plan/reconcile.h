@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "slurm/plan/heads.h"
 #include "slurm/plan/objects.h"
 #include "slurm/plan/scale.h"
 
@@ -16,7 +17,7 @@ namespace fairlead::slurm {
 
 struct Snapshot {
   kube::Json cluster;  // the object as read
-  std::map<std::string, kube::Json> pods, services, config_maps, secrets, claims, policies;  // of its namespace, by name
+  std::map<std::string, kube::Json> pods, services, config_maps, secrets, claims, policies, slices;  // of its namespace, by name
   std::optional<SlurmView> view;  // where wants_look asked for it and Slurm answered
 };
 
@@ -26,9 +27,9 @@ struct Create { kube::Resource resource; kube::Json object; };
 struct Update { kube::Resource resource; kube::Json object; };                 // carries the resourceVersion it was decided on
 struct DeletePod { kube::ObjectKey key; std::string uid; std::string why; std::string version; };  // the one, in the state, that it was decided on
 struct Remove { kube::Resource resource; kube::ObjectKey key; std::string uid; std::string why; std::string version; };  // what belongs to the cluster and is not wanted any more
-enum class Keys { Munge, HostKeys, ClientKey };
+enum class Keys { Munge, Quorum, HostKeys, ClientKey };
 struct MakeKeys { Keys keys; std::string secret; };                            // generated where chance is allowed, then created once
-struct Reconfigure { kube::ObjectKey head; std::string hash; };                // tell slurmctld to read the files again once they show this hash
+struct Reconfigure { kube::ObjectKey head; std::string hash, term; bool always = false; };                // tell slurmctld to read the files again once they show this hash
 struct NodeStep { kube::ObjectKey head; TellSlurm tell; };                     // by fairlead-slurm, which looks once more before it acts
 using Step = std::variant<Create, Update, Remove, DeletePod, MakeKeys, Reconfigure, NodeStep>;
 std::string describe(const Step& step);

@@ -54,7 +54,10 @@ struct World {
       if (const auto* make = std::get_if<MakeKeys>(&step)) snapshot.secrets[make->secret] = Json::object();
       if (const auto* gone = std::get_if<Remove>(&step)) table(gone->resource).erase(gone->key.name);
       if (const auto* remove = std::get_if<DeletePod>(&step)) snapshot.pods.erase(remove->key.name);
-      if (const auto* reload = std::get_if<Reconfigure>(&step)) snapshot.cluster.child("status").set("appliedConfigHash", reload->hash);
+      if (const auto* reload = std::get_if<Reconfigure>(&step)) {
+        snapshot.cluster.child("status").set("appliedConfigHash", reload->hash);
+        if (!reload->term.empty()) snapshot.cluster.child("status").set("appliedConfigTerm", reload->term);
+      }
     }
   }
   void settle() {
@@ -149,7 +152,110 @@ TEST(SlurmReconcile, MoreThanOneHeadIsRefusedAndNothingIsMade) {
   World world;
   world.snapshot.cluster.find("spec")->find("slurmNodes")->find("controller")->set("size", 2);
   EXPECT_THAT(world.steps(), IsEmpty());
-  EXPECT_THAT(world.condition("SpecValid"), HasSubstr("set it to 1"));
+  EXPECT_THAT(world.condition("SpecValid"), HasSubstr("set it to 3"));
+}
+
+// Three heads over one volume.
+struct Heads : World {
+  Heads() {
+    snapshot.claims["spool-pvc"] = claim("spool-pvc", "ReadWriteMany");
+    snapshot.cluster.find("spec")->find("volumeSources")->push(Json::object({{"name", "spool"}, {"persistentVolumeClaim", Json::object({{"claimName", "spool-pvc"}})}}));
+    snapshot.cluster.find("spec")->find("slurmNodes")->find("controller")->find("volumes")->set("spool", Json::object({{"volumeSourceName", "spool"}}));
+    size(3);
+  }
+  void size(int heads) { snapshot.cluster.find("spec")->find("slurmNodes")->find("controller")->set("size", heads); }
+  void all_ready() {
+    for (auto& [name, pod] : snapshot.pods) ready(name);
+  }
+  void serves(int head, std::uint64_t term) {
+    const std::string name = "controller-" + std::to_string(head);
+    snapshot.pods[name].child("status").set("podIP", "10.0.0.1");
+    const Json* have = snapshot.slices.contains("demo-controller-active") ? &snapshot.slices["demo-controller-active"] : nullptr;
+    auto slice = desired_slice(api::read_slurm_cluster(snapshot.cluster, "i"), {{name, {"active", term}}}, snapshot.pods, have);
+    ASSERT_TRUE(slice);
+    snapshot.slices["demo-controller-active"] = *slice;
+  }
+};
+
+TEST(SlurmReconcile, ThreeHeadsShareAStateAndAName) {
+  Heads world;
+  world.settle();
+  for (const char* pod : {"controller-0", "controller-1", "controller-2"}) EXPECT_TRUE(world.snapshot.pods.contains(pod)) << pod;
+  EXPECT_TRUE(world.snapshot.secrets.contains("demo-quorum"));
+  EXPECT_TRUE(world.snapshot.services["demo-controller-active"]["spec"]["selector"].is_null());
+  const std::string& conf = world.snapshot.config_maps["demo-slurm-configs"]["data"]["slurm.conf"].string();
+  EXPECT_THAT(conf, HasSubstr("SlurmctldHost=controller(demo-controller-active.lab.svc.cluster.local)\n"));
+  EXPECT_THAT(conf, HasSubstr("StateSaveLocation=/run/slurm/state\n"));
+  world.all_ready();
+  EXPECT_THAT(world.condition("HAReady"), HasSubstr("False no head has been elected yet"));
+  EXPECT_THAT(world.steps(), IsEmpty()) << "nobody to be told of the configuration";
+  world.serves(1, 4);
+  EXPECT_THAT(world.condition("HAReady"), HasSubstr("True controller-1 serves (term 4), 3 heads are ready"));
+  // The daemon that serves is told of its configuration, and so is the next one.
+  EXPECT_THAT(world.steps(), ElementsAre(HasSubstr("reconfigure controller-1 to ")));
+  world.settle();
+  world.serves(2, 5);
+  EXPECT_THAT(world.steps(), ElementsAre(HasSubstr("reconfigure controller-2 to ")));
+  world.settle();
+  world.snapshot.pods.erase("controller-0");
+  EXPECT_THAT(world.condition("HAReady"), HasSubstr("False controller-2 serves (term 5), and 2 of 3 heads are ready"));
+}
+
+TEST(SlurmReconcile, HeadsAreRenewedOneByOneTheServingOneLast) {
+  Heads world;
+  world.settle();
+  world.all_ready();
+  world.serves(1, 4);
+  world.settle();
+  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("controller")->set("slurmctld", Json::object({{"image", "other"}}));
+  for (const char* expected : {"controller-0", "controller-2", "controller-1"}) {
+    EXPECT_THAT(world.steps(), ElementsAre(HasSubstr(std::string("delete pod ") + expected)));
+    world.apply(world.look());
+    EXPECT_THAT(world.steps(), ElementsAre(std::string("create pods ") + expected)) << "the others wait";
+    world.apply(world.look());
+    EXPECT_THAT(world.steps(), IsEmpty()) << "until it is ready";
+    world.ready(expected);
+  }
+  EXPECT_THAT(world.steps(), IsEmpty());
+}
+
+// The others would elect one of themselves while the first, which knows of no election, still serves.
+TEST(SlurmReconcile, ALoneHeadGivesUpBeforeOthersBegin) {
+  Heads world;
+  world.size(1);
+  world.settle();
+  world.all_ready();
+  world.settle();
+  EXPECT_THAT(world.steps(), IsEmpty());
+  world.size(3);
+  world.apply(world.look());  // configuration, service, key
+  for (int i = 0; i < 3 && world.snapshot.pods.contains("controller-0"); ++i) {
+    EXPECT_FALSE(world.snapshot.pods.contains("controller-1"));
+    world.apply(world.look());
+  }
+  EXPECT_FALSE(world.snapshot.pods.contains("controller-0"));
+  world.settle();
+  EXPECT_TRUE(world.snapshot.pods.contains("controller-0") && world.snapshot.pods.contains("controller-1") && world.snapshot.pods.contains("controller-2"));
+}
+
+TEST(SlurmReconcile, ElectedHeadsDoNotBecomeOne) {
+  Heads world;
+  world.settle();
+  world.all_ready();
+  world.serves(0, 1);
+  world.settle();
+  world.size(1);
+  EXPECT_THAT(world.steps(), IsEmpty());
+  EXPECT_THAT(world.condition("SpecValid"), HasSubstr("False"));
+  EXPECT_THAT(world.condition("SpecValid"), HasSubstr("set it to 3"));
+}
+
+TEST(SlurmReconcile, HeadsOverAVolumeForOneAreRefused) {
+  Heads world;
+  world.snapshot.claims["spool-pvc"] = claim("spool-pvc", "ReadWriteOnce");
+  world.settle();
+  EXPECT_FALSE(world.snapshot.pods.contains("controller-0"));
+  EXPECT_THAT(world.condition("VolumesReady"), HasSubstr("claim spool-pvc is shared by several pods but is not ReadWriteMany"));
 }
 
 TEST(SlurmReconcile, RunningWorkersAreNeverDeleted) {

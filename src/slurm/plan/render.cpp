@@ -34,6 +34,7 @@ int worker_gpus(const api::SlurmCluster& cluster) {
 }
 
 std::string controller_address(const api::SlurmCluster& cluster, const RenderFacts& facts) {
+  if (elected(cluster)) return fmt::format("{}-controller-active.{}.svc.{}", cluster.name, cluster.space, facts.cluster_domain);
   return fmt::format("controller-0.{}-controller-svc.{}.svc.{}", cluster.name, cluster.space, facts.cluster_domain);
 }
 
@@ -56,7 +57,7 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   conf += "# Written by Fairlead from the SlurmCluster resource. Edit the resource, not this file.\n";
   line("ClusterName", cluster.name);
   // One host name and one address that only ever stand for the active head: a list would bring back standby daemons and their sleeps.
-  line("SlurmctldHost", fmt::format("controller-0({})", controller_address(cluster, facts)));
+  line("SlurmctldHost", fmt::format("{}({})", elected(cluster) ? "controller" : "controller-0", controller_address(cluster, facts)));
   line("SlurmctldPort", std::to_string(cluster.controller.main.port));
   line("SlurmdPort", std::to_string(cluster.worker.main.port));
   line("SlurmUser", "slurm");
@@ -67,7 +68,8 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   // get the late retry of "terminate step 6.0", meant for the job's first run, and to kill step 6.0 of the second.
   line("SlurmctldParameters", "enable_configless,cloud_reg_addrs");
   line("CommunicationParameters", "NoAddrCache");
-  line("StateSaveLocation", "/var/spool/slurmctld");
+  // Of several heads: a link that each companion sets to the state of its own term.
+  line("StateSaveLocation", elected(cluster) ? "/run/slurm/state" : "/var/spool/slurmctld");
   line("SlurmdSpoolDir", "/var/spool/slurmd");
   line("SlurmctldPidFile", "/run/slurm/slurmctld.pid");
   line("SlurmdPidFile", "/run/slurm/slurmd.pid");

@@ -31,7 +31,9 @@ std::string worker_definition(const api::SlurmCluster& cluster);
 // GPUs of one worker by its resources ("nvidia.com/gpu", "amd.com/gpu", "gpu"); none in a cluster of type "cpu".
 int worker_gpus(const api::SlurmCluster& cluster);
 
-std::string controller_address(const api::SlurmCluster& cluster, const RenderFacts& facts);  // the stable name of the head
+// The one name of whoever serves: of the head, or, where there are several, of the service that stands for the elected one.
+std::string controller_address(const api::SlurmCluster& cluster, const RenderFacts& facts);
+inline bool elected(const api::SlurmCluster& cluster) { return cluster.controller.size > 1; }
 std::string render_sshd_config(const api::SlurmCluster& cluster);
 
 }  // namespace fairlead::slurm

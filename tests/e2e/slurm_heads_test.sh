@@ -1,0 +1,145 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A Slurm cluster with three heads, made from one resource: whichever of them dies, is switched off or asked to step down, another serves, commands on every role reach it, the running job runs on, what was confirmed is there.
+#   slurm_heads_test.sh BUILD_DIR   (as root; a site of its own in a network of its own)
+set -euo pipefail
+build=${1:?usage: slurm_heads_test.sh BUILD_DIR}
+fairlead=$(realpath "$build/bin/fairlead")
+top=$(cd "$(dirname "$0")/../.." && pwd)
+if [ -z "${FAIRLEAD_TEST_INSIDE:-}" ]; then
+  out=$("$top/images/build.sh" "$top/images/slurm" /var/lib/fairlead/images 2>&1) || { printf '%s\n' "$out" "FAIL: the image was not built" >&2; exit 1; }
+  export FAIRLEAD_TEST_INSIDE=1
+  exec unshare --net --mount --propagation private bash "$0" "$build"
+fi
+ip link set lo up
+work=$(mktemp -d /var/tmp/fairlead-slurm-heads-test-XXXXXX)
+export FAIRLEAD_STATE_DIR=$work/site NO_COLOR=1
+run() { "$fairlead" "$@"; }
+passed=0
+started=$EPOCHREALTIME
+since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }'; }
+note() { passed=$((passed + 1)); printf '%6.1f s  ok %s\n' "$(since "$started")" "$*"; }
+fail() {
+  echo "FAIL: $*" >&2
+  run status >&2 || true
+  run get slurmclusters -n demo demo -o yaml >&2 || true
+  tail -n 20 "$FAIRLEAD_STATE_DIR/run/server.log" >&2 || true
+  for pod in controller-0 controller-1 controller-2; do run logs -n demo "$pod" -c slurmctld --tail 15 >&2 || true; done
+  exit 1
+}
+clean_up() {
+  local status=$?
+  trap - EXIT
+  run down --yes --purge > "$work/down.log" 2>&1 || { cat "$work/down.log" >&2; status=1; }
+  rm -rf --one-file-system "$work"
+  exit "$status"
+}
+trap clean_up EXIT
+until_true() { # SECONDS WHAT COMMAND...
+  local limit=$1 what=$2 end
+  shift 2
+  end=$((SECONDS + limit))
+  until "$@" > "$work/last" 2>&1; do
+    ((SECONDS < end)) || { cat "$work/last" >&2; fail "not within $limit s: $what"; }
+    read -rt 0.2 <> <(:) || true
+  done
+}
+login() { run exec -n demo login-0 -- "$@"; }
+head_of() { run exec -n demo "controller-$1" -c slurmctld -- "${@:2}"; }
+condition() { # TYPE STATUS
+  [ "$(run get slurmclusters -n demo demo -o json | python3 -c 'import json, sys
+print([c["status"] for c in json.load(sys.stdin)["status"]["conditions"] if c["type"] == sys.argv[1]][0])' "$1")" = "$2" ]
+}
+active() { run get endpointslices -n demo demo-controller-active -o json | python3 -c 'import json, sys
+slice = json.load(sys.stdin)
+print(slice["endpoints"][0]["targetRef"]["name"][-1], slice["metadata"]["annotations"]["fairlead.dev/term"])'; }
+served_by_another() { local now; now=$(active) && [ "${now%% *}" != "$1" ]; }
+submitted() { timeout 8 "$fairlead" exec -n demo login-0 -- timeout 6 sbatch -H --parsable -o /dev/null -J "$1" --wrap true > "$work/id" && { tr -d '[:space:]' < "$work/id"; echo " $1"; } >> "$work/confirmed"; }
+all_there() {
+  login squeue -h -t all -o '%i %j' | sort > "$work/there"
+  [ -z "$(sort "$work/confirmed" | comm -23 - "$work/there")" ] || fail "confirmed and gone: $(sort "$work/confirmed" | comm -23 - "$work/there")"
+  [ -z "$(cut -d' ' -f1 "$work/confirmed" | sort | uniq -d)" ] || fail "ids were given out twice"
+  [ "$(login squeue -h -j "$job" -o %T)" = RUNNING ] || fail "job $job does not run any more"
+}
+
+mkdir -p "$FAIRLEAD_STATE_DIR/images"
+cp -al /var/lib/fairlead/images/slurm "$FAIRLEAD_STATE_DIR/images/"
+# The demo with two more machines for heads, and one worker.
+site=$work/site.yaml
+{
+  for n in 1 2; do printf 'apiVersion: fairlead.dev/v1alpha1\nkind: Machine\nmetadata: {name: head-%s}\nspec:\n  local: {cpu: "2", memory: 2Gi}\n  labels: {example.com/pool: cpu}\n---\n' $n; done
+  sed -e '/    controller:/,/size: 1/ s/size: 1/size: 3/' -e '/    worker:/,/size: 2/ s/size: 2/size: 1/' "$top/examples/demo.yaml"
+} > "$site"
+run up -f "$site" --port 16443 --node-range 10.91.0.0/16 --pod-range 10.92.0.0/16 > "$work/up.log" 2>&1 || { cat "$work/up.log" >&2; fail "up"; }
+until_true 60 'HAReady' condition HAReady True
+[ "$(run get pods -n demo -o json | python3 -c 'import json, sys
+print(len({p["spec"]["nodeName"] for p in json.load(sys.stdin)["items"] if p["metadata"]["name"].startswith("controller-")}))')" = 3 ] || fail 'the heads are not on three nodes'
+read -r head term <<< "$(active)"
+note "three heads on three nodes came up; head $head serves, term $term"
+
+for role in 'login-0 sshd' 'worker-0 slurmd' 'controller-0 slurmctld' 'controller-1 slurmctld' 'controller-2 slurmctld'; do
+  read -r pod container <<< "$role"
+  until_true 20 "scontrol ping on $pod" bash -c "'$fairlead' exec -n demo $pod -c $container -- scontrol ping | grep -q 'is UP'"
+  run exec -n demo "$pod" -c "$container" -- scontrol show config > "$work/config" || fail "scontrol show config on $pod"
+  grep -q '^SlurmctldHost\[0\].*= controller(demo-controller-active' "$work/config" || fail "$pod sees another controller: $(grep SlurmctldHost "$work/config")"
+done
+note 'scontrol ping and show config on login node, worker and every head reach it'
+
+job=$(login sbatch --parsable -o /dev/null --wrap 'sleep 10000' | tr -d '[:space:]')
+until_true 60 'the job runs' bash -c "'$fairlead' exec -n demo login-0 -- squeue -h -j $job -o %T | grep -qx RUNNING"
+: > "$work/confirmed"
+submitted before || fail 'a submission'
+
+head_of "$head" pkill -9 slurmctld
+at=$EPOCHREALTIME
+until_true 30 'a submission after slurmctld was killed' submitted killed
+note "slurmctld killed: a submission is confirmed after $(since "$at") s"
+all_there
+
+# The command waits until the cluster has noticed, the heads do not.
+machine=$(run get pods -n demo "controller-$head" -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["spec"]["nodeName"])')
+at=$EPOCHREALTIME
+run node kill "$machine" > "$work/node-kill.log" 2>&1 &
+kill_job=$!
+until_true 30 'another head serves' served_by_another "$head"
+note "the machine of head $head switched off: head $(active | cut -d' ' -f1) has the address after $(since "$at") s"
+until_true 30 'a submission after a machine was switched off' submitted off
+note "a submission is confirmed after $(since "$at") s"
+all_there
+wait "$kill_job" || fail 'node kill'
+run node heal "$machine" > /dev/null || fail 'node heal'
+until_true 120 'HAReady again' condition HAReady True
+
+read -r head term <<< "$(active)"
+at=$EPOCHREALTIME
+head_of "$head" /opt/fairlead/bin/fairlead-slurm step-down > /dev/null || fail 'step-down'
+until_true 30 'another head serves' served_by_another "$head"
+until_true 30 'a submission after a planned change' submitted planned
+note "asked to step down: a submission is confirmed after $(since "$at") s"
+all_there
+
+# The API server is away: nobody is moved, nothing is lost.
+read -r head term <<< "$(active)"
+server=$(cat "$FAIRLEAD_STATE_DIR/run/server.pid")
+kill -STOP "$server"
+read -rt 6 <> <(:) || true
+kill -CONT "$server"
+until_true 30 'the API answers again' active
+kill -9 "$server"
+run up -f "$site" > "$work/again.log" 2>&1 || { cat "$work/again.log" >&2; fail 'up after a killed server'; }
+[ "$(active)" = "$head $term" ] || fail "the head was changed although only the API server was away: $(active), it was $head $term"
+until_true 30 'a submission' submitted server
+all_there
+note 'the API server stopped for 6 s, then killed: the same head serves in the same term'
+
+# What would endanger the state is refused before anything is touched.
+for size in 1 2; do
+  sed "/    controller:/,/size: 3/ s/size: 3/size: $size/" "$site" > "$work/other.yaml"
+  run apply -f "$work/other.yaml" > /dev/null
+  until_true 20 "the refusal of $size heads" condition SpecValid False
+  run apply -f "$site" > /dev/null
+  until_true 20 'the spec is valid again' condition SpecValid True
+done
+[ "$(active)" = "$head $term" ] || fail 'a refused change moved the head'
+note 'a change to 1 or 2 heads is refused and touches nothing'
+echo "$passed passed, 0 failed"
