@@ -112,10 +112,13 @@ until_true 120 'HAReady again' condition HAReady True
 
 read -r head term <<< "$(active)"
 at=$EPOCHREALTIME
-head_of "$head" /opt/fairlead/bin/fairlead-slurm step-down > /dev/null || fail 'step-down'
-until_true 30 'another head serves' served_by_another "$head"
+run failover demo --dry-run | grep -q "controller-$head of Slurm cluster demo would step down" || fail 'failover --dry-run'
+[ "$(active)" = "$head $term" ] || fail 'failover --dry-run changed who serves'
+at=$EPOCHREALTIME
+run failover > "$work/failover" || fail 'failover'
 until_true 30 'a submission after a planned change' submitted planned
-note "asked to step down: a submission is confirmed after $(since "$at") s"
+note "$(cat "$work/failover"); a submission is confirmed after $(since "$at") s"
+served_by_another "$head" || fail 'failover changed nothing'
 all_there
 
 # The API server is away: nobody is moved, nothing is lost.
