@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "nodes.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,6 +9,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <optional>
 
 #include "base/clock.h"
@@ -190,8 +192,29 @@ Result<Look> look() {
 
 bool on(const JobRecord& job, const std::string& node) { return std::find(job.nodes.begin(), job.nodes.end(), node) != job.nodes.end(); }
 
-int print_look(const Look& seen, const std::string& port) {
+// Only a node that is to be undrained is asked: does a slurmd take connections where Slurm believes it? Workers register by address; a name is not looked up here, since nobody says how long that takes.
+std::map<std::string, bool> slurmd_answers(const std::vector<NodeRecord>& nodes, std::uint16_t port) {
+  std::map<std::string, bool> out;
+  std::vector<std::string> names;
+  std::vector<sockaddr_in> addresses;
+  for (const auto& node : nodes) {
+    if (!node.has("DRAIN") || !reason_is_ours(node.reason)) continue;
+    out[node.name] = false;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    if (::inet_pton(AF_INET, node.address.c_str(), &address.sin_addr) != 1) continue;
+    names.push_back(node.name);
+    addresses.push_back(address);
+  }
+  const auto answers = accepting(addresses, 2s);
+  for (std::size_t i = 0; i < names.size(); ++i) out[names[i]] = answers[i];
+  return out;
+}
+
+int print_look(const Look& seen, std::uint16_t port) {
   const SystemClock clock;
+  const auto answers = slurmd_answers(seen.nodes, port);
   std::string out = "{\"answered\":true,\"at\":";
   append_string(out, print_micro_time(clock.now()));
   out += ",\"nodes\":[";
@@ -206,8 +229,7 @@ int print_look(const Look& seen, const std::string& port) {
     append_field(out, "reason", node.reason);
     append_field(out, "by", node.by);
     append_field(out, "since", node.since);
-    // Only a node that is to be undrained is asked: does a slurmd take connections where Slurm believes it?
-    if (node.has("DRAIN") && reason_is_ours(node.reason)) out += fmt::format(",\"slurmd\":{}", reachable(node.address, port));
+    if (const auto answer = answers.find(node.name); answer != answers.end()) out += fmt::format(",\"slurmd\":{}", answer->second);
     out += '}';
   }
   out += "],\"jobs\":[";
@@ -308,7 +330,7 @@ int run_node_command(const std::vector<std::string>& arguments) {
     std::fprintf(stderr, "Slurm does not answer: %s\n", seen.error().message.c_str());
     return 1;
   }
-  if (command == "nodes") return print_look(*seen, arguments.size() > 2 && name == "--port" ? arguments[2] : "6818");
+  if (command == "nodes") return print_look(*seen, static_cast<std::uint16_t>(std::atoi(arguments.size() > 2 && name == "--port" ? arguments[2].c_str() : "6818")));
   if (!host_name(name) || (command == "drain" && arguments.size() != 3) || ((command == "requeue" || command == "cancel") && arguments.size() < 3)) {
     std::fputs("usage: fairlead-slurm nodes [--port N] | drain NODE REASON | undrain NODE | forget NODE | requeue NODE JOB... | cancel NODE JOB...\n", stderr);
     return 2;

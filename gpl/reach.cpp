@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
 #include <thread>
 
 #include "base/clock.h"
@@ -19,50 +20,43 @@ namespace {
 
 constexpr std::size_t kAtOnce = 512;  // descriptors
 
-Fd begin(const sockaddr_in& peer, bool& answered) {
-  Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const bool done = socket && (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&peer), sizeof peer) == 0 || errno == ECONNREFUSED);
-  answered = done;
-  return socket;
-}
+enum class Outcome { Silent, Refused, Accepted };
+Outcome outcome_of(int error) { return error == 0 ? Outcome::Accepted : error == ECONNREFUSED ? Outcome::Refused : Outcome::Silent; }
 
-// What is left of these after one try each.
-std::vector<sockaddr_in> silent_of(const std::vector<sockaddr_in>& peers, std::chrono::milliseconds limit) {
-  std::vector<sockaddr_in> silent;
+// One try each, all begun before any is waited for; what has not come back within `limit` is silent. At most kAtOnce peers.
+std::vector<Outcome> try_each(std::span<const sockaddr_in> peers, std::chrono::nanoseconds limit) {
+  std::vector<Outcome> outcomes(peers.size(), Outcome::Silent);
   std::vector<Fd> sockets;
   std::vector<pollfd> watched;
-  std::vector<const sockaddr_in*> waiting;
-  for (const auto& peer : peers) {
-    bool answered = false;
-    Fd socket = begin(peer, answered);
-    if (answered) continue;
-    if (!socket) {
-      silent.push_back(peer);
+  std::vector<std::size_t> of;  // whose each of them is
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket) continue;
+    const int error = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&peers[i]), sizeof peers[i]) == 0 ? 0 : errno;
+    if (error != EINPROGRESS) {
+      outcomes[i] = outcome_of(error);
       continue;
     }
     watched.push_back({socket.get(), POLLOUT, 0});
     sockets.push_back(std::move(socket));
-    waiting.push_back(&peer);
+    of.push_back(i);
   }
   const SystemClock clock;
   const auto until = clock.monotonic() + limit;
   std::size_t open = watched.size();
   while (open > 0) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - clock.monotonic()).count();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - clock.monotonic()).count();
     if (left <= 0 || ::poll(watched.data(), watched.size(), static_cast<int>(left)) <= 0) break;
     for (std::size_t i = 0; i < watched.size(); ++i) {
       if (watched[i].fd < 0 || watched[i].revents == 0) continue;
       int error = 0;
       socklen_t size = sizeof error;
-      const bool known = ::getsockopt(watched[i].fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0;
-      if (!known || (error != 0 && error != ECONNREFUSED)) silent.push_back(*waiting[i]);
+      if (::getsockopt(watched[i].fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0) outcomes[of[i]] = outcome_of(error);
       watched[i].fd = -1;
       --open;
     }
   }
-  for (std::size_t i = 0; i < watched.size(); ++i)
-    if (watched[i].fd >= 0) silent.push_back(*waiting[i]);
-  return silent;
+  return outcomes;
 }
 
 }  // namespace
@@ -84,14 +78,21 @@ std::vector<sockaddr_in> addresses_of(const std::string& host, std::uint16_t por
 
 bool reachable(const std::string& host, const std::string& port) {
   const auto addresses = addresses_of(host, static_cast<std::uint16_t>(std::atoi(port.c_str())));
-  if (addresses.empty()) return false;
-  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&addresses[0]), sizeof addresses[0]) == 0) return true;
-  if (errno != EINPROGRESS) return false;
-  pollfd watched{socket.get(), POLLOUT, 0};
-  int error = 0;
-  socklen_t size = sizeof error;
-  return ::poll(&watched, 1, 2000) == 1 && ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+  return !addresses.empty() && accepting({addresses.begin(), addresses.begin() + 1}, 2s)[0];
+}
+
+std::vector<bool> accepting(const std::vector<sockaddr_in>& peers, std::chrono::milliseconds limit) {
+  const SystemClock clock;
+  const auto until = clock.monotonic() + limit;
+  const std::span<const sockaddr_in> all(peers);
+  std::vector<bool> out;
+  while (out.size() < peers.size()) {
+    const auto some = all.subspan(out.size(), std::min(kAtOnce, peers.size() - out.size()));
+    // Those that come later must not find the time used up by silent ones before them.
+    const auto rounds = static_cast<std::int64_t>((peers.size() - out.size() + kAtOnce - 1) / kAtOnce);
+    for (const Outcome outcome : try_each(some, (until - clock.monotonic()) / rounds)) out.push_back(outcome == Outcome::Accepted);
+  }
+  return out;
 }
 
 std::vector<sockaddr_in> silent_peers(std::vector<sockaddr_in> peers, std::chrono::milliseconds limit) {
@@ -99,10 +100,12 @@ std::vector<sockaddr_in> silent_peers(std::vector<sockaddr_in> peers, std::chron
   const auto until = clock.monotonic() + limit;
   while (!peers.empty()) {
     std::vector<sockaddr_in> silent;
+    const std::span<const sockaddr_in> all(peers);
     for (std::size_t from = 0; from < peers.size(); from += kAtOnce) {
-      const std::vector<sockaddr_in> some(peers.begin() + static_cast<std::ptrdiff_t>(from), peers.begin() + static_cast<std::ptrdiff_t>(std::min(peers.size(), from + kAtOnce)));
-      const auto left = silent_of(some, 300ms);
-      silent.insert(silent.end(), left.begin(), left.end());
+      const auto some = all.subspan(from, std::min(kAtOnce, peers.size() - from));
+      const auto outcomes = try_each(some, 300ms);
+      for (std::size_t i = 0; i < some.size(); ++i)
+        if (outcomes[i] == Outcome::Silent) silent.push_back(some[i]);
     }
     peers = std::move(silent);
     if (clock.monotonic() >= until) break;

@@ -12,6 +12,9 @@ namespace fairlead::companion {
 // Somebody accepts connections there; tried for two seconds. The name is resolved first (IPv4, as Slurm 22.05 speaks).
 bool reachable(const std::string& host, const std::string& port);
 
+// Which of `peers` accept connections: an answer for each, in their order, within `limit` for all together. All are tried at once (512 at a time, each lot with its share of the time); a refusal is a no.
+std::vector<bool> accepting(const std::vector<sockaddr_in>& peers, std::chrono::milliseconds limit);
+
 // The IPv4 addresses of a name, with this port; empty: none, or names are not answered.
 std::vector<sockaddr_in> addresses_of(const std::string& host, std::uint16_t port);
 
