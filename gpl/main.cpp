@@ -2,6 +2,7 @@
 // fairlead-slurm: companion of Slurm's daemons inside their containers. It talks to Slurm through its command line tools.
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -170,11 +171,12 @@ int run_worker() {
   const std::string host = own_host_name();
   auto node = tool({"scontrol", "-o", "show", "node", host}, 10s, "/etc/fairlead/slurm/slurm.conf");
   if (node && node->exit.code == 0) {
-    const auto at = node->out.find("State=");
-    const std::string state = at == std::string::npos ? "" : node->out.substr(at + 6, node->out.find(' ', at) - at - 6);
-    if (state.find("ALLOC") != std::string::npos || state.find("MIXED") != std::string::npos || state.find("COMPLETING") != std::string::npos) {
-      auto down = tool({"scontrol", "update", "nodename=" + host, "state=down", "reason=fairlead: the worker restarted and its processes are gone"}, 10s, "/etc/fairlead/slurm/slurm.conf");
-      log_info("told the head that this worker's jobs are gone", {{"state", state}, {"done", down && down->exit.code == 0 ? "yes" : "no"}});
+    auto records = read_nodes(node->out);
+    const NodeRecord* const record = records && records->size() == 1 ? &records->front() : nullptr;
+    if (!record) log_warn("not understood what Slurm says of this node", {{"reason", records ? "not one line" : records.error().message}});
+    if (record && (record->has("ALLOCATED") || record->has("MIXED") || record->has("COMPLETING"))) {
+      auto down = tool({"scontrol", "update", "nodename=" + host, "state=down", "reason=" + reason_of_restart(*record)}, 10s, "/etc/fairlead/slurm/slurm.conf");
+      log_info("told the head that this worker's jobs are gone", {{"state", fmt::format("{}", fmt::join(record->state, "+"))}, {"done", down && down->exit.code == 0 ? "yes" : "no"}});
     }
   }
   wait_until_peers_know_us(server.substr(0, colon), host);

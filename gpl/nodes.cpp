@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/clock.h"
 #include "base/encoding.h"
@@ -20,9 +21,10 @@
 namespace fairlead::companion {
 namespace {
 
-constexpr std::size_t kMostHosts = 65'536;
-// The drain's reason, and what the companion of a worker writes over it when that worker restarts.
-constexpr std::string_view kScaleDown = "fairlead: scale-down", kRestarted = "fairlead: the worker restarted";
+constexpr std::size_t kMostHosts = 65'536, kMostOutput = 32 << 20;
+constexpr int kNoAnswer = 4;
+// Reasons: of a drain of ours; of a worker that was in service when it restarted; Slurm's own for a node that is DOWN because it was silent.
+constexpr std::string_view kScaleDown = "fairlead: scale-down", kRestarted = "fairlead: the worker restarted", kNotResponding = "Not responding";
 
 bool digits(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == text.npos; }
 bool word_of(std::string_view text, std::string_view extra) {
@@ -100,8 +102,8 @@ Result<NodeRecord> read_node(std::string_view line) {
 Result<JobRecord> read_job(std::string_view line) {
   // The user is last, so that nothing a user chooses can move a column.
   const auto columns = split(line, '|');
-  if (columns.size() != 7) return fail(Code::Invalid, fmt::format("{} columns instead of 7", columns.size()));
-  JobRecord job{.id = columns[0], .user = columns[6], .state = columns[1], .limit = columns[5]};
+  if (columns.size() != 6) return fail(Code::Invalid, fmt::format("{} columns instead of 6", columns.size()));
+  JobRecord job{.id = columns[0], .user = columns[5], .state = columns[1]};
   if (!word_of(job.id, "_[]-,%+.") || (job.id[0] < '0' || job.id[0] > '9')) return fail(Code::Invalid, fmt::format("\"{}\" is not a job", job.id));
   if (!word_of(job.state, "_")) return fail(Code::Invalid, fmt::format("state of job {}: \"{}\"", job.id, job.state));
   for (const auto& [text, list] : {std::pair(&columns[2], &job.nodes), std::pair(&columns[3], &job.requested)}) {
@@ -166,11 +168,25 @@ void append_field(std::string& out, std::string_view name, std::string_view valu
   append_string(out, value);
 }
 
+// What Slurm's tools print when no slurmctld answered, or one that does not serve; everything else is its answer.
+bool says_no_answer(std::string_view text) {
+  for (const std::string_view words : {"Unable to contact slurm controller", "Socket timed out", "Zero Bytes were transmitted", "Connection refused", "Connection timed out", "standby mode", "Unable to establish controller machine"})
+    if (text.find(words) != text.npos) return true;
+  return false;
+}
+
+// Unavailable: Slurm did not answer. Conflict: it refused. Exhausted: the answer is longer than is read.
 Result<std::string> ask(std::vector<std::string> argv) {
   Command command{.argv = std::move(argv)};
   const char* path = std::getenv("PATH");
   command.environment = std::map<std::string, std::string>{{"PATH", path ? path : "/usr/sbin:/usr/bin:/sbin:/bin"}, {"TZ", "UTC"}, {"LC_ALL", "C"}};
-  return run_checked(std::move(command), 10s);
+  const std::string name = command.argv[0];
+  auto output = run(std::move(command), 10s, {}, kMostOutput + 1);
+  if (!output) return std::unexpected(std::move(output.error()));
+  if (output->out.size() > kMostOutput) return fail(Code::Exhausted, fmt::format("{}: more than {} bytes of output", name, kMostOutput));
+  if (output->exit.code == 0) return std::move(output->out);
+  const std::string why(trim(output->err.empty() ? output->out : output->err));
+  return fail(says_no_answer(why) ? Code::Unavailable : Code::Conflict, fmt::format("{}: exit status {}: {}", name, output->exit.code, why.substr(0, 2000)));
 }
 
 struct Look {
@@ -212,9 +228,37 @@ std::map<std::string, bool> slurmd_answers(const std::vector<NodeRecord>& nodes,
   return out;
 }
 
-int print_look(const Look& seen, std::uint16_t port) {
+struct Listing {
+  std::uint16_t port = 6818;
+  std::optional<std::set<std::string>> nodes;  // only their jobs; none: all jobs
+};
+std::optional<Listing> read_listing(const std::vector<std::string>& arguments) {
+  Listing out;
+  for (std::size_t i = 1; i < arguments.size(); i += 2) {
+    if (i + 1 == arguments.size()) return std::nullopt;
+    if (arguments[i] == "--port") {
+      const auto port = number(arguments[i + 1]);
+      if (!port || *port < 1 || *port > 65'535) return std::nullopt;
+      out.port = static_cast<std::uint16_t>(*port);
+    } else if (arguments[i] == "--nodes") {
+      auto names = expand_hosts(arguments[i + 1]);
+      if (!names) return std::nullopt;
+      out.nodes = std::set<std::string>(names->begin(), names->end());
+    } else {
+      return std::nullopt;
+    }
+  }
+  return out;
+}
+bool wanted(const Listing& asked, const JobRecord& job) {
+  if (!asked.nodes) return !job.nodes.empty() || !job.requested.empty();
+  const auto named = [&asked](const std::string& node) { return asked.nodes->contains(node); };
+  return std::any_of(job.nodes.begin(), job.nodes.end(), named) || std::any_of(job.requested.begin(), job.requested.end(), named);
+}
+
+int print_look(const Look& seen, const Listing& asked) {
   const SystemClock clock;
-  const auto answers = slurmd_answers(seen.nodes, port);
+  const auto answers = slurmd_answers(seen.nodes, asked.port);
   std::string out = "{\"answered\":true,\"at\":";
   append_string(out, print_micro_time(clock.now()));
   out += ",\"nodes\":[";
@@ -235,7 +279,7 @@ int print_look(const Look& seen, std::uint16_t port) {
   out += "],\"jobs\":[";
   first = true;
   for (const auto& job : seen.jobs) {
-    if (job.nodes.empty() && job.requested.empty()) continue;
+    if (!wanted(asked, job)) continue;
     out += first ? "\n{\"id\":" : ",\n{\"id\":";
     first = false;
     append_string(out, job.id);
@@ -248,12 +292,18 @@ int print_look(const Look& seen, std::uint16_t port) {
       append_list(out, job.requested);
     }
     append_field(out, "end", job.end);
-    append_field(out, "limit", job.limit);
     out += '}';
   }
   out += "]}\n";
   std::fputs(out.c_str(), stdout);
   return 0;
+}
+
+bool failing(const NodeRecord& node) { return node.has("FAIL") || node.has("FAILING"); }
+// With a reason that neither Slurm nor we have written.
+bool down_by_somebody(const NodeRecord& node) {
+  const std::string_view why = node.reason;
+  return node.has("DOWN") && !why.empty() && !why.starts_with(kNotResponding) && !why.starts_with(kRestarted) && !reason_is_ours(why);
 }
 
 int refuse(const std::string& why) {
@@ -264,7 +314,7 @@ int tell(std::vector<std::string> argv) {
   auto done = ask(std::move(argv));
   if (done) return 0;
   std::fprintf(stderr, "%s\n", done.error().message.c_str());
-  return 1;
+  return done.error().code == Code::Conflict ? 1 : kNoAnswer;
 }
 
 int end_jobs(const std::string& command, const NodeRecord& node, const std::vector<JobRecord>& jobs, const std::vector<std::string>& wanted) {
@@ -273,7 +323,9 @@ int end_jobs(const std::string& command, const NodeRecord& node, const std::vect
   for (const auto& id : wanted) {
     const auto job = std::find_if(jobs.begin(), jobs.end(), [&](const JobRecord& one) { return one.id == id; });
     if (job == jobs.end() || !on(*job, node.name) || job->state == "COMPLETING") continue;  // over, or elsewhere by now
-    if (tell(command == "requeue" ? std::vector<std::string>{"scontrol", "requeue", id} : std::vector<std::string>{"scancel", id}) != 0) status = 1;
+    const int told = tell(command == "requeue" ? std::vector<std::string>{"scontrol", "requeue", id} : std::vector<std::string>{"scancel", id});
+    if (told == kNoAnswer) return told;
+    if (told != 0) status = told;
   }
   return status;
 }
@@ -316,7 +368,14 @@ bool is_empty(const NodeRecord& node, const std::vector<JobRecord>& jobs) {
   return std::none_of(jobs.begin(), jobs.end(), [&](const JobRecord& job) { return on(job, node.name); });
 }
 
-bool reason_is_ours(std::string_view reason) { return reason.starts_with(kScaleDown) || reason.starts_with(kRestarted); }
+bool reason_is_ours(std::string_view reason) { return reason.starts_with(kScaleDown); }
+
+std::string reason_of_drain(const NodeRecord& node, const std::string& wanted) { return down_by_somebody(node) ? node.reason : wanted; }
+
+std::string reason_of_restart(const NodeRecord& node) {
+  const bool kept = down_by_somebody(node) || ((node.has("DRAIN") || failing(node)) && !node.reason.empty());
+  return kept ? node.reason : std::string(kRestarted) + " and its processes are gone";
+}
 
 bool is_node_command(std::string_view command) {
   return command == "nodes" || command == "drain" || command == "undrain" || command == "forget" || command == "requeue" || command == "cancel";
@@ -325,16 +384,18 @@ bool is_node_command(std::string_view command) {
 int run_node_command(const std::vector<std::string>& arguments) {
   const std::string& command = arguments[0];
   const std::string name = arguments.size() > 1 ? arguments[1] : "";
+  const bool listing = command == "nodes", ends = command == "requeue" || command == "cancel";
+  const auto asked = listing ? read_listing(arguments) : std::optional<Listing>();
+  if (listing ? !asked : !host_name(name) || (ends ? arguments.size() < 3 : arguments.size() != (command == "drain" ? 3u : 2u))) {
+    std::fputs("usage: fairlead-slurm nodes [--port N] [--nodes worker-[3-5],worker-9] | drain NODE REASON | undrain NODE | forget NODE | requeue NODE JOB... | cancel NODE JOB...\n", stderr);
+    return 2;
+  }
   auto seen = look();
   if (!seen) {
     std::fprintf(stderr, "Slurm does not answer: %s\n", seen.error().message.c_str());
-    return 1;
+    return kNoAnswer;
   }
-  if (command == "nodes") return print_look(*seen, static_cast<std::uint16_t>(std::atoi(arguments.size() > 2 && name == "--port" ? arguments[2].c_str() : "6818")));
-  if (!host_name(name) || (command == "drain" && arguments.size() != 3) || ((command == "requeue" || command == "cancel") && arguments.size() < 3)) {
-    std::fputs("usage: fairlead-slurm nodes [--port N] | drain NODE REASON | undrain NODE | forget NODE | requeue NODE JOB... | cancel NODE JOB...\n", stderr);
-    return 2;
-  }
+  if (listing) return print_look(*seen, *asked);
   const auto found = std::find_if(seen->nodes.begin(), seen->nodes.end(), [&](const NodeRecord& node) { return node.name == name; });
   const std::string target = "nodename=" + name;
   if (found == seen->nodes.end()) {
@@ -343,11 +404,13 @@ int run_node_command(const std::vector<std::string>& arguments) {
   }
   if (command == "drain") {
     if (found->has("DRAIN")) return 0;  // whoever did it: a reason is never overwritten
-    return tell({"scontrol", "update", target, "state=drain", "reason=" + arguments[2]});
+    // Its owner took it out of service already; "drain" would clear that state and "undrain" bring the node back.
+    if (failing(*found)) return refuse(fmt::format("{} is set to fail by {}: {}", name, found->by, found->reason));
+    return tell({"scontrol", "update", target, "state=drain", "reason=" + reason_of_drain(*found, arguments[2])});
   }
   if (command == "undrain") {
     if (!found->has("DRAIN")) return 0;
-    if (!reason_is_ours(found->reason)) return refuse(fmt::format("{} was drained by {}: {}", name, found->by, found->reason));
+    if (failing(*found) || !reason_is_ours(found->reason)) return refuse(fmt::format("{} was drained by {}: {}", name, found->by, found->reason));
     // Not "resume", which would also bring back a node that is DOWN. Slurm 22.05.8 calls the node silent until its next ping, about a second later.
     return tell({"scontrol", "update", target, "state=undrain"});
   }

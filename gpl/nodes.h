@@ -22,10 +22,10 @@ struct JobRecord {
   std::string id;  // as squeue's %i: "7", "7_3"; the only form that names one task of an array
   std::string user, state;
   std::vector<std::string> nodes, requested;  // where it is; nodes it insists on
-  std::string end, limit;                     // end in UTC as RFC 3339, empty: none is set
+  std::string end;                            // in UTC as RFC 3339, empty: none is set
 };
 
-inline constexpr const char* kJobFormat = "%i|%T|%N|%n|%e|%l|%u";  // what read_jobs reads
+inline constexpr const char* kJobFormat = "%i|%T|%N|%n|%e|%u";  // what read_jobs reads
 
 // Output of `scontrol -o show nodes` and of `squeue -h -a -o kJobFormat`, both with TZ=UTC. Invalid: a line was not understood, so the answer as a whole is unknown.
 Result<std::vector<NodeRecord>> read_nodes(std::string_view text);
@@ -36,10 +36,15 @@ Result<std::vector<std::string>> expand_hosts(std::string_view list);
 // Slurm has nothing running there and gives out nothing.
 bool is_empty(const NodeRecord& node, const std::vector<JobRecord>& jobs);
 bool reason_is_ours(std::string_view reason);
+// With what a node that is not drained is to be drained: `wanted`, but whoever set a node DOWN with a reason keeps that reason, and the drain is then not ours.
+std::string reason_of_drain(const NodeRecord& node, const std::string& wanted);
+// With what a worker that starts sets its node DOWN, so that Slurm gives up the jobs that died with it. A node that is drained, failing or set DOWN by somebody keeps its reason: it says whose doing that is.
+std::string reason_of_restart(const NodeRecord& node);
 
-// The commands nodes, drain, undrain, forget, requeue and cancel.
+// The commands nodes, drain, undrain, forget, requeue and cancel. `nodes --nodes LIST` prints all nodes, but only the jobs that run on those of the list or insist on them.
 bool is_node_command(std::string_view command);
-// Exit status 0: done, or it was so already. 1: Slurm did not answer, or refused: stderr says what. 2: usage. 3: the node is not as the command supposes; nothing was done.
+// Exit status 0: done, or it was so already. 1: Slurm refused: stderr says what. 2: usage. 3: the node is not as the command supposes; nothing was done. 4: Slurm did not answer, or not to its end: what was done is
+// unknown, and a look gave nothing.
 int run_node_command(const std::vector<std::string>& arguments);
 
 }  // namespace fairlead::companion

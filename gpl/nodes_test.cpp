@@ -2,6 +2,11 @@
 #include "nodes.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 namespace fairlead::companion {
 namespace {
@@ -56,8 +61,28 @@ INSTANTIATE_TEST_SUITE_P(Rows, Reasons,
                                          Reason{" Reason=by me State=IDLE [root@2026-11-21T20:14:30]        second line Comment=hm Reason=x Extra=Reason=y", "by me State=IDLE", false},
                                          Reason{" Reason=see [1] for fairlead: scale-down [ada@2026-11-21T20:14:30]", "see [1] for fairlead: scale-down", false},
                                          Reason{" Reason=disk Comment=x Reason=fairlead: scale-down [root@2026-11-21T20:13:01]", "disk Comment=x Reason=fairlead: scale-down", false},
-                                         Reason{" Reason=fairlead: the worker restarted and its processes are gone [root@2026-11-21T20:13:01]", "fairlead: the worker restarted and its processes are gone", true},
+                                         Reason{" Reason=fairlead: the worker restarted and its processes are gone [root@2026-11-21T20:13:01]", "fairlead: the worker restarted and its processes are gone", false},
                                          Reason{" Reason=cut off [root@2026", "cut off [root@2026", false}));
+
+// Nobody's reason is lost: not to a drain, and not to a restart of the worker.
+struct Kept {
+  const char* state;
+  const char* reason;
+  bool by_drain, by_restart;  // is the reason kept?
+};
+class Keeps : public testing::TestWithParam<Kept> {};
+TEST_P(Keeps, ReasonsOfOthers) {
+  const auto& [state, reason, by_drain, by_restart] = GetParam();
+  const std::string tail = *reason ? " Reason=" + std::string(reason) + " [ada@2026-11-21T20:13:01]" : "";
+  const auto record = read_nodes(node(state, 0, tail))->at(0);
+  EXPECT_EQ(reason_of_drain(record, "ours"), by_drain ? reason : "ours");
+  EXPECT_EQ(reason_of_restart(record), by_restart ? reason : "fairlead: the worker restarted and its processes are gone");
+}
+INSTANTIATE_TEST_SUITE_P(Rows, Keeps,
+                         testing::Values(Kept{"IDLE", "", false, false}, Kept{"MIXED", "seen to be slow", false, false}, Kept{"DOWN", "disk broken", true, true}, Kept{"DOWN*", "Not responding", false, false},
+                                         Kept{"DOWN", "", false, false}, Kept{"DOWN", "fairlead: the worker restarted and its processes are gone", false, false}, Kept{"DOWN", "fairlead: scale-down of ab generation 2", false, false},
+                                         Kept{"MIXED+DRAIN", "disk broken", false, true}, Kept{"MIXED+DRAIN", "fairlead: scale-down of ab generation 3", false, true}, Kept{"ALLOCATED+DRAIN", "", false, false},
+                                         Kept{"ALLOCATED+FAIL", "fan", false, true}, Kept{"DOWN+DRAIN", "disk broken", true, true}));
 
 TEST(Nodes, EmptyMeansNothingRunsAndNothingIsGivenOut) {
   const auto one = [](const std::string& state, int given) { return read_nodes(node(state, given))->at(0); };
@@ -66,22 +91,22 @@ TEST(Nodes, EmptyMeansNothingRunsAndNothingIsGivenOut) {
   for (const char* state : {"ALLOCATED+DRAIN", "MIXED+DRAIN", "IDLE+COMPLETING+DRAIN", "UNKNOWN+DRAIN", "ERROR", "FUTURE"}) EXPECT_FALSE(is_empty(one(state, 0), {})) << state;
   EXPECT_FALSE(is_empty(one("IDLE+DRAIN", 1), {}));
   // A suspended or completing job holds no CPU and is there all the same.
-  EXPECT_FALSE(is_empty(one("IDLE+DRAIN", 0), *read_jobs("3_3|COMPLETING|worker-[0,7]||2026-11-21T20:24:30|10:00|root\n")));
-  EXPECT_TRUE(is_empty(one("IDLE+DRAIN", 0), *read_jobs("3|RUNNING|worker-[1-7]||NONE|UNLIMITED|root\n")));
+  EXPECT_FALSE(is_empty(one("IDLE+DRAIN", 0), *read_jobs("3_3|COMPLETING|worker-[0,7]||2026-11-21T20:24:30|root\n")));
+  EXPECT_TRUE(is_empty(one("IDLE+DRAIN", 0), *read_jobs("3|RUNNING|worker-[1-7]||NONE|root\n")));
 }
 
 TEST(Jobs, AreReadAsSqueuePrintsThem) {
   auto read = read_jobs(
-      "2|CONFIGURING|worker-[0,7]|worker-[0,7]|2026-11-21T20:24:28|10:00|root\n"
-      "4|PENDING||worker-0|N/A|UNLIMITED|ada\n"
-      "3_1|RUNNING|worker-0||NONE|UNLIMITED|root\n"
-      "2_[4-10]|PENDING|||N/A|UNLIMITED|u|x\n");
+      "2|CONFIGURING|worker-[0,7]|worker-[0,7]|2026-11-21T20:24:28|root\n"
+      "4|PENDING||worker-0|N/A|ada\n"
+      "3_1|RUNNING|worker-0||NONE|root\n"
+      "2_[4-10]|PENDING|||N/A|u|x\n");
   EXPECT_FALSE(read) << "a column too many";
   read = read_jobs(
-      "2|CONFIGURING|worker-[0,7]|worker-[0,7]|2026-11-21T20:24:28|10:00|root\n"
-      "4|PENDING||worker-0|N/A|UNLIMITED|ada\n"
-      "3_1|RUNNING|worker-0||NONE|UNLIMITED|root\n"
-      "2_[4-10%2]|PENDING|(null)||N/A|UNLIMITED|root\n");
+      "2|CONFIGURING|worker-[0,7]|worker-[0,7]|2026-11-21T20:24:28|root\n"
+      "4|PENDING||worker-0|N/A|ada\n"
+      "3_1|RUNNING|worker-0||NONE|root\n"
+      "2_[4-10%2]|PENDING|(null)||N/A|root\n");
   ASSERT_TRUE(read) << read.error().message;
   ASSERT_EQ(read->size(), 4u);
   EXPECT_THAT(read->at(0).nodes, ElementsAre("worker-0", "worker-7"));
@@ -108,14 +133,14 @@ TEST(Damaged, OutputIsUnknown) {
   for (const std::string& bad : {std::string("slurm_load_node error: Unable to contact slurm controller\n"), std::string("NodeName=worker-0\n"), std::string("NodeName= State=IDLE CPUAlloc=0\n"), node("IDLE", -1),
                                 node(""), node("IDLE+"), node("IDLE+DR/AIN"), node("IDLE").substr(0, 300), " " + node("IDLE"), node("IDLE") + "x\n"})
     EXPECT_FALSE(read_nodes(bad)) << bad;
-  for (const char* bad : {"slurm_load_jobs error\n", "3|RUNNING|worker-0||NONE|UNLIMITED\n", "|RUNNING|worker-0||NONE|UNLIMITED|root\n", "x|RUNNING|worker-0||NONE|UNLIMITED|root\n", "3||worker-0||NONE|UNLIMITED|root\n",
-                          "3|RUNNING|worker-[0||NONE|UNLIMITED|root\n", "3|RUNNING|worker-0||soon|UNLIMITED|root\n", "3|RUNNING|worker-0||NONE|UNLIMITED|root"})
+  for (const char* bad : {"slurm_load_jobs error\n", "3|RUNNING|worker-0||NONE\n", "|RUNNING|worker-0||NONE|root\n", "x|RUNNING|worker-0||NONE|root\n", "3||worker-0||NONE|root\n",
+                          "3|RUNNING|worker-[0||NONE|root\n", "3|RUNNING|worker-0||soon|root\n", "3|RUNNING|worker-0||NONE|root"})
     EXPECT_FALSE(read_jobs(bad)) << bad;
 }
 
 // Every single damaged byte, and every cut: either an error or values whose names and states are words.
 TEST(Damaged, OutputNeverGivesNonsense) {
-  const std::string nodes = node("MIXED+DRAIN+DYNAMIC_NORM", 3, kOurs), jobs = "3_1|RUNNING|worker-[0,7]|worker-[0-2]|2026-11-21T20:24:28|10:00|root\n";
+  const std::string nodes = node("MIXED+DRAIN+DYNAMIC_NORM", 3, kOurs), jobs = "3_1|RUNNING|worker-[0,7]|worker-[0-2]|2026-11-21T20:24:28|root\n";
   const auto check = [](const std::string& node_text, const std::string& job_text) {
     if (auto read = read_nodes(node_text)) {
       for (const auto& one : *read) EXPECT_FALSE(one.name.empty() || one.state.empty() || one.cpus_given < 0) << node_text;
@@ -129,6 +154,103 @@ TEST(Damaged, OutputNeverGivesNonsense) {
     for (std::size_t i = 0; i < jobs.size(); ++i) check("", std::string(jobs).replace(i, 1, 1, byte));
   }
   for (std::size_t i = 0; i < nodes.size(); ++i) check(nodes.substr(0, i), jobs.substr(0, std::min(i, jobs.size())));
+}
+
+// Plays Slurm's tools: `show nodes` gives `node`, anything that changes something fails with `answer`.
+class Tools : public testing::Test {
+ protected:
+  const std::string path_ = std::getenv("PATH");
+  std::string folder_ = testing::TempDir() + "companion-tools-XXXXXX";
+  void SetUp() override { ASSERT_NE(::mkdtemp(folder_.data()), nullptr); }
+  void TearDown() override {
+    ::setenv("PATH", path_.c_str(), 1);
+    std::filesystem::remove_all(folder_);
+  }
+  void play(const std::string& record, const std::string& answer, const std::string& queue = "") {
+    std::ofstream(folder_ + "/nodes") << record;
+    std::ofstream(folder_ + "/answer") << answer << '\n';
+    std::ofstream(folder_ + "/jobs") << "7|RUNNING|worker-0||NONE|root\n8|RUNNING|worker-0||NONE|root\n9|PENDING||worker-1|N/A|ada\n10|PENDING|||N/A|ada\n";
+    script("squeue", queue.empty() ? "cat " + folder_ + "/jobs" : queue);
+    script("scontrol", "case $* in *show*) cat " + folder_ + "/nodes;; *) cat " + folder_ + "/answer >&2; exit 1;; esac");
+    script("scancel", "echo $* >> " + folder_ + "/cancelled; cat " + folder_ + "/answer >&2; exit 1");
+    ::setenv("PATH", (folder_ + ":" + path_).c_str(), 1);
+  }
+  int status(const std::vector<std::string>& arguments) {
+    testing::internal::CaptureStderr();
+    testing::internal::CaptureStdout();
+    const int out = run_node_command(arguments);
+    told_ = testing::internal::GetCapturedStderr() + testing::internal::GetCapturedStdout();
+    return out;
+  }
+  std::string told_;
+
+ private:
+  void script(const std::string& name, const std::string& text) {
+    const std::string file = folder_ + "/" + name;
+    std::ofstream(file) << "#!/bin/sh\n" << text << '\n';
+    ASSERT_EQ(::chmod(file.c_str(), 0755), 0);
+  }
+};
+
+TEST_F(Tools, SilenceIsToldApartFromARefusal) {
+  for (const char* silence : {"slurm_update error: Unable to contact slurm controller (connect failure)", "slurm_update error: Socket timed out on send/recv operation", "slurm_update error: Slurm backup controller in standby mode"}) {
+    play(node("IDLE"), silence);
+    EXPECT_EQ(status({"drain", "worker-0", "x"}), 4) << told_;
+  }
+  play(node("IDLE"), "slurm_update error: Invalid node state specified");
+  EXPECT_EQ(status({"drain", "worker-0", "x"}), 1);
+  EXPECT_THAT(told_, testing::HasSubstr("Invalid node state specified"));
+  play(node("IDLE"), "", "echo 'slurm_load_jobs error: anything' >&2; exit 1");
+  EXPECT_EQ(status({"drain", "worker-0", "x"}), 4);
+  EXPECT_THAT(told_, testing::HasSubstr("Slurm does not answer"));
+}
+
+TEST_F(Tools, JobsAreEndedUntilSlurmIsSilent) {
+  const auto cancelled = [this] {
+    std::ifstream file(folder_ + "/cancelled");
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  play(node("MIXED+DRAIN", 2, kOurs), "Kill job error on job id 7: Access/permission denied");
+  EXPECT_EQ(status({"cancel", "worker-0", "7", "8"}), 1);
+  EXPECT_EQ(cancelled(), "7\n8\n") << "one refusal does not save the others";
+  std::filesystem::remove(folder_ + "/cancelled");
+  play(node("MIXED+DRAIN", 2, kOurs), "Kill job error on job id 7: Unable to contact slurm controller (connect failure)");
+  EXPECT_EQ(status({"cancel", "worker-0", "7", "8"}), 4);
+  EXPECT_EQ(cancelled(), "7\n");
+}
+
+TEST_F(Tools, WhatIsNotAsSupposedIsLeftAlone) {
+  play(node("IDLE+FAIL", 0, " Reason=fan [ada@2026-11-21T20:13:01]"), "must not be asked");
+  EXPECT_EQ(status({"drain", "worker-0", "x"}), 3);
+  EXPECT_THAT(told_, testing::HasSubstr("set to fail by ada: fan"));
+  EXPECT_EQ(status({"drain", "worker-1", "x"}), 3);
+  play(node("IDLE+DRAIN+FAIL", 0, kOurs), "must not be asked");
+  EXPECT_EQ(status({"drain", "worker-0", "x"}), 0) << "drained is drained";
+  EXPECT_EQ(status({"undrain", "worker-0"}), 3);
+}
+
+TEST_F(Tools, JobsAreListedForTheNodesAskedFor) {
+  play(node("IDLE"), "");
+  const auto listed = [this](const std::vector<std::string>& arguments) {
+    EXPECT_EQ(status(arguments), 0) << told_;
+    std::vector<std::string> ids;
+    for (const char* id : {"7", "8", "9", "10"})
+      if (told_.find("{\"id\":\"" + std::string(id) + "\"") != std::string::npos) ids.push_back(id);
+    EXPECT_THAT(told_, testing::HasSubstr("{\"name\":\"worker-0\"")) << "all nodes are listed always";
+    return ids;
+  };
+  EXPECT_THAT(listed({"nodes"}), ElementsAre("7", "8", "9"));
+  EXPECT_THAT(listed({"nodes", "--port", "6818", "--nodes", "worker-[0-1]"}), ElementsAre("7", "8", "9"));
+  EXPECT_THAT(listed({"nodes", "--nodes", "worker-1"}), ElementsAre("9"));
+  EXPECT_THAT(listed({"nodes", "--nodes", ""}), IsEmpty());
+  for (const std::vector<std::string>& bad : {std::vector<std::string>{"nodes", "--nodes"}, {"nodes", "--nodes", "worker-["}, {"nodes", "--port", "0"}, {"nodes", "x", "y"}, {"drain", "worker-0"}, {"undrain"}, {"cancel", "worker-0"}}) EXPECT_EQ(status(bad), 2);
+}
+
+// Half a queue would make busy workers look empty.
+TEST_F(Tools, MoreThanIsReadIsUnknown) {
+  play(node("IDLE"), "", "yes '7|RUNNING|worker-0||NONE|root' | head -c 34000000");
+  EXPECT_EQ(status({"nodes"}), 4);
+  EXPECT_THAT(told_, testing::HasSubstr("bytes of output"));
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ sys.exit(0 if v["answered"] and eval(sys.argv[2]) else 1)
 PYTHON
 }
 
-refused 1 'does not answer' nodes
+refused 4 'does not answer' nodes
 start_controller
 seen 'v["nodes"] == [] and v["jobs"] == []' || fail 'a Slurm without nodes'
 inside slurmd -D -Z -N worker-0 --conf 'CPUs=4 Feature=worker' > "$work/slurmd.log" 2>&1 &
@@ -68,6 +68,14 @@ companion drain worker-0 'fairlead: scale-down of 12345678 generation 3'
 refused 3 'was drained by root: disk' undrain worker-0
 seen 'n["reason"].startswith("disk") and "slurmd" not in n' || fail "a person's drain: $(cat "$work/nodes.log")"
 ok 'a drain of ours is taken back, one of a person is neither overwritten nor undone'
+inside scontrol update nodename=worker-0 state=undrain
+inside scontrol update nodename=worker-0 state=fail reason='fan 3'
+refused 3 'set to fail by root: fan 3' drain worker-0 'fairlead: scale-down'
+seen '"FAIL" in n["state"] and "DRAIN" not in n["state"] and n["reason"] == "fan 3"' || fail "failing: $(cat "$work/nodes.log")"
+inside scontrol update nodename=worker-0 state=drain reason='disk'
+ok 'a node that somebody set to fail stays as it is'
+companion nodes --nodes 'worker-[1-9]' > "$work/nodes.log"
+grep -q '"name":"worker-0"' "$work/nodes.log" && ! grep -q '"id":' "$work/nodes.log" || fail 'jobs of other nodes are listed'
 
 companion requeue worker-0 "${array}_1"
 until_true 30 'one task is back in the queue' seen "'${array}_1' not in j or j['${array}_1']['nodes'] == []"
@@ -76,6 +84,13 @@ refused 1 'Only batch jobs' requeue worker-0 "$interactive"
 companion cancel worker-0 "${array}_2" "$single" "$interactive" 99999
 until_true 60 'worker-0 is empty' seen 'n["state"][0] == "IDLE" and n["cpus"] == 0 and not any(job["nodes"] for job in v["jobs"])'
 ok 'exactly the named jobs are requeued or cancelled; what cannot be requeued is told'
+
+inside scontrol update nodename=worker-0 state=undrain
+inside scontrol update nodename=worker-0 state=down reason='loose cable'
+companion drain worker-0 'fairlead: scale-down of 12345678 generation 4'
+seen '"DRAIN" in n["state"] and n["reason"] == "loose cable" and "slurmd" not in n' || fail "down: $(cat "$work/nodes.log")"
+refused 3 'loose cable' undrain worker-0
+ok 'whoever set a node down keeps the reason, and the drain'
 
 named=$(inside sbatch --parsable -o /dev/null -w worker-0 --wrap true)
 companion forget worker-0
