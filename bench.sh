@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs the benchmarks and prints what bench/RESULTS.md records. Numbers are for comparing on one machine, side by side; nothing here is a test.
-#   bench.sh            everything of our own
+#   bench.sh            everything of our own, and bare and stock Slurm beside it (bench/slurm_failover.sh alone takes a quarter of an hour)
 #   bench.sh --peers    the embedded engine beside kube-apiserver with etcd, which are built from Go modules once
 set -euo pipefail
 cd "$(dirname "$0")"
