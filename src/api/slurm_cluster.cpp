@@ -41,8 +41,10 @@ SlurmVolume read_volume(const Json& from) { return {from["volumeSourceName"].str
 SlurmRole read_role(const Json& from, const std::string& where, const char* main_container, int default_port, const std::string& default_image,
                     std::vector<std::string>& problems) {
   SlurmRole out;
-  out.size = static_cast<int>(from["size"].integer(1));
-  if (out.size < 0) problems.push_back(fmt::format("{}.size: {} is negative", where, out.size));
+  const Json& size = from["size"];
+  const std::int64_t asked = size.is_null() ? 1 : size.integer(-1);  // before it is narrowed: 2^32 is not 0
+  if (asked < 0 || asked > kMaxSize) problems.push_back(fmt::format("{}.size: {} is not a whole number from 0 to {}", where, kube::print_json(size), kMaxSize));
+  else out.size = static_cast<int>(asked);
   out.node_filter = from["k8sNodeFilterName"].string();
   out.main = read_container(from[main_container], where + "." + main_container, default_port, default_image, problems);
   out.munge = read_container(from["munge"], where + ".munge", 0, out.main.image, problems);

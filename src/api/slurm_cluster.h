@@ -71,6 +71,7 @@ struct SlurmCluster {
 // Never fails: what cannot be read becomes a problem. `default_image` stands where an image is not given.
 SlurmCluster read_slurm_cluster(const kube::Json& object, const std::string& default_image);
 
+inline constexpr int kMaxSize = 10'000;  // of each role
 inline constexpr int kMaxHeads = 3;  // spec R0.1
 
 }  // namespace fairlead::api

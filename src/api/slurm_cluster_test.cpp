@@ -89,7 +89,9 @@ TEST_P(SlurmClusterProblems, AreSentencesWithTheValue) {
 }
 INSTANTIATE_TEST_SUITE_P(Rows, SlurmClusterProblems,
                          testing::Values(Bad{"four_heads", "controller.size", 4, "1 to 3 are possible"}, Bad{"two_heads", "controller.size", 2, "set it to 3"},
-                                         Bad{"no_head", "controller.size", 0, "needs one"}, Bad{"negative", "worker.size", -1, "negative"},
+                                         Bad{"no_head", "controller.size", 0, "needs one"}, Bad{"negative", "worker.size", -1, "worker.size: -1 is not a whole number from 0 to 10000"},
+                                         Bad{"too_many", "worker.size", 10001, "not a whole number from 0"}, Bad{"no_zero_when_narrowed", "worker.size", std::int64_t{4294967296}, "worker.size: 4294967296 is not"},
+                                         Bad{"no_number", "worker.size", "3", "not a whole number"},
                                          Bad{"filter", "worker.k8sNodeFilterName", "nope", "\"nope\" is not among spec.k8sNodeFilters"},
                                          Bad{"quantity", "worker.slurmd.resources", Json::object({{"cpu", "two"}}), "resources.cpu"},
                                          Bad{"key", "login.sshRootPublicKeys", Json::array({Json("a\nb")}), "line break"}),
