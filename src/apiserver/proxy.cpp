@@ -393,7 +393,8 @@ ExecPort make_agent_exec(const Registry& registry, HandlerOptions options) {
     });
     std::optional<Error> broken;
     Json status;
-    while (true) {
+    bool cut = false;
+    while (!cut) {
       auto message = (*socket)->receive();
       if (!message) broken = message.error();
       if (!message || !*message) break;
@@ -402,13 +403,15 @@ ExecPort make_agent_exec(const Registry& registry, HandlerOptions options) {
       const std::string_view data = std::string_view(**message).substr(1);
       if (channel == 1 || channel == 2) {
         std::string& out = channel == 1 ? result.out : result.err;
-        out += data.substr(0, most - std::min(most, out.size()));
+        cut = data.size() > most - out.size();
+        if (!cut) out += data;
       } else if (channel == 3) {
         if (auto parsed = kube::parse_json(data)) status = std::move(*parsed);
       }
     }
     (*socket)->close();
     sender.join();
+    if (cut) return fail(Code::Unsupported, fmt::format("exec in pod {}: the command wrote more than {} bytes", kube::key_of(pod).text(), most));
     if (status.is_null()) {
       const std::lock_guard lock(mutex);
       if (late) return fail(Code::Unavailable, fmt::format("exec in pod {}: not finished within {} ms", kube::key_of(pod).text(), limit.count()));

@@ -292,6 +292,10 @@ TEST_F(ProxyFixture, ExecInProcessCollectsOutputAndExitStatus) {
   EXPECT_EQ(result->err, "warning");
   EXPECT_EQ(result->exit_code, 7);
   EXPECT_EQ(exec(object, "", {"true"}, "", 10s)->exit_code, 0);
+  EXPECT_EQ(exec(object, "", {"cat"}, std::string(1 << 20, 'o'), 10s)->out.size(), 1u << 20);
+  const auto more = exec(object, "", {"cat"}, std::string((1 << 20) + 1, 'o'), 10s);
+  ASSERT_FALSE(more);
+  EXPECT_EQ(more.error(), (Error{Code::Unsupported, "exec in pod default/p: the command wrote more than 1048576 bytes"}));
   const auto late = exec(object, "", {"sleep"}, "", 200ms);
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code, Code::Unavailable);

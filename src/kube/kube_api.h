@@ -88,7 +88,7 @@ class KubeApi {
   // POST to a subresource: pods/binding, pods/eviction.
   virtual Result<Json> post(const Resource& resource, const ObjectKey& key, const std::string& subresource, const Json& body) = 0;
   virtual Result<void> remove(const Resource& resource, const ObjectKey& key, const DeleteOptions& options = {}) = 0;
-  // Runs a command in a container to its end (no terminal). Unavailable: the outcome is unknown. Output is cut at 1 MiB each.
+  // Runs a command in a container to its end (no terminal). Unavailable: the outcome is unknown. Unsupported: it wrote more than 1 MiB to either output; it may still run.
   virtual Result<ExecResult> exec(const ObjectKey& pod, const std::string& container, const std::vector<std::string>& command, const std::string& input,
                                   std::chrono::milliseconds limit) = 0;
 };

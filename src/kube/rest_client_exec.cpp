@@ -15,8 +15,6 @@ constexpr std::size_t output_limit = 1 << 20;
 constexpr std::size_t input_piece = 32 << 10;
 constexpr char stdin_channel = 0, stdout_channel = 1, stderr_channel = 2, status_channel = 3;
 
-void append(std::string& out, std::string_view more) { out += more.substr(0, output_limit - std::min(out.size(), output_limit)); }
-
 void send_input(http::ClientWebSocket& socket, std::string_view input) {
   while (!input.empty()) {
     std::string message(1, stdin_channel);
@@ -68,8 +66,14 @@ Result<ExecResult> RestApi::exec(const ObjectKey& pod, const std::string& contai
     const std::string& bytes = **message;
     if (bytes.empty()) continue;
     const std::string_view content = std::string_view(bytes).substr(1);
-    if (bytes[0] == stdout_channel) append(out.out, content);
-    if (bytes[0] == stderr_channel) append(out.err, content);
+    if (bytes[0] == stdout_channel || bytes[0] == stderr_channel) {
+      std::string& into = bytes[0] == stdout_channel ? out.out : out.err;
+      if (content.size() > output_limit - into.size()) {
+        socket.close();
+        return fail(Code::Unsupported, fmt::format("{}: the command wrote more than {} bytes", doing, output_limit));
+      }
+      into += content;
+    }
     if (bytes[0] == status_channel) {
       auto value = parse_json(content);
       if (!value) {

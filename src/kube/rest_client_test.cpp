@@ -306,6 +306,17 @@ TEST(RestExec, WithoutInputAlsoOnV4) {
   EXPECT_EQ(world.api().exec({"n", "p"}, "", {"cat"}, "input", 20s).error().code, Code::Unsupported);
 }
 
+// A caller must not take the beginning for the whole.
+TEST(RestExec, MoreOutputThanIsKeptIsAnError) {
+  World world(container("v5.channel.k8s.io", 0));
+  const auto whole = world.api().exec({"n", "p"}, "", {"cat"}, std::string(1 << 20, 'i'), 20s);
+  ASSERT_TRUE(whole) << whole.error().message;
+  EXPECT_EQ(whole->out.size(), 1u << 20);
+  const auto more = world.api().exec({"n", "p"}, "", {"cat"}, std::string((1 << 20) + 1, 'i'), 20s);
+  ASSERT_FALSE(more);
+  EXPECT_EQ(more.error(), (Error{Code::Unsupported, "exec in n/p: the command wrote more than 1048576 bytes"}));
+}
+
 TEST(RestExec, GivesUpInTime) {
   World world([](http::Request, std::shared_ptr<http::Exchange> exchange) {
     auto socket = *exchange->accept_websocket("v5.channel.k8s.io");
