@@ -72,7 +72,9 @@ void Channel::send(const quorum::Message& message) {
   std::optional<sockaddr_in> to;
   {
     const std::lock_guard lock(mutex_);
-    to = voters_[message.to].address;
+    const Voter& voter = voters_[message.to];
+    const bool answer = message.kind == quorum::Kind::Grant || message.kind == quorum::Kind::Refuse;
+    to = (answer && voter.source) || !voter.address ? voter.source : voter.address;
   }
   if (!to) return;
   const std::string datagram = quorum::encode(message, group_);
@@ -94,9 +96,8 @@ std::optional<quorum::Message> Channel::receive() {
     auto message = quorum::decode({buffer, static_cast<std::size_t>(got)}, group_);
     if (!message || message->from >= voters_.size()) continue;
     if (message->kind == quorum::Kind::Ask) {
-      // Its newest address, known before any name server tells it.
       const std::lock_guard lock(mutex_);
-      voters_[message->from].address = from;
+      voters_[message->from].source = from;
     }
     return message;
   }

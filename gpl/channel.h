@@ -32,7 +32,8 @@ class Channel {
  private:
   struct Voter {
     std::string host, port;
-    std::optional<sockaddr_in> address;
+    std::optional<sockaddr_in> address;  // by its name
+    std::optional<sockaddr_in> source;   // of its last question: where the answer goes, and all while its name is not known
   };
   Channel(std::vector<Voter> voters, quorum::Group group, Fd socket) : voters_(std::move(voters)), group_(std::move(group)), socket_(std::move(socket)) {}
   void look_up(const std::stop_token& stop);

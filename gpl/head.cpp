@@ -128,7 +128,8 @@ class Head {
 
   void take() {
     const passwd* user = ::getpwnam("slurm");
-    auto term = take_term(options_.volume, fmt::format("held by {} since {}", options_.voters[options_.self], print_time(SystemClock().now())), user ? user->pw_uid : 0, user ? user->pw_gid : 0);
+    auto term = take_term(options_.volume, fmt::format("held by {} since {}", options_.voters[options_.self], print_time(SystemClock().now())), user ? user->pw_uid : 0, user ? user->pw_gid : 0,
+                          [this] { return elector_.holds(boot_time()); });
     if (!term) {
       refusals_ = std::min(refusals_ + 1, 6);
       log_error("the state cannot be taken over; another head may try", {{"reason", term.error().message}});
@@ -242,7 +243,10 @@ class Head {
       log_info("slurmctld answers", {{"term", std::to_string(term_->number)}, {"ms", std::to_string((boot_time() - started_).count() / 1'000'000)}});
     answered_ = boot_time();
     if (const auto look = look_at_process(daemon_->pid())) used_at_answer_ = look->processor;
-    if (auto marked = mark_saved(options_.volume, *term_); !marked) log_warn("the volume could not be marked", {{"reason", marked.error().message}});
+    if (now_saved_) return;
+    auto marked = mark_saved(options_.volume, *term_);
+    if (!marked) log_warn("the volume could not be marked", {{"reason", marked.error().message}});
+    else now_saved_ = *marked;
   }
 
   void look_at_daemon() {
@@ -362,7 +366,7 @@ class Head {
   std::optional<std::pair<Child, Fd>> probe_;
   std::string probe_conf_, trouble_;
   Time started_{}, answered_ = Time::min(), used_at_answer_{}, look_again_{}, stop_by_{}, other_serves_since_ = Time::min();
-  bool stopping_ = false, ending_ = false, killed_ = false, handicapped_ = false;
+  bool stopping_ = false, ending_ = false, killed_ = false, handicapped_ = false, now_saved_ = false;
   int quick_deaths_ = 0, setbacks_ = 0, refusals_ = 0;
   std::vector<Time> hangs_;
 };

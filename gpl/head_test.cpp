@@ -73,6 +73,14 @@ TEST_F(Terms, OfManyAtOnceEachGetsItsOwnNumberAndOneIsLast) {
   EXPECT_EQ(list_dir(volume_ + "/terms")->size(), 1U);
 }
 
+TEST_F(Terms, WhoWaitedBeyondItsLeaseTakesNothing) {
+  ASSERT_TRUE(take());
+  auto late = take_term(volume_, "h1", ::getuid(), ::getgid(), [] { return false; });
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, Code::Conflict);
+  EXPECT_TRUE(there("terms/1"));
+}
+
 // Killed between any two renames: called again it goes on.
 TEST_F(Terms, TheStateOfAHeadThatWasAloneMovesIn) {
   for (const char* name : {"job_state", "node_state", "clustername"}) write(name, name);
@@ -93,10 +101,10 @@ TEST_F(Terms, TheStateOfAHeadThatWasAloneMovesIn) {
 TEST_F(Terms, NothingIsStartedEmptyWhereThereWasState) {
   auto term = take();
   ASSERT_TRUE(term);
-  ASSERT_TRUE(mark_saved(volume_, *term));
+  EXPECT_EQ(mark_saved(volume_, *term), false);
   ASSERT_TRUE(take()) << "nothing was saved yet: the marker is not set";
   write("terms/2/job_state");
-  ASSERT_TRUE(mark_saved(volume_, {2, volume_ + "/terms/2"}));
+  EXPECT_EQ(mark_saved(volume_, {2, volume_ + "/terms/2"}), true);
   ASSERT_TRUE(remove_tree(volume_ + "/terms/2/job_state"));
   auto without = take();
   ASSERT_FALSE(without);

@@ -64,7 +64,7 @@ Result<void> move_loose(const std::string& volume, const Found& found) {
 
 }  // namespace
 
-Result<Term> take_term(const std::string& volume, const std::string& holder, uid_t owner, gid_t group) {
+Result<Term> take_term(const std::string& volume, const std::string& holder, uid_t owner, gid_t group, const std::function<bool()>& allowed) {
   if (auto made = make_dirs(volume + "/terms", 0755); !made) return std::unexpected(std::move(made.error()));
   auto found = look(volume);
   if (!found) return std::unexpected(std::move(found.error()));
@@ -84,6 +84,7 @@ Result<Term> take_term(const std::string& volume, const std::string& holder, uid
     return fail(Code::Invalid, fmt::format("{} has neither job_state nor job_state.old, although the state was saved before; restore it from a backup, or, to begin with no jobs at all, remove {}/{}", from, volume, kMarker));
 
   Term term{static_cast<std::uint64_t>(found->highest) + 1, fmt::format("{}/terms/{}", volume, found->highest + 1)};
+  if (!allowed()) return fail(Code::Conflict, volume + " kept this head waiting beyond its lease");
   if (::rename(from.c_str(), term.path.c_str()) != 0) {
     if (errno == ENOENT || errno == ENOTEMPTY || errno == EEXIST) return fail(Code::Conflict, "another head has taken over the state: " + from + " is gone");
     return fail_errno(errno, fmt::format("rename {} to {}", from, term.path));
@@ -106,11 +107,13 @@ Result<bool> still_there(const Term& term) {
   return fail_errno(errno, "look at " + term.path);
 }
 
-Result<void> mark_saved(const std::string& volume, const Term& term) {
+Result<bool> mark_saved(const std::string& volume, const Term& term) {
   const std::string marker = volume + "/" + kMarker;
-  if (exists(marker) || !has_state(term.path)) return {};
-  if (auto written = write_file_durably(marker, "State of Slurm was saved here. While this file is there, slurmctld is never started without it.\n", 0644); !written) return written;
-  return sync_folder(volume);
+  if (exists(marker)) return true;
+  if (!has_state(term.path)) return false;
+  if (auto written = write_file_durably(marker, "State of Slurm was saved here. While this file is there, slurmctld is never started without it.\n", 0644); !written) return std::unexpected(std::move(written.error()));
+  if (auto synced = sync_folder(volume); !synced) return std::unexpected(std::move(synced.error()));
+  return true;
 }
 
 }  // namespace fairlead::companion

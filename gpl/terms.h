@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/result.h"
@@ -17,11 +18,12 @@ struct Term {
 };
 
 // A new term, for `holder` (one line, kept in it for people). Only under a lease. The state of a head that was alone (files in VOLUME itself) is moved into it first; being killed at any point and called again is the same.
-//   Conflict: another took it meanwhile. Invalid: there was state and it is not there; nothing is started empty. Costs a few writes, whatever the size of the state.
-Result<Term> take_term(const std::string& volume, const std::string& holder, uid_t owner, gid_t group);
+// `allowed` is asked last before the rename: a volume may have kept us waiting beyond the lease.
+//   Conflict: another took it meanwhile, or it is not allowed any more. Invalid: there was state and it is not there; nothing is started empty. Costs a few writes, whatever the size of the state.
+Result<Term> take_term(const std::string& volume, const std::string& holder, uid_t owner, gid_t group, const std::function<bool()>& allowed = [] { return true; });
 // No once another took over. Unknown (an error) where the volume does not answer.
 Result<bool> still_there(const Term& term);
-// To be called once the daemon has saved: from then on a volume without state is not a new one.
-Result<void> mark_saved(const std::string& volume, const Term& term);
+// To be called while the daemon runs, until it says yes: the state was saved, and from now on a volume without it is not a new one.
+Result<bool> mark_saved(const std::string& volume, const Term& term);
 
 }  // namespace fairlead::companion
