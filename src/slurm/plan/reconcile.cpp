@@ -65,11 +65,14 @@ const Json* ready_head(const Snapshot& snapshot, const SlurmCluster& cluster) {
 }
 
 ScaleInput scale_input(const Snapshot& snapshot, const SlurmCluster& cluster, Instant now) {
-  ScaleInput in{.cluster_uid = cluster.uid, .generation = cluster.generation, .size = cluster.worker.size, .rules = cluster.scale_down, .memory = snapshot.cluster["status"]["scaleDown"], .view = snapshot.view, .now = now};
+  ScaleInput in{.cluster_uid = cluster.uid, .generation = cluster.generation, .size = cluster.worker.size, .rules = cluster.scale_down, .memory = snapshot.cluster["status"]["scaleDown"], .look_due = snapshot.look_due, .view = snapshot.view, .now = now};
   const Json* jobs = kube::find_condition(snapshot.cluster, "JobsCanStart");
   in.jobs_wait = jobs && (*jobs)["status"].string() == "False";
   for (const auto& [name, pod] : snapshot.pods)
-    if (const int ordinal = ordinal_of(name, Role::Worker); ordinal >= 0 && of_role(pod, cluster, Role::Worker)) in.pods[ordinal] = &pod;
+    if (const int ordinal = ordinal_of(name, Role::Worker); ordinal >= 0) {
+      if (of_role(pod, cluster, Role::Worker)) in.pods[ordinal] = &pod;
+      else in.taken.insert(ordinal);
+    }
   return in;
 }
 
@@ -280,15 +283,17 @@ class Planner {
     plan_.look_again = scale.look_again;
     if (scale.jobs) say("JobsCanStart", scale.jobs->empty(), scale.jobs->empty() ? "NoneNamesALeavingWorker" : "NamesALeavingWorker", scale.jobs->empty() ? "no job insists on a worker that is taken away" : *scale.jobs);
     const Json* head = ready_head(snapshot_, cluster_);
-    for (auto& step : scale.steps) {
-      if (auto* tell = std::get_if<TellSlurm>(&step)) {
-        if (head) plan_.steps.push_back(NodeStep{kube::key_of(*head), std::move(*tell)});
-        continue;
+    // What Slurm just said of a worker is worth little after the minutes that many node steps may take: pods are ended first.
+    for (const auto& step : scale.steps)
+      if (const auto* end = std::get_if<EndPod>(&step)) {
+        const Json& pod = snapshot_.pods.at(pod_name(Role::Worker, end->ordinal));
+        plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), end->why, kube::version_of(pod), true});
       }
-      const auto& end = std::get<EndPod>(step);
-      const Json& pod = snapshot_.pods.at(pod_name(Role::Worker, end.ordinal));
-      plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), end.why, kube::version_of(pod)});
-    }
+    for (auto& step : scale.steps)
+      if (auto* tell = std::get_if<TellSlurm>(&step); tell && head) {
+        const Json* pod = find(snapshot_.pods, tell->node);
+        plan_.steps.push_back(NodeStep{kube::key_of(*head), std::move(*tell), pod ? kube::uid_of(*pod) : ""});
+      }
   }
 
   void plan_pods(Role role) {
@@ -329,7 +334,7 @@ class Planner {
       // A head restarts without harm to running jobs (SlurmdTimeout is far longer than that takes); workers and login nodes hold people's work. One that never ran does not.
       else if (stale && heads && (*have)["status"]["phase"].string() != "Pending" && !first_head_is_alone() && !all_heads_ready()) view.outdated.push_back(name);
       else if (stale && heads && !std::exchange(calm, false)) view.trouble.push_back(name + " is renewed after the others");
-      else if (stale && (role == Role::Controller || (*have)["status"]["phase"].string() == "Pending"))
+      else if (stale && (role == Role::Controller || never_began(*have)))
         plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "its template has changed", kube::version_of(*have)});
       else if (stale) view.outdated.push_back(name);
     }
@@ -338,7 +343,7 @@ class Planner {
       const int ordinal = ordinal_of(name, role);
       if (ordinal >= 0 && (role == Role::Worker || ordinal < of.size)) continue;  // what becomes of workers, plan_workers says
       if (kube::deleting(pod)) continue;
-      if (pod["status"]["phase"].string() == "Pending" || pod_over(pod)) plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), "it is beyond the size and never ran", kube::version_of(pod)});
+      if (never_began(pod) || pod_over(pod)) plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), "it is beyond the size and never ran", kube::version_of(pod)});
       else view.surplus.push_back(name);
     }
   }

@@ -19,18 +19,19 @@ struct Snapshot {
   kube::Json cluster;  // the object as read
   std::map<std::string, kube::Json> pods, services, config_maps, secrets, claims, policies, slices;  // of its namespace, by name
   std::optional<SlurmView> view;  // where wants_look asked for it and Slurm answered
+  bool look_due = false;          // Slurm was not looked at for long, or not yet by this operator: what it never wrote down, or what was carried out late, is found only so
 };
 
 inline const kube::Resource kNetworkPolicies{"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true};
 
 struct Create { kube::Resource resource; kube::Json object; };
 struct Update { kube::Resource resource; kube::Json object; };                 // carries the resourceVersion it was decided on
-struct DeletePod { kube::ObjectKey key; std::string uid; std::string why; std::string version; };  // the one, in the state, that it was decided on
+struct DeletePod { kube::ObjectKey key; std::string uid; std::string why; std::string version; bool leaves = false; };  // the one, in the state, that it was decided on; leaves: a worker beyond the size
 struct Remove { kube::Resource resource; kube::ObjectKey key; std::string uid; std::string why; std::string version; };  // what belongs to the cluster and is not wanted any more
 enum class Keys { Munge, Quorum, HostKeys, ClientKey };
 struct MakeKeys { Keys keys; std::string secret; };                            // generated where chance is allowed, then created once
 struct Reconfigure { kube::ObjectKey head; std::string hash, term; bool always = false; };                // tell slurmctld to read the files again once they show this hash
-struct NodeStep { kube::ObjectKey head; TellSlurm tell; };                     // by fairlead-slurm, which looks once more before it acts
+struct NodeStep { kube::ObjectKey head; TellSlurm tell; std::string pod_uid; };  // by fairlead-slurm, which looks once more before it acts; the worker's pod, where it has one
 using Step = std::variant<Create, Update, Remove, DeletePod, MakeKeys, Reconfigure, NodeStep>;
 std::string describe(const Step& step);
 

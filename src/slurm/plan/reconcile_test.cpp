@@ -311,6 +311,75 @@ TEST(SlurmReconcile, AWorkerBeyondTheSizeLeavesStepByStep) {
   EXPECT_THAT(world.condition("JobsCanStart"), testing::AllOf(testing::StartsWith("False"), HasSubstr("job 7 of ada asks for worker-1")));
 }
 
+// Pending for the sake of another container, while slurmd (or sshd) runs.
+TEST(SlurmReconcile, APendingPodWhoseContainersRunIsNotDeletedForItsTemplate) {
+  World world;
+  world.settle();
+  world.ready("controller-0");
+  world.settle();
+  const auto container = [](const char* name, const char* state) { return Json::object({{"name", name}, {"state", Json::object({{state, Json::object()}})}}); };
+  for (const char* pod : {"worker-0", "login-0"})
+    world.snapshot.pods[pod].set("status", Json::object({{"phase", "Pending"}, {"containerStatuses", Json::array({container("sidecar", "waiting"), container("main", "running")})}}));
+  world.snapshot.pods["worker-1"].set("status", Json::object({{"phase", "Pending"}, {"containerStatuses", Json::array({container("sidecar", "waiting"), container("main", "waiting")})}}));
+  for (const char* role : {"worker", "login"}) world.snapshot.cluster.find("spec")->find("slurmNodes")->find(role)->child(*role == 'w' ? "slurmd" : "sshd").set("image", "slurm:next");
+  EXPECT_THAT(world.steps(), Contains("delete pod worker-1: its template has changed"));
+  EXPECT_THAT(world.steps(), Not(Contains(testing::AnyOf(HasSubstr("delete pod worker-0"), HasSubstr("delete pod login-0")))));
+  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("login")->set("size", 0);
+  EXPECT_THAT(world.steps(), Not(Contains(HasSubstr("delete pod login-0"))));
+}
+
+TEST(SlurmReconcile, AWorkerWhoseLabelWasEditedAwayKeepsItsRecord) {
+  World world;
+  world.settle();
+  for (const char* pod : {"controller-0", "worker-0", "worker-1", "login-0"}) world.ready(pod);
+  SlurmView view{.at = kNow};
+  view.nodes["worker-0"] = {.name = "worker-0", .state = {"IDLE"}};
+  view.nodes["worker-1"] = {.name = "worker-1", .state = {"IDLE", "DRAIN"}, .reason = "fairlead: scale-down of u1 generation 3"};
+  world.snapshot.view = view;
+  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("worker")->set("size", 1);
+  world.settle();
+  world.snapshot.pods["worker-1"].child("metadata").child("labels").erase(kRoleLabel);
+  world.snapshot.view->at += 1000s;
+  EXPECT_THAT(world.steps(), Not(Contains(HasSubstr("worker-1"))));
+  world.snapshot.pods.erase("worker-1");
+  EXPECT_THAT(world.steps(), Contains("forget worker-1"));
+}
+
+TEST(SlurmReconcile, PodsAreEndedBeforeSlurmIsToldAnything) {
+  World world;
+  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("worker")->set("size", 3);
+  world.settle();
+  for (const char* pod : {"controller-0", "worker-0", "worker-1", "worker-2", "login-0"}) world.ready(pod);
+  SlurmView view{.at = kNow};
+  view.nodes["worker-0"] = {.name = "worker-0", .state = {"IDLE"}};
+  view.nodes["worker-1"] = {.name = "worker-1", .state = {"IDLE"}};
+  view.nodes["worker-2"] = {.name = "worker-2", .state = {"IDLE", "DRAIN"}, .reason = "fairlead: scale-down"};
+  world.snapshot.view = view;
+  world.settle();
+  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("worker")->set("size", 1);
+  world.apply(world.look());
+  world.snapshot.view->at += 3s;
+  EXPECT_THAT(world.steps(), ElementsAre(HasSubstr("delete pod worker-2"), HasSubstr("drain worker-1")));
+}
+
+TEST(SlurmReconcile, ALookThatIsDueIsTakenAndFindsADrainThatCameBack) {
+  World world;
+  world.settle();
+  for (const char* pod : {"controller-0", "worker-0", "worker-1", "login-0"}) world.ready(pod);
+  SlurmView view{.at = kNow};
+  view.nodes["worker-0"] = {.name = "worker-0", .state = {"IDLE"}};
+  view.nodes["worker-1"] = {.name = "worker-1", .state = {"IDLE"}};
+  world.snapshot.view = view;
+  world.settle();
+  EXPECT_FALSE(wants_look(world.snapshot, "slurm:22.05", kNow));
+  world.snapshot.look_due = true;
+  EXPECT_TRUE(wants_look(world.snapshot, "slurm:22.05", kNow));
+  auto& node = world.snapshot.view->nodes["worker-1"];
+  node.state = {"IDLE", "DRAIN"}, node.reason = "fairlead: scale-down of u1 generation 2", node.answers = true;
+  EXPECT_THAT(world.steps(), ElementsAre("undrain worker-1"));
+  EXPECT_EQ(std::get<NodeStep>(world.look().steps.at(0)).pod_uid, "uid-worker-1");
+}
+
 TEST(SlurmReconcile, AHeadWithANewTemplateIsReplaced) {
   World world;
   world.settle();

@@ -15,24 +15,24 @@ using kube::Json;
 
 constexpr auto kPoll = std::chrono::seconds(3), kSlowPoll = std::chrono::seconds(10);
 constexpr auto kBetweenLooks = std::chrono::seconds(1);
-// What a worker's companion writes over a drain's reason when the worker restarts.
-constexpr std::string_view kRestartReason = "fairlead: the worker restarted";
+constexpr auto kDownForGood = std::chrono::seconds(300);  // SlurmdTimeout once more: of a record that may be of somebody's own node
 
 std::string worker(int ordinal) { return fmt::format("{}{}", kWorkerPrefix, ordinal); }
 bool over(const Json& pod) {
   const std::string& phase = pod["status"]["phase"].string();
   return phase == "Failed" || phase == "Succeeded";
 }
-// Whatever is neither over nor certain never to have begun may run something.
-bool running(const Json& pod) { return !over(pod) && pod["status"]["phase"].string_or("Pending") != "Pending"; }
+// On no machine: nothing of it can run anywhere. What a kubelet reports of the others may be late.
+bool nowhere(const Json& pod) { return pod["spec"]["nodeName"].string().empty() && never_began(pod); }
 bool ready(const Json& pod) { return !kube::deleting(pod) && kube::condition_is_true(pod, "Ready"); }
 
 // What is remembered of a worker, in status.scaleDown.workers.
 struct Entry {
   std::string uid, state;      // of its pod; state: design 006
-  std::optional<Instant> since;  // when the operator first saw it beyond the size, by its own clock
-  std::optional<Instant> seen;   // when Slurm first showed it empty, by the head's clock; since then at every look
-  bool ours = false;             // the drain is ours
+  std::optional<Instant> since;          // when the operator first saw it beyond the size, by its own clock
+  std::optional<Instant> drained_since;  // when it first saw that it gets no new jobs, without a break until now
+  std::optional<Instant> seen;           // when Slurm first showed it empty, by the head's clock; since then at every look
+  void wanted() { since.reset(), drained_since.reset(), seen.reset(); }  // all waiting begins anew
 };
 
 std::map<int, Entry> read_entries(const Json& memory) {
@@ -44,7 +44,7 @@ std::map<int, Entry> read_entries(const Json& memory) {
   };
   for (const Json& from : memory["workers"].items())
     if (const auto ordinal = worker_ordinal(from["name"].string()))
-      out[*ordinal] = {from["uid"].string(), from["state"].string(), time(from["since"]), time(from["emptySeen"]), from["drainedByUs"].boolean()};
+      out[*ordinal] = {from["uid"].string(), from["state"].string(), time(from["since"]), time(from["drainedSince"]), time(from["emptySeen"])};
   return out;
 }
 
@@ -52,14 +52,19 @@ Json entry_json(int ordinal, const Entry& entry) {
   Json out = Json::object({{"name", worker(ordinal)}, {"state", entry.state}});
   if (!entry.uid.empty()) out.set("uid", entry.uid);
   if (entry.since) out.set("since", print_time(*entry.since));
+  if (entry.drained_since) out.set("drainedSince", print_time(*entry.drained_since));
   if (entry.seen) out.set("emptySeen", print_micro_time(*entry.seen));
-  if (entry.ours) out.set("drainedByUs", true);
   return out;
 }
 
 class Scaler {
  public:
-  explicit Scaler(const ScaleInput& in) : in_(in), old_(read_entries(in.memory)) {}
+  explicit Scaler(const ScaleInput& in) : in_(in), old_(read_entries(in.memory)) {
+    // One edit since the last plan cannot have wanted a worker that was beyond the size before it and is after it; two can.
+    const std::int64_t planned = in.memory["plannedGeneration"].integer(in.generation);
+    if (in.generation < planned || in.generation > planned + 1)
+      for (auto& [ordinal, entry] : old_) entry.wanted();
+  }
 
   ScalePlan run() {
     plan_.ordinals = choose();
@@ -134,7 +139,7 @@ class Scaler {
   }
   bool never_ran(int ordinal) const {
     const Json* its = pod(ordinal);
-    return !its || (!kube::deleting(*its) && !running(*its));
+    return its ? !kube::deleting(*its) && nowhere(*its) : !in_.taken.contains(ordinal);
   }
 
   // The victims first: out of service and empty; idle; busy, the shortest time left first. Who leaves already stays a victim among equals, then the highest ordinal.
@@ -145,7 +150,7 @@ class Scaler {
       const Json* its = pod(ordinal);
       const SlurmNode* of = node(ordinal);
       const bool empty = !of || is_empty(*in_.view, *of);
-      const bool out_of_service = !its || !ready(*its) || !of || of->has("DRAIN") || of->has("DOWN") || of->has("NOT_RESPONDING");
+      const bool out_of_service = !its || !ready(*its) || !of || of->drained() || of->has("DOWN") || of->has("NOT_RESPONDING");
       auto left = std::chrono::nanoseconds::zero();
       if (of)
         for (const SlurmJob* job : in_.view->jobs_on(of->name)) left = std::max(left, job->end ? *job->end - in_.view->at : std::chrono::nanoseconds::max());
@@ -160,7 +165,7 @@ class Scaler {
     return out;
   }
 
-  static bool is_ours(const SlurmNode& of, const Entry* entry) { return of.reason.starts_with(kScaleDownReason) || (entry && entry->ours && of.reason.starts_with(kRestartReason)); }
+  static bool is_ours(const SlurmNode& of) { return of.has("DRAIN") && of.reason.starts_with(kScaleDownReason); }
 
   Entry* remembered_entry(int ordinal) {
     const auto found = old_.find(ordinal);
@@ -174,9 +179,9 @@ class Scaler {
   void tell(NodeVerb verb, int ordinal, std::vector<std::string> arguments = {}) { plan_.steps.push_back(TellSlurm{verb, worker(ordinal), std::move(arguments)}); }
   void drain(int ordinal) { tell(NodeVerb::Drain, ordinal, {fmt::format("{} of {} generation {}", kScaleDownReason, in_.cluster_uid.substr(0, 8), in_.generation)}); }
 
-  // The second look, later than the first, that shows the same.
-  bool seen_twice(Entry& entry) const {
-    if (entry.seen && in_.view->at >= *entry.seen + kBetweenLooks) return true;
+  // The second look, so much later than the first, that shows the same.
+  bool seen_twice(Entry& entry, std::chrono::seconds between = kBetweenLooks) const {
+    if (entry.seen && in_.view->at >= *entry.seen + between) return true;
     if (!entry.seen || in_.view->at < *entry.seen) entry.seen = in_.view->at;
     return false;
   }
@@ -184,15 +189,14 @@ class Scaler {
   // A wanted worker: what is left of a scale-down of ours is taken back, and nothing else is touched.
   void returning(int ordinal) {
     Entry* before = remembered_entry(ordinal);
+    Entry entry = before ? *before : Entry{};
+    entry.wanted();
     if (!in_.view) {
-      if (before) keep(ordinal, *before, "Returning", "");
+      if (before) keep(ordinal, std::move(entry), "Returning", "");
       return;
     }
     const SlurmNode* of = node(ordinal);
-    if (!of || !of->has("DRAIN") || !is_ours(*of, before)) return;
-    Entry entry = before ? *before : Entry{};
-    entry.ours = true;
-    entry.seen.reset();
+    if (!of || !is_ours(*of)) return;
     const Json* its = pod(ordinal);
     if (its && ready(*its) && of->answers) tell(NodeVerb::Undrain, ordinal);
     keep(ordinal, std::move(entry), "Returning", fmt::format("{} is wanted again and takes jobs when its slurmd answers", worker(ordinal)));
@@ -201,34 +205,34 @@ class Scaler {
   void leaving(int ordinal) {
     const Json* its = pod(ordinal);
     Entry* before = remembered_entry(ordinal);
-    if (!its) return record(ordinal, before);
-    Entry entry = before && before->state != "Found" ? *before : Entry{};
+    if (!its) return in_.taken.contains(ordinal) ? taken(ordinal, before) : record(ordinal, before);
+    Entry entry = before && before->state != "Found" && before->uid == kube::uid_of(*its) ? *before : Entry{};  // of another pod nothing counts
     if (!entry.since) entry.since = in_.now;
-    if (entry.uid != kube::uid_of(*its)) entry.seen.reset();  // another pod
     entry.uid = kube::uid_of(*its);
     if (kube::deleting(*its)) return keep(ordinal, std::move(entry), "Ending", fmt::format("{} is ending", worker(ordinal)));
     const SlurmNode* of = node(ordinal);
-    // Kubernetes alone proves that a pod never ran. That one is over it says of lost nodes, too: Slurm must agree.
-    if (!running(*its) && (in_.view || !over(*its)) && (!of || is_empty(*in_.view, *of))) {
-      plan_.steps.push_back(EndPod{ordinal, over(*its) ? "it is beyond the size and has ended" : "it is beyond the size and never ran"});
+    // Kubernetes alone proves no more than that a pod is on no machine. That one is Pending or over it says of lost and half-started ones, too: Slurm must agree.
+    if (!of && nowhere(*its)) {
+      plan_.steps.push_back(EndPod{ordinal, "it is beyond the size and never ran"});
       return keep(ordinal, std::move(entry), "Ending", "");
     }
     const std::string state = entry.state == "Drained" || entry.state == "Unregistered" ? entry.state : "Draining";
     if (!in_.view) return keep(ordinal, std::move(entry), state, fmt::format("{} is beyond the size and kept: Slurm does not say what runs there", worker(ordinal)));
     if (!of) return unregistered(ordinal, *its, std::move(entry));
-    if (!of->has("DRAIN")) {
+    if (!of->drained()) {
       entry.seen.reset();
-      entry.ours = true;
+      entry.drained_since.reset();
       drain(ordinal);
       return keep(ordinal, std::move(entry), "Draining", fmt::format("{} is being drained", worker(ordinal)));
     }
-    entry.ours = is_ours(*of, &entry);
+    if (!entry.drained_since) entry.drained_since = in_.now;
     if (is_empty(*in_.view, *of)) return proven(ordinal, std::move(entry), "Drained", "is drained and empty");
     entry.seen.reset();
     waiting(ordinal, *of, std::move(entry));
   }
 
   void unregistered(int ordinal, const Json& its, Entry entry) {
+    entry.drained_since.reset();
     if (!ready(its)) return proven(ordinal, std::move(entry), "Unregistered", "is not ready, and Slurm does not know it");
     entry.seen.reset();
     keep(ordinal, std::move(entry), "Draining", fmt::format("{} is beyond the size and kept: it is ready, but Slurm does not know it", worker(ordinal)));
@@ -246,15 +250,21 @@ class Scaler {
       jobs.push_back(fmt::format("{} of {} ({})", job->id, job->user, job->end ? "until " + print_time(*job->end) : "without a time limit"));
       if (job->state != "COMPLETING") ids.push_back(job->id);
     }
-    std::string note = fmt::format("{} is drained{} and waits for {}", worker(ordinal), entry.ours ? "" : fmt::format(" by {} ({})", of.by, of.reason),
+    std::string note = fmt::format("{} is drained{} and waits for {}", worker(ordinal), is_ours(of) ? "" : fmt::format(" by {} ({})", of.by, of.reason),
                                    jobs.empty() ? "its last job to end" : fmt::format("{} {}", jobs.size() == 1 ? "job" : "jobs", fmt::join(jobs, ", ")));
     if (in_.rules.policy != api::SlurmScaleDown::Policy::Wait && !jobs.empty()) {
-      const Instant deadline = *entry.since + in_.rules.after;
+      // Nobody waits for a worker that could still be given jobs: these would be ended minutes old.
+      const Instant deadline = std::max(*entry.since, *entry.drained_since) + in_.rules.after;
       const bool requeue = in_.rules.policy == api::SlurmScaleDown::Policy::Requeue;
       note += fmt::format(", which {} {} {}", jobs.size() == 1 ? "is" : "are", requeue ? "put back into the queue at" : "cancelled at", print_time(deadline));
       if (in_.now >= deadline && !ids.empty()) tell(requeue ? NodeVerb::Requeue : NodeVerb::Cancel, ordinal, std::move(ids));
     }
     keep(ordinal, std::move(entry), "Draining", std::move(note));
+  }
+
+  // Whose the pod is cannot be told, so neither can what runs there.
+  void taken(int ordinal, Entry* before) {
+    if (before) keep(ordinal, Entry{}, "Found", fmt::format("{} is a pod without the label or the owner of this cluster: what Slurm knows of it is left as it is", worker(ordinal)));
   }
 
   // No Pod object is there.
@@ -267,25 +277,23 @@ class Scaler {
     if (!of) return;  // done
     Entry entry = before ? *before : Entry{.state = "Found"};
     const bool found = entry.state == "Found";
-    const bool ours = of->has("DRAIN") && (of->reason.starts_with(kScaleDownReason) || !found);
+    const bool ours = of->has("DRAIN") && (is_ours(*of) || !found);
     if (!is_empty(*in_.view, *of)) {
       entry.seen.reset();
       return keep(ordinal, std::move(entry), found ? "Found" : "RecordLeft", fmt::format("{} has no pod, but Slurm still counts jobs there; its record is deleted when Slurm has ended them", worker(ordinal)));
     }
-    if (!ours && (of->has("DOWN") || of->has("NOT_RESPONDING"))) {
-      if (seen_twice(entry)) tell(NodeVerb::Forget, ordinal);
-      return keep(ordinal, std::move(entry), found ? "Found" : "RecordLeft", fmt::format("the record of {} is being deleted", worker(ordinal)));
+    // Somebody may run a node of such a name: a moment's silence is no reason to take it away.
+    if (!ours && (of->has("DOWN") || (!found && of->has("NOT_RESPONDING")))) {
+      if (seen_twice(entry, found ? kDownForGood : kBetweenLooks)) tell(NodeVerb::Forget, ordinal);
+      return keep(ordinal, std::move(entry), found ? "Found" : "RecordLeft", fmt::format("the record of {} is deleted{}", worker(ordinal), found ? " when Slurm has called it down for five minutes" : ""));
     }
     if (ours) {
       tell(NodeVerb::Forget, ordinal);
       return keep(ordinal, std::move(entry), "RecordLeft", fmt::format("the record of {} is being deleted", worker(ordinal)));
     }
     entry.seen.reset();
-    if (!found) {
-      drain(ordinal);  // nobody may give it work: its pod is gone
-      entry.ours = true;
-    }
-    keep(ordinal, std::move(entry), found ? "Found" : "RecordLeft", found ? fmt::format("{} is in Slurm without a pod; its record is deleted when Slurm calls it down", worker(ordinal)) : "");
+    if (!found && !of->drained()) drain(ordinal);  // nobody may give it work: its pod is gone
+    keep(ordinal, std::move(entry), found ? "Found" : "RecordLeft", found ? fmt::format("{} is in Slurm without a pod; its record is deleted when Slurm has called it down for five minutes", worker(ordinal)) : "");
   }
 
   // Slurm deletes a record also while a pending job insists on it; the job then waits for ever.
@@ -326,7 +334,9 @@ class Scaler {
     // A Slurm that does not answer is not asked all the time.
     if (fast && in_.view) plan_.look_again = kPoll;
     else if (!next_.empty() || jobs_wait || (!in_.view && needs_look(in_))) plan_.look_again = kSlowPoll;
-    if (!next_.empty()) plan_.memory.set("workers", std::move(workers));
+    if (next_.empty()) return;
+    plan_.memory.set("plannedGeneration", in_.generation);
+    plan_.memory.set("workers", std::move(workers));
   }
 
   const ScaleInput& in_;
@@ -357,8 +367,16 @@ std::optional<int> worker_ordinal(std::string_view name) {
   return out;
 }
 
+bool never_began(const Json& pod) {
+  if (pod["status"]["phase"].string_or("Pending") != "Pending") return false;
+  const auto& containers = pod["status"]["containerStatuses"].items();
+  return std::none_of(containers.begin(), containers.end(), [](const Json& one) {
+    return one["state"]["running"].is_object() || one["state"]["terminated"].is_object() || one["lastState"]["terminated"].is_object() || one["started"].boolean() || one["restartCount"].integer() > 0;
+  });
+}
+
 bool needs_look(const ScaleInput& input) {
-  if (input.jobs_wait || input.memory["generation"].integer(-1) != input.generation || !input.memory["workers"].items().empty()) return true;
+  if (input.look_due || input.jobs_wait || input.memory["generation"].integer(-1) != input.generation || !input.memory["workers"].items().empty()) return true;
   const auto ordinals = Scaler(input).choose();
   if (ordinals.size() != static_cast<std::size_t>(std::max(0, input.size))) return true;
   return std::any_of(input.pods.begin(), input.pods.end(), [&](const auto& one) { return std::find(ordinals.begin(), ordinals.end(), one.first) == ordinals.end(); });

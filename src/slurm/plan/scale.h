@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -21,7 +22,9 @@ struct ScaleInput {
   int size = 0;
   api::SlurmScaleDown rules;
   std::map<int, const kube::Json*> pods;  // of this cluster, by ordinal; borrowed
+  std::set<int> taken;                    // ordinals whose name a pod has that is not known to be of this cluster: its label or its owner was edited, or it is somebody else's
   kube::Json memory;                      // status.scaleDown as it is stored; null at first
+  bool look_due = false;                  // nobody has looked for long
   bool jobs_wait = false;                 // a job that names a node which leaves was seen at the last look
   std::optional<SlurmView> view;          // none: Slurm was not asked or did not answer
   Instant now;
@@ -48,6 +51,9 @@ struct ScalePlan {
   std::optional<std::string> jobs;  // for condition JobsCanStart: jobs that would wait for ever; empty text: none. None: Slurm was not asked
   std::optional<std::chrono::nanoseconds> look_again;
 };
+
+// Kubernetes shows no sign that any container of it began: the phase alone does not say so, for a pod of which one container never starts stays Pending while the others run.
+bool never_began(const kube::Json& pod);
 
 // Is there anything that Slurm must be asked for?
 bool needs_look(const ScaleInput& input);

@@ -24,6 +24,15 @@ Json pod_object(int ordinal, const char* phase, bool is_ready, const std::string
   return Json::object({{"metadata", Json::object({{"name", fmt::format("worker-{}", ordinal)}, {"uid", uid}})},
                        {"status", Json::object({{"phase", phase}, {"conditions", Json::array({Json::object({{"type", "Ready"}, {"status", is_ready ? "True" : "False"}})})}})}});
 }
+// Pending, on a machine: an injected sidecar cannot be pulled, while slurmd runs or not.
+Json half_started(int ordinal, const std::string& uid, bool slurmd) {
+  Json pod = pod_object(ordinal, "Pending", false, uid);
+  pod.set("spec", Json::object({{"nodeName", "n1"}}));
+  const Json waiting = Json::object({{"name", "sidecar"}, {"state", Json::object({{"waiting", Json::object({{"reason", "ImagePullBackOff"}})}})}});
+  const Json running = Json::object({{"name", "slurmd"}, {"state", Json::object({{"running", Json::object({{"startedAt", "2026-01-01T00:00:00Z"}})}})}});
+  pod.child("status").set("containerStatuses", slurmd ? Json::array({waiting, running}) : Json::array({waiting}));
+  return pod;
+}
 std::string describe(const ScaleStep& step) {
   if (const auto* end = std::get_if<EndPod>(&step)) return fmt::format("end worker-{}", end->ordinal);
   const auto& tell = std::get<TellSlurm>(step);
@@ -33,7 +42,7 @@ std::string describe(const ScaleStep& step) {
 // ---- one worker beyond the size: every transition
 struct Row {
   const char* name;
-  const char* pod;     // "running", "ready", "pending", "failed", "deleting", "" for none
+  const char* pod;     // "running", "ready", "pending", "pulling", "half", "failed", "deleting", "" for none
   const char* state;   // of the node, flags by '+'; "" for no record; "?" when Slurm does not answer
   const char* reason;
   const char* job;     // its state; "" for none
@@ -44,18 +53,15 @@ struct Row {
 };
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
-Json remembered(const char* state, bool seen, bool ours = true) {
-  Json worker = Json::object({{"name", "worker-2"}, {"state", state}, {"uid", "p2"}, {"since", print_time(kNow - 60s)}});
+Json remembered(const char* state, bool seen) {
+  Json worker = Json::object({{"name", "worker-2"}, {"state", state}, {"uid", "p2"}, {"since", print_time(kNow - 60s)}, {"drainedSince", print_time(kNow - 60s)}});
   if (seen) worker.set("emptySeen", print_micro_time(kNow - 3s));
-  if (ours) worker.set("drainedByUs", true);
-  return Json::object({{"generation", 2}, {"workers", Json::array({worker})}});
+  return Json::object({{"generation", 2}, {"plannedGeneration", 2}, {"workers", Json::array({worker})}});
 }
 Json memory_of(const std::string& name) {
   if (name.empty()) return Json::object({{"generation", 2}});
   if (name == "seen") return remembered("Drained", true);
   if (name == "unregistered") return remembered("Unregistered", true);
-  if (name == "theirs") return remembered("Draining", false, false);
-  if (name == "theirs seen") return remembered("Drained", true, false);
   if (name == "just seen") {
     Json out = remembered("Drained", true);
     out.find("workers")->items()[0].set("emptySeen", print_micro_time(kNow));
@@ -88,6 +94,7 @@ Inputs inputs(const Row& row) {
   const std::string pod = row.pod, state = row.state;
   if (pod == "running" || pod == "ready" || pod == "deleting") out.pods[2] = pod_object(2, "Running", pod == "ready", "p2");
   if (pod == "pending") out.pods[2] = pod_object(2, "Pending", false, "p2");
+  if (pod == "pulling" || pod == "half") out.pods[2] = half_started(2, "p2", pod == "half");
   if (pod == "failed") out.pods[2] = pod_object(2, "Failed", false, "p2");
   if (pod == "deleting") out.pods[2].child("metadata").set("deletionTimestamp", "2026-01-01T00:00:00Z");
   if (state == "?") return out;
@@ -141,14 +148,30 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"undrained_by_a_person_in_between", "ready", "IDLE", "", "", "seen", "drain worker-2", "Draining", ""},
         Row{"drained_by_a_person", "ready", "MIXED+DRAIN", "disk", "RUNNING", "", "", "Draining", "drained by root (disk) and waits for job 7"},
         Row{"drained_by_a_person_and_empty", "ready", "IDLE+DRAIN", "disk", "", "", "", "Drained", ""},
-        Row{"drained_by_a_person_and_empty_twice", "ready", "IDLE+DRAIN", "disk", "", "theirs seen", "end worker-2", "Drained", ""},
+        Row{"drained_by_a_person_and_empty_twice", "ready", "IDLE+DRAIN", "disk", "", "seen", "end worker-2", "Drained", ""},
         Row{"silence", "ready", "?", "", "", "", "", "Draining", "Slurm does not say"},
         Row{"silence_and_not_ready", "running", "?", "", "", "unregistered", "", "Unregistered", "Slurm does not say"},
         Row{"silence_after_a_look", "ready", "?", "", "", "seen", "", "Drained", "Slurm does not say"},
         Row{"never_ran", "pending", "", "", "", "", "end worker-2", "Ending", ""},
         Row{"never_ran_and_silence", "pending", "?", "", "", "", "end worker-2", "Ending", ""},
         Row{"never_ran_but_slurm_counts_jobs", "pending", "MIXED", "", "RUNNING", "", "drain worker-2", "Draining", ""},
-        Row{"has_ended", "failed", "IDLE+DRAIN", kOurs.c_str(), "", "Draining", "end worker-2", "Ending", ""},
+        Row{"never_ran_but_a_record_is_in_service", "pending", "IDLE", "", "", "", "drain worker-2", "Draining", ""},
+        Row{"half_started_and_in_service", "half", "IDLE", "", "", "", "drain worker-2", "Draining", ""},
+        Row{"half_started_and_silence", "half", "?", "", "", "", "", "Draining", "Slurm does not say"},
+        Row{"half_started_and_unregistered", "half", "", "", "", "", "", "Unregistered", "Slurm does not know it"},
+        Row{"half_started_and_empty_once", "half", "IDLE+DRAIN", kOurs.c_str(), "", "Draining", "", "Drained", ""},
+        Row{"half_started_and_empty_twice", "half", "IDLE+DRAIN", kOurs.c_str(), "", "seen", "end worker-2", "Drained", ""},
+        Row{"pulling_and_silence", "pulling", "?", "", "", "", "", "Draining", "Slurm does not say"},
+        Row{"pulling_and_in_service", "pulling", "IDLE", "", "", "", "drain worker-2", "Draining", ""},
+        Row{"pulling_and_unregistered", "pulling", "", "", "", "", "", "Unregistered", ""},
+        Row{"pulling_and_unregistered_twice", "pulling", "", "", "", "unregistered", "end worker-2", "Unregistered", ""},
+        Row{"has_ended", "failed", "IDLE+DRAIN", kOurs.c_str(), "", "Draining", "", "Drained", ""},
+        Row{"has_ended_twice", "failed", "IDLE+DRAIN", kOurs.c_str(), "", "seen", "end worker-2", "Drained", ""},
+        Row{"has_ended_and_in_service", "failed", "IDLE", "", "", "", "drain worker-2", "Draining", ""},
+        Row{"has_ended_and_unregistered", "failed", "", "", "", "unregistered", "end worker-2", "Unregistered", ""},
+        Row{"expected_to_fail_by_a_person", "ready", "IDLE+FAIL", "disk", "", "", "", "Drained", ""},
+        Row{"expected_to_fail_and_empty_twice", "ready", "IDLE+FAIL", "disk", "", "seen", "end worker-2", "Drained", ""},
+        Row{"expected_to_fail_and_busy", "ready", "MIXED+FAIL", "disk", "RUNNING", "", "", "Draining", "drained by root (disk) and waits for job 7"},
         Row{"has_ended_and_silence", "failed", "?", "", "", "", "", "Draining", "Slurm does not say"},
         Row{"has_ended_but_slurm_counts_jobs", "failed", "MIXED+DRAIN", kOurs.c_str(), "RUNNING", "Draining", "", "Draining", ""},
         Row{"unregistered", "running", "", "", "", "", "", "Unregistered", "Slurm does not know it"},
@@ -158,10 +181,11 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"unregistered_and_ready", "ready", "", "", "", "seen", "", "Draining", "Slurm does not know it"},
         Row{"ending", "deleting", "IDLE+DRAIN", kOurs.c_str(), "", "seen", "", "Ending", "worker-2 is ending"},
         Row{"pod_gone", "", "IDLE+DRAIN", kOurs.c_str(), "", "Ending", "forget worker-2", "RecordLeft", "the record of worker-2 is being deleted"},
-        Row{"pod_gone_drained_by_a_person", "", "IDLE+DRAIN", "disk", "", "theirs", "forget worker-2", "RecordLeft", ""},
+        Row{"pod_gone_drained_by_a_person", "", "IDLE+DRAIN", "disk", "", "Draining", "forget worker-2", "RecordLeft", ""},
         Row{"pod_gone_and_silence", "", "?", "", "", "Ending", "", "RecordLeft", "not known yet"},
         Row{"pod_gone_but_jobs", "", "MIXED+DRAIN", kOurs.c_str(), "RUNNING", "Ending", "", "RecordLeft", "still counts jobs"},
         Row{"pod_gone_and_in_service", "", "IDLE", "", "", "Ending", "drain worker-2", "RecordLeft", ""},
+        Row{"pod_gone_expected_to_fail", "", "IDLE+FAIL", "disk", "", "Ending", "", "RecordLeft", ""},
         Row{"pod_and_record_gone", "", "", "", "", "RecordLeft", "", "", ""},
         Row{"ghost_of_ours", "", "IDLE+DRAIN", kOurs.c_str(), "", "", "forget worker-2", "RecordLeft", ""},
         Row{"ghost_down", "", "DOWN+NOT_RESPONDING", "Not responding", "", "", "", "Found", ""},
@@ -176,10 +200,38 @@ TEST(Ghosts, AreForgottenWhenSlurmCalledThemDeadTwice) {
   Inputs its = inputs(Row{"", "", "DOWN", "Not responding", "", "", "", "", ""});
   its.in.memory = its.plan().memory;
   EXPECT_THAT(its.plan().steps, IsEmpty()) << "the same look";
-  its.in.view->at += 3s;
+  its.in.view->at += 299s;
+  EXPECT_THAT(its.plan().steps, IsEmpty()) << "somebody's own node may be starting again";
+  its.in.view->at += 1s;
   const auto plan = its.plan();
   ASSERT_EQ(plan.steps.size(), 1u);
   EXPECT_EQ(describe(plan.steps[0]), "forget worker-2");
+}
+
+TEST(Ghosts, OnlySilentAreNotForgotten) {
+  Inputs its = inputs(Row{"", "", "IDLE+NOT_RESPONDING", "", "", "", "", "", ""});
+  for (int i = 0; i < 3; ++i) {
+    const auto plan = its.plan();
+    EXPECT_THAT(plan.steps, IsEmpty());
+    its.in.memory = plan.memory;
+    its.in.view->at += 1000s;
+  }
+}
+
+TEST(ATakenName, IsLeftAlone) {
+  // A worker whose label or owner was edited away lives on, whatever is remembered and whatever Slurm says of it now.
+  for (const char* state : {"IDLE+DRAIN", "DOWN", "DOWN+NOT_RESPONDING", "IDLE"})
+    for (const char* memory : {"", "Draining", "Ending", "RecordLeft", "Found"}) {
+      Inputs its = inputs(Row{"", "", state, kOurs.c_str(), "", memory, "", "", ""});
+      its.in.taken = {2};
+      for (int i = 0; i < 3; ++i) {
+        const auto plan = its.plan();
+        EXPECT_THAT(plan.steps, IsEmpty()) << state << " " << memory;
+        EXPECT_EQ(plan.notes.size(), *memory ? 1u : 0u);
+        its.in.memory = plan.memory;
+        its.in.view->at += 400s;
+      }
+    }
 }
 
 TEST(Returning, TakesBackWhatIsOursWhenTheWorkerCanServe) {
@@ -195,7 +247,7 @@ TEST(Returning, TakesBackWhatIsOursWhenTheWorkerCanServe) {
   for (const Case& one : {Case{"ready", "IDLE+DRAIN", kOurs, "Drained", true, "undrain worker-2"}, Case{"ready", "MIXED+DRAIN", kOurs, "", true, "undrain worker-2"}, Case{"ready", "IDLE+DRAIN", kOurs, "seen", false, ""},
                           Case{"running", "IDLE+DRAIN", kOurs, "seen", true, ""}, Case{"deleting", "IDLE+DRAIN", kOurs, "seen", true, ""}, Case{"", "IDLE+DRAIN", kOurs, "seen", true, ""},
                           Case{"ready", "IDLE+DRAIN", "disk", "seen", true, ""}, Case{"ready", "IDLE+DRAIN", "disk; fairlead: scale-down", "seen", true, ""}, Case{"ready", "IDLE", "", "seen", true, ""},
-                          Case{"ready", "DOWN+DRAIN", restarted, "Draining", true, "undrain worker-2"}, Case{"ready", "DOWN+DRAIN", restarted, "theirs", true, ""}, Case{"ready", "?", "", "Draining", true, ""}}) {
+                          Case{"ready", "DOWN+DRAIN", kOurs, "Draining", true, "undrain worker-2"}, Case{"ready", "DOWN+DRAIN", restarted, "Draining", true, ""}, Case{"ready", "DOWN", kOurs, "Draining", true, ""}, Case{"ready", "?", "", "Draining", true, ""}}) {
     Inputs its = inputs(Row{"", one.pod, one.state, one.reason.c_str(), "", one.memory, "", "", ""});
     its.in.size = 3;
     if (its.in.view && its.in.view->nodes.contains("worker-2")) its.in.view->nodes["worker-2"].answers = one.answers;
@@ -223,6 +275,74 @@ TEST(Deadline, EndsJobsOnlyWhenItIsOverAndNeverByDefault) {
   EXPECT_THAT(steps(Policy::Kill, 60s, kOurs.c_str(), "COMPLETING"), testing::StartsWith("|"));
 }
 
+// A worker that leaves with a job on it, under `kill` after an hour: what is done at which minute.
+struct Hour {
+  Inputs its = inputs(Row{"", "ready", "MIXED", "", "RUNNING", "", "", "", ""});
+  SlurmView view = *its.in.view;
+  Hour() { its.in.rules = {.policy = api::SlurmScaleDown::Policy::Kill, .after = 3600s}; }
+  // `generation` 0: as before. The drain is carried out as it is in Slurm.
+  std::string at(int minute, int size, std::int64_t generation, bool answers = true) {
+    its.in.now = kNow + std::chrono::minutes(minute);
+    view.at = its.in.now;
+    its.in.size = size;
+    if (generation) its.in.generation = generation;
+    its.in.view = answers ? std::optional(view) : std::nullopt;
+    const auto plan = its.plan();
+    its.in.memory = kube::parse_json(kube::print_json(plan.memory)).value();
+    std::vector<std::string> steps;
+    for (const auto& step : plan.steps) steps.push_back(describe(step));
+    if (!steps.empty() && steps[0] == "drain worker-2") drain(kOurs);
+    return fmt::format("{}", fmt::join(steps, ", "));
+  }
+  void drain(const std::string& reason) { view.nodes["worker-2"].state = {"MIXED", "DRAIN"}, view.nodes["worker-2"].reason = reason; }
+  void undrain() { view.nodes["worker-2"].state = {"MIXED"}, view.nodes["worker-2"].reason = ""; }
+};
+TEST(Deadline, IsCountedFromWhenTheDrainWasSeen) {
+  Hour one;
+  EXPECT_EQ(one.at(0, 2, 0), "drain worker-2");
+  EXPECT_EQ(one.at(1, 2, 0), "");
+  EXPECT_EQ(one.at(60, 2, 0), "");
+  EXPECT_EQ(one.at(61, 2, 0), "cancel worker-2 7");
+}
+TEST(Deadline, IsForgottenWhenTheWorkerIsWantedAgain) {
+  for (const bool answers : {true, false}) {
+    Hour one;
+    EXPECT_EQ(one.at(0, 2, 2), "drain worker-2");
+    one.view.nodes["worker-2"].answers = false;  // its slurmd: it cannot be undrained
+    EXPECT_EQ(one.at(1, 2, 2), "");
+    EXPECT_EQ(one.at(59, 3, 3, answers), "");
+    EXPECT_EQ(one.at(61, 2, 4), "") << answers;
+    EXPECT_EQ(one.at(120, 2, 4), "");
+    EXPECT_EQ(one.at(121, 2, 4), "cancel worker-2 7");
+  }
+}
+TEST(Deadline, IsForgottenWhenTheWorkerMayHaveBeenWantedUnseen) {
+  Hour one;
+  EXPECT_EQ(one.at(0, 2, 2), "drain worker-2");
+  EXPECT_EQ(one.at(1, 2, 2), "");
+  EXPECT_EQ(one.at(61, 2, 4), "") << "larger and smaller again, or paused and not any more, in one look";
+  EXPECT_EQ(one.at(119, 2, 5), "") << "one edit of something else changes nothing";
+  EXPECT_EQ(one.at(121, 2, 6), "cancel worker-2 7");
+}
+TEST(Deadline, RunsOnlyWhileTheWorkerGetsNoJobs) {
+  Hour one;
+  EXPECT_EQ(one.at(0, 2, 0, false), "");
+  EXPECT_EQ(one.at(90, 2, 0), "drain worker-2") << "Slurm was silent for longer than the deadline";
+  EXPECT_EQ(one.at(91, 2, 0), "");
+  one.undrain();  // a person; a new job comes
+  EXPECT_EQ(one.at(149, 2, 0), "drain worker-2");
+  EXPECT_EQ(one.at(152, 2, 0), "");
+  EXPECT_EQ(one.at(211, 2, 0), "");
+  EXPECT_EQ(one.at(212, 2, 0), "cancel worker-2 7");
+}
+TEST(Deadline, IsOfOnePod) {
+  Hour one;
+  EXPECT_EQ(one.at(0, 2, 0), "drain worker-2");
+  EXPECT_EQ(one.at(1, 2, 0), "");
+  one.its.pods[2] = pod_object(2, "Running", true, "p9");
+  EXPECT_EQ(one.at(61, 2, 0), "");
+}
+
 TEST(WaitingJobs, ThatInsistOnALeavingWorkerAreNamed) {
   Inputs its = inputs(Row{"", "", "", "", "", "", "", "", ""});
   its.in.view->jobs = {{.id = "9", .user = "ada", .state = "PENDING", .requested = {"worker-2"}}, {.id = "10", .user = "ada", .state = "PENDING", .requested = {"worker-0"}}, {.id = "11", .user = "bo", .state = "PENDING"}};
@@ -244,6 +364,11 @@ TEST(Looks, AreTakenOnceForEachGenerationAndWhileSomethingLeaves) {
   const auto plan = its.plan();
   EXPECT_EQ(plan.memory["generation"].integer(), 3);
   EXPECT_FALSE(plan.look_again);
+  its.in.generation = 2;
+  its.in.look_due = true;
+  EXPECT_TRUE(needs_look(its.in)) << "a drain of ours may have come back";
+  its.in.look_due = false;
+  its.in.generation = 3;
   its.in.view.reset();
   EXPECT_TRUE(its.plan().look_again) << "until Slurm answers";
   EXPECT_EQ(its.plan().memory["generation"].integer(), 2);
@@ -313,7 +438,7 @@ class Site {
     for (int i = 0; i < events; ++i) {
       now_ += std::chrono::seconds(pick(4));
       switch (pick(12)) {
-        case 0: size_ = pick(5), ++generation_; break;
+        case 0: resize(); break;
         case 1: submit(); break;
         case 2: finish_job(); break;
         case 3: drain_by_hand(); break;
@@ -333,7 +458,7 @@ class Site {
     resting_ = true;
     jobs_.clear();
     for (int i = 0; i < 60; ++i) {
-      now_ += 3s;
+      now_ += 10s;  // a record that nobody knows stays for minutes
       kubelet(true);
       notice_the_dead();
       operate(1000);
@@ -355,10 +480,21 @@ class Site {
 
  private:
   struct Node {
-    bool drained = false, down = false, silent = false;
+    bool drained = false, failing = false, down = false, silent = false;
     std::string reason;
+    bool closed() const { return drained || failing; }
     int empty_looks = 0;  // in a row, drained and empty
   };
+  // Also larger and smaller again, or the other way round, before anybody looks.
+  void resize() {
+    for (int edits = 1 + (pick(3) == 0 ? pick(3) : 0); edits > 0; --edits) {
+      size_ = pick(5), ++generation_;
+      for (int i = 0; i < 5; ++i) {
+        if (i < size_) beyond_since_.erase(i);
+        else beyond_since_.emplace(i, now_);
+      }
+    }
+  }
   int pick(int below) { return static_cast<int>(random_() % static_cast<std::uint32_t>(below)); }
   static std::string name(int ordinal) { return fmt::format("worker-{}", ordinal); }
   bool busy(const std::string& node) const {
@@ -374,11 +510,10 @@ class Site {
   void submit() {
     if (nodes_.empty()) return;
     const auto at = any(nodes_);
-    if (!at->second.drained && !at->second.down && !at->second.silent && alive(at->first)) jobs_[++last_job_] = at->first;
+    if (!at->second.closed() && !at->second.down && !at->second.silent && alive(at->first)) jobs_[++last_job_] = at->first;
   }
   bool alive(const std::string& node) {
-    const auto found = pods_.find(*worker_ordinal(node));
-    return found != pods_.end() && found->second["status"]["phase"].string() == "Running";
+    return slurmds_.contains(*worker_ordinal(node));
   }
   void finish_job() {
     if (!jobs_.empty()) jobs_.erase(any(jobs_));
@@ -386,12 +521,13 @@ class Site {
   void drain_by_hand() {
     if (nodes_.empty()) return;
     const auto at = any(nodes_);
-    at->second.drained = true, at->second.reason = "a person's", by_hand_.insert(at->first);
+    (pick(3) == 0 ? at->second.failing : at->second.drained) = true, at->second.reason = "a person's", by_hand_.insert(at->first);
+    closed_since_.emplace(at->first, now_);
   }
   void undrain_by_hand() {
     if (nodes_.empty()) return;
     const auto at = any(nodes_);
-    at->second.drained = false, at->second.reason = "", by_hand_.erase(at->first);
+    at->second.drained = at->second.failing = false, at->second.reason = "", by_hand_.erase(at->first);
   }
   void delete_pod_by_hand() {
     if (!pods_.empty() && pick(3) == 0) any(pods_)->second.child("metadata").set("deletionTimestamp", "2026-01-01T00:00:00Z");
@@ -413,16 +549,21 @@ class Site {
         continue;
       }
       if (kube::deleting(pod)) {
+        slurmds_.erase(ordinal);
         at = pods_.erase(at);
         continue;
       }
-      if (pod["status"]["phase"].string() == "Pending") {
-        pod.set("status", pod_object(ordinal, "Running", false, "")["status"]);
+      const bool pending = pod["status"]["phase"].string() == "Pending";
+      if (!slurmds_.contains(ordinal)) {
+        slurmds_.insert(ordinal);
+        pod.set("spec", Json::object({{"nodeName", "n1"}}));
+        const int told = all ? 2 : pick(4);  // what Kubernetes shows of it: nothing yet, or Pending for a sidecar's sake, or all
+        pod.set("status", told == 0 ? pod["status"] : told == 1 ? half_started(ordinal, "", true)["status"] : pod_object(ordinal, "Running", false, "")["status"]);
       } else if (!nodes_.contains(name(ordinal)) || nodes_[name(ordinal)].down || !kube::condition_is_true(pod, "Ready")) {
         Node& node = nodes_[name(ordinal)];  // registers; ReturnToService=2
-        if (node.down && !node.drained) node.reason = "";
+        if (node.down && !node.closed()) node.reason = "";
         node.down = node.silent = false;
-        pod.set("status", pod_object(ordinal, "Running", true, "")["status"]);
+        if (!pending || all || pick(3) == 0) pod.set("status", pod_object(ordinal, "Running", true, "")["status"]);
       }
       ++at;
     }
@@ -433,6 +574,8 @@ class Site {
     for (auto& [node, its] : nodes_) {
       SlurmNode out{.name = node, .state = {its.down ? "DOWN" : busy(node) ? "MIXED" : "IDLE"}, .cpus = busy(node), .reason = its.reason, .by = "root", .answers = alive(node)};
       if (its.drained) out.state.push_back("DRAIN");
+      if (its.failing) out.state.push_back("FAIL");
+      if (!its.closed()) closed_since_.erase(node);
       if (its.silent) out.state.push_back("NOT_RESPONDING");
       view.nodes[node] = out;
     }
@@ -451,7 +594,7 @@ class Site {
     if (lives-- <= 0) return;
     memory_ = plan.memory;
     if (in.view)  // what a look showed counts when it was written down
-      for (auto& [node, its] : nodes_) its.empty_looks = its.drained && is_empty(*in.view, in.view->nodes.at(node)) ? its.empty_looks + 1 : 0;
+      for (auto& [node, its] : nodes_) its.empty_looks = its.closed() && is_empty(*in.view, in.view->nodes.at(node)) ? its.empty_looks + 1 : 0;
     if (!resting_) submit();  // in the meantime
     for (const auto& step : plan.steps) {
       if (lives-- <= 0) return;
@@ -474,11 +617,11 @@ class Site {
 
   void end_pod(int ordinal, bool answered) {
     Json& pod = pods_.at(ordinal);
-    if (pod["status"]["phase"].string() == "Running") {
+    if (slurmds_.contains(ordinal)) {
       EXPECT_TRUE(answered);
       EXPECT_FALSE(busy(name(ordinal))) << "a pod with a job is deleted";
       if (nodes_.contains(name(ordinal))) {
-        EXPECT_TRUE(nodes_[name(ordinal)].drained);
+        EXPECT_TRUE(nodes_[name(ordinal)].closed());
         EXPECT_GE(nodes_[name(ordinal)].empty_looks, 2);
       }
     }
@@ -493,7 +636,8 @@ class Site {
     Node& node = found->second;
     switch (step.verb) {
       case NodeVerb::Drain:
-        if (!node.drained) node.drained = true, node.reason = step.arguments.at(0);
+        EXPECT_FALSE(node.failing);
+        if (!node.drained) node.drained = true, node.reason = step.arguments.at(0), closed_since_.emplace(step.node, now_);
         break;
       case NodeVerb::Undrain:
         EXPECT_THAT(node.reason, testing::StartsWith(kScaleDownReason));
@@ -508,7 +652,11 @@ class Site {
       case NodeVerb::Requeue:
       case NodeVerb::Cancel:
         EXPECT_NE(rules_.policy, api::SlurmScaleDown::Policy::Wait);
-        EXPECT_TRUE(node.drained);
+        EXPECT_TRUE(node.closed());
+        EXPECT_GE(now_ - closed_since_.at(step.node), rules_.after);
+        if (rules_.strict_ordinals) {
+          EXPECT_GE(now_ - beyond_since_.at(*worker_ordinal(step.node)), rules_.after);
+        }
         for (const auto& id : step.arguments) jobs_.erase(std::stoi(id));
         break;
     }
@@ -525,6 +673,9 @@ class Site {
   std::map<std::string, Node> nodes_;
   std::map<int, std::string> jobs_;  // id -> node
   std::set<std::string> by_hand_;    // drained by people
+  std::set<int> slurmds_;            // that run, whatever Kubernetes shows of their pods
+  std::map<int, Instant> beyond_since_;          // the size
+  std::map<std::string, Instant> closed_since_;  // as far as looks can tell
 };
 
 TEST(Property, NoJobIsLostNoForeignDrainUndoneAndAllComesToRest) {

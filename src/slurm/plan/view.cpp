@@ -55,6 +55,8 @@ Result<SlurmJob> read_job(const Json& from) {
 
 bool SlurmNode::has(std::string_view flag) const { return std::find(state.begin(), state.end(), flag) != state.end(); }
 
+bool SlurmNode::drained() const { return has("DRAIN") || has("FAIL") || has("FAILING"); }
+
 std::vector<const SlurmJob*> SlurmView::jobs_on(const std::string& node) const {
   std::vector<const SlurmJob*> out;
   for (const auto& job : jobs)

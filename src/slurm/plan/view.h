@@ -19,6 +19,8 @@ struct SlurmNode {
   std::string reason, by;          // why it is drained or down, and who said so
   bool answers = false;            // a slurmd takes connections at the record's address; asked for nodes with a drain of ours only
   bool has(std::string_view flag) const;
+  // Given no new jobs by somebody's will: DRAIN, or FAIL, which people set on hardware that they expect to fail.
+  bool drained() const;
 };
 struct SlurmJob {
   std::string id, user, state;
