@@ -13,6 +13,16 @@ namespace resources = kube::resources;
 
 namespace {
 
+// What Slurm never wrote down before it died, or what was carried out late, is found by a look that nothing else asks for.
+constexpr auto kRareLook = std::chrono::minutes(5);
+// A worker that was empty then may have been given jobs by somebody since.
+constexpr auto kFreshLook = std::chrono::seconds(5);
+
+bool of_scale(const Step& step) {
+  const auto* pod = std::get_if<DeletePod>(&step);
+  return std::holds_alternative<NodeStep>(step) || (pod && pod->leaves);
+}
+
 const std::vector<std::pair<const kube::Resource*, std::map<std::string, Json> Snapshot::*>>& observed() {
   static const std::vector<std::pair<const kube::Resource*, std::map<std::string, Json> Snapshot::*>> list = {{&resources::pods, &Snapshot::pods},
                                                                                                              {&resources::services, &Snapshot::services},
@@ -56,14 +66,24 @@ std::optional<kube::Access> SlurmClusterController::access() const {
 
 Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key) {
   auto cluster = caches_->of(resources::slurm_clusters).get(key);
-  if (!cluster) return kube::Next{};
+  if (!cluster) {
+    const std::lock_guard lock(mutex_);
+    looked_.erase(key);
+    return kube::Next{};
+  }
   Snapshot snapshot{.cluster = *cluster};
   for (const auto& [resource, member] : observed())
     for (Json& object : caches_->of(*resource).list(key.space)) {
       std::string name = kube::name_of(object);
       (snapshot.*member)[std::move(name)] = std::move(object);
     }
-  if (const auto at = wants_look(snapshot, options_.default_image, clock_.now())) snapshot.view = look(*at);
+  const Instant asked = clock_.now();
+  snapshot.look_due = look_due(key, asked);
+  if (const auto at = wants_look(snapshot, options_.default_image, asked)) snapshot.view = look(*at);
+  if (snapshot.view) {
+    const std::lock_guard lock(mutex_);
+    looked_[key] = asked;
+  }
   const Plan plan = plan_reconcile(snapshot, options_.objects, options_.default_image, clock_.now());
   if (plan.status.is_null()) return kube::Next{};
 
@@ -77,10 +97,21 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
     cluster->set("status", plan.status);
   }
   std::optional<Error> refused;  // by Slurm: one worker's trouble does not hold up the others
+  bool held = false, silent = false;  // the rest of this round's scale-down: out of date, or for a Slurm that does not answer
   for (const Step& step : plan.steps) {
+    if (of_scale(step)) {
+      if (held || (silent && std::holds_alternative<NodeStep>(step))) continue;
+      if (auto may = still_wanted(step, *cluster, asked); !may) {
+        held = may.error().code != Code::Conflict;
+        log_info("slurm cluster step left out", {{"cluster", key.text()}, {"step", describe(step)}, {"reason", may.error().message}});
+        continue;
+      }
+    }
     auto done = apply(step, *cluster);
     if (!done && std::holds_alternative<NodeStep>(step)) {
-      if (!refused || refused->code == Code::Conflict) refused = std::move(done.error()).in(describe(step));
+      silent = done.error().code == Code::Unavailable;
+      if (silent) log_info("slurm cluster step put off", {{"cluster", key.text()}, {"step", describe(step)}, {"reason", done.error().message}});
+      else if (!refused || refused->code == Code::Conflict) refused = std::move(done.error()).in(describe(step));
       continue;
     }
     if (!done) {
@@ -93,12 +124,37 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
     }
     log_info("slurm cluster step", {{"cluster", key.text()}, {"step", describe(step)}});
   }
-  const bool changed = refused && (refused->code == Code::Conflict || refused->code == Code::Unavailable);
+  if (held) return kube::Next{1s};
+  const bool changed = refused && refused->code == Code::Conflict;
   if (refused && changed) log_info("slurm cluster step put off", {{"cluster", key.text()}, {"reason", refused->message}});
   if (auto told = tell(*cluster, changed ? std::nullopt : refused); !told) return pass(std::move(told.error()), "write status of SlurmCluster " + key.text());
   if (plan.look_again) return kube::Next{*plan.look_again};
   if (!plan.waiting_for.empty()) return kube::Next{30s};
-  return kube::Next{};
+  return kube::Next{kRareLook};
+}
+
+bool SlurmClusterController::look_due(const kube::ObjectKey& key, Instant now) {
+  const std::lock_guard lock(mutex_);
+  const auto last = looked_.find(key);
+  return last == looked_.end() || now < last->second || now >= last->second + kRareLook;
+}
+
+Result<void> SlurmClusterController::still_wanted(const Step& step, const Json& cluster, Instant asked) {
+  // Not the cache: between an edit and a cancelled job there may be no more than this.
+  auto now = api_.get(resources::slurm_clusters, kube::key_of(cluster));
+  if (!now) return fail(Code::Expired, "the cluster is not there to read: " + now.error().message);
+  if (kube::uid_of(*now) != kube::uid_of(cluster) || kube::deleting(*now) || (*now)["spec"] != cluster["spec"] || (*now)["metadata"]["generation"] != cluster["metadata"]["generation"])
+    return fail(Code::Expired, "the cluster was edited since this was decided");
+  const auto* node = std::get_if<NodeStep>(&step);
+  if (!node) {
+    if (clock_.now() > asked + kFreshLook) return fail(Code::Conflict, "Slurm was asked too long ago");
+    return {};
+  }
+  if (node->tell.verb != NodeVerb::Undrain) return {};
+  // Jobs would begin on a worker that has seconds to live.
+  auto pod = api_.get(resources::pods, {kube::space_of(cluster), node->tell.node});
+  if (!pod || kube::uid_of(*pod) != node->pod_uid || kube::deleting(*pod)) return fail(Code::Conflict, "its pod is ending or another one");
+  return {};
 }
 
 std::optional<SlurmView> SlurmClusterController::look(const Look& at) {
@@ -168,8 +224,8 @@ Result<void> SlurmClusterController::apply(const Step& step, Json& cluster) {
     auto ran = api_.exec(node->head, "slurmctld", command, "", 60s);
     if (!ran) return std::unexpected(std::move(ran.error()));
     if (ran->exit_code == 0) return {};
-    // 3: the node is not as the plan supposed; the next look decides again.
-    return fail(ran->exit_code == 3 ? Code::Conflict : Code::Invalid, std::string(trim(ran->err)));
+    // 3: the node is not as the plan supposed; the next look decides again. 4: Slurm does not answer.
+    return fail(ran->exit_code == 3 ? Code::Conflict : ran->exit_code == 4 ? Code::Unavailable : Code::Invalid, std::string(trim(ran->err)));
   }
   const auto& reload = std::get<Reconfigure>(step);
   // The companion waits until the mounted files show the hash, then reloads unless the daemon was started with them.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <functional>
+#include <map>
+#include <mutex>
 
 #include "base/clock.h"
 #include "kube/controller.h"
@@ -29,6 +31,9 @@ class SlurmClusterController final : public kube::Controller {
 
  private:
   Result<void> apply(const Step& step, kube::Json& cluster);
+  // Is this step of a scale-down still what is wanted? Earlier steps may have taken minutes. Expired: none of this round is; Conflict: this one is not.
+  Result<void> still_wanted(const Step& step, const kube::Json& cluster, Instant asked);
+  bool look_due(const kube::ObjectKey& key, Instant now);
   // What Slurm knows now; nothing: it did not answer, which permits nothing.
   std::optional<SlurmView> look(const Look& at);
   // Condition StepsTaken: what the API refuses (a quota, a pod security level) is told where users look.
@@ -38,6 +43,8 @@ class SlurmClusterController final : public kube::Controller {
   KeyMaker make_keys_;
   SlurmControllerOptions options_;
   const kube::Caches* caches_ = nullptr;
+  std::mutex mutex_;
+  std::map<kube::ObjectKey, Instant> looked_;  // when Slurm last answered a look of this operator
 };
 
 }  // namespace fairlead::slurm

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "slurm/control/slurm_cluster_controller.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "kube/fenced_api.h"
@@ -119,7 +120,7 @@ TEST_F(Controller, AWorkerBeyondTheSizeLeavesAndWhatSlurmRefusesIsTold) {
     return {.exit_code = status, .err = status ? "Requested nodes are busy\n" : ""};
   };
   settle();
-  EXPECT_FALSE(controller_.reconcile(key_)->again_after) << "nothing leaves: Slurm is not asked again";
+  EXPECT_EQ(controller_.reconcile(key_)->again_after, std::optional<std::chrono::nanoseconds>(5min)) << "nothing leaves: Slurm is hardly asked again";
   const auto told = [&] {
     const Json* const found = kube::find_condition(object("slurmclusters", "demo"), "StepsTaken");
     return found ? (*found)["status"].string() + " " + (*found)["message"].string() : "none";
@@ -156,11 +157,137 @@ TEST_F(Controller, AWorkerBeyondTheSizeLeavesAndWhatSlurmRefusesIsTold) {
   EXPECT_THAT(api_.commands, Contains(HasSubstr("forget worker-1")));
 }
 
+// Two workers that leave, each drained with a job on it and past its deadline, or empty.
+class ManySteps : public Controller {
+ protected:
+  ManySteps() {
+    settle();
+    set_pods("Running", true);
+    api_.answer = [&](const std::vector<std::string>& command) -> kube::ExecResult {
+      if (command.at(1) == "nodes") return looked ? looked(), answer() : answer();
+      if (command.at(1) == "reconfigure") return {};
+      told.push_back(command.at(1) + " " + command.at(2));
+      return tell ? tell(told.back()) : kube::ExecResult{};
+    };
+    settle();
+    told.clear();
+  }
+  kube::ExecResult answer() {
+    std::string nodes, jobs;
+    for (const char* name : {"worker-0", "worker-1"}) {
+      nodes += fmt::format(R"({}{{"name":"{}","state":["{}"{}],"cpus":{},"reason":"{}","slurmd":true}})", nodes.empty() ? "" : ",", name, busy ? "MIXED" : "IDLE", drained ? R"(,"DRAIN")" : "", busy ? 1 : 0,
+                           drained ? "fairlead: scale-down of u1" : "");
+      if (busy) jobs += fmt::format(R"({}{{"id":"{}","user":"ada","state":"RUNNING","nodes":["{}"]}})", jobs.empty() ? "" : ",", name[7] - '0' + 7, name);
+    }
+    return {.out = fmt::format(R"({{"answered":true,"at":"{}","nodes":[{}],"jobs":[{}]}})", print_micro_time(clock_.now()), nodes, jobs)};
+  }
+  // As the API server does it.
+  void edit(const std::function<void(Json& spec)>& change) {
+    Json cluster = object("slurmclusters", "demo");
+    change(cluster.child("spec"));
+    cluster.child("metadata").set("generation", cluster["metadata"]["generation"].integer() + 1);
+    ASSERT_TRUE(api_.put(resources::slurm_clusters, cluster));
+  }
+  void size(int to) {
+    edit([&](Json& spec) { spec.child("slurmNodes").child("worker").set("size", to); });
+  }
+  void leave(const char* policy) {
+    drained = true;
+    edit([&](Json& spec) { spec.child("slurmNodes").child("worker").set("size", 0), spec.child("extensions").set("scaleDown", Json::object({{"policy", policy}, {"after", "0s"}})); });
+  }
+  bool round() {
+    clock_.advance(3s);
+    told.clear();
+    return controller_.reconcile(key_).has_value();
+  }
+  bool busy = true, drained = false;
+  std::function<void()> looked;
+  std::function<kube::ExecResult(const std::string& step)> tell;
+  std::vector<std::string> told;
+};
+
+TEST_F(ManySteps, StopWhenTheClusterIsEditedBetweenThem) {
+  for (const auto& change : std::vector<std::function<void()>>{[&] { size(2); }, [&] { edit([](Json& spec) { spec.set("pause", true); }); },
+                                                                [&] { edit([](Json& spec) { spec.child("extensions").child("scaleDown").set("policy", "wait"); }); }}) {
+    leave("kill");
+    edit([](Json& spec) { spec.set("pause", false); });
+    tell = nullptr;
+    EXPECT_TRUE(round());
+    EXPECT_THAT(told, testing::ElementsAre("cancel worker-0", "cancel worker-1")) << "undisturbed";
+    tell = [&](const std::string& step) {
+      if (step == "cancel worker-0") change();
+      return kube::ExecResult{};
+    };
+    EXPECT_TRUE(round());
+    EXPECT_THAT(told, testing::ElementsAre("cancel worker-0"));
+  }
+}
+
+TEST_F(ManySteps, StopWhenSlurmDoesNotAnswerAndNobodyIsToldOfARefusal) {
+  leave("kill");
+  tell = [&](const std::string&) { return kube::ExecResult{.exit_code = 4, .err = "Slurm does not answer: timed out\n"}; };
+  EXPECT_TRUE(round());
+  EXPECT_THAT(told, testing::ElementsAre("cancel worker-0"));
+  const Json* const condition = kube::find_condition(object("slurmclusters", "demo"), "StepsTaken");
+  EXPECT_TRUE(!condition || (*condition)["status"].string() == "True");
+}
+
+TEST_F(ManySteps, EndNoPodOnALookThatIsOldOrBeforeAnEdit) {
+  busy = false;
+  leave("wait");
+  const auto pods = [&] { return api_.all("pods").contains({"lab", "worker-0"}) + api_.all("pods").contains({"lab", "worker-1"}); };
+  looked = [&] { clock_.advance(6s); };
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(round());
+  EXPECT_EQ(pods(), 2) << "what a slow look showed may have changed";
+  bool once = true;
+  looked = [&] {
+    if (std::exchange(once, false)) edit([](Json& spec) { spec.child("slurmNodes").child("worker").set("size", 2); });
+  };
+  (void)round();
+  EXPECT_EQ(pods(), 2);
+  looked = nullptr;
+  size(0);
+  for (int i = 0; i < 4; ++i) (void)round();
+  EXPECT_EQ(pods(), 0);
+}
+
+TEST_F(ManySteps, UndrainNoWorkerWhosePodIsEnding) {
+  leave("wait");
+  EXPECT_TRUE(round());
+  size(2);
+  // In the API already, not in what this round began with.
+  looked = [&] {
+    Json pod = object("pods", "worker-0");
+    pod.child("metadata").set("deletionTimestamp", "2026-01-01T00:00:00Z").set("finalizers", Json::array({"example.org/wait"}));
+    ASSERT_TRUE(api_.put(resources::pods, pod));
+  };
+  EXPECT_TRUE(round());
+  EXPECT_THAT(told, testing::ElementsAre("undrain worker-1"));
+}
+
+TEST_F(ManySteps, ADrainThatCameBackIsFoundByANewOperatorAndWithinMinutes) {
+  busy = false, drained = true;  // slurmctld died before it wrote the undrain down
+  EXPECT_TRUE(round());
+  EXPECT_THAT(told, IsEmpty());
+  clock_.advance(5min);
+  EXPECT_TRUE(round());
+  EXPECT_THAT(told, testing::ElementsAre("undrain worker-0", "undrain worker-1"));
+  drained = false;
+  EXPECT_TRUE(round());
+  told.clear();
+  drained = true;
+  SlurmClusterController another(fenced_, clock_, keys, {});
+  another.start(api_);
+  EXPECT_TRUE(another.reconcile(key_));
+  EXPECT_THAT(told, testing::ElementsAre("undrain worker-0", "undrain worker-1"));
+}
+
 // The API as an operator sees it that dies: so many calls are carried out, the answer to the last of them never arrives, and nothing is after that.
 class Dying final : public kube::BareApi {
  public:
   Dying(kube::KubeApi& api, int calls) : api_(api), left_(calls) {}
   bool dead() const { return left_ < 0; }
+  Result<Json> get(const kube::Resource& resource, const kube::ObjectKey& key) override { return call([&] { return api_.get(resource, key); }); }
   Result<Json> create(const kube::Resource& resource, const Json& object) override { return call([&] { return api_.create(resource, object); }); }
   Result<Json> update(const kube::Resource& resource, const Json& object) override { return call([&] { return api_.update(resource, object); }); }
   Result<Json> update_status(const kube::Resource& resource, const Json& object) override { return call([&] { return api_.update_status(resource, object); }); }
