@@ -13,7 +13,7 @@ sed -i '/^NodeName=/d; /^PartitionName=/d' "$root/etc/slurm/slurm.conf"
 cat >> "$root/etc/slurm/slurm.conf" << 'TEXT'
 MaxNodeCount=64
 TreeWidth=65533
-SlurmctldParameters=cloud_reg_addrs
+SlurmctldParameters=enable_configless,cloud_reg_addrs
 NodeSet=worker Feature=worker
 PartitionName=main Nodes=worker Default=YES MaxTime=INFINITE State=UP
 TEXT
@@ -40,6 +40,7 @@ refused 4 'does not answer' nodes
 start_controller
 seen 'v["nodes"] == [] and v["jobs"] == []' || fail 'a Slurm without nodes'
 inside slurmd -D -Z -N worker-0 --conf 'CPUs=4 Feature=worker' > "$work/slurmd.log" 2>&1 &
+slurmd=$!
 until_true 30 'worker-0 is idle' seen 'n.get("state", [""])[0] == "IDLE" and n["cpus"] == 0'
 ok 'silence is told apart from a Slurm without nodes; a registered worker is listed'
 
@@ -75,7 +76,8 @@ seen '"FAIL" in n["state"] and "DRAIN" not in n["state"] and n["reason"] == "fan
 inside scontrol update nodename=worker-0 state=drain reason='disk'
 ok 'a node that somebody set to fail stays as it is'
 companion nodes --nodes 'worker-[1-9]' > "$work/nodes.log"
-grep -q '"name":"worker-0"' "$work/nodes.log" && ! grep -q '"id":' "$work/nodes.log" || fail 'jobs of other nodes are listed'
+grep -q '"name":"worker-0"' "$work/nodes.log" || fail 'a node is not listed'
+! grep '"id":' "$work/nodes.log" || fail 'jobs of other nodes are listed'
 
 companion requeue worker-0 "${array}_1"
 until_true 30 'one task is back in the queue' seen "'${array}_1' not in j or j['${array}_1']['nodes'] == []"
@@ -97,3 +99,31 @@ companion forget worker-0
 seen "n == {} and j['$named']['requested'] == ['worker-0'] and j['$named']['nodes'] == []" || fail "forgotten: $(cat "$work/nodes.log")"
 companion forget worker-0
 ok 'the record is deleted; a job that insists on it is still listed'
+
+# A worker as its container runs it, which ends with all that it started.
+pkill -KILL -P "$slurmd"
+wait "$slurmd" 2> /dev/null || true
+mkdir -p "$root/etc/fairlead/slurm"
+cp "$root/etc/slurm/slurm.conf" "$root/etc/fairlead/slurm/"
+echo '10.99.0.1 worker-1' >> "$root/etc/hosts"
+start_worker() {
+  root=$root unshare --mount --uts --pid --fork --kill-child --propagation private bash -c '
+    hostname worker-1
+    mount -t proc proc "$root/proc"
+    for own in etc/slurm run/slurm var/spool/slurmd; do mount -t tmpfs own "$root/$own"; done
+    exec chroot "$root" env FAIRLEAD_CONF_SERVER=10.99.0.1:6817 "FAIRLEAD_NODE_DEFINITION=CPUs=2 Feature=worker" /opt/fairlead/bin/fairlead-slurm worker' >> "$work/worker.log" 2>&1 &
+  worker=$!
+}
+start_worker
+until_true 30 'worker-1 is idle' seen '{"name": "worker-1", "state": ["IDLE", "DYNAMIC_NORM"], "cpus": 0} in v["nodes"]'
+job=$(inside sbatch --parsable -o /dev/null --wrap 'sleep 1000')
+until_true 30 'its job runs' seen "j['$job']['nodes'] == ['worker-1'] and j['$job']['state'] == 'RUNNING'"
+inside scontrol update nodename=worker-1 state=drain reason='disk 2'
+kill -KILL "$worker"
+wait "$worker" 2> /dev/null || true
+start_worker
+until_true 60 'worker-1 is back and its job is not' seen "'$job' not in j and [node['reason'] for node in v['nodes'] if set(node['state']) == {'IDLE', 'DRAIN', 'DYNAMIC_NORM'}] == ['disk 2']"
+[ "$(inside squeue -h -j "$job" -o %T)" = PENDING ] || fail "its job is not back in the queue: $(inside squeue)"
+grep -q 'told the head' "$work/worker.log" || fail 'the worker did not tell of its restart'
+refused 3 'was drained by root: disk 2' undrain worker-1
+ok 'a worker that restarts while it is drained keeps the reason: the drain stays whose it was'
