@@ -307,7 +307,7 @@ class Planner {
     }
     const bool heads = role == Role::Controller && elected(cluster_);
     if (heads) ordinals = head_order();
-    bool calm = true;  // no head is missing or not ready so far: one may be replaced
+    bool renewing = false;  // one head at a time
     for (const int i : ordinals) {
       const std::string name = pod_name(role, i);
       const Json wanted = desired_pod(cluster_, role, i, options_);
@@ -316,7 +316,6 @@ class Planner {
         view.trouble.push_back(fmt::format("{} waits until {} has given up serving alone", name, pod_name(role, 0)));
         continue;
       }
-      if (heads && (!have || !pod_ready(*have))) calm = false;
       if (!have) {
         plan_.steps.push_back(Create{resources::pods, wanted});
         view.trouble.push_back(name + " is being made");
@@ -332,11 +331,11 @@ class Planner {
       const bool stale = (*have)["metadata"]["annotations"][kTemplateHash] != wanted["metadata"]["annotations"][kTemplateHash];
       if (pod_over(*have)) plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "it has ended", kube::version_of(*have)});
       // A head restarts without harm to running jobs (SlurmdTimeout is far longer than that takes); workers and login nodes hold people's work. One that never ran does not.
-      else if (stale && heads && (*have)["status"]["phase"].string() != "Pending" && !first_head_is_alone() && !all_heads_ready()) view.outdated.push_back(name);
-      else if (stale && heads && !std::exchange(calm, false)) view.trouble.push_back(name + " is renewed after the others");
-      else if (stale && (role == Role::Controller || never_began(*have)))
+      else if (stale && heads && (renewing || !may_renew_head(i))) view.trouble.push_back(name + " is renewed after the others");
+      else if (stale && (role == Role::Controller || never_began(*have))) {
         plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "its template has changed", kube::version_of(*have)});
-      else if (stale) view.outdated.push_back(name);
+        renewing = true;
+      } else if (stale) view.outdated.push_back(name);
     }
     for (const auto& [name, pod] : snapshot_.pods) {
       if (!of_role(pod, cluster_, role)) continue;
@@ -355,9 +354,16 @@ class Planner {
     std::stable_partition(order.begin(), order.end(), [&](int i) { return !active_ || pod_name(Role::Controller, i) != active_->pod; });
     return order;
   }
-  bool all_heads_ready() const {
-    for (int i = 0; i < cluster_.controller.size; ++i)
-      if (const Json* pod = find(snapshot_.pods, pod_name(Role::Controller, i)); !pod || !pod_ready(*pod)) return false;
+  // A head that is not ready adds nothing: it may go while no other is being made anew. One that is ready goes when all others are.
+  bool may_renew_head(int ordinal) const {
+    if (first_head_is_alone()) return ordinal == 0;
+    const Json* mine = find(snapshot_.pods, pod_name(Role::Controller, ordinal));
+    const bool useful = mine && pod_ready(*mine);
+    for (int i = 0; i < cluster_.controller.size; ++i) {
+      if (i == ordinal) continue;
+      const Json* other = find(snapshot_.pods, pod_name(Role::Controller, i));
+      if (!other || kube::deleting(*other) || (useful && !pod_ready(*other))) return false;
+    }
     return true;
   }
   // Made when the cluster had one head: it knows of no election, so the others must not begin one while it runs.

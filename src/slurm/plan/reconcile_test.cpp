@@ -219,6 +219,28 @@ TEST(SlurmReconcile, HeadsAreRenewedOneByOneTheServingOneLast) {
   EXPECT_THAT(world.steps(), IsEmpty());
 }
 
+// A template that does not work must not keep the one that does away.
+TEST(SlurmReconcile, HeadsThatAreNotReadyAreRenewedFirst) {
+  Heads world;
+  world.settle();
+  world.all_ready();
+  world.serves(1, 4);
+  world.settle();
+  const auto image = [&](const char* name) { world.snapshot.cluster.find("spec")->find("slurmNodes")->find("controller")->set("slurmctld", Json::object({{"image", name}})); };
+  image("bad");
+  world.apply(world.look());
+  world.apply(world.look());  // controller-0 is there anew, and never becomes ready
+  EXPECT_THAT(world.steps(), IsEmpty());
+  image("good");
+  EXPECT_THAT(world.steps(), ElementsAre("delete pod controller-0: its template has changed"));
+  world.apply(world.look());
+  world.apply(world.look());
+  EXPECT_THAT(world.steps(), IsEmpty());
+  world.snapshot.pods["controller-0"].set("status", Json::object({{"phase", "Pending"}}));
+  image("better");
+  EXPECT_THAT(world.steps(), ElementsAre("delete pod controller-0: its template has changed"));
+}
+
 // The others would elect one of themselves while the first, which knows of no election, still serves.
 TEST(SlurmReconcile, ALoneHeadGivesUpBeforeOthersBegin) {
   Heads world;
