@@ -158,7 +158,9 @@ Result<void> SlurmClusterController::still_wanted(const Step& step, const Json& 
 }
 
 std::optional<SlurmView> SlurmClusterController::look(const Look& at) {
-  auto ran = api_.exec(at.head, "slurmctld", {"/opt/fairlead/bin/fairlead-slurm", "nodes", "--port", std::to_string(at.slurmd_port)}, "", 25s);
+  std::vector<std::string> command = {"/opt/fairlead/bin/fairlead-slurm", "nodes", "--port", std::to_string(at.slurmd_port)};
+  if (!at.nodes.empty()) command.insert(command.end(), {"--nodes", at.nodes});
+  auto ran = api_.exec(at.head, "slurmctld", command, "", 25s);
   std::string why = !ran ? ran.error().message : ran->exit_code != 0 ? std::string(trim(ran->err)) : "";
   if (why.empty()) {
     auto view = read_slurm_view(ran->out);

@@ -438,8 +438,9 @@ std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& defa
   const SlurmCluster cluster = api::read_slurm_cluster(snapshot.cluster, default_image);
   if (cluster.deleting || cluster.paused || !cluster.problems.empty()) return std::nullopt;
   const Json* head = ready_head(snapshot, cluster);
-  if (!head || !needs_look(scale_input(snapshot, cluster, now))) return std::nullopt;
-  return Look{kube::key_of(*head), cluster.worker.main.port};
+  const ScaleInput input = scale_input(snapshot, cluster, now);
+  if (!head || !needs_look(input)) return std::nullopt;
+  return Look{kube::key_of(*head), cluster.worker.main.port, nodes_of_interest(input)};
 }
 
 Plan plan_reconcile(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now) {

@@ -48,7 +48,7 @@ inline constexpr const char* kChart = "fairlead.dev/chart";
 std::optional<kube::Condition> chart_condition(const kube::Json& cluster, const std::string& operator_version);
 
 // Does the plan need to know what Slurm knows? Then the head named is to be asked: `fairlead-slurm nodes`.
-struct Look { kube::ObjectKey head; int slurmd_port = 0; };
+struct Look { kube::ObjectKey head; int slurmd_port = 0; std::string nodes; };  // nodes: whose jobs are asked for; empty: all
 std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& default_image, Instant now);
 
 // Never deletes a login pod that runs, and a worker only when Slurm showed it drained and empty twice (plan/scale.h): what would end jobs or sessions is held back and named in a condition.

@@ -310,6 +310,7 @@ TEST(SlurmReconcile, AWorkerBeyondTheSizeLeavesStepByStep) {
   ASSERT_TRUE(look);
   EXPECT_EQ(look->head.name, "controller-0");
   EXPECT_EQ(look->slurmd_port, 6818);
+  EXPECT_EQ(look->nodes, "worker-[1-10000]") << "the jobs of workers that stay are not asked for";
   EXPECT_THAT(world.steps(), ElementsAre("drain worker-1: fairlead: scale-down of u1 generation 3"));
   EXPECT_TRUE(world.look().look_again);
   world.apply(world.look());

@@ -165,7 +165,7 @@ class Scaler {
     return out;
   }
 
-  static bool is_ours(const SlurmNode& of) { return of.has("DRAIN") && of.reason.starts_with(kScaleDownReason); }
+  static bool is_ours(const SlurmNode& of) { return of.has("DRAIN") && !of.failing() && of.reason.starts_with(kScaleDownReason); }
 
   Entry* remembered_entry(int ordinal) {
     const auto found = old_.find(ordinal);
@@ -252,7 +252,8 @@ class Scaler {
     }
     std::string note = fmt::format("{} is drained{} and waits for {}", worker(ordinal), is_ours(of) ? "" : fmt::format(" by {} ({})", of.by, of.reason),
                                    jobs.empty() ? "its last job to end" : fmt::format("{} {}", jobs.size() == 1 ? "job" : "jobs", fmt::join(jobs, ", ")));
-    if (in_.rules.policy != api::SlurmScaleDown::Policy::Wait && !jobs.empty()) {
+    // Of a node that its owner expects to fail the jobs are the owner's matter, too.
+    if (in_.rules.policy != api::SlurmScaleDown::Policy::Wait && !jobs.empty() && !of.failing()) {
       // Nobody waits for a worker that could still be given jobs: these would be ended minutes old.
       const Instant deadline = std::max(*entry.since, *entry.drained_since) + in_.rules.after;
       const bool requeue = in_.rules.policy == api::SlurmScaleDown::Policy::Requeue;
@@ -373,6 +374,11 @@ bool never_began(const Json& pod) {
   return std::none_of(containers.begin(), containers.end(), [](const Json& one) {
     return one["state"]["running"].is_object() || one["state"]["terminated"].is_object() || one["lastState"]["terminated"].is_object() || one["started"].boolean() || one["restartCount"].integer() > 0;
   });
+}
+
+std::string nodes_of_interest(const ScaleInput& input) {
+  // Who may leave is chosen by the jobs of all, where any worker may.
+  return input.rules.strict_ordinals && input.size < api::kMaxSize ? fmt::format("{}[{}-{}]", kWorkerPrefix, input.size, api::kMaxSize) : std::string();
 }
 
 bool needs_look(const ScaleInput& input) {

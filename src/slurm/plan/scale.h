@@ -57,6 +57,8 @@ bool never_began(const kube::Json& pod);
 
 // Is there anything that Slurm must be asked for?
 bool needs_look(const ScaleInput& input);
+// Whose jobs the plan must know, as a list of Slurm; empty: those of all. A busy cluster's jobs are too many to be told all of them every few seconds.
+std::string nodes_of_interest(const ScaleInput& input);
 ScalePlan plan_scale(const ScaleInput& input);
 
 inline constexpr const char* kScaleDownReason = "fairlead: scale-down";  // begins the reason of every drain of ours

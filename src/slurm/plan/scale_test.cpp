@@ -185,6 +185,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"pod_gone_and_silence", "", "?", "", "", "Ending", "", "RecordLeft", "not known yet"},
         Row{"pod_gone_but_jobs", "", "MIXED+DRAIN", kOurs.c_str(), "RUNNING", "Ending", "", "RecordLeft", "still counts jobs"},
         Row{"pod_gone_and_in_service", "", "IDLE", "", "", "Ending", "drain worker-2", "RecordLeft", ""},
+        Row{"drained_by_us_and_expected_to_fail", "ready", "MIXED+DRAIN+FAIL", kOurs.c_str(), "RUNNING", "Draining", "", "Draining", "drained by root"},
         Row{"pod_gone_expected_to_fail", "", "IDLE+FAIL", "disk", "", "Ending", "", "RecordLeft", ""},
         Row{"pod_and_record_gone", "", "", "", "", "RecordLeft", "", "", ""},
         Row{"ghost_of_ours", "", "IDLE+DRAIN", kOurs.c_str(), "", "", "forget worker-2", "RecordLeft", ""},
@@ -247,7 +248,7 @@ TEST(Returning, TakesBackWhatIsOursWhenTheWorkerCanServe) {
   for (const Case& one : {Case{"ready", "IDLE+DRAIN", kOurs, "Drained", true, "undrain worker-2"}, Case{"ready", "MIXED+DRAIN", kOurs, "", true, "undrain worker-2"}, Case{"ready", "IDLE+DRAIN", kOurs, "seen", false, ""},
                           Case{"running", "IDLE+DRAIN", kOurs, "seen", true, ""}, Case{"deleting", "IDLE+DRAIN", kOurs, "seen", true, ""}, Case{"", "IDLE+DRAIN", kOurs, "seen", true, ""},
                           Case{"ready", "IDLE+DRAIN", "disk", "seen", true, ""}, Case{"ready", "IDLE+DRAIN", "disk; fairlead: scale-down", "seen", true, ""}, Case{"ready", "IDLE", "", "seen", true, ""},
-                          Case{"ready", "DOWN+DRAIN", kOurs, "Draining", true, "undrain worker-2"}, Case{"ready", "DOWN+DRAIN", restarted, "Draining", true, ""}, Case{"ready", "DOWN", kOurs, "Draining", true, ""}, Case{"ready", "?", "", "Draining", true, ""}}) {
+                          Case{"ready", "DOWN+DRAIN", kOurs, "Draining", true, "undrain worker-2"}, Case{"ready", "DOWN+DRAIN", restarted, "Draining", true, ""}, Case{"ready", "DOWN", kOurs, "Draining", true, ""}, Case{"ready", "IDLE+DRAIN+FAIL", kOurs, "Draining", true, ""}, Case{"ready", "?", "", "Draining", true, ""}}) {
     Inputs its = inputs(Row{"", one.pod, one.state, one.reason.c_str(), "", one.memory, "", "", ""});
     its.in.size = 3;
     if (its.in.view && its.in.view->nodes.contains("worker-2")) its.in.view->nodes["worker-2"].answers = one.answers;
@@ -273,6 +274,9 @@ TEST(Deadline, EndsJobsOnlyWhenItIsOverAndNeverByDefault) {
   // From when it was to leave, not from when a person drained it.
   EXPECT_THAT(steps(Policy::Kill, 61s, "disk", "RUNNING"), testing::StartsWith("|"));
   EXPECT_THAT(steps(Policy::Kill, 60s, kOurs.c_str(), "COMPLETING"), testing::StartsWith("|"));
+  Inputs failing = inputs(Row{"", "ready", "MIXED+FAIL", "disk", "RUNNING", "Draining", "", "", ""});
+  failing.in.rules = {.policy = Policy::Kill, .after = 0s};
+  EXPECT_THAT(failing.plan().steps, IsEmpty()) << "its owner's matter";
 }
 
 // A worker that leaves with a job on it, under `kill` after an hour: what is done at which minute.
@@ -372,6 +376,15 @@ TEST(Looks, AreTakenOnceForEachGenerationAndWhileSomethingLeaves) {
   its.in.view.reset();
   EXPECT_TRUE(its.plan().look_again) << "until Slurm answers";
   EXPECT_EQ(its.plan().memory["generation"].integer(), 2);
+}
+
+TEST(Looks, AskForTheJobsOfWhoeverMayLeave) {
+  Inputs its = inputs(Row{"", "", "", "", "", "", "", "", ""});
+  EXPECT_EQ(nodes_of_interest(its.in), "worker-[2-10000]");
+  its.in.size = 10'000;
+  EXPECT_EQ(nodes_of_interest(its.in), "");
+  its.in.size = 2, its.in.rules.strict_ordinals = false;
+  EXPECT_EQ(nodes_of_interest(its.in), "");
 }
 
 // ---- without strict ordinals
@@ -579,7 +592,8 @@ class Site {
       if (its.silent) out.state.push_back("NOT_RESPONDING");
       view.nodes[node] = out;
     }
-    for (const auto& [id, node] : jobs_) view.jobs.push_back({.id = std::to_string(id), .user = "u", .state = "RUNNING", .nodes = {node}, .end = now_ + 100s});
+    for (const auto& [id, node] : jobs_)
+      if (!rules_.strict_ordinals || *worker_ordinal(node) >= size_) view.jobs.push_back({.id = std::to_string(id), .user = "u", .state = "RUNNING", .nodes = {node}, .end = now_ + 100s});
     return view;
   }
 

@@ -55,7 +55,8 @@ Result<SlurmJob> read_job(const Json& from) {
 
 bool SlurmNode::has(std::string_view flag) const { return std::find(state.begin(), state.end(), flag) != state.end(); }
 
-bool SlurmNode::drained() const { return has("DRAIN") || has("FAIL") || has("FAILING"); }
+bool SlurmNode::failing() const { return has("FAIL") || has("FAILING"); }
+bool SlurmNode::drained() const { return has("DRAIN") || failing(); }
 
 std::vector<const SlurmJob*> SlurmView::jobs_on(const std::string& node) const {
   std::vector<const SlurmJob*> out;

@@ -21,6 +21,7 @@ struct SlurmNode {
   bool has(std::string_view flag) const;
   // Given no new jobs by somebody's will: DRAIN, or FAIL, which people set on hardware that they expect to fail.
   bool drained() const;
+  bool failing() const;
 };
 struct SlurmJob {
   std::string id, user, state;
