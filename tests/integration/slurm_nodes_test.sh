@@ -119,8 +119,7 @@ until_true 30 'worker-1 is idle' seen '{"name": "worker-1", "state": ["IDLE", "D
 job=$(inside sbatch --parsable -o /dev/null --wrap 'sleep 1000')
 until_true 30 'its job runs' seen "j['$job']['nodes'] == ['worker-1'] and j['$job']['state'] == 'RUNNING'"
 inside scontrol update nodename=worker-1 state=drain reason='disk 2'
-kill -KILL "$worker"
-wait "$worker" 2> /dev/null || true
+{ kill -KILL "$worker" && wait "$worker" || true; } 2> /dev/null
 start_worker
 until_true 60 'worker-1 is back and its job is not' seen "'$job' not in j and [node['reason'] for node in v['nodes'] if set(node['state']) == {'IDLE', 'DRAIN', 'DYNAMIC_NORM'}] == ['disk 2']"
 [ "$(inside squeue -h -j "$job" -o %T)" = PENDING ] || fail "its job is not back in the queue: $(inside squeue)"
