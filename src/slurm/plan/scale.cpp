@@ -31,6 +31,7 @@ struct Entry {
   std::string uid, state;      // of its pod; state: design 006
   std::optional<Instant> since;          // when the operator first saw it beyond the size, by its own clock
   std::optional<Instant> drained_since;  // when it first saw that it gets no new jobs, without a break until now
+  std::string drain;                     // which drain that was: when it was set, by the head's clock
   std::optional<Instant> seen;           // when Slurm first showed it empty, by the head's clock; since then at every look
   void wanted() { since.reset(), drained_since.reset(), seen.reset(); }  // all waiting begins anew
 };
@@ -44,7 +45,7 @@ std::map<int, Entry> read_entries(const Json& memory) {
   };
   for (const Json& from : memory["workers"].items())
     if (const auto ordinal = worker_ordinal(from["name"].string()))
-      out[*ordinal] = {from["uid"].string(), from["state"].string(), time(from["since"]), time(from["drainedSince"]), time(from["emptySeen"])};
+      out[*ordinal] = {from["uid"].string(), from["state"].string(), time(from["since"]), time(from["drainedSince"]), from["drainSet"].string(), time(from["emptySeen"])};
   return out;
 }
 
@@ -53,6 +54,7 @@ Json entry_json(int ordinal, const Entry& entry) {
   if (!entry.uid.empty()) out.set("uid", entry.uid);
   if (entry.since) out.set("since", print_time(*entry.since));
   if (entry.drained_since) out.set("drainedSince", print_time(*entry.drained_since));
+  if (!entry.drain.empty()) out.set("drainSet", entry.drain);
   if (entry.seen) out.set("emptySeen", print_micro_time(*entry.seen));
   return out;
 }
@@ -225,7 +227,8 @@ class Scaler {
       drain(ordinal);
       return keep(ordinal, std::move(entry), "Draining", fmt::format("{} is being drained", worker(ordinal)));
     }
-    if (!entry.drained_since) entry.drained_since = in_.now;
+    if (!entry.drained_since || entry.drain != of->since) entry.drained_since = in_.now;  // another drain: jobs may have begun before it
+    entry.drain = of->since;
     if (is_empty(*in_.view, *of)) return proven(ordinal, std::move(entry), "Drained", "is drained and empty");
     entry.seen.reset();
     waiting(ordinal, *of, std::move(entry));

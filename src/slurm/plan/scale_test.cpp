@@ -339,6 +339,16 @@ TEST(Deadline, RunsOnlyWhileTheWorkerGetsNoJobs) {
   EXPECT_EQ(one.at(211, 2, 0), "");
   EXPECT_EQ(one.at(212, 2, 0), "cancel worker-2 7");
 }
+TEST(Deadline, IsOfOneDrain) {
+  Hour one;
+  EXPECT_EQ(one.at(0, 2, 0), "drain worker-2");
+  one.view.nodes["worker-2"].since = "2027-01-15T08:00:00Z";
+  EXPECT_EQ(one.at(1, 2, 0), "");
+  one.view.nodes["worker-2"].since = "2027-01-15T09:00:30Z";  // undrained and drained again between two looks
+  EXPECT_EQ(one.at(61, 2, 0), "");
+  EXPECT_EQ(one.at(120, 2, 0), "");
+  EXPECT_EQ(one.at(121, 2, 0), "cancel worker-2 7");
+}
 TEST(Deadline, IsOfOnePod) {
   Hour one;
   EXPECT_EQ(one.at(0, 2, 0), "drain worker-2");
@@ -494,7 +504,7 @@ class Site {
  private:
   struct Node {
     bool drained = false, failing = false, down = false, silent = false;
-    std::string reason;
+    std::string reason, since;
     bool closed() const { return drained || failing; }
     int empty_looks = 0;  // in a row, drained and empty
   };
@@ -535,12 +545,13 @@ class Site {
     if (nodes_.empty()) return;
     const auto at = any(nodes_);
     (pick(3) == 0 ? at->second.failing : at->second.drained) = true, at->second.reason = "a person's", by_hand_.insert(at->first);
+    at->second.since = print_time(now_);
     closed_since_.emplace(at->first, now_);
   }
   void undrain_by_hand() {
     if (nodes_.empty()) return;
     const auto at = any(nodes_);
-    at->second.drained = at->second.failing = false, at->second.reason = "", by_hand_.erase(at->first);
+    at->second.drained = at->second.failing = false, at->second.reason = "", by_hand_.erase(at->first), closed_since_.erase(at->first);
   }
   void delete_pod_by_hand() {
     if (!pods_.empty() && pick(3) == 0) any(pods_)->second.child("metadata").set("deletionTimestamp", "2026-01-01T00:00:00Z");
@@ -585,10 +596,9 @@ class Site {
   SlurmView look() {
     SlurmView view{.at = now_};
     for (auto& [node, its] : nodes_) {
-      SlurmNode out{.name = node, .state = {its.down ? "DOWN" : busy(node) ? "MIXED" : "IDLE"}, .cpus = busy(node), .reason = its.reason, .by = "root", .answers = alive(node)};
+      SlurmNode out{.name = node, .state = {its.down ? "DOWN" : busy(node) ? "MIXED" : "IDLE"}, .cpus = busy(node), .reason = its.reason, .by = "root", .since = its.since, .answers = alive(node)};
       if (its.drained) out.state.push_back("DRAIN");
       if (its.failing) out.state.push_back("FAIL");
-      if (!its.closed()) closed_since_.erase(node);
       if (its.silent) out.state.push_back("NOT_RESPONDING");
       view.nodes[node] = out;
     }
@@ -651,17 +661,17 @@ class Site {
     switch (step.verb) {
       case NodeVerb::Drain:
         EXPECT_FALSE(node.failing);
-        if (!node.drained) node.drained = true, node.reason = step.arguments.at(0), closed_since_.emplace(step.node, now_);
+        if (!node.drained) node.drained = true, node.reason = step.arguments.at(0), node.since = print_time(now_), closed_since_.emplace(step.node, now_);
         break;
       case NodeVerb::Undrain:
         EXPECT_THAT(node.reason, testing::StartsWith(kScaleDownReason));
         EXPECT_FALSE(by_hand_.contains(step.node));
-        node.drained = false, node.reason = "";
+        node.drained = false, node.reason = "", closed_since_.erase(step.node);
         break;
       case NodeVerb::Forget:
         EXPECT_FALSE(busy(step.node));
         EXPECT_FALSE(pods_.contains(*worker_ordinal(step.node)));
-        nodes_.erase(found), by_hand_.erase(step.node);
+        nodes_.erase(found), by_hand_.erase(step.node), closed_since_.erase(step.node);
         break;
       case NodeVerb::Requeue:
       case NodeVerb::Cancel:
@@ -689,7 +699,7 @@ class Site {
   std::set<std::string> by_hand_;    // drained by people
   std::set<int> slurmds_;            // that run, whatever Kubernetes shows of their pods
   std::map<int, Instant> beyond_since_;          // the size
-  std::map<std::string, Instant> closed_since_;  // as far as looks can tell
+  std::map<std::string, Instant> closed_since_;  // nodes that get no new jobs
 };
 
 TEST(Property, NoJobIsLostNoForeignDrainUndoneAndAllComesToRest) {
@@ -712,7 +722,7 @@ TEST(View, IsTheWholeAnswerOrNothing) {
   const auto view = read_slurm_view(whole);
   ASSERT_TRUE(view) << view.error().message;
   const auto& node = view->nodes.at("worker-0");
-  EXPECT_TRUE(node.has("DRAIN") && node.answers && node.cpus == 3 && node.by == "root");
+  EXPECT_TRUE(node.has("DRAIN") && node.answers && node.cpus == 3 && node.by == "root" && node.since == "2026-11-21T20:20:47Z");
   EXPECT_FALSE(is_empty(*view, node));
   EXPECT_EQ(view->jobs_on("worker-0").size(), 1u);
   EXPECT_EQ(print_time(*view->jobs[0].end), "2026-11-21T20:30:46Z");

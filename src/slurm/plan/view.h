@@ -16,7 +16,7 @@ struct SlurmNode {
   std::string name;
   std::vector<std::string> state;  // base state first (IDLE, MIXED, ALLOCATED, DOWN, ...), then flags (DRAIN, COMPLETING, NOT_RESPONDING, ...)
   int cpus = 0;                    // given out to jobs
-  std::string reason, by;          // why it is drained or down, and who said so
+  std::string reason, by, since;   // why it is drained or down, who said so, and when; since as it is written, to be compared with itself only
   bool answers = false;            // a slurmd takes connections at the record's address; asked for nodes with a drain of ours only
   bool has(std::string_view flag) const;
   // Given no new jobs by somebody's will: DRAIN, or FAIL, which people set on hardware that they expect to fail.
