@@ -33,12 +33,13 @@ note "its pod deleted: $(active) serves"
 
 kd exec "$(active)" -c slurmctld -- pkill -9 slurmctld || fail 'kill slurmctld'
 submit killed
-srun=$(login srun --nodes=1 hostname) || fail "srun: $srun"
+until_true 60 'srun' login srun --nodes=1 hostname
 note 'its slurmctld killed: submissions and steps go on'
 
-there=$(login squeue -h -t all -o '%i %j')
+until_true 30 'squeue' login squeue -h -t all -o '%i %j'
+there=$(cat "$SCENARIO_WORK/last")
 for one in "${confirmed[@]}"; do grep -qx "$one" <<< "$there" || fail "confirmed and gone: $one"; done
-same RUNNING job_state "$job" || fail 'the job does not run any more'
+until_true 30 'the job runs on' same RUNNING job_state "$job"
 login scancel -u root
 kd patch slurmcluster demo --type=merge -p '{"spec":{"slurmNodes":{"controller":{"size":1}}}}' > /dev/null
 until_true 30 'one head in place of three is refused' same False condition SpecValid status
