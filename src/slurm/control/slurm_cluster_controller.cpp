@@ -143,7 +143,7 @@ Result<void> SlurmClusterController::still_wanted(const Step& step, const Json& 
   // Not the cache: between an edit and a cancelled job there may be no more than this.
   auto now = api_.get(resources::slurm_clusters, kube::key_of(cluster));
   if (!now) return fail(Code::Expired, "the cluster is not there to read: " + now.error().message);
-  if (kube::uid_of(*now) != kube::uid_of(cluster) || kube::deleting(*now) || (*now)["spec"] != cluster["spec"] || (*now)["metadata"]["generation"] != cluster["metadata"]["generation"])
+  if (kube::uid_of(*now) != kube::uid_of(cluster) || kube::deleting(*now) || (*now)["metadata"]["generation"] != cluster["metadata"]["generation"])
     return fail(Code::Expired, "the cluster was edited since this was decided");
   const auto* node = std::get_if<NodeStep>(&step);
   if (!node) {

@@ -454,7 +454,7 @@ class Site {
     rules_.strict_ordinals = strict;
     const auto dice = pick(3);
     rules_.policy = dice == 0 ? api::SlurmScaleDown::Policy::Requeue : dice == 1 ? api::SlurmScaleDown::Policy::Kill : api::SlurmScaleDown::Policy::Wait;
-    rules_.after = 60s;
+    rules_.after = 15s;
   }
 
   void live(int events) {
@@ -510,7 +510,7 @@ class Site {
   };
   // Also larger and smaller again, or the other way round, before anybody looks.
   void resize() {
-    for (int edits = 1 + (pick(3) == 0 ? pick(3) : 0); edits > 0; --edits) {
+    for (int edits = 1 + pick(3); edits > 0; --edits) {
       size_ = pick(5), ++generation_;
       for (int i = 0; i < 5; ++i) {
         if (i < size_) beyond_since_.erase(i);
