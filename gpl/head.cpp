@@ -46,7 +46,8 @@ Fd signals_of(sigset_t& before) {
 }
 
 quorum::Group group_of(const HeadOptions& options) {
-  return quorum::make_group(options.key, fmt::format("{}|{}|{}", options.cluster, options.heads, fmt::join(options.voters, ",")));
+  // The lease, too: a candidate that counts on a longer one than its voters keep would hold on when they are free.
+  return quorum::make_group(options.key, fmt::format("{}|{}|{}|{}", options.cluster, options.heads, options.timing.ttl.count(), fmt::join(options.voters, ",")));
 }
 
 class Head {
