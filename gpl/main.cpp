@@ -118,7 +118,9 @@ int run_controller() {
     options->before_start = note_generation;
     return run_head(std::move(*options));
   }
-  if (exists("/var/spool/slurmctld/terms"))
+  auto state = list_dir("/var/spool/slurmctld");
+  if (!state) return complain(state.error());
+  if (std::find(state->begin(), state->end(), "terms") != state->end())
     return complain({Code::Invalid, "the state in /var/spool/slurmctld belongs to several heads (terms/N); one alone would start without jobs. Set spec.slurmNodes.controller.size to what it was"});
   return supervise({.command = {.argv = {"slurmctld", "-D"}, .environment = std::move(*environment), .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = true, .before_start = note_generation});
 }

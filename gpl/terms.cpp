@@ -37,6 +37,7 @@ bool of_slurm(const std::string& name) { return name != "terms" && name != kMark
 struct Found {
   std::int64_t highest = -1;
   std::vector<std::string> loose;  // files of a head that was alone
+  bool saved = false;              // the marker is there; what cannot be listed is an error, never a volume without it
 };
 
 Result<Found> look(const std::string& volume) {
@@ -48,6 +49,7 @@ Result<Found> look(const std::string& volume) {
   if (!all) return std::unexpected(std::move(all.error()));
   for (const std::string& name : *all)
     if (of_slurm(name)) found.loose.push_back(name);
+    else found.saved = found.saved || name == kMarker;
   return found;
 }
 
@@ -69,7 +71,7 @@ Result<Term> take_term(const std::string& volume, const std::string& holder, uid
   auto found = look(volume);
   if (!found) return std::unexpected(std::move(found.error()));
   if (found->highest < 0) {
-    if (exists(volume + "/" + kMarker) && found->loose.empty())
+    if (found->saved && found->loose.empty())
       return fail(Code::Invalid, fmt::format("{} held the state of this cluster and holds none now; restore it from a backup, or, to begin with no jobs at all, remove {}/{}", volume, volume, kMarker));
     if (auto made = make_dirs(volume + "/terms/0", 0755); !made) return std::unexpected(std::move(made.error()));
     found->highest = 0;
@@ -80,7 +82,7 @@ Result<Term> take_term(const std::string& volume, const std::string& holder, uid
     log_warn("files beside the terms are left alone", {{"volume", volume}, {"first", found->loose[0]}});
   }
   const std::string from = fmt::format("{}/terms/{}", volume, found->highest);
-  if (exists(volume + "/" + kMarker) && !has_state(from))
+  if (found->saved && !has_state(from))
     return fail(Code::Invalid, fmt::format("{} has neither job_state nor job_state.old, although the state was saved before; restore it from a backup, or, to begin with no jobs at all, remove {}/{}", from, volume, kMarker));
 
   Term term{static_cast<std::uint64_t>(found->highest) + 1, fmt::format("{}/terms/{}", volume, found->highest + 1)};
