@@ -16,7 +16,6 @@ using namespace std::chrono_literals;
 namespace {
 
 const kube::Resource kSlices{"discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", true};
-constexpr const char* kClusterLabel = "fairlead.dev/slurm-cluster";
 
 // Who serves a Slurm cluster of several heads.
 struct Serving {
@@ -25,7 +24,7 @@ struct Serving {
 };
 
 Serving serving_of(const Json& slice) {
-  Serving out{.space = kube::space_of(slice), .cluster = kube::labels_of(slice)[kClusterLabel], .slice = kube::name_of(slice)};
+  Serving out{.space = kube::space_of(slice), .slice = kube::name_of(slice)};
   if (!slice["endpoints"].items().empty()) out.pod = slice["endpoints"].items()[0]["targetRef"]["name"].string();
   out.term = std::atoll(kube::annotations_of(slice)["fairlead.dev/term"].c_str());
   return out;
