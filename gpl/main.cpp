@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "nodes.h"
 #include "head.h"
+#include "limits.h"
 #include "prepare.h"
 #include "probe.h"
 #include "reach.h"
@@ -135,7 +136,10 @@ void wait_until_peers_know_us(const std::string& head, const std::string& own) {
   for (const std::string marker : {"-controller-svc.", "-controller-active."})
     if (const auto at = head.find(marker); at != std::string::npos) {
       const auto dot = head.rfind('.', at);
-      const auto login = addresses_of(head.substr(dot == std::string::npos ? 0 : dot + 1, at - (dot == std::string::npos ? 0 : dot + 1)) + "-login-svc." + head.substr(at + marker.size()), 22);
+      const std::string cluster = head.substr(dot == std::string::npos ? 0 : dot + 1, at - (dot == std::string::npos ? 0 : dot + 1));
+      // Where people come in by a Service with an address, the pods' own addresses stand behind another name.
+      auto login = addresses_of(cluster + "-login-headless-svc." + head.substr(at + marker.size()), 22);
+      if (login.empty()) login = addresses_of(cluster + "-login-svc." + head.substr(at + marker.size()), 22);
       peers.insert(peers.end(), login.begin(), login.end());
     }
   const SystemClock clock;
@@ -322,6 +326,8 @@ int main_of(int argc, char** argv) {
   const std::string command = arguments.empty() ? "" : arguments[0];
   const std::string first = arguments.size() > 1 ? arguments[1] : "";
   start_logging("fairlead-slurm", "info");
+  if (command == "munge" || command == "controller" || command == "worker" || command == "login")
+    if (auto taken = take_limits(env_or("FAIRLEAD_LIMITS", "")); !taken) return complain(taken.error());
   if (command == "munge") return run_munge();
   if (command == "controller") return run_controller();
   if (command == "witness") return run_witness();

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "api/network_ways.h"
+#include "api/slurm_fields.h"
 #include "kube/selector.h"
 
 namespace fairlead::api {
@@ -33,6 +34,7 @@ SlurmContainer read_container(const Json& from, const std::string& where, int de
   out.port = static_cast<int>(from["port"].integer(default_port));
   if (out.port < 0 || out.port > 65535) problems.push_back(fmt::format("{}.port: {} is not a port (1-65535)", where, out.port));
   out.resources = read_resources(from["resources"], where, problems);
+  read_container_extras(from, where, out, problems);
   return out;
 }
 
@@ -50,8 +52,7 @@ SlurmRole read_role(const Json& from, const std::string& where, const char* main
   out.munge = read_container(from["munge"], where + ".munge", 0, out.main.image, problems);
   out.spool = read_volume(from["volumes"]["spool"]);
   out.jail = read_volume(from["volumes"]["jail"]);
-  for (const Json& mount : from["volumes"]["jailSubMounts"].items())
-    out.sub_mounts.push_back({mount["name"].string(), mount["mountPath"].string(), mount["volumeSourceName"].string()});
+  read_role_extras(from, where, out, problems);
   const Json& shared_memory = from["volumes"]["sharedMemorySize"];
   if (!shared_memory.is_null()) {
     auto quantity = kube::Quantity::from_json(shared_memory);
@@ -99,7 +100,7 @@ SlurmScaleDown read_scale_down(const Json& from, std::vector<std::string>& probl
 
 // Paths that change something today; everything below such a path does too. The rest of a given spec is reported as ignored.
 const std::set<std::string, std::less<>>& effective_paths() {
-  static const std::set<std::string, std::less<>> paths = {
+  static std::set<std::string, std::less<>> paths = {
       "crVersion", "clusterType", "pause", "k8sNodeFilters", "volumeSources", "secrets.sshdKeysName", "extensions.mockGpus", "extensions.bindCores", "extensions.scaleDown.policy", "extensions.scaleDown.after",
       "extensions.scaleDown.strictOrdinals",
       "slurmNodes.controller.size", "slurmNodes.controller.k8sNodeFilterName", "slurmNodes.controller.volumes",
@@ -111,6 +112,8 @@ const std::set<std::string, std::less<>>& effective_paths() {
       "slurmNodes.login.size", "slurmNodes.login.k8sNodeFilterName", "slurmNodes.login.volumes", "slurmNodes.login.sshRootPublicKeys",
       "slurmNodes.login.sshd.image", "slurmNodes.login.sshd.port", "slurmNodes.login.sshd.resources",
       "slurmNodes.login.munge.image", "slurmNodes.login.munge.resources"};
+  static const bool once = (paths.merge(shape_paths()), true);
+  (void)once;
   return paths;
 }
 
@@ -174,8 +177,10 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
     if (key.string().find_first_of("\r\n") != std::string::npos) problems.push_back("spec.slurmNodes.login.sshRootPublicKeys: a key holds a line break");
     else out.root_keys.push_back(key.string());
   }
+  read_login_service(nodes["login"], out);
+  read_nccl_topology(spec["ncclSettings"], out);
   out.sshd_keys_secret = spec["secrets"]["sshdKeysName"].string();
-  out.cgroup_version = nodes["worker"]["cgroupVersion"].string_or("v2");
+  out.cgroup_version = nodes["worker"]["cgroupVersion"].string_or(spec["cgroupVersion"].string_or("v2"));
   out.gpus = spec["clusterType"].string() != "cpu";
   out.mock_gpus = spec["extensions"]["mockGpus"].boolean();
   out.bind_cores = spec["extensions"]["bindCores"].boolean(true);
@@ -195,7 +200,7 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
       if (!volume->source_name.empty() && !out.volume_sources.contains(volume->source_name))
         problems.push_back(fmt::format("spec.slurmNodes.{}.volumes: \"{}\" is not among spec.volumeSources", role, volume->source_name));
     for (const auto& mount : of.sub_mounts) {
-      if (!out.volume_sources.contains(mount.source_name))
+      if (!out.volume_sources.contains(mount.source_name) && !(mount.source_name.empty() && mount.claim_template.is_object()))
         problems.push_back(fmt::format("spec.slurmNodes.{}.volumes.jailSubMounts: \"{}\" is not among spec.volumeSources", role, mount.source_name));
       if (!mount.path.starts_with('/') || mount.path.find("..") != std::string::npos)
         problems.push_back(fmt::format("spec.slurmNodes.{}.volumes.jailSubMounts: \"{}\" is not an absolute path", role, mount.path));
@@ -210,6 +215,8 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
         problems.push_back(fmt::format("spec.slurmNodes: the mount {} is at {} on login nodes and at {} on workers; give both the same path", on_login.name, on_login.path, on_worker.path));
 
   find_ignored(spec, "", out.ignored);
+  name_without_effect(spec, out.ignored);
+  for (auto& path : out.ignored) path = with_suggestion(std::move(path));
   std::sort(out.ignored.begin(), out.ignored.end());
   return out;
 }

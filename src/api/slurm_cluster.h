@@ -18,13 +18,19 @@ struct SlurmContainer {
   std::string image;
   int port = 0;
   std::map<std::string, std::string> resources;  // "cpu" -> "2", "nvidia.com/gpu" -> "1"
+  std::string pull_policy;                       // empty: as Kubernetes chooses by the tag
+  std::string limits;                            // as /etc/security/limits.conf
+  std::string app_armor;                         // "unconfined", "runtime/default", "localhost/NAME"; empty: the cluster's default
+  kube::Json env, liveness;                      // further variables, a probe of the user's own; null: none
 };
 struct SlurmVolume {  // one of the two, or neither: an emptyDir
   std::string source_name;       // of volumeSources
   kube::Json claim_template;     // a PersistentVolumeClaim spec, one claim per pod
 };
 struct SlurmSubMount {
-  std::string name, path, source_name;
+  std::string name, path, source_name, sub_path;
+  bool read_only = false;
+  kube::Json claim_template;  // where no source is named: one claim per pod
 };
 struct SlurmRole {
   int size = 1;
@@ -33,6 +39,16 @@ struct SlurmRole {
   SlurmVolume spool, jail;
   std::vector<SlurmSubMount> sub_mounts;
   std::string shared_memory;  // of /dev/shm on workers
+  std::string priority_class;
+  kube::Json pull_secrets, init_containers;  // arrays as in a pod; null: none
+};
+// How people reach sshd from outside. No type: by `fairlead ssh`, or by what the site builds itself.
+struct SlurmLoginService {
+  std::string type;  // "LoadBalancer", "NodePort", "ClusterIP"
+  std::string load_balancer_ip;
+  int node_port = 0;  // 0: chosen by Kubernetes
+  std::map<std::string, std::string> annotations;
+  std::vector<std::string> source_ranges;
 };
 struct NodeFilter {
   std::string name;
@@ -49,11 +65,15 @@ struct SlurmScaleDown {
 
 struct SlurmCluster {
   std::string name, space, uid;
+  std::string worker_set = "worker";  // whose workers `worker` describes: a cluster with NodeSets is looked at set by set (api/node_set.h)
   std::int64_t generation = 0;
   bool deleting = false, paused = false;
   std::map<std::string, NodeFilter> filters;
   std::map<std::string, kube::Json> volume_sources;  // name -> the pod volume source beside it
   SlurmRole controller, worker, login;
+  SlurmLoginService login_service;
+  std::string sshd_config_map;       // with the user's own sshd_config; empty: ours
+  std::string nccl_topology;         // a file for NCCL on the workers; empty: none
   std::vector<std::string> root_keys;
   std::string sshd_keys_secret;      // named by the user; empty: ours
   std::string cgroup_version;        // "v1", "v2"

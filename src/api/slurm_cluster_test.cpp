@@ -41,10 +41,15 @@ TEST(SlurmClusterView, ReadsAWholeSpecWithDefaults) {
 
 TEST(SlurmClusterView, NamesWhatHasNoEffect) {
   Json object = cluster(kSmall);
-  object.find("spec")->set("clusterType", "gpu").set("ncclSettings", Json::object({{"topologyType", "auto"}})).set("periodicChecks", Json::object({{"ncclBenchmark", Json::object({{"enabled", false}, {"schedule", "x"}})}}));
-  object.find("spec")->find("slurmNodes")->find("login")->set("sshdServiceType", "NodePort");
-  object.find("spec")->set("madeUp", 3);
-  EXPECT_THAT(read_slurm_cluster(object, "i").ignored, ElementsAre("spec.madeUp", "spec.ncclSettings", "spec.slurmNodes.login.sshdServiceType"));
+  object.find("spec")->set("clusterType", "gpu").set("ncclSettings", Json::object({{"topologyType", "H100 GPU cluster"}})).set("periodicChecks", Json::object({{"ncclBenchmark", Json::object({{"enabled", false}, {"schedule", "x"}})}}));
+  object.find("spec")->find("slurmNodes")->find("login")->set("sssdDebugLevel", 3);
+  object.find("spec")->set("madeUp", 3).set("pauze", true);
+  object.find("spec")->find("slurmNodes")->find("worker")->find("volumes")->set("spol", Json::object({{"volumeSourceName", "jail"}}));
+  object.find("spec")->find("k8sNodeFilters")->items()[0].set("nodeselector", Json::object({{"a", "b"}}));
+  EXPECT_THAT(read_slurm_cluster(object, "i").ignored,
+              ElementsAre("spec.k8sNodeFilters[].nodeselector (no such field; did you mean nodeSelector?)", "spec.madeUp (no such field)",
+                          "spec.ncclSettings.topologyType: \"H100 GPU cluster\" (give the topology as topologyType: custom with topologyData)", "spec.pauze (no such field; did you mean pause?)",
+                          "spec.slurmNodes.login.sssdDebugLevel", "spec.slurmNodes.worker.volumes.spol (no such field; did you mean spool?)"));
 }
 
 TEST(SlurmScaleDown, IsReadWithItsDefaults) {

@@ -57,7 +57,7 @@ std::optional<kube::Access> SlurmClusterController::access() const {
       .may({"update"}, resources::slurm_clusters, "finalizers", space)
       .may({"create", "delete"}, resources::pods, "", space)
       .may({"get", "create"}, resources::pods, "exec", space)
-      .may({"create", "update"}, resources::services, "", space)
+      .may({"create", "update", "delete"}, resources::services, "", space)
       .may({"create", "update"}, resources::config_maps, "", space)
       .may({"create", "update", "delete"}, kNetworkPolicies, "", space)
       .may({"create"}, resources::secrets, "", space)

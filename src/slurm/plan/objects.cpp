@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/encoding.h"
+#include "slurm/plan/login_service.h"
 
 namespace fairlead::slurm {
 namespace {
@@ -59,7 +60,7 @@ Json chosen_volume(const SlurmCluster& cluster, const std::string& name, const a
   return out.set("emptyDir", Json::object());
 }
 
-std::string claim_name(const SlurmCluster& cluster, std::string_view volume, Role role, int ordinal) { return fmt::format("{}-{}-{}", volume, cluster.name, pod_name(role, ordinal)); }
+std::string claim_name(const SlurmCluster& cluster, std::string_view volume, Role role, int ordinal) { return fmt::format("{}-{}-{}", volume, cluster.name, pod_name(cluster, role, ordinal)); }
 
 const SlurmRole& role_of(const SlurmCluster& cluster, Role role) {
   switch (role) {
@@ -70,20 +71,47 @@ const SlurmRole& role_of(const SlurmCluster& cluster, Role role) {
   return cluster.worker;
 }
 
+// By volume name: what each pod of the role has a claim of its own for.
+std::vector<std::pair<std::string, const Json*>> claims_of(const SlurmRole& of) {
+  std::vector<std::pair<std::string, const Json*>> out;
+  const auto add = [&](std::string name, const std::string& source, const Json& claim) {
+    if (source.empty() && claim.is_object()) out.emplace_back(std::move(name), &claim);
+  };
+  add("spool", of.spool.source_name, of.spool.claim_template);
+  add("jail", of.jail.source_name, of.jail.claim_template);
+  for (const auto& sub : of.sub_mounts) add("sub-" + sub.name, sub.source_name, sub.claim_template);
+  return out;
+}
+
 // The program fairlead-slurm comes from a volume, or lies at the same place in the image.
 Json with_companion(const ObjectOptions& options, std::vector<Json> mounts) {
   if (options.companion.is_object()) mounts.insert(mounts.begin(), mount("companion", "/opt/fairlead/bin", true));
   return Json::array(std::move(mounts));
 }
 
+// What the user asks of a container beyond image, port and resources. The end of its log is told as the reason when it ends (condition of its role).
+Json dressed(Json container, const api::SlurmContainer& of) {
+  container.set("terminationMessagePolicy", "FallbackToLogsOnError");
+  if (!of.pull_policy.empty()) container.set("imagePullPolicy", of.pull_policy);
+  if (of.liveness.is_object()) container.set("livenessProbe", of.liveness);
+  if (!of.limits.empty()) container.child("env").push(env("FAIRLEAD_LIMITS", of.limits));
+  for (const Json& variable : of.env.items()) container.child("env").push(variable);
+  if (!of.app_armor.empty()) {
+    Json profile = Json::object({{"type", of.app_armor == "unconfined" ? "Unconfined" : of.app_armor == "runtime/default" ? "RuntimeDefault" : "Localhost"}});
+    if (of.app_armor.starts_with("localhost/")) profile.set("localhostProfile", of.app_armor.substr(10));
+    container.child("securityContext").set("appArmorProfile", std::move(profile));
+  }
+  return container;
+}
+
 Json munge_container(const SlurmRole& role, const ObjectOptions& options) {
-  return Json::object({{"name", "munge"},
+  return dressed(Json::object({{"name", "munge"},
                        {"image", role.munge.image},
                        {"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("munge")})},
                        {"resources", resources_json(role.munge.resources)},
                        {"volumeMounts", with_companion(options, {mount("munge-key", "/etc/fairlead/munge", true), mount("munge-socket", "/run/munge")})},
                        {"readinessProbe", Json::object({{"exec", Json::object({{"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("check"), Json("munge")})}})},
-                                                        {"periodSeconds", 10}, {"failureThreshold", 3}, {"timeoutSeconds", 5}})}});
+                                                        {"periodSeconds", 10}, {"failureThreshold", 3}, {"timeoutSeconds", 5}})}}), role.munge);
 }
 
 }  // namespace
@@ -98,6 +126,7 @@ std::string_view text(Role role) {
 }
 
 std::string pod_name(Role role, int ordinal) { return fmt::format("{}-{}", text(role), ordinal); }
+std::string pod_name(const SlurmCluster& cluster, Role role, int ordinal) { return role == Role::Worker ? fmt::format("{}-{}", cluster.worker_set, ordinal) : pod_name(role, ordinal); }
 std::string quorum_secret(const SlurmCluster& cluster) { return cluster.name + "-quorum"; }
 std::string active_service(const SlurmCluster& cluster) { return cluster.name + "-controller-active"; }
 std::string munge_secret(const SlurmCluster& cluster) { return cluster.name + "-munge"; }
@@ -116,7 +145,7 @@ std::vector<Json> desired_services(const SlurmCluster& cluster) {
     const auto& of = role_of(cluster, role);
     out.push_back(Json::object({{"apiVersion", "v1"},
                                 {"kind", "Service"},
-                                {"metadata", metadata(cluster, fmt::format("{}-{}-svc", cluster.name, text(role)), text(role))},
+                                {"metadata", metadata(cluster, role == Role::Login ? login_names_service(cluster) : fmt::format("{}-{}-svc", cluster.name, text(role)), text(role))},
                                 {"spec", Json::object({{"clusterIP", "None"},
                                                        // Slurm daemons must find one another before they are ready.
                                                        {"publishNotReadyAddresses", true},
@@ -145,6 +174,7 @@ std::vector<Json> desired_config_maps(const SlurmCluster& cluster, const ObjectO
   files.set("generation", hash + "\n");
   config_map(cluster.name + "-slurm-configs", std::move(files), Json::object({{kConfigHash, hash}}));
   config_map(cluster.name + "-ssh-configs", Json::object({{"sshd_config", render_sshd_config(cluster)}}));
+  if (!cluster.nccl_topology.empty()) config_map(cluster.name + "-nccl-topology", Json::object({{"virtualTopology.xml", cluster.nccl_topology}}));
   std::string keys;
   for (const auto& key : cluster.root_keys) keys += key + "\n";
   config_map(cluster.name + "-ssh-root-keys", Json::object({{"authorized_keys", keys}}));
@@ -174,12 +204,11 @@ std::vector<Json> desired_claims(const SlurmCluster& cluster, const std::vector<
       for (int i = 0; i < of.size; ++i) ordinals.push_back(i);
     }
     for (const int i : ordinals)
-      for (const auto& [name, volume] : {std::pair<std::string, const api::SlurmVolume*>{"spool", &of.spool}, {"jail", &of.jail}}) {
-        if (!volume->source_name.empty() || !volume->claim_template.is_object()) continue;
+      for (const auto& [name, claim] : claims_of(of)) {
         // Owned by nobody: data outlives the cluster unless the user removes it.
         Json meta = metadata(cluster, claim_name(cluster, name, role, i), text(role));
         meta.erase("ownerReferences");
-        out.push_back(Json::object({{"apiVersion", "v1"}, {"kind", "PersistentVolumeClaim"}, {"metadata", std::move(meta)}, {"spec", volume->claim_template}}));
+        out.push_back(Json::object({{"apiVersion", "v1"}, {"kind", "PersistentVolumeClaim"}, {"metadata", std::move(meta)}, {"spec", *claim}}));
       }
   }
   return out;
@@ -187,7 +216,7 @@ std::vector<Json> desired_claims(const SlurmCluster& cluster, const std::vector<
 
 Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const ObjectOptions& options) {
   const auto& of = role_of(cluster, role);
-  const std::string name = pod_name(role, ordinal);
+  const std::string name = pod_name(cluster, role, ordinal);
 
   Json volumes = Json::array({secret_volume("munge-key", munge_secret(cluster), 0400), memory_volume("munge-socket"), memory_volume("run"), config_volume("slurm-config", cluster.name + "-slurm-configs"),
                               chosen_volume(cluster, "jail", of.jail, claim_name(cluster, "jail", role, ordinal))});
@@ -228,6 +257,10 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
         mounts.push(mount("shared-memory", "/dev/shm"));
         volumes.push(memory_volume("shared-memory", of.shared_memory));
       }
+      if (!cluster.nccl_topology.empty()) {
+        mounts.push(mount("nccl-topology", "/run/nvidia-topologyd", true));  // where NCCL looks for it by itself
+        volumes.push(config_volume("nccl-topology", cluster.name + "-nccl-topology"));
+      }
       environment.push(env("FAIRLEAD_CONF_SERVER", fmt::format("{}:{}", controller_address(cluster, options.render), cluster.controller.main.port)));
       environment.push(env("FAIRLEAD_NODE_DEFINITION", worker_definition(cluster)));
       if (cluster.mock_gpus) environment.push(env("FAIRLEAD_MOCK_GPUS", std::to_string(worker_gpus(cluster))));
@@ -242,7 +275,7 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
       mounts.push(mount("ssh-root-keys", "/etc/fairlead/ssh-root-keys", true));
       mounts.push(mount("ssh-client-key", "/etc/fairlead/ssh-client-key", true));
       mounts.push(mount("sshd-keys", "/etc/fairlead/sshd-keys", true));
-      volumes.push(config_volume("ssh-config", cluster.name + "-ssh-configs"));
+      volumes.push(config_volume("ssh-config", cluster.sshd_config_map.empty() ? cluster.name + "-ssh-configs" : cluster.sshd_config_map));
       volumes.push(config_volume("ssh-root-keys", cluster.name + "-ssh-root-keys"));
       // Only the public half of the site's own key goes to the pod.
       volumes.push(Json::object({{"name", "ssh-client-key"},
@@ -252,11 +285,10 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
       break;
   }
   for (const auto& sub : of.sub_mounts) {
-    mounts.push(mount("sub-" + sub.name, sub.path));
-    Json volume = Json::object({{"name", "sub-" + sub.name}});
-    if (const auto found = cluster.volume_sources.find(sub.source_name); found != cluster.volume_sources.end())
-      for (const auto& [key, value] : found->second.members()) volume.set(key, value);
-    volumes.push(std::move(volume));
+    Json at = mount("sub-" + sub.name, sub.path, sub.read_only);
+    if (!sub.sub_path.empty()) at.set("subPath", sub.sub_path);
+    mounts.push(std::move(at));
+    volumes.push(chosen_volume(cluster, "sub-" + sub.name, {sub.source_name, sub.claim_template}, claim_name(cluster, "sub-" + sub.name, role, ordinal)));
   }
 
   Json main = Json::object({{"name", container},
@@ -269,9 +301,10 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
                             {"readinessProbe", Json::object({{"exec", Json::object({{"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("check"), Json(program)})}})},
                                                              {"periodSeconds", 5}, {"failureThreshold", 3}, {"timeoutSeconds", 8}})}});
   if (!security.members().empty()) main.set("securityContext", std::move(security));
+  main = dressed(std::move(main), of.main);
 
   Json spec = Json::object({{"hostname", name},
-                            {"subdomain", fmt::format("{}-{}-svc", cluster.name, text(role))},
+                            {"subdomain", role == Role::Login ? login_names_service(cluster) : fmt::format("{}-{}-svc", cluster.name, text(role))},
                             {"restartPolicy", "Always"},
                             {"terminationGracePeriodSeconds", 20},
                             {"enableServiceLinks", false},
@@ -280,6 +313,9 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
                                                                                   Json(fmt::format("{}-controller-svc.{}.svc.{}", cluster.name, cluster.space, options.render.cluster_domain))})}})},
                             {"containers", Json::array({munge_container(of, options), std::move(main)})},
                             {"volumes", std::move(volumes)}});
+  if (!of.priority_class.empty()) spec.set("priorityClassName", of.priority_class);
+  if (of.pull_secrets.is_array()) spec.set("imagePullSecrets", of.pull_secrets);
+  if (of.init_containers.is_array()) spec.set("initContainers", of.init_containers);
   if (const auto filter = cluster.filters.find(of.node_filter); filter != cluster.filters.end()) {
     if (filter->second.node_selector.is_object()) spec.set("nodeSelector", filter->second.node_selector);
     if (filter->second.affinity.is_object()) spec.set("affinity", filter->second.affinity);

@@ -21,6 +21,7 @@ struct ObjectOptions {
 enum class Role { Controller, Worker, Login };
 std::string_view text(Role role);
 std::string pod_name(Role role, int ordinal);
+std::string pod_name(const api::SlurmCluster& cluster, Role role, int ordinal);  // a worker's is SET-ORDINAL, and so is its name in Slurm
 
 // Everything but the Secrets with keys (made once, see keys.h) and claims named by the user.
 std::vector<kube::Json> desired_services(const api::SlurmCluster& cluster);

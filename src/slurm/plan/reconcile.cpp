@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <set>
 
+#include "slurm/plan/login_service.h"
+
 namespace fairlead::slurm {
 namespace {
 
@@ -108,6 +110,7 @@ class Planner {
       for (const Role role : {Role::Controller, Role::Worker, Role::Login}) plan_pods(role);
       plan_reload();
     }
+    plan_login_access();
     const auto& head = views_[Role::Controller];
     const auto& workers = views_[Role::Worker];
     const auto& login = views_[Role::Login];
@@ -116,7 +119,7 @@ class Planner {
     say_role("WorkersAvailable", workers);
     say_role("LoginAvailable", login);
     const bool all = head.ready >= head.wanted && workers.ready >= workers.wanted && login.ready >= login.wanted && head.wanted > 0;
-    object_.child("status").set("readyControllers", head.ready).set("readyWorkers", workers.ready).set("readyLogin", login.ready);
+    object_.child("status").set("readyControllers", head.ready).set("workers", workers.wanted).set("readyWorkers", workers.ready).set("readyLogin", login.ready);
     if (all) return finish("Available", "");
     return finish(head.wanted > 0 && head.ready == 0 && was_available() ? "Not available" : "Reconciling", "");
   }
@@ -160,16 +163,22 @@ class Planner {
   // Keys, configuration and services. True when pods may be made.
   bool plan_common() {
     bool complete = true;
+    std::vector<std::string> missing;  // what the user names and has not made
     const auto need_keys = [&](const std::string& secret, Keys keys, bool users_own) {
       if (find(snapshot_.secrets, secret)) return;
       complete = false;
-      if (users_own) plan_.waiting_for.push_back(fmt::format("Secret {} (named in spec.secrets.sshdKeysName) is not there", secret));
+      if (users_own) missing.push_back(fmt::format("Secret {} (named in spec.secrets.sshdKeysName) is not there: make it, or leave the field empty and keys are made", secret));
       else plan_.steps.push_back(MakeKeys{keys, secret});
     };
     need_keys(munge_secret(cluster_), Keys::Munge, false);
     if (elected(cluster_)) need_keys(quorum_secret(cluster_), Keys::Quorum, false);
     need_keys(sshd_keys_secret(cluster_), Keys::HostKeys, !cluster_.sshd_keys_secret.empty());
     need_keys(client_key_secret(cluster_), Keys::ClientKey, false);
+    if (!cluster_.sshd_config_map.empty() && !find(snapshot_.config_maps, cluster_.sshd_config_map)) {
+      complete = false;
+      missing.push_back(fmt::format("ConfigMap {} (named in spec.slurmNodes.login.sshdConfigMapRefName) is not there: make it with key sshd_config, or leave the field empty", cluster_.sshd_config_map));
+    }
+    for (const auto& line : missing) plan_.waiting_for.push_back(line);
     for (const Json& wanted : desired_config_maps(cluster_, options_)) {
       const Json* have = find(snapshot_.config_maps, kube::name_of(wanted));
       if (!have) {
@@ -196,8 +205,35 @@ class Planner {
     }
     if (!plan_policies()) complete = false;
     // What was asked for in this round is there in the next; starting pods at once would only make them wait for mounts.
-    say("CommonAvailable", complete, complete ? "Ready" : "Making", complete ? "keys, configuration and services are in place" : "keys, configuration and services are being made");
+    if (!missing.empty()) say("CommonAvailable", false, "ObjectMissing", fmt::format("{}", fmt::join(missing, "; ")));
+    else say("CommonAvailable", complete, complete ? "Ready" : "Making", complete ? "keys, configuration and services are in place" : "keys, configuration and services are being made");
     return complete;
+  }
+
+  // Last: a kind of Service that the cluster refuses holds up nothing else.
+  void plan_login_access() {
+    static const Json kNone;
+    const std::string name = cluster_.name + "-login-svc";
+    const Json* have = find(snapshot_.services, name);
+    if (cluster_.login_service.type.empty()) {
+      if (have && owned_by(*have, cluster_) && (*have)["spec"]["clusterIP"].string() != "None" && !kube::deleting(*have))
+        plan_.steps.push_back(Remove{resources::services, kube::key_of(*have), kube::uid_of(*have), "no way in from outside is asked for any more", kube::version_of(*have)});
+      return;
+    }
+    if (have && !owned_by(*have, cluster_)) return say("LoginReachable", false, "ServiceOfSomebodyElse", fmt::format("a Service {} belongs to somebody else; remove or rename it", name));
+    const Json headless = desired_services(cluster_).front();  // for the labels and the owner
+    const auto plan = plan_login_service(have ? *have : kNone, *desired_login_service(cluster_, login_metadata(headless)));
+    using What = LoginServicePlan::What;
+    if (plan.what == What::Make) plan_.steps.push_back(Create{resources::services, plan.object});
+    if (plan.what == What::Change) plan_.steps.push_back(Update{resources::services, plan.object});
+    if (plan.what == What::Renew && !kube::deleting(*have))
+      plan_.steps.push_back(Remove{resources::services, kube::key_of(*have), kube::uid_of(*have), "it is made anew with an address of its own", kube::version_of(*have)});
+    if (auto condition = login_condition(cluster_, have ? *have : kNone)) kube::set_condition(object_, *condition, now_);
+  }
+  static Json login_metadata(const Json& service) {
+    Json out = service["metadata"];
+    out.child("labels").set(kRoleLabel, "login");
+    return out;
   }
 
   // Pods come after the policies around them, so that none of them is ever open.

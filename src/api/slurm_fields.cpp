@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/slurm_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace fairlead::api {
+namespace {
+
+using kube::Json;
+
+constexpr const char* kFields =
+#include "api/slurm_fields.inc"
+    ;
+
+const std::set<std::string, std::less<>>& all_fields() {
+  static const std::set<std::string, std::less<>> fields = [] {
+    std::set<std::string, std::less<>> out;
+    std::string_view rest = kFields;
+    while (!rest.empty()) {
+      const auto end = rest.find('\n');
+      out.emplace(rest.substr(0, rest.find(' ')));
+      rest.remove_prefix(end + 1);
+    }
+    for (const char* own : {"extensions", "extensions.mockGpus", "extensions.bindCores", "extensions.scaleDown", "extensions.scaleDown.policy", "extensions.scaleDown.after", "extensions.scaleDown.strictOrdinals"}) out.insert(own);
+    for (const char* role : {"controller", "worker", "login"})
+      for (const char* list : {"jailSubMounts", "customMounts"}) out.insert(fmt::format("slurmNodes.{}.volumes.{}[].volumeClaimTemplateSpec", role, list));
+    return out;
+  }();
+  return fields;
+}
+
+// Changes of one letter that lead from one word to the other, capped: beyond two they are two words.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t corner = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, corner + (std::tolower(a[i - 1]) == std::tolower(b[j - 1]) ? 0 : 1)});
+      corner = above;
+    }
+  }
+  return row[b.size()];
+}
+
+// Lists of the tables: "k8sNodeFilters[].name".
+bool described(const std::string& path) {
+  const auto below = all_fields().lower_bound(path + ".");
+  return below != all_fields().end() && below->starts_with(path + ".");
+}
+
+bool says_nothing(const Json& value) {
+  return value.is_null() || (value.is_bool() && !value.boolean()) || (value.is_string() && value.string().empty()) || (value.is_array() && value.items().empty()) || (value.is_object() && value.members().empty());
+}
+
+void find_unknown(const Json& node, const std::string& path, std::vector<std::string>& out) {
+  if (path == "volumeSources[]" || path == "extensions") return;  // whatever Kubernetes knows; ours are told apart by their effect
+  for (const auto& [name, value] : node.members()) {
+    const std::string at = path.empty() ? name : path + "." + name;
+    if (says_nothing(value)) continue;
+    if (!known_field(at) && !described(at)) out.push_back("spec." + at);
+    else if (described(at)) find_unknown(value, at, out);
+    else if (described(at + "[]"))
+      for (const Json& item : value.items()) find_unknown(item, at + "[]", out);
+  }
+}
+
+bool one_of(const std::string& value, std::initializer_list<const char*> known) { return std::any_of(known.begin(), known.end(), [&](const char* one) { return value == one; }); }
+
+}  // namespace
+
+bool known_field(std::string_view path) { return all_fields().contains(path); }
+
+std::set<std::string, std::less<>> shape_paths() {
+  std::set<std::string, std::less<>> out = {"cgroupVersion", "ncclSettings.topologyType", "ncclSettings.topologyData", "slurmNodes.login.sshdServiceType", "slurmNodes.login.sshdServiceAnnotations",
+                                            "slurmNodes.login.sshdServiceLoadBalancerIP", "slurmNodes.login.sshdServiceNodePort", "slurmNodes.login.sshdServiceLoadBalancerSourceRanges",
+                                            "slurmNodes.login.sshdConfigMapRefName"};
+  for (const auto& [role, main] : {std::pair<std::string, std::string>{"controller", "slurmctld"}, {"worker", "slurmd"}, {"login", "sshd"}}) {
+    for (const char* field : {"priorityClass", "customInitContainers"}) out.insert("slurmNodes." + role + "." + field);
+    for (const std::string& container : {main, std::string("munge")})
+      for (const char* field : {"securityLimitsConfig", "imagePullPolicy", "imagePullSecrets", "customEnv", "livenessProbe", "appArmorProfile"}) out.insert("slurmNodes." + role + "." + container + "." + field);
+  }
+  return out;
+}
+
+void name_without_effect(const Json& spec, std::vector<std::string>& ignored) {
+  std::vector<std::string> unknown;
+  find_unknown(spec, "", unknown);
+  for (auto& path : unknown)
+    if (std::find(ignored.begin(), ignored.end(), path) == ignored.end()) ignored.push_back(std::move(path));
+  if (spec["ncclSettings"]["topologyType"].string() == "H100 GPU cluster") ignored.push_back("spec.ncclSettings.topologyType: \"H100 GPU cluster\" (give the topology as topologyType: custom with topologyData)");
+}
+
+std::string with_suggestion(std::string path) {
+  if (!path.starts_with("spec.") || path.find(' ') != std::string::npos) return path;
+  const std::string below = path.substr(5);
+  if (known_field(below) || below.starts_with("extensions.")) return path;
+  const auto dot = below.rfind('.');
+  const std::string parent = dot == std::string::npos ? "" : below.substr(0, dot + 1), name = below.substr(dot == std::string::npos ? 0 : dot + 1);
+  std::string best;
+  std::size_t least = name.size() > 4 ? 3 : 2;
+  for (auto at = all_fields().lower_bound(parent); at != all_fields().end() && at->starts_with(parent); ++at) {
+    const std::string_view rest = std::string_view(*at).substr(parent.size());
+    if (rest.empty() || rest.find('.') != rest.npos || rest.ends_with("[]")) continue;
+    if (const std::size_t far = distance(name, rest); far < least) {
+      least = far;
+      best = rest;
+    }
+  }
+  if (best.empty()) return path + " (no such field)";
+  return fmt::format("{} (no such field; did you mean {}?)", path, best);
+}
+
+void read_container_extras(const Json& from, const std::string& where, SlurmContainer& out, std::vector<std::string>& problems) {
+  out.pull_policy = from["imagePullPolicy"].string();
+  if (!out.pull_policy.empty() && !one_of(out.pull_policy, {"Always", "Never", "IfNotPresent"}))
+    problems.push_back(fmt::format("{}.imagePullPolicy: \"{}\" is none of Always, Never, IfNotPresent", where, out.pull_policy));
+  out.limits = from["securityLimitsConfig"].string();
+  out.app_armor = from["appArmorProfile"].string();
+  if (!out.app_armor.empty() && !one_of(out.app_armor, {"unconfined", "runtime/default"}) && (!out.app_armor.starts_with("localhost/") || out.app_armor.size() == 10))
+    problems.push_back(fmt::format("{}.appArmorProfile: \"{}\" is none of unconfined, runtime/default, localhost/NAME", where, out.app_armor));
+  if (from["livenessProbe"].is_object() && !from["livenessProbe"].members().empty()) out.liveness = from["livenessProbe"];
+  if (!from["customEnv"].items().empty()) out.env = from["customEnv"];
+  for (const Json& variable : from["customEnv"].items())
+    if (const std::string& name = variable["name"].string(); name.empty() || name.starts_with("FAIRLEAD_") || name == "LD_PRELOAD")
+      problems.push_back(fmt::format("{}.customEnv: \"{}\" is set by Fairlead, or no name", where, name));
+}
+
+void read_role_extras(const Json& from, const std::string& where, SlurmRole& out, std::vector<std::string>& problems) {
+  out.priority_class = from["priorityClass"].string();
+  if (!from["customInitContainers"].items().empty()) out.init_containers = from["customInitContainers"];
+  std::vector<std::string> names;
+  const auto secrets = [&](const Json& list) {
+    for (const Json& one : list.items())
+      if (const std::string& name = one["name"].string(); !name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  // Of the containers in HEAD's shape; a pod has one list.
+  for (const char* container : {"slurmctld", "slurmd", "sshd", "munge"}) secrets(from[container]["imagePullSecrets"]);
+  if (!names.empty()) out.pull_secrets = Json::array();
+  for (const auto& name : names) out.pull_secrets.push(Json::object({{"name", name}}));
+  for (const char* list : {"jailSubMounts", "customMounts"})
+    for (const Json& mount : from["volumes"][list].items()) {
+      SlurmSubMount made{.name = mount["name"].string(),
+                         .path = mount["mountPath"].string(),
+                         .source_name = mount["volumeSourceName"].string(),
+                         .sub_path = mount["subPath"].string(),
+                         .read_only = mount["readOnly"].boolean(),
+                         .claim_template = mount["volumeClaimTemplateSpec"]};
+      const auto same = std::find_if(out.sub_mounts.begin(), out.sub_mounts.end(), [&](const auto& other) { return other.name == made.name; });
+      if (same != out.sub_mounts.end()) problems.push_back(fmt::format("{}.volumes.{}: the name {} is there twice; give each mount its own", where, list, made.name));
+      else out.sub_mounts.push_back(std::move(made));
+    }
+}
+
+void read_login_service(const Json& login, SlurmCluster& out) {
+  SlurmLoginService& to = out.login_service;
+  to.type = login["sshdServiceType"].string();
+  if (!to.type.empty() && !one_of(to.type, {"LoadBalancer", "NodePort", "ClusterIP"}))
+    out.problems.push_back(fmt::format("spec.slurmNodes.login.sshdServiceType: \"{}\" is none of LoadBalancer, NodePort, ClusterIP", to.type));
+  to.load_balancer_ip = login["sshdServiceLoadBalancerIP"].string();
+  const std::int64_t port = login["sshdServiceNodePort"].integer();
+  if (port < 0 || port > 65535) out.problems.push_back(fmt::format("spec.slurmNodes.login.sshdServiceNodePort: {} is not a port; clusters give out 30000 to 32767, and 0 lets them choose", port));
+  else to.node_port = static_cast<int>(port);
+  for (const auto& [name, value] : login["sshdServiceAnnotations"].members()) to.annotations[name] = value.string();
+  for (const Json& range : login["sshdServiceLoadBalancerSourceRanges"].items()) to.source_ranges.push_back(range.string());
+  out.sshd_config_map = login["sshdConfigMapRefName"].string();
+}
+
+void read_nccl_topology(const Json& settings, SlurmCluster& out) {
+  const std::string& type = settings["topologyType"].string();
+  if (type != "custom") return;
+  out.nccl_topology = settings["topologyData"].string();
+  if (out.nccl_topology.empty()) out.problems.push_back("spec.ncclSettings.topologyData: topologyType is custom; give the topology file's text here, or set topologyType: auto");
+}
+
+}  // namespace fairlead::api

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/slurm_fields.h"
+
+#include <gmock/gmock.h>
+
+namespace fairlead::api {
+namespace {
+
+using kube::Json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+SlurmCluster read(std::string_view login_and_more) {
+  auto parsed = kube::parse_yaml(login_and_more);
+  EXPECT_TRUE(parsed) << (parsed ? "" : parsed.error().message);
+  return read_slurm_cluster(Json::object({{"metadata", Json::object({{"name", "demo"}, {"namespace", "lab"}})}, {"spec", parsed ? parsed->at(0) : Json()}}), "slurm:22.05");
+}
+
+TEST(SlurmFields, OfContainersAndRolesOfBothShapes) {
+  const auto cluster = read(R"(
+slurmNodes:
+  controller:
+    priorityClass: high
+    slurmctld: {imagePullPolicy: Always, imagePullSecrets: [{name: a}, {name: b}], securityLimitsConfig: "* - nofile 1000000", customEnv: [{name: TZ, value: UTC}], livenessProbe: {exec: {command: [true]}}}
+    munge: {imagePullSecrets: [{name: b}, {name: c}], appArmorProfile: unconfined}
+  login: {customInitContainers: [{name: one, image: busybox}], volumes: {customMounts: [{name: data, mountPath: /data, subPath: x, readOnly: true, volumeClaimTemplateSpec: {accessModes: [ReadWriteOnce]}}]}}
+  worker: {size: 0}
+)");
+  EXPECT_THAT(cluster.problems, IsEmpty());
+  EXPECT_THAT(cluster.ignored, IsEmpty());
+  EXPECT_EQ(cluster.controller.priority_class, "high");
+  EXPECT_EQ(cluster.controller.main.pull_policy, "Always");
+  EXPECT_EQ(kube::print_json(cluster.controller.pull_secrets), R"([{"name":"a"},{"name":"b"},{"name":"c"}])");
+  EXPECT_EQ(cluster.controller.main.limits, "* - nofile 1000000");
+  EXPECT_EQ(cluster.controller.munge.app_armor, "unconfined");
+  EXPECT_TRUE(cluster.controller.main.liveness.is_object());
+  EXPECT_EQ(cluster.login.init_containers.items().size(), 1U);
+  ASSERT_EQ(cluster.login.sub_mounts.size(), 1U);
+  EXPECT_TRUE(cluster.login.sub_mounts[0].read_only);
+  EXPECT_EQ(cluster.login.sub_mounts[0].sub_path, "x");
+}
+
+TEST(SlurmFields, TheWayInFromOutside) {
+  const auto cluster = read("slurmNodes: {controller: {}, login: {sshdServiceType: LoadBalancer, sshdServiceAnnotations: {a/b: c}, sshdServiceLoadBalancerIP: 192.0.2.7, sshdServiceNodePort: 30022, "
+                            "sshdServiceLoadBalancerSourceRanges: [198.51.100.0/24]}}");
+  EXPECT_THAT(cluster.ignored, IsEmpty());
+  EXPECT_EQ(cluster.login_service.type, "LoadBalancer");
+  EXPECT_EQ(cluster.login_service.load_balancer_ip, "192.0.2.7");
+  EXPECT_EQ(cluster.login_service.node_port, 30022);
+  EXPECT_EQ(cluster.login_service.annotations.at("a/b"), "c");
+  EXPECT_THAT(cluster.login_service.source_ranges, ElementsAre("198.51.100.0/24"));
+}
+
+struct Bad {
+  const char *name, *yaml, *want;
+};
+class SlurmFieldProblems : public testing::TestWithParam<Bad> {};
+TEST_P(SlurmFieldProblems, SayWhatIsPossible) { EXPECT_THAT(read(GetParam().yaml).problems, ElementsAre(HasSubstr(GetParam().want))); }
+INSTANTIATE_TEST_SUITE_P(
+    Rows, SlurmFieldProblems,
+    testing::Values(Bad{"service_type", "slurmNodes: {login: {sshdServiceType: Loadbalancer}}", "\"Loadbalancer\" is none of LoadBalancer, NodePort, ClusterIP"},
+                    Bad{"node_port", "slurmNodes: {login: {sshdServiceNodePort: 300220}}", "300220 is not a port"},
+                    Bad{"topology", "{ncclSettings: {topologyType: custom}, slurmNodes: {}}", "give the topology file's text here"},
+                    Bad{"pull_policy", "slurmNodes: {worker: {slurmd: {imagePullPolicy: Sometimes}}}", "none of Always, Never, IfNotPresent"},
+                    Bad{"profile", "slurmNodes: {worker: {slurmd: {appArmorProfile: localhost/}}}", "none of unconfined"},
+                    Bad{"own_variable", "slurmNodes: {worker: {slurmd: {customEnv: [{name: FAIRLEAD_LIMITS, value: x}]}}}", "is set by Fairlead"},
+                    Bad{"mount_twice", "{volumeSources: [{name: v, emptyDir: {}}], slurmNodes: {login: {volumes: {jailSubMounts: [{name: a, mountPath: /a, volumeSourceName: v}, {name: a, mountPath: /b, volumeSourceName: v}]}}}}",
+                        "the name a is there twice"}),
+    [](const auto& row) { return row.param.name; });
+
+}  // namespace
+}  // namespace fairlead::api
