@@ -14,9 +14,13 @@
 #include "base/encoding.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "nodes.h"
+#include "failure.h"
 #include "head.h"
+<<<<<<< HEAD
 #include "limits.h"
+=======
+#include "nodes.h"
+>>>>>>> 4d4217e (slurm: a worker that is proven dead is DOWN at once and its jobs run again; silence ends nothing)
 #include "prepare.h"
 #include "probe.h"
 #include "reach.h"
@@ -155,6 +159,42 @@ void wait_until_peers_know_us(const std::string& head, const std::string& own) {
   log_warn("some nodes do not answer this worker; jobs over them will fail", {{"silent", std::to_string(silent.size())}, {"of", std::to_string(peers.size())}, {"first", text}});
 }
 
+// No slurmd runs here yet, so whatever Slurm believes to run on this node is dead: its own new incarnation is the proof. Saying so lets Slurm requeue those jobs at once instead of never, for silence proves nothing. The
+// node returns to service when slurmd registers, which waits while messages to the lost jobs may still be under way.
+void report_own_death(const std::string& host) {
+  const SystemClock clock;
+  ::setenv("SLURM_CONF", "/etc/fairlead/slurm/slurm.conf", 1);  // slurmd has not fetched its own yet
+  std::chrono::seconds wait{0};
+  for (int attempt = 0; attempt < 40; ++attempt, std::this_thread::sleep_for(250ms)) {
+    auto seen = look_at_slurm();
+    if (!seen) {
+      log_info("what Slurm believes of this node is not known yet", {{"reason", seen.error().message}});
+      continue;
+    }
+    const auto record = std::find_if(seen->nodes.begin(), seen->nodes.end(), [&](const NodeRecord& node) { return node.name == host; });
+    if (record == seen->nodes.end()) break;
+    const Loss loss = lost_with(host, seen->jobs);
+    if (loss.jobs.empty() && !record->has("COMPLETING") && record->cpus_given == 0) {
+      wait = keep_out(*record, clock.now());
+      break;
+    }
+    const std::string reason = reason_of_death(*record, "restarted and its processes are gone", loss);
+    auto down = ask_slurm({"scontrol", "update", "nodename=" + host, "state=down", "reason=" + reason});
+    if (!down) {
+      log_info("Slurm did not take that this worker's jobs are gone", {{"reason", down.error().message}});
+      continue;
+    }
+    log_info("told the head that this worker's jobs are gone", {{"state", fmt::format("{}", fmt::join(record->state, "+"))}, {"jobs", fmt::format("{}", fmt::join(loss.jobs, " "))}});
+    restart_in_background(loss.jobs);
+    if (loss.several) wait = kKeepOut;
+    break;
+  }
+  ::unsetenv("SLURM_CONF");
+  if (wait.count() == 0) return;
+  log_info("this worker stays out until no message to its lost jobs can be under way", {{"seconds", std::to_string(wait.count())}});
+  std::this_thread::sleep_for(wait);
+}
+
 int run_worker() {
   const std::string server = env_or("FAIRLEAD_CONF_SERVER", "");
   const std::string definition = env_or("FAIRLEAD_NODE_DEFINITION", "");
@@ -172,19 +212,8 @@ int run_worker() {
     if (i > 1200) return complain({Code::Unavailable, "the head at " + server + " has not answered for ten minutes"});
     std::this_thread::sleep_for(250ms);
   }
-  // No slurmd runs here yet, so whatever Slurm believes to run on this node is dead: its own new incarnation is the proof. Saying so
-  // lets Slurm requeue those jobs at once instead of after SlurmdTimeout. The node returns to service when slurmd registers.
   const std::string host = own_host_name();
-  auto node = tool({"scontrol", "-o", "show", "node", host}, 10s, "/etc/fairlead/slurm/slurm.conf");
-  if (node && node->exit.code == 0) {
-    auto records = read_nodes(node->out);
-    const NodeRecord* const record = records && records->size() == 1 ? &records->front() : nullptr;
-    if (!record) log_warn("not understood what Slurm says of this node", {{"reason", records ? "not one line" : records.error().message}});
-    if (record && (record->has("ALLOCATED") || record->has("MIXED") || record->has("COMPLETING"))) {
-      auto down = tool({"scontrol", "update", "nodename=" + host, "state=down", "reason=" + reason_of_restart(*record)}, 10s, "/etc/fairlead/slurm/slurm.conf");
-      log_info("told the head that this worker's jobs are gone", {{"state", fmt::format("{}", fmt::join(record->state, "+"))}, {"done", down && down->exit.code == 0 ? "yes" : "no"}});
-    }
-  }
+  report_own_death(host);
   wait_until_peers_know_us(server.substr(0, colon), host);
   return supervise({.command = {.argv = {"slurmd", "-D", "-Z", "--conf-server", server, "--conf", definition}, .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = false});
 }
@@ -339,6 +368,7 @@ int main_of(int argc, char** argv) {
   if (command == "reconfigure" && !first.empty()) return reconfigure(first, arguments.size() > 2 && arguments[2] == "--always");
   if (command == "authorized-keys") return print_authorized_keys(first.empty() ? "root" : first);
   if (command == "adduser") return add_user({arguments.begin() + 1, arguments.end()});
+  if (command == "died") return run_died(arguments);
   if (is_node_command(command)) return run_node_command(arguments);
   if (command == "version" || command == "--version") {
     std::puts("fairlead-slurm " FAIRLEAD_VERSION);
@@ -353,6 +383,7 @@ int main_of(int argc, char** argv) {
       "  check munge|controller|worker|login   readiness: exit status 0 when it answers\n"
       "  reconfigure HASH [--always]           wait for that configuration, then tell slurmctld and the nodes to read it\n"
       "  nodes | drain | undrain | forget | requeue | cancel   what Slurm knows of its nodes, and steps of a scale-down\n"
+      "  died NODE ENDED|- WHY                 its processes are gone: Slurm requeues their jobs, which start again without delay\n"
       "  adduser NAME                          a user known on every node\n"
       "  authorized-keys USER                  keys for sshd\n",
       stderr);

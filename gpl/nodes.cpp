@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::size_t kMostHosts = 65'536, kMostOutput = 32 << 20;
 constexpr int kNoAnswer = 4;
-// Reasons: of a drain of ours; of a worker that was in service when it restarted; Slurm's own for a node that is DOWN because it was silent.
-constexpr std::string_view kScaleDown = "fairlead: scale-down", kRestarted = "fairlead: the worker restarted", kNotResponding = "Not responding";
+// Reasons: of a drain of ours; Slurm's own for a node that is DOWN because it was silent.
+constexpr std::string_view kScaleDown = "fairlead: scale-down", kNotResponding = "Not responding";
 
 bool digits(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == text.npos; }
 bool word_of(std::string_view text, std::string_view extra) {
@@ -45,16 +45,6 @@ Result<std::string> utc(std::string_view text) {
   auto time = parse_time(std::string(text) + "Z");
   if (!time) return fail(Code::Invalid, fmt::format("\"{}\" is not a time", text));
   return print_time(*time);
-}
-
-// The value of a key in a line of KEY=VALUE; each key stands after a space, but the first. The first one counts: free text (a reason, a comment) comes last.
-std::optional<std::string_view> value_of(std::string_view line, std::string_view key) {
-  for (auto at = line.find(key); at != line.npos; at = line.find(key, at + 1))
-    if (at == 0 || line[at - 1] == ' ') {
-      const auto begin = at + key.size();
-      return line.substr(begin, line.find(' ', begin) - begin);
-    }
-  return std::nullopt;
 }
 
 // "text [who@when]", and more text that Slurm or people put behind it.
@@ -85,6 +75,9 @@ Result<NodeRecord> read_node(std::string_view line) {
   if (!cpus) return pass(std::move(cpus.error()), "CPUAlloc of " + node.name);
   node.cpus_given = *cpus;
   if (address) node.address = std::string(*address);
+  // "None" while it is DOWN. What is not understood proves nothing, and nothing else rests on it.
+  if (const auto started = value_of(line, "SlurmdStartTime="))
+    if (auto since = utc(*started)) node.started = std::move(*since);
   bool silent = false;
   for (std::string flag : split(*state, '+')) {
     while (!flag.empty() && std::string_view("*~#!%$@^-").find(flag.back()) != std::string_view::npos) {
@@ -175,37 +168,6 @@ bool says_no_answer(std::string_view text) {
   return false;
 }
 
-// Unavailable: Slurm did not answer. Conflict: it refused. Exhausted: the answer is longer than is read.
-Result<std::string> ask(std::vector<std::string> argv) {
-  Command command{.argv = std::move(argv)};
-  const char* path = std::getenv("PATH");
-  command.environment = std::map<std::string, std::string>{{"PATH", path ? path : "/usr/sbin:/usr/bin:/sbin:/bin"}, {"TZ", "UTC"}, {"LC_ALL", "C"}};
-  const std::string name = command.argv[0];
-  auto output = run(std::move(command), 10s, {}, kMostOutput + 1);
-  if (!output) return std::unexpected(std::move(output.error()));
-  if (output->out.size() > kMostOutput) return fail(Code::Exhausted, fmt::format("{}: more than {} bytes of output", name, kMostOutput));
-  if (output->exit.code == 0) return std::move(output->out);
-  const std::string why(trim(output->err.empty() ? output->out : output->err));
-  return fail(says_no_answer(why) ? Code::Unavailable : Code::Conflict, fmt::format("{}: exit status {}: {}", name, output->exit.code, why.substr(0, 2000)));
-}
-
-struct Look {
-  std::vector<NodeRecord> nodes;
-  std::vector<JobRecord> jobs;
-};
-Result<Look> look() {
-  // Jobs first: one that starts in between is seen at its node.
-  auto jobs_text = ask({"squeue", "-h", "-a", "-o", kJobFormat});
-  if (!jobs_text) return std::unexpected(std::move(jobs_text.error()));
-  auto nodes_text = ask({"scontrol", "-o", "-a", "show", "nodes"});
-  if (!nodes_text) return std::unexpected(std::move(nodes_text.error()));
-  auto jobs = read_jobs(*jobs_text);
-  if (!jobs) return pass(std::move(jobs.error()), "squeue");
-  auto nodes = read_nodes(*nodes_text);
-  if (!nodes) return pass(std::move(nodes.error()), "scontrol show nodes");
-  return Look{std::move(*nodes), std::move(*jobs)};
-}
-
 bool on(const JobRecord& job, const std::string& node) { return std::find(job.nodes.begin(), job.nodes.end(), node) != job.nodes.end(); }
 
 // Only a node that is to be undrained is asked: does a slurmd take connections where Slurm believes it? Workers register by address; a name is not looked up here, since nobody says how long that takes.
@@ -256,7 +218,7 @@ bool wanted(const Listing& asked, const JobRecord& job) {
   return std::any_of(job.nodes.begin(), job.nodes.end(), named) || std::any_of(job.requested.begin(), job.requested.end(), named);
 }
 
-int print_look(const Look& seen, const Listing& asked) {
+int print_look(const SlurmLook& seen, const Listing& asked) {
   const SystemClock clock;
   const auto answers = slurmd_answers(seen.nodes, asked.port);
   std::string out = "{\"answered\":true,\"at\":";
@@ -303,7 +265,7 @@ bool failing(const NodeRecord& node) { return node.has("FAIL") || node.has("FAIL
 // With a reason that neither Slurm nor we have written.
 bool down_by_somebody(const NodeRecord& node) {
   const std::string_view why = node.reason;
-  return node.has("DOWN") && !why.empty() && !why.starts_with(kNotResponding) && !why.starts_with(kRestarted) && !reason_is_ours(why);
+  return node.has("DOWN") && !why.empty() && !why.starts_with(kNotResponding) && !why.starts_with(kDied) && !reason_is_ours(why);
 }
 
 int refuse(const std::string& why) {
@@ -311,7 +273,7 @@ int refuse(const std::string& why) {
   return 3;
 }
 int tell(std::vector<std::string> argv) {
-  auto done = ask(std::move(argv));
+  auto done = ask_slurm(std::move(argv));
   if (done) return 0;
   std::fprintf(stderr, "%s\n", done.error().message.c_str());
   return done.error().code == Code::Conflict ? 1 : kNoAnswer;
@@ -331,6 +293,43 @@ int end_jobs(const std::string& command, const NodeRecord& node, const std::vect
 }
 
 }  // namespace
+
+// Each key stands after a space, but the first.
+std::optional<std::string_view> value_of(std::string_view line, std::string_view key) {
+  for (auto at = line.find(key); at != line.npos; at = line.find(key, at + 1))
+    if (at == 0 || line[at - 1] == ' ') {
+      const auto begin = at + key.size();
+      return line.substr(begin, line.find(' ', begin) - begin);
+    }
+  return std::nullopt;
+}
+
+Result<std::string> ask_slurm(std::vector<std::string> argv) {
+  Command command{.argv = std::move(argv)};
+  const char* path = std::getenv("PATH");
+  command.environment = std::map<std::string, std::string>{{"PATH", path ? path : "/usr/sbin:/usr/bin:/sbin:/bin"}, {"TZ", "UTC"}, {"LC_ALL", "C"}};
+  if (const char* conf = std::getenv("SLURM_CONF")) command.environment->emplace("SLURM_CONF", conf);
+  const std::string name = command.argv[0];
+  auto output = run(std::move(command), 10s, {}, kMostOutput + 1);
+  if (!output) return std::unexpected(std::move(output.error()));
+  if (output->out.size() > kMostOutput) return fail(Code::Exhausted, fmt::format("{}: more than {} bytes of output", name, kMostOutput));
+  if (output->exit.code == 0) return std::move(output->out);
+  const std::string why(trim(output->err.empty() ? output->out : output->err));
+  return fail(says_no_answer(why) ? Code::Unavailable : Code::Conflict, fmt::format("{}: exit status {}: {}", name, output->exit.code, why.substr(0, 2000)));
+}
+
+Result<SlurmLook> look_at_slurm() {
+  // Jobs first: one that starts in between is seen at its node.
+  auto jobs_text = ask_slurm({"squeue", "-h", "-a", "-o", kJobFormat});
+  if (!jobs_text) return std::unexpected(std::move(jobs_text.error()));
+  auto nodes_text = ask_slurm({"scontrol", "-o", "-a", "show", "nodes"});
+  if (!nodes_text) return std::unexpected(std::move(nodes_text.error()));
+  auto jobs = read_jobs(*jobs_text);
+  if (!jobs) return pass(std::move(jobs.error()), "squeue");
+  auto nodes = read_nodes(*nodes_text);
+  if (!nodes) return pass(std::move(nodes.error()), "scontrol show nodes");
+  return SlurmLook{std::move(*nodes), std::move(*jobs)};
+}
 
 bool NodeRecord::has(std::string_view flag) const { return std::find(state.begin(), state.end(), flag) != state.end(); }
 
@@ -372,9 +371,9 @@ bool reason_is_ours(std::string_view reason) { return reason.starts_with(kScaleD
 
 std::string reason_of_drain(const NodeRecord& node, const std::string& wanted) { return down_by_somebody(node) ? node.reason : wanted; }
 
-std::string reason_of_restart(const NodeRecord& node) {
+std::string reason_of_death(const NodeRecord& node, const std::string& ours) {
   const bool kept = down_by_somebody(node) || ((node.has("DRAIN") || failing(node)) && !node.reason.empty());
-  return kept ? node.reason : std::string(kRestarted) + " and its processes are gone";
+  return kept ? node.reason : std::string(kDied) + " " + ours;
 }
 
 bool is_node_command(std::string_view command) {
@@ -390,7 +389,7 @@ int run_node_command(const std::vector<std::string>& arguments) {
     std::fputs("usage: fairlead-slurm nodes [--port N] [--nodes worker-[3-5],worker-9] | drain NODE REASON | undrain NODE | forget NODE | requeue NODE JOB... | cancel NODE JOB...\n", stderr);
     return 2;
   }
-  auto seen = look();
+  auto seen = look_at_slurm();
   if (!seen) {
     std::fprintf(stderr, "Slurm does not answer: %s\n", seen.error().message.c_str());
     return kNoAnswer;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What Slurm knows of its nodes and of the jobs on them, for the operator that takes workers away and brings them back (docs/design/006).
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@ struct NodeRecord {
   std::vector<std::string> state;  // base state, then flags, in Slurm's words: IDLE, DRAIN, ...; '*' becomes NOT_RESPONDING
   int cpus_given = 0;              // CPUAlloc
   std::string address;             // NodeAddr
+  std::string started;             // SlurmdStartTime (UTC, RFC 3339), by the worker's clock; empty: no slurmd has registered
   std::string reason, by, since;   // who set it, when (UTC); empty: none
   bool has(std::string_view flag) const;
 };
@@ -27,6 +29,17 @@ struct JobRecord {
 
 inline constexpr const char* kJobFormat = "%i|%T|%N|%n|%e|%u";  // what read_jobs reads
 
+// One of Slurm's tools, with times in UTC. Unavailable: no slurmctld answered. Conflict: it refused. Exhausted: the answer is longer than is read (32 MiB).
+Result<std::string> ask_slurm(std::vector<std::string> argv);
+struct SlurmLook {
+  std::vector<NodeRecord> nodes;
+  std::vector<JobRecord> jobs;
+};
+// All nodes and jobs, now. Errors as above; Invalid: the answer was not understood.
+Result<SlurmLook> look_at_slurm();
+// The value of KEY= in a line of KEY=VALUE, as `scontrol -o` prints them; the first one counts, since free text comes last.
+std::optional<std::string_view> value_of(std::string_view line, std::string_view key);
+
 // Output of `scontrol -o show nodes` and of `squeue -h -a -o kJobFormat`, both with TZ=UTC. Invalid: a line was not understood, so the answer as a whole is unknown.
 Result<std::vector<NodeRecord>> read_nodes(std::string_view text);
 Result<std::vector<JobRecord>> read_jobs(std::string_view text);
@@ -38,8 +51,9 @@ bool is_empty(const NodeRecord& node, const std::vector<JobRecord>& jobs);
 bool reason_is_ours(std::string_view reason);
 // With what a node that is not drained is to be drained: `wanted`, but whoever set a node DOWN with a reason keeps that reason, and the drain is then not ours.
 std::string reason_of_drain(const NodeRecord& node, const std::string& wanted);
-// With what a worker that starts sets its node DOWN, so that Slurm gives up the jobs that died with it. A node that is drained, failing or set DOWN by somebody keeps its reason: it says whose doing that is.
-std::string reason_of_restart(const NodeRecord& node);
+inline constexpr std::string_view kDied = "fairlead: the worker";  // begins the reason of a node that we set DOWN
+// With what a node is set DOWN whose processes are gone, so that Slurm gives up the jobs that died with it: `ours`, but a node that is drained, failing or set DOWN by somebody keeps its reason: it says whose doing that is.
+std::string reason_of_death(const NodeRecord& node, const std::string& ours);
 
 // The commands nodes, drain, undrain, forget, requeue and cancel. `nodes --nodes LIST` prints all nodes, but only the jobs that run on those of the list or insist on them.
 bool is_node_command(std::string_view command);

@@ -38,6 +38,12 @@ TEST(Nodes, AreReadAsSlurmPrintsThem) {
   EXPECT_EQ(first.reason, "fairlead: scale-down of ab generation 3");
   EXPECT_EQ(first.by, "root");
   EXPECT_EQ(first.since, "2026-11-21T20:13:01Z");
+  EXPECT_EQ(first.started, "2026-11-21T20:12:57Z");
+  auto down = node("DOWN+DYNAMIC_NORM");
+  down.replace(down.find("2026-11-21T20:12:57"), 19, "None");
+  auto unknown = read_nodes(down);
+  ASSERT_TRUE(unknown) << unknown.error().message;
+  EXPECT_EQ(unknown->at(0).started, "");
   for (const std::size_t i : {1u, 2u}) EXPECT_TRUE(read->at(i).has("NOT_RESPONDING")) << i;
   EXPECT_TRUE(read_nodes("No nodes in the system\n")->empty());
   EXPECT_TRUE(read_nodes("")->empty());
@@ -76,7 +82,7 @@ TEST_P(Keeps, ReasonsOfOthers) {
   const std::string tail = *reason ? " Reason=" + std::string(reason) + " [ada@2026-11-21T20:13:01]" : "";
   const auto record = read_nodes(node(state, 0, tail))->at(0);
   EXPECT_EQ(reason_of_drain(record, "ours"), by_drain ? reason : "ours");
-  EXPECT_EQ(reason_of_restart(record), by_restart ? reason : "fairlead: the worker restarted and its processes are gone");
+  EXPECT_EQ(reason_of_death(record, "restarted"), by_restart ? reason : "fairlead: the worker restarted");
 }
 INSTANTIATE_TEST_SUITE_P(Rows, Keeps,
                          testing::Values(Kept{"IDLE", "", false, false}, Kept{"MIXED", "seen to be slow", false, false}, Kept{"DOWN", "disk broken", true, true}, Kept{"DOWN*", "Not responding", false, false},

@@ -11,6 +11,9 @@
 
 namespace fairlead::api {
 
+// Taint of a Node, by Kubernetes' own name: whoever sets it says that the machine does not run any more (its power is off, it is fenced), and that what ran there may run elsewhere. Believed only of a Node that is not Ready.
+inline constexpr const char* kOutOfService = "node.kubernetes.io/out-of-service";
+
 enum class Power { On, Off };
 enum class Link { Connected, Cut };
 

@@ -88,6 +88,7 @@ until_true 60 'worker-0 is empty' seen 'n["state"][0] == "IDLE" and n["cpus"] ==
 ok 'exactly the named jobs are requeued or cancelled; what cannot be requeued is told'
 
 inside scontrol update nodename=worker-0 state=undrain
+until_true 30 'its ping is answered' seen '"NOT_RESPONDING" not in n["state"]'  # with ReturnToService=2 an answer brings a node that is DOWN back
 inside scontrol update nodename=worker-0 state=down reason='loose cable'
 companion drain worker-0 'fairlead: scale-down of 12345678 generation 4'
 seen '"DRAIN" in n["state"] and n["reason"] == "loose cable" and "slurmd" not in n' || fail "down: $(cat "$work/nodes.log")"
@@ -126,3 +127,23 @@ until_true 60 'worker-1 is back and its job is not' seen "'$job' not in j and [n
 grep -q 'told the head' "$work/worker.log" || fail 'the worker did not tell of its restart'
 refused 3 'was drained by root: disk 2' undrain worker-1
 ok 'a worker that restarts while it is drained keeps the reason: the drain stays whose it was'
+
+# Proof of death: nothing is done on a doubtful one; on a good one the job runs again without Slurm's delay of two minutes.
+inside scancel "$job"
+inside scontrol update nodename=worker-1 state=resume
+until_true 30 'worker-1 is in service' seen '{"name": "worker-1", "state": ["IDLE", "DYNAMIC_NORM"], "cpus": 0} in v["nodes"]'
+job=$(inside sbatch --parsable -o /dev/null --wrap 'sleep 1000')
+until_true 30 'a job runs' seen "j['$job']['nodes'] == ['worker-1'] and j['$job']['state'] == 'RUNNING'"
+refused 3 'nothing is known of it' died worker-1 2026-01-01T00:00:00Z 'died: long ago'
+refused 2 'usage' died worker-1 yesterday 'died: long ago'
+seen "j['$job']['state'] == 'RUNNING'" || fail 'a job was lost to a doubtful death'
+{ kill -KILL "$worker" && wait "$worker" || true; } 2> /dev/null
+killed=$EPOCHREALTIME
+companion died worker-1 - 'died: its machine is off' > "$work/died.log"
+grep -q "worker-1 is down; lost with it: $job" "$work/died.log" || fail "died: $(cat "$work/died.log")"
+companion died worker-1 - 'died: its machine is off'
+seen '[node["reason"] for node in v["nodes"] if "DOWN" in node["state"]] == ["fairlead: the worker died: its machine is off"]' || fail "down: $(cat "$work/nodes.log")"
+start_worker
+until_true 60 'the job runs again' seen "j['$job']['nodes'] == ['worker-1'] and j['$job']['state'] == 'RUNNING'"
+inside scontrol -o show job "$job" | grep -q 'Restarts=1' || fail 'it is not the same job'
+ok "a job whose worker died runs again: $(python3 -c "print(f'{$EPOCHREALTIME - $killed:.1f}')") s after its death"

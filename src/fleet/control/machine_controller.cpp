@@ -10,6 +10,10 @@ namespace fairlead::fleet {
 using kube::Json;
 namespace resources = kube::resources;
 
+namespace {
+constexpr const char* kMachineOff = "machine-off";  // value of our taint
+}
+
 MachineController::MachineController(kube::KubeApi& api, LocalHost& host, const Clock& clock, MachineControllerOptions options)
     : api_(api), host_(host), clock_(clock), options_(std::move(options)) {}
 
@@ -19,7 +23,8 @@ kube::Access machine_access() {
   return kube::Access()
       .may({"get", "list", "watch", "update"}, resources::machines)
       .may({"update"}, resources::machines, "status")
-      .may({"get", "delete"}, resources::nodes)
+      .may({"get", "update", "delete"}, resources::nodes)
+      .may({"update"}, resources::nodes, "status")
       .may({"get", "delete"}, resources::leases, "", "kube-node-lease");
 }
 
@@ -65,6 +70,9 @@ Result<kube::Next> MachineController::reconcile(const kube::ObjectKey& key) {
     seen = host_.observe(machine.name, machine.seat);
     if (!seen) return pass(std::move(seen.error()), "look at machine " + machine.name);
   }
+  // Dead for certain: the host saw it. Whoever waits for proof need not wait for silence.
+  if (!machine.deleting && !seen->process && (*object)["status"]["starts"].integer() > 0)
+    if (auto told = declare(machine.name, false); !told) return pass(std::move(told.error()), "say that machine " + machine.name + " is off");
   if (auto done = write_status(std::move(*object), plan, *seen, failed); !done) return pass(std::move(done.error()), "write the status of machine " + machine.name);
   if (failed) return std::unexpected(std::move(*failed));
   if (plan.look_again_after) return kube::Next{plan.look_again_after};
@@ -106,6 +114,7 @@ Result<void> MachineController::give_seat(const Json& object) {
 Result<void> MachineController::do_step(Step step, const api::Machine& machine, Json& object) {
   switch (step) {
     case Step::Start: {
+      if (auto told = declare(machine.name, true); !told) return std::unexpected(std::move(told.error()));
       auto started = host_.start(machine);
       if (!started) return std::unexpected(std::move(started.error()));
       Json& status = object.child("status");
@@ -121,6 +130,35 @@ Result<void> MachineController::do_step(Step step, const api::Machine& machine, 
     case Step::Forget: return forget(machine, object);
   }
   return fail(Code::Internal, "no such step");
+}
+
+Result<void> MachineController::declare(const std::string& name, bool in_service) {
+  auto node = api_.get(resources::nodes, {"", name});
+  if (!node) {
+    if (node.error().code == Code::NotFound) return {};
+    return std::unexpected(std::move(node.error()));
+  }
+  const auto ours = [](const Json& taint) { return taint["key"].string() == api::kOutOfService && taint["value"].string() == kMachineOff; };
+  Json taints = Json::array();
+  bool there = false;
+  for (const Json& taint : (*node)["spec"]["taints"].items()) {
+    there = there || ours(taint);
+    if (!in_service || !ours(taint)) taints.push(taint);
+  }
+  if (there == in_service) {
+    // NoSchedule: its pods stay its own, for it may be back in a moment. Who wants them elsewhere sets NoExecute.
+    if (!in_service) taints.push(Json::object({{"key", api::kOutOfService}, {"value", kMachineOff}, {"effect", "NoSchedule"}}));
+    if (taints.items().empty()) node->child("spec").erase("taints");
+    else node->child("spec").set("taints", std::move(taints));
+    auto written = api_.update(resources::nodes, *node);
+    if (!written) return std::unexpected(std::move(written.error()));
+    node = std::move(written);
+  }
+  // Back in service it says so itself.
+  if (in_service || !kube::condition_is_true(*node, "Ready")) return {};
+  kube::set_condition(*node, {.type = "Ready", .status = "False", .reason = "MachineOff", .message = "its first process is gone"}, clock_.now());
+  if (auto written = api_.update_status(resources::nodes, *node); !written) return std::unexpected(std::move(written.error()));
+  return {};
 }
 
 Result<void> MachineController::forget(const api::Machine& machine, const Json& object) {

@@ -135,6 +135,35 @@ TEST_F(Machines, PowerAndLinkFollowTheSpec) {
   EXPECT_THAT(steps_, ElementsAre("a cut", "a heal", "a kill", "a start", "a connect"));
 }
 
+// The host saw its first process end: nobody must wait until its silence has become long.
+TEST_F(Machines, AMachineThatIsOffIsOutOfServiceForEverybody) {
+  add("a");
+  settle();
+  Json node = *kube::parse_json(R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"a","uid":"n1"},"spec":{"taints":[{"key":"mine","effect":"NoSchedule"}]},"status":{"conditions":[{"type":"Ready","status":"True"}]}})");
+  ASSERT_TRUE(api_.create(kube::resources::nodes, node));
+  const auto seen = [this] { return kube::print_json(api_.all("nodes").at({"", "a"})["spec"]["taints"]) + (kube::condition_is_true(api_.all("nodes").at({"", "a"}), "Ready") ? " ready" : " not ready"); };
+  settle();
+  EXPECT_EQ(seen(), R"([{"key":"mine","effect":"NoSchedule"}] ready)");
+  set("a", "power", "Off");
+  settle();
+  EXPECT_EQ(seen(), R"([{"key":"mine","effect":"NoSchedule"},{"key":"node.kubernetes.io/out-of-service","value":"machine-off","effect":"NoSchedule"}] not ready)");
+  settle();
+  clock_.advance(1min);
+  set("a", "power", "On");
+  settle();
+  EXPECT_EQ(seen(), R"([{"key":"mine","effect":"NoSchedule"}] not ready)") << "that it is ready it says itself";
+  // Somebody else's statement is not ours to take back.
+  node = api_.all("nodes").at({"", "a"});
+  node.child("spec").set("taints", *kube::parse_json(R"([{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}])"));
+  ASSERT_TRUE(api_.put(kube::resources::nodes, node));
+  set("a", "power", "Off");
+  settle();
+  clock_.advance(1min);
+  set("a", "power", "On");
+  settle();
+  EXPECT_EQ(seen(), R"([{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}] not ready)");
+}
+
 TEST_F(Machines, ADeadNodeIsStartedAgainButNotInALoop) {
   add("a");
   settle();

@@ -2,6 +2,7 @@
 #include "slurm/control/slurm_cluster_controller.h"
 
 #include <optional>
+#include <set>
 
 #include "base/encoding.h"
 #include "base/log.h"
@@ -46,7 +47,25 @@ std::vector<kube::Controller::Source> SlurmClusterController::sources() const {
     return keys;
   };
   for (const auto& [resource, member] : observed()) out.push_back({*resource, options_.space, clusters_of_namespace});
+  // Machines belong to no namespace: who may read one only does without them.
+  if (options_.space.empty()) out.push_back({resources::nodes, "", [this](const kube::Change& change) { return clusters_on(change); }});
   return out;
+}
+
+// Whose pods a machine has that came to life or was declared dead. Heartbeats change nothing here.
+std::vector<kube::ObjectKey> SlurmClusterController::clusters_on(const kube::Change& change) const {
+  std::vector<kube::ObjectKey> keys;
+  if (!caches_ || !change.after) return keys;
+  const auto shows = [](const Json& node) { return std::pair(kube::condition_is_true(node, "Ready"), kube::print_json(node["spec"]["taints"])); };
+  if (change.before && shows(*change.before) == shows(*change.after)) return keys;
+  const std::string name = kube::name_of(*change.after);
+  std::set<std::string> spaces;
+  caches_->of(resources::pods).each("", [&](const Json& pod) {
+    if (pod["spec"]["nodeName"].string() == name && !pod["metadata"]["labels"][kClusterLabel].string().empty()) spaces.insert(kube::space_of(pod));
+  });
+  for (const auto& space : spaces)
+    for (const Json& cluster : caches_->of(resources::slurm_clusters).list(space)) keys.push_back(kube::key_of(cluster));
+  return keys;
 }
 
 std::optional<kube::Access> SlurmClusterController::access() const {
@@ -76,6 +95,12 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
     for (Json& object : caches_->of(*resource).list(key.space)) {
       std::string name = kube::name_of(object);
       (snapshot.*member)[std::move(name)] = std::move(object);
+    }
+  if (options_.space.empty())
+    for (const auto& [name, pod] : snapshot.pods) {
+      const std::string& machine = pod["spec"]["nodeName"].string();
+      if (machine.empty() || snapshot.nodes.contains(machine)) continue;
+      if (auto node = caches_->of(resources::nodes).get({"", machine})) snapshot.nodes[machine] = std::move(*node);
     }
   const Instant asked = clock_.now();
   snapshot.look_due = look_due(key, asked);
@@ -150,10 +175,20 @@ Result<void> SlurmClusterController::still_wanted(const Step& step, const Json& 
     if (clock_.now() > asked + kFreshLook) return fail(Code::Conflict, "Slurm was asked too long ago");
     return {};
   }
+  if (node->tell.verb == NodeVerb::Died) return still_dead(*node, kube::space_of(cluster));
   if (node->tell.verb != NodeVerb::Undrain) return {};
   // Jobs would begin on a worker that has seconds to live.
   auto pod = api_.get(resources::pods, {kube::space_of(cluster), node->tell.node});
   if (!pod || kube::uid_of(*pod) != node->pod_uid || kube::deleting(*pod)) return fail(Code::Conflict, "its pod is ending or another one");
+  return {};
+}
+
+Result<void> SlurmClusterController::still_dead(const NodeStep& step, const std::string& space) {
+  auto pod = api_.get(resources::pods, {space, step.tell.node});
+  if (!pod || kube::uid_of(*pod) != step.pod_uid) return fail(Code::Conflict, "its pod is another one");
+  auto node = api_.get(resources::nodes, {"", (*pod)["spec"]["nodeName"].string()});
+  const auto proof = node ? proof_of_death(*pod, "slurmd", &*node) : std::nullopt;
+  if (!proof || proof->ended != step.tell.arguments.at(0)) return fail(Code::Conflict, "that it is dead is not certain any more");
   return {};
 }
 
@@ -200,7 +235,9 @@ Result<void> SlurmClusterController::apply(const Step& step, Json& cluster) {
     return {};
   }
   if (const auto* remove = std::get_if<DeletePod>(&step)) {
-    auto done = api_.remove(resources::pods, remove->key, {.uid = remove->uid, .resource_version = remove->version});
+    kube::DeleteOptions options{.uid = remove->uid, .resource_version = remove->version};
+    if (remove->forget) options.grace_seconds = 0;
+    auto done = api_.remove(resources::pods, remove->key, options);
     if (!done && done.error().code != Code::NotFound && done.error().code != Code::Conflict) return std::unexpected(std::move(done.error()));
     return {};
   }

@@ -33,6 +33,8 @@ class SlurmClusterController final : public kube::Controller {
   Result<void> apply(const Step& step, kube::Json& cluster);
   // Is this step of a scale-down still what is wanted? Earlier steps may have taken minutes. Expired: none of this round is; Conflict: this one is not.
   Result<void> still_wanted(const Step& step, const kube::Json& cluster, Instant asked);
+  Result<void> still_dead(const NodeStep& step, const std::string& space);
+  std::vector<kube::ObjectKey> clusters_on(const kube::Change& change) const;
   bool look_due(const kube::ObjectKey& key, Instant now);
   // What Slurm knows now; nothing: it did not answer, which permits nothing.
   std::optional<SlurmView> look(const Look& at);

@@ -78,6 +78,14 @@ ScaleInput scale_input(const Snapshot& snapshot, const SlurmCluster& cluster, In
   return in;
 }
 
+FailureInput failure_input(const Snapshot& snapshot, const SlurmCluster& cluster) {
+  FailureInput in{.memory = snapshot.cluster["status"]["lostWorkers"], .view = snapshot.view};
+  for (const auto& [name, pod] : snapshot.pods)
+    if (of_role(pod, cluster, Role::Worker)) in.pods[name] = &pod;
+  for (const auto& [name, node] : snapshot.nodes) in.nodes[name] = &node;
+  return in;
+}
+
 class Planner {
  public:
   Planner(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now)
@@ -104,6 +112,7 @@ class Planner {
 
     if (const auto chart = chart_condition(snapshot_.cluster, FAIRLEAD_VERSION)) kube::set_condition(object_, *chart, now_);
     const bool common = plan_common();
+    plan_lost();
     plan_workers();
     const bool claims = plan_claims();
     if (common && claims) {
@@ -310,13 +319,33 @@ class Planner {
     return pods > 1;
   }
 
+  // Workers that are proven to be dead: Slurm first, for a job that may run again must not wait for anything else.
+  void plan_lost() {
+    const FailurePlan lost = plan_failures(failure_input(snapshot_, cluster_));
+    if (lost.memory.is_null()) object_.child("status").erase("lostWorkers");
+    else object_.child("status").set("lostWorkers", lost.memory);
+    views_[Role::Worker].leaving = lost.notes;
+    if (lost.look_again) plan_.look_again = std::chrono::seconds(2);
+    if (const Json* head = ready_head(snapshot_, cluster_))
+      for (const auto& tell : lost.steps) plan_.steps.push_back(NodeStep{kube::key_of(*head), tell, kube::uid_of(snapshot_.pods.at(tell.node))});
+    // Deleted by somebody, and nobody is left to confirm it. The others of the dead machine hold nothing that Slurm must be told.
+    for (const auto& [name, pod] : snapshot_.pods) {
+      if (!owned_by(pod, cluster_) || !kube::deleting(pod)) continue;
+      const bool worker = of_role(pod, cluster_, Role::Worker);
+      if (worker && std::find(lost.settled.begin(), lost.settled.end(), name) == lost.settled.end()) continue;
+      const auto proof = proof_of_death(pod, "slurmd", find(snapshot_.nodes, pod["spec"]["nodeName"].string()));
+      if (proof && proof->machine) plan_.steps.push_back(DeletePod{.key = kube::key_of(pod), .uid = kube::uid_of(pod), .why = proof->why, .version = kube::version_of(pod), .forget = true});
+    }
+  }
+
   // Which workers are to be there, and what is done with the others.
   void plan_workers() {
     ScalePlan scale = plan_scale(scale_input(snapshot_, cluster_, now_));
     workers_ = std::move(scale.ordinals);
     object_.child("status").set("scaleDown", std::move(scale.memory));
-    views_[Role::Worker].leaving = std::move(scale.notes);
-    plan_.look_again = scale.look_again;
+    auto& notes = views_[Role::Worker].leaving;
+    notes.insert(notes.end(), std::make_move_iterator(scale.notes.begin()), std::make_move_iterator(scale.notes.end()));
+    if (!plan_.look_again || (scale.look_again && *scale.look_again < *plan_.look_again)) plan_.look_again = scale.look_again;
     if (scale.jobs) say("JobsCanStart", scale.jobs->empty(), scale.jobs->empty() ? "NoneNamesALeavingWorker" : "NamesALeavingWorker", scale.jobs->empty() ? "no job insists on a worker that is taken away" : *scale.jobs);
     const Json* head = ready_head(snapshot_, cluster_);
     // What Slurm just said of a worker is worth little after the minutes that many node steps may take: pods are ended first.
@@ -366,7 +395,7 @@ class Planner {
       if (kube::deleting(*have)) continue;
       const bool stale = (*have)["metadata"]["annotations"][kTemplateHash] != wanted["metadata"]["annotations"][kTemplateHash];
       if (pod_over(*have)) plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "it has ended", kube::version_of(*have)});
-      // A head restarts without harm to running jobs (SlurmdTimeout is far longer than that takes); workers and login nodes hold people's work. One that never ran does not.
+      // A head restarts without harm to running jobs (silence ends none); workers and login nodes hold people's work. One that never ran does not.
       else if (stale && heads && (renewing || !may_renew_head(i))) view.trouble.push_back(name + " is renewed after the others");
       else if (stale && (role == Role::Controller || never_began(*have))) {
         plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "its template has changed", kube::version_of(*have)});
@@ -474,9 +503,13 @@ std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& defa
   const SlurmCluster cluster = api::read_slurm_cluster(snapshot.cluster, default_image);
   if (cluster.deleting || cluster.paused || !cluster.problems.empty()) return std::nullopt;
   const Json* head = ready_head(snapshot, cluster);
-  const ScaleInput input = scale_input(snapshot, cluster, now);
-  if (!head || !needs_look(input)) return std::nullopt;
-  return Look{kube::key_of(*head), cluster.worker.main.port, nodes_of_interest(input)};
+  const ScaleInput scale = scale_input(snapshot, cluster, now);
+  const FailureInput failures = failure_input(snapshot, cluster);
+  if (!head || (!needs_look(scale) && !needs_look(failures))) return std::nullopt;
+  std::string nodes = nodes_of_interest(scale);
+  for (const auto& [name, pod] : failures.pods)
+    if (!nodes.empty() && proof_of_death(*pod, "slurmd", find(snapshot.nodes, (*pod)["spec"]["nodeName"].string()))) nodes += "," + name;
+  return Look{kube::key_of(*head), cluster.worker.main.port, std::move(nodes)};
 }
 
 Plan plan_reconcile(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now) {

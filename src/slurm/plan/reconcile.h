@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "slurm/plan/failure.h"
 #include "slurm/plan/heads.h"
 #include "slurm/plan/objects.h"
 #include "slurm/plan/scale.h"
@@ -18,6 +19,7 @@ namespace fairlead::slurm {
 struct Snapshot {
   kube::Json cluster;  // the object as read
   std::map<std::string, kube::Json> pods, services, config_maps, secrets, claims, policies, slices;  // of its namespace, by name
+  std::map<std::string, kube::Json> nodes;  // of Kubernetes, that have its pods; none where the operator may not read them, and then no machine counts as dead
   std::optional<SlurmView> view;  // where wants_look asked for it and Slurm answered
   bool look_due = false;          // Slurm was not looked at for long, or not yet by this operator: what it never wrote down, or what was carried out late, is found only so
 };
@@ -26,7 +28,7 @@ inline const kube::Resource kNetworkPolicies{"networking.k8s.io", "v1", "network
 
 struct Create { kube::Resource resource; kube::Json object; };
 struct Update { kube::Resource resource; kube::Json object; };                 // carries the resourceVersion it was decided on
-struct DeletePod { kube::ObjectKey key; std::string uid; std::string why; std::string version; bool leaves = false; };  // the one, in the state, that it was decided on; leaves: a worker beyond the size
+struct DeletePod { kube::ObjectKey key; std::string uid; std::string why; std::string version; bool leaves = false, forget = false; };  // the one, in the state, that it was decided on; leaves: a worker beyond the size; forget: its machine is dead, nobody confirms its end
 struct Remove { kube::Resource resource; kube::ObjectKey key; std::string uid; std::string why; std::string version; };  // what belongs to the cluster and is not wanted any more
 enum class Keys { Munge, Quorum, HostKeys, ClientKey };
 struct MakeKeys { Keys keys; std::string secret; };                            // generated where chance is allowed, then created once

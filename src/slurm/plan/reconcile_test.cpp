@@ -475,5 +475,30 @@ TEST(Chart, FitsByMajorAndMinorVersion) {
   EXPECT_THAT(said("slurm-cluster-0.20.3"), testing::StartsWith("False"));
 }
 
+// Kubernetes asks every machine's kubelet to confirm the end of a pod; a dead one never does.
+TEST(Reconcile, PodsOfADeadMachineAreForgottenWhenSlurmKnows) {
+  World world;
+  world.settle();
+  for (const char* name : {"controller-0", "worker-0", "worker-1", "login-0"}) world.ready(name);
+  world.settle();
+  const auto on = [&](const char* name, const char* machine) { world.snapshot.pods[name].child("spec").set("nodeName", machine); };
+  on("worker-1", "m1");
+  on("login-0", "m1");
+  auto machine = kube::parse_json(R"({"metadata":{"name":"m1"},"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]},"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}})");
+  world.snapshot.nodes["m1"] = *machine;
+  ASSERT_TRUE(wants_look(world.snapshot, "slurm:22.05", kNow));
+  SlurmView view;
+  view.nodes["worker-0"] = {.name = "worker-0", .state = {"IDLE"}};
+  view.nodes["worker-1"] = {.name = "worker-1", .state = {"ALLOCATED"}};
+  world.snapshot.view = view;
+  EXPECT_THAT(world.steps(), ElementsAre("died worker-1: - died: machine m1 is out of service"));
+  EXPECT_THAT(world.condition("WorkersAvailable"), HasSubstr("worker-1 died (machine m1 is out of service); Slurm is told"));
+  for (const char* name : {"worker-1", "login-0"}) world.snapshot.pods[name].child("metadata").set("deletionTimestamp", "2026-11-21T20:10:00Z");
+  EXPECT_THAT(world.steps(), ElementsAre("died worker-1: - died: machine m1 is out of service", "delete pod login-0: machine m1 is out of service"));
+  world.snapshot.view->nodes["worker-1"].state = {"DOWN"};
+  EXPECT_THAT(world.steps(), ElementsAre("delete pod login-0: machine m1 is out of service", "delete pod worker-1: machine m1 is out of service"));
+  EXPECT_TRUE(std::get<DeletePod>(world.look().steps.at(1)).forget);
+}
+
 }  // namespace
 }  // namespace fairlead::slurm

@@ -64,8 +64,8 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   line("SlurmdUser", "root");
   line("AuthType", "auth/munge");
   line("CredType", "cred/munge");
-  // cred_expire stays at its default of 120 s, which is how long a requeued job waits before it starts again. With 30 s a worker that came back after a power cut was seen to
-  // get the late retry of "terminate step 6.0", meant for the job's first run, and to kill step 6.0 of the second.
+  // cred_expire stays at its default of 120 s, which is how long a requeued job waits before it starts again: with 30 s a worker that came back after a power cut was seen to get the late retry of "terminate step 6.0",
+  // meant for the job's first run, and to kill step 6.0 of the second. Who knows that no such message can be under way lets the job start at once (gpl/failure.h).
   line("SlurmctldParameters", "enable_configless,cloud_reg_addrs");
   line("CommunicationParameters", "NoAddrCache");
   // Of several heads: a link that each companion sets to the state of its own term.
@@ -74,8 +74,13 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   line("SlurmctldPidFile", "/run/slurm/slurmctld.pid");
   line("SlurmdPidFile", "/run/slurm/slurmd.pid");
   line("SlurmctldTimeout", "120");
-  // High, so that an outage of the head or of a link never kills running jobs; a worker that restarts reports its own death (fairlead-slurm worker).
-  line("SlurmdTimeout", "300");
+  // Silence never ends a job: one that runs on beyond a cut link would run twice. 0: slurmctld asks silent nodes again each 100 s (ping_nodes.c), gives them no work and never sets them DOWN. Who has proof of a death says so
+  // (docs/design/012).
+  line("SlurmdTimeout", "0");
+  // With 0 nobody else asks nodes that were not silent yet (ping_nodes.c).
+  line("HealthCheckProgram", "/bin/true");
+  line("HealthCheckInterval", "30");
+  line("HealthCheckNodeState", "ANY");
   line("ReturnToService", "2");
   line("JobRequeue", "1");
   line("MailProg", "/bin/true");  // the image has no mail program, and slurmctld complains at each start

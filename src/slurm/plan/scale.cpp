@@ -15,7 +15,7 @@ using kube::Json;
 
 constexpr auto kPoll = std::chrono::seconds(3), kSlowPoll = std::chrono::seconds(10);
 constexpr auto kBetweenLooks = std::chrono::seconds(1);
-constexpr auto kDownForGood = std::chrono::seconds(300);  // SlurmdTimeout once more: of a record that may be of somebody's own node
+constexpr auto kDownForGood = std::chrono::seconds(300);  // of a record that may be of somebody's own node
 
 std::string worker(int ordinal) { return fmt::format("{}{}", kWorkerPrefix, ordinal); }
 bool over(const Json& pod) {
@@ -358,6 +358,7 @@ std::string_view text(NodeVerb verb) {
     case NodeVerb::Forget: return "forget";
     case NodeVerb::Requeue: return "requeue";
     case NodeVerb::Cancel: return "cancel";
+    case NodeVerb::Died: return "died";
   }
   return "";
 }

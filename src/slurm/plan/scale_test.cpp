@@ -683,6 +683,7 @@ class Site {
         }
         for (const auto& id : step.arguments) jobs_.erase(std::stoi(id));
         break;
+      case NodeVerb::Died: ADD_FAILURE() << "no scale-down says that a worker died"; break;
     }
   }
 

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slurm/plan/failure.h"
+
+#include <gmock/gmock.h>
+
+namespace fairlead::slurm {
+namespace {
+
+using kube::Json;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+Json json(const std::string& text) {
+  auto parsed = kube::parse_json(text);
+  EXPECT_TRUE(parsed) << text;
+  return parsed ? *parsed : Json();
+}
+Json node(const std::string& ready, const std::string& taints = "[]") {
+  return json(R"({"metadata":{"name":"m1"},"spec":{"taints":)" + taints + R"(},"status":{"conditions":[{"type":"Ready","status":")" + ready + "\"}]}}");
+}
+Json pod(const std::string& state, const std::string& last = "{}", const std::string& name = "worker-1") {
+  return json(R"({"metadata":{"name":")" + name + R"(","uid":"p1"},"spec":{"nodeName":"m1"},"status":{"phase":"Running","containerStatuses":[{"name":"munge","state":{"terminated":{"exitCode":1,"finishedAt":"2026-11-21T20:00:00Z"}}},{"name":"slurmd","state":)" +
+              state + R"(,"lastState":)" + last + "}]}}");
+}
+const std::string kRunning = R"({"running":{"startedAt":"2026-11-21T20:00:00Z"}})", kWaiting = R"({"waiting":{"reason":"CrashLoopBackOff"}})",
+                  kEnded = R"({"terminated":{"exitCode":137,"finishedAt":"2026-11-21T20:10:00Z"}})", kOut = R"([{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}])";
+
+struct Row {
+  const char* name;
+  Json pod, node;
+  const char* ended;  // empty: no proof
+  bool machine;
+};
+class Proves : public testing::TestWithParam<Row> {};
+TEST_P(Proves, ADeathOrNothing) {
+  const auto& [name, pod, node, ended, machine] = GetParam();
+  const auto proof = proof_of_death(pod, "slurmd", node.is_null() ? nullptr : &node);
+  ASSERT_EQ(proof.has_value(), *ended != 0);
+  if (!proof) return;
+  EXPECT_EQ(proof->ended, ended);
+  EXPECT_EQ(proof->machine, machine);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Rows, Proves,
+    testing::Values(Row{"runs", pod(kRunning), node("True"), "", false}, Row{"ended", pod(kEnded), node("True"), "2026-11-21T20:10:00Z", false}, Row{"restarting", pod(kWaiting, kEnded), node("True"), "2026-11-21T20:10:00Z", false},
+                    Row{"runs_again", pod(kRunning, kEnded), node("True"), "", false}, Row{"never_started", pod(kWaiting), node("True"), "", false},
+                    // What a machine reported before it fell silent is old.
+                    Row{"ended_on_a_silent_machine", pod(kEnded), node("Unknown"), "", false}, Row{"ended_nobody_knows_where", pod(kEnded), Json(), "", false},
+                    Row{"silent", pod(kRunning), node("Unknown"), "", false}, Row{"silent_and_off", pod(kRunning), node("Unknown", kOut), "-", true}, Row{"off", pod(kRunning), node("False", kOut), "-", true},
+                    // A machine that is said to be off and reports: one of the two is wrong.
+                    Row{"said_to_be_off_but_ready", pod(kRunning), node("True", kOut), "", false}, Row{"said_to_be_off_but_ready_and_ended", pod(kEnded), node("True", kOut), "", false},
+                    Row{"cordoned", pod(kRunning), node("Unknown", R"([{"key":"node.kubernetes.io/unreachable","effect":"NoExecute"}])"), "", false}),
+    [](const auto& row) { return row.param.name; });
+
+class Failures : public testing::Test {
+ protected:
+  Failures() { view_.nodes["worker-1"] = {.name = "worker-1", .state = {"MIXED"}}; }
+  FailureInput input(bool look = true) {
+    FailureInput in{.memory = memory_};
+    in.pods["worker-1"] = &pod_;
+    in.nodes["m1"] = &node_;
+    if (look) in.view = view_;
+    return in;
+  }
+  FailurePlan plan(bool look = true) {
+    auto plan = plan_failures(input(look));
+    memory_ = plan.memory;
+    return plan;
+  }
+  Json pod_ = pod(kRunning), node_ = node("True"), memory_;
+  SlurmView view_;
+};
+
+TEST_F(Failures, SlurmIsToldOnceAndAsLongAsItDoesNotKnow) {
+  EXPECT_FALSE(needs_look(input()));
+  EXPECT_THAT(plan().steps, IsEmpty());
+  node_ = node("Unknown", kOut);
+  EXPECT_TRUE(needs_look(input()));
+  EXPECT_THAT(plan(false).steps, IsEmpty()) << "whether Slurm knows is not known";
+  EXPECT_TRUE(plan(false).look_again);
+  const auto told = plan();
+  ASSERT_EQ(told.steps.size(), 1U);
+  EXPECT_EQ(told.steps[0].verb, NodeVerb::Died);
+  EXPECT_EQ(told.steps[0].node, "worker-1");
+  EXPECT_THAT(told.steps[0].arguments, ElementsAre("-", "died: machine m1 is out of service"));
+  EXPECT_THAT(told.settled, IsEmpty()) << "its pod stays until Slurm has given up the jobs";
+  EXPECT_EQ(plan().steps.size(), 1U) << "told, but nobody saw that it had an effect";
+  // DOWN, and its job is still listed as running: Slurm is in the midst of it.
+  view_.nodes["worker-1"].state = {"DOWN"};
+  view_.jobs = {{.id = "7", .user = "ada", .state = "RUNNING", .nodes = {"worker-0", "worker-1"}}};
+  EXPECT_EQ(plan().steps.size(), 1U);
+  view_.jobs[0].state = "COMPLETING";
+  const auto known = plan();
+  EXPECT_THAT(known.steps, IsEmpty());
+  EXPECT_THAT(known.settled, ElementsAre("worker-1"));
+  EXPECT_FALSE(needs_look(input(false)));
+  // A worker of that name that lives again, or dies again, is another matter.
+  node_ = node("True");
+  EXPECT_TRUE(plan().memory.is_null());
+  view_.nodes["worker-1"].state = {"IDLE"};
+  pod_ = pod(kWaiting, kEnded);
+  EXPECT_TRUE(needs_look(input()));
+  EXPECT_THAT(plan().steps.at(0).arguments, ElementsAre("2026-11-21T20:10:00Z", "died: its container ended with 137"));
+  view_.nodes.erase("worker-1");
+  EXPECT_THAT(plan().steps, IsEmpty()) << "Slurm does not know of it any more";
+  EXPECT_THAT(plan().settled, IsEmpty()) << "one container is not its machine";
+}
+
+}  // namespace
+}  // namespace fairlead::slurm
