@@ -16,11 +16,8 @@
 #include "base/log.h"
 #include "failure.h"
 #include "head.h"
-<<<<<<< HEAD
 #include "limits.h"
-=======
 #include "nodes.h"
->>>>>>> 4d4217e (slurm: a worker that is proven dead is DOWN at once and its jobs run again; silence ends nothing)
 #include "prepare.h"
 #include "probe.h"
 #include "reach.h"
