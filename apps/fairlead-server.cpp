@@ -15,6 +15,8 @@
 #include "fleet/host_socket.h"
 #include "fleet/local_host.h"
 #include "kube/controller.h"
+#include "notify/control/delivery_controller.h"
+#include "notify/control/role_change_controller.h"
 #include "placement/control/node_lifecycle_controller.h"
 #include "placement/control/placement_controller.h"
 #include "slurm/control/head_address_controller.h"
@@ -47,6 +49,13 @@ apiserver::ApiServiceOptions api_service(const Flags& flags, const fleet::Ranges
   return {.service_address = apiserver::api_service_address(flags.service_ranges), .address = reachable ? address : fleet::host_address(ranges), .port = port};
 }
 
+std::uint64_t random_seed() {
+  const std::string bytes = secret_bytes(8);
+  std::uint64_t seed = 0;
+  for (const unsigned char byte : bytes) seed = seed << 8 | byte;
+  return seed;
+}
+
 void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exits, apiserver::EmbeddedServer& server, fleet::LocalHost& host, const Clock& clock, const std::string& state_dir, const fleet::Ranges& ranges, const Flags& flags) {
   kube::KubeApi& api = server.api();
   for (auto& controller : apiserver::make_api_controllers(server.registry(), api, clock, {.ca_pem = server.ca_pem(), .volumes_folder = state_dir + "/volumes", .service = api_service(flags, ranges, server.port())})) runner.add(std::move(controller));
@@ -64,6 +73,9 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   const auto changed = [exits](const kube::ObjectKey& cluster) { exits->tell(slurm::HeadAddressController::kName, cluster); };
   runner.add(std::make_unique<slurm::HeadAddressController>(api, std::make_unique<slurm::HeadWatch>(api, clock, changed), slurm::HeadAddressController::Options{}));
   runner.add(std::make_unique<slurm::SlurmClusterController>(api, clock, slurm::make_keys, std::move(slurm_options)));
+  runner.add(std::make_unique<notify::RoleChangeController>(api, clock, notify::RoleChangeController::Options{}));
+  const auto carried = [exits](const kube::ObjectKey& topic) { exits->tell(notify::DeliveryController::kName, topic); };
+  runner.add(std::make_unique<notify::DeliveryController>(api, clock, std::make_unique<notify::ThreadCourier>(notify::make_carrier(clock), carried), notify::DeliveryController::Options{.seed = random_seed()}));
 }
 
 // The machine that local nodes live on: by our own hands where we are root, else by those of the helper.

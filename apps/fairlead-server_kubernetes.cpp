@@ -17,6 +17,8 @@
 #include "kube/kubeconfig.h"
 #include "kube/leader.h"
 #include "kube/rest_client.h"
+#include "notify/control/delivery_controller.h"
+#include "notify/control/role_change_controller.h"
 #include "slurm/control/head_address_controller.h"
 #include "slurm/control/slurm_cluster_controller.h"
 #include "slurm/keys.h"
@@ -158,6 +160,9 @@ int serve_kubernetes(const Flags& flags) {
   const auto changed = [exits](const kube::ObjectKey& cluster) { exits->tell(slurm::HeadAddressController::kName, cluster); };
   add_declared(*runner, std::make_unique<slurm::HeadAddressController>(fenced, std::make_unique<slurm::HeadWatch>(fenced, clock, changed), slurm::HeadAddressController::Options{.default_image = flags.slurm_image, .space = flags.watch_namespace}));
   add_declared(*runner, std::make_unique<slurm::SlurmClusterController>(fenced, clock, slurm::make_keys, std::move(slurm_options)));
+  add_declared(*runner, std::make_unique<notify::RoleChangeController>(fenced, clock, notify::RoleChangeController::Options{.space = flags.watch_namespace}));
+  const auto carried = [exits](const kube::ObjectKey& topic) { exits->tell(notify::DeliveryController::kName, topic); };
+  add_declared(*runner, std::make_unique<notify::DeliveryController>(fenced, clock, std::make_unique<notify::ThreadCourier>(notify::make_carrier(clock), carried), notify::DeliveryController::Options{.space = flags.watch_namespace, .seed = Rng(seed + 1).next()}));
   Term term(std::move(runner));
 
   std::string space = flags.space;

@@ -8,6 +8,9 @@
 #include "fleet/site.h"
 #include "fleet/teardown.h"
 #include "kube/rest_client.h"
+#include "notify/control/delivery_controller.h"
+#include "notify/control/role_change_controller.h"
+#include "notify/plan/preview.h"
 #include "slurm/control/head_address_controller.h"
 #include "slurm/control/slurm_cluster_controller.h"
 #include "slurm/keys.h"
@@ -39,8 +42,15 @@ kube::Access server_access(const std::string& space, bool local_machines) {
   INVARIANT(api);
   kube::Access access = kube::full_access(slurm::SlurmClusterController(**api, clock, slurm::make_keys, {.space = space}));
   access.add(kube::full_access(slurm::HeadAddressController(**api, nullptr, {.space = space})));
+  access.add(kube::full_access(notify::RoleChangeController(**api, clock, {.space = space})));
+  access.add(kube::full_access(notify::DeliveryController(**api, clock, nullptr, {.space = space})));
   if (local_machines) access.add(fleet::machine_access());
   return access;
+}
+
+std::pair<kube::Json, kube::Json> test_notification(const kube::Json& topic, const std::string& id, Instant now) {
+  const notify::Event event = notify::test_event(kube::space_of(topic), id, now);
+  return {notify::notification_object(event, kube::name_of(topic), kube::owner_reference(topic)), notify::preview(notify::read_topic(topic), event, now)};
 }
 
 }  // namespace
@@ -57,5 +67,6 @@ int main(int argc, char** argv) {
   hooks.network_conflict = network_conflict;
   hooks.render = render;
   hooks.server_access = server_access;
+  hooks.test_notification = test_notification;
   return cli::run_program(argc, argv, std::move(hooks), clock);
 }

@@ -115,6 +115,8 @@ std::vector<Json> crds() {
   std::vector<Json> all;
   all.push_back(machine_crd());
   all.push_back(std::move(*slurm));
+  all.push_back(notification_topic_crd());
+  all.push_back(notification_crd());
   return all;
 }
 

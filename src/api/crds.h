@@ -7,8 +7,10 @@
 
 namespace fairlead::api {
 
-// machines.fairlead.dev, slurmclusters.slurm.nebius.ai; complete manifests, in this order.
+// machines.fairlead.dev, slurmclusters.slurm.nebius.ai, notificationtopics.fairlead.dev, notifications.fairlead.dev; complete manifests, in this order.
 std::vector<kube::Json> crds();
 kube::Json machine_crd();
+kube::Json notification_topic_crd();
+kube::Json notification_crd();
 
 }  // namespace fairlead::api

@@ -98,11 +98,24 @@ SlurmScaleDown read_scale_down(const Json& from, std::vector<std::string>& probl
   return out;
 }
 
+std::vector<std::string> read_notification_topics(const Json& from, std::vector<std::string>& problems) {
+  std::vector<std::string> out;
+  if (!from.is_null() && !from.is_array()) problems.push_back("spec.extensions.notifications: a list such as [{topic: operators}] is expected");
+  for (const Json& one : from.items()) {
+    const std::string& topic = one["topic"].string();
+    // Room is left in the names of Notifications, which end with the topic's.
+    if (topic.empty() || topic.size() > 200) problems.push_back("spec.extensions.notifications: each names a topic of at most 200 characters, such as {topic: operators}");
+    else if (std::find(out.begin(), out.end(), topic) == out.end()) out.push_back(topic);
+  }
+  if (out.size() > 8) problems.push_back(fmt::format("spec.extensions.notifications: {} topics are named; 8 are possible", out.size()));
+  return out;
+}
+
 // Paths that change something today; everything below such a path does too. The rest of a given spec is reported as ignored.
 const std::set<std::string, std::less<>>& effective_paths() {
   static std::set<std::string, std::less<>> paths = {
       "crVersion", "clusterType", "pause", "k8sNodeFilters", "volumeSources", "secrets.sshdKeysName", "extensions.mockGpus", "extensions.bindCores", "extensions.scaleDown.policy", "extensions.scaleDown.after",
-      "extensions.scaleDown.strictOrdinals",
+      "extensions.scaleDown.strictOrdinals", "extensions.notifications",
       "slurmNodes.controller.size", "slurmNodes.controller.k8sNodeFilterName", "slurmNodes.controller.volumes",
       "slurmNodes.controller.slurmctld.image", "slurmNodes.controller.slurmctld.port", "slurmNodes.controller.slurmctld.resources",
       "slurmNodes.controller.munge.image", "slurmNodes.controller.munge.resources",
@@ -185,6 +198,7 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
   out.mock_gpus = spec["extensions"]["mockGpus"].boolean();
   out.bind_cores = spec["extensions"]["bindCores"].boolean(true);
   out.scale_down = read_scale_down(spec["extensions"]["scaleDown"], problems);
+  out.notification_topics = read_notification_topics(spec["extensions"]["notifications"], problems);
 
   if (out.controller.size > kMaxHeads) problems.push_back(fmt::format("spec.slurmNodes.controller.size: {} heads asked for; 1 to {} are possible", out.controller.size, kMaxHeads));
   else if (out.controller.size == 2)

@@ -82,6 +82,7 @@ struct SlurmCluster {
   bool bind_cores = true;            // spec.extensions.bindCores: false where several nodes share the same cores (local nodes)
   SlurmScaleDown scale_down;         // spec.extensions.scaleDown
   bool isolated = true;              // annotation fairlead.dev/network-isolation: "Off" takes the policies of api/network_ways.h away
+  std::vector<std::string> notification_topics;  // spec.extensions.notifications[].topic: NotificationTopics of this namespace
   kube::Json owner;                  // ownerReference for everything made for this cluster
 
   std::vector<std::string> problems;  // what must be changed before anything is made; sentences

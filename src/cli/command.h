@@ -37,6 +37,8 @@ struct Hooks {
   std::function<Result<std::vector<std::pair<std::string, std::string>>>(const kube::Json& object)> render;
   // What fairlead-server asks of a cluster's API (of one namespace, or "" : all; with local machines or not): its roles are made from this.
   std::function<kube::Access(const std::string& space, bool local_machines)> server_access;
+  // A Notification that says it is a test, for this NotificationTopic, and what its channels would send (notify/plan/preview.h).
+  std::function<std::pair<kube::Json, kube::Json>(const kube::Json& topic, const std::string& id, Instant now)> test_notification;
 };
 
 struct Context {
@@ -72,6 +74,7 @@ void add_attach(CLI::App& app, Context& context);
 void add_ssh(CLI::App& app, Context& context);
 void add_run(CLI::App& app, Context& context);
 void add_failover(CLI::App& app, Context& context);
+void add_notify(CLI::App& app, Context& context);
 void add_image(CLI::App& app, Context& context);
 void add_render(CLI::App& app, Context& context);
 void add_node(CLI::App& app, Context& context);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "kube/controller.h"
+
+namespace fairlead::notify {
+
+// Makes a Notification for each change of a head's role, of the Slurm clusters that name topics, and remembers in their status what was told of. It sends nothing.
+class RoleChangeController final : public kube::Controller {
+ public:
+  struct Options {
+    std::string space;  // only clusters of this namespace; empty: all
+  };
+  RoleChangeController(kube::KubeApi& api, const Clock& clock, Options options) : api_(api), clock_(clock), options_(std::move(options)) {}
+  std::string name() const override { return "notify-roles"; }
+  std::vector<Source> sources() const override;
+  std::optional<kube::Access> access() const override;
+  void start(const kube::Caches& caches) override { caches_ = &caches; }
+  Result<kube::Next> reconcile(const kube::ObjectKey& key) override;
+
+ private:
+  kube::Condition delivered(const std::string& space, const std::vector<std::string>& topics) const;
+  kube::KubeApi& api_;
+  const Clock& clock_;
+  const Options options_;
+  const kube::Caches* caches_ = nullptr;
+};
+
+}  // namespace fairlead::notify

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What administrators are told of, as a value and as the object that it waits in until it is delivered.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "kube/json.h"
+#include "kube/object.h"
+
+namespace fairlead::notify {
+
+enum class EventType { PrimaryOn, PrimaryOff, BackupReady, BackupLost, Test };
+std::string_view text(EventType type);
+
+struct Event {
+  std::string id;  // "evt-" and 32 hex digits: the same for the same change, however often it is seen or sent
+  EventType type = EventType::Test;
+  Instant time{};
+  std::string space, cluster, cluster_uid;
+  std::string head;                  // "controller-1"
+  std::string old_state, new_state;  // On, Standby, Off, Unknown
+  std::string cause, next_step;      // sentences without secrets
+  int ready = 0, wanted = 0;         // heads that serve or could, of those asked for
+  std::uint64_t term = 0;            // of an election; 0: there is none
+};
+
+// `seq`: how many changes of this head were told before; with it the same change is another event when it happens again.
+std::string event_id(std::string_view cluster_uid, std::string_view head, std::int64_t seq, std::string_view old_state, std::string_view new_state);
+// As a UUID, for receivers that want one: the same digits.
+std::string uuid_of(const std::string& event_id);
+
+// "Slurm cluster lab/demo: head controller-0 is OFF (was ON)"; printable ASCII, one line.
+std::string summary(const Event& event);
+
+kube::Json event_json(const Event& event);  // the body of a webhook and spec.event of a Notification
+// Invalid: no id of ours or an unknown type.
+Result<Event> read_event(const kube::Json& from);
+
+// The object in which the event waits for the topic. Its name follows from both, so that it can be made once only. `owner`: ownerReference of the topic, or null.
+kube::Json notification_object(const Event& event, const std::string& topic, const kube::Json& owner);
+
+}  // namespace fairlead::notify
