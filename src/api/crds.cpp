@@ -101,6 +101,13 @@ constexpr const char* kSlurmClusterCrd =
 #include "api/slurm_cluster_crd.inc"
     ;
 
+constexpr const char* kNodeSetCrd =
+#include "api/node_set_crd.inc"
+    ;
+constexpr const char* kActiveCheckCrd =
+#include "api/active_check_crd.inc"
+    ;
+
 }  // namespace
 
 Json machine_crd() {
@@ -110,11 +117,13 @@ Json machine_crd() {
 }
 
 std::vector<Json> crds() {
-  auto slurm = kube::parse_json(kSlurmClusterCrd);
-  INVARIANT(slurm.has_value());
   std::vector<Json> all;
   all.push_back(machine_crd());
-  all.push_back(std::move(*slurm));
+  for (const char* text : {kSlurmClusterCrd, kNodeSetCrd, kActiveCheckCrd}) {
+    auto parsed = kube::parse_json(text);
+    INVARIANT(parsed.has_value());
+    all.push_back(std::move(*parsed));
+  }
   all.push_back(notification_topic_crd());
   all.push_back(notification_crd());
   return all;

@@ -7,7 +7,7 @@
 
 namespace fairlead::api {
 
-// machines.fairlead.dev, slurmclusters.slurm.nebius.ai, notificationtopics.fairlead.dev, notifications.fairlead.dev; complete manifests, in this order.
+// machines.fairlead.dev, slurmclusters, nodesets and activechecks of slurm.nebius.ai, notificationtopics.fairlead.dev, notifications.fairlead.dev; complete manifests, in this order.
 std::vector<kube::Json> crds();
 kube::Json machine_crd();
 kube::Json notification_topic_crd();

@@ -185,6 +185,8 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
   }
   out.controller = read_role(nodes["controller"], "spec.slurmNodes.controller", "slurmctld", 6817, default_image, problems);
   out.worker = read_role(nodes["worker"], "spec.slurmNodes.worker", "slurmd", 6818, default_image, problems);
+  out.has_workers = nodes["worker"].is_object();
+  if (!out.has_workers) out.worker.size = 0;
   out.login = read_role(nodes["login"], "spec.slurmNodes.login", "sshd", 22, default_image, problems);
   for (const Json& key : nodes["login"]["sshRootPublicKeys"].items()) {
     if (key.string().find_first_of("\r\n") != std::string::npos) problems.push_back("spec.slurmNodes.login.sshRootPublicKeys: a key holds a line break");

@@ -63,6 +63,20 @@ struct SlurmScaleDown {
   std::chrono::nanoseconds after = std::chrono::hours(1);  // how long they may still run
 };
 
+// Workers of one kind: a NodeSet (slurm.nebius.ai/v1alpha1, api/node_set.h).
+struct WorkerSet {
+  std::string name, uid;
+  std::int64_t generation = 0;
+  bool deleting = false, held = false;           // held: of a view (api/node_set.h)
+  SlurmRole role;
+  bool gpus = true;                              // spec.gpu.enabled: false keeps them out of Gres
+  std::vector<std::string> features;             // beside its name
+  std::string definition;                        // further words for slurmd --conf: "Weight=10"
+  std::vector<std::string> gres;                 // lines for gres.conf; none: its GPUs
+  std::map<std::string, std::string> annotations;  // of its pods
+  std::vector<std::string> problems, ignored;
+};
+
 struct SlurmCluster {
   std::string name, space, uid;
   std::string worker_set = "worker";  // whose workers `worker` describes: a cluster with NodeSets is looked at set by set (api/node_set.h)
@@ -71,6 +85,9 @@ struct SlurmCluster {
   std::map<std::string, NodeFilter> filters;
   std::map<std::string, kube::Json> volume_sources;  // name -> the pod volume source beside it
   SlurmRole controller, worker, login;
+  bool has_workers = true;           // spec.slurmNodes.worker is given; else its size is 0
+  std::vector<WorkerSet> sets;       // by name; those with problems, too: what runs of them goes on
+  WorkerSet set;                     // of a view: whose workers `worker` describes, beside what `worker` says
   SlurmLoginService login_service;
   std::string sshd_config_map;       // with the user's own sshd_config; empty: ours
   std::string nccl_topology;         // a file for NCCL on the workers; empty: none

@@ -45,7 +45,7 @@ Json binding(const std::string& name, const std::string& space, const std::strin
 // Users who may view or edit a namespace may do so with our kinds in it.
 Json user_role(const char* verb, std::vector<Json> verbs) {
   Json out = role(fmt::format("fairlead-{}", verb), "",
-                  Json::array({Json::object({{"apiGroups", Json::array({Json("slurm.nebius.ai")})}, {"resources", Json::array({Json("slurmclusters")})}, {"verbs", Json::array(std::move(verbs))}})}));
+                  Json::array({Json::object({{"apiGroups", Json::array({Json("slurm.nebius.ai")})}, {"resources", Json::array({Json("slurmclusters"), Json("nodesets"), Json("activechecks")})}, {"verbs", Json::array(std::move(verbs))}})}));
   out.child("metadata").child("labels").set(fmt::format("rbac.authorization.k8s.io/aggregate-to-{}", verb), "true");
   return out;
 }

@@ -32,7 +32,8 @@ const Json& the(const std::vector<Json>& manifests, const std::string& kind) {
 
 TEST(Install, MakesThingsInTheOrderInWhichTheyAreNeeded) {
   EXPECT_THAT(titles(install_manifests({}, some_access(""))),
-              ElementsAre("Namespace fairlead-system", "CustomResourceDefinition machines.fairlead.dev", "CustomResourceDefinition slurmclusters.slurm.nebius.ai",
+              ElementsAre("Namespace fairlead-system", "CustomResourceDefinition machines.fairlead.dev", "CustomResourceDefinition slurmclusters.slurm.nebius.ai", "CustomResourceDefinition nodesets.slurm.nebius.ai", "CustomResourceDefinition activechecks.slurm.nebius.ai",
+                          "CustomResourceDefinition notificationtopics.fairlead.dev", "CustomResourceDefinition notifications.fairlead.dev",
                           "ServiceAccount fairlead-system/fairlead-server", "ClusterRole fairlead-server", "Role fairlead-system/fairlead-server", "ClusterRole fairlead-view", "ClusterRole fairlead-edit",
                           "ClusterRoleBinding fairlead-server", "RoleBinding fairlead-system/fairlead-server", "Deployment fairlead-system/fairlead-server", "ServiceAccount fairlead-system/fairlead-agent",
                           "DaemonSet fairlead-system/fairlead-agent"));

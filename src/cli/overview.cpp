@@ -252,7 +252,7 @@ Overview::Head head_row(const Overview::Cluster& cluster, const Json& pod, const
 void add_cluster(Overview& out, const SiteSnapshot& snapshot, const Json& object) {
   Overview::Cluster row{.space = kube::space_of(object), .name = kube::name_of(object), .phase = object["status"]["phase"].string_or("New")};
   row.health = row.phase == "Available" ? Health::Good : row.phase == "Not available" ? Health::Bad : Health::Waiting;
-  row.workers = static_cast<int>(object["spec"]["slurmNodes"]["worker"]["size"].integer());
+  row.workers = static_cast<int>(object["status"]["workers"].integer(object["spec"]["slurmNodes"]["worker"]["size"].integer()));  // with those of NodeSets
   row.logins = static_cast<int>(object["spec"]["slurmNodes"]["login"]["size"].integer());
   const SiteSnapshot::SlurmAnswer* answer = nullptr;
   for (const auto& one : snapshot.slurm)

@@ -4,8 +4,10 @@
 #include <optional>
 #include <set>
 
+#include "api/node_set.h"
 #include "base/encoding.h"
 #include "base/log.h"
+#include "slurm/plan/node_sets.h"
 
 namespace fairlead::slurm {
 
@@ -31,7 +33,8 @@ const std::vector<std::pair<const kube::Resource*, std::map<std::string, Json> S
                                                                                                              {&resources::secrets, &Snapshot::secrets},
                                                                                                              {&resources::claims, &Snapshot::claims},
                                                                                                              {&kNetworkPolicies, &Snapshot::policies},
-                                                                                                             {&kEndpointSlices, &Snapshot::slices}};
+                                                                                                             {&kEndpointSlices, &Snapshot::slices},
+                                                                                                             {&api::kNodeSets, &Snapshot::node_sets}};
   return list;
 }
 
@@ -46,7 +49,18 @@ std::vector<kube::Controller::Source> SlurmClusterController::sources() const {
     for (const Json& cluster : caches_->of(resources::slurm_clusters).list(kube::space_of(change.object()))) keys.push_back(kube::key_of(cluster));
     return keys;
   };
-  for (const auto& [resource, member] : observed()) out.push_back({*resource, options_.space, clusters_of_namespace});
+  // A NodeSet waits for its cluster also where that is not there.
+  const auto cluster_of_set = [clusters_of_namespace](const kube::Change& change) {
+    const std::string named = api::cluster_of_node_set(change.object());
+    auto keys = clusters_of_namespace(change);
+    if (const kube::ObjectKey key{kube::space_of(change.object()), named}; !named.empty() || keys.empty())
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+    return keys;
+  };
+  for (const auto& [resource, member] : observed()) {
+    if (*resource == api::kNodeSets) out.push_back({*resource, options_.space, cluster_of_set});
+    else out.push_back({*resource, options_.space, clusters_of_namespace});
+  }
   // Machines belong to no namespace: who may read one only does without them.
   if (options_.space.empty()) out.push_back({resources::nodes, "", [this](const kube::Change& change) { return clusters_on(change); }});
   return out;
@@ -79,6 +93,8 @@ std::optional<kube::Access> SlurmClusterController::access() const {
       .may({"create", "update", "delete"}, resources::services, "", space)
       .may({"create", "update"}, resources::config_maps, "", space)
       .may({"create", "update", "delete"}, kNetworkPolicies, "", space)
+      .may({"update"}, api::kNodeSets, "", space)
+      .may({"update"}, api::kNodeSets, "status", space)
       .may({"create"}, resources::secrets, "", space)
       .may({"create"}, resources::claims, "", space);
 }
@@ -88,9 +104,11 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
   if (!cluster) {
     const std::lock_guard lock(mutex_);
     looked_.erase(key);
-    return kube::Next{};
   }
-  Snapshot snapshot{.cluster = *cluster};
+  if (!cluster || kube::deleting(*cluster))
+    if (auto done = leave_sets_alone(key); !done) return std::unexpected(std::move(done.error()));
+  if (!cluster) return kube::Next{};
+  Snapshot snapshot{.cluster = *cluster, .only_cluster = caches_->of(resources::slurm_clusters).list(key.space).size() == 1};
   for (const auto& [resource, member] : observed())
     for (Json& object : caches_->of(*resource).list(key.space)) {
       std::string name = kube::name_of(object);
@@ -158,6 +176,17 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
   return kube::Next{kRareLook};
 }
 
+Result<void> SlurmClusterController::leave_sets_alone(const kube::ObjectKey& key) {
+  for (const Json& set : caches_->of(api::kNodeSets).list(key.space)) {
+    if (api::cluster_of_node_set(set) != key.name) continue;
+    const SetStep next = plan_lonely_node_set(set, key.name, clock_.now());
+    if (next.object == set) continue;
+    auto done = next.finalizers ? api_.update(api::kNodeSets, next.object) : api_.update_status(api::kNodeSets, next.object);
+    if (!done && done.error().code != Code::NotFound && done.error().code != Code::Conflict) return pass(std::move(done.error()), "NodeSet " + kube::key_of(set).text());
+  }
+  return {};
+}
+
 bool SlurmClusterController::look_due(const kube::ObjectKey& key, Instant now) {
   const std::lock_guard lock(mutex_);
   const auto last = looked_.find(key);
@@ -171,6 +200,12 @@ Result<void> SlurmClusterController::still_wanted(const Step& step, const Json& 
   if (kube::uid_of(*now) != kube::uid_of(cluster) || kube::deleting(*now) || (*now)["metadata"]["generation"] != cluster["metadata"]["generation"])
     return fail(Code::Expired, "the cluster was edited since this was decided");
   const auto* node = std::get_if<NodeStep>(&step);
+  const OfSet& of = node ? node->set : std::get<DeletePod>(step).set;
+  if (!of.name.empty()) {
+    auto set = api_.get(api::kNodeSets, {kube::space_of(cluster), of.name});
+    if (!set) return fail(Code::Expired, "the NodeSet is not there to read: " + set.error().message);
+    if ((*set)["metadata"]["generation"].integer() != of.generation) return fail(Code::Expired, "the NodeSet was edited since this was decided");
+  }
   if (!node) {
     if (clock_.now() > asked + kFreshLook) return fail(Code::Conflict, "Slurm was asked too long ago");
     return {};
@@ -226,6 +261,11 @@ Result<void> SlurmClusterController::apply(const Step& step, Json& cluster) {
   }
   if (const auto* update = std::get_if<Update>(&step)) {
     auto done = api_.update(update->resource, update->object);
+    if (!done) return std::unexpected(std::move(done.error()));
+    return {};
+  }
+  if (const auto* status = std::get_if<WriteStatus>(&step)) {
+    auto done = api_.update_status(status->resource, status->object);
     if (!done) return std::unexpected(std::move(done.error()));
     return {};
   }

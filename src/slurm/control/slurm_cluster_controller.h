@@ -35,6 +35,8 @@ class SlurmClusterController final : public kube::Controller {
   Result<void> still_wanted(const Step& step, const kube::Json& cluster, Instant asked);
   Result<void> still_dead(const NodeStep& step, const std::string& space);
   std::vector<kube::ObjectKey> clusters_on(const kube::Change& change) const;
+  // NodeSets of a cluster that is not there, or is going: nothing waits for workers any more.
+  Result<void> leave_sets_alone(const kube::ObjectKey& key);
   bool look_due(const kube::ObjectKey& key, Instant now);
   // What Slurm knows now; nothing: it did not answer, which permits nothing.
   std::optional<SlurmView> look(const Look& at);

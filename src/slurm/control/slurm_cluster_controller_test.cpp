@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "api/node_set.h"
 #include "kube/fenced_api.h"
 #include "kube/scripted_api.h"
 #include "kube/tiny_api.h"
@@ -415,6 +416,47 @@ TEST_F(Controller, APausedLeaderChangesNothing) {
   ASSERT_FALSE(outcome);
   EXPECT_THAT(outcome.error().message, HasSubstr("not the leader"));
   EXPECT_EQ(world(), before);
+}
+
+TEST_F(Controller, NodeSetsAreWorkersWithinWhatItDeclares) {
+  auto set = kube::parse_yaml("{apiVersion: slurm.nebius.ai/v1alpha1, kind: NodeSet, metadata: {name: gpu, namespace: lab, uid: s1, generation: 1}, spec: {replicas: 2, slurmd: {}}}");
+  ASSERT_TRUE(api_.create(api::kNodeSets, set->at(0)));
+  settle();
+  set_pods("Running", true);
+  settle();
+  EXPECT_EQ(api_.all("pods").size(), 6U);
+  EXPECT_EQ(object("nodesets", "gpu")["status"]["phase"].string(), "Ready");
+  EXPECT_TRUE(kube::has_finalizer(object("nodesets", "gpu"), api::kNodeSetFinalizer));
+  // Its cluster goes: nothing waits for workers any more.
+  Json going = object("nodesets", "gpu");
+  going.child("metadata").set("deletionTimestamp", "2026-11-22T00:00:00Z");
+  ASSERT_TRUE(api_.put(api::kNodeSets, going));
+  api_.all("slurmclusters").clear();
+  ASSERT_TRUE(controller_.reconcile(key_));
+  EXPECT_THAT(api_.all("nodesets"), IsEmpty());
+}
+
+TEST_F(Controller, AStepForANodeSetThatWasEditedSinceIsLeftOut) {
+  auto set = kube::parse_yaml("{apiVersion: slurm.nebius.ai/v1alpha1, kind: NodeSet, metadata: {name: gpu, namespace: lab, uid: s1, generation: 1}, spec: {replicas: 1, slurmd: {}}}");
+  ASSERT_TRUE(api_.create(api::kNodeSets, set->at(0)));
+  settle();
+  set_pods("Running", true);
+  settle();
+  Json smaller = object("nodesets", "gpu");
+  smaller.child("spec").set("replicas", 0);
+  smaller.child("metadata").set("generation", 2);
+  ASSERT_TRUE(api_.put(api::kNodeSets, smaller));
+  // While Slurm answers, somebody wants the worker again.
+  api_.answer = [&](const std::vector<std::string>& command) -> kube::ExecResult {
+    if (command.at(1) != "nodes") return {};
+    Json larger = object("nodesets", "gpu");
+    larger.child("spec").set("replicas", 1);
+    larger.child("metadata").set("generation", 3);
+    EXPECT_TRUE(api_.put(api::kNodeSets, larger));
+    return {.out = R"({"answered":true,"at":")" + print_micro_time(clock_.now()) + R"(","nodes":[{"name":"gpu-0","state":["IDLE"],"cpus":0}],"jobs":[]})"};
+  };
+  (void)controller_.reconcile(key_);
+  EXPECT_THAT(api_.commands, testing::Not(Contains(HasSubstr("drain gpu-0"))));
 }
 
 }  // namespace

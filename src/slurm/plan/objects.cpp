@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "api/node_set.h"
 #include "base/encoding.h"
 #include "slurm/plan/login_service.h"
 
@@ -194,23 +195,15 @@ std::vector<Json> desired_policies(const SlurmCluster& cluster, const ObjectOpti
   return out;
 }
 
-std::vector<Json> desired_claims(const SlurmCluster& cluster, const std::vector<int>& workers) {
+std::vector<Json> desired_claims(const SlurmCluster& cluster, Role role, const std::vector<int>& ordinals) {
   std::vector<Json> out;
-  for (const Role role : {Role::Controller, Role::Worker, Role::Login}) {
-    const auto& of = role_of(cluster, role);
-    std::vector<int> ordinals = workers;
-    if (role != Role::Worker) {
-      ordinals.clear();
-      for (int i = 0; i < of.size; ++i) ordinals.push_back(i);
+  for (const int i : ordinals)
+    for (const auto& [name, claim] : claims_of(role_of(cluster, role))) {
+      // Owned by nobody: data outlives the cluster unless the user removes it.
+      Json meta = metadata(cluster, claim_name(cluster, name, role, i), text(role));
+      meta.erase("ownerReferences");
+      out.push_back(Json::object({{"apiVersion", "v1"}, {"kind", "PersistentVolumeClaim"}, {"metadata", std::move(meta)}, {"spec", *claim}}));
     }
-    for (const int i : ordinals)
-      for (const auto& [name, claim] : claims_of(of)) {
-        // Owned by nobody: data outlives the cluster unless the user removes it.
-        Json meta = metadata(cluster, claim_name(cluster, name, role, i), text(role));
-        meta.erase("ownerReferences");
-        out.push_back(Json::object({{"apiVersion", "v1"}, {"kind", "PersistentVolumeClaim"}, {"metadata", std::move(meta)}, {"spec", *claim}}));
-      }
-  }
   return out;
 }
 
@@ -324,6 +317,11 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
   const std::string hash = hex(sha256(kube::print_json(spec))).substr(0, 16);
   Json meta = metadata(cluster, name, text(role));
   meta.set("annotations", Json::object({{kTemplateHash, hash}}));
+  if (role == Role::Worker && !cluster.set.name.empty()) {
+    meta.child("labels").set(api::kNodeSetLabel, cluster.set.name);
+    for (const auto& [key, value] : cluster.set.annotations)
+      if (key != kTemplateHash) meta.child("annotations").set(key, value);
+  }
   return Json::object({{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", std::move(meta)}, {"spec", std::move(spec)}});
 }
 

@@ -26,7 +26,7 @@ std::string pod_name(const api::SlurmCluster& cluster, Role role, int ordinal); 
 // Everything but the Secrets with keys (made once, see keys.h) and claims named by the user.
 std::vector<kube::Json> desired_services(const api::SlurmCluster& cluster);
 std::vector<kube::Json> desired_config_maps(const api::SlurmCluster& cluster, const ObjectOptions& options);
-std::vector<kube::Json> desired_claims(const api::SlurmCluster& cluster, const std::vector<int>& workers);  // of claim templates: one per pod; `workers` are the ordinals that are to be there
+std::vector<kube::Json> desired_claims(const api::SlurmCluster& cluster, Role role, const std::vector<int>& ordinals);  // of claim templates: one per pod that is to be there
 std::vector<kube::Json> desired_policies(const api::SlurmCluster& cluster, const ObjectOptions& options);  // NetworkPolicies; none where the cluster is not isolated
 // Carries two hashes as annotations, kept apart: a changed template replaces the pod, changed configuration is reloaded in place.
 kube::Json desired_pod(const api::SlurmCluster& cluster, Role role, int ordinal, const ObjectOptions& options);

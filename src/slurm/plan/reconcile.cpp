@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <set>
 
+#include "api/node_set.h"
 #include "slurm/plan/login_service.h"
+#include "slurm/plan/node_sets.h"
 
 namespace fairlead::slurm {
 namespace {
@@ -50,11 +52,15 @@ struct RoleView {
   std::vector<std::string> outdated, surplus, trouble, foreign, leaving;
 };
 
-// Of "worker-7", for any role; -1: no such name.
-int ordinal_of(const std::string& name, Role role) {
-  const std::string prefix = std::string(text(role)) + "-";
-  const auto ordinal = name.starts_with(prefix) ? worker_ordinal(std::string(kWorkerPrefix) + name.substr(prefix.size())) : std::nullopt;
-  return ordinal.value_or(-1);
+// Of "login-7" or, of a worker, "SET-7"; -1: no such name.
+int ordinal_of(const std::string& name, const SlurmCluster& view, Role role) { return worker_ordinal(name, (role == Role::Worker ? view.worker_set : std::string(text(role))) + "-").value_or(-1); }
+
+SlurmCluster read_cluster(const Snapshot& snapshot, const std::string& default_image) {
+  SlurmCluster cluster = api::read_slurm_cluster(snapshot.cluster, default_image);
+  std::vector<const Json*> sets;
+  for (const auto& [name, object] : snapshot.node_sets) sets.push_back(&object);
+  api::add_node_sets(cluster, sets, default_image, snapshot.only_cluster);
+  return cluster;
 }
 
 bool of_role(const Json& pod, const SlurmCluster& cluster, Role role) { return owned_by(pod, cluster) && pod["metadata"]["labels"][kRoleLabel].string() == text(role); }
@@ -66,13 +72,22 @@ const Json* ready_head(const Snapshot& snapshot, const SlurmCluster& cluster) {
   return nullptr;
 }
 
-ScaleInput scale_input(const Snapshot& snapshot, const SlurmCluster& cluster, Instant now) {
-  ScaleInput in{.cluster_uid = cluster.uid, .generation = cluster.generation, .size = cluster.worker.size, .rules = cluster.scale_down, .memory = snapshot.cluster["status"]["scaleDown"], .look_due = snapshot.look_due, .view = snapshot.view, .now = now};
+ScaleInput scale_input(const Snapshot& snapshot, const SlurmCluster& view, Instant now) {
+  const Json* set = view.set.name.empty() ? nullptr : find(snapshot.node_sets, view.set.name);
+  ScaleInput in{.cluster_uid = view.uid,
+                .prefix = view.worker_set + "-",
+                .generation = set ? view.set.generation : view.generation,
+                .size = view.worker.size,
+                .rules = view.scale_down,
+                .memory = (set ? *set : snapshot.cluster)["status"]["scaleDown"],
+                .look_due = snapshot.look_due,
+                .view = snapshot.view,
+                .now = now};
   const Json* jobs = kube::find_condition(snapshot.cluster, "JobsCanStart");
   in.jobs_wait = jobs && (*jobs)["status"].string() == "False";
   for (const auto& [name, pod] : snapshot.pods)
-    if (const int ordinal = ordinal_of(name, Role::Worker); ordinal >= 0) {
-      if (of_role(pod, cluster, Role::Worker)) in.pods[ordinal] = &pod;
+    if (const int ordinal = ordinal_of(name, view, Role::Worker); ordinal >= 0) {
+      if (of_role(pod, view, Role::Worker)) in.pods[ordinal] = &pod;
       else in.taken.insert(ordinal);
     }
   return in;
@@ -89,7 +104,7 @@ FailureInput failure_input(const Snapshot& snapshot, const SlurmCluster& cluster
 class Planner {
  public:
   Planner(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now)
-      : snapshot_(snapshot), options_(options), cluster_(api::read_slurm_cluster(snapshot.cluster, default_image)), active_(active_head(find(snapshot.slices, active_service(cluster_)))), object_(snapshot.cluster), now_(now) {}
+      : snapshot_(snapshot), options_(options), cluster_(read_cluster(snapshot, default_image)), workers_of_(api::worker_views(cluster_)), active_(active_head(find(snapshot.slices, active_service(cluster_)))), object_(snapshot.cluster), now_(now) {}
 
   Plan run() {
     if (cluster_.deleting) return {};  // everything carries an ownerReference: garbage collection takes it
@@ -116,10 +131,14 @@ class Planner {
     plan_workers();
     const bool claims = plan_claims();
     if (common && claims) {
-      for (const Role role : {Role::Controller, Role::Worker, Role::Login}) plan_pods(role);
+      plan_pods(Role::Controller, cluster_, first(cluster_.controller.size), views_[Role::Controller]);
+      for (const auto& view : workers_of_)
+        if (!view.set.held) plan_pods(Role::Worker, view, ordinals_[view.worker_set], sets_[view.worker_set]);
+      plan_pods(Role::Login, cluster_, first(cluster_.login.size), views_[Role::Login]);
       plan_reload();
     }
     plan_login_access();
+    sum_up_workers();
     const auto& head = views_[Role::Controller];
     const auto& workers = views_[Role::Worker];
     const auto& login = views_[Role::Login];
@@ -134,6 +153,11 @@ class Planner {
   }
 
  private:
+  static std::vector<int> first(int size) {
+    std::vector<int> out;
+    for (int i = 0; i < size; ++i) out.push_back(i);
+    return out;
+  }
   bool was_available() const { return kube::condition_is_true(snapshot_.cluster, "ControllersAvailable"); }
 
   void say(const char* type, bool yes, std::string reason, std::string message) {
@@ -285,7 +309,12 @@ class Planner {
 
   bool plan_claims() {
     bool complete = true;
-    for (const Json& wanted : desired_claims(cluster_, workers_))
+    std::vector<Json> claims = desired_claims(cluster_, Role::Controller, first(cluster_.controller.size));
+    const auto add = [&](std::vector<Json> more) { claims.insert(claims.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end())); };
+    for (const auto& view : workers_of_)
+      if (!view.set.held) add(desired_claims(view, Role::Worker, ordinals_[view.worker_set]));
+    add(desired_claims(cluster_, Role::Login, first(cluster_.login.size)));
+    for (const Json& wanted : claims)
       if (!find(snapshot_.claims, kube::name_of(wanted))) {
         complete = false;
         plan_.steps.push_back(Create{resources::claims, wanted});
@@ -311,11 +340,14 @@ class Planner {
 
   bool shared(const std::string& source) const {
     int pods = 0;
-    for (const auto* role : {&cluster_.controller, &cluster_.worker, &cluster_.login}) {
-      const bool uses = role->jail.source_name == source || role->spool.source_name == source ||
-                        std::any_of(role->sub_mounts.begin(), role->sub_mounts.end(), [&](const auto& sub) { return sub.source_name == source; });
-      if (uses) pods += role->size;
-    }
+    const auto count = [&](const api::SlurmRole& role) {
+      const bool uses = role.jail.source_name == source || role.spool.source_name == source ||
+                        std::any_of(role.sub_mounts.begin(), role.sub_mounts.end(), [&](const auto& sub) { return sub.source_name == source; });
+      if (uses) pods += role.size;
+    };
+    count(cluster_.controller);
+    count(cluster_.login);
+    for (const auto& view : workers_of_) count(view.worker);
     return pods > 1;
   }
 
@@ -338,44 +370,98 @@ class Planner {
     }
   }
 
-  // Which workers are to be there, and what is done with the others.
+  // Which workers are to be there, and what is done with the others: kind by kind.
   void plan_workers() {
-    ScalePlan scale = plan_scale(scale_input(snapshot_, cluster_, now_));
-    workers_ = std::move(scale.ordinals);
-    object_.child("status").set("scaleDown", std::move(scale.memory));
-    auto& notes = views_[Role::Worker].leaving;
-    notes.insert(notes.end(), std::make_move_iterator(scale.notes.begin()), std::make_move_iterator(scale.notes.end()));
-    if (!plan_.look_again || (scale.look_again && *scale.look_again < *plan_.look_again)) plan_.look_again = scale.look_again;
-    if (scale.jobs) say("JobsCanStart", scale.jobs->empty(), scale.jobs->empty() ? "NoneNamesALeavingWorker" : "NamesALeavingWorker", scale.jobs->empty() ? "no job insists on a worker that is taken away" : *scale.jobs);
+    std::vector<Step> tells;
+    std::optional<std::vector<std::string>> jobs;
     const Json* head = ready_head(snapshot_, cluster_);
-    // What Slurm just said of a worker is worth little after the minutes that many node steps may take: pods are ended first.
-    for (const auto& step : scale.steps)
-      if (const auto* end = std::get_if<EndPod>(&step)) {
-        const Json& pod = snapshot_.pods.at(pod_name(Role::Worker, end->ordinal));
-        plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), end->why, kube::version_of(pod), true});
+    for (const auto& view : workers_of_) {
+      if (view.set.held) continue;
+      ScalePlan scale = plan_scale(scale_input(snapshot_, view, now_));
+      const OfSet of{view.set.name, view.set.generation};
+      ordinals_[view.worker_set] = std::move(scale.ordinals);
+      sets_[view.worker_set].leaving = std::move(scale.notes);
+      if (scale.look_again && (!plan_.look_again || *scale.look_again < *plan_.look_again)) plan_.look_again = scale.look_again;
+      if (scale.jobs) {
+        if (!jobs) jobs.emplace();
+        if (!scale.jobs->empty()) jobs->push_back(std::move(*scale.jobs));
       }
-    for (auto& step : scale.steps)
-      if (auto* tell = std::get_if<TellSlurm>(&step); tell && head) {
-        const Json* pod = find(snapshot_.pods, tell->node);
-        plan_.steps.push_back(NodeStep{kube::key_of(*head), std::move(*tell), pod ? kube::uid_of(*pod) : ""});
-      }
+      // What Slurm just said of a worker is worth little after the minutes that many node steps may take: pods are ended first.
+      for (const auto& step : scale.steps)
+        if (const auto* end = std::get_if<EndPod>(&step)) {
+          const Json& pod = snapshot_.pods.at(pod_name(view, Role::Worker, end->ordinal));
+          plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), end->why, kube::version_of(pod), true, of});
+        }
+      for (auto& step : scale.steps)
+        if (auto* tell = std::get_if<TellSlurm>(&step); tell && head) {
+          const Json* pod = find(snapshot_.pods, tell->node);
+          tells.push_back(NodeStep{kube::key_of(*head), std::move(*tell), pod ? kube::uid_of(*pod) : "", of});
+        }
+      if (view.set.name.empty()) object_.child("status").set("scaleDown", std::move(scale.memory));
+      else memories_[view.set.name] = std::move(scale.memory);
+    }
+    std::move(tells.begin(), tells.end(), std::back_inserter(plan_.steps));
+    if (jobs) say("JobsCanStart", jobs->empty(), jobs->empty() ? "NoneNamesALeavingWorker" : "NamesALeavingWorker", jobs->empty() ? "no job insists on a worker that is taken away" : fmt::format("{}", fmt::join(*jobs, "; ")));
   }
 
-  void plan_pods(Role role) {
-    const auto& of = role == Role::Controller ? cluster_.controller : role == Role::Worker ? cluster_.worker : cluster_.login;
-    RoleView& view = views_[role];
-    view.wanted = of.size;
-    std::vector<int> ordinals = workers_;
-    if (role != Role::Worker) {
-      ordinals.clear();
-      for (int i = 0; i < of.size; ++i) ordinals.push_back(i);
+  // One condition for all workers; each NodeSet has its own beside.
+  void sum_up_workers() {
+    RoleView& all = views_[Role::Worker];
+    std::set<std::string> known;
+    for (const auto& view : workers_of_) {
+      const RoleView& one = sets_[view.worker_set];
+      all.wanted += view.set.held ? 0 : view.worker.size;
+      all.ready += one.ready;
+      for (const auto member : {&RoleView::outdated, &RoleView::surplus, &RoleView::trouble, &RoleView::foreign, &RoleView::leaving}) (all.*member).insert((all.*member).end(), (one.*member).begin(), (one.*member).end());
+      for (const auto& [name, pod] : snapshot_.pods)
+        if (ordinal_of(name, view, Role::Worker) >= 0 && !(view.set.held && view.set.name.empty())) known.insert(name);
     }
+    std::vector<std::string> kept;
+    for (const auto& [name, pod] : snapshot_.pods)
+      if (of_role(pod, cluster_, Role::Worker) && !known.contains(name)) kept.push_back(name);
+    if (!kept.empty())
+      all.trouble.push_back(fmt::format("{} run on, though neither spec.slurmNodes.worker nor a NodeSet describes them: describe them again, with size 0 if they are to go", fmt::join(kept, ", ")));
+    for (const auto& set : cluster_.sets)
+      if (!set.problems.empty() && !set.deleting) all.trouble.push_back(fmt::format("NodeSet {}: {}; what runs of it goes on", set.name, set.problems.front()));
+    for (const auto& view : workers_of_)
+      if (!view.set.name.empty()) plan_set(view);
+    // A set of the name of the section's workers has no view of its own.
+    if (cluster_.has_workers)
+      for (const auto& set : cluster_.sets)
+        if (set.name == "worker") {
+          SlurmCluster view = cluster_;
+          view.set = set;
+          view.set.held = true;
+          plan_set(view);
+        }
+  }
+
+  void plan_set(const SlurmCluster& view) {
+    const Json& object = snapshot_.node_sets.at(view.set.name);
+    const RoleView& pods = sets_[view.worker_set];
+    SetState state{.view = view, .ready = view.set.held ? 0 : pods.ready, .memory = memories_.contains(view.set.name) ? memories_[view.set.name] : object["status"]["scaleDown"], .slurm_answered = snapshot_.view.has_value(), .now = now_};
+    for (const auto member : {&RoleView::foreign, &RoleView::trouble, &RoleView::outdated, &RoleView::leaving})
+      for (const auto& line : pods.*member) state.notes.push_back(member == &RoleView::foreign ? line + " is a pod of somebody else" : member == &RoleView::outdated ? line + " runs an older template" : line);
+    // The section of the SlurmCluster has the workers of that name: nothing is this set's own.
+    const bool nothing = view.set.name == "worker" && cluster_.has_workers;
+    if (nothing) state.memory = Json(), state.slurm_answered = true;
+    for (const auto& [name, pod] : snapshot_.pods)
+      if (!nothing && ordinal_of(name, view, Role::Worker) >= 0 && of_role(pod, view, Role::Worker)) state.any_pod = true;
+    auto next = plan_node_set(object, state);
+    // Before any pod of it is made.
+    if (next.finalizers) plan_.steps.insert(plan_.steps.begin(), Update{api::kNodeSets, std::move(next.object)});
+    else if (next.object != object) plan_.steps.insert(plan_.steps.begin(), WriteStatus{api::kNodeSets, std::move(next.object)});
+  }
+
+  void plan_pods(Role role, const SlurmCluster& cluster, std::vector<int> ordinals, RoleView& view) {
+    const auto& of = role == Role::Controller ? cluster.controller : role == Role::Worker ? cluster.worker : cluster.login;
+    view.wanted = of.size;
     const bool heads = role == Role::Controller && elected(cluster_);
     if (heads) ordinals = head_order();
     bool renewing = false;  // one head at a time
     for (const int i : ordinals) {
-      const std::string name = pod_name(role, i);
-      const Json wanted = desired_pod(cluster_, role, i, options_);
+      const std::string name = pod_name(cluster, role, i);
+      const Json wanted = desired_pod(cluster, role, i, options_);
       const Json* have = find(snapshot_.pods, name);
       if (heads && !have && i > 0 && first_head_is_alone()) {
         view.trouble.push_back(fmt::format("{} waits until {} has given up serving alone", name, pod_name(role, 0)));
@@ -404,7 +490,8 @@ class Planner {
     }
     for (const auto& [name, pod] : snapshot_.pods) {
       if (!of_role(pod, cluster_, role)) continue;
-      const int ordinal = ordinal_of(name, role);
+      const int ordinal = ordinal_of(name, cluster, role);
+      if (role == Role::Worker && ordinal < 0) continue;  // of another kind
       if (ordinal >= 0 && (role == Role::Worker || ordinal < of.size)) continue;  // what becomes of workers, plan_workers says
       if (kube::deleting(pod)) continue;
       if (never_began(pod) || pod_over(pod)) plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), "it is beyond the size and never ran", kube::version_of(pod)});
@@ -459,11 +546,14 @@ class Planner {
   const Snapshot& snapshot_;
   const ObjectOptions& options_;
   const SlurmCluster cluster_;
+  const std::vector<SlurmCluster> workers_of_;  // one view for each kind of workers
   const std::optional<ActiveHead> active_;  // of several
   Json object_;  // a copy whose status is built up
   const Instant now_;
   std::map<Role, RoleView> views_;
-  std::vector<int> workers_;  // ordinals that are to be there
+  std::map<std::string, RoleView> sets_;              // of workers, by the name of their set
+  std::map<std::string, std::vector<int>> ordinals_;  // that are to be there
+  std::map<std::string, Json> memories_;              // status.scaleDown of NodeSets
   Plan plan_;
 };
 
@@ -490,6 +580,7 @@ std::string describe(const Step& step) {
         using S = std::decay_t<decltype(s)>;
         if constexpr (std::is_same_v<S, Create>) return fmt::format("create {} {}", s.resource.plural, kube::name_of(s.object));
         if constexpr (std::is_same_v<S, Update>) return fmt::format("update {} {}", s.resource.plural, kube::name_of(s.object));
+        if constexpr (std::is_same_v<S, WriteStatus>) return fmt::format("write status of {} {}", s.resource.plural, kube::name_of(s.object));
         if constexpr (std::is_same_v<S, Remove>) return fmt::format("delete {} {}: {}", s.resource.plural, s.key.name, s.why);
         if constexpr (std::is_same_v<S, DeletePod>) return fmt::format("delete pod {}: {}", s.key.name, s.why);
         if constexpr (std::is_same_v<S, MakeKeys>) return fmt::format("make keys {}", s.secret);
@@ -500,16 +591,26 @@ std::string describe(const Step& step) {
 }
 
 std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& default_image, Instant now) {
-  const SlurmCluster cluster = api::read_slurm_cluster(snapshot.cluster, default_image);
+  const SlurmCluster cluster = read_cluster(snapshot, default_image);
   if (cluster.deleting || cluster.paused || !cluster.problems.empty()) return std::nullopt;
   const Json* head = ready_head(snapshot, cluster);
-  const ScaleInput scale = scale_input(snapshot, cluster, now);
+  if (!head) return std::nullopt;
   const FailureInput failures = failure_input(snapshot, cluster);
-  if (!head || (!needs_look(scale) && !needs_look(failures))) return std::nullopt;
-  std::string nodes = nodes_of_interest(scale);
+  bool wanted = needs_look(failures), all = false;
+  std::vector<std::string> nodes;
+  for (const auto& view : api::worker_views(cluster)) {
+    if (view.set.held) continue;
+    const ScaleInput input = scale_input(snapshot, view, now);
+    wanted = wanted || needs_look(input) || (view.set.deleting && !view.set.name.empty());
+    nodes.push_back(nodes_of_interest(input));
+    all = all || nodes.back().empty();
+  }
+  if (!wanted) return std::nullopt;
+  // A list of nodes may have 65,536 names (gpl/nodes.h).
+  all = all || nodes.size() > 6 || nodes.empty();
   for (const auto& [name, pod] : failures.pods)
-    if (!nodes.empty() && proof_of_death(*pod, "slurmd", find(snapshot.nodes, (*pod)["spec"]["nodeName"].string()))) nodes += "," + name;
-  return Look{kube::key_of(*head), cluster.worker.main.port, std::move(nodes)};
+    if (!all && proof_of_death(*pod, "slurmd", find(snapshot.nodes, (*pod)["spec"]["nodeName"].string()))) nodes.push_back(name);
+  return Look{kube::key_of(*head), cluster.worker.main.port, all ? "" : fmt::format("{}", fmt::join(nodes, ","))};
 }
 
 Plan plan_reconcile(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now) {

@@ -18,8 +18,9 @@ namespace fairlead::slurm {
 
 struct Snapshot {
   kube::Json cluster;  // the object as read
-  std::map<std::string, kube::Json> pods, services, config_maps, secrets, claims, policies, slices;  // of its namespace, by name
+  std::map<std::string, kube::Json> pods, services, config_maps, secrets, claims, policies, slices, node_sets;  // of its namespace, by name
   std::map<std::string, kube::Json> nodes;  // of Kubernetes, that have its pods; none where the operator may not read them, and then no machine counts as dead
+  bool only_cluster = true;       // of its namespace: NodeSets that name none are its own
   std::optional<SlurmView> view;  // where wants_look asked for it and Slurm answered
   bool look_due = false;          // Slurm was not looked at for long, or not yet by this operator: what it never wrote down, or what was carried out late, is found only so
 };
@@ -28,13 +29,15 @@ inline const kube::Resource kNetworkPolicies{"networking.k8s.io", "v1", "network
 
 struct Create { kube::Resource resource; kube::Json object; };
 struct Update { kube::Resource resource; kube::Json object; };                 // carries the resourceVersion it was decided on
-struct DeletePod { kube::ObjectKey key; std::string uid; std::string why; std::string version; bool leaves = false, forget = false; };  // the one, in the state, that it was decided on; leaves: a worker beyond the size; forget: its machine is dead, nobody confirms its end
+struct OfSet { std::string name; std::int64_t generation = 0; };               // the NodeSet, as it was when this was decided; no name: the SlurmCluster alone
+struct WriteStatus { kube::Resource resource; kube::Json object; };
+struct DeletePod { kube::ObjectKey key; std::string uid; std::string why; std::string version; bool leaves = false; OfSet set = {}; bool forget = false; };  // the one, in the state, that it was decided on; leaves: a worker beyond the size; forget: its machine is dead, nobody confirms its end
 struct Remove { kube::Resource resource; kube::ObjectKey key; std::string uid; std::string why; std::string version; };  // what belongs to the cluster and is not wanted any more
 enum class Keys { Munge, Quorum, HostKeys, ClientKey };
 struct MakeKeys { Keys keys; std::string secret; };                            // generated where chance is allowed, then created once
 struct Reconfigure { kube::ObjectKey head; std::string hash, term; bool always = false; };                // tell slurmctld to read the files again once they show this hash
-struct NodeStep { kube::ObjectKey head; TellSlurm tell; std::string pod_uid; };  // by fairlead-slurm, which looks once more before it acts; the worker's pod, where it has one
-using Step = std::variant<Create, Update, Remove, DeletePod, MakeKeys, Reconfigure, NodeStep>;
+struct NodeStep { kube::ObjectKey head; TellSlurm tell; std::string pod_uid; OfSet set; };  // by fairlead-slurm, which looks once more before it acts; the worker's pod, where it has one
+using Step = std::variant<Create, Update, WriteStatus, Remove, DeletePod, MakeKeys, Reconfigure, NodeStep>;
 std::string describe(const Step& step);
 
 struct Plan {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "api/node_set.h"
 #include "kube/selector.h"
 
 namespace fairlead::slurm {
@@ -42,14 +43,17 @@ std::string worker_definition(const api::SlurmCluster& cluster) {
   const auto& resources = cluster.worker.main.resources;
   const std::int64_t cpus = std::max<std::int64_t>(1, quantity_or(resources, "cpu", 1));
   const std::int64_t memory_mib = std::max<std::int64_t>(64, quantity_or(resources, "memory", std::int64_t{1} << 30) >> 20);
-  std::string out = fmt::format("CPUs={0} Boards=1 SocketsPerBoard={0} CoresPerSocket=1 ThreadsPerCore=1 RealMemory={1} Feature=worker", cpus, memory_mib);
+  std::string out = fmt::format("CPUs={0} Boards=1 SocketsPerBoard={0} CoresPerSocket=1 ThreadsPerCore=1 RealMemory={1} Feature={2}", cpus, memory_mib, cluster.worker_set);
+  for (const auto& feature : cluster.set.features) out += "," + feature;
   if (const int gpus = worker_gpus(cluster); gpus > 0) out += fmt::format(" Gres=gpu:{}", gpus);
+  out += cluster.set.definition;
   return out;
 }
 
 std::map<std::string, std::string> render_config(const api::SlurmCluster& cluster, const RenderFacts& facts) {
   const Confinement confinement = confinement_of(cluster);
-  const int gpus = worker_gpus(cluster);
+  const auto views = api::worker_views(cluster);
+  const bool gpus = std::any_of(views.begin(), views.end(), [](const auto& view) { return worker_gpus(view) > 0 || !view.set.gres.empty(); });
   std::map<std::string, std::string> files;
 
   std::string conf;
@@ -105,9 +109,13 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   line("SlurmctldDebug", "info");
   line("SlurmdDebug", "info");
   line("LogTimeFormat", "iso8601_ms");
-  if (gpus > 0) line("GresTypes", "gpu");
-  conf += "NodeSet=worker Feature=worker\n";
-  conf += "PartitionName=main Nodes=worker Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO\n";
+  if (gpus) line("GresTypes", "gpu");
+  std::string sets;
+  for (const auto& view : views) {
+    conf += fmt::format("NodeSet={0} Feature={0}\n", view.worker_set);
+    sets += (sets.empty() ? "" : ",") + view.worker_set;
+  }
+  conf += fmt::format("PartitionName=main Nodes={} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO\n", sets);
   files["slurm.conf"] = std::move(conf);
 
   // slurmd loads the cgroup plug-in also when nothing is confined, and then v2 ends it if there is no systemd to ask. v1 does nothing until it is used. So one is always named,
@@ -118,7 +126,13 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   files["cgroup.conf"] = std::move(cgroup);
 
   std::string gres;
-  if (gpus > 0) gres = fmt::format("Name=gpu File=/dev/{}{}\n", cluster.mock_gpus ? "fairlead-gpu" : "nvidia", gpus == 1 ? "0" : fmt::format("[0-{}]", gpus - 1));
+  for (const auto& view : views) {
+    // One kind of workers needs no names; of several each reads its own lines.
+    const std::string of = views.size() > 1 ? fmt::format("NodeName={}-[0-{}] ", view.worker_set, api::kMaxSize - 1) : "";
+    for (const auto& own : view.set.gres) gres += of + own + "\n";
+    if (const int count = worker_gpus(view); count > 0 && view.set.gres.empty())
+      gres += fmt::format("{}Name=gpu File=/dev/{}{}\n", of, view.mock_gpus ? "fairlead-gpu" : "nvidia", count == 1 ? "0" : fmt::format("[0-{}]", count - 1));
+  }
   files["gres.conf"] = std::move(gres);
   return files;
 }

@@ -17,7 +17,6 @@ constexpr auto kPoll = std::chrono::seconds(3), kSlowPoll = std::chrono::seconds
 constexpr auto kBetweenLooks = std::chrono::seconds(1);
 constexpr auto kDownForGood = std::chrono::seconds(300);  // of a record that may be of somebody's own node
 
-std::string worker(int ordinal) { return fmt::format("{}{}", kWorkerPrefix, ordinal); }
 bool over(const Json& pod) {
   const std::string& phase = pod["status"]["phase"].string();
   return phase == "Failed" || phase == "Succeeded";
@@ -36,7 +35,7 @@ struct Entry {
   void wanted() { since.reset(), drained_since.reset(), seen.reset(); }  // all waiting begins anew
 };
 
-std::map<int, Entry> read_entries(const Json& memory) {
+std::map<int, Entry> read_entries(const Json& memory, const std::string& prefix) {
   std::map<int, Entry> out;
   const auto time = [](const Json& text) -> std::optional<Instant> {
     auto parsed = parse_time(text.string());
@@ -44,13 +43,13 @@ std::map<int, Entry> read_entries(const Json& memory) {
     return *parsed;
   };
   for (const Json& from : memory["workers"].items())
-    if (const auto ordinal = worker_ordinal(from["name"].string()))
+    if (const auto ordinal = worker_ordinal(from["name"].string(), prefix))
       out[*ordinal] = {from["uid"].string(), from["state"].string(), time(from["since"]), time(from["drainedSince"]), from["drainSet"].string(), time(from["emptySeen"])};
   return out;
 }
 
-Json entry_json(int ordinal, const Entry& entry) {
-  Json out = Json::object({{"name", worker(ordinal)}, {"state", entry.state}});
+Json entry_json(std::string name, const Entry& entry) {
+  Json out = Json::object({{"name", std::move(name)}, {"state", entry.state}});
   if (!entry.uid.empty()) out.set("uid", entry.uid);
   if (entry.since) out.set("since", print_time(*entry.since));
   if (entry.drained_since) out.set("drainedSince", print_time(*entry.drained_since));
@@ -61,7 +60,7 @@ Json entry_json(int ordinal, const Entry& entry) {
 
 class Scaler {
  public:
-  explicit Scaler(const ScaleInput& in) : in_(in), old_(read_entries(in.memory)) {
+  explicit Scaler(const ScaleInput& in) : in_(in), old_(read_entries(in.memory, in.prefix)) {
     // One edit since the last plan cannot have wanted a worker that was beyond the size before it and is after it; two can.
     const std::int64_t planned = in.memory["plannedGeneration"].integer(in.generation);
     if (in.generation < planned || in.generation > planned + 1)
@@ -76,7 +75,7 @@ class Scaler {
     for (const auto& [ordinal, entry] : old_) all.insert(ordinal);
     if (in_.view)
       for (const auto& [name, node] : in_.view->nodes)
-        if (const auto ordinal = worker_ordinal(name)) all.insert(*ordinal);
+        if (const auto ordinal = worker_ordinal(name, in_.prefix)) all.insert(*ordinal);
     for (const int ordinal : all) {
       if (wanted_.contains(ordinal)) returning(ordinal);
       else leaving(ordinal);
@@ -107,6 +106,7 @@ class Scaler {
   }
 
  private:
+  std::string worker(int ordinal) const { return fmt::format("{}{}", in_.prefix, ordinal); }
   static std::vector<int> first(int size) {
     std::vector<int> out;
     for (int i = 0; i < size; ++i) out.push_back(i);
@@ -307,7 +307,7 @@ class Scaler {
     for (const auto& job : in_.view->jobs) {
       if (!job.nodes.empty()) continue;
       for (const auto& name : job.requested) {
-        const auto ordinal = worker_ordinal(name);
+        const auto ordinal = worker_ordinal(name, in_.prefix);
         if (!ordinal || wanted_.contains(*ordinal)) continue;
         lines.push_back(fmt::format("job {} of {} asks for {}, which is taken away: `scontrol update jobid={} reqnodelist=` lets it run elsewhere, `scancel {}` ends it", job.id, job.user, name, job.id, job.id));
         break;
@@ -331,7 +331,7 @@ class Scaler {
     Json workers = Json::array();
     bool fast = false;
     for (const auto& [ordinal, entry] : next_) {
-      workers.push(entry_json(ordinal, entry));
+      workers.push(entry_json(worker(ordinal), entry));
       fast = fast || entry.state != "Found";
     }
     const bool jobs_wait = plan_.jobs ? !plan_.jobs->empty() : in_.jobs_wait;
@@ -363,9 +363,9 @@ std::string_view text(NodeVerb verb) {
   return "";
 }
 
-std::optional<int> worker_ordinal(std::string_view name) {
-  if (!name.starts_with(kWorkerPrefix)) return std::nullopt;
-  const std::string_view number = name.substr(kWorkerPrefix.size());
+std::optional<int> worker_ordinal(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  const std::string_view number = name.substr(prefix.size());
   if (number.empty() || number.size() > 8 || number.find_first_not_of("0123456789") != number.npos || (number.size() > 1 && number[0] == '0')) return std::nullopt;
   int out = 0;
   for (const char digit : number) out = out * 10 + (digit - '0');
@@ -382,7 +382,7 @@ bool never_began(const Json& pod) {
 
 std::string nodes_of_interest(const ScaleInput& input) {
   // Who may leave is chosen by the jobs of all, where any worker may.
-  return input.rules.strict_ordinals && input.size < api::kMaxSize ? fmt::format("{}[{}-{}]", kWorkerPrefix, input.size, api::kMaxSize) : std::string();
+  return input.rules.strict_ordinals && input.size < api::kMaxSize ? fmt::format("{}[{}-{}]", input.prefix, input.size, api::kMaxSize) : std::string();
 }
 
 bool needs_look(const ScaleInput& input) {

@@ -16,8 +16,11 @@
 
 namespace fairlead::slurm {
 
+inline constexpr std::string_view kWorkerPrefix = "worker-";
+
 struct ScaleInput {
   std::string cluster_uid;
+  std::string prefix{kWorkerPrefix};      // of the workers' names: those of one set, "gpu-"
   std::int64_t generation = 0;
   int size = 0;
   api::SlurmScaleDown rules;
@@ -62,7 +65,6 @@ std::string nodes_of_interest(const ScaleInput& input);
 ScalePlan plan_scale(const ScaleInput& input);
 
 inline constexpr const char* kScaleDownReason = "fairlead: scale-down";  // begins the reason of every drain of ours
-inline constexpr std::string_view kWorkerPrefix = "worker-";
-std::optional<int> worker_ordinal(std::string_view name);  // of "worker-7"
+std::optional<int> worker_ordinal(std::string_view name, std::string_view prefix = kWorkerPrefix);  // of "worker-7"
 
 }  // namespace fairlead::slurm
