@@ -16,8 +16,10 @@
 #include "base/log.h"
 #include "failure.h"
 #include "head.h"
+#include "jail.h"
 #include "limits.h"
 #include "nodes.h"
+#include "populate.h"
 #include "prepare.h"
 #include "probe.h"
 #include "reach.h"
@@ -104,6 +106,7 @@ void note_generation() {
 int run_controller() {
   for (const char* dir : {"/run/slurm", "/var/spool/slurmctld", "/var/log/slurm"})
     if (auto made = owned_dir(dir, "slurm", 0755); !made) return complain(made.error());
+  if (auto jail = prepare_jail(); !jail) return complain(jail.error());
   if (auto users = prepare_users(); !users) return complain(users.error());
   auto environment = durable_environment();
   if (!environment) return complain(environment.error());
@@ -200,6 +203,7 @@ int run_worker() {
     if (auto made = make_dirs(dir, 0755); !made) return complain(made.error());
   // Commands typed on a worker read what slurmd fetched from the head.
   if (auto linked = replace_link("/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf"); !linked) return complain(linked.error());
+  if (auto jail = prepare_jail(); !jail) return complain(jail.error());
   if (auto users = prepare_users(); !users) return complain(users.error());
   if (auto made = prepare_mock_gpus(std::atoi(env_or("FAIRLEAD_MOCK_GPUS", "0").c_str())); !made) return complain(made.error());
   if (!wait_for_munge()) return 1;
@@ -218,6 +222,7 @@ int run_worker() {
 int run_login() {
   for (const char* dir : {"/run/sshd", "/etc/ssh/fairlead", "/run/slurm"})
     if (auto made = make_dirs(dir, 0755); !made) return complain(made.error());
+  if (auto jail = prepare_jail(); !jail) return complain(jail.error());
   if (auto users = prepare_users(); !users) return complain(users.error());
   for (const char* kind : {"rsa", "ecdsa", "ed25519"})
     for (const char* half : {"", ".pub"}) {
@@ -227,7 +232,9 @@ int run_login() {
       if (auto written = write_file_atomically("/etc/ssh/fairlead/" + name, *key, *half ? 0644 : 0600); !written) return complain(written.error());
     }
   if (!wait_for_munge()) return 1;
-  return supervise({.command = {.argv = {"/usr/sbin/sshd", "-D", "-e", "-f", "/etc/fairlead/ssh/sshd_config"}, .stdout_fd = 1, .stderr_fd = 2}});
+  std::vector<std::string> sshd = {"/usr/sbin/sshd", "-D", "-e", "-f", "/etc/fairlead/ssh/sshd_config"};
+  if (lives_in_jail()) sshd.insert(sshd.end(), {"-o", std::string("ChrootDirectory=") + kJail});
+  return supervise({.command = {.argv = std::move(sshd), .stdout_fd = 1, .stderr_fd = 2}});
 }
 
 // Root's keys: those of the resource and the site's own. Read at each login, so an edit counts at once.
@@ -364,6 +371,7 @@ int main_of(int argc, char** argv) {
   if (command == "check") return check(first);
   if (command == "reconfigure" && !first.empty()) return reconfigure(first, arguments.size() > 2 && arguments[2] == "--always");
   if (command == "authorized-keys") return print_authorized_keys(first.empty() ? "root" : first);
+  if (command == "populate") return run_populate(arguments);
   if (command == "adduser") return add_user({arguments.begin() + 1, arguments.end()});
   if (command == "died") return run_died(arguments);
   if (is_node_command(command)) return run_node_command(arguments);
@@ -381,6 +389,7 @@ int main_of(int argc, char** argv) {
       "  reconfigure HASH [--always]           wait for that configuration, then tell slurmctld and the nodes to read it\n"
       "  nodes | drain | undrain | forget | requeue | cancel   what Slurm knows of its nodes, and steps of a scale-down\n"
       "  died NODE ENDED|- WHY                 its processes are gone: Slurm requeues their jobs, which start again without delay\n"
+      "  populate --version V [--volume DIR]   fill the shared root from this container's image, or adopt the one that is there\n"
       "  adduser NAME                          a user known on every node\n"
       "  authorized-keys USER                  keys for sshd\n",
       stderr);

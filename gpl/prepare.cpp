@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "jail.h"
 
 extern "C" const char fairlead_durable_begin[], fairlead_durable_end[];  // durable/bytes.S
 
@@ -53,7 +54,8 @@ Result<void> prepare_users() {
     if (!made && errno != EEXIST) return fail_errno(errno, "create " + path);
   }
   if (auto linked = replace_link("/mnt/jail/etc", "/var/lib/extrausers"); !linked) return linked;
-  if (auto linked = replace_link("/mnt/jail/home", "/home"); !linked) return linked;
+  if (!lives_in_jail())
+    if (auto linked = replace_link("/mnt/jail/home", "/home"); !linked) return linked;
   return write_file_atomically("/usr/local/sbin/adduser", "#!/bin/sh\nexec /opt/fairlead/bin/fairlead-slurm adduser \"$@\"\n", 0755);
 }
 

@@ -111,11 +111,24 @@ std::vector<std::string> read_notification_topics(const Json& from, std::vector<
   return out;
 }
 
+// One root for all nodes lies on one volume.
+void check_jail(SlurmCluster& cluster) {
+  const std::string& source = cluster.jail.source;
+  if (source.empty() || cluster.login.jail.source_name != source || (cluster.has_workers && cluster.worker.jail.source_name != source))
+    cluster.problems.push_back("spec.populateJail: the shared root lies on one volume; name the same one of spec.volumeSources in spec.slurmNodes.{controller,worker,login}.volumes.jail.volumeSourceName, or leave populateJail.image out");
+  if (!cluster.jail.node_filter.empty() && !cluster.filters.contains(cluster.jail.node_filter))
+    cluster.problems.push_back(fmt::format("spec.populateJail.k8sNodeFilterName: \"{}\" is not among spec.k8sNodeFilters", cluster.jail.node_filter));
+  for (const auto* role : {&cluster.worker, &cluster.login})
+    for (const auto& mount : role->sub_mounts)
+      if (mount.path.find('\n') != std::string::npos || mount.path == "/") cluster.problems.push_back(fmt::format("jailSubMounts: {} cannot be mounted at {}", mount.name, mount.path));
+}
+
 // Paths that change something today; everything below such a path does too. The rest of a given spec is reported as ignored.
 const std::set<std::string, std::less<>>& effective_paths() {
   static std::set<std::string, std::less<>> paths = {
       "crVersion", "clusterType", "pause", "k8sNodeFilters", "volumeSources", "secrets.sshdKeysName", "extensions.mockGpus", "extensions.bindCores", "extensions.scaleDown.policy", "extensions.scaleDown.after",
       "extensions.scaleDown.strictOrdinals", "extensions.notifications",
+      "populateJail.image", "populateJail.k8sNodeFilterName",
       "slurmNodes.controller.size", "slurmNodes.controller.k8sNodeFilterName", "slurmNodes.controller.volumes",
       "slurmNodes.controller.slurmctld.image", "slurmNodes.controller.slurmctld.port", "slurmNodes.controller.slurmctld.resources",
       "slurmNodes.controller.munge.image", "slurmNodes.controller.munge.resources",
@@ -194,6 +207,8 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
   }
   read_login_service(nodes["login"], out);
   read_nccl_topology(spec["ncclSettings"], out);
+  out.jail = {spec["populateJail"]["image"].string(), spec["populateJail"]["k8sNodeFilterName"].string(), out.controller.jail.source_name};
+  if (out.jail.wanted()) check_jail(out);
   out.sshd_keys_secret = spec["secrets"]["sshdKeysName"].string();
   out.cgroup_version = nodes["worker"]["cgroupVersion"].string_or(spec["cgroupVersion"].string_or("v2"));
   out.gpus = spec["clusterType"].string() != "cpu";

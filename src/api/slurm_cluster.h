@@ -77,6 +77,15 @@ struct WorkerSet {
   std::vector<std::string> problems, ignored;
 };
 
+// spec.populateJail: the shared root file system that every step and session lives in. Without an image the jail volume holds users and homes only.
+struct SlurmJail {
+  std::string image;        // whose root it becomes
+  std::string node_filter;  // where it is filled
+  std::string source;       // of volumeSources: the volume, for all nodes
+  bool wanted() const { return !image.empty(); }
+};
+inline constexpr const char* kJailVolume = "/mnt/jail-volume";  // where pods have the volume then; /mnt/jail is the root in it
+
 struct SlurmCluster {
   std::string name, space, uid;
   std::string worker_set = "worker";  // whose workers `worker` describes: a cluster with NodeSets is looked at set by set (api/node_set.h)
@@ -91,6 +100,7 @@ struct SlurmCluster {
   SlurmLoginService login_service;
   std::string sshd_config_map;       // with the user's own sshd_config; empty: ours
   std::string nccl_topology;         // a file for NCCL on the workers; empty: none
+  SlurmJail jail;
   std::vector<std::string> root_keys;
   std::string sshd_keys_secret;      // named by the user; empty: ours
   std::string cgroup_version;        // "v1", "v2"

@@ -105,6 +105,11 @@ Json dressed(Json container, const api::SlurmContainer& of) {
   return container;
 }
 
+// A login pod mounts the jail's own /proc, /dev and sockets before sshd starts; people's sessions are in a chroot below, without rights beyond their own.
+Json session_rights() {
+  return Json::object({{"capabilities", Json::object({{"add", Json::array({Json("SYS_ADMIN")})}})}, {"appArmorProfile", Json::object({{"type", "Unconfined"}})}});
+}
+
 Json munge_container(const SlurmRole& role, const ObjectOptions& options) {
   return dressed(Json::object({{"name", "munge"},
                        {"image", role.munge.image},
@@ -212,8 +217,8 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
   const std::string name = pod_name(cluster, role, ordinal);
 
   Json volumes = Json::array({secret_volume("munge-key", munge_secret(cluster), 0400), memory_volume("munge-socket"), memory_volume("run"), config_volume("slurm-config", cluster.name + "-slurm-configs"),
-                              chosen_volume(cluster, "jail", of.jail, claim_name(cluster, "jail", role, ordinal))});
-  Json mounts = with_companion(options, {mount("munge-socket", "/run/munge"), mount("run", "/run/slurm"), mount("jail", "/mnt/jail")});
+                              chosen_volume(cluster, "jail", cluster.jail.wanted() ? api::SlurmVolume{cluster.jail.source, {}} : of.jail, claim_name(cluster, "jail", role, ordinal))});
+  Json mounts = with_companion(options, {mount("munge-socket", "/run/munge"), mount("run", "/run/slurm"), mount("jail", cluster.jail.wanted() ? api::kJailVolume : "/mnt/jail")});
   if (options.companion.is_object()) {
     Json companion = Json::object({{"name", "companion"}});
     for (const auto& [key, value] : options.companion.members()) companion.set(key, value);
@@ -277,12 +282,19 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
       volumes.push(secret_volume("sshd-keys", sshd_keys_secret(cluster), 0400));
       break;
   }
+  const bool lives_in_jail = cluster.jail.wanted() && role != Role::Controller;
+  if (cluster.jail.wanted()) environment.push(env("FAIRLEAD_JAIL", lives_in_jail ? "mount" : "link"));
+  if (lives_in_jail && role == Role::Login) security = session_rights();
+  std::string jail_mounts;
   for (const auto& sub : of.sub_mounts) {
-    Json at = mount("sub-" + sub.name, sub.path, sub.read_only);
+    // The companion mounts them where they belong in the jail.
+    Json at = mount("sub-" + sub.name, lives_in_jail ? "/mnt/jail-mounts/" + sub.name : sub.path, sub.read_only);
     if (!sub.sub_path.empty()) at.set("subPath", sub.sub_path);
     mounts.push(std::move(at));
+    jail_mounts += sub.name + "=" + sub.path + "\n";
     volumes.push(chosen_volume(cluster, "sub-" + sub.name, {sub.source_name, sub.claim_template}, claim_name(cluster, "sub-" + sub.name, role, ordinal)));
   }
+  if (lives_in_jail && !jail_mounts.empty()) environment.push(env("FAIRLEAD_JAIL_MOUNTS", std::move(jail_mounts)));
 
   Json main = Json::object({{"name", container},
                             {"image", of.main.image},

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "api/node_set.h"
+#include "slurm/plan/jail.h"
 #include "slurm/plan/login_service.h"
 #include "slurm/plan/node_sets.h"
 
@@ -131,6 +132,7 @@ class Planner {
     plan_workers();
     const bool claims = plan_claims();
     if (common && claims) {
+      plan_root();
       plan_pods(Role::Controller, cluster_, first(cluster_.controller.size), views_[Role::Controller]);
       for (const auto& view : workers_of_)
         if (!view.set.held) plan_pods(Role::Worker, view, ordinals_[view.worker_set], sets_[view.worker_set]);
@@ -404,6 +406,18 @@ class Planner {
     if (jobs) say("JobsCanStart", jobs->empty(), jobs->empty() ? "NoneNamesALeavingWorker" : "NamesALeavingWorker", jobs->empty() ? "no job insists on a worker that is taken away" : fmt::format("{}", fmt::join(*jobs, "; ")));
   }
 
+  // Nothing that lives in the jail is made or renewed before it is whole; what runs goes on.
+  void plan_root() {
+    const Json* pod = find(snapshot_.pods, populate_pod_name(cluster_));
+    JailPlan jail = plan_jail(cluster_, snapshot_.cluster["status"]["jail"], pod, now_);
+    jail_ready_ = jail.ready;
+    if (jail.condition) kube::set_condition(object_, *jail.condition, now_);
+    if (jail.memory.is_object()) object_.child("status").set("jail", std::move(jail.memory));
+    if (jail.make_pod) plan_.steps.push_back(Create{resources::pods, populate_pod(cluster_, options_)});
+    if (!jail.end_pod.empty()) plan_.steps.push_back(DeletePod{kube::key_of(*pod), kube::uid_of(*pod), jail.end_pod, kube::version_of(*pod)});
+    if (jail.look_again && (!plan_.look_again || *jail.look_again < *plan_.look_again)) plan_.look_again = jail.look_again;
+  }
+
   // One condition for all workers; each NodeSet has its own beside.
   void sum_up_workers() {
     RoleView& all = views_[Role::Worker];
@@ -467,6 +481,10 @@ class Planner {
         view.trouble.push_back(fmt::format("{} waits until {} has given up serving alone", name, pod_name(role, 0)));
         continue;
       }
+      if (!have && !jail_ready_) {
+        view.trouble.push_back(name + " waits for the jail");
+        continue;
+      }
       if (!have) {
         plan_.steps.push_back(Create{resources::pods, wanted});
         view.trouble.push_back(name + " is being made");
@@ -479,7 +497,7 @@ class Planner {
       if (pod_ready(*have)) ++view.ready;
       else view.trouble.push_back(fmt::format("{}: {}", name, kube::deleting(*have) ? "ending" : pod_trouble(*have)));
       if (kube::deleting(*have)) continue;
-      const bool stale = (*have)["metadata"]["annotations"][kTemplateHash] != wanted["metadata"]["annotations"][kTemplateHash];
+      const bool stale = jail_ready_ && (*have)["metadata"]["annotations"][kTemplateHash] != wanted["metadata"]["annotations"][kTemplateHash];
       if (pod_over(*have)) plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "it has ended", kube::version_of(*have)});
       // A head restarts without harm to running jobs (silence ends none); workers and login nodes hold people's work. One that never ran does not.
       else if (stale && heads && (renewing || !may_renew_head(i))) view.trouble.push_back(name + " is renewed after the others");
@@ -554,6 +572,7 @@ class Planner {
   std::map<std::string, RoleView> sets_;              // of workers, by the name of their set
   std::map<std::string, std::vector<int>> ordinals_;  // that are to be there
   std::map<std::string, Json> memories_;              // status.scaleDown of NodeSets
+  bool jail_ready_ = true;
   Plan plan_;
 };
 

@@ -110,6 +110,8 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   line("SlurmdDebug", "info");
   line("LogTimeFormat", "iso8601_ms");
   if (gpus) line("GresTypes", "gpu");
+  // A file of the pod, not one that the head hands out: a worker that was made before the cluster had a jail lacks it, and goes on as it is.
+  if (cluster.jail.wanted()) line("PlugStackConfig", "/run/fairlead/plugstack.conf");
   std::string sets;
   for (const auto& view : views) {
     conf += fmt::format("NodeSet={0} Feature={0}\n", view.worker_set);

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slurm/plan/jail.h"
+
+#include <gmock/gmock.h>
+
+#include "slurm/plan/reconcile.h"
+
+namespace fairlead::slurm {
+namespace {
+
+using kube::Json;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr Instant kNow{std::chrono::seconds(1'800'000'000)};
+
+Json site(const std::string& populate = "{image: \"tools:1\", k8sNodeFilterName: all}") {
+  auto parsed = kube::parse_yaml(R"(
+apiVersion: slurm.nebius.ai/v1
+kind: SlurmCluster
+metadata: {name: demo, namespace: lab, uid: u1, generation: 3}
+spec:
+  k8sNodeFilters: [{name: all, nodeSelector: {pool: cpu}}]
+  volumeSources: [{name: jail, persistentVolumeClaim: {claimName: jail-pvc}}, {name: data, persistentVolumeClaim: {claimName: data-pvc}}]
+  populateJail: )" + populate + R"(
+  slurmNodes:
+    controller: {size: 1, k8sNodeFilterName: all, volumes: {jail: {volumeSourceName: jail}}}
+    worker: {size: 1, k8sNodeFilterName: all, cgroupVersion: v1, volumes: {jail: {volumeSourceName: jail}, jailSubMounts: [{name: data, mountPath: /mnt/data, volumeSourceName: data}]}}
+    login: {size: 1, k8sNodeFilterName: all, sshRootPublicKeys: ["ssh-ed25519 AAAA me"], volumes: {jail: {volumeSourceName: jail}}}
+)");
+  EXPECT_TRUE(parsed);
+  return parsed->at(0);
+}
+api::SlurmCluster cluster(const std::string& populate = "{image: \"tools:1\", k8sNodeFilterName: all}") { return api::read_slurm_cluster(site(populate), "slurm:22.05"); }
+
+Json pod_in(const char* phase, const std::string& word = "", Instant finished = kNow) {
+  Json pod = populate_pod(cluster(), {});
+  pod.child("metadata").set("uid", "p1");
+  Json state = Json::object({{"terminated", Json::object({{"exitCode", 1}, {"message", word}, {"finishedAt", print_time(finished)}})}});
+  pod.set("status", Json::object({{"phase", phase}, {"containerStatuses", Json::array({Json::object({{"name", "populate"}, {"state", std::string_view(phase) == "Running" ? Json::object() : state}})})}}));
+  return pod;
+}
+
+TEST(SlurmJail, IsNothingWithoutAnImage) {
+  const auto plan = plan_jail(cluster("{}"), {}, nullptr, kNow);
+  EXPECT_TRUE(plan.ready);
+  EXPECT_FALSE(plan.condition);
+  EXPECT_FALSE(plan.make_pod);
+  const Json worker = desired_pod(cluster("{}"), Role::Worker, 0, {});
+  EXPECT_THAT(kube::print_json(worker), HasSubstr(R"("mountPath":"/mnt/jail")"));
+  EXPECT_THAT(kube::print_json(worker), Not(HasSubstr("FAIRLEAD_JAIL")));
+  EXPECT_THAT(render_config(cluster("{}"), {}).at("slurm.conf"), Not(HasSubstr("PlugStackConfig")));
+}
+
+struct Case {
+  const char* name;
+  const char* phase;  // of the pod; "": none
+  const char* word;
+  const char* reason;
+  bool ready, make, end;
+};
+class SlurmJailPod : public testing::TestWithParam<Case> {};
+
+TEST_P(SlurmJailPod, Decides) {
+  const Case& c = GetParam();
+  const Json pod = pod_in(c.phase, c.word, kNow - std::chrono::seconds(30));
+  const auto plan = plan_jail(cluster(), {}, *c.phase ? &pod : nullptr, kNow);
+  EXPECT_EQ(plan.ready, c.ready);
+  ASSERT_TRUE(plan.condition);
+  EXPECT_EQ(plan.condition->reason, c.reason);
+  EXPECT_EQ(plan.make_pod, c.make);
+  EXPECT_EQ(!plan.end_pod.empty(), c.end);
+  // Asked again with what it remembers it says the same, and counts nothing twice.
+  const auto again = plan_jail(cluster(), plan.memory, *c.phase ? &pod : nullptr, kNow);
+  EXPECT_EQ(again.memory, plan.memory);
+  EXPECT_EQ(again.condition->message, plan.condition->message);
+}
+INSTANTIATE_TEST_SUITE_P(Pods, SlurmJailPod,
+                         testing::Values(Case{"none", "", "", "Populating", false, true, false}, Case{"pending", "Pending", "", "Populating", false, false, false},
+                                         Case{"running", "Running", "", "Populating", false, false, false},
+                                         Case{"filled", "Succeeded", R"({"layout":"versions","version":"abc"})", "Populated", true, false, false},
+                                         Case{"adopted", "Succeeded", R"({"layout":"adopted","version":""})", "Adopted", true, false, false},
+                                         Case{"no_word", "Succeeded", "", "PopulateFailed", false, false, true}, Case{"no_version", "Succeeded", R"({"layout":"versions"})", "PopulateFailed", false, false, true},
+                                         Case{"failed", "Failed", "no space", "PopulateFailed", false, false, true}),
+                         [](const auto& of) { return of.param.name; });
+
+TEST(SlurmJail, FailuresAreTriedAgainMoreAndMoreSlowly) {
+  Json memory;
+  std::vector<int> waits;
+  for (int attempt = 1; attempt <= 7; ++attempt) {
+    Json pod = pod_in("Failed", "no space", kNow);
+    pod.child("metadata").set("uid", "p" + std::to_string(attempt));
+    const auto plan = plan_jail(cluster(), memory, &pod, kNow);
+    EXPECT_THAT(plan.condition->message, HasSubstr("attempt " + std::to_string(attempt) + ": no space"));
+    EXPECT_TRUE(plan.end_pod.empty());
+    ASSERT_TRUE(plan.look_again);
+    waits.push_back(static_cast<int>(*plan.look_again / std::chrono::seconds(1)));
+    EXPECT_FALSE(plan_jail(cluster(), plan.memory, &pod, kNow + *plan.look_again).end_pod.empty());
+    memory = plan.memory;
+  }
+  EXPECT_THAT(waits, testing::ElementsAre(10, 20, 40, 80, 160, 300, 300));
+}
+
+TEST(SlurmJail, WhatWasFilledForAnotherClusterIsNotBelieved) {
+  const Json memory = Json::object({{"clusterUid", "another"}, {"layout", "versions"}, {"version", "abc"}});
+  const auto plan = plan_jail(cluster(), memory, nullptr, kNow);
+  EXPECT_FALSE(plan.ready);
+  EXPECT_TRUE(plan.make_pod);  // which finds the volume filled and says so
+}
+
+TEST(SlurmJail, AnotherImageIsNoNewVersion) {
+  const Json memory = Json::object({{"clusterUid", "u1"}, {"layout", "versions"}, {"version", "abc"}});
+  const auto plan = plan_jail(cluster("{image: \"tools:2\", k8sNodeFilterName: all}"), memory, nullptr, kNow);
+  EXPECT_TRUE(plan.ready);
+  EXPECT_THAT(plan.condition->message, HasSubstr("abc"));
+}
+
+TEST(SlurmJail, ThePodOfSomebodyElseIsLeftAlone) {
+  Json pod = pod_in("Failed");
+  pod.child("metadata").set("ownerReferences", Json::array());
+  const auto plan = plan_jail(cluster(), {}, &pod, kNow);
+  EXPECT_EQ(plan.condition->reason, "PodOfSomebodyElse");
+  EXPECT_TRUE(plan.end_pod.empty());
+}
+
+TEST(SlurmJail, PodsHaveTheVolumeAsideAndLiveInTheRoot) {
+  const std::string worker = kube::print_json(desired_pod(cluster(), Role::Worker, 0, {})), login = kube::print_json(desired_pod(cluster(), Role::Login, 0, {})),
+                    head = kube::print_json(desired_pod(cluster(), Role::Controller, 0, {}));
+  for (const auto& pod : {worker, login, head}) EXPECT_THAT(pod, HasSubstr(R"("mountPath":"/mnt/jail-volume")"));
+  EXPECT_THAT(worker, HasSubstr(R"({"name":"FAIRLEAD_JAIL","value":"mount"})"));
+  EXPECT_THAT(worker, HasSubstr(R"({"name":"FAIRLEAD_JAIL_MOUNTS","value":"data=/mnt/data\n"})"));
+  EXPECT_THAT(worker, HasSubstr(R"("mountPath":"/mnt/jail-mounts/data")"));
+  EXPECT_THAT(login, HasSubstr(R"("SYS_ADMIN")"));
+  EXPECT_THAT(login, Not(HasSubstr("privileged")));
+  EXPECT_THAT(head, HasSubstr(R"({"name":"FAIRLEAD_JAIL","value":"link"})"));
+  EXPECT_THAT(head, Not(HasSubstr("SYS_ADMIN")));
+  EXPECT_THAT(render_config(cluster(), {}).at("slurm.conf"), HasSubstr("PlugStackConfig=/run/fairlead/plugstack.conf\n"));
+  // Not in this file, which a login node from before the jail reads, too: its companion says it to sshd.
+  EXPECT_EQ(render_sshd_config(cluster()), render_sshd_config(cluster("{}")));
+}
+
+TEST(SlurmJail, NeedsOneVolumeForAll) {
+  Json object = site();
+  object.child("spec").child("slurmNodes").child("login").child("volumes").set("jail", Json::object());
+  const auto read = api::read_slurm_cluster(object, "slurm:22.05");
+  EXPECT_THAT(read.problems, Contains(HasSubstr("name the same one")));
+  EXPECT_THAT(cluster("{image: \"tools:1\", k8sNodeFilterName: gone}").problems, Contains(HasSubstr("\"gone\" is not among")));
+}
+
+// Nothing that lives in the jail is made, ended or renewed before it is whole.
+TEST(SlurmJail, EverythingWaitsForTheRoot) {
+  Snapshot snapshot{.cluster = site()};
+  for (const char* name : {"jail-pvc", "data-pvc"})
+    snapshot.claims[name] = Json::object({{"metadata", Json::object({{"name", name}})}, {"spec", Json::object({{"accessModes", Json::array({Json("ReadWriteMany")})}})}});
+  const auto look = [&] { return plan_reconcile(snapshot, {}, "slurm:22.05", kNow); };
+  const auto carry_out = [&] {
+    const Plan plan = look();
+    snapshot.cluster.set("status", plan.status);
+    std::vector<std::string> pods;
+    for (const auto& step : plan.steps) {
+      if (const auto* keys = std::get_if<MakeKeys>(&step)) snapshot.secrets[keys->secret] = Json::object();
+      const auto* create = std::get_if<Create>(&step);
+      if (!create) continue;
+      const std::string name = kube::name_of(create->object);
+      if (create->resource == kube::resources::pods) pods.push_back(name);
+      auto& table = create->resource == kube::resources::pods       ? snapshot.pods
+                    : create->resource == kube::resources::services ? snapshot.services
+                    : create->resource == kNetworkPolicies          ? snapshot.policies
+                                                                    : snapshot.config_maps;
+      table[name] = create->object;
+    }
+    return pods;
+  };
+  (void)carry_out();
+  EXPECT_THAT(carry_out(), testing::ElementsAre("demo-populate-jail"));
+  // A login node from before the cluster had a jail: not ready yet is no reason to end it.
+  snapshot.pods["login-0"] = desired_pod(cluster("{}"), Role::Login, 0, {});
+  snapshot.pods["login-0"].set("status", Json::object({{"phase", "Pending"}}));
+  snapshot.pods["demo-populate-jail"].set("status", Json::object({{"phase", "Running"}}));
+  EXPECT_TRUE(look().steps.empty());
+  EXPECT_EQ(look().status["phase"].string(), "Reconciling");
+  snapshot.pods["demo-populate-jail"] = pod_in("Succeeded", R"({"layout":"versions","version":"abc"})");
+  EXPECT_THAT(carry_out(), testing::ElementsAre("controller-0", "worker-0"));
+  // Remembered: the pod may be removed, and the filling is not done again.
+  snapshot.pods.erase("demo-populate-jail");
+  EXPECT_THAT(carry_out(), testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace fairlead::slurm

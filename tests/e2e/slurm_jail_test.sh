@@ -1,0 +1,187 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The shared root of a Slurm cluster ("jail"): filled by a pod; what is put into it on one node is there in the steps of another; steps, sessions and node shells live in it;
+# two nodes install packages at once; a step whose root is gone fails with a word and drains nothing.
+# usage: slurm_jail_test.sh BUILD_DIR   (as root; a site of its own with ranges of its own)
+set -euo pipefail
+build=${1:?usage: slurm_jail_test.sh BUILD_DIR}
+fairlead=$(realpath "$build/bin/fairlead")
+top=$(cd "$(dirname "$0")/../.." && pwd)
+if [ -z "${FAIRLEAD_TEST_INSIDE:-}" ]; then
+  out=$("$top/images/build.sh" "$top/images/slurm" /var/lib/fairlead/images 2>&1) || { printf '%s\n' "$out" "FAIL: the image was not built" >&2; exit 1; }
+  export FAIRLEAD_TEST_INSIDE=1
+  exec unshare --net --mount --propagation private bash "$0" "$build"
+fi
+ip link set lo up
+work=$(mktemp -d /var/tmp/fairlead-jail-test-XXXXXX)
+export FAIRLEAD_STATE_DIR=$work/site NO_COLOR=1
+run() { "$fairlead" "$@"; }
+started=$EPOCHREALTIME
+passed=0
+note() { passed=$((passed + 1)); printf '%6.1f s  ok %s\n' "$(awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')" "$*"; }
+fail() {
+  echo "FAIL: $*" >&2
+  run status >&2 || true
+  run get slurmclusters -n demo demo -o yaml | sed -n '/^status/,$p' >&2 || true
+  tail -n 20 "$FAIRLEAD_STATE_DIR/run/server.log" >&2 || true
+  for pod in demo-populate-jail controller-0 worker-0 worker-1 login-0; do run logs -n demo "$pod" --all-containers --prefix --tail 15 >&2 || true; done
+  [ -z "${FAIRLEAD_TEST_STOP:-}" ] || read -r -p "stopped: $FAIRLEAD_STATE_DIR " < /dev/tty
+  exit 1
+}
+clean_up() {
+  local status=$?
+  trap - EXIT
+  run down --yes --purge > "$work/down.log" 2>&1 || { cat "$work/down.log" >&2; status=1; }
+  rm -rf "$work"
+  exit "$status"
+}
+trap clean_up EXIT
+until_true() { # SECONDS WHAT COMMAND...
+  local limit=$1 what=$2 end
+  shift 2
+  end=$((SECONDS + limit))
+  until "$@" > /dev/null 2>&1; do
+    ((SECONDS < end)) || fail "not within $limit s: $what"
+    read -rt 0.2 <> <(:) || true
+  done
+}
+login() { run exec -n demo login-0 -- "$@"; }
+worker() { local name=$1; shift; run exec -n demo "$name" -c slurmd -- "$@"; }
+expect() { # WHAT TEXT COMMAND...
+  local what=$1 text=$2 out
+  shift 2
+  out=$("$@" 2>&1) || true
+  [[ $out == *"$text"* ]] || fail "$what: wanted \"$text\", got: $out"
+  note "$what"
+}
+mkdir -p "$FAIRLEAD_STATE_DIR/images"
+cp -al /var/lib/fairlead/images/slurm "$FAIRLEAD_STATE_DIR/images/"
+# The jail's image: the same without the gigabyte of PyTorch, which would only take time to copy.
+mkdir -p "$FAIRLEAD_STATE_DIR/images/tools"
+cp -al /var/lib/fairlead/images/slurm/22.05 "$FAIRLEAD_STATE_DIR/images/tools/1"
+find "$FAIRLEAD_STATE_DIR/images/tools/1/rootfs/usr/lib" -type f -size +2M ! -name 'libcrypto*' ! -name 'libslurm*' ! -name 'libperl*' ! -name 'libstdc++*' ! -name 'libgnutls*' -delete
+sed 's/"name": "slurm"/"name": "tools"/; s/"tag": "22.05"/"tag": "1"/' "$FAIRLEAD_STATE_DIR/images/slurm/22.05/image.json" > "$work/image.json"
+mv "$work/image.json" "$FAIRLEAD_STATE_DIR/images/tools/1/image.json"
+
+site=$work/demo.yaml
+sed 's/^spec:$/&/; s/^  slurmNodes:$/  populateJail: {image: "tools:1", k8sNodeFilterName: no-gpu}\n&/' "$top/examples/demo.yaml" > "$site"
+confined=no
+[ ! -d /sys/fs/cgroup/memory ] || confined=yes
+[ "$confined" = no ] || sed -i 's/cgroupVersion: v2/cgroupVersion: v1/' "$site"
+# A volume mounted into the jail, too.
+sed -i -e 's/^  volumeSources:$/&\n  - {name: data, persistentVolumeClaim: {claimName: data-pvc}}/' -e 's/volumes: {jail: {volumeSourceName: jail}\(, shared[^}]*\)\?}$/volumes: {jail: {volumeSourceName: jail}, jailSubMounts: [{name: data, mountPath: \/mnt\/data, volumeSourceName: data}]\1}/' "$site"
+cat >> "$site" << 'TEXT'
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data-pvc, namespace: demo}
+spec: {accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}}
+TEXT
+[ "$(grep -c jailSubMounts "$site")" = 2 ] || fail 'the site has no sub-mounts'
+grep -q populateJail "$site" || fail 'the site was not made'
+
+options=(--port 16444 --node-range 10.85.0.0/16 --pod-range 10.86.0.0/16)
+condition() { run get slurmclusters -n demo demo -o json | python3 -c 'import json, sys
+print(next((c["status"] + " " + c["message"] for c in json.load(sys.stdin)["status"]["conditions"] if c["type"] == sys.argv[1]), "absent"))' "$1"; }
+says() { [[ $(condition "$1") == *"$2"* ]]; }
+jail_is_ready() { [[ $(condition JailReady) == True* ]]; }
+ready() { [ "$(run get pods -n demo "$1" -o json | python3 -c 'import json, sys
+pod = json.load(sys.stdin)
+print(all(c["ready"] for c in pod["status"]["containerStatuses"]) and any(e["name"] == "FAIRLEAD_JAIL" for c in pod["spec"]["containers"] for e in c.get("env", [])))')" = True ]; }
+# With --full a cluster that runs without a jail gets one: its job and its steps go on, its users stay, and the pod that fills the volume is killed in the middle. Else the jail is there from the start.
+if [ -n "${FAIRLEAD_FULL:-}" ]; then
+  sed '/populateJail/d' "$site" > "$work/without.yaml"
+  run up -f "$work/without.yaml" "${options[@]}" > "$work/up.log" 2>&1 || { cat "$work/up.log" >&2; fail "up without a jail"; }
+  login adduser old > /dev/null
+  job=$(login sbatch --parsable -o /dev/null -w worker-0 --wrap 'sleep 1000' | tr -d '[:space:]')
+  until_true 60 'the job runs' bash -c "'$fairlead' exec -n demo login-0 -- squeue -h -j $job -o %T | grep -qx RUNNING"
+  running() { [ "$(login squeue -h -j "$job" -o '%T')" = RUNNING ] || fail "the job does not run any more: $(login squeue -h)"; }
+  run apply -f "$site" > /dev/null
+  killed=no
+  end=$((SECONDS + 120))
+  while ((SECONDS < end)); do
+    half=$(find "$FAIRLEAD_STATE_DIR/volumes" -maxdepth 5 -path '*/versions/*.tmp/usr' 2> /dev/null | head -n 1 || true)
+    if [ -n "$half" ]; then
+      for victim in $(pgrep -f '^/opt/fairlead/bin/fairlead-slurm populate' || true); do
+        # The one of this site, should another test have one.
+        if grep -qF "$work" "/proc/$victim/mountinfo" && kill -9 "$victim"; then killed=yes; break 2; fi
+      done
+    fi
+    read -rt 0.05 <> <(:) || true
+  done
+  [ "$killed" = yes ] || fail 'the filling was not seen'
+  [ ! -e "${half%/versions/*}/current" ] || fail 'a root that was not whole became current'
+  running
+  expect "the filling was killed; nothing half is current, and steps run on as before" "worker-1" login srun -w worker-1 hostname
+  until_true 90 'another pod fills the jail' jail_is_ready
+  until_true 60 'the head is renewed' ready controller-0
+  until_true 60 'the conditions name the workers of before' says WorkersAvailable 'worker-0, worker-1 run an older template'
+  expect "a worker of before goes on in its own image" "/mnt/jail/home" login srun -w worker-1 readlink /home
+  running
+  run delete pod -n demo worker-1 > /dev/null
+  run delete pod -n demo login-0 > /dev/null
+  until_true 60 'worker-1 lives in the jail' ready worker-1
+  until_true 60 'login-0 lives in the jail' ready login-0
+  until_true 60 'worker-1 takes steps' login srun --immediate=5 -w worker-1 true
+  running
+  expect "users of before are there" $'old\n/home/old' login su - old -c 'srun -w worker-1 sh -c "whoami; cd; pwd"'
+  login scancel "$job"
+  run delete pod -n demo worker-0 > /dev/null
+  until_true 60 'worker-0 lives in the jail' ready worker-0
+  until_true 60 'worker-0 takes steps' login srun --immediate=5 -w worker-0 true
+  note "a running cluster was given a jail, and no job ended for it"
+else
+  run up -f "$site" "${options[@]}" > "$work/up.log" 2>&1 || { cat "$work/up.log" >&2; fail "up"; }
+fi
+volume=$(dirname "$(find "$FAIRLEAD_STATE_DIR/volumes" -maxdepth 3 -name versions)")
+[ -e "$volume/current/bin/sh" ] || fail 'current leads nowhere'
+note "a pod filled the jail and the cluster came up"
+expect "the condition tells it" "is the shared root" condition JailReady
+
+worker worker-0 chroot /mnt/jail sh -c 'printf "#!/bin/sh\necho hello from \$(hostname)\n" > /usr/local/bin/hello && chmod 755 /usr/local/bin/hello'
+expect "a program put into the jail on one node runs on another" "hello from worker-1" login srun -w worker-1 hello
+expect "a step sees nothing but the jail" "current root" login srun -w worker-0 sh -c '[ ! -e /mnt/jail-volume/current ] && [ -e /usr/local/bin/hello ] && [ ! -e /proc/self/root/mnt/jail/usr ] && echo current root'
+expect "a step has its GPU" "GPU 0: Fairlead Mock GPU" login srun --gres=gpu:1 nvidia-smi -L
+expect "a volume of jailSubMounts is where it belongs" "seen" login srun --nodes=1 sh -c 'echo seen > /mnt/data/note; cat /mnt/data/note'
+expect "and is the same in a session" "seen" run ssh demo cat /mnt/data/note
+[ "$confined" = no ] || expect "a step beyond its memory is killed and told so" "Out Of Memory" login srun --nodes=1 --mem=100 python3 -c 'bytearray(300 << 20)'
+expect "Slurm's client works in a chroot on a node" "worker-0" worker worker-0 chroot /mnt/jail sinfo -h -N -o %N
+expect "and in a step" "worker-1" login srun -w worker-0 sinfo -h -N -o %N
+expect "a session is in the jail" "hello from login-0" run ssh demo hello
+expect "adduser in the jail makes a user of every node" $'ada\nada' run ssh demo "adduser --disabled-password --gecos '' ada > /dev/null 2>&1; su - ada -c 'srun --nodes=2 whoami'"
+expect "and adduser on a node, as without a jail" $'eve\neve\n/home/eve' login sh -c 'adduser eve > /dev/null && su - eve -c "srun --nodes=2 sh -c whoami; srun -n1 pwd"'
+job=$(run ssh demo "mkdir -p /srv/results && chown ada /srv/results && su - ada -c 'cd /srv/results && sbatch --parsable -w worker-1 --wrap \"pwd; hello; id -un\"'" | tr -d '[:space:]')
+expect "a batch job's folder and output are in the jail" $'/srv/results\nhello from worker-1\nada' run ssh demo "for i in \$(seq 100); do grep -q ada /srv/results/slurm-$job.out 2> /dev/null && break; sleep 0.1; done; cat /srv/results/slurm-$job.out"
+
+# Two nodes install at once.
+cat > "$work/build.sh" << 'TEXT'
+set -e
+for name in one two; do
+  mkdir -p /srv/$name/DEBIAN /srv/$name/usr/bin
+  printf 'Package: fairlead-%s\nVersion: 1\nArchitecture: all\nMaintainer: nobody\nDescription: test\n' $name > /srv/$name/DEBIAN/control
+  printf '#!/bin/sh\necho package %s\n' $name > /srv/$name/usr/bin/package-$name
+  chmod 755 /srv/$name/usr/bin/package-$name
+  dpkg-deb -b /srv/$name /srv/$name.deb > /dev/null
+done
+TEXT
+worker worker-0 chroot /mnt/jail sh -c "$(cat "$work/build.sh")"
+install='for i in $(seq 50); do dpkg -i /srv/$1.deb > /tmp/dpkg.log 2>&1 && exit 0; grep -q lock /tmp/dpkg.log || break; sleep 0.2; done; cat /tmp/dpkg.log; exit 1'
+login srun -w worker-0 sh -c "$install" - one > "$work/one.log" 2>&1 &
+first=$!
+login srun -w worker-1 sh -c "$install" - two > "$work/two.log" 2>&1 || fail "install on worker-1: $(cat "$work/two.log")"
+wait $first || fail "install on worker-0: $(cat "$work/one.log")"
+expect "two nodes installed packages at once and both have both" $'package one\npackage two' login srun -w worker-0 sh -c 'package-one; package-two'
+expect "and the other node, too" $'package one\npackage two' login srun -w worker-1 sh -c 'package-one; package-two'
+
+# A node whose jail is not whole: the step fails with a word, the node stays in service.
+worker worker-1 mv /run/fairlead/jail /run/fairlead/jail.away
+expect "a step without its root is not started" "cannot be entered" login srun -w worker-1 true
+if login srun -w worker-1 true > /dev/null 2>&1; then fail 'a step ran outside of the jail'; fi
+worker worker-1 mv /run/fairlead/jail.away /run/fairlead/jail
+expect "no node is drained for it" $'idle\nidle' login sinfo -h -N -o %T
+expect "and it takes steps again" "hello from worker-1" login srun -w worker-1 hello
+run down --yes --purge > "$work/down.log" 2>&1 || { cat "$work/down.log" >&2; fail "down"; }
+note "down left nothing mounted"
+trap - EXIT
+rm -rf "$work"
+echo "$passed passed, 0 failed"
