@@ -124,22 +124,61 @@ note "$(cat "$work/failover"); a submission is confirmed after $(since "$at") s"
 served_by_another "$head" || fail 'failover changed nothing'
 all_there
 
-# The API server is away: nobody is moved, nothing is lost. A machine that is busy with other things may cost a lease of its own, so that one of three times counts.
+# The API server is away, then slow, while a client inside the cluster goes on submitting: nobody is moved, nothing is lost. A machine that is busy with other things may cost a lease of its own, so that one of three times counts.
+stall=6
+[ -z "${FAIRLEAD_FULL:-}" ] || stall=60
+pause() { read -rt "$1" <> <(:) || true; }
+client() { # NAME: a client that submits until /home/NAME.stop is there, and writes down what was confirmed
+  login setsid -f bash -c 'for ((i = 0;; ++i)); do
+    [ ! -e "/home/$0.stop" ] || break
+    if id=$(timeout 8 sbatch -H --parsable -o /dev/null -J "$0$i" --wrap true 2> /dev/null); then echo "$id $0$i" >> "/home/$0.confirmed"; fi
+    sleep 0.3
+  done; touch "/home/$0.done"' "$1" > /dev/null 2>&1 < /dev/null
+}
+client_ends() { # NAME: its list joins the others
+  login touch "/home/$1.stop"
+  until_true 30 'the client ends' login test -e "/home/$1.done"
+  login cat "/home/$1.confirmed" > "$work/of-client"
+  cat "$work/of-client" >> "$work/confirmed"
+}
 for try in 1 2 3; do
   read -r head term <<< "$(active)"
   server=$(cat "$FAIRLEAD_STATE_DIR/run/server.pid")
+  client "away$try-"
+  until_true 20 'the client submits' login test -s "/home/away$try-.confirmed"
   kill -STOP "$server"
-  read -rt 6 <> <(:) || true
+  pause "$stall"
   kill -CONT "$server"
+  for ((n = 0; n < stall / 6; ++n)); do  # slow: 5 s of each 6
+    pause 1
+    kill -STOP "$server"
+    pause 5
+    kill -CONT "$server"
+  done
   until_true 30 'the API answers again' active
   kill -9 "$server"
   run up -f "$site" > "$work/again.log" 2>&1 || { cat "$work/again.log" >&2; fail 'up after a killed server'; }
+  client_ends "away$try-"
+  (($(wc -l < "$work/of-client") > stall)) || fail "only $(wc -l < "$work/of-client") submissions were confirmed while the API server was away"
   [ "$(active)" != "$head $term" ] || break
   ((try < 3)) || fail "the head was changed although only the API server was away: $(active), it was $head $term"
 done
-until_true 30 'a submission' submitted server
+submitted server || fail 'a submission'
 all_there
-note 'the API server stopped for 6 s, then killed: the same head serves in the same term'
+note "the API server stopped for $stall s, slow for as long, then killed: the same head serves in the same term, $(wc -l < "$work/of-client") submissions meanwhile, none lost"
+
+# It is away just when another head takes over, and comes back in the midst: the heads need it for the address alone.
+read -r head term <<< "$(active)"
+client takeover
+until_true 20 'the client submits' login test -s /home/takeover.confirmed
+head_of "$head" setsid -f bash -c 'for i in 1 2 3; do pkill -9 slurmctld; sleep 0.7; done' > /dev/null 2>&1 < /dev/null
+kill -9 "$(cat "$FAIRLEAD_STATE_DIR/run/server.pid")"
+run up -f "$site" > "$work/again.log" 2>&1 || { cat "$work/again.log" >&2; fail 'up after a killed server'; }
+until_true 60 'another head has the address' served_by_another "$head"
+until_true 30 'a submission after the takeover' submitted takeover
+client_ends takeover
+all_there
+note "slurmctld killed again and again while the API server was killed, too: head $(active | cut -d' ' -f1) took over, nothing was lost"
 
 # What would endanger the state is refused before anything is touched.
 uids() { run get pods -n demo -o json | python3 -c 'import json, sys

@@ -1,15 +1,35 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Three heads and a witness with the real slurmctld: whatever happens to the head that serves, another one does, what was confirmed is there under its id, no id is given twice, what runs runs on.
-#   slurm_failover_test.sh BUILD_DIR   (as root)     FAIRLEAD_ROUNDS: of each kind (2; with FAIRLEAD_FULL=1 200)     FAIRLEAD_FAULTS: which (all)     FAIRLEAD_TIMES: a file for a line "fault seconds confirmed-before-it lost twice ended" of each round
+#   slurm_failover_test.sh BUILD_DIR   (as root)     FAIRLEAD_ROUNDS: of each kind (20; with FAIRLEAD_FULL=1 200)     FAIRLEAD_FAULTS: which, one after the other (all, in three lanes beside one another)
+#   FAIRLEAD_TIMES: a file for a line "fault seconds confirmed-before-it lost twice ended" of each round
 set -euo pipefail
 build=$(realpath "${1:?usage: slurm_failover_test.sh BUILD_DIR}")
+# A round is mostly waiting: three lanes, each with machines of its own, fit into the time of one.
+if [ -z "${FAIRLEAD_FAULTS:-}${FAIRLEAD_TEST_INSIDE:-}" ]; then
+  lanes=() logs=$(mktemp -d /var/tmp/fairlead-failover-lanes-XXXXXX)
+  clean_up() { local pid; for pid in "${lanes[@]}"; do kill -KILL -- "-$pid" 2> /dev/null || true; done; rm -rf "$logs"; }
+  trap clean_up EXIT
+  for faults in 'kill again hang freeze' 'mute cut island' 'node burst planned'; do
+    FAIRLEAD_FAULTS=$faults FAIRLEAD_TIMES=$logs/times-${#lanes[@]} setsid bash "$0" "$build" > "$logs/lane-${#lanes[@]}" 2>&1 &
+    lanes+=($!)
+  done
+  status=0
+  for i in "${!lanes[@]}"; do
+    code=0
+    wait "${lanes[i]}" || code=$?
+    cat "$logs/lane-$i"
+    [ "$code" = 0 ] || status=$code
+  done
+  [ -z "${FAIRLEAD_TIMES:-}" ] || cat "$logs"/times-* > "$FAIRLEAD_TIMES"
+  exit "$status"
+fi
 # shellcheck source=tests/slurm_machine.sh
 . "$(dirname "$0")/../slurm_machine.sh"
 own_machine "$0" "$build"
 # shellcheck source=tests/slurm_heads.sh
 . "$(dirname "$0")/../slurm_heads.sh"
-rounds=${FAIRLEAD_ROUNDS:-2}
+rounds=${FAIRLEAD_ROUNDS:-20}
 [ -z "${FAIRLEAD_FULL:-}" ] || rounds=${FAIRLEAD_ROUNDS:-200}
 read -ra faults <<< "${FAIRLEAD_FAULTS:-kill again hang freeze mute cut island node burst planned}"
 times=${FAIRLEAD_TIMES:-$work/times}
