@@ -11,7 +11,7 @@ own_machine() {
   top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
   for tool in mkfs.xfs xfs_io; do command -v $tool > /dev/null || { echo "skipped: $tool is missing (tools/packages-test.txt)"; exit 77; }; done
   out=$("$top/images/build.sh" "$top/images/slurm" /var/lib/fairlead/images 2>&1) || { printf '%s\n' "$out" 'FAIL: the image was not built' >&2; exit 1; }
-  FAIRLEAD_TEST_INSIDE=$(mktemp -d /var/tmp/fairlead-slurm-machine-XXXXXX)
+  FAIRLEAD_TEST_INSIDE=$(mktemp -d "${FAIRLEAD_MACHINES:-/var/tmp}/fairlead-slurm-machine-XXXXXX")
   export FAIRLEAD_TEST_INSIDE
   unshare --net --mount --pid --uts --ipc --fork --kill-child --mount-proc --propagation private bash "$@" || status=$?
   rm -rf --one-file-system "$FAIRLEAD_TEST_INSIDE"

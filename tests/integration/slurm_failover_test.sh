@@ -1,17 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Three heads and a witness with the real slurmctld: whatever happens to the head that serves, another one does, what was confirmed is there under its id, no id is given twice, what runs runs on.
-#   slurm_failover_test.sh BUILD_DIR   (as root)     FAIRLEAD_ROUNDS: of each kind (20; with FAIRLEAD_FULL=1 200)     FAIRLEAD_FAULTS: which, one after the other (all, in three lanes beside one another)
+#   slurm_failover_test.sh BUILD_DIR   (as root)     FAIRLEAD_ROUNDS: of each kind (20, of three that are variants of others 5; with FAIRLEAD_FULL=1 200)     FAIRLEAD_FAULTS: which, one after the other (all, in three lanes beside one another)
 #   FAIRLEAD_TIMES: a file for a line "fault seconds confirmed-before-it lost twice ended" of each round
 set -euo pipefail
 build=$(realpath "${1:?usage: slurm_failover_test.sh BUILD_DIR}")
 # A round is mostly waiting: three lanes, each with machines of its own, fit into the time of one.
 if [ -z "${FAIRLEAD_FAULTS:-}${FAIRLEAD_TEST_INSIDE:-}" ]; then
   lanes=() logs=$(mktemp -d /var/tmp/fairlead-failover-lanes-XXXXXX)
-  clean_up() { local pid; for pid in "${lanes[@]}"; do kill -KILL -- "-$pid" 2> /dev/null || true; done; rm -rf "$logs"; }
+  clean_up() { local pid; for pid in "${lanes[@]}"; do kill -KILL -- "-$pid" 2> /dev/null || true; done; rm -rf --one-file-system "$logs"; }
   trap clean_up EXIT
-  for faults in 'kill again hang freeze' 'mute cut island' 'node burst planned'; do
-    FAIRLEAD_FAULTS=$faults FAIRLEAD_TIMES=$logs/times-${#lanes[@]} setsid bash "$0" "$build" > "$logs/lane-${#lanes[@]}" 2>&1 &
+  for faults in 'kill again freeze planned' 'hang cut mute' 'island node burst'; do
+    FAIRLEAD_FAULTS=$faults FAIRLEAD_TIMES=$logs/times-${#lanes[@]} FAIRLEAD_MACHINES=$logs setsid bash "$0" "$build" > "$logs/lane-${#lanes[@]}" 2>&1 &
     lanes+=($!)
   done
   status=0
@@ -29,8 +29,12 @@ fi
 own_machine "$0" "$build"
 # shellcheck source=tests/slurm_heads.sh
 . "$(dirname "$0")/../slurm_heads.sh"
-rounds=${FAIRLEAD_ROUNDS:-20}
-[ -z "${FAIRLEAD_FULL:-}" ] || rounds=${FAIRLEAD_ROUNDS:-200}
+rounds_of() { # KIND
+  local sample=20
+  [[ " freeze mute planned " != *" $1 "* ]] || sample=5
+  [ -z "${FAIRLEAD_FULL:-}" ] || sample=200
+  echo "${FAIRLEAD_ROUNDS:-$sample}"
+}
 read -ra faults <<< "${FAIRLEAD_FAULTS:-kill again hang freeze mute cut island node burst planned}"
 times=${FAIRLEAD_TIMES:-$work/times}
 
@@ -103,6 +107,7 @@ end_fault() { # KIND HEAD PIDS
 
 : > "$times"
 for fault in "${faults[@]}"; do
+  rounds=$(rounds_of "$fault")
   for ((round = 1; round <= rounds; ++round)); do
     until_true 30 "$fault $round: a head serves" active
     until_true 30 "$fault $round: all heads vote" all_vote
