@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <sys/statvfs.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -256,7 +257,11 @@ int print_look(const SlurmLook& seen, const Listing& asked) {
     append_field(out, "end", job.end);
     out += '}';
   }
-  out += "]}\n";
+  out += "]";
+  // Where slurmctld saves: what does not fit there is not confirmed.
+  struct statvfs volume {};
+  if (::statvfs("/var/spool/slurmctld", &volume) == 0) out += fmt::format(",\"stateVolume\":{{\"free\":{},\"size\":{}}}", std::uint64_t{volume.f_bavail} * volume.f_frsize, std::uint64_t{volume.f_blocks} * volume.f_frsize);
+  out += "}\n";
   std::fputs(out.c_str(), stdout);
   return 0;
 }

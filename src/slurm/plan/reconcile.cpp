@@ -11,6 +11,8 @@
 #include "slurm/plan/jail.h"
 #include "slurm/plan/login_service.h"
 #include "slurm/plan/node_sets.h"
+#include "slurm/plan/surroundings.h"
+#include "slurm/plan/trouble.h"
 
 namespace fairlead::slurm {
 namespace {
@@ -35,22 +37,10 @@ bool pod_over(const Json& pod) {
   return phase == "Failed" || phase == "Succeeded";
 }
 
-// Why a pod is not ready, in its own words.
-std::string pod_trouble(const Json& pod) {
-  if (const Json* scheduled = kube::find_condition(pod, "PodScheduled"); scheduled && (*scheduled)["status"].string() == "False") return (*scheduled)["message"].string();
-  for (const Json& container : pod["status"]["containerStatuses"].items()) {
-    const Json& waiting = container["state"]["waiting"];
-    if (waiting.is_object() && !waiting["message"].string().empty()) return fmt::format("{}: {}", container["name"].string(), waiting["message"].string());
-    const Json& last = container["lastState"]["terminated"];
-    if (!container["ready"].boolean() && last.is_object())
-      return fmt::format("{} ended with {} and was started {} times", container["name"].string(), last["exitCode"].integer(), container["restartCount"].integer());
-  }
-  return pod["status"]["phase"].string_or("Pending");
-}
-
 struct RoleView {
   int wanted = 0, ready = 0;
   std::vector<std::string> outdated, surplus, trouble, foreign, leaving;
+  std::string reason;  // of the first trouble that is known by its words
 };
 
 // Of "login-7" or, of a worker, "SET-7"; -1: no such name.
@@ -113,7 +103,7 @@ class Planner {
         cluster_.ignored.empty() ? "every given field has its effect" : fmt::format("without effect in this version: {}", fmt::join(cluster_.ignored, ", ")));
     if (cluster_.paused) return finish("Reconciling", "paused by spec.pause: nothing is changed");
     if (!cluster_.problems.empty()) {
-      say("SpecValid", false, "Invalid", fmt::format("{}", fmt::join(cluster_.problems, "; ")));
+      say("SpecValid", false, "Invalid", fmt::format("{}{}", fmt::join(cluster_.problems, "; "), was_available() ? " (what runs goes on as it is)" : ""));
       return finish("Not available", cluster_.problems.front());
     }
     // One head alone would start with an empty state: that of several lies in terms, and is theirs.
@@ -127,6 +117,8 @@ class Planner {
     say("StepsConfined", confinement.cgroups, confinement.reason, confinement.message);
 
     if (const auto chart = chart_condition(snapshot_.cluster, FAIRLEAD_VERSION)) kube::set_condition(object_, *chart, now_);
+    if (const auto clocks = clocks_condition(snapshot_.view, now_)) kube::set_condition(object_, *clocks, now_);
+    if (const auto state = state_condition(snapshot_.view)) kube::set_condition(object_, *state, now_);
     const bool common = plan_common();
     plan_lost();
     plan_workers();
@@ -155,6 +147,12 @@ class Planner {
   }
 
  private:
+  std::vector<const Json*> own_pods() const {
+    std::vector<const Json*> out;
+    for (const auto& [name, pod] : snapshot_.pods)
+      if (owned_by(pod, cluster_)) out.push_back(&pod);
+    return out;
+  }
   static std::vector<int> first(int size) {
     std::vector<int> out;
     for (int i = 0; i < size; ++i) out.push_back(i);
@@ -176,7 +174,7 @@ class Planner {
       notes.push_back(fmt::format("{} are beyond the size and kept, since ending them could end what people do there; delete the pods", fmt::join(view.surplus, ", ")));
     if (!view.leaving.empty()) notes.push_back(fmt::format("{}", fmt::join(view.leaving, "; ")));
     const std::string count = fmt::format("{} of {} ready", view.ready, view.wanted);
-    say(type, view.ready >= view.wanted, view.ready >= view.wanted ? "Ready" : "NotReady", notes.empty() ? count : fmt::format("{}; {}", count, fmt::join(notes, "; ")));
+    say(type, view.ready >= view.wanted, view.ready >= view.wanted ? "Ready" : view.reason.empty() ? "NotReady" : view.reason, notes.empty() ? count : fmt::format("{}; {}", count, fmt::join(notes, "; ")));
   }
 
   // Several heads: does one serve, and could another?
@@ -205,7 +203,17 @@ class Planner {
       if (users_own) missing.push_back(fmt::format("Secret {} (named in spec.secrets.sshdKeysName) is not there: make it, or leave the field empty and keys are made", secret));
       else plan_.steps.push_back(MakeKeys{keys, secret});
     };
-    need_keys(munge_secret(cluster_), Keys::Munge, false);
+    const std::vector<const Json*> pods = own_pods();
+    const Json* munge = find(snapshot_.secrets, munge_secret(cluster_));
+    if (munge || pods.empty()) {
+      need_keys(munge_secret(cluster_), Keys::Munge, false);
+      if (munge) kube::set_condition(object_, keys_condition(munge_secret(cluster_), munge, pods), now_);
+    } else {
+      complete = false;
+      const auto condition = keys_condition(munge_secret(cluster_), nullptr, pods);
+      kube::set_condition(object_, condition, now_);
+      plan_.waiting_for.push_back(condition.message);
+    }
     if (elected(cluster_)) need_keys(quorum_secret(cluster_), Keys::Quorum, false);
     need_keys(sshd_keys_secret(cluster_), Keys::HostKeys, !cluster_.sshd_keys_secret.empty());
     need_keys(client_key_secret(cluster_), Keys::ClientKey, false);
@@ -337,6 +345,9 @@ class Planner {
     }
     say("VolumesReady", trouble.empty(), trouble.empty() ? "Ready" : "ClaimUnfit", trouble.empty() ? "every claim is there and fit" : fmt::format("{}", fmt::join(trouble, "; ")));
     for (auto& line : trouble) plan_.waiting_for.push_back(std::move(line));
+    // Told, but no reason to hold anything back: some classes make a volume only when a pod has its machine.
+    if (trouble.empty())
+      if (const auto unbound = unbound_claims(snapshot_.claims, claims_waited_for(own_pods())); !unbound.empty()) say("VolumesReady", false, "ClaimPending", fmt::format("{}", fmt::join(unbound, "; ")));
     return complete && plan_.waiting_for.empty();
   }
 
@@ -426,6 +437,7 @@ class Planner {
       const RoleView& one = sets_[view.worker_set];
       all.wanted += view.set.held ? 0 : view.worker.size;
       all.ready += one.ready;
+      if (all.reason.empty()) all.reason = one.reason;
       for (const auto member : {&RoleView::outdated, &RoleView::surplus, &RoleView::trouble, &RoleView::foreign, &RoleView::leaving}) (all.*member).insert((all.*member).end(), (one.*member).begin(), (one.*member).end());
       for (const auto& [name, pod] : snapshot_.pods)
         if (ordinal_of(name, view, Role::Worker) >= 0 && !(view.set.held && view.set.name.empty())) known.insert(name);
@@ -486,7 +498,10 @@ class Planner {
         continue;
       }
       if (!have) {
-        plan_.steps.push_back(Create{resources::pods, wanted});
+        Json made = wanted;
+        if (const Json* secret = find(snapshot_.secrets, munge_secret(cluster_)))
+          if (const std::string mark = munge_mark(*secret); !mark.empty()) made.child("metadata").child("annotations").set(kMungeMark, mark);
+        plan_.steps.push_back(Create{resources::pods, std::move(made)});
         view.trouble.push_back(name + " is being made");
         continue;
       }
@@ -495,7 +510,11 @@ class Planner {
         continue;
       }
       if (pod_ready(*have)) ++view.ready;
-      else view.trouble.push_back(fmt::format("{}: {}", name, kube::deleting(*have) ? "ending" : pod_trouble(*have)));
+      else {
+        PodTrouble trouble = kube::deleting(*have) ? PodTrouble{"ending", ""} : pod_trouble(*have);
+        view.trouble.push_back(fmt::format("{}: {}", name, trouble.text));
+        if (view.reason.empty()) view.reason = std::move(trouble.reason);
+      }
       if (kube::deleting(*have)) continue;
       const bool stale = jail_ready_ && (*have)["metadata"]["annotations"][kTemplateHash] != wanted["metadata"]["annotations"][kTemplateHash];
       if (pod_over(*have)) plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "it has ended", kube::version_of(*have)});

@@ -76,6 +76,10 @@ Result<SlurmView> read_slurm_view(std::string_view text) {
   auto at = parse_time((*json)["at"].string());
   if (!at) return pass(std::move(at.error()), "time of the look");
   SlurmView view{.at = *at};
+  if (const Json& volume = (*json)["stateVolume"]; volume["size"].integer() > 0 && volume["free"].integer(-1) >= 0) {
+    view.state_size = static_cast<std::uint64_t>(volume["size"].integer());
+    view.state_free = static_cast<std::uint64_t>(volume["free"].integer());
+  }
   for (const Json& one : (*json)["nodes"].items()) {
     auto node = read_node(one);
     if (!node) return std::unexpected(std::move(node.error()));

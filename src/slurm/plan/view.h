@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What Slurm knows of its nodes and jobs, as `fairlead-slurm nodes` prints it inside the head.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ struct SlurmView {
   Instant at;  // by the head's clock; compared with other looks only
   std::map<std::string, SlurmNode> nodes;
   std::vector<SlurmJob> jobs;
+  std::optional<std::uint64_t> state_free, state_size;  // bytes of the volume of Slurm's state; none: the head did not say
   std::vector<const SlurmJob*> jobs_on(const std::string& node) const;
 };
 
