@@ -19,6 +19,7 @@
 #include "notify/control/role_change_controller.h"
 #include "placement/control/node_lifecycle_controller.h"
 #include "placement/control/placement_controller.h"
+#include "slurm/control/active_check_controller.h"
 #include "slurm/control/head_address_controller.h"
 #include "slurm/control/slurm_cluster_controller.h"
 #include "slurm/keys.h"
@@ -72,6 +73,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   slurm_options.objects.closed_ranges = closed_ranges(flags, &ranges);
   const auto changed = [exits](const kube::ObjectKey& cluster) { exits->tell(slurm::HeadAddressController::kName, cluster); };
   runner.add(std::make_unique<slurm::HeadAddressController>(api, std::make_unique<slurm::HeadWatch>(api, clock, changed), slurm::HeadAddressController::Options{}));
+  runner.add(std::make_unique<slurm::ActiveCheckController>(api, clock));
   runner.add(std::make_unique<slurm::SlurmClusterController>(api, clock, slurm::make_keys, std::move(slurm_options)));
   runner.add(std::make_unique<notify::RoleChangeController>(api, clock, notify::RoleChangeController::Options{}));
   const auto carried = [exits](const kube::ObjectKey& topic) { exits->tell(notify::DeliveryController::kName, topic); };

@@ -19,6 +19,7 @@
 #include "kube/rest_client.h"
 #include "notify/control/delivery_controller.h"
 #include "notify/control/role_change_controller.h"
+#include "slurm/control/active_check_controller.h"
 #include "slurm/control/head_address_controller.h"
 #include "slurm/control/slurm_cluster_controller.h"
 #include "slurm/keys.h"
@@ -159,6 +160,7 @@ int serve_kubernetes(const Flags& flags) {
   if (!companion_dir.empty()) slurm_options.objects.companion = kube::Json::object({{"hostPath", kube::Json::object({{"path", companion_dir}, {"type", "Directory"}})}});
   const auto changed = [exits](const kube::ObjectKey& cluster) { exits->tell(slurm::HeadAddressController::kName, cluster); };
   add_declared(*runner, std::make_unique<slurm::HeadAddressController>(fenced, std::make_unique<slurm::HeadWatch>(fenced, clock, changed), slurm::HeadAddressController::Options{.default_image = flags.slurm_image, .space = flags.watch_namespace}));
+  add_declared(*runner, std::make_unique<slurm::ActiveCheckController>(fenced, clock, flags.watch_namespace));
   add_declared(*runner, std::make_unique<slurm::SlurmClusterController>(fenced, clock, slurm::make_keys, std::move(slurm_options)));
   add_declared(*runner, std::make_unique<notify::RoleChangeController>(fenced, clock, notify::RoleChangeController::Options{.space = flags.watch_namespace}));
   const auto carried = [exits](const kube::ObjectKey& topic) { exits->tell(notify::DeliveryController::kName, topic); };

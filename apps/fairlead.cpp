@@ -11,6 +11,7 @@
 #include "notify/control/delivery_controller.h"
 #include "notify/control/role_change_controller.h"
 #include "notify/plan/preview.h"
+#include "slurm/control/active_check_controller.h"
 #include "slurm/control/head_address_controller.h"
 #include "slurm/control/slurm_cluster_controller.h"
 #include "slurm/keys.h"
@@ -41,6 +42,7 @@ kube::Access server_access(const std::string& space, bool local_machines) {
   const auto api = kube::RestApi::make({.server = "https://localhost"});
   INVARIANT(api);
   kube::Access access = kube::full_access(slurm::SlurmClusterController(**api, clock, slurm::make_keys, {.space = space}));
+  access.add(kube::full_access(slurm::ActiveCheckController(**api, clock, space)));
   access.add(kube::full_access(slurm::HeadAddressController(**api, nullptr, {.space = space})));
   access.add(kube::full_access(notify::RoleChangeController(**api, clock, {.space = space})));
   access.add(kube::full_access(notify::DeliveryController(**api, clock, nullptr, {.space = space})));

@@ -167,6 +167,17 @@ void find_ignored(const Json& node, const std::string& path, std::vector<std::st
 
 }  // namespace
 
+InEffect field_in_effect(std::string_view path) {
+  const auto& known = effective_paths();
+  for (auto end = path.size(); end != path.npos; end = path.rfind('.', end - 1)) {
+    if (known.contains(path.substr(0, end))) return InEffect::Yes;
+    if (end == 0) break;
+  }
+  const std::string below = std::string(path) + ".";
+  const auto at = known.lower_bound(below);
+  return at != known.end() && at->starts_with(below) ? InEffect::Some : InEffect::No;
+}
+
 SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_image) {
   SlurmCluster out;
   out.name = kube::name_of(object);

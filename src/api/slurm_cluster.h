@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kube/json.h"
@@ -118,6 +119,10 @@ struct SlurmCluster {
 
 // Never fails: what cannot be read becomes a problem. `default_image` stands where an image is not given.
 SlurmCluster read_slurm_cluster(const kube::Json& object, const std::string& default_image);
+
+// Does a field below spec ("slurmNodes.login.size") change anything? With nothing of its own, but with members that do: Some.
+enum class InEffect { No, Some, Yes };
+InEffect field_in_effect(std::string_view path);
 
 inline constexpr int kMaxSize = 10'000;  // of each role
 inline constexpr int kMaxHeads = 3;  // spec R0.1

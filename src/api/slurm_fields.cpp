@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 
 namespace fairlead::api {
 namespace {
@@ -70,9 +71,81 @@ void find_unknown(const Json& node, const std::string& path, std::vector<std::st
   }
 }
 
+const std::map<std::string, std::string, std::less<>>& shapes() {
+  static const std::map<std::string, std::string, std::less<>> table = [] {
+    std::map<std::string, std::string, std::less<>> out;
+    std::string_view rest = kFields;
+    while (!rest.empty()) {
+      const auto space = rest.find(' '), end = rest.find('\n');
+      out.emplace(rest.substr(0, space), rest.substr(space + 1, end - space - 1));
+      rest.remove_prefix(end + 1);
+    }
+    return out;
+  }();
+  return table;
+}
+
+// What a reader who knows the source operator would not expect, or would ask.
+const std::map<std::string_view, std::string_view>& notes() {
+  static const std::map<std::string_view, std::string_view> table = {
+      {"cgroupVersion", "v1 confines steps; v2 needs systemd in the container with Slurm 22.05 (condition `StepsConfined`)"},
+      {"clusterType", "cpu keeps GPUs out of Gres"},
+      {"crVersion", "for people"},
+      {"k8sNodeFilters", "node selector, affinity and tolerations of pods, by name"},
+      {"ncclSettings.topologyData", "the file's text"},
+      {"ncclSettings.topologyType", "custom puts topologyData before NCCL on every worker; auto leaves NCCL to itself; \"H100 GPU cluster\" is named in FieldsIgnored"},
+      {"pause", "nothing is changed while it is true"},
+      {"periodicChecks", "checks are not run in this version: submit them by a timer of your own"},
+      {"secrets.sshdKeysName", "empty: keys are made"},
+      {"slurmNodes.controller.size", "1, or 3 of which one is elected (docs/slurm-heads.md); HEAD took this field away"},
+      {"slurmNodes.login.sshRootPublicKeys", "read at each login: an edit counts at once, no pod restarts"},
+      {"slurmNodes.login.sshdServiceType", "Service CLUSTER-login-svc: LoadBalancer, NodePort or ClusterIP; condition LoginReachable says where to go"},
+      {"slurmNodes.login.sshdServiceNodePort", "0: Kubernetes chooses"},
+      {"slurmNodes.login.sshdServiceLoadBalancerIP", "the fixed address, where the load balancer gives such"},
+      {"slurmNodes.login.sshdConfigMapRefName", "your own sshd_config instead of ours"},
+      {"slurmNodes.worker.size", "fewer drains first and waits for jobs (docs/slurm-scaling.md); a section that is left out sends nobody away"},
+      {"slurmNodes.worker.volumes", "spool, jail, jailSubMounts, sharedMemorySize"},
+      {"volumeSources", "each exactly one source; claims that several pods share must be ReadWriteMany"}};
+  return table;
+}
+
+struct Rows {
+  std::string text;
+  void row(const std::string& path, bool below, const std::string& shape, bool effect) {
+    const auto note = notes().find(path);
+    text += fmt::format("| `{}`{} | {} | {}{} |\n", path, below ? " and below" : "", shape, effect ? "in effect" : "named in FieldsIgnored", note == notes().end() ? "" : fmt::format(": {}", note->second));
+  }
+};
+
+std::string shape_words(bool first, bool second) { return first && second ? "both" : first ? "1.14.10" : "HEAD"; }
+
+void add_rows(const std::string& path, Rows& out) {
+  bool first = false, second = false;
+  std::vector<std::string> children;
+  const std::string below = path.empty() ? "" : path + ".";
+  for (auto at = shapes().lower_bound(below); at != shapes().end() && at->first.starts_with(below); ++at) {
+    const std::string rest = at->first.substr(below.size());
+    const std::string child = rest.substr(0, rest.find('.'));
+    if (child.find("[]") == child.npos && (children.empty() || children.back() != child)) children.push_back(child);
+  }
+  std::sort(children.begin(), children.end());
+  children.erase(std::unique(children.begin(), children.end()), children.end());
+  const auto mark = [&](std::string_view marks) { first = first || marks.find('1') != marks.npos, second = second || marks.find('2') != marks.npos; };
+  if (const auto own = shapes().find(path); own != shapes().end()) mark(own->second);
+  const InEffect effect = path.empty() ? InEffect::Some : field_in_effect(path);
+  if (effect != InEffect::Some) return out.row(path, !children.empty(), shape_words(first, second), effect == InEffect::Yes);
+  for (const auto& child : children) add_rows(below + child, out);
+}
+
 bool one_of(const std::string& value, std::initializer_list<const char*> known) { return std::any_of(known.begin(), known.end(), [&](const char* one) { return value == one; }); }
 
 }  // namespace
+
+std::string fields_markdown() {
+  Rows out{"| field of `spec` | shape | here |\n|---|---|---|\n"};
+  add_rows("", out);
+  return out.text;
+}
 
 bool known_field(std::string_view path) { return all_fields().contains(path); }
 

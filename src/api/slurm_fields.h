@@ -18,6 +18,9 @@ std::string with_suggestion(std::string path);
 // Is it a field of either shape, whether or not it has an effect here? The path is below `spec`, list members as "[]".
 bool known_field(std::string_view path);
 
+// The table of docs/slurm.md: every field of both shapes, whole subtrees in one row where they fare alike, with what it does here.
+std::string fields_markdown();
+
 void read_container_extras(const kube::Json& from, const std::string& where, SlurmContainer& out, std::vector<std::string>& problems);
 void read_role_extras(const kube::Json& from, const std::string& where, SlurmRole& out, std::vector<std::string>& problems);
 void read_login_service(const kube::Json& login, SlurmCluster& out);

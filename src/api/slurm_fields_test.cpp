@@ -3,6 +3,11 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
 namespace fairlead::api {
 namespace {
 
@@ -68,6 +73,52 @@ INSTANTIATE_TEST_SUITE_P(
                     Bad{"mount_twice", "{volumeSources: [{name: v, emptyDir: {}}], slurmNodes: {login: {volumes: {jailSubMounts: [{name: a, mountPath: /a, volumeSourceName: v}, {name: a, mountPath: /b, volumeSourceName: v}]}}}}",
                         "the name a is there twice"}),
     [](const auto& row) { return row.param.name; });
+
+// Every scalar field of both shapes, given alone, is either in effect or named: what the table says is what the reader does.
+TEST(SlurmFields, OfBothShapesAreInEffectOrNamed) {
+  std::istringstream lines(
+#include "api/slurm_fields.inc"
+  );
+  std::string path, marks;
+  int in_effect = 0, named = 0;
+  while (lines >> path >> marks) {
+    if (path.find("[]") != path.npos) continue;
+    Json value = "x";
+    std::string_view rest = path;
+    std::vector<std::string> parts;
+    for (auto dot = rest.find('.'); dot != rest.npos; dot = rest.find('.')) {
+      parts.emplace_back(rest.substr(0, dot));
+      rest.remove_prefix(dot + 1);
+    }
+    Json spec = Json::object({{std::string(rest), value}});
+    for (auto part = parts.rbegin(); part != parts.rend(); ++part) spec = Json::object({{*part, std::move(spec)}});
+    const auto read = read_slurm_cluster(Json::object({{"metadata", Json::object({{"name", "demo"}, {"namespace", "lab"}})}, {"spec", std::move(spec)}}), "i");
+    const bool told = std::any_of(read.ignored.begin(), read.ignored.end(), [&](const std::string& one) { return ("spec." + path).starts_with(one); });
+    // A section of which some members count says nothing by itself.
+    if (field_in_effect(path) != InEffect::No) {
+      EXPECT_TRUE(!told || field_in_effect(path) == InEffect::Some) << path;
+      ++in_effect;
+    } else {
+      EXPECT_TRUE(told) << path;
+      ++named;
+    }
+  }
+  EXPECT_GT(in_effect, 60);
+  EXPECT_GT(named + in_effect, 400);
+}
+
+// docs/slurm.md prints the table between two marks. FAIRLEAD_UPDATE=1 writes it.
+TEST(SlurmFields, TheTableInTheDocumentationIsThisOne) {
+  const std::string path = SOURCE_DIR "/docs/slurm.md", begin = "<!-- fields: begin, written by FAIRLEAD_UPDATE=1 api_test -->\n", end = "<!-- fields: end -->";
+  std::ostringstream read;
+  read << std::ifstream(path).rdbuf();
+  std::string text = read.str();
+  const auto from = text.find(begin), to = text.find(end);
+  ASSERT_TRUE(from != text.npos && to != text.npos && from < to) << "the marks are missing in " << path;
+  const std::string next = text.substr(0, from) + begin + fields_markdown() + text.substr(to);
+  if (std::getenv("FAIRLEAD_UPDATE") != nullptr) std::ofstream(path) << next;
+  else EXPECT_TRUE(next == text) << "fields have changed: run FAIRLEAD_UPDATE=1 BUILD_DIR/api_test --gtest_filter='SlurmFields.TheTable*' and commit docs/slurm.md";
+}
 
 }  // namespace
 }  // namespace fairlead::api
