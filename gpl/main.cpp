@@ -14,6 +14,7 @@
 #include "base/encoding.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "exporter.h"
 #include "failure.h"
 #include "head.h"
 #include "jail.h"
@@ -374,6 +375,7 @@ int main_of(int argc, char** argv) {
   if (command == "populate") return run_populate(arguments);
   if (command == "adduser") return add_user({arguments.begin() + 1, arguments.end()});
   if (command == "died") return run_died(arguments);
+  if (command == "exporter") return run_exporter({arguments.begin() + 1, arguments.end()});
   if (is_node_command(command)) return run_node_command(arguments);
   if (command == "version" || command == "--version") {
     std::puts("fairlead-slurm " FAIRLEAD_VERSION);
@@ -390,6 +392,7 @@ int main_of(int argc, char** argv) {
       "  nodes | drain | undrain | forget | requeue | cancel   what Slurm knows of its nodes, and steps of a scale-down\n"
       "  died NODE ENDED|- WHY                 its processes are gone: Slurm requeues their jobs, which start again without delay\n"
       "  populate --version V [--volume DIR]   fill the shared root from this container's image, or adopt the one that is there\n"
+      "  exporter [--port N] [--interval S]    serve Slurm's metrics to Prometheus\n"
       "  adduser NAME                          a user known on every node\n"
       "  authorized-keys USER                  keys for sshd\n",
       stderr);

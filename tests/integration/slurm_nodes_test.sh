@@ -4,6 +4,7 @@
 #   slurm_nodes_test.sh BUILD_DIR   (as root)
 set -euo pipefail
 build=$(realpath "${1:?usage: slurm_nodes_test.sh BUILD_DIR}")
+top=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=tests/slurm_machine.sh
 . "$(dirname "$0")/../slurm_machine.sh"
 own_machine "$0" "$build"
@@ -49,6 +50,15 @@ single=$(inside sbatch --parsable -o /dev/null -w worker-0 --wrap 'sleep 1000')
 inside srun -Q -n 1 sleep 1000 > "$work/srun.log" 2>&1 &
 until_true 30 'four jobs run' seen 'n["cpus"] == 4 and len(j) == 4'
 seen "j['${array}_1']['nodes'] == ['worker-0'] and j['${array}_2']['end'] and 'end' not in j['$single'] and j['$single']['requested'] == ['worker-0']" || fail "jobs: $(cat "$work/nodes.log")"
+# The figures for Prometheus, with the names, types and labels that dashboards ask for.
+inside /opt/fairlead/bin/fairlead-slurm exporter --port 8080 --interval 1 > "$work/exporter.log" 2>&1 &
+metrics() { curl -sf --max-time 5 http://10.99.0.1:8080/metrics > "$work/metrics" && grep -q "^slurm_job_info{job_id=\"$single\"" "$work/metrics"; }
+until_true 20 'metrics of the four jobs' metrics
+python3 "$top/tests/exporter_check.py" "$work/metrics" slurm_node_info slurm_node_cpus_allocated slurm_node_memory_free_bytes slurm_node_partition slurm_job_info slurm_node_job slurm_job_duration_seconds slurm_job_memory_bytes \
+  slurm_controller_rpc_calls_total slurm_controller_rpc_user_duration_seconds_total slurm_controller_server_thread_count > "$work/check.log" 2>&1 || fail 'the metrics are not those of the list'
+grep -q '^slurm_node_cpus_allocated{node_name="worker-0"} 4$' "$work/metrics" || fail 'CPUs that are given'
+grep -q "^slurm_node_job{job_id=\"$single\",node_name=\"worker-0\"," "$work/metrics" || fail 'the job on its node'
+ok 'metrics have the names, types and labels of the list, and say what Slurm says'
 interactive=$(inside squeue -h -n sleep -o %i)
 refused 3 'in service' cancel worker-0 "$single"
 refused 3 'not empty' forget worker-0
