@@ -136,7 +136,7 @@ void World::start() {
       feed->kind = registry_->kinds()->find(source.resource.group, source.resource.version, source.resource.plural);
       INVARIANT(feed->kind);
       Feed* to = feed.get();
-      auto subscribed = registry_->watch(*feed->kind, "", {.resource_version = "0"}, [to](const apiserver::RegistryEvent& event) {
+      auto subscribed = registry_->watch(*feed->kind, "", {.resource_version = "0", .lines = false}, [to](const apiserver::RegistryEvent& event) {
         if (event.type == kube::EventType::Bookmark) return;
         auto object = kube::parse_json(*event.object.bytes);
         INVARIANT(object);

@@ -31,6 +31,9 @@ std::strong_ordering compare_json_text(std::string_view a, std::string_view b) {
   const auto differs = static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
   const auto of_text = [&](std::size_t place) { return place < a.size() && place < b.size() && !of_number(a[place]) && !of_number(b[place]); };
   if (of_text(differs) && (differs == 0 || !of_number(a[differs - 1]))) return static_cast<unsigned char>(a[differs]) <=> static_cast<unsigned char>(b[differs]);  // no number begins or ends here
+  // Nor within a string.
+  const std::string_view same = a.substr(0, differs);
+  if (same.find('\\') == std::string_view::npos && std::count(same.begin(), same.end(), '"') % 2 == 1) return a.substr(differs).compare(b.substr(differs)) <=> 0;
 
   std::size_t at = 0, number = std::string_view::npos;
   bool in_string = false, escaped = false;
@@ -123,6 +126,15 @@ PathElement PathElement::key(std::vector<kube::JsonMember> fields) {
     out.text += ':';
     kube::append_json(out.text, value);
   }
+  out.text += '}';
+  return out;
+}
+
+PathElement PathElement::key(std::string_view name, std::string_view value) {
+  PathElement out{Kind::Key, "{"};
+  kube::append_json_string(out.text, name);
+  out.text += ':';
+  kube::append_json_string(out.text, value);
   out.text += '}';
   return out;
 }

@@ -20,6 +20,7 @@ struct PathElement {
   static PathElement field(std::string_view name) { return {Kind::Field, std::string(name)}; }
   static PathElement value(const kube::Json& value) { return {Kind::Value, print_json(value)}; }
   static PathElement key(std::vector<kube::JsonMember> fields);  // sorts them
+  static PathElement key(std::string_view name, std::string_view value);
   // Fields first, then keys, values, indices; numbers in keys and values by size.
   friend std::strong_ordering operator<=>(const PathElement& a, const PathElement& b);
   friend bool operator==(const PathElement& a, const PathElement& b) = default;

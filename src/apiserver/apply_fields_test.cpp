@@ -34,6 +34,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Row{"member_with_children", R"({"f:a":{"f:b":{},".":{}}})", R"({"f:a":{".":{},"f:b":{}}})"}, Row{"sorted", R"({"f:b":{},"f:a":{}})", R"({"f:a":{},"f:b":{}})"},
                     Row{"keys_in_one_form", R"({"k:{\"port\": 80, \"a\": 1}":{}})", R"({"k:{\"a\":1,\"port\":80}":{}})"},
                     Row{"keys_by_number", R"({"k:{\"port\":443}":{},"k:{\"port\":80}":{}})", R"({"k:{\"port\":80}":{},"k:{\"port\":443}":{}})"},
+                    Row{"numbers_within_text_by_character", R"({"k:{\"name\":\"a9\"}":{},"k:{\"name\":\"a10\"}":{},"k:{\"name\":\"a1\"}":{}})", R"({"k:{\"name\":\"a1\"}":{},"k:{\"name\":\"a10\"}":{},"k:{\"name\":\"a9\"}":{}})"},
+                    Row{"numbers_after_text_by_size", R"({"k:{\"a\":\"x\\\"\",\"port\":443}":{},"k:{\"a\":\"x\\\"\",\"port\":80}":{}})", R"({"k:{\"a\":\"x\\\"\",\"port\":80}":{},"k:{\"a\":\"x\\\"\",\"port\":443}":{}})"},
                     Row{"kinds_in_order", R"({"i:2":{},"v:\"x\"":{},"k:{\"n\":\"a\"}":{},"f:z":{}})", R"({"f:z":{},"k:{\"n\":\"a\"}":{},"v:\"x\"":{},"i:2":{}})"},
                     Row{"unknown_kinds_are_left_out", R"({"x:1":{},"f:a":{}})", R"({"f:a":{}})"}, Row{"twice_counts_once", R"({"v:1":{},"v:1 ":{"f:a":{}}})", R"({"v:1":{".":{},"f:a":{}}})"}),
     [](const auto& row) { return row.param.name; });

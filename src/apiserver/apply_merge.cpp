@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 #include <set>
+#include <span>
 
 namespace fairlead::apiserver {
 
@@ -246,12 +247,16 @@ class Writer {
   }
 
   void members(const Json* left, const Json& right, const Shape& shape, const std::function<bool(std::string_view)>& skip) {
-    std::vector<const kube::JsonMember*> sorted;
-    sorted.reserve(right.members().size());
+    // Nearly all objects are small: no memory is asked for then.
+    std::array<const kube::JsonMember*, 32> few;
+    std::vector<const kube::JsonMember*> many;
+    if (right.members().size() > few.size()) many.resize(right.members().size());
+    const kube::JsonMember** const begin = many.empty() ? few.data() : many.data();
+    const kube::JsonMember** end = begin;
     for (const auto& member : right.members())
-      if (!skip || !skip(member.first)) sorted.push_back(&member);
-    std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
-    for (const auto* member : sorted) {
+      if (!skip || !skip(member.first)) *end++ = &member;
+    std::sort(begin, end, [](const auto* a, const auto* b) { return a->first < b->first; });
+    for (const auto* member : std::span(begin, end)) {
       const std::size_t before = open("f:", member->first);
       if (!at(left == nullptr ? nullptr : left->find(member->first), member->second, member_shape(shape, member->first))) out.resize(before);
     }

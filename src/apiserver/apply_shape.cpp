@@ -228,6 +228,7 @@ Result<PathElement> Shape::element(const Json& item) const {
     return PathElement::key(std::move(keys));
   }
   std::string_view rest = field_->list_keys.empty() ? field_->merge_key : field_->list_keys;
+  if (const Json* only = !rest.empty() && rest.find(',') == std::string_view::npos ? item.find(rest) : nullptr; only != nullptr && only->is_string()) return PathElement::key(rest, only->string());
   while (!rest.empty()) {
     const std::string_view key = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), key.size() + 1));

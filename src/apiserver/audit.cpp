@@ -64,7 +64,7 @@ class AuditedExchange final : public http::Exchange {
     tell({.stage = "ResponseStarted", .code = status});
     auto inner = inner_->stream(status, std::move(headers));
     if (!inner) return inner;
-    return std::make_shared<AuditedStream>(std::move(inner), [record = record_, &log = log_, &clock = clock_, status] { log.write(print_json(audit_event(*record, {.code = status}, clock.now()))); });
+    return std::make_shared<AuditedStream>(std::move(inner), [record = record_, &log = log_, &clock = clock_, status] { log.write(audit_event(*record, {.code = status}, clock.now())); });
   }
   Result<std::shared_ptr<http::WebSocket>> accept_websocket(std::string_view subprotocol) override {
     tell({.stage = "ResponseStarted", .code = 101});
@@ -76,7 +76,7 @@ class AuditedExchange final : public http::Exchange {
   }
 
  private:
-  void tell(const AuditOutcome& outcome) const { log_.write(print_json(audit_event(*record_, outcome, clock_.now()))); }
+  void tell(const AuditOutcome& outcome) const { log_.write(audit_event(*record_, outcome, clock_.now())); }
   std::shared_ptr<http::Exchange> inner_;
   AuditLog& log_;
   const Clock& clock_;
@@ -124,33 +124,54 @@ void AuditLog::write(const std::string& line) {
   failing_ = true;
 }
 
-Json audit_event(const AuditRecord& record, const AuditOutcome& outcome, Instant now) {
-  Json event = Json::object({{"kind", "Event"}, {"apiVersion", "audit.k8s.io/v1"}, {"level", "Metadata"}, {"auditID", record.id}, {"stage", outcome.stage}, {"requestURI", record.uri}, {"verb", record.verb}});
-  event.set("user", to_user_info(record.real ? *record.real : record.user));
-  if (record.real) event.set("impersonatedUser", to_user_info(record.user));
-  if (!record.source.empty()) event.set("sourceIPs", Json::array({record.source}));
-  if (!record.agent.empty()) event.set("userAgent", record.agent);
+namespace {
+// An object's text, written member by member: it is only printed, so no tree is built.
+class ObjectText {
+ public:
+  ObjectText& text(std::string_view name, std::string_view value) {
+    begin(name);
+    kube::append_json_string(out_, value);
+    return *this;
+  }
+  ObjectText& json(std::string_view name, std::string_view value) {
+    begin(name);
+    out_ += value;
+    return *this;
+  }
+  ObjectText& text_if_any(std::string_view name, std::string_view value) { return value.empty() ? *this : text(name, value); }
+  std::string end() { return std::move(out_ += '}'); }
+
+ private:
+  void begin(std::string_view name) {
+    if (out_.size() > 1) out_ += ',';
+    kube::append_json_string(out_, name);
+    out_ += ':';
+  }
+  std::string out_ = "{";
+};
+}  // namespace
+
+std::string audit_event(const AuditRecord& record, const AuditOutcome& outcome, Instant now) {
+  ObjectText event;
+  event.text("kind", "Event").text("apiVersion", "audit.k8s.io/v1").text("level", "Metadata").text("auditID", record.id).text("stage", outcome.stage);
+  event.text("requestURI", record.uri).text("verb", record.verb).json("user", print_json(to_user_info(record.real ? *record.real : record.user)));
+  if (record.real) event.json("impersonatedUser", print_json(to_user_info(record.user)));
+  if (!record.source.empty()) event.json("sourceIPs", print_json(Json::array({record.source})));
+  event.text_if_any("userAgent", record.agent);
   const Attributes& about = record.about;
   if (about.resource_request) {
-    Json object = Json::object({{"resource", about.resource}});
-    if (!about.space.empty()) object.set("namespace", about.space);
-    if (const std::string& name = about.name.empty() ? outcome.name : about.name; !name.empty()) object.set("name", name);
-    if (!about.group.empty()) object.set("apiGroup", about.group);
-    object.set("apiVersion", record.version);
-    if (!about.subresource.empty()) object.set("subresource", about.subresource);
-    event.set("objectRef", std::move(object));
+    ObjectText object;
+    object.text("resource", about.resource).text_if_any("namespace", about.space).text_if_any("name", about.name.empty() ? outcome.name : about.name);
+    object.text_if_any("apiGroup", about.group).text("apiVersion", record.version).text_if_any("subresource", about.subresource);
+    event.json("objectRef", object.end());
   }
-  Json status = Json::object({{"metadata", Json::object()}});
-  if (outcome.code >= 400) {
-    status.set("status", "Failure");
-    if (!outcome.message.empty()) status.set("message", outcome.message);
-    if (!outcome.status_reason.empty()) status.set("reason", outcome.status_reason);
-  }
-  status.set("code", outcome.code);
-  event.set("responseStatus", std::move(status));
-  event.set("requestReceivedTimestamp", print_micro_time(record.received)).set("stageTimestamp", print_micro_time(now));
-  if (!record.user.name.empty()) event.set("annotations", Json::object({{"authorization.k8s.io/decision", outcome.code == 403 ? "forbid" : "allow"}}));
-  return event;
+  ObjectText status;
+  status.json("metadata", "{}");
+  if (outcome.code >= 400) status.text("status", "Failure").text_if_any("message", outcome.message).text_if_any("reason", outcome.status_reason);
+  event.json("responseStatus", status.json("code", std::to_string(outcome.code)).end());
+  event.text("requestReceivedTimestamp", print_micro_time(record.received)).text("stageTimestamp", print_micro_time(now));
+  if (!record.user.name.empty()) event.json("annotations", fmt::format(R"({{"authorization.k8s.io/decision":"{}"}})", outcome.code == 403 ? "forbid" : "allow"));
+  return event.end();
 }
 
 std::shared_ptr<http::Exchange> audited(std::shared_ptr<http::Exchange> exchange, AuditLog& log, const Clock& clock, AuditRecord record) {

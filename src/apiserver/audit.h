@@ -54,7 +54,8 @@ struct AuditOutcome {
   std::string name;                    // of what was created, where the request did not say
   std::string status_reason, message;  // of a refusal
 };
-kube::Json audit_event(const AuditRecord& record, const AuditOutcome& outcome, Instant now);
+// One line of the log, without its newline.
+std::string audit_event(const AuditRecord& record, const AuditOutcome& outcome, Instant now);
 
 // Passes everything on and writes the event when the answer is known (of a stream: when it begins and when it ends).
 std::shared_ptr<http::Exchange> audited(std::shared_ptr<http::Exchange> exchange, AuditLog& log, const Clock& clock, AuditRecord record);

@@ -72,7 +72,7 @@ Access::~Access() { subscriptions_.clear(); }
 void Access::follow(const kube::Resource& resource, std::function<void(kube::EventType, const Object&)> sink) {
   const auto kind = registry_.kinds()->find(resource.group, resource.version, resource.plural);
   INVARIANT(kind);
-  auto watching = registry_.watch(*kind, "", {}, [sink = std::move(sink)](const RegistryEvent& event) {
+  auto watching = registry_.watch(*kind, "", {.lines = false}, [sink = std::move(sink)](const RegistryEvent& event) {
     if (event.type != kube::EventType::Bookmark) sink(event.type, event.object);
   });
   INVARIANT(watching.has_value());  // a watch from now on cannot be refused

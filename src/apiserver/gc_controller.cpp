@@ -46,7 +46,7 @@ void GcController::follow_kinds() {
     if (!worth_following(kind->resource) || !served.insert(key).second || followed_.contains(key)) continue;
     auto followed = std::make_unique<Followed>();
     followed->resource = kind->resource;
-    auto subscription = registry_.watch(*kind, "", {}, [this, resource = kind->resource](const RegistryEvent& event) { on_event(resource, event); });
+    auto subscription = registry_.watch(*kind, "", {.lines = false}, [this, resource = kind->resource](const RegistryEvent& event) { on_event(resource, event); });
     if (!subscription) {
       log_warn("garbage collection cannot follow a kind, trying again", {{"resource", kind->resource.plural}, {"error", subscription.error().message}});
       continue;

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 
 #include "apiserver/registry_bytes.h"
+#include "kube/many.h"
 
 namespace fairlead::apiserver {
 
@@ -38,63 +40,71 @@ Json decode(const void* held) {
   return std::move(*object);
 }
 
-// Events wait here as bytes and are parsed by the reader.
+// Events wait here as bytes and are parsed by the reader, who takes all that are there.
 class Queue {
  public:
-  void push(const RegistryEvent& event) {
-    const std::scoped_lock lock(mutex_);
-    if (closed_ || overflowed_) return;
-    if (events_.size() >= queue_limit) {
-      overflowed_ = true;
-    } else {
-      events_.push_back({event.type, event.value ? event.value : Value(*event.object.bytes)});
-    }
-    changed_.notify_one();
-  }
   struct Item {
     kube::EventType type;
     Value value;
   };
-  Result<std::optional<Item>> take(std::chrono::milliseconds limit) {
+  void push(const RegistryEvent& event) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (closed_ || overflowed_) return;
+      const bool reader_knows = !events_.empty();
+      if (events_.size() >= queue_limit) {
+        overflowed_ = true;
+      } else {
+        events_.push_back({event.type, event.value ? event.value : Value(*event.object.bytes)});
+      }
+      if (reader_knows) return;
+    }
+    changed_.notify_one();
+  }
+  // Into an empty list; it stays so if nothing comes within `limit`.
+  Result<void> take(std::chrono::milliseconds limit, std::deque<Item>& into) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, limit, [&] { return closed_ || overflowed_ || !events_.empty(); });
     if (closed_) return fail(Code::Unavailable, "the watch was closed");
-    if (!events_.empty()) {
-      std::optional<Item> item(std::move(events_.front()));
-      events_.pop_front();
-      return item;
-    }
-    if (overflowed_) return fail(Code::Unavailable, "the watch fell behind");
-    return std::optional<Item>();
+    if (events_.empty() && overflowed_) return fail(Code::Unavailable, "the watch fell behind");
+    into.swap(events_);
+    return {};
   }
   void close() {
     const std::scoped_lock lock(mutex_);
     closed_ = true;
     changed_.notify_all();
   }
+  bool closed() const { return closed_; }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> events_;
-  bool closed_ = false, overflowed_ = false;
+  std::atomic<bool> closed_ = false;  // written under mutex_
+  bool overflowed_ = false;
 };
 
 class LocalWatch final : public kube::Watch {
  public:
   LocalWatch(std::shared_ptr<Queue> queue, std::unique_ptr<Subscription> subscription) : queue_(std::move(queue)), subscription_(std::move(subscription)) {}
   Result<std::optional<kube::WatchEvent>> next(std::chrono::milliseconds limit) override {
-    auto item = queue_->take(limit);
-    if (!item) return std::unexpected(std::move(item.error()));
-    if (!*item) return std::optional<kube::WatchEvent>();
-    auto object = kube::parse_json(plain_part((*item)->value));
+    if (taken_.empty() || queue_->closed()) {
+      taken_.clear();
+      if (auto took = queue_->take(limit, taken_); !took) return std::unexpected(std::move(took.error()));
+    }
+    if (taken_.empty()) return std::optional<kube::WatchEvent>();
+    const Queue::Item item = std::move(taken_.front());
+    taken_.pop_front();
+    auto object = kube::parse_json(plain_part(item.value));
     if (!object) return std::unexpected(std::move(object.error()));
-    return std::optional<kube::WatchEvent>({(*item)->type, std::move(*object), kube::AtRest((*item)->value.held(), decode)});
+    return std::optional<kube::WatchEvent>({item.type, std::move(*object), kube::AtRest(item.value.held(), decode)});
   }
   void close() override { queue_->close(); }
 
  private:
   std::shared_ptr<Queue> queue_;
+  std::deque<Queue::Item> taken_;  // the reader's
   std::unique_ptr<Subscription> subscription_;
 };
 
@@ -125,7 +135,31 @@ class Answer {
   std::optional<Result<Written>> result_;
 };
 
-class LocalApi final : public kube::KubeApi {
+// The same of many writes that are under way at once.
+class Answers {
+ public:
+  explicit Answers(std::size_t count) : results_(count), left_(count) {}
+  Reply reply(std::size_t i) {
+    return [this, i](Result<Written> result) {
+      const std::scoped_lock lock(mutex_);
+      if (!result) results_[i] = std::unexpected(std::move(result.error()));
+      if (--left_ == 0) answered_.notify_all();
+    };
+  }
+  std::vector<Result<void>> wait() {
+    std::unique_lock lock(mutex_);
+    answered_.wait(lock, [&] { return left_ == 0; });
+    return std::move(results_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable answered_;
+  std::vector<Result<void>> results_;
+  std::size_t left_;
+};
+
+class LocalApi final : public kube::KubeApi, public kube::ManyWrites {
  public:
   LocalApi(Registry& registry, ExecPort exec) : registry_(registry), exec_(std::move(exec)) {}
 
@@ -160,7 +194,7 @@ class LocalApi final : public kube::KubeApi {
     const auto kind = find(resource);
     if (!kind) return not_served(resource);
     auto queue = std::make_shared<Queue>();
-    auto subscription = registry_.watch(*kind, space, {.label_selector = options.label_selector, .field_selector = options.field_selector, .resource_version = options.resource_version},
+    auto subscription = registry_.watch(*kind, space, {.label_selector = options.label_selector, .field_selector = options.field_selector, .resource_version = options.resource_version, .lines = false},
                                         [queue](const RegistryEvent& event) { queue->push(event); });
     if (!subscription) return std::unexpected(std::move(subscription.error()));
     return std::unique_ptr<kube::Watch>(std::make_unique<LocalWatch>(std::move(queue), std::move(*subscription)));
@@ -193,6 +227,24 @@ class LocalApi final : public kube::KubeApi {
     const auto bound = answer.wait();  // is answered with a Status, as over HTTP: nobody reads the pod
     if (!bound) return std::unexpected(bound.error());
     return Json::object({{"kind", "Status"}, {"apiVersion", "v1"}, {"metadata", Json::object()}, {"status", "Success"}, {"code", 201}});
+  }
+
+  std::vector<Result<void>> create_all(const kube::Resource& resource, std::vector<Json> objects) override {
+    const auto kind = find(resource);
+    if (!kind) return std::vector<Result<void>>(objects.size(), Result<void>(not_served(resource)));
+    Answers answers(objects.size());
+    for (std::size_t i = 0; i < objects.size(); ++i) {
+      const std::string space = kube::space_of(objects[i]);
+      registry_.create(context(), *kind, space, std::move(objects[i]), answers.reply(i));
+    }
+    return answers.wait();
+  }
+  std::vector<Result<void>> post_all(const kube::Resource& resource, const std::string& subresource, std::vector<kube::Posting> postings) override {
+    const auto kind = find(resource);
+    if (!kind) return std::vector<Result<void>>(postings.size(), Result<void>(not_served(resource)));
+    Answers answers(postings.size());
+    for (std::size_t i = 0; i < postings.size(); ++i) registry_.post(context(), *kind, postings[i].key, subresource, std::move(postings[i].body), answers.reply(i));
+    return answers.wait();
   }
 
   Result<void> remove(const kube::Resource& resource, const kube::ObjectKey& key, const kube::DeleteOptions& options) override {

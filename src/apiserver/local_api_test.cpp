@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apiserver/local_api.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "apiserver/registry_names.h"
 #include "apiserver/registry_test_kit.h"
 #include "kube/cache.h"
+#include "kube/many.h"
 
 namespace fairlead::apiserver {
 namespace {
@@ -54,6 +56,44 @@ TEST(LocalApi, ABindingIsAnsweredWithAStatus) {
   const auto twice = world.api->post(kube::resources::pods, {"default", "p"}, "binding", binding);
   ASSERT_FALSE(twice);
   EXPECT_EQ(twice.error().code, Code::Conflict);
+}
+
+TEST(LocalApi, ManyWritesAreAnsweredOneByOneInTheirOrder) {
+  World world;
+  const auto of_pod = [](const std::string& name) {
+    Json object = test::json(pod);
+    object.child("metadata").set("name", name).set("namespace", "default");
+    return object;
+  };
+  const auto made = kube::create_all(*world.api, kube::resources::pods, {of_pod("a"), of_pod("not a name"), of_pod("a"), of_pod("b")});
+  ASSERT_EQ(made.size(), 4u);
+  EXPECT_TRUE(made[0] && made[3]);
+  EXPECT_EQ(made[1].error().code, Code::Invalid);
+  EXPECT_EQ(made[2].error().code, Code::Exists);
+  const Json binding = test::json("{apiVersion: v1, kind: Binding, target: {apiVersion: v1, kind: Node, name: node-1}}");
+  const auto bound = kube::post_all(*world.api, kube::resources::pods, "binding", {{{"default", "gone"}, binding}, {{"default", "a"}, binding}, {{"default", "b"}, binding}});
+  ASSERT_EQ(bound.size(), 3u);
+  EXPECT_EQ(bound[0].error().code, Code::NotFound);
+  EXPECT_TRUE(bound[1] && bound[2]);
+  EXPECT_EQ((*world.api->get(kube::resources::pods, {"default", "b"}))["spec"]["nodeName"].string(), "node-1");
+  EXPECT_TRUE(kube::create_all(*world.api, kube::resources::pods, {}).empty());
+  const auto unknown = kube::create_all(*world.api, {"no.such", "v1", "things", "Thing", true}, {of_pod("c")});
+  ASSERT_EQ(unknown.size(), 1u);
+  EXPECT_EQ(unknown[0].error().code, Code::NotFound);
+}
+
+TEST(LocalApi, AWatchThatIsClosedEndsWhateverItHolds) {
+  World world;
+  const auto watch = world.api->watch(kube::resources::pods, "", {});
+  ASSERT_TRUE(watch);
+  for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(world.create("pods", fmt::format("{{metadata: {{name: {}}}, spec: {{containers: [{{name: a, image: i}}]}}}}", name)));
+  for (const char* name : {"a", "b"}) {
+    const auto event = (*watch)->next(std::chrono::seconds(10));
+    ASSERT_TRUE(event && *event);
+    EXPECT_EQ(kube::name_of((*event)->object), name);
+  }
+  (*watch)->close();
+  EXPECT_FALSE((*watch)->next(std::chrono::seconds(10)));
 }
 
 }  // namespace

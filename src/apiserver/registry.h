@@ -97,11 +97,12 @@ struct WatchQuery {
   std::string label_selector, field_selector;
   std::string resource_version;
   bool initial_events = false;  // sendInitialEvents: ADDED for all, then a bookmark annotated k8s.io/initial-events-end
+  bool lines = true;            // false: RegistryEvent::line is not needed
 };
 struct RegistryEvent {
   kube::EventType type;
   Object object;  // for Bookmark: kind, apiVersion and resourceVersion only
-  // The event as a line of a JSON watch, `{"type":"ADDED","object":{...}}\n`, made once and shared by all watchers of this event.
+  // The event as a line of a JSON watch, `{"type":"ADDED","object":{...}}\n`, made once and shared by all watchers of this event. Null unless asked for.
   http::Buffer line;
   bool initial_end = false;
   Value value = {};  // of ADDED and MODIFIED: the object as the store holds it, for who keeps it

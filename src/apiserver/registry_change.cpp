@@ -42,8 +42,10 @@ bool spec_changed(const Kind& kind, const Json& current, const Json& next) {
   return !(before == after);
 }
 
-Json success_status() {
-  return Json::object({{"kind", "Status"}, {"apiVersion", "v1"}, {"metadata", Json::object()}, {"status", "Success"}, {"code", 201}});
+const http::Buffer& success_status() {
+  static const auto bytes = std::make_shared<const std::string>(
+      print_json(Json::object({{"kind", "Status"}, {"apiVersion", "v1"}, {"metadata", Json::object()}, {"status", "Success"}, {"code", 201}})));
+  return bytes;
 }
 
 bool mentions_managed_fields(const Json& patch) {
@@ -65,7 +67,7 @@ const char* go_name(const Json& value) {
 Reply as_status(Reply reply) {
   return [reply = std::move(reply)](Result<Written> done) {
     if (done) {
-      done->object.bytes = std::make_shared<const std::string>(print_json(success_status()));
+      done->object.bytes = success_status();
       done->created = true;
     }
     reply(std::move(done));

@@ -143,7 +143,7 @@ class EmbeddedRegistry final : public Registry {
   void mutate(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, bool retry, Decide decide, Reply reply);
   void attempt(std::shared_ptr<Mutation> mutation);
 
-  Result<Template> stored_form(const Kind& kind, const std::string& store_key, const Template& plain) const;
+  Result<Template> stored_form(const Kind& kind, const std::string& store_key, Template plain) const;
   bool sealed(const kube::Resource& resource) const { return resource.group.empty() && resource.plural == kube::resources::secrets.plural; }
   std::string random(std::size_t count) const;
   std::string new_uid() const;

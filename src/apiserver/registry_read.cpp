@@ -99,8 +99,10 @@ Result<ListPage> EmbeddedRegistry::list(const Kind& kind, const std::string& spa
   ListPage page;
   std::string after = from->after;
   Revision at = from->at;
-  while (true) {
-    auto range = store_.range(prefix, after, limit, at);
+  // A selector that few objects fit looks at many for one page: at more and more at a time, for each look at an earlier state costs something of its own.
+  constexpr std::size_t most_at_once = 4'096;
+  for (std::size_t look_at = limit;; look_at = std::max(limit, std::min(4 * look_at, most_at_once))) {
+    auto range = store_.range(prefix, after, look_at, at);
     if (!range) {
       if (range.error().code != Code::Expired) return std::unexpected(std::move(range.error()));
       if (query.continue_token.empty()) return fail(Code::Expired, "The resourceVersion for the provided list is too old.");

@@ -21,20 +21,20 @@ std::shared_ptr<EncodedEvent> EncodedEvents::of(Revision revision, const std::st
 // One watcher. The store calls it on one thread at a time, in revision order.
 class RegistryWatch {
  public:
-  RegistryWatch(const EmbeddedRegistry& registry, std::shared_ptr<const Kind> kind, Selection selection, std::function<void(const RegistryEvent&)> sink)
-      : registry_(registry), kind_(std::move(kind)), selection_(std::move(selection)), sink_(std::move(sink)) {}
+  RegistryWatch(const EmbeddedRegistry& registry, std::shared_ptr<const Kind> kind, Selection selection, bool lines, std::function<void(const RegistryEvent&)> sink)
+      : registry_(registry), kind_(std::move(kind)), selection_(std::move(selection)), lines_(lines), sink_(std::move(sink)) {}
 
   void initial(const Entry& entry) const {
     const auto value = registry_.plain(*kind_, entry.key, entry.value, entry.revision);
     if (!value) return damaged(entry.key, value.error());
     const http::Buffer bytes = value->bytes();
     if (!selection_.everything() && !selection_.matches(entry.key, *bytes)) return;
-    sink_({kube::EventType::Added, {bytes, entry.revision}, std::make_shared<const std::string>(event_line(kube::EventType::Added, *bytes)), false, *value});
+    sink_({kube::EventType::Added, {bytes, entry.revision}, line(kube::EventType::Added, *bytes), false, *value});
   }
 
   void initial_end(Revision revision) const {
     const auto object = std::make_shared<const std::string>(bookmark_object(kind_->resource, revision, true));
-    sink_({kube::EventType::Bookmark, {object, revision}, std::make_shared<const std::string>(event_line(kube::EventType::Bookmark, *object)), true, {}});
+    sink_({kube::EventType::Bookmark, {object, revision}, line(kube::EventType::Bookmark, *object), true, {}});
   }
 
   void on_event(const StoreEvent& event) const {
@@ -55,15 +55,16 @@ class RegistryWatch {
       if (!is && !shared->gone) shared->gone = std::make_shared<const std::string>(with_revision(*shared->before, event.revision));
       out.type = !is ? kube::EventType::Deleted : was ? kube::EventType::Modified : kube::EventType::Added;
       out.object = {is ? shared->after : shared->gone, event.revision};
-      http::Buffer& line = shared->lines[static_cast<std::size_t>(out.type)];
-      if (!line) line = std::make_shared<const std::string>(event_line(out.type, *out.object.bytes));
-      out.line = line;
+      http::Buffer& made = shared->lines[static_cast<std::size_t>(out.type)];
+      if (!made) made = line(out.type, *out.object.bytes);
+      out.line = made;
       if (is) out.value = shared->kept;
     }
     sink_(out);
   }
 
  private:
+  http::Buffer line(kube::EventType type, std::string_view object) const { return lines_ ? std::make_shared<const std::string>(event_line(type, object)) : nullptr; }
   Value plain(const std::string& key, const Value& stored, Revision revision) const {
     auto plain = registry_.plain(*kind_, key, stored, revision);
     if (plain) return std::move(*plain);
@@ -75,6 +76,7 @@ class RegistryWatch {
   const EmbeddedRegistry& registry_;
   std::shared_ptr<const Kind> kind_;
   Selection selection_;
+  const bool lines_;
   std::function<void(const RegistryEvent&)> sink_;
 };
 
@@ -91,7 +93,7 @@ Result<std::unique_ptr<Subscription>> EmbeddedRegistry::watch(const Kind& kind, 
     return fail(Code::Invalid, fmt::format("invalid resource version \"{}\": must be a decimal number", text));
   if (const Revision now = store_.revision(); from > now) return fail(Code::Unavailable, fmt::format("Too large resource version: {}, current: {}", from, now));
 
-  const auto watcher = std::make_shared<RegistryWatch>(*this, served, std::move(*selection), std::move(sink));
+  const auto watcher = std::make_shared<RegistryWatch>(*this, served, std::move(*selection), query.lines, std::move(sink));
   if (from == 0 || query.initial_events) {
     auto all = store_.range(prefix, "", 0, 0);
     if (!all) return std::unexpected(std::move(all.error()));

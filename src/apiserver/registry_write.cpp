@@ -191,7 +191,7 @@ Result<std::vector<std::string>> EmbeddedRegistry::prepare_new(const WriteContex
   return warnings;
 }
 
-Result<Template> EmbeddedRegistry::stored_form(const Kind& kind, const std::string& key, const Template& plain) const {
+Result<Template> EmbeddedRegistry::stored_form(const Kind& kind, const std::string& key, Template plain) const {
   if (!sealed(kind.resource)) return plain;
   if (!seal_) return fail(Code::Unsupported, "Secrets need a key: the server was started without one");
   return seal_->close(key, plain);
@@ -249,19 +249,23 @@ void EmbeddedRegistry::submit(std::shared_ptr<Creation> creation) {
     apply_defaults(resource, creation->body);  // a namespace's label repeats its name
   }
   ++creation->attempts;
-  const auto key = std::make_shared<const std::string>(store_key(resource, kube::key_of(creation->body)));
-  const auto bytes = std::make_shared<const Template>(canonical(creation->body, resource, creation->managed.value_or("")));
-  auto form = stored_form(*creation->kind, *key, *bytes);
+  std::string key = store_key(resource, kube::key_of(creation->body));
+  Template bytes = canonical(creation->body, resource, creation->managed ? std::string_view(*creation->managed) : std::string_view());
+  std::string name = kube::name_of(creation->body);
+  const bool dry_run = creation->context.dry_run;
+  const auto plain_text = dry_run || sealed(resource) ? std::make_shared<const Template>(bytes) : nullptr;  // what the answer is made of, where the store has something else or nothing
+  auto form = stored_form(*creation->kind, key, std::move(bytes));
   if (!form) return creation->reply(std::unexpected(std::move(form.error())));
-  const std::string name = kube::name_of(creation->body);
-  if (creation->context.dry_run) {
-    if (store_.get(*key)) return creation->reply(already_exists(resource, name));
-    return creation->reply(Written{.object = {without_revision(*bytes), 0}, .created = true, .warnings = std::move(creation->warnings)});
+  if (dry_run) {
+    if (store_.get(key)) return creation->reply(already_exists(resource, name));
+    return creation->reply(Written{.object = {without_revision(*plain_text), 0}, .created = true, .warnings = std::move(creation->warnings)});
   }
-  store_.write({*key, Revision{0}, std::move(*form)}, [this, creation, key, bytes, name, generate](Result<Entry> done) {
+  // While it waits for its commit it is bytes: a tree is kept only of what may need another name.
+  if (!generate) creation->body = Json();
+  store_.write({std::move(key), Revision{0}, std::move(*form)}, [this, creation, plain_text, name = std::move(name), generate](Result<Entry> done) {
     const kube::Resource& of = creation->kind->resource;
     if (done) {
-      const auto plain_bytes = sealed(of) ? std::make_shared<const std::string>(join(*bytes, done->revision)) : done->value.bytes();
+      const auto plain_bytes = plain_text ? std::make_shared<const std::string>(join(*plain_text, done->revision)) : done->value.bytes();
       return creation->reply(Written{.object = {plain_bytes, done->revision}, .created = true, .warnings = std::move(creation->warnings)});
     }
     const bool clash = done.error().code == Code::Exists || done.error().code == Code::Conflict;
@@ -312,26 +316,27 @@ void EmbeddedRegistry::attempt(std::shared_ptr<Mutation> mutation) {
   if (decision->what == Decision::What::Keep) return mutation->reply(Written{.object = now, .warnings = std::move(decision->warnings)});
 
   Write write{mutation->store_key, entry->revision, std::nullopt};
-  auto text = std::make_shared<Template>();
+  Template text;
   const bool removing = decision->what == Decision::What::Remove;
-  if (removing && decision->next.is_object()) *text = canonical(decision->next, resource, decision->managed ? std::string_view(*decision->managed) : managed);
+  if (!removing || decision->next.is_object()) text = canonical(decision->next, resource, decision->managed ? std::string_view(*decision->managed) : managed);
+  std::shared_ptr<const Template> plain_text;  // what the answer is made of, where the store has something else or nothing
+  if (removing || sealed(resource) || mutation->context.dry_run) plain_text = std::make_shared<const Template>(text);
   if (!removing) {
-    *text = canonical(decision->next, resource, decision->managed ? std::string_view(*decision->managed) : managed);
-    auto form = stored_form(kind, mutation->store_key, *text);
+    auto form = stored_form(kind, mutation->store_key, std::move(text));
     if (!form) return mutation->reply(std::unexpected(std::move(form.error())));
     write.value = std::move(*form);
   }
   if (mutation->context.dry_run) {
-    const Object shown = removing ? now : Object{std::make_shared<const std::string>(join(*text, entry->revision)), entry->revision};
+    const Object shown = removing ? now : Object{std::make_shared<const std::string>(join(*plain_text, entry->revision)), entry->revision};
     return mutation->reply(Written{.object = shown, .removed = removing, .warnings = std::move(decision->warnings)});
   }
   ++mutation->attempts;
-  store_.write(std::move(write), [this, mutation, text, removing, last = bytes, warnings = std::move(decision->warnings)](Result<Entry> done) mutable {
+  store_.write(std::move(write), [this, mutation, plain_text, removing, last = removing ? bytes : nullptr, warnings = std::move(decision->warnings)](Result<Entry> done) mutable {
     const kube::Resource& of = mutation->kind->resource;
     if (done) {
       Written written{.object = {nullptr, done->revision}, .removed = removing, .warnings = std::move(warnings)};
-      if (removing) written.object.bytes = std::make_shared<const std::string>(text->before.empty() ? with_revision(*last, done->revision) : join(*text, done->revision));
-      else written.object.bytes = sealed(of) ? std::make_shared<const std::string>(join(*text, done->revision)) : done->value.bytes();
+      if (removing) written.object.bytes = std::make_shared<const std::string>(plain_text->before.empty() ? with_revision(*last, done->revision) : join(*plain_text, done->revision));
+      else written.object.bytes = plain_text ? std::make_shared<const std::string>(join(*plain_text, done->revision)) : done->value.bytes();
       return mutation->reply(std::move(written));
     }
     const Code code = done.error().code;

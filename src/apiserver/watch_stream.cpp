@@ -213,6 +213,7 @@ WatchHub::WatchHub(Registry& registry, const Clock& clock, Options options) : re
     if (!kind) continue;
     WatchQuery query;
     query.resource_version = std::to_string(registry.revision());
+    query.lines = false;
     // The first events come from within watch(), before others may have got theirs: they do not count.
     auto live = std::make_shared<std::atomic<bool>>(false);
     auto subscription = registry.watch(*kind, "", query, [this, live](const RegistryEvent& event) {

@@ -15,10 +15,23 @@ std::chrono::nanoseconds read_clock(clockid_t id) {
   return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
 }
 
-std::tm broken_down(Instant time) {
-  const std::time_t seconds = std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
-  std::tm out{};
-  ::gmtime_r(&seconds, &out);
+void digits(char* to, int count, std::int64_t value) {
+  for (int i = count - 1; i >= 0; --i, value /= 10) to[i] = static_cast<char>('0' + value % 10);
+}
+
+// Objects are full of them, so no formatter is at work. Nanoseconds since 1970 in 64 bits: the year has four digits.
+std::string print_utc(Instant time, bool micros) {
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss clock(std::chrono::floor<std::chrono::microseconds>(time - day));
+  std::string out = micros ? "0000-00-00T00:00:00.000000Z" : "0000-00-00T00:00:00Z";
+  digits(out.data(), 4, static_cast<int>(date.year()));
+  digits(out.data() + 5, 2, static_cast<unsigned>(date.month()));
+  digits(out.data() + 8, 2, static_cast<unsigned>(date.day()));
+  digits(out.data() + 11, 2, clock.hours().count());
+  digits(out.data() + 14, 2, clock.minutes().count());
+  digits(out.data() + 17, 2, clock.seconds().count());
+  if (micros) digits(out.data() + 20, 6, clock.subseconds().count());
   return out;
 }
 
@@ -28,14 +41,11 @@ Instant SystemClock::now() const { return Instant(read_clock(CLOCK_REALTIME)); }
 std::chrono::nanoseconds SystemClock::monotonic() const { return read_clock(CLOCK_BOOTTIME); }
 
 std::string print_time(Instant time) {
-  const std::tm t = broken_down(time);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec);
+  return print_utc(time, false);
 }
 
 std::string print_micro_time(Instant time) {
-  const std::tm t = broken_down(time);
-  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(time - std::chrono::floor<std::chrono::seconds>(time)).count();
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec, micros);
+  return print_utc(time, true);
 }
 
 Result<Instant> parse_time(std::string_view text) {

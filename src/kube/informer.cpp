@@ -11,6 +11,15 @@ constexpr std::chrono::nanoseconds shortest_pause = 200ms, longest_pause = 30s;
 constexpr std::int64_t page = 500;
 constexpr std::chrono::milliseconds watch_limit = 60s;  // only bounds one call of next(): the destructor closes the watch
 
+// The event's object goes into the change as it is; of the object itself the cache only needs key and version. Copying it would cost as much as reading it did.
+std::optional<Change> apply_to(Cache& cache, WatchEvent event) {
+  if (event.type == EventType::Bookmark) return std::nullopt;
+  Json named = Json::object({{"metadata", Json::object({{"namespace", space_of(event.object)}, {"name", name_of(event.object)}, {"resourceVersion", version_of(event.object)}})}});
+  auto change = cache.apply({event.type, std::move(named), event.at_rest ? std::move(event.at_rest) : AtRest::of(event.object)});
+  if (change) (event.type == EventType::Deleted ? change->before : change->after) = std::move(event.object);
+  return change;
+}
+
 }  // namespace
 
 Informer::Informer(KubeApi& api, Resource resource, std::string space, OnChange on_change, std::function<void()> on_synced, std::uint64_t seed)
@@ -82,7 +91,7 @@ Error Informer::follow(std::string& version, bool& alive, std::stop_token stop) 
     alive = true;
     if (!event->has_value()) continue;
     if (const std::string& seen = version_of((*event)->object); !seen.empty()) version = seen;
-    if (const auto change = cache_.apply(**event); change && on_change_) on_change_(*change);
+    if (const auto change = apply_to(cache_, std::move(**event)); change && on_change_) on_change_(*change);
   }
   const std::lock_guard lock(watch_mutex_);
   watch_ = nullptr;

@@ -18,7 +18,7 @@ namespace {
 // Builds our value from simdjson's, noting members that occur twice. The way to a value is kept only while duplicates are wanted.
 class Builder {
  public:
-  explicit Builder(std::vector<std::string>* duplicates) : duplicates_(duplicates) {}
+  Builder(std::vector<std::string>* duplicates, bool escapes) : duplicates_(duplicates), escapes_(escapes) {}
 
   Json build(simdjson::dom::element element) {
     switch (element.type()) {
@@ -38,7 +38,7 @@ class Builder {
  private:
   // simdjson 3.0 lets an escaped low surrogate without its high half through; valid UTF-8 never has ED A0..BF.
   std::string text(std::string_view bytes) {
-    for (std::size_t at = bytes.find('\xED'); at != std::string_view::npos; at = bytes.find('\xED', at + 1))
+    for (std::size_t at = escapes_ ? bytes.find('\xED') : std::string_view::npos; at != std::string_view::npos; at = bytes.find('\xED', at + 1))
       if (at + 1 < bytes.size() && static_cast<unsigned char>(bytes[at + 1]) >= 0xA0) lone_surrogate_ = true;
     return std::string(bytes);
   }
@@ -98,6 +98,7 @@ class Builder {
   }
 
   std::vector<std::string>* duplicates_;
+  const bool escapes_;  // without any no surrogate can be there: raw bytes were checked
   std::vector<Step> way_;
   bool lone_surrogate_ = false;
 };
@@ -149,7 +150,7 @@ Result<Json> build_from(simdjson::dom::parser& parser, std::string_view text, co
   simdjson::dom::element root;
   error = parser.parse(text.data(), text.size()).get(root);
   if (error) return fail(Code::Invalid, fmt::format("invalid JSON: {}", simdjson::error_message(error)));
-  Builder builder(options.duplicates);
+  Builder builder(options.duplicates, text.find('\\') != std::string_view::npos);
   Json built = builder.build(root);
   if (builder.lone_surrogate()) return fail(Code::Invalid, "invalid JSON: an escaped surrogate without its other half");
   return built;

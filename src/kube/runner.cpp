@@ -25,9 +25,16 @@ class Worker {
   }
 
   void add(const ObjectKey& key) {
-    const std::lock_guard lock(mutex_);
-    queue_.add(key, clock_.monotonic());
-    changed_.notify_one();
+    bool sooner = false;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto before = queue_.next_due();
+      queue_.add(key, clock_.monotonic());
+      const auto after = queue_.next_due();
+      // Whoever takes the first key wakes the next for the second (work()). A key that is being worked on wakes nobody: it is looked at when it comes back.
+      sooner = idle_ > 0 && after && (!before || *after < *before);
+    }
+    if (sooner) changed_.notify_one();
   }
   void tell(const Resource& resource, const Change& change) {
     if (!live_) return;  // start() maps everything that is in the caches by then
@@ -71,6 +78,7 @@ class Worker {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   WorkQueue queue_;  // under mutex_
+  int idle_ = 0;     // threads that wait for something to do; under mutex_
   std::uint64_t reconciles_ = 0, failures_ = 0;  // under mutex_
   std::vector<std::jthread> threads_;
 };
@@ -90,20 +98,22 @@ void Worker::work(std::stop_token stop) {
     const auto key = queue_.take(now);
     if (!key) {
       // Woken by a change too; then looks again. A second thread that waits for the same moment finds nothing and waits on.
+      ++idle_;
       if (const auto due = queue_.next_due()) {
         changed_.wait_for(lock, stop, *due - now, [&] { return queue_.next_due() && *queue_.next_due() < *due; });
       } else {
         changed_.wait(lock, stop, [&] { return queue_.next_due().has_value(); });
       }
+      --idle_;
       continue;
     }
+    if (idle_ > 0 && queue_.next_due()) changed_.notify_one();
     lock.unlock();
     const Result<Next> outcome = reconcile(*key);
     lock.lock();
     queue_.done(*key, clock_.monotonic(), outcome);
     ++reconciles_;
     if (!outcome && outcome.error().code != Code::Conflict) ++failures_;
-    changed_.notify_one();
     if (!outcome) {
       const std::string failures = std::to_string(queue_.failures(*key));
       lock.unlock();

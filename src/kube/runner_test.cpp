@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <latch>
 #include <mutex>
 
 #include "kube/controller.h"
@@ -134,6 +135,26 @@ TEST(Runner, OneKeyIsOnOneThreadAtATime) {
     ASSERT_LT(seen, 3000U);
   }
   EXPECT_LE(record.most_inside, 2);  // a and last
+}
+
+// Keys that come at once go to as many threads as there are, and a key that comes back later to none that is busy.
+TEST(Runner, AllThreadsWorkWhenThereIsEnoughToDo) {
+  const SystemClock clock;
+  ScriptedApi api;
+  Record record;
+  constexpr int threads = 4;
+  std::latch together(threads);
+  Runner runner(api, clock, 1, {.threads_per_controller = threads});
+  runner.add(std::make_unique<Recorder>(record, "", [&](const ObjectKey& key, int) -> Result<Next> {
+    if (key.name.starts_with("k")) together.arrive_and_wait();  // would never end with fewer threads
+    return Next{};
+  }));
+  runner.start();
+  runner.wake("recorder", {"n", "first"});
+  record.wait(1);
+  for (int i = 0; i < threads; ++i) runner.wake("recorder", {"n", "k" + std::to_string(i)});
+  together.wait();
+  EXPECT_GE(record.wait(5).size(), 5u);
 }
 
 TEST(Runner, StopsWhileTheApiIsAwayAndWhileWorkIsWaiting) {

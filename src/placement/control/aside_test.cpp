@@ -5,56 +5,47 @@
 #include <gtest/gtest.h>
 
 #include <latch>
-#include <vector>
+#include <memory>
 
 namespace fairlead::placement {
 namespace {
 
-TEST(Aside, DoesItsWorkInOrderAndDropsWhatDoesNotFit) {
-  std::latch begun(1), go(1), over(1);
-  std::vector<int> done;
-  Aside aside(2);
-  aside.run([&] {
-    begun.count_down();
-    go.wait();
-    done.push_back(0);
+using testing::ElementsAre;
+
+TEST(Aside, HandsOverInOrderWhatCameMeanwhileAndDropsWhatDoesNotFit) {
+  std::latch begun(1), go(1), over(2);
+  std::vector<std::vector<int>> calls;
+  bool first = true;
+  Aside<int> aside(3, 2, [&](std::vector<int> some) {
+    calls.push_back(std::move(some));
+    if (std::exchange(first, false)) {
+      begun.count_down();
+      go.wait();
+    } else {
+      over.count_down();
+    }
   });
+  aside.add({0});
   begun.wait();
-  aside.run([&] { done.push_back(1); });
-  aside.run([&] {
-    done.push_back(2);
-    over.count_down();
-  });
-  aside.run([&] { done.push_back(3); });
+  aside.add({1});
+  aside.add({2, 3, 4});  // three may wait
   EXPECT_EQ(aside.dropped(), 1u);
   go.count_down();
   over.wait();
-  EXPECT_THAT(done, testing::ElementsAre(0, 1, 2));
+  EXPECT_THAT(calls, ElementsAre(ElementsAre(0), ElementsAre(1, 2), ElementsAre(3)));
 }
 
-TEST(Aside, SeveralThreadsWorkAtOnce) {
-  std::latch together(3), over(3);
-  Aside aside(10, 3);
-  for (int i = 0; i < 3; ++i)
-    aside.run([&] {
-      together.arrive_and_wait();  // would never end with fewer threads
-      over.count_down();
-    });
-  over.wait();
-  EXPECT_EQ(aside.dropped(), 0u);
-}
-
-TEST(Aside, ItsEndWaitsForTheWorkUnderWay) {
+TEST(Aside, ItsEndWaitsForTheCallUnderWay) {
   std::latch begun(1), go(1);
   bool done = false;
   std::jthread later;
   {
-    Aside aside(10);
-    aside.run([&] {
+    Aside<int> aside(10, 10, [&](const std::vector<int>&) {
       begun.count_down();
       go.wait();
       done = true;
     });
+    aside.add({1});
     begun.wait();
     later = std::jthread([&] { go.count_down(); });
   }

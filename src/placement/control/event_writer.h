@@ -4,7 +4,9 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "kube/kube_api.h"
@@ -19,9 +21,17 @@ class EventWriter {
   EventWriter(kube::KubeApi& api, const Clock& clock, std::string component) : api_(api), clock_(clock), component_(std::move(component)) {}
   // `about` needs metadata; its kind is given as `resource`. Cluster-scoped objects' events go to namespace default.
   void write(const kube::Resource& resource, const kube::Json& about, EventKind kind, const std::string& reason, const std::string& message);
+  struct Note {
+    kube::Json about;
+    EventKind kind;
+    std::string reason, message;
+  };
+  void write_all(const kube::Resource& resource, const std::vector<Note>& notes);  // under way at once, where the API can
 
  private:
-  bool due(const std::string& uid, const std::string& reason);
+  // Nothing: it was told a moment ago.
+  std::optional<kube::Json> event(const kube::Resource& resource, const kube::Json& about, EventKind kind, const std::string& reason, const std::string& message);
+  std::optional<std::uint64_t> due(const std::string& uid, const std::string& reason);  // the event's number
 
   static constexpr std::chrono::seconds quiet{60};    // between two events of one reason about one object
   static constexpr std::size_t remembered = 10'000;   // objects; beyond that all is forgotten at once

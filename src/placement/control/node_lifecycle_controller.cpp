@@ -23,15 +23,6 @@ std::vector<ObjectKey> lease_keys(const kube::Change& change) {
   return {{"", kube::name_of(change.object())}};
 }
 
-// A pod that comes to a node, or that must leave it earlier than before: its node is looked at.
-std::vector<ObjectKey> pod_keys(const kube::Change& change) {
-  if (!change.after) return {};
-  const std::string& node = (*change.after)["spec"]["nodeName"].string();
-  if (node.empty()) return {};
-  const bool same = change.before && (*change.before)["spec"]["nodeName"].string() == node && (*change.before)["spec"]["tolerations"] == (*change.after)["spec"]["tolerations"];
-  return same ? std::vector<ObjectKey>{} : std::vector<ObjectKey>{{"", node}};
-}
-
 kube::Condition read_condition(const Json& condition) {
   return {condition["type"].string(), condition["status"].string(), condition["reason"].string(), condition["message"].string()};
 }
@@ -76,8 +67,21 @@ bool sync_taints(Json& node, const std::string& ready, Instant now) {
 NodeLifecycleController::NodeLifecycleController(kube::KubeApi& api, const Clock& clock, NodeLifecycleOptions options)
     : api_(api), clock_(clock), options_(options), events_(api, clock, "fairlead-node-lifecycle") {}
 
+// A pod that comes to a node, or that must leave it earlier than before: its node is looked at.
+std::vector<ObjectKey> NodeLifecycleController::pod_keys(const kube::Change& change) const {
+  if (!change.after) return {};
+  const std::string& node = (*change.after)["spec"]["nodeName"].string();
+  if (node.empty()) return {};
+  {
+    const std::lock_guard lock(mutex_);
+    if (calm_.contains(node)) return {};
+  }
+  const bool same = change.before && (*change.before)["spec"]["nodeName"].string() == node && (*change.before)["spec"]["tolerations"] == (*change.after)["spec"]["tolerations"];
+  return same ? std::vector<ObjectKey>{} : std::vector<ObjectKey>{{"", node}};
+}
+
 std::vector<kube::Controller::Source> NodeLifecycleController::sources() const {
-  return {{kube::resources::nodes, "", kube::key_itself}, {kube::resources::leases, lease_space, lease_keys}, {kube::resources::pods, "", pod_keys}};
+  return {{kube::resources::nodes, "", kube::key_itself}, {kube::resources::leases, lease_space, lease_keys}, {kube::resources::pods, "", [this](const kube::Change& change) { return pod_keys(change); }}};
 }
 
 void NodeLifecycleController::start(const kube::Caches& caches) {
@@ -100,6 +104,11 @@ std::chrono::nanoseconds NodeLifecycleController::look(const Json& node) {
 }
 
 Result<kube::Next> NodeLifecycleController::reconcile(const ObjectKey& key) {
+  {
+    // Before anything is read: a pod that comes from here on brings us back, one that came before is in the cache.
+    const std::lock_guard lock(mutex_);
+    calm_.erase(key.name);
+  }
   auto cached = nodes_->get(key);
   if (!cached) return bury(key.name);
   {
@@ -223,7 +232,11 @@ Result<Json> NodeLifecycleController::set_taints(Json node) {
 
 Result<std::optional<Instant>> NodeLifecycleController::evict(const Json& json) {
   const Node node = read_node(json);
-  if (std::none_of(node.taints.begin(), node.taints.end(), [](const Taint& taint) { return taint.effect == Effect::NoExecute; })) return std::nullopt;
+  if (std::none_of(node.taints.begin(), node.taints.end(), [](const Taint& taint) { return taint.effect == Effect::NoExecute; })) {
+    const std::lock_guard lock(mutex_);
+    calm_.insert(node.name);
+    return std::nullopt;
+  }
   std::vector<Pod> pods;
   pods_->each("", [&](const Json& pod) {
     if (pod["spec"]["nodeName"].string() == node.name) pods.push_back(read_pod(pod));

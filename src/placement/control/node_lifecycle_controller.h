@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/clock.h"
@@ -47,6 +48,7 @@ class NodeLifecycleController final : public kube::Controller {
   Result<kube::Json> set_taints(kube::Json node);
   Result<std::optional<Instant>> evict(const kube::Json& node);
   Result<kube::Next> bury(const std::string& node);
+  std::vector<kube::ObjectKey> pod_keys(const kube::Change& change) const;
 
   kube::KubeApi& api_;
   const Clock& clock_;
@@ -55,8 +57,10 @@ class NodeLifecycleController final : public kube::Controller {
   const kube::Reader* nodes_ = nullptr;
   const kube::Reader* leases_ = nullptr;
   const kube::Reader* pods_ = nullptr;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::string, Sight> sights_;  // by node name; guarded by mutex_
+  // Nodes whose last look found nothing that makes pods leave: a pod that comes to one of them is no reason to look. A change of the node is, and takes it out first. Guarded by mutex_
+  std::set<std::string> calm_;
   std::map<std::string, std::chrono::nanoseconds> missed_;  // nodes that pods name and that are not there, since when; guarded by mutex_
 };
 

@@ -263,5 +263,24 @@ TEST_F(NodeLife, MapsLeasesAndPodsToNodes) {
   EXPECT_THAT(sources[2].keys({.before = {}, .after = make_pod("p")}), IsEmpty());
 }
 
+// A pod that comes to a node on which nobody is disturbed is no reason to look at it, until the node changes.
+TEST_F(NodeLife, PodsLeadToANodeOnlyWhileItMayDisturbThem) {
+  const auto keys = [&](const std::string& node) { return controller_->sources()[2].keys({.before = {}, .after = make_pod("p", "1", node)}); };
+  EXPECT_THAT(keys("n"), ElementsAre(ObjectKey{"", "n"}));  // not looked at yet
+  settle();
+  EXPECT_THAT(keys("n"), IsEmpty());
+  EXPECT_THAT(keys("other"), ElementsAre(ObjectKey{"", "other"}));
+  clock_.advance(41s);
+  settle();
+  EXPECT_THAT(taints(), testing::Contains("node.kubernetes.io/unreachable:NoExecute"));
+  EXPECT_THAT(keys("n"), ElementsAre(ObjectKey{"", "n"}));
+  renew();
+  settle();
+  EXPECT_THAT(keys("n"), IsEmpty());
+  cluster_.drop(nodes, {"", "n"});
+  settle();
+  EXPECT_THAT(keys("n"), ElementsAre(ObjectKey{"", "n"}));
+}
+
 }  // namespace
 }  // namespace fairlead::placement

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <span>
 #include <thread>
 
 #include "base/log.h"
+#include "kube/many.h"
 
 namespace fairlead::placement {
 namespace {
@@ -19,7 +21,7 @@ const ObjectKey all{"", "all"};
 const kube::Resource budgets{"policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true};
 const kube::Resource classes{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
 constexpr std::size_t most_events_waiting = 20'000;
-constexpr int event_writers = 8;  // each waits until its event is durable
+constexpr std::size_t writes_at_once = 500;  // bindings, events: together they wait for the disk
 constexpr std::string_view selected_node = "volume.kubernetes.io/selected-node";
 
 // A pod matters when it waits, or when it takes or gives back room. Its heartbeat of status changes does not.
@@ -124,7 +126,7 @@ struct PlacementController::Views {
 };
 
 PlacementController::PlacementController(kube::KubeApi& api, const Clock& clock, PlacementOptions options)
-    : api_(api), clock_(clock), options_(options), events_(api, clock, "fairlead-placement"), views_(std::make_unique<Views>()), aside_(options.events_aside ? std::make_unique<Aside>(most_events_waiting, event_writers) : nullptr) {}
+    : api_(api), clock_(clock), options_(options), events_(api, clock, "fairlead-placement"), views_(std::make_unique<Views>()), aside_(options.events_aside ? std::make_unique<Aside<Place>>(most_events_waiting, writes_at_once, [this](const std::vector<Place>& places) { tell_placed(places); }) : nullptr) {}
 
 PlacementController::~PlacementController() = default;
 
@@ -209,7 +211,7 @@ Result<kube::Next> PlacementController::reconcile(const ObjectKey&) {
   const Plan todo = plan();
   std::map<ObjectKey, std::string> nominated;
   for (const Preempt& preempt : todo.preempts) nominated[preempt.pod] = preempt.node;
-  std::optional<Error> first = each(todo.places.size(), [&](std::size_t i) { return bind(todo.places[i]); });
+  std::optional<Error> first = bind_all(todo.places);
   const auto note = [&](std::optional<Error> error) {
     if (!first) first = std::move(error);
   };
@@ -259,38 +261,48 @@ Plan PlacementController::plan() const {
   return plan_placement(view);
 }
 
-Result<void> PlacementController::bind(const Place& place) {
-  const Json binding = Json::object({
-      {"apiVersion", "v1"},
-      {"kind", "Binding"},
-      {"metadata", Json::object({{"name", place.pod.name}, {"namespace", place.pod.space}, {"uid", place.uid}})},
-      {"target", Json::object({{"apiVersion", "v1"}, {"kind", "Node"}, {"name", place.node}})},
-  });
-  auto done = api_.post(kube::resources::pods, place.pod, "binding", binding);
+std::optional<Error> PlacementController::bind_all(const std::vector<Place>& places) {
+  std::optional<Error> first;
+  for (std::size_t from = 0; from < places.size(); from += writes_at_once) {
+    const auto some = std::span(places).subspan(from, std::min(writes_at_once, places.size() - from));
+    std::vector<kube::Posting> bindings;
+    for (const Place& place : some)
+      bindings.push_back({place.pod, Json::object({
+                                         {"apiVersion", "v1"},
+                                         {"kind", "Binding"},
+                                         {"metadata", Json::object({{"name", place.pod.name}, {"namespace", place.pod.space}, {"uid", place.uid}})},
+                                         {"target", Json::object({{"apiVersion", "v1"}, {"kind", "Node"}, {"name", place.node}})},
+                                     })});
+    auto done = kube::post_all(api_, kube::resources::pods, "binding", std::move(bindings));
+    std::vector<Place> bound;
+    // One refused write does not keep the others from their places.
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      if (done[i]) bound.push_back(some[i]);
+      if (auto noted = note_binding(some[i], std::move(done[i])); !noted && !first) first = std::move(noted.error());
+    }
+    if (aside_) aside_->add(std::move(bound));
+    else tell_placed(bound);
+  }
+  return first;
+}
+
+Result<void> PlacementController::note_binding(const Place& place, Result<void> done) {
   if (!done) {
     if (done.error().code == Code::NotFound) return {};  // the pod went away meanwhile
-    if (done.error().code == Code::Unavailable) {
-      const std::lock_guard lock(bound_mutex_);
-      bound_[place.uid] = {place.pod, place.node, false};
-    }
+    if (done.error().code == Code::Unavailable) bound_[place.uid] = {place.pod, place.node, false};
     return pass(std::move(done.error()), fmt::format("bind pod {} to {}", place.pod.text(), place.node));
   }
-  {
-    const std::lock_guard lock(bound_mutex_);
-    bound_[place.uid] = {place.pod, place.node, true};
-  }
+  bound_[place.uid] = {place.pod, place.node, true};
   log_info("pod placed", {{"pod", place.pod.text()}, {"node", place.node}});
-  if (aside_) {
-    aside_->run([this, place] { tell_placed(place); });
-  } else {
-    tell_placed(place);
-  }
   return {};
 }
 
-void PlacementController::tell_placed(const Place& place) {
-  const Json pod = Json::object({{"metadata", Json::object({{"name", place.pod.name}, {"namespace", place.pod.space}, {"uid", place.uid}})}});
-  events_.write(kube::resources::pods, pod, EventKind::Normal, "Scheduled", fmt::format("Successfully assigned {} to {}", place.pod.text(), place.node));
+void PlacementController::tell_placed(const std::vector<Place>& places) {
+  std::vector<EventWriter::Note> notes;
+  for (const Place& place : places)
+    notes.push_back({Json::object({{"metadata", Json::object({{"name", place.pod.name}, {"namespace", place.pod.space}, {"uid", place.uid}})}}), EventKind::Normal, "Scheduled",
+                     fmt::format("Successfully assigned {} to {}", place.pod.text(), place.node)});
+  events_.write_all(kube::resources::pods, notes);
 }
 
 Result<void> PlacementController::choose(const ChooseNode& choice) {

@@ -18,9 +18,9 @@
 namespace fairlead::placement {
 
 struct PlacementOptions {
-  int writers = 1;      // writes under way at once; each waits until it is durable
+  int writers = 1;      // writes under way at once, beside bindings; each waits until it is durable
   bool claims = false;  // pods wait for their claims; needs the kinds PersistentVolumeClaim and StorageClass
-  bool events_aside = false;  // that a pod was placed is told on threads of their own: the next pods do not wait for it
+  bool events_aside = false;  // that pods were placed is told on a thread of its own: the next pods do not wait for it
 };
 
 // Plans over all waiting pods at once, so there is one key and one thread inside reconcile at a time.
@@ -47,8 +47,9 @@ class PlacementController final : public kube::Controller {
   Plan plan() const;
   // Calls `act` for 0..count-1 on as many threads as there may be writers; the first error.
   std::optional<Error> each(std::size_t count, const std::function<Result<void>(std::size_t)>& act) const;
-  Result<void> bind(const Place& place);
-  void tell_placed(const Place& place);
+  std::optional<Error> bind_all(const std::vector<Place>& places);  // the first error
+  Result<void> note_binding(const Place& place, Result<void> done);
+  void tell_placed(const std::vector<Place>& places);
   Result<void> make_room(const Preempt& preempt);
   Result<void> choose(const ChooseNode& choice);
   Result<void> tell(const Wait& wait, const std::optional<std::string>& nominate);
@@ -59,9 +60,8 @@ class PlacementController final : public kube::Controller {
   EventWriter events_;
   const kube::Reader* pods_ = nullptr;
   const std::unique_ptr<Views> views_;
-  std::mutex bound_mutex_;
-  std::map<std::string, Bound> bound_;  // by pod uid; guarded by bound_mutex_
-  std::unique_ptr<Aside> aside_;        // null: all is done at once. Last: its work uses what stands above, never the caches
+  std::map<std::string, Bound> bound_;     // by pod uid
+  std::unique_ptr<Aside<Place>> aside_;    // of pods that were placed; null: all is done at once. Last: its work uses what stands above, never the caches
 };
 
 }  // namespace fairlead::placement
