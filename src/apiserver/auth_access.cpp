@@ -96,7 +96,7 @@ void Access::on_role(const kube::Resource& resource, kube::EventType type, const
 
 void Access::on_pod(kube::EventType type, const Object& object) {
   // Most events of a pod are about its status, and a new one is rarely bound. Only single fields are read.
-  if (object.bytes->find("\"nodeName\":\"") == std::string::npos) return;
+  if (!mentions(*object.bytes, "\"nodeName\":\"")) return;
   Peek peek(*object.bytes);
   const auto text = [&](const char* path) { return peek.field(path).value_or(""); };
   const std::string node = text("spec.nodeName");

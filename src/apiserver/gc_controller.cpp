@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "apiserver/registry_bytes.h"
 #include "base/log.h"
 
 namespace fairlead::apiserver {
@@ -17,7 +18,7 @@ constexpr std::string_view foreground = "foregroundDeletion", orphan = "orphan";
 // Events are not worth an index: they own nothing and nobody owns them.
 bool worth_following(const kube::Resource& resource) { return !(resource.group.empty() && resource.plural == kube::resources::events.plural); }
 
-bool interesting(std::string_view bytes) { return bytes.find("\"ownerReferences\"") != std::string_view::npos || bytes.find("\"deletionTimestamp\"") != std::string_view::npos; }
+bool interesting(std::string_view bytes) { return mentions(bytes, "\"ownerReferences\"") || mentions(bytes, "\"deletionTimestamp\""); }
 
 bool gone_already(const Result<void>& result) { return result || result.error().code == Code::NotFound || result.error().code == Code::Conflict; }
 

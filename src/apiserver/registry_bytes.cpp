@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <simdjson.h>
+#include <string.h>
 
 #include "base/result.h"
 
@@ -158,6 +159,8 @@ std::string bookmark_object(const kube::Resource& resource, Revision revision, b
   return fmt::format(R"({{"apiVersion":"{}","kind":"{}","metadata":{{"resourceVersion":"{}","creationTimestamp":null{}}}}})", resource.api_version(), resource.kind, revision,
                      initial_end ? R"(,"annotations":{"k8s.io/initial-events-end":"true"})" : "");
 }
+
+bool mentions(std::string_view bytes, std::string_view text) { return ::memmem(bytes.data(), bytes.size(), text.data(), text.size()) != nullptr; }
 
 Peek::Peek(std::string_view bytes) {
   Reader& reader = reader_of_this_thread();

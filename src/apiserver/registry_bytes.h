@@ -35,6 +35,9 @@ std::string event_line(kube::EventType type, std::string_view object);
 // A bookmark's object: kind, apiVersion, resourceVersion; `initial_end` adds the annotation that ends the initial events.
 std::string bookmark_object(const kube::Resource& resource, Revision revision, bool initial_end);
 
+// Whether the text occurs somewhere, fast: string_view::find stops at each quote.
+bool mentions(std::string_view bytes, std::string_view text);
+
 // Reads single fields of an object's bytes without building a tree. One Peek lives at a time on a thread.
 class Peek {
  public:

@@ -181,7 +181,7 @@ Result<Decision> EmbeddedRegistry::decide_finalize(const Kind& kind, const Json&
   return complete(kind, std::move(next), {});
 }
 
-Result<Decision> EmbeddedRegistry::decide_bind(const kube::ObjectKey& key, const Json& current, const Json& body) const {
+Result<Decision> EmbeddedRegistry::decide_bind(const kube::ObjectKey& key, Json& current, const Json& body) const {
   const kube::Resource pods{"", "v1", "pods/binding", "Binding", true};  // as refusals call it
   const Json& target = body["target"];
   FieldErrors errors;
@@ -193,7 +193,7 @@ Result<Decision> EmbeddedRegistry::decide_bind(const kube::ObjectKey& key, const
   if (kube::deleting(current)) return cannot_fulfil(pods, key.name, fmt::format("pod {} is being deleted, cannot be assigned to a host", key.name));
   if (const std::string& node = current["spec"]["nodeName"].string(); !node.empty())
     return cannot_fulfil(pods, key.name, fmt::format("pod {} is already assigned to node \"{}\"", key.name, node));
-  Json next = current;
+  Json next = std::move(current);
   next.child("spec").set("nodeName", target["name"]);
   for (const auto& [name, value] : body["metadata"]["annotations"].members()) next.child("metadata").child("annotations").set(name, value);
   Json& conditions = next.child("status").child("conditions");
@@ -201,7 +201,7 @@ Result<Decision> EmbeddedRegistry::decide_bind(const kube::ObjectKey& key, const
   const Json scheduled = Json::object({{"type", "PodScheduled"}, {"status", "True"}, {"lastTransitionTime", print_time(clock_.now())}});
   std::erase_if(conditions.items(), [](const Json& one) { return one["type"].string() == "PodScheduled"; });
   conditions.push(scheduled);
-  return Decision{Decision::What::Put, std::move(next), {}};
+  return Decision{.what = Decision::What::Put, .next = std::move(next), .warnings = {}, .surely = true};
 }
 
 void EmbeddedRegistry::update(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, Json body, Reply reply) {
@@ -209,8 +209,9 @@ void EmbeddedRegistry::update(const WriteContext& context, const Kind& kind, con
   const bool known = served && (subresource.empty() || (subresource == "status" && served->status_subresource) || (subresource == "finalize" && is_namespace(served->resource)) || (subresource == "scale" && served->scale));
   if (!known) return reply(not_served());
   const bool unconditional = kube::version_of(body).empty();
-  mutate(context, *served, key, unconditional, [this, context, served, subresource, body = std::move(body)](const Current& now) {
-    return decide_update(context, *served, subresource, now, body);
+  mutate(context, *served, key, unconditional, [this, context, served, subresource, unconditional, body = std::move(body)](const Current& now) mutable {
+    if (unconditional) return decide_update(context, *served, subresource, now, body);
+    return decide_update(context, *served, subresource, now, std::move(body));  // is never tried again
   }, std::move(reply));
 }
 

@@ -60,10 +60,11 @@ struct Decision {
   kube::Json next;                    // of Put, without managedFields
   std::vector<std::string> warnings;
   std::optional<std::string> managed = std::nullopt;  // managedFields from now on, as JSON ("": none); nullopt: as they were
+  bool surely = false;  // it changes something: nobody compares, so the object that it is based on may be taken over
 };
 // What a decision is based on: the object without managedFields, and these as JSON.
 struct Current {
-  const kube::Json& object;
+  kube::Json& object;
   Revision revision = 0;
   std::string_view managed;
 };
@@ -128,7 +129,7 @@ class EmbeddedRegistry final : public Registry {
   Result<Decision> decide_change(const WriteContext& context, const Kind& kind, const std::string& subresource, const kube::Json& current, Revision revision, kube::Json body) const;
   Result<Decision> decide_status(const Kind& kind, const kube::Json& current, kube::Json body, std::vector<std::string> warnings) const;
   Result<Decision> decide_finalize(const Kind& kind, const kube::Json& current, const kube::Json& body) const;
-  Result<Decision> decide_bind(const kube::ObjectKey& key, const kube::Json& current, const kube::Json& body) const;
+  Result<Decision> decide_bind(const kube::ObjectKey& key, kube::Json& current, const kube::Json& body) const;
   Result<Decision> decide_remove(const Kind& kind, const kube::Json& current, Revision revision, const kube::DeleteOptions& options) const;
   // Removes it instead if it is being deleted and nothing holds it any more.
   Result<Decision> complete(const Kind& kind, kube::Json next, std::vector<std::string> warnings) const;

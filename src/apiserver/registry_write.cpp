@@ -308,9 +308,9 @@ void EmbeddedRegistry::attempt(std::shared_ptr<Mutation> mutation) {
   if (!decision) return mutation->reply(std::unexpected(std::move(decision.error())));
 
   const Object now{bytes, entry->revision};
-  if (decision->what == Decision::What::Put) {
+  if (decision->what == Decision::What::Put) decision->next.child("metadata").erase("resourceVersion");
+  if (decision->what == Decision::What::Put && !decision->surely) {
     current->child("metadata").erase("resourceVersion");
-    decision->next.child("metadata").erase("resourceVersion");
     if (decision->next == *current && (!decision->managed || *decision->managed == managed)) decision->what = Decision::What::Keep;
   }
   if (decision->what == Decision::What::Keep) return mutation->reply(Written{.object = now, .warnings = std::move(decision->warnings)});

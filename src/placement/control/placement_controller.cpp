@@ -24,19 +24,22 @@ constexpr std::size_t most_events_waiting = 20'000;
 constexpr std::size_t writes_at_once = 500;  // bindings, events: together they wait for the disk
 constexpr std::string_view selected_node = "volume.kubernetes.io/selected-node";
 
+using PodView = std::shared_ptr<const Pod>;
+PodView view_of(const std::optional<Json>& object) { return object ? std::make_shared<const Pod>(read_pod(*object)) : nullptr; }
+
 // A pod matters when it waits, or when it takes or gives back room. Its heartbeat of status changes does not.
-bool pod_matters(const kube::Change& change) {
-  const auto weight = [](const std::optional<Json>& object) {
+bool pod_matters(const kube::Change& change, const PodView& after) {
+  const auto weight = [](const std::optional<Json>& object, PodView view) {
     if (!object) return std::string();
     const Json& pod = *object;
     const std::string& phase = pod["status"]["phase"].string();
     const std::string& node = pod["spec"]["nodeName"].string();
     const bool finished = phase == "Succeeded" || phase == "Failed";
-    const std::string leaving = kube::deleting(pod) ? " leaving" : "";
-    if (!node.empty()) return finished ? std::string() : "on " + node + leaving;
-    return pending(read_pod(pod)) ? "waits " + kube::version_of(pod) : std::string();
+    if (!node.empty()) return finished ? std::string() : "on " + node + (kube::deleting(pod) ? " leaving" : "");
+    if (!view) view = view_of(object);
+    return pending(*view) ? "waits " + kube::version_of(pod) : std::string();
   };
-  return weight(change.before) != weight(change.after);
+  return weight(change.before, nullptr) != weight(change.after, after);
 }
 
 bool node_matters(const kube::Change& change) { return !change.before || !change.after || !(read_node(*change.before) == read_node(*change.after)); }
@@ -89,11 +92,13 @@ std::vector<const T*> pointers(const Kept<T>& kept) {
 
 }  // namespace
 
-// The objects as placement sees them, read again when they change. Changes only mark what to read: the caches are the truth, whatever order changes come in.
+// The objects as placement sees them, read again when they change. Changes only mark what to read: the caches are the truth. Pods are many and big, so that theirs are read from the change:
+// once the first refresh() has read the caches, changes of pods come from one thread in their order, and the last one is what the cache has.
 struct PlacementController::Views {
   enum Of { Pods, Nodes, BudgetsOf, Namespaces, Claims, Classes };
-  std::mutex mutex;  // guards `changed`
+  std::mutex mutex;  // guards the following three
   std::set<std::pair<int, ObjectKey>> changed;
+  std::map<ObjectKey, PodView> changed_pods;  // null: gone
   bool all_changed = true;
 
   const kube::Reader* readers[6] = {};
@@ -103,9 +108,7 @@ struct PlacementController::Views {
   Kept<Claim> claims;
   Spaces spaces;
 
-  void read_pod_of(const kube::Reader& reader, const ObjectKey& key) {
-    const auto json = reader.get(key);
-    auto pod = json ? std::make_shared<const Pod>(read_pod(*json)) : nullptr;
+  void take(const ObjectKey& key, PodView pod) {
     if (pod && concerns_us(*pod)) {
       pods[key] = std::move(pod);
     } else {
@@ -114,7 +117,7 @@ struct PlacementController::Views {
   }
   void read(int of, const ObjectKey& key) {
     const kube::Reader& reader = *readers[of];
-    if (of == Pods) read_pod_of(reader, key);
+    if (of == Pods) take(key, view_of(reader.get(key)));
     if (of == Nodes) refresh_one(nodes, reader, key, read_node);
     if (of == BudgetsOf) refresh_one(budgets, reader, key, read_budget);
     if (of == Claims) refresh_one(claims, reader, key, [&](const Json& json) { return read_claim(json, readers[Classes]); });
@@ -131,6 +134,15 @@ PlacementController::PlacementController(kube::KubeApi& api, const Clock& clock,
 PlacementController::~PlacementController() = default;
 
 std::vector<kube::Controller::Source> PlacementController::sources() const {
+  const auto pods = [views = views_.get()](const kube::Change& change) {
+    PodView after = view_of(change.after);
+    const bool matters = pod_matters(change, after);
+    {
+      const std::lock_guard lock(views->mutex);
+      if (!views->all_changed) views->changed_pods[kube::key_of(change.object())] = std::move(after);
+    }
+    return matters ? std::vector<ObjectKey>{all} : std::vector<ObjectKey>{};
+  };
   const auto source = [this](const kube::Resource& resource, int of, bool (*matters)(const kube::Change&)) {
     return Source{resource, "", [views = views_.get(), of, matters](const kube::Change& change) {
                     {
@@ -140,7 +152,7 @@ std::vector<kube::Controller::Source> PlacementController::sources() const {
                     return matters(change) ? std::vector<ObjectKey>{all} : std::vector<ObjectKey>{};
                   }};
   };
-  std::vector<Source> out{source(kube::resources::pods, Views::Pods, pod_matters), source(kube::resources::nodes, Views::Nodes, node_matters),
+  std::vector<Source> out{{kube::resources::pods, "", pods}, source(kube::resources::nodes, Views::Nodes, node_matters),
                           source(budgets, Views::BudgetsOf, never_matters), source(kube::resources::namespaces, Views::Namespaces, labels_matter)};
   if (options_.claims) {
     out.push_back(source(kube::resources::claims, Views::Claims, always_matters));
@@ -162,10 +174,12 @@ void PlacementController::start(const kube::Caches& caches) {
 
 void PlacementController::refresh() {
   std::set<std::pair<int, ObjectKey>> changed;
+  std::map<ObjectKey, PodView> changed_pods;
   bool everything = false;
   {
     const std::lock_guard lock(views_->mutex);
     changed.swap(views_->changed);
+    changed_pods.swap(views_->changed_pods);
     everything = std::exchange(views_->all_changed, false);
   }
   const auto add_all = [&](int of) {
@@ -179,6 +193,7 @@ void PlacementController::refresh() {
   if (class_changed && !everything) add_all(Views::Claims);
   for (const auto& [of, key] : changed)
     if (of != Views::Classes) views_->read(of, key);
+  for (auto& [key, pod] : changed_pods) views_->take(key, std::move(pod));
 }
 
 std::optional<Error> PlacementController::each(std::size_t count, const std::function<Result<void>(std::size_t)>& act) const {
