@@ -50,3 +50,20 @@ kd patch slurmcluster demo --type=merge -p "{\"spec\":{\"slurmNodes\":{\"worker\
 kd delete nodeset worker --timeout=60s > /dev/null || fail 'the NodeSet does not give the workers back'
 same "$uid" kd get pod worker-0 -o 'jsonpath={.metadata.uid}' || fail 'worker-0 was replaced on the way back'
 note 'the workers of the older shape became a NodeSet and came back, as they ran'
+
+# The way in from outside, and root's keys: edits that restart nothing.
+login_uid=$(kd get pod login-0 -o 'jsonpath={.metadata.uid} {.status.containerStatuses[*].restartCount}')
+keys=$(kd get slurmcluster demo -o 'jsonpath={.spec.slurmNodes.login.sshRootPublicKeys}')
+kd patch slurmcluster demo --type=merge -p '{"spec":{"slurmNodes":{"login":{"sshdServiceType":"NodePort","sshdServiceNodePort":30922,"sshRootPublicKeys":["ssh-ed25519 AAAAC3Nz edited"]}}}}' > /dev/null
+until_true 60 'the Service is there' says 'port 30922 of any node' kd get slurmcluster demo -o 'jsonpath={.status.conditions[?(@.type=="LoginReachable")].message}'
+same 'NodePort 30922' kd get service demo-login-svc -o 'jsonpath={.spec.type} {.spec.ports[0].nodePort}' || fail 'the Service is another one'
+until_true 90 'the edited key counts' says 'AAAAC3Nz edited' login /opt/fairlead/bin/fairlead-slurm authorized-keys root
+# A mistake is told, and nothing that runs is touched.
+kd patch slurmcluster demo --type=merge -p '{"spec":{"slurmNodes":{"controller":{"size":9},"login":{"sshdServiceTipe":"x"}}}}' > /dev/null
+until_true 30 'nine heads are refused with the number' says '9 heads asked for; 1 to 3 are possible' kd get slurmcluster demo -o 'jsonpath={.status.conditions[?(@.type=="SpecValid")].message}'
+says 'did you mean sshdServiceType?' kd get slurmcluster demo -o 'jsonpath={.status.conditions[?(@.type=="FieldsIgnored")].message}' || fail 'the misspelt field is not named'
+kd patch slurmcluster demo --type=merge -p "{\"spec\":{\"slurmNodes\":{\"controller\":{\"size\":1},\"login\":{\"sshdServiceTipe\":null,\"sshdServiceType\":null,\"sshdServiceNodePort\":null,\"sshRootPublicKeys\":${keys:-[]}}}}}" > /dev/null
+until_true 60 'it is as it was' same True kd get slurmcluster demo -o 'jsonpath={.status.conditions[?(@.type=="SpecValid")].status}'
+until_true 60 'the Service has no address again' same None kd get service demo-login-svc -o 'jsonpath={.spec.clusterIP}'
+same "$login_uid" kd get pod login-0 -o 'jsonpath={.metadata.uid} {.status.containerStatuses[*].restartCount}' || fail 'the login pod was restarted'
+note 'a NodePort, edited keys and mistakes come and go, and the login pod runs on'
