@@ -103,6 +103,7 @@ void add_notify(CLI::App& app, Context& context) {
   CLI::App* notify = app.add_subcommand("notify", "Notifications of administrators (docs/notifications.md)");
   notify->require_subcommand(1);
   auto options = std::make_shared<Options>();
+  set_examples(*notify, {{"fairlead notify test operators", "send a test to a topic's channels"}});
   CLI::App* command = notify->add_subcommand("test", "Send an event that says it is a test by every channel of a topic\nThe server sends it, with its own network and Secrets; the exit status is 1 if a channel fails.");
   command->add_option("topic", options->topic, "name of a NotificationTopic")->required();
   command->add_option("-n,--namespace", options->space, "of the topic")->type_name("NAME");
