@@ -162,6 +162,8 @@ std::set<std::string, std::less<>> shape_paths() {
 }
 
 void name_without_effect(const Json& spec, std::vector<std::string>& ignored) {
+  // What happens anyway.
+  if (spec["maintenance"].string() == "none") std::erase(ignored, "spec.maintenance");
   std::vector<std::string> unknown;
   find_unknown(spec, "", unknown);
   for (auto& path : unknown)

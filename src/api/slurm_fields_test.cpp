@@ -46,6 +46,11 @@ slurmNodes:
   EXPECT_EQ(cluster.login.sub_mounts[0].sub_path, "x");
 }
 
+TEST(SlurmFields, WhatHappensAnywayIsNotNamed) {
+  EXPECT_THAT(read("{maintenance: none, slurmNodes: {worker: {}}}").ignored, IsEmpty());
+  EXPECT_THAT(read("{maintenance: downscale, slurmNodes: {worker: {}}}").ignored, ElementsAre("spec.maintenance"));
+}
+
 TEST(SlurmFields, TheWayInFromOutside) {
   const auto cluster = read("slurmNodes: {controller: {}, login: {sshdServiceType: LoadBalancer, sshdServiceAnnotations: {a/b: c}, sshdServiceLoadBalancerIP: 192.0.2.7, sshdServiceNodePort: 30022, "
                             "sshdServiceLoadBalancerSourceRanges: [198.51.100.0/24]}}");
