@@ -24,12 +24,12 @@
 #include "prepare.h"
 #include "probe.h"
 #include "reach.h"
+#include "reconfigure.h"
 #include "supervise.h"
+#include "trial.h"
 
 namespace fairlead::companion {
 namespace {
-
-constexpr const char* kGeneration = "/run/slurm/generation";
 
 int complain(const Error& error) {
   log_error("cannot start", {{"error", error.message}});
@@ -293,29 +293,6 @@ int check(const std::string& what) {
   return 2;
 }
 
-// `always`: also where slurmctld was started with it, since the workers' daemons may have been told of an earlier one.
-int reconfigure(const std::string& hash, bool always) {
-  // The node writes changed files into the mount within seconds; slurmctld must not read half of them.
-  for (int i = 0;; ++i) {
-    auto generation = read_file("/etc/slurm/generation");
-    if (generation && trim(*generation) == hash) break;
-    if (i >= 900) {
-      std::fprintf(stderr, "configuration %s has not arrived in /etc/slurm within 90 s\n", hash.c_str());
-      return 1;
-    }
-    std::this_thread::sleep_for(100ms);
-  }
-  auto running = read_file(kGeneration);
-  if (!always && running && trim(*running) == hash) return 0;
-  auto out = tool({"scontrol", "reconfigure"}, 60s);
-  if (!out || out->exit.code != 0) {
-    std::fprintf(stderr, "scontrol reconfigure: %s\n", out ? std::string(trim(out->err)).c_str() : out.error().message.c_str());
-    return 1;
-  }
-  auto written = write_file_atomically(kGeneration, hash + "\n", 0644);
-  return written ? 0 : 1;
-}
-
 // A user for the whole cluster. Accepts the options of Debian's adduser that scripts use; there is no password: logins are by key.
 int add_user(const std::vector<std::string>& arguments) {
   std::string name, uid, shell = "/bin/bash", key;
@@ -370,7 +347,10 @@ int main_of(int argc, char** argv) {
   if (command == "worker") return run_worker();
   if (command == "login") return run_login();
   if (command == "check") return check(first);
-  if (command == "reconfigure" && !first.empty()) return reconfigure(first, arguments.size() > 2 && arguments[2] == "--always");
+  if (command == "reconfigure") return reconfigure({arguments.begin() + 1, arguments.end()});
+  if (command == "await" && !first.empty()) return await_files(first);
+  if (command == "generation") return print_generation();
+  if (command == "check-config") return run_trial();
   if (command == "authorized-keys") return print_authorized_keys(first.empty() ? "root" : first);
   if (command == "populate") return run_populate(arguments);
   if (command == "adduser") return add_user({arguments.begin() + 1, arguments.end()});
@@ -388,7 +368,10 @@ int main_of(int argc, char** argv) {
       "  status                                who serves, as this head sees it (JSON)\n"
       "  step-down                             slurmctld saves and ends here, another head takes over\n"
       "  check munge|controller|worker|login   readiness: exit status 0 when it answers\n"
-      "  reconfigure HASH [--always]           wait for that configuration, then tell slurmctld and the nodes to read it\n"
+      "  check-config                          try a configuration (files by stdin) on a slurmctld of its own\n"
+      "  await HASH                            wait for the files of that configuration\n"
+      "  reconfigure HASH [--always] [--restart]   wait for them, then tell slurmctld and the nodes to read them, and see that it stands them\n"
+      "  generation                            of the configuration in use here\n"
       "  nodes | drain | undrain | forget | requeue | cancel   what Slurm knows of its nodes, and steps of a scale-down\n"
       "  died NODE ENDED|- WHY                 its processes are gone: Slurm requeues their jobs, which start again without delay\n"
       "  populate --version V [--volume DIR]   fill the shared root from this container's image, or adopt the one that is there\n"

@@ -123,9 +123,28 @@ void check_jail(SlurmCluster& cluster) {
       if (mount.path.find('\n') != std::string::npos || mount.path == "/") cluster.problems.push_back(fmt::format("jailSubMounts: {} cannot be mounted at {}", mount.name, mount.path));
 }
 
+// spec.slurmConfig by slurm.conf's names. Powering nodes and topologies have no effect here yet, and so are left to the list of what is ignored.
+constexpr std::pair<const char*, const char*> kConfigFields[] = {{"completeWait", "CompleteWait"}, {"defCpuPerGPU", "DefCPUPerGPU"}, {"defMemPerNode", "DefMemPerNode"}, {"epilog", "Epilog"},
+                                                                {"maxJobCount", "MaxJobCount"},   {"messageTimeout", "MessageTimeout"}, {"minJobAge", "MinJobAge"},   {"prolog", "Prolog"},
+                                                                {"taskPluginParam", "TaskPluginParam"}, {"taskProlog", "TaskProlog"}};
+
+SlurmConfigChoices read_config(const Json& spec) {
+  SlurmConfigChoices out;
+  for (const auto& [field, key] : kConfigFields)
+    if (const Json* value = spec["slurmConfig"].find(field); value && !value->is_null() && !(value->is_string() && value->string().empty()))
+      out.settings.push_back({fmt::format("spec.slurmConfig.{}", field), key, value->is_string() ? value->string() : kube::print_json(*value)});
+  out.custom = spec["customSlurmConfig"].string();
+  out.partitions = spec["partitionConfiguration"]["configType"].string_or("default");
+  for (const Json& line : spec["partitionConfiguration"]["rawConfig"].items()) out.raw_partitions.push_back(line.string());
+  return out;
+}
+
 // Paths that change something today; everything below such a path does too. The rest of a given spec is reported as ignored.
 const std::set<std::string, std::less<>>& effective_paths() {
   static std::set<std::string, std::less<>> paths = {
+      "customSlurmConfig", "partitionConfiguration.configType", "partitionConfiguration.rawConfig",
+      "slurmConfig.completeWait", "slurmConfig.defCpuPerGPU", "slurmConfig.defMemPerNode", "slurmConfig.epilog", "slurmConfig.maxJobCount", "slurmConfig.messageTimeout", "slurmConfig.minJobAge",
+      "slurmConfig.prolog", "slurmConfig.taskPluginParam", "slurmConfig.taskProlog",
       "crVersion", "clusterType", "pause", "k8sNodeFilters", "volumeSources", "secrets.sshdKeysName", "extensions.mockGpus", "extensions.bindCores", "extensions.scaleDown.policy", "extensions.scaleDown.after",
       "extensions.scaleDown.strictOrdinals", "extensions.notifications",
       "populateJail.image", "populateJail.k8sNodeFilterName",
@@ -227,6 +246,7 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
   out.bind_cores = spec["extensions"]["bindCores"].boolean(true);
   out.scale_down = read_scale_down(spec["extensions"]["scaleDown"], problems);
   out.notification_topics = read_notification_topics(spec["extensions"]["notifications"], problems);
+  out.config = read_config(spec);
 
   if (out.controller.size > kMaxHeads) problems.push_back(fmt::format("spec.slurmNodes.controller.size: {} heads asked for; 1 to {} are possible", out.controller.size, kMaxHeads));
   else if (out.controller.size == 2)

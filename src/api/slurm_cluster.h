@@ -87,6 +87,18 @@ struct SlurmJail {
 };
 inline constexpr const char* kJailVolume = "/mnt/jail-volume";  // where pods have the volume then; /mnt/jail is the root in it
 
+// What the user wrote for slurm.conf, as given: slurm/plan/custom_config.h says what is wrong with it, and what was in force stays so (docs/slurm-config.md).
+struct SlurmConfigSetting {
+  std::string path, key, value;  // "spec.slurmConfig.minJobAge", "MinJobAge", "300"
+};
+struct SlurmConfigChoices {
+  std::vector<SlurmConfigSetting> settings;  // spec.slurmConfig
+  std::string custom;                        // spec.customSlurmConfig
+  std::string partitions = "default";        // spec.partitionConfiguration.configType
+  std::vector<std::string> raw_partitions;   // spec.partitionConfiguration.rawConfig
+  bool any() const { return !settings.empty() || !custom.empty() || partitions != "default" || !raw_partitions.empty(); }
+};
+
 struct SlurmCluster {
   std::string name, space, uid;
   std::string worker_set = "worker";  // whose workers `worker` describes: a cluster with NodeSets is looked at set by set (api/node_set.h)
@@ -109,6 +121,7 @@ struct SlurmCluster {
   bool mock_gpus = false;            // spec.extensions.mockGpus: Gres without hardware, for trying out
   bool bind_cores = true;            // spec.extensions.bindCores: false where several nodes share the same cores (local nodes)
   SlurmScaleDown scale_down;         // spec.extensions.scaleDown
+  SlurmConfigChoices config;
   bool isolated = true;              // annotation fairlead.dev/network-isolation: "Off" takes the policies of api/network_ways.h away
   std::vector<std::string> notification_topics;  // spec.extensions.notifications[].topic: NotificationTopics of this namespace
   kube::Json owner;                  // ownerReference for everything made for this cluster

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,7 @@ class TinyApi final : public KubeApi, public Caches {
   Result<ExecResult> exec(const ObjectKey& pod, const std::string& container, const std::vector<std::string>& command, const std::string&, std::chrono::milliseconds) override {
     std::string line = pod.text() + " " + container;
     for (const auto& word : command) line += " " + word;
+    const std::lock_guard lock(exec_mutex_);  // pods may be asked by several threads
     commands.push_back(std::move(line));
     return answer ? answer(command) : ExecResult{};
   }
@@ -98,6 +100,7 @@ class TinyApi final : public KubeApi, public Caches {
   std::vector<std::string> commands;
 
  private:
+  std::mutex exec_mutex_;
   std::int64_t version_ = 0;
   mutable std::map<std::string, std::map<ObjectKey, Json>> objects_;
   mutable std::map<std::string, View> views_;

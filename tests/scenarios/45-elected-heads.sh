@@ -62,6 +62,16 @@ until_true 30 'every event is delivered' same True condition NotificationsDelive
 [ -z "$(grep -o '"status": 204.*"id": "[^"]*"' "$told/posts" | grep -o '"id": .*' | sort | uniq -d)" ] || fail 'an event came twice although nothing failed'
 note 'administrators were told of each change, once'
 
+# A key that needs a restart: another head takes over with it.
+now=$(term)
+until_true 60 'the configuration is in force there' same True condition ConfigApplied status
+kd patch slurmcluster demo --type=merge -p '{"spec":{"customSlurmConfig":"MaxNodeCount=700"}}' > /dev/null
+until_true 150 'another head serves with the changed configuration' later_term "$now"
+until_true 60 'it is in force' bash -c "$(declare -f login kd k); login scontrol show config | grep -Eq '^MaxNodeCount += 700'"
+until_true 60 'on every node' same True condition ConfigApplied status
+submit rolled
+note 'a key that needs a restart came in force by a planned change of heads'
+
 kd exec "$(active)" -c slurmctld -- pkill -9 slurmctld || fail 'kill slurmctld'
 submit killed
 until_true 60 'srun' login srun --nodes=1 hostname

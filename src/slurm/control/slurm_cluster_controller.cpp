@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "slurm/control/slurm_cluster_controller.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "api/node_set.h"
 #include "base/encoding.h"
@@ -20,6 +25,11 @@ namespace {
 constexpr auto kRareLook = std::chrono::minutes(5);
 // A worker that was empty then may have been given jobs by somebody since.
 constexpr auto kFreshLook = std::chrono::seconds(5);
+
+// Exit statuses of `fairlead-slurm reconfigure` beside 0 and 1 (not done, try again).
+constexpr int kWentDown = 5, kHandedOver = 6;
+// Pods asked in one round for what they run, and by how many threads: a round stays within seconds.
+constexpr std::size_t kSeenAtOnce = 128, kAskers = 8;
 
 bool of_scale(const Step& step) {
   const auto* pod = std::get_if<DeletePod>(&step);
@@ -104,6 +114,7 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
   if (!cluster) {
     const std::lock_guard lock(mutex_);
     looked_.erase(key);
+    configs_.erase(key);
   }
   if (!cluster || kube::deleting(*cluster))
     if (auto done = leave_sets_alone(key); !done) return std::unexpected(std::move(done.error()));
@@ -127,6 +138,8 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
     const std::lock_guard lock(mutex_);
     looked_[key] = asked;
   }
+  if (const auto trial = wants_trial(snapshot, options_.objects, options_.default_image, asked)) snapshot.trial = try_config(*trial);
+  snapshot.seen_configs = see_configs(key, wants_configs(snapshot, options_.objects, options_.default_image, asked));
   const Plan plan = plan_reconcile(snapshot, options_.objects, options_.default_image, clock_.now());
   if (plan.status.is_null()) return kube::Next{};
 
@@ -306,18 +319,84 @@ Result<void> SlurmClusterController::apply(const Step& step, Json& cluster) {
     // 3: the node is not as the plan supposed; the next look decides again. 4: Slurm does not answer.
     return fail(ran->exit_code == 3 ? Code::Conflict : ran->exit_code == 4 ? Code::Unavailable : Code::Invalid, std::string(trim(ran->err)));
   }
-  const auto& reload = std::get<Reconfigure>(step);
+  return reconfigure(std::get<Reconfigure>(step), cluster);
+}
+
+Trial SlurmClusterController::try_config(const TrialWanted& wanted) {
+  std::string input;
+  for (const auto& [name, content] : wanted.files) input += fmt::format("{} {}\n{}", name, content.size(), content);
+  auto ran = api_.exec(wanted.head, "slurmctld", {"/opt/fairlead/bin/fairlead-slurm", "check-config"}, input, 40s);
+  Trial trial{.hash = wanted.hash};
+  if (!ran) trial.words = ran.error().message;
+  else if (ran->exit_code == 0) trial.verdict = Verdict::Good;
+  else {
+    // 1: slurmctld refused. Anything else is no answer: a companion that does not know the command yet, a machine without memory for a second daemon.
+    if (ran->exit_code == 1) trial.verdict = Verdict::Refused;
+    trial.words = std::string(trim(ran->err));
+  }
+  log_info("configuration tried on the daemon", {{"head", wanted.head.text()}, {"hash", trial.hash}, {"result", trial.verdict == Verdict::Good ? "good" : trial.verdict == Verdict::Refused ? "refused" : "unknown"}, {"words", trial.words}});
+  return trial;
+}
+
+std::map<std::string, std::string> SlurmClusterController::see_configs(const kube::ObjectKey& cluster, const std::vector<ConfigOf>& pods) {
+  const std::size_t count = std::min(pods.size(), kSeenAtOnce);
+  std::vector<std::string> seen(count);
+  std::atomic<std::size_t> next = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < std::min(count, kAskers); ++i)
+      threads.emplace_back([&] {
+        for (std::size_t at = next++; at < count; at = next++) {
+          auto ran = api_.exec(pods[at].pod, pods[at].container, {"/opt/fairlead/bin/fairlead-slurm", "generation"}, "", 5s);
+          if (ran && ran->exit_code == 0) seen[at] = std::string(trim(ran->out));
+        }
+      });
+  }
+  const std::lock_guard lock(mutex_);
+  auto& known = configs_[cluster];
+  if (known.size() > 4 * kSeenAtOnce + 2 * pods.size()) known.clear();  // pods that are long gone; the others are asked once more
+  for (std::size_t i = 0; i < count; ++i)
+    if (!seen[i].empty()) known[pods[i].uid] = seen[i];
+  return known;
+}
+
+Result<void> SlurmClusterController::reconfigure(const Reconfigure& reload, Json& cluster) {
+  const auto run = [&](const kube::ObjectKey& head, std::vector<std::string> more) {
+    std::vector<std::string> command = {"/opt/fairlead/bin/fairlead-slurm"};
+    command.insert(command.end(), more.begin(), more.end());
+    return api_.exec(head, "slurmctld", command, "", 150s);
+  };
+  // A head that is made to serve reads its own copy, which must be there by then.
+  if (reload.restart)
+    for (const auto& other : reload.others) {
+      auto ran = run(other, {"await", reload.hash});
+      if (!ran) return std::unexpected(std::move(ran.error()));
+      if (ran->exit_code != 0) return fail(Code::Unavailable, fmt::format("{} has not got configuration {}: {}", other.name, reload.hash, trim(ran->err)));
+    }
   // The companion waits until the mounted files show the hash, then reloads unless the daemon was started with them.
-  std::vector<std::string> command = {"/opt/fairlead/bin/fairlead-slurm", "reconfigure", reload.hash};
+  std::vector<std::string> command = {"reconfigure", reload.hash};
   if (reload.always) command.push_back("--always");
-  auto ran = api_.exec(reload.head, "slurmctld", command, "", 100s);
+  if (reload.restart) command.push_back("--restart");
+  auto ran = run(reload.head, std::move(command));
   if (!ran) return std::unexpected(std::move(ran.error()));
-  if (ran->exit_code != 0) return fail(Code::Unavailable, "slurmctld did not take configuration " + reload.hash + ": " + ran->err);
   Json patch = Json::object({{"metadata", Json::object({{"resourceVersion", kube::version_of(cluster)}})}, {"status", Json::object({{"appliedConfigHash", reload.hash}})}});
   if (!reload.term.empty()) patch.child("status").set("appliedConfigTerm", reload.term);
+  std::string refused;
+  if (ran->exit_code == kWentDown) {
+    refused = trim(ran->err);
+    const std::string image = api::read_slurm_cluster(cluster, options_.default_image).controller.main.image;
+    // Whatever the nodes were told of: they are to be told anew.
+    patch.set("status", Json::object({{"appliedConfigHash", "none"}, {"configCheck", gone_down(reload.hash, image, refused)}}));
+  } else if (ran->exit_code == kHandedOver) {
+    return fail(Code::Unavailable, "another head takes over with configuration " + reload.hash);
+  } else if (ran->exit_code != 0) {
+    return fail(Code::Unavailable, "slurmctld did not take configuration " + reload.hash + ": " + ran->err);
+  }
   auto done = api_.patch(resources::slurm_clusters, kube::key_of(cluster), kube::PatchType::Merge, patch, "status");
   if (!done) return std::unexpected(std::move(done.error()));
   cluster.child("metadata").set("resourceVersion", kube::version_of(*done));
+  cluster.set("status", (*done)["status"]);
+  if (!refused.empty()) return fail(Code::Unavailable, "slurmctld went down with configuration " + reload.hash + ": " + refused);
   return {};
 }
 

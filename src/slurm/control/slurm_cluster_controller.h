@@ -40,6 +40,10 @@ class SlurmClusterController final : public kube::Controller {
   bool look_due(const kube::ObjectKey& key, Instant now);
   // What Slurm knows now; nothing: it did not answer, which permits nothing.
   std::optional<SlurmView> look(const Look& at);
+  Trial try_config(const TrialWanted& wanted);
+  // What these pods run, noted for later rounds; the answers of all that are remembered.
+  std::map<std::string, std::string> see_configs(const kube::ObjectKey& cluster, const std::vector<ConfigOf>& pods);
+  Result<void> reconfigure(const Reconfigure& reload, kube::Json& cluster);
   // Condition StepsTaken: what the API refuses (a quota, a pod security level) is told where users look.
   Result<void> tell(kube::Json& cluster, const std::optional<Error>& problem);
   kube::KubeApi& api_;
@@ -48,6 +52,7 @@ class SlurmClusterController final : public kube::Controller {
   SlurmControllerOptions options_;
   const kube::Caches* caches_ = nullptr;
   std::mutex mutex_;
+  std::map<kube::ObjectKey, std::map<std::string, std::string>> configs_;  // by cluster and uid of the pod: the configuration that it was seen to run
   std::map<kube::ObjectKey, Instant> looked_;  // when Slurm last answered a look of this operator
 };
 

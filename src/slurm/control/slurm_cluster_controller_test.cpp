@@ -36,6 +36,10 @@ class Controller : public testing::Test {
  protected:
   Controller() {
     controller_.start(api_);
+    api_.answer = [this](const std::vector<std::string>& command) -> kube::ExecResult {
+      if (command.at(1) == "generation") return {.out = api_.all("configmaps").at({"lab", "demo-slurm-configs"})["data"]["generation"].string()};  // every node runs what it is given
+      return answer_ ? answer_(command) : kube::ExecResult{};
+    };
     auto parsed = kube::parse_yaml(kDemo);
     EXPECT_TRUE(api_.create(resources::slurm_clusters, parsed->at(0)));
   }
@@ -69,6 +73,7 @@ class Controller : public testing::Test {
   ManualClock clock_{Instant(std::chrono::hours(500'000))};
   const kube::ObjectKey key_{"lab", "demo"};
   kube::TinyApi api_;
+  std::function<kube::ExecResult(const std::vector<std::string>& command)> answer_;
   kube::CheckedApi checked_{api_, kube::full_access(SlurmClusterController(api_, clock_, keys, {}))};
   kube::FencedApi fenced_{checked_, []() -> Result<std::int64_t> { return 3; }};
   SlurmClusterController controller_{fenced_, clock_, keys, {}};
@@ -103,6 +108,43 @@ TEST_F(Controller, ChangesGoThroughWithinWhatItDeclares) {
   EXPECT_GT(api_.commands.size(), commands) << "the changed configuration is loaded";
 }
 
+TEST_F(Controller, AConfigurationIsTriedOnceAndOneThatTheDaemonDoesNotSurviveIsTakenBack) {
+  settle();
+  set_pods("Running", true);
+  settle();
+  const Json before = object("configmaps", "demo-slurm-configs")["data"];
+  int trials = 0, trial_status = 1, reload_status = 0;
+  answer_ = [&](const std::vector<std::string>& command) -> kube::ExecResult {
+    if (command.at(1) == "check-config") return ++trials, kube::ExecResult{.exit_code = trial_status, .err = "fatal: PreemptMode=SUSPEND requires GANG too\n"};
+    if (command.at(1) == "reconfigure") return {.exit_code = std::exchange(reload_status, 0), .err = "slurmctld is gone\n"};
+    return {};
+  };
+  const auto custom = [&](const char* text) {
+    Json cluster = object("slurmclusters", "demo");
+    cluster.child("spec").set("customSlurmConfig", text);
+    ASSERT_TRUE(api_.put(resources::slurm_clusters, cluster));
+    for (int i = 0; i < 8; ++i) (void)controller_.reconcile(key_);
+    settle();
+  };
+  const auto condition = [&](const char* type) { return (*kube::find_condition(object("slurmclusters", "demo"), type))["message"].string(); };
+  custom("PreemptMode=SUSPEND");
+  EXPECT_EQ(trials, 1);
+  EXPECT_THAT(condition("ConfigValid"), HasSubstr("spec.customSlurmConfig, line 1, PreemptMode: slurmctld refuses: fatal"));
+  EXPECT_EQ(object("configmaps", "demo-slurm-configs")["data"], before);
+  trial_status = 3;  // nobody knows
+  custom("KillWait=5");
+  EXPECT_THAT(condition("ConfigValid"), HasSubstr("could not be tried"));
+  EXPECT_EQ(object("configmaps", "demo-slurm-configs")["data"], before);
+  trial_status = 0;
+  reload_status = 5;
+  custom("KillWait=6");
+  EXPECT_EQ(object("configmaps", "demo-slurm-configs")["data"], before);
+  EXPECT_THAT(condition("ConfigApplied"), HasSubstr("slurmctld is gone"));
+  custom("KillWait=7");
+  EXPECT_THAT(object("configmaps", "demo-slurm-configs")["data"]["slurm.conf"].string(), HasSubstr("\nKillWait=7\n"));
+  EXPECT_EQ(kube::condition_is_true(object("slurmclusters", "demo"), "ConfigApplied"), true);
+}
+
 // What fairlead-slurm says of two workers.
 kube::ExecResult nodes(const Clock& clock, const char* of_worker_1, const char* job = "") {
   return {.out = R"({"answered":true,"at":")" + print_micro_time(clock.now()) + R"(","nodes":[{"name":"worker-0","state":["IDLE"],"cpus":0},{"name":"worker-1",)" + of_worker_1 + "}],\"jobs\":[" + job + "]}"};
@@ -115,7 +157,7 @@ TEST_F(Controller, AWorkerBeyondTheSizeLeavesAndWhatSlurmRefusesIsTold) {
   const char* of_worker_1 = R"("state":["IDLE"],"cpus":0)";
   const char* job = "";
   int status = 0;
-  api_.answer = [&](const std::vector<std::string>& command) -> kube::ExecResult {
+  answer_ = [&](const std::vector<std::string>& command) -> kube::ExecResult {
     if (command.at(1) == "nodes") return nodes(clock_, of_worker_1, job);
     if (command.at(1) == "drain" && status == 0) of_worker_1 = drained;
     return {.exit_code = status, .err = status ? "Requested nodes are busy\n" : ""};
@@ -144,14 +186,14 @@ TEST_F(Controller, AWorkerBeyondTheSizeLeavesAndWhatSlurmRefusesIsTold) {
   EXPECT_EQ(object("slurmclusters", "demo")["status"]["scaleDown"]["workers"].items().at(0)["state"].string(), "Drained");
 
   // Silence and nonsense: nothing is done, however long it lasts.
-  const auto before = api_.answer;
+  const auto before = answer_;
   for (const char* text : {"", "{\"answered\":true", "slurm_load_jobs error"}) {
-    api_.answer = [text](auto&&) { return kube::ExecResult{.out = text}; };
+    answer_ = [text](auto&&) { return kube::ExecResult{.out = text}; };
     clock_.advance(10s);
     settle();
     EXPECT_TRUE(api_.all("pods").contains({"lab", "worker-1"}));
   }
-  api_.answer = before;
+  answer_ = before;
   clock_.advance(10s);
   settle();
   EXPECT_FALSE(api_.all("pods").contains({"lab", "worker-1"})) << "seen empty before the silence and after it";
@@ -164,7 +206,7 @@ class ManySteps : public Controller {
   ManySteps() {
     settle();
     set_pods("Running", true);
-    api_.answer = [&](const std::vector<std::string>& command) -> kube::ExecResult {
+    answer_ = [&](const std::vector<std::string>& command) -> kube::ExecResult {
       if (command.at(1) == "nodes") return looked ? looked(), answer() : answer();
       if (command.at(1) == "reconfigure") return {};
       told.push_back(command.at(1) + " " + command.at(2));
@@ -316,7 +358,7 @@ TEST_F(Controller, AnOperatorThatDiesAtAnyCallOfAScaleDownIsFollowedByOneThatGoe
   settle();
   set_pods("Running", true);
   bool listed = true, is_drained = false, busy = true;
-  api_.answer = [&](const std::vector<std::string>& command) -> kube::ExecResult {
+  answer_ = [&](const std::vector<std::string>& command) -> kube::ExecResult {
     const std::string& verb = command.at(1);
     if (verb == "drain") is_drained = true;
     if (verb == "forget") {

@@ -178,6 +178,8 @@ std::vector<Json> desired_config_maps(const SlurmCluster& cluster, const ObjectO
   for (auto& [name, content] : render_config(cluster, options.render)) files.set(name, content);
   const std::string hash = config_hash(cluster, options.render);
   files.set("generation", hash + "\n");
+  // Workers have no such file, since slurmctld gives them the others alone: there the first line tells.
+  files.set("slurm.conf", fmt::format("# Generation {}\n{}", hash, files["slurm.conf"].string()));
   config_map(cluster.name + "-slurm-configs", std::move(files), Json::object({{kConfigHash, hash}}));
   config_map(cluster.name + "-ssh-configs", Json::object({{"sshd_config", render_sshd_config(cluster)}}));
   if (!cluster.nccl_topology.empty()) config_map(cluster.name + "-nccl-topology", Json::object({{"virtualTopology.xml", cluster.nccl_topology}}));

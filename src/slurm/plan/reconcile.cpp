@@ -92,6 +92,35 @@ FailureInput failure_input(const Snapshot& snapshot, const SlurmCluster& cluster
   return in;
 }
 
+Rollout rollout_of(const Snapshot& snapshot, const SlurmCluster& cluster, const ObjectOptions& options, Instant now) {
+  return plan_rollout({.cluster = cluster,
+                       .facts = options.render,
+                       .mounted = find(snapshot.config_maps, cluster.name + "-slurm-configs"),
+                       .good = find(snapshot.config_maps, cluster.name + kGoodConfigs),
+                       .status = snapshot.cluster["status"],
+                       .head_ready = ready_head(snapshot, cluster) != nullptr,
+                       .trial = snapshot.trial,
+                       .now = now});
+}
+
+// The daemon that serves reads the files of its own pod.
+const Json* serving_head(const Snapshot& snapshot, const SlurmCluster& cluster, const std::optional<ActiveHead>& active) {
+  if (elected(cluster)) return active ? find(snapshot.pods, active->pod) : nullptr;
+  return find(snapshot.pods, pod_name(Role::Controller, 0));
+}
+
+// Workers and login nodes whose copy is to be looked at once slurmctld runs with `hash`.
+std::vector<ConfigOf> unseen_configs(const Snapshot& snapshot, const SlurmCluster& cluster, const std::string& hash) {
+  std::vector<ConfigOf> out;
+  for (const auto& [name, pod] : snapshot.pods)
+    for (const Role role : {Role::Worker, Role::Login}) {
+      if (!of_role(pod, cluster, role) || !pod_ready(pod)) continue;
+      const auto seen = snapshot.seen_configs.find(kube::uid_of(pod));
+      if (seen == snapshot.seen_configs.end() || seen->second != hash) out.push_back({kube::key_of(pod), kube::uid_of(pod), role == Role::Worker ? "slurmd" : "sshd"});
+    }
+  return out;
+}
+
 class Planner {
  public:
   Planner(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now)
@@ -119,6 +148,12 @@ class Planner {
     if (const auto chart = chart_condition(snapshot_.cluster, FAIRLEAD_VERSION)) kube::set_condition(object_, *chart, now_);
     if (const auto clocks = clocks_condition(snapshot_.view, now_)) kube::set_condition(object_, *clocks, now_);
     if (const auto state = state_condition(snapshot_.view)) kube::set_condition(object_, *state, now_);
+    rollout_ = rollout_of(snapshot_, cluster_, options_, now_);
+    kube::set_condition(object_, rollout_.valid, now_);
+    remember("configCheck", rollout_.check);
+    remember("configRollout", rollout_.pending);
+    if (rollout_.valid.status == "Unknown" || !rollout_.pending.is_null()) plan_.look_again = kTryAgain;
+    if (rollout_.mounted.empty() && !rollout_.write) plan_.waiting_for.push_back(rollout_.valid.message);
     const bool common = plan_common();
     plan_lost();
     plan_workers();
@@ -158,6 +193,16 @@ class Planner {
     for (int i = 0; i < size; ++i) out.push_back(i);
     return out;
   }
+  static constexpr auto kTryAgain = std::chrono::seconds(10);
+
+  void remember(const char* name, const Json& value) {
+    if (value.is_null()) object_.child("status").erase(name);
+    else object_.child("status").set(name, value);
+  }
+  void look_again_in(std::chrono::nanoseconds time) {
+    if (!plan_.look_again || time < *plan_.look_again) plan_.look_again = time;
+  }
+
   bool was_available() const { return kube::condition_is_true(snapshot_.cluster, "ControllersAvailable"); }
 
   void say(const char* type, bool yes, std::string reason, std::string message) {
@@ -222,8 +267,17 @@ class Planner {
       missing.push_back(fmt::format("ConfigMap {} (named in spec.slurmNodes.login.sshdConfigMapRefName) is not there: make it with key sshd_config, or leave the field empty", cluster_.sshd_config_map));
     }
     for (const auto& line : missing) plan_.waiting_for.push_back(line);
-    for (const Json& wanted : desired_config_maps(cluster_, options_)) {
-      const Json* have = find(snapshot_.config_maps, kube::name_of(wanted));
+    keep_good_configs();
+    for (const Json& desired : desired_config_maps(cluster_, options_)) {
+      const Json* have = find(snapshot_.config_maps, kube::name_of(desired));
+      Json wanted = desired;
+      if (kube::name_of(desired) == cluster_.name + "-slurm-configs" && !rollout_.write) {
+        if (!have) complete = false;
+        const Json* good = find(snapshot_.config_maps, cluster_.name + kGoodConfigs);
+        if (!have || !rollout_.take_back || !good) continue;
+        wanted.set("data", (*good)["data"]);
+        wanted.child("metadata").child("annotations").set(kConfigHash, (*good)["metadata"]["annotations"][kConfigHash]);
+      }
       if (!have) {
         complete = false;
         plan_.steps.push_back(Create{resources::config_maps, wanted});
@@ -277,6 +331,20 @@ class Planner {
     Json out = service["metadata"];
     out.child("labels").set(kRoleLabel, "login");
     return out;
+  }
+
+  // What stood the test on every node is kept before anything else takes its place.
+  void keep_good_configs() {
+    const Json* mounted = find(snapshot_.config_maps, cluster_.name + "-slurm-configs");
+    if (!mounted || rollout_.mounted.empty() || !rollout_.taken_back.empty() || snapshot_.cluster["status"]["appliedConfigHash"].string() != rollout_.mounted) return;
+    const std::string name = cluster_.name + kGoodConfigs;
+    const Json* have = find(snapshot_.config_maps, name);
+    if (have && (*have)["data"] == (*mounted)["data"]) return;
+    Json next = have ? *have : Json::object({{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", Json::object({{"name", name}, {"namespace", cluster_.space}, {"labels", (*mounted)["metadata"]["labels"]}, {"ownerReferences", Json::array({cluster_.owner})}})}});
+    next.set("data", (*mounted)["data"]);
+    next.child("metadata").child("annotations").set(kConfigHash, rollout_.mounted);
+    if (have) plan_.steps.push_back(Update{resources::config_maps, std::move(next)});
+    else plan_.steps.push_back(Create{resources::config_maps, std::move(next)});
   }
 
   // Pods come after the policies around them, so that none of them is ever open.
@@ -394,7 +462,7 @@ class Planner {
       const OfSet of{view.set.name, view.set.generation};
       ordinals_[view.worker_set] = std::move(scale.ordinals);
       sets_[view.worker_set].leaving = std::move(scale.notes);
-      if (scale.look_again && (!plan_.look_again || *scale.look_again < *plan_.look_again)) plan_.look_again = scale.look_again;
+      if (scale.look_again) look_again_in(*scale.look_again);
       if (scale.jobs) {
         if (!jobs) jobs.emplace();
         if (!scale.jobs->empty()) jobs->push_back(std::move(*scale.jobs));
@@ -493,6 +561,12 @@ class Planner {
         view.trouble.push_back(fmt::format("{} waits until {} has given up serving alone", name, pod_name(role, 0)));
         continue;
       }
+      // A head of another kind than the configuration in force names would serve nobody.
+      if (role == Role::Controller && !rollout_.same_heads && (!have || i > 0 || (*have)["metadata"]["annotations"][kTemplateHash] != wanted["metadata"]["annotations"][kTemplateHash])) {
+        view.trouble.push_back(name + " is made or renewed once the changed configuration may be given to it: see condition ConfigValid");
+        if (have && owned_by(*have, cluster_) && pod_ready(*have)) ++view.ready;
+        continue;
+      }
       if (!have && !jail_ready_) {
         view.trouble.push_back(name + " waits for the jail");
         continue;
@@ -566,18 +640,36 @@ class Planner {
   }
 
   void plan_reload() {
-    const std::string hash = config_hash(cluster_, options_.render);
-    const Json* configs = find(snapshot_.config_maps, cluster_.name + "-slurm-configs");
-    // The daemon that serves reads the files of its own pod.
-    const Json* head = elected(cluster_) ? (active_ ? find(snapshot_.pods, active_->pod) : nullptr) : find(snapshot_.pods, pod_name(Role::Controller, 0));
+    const std::string& hash = rollout_.mounted;  // what the pods mount, which need not be what the resource asks for
+    const Json* head = serving_head(snapshot_, cluster_, active_);
     const std::string& applied = snapshot_.cluster["status"]["appliedConfigHash"].string();
     const bool same_daemon = !elected(cluster_) || (active_ && snapshot_.cluster["status"]["appliedConfigTerm"].string() == std::to_string(active_->term));
-    if (applied == hash && same_daemon) {
-      say("ConfigApplied", true, "Applied", fmt::format("slurmctld runs with configuration {}", hash));
-      return;
+    if (hash.empty()) return say("ConfigApplied", false, "Pending", "no configuration is there yet");
+    if (applied == hash && same_daemon) return say_applied(hash);
+    if (rollout_.taken_back.empty()) say("ConfigApplied", false, "Pending", fmt::format("configuration {} is not in force yet", hash));
+    else say("ConfigApplied", false, "RolledBack", fmt::format("{}; configuration {} is being put back in force", rollout_.taken_back, hash));
+    if (!head || !pod_ready(*head) || (rollout_.write && hash != rollout_.hash) || rollout_.take_back) return;
+    Reconfigure step{kube::key_of(*head), hash, elected(cluster_) && active_ ? std::to_string(active_->term) : "", !applied.empty() && applied != hash, rollout_.restart, {}};
+    for (int i = 0; elected(cluster_) && i < cluster_.controller.size; ++i)
+      if (const Json* other = find(snapshot_.pods, pod_name(Role::Controller, i)); other && other != head && owned_by(*other, cluster_) && pod_ready(*other)) step.others.push_back(kube::key_of(*other));
+    plan_.steps.push_back(std::move(step));
+  }
+
+  // slurmctld runs with it. Does every node?
+  void say_applied(const std::string& hash) {
+    const auto unseen = unseen_configs(snapshot_, cluster_, hash);
+    const std::string note = rollout_.workers_note.empty() ? "" : "; " + rollout_.workers_note;
+    if (!rollout_.taken_back.empty()) return say("ConfigApplied", false, "RolledBack", fmt::format("{}; configuration {} is in force again", rollout_.taken_back, hash));
+    if (hash != rollout_.hash || rollout_.valid.status != "True") return say("ConfigApplied", false, "KeptEarlier", fmt::format("configuration {} stays in force: see condition ConfigValid", hash));
+    if (!unseen.empty()) {
+      std::vector<std::string> names;
+      for (const ConfigOf& one : unseen)
+        if (names.size() < 10) names.push_back(one.pod.name);
+      if (unseen.size() > names.size()) names.push_back(fmt::format("{} more", unseen.size() - names.size()));
+      look_again_in(kTryAgain);
+      return say("ConfigApplied", false, "NodesDiffer", fmt::format("slurmctld runs with configuration {}; not seen yet on {}", hash, fmt::join(names, ", ")));
     }
-    say("ConfigApplied", false, "Pending", fmt::format("configuration {} is not in force yet", hash));
-    if (configs && head && pod_ready(*head) && (*configs)["metadata"]["annotations"][kConfigHash].string() == hash) plan_.steps.push_back(Reconfigure{kube::key_of(*head), hash, elected(cluster_) && active_ ? std::to_string(active_->term) : "", !applied.empty() && applied != hash});
+    say("ConfigApplied", true, "Applied", fmt::format("slurmctld and every ready node run with configuration {}{}", hash, note));
   }
 
   const Snapshot& snapshot_;
@@ -592,6 +684,7 @@ class Planner {
   std::map<std::string, std::vector<int>> ordinals_;  // that are to be there
   std::map<std::string, Json> memories_;              // status.scaleDown of NodeSets
   bool jail_ready_ = true;
+  Rollout rollout_;
   Plan plan_;
 };
 
@@ -622,10 +715,28 @@ std::string describe(const Step& step) {
         if constexpr (std::is_same_v<S, Remove>) return fmt::format("delete {} {}: {}", s.resource.plural, s.key.name, s.why);
         if constexpr (std::is_same_v<S, DeletePod>) return fmt::format("delete pod {}: {}", s.key.name, s.why);
         if constexpr (std::is_same_v<S, MakeKeys>) return fmt::format("make keys {}", s.secret);
-        if constexpr (std::is_same_v<S, Reconfigure>) return fmt::format("reconfigure {} to {}", s.head.name, s.hash);
+        if constexpr (std::is_same_v<S, Reconfigure>) return fmt::format("{} {} to {}", s.restart ? "restart" : "reconfigure", s.head.name, s.hash);
         if constexpr (std::is_same_v<S, NodeStep>) return fmt::format("{} {}{}{}", text(s.tell.verb), s.tell.node, s.tell.arguments.empty() ? "" : ": ", fmt::join(s.tell.arguments, " "));
       },
       step);
+}
+
+std::optional<TrialWanted> wants_trial(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now) {
+  const SlurmCluster cluster = read_cluster(snapshot, default_image);
+  if (cluster.deleting || cluster.paused || !cluster.problems.empty()) return std::nullopt;
+  const Json* head = ready_head(snapshot, cluster);
+  if (!head) return std::nullopt;
+  Rollout rollout = rollout_of(snapshot, cluster, options, now);
+  if (!rollout.try_it) return std::nullopt;
+  return TrialWanted{kube::key_of(*head), rollout.hash, std::move(rollout.files)};
+}
+
+std::vector<ConfigOf> wants_configs(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now) {
+  const SlurmCluster cluster = read_cluster(snapshot, default_image);
+  if (cluster.deleting || cluster.paused || !cluster.problems.empty()) return {};
+  const Rollout rollout = rollout_of(snapshot, cluster, options, now);
+  if (rollout.mounted.empty() || snapshot.cluster["status"]["appliedConfigHash"].string() != rollout.mounted) return {};
+  return unseen_configs(snapshot, cluster, rollout.mounted);
 }
 
 std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& default_image, Instant now) {

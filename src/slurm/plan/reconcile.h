@@ -12,6 +12,7 @@
 #include "slurm/plan/failure.h"
 #include "slurm/plan/heads.h"
 #include "slurm/plan/objects.h"
+#include "slurm/plan/rollout.h"
 #include "slurm/plan/scale.h"
 
 namespace fairlead::slurm {
@@ -22,6 +23,9 @@ struct Snapshot {
   std::map<std::string, kube::Json> nodes;  // of Kubernetes, that have its pods; none where the operator may not read them, and then no machine counts as dead
   bool only_cluster = true;       // of its namespace: NodeSets that name none are its own
   std::optional<SlurmView> view;  // where wants_look asked for it and Slurm answered
+  std::optional<Trial> trial;     // where wants_trial asked for it
+  // The configuration that each pod was seen to run, by its uid: its hash. Of other pods nothing is known.
+  std::map<std::string, std::string> seen_configs;
   bool look_due = false;          // Slurm was not looked at for long, or not yet by this operator: what it never wrote down, or what was carried out late, is found only so
 };
 
@@ -35,7 +39,8 @@ struct DeletePod { kube::ObjectKey key; std::string uid; std::string why; std::s
 struct Remove { kube::Resource resource; kube::ObjectKey key; std::string uid; std::string why; std::string version; };  // what belongs to the cluster and is not wanted any more
 enum class Keys { Munge, Quorum, HostKeys, ClientKey };
 struct MakeKeys { Keys keys; std::string secret; };                            // generated where chance is allowed, then created once
-struct Reconfigure { kube::ObjectKey head; std::string hash, term; bool always = false; };                // tell slurmctld to read the files again once they show this hash
+// Tell slurmctld to read the files again, or to start anew, once they show this hash. `others`: heads that must have the files before one of them is made to serve.
+struct Reconfigure { kube::ObjectKey head; std::string hash, term; bool always = false, restart = false; std::vector<kube::ObjectKey> others; };
 struct NodeStep { kube::ObjectKey head; TellSlurm tell; std::string pod_uid; OfSet set; };  // by fairlead-slurm, which looks once more before it acts; the worker's pod, where it has one
 using Step = std::variant<Create, Update, WriteStatus, Remove, DeletePod, MakeKeys, Reconfigure, NodeStep>;
 std::string describe(const Step& step);
@@ -54,6 +59,12 @@ std::optional<kube::Condition> chart_condition(const kube::Json& cluster, const 
 
 // Does the plan need to know what Slurm knows? Then the head named is to be asked: `fairlead-slurm nodes`.
 struct Look { kube::ObjectKey head; int slurmd_port = 0; std::string nodes; };  // nodes: whose jobs are asked for; empty: all
+// Is a configuration to be tried on the daemon before it may be given to the pods? Then in the head named: `fairlead-slurm check-config`.
+struct TrialWanted { kube::ObjectKey head; std::string hash; std::map<std::string, std::string> files; };
+std::optional<TrialWanted> wants_trial(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now);
+// Pods whose configuration in use is to be asked for (`fairlead-slurm generation`), with the container to ask in.
+struct ConfigOf { kube::ObjectKey pod; std::string uid, container; };
+std::vector<ConfigOf> wants_configs(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now);
 std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& default_image, Instant now);
 
 // Never deletes a login pod that runs, and a worker only when Slurm showed it drained and empty twice (plan/scale.h): what would end jobs or sessions is held back and named in a condition.

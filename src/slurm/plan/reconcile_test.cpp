@@ -7,6 +7,7 @@ namespace fairlead::slurm {
 namespace {
 
 using kube::Json;
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -40,7 +41,15 @@ struct World {
   Snapshot snapshot{.cluster = demo()};
   World() { snapshot.claims["jail-pvc"] = claim("jail-pvc", "ReadWriteMany"); }
 
-  Plan look() { return plan_reconcile(snapshot, {}, "slurm:22.05", kNow); }
+  // The daemon that tries configurations takes them all, unless a test says otherwise.
+  Verdict verdict = Verdict::Good;
+  std::string words;
+  Plan look() {
+    snapshot.trial.reset();
+    if (const auto wanted = wants_trial(snapshot, {}, "slurm:22.05", now)) snapshot.trial = Trial{wanted->hash, verdict, words};
+    return plan_reconcile(snapshot, {}, "slurm:22.05", now);
+  }
+  Instant now = kNow;
   std::vector<std::string> steps() {
     std::vector<std::string> out;
     for (const auto& step : look().steps) out.push_back(describe(step));
@@ -55,6 +64,7 @@ struct World {
       if (const auto* gone = std::get_if<Remove>(&step)) table(gone->resource).erase(gone->key.name);
       if (const auto* remove = std::get_if<DeletePod>(&step)) snapshot.pods.erase(remove->key.name);
       if (const auto* reload = std::get_if<Reconfigure>(&step)) {
+        for (const auto& [name, pod] : snapshot.pods) snapshot.seen_configs[kube::uid_of(pod)] = reload->hash;
         snapshot.cluster.child("status").set("appliedConfigHash", reload->hash);
         if (!reload->term.empty()) snapshot.cluster.child("status").set("appliedConfigTerm", reload->term);
       }
@@ -419,7 +429,91 @@ TEST(SlurmReconcile, ChangedConfigurationIsReloadedInPlace) {
   world.snapshot.cluster.find("spec")->find("slurmNodes")->find("worker")->set("cgroupVersion", "v2");
   EXPECT_THAT(world.steps(), ElementsAre("update configmaps demo-slurm-configs"));
   world.apply(world.look());
+  EXPECT_THAT(world.steps(), ElementsAre(HasSubstr("restart controller-0 to "))) << "ProctrackType counts from the next start";
+  world.apply(world.look());
+  world.settle();
+  world.snapshot.cluster.child("spec").set("customSlurmConfig", "MinJobAge=300");
+  EXPECT_THAT(world.steps(), ElementsAre("update configmaps demo-slurm-configs"));
+  world.apply(world.look());
   EXPECT_THAT(world.steps(), ElementsAre(HasSubstr("reconfigure controller-0 to ")));
+  EXPECT_THAT(world.condition("ConfigApplied"), HasSubstr("False"));
+  world.settle();
+  EXPECT_THAT(world.condition("ConfigApplied"), HasSubstr("True"));
+}
+
+TEST(SlurmReconcile, WhatTheDaemonRefusesReachesNoPodAndTheRestGoesOn) {
+  World world;
+  world.settle();
+  for (const char* pod : {"controller-0", "worker-0", "worker-1", "login-0"}) world.ready(pod);
+  world.settle();
+  const Json before = world.snapshot.config_maps.at("demo-slurm-configs");
+  for (const auto& [custom, verdict, condition] : {std::tuple{"MinJobAeg=300", Verdict::Good, "False spec.customSlurmConfig, line 1, MinJobAeg"}, {"PreemptMode=SUSPEND", Verdict::Refused, "False spec.customSlurmConfig, line 1, PreemptMode"},
+                                                   {"KillWait=7", Verdict::Unknown, "Unknown configuration"}}) {
+    world.verdict = verdict;
+    world.words = "fatal: PreemptMode";
+    world.snapshot.cluster.child("spec").set("customSlurmConfig", custom);
+    world.snapshot.cluster.child("spec").child("slurmNodes").child("login").set("size", std::string_view(custom) == "KillWait=7" ? 3 : 2);
+    world.settle();
+    EXPECT_THAT(world.condition("ConfigValid"), HasSubstr(condition));
+    EXPECT_THAT(world.condition("ConfigApplied"), HasSubstr("stays in force: see condition ConfigValid"));
+    EXPECT_EQ(world.snapshot.config_maps.at("demo-slurm-configs"), before) << custom;
+    EXPECT_TRUE(world.snapshot.pods.contains("login-1")) << "other changes go on";
+    for (const char* pod : {"login-1", "login-2"})
+      if (world.snapshot.pods.contains(pod)) world.ready(pod);
+  }
+  world.verdict = Verdict::Good;
+  world.settle();
+  EXPECT_THAT(world.snapshot.config_maps.at("demo-slurm-configs")["data"]["slurm.conf"].string(), HasSubstr("\nKillWait=7\n"));
+  EXPECT_THAT(world.condition("ConfigValid"), HasSubstr("True"));
+}
+
+TEST(SlurmReconcile, AConfigurationThatTheDaemonDoesNotSurviveIsTakenBack) {
+  World world;
+  world.settle();
+  for (const char* pod : {"controller-0", "worker-0", "worker-1", "login-0"}) world.ready(pod);
+  world.settle();
+  const Json before = world.snapshot.config_maps.at("demo-slurm-configs");
+  world.snapshot.cluster.child("spec").set("customSlurmConfig", "MaxNodeCount=7");
+  world.apply(world.look());
+  ASSERT_NE(world.snapshot.config_maps.at("demo-slurm-configs"), before);
+  ASSERT_THAT(world.steps(), ElementsAre(HasSubstr("restart controller-0 to ")));
+  // What the controller notes when the daemon is gone.
+  const std::string hash = world.snapshot.config_maps.at("demo-slurm-configs")["metadata"]["annotations"][kConfigHash].string();
+  world.snapshot.cluster.child("status").set("appliedConfigHash", "none").set("configCheck", gone_down(hash, "slurm:22.05", "fatal: MaxNodeCount too small"));
+  EXPECT_THAT(world.steps(), ElementsAre("update configmaps demo-slurm-configs"));
+  world.apply(world.look());
+  EXPECT_EQ(world.snapshot.config_maps.at("demo-slurm-configs")["data"], before["data"]);
+  EXPECT_THAT(world.condition("ConfigApplied"), HasSubstr("False spec.customSlurmConfig, line 1, MaxNodeCount"));
+  EXPECT_THAT(world.steps(), ElementsAre(HasSubstr("restart controller-0 to ")));
+  world.settle();
+  EXPECT_THAT(world.condition("ConfigApplied"), HasSubstr("is in force again"));
+  EXPECT_THAT(world.condition("ConfigValid"), AllOf(HasSubstr("False"), HasSubstr("stays in force")));
+  EXPECT_THAT(world.steps(), IsEmpty()) << "not tried again by itself";
+  // Set back and given once more it is tried again.
+  world.snapshot.cluster.child("spec").erase("customSlurmConfig");
+  world.settle();
+  EXPECT_THAT(world.condition("ConfigApplied"), HasSubstr("True"));
+  world.snapshot.cluster.child("spec").set("customSlurmConfig", "MaxNodeCount=7");
+  world.settle();
+  EXPECT_THAT(world.condition("ConfigApplied"), HasSubstr("True"));
+}
+
+TEST(SlurmReconcile, HeadsThatDoNotComeBackGetTheEarlierConfiguration) {
+  World world;
+  world.settle();
+  for (const char* pod : {"controller-0", "worker-0", "worker-1", "login-0"}) world.ready(pod);
+  world.settle();
+  const Json before = world.snapshot.config_maps.at("demo-slurm-configs");
+  world.snapshot.cluster.child("spec").set("customSlurmConfig", "KillWait=7");
+  world.apply(world.look());
+  world.snapshot.pods["controller-0"].child("status").set("conditions", Json::array());
+  world.settle();
+  EXPECT_NE(world.snapshot.config_maps.at("demo-slurm-configs"), before);
+  EXPECT_EQ(world.look().look_again, std::chrono::seconds(10));
+  world.now += std::chrono::minutes(2);
+  world.settle();
+  EXPECT_EQ(world.snapshot.config_maps.at("demo-slurm-configs")["data"], before["data"]);
+  EXPECT_THAT(world.condition("ConfigValid"), AllOf(HasSubstr("False"), HasSubstr("stays in force")));
 }
 
 TEST(SlurmReconcile, AForeignPodOfTheNameIsLeftAlone) {

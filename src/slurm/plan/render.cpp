@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "api/node_set.h"
 #include "kube/selector.h"
+#include "slurm/plan/custom_config.h"
 
 namespace fairlead::slurm {
 namespace {
@@ -16,6 +18,25 @@ std::int64_t quantity_or(const std::map<std::string, std::string>& resources, co
   if (found == resources.end()) return otherwise;
   auto quantity = kube::Quantity::parse(found->second);
   return quantity ? quantity->value() : otherwise;
+}
+
+// The user's settings in the place of ours, then what else they gave.
+std::string with_custom_config(std::vector<ConfigEntry> lines, const std::string& node_sets, const std::string& all_sets, const CustomConfig& custom) {
+  for (const ConfigEntry& setting : custom.settings) {
+    const std::string value = merge_options(setting.key, setting.value);
+    const auto ours = std::find_if(lines.begin(), lines.end(), [&](const ConfigEntry& one) { return same_key(one.key, setting.key); });
+    if (ours != lines.end()) ours->value = value;
+    else lines.push_back({.key = setting.key, .value = value});
+  }
+  std::string conf = "# Written by Fairlead from the SlurmCluster resource. Edit the resource, not this file. The line above tells the state of it that this is.\n";
+  for (const ConfigEntry& one : lines) conf += print_config(one) + "\n";
+  conf += node_sets;
+  for (const ConfigEntry& one : custom.lines)
+    if (one.key == "NodeSet") conf += print_config(one) + "\n";
+  if (!custom.own_partitions) conf += fmt::format("PartitionName=main Nodes={} Default={} MaxTime=INFINITE State=UP OverSubscribe=NO\n", all_sets, custom.own_default ? "NO" : "YES");
+  for (const ConfigEntry& one : custom.lines)
+    if (one.key == "PartitionName") conf += print_config(one) + "\n";
+  return conf;
 }
 
 }  // namespace
@@ -56,9 +77,8 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   const bool gpus = std::any_of(views.begin(), views.end(), [](const auto& view) { return worker_gpus(view) > 0 || !view.set.gres.empty(); });
   std::map<std::string, std::string> files;
 
-  std::string conf;
-  const auto line = [&](std::string_view key, std::string_view value) { conf += fmt::format("{}={}\n", key, value); };
-  conf += "# Written by Fairlead from the SlurmCluster resource. Edit the resource, not this file.\n";
+  std::vector<ConfigEntry> lines;
+  const auto line = [&](std::string_view key, std::string_view value) { lines.push_back({.key = std::string(key), .value = std::string(value)}); };
   line("ClusterName", cluster.name);
   // One host name and one address that only ever stand for the active head: a list would bring back standby daemons and their sleeps.
   line("SlurmctldHost", fmt::format("{}({})", elected(cluster) ? "controller" : "controller-0", controller_address(cluster, facts)));
@@ -70,8 +90,8 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   line("CredType", "cred/munge");
   // cred_expire stays at its default of 120 s, which is how long a requeued job waits before it starts again: with 30 s a worker that came back after a power cut was seen to get the late retry of "terminate step 6.0",
   // meant for the job's first run, and to kill step 6.0 of the second. Who knows that no such message can be under way lets the job start at once (gpl/failure.h).
-  line("SlurmctldParameters", "enable_configless,cloud_reg_addrs");
-  line("CommunicationParameters", "NoAddrCache");
+  line("SlurmctldParameters", merge_options("SlurmctldParameters", ""));
+  line("CommunicationParameters", merge_options("CommunicationParameters", ""));
   // Of several heads: a link that each companion sets to the state of its own term.
   line("StateSaveLocation", elected(cluster) ? "/run/slurm/state" : "/var/spool/slurmctld");
   line("SlurmdSpoolDir", "/var/spool/slurmd");
@@ -96,9 +116,9 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   line("SelectType", "select/cons_tres");
   line("SelectTypeParameters", "CR_Core_Memory");
   line("SchedulerType", "sched/backfill");
-  line("SchedulerParameters", "sched_interval=5,bf_interval=10");
+  line("SchedulerParameters", merge_options("SchedulerParameters", ""));
   // The declared size counts, also where local nodes share a smaller machine.
-  line("SlurmdParameters", "config_overrides");
+  line("SlurmdParameters", merge_options("SlurmdParameters", ""));
   // Limits of the submitting shell say nothing about a worker's container.
   line("PropagateResourceLimits", "NONE");
   line("ProctrackType", confinement.cgroups ? "proctrack/cgroup" : "proctrack/linuxproc");
@@ -112,13 +132,12 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   if (gpus) line("GresTypes", "gpu");
   // A file of the pod, not one that the head hands out: a worker that was made before the cluster had a jail lacks it, and goes on as it is.
   if (cluster.jail.wanted()) line("PlugStackConfig", "/run/fairlead/plugstack.conf");
-  std::string sets;
+  std::string sets, node_sets;
   for (const auto& view : views) {
-    conf += fmt::format("NodeSet={0} Feature={0}\n", view.worker_set);
+    node_sets += fmt::format("NodeSet={0} Feature={0}\n", view.worker_set);
     sets += (sets.empty() ? "" : ",") + view.worker_set;
   }
-  conf += fmt::format("PartitionName=main Nodes={} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO\n", sets);
-  files["slurm.conf"] = std::move(conf);
+  files["slurm.conf"] = with_custom_config(std::move(lines), node_sets, sets, read_custom_config(cluster));
 
   // slurmd loads the cgroup plug-in also when nothing is confined, and then v2 ends it if there is no systemd to ask. v1 does nothing until it is used. So one is always named,
   // for Slurm would else choose by what the host has mounted.

@@ -23,6 +23,7 @@ struct Confinement {
 Confinement confinement_of(const api::SlurmCluster& cluster);
 
 // slurm.conf, cgroup.conf, gres.conf by file name. For Slurm 22.05: configless, dynamic workers (slurmd -Z) that join partition `main` by their feature.
+// Holds of the user's part what read_custom_config takes; whether it is fit to be given to a daemon, its problems tell.
 std::map<std::string, std::string> render_config(const api::SlurmCluster& cluster, const RenderFacts& facts);
 
 // What a worker says of itself when it registers: the argument of `slurmd --conf`.

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "reconfigure.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/encoding.h"
+#include "base/files.h"
+#include "base/process.h"
+#include "head.h"
+
+namespace fairlead::companion {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kNotDone = 1, kWentDown = 5, kHandedOver = 6;
+constexpr auto kAnswersAgain = 40s;
+
+int say(int status, const std::string& text) {
+  std::fprintf(stderr, "%s\n", text.c_str());
+  return status;
+}
+
+// Its configuration as it tells it; empty: no answer, and then perhaps what the tool said of its own file, which it reads first.
+std::string ask_daemon(std::string* unreadable = nullptr) {
+  auto out = run({.argv = {"scontrol", "show", "config"}}, 5s);
+  if (out && out->exit.code == 0) return out->out;
+  if (unreadable && out && out->err.find("arse") != std::string::npos && out->err.find("error: ") != std::string::npos) *unreadable = std::string(trim(out->err));
+  return "";
+}
+
+Result<void> end_daemon() {
+  auto text = read_file("/run/slurm/slurmctld.pid");
+  if (!text) return std::unexpected(std::move(text.error()));
+  const pid_t pid = std::atoi(std::string(trim(*text)).c_str());
+  auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
+  if (pid <= 1 || !name || trim(*name) != "slurmctld") return fail(Code::NotFound, fmt::format("process {} is not slurmctld", pid));
+  auto identity = identify(pid);
+  if (!identity) return std::unexpected(std::move(identity.error()));
+  auto process = open_process(*identity);
+  if (!process) return std::unexpected(std::move(process.error()));
+  if (::kill(pid, SIGTERM) != 0) return fail_errno(errno, "end slurmctld");
+  pollfd watched{process->get(), POLLIN, 0};
+  if (::poll(&watched, 1, 15'000) != 1) return fail(Code::Unavailable, "slurmctld has not ended within 15 s of SIGTERM");
+  return {};
+}
+
+// Tells slurmctld and, through it, every slurmd.
+std::string tell_to_read() {
+  auto out = run({.argv = {"scontrol", "reconfigure"}}, 60s);
+  if (out && out->exit.code == 0) return "";
+  return "scontrol reconfigure: " + (out ? std::string(trim(out->err)) : out.error().message);
+}
+
+bool answers_with_these_files() {
+  const SystemClock clock;
+  for (const auto until = clock.monotonic() + kAnswersAgain; clock.monotonic() < until; std::this_thread::sleep_for(200ms))
+    if (same_hash(ask_daemon())) return true;
+  return false;
+}
+
+}  // namespace
+
+int await_files(const std::string& hash) {
+  // The node writes changed files into the mount within seconds; slurmctld must not read half of them.
+  for (int i = 0; i < 900; ++i) {
+    auto generation = read_file("/etc/slurm/generation");
+    if (generation && trim(*generation) == hash) return 0;
+    std::this_thread::sleep_for(100ms);
+  }
+  return say(kNotDone, fmt::format("configuration {} has not arrived in /etc/slurm within 90 s", hash));
+}
+
+int reconfigure(const std::vector<std::string>& arguments) {
+  const std::string hash = arguments.empty() ? "" : arguments[0];
+  const auto flag = [&](const char* name) { return std::find(arguments.begin(), arguments.end(), name) != arguments.end(); };
+  if (hash.empty()) return say(2, "usage: fairlead-slurm reconfigure HASH [--always] [--restart]");
+  if (const int status = await_files(hash); status != 0) return status;
+  auto running = read_file(kGeneration);
+  const bool read_already = running && trim(*running) == hash;
+  // `--always`: also where slurmctld was started with it, since the workers' daemons may have been told of an earlier one.
+  if (read_already && !flag("--always")) return 0;
+  std::string unreadable;
+  if (ask_daemon(&unreadable).empty() && !unreadable.empty()) return say(kWentDown, unreadable);
+  if (ask_daemon().empty()) return say(kNotDone, "slurmctld does not answer, and so was not told of configuration " + hash);
+  std::string trouble;
+  if (flag("--restart") && !read_already) {
+    if (exists("/run/slurm/head.sock")) {
+      auto stepped = ask_head("/run/slurm", "step-down");
+      if (!stepped) return say(kNotDone, stepped.error().message);
+      return say(kHandedOver, "another head takes over with configuration " + hash);
+    }
+    if (auto ended = end_daemon(); !ended) return say(kNotDone, ended.error().message);  // its companion starts it again
+  } else {
+    trouble = tell_to_read();
+  }
+  if (!answers_with_these_files())
+    return say(kWentDown, fmt::format("slurmctld has not answered with configuration {} for {} s{}; its last words are in the log of container slurmctld", hash, kAnswersAgain.count(), trouble.empty() ? "" : " (" + trouble + ")"));
+  if (!trouble.empty() || (flag("--restart") && !read_already))
+    if (const std::string again = tell_to_read(); !again.empty()) return say(kNotDone, again);
+  auto written = write_file_atomically(kGeneration, hash + "\n", 0644);
+  return written ? 0 : say(kNotDone, written.error().message);
+}
+
+int print_generation() {
+  auto conf = read_file("/etc/slurm/slurm.conf");
+  if (!conf) return say(kNotDone, conf.error().message);
+  const std::string generation = generation_of(*conf);
+  if (generation.empty()) return say(kNotDone, "slurm.conf does not say which generation it is");
+  std::printf("%s\n", generation.c_str());
+  return 0;
+}
+
+}  // namespace fairlead::companion

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Puts a configuration that has come to this head in force, and says whether the daemon stood it.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace fairlead::companion {
+
+inline constexpr const char* kGeneration = "/run/slurm/generation";  // of the files that slurmctld read last
+
+// What `scontrol show config` says of HASH_VAL: does slurmctld run with the file that scontrol read?
+bool same_hash(std::string_view show_config);
+// Of the first line of slurm.conf, "# Generation HASH"; empty: there is none.
+std::string generation_of(std::string_view slurm_conf);
+
+// `await HASH`: until the files in /etc/slurm are of that generation, 90 s at most.
+int await_files(const std::string& hash);
+// `reconfigure HASH [--always] [--restart]`. Exit status 0: slurmctld answers, and runs with these files; the nodes are told. 1: not done: the files are not there, or slurmctld did not answer before.
+// 5: it answered before, and has not done so since, or not with these files. 6: another head is to take over, with these files.
+int reconfigure(const std::vector<std::string>& arguments);
+// `generation`: of the slurm.conf that this container's tools and daemons use.
+int print_generation();
+
+}  // namespace fairlead::companion

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# slurm.conf by the resource: what is wrong is said with line and key and reaches no node; what is good is in force, by a reload or, where its key needs one, a restart.
+. "$(dirname "$0")/lib.sh"
+
+condition() { kd get slurmcluster demo -o "jsonpath={.status.conditions[?(@.type==\"$1\")].$2}"; }
+custom() { kd patch slurmcluster demo --type=merge -p "{\"spec\":{\"customSlurmConfig\":\"$1\"}}" > /dev/null; }
+shown() { grep -E "^$1 += $2" <<< "$(login scontrol show config)"; }
+in_force() { same "$(kd get slurmcluster demo -o 'jsonpath={.metadata.generation}')" kd get slurmcluster demo -o 'jsonpath={.status.observedGeneration}' && same True condition ConfigApplied status; }
+
+until_true 120 'the configuration is in force' in_force
+mounted=$(kd get configmap demo-slurm-configs -o 'jsonpath={.data.generation}')
+custom '# ours\nMinJobAeg=300'
+until_true 30 'a typo is told with its line' says 'line 2, MinJobAeg: ' condition ConfigValid message
+says 'did you mean MinJobAge?' condition ConfigValid message || fail 'no remedy is told'
+custom 'PreemptMode=SUSPEND'
+until_true 60 'what only the daemon refuses is told with its line' says 'line 1, PreemptMode: slurmctld refuses' condition ConfigValid message
+same "$mounted" kd get configmap demo-slurm-configs -o 'jsonpath={.data.generation}' || fail 'a bad configuration was given to the nodes'
+same main login sinfo -h -o %R || fail 'sinfo'
+note 'a typo, and a value that only the daemon refuses: told with line and key, and the cluster goes on'
+
+custom 'KillWait=47'
+until_true 150 'a good one is in force' in_force
+shown KillWait '47 sec' || fail "KillWait: $(login scontrol show config | grep KillWait)"
+says 'KillWait=47' kd exec worker-0 -c slurmd -- cat /etc/slurm/slurm.conf || fail 'the worker has another one'
+note 'a good one is in force on every node'
+
+began=$(login scontrol show config | grep BOOT_TIME)
+job=$(login sbatch --parsable -o /dev/null --wrap 'sleep 1000' | tr -d '[:space:]')
+until_true 60 'a job runs' same RUNNING job_state "$job"
+custom 'KillWait=47\nMaxNodeCount=600'
+until_true 150 'one that needs a restart is in force' in_force
+shown MaxNodeCount 600 || fail 'MaxNodeCount'
+[[ $(login scontrol show config | grep BOOT_TIME) != "$began" ]] || fail 'slurmctld was not started anew'
+same RUNNING job_state "$job" || fail 'the job does not run any more'
+login scancel "$job"
+note 'one that needs a restart is in force, and the job runs on'
