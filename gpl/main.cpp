@@ -160,9 +160,21 @@ void wait_until_peers_know_us(const std::string& head, const std::string& own) {
   log_warn("some nodes do not answer this worker; jobs over them will fail", {{"silent", std::to_string(silent.size())}, {"of", std::to_string(peers.size())}, {"first", text}});
 }
 
+// A pod made anew has another address. Slurm 22.05 takes it from the registration of a node that it does not know, or that is CLOUD, but not of a dynamic one with a record (node_mgr.c, validate_node_specs): messages would go to the old one for ever.
+Result<void> tell_address(const NodeRecord& record, const std::string& server) {
+  const auto colon = server.rfind(':');
+  const std::string own = own_address(server.substr(0, colon), server.substr(colon + 1));
+  if (own.empty()) return fail(Code::Unavailable, "no address of this worker's own towards the head");
+  if (own == record.address) return {};
+  auto done = ask_slurm({"scontrol", "update", "nodename=" + record.name, "nodeaddr=" + own});
+  if (!done) return std::unexpected(std::move(done.error()));
+  log_info("told the head that this worker has another address", {{"before", record.address}, {"now", own}});
+  return {};
+}
+
 // No slurmd runs here yet, so whatever Slurm believes to run on this node is dead: its own new incarnation is the proof. Saying so lets Slurm requeue those jobs at once instead of never, for silence proves nothing. The
 // node returns to service when slurmd registers, which waits while messages to the lost jobs may still be under way.
-void report_own_death(const std::string& host) {
+void report_own_death(const std::string& host, const std::string& server) {
   const SystemClock clock;
   ::setenv("SLURM_CONF", "/etc/fairlead/slurm/slurm.conf", 1);  // slurmd has not fetched its own yet
   std::chrono::seconds wait{0};
@@ -174,6 +186,10 @@ void report_own_death(const std::string& host) {
     }
     const auto record = std::find_if(seen->nodes.begin(), seen->nodes.end(), [&](const NodeRecord& node) { return node.name == host; });
     if (record == seen->nodes.end()) break;
+    if (auto told = tell_address(*record, server); !told) {
+      log_info("Slurm does not know this worker's address yet", {{"reason", told.error().message}});
+      continue;
+    }
     const Loss loss = lost_with(host, seen->jobs);
     if (loss.jobs.empty() && !record->has("COMPLETING") && record->cpus_given == 0) {
       wait = keep_out(*record, clock.now());
@@ -215,7 +231,7 @@ int run_worker() {
     std::this_thread::sleep_for(250ms);
   }
   const std::string host = own_host_name();
-  report_own_death(host);
+  report_own_death(host, server);
   wait_until_peers_know_us(server.substr(0, colon), host);
   return supervise({.command = {.argv = {"slurmd", "-D", "-Z", "--conf-server", server, "--conf", definition}, .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = false});
 }

@@ -76,6 +76,19 @@ std::vector<sockaddr_in> addresses_of(const std::string& host, std::uint16_t por
   return addresses;
 }
 
+std::string own_address(const std::string& host, const std::string& port) {
+  for (const sockaddr_in& there : addresses_of(host, static_cast<std::uint16_t>(std::atoi(port.c_str())))) {
+    const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_in own{};
+    socklen_t size = sizeof own;
+    char text[INET_ADDRSTRLEN] = "";
+    if (socket && ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&there), sizeof there) == 0 && ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &size) == 0 &&
+        ::inet_ntop(AF_INET, &own.sin_addr, text, sizeof text))
+      return text;
+  }
+  return {};
+}
+
 bool reachable(const std::string& host, const std::string& port) {
   const auto addresses = addresses_of(host, static_cast<std::uint16_t>(std::atoi(port.c_str())));
   return !addresses.empty() && accepting({addresses.begin(), addresses.begin() + 1}, 2s)[0];

@@ -15,6 +15,9 @@ bool reachable(const std::string& host, const std::string& port);
 // Which of `peers` accept connections: an answer for each, in their order, within `limit` for all together. All are tried at once (512 at a time, each lot with its share of the time); a refusal is a no.
 std::vector<bool> accepting(const std::vector<sockaddr_in>& peers, std::chrono::milliseconds limit);
 
+// The IPv4 address that this machine has towards a host; nothing is sent. Empty: there is no way to it, or names are not answered.
+std::string own_address(const std::string& host, const std::string& port);
+
 // The IPv4 addresses of a name, with this port; empty: none, or names are not answered.
 std::vector<sockaddr_in> addresses_of(const std::string& host, std::uint16_t port);
 

@@ -99,5 +99,11 @@ TEST(SilentPeers, AnAddressWithoutARouteIsSilent) {
   EXPECT_THAT(accepting({nowhere}, 1s), testing::ElementsAre(false));
 }
 
+TEST(Reach, TheOwnAddressIsTheOneTowardsTheHost) {
+  EXPECT_EQ(companion::own_address("127.0.0.1", "6817"), "127.0.0.1");
+  EXPECT_EQ(companion::own_address("127.0.0.7", "6817"), "127.0.0.1");
+  EXPECT_EQ(companion::own_address("nobody.invalid", "6817"), "");
+}
+
 }  // namespace
 }  // namespace fairlead::companion

@@ -90,6 +90,14 @@ until_true 20 "the refusal of two heads" bash -c "'$fairlead' get slurmclusters 
 run apply -f "$site" > /dev/null
 note "two heads are refused with the number"
 
+# The pod of an idle worker made anew has another address, and Slurm follows it.
+uid() { run get pods -n demo worker-1 -o json 2> /dev/null | python3 -c 'import json, sys; print(json.load(sys.stdin)["metadata"]["uid"])'; }
+before=$(uid)
+run delete --no-wait pod -n demo worker-1 > /dev/null
+until_true 60 "another pod worker-1" bash -c "$(declare -f uid run); fairlead=$fairlead; now=\$(uid) && [ \$now != $before ]"
+until_true 60 "a step on it" login timeout 8 srun --immediate=5 -w worker-1 hostname
+note "the pod of an idle worker was made anew and takes steps"
+
 # The job: two nodes, checkpoints every 25 steps.
 login sh -c 'mkdir -p /home/lab' && tar -C "$top/examples" -c train-gpt | run exec -i -n demo login-0 -- tar -C /home/lab -x
 job=$(login sh -c 'cd /home/lab/train-gpt && sbatch --parsable train.sbatch --steps 140 --print-every 10' | tr -d '[:space:]')
