@@ -14,6 +14,7 @@
 #include "api/node_set.h"
 #include "base/encoding.h"
 #include "slurm/plan/config_keys.h"
+#include "slurm/plan/render.h"
 
 namespace fairlead::slurm {
 namespace {
@@ -97,6 +98,23 @@ std::string trouble_of_option(const ConfigOptions& table, const std::string& opt
   return fmt::format("Slurm 22.05 does not know {} and would ignore it{}", name, suggest(nearest(name, names)));
 }
 
+// Values that slurmctld takes and with which slurmd ends by fatal(), and the steps of its worker with it: no trial of slurmctld shows them. From slurmd.c (_read_config, main), job_container/tmpfs and acct_gather_profile/* of 22.05.
+std::string trouble_of_workers(std::string_view key, const std::string& value, const Confinement& confinement) {
+  const auto only_none = [&](std::string_view kind, std::string_view why) {
+    for (const std::string& word : words(value, ','))
+      if (!same_key(word, "none") && !same_key(word, fmt::format("{}/none", kind))) return fmt::format("slurmd would end with {}, and the steps of each worker with it: {}; leave it out", word, why);
+    return std::string();
+  };
+  if (key == "JobAcctGatherParams" && confinement.cgroups)
+    for (const std::string& word : words(value, ','))
+      if (same_key(word, "OverMemoryKill"))
+        return "slurmd would end with OverMemoryKill, and the steps of each worker with it: cgroups confine the memory of steps already (spec.slurmNodes.worker.cgroupVersion: v1); leave it out";
+  if (key == "JobContainerType") return only_none("job_container", "such a plug-in reads job_container.conf, which workers are not given");
+  if (key == "CoreSpecPlugin") return only_none("core_spec", "22.05 has core_spec/cray_aries alone, for Cray nodes");
+  if (key == "AcctGatherProfileType") return only_none("acct_gather_profile", "such a plug-in reads its place from acct_gather.conf, which workers are not given");
+  return "";
+}
+
 class Reader {
  public:
   explicit Reader(const api::SlurmCluster& cluster) : cluster_(cluster) {}
@@ -175,6 +193,7 @@ class Reader {
     // Less than a head or a link is away now and then, and jobs would be ended for it.
     if (const auto seconds = number(entry.value); key->name == "SlurmdTimeout" && seconds && *seconds > 0 && *seconds < 60)
       trouble = "below 60 s the jobs of a worker would be lost with each short break of a link; give 60 or more, or 0 for never";
+    if (trouble.empty()) trouble = trouble_of_workers(key->name, entry.value, confinement_of(cluster_));
     if (!trouble.empty()) return refuse(entry, written, std::move(trouble));
     out_.settings.push_back(std::move(entry));
   }

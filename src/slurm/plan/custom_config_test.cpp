@@ -34,6 +34,24 @@ std::vector<std::string> problems(const api::SlurmCluster& cluster) {
 }
 std::string conf(const api::SlurmCluster& cluster) { return render_config(cluster, {})["slurm.conf"]; }
 
+// slurmctld takes each of these, and slurmd ends: nothing but this check stands between them and the jobs.
+TEST(CustomConfig, WhatWouldEndSlurmdIsRefused) {
+  const auto why = [](const std::string& custom, const char* cgroups) {
+    auto cluster = demo(custom);
+    cluster.cgroup_version = cgroups;
+    return problems(cluster);
+  };
+  for (const char* ends : {"JobAcctGatherParams=NoShared,overmemorykill", "JobContainerType=job_container/tmpfs", "JobContainerType=none,tmpfs", "CoreSpecPlugin=core_spec/cray_aries", "AcctGatherProfileType=acct_gather_profile/hdf5"}) {
+    const auto got = why(ends, "v1");
+    ASSERT_THAT(got, SizeIs(1)) << ends;
+    EXPECT_THAT(got[0], AllOf(HasSubstr("slurmd would end with"), HasSubstr("line 1"))) << ends;
+  }
+  // Without cgroups nothing else watches memory, and slurmd lives.
+  EXPECT_THAT(why("JobAcctGatherParams=OverMemoryKill", "v2"), IsEmpty());
+  EXPECT_THAT(why("JobAcctGatherParams=NoShared", "v1"), IsEmpty());
+  EXPECT_THAT(why("JobContainerType=job_container/none", "v1"), IsEmpty());
+}
+
 struct Line {
   const char* name;
   const char* text;
@@ -144,7 +162,7 @@ TEST(CustomConfig, KnowsWhatNeedsARestart) {
   EXPECT_THAT(keys("MinJobAge=300\nSchedulerParameters=defer").head, IsEmpty());
   EXPECT_THAT(keys("MaxNodeCount=1024\nMaxJobCount=5").head, ElementsAre("MaxJobCount", "MaxNodeCount"));
   EXPECT_THAT(keys("MaxNodeCount=1024").workers, IsEmpty());
-  EXPECT_THAT(keys("JobContainerType=job_container/tmpfs").workers, ElementsAre("JobContainerType"));
+  EXPECT_THAT(keys("AcctGatherEnergyType=acct_gather_energy/rapl").workers, ElementsAre("AcctGatherEnergyType"));
   api::SlurmCluster gpus = demo();
   gpus.worker.main.resources["nvidia.com/gpu"] = "1";
   EXPECT_THAT(restart_keys(conf(demo()), conf(gpus)).head, ElementsAre("GresTypes"));
