@@ -113,13 +113,19 @@ JailPlan plan_jail(const api::SlurmCluster& cluster, const Json& memory, const J
         out.memory = Json::object({{"clusterUid", cluster.uid}, {"layout", layout}, {"version", (*report)["version"].string()}});
         return done();
       }
-  if (out.memory["failedPod"].string() != kube::uid_of(*pod)) out.memory.set("failedPod", kube::uid_of(*pod)).set("attempts", out.memory["attempts"].integer() + 1);
+  if (out.memory["failedPod"].string() != kube::uid_of(*pod)) {
+    out.memory.set("failedPod", kube::uid_of(*pod)).set("attempts", out.memory["attempts"].integer() + 1);
+    out.memory.erase("failedAt");
+  }
+  // By this clock, and from when it was first seen here: a pod that a kubelet rejects has no container that could say when it ended, and the clock of a machine may be wrong.
+  auto seen = parse_time(out.memory["failedAt"].string());
+  if (!seen || *seen > now) {
+    out.memory.set("failedAt", print_time(now));
+    seen = now;
+  }
   const std::int64_t attempts = out.memory["attempts"].integer();
   const auto delay = std::min<std::chrono::nanoseconds>(kLongestDelay, kFirstDelay * (std::int64_t{1} << std::min<std::int64_t>(std::max<std::int64_t>(attempts, 1) - 1, 10)));
-  const auto finished = parse_time(ended(*pod)["finishedAt"].string());
-  const auto since = finished && *finished <= now ? now - *finished : std::chrono::nanoseconds(0);
-  // Without a time it is not known how long ago that was: then the wait is what the resync brings.
-  if (since >= delay || !finished) out.end_pod = "it could not fill the jail";
+  if (const std::chrono::nanoseconds since = now - *seen; since >= delay) out.end_pod = "it could not fill the jail";
   else out.look_again = delay - since;
   return waits("PopulateFailed", fmt::format("pod {}, attempt {}: {}", name, attempts, phase == "Failed" ? word : "what it said is not understood: " + word));
 }

@@ -65,7 +65,9 @@ class SlurmJailPod : public testing::TestWithParam<Case> {};
 TEST_P(SlurmJailPod, Decides) {
   const Case& c = GetParam();
   const Json pod = pod_in(c.phase, c.word, kNow - std::chrono::seconds(30));
-  const auto plan = plan_jail(cluster(), {}, *c.phase ? &pod : nullptr, kNow);
+  // A failed one was first seen so half a minute ago.
+  const Json memory = Json::object({{"clusterUid", "u1"}, {"failedPod", "p1"}, {"failedAt", print_time(kNow - std::chrono::seconds(30))}, {"attempts", 1}});
+  const auto plan = plan_jail(cluster(), memory, *c.phase ? &pod : nullptr, kNow);
   EXPECT_EQ(plan.ready, c.ready);
   ASSERT_TRUE(plan.condition);
   EXPECT_EQ(plan.condition->reason, c.reason);
@@ -100,6 +102,36 @@ TEST(SlurmJail, FailuresAreTriedAgainMoreAndMoreSlowly) {
     memory = plan.memory;
   }
   EXPECT_THAT(waits, testing::ElementsAre(10, 20, 40, 80, 160, 300, 300));
+}
+
+// NodeAffinity, OutOfcpu, UnexpectedAdmissionError, Evicted: the kubelet starts no container and gives no time of an end. Without a pause it would be deleted and made as fast as the API answers.
+TEST(SlurmJail, APodThatAKubeletRejectedWaitsAsLong) {
+  Json memory;
+  Instant now = kNow;
+  std::vector<int> waits;
+  for (int attempt = 1; attempt <= 7; ++attempt) {
+    Json pod = populate_pod(cluster(), {});
+    pod.child("metadata").set("uid", "p" + std::to_string(attempt));
+    pod.set("status", Json::object({{"phase", "Failed"}, {"reason", "OutOfcpu"}, {"message", "Pod was rejected: not enough cpu"}}));
+    const Instant first = now;
+    for (auto plan = plan_jail(cluster(), memory, &pod, now); plan.end_pod.empty(); plan = plan_jail(cluster(), memory, &pod, now)) {
+      EXPECT_THAT(plan.condition->message, HasSubstr("not enough cpu"));
+      ASSERT_TRUE(plan.look_again);
+      memory = plan.memory;
+      now += std::min<std::chrono::nanoseconds>(*plan.look_again, std::chrono::seconds(7));  // other events bring it sooner
+    }
+    waits.push_back(static_cast<int>((now - first) / std::chrono::seconds(1)));
+  }
+  EXPECT_THAT(waits, testing::ElementsAre(10, 20, 40, 80, 160, 300, 300));
+}
+
+TEST(SlurmJail, AClockThatWasSetBackHoldsNothingUp) {
+  const Json memory = Json::object({{"clusterUid", "u1"}, {"failedPod", "p1"}, {"failedAt", print_time(kNow + std::chrono::hours(48))}, {"attempts", 1}});
+  const Json pod = pod_in("Failed", "no space");
+  const auto plan = plan_jail(cluster(), memory, &pod, kNow);
+  ASSERT_TRUE(plan.look_again);
+  EXPECT_EQ(*plan.look_again, std::chrono::seconds(10));
+  EXPECT_FALSE(plan_jail(cluster(), plan.memory, &pod, kNow + std::chrono::seconds(10)).end_pod.empty());
 }
 
 TEST(SlurmJail, WhatWasFilledForAnotherClusterIsNotBelieved) {
