@@ -66,6 +66,7 @@ void add_delete(CLI::App& app, Context& context) {
       struct Target {
         kube::Resource resource;
         std::string space, name;
+        std::string uid{};  // of what was deleted
       };
       std::vector<Target> targets;
       if (!options->files.empty()) {
@@ -96,10 +97,13 @@ void add_delete(CLI::App& app, Context& context) {
       if (targets.empty()) return fail(Code::Invalid, "usage: fairlead delete KIND NAME, or fairlead delete -f FILE");
       Json body = Json::object({{"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"propagationPolicy", "Background"}});
       if (options->grace >= 0) body.set("gracePeriodSeconds", options->grace);
-      for (const auto& target : targets) {
+      for (auto& target : targets) {
         auto done = session->request("DELETE", kube::path_of(target.resource, target.space, target.name), body);
         if (!done && !(options->ignore_missing && done.error().code == Code::NotFound)) return std::unexpected(std::move(done.error()));
-        if (done) fmt::print("{} \"{}\" deleted\n", target.resource.plural, target.name);
+        if (!done) continue;
+        // The object as it goes, or a Status about it.
+        target.uid = (*done)[(*done)["kind"].string() == "Status" ? "details" : "metadata"]["uid"].string();
+        fmt::print("{} \"{}\" deleted\n", target.resource.plural, target.name);
       }
       if (!options->wait) return 0;
       const auto deadline = context.clock.monotonic() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(options->timeout));
@@ -108,6 +112,7 @@ void add_delete(CLI::App& app, Context& context) {
           auto there = session->get(target.resource, target.space, target.name);
           if (!there && there.error().code == Code::NotFound) break;
           if (!there) return std::unexpected(std::move(there.error()));
+          if (!target.uid.empty() && kube::uid_of(*there) != target.uid) break;  // another one of this name, made by a controller
           if (context.clock.monotonic() > deadline)
             return fail(Code::Unavailable, fmt::format("{} {} is still there after {}: see its finalizers with `fairlead get {} {} -o yaml`", target.resource.plural, target.name, print_seconds(options->timeout), target.resource.plural, target.name));
           std::this_thread::sleep_for(std::chrono::milliseconds(200));

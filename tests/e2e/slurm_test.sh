@@ -93,7 +93,7 @@ note "two heads are refused with the number"
 # The pod of an idle worker made anew has another address, and Slurm follows it.
 uid() { run get pods -n demo worker-1 -o json 2> /dev/null | python3 -c 'import json, sys; print(json.load(sys.stdin)["metadata"]["uid"])'; }
 before=$(uid)
-run delete --no-wait pod -n demo worker-1 > /dev/null
+run delete pod -n demo worker-1 --timeout 30 > /dev/null || fail "delete does not end though another pod has the name"
 until_true 60 "another pod worker-1" bash -c "$(declare -f uid run); fairlead=$fairlead; now=\$(uid) && [ \$now != $before ]"
 until_true 60 "a step on it" login timeout 8 srun --immediate=5 -w worker-1 hostname
 note "the pod of an idle worker was made anew and takes steps"
