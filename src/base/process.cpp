@@ -298,6 +298,7 @@ Result<std::string> run_checked(Command command, std::chrono::milliseconds limit
 
 Result<ProcessIdentity> identify(pid_t pid) {
   auto text = read_file(fmt::format("/proc/{}/stat", pid), 64_KiB);
+  if (!text && text.error().code != Code::NotFound) return pass(std::move(text.error()), fmt::format("look at process {}", pid));  // no answer is not a death
   if (!text) return fail(Code::NotFound, fmt::format("process {}: there is none", pid));
   // The second field is the name in parentheses and may hold blanks and parentheses itself.
   const auto close = text->rfind(')');
@@ -309,6 +310,7 @@ Result<ProcessIdentity> identify(pid_t pid) {
 
 Result<Fd> open_process(const ProcessIdentity& identity) {
   Fd pidfd(identity.pid > 0 ? pidfd_open(identity.pid) : -1);
+  if (!pidfd && identity.pid > 0 && errno != ESRCH) return fail_errno(errno, fmt::format("open process {}", identity.pid));
   if (!pidfd) return fail(Code::NotFound, fmt::format("process {}: it is gone", identity.pid));
   // Opened first, compared after: from here on the descriptor cannot change its process.
   auto now = identify(identity.pid);

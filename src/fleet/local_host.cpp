@@ -132,10 +132,15 @@ class LinuxHost final : public LocalHost {
   Result<Observation> observe(const std::string& name, const api::Seat& seat) override {
     Observation seen;
     const std::string record = site_.init_of(name);
-    if (auto identity = read_init(record)) {
+    auto identity = read_init(record);
+    // That no process is seen is told to the cluster as a death that is certain: only its absence counts, never that nobody could look.
+    if (!identity && identity.error().code != Code::NotFound) return std::unexpected(std::move(identity.error()));
+    if (identity) {
       struct stat about {};
       if (::stat(record.c_str(), &about) == 0) seen.started_at = Instant(std::chrono::seconds(about.st_mtim.tv_sec) + std::chrono::nanoseconds(about.st_mtim.tv_nsec));
-      if (is_alive(*identity)) seen.process = *identity;
+      auto alive = lives(*identity);
+      if (!alive) return std::unexpected(std::move(alive.error()));
+      if (*alive) seen.process = *identity;
     }
     bool stale = false;
     auto wire = fabric_.look(seat, seen.process ? seen.process->pid : 0, stale);

@@ -96,6 +96,19 @@ bool is_alive(const ProcessIdentity& identity) {
   return state != 'Z' && state != 'X';
 }
 
+Result<bool> lives(const ProcessIdentity& identity) {
+  auto pidfd = open_process(identity);
+  if (!pidfd && pidfd.error().code == Code::NotFound) return false;
+  if (!pidfd) return std::unexpected(std::move(pidfd.error()));
+  auto text = read_file(fmt::format("/proc/{}/stat", identity.pid), 64_KiB);
+  if (!text && text.error().code == Code::NotFound) return false;
+  if (!text) return std::unexpected(std::move(text.error()));
+  const auto close = text->rfind(')');
+  if (close == std::string::npos || close + 2 >= text->size()) return fail(Code::Internal, fmt::format("process {}: unreadable stat", identity.pid));
+  const char state = (*text)[close + 2];
+  return state != 'Z' && state != 'X';
+}
+
 Result<void> kill_process(const ProcessIdentity& identity, std::chrono::milliseconds limit) {
   auto pidfd = open_process(identity);
   if (!pidfd) return {};

@@ -26,6 +26,8 @@ std::optional<SiteProcess> classify_process(const Site& site, const std::vector<
 std::vector<SiteProcess> find_site_processes(const Site& site);
 
 bool is_alive(const ProcessIdentity& identity);  // there, the same one, and no zombie
+// The same, where "no" has consequences: an error is no answer (no descriptor left, /proc not readable).
+Result<bool> lives(const ProcessIdentity& identity);
 // SIGKILL by pidfd and waits for its end. Gone already: fine. Unavailable: still there after `limit`.
 Result<void> kill_process(const ProcessIdentity& identity, std::chrono::milliseconds limit);
 // SIGTERM, and SIGKILL if it is still there after `grace`.

@@ -90,13 +90,18 @@ until_true 20 "the refusal of two heads" bash -c "'$fairlead' get slurmclusters 
 run apply -f "$site" > /dev/null
 note "two heads are refused with the number"
 
-# The pod of an idle worker made anew has another address, and Slurm follows it.
+# A worker's pod made anew has another address. Its end was confirmed, so its job runs again on it, without Slurm's delay, and Slurm follows the address.
 uid() { run get pods -n demo worker-1 -o json 2> /dev/null | python3 -c 'import json, sys; print(json.load(sys.stdin)["metadata"]["uid"])'; }
 before=$(uid)
-run delete pod -n demo worker-1 --timeout 30 > /dev/null || fail "delete does not end though another pod has the name"
-until_true 60 "another pod worker-1" bash -c "$(declare -f uid run); fairlead=$fairlead; now=\$(uid) && [ \$now != $before ]"
-until_true 60 "a step on it" login timeout 8 srun --immediate=5 -w worker-1 hostname
-note "the pod of an idle worker was made anew and takes steps"
+job=$(login sbatch --parsable -o /dev/null -w worker-1 --wrap 'sleep 1000' | tr -d '[:space:]')
+until_true 30 "a job on worker-1" bash -c "'$fairlead' exec -n demo login-0 -- squeue -h -j $job -o %T | grep -qx RUNNING"
+run delete pod -n demo worker-1 --timeout 60 > /dev/null || fail "delete does not end though another pod has the name"
+[ "$(uid)" != "$before" ] || fail "the pod is the same"
+until_true 90 "its job runs again" bash -c "'$fairlead' exec -n demo login-0 -- scontrol -o show job $job | grep 'JobState=RUNNING' | grep -q 'Restarts=1 '"
+until_true 60 "a step on it" login timeout 8 srun --immediate=5 -w worker-1 --overlap --jobid "$job" hostname
+login scancel "$job"
+until_true 60 "worker-1 is idle" bash -c "'$fairlead' exec -n demo login-0 -- sinfo -h -N -n worker-1 -o %T | grep -qx idle"
+note "the pod of a busy worker was deleted: its job runs again on the next one"
 
 # The job: two nodes, checkpoints every 25 steps.
 login sh -c 'mkdir -p /home/lab' && tar -C "$top/examples" -c train-gpt | run exec -i -n demo login-0 -- tar -C /home/lab -x

@@ -71,7 +71,7 @@ Result<kube::Next> MachineController::reconcile(const kube::ObjectKey& key) {
     if (!seen) return pass(std::move(seen.error()), "look at machine " + machine.name);
   }
   // Dead for certain: the host saw it. Whoever waits for proof need not wait for silence.
-  if (!machine.deleting && !seen->process && (*object)["status"]["starts"].integer() > 0)
+  if (!failed && !machine.deleting && !seen->process && (*object)["status"]["starts"].integer() > 0)
     if (auto told = declare(machine.name, false); !told) return pass(std::move(told.error()), "say that machine " + machine.name + " is off");
   if (auto done = write_status(std::move(*object), plan, *seen, failed); !done) return pass(std::move(done.error()), "write the status of machine " + machine.name);
   if (failed) return std::unexpected(std::move(*failed));

@@ -69,11 +69,28 @@ std::vector<kube::Controller::Source> SlurmClusterController::sources() const {
   };
   for (const auto& [resource, member] : observed()) {
     if (*resource == api::kNodeSets) out.push_back({*resource, options_.space, cluster_of_set});
+    else if (*resource == resources::pods)
+      out.push_back({*resource, options_.space, [this, clusters_of_namespace](const kube::Change& change) {
+                       note_end(change);
+                       return clusters_of_namespace(change);
+                     }});
     else out.push_back({*resource, options_.space, clusters_of_namespace});
   }
   // Machines belong to no namespace: who may read one only does without them.
   if (options_.space.empty()) out.push_back({resources::nodes, "", [this](const kube::Change& change) { return clusters_on(change); }});
   return out;
+}
+
+// The last that was known of a worker's pod. Of one that was deleted by force, nothing is: its kubelet never reported its end.
+void SlurmClusterController::note_end(const kube::Change& change) const {
+  if (!caches_ || change.after || !change.before || !options_.space.empty()) return;
+  const Json& pod = *change.before;
+  if (pod["metadata"]["labels"][kRoleLabel].string() != text(Role::Worker)) return;
+  const auto node = caches_->of(resources::nodes).get({"", pod["spec"]["nodeName"].string()});
+  const auto proof = proof_of_death(pod, "slurmd", node ? &*node : nullptr);
+  const std::lock_guard lock(mutex_);
+  if (proof) ended_[kube::key_of(pod)] = *proof;
+  else ended_.erase(kube::key_of(pod));
 }
 
 // Whose pods a machine has that came to life or was declared dead. Heartbeats change nothing here.
@@ -131,6 +148,10 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
       if (machine.empty() || snapshot.nodes.contains(machine)) continue;
       if (auto node = caches_->of(resources::nodes).get({"", machine})) snapshot.nodes[machine] = std::move(*node);
     }
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto at = ended_.lower_bound({key.space, ""}); at != ended_.end() && at->first.space == key.space; ++at) snapshot.ended.emplace(at->first.name, at->second);
+  }
   const Instant asked = clock_.now();
   snapshot.look_due = look_due(key, asked);
   if (const auto at = wants_look(snapshot, options_.default_image, asked)) snapshot.view = look(*at);
@@ -141,6 +162,11 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
   if (const auto trial = wants_trial(snapshot, options_.objects, options_.default_image, asked)) snapshot.trial = try_config(*trial);
   snapshot.seen_configs = see_configs(key, wants_configs(snapshot, options_.objects, options_.default_image, asked));
   const Plan plan = plan_reconcile(snapshot, options_.objects, options_.default_image, clock_.now());
+  if (!plan.ends_known.empty()) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& name : plan.ends_known)
+      if (const auto found = ended_.find({key.space, name}); found != ended_.end() && found->second.of == snapshot.ended.at(name).of) ended_.erase(found);
+  }
   if (plan.status.is_null()) return kube::Next{};
 
   // The status first: a step that fails again and again must not hide what is known.
@@ -154,7 +180,13 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
   }
   std::optional<Error> refused;  // by Slurm: one worker's trouble does not hold up the others
   bool held = false, silent = false;  // the rest of this round's scale-down: out of date, or for a Slurm that does not answer
-  for (const Step& step : plan.steps) {
+  // The dead first: what else is refused must not keep their jobs waiting.
+  std::vector<Step> steps = plan.steps;
+  std::stable_partition(steps.begin(), steps.end(), [](const Step& step) {
+    const auto* node = std::get_if<NodeStep>(&step);
+    return node && node->tell.verb == NodeVerb::Died;
+  });
+  for (const Step& step : steps) {
     if (of_scale(step)) {
       if (held || (silent && std::holds_alternative<NodeStep>(step))) continue;
       if (auto may = still_wanted(step, *cluster, asked); !may) {
@@ -232,6 +264,10 @@ Result<void> SlurmClusterController::still_wanted(const Step& step, const Json& 
 }
 
 Result<void> SlurmClusterController::still_dead(const NodeStep& step, const std::string& space) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = ended_.find({space, step.tell.node}); known != ended_.end() && known->second.ended == step.tell.arguments.at(0)) return {};
+  }
   auto pod = api_.get(resources::pods, {space, step.tell.node});
   if (!pod || kube::uid_of(*pod) != step.pod_uid) return fail(Code::Conflict, "its pod is another one");
   auto node = api_.get(resources::nodes, {"", (*pod)["spec"]["nodeName"].string()});

@@ -34,6 +34,7 @@ class SlurmClusterController final : public kube::Controller {
   // Is this step of a scale-down still what is wanted? Earlier steps may have taken minutes. Expired: none of this round is; Conflict: this one is not.
   Result<void> still_wanted(const Step& step, const kube::Json& cluster, Instant asked);
   Result<void> still_dead(const NodeStep& step, const std::string& space);
+  void note_end(const kube::Change& change) const;
   std::vector<kube::ObjectKey> clusters_on(const kube::Change& change) const;
   // NodeSets of a cluster that is not there, or is going: nothing waits for workers any more.
   Result<void> leave_sets_alone(const kube::ObjectKey& key);
@@ -51,8 +52,9 @@ class SlurmClusterController final : public kube::Controller {
   KeyMaker make_keys_;
   SlurmControllerOptions options_;
   const kube::Caches* caches_ = nullptr;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<kube::ObjectKey, std::map<std::string, std::string>> configs_;  // by cluster and uid of the pod: the configuration that it was seen to run
+  mutable std::map<kube::ObjectKey, Proof> ended_;     // workers' pods that went, their end confirmed, until Slurm counts no job on them; lost with this process, and then their successors wait for a person
   std::map<kube::ObjectKey, Instant> looked_;  // when Slurm last answered a look of this operator
 };
 

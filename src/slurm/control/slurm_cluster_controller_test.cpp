@@ -501,5 +501,39 @@ TEST_F(Controller, AStepForANodeSetThatWasEditedSinceIsLeftOut) {
   EXPECT_THAT(api_.commands, testing::Not(Contains(HasSubstr("drain gpu-0"))));
 }
 
+// Between the report of a pod's end and its disappearance nobody may have looked; its successor waits for what was known of it.
+TEST_F(Controller, ThePodThatEndedAndWentIsReportedToSlurm) {
+  settle();
+  set_pods("Running", true);
+  settle();
+  ASSERT_TRUE(api_.create(resources::nodes, *kube::parse_json(R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"m1"},"status":{"conditions":[{"type":"Ready","status":"True"}]}})")));
+  const char* job = R"({"id":"7","user":"ada","state":"RUNNING","nodes":["worker-1"]})";
+  api_.answer = [&](const std::vector<std::string>& command) -> kube::ExecResult {
+    if (command.at(1) == "nodes") return nodes(clock_, R"("state":["MIXED"],"cpus":1)", job);
+    if (command.at(1) == "died") job = "";
+    return {};
+  };
+  Json before = object("pods", "worker-1");
+  before.child("spec").set("nodeName", "m1");
+  before.child("status").set("containerStatuses", *kube::parse_json(R"([{"name":"slurmd","state":{"running":{}}}])"));
+  Json confirmed = before;
+  confirmed.child("status").set("containerStatuses", *kube::parse_json(R"([{"name":"slurmd","state":{"terminated":{"exitCode":143,"finishedAt":"2026-11-21T20:10:00Z"}}}])"));
+  const auto goes = [&](const Json& pod) {
+    for (const auto& source : controller_.sources())
+      if (source.resource == resources::pods) {
+        EXPECT_THAT(source.keys({.before = pod, .after = std::nullopt}), Contains(key_));
+      }
+    settle();
+  };
+  const auto died = Contains(HasSubstr("fairlead-slurm died worker-1 2026-11-21T20:10:00Z died: its container ended with 143"));
+  goes(before);
+  EXPECT_THAT(api_.commands, testing::Not(Contains(HasSubstr("fairlead-slurm died")))) << "deleted by force: nobody knows whether it lives";
+  goes(confirmed);
+  EXPECT_THAT(api_.commands, died);
+  const auto told = api_.commands.size();
+  settle();
+  EXPECT_EQ(std::count_if(api_.commands.begin() + static_cast<std::ptrdiff_t>(told), api_.commands.end(), [](const std::string& command) { return command.find(" died ") != command.npos; }), 0) << "once";
+}
+
 }  // namespace
 }  // namespace fairlead::slurm

@@ -14,6 +14,12 @@ using kube::Json;
 
 bool ready(const Json& node) { return kube::condition_is_true(node, "Ready"); }
 
+// When it was last seen to go: a second power cut is another death.
+std::string went(const Json& node) {
+  const Json* ready = kube::find_condition(node, "Ready");
+  return ready ? (*ready)["lastTransitionTime"].string() : std::string();
+}
+
 bool out_of_service(const Json& node) {
   const auto& taints = node["spec"]["taints"].items();
   return std::any_of(taints.begin(), taints.end(), [](const Json& taint) { return taint["key"].string() == api::kOutOfService; });
@@ -24,13 +30,14 @@ const Json* find(const std::map<std::string, const Json*>& in, const std::string
   return found == in.end() ? nullptr : found->second;
 }
 
+bool without_jobs(const SlurmView& view, const std::string& name) {
+  const auto jobs = view.jobs_on(name);
+  return std::all_of(jobs.begin(), jobs.end(), [](const SlurmJob* job) { return job->state == "COMPLETING"; });
+}
 // Slurm has given up whatever ran there.
 bool given_up(const SlurmView& view, const std::string& name) {
   const auto node = view.nodes.find(name);
-  if (node == view.nodes.end()) return true;
-  if (!node->second.has("DOWN")) return false;
-  const auto jobs = view.jobs_on(name);
-  return std::all_of(jobs.begin(), jobs.end(), [](const SlurmJob* job) { return job->state == "COMPLETING"; });
+  return node == view.nodes.end() || (node->second.has("DOWN") && without_jobs(view, name));
 }
 
 template <class Each>
@@ -45,7 +52,7 @@ std::optional<Proof> proof_of_death(const Json& pod, const std::string& containe
   if (!node || pod["spec"]["nodeName"].string() != kube::name_of(*node)) return std::nullopt;
   if (out_of_service(*node)) {
     if (ready(*node)) return std::nullopt;
-    return Proof{.why = fmt::format("machine {} is out of service", kube::name_of(*node)), .of = kube::uid_of(pod) + "/machine", .machine = true};
+    return Proof{.why = fmt::format("machine {} is out of service", kube::name_of(*node)), .of = fmt::format("{}/machine/{}", kube::uid_of(pod), went(*node)), .machine = true};
   }
   if (!ready(*node)) return std::nullopt;
   for (const Json& status : pod["status"]["containerStatuses"].items()) {
@@ -58,7 +65,7 @@ std::optional<Proof> proof_of_death(const Json& pod, const std::string& containe
 }
 
 bool needs_look(const FailureInput& input) {
-  bool any = false;
+  bool any = !input.ended.empty();
   each_death(input, [&](const std::string& name, const Json&, const Proof& proof) { any = any || input.memory[name].string() != proof.of; });
   return any;
 }
@@ -78,6 +85,15 @@ FailurePlan plan_failures(const FailureInput& input) {
     out.notes.push_back(fmt::format("{} died ({}); Slurm is told", name, proof.why));
     if (input.view) out.steps.push_back({NodeVerb::Died, name, {proof.ended, "died: " + proof.why}});
   });
+  // Whoever comes after it, under its name and at another address, waits until this is settled (gpl/main.cpp).
+  for (const auto& [name, proof] : input.ended) {
+    if (input.view && (!input.view->nodes.contains(name) || without_jobs(*input.view, name))) {
+      out.ends_known.push_back(name);
+      continue;
+    }
+    out.look_again = true;
+    if (input.view) out.steps.push_back({NodeVerb::Died, name, {proof.ended, "died: " + proof.why}});
+  }
   if (!memory.members().empty()) out.memory = std::move(memory);
   return out;
 }

@@ -27,6 +27,7 @@ std::optional<Proof> proof_of_death(const kube::Json& pod, const std::string& co
 struct FailureInput {
   std::map<std::string, const kube::Json*> pods;    // workers, by name, which is that of their Slurm node; borrowed
   std::map<std::string, const kube::Json*> nodes;   // that have them, by name; borrowed
+  std::map<std::string, Proof> ended;               // workers whose pods are gone, and whose end was confirmed before they went
   kube::Json memory;                                // status.lostWorkers as it is stored; null at first
   std::optional<SlurmView> view;
 };
@@ -34,6 +35,7 @@ struct FailurePlan {
   std::vector<TellSlurm> steps;
   kube::Json memory;                   // status.lostWorkers from now on: NAME -> the death that Slurm knows of; null: none
   std::vector<std::string> notes;      // for condition WorkersAvailable
+  std::vector<std::string> ends_known; // of `ended`: Slurm counts no job on them any more
   std::vector<std::string> settled;    // workers on dead machines that Slurm knows to be dead: their pods may be forgotten
   bool look_again = false;             // soon
 };

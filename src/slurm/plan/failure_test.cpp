@@ -106,5 +106,35 @@ TEST_F(Failures, SlurmIsToldOnceAndAsLongAsItDoesNotKnow) {
   EXPECT_THAT(plan().settled, IsEmpty()) << "one container is not its machine";
 }
 
+// Its successor waits for this: at another address it does not know whether the one before lives.
+TEST_F(Failures, TheConfirmedEndOfAPodThatIsGoneIsToldUntilNoJobIsLeftThere) {
+  auto in = [this] {
+    auto gone = input();
+    gone.pods.clear();
+    gone.ended["worker-1"] = *proof_of_death(pod(kEnded), "slurmd", &node_);
+    return gone;
+  };
+  view_.jobs = {{.id = "7", .user = "ada", .state = "RUNNING", .nodes = {"worker-1"}}};
+  EXPECT_TRUE(needs_look(in()));
+  const auto told = plan_failures(in());
+  EXPECT_THAT(told.steps.at(0).arguments, ElementsAre("2026-11-21T20:10:00Z", "died: its container ended with 137"));
+  EXPECT_THAT(told.ends_known, IsEmpty());
+  auto blind = in();
+  blind.view.reset();
+  EXPECT_THAT(plan_failures(blind).steps, IsEmpty());
+  EXPECT_THAT(plan_failures(blind).ends_known, IsEmpty());
+  view_.jobs.clear();
+  EXPECT_THAT(plan_failures(in()).steps, IsEmpty());
+  EXPECT_THAT(plan_failures(in()).ends_known, ElementsAre("worker-1"));
+}
+
+TEST_F(Failures, ASecondPowerCutIsAnotherDeath) {
+  const auto off = [](const std::string& since) {
+    return json(R"({"metadata":{"name":"m1"},"spec":{"taints":)" + kOut + R"(},"status":{"conditions":[{"type":"Ready","status":"False","lastTransitionTime":")" + since + "\"}]}}");
+  };
+  const Json first = off("2026-11-21T20:00:00Z"), second = off("2026-11-21T21:00:00Z");
+  EXPECT_NE(proof_of_death(pod_, "slurmd", &first)->of, proof_of_death(pod_, "slurmd", &second)->of);
+}
+
 }  // namespace
 }  // namespace fairlead::slurm

@@ -214,6 +214,13 @@ std::vector<Json> desired_claims(const SlurmCluster& cluster, Role role, const s
   return out;
 }
 
+// Without these Kubernetes deletes the pods of a machine that is silent for five minutes, and its kubelet ends them with their jobs and sessions when it is heard again.
+void tolerate_silence(Json& spec) {
+  Json tolerations = spec["tolerations"].is_array() ? spec["tolerations"] : Json::array();
+  for (const char* key : {"node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"}) tolerations.push(Json::object({{"key", key}, {"operator", "Exists"}, {"effect", "NoExecute"}}));
+  spec.set("tolerations", std::move(tolerations));
+}
+
 Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const ObjectOptions& options) {
   const auto& of = role_of(cluster, role);
   const std::string name = pod_name(cluster, role, ordinal);
@@ -328,6 +335,7 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
     if (filter->second.affinity.is_object()) spec.set("affinity", filter->second.affinity);
     if (filter->second.tolerations.is_array()) spec.set("tolerations", filter->second.tolerations);
   }
+  if (role != Role::Controller) tolerate_silence(spec);
   const std::string hash = hex(sha256(kube::print_json(spec))).substr(0, 16);
   Json meta = metadata(cluster, name, text(role));
   meta.set("annotations", Json::object({{kTemplateHash, hash}}));

@@ -85,7 +85,7 @@ ScaleInput scale_input(const Snapshot& snapshot, const SlurmCluster& view, Insta
 }
 
 FailureInput failure_input(const Snapshot& snapshot, const SlurmCluster& cluster) {
-  FailureInput in{.memory = snapshot.cluster["status"]["lostWorkers"], .view = snapshot.view};
+  FailureInput in{.ended = snapshot.ended, .memory = snapshot.cluster["status"]["lostWorkers"], .view = snapshot.view};
   for (const auto& [name, pod] : snapshot.pods)
     if (of_role(pod, cluster, Role::Worker)) in.pods[name] = &pod;
   for (const auto& [name, node] : snapshot.nodes) in.nodes[name] = &node;
@@ -438,9 +438,13 @@ class Planner {
     if (lost.memory.is_null()) object_.child("status").erase("lostWorkers");
     else object_.child("status").set("lostWorkers", lost.memory);
     views_[Role::Worker].leaving = lost.notes;
+    plan_.ends_known = lost.ends_known;
     if (lost.look_again) plan_.look_again = std::chrono::seconds(2);
     if (const Json* head = ready_head(snapshot_, cluster_))
-      for (const auto& tell : lost.steps) plan_.steps.push_back(NodeStep{kube::key_of(*head), tell, kube::uid_of(snapshot_.pods.at(tell.node))});
+      for (const auto& tell : lost.steps) {
+        const Json* pod = find(snapshot_.pods, tell.node);
+        plan_.steps.push_back(NodeStep{kube::key_of(*head), tell, pod ? kube::uid_of(*pod) : ""});
+      }
     // Deleted by somebody, and nobody is left to confirm it. The others of the dead machine hold nothing that Slurm must be told.
     for (const auto& [name, pod] : snapshot_.pods) {
       if (!owned_by(pod, cluster_) || !kube::deleting(pod)) continue;
@@ -757,6 +761,8 @@ std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& defa
   if (!wanted) return std::nullopt;
   // A list of nodes may have 65,536 names (gpl/nodes.h).
   all = all || nodes.size() > 6 || nodes.empty();
+  if (!all)
+    for (const auto& [name, proof] : failures.ended) nodes.push_back(name);
   for (const auto& [name, pod] : failures.pods)
     if (!all && proof_of_death(*pod, "slurmd", find(snapshot.nodes, (*pod)["spec"]["nodeName"].string()))) nodes.push_back(name);
   return Look{kube::key_of(*head), cluster.worker.main.port, all ? "" : fmt::format("{}", fmt::join(nodes, ","))};

@@ -20,6 +20,7 @@ namespace fairlead::slurm {
 struct Snapshot {
   kube::Json cluster;  // the object as read
   std::map<std::string, kube::Json> pods, services, config_maps, secrets, claims, policies, slices, node_sets;  // of its namespace, by name
+  std::map<std::string, Proof> ended;       // workers whose pods went after their end was confirmed (plan/failure.h)
   std::map<std::string, kube::Json> nodes;  // of Kubernetes, that have its pods; none where the operator may not read them, and then no machine counts as dead
   bool only_cluster = true;       // of its namespace: NodeSets that name none are its own
   std::optional<SlurmView> view;  // where wants_look asked for it and Slurm answered
@@ -49,6 +50,7 @@ struct Plan {
   std::vector<Step> steps;
   kube::Json status;   // to be written if it differs from the cluster's
   std::vector<std::string> waiting_for;  // reasons, for people
+  std::vector<std::string> ends_known;   // of Snapshot::ended: need not be remembered any more
   std::optional<std::chrono::nanoseconds> look_again;  // while workers leave or come back
 };
 
