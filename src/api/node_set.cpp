@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "api/gres_config.h"
 #include "api/slurm_fields.h"
 #include "kube/selector.h"
 
@@ -93,12 +94,11 @@ void read_node_config(const Json& from, WorkerSet& out) {
       else out.definition += " " + word;
     }
   }
-  for (const Json& line : from["gresConfig"].items()) {
-    const std::string& text = line.string();
-    if (text.empty() || text.find_first_of("\r\n") != std::string::npos || text.find("NodeName") != std::string::npos || text.find("Include") != std::string::npos)
-      out.problems.push_back(fmt::format("spec.nodeConfig.gresConfig: \"{}\" is not one line without NodeName (it is put before each)", text));
-    else out.gres.push_back(text);
-  }
+  std::vector<std::string> lines;
+  for (const Json& line : from["gresConfig"].items()) lines.push_back(line.string());
+  const auto problems = check_gres_lines(lines);
+  for (const std::string& problem : problems) out.problems.push_back(fmt::format("spec.nodeConfig.gresConfig, {}", problem));
+  if (problems.empty()) out.gres = std::move(lines);  // gres.conf is one file for all: nothing of it that is wrong may come there
 }
 
 const std::set<std::string, std::less<>>& effective() {

@@ -82,6 +82,7 @@ TEST_P(NodeSetProblems, AreSentences) {
   const auto cluster = with({set(GetParam().set_name, GetParam().spec)}, ", worker: {size: 1}");
   EXPECT_THAT(cluster.sets.at(0).problems, ElementsAre(HasSubstr(GetParam().want)));
   EXPECT_THAT(cluster.problems, IsEmpty()) << "the cluster goes on";
+  EXPECT_THAT(cluster.sets.at(0).gres, IsEmpty()) << "what is wrong comes into no file";
 }
 INSTANTIATE_TEST_SUITE_P(
     Rows, NodeSetProblems,
@@ -91,7 +92,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Bad{"other_path", "gpu", "slurmd: {volumes: {jailSubMounts: [{name: data, mountPath: /elsewhere, emptyDir: {}}]}}", "give both the same path"},
                     Bad{"no_source", "gpu", "slurmd: {volumes: {jailSubMounts: [{name: x, mountPath: /x}]}}", "x names no source"}, Bad{"feature", "gpu", "{slurmd: {}, nodeConfig: {features: ['a b']}}", "\"a b\" is not one word"},
                     Bad{"own_key", "gpu", "{slurmd: {}, nodeConfig: {static: 'Gres=gpu:9'}}", "Gres follows from"}, Bad{"no_key", "gpu", "{slurmd: {}, nodeConfig: {dynamic: 'weight'}}", "is not KEY=VALUE"},
-                    Bad{"line_break", "gpu", "{slurmd: {}, nodeConfig: {dynamic: \"Weight=1\\nNodeName=x\"}}", "is not KEY=VALUE"}, Bad{"gres", "gpu", "{slurmd: {}, nodeConfig: {gresConfig: [\"Name=gpu\\nInclude x\"]}}", "is not one line"}),
+                    Bad{"line_break", "gpu", "{slurmd: {}, nodeConfig: {dynamic: \"Weight=1\\nNodeName=x\"}}", "is not KEY=VALUE"}, Bad{"gres", "gpu", "{slurmd: {}, nodeConfig: {gresConfig: [\"Name=gpu\\nInclude x\"]}}", "gresConfig, line 1: \"Name=gpu"},
+                    Bad{"gres_typo", "gpu", "{slurmd: {}, nodeConfig: {gresConfig: [\"Name=gpu Fil=/dev/nvidia[0-3]\"]}}", "spec.nodeConfig.gresConfig, line 1, Fil: gres.conf of Slurm 22.05 has no such key"}),
     [](const auto& row) { return row.param.name; });
 
 TEST(WorkerViews, OneForTheSectionAndOneForEachSet) {
