@@ -594,5 +594,17 @@ TEST(Reconcile, PodsOfADeadMachineAreForgottenWhenSlurmKnows) {
   EXPECT_TRUE(std::get<DeletePod>(world.look().steps.at(1)).forget);
 }
 
+// Kubernetes would delete the pods of a machine that is silent for five minutes, and end them when it is heard again.
+TEST(Objects, SilenceDeletesNoWorkersAndNoSessions) {
+  Json cluster = demo();
+  cluster.child("spec").set("k8sNodeFilters", *kube::parse_json(R"([{"name":"all","tolerations":[{"key":"mine","operator":"Exists"}]}])"));
+  const auto read = api::read_slurm_cluster(cluster, "slurm:22.05");
+  const auto tolerated = [&](Role role) { return kube::print_json(desired_pod(read, role, 0, {})["spec"]["tolerations"]); };
+  const std::string silence = R"({"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute"},{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute"})";
+  EXPECT_EQ(tolerated(Role::Worker), R"([{"key":"mine","operator":"Exists"},)" + silence + "]");
+  EXPECT_EQ(tolerated(Role::Login), R"([{"key":"mine","operator":"Exists"},)" + silence + "]");
+  EXPECT_EQ(tolerated(Role::Controller), R"([{"key":"mine","operator":"Exists"}])");
+}
+
 }  // namespace
 }  // namespace fairlead::slurm
