@@ -54,7 +54,7 @@ spec:
                         url: {type: string, maxLength: 2048, description: "https://..."}
                         urlFrom:
                           type: object
-                          description: A key of a Secret in this namespace.
+                          description: "A key of a Secret in this namespace that has the label fairlead.dev/notifications: \"true\", as every Secret that a topic names."
                           required: [name, key]
                           properties:
                             name: {type: string, minLength: 1}
@@ -62,7 +62,7 @@ spec:
                         insecureHTTP: {type: boolean, description: "Permits an http:// address: nobody checks who answers, and who listens reads along."}
                         hmacSecret:
                           type: object
-                          description: "Key of the signature in header webhook-signature: at least 16 bytes, or whsec_ and base64."
+                          description: "Key of the signature in header webhook-signature: at least 16 bytes, or whsec_ and base64. The Secret has the label fairlead.dev/notifications: \"true\"."
                           required: [name, key]
                           properties:
                             name: {type: string, minLength: 1}
@@ -110,7 +110,7 @@ spec:
                         to: {type: array, minItems: 1, maxItems: 16, items: {type: string, minLength: 3, maxLength: 254}}
                         credentialsSecret:
                           type: object
-                          description: A Secret with the keys username and password.
+                          description: "A Secret with the keys username and password, and the label fairlead.dev/notifications: \"true\"."
                           required: [name]
                           properties:
                             name: {type: string, minLength: 1}

@@ -98,17 +98,19 @@ SlurmScaleDown read_scale_down(const Json& from, std::vector<std::string>& probl
   return out;
 }
 
-std::vector<std::string> read_notification_topics(const Json& from, std::vector<std::string>& problems) {
-  std::vector<std::string> out;
-  if (!from.is_null() && !from.is_array()) problems.push_back("spec.extensions.notifications: a list such as [{topic: operators}] is expected");
-  for (const Json& one : from.items()) {
-    const std::string& topic = one["topic"].string();
+// A name that no topic can have is told of and left out: it holds up neither the cluster nor the other topics.
+void read_notification_topics(const Json& from, SlurmCluster& out) {
+  if (!from.is_null() && !from.is_array()) out.problems.push_back("spec.extensions.notifications: a list such as [{topic: operators}] is expected");
+  for (std::size_t i = 0; i < from.items().size(); ++i) {
+    const std::string& topic = from.items()[i]["topic"].string();
+    const std::string field = fmt::format("spec.extensions.notifications[{}].topic", i);
     // Room is left in the names of Notifications, which end with the topic's.
-    if (topic.empty() || topic.size() > 200) problems.push_back("spec.extensions.notifications: each names a topic of at most 200 characters, such as {topic: operators}");
-    else if (std::find(out.begin(), out.end(), topic) == out.end()) out.push_back(topic);
+    if (topic.empty()) out.notification_problems.push_back(field + ": the name of a NotificationTopic is expected, such as {topic: operators}");
+    else if (topic.size() > 200) out.notification_problems.push_back(fmt::format("{}: {} characters; 200 are possible", field, topic.size()));
+    else if (!kube::check_dns_subdomain(topic).empty()) out.notification_problems.push_back(fmt::format("{}: \"{}\" is no name of an object (small letters, digits, - and .)", field, topic));
+    else if (std::find(out.notification_topics.begin(), out.notification_topics.end(), topic) == out.notification_topics.end()) out.notification_topics.push_back(topic);
   }
-  if (out.size() > 8) problems.push_back(fmt::format("spec.extensions.notifications: {} topics are named; 8 are possible", out.size()));
-  return out;
+  if (out.notification_topics.size() > 8) out.problems.push_back(fmt::format("spec.extensions.notifications: {} topics are named; 8 are possible", out.notification_topics.size()));
 }
 
 // One root for all nodes lies on one volume.
@@ -245,7 +247,7 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
   out.mock_gpus = spec["extensions"]["mockGpus"].boolean();
   out.bind_cores = spec["extensions"]["bindCores"].boolean(true);
   out.scale_down = read_scale_down(spec["extensions"]["scaleDown"], problems);
-  out.notification_topics = read_notification_topics(spec["extensions"]["notifications"], problems);
+  read_notification_topics(spec["extensions"]["notifications"], out);
   out.config = read_config(spec);
 
   if (out.controller.size > kMaxHeads) problems.push_back(fmt::format("spec.slurmNodes.controller.size: {} heads asked for; 1 to {} are possible", out.controller.size, kMaxHeads));
@@ -279,6 +281,7 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
   find_ignored(spec, "", out.ignored);
   name_without_effect(spec, out.ignored);
   for (auto& path : out.ignored) path = with_suggestion(std::move(path));
+  out.ignored.insert(out.ignored.end(), out.notification_problems.begin(), out.notification_problems.end());
   std::sort(out.ignored.begin(), out.ignored.end());
   return out;
 }

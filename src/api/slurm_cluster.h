@@ -124,6 +124,7 @@ struct SlurmCluster {
   SlurmConfigChoices config;
   bool isolated = true;              // annotation fairlead.dev/network-isolation: "Off" takes the policies of api/network_ways.h away
   std::vector<std::string> notification_topics;  // spec.extensions.notifications[].topic: NotificationTopics of this namespace
+  std::vector<std::string> notification_problems;  // entries of it that name no topic, with their field; among `ignored`, too
   kube::Json owner;                  // ownerReference for everything made for this cluster
 
   std::vector<std::string> problems;  // what must be changed before anything is made; sentences

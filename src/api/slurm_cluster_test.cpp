@@ -52,6 +52,18 @@ TEST(SlurmClusterView, NamesWhatHasNoEffect) {
                           "spec.slurmNodes.login.sssdDebugLevel", "spec.slurmNodes.worker.volumes.spol (no such field; did you mean spool?)"));
 }
 
+TEST(SlurmNotifications, ANameThatNoTopicCanHaveIsToldAndLeftOut) {
+  Json object = cluster(kSmall);
+  Json topics = Json::array();
+  for (const std::string& name : {std::string("operators"), std::string("Ops Team"), std::string(), std::string("a/../b"), std::string(201, 'a'), std::string("night.shift-2"), std::string("operators")}) topics.push(Json::object({{"topic", name}}));
+  object.child("spec").child("extensions").set("notifications", std::move(topics));
+  const SlurmCluster read = read_slurm_cluster(object, "i");
+  EXPECT_THAT(read.notification_topics, ElementsAre("operators", "night.shift-2"));
+  EXPECT_THAT(read.problems, IsEmpty()) << "what is wrong with a notification does not hold up a cluster";
+  EXPECT_THAT(read.ignored, ElementsAre(HasSubstr("spec.extensions.notifications[1].topic: \"Ops Team\""), HasSubstr("notifications[2].topic: the name of a NotificationTopic is expected"), HasSubstr("notifications[3].topic: \"a/../b\""),
+                                        HasSubstr("notifications[4].topic: 201 characters")));
+}
+
 TEST(SlurmScaleDown, IsReadWithItsDefaults) {
   const auto read = [](Json scale) {
     Json object = cluster(kSmall);

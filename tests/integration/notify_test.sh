@@ -43,7 +43,7 @@ serve
 cat > "$work/topic.yaml" << TEXT
 apiVersion: v1
 kind: Secret
-metadata: {name: keys, namespace: default}
+metadata: {name: keys, namespace: default, labels: {fairlead.dev/notifications: "true"}, annotations: {fairlead.dev/host: 127.0.0.1}}
 stringData: {hmac: "$key", url: "http://127.0.0.1:$http/from-secret?token=T0PSECRET"}
 ---
 apiVersion: fairlead.dev/v1alpha1

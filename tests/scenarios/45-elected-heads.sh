@@ -19,6 +19,7 @@ receiver=$!
 trap 'kill "$receiver" 2> /dev/null || true' EXIT
 until_true 20 'the receiver listens' test -s "$told/ports"
 kd create secret generic alarm --from-literal=hmac=scenario-45-hmac-key > /dev/null
+kd label secret alarm fairlead.dev/notifications=true > /dev/null
 kd apply -f - > /dev/null << TEXT
 apiVersion: fairlead.dev/v1alpha1
 kind: NotificationTopic

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Both controllers over an API that forgets nothing, and a courier that the test moves: servers come and go between any two steps.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "base/encoding.h"
 #include "kube/fenced_api.h"
+#include "kube/scripted_api.h"
 #include "kube/tiny_api.h"
 #include "notify/control/delivery_controller.h"
 #include "notify/control/role_change_controller.h"
@@ -42,6 +44,21 @@ struct HandCourier final : Courier {
   std::vector<Done> take(const kube::ObjectKey&) override { return std::exchange(all.done, {}); }
 };
 
+// The API with a policy of the site before creates.
+struct GuardedApi final : kube::BareApi {
+  explicit GuardedApi(kube::KubeApi& to) : api(to) {}
+  kube::KubeApi& api;
+  std::map<std::string, Error> refused;  // by topic
+  Result<Json> get(const kube::Resource& resource, const kube::ObjectKey& key) override { return api.get(resource, key); }
+  Result<Json> create(const kube::Resource& resource, const Json& object) override {
+    const auto no = refused.find(object["spec"]["topic"].string());
+    if (no != refused.end()) return std::unexpected(no->second);
+    return api.create(resource, object);
+  }
+  Result<Json> update_status(const kube::Resource& resource, const Json& object) override { return api.update_status(resource, object); }
+  Result<void> remove(const kube::Resource& resource, const kube::ObjectKey& key, const kube::DeleteOptions& options) override { return api.remove(resource, key, options); }
+};
+
 class Notifications : public testing::Test {
  protected:
   Notifications() {
@@ -50,7 +67,7 @@ class Notifications : public testing::Test {
       slurmNodes: {controller: {size: 3, volumes: {spool: {volumeSourceName: spool}}}, worker: {size: 1}, login: {size: 1}}}})");
     yaml(kTopics, R"({metadata: {name: operators, namespace: lab, uid: t1, generation: 1}, spec: {channels: [
       {name: hook, webhook: {url: "https://hooks.example.com/x", hmacSecret: {name: keys, key: hmac}}}, {name: mail, email: {server: mx, from: a@b.c, to: [ops@b.c]}}]}})");
-    EXPECT_TRUE(api_.put(resources::secrets, Json::object({{"metadata", Json::object({{"name", "keys"}, {"namespace", "lab"}})}, {"data", Json::object({{"hmac", base64("0123456789abcdef")}})}})));
+    secret("keys", {{"hmac", "0123456789abcdef"}});
     for (int i = 0; i < 3; ++i) pod(i, true);
     slice(0, 1);
     restart();
@@ -58,6 +75,29 @@ class Notifications : public testing::Test {
   }
   ~Notifications() override { EXPECT_THAT(checked_.refusals(), IsEmpty()); }
   void yaml(const kube::Resource& resource, const char* text) { ASSERT_TRUE(api_.put(resource, kube::parse_yaml(text)->at(0))); }
+  void secret(const char* name, const std::vector<std::pair<std::string, std::string>>& data, bool meant = true, const char* host = nullptr) {
+    Json metadata = Json::object({{"name", name}, {"namespace", "lab"}}), values = Json::object();
+    if (meant) metadata.set("labels", Json::object({{"fairlead.dev/notifications", "true"}}));
+    if (host) metadata.set("annotations", Json::object({{"fairlead.dev/host", host}}));
+    for (const auto& [key, value] : data) values.set(key, base64(value));
+    ASSERT_TRUE(api_.put(resources::secrets, Json::object({{"metadata", std::move(metadata)}, {"data", std::move(values)}})));
+  }
+  void only(const std::string& channel) {
+    Json topic = api_.all("notificationtopics").at({"lab", "operators"});
+    auto parsed = kube::parse_yaml(channel);
+    ASSERT_TRUE(parsed);
+    topic.child("spec").set("channels", Json::array({parsed->at(0)}));
+    ASSERT_TRUE(api_.put(kTopics, topic));
+  }
+  // What a refused Secret leads to: no parcel, and this in the topic's condition.
+  std::string refused() {
+    pod(2, false);
+    tell();
+    deliver();
+    deliver();
+    EXPECT_THAT(shared_.parcels, IsEmpty());
+    return condition(kTopics, "operators", "Delivered");
+  }
   void pod(int i, bool ready) {
     const std::string n = std::to_string(i);
     ASSERT_TRUE(api_.put(resources::pods, Json::object({{"metadata", Json::object({{"name", "controller-" + n}, {"namespace", "lab"}, {"uid", "p" + n}, {"ownerReferences", Json::array({Json::object({{"uid", "u1"}, {"controller", true}})})}})},
@@ -112,7 +152,8 @@ class Notifications : public testing::Test {
                               kube::Access access = kube::full_access(RoleChangeController(api_, clock_, {}));
                               return access.add(kube::full_access(DeliveryController(api_, clock_, nullptr, {})));
                             }()};
-  kube::FencedApi fenced_{checked_, []() -> Result<std::int64_t> { return 3; }};
+  GuardedApi guarded_{checked_};
+  kube::FencedApi fenced_{guarded_, []() -> Result<std::int64_t> { return 3; }};
   HandCourier::Shared shared_;
   std::unique_ptr<RoleChangeController> roles_;
   std::unique_ptr<DeliveryController> delivery_;
@@ -197,7 +238,7 @@ TEST_F(Notifications, AMissingSecretOrTopicIsToldAndHealed) {
   deliver();
   deliver();
   EXPECT_THAT(condition(kTopics, "operators", "Delivered"), HasSubstr("Secret keys: it is not there"));
-  EXPECT_TRUE(api_.put(resources::secrets, Json::object({{"metadata", Json::object({{"name", "keys"}, {"namespace", "lab"}})}, {"data", Json::object({{"hmac", base64("0123456789abcdef")}})}})));
+  secret("keys", {{"hmac", "0123456789abcdef"}});
   clock_.advance(2s);
   carried();
   deliver();
@@ -215,6 +256,110 @@ TEST_F(Notifications, AMissingSecretOrTopicIsToldAndHealed) {
   ASSERT_TRUE(api_.put(kTopics, topic));
   deliver();
   EXPECT_THAT(shared_.parcels, SizeIs(2)) << "it waited for its topic";
+}
+
+TEST_F(Notifications, ASecretThatIsNotMeantForThisIsNotUsed) {
+  only("{name: hook, webhook: {url: \"https://hooks.example.com/x\", hmacSecret: {name: keys, key: hmac}}}");
+  secret("keys", {{"hmac", "0123456789abcdef"}}, false);
+  const std::string why = refused();
+  EXPECT_THAT(why, HasSubstr("Secret keys lacks the label fairlead.dev/notifications=true"));
+  EXPECT_THAT(why, HasSubstr("kubectl -n lab label secret keys fairlead.dev/notifications=true"));
+}
+
+// Each member of a channel that names a Secret, with one of somebody else's.
+class NotificationsOfOthers : public Notifications, public testing::WithParamInterface<const char*> {};
+TEST_P(NotificationsOfOthers, StayTheirs) {
+  only(GetParam());
+  for (const bool meant : {false, true}) {
+    secret("git", {{"username", "me"}, {"password", "hunter2"}, {"key", "https://internal.example.com/0123456789"}}, meant);
+    if (!meant) {
+      const std::string why = refused();
+      EXPECT_THAT(why, HasSubstr("Secret git lacks the label"));
+      for (const char* secret : {"me\"", "hunter2", "internal", "0123456789"}) EXPECT_THAT(why, testing::Not(HasSubstr(secret)));
+      clock_.advance(1h);
+      continue;
+    }
+    deliver();
+    EXPECT_THAT(shared_.parcels, SizeIs(1)) << "with the label it is used";
+  }
+}
+INSTANTIATE_TEST_SUITE_P(ByMember, NotificationsOfOthers,
+                         testing::Values("{name: c, email: {server: mx, from: a@b.c, to: [ops@b.c], credentialsSecret: {name: git}}}", "{name: c, email: {server: mx, from: a@b.c, to: [ops@b.c], caSecret: {name: git, key: key}}}",
+                                         "{name: c, webhook: {urlFrom: {name: git, key: key}}}", "{name: c, webhook: {url: \"https://h/x\", hmacSecret: {name: git, key: key}}}",
+                                         "{name: c, sns: {url: \"https://h/x\", caSecret: {name: git, key: key}}}"));
+
+TEST_F(Notifications, ASecretOfAHostGoesToNoOther) {
+  const std::vector<std::pair<std::string, std::string>> data = {{"username", "me"}, {"password", "hunter2"}, {"url", "https://Hooks.example.com:8443/x"}};
+  for (const auto& [channel, host, sent] : {std::tuple{"{name: c, email: {server: mail.evil.example, from: a@b.c, to: [ops@b.c], credentialsSecret: {name: one}}}", "smtp.example.com", false},
+                                           {"{name: c, email: {server: SMTP.example.com, from: a@b.c, to: [ops@b.c], credentialsSecret: {name: one}}}", "smtp.example.com", true},
+                                           {"{name: c, webhook: {url: \"https://evil.example/x\", hmacSecret: {name: one, key: password}}}", "hooks.example.com", false},
+                                           {"{name: c, webhook: {urlFrom: {name: one, key: url}}}", "hooks.example.com", true},
+                                           {"{name: c, webhook: {urlFrom: {name: one, key: url}}}", "", false},
+                                           {"{name: c, webhook: {urlFrom: {name: one, key: password}}}", "hooks.example.com", false}}) {
+    only(channel);
+    secret("one", data, true, host);
+    api_.all("notifications").clear();
+    carried();
+    deliver();
+    Event event{.id = event_id("u", "h", 1, "", ""), .type = EventType::Test, .time = clock_.now(), .space = "lab"};
+    ASSERT_TRUE(api_.create(kNotifications, notification_object(event, "operators", Json())));
+    deliver();
+    deliver();
+    EXPECT_THAT(shared_.parcels, SizeIs(sent ? 1 : 0)) << channel << " " << host;
+    if (!sent) {
+      EXPECT_THAT(condition(kTopics, "operators", "Delivered"), HasSubstr(fmt::format("Secret one is for another host: its annotation fairlead.dev/host is \"{}\"", host))) << channel;
+    }
+  }
+}
+
+TEST_F(Notifications, OneRefusedTopicSilencesNeitherTheOthersNorTheCondition) {
+  Json cluster = api_.all("slurmclusters").at({"lab", "demo"});
+  cluster.child("spec").child("extensions").set("notifications", kube::parse_yaml("[{topic: Ops Team}, {topic: full}, {topic: operators}]")->at(0));
+  ASSERT_TRUE(api_.put(resources::slurm_clusters, cluster));
+  guarded_.refused["full"] = {Code::Forbidden, "exceeded quota: few"};
+  pod(2, false);
+  tell();
+  EXPECT_THAT(api_.all("notifications"), SizeIs(1)) << "of the topic behind them";
+  const auto said = [&] { return condition(resources::slurm_clusters, "demo", "NotificationsDelivered"); };
+  EXPECT_THAT(said(), HasSubstr("False TopicRefused: spec.extensions.notifications[0].topic: \"Ops Team\" is no name of an object"));
+  EXPECT_THAT(said(), HasSubstr("full: the API refused 1 events: exceeded quota: few"));
+  // The record goes on: what comes back is an event of its own.
+  pod(2, true);
+  tell();
+  EXPECT_THAT(api_.all("notifications"), SizeIs(2));
+  EXPECT_THAT(said(), HasSubstr("full: the API refused 2 events"));
+  restart();
+  tell();
+  EXPECT_THAT(said(), HasSubstr("full: the API refused 2 events")) << "it is remembered";
+  guarded_.refused.clear();
+  pod(2, false);
+  tell();
+  EXPECT_THAT(api_.all("notifications"), SizeIs(4));
+  EXPECT_THAT(said(), testing::Not(HasSubstr("refused")));
+}
+
+TEST_F(Notifications, WhatTheApiCannotTakeNowIsMadeAgainAndHoldsUpNoOther) {
+  Json cluster = api_.all("slurmclusters").at({"lab", "demo"});
+  cluster.child("spec").child("extensions").set("notifications", kube::parse_yaml("[{topic: later}, {topic: operators}]")->at(0));
+  ASSERT_TRUE(api_.put(resources::slurm_clusters, cluster));
+  guarded_.refused["later"] = {Code::Unavailable, "a webhook does not answer"};
+  pod(2, false);
+  EXPECT_FALSE(roles_->reconcile({"lab", "demo"})) << "it is to be tried again";
+  EXPECT_THAT(api_.all("notifications"), SizeIs(1));
+  EXPECT_NE(condition(resources::slurm_clusters, "demo", "NotificationsDelivered"), "none");
+  guarded_.refused.clear();
+  tell();
+  ASSERT_THAT(api_.all("notifications"), SizeIs(2));
+  std::set<std::string> ids;
+  for (const auto& [key, object] : api_.all("notifications")) ids.insert(object["spec"]["event"]["id"].string());
+  EXPECT_THAT(ids, SizeIs(1)) << "one event, told to both";
+}
+
+TEST_F(Notifications, NothingIsKeptOfTopicsThatAreNotThere) {
+  deliver();
+  const std::size_t before = delivery_->remembered();
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(delivery_->reconcile({"lab", "made-up-" + std::to_string(i)}));
+  EXPECT_EQ(delivery_->remembered(), before);
 }
 
 TEST_F(Notifications, AnEditedTopicIsTriedAtOnce) {

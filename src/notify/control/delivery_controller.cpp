@@ -7,6 +7,8 @@
 
 #include "base/encoding.h"
 #include "base/log.h"
+#include "kube/selector.h"
+#include "notify/plan/permit.h"
 
 namespace fairlead::notify {
 
@@ -29,6 +31,16 @@ std::optional<kube::Access> DeliveryController::access() const {
 DeliveryController::Memory& DeliveryController::memory_of(const kube::ObjectKey& topic) {
   const std::lock_guard lock(mutex_);
   return memory_[topic];
+}
+
+void DeliveryController::forget(const kube::ObjectKey& topic) {
+  const std::lock_guard lock(mutex_);
+  memory_.erase(topic);
+}
+
+std::size_t DeliveryController::remembered() {
+  const std::lock_guard lock(mutex_);
+  return memory_.size();
 }
 
 double DeliveryController::chance() {
@@ -117,28 +129,60 @@ Result<void> DeliveryController::write_topic(const Json& topic, const DeliveryPl
   return {};
 }
 
-Result<Secrets> DeliveryController::read_secrets(const std::string& space, const Channel& channel) {
-  const auto read = [&](const std::string& name, const std::string& key, std::string& into) -> Result<void> {
-    auto secret = api_.get(resources::secrets, {space, name});
-    if (!secret) return fail(secret.error().code, fmt::format("Secret {}: {}", name, secret.error().code == Code::NotFound ? "it is not there" : "it cannot be read"));
-    const Json* value = (*secret)["data"].find(key);
+namespace {
+
+// The Secrets that a channel names, each read once and only if it says that it is meant for this.
+class SecretReader {
+ public:
+  SecretReader(kube::KubeApi& api, const std::string& space) : api_(api), space_(space) {}
+
+  Result<void> read(const std::string& name, const std::string& key, std::string& into) {
+    auto secret = open(name);
+    if (!secret) return std::unexpected(std::move(secret.error()));
+    const Json* value = (**secret)["data"].find(key);
     if (!value) return fail(Code::Invalid, fmt::format("Secret {} has no key {}", name, key));
     auto bytes = parse_base64(value->string());
     if (!bytes) return fail(Code::Invalid, fmt::format("Secret {}, key {}: not base64", name, key));
     into = std::move(*bytes);
     return {};
-  };
+  }
+  Result<void> may_go_to(const std::string& host) const {
+    for (const auto& [name, secret] : opened_)
+      if (auto fit = meant_for_host(secret, host); !fit) return fit;
+    return {};
+  }
+
+ private:
+  Result<const Json*> open(const std::string& name) {
+    if (const auto have = opened_.find(name); have != opened_.end()) return &have->second;
+    if (!kube::check_dns_subdomain(name).empty()) return fail(Code::Invalid, fmt::format("\"{}\" is no name of a Secret", name.substr(0, 64)));
+    auto secret = api_.get(resources::secrets, {space_, name});
+    if (!secret) return fail(secret.error().code, fmt::format("Secret {}: {}", name, secret.error().code == Code::NotFound ? "it is not there" : "it cannot be read"));
+    if (auto meant = meant_for_notifications(*secret); !meant) return std::unexpected(std::move(meant.error()));
+    return &opened_.emplace(name, std::move(*secret)).first->second;
+  }
+
+  kube::KubeApi& api_;
+  const std::string& space_;
+  std::map<std::string, Json> opened_;
+};
+
+}  // namespace
+
+Result<Secrets> DeliveryController::read_secrets(const std::string& space, const Channel& channel) {
+  SecretReader reader(api_, space);
   Secrets out;
   Result<void> done;
-  if (channel.url_from) done = read(channel.url_from->name, channel.url_from->key, out.url);
-  if (done && channel.hmac) done = read(channel.hmac->name, channel.hmac->key, out.hmac_key);
-  if (done && channel.ca) done = read(channel.ca->name, channel.ca->key, out.ca_pem);
-  if (done && !channel.credentials.empty()) done = read(channel.credentials, "username", out.username);
-  if (done && !channel.credentials.empty()) done = read(channel.credentials, "password", out.password);
-  if (!done) return std::unexpected(std::move(done.error()));
+  if (channel.url_from) done = reader.read(channel.url_from->name, channel.url_from->key, out.url);
+  if (done && channel.hmac) done = reader.read(channel.hmac->name, channel.hmac->key, out.hmac_key);
+  if (done && channel.ca) done = reader.read(channel.ca->name, channel.ca->key, out.ca_pem);
+  if (done && !channel.credentials.empty()) done = reader.read(channel.credentials, "username", out.username);
+  if (done && !channel.credentials.empty()) done = reader.read(channel.credentials, "password", out.password);
   // Hands put a line end at the end of files.
   for (std::string* one : {&out.url, &out.username, &out.password})
     while (!one->empty() && (one->back() == '\n' || one->back() == '\r')) one->pop_back();
+  if (done) done = reader.may_go_to(host_of(channel, out.url));
+  if (!done) return std::unexpected(std::move(done.error()));
   return out;
 }
 
@@ -156,7 +200,10 @@ Result<kube::Next> DeliveryController::reconcile(const kube::ObjectKey& key) {
   }
   if (!object || kube::deleting(*object)) {
     if (auto done = remove(plan_orphans(letters, now), memory); !done) return std::unexpected(std::move(done.error()));
-    return letters.empty() ? kube::Next{} : kube::Next{std::chrono::hours(1)};
+    if (!letters.empty()) return kube::Next{std::chrono::hours(1)};
+    // Names of topics cost nothing to make up: nothing is kept of those that are not there.
+    forget(key);
+    return kube::Next{};
   }
   for (Letter& letter : letters) note(letter, memory, now);
   const Topic topic = read_topic(*object);

@@ -25,6 +25,7 @@ class DeliveryController final : public kube::Controller {
   std::optional<kube::Access> access() const override;
   void start(const kube::Caches& caches) override { caches_ = &caches; }
   Result<kube::Next> reconcile(const kube::ObjectKey& topic) override;
+  std::size_t remembered();  // topics that this process keeps something of
 
  private:
   // What this process knows of a topic beyond the cache. Used by one thread at a time, as its key is.
@@ -38,6 +39,7 @@ class DeliveryController final : public kube::Controller {
     std::int64_t dropped = 0;                // not written yet
   };
   Memory& memory_of(const kube::ObjectKey& topic);
+  void forget(const kube::ObjectKey& topic);  // what memory_of gave is gone
   std::vector<kube::Json> objects_of(const kube::ObjectKey& topic, Memory& memory) const;
   void note(Letter& letter, Memory& memory, Instant now);
   Result<void> write(const kube::Json& object, const Letter& letter, Memory& memory);

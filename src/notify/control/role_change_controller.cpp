@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <set>
+
 #include "api/network_ways.h"
 #include "api/slurm_cluster.h"
 #include "base/log.h"
@@ -46,26 +49,61 @@ std::optional<kube::Access> RoleChangeController::access() const {
       .may({"update"}, kTopics, "finalizers", options_.space);
 }
 
-kube::Condition RoleChangeController::delivered(const std::string& space, const std::vector<std::string>& topics) const {
-  std::vector<std::string> missing, failing, sending;
-  for (const auto& name : topics) {
+kube::Condition RoleChangeController::delivered(const api::SlurmCluster& cluster, const Queued& queued) const {
+  std::vector<std::string> refused = cluster.notification_problems, missing, failing, sending;
+  const std::string& space = cluster.space;
+  for (const auto& name : cluster.notification_topics) {
+    if (const auto no = queued.refused.find(name); no != queued.refused.end()) refused.push_back(fmt::format("{}: the API refused {} events: {}", name, no->second.events, no->second.why));
     const auto topic = caches_->of(kTopics).get({space, name});
     const Json* condition = topic ? kube::find_condition(*topic, "Delivered") : nullptr;
     if (!topic) missing.push_back(name);
     else if (!condition || (*condition)["status"].string() == "Unknown") sending.push_back(name);
     else if ((*condition)["status"].string() != "True") failing.push_back(fmt::format("{}: {}", name, (*condition)["message"].string()));
   }
-  if (!missing.empty()) return {kCondition, "False", "TopicMissing", fmt::format("NotificationTopics that are not there: {}; their events wait for a week", fmt::join(missing, ", "))};
-  if (!failing.empty()) return {kCondition, "False", "ChannelFailing", fmt::format("{}", fmt::join(failing, "; "))};
+  // What is wrong with one topic does not hide what is wrong with another.
+  std::vector<std::string> said = refused;
+  if (!missing.empty()) said.push_back(fmt::format("NotificationTopics that are not there: {}; their events wait for a week", fmt::join(missing, ", ")));
+  said.insert(said.end(), failing.begin(), failing.end());
+  const char* const reason = !refused.empty() ? "TopicRefused" : !missing.empty() ? "TopicMissing" : "ChannelFailing";
+  if (!said.empty()) return {kCondition, "False", reason, fmt::format("{}", fmt::join(said, "; "))};
+  if (queued.passing) return {kCondition, "Unknown", "NotQueued", "events wait for the API: " + queued.passing->message.substr(0, 300)};
   if (!sending.empty()) return {kCondition, "Unknown", "Sending", "events are on their way"};
   return {kCondition, "True", "NothingWaits", "every event is delivered"};
+}
+
+RoleChangeController::Queued RoleChangeController::queue(const std::vector<Event>& events, const api::SlurmCluster& cluster, Refusals refused) {
+  const auto& topics = cluster.notification_topics;
+  std::erase_if(refused, [&](const auto& one) { return std::find(topics.begin(), topics.end(), one.first) == topics.end(); });
+  Queued out{.refused = std::move(refused), .passing = {}};
+  std::set<std::string> refused_now;
+  for (const Event& event : events) {
+    for (const auto& name : topics) {
+      const auto topic = caches_->of(kTopics).get({cluster.space, name});
+      auto made = api_.create(kNotifications, notification_object(event, name, topic ? kube::owner_reference(*topic) : Json()));
+      // There already: made before the record could be written.
+      if (made || made.error().code == Code::Exists) {
+        if (!refused_now.contains(name)) out.refused.erase(name);
+        continue;
+      }
+      const bool for_good = made.error().code == Code::Invalid || made.error().code == Code::Forbidden;
+      log_warn("notification not queued", {{"cluster", cluster.space + "/" + cluster.name}, {"topic", name}, {"event", event.id}, {"reason", made.error().message}, {"again", for_good ? "no" : "yes"}});
+      if (!for_good) {
+        if (!out.passing) out.passing = pass(std::move(made.error()), fmt::format("make a notification of {} for {}", text(event.type), name)).error();
+        continue;
+      }
+      refused_now.insert(name);
+      ++out.refused[name].events;
+      out.refused[name].why = made.error().message.substr(0, 300);
+    }
+  }
+  return out;
 }
 
 Result<kube::Next> RoleChangeController::reconcile(const kube::ObjectKey& key) {
   auto object = caches_->of(resources::slurm_clusters).get(key);
   if (!object || kube::deleting(*object)) return kube::Next{};
   const auto cluster = api::read_slurm_cluster(*object, "");
-  if (cluster.notification_topics.empty()) {
+  if (cluster.notification_topics.empty() && cluster.notification_problems.empty()) {
     if (!(*object)["status"].is_object() || !(*object)["status"].has("notifications")) return kube::Next{};
     object->child("status").erase("notifications");
     auto& conditions = object->child("status").child("conditions");
@@ -89,24 +127,23 @@ Result<kube::Next> RoleChangeController::reconcile(const kube::ObjectKey& key) {
     object = std::move(*fresh);
     plan = plan_events(cluster, read_record(*object), now, time);
   }
-  for (const Event& event : plan.events) {
-    for (const auto& name : cluster.notification_topics) {
-      const auto topic = caches_->of(kTopics).get({key.space, name});
-      auto made = api_.create(kNotifications, notification_object(event, name, topic ? kube::owner_reference(*topic) : Json()));
-      // There already: made before the record could be written.
-      if (!made && made.error().code != Code::Exists) return pass(std::move(made.error()), fmt::format("make a notification of {} for {}", text(event.type), name));
-    }
+  const Queued queued = queue(plan.events, cluster, read_refusals(*object));
+  for (const Event& event : plan.events)
     log_info("slurm head changed its role", {{"cluster", key.text()}, {"head", event.head}, {"from", event.old_state}, {"to", event.new_state}, {"event", event.id}});
+  bool news = false;
+  // Only now, and only if nothing is left to make: whoever dies before has the same events, with the same ids, made again.
+  if (!queued.passing) {
+    Json record = Json::object({{"heads", record_json(plan.record)}});
+    if (!queued.refused.empty()) record.set("refused", refusals_json(queued.refused));
+    news = (*object)["status"]["notifications"] != record;
+    if (news) object->child("status").set("notifications", std::move(record));
   }
-  // Only now: whoever dies before has the same events, with the same ids, made again.
-  const Json record = Json::object({{"heads", record_json(plan.record)}});
-  const bool news = (*object)["status"]["notifications"] != record;
-  if (news) object->child("status").set("notifications", record);
-  const bool said = kube::set_condition(*object, delivered(key.space, cluster.notification_topics), time);
+  const bool said = kube::set_condition(*object, delivered(cluster, queued), time);
   if (news || said) {
     auto done = api_.update_status(resources::slurm_clusters, *object);
     if (!done) return pass(std::move(done.error()), "write status of SlurmCluster " + key.text());
   }
+  if (queued.passing) return std::unexpected(*queued.passing);
   return kube::Next{};
 }
 

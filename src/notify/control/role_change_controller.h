@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "kube/controller.h"
+#include "notify/plan/roles.h"
 
 namespace fairlead::notify {
 
@@ -18,7 +19,13 @@ class RoleChangeController final : public kube::Controller {
   Result<kube::Next> reconcile(const kube::ObjectKey& key) override;
 
  private:
-  kube::Condition delivered(const std::string& space, const std::vector<std::string>& topics) const;
+  // What came of queueing events for the topics, each by itself.
+  struct Queued {
+    Refusals refused;             // for good: such an event is not made again
+    std::optional<Error> passing; // the API could not answer: the same events are made again
+  };
+  Queued queue(const std::vector<Event>& events, const api::SlurmCluster& cluster, Refusals refused);
+  kube::Condition delivered(const api::SlurmCluster& cluster, const Queued& queued) const;
   kube::KubeApi& api_;
   const Clock& clock_;
   const Options options_;

@@ -131,6 +131,18 @@ Json record_json(const Record& record) {
   return heads;
 }
 
+Refusals read_refusals(const Json& cluster) {
+  Refusals out;
+  for (const Json& one : cluster["status"]["notifications"]["refused"].items()) out[one["topic"].string()] = {std::max<std::int64_t>(one["events"].integer(), 0), one["why"].string()};
+  return out;
+}
+
+Json refusals_json(const Refusals& refusals) {
+  Json out = Json::array();
+  for (const auto& [topic, one] : refusals) out.push(Json::object({{"topic", topic}, {"events", one.events}, {"why", one.why.substr(0, 300)}}));
+  return out;
+}
+
 RolePlan plan_events(const api::SlurmCluster& cluster, const std::optional<Record>& told, const HeadsNow& now, Instant time) {
   RolePlan plan;
   const int ready = static_cast<int>(std::count_if(now.heads.begin(), now.heads.end(), [](const auto& head) { return useful(head.second.state); }));

@@ -38,6 +38,16 @@ using Record = std::map<std::string, Told>;
 std::optional<Record> read_record(const kube::Json& cluster);  // nothing: there is none
 kube::Json record_json(const Record& record);
 
+// Events that the API did not take for a topic (a quota, a policy, a name that is none), kept in status.notifications.refused until one is taken again.
+struct Refusal {
+  std::int64_t events = 0;
+  std::string why;  // the API's last answer, at most 300 characters
+  friend bool operator==(const Refusal&, const Refusal&) = default;
+};
+using Refusals = std::map<std::string, Refusal>;  // by topic
+Refusals read_refusals(const kube::Json& cluster);
+kube::Json refusals_json(const Refusals& refusals);
+
 struct RolePlan {
   std::vector<Event> events;  // losses before gains, by head
   Record record;              // to be written once the events are safe

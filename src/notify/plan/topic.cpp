@@ -130,6 +130,12 @@ Result<Url> parse_url(std::string_view text) {
   return out;
 }
 
+std::string host_of(const Channel& channel, const std::string& secret_url) {
+  if (channel.kind == Channel::Kind::Email) return channel.server;
+  const auto url = parse_url(channel.url.empty() ? secret_url : channel.url);
+  return url ? url->host : "";
+}
+
 bool is_mail_address(std::string_view text) {
   const std::size_t at = text.rfind('@');
   if (at == std::string_view::npos || at == 0 || at > 64 || text.size() > 254) return false;

@@ -57,6 +57,9 @@ struct Channel {
   std::optional<SecretKey> ca;
 };
 
+// Where a channel connects to; `secret_url`: what urlFrom names. Empty: its address cannot be read.
+std::string host_of(const Channel& channel, const std::string& secret_url);
+
 struct Topic {
   std::string name, space, uid;
   std::int64_t generation = 0;
