@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <linux/capability.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +26,7 @@
 #include "probe.h"
 #include "reach.h"
 #include "reconfigure.h"
+#include "rights.h"
 #include "supervise.h"
 #include "trial.h"
 
@@ -252,6 +254,8 @@ int run_login() {
       if (auto written = write_file_atomically("/etc/ssh/fairlead/" + name, *key, *half ? 0644 : 0600); !written) return complain(written.error());
     }
   if (!wait_for_munge()) return 1;
+  // All mounts are made. A session of root would else mount what its chroot hides, and more.
+  if (auto given_up = give_up(CAP_SYS_ADMIN); !given_up) return complain(given_up.error());
   std::vector<std::string> sshd = {"/usr/sbin/sshd", "-D", "-e", "-f", "/etc/fairlead/ssh/sshd_config"};
   if (lives_in_jail()) sshd.insert(sshd.end(), {"-o", std::string("ChrootDirectory=") + kJail});
   return supervise({.command = {.argv = std::move(sshd), .stdout_fd = 1, .stderr_fd = 2}});
