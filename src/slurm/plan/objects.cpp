@@ -5,6 +5,7 @@
 
 #include "api/node_set.h"
 #include "base/encoding.h"
+#include "slurm/plan/gres.h"
 #include "slurm/plan/login_service.h"
 
 namespace fairlead::slurm {
@@ -344,6 +345,7 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
     for (const auto& [key, value] : cluster.set.annotations)
       if (key != kTemplateHash) meta.child("annotations").set(key, value);
   }
+  if (role == Role::Worker) meta.child("annotations").set(kGres, gres_of(cluster));
   return Json::object({{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", std::move(meta)}, {"spec", std::move(spec)}});
 }
 

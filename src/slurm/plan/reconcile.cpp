@@ -8,6 +8,7 @@
 #include <set>
 
 #include "api/node_set.h"
+#include "slurm/plan/gres.h"
 #include "slurm/plan/jail.h"
 #include "slurm/plan/login_service.h"
 #include "slurm/plan/node_sets.h"
@@ -90,6 +91,13 @@ FailureInput failure_input(const Snapshot& snapshot, const SlurmCluster& cluster
     if (of_role(pod, cluster, Role::Worker)) in.pods[name] = &pod;
   for (const auto& [name, node] : snapshot.nodes) in.nodes[name] = &node;
   return in;
+}
+
+// Workers that run have their part in gres.conf.
+ObjectOptions with_gres(const Snapshot& snapshot, const SlurmCluster& cluster, ObjectOptions options) {
+  const Json* mounted = find(snapshot.config_maps, cluster.name + "-slurm-configs");
+  options.render.running_gres = running_gres(cluster, snapshot.pods, mounted ? (*mounted)["data"]["gres.conf"].string() : "");
+  return options;
 }
 
 Rollout rollout_of(const Snapshot& snapshot, const SlurmCluster& cluster, const ObjectOptions& options, Instant now) {
@@ -730,7 +738,7 @@ std::optional<TrialWanted> wants_trial(const Snapshot& snapshot, const ObjectOpt
   if (cluster.deleting || cluster.paused || !cluster.problems.empty()) return std::nullopt;
   const Json* head = ready_head(snapshot, cluster);
   if (!head) return std::nullopt;
-  Rollout rollout = rollout_of(snapshot, cluster, options, now);
+  Rollout rollout = rollout_of(snapshot, cluster, with_gres(snapshot, cluster, options), now);
   if (!rollout.try_it) return std::nullopt;
   return TrialWanted{kube::key_of(*head), rollout.hash, std::move(rollout.files)};
 }
@@ -738,7 +746,7 @@ std::optional<TrialWanted> wants_trial(const Snapshot& snapshot, const ObjectOpt
 std::vector<ConfigOf> wants_configs(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now) {
   const SlurmCluster cluster = read_cluster(snapshot, default_image);
   if (cluster.deleting || cluster.paused || !cluster.problems.empty()) return {};
-  const Rollout rollout = rollout_of(snapshot, cluster, options, now);
+  const Rollout rollout = rollout_of(snapshot, cluster, with_gres(snapshot, cluster, options), now);
   if (rollout.mounted.empty() || snapshot.cluster["status"]["appliedConfigHash"].string() != rollout.mounted) return {};
   return unseen_configs(snapshot, cluster, rollout.mounted);
 }
@@ -769,7 +777,8 @@ std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& defa
 }
 
 Plan plan_reconcile(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now) {
-  return Planner(snapshot, options, default_image, now).run();
+  const ObjectOptions own = with_gres(snapshot, read_cluster(snapshot, default_image), options);
+  return Planner(snapshot, own, default_image, now).run();
 }
 
 }  // namespace fairlead::slurm

@@ -303,6 +303,28 @@ TEST(SlurmReconcile, RunningWorkersAreNeverDeleted) {
   EXPECT_THAT(world.condition("WorkersAvailable"), HasSubstr("older template"));
 }
 
+// slurmd reads gres.conf at each reload, and ends with its jobs where a device of it is not in its container.
+TEST(SlurmReconcile, OtherGpusReachNoWorkerThatRuns) {
+  World world;
+  const auto gpus = [&](const char* count) { world.snapshot.cluster.find("spec")->find("slurmNodes")->find("worker")->child("slurmd").child("resources").set("nvidia.com/gpu", count); };
+  const auto gres = [&] { return world.snapshot.config_maps["demo-slurm-configs"]["data"]["gres.conf"].string(); };
+  gpus("4");
+  world.settle();
+  for (const char* pod : {"controller-0", "worker-0", "worker-1", "login-0"}) world.ready(pod);
+  world.settle();
+  EXPECT_EQ(gres(), "Name=gpu File=/dev/nvidia[0-3]\n");
+  gpus("8");
+  world.settle();
+  EXPECT_EQ(gres(), "NodeName=worker-[0-1] Name=gpu File=/dev/nvidia[0-3]\nNodeName=worker-[2-9999] Name=gpu File=/dev/nvidia[0-7]\n");
+  EXPECT_THAT(world.condition("ConfigApplied"), HasSubstr("changed GPUs or gresConfig count on 2 workers once their pods are made anew"));
+  world.snapshot.pods.erase("worker-0");
+  world.settle();
+  EXPECT_EQ(gres(), "NodeName=worker-[1] Name=gpu File=/dev/nvidia[0-3]\nNodeName=worker-[0,2-9999] Name=gpu File=/dev/nvidia[0-7]\n");
+  world.snapshot.pods.erase("worker-1");
+  world.settle();
+  EXPECT_EQ(gres(), "Name=gpu File=/dev/nvidia[0-7]\n");
+}
+
 TEST(SlurmReconcile, AWorkerBeyondTheSizeLeavesStepByStep) {
   World world;
   world.settle();

@@ -9,6 +9,7 @@
 #include "api/node_set.h"
 #include "kube/selector.h"
 #include "slurm/plan/custom_config.h"
+#include "slurm/plan/gres.h"
 
 namespace fairlead::slurm {
 namespace {
@@ -146,15 +147,7 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
     cgroup += fmt::format("CgroupMountpoint=/sys/fs/cgroup\nConstrainCores={}\nConstrainRAMSpace=yes\nConstrainDevices=no\n", cluster.bind_cores ? "yes" : "no");
   files["cgroup.conf"] = std::move(cgroup);
 
-  std::string gres;
-  for (const auto& view : views) {
-    // One kind of workers needs no names; of several each reads its own lines.
-    const std::string of = views.size() > 1 ? fmt::format("NodeName={}-[0-{}] ", view.worker_set, api::kMaxSize - 1) : "";
-    for (const auto& own : view.set.gres) gres += of + own + "\n";
-    if (const int count = worker_gpus(view); count > 0 && view.set.gres.empty())
-      gres += fmt::format("{}Name=gpu File=/dev/{}{}\n", of, view.mock_gpus ? "fairlead-gpu" : "nvidia", count == 1 ? "0" : fmt::format("[0-{}]", count - 1));
-  }
-  files["gres.conf"] = std::move(gres);
+  files["gres.conf"] = render_gres(cluster, facts.running_gres);
   return files;
 }
 

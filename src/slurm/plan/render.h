@@ -10,6 +10,7 @@ namespace fairlead::slurm {
 
 struct RenderFacts {
   std::string cluster_domain = "cluster.local";
+  std::map<std::string, std::string> running_gres;  // plan/gres.h
 };
 
 // How job steps are held on a worker, and why.

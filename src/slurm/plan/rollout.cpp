@@ -102,6 +102,8 @@ Rollout plan_rollout(const RolloutInput& in) {
     out.restart = !keys.head.empty() || !out.taken_back.empty();
     if (!keys.workers.empty()) out.workers_note = fmt::format("{} counts on each worker from its next start", fmt::join(keys.workers, ", "));
   }
+  if (!in.facts.running_gres.empty())
+    out.workers_note += fmt::format("{}changed GPUs or gresConfig count on {} once their pods are made anew; delete them when they are idle", out.workers_note.empty() ? "" : "; ", in.facts.running_gres.size() == 1 ? in.facts.running_gres.begin()->first : fmt::format("{} workers", in.facts.running_gres.size()));
   return out;
 }
 
