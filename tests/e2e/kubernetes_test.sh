@@ -48,6 +48,7 @@ stop_server() {
 show() {
   local file
   "$SCENARIO_KUBECTL" get nodes,pods,machines,slurmclusters -A 2>&1 | head -n 40 || true
+  "$SCENARIO_KUBECTL" get slurmclusters -A -o 'jsonpath={range .items[*].status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}' 2>&1 | head -n 40 || true
   "$SCENARIO_KUBECTL" get events -A --sort-by=.metadata.creationTimestamp 2>&1 | tail -n 25 || true
   for file in "$work"/server.log "$site"/nodes/*/agent.log "$work"/peer/log/kube-controller-manager.log; do
     [ ! -s "$file" ] || { echo "--- $file"; tail -n 15 "$file"; }

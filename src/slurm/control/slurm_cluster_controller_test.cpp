@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <mutex>
+#include <utility>
+
 #include "api/node_set.h"
 #include "kube/fenced_api.h"
 #include "kube/scripted_api.h"
@@ -345,12 +348,14 @@ class Dying final : public kube::BareApi {
  private:
   template <class Call>
   std::invoke_result_t<Call> call(Call does) {
+    const std::lock_guard lock(mutex_);  // nodes are asked for their configuration several at a time
     if (left_ < 0) return fail(Code::Unavailable, "dead");
     auto answer = does();
     if (--left_ < 0) return fail(Code::Unavailable, "dead before the answer");
     return answer;
   }
   kube::KubeApi& api_;
+  std::mutex mutex_;
   int left_;
 };
 
@@ -533,6 +538,36 @@ TEST_F(Controller, ThePodThatEndedAndWentIsReportedToSlurm) {
   const auto told = api_.commands.size();
   settle();
   EXPECT_EQ(std::count_if(api_.commands.begin() + static_cast<std::ptrdiff_t>(told), api_.commands.end(), [](const std::string& command) { return command.find(" died ") != command.npos; }), 0) << "once";
+}
+
+// The edit that takes a change back comes while the change is being told, so that its end cannot be written down: the nodes have it all the same.
+TEST_F(Controller, AChangeThatIsTakenBackWhileItIsToldIsTakenBackOnEveryNode) {
+  settle();
+  set_pods("Running", true);
+  settle();
+  const auto kill_wait = [this](const char* lines) {
+    Json cluster = object("slurmclusters", "demo");
+    cluster.child("spec").set("customSlurmConfig", lines);
+    cluster.child("metadata").set("generation", cluster["metadata"]["generation"].integer() + 1);
+    EXPECT_TRUE(api_.put(resources::slurm_clusters, cluster));
+  };
+  const std::string first = object("slurmclusters", "demo")["status"]["appliedConfigHash"].string();
+  ASSERT_FALSE(first.empty());
+  bool edited = false;
+  std::vector<std::string> told;
+  api_.answer = [&](const std::vector<std::string>& command) -> kube::ExecResult {
+    if (command.at(1) != "reconfigure") return {};
+    told.push_back(command.at(2));
+    if (!std::exchange(edited, true)) kill_wait("");
+    return {};
+  };
+  kill_wait("KillWait=47\n");
+  settle();
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_NE(told[0], first);
+  EXPECT_EQ(told[1], first);
+  EXPECT_THAT(api_.commands, Contains(HasSubstr("reconfigure " + first + " --always")));
+  EXPECT_EQ(object("slurmclusters", "demo")["status"]["appliedConfigHash"].string(), first);
 }
 
 }  // namespace
