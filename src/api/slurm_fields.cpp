@@ -7,6 +7,8 @@
 #include <cctype>
 #include <map>
 
+#include "base/limits.h"
+
 namespace fairlead::api {
 namespace {
 
@@ -196,6 +198,8 @@ void read_container_extras(const Json& from, const std::string& where, SlurmCont
   if (!out.pull_policy.empty() && !one_of(out.pull_policy, {"Always", "Never", "IfNotPresent"}))
     problems.push_back(fmt::format("{}.imagePullPolicy: \"{}\" is none of Always, Never, IfNotPresent", where, out.pull_policy));
   out.limits = from["securityLimitsConfig"].string();
+  // The container's first process reads them in the same way, and ends where it cannot: a head that is made anew would not come back.
+  if (const auto limits = read_limits(out.limits); !limits) problems.push_back(fmt::format("{}.securityLimitsConfig: {}", where, limits.error().message));
   out.app_armor = from["appArmorProfile"].string();
   if (!out.app_armor.empty() && !one_of(out.app_armor, {"unconfined", "runtime/default"}) && (!out.app_armor.starts_with("localhost/") || out.app_armor.size() == 10))
     problems.push_back(fmt::format("{}.appArmorProfile: \"{}\" is none of unconfined, runtime/default, localhost/NAME", where, out.app_armor));

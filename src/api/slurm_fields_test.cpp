@@ -74,6 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Bad{"topology", "{ncclSettings: {topologyType: custom}, slurmNodes: {}}", "give the topology file's text here"},
                     Bad{"pull_policy", "slurmNodes: {worker: {slurmd: {imagePullPolicy: Sometimes}}}", "none of Always, Never, IfNotPresent"},
                     Bad{"profile", "slurmNodes: {worker: {slurmd: {appArmorProfile: localhost/}}}", "none of unconfined"},
+                    Bad{"limits", "slurmNodes: {controller: {slurmctld: {securityLimitsConfig: \"* - nofile 1000\\n* hard memlock much\"}}}", "slurmctld.securityLimitsConfig: \"* hard memlock much\": much is no limit"},
                     Bad{"own_variable", "slurmNodes: {worker: {slurmd: {customEnv: [{name: FAIRLEAD_LIMITS, value: x}]}}}", "is set by Fairlead"},
                     Bad{"mount_twice", "{volumeSources: [{name: v, emptyDir: {}}], slurmNodes: {login: {volumes: {jailSubMounts: [{name: a, mountPath: /a, volumeSourceName: v}, {name: a, mountPath: /b, volumeSourceName: v}]}}}}",
                         "the name a is there twice"}),
