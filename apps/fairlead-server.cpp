@@ -77,7 +77,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   runner.add(std::make_unique<slurm::SlurmClusterController>(api, clock, slurm::make_keys, std::move(slurm_options)));
   runner.add(std::make_unique<notify::RoleChangeController>(api, clock, notify::RoleChangeController::Options{}));
   const auto carried = [exits](const kube::ObjectKey& topic) { exits->tell(notify::DeliveryController::kName, topic); };
-  runner.add(std::make_unique<notify::DeliveryController>(api, clock, std::make_unique<notify::ThreadCourier>(notify::make_carrier(clock), carried), notify::DeliveryController::Options{.seed = random_seed()}));
+  runner.add(std::make_unique<notify::DeliveryController>(api, clock, std::make_unique<notify::ThreadCourier>(notify::make_carrier(clock, flags.notify_local ? notify::Reach::AlsoLocal : notify::Reach::World), carried), notify::DeliveryController::Options{.seed = random_seed()}));
 }
 
 // The machine that local nodes live on: by our own hands where we are root, else by those of the helper.
@@ -166,6 +166,7 @@ int main(int argc, char** argv) {
   app.add_option("--audit-log-maxsize", flags.audit_megabytes, "MiB after which that file becomes FILE.1")->capture_default_str()->check(CLI::Range(1, 1 << 20));
   app.add_option("--audit-log-maxbackup", flags.audit_backups, "how many such files are kept")->capture_default_str()->check(CLI::Range(0, 1000));
   app.add_flag("--audit-writes-only", flags.audit_writes_only, "leaves out get, list and watch");
+  app.add_flag("--notify-local", flags.notify_local, "notifications may go to receivers on this machine and its links, too (127.0.0.0/8, 169.254.0.0/16, ::1, fe80::/10)");
   app.add_option("--client-rate", flags.client_rate, "requests a second of one user (nodes four times that, system:masters any), bursts of twice that; 0: no limit")->capture_default_str()->check(CLI::Range(0.0, 1e9));
   app.add_option("--controllers", flags.controllers, "all, or engine: the controllers of domains (slurm) run elsewhere")->capture_default_str()->check(CLI::IsMember({"all", "engine"}));
   const char* const group = "On a Kubernetes cluster (--engine=kubernetes)";

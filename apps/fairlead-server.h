@@ -37,6 +37,7 @@ struct Flags {
   std::string audit_log;
   int audit_megabytes = 100, audit_backups = 10;
   bool audit_writes_only = false;
+  bool notify_local = false;        // notifications may go to this machine and its links
   double client_rate = 20'000;      // requests a second
   std::string machines_socket;   // of fairlead-machines; empty: this process makes local nodes itself
   // --engine=kubernetes

@@ -164,7 +164,7 @@ int serve_kubernetes(const Flags& flags) {
   add_declared(*runner, std::make_unique<slurm::SlurmClusterController>(fenced, clock, slurm::make_keys, std::move(slurm_options)));
   add_declared(*runner, std::make_unique<notify::RoleChangeController>(fenced, clock, notify::RoleChangeController::Options{.space = flags.watch_namespace}));
   const auto carried = [exits](const kube::ObjectKey& topic) { exits->tell(notify::DeliveryController::kName, topic); };
-  add_declared(*runner, std::make_unique<notify::DeliveryController>(fenced, clock, std::make_unique<notify::ThreadCourier>(notify::make_carrier(clock), carried), notify::DeliveryController::Options{.space = flags.watch_namespace, .seed = Rng(seed + 1).next()}));
+  add_declared(*runner, std::make_unique<notify::DeliveryController>(fenced, clock, std::make_unique<notify::ThreadCourier>(notify::make_carrier(clock, flags.notify_local ? notify::Reach::AlsoLocal : notify::Reach::World), carried), notify::DeliveryController::Options{.space = flags.watch_namespace, .seed = Rng(seed + 1).next()}));
   Term term(std::move(runner));
 
   std::string space = flags.space;

@@ -202,6 +202,10 @@ Result<void> Connection::open(const ClientOptions& options, const std::optional<
     const auto found = resolver.resolve(host, port, asio::ip::tcp::resolver::numeric_service, error);
     if (error) return fail(Code::Unavailable, fmt::format("connect to {}: {}: {}", peer_, host, error.message()));
     for (const auto& entry : found) {
+      if (options.may_connect && !proxy) {
+        connected = options.may_connect(entry.endpoint().address().to_string());
+        if (!connected) continue;
+      }
       connected = connect_to(entry.endpoint(), deadline);
       if (connected) break;
     }

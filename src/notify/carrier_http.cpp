@@ -4,11 +4,12 @@
 
 #include "http/client.h"
 #include "notify/courier.h"
+#include "notify/plan/permit.h"
 #include "notify/plan/render.h"
 
 namespace fairlead::notify {
 
-Result<void> carry_by_http(const Parcel& parcel, Instant now) {
+Result<void> carry_by_http(const Parcel& parcel, Instant now, Reach reach) {
   const Channel& channel = parcel.channel;
   auto url = parse_url(channel.url.empty() ? parcel.secrets.url : channel.url);
   if (!url) return pass(std::move(url.error()), "address");
@@ -29,7 +30,9 @@ Result<void> carry_by_http(const Parcel& parcel, Instant now) {
     return fmt::format("{}: {}", at, message);
   };
   const auto half = std::chrono::milliseconds(channel.timeout) / 2;
-  auto client = http::Client::make({.host = url->host, .port = url->port, .tls = url->tls, .ca_pem = parcel.secrets.ca_pem, .connect_timeout = half, .request_timeout = half, .kept_connections = 0});
+  std::function<Result<void>(const std::string&)> permit;
+  if (reach == Reach::World) permit = [](const std::string& address) { return may_connect(address); };
+  auto client = http::Client::make({.host = url->host, .port = url->port, .tls = url->tls, .ca_pem = parcel.secrets.ca_pem, .may_connect = std::move(permit), .connect_timeout = half, .request_timeout = half, .kept_connections = 0});
   if (!client) return fail(client.error().code, fit(client.error().message));
   // Only the status is read: what a receiver says is neither kept nor told.
   auto answer = (*client)->open({.method = "POST", .target = url->target, .headers = std::move(post.headers), .body = std::move(post.body)});

@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "http/openssl.h"
 #include "notify/courier.h"
+#include "notify/plan/permit.h"
 #include "notify/plan/render.h"
 #include "notify/plan/smtp.h"
 
@@ -34,14 +35,19 @@ class Line {
  public:
   explicit Line(std::chrono::nanoseconds limit) : deadline_(SystemClock().monotonic() + limit) {}
 
-  Result<void> connect(const std::string& host, unsigned short port) {
+  Result<void> connect(const std::string& host, unsigned short port, Reach reach) {
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     addrinfo* found = nullptr;
     if (const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0) return fail(Code::Unavailable, ::gai_strerror(error));
     const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, ::freeaddrinfo);
     int last = ECONNREFUSED;
+    Result<void> permitted;
     for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+      char digits[INET6_ADDRSTRLEN + 24] = "";
+      ::getnameinfo(one->ai_addr, one->ai_addrlen, digits, sizeof digits, nullptr, 0, NI_NUMERICHOST);
+      permitted = reach == Reach::AlsoLocal ? Result<void>() : may_connect(digits);
+      if (!permitted) continue;
       fd_ = Fd(::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
       if (!fd_) continue;
       if (::connect(fd_.get(), one->ai_addr, one->ai_addrlen) == 0) return {};
@@ -56,6 +62,7 @@ class Line {
       if (error == 0) return {};
       last = error;
     }
+    if (!permitted) return permitted;
     return fail(Code::Unavailable, std::strerror(last));
   }
 
@@ -196,7 +203,7 @@ Result<void> talk(Line& line, SmtpDialogue& dialogue, const Parcel& parcel) {
 
 }  // namespace
 
-Result<void> carry_by_smtp(const Parcel& parcel) {
+Result<void> carry_by_smtp(const Parcel& parcel, Reach reach) {
   const Channel& channel = parcel.channel;
   INVARIANT(is_mail_address(parcel.recipient) && is_mail_address(channel.from));
   if (!channel.credentials.empty() && (parcel.secrets.username.empty() || parcel.secrets.password.empty())) return fail(Code::Invalid, "credentialsSecret: username or password is empty");
@@ -211,7 +218,7 @@ Result<void> carry_by_smtp(const Parcel& parcel) {
                          .password = parcel.secrets.password});
   const std::string at = fmt::format("{}:{}", channel.server, channel.port);
   Line line(channel.timeout);
-  if (auto done = line.connect(channel.server, channel.port); !done) return pass(std::move(done.error()), at);
+  if (auto done = line.connect(channel.server, channel.port, reach); !done) return pass(std::move(done.error()), at);
   if (secure)
     if (auto done = line.begin_tls(channel.server, parcel.secrets.ca_pem); !done) return pass(std::move(done.error()), at);
   if (auto done = talk(line, dialogue, parcel); !done) return pass(std::move(done.error()), at);

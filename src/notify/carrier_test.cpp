@@ -12,6 +12,7 @@
 #include "http/socket.h"
 #include "http/test_site.h"
 #include "notify/courier.h"
+#include "notify/plan/permit.h"
 #include "notify/plan/preview.h"
 #include "notify/plan/render.h"
 
@@ -59,9 +60,9 @@ TEST(HttpCarrier, RepeatsTheSameEventUntilItIsTaken) {
   http::TestSite site;
   Hook hook(&site, {503, 500, 204});
   const Parcel parcel = parcel_to({.name = "hook", .url = fmt::format("https://127.0.0.1:{}/hooks/T0PSECRET?x=1", hook.port()), .hmac = SecretKey{"s", "k"}}, {.hmac_key = "0123456789abcdef", .ca_pem = site.ca.certificate_pem});
-  EXPECT_THAT(why(carry_by_http(parcel, kNow)), HasSubstr("answered 503"));
-  EXPECT_THAT(why(carry_by_http(parcel, kNow)), Not(HasSubstr("secret")));
-  EXPECT_EQ(why(carry_by_http(parcel, kNow)), "delivered");
+  EXPECT_THAT(why(carry_by_http(parcel, kNow, Reach::AlsoLocal)), HasSubstr("answered 503"));
+  EXPECT_THAT(why(carry_by_http(parcel, kNow, Reach::AlsoLocal)), Not(HasSubstr("secret")));
+  EXPECT_EQ(why(carry_by_http(parcel, kNow, Reach::AlsoLocal)), "delivered");
   const auto requests = hook.requests();
   ASSERT_EQ(requests.size(), 3u);
   EXPECT_EQ(requests[0].body, requests[2].body);
@@ -75,21 +76,21 @@ TEST(HttpCarrier, TrustsNobodyElseAndFollowsNobody) {
   http::TestSite site, other;
   Hook hook(&site, {302});
   const std::string url = fmt::format("https://127.0.0.1:{}/T0PSECRET", hook.port());
-  EXPECT_NE(why(carry_by_http(parcel_to({.name = "hook", .url = url}, {.ca_pem = other.ca.certificate_pem}), kNow)), "delivered");
-  EXPECT_NE(why(carry_by_http(parcel_to({.name = "hook", .url = url}), kNow)), "delivered") << "the system's authorities do not know it";
+  EXPECT_NE(why(carry_by_http(parcel_to({.name = "hook", .url = url}, {.ca_pem = other.ca.certificate_pem}), kNow, Reach::AlsoLocal)), "delivered");
+  EXPECT_NE(why(carry_by_http(parcel_to({.name = "hook", .url = url}), kNow, Reach::AlsoLocal)), "delivered") << "the system's authorities do not know it";
   EXPECT_TRUE(hook.requests().empty());
-  const std::string moved = why(carry_by_http(parcel_to({.name = "hook", .url = url}, {.ca_pem = site.ca.certificate_pem}), kNow));
+  const std::string moved = why(carry_by_http(parcel_to({.name = "hook", .url = url}, {.ca_pem = site.ca.certificate_pem}), kNow, Reach::AlsoLocal));
   EXPECT_THAT(moved, HasSubstr("redirects are not followed"));
   EXPECT_THAT(moved, Not(HasSubstr("T0PSECRET")));
-  EXPECT_THAT(why(carry_by_http(parcel_to({.name = "hook"}, {.url = "http://127.0.0.1:1/"}), kNow)), HasSubstr("insecureHTTP"));
-  const std::string gone = why(carry_by_http(parcel_to({.name = "hook", .plain_http = true}, {.url = "http://127.0.0.1:1/T0PSECRET"}), kNow));
+  EXPECT_THAT(why(carry_by_http(parcel_to({.name = "hook"}, {.url = "http://127.0.0.1:1/"}), kNow, Reach::AlsoLocal)), HasSubstr("insecureHTTP"));
+  const std::string gone = why(carry_by_http(parcel_to({.name = "hook", .plain_http = true}, {.url = "http://127.0.0.1:1/T0PSECRET"}), kNow, Reach::AlsoLocal));
   EXPECT_THAT(gone, HasSubstr("127.0.0.1:1: "));
   EXPECT_THAT(gone, Not(HasSubstr("T0PSECRET")));
 }
 
 TEST(HttpCarrier, SnsOverPlainHttpWhereThatIsAskedFor) {
   Hook hook(nullptr, {200});
-  EXPECT_EQ(why(carry_by_http(parcel_to({.name = "sns", .kind = Channel::Kind::Sns, .url = fmt::format("http://127.0.0.1:{}/", hook.port()), .plain_http = true}), kNow)), "delivered");
+  EXPECT_EQ(why(carry_by_http(parcel_to({.name = "sns", .kind = Channel::Kind::Sns, .url = fmt::format("http://127.0.0.1:{}/", hook.port()), .plain_http = true}), kNow, Reach::AlsoLocal)), "delivered");
   EXPECT_EQ(http::find(hook.requests()[0].headers, "x-amz-sns-message-type"), "Notification");
 }
 
@@ -183,7 +184,7 @@ TEST_F(MailCarrier, GoesByStartTlsWithAPassword) {
   MailServer server(site_, true);
   Channel channel = this->channel(server.port(), Channel::Tls::Start);
   channel.credentials = "mail";
-  EXPECT_EQ(why(carry_by_smtp(parcel_to(channel, {.ca_pem = site_.ca.certificate_pem, .username = "ops", .password = "pa.ss"}))), "delivered");
+  EXPECT_EQ(why(carry_by_smtp(parcel_to(channel, {.ca_pem = site_.ca.certificate_pem, .username = "ops", .password = "pa.ss"}), Reach::AlsoLocal)), "delivered");
   const std::string heard = server.heard();
   EXPECT_THAT(heard, HasSubstr("\ntls RCPT TO:<ops@example.com>\n"));
   EXPECT_THAT(heard, HasSubstr("\ntls X-Fairlead-Event-Id: evt-aaaa"));
@@ -193,27 +194,56 @@ TEST_F(MailCarrier, GoesByStartTlsWithAPassword) {
 TEST_F(MailCarrier, IsNotSentInTheClearNorToStrangers) {
   {
     MailServer server(site_, false);
-    EXPECT_THAT(why(carry_by_smtp(parcel_to(channel(server.port(), Channel::Tls::Start), {.ca_pem = site_.ca.certificate_pem}))), HasSubstr("no STARTTLS"));
+    EXPECT_THAT(why(carry_by_smtp(parcel_to(channel(server.port(), Channel::Tls::Start), {.ca_pem = site_.ca.certificate_pem}), Reach::AlsoLocal)), HasSubstr("no STARTTLS"));
     EXPECT_THAT(server.heard(), Not(HasSubstr("MAIL")));
   }
   MailServer server(site_, true);
   const http::TestSite other;
-  EXPECT_THAT(why(carry_by_smtp(parcel_to(channel(server.port(), Channel::Tls::Start), {.ca_pem = other.ca.certificate_pem}))), HasSubstr("certificate"));
+  EXPECT_THAT(why(carry_by_smtp(parcel_to(channel(server.port(), Channel::Tls::Start), {.ca_pem = other.ca.certificate_pem}), Reach::AlsoLocal)), HasSubstr("certificate"));
   EXPECT_THAT(server.heard(), Not(HasSubstr("MAIL")));
 }
 
 TEST_F(MailCarrier, ARefusalIsToldWithItsStatus) {
   MailServer server(site_, false, "450 later ops@example.com");
-  const auto done = carry_by_smtp(parcel_to(channel(server.port(), Channel::Tls::None)));
+  const auto done = carry_by_smtp(parcel_to(channel(server.port(), Channel::Tls::None)), Reach::AlsoLocal);
   EXPECT_THAT(why(done), HasSubstr("refuses the recipient (status 450)"));
   EXPECT_EQ(done.error().code, Code::Unavailable);
+}
+
+TEST(Permit, LeavesOutThisMachineAndItsLinks) {
+  for (const char* address : {"127.0.0.1", "127.9.9.9", "0.0.0.0", "0.1.2.3", "169.254.169.254", "224.0.0.1", "255.255.255.255", "::", "::1", "fe80::1", "fe80::1%eth0", "febf::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1",
+                              "64:ff9b::a9fe:a9fe", "64:ff9b::7f00:1", "2002:7f00:1::", "2002:a9fe:a9fe::1", "", "localhost", "127.1", "0x7f.1"})
+    EXPECT_THAT(why(may_connect(address)), HasSubstr("loopback or link-local")) << address;
+  for (const char* address : {"192.0.2.1", "10.0.0.1", "169.253.255.255", "169.255.0.1", "126.255.255.255", "128.0.0.1", "223.255.255.255", "2001:db8::1", "fd00::1", "fec0::1", "::ffff:192.0.2.1", "64:ff9b::c000:201", "2002:c000:201::1", "fe00::1"})
+    EXPECT_TRUE(may_connect(address)) << address;
+}
+
+TEST(HttpCarrier, DoesNotReachThisMachineUnlessTheSiteWants) {
+  Hook hook(nullptr, {200});
+  // By name as by number: what counts is the address that is connected to.
+  for (const char* host : {"127.0.0.1", "localhost", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "127.1"}) {
+    const Parcel parcel = parcel_to({.name = "hook", .url = fmt::format("http://{}:{}/", host, hook.port()), .plain_http = true});
+    EXPECT_THAT(why(carry_by_http(parcel, kNow, Reach::World)), testing::AnyOf(HasSubstr("loopback or link-local"), HasSubstr("not found"))) << host;
+  }
+  EXPECT_TRUE(hook.requests().empty());
+  EXPECT_EQ(why(carry_by_http(parcel_to({.name = "hook", .url = fmt::format("http://localhost:{}/", hook.port()), .plain_http = true}), kNow, Reach::AlsoLocal)), "delivered");
+}
+
+TEST_F(MailCarrier, DoesNotReachThisMachineUnlessTheSiteWants) {
+  MailServer server(site_, true);
+  for (const char* host : {"127.0.0.1", "localhost"}) {
+    Channel channel = this->channel(server.port(), Channel::Tls::Start);
+    channel.server = host;
+    EXPECT_THAT(why(carry_by_smtp(parcel_to(channel, {.ca_pem = site_.ca.certificate_pem}), Reach::World)), HasSubstr("loopback or link-local"));
+  }
+  EXPECT_EQ(server.heard(), "");
 }
 
 struct SlowCarrier final : Carrier {
   std::promise<void> go;
   std::shared_future<void> gone = go.get_future().share();
   Result<void> carry(const Parcel& parcel) override {
-    if (parcel.target == "dead") gone.wait();
+    if (parcel.target.starts_with("dead")) gone.wait();
     return {};
   }
 };
@@ -247,6 +277,35 @@ TEST(ThreadCourier, ADeadTargetHoldsUpNoOther) {
   ASSERT_TRUE(wait_for(3));
   EXPECT_EQ(courier.take(topic).size(), 2u);
   EXPECT_TRUE(courier.busy(topic).empty());
+}
+
+TEST(ThreadCourier, OneNamespaceDoesNotHoldAllHands) {
+  auto carrier = std::make_unique<SlowCarrier>();
+  SlowCarrier& slow = *carrier;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::multiset<std::string> told;
+  ThreadCourier courier(std::move(carrier), [&](const kube::ObjectKey& topic) {
+    const std::lock_guard lock(mutex);
+    told.insert(topic.space);
+    changed.notify_all();
+  });
+  const auto wait_for = [&](const char* space, std::size_t count) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, 20s, [&] { return told.count(space) >= count; });
+  };
+  const auto send = [&](const char* space, const std::string& target) {
+    Parcel parcel = parcel_to({.name = target});
+    parcel.topic.space = space;
+    return courier.send(std::move(parcel));
+  };
+  for (std::size_t i = 0; i < ThreadCourier::kHandsOfSpace; ++i) ASSERT_TRUE(send("tarpit", "dead" + std::to_string(i)));
+  EXPECT_FALSE(send("tarpit", "one more")) << "its share is taken";
+  ASSERT_TRUE(send("lab", "alive"));
+  ASSERT_TRUE(wait_for("lab", 1));
+  slow.go.set_value();
+  ASSERT_TRUE(wait_for("tarpit", ThreadCourier::kHandsOfSpace));
+  EXPECT_TRUE(send("tarpit", "one more")) << "and free again";
 }
 
 }  // namespace

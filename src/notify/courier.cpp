@@ -6,16 +6,17 @@ namespace {
 
 class AnyCarrier final : public Carrier {
  public:
-  explicit AnyCarrier(const Clock& clock) : clock_(clock) {}
-  Result<void> carry(const Parcel& parcel) override { return parcel.channel.kind == Channel::Kind::Email ? carry_by_smtp(parcel) : carry_by_http(parcel, clock_.now()); }
+  AnyCarrier(const Clock& clock, Reach reach) : clock_(clock), reach_(reach) {}
+  Result<void> carry(const Parcel& parcel) override { return parcel.channel.kind == Channel::Kind::Email ? carry_by_smtp(parcel, reach_) : carry_by_http(parcel, clock_.now(), reach_); }
 
  private:
   const Clock& clock_;
+  const Reach reach_;
 };
 
 }  // namespace
 
-std::unique_ptr<Carrier> make_carrier(const Clock& clock) { return std::make_unique<AnyCarrier>(clock); }
+std::unique_ptr<Carrier> make_carrier(const Clock& clock, Reach reach) { return std::make_unique<AnyCarrier>(clock, reach); }
 
 ThreadCourier::~ThreadCourier() {
   std::vector<std::jthread> threads;
@@ -32,16 +33,19 @@ bool ThreadCourier::send(Parcel parcel) {
   const std::lock_guard lock(mutex_);
   if (hands_ >= kHands) return false;
   const auto topic = parcel.topic;
+  if (const auto of = hands_of_.find(topic.space); of != hands_of_.end() && of->second >= kHandsOfSpace) return false;
   const auto target = parcel.target;
   const auto [at, added] = ways_[topic].try_emplace(target);
   if (!added) return false;
   ++hands_;
+  ++hands_of_[topic.space];
   at->second.thread = std::jthread([this, parcel = std::move(parcel)] {
     auto outcome = carrier_->carry(parcel);
     {
       const std::lock_guard inner(mutex_);
       done_[parcel.topic].push_back({parcel.letter_uid, parcel.target, parcel.of.generation, std::move(outcome)});
       --hands_;
+      if (const auto of = hands_of_.find(parcel.topic.space); --of->second == 0) hands_of_.erase(of);
       if (const auto ways = ways_.find(parcel.topic); ways != ways_.end())
         if (const auto way = ways->second.find(parcel.target); way != ways->second.end()) way->second.ended = true;
     }

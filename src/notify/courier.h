@@ -37,10 +37,12 @@ class Carrier {
   virtual ~Carrier() = default;
   virtual Result<void> carry(const Parcel& parcel) = 0;
 };
+// How far a carrier goes. Who writes topics chooses addresses, and the server may reach what they may not: its own machine and links are left out unless the site wants them (may_connect).
+enum class Reach { World, AlsoLocal };
 // Webhooks and SNS-style documents by HTTP(S), mail by SMTP (carrier_http.cpp, carrier_smtp.cpp).
-std::unique_ptr<Carrier> make_carrier(const Clock& clock);
-Result<void> carry_by_http(const Parcel& parcel, Instant now);
-Result<void> carry_by_smtp(const Parcel& parcel);
+std::unique_ptr<Carrier> make_carrier(const Clock& clock, Reach reach);
+Result<void> carry_by_http(const Parcel& parcel, Instant now, Reach reach);
+Result<void> carry_by_smtp(const Parcel& parcel, Reach reach);
 
 struct Done {
   std::string letter_uid, target;
@@ -57,10 +59,10 @@ class Courier {
   virtual std::vector<Done> take(const kube::ObjectKey& topic) = 0;       // outcomes; each is given once
 };
 
-// A thread for each parcel, 32 at most. Its end waits for those that are under way.
+// A thread for each parcel, 32 at most, of which one namespace has 8: receivers that keep one waiting do not hold up the others' alarms. Its end waits for those that are under way.
 class ThreadCourier final : public Courier {
  public:
-  static constexpr std::size_t kHands = 32;
+  static constexpr std::size_t kHands = 32, kHandsOfSpace = 8;
   ThreadCourier(std::unique_ptr<Carrier> carrier, std::function<void(const kube::ObjectKey& topic)> told) : carrier_(std::move(carrier)), told_(std::move(told)) {}
   ~ThreadCourier() override;
   bool send(Parcel parcel) override;
@@ -78,6 +80,7 @@ class ThreadCourier final : public Courier {
   std::map<kube::ObjectKey, std::map<std::string, Way>> ways_;  // under mutex_, by topic and target
   std::map<kube::ObjectKey, std::vector<Done>> done_;           // under mutex_
   std::size_t hands_ = 0;                                       // under mutex_: threads that carry
+  std::map<std::string, std::size_t> hands_of_;                 // under mutex_: the same by namespace; none is 0
 };
 
 }  // namespace fairlead::notify

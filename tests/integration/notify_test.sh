@@ -39,7 +39,7 @@ for one in json.load(sys.stdin)["items"]:
 delivered() { delivery | grep -q "^$1 $2 Delivered"; }
 
 receive --fail 2
-serve
+serve --notify-local
 cat > "$work/topic.yaml" << TEXT
 apiVersion: v1
 kind: Secret
@@ -114,7 +114,7 @@ wait "$server" 2> /dev/null || true
 server=''
 receive --http-port "$http" --smtp-port "$smtp"
 is -eq posts "id == '$second'" 0 || fail 'it was delivered too early'
-serve
+serve --notify-local
 wait_until 60 'the webhook has come through' delivered "$second" hook
 wait_until 60 'the SNS-style document has come through' delivered "$second" chat
 wait_until 60 'the mail has come through' delivered "$second" mail/boss@example.com

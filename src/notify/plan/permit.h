@@ -2,6 +2,7 @@
 // Which Secrets a NotificationTopic may use, and for which host. Who writes topics may not be one who reads Secrets: the server reads for them only what its owner has set apart. Pure.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "kube/json.h"
@@ -16,5 +17,9 @@ Result<void> meant_for_notifications(const kube::Json& secret);
 
 // Forbidden: the Secret names another host. `host`: a name or an address without brackets, as it is connected to; empty (it is not known) is another.
 Result<void> meant_for_host(const kube::Json& secret, const std::string& host);
+
+// Whether a channel may connect to this address, which its host has at this moment. Forbidden: this machine and its links (loopback, link-local with the metadata services of clouds,
+// "any", many at once), also where an IPv6 address only wraps such an IPv4 one (mapped, NAT64, 6to4); and what is no address.
+Result<void> may_connect(std::string_view address);
 
 }  // namespace fairlead::notify
