@@ -49,11 +49,6 @@ Loss lost_with(const std::string& node, const std::vector<JobRecord>& jobs) {
   return out;
 }
 
-Past past_of(const NodeRecord& record, const std::vector<JobRecord>& jobs, const std::string& own) {
-  const bool clear = lost_with(record.name, jobs).jobs.empty() && ((!record.has("COMPLETING") && record.cpus_given == 0) || record.has("DOWN"));
-  return clear ? Past::Clear : record.address == own ? Past::Lost : Past::Elsewhere;
-}
-
 std::string reason_of_death(const NodeRecord& node, const std::string& why, const Loss& loss) { return reason_of_death(node, why + (loss.several ? std::string(kSeveral) : std::string())); }
 
 std::chrono::seconds keep_out(const NodeRecord& node, Instant now) {

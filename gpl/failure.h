@@ -25,9 +25,6 @@ Loss lost_with(const std::string& node, const std::vector<JobRecord>& jobs);
 // `why` completes the sentence "the worker ...".
 std::string reason_of_death(const NodeRecord& node, const std::string& why, const Loss& loss);
 inline constexpr std::chrono::seconds kKeepOut{65};  // Slurm's RPC_RETRY_INTERVAL is 60 s
-// What a worker that starts at address `own` finds of its name: nothing that it must speak of; jobs of an earlier container of its own pod, which are lost; jobs of another pod of its name, of which it knows nothing.
-enum class Past { Clear, Lost, Elsewhere };
-Past past_of(const NodeRecord& record, const std::vector<JobRecord>& jobs, const std::string& own);
 // How long a worker that starts now must stay out, by the reason and the time with which its node was set DOWN.
 std::chrono::seconds keep_out(const NodeRecord& node, Instant now);
 

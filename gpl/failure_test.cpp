@@ -68,19 +68,6 @@ INSTANTIATE_TEST_SUITE_P(Rows, KeepOut,
                                          Out{"DOWN", "fairlead: the worker died (jobs over several nodes)", 100'000, 0}, Out{"DOWN", "fairlead: the worker died (jobs over several nodes)", -30, 65},
                                          Out{"DOWN", "fairlead: the worker died", 0, 0}, Out{"DOWN", "disk", 15, 50}, Out{"DOWN", "disk", 4000, 0}, Out{"IDLE", "", 5, 0}));
 
-// Another pod of its name may run on beyond a cut link: only the same address is the same pod.
-TEST(Failure, OnlyItsOwnPodsPastIsLost) {
-  const auto record = [](std::vector<std::string> state, int cpus) { return NodeRecord{.name = "worker-0", .state = std::move(state), .cpus_given = cpus, .address = "10.0.0.1"}; };
-  const auto jobs = *read_jobs("7|RUNNING|worker-0||NONE|root\n"), over = *read_jobs("7|COMPLETING|worker-0||NONE|root\n");
-  EXPECT_EQ(past_of(record({"IDLE"}, 0), {}, "10.0.0.1"), Past::Clear);
-  EXPECT_EQ(past_of(record({"IDLE"}, 0), {}, "10.0.0.2"), Past::Clear);
-  EXPECT_EQ(past_of(record({"ALLOCATED"}, 1), jobs, "10.0.0.1"), Past::Lost);
-  EXPECT_EQ(past_of(record({"ALLOCATED"}, 1), jobs, "10.0.0.2"), Past::Elsewhere);
-  EXPECT_EQ(past_of(record({"IDLE", "COMPLETING"}, 0), over, "10.0.0.2"), Past::Elsewhere);
-  EXPECT_EQ(past_of(record({"DOWN"}, 0), over, "10.0.0.2"), Past::Clear) << "somebody had proof, and Slurm has given the jobs up";
-  EXPECT_EQ(past_of(record({"DOWN"}, 1), jobs, "10.0.0.2"), Past::Elsewhere) << "in the midst of it";
-}
-
 TEST(Failure, TheReasonSaysWhetherTheWorkerMustStayOut) {
   const NodeRecord healthy{.name = "worker-0", .state = {"MIXED"}}, drained{.name = "worker-0", .state = {"MIXED", "DRAIN"}, .reason = "fan", .by = "ada"};
   EXPECT_EQ(reason_of_death(healthy, "died: power off", Loss{{"7"}, false}), "fairlead: the worker died: power off");

@@ -162,53 +162,50 @@ void wait_until_peers_know_us(const std::string& head, const std::string& own) {
   log_warn("some nodes do not answer this worker; jobs over them will fail", {{"silent", std::to_string(silent.size())}, {"of", std::to_string(peers.size())}, {"first", text}});
 }
 
-// Before slurmd starts: what Slurm believes to run here. Nothing of the container before this one lives, which is proof of its death, but only of this very pod (its address is the same): one of this name that was somewhere else may run on
-// beyond a cut link. Then this worker waits until Slurm counts no jobs there: they ended, or the operator or a person had proof (`died`). Registering, or taking the address, would end them in the books and not in fact.
-// The node returns to service when slurmd registers, which waits while messages to lost jobs may still be under way.
-void settle_the_past(const std::string& host, const std::string& server) {
+// A pod made anew has another address. Slurm 22.05 takes it from the registration of a node that it does not know, or that is CLOUD, but not of a dynamic one with a record (node_mgr.c, validate_node_specs): messages would go to the old one for ever.
+Result<void> tell_address(const NodeRecord& record, const std::string& server) {
+  const auto colon = server.rfind(':');
+  const std::string own = own_address(server.substr(0, colon), server.substr(colon + 1));
+  if (own.empty()) return fail(Code::Unavailable, "no address of this worker's own towards the head");
+  if (own == record.address) return {};
+  auto done = ask_slurm({"scontrol", "update", "nodename=" + record.name, "nodeaddr=" + own});
+  if (!done) return std::unexpected(std::move(done.error()));
+  log_info("told the head that this worker has another address", {{"before", record.address}, {"now", own}});
+  return {};
+}
+
+// No slurmd runs here yet, so whatever Slurm believes to run on this node is dead: its own new incarnation is the proof. Saying so lets Slurm requeue those jobs at once instead of never, for silence proves nothing. The
+// node returns to service when slurmd registers, which waits while messages to the lost jobs may still be under way.
+void report_own_death(const std::string& host, const std::string& server) {
   const SystemClock clock;
   ::setenv("SLURM_CONF", "/etc/fairlead/slurm/slurm.conf", 1);  // slurmd has not fetched its own yet
-  const auto colon = server.rfind(':');
   std::chrono::seconds wait{0};
-  std::string told;
-  const auto tell_once = [&told](const std::string& what) {
-    if (what != told) log_info("not in service yet", {{"reason", what}});
-    told = what;
-  };
-  for (;; std::this_thread::sleep_for(500ms)) {
-    const std::string own = own_address(server.substr(0, colon), server.substr(colon + 1));
+  for (int attempt = 0; attempt < 40; ++attempt, std::this_thread::sleep_for(250ms)) {
     auto seen = look_at_slurm();
-    if (!seen || own.empty()) {
-      tell_once(seen ? "no address of its own towards the head" : "what Slurm believes of this node is not known: " + seen.error().message);
+    if (!seen) {
+      log_info("what Slurm believes of this node is not known yet", {{"reason", seen.error().message}});
       continue;
     }
     const auto record = std::find_if(seen->nodes.begin(), seen->nodes.end(), [&](const NodeRecord& node) { return node.name == host; });
     if (record == seen->nodes.end()) break;
-    const Past past = past_of(*record, seen->jobs, own);
-    if (past == Past::Elsewhere) {
-      tell_once(fmt::format("Slurm counts jobs on {} at {}, where it ran before, and nobody confirmed that it ended there; who knows that says so in a head: fairlead-slurm died {} - 'died: its machine is off'", host, record->address, host));
+    if (auto told = tell_address(*record, server); !told) {
+      log_info("Slurm does not know this worker's address yet", {{"reason", told.error().message}});
       continue;
     }
-    if (past == Past::Lost) {
-      const Loss loss = lost_with(host, seen->jobs);
-      auto down = ask_slurm({"scontrol", "update", "nodename=" + host, "state=down", "reason=" + reason_of_death(*record, "restarted and its processes are gone", loss)});
-      if (!down) {
-        tell_once("Slurm did not take that its jobs are gone: " + down.error().message);
-        continue;
-      }
-      log_info("told the head that this worker's jobs are gone", {{"state", fmt::format("{}", fmt::join(record->state, "+"))}, {"jobs", fmt::format("{}", fmt::join(loss.jobs, " "))}});
-      restart_in_background(loss.jobs);
-      if (loss.several) wait = kKeepOut;
-    } else {
+    const Loss loss = lost_with(host, seen->jobs);
+    if (loss.jobs.empty() && !record->has("COMPLETING") && record->cpus_given == 0) {
       wait = keep_out(*record, clock.now());
+      break;
     }
-    // Slurm 22.05 takes the address from the registration of a node that it does not know, or that is CLOUD, but not of a dynamic one with a record (node_mgr.c, validate_node_specs): messages would go to the old one for ever.
-    if (own == record->address) break;
-    if (auto moved = ask_slurm({"scontrol", "update", "nodename=" + host, "nodeaddr=" + own}); !moved) {
-      tell_once("Slurm did not take its address: " + moved.error().message);
+    const std::string reason = reason_of_death(*record, "restarted and its processes are gone", loss);
+    auto down = ask_slurm({"scontrol", "update", "nodename=" + host, "state=down", "reason=" + reason});
+    if (!down) {
+      log_info("Slurm did not take that this worker's jobs are gone", {{"reason", down.error().message}});
       continue;
     }
-    log_info("told the head that this worker has another address", {{"before", record->address}, {"now", own}});
+    log_info("told the head that this worker's jobs are gone", {{"state", fmt::format("{}", fmt::join(record->state, "+"))}, {"jobs", fmt::format("{}", fmt::join(loss.jobs, " "))}});
+    restart_in_background(loss.jobs);
+    if (loss.several) wait = kKeepOut;
     break;
   }
   ::unsetenv("SLURM_CONF");
@@ -236,7 +233,7 @@ int run_worker() {
     std::this_thread::sleep_for(250ms);
   }
   const std::string host = own_host_name();
-  settle_the_past(host, server);
+  report_own_death(host, server);
   wait_until_peers_know_us(server.substr(0, colon), host);
   return supervise({.command = {.argv = {"slurmd", "-D", "-Z", "--conf-server", server, "--conf", definition}, .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = false});
 }
