@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Three heads and a witness with the real slurmctld: whatever happens to the head that serves, another one does, what was confirmed is there under its id, no id is given twice, what runs runs on.
-#   slurm_failover_test.sh BUILD_DIR   (as root)     FAIRLEAD_ROUNDS: of each kind (20, of three that are variants of others 5; with FAIRLEAD_FULL=1 200)     FAIRLEAD_FAULTS: which, one after the other (all, in three lanes beside one another)
+#   slurm_failover_test.sh BUILD_DIR   (as root)     FAIRLEAD_ROUNDS: of each kind (8, of three that are variants of others 3; with FAIRLEAD_FULL=1 200)     FAIRLEAD_FAULTS: which, one after the other (all, in three lanes beside one another)
 #   FAIRLEAD_TIMES: a file for a line "fault seconds confirmed-before-it lost twice ended" of each round
 set -euo pipefail
 build=$(realpath "${1:?usage: slurm_failover_test.sh BUILD_DIR}")
@@ -30,8 +30,8 @@ own_machine "$0" "$build"
 # shellcheck source=tests/slurm_heads.sh
 . "$(dirname "$0")/../slurm_heads.sh"
 rounds_of() { # KIND
-  local sample=20
-  [[ " freeze mute planned " != *" $1 "* ]] || sample=5
+  local sample=8
+  [[ " freeze mute planned " != *" $1 "* ]] || sample=3
   [ -z "${FAIRLEAD_FULL:-}" ] || sample=200
   echo "${FAIRLEAD_ROUNDS:-$sample}"
 }
