@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <thread>
 
 #include "base/log.h"
@@ -70,21 +72,24 @@ Requeued requeued(std::string_view job) {
   return *reason == "BeginTime" ? Requeued::Hurry : *reason == "None" ? Requeued::Wait : Requeued::Nothing;
 }
 
-void restart_in_background(const std::vector<std::string>& jobs) {
-  if (jobs.empty()) return;
+void in_background(const std::function<void()>& work) {
   const pid_t child = ::fork();
-  if (child < 0) return log_warn("lost jobs wait for Slurm's own delay", {{"jobs", fmt::format("{}", fmt::join(jobs, " "))}});
+  if (child < 0) return log_warn("nothing can be started beside the daemon", {{"error", std::strerror(errno)}});
   if (child > 0) {
     ::waitpid(child, nullptr, 0);
     return;
   }
-  // Twice, so that the waiting one belongs to the container's first process, and whoever called is not kept waiting for its descriptors.
+  // Twice, so that it belongs to the container's first process, and whoever called is not kept waiting for its descriptors.
   if (::fork() != 0) ::_exit(0);
   ::setsid();
   const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3 && nowhere >= 0; ++fd) ::dup2(nowhere, fd);
-  restart(jobs);
+  work();
   ::_exit(0);
+}
+
+void restart_in_background(const std::vector<std::string>& jobs) {
+  if (!jobs.empty()) in_background([&jobs] { restart(jobs); });
 }
 
 int run_died(const std::vector<std::string>& arguments) {
@@ -102,7 +107,8 @@ int run_died(const std::vector<std::string>& arguments) {
     return 4;
   }
   const auto node = std::find_if(seen->nodes.begin(), seen->nodes.end(), [&](const NodeRecord& one) { return one.name == name; });
-  if (node == seen->nodes.end()) return 0;
+  const Loss loss = lost_with(name, seen->jobs);
+  if (node == seen->nodes.end() || (node->has("DOWN") && loss.jobs.empty())) return 0;
   if (ended) {
     const auto started = parse_time(node->started);
     // Whole seconds on both sides: one that started within the same second may be the next.
@@ -111,8 +117,6 @@ int run_died(const std::vector<std::string>& arguments) {
       return 3;
     }
   }
-  const Loss loss = lost_with(name, seen->jobs);
-  if (node->has("DOWN") && loss.jobs.empty()) return 0;
   auto down = ask_slurm({"scontrol", "update", "nodename=" + name, "state=down", "reason=" + reason_of_death(*node, arguments[3], loss)});
   if (!down) {
     std::fprintf(stderr, "%s\n", down.error().message.c_str());

@@ -6,6 +6,7 @@
 // other nodes has anybody who sends such signals. So its dead worker is kept out for 65 s, and everything else goes on at once.
 #pragma once
 #include <chrono>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,8 @@ std::chrono::seconds keep_out(const NodeRecord& node, Instant now);
 enum class Requeued { Hurry, Wait, Nothing };
 Requeued requeued(std::string_view job);
 
+// In a process of its own that belongs to the container's first; returns at once. What it prints goes nowhere.
+void in_background(const std::function<void()>& work);
 // Sees to it that these jobs start again at once when Slurm has put them back into the queue; returns at once, a process of its own waits for them (150 s at most: later Slurm's own delay is over).
 void restart_in_background(const std::vector<std::string>& jobs);
 

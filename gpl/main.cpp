@@ -174,44 +174,50 @@ Result<void> tell_address(const NodeRecord& record, const std::string& server) {
   return {};
 }
 
+// One try: what was lost with the container before this one is reported, then this one's address, so that what Slurm sends to end the lost jobs goes to the old one. How long the worker stays out; Unavailable: tried again.
+Result<std::chrono::seconds> settle_the_past(const std::string& host, const std::string& server) {
+  auto seen = look_at_slurm();
+  if (!seen) return pass(std::move(seen.error()), "ask what Slurm believes of this node");
+  const auto record = std::find_if(seen->nodes.begin(), seen->nodes.end(), [&](const NodeRecord& node) { return node.name == host; });
+  if (record == seen->nodes.end()) return std::chrono::seconds(0);
+  std::chrono::seconds wait = keep_out(*record, SystemClock().now());
+  const Loss loss = lost_with(host, seen->jobs);
+  if (!loss.jobs.empty() || record->has("COMPLETING") || record->cpus_given != 0) {
+    auto down = ask_slurm({"scontrol", "update", "nodename=" + host, "state=down", "reason=" + reason_of_death(*record, "restarted and its processes are gone", loss)});
+    if (!down) return pass(std::move(down.error()), "report the jobs that are gone");
+    log_info("told the head that this worker's jobs are gone", {{"state", fmt::format("{}", fmt::join(record->state, "+"))}, {"jobs", fmt::format("{}", fmt::join(loss.jobs, " "))}});
+    restart_in_background(loss.jobs);
+    wait = loss.several ? kKeepOut : std::chrono::seconds(0);
+  }
+  if (auto told = tell_address(*record, server); !told) return pass(std::move(told.error()), "tell this worker's address");
+  return wait;
+}
+
 // No slurmd runs here yet, so whatever Slurm believes to run on this node is dead: its own new incarnation is the proof. Saying so lets Slurm requeue those jobs at once instead of never, for silence proves nothing. The
 // node returns to service when slurmd registers, which waits while messages to the lost jobs may still be under way.
 void report_own_death(const std::string& host, const std::string& server) {
-  const SystemClock clock;
   ::setenv("SLURM_CONF", "/etc/fairlead/slurm/slurm.conf", 1);  // slurmd has not fetched its own yet
-  std::chrono::seconds wait{0};
-  for (int attempt = 0; attempt < 40; ++attempt, std::this_thread::sleep_for(250ms)) {
-    auto seen = look_at_slurm();
-    if (!seen) {
-      log_info("what Slurm believes of this node is not known yet", {{"reason", seen.error().message}});
-      continue;
-    }
-    const auto record = std::find_if(seen->nodes.begin(), seen->nodes.end(), [&](const NodeRecord& node) { return node.name == host; });
-    if (record == seen->nodes.end()) break;
-    if (auto told = tell_address(*record, server); !told) {
-      log_info("Slurm does not know this worker's address yet", {{"reason", told.error().message}});
-      continue;
-    }
-    const Loss loss = lost_with(host, seen->jobs);
-    if (loss.jobs.empty() && !record->has("COMPLETING") && record->cpus_given == 0) {
-      wait = keep_out(*record, clock.now());
-      break;
-    }
-    const std::string reason = reason_of_death(*record, "restarted and its processes are gone", loss);
-    auto down = ask_slurm({"scontrol", "update", "nodename=" + host, "state=down", "reason=" + reason});
-    if (!down) {
-      log_info("Slurm did not take that this worker's jobs are gone", {{"reason", down.error().message}});
-      continue;
-    }
-    log_info("told the head that this worker's jobs are gone", {{"state", fmt::format("{}", fmt::join(record->state, "+"))}, {"jobs", fmt::format("{}", fmt::join(loss.jobs, " "))}});
-    restart_in_background(loss.jobs);
-    if (loss.several) wait = kKeepOut;
-    break;
+  Result<std::chrono::seconds> wait = fail(Code::Unavailable, "not tried");
+  for (int attempt = 0; attempt < 40 && !(wait = settle_the_past(host, server)); ++attempt) {
+    log_info("not told to Slurm yet", {{"reason", wait.error().message}});
+    std::this_thread::sleep_for(250ms);
+  }
+  if (!wait) {
+    // Once slurmd runs, Slurm finds out by itself what is gone; where this worker is it never would.
+    log_warn("Slurm does not answer; slurmd starts, and the address of this worker is told later", {{"reason", wait.error().message}});
+    in_background([&] {
+      for (;; std::this_thread::sleep_for(5s)) {
+        auto seen = look_at_slurm();
+        if (!seen) continue;
+        const auto record = std::find_if(seen->nodes.begin(), seen->nodes.end(), [&](const NodeRecord& node) { return node.name == host; });
+        if (record != seen->nodes.end() && tell_address(*record, server)) return;
+      }
+    });
   }
   ::unsetenv("SLURM_CONF");
-  if (wait.count() == 0) return;
-  log_info("this worker stays out until no message to its lost jobs can be under way", {{"seconds", std::to_string(wait.count())}});
-  std::this_thread::sleep_for(wait);
+  if (!wait || wait->count() == 0) return;
+  log_info("this worker stays out until no message to its lost jobs can be under way", {{"seconds", std::to_string(wait->count())}});
+  std::this_thread::sleep_for(*wait);
 }
 
 int run_worker() {

@@ -182,13 +182,7 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
   }
   std::optional<Error> refused;  // by Slurm: one worker's trouble does not hold up the others
   bool held = false, silent = false;  // the rest of this round's scale-down: out of date, or for a Slurm that does not answer
-  // The dead first: what else is refused must not keep their jobs waiting.
-  std::vector<Step> steps = plan.steps;
-  std::stable_partition(steps.begin(), steps.end(), [](const Step& step) {
-    const auto* node = std::get_if<NodeStep>(&step);
-    return node && node->tell.verb == NodeVerb::Died;
-  });
-  for (const Step& step : steps) {
+  for (const Step& step : plan.steps) {
     if (of_scale(step)) {
       if (held || (silent && std::holds_alternative<NodeStep>(step))) continue;
       if (auto may = still_wanted(step, *cluster, asked); !may) {
@@ -199,6 +193,10 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
     }
     auto done = apply(step, *cluster);
     if (!done && std::holds_alternative<NodeStep>(step)) {
+      if (const auto& tell = std::get<NodeStep>(step).tell; tell.verb == NodeVerb::Died && done.error().code == Code::Conflict) {
+        const std::lock_guard lock(mutex_);
+        ended_.erase({key.space, tell.node});  // its successor serves: there is nothing to tell any more
+      }
       silent = done.error().code == Code::Unavailable;
       if (silent) log_info("slurm cluster step put off", {{"cluster", key.text()}, {"step", describe(step)}, {"reason", done.error().message}});
       else if (!refused || refused->code == Code::Conflict) refused = std::move(done.error()).in(describe(step));

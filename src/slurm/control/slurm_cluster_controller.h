@@ -54,7 +54,7 @@ class SlurmClusterController final : public kube::Controller {
   const kube::Caches* caches_ = nullptr;
   mutable std::mutex mutex_;
   std::map<kube::ObjectKey, std::map<std::string, std::string>> configs_;  // by cluster and uid of the pod: the configuration that it was seen to run
-  mutable std::map<kube::ObjectKey, Proof> ended_;     // workers' pods that went, their end confirmed, until Slurm counts no job on them; lost with this process, and then their successors wait for a person
+  mutable std::map<kube::ObjectKey, Proof> ended_;     // workers' pods that went, their end confirmed, until Slurm counts no job on them or knows their successor; lost with this process, and then the successor reports it
   std::map<kube::ObjectKey, Instant> looked_;  // when Slurm last answered a look of this operator
 };
 

@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"clocks_apart", [](Snapshot& s) { s.view = SlurmView{.at = kNow + std::chrono::seconds(400), .nodes = {{"worker-0", {.name = "worker-0", .state = {"IDLE"}}}, {"worker-1", {.name = "worker-1", .state = {"IDLE"}}}}}; }, "ClocksAgree",
             "Apart", "400 s ahead of", "let NTP set both"},
         Row{"state_volume_full", [](Snapshot& s) { s.view = SlurmView{.at = kNow, .nodes = {{"worker-0", {.name = "worker-0", .state = {"IDLE"}}}, {"worker-1", {.name = "worker-1", .state = {"IDLE"}}}}, .state_free = 1 << 20, .state_size = std::uint64_t{1} << 30}; },
-            "StateVolumeHasRoom", "NearlyFull", "1 MiB of 1024 MiB are free", "make room"},
+            "StateVolumeHasRoom", "NearlyFull", "less than 1 % of 1024 MiB are free", "make room"},
         Row{"image_without_slurm", [](Snapshot& s) { ended(s, "worker-1", "munge", "[error] cannot start error=\"the image has no user munge\"\n"); }, "WorkersAvailable", "ImageWithoutSlurm", "worker-1: munge ended with 1 and was started 4 times",
             "use an image that has Slurm"},
         Row{"key_refused", [](Snapshot& s) { ended(s, "worker-1", "slurmd", "slurmd: error: Munge decode failed: Expired credential\nslurmd: exiting\n"); }, "WorkersAvailable", "KeyOrClock", "Expired credential", "compare `date` on both"},

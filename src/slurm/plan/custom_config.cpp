@@ -124,7 +124,7 @@ class Reader {
     for (const auto& setting : given.settings) take({.where = setting.path, .key = setting.key, .value = setting.value});
     read_text(given.custom, "spec.customSlurmConfig", true);
     if (given.partitions == "structured")
-      refuse({.where = "spec.partitionConfiguration.configType"}, "", "structured needs node sets, which this shape of SlurmCluster does not have; use default or custom");
+      refuse({.where = "spec.partitionConfiguration.configType"}, "", "structured is not in effect in this version; use default (all workers), or custom with Nodes=SET for the workers of a NodeSet");
     else if (given.partitions != "default" && given.partitions != "custom")
       refuse({.where = "spec.partitionConfiguration.configType"}, "", fmt::format("\"{}\" is none of default, custom", given.partitions));
     if (given.partitions == "custom") {

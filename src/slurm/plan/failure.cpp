@@ -85,7 +85,7 @@ FailurePlan plan_failures(const FailureInput& input) {
     out.notes.push_back(fmt::format("{} died ({}); Slurm is told", name, proof.why));
     if (input.view) out.steps.push_back({NodeVerb::Died, name, {proof.ended, "died: " + proof.why}});
   });
-  // Whoever comes after it, under its name and at another address, waits until this is settled (gpl/main.cpp).
+  // Sooner than its successor, which reports it when it starts (gpl/main.cpp).
   for (const auto& [name, proof] : input.ended) {
     if (input.view && (!input.view->nodes.contains(name) || without_jobs(*input.view, name))) {
       out.ends_known.push_back(name);

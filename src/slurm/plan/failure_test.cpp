@@ -106,7 +106,6 @@ TEST_F(Failures, SlurmIsToldOnceAndAsLongAsItDoesNotKnow) {
   EXPECT_THAT(plan().settled, IsEmpty()) << "one container is not its machine";
 }
 
-// Its successor waits for this: at another address it does not know whether the one before lives.
 TEST_F(Failures, TheConfirmedEndOfAPodThatIsGoneIsToldUntilNoJobIsLeftThere) {
   auto in = [this] {
     auto gone = input();

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/encoding.h"
+#include "slurm/plan/trouble.h"
 
 namespace fairlead::slurm {
 namespace {
@@ -22,14 +23,6 @@ std::string last_word(const Json& pod) {
   const std::string& told = pod["status"]["message"].string();
   if (!told.empty()) return told;
   return ended(pod).is_object() ? fmt::format("it ended with {}", ended(pod)["exitCode"].integer()) : "it left no word";
-}
-
-// Why it does not run yet, in its own words.
-std::string waiting_for(const Json& pod) {
-  if (const Json* scheduled = kube::find_condition(pod, "PodScheduled"); scheduled && (*scheduled)["status"].string() == "False") return (*scheduled)["message"].string();
-  for (const Json& container : pod["status"]["containerStatuses"].items())
-    if (const std::string& message = container["state"]["waiting"]["message"].string(); !message.empty()) return message;
-  return pod["status"]["phase"].string_or("Pending");
 }
 
 std::string told(const Json& memory) {
@@ -105,7 +98,7 @@ JailPlan plan_jail(const api::SlurmCluster& cluster, const Json& memory, const J
   if (kube::deleting(*pod)) return waits("Populating", fmt::format("pod {} is ending", name));
   const std::string& phase = (*pod)["status"]["phase"].string();
   if (phase != "Succeeded" && phase != "Failed")
-    return waits("Populating", phase == "Running" ? fmt::format("pod {} fills the volume from {}", name, cluster.jail.image) : fmt::format("pod {}: {}", name, waiting_for(*pod)));
+    return waits("Populating", phase == "Running" ? fmt::format("pod {} fills the volume from {}", name, cluster.jail.image) : fmt::format("pod {}: {}", name, pod_trouble(*pod).text));
   const std::string word = last_word(*pod);
   if (phase == "Succeeded")
     if (auto report = kube::parse_json(word); report && report->is_object())

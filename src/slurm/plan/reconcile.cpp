@@ -440,7 +440,7 @@ class Planner {
     return pods > 1;
   }
 
-  // Workers that are proven to be dead: Slurm first, for a job that may run again must not wait for anything else.
+  // Workers that are proven to be dead.
   void plan_lost() {
     const FailurePlan lost = plan_failures(failure_input(snapshot_, cluster_));
     if (lost.memory.is_null()) object_.child("status").erase("lostWorkers");
@@ -778,7 +778,13 @@ std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& defa
 
 Plan plan_reconcile(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now) {
   const ObjectOptions own = with_gres(snapshot, read_cluster(snapshot, default_image), options);
-  return Planner(snapshot, own, default_image, now).run();
+  Plan plan = Planner(snapshot, own, default_image, now).run();
+  // The dead first: what the API refuses of the rest ends a round, and their jobs must not wait for it.
+  std::stable_partition(plan.steps.begin(), plan.steps.end(), [](const Step& step) {
+    const auto* node = std::get_if<NodeStep>(&step);
+    return node && node->tell.verb == NodeVerb::Died;
+  });
+  return plan;
 }
 
 }  // namespace fairlead::slurm

@@ -14,6 +14,8 @@ using kube::Json;
 
 namespace {
 
+// Figures in conditions are coarse: each look would change the status, which would bring the next look at once.
+
 // A look takes up to 25 s, so that the operator's clock is read that much later.
 constexpr auto kApart = std::chrono::seconds(60);
 constexpr std::uint64_t kLeast = std::uint64_t{64} << 20;
@@ -45,7 +47,7 @@ std::optional<kube::Condition> clocks_condition(const std::optional<SlurmView>& 
   if (apart < kApart && apart > -kApart) return kube::Condition{"ClocksAgree", "True", "Together", "the head's clock and the operator's agree"};
   return kube::Condition{"ClocksAgree", "False", "Apart",
                          fmt::format("the head's clock is about {} s {} the operator's: let NTP set both machines. Munge refuses what is more than 300 s old or from the future, so nodes that differ as much cannot speak with one another",
-                                     std::abs(apart.count()), apart.count() > 0 ? "ahead of" : "behind")};
+                                     (std::abs(apart.count()) + 5) / 10 * 10, apart.count() > 0 ? "ahead of" : "behind")};
 }
 
 std::optional<kube::Condition> state_condition(const std::optional<SlurmView>& view) {
@@ -53,7 +55,7 @@ std::optional<kube::Condition> state_condition(const std::optional<SlurmView>& v
   const std::uint64_t free = view->state_free.value_or(0), size = *view->state_size;
   if (free >= std::min(size / 20, std::uint64_t{1} << 30) && free >= std::min(kLeast, size / 4)) return kube::Condition{"StateVolumeHasRoom", "True", "Room", "the volume of Slurm's state has room"};
   return kube::Condition{"StateVolumeHasRoom", "False", "NearlyFull",
-                         fmt::format("{} MiB of {} MiB are free on the volume of Slurm's state: make room or a larger claim. When it is full, slurmctld confirms no new job; what runs goes on", free >> 20, size >> 20)};
+                         fmt::format("less than {} % of {} MiB are free on the volume of Slurm's state: make room or a larger claim. When it is full, slurmctld confirms no new job; what runs goes on", free * 100 / std::max<std::uint64_t>(size, 1) + 1, size >> 20)};
 }
 
 std::vector<std::string> claims_waited_for(const std::vector<const Json*>& pods) {
