@@ -16,6 +16,8 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "exporter.h"
+#include "accounting.h"
+#include "database.h"
 #include "failure.h"
 #include "head.h"
 #include "jail.h"
@@ -114,6 +116,16 @@ int run_controller() {
   auto environment = durable_environment();
   if (!environment) return complain(environment.error());
   if (!wait_for_munge()) return 1;
+  if (const std::string needs = env_or("FAIRLEAD_CONF_NEEDS", ""); !needs.empty() && !wait_for_settings("/etc/slurm/slurm.conf", needs))
+    return complain({Code::Unavailable, "/etc/slurm/slurm.conf does not hold what this pod was made for after 90 s: " + needs});
+  std::vector<std::string> states = {"/var/spool/slurmctld"};
+  if (auto terms = list_dir("/var/spool/slurmctld/terms"))
+    for (const std::string& term : *terms) states.push_back("/var/spool/slurmctld/terms/" + term);
+  const auto contact = look_for_first_contact("/etc/slurm/slurm.conf", states, 45s);
+  const auto before_start = [contact](const std::string& state) {
+    note_generation();
+    if (contact) place_first_contact(*contact, state);
+  };
   if (environment->contains("FAIRLEAD_HEADS")) {
     if (!environment->contains("LD_PRELOAD")) return complain({Code::Invalid, "one of several heads needs durable acknowledgement: leave FAIRLEAD_DURABLE at its default"});
     auto options = head_options(*environment);
@@ -123,14 +135,14 @@ int run_controller() {
     options->run_dir = "/run/slurm";
     options->slurm_conf = "/etc/slurm/slurm.conf";
     options->environment = std::move(*environment);
-    options->before_start = note_generation;
+    options->before_start = [before_start] { before_start("/run/slurm/state"); };
     return run_head(std::move(*options));
   }
   auto state = list_dir("/var/spool/slurmctld");
   if (!state) return complain(state.error());
   if (std::find(state->begin(), state->end(), "terms") != state->end())
     return complain({Code::Invalid, "the state in /var/spool/slurmctld belongs to several heads (terms/N); one alone would start without jobs. Set spec.slurmNodes.controller.size to what it was"});
-  return supervise({.command = {.argv = {"slurmctld", "-D"}, .environment = std::move(*environment), .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = true, .before_start = note_generation});
+  return supervise({.command = {.argv = {"slurmctld", "-D"}, .environment = std::move(*environment), .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = true, .before_start = [before_start] { before_start("/var/spool/slurmctld"); }});
 }
 
 // Slurm gives this worker work as soon as slurmd has registered, but its address may not have come to every node yet: packet filters there still close their ports to it, and the first job would lose its output. So it asks
@@ -275,6 +287,9 @@ int print_authorized_keys(const std::string& user) {
 }
 
 int check(const std::string& what) {
+  if (what == "accounting") return check_accounting();
+  if (what == "database") return check_database();
+  if (what == "backups") return check_backups();
   if (what == "munge") {
     auto out = tool({"munge", "-n"}, 4s);
     return out && out->exit.code == 0 ? 0 : 1;
@@ -315,7 +330,7 @@ int check(const std::string& what) {
     }
     return 0;
   }
-  std::fprintf(stderr, "fairlead-slurm check: munge, controller, worker or login, not \"%s\"\n", what.c_str());
+  std::fprintf(stderr, "fairlead-slurm check: munge, controller, worker, login, accounting, database or backups, not \"%s\"\n", what.c_str());
   return 2;
 }
 
@@ -372,6 +387,12 @@ int main_of(int argc, char** argv) {
   if (command == "status" || command == "step-down") return ask_own_head({arguments.begin(), arguments.end()});
   if (command == "worker") return run_worker();
   if (command == "login") return run_login();
+  if (command == "accounting") return run_accounting();
+  if (command == "meet-accounting" && !first.empty()) return meet_accounting(first);
+  if (command == "database") return run_database();
+  if (command == "backups") return run_backups();
+  if (command == "list-backups") return list_backups();
+  if (command == "restore-accounting") return restore_accounting({arguments.begin() + 1, arguments.end()});
   if (command == "check") return check(first);
   if (command == "reconfigure") return reconfigure({arguments.begin() + 1, arguments.end()});
   if (command == "await" && !first.empty()) return await_files(first);
@@ -389,11 +410,13 @@ int main_of(int argc, char** argv) {
   }
   std::fputs(
       "fairlead-slurm: companion of Slurm's daemons, run inside their containers.\n"
-      "  munge | controller | worker | login   prepare the container and run that daemon\n"
+      "  munge | controller | worker | login | accounting | database   prepare the container and run that daemon\n"
+      "  backups                               of the accounting database, one now and then\n"
+      "  list-backups | restore-accounting NAME|latest [--force]\n"
       "  witness                               a voter among several heads, which runs no daemon\n"
       "  status                                who serves, as this head sees it (JSON)\n"
       "  step-down                             slurmctld saves and ends here, another head takes over\n"
-      "  check munge|controller|worker|login   readiness: exit status 0 when it answers\n"
+      "  check munge|controller|worker|login|accounting|database|backups   readiness: exit status 0 when it answers\n"
       "  check-config                          try a configuration (files by stdin) on a slurmctld of its own\n"
       "  await HASH                            wait for the files of that configuration\n"
       "  reconfigure HASH [--always] [--restart]   wait for them, then tell slurmctld and the nodes to read them, and see that it stands them\n"

@@ -156,7 +156,7 @@ rm -f "$out"/fairlead*_"${version}"_"$architecture".deb
 program fairlead fairlead
 link fairlead fairlead usr/bin
 mkdir -p "$work/fairlead/usr/lib/fairlead/images" "$work/fairlead/usr/share/doc/fairlead"
-cp -r "$root"/images/{build.sh,recipe.py,busybox,slurm} "$work/fairlead/usr/lib/fairlead/images/"
+cp -r "$root"/images/{build.sh,recipe.py,busybox,mariadb,slurm} "$work/fairlead/usr/lib/fairlead/images/"
 find "$work/fairlead/usr/lib/fairlead/images" -name __pycache__ -prune -exec rm -rf {} +
 cp -r "$root/examples" "$work/fairlead/usr/share/doc/fairlead/examples"
 find "$work/fairlead/usr/share/doc/fairlead/examples" -type f -exec chmod 0644 {} +

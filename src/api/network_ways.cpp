@@ -43,12 +43,21 @@ constexpr Way kWays[] = {
     {.from = Anybody, .to = Login, .first = 22, .last = 22, .port_of = PortOf::Sshd, .what_for = "ssh"},
     {.from = Workers, .to = Login, .first = 22, .last = 22, .port_of = PortOf::Sshd, .what_for = "ssh"},
     {.from = Login, .to = Login, .first = 22, .last = 22, .port_of = PortOf::Sshd, .what_for = "ssh"},
+    {.from = Heads, .to = Accounting, .first = 6819, .last = 6819, .port_of = PortOf::Slurmdbd, .what_for = "slurmdbd: records of jobs, associations"},
+    {.from = Workers, .to = Accounting, .first = 6819, .last = 6819, .port_of = PortOf::Slurmdbd, .what_for = "slurmdbd: sacct in jobs"},
+    {.from = Login, .to = Accounting, .first = 6819, .last = 6819, .port_of = PortOf::Slurmdbd, .what_for = "slurmdbd: sacct, sreport, sacctmgr"},
+    {.from = Accounting, .to = Accounting, .first = 6819, .last = 6819, .port_of = PortOf::Slurmdbd, .what_for = "which of two slurmdbd serves"},
+    {.from = Accounting, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "changes of accounts, users and limits"},
+    {.from = Accounting, .to = Database, .first = 3306, .last = 3306, .port_of = PortOf::Database, .what_for = "the cluster's own database (TLS)"},
+    {.from = Accounting, .to = SiteDatabase, .first = 3306, .last = 3306, .port_of = PortOf::SiteDatabase, .what_for = "a database of the site's, where one is named"},
     {.from = Heads, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
     {.from = Heads, .to = Names, .first = 53, .last = 53, .what_for = "names"},
     {.from = Workers, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
     {.from = Workers, .to = Names, .first = 53, .last = 53, .what_for = "names"},
     {.from = Login, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
     {.from = Login, .to = Names, .first = 53, .last = 53, .what_for = "names"},
+    {.from = Accounting, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
+    {.from = Accounting, .to = Names, .first = 53, .last = 53, .what_for = "names"},
     {.from = Workers, .to = World, .what_for = "packages, data, containers, experiment trackers"},
     {.from = Workers, .to = World, .protocol = Protocol::Udp, .what_for = "packages, data, containers, experiment trackers"},
     {.from = Login, .to = World, .what_for = "packages, data, containers, experiment trackers"},
@@ -61,8 +70,16 @@ const std::vector<std::string>& metadata_ranges() {
   return list;
 }
 
-bool is_slurm(Group group) { return group == Heads || group == Workers || group == Login; }
-const char* role_of(Group group) { return group == Heads ? "controller" : group == Workers ? "worker" : "login"; }
+bool is_slurm(Group group) { return group == Heads || group == Workers || group == Login || group == Accounting || group == Database; }
+const char* role_of(Group group) {
+  switch (group) {
+    case Heads: return "controller";
+    case Workers: return "worker";
+    case Accounting: return "accounting";
+    case Database: return "database";
+    default: return "login";
+  }
+}
 
 Json selector_of(const SlurmNetwork& network, Group group) {
   return Json::object({{"matchLabels", Json::object({{kSlurmClusterLabel, network.cluster}, {kSlurmRoleLabel, role_of(group)}})}});
@@ -92,6 +109,9 @@ int port_of(const SlurmNetwork& network, const Way& way) {
     case PortOf::Slurmctld: return network.slurmctld_port;
     case PortOf::Slurmd: return network.slurmd_port;
     case PortOf::Sshd: return network.sshd_port;
+    case PortOf::Slurmdbd: return network.slurmdbd_port;
+    case PortOf::Database: return network.database_port;
+    case PortOf::SiteDatabase: return network.external_database_port;
     default: return way.first;
   }
 }
@@ -105,11 +125,21 @@ Json port_json(const SlurmNetwork& network, const Way& way) {
   return out;
 }
 
+bool has(const SlurmNetwork& network, Group group) {
+  switch (group) {
+    case Accounting: return network.accounting;
+    case Database: return network.accounting && network.database;
+    case SiteDatabase: return network.accounting && network.external_database_port > 0;
+    default: return true;
+  }
+}
+
 // One rule for each other end, with all its ports.
 Json rules_of(const SlurmNetwork& network, Group group, bool in) {
   std::vector<std::pair<Group, Json>> by_peer;
   for (const Way& way : kWays) {
     if (way.kept != Kept::SlurmPolicy || (in ? way.to : way.from) != group) continue;
+    if (!has(network, way.from) || !has(network, way.to)) continue;
     const Group other = in ? way.from : way.to;
     auto at = std::find_if(by_peer.begin(), by_peer.end(), [&](const auto& one) { return one.first == other; });
     if (at == by_peer.end()) at = by_peer.insert(by_peer.end(), {other, Json::array()});
@@ -131,6 +161,9 @@ std::string ports_text(const Way& way) {
     case PortOf::Slurmctld: return fmt::format("{} (`slurmctld.port`)", way.first);
     case PortOf::Slurmd: return fmt::format("{} (`slurmd.port`)", way.first);
     case PortOf::Sshd: return fmt::format("{} (`sshd.port`)", way.first);
+    case PortOf::Slurmdbd: return fmt::format("{} (`slurmdbd.port`)", way.first);
+    case PortOf::Database: return fmt::format("{} (`mariadbOperator.port`)", way.first);
+    case PortOf::SiteDatabase: return fmt::format("{} (`externalDB.port`)", way.first);
     case PortOf::ApiServer: return fmt::format("443, {} (`networkPolicy.apiServerPorts`)", way.first);
     default: return std::to_string(way.first);
   }
@@ -150,6 +183,9 @@ std::string_view port_of_text(PortOf port) {
     case PortOf::Slurmctld: return "slurmctld";
     case PortOf::Slurmd: return "slurmd";
     case PortOf::Sshd: return "sshd";
+    case PortOf::Slurmdbd: return "slurmdbd";
+    case PortOf::Database: return "database";
+    case PortOf::SiteDatabase: return "siteDatabase";
     case PortOf::Health: return "health";
     case PortOf::ApiServer: return "apiServer";
   }
@@ -175,6 +211,9 @@ std::string_view text(Group group) {
     case Heads: return "heads";
     case Workers: return "workers";
     case Login: return "login";
+    case Accounting: return "accounting";
+    case Database: return "database";
+    case SiteDatabase: return "site's database";
     case World: return "world";
   }
   return "";
@@ -193,6 +232,9 @@ std::string_view meaning(Group group) {
     case Heads: return "pods with slurmctld";
     case Workers: return "pods with slurmd, and the jobs in them";
     case Login: return "pods with sshd, and the sessions in them";
+    case Accounting: return "pods with slurmdbd";
+    case Database: return "the pod with the cluster's own MariaDB";
+    case SiteDatabase: return "a database server that the resource names (`externalDB.host`); any address, at that port alone";
     case World: return "any address but link-local ones (the machine's metadata service) and, where they are known, nodes and pods of the site (`--closed-range`)";
   }
   return "";
@@ -222,8 +264,8 @@ std::vector<PolicySpec> slurm_network_policies(const SlurmNetwork& network) {
   std::vector<PolicySpec> out;
   // Whatever else gets the cluster's label is closed until somebody opens it.
   out.push_back({prefix + "closed", Json::object({{"podSelector", Json::object({{"matchLabels", Json::object({{kSlurmClusterLabel, network.cluster}})}})}, {"policyTypes", both}})});
-  for (const Group group : {Heads, Workers, Login})
-    out.push_back({prefix + role_of(group), Json::object({{"podSelector", selector_of(network, group)},
+  for (const Group group : {Heads, Workers, Login, Accounting, Database})
+    if (has(network, group)) out.push_back({prefix + role_of(group), Json::object({{"podSelector", selector_of(network, group)},
                                                           {"ingress", rules_of(network, group, true)},
                                                           {"egress", rules_of(network, group, false)},
                                                           {"policyTypes", both}})});
@@ -247,7 +289,7 @@ std::string print_ways_markdown() {
     out += fmt::format("| {} | {} | {} {} | {} | {} |\n", text(way.from), text(way.to), protocols, ports_text(way), way.what_for, kept_text(way.kept));
   }
   out += "\n| group | who |\n|---|---|\n";
-  for (const Group group : {Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, Heads, Workers, Login, World}) out += fmt::format("| {} | {} |\n", text(group), meaning(group));
+  for (const Group group : {Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, Heads, Workers, Login, Accounting, Database, SiteDatabase, World}) out += fmt::format("| {} | {} |\n", text(group), meaning(group));
   return out;
 }
 

@@ -26,7 +26,7 @@ TEST(NetworkWays, EveryLineIsWellFormedAndSaidOnce) {
       same += way.from == other.from && way.to == other.to && way.protocol == other.protocol && way.first == other.first && way.last == other.last && way.kept == other.kept;
     EXPECT_EQ(same, 1) << text(way.from) << " to " << text(way.to) << " " << way.first;
     // A policy stands around groups of a SlurmCluster alone: a line that it should keep names one of them.
-    const auto slurm = [](Group group) { return group == Heads || group == Workers || group == Login; };
+    const auto slurm = [](Group group) { return group == Heads || group == Workers || group == Login || group == Accounting || group == Database; };
     EXPECT_EQ(way.kept == Kept::SlurmPolicy, slurm(way.from) || slurm(way.to));
   }
 }
@@ -49,6 +49,9 @@ INSTANTIATE_TEST_SUITE_P(Ways, Open,
                                          OpenCase{"no_other_port_of_heads", Workers, Heads, Protocol::Tcp, 6819, false}, OpenCase{"heads_do_not_log_in", Heads, Login, Protocol::Tcp, 22, false},
                                          OpenCase{"jobs_use_udp_among_themselves", Workers, Workers, Protocol::Udp, 5000, true}, OpenCase{"not_from_login", Login, Workers, Protocol::Udp, 5000, false},
                                          OpenCase{"strangers_do_not_reach_heads", Anybody, Heads, Protocol::Tcp, 6817, false}, OpenCase{"low_ports_of_workers", Login, Workers, Protocol::Tcp, 22, false},
+                                         OpenCase{"records_reach_slurmdbd", Heads, Accounting, Protocol::Tcp, 6819, true}, OpenCase{"slurmdbd_asks_its_database", Accounting, Database, Protocol::Tcp, 3306, true},
+                                         OpenCase{"heads_do_not_ask_the_database", Heads, Database, Protocol::Tcp, 3306, false}, OpenCase{"nor_do_people", Login, Database, Protocol::Tcp, 3306, false},
+                                         OpenCase{"the_database_asks_nobody", Database, World, Protocol::Tcp, 443, false}, OpenCase{"nor_names", Database, Names, Protocol::Udp, 53, false},
                                          OpenCase{"heads_do_not_leave", Heads, World, Protocol::Tcp, 443, false}),
                          [](const auto& row) { return row.param.name; });
 
@@ -74,6 +77,18 @@ TEST(NetworkWays, PoliciesSayWhatTheTableSays) {
   // Anybody may log in: a rule without a sender.
   const std::string login = kube::print_json(policies[3].spec["ingress"]);
   EXPECT_THAT(login, HasSubstr(R"({"ports":[{"protocol":"TCP","port":22}]})"));
+}
+
+TEST(NetworkWays, PoliciesAroundAccountingStandWhereThereIsOne) {
+  const auto policies = slurm_network_policies({.cluster = "c", .space = "s", .accounting = true, .database = true});
+  ASSERT_EQ(policies.size(), 6U);
+  EXPECT_EQ(policies[5].name, "c-network-database");
+  EXPECT_EQ(kube::print_json(policies[5].spec["ingress"]), R"([{"ports":[{"protocol":"TCP","port":3306}],"from":[{"podSelector":{"matchLabels":{"fairlead.dev/slurm-cluster":"c","fairlead.dev/slurm-role":"accounting"}}}]}])");
+  EXPECT_TRUE(policies[5].spec["egress"].items().empty());
+  const auto external = slurm_network_policies({.cluster = "c", .space = "s", .accounting = true, .external_database_port = 4406});
+  ASSERT_EQ(external.size(), 5U) << "no pod of ours is a database";
+  EXPECT_THAT(kube::print_json(external[4].spec["egress"]), HasSubstr(R"({"ports":[{"protocol":"TCP","port":4406}]})"));
+  EXPECT_EQ(kube::print_json(external[4].spec["egress"]).find("3306"), std::string::npos);
 }
 
 TEST(NetworkWays, RangesAreCheckedBeforeTheyReachAPolicy) {

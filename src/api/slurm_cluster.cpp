@@ -15,29 +15,6 @@ namespace {
 
 using kube::Json;
 
-std::map<std::string, std::string> read_resources(const Json& from, const std::string& where, std::vector<std::string>& problems) {
-  std::map<std::string, std::string> out;
-  for (const auto& [name, value] : from.members()) {
-    auto quantity = kube::Quantity::from_json(value);
-    if (!quantity) {
-      problems.push_back(fmt::format("{}.resources.{}: {}", where, name, quantity.error().message));
-      continue;
-    }
-    out[name] = quantity->text();
-  }
-  return out;
-}
-
-SlurmContainer read_container(const Json& from, const std::string& where, int default_port, const std::string& default_image, std::vector<std::string>& problems) {
-  SlurmContainer out;
-  out.image = from["image"].string_or(default_image);
-  out.port = static_cast<int>(from["port"].integer(default_port));
-  if (out.port < 0 || out.port > 65535) problems.push_back(fmt::format("{}.port: {} is not a port (1-65535)", where, out.port));
-  out.resources = read_resources(from["resources"], where, problems);
-  read_container_extras(from, where, out, problems);
-  return out;
-}
-
 SlurmVolume read_volume(const Json& from) { return {from["volumeSourceName"].string(), from["volumeClaimTemplateSpec"]}; }
 
 SlurmRole read_role(const Json& from, const std::string& where, const char* main_container, int default_port, const std::string& default_image,
@@ -60,28 +37,6 @@ SlurmRole read_role(const Json& from, const std::string& where, const char* main
     else problems.push_back(fmt::format("{}.volumes.sharedMemorySize: {}", where, quantity.error().message));
   }
   return out;
-}
-
-// "90s", "30m", "1h30m": whole numbers of hours, minutes and seconds, in this order, up to a year.
-std::optional<std::chrono::seconds> read_duration(std::string_view text) {
-  std::int64_t total = 0;
-  std::string_view units = "hms";
-  if (text.empty()) return std::nullopt;
-  while (!text.empty()) {
-    std::int64_t value = 0;
-    std::size_t digits = 0;
-    for (; digits < text.size() && text[digits] >= '0' && text[digits] <= '9'; ++digits) {
-      if (digits == 9) return std::nullopt;
-      value = value * 10 + (text[digits] - '0');
-    }
-    const auto unit = digits < text.size() && digits > 0 ? units.find(text[digits]) : std::string_view::npos;
-    if (unit == std::string_view::npos) return std::nullopt;
-    total += value * (text[digits] == 'h' ? 3600 : text[digits] == 'm' ? 60 : 1);
-    units.remove_prefix(unit + 1);
-    text.remove_prefix(digits + 1);
-  }
-  if (total > 366 * 86'400) return std::nullopt;
-  return std::chrono::seconds(total);
 }
 
 SlurmScaleDown read_scale_down(const Json& from, std::vector<std::string>& problems) {
@@ -158,7 +113,20 @@ const std::set<std::string, std::less<>>& effective_paths() {
       "slurmNodes.worker.munge.image", "slurmNodes.worker.munge.resources",
       "slurmNodes.login.size", "slurmNodes.login.k8sNodeFilterName", "slurmNodes.login.volumes", "slurmNodes.login.sshRootPublicKeys",
       "slurmNodes.login.sshd.image", "slurmNodes.login.sshd.port", "slurmNodes.login.sshd.resources",
-      "slurmNodes.login.munge.image", "slurmNodes.login.munge.resources"};
+      "slurmNodes.login.munge.image", "slurmNodes.login.munge.resources",
+      "slurmNodes.accounting.enabled", "slurmNodes.accounting.k8sNodeFilterName", "slurmNodes.accounting.slurmdbd.image", "slurmNodes.accounting.slurmdbd.port", "slurmNodes.accounting.slurmdbd.resources",
+      "slurmNodes.accounting.munge.image", "slurmNodes.accounting.munge.resources",
+      "slurmNodes.accounting.externalDB.enabled", "slurmNodes.accounting.externalDB.host", "slurmNodes.accounting.externalDB.port", "slurmNodes.accounting.externalDB.user", "slurmNodes.accounting.externalDB.passwordSecretKeyRef",
+      "slurmNodes.accounting.mariadbOperator.enabled", "slurmNodes.accounting.mariadbOperator.image", "slurmNodes.accounting.mariadbOperator.port", "slurmNodes.accounting.mariadbOperator.resources",
+      "slurmNodes.accounting.mariadbOperator.storage.ephemeral", "slurmNodes.accounting.mariadbOperator.storage.size", "slurmNodes.accounting.mariadbOperator.storage.storageClassName",
+      "slurmNodes.accounting.mariadbOperator.storage.volumeClaimTemplate",
+      "slurmNodes.accounting.slurmConfig.accountingStorageTRES", "slurmNodes.accounting.slurmConfig.accountingStoreFlags", "slurmNodes.accounting.slurmConfig.acctGatherFilesystemType",
+      "slurmNodes.accounting.slurmConfig.acctGatherInterconnectType", "slurmNodes.accounting.slurmConfig.acctGatherProfileType", "slurmNodes.accounting.slurmConfig.jobAcctGatherFrequency",
+      "slurmNodes.accounting.slurmConfig.jobAcctGatherParams", "slurmNodes.accounting.slurmConfig.jobAcctGatherType", "slurmNodes.accounting.slurmConfig.priorityWeightAge",
+      "slurmNodes.accounting.slurmConfig.priorityWeightFairshare",
+      "slurmNodes.accounting.slurmdbdConfig.debugFlags", "slurmNodes.accounting.slurmdbdConfig.debugLevel", "slurmNodes.accounting.slurmdbdConfig.privateData", "slurmNodes.accounting.slurmdbdConfig.tcpTimeout",
+      "extensions.accounting.replicas", "extensions.accounting.enforce", "extensions.accounting.externalTLS.caSecretKeyRef", "extensions.accounting.externalTLS.mode",
+      "extensions.accounting.backup.enabled", "extensions.accounting.backup.interval", "extensions.accounting.backup.keep", "extensions.accounting.backup.volumeClaimTemplateSpec", "extensions.accounting.backup.volumeSourceName"};
   static const bool once = (paths.merge(shape_paths()), true);
   (void)once;
   return paths;
@@ -249,6 +217,7 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
   out.scale_down = read_scale_down(spec["extensions"]["scaleDown"], problems);
   read_notification_topics(spec["extensions"]["notifications"], out);
   out.config = read_config(spec);
+  out.accounting = read_slurm_accounting(spec, default_image);
 
   if (out.controller.size > kMaxHeads) problems.push_back(fmt::format("spec.slurmNodes.controller.size: {} heads asked for; 1 to {} are possible", out.controller.size, kMaxHeads));
   else if (out.controller.size == 2)
@@ -278,7 +247,13 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
       if (on_login.name == on_worker.name && on_login.path != on_worker.path)
         problems.push_back(fmt::format("spec.slurmNodes: the mount {} is at {} on login nodes and at {} on workers; give both the same path", on_login.name, on_login.path, on_worker.path));
 
+  if (!out.accounting.node_filter.empty() && !out.filters.contains(out.accounting.node_filter))
+    out.accounting.problems.push_back(fmt::format("spec.slurmNodes.accounting.k8sNodeFilterName: \"{}\" is not among spec.k8sNodeFilters", out.accounting.node_filter));
+  if (const std::string& source = out.accounting.backups.volume.source_name; !source.empty() && !out.volume_sources.contains(source))
+    out.accounting.problems.push_back(fmt::format("spec.extensions.accounting.backup.volumeSourceName: \"{}\" is not among spec.volumeSources", source));
+
   find_ignored(spec, "", out.ignored);
+  for (const std::string& path : out.accounting.ignored) out.ignored.push_back(path);
   name_without_effect(spec, out.ignored);
   for (auto& path : out.ignored) path = with_suggestion(std::move(path));
   out.ignored.insert(out.ignored.end(), out.notification_problems.begin(), out.notification_problems.end());

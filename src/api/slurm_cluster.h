@@ -9,25 +9,13 @@
 #include <string_view>
 #include <vector>
 
+#include "api/slurm_accounting.h"
+#include "api/slurm_container.h"
 #include "kube/json.h"
 #include "kube/object.h"
 
 namespace fairlead::api {
 
-// A container that the user describes: image, port, resources (requests equal limits, as in the source operator).
-struct SlurmContainer {
-  std::string image;
-  int port = 0;
-  std::map<std::string, std::string> resources;  // "cpu" -> "2", "nvidia.com/gpu" -> "1"
-  std::string pull_policy;                       // empty: as Kubernetes chooses by the tag
-  std::string limits;                            // as /etc/security/limits.conf
-  std::string app_armor;                         // "unconfined", "runtime/default", "localhost/NAME"; empty: the cluster's default
-  kube::Json env, liveness;                      // further variables, a probe of the user's own; null: none
-};
-struct SlurmVolume {  // one of the two, or neither: an emptyDir
-  std::string source_name;       // of volumeSources
-  kube::Json claim_template;     // a PersistentVolumeClaim spec, one claim per pod
-};
 struct SlurmSubMount {
   std::string name, path, source_name, sub_path;
   bool read_only = false;
@@ -121,6 +109,7 @@ struct SlurmCluster {
   bool mock_gpus = false;            // spec.extensions.mockGpus: Gres without hardware, for trying out
   bool bind_cores = true;            // spec.extensions.bindCores: false where several nodes share the same cores (local nodes)
   SlurmScaleDown scale_down;         // spec.extensions.scaleDown
+  SlurmAccounting accounting;        // spec.slurmNodes.accounting, spec.extensions.accounting
   SlurmConfigChoices config;
   bool isolated = true;              // annotation fairlead.dev/network-isolation: "Off" takes the policies of api/network_ways.h away
   std::vector<std::string> notification_topics;  // spec.extensions.notifications[].topic: NotificationTopics of this namespace

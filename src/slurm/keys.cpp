@@ -7,7 +7,9 @@
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/rsa.h>
+#include <openssl/x509v3.h>
 
+#include <cstring>
 #include <memory>
 
 #include "base/encoding.h"
@@ -114,6 +116,35 @@ Result<SshKey> make_ed25519(const std::string& comment) {
   return SshKey{std::move(text), public_line("ssh-ed25519", blob, comment)};
 }
 
+// A key on P-256 and a certificate that it signs itself, for ten years: clients trust it alone, so no authority has to be kept safe.
+Result<std::pair<std::string, std::string>> make_certificate(const std::string& name) {
+  const Key key(EVP_EC_gen("P-256"), EVP_PKEY_free);
+  const std::unique_ptr<X509, decltype(&X509_free)> certificate(X509_new(), X509_free);
+  if (!key || !certificate) return fail(Code::Internal, "making an ECDSA key failed");
+  const std::string random = secret_bytes(8);
+  std::uint64_t number = 0;
+  std::memcpy(&number, random.data(), sizeof number);
+  X509* const out = certificate.get();
+  // A day back, for clocks that differ.
+  bool done = X509_set_version(out, 2) == 1 && ASN1_INTEGER_set_uint64(X509_get_serialNumber(out), number >> 1) == 1 && X509_gmtime_adj(X509_getm_notBefore(out), -86'400) != nullptr &&
+              X509_time_adj_ex(X509_getm_notAfter(out), 3653, 0, nullptr) != nullptr && X509_set_pubkey(out, key.get()) == 1;
+  X509_NAME* const subject = X509_get_subject_name(out);
+  const std::string common = name.substr(0, 64);  // ub-common-name of RFC 5280
+  done = done && X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_UTF8, reinterpret_cast<const unsigned char*>(common.data()), static_cast<int>(common.size()), -1, 0) == 1 && X509_set_issuer_name(out, subject) == 1;
+  for (const auto& [nid, value] : {std::pair<int, const char*>{NID_basic_constraints, "critical,CA:TRUE,pathlen:0"}, {NID_key_usage, "critical,digitalSignature,keyCertSign"}, {NID_ext_key_usage, "serverAuth"}}) {
+    const std::unique_ptr<X509_EXTENSION, decltype(&X509_EXTENSION_free)> extension(X509V3_EXT_conf_nid(nullptr, nullptr, nid, value), X509_EXTENSION_free);
+    done = done && extension && X509_add_ext(out, extension.get(), -1) == 1;
+  }
+  const std::unique_ptr<BIO, decltype(&BIO_free)> bytes(BIO_new(BIO_s_mem()), BIO_free);
+  done = done && X509_sign(out, key.get(), EVP_sha256()) > 0 && bytes && PEM_write_bio_X509(bytes.get(), out) == 1;
+  if (!done) return fail(Code::Internal, "signing a certificate failed");
+  auto pem = private_pem(key.get());
+  if (!pem) return std::unexpected(std::move(pem.error()));
+  char* data = nullptr;
+  const long size = BIO_get_mem_data(bytes.get(), &data);
+  return std::pair(std::move(*pem), std::string(data, static_cast<std::size_t>(size)));
+}
+
 }  // namespace
 
 Result<std::map<std::string, std::string>> make_keys(Keys keys, const std::string& comment) {
@@ -127,6 +158,15 @@ Result<std::map<std::string, std::string>> make_keys(Keys keys, const std::strin
   switch (keys) {
     case Keys::Munge: out["munge.key"] = secret_bytes(1024); break;
     case Keys::Quorum: out["key"] = secret_bytes(32); break;
+    case Keys::Database: {
+      auto certificate = make_certificate(comment);
+      if (!certificate) return pass(std::move(certificate.error()), "certificate of the database");
+      out["password"] = hex(secret_bytes(24));
+      out["tls.key"] = std::move(certificate->first);
+      out["tls.crt"] = certificate->second;
+      out["ca.crt"] = std::move(certificate->second);
+      break;
+    }
     case Keys::HostKeys:
       if (auto done = add("ssh_host_rsa_key", make_rsa(comment)); !done) return std::unexpected(std::move(done.error()));
       if (auto done = add("ssh_host_ecdsa_key", make_ecdsa(comment)); !done) return std::unexpected(std::move(done.error()));

@@ -9,7 +9,9 @@ fairlead=$(realpath "$build/bin/fairlead")
 top=$(cd "$(dirname "$0")/../.." && pwd)
 # In a network of its own: what another site, or a killed run of this test, left on this machine is not in the way.
 if [ -z "${FAIRLEAD_TEST_INSIDE:-}" ]; then
-  out=$("$top/images/build.sh" "$top/images/slurm" /var/lib/fairlead/images 2>&1) || { printf '%s\n' "$out" "FAIL: the image was not built" >&2; exit 1; }
+  for image in slurm mariadb; do
+    out=$("$top/images/build.sh" "$top/images/$image" /var/lib/fairlead/images 2>&1) || { printf '%s\n' "$out" "FAIL: the image $image was not built" >&2; exit 1; }
+  done
   export FAIRLEAD_TEST_INSIDE=1
   exec unshare --net --mount --propagation private bash "$0" "$build"
 fi
@@ -55,7 +57,7 @@ expect() { # WHAT TEXT COMMAND...
 
 # The image is cached in the default store; a folder of hard links spares a second build.
 mkdir -p "$FAIRLEAD_STATE_DIR/images"
-cp -al /var/lib/fairlead/images/slurm "$FAIRLEAD_STATE_DIR/images/"
+cp -al /var/lib/fairlead/images/slurm /var/lib/fairlead/images/mariadb "$FAIRLEAD_STATE_DIR/images/"
 
 # Where the host has cgroup v1, steps are confined by it; elsewhere the demo's own setting stays and that one check is left out.
 site=$work/demo.yaml
@@ -126,6 +128,15 @@ run node kill worker-1 > /dev/null || fail "node kill"
 run node heal worker-1 > /dev/null || fail "node heal"
 until_true 60 "Slurm requeues the job" bash -c "'$fairlead' exec -n demo login-0 -- squeue -h -j $job -o %T | grep -q PENDING"
 note "a power cut on worker-1: the job went back into the queue"
+# A worker that came back stays out for a minute. Meanwhile accounting is switched on in the running cluster: two slurmdbd and a database.
+sed -i -e 's/^  slurmNodes:/&\n    accounting: {enabled: true, k8sNodeFilterName: no-gpu, slurmdbd: {image: "slurm:22.05", resources: {cpu: 100m, memory: 256Mi}}, munge: {resources: {cpu: 50m, memory: 64Mi}}, mariadbOperator: {enabled: true, image: "mariadb:10.11", resources: {cpu: 100m, memory: 384Mi}, storage: {size: 1Gi}}}/' \
+  -e 's/^    bindCores: .*/&\n    accounting: {replicas: 2, backup: {interval: 30s, keep: 100}}/' "$site"
+run apply -f "$site" > /dev/null
+condition_is() { run get slurmclusters -n demo demo -o json | python3 -c 'import json, sys
+sys.exit(0 if any(c["type"] == sys.argv[1] and c["status"] == "True" for c in json.load(sys.stdin)["status"]["conditions"]) else 1)' "$1"; }
+until_true 90 "accounting is available" condition_is AccountingAvailable
+until_true 60 "the head knows of it" condition_is ConfigApplied
+note "accounting is switched on"
 until_true 240 "the job starts again" login grep -q 'start 2' "$out"
 until_true 120 "it resumes from its checkpoint" login grep -qi 'resum' "$out"
 note "it resumes from its checkpoint"
@@ -138,6 +149,54 @@ final = re.search(r"final loss ([0-9.]+)", open(sys.argv[1]).read())
 sys.exit(0 if final and len(losses) >= 5 and losses[0] - float(final.group(1)) > 1.0 else 1)
 PY
 note "the job completed and its loss fell"
+
+# What is killed loses no record and makes none twice.
+submit() { login sbatch --parsable -o /dev/null --wrap "sleep $1" | tr -d '[:space:]'; }
+database() { run exec -n demo demo-acct-db-0 -c mariadb -- "$@"; }
+backups() { run exec -n demo demo-acct-db-0 -c backup -- /opt/fairlead/bin/fairlead-slurm "$@"; }
+records=("$job")
+for _ in 1 2; do records+=("$(submit 3)"); done
+# shellcheck disable=SC2016
+database sh -c 'kill -9 "$(cat /run/mysqld/mysqld.pid)"'
+records+=("$(submit 0)")
+run exec -n demo accounting-0 -c slurmdbd -- pkill -KILL slurmdbd
+records+=("$(submit 0)")
+run exec -n demo controller-0 -c slurmctld -- pkill -KILL slurmctld
+until_true 60 "slurmctld answers without accounting" bash -c "'$fairlead' exec -n demo login-0 -- scontrol ping | grep -q 'is UP'"
+records+=("$(submit 0)")
+recorded() { [ "$(login sacct -a -X -n -P -o jobid,state,end -j "$(IFS=,; echo "${records[*]}")" | sed 's/|20[0-9:T-]*$/|ended/' | sort)" = "$(printf '%s|COMPLETED|ended\n' "${records[@]}" | sort)" ]; }
+until_true 120 "a record of each job, once" recorded
+note "database, slurmdbd and slurmctld were killed while jobs ran and were submitted: sacct has each of them once, and the one that began before accounting did"
+[ "$(database mariadb --no-defaults --socket=/run/mysqld/mysqld.sock -N -e "SELECT COUNT(*) FROM mysql.global_priv WHERE user = 'slurm' AND JSON_VALUE(priv, '\$.ssl_type') = 1; SELECT variable_value > 0 FROM information_schema.global_status WHERE variable_name = 'Ssl_finished_accepts'" | tr '\n' ' ')" = "1 1 " ] || fail "slurmdbd's login is not by TLS alone"
+password=$(run get secrets -n demo demo-acct-db -o json | python3 -c 'import base64, json, sys; print(base64.b64decode(json.load(sys.stdin)["data"]["password"]).decode())')
+[ "${#password}" -ge 40 ] || fail "no password was made"
+for pod in accounting-0:slurmdbd demo-acct-db-0:mariadb demo-acct-db-0:backup; do
+  if run logs -n demo "${pod%:*}" -c "${pod#*:}" | grep -qF "$password"; then fail "the log of $pod holds the password"; fi
+done
+printf '%s' "$password" > "$work/password"
+if grep -aqsF -f "$work/password" /proc/[0-9]*/cmdline; then fail "a command line holds the password"; fi
+note "slurmdbd speaks to its database by TLS alone, and its password is in no log and no command line"
+until_true 60 "a backup that was read back" condition_is BackupFresh
+old=$(backups list-backups | tail -n 1 | cut -d' ' -f1)
+records=("$(submit 0)")
+until_true 60 "one more record" recorded
+said=$(backups restore-accounting "$old" 2>&1) && fail "a restore lost what is newer than the backup"
+[[ $said == *'would be lost; nothing was changed'* ]] || fail "the refusal says: $said"
+recorded || fail "the refusal lost a record"
+# What a restore left that was interrupted may hold the newest records.
+sql() { database mariadb --no-defaults --socket=/run/mysqld/mysqld.sock -N -e "$1"; }
+sql "CREATE DATABASE fairlead_replaced; CREATE TABLE fairlead_replaced.left_behind (id INT)"
+said=$(backups restore-accounting "$old" --force 2>&1) && fail "a restore drops what an interrupted one left"
+[[ $said == *'1 tables are in database fairlead_replaced'* ]] || fail "that refusal says: $said"
+sql "DROP DATABASE fairlead_replaced"
+note "the database is backed up; a restore that would lose records is refused"
+backups restore-accounting "$old" --force > "$work/restored" 2>&1 || fail "restore: $(cat "$work/restored")"
+kept=$(sed -n 's/^what is replaced is kept in //p' "$work/restored")
+[ -n "$kept" ] || fail "what a restore replaced is not kept: $(cat "$work/restored")"
+[ "$(sql "SELECT COUNT(*) FROM slurm_acct_db.demo_job_table WHERE id_job = ${records[0]}")" = 0 ] || fail "the restore brought nothing back"
+backups restore-accounting "$kept" > "$work/restored" 2>&1 || fail "restore of what was replaced: $(cat "$work/restored")"
+until_true 30 "the record of what was replaced" recorded
+note "a restore brings back an older state, and what it replaced as well"
 
 # One worker less without strict ordinals: the idle one goes, though the busy one has the higher number.
 resized() { # STRICT POLICY: the site with one worker

@@ -261,7 +261,7 @@ class Reader {
 // Keys of ours that slurmctld takes only when it starts.
 bool starts_anew(const ConfigKey& key) {
   if (key.use != KeyUse::Owned) return key.use != KeyUse::Reload;
-  for (const char* name : {"GresTypes", "ProctrackType", "SelectType", "SwitchType", "AccountingStorageType", "TopologyPlugin"})
+  for (const char* name : {"GresTypes", "ProctrackType", "SelectType", "SwitchType", "AccountingStorageType", "AccountingStoragePort", "JobAcctGatherType", "TopologyPlugin"})
     if (key.name == name) return true;
   return false;
 }

@@ -166,6 +166,10 @@ TEST(CustomConfig, KnowsWhatNeedsARestart) {
   api::SlurmCluster gpus = demo();
   gpus.worker.main.resources["nvidia.com/gpu"] = "1";
   EXPECT_THAT(restart_keys(conf(demo()), conf(gpus)).head, ElementsAre("GresTypes"));
+  // slurmctld asks slurmdbd's port once, when it starts; hosts it asks anew with each connection (dbd_conn.c).
+  const std::string dbd = "AccountingStorageType=accounting_storage/slurmdbd\n";
+  EXPECT_THAT(restart_keys(dbd + "AccountingStoragePort=6819\n", dbd + "AccountingStoragePort=6820\nAccountingStorageHost=other\n").head, ElementsAre("AccountingStoragePort"));
+  EXPECT_THAT(restart_keys("JobAcctGatherType=jobacct_gather/none\n", "JobAcctGatherType=jobacct_gather/linux\n").head, ElementsAre("JobAcctGatherType"));
 }
 
 TEST(CustomConfig, TheDaemonsWordsFindTheirLine) {

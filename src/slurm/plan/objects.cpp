@@ -5,19 +5,24 @@
 
 #include "api/node_set.h"
 #include "base/encoding.h"
+#include "slurm/plan/accounting.h"
 #include "slurm/plan/gres.h"
 #include "slurm/plan/login_service.h"
+#include "slurm/plan/pod_parts.h"
 
 namespace fairlead::slurm {
-namespace {
 
 using api::SlurmCluster;
 using api::SlurmRole;
 using kube::Json;
 
+namespace {
+
 Json labels_of(const SlurmCluster& cluster, std::string_view role) {
   return Json::object({{"app.kubernetes.io/managed-by", "fairlead"}, {kClusterLabel, cluster.name}, {kRoleLabel, std::string(role)}});
 }
+
+}  // namespace
 
 Json metadata(const SlurmCluster& cluster, std::string name, std::string_view role) {
   return Json::object({{"name", std::move(name)}, {"namespace", cluster.space}, {"labels", labels_of(cluster, role)}, {"ownerReferences", Json::array({cluster.owner})}});
@@ -30,7 +35,7 @@ Json resources_json(const std::map<std::string, std::string>& resources) {
   return Json::object({{"requests", list}, {"limits", list}});
 }
 
-Json mount(std::string name, std::string path, bool read_only = false) {
+Json mount(std::string name, std::string path, bool read_only) {
   Json out = Json::object({{"name", std::move(name)}, {"mountPath", std::move(path)}});
   if (read_only) out.set("readOnly", true);
   return out;
@@ -44,7 +49,7 @@ Json secret_volume(std::string name, std::string secret, int mode) {
 Json config_volume(std::string name, std::string config_map) {
   return Json::object({{"name", std::move(name)}, {"configMap", Json::object({{"name", std::move(config_map)}})}});
 }
-Json memory_volume(std::string name, const std::string& limit = "") {
+Json memory_volume(std::string name, const std::string& limit) {
   Json empty = Json::object({{"medium", "Memory"}});
   if (!limit.empty()) empty.set("sizeLimit", limit);
   return Json::object({{"name", std::move(name)}, {"emptyDir", empty}});
@@ -61,6 +66,8 @@ Json chosen_volume(const SlurmCluster& cluster, const std::string& name, const a
   if (volume.claim_template.is_object()) return out.set("persistentVolumeClaim", Json::object({{"claimName", claim}}));
   return out.set("emptyDir", Json::object());
 }
+
+namespace {
 
 std::string claim_name(const SlurmCluster& cluster, std::string_view volume, Role role, int ordinal) { return fmt::format("{}-{}-{}", volume, cluster.name, pod_name(cluster, role, ordinal)); }
 
@@ -84,6 +91,7 @@ std::vector<std::pair<std::string, const Json*>> claims_of(const SlurmRole& of) 
   for (const auto& sub : of.sub_mounts) add("sub-" + sub.name, sub.source_name, sub.claim_template);
   return out;
 }
+}  // namespace
 
 // The program fairlead-slurm comes from a volume, or lies at the same place in the image.
 Json with_companion(const ObjectOptions& options, std::vector<Json> mounts) {
@@ -111,17 +119,37 @@ Json session_rights() {
   return Json::object({{"capabilities", Json::object({{"add", Json::array({Json("SYS_ADMIN")})}})}, {"appArmorProfile", Json::object({{"type", "Unconfined"}})}});
 }
 
-Json munge_container(const SlurmRole& role, const ObjectOptions& options) {
-  return dressed(Json::object({{"name", "munge"},
-                       {"image", role.munge.image},
-                       {"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("munge")})},
-                       {"resources", resources_json(role.munge.resources)},
-                       {"volumeMounts", with_companion(options, {mount("munge-key", "/etc/fairlead/munge", true), mount("munge-socket", "/run/munge")})},
-                       {"readinessProbe", Json::object({{"exec", Json::object({{"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("check"), Json("munge")})}})},
-                                                        {"periodSeconds", 10}, {"failureThreshold", 3}, {"timeoutSeconds", 5}})}}), role.munge);
+void push_companion_volume(Json& volumes, const ObjectOptions& options) {
+  if (!options.companion.is_object()) return;
+  Json companion = Json::object({{"name", "companion"}});
+  for (const auto& [key, value] : options.companion.members()) companion.set(key, value);
+  volumes.push(std::move(companion));
 }
 
-}  // namespace
+void choose_nodes(const SlurmCluster& cluster, const std::string& filter_name, Json& spec) {
+  const auto filter = cluster.filters.find(filter_name);
+  if (filter == cluster.filters.end()) return;
+  if (filter->second.node_selector.is_object()) spec.set("nodeSelector", filter->second.node_selector);
+  if (filter->second.affinity.is_object()) spec.set("affinity", filter->second.affinity);
+  if (filter->second.tolerations.is_array()) spec.set("tolerations", filter->second.tolerations);
+}
+
+Json pod_of(const SlurmCluster& cluster, const std::string& name, std::string_view role, Json spec) {
+  const std::string hash = hex(sha256(kube::print_json(spec))).substr(0, 16);
+  Json meta = metadata(cluster, name, role);
+  meta.set("annotations", Json::object({{kTemplateHash, hash}}));
+  return Json::object({{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", std::move(meta)}, {"spec", std::move(spec)}});
+}
+
+Json munge_container(const api::SlurmContainer& munge, const ObjectOptions& options) {
+  return dressed(Json::object({{"name", "munge"},
+                       {"image", munge.image},
+                       {"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("munge")})},
+                       {"resources", resources_json(munge.resources)},
+                       {"volumeMounts", with_companion(options, {mount("munge-key", "/etc/fairlead/munge", true), mount("munge-socket", "/run/munge")})},
+                       {"readinessProbe", Json::object({{"exec", Json::object({{"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("check"), Json("munge")})}})},
+                                                        {"periodSeconds", 10}, {"failureThreshold", 3}, {"timeoutSeconds", 5}})}}), munge);
+}
 
 std::string_view text(Role role) {
   switch (role) {
@@ -165,6 +193,7 @@ std::vector<Json> desired_services(const SlurmCluster& cluster) {
                                 {"kind", "Service"},
                                 {"metadata", metadata(cluster, active_service(cluster), "controller")},
                                 {"spec", Json::object({{"ports", Json::array({Json::object({{"name", "controller"}, {"port", cluster.controller.main.port}, {"protocol", "TCP"}})})}})}}));
+  for (Json& service : accounting_services(cluster)) out.push_back(std::move(service));
   return out;
 }
 
@@ -198,6 +227,11 @@ std::vector<Json> desired_policies(const SlurmCluster& cluster, const ObjectOpti
                                                          .slurmctld_port = cluster.controller.main.port,
                                                          .slurmd_port = cluster.worker.main.port,
                                                          .sshd_port = cluster.login.main.port,
+                                                         .slurmdbd_port = cluster.accounting.dbd.port,
+                                                         .database_port = cluster.accounting.db.port,
+                                                         .accounting = cluster.accounting.enabled,
+                                                         .database = cluster.accounting.builtin,
+                                                         .external_database_port = cluster.accounting.builtin ? 0 : cluster.accounting.external.port,
                                                          .closed_ranges = options.closed_ranges}))
     out.push_back(Json::object({{"apiVersion", "networking.k8s.io/v1"}, {"kind", "NetworkPolicy"}, {"metadata", metadata(cluster, name, "network")}, {"spec", std::move(spec)}}));
   return out;
@@ -229,11 +263,7 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
   Json volumes = Json::array({secret_volume("munge-key", munge_secret(cluster), 0400), memory_volume("munge-socket"), memory_volume("run"), config_volume("slurm-config", cluster.name + "-slurm-configs"),
                               chosen_volume(cluster, "jail", cluster.jail.wanted() ? api::SlurmVolume{cluster.jail.source, {}} : of.jail, claim_name(cluster, "jail", role, ordinal))});
   Json mounts = with_companion(options, {mount("munge-socket", "/run/munge"), mount("run", "/run/slurm"), mount("jail", cluster.jail.wanted() ? api::kJailVolume : "/mnt/jail")});
-  if (options.companion.is_object()) {
-    Json companion = Json::object({{"name", "companion"}});
-    for (const auto& [key, value] : options.companion.members()) companion.set(key, value);
-    volumes.push(std::move(companion));
-  }
+  push_companion_volume(volumes, options);
 
   Json environment = Json::array({env("FAIRLEAD_SLURM_CLUSTER", cluster.name)});
   Json security = Json::object();
@@ -244,6 +274,8 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
       program = "controller";
       mounts.push(mount("slurm-config", "/etc/slurm", true));
       mounts.push(mount("spool", "/var/spool/slurmctld"));
+      // What slurmctld reads at its start alone: another value renews the pod, and its companion waits for files that say so.
+      if (!options.conf_needs.empty()) environment.push(env("FAIRLEAD_CONF_NEEDS", options.conf_needs));
       volumes.push(chosen_volume(cluster, "spool", of.spool, claim_name(cluster, "spool", role, ordinal)));
       if (elected(cluster)) {
         std::string heads;
@@ -326,27 +358,22 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
                             {"automountServiceAccountToken", false},
                             {"dnsConfig", Json::object({{"searches", Json::array({Json(fmt::format("{}-worker-svc.{}.svc.{}", cluster.name, cluster.space, options.render.cluster_domain)),
                                                                                   Json(fmt::format("{}-controller-svc.{}.svc.{}", cluster.name, cluster.space, options.render.cluster_domain))})}})},
-                            {"containers", Json::array({munge_container(of, options), std::move(main)})},
+                            {"containers", Json::array({munge_container(of.munge, options), std::move(main)})},
                             {"volumes", std::move(volumes)}});
   if (!of.priority_class.empty()) spec.set("priorityClassName", of.priority_class);
   if (of.pull_secrets.is_array()) spec.set("imagePullSecrets", of.pull_secrets);
   if (of.init_containers.is_array()) spec.set("initContainers", of.init_containers);
-  if (const auto filter = cluster.filters.find(of.node_filter); filter != cluster.filters.end()) {
-    if (filter->second.node_selector.is_object()) spec.set("nodeSelector", filter->second.node_selector);
-    if (filter->second.affinity.is_object()) spec.set("affinity", filter->second.affinity);
-    if (filter->second.tolerations.is_array()) spec.set("tolerations", filter->second.tolerations);
-  }
+  choose_nodes(cluster, of.node_filter, spec);
   if (role != Role::Controller) tolerate_silence(spec);
-  const std::string hash = hex(sha256(kube::print_json(spec))).substr(0, 16);
-  Json meta = metadata(cluster, name, text(role));
-  meta.set("annotations", Json::object({{kTemplateHash, hash}}));
+  Json pod = pod_of(cluster, name, text(role), std::move(spec));
   if (role == Role::Worker && !cluster.set.name.empty()) {
+    Json& meta = pod.child("metadata");
     meta.child("labels").set(api::kNodeSetLabel, cluster.set.name);
     for (const auto& [key, value] : cluster.set.annotations)
       if (key != kTemplateHash) meta.child("annotations").set(key, value);
   }
-  if (role == Role::Worker) meta.child("annotations").set(kGres, gres_of(cluster));
-  return Json::object({{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", std::move(meta)}, {"spec", std::move(spec)}});
+  if (role == Role::Worker) pod.child("metadata").child("annotations").set(kGres, gres_of(cluster));
+  return pod;
 }
 
 }  // namespace fairlead::slurm

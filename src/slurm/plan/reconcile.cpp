@@ -8,6 +8,7 @@
 #include <set>
 
 #include "api/node_set.h"
+#include "slurm/plan/accounting.h"
 #include "slurm/plan/gres.h"
 #include "slurm/plan/jail.h"
 #include "slurm/plan/login_service.h"
@@ -36,6 +37,14 @@ bool pod_ready(const Json& pod) { return !kube::deleting(pod) && kube::condition
 bool pod_over(const Json& pod) {
   const std::string& phase = pod["status"]["phase"].string();
   return phase == "Failed" || phase == "Succeeded";
+}
+
+// Of the environment of any of its containers; empty: not there.
+std::string setting_of_pod(const Json& pod, std::string_view name) {
+  for (const Json& container : pod["spec"]["containers"].items())
+    for (const Json& variable : container["env"].items())
+      if (variable["name"].string() == name) return variable["value"].string();
+  return "";
 }
 
 struct RoleView {
@@ -157,6 +166,7 @@ class Planner {
     if (const auto clocks = clocks_condition(snapshot_.view, now_)) kube::set_condition(object_, *clocks, now_);
     if (const auto state = state_condition(snapshot_.view)) kube::set_condition(object_, *state, now_);
     rollout_ = rollout_of(snapshot_, cluster_, options_, now_);
+    options_.conf_needs = rollout_.needs;
     kube::set_condition(object_, rollout_.valid, now_);
     remember("configCheck", rollout_.check);
     remember("configRollout", rollout_.pending);
@@ -176,6 +186,7 @@ class Planner {
     }
     plan_login_access();
     sum_up_workers();
+    const bool accounting = account(common && jail_ready_, claims);
     const auto& head = views_[Role::Controller];
     const auto& workers = views_[Role::Worker];
     const auto& login = views_[Role::Login];
@@ -183,7 +194,7 @@ class Planner {
     say_heads(head);
     say_role("WorkersAvailable", workers);
     say_role("LoginAvailable", login);
-    const bool all = head.ready >= head.wanted && workers.ready >= workers.wanted && login.ready >= login.wanted && head.wanted > 0;
+    const bool all = accounting && head.ready >= head.wanted && workers.ready >= workers.wanted && login.ready >= login.wanted && head.wanted > 0;
     object_.child("status").set("readyControllers", head.ready).set("workers", workers.wanted).set("readyWorkers", workers.ready).set("readyLogin", login.ready);
     if (all) return finish("Available", "");
     return finish(head.wanted > 0 && head.ready == 0 && was_available() ? "Not available" : "Reconciling", "");
@@ -228,6 +239,23 @@ class Planner {
     if (!view.leaving.empty()) notes.push_back(fmt::format("{}", fmt::join(view.leaving, "; ")));
     const std::string count = fmt::format("{} of {} ready", view.ready, view.wanted);
     say(type, view.ready >= view.wanted, view.ready >= view.wanted ? "Ready" : view.reason.empty() ? "NotReady" : view.reason, notes.empty() ? count : fmt::format("{}; {}", count, fmt::join(notes, "; ")));
+  }
+
+  // True where everything that is asked for serves.
+  bool account(bool common, bool claims) {
+    const AccountingPlan accounting = plan_accounting(snapshot_, cluster_, options_, common, claims);
+    if (accounting.needs_secret) plan_.steps.push_back(MakeKeys{Keys::Database, database_secret(cluster_)});
+    for (const auto& [pod, why] : accounting.end) plan_.steps.push_back(DeletePod{kube::key_of(*pod), kube::uid_of(*pod), why, kube::version_of(*pod)});
+    for (const Json& pod : accounting.create) plan_.steps.push_back(Create{resources::pods, pod});
+    const AccountingState& state = accounting.state;
+    if (!state.wanted) {
+      for (const char* type : {"AccountingAvailable", "BackupFresh"})
+        if (kube::find_condition(object_, type)) say(type, false, "TurnedOff", "accounting is switched off; claims of its database stay until they are deleted");
+      return true;
+    }
+    say("AccountingAvailable", state.available, state.reason, state.message);
+    if (state.tells_backups) say("BackupFresh", state.backup_fresh, state.backup_reason, state.backup_message);
+    return state.available;
   }
 
   // Several heads: does one serve, and could another?
@@ -400,6 +428,7 @@ class Planner {
     for (const auto& view : workers_of_)
       if (!view.set.held) add(desired_claims(view, Role::Worker, ordinals_[view.worker_set]));
     add(desired_claims(cluster_, Role::Login, first(cluster_.login.size)));
+    add(accounting_claims(cluster_));
     for (const Json& wanted : claims)
       if (!find(snapshot_.claims, kube::name_of(wanted))) {
         complete = false;
@@ -645,10 +674,7 @@ class Planner {
   bool first_head_is_alone() const {
     const Json* first = find(snapshot_.pods, pod_name(Role::Controller, 0));
     if (!first || !owned_by(*first, cluster_)) return false;
-    for (const Json& container : (*first)["spec"]["containers"].items())
-      for (const Json& variable : container["env"].items())
-        if (variable["name"].string() == "FAIRLEAD_HEADS") return false;
-    return true;
+    return setting_of_pod(*first, "FAIRLEAD_HEADS").empty();
   }
 
   void plan_reload() {
@@ -661,6 +687,8 @@ class Planner {
     if (rollout_.taken_back.empty()) say("ConfigApplied", false, "Pending", fmt::format("configuration {} is not in force yet", hash));
     else say("ConfigApplied", false, "RolledBack", fmt::format("{}; configuration {} is being put back in force", rollout_.taken_back, hash));
     if (!head || !pod_ready(*head) || (rollout_.write && hash != rollout_.hash) || rollout_.take_back) return;
+    // A daemon that was started for another storage of records, or for none, must not read it: its pod is renewed first.
+    if (setting_of_pod(*head, "FAIRLEAD_CONF_NEEDS") != rollout_.needs) return;
     Reconfigure step{kube::key_of(*head), hash, elected(cluster_) && active_ ? std::to_string(active_->term) : "", !applied.empty() && applied != hash, rollout_.restart, {}};
     for (int i = 0; elected(cluster_) && i < cluster_.controller.size; ++i)
       if (const Json* other = find(snapshot_.pods, pod_name(Role::Controller, i)); other && other != head && owned_by(*other, cluster_) && pod_ready(*other)) step.others.push_back(kube::key_of(*other));
@@ -685,7 +713,7 @@ class Planner {
   }
 
   const Snapshot& snapshot_;
-  const ObjectOptions& options_;
+  ObjectOptions options_;  // with what this round's configuration needs
   const SlurmCluster cluster_;
   const std::vector<SlurmCluster> workers_of_;  // one view for each kind of workers
   const std::optional<ActiveHead> active_;  // of several

@@ -38,7 +38,7 @@ struct OfSet { std::string name; std::int64_t generation = 0; };               /
 struct WriteStatus { kube::Resource resource; kube::Json object; };
 struct DeletePod { kube::ObjectKey key; std::string uid; std::string why; std::string version; bool leaves = false; OfSet set = {}; bool forget = false; };  // the one, in the state, that it was decided on; leaves: a worker beyond the size; forget: its machine is dead, nobody confirms its end
 struct Remove { kube::Resource resource; kube::ObjectKey key; std::string uid; std::string why; std::string version; };  // what belongs to the cluster and is not wanted any more
-enum class Keys { Munge, Quorum, HostKeys, ClientKey };
+enum class Keys { Munge, Quorum, HostKeys, ClientKey, Database };
 struct MakeKeys { Keys keys; std::string secret; };                            // generated where chance is allowed, then created once
 // Tell slurmctld to read the files again, or to start anew, once they show this hash. `others`: heads that must have the files before one of them is made to serve.
 struct Reconfigure { kube::ObjectKey head; std::string hash, term; bool always = false, restart = false; std::vector<kube::ObjectKey> others; };

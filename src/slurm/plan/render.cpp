@@ -8,6 +8,7 @@
 
 #include "api/node_set.h"
 #include "kube/selector.h"
+#include "slurm/plan/accounting.h"
 #include "slurm/plan/custom_config.h"
 #include "slurm/plan/gres.h"
 
@@ -124,8 +125,7 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   line("PropagateResourceLimits", "NONE");
   line("ProctrackType", confinement.cgroups ? "proctrack/cgroup" : "proctrack/linuxproc");
   line("TaskPlugin", confinement.cgroups ? (cluster.bind_cores ? "task/cgroup,task/affinity" : "task/cgroup") : (cluster.bind_cores ? "task/affinity" : "task/none"));
-  line("JobAcctGatherType", confinement.cgroups ? "jobacct_gather/cgroup" : "jobacct_gather/linux");
-  line("AccountingStorageType", "accounting_storage/none");
+  for (auto& [key, value] : accounting_config(cluster, facts, confinement, gpus)) line(key, value);
   line("JobCompType", "jobcomp/none");
   line("SlurmctldDebug", "info");
   line("SlurmdDebug", "info");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "slurm/plan/accounting.h"
 #include "slurm/plan/custom_config.h"
 
 namespace fairlead::slurm {
@@ -13,6 +14,8 @@ using kube::Json;
 
 // A head that starts with a changed file is there within seconds.
 constexpr auto kComesBack = std::chrono::seconds(90);
+// One that is made anew for accounting first waits for slurmdbd, whose database is made meanwhile.
+constexpr auto kFirstMeeting = std::chrono::seconds(60);
 constexpr std::size_t kToldProblems = 8;
 
 std::string hash_of(const Json* config_map) { return config_map ? (*config_map)["metadata"]["annotations"][kConfigHash].string() : ""; }
@@ -51,6 +54,7 @@ Rollout plan_rollout(const RolloutInput& in) {
     if (custom.problems.size() > told.size()) told.push_back(fmt::format("and {} more", custom.problems.size() - told.size()));
     say("False", "Refused", fmt::format("{}; {}", fmt::join(told, "; "), stays(out)));
     out.same_heads = !in.mounted || value_of(conf_of(in.mounted), "SlurmctldHost") == value_of(conf, "SlurmctldHost");
+    out.needs = start_settings(conf_of(in.mounted));
     return out;
   }
   if (in.trial && in.trial->hash == out.hash) {
@@ -71,8 +75,9 @@ Rollout plan_rollout(const RolloutInput& in) {
       const Json& pending = in.status["configRollout"];
       auto since = pending["hash"].string() == out.hash ? parse_time(pending["since"].string()) : Result<Instant>(in.now);
       if (!since || *since > in.now) since = in.now;
-      if (in.now - *since > kComesBack && remembered() != "False")
-        remember("False", "RolledBack", fmt::format("no head has been ready for {} s since it was given to them; it may also be for another reason: to try it again, set the resource back, and then to this again", kComesBack.count()));
+      const std::chrono::seconds limit = start_settings(conf_of(in.good)) == start_settings(conf) ? kComesBack : kComesBack + kFirstMeeting;
+      if (in.now - *since > limit && remembered() != "False")
+        remember("False", "RolledBack", fmt::format("no head has been ready for {} s since it was given to them; it may also be for another reason: to try it again, set the resource back, and then to this again", limit.count()));
       out.pending = Json::object({{"hash", out.hash}, {"since", print_time(*since)}});
     }
     if (!applied && remembered() == "False" && returns) out.take_back = true;
@@ -97,6 +102,7 @@ Rollout plan_rollout(const RolloutInput& in) {
   }
   const std::string mounted_next = out.write ? conf : out.take_back ? conf_of(in.good) : conf_of(in.mounted);
   out.same_heads = value_of(mounted_next, "SlurmctldHost") == value_of(conf, "SlurmctldHost");
+  out.needs = start_settings(mounted_next);
   if (in.good && in.mounted) {
     const RestartKeys keys = restart_keys(conf_of(in.good), conf_of(in.mounted));
     out.restart = !keys.head.empty() || !out.taken_back.empty();

@@ -38,6 +38,7 @@ struct Rollout {
   bool take_back = false;   // the pods are to get the last good one again
   bool try_it = false;      // a trial is wanted, of `files`
   bool same_heads = true;   // what the pods mount, or shall mount now, names the same controller as the resource
+  std::string needs;        // start_settings of what the pods mount, or shall mount now
   std::map<std::string, std::string> files;
   kube::Condition valid;    // ConfigValid
   std::string taken_back;   // why what the resource asks for was taken back; empty: it was not

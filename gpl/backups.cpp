@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// A backup counts when it was loaded into a database beside the live one and, dumped from there, gave the same bytes.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <thread>
+
+#include "base/encoding.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "database.h"
+#include "mariadb.h"
+
+namespace fairlead::companion {
+namespace {
+
+constexpr const char* kFolder = "/var/backups/accounting";
+constexpr const char* kLive = "slurm_acct_db";
+constexpr const char* kScratch = "fairlead_restored";  // a backup, loaded
+constexpr const char* kReplaced = "fairlead_replaced";  // what a restore put aside, for a moment
+constexpr auto kLimit = std::chrono::minutes(120);
+constexpr auto kQuestion = std::chrono::seconds(30);
+
+std::string path_of(const std::string& name) { return std::string(kFolder) + "/" + name; }
+
+Fd open_for_reading(const std::string& path) { return Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)); }
+
+Result<std::string> checksum(const std::vector<std::vector<std::string>>& programs, int in) {
+  auto all = programs;
+  all.push_back({"sha256sum"});
+  auto out = pipeline_text(all, in, kLimit);
+  if (!out) return out;
+  return out->substr(0, 64);
+}
+Result<std::string> checksum_of(const std::string& path) {
+  const Fd in = open_for_reading(path);
+  if (!in) return fail_errno(errno, "open " + path);
+  return checksum({{"cat"}}, in.get());
+}
+Result<std::string> contents_of(const std::string& path) {  // uncompressed
+  const Fd in = open_for_reading(path);
+  if (!in) return fail_errno(errno, "open " + path);
+  return checksum({{"gzip", "-dc"}}, in.get());
+}
+
+Result<void> change(const std::string& sql) {
+  auto done = ask_database(sql, std::chrono::minutes(10));
+  if (!done) return std::unexpected(std::move(done.error()));
+  return {};
+}
+
+// Loads a backup beside the live database and proves that it is whole. On success it stays there until it is dropped.
+Result<void> load(const std::string& path) {
+  if (auto made = change(fmt::format("DROP DATABASE IF EXISTS {0}; CREATE DATABASE {0}", kScratch)); !made) return made;
+  const Fd in = open_for_reading(path);
+  if (!in) return fail_errno(errno, "open " + path);
+  if (auto loaded = pipeline({{"gzip", "-dc"}, client(kScratch)}, in.get(), -1, kLimit); !loaded) return pass(std::move(loaded.error()), "load the backup");
+  auto written = contents_of(path);
+  if (!written) return std::unexpected(std::move(written.error()));
+  auto read = checksum({dumper(kScratch)}, -1);
+  if (!read) return std::unexpected(std::move(read.error()));
+  if (*written != *read) return fail(Code::Invalid, "the backup, loaded again, does not give what was written");
+  return {};
+}
+void unload() {
+  if (auto gone = change(fmt::format("DROP DATABASE IF EXISTS {}", kScratch)); !gone) log_warn("the loaded backup stays until the next one", {{"reason", gone.error().message}});
+}
+
+// A backup and a restore load into the same database beside the live one, and a restore must not lose its file to pruning: one at a time. Waits for the other; held until the descriptor is closed.
+Fd one_at_a_time() {
+  Fd lock(::open(path_of(".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (lock && ::flock(lock.get(), LOCK_EX) != 0) lock = Fd();
+  return lock;
+}
+
+Result<void> sync_folder() {
+  const Fd folder(::open(kFolder, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder || ::fsync(folder.get()) != 0) return fail_errno(errno, "write " + std::string(kFolder));
+  return {};
+}
+
+// "NAME" once it is there, whole and tried.
+Result<std::string> back_up(Instant now) {
+  auto tables = ask_database(fmt::format("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = '{}'", kLive), kQuestion);
+  if (!tables) return std::unexpected(std::move(tables.error()));
+  if (trim(*tables) == "0") return fail(Code::Unavailable, "slurmdbd has made no tables yet");
+  const std::string name = backup_name(now), partial = path_of("." + name + ".partial");
+  Fd out(::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!out) return fail_errno(errno, "create " + partial);
+  auto done = pipeline({dumper(kLive), {"gzip", "-n"}}, -1, out.get(), kLimit);
+  if (done && ::fsync(out.get()) != 0) done = fail_errno(errno, "write " + partial);
+  if (done) done = load(partial);
+  unload();
+  auto sum = done ? checksum_of(partial) : Result<std::string>(fail(Code::Unavailable, ""));
+  if (done && !sum) done = std::unexpected(sum.error());
+  if (done) done = write_file_durably(path_of(name + ".sha256"), *sum + "  " + name + "\n", 0600);
+  if (done && ::rename(partial.c_str(), path_of(name).c_str()) != 0) done = fail_errno(errno, "rename to " + name);
+  if (done) done = sync_folder();
+  if (!done) {
+    ::unlink(partial.c_str());
+    return std::unexpected(std::move(done.error()));
+  }
+  return name;
+}
+
+std::vector<std::string> names() {
+  auto list = list_dir(kFolder);
+  return list ? *list : std::vector<std::string>();
+}
+
+std::optional<Instant> newest(const std::vector<std::string>& list) {
+  std::optional<Instant> out;
+  for (const std::string& name : list)
+    if (const auto at = backup_time(name); at && std::find(list.begin(), list.end(), name + ".sha256") != list.end() && (!out || *at > *out)) out = at;
+  return out;
+}
+
+std::int64_t seconds_of(const char* name, std::int64_t otherwise) {
+  const char* value = std::getenv(name);
+  return value ? std::atoll(value) : otherwise;
+}
+
+int refuse(const std::string& why) {
+  std::fprintf(stderr, "restore-accounting: %s\n", why.c_str());
+  return 1;
+}
+
+// The last thing that happened in it: a time in seconds; 0: nothing yet.
+Result<std::int64_t> last_change(const std::string& database) {
+  auto tables = ask_database(fmt::format("SELECT table_name FROM information_schema.tables WHERE table_schema = '{}' AND (table_name LIKE '%\\_job\\_table' OR table_name = 'txn_table')", database), kQuestion);
+  if (!tables) return std::unexpected(std::move(tables.error()));
+  std::int64_t out = 0;
+  for (const std::string& table : split(trim(*tables), '\n')) {
+    if (table.empty()) continue;
+    if (table.find('`') != std::string::npos) return fail(Code::Invalid, "a table has a strange name");
+    auto value = ask_database(fmt::format("SELECT COALESCE(MAX({}), 0) FROM `{}`.`{}`", table == "txn_table" ? "timestamp" : "mod_time", database, table), std::chrono::minutes(5));
+    if (!value) return std::unexpected(std::move(value.error()));
+    out = std::max<std::int64_t>(out, std::atoll(value->c_str()));
+  }
+  return out;
+}
+
+Result<std::vector<std::string>> tables_of(const std::string& database) {
+  auto list = ask_database(fmt::format("SELECT table_name FROM information_schema.tables WHERE table_schema = '{}' AND table_type = 'BASE TABLE'", database), kQuestion);
+  if (!list) return std::unexpected(std::move(list.error()));
+  std::vector<std::string> out;
+  for (const std::string& name : split(trim(*list), '\n'))
+    if (!name.empty()) out.push_back(name);
+  return out;
+}
+
+// The loaded backup takes the place of the live tables, in one statement; slurmdbd is kept out meanwhile.
+Result<void> exchange() {
+  auto live = tables_of(kLive), loaded = tables_of(kScratch);
+  if (!live) return std::unexpected(std::move(live.error()));
+  if (!loaded) return std::unexpected(std::move(loaded.error()));
+  if (loaded->empty()) return fail(Code::Invalid, "the backup holds no tables");
+  std::string renames;
+  for (const std::string& name : *live) renames += fmt::format("{}`{}`.`{}` TO `{}`.`{}`", renames.empty() ? "" : ", ", kLive, name, kReplaced, name);
+  for (const std::string& name : *loaded) renames += fmt::format("{}`{}`.`{}` TO `{}`.`{}`", renames.empty() ? "" : ", ", kScratch, name, kLive, name);
+  if (auto made = change(fmt::format("DROP DATABASE IF EXISTS {0}; CREATE DATABASE {0}; ALTER USER 'slurm'@'%' ACCOUNT LOCK", kReplaced)); !made) return made;
+  auto connections = ask_database("SELECT id FROM information_schema.processlist WHERE user = 'slurm'", kQuestion);
+  if (connections)
+    for (const std::string& id : split(trim(*connections), '\n'))
+      if (!id.empty()) (void)ask_database("KILL " + std::to_string(std::atoll(id.c_str())), kQuestion);
+  auto done = change("RENAME TABLE " + renames);
+  auto opened = change("ALTER USER 'slurm'@'%' ACCOUNT UNLOCK");
+  if (!done) return done;
+  if (!opened) return opened;
+  return change(fmt::format("DROP DATABASE {}; DROP DATABASE {}", kReplaced, kScratch));
+}
+
+}  // namespace
+
+int run_backups() {
+  ::signal(SIGTERM, [](int) { ::_exit(0); });
+  const auto interval = std::chrono::seconds(std::max<std::int64_t>(10, seconds_of("FAIRLEAD_BACKUP_SECONDS", 86'400)));
+  const int keep = static_cast<int>(std::clamp<std::int64_t>(seconds_of("FAIRLEAD_BACKUP_KEEP", 7), 1, 1000));
+  const SystemClock clock;
+  std::string last_trouble;
+  while (true) {
+    const Instant now = clock.now();
+    const auto last = newest(names());
+    if (last && *last <= now && now < *last + interval) {
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      continue;
+    }
+    const Fd alone = one_at_a_time();
+    for (const std::string& name : backups_to_remove(names(), 1 << 20)) ::unlink(path_of(name).c_str());  // of a run that was killed
+    auto done = back_up(now);
+    if (done) {
+      log_info("the accounting database is backed up and the backup was read back", {{"name", *done}});
+      last_trouble.clear();
+      for (const std::string& name : backups_to_remove(names(), keep)) {
+        if (::unlink(path_of(name).c_str()) == 0) log_info("an old backup is removed", {{"name", name}});
+      }
+      continue;
+    }
+    if (done.error().message != last_trouble) log_warn("the accounting database is not backed up; tried again", {{"reason", done.error().message}});
+    last_trouble = done.error().message;
+    if (alone) ::flock(alone.get(), LOCK_UN);
+    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(interval, std::chrono::seconds(5)));
+  }
+}
+
+int check_backups() {
+  const auto interval = std::chrono::seconds(std::max<std::int64_t>(10, seconds_of("FAIRLEAD_BACKUP_SECONDS", 86'400)));
+  const auto last = newest(names());
+  const Instant now = SystemClock().now();
+  if (last && now < *last + 2 * interval) return 0;
+  std::fprintf(stderr, "the newest backup is %s\n", last ? print_time(*last).c_str() : "not there yet");
+  return 1;
+}
+
+int list_backups() {
+  const auto list = names();
+  for (const std::string& name : list)
+    if (backup_time(name) && std::find(list.begin(), list.end(), name + ".sha256") != list.end()) {
+      struct stat info {};
+      if (::stat(path_of(name).c_str(), &info) == 0) std::printf("%s %lld\n", name.c_str(), static_cast<long long>(info.st_size));
+    }
+  return 0;
+}
+
+int restore_accounting(const std::vector<std::string>& arguments) {
+  std::string name;
+  bool force = false;
+  for (const std::string& argument : arguments) {
+    if (argument == "--force") force = true;
+    else if (name.empty() && !argument.starts_with("-")) name = argument;
+    else return refuse("give the name of a backup (list-backups) or latest, and --force");
+  }
+  const Fd alone = one_at_a_time();
+  if (!alone) return refuse("the folder of the backups cannot be locked; nothing was changed");
+  const auto list = names();
+  if (name == "latest")
+    if (const auto at = newest(list)) name = backup_name(*at);
+  if (!backup_time(name) || std::find(list.begin(), list.end(), name) == list.end()) return refuse(fmt::format("there is no backup \"{}\"; see list-backups", name));
+  auto want = read_file(path_of(name + ".sha256"));
+  auto have = checksum_of(path_of(name));
+  if (!want || !have) return refuse("the backup or its checksum cannot be read: " + (want ? have.error().message : want.error().message));
+  if (want->substr(0, 64) != *have) return refuse(fmt::format("{} is damaged: its checksum is another; nothing was changed", name));
+  // They may be all that is left of the newest records.
+  auto aside = tables_of(kReplaced);
+  if (!aside) return refuse("what an earlier restore left is unknown: " + aside.error().message + "; nothing was changed");
+  if (!aside->empty()) return refuse(fmt::format("an earlier restore was interrupted: {} tables are in database {}. Put them back or drop that database (docs/slurm-accounting.md); nothing was changed", aside->size(), kReplaced));
+  if (auto loaded = load(path_of(name)); !loaded) {
+    unload();
+    return refuse(loaded.error().message + "; nothing was changed");
+  }
+  auto live = last_change(kLive), backed = last_change(kScratch);
+  if (!live || !backed) {
+    unload();
+    return refuse("what is newer is unknown: " + (live ? backed.error().message : live.error().message) + "; nothing was changed");
+  }
+  if (*live > *backed && !force) {
+    unload();
+    return refuse(fmt::format("the database has records of {}, the backup ends at {}: what lies between would be lost; nothing was changed. --force does it all the same, after another backup",
+                              print_time(Instant(std::chrono::seconds(*live))), print_time(Instant(std::chrono::seconds(*backed)))));
+  }
+  if (*live > *backed) {
+    unload();
+    auto kept = back_up(SystemClock().now());
+    if (!kept) return refuse("what would be replaced cannot be backed up: " + kept.error().message + "; nothing was changed");
+    std::printf("what is replaced is kept in %s\n", kept->c_str());
+    if (auto loaded = load(path_of(name)); !loaded) return refuse(loaded.error().message + "; nothing was changed");
+  }
+  if (auto done = exchange(); !done) return refuse(done.error().message);
+  std::printf("the accounting database is that of %s; delete the pods accounting-0 and accounting-1, so that slurmdbd reads it anew\n", name.c_str());
+  return 0;
+}
+
+}  // namespace fairlead::companion

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// MariaDB for accounting, its backups and their way back (docs/design/008). All of it speaks to the server as root by its socket, which asks for no password; nothing secret is an argument of a program.
+#pragma once
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+
+namespace fairlead::companion {
+
+int run_database();    // mariadbd under supervision; the exit status of the container
+int check_database();  // 0: it answers
+int run_backups();     // one now and then, for ever: FAIRLEAD_BACKUP_SECONDS, FAIRLEAD_BACKUP_KEEP
+int check_backups();   // 0: the newest is younger than two intervals
+int list_backups();
+// restore-accounting NAME|latest [--force]
+int restore_accounting(const std::vector<std::string>& arguments);
+
+// What mariadbd is started with and, as SQL that it runs at its start, who may do what there.
+std::vector<std::string> database_arguments(const std::string& data, int port, int cache_mib);
+Result<std::string> database_users(const std::string& password);
+
+// Names of backups: accounting-20261122T001500Z.sql.gz
+std::string backup_name(Instant at);
+std::optional<Instant> backup_time(const std::string& name);
+// Those that go when `keep` of them stay, and what was left of unfinished ones; names as listed, in any order.
+std::vector<std::string> backups_to_remove(std::vector<std::string> names, int keep);
+
+}  // namespace fairlead::companion

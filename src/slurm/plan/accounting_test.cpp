@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slurm/plan/accounting.h"
+
+#include <gmock/gmock.h>
+
+#include "slurm/plan/reconcile.h"
+#include "slurm/plan/render.h"
+
+namespace fairlead::slurm {
+namespace {
+
+using kube::Json;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr Instant kNow{std::chrono::seconds(1'800'000'000)};
+
+Json demo(const std::string& accounting = "enabled: true, mariadbOperator: {enabled: true}", const std::string& extensions = "{}") {
+  auto parsed = kube::parse_yaml(R"(
+apiVersion: slurm.nebius.ai/v1
+kind: SlurmCluster
+metadata: {name: demo, namespace: lab, uid: u1, generation: 3}
+spec:
+  k8sNodeFilters: [{name: all, nodeSelector: {pool: cpu}}]
+  volumeSources: [{name: jail, persistentVolumeClaim: {claimName: jail-pvc}}]
+  extensions: {accounting: )" + extensions + R"(}
+  slurmNodes:
+    accounting: {)" + accounting + R"(}
+    controller: {size: 1, k8sNodeFilterName: all, volumes: {jail: {volumeSourceName: jail}}}
+    worker: {size: 1, k8sNodeFilterName: all, cgroupVersion: v1, slurmd: {resources: {nvidia.com/gpu: 1}}, volumes: {jail: {volumeSourceName: jail}}}
+    login: {size: 1, k8sNodeFilterName: all, volumes: {jail: {volumeSourceName: jail}}}
+)");
+  EXPECT_TRUE(parsed) << (parsed ? "" : parsed.error().message);
+  return parsed ? parsed->at(0) : Json();
+}
+api::SlurmCluster read(const Json& object) { return api::read_slurm_cluster(object, "registry/slurm:22.05"); }
+
+// A namespace in which everything that a plan makes is there at once.
+struct World {
+  Snapshot snapshot;
+  explicit World(Json cluster) : snapshot{.cluster = std::move(cluster)} {
+    snapshot.claims["jail-pvc"] = Json::object({{"spec", Json::object({{"accessModes", Json::array({Json("ReadWriteMany")})}})}});
+  }
+  // The daemon that tries configurations takes them all, unless a test says otherwise.
+  Verdict verdict = Verdict::Good;
+  Instant now = kNow;
+  Plan look() {
+    snapshot.trial.reset();
+    if (const auto wanted = wants_trial(snapshot, {}, "registry/slurm:22.05", now)) snapshot.trial = Trial{wanted->hash, verdict, "fatal: no"};
+    return plan_reconcile(snapshot, {}, "registry/slurm:22.05", now);
+  }
+  void apply(const Plan& plan) {
+    snapshot.cluster.set("status", plan.status);
+    for (const auto& step : plan.steps) {
+      if (const auto* create = std::get_if<Create>(&step)) table(create->resource)[kube::name_of(create->object)] = with_uid(create->object);
+      if (const auto* update = std::get_if<Update>(&step)) table(update->resource)[kube::name_of(update->object)] = update->object;
+      if (const auto* make = std::get_if<MakeKeys>(&step)) snapshot.secrets[make->secret] = Json::object();
+      if (const auto* gone = std::get_if<Remove>(&step)) table(gone->resource).erase(gone->key.name);
+      if (const auto* gone = std::get_if<DeletePod>(&step)) snapshot.pods.erase(gone->key.name);
+      if (const auto* reload = std::get_if<Reconfigure>(&step)) {
+        for (const auto& [name, pod] : snapshot.pods) snapshot.seen_configs[kube::uid_of(pod)] = reload->hash;
+        snapshot.cluster.child("status").set("appliedConfigHash", reload->hash);
+      }
+    }
+  }
+  void settle() {
+    for (int i = 0; i < 10; ++i) {
+      const Plan plan = look();
+      apply(plan);
+      if (plan.steps.empty()) return;
+    }
+    ADD_FAILURE() << "the plan never comes to rest";
+  }
+  static Json with_uid(Json object) {
+    object.child("metadata").set("uid", "uid-" + kube::name_of(object));
+    return object;
+  }
+  std::map<std::string, Json>& table(const kube::Resource& resource) {
+    if (resource.plural == "pods") return snapshot.pods;
+    if (resource.plural == "services") return snapshot.services;
+    if (resource.plural == "configmaps") return snapshot.config_maps;
+    if (resource.plural == "networkpolicies") return snapshot.policies;
+    return snapshot.claims;
+  }
+  void ready(const std::string& pod, std::vector<std::string> containers) {
+    Json statuses = Json::array();
+    for (const auto& name : containers) statuses.push(Json::object({{"name", name}, {"ready", true}}));
+    snapshot.pods[pod].set("status", Json::object({{"phase", "Running"}, {"containerStatuses", std::move(statuses)}, {"conditions", Json::array({Json::object({{"type", "Ready"}, {"status", "True"}})})}}));
+  }
+  void all_ready() {
+    ready("controller-0", {"munge", "slurmctld"});
+    ready("worker-0", {"munge", "slurmd"});
+    ready("login-0", {"munge", "sshd"});
+    for (const char* name : {"accounting-0", "accounting-1"})
+      if (snapshot.pods.contains(name)) ready(name, {"munge", "slurmdbd"});
+    if (snapshot.pods.contains("demo-acct-db-0")) ready("demo-acct-db-0", {"mariadb", "backup"});
+  }
+  std::string condition(const char* type) {
+    const Json object = Json::object({{"status", look().status}});
+    const Json* found = kube::find_condition(object, type);
+    return found ? (*found)["status"].string() + " " + (*found)["reason"].string() + " " + (*found)["message"].string() : "absent";
+  }
+  std::vector<std::string> steps() {
+    std::vector<std::string> out;
+    for (const auto& step : look().steps) out.push_back(describe(step));
+    return out;
+  }
+};
+
+std::vector<std::string> names(const std::map<std::string, Json>& objects) {
+  std::vector<std::string> out;
+  for (const auto& [name, object] : objects) out.push_back(name);
+  return out;
+}
+
+TEST(Accounting, MakesADatabaseWithAClaimAndSlurmdbd) {
+  World world(demo("enabled: true, mariadbOperator: {enabled: true}", "{replicas: 2}"));
+  world.settle();
+  EXPECT_THAT(names(world.snapshot.pods), ElementsAre("accounting-0", "accounting-1", "controller-0", "demo-acct-db-0", "login-0", "worker-0"));
+  EXPECT_THAT(names(world.snapshot.claims), ElementsAre("backup-demo-acct-db-0", "data-demo-acct-db-0", "jail-pvc"));
+  EXPECT_THAT(names(world.snapshot.services), Contains("demo-accounting-svc"));
+  EXPECT_THAT(names(world.snapshot.policies), Contains("demo-network-database"));
+  EXPECT_FALSE(world.snapshot.claims["data-demo-acct-db-0"]["metadata"].has("ownerReferences")) << "records outlive the cluster";
+  EXPECT_EQ(world.snapshot.pods["demo-acct-db-0"]["spec"]["containers"].items()[0]["image"].string(), "registry/mariadb:10.11");
+  EXPECT_THAT(world.condition("AccountingAvailable"), HasSubstr("False DatabaseAway"));
+  world.all_ready();
+  EXPECT_EQ(world.condition("AccountingAvailable"), "True Ready 2 of 2 slurmdbd, the cluster's own database by TLS");
+  EXPECT_THAT(world.condition("BackupFresh"), HasSubstr("True Fresh"));
+  EXPECT_EQ(world.look().status["phase"].string(), "Available");
+  world.snapshot.pods["accounting-1"].erase("status");
+  EXPECT_THAT(world.condition("AccountingAvailable"), HasSubstr("True Degraded 1 of 2"));
+}
+
+TEST(Accounting, SecretsReachThePodsThatNeedThemAlone) {
+  World world(demo("enabled: true, mariadbOperator: {enabled: true}", "{replicas: 2}"));
+  world.settle();
+  for (const auto& [name, pod] : world.snapshot.pods) {
+    const std::string spec = kube::print_json(pod["spec"]);
+    const bool may = name.starts_with("accounting-") || name == "demo-acct-db-0";
+    EXPECT_EQ(spec.find("\"secretName\":\"demo-acct-db\"") != std::string::npos, may) << name;
+    if (name.starts_with("accounting-")) {
+      EXPECT_EQ(spec.find("tls.key"), std::string::npos) << "the server's key stays with the server";
+    }
+    EXPECT_EQ(spec.find("StoragePass"), std::string::npos);
+  }
+  for (const auto& [name, map] : world.snapshot.config_maps) EXPECT_EQ(kube::print_json(map).find("StoragePass"), std::string::npos) << name;
+}
+
+TEST(Accounting, SlurmConfNamesBothAndTheKindsThatAreCounted) {
+  const auto cluster = read(demo("enabled: true, mariadbOperator: {enabled: true}, slurmConfig: {priorityWeightAge: 100, jobAcctGatherType: jobacct_gather/linux}", "{replicas: 2, enforce: \"associations,limits\"}"));
+  const std::string conf = render_config(cluster, {}).at("slurm.conf");
+  for (const char* line : {"AccountingStorageType=accounting_storage/slurmdbd\n", "AccountingStorageHost=accounting-0.demo-accounting-svc.lab.svc.cluster.local\n", "AccountingStorageBackupHost=accounting-1.demo-accounting-svc.lab.svc.cluster.local\n",
+                           "AccountingStorageTRES=gres/gpu\n", "PriorityType=priority/multifactor\nPriorityWeightAge=100\n", "JobAcctGatherType=jobacct_gather/linux\n", "AccountingStorageEnforce=associations,limits\n"})
+    EXPECT_THAT(conf, HasSubstr(line));
+  EXPECT_EQ(start_settings(conf), "AccountingStorageType=accounting_storage/slurmdbd");
+  const auto without = read(demo("enabled: false"));
+  const std::string none = render_config(without, {}).at("slurm.conf");
+  EXPECT_THAT(none, HasSubstr("AccountingStorageType=accounting_storage/none\n"));
+  EXPECT_EQ(start_settings(none), "");
+}
+
+TEST(Accounting, SlurmdbdConfHasNoPassword) {
+  const std::string conf = render_slurmdbd_conf(read(demo("enabled: true, mariadbOperator: {enabled: true}, slurmdbdConfig: {debugLevel: debug2, privateData: \"jobs,usage\"}", "{replicas: 2}")), {});
+  for (const char* line : {"DbdHost=accounting-0\n", "DbdBackupHost=accounting-1\n", "StorageHost=demo-acct-db-0.demo-acct-db.lab.svc.cluster.local\n", "StorageParameters=SSL_CA=/run/slurm/database-ca.crt\n", "DebugLevel=debug2\n", "PrivateData=jobs,usage\n"})
+    EXPECT_THAT(conf, HasSubstr(line));
+  EXPECT_THAT(conf, Not(HasSubstr("StoragePass")));
+}
+
+// Controllers wait for nobody: what is wrong with accounting leaves the rest of the cluster as it is.
+struct BadCase {
+  const char *name, *accounting, *extensions, *reason, *message;
+};
+class Bad : public testing::TestWithParam<BadCase> {};
+TEST_P(Bad, IsToldAndTheClusterGoesOn) {
+  World world(demo(GetParam().accounting, GetParam().extensions));
+  world.settle();
+  world.all_ready();
+  EXPECT_THAT(world.condition("AccountingAvailable"), HasSubstr(std::string("False ") + GetParam().reason));
+  EXPECT_THAT(world.condition("AccountingAvailable"), HasSubstr(GetParam().message));
+  EXPECT_THAT(world.condition("ControllersAvailable"), HasSubstr("True"));
+  EXPECT_THAT(world.condition("SpecValid"), HasSubstr("True"));
+  EXPECT_THAT(names(world.snapshot.pods), ElementsAre("controller-0", "login-0", "worker-0"));
+}
+INSTANTIATE_TEST_SUITE_P(
+    Accounting, Bad,
+    testing::Values(BadCase{"no_database", "enabled: true", "{}", "Invalid", "none of mariadbOperator"},
+                    BadCase{"two_databases", "enabled: true, mariadbOperator: {enabled: true}, externalDB: {enabled: true, host: h, user: u, passwordSecretKeyRef: {name: s}}", "{externalTLS: {mode: Disabled}}", "Invalid", "both of mariadbOperator"},
+                    BadCase{"small_claim", "enabled: true, mariadbOperator: {enabled: true, storage: {size: 10Mi}}", "{}", "Invalid", "too small for a database; give it 512 MiB or more"},
+                    BadCase{"three_slurmdbd", "enabled: true, mariadbOperator: {enabled: true}", "{replicas: 3}", "Invalid", "3 is neither 1 nor 2"},
+                    BadCase{"unknown_nodes", "enabled: true, k8sNodeFilterName: none, mariadbOperator: {enabled: true}", "{}", "Invalid", "not among spec.k8sNodeFilters"},
+                    BadCase{"second_line", "enabled: true, mariadbOperator: {enabled: true}", "{enforce: \"limits\\nSlurmUser=root\"}", "Invalid", "is not one word"},
+                    BadCase{"no_secret", "enabled: true, externalDB: {enabled: true, host: db.example, user: slurm, passwordSecretKeyRef: {name: db-password, key: pw}}", "{externalTLS: {mode: Disabled}}", "SecretMissing", "Secret db-password (externalDB.passwordSecretKeyRef) is not there; create it with key pw"},
+                    BadCase{"no_certificate", "enabled: true, externalDB: {enabled: true, host: db.example, user: slurm, passwordSecretKeyRef: {name: db-password}}", "{}", "Invalid", "externalTLS.mode: Disabled"},
+                    BadCase{"bad_interval", "enabled: true, mariadbOperator: {enabled: true}", "{backup: {interval: often}}", "Invalid", "\"often\" is not a duration"}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(Accounting, AnExternalDatabaseNeedsNoPodOfOurs) {
+  World world(demo("enabled: true, externalDB: {enabled: true, host: db.example, port: 4406, user: acct, passwordSecretKeyRef: {name: pw, key: p}}", "{externalTLS: {caSecretKeyRef: {name: ca}}}"));
+  world.snapshot.secrets["pw"] = Json::object({{"data", Json::object({{"p", "x"}})}});
+  world.snapshot.secrets["ca"] = Json::object({{"data", Json::object({{"ca.crt", "x"}})}});
+  world.settle();
+  EXPECT_THAT(names(world.snapshot.pods), ElementsAre("accounting-0", "controller-0", "login-0", "worker-0"));
+  const std::string spec = kube::print_json(world.snapshot.pods["accounting-0"]["spec"]);
+  EXPECT_THAT(spec, HasSubstr(R"({"key":"p","path":"password"})"));
+  EXPECT_THAT(spec, HasSubstr("StorageHost=db.example\\nStoragePort=4406\\nStorageUser=acct"));
+  EXPECT_EQ(world.condition("BackupFresh"), "absent") << "the site's database is the site's to keep";
+  EXPECT_THAT(world.condition("AccountingAvailable"), HasSubstr("does the database at db.example:4406 take user acct"));
+}
+
+World running_without() {
+  World world(demo("enabled: false, mariadbOperator: {enabled: true}"));
+  world.settle();
+  world.all_ready();
+  world.settle();
+  EXPECT_THAT(world.condition("ConfigApplied"), HasSubstr("True"));
+  return world;
+}
+void switch_on(World& world) { world.snapshot.cluster.child("spec").child("slurmNodes").child("accounting").set("enabled", true); }
+bool made_for_accounting(const World& world) { return kube::print_json(world.snapshot.pods.at("controller-0")).find("FAIRLEAD_CONF_NEEDS") != std::string::npos; }
+const std::string& mounted(const World& world) { return world.snapshot.config_maps.at("demo-slurm-configs")["data"]["slurm.conf"].string(); }
+
+TEST(Accounting, SwitchingItOnRenewsTheHeadBeforeItIsToldOfIt) {
+  World world = running_without();
+  switch_on(world);
+  // The files are there, and the daemon that still runs was started with others.
+  for (int i = 0; i < 5; ++i) {
+    Plan plan = world.look();
+    std::erase_if(plan.steps, [](const Step& step) { return std::holds_alternative<DeletePod>(step); });
+    for (const Step& step : plan.steps) EXPECT_FALSE(std::holds_alternative<Reconfigure>(step)) << "slurmctld 22.05 takes another AccountingStorageType at its start alone";
+    world.apply(plan);
+  }
+  ASSERT_THAT(mounted(world), HasSubstr("AccountingStorageType=accounting_storage/slurmdbd\n"));
+  EXPECT_THAT(world.steps(), ElementsAre("delete pod controller-0: its template has changed"));
+  world.settle();
+  EXPECT_TRUE(made_for_accounting(world));
+  world.all_ready();
+  world.settle();
+  EXPECT_THAT(world.condition("ConfigApplied"), HasSubstr("True"));
+}
+
+TEST(Accounting, TheHeadIsMadeForWhatItMountsNotForWhatIsAskedFor) {
+  World world = running_without();
+  world.verdict = Verdict::Refused;
+  world.snapshot.cluster.child("spec").set("customSlurmConfig", "SchedulerParameters=defer");
+  switch_on(world);
+  world.settle();
+  EXPECT_THAT(world.condition("ConfigValid"), HasSubstr("False DaemonRefused"));
+  EXPECT_FALSE(made_for_accounting(world)) << "it would wait for files that are not given to it";
+  world.snapshot.cluster.child("spec").set("customSlurmConfig", "MinJobAeg=1");
+  world.settle();
+  EXPECT_THAT(world.condition("ConfigValid"), HasSubstr("False Refused"));
+  EXPECT_FALSE(made_for_accounting(world));
+  world.verdict = Verdict::Good;
+  world.snapshot.cluster.child("spec").set("customSlurmConfig", "SchedulerParameters=defer");
+  world.snapshot.cluster.child("status").erase("configCheck");
+  world.settle();
+  EXPECT_TRUE(made_for_accounting(world));
+}
+
+TEST(Accounting, WhatIsTakenBackTakesTheHeadBackToo) {
+  World world = running_without();
+  switch_on(world);
+  world.settle();
+  ASSERT_TRUE(made_for_accounting(world));
+  // It never becomes ready. Its companion waits 45 s for slurmdbd before it starts slurmctld alone.
+  world.now += std::chrono::seconds(120);
+  world.settle();
+  EXPECT_TRUE(made_for_accounting(world)) << "not yet";
+  world.now += std::chrono::seconds(60);
+  world.settle();
+  EXPECT_THAT(mounted(world), HasSubstr("AccountingStorageType=accounting_storage/none\n"));
+  EXPECT_FALSE(made_for_accounting(world));
+  world.all_ready();
+  world.settle();
+  EXPECT_THAT(world.condition("ConfigApplied"), HasSubstr("False RolledBack"));
+  EXPECT_THAT(world.condition("ControllersAvailable"), HasSubstr("True"));
+}
+
+TEST(Accounting, SwitchingItOffKeepsTheData) {
+  World world(demo());
+  world.settle();
+  world.all_ready();
+  world.settle();
+  world.snapshot.cluster.child("spec").child("slurmNodes").child("accounting").set("enabled", false);
+  world.settle();
+  EXPECT_THAT(names(world.snapshot.pods), ElementsAre("controller-0", "login-0", "worker-0"));
+  EXPECT_THAT(names(world.snapshot.claims), Contains("data-demo-acct-db-0"));
+  EXPECT_THAT(world.condition("AccountingAvailable"), HasSubstr("False TurnedOff"));
+}
+
+TEST(Accounting, OfTwoSlurmdbdOneIsRenewedAtATime) {
+  World world(demo("enabled: true, mariadbOperator: {enabled: true}", "{replicas: 2}"));
+  world.settle();
+  world.all_ready();
+  world.settle();
+  world.snapshot.cluster.child("spec").child("slurmNodes").child("accounting").set("slurmdbdConfig", Json::object({{"debugLevel", "debug"}}));
+  const auto count = [&] {
+    int deleted = 0;
+    for (const auto& step : world.look().steps) deleted += std::holds_alternative<DeletePod>(step);
+    return deleted;
+  };
+  EXPECT_EQ(count(), 1);
+  world.snapshot.pods.erase("accounting-0");
+  EXPECT_EQ(count(), 0) << "the other serves alone";
+}
+
+}  // namespace
+}  // namespace fairlead::slurm
