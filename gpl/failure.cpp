@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "mark.h"
 
 namespace fairlead::companion {
 namespace {
@@ -94,10 +95,11 @@ void restart_in_background(const std::vector<std::string>& jobs) {
 
 int run_died(const std::vector<std::string>& arguments) {
   std::optional<Instant> ended;
-  if (arguments.size() == 4 && arguments[2] != "-")
+  const bool complete = arguments.size() == 4 || arguments.size() == 5;
+  if (complete && arguments[2] != "-")
     if (auto time = parse_time(arguments[2])) ended = *time;
-  if (arguments.size() != 4 || arguments[3].empty() || (arguments[2] != "-" && !ended)) {
-    std::fputs("usage: fairlead-slurm died NODE ENDED|- WHY\n", stderr);
+  if (!complete || arguments[3].empty() || (arguments[2] != "-" && !ended) || (arguments.size() == 5 && arguments[4].find('@') == std::string::npos)) {
+    std::fputs("usage: fairlead-slurm died NODE ENDED|- WHY [POD-UID@MACHINE]\n", stderr);
     return 2;
   }
   const std::string& name = arguments[1];
@@ -109,6 +111,10 @@ int run_died(const std::vector<std::string>& arguments) {
   const auto node = std::find_if(seen->nodes.begin(), seen->nodes.end(), [&](const NodeRecord& one) { return one.name == name; });
   const Loss loss = lost_with(name, seen->jobs);
   if (node == seen->nodes.end() || (node->has("DOWN") && loss.jobs.empty())) return 0;
+  if (arguments.size() == 5 && !may_be_of(*node, arguments[4])) {
+    std::fprintf(stderr, "the slurmd that Slurm knows on %s is another one's (%s): nothing is known of it\n", name.c_str(), node->extra.c_str());
+    return 3;
+  }
   if (ended) {
     const auto started = parse_time(node->started);
     // Whole seconds on both sides: one that started within the same second may be the next.

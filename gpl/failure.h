@@ -38,7 +38,7 @@ void in_background(const std::function<void()>& work);
 // Sees to it that these jobs start again at once when Slurm has put them back into the queue; returns at once, a process of its own waits for them (150 s at most: later Slurm's own delay is over).
 void restart_in_background(const std::vector<std::string>& jobs);
 
-// died NODE ENDED WHY. ENDED: when its processes were gone, by the clock of their machine (RFC 3339); a slurmd that started then or later is not theirs, and nothing is done. "-": none can have started.
+// died NODE ENDED WHY [OF]. OF: whose death is proven (gpl/mark.h); a slurmd of another pod or machine is not theirs, and nothing is done. ENDED: when its processes were gone, by the clock of their machine (RFC 3339); a slurmd that started then or later is not theirs, and nothing is done. "-": none can have started.
 // Exit status as in run_node_command.
 int run_died(const std::vector<std::string>& arguments);
 

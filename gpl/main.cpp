@@ -2,7 +2,6 @@
 // fairlead-slurm: companion of Slurm's daemons inside their containers. It talks to Slurm through its command line tools.
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <linux/capability.h>
 #include <unistd.h>
 
@@ -23,6 +22,7 @@
 #include "jail.h"
 #include "limits.h"
 #include "nodes.h"
+#include "past.h"
 #include "populate.h"
 #include "prepare.h"
 #include "probe.h"
@@ -174,64 +174,6 @@ void wait_until_peers_know_us(const std::string& head, const std::string& own) {
   log_warn("some nodes do not answer this worker; jobs over them will fail", {{"silent", std::to_string(silent.size())}, {"of", std::to_string(peers.size())}, {"first", text}});
 }
 
-// A pod made anew has another address. Slurm 22.05 takes it from the registration of a node that it does not know, or that is CLOUD, but not of a dynamic one with a record (node_mgr.c, validate_node_specs): messages would go to the old one for ever.
-Result<void> tell_address(const NodeRecord& record, const std::string& server) {
-  const auto colon = server.rfind(':');
-  const std::string own = own_address(server.substr(0, colon), server.substr(colon + 1));
-  if (own.empty()) return fail(Code::Unavailable, "no address of this worker's own towards the head");
-  if (own == record.address) return {};
-  auto done = ask_slurm({"scontrol", "update", "nodename=" + record.name, "nodeaddr=" + own});
-  if (!done) return std::unexpected(std::move(done.error()));
-  log_info("told the head that this worker has another address", {{"before", record.address}, {"now", own}});
-  return {};
-}
-
-// One try: what was lost with the container before this one is reported, then this one's address, so that what Slurm sends to end the lost jobs goes to the old one. How long the worker stays out; Unavailable: tried again.
-Result<std::chrono::seconds> settle_the_past(const std::string& host, const std::string& server) {
-  auto seen = look_at_slurm();
-  if (!seen) return pass(std::move(seen.error()), "ask what Slurm believes of this node");
-  const auto record = std::find_if(seen->nodes.begin(), seen->nodes.end(), [&](const NodeRecord& node) { return node.name == host; });
-  if (record == seen->nodes.end()) return std::chrono::seconds(0);
-  std::chrono::seconds wait = keep_out(*record, SystemClock().now());
-  const Loss loss = lost_with(host, seen->jobs);
-  if (!loss.jobs.empty() || record->has("COMPLETING") || record->cpus_given != 0) {
-    auto down = ask_slurm({"scontrol", "update", "nodename=" + host, "state=down", "reason=" + reason_of_death(*record, "restarted and its processes are gone", loss)});
-    if (!down) return pass(std::move(down.error()), "report the jobs that are gone");
-    log_info("told the head that this worker's jobs are gone", {{"state", fmt::format("{}", fmt::join(record->state, "+"))}, {"jobs", fmt::format("{}", fmt::join(loss.jobs, " "))}});
-    restart_in_background(loss.jobs);
-    wait = loss.several ? kKeepOut : std::chrono::seconds(0);
-  }
-  if (auto told = tell_address(*record, server); !told) return pass(std::move(told.error()), "tell this worker's address");
-  return wait;
-}
-
-// No slurmd runs here yet, so whatever Slurm believes to run on this node is dead: its own new incarnation is the proof. Saying so lets Slurm requeue those jobs at once instead of never, for silence proves nothing. The
-// node returns to service when slurmd registers, which waits while messages to the lost jobs may still be under way.
-void report_own_death(const std::string& host, const std::string& server) {
-  ::setenv("SLURM_CONF", "/etc/fairlead/slurm/slurm.conf", 1);  // slurmd has not fetched its own yet
-  Result<std::chrono::seconds> wait = fail(Code::Unavailable, "not tried");
-  for (int attempt = 0; attempt < 40 && !(wait = settle_the_past(host, server)); ++attempt) {
-    log_info("not told to Slurm yet", {{"reason", wait.error().message}});
-    std::this_thread::sleep_for(250ms);
-  }
-  if (!wait) {
-    // Once slurmd runs, Slurm finds out by itself what is gone; where this worker is it never would.
-    log_warn("Slurm does not answer; slurmd starts, and the address of this worker is told later", {{"reason", wait.error().message}});
-    in_background([&] {
-      for (;; std::this_thread::sleep_for(5s)) {
-        auto seen = look_at_slurm();
-        if (!seen) continue;
-        const auto record = std::find_if(seen->nodes.begin(), seen->nodes.end(), [&](const NodeRecord& node) { return node.name == host; });
-        if (record != seen->nodes.end() && tell_address(*record, server)) return;
-      }
-    });
-  }
-  ::unsetenv("SLURM_CONF");
-  if (!wait || wait->count() == 0) return;
-  log_info("this worker stays out until no message to its lost jobs can be under way", {{"seconds", std::to_string(wait->count())}});
-  std::this_thread::sleep_for(*wait);
-}
-
 int run_worker() {
   const std::string server = env_or("FAIRLEAD_CONF_SERVER", "");
   const std::string definition = env_or("FAIRLEAD_NODE_DEFINITION", "");
@@ -251,7 +193,7 @@ int run_worker() {
     std::this_thread::sleep_for(250ms);
   }
   const std::string host = own_host_name();
-  report_own_death(host, server);
+  settle_the_past(host, server);
   wait_until_peers_know_us(server.substr(0, colon), host);
   return supervise({.command = {.argv = {"slurmd", "-D", "-Z", "--conf-server", server, "--conf", definition}, .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = false});
 }

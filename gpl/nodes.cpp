@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/encoding.h"
 #include "base/process.h"
+#include "mark.h"
 #include "reach.h"
 
 namespace fairlead::companion {
@@ -90,6 +91,8 @@ Result<NodeRecord> read_node(std::string_view line) {
   }
   if (silent && !node.has("NOT_RESPONDING")) node.state.push_back("NOT_RESPONDING");
   read_reason(line, node);
+  // The last of the line: what people write into reason and comment comes before it.
+  if (const auto extra = line.rfind(" Extra="); extra != line.npos) node.extra = std::string(line.substr(extra + 7));
   return node;
 }
 
@@ -236,6 +239,10 @@ int print_look(const SlurmLook& seen, const Listing& asked) {
     append_field(out, "reason", node.reason);
     append_field(out, "by", node.by);
     append_field(out, "since", node.since);
+    if (const auto mark = read_mark(node.extra)) {
+      append_field(out, "pod", mark->pod);
+      append_field(out, "machine", mark->machine);
+    }
     if (const auto answer = answers.find(node.name); answer != answers.end()) out += fmt::format(",\"slurmd\":{}", answer->second);
     out += '}';
   }

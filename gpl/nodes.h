@@ -17,6 +17,7 @@ struct NodeRecord {
   std::string address;             // NodeAddr
   std::string started;             // SlurmdStartTime (UTC, RFC 3339), by the worker's clock; empty: no slurmd has registered
   std::string reason, by, since;   // who set it, when (UTC); empty: none
+  std::string extra;               // Extra, which nobody but us writes (gpl/mark.h)
   bool has(std::string_view flag) const;
 };
 

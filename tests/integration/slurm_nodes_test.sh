@@ -117,12 +117,12 @@ wait "$slurmd" 2> /dev/null || true
 mkdir -p "$root/etc/fairlead/slurm"
 cp "$root/etc/slurm/slurm.conf" "$root/etc/fairlead/slurm/"
 echo '10.99.0.1 worker-1' >> "$root/etc/hosts"
-start_worker() {
-  root=$root unshare --mount --uts --pid --fork --kill-child --propagation private bash -c '
+start_worker() { # [POD-UID MACHINE]
+  root=$root pod=${1:-} on=${2:-} unshare --mount --uts --pid --fork --kill-child --propagation private bash -c '
     hostname worker-1
     mount -t proc proc "$root/proc"
     for own in etc/slurm run/slurm var/spool/slurmd; do mount -t tmpfs own "$root/$own"; done
-    exec chroot "$root" env FAIRLEAD_CONF_SERVER=10.99.0.1:6817 "FAIRLEAD_NODE_DEFINITION=CPUs=2 Feature=worker" /opt/fairlead/bin/fairlead-slurm worker' >> "$work/worker.log" 2>&1 &
+    exec chroot "$root" env FAIRLEAD_CONF_SERVER=10.99.0.1:6817 "FAIRLEAD_POD_UID=$pod" "FAIRLEAD_MACHINE=$on" "FAIRLEAD_NODE_DEFINITION=CPUs=2 Feature=worker" /opt/fairlead/bin/fairlead-slurm worker' >> "$work/worker.log" 2>&1 &
   worker=$!
 }
 start_worker
@@ -157,3 +157,26 @@ start_worker
 until_true 60 'the job runs again' seen "j['$job']['nodes'] == ['worker-1'] and j['$job']['state'] == 'RUNNING'"
 inside scontrol -o show job "$job" | grep -q 'Restarts=1' || fail 'it is not the same job'
 ok "a job whose worker died runs again: $(python3 -c "print(f'{$EPOCHREALTIME - $killed:.1f}')") s after its death"
+
+# Deleted by force while its machine is cut off: the worker made in its place must not speak for it.
+whose() { seen "[(node.get('pod'), node.get('machine')) for node in v['nodes'] if node['name'] == 'worker-1'] == [('$1', '$2')]"; }
+inside scancel "$job"
+{ kill -KILL "$worker" && wait "$worker" || true; } 2> /dev/null
+start_worker u1 m1
+until_true 60 'Slurm knows whose slurmd it is' whose u1 m1
+job=$(inside sbatch --parsable -o /dev/null --wrap 'sleep 1000')
+until_true 60 'a job runs' seen "j['$job']['nodes'] == ['worker-1'] and j['$job']['state'] == 'RUNNING'"
+first=$worker
+: > "$work/worker.log"
+start_worker u2 m2
+until_true 30 'it waits' grep_in 'another pod had this node' cat "$work/worker.log"
+refused 3 "another one's (fairlead:u1@m1)" died worker-1 - 'died: its container ended' u2@
+refused 3 "another one's" died worker-1 - 'died: machine m2 is off' @m2
+refused 2 'usage' died worker-1 - 'died: machine m2 is off' m2
+seen "j['$job']['nodes'] == ['worker-1'] and j['$job']['state'] == 'RUNNING'" || fail 'the job of a pod that may live was lost'
+! grep -q 'told the head' "$work/worker.log" || fail 'it spoke for the other pod'
+{ kill -KILL "$first" && wait "$first" || true; } 2> /dev/null
+companion died worker-1 - 'died: machine m1 is off' u1@m1
+until_true 60 'the job runs in the pod that waited' seen "j['$job']['nodes'] == ['worker-1'] and j['$job']['state'] == 'RUNNING'"
+until_true 30 'Slurm knows its pod' whose u2 m2
+ok 'a worker made while the one before it may live waits for the proof of its end'

@@ -158,6 +158,10 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
   snapshot.look_due = look_due(key, asked);
   if (const auto at = wants_look(snapshot, options_.default_image, asked)) snapshot.view = look(*at);
   if (snapshot.view) {
+    // Machines whose pods are gone, and whose slurmd Slurm still knows.
+    for (const auto& [name, node] : snapshot.view->nodes)
+      if (options_.space.empty() && !node.machine.empty() && !snapshot.nodes.contains(node.machine))
+        if (auto machine = caches_->of(resources::nodes).get({"", node.machine})) snapshot.nodes[node.machine] = std::move(*machine);
     const std::lock_guard lock(mutex_);
     looked_[key] = asked;
   }
@@ -270,8 +274,12 @@ Result<void> SlurmClusterController::still_dead(const NodeStep& step, const std:
   }
   auto pod = api_.get(resources::pods, {space, step.tell.node});
   if (!pod || kube::uid_of(*pod) != step.pod_uid) return fail(Code::Conflict, "its pod is another one");
-  auto node = api_.get(resources::nodes, {"", (*pod)["spec"]["nodeName"].string()});
-  const auto proof = node ? proof_of_death(*pod, "slurmd", &*node) : std::nullopt;
+  // UID@MACHINE: of the pod that had the name before.
+  const std::string of = step.tell.arguments.size() > 2 ? step.tell.arguments[2] : "";
+  const auto at = of.find('@');
+  const bool orphan = at != of.npos && at > 0 && at + 1 < of.size();
+  auto node = api_.get(resources::nodes, {"", orphan ? of.substr(at + 1) : (*pod)["spec"]["nodeName"].string()});
+  const auto proof = !node ? std::nullopt : orphan ? proof_of_orphan(*pod, of.substr(at + 1), &*node, clock_.now()) : proof_of_death(*pod, "slurmd", &*node);
   if (!proof || proof->ended != step.tell.arguments.at(0)) return fail(Code::Conflict, "that it is dead is not certain any more");
   return {};
 }

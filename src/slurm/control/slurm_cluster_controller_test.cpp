@@ -552,6 +552,43 @@ TEST_F(Controller, ThePodThatEndedAndWentIsReportedToSlurm) {
   EXPECT_EQ(times(), 2);
 }
 
+// Deleted by force while its machine is cut off: it may run its jobs still, and the pod made in its place knows nothing of it.
+TEST_F(Controller, APodThatHadTheNameBeforeIsReportedWhenItsMachineIsOff) {
+  settle();
+  set_pods("Running", true);
+  settle();
+  const char* const machine = R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"NAME"},"spec":{"taints":TAINTS},"status":{"conditions":[{"type":"Ready","status":"STATUS","lastTransitionTime":"2026-11-21T20:00:30Z"}]}})";
+  const auto node = [&](const std::string& name, const std::string& status, const std::string& taints) {
+    std::string text = machine;
+    for (const auto& [key, value] : {std::pair<std::string, std::string>("NAME", name), {"STATUS", status}, {"TAINTS", taints}}) text.replace(text.find(key), key.size(), value);
+    return *kube::parse_json(text);
+  };
+  ASSERT_TRUE(api_.create(resources::nodes, node("m0", "Unknown", "[]")));
+  ASSERT_TRUE(api_.create(resources::nodes, node("m1", "True", "[]")));
+  Json waiting = object("pods", "worker-1");
+  waiting.child("spec").set("nodeName", "m1");
+  auto written = api_.update(resources::pods, waiting);
+  ASSERT_TRUE(written);
+  written->child("status").set("conditions", Json::array());
+  written->child("status").set("containerStatuses", *kube::parse_json(R"([{"name":"slurmd","state":{"running":{"startedAt":"2026-01-01T00:00:00Z"}}}])"));
+  ASSERT_TRUE(api_.update_status(resources::pods, *written));
+  bool told = false;
+  api_.answer = [&](const std::vector<std::string>& command) -> kube::ExecResult {
+    if (command.at(1) == "nodes") return nodes(clock_, told ? R"("state":["DOWN"],"cpus":0)" : R"("state":["MIXED"],"cpus":1,"pod":"u0","machine":"m0")", told ? "" : R"({"id":"7","user":"ada","state":"RUNNING","nodes":["worker-1"]})");
+    if (command.at(1) == "died") told = true;
+    return {};
+  };
+  settle();
+  EXPECT_FALSE(told);
+  EXPECT_THAT(kube::print_json(object("slurmclusters", "demo")["status"]), HasSubstr("worker-1 waits"));
+  auto off = api_.get(resources::nodes, {"", "m0"});
+  off->child("spec").set("taints", *kube::parse_json(R"([{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}])"));
+  ASSERT_TRUE(api_.update(resources::nodes, *off));
+  settle();
+  EXPECT_TRUE(told);
+  EXPECT_THAT(api_.commands, Contains(HasSubstr("died worker-1 - died: machine m0 is out of service u0@m0")));
+}
+
 // The edit that takes a change back comes while the change is being told, so that its end cannot be written down: the nodes have it all the same.
 TEST_F(Controller, AChangeThatIsTakenBackWhileItIsToldIsTakenBackOnEveryNode) {
   settle();

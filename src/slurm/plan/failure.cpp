@@ -34,6 +34,22 @@ bool without_jobs(const SlurmView& view, const std::string& name) {
   const auto jobs = view.jobs_on(name);
   return std::all_of(jobs.begin(), jobs.end(), [](const SlurmJob* job) { return job->state == "COMPLETING"; });
 }
+// Nothing of Slurm's is there that could be lost or run twice.
+bool nothing_runs(const SlurmView& view, const SlurmNode& node) { return node.cpus == 0 && !node.has("COMPLETING") && without_jobs(view, node.name); }
+
+// What `fairlead-slurm died` is told. Whose death it is can only be asked of a companion that knows whose slurmd it is.
+TellSlurm death(const SlurmView& view, const std::string& name, const Proof& proof, const std::string& of) {
+  TellSlurm tell{NodeVerb::Died, name, {proof.ended, "died: " + proof.why}};
+  if (const auto node = view.nodes.find(name); node != view.nodes.end() && !node->second.pod.empty()) tell.arguments.push_back(of);
+  return tell;
+}
+// Slurm knows another's slurmd there: of that one, this proof says nothing.
+bool of_another(const SlurmView& view, const std::string& name, const Proof& proof, const std::string& pod, const std::string& machine) {
+  const auto node = view.nodes.find(name);
+  if (node == view.nodes.end() || node->second.pod.empty()) return false;
+  return proof.machine ? node->second.machine != machine : node->second.pod != pod;
+}
+
 // Slurm has given up whatever ran there.
 bool given_up(const SlurmView& view, const std::string& name) {
   const auto node = view.nodes.find(name);
@@ -46,7 +62,59 @@ void each_death(const FailureInput& input, Each each) {
     if (const auto proof = proof_of_death(*pod, "slurmd", find(input.nodes, (*pod)["spec"]["nodeName"].string()))) each(name, *pod, *proof);
 }
 
+// For how long the container of a worker that is not ready runs; none: it does not, or the worker is ready.
+std::optional<std::chrono::nanoseconds> starts_for(const Json& pod, Instant now) {
+  if (kube::condition_is_true(pod, "Ready")) return std::nullopt;
+  for (const Json& status : pod["status"]["containerStatuses"].items()) {
+    if (status["name"].string() != "slurmd" || !status["state"]["running"].is_object()) continue;
+    const auto since = parse_time(status["state"]["running"]["startedAt"].string());
+    return since ? now - *since : std::chrono::hours(1);
+  }
+  return std::nullopt;
+}
+constexpr std::chrono::seconds kStart{5}, kLongStart{60}, kSeldom{30};
+
+// Since when it holds; none: it does not, or nobody knows.
+std::optional<Instant> ready_since(const Json& node) {
+  if (!ready(node)) return std::nullopt;
+  const auto since = parse_time(went(node));
+  return since ? std::optional<Instant>(*since) : std::nullopt;
+}
+
+// A worker that another pod's slurmd keeps from its node.
+void plan_orphan(const FailureInput& input, const std::string& name, const Json& pod, FailurePlan& out) {
+  const auto node = input.view->nodes.find(name);
+  if (node == input.view->nodes.end() || node->second.pod.empty() || node->second.pod == kube::uid_of(pod) || nothing_runs(*input.view, node->second)) return;
+  const std::string& machine = node->second.machine;
+  out.look_again = true;
+  const auto proof = proof_of_orphan(pod, machine, find(input.nodes, machine), input.now);
+  if (proof) {
+    out.notes.push_back(fmt::format("the {} before this one died ({}); Slurm is told", name, proof->why));
+    out.steps.push_back(death(*input.view, name, *proof, fmt::format("{}@{}", node->second.pod, machine)));
+    return;
+  }
+  const Json* had = find(input.nodes, machine);
+  if (had && ready(*had)) out.notes.push_back(fmt::format("{} waits until machine {} has ended the pod that had its name before", name, machine));
+  else
+    out.notes.push_back(fmt::format("{} waits: the pod that had its name before was deleted while nobody could reach its machine {}, and its jobs may still run there. They start again when the machine is back, or when it is off for certain: "
+                                    "kubectl taint node {} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+                                    name, machine, machine));
+}
+
 }  // namespace
+
+std::optional<Proof> proof_of_orphan(const Json& waiting, const std::string& machine, const Json* node, Instant now) {
+  if (!node || kube::name_of(*node) != machine) return std::nullopt;
+  if (out_of_service(*node)) {
+    if (ready(*node)) return std::nullopt;
+    return Proof{.why = fmt::format("machine {} is out of service", machine), .of = fmt::format("{}/orphan/{}", kube::uid_of(waiting), went(*node)), .machine = true};
+  }
+  const auto made = parse_time(waiting["metadata"]["creationTimestamp"].string());
+  const auto since = ready_since(*node);
+  const auto patience = kOrphanEnds + std::chrono::seconds(std::max<std::int64_t>(waiting["spec"]["terminationGracePeriodSeconds"].integer(30), 0));
+  if (!made || !since || now < *made + patience || now < *since + patience) return std::nullopt;
+  return Proof{.why = fmt::format("its pod was deleted, and machine {} has reported ever since", machine), .of = fmt::format("{}/orphan", kube::uid_of(waiting))};
+}
 
 std::optional<Proof> proof_of_death(const Json& pod, const std::string& container, const Json* node) {
   if (!node || pod["spec"]["nodeName"].string() != kube::name_of(*node)) return std::nullopt;
@@ -67,15 +135,23 @@ std::optional<Proof> proof_of_death(const Json& pod, const std::string& containe
 bool needs_look(const FailureInput& input) {
   bool any = !input.ended.empty();
   each_death(input, [&](const std::string& name, const Json&, const Proof& proof) { any = any || input.memory[name].string() != proof.of; });
-  return any;
+  return any || !may_wait(input).empty();
+}
+
+std::vector<std::string> may_wait(const FailureInput& input) {
+  std::vector<std::string> out;
+  for (const auto& [name, pod] : input.pods)
+    if (const auto since = starts_for(*pod, input.now); since && *since >= kStart) out.push_back(name);
+  return out;
 }
 
 FailurePlan plan_failures(const FailureInput& input) {
   FailurePlan out;
   Json memory = Json::object();
-  each_death(input, [&](const std::string& name, const Json&, const Proof& proof) {
+  each_death(input, [&](const std::string& name, const Json& pod, const Proof& proof) {
+    const std::string uid = kube::uid_of(pod), machine = pod["spec"]["nodeName"].string();
     bool known = input.memory[name].string() == proof.of;
-    if (!known && input.view) known = given_up(*input.view, name);
+    if (!known && input.view) known = given_up(*input.view, name) || of_another(*input.view, name, proof, uid, machine);
     if (known) {
       memory.set(name, proof.of);
       if (proof.machine) out.settled.push_back(name);
@@ -83,16 +159,21 @@ FailurePlan plan_failures(const FailureInput& input) {
     }
     out.look_again = true;
     out.notes.push_back(fmt::format("{} died ({}); Slurm is told", name, proof.why));
-    if (input.view) out.steps.push_back({NodeVerb::Died, name, {proof.ended, "died: " + proof.why}});
+    if (input.view) out.steps.push_back(death(*input.view, name, proof, proof.machine ? "@" + machine : uid + "@"));
   });
   // Sooner than its successor, which reports it when it starts (gpl/main.cpp).
   for (const auto& [name, proof] : input.ended) {
-    if (input.view && (!input.view->nodes.contains(name) || without_jobs(*input.view, name))) {
+    const std::string uid = proof.of.substr(0, proof.of.find('/'));
+    if (input.view && (!input.view->nodes.contains(name) || without_jobs(*input.view, name) || (!proof.machine && of_another(*input.view, name, proof, uid, "")))) {
       out.ends_known.push_back(name);
       continue;
     }
     out.look_again = true;
-    if (input.view) out.steps.push_back({NodeVerb::Died, name, {proof.ended, "died: " + proof.why}});
+    if (input.view) out.steps.push_back(death(*input.view, name, proof, uid + "@"));
+  }
+  for (const auto& [name, pod] : input.pods) {
+    if (input.view) plan_orphan(input, name, *pod, out);
+    if (const auto since = starts_for(*pod, input.now)) out.look_later = std::min(out.look_later.value_or(kSeldom), *since < kLongStart ? kStart : kSeldom);
   }
   if (!memory.members().empty()) out.memory = std::move(memory);
   return out;

@@ -24,12 +24,19 @@ struct Proof {
 //   - the Node is Ready, and its kubelet reports the container as ended and not running.
 std::optional<Proof> proof_of_death(const kube::Json& pod, const std::string& container, const kube::Json* node);
 
+// Of the pod that had `waiting`'s name before it, and whose slurmd Slurm still counts jobs on. Its object is gone, and it may have been deleted by force. `node`: the Node that had it; null: unknown. The machine is out of
+// service as above; or it is Ready, and has been for so long since that its kubelet has ended what no object asks for any more.
+std::optional<Proof> proof_of_orphan(const kube::Json& waiting, const std::string& machine, const kube::Json* node, Instant now);
+// A kubelet that reports has heard of a deletion within a Node's 50 s of grace (node-monitor-grace-period), and ends the pod within its own grace.
+inline constexpr std::chrono::seconds kOrphanEnds{90};
+
 struct FailureInput {
   std::map<std::string, const kube::Json*> pods;    // workers, by name, which is that of their Slurm node; borrowed
   std::map<std::string, const kube::Json*> nodes;   // that have them, by name; borrowed
   std::map<std::string, Proof> ended;               // workers whose pods are gone, and whose end was confirmed before they went
   kube::Json memory;                                // status.lostWorkers as it is stored; null at first
   std::optional<SlurmView> view;
+  Instant now;
 };
 struct FailurePlan {
   std::vector<TellSlurm> steps;
@@ -38,9 +45,12 @@ struct FailurePlan {
   std::vector<std::string> ends_known; // of `ended`: Slurm counts no job on them any more
   std::vector<std::string> settled;    // workers on dead machines that Slurm knows to be dead: their pods may be forgotten
   bool look_again = false;             // soon
+  std::optional<std::chrono::seconds> look_later;  // a worker is not ready yet
 };
 // Is there a death that Slurm may not know of?
 bool needs_look(const FailureInput& input);
+// Workers whose container runs, and which are not ready for longer than a start takes: they may wait for the end of the pod before them, which only Slurm knows.
+std::vector<std::string> may_wait(const FailureInput& input);
 FailurePlan plan_failures(const FailureInput& input);
 
 }  // namespace fairlead::slurm

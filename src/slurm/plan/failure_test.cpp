@@ -127,6 +127,97 @@ TEST_F(Failures, TheConfirmedEndOfAPodThatIsGoneIsToldUntilNoJobIsLeftThere) {
   EXPECT_THAT(plan_failures(in()).ends_known, ElementsAre("worker-1"));
 }
 
+// Its container may end while it waits for the one before it, whose jobs Slurm still counts there.
+TEST_F(Failures, AProofIsOfOnePodAndOneMachine) {
+  view_.nodes["worker-1"].cpus = 1;
+  view_.jobs = {{.id = "7", .user = "ada", .state = "RUNNING", .nodes = {"worker-1"}}};
+  view_.nodes["worker-1"].pod = "p1";
+  view_.nodes["worker-1"].machine = "m1";
+  pod_ = pod(kWaiting, kEnded);
+  EXPECT_THAT(plan().steps.at(0).arguments, ElementsAre("2026-11-21T20:10:00Z", "died: its container ended with 137", "p1@"));
+  view_.nodes["worker-1"].pod = "p0";
+  view_.nodes["worker-1"].machine = "m0";
+  EXPECT_THAT(plan().steps, IsEmpty());
+  node_ = node("Unknown", kOut);
+  memory_ = Json();
+  EXPECT_THAT(plan().steps, IsEmpty()) << "another machine's death";
+  EXPECT_THAT(plan().settled, ElementsAre("worker-1")) << "and nothing of Slurm's was on this one";
+  memory_ = Json();
+  view_.nodes["worker-1"].machine = "m1";
+  EXPECT_THAT(plan().steps.at(0).arguments, ElementsAre("-", "died: machine m1 is out of service", "@m1")) << "whichever pod it was";
+  auto gone = input();
+  gone.pods.clear();
+  const Json alive = node("True");
+  gone.ended["worker-1"] = *proof_of_death(pod(kEnded), "slurmd", &alive);
+  EXPECT_THAT(plan_failures(gone).steps, IsEmpty()) << "Slurm's is the pod before that";
+  EXPECT_THAT(plan_failures(gone).ends_known, ElementsAre("worker-1"));
+  view_.nodes["worker-1"].pod = "p1";
+  gone.view = view_;
+  EXPECT_THAT(plan_failures(gone).steps.at(0).arguments, ElementsAre("2026-11-21T20:10:00Z", "died: its container ended with 137", "p1@"));
+}
+
+const Instant kMade = *parse_time("2026-11-21T20:00:00Z");
+Json had(const std::string& ready, const std::string& since, const std::string& taints = "[]") {
+  return json(R"({"metadata":{"name":"m0"},"spec":{"taints":)" + taints + R"(},"status":{"conditions":[{"type":"Ready","status":")" + ready + R"(","lastTransitionTime":")" + since + "\"}]}}");
+}
+struct OrphanRow {
+  const char* name;
+  Json node;
+  int after;  // seconds since the waiting pod was made
+  bool dead;
+};
+class Orphans : public testing::TestWithParam<OrphanRow> {};
+TEST_P(Orphans, AreDeadWhenTheirMachineSaysSoOrIsOff) {
+  const auto& [name, node, after, dead] = GetParam();
+  Json waiting = pod(kRunning);
+  waiting.child("metadata").set("creationTimestamp", "2026-11-21T20:00:00Z");
+  waiting.child("spec").set("terminationGracePeriodSeconds", 30);
+  EXPECT_EQ(proof_of_orphan(waiting, "m0", node.is_null() ? nullptr : &node, kMade + std::chrono::seconds(after)).has_value(), dead);
+}
+INSTANTIATE_TEST_SUITE_P(Rows, Orphans,
+                         testing::Values(OrphanRow{"silent", had("Unknown", "2026-11-21T20:00:30Z"), 100'000, false}, OrphanRow{"unknown", Json(), 100'000, false},
+                                         OrphanRow{"not_ready", had("False", "2026-11-21T20:00:30Z"), 100'000, false}, OrphanRow{"off", had("Unknown", "2026-11-21T20:00:30Z", kOut), 5, true},
+                                         OrphanRow{"said_to_be_off_but_ready", had("True", "2026-11-21T20:00:30Z", kOut), 100'000, false},
+                                         // Its kubelet may not have been asked for a while: silence shows after 50 s only.
+                                         OrphanRow{"ready", had("True", "2026-11-21T10:00:00Z"), 119, false}, OrphanRow{"ready_for_long", had("True", "2026-11-21T10:00:00Z"), 120, true},
+                                         OrphanRow{"back", had("True", "2026-11-21T20:10:00Z"), 719, false}, OrphanRow{"back_for_long", had("True", "2026-11-21T20:10:00Z"), 720, true},
+                                         OrphanRow{"since_when_is_not_said", had("True", ""), 100'000, false}, OrphanRow{"another_machine", node("True"), 100'000, false}),
+                         [](const auto& row) { return row.param.name; });
+
+TEST_F(Failures, AWorkerWaitsForThePodThatHadItsName) {
+  pod_.child("metadata").set("creationTimestamp", "2026-11-21T20:00:00Z");
+  const Json silent = had("Unknown", "2026-11-21T20:00:30Z"), off = had("Unknown", "2026-11-21T20:00:30Z", kOut), back = had("True", "2026-11-21T20:10:00Z");
+  auto at = [&](int seconds, const Json* machine) {
+    auto in = input();
+    if (machine) in.nodes["m0"] = machine;
+    in.now = kMade + std::chrono::seconds(seconds);
+    return in;
+  };
+  EXPECT_FALSE(needs_look(at(4, &silent))) << "it only just starts";
+  EXPECT_EQ(plan_failures(at(4, &silent)).look_later, std::chrono::seconds(5));
+  EXPECT_TRUE(needs_look(at(5, &silent)));
+  EXPECT_THAT(may_wait(at(5, &silent)), ElementsAre("worker-1"));
+  EXPECT_THAT(plan_failures(at(5, &silent)).notes, IsEmpty()) << "Slurm knows nobody's slurmd there";
+  auto& node = view_.nodes["worker-1"];
+  node.pod = "p0";
+  node.machine = "m0";
+  EXPECT_THAT(plan_failures(at(5, &silent)).notes, IsEmpty()) << "and nothing runs there";
+  node.cpus = 2;
+  view_.jobs = {{.id = "7", .user = "ada", .state = "RUNNING", .nodes = {"worker-1"}}};
+  const auto waits = plan_failures(at(5, &silent));
+  EXPECT_THAT(waits.steps, IsEmpty());
+  EXPECT_THAT(waits.notes, ElementsAre(testing::HasSubstr("kubectl taint node m0 node.kubernetes.io/out-of-service")));
+  EXPECT_TRUE(waits.look_again);
+  EXPECT_THAT(plan_failures(at(5, nullptr)).steps, IsEmpty()) << "a machine that is not there proves nothing";
+  EXPECT_THAT(plan_failures(at(5, &off)).steps.at(0).arguments, ElementsAre("-", "died: machine m0 is out of service", "p0@m0"));
+  EXPECT_THAT(plan_failures(at(700, &back)).notes, ElementsAre("worker-1 waits until machine m0 has ended the pod that had its name before"));
+  EXPECT_THAT(plan_failures(at(720, &back)).steps.at(0).arguments, ElementsAre("-", "died: its pod was deleted, and machine m0 has reported ever since", "p0@m0"));
+  node.pod = "p1";
+  EXPECT_THAT(plan_failures(at(720, &back)).steps, IsEmpty()) << "the slurmd is its own";
+  pod_.child("status").set("conditions", *kube::parse_json(R"([{"type":"Ready","status":"True"}])"));
+  EXPECT_THAT(may_wait(at(720, &back)), IsEmpty());
+}
+
 TEST_F(Failures, ASecondPowerCutIsAnotherDeath) {
   const auto off = [](const std::string& since) {
     return json(R"({"metadata":{"name":"m1"},"spec":{"taints":)" + kOut + R"(},"status":{"conditions":[{"type":"Ready","status":"False","lastTransitionTime":")" + since + "\"}]}}");

@@ -43,6 +43,10 @@ Json mount(std::string name, std::string path, bool read_only) {
 
 Json env(std::string name, std::string value) { return Json::object({{"name", std::move(name)}, {"value", std::move(value)}}); }
 
+Json env_of(std::string name, std::string field) {
+  return Json::object({{"name", std::move(name)}, {"valueFrom", Json::object({{"fieldRef", Json::object({{"apiVersion", "v1"}, {"fieldPath", std::move(field)}})}})}});
+}
+
 Json secret_volume(std::string name, std::string secret, int mode) {
   return Json::object({{"name", std::move(name)}, {"secret", Json::object({{"secretName", std::move(secret)}, {"defaultMode", mode}})}});
 }
@@ -303,6 +307,9 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
       }
       environment.push(env("FAIRLEAD_CONF_SERVER", fmt::format("{}:{}", controller_address(cluster, options.render), cluster.controller.main.port)));
       environment.push(env("FAIRLEAD_NODE_DEFINITION", worker_definition(cluster)));
+      // Whose slurmd it is: it must not speak for a pod that had its name before (plan/failure.h).
+      environment.push(env_of("FAIRLEAD_POD_UID", "metadata.uid"));
+      environment.push(env_of("FAIRLEAD_MACHINE", "spec.nodeName"));
       if (cluster.mock_gpus) environment.push(env("FAIRLEAD_MOCK_GPUS", std::to_string(worker_gpus(cluster))));
       // slurmd makes cgroups, changes users and mounts for its steps.
       security = Json::object({{"privileged", true}});

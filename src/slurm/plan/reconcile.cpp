@@ -94,8 +94,8 @@ ScaleInput scale_input(const Snapshot& snapshot, const SlurmCluster& view, Insta
   return in;
 }
 
-FailureInput failure_input(const Snapshot& snapshot, const SlurmCluster& cluster) {
-  FailureInput in{.ended = snapshot.ended, .memory = snapshot.cluster["status"]["lostWorkers"], .view = snapshot.view};
+FailureInput failure_input(const Snapshot& snapshot, const SlurmCluster& cluster, Instant now) {
+  FailureInput in{.ended = snapshot.ended, .memory = snapshot.cluster["status"]["lostWorkers"], .view = snapshot.view, .now = now};
   for (const auto& [name, pod] : snapshot.pods)
     if (of_role(pod, cluster, Role::Worker)) in.pods[name] = &pod;
   for (const auto& [name, node] : snapshot.nodes) in.nodes[name] = &node;
@@ -471,12 +471,13 @@ class Planner {
 
   // Workers that are proven to be dead.
   void plan_lost() {
-    const FailurePlan lost = plan_failures(failure_input(snapshot_, cluster_));
+    const FailurePlan lost = plan_failures(failure_input(snapshot_, cluster_, now_));
     if (lost.memory.is_null()) object_.child("status").erase("lostWorkers");
     else object_.child("status").set("lostWorkers", lost.memory);
     views_[Role::Worker].leaving = lost.notes;
     plan_.ends_known = lost.ends_known;
-    if (lost.look_again) plan_.look_again = std::chrono::seconds(2);
+    if (lost.look_again) look_again_in(std::chrono::seconds(2));
+    if (lost.look_later) look_again_in(*lost.look_later);
     if (const Json* head = ready_head(snapshot_, cluster_))
       for (const auto& tell : lost.steps) {
         const Json* pod = find(snapshot_.pods, tell.node);
@@ -784,7 +785,7 @@ std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& defa
   if (cluster.deleting || cluster.paused || !cluster.problems.empty()) return std::nullopt;
   const Json* head = ready_head(snapshot, cluster);
   if (!head) return std::nullopt;
-  const FailureInput failures = failure_input(snapshot, cluster);
+  const FailureInput failures = failure_input(snapshot, cluster, now);
   bool wanted = needs_look(failures), all = false;
   std::vector<std::string> nodes;
   for (const auto& view : api::worker_views(cluster)) {
@@ -799,6 +800,8 @@ std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& defa
   all = all || nodes.size() > 6 || nodes.empty();
   if (!all)
     for (const auto& [name, proof] : failures.ended) nodes.push_back(name);
+  if (!all)
+    for (auto& name : may_wait(failures)) nodes.push_back(std::move(name));
   for (const auto& [name, pod] : failures.pods)
     if (!all && proof_of_death(*pod, "slurmd", find(snapshot.nodes, (*pod)["spec"]["nodeName"].string()))) nodes.push_back(name);
   return Look{kube::key_of(*head), cluster.worker.main.port, all ? "" : fmt::format("{}", fmt::join(nodes, ","))};

@@ -23,7 +23,7 @@ Result<std::vector<std::string>> read_words(const Json& list, const char* what) 
 }
 
 Result<SlurmNode> read_node(const Json& from) {
-  SlurmNode node{.name = from["name"].string(), .reason = from["reason"].string(), .by = from["by"].string(), .since = from["since"].string(), .answers = from["slurmd"].boolean()};
+  SlurmNode node{.name = from["name"].string(), .reason = from["reason"].string(), .by = from["by"].string(), .since = from["since"].string(), .answers = from["slurmd"].boolean(), .pod = from["pod"].string(), .machine = from["machine"].string()};
   if (node.name.empty()) return fail(Code::Invalid, "a node without a name");
   auto state = read_words(from["state"], "state");
   if (!state) return std::unexpected(std::move(state.error()));

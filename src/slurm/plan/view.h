@@ -19,6 +19,7 @@ struct SlurmNode {
   int cpus = 0;                    // given out to jobs
   std::string reason, by, since;   // why it is drained or down, who said so, and when; since as it is written, to be compared with itself only
   bool answers = false;            // a slurmd takes connections at the record's address; asked for nodes with a drain of ours only
+  std::string pod, machine;        // whose slurmd it is: UID and Node, as the worker itself wrote it (gpl/mark.h); empty: not known
   bool has(std::string_view flag) const;
   // Given no new jobs by somebody's will: DRAIN, or FAIL, which people set on hardware that they expect to fail.
   bool drained() const;
