@@ -3,7 +3,8 @@
 # Several heads with the real munged and slurmctld under our companion, each in namespaces of its own, and beside them the machine of tests/slurm_machine.sh as client, worker and witness. To be sourced after
 # tests/slurm_machine.sh and `own_machine`. All heads share $shared; 10.99.0.10 is the one address of whoever serves: the script that a companion tells of its role moves it, as a cloud's or a cluster's network would.
 # shellcheck disable=SC2154 # $work and $root are of tests/slurm_machine.sh
-# With $stock set before, they are two heads of stock Slurm with its own backup mode instead: plain slurmctld, no companion but the one of munged, $stock seconds of SlurmctldTimeout, and the ordinary list of both in slurm.conf.
+# With $accounting set before, they keep records in what tests/slurm_database.sh makes. With $stock set before, they are two heads of stock Slurm with its own backup mode instead: plain slurmctld, no companion but the one
+# of munged, $stock seconds of SlurmctldTimeout, and the ordinary list of both in slurm.conf.
 stock=${stock:-}
 heads=${stock:+2}
 heads=${heads:-3}
@@ -31,6 +32,10 @@ make_heads() { # BUILD_DIR
   sed -i 's/^ClusterName=.*/ClusterName=heads/' "$work/slurm.conf"
   sed -i 's/^NodeName=.*/NodeName=head NodeAddr=10.99.0.1 CPUs=64 State=UNKNOWN/' "$work/slurm.conf"
   echo 'MinJobAge=86400' >> "$work/slurm.conf"
+  if [ -n "${accounting:-}" ]; then
+    sed -i '/^AccountingStorage/d' "$work/slurm.conf"
+    accounting_lines >> "$work/slurm.conf"
+  fi
   cp "$work/slurm.conf" "$root/etc/slurm/slurm.conf"
   if [ -z "$stock" ]; then make_quorum "$1"; fi
   for ((i = 0; i < heads; ++i)); do

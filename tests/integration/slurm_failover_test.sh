@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Three heads and a witness with the real slurmctld: whatever happens to the head that serves, another one does, what was confirmed is there under its id, no id is given twice, what runs runs on.
-#   slurm_failover_test.sh BUILD_DIR   (as root)     FAIRLEAD_ROUNDS: of each kind (8, of three that are variants of others 3; with FAIRLEAD_FULL=1 200)     FAIRLEAD_FAULTS: which, one after the other (all, in three lanes beside one another)
+#   slurm_failover_test.sh BUILD_DIR   (as root)     FAIRLEAD_ROUNDS: of each kind (8, of four that are variants of others 3; with FAIRLEAD_FULL=1 200)     FAIRLEAD_FAULTS: which, one after the other (all, in four lanes beside one another)
 #   FAIRLEAD_TIMES: a file for a line "fault seconds confirmed-before-it lost twice ended" of each round
 set -euo pipefail
 build=$(realpath "${1:?usage: slurm_failover_test.sh BUILD_DIR}")
-# A round is mostly waiting: three lanes, each with machines of its own, fit into the time of one.
+# A round is mostly waiting: four lanes, each with machines of its own, fit into the time of one.
 if [ -z "${FAIRLEAD_FAULTS:-}${FAIRLEAD_TEST_INSIDE:-}" ]; then
   lanes=() logs=$(mktemp -d /var/tmp/fairlead-failover-lanes-XXXXXX)
   clean_up() { local pid; for pid in "${lanes[@]}"; do kill -KILL -- "-$pid" 2> /dev/null || true; done; rm -rf --one-file-system "$logs"; }
   trap clean_up EXIT
-  for faults in 'kill again freeze planned' 'hang cut mute' 'island node burst'; do
+  for faults in 'kill again freeze planned' 'hang cut mute' 'island node burst' database; do
     FAIRLEAD_FAULTS=$faults FAIRLEAD_TIMES=$logs/times-${#lanes[@]} FAIRLEAD_MACHINES=$logs setsid bash "$0" "$build" > "$logs/lane-${#lanes[@]}" 2>&1 &
     lanes+=($!)
   done
@@ -31,14 +31,22 @@ own_machine "$0" "$build"
 . "$(dirname "$0")/../slurm_heads.sh"
 rounds_of() { # KIND
   local sample=8
-  [[ " freeze mute planned " != *" $1 "* ]] || sample=3
+  [[ " freeze mute planned database " != *" $1 "* ]] || sample=3
   [ -z "${FAIRLEAD_FULL:-}" ] || sample=200
   echo "${FAIRLEAD_ROUNDS:-$sample}"
 }
-read -ra faults <<< "${FAIRLEAD_FAULTS:-kill again hang freeze mute cut island node burst planned}"
+read -ra faults <<< "${FAIRLEAD_FAULTS:-kill again hang freeze mute cut island node burst planned database}"
 times=${FAIRLEAD_TIMES:-$work/times}
 
 make_machine "$build"
+accounting=''
+if [[ " ${faults[*]} " == *' database '* ]]; then
+  # shellcheck source=tests/slurm_database.sh
+  . "$(dirname "$0")/../slurm_database.sh"
+  accounting=yes
+  prepare_database "$build"
+  start_accounting
+fi
 make_heads "$build"
 until_true 60 'a head serves' active
 start_running_jobs
@@ -74,6 +82,13 @@ total=0
 serves() { timeout 5 chroot "$root" scontrol ping | grep -q 'is UP'; }
 all_vote() { local i; for ((i = 0; i < heads; ++i)); do in_head "$i" /opt/fairlead/bin/fairlead-slurm status 2> /dev/null | grep -q . || return 1; done; }
 
+# Of each job that was confirmed in this round, and of those that run, sacct has one record, as it was called and ended.
+accounted() {
+  { awk '{ print $3 "|" $2 "|CANCELLED" }' "$work/round"; printf '%s|running|RUNNING\n' "${running[@]}"; } | sort > "$work/expected"
+  inside sacct -a -X -D -n -P -o jobid,jobname,state -j "$(cut -d'|' -f1 "$work/expected" | paste -sd,)" | sed -E 's/(CANCELLED) by.*/\1/; s/\|running-[123]\|/|running|/' | sort > "$work/recorded"
+  diff "$work/expected" "$work/recorded"
+}
+
 all_daemons() { local i; for ((i = 0; i < heads; ++i)); do daemons_of "$i"; done; }
 other_daemon() { local pid; for pid in $(all_daemons); do [[ " ${1//$'\n'/ } " == *" $pid "* ]] || return 0; done; return 1; }
 
@@ -88,6 +103,9 @@ begin_test_fault() { # KIND HEAD
     island)
       ip link set "h$2" down
       nsenter -t "${init[$2]}" -m mount -t tmpfs -o ro nothing "$work/head-$2/var/spool/slurmctld" ;;
+    database) # slurmdbd and its database are gone, and slurmctld twice: another head starts without them
+      kill_accounting
+      begin_test_fault again "$2" ;;
     planned) in_head "$2" /opt/fairlead/bin/fairlead-slurm step-down > "$work/last.log" ;;
     *) begin_fault "$@" ;;
   esac
@@ -99,6 +117,7 @@ end_fault() { # KIND HEAD PIDS
     island)
       nsenter -t "${init[$2]}" -m umount "$work/head-$2/var/spool/slurmctld"
       ip link set "h$2" up ;;
+    database) start_accounting ;;
     node | burst)
       wait "${head_job[$2]}" 2> /dev/null || true
       start_head "$2" ;;
@@ -134,7 +153,9 @@ for fault in "${faults[@]}"; do
     count_losses
     echo "$fault $took $(confirmed_before "$at")$(losses)" >> "$times"
     check "$fault $round"
+    cp "$work/confirmed" "$work/round"
     forget
+    [ -z "$accounting" ] || until_true 60 "$fault $round: a record of each job, once" accounted
   done
   summary=$(awk -v f="$fault" '$1 == f { print $2 }' "$times" | sort -n | awk '{ v[NR] = $1 } END { printf "n=%d p50=%.2f s p99=%.2f s worst=%.2f s", NR, v[int((NR + 1) / 2)], v[int(NR * 0.99 + 0.999)], v[NR] }')
   ok "$fault: $summary; $total confirmed so far, none lost, no id twice, 3 jobs run on"
