@@ -105,6 +105,7 @@ def values_schema(crd):
             "type": "object", "additionalProperties": False,
             "properties": {"create": {"type": "boolean"}, "storageClassName": {"type": "string"}, "jailSize": {"type": ["string", "integer"]}, "controllerSpoolSize": {"type": ["string", "integer"]}},
         },
+        "podMonitor": {"type": "object", "additionalProperties": False, "properties": {"create": {"type": "boolean"}, "labels": {"type": "object", "additionalProperties": {"type": "string"}}}},
         "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
         "labels": {"type": "object", "additionalProperties": {"type": "string"}},
         "global": {"type": "object"},

@@ -119,6 +119,12 @@ Result<Fd> listen_at(const std::string& address, int port) {
   return fd;
 }
 
+// Both families where the machine has both.
+Result<Fd> listen_anywhere(int port) {
+  auto both = listen_at("::", port);
+  return both ? std::move(both) : listen_at("0.0.0.0", port);
+}
+
 int usage() {
   fmt::print(stderr, "usage: fairlead-slurm exporter [--address ADDRESS] [--port 1-65535] [--interval SECONDS]\n");
   return 2;
@@ -141,7 +147,7 @@ std::string print_answer(const HttpAnswer& answer, bool body) {
 }
 
 int run_exporter(const std::vector<std::string>& arguments) {
-  std::string address = "0.0.0.0";
+  std::string address;
   int port = 8080, interval = 30;
   const auto number = [](const std::string& text, int most) { return !text.empty() && text.size() <= 5 && text.find_first_not_of("0123456789") == text.npos && std::stoi(text) >= 1 && std::stoi(text) <= most ? std::stoi(text) : 0; };
   for (std::size_t i = 0; i < arguments.size(); i += 2) {
@@ -152,7 +158,7 @@ int run_exporter(const std::vector<std::string>& arguments) {
     else return usage();
   }
   if (port == 0 || interval == 0) return usage();
-  auto listening = listen_at(address, port);
+  auto listening = address.empty() ? listen_anywhere(port) : listen_at(address, port);
   if (!listening) {
     log_error("cannot start", {{"error", listening.error().message}});
     return listening.error().code == Code::Invalid ? 2 : 1;
@@ -166,7 +172,7 @@ int run_exporter(const std::vector<std::string>& arguments) {
   Collector collector(std::chrono::seconds{interval});
   std::jthread looking([&collector](const std::stop_token& stop) { collector.run(stop); });
   std::atomic<int> open{0};
-  log_info("serving metrics", {{"address", address}, {"port", std::to_string(port)}});
+  log_info("serving metrics", {{"address", address.empty() ? "any" : address}, {"port", std::to_string(port)}});
   for (;;) {
     pollfd both[] = {{told.get(), POLLIN, 0}, {listening->get(), POLLIN, 0}};
     if (::poll(both, 2, -1) < 0 && errno != EINTR) break;

@@ -17,6 +17,7 @@
 #include "exporter.h"
 #include "accounting.h"
 #include "database.h"
+#include "exporter_pod.h"
 #include "failure.h"
 #include "head.h"
 #include "jail.h"
@@ -320,7 +321,7 @@ int main_of(int argc, char** argv) {
   const std::string command = arguments.empty() ? "" : arguments[0];
   const std::string first = arguments.size() > 1 ? arguments[1] : "";
   start_logging("fairlead-slurm", "info");
-  if (command == "munge" || command == "controller" || command == "worker" || command == "login")
+  if (command == "munge" || command == "controller" || command == "worker" || command == "login" || (command == "exporter" && first == "--pod"))
     if (auto taken = take_limits(env_or("FAIRLEAD_LIMITS", "")); !taken) return complain(taken.error());
   if (command == "munge") return run_munge();
   if (command == "controller") return run_controller();
@@ -344,6 +345,10 @@ int main_of(int argc, char** argv) {
   if (command == "populate") return run_populate(arguments);
   if (command == "adduser") return add_user({arguments.begin() + 1, arguments.end()});
   if (command == "died") return run_died(arguments);
+  if (command == "exporter" && first == "--pod") {
+    if (auto prepared = prepare_exporter_pod(); !prepared) return complain(prepared.error());
+    return run_exporter({arguments.begin() + 2, arguments.end()});
+  }
   if (command == "exporter") return run_exporter({arguments.begin() + 1, arguments.end()});
   if (is_node_command(command)) return run_node_command(arguments);
   if (command == "version" || command == "--version") {
@@ -366,7 +371,7 @@ int main_of(int argc, char** argv) {
       "  nodes | drain | undrain | forget | requeue | cancel   what Slurm knows of its nodes, and steps of a scale-down\n"
       "  died NODE ENDED|- WHY                 its processes are gone: Slurm requeues their jobs, which start again without delay\n"
       "  populate --version V [--volume DIR]   fill the shared root from this container's image, or adopt the one that is there\n"
-      "  exporter [--port N] [--interval S]    serve Slurm's metrics to Prometheus\n"
+      "  exporter [--pod] [--port N] [--interval S]   serve Slurm's metrics to Prometheus; --pod: as nobody, with the names of the shared root\n"
       "  adduser NAME                          a user known on every node\n"
       "  authorized-keys USER                  keys for sshd\n",
       stderr);

@@ -50,6 +50,8 @@ constexpr Way kWays[] = {
     {.from = Accounting, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "changes of accounts, users and limits"},
     {.from = Accounting, .to = Database, .first = 3306, .last = 3306, .port_of = PortOf::Database, .what_for = "the cluster's own database (TLS)"},
     {.from = Accounting, .to = SiteDatabase, .first = 3306, .last = 3306, .port_of = PortOf::SiteDatabase, .what_for = "a database of the site's, where one is named"},
+    {.from = Exporter, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "slurmctld: what it knows of nodes and jobs"},
+    {.from = Monitoring, .to = Exporter, .first = 8080, .last = 8080, .port_of = PortOf::Metrics, .what_for = "metrics of Slurm, with names of users and jobs"},
     {.from = Heads, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
     {.from = Heads, .to = Names, .first = 53, .last = 53, .what_for = "names"},
     {.from = Workers, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
@@ -58,6 +60,8 @@ constexpr Way kWays[] = {
     {.from = Login, .to = Names, .first = 53, .last = 53, .what_for = "names"},
     {.from = Accounting, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
     {.from = Accounting, .to = Names, .first = 53, .last = 53, .what_for = "names"},
+    {.from = Exporter, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
+    {.from = Exporter, .to = Names, .first = 53, .last = 53, .what_for = "names"},
     {.from = Workers, .to = World, .what_for = "packages, data, containers, experiment trackers"},
     {.from = Workers, .to = World, .protocol = Protocol::Udp, .what_for = "packages, data, containers, experiment trackers"},
     {.from = Login, .to = World, .what_for = "packages, data, containers, experiment trackers"},
@@ -70,13 +74,14 @@ const std::vector<std::string>& metadata_ranges() {
   return list;
 }
 
-bool is_slurm(Group group) { return group == Heads || group == Workers || group == Login || group == Accounting || group == Database; }
+bool is_slurm(Group group) { return group == Heads || group == Workers || group == Login || group == Accounting || group == Database || group == Exporter; }
 const char* role_of(Group group) {
   switch (group) {
     case Heads: return "controller";
     case Workers: return "worker";
     case Accounting: return "accounting";
     case Database: return "database";
+    case Exporter: return "exporter";
     default: return "login";
   }
 }
@@ -90,6 +95,7 @@ bool within(const std::string& range, bool six) { return (range.find(':') != std
 // The other end of a way, as a list of peers; null: anybody.
 Json peers_of(const SlurmNetwork& network, Group group) {
   if (is_slurm(group)) return Json::array({Json::object({{"podSelector", selector_of(network, group)}})});
+  if (group == Monitoring) return Json::array({Json::object({{"namespaceSelector", Json::object({{"matchLabels", Json::object({{kMonitoringLabel, "allowed"}})}})}})});
   if (group != World) return {};
   Json out = Json::array();
   for (const bool six : {false, true}) {
@@ -112,6 +118,7 @@ int port_of(const SlurmNetwork& network, const Way& way) {
     case PortOf::Slurmdbd: return network.slurmdbd_port;
     case PortOf::Database: return network.database_port;
     case PortOf::SiteDatabase: return network.external_database_port;
+    case PortOf::Metrics: return network.metrics_port;
     default: return way.first;
   }
 }
@@ -129,6 +136,7 @@ bool has(const SlurmNetwork& network, Group group) {
   switch (group) {
     case Accounting: return network.accounting;
     case Database: return network.accounting && network.database;
+    case Exporter: return network.exporter;
     case SiteDatabase: return network.accounting && network.external_database_port > 0;
     default: return true;
   }
@@ -164,6 +172,7 @@ std::string ports_text(const Way& way) {
     case PortOf::Slurmdbd: return fmt::format("{} (`slurmdbd.port`)", way.first);
     case PortOf::Database: return fmt::format("{} (`mariadbOperator.port`)", way.first);
     case PortOf::SiteDatabase: return fmt::format("{} (`externalDB.port`)", way.first);
+    case PortOf::Metrics: return fmt::format("{} (`exporter.port`)", way.first);
     case PortOf::ApiServer: return fmt::format("443, {} (`networkPolicy.apiServerPorts`)", way.first);
     default: return std::to_string(way.first);
   }
@@ -186,6 +195,7 @@ std::string_view port_of_text(PortOf port) {
     case PortOf::Slurmdbd: return "slurmdbd";
     case PortOf::Database: return "database";
     case PortOf::SiteDatabase: return "siteDatabase";
+    case PortOf::Metrics: return "metrics";
     case PortOf::Health: return "health";
     case PortOf::ApiServer: return "apiServer";
   }
@@ -214,6 +224,7 @@ std::string_view text(Group group) {
     case Accounting: return "accounting";
     case Database: return "database";
     case SiteDatabase: return "site's database";
+    case Exporter: return "exporter";
     case World: return "world";
   }
   return "";
@@ -228,13 +239,14 @@ std::string_view meaning(Group group) {
     case Pods: return "pods that no policy stands around";
     case Names: return "the name server of the node or of the cluster";
     case ClusterApi: return "the kube-apiserver of the cluster that the chart is installed in";
-    case Monitoring: return "who reads metrics (`networkPolicy.metricsFrom`; else any pod)";
+    case Monitoring: return "who reads metrics: the server's by `networkPolicy.metricsFrom` (else any pod), a cluster's from namespaces with the label `fairlead.dev/monitoring: allowed` (else nobody)";
     case Heads: return "pods with slurmctld";
     case Workers: return "pods with slurmd, and the jobs in them";
     case Login: return "pods with sshd, and the sessions in them";
     case Accounting: return "pods with slurmdbd";
     case Database: return "the pod with the cluster's own MariaDB";
     case SiteDatabase: return "a database server that the resource names (`externalDB.host`); any address, at that port alone";
+    case Exporter: return "the pod that serves Slurm's metrics, where there is one";
     case World: return "any address but link-local ones (the machine's metadata service) and, where they are known, nodes and pods of the site (`--closed-range`)";
   }
   return "";
@@ -264,7 +276,7 @@ std::vector<PolicySpec> slurm_network_policies(const SlurmNetwork& network) {
   std::vector<PolicySpec> out;
   // Whatever else gets the cluster's label is closed until somebody opens it.
   out.push_back({prefix + "closed", Json::object({{"podSelector", Json::object({{"matchLabels", Json::object({{kSlurmClusterLabel, network.cluster}})}})}, {"policyTypes", both}})});
-  for (const Group group : {Heads, Workers, Login, Accounting, Database})
+  for (const Group group : {Heads, Workers, Login, Accounting, Database, Exporter})
     if (has(network, group)) out.push_back({prefix + role_of(group), Json::object({{"podSelector", selector_of(network, group)},
                                                           {"ingress", rules_of(network, group, true)},
                                                           {"egress", rules_of(network, group, false)},
@@ -289,7 +301,7 @@ std::string print_ways_markdown() {
     out += fmt::format("| {} | {} | {} {} | {} | {} |\n", text(way.from), text(way.to), protocols, ports_text(way), way.what_for, kept_text(way.kept));
   }
   out += "\n| group | who |\n|---|---|\n";
-  for (const Group group : {Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, Heads, Workers, Login, Accounting, Database, SiteDatabase, World}) out += fmt::format("| {} | {} |\n", text(group), meaning(group));
+  for (const Group group : {Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, Heads, Workers, Login, Accounting, Database, SiteDatabase, Exporter, World}) out += fmt::format("| {} | {} |\n", text(group), meaning(group));
   return out;
 }
 

@@ -11,15 +11,15 @@
 
 namespace fairlead::api {
 
-// Groups of a SlurmCluster (Heads, Workers, Login, Accounting, Database) mean those of one cluster: those of another are nothing but Anybody to it.
-enum class Group { Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, Heads, Workers, Login, Accounting, Database, SiteDatabase, World };
+// Groups of a SlurmCluster (Heads, Workers, Login, Accounting, Database, Exporter) mean those of one cluster: those of another are nothing but Anybody to it.
+enum class Group { Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, Heads, Workers, Login, Accounting, Database, SiteDatabase, Exporter, World };
 std::string_view text(Group group);
 std::string_view meaning(Group group);  // for people: which pods or addresses
 
 enum class Protocol { Tcp, Udp };
 std::string_view text(Protocol protocol);  // "TCP"
 // Where the first port really comes from; the table has the default.
-enum class PortOf { Table, Slurmctld, Slurmd, Sshd, Slurmdbd, Database, SiteDatabase, Health, ApiServer };
+enum class PortOf { Table, Slurmctld, Slurmd, Sshd, Slurmdbd, Database, SiteDatabase, Metrics, Health, ApiServer };
 // What keeps the rest closed: nothing but that nobody listens there; policies of each SlurmCluster; policies of the chart.
 enum class Kept { Listener, SlurmPolicy, ChartPolicy };
 
@@ -40,13 +40,16 @@ inline constexpr int kQuorumPort = 6821;  // UDP, between the heads of a SlurmCl
 
 inline constexpr const char* kSlurmClusterLabel = "fairlead.dev/slurm-cluster";
 inline constexpr const char* kSlurmRoleLabel = "fairlead.dev/slurm-role";
+// Of a namespace; "allowed": its pods read the metrics of every SlurmCluster. Who may change namespaces says so, nobody else.
+inline constexpr const char* kMonitoringLabel = "fairlead.dev/monitoring";
 // Of a SlurmCluster; "Off": its policies are taken away.
 inline constexpr const char* kNetworkIsolation = "fairlead.dev/network-isolation";
 
 struct SlurmNetwork {
   std::string cluster, space;
-  int slurmctld_port = 6817, slurmd_port = 6818, sshd_port = 22, slurmdbd_port = 6819, database_port = 3306;
+  int slurmctld_port = 6817, slurmd_port = 6818, sshd_port = 22, slurmdbd_port = 6819, database_port = 3306, metrics_port = 8080;
   bool accounting = false, database = false;  // pods with slurmdbd; a database of the cluster's own
+  bool exporter = false;                      // a pod with Slurm's metrics
   int external_database_port = 0;             // 0: slurmdbd speaks to no database but the cluster's own
   // Ranges that are no part of the world although any address may be spoken to there: nodes, pods of others, the API server. Those of either family.
   std::vector<std::string> closed_ranges;

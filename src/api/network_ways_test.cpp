@@ -26,7 +26,7 @@ TEST(NetworkWays, EveryLineIsWellFormedAndSaidOnce) {
       same += way.from == other.from && way.to == other.to && way.protocol == other.protocol && way.first == other.first && way.last == other.last && way.kept == other.kept;
     EXPECT_EQ(same, 1) << text(way.from) << " to " << text(way.to) << " " << way.first;
     // A policy stands around groups of a SlurmCluster alone: a line that it should keep names one of them.
-    const auto slurm = [](Group group) { return group == Heads || group == Workers || group == Login || group == Accounting || group == Database; };
+    const auto slurm = [](Group group) { return group == Heads || group == Workers || group == Login || group == Accounting || group == Database || group == Exporter; };
     EXPECT_EQ(way.kept == Kept::SlurmPolicy, slurm(way.from) || slurm(way.to));
   }
 }
@@ -52,19 +52,24 @@ INSTANTIATE_TEST_SUITE_P(Ways, Open,
                                          OpenCase{"records_reach_slurmdbd", Heads, Accounting, Protocol::Tcp, 6819, true}, OpenCase{"slurmdbd_asks_its_database", Accounting, Database, Protocol::Tcp, 3306, true},
                                          OpenCase{"heads_do_not_ask_the_database", Heads, Database, Protocol::Tcp, 3306, false}, OpenCase{"nor_do_people", Login, Database, Protocol::Tcp, 3306, false},
                                          OpenCase{"the_database_asks_nobody", Database, World, Protocol::Tcp, 443, false}, OpenCase{"nor_names", Database, Names, Protocol::Udp, 53, false},
-                                         OpenCase{"heads_do_not_leave", Heads, World, Protocol::Tcp, 443, false}),
+                                         OpenCase{"heads_do_not_leave", Heads, World, Protocol::Tcp, 443, false},
+                                         OpenCase{"prometheus_reads", Monitoring, Exporter, Protocol::Tcp, 8080, true},
+                                         OpenCase{"strangers_read_no_metrics", Anybody, Exporter, Protocol::Tcp, 8080, false}, OpenCase{"jobs_read_no_metrics", Workers, Exporter, Protocol::Tcp, 8080, false},
+                                         OpenCase{"exporter_asks_slurmctld", Exporter, Heads, Protocol::Tcp, 6817, true}, OpenCase{"exporter_does_not_leave", Exporter, World, Protocol::Tcp, 443, false},
+                                         OpenCase{"exporter_reaches_no_worker", Exporter, Workers, Protocol::Tcp, 6818, false}),
                          [](const auto& row) { return row.param.name; });
 
 TEST(NetworkWays, PoliciesSayWhatTheTableSays) {
-  const auto policies = slurm_network_policies({.cluster = "c", .space = "s", .slurmctld_port = 7000, .closed_ranges = {"10.77.0.0/16", "fd77::/48"}});
-  ASSERT_EQ(policies.size(), 4U);
+  const auto policies = slurm_network_policies({.cluster = "c", .space = "s", .slurmctld_port = 7000, .exporter = true, .closed_ranges = {"10.77.0.0/16", "fd77::/48"}});
+  ASSERT_EQ(policies.size(), 5U);
+  EXPECT_EQ(slurm_network_policies({.cluster = "c", .space = "s"}).size(), 4U) << "a group that is not there has no policy, and nobody a way to it";
   EXPECT_EQ(policies[0].name, "c-network-closed");
   EXPECT_FALSE(policies[0].spec.has("ingress"));
   const Json& head = policies[1].spec;
   EXPECT_EQ(policies[1].name, "c-network-controller");
   EXPECT_EQ(head["podSelector"]["matchLabels"][kSlurmRoleLabel].string(), "controller");
   EXPECT_EQ(kube::print_json(head["policyTypes"]), R"(["Ingress","Egress"])");
-  ASSERT_EQ(head["ingress"].items().size(), 3U);
+  ASSERT_EQ(head["ingress"].items().size(), 4U);
   EXPECT_EQ(kube::print_json(head["ingress"].items()[1]),
             R"({"ports":[{"protocol":"TCP","port":7000}],"from":[{"podSelector":{"matchLabels":{"fairlead.dev/slurm-cluster":"c","fairlead.dev/slurm-role":"worker"}}}]})");
   // The head reaches nothing outside; names it may ask for anywhere.
@@ -74,6 +79,7 @@ TEST(NetworkWays, PoliciesSayWhatTheTableSays) {
   EXPECT_THAT(worker, HasSubstr(R"({"cidr":"0.0.0.0/0","except":["169.254.0.0/16","10.77.0.0/16"]})"));
   EXPECT_THAT(worker, HasSubstr(R"({"cidr":"::/0","except":["fe80::/10","fd00:ec2::254/128","fd77::/48"]})"));
   EXPECT_THAT(worker, HasSubstr(R"({"protocol":"TCP","port":1024,"endPort":65535})"));
+  EXPECT_EQ(kube::print_json(policies[4].spec["ingress"]), R"([{"ports":[{"protocol":"TCP","port":8080}],"from":[{"namespaceSelector":{"matchLabels":{"fairlead.dev/monitoring":"allowed"}}}]}])");
   // Anybody may log in: a rule without a sender.
   const std::string login = kube::print_json(policies[3].spec["ingress"]);
   EXPECT_THAT(login, HasSubstr(R"({"ports":[{"protocol":"TCP","port":22}]})"));

@@ -53,6 +53,26 @@ SlurmScaleDown read_scale_down(const Json& from, std::vector<std::string>& probl
   return out;
 }
 
+// Metrics hold up nothing: what is wrong with them alone is told and left out.
+void read_exporter(const Json& from, const std::string& default_image, SlurmCluster& out, std::vector<std::string>& told) {
+  const std::string where = "spec.slurmNodes.exporter";
+  out.exporter.size = 0;
+  if (!from["enabled"].boolean()) return;
+  Json role = from;
+  // The newer shape describes the container in a field beside.
+  if (!from["exporterContainer"]["image"].string().empty()) role.set("exporter", from["exporterContainer"]);
+  out.exporter = read_role(role, where, "exporter", 8080, default_image, out.problems);
+  if (out.exporter.main.port == 0) out.exporter.main.port = 8080;
+  if (out.exporter.size > 1) {
+    told.push_back(fmt::format("{}.size: {} (one runs: several would count the same jobs several times)", where, out.exporter.size));
+    out.exporter.size = 1;
+  }
+  const std::string& interval = from["collectionInterval"].string();
+  if (interval.empty()) return;
+  if (const auto read = read_duration(interval); read && *read >= std::chrono::seconds(1) && *read <= std::chrono::hours(1)) out.exporter_interval = *read;
+  else told.push_back(fmt::format("{}.collectionInterval: \"{}\" (whole seconds, minutes or hours from 1s to 1h are possible)", where, interval));
+}
+
 // A name that no topic can have is told of and left out: it holds up neither the cluster nor the other topics.
 void read_notification_topics(const Json& from, SlurmCluster& out) {
   if (!from.is_null() && !from.is_array()) out.problems.push_back("spec.extensions.notifications: a list such as [{topic: operators}] is expected");
@@ -126,7 +146,11 @@ const std::set<std::string, std::less<>>& effective_paths() {
       "slurmNodes.accounting.slurmConfig.priorityWeightFairshare",
       "slurmNodes.accounting.slurmdbdConfig.debugFlags", "slurmNodes.accounting.slurmdbdConfig.debugLevel", "slurmNodes.accounting.slurmdbdConfig.privateData", "slurmNodes.accounting.slurmdbdConfig.tcpTimeout",
       "extensions.accounting.replicas", "extensions.accounting.enforce", "extensions.accounting.externalTLS.caSecretKeyRef", "extensions.accounting.externalTLS.mode",
-      "extensions.accounting.backup.enabled", "extensions.accounting.backup.interval", "extensions.accounting.backup.keep", "extensions.accounting.backup.volumeClaimTemplateSpec", "extensions.accounting.backup.volumeSourceName"};
+      "extensions.accounting.backup.enabled", "extensions.accounting.backup.interval", "extensions.accounting.backup.keep", "extensions.accounting.backup.volumeClaimTemplateSpec", "extensions.accounting.backup.volumeSourceName",
+      "slurmNodes.exporter.enabled", "slurmNodes.exporter.size", "slurmNodes.exporter.k8sNodeFilterName", "slurmNodes.exporter.volumes", "slurmNodes.exporter.collectionInterval",
+      "slurmNodes.exporter.exporter.image", "slurmNodes.exporter.exporter.port", "slurmNodes.exporter.exporter.resources",
+      "slurmNodes.exporter.exporterContainer.image", "slurmNodes.exporter.exporterContainer.port", "slurmNodes.exporter.exporterContainer.resources",
+      "slurmNodes.exporter.munge.image", "slurmNodes.exporter.munge.resources"};
   static const bool once = (paths.merge(shape_paths()), true);
   (void)once;
   return paths;
@@ -206,6 +230,8 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
     else out.root_keys.push_back(key.string());
   }
   read_login_service(nodes["login"], out);
+  std::vector<std::string> told;
+  read_exporter(nodes["exporter"], default_image, out, told);
   read_nccl_topology(spec["ncclSettings"], out);
   out.jail = {spec["populateJail"]["image"].string(), spec["populateJail"]["k8sNodeFilterName"].string(), out.controller.jail.source_name};
   if (out.jail.wanted()) check_jail(out);
@@ -242,6 +268,7 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
   check_filter("controller", out.controller);
   check_filter("worker", out.worker);
   check_filter("login", out.login);
+  if (out.exporter.size > 0) check_filter("exporter", out.exporter);
   for (const auto& on_login : out.login.sub_mounts)
     for (const auto& on_worker : out.worker.sub_mounts)
       if (on_login.name == on_worker.name && on_login.path != on_worker.path)
@@ -257,6 +284,7 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
   name_without_effect(spec, out.ignored);
   for (auto& path : out.ignored) path = with_suggestion(std::move(path));
   out.ignored.insert(out.ignored.end(), out.notification_problems.begin(), out.notification_problems.end());
+  out.ignored.insert(out.ignored.end(), told.begin(), told.end());
   std::sort(out.ignored.begin(), out.ignored.end());
   return out;
 }

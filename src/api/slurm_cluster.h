@@ -95,6 +95,8 @@ struct SlurmCluster {
   std::map<std::string, NodeFilter> filters;
   std::map<std::string, kube::Json> volume_sources;  // name -> the pod volume source beside it
   SlurmRole controller, worker, login;
+  SlurmRole exporter;                // size 0: none is asked for
+  std::chrono::seconds exporter_interval{30};  // between two looks at Slurm
   bool has_workers = true;           // spec.slurmNodes.worker is given; else its size is 0
   std::vector<WorkerSet> sets;       // by name; those with problems, too: what runs of them goes on
   WorkerSet set;                     // of a view: whose workers `worker` describes, beside what `worker` says

@@ -100,6 +100,10 @@ const std::map<std::string_view, std::string_view>& notes() {
       {"periodicChecks", "checks are not run in this version: submit them by a timer of your own"},
       {"secrets.sshdKeysName", "empty: keys are made"},
       {"slurmNodes.controller.size", "1, or 3 of which one is elected (docs/slurm-heads.md); HEAD took this field away"},
+      {"slurmNodes.exporter.enabled", "pod exporter-0 serves /metrics (docs/slurm-metrics.md)"},
+      {"slurmNodes.exporter.podMonitorConfig", "the chart makes a PodMonitor of it (podMonitor.create); the operator makes none"},
+      {"slurmNodes.exporter.size", "0 or 1; more count as 1"},
+      {"slurmNodes.exporter.volumes", "jail, read-only: names of users"},
       {"slurmNodes.login.sshRootPublicKeys", "read at each login: an edit counts at once, no pod restarts"},
       {"slurmNodes.login.sshdServiceType", "Service CLUSTER-login-svc: LoadBalancer, NodePort or ClusterIP; condition LoginReachable says where to go"},
       {"slurmNodes.login.sshdServiceNodePort", "0: Kubernetes chooses"},
@@ -155,7 +159,7 @@ std::set<std::string, std::less<>> shape_paths() {
   std::set<std::string, std::less<>> out = {"cgroupVersion", "ncclSettings.topologyType", "ncclSettings.topologyData", "slurmNodes.login.sshdServiceType", "slurmNodes.login.sshdServiceAnnotations",
                                             "slurmNodes.login.sshdServiceLoadBalancerIP", "slurmNodes.login.sshdServiceNodePort", "slurmNodes.login.sshdServiceLoadBalancerSourceRanges",
                                             "slurmNodes.login.sshdConfigMapRefName"};
-  for (const auto& [role, main] : {std::pair<std::string, std::string>{"controller", "slurmctld"}, {"worker", "slurmd"}, {"login", "sshd"}}) {
+  for (const auto& [role, main] : {std::pair<std::string, std::string>{"controller", "slurmctld"}, {"worker", "slurmd"}, {"login", "sshd"}, {"exporter", "exporter"}, {"exporter", "exporterContainer"}}) {
     for (const char* field : {"priorityClass", "customInitContainers"}) out.insert("slurmNodes." + role + "." + field);
     for (const std::string& container : {main, std::string("munge")})
       for (const char* field : {"securityLimitsConfig", "imagePullPolicy", "imagePullSecrets", "customEnv", "livenessProbe", "appArmorProfile"}) out.insert("slurmNodes." + role + "." + container + "." + field);
@@ -166,6 +170,10 @@ std::set<std::string, std::less<>> shape_paths() {
 void name_without_effect(const Json& spec, std::vector<std::string>& ignored) {
   // What happens anyway.
   if (spec["maintenance"].string() == "none") std::erase(ignored, "spec.maintenance");
+  const Json& exporter = spec["slurmNodes"]["exporter"];
+  if (exporter["jobSource"].string() == "controller") std::erase(ignored, "spec.slurmNodes.exporter.jobSource");
+  // What the kind fills in where nobody wrote anything.
+  if (exporter["podMonitorConfig"] == Json::object({{"interval", "30s"}, {"jobLabel", "slurm-exporter"}, {"scrapeTimeout", "20s"}})) std::erase(ignored, "spec.slurmNodes.exporter.podMonitorConfig");
   std::vector<std::string> unknown;
   find_unknown(spec, "", unknown);
   for (auto& path : unknown)
@@ -219,7 +227,7 @@ void read_role_extras(const Json& from, const std::string& where, SlurmRole& out
       if (const std::string& name = one["name"].string(); !name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   };
   // Of the containers in HEAD's shape; a pod has one list.
-  for (const char* container : {"slurmctld", "slurmd", "sshd", "munge"}) secrets(from[container]["imagePullSecrets"]);
+  for (const char* container : {"slurmctld", "slurmd", "sshd", "exporter", "munge"}) secrets(from[container]["imagePullSecrets"]);
   if (!names.empty()) out.pull_secrets = Json::array();
   for (const auto& name : names) out.pull_secrets.push(Json::object({{"name", name}}));
   for (const char* list : {"jailSubMounts", "customMounts"})

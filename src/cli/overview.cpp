@@ -254,6 +254,7 @@ void add_cluster(Overview& out, const SiteSnapshot& snapshot, const Json& object
   row.health = row.phase == "Available" ? Health::Good : row.phase == "Not available" ? Health::Bad : Health::Waiting;
   row.workers = static_cast<int>(object["status"]["workers"].integer(object["spec"]["slurmNodes"]["worker"]["size"].integer()));  // with those of NodeSets
   row.logins = static_cast<int>(object["spec"]["slurmNodes"]["login"]["size"].integer());
+  if (const Json& exporter = object["spec"]["slurmNodes"]["exporter"]; exporter["enabled"].boolean() && exporter["size"].integer(1) > 0) row.exporter_ready = false;
   const SiteSnapshot::SlurmAnswer* answer = nullptr;
   for (const auto& one : snapshot.slurm)
     if (one.cluster == row.name && one.space == row.space) answer = &one;
@@ -267,6 +268,7 @@ void add_cluster(Overview& out, const SiteSnapshot& snapshot, const Json& object
     const bool ready = as_pod.health == Health::Good && (on == out.nodes.end() || on->health == Health::Good || on->health == Health::Waiting);
     const bool explained = !ready && (told_of(out, as_pod.node) || told_of(out, as_pod.name) || told_of(out, as_pod.space + "/" + as_pod.name));
     if (role == "worker") ready ? ++row.workers_ready : explained_workers += explained;
+    if (role == "exporter" && row.exporter_ready && ready) row.exporter_ready = true;
     if (role == "login") ready ? ++row.logins_ready : explained_logins += explained;
     if (role == "controller") out.heads.push_back(head_row(row, pod, as_pod, ready, answer));
   }

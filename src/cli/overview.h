@@ -45,6 +45,7 @@ struct Overview {
     std::string space, name, phase;
     Health health = Health::Good;
     int workers_ready = 0, workers = 0, logins_ready = 0, logins = 0;
+    std::optional<bool> exporter_ready;  // none: none is asked for
   };
   struct Head {
     std::string cluster, pod, node, address, state;

@@ -48,6 +48,15 @@ SiteSnapshot healthy() {
   return snapshot;
 }
 
+TEST(StatusPicture, AnExporterIsCountedWhereOneIsAskedFor) {
+  SiteSnapshot snapshot = healthy();
+  snapshot.slurm_clusters[0].child("spec").child("slurmNodes").set("exporter", Json::object({{"enabled", true}}));
+  EXPECT_THAT(draw(overview_of(snapshot), {.width = 120, .color = false, .unicode = true}), HasSubstr("login 1/1   metrics 0/1"));
+  auto more = yaml(pod("exporter-0", "exporter", "head-0", true));
+  snapshot.pods.insert(snapshot.pods.end(), more.begin(), more.end());
+  EXPECT_THAT(draw(overview_of(snapshot), {.width = 120, .color = false, .unicode = true}), HasSubstr("login 1/1   metrics 1/1   all is well"));
+}
+
 TEST(StatusPicture, AHealthySite) {
   EXPECT_EQ(draw(overview_of(healthy()), {.width = 96, .color = false, .unicode = true}),
             " ● demo   Available   workers 1/1   login 1/1   all is well                      fairlead 0.1.0\n"

@@ -152,6 +152,8 @@ std::string gigabytes(std::int64_t bytes) { return bytes >= 10'000'000'000 ? fmt
 
 }  // namespace
 
+std::string exporter_words(const Overview::Cluster& cluster) { return cluster.exporter_ready ? fmt::format("metrics {}/1", *cluster.exporter_ready ? 1 : 0) : ""; }
+
 std::string draw(const Overview& overview, const Look& look) {
   std::string out;
   const auto bad = std::count_if(overview.problems.begin(), overview.problems.end(), [](const auto& problem) { return problem.health == Health::Bad; });
@@ -162,6 +164,7 @@ std::string draw(const Overview& overview, const Look& look) {
     const auto& cluster = overview.clusters.front();
     name = cluster.name;
     rest = fmt::format("{}   workers {}/{}   login {}/{}", cluster.phase, cluster.workers_ready, cluster.workers, cluster.logins_ready, cluster.logins);
+    if (cluster.exporter_ready) rest += "   " + exporter_words(cluster);
   } else if (!overview.clusters.empty()) {
     name = plural(static_cast<std::int64_t>(overview.clusters.size()), "Slurm cluster");
   }
@@ -180,7 +183,7 @@ std::string draw(const Overview& overview, const Look& look) {
     std::vector<Row> rows;
     for (const auto& cluster : overview.clusters)
       rows.push_back({mark(cluster.health, look), {.text = cluster.space + "/" + cluster.name}, {.text = cluster.phase}, {.text = fmt::format("workers {}/{}", cluster.workers_ready, cluster.workers)},
-                      {.text = fmt::format("login {}/{}", cluster.logins_ready, cluster.logins)}});
+                      {.text = fmt::format("login {}/{}", cluster.logins_ready, cluster.logins)}, {.text = exporter_words(cluster)}});
     out += draw_rows(rows, "   ", look);
   }
   if (!overview.heads.empty()) {
@@ -224,7 +227,7 @@ Json to_json(const Overview& overview) {
       {"clusters", list(overview.clusters,
                         [&](const auto& c) {
                           return Json::object({{"namespace", c.space}, {"name", c.name}, {"phase", c.phase}, {"health", health(c.health)}, {"workersReady", c.workers_ready}, {"workers", c.workers},
-                                               {"loginsReady", c.logins_ready}, {"logins", c.logins}});
+                                               {"loginsReady", c.logins_ready}, {"logins", c.logins}, {"exporterReady", c.exporter_ready ? Json(*c.exporter_ready) : Json()}});
                         })},
       {"heads", list(overview.heads,
                      [&](const auto& h) { return Json::object({{"cluster", h.cluster}, {"pod", h.pod}, {"node", h.node}, {"address", h.address}, {"state", h.state}, {"health", health(h.health)}}); })},

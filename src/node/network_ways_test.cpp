@@ -108,7 +108,7 @@ class NetworkWaysTest : public NodeTest {
     ASSERT_TRUE(sandbox) << sandbox.error().message;
     parties_.push_back({name, space, cluster, group, sandbox->ip, root_ + "/run/pods/" + name + "/net"});
     Json labels = Json::object();
-    const char* role = group == Group::Heads ? "controller" : group == Group::Workers ? "worker" : "login";
+    const char* role = group == Group::Heads ? "controller" : group == Group::Workers ? "worker" : group == Group::Exporter ? "exporter" : "login";
     if (!cluster.empty()) labels.set(api::kSlurmClusterLabel, cluster).set(api::kSlurmRoleLabel, role);
     seen_.pods.push_back(Json::object({{"metadata", Json::object({{"name", name}, {"namespace", space}, {"labels", std::move(labels)}})},
                                        {"spec", Json::object({{"nodeName", "n1"}})},
@@ -118,6 +118,7 @@ class NetworkWaysTest : public NodeTest {
     add_pod(space + "-" + cluster + "-head", space, cluster, Group::Heads);
     for (int i = 0; i < workers; ++i) add_pod(fmt::format("{}-{}-worker-{}", space, cluster, i), space, cluster, Group::Workers);
     add_pod(space + "-" + cluster + "-login", space, cluster, Group::Login);
+    add_pod(space + "-" + cluster + "-exporter", space, cluster, Group::Exporter);
   }
   void add_address(const std::string& name, const std::string& ip) {
     auto done = run_checked({.argv = {"ip", "address", "add", ip + "/32", "dev", "lo"}}, 10s, "");
@@ -144,7 +145,7 @@ class NetworkWaysTest : public NodeTest {
     for (const Party& party : parties_)
       if (!party.cluster.empty()) clusters.emplace(party.space, party.cluster);
     for (const auto& [space, cluster] : clusters)
-      for (auto& [name, spec] : api::slurm_network_policies({.cluster = cluster, .space = space, .closed_ranges = closed_ranges}))
+      for (auto& [name, spec] : api::slurm_network_policies({.cluster = cluster, .space = space, .exporter = true, .closed_ranges = closed_ranges}))
         seen_.policies.push_back(Json::object({{"metadata", Json::object({{"name", name}, {"namespace", space}})}, {"spec", std::move(spec)}}));
     const std::string rules = network_rules(seen_);
     auto done = run_checked({.argv = {kNft, "-f", "-"}}, 20s, rules);
@@ -221,7 +222,7 @@ class NetworkWaysTest : public NodeTest {
     if (one_cluster) return api::way_open(from.group, to.group, port.protocol, port.number);
     const bool leaves = from.cluster.empty() || api::way_open(from.group, Group::Names, port.protocol, port.number) ||
                         ((world_has_all || to.name == "world") && to.name != "metadata" && api::way_open(from.group, Group::World, port.protocol, port.number));
-    const bool enters = to.cluster.empty() || api::way_open(Group::Anybody, to.group, port.protocol, port.number);
+    const bool enters = to.cluster.empty() || api::way_open(Group::Anybody, to.group, port.protocol, port.number) || (from.group == Group::Monitoring && api::way_open(Group::Monitoring, to.group, port.protocol, port.number));
     return leaves && enters;
   }
 
@@ -246,7 +247,8 @@ class NetworkWaysTest : public NodeTest {
                     .own_ranges = {kPods},
                     .own_gateways = {"10.99.7.1"},
                     .namespaces = {Json::object({{"metadata", Json::object({{"name", "a"}})}}), Json::object({{"metadata", Json::object({{"name", "b"}})}}),
-                                   Json::object({{"metadata", Json::object({{"name", "c"}})}})}};
+                                   Json::object({{"metadata", Json::object({{"name", "c"}})}}),
+                                   Json::object({{"metadata", Json::object({{"name", "d"}, {"labels", Json::object({{api::kMonitoringLabel, "allowed"}})}})}})}};
   std::vector<Party> parties_;
   std::set<Port> ports_ = ports_to_try();
   std::map<std::pair<std::string, Port>, Fd> listeners_;
@@ -258,6 +260,7 @@ TEST_F(NetworkWaysTest, EveryPairOfGroupsIsOpenOrClosedAsTheTableSays) {
   add_cluster("a", "two", 1);
   add_cluster("b", "one", 1);
   add_pod("stranger", "c", "", Group::Anybody);
+  add_pod("prometheus", "d", "", Group::Monitoring);
   add_address("world", "203.0.113.9");
   add_address("metadata", "169.254.169.254");
   add_address("server", "10.98.0.1");

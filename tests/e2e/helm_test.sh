@@ -128,6 +128,9 @@ refused 'hostDir' render f $operator_chart --set agent.hostDir=relative/dir
 refused 'serviceAccount.name' render f $operator_chart --set serviceAccount.create=false
 ok 'wrong values are refused by name'
 [[ $(render f $operator_chart --set metrics.serviceMonitor.enabled=true | grep -c '^kind: ServiceMonitor$') == 1 ]] || fail 'no ServiceMonitor'
+exporter=slurmNodes.exporter.enabled=true
+[[ $(render c $cluster_chart --set $exporter,podMonitor.create=true -a monitoring.coreos.com/v1 | grep -c '^kind: PodMonitor$') == 1 ]] || fail 'no PodMonitor'
+! { render c $cluster_chart --set $exporter,podMonitor.create=true; render c $cluster_chart --set $exporter -a monitoring.coreos.com/v1; render c $cluster_chart --set podMonitor.create=true -a monitoring.coreos.com/v1; } | grep -q '^kind: PodMonitor$' || fail 'a PodMonitor that nobody asked for, or that nobody knows'
 [[ $(render f $operator_chart --set agent.enabled=false,networkPolicy.enabled=false,podDisruptionBudget.enabled=false,crds.install=false,rbac.create=false | grep '^kind: ' | sort | tr -d '\n') == \
   'kind: Deploymentkind: Servicekind: ServiceAccount' ]] || fail 'switches do not switch off'
 ok 'switches'

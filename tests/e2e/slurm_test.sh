@@ -67,6 +67,14 @@ if [ -d /sys/fs/cgroup/memory ]; then
   sed -i 's/cgroupVersion: v2/cgroupVersion: v1/' "$site"
   confined=yes
 fi
+/usr/bin/python3 - "$site" << 'PYTHON'
+import sys
+text = open(sys.argv[1]).read()
+mark = "  extensions:\n"
+assert text.count(mark) == 1
+exporter = """    exporter: {enabled: true, k8sNodeFilterName: login, collectionInterval: 2s, exporter: {image: "slurm:22.05", resources: {cpu: 100m, memory: 128Mi}}, munge: {resources: {cpu: 100m, memory: 64Mi}}, volumes: {jail: {volumeSourceName: jail}}}\n"""
+open(sys.argv[1], "w").write(text.replace(mark, exporter + mark))
+PYTHON
 run up -f "$site" --port 16443 --node-range 10.87.0.0/16 --pod-range 10.88.0.0/16 > "$work/up.log" 2>&1 || { cat "$work/up.log" >&2; fail "up"; }
 note "a head, two workers and a login node came up"
 run up -f "$site" > "$work/again.log" 2>&1 || { cat "$work/again.log" >&2; fail "up again"; }
@@ -84,6 +92,14 @@ expect "the site's own key logs in" "login-0" run ssh demo hostname
 [ "$(run get slurmclusters -n demo demo -o json | python3 -c 'import json, sys
 print([c["status"] for c in json.load(sys.stdin)["status"]["conditions"] if c["type"] == "FieldsIgnored"][0])')" = False ] || fail "the demo names a field that has no effect"
 note "every field of the demo has its effect"
+
+# The metrics of the workers, by their names, from a process without rights; no job and no session reaches them.
+metrics() { run exec -n demo exporter-0 -c exporter -- python3 -c 'import urllib.request; print(urllib.request.urlopen("http://127.0.0.1:8080/metrics", timeout=5).read().decode())'; }
+knows_them() { metrics > "$work/metrics" && grep -q '^slurm_node_info{.*"worker-0"' "$work/metrics" && grep -q '^slurm_node_info{.*"worker-1"' "$work/metrics" && grep -q '^slurm_job_info{.*"ada"' "$work/metrics"; }
+until_true 30 "the exporter knows both workers and ada's job" knows_them
+rights() { run exec -n demo exporter-0 -c exporter -- grep -E '^(Uid|CapPrm|CapEff):' /proc/1/status | tr -s '\n\t ' ' '; }
+[ "$(rights)" = 'Uid: 65534 65534 65534 65534 CapPrm: 0000000000000000 CapEff: 0000000000000000 ' ] || fail "the exporter's rights: $(rights)"
+expect "metrics of both workers, closed to sessions" "refused" login python3 -c 'import socket, sys; socket.create_connection((sys.argv[1], 8080), timeout=5)' "$(run get pods -n demo exporter-0 -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["status"]["podIP"])')"
 
 # Two heads could not tell which of them is cut off: refused before anything is touched.
 sed '/    controller:/,/size: 1/ s/size: 1/size: 2/' "$site" > "$work/two-heads.yaml"

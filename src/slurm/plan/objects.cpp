@@ -80,6 +80,7 @@ const SlurmRole& role_of(const SlurmCluster& cluster, Role role) {
     case Role::Controller: return cluster.controller;
     case Role::Worker: return cluster.worker;
     case Role::Login: return cluster.login;
+    case Role::Exporter: return cluster.exporter;
   }
   return cluster.worker;
 }
@@ -123,6 +124,15 @@ Json session_rights() {
   return Json::object({{"capabilities", Json::object({{"add", Json::array({Json("SYS_ADMIN")})}})}, {"appArmorProfile", Json::object({{"type", "Unconfined"}})}});
 }
 
+// The exporter begins as root, finds the users' names and goes on as nobody.
+Json exporter_rights() {
+  return Json::object({{"runAsUser", 0}, {"runAsGroup", 0}, {"allowPrivilegeEscalation", false}, {"capabilities", Json::object({{"drop", Json::array({Json("ALL")})}, {"add", Json::array({Json("SETGID"), Json("SETUID")})}})}});
+}
+// Whether it runs. Whether Slurm answers, /metrics says to who reads it: ending the container would not help.
+Json exporter_probe(const SlurmCluster& cluster, int failures) {
+  return Json::object({{"httpGet", Json::object({{"path", "/healthz"}, {"port", cluster.exporter.main.port}})}, {"periodSeconds", 5}, {"failureThreshold", failures}, {"timeoutSeconds", 5}});
+}
+
 void push_companion_volume(Json& volumes, const ObjectOptions& options) {
   if (!options.companion.is_object()) return;
   Json companion = Json::object({{"name", "companion"}});
@@ -160,6 +170,7 @@ std::string_view text(Role role) {
     case Role::Controller: return "controller";
     case Role::Worker: return "worker";
     case Role::Login: return "login";
+    case Role::Exporter: return "exporter";
   }
   return "worker";
 }
@@ -168,6 +179,7 @@ std::string pod_name(Role role, int ordinal) { return fmt::format("{}-{}", text(
 std::string pod_name(const SlurmCluster& cluster, Role role, int ordinal) { return role == Role::Worker ? fmt::format("{}-{}", cluster.worker_set, ordinal) : pod_name(role, ordinal); }
 std::string quorum_secret(const SlurmCluster& cluster) { return cluster.name + "-quorum"; }
 std::string active_service(const SlurmCluster& cluster) { return cluster.name + "-controller-active"; }
+std::string exporter_service(const SlurmCluster& cluster) { return cluster.name + "-exporter-svc"; }
 std::string munge_secret(const SlurmCluster& cluster) { return cluster.name + "-munge"; }
 std::string sshd_keys_secret(const SlurmCluster& cluster) { return cluster.sshd_keys_secret.empty() ? cluster.name + "-sshd-keys" : cluster.sshd_keys_secret; }
 std::string client_key_secret(const SlurmCluster& cluster) { return cluster.name + "-ssh-client-key"; }
@@ -180,8 +192,9 @@ std::string config_hash(const SlurmCluster& cluster, const RenderFacts& facts) {
 
 std::vector<Json> desired_services(const SlurmCluster& cluster) {
   std::vector<Json> out;
-  for (const Role role : {Role::Controller, Role::Worker, Role::Login}) {
+  for (const Role role : {Role::Controller, Role::Worker, Role::Login, Role::Exporter}) {
     const auto& of = role_of(cluster, role);
+    if (role == Role::Exporter && of.size == 0) continue;
     out.push_back(Json::object({{"apiVersion", "v1"},
                                 {"kind", "Service"},
                                 {"metadata", metadata(cluster, role == Role::Login ? login_names_service(cluster) : fmt::format("{}-{}-svc", cluster.name, text(role)), text(role))},
@@ -233,8 +246,10 @@ std::vector<Json> desired_policies(const SlurmCluster& cluster, const ObjectOpti
                                                          .sshd_port = cluster.login.main.port,
                                                          .slurmdbd_port = cluster.accounting.dbd.port,
                                                          .database_port = cluster.accounting.db.port,
+                                                         .metrics_port = cluster.exporter.main.port,
                                                          .accounting = cluster.accounting.enabled,
                                                          .database = cluster.accounting.builtin,
+                                                         .exporter = cluster.exporter.size > 0,
                                                          .external_database_port = cluster.accounting.builtin ? 0 : cluster.accounting.external.port,
                                                          .closed_ranges = options.closed_ranges}))
     out.push_back(Json::object({{"apiVersion", "networking.k8s.io/v1"}, {"kind", "NetworkPolicy"}, {"metadata", metadata(cluster, name, "network")}, {"spec", std::move(spec)}}));
@@ -266,7 +281,7 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
 
   Json volumes = Json::array({secret_volume("munge-key", munge_secret(cluster), 0400), memory_volume("munge-socket"), memory_volume("run"), config_volume("slurm-config", cluster.name + "-slurm-configs"),
                               chosen_volume(cluster, "jail", cluster.jail.wanted() ? api::SlurmVolume{cluster.jail.source, {}} : of.jail, claim_name(cluster, "jail", role, ordinal))});
-  Json mounts = with_companion(options, {mount("munge-socket", "/run/munge"), mount("run", "/run/slurm"), mount("jail", cluster.jail.wanted() ? api::kJailVolume : "/mnt/jail")});
+  Json mounts = with_companion(options, {mount("munge-socket", "/run/munge"), mount("run", "/run/slurm"), mount("jail", cluster.jail.wanted() ? api::kJailVolume : "/mnt/jail", role == Role::Exporter)});
   push_companion_volume(volumes, options);
 
   Json environment = Json::array({env("FAIRLEAD_SLURM_CLUSTER", cluster.name)});
@@ -330,8 +345,13 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
                                                           {"items", Json::array({Json::object({{"key", "ssh_ed25519.pub"}, {"path", "authorized_keys"}})})}})}}));
       volumes.push(secret_volume("sshd-keys", sshd_keys_secret(cluster), 0400));
       break;
+    case Role::Exporter:
+      container = program = "exporter";
+      mounts.push(mount("slurm-config", "/etc/slurm", true));
+      security = exporter_rights();
+      break;
   }
-  const bool lives_in_jail = cluster.jail.wanted() && role != Role::Controller;
+  const bool lives_in_jail = cluster.jail.wanted() && (role == Role::Worker || role == Role::Login);
   if (cluster.jail.wanted()) environment.push(env("FAIRLEAD_JAIL", lives_in_jail ? "mount" : "link"));
   if (lives_in_jail && role == Role::Login) security = session_rights();
   std::string jail_mounts;
@@ -345,15 +365,19 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
   }
   if (lives_in_jail && !jail_mounts.empty()) environment.push(env("FAIRLEAD_JAIL_MOUNTS", std::move(jail_mounts)));
 
+  Json command = Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json(program)});
+  if (role == Role::Exporter)
+    for (std::string word : {std::string("--pod"), std::string("--port"), std::to_string(of.main.port), std::string("--interval"), std::to_string(cluster.exporter_interval.count())}) command.push(std::move(word));
   Json main = Json::object({{"name", container},
                             {"image", of.main.image},
-                            {"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json(program)})},
+                            {"command", std::move(command)},
                             {"env", std::move(environment)},
                             {"ports", Json::array({Json::object({{"name", program == "login" ? "ssh" : program}, {"containerPort", of.main.port}})})},
                             {"resources", resources_json(of.main.resources)},
                             {"volumeMounts", std::move(mounts)},
                             {"readinessProbe", Json::object({{"exec", Json::object({{"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("check"), Json(program)})}})},
                                                              {"periodSeconds", 5}, {"failureThreshold", 3}, {"timeoutSeconds", 8}})}});
+  if (role == Role::Exporter) main.set("readinessProbe", exporter_probe(cluster, 3)).set("livenessProbe", exporter_probe(cluster, 12));
   if (!security.members().empty()) main.set("securityContext", std::move(security));
   main = dressed(std::move(main), of.main);
 
@@ -371,7 +395,7 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
   if (of.pull_secrets.is_array()) spec.set("imagePullSecrets", of.pull_secrets);
   if (of.init_containers.is_array()) spec.set("initContainers", of.init_containers);
   choose_nodes(cluster, of.node_filter, spec);
-  if (role != Role::Controller) tolerate_silence(spec);
+  if (role == Role::Worker || role == Role::Login) tolerate_silence(spec);
   Json pod = pod_of(cluster, name, text(role), std::move(spec));
   if (role == Role::Worker && !cluster.set.name.empty()) {
     Json& meta = pod.child("metadata");

@@ -19,7 +19,7 @@ struct ObjectOptions {
   std::string conf_needs;                  // what heads are made for: start_settings (accounting.h) of the slurm.conf that they mount
 };
 
-enum class Role { Controller, Worker, Login };
+enum class Role { Controller, Worker, Login, Exporter };
 std::string_view text(Role role);
 std::string pod_name(Role role, int ordinal);
 std::string pod_name(const api::SlurmCluster& cluster, Role role, int ordinal);  // a worker's is SET-ORDINAL, and so is its name in Slurm
@@ -40,6 +40,7 @@ inline constexpr const char* kClusterLabel = api::kSlurmClusterLabel;
 inline constexpr const char* kRoleLabel = api::kSlurmRoleLabel;
 
 std::string quorum_secret(const api::SlurmCluster& cluster);   // where there are several heads
+std::string exporter_service(const api::SlurmCluster& cluster);
 std::string active_service(const api::SlurmCluster& cluster);  // its endpoint is the head that serves (plan/heads.h)
 std::string munge_secret(const api::SlurmCluster& cluster);
 std::string sshd_keys_secret(const api::SlurmCluster& cluster);

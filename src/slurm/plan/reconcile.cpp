@@ -182,6 +182,7 @@ class Planner {
       for (const auto& view : workers_of_)
         if (!view.set.held) plan_pods(Role::Worker, view, ordinals_[view.worker_set], sets_[view.worker_set]);
       plan_pods(Role::Login, cluster_, first(cluster_.login.size), views_[Role::Login]);
+      plan_pods(Role::Exporter, cluster_, first(cluster_.exporter.size), views_[Role::Exporter]);
       plan_reload();
     }
     plan_login_access();
@@ -194,6 +195,7 @@ class Planner {
     say_heads(head);
     say_role("WorkersAvailable", workers);
     say_role("LoginAvailable", login);
+    say_exporter();
     const bool all = accounting && head.ready >= head.wanted && workers.ready >= workers.wanted && login.ready >= login.wanted && head.wanted > 0;
     object_.child("status").set("readyControllers", head.ready).set("workers", workers.wanted).set("readyWorkers", workers.ready).set("readyLogin", login.ready);
     if (all) return finish("Available", "");
@@ -256,6 +258,18 @@ class Planner {
     say("AccountingAvailable", state.available, state.reason, state.message);
     if (state.tells_backups) say("BackupFresh", state.backup_fresh, state.backup_reason, state.backup_message);
     return state.available;
+  }
+
+  // The cluster is available without it.
+  void say_exporter() {
+    const RoleView& view = views_[Role::Exporter];
+    if (cluster_.exporter.size > 0) say_role("ExporterAvailable", view);
+    else if (kube::find_condition(object_, "ExporterAvailable")) {
+      Json rest = Json::array();
+      for (const Json& one : object_["status"]["conditions"].items())
+        if (one["type"].string() != "ExporterAvailable") rest.push(one);
+      object_.child("status").set("conditions", std::move(rest));
+    }
   }
 
   // Several heads: does one serve, and could another?
@@ -336,6 +350,8 @@ class Planner {
         plan_.steps.push_back(Update{resources::services, std::move(next)});
       }
     }
+    if (const Json* old = find(snapshot_.services, exporter_service(cluster_)); old && cluster_.exporter.size == 0 && owned_by(*old, cluster_) && !kube::deleting(*old))
+      plan_.steps.push_back(Remove{resources::services, kube::key_of(*old), kube::uid_of(*old), "no exporter is asked for any more", kube::version_of(*old)});
     if (!plan_policies()) complete = false;
     // What was asked for in this round is there in the next; starting pods at once would only make them wait for mounts.
     if (!missing.empty()) say("CommonAvailable", false, "ObjectMissing", fmt::format("{}", fmt::join(missing, "; ")));
@@ -429,6 +445,7 @@ class Planner {
       if (!view.set.held) add(desired_claims(view, Role::Worker, ordinals_[view.worker_set]));
     add(desired_claims(cluster_, Role::Login, first(cluster_.login.size)));
     add(accounting_claims(cluster_));
+    add(desired_claims(cluster_, Role::Exporter, first(cluster_.exporter.size)));
     for (const Json& wanted : claims)
       if (!find(snapshot_.claims, kube::name_of(wanted))) {
         complete = false;
@@ -465,6 +482,7 @@ class Planner {
     };
     count(cluster_.controller);
     count(cluster_.login);
+    count(cluster_.exporter);
     for (const auto& view : workers_of_) count(view.worker);
     return pods > 1;
   }
@@ -590,7 +608,8 @@ class Planner {
   }
 
   void plan_pods(Role role, const SlurmCluster& cluster, std::vector<int> ordinals, RoleView& view) {
-    const auto& of = role == Role::Controller ? cluster.controller : role == Role::Worker ? cluster.worker : cluster.login;
+    const auto& of = role == Role::Controller ? cluster.controller : role == Role::Worker ? cluster.worker : role == Role::Login ? cluster.login : cluster.exporter;
+    const bool nobodys_work = role == Role::Controller || role == Role::Exporter;  // its end ends no job and no session
     view.wanted = of.size;
     const bool heads = role == Role::Controller && elected(cluster_);
     if (heads) ordinals = head_order();
@@ -636,7 +655,7 @@ class Planner {
       if (pod_over(*have)) plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "it has ended", kube::version_of(*have)});
       // A head restarts without harm to running jobs (silence ends none); workers and login nodes hold people's work. One that never ran does not.
       else if (stale && heads && (renewing || !may_renew_head(i))) view.trouble.push_back(name + " is renewed after the others");
-      else if (stale && (role == Role::Controller || never_began(*have))) {
+      else if (stale && (nobodys_work || never_began(*have))) {
         plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "its template has changed", kube::version_of(*have)});
         renewing = true;
       } else if (stale) view.outdated.push_back(name);
@@ -647,7 +666,8 @@ class Planner {
       if (role == Role::Worker && ordinal < 0) continue;  // of another kind
       if (ordinal >= 0 && (role == Role::Worker || ordinal < of.size)) continue;  // what becomes of workers, plan_workers says
       if (kube::deleting(pod)) continue;
-      if (never_began(pod) || pod_over(pod)) plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), "it is beyond the size and never ran", kube::version_of(pod)});
+      if (role == Role::Exporter) plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), "no exporter is asked for any more", kube::version_of(pod)});
+      else if (never_began(pod) || pod_over(pod)) plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), "it is beyond the size and never ran", kube::version_of(pod)});
       else view.surplus.push_back(name);
     }
   }
