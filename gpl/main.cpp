@@ -22,6 +22,7 @@
 #include "head.h"
 #include "jail.h"
 #include "limits.h"
+#include "mark.h"
 #include "nodes.h"
 #include "past.h"
 #include "populate.h"
@@ -254,6 +255,13 @@ int check(const std::string& what) {
     auto out = tool({"scontrol", "-o", "show", "node", own_host_name()}, 6s, "/etc/fairlead/slurm/slurm.conf");
     if (!out || out->exit.code != 0) {
       std::fputs("not registered with the head\n", stderr);
+      return 1;
+    }
+    // While this worker waits for the end of a pod that had its name, what Slurm says is of that one.
+    const auto nodes = read_nodes(out->out);
+    const auto mark = nodes && nodes->size() == 1 ? read_mark(nodes->front().extra) : std::nullopt;
+    if (const std::string own = env_or("FAIRLEAD_POD_UID", ""); mark && !own.empty() && mark->pod != own) {
+      std::fprintf(stderr, "Slurm knows the slurmd of another pod here, on %s\n", mark->machine.c_str());
       return 1;
     }
     const auto at = out->out.find("State=");

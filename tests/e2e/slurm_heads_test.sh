@@ -4,47 +4,9 @@
 #   slurm_heads_test.sh BUILD_DIR   (as root; a site of its own in a network of its own)
 set -euo pipefail
 build=${1:?usage: slurm_heads_test.sh BUILD_DIR}
-fairlead=$(realpath "$build/bin/fairlead")
-top=$(cd "$(dirname "$0")/../.." && pwd)
-if [ -z "${FAIRLEAD_TEST_INSIDE:-}" ]; then
-  out=$("$top/images/build.sh" "$top/images/slurm" /var/lib/fairlead/images 2>&1) || { printf '%s\n' "$out" "FAIL: the image was not built" >&2; exit 1; }
-  export FAIRLEAD_TEST_INSIDE=1
-  exec unshare --net --mount --propagation private bash "$0" "$build"
-fi
-ip link set lo up
-work=$(mktemp -d /var/tmp/fairlead-slurm-heads-test-XXXXXX)
-export FAIRLEAD_STATE_DIR=$work/site NO_COLOR=1
-run() { "$fairlead" "$@"; }
-passed=0
-started=$EPOCHREALTIME
-since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }'; }
-note() { passed=$((passed + 1)); printf '%6.1f s  ok %s\n' "$(since "$started")" "$*"; }
-fail() {
-  echo "FAIL: $*" >&2
-  run status >&2 || true
-  run get slurmclusters -n demo demo -o yaml >&2 || true
-  tail -n 20 "$FAIRLEAD_STATE_DIR/run/server.log" >&2 || true
-  for pod in controller-0 controller-1 controller-2; do run logs -n demo "$pod" -c slurmctld --tail 15 >&2 || true; done
-  exit 1
-}
-clean_up() {
-  local status=$?
-  trap - EXIT
-  run down --yes --purge > "$work/down.log" 2>&1 || { cat "$work/down.log" >&2; status=1; }
-  rm -rf --one-file-system "$work"
-  exit "$status"
-}
-trap clean_up EXIT
-until_true() { # SECONDS WHAT COMMAND...
-  local limit=$1 what=$2 end
-  shift 2
-  end=$((SECONDS + limit))
-  until "$@" > "$work/last" 2>&1; do
-    ((SECONDS < end)) || { cat "$work/last" >&2; fail "not within $limit s: $what"; }
-    read -rt 0.2 <> <(:) || true
-  done
-}
-login() { run exec -n demo login-0 -- "$@"; }
+# shellcheck source=tests/e2e/slurm_site_lib.sh
+. "$(dirname "$0")/slurm_site_lib.sh"
+told_pods=(controller-0 controller-1 controller-2)
 head_of() { run exec -n demo "controller-$1" -c slurmctld -- "${@:2}"; }
 condition() { # TYPE STATUS
   [ "$(run get slurmclusters -n demo demo -o json | python3 -c 'import json, sys
@@ -65,8 +27,6 @@ all_there() {
   [ "$(cat "$work/last")" = RUNNING ] || fail "job $job does not run any more: $(cat "$work/last")"
 }
 
-mkdir -p "$FAIRLEAD_STATE_DIR/images"
-cp -al /var/lib/fairlead/images/slurm "$FAIRLEAD_STATE_DIR/images/"
 # The demo with two more machines for heads, and one worker.
 site=$work/site.yaml
 {

@@ -5,57 +5,9 @@
 # usage: slurm_jail_test.sh BUILD_DIR   (as root; a site of its own with ranges of its own)
 set -euo pipefail
 build=${1:?usage: slurm_jail_test.sh BUILD_DIR}
-fairlead=$(realpath "$build/bin/fairlead")
-top=$(cd "$(dirname "$0")/../.." && pwd)
-if [ -z "${FAIRLEAD_TEST_INSIDE:-}" ]; then
-  out=$("$top/images/build.sh" "$top/images/slurm" /var/lib/fairlead/images 2>&1) || { printf '%s\n' "$out" "FAIL: the image was not built" >&2; exit 1; }
-  export FAIRLEAD_TEST_INSIDE=1
-  exec unshare --net --mount --propagation private bash "$0" "$build"
-fi
-ip link set lo up
-work=$(mktemp -d /var/tmp/fairlead-jail-test-XXXXXX)
-export FAIRLEAD_STATE_DIR=$work/site NO_COLOR=1
-run() { "$fairlead" "$@"; }
-started=$EPOCHREALTIME
-passed=0
-note() { passed=$((passed + 1)); printf '%6.1f s  ok %s\n' "$(awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')" "$*"; }
-fail() {
-  echo "FAIL: $*" >&2
-  run status >&2 || true
-  run get slurmclusters -n demo demo -o yaml | sed -n '/^status/,$p' >&2 || true
-  tail -n 20 "$FAIRLEAD_STATE_DIR/run/server.log" >&2 || true
-  for pod in demo-populate-jail controller-0 worker-0 worker-1 login-0; do run logs -n demo "$pod" --all-containers --prefix --tail 15 >&2 || true; done
-  [ -z "${FAIRLEAD_TEST_STOP:-}" ] || read -r -p "stopped: $FAIRLEAD_STATE_DIR " < /dev/tty
-  exit 1
-}
-clean_up() {
-  local status=$?
-  trap - EXIT
-  run down --yes --purge > "$work/down.log" 2>&1 || { cat "$work/down.log" >&2; status=1; }
-  rm -rf "$work"
-  exit "$status"
-}
-trap clean_up EXIT
-until_true() { # SECONDS WHAT COMMAND...
-  local limit=$1 what=$2 end
-  shift 2
-  end=$((SECONDS + limit))
-  until "$@" > /dev/null 2>&1; do
-    ((SECONDS < end)) || fail "not within $limit s: $what"
-    read -rt 0.2 <> <(:) || true
-  done
-}
-login() { run exec -n demo login-0 -- "$@"; }
-worker() { local name=$1; shift; run exec -n demo "$name" -c slurmd -- "$@"; }
-expect() { # WHAT TEXT COMMAND...
-  local what=$1 text=$2 out
-  shift 2
-  out=$("$@" 2>&1) || true
-  [[ $out == *"$text"* ]] || fail "$what: wanted \"$text\", got: $out"
-  note "$what"
-}
-mkdir -p "$FAIRLEAD_STATE_DIR/images"
-cp -al /var/lib/fairlead/images/slurm "$FAIRLEAD_STATE_DIR/images/"
+# shellcheck source=tests/e2e/slurm_site_lib.sh
+. "$(dirname "$0")/slurm_site_lib.sh"
+told_pods=(demo-populate-jail "${told_pods[@]}")
 # The jail's image: the same without the gigabyte of PyTorch, which would only take time to copy.
 mkdir -p "$FAIRLEAD_STATE_DIR/images/tools"
 cp -al /var/lib/fairlead/images/slurm/22.05 "$FAIRLEAD_STATE_DIR/images/tools/1"

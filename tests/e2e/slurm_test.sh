@@ -5,59 +5,9 @@
 # usage: slurm_test.sh BUILD_DIR   (as root; a site of its own with ranges of its own)
 set -euo pipefail
 build=${1:?usage: slurm_test.sh BUILD_DIR}
-fairlead=$(realpath "$build/bin/fairlead")
-top=$(cd "$(dirname "$0")/../.." && pwd)
-# In a network of its own: what another site, or a killed run of this test, left on this machine is not in the way.
-if [ -z "${FAIRLEAD_TEST_INSIDE:-}" ]; then
-  for image in slurm mariadb; do
-    out=$("$top/images/build.sh" "$top/images/$image" /var/lib/fairlead/images 2>&1) || { printf '%s\n' "$out" "FAIL: the image $image was not built" >&2; exit 1; }
-  done
-  export FAIRLEAD_TEST_INSIDE=1
-  exec unshare --net --mount --propagation private bash "$0" "$build"
-fi
-ip link set lo up
-work=$(mktemp -d /var/tmp/fairlead-slurm-test-XXXXXX)
-export FAIRLEAD_STATE_DIR=$work/site NO_COLOR=1
-run() { "$fairlead" "$@"; }
-started=$EPOCHREALTIME
-passed=0
-note() { passed=$((passed + 1)); printf '%6.1f s  ok %s\n' "$(awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')" "$*"; }
-fail() {
-  echo "FAIL: $*" >&2
-  run status >&2 || true
-  tail -n 20 "$FAIRLEAD_STATE_DIR/run/server.log" >&2 || true
-  for pod in controller-0 worker-0 worker-1; do run logs -n demo "$pod" --all-containers --tail 15 >&2 || run logs -n demo "$pod" -c slurmd --tail 15 >&2 || true; done
-  exit 1
-}
-clean_up() {
-  local status=$?
-  trap - EXIT
-  run down --yes --purge > "$work/down.log" 2>&1 || { cat "$work/down.log" >&2; status=1; }
-  rm -rf "$work"
-  exit "$status"
-}
-trap clean_up EXIT
-until_true() { # SECONDS WHAT COMMAND...
-  local limit=$1 what=$2 end
-  shift 2
-  end=$((SECONDS + limit))
-  until "$@" > /dev/null 2>&1; do
-    ((SECONDS < end)) || fail "not within $limit s: $what"
-    read -rt 0.5 <> <(:) || true
-  done
-}
-login() { run exec -n demo login-0 -- "$@"; }
-expect() { # WHAT TEXT COMMAND...
-  local what=$1 text=$2 out
-  shift 2
-  out=$("$@" 2>&1) || true
-  [[ $out == *"$text"* ]] || fail "$what: wanted \"$text\", got: $out"
-  note "$what"
-}
-
-# The image is cached in the default store; a folder of hard links spares a second build.
-mkdir -p "$FAIRLEAD_STATE_DIR/images"
-cp -al /var/lib/fairlead/images/slurm /var/lib/fairlead/images/mariadb "$FAIRLEAD_STATE_DIR/images/"
+slurm_images=(slurm mariadb)
+# shellcheck source=tests/e2e/slurm_site_lib.sh
+. "$(dirname "$0")/slurm_site_lib.sh"
 
 # Where the host has cgroup v1, steps are confined by it; elsewhere the demo's own setting stays and that one check is left out.
 site=$work/demo.yaml
