@@ -60,6 +60,15 @@ TEST(DatabaseSettings, NobodyButSlurmByTls) {
   EXPECT_THAT(arguments, Contains("--innodb-buffer-pool-size=64M"));
 }
 
+TEST(TableNames, OneThatSlurmGivesNoneIsInNoStatementOfRoot) {
+  auto names = table_names("acct_table\ndemo_job_table\nmy-cluster.1_step_table\n");
+  ASSERT_TRUE(names);
+  EXPECT_THAT(*names, ElementsAre("acct_table", "demo_job_table", "my-cluster.1_step_table"));
+  for (const std::string& bad : {std::string("a`b\n"), std::string("a b"), std::string("a\\nb"), std::string("ok\na'b\n"), std::string(65, 'a'), std::string("a\0b", 3)}) EXPECT_FALSE(table_names(bad)) << bad;
+  EXPECT_EQ(exchange_statement({"a"}, {"a", "b"}),
+            "RENAME TABLE `slurm_acct_db`.`a` TO `fairlead_replaced`.`a`, `fairlead_restored`.`a` TO `slurm_acct_db`.`a`, `fairlead_restored`.`b` TO `slurm_acct_db`.`b`");
+}
+
 TEST(BackupNames, SayWhenAndNothingElsePasses) {
   const Instant at = *parse_time("2026-11-22T00:15:07Z");
   EXPECT_EQ(backup_name(at), "accounting-20261122T001507Z.sql.gz");

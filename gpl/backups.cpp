@@ -23,9 +23,10 @@ namespace fairlead::companion {
 namespace {
 
 constexpr const char* kFolder = "/var/backups/accounting";
-constexpr const char* kLive = "slurm_acct_db";
-constexpr const char* kScratch = "fairlead_restored";  // a backup, loaded
-constexpr const char* kReplaced = "fairlead_replaced";  // what a restore put aside, for a moment
+constexpr const char* kLive = kLiveDatabase;
+constexpr const char* kScratch = kLoadedDatabase;
+constexpr const char* kReplaced = kReplacedDatabase;
+constexpr const char* kShut = "/var/backups/accounting/.slurmdbd-is-shut-out";
 constexpr auto kLimit = std::chrono::minutes(120);
 constexpr auto kQuestion = std::chrono::seconds(30);
 
@@ -75,10 +76,47 @@ void unload() {
 }
 
 // A backup and a restore load into the same database beside the live one, and a restore must not lose its file to pruning: one at a time. Waits for the other; held until the descriptor is closed.
-Fd one_at_a_time() {
+Fd one_at_a_time(bool wait = true) {
   Fd lock(::open(path_of(".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (lock && ::flock(lock.get(), LOCK_EX) != 0) lock = Fd();
+  if (lock && ::flock(lock.get(), wait ? LOCK_EX : LOCK_EX | LOCK_NB) != 0) lock = Fd();
   return lock;
+}
+
+// What a restore compares, keeps and replaces is to be one state: slurmdbd writes nothing meanwhile, slurmctld keeps it. A file says so, by which somebody else lets it in again where the restore is killed; the database does so
+// itself at its start.
+Result<void> let_in() {
+  if (auto opened = change("ALTER USER IF EXISTS 'slurm'@'%' ACCOUNT UNLOCK"); !opened) return opened;
+  ::unlink(kShut);
+  return {};
+}
+Result<void> shut_out() {
+  if (auto written = write_file_durably(kShut, "", 0600); !written) return written;
+  if (auto locked = change("ALTER USER 'slurm'@'%' ACCOUNT LOCK"); !locked) return locked;
+  for (int i = 0; i < 300; ++i) {
+    auto connections = ask_database("SELECT id FROM information_schema.processlist WHERE user = 'slurm'", kQuestion);
+    if (!connections) return std::unexpected(std::move(connections.error()));
+    if (trim(*connections).empty()) return {};
+    for (const std::string& id : split(trim(*connections), '\n'))
+      if (!id.empty()) (void)ask_database("KILL " + std::to_string(std::atoll(id.c_str())), kQuestion);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return fail(Code::Unavailable, "slurmdbd's connections do not end");
+}
+class ShutOut {
+ public:
+  ShutOut() = default;
+  ShutOut(const ShutOut&) = delete;
+  ShutOut& operator=(const ShutOut&) = delete;
+  ~ShutOut() {
+    if (auto opened = let_in(); !opened) log_warn("slurmdbd is let in again when the database answers", {{"reason", opened.error().message}});
+  }
+};
+// Of a restore that was killed.
+void let_in_whom_nobody_keeps_out() {
+  if (!exists(kShut)) return;
+  const Fd alone = one_at_a_time(false);
+  if (!alone || !exists(kShut)) return;
+  if (let_in()) log_warn("a restore was interrupted; slurmdbd is let in again");
 }
 
 Result<void> sync_folder() {
@@ -133,14 +171,19 @@ int refuse(const std::string& why) {
   return 1;
 }
 
+Result<std::vector<std::string>> tables_of(const std::string& database) {
+  auto list = ask_database(fmt::format("SELECT table_name FROM information_schema.tables WHERE table_schema = '{}' AND table_type = 'BASE TABLE'", database), kQuestion);
+  if (!list) return std::unexpected(std::move(list.error()));
+  return table_names(*list);
+}
+
 // The last thing that happened in it: a time in seconds; 0: nothing yet.
 Result<std::int64_t> last_change(const std::string& database) {
-  auto tables = ask_database(fmt::format("SELECT table_name FROM information_schema.tables WHERE table_schema = '{}' AND (table_name LIKE '%\\_job\\_table' OR table_name = 'txn_table')", database), kQuestion);
+  auto tables = tables_of(database);
   if (!tables) return std::unexpected(std::move(tables.error()));
   std::int64_t out = 0;
-  for (const std::string& table : split(trim(*tables), '\n')) {
-    if (table.empty()) continue;
-    if (table.find('`') != std::string::npos) return fail(Code::Invalid, "a table has a strange name");
+  for (const std::string& table : *tables) {
+    if (table != "txn_table" && !table.ends_with("_job_table")) continue;
     auto value = ask_database(fmt::format("SELECT COALESCE(MAX({}), 0) FROM `{}`.`{}`", table == "txn_table" ? "timestamp" : "mod_time", database, table), std::chrono::minutes(5));
     if (!value) return std::unexpected(std::move(value.error()));
     out = std::max<std::int64_t>(out, std::atoll(value->c_str()));
@@ -148,33 +191,14 @@ Result<std::int64_t> last_change(const std::string& database) {
   return out;
 }
 
-Result<std::vector<std::string>> tables_of(const std::string& database) {
-  auto list = ask_database(fmt::format("SELECT table_name FROM information_schema.tables WHERE table_schema = '{}' AND table_type = 'BASE TABLE'", database), kQuestion);
-  if (!list) return std::unexpected(std::move(list.error()));
-  std::vector<std::string> out;
-  for (const std::string& name : split(trim(*list), '\n'))
-    if (!name.empty()) out.push_back(name);
-  return out;
-}
-
-// The loaded backup takes the place of the live tables, in one statement; slurmdbd is kept out meanwhile.
+// The loaded backup takes the place of the live tables, in one statement, while slurmdbd is shut out.
 Result<void> exchange() {
   auto live = tables_of(kLive), loaded = tables_of(kScratch);
   if (!live) return std::unexpected(std::move(live.error()));
   if (!loaded) return std::unexpected(std::move(loaded.error()));
   if (loaded->empty()) return fail(Code::Invalid, "the backup holds no tables");
-  std::string renames;
-  for (const std::string& name : *live) renames += fmt::format("{}`{}`.`{}` TO `{}`.`{}`", renames.empty() ? "" : ", ", kLive, name, kReplaced, name);
-  for (const std::string& name : *loaded) renames += fmt::format("{}`{}`.`{}` TO `{}`.`{}`", renames.empty() ? "" : ", ", kScratch, name, kLive, name);
-  if (auto made = change(fmt::format("DROP DATABASE IF EXISTS {0}; CREATE DATABASE {0}; ALTER USER 'slurm'@'%' ACCOUNT LOCK", kReplaced)); !made) return made;
-  auto connections = ask_database("SELECT id FROM information_schema.processlist WHERE user = 'slurm'", kQuestion);
-  if (connections)
-    for (const std::string& id : split(trim(*connections), '\n'))
-      if (!id.empty()) (void)ask_database("KILL " + std::to_string(std::atoll(id.c_str())), kQuestion);
-  auto done = change("RENAME TABLE " + renames);
-  auto opened = change("ALTER USER 'slurm'@'%' ACCOUNT UNLOCK");
-  if (!done) return done;
-  if (!opened) return opened;
+  if (auto made = change(fmt::format("DROP DATABASE IF EXISTS {0}; CREATE DATABASE {0}", kReplaced)); !made) return made;
+  if (auto done = change(exchange_statement(*live, *loaded)); !done) return done;
   return change(fmt::format("DROP DATABASE {}; DROP DATABASE {}", kReplaced, kScratch));
 }
 
@@ -187,6 +211,7 @@ int run_backups() {
   const SystemClock clock;
   std::string last_trouble;
   while (true) {
+    let_in_whom_nobody_keeps_out();
     const Instant now = clock.now();
     const auto last = newest(names());
     if (last && *last <= now && now < *last + interval) {
@@ -256,6 +281,11 @@ int restore_accounting(const std::vector<std::string>& arguments) {
     unload();
     return refuse(loaded.error().message + "; nothing was changed");
   }
+  const ShutOut shut;
+  if (auto out = shut_out(); !out) {
+    unload();
+    return refuse("slurmdbd cannot be shut out meanwhile: " + out.error().message + "; nothing was changed");
+  }
   auto live = last_change(kLive), backed = last_change(kScratch);
   if (!live || !backed) {
     unload();
@@ -271,7 +301,10 @@ int restore_accounting(const std::vector<std::string>& arguments) {
     auto kept = back_up(SystemClock().now());
     if (!kept) return refuse("what would be replaced cannot be backed up: " + kept.error().message + "; nothing was changed");
     std::printf("what is replaced is kept in %s\n", kept->c_str());
-    if (auto loaded = load(path_of(name)); !loaded) return refuse(loaded.error().message + "; nothing was changed");
+    if (auto loaded = load(path_of(name)); !loaded) {
+      unload();
+      return refuse(loaded.error().message + "; nothing was changed");
+    }
   }
   if (auto done = exchange(); !done) return refuse(done.error().message);
   std::printf("the accounting database is that of %s; delete the pods accounting-0 and accounting-1, so that slurmdbd reads it anew\n", name.c_str());

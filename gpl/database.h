@@ -23,6 +23,15 @@ int restore_accounting(const std::vector<std::string>& arguments);
 std::vector<std::string> database_arguments(const std::string& data, int port, int cache_mib);
 Result<std::string> database_users(const std::string& password);
 
+// Databases of that server: Slurm's own, a backup that was loaded, what a restore put aside for a moment.
+inline constexpr const char* kLiveDatabase = "slurm_acct_db";
+inline constexpr const char* kLoadedDatabase = "fairlead_restored";
+inline constexpr const char* kReplacedDatabase = "fairlead_replaced";
+// A name a line. Slurm's user makes the tables of its database, root renames them: Invalid where one of them has a name that Slurm gives no table and that would say more than a name in a statement.
+Result<std::vector<std::string>> table_names(const std::string& listed);
+// RENAME TABLE: of the live ones to what is put aside, of the loaded ones to the live ones. Names as table_names gives them.
+std::string exchange_statement(const std::vector<std::string>& live, const std::vector<std::string>& loaded);
+
 // Names of backups: accounting-20261122T001500Z.sql.gz
 std::string backup_name(Instant at);
 std::optional<Instant> backup_time(const std::string& name);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/encoding.h"
 #include "database.h"
 
 namespace fairlead::companion {
@@ -32,6 +33,24 @@ Result<std::string> database_users(const std::string& password) {
       "ALTER USER 'slurm'@'%' IDENTIFIED BY '{0}' REQUIRE SSL ACCOUNT UNLOCK;\n"
       "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES, LOCK TABLES, CREATE TEMPORARY TABLES, CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON slurm_acct_db.* TO 'slurm'@'%';\n",
       password);
+}
+
+Result<std::vector<std::string>> table_names(const std::string& listed) {
+  std::vector<std::string> out;
+  for (const std::string& name : split(listed, '\n')) {
+    if (name.empty()) continue;
+    if (name.size() > 64 || name.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_.") != std::string::npos) return fail(Code::Invalid, "a table has a name that Slurm gives none");
+    out.push_back(name);
+  }
+  return out;
+}
+
+std::string exchange_statement(const std::vector<std::string>& live, const std::vector<std::string>& loaded) {
+  std::string out;
+  const auto add = [&](const char* from, const char* to, const std::string& name) { out += fmt::format("{}`{}`.`{}` TO `{}`.`{}`", out.empty() ? "RENAME TABLE " : ", ", from, name, to, name); };
+  for (const std::string& name : live) add(kLiveDatabase, kReplacedDatabase, name);
+  for (const std::string& name : loaded) add(kLoadedDatabase, kLiveDatabase, name);
+  return out;
 }
 
 std::string backup_name(Instant at) {
