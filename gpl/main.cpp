@@ -14,6 +14,7 @@
 #include "base/encoding.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "checks.h"
 #include "exporter.h"
 #include "accounting.h"
 #include "database.h"
@@ -358,6 +359,7 @@ int main_of(int argc, char** argv) {
     return run_exporter({arguments.begin() + 2, arguments.end()});
   }
   if (command == "exporter") return run_exporter({arguments.begin() + 1, arguments.end()});
+  if (is_check_command(command)) return run_check_command(arguments);
   if (is_node_command(command)) return run_node_command(arguments);
   if (command == "version" || command == "--version") {
     std::puts("fairlead-slurm " FAIRLEAD_VERSION);
@@ -377,6 +379,7 @@ int main_of(int argc, char** argv) {
       "  reconfigure HASH [--always] [--restart]   wait for them, then tell slurmctld and the nodes to read them, and see that it stands them\n"
       "  generation                            of the configuration in use here\n"
       "  nodes | drain | undrain | forget | requeue | cancel   what Slurm knows of its nodes, and steps of a scale-down\n"
+      "  check-look | check-run | check-cancel | check-drain | check-comment   checks of nodes as jobs, and what follows from them\n"
       "  died NODE ENDED|- WHY                 its processes are gone: Slurm requeues their jobs, which start again without delay\n"
       "  populate --version V [--volume DIR]   fill the shared root from this container's image, or adopt the one that is there\n"
       "  exporter [--pod] [--port N] [--interval S]   serve Slurm's metrics to Prometheus; --pod: as nobody, with the names of the shared root\n"

@@ -141,7 +141,9 @@ Result<void> expand_range(std::string_view prefix, std::string_view ranges, std:
   return {};
 }
 
-void append_string(std::string& out, std::string_view text) {
+}  // namespace
+
+void append_json(std::string& out, std::string_view text) {
   out += '"';
   for (const char c : text) {
     if (c == '"' || c == '\\') (out += '\\') += c;
@@ -151,18 +153,20 @@ void append_string(std::string& out, std::string_view text) {
   }
   out += '"';
 }
-void append_list(std::string& out, const std::vector<std::string>& list) {
+void append_json(std::string& out, const std::vector<std::string>& list) {
   out += '[';
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (i) out += ',';
-    append_string(out, list[i]);
+    append_json(out, list[i]);
   }
   out += ']';
 }
+
+namespace {
 void append_field(std::string& out, std::string_view name, std::string_view value) {
   if (value.empty()) return;
   out += fmt::format(",\"{}\":", name);
-  append_string(out, value);
+  append_json(out, value);
 }
 
 // What Slurm's tools print when no slurmctld answered, or one that does not serve; everything else is its answer.
@@ -226,15 +230,15 @@ int print_look(const SlurmLook& seen, const Listing& asked) {
   const SystemClock clock;
   const auto answers = slurmd_answers(seen.nodes, asked.port);
   std::string out = "{\"answered\":true,\"at\":";
-  append_string(out, print_micro_time(clock.now()));
+  append_json(out, print_micro_time(clock.now()));
   out += ",\"nodes\":[";
   bool first = true;
   for (const auto& node : seen.nodes) {
     out += first ? "\n{\"name\":" : ",\n{\"name\":";
     first = false;
-    append_string(out, node.name);
+    append_json(out, node.name);
     out += ",\"state\":";
-    append_list(out, node.state);
+    append_json(out, node.state);
     out += fmt::format(",\"cpus\":{}", node.cpus_given);
     append_field(out, "reason", node.reason);
     append_field(out, "by", node.by);
@@ -252,14 +256,14 @@ int print_look(const SlurmLook& seen, const Listing& asked) {
     if (!wanted(asked, job)) continue;
     out += first ? "\n{\"id\":" : ",\n{\"id\":";
     first = false;
-    append_string(out, job.id);
+    append_json(out, job.id);
     append_field(out, "user", job.user);
     append_field(out, "state", job.state);
     out += ",\"nodes\":";
-    append_list(out, job.nodes);
+    append_json(out, job.nodes);
     if (!job.requested.empty()) {
       out += ",\"requested\":";
-      append_list(out, job.requested);
+      append_json(out, job.requested);
     }
     append_field(out, "end", job.end);
     out += '}';

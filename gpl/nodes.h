@@ -56,6 +56,10 @@ inline constexpr std::string_view kDied = "fairlead: the worker";  // begins the
 // With what a node is set DOWN whose processes are gone, so that Slurm gives up the jobs that died with it: `ours`, but a node that is drained, failing or set DOWN by somebody keeps its reason: it says whose doing that is.
 std::string reason_of_death(const NodeRecord& node, const std::string& ours);
 
+// JSON for the operator: a string of printable ASCII, in which anything else is '?'; a list of such.
+void append_json(std::string& out, std::string_view text);
+void append_json(std::string& out, const std::vector<std::string>& list);
+
 // The commands nodes, drain, undrain, forget, requeue and cancel. `nodes --nodes LIST` prints all nodes, but only the jobs that run on those of the list or insist on them.
 bool is_node_command(std::string_view command);
 // Exit status 0: done, or it was so already. 1: Slurm refused: stderr says what. 2: usage. 3: the node is not as the command supposes; nothing was done. 4: Slurm did not answer, or not to its end: what was done is

@@ -97,7 +97,7 @@ const std::map<std::string_view, std::string_view>& notes() {
       {"ncclSettings.topologyData", "the file's text"},
       {"ncclSettings.topologyType", "custom puts topologyData before NCCL on every worker; auto leaves NCCL to itself; \"H100 GPU cluster\" is named in FieldsIgnored"},
       {"pause", "nothing is changed while it is true"},
-      {"periodicChecks", "checks are not run in this version: submit them by a timer of your own"},
+      {"periodicChecks", "not run in this version: write an ActiveCheck (docs/slurm-checks.md)"},
       {"secrets.sshdKeysName", "empty: keys are made"},
       {"slurmNodes.controller.size", "1, or 3 of which one is elected (docs/slurm-heads.md); HEAD took this field away"},
       {"slurmNodes.exporter.enabled", "pod exporter-0 serves /metrics (docs/slurm-metrics.md)"},

@@ -45,6 +45,39 @@ slurmd=$!
 until_true 30 'worker-0 is idle' seen 'n.get("state", [""])[0] == "IDLE" and n["cpus"] == 0'
 ok 'silence is told apart from a Slurm without nodes; a registered worker is listed'
 
+# Checks as jobs (docs/design/014): run as nobody, once for each run; whoever gives a job such a name makes no check of it.
+checks() { # PYTHON EXPRESSION over j (job id -> job) of check u1
+  companion check-look u1 > "$work/checks.log" || return 1
+  python3 -c 'import json, sys; j = {job["id"]: job for job in json.load(open(sys.argv[1]))["jobs"]}; sys.exit(0 if eval(sys.argv[2]) else 1)' "$work/checks.log" "$1"
+}
+submit() { companion check-run u1 "$1" 5 worker-0 | sed -nE 's/.*"id":"([0-9]+)".*/\1/p'; } # RUN, script from stdin
+check=$(printf '#!/bin/sh\n[ "$(id -un)" = nobody ] || exit 127\nexit 3\n' | submit 100)
+until_true 30 'the check has failed' checks "j['$check']['state'] == 'FAILED' and j['$check']['exit'] == 3 and j['$check']['requested'] == ['worker-0'] and j['$check']['run'] == '100'"
+[ "$(printf '#!/bin/sh\n' | submit 100)" = "$check" ] || fail 'a second job of the same run'
+forged=$(inside sbatch --parsable -o /dev/null -J fairlead-check-u1-100 --wrap 'exit 3')
+waiting=$(printf '#!/bin/sh\n#SBATCH --begin=now+1hour\n' | submit 101)
+checks "set(j) == {'$check', '$waiting'} and j['$waiting']['state'] == 'PENDING'" || fail "a job of root counts as a check: $(cat "$work/checks.log")"
+refused 3 'none of this check' check-cancel u1 "$forged"
+refused 3 'none of this check' check-cancel u2 "$waiting"
+companion check-cancel u1 "$waiting"
+checks "j['$waiting']['state'] == 'CANCELLED'" || fail "not cancelled: $(cat "$work/checks.log")"
+[[ $(printf 'no script\n' | companion check-run u1 102 5 worker-0) == *'"node":"worker-0","error":"'* ]] || fail 'what sbatch refuses is not told'
+refused 3 '0 may be' check-drain worker-0 0 'fairlead: check gpu: 1 of 1'
+companion check-comment worker-0 '[p] fairlead: check gpu failed'
+companion check-comment worker-0 '[p] fairlead: check gpu passed'
+[[ $(inside scontrol -o show node worker-0) == *' Comment=[p] fairlead: check gpu passed'* ]] || fail "comment: $(inside scontrol -o show node worker-0)"
+inside scontrol update nodename=worker-0 comment='ask ada'
+refused 3 'of somebody else: ask ada' check-comment worker-0 'fairlead: check gpu failed'
+companion check-drain worker-0 1 '[p] fairlead: check gpu: 1 of 1'
+seen '"DRAIN" in n["state"] and n["reason"] == "[p] fairlead: check gpu: 1 of 1"' || fail "drained: $(cat "$work/nodes.log")"
+refused 3 'was drained by root: [p] fairlead: check' undrain worker-0
+inside scontrol update nodename=worker-0 reason='ada has it'
+companion check-drain worker-0 5 'fairlead: check gpu: 2 of 2'
+seen 'n["reason"] == "ada has it"' || fail "a person's reason: $(cat "$work/nodes.log")"
+inside scontrol update nodename=worker-0 state=undrain
+until_true 30 'worker-0 is in service again' seen '"DRAIN" not in n["state"] and "NOT_RESPONDING" not in n["state"] and n["cpus"] == 0'
+ok 'checks run as nobody, once for a run; their drains and comments leave what people set'
+
 array=$(inside sbatch --parsable -o /dev/null -a 1-2 -t 10 --wrap 'sleep 1000')
 single=$(inside sbatch --parsable -o /dev/null -w worker-0 --wrap 'sleep 1000')
 inside srun -Q -n 1 sleep 1000 > "$work/srun.log" 2>&1 &

@@ -3,49 +3,150 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "api/network_ways.h"
 #include "api/node_set.h"
+#include "base/encoding.h"
+#include "base/log.h"
 #include "kube/object.h"
 
 namespace fairlead::slurm {
 
 using kube::Json;
+using namespace std::chrono_literals;
 namespace resources = kube::resources;
 
-Json told_active_check(const Json& check, bool cluster_is_there, Instant now) {
-  Json out = check;
-  const Json& spec = check["spec"];
-  const std::string& cluster = spec["slurmClusterRefName"].string();
-  const auto say = [&](const char* reason, std::string message) { kube::set_condition(out, {"Scheduled", "False", reason, std::move(message)}, now); };
-  if (spec["suspend"].boolean() && !spec["runAfterCreation"].boolean()) say("Suspended", "spec.suspend is true and nothing is to run after creation");
-  else if (!cluster_is_there) say("NoCluster", fmt::format("there is no SlurmCluster {} in this namespace: make it, or name another one in spec.slurmClusterRefName", cluster));
-  else if (spec["checkType"].string() == "slurmJob" && spec["slurmJobSpec"]["sbatchScript"].string().empty() && spec["slurmJobSpec"]["sbatchScriptRefName"].string().empty())
-    say("NothingToRun", "spec.slurmJobSpec names no script: give sbatchScript or sbatchScriptRefName");
-  else say("NotInEffect", fmt::format("checks are not run in this version, on any schedule: run `sbatch` from a timer of your own in cluster {} until then", cluster));
-  out.child("status").set("observedGeneration", check["metadata"]["generation"].integer());
-  return out;
+namespace {
+
+bool belongs(const Json& pod, const std::string& cluster_uid, const char* role) {
+  const Json* owner = kube::controller_of(pod);
+  return owner && (*owner)["uid"].string() == cluster_uid && pod["metadata"]["labels"][api::kSlurmRoleLabel].string() == role;
 }
+
+std::vector<std::string> companion(std::vector<std::string> words) {
+  words.insert(words.begin(), "/opt/fairlead/bin/fairlead-slurm");
+  return words;
+}
+
+}  // namespace
 
 std::vector<kube::Controller::Source> ActiveCheckController::sources() const {
   const auto checks_of_namespace = [this](const kube::Change& change) {
     std::vector<kube::ObjectKey> keys;
-    if (!caches_ || (change.before && change.after)) return keys;  // only whether it is there counts
+    if (!caches_ || (change.before && change.after)) return keys;  // only whether it is there counts; the rest is looked at in time
     for (const Json& check : caches_->of(api::kActiveChecks).list(kube::space_of(change.object()))) keys.push_back(kube::key_of(check));
     return keys;
   };
-  return {{api::kActiveChecks, space_, kube::key_itself}, {resources::slurm_clusters, space_, checks_of_namespace}};
+  // Pods and scripts are read when a check looks at them; no change of theirs is worth a look of its own.
+  const auto nothing = [](const kube::Change&) { return std::vector<kube::ObjectKey>(); };
+  return {{api::kActiveChecks, space_, kube::key_itself}, {resources::slurm_clusters, space_, checks_of_namespace}, {resources::pods, space_, nothing}, {resources::config_maps, space_, nothing}};
 }
 
-std::optional<kube::Access> ActiveCheckController::access() const { return kube::Access().may({"update"}, api::kActiveChecks, "status", space_); }
+std::optional<kube::Access> ActiveCheckController::access() const {
+  return kube::Access().may({"update"}, api::kActiveChecks, "status", space_).may({"get", "create"}, resources::pods, "exec", space_);
+}
+
+ActiveCheckController::Seen ActiveCheckController::observe(const Json& check) const {
+  Seen seen{.input = {.rules = read_check(check), .object = check, .now = clock_.now()}};
+  CheckInput& in = seen.input;
+  const std::string space = kube::space_of(check);
+  const auto waits = [&](const char* reason, std::string why) {
+    if (!in.waits_for.empty()) return;
+    in.waits_reason = reason;
+    in.waits_for = std::move(why);
+  };
+  const Json& spec = check["spec"];
+  const auto cluster = caches_->of(resources::slurm_clusters).get({space, in.rules.cluster});
+  if (!cluster) waits("NoCluster", fmt::format("there is no SlurmCluster {} in this namespace: make it, or name another one in spec.slurmClusterRefName", in.rules.cluster));
+  else if (kube::deleting(*cluster) || (*cluster)["spec"]["pause"].boolean()) waits("ClusterPaused", fmt::format("cluster {} is paused or being deleted", in.rules.cluster));
+  if (spec["checkType"].string_or("k8sJob") != "slurmJob") waits("NotInEffect", "checkType k8sJob is not run in this version: use slurmJob");
+  seen.script = spec["slurmJobSpec"]["sbatchScript"].string();
+  if (const std::string& named = spec["slurmJobSpec"]["sbatchScriptRefName"].string(); seen.script.empty() && !named.empty()) {
+    const auto map = caches_->of(resources::config_maps).get({space, named});
+    if (!map) waits("NothingToRun", fmt::format("there is no ConfigMap {} (spec.slurmJobSpec.sbatchScriptRefName)", named));
+    else if ((*map)["data"].members().size() != 1) waits("NothingToRun", fmt::format("ConfigMap {} has {} keys; one with the script is wanted", named, (*map)["data"].members().size()));
+    else seen.script = (*map)["data"].members().begin()->second.string();
+  }
+  if (seen.script.empty()) waits("NothingToRun", "spec.slurmJobSpec names no script: give sbatchScript or sbatchScriptRefName");
+  if (!cluster) return seen;
+  for (const Json& pod : caches_->of(resources::pods).list(space)) {
+    if (kube::deleting(pod)) continue;
+    if (belongs(pod, kube::uid_of(*cluster), "worker")) in.workers.push_back(kube::name_of(pod));
+    // Slurm's tools on any head reach the slurmctld that serves.
+    if (belongs(pod, kube::uid_of(*cluster), "controller") && kube::condition_is_true(pod, "Ready") && (seen.head.name.empty() || kube::name_of(pod) < seen.head.name)) seen.head = kube::key_of(pod);
+  }
+  std::sort(in.workers.begin(), in.workers.end());
+  if (seen.head.name.empty()) waits("NoHead", fmt::format("no head of cluster {} is ready", in.rules.cluster));
+  for (const auto& name : in.rules.depends_on) {
+    const auto other = caches_->of(api::kActiveChecks).get({space, name});
+    if (!other || (*other)["status"]["slurmJobsStatus"]["lastRunStatus"].string() != "Complete") in.unmet.push_back(name);
+  }
+  return seen;
+}
+
+std::optional<CheckView> ActiveCheckController::look(const kube::ObjectKey& head, const std::string& uid) {
+  auto ran = api_.exec(head, "slurmctld", companion({"check-look", uid}), "", 25s);
+  std::string why = !ran ? ran.error().message : ran->exit_code != 0 ? std::string(trim(ran->err)) : "";
+  if (why.empty()) {
+    auto view = read_check_view(ran->out);
+    if (view) return std::move(*view);
+    why = view.error().message;
+  }
+  log_info("what Slurm knows of a check is unknown", {{"head", head.text()}, {"reason", why}});
+  return std::nullopt;
+}
+
+Result<void> ActiveCheckController::submit(const SubmitJobs& jobs, const Seen& seen, Json& object) {
+  const auto minutes = (seen.input.rules.deadline + 59s) / 60s;
+  std::vector<std::string> words = {"check-run", seen.input.rules.uid, jobs.run, std::to_string(minutes)};
+  words.insert(words.end(), jobs.nodes.begin(), jobs.nodes.end());
+  auto ran = api_.exec(seen.head, "slurmctld", companion(std::move(words)), seen.script, 120s);
+  if (!ran) return std::unexpected(std::move(ran.error()));
+  const auto refused = [&](const std::string& node, const std::string& why) { note_refused(object, node, why.substr(0, 300), clock_.now()); };
+  if (ran->exit_code == 1 || ran->exit_code == 2 || ran->exit_code == 3) {
+    for (const auto& node : jobs.nodes) refused(node, std::string(trim(ran->err)));
+    return {};
+  }
+  if (ran->exit_code != 0) return fail(Code::Unavailable, std::string(trim(ran->err)));
+  auto answer = kube::parse_json(ran->out);
+  if (!answer) return pass(std::move(answer.error()), "what became of the jobs is not understood");
+  for (const Json& job : (*answer)["jobs"].items())
+    if (job["id"].string().empty()) refused(job["node"].string(), job["error"].string());
+  return {};
+}
+
+Result<void> ActiveCheckController::apply(const CheckStep& step, const Seen& seen, Json& object) {
+  if (const auto* jobs = std::get_if<SubmitJobs>(&step)) return submit(*jobs, seen, object);
+  std::vector<std::string> words;
+  if (const auto* cancel = std::get_if<CancelJob>(&step)) words = {"check-cancel", seen.input.rules.uid, cancel->id};
+  if (const auto* drain = std::get_if<DrainNode>(&step)) words = {"check-drain", drain->node, std::to_string(drain->most), drain->reason};
+  if (const auto* comment = std::get_if<CommentNode>(&step)) words = {"check-comment", comment->node, comment->text};
+  std::unique_lock<std::mutex> lock;
+  if (std::holds_alternative<DrainNode>(step)) lock = std::unique_lock(draining_);
+  auto ran = api_.exec(seen.head, "slurmctld", companion(std::move(words)), "", 60s);
+  if (!ran) return std::unexpected(std::move(ran.error()));
+  if (ran->exit_code == 0) return {};
+  const std::string why(trim(ran->err));
+  if (ran->exit_code != 1 && ran->exit_code != 3) return fail(Code::Unavailable, why);
+  // Somebody else's comment, a node that is down by now, no more room in the budget: the next look decides again.
+  log_info("step of a check refused", {{"check", kube::key_of(object).text()}, {"step", describe(step)}, {"reason", why}});
+  return {};
+}
 
 Result<kube::Next> ActiveCheckController::reconcile(const kube::ObjectKey& key) {
   const auto check = caches_->of(api::kActiveChecks).get(key);
   if (!check || kube::deleting(*check)) return kube::Next{};
-  const bool there = caches_->of(resources::slurm_clusters).get({key.space, (*check)["spec"]["slurmClusterRefName"].string()}).has_value();
-  const Json next = told_active_check(*check, there, clock_.now());
-  if (next == *check) return kube::Next{};
-  auto done = api_.update_status(api::kActiveChecks, next);
-  if (!done) return pass(std::move(done.error()), "write status of ActiveCheck " + key.text());
-  return kube::Next{};
+  Seen seen = observe(*check);
+  if (needs_look(seen.input)) seen.input.view = look(seen.head, seen.input.rules.uid);
+  CheckPlan plan = plan_check(seen.input);
+  for (const auto& step : plan.steps) {
+    if (auto done = apply(step, seen, plan.object); !done) return pass(std::move(done.error()), describe(step));
+    log_info("step of a check", {{"check", key.text()}, {"step", describe(step)}});
+  }
+  if (plan.object != *check)
+    if (auto done = api_.update_status(api::kActiveChecks, plan.object); !done) return pass(std::move(done.error()), "write status of ActiveCheck " + key.text());
+  return kube::Next{plan.look_again};
 }
 
 }  // namespace fairlead::slurm

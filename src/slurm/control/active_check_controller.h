@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <mutex>
+
 #include "base/clock.h"
 #include "kube/controller.h"
+#include "slurm/plan/checks.h"
 
 namespace fairlead::slurm {
 
-// Condition Scheduled of an ActiveCheck (slurm.nebius.ai/v1alpha1). Its checks are not run in this version, and an administrator who relies on them is told so, with whatever else is wrong with the object. Pure.
-kube::Json told_active_check(const kube::Json& check, bool cluster_is_there, Instant now);
-
+// Runs ActiveChecks (slurm.nebius.ai/v1alpha1, type slurmJob): observe, plan (plan/checks.h), act through a ready head, write the status. What was done is written last, so that a result whose reaction did not go
+// through is looked at again.
 class ActiveCheckController final : public kube::Controller {
  public:
   ActiveCheckController(kube::KubeApi& api, const Clock& clock, std::string space = "") : api_(api), clock_(clock), space_(std::move(space)) {}
@@ -18,10 +20,22 @@ class ActiveCheckController final : public kube::Controller {
   Result<kube::Next> reconcile(const kube::ObjectKey& key) override;
 
  private:
+  struct Seen {
+    CheckInput input;
+    std::string script;
+    kube::ObjectKey head;
+  };
+  Seen observe(const kube::Json& check) const;
+  std::optional<CheckView> look(const kube::ObjectKey& head, const std::string& uid);
+  // Unavailable: not done, or nobody knows. What Slurm refuses is told in `object`.
+  Result<void> apply(const CheckStep& step, const Seen& seen, kube::Json& object);
+  Result<void> submit(const SubmitJobs& jobs, const Seen& seen, kube::Json& object);
+
   kube::KubeApi& api_;
   const Clock& clock_;
   const std::string space_;
   const kube::Caches* caches_ = nullptr;
+  std::mutex draining_;  // how many are out of service is asked, and one more taken out, by one check at a time
 };
 
 }  // namespace fairlead::slurm
