@@ -109,12 +109,12 @@ int look(const std::string& uid) {
   return 0;
 }
 
-// The script's own #SBATCH lines count (GPUs, memory, --exclusive); what is said here stands above them.
+// The script's own #SBATCH lines count (GPUs, memory, --exclusive); what is said here stands above them. They are options of sbatch, and some make it read files (--bbf, --export-file): so it runs as nobody itself.
 Result<std::string> submit(const std::string& name, const std::string& minutes, const std::string& node, const std::string& script) {
   const passwd* user = ::getpwnam(kUser);
   if (!user) return fail(Code::Conflict, fmt::format("the head's image has no user {}", kUser));
   const char* path = std::getenv("PATH");
-  Command command{.argv = {"sbatch", "--parsable", fmt::format("--uid={}", user->pw_uid), fmt::format("--gid={}", user->pw_gid), "--job-name=" + name, "--time=" + minutes, "--output=/dev/null", "--error=/dev/null", "--chdir=/tmp", "--no-requeue"}};
+  Command command{.argv = {"setpriv", fmt::format("--reuid={}", user->pw_uid), fmt::format("--regid={}", user->pw_gid), "--clear-groups", "--no-new-privs", "sbatch", "--parsable", "--job-name=" + name, "--time=" + minutes, "--output=/dev/null", "--error=/dev/null", "--chdir=/tmp", "--no-requeue"}};
   if (node != "-") command.argv.insert(command.argv.end(), {"--nodelist=" + node, "--nodes=1"});
   command.environment = std::map<std::string, std::string>{{"PATH", path ? path : "/usr/sbin:/usr/bin:/sbin:/bin"}, {"LC_ALL", "C"}};
   auto done = run(std::move(command), std::chrono::seconds(15), script, 64 << 10);

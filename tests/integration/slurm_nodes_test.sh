@@ -62,6 +62,11 @@ refused 3 'none of this check' check-cancel u2 "$waiting"
 companion check-cancel u1 "$waiting"
 checks "j['$waiting']['state'] == 'CANCELLED'" || fail "not cancelled: $(cat "$work/checks.log")"
 [[ $(printf 'no script\n' | companion check-run u1 102 5 worker-0) == *'"node":"worker-0","error":"'* ]] || fail 'what sbatch refuses is not told'
+echo hidden-words > "$root/run/secret" && chmod 600 "$root/run/secret"
+for line in --uid=0 --bbf=/run/secret --export-file=/run/secret; do
+  out=$(printf '#!/bin/sh\n#SBATCH %s\n#SBATCH --begin=now+1hour\n' "$line" | companion check-run u1 103 5 worker-0)
+  [[ $out == *'"error":'* && $out != *hidden-words* ]] || fail "a script with $line: $out $(inside scontrol show jobs)"
+done
 refused 3 '0 may be' check-drain worker-0 0 'fairlead: check gpu: 1 of 1'
 companion check-comment worker-0 '[p] fairlead: check gpu failed'
 companion check-comment worker-0 '[p] fairlead: check gpu passed'
