@@ -3,7 +3,7 @@
 """Runs a command in a terminal of its own and plays a person at it: terminal.py ROWSxCOLUMNS STEP... -- COMMAND...
 
 A step is "<PATTERN": wait until what came since the last wait has this regular expression; ">TEXT": type it, with Enter; "#ROWSxCOLUMNS": the window
-changes; ".": type the end of input. All that the command prints is printed. Exit status: the command's; 99 where a wait lasts longer than a minute.
+changes; ".": type the end of input. All that the command prints is printed. Exit status: the command's; 99 where a wait lasts longer than a minute ($TERMINAL_LIMIT: seconds).
 """
 import fcntl
 import os
@@ -16,7 +16,7 @@ import sys
 import termios
 import time
 
-LIMIT = 60
+LIMIT = int(os.environ.get('TERMINAL_LIMIT', '60'))
 
 
 def set_size(fd, text):
