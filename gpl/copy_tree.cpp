@@ -52,6 +52,19 @@ class Copier {
 
   Copied take() { return std::move(copied_); }
 
+  Result<void> single(int from, int to, const std::string& name, const std::string& path) {
+    struct stat info{};
+    if (::fstatat(from, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno(errno, "stat " + path);
+    if (S_ISREG(info.st_mode)) return file(from, to, name, path);
+    if (S_ISLNK(info.st_mode)) return link(from, to, name, info, path);
+    if (!S_ISDIR(info.st_mode)) return S_ISSOCK(info.st_mode) ? Result<void>{} : special(to, name, info, path);
+    if (::mkdirat(to, name.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno(errno, "make folder " + path);
+    const Fd inner(::openat(from, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    const Fd made(::openat(to, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    if (!inner || !made) return fail_errno(errno, "open " + path);
+    return dress(inner.get(), made.get(), info, path);
+  }
+
  private:
   Result<void> entry(int from, int to, const std::string& name, const std::string& path, int depth) {
     struct stat info{};
@@ -211,6 +224,13 @@ class Copier {
 Result<Copied> copy_tree(int from, int to, const CopyOptions& options) {
   Copier copier(to, options);
   if (auto done = copier.folder(from, to, "", 0); !done) return std::unexpected(std::move(done.error()));
+  return copier.take();
+}
+
+Result<Copied> copy_entry(int from, int to, const std::string& name, const std::string& path) {
+  const CopyOptions options;
+  Copier copier(to, options);
+  if (auto done = copier.single(from, to, name, path); !done) return std::unexpected(std::move(done.error()));
   return copier.take();
 }
 

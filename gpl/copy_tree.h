@@ -24,4 +24,9 @@ struct Copied {
 // `from` and `to` are open folders; `to` is empty and nobody else writes there. Any error but those counted in `without` ends it: half a copy is left for the caller to remove. Sockets are not copied.
 Result<Copied> copy_tree(int from, int to, const CopyOptions& options);
 
+
+// One entry of an open folder, under a name that is free in `to`: a file, link, device or pipe, or a folder without what is in it. A folder that is there already is given the other's owner, mode and attributes.
+// Hard links become files of their own.
+Result<Copied> copy_entry(int from, int to, const std::string& name, const std::string& path);
+
 }  // namespace fairlead::companion

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // fairlead-slurm: companion of Slurm's daemons inside their containers. It talks to Slurm through its command line tools.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/capability.h>
 #include <unistd.h>
@@ -187,6 +188,7 @@ int run_worker() {
   if (auto linked = replace_link("/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf"); !linked) return complain(linked.error());
   if (auto jail = prepare_jail(); !jail) return complain(jail.error());
   if (auto users = prepare_users(); !users) return complain(users.error());
+  keep_jail();
   if (auto made = prepare_mock_gpus(std::atoi(env_or("FAIRLEAD_MOCK_GPUS", "0").c_str())); !made) return complain(made.error());
   if (!wait_for_munge()) return 1;
   const auto colon = server.rfind(':');
@@ -206,6 +208,7 @@ int run_login() {
     if (auto made = make_dirs(dir, 0755); !made) return complain(made.error());
   if (auto jail = prepare_jail(); !jail) return complain(jail.error());
   if (auto users = prepare_users(); !users) return complain(users.error());
+  keep_jail();  // while there is the right to mount
   for (const char* kind : {"rsa", "ecdsa", "ed25519"})
     for (const char* half : {"", ".pub"}) {
       const std::string name = fmt::format("ssh_host_{}_key{}", kind, half);
@@ -309,6 +312,12 @@ int add_user(const std::vector<std::string>& arguments) {
   std::vector<std::string> argv = {"useradd", "--prefix", "/mnt/jail", "--create-home", "--user-group", "--shell", shell};
   if (!uid.empty()) argv.insert(argv.end(), {"--uid", uid});
   argv.push_back(name);
+  // useradd locks the container's own /etc; another node may be at it, too. The lock is the one that useradd in the jail takes.
+  const Fd lock(::open("/mnt/jail/etc/.pwd.lock", O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
+  struct flock whole{};
+  whole.l_type = F_WRLCK;
+  while (lock && ::fcntl(lock.get(), F_OFD_SETLKW, &whole) != 0 && errno == EINTR) {
+  }
   auto out = tool(argv, 30s);
   if (!out || out->exit.code != 0) {
     std::fprintf(stderr, "adduser: %s\n", out ? std::string(trim(out->err)).c_str() : out.error().message.c_str());
@@ -381,7 +390,7 @@ int main_of(int argc, char** argv) {
       "  nodes | drain | undrain | forget | requeue | cancel   what Slurm knows of its nodes, and steps of a scale-down\n"
       "  check-look | check-run | check-cancel | check-drain | check-comment   checks of nodes as jobs, and what follows from them\n"
       "  died NODE ENDED|- WHY                 its processes are gone: Slurm requeues their jobs, which start again without delay\n"
-      "  populate --version V [--volume DIR]   fill the shared root from this container's image, or adopt the one that is there\n"
+      "  populate --version V [--volume DIR] [--renew [--nodes A,B]]   fill the shared root from this container's image, or adopt the one that is there; make that version the current one\n"
       "  exporter [--pod] [--port N] [--interval S]   serve Slurm's metrics to Prometheus; --pod: as nobody, with the names of the shared root\n"
       "  adduser NAME                          a user known on every node\n"
       "  authorized-keys USER                  keys for sshd\n",

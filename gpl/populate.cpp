@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,11 +12,14 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/encoding.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/process.h"
+#include "versions.h"
 
 namespace fairlead::companion {
 namespace {
@@ -23,6 +27,7 @@ namespace {
 constexpr const char* kLock = ".fairlead-jail.lock";
 constexpr const char* kNextMarker = ".fairlead-jail.new";
 constexpr const char* kNextLink = ".fairlead-jail.current";
+constexpr const char* kUsersLock = "/var/lib/fairlead/users.lock";
 constexpr std::string_view kPeoples[] = {"home", "root"};  // shared by all versions
 
 std::string name_of(std::string_view line) { return std::string(line.substr(0, line.find(':'))); }
@@ -68,10 +73,15 @@ class Populator {
       if (!there && there.error().code != Code::NotFound) return std::unexpected(std::move(there.error()));
       if (!there)
         if (auto made = make_version(); !made) return std::unexpected(std::move(made.error()).in("fill the jail"));
+      if (there && options_.renew && there->version != options_.version)
+        if (auto renewed = renew(*there); !renewed) return std::unexpected(std::move(renewed.error()).in(fmt::format("make version {} of the jail", options_.version)));
+    } else if (options_.renew) {
+      return fail(Code::Invalid, "the root file system on the volume was there before and is used as it is: there are no versions of it");
     }
     auto root = find_root(volume_.get());
     if (!root) return std::unexpected(std::move(root.error()));
     out_.root = std::move(*root);
+    if (out_.root.layout == Layout::Versions) tidy();
     return std::move(out_);
   }
 
@@ -118,8 +128,15 @@ class Populator {
     if (!versions) return fail_errno(errno, "open versions/");
     struct stat info{};
     if (::fstatat(versions.get(), options_.version.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
-      if (auto filled = fill(versions.get()); !filled) return filled;
+      if (auto filled = fill(versions.get(), nullptr); !filled) return filled;
     }
+    return flip();
+  }
+
+  Result<void> flip() {
+    step();
+    // Before the link: that a version is noted which never became current harms nothing.
+    if (auto noted = note_current(options_.volume, options_.version); !noted) return noted;
     step();
     ::unlinkat(volume_.get(), kNextLink, 0);
     if (::symlinkat((std::string(kVersions) + "/" + options_.version).c_str(), volume_.get(), kNextLink) != 0) return fail_errno(errno, "make the link \"current\"");
@@ -128,7 +145,124 @@ class Populator {
     return settle(volume_.get(), kNextLink, volume_.get(), kCurrent);
   }
 
-  Result<void> fill(int versions) {
+  // Beside the old one, which is in use all the while.
+  Result<void> renew(const JailRoot& old) {
+    if (!is_version_name(options_.version)) return fail(Code::Invalid, "\"" + options_.version + "\" is no name of a version");
+    const Fd versions(::openat(volume_.get(), kVersions, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    if (!versions) return fail_errno(errno, "open versions/");
+    out_.from = old.version;
+    struct stat info{};
+    if (::fstatat(versions.get(), options_.version.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) return flip();
+    out_.built = true;
+    auto text = read_file(manifest_path(options_.volume, old.version), 4096_MiB);
+    if (!text) return fail(Code::Invalid, fmt::format("what people changed in version {} cannot be told, for it has no manifest: {}", old.version, text.error().message));
+    auto base = parse_manifest(*text);
+    if (!base) return std::unexpected(std::move(base.error()));
+    base_ = &*base;
+    auto filled = fill(versions.get(), &old);
+    base_ = nullptr;
+    if (!filled) return filled;
+    auto flipped = flip();
+    busy_.clear();
+    return flipped;
+  }
+
+  // dpkg, apt and the tools for users of every node take these locks: while we hold them nobody is half-way through a change of the old version, and what they do next waits until steps enter the new one.
+  Result<void> hold_packages(int root) {
+    const SystemClock clock;
+    const auto until = clock.monotonic() + options_.wait_for_packages;
+    for (const char* path : {kUsersLock, "/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/etc/.pwd.lock"}) {
+      auto fd = open_in_root(root, path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+      if (!fd && fd.error().code == Code::NotFound) continue;  // nobody ever took it: no such tools here
+      if (!fd) return std::unexpected(std::move(fd.error()));
+      struct flock whole{};
+      whole.l_type = F_WRLCK;
+      // flock(1) takes its lock by flock(2), the others by fcntl(2); on one machine these know nothing of each other.
+      while ((path == kUsersLock ? ::flock(fd->get(), LOCK_EX | LOCK_NB) : ::fcntl(fd->get(), F_OFD_SETLK, &whole)) != 0) {
+        if (errno != EAGAIN && errno != EACCES && errno != EINTR) return fail_errno(errno, std::string("lock ") + path + " of the old version");
+        if (clock.monotonic() > until) return fail(Code::Unavailable, fmt::format("packages or users are being changed in the old version ({} is locked); it is tried again", path));
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      }
+      busy_.push_back(std::move(*fd));
+    }
+    return {};
+  }
+
+  Result<void> carry_over(const std::string& path, const JailRoot& old, const Manifest& theirs) {
+    auto from = open_in_root(volume_.get(), old.path, O_RDONLY | O_DIRECTORY);
+    if (!from) return std::unexpected(std::move(from.error()));
+    if (auto held = hold_packages(from->get()); !held) return held;
+    auto mine = scan_tree(from->get(), {.leave_out = outside_of_versions(), .known = base_, .on_entry = options_.on_step});
+    if (!mine) return pass(std::move(mine.error()), "look at the old version");
+    auto done = replay(plan_replay(*base_, *mine, theirs), *mine,
+                       {.from = options_.volume + "/" + old.path, .to = path, .from_name = old.version, .base_files = base_files_path(options_.volume, old.version), .link_cache = options_.link_cache, .on_step = options_.on_step});
+    if (!done) return pass(std::move(done.error()), "carry over what people changed");
+    out_.replayed = std::move(*done);
+    return {};
+  }
+
+  // As the image gave it: before people's records and files come to it.
+  Result<Manifest> write_manifest(int root) {
+    auto manifest = scan_tree(root, {.leave_out = outside_of_versions(), .known = nullptr, .on_entry = options_.on_step});
+    if (!manifest) return pass(std::move(manifest.error()), "list the new version");
+    const std::string folder = base_files_path(options_.volume, options_.version);
+    step();
+    if (auto removed = remove_tree(folder); !removed) return std::unexpected(std::move(removed.error()));
+    for (const auto& [path, entry] : *manifest) {
+      if (entry.type != 'f' || !records_of(path)) continue;
+      auto fd = open_in_root(root, path, O_RDONLY | O_NOFOLLOW);
+      if (!fd) return std::unexpected(std::move(fd.error()));
+      auto text = read_file(fmt::format("/proc/self/fd/{}", fd->get()));
+      if (!text) return std::unexpected(std::move(text.error()));
+      if (auto made = make_dirs(folder + path.substr(0, path.rfind('/')), 0700); !made) return std::unexpected(std::move(made.error()));
+      step();
+      if (auto written = write_file_durably(folder + path, *text, 0600); !written) return std::unexpected(std::move(written.error()));
+    }
+    step();
+    if (auto made = make_dirs(folder, 0700); !made) return std::unexpected(std::move(made.error()));
+    if (auto written = write_file_durably(manifest_path(options_.volume, options_.version), print_manifest(*manifest), 0600); !written) return std::unexpected(std::move(written.error()));
+    return manifest;
+  }
+
+  // What another run left half made, and old versions that nobody needs. Never a reason to fail: the current one is whole.
+  void tidy() {
+    const auto unhappy = [&](const Error& error) { log_warn("old versions were not looked after", {{"reason", error.message}}); };
+    const std::string folder = options_.volume + "/" + kVersions;
+    auto names = list_dir(folder);
+    if (!names) return unhappy(names.error());
+    std::vector<std::string> there;
+    for (const auto& name : *names) {
+      if (is_version_name(name)) there.push_back(name);
+      else if (name.ends_with(".tmp")) {
+        step();
+        if (auto removed = remove_tree(folder + "/" + name); !removed) unhappy(removed.error());
+      }
+    }
+    if (options_.renew) {
+      auto uses = read_uses(options_.volume);
+      Removal plan;
+      if (uses) plan = plan_removal(there, read_history(options_.volume), out_.root.version, options_.keep, *uses, options_.nodes);
+      else unhappy(uses.error());
+      out_.kept = std::move(plan.kept);
+      for (const auto& version : plan.remove) {
+        step();
+        // Under a name that nobody takes for a whole one.
+        const std::string path = folder + "/" + version;
+        if (::rename(path.c_str(), (path + ".tmp").c_str()) != 0) {
+          unhappy({Code::Internal, "rename " + path});
+          continue;
+        }
+        std::erase(there, version);
+        out_.removed.push_back(version);
+        step();
+        for (const auto& gone : {path + ".tmp", manifest_path(options_.volume, version), base_files_path(options_.volume, version)})
+          if (auto removed = remove_tree(gone); !removed) unhappy(removed.error());
+      }
+    }
+    out_.versions = std::move(there);
+  }
+
+  Result<void> fill(int versions, const JailRoot* old) {
     const std::string unfinished = options_.version + ".tmp", path = options_.volume + "/" + kVersions + "/" + unfinished;
     step();
     if (auto removed = remove_tree(path); !removed) return removed;
@@ -143,7 +277,13 @@ class Populator {
     for (const std::string_view people : kPeoples)
       if (auto shared = share(to.get(), std::string(people)); !shared) return shared;
     if (auto names = node_files(to.get()); !names) return names;
-    if (auto users = take_over_users(to.get()); !users) return users;
+    auto manifest = write_manifest(to.get());
+    if (!manifest) return std::unexpected(std::move(manifest.error()));
+    if (old) {
+      if (auto carried = carry_over(path, *old, *manifest); !carried) return carried;
+    } else if (auto users = take_over_users(to.get()); !users) {
+      return users;
+    }
     step();
     // Everything, before the name by which it will be believed.
     if (::syncfs(to.get()) != 0) return fail_errno(errno, "sync " + path);
@@ -176,6 +316,23 @@ class Populator {
       if (auto written = write_at(etc->get(), name, "", 0644); !written) return written;
     for (const char* folder : {"/proc", "/sys", "/dev", "/run", "/tmp", "/etc/slurm", "/var/spool/slurmd", "/opt/fairlead/bin"})
       if (auto made = mount_point(root, folder, Kind::Folder); !made) return std::unexpected(std::move(made.error()));
+    return several_at_once(root);
+  }
+
+  // Tools that know of one machine only: apt-get gives up where another has dpkg's lock, and adduser keeps the lock under which it chooses a number below /run.
+  static Result<void> several_at_once(int root) {
+    if (auto apt = open_in_root(root, "/etc/apt/apt.conf.d", O_RDONLY | O_DIRECTORY); apt)
+      if (auto written = write_at(apt->get(), "90fairlead-jail", "// Several nodes install into this root: wait for one another.\nDPkg::Lock::Timeout \"600\";\n", 0644); !written) return written;
+    auto own = mount_point(root, "/var/lib/fairlead", Kind::Folder), programs = mount_point(root, "/usr/local/sbin", Kind::Folder);
+    if (!own || !programs) return std::unexpected(std::move(own ? programs.error() : own.error()));
+    auto folder = open_in_root(root, "/usr/local/sbin", O_RDONLY | O_DIRECTORY);
+    if (!folder) return std::unexpected(std::move(folder.error()));
+    for (const char* name : {"adduser", "addgroup"}) {
+      struct stat info{};
+      if (!open_in_root(root, std::string("/usr/sbin/") + name, O_PATH) || !open_in_root(root, "/usr/bin/flock", O_PATH) || ::fstatat(folder->get(), name, &info, AT_SYMLINK_NOFOLLOW) == 0) continue;
+      const std::string script = fmt::format("#!/bin/sh\n# On two nodes at once it would choose the same number twice.\nexec /usr/bin/flock {} /usr/sbin/{} \"$@\"\n", kUsersLock, name);
+      if (auto written = write_at(folder->get(), name, script, 0755); !written) return written;
+    }
     return {};
   }
 
@@ -205,12 +362,39 @@ class Populator {
   const PopulateOptions& options_;
   const Fd volume_;
   Populated out_;
+  const Manifest* base_ = nullptr;  // of the version that is replaced
+  std::vector<Fd> busy_;            // its locks
 };
 
+// In a JSON string; what is not ASCII is not needed to know which file is meant.
+std::string quoted(std::string_view text, std::size_t most = 160) {
+  std::string out = "\"";
+  for (const char c : text.substr(0, most)) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c < ' ' || c > '~' ? '?' : c;
+  }
+  return out + (text.size() > most ? "...\"" : "\"");
+}
+
+template <class Many>
+std::string some(const Many& many, std::size_t most) {
+  std::string out;
+  for (std::size_t i = 0; i < std::min(many.size(), most); ++i) out += (i ? "," : "") + quoted(many[i]);
+  return "[" + out + "]";
+}
+
 std::string report(const Populated& done, std::chrono::nanoseconds took) {
-  std::string out = fmt::format("{{\"layout\":\"{}\",\"version\":\"{}\",\"made\":{},\"entries\":{},\"bytes\":{},\"without\":{},\"seconds\":{:.1f}}}", text(done.root.layout), done.root.version, done.made, done.copied.entries,
+  std::string out = fmt::format("{{\"layout\":\"{}\",\"version\":\"{}\",\"made\":{},\"entries\":{},\"bytes\":{},\"without\":{},\"seconds\":{:.1f}", text(done.root.layout), done.root.version, done.made, done.copied.entries,
                                 done.copied.bytes, done.copied.without, std::chrono::duration<double>(took).count());
-  return out;
+  // Kubernetes keeps 4096 bytes.
+  out += ",\"versions\":" + some(done.versions, 8);
+  if (!done.from.empty()) {
+    std::vector<std::string> conflicts;
+    for (const auto& one : done.replayed.conflicts) conflicts.push_back(one.path + ": " + one.why);
+    out += fmt::format(",\"from\":\"{}\",\"built\":{},\"files\":{},\"removedFiles\":{},\"recordCount\":{},\"records\":{},\"conflictCount\":{},\"conflicts\":{},\"removed\":{},\"kept\":{}", done.from, done.built,
+                       done.replayed.files, done.replayed.removed, done.replayed.records.size(), some(done.replayed.records, 8), conflicts.size(), some(conflicts, 10), some(done.removed, 4), some(done.kept, 3));
+  }
+  return out + "}";
 }
 
 }  // namespace
@@ -274,10 +458,22 @@ Result<Populated> populate(const PopulateOptions& options) {
 
 int run_populate(const std::vector<std::string>& arguments) {
   PopulateOptions options{.volume = "/mnt/jail-volume"};
-  for (std::size_t i = 1; i + 1 < arguments.size(); i += 2) {
-    if (arguments[i] == "--volume") options.volume = arguments[i + 1];
-    else if (arguments[i] == "--version") options.version = arguments[i + 1];
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    const std::string value = i + 1 < arguments.size() ? arguments[i + 1] : "";
+    if (arguments[i] == "--renew") {
+      options.renew = true;
+      continue;
+    }
+    if (arguments[i] == "--volume") options.volume = value;
+    else if (arguments[i] == "--version") options.version = value;
+    else if (arguments[i] == "--nodes" && !value.empty()) options.nodes = split(value, ',');
+    ++i;
   }
+  options.link_cache = [](const std::string& root) -> Result<void> {
+    // This image's own program, in the new root.
+    auto made = run_checked({.argv = {"ldconfig", "-r", root}}, std::chrono::seconds(300));
+    return made ? Result<void>{} : Result<void>(std::unexpected(std::move(made.error())));
+  };
   const SystemClock clock;
   const auto started = clock.monotonic();
   std::string told;

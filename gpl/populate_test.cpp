@@ -72,7 +72,7 @@ TEST_F(Populate, FillsAnEmptyVolume) {
   EXPECT_TRUE(done->made);
   EXPECT_EQ(done->root.path, "versions/v1");
   EXPECT_EQ(state(), "whole");
-  EXPECT_THAT(*list_dir(volume), UnorderedElementsAre(".fairlead-jail", ".fairlead-jail.lock", "current", "home", "lost+found", "root", "versions"));
+  EXPECT_THAT(*list_dir(volume), UnorderedElementsAre(".fairlead-jail", ".fairlead-jail.history", ".fairlead-jail.lock", ".fairlead-jail.manifests", "current", "home", "lost+found", "root", "versions"));
   EXPECT_THAT(*list_dir(volume + "/versions"), ElementsAre("v1"));
   EXPECT_THAT(*list_dir(volume + "/home"), ElementsAre("demo"));
   EXPECT_THAT(*list_dir(volume + "/versions/v1/proc"), IsEmpty());

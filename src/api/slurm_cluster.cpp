@@ -124,7 +124,7 @@ const std::set<std::string, std::less<>>& effective_paths() {
       "slurmConfig.prolog", "slurmConfig.taskPluginParam", "slurmConfig.taskProlog",
       "crVersion", "clusterType", "pause", "k8sNodeFilters", "volumeSources", "secrets.sshdKeysName", "extensions.mockGpus", "extensions.bindCores", "extensions.scaleDown.policy", "extensions.scaleDown.after",
       "extensions.scaleDown.strictOrdinals", "extensions.notifications",
-      "populateJail.image", "populateJail.k8sNodeFilterName",
+      "populateJail.image", "populateJail.k8sNodeFilterName", "populateJail.overwrite",
       "slurmNodes.controller.size", "slurmNodes.controller.k8sNodeFilterName", "slurmNodes.controller.volumes",
       "slurmNodes.controller.slurmctld.image", "slurmNodes.controller.slurmctld.port", "slurmNodes.controller.slurmctld.resources",
       "slurmNodes.controller.munge.image", "slurmNodes.controller.munge.resources",
@@ -233,7 +233,8 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
   std::vector<std::string> told;
   read_exporter(nodes["exporter"], default_image, out, told);
   read_nccl_topology(spec["ncclSettings"], out);
-  out.jail = {spec["populateJail"]["image"].string(), spec["populateJail"]["k8sNodeFilterName"].string(), out.controller.jail.source_name};
+  out.jail = {spec["populateJail"]["image"].string(), spec["populateJail"]["k8sNodeFilterName"].string(), out.controller.jail.source_name, "", spec["populateJail"]["overwrite"].boolean()};
+  if (const auto annotations = kube::annotations_of(object); annotations.contains(kJailVersion)) out.jail.version = annotations.at(kJailVersion);
   if (out.jail.wanted()) check_jail(out);
   out.sshd_keys_secret = spec["secrets"]["sshdKeysName"].string();
   out.cgroup_version = nodes["worker"]["cgroupVersion"].string_or(spec["cgroupVersion"].string_or("v2"));

@@ -71,8 +71,11 @@ struct SlurmJail {
   std::string image;        // whose root it becomes
   std::string node_filter;  // where it is filled
   std::string source;       // of volumeSources: the volume, for all nodes
+  std::string version;      // that is to be current: annotation kJailVersion; empty: none is asked for
+  bool overwrite = false;   // a changed image is such a request
   bool wanted() const { return !image.empty(); }
 };
+inline constexpr const char* kJailVersion = "fairlead.dev/jail-version";
 inline constexpr const char* kJailVolume = "/mnt/jail-volume";  // where pods have the volume then; /mnt/jail is the root in it
 
 // What the user wrote for slurm.conf, as given: slurm/plan/custom_config.h says what is wrong with it, and what was in force stays so (docs/slurm-config.md).

@@ -74,6 +74,7 @@ void add_attach(CLI::App& app, Context& context);
 void add_ssh(CLI::App& app, Context& context);
 void add_run(CLI::App& app, Context& context);
 void add_failover(CLI::App& app, Context& context);
+void add_jail(CLI::App& app, Context& context);
 void add_notify(CLI::App& app, Context& context);
 void add_image(CLI::App& app, Context& context);
 void add_render(CLI::App& app, Context& context);

@@ -80,6 +80,7 @@ std::unique_ptr<CLI::App> make_tree(Context& context) {
   add_ssh(*app, context);
   add_run(*app, context);
   add_failover(*app, context);
+  add_jail(*app, context);
   add_notify(*app, context);
   add_node(*app, context);
   add_image(*app, context);

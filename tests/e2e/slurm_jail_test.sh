@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The shared root of a Slurm cluster ("jail"): filled by a pod; what is put into it on one node is there in the steps of another; steps, sessions and node shells live in it;
-# two nodes install packages at once; a step whose root is gone fails with a word and drains nothing.
+# two nodes install packages and make users at once; a step whose root is gone fails with a word and drains nothing; a new version is built beside the old one with what people changed, running jobs keep theirs, and
+# the way back is a flip.
 # usage: slurm_jail_test.sh BUILD_DIR   (as root; a site of its own with ranges of its own)
 set -euo pipefail
 build=${1:?usage: slurm_jail_test.sh BUILD_DIR}
@@ -11,9 +12,23 @@ told_pods=(demo-populate-jail "${told_pods[@]}")
 # The jail's image: the same without the gigabyte of PyTorch, which would only take time to copy.
 mkdir -p "$FAIRLEAD_STATE_DIR/images/tools"
 cp -al /var/lib/fairlead/images/slurm/22.05 "$FAIRLEAD_STATE_DIR/images/tools/1"
-find "$FAIRLEAD_STATE_DIR/images/tools/1/rootfs/usr/lib" -type f -size +2M ! -name 'libcrypto*' ! -name 'libslurm*' ! -name 'libperl*' ! -name 'libstdc++*' ! -name 'libgnutls*' -delete
+find "$FAIRLEAD_STATE_DIR/images/tools/1/rootfs/usr/lib" -type f -size +2M ! -name 'libcrypto*' ! -name 'libslurm*' ! -name 'libperl*' ! -name 'libstdc++*' ! -name 'libgnutls*' ! -name 'libapt*' -delete
 sed 's/"name": "slurm"/"name": "tools"/; s/"tag": "22.05"/"tag": "1"/' "$FAIRLEAD_STATE_DIR/images/slurm/22.05/image.json" > "$work/image.json"
 mv "$work/image.json" "$FAIRLEAD_STATE_DIR/images/tools/1/image.json"
+# Its next version: one file that people will have changed, too, and one that they will not.
+rootfs=$FAIRLEAD_STATE_DIR/images/tools/1/rootfs
+for n in 1 2; do
+  [ "$n" = 1 ] || cp -al "$FAIRLEAD_STATE_DIR/images/tools/1" "$FAIRLEAD_STATE_DIR/images/tools/2"
+  rootfs=$FAIRLEAD_STATE_DIR/images/tools/$n/rootfs
+  rm -f "$rootfs/etc/issue" "$rootfs/etc/motd"
+  echo "issue of image $n" > "$rootfs/etc/issue"
+  echo "motd of both" > "$rootfs/etc/motd"
+  echo "image $n" > "$work/image-of"
+  rm -f "$rootfs/usr/share/image-of" && mv "$work/image-of" "$rootfs/usr/share/image-of"
+done
+sed 's/"tag": "1"/"tag": "2"/' "$FAIRLEAD_STATE_DIR/images/tools/1/image.json" > "$work/image.json"
+rm "$FAIRLEAD_STATE_DIR/images/tools/2/image.json"
+mv "$work/image.json" "$FAIRLEAD_STATE_DIR/images/tools/2/image.json"
 
 site=$work/demo.yaml
 sed 's/^spec:$/&/; s/^  slurmNodes:$/  populateJail: {image: "tools:1", k8sNodeFilterName: no-gpu}\n&/' "$top/examples/demo.yaml" > "$site"
@@ -115,13 +130,17 @@ for name in one two; do
 done
 TEXT
 worker worker-0 chroot /mnt/jail sh -c "$(cat "$work/build.sh")"
-install='for i in $(seq 50); do dpkg -i /srv/$1.deb > /tmp/dpkg.log 2>&1 && exit 0; grep -q lock /tmp/dpkg.log || break; sleep 0.2; done; cat /tmp/dpkg.log; exit 1'
-login srun -w worker-0 sh -c "$install" - one > "$work/one.log" 2>&1 &
+install() { login srun -w "$1" apt-get install -y "/srv/$2.deb"; }
+install worker-0 one > "$work/one.log" 2>&1 &
 first=$!
-login srun -w worker-1 sh -c "$install" - two > "$work/two.log" 2>&1 || fail "install on worker-1: $(cat "$work/two.log")"
+install worker-1 two > "$work/two.log" 2>&1 || fail "install on worker-1: $(cat "$work/two.log")"
 wait $first || fail "install on worker-0: $(cat "$work/one.log")"
 expect "two nodes installed packages at once and both have both" $'package one\npackage two' login srun -w worker-0 sh -c 'package-one; package-two'
 expect "and the other node, too" $'package one\npackage two' login srun -w worker-1 sh -c 'package-one; package-two'
+
+for node in 0 1; do login srun -w "worker-$node" sh -c "for i in 1 2 3; do adduser --disabled-password --gecos '' n$node-\$i || exit 1; done" > "$work/users-$node.log" 2>&1 & done
+wait || true
+expect "two nodes made users at once, each with a number of its own" $'6\n6' login srun -w worker-0 sh -c 'grep -c ^n[01]- /etc/passwd; grep ^n[01]- /etc/passwd | cut -d: -f3 | sort -u | wc -l'
 
 # A node whose jail is not whole: the step fails with a word, the node stays in service.
 worker worker-1 mv /run/fairlead/jail /run/fairlead/jail.away
@@ -130,6 +149,34 @@ if login srun -w worker-1 true > /dev/null 2>&1; then fail 'a step ran outside o
 worker worker-1 mv /run/fairlead/jail.away /run/fairlead/jail
 expect "no node is drained for it" $'idle\nidle' login sinfo -h -N -o %T
 expect "and it takes steps again" "hello from worker-1" login srun -w worker-1 hello
+
+# Another version. A job runs on in the old one all the while.
+login srun -w worker-0 sh -c 'echo "motd of people" > /etc/motd; echo "issue of people" > /etc/issue; rm /etc/debian_version'
+job=$(login sbatch --parsable -D /home -o /home/old.out -w worker-1 --wrap 'until [ -e /home/go ]; do sleep 0.2; done; cat /usr/share/image-of; hello; touch /etc/written-late' | tr -d '[:space:]')
+until_true 30 'the job of the old version runs' bash -c "'$fairlead' exec -n demo login-0 -- squeue -h -j $job -o %T | grep -qx RUNNING"
+sed -i 's/tools:1/tools:2/' "$site"
+run apply -f "$site" > /dev/null
+[ "$(condition JailUpdated)" = absent ] || fail 'a changed image alone asked for a version'
+old=$(readlink "$volume/current")
+run jail update --timeout 60 > "$work/update.log" 2>&1 || fail "jail update: $(cat "$work/update.log")"
+note "a version of another image was built and made current"
+[ "$(readlink "$volume/current")" != "$old" ] || fail 'current leads to the old version'
+grep -q '/etc/issue: changed here and in the new image' "$work/update.log" || fail "the conflict is not told: $(cat "$work/update.log")"
+for node in worker-0 worker-1; do until_true 20 "$node enters the new version" bash -c "'$fairlead' exec -n demo $node -c slurmd -- chroot /mnt/jail cat /usr/share/image-of | grep -qx 'image 2'"; done
+expect "steps live in it, with the packages, users, changes and removals of people" $'image 2\nmotd of people\npackage one\npackage two\nada\nno' login srun -w worker-0 sh -c 'cat /usr/share/image-of /etc/motd; package-one; package-two; id -un ada; [ -e /etc/debian_version ] || echo no'
+expect "dpkg knows the packages there" "fairlead-two" login srun -w worker-0 dpkg -l fairlead-one fairlead-two
+expect "what both had changed is the image's, the other copy is kept" $'issue of image 2\nissue of people' login srun -w worker-0 sh -c 'cat /etc/issue /var/lib/fairlead/jail-conflicts/*/etc/issue'
+until_true 20 'login-0 enters the new version' bash -c "'$fairlead' ssh demo cat /usr/share/image-of 2> /dev/null | grep -q 'image 2'"
+note "and so do sessions"
+touch "$volume/home/go"
+until_true 30 'the job of the old version ends' bash -c "grep -q 'hello from worker-1' '$volume/home/old.out'"
+expect "the job that ran kept the old root" "image 1" cat "$volume/home/old.out"
+until_true 10 'its last write is in the old version' test -e "$volume/$old/etc/written-late"
+[ ! -e "$volume/current/etc/written-late" ] || fail 'a running job wrote into the new version'
+run jail rollback --timeout 60 > "$work/rollback.log" 2>&1 || fail "jail rollback: $(cat "$work/rollback.log")"
+[ "$(readlink "$volume/current")" = "$old" ] || fail 'the way back did not lead to the old version'
+until_true 20 'worker-0 is back in the old version' bash -c "'$fairlead' exec -n demo worker-0 -c slurmd -- chroot /mnt/jail cat /usr/share/image-of | grep -qx 'image 1'"
+expect "and steps live in the old version again" $'image 1\nissue of people' login srun -w worker-0 cat /usr/share/image-of /etc/issue
 run down --yes --purge > "$work/down.log" 2>&1 || { cat "$work/down.log" >&2; fail "down"; }
 note "down left nothing mounted"
 trap - EXIT

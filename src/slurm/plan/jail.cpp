@@ -2,6 +2,7 @@
 #include "slurm/plan/jail.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -30,13 +31,126 @@ std::string told(const Json& memory) {
   return fmt::format("version {} is the shared root", memory["version"].string());
 }
 
+// How the version came to be current, in the words of the pod that did it.
+std::string told_of_update(const Json& memory) {
+  const Json& update = memory["update"];
+  if (!update.is_object()) return told(memory);
+  std::string out = fmt::format("{} since {}, in place of {}", told(memory), update["at"].string(), update["from"].string());
+  if (!update["built"].boolean()) return out + ", as it was left";
+  out += fmt::format("; carried over: {} files and folders, {} records of packages and users, {} removals", update["files"].integer(), update["recordCount"].integer(), update["removedFiles"].integer());
+  if (const auto count = update["conflictCount"].integer(); count > 0) {
+    out += fmt::format("; not carried over: {}, whose old copies are in /var/lib/fairlead/jail-conflicts/{} of the shared root", count, update["from"].string());
+    for (const Json& one : update["conflicts"].items()) out += (&one == &update["conflicts"].items()[0] ? " (" : "; ") + one.string();
+    out += update["conflicts"].items().empty() ? "" : static_cast<std::size_t>(count) > update["conflicts"].items().size() ? "; ...)" : ")";
+  }
+  return out;
+}
+
+// A pod's report that it has filled, adopted or renewed the volume; none: it says something else.
+std::optional<Json> report_of(const Json& pod) {
+  auto report = kube::parse_json(last_word(pod));
+  if (!report || !report->is_object()) return std::nullopt;
+  const std::string& layout = (*report)["layout"].string();
+  if (layout != "adopted" && (layout != "versions" || (*report)["version"].string().empty())) return std::nullopt;
+  return std::move(*report);
+}
+
+// Counts a failure once, by the pod's uid, and says whether and when it may be tried again.
+std::optional<std::chrono::nanoseconds> wait_after_failure(Json& memory, const Json& pod, Instant now) {
+  if (memory["failedPod"].string() != kube::uid_of(pod)) {
+    memory.set("failedPod", kube::uid_of(pod)).set("attempts", memory["attempts"].integer() + 1);
+    memory.erase("failedAt");
+  }
+  // By this clock, and from when it was first seen here: a pod that a kubelet rejects has no container that could say when it ended, and the clock of a machine may be wrong.
+  auto seen = parse_time(memory["failedAt"].string());
+  if (!seen || *seen > now) {
+    memory.set("failedAt", print_time(now));
+    seen = now;
+  }
+  const auto delay = std::min<std::chrono::nanoseconds>(kLongestDelay, kFirstDelay * (std::int64_t{1} << std::min<std::int64_t>(std::max<std::int64_t>(memory["attempts"].integer(), 1) - 1, 10)));
+  const std::chrono::nanoseconds since = now - *seen;
+  return since >= delay ? std::nullopt : std::optional(delay - since);
+}
+
+std::string failure(const Json& pod, std::int64_t attempts) {
+  const std::string word = last_word(pod);
+  return fmt::format("pod {}, attempt {}: {}", kube::name_of(pod), attempts, pod["status"]["phase"].string() == "Failed" ? word : "what it said is not understood: " + word);
+}
+
+void forget_failures(Json& memory) {
+  for (const char* name : {"attempts", "failedPod", "failedAt"}) memory.erase(name);
+}
+
+// The root that is in use is whole; another one is asked for, or was.
+void plan_update(const api::SlurmCluster& cluster, const Json* pod, Instant now, JailPlan& out) {
+  const std::string wanted = asked_version(cluster);
+  const auto say = [&](const char* status, const char* reason, std::string why) { out.updated = {"JailUpdated", status, reason, std::move(why)}; };
+  if (wanted.empty() || wanted == out.memory["version"].string()) {
+    if (!wanted.empty()) out.memory.set("asked", true);
+    forget_failures(out.memory);
+    if (out.memory["asked"].boolean()) say("True", "Current", told_of_update(out.memory));
+    return;
+  }
+  out.memory.set("asked", true);
+  if (!is_version_name(wanted)) return say("False", "InvalidName", fmt::format("\"{}\" is no name of a version: up to 64 of a-z, 0-9 and \"-\", not beginning with \"-\"; {}", wanted, told(out.memory)));
+  if (out.memory["layout"].string() == "adopted") return say("False", "Adopted", "the root file system was on the volume before and is used as it is: there are no versions of it. Take away the annotation, or set overwrite to false");
+  const std::string name = populate_pod_name(cluster), meanwhile = "; until then " + told(out.memory);
+  const auto make = [&](std::string why) { say("False", "Updating", std::move(why) + meanwhile); };
+  if (!pod) {
+    out.make_pod = out.renew = true;
+    return make(fmt::format("pod {} is being made, for version {}", name, wanted));
+  }
+  const Json* owner = kube::controller_of(*pod);
+  if (!owner || (*owner)["uid"].string() != cluster.uid) return say("False", "PodOfSomebodyElse", fmt::format("a pod {} belongs to somebody else; remove or rename it", name));
+  if (kube::deleting(*pod)) return make(fmt::format("pod {} is ending", name));
+  const auto of = kube::annotations_of(*pod);
+  if (const auto at = of.find(api::kJailVersion); at == of.end() || at->second != wanted) {
+    // It may be killed at any moment.
+    out.end_pod = "it is of another version than the one asked for";
+    return make(fmt::format("the pod {} of before is ended", name));
+  }
+  const std::string& phase = (*pod)["status"]["phase"].string();
+  if (phase != "Succeeded" && phase != "Failed") return make(phase == "Running" ? fmt::format("pod {} makes version {} ready", name, wanted) : fmt::format("pod {}: {}", name, pod_trouble(*pod).text));
+  if (phase == "Succeeded")
+    if (auto report = report_of(*pod); report && (*report)["version"].string() == wanted) {
+      Json memory = Json::object({{"clusterUid", cluster.uid}, {"layout", "versions"}, {"version", wanted}, {"versions", (*report)["versions"]}, {"asked", true}});
+      // A pod that died after the last step, and one more that found all done: only the volume knows the rest.
+      if (!(*report)["from"].string().empty()) {
+        Json update = Json::object({{"at", print_time(now)}});
+        for (const char* field : {"from", "built", "files", "removedFiles", "recordCount", "records", "conflictCount", "conflicts", "removed", "kept"}) update.set(field, (*report)[field]);
+        memory.set("update", std::move(update));
+      }
+      out.memory = std::move(memory);
+      say("True", "Current", told_of_update(out.memory));
+      out.condition = {"JailReady", "True", "Populated", told(out.memory)};
+      return;
+    }
+  if (const auto wait = wait_after_failure(out.memory, *pod, now)) out.look_again = wait;
+  else out.end_pod = "it could not make the version that is asked for";
+  say("False", "UpdateFailed", failure(*pod, out.memory["attempts"].integer()) + meanwhile);
+}
+
 }  // namespace
 
 std::string populate_pod_name(const api::SlurmCluster& cluster) { return cluster.name + "-populate-jail"; }
 
 std::string jail_version(const api::SlurmCluster& cluster) { return hex(sha256(cluster.jail.image)).substr(0, 12); }
 
-Json populate_pod(const api::SlurmCluster& cluster, const ObjectOptions& options) {
+std::string asked_version(const api::SlurmCluster& cluster) { return !cluster.jail.version.empty() ? cluster.jail.version : cluster.jail.overwrite ? jail_version(cluster) : ""; }
+
+bool is_version_name(std::string_view name) {
+  const auto good = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
+  return !name.empty() && name.size() <= 64 && name[0] != '-' && std::all_of(name.begin(), name.end(), good);
+}
+
+Json populate_pod(const api::SlurmCluster& cluster, const ObjectOptions& options, const std::optional<std::vector<std::string>>& nodes) {
+  const std::string asked = asked_version(cluster), version = is_version_name(asked) ? asked : jail_version(cluster);
+  std::vector<Json> command = {Json("/opt/fairlead/bin/fairlead-slurm"), Json("populate"), Json("--volume"), Json(api::kJailVolume), Json("--version"), Json(version)};
+  Json annotations = Json::object();
+  if (nodes) {
+    command.insert(command.end(), {Json("--renew"), Json("--nodes"), Json(fmt::format("{}", fmt::join(*nodes, ",")))});
+    annotations.set(api::kJailVersion, version);
+  }
   const auto object = [](std::initializer_list<std::pair<std::string, Json>> members) { return Json::object(members); };
   std::vector<Json> mounts = {object({{"name", "jail"}, {"mountPath", api::kJailVolume}})};
   Json jail = object({{"name", "jail"}});
@@ -55,7 +169,7 @@ Json populate_pod(const api::SlurmCluster& cluster, const ObjectOptions& options
                       {"automountServiceAccountToken", false},
                       {"containers", Json::array({object({{"name", "populate"},
                                                           {"image", cluster.jail.image},
-                                                          {"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("populate"), Json("--volume"), Json(api::kJailVolume), Json("--version"), Json(jail_version(cluster))})},
+                                                          {"command", Json::array(std::move(command))},
                                                           // Files of every owner are made, whoever the image would run as.
                                                           {"securityContext", object({{"runAsUser", 0}, {"runAsGroup", 0}})},
                                                           {"volumeMounts", Json::array(std::move(mounts))}})})},
@@ -65,12 +179,14 @@ Json populate_pod(const api::SlurmCluster& cluster, const ObjectOptions& options
     if (filter->second.affinity.is_object()) spec.set("affinity", filter->second.affinity);
     if (filter->second.tolerations.is_array()) spec.set("tolerations", filter->second.tolerations);
   }
+  Json metadata = object({{"name", populate_pod_name(cluster)},
+                          {"namespace", cluster.space},
+                          {"labels", object({{"app.kubernetes.io/managed-by", "fairlead"}, {kClusterLabel, cluster.name}, {kRoleLabel, "populate-jail"}})},
+                          {"ownerReferences", Json::array({cluster.owner})}});
+  if (!annotations.members().empty()) metadata.set("annotations", std::move(annotations));
   return object({{"apiVersion", "v1"},
                  {"kind", "Pod"},
-                 {"metadata", object({{"name", populate_pod_name(cluster)},
-                                      {"namespace", cluster.space},
-                                      {"labels", object({{"app.kubernetes.io/managed-by", "fairlead"}, {kClusterLabel, cluster.name}, {kRoleLabel, "populate-jail"}})},
-                                      {"ownerReferences", Json::array({cluster.owner})}})},
+                 {"metadata", std::move(metadata)},
                  {"spec", std::move(spec)}});
 }
 
@@ -84,6 +200,7 @@ JailPlan plan_jail(const api::SlurmCluster& cluster, const Json& memory, const J
     return std::move(out);
   };
   const auto done = [&] {
+    plan_update(cluster, pod, now, out);
     out.condition = {"JailReady", "True", out.memory["layout"].string() == "adopted" ? "Adopted" : "Populated", told(out.memory)};
     return std::move(out);
   };
@@ -99,28 +216,15 @@ JailPlan plan_jail(const api::SlurmCluster& cluster, const Json& memory, const J
   const std::string& phase = (*pod)["status"]["phase"].string();
   if (phase != "Succeeded" && phase != "Failed")
     return waits("Populating", phase == "Running" ? fmt::format("pod {} fills the volume from {}", name, cluster.jail.image) : fmt::format("pod {}: {}", name, pod_trouble(*pod).text));
-  const std::string word = last_word(*pod);
   if (phase == "Succeeded")
-    if (auto report = kube::parse_json(word); report && report->is_object())
-      if (const std::string& layout = (*report)["layout"].string(); layout == "adopted" || (layout == "versions" && !(*report)["version"].string().empty())) {
-        out.memory = Json::object({{"clusterUid", cluster.uid}, {"layout", layout}, {"version", (*report)["version"].string()}});
-        return done();
-      }
-  if (out.memory["failedPod"].string() != kube::uid_of(*pod)) {
-    out.memory.set("failedPod", kube::uid_of(*pod)).set("attempts", out.memory["attempts"].integer() + 1);
-    out.memory.erase("failedAt");
-  }
-  // By this clock, and from when it was first seen here: a pod that a kubelet rejects has no container that could say when it ended, and the clock of a machine may be wrong.
-  auto seen = parse_time(out.memory["failedAt"].string());
-  if (!seen || *seen > now) {
-    out.memory.set("failedAt", print_time(now));
-    seen = now;
-  }
-  const std::int64_t attempts = out.memory["attempts"].integer();
-  const auto delay = std::min<std::chrono::nanoseconds>(kLongestDelay, kFirstDelay * (std::int64_t{1} << std::min<std::int64_t>(std::max<std::int64_t>(attempts, 1) - 1, 10)));
-  if (const std::chrono::nanoseconds since = now - *seen; since >= delay) out.end_pod = "it could not fill the jail";
-  else out.look_again = delay - since;
-  return waits("PopulateFailed", fmt::format("pod {}, attempt {}: {}", name, attempts, phase == "Failed" ? word : "what it said is not understood: " + word));
+    if (auto report = report_of(*pod)) {
+      out.memory = Json::object({{"clusterUid", cluster.uid}, {"layout", (*report)["layout"]}, {"version", (*report)["version"]}});
+      if ((*report)["versions"].is_array()) out.memory.set("versions", (*report)["versions"]);
+      return done();
+    }
+  if (const auto wait = wait_after_failure(out.memory, *pod, now)) out.look_again = wait;
+  else out.end_pod = "it could not fill the jail";
+  return waits("PopulateFailed", failure(*pod, out.memory["attempts"].integer()));
 }
 
 }  // namespace fairlead::slurm

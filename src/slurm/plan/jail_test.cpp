@@ -148,6 +148,83 @@ TEST(SlurmJail, AnotherImageIsNoNewVersion) {
   EXPECT_THAT(plan.condition->message, HasSubstr("abc"));
 }
 
+api::SlurmCluster asking(const std::string& version, const std::string& populate = "{image: \"tools:2\", k8sNodeFilterName: all}") {
+  Json object = site(populate);
+  if (!version.empty()) object.child("metadata").set("annotations", Json::object({{api::kJailVersion, version}}));
+  return api::read_slurm_cluster(object, "slurm:22.05");
+}
+Json filled(const std::string& layout = "versions") { return Json::object({{"clusterUid", "u1"}, {"layout", layout}, {"version", layout == "versions" ? "one" : ""}}); }
+
+// What is done for another version, by the pod that is there. Whatever it is, the root in use stays ready.
+struct Asked {
+  const char* name;
+  const char *version, *of, *phase, *word;  // asked for; of the pod, "": the first filling; "": no pod
+  const char *reason, *current;
+  bool make, end;
+};
+class SlurmJailVersion : public testing::TestWithParam<Asked> {};
+TEST_P(SlurmJailVersion, Decides) {
+  const Asked& c = GetParam();
+  Json pod = pod_in(c.phase, c.word);
+  if (*c.of) pod.child("metadata").set("annotations", Json::object({{api::kJailVersion, c.of}}));
+  Json memory = filled();
+  if (std::string_view(c.phase) == "Failed") memory.set("failedPod", "p1").set("failedAt", print_time(kNow - std::chrono::seconds(30))).set("attempts", 1);
+  const auto plan = plan_jail(asking(c.version), memory, *c.phase ? &pod : nullptr, kNow);
+  EXPECT_TRUE(plan.ready);
+  EXPECT_EQ(plan.condition->status, "True");
+  EXPECT_EQ(plan.updated ? plan.updated->reason : "", c.reason);
+  EXPECT_EQ(plan.memory["version"].string(), c.current);
+  EXPECT_EQ(plan.make_pod, c.make);
+  EXPECT_EQ(plan.renew, c.make);
+  EXPECT_EQ(!plan.end_pod.empty(), c.end);
+  const auto again = plan_jail(asking(c.version), plan.memory, *c.phase ? &pod : nullptr, kNow);
+  EXPECT_EQ(again.memory, plan.memory);
+}
+constexpr const char* kDone = R"({"layout":"versions","version":"two","versions":["one","two"],"from":"one","built":true,"files":3,"recordCount":1,"conflictCount":2,"conflicts":["/etc/a: x"]})";
+INSTANTIATE_TEST_SUITE_P(Requests, SlurmJailVersion,
+                         testing::Values(Asked{"nothing_asked", "", "", "", "", "", "one", false, false}, Asked{"the_one_that_is", "one", "", "Succeeded", "", "Current", "one", false, false},
+                                         Asked{"no_pod", "two", "", "", "", "Updating", "one", true, false}, Asked{"the_pod_that_filled_it", "two", "", "Succeeded", "", "Updating", "one", false, true},
+                                         Asked{"pending", "two", "two", "Pending", "", "Updating", "one", false, false}, Asked{"running", "two", "two", "Running", "", "Updating", "one", false, false},
+                                         Asked{"another_request_meanwhile", "three", "two", "Running", "", "Updating", "one", false, true}, Asked{"done", "two", "two", "Succeeded", kDone, "Current", "two", false, false},
+                                         Asked{"done_for_another", "two", "two", "Succeeded", R"({"layout":"versions","version":"one"})", "UpdateFailed", "one", false, false},
+                                         Asked{"failed", "two", "two", "Failed", "no space", "UpdateFailed", "one", false, true}, Asked{"no_name", "../x", "", "", "", "InvalidName", "one", false, false}),
+                         [](const auto& of) { return of.param.name; });
+
+TEST(SlurmJailUpdate, TellsWhatWasNotCarriedOver) {
+  Json pod = pod_in("Succeeded", kDone);
+  pod.child("metadata").set("annotations", Json::object({{api::kJailVersion, "two"}}));
+  const auto plan = plan_jail(asking("two"), filled(), &pod, kNow);
+  EXPECT_THAT(plan.updated->message, HasSubstr("3 files and folders, 1 records of packages and users"));
+  EXPECT_THAT(plan.updated->message, HasSubstr("not carried over: 2, whose old copies are in /var/lib/fairlead/jail-conflicts/one of the shared root (/etc/a: x; ...)"));
+  // Said on when the pod is gone.
+  EXPECT_EQ(plan_jail(asking("two"), plan.memory, nullptr, kNow).updated->message, plan.updated->message);
+}
+
+TEST(SlurmJailUpdate, ThePodKnowsWhichNodesLiveInTheJail) {
+  const std::string pod = kube::print_json(populate_pod(asking("two"), {}, std::vector<std::string>{"login-0", "worker-0"}));
+  EXPECT_THAT(pod, HasSubstr(R"("--version","two","--renew","--nodes","login-0,worker-0"])"));
+  EXPECT_THAT(pod, HasSubstr(R"("annotations":{"fairlead.dev/jail-version":"two"})"));
+  EXPECT_THAT(kube::print_json(populate_pod(asking("two"), {})), Not(HasSubstr("--renew")));
+}
+
+// Older operators fill the volume again then; here a changed image is a version beside the old one.
+TEST(SlurmJailUpdate, OverwriteMakesAChangedImageARequest) {
+  const auto changed = asking("", "{image: \"tools:2\", k8sNodeFilterName: all, overwrite: true}");
+  EXPECT_TRUE(plan_jail(changed, filled(), nullptr, kNow).make_pod);
+  Json same = filled();
+  same.set("version", jail_version(changed));
+  EXPECT_FALSE(plan_jail(changed, same, nullptr, kNow).make_pod);
+  // A version that is named counts more: the way back from it.
+  EXPECT_FALSE(plan_jail(asking("one", "{image: \"tools:2\", k8sNodeFilterName: all, overwrite: true}"), filled(), nullptr, kNow).make_pod);
+}
+
+TEST(SlurmJailUpdate, AnAdoptedRootHasNoVersions) {
+  const auto plan = plan_jail(asking("two"), filled("adopted"), nullptr, kNow);
+  EXPECT_EQ(plan.updated->reason, "Adopted");
+  EXPECT_FALSE(plan.make_pod);
+  EXPECT_EQ(plan.condition->reason, "Adopted");
+}
+
 TEST(SlurmJail, ThePodOfSomebodyElseIsLeftAlone) {
   Json pod = pod_in("Failed");
   pod.child("metadata").set("ownerReferences", Json::array());

@@ -552,7 +552,14 @@ class Planner {
     jail_ready_ = jail.ready;
     if (jail.condition) kube::set_condition(object_, *jail.condition, now_);
     if (jail.memory.is_object()) object_.child("status").set("jail", std::move(jail.memory));
-    if (jail.make_pod) plan_.steps.push_back(Create{resources::pods, populate_pod(cluster_, options_)});
+    if (jail.updated) kube::set_condition(object_, *jail.updated, now_);
+    std::optional<std::vector<std::string>> nodes;
+    if (jail.renew) {
+      nodes.emplace();
+      for (const auto& [name, one] : snapshot_.pods)
+        if (of_role(one, cluster_, Role::Worker) || of_role(one, cluster_, Role::Login)) nodes->push_back(name);
+    }
+    if (jail.make_pod) plan_.steps.push_back(Create{resources::pods, populate_pod(cluster_, options_, nodes)});
     if (!jail.end_pod.empty()) plan_.steps.push_back(DeletePod{kube::key_of(*pod), kube::uid_of(*pod), jail.end_pod, kube::version_of(*pod)});
     if (jail.look_again && (!plan_.look_again || *jail.look_again < *plan_.look_again)) plan_.look_again = jail.look_again;
   }

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// A new version of the shared root beside the old one, and the way back.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "base/files.h"
+#include "populate.h"
+#include "versions.h"
+
+namespace fairlead::companion {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+struct Renew : testing::Test {
+  std::string work, image, volume;
+  void SetUp() override {
+    char name[] = "/dev/shm/fairlead-renew-XXXXXX";
+    work = ::mkdtemp(name);
+    image = work + "/image";
+    for (const char* folder : {"/bin", "/etc", "/home", "/root", "/proc", "/usr/lib", "/var/lib/dpkg/info"}) ASSERT_TRUE(make_dirs(image + folder));
+    write(image + "/bin/sh", "a shell");
+    write(image + "/etc/passwd", "root:x:0:0::/root:/bin/sh\n");
+    write(image + "/etc/motd", "welcome to one");
+    write(image + "/etc/issue", "one");
+    write(image + "/var/lib/dpkg/status", "Package: sh\nArchitecture: amd64\nVersion: 1\n\n");
+    write(image + "/var/lib/dpkg/lock-frontend", "");
+    for (int i = 0; i < 4; ++i) write(image + "/usr/lib/" + std::to_string(i), "library");
+    fresh();
+  }
+  void TearDown() override { (void)remove_tree(work); }
+
+  // Version v1 as people left it, and the image of v2.
+  void fresh() {
+    volume = work + "/volume";
+    (void)remove_tree(volume);
+    ASSERT_TRUE(make_dirs(volume));
+    write(image + "/etc/issue", "one");
+    write(image + "/var/lib/dpkg/status", "Package: sh\nArchitecture: amd64\nVersion: 1\n\n");
+    const auto done = populate(options("v1", false));
+    ASSERT_TRUE(done) << done.error().message;
+    const std::string root = volume + "/versions/v1";
+    write(root + "/etc/passwd", "root:x:0:0::/root:/bin/sh\nada:x:1000:1000::/home/ada:/bin/sh\n");
+    write(root + "/var/lib/dpkg/status", "Package: sh\nArchitecture: amd64\nVersion: 1\n\nPackage: jq\nArchitecture: amd64\nVersion: 7\n\n");
+    write(root + "/var/lib/dpkg/info/jq.list", "/usr/bin/jq");
+    ASSERT_TRUE(make_dirs(root + "/usr/bin"));
+    write(root + "/usr/bin/jq", "jq");
+    write(root + "/etc/motd", "welcome from ada");
+    write(root + "/etc/issue", "mine");
+    ASSERT_EQ(::unlink((root + "/usr/lib/3").c_str()), 0);
+    write(image + "/etc/issue", "two");
+    write(image + "/var/lib/dpkg/status", "Package: sh\nArchitecture: amd64\nVersion: 2\n\n");
+  }
+  static void write(const std::string& path, const std::string& text) {
+    const auto done = write_file_atomically(path, text, 0644);
+    ASSERT_TRUE(done) << done.error().message;
+  }
+  PopulateOptions options(const char* version, bool renew = true) const {
+    PopulateOptions out{.volume = volume, .source = image, .version = version, .leave_out = {"/proc"}, .on_step = {}};
+    out.renew = renew;
+    out.wait_for_packages = std::chrono::milliseconds(0);
+    return out;
+  }
+  std::string text_of(const std::string& path) const {
+    auto text = read_file(volume + "/" + path);
+    return text ? *text : "absent";
+  }
+  std::string current() const {
+    const Fd fd(::open(volume.c_str(), O_RDONLY | O_DIRECTORY));
+    const auto root = find_root(fd.get());
+    return root ? root->version : root.error().message;
+  }
+  // What new steps would enter: the old version untouched, or the new one with all that belongs into it.
+  std::string state() const {
+    const std::string version = current(), root = "versions/" + version;
+    const bool users = text_of(root + "/etc/passwd").find("ada:") != std::string::npos, packages = text_of(root + "/var/lib/dpkg/status").find("Package: jq") != std::string::npos && text_of(root + "/usr/bin/jq") == "jq" &&
+                                                                                                    text_of(root + "/var/lib/dpkg/info/jq.list") == "/usr/bin/jq";
+    const bool changed = text_of(root + "/etc/motd") == "welcome from ada" && text_of(root + "/usr/lib/3") == "absent" && text_of(root + "/usr/lib/2") == "library";
+    if (!users || !packages || !changed) return "half " + version;
+    if (version == "v1") return text_of(root + "/etc/issue") == "mine" ? "old" : "half v1";
+    const bool kept = text_of(root + "/etc/issue") == "two" && text_of(root + "/var/lib/fairlead/jail-conflicts/v1/etc/issue") == "mine" && text_of(root + "/var/lib/dpkg/status").find("Version: 2") != std::string::npos;
+    return kept ? "new" : "half " + version;
+  }
+};
+
+TEST_F(Renew, CarriesOverWhatPeopleChanged) {
+  const auto done = populate(options("v2"));
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_EQ(state(), "new");
+  EXPECT_EQ(done->from, "v1");
+  EXPECT_TRUE(done->built);
+  EXPECT_THAT(done->replayed.records, ElementsAre("ada", "jq:amd64"));
+  ASSERT_EQ(done->replayed.conflicts.size(), 1U);
+  EXPECT_EQ(done->replayed.conflicts[0].path, "/etc/issue");
+  EXPECT_THAT(done->versions, ElementsAre("v1", "v2"));
+  // The old one is as it was.
+  EXPECT_EQ(text_of("versions/v1/etc/issue"), "mine");
+}
+
+TEST_F(Renew, TheWayBackIsAFlip) {
+  ASSERT_TRUE(populate(options("v2")));
+  write(volume + "/versions/v2/etc/motd", "later");
+  const auto back = populate(options("v1"));
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_FALSE(back->built);
+  EXPECT_EQ(state(), "old");
+  const auto again = populate(options("v2"));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(text_of("versions/v2/etc/motd"), "later");
+  EXPECT_EQ(current(), "v2");
+}
+
+TEST_F(Renew, WhatWasCarriedOnceIsCarriedOn) {
+  ASSERT_TRUE(populate(options("v2")));
+  write(image + "/etc/issue", "three");
+  const auto done = populate(options("v3"));
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_THAT(text_of("versions/v3/etc/passwd"), HasSubstr("ada:"));
+  EXPECT_EQ(text_of("versions/v3/usr/bin/jq"), "jq");
+  EXPECT_EQ(text_of("versions/v3/etc/issue"), "three");  // people had the image's in v2
+  EXPECT_EQ(text_of("versions/v3/var/lib/fairlead/jail-conflicts/v1/etc/issue"), "mine");
+  EXPECT_THAT(done->replayed.conflicts, IsEmpty());
+}
+
+TEST_F(Renew, OldVersionsGoWhenNobodyUsesThem) {
+  ASSERT_TRUE(note_use(volume, "worker-0", {"v1"}));
+  auto wanted = options("v2");
+  wanted.nodes = {"worker-0"};
+  ASSERT_TRUE(populate(wanted));
+  wanted.version = "v3";
+  auto done = populate(wanted);
+  ASSERT_TRUE(done);
+  EXPECT_THAT(done->removed, IsEmpty());
+  EXPECT_THAT(done->kept, ElementsAre("v1: worker-0 uses it"));
+  ASSERT_TRUE(note_use(volume, "worker-0", {"v3"}));
+  wanted.version = "v4";
+  done = populate(wanted);
+  ASSERT_TRUE(done);
+  EXPECT_THAT(done->removed, ElementsAre("v1", "v2"));
+  EXPECT_THAT(*list_dir(volume + "/versions"), ElementsAre("v3", "v4"));
+  EXPECT_THAT(*list_dir(volume + "/.fairlead-jail.manifests"), ElementsAre("v3", "v3.base", "v4", "v4.base"));
+}
+
+TEST_F(Renew, WaitsForPackagesThatAreBeingInstalled) {
+  const Fd lock(::open((volume + "/versions/v1/var/lib/dpkg/lock-frontend").c_str(), O_RDWR));
+  struct flock whole{};
+  whole.l_type = F_WRLCK;
+  ASSERT_EQ(::fcntl(lock.get(), F_OFD_SETLK, &whole), 0);
+  const auto done = populate(options("v2"));
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, Code::Unavailable);
+  EXPECT_THAT(done.error().message, HasSubstr("lock-frontend"));
+  EXPECT_EQ(state(), "old");
+  whole.l_type = F_UNLCK;
+  ASSERT_EQ(::fcntl(lock.get(), F_OFD_SETLK, &whole), 0);
+  ASSERT_TRUE(populate(options("v2")));
+  EXPECT_EQ(state(), "new");
+}
+
+TEST_F(Renew, RefusesWhatItCannotTellApart) {
+  ASSERT_EQ(::unlink(manifest_path(volume, "v1").c_str()), 0);
+  auto done = populate(options("v2"));
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, Code::Invalid);
+  EXPECT_EQ(state(), "old");
+  write(manifest_path(volume, "v1"), "fairlead-manifest 1\nend 3\n");
+  EXPECT_FALSE(populate(options("v2")));
+  EXPECT_EQ(state(), "old");
+  EXPECT_FALSE(populate(options("../v2")));
+}
+
+TEST_F(Renew, AnAdoptedRootHasNoVersions) {
+  volume = work + "/adopted";
+  ASSERT_TRUE(make_dirs(volume + "/bin"));
+  ASSERT_TRUE(make_dirs(volume + "/etc"));
+  write(volume + "/bin/sh", "x");
+  write(volume + "/etc/passwd", "x");
+  const auto done = populate(options("v2"));
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, Code::Invalid);
+  EXPECT_FALSE(exists(volume + "/versions"));
+}
+
+// SIGKILL before every single change: steps enter the old version or the whole new one, and another run completes it.
+TEST_F(Renew, MayBeKilledAtEveryStep) {
+  int steps = 0, old = 0;
+  bool completed = false;
+  for (; !completed; ++steps) {
+    ASSERT_LT(steps, 500);
+    fresh();
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      auto dying = options("v2");
+      int left = steps;
+      dying.on_step = [&left] {
+        if (left-- == 0) ::kill(::getpid(), SIGKILL);
+      };
+      ::_exit(populate(dying) ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    completed = WIFEXITED(status);
+    if (completed) {
+      EXPECT_EQ(WEXITSTATUS(status), 0);
+    }
+    const std::string after = state();
+    old += after == "old" ? 1 : 0;
+    EXPECT_TRUE(after == "old" || after == "new") << "killed before step " << steps << ": " << after;
+    const auto done = populate(options("v2"));
+    ASSERT_TRUE(done) << "killed before step " << steps << ": " << done.error().message;
+    EXPECT_EQ(state(), "new") << "killed before step " << steps;
+    EXPECT_THAT(*list_dir(volume + "/versions"), ElementsAre("v1", "v2"));
+  }
+  EXPECT_GT(old, 60);
+}
+
+// The same when an old version is taken away, and on the way back.
+TEST_F(Renew, MayBeKilledWhileOldVersionsGo) {
+  for (int steps = 0;; ++steps) {
+    ASSERT_LT(steps, 50);
+    fresh();
+    ASSERT_TRUE(populate(options("v2")));
+    ASSERT_TRUE(populate(options("v3")));  // v1 is gone, v2 before it stays
+    auto dying = options("v2");
+    dying.keep = 0;
+    const pid_t child = ::fork();
+    if (child == 0) {
+      int left = steps;
+      dying.on_step = [&left] {
+        if (left-- == 0) ::kill(::getpid(), SIGKILL);
+      };
+      ::_exit(populate(dying) ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    const std::string after = current();
+    EXPECT_TRUE(after == "v2" || after == "v3") << after;
+    EXPECT_EQ(state(), "new") << steps;
+    auto whole = options("v2");
+    whole.keep = 0;
+    ASSERT_TRUE(populate(whole));
+    EXPECT_EQ(state(), "new");
+    if (WIFEXITED(status)) break;
+  }
+}
+
+}  // namespace
+}  // namespace fairlead::companion
