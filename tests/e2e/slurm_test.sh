@@ -51,37 +51,6 @@ rights() { run exec -n demo exporter-0 -c exporter -- grep -E '^(Uid|CapPrm|CapE
 [ "$(rights)" = 'Uid: 65534 65534 65534 65534 CapPrm: 0000000000000000 CapEff: 0000000000000000 ' ] || fail "the exporter's rights: $(rights)"
 expect "metrics of both workers, closed to sessions" "refused" login python3 -c 'import socket, sys; socket.create_connection((sys.argv[1], 8080), timeout=5)' "$(run get pods -n demo exporter-0 -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["status"]["podIP"])')"
 
-# A worker whose GPU is gone is drained by a check that runs as a job on both; a person brings it back.
-run exec -n demo worker-1 -c slurmd -- sh -c 'echo 0 > /run/fairlead/gpus'
-cat > "$work/check.yaml" << 'YAML'
-apiVersion: slurm.nebius.ai/v1alpha1
-kind: ActiveCheck
-metadata: {name: gpu, namespace: demo}
-spec:
-  name: gpu
-  slurmClusterRefName: demo
-  checkType: slurmJob
-  suspend: true
-  slurmJobSpec:
-    eachWorkerJobs: true
-    sbatchScript: |
-      #!/bin/bash
-      #SBATCH --gres=gpu:1
-      [ "$(id -un)" = nobody ] || exit 127
-      timeout 30 nvidia-smi -L | grep -q '^GPU 0'
-  failureReactions: {drainSlurmNode: {drainReasonPrefix: "[node_problem]"}}
-YAML
-run apply -f "$work/check.yaml" > /dev/null
-until_true 60 "the check has ended" bash -c "'$fairlead' get activechecks -n demo gpu -o yaml | grep -q 'lastRunStatus: Failed'"
-until_true 10 "worker-1 is drained" bash -c "'$fairlead' exec -n demo login-0 -- sinfo -h -N -n worker-1 -o '%T %E' | grep -q '^drained .node_problem. fairlead: check gpu: 1 of its last 1 results failed'"
-[ "$(login sinfo -h -N -n worker-0 -o %T)" = idle ] || fail "worker-0 is not idle: $(login sinfo -N)"
-run get activechecks -n demo gpu -o yaml | grep -q '1 passed, 1 failed: worker-1 (job' || fail "the check says: $(run get activechecks -n demo gpu -o yaml)"
-run delete activecheck -n demo gpu > /dev/null
-run exec -n demo worker-1 -c slurmd -- sh -c 'echo 1 > /run/fairlead/gpus'
-login scontrol update nodename=worker-1 state=undrain
-until_true 30 "worker-1 is back" bash -c "'$fairlead' exec -n demo login-0 -- sinfo -h -N -n worker-1 -o %T | grep -qx idle"
-note "a check drained the worker whose GPU is gone, and only that one"
-
 # Two heads could not tell which of them is cut off: refused before anything is touched.
 sed '/    controller:/,/size: 1/ s/size: 1/size: 2/' "$site" > "$work/two-heads.yaml"
 run apply -f "$work/two-heads.yaml" > /dev/null

@@ -70,12 +70,12 @@ ActiveCheckController::Seen ActiveCheckController::observe(const Json& check) co
   }
   if (seen.script.empty()) waits("NothingToRun", "spec.slurmJobSpec names no script: give sbatchScript or sbatchScriptRefName");
   if (!cluster) return seen;
-  for (const Json& pod : caches_->of(resources::pods).list(space)) {
-    if (kube::deleting(pod)) continue;
+  caches_->of(resources::pods).each(space, [&](const Json& pod) {
+    if (kube::deleting(pod)) return;
     if (belongs(pod, kube::uid_of(*cluster), "worker")) in.workers.push_back(kube::name_of(pod));
     // Slurm's tools on any head reach the slurmctld that serves.
     if (belongs(pod, kube::uid_of(*cluster), "controller") && kube::condition_is_true(pod, "Ready") && (seen.head.name.empty() || kube::name_of(pod) < seen.head.name)) seen.head = kube::key_of(pod);
-  }
+  });
   std::sort(in.workers.begin(), in.workers.end());
   if (seen.head.name.empty()) waits("NoHead", fmt::format("no head of cluster {} is ready", in.rules.cluster));
   for (const auto& name : in.rules.depends_on) {
