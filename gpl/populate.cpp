@@ -172,18 +172,22 @@ class Populator {
     const SystemClock clock;
     const auto until = clock.monotonic() + options_.wait_for_packages;
     for (const char* path : {kUsersLock, "/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/etc/.pwd.lock"}) {
-      auto fd = open_in_root(root, path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
-      if (!fd && fd.error().code == Code::NotFound) continue;  // nobody ever took it: no such tools here
-      if (!fd) return std::unexpected(std::move(fd.error()));
+      const std::string folder = std::string(path).substr(0, std::string_view(path).rfind('/'));
+      auto parent = open_in_root(root, folder, O_RDONLY | O_DIRECTORY);
+      if (!parent && parent.error().code == Code::NotFound) continue;  // no such tools here
+      if (!parent) return std::unexpected(std::move(parent.error()));
+      // As they make it themselves.
+      Fd fd(::openat(parent->get(), path + folder.size() + 1, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+      if (!fd) return fail_errno(errno, std::string("open ") + path + " of the old version");
       struct flock whole{};
       whole.l_type = F_WRLCK;
       // flock(1) takes its lock by flock(2), the others by fcntl(2); on one machine these know nothing of each other.
-      while ((path == kUsersLock ? ::flock(fd->get(), LOCK_EX | LOCK_NB) : ::fcntl(fd->get(), F_OFD_SETLK, &whole)) != 0) {
+      while ((path == kUsersLock ? ::flock(fd.get(), LOCK_EX | LOCK_NB) : ::fcntl(fd.get(), F_OFD_SETLK, &whole)) != 0) {
         if (errno != EAGAIN && errno != EACCES && errno != EINTR) return fail_errno(errno, std::string("lock ") + path + " of the old version");
         if (clock.monotonic() > until) return fail(Code::Unavailable, fmt::format("packages or users are being changed in the old version ({} is locked); it is tried again", path));
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
       }
-      busy_.push_back(std::move(*fd));
+      busy_.push_back(std::move(fd));
     }
     return {};
   }
@@ -255,10 +259,17 @@ class Populator {
         std::erase(there, version);
         out_.removed.push_back(version);
         step();
-        for (const auto& gone : {path + ".tmp", manifest_path(options_.volume, version), base_files_path(options_.volume, version)})
-          if (auto removed = remove_tree(gone); !removed) unhappy(removed.error());
+        if (auto removed = remove_tree(path + ".tmp"); !removed) unhappy(removed.error());
       }
     }
+    // Of what is gone, also where an earlier run was killed before this.
+    const std::string manifests = manifest_path(options_.volume, "");
+    if (auto listed = list_dir(manifests); listed)
+      for (const auto& name : *listed)
+        if (std::find(there.begin(), there.end(), name.substr(0, name.find('.'))) == there.end()) {
+          step();
+          if (auto removed = remove_tree(manifests + name); !removed) unhappy(removed.error());
+        }
     out_.versions = std::move(there);
   }
 
@@ -383,18 +394,23 @@ std::string some(const Many& many, std::size_t most) {
   return "[" + out + "]";
 }
 
-std::string report(const Populated& done, std::chrono::nanoseconds took) {
+std::string report(const Populated& done, std::chrono::nanoseconds took, std::size_t most) {
   std::string out = fmt::format("{{\"layout\":\"{}\",\"version\":\"{}\",\"made\":{},\"entries\":{},\"bytes\":{},\"without\":{},\"seconds\":{:.1f}", text(done.root.layout), done.root.version, done.made, done.copied.entries,
                                 done.copied.bytes, done.copied.without, std::chrono::duration<double>(took).count());
-  // Kubernetes keeps 4096 bytes.
-  out += ",\"versions\":" + some(done.versions, 8);
+  out += ",\"versions\":" + some(done.versions, most);
   if (!done.from.empty()) {
     std::vector<std::string> conflicts;
     for (const auto& one : done.replayed.conflicts) conflicts.push_back(one.path + ": " + one.why);
     out += fmt::format(",\"from\":\"{}\",\"built\":{},\"files\":{},\"removedFiles\":{},\"recordCount\":{},\"records\":{},\"conflictCount\":{},\"conflicts\":{},\"removed\":{},\"kept\":{}", done.from, done.built,
-                       done.replayed.files, done.replayed.removed, done.replayed.records.size(), some(done.replayed.records, 8), conflicts.size(), some(conflicts, 10), some(done.removed, 4), some(done.kept, 3));
+                       done.replayed.files, done.replayed.removed, done.replayed.records.size(), some(done.replayed.records, most), conflicts.size(), some(conflicts, most), some(done.removed, most), some(done.kept, most));
   }
   return out + "}";
+}
+
+// Kubernetes keeps 4096 bytes of a last word, and half of one says nothing.
+std::string report(const Populated& done, std::chrono::nanoseconds took) {
+  for (std::size_t most = 12;; --most)
+    if (std::string out = report(done, took, most); out.size() <= 4000 || most == 0) return out;
 }
 
 }  // namespace

@@ -249,6 +249,8 @@ TEST_F(Renew, MayBeKilledWhileOldVersionsGo) {
     whole.keep = 0;
     ASSERT_TRUE(populate(whole));
     EXPECT_EQ(state(), "new");
+    EXPECT_THAT(*list_dir(volume + "/versions"), ElementsAre("v2"));
+    EXPECT_THAT(*list_dir(volume + "/.fairlead-jail.manifests"), ElementsAre("v2", "v2.base"));
     if (WIFEXITED(status)) break;
   }
 }

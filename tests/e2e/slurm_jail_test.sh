@@ -94,7 +94,7 @@ if [ -n "${FAIRLEAD_FULL:-}" ]; then
   trap - EXIT
   rm -rf "$work"
   # The rest on a cluster that has a jail from the start.
-  exec env -u FAIRLEAD_FULL bash "$0" "$build"
+  exec env -u FAIRLEAD_FULL FAIRLEAD_LONG=1 bash "$0" "$build"
 else
   run up -f "$site" "${options[@]}" > "$work/up.log" 2>&1 || { cat "$work/up.log" >&2; fail "up"; }
 fi
@@ -154,6 +154,10 @@ expect "and it takes steps again" "hello from worker-1" login srun -w worker-1 h
 login srun -w worker-0 sh -c 'echo "motd of people" > /etc/motd; echo "issue of people" > /etc/issue; rm /etc/debian_version'
 job=$(login sbatch --parsable -D /home -o /home/old.out -w worker-1 --wrap 'until [ -e /home/go ]; do sleep 0.2; done; cat /usr/share/image-of; hello; touch /etc/written-late' | tr -d '[:space:]')
 until_true 30 'the job of the old version runs' bash -c "'$fairlead' exec -n demo login-0 -- squeue -h -j $job -o %T | grep -qx RUNNING"
+if [ -n "${FAIRLEAD_LONG:-}" ]; then
+  run ssh demo "su - ada -c 'sleep 6543'" > /dev/null 2>&1 &
+  until_true 20 'a session of the old version runs' login pgrep -u ada -x sleep
+fi
 sed -i 's/tools:1/tools:2/' "$site"
 run apply -f "$site" > /dev/null
 [ "$(condition JailUpdated)" = absent ] || fail 'a changed image alone asked for a version'
@@ -173,6 +177,25 @@ until_true 30 'the job of the old version ends' bash -c "grep -q 'hello from wor
 expect "the job that ran kept the old root" "image 1" cat "$volume/home/old.out"
 until_true 10 'its last write is in the old version' test -e "$volume/$old/etc/written-late"
 [ ! -e "$volume/current/etc/written-late" ] || fail 'a running job wrote into the new version'
+uses() { grep -qx "${old#versions/}" "$volume/.fairlead-jail.nodes/$1"; }
+if [ -n "${FAIRLEAD_LONG:-}" ]; then
+  free() { ! uses "$1"; }
+  until_true 60 'the workers take the old version down when nothing runs in it' free worker-0
+  until_true 60 'also the one whose job has ended' free worker-1
+  uses login-0 || fail 'login-0 has a session in the old version and says that it does not use it'
+  login pkill -u ada -x sleep
+  until_true 60 'login-0, when the session has ended' free login-0
+  [ "$(login ls /mnt/jail-versions)" = "$(basename "$(readlink "$volume/current")")" ] || fail 'old mounts are left on login-0'
+  note "each node says which versions it uses, and takes an old one down when no process lives in it"
+  run jail update --version three --timeout 60 > "$work/three.log" 2>&1 || fail "jail update: $(cat "$work/three.log")"
+  [ ! -e "$volume/$old" ] || fail 'a version that nobody uses is still there'
+  note "the version before the last one is removed with the next update"
+  run down --yes --purge > "$work/down.log" 2>&1 || { cat "$work/down.log" >&2; fail "down"; }
+  trap - EXIT
+  rm -rf "$work"
+  echo "$passed passed, 0 failed"
+  exit 0
+fi
 run jail rollback --timeout 60 > "$work/rollback.log" 2>&1 || fail "jail rollback: $(cat "$work/rollback.log")"
 [ "$(readlink "$volume/current")" = "$old" ] || fail 'the way back did not lead to the old version'
 until_true 20 'worker-0 is back in the old version' bash -c "'$fairlead' exec -n demo worker-0 -c slurmd -- chroot /mnt/jail cat /usr/share/image-of | grep -qx 'image 1'"
