@@ -616,6 +616,29 @@ TEST(Reconcile, PodsOfADeadMachineAreForgottenWhenSlurmKnows) {
   EXPECT_TRUE(std::get<DeletePod>(world.look().steps.at(1)).forget);
 }
 
+// While a thousand workers start, their names would not fit into the address of a request.
+TEST(Reconcile, ManyNodesOfInterestAreAllNodes) {
+  World world;
+  world.settle();
+  for (const char* name : {"controller-0", "worker-0", "worker-1", "login-0"}) world.ready(name);
+  world.settle();
+  const auto waits = [&](const std::string& name) {
+    Json pod = world.snapshot.pods["worker-1"];
+    pod.child("metadata").set("name", name);
+    pod.child("status").set("conditions", Json::array());
+    pod.child("status").set("containerStatuses", *kube::parse_json(R"([{"name":"slurmd","state":{"running":{"startedAt":"2020-01-01T00:00:00Z"}}}])"));
+    world.snapshot.pods[name] = std::move(pod);
+  };
+  waits("worker-1");
+  const auto few = wants_look(world.snapshot, "slurm:22.05", kNow);
+  ASSERT_TRUE(few);
+  EXPECT_THAT(few->nodes, HasSubstr("worker-1"));
+  for (int i = 2; i < 120; ++i) waits("worker-" + std::to_string(i));
+  const auto many = wants_look(world.snapshot, "slurm:22.05", kNow);
+  ASSERT_TRUE(many);
+  EXPECT_EQ(many->nodes, "");
+}
+
 // Kubernetes would delete the pods of a machine that is silent for five minutes, and end them when it is heard again.
 TEST(Objects, SilenceDeletesNoWorkersAndNoSessions) {
   Json cluster = demo();
