@@ -88,9 +88,12 @@ std::optional<std::string> ask_accounting(const std::string& slurm_conf, const c
   return asked->out;
 }
 
-bool jobs_complete(const std::string& slurm_conf) {
-  auto asked = run({.argv = {"squeue", "-h", "-t", "completing", "-o", "%i"}, .environment = std::map<std::string, std::string>{{"PATH", variable("PATH")}, {"SLURM_CONF", slurm_conf}}}, 6s);
-  return !asked || asked->exit.code != 0 || !trim(asked->out).empty();
+// False: there is none.
+bool end_slurmctld(const std::string& conf) {
+  auto pid = read_file(value_in(conf, "SlurmctldPidFile"));
+  const int number = pid ? std::atoi(pid->c_str()) : 0;
+  auto name = number > 1 ? read_file(fmt::format("/proc/{}/comm", number)) : Result<std::string>("");
+  return name && trim(*name) == "slurmctld" && ::kill(number, SIGTERM) == 0;
 }
 
 std::vector<std::string> own_kinds(const std::string& conf) {
@@ -196,20 +199,16 @@ int meet_accounting(const std::string& slurm_conf) {
     const auto names = split(*clusters, '\n');
     const bool registered = std::find(names.begin(), names.end(), value_in(*conf, "ClusterName")) != names.end();
     if (restarted || (registered && kinds_are_known(own_kinds(*conf), *kinds))) break;
-    auto pid = read_file(value_in(*conf, "SlurmctldPidFile"));
-    const int number = pid ? std::atoi(pid->c_str()) : 0;
-    auto name = number > 1 ? read_file(fmt::format("/proc/{}/comm", number)) : Result<std::string>("");
-    if (!name || trim(*name) != "slurmctld") return 0;
     log_info("slurmdbd answers for the first time: slurmctld is started anew");
-    if (::kill(number, SIGTERM) != 0) return 1;
+    if (!end_slurmctld(*conf)) return 0;
   }
-  // What it learned from the database is on disk after this, rather than after five minutes. Not while other files are on their way to it, and not while jobs are completing, if that ends soon: slurmd's word that one has ended
-  // is lost during a reconfigure, and its nodes take no job until slurmctld asks again, a minute or two later (seen with 22.05.8).
-  for (int i = 0; i < 60 && jobs_complete(slurm_conf); ++i) std::this_thread::sleep_for(500ms);
+  // What it learned from the database is on disk when it has ended, rather than after five minutes. Not while other files are on their way to it. (`scontrol reconfigure` saves it too, but counts jobs twice: reconfigure.cpp.)
   auto have = read_file("/etc/slurm/generation"), running = read_file(kGeneration);
-  if (have && running && trim(*have) == trim(*running)) (void)run({.argv = {"scontrol", "reconfigure"}, .environment = std::map<std::string, std::string>{{"PATH", variable("PATH")}, {"SLURM_CONF", slurm_conf}}}, 60s);
-  auto written = write_file_atomically(kMet, "", 0644);
-  return written ? 0 : 1;
+  auto conf = read_file(slurm_conf);
+  // Written first: where our parent ends with slurmctld, so do we, and the next one is not to begin again.
+  if (auto written = write_file_atomically(kMet, "", 0644); !written) return 1;
+  if (conf && have && running && trim(*have) == trim(*running)) (void)end_slurmctld(*conf);
+  return 0;
 }
 
 bool wait_for_settings(const std::string& slurm_conf, const std::string& needs) {

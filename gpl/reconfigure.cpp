@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -60,6 +61,21 @@ std::string tell_to_read() {
   return "scontrol reconfigure: " + (out ? std::string(trim(out->err)) : out.error().message);
 }
 
+// Slurm 22.05 counts the jobs of a dynamic node once more at each `reconfigure`: a node that had one then stays ALLOCATED or COMPLETING after the job, for good, and a completing one takes no more. Counted anew at a start.
+bool jobs_hold_nodes() {
+  auto out = run({.argv = {"squeue", "-h", "-t", "running,completing,suspended,configuring,stopped", "-o", "%i"}}, 10s);
+  return !out || out->exit.code != 0 || !trim(out->out).empty();
+}
+bool nodes_are_dynamic() {
+  auto out = run({.argv = {"scontrol", "-o", "show", "nodes"}}, 20s);
+  return !out || out->exit.code != 0 || out->out.find("DYNAMIC_NORM") != std::string::npos;
+}
+// A daemon that ends sooner counts as one that cannot run.
+void wait_until_it_has_run() {
+  struct stat started {};
+  for (int i = 0; i < 60 && ::stat("/run/slurm/slurmctld.pid", &started) == 0 && SystemClock().now() < Instant(std::chrono::seconds(started.st_mtim.tv_sec)) + 12s; ++i) std::this_thread::sleep_for(200ms);
+}
+
 bool answers_with_these_files() {
   const SystemClock clock;
   for (const auto until = clock.monotonic() + kAnswersAgain; clock.monotonic() < until; std::this_thread::sleep_for(200ms))
@@ -92,6 +108,7 @@ int reconfigure(const std::vector<std::string>& arguments) {
   if (ask_daemon(&unreadable).empty() && !unreadable.empty()) return say(kWentDown, unreadable);
   if (ask_daemon().empty()) return say(kNotDone, "slurmctld does not answer, and so was not told of configuration " + hash);
   std::string trouble;
+  bool counted_twice = jobs_hold_nodes();
   if (flag("--restart") && !read_already) {
     if (exists("/run/slurm/head.sock")) {
       auto stepped = ask_head("/run/slurm", "step-down");
@@ -106,6 +123,12 @@ int reconfigure(const std::vector<std::string>& arguments) {
     return say(kWentDown, fmt::format("slurmctld has not answered with configuration {} for {} s{}; its last words are in the log of container slurmctld", hash, kAnswersAgain.count(), trouble.empty() ? "" : " (" + trouble + ")"));
   if (!trouble.empty() || (flag("--restart") && !read_already))
     if (const std::string again = tell_to_read(); !again.empty()) return say(kNotDone, again);
+  counted_twice = (counted_twice || jobs_hold_nodes()) && nodes_are_dynamic();
+  if (counted_twice) {
+    wait_until_it_has_run();
+    if (auto ended = end_daemon(); !ended) return say(kNotDone, ended.error().message);
+    if (!answers_with_these_files()) return say(kWentDown, fmt::format("slurmctld, started anew with configuration {}, has not answered for {} s; its last words are in the log of container slurmctld", hash, kAnswersAgain.count()));
+  }
   auto written = write_file_atomically(kGeneration, hash + "\n", 0644);
   return written ? 0 : say(kNotDone, written.error().message);
 }

@@ -17,7 +17,8 @@ std::string generation_of(std::string_view slurm_conf);
 
 // `await HASH`: until the files in /etc/slurm are of that generation, 90 s at most.
 int await_files(const std::string& hash);
-// `reconfigure HASH [--always] [--restart]`. Exit status 0: slurmctld answers, and runs with these files; the nodes are told. 1: not done: the files are not there, or slurmctld did not answer before.
+// `reconfigure HASH [--always] [--restart]`. Exit status 0: slurmctld answers, and runs with these files; the nodes are told. Where jobs hold nodes slurmctld is started anew in the end, since a reload counts
+// them twice. 1: not done: the files are not there, or slurmctld did not answer before.
 // 5: it answered before, and has not done so since, or not with these files. 6: another head is to take over, with these files.
 int reconfigure(const std::vector<std::string>& arguments);
 // `generation`: of the slurm.conf that this container's tools and daemons use.

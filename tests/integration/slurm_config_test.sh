@@ -85,6 +85,19 @@ shown MaxNodeCount 128 || fail "not in force: $(cat "$work/last.log")"
 inside squeue -h -j "$job" -o %i | grep -qx "$job" || fail 'the job is gone'
 ok 'a key that needs a restart is in force after one, and the job is there'
 
+# A dynamic node counts its jobs once more at each reconfigure, and would never be idle again.
+until_true 30 'slurmctld has run for 10 s' old_enough
+long=$(inside sbatch --parsable -o /dev/null -n 1 --wrap 'sleep 1000')
+long_state() { inside squeue -h -j "$long" -o %T; }
+until_true 30 'a job runs' grep_in '^RUNNING$' long_state
+EDIT='s/^MaxNodeCount=.*/MaxNodeCount=128/' give busy MinJobAge=312
+companion reconfigure busy --always || fail 'a configuration while a job runs'
+shown MinJobAge '312 sec' || fail "not in force: $(cat "$work/last.log")"
+[ "$(long_state)" = RUNNING ] || fail "the job does not run any more: $(long_state)"
+inside scancel "$long"
+until_true 20 'the node of a job that ran during a reconfigure is idle after it' grep_in ' State=IDLE[+]DYNAMIC_NORM ' inside scontrol -o show node worker-0
+ok 'a node whose job ran during a reload is idle when that has ended'
+
 # What must never be given to it: it goes down, and that is told from a head that cannot be asked.
 until_true 30 'slurmctld has run for 10 s' old_enough
 given_up() { # TEXT: how that ends for what lies in /etc/slurm
