@@ -22,7 +22,9 @@ struct SlurmControllerOptions {
 class SlurmClusterController final : public kube::Controller {
  public:
   SlurmClusterController(kube::KubeApi& api, const Clock& clock, KeyMaker make_keys, SlurmControllerOptions options)
-      : api_(api), clock_(clock), make_keys_(std::move(make_keys)), options_(std::move(options)) {}
+      : api_(api), clock_(clock), make_keys_(std::move(make_keys)), options_(std::move(options)) {
+    options_.objects.reads_machines = options_.space.empty();
+  }
   std::string name() const override { return "slurm-cluster"; }
   std::vector<Source> sources() const override;
   std::optional<kube::Access> access() const override;

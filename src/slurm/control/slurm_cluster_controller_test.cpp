@@ -567,6 +567,7 @@ TEST_F(Controller, APodThatHadTheNameBeforeIsReportedWhenItsMachineIsOff) {
   ASSERT_TRUE(api_.create(resources::nodes, node("m1", "True", "[]")));
   Json waiting = object("pods", "worker-1");
   waiting.child("spec").set("nodeName", "m1");
+  waiting.child("metadata").set("creationTimestamp", "2026-11-21T20:00:00Z");
   auto written = api_.update(resources::pods, waiting);
   ASSERT_TRUE(written);
   written->child("status").set("conditions", Json::array());
@@ -586,7 +587,7 @@ TEST_F(Controller, APodThatHadTheNameBeforeIsReportedWhenItsMachineIsOff) {
   ASSERT_TRUE(api_.update(resources::nodes, *off));
   settle();
   EXPECT_TRUE(told);
-  EXPECT_THAT(api_.commands, Contains(HasSubstr("died worker-1 - died: machine m0 is out of service u0@m0")));
+  EXPECT_THAT(api_.commands, Contains(testing::ContainsRegex("died worker-1 20[^ ]+Z died: machine m0 is out of service u0@m0")));
 }
 
 // The edit that takes a change back comes while the change is being told, so that its end cannot be written down: the nodes have it all the same.

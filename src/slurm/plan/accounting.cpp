@@ -19,8 +19,6 @@ using kube::Json;
 
 constexpr const char* kStorage = "accounting_storage/slurmdbd";
 
-std::string accounting_service(const SlurmCluster& cluster) { return cluster.name + "-accounting-svc"; }
-std::string database_service(const SlurmCluster& cluster) { return cluster.name + "-acct-db"; }
 std::string data_claim(const SlurmCluster& cluster) { return "data-" + database_pod_name(cluster); }
 std::string backup_claim(const SlurmCluster& cluster) { return "backup-" + database_pod_name(cluster); }
 
@@ -112,6 +110,9 @@ std::string trouble_of(const Json& pod) {
 }
 
 }  // namespace
+
+std::string accounting_service(const SlurmCluster& cluster) { return cluster.name + "-accounting-svc"; }
+std::string database_service(const SlurmCluster& cluster) { return cluster.name + "-acct-db"; }
 
 std::string database_secret(const SlurmCluster& cluster) { return cluster.name + "-acct-db"; }
 std::string database_pod_name(const SlurmCluster& cluster) { return cluster.name + "-acct-db-0"; }

@@ -25,6 +25,8 @@ std::string database_host(const api::SlurmCluster& cluster, const RenderFacts& f
 std::string database_pod_name(const api::SlurmCluster& cluster);
 std::string accounting_pod_name(int ordinal);
 
+std::string accounting_service(const api::SlurmCluster& cluster);
+std::string database_service(const api::SlurmCluster& cluster);
 std::vector<kube::Json> accounting_services(const api::SlurmCluster& cluster);
 std::vector<kube::Json> accounting_claims(const api::SlurmCluster& cluster);  // of the database and of its backups; owned by nobody
 kube::Json accounting_pod(const api::SlurmCluster& cluster, int ordinal, const ObjectOptions& options);

@@ -241,6 +241,44 @@ TEST(Accounting, SwitchingItOnRenewsTheHeadBeforeItIsToldOfIt) {
   EXPECT_THAT(world.condition("ConfigApplied"), HasSubstr("True"));
 }
 
+// Half of it would switch limits off, and cut a database off that runs.
+TEST(Accounting, AMistakeInItTakesNothingBack) {
+  World world(demo("enabled: true, mariadbOperator: {enabled: true}", "{enforce: \"associations,limits\"}"));
+  world.settle();
+  world.all_ready();
+  world.settle();
+  ASSERT_THAT(mounted(world), HasSubstr("AccountingStorageEnforce=associations,limits\n"));
+  const auto policies = world.snapshot.policies;
+  world.snapshot.cluster.child("spec").child("extensions").child("accounting").set("enforce", "associations, limits");
+  world.snapshot.cluster.child("spec").child("slurmNodes").child("accounting").set("externalDB", *kube::parse_json(R"({"enabled":true,"host":"h","user":"u"})"));
+  world.settle();
+  EXPECT_THAT(mounted(world), HasSubstr("AccountingStorageEnforce=associations,limits\n"));
+  EXPECT_THAT(world.condition("ConfigValid"), testing::AllOf(HasSubstr("False Refused"), HasSubstr("enforce"), HasSubstr("stays in force")));
+  EXPECT_EQ(world.snapshot.policies, policies);
+  EXPECT_TRUE(world.snapshot.pods.contains("accounting-0"));
+}
+
+TEST(Accounting, WhatTheApiRefusesOfItHoldsNothingElseUp) {
+  World world = running_without();
+  switch_on(world);
+  world.snapshot.pods.erase("worker-0");
+  const Plan plan = world.look();
+  std::vector<std::string> steps;
+  for (const Step& step : plan.steps) steps.push_back(describe(step));
+  const auto at = [&](const std::string& step) { return std::find(steps.begin(), steps.end(), step) - steps.begin(); };
+  ASSERT_THAT(steps, testing::IsSupersetOf({"create persistentvolumeclaims data-demo-acct-db-0", "create services demo-accounting-svc"}));
+  // Another round, in which what had to come first is there, and the claim is refused again.
+  world.apply(plan);
+  world.snapshot.claims.erase("data-demo-acct-db-0");
+  world.snapshot.services.erase("demo-accounting-svc");
+  steps.clear();
+  for (const Step& step : world.look().steps) steps.push_back(describe(step));
+  ASSERT_THAT(steps, Contains("create pods worker-0"));
+  EXPECT_LT(at("create pods worker-0"), at("create persistentvolumeclaims data-demo-acct-db-0"));
+  EXPECT_LT(at("create pods worker-0"), at("create services demo-accounting-svc"));
+  EXPECT_THAT(steps, Not(Contains("create pods demo-acct-db-0")));
+}
+
 TEST(Accounting, TheHeadIsMadeForWhatItMountsNotForWhatIsAskedFor) {
   World world = running_without();
   world.verdict = Verdict::Refused;

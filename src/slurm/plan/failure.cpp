@@ -81,8 +81,17 @@ std::optional<Instant> ready_since(const Json& node) {
   return since ? std::optional<Instant>(*since) : std::nullopt;
 }
 
+bool writes_marks(const Json& pod) {
+  for (const Json& container : pod["spec"]["containers"].items())
+    for (const Json& variable : container["env"].items())
+      if (variable["name"].string() == "FAIRLEAD_POD_UID") return true;
+  return false;
+}
+
 // A worker that another pod's slurmd keeps from its node.
 void plan_orphan(const FailureInput& input, const std::string& name, const Json& pod, FailurePlan& out) {
+  // One that is ready serves, whatever is written down; one that knows nothing of marks writes none.
+  if (kube::condition_is_true(pod, "Ready") || !writes_marks(pod)) return;
   const auto node = input.view->nodes.find(name);
   if (node == input.view->nodes.end() || node->second.pod.empty() || node->second.pod == kube::uid_of(pod) || nothing_runs(*input.view, node->second)) return;
   const std::string& machine = node->second.machine;
@@ -95,6 +104,10 @@ void plan_orphan(const FailureInput& input, const std::string& name, const Json&
   }
   const Json* had = find(input.nodes, machine);
   if (had && ready(*had)) out.notes.push_back(fmt::format("{} waits until machine {} has ended the pod that had its name before", name, machine));
+  else if (!had)
+    out.notes.push_back(fmt::format("{} waits: the pod that had its name before was on machine {}, whose Node is gone, and nobody can tell whether its jobs still run there. When the machine is off for certain: "
+                                    "scontrol update nodename={} state=down reason=\"its machine is off\"",
+                                    name, machine, name));
   else
     out.notes.push_back(fmt::format("{} waits: the pod that had its name before was deleted while nobody could reach its machine {}, and its jobs may still run there. They start again when the machine is back, or when it is off for certain: "
                                     "kubectl taint node {} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
@@ -104,16 +117,18 @@ void plan_orphan(const FailureInput& input, const std::string& name, const Json&
 }  // namespace
 
 std::optional<Proof> proof_of_orphan(const Json& waiting, const std::string& machine, const Json* node, Instant now) {
-  if (!node || kube::name_of(*node) != machine) return std::nullopt;
+  // A slurmd that started after the waiting pod was made is not that of the pod before it.
+  const std::string ended = waiting["metadata"]["creationTimestamp"].string();
+  const auto made = parse_time(ended);
+  if (!made || !node || kube::name_of(*node) != machine) return std::nullopt;
   if (out_of_service(*node)) {
     if (ready(*node)) return std::nullopt;
-    return Proof{.why = fmt::format("machine {} is out of service", machine), .of = fmt::format("{}/orphan/{}", kube::uid_of(waiting), went(*node)), .machine = true};
+    return Proof{.why = fmt::format("machine {} is out of service", machine), .ended = ended, .of = fmt::format("{}/orphan/{}", kube::uid_of(waiting), went(*node)), .machine = true};
   }
-  const auto made = parse_time(waiting["metadata"]["creationTimestamp"].string());
   const auto since = ready_since(*node);
   const auto patience = kOrphanEnds + std::chrono::seconds(std::max<std::int64_t>(waiting["spec"]["terminationGracePeriodSeconds"].integer(30), 0));
-  if (!made || !since || now < *made + patience || now < *since + patience) return std::nullopt;
-  return Proof{.why = fmt::format("its pod was deleted, and machine {} has reported ever since", machine), .of = fmt::format("{}/orphan", kube::uid_of(waiting))};
+  if (!since || now < *made + patience || now < *since + patience) return std::nullopt;
+  return Proof{.why = fmt::format("its pod was deleted, and machine {} has reported ever since", machine), .ended = ended, .of = fmt::format("{}/orphan", kube::uid_of(waiting))};
 }
 
 std::optional<Proof> proof_of_death(const Json& pod, const std::string& container, const Json* node) {

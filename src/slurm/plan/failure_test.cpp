@@ -172,7 +172,11 @@ TEST_P(Orphans, AreDeadWhenTheirMachineSaysSoOrIsOff) {
   Json waiting = pod(kRunning);
   waiting.child("metadata").set("creationTimestamp", "2026-11-21T20:00:00Z");
   waiting.child("spec").set("terminationGracePeriodSeconds", 30);
-  EXPECT_EQ(proof_of_orphan(waiting, "m0", node.is_null() ? nullptr : &node, kMade + std::chrono::seconds(after)).has_value(), dead);
+  const auto proof = proof_of_orphan(waiting, "m0", node.is_null() ? nullptr : &node, kMade + std::chrono::seconds(after));
+  ASSERT_EQ(proof.has_value(), dead);
+  if (proof) {
+    EXPECT_EQ(proof->ended, "2026-11-21T20:00:00Z") << "a slurmd that started later is not its";
+  }
 }
 INSTANTIATE_TEST_SUITE_P(Rows, Orphans,
                          testing::Values(OrphanRow{"silent", had("Unknown", "2026-11-21T20:00:30Z"), 100'000, false}, OrphanRow{"unknown", Json(), 100'000, false},
@@ -186,6 +190,7 @@ INSTANTIATE_TEST_SUITE_P(Rows, Orphans,
 
 TEST_F(Failures, AWorkerWaitsForThePodThatHadItsName) {
   pod_.child("metadata").set("creationTimestamp", "2026-11-21T20:00:00Z");
+  pod_.child("spec").set("containers", *kube::parse_json(R"([{"name":"slurmd","env":[{"name":"FAIRLEAD_POD_UID"}]}])"));
   const Json silent = had("Unknown", "2026-11-21T20:00:30Z"), off = had("Unknown", "2026-11-21T20:00:30Z", kOut), back = had("True", "2026-11-21T20:10:00Z");
   auto at = [&](int seconds, const Json* machine) {
     auto in = input();
@@ -209,13 +214,19 @@ TEST_F(Failures, AWorkerWaitsForThePodThatHadItsName) {
   EXPECT_THAT(waits.notes, ElementsAre(testing::HasSubstr("kubectl taint node m0 node.kubernetes.io/out-of-service")));
   EXPECT_TRUE(waits.look_again);
   EXPECT_THAT(plan_failures(at(5, nullptr)).steps, IsEmpty()) << "a machine that is not there proves nothing";
-  EXPECT_THAT(plan_failures(at(5, &off)).steps.at(0).arguments, ElementsAre("-", "died: machine m0 is out of service", "p0@m0"));
+  EXPECT_THAT(plan_failures(at(5, nullptr)).notes, ElementsAre(testing::HasSubstr("scontrol update nodename=worker-1 state=down"))) << "and has no Node to be tainted";
+  EXPECT_THAT(plan_failures(at(5, &off)).steps.at(0).arguments, ElementsAre("2026-11-21T20:00:00Z", "died: machine m0 is out of service", "p0@m0"));
   EXPECT_THAT(plan_failures(at(700, &back)).notes, ElementsAre("worker-1 waits until machine m0 has ended the pod that had its name before"));
-  EXPECT_THAT(plan_failures(at(720, &back)).steps.at(0).arguments, ElementsAre("-", "died: its pod was deleted, and machine m0 has reported ever since", "p0@m0"));
+  EXPECT_THAT(plan_failures(at(720, &back)).steps.at(0).arguments, ElementsAre("2026-11-21T20:00:00Z", "died: its pod was deleted, and machine m0 has reported ever since", "p0@m0"));
   node.pod = "p1";
   EXPECT_THAT(plan_failures(at(720, &back)).steps, IsEmpty()) << "the slurmd is its own";
   pod_.child("status").set("conditions", *kube::parse_json(R"([{"type":"Ready","status":"True"}])"));
   EXPECT_THAT(may_wait(at(720, &back)), IsEmpty());
+  node.pod = "p0";
+  EXPECT_THAT(plan_failures(at(720, &back)).steps, IsEmpty()) << "it serves: what is written down is old";
+  pod_.child("status").set("conditions", Json::array());
+  pod_.child("spec").set("containers", *kube::parse_json(R"([{"name":"slurmd"}])"));
+  EXPECT_THAT(plan_failures(at(720, &back)).steps, IsEmpty()) << "made by an operator that knows no marks, over one that did";
 }
 
 TEST_F(Failures, ASecondPowerCutIsAnotherDeath) {

@@ -323,8 +323,11 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
       environment.push(env("FAIRLEAD_CONF_SERVER", fmt::format("{}:{}", controller_address(cluster, options.render), cluster.controller.main.port)));
       environment.push(env("FAIRLEAD_NODE_DEFINITION", worker_definition(cluster)));
       // Whose slurmd it is: it must not speak for a pod that had its name before (plan/failure.h).
-      environment.push(env_of("FAIRLEAD_POD_UID", "metadata.uid"));
-      environment.push(env_of("FAIRLEAD_MACHINE", "spec.nodeName"));
+      // Where nobody reads Nodes nobody could ever bring the proof that it waits for.
+      if (options.reads_machines) {
+        environment.push(env_of("FAIRLEAD_POD_UID", "metadata.uid"));
+        environment.push(env_of("FAIRLEAD_MACHINE", "spec.nodeName"));
+      }
       if (cluster.mock_gpus) environment.push(env("FAIRLEAD_MOCK_GPUS", std::to_string(worker_gpus(cluster))));
       // slurmd makes cgroups, changes users and mounts for its steps.
       security = Json::object({{"privileged", true}});

@@ -16,6 +16,7 @@ struct ObjectOptions {
   // A pod volume source that holds the program fairlead-slurm, mounted at /opt/fairlead/bin; null: the image has it there.
   kube::Json companion;
   std::vector<std::string> closed_ranges;  // api::SlurmNetwork
+  bool reads_machines = true;              // does the operator read Nodes? Else no worker waits for the proof of another pod's end (plan/failure.h)
   std::string conf_needs;                  // what heads are made for: start_settings (accounting.h) of the slurm.conf that they mount
 };
 

@@ -73,12 +73,12 @@ class Planner {
       for (const auto& view : workers_of_)
         if (!view.set.held) plan_pods(Role::Worker, view, ordinals_[view.worker_set], sets_[view.worker_set]);
       plan_pods(Role::Login, cluster_, first(cluster_.login.size), views_[Role::Login]);
-      plan_pods(Role::Exporter, cluster_, first(cluster_.exporter.size), views_[Role::Exporter]);
+      if (aside_.empty()) plan_pods(Role::Exporter, cluster_, first(cluster_.exporter.size), views_[Role::Exporter]);
       plan_reload();
     }
     plan_login_access();
     sum_up_workers();
-    const bool accounting = account(common && jail_ready_, claims);
+    const bool accounting = account(common && jail_ready_, claims && aside_.empty());
     const auto& head = views_[Role::Controller];
     const auto& workers = views_[Role::Worker];
     const auto& login = views_[Role::Login];
@@ -139,7 +139,7 @@ class Planner {
     const AccountingPlan accounting = plan_accounting(snapshot_, cluster_, options_, common, claims);
     if (accounting.needs_secret) plan_.steps.push_back(MakeKeys{Keys::Database, database_secret(cluster_)});
     for (const auto& [pod, why] : accounting.end) plan_.steps.push_back(DeletePod{kube::key_of(*pod), kube::uid_of(*pod), why, kube::version_of(*pod)});
-    for (const Json& pod : accounting.create) plan_.steps.push_back(Create{resources::pods, pod});
+    for (const Json& pod : accounting.create) aside_.push_back(Create{resources::pods, pod});
     const AccountingState& state = accounting.state;
     if (!state.wanted) {
       for (const char* type : {"AccountingAvailable", "BackupFresh"})
@@ -176,8 +176,12 @@ class Planner {
     object_.child("status").set("observedGeneration", cluster_.generation);
     if (!waiting.empty()) plan_.waiting_for.push_back(waiting);
     plan_.status = object_["status"];
+    std::move(aside_.begin(), aside_.end(), std::back_inserter(plan_.steps));
     return std::move(plan_);
   }
+
+  // Accounting and the exporter stand aside: what the API refuses of them (a quota, a class) holds nothing else up.
+  bool stands_aside(const std::string& service) const { return service == accounting_service(cluster_) || service == database_service(cluster_) || service == exporter_service(cluster_); }
 
   // Keys, configuration and services. True when pods may be made.
   bool plan_common() {
@@ -232,7 +236,9 @@ class Planner {
     }
     for (const Json& wanted : desired_services(cluster_)) {
       const Json* have = find(snapshot_.services, kube::name_of(wanted));
-      if (!have) {
+      if (!have && stands_aside(kube::name_of(wanted))) {
+        aside_.push_back(Create{resources::services, wanted});
+      } else if (!have) {
         complete = false;
         plan_.steps.push_back(Create{resources::services, wanted});
       } else if (!same_ports((*have)["spec"]["ports"], wanted["spec"]["ports"])) {
@@ -295,6 +301,8 @@ class Planner {
     bool complete = true;
     std::vector<std::string> foreign;
     std::set<std::string> wanted_names;
+    // With a mistake in it nobody knows which ways its pods need; those that run keep theirs.
+    const bool unclear = cluster_.accounting.enabled && !cluster_.accounting.problems.empty();
     for (const Json& wanted : desired_policies(cluster_, options_)) {
       wanted_names.insert(kube::name_of(wanted));
       const Json* have = find(snapshot_.policies, kube::name_of(wanted));
@@ -303,14 +311,14 @@ class Planner {
         plan_.steps.push_back(Create{kNetworkPolicies, wanted});
       } else if (!owned_by(*have, cluster_)) {
         foreign.push_back(kube::name_of(wanted));
-      } else if ((*have)["spec"] != wanted["spec"]) {
+      } else if ((*have)["spec"] != wanted["spec"] && !unclear) {
         Json next = *have;
         next.set("spec", wanted["spec"]);
         plan_.steps.push_back(Update{kNetworkPolicies, std::move(next)});
       }
     }
     for (const auto& [name, have] : snapshot_.policies)
-      if (owned_by(have, cluster_) && !wanted_names.contains(name) && !kube::deleting(have))
+      if (owned_by(have, cluster_) && !wanted_names.contains(name) && !kube::deleting(have) && !unclear)
         plan_.steps.push_back(Remove{kNetworkPolicies, kube::key_of(have), kube::uid_of(have), "the cluster does without it", kube::version_of(have)});
     if (!cluster_.isolated)
       say("NetworkIsolated", false, "TurnedOff", fmt::format("every address may speak to the cluster's pods: annotation {} is Off", api::kNetworkIsolation));
@@ -335,8 +343,9 @@ class Planner {
     for (const auto& view : workers_of_)
       if (!view.set.held) add(desired_claims(view, Role::Worker, ordinals_[view.worker_set]));
     add(desired_claims(cluster_, Role::Login, first(cluster_.login.size)));
-    add(accounting_claims(cluster_));
-    add(desired_claims(cluster_, Role::Exporter, first(cluster_.exporter.size)));
+    for (const auto& more : {accounting_claims(cluster_), desired_claims(cluster_, Role::Exporter, first(cluster_.exporter.size))})
+      for (const Json& wanted : more)
+        if (!find(snapshot_.claims, kube::name_of(wanted))) aside_.push_back(Create{resources::claims, wanted});
     for (const Json& wanted : claims)
       if (!find(snapshot_.claims, kube::name_of(wanted))) {
         complete = false;
@@ -645,6 +654,7 @@ class Planner {
   bool jail_ready_ = true;
   Rollout rollout_;
   Plan plan_;
+  std::vector<Step> aside_;  // taken last
 };
 
 }  // namespace

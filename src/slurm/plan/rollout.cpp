@@ -47,8 +47,10 @@ Rollout plan_rollout(const RolloutInput& in) {
   const auto remembered = [&] { return out.check["hash"].string() == out.hash && out.check["image"].string() == image ? out.check["result"].string() : std::string(); };
 
   const CustomConfig custom = read_custom_config(in.cluster);
-  if (!custom.problems.empty()) {
-    std::vector<std::string> told;
+  // Half of what somebody asked of accounting is not what they asked: limits would be off that were on. A new cluster comes up all the same.
+  const auto unclear = in.mounted && in.cluster.accounting.enabled ? in.cluster.accounting.problems : std::vector<std::string>();
+  if (!custom.problems.empty() || !unclear.empty()) {
+    std::vector<std::string> told(unclear.begin(), unclear.begin() + static_cast<std::ptrdiff_t>(std::min(unclear.size(), kToldProblems)));
     for (const auto& problem : custom.problems)
       if (told.size() < kToldProblems) told.push_back(describe(problem));
     if (custom.problems.size() > told.size()) told.push_back(fmt::format("and {} more", custom.problems.size() - told.size()));
