@@ -83,6 +83,7 @@ TEST(BackupNames, TheOldestGoAndSoDoesWhatWasLeftHalf) {
   const std::vector<std::string> list = {name(3), name(3) + ".sha256", name(1) + ".sha256", name(1), name(2), name(2) + ".sha256", "." + name(4) + ".partial", name(5) + ".sha256", "notes.txt", name(6)};
   EXPECT_THAT(backups_to_remove(list, 2), ElementsAre(name(1), name(1) + ".sha256", "." + name(4) + ".partial", name(5) + ".sha256")) << "what has no checksum was never whole, and is not ours to count or to remove";
   EXPECT_THAT(backups_to_remove({name(1), name(1) + ".sha256"}, 1), IsEmpty());
+  EXPECT_THAT(backups_until(list, *parse_time("2026-11-02T00:00:00Z")), ElementsAre(name(1) + ".sha256", name(1), name(2), name(2) + ".sha256", "." + name(4) + ".partial", "notes.txt")) << "made by a clock that was wrong";
 }
 
 }  // namespace

@@ -213,8 +213,8 @@ int run_backups() {
   while (true) {
     let_in_whom_nobody_keeps_out();
     const Instant now = clock.now();
-    const auto last = newest(names());
-    if (last && *last <= now && now < *last + interval) {
+    const auto last = newest(backups_until(names(), now));
+    if (last && now < *last + interval) {
       std::this_thread::sleep_for(std::chrono::seconds(1));
       continue;
     }
@@ -224,7 +224,7 @@ int run_backups() {
     if (done) {
       log_info("the accounting database is backed up and the backup was read back", {{"name", *done}});
       last_trouble.clear();
-      for (const std::string& name : backups_to_remove(names(), keep)) {
+      for (const std::string& name : backups_to_remove(backups_until(names(), clock.now()), keep)) {
         if (::unlink(path_of(name).c_str()) == 0) log_info("an old backup is removed", {{"name", name}});
       }
       continue;
@@ -238,8 +238,8 @@ int run_backups() {
 
 int check_backups() {
   const auto interval = std::chrono::seconds(std::max<std::int64_t>(10, seconds_of("FAIRLEAD_BACKUP_SECONDS", 86'400)));
-  const auto last = newest(names());
   const Instant now = SystemClock().now();
+  const auto last = newest(backups_until(names(), now));
   if (last && now < *last + 2 * interval) return 0;
   std::fprintf(stderr, "the newest backup is %s\n", last ? print_time(*last).c_str() : "not there yet");
   return 1;
@@ -267,7 +267,7 @@ int restore_accounting(const std::vector<std::string>& arguments) {
   if (!alone) return refuse("the folder of the backups cannot be locked; nothing was changed");
   const auto list = names();
   if (name == "latest")
-    if (const auto at = newest(list)) name = backup_name(*at);
+    if (const auto at = newest(backups_until(list, SystemClock().now()))) name = backup_name(*at);
   if (!backup_time(name) || std::find(list.begin(), list.end(), name) == list.end()) return refuse(fmt::format("there is no backup \"{}\"; see list-backups", name));
   auto want = read_file(path_of(name + ".sha256"));
   auto have = checksum_of(path_of(name));

@@ -67,6 +67,14 @@ std::optional<Instant> backup_time(const std::string& name) {
   return *at;
 }
 
+std::vector<std::string> backups_until(std::vector<std::string> list, Instant now) {
+  std::erase_if(list, [now](const std::string& name) {
+    const auto at = backup_time(name.ends_with(".sha256") ? name.substr(0, name.size() - 7) : name);
+    return at && *at > now + std::chrono::minutes(1);
+  });
+  return list;
+}
+
 std::vector<std::string> backups_to_remove(std::vector<std::string> list, int keep) {
   std::sort(list.begin(), list.end());
   std::vector<std::string> whole, out;

@@ -85,9 +85,14 @@ ActiveCheckController::Seen ActiveCheckController::observe(const Json& check) co
   return seen;
 }
 
-std::optional<CheckView> ActiveCheckController::look(const kube::ObjectKey& head, const std::string& uid) {
+std::optional<CheckView> ActiveCheckController::look(const kube::ObjectKey& head, const std::string& uid, CheckInput& in) {
   auto ran = api_.exec(head, "slurmctld", companion({"check-look", uid}), "", 25s);
   std::string why = !ran ? ran.error().message : ran->exit_code != 0 ? std::string(trim(ran->err)) : "";
+  // Its usage: the companion comes with the pod, and this one was made before there were checks.
+  if (ran && ran->exit_code == 2) {
+    in.waits_reason = "OldHead";
+    in.waits_for = fmt::format("pod {} was made by a version that runs no checks: delete it when its cluster can do without it for a moment, and it is made anew", head.name);
+  }
   if (why.empty()) {
     auto view = read_check_view(ran->out);
     if (view) return std::move(*view);
@@ -138,7 +143,7 @@ Result<kube::Next> ActiveCheckController::reconcile(const kube::ObjectKey& key) 
   const auto check = caches_->of(api::kActiveChecks).get(key);
   if (!check || kube::deleting(*check)) return kube::Next{};
   Seen seen = observe(*check);
-  if (needs_look(seen.input)) seen.input.view = look(seen.head, seen.input.rules.uid);
+  if (needs_look(seen.input)) seen.input.view = look(seen.head, seen.input.rules.uid, seen.input);
   CheckPlan plan = plan_check(seen.input);
   for (const auto& step : plan.steps) {
     if (auto done = apply(step, seen, plan.object); !done) return pass(std::move(done.error()), describe(step));

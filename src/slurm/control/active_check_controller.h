@@ -26,7 +26,7 @@ class ActiveCheckController final : public kube::Controller {
     kube::ObjectKey head;
   };
   Seen observe(const kube::Json& check) const;
-  std::optional<CheckView> look(const kube::ObjectKey& head, const std::string& uid);
+  std::optional<CheckView> look(const kube::ObjectKey& head, const std::string& uid, CheckInput& in);
   // Unavailable: not done, or nobody knows. What Slurm refuses is told in `object`.
   Result<void> apply(const CheckStep& step, const Seen& seen, kube::Json& object);
   Result<void> submit(const SubmitJobs& jobs, const Seen& seen, kube::Json& object);

@@ -93,6 +93,9 @@ TEST_F(ActiveChecks, ASlurmThatDoesNotAnswerIsAskedAgain) {
   EXPECT_EQ(next->again_after, std::chrono::seconds(10));
   EXPECT_EQ(reason(), "SlurmSilent");
   EXPECT_THAT(told(), ElementsAre("check-look u1"));
+  api_.answer = [](const std::vector<std::string>&) -> kube::ExecResult { return {.exit_code = 2, .err = "usage: fairlead-slurm controller | ..."}; };
+  (void)controller_.reconcile(key_);
+  EXPECT_EQ(reason(), "OldHead") << "it does not know the command";
 }
 
 TEST_F(ActiveChecks, TakeTheirScriptFromAConfigMap) {
