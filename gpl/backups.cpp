@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,7 @@ constexpr const char* kScratch = kLoadedDatabase;
 constexpr const char* kReplaced = kReplacedDatabase;
 constexpr const char* kShut = "/var/backups/accounting/.slurmdbd-is-shut-out";
 constexpr auto kLimit = std::chrono::minutes(120);
+constexpr const char* kData = "/var/lib/mysql";
 constexpr auto kQuestion = std::chrono::seconds(30);
 
 std::string path_of(const std::string& name) { return std::string(kFolder) + "/" + name; }
@@ -125,11 +127,23 @@ Result<void> sync_folder() {
   return {};
 }
 
+// Trying a backup loads all of it beside the live tables, on their volume: where that would run full, live records could not be written.
+Result<void> room_for_a_try() {
+  auto size = ask_database(fmt::format("SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables WHERE table_schema = '{}'", kLive), kQuestion);
+  if (!size) return std::unexpected(std::move(size.error()));
+  struct statvfs volume {};
+  if (::statvfs(kData, &volume) != 0) return fail_errno(errno, "how much room the database has");
+  const auto need = static_cast<std::uint64_t>(std::max(0LL, std::atoll(size->c_str()))) / 4 * 5 + (std::uint64_t{64} << 20), free = std::uint64_t{volume.f_bavail} * volume.f_frsize;
+  if (free >= need) return {};
+  return fail(Code::Exhausted, fmt::format("the volume of the database has {} MiB free, and a backup is loaded beside the live tables to be tried: {} MiB are wanted; make the claim larger", free >> 20, need >> 20));
+}
+
 // "NAME" once it is there, whole and tried.
 Result<std::string> back_up(Instant now) {
   auto tables = ask_database(fmt::format("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = '{}'", kLive), kQuestion);
   if (!tables) return std::unexpected(std::move(tables.error()));
   if (trim(*tables) == "0") return fail(Code::Unavailable, "slurmdbd has made no tables yet");
+  if (auto room = room_for_a_try(); !room) return std::unexpected(std::move(room.error()));
   const std::string name = backup_name(now), partial = path_of("." + name + ".partial");
   Fd out(::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!out) return fail_errno(errno, "create " + partial);
@@ -210,6 +224,7 @@ int run_backups() {
   const int keep = static_cast<int>(std::clamp<std::int64_t>(seconds_of("FAIRLEAD_BACKUP_KEEP", 7), 1, 1000));
   const SystemClock clock;
   std::string last_trouble;
+  int failures = 0;
   while (true) {
     let_in_whom_nobody_keeps_out();
     const Instant now = clock.now();
@@ -224,6 +239,7 @@ int run_backups() {
     if (done) {
       log_info("the accounting database is backed up and the backup was read back", {{"name", *done}});
       last_trouble.clear();
+      failures = 0;
       for (const std::string& name : backups_to_remove(backups_until(names(), clock.now()), keep)) {
         if (::unlink(path_of(name).c_str()) == 0) log_info("an old backup is removed", {{"name", name}});
       }
@@ -232,7 +248,9 @@ int run_backups() {
     if (done.error().message != last_trouble) log_warn("the accounting database is not backed up; tried again", {{"reason", done.error().message}});
     last_trouble = done.error().message;
     if (alone) ::flock(alone.get(), LOCK_UN);
-    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(interval, std::chrono::seconds(5)));
+    // Each try costs the live database something; while slurmdbd has made no tables it costs nothing.
+    if (done.error().code != Code::Unavailable) failures = std::min(failures + 1, 10);
+    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(interval, std::chrono::seconds(5) * (1 << failures)));
   }
 }
 
@@ -277,6 +295,7 @@ int restore_accounting(const std::vector<std::string>& arguments) {
   auto aside = tables_of(kReplaced);
   if (!aside) return refuse("what an earlier restore left is unknown: " + aside.error().message + "; nothing was changed");
   if (!aside->empty()) return refuse(fmt::format("an earlier restore was interrupted: {} tables are in database {}. Put them back or drop that database (docs/slurm-accounting.md); nothing was changed", aside->size(), kReplaced));
+  if (auto room = room_for_a_try(); !room) return refuse(room.error().message + "; nothing was changed");
   if (auto loaded = load(path_of(name)); !loaded) {
     unload();
     return refuse(loaded.error().message + "; nothing was changed");

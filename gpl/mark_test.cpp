@@ -16,10 +16,12 @@ TEST(Mark, IsReadAsItWasWrittenAndNothingElseIs) {
 TEST(Mark, IsTheLastOfANodesLine) {
   const auto nodes = read_nodes(
       "NodeName=worker-0 CPUAlloc=1 NodeAddr=10.1.0.7 State=MIXED Reason=old Extra=fairlead:x@y [root@2026-11-21T10:00:00] Comment=it said Extra=fairlead:x@y Extra=fairlead:u1@m1\n"
-      "NodeName=worker-1 CPUAlloc=0 NodeAddr=10.1.0.8 State=IDLE\n");
+      "NodeName=worker-1 CPUAlloc=0 NodeAddr=10.1.0.8 State=IDLE\n"
+      "NodeName=worker-2 CPUAlloc=0 NodeAddr=10.1.0.9 State=IDLE Extra=fairlead:u2@m2 InstanceId=i-7\n");
   ASSERT_TRUE(nodes);
   EXPECT_EQ(read_mark(nodes->at(0).extra), (Mark{"u1", "m1"}));
   EXPECT_EQ(nodes->at(1).extra, "");
+  EXPECT_EQ(read_mark(nodes->at(2).extra), (Mark{"u2", "m2"}));
 }
 
 struct Row {

@@ -91,8 +91,8 @@ Result<NodeRecord> read_node(std::string_view line) {
   }
   if (silent && !node.has("NOT_RESPONDING")) node.state.push_back("NOT_RESPONDING");
   read_reason(line, node);
-  // The last of the line: what people write into reason and comment comes before it.
-  if (const auto extra = line.rfind(" Extra="); extra != line.npos) node.extra = std::string(line.substr(extra + 7));
+  // What people write into reason and comment comes before it; newer Slurm has keys behind it.
+  if (const auto extra = line.rfind(" Extra="); extra != line.npos) node.extra = std::string(line.substr(extra + 7, line.find(' ', extra + 7) - extra - 7));
   return node;
 }
 

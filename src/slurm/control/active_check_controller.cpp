@@ -133,7 +133,8 @@ Result<void> ActiveCheckController::apply(const CheckStep& step, const Seen& see
   if (!ran) return std::unexpected(std::move(ran.error()));
   if (ran->exit_code == 0) return {};
   const std::string why(trim(ran->err));
-  if (ran->exit_code != 1 && ran->exit_code != 3) return fail(Code::Unavailable, why);
+  // 2: what it was told is nothing that it takes; it would not take it the next time.
+  if (ran->exit_code < 1 || ran->exit_code > 3) return fail(Code::Unavailable, why);
   // Somebody else's comment, a node that is down by now, no more room in the budget: the next look decides again.
   log_info("step of a check refused", {{"check", kube::key_of(object).text()}, {"step", describe(step)}, {"reason", why}});
   return {};

@@ -239,8 +239,8 @@ Json database_pod(const SlurmCluster& cluster, const ObjectOptions& options) {
                                   {"command", companion_command({"backups"})},
                                   {"env", Json::array({env("FAIRLEAD_BACKUP_SECONDS", std::to_string(accounting.backups.interval.count())), env("FAIRLEAD_BACKUP_KEEP", std::to_string(accounting.backups.keep))})},
                                   {"resources", Json::object()},
-                                  // Root without a password, by the socket alone: no key is mounted here.
-                                  {"volumeMounts", with_companion(options, {mount("run", "/run/mysqld"), mount("backup", "/var/backups/accounting")})},
+                                  // Root without a password, by the socket alone: no key is mounted here. How much room the data has is looked at before a backup is tried.
+                                  {"volumeMounts", with_companion(options, {mount("run", "/run/mysqld"), mount("data", "/var/lib/mysql", true), mount("backup", "/var/backups/accounting")})},
                                   {"readinessProbe", probe("backups", 10)}}), {}));
   }
   // A clean end writes what the cache holds.

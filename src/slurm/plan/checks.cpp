@@ -187,7 +187,7 @@ class Planner {
     const bool bad = result == CheckResult::Bad;
     if (bad ? rules_.comment : rules_.comment_success) {
       const std::string& prefix = bad ? rules_.comment_prefix : rules_.success_prefix;
-      plan_.steps.push_back(CommentNode{node, fmt::format("{}{}{}{} {} in job {} at {}", prefix, prefix.empty() ? "" : " ", kCheckMark, rules_.name, bad ? "failed" : "passed", job.id, print_time(in_.now))});
+      plan_.steps.push_back(CommentNode{node, fmt::format("{}{}{}{} {} in job {} at {}", prefix, prefix.empty() ? "" : " ", kCheckMark, rules_.name.substr(0, 200), bad ? "failed" : "passed", job.id, print_time(in_.now))});
     }
     return true;
   }
@@ -238,7 +238,7 @@ class Planner {
       ++used;
       const Json& what = memory_["nodes"][node];
       const auto bad = std::count(what["last"].string().begin(), what["last"].string().end(), 'b');
-      plan_.steps.push_back(DrainNode{node, fmt::format("{}{}{}{}: {} of its last {} results failed, the last one in job {}", rules_.drain_prefix, rules_.drain_prefix.empty() ? "" : " ", kCheckMark, rules_.name, bad, what["last"].string().size(), what["job"].string()),
+      plan_.steps.push_back(DrainNode{node, fmt::format("{}{}{}{}: {} of its last {} results failed, the last one in job {}", rules_.drain_prefix, rules_.drain_prefix.empty() ? "" : " ", kCheckMark, rules_.name.substr(0, 200), bad, what["last"].string().size(), what["job"].string()),
                                       static_cast<int>(most)});
       look_again(3s);
     }
