@@ -200,6 +200,7 @@ int meet_accounting(const std::string& slurm_conf) {
     const bool registered = std::find(names.begin(), names.end(), value_in(*conf, "ClusterName")) != names.end();
     if (restarted || (registered && kinds_are_known(own_kinds(*conf), *kinds))) break;
     log_info("slurmdbd answers for the first time: slurmctld is started anew");
+    wait_until_slurmctld_has_run();
     if (!end_slurmctld(*conf)) return 0;
   }
   // What it learned from the database is on disk when it has ended, rather than after five minutes. Not while other files are on their way to it. (`scontrol reconfigure` saves it too, but counts jobs twice: reconfigure.cpp.)
@@ -207,7 +208,10 @@ int meet_accounting(const std::string& slurm_conf) {
   auto conf = read_file(slurm_conf);
   // Written first: where our parent ends with slurmctld, so do we, and the next one is not to begin again.
   if (auto written = write_file_atomically(kMet, "", 0644); !written) return 1;
-  if (conf && have && running && trim(*have) == trim(*running)) (void)end_slurmctld(*conf);
+  if (conf && have && running && trim(*have) == trim(*running)) {
+    wait_until_slurmctld_has_run();
+    (void)end_slurmctld(*conf);
+  }
   return 0;
 }
 

@@ -23,7 +23,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kNotDone = 1, kWentDown = 5, kHandedOver = 6;
-constexpr auto kAnswersAgain = 40s;
+constexpr auto kAnswersAgain = 40s, kCountsAgain = 120s;
+constexpr const char* kTold = "/run/slurm/told";  // of the configuration that slurmctld and, through it, every slurmd was told last
 
 int say(int status, const std::string& text) {
   std::fprintf(stderr, "%s\n", text.c_str());
@@ -50,7 +51,8 @@ Result<void> end_daemon() {
   if (!process) return std::unexpected(std::move(process.error()));
   if (::kill(pid, SIGTERM) != 0) return fail_errno(errno, "end slurmctld");
   pollfd watched{process->get(), POLLIN, 0};
-  if (::poll(&watched, 1, 15'000) != 1) return fail(Code::Unavailable, "slurmctld has not ended within 15 s of SIGTERM");
+  // It saves all that it knows first.
+  if (::poll(&watched, 1, 60'000) != 1) return fail(Code::Unavailable, "slurmctld has not ended within 60 s of SIGTERM");
   return {};
 }
 
@@ -70,20 +72,27 @@ bool nodes_are_dynamic() {
   auto out = run({.argv = {"scontrol", "-o", "show", "nodes"}}, 20s);
   return !out || out->exit.code != 0 || out->out.find("DYNAMIC_NORM") != std::string::npos;
 }
-// A daemon that ends sooner counts as one that cannot run.
-void wait_until_it_has_run() {
-  struct stat started {};
-  for (int i = 0; i < 60 && ::stat("/run/slurm/slurmctld.pid", &started) == 0 && SystemClock().now() < Instant(std::chrono::seconds(started.st_mtim.tv_sec)) + 12s; ++i) std::this_thread::sleep_for(200ms);
+// Was every daemon told of it before, and slurmctld started anew since then? Then nothing is counted twice, and telling them again would only begin that anew.
+bool told_and_counted(const std::string& hash) {
+  struct stat started {}, told {};
+  const auto last = read_file(kTold);
+  if (!last || trim(*last) != hash || ::stat("/run/slurm/slurmctld.pid", &started) != 0 || ::stat(kTold, &told) != 0) return false;
+  return std::pair(started.st_mtim.tv_sec, started.st_mtim.tv_nsec) > std::pair(told.st_mtim.tv_sec, told.st_mtim.tv_nsec) && same_hash(ask_daemon());
 }
 
-bool answers_with_these_files() {
+bool answers_with_these_files(std::chrono::seconds patience = kAnswersAgain) {
   const SystemClock clock;
-  for (const auto until = clock.monotonic() + kAnswersAgain; clock.monotonic() < until; std::this_thread::sleep_for(200ms))
+  for (const auto until = clock.monotonic() + patience; clock.monotonic() < until; std::this_thread::sleep_for(200ms))
     if (same_hash(ask_daemon())) return true;
   return false;
 }
 
 }  // namespace
+
+void wait_until_slurmctld_has_run() {
+  struct stat started {};
+  for (int i = 0; i < 60 && ::stat("/run/slurm/slurmctld.pid", &started) == 0 && SystemClock().now() < Instant(std::chrono::seconds(started.st_mtim.tv_sec)) + 12s; ++i) std::this_thread::sleep_for(200ms);
+}
 
 int await_files(const std::string& hash) {
   // The node writes changed files into the mount within seconds; slurmctld must not read half of them.
@@ -104,6 +113,11 @@ int reconfigure(const std::vector<std::string>& arguments) {
   const bool read_already = running && trim(*running) == hash;
   // `--always`: also where slurmctld was started with it, since the workers' daemons may have been told of an earlier one.
   if (read_already && !flag("--always")) return 0;
+  const auto done = [&] {
+    auto written = write_file_atomically(kGeneration, hash + "\n", 0644);
+    return written ? 0 : say(kNotDone, written.error().message);
+  };
+  if (told_and_counted(hash)) return done();
   std::string unreadable;
   if (ask_daemon(&unreadable).empty() && !unreadable.empty()) return say(kWentDown, unreadable);
   if (ask_daemon().empty()) return say(kNotDone, "slurmctld does not answer, and so was not told of configuration " + hash);
@@ -123,14 +137,15 @@ int reconfigure(const std::vector<std::string>& arguments) {
     return say(kWentDown, fmt::format("slurmctld has not answered with configuration {} for {} s{}; its last words are in the log of container slurmctld", hash, kAnswersAgain.count(), trouble.empty() ? "" : " (" + trouble + ")"));
   if (!trouble.empty() || (flag("--restart") && !read_already))
     if (const std::string again = tell_to_read(); !again.empty()) return say(kNotDone, again);
+  if (auto written = write_file_atomically(kTold, hash + "\n", 0644); !written) return say(kNotDone, written.error().message);
   counted_twice = (counted_twice || jobs_hold_nodes()) && nodes_are_dynamic();
   if (counted_twice) {
-    wait_until_it_has_run();
+    wait_until_slurmctld_has_run();
     if (auto ended = end_daemon(); !ended) return say(kNotDone, ended.error().message);
-    if (!answers_with_these_files()) return say(kWentDown, fmt::format("slurmctld, started anew with configuration {}, has not answered for {} s; its last words are in the log of container slurmctld", hash, kAnswersAgain.count()));
+    // It served with these files a moment ago: that it takes long is no reason to take them back.
+    if (!answers_with_these_files(kCountsAgain)) return say(kNotDone, fmt::format("slurmctld, started anew with configuration {}, has not answered for {} s; its last words are in the log of container slurmctld", hash, kCountsAgain.count()));
   }
-  auto written = write_file_atomically(kGeneration, hash + "\n", 0644);
-  return written ? 0 : say(kNotDone, written.error().message);
+  return done();
 }
 
 int print_generation() {

@@ -21,6 +21,8 @@ int await_files(const std::string& hash);
 // them twice. 1: not done: the files are not there, or slurmctld did not answer before.
 // 5: it answered before, and has not done so since, or not with these files. 6: another head is to take over, with these files.
 int reconfigure(const std::vector<std::string>& arguments);
+// A daemon that ends within its first ten seconds counts as one that cannot run (supervise.h): whoever ends it by intent waits until then, 12 s at most.
+void wait_until_slurmctld_has_run();
 // `generation`: of the slurm.conf that this container's tools and daemons use.
 int print_generation();
 

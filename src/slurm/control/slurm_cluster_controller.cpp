@@ -408,7 +408,7 @@ Result<void> SlurmClusterController::reconfigure(const Reconfigure& reload, Json
   const auto run = [&](const kube::ObjectKey& head, std::vector<std::string> more) {
     std::vector<std::string> command = {"/opt/fairlead/bin/fairlead-slurm"};
     command.insert(command.end(), more.begin(), more.end());
-    return api_.exec(head, "slurmctld", command, "", 150s);
+    return api_.exec(head, "slurmctld", command, "", 400s);  // the sum of its own limits
   };
   // A head that is made to serve reads its own copy, which must be there by then.
   if (reload.restart)

@@ -73,7 +73,7 @@ class Planner {
       for (const auto& view : workers_of_)
         if (!view.set.held) plan_pods(Role::Worker, view, ordinals_[view.worker_set], sets_[view.worker_set]);
       plan_pods(Role::Login, cluster_, first(cluster_.login.size), views_[Role::Login]);
-      if (aside_.empty()) plan_pods(Role::Exporter, cluster_, first(cluster_.exporter.size), views_[Role::Exporter]);
+      if (find(snapshot_.services, exporter_service(cluster_))) plan_pods(Role::Exporter, cluster_, first(cluster_.exporter.size), views_[Role::Exporter]);
       plan_reload();
     }
     plan_login_access();
@@ -301,8 +301,10 @@ class Planner {
     bool complete = true;
     std::vector<std::string> foreign;
     std::set<std::string> wanted_names;
-    // With a mistake in it nobody knows which ways its pods need; those that run keep theirs.
-    const bool unclear = cluster_.accounting.enabled && !cluster_.accounting.problems.empty();
+    // With a mistake in it nobody knows which ways the pods of accounting need; those that run keep theirs.
+    const auto unclear = [&](const std::string& name) {
+      return cluster_.accounting.enabled && !cluster_.accounting.problems.empty() && (name.ends_with("-accounting") || name.ends_with("-database"));
+    };
     for (const Json& wanted : desired_policies(cluster_, options_)) {
       wanted_names.insert(kube::name_of(wanted));
       const Json* have = find(snapshot_.policies, kube::name_of(wanted));
@@ -311,14 +313,14 @@ class Planner {
         plan_.steps.push_back(Create{kNetworkPolicies, wanted});
       } else if (!owned_by(*have, cluster_)) {
         foreign.push_back(kube::name_of(wanted));
-      } else if ((*have)["spec"] != wanted["spec"] && !unclear) {
+      } else if ((*have)["spec"] != wanted["spec"] && !unclear(kube::name_of(wanted))) {
         Json next = *have;
         next.set("spec", wanted["spec"]);
         plan_.steps.push_back(Update{kNetworkPolicies, std::move(next)});
       }
     }
     for (const auto& [name, have] : snapshot_.policies)
-      if (owned_by(have, cluster_) && !wanted_names.contains(name) && !kube::deleting(have) && !unclear)
+      if (owned_by(have, cluster_) && !wanted_names.contains(name) && !kube::deleting(have) && !unclear(name))
         plan_.steps.push_back(Remove{kNetworkPolicies, kube::key_of(have), kube::uid_of(have), "the cluster does without it", kube::version_of(have)});
     if (!cluster_.isolated)
       say("NetworkIsolated", false, "TurnedOff", fmt::format("every address may speak to the cluster's pods: annotation {} is Off", api::kNetworkIsolation));
