@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 
 #include "base/encoding.h"
 #include "base/fd.h"
@@ -46,6 +47,9 @@ Fd open_folder(int root, const std::string& path) {
   return Fd(static_cast<int>(::syscall(SYS_openat2, root, path.empty() ? "." : path.c_str() + 1, &how, sizeof how)));
 }
 
+// Somebody made something else of a folder on the way, or of the whole way one that cannot be walked: told, and never a reason to fail every try. Any other error but ENOENT says nothing of what is there.
+bool is_no_folder(int error) { return error == ENOTDIR || error == ELOOP || error == EXDEV || error == ENAMETOOLONG; }
+
 class Replayer {
  public:
   Replayer(const ReplayPlan& plan, const Manifest& mine, const ReplayOptions& options) : plan_(plan), mine_(mine), options_(options) {}
@@ -77,7 +81,12 @@ class Replayer {
   Result<void> remove(const std::string& path) {
     step();
     const Fd folder = open_folder(to_.get(), folder_of(path));
-    if (!folder) return {};
+    if (!folder && errno == ENOENT) return {};
+    if (!folder && !is_no_folder(errno)) return fail_errno(errno, "open the folder of " + path);
+    if (!folder) {
+      out_.conflicts.push_back({path, "removed here, its folder is no folder in the new image"});
+      return {};
+    }
     const auto name = name_of(path);
     if (::unlinkat(folder.get(), name.c_str(), 0) == 0 || (errno == EISDIR && ::unlinkat(folder.get(), name.c_str(), AT_REMOVEDIR) == 0)) ++out_.removed;
     else if (errno == ENOTEMPTY || errno == EEXIST) out_.conflicts.push_back({path, "removed here, the new image has more in it"});
@@ -88,10 +97,12 @@ class Replayer {
   // Folders that the new image lacks are made as the old version has them. No folder: something else stands there.
   Result<Fd> folder_for(const std::string& path) {
     if (Fd there = open_folder(to_.get(), path)) return there;
-    if (errno != ENOENT) return Fd();
+    if (is_no_folder(errno)) return Fd();
+    if (errno != ENOENT) return fail_errno(errno, "open " + path + " in the new version");
     auto parent = folder_for(folder_of(path));
     if (!parent || !*parent) return parent;
     const Fd from = open_folder(from_.get(), folder_of(path));
+    if (!from && errno != ENOENT && !is_no_folder(errno)) return fail_errno(errno, "open the folder of " + path);
     if (!from) return Fd();
     auto made = copy_entry(from.get(), parent->get(), name_of(path), path);
     if (!made) return std::unexpected(std::move(made.error()));
@@ -103,7 +114,12 @@ class Replayer {
     const ManifestEntry& entry = mine_.at(path);
     const std::string name = name_of(path);
     const Fd from = open_folder(from_.get(), folder_of(path));
-    if (!from) return {};  // gone since it was looked at
+    if (!from && errno == ENOENT) return {};  // gone since it was looked at
+    if (!from && !is_no_folder(errno)) return fail_errno(errno, "open the folder of " + path);
+    if (!from) {
+      out_.conflicts.push_back({path, "its folder cannot be opened, and no copy was made"});
+      return {};
+    }
     auto to = folder_for(folder_of(path));
     if (!to) return std::unexpected(std::move(to.error()));
     if (!*to) return set_aside({path, "its folder is no folder in the new image"});
@@ -136,8 +152,11 @@ class Replayer {
     };
     auto base = read_file(options_.base_files + path);
     auto mine = read(from_.get(), options_.from), theirs = read(to_.get(), options_.to);
-    for (const auto* one : {&base, &mine, &theirs})
-      if (!*one) return set_aside({path, "could not be merged: " + one->error().message});
+    // With people's records or packages left out nobody could log in to the new version: no reason to go on.
+    if (!base) return pass(std::move(base.error()), "merge " + path);
+    if (!theirs) return pass(std::move(theirs.error()), "merge " + path);
+    if (!mine && mine.error().code == Code::NotFound) return set_aside({path, "could not be merged: " + mine.error().message});
+    if (!mine) return pass(std::move(mine.error()), "merge " + path);
     Merged merged = merge_records(*records_of(path), *base, *mine, *theirs);
     for (auto& why : merged.conflicts) out_.conflicts.push_back({path, std::move(why)});
     if (!merged.conflicts.empty())
@@ -168,10 +187,16 @@ class Replayer {
     const ManifestEntry* entry = find(mine_, path);
     if (!entry || entry->type == 'd') return {};
     const std::string inside = fmt::format("{}/{}{}", kConflicts, options_.from_name, folder_of(path));
+    if (inside.size() + name_of(path).size() >= PATH_MAX - 1) {
+      out_.conflicts.push_back({path, "its path is too long for a copy of it to be kept"});
+      return {};
+    }
     if (auto made = aside_folder(inside); !made) return made;
-    const Fd from = open_folder(from_.get(), folder_of(path)), to = open_folder(to_.get(), inside);
+    const Fd to = open_folder(to_.get(), inside);
     if (!to) return fail_errno(errno, "open " + inside);
-    if (!from) return {};
+    const Fd from = open_folder(from_.get(), folder_of(path));
+    if (!from && (errno == ENOENT || is_no_folder(errno))) return {};  // it is in the list
+    if (!from) return fail_errno(errno, "open the folder of " + path);
     ::unlinkat(to.get(), name_of(path).c_str(), 0);
     auto copied = copy_entry(from.get(), to.get(), name_of(path), path);
     if (copied || copied.error().code == Code::NotFound) return {};

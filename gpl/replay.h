@@ -44,7 +44,8 @@ struct ReplayOptions {
   std::function<Result<void>(const std::string& root)> link_cache;  // makes kLinkCache anew
   std::function<void()> on_step;   // for tests
 };
-// Done once on a root that is as its image gave it. What cannot be placed (its folder is no folder any more) is a conflict, not an error; errors are those of the disk.
+// Done once on a root that is as its image gave it. What cannot be placed (its folder is no folder any more) is a conflict, not an error. What could not be read, for any reason but
+// that it is gone, is an error: of the disk, the network, or descriptors; so is a file of records (records.h) that cannot be merged.
 Result<Replayed> replay(const ReplayPlan& plan, const Manifest& mine, const ReplayOptions& options);
 
 }  // namespace fairlead::companion

@@ -3,10 +3,12 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <memory>
 
 #include "base/encoding.h"
 #include "base/fd.h"
@@ -148,6 +150,51 @@ TEST_F(ReplayDone, MergesPeople) {
   EXPECT_EQ(read("/new/etc/passwd"), "root:x:0:0\nbus:x:101:101\nada:x:1000:1000\n");
   EXPECT_THAT(done.records, ElementsAre("ada"));
   EXPECT_THAT(done.conflicts, IsEmpty());
+}
+
+// Descriptors run out, as they do for reasons of other programs: nothing is known of what is there then.
+struct NoDescriptors {
+  rlimit before{};
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before);
+    rlimit none = before;
+    none.rlim_cur = 3;
+    ::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before); }
+};
+
+TEST_F(ReplayDone, OnlyWhatIsGoneIsLeftOut) {
+  write("/old/etc/passwd", "root:x:0:0\n");
+  write("/base/etc/passwd", "root:x:0:0\n");
+  write("/new/etc/passwd", "root:x:0:0\n");
+  const auto base = scan("/old");
+  write("/old/etc/mine", "of the user");
+  write("/old/etc/passwd", "root:x:0:0\nada:x:1000:1000\n");
+  const auto mine = scan("/old"), theirs = scan("/new");
+  const auto plan = plan_replay(base, mine, theirs);
+  ASSERT_THAT(plan.copy, ElementsAre("/etc/mine"));
+  ASSERT_THAT(plan.merge, ElementsAre("/etc/passwd"));
+  const auto attempt = [&](int step) {
+    std::unique_ptr<NoDescriptors> none;
+    int steps = 0;
+    return replay(plan, mine, {.from = work + "/old", .to = work + "/new", .from_name = "v1", .base_files = work + "/base", .link_cache = {}, .on_step = [&] {
+                                 none.reset();
+                                 if (steps++ == step) none = std::make_unique<NoDescriptors>();
+                               }});
+  };
+  for (const int step : {0, 1}) {  // the copy, the merge
+    const auto done = attempt(step);
+    ASSERT_FALSE(done) << "step " << step;
+    EXPECT_EQ(done.error().code, Code::Exhausted);
+  }
+  ASSERT_EQ(::unlink((work + "/base/etc/passwd").c_str()), 0);
+  EXPECT_FALSE(attempt(-1));
+  write("/base/etc/passwd", "root:x:0:0\n");
+  const auto done = attempt(-1);
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_EQ(read("/new/etc/passwd"), "root:x:0:0\nada:x:1000:1000\n");
+  EXPECT_EQ(read("/new/etc/mine"), "of the user");
 }
 
 TEST_F(ReplayDone, AFolderReplacedByTheUserIsReplaced) {
