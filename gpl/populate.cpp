@@ -308,8 +308,12 @@ class Populator {
     const bool in_root = ::fstatat(root, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(info.st_mode);
     step();
     if (in_root) {
-      // Not RENAME_NOREPLACE, which network file systems lack: an empty folder may be replaced, a filled one is not.
-      if (::renameat(root, name.c_str(), volume_.get(), name.c_str()) != 0 && errno != ENOTEMPTY && errno != EEXIST) return fail_errno(errno, "share " + name);
+      // Never over one that is there, be it empty: running nodes have that very folder mounted. (RENAME_NOREPLACE network file systems lack; nobody else makes folders here, for the volume is locked.)
+      struct stat there{};
+      if (::fstatat(volume_.get(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (errno != ENOENT) return fail_errno(errno, "look at " + name + " of the volume");
+        if (::renameat(root, name.c_str(), volume_.get(), name.c_str()) != 0) return fail_errno(errno, "share " + name);
+      }
       if (auto removed = remove_tree(options_.volume + "/" + kVersions + "/" + options_.version + ".tmp/" + name); !removed) return removed;
     } else if (::mkdirat(volume_.get(), name.c_str(), name == "root" ? 0700 : 0755) != 0 && errno != EEXIST) {
       return fail_errno(errno, "make " + name);

@@ -105,6 +105,18 @@ TEST_F(Renew, CarriesOverWhatPeopleChanged) {
   EXPECT_EQ(text_of("versions/v1/etc/issue"), "mine");
 }
 
+// Every node has them mounted, also before the first user came.
+TEST_F(Renew, EmptyHomesStayTheSameFolders) {
+  struct stat before[2] = {}, after[2] = {};
+  ASSERT_EQ(::stat((volume + "/home").c_str(), &before[0]), 0);
+  ASSERT_EQ(::stat((volume + "/root").c_str(), &before[1]), 0);
+  ASSERT_TRUE(populate(options("v2")));
+  ASSERT_EQ(::stat((volume + "/home").c_str(), &after[0]), 0);
+  ASSERT_EQ(::stat((volume + "/root").c_str(), &after[1]), 0);
+  EXPECT_EQ(before[0].st_ino, after[0].st_ino);
+  EXPECT_EQ(before[1].st_ino, after[1].st_ino);
+}
+
 TEST_F(Renew, TheWayBackIsAFlip) {
   ASSERT_TRUE(populate(options("v2")));
   write(volume + "/versions/v2/etc/motd", "later");
