@@ -71,6 +71,8 @@ class Populator {
     if (*layout == Layout::Versions) {
       auto there = find_root(volume_.get());
       if (!there && there.error().code != Code::NotFound) return std::unexpected(std::move(there.error()));
+      if (there)
+        if (auto noted = note_served(there->version); !noted) return std::unexpected(std::move(noted.error()).in("note the version that serves"));
       if (!there)
         if (auto made = make_version(); !made) return std::unexpected(std::move(made.error()).in("fill the jail"));
       if (there && options_.renew && there->version != options_.version)
@@ -135,14 +137,37 @@ class Populator {
 
   Result<void> flip() {
     step();
-    // Before the link: that a version is noted which never became current harms nothing.
-    if (auto noted = note_current(options_.volume, options_.version); !noted) return noted;
-    step();
     ::unlinkat(volume_.get(), kNextLink, 0);
     if (::symlinkat((std::string(kVersions) + "/" + options_.version).c_str(), volume_.get(), kNextLink) != 0) return fail_errno(errno, "make the link \"current\"");
     step();
     out_.made = true;
-    return settle(volume_.get(), kNextLink, volume_.get(), kCurrent);
+    if (auto settled = settle(volume_.get(), kNextLink, volume_.get(), kCurrent); !settled) return settled;
+    return note_served(options_.version);
+  }
+
+  // After the link: a version that never became current must not be taken for one that people left. Killed before it, the next run does it first of all.
+  Result<void> note_served(const std::string& version) const {
+    auto history = read_history(options_.volume);
+    if (!history) return std::unexpected(std::move(history.error()));
+    if (history->empty() || history->back() != version) {
+      step();
+      if (auto noted = note_current(options_.volume, version); !noted) return noted;
+    }
+    const std::string unserved = unserved_path(options_.volume, version);
+    if (!exists(unserved)) return {};
+    step();
+    if (::unlink(unserved.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "remove " + unserved);
+    return {};
+  }
+
+  // Whether a version that is on the volume served before and was left; else it was built and its run killed before the flip, and what people did since is not in it.
+  Result<bool> was_left() const {
+    auto history = read_history(options_.volume);
+    if (!history) return std::unexpected(std::move(history.error()));
+    if (std::find(history->begin(), history->end(), options_.version) != history->end()) return true;
+    if (exists(unserved_path(options_.volume, options_.version))) return false;
+    return fail(Code::Invalid, fmt::format("version {} is on the volume, but the volume does not know that it was ever in use: it is neither taken as it is nor built anew. Ask for another name, or for it when versions/{} is removed",
+                                           options_.version, options_.version));
   }
 
   // Beside the old one, which is in use all the while.
@@ -152,7 +177,16 @@ class Populator {
     if (!versions) return fail_errno(errno, "open versions/");
     out_.from = old.version;
     struct stat info{};
-    if (::fstatat(versions.get(), options_.version.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) return flip();
+    if (::fstatat(versions.get(), options_.version.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) {
+      auto left = was_left();
+      if (!left) return std::unexpected(std::move(left.error()));
+      if (*left) return flip();
+      step();
+      // Nobody ever entered it.
+      if (auto removed = remove_tree(options_.volume + "/" + kVersions + "/" + options_.version + ".tmp"); !removed) return removed;
+      step();
+      if (auto taken = settle(versions.get(), options_.version.c_str(), versions.get(), (options_.version + ".tmp").c_str()); !taken) return taken;
+    }
     out_.built = true;
     auto text = read_file(manifest_path(options_.volume, old.version), 4096_MiB);
     if (!text) return fail(Code::Invalid, fmt::format("what people changed in version {} cannot be told, for it has no manifest: {}", old.version, text.error().message));
@@ -244,9 +278,10 @@ class Populator {
     }
     if (options_.renew) {
       auto uses = read_uses(options_.volume);
+      auto history = read_history(options_.volume);
       Removal plan;
-      if (uses) plan = plan_removal(there, read_history(options_.volume), out_.root.version, options_.keep, *uses, options_.nodes);
-      else unhappy(uses.error());
+      if (uses && history) plan = plan_removal(there, *history, out_.root.version, options_.keep, *uses, options_.nodes);
+      else unhappy(uses ? history.error() : uses.error());
       out_.kept = std::move(plan.kept);
       for (const auto& version : plan.remove) {
         step();
@@ -298,6 +333,8 @@ class Populator {
     step();
     // Everything, before the name by which it will be believed.
     if (::syncfs(to.get()) != 0) return fail_errno(errno, "sync " + path);
+    step();
+    if (auto written = write_file_durably(unserved_path(options_.volume, options_.version), "", 0600); !written) return written;
     step();
     return settle(versions, unfinished.c_str(), versions, options_.version.c_str());
   }

@@ -105,6 +105,47 @@ TEST_F(Renew, CarriesOverWhatPeopleChanged) {
   EXPECT_EQ(text_of("versions/v1/etc/issue"), "mine");
 }
 
+// A run that was killed, or whose flip failed: what people do until the next one is in the version that serves.
+TEST_F(Renew, AVersionThatNeverServedIsBuiltAnew) {
+  auto dying = options("v2");
+  dying.on_step = [&] {
+    if (exists(volume + "/versions/v2")) ::kill(::getpid(), SIGKILL);
+  };
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(populate(dying) ? 0 : 1);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  ASSERT_EQ(current(), "v1");
+  write(volume + "/versions/v1/usr/bin/late", "late");
+  const auto done = populate(options("v2"));
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_TRUE(done->built);
+  EXPECT_EQ(state(), "new");
+  EXPECT_EQ(text_of("versions/v2/usr/bin/late"), "late");
+  // Where nothing is known of it, it is left alone.
+  ASSERT_TRUE(make_dirs(volume + "/versions/v3"));
+  const auto refused = populate(options("v3"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::Invalid);
+  EXPECT_EQ(current(), "v2");
+  EXPECT_TRUE(exists(volume + "/versions/v3"));
+}
+
+// Killed between the link and the note: the next run notes it, also one for another version.
+TEST_F(Renew, WhatServesIsNotedByTheNextRun) {
+  ASSERT_TRUE(populate(options("v2")));
+  write(volume + "/.fairlead-jail.history", "v1\n");
+  write(unserved_path(volume, "v2"), "");
+  write(volume + "/versions/v2/etc/motd", "later");
+  ASSERT_TRUE(populate(options("v1")));
+  EXPECT_THAT(*read_history(volume), ElementsAre("v2", "v1"));
+  const auto again = populate(options("v2"));
+  ASSERT_TRUE(again);
+  EXPECT_FALSE(again->built);
+  EXPECT_EQ(text_of("versions/v2/etc/motd"), "later");
+}
+
 // Every node has them mounted, also before the first user came.
 TEST_F(Renew, EmptyHomesStayTheSameFolders) {
   struct stat before[2] = {}, after[2] = {};

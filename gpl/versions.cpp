@@ -19,10 +19,13 @@ constexpr const char *kHistory = "/.fairlead-jail.history", *kNodes = "/.fairlea
 std::string manifest_path(const std::string& volume, const std::string& version) { return volume + kManifests + "/" + version; }
 std::string base_files_path(const std::string& volume, const std::string& version) { return manifest_path(volume, version) + ".base"; }
 
-std::vector<std::string> read_history(const std::string& volume) {
+std::string unserved_path(const std::string& volume, const std::string& version) { return manifest_path(volume, version) + ".unserved"; }
+
+Result<std::vector<std::string>> read_history(const std::string& volume) {
   std::vector<std::string> out;
   auto text = read_file(volume + kHistory, 1_MiB);
-  if (!text) return out;
+  if (!text && text.error().code == Code::NotFound) return out;
+  if (!text) return std::unexpected(std::move(text.error()));
   for (const auto& line : split(*text, '\n'))
     if (is_version_name(line)) out.push_back(line);
   return out;
@@ -30,10 +33,11 @@ std::vector<std::string> read_history(const std::string& volume) {
 
 Result<void> note_current(const std::string& volume, const std::string& version) {
   auto names = read_history(volume);
-  std::erase(names, version);
-  names.push_back(version);
+  if (!names) return std::unexpected(std::move(names.error()));
+  std::erase(*names, version);
+  names->push_back(version);
   std::string text;
-  for (const auto& name : names) text += name + "\n";
+  for (const auto& name : *names) text += name + "\n";
   return write_file_durably(volume + kHistory, text, 0644);
 }
 

@@ -43,7 +43,13 @@ TEST(Versions, RecordsAreReadAsTheyWereWritten) {
   const std::string volume = ::mkdtemp(name);
   EXPECT_THAT(*read_uses(volume), IsEmpty());
   for (const char* version : {"a", "b", "a"}) EXPECT_TRUE(note_current(volume, version));
-  EXPECT_THAT(read_history(volume), ElementsAre("b", "a"));
+  EXPECT_THAT(*read_history(volume), ElementsAre("b", "a"));
+  // What cannot be read is not empty: the order would be lost.
+  EXPECT_EQ(::rename((volume + "/.fairlead-jail.history").c_str(), (volume + "/aside").c_str()), 0);
+  EXPECT_TRUE(make_dirs(volume + "/.fairlead-jail.history"));
+  EXPECT_FALSE(read_history(volume));
+  EXPECT_FALSE(note_current(volume, "b"));
+  (void)remove_tree(volume + "/.fairlead-jail.history");
   EXPECT_TRUE(note_use(volume, "worker-0", {"a", "b"}));
   EXPECT_TRUE(note_use(volume, "login-0", {}));
   EXPECT_FALSE(note_use(volume, "../x", {}));
