@@ -9,6 +9,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -143,7 +144,10 @@ class Scanner {
       if (*any) entry.hash = digest.take();
     } else if (S_ISREG(info.st_mode)) {
       entry.size = static_cast<std::uint64_t>(info.st_size);
-      if (auto hashed = file(at, name, path, entry); !hashed) return gone() ? Result<void>{} : hashed;
+      const bool known = is_known(path, entry);
+      if (!known && options_.bytes) *options_.bytes += static_cast<std::uint64_t>(info.st_blocks) * 512 / std::max<std::uint64_t>(info.st_nlink, 1);
+      if (!known && options_.read)
+        if (auto hashed = file(at, name, path, entry); !hashed) return gone() ? Result<void>{} : hashed;
     } else if (S_ISLNK(info.st_mode)) {
       entry.type = 'l';
       entry.mode = 0777;  // means nothing
@@ -164,16 +168,19 @@ class Scanner {
   // Somebody works there meanwhile: removed, or something else by now.
   static bool gone() { return errno == ENOENT || errno == ELOOP || errno == ENOTDIR; }
 
+  // Takes its hash then.
+  bool is_known(const std::string& path, ManifestEntry& entry) const {
+    if (!options_.known) return false;
+    const auto before = options_.known->find(path);
+    if (before == options_.known->end()) return false;
+    ManifestEntry would = entry;
+    would.hash = before->second.hash;
+    if (would != before->second) return false;
+    entry.hash = would.hash;
+    return true;
+  }
+
   Result<void> file(int at, const std::string& name, const std::string& path, ManifestEntry& entry) {
-    if (options_.known)
-      if (const auto before = options_.known->find(path); before != options_.known->end()) {
-        ManifestEntry would = entry;
-        would.hash = before->second.hash;
-        if (would == before->second) {
-          entry.hash = would.hash;
-          return {};
-        }
-      }
     const Fd fd(::openat(at, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!fd) return fail_errno(errno, "open " + path);
     Digest digest;

@@ -37,6 +37,8 @@ struct ScanOptions {
   std::set<std::string> leave_out;   // paths: neither they nor what is below
   const Manifest* known = nullptr;   // a file with the times, size and owner that stand there is not read again
   std::function<void()> on_entry;    // for tests
+  bool read = true;                  // else no file is read: the hash of one that is not known stays empty
+  std::uint64_t* bytes = nullptr;    // grows by what takes room on the disk and is not known
 };
 // All of a tree that may be in use: what goes away meanwhile is not there. Never follows a link. Sockets are left out. Reads every file that is not known.
 Result<Manifest> scan_tree(int root, const ScanOptions& options);

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -308,10 +309,52 @@ class Populator {
     out_.versions = std::move(there);
   }
 
+  // The volume is full for everybody when it is full: people's jobs write there, too.
+  Result<void> look_for_room(const JailRoot* old) const {
+    std::uint64_t image = 0, added = 0, free = 0;
+    const Fd from(::open(options_.source.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!from) return fail_errno(errno, "open " + options_.source);
+    if (auto looked = scan_tree(from.get(), {.leave_out = options_.leave_out, .read = false, .bytes = &image}); !looked) return pass(std::move(looked.error()), "look at the image");
+    if (old) {
+      auto root = open_in_root(volume_.get(), old->path, O_RDONLY | O_DIRECTORY);
+      if (!root) return std::unexpected(std::move(root.error()));
+      if (auto looked = scan_tree(root->get(), {.leave_out = outside_of_versions(), .known = base_, .read = false, .bytes = &added}); !looked) return pass(std::move(looked.error()), "look at the old version");
+    }
+    if (options_.free_bytes) {
+      free = options_.free_bytes();
+    } else {
+      struct statvfs there{};
+      if (::fstatvfs(volume_.get(), &there) != 0) return fail_errno(errno, "see how much is free on the jail volume");
+      free = static_cast<std::uint64_t>(there.f_bavail) * there.f_frsize;
+      if (there.f_blocks == 0) free = 0;
+      else if (free == 0) free = 1;
+    }
+    const std::uint64_t need = (image + added) / 10 * 11;
+    if (free == 0 || free >= need) return {};  // some network file systems say nothing
+    const auto mib = [](std::uint64_t bytes) { return (bytes >> 20) + 1; };
+    return fail(Code::Exhausted, fmt::format("the jail volume has {} MiB free, and version {} needs {} MiB ({} MiB of the image, {} MiB that people added, a tenth more); nothing was written", mib(free) - 1, options_.version, mib(need), mib(image),
+                                             mib(added)));
+  }
+
   Result<void> fill(int versions, const JailRoot* old) {
+    const std::string folder = options_.volume + "/" + kVersions;
+    // Of a run that was killed, for this version or another.
+    auto names = list_dir(folder);
+    if (!names) return std::unexpected(std::move(names.error()));
+    for (const auto& name : *names)
+      if (name.ends_with(".tmp")) {
+        step();
+        if (auto removed = remove_tree(folder + "/" + name); !removed) return removed;
+      }
+    if (auto room = look_for_room(old); !room) return room;
+    auto filled = fill_unfinished(versions, old);
+    if (!filled)
+      if (auto removed = remove_tree(folder + "/" + options_.version + ".tmp"); !removed) log_warn("a version that could not be made whole is still on the volume", {{"version", options_.version}, {"reason", removed.error().message}});
+    return filled;
+  }
+
+  Result<void> fill_unfinished(int versions, const JailRoot* old) {
     const std::string unfinished = options_.version + ".tmp", path = options_.volume + "/" + kVersions + "/" + unfinished;
-    step();
-    if (auto removed = remove_tree(path); !removed) return removed;
     step();
     if (::mkdirat(versions, unfinished.c_str(), 0700) != 0) return fail_errno(errno, "make " + path);
     const Fd to(::openat(versions, unfinished.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));

@@ -23,6 +23,7 @@ struct PopulateOptions {
   std::vector<std::string> nodes;  // that live in the jail: whoever has not said what it uses may use anything
   std::chrono::milliseconds wait_for_packages{120'000};  // for package managers and adduser at work in the old version
   std::function<Result<void>(const std::string& root)> link_cache;  // ReplayOptions
+  std::function<std::uint64_t()> free_bytes;  // of the volume, 0: not known; for tests
 };
 struct Populated {
   JailRoot root;
@@ -37,7 +38,7 @@ struct Populated {
 };
 
 // One at a time: a second one waits. Invalid: the volume holds something that is neither a jail nor a root file system; nothing of it was touched; or an adopted
-// root is asked to be renewed. Unavailable: packages are being installed in the old version for longer than it waits.
+// root is asked to be renewed. Exhausted: a version would not fit, and nothing was written, or did not, and what was written is gone again. Unavailable: packages are being installed in the old version for longer than it waits.
 Result<Populated> populate(const PopulateOptions& options);
 
 // Lines of `more` (passwd, group, shadow or gshadow) that `base` has no name for; of passwd and group only people's, numbers from 1000 on, without nobody.

@@ -212,10 +212,29 @@ TEST_F(Renew, WaitsForPackagesThatAreBeingInstalled) {
   EXPECT_EQ(done.error().code, Code::Unavailable);
   EXPECT_THAT(done.error().message, HasSubstr("lock-frontend"));
   EXPECT_EQ(state(), "old");
+  EXPECT_THAT(*list_dir(volume + "/versions"), ElementsAre("v1"));  // what was copied is gone again
   whole.l_type = F_UNLCK;
   ASSERT_EQ(::fcntl(lock.get(), F_OFD_SETLK, &whole), 0);
   ASSERT_TRUE(populate(options("v2")));
   EXPECT_EQ(state(), "new");
+}
+
+TEST_F(Renew, NothingIsWrittenWhereThereIsNoRoom) {
+  ASSERT_TRUE(make_dirs(volume + "/versions/v2.tmp/usr"));  // of a run that was killed
+  write(volume + "/versions/v1/usr/bin/big", std::string(3 << 20, 'x'));
+  auto small = options("v2");
+  small.free_bytes = [] { return 3ULL << 20; };
+  int steps = 0;
+  small.on_step = [&] { ++steps; };
+  const auto done = populate(small);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, Code::Exhausted);
+  EXPECT_THAT(done.error().message, HasSubstr("has 3 MiB free, and version v2 needs 4 MiB (1 MiB of the image, 4 MiB that people added, a tenth more); nothing was written"));
+  EXPECT_EQ(steps, 1) << "the unfinished one was removed, and no more";
+  EXPECT_EQ(state(), "old");
+  EXPECT_THAT(*list_dir(volume + "/versions"), ElementsAre("v1"));
+  small.free_bytes = [] { return 4ULL << 20; };
+  ASSERT_TRUE(populate(small));
 }
 
 TEST_F(Renew, RefusesWhatItCannotTellApart) {
