@@ -77,7 +77,8 @@ Result<int> ask_for(Context& context, Session& session, const Options& options, 
   while (true) {
     auto now = session.get(kube::resources::slurm_clusters, kube::space_of(cluster), kube::name_of(cluster));
     if (!now) return std::unexpected(std::move(now.error()));
-    if (jail_of(*now)["version"].string() == version) return tell(context, *now);
+    // While a pod is at work for another version nobody knows for how long this one stays.
+    if (const Json& jail = jail_of(*now); jail["version"].string() == version && !jail["unsure"].boolean()) return tell(context, *now);
     const std::string text = condition(*now, "JailUpdated");
     if (text != shown && !text.empty() && context.globals.verbose) fmt::print(stderr, "{}\n", text);
     shown = text;

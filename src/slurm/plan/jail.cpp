@@ -81,9 +81,54 @@ void forget_failures(Json& memory) {
   for (const char* name : {"attempts", "failedPod", "failedAt"}) memory.erase(name);
 }
 
+// A request was taken back while a pod worked for it: that pod must not make its version current when nobody looks any more, and whether it did the volume alone knows. A pod that renews nothing is asked.
+void plan_request_taken_back(const api::SlurmCluster& cluster, const Json* pod, Instant now, JailPlan& out) {
+  const std::string name = populate_pod_name(cluster);
+  const auto say = [&](const char* reason, std::string why) { out.updated = {"JailUpdated", "False", reason, why + "; as far as is known " + told(out.memory)}; };
+  if (!pod) {
+    out.make_pod = true;
+    return say("Updating", fmt::format("pod {} is being made, to see which version is in use", name));
+  }
+  const Json* owner = kube::controller_of(*pod);
+  if (!owner || (*owner)["uid"].string() != cluster.uid) return say("PodOfSomebodyElse", fmt::format("a pod {} belongs to somebody else; remove or rename it", name));
+  if (kube::deleting(*pod)) return say("Updating", fmt::format("pod {} is ending", name));
+  const std::string& phase = (*pod)["status"]["phase"].string();
+  const auto report = phase == "Succeeded" ? report_of(*pod) : std::nullopt;
+  if (report) {
+    if ((*report)["version"].string() != out.memory["version"].string()) out.memory.erase("update");  // of another one
+    out.memory.set("version", (*report)["version"]).set("versions", (*report)["versions"]);
+    out.memory.erase("unsure");
+    return;
+  }
+  const bool ended = phase == "Succeeded" || phase == "Failed";
+  if (!ended && kube::annotations_of(*pod).contains(api::kJailVersion)) {
+    out.end_pod = "the version that it makes is not asked for any more";
+    return say("Updating", fmt::format("the pod {} of before is ended", name));
+  }
+  if (!ended) return say("Updating", fmt::format("pod {} looks which version is in use", name));
+  // What a renewing pod said when it failed is no reason to wait; what one that looks said is.
+  if (kube::annotations_of(*pod).contains(api::kJailVersion)) out.end_pod = "the version that it should have made is not asked for any more";
+  else if (const auto wait = wait_after_failure(out.memory, *pod, now)) out.look_again = wait;
+  else out.end_pod = "it could not tell which version is in use";
+  say("Updating", fmt::format("pod {}: {}", name, last_word(*pod)));
+}
+
 // The root that is in use is whole; another one is asked for, or was.
 void plan_update(const api::SlurmCluster& cluster, const Json* pod, Instant now, JailPlan& out) {
   const std::string wanted = asked_version(cluster);
+  const auto at_work = [&] {
+    if (!pod) return false;
+    const Json* owner = kube::controller_of(*pod);
+    const std::string& phase = (*pod)["status"]["phase"].string();
+    const auto of = kube::annotations_of(*pod);
+    const auto at = of.find(api::kJailVersion);
+    return owner && (*owner)["uid"].string() == cluster.uid && at != of.end() && at->second != out.memory["version"].string() && phase != "Failed";
+  };
+  if ((wanted.empty() || wanted == out.memory["version"].string()) && (out.memory["unsure"].boolean() || at_work())) {
+    out.memory.set("unsure", true).set("asked", true);
+    plan_request_taken_back(cluster, pod, now, out);
+    if (out.memory["unsure"].boolean()) return;
+  }
   const auto say = [&](const char* status, const char* reason, std::string why) { out.updated = {"JailUpdated", status, reason, std::move(why)}; };
   if (wanted.empty() || wanted == out.memory["version"].string()) {
     if (!wanted.empty()) out.memory.set("asked", true);
@@ -94,6 +139,7 @@ void plan_update(const api::SlurmCluster& cluster, const Json* pod, Instant now,
   out.memory.set("asked", true);
   if (!is_version_name(wanted)) return say("False", "InvalidName", fmt::format("\"{}\" is no name of a version: up to 64 of a-z, 0-9 and \"-\", not beginning with \"-\"; {}", wanted, told(out.memory)));
   if (out.memory["layout"].string() == "adopted") return say("False", "Adopted", "the root file system was on the volume before and is used as it is: there are no versions of it. Take away the annotation, or set overwrite to false");
+  out.memory.set("unsure", true);  // from before the pod is made until one has said which version is current
   const std::string name = populate_pod_name(cluster), meanwhile = "; until then " + told(out.memory);
   const auto make = [&](std::string why) { say("False", "Updating", std::move(why) + meanwhile); };
   if (!pod) {

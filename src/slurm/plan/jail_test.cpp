@@ -190,6 +190,46 @@ INSTANTIATE_TEST_SUITE_P(Requests, SlurmJailVersion,
                                          Asked{"failed", "two", "two", "Failed", "no space", "UpdateFailed", "one", false, true}, Asked{"no_name", "../x", "", "", "", "InvalidName", "one", false, false}),
                          [](const auto& of) { return of.param.name; });
 
+// Taken back by asking for the version in use, or by no request at all: the pod at work must not flip behind everybody's back, and whether it did is seen on the volume.
+TEST(SlurmJailUpdate, ARequestThatIsTakenBackEndsItsPod) {
+  for (const char* asked : {"one", ""}) {
+    Json pod = pod_in("Running");
+    pod.child("metadata").set("annotations", Json::object({{api::kJailVersion, "two"}}));
+    auto plan = plan_jail(asking("two"), filled(), nullptr, kNow);
+    ASSERT_TRUE(plan.renew);
+    for (const Json& memory : {plan.memory, filled()}) {  // that of an older operator knows nothing of it
+      plan = plan_jail(asking(asked), memory, &pod, kNow);
+      EXPECT_FALSE(plan.end_pod.empty()) << asked;
+      EXPECT_TRUE(plan.ready);
+      EXPECT_EQ(plan.updated->reason, "Updating");
+    }
+    plan = plan_jail(asking(asked), plan.memory, nullptr, kNow);
+    EXPECT_TRUE(plan.make_pod);
+    EXPECT_FALSE(plan.renew) << "it looks, and changes nothing";
+    // It had flipped already: that is known then, and the way back is an ordinary request.
+    const Json looked = pod_in("Succeeded", R"({"layout":"versions","version":"two","versions":["one","two"]})");
+    const auto flipped = plan_jail(asking(asked), plan.memory, &looked, kNow);
+    EXPECT_EQ(flipped.memory["version"].string(), "two");
+    if (*asked) {
+      EXPECT_FALSE(flipped.end_pod.empty());
+      EXPECT_TRUE(plan_jail(asking(asked), flipped.memory, nullptr, kNow).renew);
+    } else {
+      EXPECT_THAT(flipped.updated->message, HasSubstr("two"));
+      EXPECT_FALSE(plan_jail(asking(asked), flipped.memory, nullptr, kNow).make_pod);
+    }
+    // It had not.
+    const Json same = pod_in("Succeeded", R"({"layout":"versions","version":"one","versions":["one"]})");
+    const auto done = plan_jail(asking(asked), plan.memory, &same, kNow);
+    EXPECT_EQ(done.updated->reason, "Current");
+    EXPECT_FALSE(plan_jail(asking(asked), done.memory, nullptr, kNow).make_pod);
+    // Unreadable: asked again, with pauses.
+    const Json lost = pod_in("Failed", "no volume");
+    const auto failed = plan_jail(asking(asked), plan.memory, &lost, kNow);
+    EXPECT_TRUE(failed.look_again);
+    EXPECT_TRUE(failed.memory["unsure"].boolean());
+  }
+}
+
 TEST(SlurmJailUpdate, TellsWhatWasNotCarriedOver) {
   Json pod = pod_in("Succeeded", kDone);
   pod.child("metadata").set("annotations", Json::object({{api::kJailVersion, "two"}}));
