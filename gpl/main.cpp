@@ -35,6 +35,7 @@
 #include "rights.h"
 #include "supervise.h"
 #include "trial.h"
+#include "users.h"
 
 namespace fairlead::companion {
 namespace {
@@ -309,22 +310,22 @@ int add_user(const std::vector<std::string>& arguments) {
     std::fputs("adduser: give a name: adduser NAME\n", stderr);
     return 2;
   }
-  std::vector<std::string> argv = {"useradd", "--prefix", "/mnt/jail", "--create-home", "--user-group", "--shell", shell};
+  // useradd locks the container's own /etc; another node may be at it, too, or an update of the shared root.
+  auto users = lock_users(kJail, kJailVolume, 120s);
+  if (!users) {
+    std::fprintf(stderr, "adduser: %s\n", users.error().message.c_str());
+    return 1;
+  }
+  std::vector<std::string> argv = {"useradd", "--prefix", users->root, "--create-home", "--user-group", "--shell", shell};
   if (!uid.empty()) argv.insert(argv.end(), {"--uid", uid});
   argv.push_back(name);
-  // useradd locks the container's own /etc; another node may be at it, too. The lock is the one that useradd in the jail takes.
-  const Fd lock(::open("/mnt/jail/etc/.pwd.lock", O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
-  struct flock whole{};
-  whole.l_type = F_WRLCK;
-  while (lock && ::fcntl(lock.get(), F_OFD_SETLKW, &whole) != 0 && errno == EINTR) {
-  }
   auto out = tool(argv, 30s);
   if (!out || out->exit.code != 0) {
     std::fprintf(stderr, "adduser: %s\n", out ? std::string(trim(out->err)).c_str() : out.error().message.c_str());
     return out ? out->exit.code : 1;
   }
   if (!key.empty()) {
-    const std::string folder = "/mnt/jail/home/" + name + "/.ssh";
+    const std::string folder = users->root + "/home/" + name + "/.ssh";
     if (auto made = make_dirs(folder, 0700); !made) return complain(made.error());
     if (auto written = write_file_atomically(folder + "/authorized_keys", key + "\n", 0600); !written) return complain(written.error());
     auto owner = run_checked({.argv = {"chown", "-R", name + ":" + name, folder}}, 10s);

@@ -84,7 +84,10 @@ class Populator {
     auto root = find_root(volume_.get());
     if (!root) return std::unexpected(std::move(root.error()));
     out_.root = std::move(*root);
-    if (out_.root.layout == Layout::Versions) tidy();
+    if (out_.root.layout == Layout::Versions) {
+      tell_old_versions(out_.root.version);
+      tidy();
+    }
     return std::move(out_);
   }
 
@@ -198,11 +201,13 @@ class Populator {
     base_ = nullptr;
     if (!filled) return filled;
     auto flipped = flip();
+    // Before the locks are let go: who waited for them lives in the old version, and is refused there.
+    if (flipped) tell_old_versions(options_.version);
     busy_.clear();
     return flipped;
   }
 
-  // dpkg, apt and the tools for users of every node take these locks: while we hold them nobody is half-way through a change of the old version, and what they do next waits until steps enter the new one.
+  // dpkg, apt and the tools for users of every node take these locks: while we hold them nobody is half-way through a change of the old version, and who waits for them is refused when another version is current.
   Result<void> hold_packages(int root) {
     const SystemClock clock;
     const auto until = clock.monotonic() + options_.wait_for_packages;
@@ -226,6 +231,30 @@ class Populator {
     }
     return {};
   }
+
+  // What is changed in a version that is not current is in no other: adduser and dpkg look for this file when they have their locks (several_at_once). A version that has no place for it tells nobody.
+  void tell_old_versions(const std::string& current) const {
+    auto names = list_dir(options_.volume + "/" + kVersions);
+    if (!names) return log_warn("old versions do not know that they are old", {{"reason", names.error().message}});
+    for (const auto& name : *names) {
+      if (!is_version_name(name)) continue;
+      auto root = open_in_root(volume_.get(), std::string(kVersions) + "/" + name, O_RDONLY | O_DIRECTORY);
+      auto own = root ? open_in_root(root->get(), folder_of_replaced(), O_RDONLY | O_DIRECTORY) : std::move(root);
+      if (!own && own.error().code == Code::NotFound) continue;
+      const char* file = kReplaced + folder_of_replaced().size() + 1;
+      struct stat info{};
+      const bool told = own && ::fstatat(own->get(), file, &info, AT_SYMLINK_NOFOLLOW) == 0;
+      if (own && told == (name != current)) continue;
+      step();
+      Result<void> done;
+      if (!own) done = std::unexpected(std::move(own.error()));
+      else if (name != current)
+        done = write_at(own->get(), file, fmt::format("fairlead: this session lives in version {} of the shared root, and {} has taken its place: nothing was changed here, where nobody would find it. Log in anew\n", name, current), 0644);
+      else if (::unlinkat(own->get(), file, 0) != 0) done = fail_errno(errno, std::string("remove ") + kReplaced);
+      if (!done) log_warn("a version does not know whether it is old", {{"version", name}, {"reason", done.error().message}});
+    }
+  }
+  static std::string folder_of_replaced() { return std::string(kReplaced).substr(0, std::string_view(kReplaced).rfind('/')); }
 
   Result<void> carry_over(const std::string& path, const JailRoot& old, const Manifest& theirs) {
     auto from = open_in_root(volume_.get(), old.path, O_RDONLY | O_DIRECTORY);
@@ -418,6 +447,10 @@ class Populator {
   static Result<void> several_at_once(int root) {
     if (auto apt = open_in_root(root, "/etc/apt/apt.conf.d", O_RDONLY | O_DIRECTORY); apt)
       if (auto written = write_at(apt->get(), "90fairlead-jail", "// Several nodes install into this root: wait for one another.\nDPkg::Lock::Timeout \"600\";\n", 0644); !written) return written;
+    // After its lock, and apt's: an old version is not changed any more (tell_old_versions).
+    const std::string look = fmt::format("if [ -e {} ]; then cat {} >&2; exit 1; fi", kReplaced, kReplaced);
+    if (auto dpkg = open_in_root(root, "/etc/dpkg/dpkg.cfg.d", O_RDONLY | O_DIRECTORY); dpkg)
+      if (auto written = write_at(dpkg->get(), "fairlead-jail", "# Sessions outlive the version of the shared root that they live in.\npre-invoke=" + look + "\n", 0644); !written) return written;
     auto own = mount_point(root, "/var/lib/fairlead", Kind::Folder), programs = mount_point(root, "/usr/local/sbin", Kind::Folder);
     if (!own || !programs) return std::unexpected(std::move(own ? programs.error() : own.error()));
     auto folder = open_in_root(root, "/usr/local/sbin", O_RDONLY | O_DIRECTORY);
@@ -425,7 +458,7 @@ class Populator {
     for (const char* name : {"adduser", "addgroup"}) {
       struct stat info{};
       if (!open_in_root(root, std::string("/usr/sbin/") + name, O_PATH) || !open_in_root(root, "/usr/bin/flock", O_PATH) || ::fstatat(folder->get(), name, &info, AT_SYMLINK_NOFOLLOW) == 0) continue;
-      const std::string script = fmt::format("#!/bin/sh\n# On two nodes at once it would choose the same number twice.\nexec /usr/bin/flock {} /usr/sbin/{} \"$@\"\n", kUsersLock, name);
+      const std::string script = fmt::format("#!/bin/sh\n# On two nodes at once it would choose the same number twice.\nexec /usr/bin/flock {} /bin/sh -c '{}; exec /usr/sbin/{} \"$@\"' {} \"$@\"\n", kUsersLock, look, name, name);
       if (auto written = write_at(folder->get(), name, script, 0755); !written) return written;
     }
     return {};

@@ -219,6 +219,52 @@ TEST_F(Renew, WaitsForPackagesThatAreBeingInstalled) {
   EXPECT_EQ(state(), "new");
 }
 
+// Who waited for the locks of the old version gets them when the new one is current, and must be told then already.
+TEST_F(Renew, WhoLivesInAnOldVersionIsTold) {
+  const auto told = [&](const std::string& version) { return exists(volume + "/versions/" + version + kReplaced); };
+  auto watched = options("v2");
+  int flipped = 0;
+  watched.on_step = [&] {
+    if (current() != "v2" || told("v1")) return;
+    ++flipped;
+    const Fd lock(::open((volume + "/versions/v1/var/lib/dpkg/lock-frontend").c_str(), O_RDWR));
+    struct flock whole{};
+    whole.l_type = F_WRLCK;
+    EXPECT_NE(::fcntl(lock.get(), F_OFD_SETLK, &whole), 0) << "free before anybody was told";
+  };
+  ASSERT_TRUE(populate(watched));
+  EXPECT_GT(flipped, 0);
+  EXPECT_TRUE(told("v1"));
+  EXPECT_FALSE(told("v2"));
+  EXPECT_THAT(text_of("versions/v1" + std::string(kReplaced)), HasSubstr("version v1 of the shared root, and v2 has taken its place"));
+  ASSERT_TRUE(populate(options("v1")));
+  EXPECT_FALSE(told("v1"));
+  EXPECT_TRUE(told("v2"));
+  // Not a file of people's, to be carried over.
+  ASSERT_TRUE(populate(options("v3")));
+  EXPECT_FALSE(told("v3"));
+}
+
+// The script of adduser as it is, with other paths.
+TEST_F(Renew, AdduserRefusesInAnOldVersion) {
+  for (const char* folder : {"/usr/sbin", "/usr/bin", "/etc/dpkg/dpkg.cfg.d"}) ASSERT_TRUE(make_dirs(image + folder));
+  write(image + "/usr/sbin/adduser", "x");
+  write(image + "/usr/bin/flock", "x");
+  ASSERT_TRUE(populate(options("v2")));
+  EXPECT_THAT(text_of("versions/v2/etc/dpkg/dpkg.cfg.d/fairlead-jail"), HasSubstr("\npre-invoke=if [ -e /var/lib/fairlead/jail-replaced ]; then"));
+  std::string script = text_of("versions/v2/usr/local/sbin/adduser");
+  for (const auto& [from, to] : {std::pair<std::string, std::string>{"/var/lib/fairlead", volume + "/versions/v2/var/lib/fairlead"}, {"/usr/sbin/adduser", "echo"}})
+    for (std::size_t at = 0; (at = script.find(from, at)) != script.npos; at += to.size()) script.replace(at, from.size(), to);
+  write(work + "/script", script);
+  const std::string run = "sh " + work + "/script --gecos 'a b' ada > " + work + "/out 2>&1";
+  const auto said = [&] { return *read_file(work + "/out"); };
+  EXPECT_EQ(std::system(run.c_str()), 0);
+  EXPECT_EQ(said(), "--gecos a b ada\n");
+  ASSERT_TRUE(populate(options("v1")));
+  EXPECT_NE(std::system(run.c_str()), 0);
+  EXPECT_THAT(said(), HasSubstr("version v2 of the shared root, and v1 has taken its place"));
+}
+
 TEST_F(Renew, NothingIsWrittenWhereThereIsNoRoom) {
   ASSERT_TRUE(make_dirs(volume + "/versions/v2.tmp/usr"));  // of a run that was killed
   write(volume + "/versions/v1/usr/bin/big", std::string(3 << 20, 'x'));

@@ -239,7 +239,7 @@ class Replayer {
 }  // namespace
 
 const std::set<std::string>& outside_of_versions() {
-  static const std::set<std::string> paths = {"/proc", "/sys", "/dev", "/run", "/tmp", "/home", "/root", "/etc/slurm", "/var/spool/slurmd", "/opt/fairlead", "/etc/resolv.conf", "/etc/hosts", "/etc/hostname"};
+  static const std::set<std::string> paths = {"/proc", "/sys", "/dev", "/run", "/tmp", "/home", "/root", "/etc/slurm", "/var/spool/slurmd", "/opt/fairlead", "/etc/resolv.conf", "/etc/hosts", "/etc/hostname", kReplaced};
   return paths;
 }
 

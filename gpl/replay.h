@@ -14,6 +14,7 @@ namespace fairlead::companion {
 // Paths that are no part of a version: mounts of the node, people's own folders, what this program writes, and where it puts what it could not carry over.
 const std::set<std::string>& outside_of_versions();
 inline constexpr const char* kConflicts = "/var/lib/fairlead/jail-conflicts";  // in the new version: FROM/PATH, and FROM.txt with the reasons
+inline constexpr const char* kReplaced = "/var/lib/fairlead/jail-replaced";    // in a version that is not current: what those who still live in it are told
 inline constexpr const char* kLinkCache = "/etc/ld.so.cache";                  // made again, never carried
 
 struct Conflict {
