@@ -160,7 +160,8 @@ backups restore-accounting "$old" --force > "$work/restored" 2>&1 || fail "resto
 kept=$(sed -n 's/^what is replaced is kept in //p' "$work/restored")
 [ -n "$kept" ] || fail "what a restore replaced is not kept: $(cat "$work/restored")"
 [ "$(sql "SELECT COUNT(*) FROM slurm_acct_db.demo_job_table WHERE id_job = ${records[0]}")" = 0 ] || fail "the restore brought nothing back"
-backups restore-accounting "$kept" > "$work/restored" 2>&1 || fail "restore of what was replaced: $(cat "$work/restored")"
+# By force: slurmdbd may have taken something down since.
+backups restore-accounting "$kept" --force > "$work/restored" 2>&1 || fail "restore of what was replaced: $(cat "$work/restored")"
 until_true 30 "the record of what was replaced" recorded
 note "a restore brings back an older state, and what it replaced as well"
 
