@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <optional>
 #include <thread>
 
 #include "base/clock.h"
@@ -201,6 +202,9 @@ class Populator {
     base_ = nullptr;
     if (!filled) return filled;
     auto flipped = flip();
+    if (flipped && mine_)
+      if (auto noted = write_file_durably(carried_path(options_.volume, old.version), print_manifest(*mine_), 0600); !noted) log_warn("the old version will be kept", {{"version", old.version}, {"reason", noted.error().message}});
+    mine_.reset();
     // Before the locks are let go: who waited for them lives in the old version, and is refused there.
     if (flipped) tell_old_versions(options_.version);
     busy_.clear();
@@ -266,7 +270,21 @@ class Populator {
                        {.from = options_.volume + "/" + old.path, .to = path, .from_name = old.version, .base_files = base_files_path(options_.volume, old.version), .link_cache = options_.link_cache, .on_step = options_.on_step});
     if (!done) return pass(std::move(done.error()), "carry over what people changed");
     out_.replayed = std::move(*done);
+    mine_ = std::move(*mine);
     return {};
+  }
+
+  // Jobs and sessions write on in a version that is not current, and nobody carries that over. Empty: it holds nothing that was written since.
+  std::string only_there(const std::string& version) const {
+    auto text = read_file(carried_path(options_.volume, version), 4096_MiB);
+    if (!text) return "it is not known what was written in it alone";
+    auto then = parse_manifest(*text);
+    if (!then) return "it is not known what was written in it alone: " + then.error().message;
+    auto root = open_in_root(volume_.get(), std::string(kVersions) + "/" + version, O_RDONLY | O_DIRECTORY);
+    auto now = root ? scan_tree(root->get(), {.leave_out = outside_of_versions(), .read = false}) : Result<Manifest>(std::unexpected(std::move(root.error())));
+    if (!now) return "it could not be looked at: " + now.error().message;
+    const auto late = written_since(*then, *now);
+    return late.empty() ? "" : fmt::format("{} files in it were written after another version came: {}{}", late.size(), fmt::join(late.begin(), late.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(late.size(), 3)), ", "), late.size() > 3 ? ", ..." : "");
   }
 
   // As the image gave it: before people's records and files come to it.
@@ -314,6 +332,10 @@ class Populator {
       else unhappy(uses ? history.error() : uses.error());
       out_.kept = std::move(plan.kept);
       for (const auto& version : plan.remove) {
+        if (const std::string why = only_there(version); !why.empty()) {
+          out_.kept.push_back(version + ": " + why);
+          continue;
+        }
         step();
         // Under a name that nobody takes for a whole one.
         const std::string path = folder + "/" + version;
@@ -402,6 +424,10 @@ class Populator {
     } else if (auto users = take_over_users(to.get()); !users) {
       return users;
     }
+    auto filled = scan_tree(to.get(), {.leave_out = outside_of_versions(), .read = false});
+    if (!filled) return pass(std::move(filled.error()), "list the new version");
+    step();
+    if (auto written = write_file_durably(carried_path(options_.volume, options_.version), print_manifest(*filled), 0600); !written) return written;
     step();
     // Everything, before the name by which it will be believed.
     if (::syncfs(to.get()) != 0) return fail_errno(errno, "sync " + path);
@@ -491,6 +517,7 @@ class Populator {
   const Fd volume_;
   Populated out_;
   const Manifest* base_ = nullptr;  // of the version that is replaced
+  std::optional<Manifest> mine_;    // what of it was carried over
   std::vector<Fd> busy_;            // its locks
 };
 

@@ -16,6 +16,7 @@
 namespace fairlead::companion {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -199,7 +200,36 @@ TEST_F(Renew, OldVersionsGoWhenNobodyUsesThem) {
   ASSERT_TRUE(done);
   EXPECT_THAT(done->removed, ElementsAre("v1", "v2"));
   EXPECT_THAT(*list_dir(volume + "/versions"), ElementsAre("v3", "v4"));
-  EXPECT_THAT(*list_dir(volume + "/.fairlead-jail.manifests"), ElementsAre("v3", "v3.base", "v4", "v4.base"));
+  EXPECT_THAT(*list_dir(volume + "/.fairlead-jail.manifests"), ElementsAre("v3", "v3.base", "v3.carried", "v4", "v4.base", "v4.carried"));
+}
+
+// A job of the old version wrote its result there, after all was carried over.
+TEST_F(Renew, WhatIsInAnOldVersionAloneIsKept) {
+  ASSERT_TRUE(populate(options("v2")));
+  write(volume + "/versions/v1/usr/lib/0", "written anew");
+  write(volume + "/versions/v1/usr/result", "of a job");
+  ASSERT_TRUE(make_dirs(volume + "/versions/v1/var/log"));
+  write(volume + "/versions/v1/var/log/dpkg.log", "a log");
+  auto done = populate(options("v3"));
+  ASSERT_TRUE(done);
+  EXPECT_THAT(done->kept, ElementsAre("v1: 2 files in it were written after another version came: /usr/lib/0, /usr/result"));
+  EXPECT_THAT(done->removed, IsEmpty());
+  EXPECT_EQ(text_of("versions/v1/usr/result"), "of a job");
+  // What was changed in a version that was taken back, too: nobody carried it anywhere.
+  write(volume + "/versions/v3/etc/motd", "of v3");
+  ASSERT_TRUE(populate(options("v2")));
+  auto none = options("v2b");
+  none.keep = 0;
+  done = populate(none);
+  ASSERT_TRUE(done);
+  EXPECT_THAT(done->kept, ElementsAre(HasSubstr("v1: 2 files"), HasSubstr("v3: 1 files in it were written after another version came: /etc/motd")));
+  EXPECT_THAT(done->removed, ElementsAre("v2"));
+  // Nothing is known of it: an earlier program's.
+  ASSERT_EQ(::unlink(carried_path(volume, "v3").c_str()), 0);
+  none.version = "v4";
+  done = populate(none);
+  ASSERT_TRUE(done);
+  EXPECT_THAT(done->kept, Contains("v3: it is not known what was written in it alone"));
 }
 
 TEST_F(Renew, WaitsForPackagesThatAreBeingInstalled) {
@@ -368,7 +398,7 @@ TEST_F(Renew, MayBeKilledWhileOldVersionsGo) {
     ASSERT_TRUE(populate(whole));
     EXPECT_EQ(state(), "new");
     EXPECT_THAT(*list_dir(volume + "/versions"), ElementsAre("v2"));
-    EXPECT_THAT(*list_dir(volume + "/.fairlead-jail.manifests"), ElementsAre("v2", "v2.base"));
+    EXPECT_THAT(*list_dir(volume + "/.fairlead-jail.manifests"), ElementsAre("v2", "v2.base", "v2.carried"));
     if (WIFEXITED(status)) break;
   }
 }

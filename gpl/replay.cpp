@@ -285,6 +285,18 @@ ReplayPlan plan_replay(const Manifest& base, const Manifest& mine, const Manifes
   return out;
 }
 
+std::vector<std::string> written_since(const Manifest& then, const Manifest& now) {
+  std::vector<std::string> out;
+  for (const auto& [path, entry] : now) {
+    if (entry.type == 'd' || path == kLinkCache || is_byte_code(path) || is_volatile(path)) continue;
+    ManifestEntry unread = entry;
+    const ManifestEntry* before = find(then, path);
+    if (before) unread.hash = before->hash;
+    if (!before || unread != *before) out.push_back(path);
+  }
+  return out;
+}
+
 Result<Replayed> replay(const ReplayPlan& plan, const Manifest& mine, const ReplayOptions& options) { return Replayer(plan, mine, options).run(); }
 
 }  // namespace fairlead::companion

@@ -33,6 +33,9 @@ struct ReplayPlan {
 // backups that programs write for themselves are never conflicts: the log that people know goes on, and byte code of the new image stays. O(entries).
 ReplayPlan plan_replay(const Manifest& base, const Manifest& mine, const Manifest& theirs);
 
+// Files and links that are not as they were, by their times: what a version holds that was not there when it was looked at. Neither what programs write for themselves nor what was removed.
+std::vector<std::string> written_since(const Manifest& then, const Manifest& now);
+
 struct Replayed {
   std::uint64_t files = 0, removed = 0;
   std::vector<std::string> records;     // "ada", "jq": of merged files

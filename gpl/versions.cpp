@@ -19,6 +19,7 @@ constexpr const char *kHistory = "/.fairlead-jail.history", *kNodes = "/.fairlea
 std::string manifest_path(const std::string& volume, const std::string& version) { return volume + kManifests + "/" + version; }
 std::string base_files_path(const std::string& volume, const std::string& version) { return manifest_path(volume, version) + ".base"; }
 
+std::string carried_path(const std::string& volume, const std::string& version) { return manifest_path(volume, version) + ".carried"; }
 std::string unserved_path(const std::string& volume, const std::string& version) { return manifest_path(volume, version) + ".unserved"; }
 
 Result<std::vector<std::string>> read_history(const std::string& volume) {

@@ -3,7 +3,8 @@
 //
 //   .fairlead-jail.history         names of what was current, each written after it became so, the last one at the end
 //   .fairlead-jail.nodes/NODE      the versions that a node may have processes in: written before it uses one, and again when it is seen to use one no more
-//   .fairlead-jail.manifests/V     manifest.h; V.base/etc/passwd ...: the merged files as the image had them; V.unserved: V is whole and was never current
+//   .fairlead-jail.manifests/V     manifest.h; V.base/etc/passwd ...: the merged files as the image had them; V.unserved: V is whole and was never current; V.carried: a manifest of what
+//                                  is in V and not in V alone, as it was filled or as it was last carried over to another version
 #pragma once
 #include <map>
 #include <set>
@@ -31,6 +32,7 @@ Removal plan_removal(const std::vector<std::string>& there, const std::vector<st
 
 std::string manifest_path(const std::string& volume, const std::string& version);
 std::string base_files_path(const std::string& volume, const std::string& version);
+std::string carried_path(const std::string& volume, const std::string& version);
 std::string unserved_path(const std::string& volume, const std::string& version);
 
 }  // namespace fairlead::companion

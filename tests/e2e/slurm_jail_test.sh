@@ -188,7 +188,11 @@ if [ -n "${FAIRLEAD_LONG:-}" ]; then
   [ "$(login ls /mnt/jail-versions)" = "$(basename "$(readlink "$volume/current")")" ] || fail 'old mounts are left on login-0'
   note "each node says which versions it uses, and takes an old one down when no process lives in it"
   run jail update --version three --timeout 60 > "$work/three.log" 2>&1 || fail "jail update: $(cat "$work/three.log")"
-  [ ! -e "$volume/$old" ] || fail 'a version that nobody uses is still there'
+  grep -q "not removed ${old#versions/}: .* /etc/written-late" "$work/three.log" || fail "what was written late in the old version is not told: $(cat "$work/three.log")"
+  [ -e "$volume/$old/etc/written-late" ] || fail 'what a job wrote in the old version is gone'
+  rm "$volume/$old/etc/written-late"
+  run jail update --version four --timeout 60 > "$work/four.log" 2>&1 || fail "jail update: $(cat "$work/four.log")"
+  [ ! -e "$volume/$old" ] || fail "a version that nobody uses is still there: $(cat "$work/four.log")"
   note "the version before the last one is removed with the next update"
   run down --yes --purge > "$work/down.log" 2>&1 || { cat "$work/down.log" >&2; fail "down"; }
   trap - EXIT
