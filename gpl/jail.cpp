@@ -36,12 +36,6 @@ constexpr const char* kMark = "/run/fairlead/jail";
 std::string place_of(const std::string& name) { return std::string(kJailVersions) + "/" + name; }
 std::string complete_mark(const std::string& name) { return std::string(kJailVersions) + "/." + name; }
 
-std::string own_node() {
-  char name[256] = {};
-  ::gethostname(name, sizeof name - 1);
-  return std::string(name).substr(0, std::string(name).find('.'));
-}
-
 bool same_file(const std::string& a, const std::string& b) {
   struct stat one{}, other{};
   return ::stat(a.c_str(), &one) == 0 && ::stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
@@ -50,16 +44,6 @@ bool same_file(const std::string& a, const std::string& b) {
 // A mark of an earlier container means nothing: the mounts must be there.
 bool complete(const std::string& name, const JailRoot& root) {
   return exists(complete_mark(name)) && same_file(place_of(name), std::string(kJailVolume) + "/" + root.path) && same_file(place_of(name) + "/run", "/run");
-}
-
-// Or half so.
-std::set<std::string> mounted_versions() {
-  std::set<std::string> out;
-  auto names = list_dir(kJailVersions);
-  if (names)
-    for (const auto& name : *names)
-      if (is_version_name(name) && name != kAdopted) out.insert(name);
-  return out;
 }
 
 // A mark that an earlier container left means nothing: it must be seen through the jail as well.
@@ -139,6 +123,21 @@ Result<void> say_use(const std::string& node, const std::set<std::string>& versi
 }
 
 }  // namespace
+
+std::string own_node() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return std::string(name).substr(0, std::string(name).find('.'));
+}
+
+std::set<std::string> mounted_versions() {
+  std::set<std::string> out;
+  auto names = list_dir(kJailVersions);
+  if (names)
+    for (const auto& name : *names)
+      if (is_version_name(name) && name != kAdopted) out.insert(name);
+  return out;
+}
 
 std::vector<Bind> jail_binds(const JailRoot& root, const std::string& volume, const std::string& sub_mounts) {
   std::vector<Bind> out = {{"/proc", "/proc"},

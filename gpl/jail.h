@@ -35,11 +35,15 @@ Result<std::string> enter_current(const std::string& node);
 
 // Takes down the mounts of every version but the one that /mnt/jail leads to and those that `in_use` names, and tells the volume. Gives the versions that are mounted then.
 Result<std::set<std::string>> leave_versions(const std::string& node, const std::set<std::string>& in_use);
+std::string own_node();                     // the pod's name
+std::set<std::string> mounted_versions();   // or half so
 // The versions that are mounted here and the root of a process that can be seen, with every one that cannot be told apart: unknown is in use.
 std::set<std::string> versions_in_use();
 
 // Starts a process beside the daemon that follows `current`: new steps and sessions enter the new version, what runs keeps the old one, whose mounts go when nothing on this node has had it as its root for a while. It keeps
 // the rights that it is started with. Where nothing can change (an adopted root, no jail) none is started. Its errors are logged: the node goes on with the version that it has.
 void keep_jail();
+// Before this container ends, when its daemon has: the volume is told which versions processes still live in, so that a node that never comes back keeps no other.
+void leave_jail();
 
 }  // namespace fairlead::companion

@@ -19,6 +19,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "jail.h"
+#include "versions.h"
 
 namespace fairlead::companion {
 namespace {
@@ -30,7 +31,7 @@ constexpr auto kUnused = 15s;    // for so long no process had it as its root: a
 
 enum class Seen { Gone, Unknown, Known };
 
-// A session's process belongs to its user: without CAP_SYS_PTRACE, which a login node has not, its root is shown to that user alone, so we look as that user.
+// A session's process belongs to its user, and sshd's own for it to nobody that we could be: their roots are shown to CAP_SYS_PTRACE. A login node from before it had that looks as the user.
 Seen root_of(const std::string& process, struct stat& root) {
   const std::string link = process + "/root";
   if (::stat(link.c_str(), &root) == 0) return Seen::Known;
@@ -105,14 +106,17 @@ std::set<std::string> versions_in_use() {
   return out;
 }
 
+void leave_jail() {
+  if (!lives_in_jail() || mounted_versions().empty()) return;
+  if (auto noted = note_use(kJailVolume, own_node(), versions_in_use()); !noted) log_warn("the jail volume still says what this node used", {{"reason", noted.error().message}});
+}
+
 void keep_jail() {
   if (!lives_in_jail()) return;
   const Fd volume(::open(kJailVolume, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   auto root = volume ? find_root(volume.get()) : Result<JailRoot>(fail_errno(errno, "open the jail volume"));
   if (!root || root->layout != Layout::Versions) return;
-  char name[256] = {};
-  ::gethostname(name, sizeof name - 1);
-  const std::string node = std::string(name).substr(0, std::string(name).find('.'));
+  const std::string node = own_node();
   const pid_t child = ::fork();
   if (child < 0) return log_warn("nothing follows new versions of the jail on this node", {{"error", std::strerror(errno)}});
   if (child > 0) return;

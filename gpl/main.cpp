@@ -201,7 +201,9 @@ int run_worker() {
   const std::string host = own_host_name();
   settle_the_past(host, server);
   wait_until_peers_know_us(server.substr(0, colon), host);
-  return supervise({.command = {.argv = {"slurmd", "-D", "-Z", "--conf-server", server, "--conf", definition}, .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = false});
+  const int status = supervise({.command = {.argv = {"slurmd", "-D", "-Z", "--conf-server", server, "--conf", definition}, .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = false});
+  leave_jail();
+  return status;
 }
 
 int run_login() {
@@ -219,10 +221,13 @@ int run_login() {
     }
   if (!wait_for_munge()) return 1;
   // All mounts are made. A session of root would else mount what its chroot hides, and more.
-  if (auto given_up = give_up(CAP_SYS_ADMIN); !given_up) return complain(given_up.error());
+  for (const int right : {CAP_SYS_ADMIN, CAP_SYS_PTRACE})
+    if (auto given_up = give_up(right); !given_up) return complain(given_up.error());
   std::vector<std::string> sshd = {"/usr/sbin/sshd", "-D", "-e", "-f", "/etc/fairlead/ssh/sshd_config"};
   if (lives_in_jail()) sshd.insert(sshd.end(), {"-o", std::string("ChrootDirectory=") + kJail});
-  return supervise({.command = {.argv = std::move(sshd), .stdout_fd = 1, .stderr_fd = 2}});
+  const int status = supervise({.command = {.argv = std::move(sshd), .stdout_fd = 1, .stderr_fd = 2}});
+  leave_jail();
+  return status;
 }
 
 // Root's keys: those of the resource and the site's own. Read at each login, so an edit counts at once.

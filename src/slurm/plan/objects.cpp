@@ -119,9 +119,9 @@ Json dressed(Json container, const api::SlurmContainer& of) {
   return container;
 }
 
-// A login pod mounts the jail's own /proc, /dev and sockets before sshd starts; people's sessions are in a chroot below, without rights beyond their own.
+// A login pod mounts the jail's own /proc, /dev and sockets before sshd starts, and sees which processes live in which version; people's sessions are in a chroot below, without rights beyond their own.
 Json session_rights() {
-  return Json::object({{"capabilities", Json::object({{"add", Json::array({Json("SYS_ADMIN")})}})}, {"appArmorProfile", Json::object({{"type", "Unconfined"}})}});
+  return Json::object({{"capabilities", Json::object({{"add", Json::array({Json("SYS_ADMIN"), Json("SYS_PTRACE")})}})}, {"appArmorProfile", Json::object({{"type", "Unconfined"}})}});
 }
 
 // The exporter begins as root, finds the users' names and goes on as nobody.
