@@ -145,7 +145,7 @@ class Scanner {
     } else if (S_ISREG(info.st_mode)) {
       entry.size = static_cast<std::uint64_t>(info.st_size);
       const bool known = is_known(path, entry);
-      if (!known && options_.bytes) *options_.bytes += static_cast<std::uint64_t>(info.st_blocks) * 512 / std::max<std::uint64_t>(info.st_nlink, 1);
+      if (!known && options_.bytes && (info.st_nlink < 2 || counted_.emplace(info.st_dev, info.st_ino).second)) *options_.bytes += static_cast<std::uint64_t>(info.st_blocks) * 512;
       if (!known && options_.read)
         if (auto hashed = file(at, name, path, entry); !hashed) return gone() ? Result<void>{} : hashed;
     } else if (S_ISLNK(info.st_mode)) {
@@ -220,6 +220,7 @@ class Scanner {
 
   const ScanOptions& options_;
   Manifest out_;
+  std::set<std::pair<dev_t, ino_t>> counted_;  // of several names
   std::vector<char> buffer_ = std::vector<char>(256 * 1024);
 };
 
