@@ -36,20 +36,24 @@ constexpr const char* kMark = "/run/fairlead/jail";
 std::string place_of(const std::string& name) { return std::string(kJailVersions) + "/" + name; }
 std::string complete_mark(const std::string& name) { return std::string(kJailVersions) + "/." + name; }
 
-bool same_file(const std::string& a, const std::string& b) {
-  struct stat one{}, other{};
-  return ::stat(a.c_str(), &one) == 0 && ::stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
-}
-
-// A mark of an earlier container means nothing: the mounts must be there.
-bool complete(const std::string& name, const JailRoot& root) {
-  return exists(complete_mark(name)) && same_file(place_of(name), std::string(kJailVolume) + "/" + root.path) && same_file(place_of(name) + "/run", "/run");
+// A mark of an earlier container means nothing: the mounts must be there. An error: nothing is known, and nothing may be taken down.
+Result<bool> complete(const std::string& name, const JailRoot& root) {
+  if (!exists(complete_mark(name))) return false;
+  auto whole = same_file(place_of(name), std::string(kJailVolume) + "/" + root.path);
+  if (!whole || !*whole) return whole;
+  return same_file(place_of(name) + "/run", "/run");
 }
 
 // A mark that an earlier container left means nothing: it must be seen through the jail as well.
 bool is_mounted() {
   struct stat outside{}, inside{};
   return ::stat(kMark, &outside) == 0 && ::stat((std::string(kJail) + kMark).c_str(), &inside) == 0 && outside.st_dev == inside.st_dev && outside.st_ino == inside.st_ino;
+}
+
+bool leads_to(const std::string& place) {
+  char target[256];
+  const ssize_t size = ::readlink(kJail, target, sizeof target);
+  return size >= 0 && std::string_view(target, static_cast<std::size_t>(size)) == place;
 }
 
 // By descriptors, so that no link that a user of the jail made can lead a mount somewhere else.
@@ -212,7 +216,11 @@ Result<std::string> enter_current(const std::string& node) {
     }
   }
   const std::string name = root->layout == Layout::Versions ? root->version : kAdopted, at = place_of(name);
-  if (!complete(name, *root))
+  auto whole = complete(name, *root);
+  if (!whole) return std::unexpected(std::move(whole.error()));
+  // Sessions and steps are in what /mnt/jail leads to: made anew, it would be gone from under them.
+  if (!*whole && leads_to(at) && is_mounted()) return fail(Code::Invalid, fmt::format("the mounts of {} are not whole, and in use: delete this pod when it is idle", at));
+  if (!*whole)
     if (auto made = assemble(volume.get(), *root, name); !made) return std::unexpected(std::move(made.error()));
   if (auto linked = replace_link(at, kJail); !linked) return std::unexpected(std::move(linked.error()));
   // For people and tests.

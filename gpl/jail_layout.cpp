@@ -70,6 +70,16 @@ Result<JailRoot> find_root(int volume) {
   return JailRoot{.layout = Layout::Versions, .version = path.substr(prefix.size()), .path = path};
 }
 
+Result<bool> same_file(const std::string& a, const std::string& b) {
+  struct stat of[2] = {};
+  for (int i = 0; i < 2; ++i)
+    if (::stat((i == 0 ? a : b).c_str(), &of[i]) != 0) {
+      if (errno == ENOENT || errno == ENOTDIR) return false;
+      return fail_errno(errno, "look at " + (i == 0 ? a : b));
+    }
+  return of[0].st_dev == of[1].st_dev && of[0].st_ino == of[1].st_ino;
+}
+
 Result<Fd> open_in_root(int root, const std::string& path, int flags) {
   Fd fd(open_at2(root, path.c_str(), flags, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS));
   if (!fd) return fail_errno(errno, "open " + path + " in the jail");

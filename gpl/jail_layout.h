@@ -38,6 +38,9 @@ Result<Layout> read_layout(int volume);
 // The root that new steps enter. NotFound as above, or filled but for the last step.
 Result<JailRoot> find_root(int volume);
 
+// Whether two paths lead to the same file. One that leads nowhere does not; an error is none of both: a file system that does not answer says nothing.
+Result<bool> same_file(const std::string& a, const std::string& b);
+
 // Opens below `root`, as chroot would resolve it: absolute links and ".." stay inside, whatever the users of the jail made of it.
 Result<Fd> open_in_root(int root, const std::string& path, int flags);
 enum class Kind { Folder, File };

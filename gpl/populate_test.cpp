@@ -213,6 +213,21 @@ TEST_F(JailPaths, StayInTheJail) {
   EXPECT_FALSE(exists(work + "/outside/here"));
 }
 
+// A file system that does not answer is no reason to take mounts down: an error is not "another file".
+TEST_F(JailPaths, AreTheSameOrNotOrUnknown) {
+  char name[] = "/dev/shm/fairlead-same-XXXXXX";
+  const std::string at = ::mkdtemp(name);
+  ASSERT_TRUE(make_dirs(at + "/a"));
+  ASSERT_EQ(::symlink("a", (at + "/link").c_str()), 0);
+  ASSERT_EQ(::symlink("loop", (at + "/loop").c_str()), 0);
+  EXPECT_TRUE(*same_file(at + "/a", at + "/link"));
+  EXPECT_FALSE(*same_file(at, at + "/link"));
+  EXPECT_FALSE(*same_file(at, at + "/absent"));
+  EXPECT_FALSE(same_file(at, at + "/loop"));
+  EXPECT_FALSE(same_file(at + "/loop", at));
+  (void)remove_tree(at);
+}
+
 TEST_F(JailPaths, CurrentLeadsToAVersionOrNowhere) {
   ASSERT_TRUE(populate(options()));
   const Fd fd(::open(volume.c_str(), O_RDONLY | O_DIRECTORY));
