@@ -176,7 +176,7 @@ TEST_F(NodeSets, ABusyWorkerOfASetThatIsDeletedIsWaitedFor) {
   EXPECT_THAT(world.pods(), ElementsAre("controller-0", "cpu-0", "cpu-1"));
   EXPECT_FALSE(world.snapshot.node_sets.contains("gpu"));
   world.settle();
-  EXPECT_THAT(world.snapshot.config_maps["demo-slurm-configs"]["data"]["slurm.conf"].string(), Not(HasSubstr("gpu")));
+  EXPECT_THAT(world.snapshot.config_maps["demo-slurm-configs"]["data"]["slurm.conf"].string(), Not(HasSubstr("NodeSet=gpu")));
 }
 
 TEST_F(NodeSets, ASilentSlurmHoldsASetForFiveMinutesButNeverAWorker) {

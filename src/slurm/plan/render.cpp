@@ -130,7 +130,8 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   line("SlurmctldDebug", "info");
   line("SlurmdDebug", "info");
   line("LogTimeFormat", "iso8601_ms");
-  if (gpus) line("GresTypes", "gpu");
+  // Always, for slurmctld 22.05 that was started without forgets the GPUs of dynamic nodes for good, whatever it is told later.
+  line("GresTypes", "gpu");
   // A file of the pod, not one that the head hands out: a worker that was made before the cluster had a jail lacks it, and goes on as it is.
   if (cluster.jail.wanted()) line("PlugStackConfig", "/run/fairlead/plugstack.conf");
   std::string sets, node_sets;

@@ -33,7 +33,7 @@ TEST(Render, WorkersJoinThePartitionByTheirFeature) {
 
 TEST(Render, GpusBecomeGres) {
   api::SlurmCluster cluster = demo();
-  EXPECT_THAT(render_config(cluster, {})["slurm.conf"], Not(HasSubstr("GresTypes")));
+  EXPECT_THAT(render_config(cluster, {})["slurm.conf"], HasSubstr("GresTypes=gpu\n")) << "a slurmctld that was once started without would never know GPUs that come later";
   EXPECT_EQ(render_config(cluster, {})["gres.conf"], "");
   cluster.worker.main.resources["nvidia.com/gpu"] = "2";
   EXPECT_THAT(render_config(cluster, {})["slurm.conf"], HasSubstr("GresTypes=gpu\n"));
