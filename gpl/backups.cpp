@@ -234,6 +234,13 @@ int run_backups() {
       continue;
     }
     const Fd alone = one_at_a_time();
+    if (!alone) {
+      // A restore may be at it.
+      if (last_trouble != kFolder) log_warn("no backup is made: the folder of the backups cannot be locked; look at its volume", {{"folder", kFolder}});
+      last_trouble = kFolder;
+      std::this_thread::sleep_for(std::chrono::seconds(30));
+      continue;
+    }
     for (const std::string& name : backups_to_remove(names(), 1 << 20)) ::unlink(path_of(name).c_str());  // of a run that was killed
     auto done = back_up(now);
     if (done) {
@@ -247,7 +254,7 @@ int run_backups() {
     }
     if (done.error().message != last_trouble) log_warn("the accounting database is not backed up; tried again", {{"reason", done.error().message}});
     last_trouble = done.error().message;
-    if (alone) ::flock(alone.get(), LOCK_UN);
+    ::flock(alone.get(), LOCK_UN);
     // Each try costs the live database something; while slurmdbd has made no tables it costs nothing.
     if (done.error().code != Code::Unavailable) failures = std::min(failures + 1, 10);
     std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(interval, std::chrono::seconds(5) * (1 << failures)));
@@ -325,7 +332,7 @@ int restore_accounting(const std::vector<std::string>& arguments) {
       return refuse(loaded.error().message + "; nothing was changed");
     }
   }
-  if (auto done = exchange(); !done) return refuse(done.error().message);
+  if (auto done = exchange(); !done) return refuse(done.error().message + "; where tables of database " + kReplaced + " are left, docs/slurm-accounting.md says what to do with them, else nothing was changed");
   std::printf("the accounting database is that of %s; delete the pods accounting-0 and accounting-1, so that slurmdbd reads it anew\n", name.c_str());
   return 0;
 }

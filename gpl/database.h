@@ -35,9 +35,9 @@ std::string exchange_statement(const std::vector<std::string>& live, const std::
 // Names of backups: accounting-20261122T001500Z.sql.gz
 std::string backup_name(Instant at);
 std::optional<Instant> backup_time(const std::string& name);
-// Those that go when `keep` of them stay, and what was left of unfinished ones; names as listed, in any order.
 // Without the backups, and their checksums, that are of a time after `now`: made by a clock that was wrong, they neither count as the newest nor push others out.
 std::vector<std::string> backups_until(std::vector<std::string> names, Instant now);
+// Those that go when `keep` of them stay, and what was left of unfinished ones; names as listed, in any order.
 std::vector<std::string> backups_to_remove(std::vector<std::string> names, int keep);
 
 }  // namespace fairlead::companion

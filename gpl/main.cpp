@@ -11,14 +11,14 @@
 #include <cstdlib>
 #include <thread>
 
+#include "accounting.h"
 #include "base/clock.h"
 #include "base/encoding.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "checks.h"
-#include "exporter.h"
-#include "accounting.h"
 #include "database.h"
+#include "exporter.h"
 #include "exporter_pod.h"
 #include "failure.h"
 #include "head.h"
@@ -395,7 +395,7 @@ int main_of(int argc, char** argv) {
       "  generation                            of the configuration in use here\n"
       "  nodes | drain | undrain | forget | requeue | cancel   what Slurm knows of its nodes, and steps of a scale-down\n"
       "  check-look | check-run | check-cancel | check-drain | check-comment   checks of nodes as jobs, and what follows from them\n"
-      "  died NODE ENDED|- WHY                 its processes are gone: Slurm requeues their jobs, which start again without delay\n"
+      "  died NODE ENDED|- WHY [POD-UID@MACHINE]   its processes are gone: Slurm requeues their jobs, which start again without delay\n"
       "  populate --version V [--volume DIR] [--renew [--nodes A,B]]   fill the shared root from this container's image, or adopt the one that is there; make that version the current one\n"
       "  exporter [--pod] [--port N] [--interval S]   serve Slurm's metrics to Prometheus; --pod: as nobody, with the names of the shared root\n"
       "  adduser NAME                          a user known on every node\n"

@@ -67,10 +67,11 @@ struct Past {
   bool another = false;      // pod had this node, and may have it still: nothing was said
   std::chrono::seconds out{0};  // this worker stays out
 };
-// One try: what was lost is reported, then where this worker is, so that what Slurm sends to end the lost jobs goes to the old address. Conflict: Slurm refused.
+// One try: what was lost is reported, then where this worker is, so that what Slurm sends to end the lost jobs goes to the old address. Conflict: Slurm refused to take that. Unavailable: whose jobs run here is not known.
 Result<Past> settle(const std::string& host, const std::string& server) {
   auto seen = look_at_slurm();
-  if (!seen) return pass(std::move(seen.error()), "ask what Slurm believes of this node");
+  // Refused or not understood as well: without an answer another pod's jobs may run here.
+  if (!seen) return fail(Code::Unavailable, "what Slurm believes of this node is not known: " + seen.error().message);
   const auto record = std::find_if(seen->nodes.begin(), seen->nodes.end(), [&](const NodeRecord& node) { return node.name == host; });
   if (record == seen->nodes.end()) return Past{};
   const Loss loss = lost_with(host, seen->jobs);
@@ -106,7 +107,7 @@ void settle_the_past(const std::string& host, const std::string& server) {
     waited = waited || settled;
     if (!settled && tries % kRefusals == 1) log_info("not told to Slurm yet", {{"reason", settled.error().message}});
     if (!settled && settled.error().code == Code::Conflict && ++refusals == kRefusals) {
-      // Once slurmd runs, Slurm finds out by itself what is gone.
+      // No other pod's jobs are here, and once slurmd runs, Slurm finds out by itself what is gone.
       log_warn("Slurm refuses what this worker has to tell; slurmd starts without it", {{"reason", settled.error().message}});
       break;
     }
