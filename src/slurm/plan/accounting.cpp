@@ -8,8 +8,8 @@
 
 #include "kube/selector.h"
 #include "slurm/plan/config_text.h"
+#include "slurm/plan/inputs.h"
 #include "slurm/plan/pod_parts.h"
-#include "slurm/plan/reconcile.h"
 
 namespace fairlead::slurm {
 namespace {
@@ -83,10 +83,6 @@ std::int64_t cache_mib(const SlurmCluster& cluster) {
   return std::clamp<std::int64_t>(mib / 2, 32, 32768);
 }
 
-bool owned(const Json& object, const SlurmCluster& cluster) {
-  const Json* owner = kube::controller_of(object);
-  return owner && (*owner)["uid"].string() == cluster.uid;
-}
 bool role_is(const Json& pod, std::string_view role) { return pod["metadata"]["labels"][kRoleLabel].string() == role; }
 
 const Json* container_status(const Json& pod, std::string_view name) {
@@ -294,13 +290,10 @@ class AccountingPlanner {
     return "";
   }
 
-  const Json* pod(const std::string& name) const {
-    const auto found = snapshot_.pods.find(name);
-    return found == snapshot_.pods.end() ? nullptr : &found->second;
-  }
+  const Json* pod(const std::string& name) const { return find(snapshot_.pods, name); }
   bool ready(const std::string& name, std::string_view container) const {
     const Json* have = pod(name);
-    return have && owned(*have, cluster_) && container_ready(*have, container);
+    return have && owned_by(*have, cluster_) && container_ready(*have, container);
   }
 
   // slurmctld keeps what slurmdbd does not take, and slurmdbd waits for its database: each may be made anew at any time, but of two slurmdbd one at a time.
@@ -310,13 +303,12 @@ class AccountingPlanner {
       plan_.create.push_back(std::move(wanted));
       return;
     }
-    if (!owned(*have, cluster_)) {
+    if (!owned_by(*have, cluster_)) {
       foreign_.push_back(name);
       return;
     }
     if (kube::deleting(*have)) return;
-    const std::string& phase = (*have)["status"]["phase"].string();
-    if (phase == "Failed" || phase == "Succeeded") {
+    if (pod_over(*have)) {
       plan_.end.emplace_back(have, "it has ended");
       return;
     }
@@ -332,7 +324,7 @@ class AccountingPlanner {
 
   void end_surplus() {
     for (const auto& [name, one] : snapshot_.pods) {
-      if (!owned(one, cluster_) || kube::deleting(one)) continue;
+      if (!owned_by(one, cluster_) || kube::deleting(one)) continue;
       const bool dbd = role_is(one, kAccountingRole), db = role_is(one, kDatabaseRole);
       bool wanted = db && accounting_.builtin && name == database_pod_name(cluster_);
       for (int i = 0; i < accounting_.replicas; ++i) wanted = wanted || (dbd && name == accounting_pod_name(i));
@@ -341,7 +333,7 @@ class AccountingPlanner {
   }
   void end_all(const char* why) {
     for (const auto& [name, one] : snapshot_.pods)
-      if (owned(one, cluster_) && !kube::deleting(one) && (role_is(one, kAccountingRole) || role_is(one, kDatabaseRole))) plan_.end.emplace_back(&one, why);
+      if (owned_by(one, cluster_) && !kube::deleting(one) && (role_is(one, kAccountingRole) || role_is(one, kDatabaseRole))) plan_.end.emplace_back(&one, why);
   }
 
   void tell() {
@@ -350,7 +342,7 @@ class AccountingPlanner {
     const auto look = [&](const std::string& name, std::string_view container) {
       const Json* have = pod(name);
       if (!have) trouble.push_back(name + " is being made");
-      else if (!owned(*have, cluster_)) return false;
+      else if (!owned_by(*have, cluster_)) return false;
       else if (container_ready(*have, container)) return true;
       else trouble.push_back(fmt::format("{}: {}", name, trouble_of(*have)));
       return false;

@@ -176,7 +176,7 @@ FailurePlan plan_failures(const FailureInput& input) {
     out.notes.push_back(fmt::format("{} died ({}); Slurm is told", name, proof.why));
     if (input.view) out.steps.push_back(death(*input.view, name, proof, proof.machine ? "@" + machine : uid + "@"));
   });
-  // Sooner than its successor, which reports it when it starts (gpl/main.cpp).
+  // Sooner than its successor, which reports it when it starts (gpl/past.cpp).
   for (const auto& [name, proof] : input.ended) {
     const std::string uid = proof.of.substr(0, proof.of.find('/'));
     if (input.view && (!input.view->nodes.contains(name) || without_jobs(*input.view, name) || (!proof.machine && of_another(*input.view, name, proof, uid, "")))) {

@@ -73,12 +73,13 @@ class Planner {
       for (const auto& view : workers_of_)
         if (!view.set.held) plan_pods(Role::Worker, view, ordinals_[view.worker_set], sets_[view.worker_set]);
       plan_pods(Role::Login, cluster_, first(cluster_.login.size), views_[Role::Login]);
-      if (find(snapshot_.services, exporter_service(cluster_))) plan_pods(Role::Exporter, cluster_, first(cluster_.exporter.size), views_[Role::Exporter]);
       plan_reload();
+      // Last: what the API refuses of it ends a round.
+      if (find(snapshot_.services, exporter_service(cluster_))) plan_pods(Role::Exporter, cluster_, first(cluster_.exporter.size), views_[Role::Exporter]);
     }
     plan_login_access();
     sum_up_workers();
-    const bool accounting = account(common && jail_ready_, claims && aside_.empty());
+    const bool accounting = account(common && jail_ready_, claims && all_there(accounting_services(cluster_), snapshot_.services) && all_there(accounting_claims(cluster_), snapshot_.claims));
     const auto& head = views_[Role::Controller];
     const auto& workers = views_[Role::Worker];
     const auto& login = views_[Role::Login];
@@ -137,7 +138,7 @@ class Planner {
   // True where everything that is asked for serves.
   bool account(bool common, bool claims) {
     const AccountingPlan accounting = plan_accounting(snapshot_, cluster_, options_, common, claims);
-    if (accounting.needs_secret) plan_.steps.push_back(MakeKeys{Keys::Database, database_secret(cluster_)});
+    if (accounting.needs_secret) aside_.push_back(MakeKeys{Keys::Database, database_secret(cluster_)});
     for (const auto& [pod, why] : accounting.end) plan_.steps.push_back(DeletePod{kube::key_of(*pod), kube::uid_of(*pod), why, kube::version_of(*pod)});
     for (const Json& pod : accounting.create) aside_.push_back(Create{resources::pods, pod});
     const AccountingState& state = accounting.state;
@@ -180,6 +181,9 @@ class Planner {
     return std::move(plan_);
   }
 
+  static bool all_there(const std::vector<Json>& wanted, const std::map<std::string, Json>& have) {
+    return std::all_of(wanted.begin(), wanted.end(), [&](const Json& one) { return have.contains(kube::name_of(one)); });
+  }
   // Accounting and the exporter stand aside: what the API refuses of them (a quota, a class) holds nothing else up.
   bool stands_aside(const std::string& service) const { return service == accounting_service(cluster_) || service == database_service(cluster_) || service == exporter_service(cluster_); }
 
