@@ -81,19 +81,12 @@ bool munge_answers() {
   return false;
 }
 
-// Of slurmctld's own containers. Nothing: slurmdbd or its database is away.
-std::optional<std::string> ask_accounting(const std::string& slurm_conf, const char* what, const char* format) {
+// Nothing: slurmdbd or its database is away.
+std::optional<std::string> ask_accounting(const std::string& slurm_conf, const char* what, const char* format, std::string* why = nullptr) {
   auto asked = run({.argv = {"sacctmgr", "-n", "-P", "list", what, std::string("format=") + format}, .environment = std::map<std::string, std::string>{{"PATH", variable("PATH")}, {"SLURM_CONF", slurm_conf}}}, 6s);
-  if (!asked || asked->exit.code != 0 || asked->err.find("error") != std::string::npos) return std::nullopt;
-  return asked->out;
-}
-
-// False: there is none.
-bool end_slurmctld(const std::string& conf) {
-  auto pid = read_file(value_in(conf, "SlurmctldPidFile"));
-  const int number = pid ? std::atoi(pid->c_str()) : 0;
-  auto name = number > 1 ? read_file(fmt::format("/proc/{}/comm", number)) : Result<std::string>("");
-  return name && trim(*name) == "slurmctld" && ::kill(number, SIGTERM) == 0;
+  if (asked && asked->exit.code == 0 && asked->err.find("error") == std::string::npos) return asked->out;
+  if (why) *why = asked ? std::string(trim(asked->err)) : asked.error().message;
+  return std::nullopt;
 }
 
 std::vector<std::string> own_kinds(const std::string& conf) {
@@ -143,9 +136,9 @@ int check_accounting() {
     std::fprintf(stderr, "slurmdbd does not listen on port %s: it starts, or waits for the database\n", port.c_str());
     return 1;
   }
-  auto asked = run({.argv = {"sacctmgr", "-n", "-P", "list", "cluster", "format=cluster"}, .environment = std::map<std::string, std::string>{{"PATH", variable("PATH")}, {"SLURM_CONF", kToolsConf}}}, 6s);
-  if (asked && asked->exit.code == 0 && asked->err.find("error") == std::string::npos) return 0;
-  std::fprintf(stderr, "slurmdbd does not answer from the database: %s\n", asked ? std::string(trim(asked->err)).c_str() : asked.error().message.c_str());
+  std::string why;
+  if (ask_accounting(kToolsConf, "cluster", "cluster", &why)) return 0;
+  std::fprintf(stderr, "slurmdbd does not answer from the database: %s\n", why.c_str());
   return 1;
 }
 
@@ -201,7 +194,7 @@ int meet_accounting(const std::string& slurm_conf) {
     if (restarted || (registered && kinds_are_known(own_kinds(*conf), *kinds))) break;
     log_info("slurmdbd answers for the first time: slurmctld is started anew");
     wait_until_slurmctld_has_run();
-    if (!end_slurmctld(*conf)) return 0;
+    if (auto ended = end_slurmctld(); !ended && ended.error().code != Code::Unavailable) return 0;
   }
   // What it learned from the database is on disk when it has ended, rather than after five minutes. Not while other files are on their way to it. (`scontrol reconfigure` saves it too, but counts jobs twice: reconfigure.cpp.)
   auto have = read_file("/etc/slurm/generation"), running = read_file(kGeneration);
@@ -210,7 +203,7 @@ int meet_accounting(const std::string& slurm_conf) {
   if (auto written = write_file_atomically(kMet, "", 0644); !written) return 1;
   if (conf && have && running && trim(*have) == trim(*running)) {
     wait_until_slurmctld_has_run();
-    (void)end_slurmctld(*conf);
+    (void)end_slurmctld();
   }
   return 0;
 }

@@ -121,8 +121,7 @@ Result<std::string> submit(const std::string& name, const std::string& minutes, 
   if (!done) return std::unexpected(std::move(done.error()));
   if (done->exit.code != 0) {
     const std::string why(trim(done->err.empty() ? done->out : done->err));
-    const bool silent = why.find("Unable to contact") != why.npos || why.find("timed out") != why.npos || why.find("Socket") != why.npos || why.find("Zero Bytes") != why.npos;
-    return fail(silent ? Code::Unavailable : Code::Conflict, why.substr(0, 500));
+    return fail(says_no_answer(why) ? Code::Unavailable : Code::Conflict, why.substr(0, 500));
   }
   const std::string id(trim(done->out.substr(0, done->out.find_first_of(";\n"))));
   if (!digits(id)) return fail(Code::Unavailable, "sbatch did not say the job's number");

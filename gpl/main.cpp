@@ -50,12 +50,6 @@ std::string env_or(const char* name, const char* otherwise) {
   return value ? value : otherwise;
 }
 
-std::string own_host_name() {
-  char name[256] = {};
-  ::gethostname(name, sizeof name - 1);
-  return std::string(name).substr(0, std::string(name).find('.'));
-}
-
 Result<Output> tool(std::vector<std::string> argv, std::chrono::milliseconds limit, const char* slurm_conf = nullptr) {
   Command command{.argv = std::move(argv)};
   if (slurm_conf) command.environment = std::map<std::string, std::string>{{"PATH", env_or("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")}, {"SLURM_CONF", slurm_conf}};
@@ -198,7 +192,7 @@ int run_worker() {
     if (i > 1200) return complain({Code::Unavailable, "the head at " + server + " has not answered for ten minutes"});
     std::this_thread::sleep_for(250ms);
   }
-  const std::string host = own_host_name();
+  const std::string host = own_node();
   settle_the_past(host, server);
   wait_until_peers_know_us(server.substr(0, colon), host);
   const int status = supervise({.command = {.argv = {"slurmd", "-D", "-Z", "--conf-server", server, "--conf", definition}, .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = false});
@@ -262,7 +256,7 @@ int check(const std::string& what) {
     return up ? 0 : 1;
   }
   if (what == "worker") {
-    auto out = tool({"scontrol", "-o", "show", "node", own_host_name()}, 6s, "/etc/fairlead/slurm/slurm.conf");
+    auto out = tool({"scontrol", "-o", "show", "node", own_node()}, 6s, "/etc/fairlead/slurm/slurm.conf");
     if (!out || out->exit.code != 0) {
       std::fputs("not registered with the head\n", stderr);
       return 1;

@@ -169,12 +169,15 @@ void append_field(std::string& out, std::string_view name, std::string_view valu
   append_json(out, value);
 }
 
-// What Slurm's tools print when no slurmctld answered, or one that does not serve; everything else is its answer.
+}  // namespace
+
 bool says_no_answer(std::string_view text) {
   for (const std::string_view words : {"Unable to contact slurm controller", "Socket timed out", "Zero Bytes were transmitted", "Connection refused", "Connection timed out", "standby mode", "Unable to establish controller machine"})
     if (text.find(words) != text.npos) return true;
   return false;
 }
+
+namespace {
 
 bool on(const JobRecord& job, const std::string& node) { return std::find(job.nodes.begin(), job.nodes.end(), node) != job.nodes.end(); }
 

@@ -56,6 +56,9 @@ inline constexpr std::string_view kDied = "fairlead: the worker";  // begins the
 // With what a node is set DOWN whose processes are gone, so that Slurm gives up the jobs that died with it: `ours`, but a node that is drained, failing or set DOWN by somebody keeps its reason: it says whose doing that is.
 std::string reason_of_death(const NodeRecord& node, const std::string& ours);
 
+// Of what Slurm's tools print: no slurmctld answered, or one that does not serve. Everything else is its answer.
+bool says_no_answer(std::string_view text);
+
 // JSON for the operator: a string of printable ASCII, in which anything else is '?'; a list of such.
 void append_json(std::string& out, std::string_view text);
 void append_json(std::string& out, const std::vector<std::string>& list);

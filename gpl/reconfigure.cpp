@@ -39,7 +39,9 @@ std::string ask_daemon(std::string* unreadable = nullptr) {
   return "";
 }
 
-Result<void> end_daemon() {
+}  // namespace
+
+Result<void> end_slurmctld() {
   auto text = read_file("/run/slurm/slurmctld.pid");
   if (!text) return std::unexpected(std::move(text.error()));
   const pid_t pid = std::atoi(std::string(trim(*text)).c_str());
@@ -55,6 +57,8 @@ Result<void> end_daemon() {
   if (::poll(&watched, 1, 60'000) != 1) return fail(Code::Unavailable, "slurmctld has not ended within 60 s of SIGTERM");
   return {};
 }
+
+namespace {
 
 // Tells slurmctld and, through it, every slurmd.
 std::string tell_to_read() {
@@ -129,7 +133,7 @@ int reconfigure(const std::vector<std::string>& arguments) {
       if (!stepped) return say(kNotDone, stepped.error().message);
       return say(kHandedOver, "another head takes over with configuration " + hash);
     }
-    if (auto ended = end_daemon(); !ended) return say(kNotDone, ended.error().message);  // its companion starts it again
+    if (auto ended = end_slurmctld(); !ended) return say(kNotDone, ended.error().message);  // its companion starts it again
   } else {
     trouble = tell_to_read();
   }
@@ -141,7 +145,7 @@ int reconfigure(const std::vector<std::string>& arguments) {
   counted_twice = (counted_twice || jobs_hold_nodes()) && nodes_are_dynamic();
   if (counted_twice) {
     wait_until_slurmctld_has_run();
-    if (auto ended = end_daemon(); !ended) return say(kNotDone, ended.error().message);
+    if (auto ended = end_slurmctld(); !ended) return say(kNotDone, ended.error().message);
     // It served with these files a moment ago: that it takes long is no reason to take them back.
     if (!answers_with_these_files(kCountsAgain)) return say(kNotDone, fmt::format("slurmctld, started anew with configuration {}, has not answered for {} s; its last words are in the log of container slurmctld", hash, kCountsAgain.count()));
   }

@@ -23,6 +23,8 @@ int await_files(const std::string& hash);
 int reconfigure(const std::vector<std::string>& arguments);
 // A daemon that ends within its first ten seconds counts as one that cannot run (supervise.h): whoever ends it by intent waits until then, 12 s at most.
 void wait_until_slurmctld_has_run();
+// SIGTERM, so that it saves, and waits for its end. NotFound: there is none. Unavailable: it has not ended within 60 s.
+Result<void> end_slurmctld();
 // `generation`: of the slurm.conf that this container's tools and daemons use.
 int print_generation();
 
