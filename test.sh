@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
     --full) full=1 ;;
     --unit) unit=1 sanitizers=0 checks=0 kubernetes=0 ;;
     --no-kubernetes) kubernetes=0 ;;
-    --kubernetes) only_kubernetes=1 sanitizers=0 checks=0 pattern='^(e2e\.(kubernetes|helm|chart|corpus|clients)|integration\.(install|leader|kubernetes_faults))$' ;;
+    --kubernetes) only_kubernetes=1 sanitizers=0 checks=0 pattern='^(e2e\.(embedded|kubernetes|helm|chart|corpus|clients)|integration\.(install|leader|kubernetes_faults))$' ;;
     --no-sanitizers) sanitizers=0 ;;
     -R)
       [ -n "${2:-}" ] || { echo 'test.sh: -R needs a pattern (see --help)' >&2; exit 2; }
@@ -48,7 +48,8 @@ flock -n 9 || die 'another run is at work in this checkout; wait for it or stop 
 export CCACHE_DEPEND=1
 
 phases='' running='' began=$SECONDS
-trap 'status=$?; [ -z "$running" ] || { printf "seconds per phase:%s\n" "$phases"; echo "test.sh: failed in phase \"$running\"" >&2; exit "$status"; }' EXIT
+images_under_way=''
+trap 'status=$?; [ -z "$images_under_way" ] || kill "$images_under_way" 2> /dev/null || true; [ -z "$running" ] || { printf "seconds per phase:%s\n" "$phases"; echo "test.sh: failed in phase \"$running\"" >&2; exit "$status"; }' EXIT
 phase() { # NAME COMMAND...
   local start=$SECONDS
   running=$1
@@ -74,7 +75,7 @@ configure() { # PRESET
   # A build folder that came with a copied checkout belongs to the original.
   if [ -e "$dir/CMakeCache.txt" ] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$dir/CMakeCache.txt"; then rm -rf "$dir"; fi
   local tests=()
-  [ "$1" != release ] || tests=(-DFAIRLEAD_TESTS=ON)  # the quickstart may have configured it without
+  [ "$1" != release ] || tests=(-DFAIRLEAD_TESTS=ON "-DFAIRLEAD_LONG_TESTS=$full")  # the quickstart may have configured it without
   cmake --preset "$1" ${tests[@]+"${tests[@]}"} > "build/$1.log" 2>&1 || { cat "build/$1.log"; return 1; }
 }
 build() { # PRESET MB-EACH TARGET...: every tenth line of progress; what failed, whole
@@ -124,12 +125,15 @@ images() {
   for name in "${names[@]}"; do images/build.sh "images/$name" /var/lib/fairlead/images 2>&1 | tail -n 3; done
 }
 phase 'set-up' setup
-phase 'node images' images
-# kube-apiserver and its companions, kept by version; a machine without a Go client leaves their tests out, and ctest says so.
-peers() {
+# Fetching packages for images is mostly waiting, compiling is not.
+images > build/images.log 2>&1 9>&- &
+images_under_way=$!
+await_images() {
   local status=0
-  tests/peers/build.sh || status=$?
-  [ "$status" = 77 ] || return "$status"
+  wait "$images_under_way" || status=$?
+  images_under_way=''
+  cat build/images.log
+  return "$status"
 }
 programs() { find apps -name '*.cpp' ! -name '*_*' -exec basename {} .cpp \;; }
 if [ "$only_kubernetes" = 1 ]; then
@@ -137,21 +141,10 @@ if [ "$only_kubernetes" = 1 ]; then
 else
   phase 'release build' build release 700 all
 fi
-# Without it these tests are skipped and say so. The first build takes a quarter of an hour and 4 GB; a run of named tests takes what is there.
-if [ "$kubernetes" = 1 ]; then
-  export FAIRLEAD_KUBERNETES=1
-  [ "$only_kubernetes" = 0 ] && [ -n "$pattern" ] || phase 'real Kubernetes' peers
-fi
+phase 'node images' await_images
 if [ "$checks" = 1 ]; then
   phase 'one file changed' changed src/slurm/plan/render.cpp
   phase 'one Beast file changed' changed src/http/client_beast.cpp
-  phase 'headers, libraries alone' build release 700 checks
-fi
-builds=(release)
-if [ "$sanitizers" = 1 ]; then
-  phase 'asan build' build asan 1500 unit_tests
-  phase 'tsan build' build tsan 1500 unit_tests
-  builds+=(asan tsan)
 fi
 if [ "$full" = 1 ]; then
   phase 'clang-tidy' tidy
@@ -159,17 +152,64 @@ if [ "$full" = 1 ]; then
   phase 'fuzz smoke' fuzz_smoke
 fi
 
-# One run of ctest over all builds, so that its closing lines speak of every test. Unit tests run side by side, scripts one at a time.
+# One run of ctest over all builds, so that its closing lines speak of every test. What else is to be built is a test, too: one after the other in what processor time the tests leave
+# over, since scripts mostly wait, and who needs it waits for it. Scripts and unit tests run two at a time: `machine` is what they ask for.
 rm -rf build/ctest
 mkdir build/ctest
-for name in "${builds[@]}"; do echo "subdirs(\"$PWD/build/$name\")"; done > build/ctest/CTestTestfile.cmake
+plan=build/ctest/CTestTestfile.cmake cost=9000
+build_as_test() { # NAME COMMAND...
+  local name=build.$1
+  shift
+  printf 'add_test([=[%s]=] chrt --idle 0%s)\n' "$name" "$(printf ' [=[%s]=]' "$@")" >> "$plan"
+  printf 'set_tests_properties([=[%s]=] PROPERTIES FIXTURES_SETUP %s RESOURCE_LOCK builder SKIP_RETURN_CODE 77 TIMEOUT 4800 WORKING_DIRECTORY [=[%s]=] COST %s)\n' \
+    "$name" "$name" "$PWD" "$cost" >> "$plan"
+  cost=$((cost - 1000))
+}
+for name in release $([ "$sanitizers" = 0 ] || echo asan tsan); do
+  configure "$name"
+  echo "subdirs([=[$PWD/build/$name]=])" >> "$plan"
+done
+# kube-apiserver and its companions, kept by version. Without FAIRLEAD_KUBERNETES their tests are skipped and say so. The first build takes a quarter of an hour and 4 GB; a run of
+# named tests takes what is there.
+if [ "$kubernetes" = 1 ]; then
+  export FAIRLEAD_KUBERNETES=1
+  [ "$only_kubernetes" = 0 ] && [ -n "$pattern" ] || build_as_test peers tests/peers/build.sh
+fi
+[ "$sanitizers" = 0 ] || for name in asan tsan; do build_as_test "$name" cmake --build "build/$name" -j "$(jobs_for 1500)" --target unit_tests; done
+[ "$checks" = 0 ] || build_as_test alone cmake --build build/release -j "$(jobs_for 700)" --target checks
+echo '{"version": {"major": 1, "minor": 0}, "local": [{"machine": [{"id": "0", "slots": 2}]}]}' > build/ctest/machine.json
 select=()
 [ "$unit" = 0 ] || select+=(-L '^unit$')
 [ -z "$pattern" ] || select+=(-R "$pattern")
 echo '== tests'
 started=$SECONDS status=0
 closing='^[0-9]*% tests passed, [0-9]* tests* failed out of [0-9]*$'
-ctest --test-dir build/ctest -j "$(nproc)" --output-on-failure --no-tests=error ${select[@]+"${select[@]}"} 2>&1 9>&- | tee build/ctest.log | sed -u "/$closing/,\$d" || status=${PIPESTATUS[0]}
+# A line for each test; of what a failed one printed the end, which says why. (In bash, for Debian's awk reads ahead: nothing would be seen for minutes.)
+in_short() {
+  local line lines=() said=() failed=0 most=40
+  end_of_failed() {
+    ((${#lines[@]} <= most)) || echo "    (its last $most lines; all of it is in $PWD/build/ctest/Testing/Temporary/LastTest.log)"
+    ((${#lines[@]} <= most || ${#said[@]} == 0)) || printf '%s\n' "${said[@]:0:5}" '    ...' # a script says what failed before it tells of all that it ran
+    ((${#lines[@]} == 0)) || printf '%s\n' "${lines[@]: -$((${#lines[@]} < most ? ${#lines[@]} : most))}"
+    lines=() said=() failed=0
+  }
+  while IFS= read -r line; do
+    if [[ $line =~ ^\ *Start\ +[0-9]+:\  ]]; then
+      end_of_failed
+    elif [[ $line =~ ^\ *[0-9]+/[0-9]+\ Test\ +# || $line =~ ^[0-9]+%\ tests\ passed ]]; then
+      end_of_failed
+      [[ ! $line =~ \*\*\*(Failed|Timeout|Exception) ]] || failed=1
+      printf '%s\n' "$line"
+    elif ((failed)); then
+      lines+=("$line")
+      [[ ! $line =~ FAIL: ]] || said+=("$line")
+    else
+      printf '%s\n' "$line"
+    fi
+  done
+  end_of_failed
+}
+ctest --test-dir build/ctest -j 3 --resource-spec-file "$PWD/build/ctest/machine.json" --output-on-failure --no-tests=error ${select[@]+"${select[@]}"} 2>&1 9>&- | tee build/ctest.log | in_short | sed -u "/$closing/,\$d" || status=${PIPESTATUS[0]}
 printf 'seconds per phase:%s\n  %-28s %5d s\n  %-28s %5d s\n' "$phases" 'tests' $((SECONDS - started)) 'all' $((SECONDS - began))
 sed -n "/$closing/,\$p" build/ctest.log
 exit "$status"

@@ -6,14 +6,24 @@
 
 #include "api/crds.h"
 #include "api/network_ways.h"
+#include "api/queue_crds.h"
 #include "apiserver/api_controllers.h"
 #include "apiserver/embedded.h"
 #include "apiserver/service_addresses.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "fleet/control/machine_controller.h"
 #include "fleet/host_socket.h"
 #include "fleet/local_host.h"
+#include "governance/control/conversion_controller.h"
+#include "governance/control/job_controller.h"
+#include "governance/control/pod_controller.h"
+#include "governance/control/queue_controller.h"
+#include "governance/control/run_limit_controller.h"
+#include "governance/control/slurm_ledger_controller.h"
+#include "governance/control/teams_controller.h"
+#include "governance/conversion_server.h"
 #include "kube/controller.h"
 #include "notify/control/delivery_controller.h"
 #include "notify/control/role_change_controller.h"
@@ -27,9 +37,15 @@
 namespace fairlead {
 namespace {
 
-// Installs the kinds that are Fairlead's own, or brings them up to date.
-Result<void> install_crds(kube::KubeApi& api) {
-  for (const kube::Json& crd : api::crds()) {
+// Installs the kinds that are Fairlead's own, or brings them up to date. Queues that somebody else defined stay his.
+Result<void> install_crds(kube::KubeApi& api, const api::QueueWebhook& webhook) {
+  auto there = api.list(kube::resources::crds, "");
+  if (!there) return pass(there.error(), "list definitions");
+  const kube::Json* foreign = api::foreign_queue_crd(there->items);
+  if (foreign != nullptr) log_warn("task governance is off: its definitions belong to somebody else", {{"definition", kube::name_of(*foreign)}, {"group", std::string(api::queue_group)}});
+  for (kube::Json& crd : api::crds()) {
+    if (foreign != nullptr && api::is_queue_crd(crd)) continue;
+    if (api::is_queue_crd(crd) && !crd["spec"]["conversion"].is_null()) crd.child("spec").set("conversion", api::queue_conversion(webhook));
     const auto created = api.create(kube::resources::crds, crd);
     if (created) continue;
     if (created.error().code != Code::Exists) return pass(created.error(), "install " + kube::name_of(crd));
@@ -75,6 +91,17 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   runner.add(std::make_unique<slurm::HeadAddressController>(api, std::make_unique<slurm::HeadWatch>(api, clock, changed), slurm::HeadAddressController::Options{}));
   runner.add(std::make_unique<slurm::ActiveCheckController>(api, clock));
   runner.add(std::make_unique<slurm::SlurmClusterController>(api, clock, slurm::make_keys, std::move(slurm_options)));
+  if (const auto off = governance::why_governance_is_off(api); !off) {
+    log_warn("task governance is off until the server starts again: its definitions cannot be read", {{"why", off.error().message}});
+  } else if (off->empty()) {
+    const auto decided = [exits](const kube::ObjectKey& key) { exits->tell(governance::QueueController::kName, key); };
+    runner.add(std::make_unique<governance::QueueController>(api, clock, decided, governance::QueueControllerOptions{.books = {}, .log_by = "fairlead-server " FAIRLEAD_VERSION}, make_decision_log(flags, state_dir)));
+    runner.add(std::make_unique<governance::JobController>(api, clock));
+    runner.add(std::make_unique<governance::PodController>(api, clock));
+    runner.add(std::make_unique<governance::RunLimitController>(api, clock));
+    runner.add(std::make_unique<governance::SlurmLedgerController>(api, clock));
+    runner.add(std::make_unique<governance::TeamsController>(api, clock));
+  }
   runner.add(std::make_unique<notify::RoleChangeController>(api, clock, notify::RoleChangeController::Options{}));
   const auto carried = [exits](const kube::ObjectKey& topic) { exits->tell(notify::DeliveryController::kName, topic); };
   runner.add(std::make_unique<notify::DeliveryController>(api, clock, std::make_unique<notify::ThreadCourier>(notify::make_carrier(clock, flags.notify_local ? notify::Reach::AlsoLocal : notify::Reach::World), carried), notify::DeliveryController::Options{.seed = random_seed()}));
@@ -122,7 +149,13 @@ int serve(Flags flags) {
   const std::string pid_file = options.state_dir + "/run/server.pid";
   auto server = apiserver::EmbeddedServer::start(options, clock);
   if (!server) return refuse(server.error().message);
-  if (auto done = install_crds((*server)->api()); !done) return refuse(done.error().message);
+  // The API asks it by its URL, as any other.
+  auto certificate = (*server)->issue({.common_name = "fairlead-webhooks", .ip_addresses = {"127.0.0.1"}, .server = true, .valid = std::chrono::hours(24 * 365 * 10)});
+  if (!certificate) return refuse(certificate.error().message);
+  const auto webhook = governance::serve_conversion("127.0.0.1", 0, *certificate);
+  if (!webhook) return refuse(webhook.error().message);
+  const api::QueueWebhook at{.url = fmt::format("https://127.0.0.1:{}{}", (*webhook)->port(), governance::conversion_path), .space = {}, .service = {}, .ca_pem = (*server)->ca_pem()};
+  if (auto done = install_crds((*server)->api(), at); !done) return refuse(done.error().message);
 
   if (auto done = install_companion(options.state_dir + "/bin"); !done) return refuse(done.error().message);
   if (auto done = write_file_durably(pid_file, fmt::format("{}\n", ::getpid()), 0644); !done) return refuse(done.error().message);
@@ -132,6 +165,7 @@ int serve(Flags flags) {
   kube::Runner runner((*server)->api(), clock, Rng(static_cast<std::uint64_t>(clock.now().time_since_epoch().count())).next());
   const auto exits = std::make_shared<ExitRelay>(runner);
   add_controllers(runner, exits, **server, *host, clock, options.state_dir, *ranges, flags);
+  runner.add(std::make_unique<governance::ConversionController>((*server)->api(), [at] { return std::optional(at); }));
   runner.start();
   log_info("serving", {{"address", fmt::format("{}:{}", options.address, (*server)->port())}, {"state", options.state_dir}, {"kubeconfig", (*server)->admin_kubeconfig()}});
 
@@ -165,6 +199,8 @@ int main(int argc, char** argv) {
   app.add_option("--audit-log", flags.audit_log, "file of who did what, one JSON line a request (no bodies); off without it")->type_name("FILE");
   app.add_option("--audit-log-maxsize", flags.audit_megabytes, "MiB after which that file becomes FILE.1")->capture_default_str()->check(CLI::Range(1, 1 << 20));
   app.add_option("--audit-log-maxbackup", flags.audit_backups, "how many such files are kept")->capture_default_str()->check(CLI::Range(0, 1000));
+  app.add_option("--decision-log", flags.decision_log, "file of what task governance was told and decided, without anything secret (default: decisions.log of the state folder, where there is one); off: none")->type_name("FILE|off");
+  app.add_option("--decision-log-maxsize", flags.decision_log_megabytes, "MiB after which that file becomes FILE.1; both together never take more than four times as much")->capture_default_str()->check(CLI::Range(1, 1 << 20));
   app.add_flag("--audit-writes-only", flags.audit_writes_only, "leaves out get, list and watch");
   app.add_flag("--notify-local", flags.notify_local, "notifications may go to receivers on this machine and its links, too (127.0.0.0/8, 169.254.0.0/16, ::1, fe80::/10)");
   app.add_option("--client-rate", flags.client_rate, "requests a second of one user (nodes four times that, system:masters any), bursts of twice that; 0: no limit")->capture_default_str()->check(CLI::Range(0.0, 1e9));
@@ -176,6 +212,8 @@ int main(int argc, char** argv) {
   app.add_option("--lease", flags.lease, "its name")->group(group)->capture_default_str();
   app.add_option("--identity", flags.identity, "this server's name in it (default: $POD_NAME or the host's, and something random)")->group(group);
   app.add_option("--health-listen", flags.health_listen, "address and port of /healthz, /readyz and /metrics")->group(group)->capture_default_str();
+  app.add_option("--webhook-listen", flags.webhook_listen, "address and port where versions of queues are converted; without it v1beta1 of queues is not served")->group(group)->type_name("ADDRESS:PORT");
+  app.add_option("--webhook-service", flags.webhook_service, "Service by which the cluster reaches that, in the namespace of the Lease (default: it is reached at --webhook-listen)")->group(group)->type_name("NAME");
   app.add_option("--watch-namespace", flags.watch_namespace, "only clusters of this namespace")->group(group)->type_name("NAME");
   app.add_option("--companion-dir", flags.companion_dir, "folder of each node that holds fairlead-slurm; \"\": the images bring it")->group(group)->capture_default_str();
   app.add_option("--slurm-image", flags.slurm_image, "image of Slurm's containers where a cluster names none")->group(group)->capture_default_str();

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "base/log.h"
 #include "base/own_program.h"
 #include "fleet/plan/addresses.h"
+#include "governance/decision_log.h"
 #include "kube/controller.h"
 
 namespace fairlead {
@@ -37,6 +39,8 @@ struct Flags {
   std::string audit_log;
   int audit_megabytes = 100, audit_backups = 10;
   bool audit_writes_only = false;
+  std::string decision_log;        // empty: decisions.log of the state folder; "off"
+  int decision_log_megabytes = 32;
   bool notify_local = false;        // notifications may go to this machine and its links
   double client_rate = 20'000;      // requests a second
   std::string machines_socket;   // of fairlead-machines; empty: this process makes local nodes itself
@@ -46,6 +50,7 @@ struct Flags {
   std::string space;             // of the Lease; empty: the service account's, else fairlead-system
   std::string lease = "fairlead-server";
   std::string identity;
+  std::string webhook_listen, webhook_service;
   std::string watch_namespace;
   std::string companion_dir = "/var/lib/fairlead/bin";
   std::string slurm_image = "slurm:22.05";
@@ -61,6 +66,13 @@ inline std::vector<std::string> closed_ranges(const Flags& flags, const fleet::R
   for (const std::string& both : {fleet::print_nodes(*local_nodes), fleet::print_pods(*local_nodes)})
     for (std::string& one : split(both, ',')) out.push_back(std::move(one));
   return out;
+}
+
+// What the engine of task governance is told and decides, written down; null: nowhere.
+inline std::unique_ptr<governance::DecisionSink> make_decision_log(const Flags& flags, const std::string& state_dir) {
+  if (flags.decision_log == "off") return nullptr;
+  const std::string path = flags.decision_log.empty() ? state_dir + "/decisions.log" : std::filesystem::absolute(flags.decision_log).string();
+  return std::make_unique<governance::DecisionLogFile>(governance::DecisionLogOptions{.path = path, .limit = Bytes{std::int64_t{flags.decision_log_megabytes} << 20}, .write = {}});
 }
 
 // apps/fairlead-server_kubernetes.cpp

@@ -11,6 +11,14 @@
 #include "base/rng.h"
 #include "fleet/control/machine_controller.h"
 #include "fleet/local_host.h"
+#include "governance/control/conversion_controller.h"
+#include "governance/control/job_controller.h"
+#include "governance/control/pod_controller.h"
+#include "governance/control/queue_controller.h"
+#include "governance/control/run_limit_controller.h"
+#include "governance/control/slurm_ledger_controller.h"
+#include "governance/control/teams_controller.h"
+#include "governance/conversion_point.h"
 #include "http/pki.h"
 #include "kube/fenced_api.h"
 #include "kube/health.h"
@@ -47,9 +55,12 @@ std::string make_identity(const Flags& flags) {
 class Term {
  public:
   explicit Term(std::unique_ptr<kube::Runner> runner) : runner_(std::move(runner)) {}
-  void begin() {
+  // `last`: adds what depends on what the cluster is like by now.
+  void begin(const std::function<void(kube::Runner&)>& last) {
     const std::lock_guard lock(mutex_);
-    if (runner_) runner_->start();
+    if (!runner_) return;
+    last(*runner_);
+    runner_->start();
   }
   void end() {
     const std::lock_guard lock(mutex_);
@@ -115,6 +126,8 @@ void add_declared(kube::Runner& runner, std::unique_ptr<kube::Controller> contro
 int serve_kubernetes(const Flags& flags) {
   const auto health_at = parse_listen("--health-listen", flags.health_listen);
   if (!health_at) return refuse(health_at.error().message, 2);
+  const auto webhook_at = flags.webhook_listen.empty() ? Result<std::pair<std::string, unsigned short>>() : parse_listen("--webhook-listen", flags.webhook_listen);
+  if (!webhook_at) return refuse(webhook_at.error().message, 2);
   const auto ranges = fleet::parse_ranges(flags.node_range, flags.pod_range);
   if (!ranges) return refuse(ranges.error().message, 2);
   const sigset_t signals = prepare_process();
@@ -169,9 +182,36 @@ int serve_kubernetes(const Flags& flags) {
 
   std::string space = flags.space;
   if (space.empty()) space = config->context == "in-cluster" ? config->space : "fairlead-system";
+  // On every replica, whoever leads: without it nobody reads v1beta1 of queues.
+  std::unique_ptr<governance::ConversionPoint> conversion;
+  if (!flags.webhook_listen.empty() && flags.watch_namespace.empty())
+    conversion = std::make_unique<governance::ConversionPoint>(**election, clock, governance::ConversionPoint::Options{.address = webhook_at->first.empty() ? "0.0.0.0" : webhook_at->first, .port = webhook_at->second, .service = flags.webhook_service, .secret = {space, api::queue_webhook_name}});
+
   const std::string identity = make_identity(flags);
+  // Queues are of the whole cluster, and need definitions of a group that is Kueue's.
+  const auto add_governance = [&](kube::Runner& to) {
+    if (!flags.watch_namespace.empty()) return;
+    const auto off = governance::why_governance_is_off(**election);
+    if (!off && off.error().code != Code::Forbidden && off.error().code != Code::Unauthorized) {
+      log_error("cannot tell whether task governance may run: this server ends, its supervisor starts it again", {{"why", off.error().message}});
+      ::_exit(1);
+    }
+    if (!off || !off->empty()) return log_warn("task governance is off", {{"why", off ? *off : off.error().message}});
+    if (conversion) add_declared(to, std::make_unique<governance::ConversionController>(fenced, [&conversion] { return conversion->where(0ms); }));
+    const auto decided = [exits](const kube::ObjectKey& key) { exits->tell(governance::QueueController::kName, key); };
+    const bool nowhere = flags.decision_log.empty() && !exists(state_dir);
+    if (nowhere) log_info("no decision log is written: there is no state folder, and no --decision-log", {{"folder", state_dir}});
+    governance::QueueControllerOptions queue_options{.books = {}, .log_by = "fairlead-server " FAIRLEAD_VERSION ", " + identity};
+    add_declared(to, std::make_unique<governance::QueueController>(fenced, clock, decided, std::move(queue_options), nowhere ? nullptr : make_decision_log(flags, state_dir)));
+    add_declared(to, std::make_unique<governance::JobController>(fenced, clock));
+    add_declared(to, std::make_unique<governance::PodController>(fenced, clock));
+    add_declared(to, std::make_unique<governance::RunLimitController>(fenced, clock));
+    add_declared(to, std::make_unique<governance::SlurmLedgerController>(fenced, clock));
+    add_declared(to, std::make_unique<governance::TeamsController>(fenced, clock));
+  };
+
   auto leader = std::make_unique<kube::Leader>(
-      **election, clock, kube::LeaderOptions{.lease = {space, flags.lease}, .identity = identity, .times = {}, .seed = seed}, [&term](std::int64_t) { term.begin(); },
+      **election, clock, kube::LeaderOptions{.lease = {space, flags.lease}, .identity = identity, .times = {}, .seed = seed}, [&term, &add_governance](std::int64_t) { term.begin(add_governance); },
       [](const std::string& why) {
         // Nothing of what it believed holds any more; a fresh process stands by. Everything it did is in the API.
         log_error("no longer leading: this server ends, its supervisor starts it again as a stand-by", {{"why", why}});

@@ -7,6 +7,17 @@
 #include "fleet/fabric.h"
 #include "fleet/site.h"
 #include "fleet/teardown.h"
+#include "governance/control/conversion_controller.h"
+#include "governance/control/job_controller.h"
+#include "governance/control/pod_controller.h"
+#include "governance/control/queue_controller.h"
+#include "governance/control/run_limit_controller.h"
+#include "governance/control/slurm_ledger_controller.h"
+#include "governance/control/teams_controller.h"
+#include "governance/plan/eta.h"
+#include "governance/plan/explain.h"
+#include "governance/plan/views.h"
+#include "governance/plan/whatif.h"
 #include "kube/rest_client.h"
 #include "notify/control/delivery_controller.h"
 #include "notify/control/role_change_controller.h"
@@ -46,6 +57,15 @@ kube::Access server_access(const std::string& space, bool local_machines) {
   access.add(kube::full_access(slurm::HeadAddressController(**api, nullptr, {.space = space})));
   access.add(kube::full_access(notify::RoleChangeController(**api, clock, {.space = space})));
   access.add(kube::full_access(notify::DeliveryController(**api, clock, nullptr, {.space = space})));
+  if (space.empty()) {
+    access.add(kube::full_access(governance::ConversionController(**api, {})));
+    access.add(kube::full_access(governance::QueueController(**api, clock, {})));
+    access.add(kube::full_access(governance::JobController(**api, clock)));
+    access.add(kube::full_access(governance::PodController(**api, clock)));
+    access.add(kube::full_access(governance::RunLimitController(**api, clock)));
+    access.add(kube::full_access(governance::SlurmLedgerController(**api, clock)));
+    access.add(kube::full_access(governance::TeamsController(**api, clock)));
+  }
   if (local_machines) access.add(fleet::machine_access());
   return access;
 }
@@ -53,6 +73,39 @@ kube::Access server_access(const std::string& space, bool local_machines) {
 std::pair<kube::Json, kube::Json> test_notification(const kube::Json& topic, const std::string& id, Instant now) {
   const notify::Event event = notify::test_event(kube::space_of(topic), id, now);
   return {notify::notification_object(event, kube::name_of(topic), kube::owner_reference(topic)), notify::preview(notify::read_topic(topic), event, now)};
+}
+
+Result<kube::Json> explain(const std::vector<kube::Json>& objects, const std::string& space, const std::string& what) {
+  const governance::Books books = governance::books_of(objects);
+  const auto workload = governance::find_workload(books, space, what);
+  if (!workload) return std::unexpected(workload.error());
+  const auto explanation = governance::explain(books, *workload);
+  if (!explanation) return fail(Code::NotFound, what + " is not there any more");
+  return governance::to_json(*explanation);
+}
+
+Result<kube::Json> eta(const std::vector<kube::Json>& objects, const std::string& space, const std::string& what, Instant now) {
+  const governance::Books books = governance::books_of(objects);
+  const auto workload = governance::find_workload(books, space, what);
+  if (!workload) return std::unexpected(workload.error());
+  std::vector<kube::Json> jobs;
+  for (const kube::Json& object : objects)
+    if (object["kind"].string() == "Job") jobs.push_back(object);
+  const auto answer = governance::eta(books, jobs, *workload, now);
+  if (!answer) return fail(Code::NotFound, what + " is not there any more");
+  return governance::to_json(*answer, now);
+}
+
+Result<cli::Hooks::WhatIfNeeds> whatif_needs(const std::vector<kube::Json>& changes, const std::vector<std::string>& without) {
+  const auto needs = governance::needs_of(changes, without);
+  if (!needs) return std::unexpected(needs.error());
+  return cli::Hooks::WhatIfNeeds{.jobs = needs->jobs, .teams = needs->teams};
+}
+
+Result<kube::Json> whatif(const std::vector<kube::Json>& objects, const std::vector<kube::Json>& changes, const std::vector<std::string>& without, const std::string& space, Instant now) {
+  const auto answer = governance::whatif({.objects = objects, .changes = changes, .without = without, .space = space, .now = now});
+  if (!answer) return std::unexpected(answer.error());
+  return governance::to_json(*answer);
 }
 
 }  // namespace
@@ -70,5 +123,11 @@ int main(int argc, char** argv) {
   hooks.render = render;
   hooks.server_access = server_access;
   hooks.test_notification = test_notification;
+  hooks.quotas = [](const std::vector<kube::Json>& objects) { return governance::quota_view(governance::books_of(objects)); };
+  hooks.queues = [](const std::vector<kube::Json>& objects) { return governance::queue_view(governance::books_of(objects)); };
+  hooks.explain = explain;
+  hooks.eta = eta;
+  hooks.whatif_needs = whatif_needs;
+  hooks.whatif = whatif;
   return cli::run_program(argc, argv, std::move(hooks), clock);
 }

@@ -51,6 +51,20 @@ if(FAIRLEAD_FUZZ)
   target_compile_options(fairlead_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
+# fairlead_unit_test(NAME PROGRAM): the test KIND.NAME, and its program among those that test.sh builds.
+# In a run of several builds, those with sanitizers are themselves tests (test.sh): theirs wait for build.KIND. `machine` is what such a run gives out two of.
+function(fairlead_unit_test name program)
+  set(test ${FAIRLEAD_TEST_KIND}.${name})
+  add_dependencies(unit_tests ${program})
+  add_test(NAME ${test} COMMAND ${program} --gtest_brief=1)
+  # One kind of a folder's tests at a time: they may use the same machine-wide things (namespaces, cgroups, ports).
+  set_tests_properties(${test} PROPERTIES LABELS ${FAIRLEAD_TEST_KIND} TIMEOUT 900 COST 500 RESOURCE_LOCK ${name} RESOURCE_GROUPS "machine:1" FIXTURES_REQUIRED build.${FAIRLEAD_TEST_KIND})
+  if(FAIRLEAD_SANITIZE)
+    set_tests_properties(${test} PROPERTIES COST 300 ENVIRONMENT
+      "FAIRLEAD_SANITIZED=1;ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
+  endif()
+endfunction()
+
 # fairlead_folder(NAME [PATH dir] DEPS folders... LIBS outside-libraries...)
 function(fairlead_folder name)
   cmake_parse_arguments(ARG "" "PATH" "DEPS;LIBS" ${ARGN})
@@ -64,6 +78,9 @@ function(fairlead_folder name)
   list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cpp$")
   set(tests ${all})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+  if(FAIRLEAD_SANITIZE STREQUAL "thread")
+    list(FILTER tests EXCLUDE REGEX "/plan/")  # pure: they start no thread
+  endif()
   set(fuzzers ${all})
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cpp$")
 
@@ -97,14 +114,7 @@ function(fairlead_folder name)
     target_compile_definitions(${name}_test PRIVATE SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     # Optimising a test costs a third of its compile time and finds nothing; the code under test is optimised.
     target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O0>)
-    add_dependencies(unit_tests ${name}_test)
-    add_test(NAME ${FAIRLEAD_TEST_KIND}.${name} COMMAND ${name}_test --gtest_brief=1)
-    # One kind of a folder's tests at a time: they may use the same machine-wide things (namespaces, cgroups, ports).
-    set_tests_properties(${FAIRLEAD_TEST_KIND}.${name} PROPERTIES LABELS ${FAIRLEAD_TEST_KIND} TIMEOUT 900 RESOURCE_LOCK ${name})
-    if(FAIRLEAD_SANITIZE)
-      set_tests_properties(${FAIRLEAD_TEST_KIND}.${name} PROPERTIES ENVIRONMENT
-        "FAIRLEAD_SANITIZED=1;ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
-    endif()
+    fairlead_unit_test(${name} ${name}_test)
   endif()
 
   if(FAIRLEAD_FUZZ)

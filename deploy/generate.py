@@ -84,7 +84,7 @@ def values_schema(crd):
     open_up(fields["volumeSources"])
     nodes = fields["slurmNodes"]
     nodes["properties"]["controller"]["properties"]["size"].update({"minimum": 1, "maximum": 3})
-    for role in ("worker", "login", "exporter"):
+    for role in ("worker", "login", "exporter", "rest"):
         nodes["properties"][role]["properties"]["size"]["minimum"] = 0
     for role in nodes["properties"].values():
         for part in role.get("properties", {}).values():

@@ -22,6 +22,7 @@
 #include "prepare.h"
 #include "reach.h"
 #include "reconfigure.h"
+#include "rest.h"
 #include "supervise.h"
 
 namespace fairlead::companion {
@@ -39,17 +40,6 @@ std::string value_in(const std::string& conf, std::string_view key) {
   return "";
 }
 
-Result<void> write_for_slurm(const std::string& path, const std::string& bytes, mode_t mode) {
-  const passwd* user = ::getpwnam("slurm");
-  if (!user) return fail(Code::NotFound, "the image has no user slurm");
-  const std::string temporary = path + ".new";
-  ::unlink(temporary.c_str());
-  if (auto written = write_file_atomically(temporary, bytes, mode); !written) return written;
-  if (::chown(temporary.c_str(), user->pw_uid, user->pw_gid) != 0) return fail_errno(errno, "chown " + temporary);
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return fail_errno(errno, "rename to " + path);
-  return {};
-}
-
 // Read anew before each start: a password that was changed counts then.
 Result<void> write_conf(const std::string& conf, const std::string& cluster) {
   auto password = read_file("/etc/fairlead/database/password");
@@ -62,6 +52,7 @@ Result<void> write_conf(const std::string& conf, const std::string& cluster) {
       if (auto written = write_for_slurm(kCa, *ca, 0444); !written) return written;
       break;
     }
+  if (auto placed = place_token_key(); !placed) return placed;
   // For sacctmgr inside this pod, which asks this slurmdbd.
   return write_for_slurm(kToolsConf, fmt::format("ClusterName={}\nSlurmctldHost=localhost\nSlurmUser=slurm\nAuthType=auth/munge\nAccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\nAccountingStoragePort={}\n",
                                                  cluster, value_in(conf, "DbdPort")), 0644);
@@ -142,13 +133,22 @@ int check_accounting() {
   return 1;
 }
 
+namespace {
+// Its file holds more than version and time. One that lost its content with the power is as if it were not there.
+bool has_met(const std::string& state) {
+  constexpr std::size_t header = 10;
+  const auto bytes = read_file(state + "/last_tres");
+  return bytes ? bytes->size() > header : exists(state + "/last_tres");
+}
+}  // namespace
+
 std::optional<FirstContact> look_for_first_contact(const std::string& slurm_conf, const std::vector<std::string>& states, std::chrono::seconds wait) {
   auto conf = read_file(slurm_conf);
   if (!conf || value_in(*conf, "AccountingStorageType") != "accounting_storage/slurmdbd") return std::nullopt;
   auto version = run({.argv = {"slurmctld", "-V"}}, 20s);
   const std::string told = version ? std::string(trim(version->out)) : "";
   const FirstContact out{slurm_conf, told.find(" 22.05") != std::string::npos || told.find(" 23.02") != std::string::npos || told.find(" 23.11") != std::string::npos};
-  if (std::any_of(states.begin(), states.end(), [](const std::string& state) { return exists(state + "/last_tres"); })) return out;
+  if (std::any_of(states.begin(), states.end(), has_met)) return out;
   const SystemClock clock;
   for (const auto end = clock.monotonic() + wait; clock.monotonic() < end; std::this_thread::sleep_for(250ms))
     if (ask_accounting(slurm_conf, "cluster", "cluster")) return out;
@@ -161,7 +161,7 @@ void place_first_contact(const FirstContact& contact, const std::string& state) 
   auto conf = read_file(contact.slurm_conf);
   if (!conf) return;
   const auto now = std::chrono::duration_cast<std::chrono::seconds>(SystemClock().now().time_since_epoch()).count();
-  if (contact.known_form && !exists(state + "/last_tres"))
+  if (contact.known_form && !has_met(state))
     if (auto written = write_for_slurm(state + "/last_tres", last_tres_bytes(own_kinds(*conf), now), 0600); !written) log_warn("slurmctld will not start while slurmdbd is away", {{"reason", written.error().message}});
   // A process of its own: its children are not taken for orphans of ours.
   static pid_t watcher = 0;

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "database.h"
 #include "mariadb.h"
+#include "set_database.h"
 
 namespace fairlead::companion {
 namespace {
@@ -138,22 +139,33 @@ Result<void> room_for_a_try() {
   return fail(Code::Exhausted, fmt::format("the volume of the database has {} MiB free, and a backup is loaded beside the live tables to be tried: {} MiB are wanted; make the claim larger", free >> 20, need >> 20));
 }
 
-// "NAME" once it is there, whole and tried.
-Result<std::string> back_up(Instant now) {
+// Whole and tried; its checksum. On an error there is no such file.
+Result<std::string> dump_and_try(const std::string& path) {
   auto tables = ask_database(fmt::format("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = '{}'", kLive), kQuestion);
   if (!tables) return std::unexpected(std::move(tables.error()));
   if (trim(*tables) == "0") return fail(Code::Unavailable, "slurmdbd has made no tables yet");
   if (auto room = room_for_a_try(); !room) return std::unexpected(std::move(room.error()));
-  const std::string name = backup_name(now), partial = path_of("." + name + ".partial");
-  Fd out(::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!out) return fail_errno(errno, "create " + partial);
+  Fd out(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!out) return fail_errno(errno, "create " + path);
   auto done = pipeline({dumper(kLive), {"gzip", "-n"}}, -1, out.get(), kLimit);
-  if (done && ::fsync(out.get()) != 0) done = fail_errno(errno, "write " + partial);
-  if (done) done = load(partial);
+  if (done && ::fsync(out.get()) != 0) done = fail_errno(errno, "write " + path);
+  if (done) done = load(path);
   unload();
-  auto sum = done ? checksum_of(partial) : Result<std::string>(fail(Code::Unavailable, ""));
-  if (done && !sum) done = std::unexpected(sum.error());
-  if (done) done = write_file_durably(path_of(name + ".sha256"), *sum + "  " + name + "\n", 0600);
+  auto sum = done ? checksum_of(path) : Result<std::string>(std::unexpected(done.error()));
+  if (!sum) ::unlink(path.c_str());
+  return sum;
+}
+
+// "NAME" once it is there, whole and tried. The caller holds the lock. Names have whole seconds: what is there under one is not written over, the next second comes.
+Result<std::string> back_up() {
+  const SystemClock clock;
+  std::string name = backup_name(clock.now());
+  for (; exists(path_of(name)); name = backup_name(clock.now())) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const std::string partial = path_of("." + name + ".partial");
+  ::unlink(partial.c_str());  // of a try that was killed in this second
+  auto sum = dump_and_try(partial);
+  if (!sum) return sum;
+  auto done = write_file_durably(path_of(name + ".sha256"), *sum + "  " + name + "\n", 0600);
   if (done && ::rename(partial.c_str(), path_of(name).c_str()) != 0) done = fail_errno(errno, "rename to " + name);
   if (done) done = sync_folder();
   if (!done) {
@@ -216,10 +228,87 @@ Result<void> exchange() {
   return change(fmt::format("DROP DATABASE {}; DROP DATABASE {}", kReplaced, kScratch));
 }
 
+// A dump takes the place of the live tables. `kept`: the backup of what was replaced, where that is newer. The caller holds the lock.
+Result<void> put_back(const std::string& path, const std::string& sum, bool force, std::string& kept) {
+  auto have = checksum_of(path);
+  if (!have) return pass(std::move(have.error()), "read the backup");
+  if (sum != *have) return fail(Code::Invalid, path + " is damaged: its checksum is another; nothing was changed");
+  // They may be all that is left of the newest records.
+  auto aside = tables_of(kReplaced);
+  if (!aside) return fail(Code::Invalid, "what an earlier restore left is unknown: " + aside.error().message + "; nothing was changed");
+  if (!aside->empty()) return fail(Code::Invalid, fmt::format("an earlier restore was interrupted: {} tables are in database {}. Put them back or drop that database (docs/slurm-accounting.md); nothing was changed", aside->size(), kReplaced));
+  if (auto room = room_for_a_try(); !room) return fail(Code::Invalid, room.error().message + "; nothing was changed");
+  if (auto loaded = load(path); !loaded) {
+    unload();
+    return fail(Code::Invalid, loaded.error().message + "; nothing was changed");
+  }
+  const ShutOut shut;
+  if (auto out = shut_out(); !out) {
+    unload();
+    return fail(Code::Invalid, "slurmdbd cannot be shut out meanwhile: " + out.error().message + "; nothing was changed");
+  }
+  auto live = last_change(kLive), backed = last_change(kScratch);
+  if (!live || !backed) {
+    unload();
+    return fail(Code::Invalid, "what is newer is unknown: " + (live ? backed.error().message : live.error().message) + "; nothing was changed");
+  }
+  if (*live > *backed && !force) {
+    unload();
+    return fail(Code::Invalid, fmt::format("the database has records of {}, the backup ends at {}: what lies between would be lost; nothing was changed. --force does it all the same, after another backup",
+                              print_time(Instant(std::chrono::seconds(*live))), print_time(Instant(std::chrono::seconds(*backed)))));
+  }
+  if (*live > *backed) {
+    unload();
+    auto backup = back_up();
+    if (!backup) return fail(Code::Invalid, "what would be replaced cannot be backed up: " + backup.error().message + "; nothing was changed");
+    kept = *backup;
+    if (auto loaded = load(path); !loaded) {
+      unload();
+      return fail(Code::Invalid, loaded.error().message + "; nothing was changed");
+    }
+  }
+  if (auto done = exchange(); !done) return fail(Code::Invalid, done.error().message + "; where tables of database " + kReplaced + " are left, docs/slurm-accounting.md says what to do with them, else nothing was changed");
+  return {};
+}
+
 }  // namespace
+
+Result<std::string> dump_accounting(const std::string& path) {
+  const Fd alone = one_at_a_time();
+  if (!alone) return fail(Code::Unavailable, "the folder of the backups cannot be locked");
+  ::unlink(path.c_str());  // of a try that was killed
+  return dump_and_try(path);
+}
+
+Result<std::string> put_back_accounting(const std::string& path, const std::string& sum) {
+  const Fd alone = one_at_a_time();
+  if (!alone) return fail(Code::Unavailable, "the folder of the backups cannot be locked");
+  // Asked a second time, by somebody who was killed while the first time ended: what was put aside then is kept in a backup, and the live tables are those asked for.
+  if (auto aside = tables_of(kReplaced); aside && !aside->empty()) {
+    auto live = checksum({dumper(kLive)}, -1), wanted = contents_of(path);
+    if (live && wanted && *live == *wanted) {
+      if (auto gone = change(fmt::format("DROP DATABASE {}; DROP DATABASE IF EXISTS {}", kReplaced, kScratch)); !gone) return std::unexpected(std::move(gone.error()));
+      return std::string();
+    }
+  }
+  std::string kept;
+  if (auto done = put_back(path, sum, true, kept); !done) return std::unexpected(std::move(done.error()));
+  return kept;
+}
+
+Result<std::int64_t> last_accounted_job(const std::string& cluster) {
+  const std::string table = cluster + "_job_table";
+  auto tables = tables_of(kLive);
+  if (!tables) return std::unexpected(std::move(tables.error()));
+  if (std::find(tables->begin(), tables->end(), table) == tables->end()) return 0;
+  auto value = ask_database(fmt::format("SELECT COALESCE(MAX(id_job), 0) FROM `{}`.`{}`", kLive, table), std::chrono::minutes(5));
+  if (!value) return std::unexpected(std::move(value.error()));
+  return std::atoll(value->c_str());
+}
 
 int run_backups() {
   ::signal(SIGTERM, [](int) { ::_exit(0); });
+  serve_sets();
   const auto interval = std::chrono::seconds(std::max<std::int64_t>(10, seconds_of("FAIRLEAD_BACKUP_SECONDS", 86'400)));
   const int keep = static_cast<int>(std::clamp<std::int64_t>(seconds_of("FAIRLEAD_BACKUP_KEEP", 7), 1, 1000));
   const SystemClock clock;
@@ -242,7 +331,7 @@ int run_backups() {
       continue;
     }
     for (const std::string& name : backups_to_remove(names(), 1 << 20)) ::unlink(path_of(name).c_str());  // of a run that was killed
-    auto done = back_up(now);
+    auto done = back_up();
     if (done) {
       log_info("the accounting database is backed up and the backup was read back", {{"name", *done}});
       last_trouble.clear();
@@ -295,44 +384,11 @@ int restore_accounting(const std::vector<std::string>& arguments) {
     if (const auto at = newest(backups_until(list, SystemClock().now()))) name = backup_name(*at);
   if (!backup_time(name) || std::find(list.begin(), list.end(), name) == list.end()) return refuse(fmt::format("there is no backup \"{}\"; see list-backups", name));
   auto want = read_file(path_of(name + ".sha256"));
-  auto have = checksum_of(path_of(name));
-  if (!want || !have) return refuse("the backup or its checksum cannot be read: " + (want ? have.error().message : want.error().message));
-  if (want->substr(0, 64) != *have) return refuse(fmt::format("{} is damaged: its checksum is another; nothing was changed", name));
-  // They may be all that is left of the newest records.
-  auto aside = tables_of(kReplaced);
-  if (!aside) return refuse("what an earlier restore left is unknown: " + aside.error().message + "; nothing was changed");
-  if (!aside->empty()) return refuse(fmt::format("an earlier restore was interrupted: {} tables are in database {}. Put them back or drop that database (docs/slurm-accounting.md); nothing was changed", aside->size(), kReplaced));
-  if (auto room = room_for_a_try(); !room) return refuse(room.error().message + "; nothing was changed");
-  if (auto loaded = load(path_of(name)); !loaded) {
-    unload();
-    return refuse(loaded.error().message + "; nothing was changed");
-  }
-  const ShutOut shut;
-  if (auto out = shut_out(); !out) {
-    unload();
-    return refuse("slurmdbd cannot be shut out meanwhile: " + out.error().message + "; nothing was changed");
-  }
-  auto live = last_change(kLive), backed = last_change(kScratch);
-  if (!live || !backed) {
-    unload();
-    return refuse("what is newer is unknown: " + (live ? backed.error().message : live.error().message) + "; nothing was changed");
-  }
-  if (*live > *backed && !force) {
-    unload();
-    return refuse(fmt::format("the database has records of {}, the backup ends at {}: what lies between would be lost; nothing was changed. --force does it all the same, after another backup",
-                              print_time(Instant(std::chrono::seconds(*live))), print_time(Instant(std::chrono::seconds(*backed)))));
-  }
-  if (*live > *backed) {
-    unload();
-    auto kept = back_up(SystemClock().now());
-    if (!kept) return refuse("what would be replaced cannot be backed up: " + kept.error().message + "; nothing was changed");
-    std::printf("what is replaced is kept in %s\n", kept->c_str());
-    if (auto loaded = load(path_of(name)); !loaded) {
-      unload();
-      return refuse(loaded.error().message + "; nothing was changed");
-    }
-  }
-  if (auto done = exchange(); !done) return refuse(done.error().message + "; where tables of database " + kReplaced + " are left, docs/slurm-accounting.md says what to do with them, else nothing was changed");
+  if (!want) return refuse("the checksum of the backup cannot be read: " + want.error().message);
+  std::string kept;
+  auto done = put_back(path_of(name), want->substr(0, 64), force, kept);
+  if (!kept.empty()) std::printf("what is replaced is kept in %s\n", kept.c_str());
+  if (!done) return refuse(done.error().message);
   std::printf("the accounting database is that of %s; delete the pods accounting-0 and accounting-1, so that slurmdbd reads it anew\n", name.c_str());
   return 0;
 }

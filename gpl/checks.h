@@ -24,7 +24,7 @@ bool comment_is_ours(std::string_view comment);
 // The comment in a line of `scontrol -o show node`; empty: none.
 std::string comment_of(std::string_view line);
 
-// check-look UID: nodes, and the check's jobs, as JSON. check-run UID RUN MINUTES NODE...: the script from stdin as one job on each node ("-": anywhere), where there is none yet; JSON {"jobs":[{"node","id" or "error"}]}.
+// check-look UID [NODE...]: nodes, the check's jobs, which of the named nodes are drained and have nothing on them, and the trials (check_trial.h), as JSON. check-run UID RUN MINUTES [--reservation NAME] NODE...: the script from stdin as one job on each node ("-": anywhere), where there is none yet; JSON {"jobs":[{"node","id" or "error"}]}.
 // check-cancel UID ID. check-drain NODE MOST REASON: unless MOST nodes are out of service for checks already. check-comment NODE TEXT: unless somebody else's comment is there.
 bool is_check_command(std::string_view command);
 // Exit status as of run_node_command (nodes.h).

@@ -19,6 +19,13 @@ int list_backups();
 // restore-accounting NAME|latest [--force]
 int restore_accounting(const std::vector<std::string>& arguments);
 
+// For sets of a whole cluster (sets.h): a dump that was tried, its checksum. At one time with no backup and no restore; waits for them.
+Result<std::string> dump_accounting(const std::string& path);
+// In the place of the live tables, whatever is newer there; the name of the backup of that, if one was needed. May be asked for twice.
+Result<std::string> put_back_accounting(const std::string& path, const std::string& sum);
+// The highest id of a job of that cluster; 0: none.
+Result<std::int64_t> last_accounted_job(const std::string& cluster);
+
 // What mariadbd is started with and, as SQL that it runs at its start, who may do what there.
 std::vector<std::string> database_arguments(const std::string& data, int port, int cache_mib);
 Result<std::string> database_users(const std::string& password);

@@ -54,9 +54,17 @@ Loss lost_with(const std::string& node, const std::vector<JobRecord>& jobs) {
 
 std::string reason_of_death(const NodeRecord& node, const std::string& why, const Loss& loss) { return reason_of_death(node, why + (loss.several ? std::string(kSeveral) : std::string())); }
 
+std::string extra_of_death(const NodeRecord& node, const Loss& loss) {
+  const auto mark = read_mark(node.extra);
+  if (!mark) return node.extra;
+  const bool idle = loss.jobs.empty() && !node.has("COMPLETING") && node.cpus_given == 0;
+  return print_mark(*mark) + (idle ? std::string(kDiedIdle) : std::string());
+}
+
 std::chrono::seconds keep_out(const NodeRecord& node, Instant now) {
   if (!node.has("DOWN") || node.since.empty()) return std::chrono::seconds(0);
-  // A reason that somebody else gave does not say what was lost.
+  // A reason that somebody else gave does not say what was lost; that it was nothing is written down beside it.
+  if (read_mark(node.extra) && std::string_view(node.extra).ends_with(kDiedIdle)) return std::chrono::seconds(0);
   if (node.reason.starts_with(kDied) && node.reason.find(kSeveral) == node.reason.npos) return std::chrono::seconds(0);
   const auto since = parse_time(node.since);
   if (!since) return kKeepOut;
@@ -123,7 +131,9 @@ int run_died(const std::vector<std::string>& arguments) {
       return 3;
     }
   }
-  auto down = ask_slurm({"scontrol", "update", "nodename=" + name, "state=down", "reason=" + reason_of_death(*node, arguments[3], loss)});
+  std::vector<std::string> update = {"scontrol", "update", "nodename=" + name, "state=down", "reason=" + reason_of_death(*node, arguments[3], loss)};
+  if (const std::string extra = extra_of_death(*node, loss); extra != node->extra) update.push_back("extra=" + extra);
+  auto down = ask_slurm(std::move(update));
   if (!down) {
     std::fprintf(stderr, "%s\n", down.error().message.c_str());
     return down.error().code == Code::Conflict ? 1 : 4;

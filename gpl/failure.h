@@ -25,6 +25,8 @@ Loss lost_with(const std::string& node, const std::vector<JobRecord>& jobs);
 
 // `why` completes the sentence "the worker ...".
 std::string reason_of_death(const NodeRecord& node, const std::string& why, const Loss& loss);
+// What is written behind its mark with it (gpl/mark.h), so that a worker which starts again knows: `extra` from now on.
+std::string extra_of_death(const NodeRecord& node, const Loss& loss);
 inline constexpr std::chrono::seconds kKeepOut{65};  // Slurm's RPC_RETRY_INTERVAL is 60 s
 // How long a worker that starts now must stay out, by the reason and the time with which its node was set DOWN.
 std::chrono::seconds keep_out(const NodeRecord& node, Instant now);

@@ -68,6 +68,28 @@ INSTANTIATE_TEST_SUITE_P(Rows, KeepOut,
                                          Out{"DOWN", "fairlead: the worker died (jobs over several nodes)", 100'000, 0}, Out{"DOWN", "fairlead: the worker died (jobs over several nodes)", -30, 65},
                                          Out{"DOWN", "fairlead: the worker died", 0, 0}, Out{"DOWN", "disk", 15, 50}, Out{"DOWN", "disk", 4000, 0}, Out{"IDLE", "", 5, 0}));
 
+// The reason of a drain is kept, and says nothing of what was lost.
+TEST(Failure, AWorkerThatDiedWithoutWorkComesBackAtOnce) {
+  const Instant now = *parse_time("2026-11-21T20:13:01Z");
+  NodeRecord node{.name = "worker-0", .state = {"IDLE", "DRAIN"}, .reason = "fairlead: scale-down of 12345678 generation 3", .since = print_time(now), .extra = "fairlead:u1@m1"};
+  EXPECT_EQ(extra_of_death(node, Loss{}), "fairlead:u1@m1!idle");
+  EXPECT_EQ(extra_of_death(node, Loss{{"7"}, false}), "fairlead:u1@m1");
+  NodeRecord completing = node, given = node, unmarked = node;
+  completing.state = {"IDLE", "DRAIN", "COMPLETING"};
+  given.cpus_given = 1;
+  unmarked.extra = "rack 7";
+  EXPECT_EQ(extra_of_death(completing, Loss{}), "fairlead:u1@m1");
+  EXPECT_EQ(extra_of_death(given, Loss{}), "fairlead:u1@m1");
+  EXPECT_EQ(extra_of_death(unmarked, Loss{}), "rack 7");
+  node.state = {"DOWN", "DRAIN"};
+  EXPECT_EQ(keep_out(node, now), kKeepOut);
+  node.extra = "fairlead:u1@m1!idle";
+  EXPECT_EQ(keep_out(node, now).count(), 0);
+  EXPECT_EQ(extra_of_death(node, Loss{{"7"}, true}), "fairlead:u1@m1") << "what was true of the last death is not of this one";
+  node.extra = "rack 7!idle";
+  EXPECT_EQ(keep_out(node, now), kKeepOut);
+}
+
 TEST(Failure, TheReasonSaysWhetherTheWorkerMustStayOut) {
   const NodeRecord healthy{.name = "worker-0", .state = {"MIXED"}}, drained{.name = "worker-0", .state = {"MIXED", "DRAIN"}, .reason = "fan", .by = "ada"};
   EXPECT_EQ(reason_of_death(healthy, "died: power off", Loss{{"7"}, false}), "fairlead: the worker died: power off");

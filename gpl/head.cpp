@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "channel.h"
+#include "hold.h"
 #include "lease_page.h"
 #include "prepare.h"
 #include "probe.h"
@@ -46,8 +47,8 @@ Fd signals_of(sigset_t& before) {
 }
 
 quorum::Group group_of(const HeadOptions& options) {
-  // The lease, too: a candidate that counts on a longer one than its voters keep would hold on when they are free.
-  return quorum::make_group(options.key, fmt::format("{}|{}|{}|{}", options.cluster, options.heads, options.timing.ttl.count(), fmt::join(options.voters, ",")));
+  // The lease, too: a candidate that counts on a longer one than its voters keep would hold on when they are free. Which of the voters are heads is not part of it: a witness may become one, and a head a witness.
+  return quorum::make_group(options.key, fmt::format("{}|{}|{}|{}", options.cluster, options.voters.size(), options.timing.ttl.count(), fmt::join(options.voters, ",")));
 }
 
 class Head {
@@ -122,7 +123,7 @@ class Head {
       return;
     }
     forget_handicap(now);
-    if (!elector_.holds(now) || daemon_ || ending_ || stopping_) return;
+    if (!elector_.holds(now) || daemon_ || ending_ || stopping_ || kept_from_running(now)) return;
     if (!term_) return take();
     if (told_until() > now + options_.timing.ttl / 4) start_daemon();
   }
@@ -138,7 +139,6 @@ class Head {
       return leave(boot_time() + std::chrono::seconds(1 << refusals_), trouble_);
     }
     refusals_ = 0;
-    trouble_.clear();
     term_ = std::move(*term);
     quick_deaths_ = 0;
     if (auto linked = replace_link(term_->path, options_.state_link); !linked) {
@@ -200,7 +200,12 @@ class Head {
       ::setpriority(PRIO_PROCESS, 0, 0);
       return sigprocmask(SIG_SETMASK, &before, nullptr) == 0 ? 0 : errno;
     };
-    if (options_.before_start) options_.before_start();
+    if (options_.before_start)
+      if (auto ready = options_.before_start(*command.environment); !ready) {
+        log_error("slurmctld is not started", {{"reason", ready.error().message}});
+        trouble_ = ready.error().message;
+        return leave(boot_time() + std::chrono::seconds(5), trouble_);
+      }
     page_.set(told_until());
     auto child = Child::start(command);
     if (!child) {
@@ -240,6 +245,7 @@ class Head {
       }
     }
     if (!any || !daemon_) return;
+    trouble_.clear();
     if (answered_ == Time::min())
       log_info("slurmctld answers", {{"term", std::to_string(term_->number)}, {"ms", std::to_string((boot_time() - started_).count() / 1'000'000)}});
     answered_ = boot_time();
@@ -248,6 +254,23 @@ class Head {
     auto marked = mark_saved(options_.volume, *term_);
     if (!marked) log_warn("the volume could not be marked", {{"reason", marked.error().message}});
     else now_saved_ = *marked;
+  }
+
+  // The lease is ours and no slurmctld runs here: whoever asked may know it. What cannot be read starts nothing.
+  bool kept_from_running(Time now) {
+    if (now < look_for_hold_) return held_;
+    look_for_hold_ = now + std::chrono::milliseconds(200);
+    auto hold = read_hold(options_.volume);
+    const bool before = std::exchange(held_, !hold || *hold);
+    if (!held_) {
+      if (before) trouble_.clear();
+      return false;
+    }
+    trouble_ = "slurmctld is kept from running: " + (hold ? (*hold)->reason : hold.error().message);
+    if (!before) log_warn("slurmctld is kept from running", {{"reason", hold ? (*hold)->reason : hold.error().message}});
+    if (!hold || (*hold)->id.empty()) return true;
+    if (auto noted = note_held(options_.volume, (*hold)->id); !noted && !before) log_warn("the volume could not be told that slurmctld has ended", {{"reason", noted.error().message}});
+    return true;
   }
 
   void look_at_daemon() {
@@ -259,6 +282,8 @@ class Head {
     if (now < look_again_) return;
     look_again_ = now + std::chrono::milliseconds(100);
     if (auto ours = still_there(*term_); ours && !*ours) return kill_daemon("another head has taken over the state");
+    // A volume that does not answer ends nothing that runs.
+    if (auto hold = read_hold(options_.volume); !stopping_ && hold && *hold) stop_daemon("it is kept from running: " + (*hold)->reason);
     if (!probe_ || stopping_) return;
     Silence silence{.since_answer = now - (answered_ == Time::min() ? started_ : answered_), .answered_ever = answered_ != Time::min(), .times_killed = recent_hangs(now)};
     if (silence.since_answer < std::chrono::seconds(1)) return;
@@ -296,6 +321,7 @@ class Head {
     log_info("slurmctld ended", {{"code", std::to_string(exit.code)}, {"signal", std::to_string(exit.signal)}, {"after ms", std::to_string((now - started_).count() / 1'000'000)}});
     daemon_.reset();
     probe_.reset();
+    if (options_.after_end && elector_.holds(now)) options_.after_end();  // elsewhere its path leads nowhere
     const bool wanted = std::exchange(stopping_, false);
     if (ending_) return term_ ? tell_address("drop") : void();
     if (wanted) {
@@ -312,6 +338,7 @@ class Head {
     }
     if (quick_deaths_ < 2) return;  // started again in place, at once
     log_error("slurmctld ends again and again here; another head is to serve", {{"times", std::to_string(quick_deaths_)}});
+    trouble_ = fmt::format("slurmctld ended {} times soon after it began, with {}; the log of this container has its last words", quick_deaths_, exit.signal ? fmt::format("signal {}", exit.signal) : fmt::format("code {}", exit.code));
     let_others_first(options_.timing.ttl / 4 * (1 << std::min(setbacks_++, 5)));
     leave(now, "slurmctld ends again and again");
   }
@@ -334,6 +361,7 @@ class Head {
     const Time now = boot_time();
     const auto promised = elector_.voter().promised_to(now);
     const bool leads = promised && elector_.voter().last_ask().serving;
+    if (leads && *promised != options_.self) trouble_.clear();  // another serves: what kept this one from it may be over
     return fmt::format("{{\"voter\":{},\"role\":\"{}\",\"term\":{},\"active\":{},\"leaseMs\":{},\"votersHeard\":{},\"voters\":{},\"trouble\":\"{}\"}}\n", options_.self, daemon_ ? answered_ == Time::min() ? "starting" : "active" : "standby",
                        term_ ? term_->number : promised ? elector_.voter().last_ask().epoch : 0, daemon_ && answered_ != Time::min() ? std::to_string(options_.self) : leads ? std::to_string(*promised) : "null",
                        elector_.holds(now) ? (elector_.lease_until() - now).count() / 1'000'000 : 0, elector_.heard(now), options_.voters.size(), json_safe(trouble_));
@@ -367,7 +395,8 @@ class Head {
   std::optional<std::pair<Child, Fd>> probe_;
   std::string probe_conf_, trouble_;
   Time started_{}, answered_ = Time::min(), used_at_answer_{}, look_again_{}, stop_by_{}, other_serves_since_ = Time::min();
-  bool stopping_ = false, ending_ = false, killed_ = false, handicapped_ = false, now_saved_ = false;
+  Time look_for_hold_{};
+  bool held_ = false, stopping_ = false, ending_ = false, killed_ = false, handicapped_ = false, now_saved_ = false;
   int quick_deaths_ = 0, setbacks_ = 0, refusals_ = 0;
   std::vector<Time> hangs_;
 };

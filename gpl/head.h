@@ -23,7 +23,8 @@ struct HeadOptions {
   std::string slurm_conf;
   std::string address_program;         // told `take TERM` before slurmctld starts and `drop` after it ended; empty: nothing is to be told
   std::map<std::string, std::string> environment;  // of slurmctld; must preload gpl/durable
-  std::function<void()> before_start;  // each time before slurmctld starts
+  std::function<Result<void>(std::map<std::string, std::string>& environment)> before_start;  // each time before slurmctld starts; where it fails, another head may try
+  std::function<void()> after_end;     // each time after it ended, where the state is still this head's
   quorum::Timing timing;
   std::chrono::seconds stop_limit{15};
 };

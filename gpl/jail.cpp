@@ -181,7 +181,8 @@ Result<void> prepare_jail() {
     // Through "current", so that what is looked up is always of the version that new steps enter.
     if (auto linked = replace_link(root->layout == Layout::Versions ? fmt::format("{}/{}", kJailVolume, kCurrent) : std::string(kJailVolume), kJail); !linked) return linked;
     if (auto made = make_dirs(kRunFolder, 0755); !made) return made;
-    return {};
+    // For the options that it gives to srun and sbatch.
+    return write_plug_in();
   }
   if (auto made = make_dirs(kRunFolder, 0755); !made) return made;
   if (auto written = write_plug_in(); !written) return written;

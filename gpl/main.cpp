@@ -4,24 +4,31 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/capability.h>
+#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <thread>
 
 #include "accounting.h"
+#include "admission.h"
 #include "base/clock.h"
 #include "base/encoding.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "checks.h"
+#include "client_conf.h"
+#include "container/container.h"
 #include "database.h"
 #include "exporter.h"
 #include "exporter_pod.h"
 #include "failure.h"
 #include "head.h"
+#include "hold.h"
+#include "id_mark.h"
 #include "jail.h"
 #include "limits.h"
 #include "mark.h"
@@ -32,8 +39,14 @@
 #include "probe.h"
 #include "reach.h"
 #include "reconfigure.h"
+#include "rest.h"
 #include "rights.h"
+#include "sessions.h"
+#include "set_keeper.h"
+#include "state_files.h"
+#include "submit.h"
 #include "supervise.h"
+#include "terms.h"
 #include "trial.h"
 #include "users.h"
 
@@ -107,6 +120,33 @@ void note_generation() {
   if (auto generation = read_file("/etc/slurm/generation")) (void)write_file_atomically(kGeneration, *generation, 0644);
 }
 
+// Of a head that serves alone: a hold on the volume ends slurmctld, and that it has ended is said there. A volume that cannot be read starts none, and ends none that runs.
+bool kept_from_running(const std::string& volume, bool runs) {
+  static std::string told;
+  auto hold = read_hold(volume);
+  const bool kept = runs ? hold && *hold : !hold || *hold;
+  const std::string why = !kept ? "" : hold ? (*hold)->reason : hold.error().message;
+  if (why != told && kept) log_warn("slurmctld is kept from running", {{"reason", why}});
+  told = why;
+  if (kept && !runs && hold && !(*hold)->id.empty())
+    if (auto noted = note_held(volume, (*hold)->id); !noted) log_warn("the volume could not be told that slurmctld has ended", {{"reason", noted.error().message}});
+  return kept;
+}
+
+// Of a head that serves alone: from its first save on nothing is started there without it.
+void note_saved(const std::string& volume) {
+  static bool noted = false;
+  if (noted) return;
+  auto marked = mark_saved(volume, {0, volume});
+  if (!marked) log_warn("the volume could not be marked", {{"reason", marked.error().message}});
+  noted = !marked || *marked;  // a volume that cannot be written now is marked after the next start
+}
+
+std::optional<std::pair<uid_t, gid_t>> user_of(const char* name) {
+  const passwd* user = ::getpwnam(name);
+  return user ? std::optional(std::pair(user->pw_uid, user->pw_gid)) : std::nullopt;
+}
+
 int run_controller() {
   for (const char* dir : {"/run/slurm", "/var/spool/slurmctld", "/var/log/slurm"})
     if (auto made = owned_dir(dir, "slurm", 0755); !made) return complain(made.error());
@@ -123,10 +163,22 @@ int run_controller() {
   const auto contact = look_for_first_contact("/etc/slurm/slurm.conf", states, 45s);
   const auto before_start = [contact](const std::string& state) {
     note_generation();
+    if (auto placed = place_token_key(); !placed) log_error("slurmctld has no key for tokens", {{"error", placed.error().message}});
     if (contact) place_first_contact(*contact, state);
   };
+  const bool durable = environment->contains("LD_PRELOAD") && environment->at("LD_PRELOAD").find("/durable.so") != std::string::npos;
+  const auto ids = std::make_shared<IdKeeper>("/run/slurm", "/etc/slurm/slurm.conf");
+  const auto prepare = [before_start, ids, durable](const std::string& place, std::map<std::string, std::string>& variables) -> Result<void> {
+    const auto as = user_of("slurm");
+    if (!as) return fail(Code::NotFound, "the image has no user slurm");
+    if (auto removed = remove_unfinished_saves(place); !removed) return removed;
+    if (auto given = give_state_to(place, as->first, as->second); !given) return given;
+    if (auto good = check_state(place, was_saved("/var/spool/slurmctld"), as->first, as->second); !good) return good;
+    before_start(place);
+    return durable ? ids->before_start(place, variables) : Result<void>();
+  };
   if (environment->contains("FAIRLEAD_HEADS")) {
-    if (!environment->contains("LD_PRELOAD")) return complain({Code::Invalid, "one of several heads needs durable acknowledgement: leave FAIRLEAD_DURABLE at its default"});
+    if (!durable) return complain({Code::Invalid, "one of several heads needs durable acknowledgement: leave FAIRLEAD_DURABLE at its default"});
     auto options = head_options(*environment);
     if (!options) return complain(options.error());
     options->volume = "/var/spool/slurmctld";
@@ -134,14 +186,22 @@ int run_controller() {
     options->run_dir = "/run/slurm";
     options->slurm_conf = "/etc/slurm/slurm.conf";
     options->environment = std::move(*environment);
-    options->before_start = [before_start] { before_start("/run/slurm/state"); };
+    options->before_start = [prepare](std::map<std::string, std::string>& variables) { return prepare("/run/slurm/state", variables); };
+    options->after_end = [ids] { ids->after_end("/run/slurm/state"); };
     return run_head(std::move(*options));
   }
   auto state = list_dir("/var/spool/slurmctld");
   if (!state) return complain(state.error());
   if (std::find(state->begin(), state->end(), "terms") != state->end())
     return complain({Code::Invalid, "the state in /var/spool/slurmctld belongs to several heads (terms/N); one alone would start without jobs. Set spec.slurmNodes.controller.size to what it was"});
-  return supervise({.command = {.argv = {"slurmctld", "-D"}, .environment = std::move(*environment), .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = true, .before_start = [before_start] { before_start("/var/spool/slurmctld"); }});
+  return supervise({.command = {.argv = {"slurmctld", "-D"}, .environment = std::move(*environment), .stdout_fd = 1, .stderr_fd = 2},
+                    .restart_in_place = true,
+                    .kept = [](bool runs) {
+                      if (runs) note_saved("/var/spool/slurmctld");
+                      return kept_from_running("/var/spool/slurmctld", runs);
+                    },
+                    .prepare = [prepare](Command& command) { return prepare("/var/spool/slurmctld", *command.environment); },
+                    .after_end = [ids] { ids->after_end("/var/spool/slurmctld"); }});
 }
 
 // Slurm gives this worker work as soon as slurmd has registered, but its address may not have come to every node yet: packet filters there still close their ports to it, and the first job would lose its output. So it asks
@@ -179,8 +239,8 @@ int run_worker() {
   if (server.empty() || definition.empty()) return complain({Code::Invalid, "FAIRLEAD_CONF_SERVER and FAIRLEAD_NODE_DEFINITION must be set"});
   for (const char* dir : {"/run/slurm", "/var/spool/slurmd", "/var/log/slurm", "/etc/slurm"})
     if (auto made = make_dirs(dir, 0755); !made) return complain(made.error());
-  // Commands typed on a worker read what slurmd fetched from the head.
-  if (auto linked = replace_link("/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf"); !linked) return complain(linked.error());
+  // Commands typed on a worker read what slurmd fetched from the head, and where its fellows are.
+  keep_client_conf("/run/slurm/conf", "/etc/slurm");
   if (auto jail = prepare_jail(); !jail) return complain(jail.error());
   if (auto users = prepare_users(); !users) return complain(users.error());
   keep_jail();
@@ -201,8 +261,9 @@ int run_worker() {
 }
 
 int run_login() {
-  for (const char* dir : {"/run/sshd", "/etc/ssh/fairlead", "/run/slurm"})
+  for (const char* dir : {"/run/sshd", "/etc/ssh/fairlead", "/run/slurm", "/etc/slurm"})
     if (auto made = make_dirs(dir, 0755); !made) return complain(made.error());
+  keep_client_conf("/etc/fairlead/slurm", "/etc/slurm");
   if (auto jail = prepare_jail(); !jail) return complain(jail.error());
   if (auto users = prepare_users(); !users) return complain(users.error());
   keep_jail();  // while there is the right to mount
@@ -238,6 +299,8 @@ int check(const std::string& what) {
   if (what == "accounting") return check_accounting();
   if (what == "database") return check_database();
   if (what == "backups") return check_backups();
+  if (what == "sets") return check_sets();
+  if (what == "rest") return check_rest();
   if (what == "munge") {
     auto out = tool({"munge", "-n"}, 4s);
     return out && out->exit.code == 0 ? 0 : 1;
@@ -285,7 +348,7 @@ int check(const std::string& what) {
     }
     return 0;
   }
-  std::fprintf(stderr, "fairlead-slurm check: munge, controller, worker, login, accounting, database or backups, not \"%s\"\n", what.c_str());
+  std::fprintf(stderr, "fairlead-slurm check: munge, controller, worker, login, accounting, database, backups, sets or rest, not \"%s\"\n", what.c_str());
   return 2;
 }
 
@@ -339,28 +402,35 @@ int main_of(int argc, char** argv) {
   const std::string command = arguments.empty() ? "" : arguments[0];
   const std::string first = arguments.size() > 1 ? arguments[1] : "";
   start_logging("fairlead-slurm", "info");
-  if (command == "munge" || command == "controller" || command == "worker" || command == "login" || (command == "exporter" && first == "--pod"))
+  if (command == "munge" || command == "controller" || command == "worker" || command == "login" || command == "rest" || (command == "exporter" && first == "--pod"))
     if (auto taken = take_limits(env_or("FAIRLEAD_LIMITS", "")); !taken) return complain(taken.error());
   if (command == "munge") return run_munge();
   if (command == "controller") return run_controller();
   if (command == "witness") return run_witness();
   if (command == "probe") return run_probe();
   if (command == "status" || command == "step-down") return ask_own_head({arguments.begin(), arguments.end()});
+  if (command == "ids") return print_ids(exists("/run/slurm/state") ? "/run/slurm/state" : "/var/spool/slurmctld", first == "--at-least" && arguments.size() > 2 ? arguments[2] : "");
   if (command == "worker") return run_worker();
   if (command == "login") return run_login();
   if (command == "accounting") return run_accounting();
+  if (command == "rest") return run_rest();
   if (command == "meet-accounting" && !first.empty()) return meet_accounting(first);
   if (command == "database") return run_database();
   if (command == "backups") return run_backups();
   if (command == "list-backups") return list_backups();
   if (command == "restore-accounting") return restore_accounting({arguments.begin() + 1, arguments.end()});
+  if (command == "keep-sets") return run_set_keeper();
+  if (is_set_command(command)) return run_set_command(arguments);
   if (command == "check") return check(first);
   if (command == "reconfigure") return reconfigure({arguments.begin() + 1, arguments.end()});
   if (command == "await" && !first.empty()) return await_files(first);
   if (command == "generation") return print_generation();
+  if (command == "sessions") return print_sessions();
   if (command == "check-config") return run_trial();
   if (command == "authorized-keys") return print_authorized_keys(first.empty() ? "root" : first);
   if (command == "populate") return run_populate(arguments);
+  if (command == "submit") return run_submit({arguments.begin() + 1, arguments.end()});
+  if (command == "container") return run_container(arguments);
   if (command == "adduser") return add_user({arguments.begin() + 1, arguments.end()});
   if (command == "died") return run_died(arguments);
   if (command == "exporter" && first == "--pod") {
@@ -368,6 +438,7 @@ int main_of(int argc, char** argv) {
     return run_exporter({arguments.begin() + 2, arguments.end()});
   }
   if (command == "exporter") return run_exporter({arguments.begin() + 1, arguments.end()});
+  if (is_admission_command(command)) return run_admission_command(arguments);
   if (is_check_command(command)) return run_check_command(arguments);
   if (is_node_command(command)) return run_node_command(arguments);
   if (command == "version" || command == "--version") {
@@ -376,22 +447,31 @@ int main_of(int argc, char** argv) {
   }
   std::fputs(
       "fairlead-slurm: companion of Slurm's daemons, run inside their containers.\n"
-      "  munge | controller | worker | login | accounting | database   prepare the container and run that daemon\n"
+      "  munge | controller | worker | login | accounting | database | rest   prepare the container and run that daemon\n"
       "  backups                               of the accounting database, one now and then\n"
       "  list-backups | restore-accounting NAME|latest [--force]\n"
+      "  keep-sets                             of state, database and shared root, one now and then\n"
+      "  export-begin | export-status [ID] | export-abort | export-hand-over | export-read\n"
+      "  import-begin ID CLUSTER SUM SET BYTES | import-put ID OFFSET | import-fill ID | import-open\n"
+      "  sets | make-set | check-set SET | restore-set SET|latest [--parts A,B] [--dry-run]\n"
       "  witness                               a voter among several heads, which runs no daemon\n"
       "  status                                who serves, as this head sees it (JSON)\n"
       "  step-down                             slurmctld saves and ends here, another head takes over\n"
-      "  check munge|controller|worker|login|accounting|database|backups   readiness: exit status 0 when it answers\n"
+      "  ids [--at-least N]                    the mark of issued job ids beside the saved state; while no slurmctld runs on it, raise it\n"
+      "  check munge|controller|worker|login|accounting|database|backups|sets|rest   readiness: exit status 0 when it answers\n"
       "  check-config                          try a configuration (files by stdin) on a slurmctld of its own\n"
       "  await HASH                            wait for the files of that configuration\n"
       "  reconfigure HASH [--always] [--restart]   wait for them, then tell slurmctld and the nodes to read them, and see that it stands them\n"
       "  generation                            of the configuration in use here\n"
+      "  sessions                              who is in this login container (JSON)\n"
       "  nodes | drain | undrain | forget | requeue | cancel   what Slurm knows of its nodes, and steps of a scale-down\n"
-      "  check-look | check-run | check-cancel | check-drain | check-comment   checks of nodes as jobs, and what follows from them\n"
+      "  check-look | check-run | check-cancel | check-drain | check-comment | check-try | check-settle   checks of nodes as jobs, and what follows from them\n"
+      "  queue-look | queue-hold | queue-release | queue-requeue | queue-comment   jobs whose quotas are kept by Fairlead, and steps of their admission\n"
       "  died NODE ENDED|- WHY [POD-UID@MACHINE]   its processes are gone: Slurm requeues their jobs, which start again without delay\n"
       "  populate --version V [--volume DIR] [--renew [--nodes A,B]]   fill the shared root from this container's image, or adopt the one that is there; make that version the current one\n"
+      "  container KEY=VALUE...                what the plug-in for srun --container-image calls\n"
       "  exporter [--pod] [--port N] [--interval S]   serve Slurm's metrics to Prometheus; --pod: as nobody, with the names of the shared root\n"
+      "  submit [--key K] SBATCH-ARGUMENTS     sbatch, tried until there is an answer; it makes one job, however often it is tried\n"
       "  adduser NAME                          a user known on every node\n"
       "  authorized-keys USER                  keys for sshd\n",
       stderr);

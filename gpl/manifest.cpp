@@ -28,29 +28,16 @@ constexpr int kDeepest = 512;
 // One word without white space; an empty one is "-".
 std::string word(std::string_view text) {
   if (text.empty()) return "-";
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte <= ' ' || byte == 0x7f || c == '%' || (c == '-' && text.size() == 1)) out += fmt::format("%{:02x}", byte);
-    else out += c;
-  }
-  return out;
+  return text == "-" ? "%2d" : percent_encode(text, " ");
 }
 
 bool unescape(std::string_view text, std::string& out) {
   out.clear();
   if (text == "-") return true;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
-    unsigned value = 0;
-    if (i + 2 >= text.size() || std::from_chars(text.data() + i + 1, text.data() + i + 3, value, 16).ptr != text.data() + i + 3) return false;
-    out += static_cast<char>(value);
-    i += 2;
-  }
-  return out.find('\0') == std::string::npos;
+  auto plain = percent_decode(text);
+  if (!plain || plain->find('\0') != plain->npos) return false;
+  out = std::move(*plain);
+  return true;
 }
 
 template <class T>

@@ -18,6 +18,7 @@ bool word(std::string_view text) {
 std::optional<Mark> read_mark(std::string_view extra) {
   if (!extra.starts_with(kPrefix)) return std::nullopt;
   extra.remove_prefix(kPrefix.size());
+  if (extra.ends_with(kDiedIdle)) extra.remove_suffix(kDiedIdle.size());
   const auto at = extra.find('@');
   if (at == extra.npos || !word(extra.substr(0, at)) || !word(extra.substr(at + 1))) return std::nullopt;
   return Mark{std::string(extra.substr(0, at)), std::string(extra.substr(at + 1))};

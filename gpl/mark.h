@@ -17,6 +17,8 @@ struct Mark {
 // "fairlead:UID@MACHINE". None: somebody else's text, or damaged.
 std::optional<Mark> read_mark(std::string_view extra);
 std::string print_mark(const Mark& mark);
+// Behind the mark of a node that was set DOWN, and whose reason is somebody else's: nothing of Slurm's was on it when its worker died. The next worker there writes its own mark, without it.
+inline constexpr std::string_view kDiedIdle = "!idle";
 
 // Is it that pod's, on that machine? `of`: "UID@", "@MACHINE" or "UID@MACHINE". A record without a mark contradicts nobody.
 bool may_be_of(const NodeRecord& record, std::string_view of);

@@ -10,6 +10,8 @@ TEST(Mark, IsReadAsItWasWrittenAndNothingElseIs) {
   const Mark mark{"0b8d-11", "node-a.site"};
   EXPECT_EQ(print_mark(mark), "fairlead:0b8d-11@node-a.site");
   EXPECT_EQ(read_mark(print_mark(mark)), mark);
+  EXPECT_EQ(read_mark(print_mark(mark) + "!idle"), mark);
+  EXPECT_FALSE(read_mark(print_mark(mark) + "!idle!idle"));
   for (const char* text : {"", "fairlead:", "fairlead:a", "fairlead:a@", "fairlead:@m", "fairlead:a@m b", "fairlead:a b@m", "fairlead:a@m@n", "Fairlead:a@m", "rack 7 fairlead:a@m"}) EXPECT_FALSE(read_mark(text)) << text;
 }
 

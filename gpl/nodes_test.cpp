@@ -125,6 +125,53 @@ TEST(Jobs, AreReadAsSqueuePrintsThem) {
   EXPECT_THAT(read->at(3).nodes, IsEmpty());
 }
 
+TEST(Queue, IsReadAsSqueuePrintsIt) {
+  const auto room = [](std::string id, std::string tres, std::string node = "N/A", std::string job = "N/A", std::string task = "N/A", std::string tasks = "1") {
+    id.resize(128, ' '), tres.resize(160, ' '), node.resize(80, ' '), job.resize(80, ' '), task.resize(80, ' ');
+    return id + tres + node + job + task + tasks + "\n";
+  };
+  const std::string jobs =
+      "7_[0-3%2]|1|2|ada|main,gpu|worker-0|worker-[2-3]|(null)|OK|ReqNodeNotAvail, UnavailableNodes:worker-[0-2]|a|b\n"
+      "8|2|4|ada|main||(null)|night|NO|Resources|(null)\n"
+      "9|1|1|ada|main|||(null)|OK|None|(null)\n";
+  auto read = read_queue(jobs, room("7_[0-3%2]", "cpu=2,mem=1.50G,node=1,billing=2", "gres:gpu:a100:2") + room("8", "cpu=4,mem=512M,node=2", "N/A", "gres:gpu:3"));
+  ASSERT_TRUE(read) << read.error().message;
+  ASSERT_EQ(read->size(), 2u) << "a job of which not all is known is left out";
+  const QueuedJob& array = read->at(0);
+  EXPECT_EQ(array.room.cpus, 2);
+  EXPECT_EQ(array.room.memory, 1536);
+  EXPECT_EQ(array.room.gpus, 2);
+  EXPECT_EQ(array.features, "a|b");
+  EXPECT_EQ(array.reason, "ReqNodeNotAvail, UnavailableNodes:worker-[0-2]");
+  EXPECT_THAT(array.partitions, ElementsAre("main", "gpu"));
+  EXPECT_THAT(array.requested, ElementsAre("worker-0"));
+  EXPECT_THAT(array.excluded, ElementsAre("worker-2", "worker-3"));
+  EXPECT_FALSE(array.exclusive);
+  EXPECT_TRUE(read->at(1).exclusive);
+  EXPECT_EQ(read->at(1).reservation, "night");
+  EXPECT_EQ(read->at(1).room.gpus, 3);
+  EXPECT_EQ(read->at(1).features, "");
+  EXPECT_FALSE(read_queue("8|2|4|ada|main\n", ""));
+  EXPECT_FALSE(read_queue("8|x|4|ada|main|||(null)|OK|None|(null)\n", ""));
+  EXPECT_FALSE(read_queue("8|2|4|ada|main|||(null)|OK|None|(null)", "")) << "cut off";
+  EXPECT_FALSE(read_queue("", room("8", "mem=many")));
+}
+
+TEST(Queue, NodesTellTheirRoom) {
+  auto nodes = read_nodes("NodeName=worker-0 Arch=x86_64 CPUAlloc=2 CPUTot=8 CPULoad=0.5 AvailableFeatures=worker ActiveFeatures=worker,a100 Gres=gpu:a100:4(S:0-1),nic:1 GresUsed=gpu:a100:1(IDX:0,2),nic:0 NodeAddr=10.0.0.1 "
+                          "RealMemory=2048 AllocMem=512 State=MIXED+DYNAMIC_NORM Partitions=main,night CfgTRES=cpu=8,mem=2G AllocTRES=cpu=2,mem=512M\n");
+  ASSERT_TRUE(nodes) << nodes.error().message;
+  const NodeRecord& node = nodes->at(0);
+  EXPECT_EQ(node.total.cpus, 8);
+  EXPECT_EQ(node.total.memory, 2048);
+  EXPECT_EQ(node.total.gpus, 4);
+  EXPECT_EQ(node.given.cpus, 2);
+  EXPECT_EQ(node.given.memory, 512);
+  EXPECT_EQ(node.given.gpus, 1);
+  EXPECT_THAT(node.partitions, ElementsAre("main", "night"));
+  EXPECT_THAT(node.features, ElementsAre("worker", "a100"));
+}
+
 TEST(Hosts, AreExpanded) {
   EXPECT_THAT(*expand_hosts("worker-0"), ElementsAre("worker-0"));
   EXPECT_THAT(*expand_hosts("worker-[0-2,5],login-0"), ElementsAre("worker-0", "worker-1", "worker-2", "worker-5", "login-0"));

@@ -44,6 +44,17 @@ Result<void> owned_dir(const std::string& path, const std::string& user, unsigne
   return {};
 }
 
+Result<void> write_for_slurm(const std::string& path, const std::string& bytes, unsigned mode) {
+  const passwd* user = ::getpwnam("slurm");
+  if (!user) return fail(Code::NotFound, "the image has no user slurm");
+  const std::string temporary = path + ".new";
+  ::unlink(temporary.c_str());
+  if (auto written = write_file_durably(temporary, bytes, mode); !written) return written;
+  if (::chown(temporary.c_str(), user->pw_uid, user->pw_gid) != 0) return fail_errno(errno, "chown " + temporary);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) return fail_errno(errno, "rename to " + path);
+  return {};
+}
+
 Result<void> prepare_users() {
   for (const char* dir : {"/mnt/jail/etc", "/mnt/jail/home"})
     if (auto made = make_dirs(dir, 0755); !made) return made;

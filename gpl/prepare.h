@@ -14,6 +14,8 @@ Result<void> prepare_users();
 Result<void> owned_dir(const std::string& path, const std::string& user, unsigned mode);
 // Character devices /dev/fairlead-gpu0..n-1 that stand for GPUs where none exist.
 Result<void> prepare_mock_gpus(int count);
+// A file of the user slurm, there whole or not at all.
+Result<void> write_for_slurm(const std::string& path, const std::string& bytes, unsigned mode);
 Result<void> replace_link(const std::string& target, const std::string& path);
 
 std::map<std::string, std::string> own_environment();

@@ -20,12 +20,6 @@ namespace {
 
 constexpr auto kPace = std::chrono::milliseconds(250);
 
-bool is_key(std::string_view line, std::string_view key) {
-  const std::string_view text = trim(line);
-  if (text.size() <= key.size() || ::strncasecmp(text.data(), key.data(), key.size()) != 0) return false;
-  const std::string_view rest = trim(text.substr(key.size()));
-  return rest.starts_with('=');
-}
 std::string_view value_of(std::string_view line) { return trim(line.substr(line.find('=') + 1)); }
 
 // Slurm's library lies beside its plug-ins, in a folder that depends on the distribution.
@@ -49,6 +43,13 @@ bool is_hung(const Silence& silence) {
   if (!silence.answered_ever) return silence.since_answer > (busy ? 300s : 30s);
   if (!busy) return silence.since_answer > 1s;
   return silence.since_answer > 10s * (1 << std::min(silence.times_killed, 5));
+}
+
+bool is_key(std::string_view line, std::string_view key) {
+  const std::string_view text = trim(line);
+  if (text.size() <= key.size() || ::strncasecmp(text.data(), key.data(), key.size()) != 0) return false;
+  const std::string_view rest = trim(text.substr(key.size()));
+  return rest.starts_with('=');
 }
 
 std::string controller_name(const std::string& slurm_conf) {

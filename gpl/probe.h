@@ -23,6 +23,7 @@ bool is_hung(const Silence& silence);
 
 // A copy of slurm.conf that names this machine as the controller's, for the probe alone.
 std::string own_address_conf(const std::string& slurm_conf);
+bool is_key(std::string_view line, std::string_view key);  // a line KEY=... of slurm.conf
 std::string controller_name(const std::string& slurm_conf);  // HOST of the first SlurmctldHost=HOST(ADDRESS); empty: none
 
 // The child: never returns but with an error.

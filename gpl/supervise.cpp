@@ -34,7 +34,20 @@ int supervise(Supervised supervised) {
   const SystemClock clock;
 
   while (true) {
+    while (supervised.kept && supervised.kept(false)) {
+      pollfd watched{signals.get(), POLLIN, 0};
+      ::poll(&watched, 1, 500);
+      signalfd_siginfo info;
+      while (::read(signals.get(), &info, sizeof info) == sizeof info)
+        if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) return 0;
+      reap_orphans({});
+    }
     if (supervised.before_start) supervised.before_start();
+    if (supervised.prepare)
+      if (auto ready = supervised.prepare(supervised.command); !ready) {
+        log_error("the daemon is not started", {{"program", supervised.command.argv[0]}, {"error", ready.error().message}});
+        return 1;
+      }
     const auto started = clock.monotonic();
     auto child = Child::start(supervised.command);
     if (!child) {
@@ -42,12 +55,12 @@ int supervise(Supervised supervised) {
       return 127;
     }
     log_info("daemon started", {{"program", supervised.command.argv[0]}, {"pid", std::to_string(child->pid())}});
-    bool stopping = false;
+    bool stopping = false, pausing = false;  // for good; only for a while
     std::chrono::nanoseconds kill_at{};
     std::optional<Exit> exit;
     while (!exit) {
       pollfd watched[2] = {{child->pidfd(), POLLIN, 0}, {signals.get(), POLLIN, 0}};
-      ::poll(watched, 2, stopping ? 200 : 60'000);
+      ::poll(watched, 2, stopping || pausing ? 200 : supervised.kept ? 500 : 60'000);
       signalfd_siginfo info;
       while (::read(signals.get(), &info, sizeof info) == sizeof info) {
         const int signal = static_cast<int>(info.ssi_signo);
@@ -58,7 +71,12 @@ int supervise(Supervised supervised) {
         }
         (void)child->signal(signal == SIGINT ? SIGTERM : signal);
       }
-      if (stopping && clock.monotonic() > kill_at) (void)child->signal(SIGKILL);
+      if (!stopping && !pausing && supervised.kept && supervised.kept(true)) {
+        pausing = true;
+        kill_at = clock.monotonic() + supervised.stop_limit;
+        (void)child->signal(SIGTERM);
+      }
+      if ((stopping || pausing) && clock.monotonic() > kill_at) (void)child->signal(SIGKILL);
       auto waited = child->wait(std::chrono::milliseconds(0));
       if (!waited) {
         log_error("waiting for the daemon failed", {{"error", waited.error().message}});
@@ -68,7 +86,9 @@ int supervise(Supervised supervised) {
       reap_orphans({child->pid()});
     }
     log_info("daemon ended", {{"program", supervised.command.argv[0]}, {"code", std::to_string(exit->code)}, {"signal", std::to_string(exit->signal)}});
+    if (supervised.after_end) supervised.after_end();
     if (stopping) return exit->code == 143 ? 0 : exit->code;
+    if (pausing) continue;
     if (!supervised.restart_in_place || clock.monotonic() - started < supervised.steady_after) return exit->code == 0 ? 1 : exit->code;
   }
 }

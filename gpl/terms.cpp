@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "state_files.h"
 
 namespace fairlead::companion {
 namespace {
@@ -32,8 +33,6 @@ std::int64_t number_of(const std::string& name) {
   return std::stoll(name);
 }
 
-bool of_slurm(const std::string& name) { return name != "terms" && name != kMarker && name != "lost+found" && name[0] != '.'; }
-
 struct Found {
   std::int64_t highest = -1;
   std::vector<std::string> loose;  // files of a head that was alone
@@ -48,7 +47,7 @@ Result<Found> look(const std::string& volume) {
   auto all = list_dir(volume);
   if (!all) return std::unexpected(std::move(all.error()));
   for (const std::string& name : *all)
-    if (of_slurm(name)) found.loose.push_back(name);
+    if (is_of_slurm(name)) found.loose.push_back(name);
     else found.saved = found.saved || name == kMarker;
   return found;
 }
@@ -65,6 +64,22 @@ Result<void> move_loose(const std::string& volume, const Found& found) {
 }
 
 }  // namespace
+
+bool is_of_slurm(const std::string& name) { return name != "terms" && name != kMarker && name != "lost+found" && name[0] != '.'; }
+
+Result<StateAt> find_state(const std::string& volume) {
+  auto terms = list_dir(volume + "/terms");
+  if (!terms && terms.error().code != Code::NotFound) return std::unexpected(std::move(terms.error()));
+  if (terms) {
+    std::int64_t highest = -1;
+    for (const std::string& name : *terms) highest = std::max(highest, number_of(name));
+    if (highest >= 0) return StateAt{fmt::format("{}/terms/{}", volume, highest), static_cast<std::uint64_t>(highest)};
+  }
+  auto all = list_dir(volume);
+  if (!all) return std::unexpected(std::move(all.error()));
+  if (std::none_of(all->begin(), all->end(), is_of_slurm)) return fail(Code::NotFound, volume + " holds no state of slurmctld");
+  return StateAt{volume, std::nullopt};
+}
 
 Result<Term> take_term(const std::string& volume, const std::string& holder, uid_t owner, gid_t group, const std::function<bool()>& allowed) {
   if (auto made = make_dirs(volume + "/terms", 0755); !made) return std::unexpected(std::move(made.error()));
@@ -93,10 +108,7 @@ Result<Term> take_term(const std::string& volume, const std::string& holder, uid
   }
   if (auto synced = sync_folder(volume + "/terms"); !synced) return std::unexpected(std::move(synced.error()));
   // An earlier daemon may be writing such a file at this moment: it keeps the file, we make others.
-  auto names = list_dir(term.path);
-  if (!names) return std::unexpected(std::move(names.error()));
-  for (const std::string& name : *names)
-    if (name.ends_with(".new") && ::unlink((term.path + "/" + name).c_str()) != 0 && errno != ENOENT) return fail_errno(errno, fmt::format("remove {}/{}", term.path, name));
+  if (auto removed = remove_unfinished_saves(term.path); !removed) return std::unexpected(std::move(removed.error()));
   if (auto written = write_file_durably(term.path + "/fairlead-holder", fmt::format("term {} {}\n", term.number, holder), 0644); !written) return std::unexpected(std::move(written.error()));
   if (::chown(term.path.c_str(), owner, group) != 0) return fail_errno(errno, "chown " + term.path);
   return term;
@@ -108,6 +120,8 @@ Result<bool> still_there(const Term& term) {
   if (errno == ENOENT) return false;
   return fail_errno(errno, "look at " + term.path);
 }
+
+bool was_saved(const std::string& volume) { return exists(volume + "/" + kMarker); }
 
 Result<bool> mark_saved(const std::string& volume, const Term& term) {
   const std::string marker = volume + "/" + kMarker;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -21,9 +22,18 @@ struct Term {
 // `allowed` is asked last before the rename: a volume may have kept us waiting beyond the lease.
 //   Conflict: another took it meanwhile, or it is not allowed any more. Invalid: there was state and it is not there; nothing is started empty. Costs a few writes, whatever the size of the state.
 Result<Term> take_term(const std::string& volume, const std::string& holder, uid_t owner, gid_t group, const std::function<bool()>& allowed = [] { return true; });
+// Where the state lies now: of one head alone, in the volume itself, or of the highest term. NotFound: nowhere.
+struct StateAt {
+  std::string path;
+  std::optional<std::uint64_t> term;
+};
+Result<StateAt> find_state(const std::string& volume);
+// Is an entry of the volume Slurm's own, as against ours and the file system's?
+bool is_of_slurm(const std::string& name);
 // No once another took over. Unknown (an error) where the volume does not answer.
 Result<bool> still_there(const Term& term);
 // To be called while the daemon runs, until it says yes: the state was saved, and from now on a volume without it is not a new one.
 Result<bool> mark_saved(const std::string& volume, const Term& term);
+bool was_saved(const std::string& volume);  // it is marked so
 
 }  // namespace fairlead::companion

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -150,6 +151,9 @@ Result<Ended> try_files(const std::map<std::string, std::string>& files) {
   } cleanup{folder};
   if (auto made = make_dirs(folder, 0755); !made) return std::unexpected(std::move(made.error()));
   if (auto made = owned_dir(folder + "/state", "slurm", 0700); !made) return std::unexpected(std::move(made.error()));
+  char key[64];
+  if (::getrandom(key, sizeof key, 0) != sizeof key) return fail_errno(errno, "make a key");
+  if (auto written = write_for_slurm(folder + "/" + kTrialKey, std::string(key, sizeof key), 0400); !written) return std::unexpected(std::move(written.error()));
   auto port = free_port();
   if (!port) return std::unexpected(std::move(port.error()));
   char host[256] = {};

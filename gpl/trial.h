@@ -12,6 +12,7 @@ namespace fairlead::companion {
 // "NAME SIZE\nBYTES", one file after the other. Invalid: anything else, a name with anything but letters, digits, '.', '_' and '-', more than 16 files.
 Result<std::map<std::string, std::string>> read_trial_files(std::string_view input);
 
+inline constexpr const char* kTrialKey = "state/token.key";  // below the folder: a key for this trial alone
 // The text for the trial: what would reach the daemon that runs, its state or other programs is replaced or left out.
 std::string conf_for_trial(const std::string& slurm_conf, const std::string& host, int port, const std::string& folder);
 

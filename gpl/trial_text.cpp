@@ -63,6 +63,11 @@ std::string conf_for_trial(const std::string& slurm_conf, const std::string& hos
     // The database would take the trial for the cluster's own daemon. What needs it cannot be tried.
     if (database && (key.size() > 17 && same(std::string_view(key).substr(0, 17), "AccountingStorage"))) continue;
     if (database && among(key, {"PriorityType", "TrackWCKey", "AccountingStoreFlags"})) continue;
+    // The pod has the real key only once it is made anew for tokens.
+    if (same(key, "AuthAltParameters")) {
+      out += fmt::format("AuthAltParameters=jwt_key={}/{}\n", folder, kTrialKey);
+      continue;
+    }
     if (same(key, "JobCompType") && value_of(line).find("none") == std::string::npos && value_of(line).find("filetxt") == std::string::npos) continue;
     if (among(key, {"JobCompLoc", "JobCompHost"})) continue;
     out += line + "\n";

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/log.h"
+#include "base/test_rounds.h"
 #include "sim/world.h"
 
 namespace fairlead::sim {
@@ -119,12 +120,12 @@ std::vector<std::string> scenario(std::uint64_t seed) {
 }
 
 TEST(ClusterSim, ComesUpLosesANodeAndHealsOnEverySeed) {
-  const std::uint64_t seeds = std::getenv("FAIRLEAD_FULL") ? 200 : 10;
+  const auto seeds = test_rounds<std::uint64_t>(10, 200);
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) scenario(seed);
 }
 
 TEST(ClusterSim, TheSameSeedIsTheSameRun) {
-  for (const std::uint64_t seed : {7U, 8U, 9U}) {
+  for (std::uint64_t seed = 7, last = 6 + test_rounds<std::uint64_t>(3, 30); seed <= last; ++seed) {
     const auto first = scenario(seed), second = scenario(seed);
     ASSERT_GT(first.size(), 50U);
     EXPECT_EQ(first, second) << "seed " << seed;
@@ -140,7 +141,7 @@ void set_workers(World& world, int size) {
 }
 
 TEST(ClusterSim, FewerWorkersAndMoreAgainOnEverySeed) {
-  const std::uint64_t seeds = std::getenv("FAIRLEAD_FULL") ? 200 : 10;
+  const auto seeds = test_rounds<std::uint64_t>(10, 200);
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     World world({.seed = seed});

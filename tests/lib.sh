@@ -45,6 +45,7 @@ wait_until() {
 
 # serve OPTION...: a server of the embedded engine on a free port, its state in $work/state. Its process id is in $server, what an administrator needs in $admin.
 serve() {
+  : > "$work/server.log"  # of the one before: what it said does not count
   start server.log "$build/bin/fairlead-server" --state-dir "$work/state" --listen 127.0.0.1:0 "$@"
   server=$last
   admin=$work/state/pki/admin.kubeconfig

@@ -7,7 +7,7 @@
 # of munged, $stock seconds of SlurmctldTimeout, and the ordinary list of both in slurm.conf.
 stock=${stock:-}
 heads=${stock:+2}
-heads=${heads:-3}
+heads=${heads:-${FAIRLEAD_HEAD_COUNT:-3}}
 shared=$work/shared
 declare -A init=()     # head -> first process of its namespaces
 declare -A head_job=() # head -> our child
@@ -187,7 +187,7 @@ begin_submitting() { # FAULT ROUND
 }
 end_submitting() { rm -f "$work/submitting"; wait "${clients[@]}" || true; }
 confirmed_at_least() { (($(wc -l < "$work/confirmed") >= $1)); }
-confirmed_before() { awk -v t="$1" '$1 <= t { ++n } END { print n + 0 }' "$work/confirmed"; } # TIME: how many
+confirmed_before() { awk -v t="$1" '$1 > 0 && $1 <= t { ++n } END { print n + 0 }' "$work/confirmed"; } # TIME: how many
 confirmed_after() { awk -v t="$1" '$1 > t { print $1; exit }' <(sort -n "$work/confirmed") | grep .; }
 # From the fault at this time to the end of the longest time without a confirmation, in seconds.
 longest_silence() { sort -n "$work/confirmed" | awk -v t="$1" '{ if ($1 > t) { gap = $1 - (last > t ? last : t); if (gap > worst) { worst = gap; end = $1 } } last = $1 } END { printf "%.3f", end - t }'; }

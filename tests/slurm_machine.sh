@@ -85,14 +85,33 @@ TEXT
 }
 inside() { chroot "$root" "$@"; }
 
-start_controller() { # VARIABLE=VALUE...
+begin_controller() { # VARIABLE=VALUE...      it may still end by itself
   env "$@" chroot "$root" /opt/fairlead/bin/fairlead-slurm controller >> "$work/controller.log" 2>&1 &
   controller=$!
+}
+start_controller() { # VARIABLE=VALUE...
+  begin_controller "$@"
   until_true 30 'slurmctld answers' grep_in 'is UP' inside scontrol ping
 }
-# The daemon dies at once, the companion after it.
+# The daemon dies at once, the companion after it. They and all that they started (slurmctld has slurmscriptd, which ends by itself a moment later) have left their files when this returns: a daemon that was killed in the
+# middle of a write to the disk is there until that write ends.
 kill_controller() {
+  local all
+  all=$(descendants_of "$controller")
   pkill -KILL -P "$controller" || true
   kill -KILL "$controller" 2> /dev/null || true
   wait "$controller" 2> /dev/null || true
+  # shellcheck disable=SC2086  # one word each
+  until_true 30 'what the killed daemon ran is gone' nobody_of $all
+}
+descendants_of() { # PID
+  local child
+  for child in $(pgrep -P "$1" || true); do
+    echo "$child"
+    descendants_of "$child"
+  done
+}
+nobody_of() { # PID...      a zombie may have threads that still write: gone means reaped (by the first process of this namespace)
+  local pid
+  for pid in "$@"; do [ ! -e "/proc/$pid" ] || return 1; done
 }

@@ -10,7 +10,10 @@
 //
 // The functions are those that slurmctld imports from libslurmfull and libc, found by name; the only field of a foreign structure that is read, the type of a message (and the flags before it), is found by looking at
 // what slurm_msg_t_init() writes. Anything that is not as expected ends the daemon before it starts: an acknowledgement must not be weaker than it says.
-// It changes no message and keeps no state of its own. Environment: FAIRLEAD_DURABLE_LIMIT_MS (8000).
+// Beside it, ids.cpp sees to it that no id is issued twice, keys.cpp that a submission that is repeated with its key makes no second job, aliases.cpp that jobs that ran on through a restart can start steps, and admission.cpp
+// that jobs are held until their queue admits them where quotas are kept by Fairlead, accounting_queue.cpp
+// that what slurmdbd has not taken yet is on disk, and defunct.cpp that files of forgotten jobs do not hold up the beginning.
+// Environment: FAIRLEAD_DURABLE_LIMIT_MS (8000); FAIRLEAD_STATE: StateSaveLocation, with FAIRLEAD_ID_PAGE and FAIRLEAD_ID_RANGE (gpl/id_mark.h).
 //
 // On an elected head (docs/design/005) it also ties the daemon to the lease that its companion writes into the file FAIRLEAD_LEASE: at the end of the lease the daemon ends, whoever is stopped, and before that
 // it sends nothing that is not covered. FAIRLEAD_HOST_NAME is what gethostname() says then: all heads stand for the one name in slurm.conf.
@@ -29,7 +32,93 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EXPORTED extern "C" __attribute__((visibility("default")))
+#include "inside.h"
+
+namespace durable {
+
+void tell(const char* format, ...) {
+  char line[512];
+  va_list arguments;
+  va_start(arguments, format);
+  const int size = vsnprintf(line, sizeof line - 1, format, arguments);
+  va_end(arguments);
+  if (size <= 0) return;
+  size_t end = static_cast<size_t>(size) < sizeof line - 1 ? static_cast<size_t>(size) : sizeof line - 2;
+  line[end++] = '\n';
+  if (write(2, line, end) < 0) return;
+}
+
+void refuse(const char* why) {
+  tell("fairlead: slurmctld is not started: %s. Submissions could not be confirmed as durable with this version of Slurm.", why);
+  _exit(78);
+}
+
+void* find_symbol(const char* name, void* where) {
+  void* found = dlsym(where, name);
+  if (!found) {
+    char why[128];
+    snprintf(why, sizeof why, "it has no %s()", name);
+    refuse(why);
+  }
+  return found;
+}
+
+void start_thread(void* (*body)(void*)) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  if (pthread_create(&thread, nullptr, body, nullptr) != 0) refuse("no thread can be started");
+  pthread_detach(thread);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+timespec in_ms(long ms) {
+  timespec at{};
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  at.tv_sec += ms / 1000;
+  at.tv_nsec += ms % 1000 * 1000000L;
+  if (at.tv_nsec >= 1000000000L) {
+    at.tv_nsec -= 1000000000L;
+    ++at.tv_sec;
+  }
+  return at;
+}
+
+uint32_t sum_of(const void* bytes, size_t size) {
+  uint32_t sum = 0x811c9dc5;
+  for (size_t i = 0; i < size; ++i) sum = (sum ^ static_cast<const unsigned char*>(bytes)[i]) * 0x01000193;
+  return sum;
+}
+
+// A file or folder; one that is gone again needs nothing.
+bool sync_path(const char* path) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno == ENOENT;
+  const bool ok = fsync(fd) == 0;
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return ok;
+}
+
+bool parent_of(const char* path, char (&folder)[4096]) {
+  const char* slash = strrchr(path, '/');
+  const auto size = slash ? static_cast<size_t>(slash - path) : 0;
+  if (size == 0 || size >= sizeof folder) return false;
+  memcpy(folder, path, size);
+  folder[size] = 0;
+  return true;
+}
+
+}  // namespace durable
+
+using durable::find;
+using durable::in_ms;
+using durable::parent_of;
+using durable::refuse;
+using durable::sync_path;
+using durable::tell;
 
 namespace {
 
@@ -73,34 +162,6 @@ void* (*next_send_many)(const char*, void*, int) = nullptr;
 void* (*next_send_tree)(void*, void*, int) = nullptr;
 int (*next_gethostname)(char*, size_t) = nullptr;
 
-__attribute__((format(printf, 1, 2))) void tell(const char* format, ...) {
-  char line[512];
-  va_list arguments;
-  va_start(arguments, format);
-  const int size = vsnprintf(line, sizeof line - 1, format, arguments);
-  va_end(arguments);
-  if (size <= 0) return;
-  size_t end = static_cast<size_t>(size) < sizeof line - 1 ? static_cast<size_t>(size) : sizeof line - 2;
-  line[end++] = '\n';
-  if (write(2, line, end) < 0) return;
-}
-
-[[noreturn]] void refuse(const char* why) {
-  tell("fairlead: slurmctld is not started: %s. Submissions could not be confirmed as durable with this version of Slurm.", why);
-  _exit(78);
-}
-
-template <class Function>
-void find(Function& function, const char* name, void* where = RTLD_NEXT) {
-  void* found = dlsym(where, name);
-  if (!found) {
-    char why[128];
-    snprintf(why, sizeof why, "it has no %s()", name);
-    refuse(why);
-  }
-  memcpy(&function, &found, sizeof found);
-}
-
 // slurm_msg_t_init() sets msg_type and the protocol_version behind it to NO_VAL16, and nothing else to that.
 size_t offset_of_type() {
   void (*init)(void*) = nullptr;
@@ -124,18 +185,6 @@ uint16_t field(const void* message, size_t at) {
   uint16_t value;
   memcpy(&value, static_cast<const unsigned char*>(message) + at, sizeof value);
   return value;
-}
-
-timespec in_ms(long ms) {
-  timespec at{};
-  clock_gettime(CLOCK_MONOTONIC, &at);
-  at.tv_sec += ms / 1000;
-  at.tv_nsec += ms % 1000 * 1000000L;
-  if (at.tv_nsec >= 1000000000L) {
-    at.tv_nsec -= 1000000000L;
-    ++at.tv_sec;
-  }
-  return at;
 }
 
 // False: not within the limit. Never called with Slurm's locks held.
@@ -189,19 +238,13 @@ void tie_to_lease(const char* path) {
   if (page == MAP_FAILED) refuse("the file FAIRLEAD_LEASE cannot be read");
   lease = static_cast<const volatile Lease*>(page);
   if (lease->magic != kLeaseMagic) refuse("the file FAIRLEAD_LEASE is not one");
-  // Signals are slurmctld's own business.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread;
-  if (pthread_create(&thread, nullptr, watch_lease, nullptr) != 0) refuse("no thread can be started");
-  pthread_detach(thread);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  durable::start_thread(watch_lease);
 }
 
 // May this message go out?
 bool promised(const void* message) {
   end_without_lease();
+  if (!(field(message, type_at - 4) & kQueueProcessing)) durable::wait_for_accounting();
   const uint16_t type = field(message, type_at);
   if (type != kSubmitted && type != kAllocation && type != kLaunch && type != kHetAllocation && type != kStep) return true;
   if (field(message, type_at - 4) & kQueueProcessing) {
@@ -219,26 +262,6 @@ bool promised(const void* message) {
 bool ends_with(const char* text, const char* end) {
   const size_t size = strlen(text), tail = strlen(end);
   return size >= tail && memcmp(text + size - tail, end, tail) == 0;
-}
-
-// A file or folder; one that is gone again needs nothing.
-bool sync_path(const char* path) {
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno == ENOENT;
-  const bool ok = fsync(fd) == 0;
-  const int error = errno;
-  close(fd);
-  errno = error;
-  return ok;
-}
-
-bool parent_of(const char* path, char (&folder)[4096]) {
-  const char* slash = strrchr(path, '/');
-  const auto size = slash ? static_cast<size_t>(slash - path) : 0;
-  if (size == 0 || size >= sizeof folder) return false;
-  memcpy(folder, path, size);
-  folder[size] = 0;
-  return true;
 }
 
 // Scripts and environments of jobs, which Slurm writes without syncing: STATE/hash.N/job.ID/{script,environment}.
@@ -307,18 +330,18 @@ bool sync_all(const char* state, uint64_t cycle) {
 
 __attribute__((constructor)) void start() {
   unsetenv("LD_PRELOAD");  // not for the programs that slurmctld starts
-  find(next_difftime, "difftime");
-  find(next_link, "link");
-  find(next_creat, "creat");
-  find(next_gethostname, "gethostname");
+  find(next_difftime, "difftime", RTLD_NEXT);
+  find(next_link, "link", RTLD_NEXT);
+  find(next_creat, "creat", RTLD_NEXT);
+  find(next_gethostname, "gethostname", RTLD_NEXT);
   // Some other program of the container: nothing to do.
   if (!dlsym(RTLD_DEFAULT, "slurmctld_state_save")) return;
-  find(next_send_node, "slurm_send_node_msg");
-  find(next_send_only, "slurm_send_only_node_msg");
-  find(next_send_maybe, "slurm_send_msg_maybe");
-  find(next_send_addr, "slurm_send_addr_recv_msgs");
-  find(next_send_many, "slurm_send_recv_msgs");
-  find(next_send_tree, "start_msg_tree");
+  find(next_send_node, "slurm_send_node_msg", RTLD_NEXT);
+  find(next_send_only, "slurm_send_only_node_msg", RTLD_NEXT);
+  find(next_send_maybe, "slurm_send_msg_maybe", RTLD_NEXT);
+  find(next_send_addr, "slurm_send_addr_recv_msgs", RTLD_NEXT);
+  find(next_send_many, "slurm_send_recv_msgs", RTLD_NEXT);
+  find(next_send_tree, "start_msg_tree", RTLD_NEXT);
   find(ask_for_save, "schedule_job_save", RTLD_DEFAULT);
   type_at = offset_of_type();
   if (type_at == 0) refuse("its messages are laid out in an unknown way");
@@ -328,8 +351,16 @@ __attribute__((constructor)) void start() {
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_cond_init(&saved, &monotonic);
   loop = reinterpret_cast<uintptr_t>(dlsym(RTLD_DEFAULT, "slurmctld_state_save"));
+  durable::start_aliases();
   if (const char* name = getenv("FAIRLEAD_HOST_NAME"); name && strlen(name) < sizeof host_name) strcpy(host_name, name);
   if (const char* path = getenv("FAIRLEAD_LEASE"); path && *path) tie_to_lease(path);
+  if (const char* state = getenv("FAIRLEAD_STATE"); state && *state) {
+    durable::start_ids(state, getenv("FAIRLEAD_ID_PAGE"), getenv("FAIRLEAD_ID_RANGE"));
+    durable::start_defunct();
+    durable::start_keys(state, type_at);
+    durable::start_admission(type_at);
+    durable::start_accounting_queue(state);
+  }
 }
 
 }  // namespace
@@ -338,6 +369,7 @@ __attribute__((constructor)) void start() {
 EXPORTED double difftime(time_t end, time_t begin) {
   const auto caller = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
   if (loop == 0 || caller < loop || caller >= loop + 4096) return next_difftime ? next_difftime(end, begin) : static_cast<double>(end) - static_cast<double>(begin);
+  durable::begins_to_serve();
   pthread_mutex_lock(&mutex);
   my_cycle = ++begun;
   pthread_mutex_unlock(&mutex);
@@ -346,9 +378,14 @@ EXPORTED double difftime(time_t end, time_t begin) {
 
 // The last step of a save: the synced job_state.new becomes job_state.
 EXPORTED int link(const char* from, const char* to) {
-  if (!next_link) find(next_link, "link");  // another library's constructor may run before ours
+  if (!next_link) find(next_link, "link", RTLD_NEXT);  // another library's constructor may run before ours
+  const bool is_state = my_cycle != 0 && ends_with(to, "/job_state");
+  if (is_state && !durable::keys_are_saved()) {
+    tell("fairlead: the keys of the submissions in %s could not be saved: %m", to);
+    return -1;
+  }
   const int result = next_link(from, to);
-  if (result != 0 || my_cycle == 0 || !ends_with(to, "/job_state")) return result;
+  if (result != 0 || !is_state) return result;
   if (!sync_all(to, my_cycle)) {
     tell("fairlead: what %s rests on could not be synced: %m", to);
     return result;
@@ -364,14 +401,14 @@ EXPORTED int link(const char* from, const char* to) {
 }
 
 EXPORTED int creat(const char* path, mode_t mode) {
-  if (!next_creat) find(next_creat, "creat");
+  if (!next_creat) find(next_creat, "creat", RTLD_NEXT);
   const int fd = next_creat(path, mode);
   if (fd >= 0 && loop != 0 && strstr(path, "/job.")) remember(path);
   return fd;
 }
 
 EXPORTED int gethostname(char* name, size_t size) {
-  if (!next_gethostname) find(next_gethostname, "gethostname");
+  if (!next_gethostname) find(next_gethostname, "gethostname", RTLD_NEXT);
   if (!host_name[0]) return next_gethostname(name, size);
   const size_t length = strlen(host_name) + 1;
   if (size < length) {
@@ -382,7 +419,10 @@ EXPORTED int gethostname(char* name, size_t size) {
   return 0;
 }
 
-EXPORTED int slurm_send_node_msg(long connection, void* message) { return promised(message) ? next_send_node(connection, message) : -1; }
+EXPORTED int slurm_send_node_msg(long connection, void* message) {
+  if (field(message, type_at) == kSubmitted) durable::answered_in_this_thread();
+  return promised(message) ? next_send_node(connection, message) : -1;
+}
 EXPORTED int slurm_send_only_node_msg(void* message) { return promised(message) ? next_send_only(message) : -1; }
 EXPORTED void slurm_send_msg_maybe(void* message) {
   if (promised(message)) next_send_maybe(message);

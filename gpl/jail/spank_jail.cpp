@@ -7,7 +7,7 @@
 // It fails closed: a step whose root cannot be entered starts nothing and says why on its standard error. It says so when the first task is about to start, not at once: a plug-in that refuses to initialise makes slurmctld
 // drain the node (proc_req.c, _slurm_rpc_complete_batch_script), which one bad moment of a shared file system should not.
 //
-// Without Slurm's headers, which no build machine needs to have: the few declarations below are those of slurm/spank.h (22.05). C linkage, no C++ library.
+// A task that asks for an image moves on from there (spank_container.cpp).
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -20,22 +20,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define EXPORTED extern "C" __attribute__((visibility("default")))
+#include "spank.h"
 
-struct spank_handle;
-extern "C" {
-int spank_context(void);
-int spank_get_item(spank_handle* spank, int item, ...);
-void slurm_error(const char* format, ...);
-}
+char refusal[1024];
 
 namespace {
-
-constexpr int kRemote = 2;       // S_CTX_REMOTE: in slurmstepd
-constexpr int kJobStepId = 3;    // S_JOB_STEPID
-constexpr uint32_t kExternStep = 0xfffffffc;  // SLURM_EXTERN_CONT: holds the job's processes that are no step; runs nothing of the user
-
-char refusal[512];  // why this step may not start
 
 void refuse(const char* doing, const char* path, int error) {
   snprintf(refusal, sizeof refusal, "the shared root %s cannot be entered: %s: %s", path, doing, strerror(error));
@@ -74,6 +63,11 @@ const char plugin_name[] = "spank_jail";
 const char plugin_type[] = "spank";
 const unsigned int plugin_version = (22 << 16) | (5 << 8) | 8;  // Slurm compares the first two
 
+EXPORTED int slurm_spank_init(spank_handle* spank, int, char**) {
+  register_container_options(spank);
+  return 0;
+}
+
 // plugstack.conf: required /run/fairlead/spank_jail.so ROOT
 EXPORTED int slurm_spank_init_post_opt(spank_handle* spank, int count, char** arguments) {
   if (spank_context() != kRemote) return 0;
@@ -85,9 +79,19 @@ EXPORTED int slurm_spank_init_post_opt(spank_handle* spank, int count, char** ar
   return 0;
 }
 
+// In the task itself, before it becomes its user. slurmstepd has let it go by then: what takes long here is the task's time, and ends when the task is killed.
+EXPORTED int slurm_spank_task_init_privileged(spank_handle* spank, int, char**) {
+  uint32_t step = 0;
+  if (spank_context() != kRemote || refusal[0] != '\0' || spank_get_item(spank, kJobStepId, &step) != 0 || step == kExternStep) return 0;
+  enter_container(spank);
+  return 0;
+}
+
 // In the task itself, as its user, just before exec: its standard error is the user's.
-EXPORTED int slurm_spank_task_init(spank_handle*, int, char**) {
-  if (spank_context() != kRemote || refusal[0] == '\0') return 0;
+EXPORTED int slurm_spank_task_init(spank_handle* spank, int, char**) {
+  if (spank_context() != kRemote) return 0;
+  if (refusal[0] == '\0') take_on_container(spank);
+  if (refusal[0] == '\0') return 0;
   dprintf(STDERR_FILENO, "fairlead: this step was not started: %s\n", refusal);
-  return -1;
+  _exit(1);  // what slurmstepd does when this function fails, without its two lines on a plug-in
 }

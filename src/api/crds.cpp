@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/crds.h"
 
+#include "api/queue_crds.h"
+#include "api/team_crds.h"
+
 namespace fairlead::api {
 
 using kube::Json;
@@ -66,6 +69,14 @@ spec:
                     effect: {type: string, enum: [NoSchedule, PreferNoSchedule, NoExecute]}
               power: {type: string, enum: ["On", "Off"], default: "On", description: "Off is a power cut: everything on it is killed."}
               link: {type: string, enum: [Connected, Cut], default: Connected, description: "Cut takes its network away; it runs on."}
+              reboot:
+                type: object
+                description: A new id stops it, and starts it anew; once for each id.
+                required: [id]
+                properties:
+                  id: {type: string, minLength: 1, maxLength: 64}
+                  by: {type: string, maxLength: 600, description: Who asked.}
+                  why: {type: string, maxLength: 600}
           status:
             type: object
             properties:
@@ -80,6 +91,21 @@ spec:
               startTicks: {type: integer, description: Start time of that process in ticks since boot.}
               startedAt: {type: string, format: date-time}
               starts: {type: integer, description: How often it was started.}
+              reboot:
+                type: object
+                description: The last request that was taken up.
+                properties:
+                  id: {type: string}
+                  by: {type: string}
+                  phase: {type: string, description: "Rebooting, Done or Refused."}
+                  message: {type: string}
+                  was: {type: object, properties: {pid: {type: integer}, startTicks: {type: integer}}, description: The first process that was to end.}
+                  began: {type: string, format: date-time}
+                  ended: {type: string, format: date-time}
+              reboots:
+                type: array
+                description: The last ones.
+                items: {type: object, properties: {id: {type: string}, at: {type: string, format: date-time}}}
               observedGeneration: {type: integer}
               conditions:
                 type: array
@@ -110,11 +136,13 @@ constexpr const char* kActiveCheckCrd =
 
 }  // namespace
 
-Json machine_crd() {
-  auto parsed = kube::parse_yaml(kMachineCrd);
+Json parse_crd(const char* yaml) {
+  auto parsed = kube::parse_yaml(yaml);
   INVARIANT(parsed && parsed->size() == 1);
   return std::move(parsed->front());
 }
+
+Json machine_crd() { return parse_crd(kMachineCrd); }
 
 std::vector<Json> crds() {
   std::vector<Json> all;
@@ -126,6 +154,8 @@ std::vector<Json> crds() {
   }
   all.push_back(notification_topic_crd());
   all.push_back(notification_crd());
+  for (Json& crd : team_crds()) all.push_back(std::move(crd));
+  for (Json& crd : queue_crds()) all.push_back(std::move(crd));
   return all;
 }
 

@@ -7,8 +7,9 @@
 
 namespace fairlead::api {
 
-// machines.fairlead.dev, slurmclusters, nodesets and activechecks of slurm.nebius.ai, notificationtopics.fairlead.dev, notifications.fairlead.dev; complete manifests, in this order.
+// machines.fairlead.dev, slurmclusters, nodesets and activechecks of slurm.nebius.ai, notificationtopics.fairlead.dev, notifications.fairlead.dev, schedulerconfigs and computequotas of fairlead.dev, then queue_crds(); complete manifests, in this order.
 std::vector<kube::Json> crds();
+kube::Json parse_crd(const char* yaml);  // one document of ours: INVARIANT that it can be read
 kube::Json machine_crd();
 kube::Json notification_topic_crd();
 kube::Json notification_crd();

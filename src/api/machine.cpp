@@ -53,7 +53,16 @@ Machine read_machine(const Json& object) {
   out.spec.power = spec["power"].string() == "Off" ? Power::Off : Power::On;
   out.spec.link = spec["link"].string() == "Cut" ? Link::Cut : Link::Connected;
 
+  // It is compared, kept and told of, no more.
+  if (const Json& reboot = spec["reboot"]; !reboot.is_null()) {
+    const std::string& id = reboot["id"].string();
+    if (id.empty() || id.size() > 64) out.problems.push_back("spec.reboot.id: of 1 to 64 characters, another one for each reboot");
+    else out.spec.reboot = id;
+  }
+
   const Json& status = object["status"];
+  const Json& noted = status["reboot"];
+  out.reboot = RebootRecord{.id = noted["id"].string(), .phase = noted["phase"].string(), .message = noted["message"].string(), .pid = noted["was"]["pid"].integer(), .start_ticks = static_cast<std::uint64_t>(noted["was"]["startTicks"].integer())};
   out.seat = Seat{.index = static_cast<int>(status["index"].integer()), .address = status["address"].string(), .pod_cidr = status["podCIDR"].string()};
   // Both lists are there only where the site has two families, IPv4 first.
   const auto second = [](const Json& list) { return list.items().size() > 1 ? list.items()[1].string() : std::string(); };

@@ -24,6 +24,16 @@ struct MachineSpec {
   kube::Json taints = kube::Json::array();      // as in Node.spec.taints
   Power power = Power::On;
   Link link = Link::Connected;
+  std::string reboot;                           // id of the last request to stop it and start it anew; empty: none
+};
+
+// What became of the last request to reboot that was taken up (docs/design/022): written down before anything is stopped.
+struct RebootRecord {
+  std::string id, phase;            // Rebooting, Done, Refused
+  std::string message;
+  std::int64_t pid = 0;             // the first process that is to end, and no other; 0: none ran
+  std::uint64_t start_ticks = 0;
+  friend bool operator==(const RebootRecord&, const RebootRecord&) = default;
 };
 
 // What has been given to it, written down before it is used: a machine keeps its seat for life.
@@ -42,6 +52,7 @@ struct Machine {
   MachineSpec spec;
   Seat seat;                       // from status
   std::string phase;               // from status
+  RebootRecord reboot;             // from status
   std::vector<std::string> problems;  // of the spec, in sentences; nothing is started while there are any
 };
 

@@ -21,6 +21,7 @@ constexpr Way kWays[] = {
     {.from = Pods, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .kept = Kept::Listener, .what_for = "names"},
     {.from = Pods, .to = Names, .first = 53, .last = 53, .kept = Kept::Listener, .what_for = "names"},
     {.from = Monitoring, .to = Server, .first = 8080, .last = 8080, .port_of = PortOf::Health, .kept = Kept::ChartPolicy, .what_for = "metrics"},
+    {.from = ClusterApi, .to = Server, .first = 9443, .last = 9443, .kept = Kept::ChartPolicy, .what_for = "conversion between versions of queues (HTTPS); from any address, as the API may run outside the cluster's network"},
     {.from = Server, .to = ClusterApi, .first = 6443, .last = 6443, .port_of = PortOf::ApiServer, .kept = Kept::ChartPolicy, .what_for = "the API of the cluster that the server is installed in"},
     {.from = Server, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .kept = Kept::ChartPolicy, .what_for = "names"},
     {.from = Server, .to = Names, .first = 53, .last = 53, .kept = Kept::ChartPolicy, .what_for = "names"},
@@ -50,8 +51,20 @@ constexpr Way kWays[] = {
     {.from = Accounting, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "changes of accounts, users and limits"},
     {.from = Accounting, .to = Database, .first = 3306, .last = 3306, .port_of = PortOf::Database, .what_for = "the cluster's own database (TLS)"},
     {.from = Accounting, .to = SiteDatabase, .first = 3306, .last = 3306, .port_of = PortOf::SiteDatabase, .what_for = "a database of the site's, where one is named"},
+    {.from = Guests, .to = Accounting, .first = 6819, .last = 6819, .port_of = PortOf::Slurmdbd, .what_for = "slurmdbd of a cluster that shares it: records, sacct, sacctmgr"},
+    {.from = Accounting, .to = SharingHeads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "changes of accounts, users and limits, to clusters that use this slurmdbd"},
+    {.from = Heads, .to = OtherAccounting, .first = 6819, .last = 6819, .port_of = PortOf::Slurmdbd, .what_for = "slurmdbd of another cluster that shares it: records of jobs, associations"},
+    {.from = Workers, .to = OtherAccounting, .first = 6819, .last = 6819, .port_of = PortOf::Slurmdbd, .what_for = "slurmdbd of another cluster that shares it: sacct in jobs"},
+    {.from = Login, .to = OtherAccounting, .first = 6819, .last = 6819, .port_of = PortOf::Slurmdbd, .what_for = "slurmdbd of another cluster that shares it: sacct, sreport, sacctmgr"},
+    {.from = OtherAccounting, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "changes of accounts, users and limits, from the slurmdbd that this cluster uses"},
+    {.from = Login, .to = SharingHeads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "commands with `-M`, where clusters share accounting"},
+    {.from = SharingLogin, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "commands with `-M`, where clusters share accounting"},
     {.from = Exporter, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "slurmctld: what it knows of nodes and jobs"},
     {.from = Monitoring, .to = Exporter, .first = 8080, .last = 8080, .port_of = PortOf::Metrics, .what_for = "metrics of Slurm, with names of users and jobs"},
+    {.from = Login, .to = Rest, .first = 6820, .last = 6820, .port_of = PortOf::Rest, .what_for = "slurmrestd, by token (HTTP, not encrypted)"},
+    {.from = RestClients, .to = Rest, .first = 6820, .last = 6820, .port_of = PortOf::Rest, .what_for = "slurmrestd, by token (HTTP, not encrypted)"},
+    {.from = Rest, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "slurmctld: what a token's owner asks"},
+    {.from = Rest, .to = Accounting, .first = 6819, .last = 6819, .port_of = PortOf::Slurmdbd, .what_for = "slurmdbd: what a token's owner asks"},
     {.from = Heads, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
     {.from = Heads, .to = Names, .first = 53, .last = 53, .what_for = "names"},
     {.from = Workers, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
@@ -62,6 +75,8 @@ constexpr Way kWays[] = {
     {.from = Accounting, .to = Names, .first = 53, .last = 53, .what_for = "names"},
     {.from = Exporter, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
     {.from = Exporter, .to = Names, .first = 53, .last = 53, .what_for = "names"},
+    {.from = Rest, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
+    {.from = Rest, .to = Names, .first = 53, .last = 53, .what_for = "names"},
     {.from = Workers, .to = World, .what_for = "packages, data, containers, experiment trackers"},
     {.from = Workers, .to = World, .protocol = Protocol::Udp, .what_for = "packages, data, containers, experiment trackers"},
     {.from = Login, .to = World, .what_for = "packages, data, containers, experiment trackers"},
@@ -74,7 +89,7 @@ const std::vector<std::string>& metadata_ranges() {
   return list;
 }
 
-bool is_slurm(Group group) { return group == Heads || group == Workers || group == Login || group == Accounting || group == Database || group == Exporter; }
+bool is_slurm(Group group) { return group == Heads || group == Workers || group == Login || group == Accounting || group == Database || group == Exporter || group == Rest; }
 const char* role_of(Group group) {
   switch (group) {
     case Heads: return "controller";
@@ -82,6 +97,7 @@ const char* role_of(Group group) {
     case Accounting: return "accounting";
     case Database: return "database";
     case Exporter: return "exporter";
+    case Rest: return "rest";
     default: return "login";
   }
 }
@@ -90,12 +106,25 @@ Json selector_of(const SlurmNetwork& network, Group group) {
   return Json::object({{"matchLabels", Json::object({{kSlurmClusterLabel, network.cluster}, {kSlurmRoleLabel, role_of(group)}})}});
 }
 
+bool is_sharing(Group group) { return group == SharingHeads || group == SharingLogin || group == Guests || group == OtherAccounting; }
+// Guests are clusters that do not serve, slurmdbd is of the one that does.
+bool stands_for(Group group, const SharingNetwork& other) { return group == Guests ? !other.serves : group == OtherAccounting ? other.serves : true; }
+Json sharing_peers(const SharingNetwork& other, Group group) {
+  const Json space = Json::object({{"matchLabels", Json::object({{"kubernetes.io/metadata.name", other.space}})}});
+  const auto roles = group == SharingHeads ? std::vector{Heads} : group == SharingLogin ? std::vector{Login} : group == OtherAccounting ? std::vector{Accounting} : std::vector{Heads, Workers, Login};
+  Json out = Json::array();
+  for (const Group role : roles)
+    out.push(Json::object({{"namespaceSelector", space}, {"podSelector", Json::object({{"matchLabels", Json::object({{kSlurmClusterLabel, other.cluster}, {kSlurmRoleLabel, role_of(role)}})}})}}));
+  return out;
+}
+
 bool within(const std::string& range, bool six) { return (range.find(':') != std::string::npos) == six; }
 
 // The other end of a way, as a list of peers; null: anybody.
 Json peers_of(const SlurmNetwork& network, Group group) {
   if (is_slurm(group)) return Json::array({Json::object({{"podSelector", selector_of(network, group)}})});
-  if (group == Monitoring) return Json::array({Json::object({{"namespaceSelector", Json::object({{"matchLabels", Json::object({{kMonitoringLabel, "allowed"}})}})}})});
+  if (group == Monitoring || group == RestClients)
+    return Json::array({Json::object({{"namespaceSelector", Json::object({{"matchLabels", Json::object({{group == Monitoring ? kMonitoringLabel : kRestLabel, "allowed"}})}})}})});
   if (group != World) return {};
   Json out = Json::array();
   for (const bool six : {false, true}) {
@@ -119,6 +148,7 @@ int port_of(const SlurmNetwork& network, const Way& way) {
     case PortOf::Database: return network.database_port;
     case PortOf::SiteDatabase: return network.external_database_port;
     case PortOf::Metrics: return network.metrics_port;
+    case PortOf::Rest: return network.rest_port;
     default: return way.first;
   }
 }
@@ -137,6 +167,11 @@ bool has(const SlurmNetwork& network, Group group) {
     case Accounting: return network.accounting;
     case Database: return network.accounting && network.database;
     case Exporter: return network.exporter;
+    case Rest: return network.rest;
+    case SharingHeads:
+    case SharingLogin:
+    case Guests:
+    case OtherAccounting: return std::any_of(network.sharing.begin(), network.sharing.end(), [&](const auto& other) { return stands_for(group, other); });
     case SiteDatabase: return network.accounting && network.external_database_port > 0;
     default: return true;
   }
@@ -149,6 +184,7 @@ Json rules_of(const SlurmNetwork& network, Group group, bool in) {
     if (way.kept != Kept::SlurmPolicy || (in ? way.to : way.from) != group) continue;
     if (!has(network, way.from) || !has(network, way.to)) continue;
     const Group other = in ? way.from : way.to;
+    if (is_sharing(other)) continue;
     auto at = std::find_if(by_peer.begin(), by_peer.end(), [&](const auto& one) { return one.first == other; });
     if (at == by_peer.end()) at = by_peer.insert(by_peer.end(), {other, Json::array()});
     at->second.push(port_json(network, way));
@@ -158,6 +194,20 @@ Json rules_of(const SlurmNetwork& network, Group group, bool in) {
     Json rule = Json::object({{"ports", std::move(ports)}});
     if (Json peers = peers_of(network, other); peers.is_array()) rule.set(in ? "from" : "to", std::move(peers));
     out.push(std::move(rule));
+  }
+  // Of each other cluster by itself: its ports are its own.
+  for (const auto& sharing : network.sharing) {
+    SlurmNetwork theirs = network;
+    theirs.slurmctld_port = sharing.slurmctld_port;
+    theirs.slurmdbd_port = sharing.slurmdbd_port;
+    for (const Way& way : kWays) {
+      if ((in ? way.to : way.from) != group || !is_sharing(in ? way.from : way.to)) continue;
+      const Group other = in ? way.from : way.to;
+      if (!stands_for(other, sharing) || !has(network, way.from) || !has(network, way.to)) continue;
+      Json rule = Json::object({{"ports", Json::array({port_json(in ? network : theirs, way)})}});
+      rule.set(in ? "from" : "to", sharing_peers(sharing, other));
+      out.push(std::move(rule));
+    }
   }
   return out;
 }
@@ -173,6 +223,7 @@ std::string ports_text(const Way& way) {
     case PortOf::Database: return fmt::format("{} (`mariadbOperator.port`)", way.first);
     case PortOf::SiteDatabase: return fmt::format("{} (`externalDB.port`)", way.first);
     case PortOf::Metrics: return fmt::format("{} (`exporter.port`)", way.first);
+    case PortOf::Rest: return fmt::format("{} (`rest.port`)", way.first);
     case PortOf::ApiServer: return fmt::format("443, {} (`networkPolicy.apiServerPorts`)", way.first);
     default: return std::to_string(way.first);
   }
@@ -196,6 +247,7 @@ std::string_view port_of_text(PortOf port) {
     case PortOf::Database: return "database";
     case PortOf::SiteDatabase: return "siteDatabase";
     case PortOf::Metrics: return "metrics";
+    case PortOf::Rest: return "rest";
     case PortOf::Health: return "health";
     case PortOf::ApiServer: return "apiServer";
   }
@@ -225,6 +277,12 @@ std::string_view text(Group group) {
     case Database: return "database";
     case SiteDatabase: return "site's database";
     case Exporter: return "exporter";
+    case Rest: return "rest";
+    case RestClients: return "REST clients";
+    case SharingHeads: return "sharing heads";
+    case SharingLogin: return "sharing login";
+    case Guests: return "guests";
+    case OtherAccounting: return "other accounting";
     case World: return "world";
   }
   return "";
@@ -240,13 +298,19 @@ std::string_view meaning(Group group) {
     case Names: return "the name server of the node or of the cluster";
     case ClusterApi: return "the kube-apiserver of the cluster that the chart is installed in";
     case Monitoring: return "who reads metrics: the server's by `networkPolicy.metricsFrom` (else any pod), a cluster's from namespaces with the label `fairlead.dev/monitoring: allowed` (else nobody)";
-    case Heads: return "pods with slurmctld";
+    case Heads: return "pods with slurmctld; of two heads, their witness, too";
     case Workers: return "pods with slurmd, and the jobs in them";
     case Login: return "pods with sshd, and the sessions in them";
     case Accounting: return "pods with slurmdbd";
     case Database: return "the pod with the cluster's own MariaDB";
     case SiteDatabase: return "a database server that the resource names (`externalDB.host`); any address, at that port alone";
+    case RestClients: return "pods of namespaces with the label `fairlead.dev/slurm-rest: allowed`";
+    case Rest: return "pods with slurmrestd, where there are any";
     case Exporter: return "the pod that serves Slurm's metrics, where there is one";
+    case SharingHeads: return "pods with slurmctld of a cluster that shares accounting with this one (`extensions.accounting.of`, `sharedWith`)";
+    case SharingLogin: return "pods with sshd of a cluster that shares accounting with this one";
+    case Guests: return "heads, workers and login nodes of a cluster whose records this cluster's slurmdbd keeps";
+    case OtherAccounting: return "pods with slurmdbd of the cluster that keeps this one's records";
     case World: return "any address but link-local ones (the machine's metadata service) and, where they are known, nodes and pods of the site (`--closed-range`)";
   }
   return "";
@@ -276,11 +340,15 @@ std::vector<PolicySpec> slurm_network_policies(const SlurmNetwork& network) {
   std::vector<PolicySpec> out;
   // Whatever else gets the cluster's label is closed until somebody opens it.
   out.push_back({prefix + "closed", Json::object({{"podSelector", Json::object({{"matchLabels", Json::object({{kSlurmClusterLabel, network.cluster}})}})}, {"policyTypes", both}})});
-  for (const Group group : {Heads, Workers, Login, Accounting, Database, Exporter})
-    if (has(network, group)) out.push_back({prefix + role_of(group), Json::object({{"podSelector", selector_of(network, group)},
-                                                          {"ingress", rules_of(network, group, true)},
-                                                          {"egress", rules_of(network, group, false)},
-                                                          {"policyTypes", both}})});
+  for (const Group group : {Heads, Workers, Login, Accounting, Database, Exporter, Rest})
+    if (has(network, group)) {
+      Json spec = Json::object({{"podSelector", selector_of(network, group)}});
+      // An empty list is not kept by an API server, and would look like a change for ever.
+      for (const auto& [list, inward] : {std::pair("ingress", true), std::pair("egress", false)})
+        if (Json rules = rules_of(network, group, inward); !rules.items().empty()) spec.set(list, std::move(rules));
+      spec.set("policyTypes", both);
+      out.push_back({prefix + role_of(group), std::move(spec)});
+    }
   return out;
 }
 
@@ -301,7 +369,7 @@ std::string print_ways_markdown() {
     out += fmt::format("| {} | {} | {} {} | {} | {} |\n", text(way.from), text(way.to), protocols, ports_text(way), way.what_for, kept_text(way.kept));
   }
   out += "\n| group | who |\n|---|---|\n";
-  for (const Group group : {Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, Heads, Workers, Login, Accounting, Database, SiteDatabase, Exporter, World}) out += fmt::format("| {} | {} |\n", text(group), meaning(group));
+  for (const Group group : {Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, RestClients, Heads, Workers, Login, Accounting, Database, SiteDatabase, Exporter, Rest, SharingHeads, SharingLogin, Guests, OtherAccounting, World}) out += fmt::format("| {} | {} |\n", text(group), meaning(group));
   return out;
 }
 

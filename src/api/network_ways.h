@@ -11,15 +11,16 @@
 
 namespace fairlead::api {
 
-// Groups of a SlurmCluster (Heads, Workers, Login, Accounting, Database, Exporter) mean those of one cluster: those of another are nothing but Anybody to it.
-enum class Group { Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, Heads, Workers, Login, Accounting, Database, SiteDatabase, Exporter, World };
+// Groups of a SlurmCluster (Heads, Workers, Login, Accounting, Database, Exporter, Rest) mean those of one cluster: those of another are nothing but Anybody to it, unless both share accounting
+// (SharingHeads, SharingLogin, Guests, OtherAccounting; docs/design/021).
+enum class Group { Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, RestClients, Heads, Workers, Login, Accounting, Database, SiteDatabase, Exporter, Rest, SharingHeads, SharingLogin, Guests, OtherAccounting, World };
 std::string_view text(Group group);
 std::string_view meaning(Group group);  // for people: which pods or addresses
 
 enum class Protocol { Tcp, Udp };
 std::string_view text(Protocol protocol);  // "TCP"
 // Where the first port really comes from; the table has the default.
-enum class PortOf { Table, Slurmctld, Slurmd, Sshd, Slurmdbd, Database, SiteDatabase, Metrics, Health, ApiServer };
+enum class PortOf { Table, Slurmctld, Slurmd, Sshd, Slurmdbd, Database, SiteDatabase, Metrics, Rest, Health, ApiServer };
 // What keeps the rest closed: nothing but that nobody listens there; policies of each SlurmCluster; policies of the chart.
 enum class Kept { Listener, SlurmPolicy, ChartPolicy };
 
@@ -42,15 +43,25 @@ inline constexpr const char* kSlurmClusterLabel = "fairlead.dev/slurm-cluster";
 inline constexpr const char* kSlurmRoleLabel = "fairlead.dev/slurm-role";
 // Of a namespace; "allowed": its pods read the metrics of every SlurmCluster. Who may change namespaces says so, nobody else.
 inline constexpr const char* kMonitoringLabel = "fairlead.dev/monitoring";
+// Of a namespace; "allowed": its pods may speak to slurmrestd of every SlurmCluster, which asks them for a token.
+inline constexpr const char* kRestLabel = "fairlead.dev/slurm-rest";
 // Of a SlurmCluster; "Off": its policies are taken away.
 inline constexpr const char* kNetworkIsolation = "fairlead.dev/network-isolation";
 
+// Another cluster that shares accounting with this one: a guest of its slurmdbd, or, where it serves, the one whose slurmdbd this cluster uses.
+struct SharingNetwork {
+  std::string cluster, space;
+  int slurmctld_port = 6817, slurmdbd_port = 6819;
+  bool serves = false;
+};
 struct SlurmNetwork {
   std::string cluster, space;
-  int slurmctld_port = 6817, slurmd_port = 6818, sshd_port = 22, slurmdbd_port = 6819, database_port = 3306, metrics_port = 8080;
+  int slurmctld_port = 6817, slurmd_port = 6818, sshd_port = 22, slurmdbd_port = 6819, database_port = 3306, metrics_port = 8080, rest_port = 6820;
   bool accounting = false, database = false;  // pods with slurmdbd; a database of the cluster's own
   bool exporter = false;                      // a pod with Slurm's metrics
+  bool rest = false;                          // pods with slurmrestd
   int external_database_port = 0;             // 0: slurmdbd speaks to no database but the cluster's own
+  std::vector<SharingNetwork> sharing;
   // Ranges that are no part of the world although any address may be spoken to there: nodes, pods of others, the API server. Those of either family.
   std::vector<std::string> closed_ranges;
 };

@@ -26,7 +26,7 @@ TEST(NetworkWays, EveryLineIsWellFormedAndSaidOnce) {
       same += way.from == other.from && way.to == other.to && way.protocol == other.protocol && way.first == other.first && way.last == other.last && way.kept == other.kept;
     EXPECT_EQ(same, 1) << text(way.from) << " to " << text(way.to) << " " << way.first;
     // A policy stands around groups of a SlurmCluster alone: a line that it should keep names one of them.
-    const auto slurm = [](Group group) { return group == Heads || group == Workers || group == Login || group == Accounting || group == Database || group == Exporter; };
+    const auto slurm = [](Group group) { return group == Heads || group == Workers || group == Login || group == Accounting || group == Database || group == Exporter || group == Rest; };
     EXPECT_EQ(way.kept == Kept::SlurmPolicy, slurm(way.from) || slurm(way.to));
   }
 }
@@ -56,6 +56,10 @@ INSTANTIATE_TEST_SUITE_P(Ways, Open,
                                          OpenCase{"prometheus_reads", Monitoring, Exporter, Protocol::Tcp, 8080, true},
                                          OpenCase{"strangers_read_no_metrics", Anybody, Exporter, Protocol::Tcp, 8080, false}, OpenCase{"jobs_read_no_metrics", Workers, Exporter, Protocol::Tcp, 8080, false},
                                          OpenCase{"exporter_asks_slurmctld", Exporter, Heads, Protocol::Tcp, 6817, true}, OpenCase{"exporter_does_not_leave", Exporter, World, Protocol::Tcp, 443, false},
+                                         OpenCase{"login_asks_rest", Login, Rest, Protocol::Tcp, 6820, true}, OpenCase{"jobs_do_not_ask_rest", Workers, Rest, Protocol::Tcp, 6820, false},
+                                         OpenCase{"strangers_do_not_ask_rest", Anybody, Rest, Protocol::Tcp, 6820, false}, OpenCase{"rest_asks_slurmctld", Rest, Heads, Protocol::Tcp, 6817, true},
+                                         OpenCase{"rest_asks_slurmdbd", Rest, Accounting, Protocol::Tcp, 6819, true}, OpenCase{"rest_asks_no_database", Rest, Database, Protocol::Tcp, 3306, false},
+                                         OpenCase{"rest_does_not_leave", Rest, World, Protocol::Tcp, 443, false}, OpenCase{"rest_reaches_no_worker", Rest, Workers, Protocol::Tcp, 6818, false},
                                          OpenCase{"exporter_reaches_no_worker", Exporter, Workers, Protocol::Tcp, 6818, false}),
                          [](const auto& row) { return row.param.name; });
 
@@ -90,11 +94,43 @@ TEST(NetworkWays, PoliciesAroundAccountingStandWhereThereIsOne) {
   ASSERT_EQ(policies.size(), 6U);
   EXPECT_EQ(policies[5].name, "c-network-database");
   EXPECT_EQ(kube::print_json(policies[5].spec["ingress"]), R"([{"ports":[{"protocol":"TCP","port":3306}],"from":[{"podSelector":{"matchLabels":{"fairlead.dev/slurm-cluster":"c","fairlead.dev/slurm-role":"accounting"}}}]}])");
-  EXPECT_TRUE(policies[5].spec["egress"].items().empty());
+  EXPECT_FALSE(policies[5].spec.has("egress")) << "an API server keeps no empty list, and the two would differ for ever";
   const auto external = slurm_network_policies({.cluster = "c", .space = "s", .accounting = true, .external_database_port = 4406});
   ASSERT_EQ(external.size(), 5U) << "no pod of ours is a database";
   EXPECT_THAT(kube::print_json(external[4].spec["egress"]), HasSubstr(R"({"ports":[{"protocol":"TCP","port":4406}]})"));
   EXPECT_EQ(kube::print_json(external[4].spec["egress"]).find("3306"), std::string::npos);
+}
+
+TEST(NetworkWays, RestIsAskedFromNamespacesThatAreAllowedTo) {
+  const auto policies = slurm_network_policies({.cluster = "c", .space = "s", .rest_port = 7820, .rest = true});
+  ASSERT_EQ(policies.size(), 5U);
+  EXPECT_EQ(policies[4].name, "c-network-rest");
+  EXPECT_EQ(kube::print_json(policies[4].spec["ingress"]),
+            R"([{"ports":[{"protocol":"TCP","port":7820}],"from":[{"podSelector":{"matchLabels":{"fairlead.dev/slurm-cluster":"c","fairlead.dev/slurm-role":"login"}}}]},{"ports":[{"protocol":"TCP","port":7820}],"from":[{"namespaceSelector":{"matchLabels":{"fairlead.dev/slurm-rest":"allowed"}}}]}])");
+  EXPECT_EQ(kube::print_json(policies[4].spec["egress"]).find("6819"), std::string::npos) << "no slurmdbd is there";
+}
+
+TEST(NetworkWays, ClustersThatShareAccountingOpenItToEachOtherAlone) {
+  const auto print = [](const std::vector<PolicySpec>& policies, const std::string& name, const char* direction) {
+    for (const auto& policy : policies)
+      if (policy.name == name) return kube::print_json(policy.spec[direction]);
+    return std::string("none");
+  };
+  const auto peer = [](const char* space, const char* cluster, const char* role) {
+    return std::string(R"({"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":")") + space + R"("}},"podSelector":{"matchLabels":{"fairlead.dev/slurm-cluster":")" + cluster + R"(","fairlead.dev/slurm-role":")" + role + R"("}}})";
+  };
+  const auto host = slurm_network_policies({.cluster = "h", .space = "hs", .slurmdbd_port = 7819, .accounting = true, .sharing = {{"g", "gs", 7817, 0, false}}});
+  EXPECT_THAT(print(host, "h-network-accounting", "ingress"), HasSubstr(R"({"ports":[{"protocol":"TCP","port":7819}],"from":[)" + peer("gs", "g", "controller") + "," + peer("gs", "g", "worker") + "," + peer("gs", "g", "login") + "]}"));
+  EXPECT_THAT(print(host, "h-network-accounting", "egress"), HasSubstr(R"({"ports":[{"protocol":"TCP","port":7817}],"to":[)" + peer("gs", "g", "controller") + "]}"));
+  EXPECT_THAT(print(host, "h-network-login", "egress"), HasSubstr(R"({"ports":[{"protocol":"TCP","port":7817}],"to":[)" + peer("gs", "g", "controller") + "]}"));
+  EXPECT_THAT(print(host, "h-network-controller", "ingress"), HasSubstr(R"({"ports":[{"protocol":"TCP","port":6817}],"from":[)" + peer("gs", "g", "login") + "]}"));
+  EXPECT_EQ(print(host, "h-network-worker", "ingress").find("gs"), std::string::npos);
+  const auto guest = slurm_network_policies({.cluster = "g", .space = "gs", .slurmctld_port = 7817, .sharing = {{"h", "hs", 6817, 7819, true}}});
+  for (const char* name : {"g-network-controller", "g-network-worker", "g-network-login"})
+    EXPECT_THAT(print(guest, name, "egress"), HasSubstr(R"({"ports":[{"protocol":"TCP","port":7819}],"to":[)" + peer("hs", "h", "accounting") + "]}")) << name;
+  EXPECT_THAT(print(guest, "g-network-controller", "ingress"), HasSubstr(R"({"ports":[{"protocol":"TCP","port":7817}],"from":[)" + peer("hs", "h", "accounting") + "]}"));
+  EXPECT_EQ(print(guest, "g-network-login", "ingress").find("hs"), std::string::npos);
+  EXPECT_EQ(print(guest, "g-network-accounting", "ingress"), "none");
 }
 
 TEST(NetworkWays, RangesAreCheckedBeforeTheyReachAPolicy) {

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
+#include "api/field_names.h"
 #include "api/gres_config.h"
 #include "api/slurm_fields.h"
 #include "kube/selector.h"
@@ -101,27 +101,32 @@ void read_node_config(const Json& from, WorkerSet& out) {
   if (problems.empty()) out.gres = std::move(lines);  // gres.conf is one file for all: nothing of it that is wrong may come there
 }
 
-const std::set<std::string, std::less<>>& effective() {
-  static const std::set<std::string, std::less<>> paths = {
+const FieldNames& effective() {
+  static const FieldNames paths = {
       "clusterName", "replicas", "affinity", "nodeSelector", "tolerations", "priorityClass", "imagePullSecrets", "customInitContainers", "workerAnnotations", "gpu.enabled", "gpu.nvidia.gdrCopyEnabled", "nodeConfig.features",
       "nodeConfig.static", "nodeConfig.dynamic", "nodeConfig.gresConfig", "slurmd.image", "slurmd.port", "slurmd.resources", "slurmd.customEnv", "slurmd.livenessProbe", "slurmd.security.limitsConfig",
       "slurmd.security.appArmorProfile", "slurmd.volumes.spool", "slurmd.volumes.jail", "slurmd.volumes.jailSubMounts", "slurmd.volumes.customVolumeMounts", "slurmd.volumes.sharedMemorySize", "munge.image", "munge.resources",
-      "munge.livenessProbe", "munge.security.limitsConfig", "munge.security.appArmorProfile"};
+      "munge.livenessProbe", "munge.security.limitsConfig", "munge.security.appArmorProfile", "extensions.scaleDown.policy", "extensions.scaleDown.after", "extensions.scaleDown.strictOrdinals"};
   return paths;
 }
 
-void find_ignored(const Json& node, const std::string& path, std::vector<std::string>& out) {
-  if (effective().contains(path)) return;
-  const auto below = effective().lower_bound(path + ".");
-  if (path.empty() || (below != effective().end() && below->starts_with(path + "."))) {
-    for (const auto& [name, value] : node.members()) find_ignored(value, path.empty() ? name : path + "." + name, out);
-    return;
-  }
-  const bool nothing = node.is_null() || (node.is_bool() && !node.boolean()) || (node.is_string() && node.string().empty()) || (node.is_number() && node.number() == 0) ||
-                       (node.is_array() && node.items().empty()) || (node.is_object() && node.members().empty());
+bool says_nothing(std::string_view path, const Json& value) {
+  const bool nothing = value.is_null() || (value.is_bool() && !value.boolean()) || (value.is_string() && value.string().empty()) || (value.is_number() && value.number() == 0) ||
+                       (value.is_array() && value.items().empty()) || (value.is_object() && value.members().empty());
   // What the older operator sets where nothing was asked for, and what says what happens anyway.
-  const bool as_it_is = (path == "topology" && node["fabric"].string_or("root") == "root") || (path == "nodeConfig.autoResume" && node.boolean()) || (path == "docker" && !node["enabled"].boolean(true));
-  if (!nothing && !as_it_is) out.push_back("spec." + path);
+  const bool as_it_is = (path == "topology" && value["fabric"].string_or("root") == "root") || (path == "nodeConfig.autoResume" && value.boolean()) || (path == "docker" && !value["enabled"].boolean(true));
+  return nothing || as_it_is;
+}
+
+const FieldNames& known_fields() {
+  static const FieldNames names = [] {
+    FieldNames out = field_names(
+#include "api/node_set_fields.inc"
+    );
+    out.insert({"extensions", "extensions.scaleDown", "extensions.scaleDown.policy", "extensions.scaleDown.after", "extensions.scaleDown.strictOrdinals"});
+    return out;
+  }();
+  return names;
 }
 
 void check_name(WorkerSet& set, const SlurmCluster& cluster) {
@@ -163,9 +168,10 @@ WorkerSet read_node_set(const Json& object, const std::string& default_image, Sl
     out.role.main.env.push(Json::object({{"name", "NVIDIA_GDRCOPY"}, {"value", "enabled"}}));
   }
   read_node_config(spec["nodeConfig"], out);
+  if (const Json& rules = spec["extensions"]["scaleDown"]; !rules.is_null()) out.scale_down = read_scale_down(rules, cluster.scale_down, out.problems);
   for (const auto& [name, value] : spec["workerAnnotations"].members()) out.annotations[name] = value.string();
   check_name(out, cluster);
-  find_ignored(spec, "", out.ignored);
+  for (std::string& path : ignored_fields(spec, effective(), says_nothing)) out.ignored.push_back(with_suggestion(std::move(path), known_fields()));
   std::sort(out.ignored.begin(), out.ignored.end());
   return out;
 }
@@ -197,6 +203,7 @@ std::vector<SlurmCluster> worker_views(const SlurmCluster& cluster) {
     view.worker = set.role;
     if (set.deleting) view.worker.size = 0;
     view.gpus = set.gpus;
+    if (set.scale_down) view.scale_down = *set.scale_down;
     view.set = set;
     view.set.held = !set.problems.empty() && !set.deleting;
     out.push_back(std::move(view));

@@ -4,6 +4,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
+#include "api/field_names.h"
+
 namespace fairlead::api {
 namespace {
 
@@ -50,6 +54,26 @@ topology: {fabric: root}
 updateStrategy: rollingUpdate
 )";
 
+TEST(NodeSet, HasRulesOfItsOwnForWorkersThatLeave) {
+  using Policy = SlurmScaleDown::Policy;
+  const Json mine = set("spot", "extensions: {scaleDown: {policy: kill, after: 5m}}"), bad = set("bad", "extensions: {scaleDown: {policy: soon, after: later, afetr: 1h}}"), plain = set("plain", "{}");
+  std::vector<const Json*> all = {&bad, &mine, &plain};
+  SlurmCluster cluster = read_slurm_cluster(Json::object({{"metadata", Json::object({{"name", "demo"}, {"namespace", "lab"}})}, {"spec", yaml("slurmNodes: {controller: {}, worker: {size: 1}}\nextensions: {scaleDown: {policy: requeue, after: 2h, strictOrdinals: false}}")}}), "slurm:22.05");
+  add_node_sets(cluster, all, "slurm:22.05", true);
+  const auto views = worker_views(cluster);
+  ASSERT_EQ(views.size(), 4U);
+  for (const auto& view : views) {
+    const bool spot = view.set.name == "spot";
+    EXPECT_EQ(view.scale_down.policy, spot ? Policy::Kill : Policy::Requeue) << view.worker_set;
+    EXPECT_EQ(view.scale_down.after, spot ? std::chrono::minutes(5) : std::chrono::hours(2)) << view.worker_set;
+    EXPECT_FALSE(view.scale_down.strict_ordinals) << "what a set does not say is the cluster's";
+    EXPECT_EQ(view.set.held, view.set.name == "bad") << view.worker_set;
+  }
+  EXPECT_THAT(cluster.sets[0].problems, ElementsAre(HasSubstr("spec.extensions.scaleDown.policy: \"soon\" is none of wait, requeue, kill"), HasSubstr("scaleDown.after: \"later\" is not a duration")));
+  EXPECT_THAT(cluster.sets[0].ignored, ElementsAre("spec.extensions.scaleDown.afetr (no such field; did you mean after?)"));
+  EXPECT_THAT(cluster.sets[2].ignored, IsEmpty());
+}
+
 TEST(NodeSet, IsReadWhole) {
   const auto cluster = with({set("gpu", kWhole)});
   ASSERT_EQ(cluster.sets.size(), 1U);
@@ -67,6 +91,36 @@ TEST(NodeSet, IsReadWhole) {
   EXPECT_EQ(cluster.volume_sources.at(read.role.sub_mounts[0].source_name)["hostPath"]["path"].string(), "/srv");
   EXPECT_EQ(cluster.filters.at(read.role.node_filter).node_selector["pool"].string(), "big");
   EXPECT_EQ(read.annotations.at("a/b"), "c");
+}
+
+// Every field of the source's table, given alone, is in effect or named.
+TEST(NodeSet, EachFieldIsInEffectOrNamed) {
+  const FieldNames all = field_names(
+#include "api/node_set_fields.inc"
+  );
+  const std::vector<std::string> effective = {"affinity", "clusterName", "customInitContainers", "gpu.enabled", "gpu.nvidia.gdrCopyEnabled", "imagePullSecrets", "munge.image", "munge.livenessProbe", "munge.resources", "munge.security.appArmorProfile",
+                                              "munge.security.limitsConfig", "nodeConfig.dynamic", "nodeConfig.features", "nodeConfig.gresConfig", "nodeConfig.static", "nodeSelector", "priorityClass", "replicas", "slurmd.customEnv",
+                                              "slurmd.image", "slurmd.livenessProbe", "slurmd.port", "slurmd.resources", "slurmd.security.appArmorProfile", "slurmd.security.limitsConfig", "slurmd.volumes.customVolumeMounts",
+                                              "slurmd.volumes.jail", "slurmd.volumes.jailSubMounts", "slurmd.volumes.sharedMemorySize", "slurmd.volumes.spool", "tolerations", "workerAnnotations"};
+  int leaves = 0;
+  for (const std::string& path : all) {
+    const auto next = all.lower_bound(path + ".");
+    if (path.find("[]") != path.npos || (next != all.end() && next->starts_with(path + "."))) continue;
+    std::string braces, text = "slurmd: {}";
+    if (!path.starts_with("slurmd.")) text += "\n";
+    else text.clear();
+    for (const char c : path) {
+      if (c == '.') text += ": {", braces += '}';
+      else text += c;
+    }
+    if (path == "clusterName") continue;  // names another cluster, whose set is not read here
+    const auto told = with({set("gpu", fmt::format("{}: x{}", text, braces))}).sets.at(0).ignored;
+    const bool named = std::any_of(told.begin(), told.end(), [&](const std::string& one) { return ("spec." + path).starts_with(one); });
+    const bool effect = std::any_of(effective.begin(), effective.end(), [&](const std::string& one) { return path == one || path.starts_with(one + "."); });
+    EXPECT_EQ(named, !effect) << path << ": " << testing::PrintToString(told);
+    ++leaves;
+  }
+  EXPECT_GT(leaves, 50);
 }
 
 TEST(NodeSet, BelongsToTheClusterThatItNamesOrToTheOnlyOne) {

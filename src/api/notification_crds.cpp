@@ -165,15 +165,9 @@ spec:
             x-kubernetes-preserve-unknown-fields: true
 )yaml";
 
-kube::Json read(const char* yaml) {
-  auto parsed = kube::parse_yaml(yaml);
-  INVARIANT(parsed && parsed->size() == 1);
-  return std::move(parsed->front());
-}
-
 }  // namespace
 
-kube::Json notification_topic_crd() { return read(kTopicCrd); }
-kube::Json notification_crd() { return read(kNotificationCrd); }
+kube::Json notification_topic_crd() { return parse_crd(kTopicCrd); }
+kube::Json notification_crd() { return parse_crd(kNotificationCrd); }
 
 }  // namespace fairlead::api

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kube/selector.h"
 
 namespace fairlead::api {
@@ -118,15 +120,53 @@ void read_backups(const Json& from, SlurmAccounting& out) {
   if (out.backups.volume.source_name.empty() && !out.backups.volume.claim_template.is_object()) out.backups.volume.claim_template = out.data.claim_template;
 }
 
+std::optional<ClusterRef> read_ref(const Json& from, const std::string& where, const std::string& own_space, std::vector<std::string>& problems) {
+  const ClusterRef ref{from["namespace"].string(), from["name"].string()};
+  if (ref.space.empty() || ref.name.empty()) problems.push_back(where + ": name a SlurmCluster by namespace and name, such as {namespace: research, name: alpha}");
+  else if (const auto bad = kube::check_dns_label(ref.space); !bad.empty()) problems.push_back(fmt::format("{}.namespace: \"{}\" {}", where, ref.space, bad));
+  else if (const auto wrong = kube::check_dns_label(ref.name); !wrong.empty()) problems.push_back(fmt::format("{}.name: \"{}\" {}", where, ref.name, wrong));
+  else if (ref.space == own_space) problems.push_back(fmt::format("{}.namespace: {} is this cluster's own namespace; accounting is shared with clusters of other namespaces", where, own_space));
+  else return ref;
+  return std::nullopt;
+}
+
+void read_sharing(const Json& extensions, const std::string& own_space, SlurmAccounting& out) {
+  const std::string where = std::string(kExtensions) + ".sharedWith";
+  const Json& list = extensions["sharedWith"];
+  if (!list.is_null() && !list.is_array()) out.problems.push_back(where + ": a list is expected, such as [{namespace: research, name: alpha}]");
+  if (list.items().size() > kMostGuests) out.problems.push_back(fmt::format("{}: {} clusters; up to {} can share one accounting", where, list.items().size(), kMostGuests));
+  for (std::size_t i = 0; i < std::min(list.items().size(), kMostGuests); ++i) {
+    const auto ref = read_ref(list.items()[i], fmt::format("{}[{}]", where, i), own_space, out.problems);
+    if (ref && std::find(out.shared_with.begin(), out.shared_with.end(), *ref) == out.shared_with.end()) out.shared_with.push_back(*ref);
+  }
+}
+
+// Records go elsewhere: what would make a slurmdbd and a database here contradicts that.
+void read_guest(const Json& accounting, const Json& extensions, const std::string& own_space, SlurmAccounting& out) {
+  const std::string where = std::string(kExtensions) + ".of";
+  out.builtin = false;
+  out.backups.enabled = false;
+  out.of = read_ref(extensions["of"], where, own_space, out.problems);
+  if (!out.of) out.of.emplace();  // asked for, and nobody knows whose
+  for (const char* database : {"mariadbOperator", "externalDB"})
+    if (accounting[database]["enabled"].boolean())
+      out.problems.push_back(fmt::format("{}: records go to another cluster's slurmdbd, and {}.{} names a database of this one; switch one of them off", where, kPath, database));
+  if (!out.shared_with.empty()) out.problems.push_back(fmt::format("{}: a cluster that uses another's slurmdbd has none to share; name these clusters in {}.sharedWith of {}", where, kExtensions, out.of->text()));
+  for (const char* path : {"replicas", "externalTLS", "backup"})
+    if (!extensions[path].is_null()) out.ignored.push_back(fmt::format("{}.{}", kExtensions, path));
+  if (!out.slurmdbd_conf.empty()) out.ignored.push_back(std::string(kPath) + ".slurmdbdConfig");
+}
+
 }  // namespace
 
-SlurmAccounting read_slurm_accounting(const Json& spec, const std::string& default_image) {
+SlurmAccounting read_slurm_accounting(const Json& spec, const std::string& default_image, const std::string& own_space) {
   SlurmAccounting out;
   const Json& accounting = spec["slurmNodes"]["accounting"];
   const Json& extensions = spec["extensions"]["accounting"];
   out.enabled = accounting["enabled"].boolean();
   out.dbd = read_container(accounting["slurmdbd"], std::string(kPath) + ".slurmdbd", 6819, default_image, out.problems);
   out.munge = read_container(accounting["munge"], std::string(kPath) + ".munge", 0, out.dbd.image, out.problems);
+  read_sharing(extensions, own_space, out);  // of accounting that is switched off, too: others may use it still
   if (!out.enabled) {
     out.db.port = 3306;
     return out;
@@ -137,6 +177,11 @@ SlurmAccounting read_slurm_accounting(const Json& spec, const std::string& defau
   if (replicas != 1 && replicas != 2) out.problems.push_back(fmt::format("{}.replicas: {} is neither 1 nor 2", kExtensions, kube::print_json(extensions["replicas"])));
   else out.replicas = static_cast<int>(replicas);
 
+  if (!extensions["of"].is_null()) {
+    read_lines(accounting, extensions, out);
+    read_guest(accounting, extensions, own_space, out);
+    return out;
+  }
   const bool builtin = accounting["mariadbOperator"]["enabled"].boolean(), external = accounting["externalDB"]["enabled"].boolean();
   out.builtin = !external;
   if (builtin == external)

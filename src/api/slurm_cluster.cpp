@@ -8,6 +8,7 @@
 
 #include "api/network_ways.h"
 #include "api/slurm_fields.h"
+#include "api/slurm_quota.h"
 #include "kube/selector.h"
 
 namespace fairlead::api {
@@ -39,18 +40,31 @@ SlurmRole read_role(const Json& from, const std::string& where, const char* main
   return out;
 }
 
-SlurmScaleDown read_scale_down(const Json& from, std::vector<std::string>& problems) {
-  SlurmScaleDown out;
-  out.strict_ordinals = from["strictOrdinals"].boolean(true);
-  const std::string policy = from["policy"].string_or("wait");
-  if (policy == "requeue") out.policy = SlurmScaleDown::Policy::Requeue;
-  else if (policy == "kill") out.policy = SlurmScaleDown::Policy::Kill;
-  else if (policy != "wait") problems.push_back(fmt::format("spec.extensions.scaleDown.policy: \"{}\" is none of wait, requeue, kill", policy));
-  if (const Json* after = from.find("after"); after && !after->is_null()) {
-    if (const auto duration = read_duration(after->string())) out.after = *duration;
-    else problems.push_back(fmt::format("spec.extensions.scaleDown.after: \"{}\" is not a duration like 90s, 30m or 1h30m", after->string()));
+void read_autoscale(const Json& from, SlurmCluster& out) {
+  if (!from.is_null() && !from["sets"].is_array()) out.problems.push_back("spec.extensions.autoscale: a list is expected, such as sets: [{name: worker, min: 0, max: 8}]");
+  std::int64_t all = 0;
+  for (std::size_t i = 0; i < from["sets"].items().size(); ++i) {
+    const Json& one = from["sets"].items()[i];
+    const std::string where = fmt::format("spec.extensions.autoscale.sets[{}]", i);
+    SlurmAutoscale rules{.set = one["name"].string()};
+    for (const auto& [name, value] : one.members())
+      if (name != "name" && name != "min" && name != "max" && name != "idleAfter" && name != "placeWithin") out.problems.push_back(fmt::format("{}.{}: there is no such field; there are name, min, max, idleAfter and placeWithin", where, name));
+    if (rules.set.empty()) out.problems.push_back(where + ".name: the name of a NodeSet is expected, or worker");
+    for (const auto& before : out.autoscale)
+      if (before.set == rules.set) out.problems.push_back(fmt::format("{}.name: \"{}\" is there twice", where, rules.set));
+    const std::int64_t min = one["min"].integer(one["min"].is_null() ? 0 : -1), max = one["max"].integer(-1);
+    if (max < 1 || max > kMaxSize) out.problems.push_back(fmt::format("{}.max: {} is not a whole number from 1 to {}", where, kube::print_json(one["max"]), kMaxSize));
+    else if (min < 0 || min > max) out.problems.push_back(fmt::format("{}.min: {} is not a whole number from 0 to max ({})", where, kube::print_json(one["min"]), max));
+    else rules.min = static_cast<int>(min), rules.max = static_cast<int>(max), all += max;
+    for (const auto& [name, into] : {std::pair("idleAfter", &rules.idle), std::pair("placeWithin", &rules.place_within)}) {
+      const Json& text = one[name];
+      if (text.is_null()) continue;
+      if (const auto read = read_duration(text.string()); read && *read >= std::chrono::seconds(1)) *into = *read;
+      else out.problems.push_back(fmt::format("{}.{}: \"{}\" is not a duration like 90s, 30m or 1h30m", where, name, text.string()));
+    }
+    out.autoscale.push_back(std::move(rules));
   }
-  return out;
+  if (all > kMaxSize) out.problems.push_back(fmt::format("spec.extensions.autoscale.sets: {} workers in all; {} are possible", all, kMaxSize));
 }
 
 // Metrics hold up nothing: what is wrong with them alone is told and left out.
@@ -71,6 +85,24 @@ void read_exporter(const Json& from, const std::string& default_image, SlurmClus
   if (interval.empty()) return;
   if (const auto read = read_duration(interval); read && *read >= std::chrono::seconds(1) && *read <= std::chrono::hours(1)) out.exporter_interval = *read;
   else told.push_back(fmt::format("{}.collectionInterval: \"{}\" (whole seconds, minutes or hours from 1s to 1h are possible)", where, interval));
+}
+
+// Pods with slurmrestd. They hold no volume of their own: the users' names are read where the heads read them.
+void read_rest(const Json& from, const std::string& default_image, SlurmCluster& out, std::vector<std::string>& told) {
+  const std::string where = "spec.slurmNodes.rest";
+  out.rest.size = 0;
+  if (!from["enabled"].boolean()) return;
+  out.rest = read_role(from, where, "rest", 6820, default_image, out.problems);
+  out.rest.jail = {out.controller.jail.source_name, {}};
+  if (out.rest.main.port == 0) out.rest.main.port = 6820;
+  if (out.rest.main.port < 1024) out.problems.push_back(fmt::format("{}.rest.port: slurmrestd has no right to listen below 1024; use 6820", where));
+  if (out.rest.size > kMaxRest) {
+    told.push_back(fmt::format("{}.size: {} ({} run: more are not tested)", where, out.rest.size, kMaxRest));
+    out.rest.size = kMaxRest;
+  }
+  const std::int64_t threads = from["threadCount"].integer(3);
+  if (threads >= 2 && threads <= 1024) out.rest_threads = static_cast<int>(threads);
+  else told.push_back(fmt::format("{}.threadCount: {} (2 to 1024 are possible)", where, threads));
 }
 
 // A name that no topic can have is told of and left out: it holds up neither the cluster nor the other topics.
@@ -110,6 +142,15 @@ SlurmConfigChoices read_config(const Json& spec) {
   for (const auto& [field, key] : kConfigFields)
     if (const Json* value = spec["slurmConfig"].find(field); value && !value->is_null() && !(value->is_string() && value->string().empty()))
       out.settings.push_back({fmt::format("spec.slurmConfig.{}", field), key, value->is_string() ? value->string() : kube::print_json(*value)});
+  const Json& health = spec["healthCheckConfig"];
+  std::string states;
+  for (const Json& one : health["healthCheckNodeState"].items()) states += (states.empty() ? "" : ",") + one["state"].string();
+  const auto of_health = [&](const char* field, const char* key, std::string value) {
+    if (!value.empty()) out.settings.push_back({fmt::format("spec.healthCheckConfig.{}", field), key, std::move(value)});
+  };
+  of_health("healthCheckProgram", "HealthCheckProgram", health["healthCheckProgram"].string());
+  of_health("healthCheckInterval", "HealthCheckInterval", health["healthCheckInterval"].is_null() ? "" : kube::print_json(health["healthCheckInterval"]));
+  of_health("healthCheckNodeState", "HealthCheckNodeState", states);
   out.custom = spec["customSlurmConfig"].string();
   out.partitions = spec["partitionConfiguration"]["configType"].string_or("default");
   for (const Json& line : spec["partitionConfiguration"]["rawConfig"].items()) out.raw_partitions.push_back(line.string());
@@ -119,11 +160,11 @@ SlurmConfigChoices read_config(const Json& spec) {
 // Paths that change something today; everything below such a path does too. The rest of a given spec is reported as ignored.
 const std::set<std::string, std::less<>>& effective_paths() {
   static std::set<std::string, std::less<>> paths = {
+      "healthCheckConfig.healthCheckInterval", "healthCheckConfig.healthCheckNodeState", "healthCheckConfig.healthCheckProgram",
       "customSlurmConfig", "partitionConfiguration.configType", "partitionConfiguration.rawConfig",
       "slurmConfig.completeWait", "slurmConfig.defCpuPerGPU", "slurmConfig.defMemPerNode", "slurmConfig.epilog", "slurmConfig.maxJobCount", "slurmConfig.messageTimeout", "slurmConfig.minJobAge",
       "slurmConfig.prolog", "slurmConfig.taskPluginParam", "slurmConfig.taskProlog",
-      "crVersion", "clusterType", "pause", "k8sNodeFilters", "volumeSources", "secrets.sshdKeysName", "extensions.mockGpus", "extensions.bindCores", "extensions.scaleDown.policy", "extensions.scaleDown.after",
-      "extensions.scaleDown.strictOrdinals", "extensions.notifications",
+      "crVersion", "clusterType", "pause", "k8sNodeFilters", "volumeSources", "secrets.sshdKeysName",
       "populateJail.image", "populateJail.k8sNodeFilterName", "populateJail.overwrite",
       "slurmNodes.controller.size", "slurmNodes.controller.k8sNodeFilterName", "slurmNodes.controller.volumes",
       "slurmNodes.controller.slurmctld.image", "slurmNodes.controller.slurmctld.port", "slurmNodes.controller.slurmctld.resources",
@@ -145,12 +186,11 @@ const std::set<std::string, std::less<>>& effective_paths() {
       "slurmNodes.accounting.slurmConfig.jobAcctGatherParams", "slurmNodes.accounting.slurmConfig.jobAcctGatherType", "slurmNodes.accounting.slurmConfig.priorityWeightAge",
       "slurmNodes.accounting.slurmConfig.priorityWeightFairshare",
       "slurmNodes.accounting.slurmdbdConfig.debugFlags", "slurmNodes.accounting.slurmdbdConfig.debugLevel", "slurmNodes.accounting.slurmdbdConfig.privateData", "slurmNodes.accounting.slurmdbdConfig.tcpTimeout",
-      "extensions.accounting.replicas", "extensions.accounting.enforce", "extensions.accounting.externalTLS.caSecretKeyRef", "extensions.accounting.externalTLS.mode",
-      "extensions.accounting.backup.enabled", "extensions.accounting.backup.interval", "extensions.accounting.backup.keep", "extensions.accounting.backup.volumeClaimTemplateSpec", "extensions.accounting.backup.volumeSourceName",
       "slurmNodes.exporter.enabled", "slurmNodes.exporter.size", "slurmNodes.exporter.k8sNodeFilterName", "slurmNodes.exporter.volumes", "slurmNodes.exporter.collectionInterval",
       "slurmNodes.exporter.exporter.image", "slurmNodes.exporter.exporter.port", "slurmNodes.exporter.exporter.resources",
       "slurmNodes.exporter.exporterContainer.image", "slurmNodes.exporter.exporterContainer.port", "slurmNodes.exporter.exporterContainer.resources",
-      "slurmNodes.exporter.munge.image", "slurmNodes.exporter.munge.resources"};
+      "slurmNodes.exporter.munge.image", "slurmNodes.exporter.munge.resources",
+      "slurmNodes.rest.enabled", "slurmNodes.rest.size", "slurmNodes.rest.k8sNodeFilterName", "slurmNodes.rest.threadCount", "slurmNodes.rest.rest.image", "slurmNodes.rest.rest.port", "slurmNodes.rest.rest.resources"};
   static const bool once = (paths.merge(shape_paths()), true);
   (void)once;
   return paths;
@@ -179,6 +219,22 @@ void find_ignored(const Json& node, const std::string& path, std::vector<std::st
 }
 
 }  // namespace
+
+SlurmScaleDown read_scale_down(const Json& from, const SlurmScaleDown& otherwise, std::vector<std::string>& problems) {
+  SlurmScaleDown out = otherwise;
+  out.strict_ordinals = from["strictOrdinals"].boolean(otherwise.strict_ordinals);
+  if (const Json& policy = from["policy"]; !policy.is_null()) {
+    if (policy.string() == "wait") out.policy = SlurmScaleDown::Policy::Wait;
+    else if (policy.string() == "requeue") out.policy = SlurmScaleDown::Policy::Requeue;
+    else if (policy.string() == "kill") out.policy = SlurmScaleDown::Policy::Kill;
+    else problems.push_back(fmt::format("spec.extensions.scaleDown.policy: {} is none of wait, requeue, kill", kube::print_json(policy)));
+  }
+  if (const Json& after = from["after"]; !after.is_null()) {
+    if (const auto duration = read_duration(after.string())) out.after = *duration;
+    else problems.push_back(fmt::format("spec.extensions.scaleDown.after: {} is not a duration like 90s, 30m or 1h30m", kube::print_json(after)));
+  }
+  return out;
+}
 
 InEffect field_in_effect(std::string_view path) {
   const auto& known = effective_paths();
@@ -232,6 +288,7 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
   read_login_service(nodes["login"], out);
   std::vector<std::string> told;
   read_exporter(nodes["exporter"], default_image, out, told);
+  read_rest(nodes["rest"], default_image, out, told);
   read_nccl_topology(spec["ncclSettings"], out);
   out.jail = {spec["populateJail"]["image"].string(), spec["populateJail"]["k8sNodeFilterName"].string(), out.controller.jail.source_name, "", spec["populateJail"]["overwrite"].boolean()};
   if (const auto annotations = kube::annotations_of(object); annotations.contains(kJailVersion)) out.jail.version = annotations.at(kJailVersion);
@@ -241,14 +298,21 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
   out.gpus = spec["clusterType"].string() != "cpu";
   out.mock_gpus = spec["extensions"]["mockGpus"].boolean();
   out.bind_cores = spec["extensions"]["bindCores"].boolean(true);
-  out.scale_down = read_scale_down(spec["extensions"]["scaleDown"], problems);
+  out.scale_down = read_scale_down(spec["extensions"]["scaleDown"], {}, problems);
+  read_autoscale(spec["extensions"]["autoscale"], out);
+  const SlurmQuota quota = read_slurm_quota(object);
+  out.holds_jobs = quota.on;
+  problems.insert(problems.end(), quota.problems.begin(), quota.problems.end());
   read_notification_topics(spec["extensions"]["notifications"], out);
   out.config = read_config(spec);
-  out.accounting = read_slurm_accounting(spec, default_image);
+  out.accounting = read_slurm_accounting(spec, default_image, out.space);
+  // Of two of one name the one that has the right keeps it, wherever an edit of the list puts it.
+  std::stable_partition(out.accounting.shared_with.begin(), out.accounting.shared_with.end(), [&](const ClusterRef& ref) {
+    const auto& uses = object["status"]["accountingGuests"].items();
+    return std::any_of(uses.begin(), uses.end(), [&](const Json& one) { return one["namespace"].string() == ref.space && one["name"].string() == ref.name; });
+  });
 
   if (out.controller.size > kMaxHeads) problems.push_back(fmt::format("spec.slurmNodes.controller.size: {} heads asked for; 1 to {} are possible", out.controller.size, kMaxHeads));
-  else if (out.controller.size == 2)
-    problems.push_back("spec.slurmNodes.controller.size: of 2 heads neither can tell whether the other is gone or only cut off; set it to 3 (or 1)");
   else if (out.controller.size > 1 && out.controller.spool.source_name.empty())
     problems.push_back("spec.slurmNodes.controller.volumes.spool: several heads share their state; name a volume of spec.volumeSources that is ReadWriteMany in volumeSourceName");
   else if (out.controller.size == 0) problems.push_back("spec.slurmNodes.controller.size: 0 heads asked for; a cluster needs one");
@@ -270,6 +334,7 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
   check_filter("worker", out.worker);
   check_filter("login", out.login);
   if (out.exporter.size > 0) check_filter("exporter", out.exporter);
+  if (out.rest.size > 0) check_filter("rest", out.rest);
   for (const auto& on_login : out.login.sub_mounts)
     for (const auto& on_worker : out.worker.sub_mounts)
       if (on_login.name == on_worker.name && on_login.path != on_worker.path)
@@ -279,6 +344,8 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
     out.accounting.problems.push_back(fmt::format("spec.slurmNodes.accounting.k8sNodeFilterName: \"{}\" is not among spec.k8sNodeFilters", out.accounting.node_filter));
   if (const std::string& source = out.accounting.backups.volume.source_name; !source.empty() && !out.volume_sources.contains(source))
     out.accounting.problems.push_back(fmt::format("spec.extensions.accounting.backup.volumeSourceName: \"{}\" is not among spec.volumeSources", source));
+
+  out.backup = read_slurm_backup(spec, out);
 
   find_ignored(spec, "", out.ignored);
   for (const std::string& path : out.accounting.ignored) out.ignored.push_back(path);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/slurm_accounting.h"
+#include "api/slurm_backup.h"
 #include "api/slurm_container.h"
 #include "kube/json.h"
 #include "kube/object.h"
@@ -51,6 +52,16 @@ struct SlurmScaleDown {
   Policy policy = Policy::Wait;  // for the jobs of a worker that leaves
   std::chrono::nanoseconds after = std::chrono::hours(1);  // how long they may still run
 };
+// What is not given is as in `otherwise`. Problems begin with "spec.extensions.scaleDown".
+SlurmScaleDown read_scale_down(const kube::Json& from, const SlurmScaleDown& otherwise, std::vector<std::string>& problems);
+
+// spec.extensions.autoscale.sets[]: the number of workers of one kind follows the queue (docs/design/016).
+struct SlurmAutoscale {
+  std::string set = "worker";
+  int min = 0, max = 0;
+  std::chrono::nanoseconds idle = std::chrono::minutes(10);         // a worker that nobody needs goes after that
+  std::chrono::nanoseconds place_within = std::chrono::minutes(10);  // what has not come by then is given back
+};
 
 // Workers of one kind: a NodeSet (slurm.nebius.ai/v1alpha1, api/node_set.h).
 struct WorkerSet {
@@ -63,6 +74,7 @@ struct WorkerSet {
   std::string definition;                        // further words for slurmd --conf: "Weight=10"
   std::vector<std::string> gres;                 // lines for gres.conf; none: its GPUs
   std::map<std::string, std::string> annotations;  // of its pods
+  std::optional<SlurmScaleDown> scale_down;      // spec.extensions.scaleDown of the set; none: that of the cluster
   std::vector<std::string> problems, ignored;
 };
 
@@ -95,11 +107,14 @@ struct SlurmCluster {
   std::string worker_set = "worker";  // whose workers `worker` describes: a cluster with NodeSets is looked at set by set (api/node_set.h)
   std::int64_t generation = 0;
   bool deleting = false, paused = false;
+  bool was_elected = false;                          // its state is that of elected heads (terms), so that one head alone is elected, too; not of the resource, see plan/inputs.cpp
   std::map<std::string, NodeFilter> filters;
   std::map<std::string, kube::Json> volume_sources;  // name -> the pod volume source beside it
   SlurmRole controller, worker, login;
   SlurmRole exporter;                // size 0: none is asked for
   std::chrono::seconds exporter_interval{30};  // between two looks at Slurm
+  SlurmRole rest;                    // spec.slurmNodes.rest: slurmrestd, and tokens for it; size 0: neither is asked for
+  int rest_threads = 3;              // of each slurmrestd
   bool has_workers = true;           // spec.slurmNodes.worker is given; else its size is 0
   std::vector<WorkerSet> sets;       // by name; those with problems, too: what runs of them goes on
   WorkerSet set;                     // of a view: whose workers `worker` describes, beside what `worker` says
@@ -114,7 +129,10 @@ struct SlurmCluster {
   bool mock_gpus = false;            // spec.extensions.mockGpus: Gres without hardware, for trying out
   bool bind_cores = true;            // spec.extensions.bindCores: false where several nodes share the same cores (local nodes)
   SlurmScaleDown scale_down;         // spec.extensions.scaleDown
+  std::vector<SlurmAutoscale> autoscale;  // spec.extensions.autoscale.sets, each set once
+  bool holds_jobs = false;           // spec.extensions.quota is there: jobs are held until their queue admits them (api/slurm_quota.h)
   SlurmAccounting accounting;        // spec.slurmNodes.accounting, spec.extensions.accounting
+  SlurmBackup backup;                // spec.extensions.backup
   SlurmConfigChoices config;
   bool isolated = true;              // annotation fairlead.dev/network-isolation: "Off" takes the policies of api/network_ways.h away
   std::vector<std::string> notification_topics;  // spec.extensions.notifications[].topic: NotificationTopics of this namespace
@@ -134,5 +152,6 @@ InEffect field_in_effect(std::string_view path);
 
 inline constexpr int kMaxSize = 10'000;  // of each role
 inline constexpr int kMaxHeads = 3;  // spec R0.1
+inline constexpr int kMaxRest = 8;   // pods with slurmrestd
 
 }  // namespace fairlead::api

@@ -83,7 +83,29 @@ TEST(SlurmScaleDown, IsReadWithItsDefaults) {
   EXPECT_THAT(read(Json::object({{"policy", "later"}})).problems, ElementsAre(HasSubstr("\"later\" is none of wait, requeue, kill")));
   for (const char* bad : {"", "5", "m", "5m1h", "1h1h", "-5m", "1.5h", "99999999999h", "9000h", "5 m"})
     EXPECT_THAT(read(Json::object({{"after", bad}})).problems, ElementsAre(HasSubstr("is not a duration"))) << bad;
-  EXPECT_THAT(read(Json::object({{"victims", "none"}})).ignored, testing::Contains("spec.extensions.scaleDown.victims"));
+  EXPECT_THAT(read(Json::object({{"victims", "none"}})).ignored, testing::Contains("spec.extensions.scaleDown.victims (no such field)"));
+}
+
+TEST(SlurmAutoscale, IsReadWithItsDefaults) {
+  const auto read = [](const std::string& sets) {
+    Json object = cluster(kSmall);
+    object.child("spec").child("extensions").set("autoscale", kube::parse_yaml("sets: " + sets)->at(0));
+    return read_slurm_cluster(object, "i");
+  };
+  const auto good = read("[{name: worker, max: 4}, {name: gpu, min: 1, max: 2, idleAfter: 30s, placeWithin: 1h}]");
+  EXPECT_THAT(good.problems, IsEmpty());
+  EXPECT_THAT(good.ignored, testing::Not(testing::Contains(HasSubstr("autoscale"))));
+  ASSERT_EQ(good.autoscale.size(), 2u);
+  EXPECT_EQ(good.autoscale[0].min, 0);
+  EXPECT_EQ(good.autoscale[0].max, 4);
+  EXPECT_EQ(good.autoscale[0].idle, std::chrono::minutes(10));
+  EXPECT_EQ(good.autoscale[1].set, "gpu");
+  EXPECT_EQ(good.autoscale[1].idle, std::chrono::seconds(30));
+  EXPECT_EQ(good.autoscale[1].place_within, std::chrono::hours(1));
+  for (const auto& [sets, words] : {std::pair("[{name: worker}]", "max: null is not"), std::pair("[{max: 3}]", "the name of a NodeSet"), std::pair("[{name: a, max: 3, min: 4}]", "from 0 to max (3)"), std::pair("[{name: a, max: 20000}]", "from 1 to 10000"),
+                                    std::pair("[{name: a, max: 1, idle: 3s}]", "idle: there is no such field"), std::pair("[{name: a, max: 1, idleAfter: 3}]", "not a duration"), std::pair("[{name: a, max: 1}, {name: a, max: 2}]", "there twice"),
+                                    std::pair("[{name: a, max: 9000}, {name: b, max: 9000}]", "18000 workers in all"), std::pair("3", "a list is expected")})
+    EXPECT_THAT(read(sets).problems, testing::Contains(HasSubstr(words))) << sets;
 }
 
 struct Bad {
@@ -105,7 +127,7 @@ TEST_P(SlurmClusterProblems, AreSentencesWithTheValue) {
   EXPECT_THAT(read_slurm_cluster(object, "i").problems, ElementsAre(HasSubstr(GetParam().want)));
 }
 INSTANTIATE_TEST_SUITE_P(Rows, SlurmClusterProblems,
-                         testing::Values(Bad{"four_heads", "controller.size", 4, "1 to 3 are possible"}, Bad{"two_heads", "controller.size", 2, "set it to 3"},
+                         testing::Values(Bad{"four_heads", "controller.size", 4, "1 to 3 are possible"}, Bad{"two_heads_over_no_volume", "controller.size", 2, "name a volume of spec.volumeSources that is ReadWriteMany"},
                                          Bad{"no_head", "controller.size", 0, "needs one"}, Bad{"negative", "worker.size", -1, "worker.size: -1 is not a whole number from 0 to 10000"},
                                          Bad{"too_many", "worker.size", 10001, "not a whole number from 0"}, Bad{"no_zero_when_narrowed", "worker.size", std::int64_t{4294967296}, "worker.size: 4294967296 is not"},
                                          Bad{"no_number", "worker.size", "3", "not a whole number"},

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 
 #include "base/limits.h"
@@ -18,37 +17,27 @@ constexpr const char* kFields =
 #include "api/slurm_fields.inc"
     ;
 
-const std::set<std::string, std::less<>>& all_fields() {
-  static const std::set<std::string, std::less<>> fields = [] {
-    std::set<std::string, std::less<>> out;
-    std::string_view rest = kFields;
-    while (!rest.empty()) {
-      const auto end = rest.find('\n');
-      out.emplace(rest.substr(0, rest.find(' ')));
-      rest.remove_prefix(end + 1);
-    }
-    for (const char* own : {"extensions", "extensions.mockGpus", "extensions.bindCores", "extensions.scaleDown", "extensions.scaleDown.policy", "extensions.scaleDown.after", "extensions.scaleDown.strictOrdinals"}) out.insert(own);
+// Those that are ours, below spec.extensions. Every one of them is in effect, and everything below it is its reader's to judge.
+constexpr std::string_view kOwnFields[] = {
+    "extensions.accounting.backup.enabled", "extensions.accounting.backup.interval", "extensions.accounting.backup.keep", "extensions.accounting.backup.volumeClaimTemplateSpec", "extensions.accounting.backup.volumeSourceName",
+    "extensions.accounting.enforce", "extensions.accounting.externalTLS.caSecretKeyRef", "extensions.accounting.externalTLS.mode", "extensions.accounting.of", "extensions.accounting.replicas", "extensions.accounting.sharedWith",
+    "extensions.autoscale.sets",
+    "extensions.backup.enabled", "extensions.backup.interval", "extensions.backup.keep", "extensions.backup.parts", "extensions.backup.schedule", "extensions.backup.volumeClaimTemplateSpec", "extensions.backup.volumeSourceName",
+    "extensions.bindCores", "extensions.mockGpus", "extensions.notifications", "extensions.quota.accounts", "extensions.scaleDown.after", "extensions.scaleDown.policy", "extensions.scaleDown.strictOrdinals"};
+
+const FieldNames& all_fields() {
+  static const FieldNames fields = [] {
+    FieldNames out = field_names(kFields);
+    for (const std::string_view own : kOwnFields)
+      for (auto dot = own.find('.');; dot = own.find('.', dot + 1)) {
+        out.emplace(own.substr(0, dot));
+        if (dot == own.npos) break;
+      }
     for (const char* role : {"controller", "worker", "login"})
       for (const char* list : {"jailSubMounts", "customMounts"}) out.insert(fmt::format("slurmNodes.{}.volumes.{}[].volumeClaimTemplateSpec", role, list));
     return out;
   }();
   return fields;
-}
-
-// Changes of one letter that lead from one word to the other, capped: beyond two they are two words.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t corner = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, corner + (std::tolower(a[i - 1]) == std::tolower(b[j - 1]) ? 0 : 1)});
-      corner = above;
-    }
-  }
-  return row[b.size()];
 }
 
 // Lists of the tables: "k8sNodeFilters[].name".
@@ -93,13 +82,14 @@ const std::map<std::string_view, std::string_view>& notes() {
       {"cgroupVersion", "v1 confines steps; v2 needs systemd in the container with Slurm 22.05 (condition `StepsConfined`)"},
       {"clusterType", "cpu keeps GPUs out of Gres"},
       {"crVersion", "for people"},
+      {"healthCheckConfig.healthCheckProgram", "a path in the worker's container; slurmd runs it as root, and it drains nodes itself"},
       {"k8sNodeFilters", "node selector, affinity and tolerations of pods, by name"},
       {"ncclSettings.topologyData", "the file's text"},
       {"ncclSettings.topologyType", "custom puts topologyData before NCCL on every worker; auto leaves NCCL to itself; \"H100 GPU cluster\" is named in FieldsIgnored"},
       {"pause", "nothing is changed while it is true"},
       {"periodicChecks", "not run in this version: write an ActiveCheck (docs/slurm-checks.md)"},
       {"secrets.sshdKeysName", "empty: keys are made"},
-      {"slurmNodes.controller.size", "1, or 3 of which one is elected (docs/slurm-heads.md); HEAD took this field away"},
+      {"slurmNodes.controller.size", "1 to 3, of which one is elected (docs/slurm-heads.md); HEAD took this field away"},
       {"slurmNodes.exporter.enabled", "pod exporter-0 serves /metrics (docs/slurm-metrics.md)"},
       {"slurmNodes.exporter.podMonitorConfig", "the chart makes a PodMonitor of it (podMonitor.create); the operator makes none"},
       {"slurmNodes.exporter.size", "0 or 1; more count as 1"},
@@ -109,6 +99,10 @@ const std::map<std::string_view, std::string_view>& notes() {
       {"slurmNodes.login.sshdServiceNodePort", "0: Kubernetes chooses"},
       {"slurmNodes.login.sshdServiceLoadBalancerIP", "the fixed address, where the load balancer gives such"},
       {"slurmNodes.login.sshdConfigMapRefName", "your own sshd_config instead of ours"},
+      {"slurmNodes.rest.enabled", "pods rest-0.. run slurmrestd behind Service CLUSTER-rest-svc, by token (docs/slurm-rest.md)"},
+      {"slurmNodes.rest.maxConnections", "Slurm 22.05 has no such setting"},
+      {"slurmNodes.rest.size", "up to 8"},
+      {"slurmNodes.rest.threadCount", "of each slurmrestd"},
       {"slurmNodes.worker.size", "fewer drains first and waits for jobs (docs/slurm-scaling.md); a section that is left out sends nobody away"},
       {"slurmNodes.worker.volumes", "spool, jail, jailSubMounts, sharedMemorySize"},
       {"volumeSources", "each exactly one source; claims that several pods share must be ReadWriteMany"}};
@@ -155,13 +149,14 @@ std::string fields_markdown() {
 
 bool known_field(std::string_view path) { return all_fields().contains(path); }
 
-std::set<std::string, std::less<>> shape_paths() {
-  std::set<std::string, std::less<>> out = {"cgroupVersion", "ncclSettings.topologyType", "ncclSettings.topologyData", "slurmNodes.login.sshdServiceType", "slurmNodes.login.sshdServiceAnnotations",
+FieldNames shape_paths() {
+  FieldNames out = {"cgroupVersion", "ncclSettings.topologyType", "ncclSettings.topologyData", "slurmNodes.login.sshdServiceType", "slurmNodes.login.sshdServiceAnnotations",
                                             "slurmNodes.login.sshdServiceLoadBalancerIP", "slurmNodes.login.sshdServiceNodePort", "slurmNodes.login.sshdServiceLoadBalancerSourceRanges",
                                             "slurmNodes.login.sshdConfigMapRefName"};
-  for (const auto& [role, main] : {std::pair<std::string, std::string>{"controller", "slurmctld"}, {"worker", "slurmd"}, {"login", "sshd"}, {"exporter", "exporter"}, {"exporter", "exporterContainer"}}) {
+  out.insert(std::begin(kOwnFields), std::end(kOwnFields));
+  for (const auto& [role, main] : {std::pair<std::string, std::string>{"controller", "slurmctld"}, {"worker", "slurmd"}, {"login", "sshd"}, {"exporter", "exporter"}, {"exporter", "exporterContainer"}, {"rest", "rest"}}) {
     for (const char* field : {"priorityClass", "customInitContainers"}) out.insert("slurmNodes." + role + "." + field);
-    for (const std::string& container : {main, std::string("munge")})
+    for (const std::string& container : {main, role == "rest" ? main : std::string("munge")})  // pods of REST have no munge
       for (const char* field : {"securityLimitsConfig", "imagePullPolicy", "imagePullSecrets", "customEnv", "livenessProbe", "appArmorProfile"}) out.insert("slurmNodes." + role + "." + container + "." + field);
   }
   return out;
@@ -174,6 +169,7 @@ void name_without_effect(const Json& spec, std::vector<std::string>& ignored) {
   if (exporter["jobSource"].string() == "controller") std::erase(ignored, "spec.slurmNodes.exporter.jobSource");
   // What the kind fills in where nobody wrote anything.
   if (exporter["podMonitorConfig"] == Json::object({{"interval", "30s"}, {"jobLabel", "slurm-exporter"}, {"scrapeTimeout", "20s"}})) std::erase(ignored, "spec.slurmNodes.exporter.podMonitorConfig");
+  if (spec["slurmNodes"]["rest"]["maxConnections"].integer() == 10) std::erase(ignored, "spec.slurmNodes.rest.maxConnections");
   std::vector<std::string> unknown;
   find_unknown(spec, "", unknown);
   for (auto& path : unknown)
@@ -181,25 +177,7 @@ void name_without_effect(const Json& spec, std::vector<std::string>& ignored) {
   if (spec["ncclSettings"]["topologyType"].string() == "H100 GPU cluster") ignored.push_back("spec.ncclSettings.topologyType: \"H100 GPU cluster\" (give the topology as topologyType: custom with topologyData)");
 }
 
-std::string with_suggestion(std::string path) {
-  if (!path.starts_with("spec.") || path.find(' ') != std::string::npos) return path;
-  const std::string below = path.substr(5);
-  if (known_field(below) || below.starts_with("extensions.")) return path;
-  const auto dot = below.rfind('.');
-  const std::string parent = dot == std::string::npos ? "" : below.substr(0, dot + 1), name = below.substr(dot == std::string::npos ? 0 : dot + 1);
-  std::string best;
-  std::size_t least = name.size() > 4 ? 3 : 2;
-  for (auto at = all_fields().lower_bound(parent); at != all_fields().end() && at->starts_with(parent); ++at) {
-    const std::string_view rest = std::string_view(*at).substr(parent.size());
-    if (rest.empty() || rest.find('.') != rest.npos || rest.ends_with("[]")) continue;
-    if (const std::size_t far = distance(name, rest); far < least) {
-      least = far;
-      best = rest;
-    }
-  }
-  if (best.empty()) return path + " (no such field)";
-  return fmt::format("{} (no such field; did you mean {}?)", path, best);
-}
+std::string with_suggestion(std::string path) { return with_suggestion(std::move(path), all_fields()); }
 
 void read_container_extras(const Json& from, const std::string& where, SlurmContainer& out, std::vector<std::string>& problems) {
   out.pull_policy = from["imagePullPolicy"].string();
@@ -227,7 +205,7 @@ void read_role_extras(const Json& from, const std::string& where, SlurmRole& out
       if (const std::string& name = one["name"].string(); !name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   };
   // Of the containers in HEAD's shape; a pod has one list.
-  for (const char* container : {"slurmctld", "slurmd", "sshd", "exporter", "munge"}) secrets(from[container]["imagePullSecrets"]);
+  for (const char* container : {"slurmctld", "slurmd", "sshd", "exporter", "rest", "munge"}) secrets(from[container]["imagePullSecrets"]);
   if (!names.empty()) out.pull_secrets = Json::array();
   for (const auto& name : names) out.pull_secrets.push(Json::object({{"name", name}}));
   for (const char* list : {"jailSubMounts", "customMounts"})

@@ -62,6 +62,74 @@ TEST(SlurmFields, TheWayInFromOutside) {
   EXPECT_THAT(cluster.login_service.source_ranges, ElementsAre("198.51.100.0/24"));
 }
 
+// Every field of ours that a reader reads. A new one is added here, where it fails until it counts as one that is in effect.
+TEST(SlurmFields, OwnOnesAreInEffect) {
+  const std::string_view base = R"(
+volumeSources: [{name: data, persistentVolumeClaim: {claimName: a}}, {name: spool, persistentVolumeClaim: {claimName: b}}]
+slurmNodes:
+  controller: {volumes: {jail: {volumeSourceName: data}, spool: {volumeSourceName: spool}}}
+)";
+  const std::string_view at_work[] = {
+      R"(
+  accounting: {enabled: true, mariadbOperator: {enabled: true, storage: {size: 10Gi}}}
+extensions:
+  mockGpus: true
+  bindCores: true
+  scaleDown: {policy: requeue, after: 30m, strictOrdinals: true}
+  notifications: [{topic: operators}]
+  quota: {accounts: [{account: vision, team: vision}]}
+  autoscale: {sets: [{name: worker, min: 1, max: 8, idleAfter: 30m, placeWithin: 15m}]}
+  backup: {enabled: true, schedule: "0 3 * * *", keep: 3, parts: [state, database, jail], volumeSourceName: data}
+  accounting: {replicas: 2, enforce: limits, sharedWith: [{namespace: field, name: beta}], backup: {enabled: true, interval: 24h, keep: 7, volumeSourceName: data}}
+)",
+      R"(
+  accounting: {enabled: true, externalDB: {enabled: true, host: db, port: 3306, user: slurm, passwordSecretKeyRef: {name: a, key: b}}}
+extensions:
+  backup: {interval: 12h, volumeClaimTemplateSpec: {accessModes: [ReadWriteMany]}}
+  accounting: {externalTLS: {mode: Required, caSecretKeyRef: {name: ca, key: ca.crt}}, backup: {enabled: true, volumeClaimTemplateSpec: {accessModes: [ReadWriteOnce]}}}
+)",
+      R"(
+  accounting: {enabled: true}
+extensions:
+  accounting: {of: {namespace: research, name: alpha}}
+)"};
+  for (const auto& more : at_work) {
+    const auto cluster = read(std::string(base) + std::string(more));
+    EXPECT_THAT(cluster.problems, IsEmpty()) << more;
+    EXPECT_THAT(cluster.backup.problems, IsEmpty()) << more;
+    EXPECT_THAT(cluster.accounting.problems, IsEmpty()) << more;
+    EXPECT_THAT(cluster.ignored, IsEmpty()) << more;
+  }
+}
+
+TEST(SlurmFields, OwnOnesThatAreMistypedAreNamed) {
+  EXPECT_THAT(read("extensions: {backup: {schedul: x, keep: 3}, scaledown: {policy: wait}, colour: blue}").ignored,
+              ElementsAre("spec.extensions.backup.schedul (no such field; did you mean schedule?)", "spec.extensions.colour (no such field)", "spec.extensions.scaledown (no such field; did you mean scaleDown?)"));
+}
+
+// What the pages show of spec.extensions of a SlurmCluster.
+TEST(SlurmFields, OwnOnesOfThePagesAreInEffect) {
+  int seen = 0;
+  for (const char* page : {"notifications", "slurm-accounting", "slurm-backup", "slurm-elasticity", "slurm-scaling"}) {
+    std::ostringstream text;
+    text << std::ifstream(SOURCE_DIR "/docs/" + std::string(page) + ".md").rdbuf();
+    const std::string all = text.str(), open = "```yaml\n";
+    for (auto from = all.find(open); from != all.npos; from = all.find(open, from + 1)) {
+      const std::string block = all.substr(from + open.size(), all.find("```", from + open.size()) - from - open.size());
+      const auto parsed = kube::parse_yaml(block);
+      ASSERT_TRUE(parsed) << page << ": " << parsed.error().message;
+      for (const Json& one : *parsed) {
+        const Json& own = one["spec"]["extensions"];
+        if (!own.is_object() || one["kind"].string_or("SlurmCluster") != "SlurmCluster") continue;
+        const auto cluster = read_slurm_cluster(Json::object({{"metadata", Json::object({{"name", "demo"}, {"namespace", "lab"}})}, {"spec", Json::object({{"extensions", own}})}}), "i");
+        EXPECT_THAT(cluster.ignored, IsEmpty()) << page << ": " << block;
+        ++seen;
+      }
+    }
+  }
+  EXPECT_GE(seen, 7);
+}
+
 struct Bad {
   const char *name, *yaml, *want;
 };

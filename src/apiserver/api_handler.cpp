@@ -11,6 +11,7 @@
 #include "apiserver/auth_reviews.h"
 #include "apiserver/discovery.h"
 #include "apiserver/openapi.h"
+#include "apiserver/waiting_threads.h"
 #include "base/encoding.h"
 #include "base/log.h"
 #include "base/rng.h"
@@ -241,14 +242,31 @@ class Handler final : public ApiHandler {
       if (!form) return not_acceptable(*call);
       call->form = *form;
     }
+    if (!kind->converts) return about(call, kind, std::move(asked), std::move(body));
+    // Its webhook is asked: not on a thread that serves everybody.
+    auto held = std::make_shared<std::optional<Body>>(std::move(body));
+    const bool taken = waiting_.post([this, call, kind, asked = std::move(asked), held, token = in_flight_.begin()] {
+      if (draining_) return call->refuse(Error{Code::Unavailable, "the server is shutting down"});
+      about(call, kind, asked, std::move(*held));
+    });
+    if (!taken) call->refuse(Error{Code::Exhausted, "too many requests wait for conversion webhooks, please try again later"});
+  }
+
+  void about(const std::shared_ptr<Call>& call, const std::shared_ptr<const Kind>& kind, Attributes asked, std::optional<Body> body) {
+    const Route& route = call->route;
     // An apply that makes the object is a create, too.
     const bool apply = call->verb == "patch" && route.subresource.empty() && http::find(call->request.headers, "Content-Type").starts_with("application/apply-patch");
-    if (apply && !registry_.get(*kind, {route.space, route.name})) {
+    if (apply && !exists(*kind, {route.space, route.name})) {
       asked.verb = "create";
       const Verdict create = access_.authorize(call->user, asked);
       if (!create.allowed) return call->refuse(status_of({Code::Forbidden, forbidden_message(call->user, asked, create)}, call->about()));
     }
     objects_.handle(call, kind, std::move(body));
+  }
+
+  bool exists(const Kind& kind, const kube::ObjectKey& key) const {
+    const auto object = registry_.get(kind, key);
+    return object || object.error().code != Code::NotFound;
   }
 
   // The body of a POST that stores nothing; empty: refused.
@@ -296,6 +314,7 @@ class Handler final : public ApiHandler {
   Proxy proxy_;
   Objects objects_;
   std::atomic<bool> draining_{false};
+  WaitingThreads waiting_{16, 1'000};  // the last: what runs there uses all of the above
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/encoding.h"
 #include "http/message.h"
 
 namespace fairlead::apiserver {
@@ -12,22 +13,6 @@ std::string lower(std::string_view text) {
   std::string out(text);
   for (char& c : out) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
-
-// %-escapes of a header's name; as it is if they are malformed.
-std::string unescape(const std::string& text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
-    const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
-    if (i + 2 >= text.size() || digit(text[i + 1]) < 0 || digit(text[i + 2]) < 0) return text;
-    out += static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2]));
-    i += 2;
   }
   return out;
 }
@@ -60,7 +45,7 @@ Result<std::optional<Impersonation>> parse_impersonation(const http::Headers& he
       out.user.uid = value;
       later.push_back(needs(std::string(authentication), "uids", value));
     } else if (key.starts_with(extra_prefix)) {
-      const std::string extra = unescape(key.substr(extra_prefix.size()));
+      const std::string written(key.substr(extra_prefix.size())), extra = percent_decode(written).value_or(written);  // as it is if it is malformed
       auto at = std::find_if(out.user.extra.begin(), out.user.extra.end(), [&](const auto& one) { return one.first == extra; });
       if (at == out.user.extra.end()) at = out.user.extra.insert(at, {extra, {}});
       at->second.push_back(value);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "apiserver/conversion.h"
 #include "apiserver/schema.h"
 #include "apiserver/schema_node.h"
 #include "apiserver/table_path.h"
@@ -141,7 +142,7 @@ std::string conflict_with(const Json& crd, const KindTable& others) {
   return {};
 }
 
-std::shared_ptr<const Kind> kind_of(const Json& crd, const Json& version) {
+std::shared_ptr<Kind> kind_of(const Json& crd, const Json& version) {
   const Json& names = crd["spec"]["names"];
   auto kind = std::make_shared<Kind>();
   kind->resource = {crd["spec"]["group"].string(), version["name"].string(), names["plural"].string(), names["kind"].string(), crd["spec"]["scope"].string() == "Namespaced"};
@@ -232,9 +233,7 @@ void check_crd(const Json& crd, FieldErrors& errors) {
   if (const std::string& scope = spec["scope"].string(); scope != "Cluster" && scope != "Namespaced") errors.unsupported_value("spec.scope", scope, {"Cluster", "Namespaced"});
   check_versions(spec, errors);
   check_names(spec["names"], errors);
-  const std::string& strategy = spec["conversion"]["strategy"].string();
-  if (strategy == "Webhook") errors.not_supported_here("spec.conversion.strategy", "only None is there: versions differ in name only");
-  else if (!strategy.empty() && strategy != "None") errors.unsupported_value("spec.conversion.strategy", strategy, {"None", "Webhook"});
+  check_conversion(spec["conversion"], errors);
   check_stored(spec, errors);
   check_approval(crd, errors);
   if (spec["preserveUnknownFields"].boolean()) errors.invalid("spec.preserveUnknownFields", true, "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead");
@@ -294,8 +293,23 @@ std::vector<std::string> crd_warnings(const Json& crd) {
 std::vector<std::shared_ptr<const Kind>> kinds_of(const Json& crd) {
   std::vector<std::shared_ptr<const Kind>> out;
   if (!kube::condition_is_true(crd, "Established")) return out;
+  const auto hook = hook_of(crd);
+  const Json* stored = nullptr;
   for (const Json& version : crd["spec"]["versions"].items())
-    if (version["served"].boolean()) out.push_back(kind_of(crd, version));
+    if (version["storage"].boolean()) stored = &version;
+  bool others_stored = false;
+  for (const Json& version : crd["status"]["storedVersions"].items()) others_stored = others_stored || stored == nullptr || !(version == (*stored)["name"]);
+  std::shared_ptr<const Schema> storage_schema;
+  if (FieldErrors ignored; hook && stored != nullptr) storage_schema = Schema::compile((*stored)["schema"]["openAPIV3Schema"], "", ignored);
+  for (const Json& version : crd["spec"]["versions"].items()) {
+    if (!version["served"].boolean()) continue;
+    auto kind = kind_of(crd, version);
+    if (stored != nullptr) kind->storage_version = (*stored)["name"].string();
+    if (!kind->storage) kind->storage_schema = storage_schema;
+    kind->conversion = hook;
+    kind->converts = hook && (!kind->storage || others_stored);
+    out.push_back(std::move(kind));
+  }
   return out;
 }
 

@@ -18,7 +18,7 @@ Result<kube::Next> CrdController::reconcile(const kube::ObjectKey& key) {
   if (!crd && crd.error().code == Code::NotFound) return kube::Next{};
   if (!crd) return std::unexpected(crd.error());
   if (!kube::deleting(*crd) || !kube::has_finalizer(*crd, crd_finalizer)) return kube::Next{};
-  for (const auto& kind : registry_.kinds()->kinds) {
+  for (const auto& kind : one_of_each(*registry_.kinds())) {
     if (kind->resource.group != (*crd)["spec"]["group"].string() || kind->resource.plural != (*crd)["spec"]["names"]["plural"].string()) continue;
     for (int look = 0; look < 2; ++look) {
       auto left = remove_all(api_, kind->resource, "");

@@ -304,7 +304,7 @@ INSTANTIATE_TEST_SUITE_P(All, BadCrd,
                                                     "[spec.preserveUnknownFields: Invalid value: true: must be false in order to use defaults in the schema, spec.preserveUnknownFields: Invalid value: true: cannot set to true"},
                                          BadCrdCase{"name_before_group", "group: sea.example.org", "group: Bad_Group", "[metadata.name: Invalid value: \"boats.sea.example.org\""},
                                          BadCrdCase{"schema", "type: integer, minimum", "minimum", "must not be empty for specified object fields"},
-                                         BadCrdCase{"webhook", "scope: Namespaced", "scope: Namespaced\n  conversion: {strategy: Webhook}", "spec.conversion.strategy: Forbidden: not supported by the embedded engine"}),
+                                         BadCrdCase{"webhook", "scope: Namespaced", "scope: Namespaced\n  conversion: {strategy: Webhook}", "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook"}),
                          [](const auto& row) { return row.param.name; });
 
 }  // namespace

@@ -220,6 +220,8 @@ void default_crd(Json& crd) {
     if ((*names)["listKind"].string().empty() && !kind.empty()) names->set("listKind", kind + "List");
   }
   set_default(*spec, "conversion", Json::object({{"strategy", "None"}}));
+  if (!spec->find("conversion")->is_object() || !(*spec)["conversion"]["webhook"]["clientConfig"]["service"].is_object()) return;
+  set_default(spec->child("conversion").child("webhook").child("clientConfig").child("service"), "port", 443);
 }
 
 bool is(const kube::Resource& resource, const kube::Resource& other) { return resource.group == other.group && resource.plural == other.plural; }

@@ -40,9 +40,15 @@ bool GcController::idle() const {
 
 // Kinds come and go with CRDs. One version stands for all.
 void GcController::follow_kinds() {
+  std::set<std::pair<std::string, std::string>> lost;
+  {
+    const std::scoped_lock lock(mutex_);
+    lost.swap(lost_);
+  }
+  for (const auto& key : lost) followed_.erase(key);
   const auto table = registry_.kinds();
   std::set<std::pair<std::string, std::string>> served;
-  for (const auto& kind : table->kinds) {
+  for (const auto& kind : one_of_each(*table)) {
     const std::pair key(kind->resource.group, kind->resource.plural);
     if (!worth_following(kind->resource) || !served.insert(key).second || followed_.contains(key)) continue;
     auto followed = std::make_unique<Followed>();
@@ -62,6 +68,12 @@ void GcController::follow_kinds() {
 void GcController::on_event(const kube::Resource& resource, const RegistryEvent& event) {
   // Most objects have no owners and are not being deleted (one that lost its owners may stay noted: what is noted only says where to look). The deletion of any
   // object matters to those it owns.
+  if (event.failure) {
+    log_warn("garbage collection lost sight of a kind, following it anew", {{"resource", resource.plural}, {"error", event.failure->message}});
+    const std::scoped_lock lock(mutex_);
+    lost_.insert({resource.group, resource.plural});
+    return;
+  }
   const bool gone = event.type == kube::EventType::Deleted;
   if (event.type == kube::EventType::Bookmark || (!gone && !interesting(*event.object.bytes))) return;
   const auto object = kube::parse_json(*event.object.bytes);
@@ -131,7 +143,7 @@ GcController::Owner GcController::find_owner(const Json& dependent, const Json& 
   const std::string& version = reference["apiVersion"].string();
   const auto slash = version.find('/');
   const std::string group = slash == std::string::npos ? std::string() : version.substr(0, slash);
-  for (const auto& kind : registry_.kinds()->kinds) {
+  for (const auto& kind : one_of_each(*registry_.kinds())) {
     if (kind->resource.group != group || kind->resource.kind != reference["kind"].string()) continue;
     if (kind->resource.namespaced && kube::space_of(dependent).empty()) return Owner::Unknown;  // such an owner cannot be named
     const kube::ObjectKey key{kind->resource.namespaced ? kube::space_of(dependent) : std::string(), reference["name"].string()};

@@ -49,6 +49,7 @@ class GcController final : public kube::Controller {
   kube::KubeApi& api_;
 
   mutable std::mutex mutex_;  // guards what events tell
+  std::set<std::pair<std::string, std::string>> lost_;           // kinds whose watch is over
   std::map<Node, std::set<std::string>> owners_;                 // uids of owners of those that have any
   std::map<std::string, std::set<Node>> dependents_;             // by the owner's uid
   std::set<Node> dirty_;

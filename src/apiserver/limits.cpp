@@ -8,6 +8,7 @@ namespace fairlead::apiserver {
 namespace {
 constexpr std::size_t most_buckets = 10'000;
 constexpr double node_factor = 4;
+constexpr auto sweep_every = std::chrono::seconds(1);
 using Seconds = std::chrono::duration<double>;
 }  // namespace
 
@@ -29,7 +30,10 @@ Limits::Outcome Limits::enter(const User& user, std::chrono::nanoseconds now) {
   if (options_.per_second > 0) {
     const double factor = user.node().empty() ? 1 : node_factor;
     const double rate = options_.per_second * factor, burst = options_.burst * factor;
-    if (buckets_.size() >= most_buckets) std::erase_if(buckets_, [&](const auto& entry) { return entry.second.full(options_.per_second, options_.burst, now); });
+    if (buckets_.size() >= most_buckets && (!swept_ || now - *swept_ >= sweep_every)) {  // looking through all of them for each stranger would be the harm that is to be kept off
+      swept_ = now;
+      std::erase_if(buckets_, [&](const auto& entry) { return entry.second.full(options_.per_second, options_.burst, now); });
+    }
     auto found = buckets_.find(user.name);
     // With more users at once than are kept, new ones are not counted: nobody is refused for another's haste.
     if (found == buckets_.end() && buckets_.size() < most_buckets) found = buckets_.emplace(user.name, TokenBucket(burst, now)).first;

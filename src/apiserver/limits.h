@@ -49,6 +49,7 @@ class Limits {
   const LimitOptions options_;
   mutable std::mutex mutex_;
   std::unordered_map<std::string, TokenBucket> buckets_;  // bounded: full ones are forgotten
+  std::optional<std::chrono::nanoseconds> swept_;         // when they were last looked for
   std::size_t under_way_ = 0;
 };
 

@@ -50,9 +50,11 @@ class Queue {
   void push(const RegistryEvent& event) {
     {
       const std::scoped_lock lock(mutex_);
-      if (closed_ || overflowed_) return;
+      if (closed_ || overflowed_ || failure_) return;
       const bool reader_knows = !events_.empty();
-      if (events_.size() >= queue_limit) {
+      if (event.failure) {
+        failure_ = event.failure;
+      } else if (events_.size() >= queue_limit) {
         overflowed_ = true;
       } else {
         events_.push_back({event.type, event.value ? event.value : Value(*event.object.bytes)});
@@ -64,8 +66,9 @@ class Queue {
   // Into an empty list; it stays so if nothing comes within `limit`.
   Result<void> take(std::chrono::milliseconds limit, std::deque<Item>& into) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, limit, [&] { return closed_ || overflowed_ || !events_.empty(); });
+    changed_.wait_for(lock, limit, [&] { return closed_ || overflowed_ || failure_ || !events_.empty(); });
     if (closed_) return fail(Code::Unavailable, "the watch was closed");
+    if (events_.empty() && failure_) return std::unexpected(*failure_);
     if (events_.empty() && overflowed_) return fail(Code::Unavailable, "the watch fell behind");
     into.swap(events_);
     return {};
@@ -83,6 +86,7 @@ class Queue {
   std::deque<Item> events_;
   std::atomic<bool> closed_ = false;  // written under mutex_
   bool overflowed_ = false;
+  std::optional<Error> failure_;
 };
 
 class LocalWatch final : public kube::Watch {

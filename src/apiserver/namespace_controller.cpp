@@ -51,7 +51,7 @@ Result<kube::Next> NamespaceController::reconcile(const kube::ObjectKey& key) {
 Result<NamespaceController::Left> NamespaceController::empty(const std::string& space) {
   Left left;
   std::set<std::pair<std::string, std::string>> done;  // once for all versions of a kind
-  for (const auto& kind : registry_.kinds()->kinds) {
+  for (const auto& kind : one_of_each(*registry_.kinds())) {
     const kube::Resource& resource = kind->resource;
     if (!resource.namespaced || !done.insert({resource.group, resource.plural}).second) continue;
     const auto removed = remove_all(api_, resource, space);

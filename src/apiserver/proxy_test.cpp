@@ -115,7 +115,7 @@ class ProxyFixture : public testing::Test {
       return;
     }
     socket->start(
-        [this, socket, command](std::string message) {
+        [socket, command](std::string message) {
           if (command == "cat" && message[0] == '\0') return void(socket->send("\x01" + message.substr(1)));
           if (message == std::string("\xff\x00", 2)) {
             socket->send(std::string("\x02") + "warning");

@@ -20,6 +20,8 @@ namespace fairlead::apiserver {
 
 struct User;    // who asks (auth_types.h)
 class Schema;  // a CRD's structural schema (schema.h)
+struct ConversionHook;  // a CRD's webhook (conversion.h)
+class Converter;
 
 // A column of `kubectl get`. `path` is a JSONPath as in additionalPrinterColumns; built-in kinds compute some cells in code instead.
 struct Column {
@@ -44,6 +46,10 @@ struct Kind {
   std::vector<std::string> unquoted_fields;       // those of them that are numbers or booleans
   std::optional<ScalePaths> scale;                // of a CRD with the scale subresource
   bool storage = true;                            // false: a further served version of a CRD
+  std::string storage_version;                    // of a CRD
+  std::shared_ptr<const Schema> storage_schema;   // of a CRD whose objects are converted, where `storage` is false
+  std::shared_ptr<const ConversionHook> conversion;  // null: versions differ in their names alone
+  bool converts = false;                          // its objects may have to be converted by the webhook: whoever reads or watches waits for it
 };
 // Snapshot of everything served; a new one is published when a CRD comes, changes or goes.
 struct KindTable {
@@ -106,13 +112,17 @@ struct RegistryEvent {
   http::Buffer line;
   bool initial_end = false;
   Value value = {};  // of ADDED and MODIFIED: the object as the store holds it, for who keeps it
+  std::optional<Error> failure = std::nullopt;  // the watch is over: an object could not be converted. Nothing else is set
 };
+// One version of each kind: the stored one where it is served.
+std::vector<std::shared_ptr<const Kind>> one_of_each(const KindTable& table);
 
 struct RegistryOptions {
   std::string secret_key;  // 32 bytes: Secrets are sealed with AES-256-GCM before they reach the store; empty: refused to hold Secrets
   std::string cluster_domain = "cluster.local";
   std::vector<std::string> service_ranges;  // of service addresses, one of each family: "10.79.0.0/16", "fd00:79::/112"; empty: services are headless
   std::function<std::string(std::size_t)> random;  // bytes for uids, name suffixes and nonces; empty: the kernel's. The simulation gives a seeded one.
+  std::shared_ptr<const Converter> converter;  // who asks the webhooks of CRDs; null: by HTTPS
 };
 
 // Asked about each create and update between defaults and validation, also again when somebody else's write came first. May change the object. Must not block.
@@ -140,10 +150,11 @@ class Registry {
   static Result<std::unique_ptr<Registry>> open(Store& store, const Clock& clock, RegistryOptions options);
   virtual ~Registry() = default;
 
+  // Of a kind that `converts`, get, list and watch block until its webhook has answered (conversion_limit).
   virtual std::shared_ptr<const KindTable> kinds() const = 0;
   virtual Result<Object> get(const Kind& kind, const kube::ObjectKey& key) const = 0;
   virtual Result<ListPage> list(const Kind& kind, const std::string& space, const ListQuery& query) const = 0;
-  // `sink` is called in revision order, first from within this call (past events), later on the store's publishing thread: it must not block.
+  // `sink` is called in revision order, first from within this call (past events), later on the store's publishing thread (of a kind that `converts`, on one thread after the other): it must not block.
   virtual Result<std::unique_ptr<Subscription>> watch(const Kind& kind, const std::string& space, const WatchQuery& query, std::function<void(const RegistryEvent&)> sink) = 0;
   virtual Revision revision() const = 0;
   // Null: none. Returns when the one before is not running and will not be called again. With one, a pod's account "default" is made when it is first needed.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Registry over a Store. Reading is in registry_read.cpp and registry_watch.cpp, writing in registry_write.cpp (create), registry_change.cpp (update, patch,
-// post), registry_apply.cpp (server-side apply, managedFields) and registry_remove.cpp, the kinds in registry_kinds.cpp.
+// post), registry_apply.cpp (server-side apply, managedFields) and registry_remove.cpp, the kinds in registry_kinds.cpp, other versions in registry_convert.cpp.
 #pragma once
 #include <condition_variable>
 #include <map>
@@ -9,12 +9,14 @@
 #include <shared_mutex>
 
 #include "apiserver/registry.h"
+#include "apiserver/conversion_client.h"
 #include "apiserver/registry_bytes.h"
 #include "apiserver/registry_names.h"
 #include "apiserver/registry_select.h"
 #include "apiserver/seal.h"
 #include "apiserver/service_addresses.h"
 #include "apiserver/validation.h"
+#include "apiserver/waiting_threads.h"
 
 namespace fairlead::apiserver {
 
@@ -97,6 +99,18 @@ class EmbeddedRegistry final : public Registry {
   struct Creation;
   struct Mutation;
 
+  // Conversion (registry_convert.cpp).
+  struct Forms {
+    Template stored;
+    std::optional<Template> shown;  // in the client's version, where that is another
+  };
+  Result<std::vector<kube::Json>> convert(const Kind& kind, const std::string& to, const std::vector<kube::Json>& objects) const;
+  Result<void> in_version(const Kind& kind, std::vector<Value>& values) const;
+  Result<std::vector<Value>> plain_all(const Kind& kind, const std::vector<Entry>& entries) const;
+  Result<Forms> forms_of(const Kind& kind, const kube::Json& object, std::string_view managed) const;
+  static std::unexpected<Error> too_many_wait(const Kind& kind);
+  Result<Endpoint> endpoint_of(const std::string& space, const std::string& name, unsigned short port) const;
+
   // Kinds.
   void publish(std::map<std::string, std::vector<std::shared_ptr<const Kind>>> from_crds, std::set<std::string> terminating);
   void on_crd(const StoreEvent& event);
@@ -115,6 +129,7 @@ class EmbeddedRegistry final : public Registry {
   void create_as(const WriteContext& context, const Kind& kind, const std::string& space, kube::Json body, std::optional<std::string> managed, Reply reply);
   void create_prepared(const WriteContext& context, const std::shared_ptr<const Kind>& served, const std::string& space, kube::Json body, std::optional<std::string> managed, Reply reply);
   void submit(std::shared_ptr<Creation> creation);
+  void submit_now(std::shared_ptr<Creation> creation);
 
   // What becomes of the object, and of its managedFields.
   Result<Decision> decide_update(const WriteContext& context, const Kind& kind, const std::string& subresource, const Current& now, kube::Json body) const;
@@ -142,6 +157,7 @@ class EmbeddedRegistry final : public Registry {
   Result<void> nothing_inside(const kube::Resource& resource, const kube::Json& container) const;
 
   void mutate(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, bool retry, Decide decide, Reply reply);
+  void begin(std::shared_ptr<Mutation> mutation);  // attempt, where it may wait
   void attempt(std::shared_ptr<Mutation> mutation);
 
   Result<Template> stored_form(const Kind& kind, const std::string& store_key, Template plain) const;
@@ -170,6 +186,8 @@ class EmbeddedRegistry final : public Registry {
 
   std::unique_ptr<ServiceAddresses> addresses_;  // null: only headless services
   std::unique_ptr<Subscription> crd_watch_, service_watch_;
+  std::shared_ptr<const Converter> converter_;
+  WaitingThreads waiting_{16, 1'000};  // the last: what runs there uses all of the above
 };
 
 }  // namespace fairlead::apiserver

@@ -45,6 +45,7 @@ void Gate::wait_until_idle() {
 
 EmbeddedRegistry::EmbeddedRegistry(Store& store, const Clock& clock, RegistryOptions options, std::optional<Seal> seal)
     : store_(store), clock_(clock), options_(std::move(options)), seal_(std::move(seal)), builtin_(builtin_kinds()) {
+  converter_ = options_.converter ? options_.converter : make_webhook_converter([this](const std::string& space, const std::string& name, unsigned short port) { return endpoint_of(space, name, port); }, [this] { return new_uid(); });
   publish({}, {});
 }
 

@@ -73,8 +73,10 @@ Result<Value> EmbeddedRegistry::plain(const Kind& kind, const std::string& key, 
     if (!opened) return std::unexpected(std::move(opened.error()));
     value = Value(std::move(*opened));
   }
-  if (!has_api_version(value.head(), kind.resource.api_version())) value = Value(with_api_version(*value.bytes(), kind.resource.api_version()));
-  return value;
+  if (has_api_version(value.head(), kind.resource.api_version())) return value;
+  std::vector<Value> one{std::move(value)};
+  if (auto done = in_version(kind, one); !done) return std::unexpected(std::move(done.error()));
+  return std::move(one.front());
 }
 
 Result<Object> EmbeddedRegistry::get(const Kind& kind, const kube::ObjectKey& key) const {
@@ -109,9 +111,16 @@ Result<ListPage> EmbeddedRegistry::list(const Kind& kind, const std::string& spa
       return fail(Code::Expired, fmt::format("{}{}{}", continue_expired, fresh_token_mark, continue_token(-1, after.substr(whole.size()))));
     }
     page.revision = at = range->revision;
-    for (Entry& entry : range->entries) {
+    std::optional<std::vector<Value>> converted;  // all at once; else one by one, as far as the page goes
+    if (kind.converts) {
+      auto all = plain_all(kind, range->entries);
+      if (!all) return std::unexpected(std::move(all.error()));
+      converted = std::move(*all);
+    }
+    for (std::size_t i = 0; i < range->entries.size(); ++i) {
+      const Entry& entry = range->entries[i];
       after = entry.key;
-      auto bytes = plain(kind, entry.key, entry.value, entry.revision);
+      auto bytes = converted ? Result<Value>(std::move((*converted)[i])) : plain(kind, entry.key, entry.value, entry.revision);
       if (!bytes) return std::unexpected(std::move(bytes.error()));
       if (selection->everything() || selection->matches(entry.key, *bytes->bytes())) page.objects.push_back({std::move(*bytes), entry.revision});
       if (limit > 0 && page.objects.size() >= limit) break;

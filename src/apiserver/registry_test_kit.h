@@ -45,8 +45,9 @@ class Waiter {
 };
 
 struct World {
-  explicit World(HistoryLimits limits = {}, std::unique_ptr<Store> given = nullptr) : store(given ? std::move(given) : make_memory_store(limits, common_parts)) {
-    auto opened = Registry::open(*store, clock, {.secret_key = std::string(32, 'k'), .service_ranges = {"10.79.0.0/16", "fd00:79::/112"}});
+  explicit World(HistoryLimits limits = {}, std::unique_ptr<Store> given = nullptr, std::shared_ptr<const Converter> converter = nullptr)
+      : store(given ? std::move(given) : make_memory_store(limits, common_parts)) {
+    auto opened = Registry::open(*store, clock, {.secret_key = std::string(32, 'k'), .service_ranges = {"10.79.0.0/16", "fd00:79::/112"}, .converter = std::move(converter)});
     if (!opened) ADD_FAILURE() << opened.error().message;
     registry = std::move(*opened);
     api = make_local_api(*registry);

@@ -240,6 +240,11 @@ void EmbeddedRegistry::create_prepared(const WriteContext& context, const std::s
 }
 
 void EmbeddedRegistry::submit(std::shared_ptr<Creation> creation) {
+  if (!creation->kind->converts) return submit_now(std::move(creation));
+  if (!waiting_.post([this, creation] { submit_now(creation); })) creation->reply(too_many_wait(*creation->kind));
+}
+
+void EmbeddedRegistry::submit_now(std::shared_ptr<Creation> creation) {
   const kube::Resource& resource = creation->kind->resource;
   Json& metadata = creation->body.child("metadata");
   const bool generate = creation->attempts > 0 || metadata["name"].string().empty();
@@ -250,11 +255,14 @@ void EmbeddedRegistry::submit(std::shared_ptr<Creation> creation) {
   }
   ++creation->attempts;
   std::string key = store_key(resource, kube::key_of(creation->body));
-  Template bytes = canonical(creation->body, resource, creation->managed ? std::string_view(*creation->managed) : std::string_view());
+  auto forms = forms_of(*creation->kind, creation->body, creation->managed ? std::string_view(*creation->managed) : std::string_view());
+  if (!forms) return creation->reply(std::unexpected(std::move(forms.error())));
   std::string name = kube::name_of(creation->body);
   const bool dry_run = creation->context.dry_run;
-  const auto plain_text = dry_run || sealed(resource) ? std::make_shared<const Template>(bytes) : nullptr;  // what the answer is made of, where the store has something else or nothing
-  auto form = stored_form(*creation->kind, key, std::move(bytes));
+  std::shared_ptr<const Template> plain_text;  // what the answer is made of, where the store has something else or nothing
+  if (forms->shown) plain_text = std::make_shared<const Template>(std::move(*forms->shown));
+  else if (dry_run || sealed(resource)) plain_text = std::make_shared<const Template>(forms->stored);
+  auto form = stored_form(*creation->kind, key, std::move(forms->stored));
   if (!form) return creation->reply(std::unexpected(std::move(form.error())));
   if (dry_run) {
     if (store_.get(key)) return creation->reply(already_exists(resource, name));
@@ -290,7 +298,13 @@ struct EmbeddedRegistry::Mutation {
 void EmbeddedRegistry::mutate(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, bool retry, Decide decide, Reply reply) {
   const auto served = current(kind);
   if (!served) return reply(not_served());
-  attempt(std::make_shared<Mutation>(Mutation{context, served, key, store_key(served->resource, key), retry, std::move(decide), std::move(reply), writes_.enter("change")}));
+  auto mutation = std::make_shared<Mutation>(Mutation{context, served, key, store_key(served->resource, key), retry, std::move(decide), std::move(reply), writes_.enter("change")});
+  begin(std::move(mutation));
+}
+
+void EmbeddedRegistry::begin(std::shared_ptr<Mutation> mutation) {
+  if (!mutation->kind->converts) return attempt(std::move(mutation));
+  if (!waiting_.post([this, mutation] { attempt(mutation); })) mutation->reply(too_many_wait(*mutation->kind));
 }
 
 void EmbeddedRegistry::attempt(std::shared_ptr<Mutation> mutation) {
@@ -318,9 +332,17 @@ void EmbeddedRegistry::attempt(std::shared_ptr<Mutation> mutation) {
   Write write{mutation->store_key, entry->revision, std::nullopt};
   Template text;
   const bool removing = decision->what == Decision::What::Remove;
-  if (!removing || decision->next.is_object()) text = canonical(decision->next, resource, decision->managed ? std::string_view(*decision->managed) : managed);
+  const std::string_view owned = decision->managed ? std::string_view(*decision->managed) : managed;
   std::shared_ptr<const Template> plain_text;  // what the answer is made of, where the store has something else or nothing
-  if (removing || sealed(resource) || mutation->context.dry_run) plain_text = std::make_shared<const Template>(text);
+  if (removing) {
+    if (decision->next.is_object()) text = canonical(decision->next, resource, owned);
+  } else {
+    auto forms = forms_of(kind, decision->next, owned);
+    if (!forms) return mutation->reply(std::unexpected(std::move(forms.error())));
+    text = std::move(forms->stored);
+    if (forms->shown) plain_text = std::make_shared<const Template>(std::move(*forms->shown));
+  }
+  if (!plain_text && (removing || sealed(resource) || mutation->context.dry_run)) plain_text = std::make_shared<const Template>(text);
   if (!removing) {
     auto form = stored_form(kind, mutation->store_key, std::move(text));
     if (!form) return mutation->reply(std::unexpected(std::move(form.error())));
@@ -340,7 +362,7 @@ void EmbeddedRegistry::attempt(std::shared_ptr<Mutation> mutation) {
       return mutation->reply(std::move(written));
     }
     const Code code = done.error().code;
-    if (code == Code::Conflict && mutation->retry && mutation->attempts < write_attempts) return attempt(mutation);
+    if (code == Code::Conflict && mutation->retry && mutation->attempts < write_attempts) return begin(mutation);
     if (code == Code::Conflict) return mutation->reply(modified(of, mutation->key.name));
     if (code == Code::NotFound) return mutation->reply(not_found(of, mutation->key.name));
     mutation->reply(pass(std::move(done.error()), fmt::format("write {} \"{}\"", resource_text(of), mutation->key.name)));

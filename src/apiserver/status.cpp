@@ -111,6 +111,12 @@ Status status_of(const Error& error, StatusDetails about) {
     status.continue_token = status.message.substr(mark + 1);
     status.message.resize(mark);
   }
+  if (constexpr std::string_view converting = "conversion webhook for "; error.code == Code::Internal && error.message.starts_with(converting)) {  // kube-apiserver has neither reason nor details for it
+    status.reason.clear();
+    status.details = {};
+    status.empty_details = false;
+    return status;
+  }
   if (error.code == Code::Exhausted || error.code == Code::Unavailable) status.details.retry_after_seconds = 5;
   // The cause by which controllers tell this refusal from a lack of rights.
   constexpr std::string_view into = "unable to create new content in namespace ", ending = " because it is being terminated";

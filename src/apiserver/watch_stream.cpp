@@ -60,6 +60,7 @@ class WatchHub::One : public std::enable_shared_from_this<WatchHub::One> {
 
   // On the thread that publishes, or within Registry::watch.
   void take(const RegistryEvent& event) {
+    if (event.failure) return fail_with(*event.failure);
     if (event.initial_end && !plan_.bookmarks) return;  // a bookmark like others: only for who asked for them
     http::Buffer piece = encode(event);
     const std::lock_guard lock(mutex_);
@@ -100,7 +101,7 @@ class WatchHub::One : public std::enable_shared_from_this<WatchHub::One> {
     const bool ends = now >= end_at_;
     if (plan_.bookmarks && (ends || now >= bookmark_at_)) {
       bookmark_at_ = now + options_.bookmark_every;
-      last_ = std::max(last_, seen - 1);  // see seen_: everything below has been pushed
+      if (!plan_.kind->converts) last_ = std::max(last_, seen - 1);  // see seen_: everything below has been pushed; what is converted first comes later
       if (last_ > 0) push_locked(bookmark());
     }
     if (ends) closed_ = closed_ || pending_.empty();  // a client that is behind gets what it was promised first
@@ -131,6 +132,15 @@ class WatchHub::One : public std::enable_shared_from_this<WatchHub::One> {
   }
 
  private:
+  // The last event that the client gets: a Status.
+  void fail_with(const Error& error) {
+    auto piece = std::make_shared<const std::string>(error_line(status_of(error)));
+    const std::lock_guard lock(mutex_);
+    if (closed_) return;
+    push_locked(std::move(piece));
+    end_at_ = std::chrono::nanoseconds::min();
+    signal_->raise(&Signal::backlog);
+  }
   http::Buffer encode(const RegistryEvent& event) {
     if (plan_.form == Form::Json) return event.line;
     const auto object = kube::parse_json(*event.object.bytes);
@@ -266,7 +276,7 @@ void WatchHub::open(WatchPlan plan, std::shared_ptr<http::Exchange> exchange) {
   auto one = std::make_shared<One>(plan, clock_, options_, signal_);
   auto subscription = registry_.watch(*plan.kind, plan.space, plan.query, [this, one](const RegistryEvent& event) {
     one->take(event);
-    if (!one->starting()) seen(event.object.revision);
+    if (!one->starting() && !event.failure) seen(event.object.revision);
   });
   if (!subscription) return refuse(std::move(subscription.error()));
   auto stream = exchange->stream(200, {{"Content-Type", "application/json"}, {"Cache-Control", "no-cache, private"}});

@@ -81,10 +81,49 @@ std::string sha256(std::string_view bytes) {
   return out;
 }
 
+std::string sha1(std::string_view bytes) {
+  std::string out(20, '\0');
+  unsigned int size = 0;
+  INVARIANT(EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(out.data()), &size, EVP_sha1(), nullptr) == 1 && size == 20);
+  return out;
+}
+
 std::string hmac_sha256(std::string_view key, std::string_view bytes) {
   std::string out(32, '\0');
   unsigned size = 0;
   if (!HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), reinterpret_cast<unsigned char*>(out.data()), &size) || size != out.size()) std::abort();
+  return out;
+}
+
+std::string percent_encode(std::string_view text, std::string_view others) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= ' ' && byte != 0x7f && c != '%' && others.find(c) == others.npos) {
+      out += c;
+      continue;
+    }
+    out += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return out;
+}
+
+std::optional<std::string> percent_decode(std::string_view text) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    const int high = i + 2 < text.size() ? digit(text[i + 1]) : -1, low = i + 2 < text.size() ? digit(text[i + 2]) : -1;
+    if (high < 0 || low < 0) return std::nullopt;
+    out += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
   return out;
 }
 

@@ -43,7 +43,7 @@ Result<Serving> find_serving(Session& session, const std::string& space, const s
   const Json& one = clusters->front();
   const std::string name = kube::name_of(one);
   if (one["spec"]["slurmNodes"]["controller"]["size"].integer(1) < 2)
-    return fail(Code::Invalid, fmt::format("Slurm cluster {} has one head, and no other to take over; set spec.slurmNodes.controller.size to 3", name));
+    return fail(Code::Invalid, fmt::format("Slurm cluster {} has one head, and no other to take over; set spec.slurmNodes.controller.size to 2 or 3", name));
   auto slice = session.get(kSlices, kube::space_of(one), name + "-controller-active");
   if (!slice) return fail(Code::Unavailable, fmt::format("no head of Slurm cluster {} has been elected yet: see its condition HAReady ({})", name, slice.error().message));
   Serving out = serving_of(*slice);

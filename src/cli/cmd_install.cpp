@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <thread>
 
+#include "api/queue_crds.h"
 #include "cli/command.h"
 #include "cli/install_plan.h"
 #include "cli/readiness.h"
@@ -28,7 +30,7 @@ const kube::Resource kRoleBindings{"rbac.authorization.k8s.io", "v1", "rolebindi
 
 // What install makes beside the namespace and the CRDs, in the order in which it is taken away.
 const std::vector<kube::Resource>& removable() {
-  static const std::vector<kube::Resource> list = {kDaemonSets, kDeployments, kClusterRoleBindings, kRoleBindings, kClusterRoles, kRoles, resources::service_accounts};
+  static const std::vector<kube::Resource> list = {kDaemonSets, kDeployments, resources::services, kClusterRoleBindings, kRoleBindings, kClusterRoles, kRoles, resources::service_accounts};
   return list;
 }
 
@@ -57,10 +59,11 @@ Result<std::string> installed_version(Session& session, const std::string& space
   return kube::annotations_of(*now)[kVersion];
 }
 
-// Refuses whatever belongs to somebody else, all of it in one message; with --adopt only what a running controller still works with.
-Result<std::vector<Json>> check_owners(Session& session, const std::vector<Json>& manifests, bool adopt, Instant now) {
+// Refuses whatever belongs to somebody else, all of it in one message; with --adopt only what a running controller still works with. Definitions of queues that are somebody else's (Kueue's own) are no reason
+// to refuse: all of that group are taken out of `manifests`, and it says so.
+Result<std::vector<Json>> check_owners(Session& session, std::vector<Json>& manifests, bool adopt, Instant now) {
   std::vector<Json> adopted;
-  std::string refusals;
+  std::string refusals, foreign_queues;
   for (const Json& wanted : manifests) {
     if (wanted["kind"].string() == "Namespace") continue;
     auto existing = look(session, wanted);
@@ -80,11 +83,31 @@ Result<std::vector<Json>> check_owners(Session& session, const std::vector<Json>
       adopted.push_back(std::move(**existing));
       continue;
     }
+    if (!adopt && api::is_queue_crd(wanted)) {
+      if (foreign_queues.empty()) foreign_queues = fmt::format("{} belongs to {}", title_of(wanted), owner.who);
+      continue;
+    }
     refusals += fmt::format("\n  - {} belongs to {}", place_of(wanted), owner.who);
     for (const auto& one : running) refusals += fmt::format("; {}: stop it first", one);
   }
+  if (!foreign_queues.empty()) {
+    std::erase_if(manifests, [](const Json& one) { return api::is_queue_crd(one); });
+    fmt::print("Task governance stays off: {}, so all definitions of {} are left as they are. --adopt takes them over once no other controller works with them.\n", foreign_queues, api::queue_group);
+  }
   if (refusals.empty()) return adopted;
   return fail(Code::Exists, fmt::format("these are there and not ours, so nothing was changed:{}{}", refusals, adopt ? "" : "\n--adopt takes them over once no other controller works with them"));
+}
+
+// A webhook is at a URL or at a Service, never at both. Where the server that leads has told the other way, that stays: it would tell it again at once, and the one that leads next tells its own.
+Result<Json> with_way_to_webhook(Session& session, Json wanted) {
+  const Json& config = wanted["spec"]["conversion"]["webhook"]["clientConfig"];
+  if (config.is_null()) return wanted;
+  auto existing = look(session, wanted);
+  if (!existing) return std::unexpected(std::move(existing.error()));
+  if (!*existing) return wanted;
+  const Json& told = (**existing)["spec"]["conversion"];
+  if (!told["webhook"]["clientConfig"][config["url"].is_null() ? "url" : "service"].is_null()) wanted.child("spec").set("conversion", told);
+  return wanted;
 }
 
 // What an earlier install made and this one does not.
@@ -137,7 +160,7 @@ Result<int> install(Context& context, const Options& options) {
   }
   if (!parts.companion_dir.empty() && (parts.companion_dir[0] != '/' || parts.companion_dir.ends_with('/') || parts.companion_dir.rfind('/') == 0))
     return fail(Code::Invalid, "usage: --companion-dir is a folder in a folder, for instance /var/lib/fairlead/bin");
-  const auto manifests = install_manifests(parts, context.hooks.server_access(parts.watch_namespace, options.local_machines));
+  auto manifests = install_manifests(parts, context.hooks.server_access(parts.watch_namespace, options.local_machines));
   if (options.dry_run && !context.wants("table")) return print_manifests(manifests, context.globals.output);
   auto session = context.cluster_session();
   if (!session) return std::unexpected(std::move(session.error()));
@@ -167,7 +190,9 @@ Result<int> install(Context& context, const Options& options) {
       fmt::print("{} would be created\n", place_of(manifest));  // a server cannot try what lies in a namespace that is not there
       continue;
     }
-    auto applied = apply_document(*session, manifest, {.dry_run = options.dry_run, .force = true});
+    auto document = api::is_queue_crd(manifest) ? with_way_to_webhook(*session, manifest) : Result<Json>(manifest);
+    if (!document) return std::unexpected(std::move(document.error()));
+    auto applied = apply_document(*session, *document, {.dry_run = options.dry_run, .force = true});
     if (!applied) return std::unexpected(std::move(applied.error()));
     fmt::print("{} {}\n", place_of(manifest), (options.dry_run ? kWould : kDone)[static_cast<int>(*applied)]);
   }
@@ -216,12 +241,14 @@ Result<bool> may_purge(const UninstallOptions& options, std::size_t objects) {
   return answer == "y" || answer == "Y" || answer == "yes";
 }
 
-Result<void> wait_until_gone(Context& context, Session& session, const kube::Resource& resource, const kube::ObjectKey& key, double timeout) {
+// `uid`: another object of that name is none of ours; empty: any.
+Result<void> wait_until_gone(Context& context, Session& session, const kube::Resource& resource, const kube::ObjectKey& key, double timeout, const std::string& uid = "") {
   const auto deadline = context.clock.monotonic() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout));
   for (;;) {
     auto now = session.get(resource, key.space, key.name);
     if (!now && now.error().code == Code::NotFound) return {};
     if (!now) return std::unexpected(std::move(now.error()));
+    if (!uid.empty() && kube::uid_of(*now) != uid) return {};
     if (context.clock.monotonic() > deadline)
       return fail(Code::Unavailable, fmt::format("{} {} is still there after {}; see its finalizers, then run this again", resource.plural, key.text(), print_seconds(timeout)));
     std::this_thread::sleep_for(kPause);
@@ -235,8 +262,21 @@ Result<void> purge_objects(Context& context, Session& session, const std::vector
     if (!gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), place_of(one));
   }
   for (const auto& [resource, one] : objects) {
-    if (auto gone = wait_until_gone(context, session, resource, kube::key_of(one), timeout); !gone) return gone;
+    if (auto gone = wait_until_gone(context, session, resource, kube::key_of(one), timeout, kube::uid_of(one)); !gone) return gone;
     fmt::print("{} removed\n", place_of(one));
+  }
+  return {};
+}
+
+// Held by a finalizer that nobody takes away now: pods that were in queues, and Workloads that Jobs got anew since theirs were deleted.
+Result<void> release(Session& session, const kube::Resource& resource, const char* finalizer) {
+  auto list = session.list(resource);
+  if (!list) return pass(std::move(list.error()), "look for " + resource.plural);
+  for (Json& one : *list) {
+    if (!kube::has_finalizer(one, finalizer)) continue;
+    kube::remove_finalizer(one, finalizer);
+    auto done = session.api().update(resource, one);
+    if (!done && done.error().code != Code::NotFound) return pass(std::move(done.error()), place_of(one));
   }
   return {};
 }
@@ -270,7 +310,7 @@ Result<void> remove_namespace(Context& context, Session& session, const std::str
 Result<int> uninstall(Context& context, const UninstallOptions& options) {
   auto session = context.cluster_session();
   if (!session) return std::unexpected(std::move(session.error()));
-  std::vector<Json> crds;
+  std::vector<std::pair<kube::Resource, Json>> crds;  // what they define
   std::vector<std::pair<kube::Resource, Json>> objects;
   for (const Json& wanted : install_manifests({.space = options.space}, {})) {
     if (wanted["kind"].string() != "CustomResourceDefinition") continue;
@@ -287,7 +327,7 @@ Result<int> uninstall(Context& context, const UninstallOptions& options) {
     auto list = session->list(resource);
     if (!list) return pass(std::move(list.error()), "look for " + resource.plural);
     for (Json& one : *list) objects.emplace_back(resource, std::move(one));
-    crds.push_back(std::move(**existing));
+    crds.emplace_back(resource, std::move(**existing));
   }
   if (options.purge && !options.dry_run) {
     auto may = may_purge(options, objects.size());
@@ -305,16 +345,23 @@ Result<int> uninstall(Context& context, const UninstallOptions& options) {
     }
   }
   if (auto done = prune(*session, {}, options.dry_run); !done) return std::unexpected(std::move(done.error()));
+  const bool queues = std::any_of(crds.begin(), crds.end(), [](const auto& one) { return one.first.plural == api::queues::workloads.plural; });
+  if (queues && !options.dry_run)
+    if (auto done = release(*session, resources::pods, api::queue_managed); !done) return std::unexpected(std::move(done.error()));
   const kube::ObjectKey lease{options.space, "fairlead-server"};
   if (!options.dry_run)
     if (auto gone = session->api().remove(resources::leases, lease); !gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), "the Lease " + lease.text());
+  const kube::ObjectKey authority{options.space, api::queue_webhook_name};
+  if (!options.dry_run)
+    if (auto gone = session->api().remove(resources::secrets, authority); !gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), "the Secret " + authority.text());
   if (auto done = remove_namespace(context, *session, options.space, options.dry_run, options.timeout); !done) return std::unexpected(std::move(done.error()));
-  for (const Json& crd : crds) {
+  for (const auto& [resource, crd] : crds) {
     if (!options.purge) {
       fmt::print("{} stays with its objects; --purge deletes them\n", title_of(crd));
       continue;
     }
     if (!options.dry_run) {
+      if (auto done = release(*session, resource, api::queue_in_use); !done) return std::unexpected(std::move(done.error()));
       auto gone = session->api().remove(resources::crds, kube::key_of(crd), {.uid = kube::uid_of(crd)});
       if (!gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), title_of(crd));
       if (auto done = wait_until_gone(context, *session, resources::crds, kube::key_of(crd), options.timeout); !done) return std::unexpected(std::move(done.error()));

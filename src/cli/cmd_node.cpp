@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// node list | kill | cut | heal: drills with local nodes.
+// node list | kill | cut | heal | reboot: drills with local nodes.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <thread>
 
+#include "base/rng.h"
 #include "cli/command.h"
 #include "cli/readiness.h"
 
@@ -66,6 +67,67 @@ Result<int> change(Context& context, const std::string& name, Json spec, const s
   }
 }
 
+// Stops the machine's first process and everything on it, and starts it anew: the request that a check makes (docs/design/022), by a person.
+Result<int> reboot(Context& context, const std::string& name, bool wait, double timeout, bool dry_run) {
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  auto machine = session->get(resources::machines, "", name);
+  auto node = session->get(resources::nodes, "", name);
+  if (!machine && machine.error().code == Code::NotFound)
+    return node ? fail(Code::Unsupported, fmt::format("{} is not a machine that Fairlead brought up, so it cannot reboot it", name)) : fail(Code::NotFound, fmt::format("there is no machine \"{}\": see `fairlead node list`", name));
+  if (!machine) return std::unexpected(std::move(machine.error()));
+  if ((*machine)["spec"]["power"].string() == "Off") return fail(Code::Conflict, fmt::format("the power of {} is off: fairlead node heal {}", name, name));
+  if (const std::string& asked = (*machine)["spec"]["reboot"]["id"].string(); !asked.empty() && asked != (*machine)["status"]["reboot"]["id"].string())
+    return fail(Code::Conflict, fmt::format("a reboot of {} is asked for already, by {}", name, (*machine)["spec"]["reboot"]["by"].string_or("somebody")));
+  if (dry_run) {
+    auto pods = session->list(resources::pods);
+    if (!pods) return std::unexpected(std::move(pods.error()));
+    Json ended = Json::array();
+    for (const Json& pod : *pods)
+      if (const std::string& phase = pod["status"]["phase"].string(); pod["spec"]["nodeName"].string() == name && phase != "Succeeded" && phase != "Failed") ended.push(kube::key_of(pod).text());
+    if (!context.wants("table")) {
+      print_json_or_yaml(Json::object({{"machine", name}, {"dryRun", true}, {"pods", std::move(ended)}}), context.globals.output);
+      return 0;
+    }
+    fmt::print("{} would be rebooted; the containers of {} pods there would end and start again{}\n", name, ended.items().size(), ended.items().empty() ? "" : ":");
+    for (const Json& pod : ended.items()) fmt::print("  {}\n", pod.string());
+    return 0;
+  }
+  const std::string id = random_uuid(), boot = node ? (*node)["status"]["nodeInfo"]["bootID"].string() : "";
+  Json patch = Json::object({{"metadata", Json::object({{"resourceVersion", kube::version_of(*machine)}})}, {"spec", Json::object({{"reboot", Json::object({{"id", id}, {"by", "fairlead node reboot"}, {"why", nullptr}})}})}});
+  if (auto patched = session->request("PATCH", kube::path_of(resources::machines, "", name), std::move(patch), "application/merge-patch+json"); !patched) return std::unexpected(std::move(patched.error()));
+  Progress progress(context.look());
+  progress.begin("machine " + name);
+  const auto deadline = context.clock.monotonic() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout));
+  for (;;) {
+    auto now = session->get(resources::machines, "", name);
+    if (!now) {
+      progress.fail();
+      return std::unexpected(std::move(now.error()));
+    }
+    const Json& noted = (*now)["status"]["reboot"];
+    std::string waits_for = "the machine to be stopped and started";
+    if (noted["id"].string() == id && noted["phase"].string() == "Refused") {
+      progress.fail(noted["message"].string());
+      return fail(Code::Conflict, fmt::format("{} was not rebooted: {}", name, noted["message"].string()));
+    }
+    if (noted["id"].string() == id && noted["phase"].string() == "Done") {
+      node = session->get(resources::nodes, "", name);
+      if (!wait || (node && kube::condition_is_true(*node, "Ready") && (*node)["status"]["nodeInfo"]["bootID"].string() != boot)) {
+        progress.end("rebooted: " + noted["message"].string());
+        return 0;
+      }
+      waits_for = "its node to report";
+    }
+    if (context.clock.monotonic() > deadline) {
+      progress.fail(waits_for);
+      return fail(Code::Unavailable, fmt::format("after {} still waiting for {}", print_seconds(timeout), waits_for));
+    }
+    progress.note("waiting for " + waits_for);
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 Result<int> list(Context& context) {
   auto session = context.session();
   if (!session) return std::unexpected(std::move(session.error()));
@@ -94,10 +156,10 @@ Result<int> list(Context& context) {
 }  // namespace
 
 void add_node(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand("node", "Local nodes: list them; cut their power or network for drills, and heal them");
+  CLI::App* command = app.add_subcommand("node", "Local nodes: list them, reboot them; cut their power or network for drills, and heal them");
   command->require_subcommand(1);
   add_globals(*command, context);
-  set_examples(*command, {{"fairlead node kill worker-0", "power cut: everything on it is gone at once"}, {"fairlead node cut worker-0", "its network link is taken away"}, {"fairlead node heal worker-0", "power and link are back"}});
+  set_examples(*command, {{"fairlead node kill worker-0", "power cut: everything on it is gone at once"}, {"fairlead node cut worker-0", "its network link is taken away"}, {"fairlead node heal worker-0", "power and link are back"}, {"fairlead node reboot worker-0 --dry-run", "whose containers would end"}});
 
   CLI::App* listing = command->add_subcommand("list", "The machines, their nodes and first processes");
   add_globals(*listing, context);
@@ -106,7 +168,7 @@ void add_node(CLI::App& app, Context& context) {
 
   struct Options {
     std::string name;
-    bool wait = true;
+    bool wait = true, dry_run = false;
     double timeout = 180;
   };
   const auto add = [&](const char* word, const char* about, auto make) {
@@ -117,7 +179,7 @@ void add_node(CLI::App& app, Context& context) {
     sub->add_option("--timeout", options->timeout, "seconds to wait")->capture_default_str();
     add_globals(*sub, context);
     set_examples(*sub, {{std::string("fairlead node ") + word + " worker-0", about}});
-    sub->callback([options, make, &context] { context.action = [options, make, &context] { return make(*options); }; });
+    sub->callback([options, make, &context] { context.action = [options, make] { return make(*options); }; });
   };
   add("kill", "Power cut: its first process and everything on it is killed at once", [&context](const Options& options) {
     return change(context, options.name, Json::object({{"power", "Off"}}), "Off", false, options.wait, options.timeout, "power off; everything on it is dead");
@@ -128,6 +190,16 @@ void add_node(CLI::App& app, Context& context) {
   add("heal", "Power on and link up again", [&context](const Options& options) {
     return change(context, options.name, Json::object({{"power", "On"}, {"link", "Connected"}}), "Running", true, options.wait, options.timeout, "power on, link up");
   });
+
+  auto options = std::make_shared<Options>();
+  CLI::App* again = command->add_subcommand("reboot", "Stop it and start it anew: everything on it ends and starts again, whether somebody works there or not");
+  again->add_option("name", options->name, "machine")->required();
+  again->add_flag("--wait,!--no-wait", options->wait, "wait until its node reports again (default)");
+  again->add_option("--timeout", options->timeout, "seconds to wait")->capture_default_str();
+  again->add_flag("--dry-run", options->dry_run, "tell whose containers would end, change nothing");
+  add_globals(*again, context);
+  set_examples(*again, {{"fairlead node reboot worker-0", ""}, {"fairlead node reboot worker-0 --dry-run", "whose containers would end"}});
+  again->callback([options, &context] { context.action = [options, &context] { return reboot(context, options->name, options->wait, options->timeout, options->dry_run); }; });
 }
 
 }  // namespace fairlead::cli

@@ -30,6 +30,7 @@ SiteSnapshot::SlurmAnswer ask_slurm(Session& session, const Json& cluster, const
       auto labels = kube::labels_of(pod);
       if (kube::space_of(pod) != answer.space || labels["fairlead.dev/slurm-cluster"] != answer.cluster || labels["fairlead.dev/slurm-role"] != role) continue;
       if (!kube::condition_is_true(pod, "Ready") || kube::deleting(pod)) continue;
+      if (pod["spec"]["containers"].items().size() == 1 && role == std::string_view("controller")) continue;  // a witness knows nothing of Slurm
       answer.asked = true;
       const std::string script = fmt::format("timeout 5 scontrol ping; echo '{0}'; timeout 5 squeue --states=all --noheader --format='{1}'; echo '{0}'; timeout 5 sinfo --Node --noheader --format='{2}'", kMark, kSqueueFormat, kSinfoFormat);
       int code = 0;

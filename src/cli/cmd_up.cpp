@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "api/crds.h"
+#include "api/queue_crds.h"
 #include "base/encoding.h"
 #include "base/files.h"
 #include "cli/command.h"
@@ -88,7 +89,11 @@ Result<void> start_server(Context& context, const SiteSettings& settings, Progre
 
 Result<void> ensure_crds(Context& context, Session& session, Progress& progress) {
   const auto deadline = context.clock.monotonic() + std::chrono::seconds(60);
+  auto there = session.list(resources::crds);
+  if (!there) return pass(std::move(there.error()), "look for definitions");
+  const bool foreign_queues = api::foreign_queue_crd(*there) != nullptr;
   for (const Json& crd : api::crds()) {
+    if (foreign_queues && api::is_queue_crd(crd)) continue;
     bool applied = false;
     for (;;) {
       auto now = session.get(resources::crds, "", kube::name_of(crd));

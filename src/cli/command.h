@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,18 @@ struct Hooks {
   std::function<kube::Access(const std::string& space, bool local_machines)> server_access;
   // A Notification that says it is a test, for this NotificationTopic, and what its channels would send (notify/plan/preview.h).
   std::function<std::pair<kube::Json, kube::Json>(const kube::Json& topic, const std::string& id, Instant now)> test_notification;
+  // Of the objects of task governance, by the engine that decides on them (governance/plan/views.h): the tree of quotas; who waits and runs.
+  std::function<kube::Json(const std::vector<kube::Json>& objects)> quotas, queues;
+  // ... why "job/NAME" or "workload/NAME" waits, and what would start it.
+  std::function<Result<kube::Json>(const std::vector<kube::Json>& objects, const std::string& space, const std::string& what)> explain;
+  // ... when it starts; `objects` with the Jobs, as far as they may be read.
+  std::function<Result<kube::Json>(const std::vector<kube::Json>& objects, const std::string& space, const std::string& what, Instant now)> eta;
+  // ... what documents, and leaving out "KIND/NAME", would change (governance/plan/whatif.h); and what else that has to be read for it.
+  struct WhatIfNeeds {
+    bool jobs = false, teams = false;
+  };
+  std::function<Result<WhatIfNeeds>(const std::vector<kube::Json>& changes, const std::vector<std::string>& without)> whatif_needs;
+  std::function<Result<kube::Json>(const std::vector<kube::Json>& objects, const std::vector<kube::Json>& changes, const std::vector<std::string>& without, const std::string& space, Instant now)> whatif;
 };
 
 struct Context {
@@ -75,7 +88,14 @@ void add_ssh(CLI::App& app, Context& context);
 void add_run(CLI::App& app, Context& context);
 void add_failover(CLI::App& app, Context& context);
 void add_jail(CLI::App& app, Context& context);
+void add_slurm_token(CLI::App& app, Context& context);  // behind add_slurm
+void add_slurm(CLI::App& app, Context& context);
 void add_notify(CLI::App& app, Context& context);
+void add_quota(CLI::App& app, Context& context);
+void add_queue(CLI::App& app, Context& context);
+void add_explain(CLI::App& app, Context& context);
+void add_eta(CLI::App& app, Context& context);
+void add_whatif(CLI::App& app, Context& context);
 void add_image(CLI::App& app, Context& context);
 void add_render(CLI::App& app, Context& context);
 void add_node(CLI::App& app, Context& context);
@@ -96,6 +116,8 @@ struct ApplyHow {
 // By server-side apply as "fairlead": what the document named before and does not name now is removed.
 Result<Applied> apply_document(Session& session, const kube::Json& document, ApplyHow how = {});
 void print_json_or_yaml(const kube::Json& value, const std::string& output);
+Result<std::vector<kube::Json>> queue_objects(Session& session);   // all of task governance, as the hooks take them
+std::optional<Error> unknown_form(const Context& context);         // of the output, where it is a table, JSON or YAML
 
 // Runs a command in a container. `input`: sent to its stdin, then closed; ignored with a terminal, which is joined instead.
 struct ExecOptions {

@@ -70,7 +70,7 @@ std::string bash_script(const std::vector<Leaf>& leaves, bool zsh) {
   out += "  esac\n"
          "  case $at in\n"
          "    'fairlead get' | 'fairlead delete') words=\"$words " + std::string(kKinds) + "\" ;;\n"
-         "    'fairlead node kill' | 'fairlead node cut' | 'fairlead node heal') words=\"$words $(fairlead get machines -o name 2>/dev/null | cut -d/ -f2)\" ;;\n"
+         "    'fairlead node kill' | 'fairlead node cut' | 'fairlead node heal' | 'fairlead node reboot') words=\"$words $(fairlead get machines -o name 2>/dev/null | cut -d/ -f2)\" ;;\n"
          "    'fairlead logs' | 'fairlead exec' | 'fairlead attach') words=\"$words $(fairlead get pods -A --no-headers 2>/dev/null | awk '{print $1 \"/\" $2}')\" ;;\n"
          "    'fairlead image rm') words=\"$words $(fairlead image list 2>/dev/null | awk 'NR > 1 {print $1}')\" ;;\n"
          "    'fairlead completion') words='bash zsh fish' ;;\n"

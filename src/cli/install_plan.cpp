@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "api/crds.h"
+#include "api/queue_crds.h"
 #include "base/encoding.h"
 #include "kube/leader.h"
 
@@ -42,10 +43,12 @@ Json binding(const std::string& name, const std::string& space, const std::strin
   return out.set("subjects", Json::array({Json::object({{"kind", "ServiceAccount"}, {"name", kName}, {"namespace", account_space}})}));
 }
 
-// Users who may view or edit a namespace may do so with our kinds in it.
+// Users who may view or edit a namespace may do so with our kinds in it. Where a namespace may queue, and what its workloads ask for, is for administrators and controllers to write: others see it.
 Json user_role(const char* verb, std::vector<Json> verbs) {
-  Json out = role(fmt::format("fairlead-{}", verb), "",
-                  Json::array({Json::object({{"apiGroups", Json::array({Json("slurm.nebius.ai")})}, {"resources", Json::array({Json("slurmclusters"), Json("nodesets"), Json("activechecks")})}, {"verbs", Json::array(std::move(verbs))}})}));
+  Json rules = Json::array({Json::object({{"apiGroups", Json::array({Json("slurm.nebius.ai")})}, {"resources", Json::array({Json("slurmclusters"), Json("nodesets"), Json("activechecks")})}, {"verbs", Json::array(verbs)}})});
+  if (std::string_view(verb) == "view")
+    rules.push(Json::object({{"apiGroups", Json::array({Json(std::string(api::queue_group))})}, {"resources", Json::array({Json("localqueues"), Json("workloads")})}, {"verbs", Json::array(std::move(verbs))}}));
+  Json out = role(fmt::format("fairlead-{}", verb), "", std::move(rules));
   out.child("metadata").child("labels").set(fmt::format("rbac.authorization.k8s.io/aggregate-to-{}", verb), "true");
   return out;
 }
@@ -72,7 +75,14 @@ Json probe(const char* path) {
 Json deployment(const InstallOptions& options) {
   const Json selector = Json::object({{"app.kubernetes.io/name", kName}, {kPartOf, "fairlead"}});
   std::vector<Json> args = {"--engine=kubernetes", "--namespace=$(POD_NAMESPACE)", fmt::format("--health-listen=0.0.0.0:{}", kHealthPort), "--companion-dir=" + options.companion_dir};
-  if (!options.watch_namespace.empty()) args.emplace_back("--watch-namespace=" + options.watch_namespace);
+  Json ports = Json::array({Json::object({{"name", "health"}, {"containerPort", kHealthPort}, {"protocol", "TCP"}})});
+  if (!options.watch_namespace.empty()) {
+    args.emplace_back("--watch-namespace=" + options.watch_namespace);
+  } else {
+    args.emplace_back(fmt::format("--webhook-listen=0.0.0.0:{}", api::queue_webhook_port));
+    args.emplace_back(fmt::format("--webhook-service={}", api::queue_webhook_name));
+    ports.push(Json::object({{"name", "webhooks"}, {"containerPort", api::queue_webhook_port}, {"protocol", "TCP"}}));
+  }
   if (!options.slurm_image.empty()) args.emplace_back("--slurm-image=" + options.slurm_image);
   const Json container = Json::object(
       {{"name", "server"},
@@ -80,18 +90,29 @@ Json deployment(const InstallOptions& options) {
        {"imagePullPolicy", "IfNotPresent"},
        {"args", Json::array(std::move(args))},
        {"env", Json::array({field_env("POD_NAME", "metadata.name"), field_env("POD_NAMESPACE", "metadata.namespace")})},
-       {"ports", Json::array({Json::object({{"name", "health"}, {"containerPort", kHealthPort}, {"protocol", "TCP"}})})},
+       {"ports", std::move(ports)},
        {"livenessProbe", probe("/healthz")},
        {"readinessProbe", probe("/readyz")},
        {"resources", Json::object({{"requests", Json::object({{"cpu", "50m"}, {"memory", "64Mi"}})}, {"limits", Json::object({{"memory", "512Mi"}})}})},
-       {"securityContext", Json::object({{"allowPrivilegeEscalation", false}, {"readOnlyRootFilesystem", true}, {"capabilities", Json::object({{"drop", Json::array({Json("ALL")})}})}})}});
+       {"securityContext", Json::object({{"allowPrivilegeEscalation", false}, {"readOnlyRootFilesystem", true}, {"capabilities", Json::object({{"drop", Json::array({Json("ALL")})}})}})},
+       {"volumeMounts", Json::array({Json::object({{"name", "state"}, {"mountPath", "/var/lib/fairlead"}})})}});
+  // The decision log of task governance: two files of at most twice their limit of 32 MiB.
+  const Json state = Json::object({{"name", "state"}, {"emptyDir", Json::object({{"sizeLimit", "160Mi"}})}});
   const Json pod = Json::object({{"metadata", Json::object({{"labels", selector}})},
                                  {"spec", Json::object({{"serviceAccountName", kName},
                                                         {"securityContext", Json::object({{"runAsNonRoot", true}, {"runAsUser", 65532}, {"seccompProfile", Json::object({{"type", "RuntimeDefault"}})}})},
                                                         {"terminationGracePeriodSeconds", 15},
-                                                        {"containers", Json::array({container})}})}});
+                                                        {"containers", Json::array({container})},
+                                                        {"volumes", Json::array({state})}})}});
   Json out = object("apps/v1", "Deployment", metadata(kName, options.space));
   return out.set("spec", Json::object({{"replicas", options.replicas}, {"selector", Json::object({{"matchLabels", selector}})}, {"template", pod}}));
+}
+
+// By which the cluster's API reaches the conversion of queues, at any replica.
+Json webhook_service(const InstallOptions& options) {
+  Json out = object("v1", "Service", metadata(api::queue_webhook_name, options.space));
+  const Json port = Json::object({{"name", "webhooks"}, {"port", 443}, {"targetPort", "webhooks"}, {"protocol", "TCP"}});
+  return out.set("spec", Json::object({{"selector", Json::object({{"app.kubernetes.io/name", kName}, {kPartOf, "fairlead"}})}, {"ports", Json::array({port})}}));
 }
 
 constexpr const char* kAgent = "fairlead-agent";
@@ -162,11 +183,16 @@ std::vector<Json> install_manifests(const InstallOptions& options, const kube::A
     const Json meta = metadata(kube::name_of(crd));
     for (const char* const list : {"labels", "annotations"})
       for (const auto& [key, value] : meta[list].members()) crd.child("metadata").child(list).set(key, value);
+    // Where the server runs in the cluster its Service is known before it is; elsewhere the server says where it is. Until it has told whom to believe, nothing is converted.
+    const bool in_cluster = options.replicas > 0 && options.watch_namespace.empty();
+    if (api::is_queue_crd(crd) && !crd["spec"]["conversion"].is_null() && in_cluster)
+      crd.child("spec").set("conversion", api::queue_conversion({.url = {}, .space = options.space, .service = api::queue_webhook_name, .ca_pem = {}}));
     out.push_back(std::move(crd));
   }
   out.push_back(object("v1", "ServiceAccount", metadata(kName, options.space)));
   kube::Access all = server;
   all.add(kube::leader_access({options.space, kName}));
+  if (options.watch_namespace.empty()) all.add(api::queue_webhook_access(options.space));
   std::vector<std::string> spaces;  // the cluster's own first, then namespaces in order
   for (const auto& rule : all.rules())
     if (std::ranges::find(spaces, rule.space) == spaces.end()) spaces.push_back(rule.space);
@@ -176,6 +202,7 @@ std::vector<Json> install_manifests(const InstallOptions& options, const kube::A
   for (const auto& space : spaces) out.push_back(binding(kName, space, options.space));
   if (options.local_nodes)
     for (Json& one : local_node_role()) out.push_back(std::move(one));
+  if (options.replicas > 0 && options.watch_namespace.empty()) out.push_back(webhook_service(options));
   if (options.replicas > 0) out.push_back(deployment(options));
   if (options.replicas > 0 && options.companion_dir.rfind('/') > 0 && !options.companion_dir.empty()) {
     out.push_back(object("v1", "ServiceAccount", agent_metadata(options)).set("automountServiceAccountToken", false));

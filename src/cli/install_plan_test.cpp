@@ -34,8 +34,12 @@ TEST(Install, MakesThingsInTheOrderInWhichTheyAreNeeded) {
   EXPECT_THAT(titles(install_manifests({}, some_access(""))),
               ElementsAre("Namespace fairlead-system", "CustomResourceDefinition machines.fairlead.dev", "CustomResourceDefinition slurmclusters.slurm.nebius.ai", "CustomResourceDefinition nodesets.slurm.nebius.ai", "CustomResourceDefinition activechecks.slurm.nebius.ai",
                           "CustomResourceDefinition notificationtopics.fairlead.dev", "CustomResourceDefinition notifications.fairlead.dev",
+                          "CustomResourceDefinition schedulerconfigs.fairlead.dev", "CustomResourceDefinition computequotas.fairlead.dev",
+                          "CustomResourceDefinition resourceflavors.kueue.x-k8s.io", "CustomResourceDefinition topologies.kueue.x-k8s.io", "CustomResourceDefinition workloadpriorityclasses.kueue.x-k8s.io",
+                          "CustomResourceDefinition admissionchecks.kueue.x-k8s.io", "CustomResourceDefinition cohorts.kueue.x-k8s.io", "CustomResourceDefinition clusterqueues.kueue.x-k8s.io",
+                          "CustomResourceDefinition localqueues.kueue.x-k8s.io", "CustomResourceDefinition workloads.kueue.x-k8s.io",
                           "ServiceAccount fairlead-system/fairlead-server", "ClusterRole fairlead-server", "Role fairlead-system/fairlead-server", "ClusterRole fairlead-view", "ClusterRole fairlead-edit",
-                          "ClusterRoleBinding fairlead-server", "RoleBinding fairlead-system/fairlead-server", "Deployment fairlead-system/fairlead-server", "ServiceAccount fairlead-system/fairlead-agent",
+                          "ClusterRoleBinding fairlead-server", "RoleBinding fairlead-system/fairlead-server", "Service fairlead-system/fairlead-webhooks", "Deployment fairlead-system/fairlead-server", "ServiceAccount fairlead-system/fairlead-agent",
                           "DaemonSet fairlead-system/fairlead-agent"));
 }
 
@@ -44,7 +48,8 @@ TEST(Install, RolesHoldWhatIsDeclaredAndTheLease) {
   EXPECT_EQ(print_json(the(manifests, "ClusterRole")["rules"]),
             R"([{"apiGroups":[""],"resources":["pods"],"verbs":["create","delete"]},{"apiGroups":["slurm.nebius.ai"],"resources":["slurmclusters"],"verbs":["list","watch"]}])");
   EXPECT_EQ(print_json(the(manifests, "Role")["rules"]),
-            R"([{"apiGroups":["coordination.k8s.io"],"resources":["leases"],"verbs":["create"]},)"
+            R"([{"apiGroups":[""],"resources":["secrets"],"verbs":["create"]},{"apiGroups":[""],"resources":["secrets"],"resourceNames":["fairlead-webhooks"],"verbs":["get"]},)"
+            R"({"apiGroups":["coordination.k8s.io"],"resources":["leases"],"verbs":["create"]},)"
             R"({"apiGroups":["coordination.k8s.io"],"resources":["leases"],"resourceNames":["fairlead-server"],"verbs":["get","update"]}])");
   EXPECT_EQ(the(manifests, "ClusterRoleBinding")["subjects"].items().at(0)["namespace"].string(), "ops");
 }

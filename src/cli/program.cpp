@@ -81,7 +81,14 @@ std::unique_ptr<CLI::App> make_tree(Context& context) {
   add_run(*app, context);
   add_failover(*app, context);
   add_jail(*app, context);
+  add_slurm(*app, context);
+  add_slurm_token(*app, context);
   add_notify(*app, context);
+  add_quota(*app, context);
+  add_queue(*app, context);
+  add_explain(*app, context);
+  add_eta(*app, context);
+  add_whatif(*app, context);
   add_node(*app, context);
   add_image(*app, context);
   add_render(*app, context);

@@ -14,6 +14,23 @@ bool takes_next(const std::string& word) { return word.size() == 2 && word[0] ==
 
 }  // namespace
 
+std::string trouble_of_user(const std::string& name) {
+  const auto fits = [](char c, bool first) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (!first && ((c >= '0' && c <= '9') || c == '-' || c == '.')); };
+  bool good = !name.empty() && name.size() <= 32;
+  for (std::size_t i = 0; good && i < name.size(); ++i) good = fits(name[i], i == 0);
+  return good ? "" : "\"" + name + "\" is no name of a user: letters, digits, - . and _, at most 32, with a letter or _ first";
+}
+
+std::string token_of(std::string_view output) {
+  constexpr std::string_view kBegin = "SLURM_JWT=";
+  const auto at = output.find(kBegin);
+  if (at == std::string_view::npos || (at > 0 && output[at - 1] != '\n')) return "";
+  output.remove_prefix(at + kBegin.size());
+  const auto end = output.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.");
+  if (end != std::string_view::npos && output[end] != '\n') return "";
+  return std::string(output.substr(0, end));
+}
+
 Words split_words(const std::vector<std::string>& words, const std::function<bool(const std::string&)>& is_script) {
   Words out;
   std::size_t i = 0;

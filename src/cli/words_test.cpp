@@ -21,6 +21,16 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
+TEST(Token, IsTakenFromWhatScontrolPrints) {
+  EXPECT_EQ(token_of("SLURM_JWT=ab-C_1.d.e\n"), "ab-C_1.d.e");
+  EXPECT_EQ(token_of("note\nSLURM_JWT=a.b.c"), "a.b.c");
+  for (const char* none : {"", "error", "SLURM_JWT=", "XSLURM_JWT=a", "SLURM_JWT=a b", "SLURM_JWT=a;b"}) EXPECT_EQ(token_of(none), "") << none;
+}
+TEST(Token, NamesThatWouldBeWordsOfScontrolAreRefused) {
+  for (const char* good : {"ada", "a_b", "u.x-1", "_x"}) EXPECT_EQ(trouble_of_user(good), "") << good;
+  for (const char* bad : {"", "-a", "1a", "a b", "a=b", "a,b", "a\nb", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}) EXPECT_NE(trouble_of_user(bad), "") << bad;
+}
+
 TEST(Text, WidthsCountWhatIsSeen) {
   EXPECT_EQ(columns_of("abc"), 3);
   EXPECT_EQ(columns_of("●…█"), 3);

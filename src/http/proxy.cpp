@@ -100,19 +100,7 @@ bool excludes(std::string_view entry, const std::string& host, unsigned short po
   return host.ends_with(name);
 }
 
-std::string decode_percent(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    unsigned value = 0;
-    if (text[i] == '%' && i + 2 < text.size() && std::from_chars(text.data() + i + 1, text.data() + i + 3, value, 16).ptr == text.data() + i + 3) {
-      out += static_cast<char>(value);
-      i += 2;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
-}
+std::string decode_percent(std::string_view text) { return percent_decode(text).value_or(std::string(text)); }  // as it is if it is malformed
 
 }  // namespace
 

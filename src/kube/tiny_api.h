@@ -9,6 +9,7 @@
 
 #include "kube/controller.h"
 #include "kube/patch.h"
+#include "kube/selector.h"
 
 namespace fairlead::kube {
 
@@ -85,7 +86,15 @@ class TinyApi final : public KubeApi, public Caches {
     if (auto done = put(resource, std::move(*now)); !done) return std::unexpected(std::move(done.error()));
     return {};
   }
-  Result<List> list(const Resource&, const std::string&, const ListOptions& = {}) override { return fail(Code::Unsupported, "list"); }
+  Result<List> list(const Resource& resource, const std::string& space, const ListOptions& options = {}) override {
+    auto chosen = LabelSelector::parse(options.label_selector);
+    if (!chosen) return std::unexpected(std::move(chosen.error()));
+    if (!options.field_selector.empty() || options.limit || !options.continue_token.empty()) return fail(Code::Unsupported, "list by fields or in parts");
+    List out{.items = {}, .resource_version = std::to_string(version_), .continue_token = {}};
+    for (const auto& [key, object] : objects_[resource.plural])
+      if ((space.empty() || key.space == space) && chosen->matches(object["metadata"]["labels"])) out.items.push_back(object);
+    return out;
+  }
   Result<std::unique_ptr<Watch>> watch(const Resource&, const std::string&, const WatchOptions&) override { return fail(Code::Unsupported, "watch"); }
   Result<Json> post(const Resource&, const ObjectKey&, const std::string&, const Json&) override { return fail(Code::Unsupported, "post"); }
   Result<ExecResult> exec(const ObjectKey& pod, const std::string& container, const std::vector<std::string>& command, const std::string&, std::chrono::milliseconds) override {

@@ -20,6 +20,8 @@
 namespace fairlead::node {
 namespace {
 
+constexpr std::chrono::seconds told_within{10};
+
 Result<std::pair<Fd, Fd>> make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return fail_errno(errno, "make a pipe");
@@ -77,11 +79,17 @@ ExecProcess::~ExecProcess() {
 }
 
 void ExecProcess::kill() {
-  // While crun waits for the command (it is not reaped by us yet), the number in the file cannot belong to another process.
-  auto ended = child.wait(std::chrono::milliseconds(0));
-  if (ended && *ended) return;
-  if (auto text = read_file(stem + ".pid", 4_KiB))
-    if (const int pid = std::atoi(text->c_str()); pid > 1) ::kill(pid, SIGKILL);
+  // crun tells the number after the command has begun: what is not told yet may run already. While crun waits for the command (it is not reaped by us yet), the number in the file cannot belong to another process.
+  for (const auto end = std::chrono::steady_clock::now() + told_within; std::chrono::steady_clock::now() < end;) {
+    auto ended = child.wait(std::chrono::milliseconds(0));
+    if (!ended || *ended) return;
+    auto text = read_file(stem + ".pid", 4_KiB);
+    if (const int pid = text ? std::atoi(text->c_str()) : 0; pid > 1) {
+      ::kill(pid, SIGKILL);
+      break;
+    }
+    (void)child.wait(std::chrono::milliseconds(10));
+  }
   (void)child.wait(std::chrono::milliseconds(500));
 }
 

@@ -226,6 +226,38 @@ TEST_F(PodAccessTest, AClientThatLeavesEndsItsCommand) {
   EXPECT_TRUE(gone);
 }
 
+// On a busy machine crun tells the number of the process long after that runs.
+TEST_F(PodAccessTest, ACommandIsEndedThatCrunHasNotToldOfYet) {
+  const std::string slow = root_ + "/slow-crun";
+  ASSERT_TRUE(write_file_atomically(slow, R"(#!/bin/bash
+arguments=() file=
+for one in "$@"; do
+  case $one in
+    --pid-file=*/exec-*) file=${one#--pid-file=}; arguments+=("$one.late") ;;
+    *) arguments+=("$one") ;;
+  esac
+done
+[ -z "$file" ] || { until [ -s "$file.late" ]; do read -rt 0.01 <> <(:); done; read -rt 0.5 <> <(:); mv "$file.late" "$file"; } < /dev/null > /dev/null 2>&1 &
+exec /usr/bin/crun "${arguments[@]}"
+)", 0755));
+  access_.reset();
+  runtime_.reset();
+  OciRuntimeOptions with_slow = options();
+  with_slow.crun = slow;
+  auto runtime = OciRuntime::open(with_slow, clock_);
+  ASSERT_TRUE(runtime) << runtime.error().message;
+  runtime_ = std::move(*runtime);
+  run_pod("sleep 600");
+  const auto runs = [this] { return run_in_container(*runtime_, "u", "main", {"/bin/sh", "-c", "ps | grep -q '[s]leep 78'"}, 10s)->exit.code == 0; };
+  {
+    auto process = runtime_->exec("u", "main", {.argv = {"sleep", "78"}, .in = false, .terminal = false});
+    ASSERT_TRUE(process) << process.error().message;
+    for (int i = 0; i < 500 && !runs(); ++i) {
+    }
+  }
+  EXPECT_FALSE(runs());
+}
+
 TEST_F(PodAccessTest, ExecOverSpdy) {
   run_pod("sleep 600");
   SpdyClient spdy(*access_);

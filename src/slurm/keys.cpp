@@ -14,6 +14,7 @@
 
 #include "base/encoding.h"
 #include "base/rng.h"
+#include "slurm/plan/rest.h"
 
 namespace fairlead::slurm {
 namespace {
@@ -157,6 +158,7 @@ Result<std::map<std::string, std::string>> make_keys(Keys keys, const std::strin
   };
   switch (keys) {
     case Keys::Munge: out["munge.key"] = secret_bytes(1024); break;
+    case Keys::Tokens: out[kTokenKeyFile] = secret_bytes(64); break;  // HS256: as many bytes as a block of its hash
     case Keys::Quorum: out["key"] = secret_bytes(32); break;
     case Keys::Database: {
       auto certificate = make_certificate(comment);

@@ -46,8 +46,11 @@ run up -f "$work/site.yaml" --port 16444 "${ranges[@]}" --timeout 60 2> "$work/u
 third() { of node "$1" 'o["spec"]["podCIDRs"]' | sed -nE 's|^\["10\.190\.([12])\.0/24", "fd00:190:0:\1::/64"\]$|\1|p'; }
 third_a=$(third node-a) third_b=$(third node-b)
 [[ -n $third_a && -n $third_b && $third_a != "$third_b" ]] || fail "ranges of pods: $(of node node-a 'o["spec"]') $(of node node-b 'o["spec"]')"
-is node node-b '[a["address"] for a in o["status"]["addresses"] if a["type"] == "InternalIP"]' '["10.189.1.2", "fd00:189::102"]' || fail "addresses: $(of node node-b 'o["status"]["addresses"]')"
-reached fd00:189::102 || fail "this machine does not reach a node by IPv6"
+# So are addresses of machines.
+last() { of node "$1" '[a["address"] for a in o["status"]["addresses"] if a["type"] == "InternalIP"]' | sed -nE 's|^\["10\.189\.1\.([12])", "fd00:189::10\1"\]$|\1|p'; }
+last_a=$(last node-a) last_b=$(last node-b)
+[[ -n $last_a && -n $last_b && $last_a != "$last_b" ]] || fail "addresses: $(of node node-a 'o["status"]["addresses"]') $(of node node-b 'o["status"]["addresses"]')"
+reached "fd00:189::10$last_b" || fail "this machine does not reach a node by IPv6"
 note "two machines of both families are nodes"
 
 # ---- pods
@@ -97,9 +100,9 @@ read -r one4 one6 <<< "$(of pod one '" ".join(i["ip"] for i in o["status"]["podI
 read -r web4 web6 <<< "$(of pod web-b '" ".join(i["ip"] for i in o["status"]["podIPs"])')"
 [[ $one4 == 10.190.$third_a.* && $one6 == fd00:190:0:$third_a::* && $web4 == 10.190.$third_b.* && $web6 == fd00:190:0:$third_b::* ]] || fail "addresses of pods: $one4 $one6, $web4 $web6"
 is pod one 'o["status"]["podIP"]' "$one4" || fail "podIP is not the first of podIPs"
-is pod one '[i["ip"] for i in o["status"]["hostIPs"]]' '["10.189.1.1", "fd00:189::101"]' || fail "hostIPs: $(of pod one 'o["status"]["hostIPs"]')"
-is pod wide '[i["ip"] for i in o["status"]["podIPs"]]' '["10.189.1.2", "fd00:189::102"]' || fail "addresses of a pod in the node's network: $(of pod wide 'o["status"]["podIPs"]')"
-[[ $(run exec one -- sh -c 'echo $OWN $FIRST $HOST') == "$one4,$one6 $one4 10.189.1.1,fd00:189::101" ]] || fail "a pod is told: $(run exec one -- env)"
+is pod one '[i["ip"] for i in o["status"]["hostIPs"]]' '["10.189.1.'"$last_a"'", "fd00:189::10'"$last_a"'"]' || fail "hostIPs: $(of pod one 'o["status"]["hostIPs"]')"
+is pod wide '[i["ip"] for i in o["status"]["podIPs"]]' '["10.189.1.'"$last_b"'", "fd00:189::10'"$last_b"'"]' || fail "addresses of a pod in the node's network: $(of pod wide 'o["status"]["podIPs"]')"
+[[ $(run exec one -- sh -c 'echo $OWN $FIRST $HOST') == "$one4,$one6 $one4 10.189.1.$last_a,fd00:189::10$last_a" ]] || fail "a pod is told: $(run exec one -- env)"
 [[ $(run exec one -- grep -cE "^($one4|$one6)[[:space:]]+one\$" /etc/hosts) == 2 ]] || fail "/etc/hosts: $(run exec one -- cat /etc/hosts)"
 run exec one -- ping -c 1 -W 3 "$web6" > /dev/null || fail "a pod does not reach one on another node by IPv6"
 run exec web-b -- ping -c 1 -W 3 "$one6" > /dev/null || fail "nor the other way round"

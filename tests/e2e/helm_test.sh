@@ -132,7 +132,7 @@ exporter=slurmNodes.exporter.enabled=true
 [[ $(render c $cluster_chart --set $exporter,podMonitor.create=true -a monitoring.coreos.com/v1 | grep -c '^kind: PodMonitor$') == 1 ]] || fail 'no PodMonitor'
 ! { render c $cluster_chart --set $exporter,podMonitor.create=true; render c $cluster_chart --set $exporter -a monitoring.coreos.com/v1; render c $cluster_chart --set podMonitor.create=true -a monitoring.coreos.com/v1; } | grep -q '^kind: PodMonitor$' || fail 'a PodMonitor that nobody asked for, or that nobody knows'
 [[ $(render f $operator_chart --set agent.enabled=false,networkPolicy.enabled=false,podDisruptionBudget.enabled=false,crds.install=false,rbac.create=false | grep '^kind: ' | sort | tr -d '\n') == \
-  'kind: Deploymentkind: Servicekind: ServiceAccount' ]] || fail 'switches do not switch off'
+  'kind: Deploymentkind: Servicekind: Servicekind: ServiceAccount' ]] || fail 'switches do not switch off'
 ok 'switches'
 
 # Published, then read by helm from a web server.

@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # The scenarios of tests/scenarios on both engines: the embedded one, and a real kube-apiserver with etcd, its controllers and its scheduler (tests/peers), on which fairlead-agent
 # plays the kubelet. Then the clients: kubectl, the Go and the Python client ask the same of both servers.
-#   kubernetes_test.sh BUILD_DIR [PART...]     as root; parts: embedded kubernetes kubelet clients; without parts all
+#   kubernetes_test.sh BUILD_DIR [PART...]     as root; parts: embedded kubernetes kubelet clients; without parts all but embedded (embedded_test.sh)
 # Everything happens in a network namespace of its own, so that ranges and ports of a running site are not touched. Exit status 77: the real programs are not built (tests/peers/build.sh builds them).
 set -euo pipefail
 build=$(realpath "${1:?usage: kubernetes_test.sh BUILD_DIR [PART...]}")
 shift
-[ $# -gt 0 ] || set -- embedded kubernetes kubelet clients
+[ $# -gt 0 ] || set -- kubernetes kubelet clients
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 peers=$top/tests/peers
+# shellcheck source=tests/e2e/slim_image.sh
+. "$top/tests/e2e/slim_image.sh"
 cluster=$peers/cluster.sh
 [ "$(id -u)" = 0 ] || { echo 'kubernetes_test.sh: nodes are made of namespaces: run it as root' >&2; exit 1; }
 
@@ -20,7 +22,7 @@ if [ -z "${FAIRLEAD_TEST_INSIDE:-}" ]; then
   for name in etcd kube-apiserver kube-controller-manager kube-scheduler kubectl; do
     [ -x "$programs/$name" ] || { echo "skipped: $programs/$name is not built (tests/peers/build.sh, or ./test.sh --kubernetes)"; exit 77; }
   done
-  for image in busybox slurm; do
+  for image in busybox slurm mariadb; do
     [ -d "/var/lib/fairlead/images/$image" ] || "$top/images/build.sh" "$top/images/$image" /var/lib/fairlead/images > /dev/null 2>&1 || { echo "the image $image could not be built" >&2; exit 1; }
   done
   "$peers/python/run.sh" --prepare || echo 'the Python client is left out'
@@ -94,7 +96,7 @@ ip -o link show "fl$id" 2> /dev/null || true
 find /sys/fs/cgroup -maxdepth 2 -name "fairlead-$id" 2> /dev/null
 grep -F "$site" /proc/self/mounts || true
 TEXT
-export SCENARIO_WORK=$work SCENARIO_SITE=$work/demo.yaml SCENARIO_KILL_NODE=$work/kill-node SCENARIO_HEAL_NODE=$work/heal-node
+export SCENARIO_FAIRLEAD=$build/bin/fairlead SCENARIO_WORK=$work SCENARIO_SITE=$work/demo.yaml SCENARIO_STATE=$site SCENARIO_KILL_NODE=$work/kill-node SCENARIO_HEAL_NODE=$work/heal-node
 cp "$top/examples/demo.yaml" "$SCENARIO_SITE"
 # On a host with cgroup v1 each step is confined to its own memory.
 [ ! -d /sys/fs/cgroup/memory ] || sed -i 's/cgroupVersion: v2/cgroupVersion: v1/' "$SCENARIO_SITE"
@@ -105,7 +107,11 @@ both_ranges=("${ranges[@]}")
 host=10.87.0.1
 fresh_site() {
   mkdir -p "$site/images"
-  cp -al /var/lib/fairlead/images/{slurm,busybox} "$site/images/"
+  cp -al /var/lib/fairlead/images/{slurm,busybox,mariadb} "$site/images/"
+  image_but "$site/images" slurm 22.05-again # another image of the same version
+  clock_image "$site/images" 22.05-ahead 600
+  clock_image "$site/images" 22.05-behind -600
+  slim_image "$site/images" slim 1 # for a shared root
 }
 scenarios() { # ENGINE
   local began=$SECONDS
@@ -128,7 +134,7 @@ kill -TERM $server
 while [ -e /proc/$server ] && ! grep -q '^State:.*Z' /proc/$server/status; do read -rt 0.1 <> <(:) || true; done
 "$build/bin/fairlead" down --yes --purge --state-dir "$site"
 TEXT
-  export SCENARIO_UNINSTALL=$work/uninstall SCENARIO_LEFT="$work/left-here $site; ls -A $site 2> /dev/null || true"
+  export SCENARIO_UNINSTALL=$work/uninstall SCENARIO_LEFT="$work/left-here $site; ls -A $site 2> /dev/null || true" SCENARIO_PROVIDE=true
   scenarios embedded
   stop_server
 }
@@ -139,20 +145,26 @@ start_peer() { # OPTIONS of cluster.sh up
   export KUBECONFIG=$work/peer/admin.kubeconfig
   tell "kube-apiserver $("$SCENARIO_KUBECTL" get --raw /version | sed -nE 's/.*"gitVersion": "([^"]*)".*/\1/p'), etcd, controllers and scheduler are ready after $((SECONDS - began)) s"
 }
-# Volumes as an administrator of any cluster provides them: folders on the machine, bound to the demo's claims by name.
-provide_volume() { # CLAIM SIZE SOURCE
-  mkdir -p "$work/disks/$1"
-  "$SCENARIO_KUBECTL" create -f - > /dev/null << YAML
+# Volumes as an administrator of any cluster provides them: folders on the machine, bound to claims by name, for a claim that is made by somebody.
+hook provide << 'TEXT'
+work=$1 source=${5:-} name=$2-$3
+mkdir -p "$work/disks/$name"
+[ -n "$source" ] || source="hostPath: {path: $work/disks/$name, type: Directory}"
+"$SCENARIO_KUBECTL" create -f - > /dev/null << YAML
 apiVersion: v1
 kind: PersistentVolume
-metadata: {name: demo-$1}
+metadata: {name: $name, labels: {scenario: volume}}
 spec:
-  capacity: {storage: $2}
-  accessModes: [ReadWriteMany]
+  capacity: {storage: $4}
+  accessModes: [ReadWriteMany, ReadWriteOnce]
   persistentVolumeReclaimPolicy: Retain
-  claimRef: {namespace: demo, name: $1}
-  $3
----
+  claimRef: {namespace: $2, name: $3}
+  $source
+YAML
+TEXT
+provide_volume() { # CLAIM SIZE [SOURCE]: of the demo, and the claim, too
+  "$work/provide" "$work" demo "$@"
+  "$SCENARIO_KUBECTL" create -f - > /dev/null << YAML
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: $1, namespace: demo}
@@ -164,10 +176,11 @@ run_kubernetes() {
   fresh_site
   start_peer --bind 0.0.0.0 --advertise "$host"
   "$SCENARIO_KUBECTL" create namespace demo > /dev/null
-  provide_volume jail-pvc 40Gi "hostPath: {path: $work/disks/jail-pvc, type: Directory}"
+  provide_volume jail-pvc 40Gi
   # Local volumes say where they are: these nodes are all on one machine.
-  provide_volume controller-spool-pvc 1Gi "local: {path: $work/disks/controller-spool-pvc}
+  provide_volume controller-spool-pvc 1Gi "local: {path: $work/disks/demo-controller-spool-pvc}
   nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: Exists}]}]}}"
+  "$work/provide" "$work" demo demo-backup 20Gi # the operator makes the claim
   "$build/bin/fairlead" install --local-machines --kubeconfig "$KUBECONFIG" > "$work/install.log" 2>&1 || { cat "$work/install.log" >&2; fail 'fairlead install'; }
   tell 'fairlead install: done'
   # The controllers act under rights of their own, not the administrator's.
@@ -181,14 +194,14 @@ date -u +%FT%T.%6NZ > "$work/uninstall-began"
 "$build/bin/fairlead" uninstall --purge --yes --kubeconfig "$KUBECONFIG" || exit 1
 kill -TERM $server
 while [ -e /proc/$server ] && ! grep -q '^State:.*Z' /proc/$server/status; do read -rt 0.1 <> <(:) || true; done
-"$SCENARIO_KUBECTL" delete persistentvolume/demo-jail-pvc persistentvolume/demo-controller-spool-pvc > /dev/null
+"$SCENARIO_KUBECTL" delete persistentvolumes -l scenario=volume > /dev/null
 "$build/bin/fairlead" down --yes --purge --state-dir "$site"
 TEXT
   hook left-in-cluster << 'TEXT'
 "$SCENARIO_KUBECTL" get crds,clusterroles,clusterrolebindings,namespaces,priorityclasses,persistentvolumes -o name | grep -iE 'fairlead|nebius|demo' || true
 "$SCENARIO_KUBECTL" get roles,rolebindings,leases,serviceaccounts,secrets -A -o name | grep -iE 'fairlead|slurm' || true
 TEXT
-  export SCENARIO_UNINSTALL=$work/uninstall SCENARIO_LEFT="$work/left-in-cluster; $work/left-here $site"
+  export SCENARIO_UNINSTALL=$work/uninstall SCENARIO_LEFT="$work/left-in-cluster; $work/left-here $site" SCENARIO_PROVIDE="$work/provide $work"
   scenarios kubernetes
   stop_server
   audit

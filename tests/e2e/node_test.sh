@@ -249,6 +249,16 @@ until_true 60 "pod two again" is pod two status.phase Running
 until_true 60 "exec in pod two" run exec two -- true
 note "killed and healed"
 
+# ---- rebooted by a person: once, and told whose containers end
+says 'default/two' node reboot node-b --dry-run || fail "a dry run does not tell whose containers would end"
+first=$(field machine node-b status.pid)
+run node reboot node-b --timeout 120 2> /dev/null || fail "node reboot"
+[[ $(field machine node-b status.pid) != "$first" ]] || fail "another first process"
+is machine node-b status.reboot.phase Done || fail "the reboot is not written down"
+until_true 60 "pod two after the reboot" is pod two status.phase Running
+until_true 60 "exec in pod two after the reboot" run exec two -- true
+note "rebooted"
+
 # ---- its first process dies by itself: the machine starts again
 first=$(field machine node-b status.pid)
 until_true 30 "the time between two starts" sh -c "[ \$((\$(date +%s) - \$(stat -c %Y '$FAIRLEAD_STATE_DIR/nodes/node-b/init.json'))) -gt 11 ]"

@@ -9,26 +9,14 @@ build=${1:?usage: slurm_jail_test.sh BUILD_DIR}
 # shellcheck source=tests/e2e/slurm_site_lib.sh
 . "$(dirname "$0")/slurm_site_lib.sh"
 told_pods=(demo-populate-jail "${told_pods[@]}")
-# The jail's image: the same without the gigabyte of PyTorch, which would only take time to copy.
-mkdir -p "$FAIRLEAD_STATE_DIR/images/tools"
-cp -al /var/lib/fairlead/images/slurm/22.05 "$FAIRLEAD_STATE_DIR/images/tools/1"
-find "$FAIRLEAD_STATE_DIR/images/tools/1/rootfs/usr/lib" -type f -size +2M ! -name 'libcrypto*' ! -name 'libslurm*' ! -name 'libperl*' ! -name 'libstdc++*' ! -name 'libgnutls*' ! -name 'libapt*' -delete
-sed 's/"name": "slurm"/"name": "tools"/; s/"tag": "22.05"/"tag": "1"/' "$FAIRLEAD_STATE_DIR/images/slurm/22.05/image.json" > "$work/image.json"
-mv "$work/image.json" "$FAIRLEAD_STATE_DIR/images/tools/1/image.json"
-# Its next version: one file that people will have changed, too, and one that they will not.
-rootfs=$FAIRLEAD_STATE_DIR/images/tools/1/rootfs
+# Two versions: one file that people will have changed, too, and one that they will not.
 for n in 1 2; do
-  [ "$n" = 1 ] || cp -al "$FAIRLEAD_STATE_DIR/images/tools/1" "$FAIRLEAD_STATE_DIR/images/tools/2"
+  slim_image "$FAIRLEAD_STATE_DIR/images" tools $n
   rootfs=$FAIRLEAD_STATE_DIR/images/tools/$n/rootfs
   rm -f "$rootfs/etc/issue" "$rootfs/etc/motd"
   echo "issue of image $n" > "$rootfs/etc/issue"
   echo "motd of both" > "$rootfs/etc/motd"
-  echo "image $n" > "$work/image-of"
-  rm -f "$rootfs/usr/share/image-of" && mv "$work/image-of" "$rootfs/usr/share/image-of"
 done
-sed 's/"tag": "1"/"tag": "2"/' "$FAIRLEAD_STATE_DIR/images/tools/1/image.json" > "$work/image.json"
-rm "$FAIRLEAD_STATE_DIR/images/tools/2/image.json"
-mv "$work/image.json" "$FAIRLEAD_STATE_DIR/images/tools/2/image.json"
 
 site=$work/demo.yaml
 sed 's/^spec:$/&/; s/^  slurmNodes:$/  populateJail: {image: "tools:1", k8sNodeFilterName: no-gpu}\n&/' "$top/examples/demo.yaml" > "$site"
@@ -118,6 +106,23 @@ expect "and adduser on a node, as without a jail" $'eve\neve\n/home/eve' login s
 job=$(run ssh demo "mkdir -p /srv/results && chown ada /srv/results && su - ada -c 'cd /srv/results && sbatch --parsable -w worker-1 --wrap \"pwd; hello; id -un\"'" | tr -d '[:space:]')
 expect "a batch job's folder and output are in the jail" $'/srv/results\nhello from worker-1\nada' run ssh demo "for i in \$(seq 100); do grep -q ada /srv/results/slurm-$job.out 2> /dev/null && break; sleep 0.1; done; cat /srv/results/slurm-$job.out"
 
+# What pip3 installs: by root for every node, in an environment for who made it. From a wheel of our own, since there is no network here.
+cat > "$work/wheel.py" << 'TEXT'
+import zipfile
+for name in ("hello_pip", "pip_one", "pip_two"):
+    with zipfile.ZipFile(f"/srv/{name}-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{name}.py", "where = __file__\n")
+        wheel.writestr(f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        wheel.writestr(f"{name}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{name}-1.0.dist-info/RECORD", "")
+TEXT
+worker worker-0 chroot /mnt/jail python3 -c "$(cat "$work/wheel.py")"
+seen="python3 -c 'import hello_pip; print(hello_pip.where)'"
+expect "pip3 install on one node is seen on all" "dist-packages/hello_pip.py" run ssh demo "pip3 install -q --no-index --root-user-action ignore /srv/hello_pip-1.0-py3-none-any.whl && srun -w worker-1 $seen"
+expect "an environment of a user's own works in jobs" "/home/ada/env/lib/python3" run ssh demo "su - ada -c 'python3 -m venv env && env/bin/pip3 install -q --no-index /srv/hello_pip-1.0-py3-none-any.whl && srun -w worker-1 env/bin/python -c \"import hello_pip; print(hello_pip.where)\"'"
+expect "sudo -i on a node gives a Slurm client" "worker-0" worker worker-0 sudo -n -i sinfo -h -N -o %N
+expect "and so it does for a user who may" "worker-1" run ssh demo "adduser ada sudo > /dev/null && su - ada -c 'sudo -n -i srun -w worker-1 hostname'"
+
 # Two nodes install at once.
 cat > "$work/build.sh" << 'TEXT'
 set -e
@@ -130,13 +135,17 @@ for name in one two; do
 done
 TEXT
 worker worker-0 chroot /mnt/jail sh -c "$(cat "$work/build.sh")"
-install() { login srun -w "$1" apt-get install -y "/srv/$2.deb"; }
-install worker-0 one > "$work/one.log" 2>&1 &
-first=$!
-install worker-1 two > "$work/two.log" 2>&1 || fail "install on worker-1: $(cat "$work/two.log")"
-wait $first || fail "install on worker-0: $(cat "$work/one.log")"
+at_once() { # COMMAND: its $0 is "one" on worker-0 and "two" on worker-1
+  login srun -w worker-0 sh -c "$1" one > "$work/one.log" 2>&1 &
+  local first=$!
+  login srun -w worker-1 sh -c "$1" two > "$work/two.log" 2>&1 || fail "on worker-1: $(cat "$work/two.log")"
+  wait $first || fail "on worker-0: $(cat "$work/one.log")"
+}
+at_once 'apt-get install -y "/srv/$0.deb"'
 expect "two nodes installed packages at once and both have both" $'package one\npackage two' login srun -w worker-0 sh -c 'package-one; package-two'
 expect "and the other node, too" $'package one\npackage two' login srun -w worker-1 sh -c 'package-one; package-two'
+at_once 'pip3 install -q --no-index --root-user-action ignore "/srv/pip_$0-1.0-py3-none-any.whl"'
+for node in 0 1; do expect "what pip3 installed on two nodes at once is on worker-$node" "dist-packages/pip_one.py /usr/local/lib/python3" login srun -w "worker-$node" python3 -c 'import pip_one, pip_two; print(pip_one.where, pip_two.where)'; done
 
 for node in 0 1; do login srun -w "worker-$node" sh -c "for i in 1 2 3; do adduser --disabled-password --gecos '' n$node-\$i || exit 1; done" > "$work/users-$node.log" 2>&1 & done
 wait || true

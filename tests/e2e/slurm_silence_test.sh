@@ -1,10 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A worker that nobody reaches any more, and whose pod is deleted by force: its job runs on there, and nowhere else, until its machine is off.
-# usage: slurm_silence_test.sh BUILD_DIR   (as root; a site of its own with ranges of its own; two minutes, most of it Kubernetes' patience with a silent node: only with FAIRLEAD_FULL=1)
+# usage: slurm_silence_test.sh BUILD_DIR   (as root; a site of its own with ranges of its own; a minute and a half, most of it the 40 s for which a node may be silent; with FAIRLEAD_FULL=1 the job is watched longer)
 set -euo pipefail
 build=${1:?usage: slurm_silence_test.sh BUILD_DIR}
-[ -n "${FAIRLEAD_FULL:-}" ] || { echo 'skipped: two minutes of silence (./test.sh --full)'; exit 77; }
 # shellcheck source=tests/e2e/slurm_site_lib.sh
 . "$(dirname "$0")/slurm_site_lib.sh"
 
@@ -13,7 +12,7 @@ site=$work/demo.yaml
 run up -f "$site" --port 16443 --node-range 10.87.0.0/16 --pod-range 10.88.0.0/16 > "$work/up.log" 2>&1 || { cat "$work/up.log" >&2; fail "up"; }
 machine_of() { run get pods -n demo worker-1 -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["spec"].get("nodeName", ""))'; }
 uid_of() { run get pods -n demo worker-1 -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["metadata"]["uid"])'; }
-job_says() { login scontrol -o show job "$job" | grep -q "JobState=$1 .* Restarts=$2 "; }
+job_says() { login scontrol -o show job "$job" | grep "JobState=$1 .* Restarts=$2 " > /dev/null; }
 first=$(machine_of)
 login mkdir -p /home/lab
 # shellcheck disable=SC2016
@@ -25,14 +24,14 @@ run node cut "$first" > "$work/cut.log" 2>&1 || { cat "$work/cut.log" >&2; fail 
 before=$(uid_of)
 run delete pod -n demo worker-1 --grace-period 0 > "$work/delete.log" 2>&1 || { cat "$work/delete.log" >&2; fail 'delete by force'; }
 another() { [ "$(uid_of)" != "$before" ]; }
-until_true 30 'another pod of that name' another
+until_true 60 'another pod of that name' another
 waits() { run logs -n demo worker-1 -c slurmd | grep 'another pod had this node'; }
-until_true 60 'it waits' waits
+until_true 150 'it waits' waits
 [ "$(machine_of)" != "$first" ] || fail 'it is on the machine that is cut off'
-until_true 30 'the condition says for what' bash -c "'$fairlead' get slurmclusters -n demo demo -o yaml | grep 'nobody could reach its machine $first'"
+until_true 60 'the condition says for what' bash -c "'$fairlead' get slurmclusters -n demo demo -o yaml | grep 'nobody could reach its machine $first'"
 count() { login sh -c 'wc -l < /home/lab/beats'; }
 at=$(count)
-for ((i = 0; i < 10; ++i)); do
+for ((i = 0; i < ${FAIRLEAD_FULL:+6}5; ++i)); do
   read -rt 1 <> <(:) || true
   job_says RUNNING 0 || fail "the job of a worker that may live: $(login scontrol -o show job "$job")"
 done
@@ -42,7 +41,7 @@ note 'the worker made in its place waits; the job runs on where nobody reaches i
 
 switched_off=$EPOCHREALTIME
 run node kill "$first" > "$work/kill.log" 2>&1 || { cat "$work/kill.log" >&2; fail 'node kill'; }
-until_true 60 'the job runs again' job_says RUNNING 1
+until_true 120 'the job runs again' job_says RUNNING 1
 note "its machine was switched off: the job runs again after $(since "$switched_off") s"
 until_true 30 'it writes again' login grep -q '^1 ' /home/lab/beats
 login cat /home/lab/beats > "$work/beats"

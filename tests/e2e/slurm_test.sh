@@ -51,12 +51,12 @@ rights() { run exec -n demo exporter-0 -c exporter -- grep -E '^(Uid|CapPrm|CapE
 [ "$(rights)" = 'Uid: 65534 65534 65534 65534 CapPrm: 0000000000000000 CapEff: 0000000000000000 ' ] || fail "the exporter's rights: $(rights)"
 expect "metrics of both workers, closed to sessions" "refused" login python3 -c 'import socket, sys; socket.create_connection((sys.argv[1], 8080), timeout=5)' "$(run get pods -n demo exporter-0 -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["status"]["podIP"])')"
 
-# Two heads could not tell which of them is cut off: refused before anything is touched.
-sed '/    controller:/,/size: 1/ s/size: 1/size: 2/' "$site" > "$work/two-heads.yaml"
-run apply -f "$work/two-heads.yaml" > /dev/null
-until_true 20 "the refusal of two heads" bash -c "'$fairlead' get slurmclusters -n demo demo -o yaml | grep -q 'set it to 3'"
+# Four heads: refused before anything is touched.
+sed '/    controller:/,/size: 1/ s/size: 1/size: 4/' "$site" > "$work/four-heads.yaml"
+run apply -f "$work/four-heads.yaml" > /dev/null
+until_true 20 "the refusal of four heads" bash -c "'$fairlead' get slurmclusters -n demo demo -o yaml | grep -q '1 to 3 are possible'"
 run apply -f "$site" > /dev/null
-note "two heads are refused with the number"
+note "four heads are refused with the number"
 
 # A worker's pod made anew has another address. Its end was confirmed, so its job runs again on it, without Slurm's delay, and Slurm follows the address.
 uid() { run get pods -n demo worker-1 -o json 2> /dev/null | python3 -c 'import json, sys; print(json.load(sys.stdin)["metadata"]["uid"])'; }

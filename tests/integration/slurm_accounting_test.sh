@@ -115,3 +115,13 @@ for when in before ${FAIRLEAD_FULL:+after}; do
   make_newer
   ok "killed $when each of $((n - 1)) questions: $unchanged times nothing had changed, $replaced times all of it"
 done
+
+# Names have whole seconds. A backup that is there under the name of this second is not written over.
+decoy() { date -u -d "+$1 seconds" +accounting-%Y%m%dT%H%M%SZ.sql.gz; }
+names=()
+for second in 0 1 2 3 4; do names+=("$(decoy $second)"); done
+for name in "${names[@]}"; do echo precious > "$database_root/var/backups/accounting/$name"; done
+companion restore-accounting "$older" --force > "$work/restore.log" 2>&1 || fail "a restore beside backups of the same second: $(cat "$work/restore.log")"
+for name in "${names[@]}"; do [ "$(cat "$database_root/var/backups/accounting/$name")" = precious ] || fail "the backup $name was written over"; done
+kept_somewhere "$was" || fail 'what was replaced is nowhere'
+ok 'a backup of the same second is not written over'

@@ -1,27 +1,38 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Three heads and a witness with the real slurmctld: whatever happens to the head that serves, another one does, what was confirmed is there under its id, no id is given twice, what runs runs on.
-#   slurm_failover_test.sh BUILD_DIR   (as root)     FAIRLEAD_ROUNDS: of each kind (8, of four that are variants of others 3; with FAIRLEAD_FULL=1 200)     FAIRLEAD_FAULTS: which, one after the other (all, in four lanes beside one another)
-#   FAIRLEAD_TIMES: a file for a line "fault seconds confirmed-before-it lost twice ended" of each round
+# Three heads and a witness, and two and a witness, with the real slurmctld: whatever happens to the head that serves, another one does, what was confirmed is there under its id, no id is given twice, what runs runs on.
+#   slurm_failover_test.sh BUILD_DIR   (as root)     FAIRLEAD_ROUNDS: of each kind (20, of three that are variants of others 3, with two heads 8)     FAIRLEAD_FAULTS: which, one after the other (all, in six lanes beside one another)
+#   FAIRLEAD_PASSES: how often all of it, each on clusters of its own (1; with FAIRLEAD_FULL=1: 10)
+#   FAIRLEAD_TIMES: a file for a line "fault seconds confirmed-before-it lost twice ended both" of each round; both: confirmations that were asked of the head that served before, after another one had started its slurmctld; with two
+#   heads the fault is "two-heads-FAULT"
 set -euo pipefail
 build=$(realpath "${1:?usage: slurm_failover_test.sh BUILD_DIR}")
-# A round is mostly waiting: four lanes, each with machines of its own, fit into the time of one.
+# A round is mostly waiting: six lanes, each with machines of its own, fit into the time of one.
 if [ -z "${FAIRLEAD_FAULTS:-}${FAIRLEAD_TEST_INSIDE:-}" ]; then
   lanes=() logs=$(mktemp -d /var/tmp/fairlead-failover-lanes-XXXXXX)
   clean_up() { local pid; for pid in "${lanes[@]}"; do kill -KILL -- "-$pid" 2> /dev/null || true; done; rm -rf --one-file-system "$logs"; }
   trap clean_up EXIT
-  for faults in 'kill again freeze planned' 'hang cut mute' 'island node burst' database; do
-    FAIRLEAD_FAULTS=$faults FAIRLEAD_TIMES=$logs/times-${#lanes[@]} FAIRLEAD_MACHINES=$logs setsid bash "$0" "$build" > "$logs/lane-${#lanes[@]}" 2>&1 &
-    lanes+=($!)
-  done
+  passes=1
+  [ -z "${FAIRLEAD_FULL:-}" ] || passes=10
+  [ -z "${FAIRLEAD_TIMES:-}" ] || : > "$FAIRLEAD_TIMES"
   status=0
-  for i in "${!lanes[@]}"; do
-    code=0
-    wait "${lanes[i]}" || code=$?
-    cat "$logs/lane-$i"
-    [ "$code" = 0 ] || status=$code
+  for ((pass = 1; pass <= ${FAIRLEAD_PASSES:-$passes}; ++pass)); do
+    lanes=()
+    for faults in 'kill again planned freeze' 'hang island mute' 'cut node' 'burst two' database '2 kill node cut planned'; do
+      count=3
+      [[ $faults != '2 '* ]] || { count=2 faults=${faults#2 }; }
+      FAIRLEAD_HEAD_COUNT=$count FAIRLEAD_FAULTS=$faults FAIRLEAD_TIMES=$logs/times-$count-${#lanes[@]} FAIRLEAD_MACHINES=$logs setsid bash "$0" "$build" > "$logs/lane-${#lanes[@]}" 2>&1 &
+      lanes+=($!)
+    done
+    for i in "${!lanes[@]}"; do
+      code=0
+      wait "${lanes[i]}" || code=$?
+      cat "$logs/lane-$i"
+      [ "$code" = 0 ] || status=$code
+    done
+    [ -z "${FAIRLEAD_TIMES:-}" ] || { cat "$logs"/times-3-* && sed 's/^/two-heads-/' "$logs"/times-2-*; } >> "$FAIRLEAD_TIMES"
+    rm -f "$logs"/times-*
   done
-  [ -z "${FAIRLEAD_TIMES:-}" ] || cat "$logs"/times-* > "$FAIRLEAD_TIMES"
   exit "$status"
 fi
 # shellcheck source=tests/slurm_machine.sh
@@ -30,12 +41,12 @@ own_machine "$0" "$build"
 # shellcheck source=tests/slurm_heads.sh
 . "$(dirname "$0")/../slurm_heads.sh"
 rounds_of() { # KIND
-  local sample=8
-  [[ " freeze mute planned database " != *" $1 "* ]] || sample=3
-  [ -z "${FAIRLEAD_FULL:-}" ] || sample=200
+  local sample=20
+  [ "$heads" = 3 ] || sample=8
+  [[ " freeze mute planned " != *" $1 "* ]] || sample=3
   echo "${FAIRLEAD_ROUNDS:-$sample}"
 }
-read -ra faults <<< "${FAIRLEAD_FAULTS:-kill again hang freeze mute cut island node burst planned database}"
+read -ra faults <<< "${FAIRLEAD_FAULTS:-kill again two hang freeze mute cut island node burst planned database}"
 times=${FAIRLEAD_TIMES:-$work/times}
 
 make_machine "$build"
@@ -54,11 +65,16 @@ ok "$heads heads and a witness: head $(active) serves"
 
 # A client that knows nothing but the head that served: what that one still confirms must be there as well.
 submit_to() { # HEAD NAME
-  local n=0 conf=/etc/slurm/only-$1.conf
+  local n=0 began conf=/etc/slurm/only-$1.conf
   sed "s/^SlurmctldHost=.*/SlurmctldHost=ctl(10.99.0.$((11 + $1)))/" "$root/etc/slurm/slurm.conf" > "$root$conf"
   while [ -e "$work/submitting" ]; do
     n=$((n + 1))
-    ( id=$(SLURM_CONF=$conf timeout 6 chroot "$root" sbatch -H --parsable -o /dev/null -J "$2-n$n" --wrap true 2> /dev/null) && echo "0 $2-n$n $id" >> "$work/confirmed" ) &
+    (
+      began=$EPOCHREALTIME
+      id=$(SLURM_CONF=$conf timeout 6 chroot "$root" sbatch -H --parsable -o /dev/null -J "$2-n$n" --wrap true 2> /dev/null) || exit 0
+      echo "0 $2-n$n $id" >> "$work/confirmed"
+      echo "$began" >> "$work/asked-old"
+    ) &
     read -rt 0.1 <> <(:) || true
   done
   wait
@@ -71,7 +87,11 @@ check() { # WHAT
   [ -z "$ended" ] || fail "$1: jobs that do not run any more: $ended"
   for ((i = 0; i < heads; ++i)); do [ -z "$(daemons_of "$i")" ] || count=$((count + 1)); done
   [ "$count" = 1 ] || fail "$1: $count heads have a slurmctld"
+  [ "$both" = 0 ] || fail "$1: $both submissions were confirmed by the head of before when another one had begun"
 }
+# The last term that the shared storage knows: one more for each head that begins; a slurmctld that is started again in place stays in its own.
+term() { find "$shared/terms" -mindepth 1 -maxdepth 1 -name '[0-9]*' -printf '%f\n' | sort -n | tail -n 1; }
+term_after() { (($(term) > $1)) && active; } # TERM: who serves in a later one
 forget() {
   inside squeue -h -t pending -o %i | xargs -r chroot "$root" scancel
   total=$((total + $(wc -l < "$work/confirmed")))
@@ -94,18 +114,29 @@ other_daemon() { local pid; for pid in $(all_daemons); do [[ " ${1//$'\n'/ } " =
 
 begin_test_fault() { # KIND HEAD
   case $1 in
-    again) # at once the next one, wherever it is started: another head takes over
+    again) # at once the next one, wherever it is started (in place, as a rule)
       daemons_of "$2" | signal_all KILL
       until_true 5 'a new slurmctld' grep_in . all_daemons
       all_daemons | signal_all KILL ;;
+    two) # two heads in a row: slurmctld and companion of the one that serves, then of the one that serves after it. Times are from the second.
+      local before second
+      before=$(term)
+      { companion_of "$2"; daemons_of "$2"; } | signal_all KILL
+      until_true 30 'a head serves in a new term' term_after "$before"
+      second=$(cat "$work/last.log")
+      before=$(term)
+      old+=$'\n'$(daemons_of "$second")
+      at=$EPOCHREALTIME
+      { companion_of "$second"; daemons_of "$second"; } | signal_all KILL
+      until_true 30 'and another one after it' term_after "$before" ;;
     freeze) { companion_of "$2"; daemons_of "$2"; } | signal_all STOP ;;
     mute) companion_of "$2" | signal_all STOP ;;
     island)
       ip link set "h$2" down
       nsenter -t "${init[$2]}" -m mount -t tmpfs -o ro nothing "$work/head-$2/var/spool/slurmctld" ;;
-    database) # slurmdbd and its database are gone, and slurmctld twice: another head starts without them
+    database) # slurmdbd and its database are gone, and two heads in a row: others begin without them
       kill_accounting
-      begin_test_fault again "$2" ;;
+      begin_test_fault two "$2" ;;
     planned) in_head "$2" /opt/fairlead/bin/fairlead-slurm step-down > "$work/last.log" ;;
     *) begin_fault "$@" ;;
   esac
@@ -136,11 +167,14 @@ for fault in "${faults[@]}"; do
     begin_submitting "$fault" "$round"
     old=$(daemons_of "$head")
     pids=$old$'\n'$(companion_of "$head")
-    at=$EPOCHREALTIME
-    begin_test_fault "$fault" "$head"
+    : > "$work/asked-old"
     submit_to "$head" "old-$fault-$round" &
     old_client=$!
+    at=$EPOCHREALTIME
+    begin_test_fault "$fault" "$head"
     until_true 30 "$fault $round: another slurmctld" other_daemon "$old"
+    begun=$EPOCHREALTIME
+    again_here=$(daemons_of "$head" | sort | comm -13 <(sort <<< "$old") -) # started again in place: it may confirm
     until_true 30 "$fault $round: a submission is confirmed by it" confirmed_after "$(awk -v t="$EPOCHREALTIME" 'BEGIN { printf "%.6f", t + 0.02 }')"
     took=$(longest_silence "$at")
     case $fault in mute | cut | island) read -rt 1 <> <(:) || true ;; esac # long enough for two that serve to harm one another
@@ -151,7 +185,9 @@ for fault in "${faults[@]}"; do
     until_true 20 "$fault $round: one slurmctld" serves
     until_true 5 "$fault $round: the other one is gone" bash -c "[ \$(pgrep -xc slurmctld) -le 2 ]"
     count_losses
-    echo "$fault $took $(confirmed_before "$at")$(losses)" >> "$times"
+    both=0
+    [ -n "$again_here" ] || [ "$(active)" = "$head" ] || both=$(awk -v t="$begun" '$1 > t { ++n } END { print n + 0 }' "$work/asked-old")
+    echo "$fault $took $(confirmed_before "$at")$(losses) $both" >> "$times"
     check "$fault $round"
     cp "$work/confirmed" "$work/round"
     forget

@@ -83,6 +83,67 @@ inside scontrol update nodename=worker-0 state=undrain
 until_true 30 'worker-0 is in service again' seen '"DRAIN" not in n["state"] and "NOT_RESPONDING" not in n["state"] and n["cpus"] == 0'
 ok 'checks run as nobody, once for a run; their drains and comments leave what people set'
 
+# A check is tried on a worker that nobody may use (docs/design/022).
+trial=fairlead-check-0123456789abcdef then='[p] fairlead: check gpu: 1 of 1; then its machine is rebooted'
+trials() { # PYTHON EXPRESSION over e (empty), t (node -> reservation), n (worker-0)
+  companion check-look u1 worker-0 > "$work/checks.log" || return 1
+  python3 -c 'import json, sys; v = json.load(open(sys.argv[1])); e = v["empty"]; t = {one["node"]: one["reservation"] for one in v["trials"]}; n = {one["name"]: one for one in v["nodes"]}["worker-0"]; sys.exit(0 if eval(sys.argv[2]) else 1)' "$work/checks.log" "$1"
+}
+trials 'e == [] and t == {}' || fail "in service, and called empty: $(cat "$work/checks.log")"
+busy=$(inside sbatch --parsable -o /dev/null -n 1 --wrap 'sleep 1000')
+until_true 30 'a job runs' seen "j['$busy']['state'] == 'RUNNING'"
+refused 3 'in service' check-try worker-0 "$trial" "$then"
+companion check-drain worker-0 1 "$then"
+trials 'e == [] and "DRAIN" in n["state"]' || fail "empty with a job: $(cat "$work/checks.log")"
+inside scontrol suspend "$busy"
+trials 'e == []' || fail "empty with a suspended job: $(cat "$work/checks.log")"
+inside scancel "$busy"
+until_true 30 'nothing is on it' trials 'e == ["worker-0"]'
+inside sbatch --parsable -o /dev/null -J later -w worker-0 -n 1 --wrap 'sleep 1000' > "$work/later"
+refused 3 'by somebody else' check-try worker-0 "$trial" '[p] fairlead: check gpu: another'
+companion check-try worker-0 "$trial" "$then"
+companion check-try worker-0 "$trial" "$then"
+trials "t == {'worker-0': '$trial'} and 'DRAIN' not in n['state'] and e == []" || fail "not tried: $(cat "$work/checks.log")"
+refused 3 '1 may be' check-drain worker-0 1 'fairlead: check other: 1 of 1'
+try() { printf '#!/bin/sh\nexit %s\n' "$2" | companion check-run u1 "$1" 5 --reservation "$trial" worker-0 | sed -nE 's/.*"id":"([0-9]+)".*/\1/p'; }
+tried=$(try 9000000001 3)
+until_true 60 'the check has failed under the reservation' checks "j['$tried']['state'] == 'FAILED' and j['$tried']['exit'] == 3"
+[ "$(inside squeue -h -j "$(cat "$work/later")" -o %T)" = PENDING ] || fail "a user's job came to a worker that is tried"
+companion check-settle worker-0 "$trial" "$then" '[p] fairlead: check gpu: failed again'
+companion check-settle worker-0 "$trial" "$then" '[p] fairlead: check gpu: failed again'
+trials 't == {} and "DRAIN" in n["state"] and n["reason"] == "[p] fairlead: check gpu: failed again"' || fail "failed again: $(cat "$work/checks.log")"
+inside scontrol update nodename=worker-0 reason="$then"
+companion check-try worker-0 "$trial" "$then"
+tried=$(try 9000000002 0)
+until_true 60 'the check has passed under the reservation' checks "j['$tried']['state'] == 'COMPLETED'"
+companion check-settle worker-0 "$trial" "$then" -
+trials 't == {} and "DRAIN" not in n["state"]' || fail "passed: $(cat "$work/checks.log")"
+until_true 60 'the job that waited runs' seen "j['$(cat "$work/later")']['state'] == 'RUNNING'"
+inside scancel "$(cat "$work/later")"
+until_true 30 'nothing runs' seen 'n["cpus"] == 0 and n["state"][0] == "IDLE"'
+# Nobody waits for the result any more: Slurm keeps a reservation in which a job runs, so its job is cancelled first.
+companion check-drain worker-0 1 "$then"
+companion check-try worker-0 "$trial" "$then"
+tried=$(printf '#!/bin/sh\nsleep 1000\n' | companion check-run u1 9000000003 5 --reservation "$trial" worker-0 | sed -nE 's/.*"id":"([0-9]+)".*/\1/p')
+until_true 60 'the try runs' checks "j['$tried']['state'] == 'RUNNING'"
+! companion check-settle worker-0 "$trial" "$then" '[p] fairlead: check gpu: was not tried' > "$work/settle.log" 2>&1 || fail 'a reservation went from below a job'
+companion check-cancel u1 "$tried"
+settled() { companion check-settle worker-0 "$trial" "$then" '[p] fairlead: check gpu: was not tried' && trials 't == {} and n["reason"] == "[p] fairlead: check gpu: was not tried"'; }
+until_true 60 'the reservation goes, the worker is drained' settled
+inside scontrol update nodename=worker-0 state=undrain
+until_true 30 'worker-0 is in service after it' seen '"DRAIN" not in n["state"] and "NOT_RESPONDING" not in n["state"] and n["cpus"] == 0'
+# What a person sets in the meantime stays; only the reservation goes.
+companion check-drain worker-0 1 "$then"
+companion check-try worker-0 "$trial" "$then"
+inside scontrol update nodename=worker-0 state=drain reason='ada has it'
+companion check-settle worker-0 "$trial" "$then" '[p] fairlead: check gpu: failed again'
+trials 't == {} and n["reason"] == "ada has it"' || fail "a person's drain: $(cat "$work/checks.log")"
+companion check-settle worker-0 - "$then" -
+trials '"DRAIN" in n["state"]' || fail 'a drain of a person was lifted'
+inside scontrol update nodename=worker-0 state=undrain
+until_true 30 'worker-0 is in service once more' seen '"DRAIN" not in n["state"] and "NOT_RESPONDING" not in n["state"] and n["cpus"] == 0'
+ok 'a check is tried under a reservation on a worker that nobody else can use; what follows is repeated without harm'
+
 array=$(inside sbatch --parsable -o /dev/null -a 1-2 -t 10 --wrap 'sleep 1000')
 single=$(inside sbatch --parsable -o /dev/null -w worker-0 --wrap 'sleep 1000')
 inside srun -Q -n 1 sleep 1000 > "$work/srun.log" 2>&1 &

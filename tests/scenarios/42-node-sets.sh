@@ -3,30 +3,23 @@
 # Workers of several kinds as NodeSets: jobs choose them by name, each is scaled by itself, and one that is deleted leaves nothing behind. Then the cluster's own workers become a NodeSet as they run.
 . "$(dirname "$0")/lib.sh"
 
-node_set() { # NAME REPLICAS
-  cat << YAML
----
-apiVersion: slurm.nebius.ai/v1alpha1
-kind: NodeSet
-metadata: {name: $1}
-spec:
-  clusterName: demo
-  replicas: $2
-  nodeSelector: {example.com/pool: gpu}
-  slurmd:
-    image: {repository: slurm, tag: "22.05"}
-    resources: {cpu: 200m, memory: 256Mi}
-    volumes: {jail: {persistentVolumeClaim: {claimName: jail-pvc}}, spool: {emptyDir: {}}, sharedMemorySize: 64Mi}
-  munge: {image: {repository: slurm, tag: "22.05"}, resources: {cpu: 50m, memory: 64Mi}}
-YAML
-}
-{ node_set alpha 1; node_set beta 2; } | kd apply -f - > /dev/null || fail 'NodeSets are refused'
+node_set alpha 1
+node_set beta 2
 for set in alpha beta; do until_true 90 "NodeSet $set is ready" same Ready kd get nodeset "$set" -o 'jsonpath={.status.phase}'; done
 idle_of() { login sinfo -h -N -o '%N %t' | awk -v of="$1" 'index($1, of) == 1 && $2 == "idle" { n++ } END { print n + 0 }'; }
 until_true 60 'Slurm has their workers' bash -c "$(declare -f login kd k idle_of); [[ \$(idle_of alpha-) == 1 && \$(idle_of beta-) == 2 ]]"
 same alpha-0 login srun -C alpha hostname || fail 'srun on alpha'
 same $'beta-0\nbeta-1' bash -c "$(declare -f login kd k); login srun -C beta --nodes=2 hostname | sort" || fail 'srun on beta'
 note 'two NodeSets are up beside the workers, and srun chooses between them'
+
+same 'NAME STATUS DESIRED READY EPHEMERAL AGE' columns nodesets || fail "columns of NodeSets: $(columns nodesets)"
+set_rows() { kd get nodesets --no-headers | awk '{ print $1, $2, $3, $4 }'; }
+until_true 30 'the rows of NodeSets' same $'alpha Ready 1 1\nbeta Ready 2 2' set_rows
+same 'NAME STATUS CONTROLLERS WORKERS LOGIN ACCOUNTING AGE' columns slurmclusters || fail "columns of SlurmClusters: $(columns slurmclusters)"
+row() { kd get slurmclusters --no-headers | awk '{ print $1, $2, $3, $4, $5 }'; }
+row_fits() { same "$(kd get slurmcluster demo -o 'jsonpath={.metadata.name} {.status.phase} {.spec.slurmNodes.controller.size} {.status.workers} {.spec.slurmNodes.login.size}')" row; }
+until_true 30 'the row of the SlurmCluster' row_fits
+note 'kubectl get shows the columns of SlurmCluster and NodeSet'
 
 kd scale nodeset beta --replicas=1 > /dev/null || fail 'kubectl scale'
 until_true 90 'beta-1 is gone' bash -c "$(declare -f kd k is_empty); is_empty kd get pod beta-1 --ignore-not-found -o name"
@@ -40,7 +33,7 @@ note 'kubectl scale drains one set alone; deleted sets take their workers out of
 uid=$(kd get pod worker-0 -o 'jsonpath={.metadata.uid}')
 size=$(kd get slurmcluster demo -o 'jsonpath={.spec.slurmNodes.worker.size}')
 section=$(kd get slurmcluster demo -o 'jsonpath={.spec.slurmNodes.worker}')
-node_set worker "$size" | kd apply -f - > /dev/null
+node_set worker "$size"
 until_true 30 'the NodeSet waits for the section to go' says 'takes them over as they run' kd get nodeset worker -o 'jsonpath={.status.conditions[?(@.type=="SpecValid")].message}'
 kd patch slurmcluster demo --type=json -p '[{"op":"remove","path":"/spec/slurmNodes/worker"}]' > /dev/null
 until_true 60 'the NodeSet has the workers' same "Ready $size" kd get nodeset worker -o 'jsonpath={.status.phase} {.status.replicas}'

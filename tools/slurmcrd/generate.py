@@ -177,7 +177,8 @@ def main():
                 if mark not in shapes[path.removeprefix("spec.")]:
                     shapes[path.removeprefix("spec.")] += mark
     write("slurm_fields.inc", "".join(f"{path} {marks}\n" for path, marks in sorted(shapes.items())))
-    write("node_set_fields.inc", "".join(sorted({path.removeprefix("spec.") + "\n" for path, kind, _ in rows("nodesets.tsv") if path.startswith("spec.") and not kind.startswith("(")})))
+    for name in ("node_set", "active_check"):
+        write(name + "_fields.inc", "".join(sorted({path.removeprefix("spec.") + "\n" for path, kind, _ in rows(name.replace("_", "") + "s.tsv") if path.startswith("spec.") and not kind.startswith("(")})))
 
 
 main()

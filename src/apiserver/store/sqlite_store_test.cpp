@@ -17,6 +17,7 @@
 #include "apiserver/store/store_test_kit.h"
 #include "base/process.h"
 #include "base/rng.h"
+#include "base/test_rounds.h"
 
 namespace fairlead::apiserver {
 namespace {
@@ -337,7 +338,7 @@ TEST(SqliteStore, AKilledProcessLosesNothingItAcknowledged) {
   std::set<Revision> revisions;
   Rng rng(20);
   std::size_t acknowledged = 0;
-  const int rounds = std::getenv("FAIRLEAD_FULL") != nullptr ? 300 : 30;
+  const int rounds = test_rounds(30, 300);
   for (int round = 0; round < rounds; ++round) {
     int ends[2];
     ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);

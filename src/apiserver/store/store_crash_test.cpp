@@ -100,7 +100,7 @@ struct World {
   void work(Store& store, int rounds, std::atomic<bool>& stopped) {
     std::vector<std::thread> writers;
     for (int w = 0; w < 3; ++w) {
-      writers.emplace_back([&, this, w, writer_rng = Rng(rng.next()), first = next_id + static_cast<std::uint64_t>(w) * 100'000]() mutable {
+      writers.emplace_back([&, this, writer_rng = Rng(rng.next()), first = next_id + static_cast<std::uint64_t>(w) * 100'000]() mutable {
         std::uint64_t id = first;
         for (int round = 0; round < rounds && !stopped; ++round) {
           auto open_writes = std::make_shared<std::atomic<int>>(0);  // outlives a writer that gives up

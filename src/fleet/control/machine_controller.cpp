@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 
 namespace fairlead::fleet {
@@ -55,6 +57,11 @@ Result<kube::Next> MachineController::reconcile(const kube::ObjectKey& key) {
     }
   auto seen = host_.observe(machine.name, machine.seat);
   if (!seen) return pass(std::move(seen.error()), "look at machine " + machine.name);
+  if (const auto record = note_reboot(machine, *seen)) {
+    // Before anything is stopped; the change of status brings us back.
+    if (auto done = write_down(*record, std::move(*object)); !done) return pass(std::move(done.error()), "write down that machine " + machine.name + " is to reboot");
+    return kube::Next{};
+  }
   const MachinePlan plan = plan_machine(machine, *seen, clock_.now(), options_.plan);
 
   std::optional<Error> failed;
@@ -69,6 +76,11 @@ Result<kube::Next> MachineController::reconcile(const kube::ObjectKey& key) {
   if (!plan.steps.empty()) {
     seen = host_.observe(machine.name, machine.seat);
     if (!seen) return pass(std::move(seen.error()), "look at machine " + machine.name);
+  }
+  if (!failed && has_rebooted(machine, *seen)) {
+    Json& reboot = object->child("status").child("reboot");
+    reboot.set("phase", "Done").set("ended", print_time(clock_.now())).set("message", fmt::format("first process {} in place of {}", seen->process->pid, machine.reboot.pid));
+    log_info("machine rebooted", {{"machine", machine.name}, {"request", machine.reboot.id}});
   }
   // Dead for certain: the host saw it. Whoever waits for proof need not wait for silence.
   if (!failed && !machine.deleting && !seen->process && (*object)["status"]["starts"].integer() > 0)
@@ -108,6 +120,25 @@ Result<void> MachineController::give_seat(const Json& object) {
   status.set("phase", "Pending").set("node", kube::name_of(object)).set("index", seat.index).set("address", seat.address).set("podCIDR", seat.pod_cidr);
   if (!seat.address6.empty()) status.set("addresses", Json::array({seat.address, seat.address6})).set("podCIDRs", Json::array({seat.pod_cidr, seat.pod_cidr6}));
   if (auto done = api_.update_status(resources::machines, copy); !done) return std::unexpected(std::move(done.error()));
+  return {};
+}
+
+Result<void> MachineController::write_down(const api::RebootRecord& record, Json object) {
+  constexpr std::size_t kKept = 20;
+  const std::string now = print_time(clock_.now());
+  Json& status = object.child("status");
+  Json noted = Json::object({{"id", record.id}, {"by", object["spec"]["reboot"]["by"].string()}, {"phase", record.phase}, {"message", record.message}, {"began", now}});
+  if (record.phase != "Refused") {
+    noted.set("was", Json::object({{"pid", record.pid}, {"startTicks", static_cast<std::int64_t>(record.start_ticks)}}));
+    Json last = Json::array();
+    const auto& before = status["reboots"].items();
+    for (std::size_t i = before.size() - std::min(before.size(), kKept - 1); i < before.size(); ++i) last.push(before[i]);
+    last.push(Json::object({{"id", record.id}, {"at", now}}));
+    status.set("reboots", std::move(last));
+  }
+  status.set("reboot", std::move(noted));
+  log_info("machine is to reboot", {{"machine", kube::name_of(object)}, {"request", record.id}, {"by", object["spec"]["reboot"]["by"].string()}, {"what", record.phase}});
+  if (auto done = api_.update_status(resources::machines, object); !done) return std::unexpected(std::move(done.error()));
   return {};
 }
 

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "fleet/fake_host.h"
 #include "kube/fenced_api.h"
 #include "kube/tiny_api.h"
@@ -202,6 +204,109 @@ TEST_F(Machines, ADeletedOneLeavesNothing) {
   EXPECT_THAT(api_.all("machines"), IsEmpty());
   EXPECT_THAT(api_.all("nodes"), IsEmpty());
   EXPECT_EQ(*host_.observe("a", {}), Observation{});
+}
+
+// docs/design/022.
+class MachineReboots : public Machines {
+ protected:
+  void ask(const std::string& machine, const std::string& id) {
+    Json object = api_.all("machines").at({"", machine});
+    object.child("spec").set("reboot", Json::object({{"id", id}, {"by", "a test"}}));
+    ASSERT_TRUE(api_.update(kube::resources::machines, object));
+  }
+  const Json& noted(const std::string& machine) { return object(machine)["status"]["reboot"]; }
+  int count(const std::string& step) { return static_cast<int>(std::count(steps_.begin(), steps_.end(), step)); }
+};
+
+TEST_F(MachineReboots, AreStoppedAndStartedOnceForEachRequest) {
+  add("a");
+  settle();
+  const auto pid = object("a")["status"]["pid"].integer();
+  ask("a", "one");
+  ASSERT_TRUE(controller_.reconcile({"", "a"}));
+  EXPECT_EQ(noted("a")["phase"].string(), "Rebooting");
+  EXPECT_EQ(noted("a")["was"]["pid"].integer(), pid) << "written down before it is stopped";
+  EXPECT_THAT(steps_, ElementsAre("a start", "a connect"));
+  settle();
+  EXPECT_THAT(steps_, ElementsAre("a start", "a connect", "a kill", "a start", "a connect"));
+  EXPECT_EQ(noted("a")["phase"].string(), "Done");
+  EXPECT_NE(object("a")["status"]["pid"].integer(), pid);
+  EXPECT_EQ(object("a")["status"]["starts"].integer(), 2);
+  EXPECT_EQ(object("a")["status"]["reboots"].items().size(), 1U);
+  settle();
+  ask("a", "one");
+  settle();
+  EXPECT_EQ(count("a start"), 2);
+  ask("a", "two");
+  settle();
+  EXPECT_EQ(count("a start"), 3);
+  EXPECT_EQ(noted("a")["id"].string(), "two");
+  EXPECT_EQ(object("a")["status"]["reboots"].items().size(), 2U);
+}
+
+// Killed at each step: what a new controller does is told by what is written down and by what runs, so that one request is one reboot.
+TEST_F(MachineReboots, HappenOnceWhoeverDies) {
+  for (const Step step : {Step::Kill, Step::Start, Step::Connect})
+    for (int times = 1; times < 4; ++times) {
+      const std::string name = "m" + std::to_string(static_cast<int>(step)) + std::to_string(times);
+      add(name);
+      settle();
+      clock_.advance(1min);
+      ask(name, "x");
+      host_.fail_next(step, times);
+      for (int i = 0; i < 12; ++i) {
+        (void)controller_.reconcile({"", name});
+        clock_.advance(11s);
+      }
+      settle();
+      EXPECT_EQ(noted(name)["phase"].string(), "Done") << name;
+      EXPECT_EQ(count(name + " start"), 2) << name;
+      EXPECT_EQ(count(name + " kill"), 1) << name;
+      EXPECT_EQ(object(name)["status"]["reboots"].items().size(), 1U) << name;
+    }
+}
+
+// The write of what happened is lost, again and again: the process that runs is not the one that was to end.
+TEST_F(MachineReboots, AreNotRepeatedWhenTheirEndWasNotWrittenDown) {
+  add("a");
+  settle();
+  ask("a", "x");
+  ASSERT_TRUE(controller_.reconcile({"", "a"}));
+  for (int i = 0; i < 3; ++i) {
+    const Json before = object("a");
+    ASSERT_TRUE(controller_.reconcile({"", "a"}));
+    ASSERT_TRUE(api_.put(kube::resources::machines, before));
+  }
+  settle();
+  EXPECT_EQ(count("a kill"), 1);
+  EXPECT_EQ(noted("a")["phase"].string(), "Done");
+}
+
+TEST_F(MachineReboots, AreRefusedWhileThePowerIsOffAndNotMadeUpFor) {
+  add("a");
+  settle();
+  set("a", "power", "Off");
+  settle();
+  ask("a", "x");
+  settle();
+  EXPECT_EQ(noted("a")["phase"].string(), "Refused");
+  clock_.advance(1min);
+  set("a", "power", "On");
+  settle();
+  EXPECT_EQ(count("a start"), 2) << "the power alone";
+  EXPECT_FALSE(object("a")["status"].has("reboots"));
+}
+
+TEST_F(MachineReboots, OfOneThatDiedMeanwhileAreDoneByItsStart) {
+  add("a");
+  settle();
+  clock_.advance(1min);
+  ask("a", "x");
+  ASSERT_TRUE(controller_.reconcile({"", "a"}));
+  host_.crash("a");
+  settle();
+  EXPECT_EQ(noted("a")["phase"].string(), "Done");
+  EXPECT_EQ(count("a start"), 2);
 }
 
 }  // namespace

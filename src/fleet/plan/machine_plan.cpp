@@ -44,7 +44,26 @@ void plan_link(MachinePlan& plan, Link asked, Wire is) {
   if (asked == Link::Connected && is == Wire::Cut) plan.steps.push_back(Step::Heal);
 }
 
+// The process that the request is to end is the one that runs: no other is stopped for it, whatever happened since.
+bool to_reboot(const api::Machine& machine, const Observation& seen) {
+  return machine.reboot.phase == "Rebooting" && seen.process && seen.process->pid == machine.reboot.pid && seen.process->start_ticks == machine.reboot.start_ticks;
+}
+
 }  // namespace
+
+std::optional<api::RebootRecord> note_reboot(const api::Machine& machine, const Observation& seen) {
+  if (machine.deleting || !machine.problems.empty() || machine.spec.reboot.empty() || machine.spec.reboot == machine.reboot.id || machine.reboot.phase == "Rebooting") return std::nullopt;
+  api::RebootRecord out{.id = machine.spec.reboot, .phase = "Rebooting", .message = seen.process ? "its first process is stopped, and it is started again" : "it did not run, and is started"};
+  if (machine.spec.power == Power::Off) {
+    out.phase = "Refused";
+    out.message = "spec.power is Off: switch it on";
+    return out;
+  }
+  if (seen.process) out.pid = seen.process->pid, out.start_ticks = seen.process->start_ticks;
+  return out;
+}
+
+bool has_rebooted(const api::Machine& machine, const Observation& seen) { return machine.reboot.phase == "Rebooting" && seen.process && !to_reboot(machine, seen); }
 
 MachinePlan plan_machine(const api::Machine& machine, const Observation& seen, Instant now, const MachinePlanOptions& options) {
   if (machine.deleting) return plan_removal(seen);
@@ -71,6 +90,9 @@ MachinePlan plan_machine(const api::Machine& machine, const Observation& seen, I
       return plan;
     }
     plan.steps.push_back(Step::Start);
+    plan_link(plan, machine.spec.link, Wire::None);
+  } else if (to_reboot(machine, seen)) {
+    plan.steps = {Step::Stop, Step::Start};
     plan_link(plan, machine.spec.link, Wire::None);
   } else {
     plan_link(plan, machine.spec.link, seen.wire);

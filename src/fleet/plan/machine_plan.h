@@ -53,6 +53,11 @@ struct MachinePlanOptions {
   std::chrono::seconds between_starts{10};
 };
 
+// Must a request to reboot be written down, before anything is done? The record is then complete but for the times; nothing is done in that round.
+std::optional<api::RebootRecord> note_reboot(const api::Machine& machine, const Observation& seen);
+// Has the one that is written down happened? Then the first process is another.
+bool has_rebooted(const api::Machine& machine, const Observation& seen);
+
 // Equal arguments give equal plans. Idempotent: after the steps have done their work, the plan has no steps (except that Forget ends the object).
 MachinePlan plan_machine(const api::Machine& machine, const Observation& seen, Instant now, const MachinePlanOptions& options = {});
 

@@ -49,7 +49,7 @@ std::string uuid_of(const std::string& event_id) {
 
 std::string summary(const Event& event) {
   std::string out = event.type == EventType::Test ? fmt::format("Test of notifications for topic in namespace {}", event.space)
-                                                  : fmt::format("Slurm cluster {}/{}: head {} is {} (was {})", event.space, event.cluster, event.head, upper(event.new_state), upper(event.old_state));
+                                                  : fmt::format("Slurm cluster {}/{}: {} {} is {} (was {})", event.space, event.cluster, event.witness ? "witness" : "head", event.head, upper(event.new_state), upper(event.old_state));
   std::replace_if(out.begin(), out.end(), [](unsigned char c) { return c < ' ' || c >= 0x7f; }, '?');
   return out;
 }
@@ -61,6 +61,7 @@ Json event_json(const Event& event) {
   out.set("cluster", std::move(cluster));
   if (!event.head.empty()) {
     out.set("head", event.head).set("oldState", event.old_state).set("newState", event.new_state);
+    if (event.witness) out.set("witness", true);
     out.set("redundancy", Json::object({{"ready", event.ready}, {"wanted", event.wanted}}));
   }
   if (event.term > 0) out.set("term", static_cast<std::int64_t>(event.term));
@@ -82,6 +83,7 @@ Result<Event> read_event(const Json& from) {
   out.cluster = from["cluster"]["name"].string();
   out.cluster_uid = from["cluster"]["uid"].string();
   out.head = from["head"].string();
+  out.witness = from["witness"].boolean();
   out.old_state = from["oldState"].string();
   out.new_state = from["newState"].string();
   out.cause = from["cause"].string();

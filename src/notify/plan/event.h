@@ -19,6 +19,7 @@ struct Event {
   Instant time{};
   std::string space, cluster, cluster_uid;
   std::string head;                  // "controller-1"
+  bool witness = false;              // it votes and serves never: of two heads
   std::string old_state, new_state;  // On, Standby, Off, Unknown
   std::string cause, next_step;      // sentences without secrets
   int ready = 0, wanted = 0;         // heads that serve or could, of those asked for

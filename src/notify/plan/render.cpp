@@ -30,7 +30,7 @@ std::string mail_text(const Event& event) {
   };
   line("Event:", std::string(text(event.type)));
   line("Cluster:", event.cluster.empty() ? "" : event.space + "/" + event.cluster);
-  line("Head:", event.head);
+  line(event.witness ? "Witness:" : "Head:", event.head);
   line("State:", event.head.empty() ? "" : fmt::format("{} -> {}", event.old_state, event.new_state));
   line("Redundancy:", event.wanted == 0 ? "" : fmt::format("{} of {} heads serve or stand by", event.ready, event.wanted));
   line("Term:", event.term == 0 ? "" : std::to_string(event.term));

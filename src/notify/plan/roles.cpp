@@ -11,6 +11,8 @@ using kube::Json;
 
 namespace {
 
+constexpr const char* kWitness = "witness";  // in the record, and the name of its container
+constexpr const char* kWitnessPod = "controller-2";
 constexpr HeadState kStates[] = {HeadState::Off, HeadState::Unknown, HeadState::Standby, HeadState::On};
 
 bool useful(HeadState state) { return state == HeadState::On || state == HeadState::Standby; }
@@ -44,6 +46,15 @@ Head read_head(const Json* pod, const std::string& cluster_uid) {
   if (status == "Unknown" || (status == "False" && (*ready)["reason"].string().starts_with("Node"))) return {HeadState::Unknown, fmt::format("its node {} does not report", (*pod)["spec"]["nodeName"].string_or("?"))};
   if (status == "True" && !kube::deleting(*pod)) return {HeadState::Standby, ""};
   return {HeadState::Off, pod_trouble(*pod)};
+}
+
+// The pod of a third head has the witness's name until it is gone.
+Head read_witness(const Json* pod, const std::string& cluster_uid) {
+  Head out = read_head(pod, cluster_uid);
+  if (out.state == HeadState::Off) return out;
+  const auto& containers = (*pod)["spec"]["containers"].items();
+  if (containers.size() != 1 || containers[0]["name"].string() != kWitness) return {HeadState::Off, "the pod of a third head still has its name"};
+  return out;
 }
 
 // Why a head does not serve any more, or does now.
@@ -98,6 +109,10 @@ HeadsNow read_heads(const api::SlurmCluster& cluster, const std::map<std::string
     const auto pod = pods.find(name);
     out.heads[name] = read_head(pod == pods.end() ? nullptr : &pod->second, cluster.uid);
   }
+  if (out.wanted == 2) {
+    const auto pod = pods.find(kWitnessPod);
+    out.witness = read_witness(pod == pods.end() ? nullptr : &pod->second, cluster.uid);
+  }
   if (slice && !(*slice)["endpoints"].items().empty()) {
     const Json& ref = (*slice)["endpoints"].items()[0]["targetRef"];
     out.serves = ref["name"].string();
@@ -147,21 +162,19 @@ RolePlan plan_events(const api::SlurmCluster& cluster, const std::optional<Recor
   RolePlan plan;
   const int ready = static_cast<int>(std::count_if(now.heads.begin(), now.heads.end(), [](const auto& head) { return useful(head.second.state); }));
   if (told) plan.record = *told;
+  const std::int64_t first_seq = std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
   // A record that was lost begins anew with numbers that were never used; heads that may come later are in it from the start.
   for (int i = 0; i < api::kMaxHeads; ++i) {
     const std::string name = fmt::format("controller-{}", i);
     const auto head = now.heads.find(name);
-    if (!told) plan.record[name] = {head == now.heads.end() ? HeadState::Off : head->second.state, std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count()};
+    if (!told) plan.record[name] = {head == now.heads.end() ? HeadState::Off : head->second.state, first_seq};
   }
-  for (const auto& [name, head] : now.heads) {
+  const auto compare = [&](const std::string& name, const std::string& pod, const Head& head, bool witness) {
     const Told last = plan.record[name];
-    if (last.state == head.state) {
-      plan.record[name] = last;
-      continue;
-    }
+    if (last.state == head.state) return;
     plan.record[name] = {head.state, last.seq + 1};
     // From Off to Unknown and back nothing is lost or won.
-    if (!useful(last.state) && !useful(head.state)) continue;
+    if (!useful(last.state) && !useful(head.state)) return;
     const EventType type = type_of(last.state, head.state);
     plan.events.push_back({.id = event_id(cluster.uid, name, last.seq, text(last.state), text(head.state)),
                            .type = type,
@@ -169,15 +182,22 @@ RolePlan plan_events(const api::SlurmCluster& cluster, const std::optional<Recor
                            .space = cluster.space,
                            .cluster = cluster.name,
                            .cluster_uid = cluster.uid,
-                           .head = name,
+                           .head = pod,
+                           .witness = witness,
                            .old_state = std::string(text(last.state)),
                            .new_state = std::string(text(head.state)),
-                           .cause = cause_of(name, last.state, head, now),
-                           .next_step = next_step(cluster, name, type, now),
+                           .cause = cause_of(pod, last.state, head, now),
+                           .next_step = next_step(cluster, pod, type, now),
                            .ready = ready,
                            .wanted = now.wanted,
                            .term = now.term});
-  }
+    if (witness && type == EventType::BackupLost) plan.events.back().next_step.insert(0, "Until it is back the two heads have no third voter: if one of them is lost, too, none serves. ");
+  };
+  for (const auto& [name, head] : now.heads) compare(name, name, head, false);
+  // Numbers of a witness that was away for a while begin where none was used before, as those of a lost record.
+  if (!now.witness) plan.record.erase(kWitness);
+  else if (!plan.record.contains(kWitness)) plan.record[kWitness] = {now.witness->state, first_seq};
+  else compare(kWitness, kWitnessPod, *now.witness, true);
   const auto loss = [](const Event& event) { return event.type == EventType::PrimaryOff || event.type == EventType::BackupLost; };
   std::stable_partition(plan.events.begin(), plan.events.end(), loss);
   return plan;

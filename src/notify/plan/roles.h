@@ -21,6 +21,7 @@ struct Head {
 };
 struct HeadsNow {
   std::map<std::string, Head> heads;  // all that are asked for, by pod name
+  std::optional<Head> witness;        // of two heads: pod controller-2, which votes and serves never
   std::string serves;                 // by the election, or the only head; empty: nobody has yet
   std::uint64_t term = 0;
   int wanted = 1;
@@ -28,7 +29,7 @@ struct HeadsNow {
 // `pods`: of the cluster's namespace by name; `slice`: the one that names the elected head (CLUSTER-controller-active), if there is one.
 HeadsNow read_heads(const api::SlurmCluster& cluster, const std::map<std::string, kube::Json>& pods, const kube::Json* slice);
 
-// What was told of, kept in status.notifications.heads of the SlurmCluster: {"controller-0": {"state": "On", "seq": 4}}.
+// What was told of, kept in status.notifications.heads of the SlurmCluster: {"controller-0": {"state": "On", "seq": 4}}; the witness as "witness".
 struct Told {
   HeadState state = HeadState::Off;
   std::int64_t seq = 0;
@@ -52,7 +53,7 @@ struct RolePlan {
   std::vector<Event> events;  // losses before gains, by head
   Record record;              // to be written once the events are safe
 };
-// A first look tells nothing but remembers. Asked again with the same record, it gives the same ids.
+// A first look tells nothing but remembers; so does the first look at a witness. Asked again with the same record, it gives the same ids.
 RolePlan plan_events(const api::SlurmCluster& cluster, const std::optional<Record>& told, const HeadsNow& now, Instant time);
 
 }  // namespace fairlead::notify

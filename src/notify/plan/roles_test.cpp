@@ -106,6 +106,50 @@ TEST(Roles, OneHeadServesWhenItIsReady) {
   EXPECT_THAT(lost.events[0].next_step, HasSubstr("kubectl -n lab describe pod controller-0"));
 }
 
+// Two heads and their witness, which votes and serves never.
+constexpr const char* kWitness = "{spec: {containers: [{name: witness}]}}";
+HeadsNow two(const std::vector<Json>& of) {
+  const Json s = slice(0, 3);
+  return read_heads(cluster(2), pods(of), &s);
+}
+RolePlan plan_two(const std::optional<Record>& told, const std::vector<Json>& of) { return plan_events(cluster(2), told, two(of), kNow); }
+
+TEST(Roles, TheLossOfAWitnessIsTold) {
+  const std::vector<Json> whole = {pod(0, "True"), pod(1, "True"), pod(2, "True", kWitness)};
+  const auto first = plan_two(std::nullopt, whole);
+  EXPECT_THAT(first.events, IsEmpty());
+  const auto lost = plan_two(first.record, {pod(0, "True"), pod(1, "True")});
+  EXPECT_THAT(lines(lost.events), ElementsAre("BackupLost controller-2 Standby>Off"));
+  const Event& event = lost.events.at(0);
+  EXPECT_EQ(summary(event), "Slurm cluster lab/demo: witness controller-2 is OFF (was STANDBY)");
+  EXPECT_EQ(event.cause, "its pod is gone");
+  EXPECT_THAT(event.next_step, HasSubstr("no third voter"));
+  EXPECT_EQ(event.ready, 2) << "it is no head";
+  EXPECT_EQ(event_json(*read_event(event_json(event))), event_json(event));
+  EXPECT_EQ(plan_two(first.record, {pod(0, "True"), pod(1, "True")}).events.at(0).id, event.id) << "a restart between event and record";
+  EXPECT_THAT(plan_two(lost.record, {pod(0, "True"), pod(1, "True")}).events, IsEmpty()) << "told once";
+  const auto back = plan_two(lost.record, whole);
+  EXPECT_THAT(lines(back.events), ElementsAre("BackupReady controller-2 Off>Standby"));
+  EXPECT_EQ(back.events[0].next_step, "None.");
+  EXPECT_NE(plan_two(back.record, {pod(0, "True"), pod(1, "True")}).events.at(0).id, event.id) << "it happened again";
+  EXPECT_THAT(lines(plan_two(back.record, {pod(0, "True"), pod(1, "True"), pod(2, "Unknown", kWitness)}).events), ElementsAre("BackupLost controller-2 Standby>Unknown"));
+}
+
+TEST(Roles, AWitnessComesAndGoesWithTheNumberOfHeads) {
+  // A record of before anybody looked at witnesses: it is remembered, not told.
+  Record old = record_of(three(0, 1, all_ready()));
+  EXPECT_THAT(plan_two(old, {pod(0, "True"), pod(1, "True"), pod(2, "True", kWitness)}).events, IsEmpty());
+  // Three heads become two: the third's pod is no witness, and what comes in its place is.
+  const auto going = plan_two(old, all_ready());
+  EXPECT_THAT(going.events, IsEmpty());
+  const auto made = plan_two(going.record, {pod(0, "True"), pod(1, "True"), pod(2, "True", kWitness)});
+  EXPECT_THAT(lines(made.events), ElementsAre("BackupReady controller-2 Off>Standby"));
+  // Three again: nobody waits for a witness.
+  const auto three_again = plan_events(cluster(3), made.record, three(0, 1, all_ready()), kNow);
+  EXPECT_FALSE(three_again.record.contains("witness"));
+  EXPECT_THAT(three_again.events, IsEmpty());
+}
+
 TEST(Roles, IdsAreEqualForTheSameChangeAndOnlyForIt) {
   const Record before = record_of(three(0, 1, all_ready()));
   const HeadsNow lost = three(0, 1, {pod(0, "True"), pod(2, "True")});

@@ -8,7 +8,7 @@
 
 namespace fairlead::slurm {
 
-// Runs ActiveChecks (slurm.nebius.ai/v1alpha1, type slurmJob): observe, plan (plan/checks.h), act through a ready head, write the status. What was done is written last, so that a result whose reaction did not go
+// Runs ActiveChecks (slurm.nebius.ai/v1alpha1), as jobs of Slurm or of Kubernetes: observe, plan (plan/checks.h), act through a ready head, write the status. What was done is written last, so that a result whose reaction did not go
 // through is looked at again.
 class ActiveCheckController final : public kube::Controller {
  public:
@@ -22,14 +22,23 @@ class ActiveCheckController final : public kube::Controller {
  private:
   struct Seen {
     CheckInput input;
-    std::string script;
+    std::string script;      // of a check of type k8sJob: the key of its ConfigMap
     kube::ObjectKey head;
   };
   Seen observe(const kube::Json& check) const;
   std::optional<CheckView> look(const kube::ObjectKey& head, const std::string& uid, CheckInput& in);
+  std::optional<CheckView> look_at_jobs(const Seen& seen, CheckInput& in);
+  RebootMachine look_at_machine(const std::string& space, const std::string& worker);
+  Result<void> ask_reboot(const AskReboot& ask, const kube::Json& check);
+  // An Event about the check; losing one loses no work.
+  void tell(const kube::Json& check, bool warning, const char* reason, const std::string& message);
   // Unavailable: not done, or nobody knows. What Slurm refuses is told in `object`.
   Result<void> apply(const CheckStep& step, const Seen& seen, kube::Json& object);
   Result<void> submit(const SubmitJobs& jobs, const Seen& seen, kube::Json& object);
+  Result<void> create_jobs(const SubmitJobs& jobs, const Seen& seen, kube::Json& object);
+  Result<void> carry_out(CheckPlan& plan, const Seen& seen, const kube::Json& check);
+  Result<kube::Next> hold(kube::Json check, bool held);  // with kTrialFinalizer, or without
+  Result<kube::Next> end_of(const kube::Json& check);
 
   kube::KubeApi& api_;
   const Clock& clock_;

@@ -71,6 +71,21 @@ class Addresses : public testing::Test {
   std::unique_ptr<HeadAddressController> controller_;
 };
 
+// Between three and one there may have been no election yet: the pod says that it takes part in one.
+TEST_F(Addresses, AreThoseOfOneElectedHead) {
+  Json cluster = api_.all("slurmclusters").at(key_);
+  cluster.child("spec").child("slurmNodes").child("controller").set("size", 1);
+  ASSERT_TRUE(api_.put(resources::slurm_clusters, cluster));
+  for (int i = 1; i < 3; ++i) ASSERT_TRUE(api_.remove(resources::pods, {"lab", "controller-" + std::to_string(i)}, {}));
+  EXPECT_EQ(address(), "none");
+  EXPECT_THAT(told_->watched, IsEmpty()) << "one that knows of no election is found by its name";
+  Json pod = api_.all("pods").at({"lab", "controller-0"});
+  pod.set("spec", *kube::parse_json(R"({"containers":[{"name":"slurmctld","env":[{"name":"FAIRLEAD_HEADS","value":"controller-0:6821"}]}]})"));
+  ASSERT_TRUE(api_.put(resources::pods, pod));
+  told_->says = {{"controller-0", {"active", 1}}};
+  EXPECT_EQ(address(), "10.0.0.0");
+}
+
 TEST_F(Addresses, FollowWhatTheHeadsSay) {
   EXPECT_EQ(address(), "none");
   EXPECT_THAT(told_->watched, ElementsAre("controller-0", "controller-1", "controller-2"));

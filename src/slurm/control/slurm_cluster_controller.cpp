@@ -12,7 +12,11 @@
 #include "api/node_set.h"
 #include "base/encoding.h"
 #include "base/log.h"
+#include "slurm/plan/backup.h"
+#include "slurm/plan/heads.h"
+#include "slurm/plan/munge_word.h"
 #include "slurm/plan/node_sets.h"
+#include "slurm/plan/trouble.h"
 
 namespace fairlead::slurm {
 
@@ -25,6 +29,8 @@ namespace {
 constexpr auto kRareLook = std::chrono::minutes(5);
 // A worker that was empty then may have been given jobs by somebody since.
 constexpr auto kFreshLook = std::chrono::seconds(5);
+// What sets there are.
+constexpr auto kFreshSets = std::chrono::seconds(20);
 
 // Exit statuses of `fairlead-slurm reconfigure` beside 0 and 1 (not done, try again).
 constexpr int kWentDown = 5, kHandedOver = 6;
@@ -53,7 +59,18 @@ const std::vector<std::pair<const kube::Resource*, std::map<std::string, Json> S
 }  // namespace
 
 std::vector<kube::Controller::Source> SlurmClusterController::sources() const {
-  std::vector<Source> out = {{resources::slurm_clusters, options_.space, kube::key_itself}};
+  // Clusters that share accounting look at one another.
+  const auto with_neighbours = [this](const kube::Change& change) {
+    const kube::ObjectKey own = kube::key_of(change.object());
+    std::vector<kube::ObjectKey> keys = {own};
+    for (const Json* object : {change.before ? &*change.before : nullptr, change.after ? &*change.after : nullptr})
+      if (const auto host = object ? host_of(*object) : std::nullopt) keys.push_back({host->space, host->name});
+    if (caches_)
+      for (const Json& other : caches_->of(resources::slurm_clusters).list(options_.space))
+        if (const auto host = host_of(other); host && host->space == own.space && host->name == own.name) keys.push_back(kube::key_of(other));
+    return keys;
+  };
+  std::vector<Source> out = {{resources::slurm_clusters, options_.space, with_neighbours}};
   // Whatever lies in a cluster's namespace may be its own or one it waits for: the cluster is looked at again. Namespaces hold one cluster.
   const auto clusters_of_namespace = [this](const kube::Change& change) {
     std::vector<kube::ObjectKey> keys;
@@ -115,6 +132,8 @@ std::optional<kube::Access> SlurmClusterController::access() const {
   const std::string& space = options_.space;
   return kube::Access()
       .may({"update", "patch"}, resources::slurm_clusters, "status", space)
+      // The finalizer of a cluster whose accounting others use.
+      .may({"update"}, resources::slurm_clusters, "", space)
       // Owner references that block deletion need this where that admission check is on (OwnerReferencesPermissionEnforcement).
       .may({"update"}, resources::slurm_clusters, "finalizers", space)
       .may({"create", "delete"}, resources::pods, "", space)
@@ -144,6 +163,7 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
       std::string name = kube::name_of(object);
       (snapshot.*member)[std::move(name)] = std::move(object);
     }
+  snapshot.neighbours = neighbours_of(*cluster);
   if (options_.space.empty())
     for (const auto& [name, pod] : snapshot.pods) {
       const std::string& machine = pod["spec"]["nodeName"].string();
@@ -166,6 +186,9 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
     looked_[key] = asked;
   }
   if (const auto trial = wants_trial(snapshot, options_.objects, options_.default_image, asked)) snapshot.trial = try_config(*trial);
+  snapshot.sets = see_sets(key, snapshot, asked);
+  snapshot.sessions = see_sessions(wants_sessions(snapshot, options_.default_image));
+  snapshot.munge_words = see_munge(key, snapshot, asked);
   snapshot.seen_configs = see_configs(key, wants_configs(snapshot, options_.objects, options_.default_image, asked));
   const Plan plan = plan_reconcile(snapshot, options_.objects, options_.default_image, clock_.now());
   if (!plan.ends_known.empty()) {
@@ -236,6 +259,34 @@ Result<void> SlurmClusterController::leave_sets_alone(const kube::ObjectKey& key
   return {};
 }
 
+Neighbours SlurmClusterController::neighbours_of(const Json& cluster) const {
+  Neighbours out{.readable = options_.space.empty()};
+  if (!out.readable) return out;
+  if (const auto named = host_of(cluster)) {
+    if (auto host = caches_->of(resources::slurm_clusters).get({named->space, named->name})) out.host = std::move(*host);
+    if (const auto key = caches_->of(resources::secrets).get({named->space, munge_secret_of(named->name)})) out.host_mark = munge_mark(*key);
+  }
+  for (Json& other : caches_->of(resources::slurm_clusters).list(""))
+    if (const auto host = host_of(other); host && host->space == kube::space_of(cluster) && host->name == kube::name_of(cluster)) out.guests.push_back(std::move(other));
+  return out;
+}
+
+// Not the caches: a word that was taken back a moment ago counts.
+Result<std::map<std::string, std::string>> SlurmClusterController::copied_key(const Json& cluster, const api::ClusterRef& from) {
+  auto host = api_.get(resources::slurm_clusters, {from.space, from.name});
+  if (!host) return pass(std::move(host.error()), "read SlurmCluster " + from.text());
+  auto guest = api_.get(resources::slurm_clusters, kube::key_of(cluster));
+  if (!guest) return pass(std::move(guest.error()), "read SlurmCluster " + kube::key_of(cluster).text());
+  if (kube::uid_of(*guest) != kube::uid_of(cluster) || host_of(*guest) != from || kube::deleting(*host) ||
+      !shares_with(api::read_slurm_cluster(*host, options_.default_image), {kube::space_of(cluster), kube::name_of(cluster)}))
+    return fail(Code::Conflict, from.text() + " shares its accounting with this cluster no more");
+  auto secret = api_.get(resources::secrets, {from.space, munge_secret_of(from.name)});
+  if (!secret) return pass(std::move(secret.error()), "read the key of " + from.text());
+  auto key = parse_base64((*secret)["data"]["munge.key"].string());
+  if (!key || key->empty()) return fail(Code::Unavailable, "Secret " + munge_secret_of(from.name) + " of " + from.text() + " holds no munge.key");
+  return std::map<std::string, std::string>{{"munge.key", std::move(*key)}};
+}
+
 bool SlurmClusterController::look_due(const kube::ObjectKey& key, Instant now) {
   const std::lock_guard lock(mutex_);
   const auto last = looked_.find(key);
@@ -287,7 +338,11 @@ Result<void> SlurmClusterController::still_dead(const NodeStep& step, const std:
 std::optional<SlurmView> SlurmClusterController::look(const Look& at) {
   std::vector<std::string> command = {"/opt/fairlead/bin/fairlead-slurm", "nodes", "--port", std::to_string(at.slurmd_port)};
   if (!at.nodes.empty()) command.insert(command.end(), {"--nodes", at.nodes});
-  auto ran = api_.exec(at.head, "slurmctld", command, "", 25s);
+  auto ask = command;
+  if (at.queue > 0) ask.insert(ask.end(), {"--queue", std::to_string(at.queue)});
+  auto ran = api_.exec(at.head, "slurmctld", ask, "", 25s);
+  // A head of an older version does not know of queues; what it says of nodes is as good as ever.
+  if (at.queue > 0 && ran && ran->exit_code == 2) ran = api_.exec(at.head, "slurmctld", command, "", 25s);
   std::string why = !ran ? ran.error().message : ran->exit_code != 0 ? std::string(trim(ran->err)) : "";
   if (why.empty()) {
     auto view = read_slurm_view(ran->out);
@@ -309,8 +364,22 @@ Result<void> SlurmClusterController::tell(Json& cluster, const std::optional<Err
   return {};
 }
 
+// Not the cache: pods that it has not seen yet could be a majority beside this one.
+Result<void> SlurmClusterController::may_vote(const Json& object) {
+  if (object["kind"].string() != "Pod" || object["metadata"]["labels"][kRoleLabel].string() != text(Role::Controller)) return {};
+  for (int i = 0; i < api::kMaxHeads; ++i) {
+    auto there = api_.get(resources::pods, {kube::space_of(object), pod_name(Role::Controller, i)});
+    if (!there && there.error().code == Code::NotFound) continue;
+    if (!there) return fail(Code::Unavailable, "which heads are there is unknown: " + there.error().message);
+    if ((*there)["metadata"]["labels"][kRoleLabel].string() != text(Role::Controller)) continue;  // of somebody else
+    if (const auto why = votes_apart(object, *there)) return fail(Code::Unavailable, *why);
+  }
+  return {};
+}
+
 Result<void> SlurmClusterController::apply(const Step& step, Json& cluster) {
   if (const auto* create = std::get_if<Create>(&step)) {
+    if (auto may = may_vote(create->object); !may) return may;
     auto done = api_.create(create->resource, create->object);
     // There already: made in an earlier round that this cache has not seen, or somebody else's, which the next look tells apart.
     if (!done && done.error().code != Code::Exists) return std::unexpected(std::move(done.error()));
@@ -339,7 +408,7 @@ Result<void> SlurmClusterController::apply(const Step& step, Json& cluster) {
     return {};
   }
   if (const auto* make = std::get_if<MakeKeys>(&step)) {
-    auto keys = make_keys_(make->keys, "fairlead-" + kube::name_of(cluster));
+    auto keys = make->copy_of ? copied_key(cluster, *make->copy_of) : make_keys_(make->keys, "fairlead-" + kube::name_of(cluster));
     if (!keys) return std::unexpected(std::move(keys.error()));
     Json data = Json::object();
     for (const auto& [name, bytes] : *keys) data.set(name, base64(bytes));
@@ -382,6 +451,25 @@ Trial SlurmClusterController::try_config(const TrialWanted& wanted) {
   return trial;
 }
 
+std::optional<Json> SlurmClusterController::see_sets(const kube::ObjectKey& cluster, const Snapshot& snapshot, Instant now) {
+  const auto pod = wants_sets(snapshot, options_.default_image);
+  {
+    const std::lock_guard lock(mutex_);
+    auto& [at, known] = sets_[cluster];
+    if (!pod) {
+      sets_.erase(cluster);
+      return std::nullopt;
+    }
+    if (at != Instant() && now >= at && now < at + kFreshSets) return known;  // also that it did not answer
+  }
+  std::optional<Json> seen;
+  if (auto ran = api_.exec(*pod, "backup", {"/opt/fairlead/bin/fairlead-slurm", "sets"}, "", 5s); ran && ran->exit_code == 0)
+    if (auto answer = kube::parse_json(ran->out); answer && answer->is_object()) seen = std::move(*answer);
+  const std::lock_guard lock(mutex_);
+  sets_[cluster] = {now, seen};
+  return seen;
+}
+
 std::map<std::string, std::string> SlurmClusterController::see_configs(const kube::ObjectKey& cluster, const std::vector<ConfigOf>& pods) {
   const std::size_t count = std::min(pods.size(), kSeenAtOnce);
   std::vector<std::string> seen(count);
@@ -402,6 +490,53 @@ std::map<std::string, std::string> SlurmClusterController::see_configs(const kub
   for (std::size_t i = 0; i < count; ++i)
     if (!seen[i].empty()) known[pods[i].uid] = seen[i];
   return known;
+}
+
+std::map<std::string, Sessions> SlurmClusterController::see_sessions(const std::vector<ConfigOf>& pods) {
+  const std::size_t count = std::min(pods.size(), kAskers);
+  std::vector<std::optional<Sessions>> said(count);
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < count; ++i)
+      threads.emplace_back([&, i] {
+        auto ran = api_.exec(pods[i].pod, pods[i].container, {"/opt/fairlead/bin/fairlead-slurm", "sessions"}, "", 5s);
+        if (ran && ran->exit_code == 0) said[i] = read_sessions(ran->out);
+      });
+  }
+  std::map<std::string, Sessions> out;
+  for (std::size_t i = 0; i < count; ++i)
+    if (said[i]) out[pods[i].uid] = std::move(*said[i]);
+  return out;
+}
+
+std::map<std::string, MungeWord> SlurmClusterController::see_munge(const kube::ObjectKey& cluster, const Snapshot& snapshot, Instant now) {
+  const auto ask = wants_munge_words(snapshot, options_.default_image, now);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ask) {
+      munge_words_.erase(cluster);
+      return {};
+    }
+    const auto known = munge_words_.find(cluster);
+    if (known != munge_words_.end() && now >= known->second.first && now < known->second.first + kAskMungeAgain) return known->second.second;
+  }
+  if (ask->workers.empty()) return {};
+  std::map<std::string, MungeWord> out;
+  std::vector<std::optional<MungeWord>> said(ask->workers.size());
+  // Whoever reads the credential has the key that makes such; it goes nowhere else.
+  if (const auto made = api_.exec(ask->head, "munge", {"munge", "-n"}, "", 3s); made && made->exit_code == 0 && made->out.size() < 4096) {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < ask->workers.size(); ++i)
+      threads.emplace_back([&, i] {
+        // It ends with a status of its own where it refuses.
+        if (auto ran = api_.exec(ask->workers[i].pod, ask->workers[i].container, {"unmunge"}, made->out, 3s)) said[i] = read_munge_word(ran->out.empty() ? ran->err : ran->out);
+      });
+  }
+  for (std::size_t i = 0; i < said.size(); ++i)
+    if (said[i]) out[ask->workers[i].uid] = std::move(*said[i]);
+  const std::lock_guard lock(mutex_);
+  munge_words_[cluster] = {now, out};
+  return out;
 }
 
 Result<void> SlurmClusterController::reconfigure(const Reconfigure& reload, Json& cluster) {

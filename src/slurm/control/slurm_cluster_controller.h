@@ -33,6 +33,7 @@ class SlurmClusterController final : public kube::Controller {
 
  private:
   Result<void> apply(const Step& step, kube::Json& cluster);
+  Result<void> may_vote(const kube::Json& object);
   // Is this step of a scale-down still what is wanted? Earlier steps may have taken minutes. Expired: none of this round is; Conflict: this one is not.
   Result<void> still_wanted(const Step& step, const kube::Json& cluster, Instant asked);
   Result<void> still_dead(const NodeStep& step, const std::string& space);
@@ -40,12 +41,20 @@ class SlurmClusterController final : public kube::Controller {
   std::vector<kube::ObjectKey> clusters_on(const kube::Change& change) const;
   // NodeSets of a cluster that is not there, or is going: nothing waits for workers any more.
   Result<void> leave_sets_alone(const kube::ObjectKey& key);
+  Neighbours neighbours_of(const kube::Json& cluster) const;
+  Result<std::map<std::string, std::string>> copied_key(const kube::Json& cluster, const api::ClusterRef& from);
   bool look_due(const kube::ObjectKey& key, Instant now);
   // What Slurm knows now; nothing: it did not answer, which permits nothing.
   std::optional<SlurmView> look(const Look& at);
   Trial try_config(const TrialWanted& wanted);
   // What these pods run, noted for later rounds; the answers of all that are remembered.
   std::map<std::string, std::string> see_configs(const kube::ObjectKey& cluster, const std::vector<ConfigOf>& pods);
+  // Who is in these login pods, asked anew each time.
+  std::map<std::string, Sessions> see_sessions(const std::vector<ConfigOf>& pods);
+  // What munge on workers that do not join says of a credential of the head's; asked at most every kAskMungeAgain.
+  std::map<std::string, MungeWord> see_munge(const kube::ObjectKey& cluster, const Snapshot& snapshot, Instant now);
+  // What the pod that keeps sets says of them; nothing: there is none, or it does not answer.
+  std::optional<kube::Json> see_sets(const kube::ObjectKey& cluster, const Snapshot& snapshot, Instant now);
   Result<void> reconfigure(const Reconfigure& reload, kube::Json& cluster);
   // Condition StepsTaken: what the API refuses (a quota, a pod security level) is told where users look.
   Result<void> tell(kube::Json& cluster, const std::optional<Error>& problem);
@@ -56,6 +65,8 @@ class SlurmClusterController final : public kube::Controller {
   const kube::Caches* caches_ = nullptr;
   mutable std::mutex mutex_;
   std::map<kube::ObjectKey, std::map<std::string, std::string>> configs_;  // by cluster and uid of the pod: the configuration that it was seen to run
+  std::map<kube::ObjectKey, std::pair<Instant, std::optional<kube::Json>>> sets_;
+  std::map<kube::ObjectKey, std::pair<Instant, std::map<std::string, MungeWord>>> munge_words_;
   mutable std::map<kube::ObjectKey, Proof> ended_;     // workers' pods that went, their end confirmed, until Slurm counts no job on them or knows their successor; lost with this process, and then the successor reports it
   std::map<kube::ObjectKey, Instant> looked_;  // when Slurm last answered a look of this operator
 };

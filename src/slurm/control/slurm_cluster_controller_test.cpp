@@ -40,7 +40,7 @@ class Controller : public testing::Test {
   Controller() {
     controller_.start(api_);
     api_.answer = [this](const std::vector<std::string>& command) -> kube::ExecResult {
-      if (command.at(1) == "generation") return {.out = api_.all("configmaps").at({"lab", "demo-slurm-configs"})["data"]["generation"].string()};  // every node runs what it is given
+      if (command.size() > 1 && command[1] == "generation") return {.out = api_.all("configmaps").at({"lab", "demo-slurm-configs"})["data"]["generation"].string()};  // every node runs what it is given
       return answer_ ? answer_(command) : kube::ExecResult{};
     };
     auto parsed = kube::parse_yaml(kDemo);
@@ -111,6 +111,22 @@ TEST_F(Controller, ChangesGoThroughWithinWhatItDeclares) {
   EXPECT_GT(api_.commands.size(), commands) << "the changed configuration is loaded";
 }
 
+// A cache may be behind: a voter of three that it has not seen would be part of another majority.
+TEST_F(Controller, NoLoneHeadIsMadeBesideAVoterOfThree) {
+  Json other = *kube::parse_json(R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":"controller-2","namespace":"lab","uid":"x","labels":{"fairlead.dev/slurm-role":"controller"}},
+    "spec":{"containers":[{"name":"slurmctld","env":[{"name":"FAIRLEAD_HEADS","value":"a:1,b:1,c:1"}]}]}})");
+  ASSERT_TRUE(api_.put(resources::pods, other));
+  for (int round = 0; round < 8; ++round) (void)controller_.reconcile(key_);
+  EXPECT_FALSE(api_.all("pods").contains({"lab", "controller-0"}));
+  auto last = controller_.reconcile(key_);
+  ASSERT_FALSE(last);
+  EXPECT_EQ(last.error().code, Code::Unavailable);
+  EXPECT_THAT(last.error().message, HasSubstr("controller-2 is there, which counts other votes"));
+  ASSERT_TRUE(api_.remove(resources::pods, {"lab", "controller-2"}, {}));
+  settle();
+  EXPECT_TRUE(api_.all("pods").contains({"lab", "controller-0"}));
+}
+
 TEST_F(Controller, AConfigurationIsTriedOnceAndOneThatTheDaemonDoesNotSurviveIsTakenBack) {
   settle();
   set_pods("Running", true);
@@ -146,6 +162,39 @@ TEST_F(Controller, AConfigurationIsTriedOnceAndOneThatTheDaemonDoesNotSurviveIsT
   custom("KillWait=7");
   EXPECT_THAT(object("configmaps", "demo-slurm-configs")["data"]["slurm.conf"].string(), HasSubstr("\nKillWait=7\n"));
   EXPECT_EQ(kube::condition_is_true(object("slurmclusters", "demo"), "ConfigApplied"), true);
+}
+
+// slurmctld drops what it cannot decode, and the worker hears nothing: munge there is asked.
+TEST_F(Controller, TellsWithMungesWordsWhyAWorkerDoesNotJoin) {
+  settle();
+  set_pods("Running", true);
+  settle();
+  const char* status = "STATUS:           Rewound credential (16)\nENCODE_TIME:      2026-11-23 00:49:07 +0000 (1795394947)\nDECODE_TIME:      2026-11-23 00:41:07 +0000 (1795394467)\n\n";
+  answer_ = [&](const std::vector<std::string>& command) -> kube::ExecResult {
+    if (command[0] == "munge") return {.out = "MUNGE:AwQD:\n"};
+    if (command[0] == "unmunge" && *status == '\0') return {.exit_code = 14, .err = "unmunge: Error: Invalid credential"};
+    if (command[0] == "unmunge") return {.exit_code = 16, .out = status};
+    return {};
+  };
+  Json worker = object("pods", "worker-1");
+  worker.child("metadata").set("creationTimestamp", print_time(clock_.now() - std::chrono::minutes(1)));
+  worker.set("status", *kube::parse_json(R"({"phase":"Running","conditions":[{"type":"Ready","status":"False"}],"containerStatuses":[{"name":"slurmd","ready":false,"state":{"running":{}}},{"name":"munge","ready":true,"state":{"running":{}}}]})"));
+  ASSERT_TRUE(api_.put(resources::pods, worker));
+  settle();
+  const auto condition = [&] { return (*kube::find_condition(object("slurmclusters", "demo"), "WorkersAvailable")); };
+  EXPECT_EQ(condition()["reason"].string(), "ClocksApart");
+  EXPECT_THAT(condition()["message"].string(), HasSubstr("Rewound credential (its clock is about 8 minutes behind the head's)"));
+  EXPECT_THAT(api_.commands, Contains("lab/controller-0 munge munge -n"));
+  EXPECT_EQ(std::count(api_.commands.begin(), api_.commands.end(), "lab/worker-1 munge unmunge"), 1) << "not at each round";
+  status = "";
+  clock_.advance(std::chrono::minutes(1));
+  settle();
+  EXPECT_EQ(condition()["reason"].string(), "KeyOrClock");
+  EXPECT_THAT(condition()["message"].string(), HasSubstr("munge there says of the head's credential: Invalid credential: its munge key differs"));
+  status = "STATUS:           Success (0)\n\n";
+  clock_.advance(std::chrono::minutes(1));
+  settle();
+  EXPECT_THAT(condition()["message"].string(), testing::Not(HasSubstr("credential")));
 }
 
 // What fairlead-slurm says of two workers.
@@ -428,6 +477,7 @@ class NoPods final : public kube::BareApi {
     if (refuses && resource == resources::pods) return fail(Code::Forbidden, "pods \"" + kube::name_of(object) + "\" is forbidden: violates PodSecurity");
     return api_.create(resource, object);
   }
+  Result<Json> get(const kube::Resource& resource, const kube::ObjectKey& key) override { return api_.get(resource, key); }
   Result<Json> update(const kube::Resource& resource, const Json& object) override { return api_.update(resource, object); }
   Result<Json> update_status(const kube::Resource& resource, const Json& object) override { return api_.update_status(resource, object); }
   bool refuses = true;

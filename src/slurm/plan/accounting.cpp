@@ -7,9 +7,11 @@
 #include <algorithm>
 
 #include "kube/selector.h"
+#include "slurm/plan/backup.h"
 #include "slurm/plan/config_text.h"
 #include "slurm/plan/inputs.h"
 #include "slurm/plan/pod_parts.h"
+#include "slurm/plan/rest.h"
 
 namespace fairlead::slurm {
 namespace {
@@ -22,8 +24,17 @@ constexpr const char* kStorage = "accounting_storage/slurmdbd";
 std::string data_claim(const SlurmCluster& cluster) { return "data-" + database_pod_name(cluster); }
 std::string backup_claim(const SlurmCluster& cluster) { return "backup-" + database_pod_name(cluster); }
 
+std::string accounting_service_of(const std::string& cluster) { return cluster + "-accounting-svc"; }
+std::string accounting_address_of(const std::string& cluster, int ordinal) { return fmt::format("{}-{}", cluster, accounting_pod_name(ordinal)); }
+
+// Where a slurmdbd of that cluster is asked.
+std::string dbd_host(const api::ClusterRef& of, int ordinal, bool addressed, const RenderFacts& facts) {
+  const std::string name = addressed ? accounting_address_of(of.name, ordinal) : fmt::format("{}.{}", accounting_pod_name(ordinal), accounting_service_of(of.name));
+  return fmt::format("{}.{}.svc.{}", name, of.space, facts.cluster_domain);
+}
 std::string accounting_host(const SlurmCluster& cluster, int ordinal, const RenderFacts& facts) {
-  return fmt::format("{}.{}.{}.svc.{}", accounting_pod_name(ordinal), accounting_service(cluster), cluster.space, facts.cluster_domain);
+  const auto& accounting = cluster.accounting;
+  return accounting.of ? dbd_host(*accounting.of, ordinal, accounting.sharing.addressed, facts) : dbd_host({cluster.space, cluster.name}, ordinal, accounting.addressed, facts);
 }
 
 Json companion_command(std::vector<std::string> arguments) {
@@ -50,6 +61,16 @@ Json service(const SlurmCluster& cluster, std::string name, std::string_view rol
                                               {"publishNotReadyAddresses", true},
                                               {"selector", Json::object({{kClusterLabel, cluster.name}, {kRoleLabel, std::string(role)}})},
                                               {"ports", Json::array({Json::object({{"name", std::string(role)}, {"port", port}, {"protocol", "TCP"}})})}})}});
+}
+
+// Also of a pod that is not ready: whether a slurmdbd serves, the others find out for themselves. The second takes over when it cannot reach the first, not when a probe of the first fails.
+Json address_service(const SlurmCluster& cluster, int ordinal) {
+  return Json::object({{"apiVersion", "v1"},
+                       {"kind", "Service"},
+                       {"metadata", metadata(cluster, accounting_address(cluster, ordinal), kAccountingRole)},
+                       {"spec", Json::object({{"publishNotReadyAddresses", true},
+                                              {"selector", Json::object({{kClusterLabel, cluster.name}, {kRoleLabel, kAccountingRole}, {kPodLabel, accounting_pod_name(ordinal)}})},
+                                              {"ports", Json::array({Json::object({{"name", kAccountingRole}, {"port", cluster.accounting.dbd.port}, {"protocol", "TCP"}})})}})}});
 }
 
 Json claim(const SlurmCluster& cluster, std::string name, const Json& spec) {
@@ -107,7 +128,8 @@ std::string trouble_of(const Json& pod) {
 
 }  // namespace
 
-std::string accounting_service(const SlurmCluster& cluster) { return cluster.name + "-accounting-svc"; }
+std::string accounting_service(const SlurmCluster& cluster) { return accounting_service_of(cluster.name); }
+std::string accounting_address(const SlurmCluster& cluster, int ordinal) { return accounting_address_of(cluster.name, ordinal); }
 std::string database_service(const SlurmCluster& cluster) { return cluster.name + "-acct-db"; }
 
 std::string database_secret(const SlurmCluster& cluster) { return cluster.name + "-acct-db"; }
@@ -122,8 +144,24 @@ std::vector<Json> accounting_services(const SlurmCluster& cluster) {
   std::vector<Json> out;
   if (!runs_accounting(cluster)) return out;
   out.push_back(service(cluster, accounting_service(cluster), kAccountingRole, cluster.accounting.dbd.port));
+  for (int i = 0; i < cluster.accounting.replicas; ++i) out.push_back(address_service(cluster, i));
   if (cluster.accounting.builtin) out.push_back(service(cluster, database_service(cluster), kDatabaseRole, cluster.accounting.db.port));
   return out;
+}
+
+void settle_addresses(const Snapshot& snapshot, SlurmCluster& cluster) {
+  for (const auto& [name, pod] : snapshot.pods) {
+    if (!owned_by(pod, cluster) || !role_is(pod, kAccountingRole) || pod["metadata"]["labels"].has(kPodLabel)) continue;
+    cluster.accounting.addressed = false;
+    if (name == accounting_pod_name(0)) cluster.accounting.first_addressed = false;
+  }
+}
+
+bool has_addresses(const Snapshot& snapshot, const SlurmCluster& cluster) {
+  if (cluster.accounting.of || !cluster.accounting.addressed) return false;
+  for (int i = 0; i < cluster.accounting.replicas; ++i)
+    if (!find(snapshot.services, accounting_address(cluster, i))) return false;
+  return true;
 }
 
 std::vector<Json> accounting_claims(const SlurmCluster& cluster) {
@@ -149,8 +187,8 @@ std::vector<std::pair<std::string, std::string>> accounting_config(const SlurmCl
   }
   line("AccountingStorageType", kStorage);
   line("AccountingStorageHost", accounting_host(cluster, 0, facts));
-  if (accounting.replicas > 1) line("AccountingStorageBackupHost", accounting_host(cluster, 1, facts));
-  line("AccountingStoragePort", std::to_string(accounting.dbd.port));
+  if ((accounting.of ? accounting.sharing.replicas : accounting.replicas) > 1) line("AccountingStorageBackupHost", accounting_host(cluster, 1, facts));
+  line("AccountingStoragePort", std::to_string(accounting.of ? accounting.sharing.port : accounting.dbd.port));
   // What waits in memory while slurmdbd is away; a message takes some hundred bytes. Beyond it records of steps would be dropped first.
   line("MaxDBDMsgs", "200000");
   const auto given = [&](std::string_view key) { return std::any_of(accounting.slurm_conf.begin(), accounting.slurm_conf.end(), [&](const auto& one) { return one.first == key; }); };
@@ -160,19 +198,27 @@ std::vector<std::pair<std::string, std::string>> accounting_config(const SlurmCl
 }
 
 std::string start_settings(const std::string& slurm_conf) {
+  std::string out;
   for (const ConfigEntry& entry : read_config_text(slurm_conf).entries)
-    if (same_key(entry.key, "AccountingStorageType") && entry.value == kStorage) return print_config(entry);
-  return "";
+    if ((same_key(entry.key, "AccountingStorageType") && entry.value == kStorage) || same_key(entry.key, "AuthAltTypes")) out += (out.empty() ? "" : ";") + print_config(entry);
+  return out;
 }
 
-std::string render_slurmdbd_conf(const SlurmCluster& cluster, const RenderFacts& facts) {
+std::string render_slurmdbd_conf(const SlurmCluster& cluster, int ordinal, const RenderFacts& facts) {
   const auto& accounting = cluster.accounting;
   std::string out;
   const auto line = [&](std::string_view key, std::string_view value) { out += fmt::format("{}={}\n", key, value); };
   line("AuthType", "auth/munge");
+  if (wants_rest(cluster))
+    for (const auto& [key, value] : token_config()) line(key, value);
   line("DbdHost", accounting_pod_name(0));
-  line("DbdAddr", accounting_host(cluster, 0, facts));
-  if (accounting.replicas > 1) line("DbdBackupHost", accounting_pod_name(1));
+  // Only the second asks there. A first one of an earlier release has another line here, so it is made anew, and the second behind it.
+  line("DbdAddr", dbd_host({cluster.space, cluster.name}, 0, ordinal == 0 || accounting.first_addressed, facts));
+  if (accounting.replicas > 1) {
+    line("DbdBackupHost", accounting_pod_name(1));
+    // Of the connection by which the second watches the first. The time is also how long it may hang in closing it (SO_LINGER) where the first's end took its network along, 30 s by default; a first one that is silent counts as gone after 8 s instead of 120.
+    line("CommunicationParameters", "keepalivetime=2,keepaliveinterval=2,keepaliveprobes=3");
+  }
   line("DbdPort", std::to_string(accounting.dbd.port));
   line("SlurmUser", "slurm");
   line("PidFile", "/run/slurm/slurmdbd.pid");
@@ -199,9 +245,14 @@ Json accounting_pod(const SlurmCluster& cluster, int ordinal, const ObjectOption
     volumes.push(items_volume("database-ca", accounting.external.ca_secret, {{accounting.external.ca_key, "ca.crt"}}));
     mounts.push_back(mount("database-ca", "/etc/fairlead/database-ca", true));
   }
+  if (wants_rest(cluster)) {
+    volumes.push(secret_volume("token-key", token_secret(cluster), 0400));
+    mounts.push_back(mount("token-key", kTokenKeyFolder, true));
+  }
   push_companion_volume(volumes, options);
-  Json environment = Json::array({env("FAIRLEAD_SLURM_CLUSTER", cluster.name), env("FAIRLEAD_SLURMDBD_CONF", render_slurmdbd_conf(cluster, options.render))});
+  Json environment = Json::array({env("FAIRLEAD_SLURM_CLUSTER", cluster.name), env("FAIRLEAD_SLURMDBD_CONF", render_slurmdbd_conf(cluster, ordinal, options.render))});
   if (cluster.jail.wanted()) environment.push(env("FAIRLEAD_JAIL", "link"));
+  if (wants_rest(cluster)) environment.push(env("FAIRLEAD_TOKEN_KEY", options.token_mark));
   Json main = Json::object({{"name", "slurmdbd"},
                             {"image", accounting.dbd.image},
                             {"command", companion_command({"accounting"})},
@@ -211,7 +262,9 @@ Json accounting_pod(const SlurmCluster& cluster, int ordinal, const ObjectOption
                             {"volumeMounts", with_companion(options, std::move(mounts))},
                             {"readinessProbe", probe("accounting", 5)}});
   Json spec = pod_spec(cluster, name, accounting_service(cluster), options.render, 20, Json::array({munge_container(accounting.munge, options), dressed(std::move(main), accounting.dbd)}), std::move(volumes));
-  return pod_of(cluster, name, kAccountingRole, std::move(spec));
+  Json pod = pod_of(cluster, name, kAccountingRole, std::move(spec));
+  pod.child("metadata").child("labels").set(kPodLabel, name);
+  return pod;
 }
 
 Json database_pod(const SlurmCluster& cluster, const ObjectOptions& options) {
@@ -230,13 +283,18 @@ Json database_pod(const SlurmCluster& cluster, const ObjectOptions& options) {
   Json containers = Json::array({dressed(std::move(main), accounting.db)});
   if (accounting.backups.enabled) {
     volumes.push(chosen_volume(cluster, "backup", accounting.backups.volume, backup_claim(cluster)));
+    std::vector<Json> mounts = {mount("run", "/run/mysqld"), mount("data", "/var/lib/mysql", true), mount("backup", "/var/backups/accounting")};
+    if (keeps_sets(cluster) && cluster.backup.database) {  // its part of sets, asked for by files there
+      volumes.push(sets_volume(cluster));
+      mounts.push_back(mount("sets", kSetsFolder));
+    }
     containers.push(dressed(Json::object({{"name", "backup"},
                                   {"image", accounting.db.image},
                                   {"command", companion_command({"backups"})},
                                   {"env", Json::array({env("FAIRLEAD_BACKUP_SECONDS", std::to_string(accounting.backups.interval.count())), env("FAIRLEAD_BACKUP_KEEP", std::to_string(accounting.backups.keep))})},
                                   {"resources", Json::object()},
                                   // Root without a password, by the socket alone: no key is mounted here. How much room the data has is looked at before a backup is tried.
-                                  {"volumeMounts", with_companion(options, {mount("run", "/run/mysqld"), mount("data", "/var/lib/mysql", true), mount("backup", "/var/backups/accounting")})},
+                                  {"volumeMounts", with_companion(options, std::move(mounts))},
                                   {"readinessProbe", probe("backups", 10)}}), {}));
   }
   // A clean end writes what the cache holds.
@@ -252,7 +310,9 @@ class AccountingPlanner {
 
   AccountingPlan run(bool common, bool claims) {
     plan_.state.wanted = accounting_.enabled;
+    if (kept_for_guests(cluster_)) return std::move(plan_);
     if (!accounting_.enabled) end_all("accounting is switched off");
+    else if (accounting_.of) tell_guest();
     else if (!accounting_.problems.empty()) say(false, "Invalid", fmt::format("{}; no pod of accounting is made or changed until then, the cluster goes on", fmt::join(accounting_.problems, "; ")));
     else if (const std::string missing = missing_secret(); !missing.empty()) say(false, "SecretMissing", missing + "; the cluster goes on");
     else if (plan_.needs_secret || !common || !claims) say(false, "Making", "the keys, claims and services of accounting are being made");
@@ -266,6 +326,16 @@ class AccountingPlanner {
     plan_.state.reason = std::move(reason);
     plan_.state.message = std::move(message);
   }
+
+  // Records go to another cluster's slurmdbd (sharing.h); pods of before go once they do.
+  void tell_guest() {
+    const auto& sharing = accounting_.sharing;
+    if (sharing.joined) end_all("another cluster's slurmdbd takes the records");
+    if (!sharing.reason.empty()) say(false, sharing.reason, sharing.message + (sharing.joined ? "; the cluster goes on and slurmctld keeps the records until then" : kUnchanged));
+    else if (!accounting_.problems.empty()) say(false, "Invalid", fmt::format("{}{}", fmt::join(accounting_.problems, "; "), kUnchanged));
+    else say(true, "Shared", fmt::format("slurmdbd of {} takes the records", accounting_.of->text()));
+  }
+  static constexpr const char* kUnchanged = "; nothing of accounting is made or changed until then";
 
   void run_pods() {
     if (accounting_.builtin) want(database_pod_name(cluster_), database_pod(cluster_, options_));

@@ -17,7 +17,10 @@ inline constexpr const char* kDatabaseRole = "database";
 inline constexpr const char* kDatabaseName = "slurm_acct_db";
 
 // Is there anything to run? Accounting that is asked for but cannot be carried out keeps what runs and makes nothing.
-inline bool runs_accounting(const api::SlurmCluster& cluster) { return cluster.accounting.enabled && cluster.accounting.problems.empty(); }
+inline bool runs_accounting(const api::SlurmCluster& cluster) { return cluster.accounting.enabled && !cluster.accounting.of && cluster.accounting.problems.empty(); }
+
+// Switched off, but others' records go to it: what runs of it stays as it is until they are gone.
+inline bool kept_for_guests(const api::SlurmCluster& cluster) { return !cluster.accounting.enabled && !cluster.accounting.sharing.partners.empty(); }
 
 // Secret of our own database, made once: password, ca.crt (the server's own certificate, which its clients trust alone), tls.crt, tls.key. slurmdbd gets the first two.
 std::string database_secret(const api::SlurmCluster& cluster);
@@ -25,7 +28,14 @@ std::string database_host(const api::SlurmCluster& cluster, const RenderFacts& f
 std::string database_pod_name(const api::SlurmCluster& cluster);
 std::string accounting_pod_name(int ordinal);
 
-std::string accounting_service(const api::SlurmCluster& cluster);
+std::string accounting_service(const api::SlurmCluster& cluster);  // gives each pod its name, which is unknown while there is no such pod
+// Gives the pod an address that is there without it, too. Debian's Slurm asks ten times, a second apart, for a name that is unknown; an address behind which nobody is refuses at once, and the second slurmdbd is asked.
+std::string accounting_address(const api::SlurmCluster& cluster, int ordinal);
+inline constexpr const char* kPodLabel = "fairlead.dev/slurm-pod";  // of pods of slurmdbd: their name, for these Services
+// Pods without the label were made by an earlier release: as long as there is one, slurmdbd is asked by the names of its pods.
+void settle_addresses(const Snapshot& snapshot, api::SlurmCluster& cluster);
+// Of a host's status: guests may ask by these addresses.
+bool has_addresses(const Snapshot& snapshot, const api::SlurmCluster& cluster);
 std::string database_service(const api::SlurmCluster& cluster);
 std::vector<kube::Json> accounting_services(const api::SlurmCluster& cluster);
 std::vector<kube::Json> accounting_claims(const api::SlurmCluster& cluster);  // of the database and of its backups; owned by nobody
@@ -34,10 +44,10 @@ kube::Json database_pod(const api::SlurmCluster& cluster, const ObjectOptions& o
 
 // Settings of slurm.conf: where records go, how they are gathered, what they weigh. `gpus`: of any kind of worker.
 std::vector<std::pair<std::string, std::string>> accounting_config(const api::SlurmCluster& cluster, const RenderFacts& facts, const Confinement& confinement, bool gpus);
-// Of this slurm.conf the setting that a head's pod is made for: another storage of records, and the pod is renewed. What else slurmctld takes at its start alone, a restart in place brings it. Empty without accounting.
+// Of this slurm.conf the setting that a head's pod is made for: another storage of records or other ways to say who one is, and the pod is renewed. What else slurmctld takes at its start alone, a restart in place brings it. "KEY=VALUE;KEY=VALUE"; empty without accounting and tokens.
 std::string start_settings(const std::string& slurm_conf);
 // slurmdbd.conf without StoragePass, which the companion adds inside the pod.
-std::string render_slurmdbd_conf(const api::SlurmCluster& cluster, const RenderFacts& facts);
+std::string render_slurmdbd_conf(const api::SlurmCluster& cluster, int ordinal, const RenderFacts& facts);
 
 // What is to be there, and what may be said of it.
 struct AccountingState {

@@ -3,11 +3,13 @@
 
 #include <gmock/gmock.h>
 
-#include "slurm/plan/reconcile.h"
+#include "slurm/plan/accounting_test_world.h"
 #include "slurm/plan/render.h"
 
 namespace fairlead::slurm {
 namespace {
+
+using namespace test;
 
 using kube::Json;
 using testing::Contains;
@@ -16,112 +18,12 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-constexpr Instant kNow{std::chrono::seconds(1'800'000'000)};
-
-Json demo(const std::string& accounting = "enabled: true, mariadbOperator: {enabled: true}", const std::string& extensions = "{}") {
-  auto parsed = kube::parse_yaml(R"(
-apiVersion: slurm.nebius.ai/v1
-kind: SlurmCluster
-metadata: {name: demo, namespace: lab, uid: u1, generation: 3}
-spec:
-  k8sNodeFilters: [{name: all, nodeSelector: {pool: cpu}}]
-  volumeSources: [{name: jail, persistentVolumeClaim: {claimName: jail-pvc}}]
-  extensions: {accounting: )" + extensions + R"(}
-  slurmNodes:
-    accounting: {)" + accounting + R"(}
-    controller: {size: 1, k8sNodeFilterName: all, volumes: {jail: {volumeSourceName: jail}}}
-    worker: {size: 1, k8sNodeFilterName: all, cgroupVersion: v1, slurmd: {resources: {nvidia.com/gpu: 1}}, volumes: {jail: {volumeSourceName: jail}}}
-    login: {size: 1, k8sNodeFilterName: all, volumes: {jail: {volumeSourceName: jail}}}
-)");
-  EXPECT_TRUE(parsed) << (parsed ? "" : parsed.error().message);
-  return parsed ? parsed->at(0) : Json();
-}
-api::SlurmCluster read(const Json& object) { return api::read_slurm_cluster(object, "registry/slurm:22.05"); }
-
-// A namespace in which everything that a plan makes is there at once.
-struct World {
-  Snapshot snapshot;
-  explicit World(Json cluster) : snapshot{.cluster = std::move(cluster)} {
-    snapshot.claims["jail-pvc"] = Json::object({{"spec", Json::object({{"accessModes", Json::array({Json("ReadWriteMany")})}})}});
-  }
-  // The daemon that tries configurations takes them all, unless a test says otherwise.
-  Verdict verdict = Verdict::Good;
-  Instant now = kNow;
-  Plan look() {
-    snapshot.trial.reset();
-    if (const auto wanted = wants_trial(snapshot, {}, "registry/slurm:22.05", now)) snapshot.trial = Trial{wanted->hash, verdict, "fatal: no"};
-    return plan_reconcile(snapshot, {}, "registry/slurm:22.05", now);
-  }
-  void apply(const Plan& plan) {
-    snapshot.cluster.set("status", plan.status);
-    for (const auto& step : plan.steps) {
-      if (const auto* create = std::get_if<Create>(&step)) table(create->resource)[kube::name_of(create->object)] = with_uid(create->object);
-      if (const auto* update = std::get_if<Update>(&step)) table(update->resource)[kube::name_of(update->object)] = update->object;
-      if (const auto* make = std::get_if<MakeKeys>(&step)) snapshot.secrets[make->secret] = Json::object();
-      if (const auto* gone = std::get_if<Remove>(&step)) table(gone->resource).erase(gone->key.name);
-      if (const auto* gone = std::get_if<DeletePod>(&step)) snapshot.pods.erase(gone->key.name);
-      if (const auto* reload = std::get_if<Reconfigure>(&step)) {
-        for (const auto& [name, pod] : snapshot.pods) snapshot.seen_configs[kube::uid_of(pod)] = reload->hash;
-        snapshot.cluster.child("status").set("appliedConfigHash", reload->hash);
-      }
-    }
-  }
-  void settle() {
-    for (int i = 0; i < 10; ++i) {
-      const Plan plan = look();
-      apply(plan);
-      if (plan.steps.empty()) return;
-    }
-    ADD_FAILURE() << "the plan never comes to rest";
-  }
-  static Json with_uid(Json object) {
-    object.child("metadata").set("uid", "uid-" + kube::name_of(object));
-    return object;
-  }
-  std::map<std::string, Json>& table(const kube::Resource& resource) {
-    if (resource.plural == "pods") return snapshot.pods;
-    if (resource.plural == "services") return snapshot.services;
-    if (resource.plural == "configmaps") return snapshot.config_maps;
-    if (resource.plural == "networkpolicies") return snapshot.policies;
-    return snapshot.claims;
-  }
-  void ready(const std::string& pod, std::vector<std::string> containers) {
-    Json statuses = Json::array();
-    for (const auto& name : containers) statuses.push(Json::object({{"name", name}, {"ready", true}}));
-    snapshot.pods[pod].set("status", Json::object({{"phase", "Running"}, {"containerStatuses", std::move(statuses)}, {"conditions", Json::array({Json::object({{"type", "Ready"}, {"status", "True"}})})}}));
-  }
-  void all_ready() {
-    ready("controller-0", {"munge", "slurmctld"});
-    ready("worker-0", {"munge", "slurmd"});
-    ready("login-0", {"munge", "sshd"});
-    for (const char* name : {"accounting-0", "accounting-1"})
-      if (snapshot.pods.contains(name)) ready(name, {"munge", "slurmdbd"});
-    if (snapshot.pods.contains("demo-acct-db-0")) ready("demo-acct-db-0", {"mariadb", "backup"});
-  }
-  std::string condition(const char* type) {
-    const Json object = Json::object({{"status", look().status}});
-    const Json* found = kube::find_condition(object, type);
-    return found ? (*found)["status"].string() + " " + (*found)["reason"].string() + " " + (*found)["message"].string() : "absent";
-  }
-  std::vector<std::string> steps() {
-    std::vector<std::string> out;
-    for (const auto& step : look().steps) out.push_back(describe(step));
-    return out;
-  }
-};
-
-std::vector<std::string> names(const std::map<std::string, Json>& objects) {
-  std::vector<std::string> out;
-  for (const auto& [name, object] : objects) out.push_back(name);
-  return out;
-}
-
 TEST(Accounting, MakesADatabaseWithAClaimAndSlurmdbd) {
   World world(demo("enabled: true, mariadbOperator: {enabled: true}", "{replicas: 2}"));
   world.settle();
   EXPECT_THAT(names(world.snapshot.pods), ElementsAre("accounting-0", "accounting-1", "controller-0", "demo-acct-db-0", "login-0", "worker-0"));
   EXPECT_THAT(names(world.snapshot.claims), ElementsAre("backup-demo-acct-db-0", "data-demo-acct-db-0", "jail-pvc"));
-  EXPECT_THAT(names(world.snapshot.services), Contains("demo-accounting-svc"));
+  EXPECT_THAT(names(world.snapshot.services), testing::IsSupersetOf({"demo-accounting-svc", "demo-accounting-0", "demo-accounting-1"}));
   EXPECT_THAT(names(world.snapshot.policies), Contains("demo-network-database"));
   EXPECT_FALSE(world.snapshot.claims["data-demo-acct-db-0"]["metadata"].has("ownerReferences")) << "records outlive the cluster";
   EXPECT_EQ(world.snapshot.pods["demo-acct-db-0"]["spec"]["containers"].items()[0]["image"].string(), "registry/mariadb:10.11");
@@ -152,7 +54,7 @@ TEST(Accounting, SecretsReachThePodsThatNeedThemAlone) {
 TEST(Accounting, SlurmConfNamesBothAndTheKindsThatAreCounted) {
   const auto cluster = read(demo("enabled: true, mariadbOperator: {enabled: true}, slurmConfig: {priorityWeightAge: 100, jobAcctGatherType: jobacct_gather/linux}", "{replicas: 2, enforce: \"associations,limits\"}"));
   const std::string conf = render_config(cluster, {}).at("slurm.conf");
-  for (const char* line : {"AccountingStorageType=accounting_storage/slurmdbd\n", "AccountingStorageHost=accounting-0.demo-accounting-svc.lab.svc.cluster.local\n", "AccountingStorageBackupHost=accounting-1.demo-accounting-svc.lab.svc.cluster.local\n",
+  for (const char* line : {"AccountingStorageType=accounting_storage/slurmdbd\n", "AccountingStorageHost=demo-accounting-0.lab.svc.cluster.local\n", "AccountingStorageBackupHost=demo-accounting-1.lab.svc.cluster.local\n",
                            "AccountingStorageTRES=gres/gpu\n", "PriorityType=priority/multifactor\nPriorityWeightAge=100\n", "JobAcctGatherType=jobacct_gather/linux\n", "AccountingStorageEnforce=associations,limits\n"})
     EXPECT_THAT(conf, HasSubstr(line));
   EXPECT_EQ(start_settings(conf), "AccountingStorageType=accounting_storage/slurmdbd");
@@ -163,8 +65,8 @@ TEST(Accounting, SlurmConfNamesBothAndTheKindsThatAreCounted) {
 }
 
 TEST(Accounting, SlurmdbdConfHasNoPassword) {
-  const std::string conf = render_slurmdbd_conf(read(demo("enabled: true, mariadbOperator: {enabled: true}, slurmdbdConfig: {debugLevel: debug2, privateData: \"jobs,usage\"}", "{replicas: 2}")), {});
-  for (const char* line : {"DbdHost=accounting-0\n", "DbdBackupHost=accounting-1\n", "StorageHost=demo-acct-db-0.demo-acct-db.lab.svc.cluster.local\n", "StorageParameters=SSL_CA=/run/slurm/database-ca.crt\n", "DebugLevel=debug2\n", "PrivateData=jobs,usage\n"})
+  const std::string conf = render_slurmdbd_conf(read(demo("enabled: true, mariadbOperator: {enabled: true}, slurmdbdConfig: {debugLevel: debug2, privateData: \"jobs,usage\"}", "{replicas: 2}")), 1, {});
+  for (const char* line : {"DbdHost=accounting-0\n", "DbdAddr=demo-accounting-0.lab.svc.cluster.local\n", "DbdBackupHost=accounting-1\n", "CommunicationParameters=keepalivetime=2,keepaliveinterval=2,keepaliveprobes=3\n", "StorageHost=demo-acct-db-0.demo-acct-db.lab.svc.cluster.local\n", "StorageParameters=SSL_CA=/run/slurm/database-ca.crt\n", "DebugLevel=debug2\n", "PrivateData=jobs,usage\n"})
     EXPECT_THAT(conf, HasSubstr(line));
   EXPECT_THAT(conf, Not(HasSubstr("StoragePass")));
 }

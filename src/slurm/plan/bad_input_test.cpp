@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "slurm/plan/munge_word.h"
 #include "slurm/plan/reconcile.h"
 #include "slurm/plan/surroundings.h"
 #include "slurm/plan/trouble.h"
@@ -94,6 +95,12 @@ void ended(Snapshot& of, const char* pod, const char* container, const char* wor
                                                                                             {"lastState", Json::object({{"terminated", Json::object({{"exitCode", 1}, {"message", words}})}})}})})}}));
 }
 
+// worker-1 runs and does not join; its munge was asked.
+void running_unready(Snapshot& of, MungeWord word) {
+  of.pods["worker-1"].set("status", yaml("{phase: Running, conditions: [{type: Ready, status: 'False'}]}"));
+  of.munge_words[kube::uid_of(of.pods["worker-1"])] = std::move(word);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Rows, BadInput,
     testing::Values(
@@ -115,9 +122,24 @@ INSTANTIATE_TEST_SUITE_P(
             "StateVolumeHasRoom", "NearlyFull", "less than 1 % of 1024 MiB are free", "make room"},
         Row{"image_without_slurm", [](Snapshot& s) { ended(s, "worker-1", "munge", "[error] cannot start error=\"the image has no user munge\"\n"); }, "WorkersAvailable", "ImageWithoutSlurm", "worker-1: munge ended with 1 and was started 4 times",
             "use an image that has Slurm"},
-        Row{"key_refused", [](Snapshot& s) { ended(s, "worker-1", "slurmd", "slurmd: error: Munge decode failed: Expired credential\nslurmd: exiting\n"); }, "WorkersAvailable", "KeyOrClock", "Expired credential", "compare `date` on both"},
+        Row{"image_without_loader", [](Snapshot& s) { ended(s, "worker-1", "slurmd", "exec container process (missing dynamic library?) `/opt/fairlead/bin/fairlead-slurm`: No such file or directory\n"); }, "WorkersAvailable", "ImageWithoutSlurm",
+            "worker-1: slurmd ended with 1", "use an image that has Slurm"},
+        Row{"key_refused", [](Snapshot& s) { ended(s, "worker-1", "slurmd", "slurmd: error: Munge decode failed: Expired credential\nslurmd: exiting\n"); }, "WorkersAvailable", "ClocksApart", "Expired credential", "let chrony"},
         Row{"state_of_another", [](Snapshot& s) { ended(s, "controller-0", "slurmctld", "fatal: CLUSTER NAME MISMATCH.\nslurmctld has been started with \"ClusterName=demo\"\n"); }, "ControllersAvailable", "StateOfAnotherCluster",
             "CLUSTER NAME MISMATCH", "a volume of its own"},
+        Row{"worker_of_another_key", [](Snapshot& s) {
+              s.pods["worker-1"].child("metadata").child("annotations").set(kMungeMark, "0123456789abcdef");
+              s.pods["worker-1"].set("status", yaml("{phase: Running, conditions: [{type: Ready, status: 'False'}]}"));
+            }, "WorkersAvailable", "KeyOrClock", "worker-1: Running, made with another munge key than the head", "see condition KeysMatch, then delete the pod"},
+        Row{"worker_clock_ahead", [](Snapshot& s) { running_unready(s, {"Expired credential", std::chrono::seconds(480)}); }, "WorkersAvailable", "ClocksApart",
+            "worker-1: Running; munge there says of the head's credential: Expired credential (its clock is about 8 minutes ahead of the head's)", "let chrony"},
+        Row{"worker_clock_behind", [](Snapshot& s) { running_unready(s, {"Rewound credential", std::chrono::seconds(-480)}); }, "WorkersAvailable", "ClocksApart", "Rewound credential (its clock is about 8 minutes behind", "let chrony"},
+        Row{"worker_key_refused", [](Snapshot& s) { running_unready(s, {"Invalid credential", {}}); }, "WorkersAvailable", "KeyOrClock", "worker-1: Running; munge there says of the head's credential: Invalid credential", "see condition KeysMatch"},
+        Row{"worker_waits_otherwise", [](Snapshot& s) { running_unready(s, {"Success", std::chrono::seconds(0)}); }, "WorkersAvailable", "NotReady", "worker-1: Running", ""},
+        Row{"state_cut", [](Snapshot& s) { ended(s, "controller-0", "slurmctld", "slurmctld: fatal: Incomplete job state save file, start with '-i' to ignore this. Warning: using -i will lose the data that can't be recovered.\n"); }, "ControllersAvailable",
+            "StateUnreadable", "Incomplete job state save file", "Do not start slurmctld with -i"},
+        Row{"state_empty", [](Snapshot& s) { ended(s, "controller-0", "slurmctld", "[error] the daemon is not started error=\"slurmctld would begin without what it saved in /var/spool/slurmctld/job_state: it is empty. Put it right\"\n"); }, "ControllersAvailable",
+            "StateUnreadable", "job_state: it is empty", "`fairlead slurm restore`"},
         Row{"class_without_many", [](Snapshot& s) {
               s.claims["data-pvc"] = yaml("{metadata: {namespace: lab}, spec: {accessModes: [ReadWriteMany], storageClassName: block}, status: {phase: Pending}}");
               s.pods["worker-1"].set("status", yaml("{phase: Pending}"));
@@ -145,6 +167,35 @@ TEST(Troubles, AKeysMarkTellsTwoKeysApartAndNothingElse) {
   EXPECT_EQ(munge_mark(one).size(), 16U);
   EXPECT_NE(munge_mark(one), munge_mark(two));
   EXPECT_EQ(munge_mark(yaml("{data: {}}")), "");
+}
+
+TEST(MungeWords, AreAskedOfWorkersThatRunAndDoNotJoin) {
+  Snapshot world = running();
+  EXPECT_FALSE(wants_munge_words(world, "slurm:22.05", kNow)) << "all are ready";
+  const auto status = [&](const char* text) { world.pods["worker-1"].set("status", yaml(text)); };
+  const char* joins_not = "{phase: Running, conditions: [{type: Ready, status: 'False'}], containerStatuses: [{name: slurmd, ready: false, state: {running: {}}}, {name: munge, ready: true, state: {running: {}}}]}";
+  status(joins_not);
+  world.pods["worker-1"].child("metadata").set("creationTimestamp", print_time(kNow - std::chrono::seconds(10)));
+  const auto newcomer = wants_munge_words(world, "slurm:22.05", kNow);
+  ASSERT_TRUE(newcomer);
+  EXPECT_TRUE(newcomer->workers.empty()) << "it may come yet";
+  EXPECT_LE(plan_reconcile(world, {}, "slurm:22.05", kNow).look_again.value_or(std::chrono::hours(1)), kAskMungeAgain);
+  const auto ask = wants_munge_words(world, "slurm:22.05", kNow + std::chrono::seconds(60));
+  ASSERT_TRUE(ask);
+  EXPECT_EQ(ask->head.name, "controller-0");
+  ASSERT_EQ(ask->workers.size(), 1U);
+  EXPECT_EQ(ask->workers[0].pod.name, "worker-1");
+  EXPECT_EQ(ask->workers[0].container, "munge");
+  status("{phase: Running, conditions: [{type: Ready, status: 'False'}], containerStatuses: [{name: slurmd, ready: false, state: {running: {}}}, {name: munge, ready: false, state: {running: {}}}]}");
+  EXPECT_FALSE(wants_munge_words(world, "slurm:22.05", kNow + std::chrono::seconds(60))) << "its munge does not answer";
+  status(joins_not);
+  world.pods["worker-1"].child("spec").set("nodeName", "machine-1");
+  world.nodes["machine-1"] = yaml("{metadata: {name: machine-1}, status: {conditions: [{type: Ready, status: Unknown}]}}");
+  EXPECT_FALSE(wants_munge_words(world, "slurm:22.05", kNow + std::chrono::seconds(60))) << "nobody reaches its machine";
+  world.nodes["machine-1"] = yaml("{metadata: {name: machine-1}, status: {conditions: [{type: Ready, status: 'True'}]}}");
+  EXPECT_TRUE(wants_munge_words(world, "slurm:22.05", kNow + std::chrono::seconds(60)));
+  world.pods.erase("controller-0");
+  EXPECT_FALSE(wants_munge_words(world, "slurm:22.05", kNow + std::chrono::seconds(60))) << "no head makes a credential";
 }
 
 }  // namespace

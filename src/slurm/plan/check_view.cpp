@@ -59,6 +59,18 @@ Result<CheckView> read_check_view(std::string_view text) {
     if (!job) return std::unexpected(std::move(job.error()));
     view.jobs.push_back(std::move(*job));
   }
+  // Companions of older versions say nothing of these.
+  if (json->has("trials")) {
+    view.knows_trials = true;
+    auto empty = words_of((*json)["empty"]);
+    if (!empty) return std::unexpected(std::move(empty.error()));
+    view.empty = {empty->begin(), empty->end()};
+    if (!(*json)["trials"].is_array()) return fail(Code::Invalid, "trials are no list");
+    for (const Json& one : (*json)["trials"].items()) {
+      if (one["node"].string().empty() || one["reservation"].string().empty()) return fail(Code::Invalid, "a trial without node or reservation");
+      view.trials[one["node"].string()] = one["reservation"].string();
+    }
+  }
   return view;
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/test_rounds.h"
 #include "slurm/plan/checks.h"
 
 #include <fmt/format.h>
@@ -23,7 +24,7 @@ using namespace std::chrono_literals;
 const Instant kStart = *parse_time("2026-11-22T04:10:30Z");
 
 Json check(const std::string& spec) {
-  auto parsed = kube::parse_yaml("{metadata: {name: gpu, namespace: lab, uid: u-1, generation: 2, creationTimestamp: '2026-11-22T04:10:00Z'}, spec: {name: gpu, slurmClusterRefName: demo, checkType: slurmJob, " + spec + "}}");
+  auto parsed = kube::parse_yaml("{metadata: {name: gpu, namespace: lab, uid: u-1, generation: 2, creationTimestamp: '2026-11-22T04:10:00Z'}, spec: {name: gpu, slurmClusterRefName: demo, " + (spec.find("checkType") == spec.npos ? std::string("checkType: slurmJob, ") : std::string()) + spec + "}}");
   EXPECT_TRUE(parsed) << (parsed ? "" : parsed.error().message);
   return parsed ? parsed->at(0) : Json();
 }
@@ -43,7 +44,10 @@ struct World {
   void set(const std::string& name, std::vector<std::string> state, std::string reason = "") { nodes[name] = {.name = name, .state = std::move(state), .reason = std::move(reason)}; }
   CheckInput input() {
     CheckInput in{.rules = read_check(object), .object = object, .now = now};
-    for (const auto& [name, node] : nodes) in.workers.push_back(name);
+    for (const auto& [name, node] : nodes) {
+      in.workers.push_back(name);
+      in.machines[name] = "machine-of-" + name;
+    }
     if (answers && needs_look(in)) in.view = CheckView{nodes, jobs};
     return in;
   }
@@ -55,6 +59,7 @@ struct World {
       out.push_back(describe(step));
       if (const auto* submit = std::get_if<SubmitJobs>(&step))
         for (const auto& node : submit->nodes) jobs.push_back({.id = std::to_string(next_id++), .run = submit->run, .state = "RUNNING", .requested = node == "-" ? std::vector<std::string>() : std::vector{node}, .nodes = {node == "-" ? "worker-0" : node}});
+      if (const auto* gone = std::get_if<RemoveJob>(&step)) std::erase_if(jobs, [&](const CheckJob& job) { return job.id == gone->name; });
       if (const auto* drained = std::get_if<DrainNode>(&step)) set(drained->node, {"IDLE", "DRAIN"}, drained->reason);
       if (const auto* cancel = std::get_if<CancelJob>(&step))
         for (auto& job : jobs)
@@ -333,11 +338,97 @@ TEST(Checks, RefusedJobsAreNoResult) {
   world.round();
   world.now += 1h;
   CheckPlan plan = plan_check(world.input());
-  note_refused(plan.object, "worker-0", "Invalid generic resource (gres) specification", world.now);
+  note_refused(plan.object, "worker-0", "Invalid generic resource (gres) specification", "1795323600");
   world.object = plan.object;
   EXPECT_THAT(world.round(), IsEmpty());
   EXPECT_EQ(world.status(), "Error");
   EXPECT_THAT(world.condition("Passed"), HasSubstr("worker-0 (Slurm refused the job: Invalid generic resource"));
+}
+
+// Kubernetes Jobs instead of Slurm's, with the same machinery behind them.
+constexpr const char* kPods = "suspend: false, runAfterCreation: false, schedule: '0 * * * *', checkType: k8sJob, k8sJobSpec: {jobContainer: {image: i, command: [x]}}, successfulJobsHistoryLimit: 1, failedJobsHistoryLimit: 2, "
+                              "failureReactions: {drainSlurmNode: {drainReasonPrefix: '[node_problem]'}}";
+std::string k8s_status(const World& world) { return world.object["status"]["k8sJobsStatus"]["lastJobStatus"].string(); }
+
+TEST(Checks, OfPodsDrainTheWorkerWhosePodSaysNo) {
+  World world(std::string(kPods) + ", extensions: {eachWorker: true, failures: 2, of: 2}");
+  world.round();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(world.nodes["worker-1"].drained());
+    world.whole_run({"worker-1"});
+    EXPECT_EQ(k8s_status(world), "Failed");
+  }
+  EXPECT_EQ(world.nodes["worker-1"].reason, "[node_problem] fairlead: check gpu: 2 of its last 2 results failed, the last one in job 11");
+  EXPECT_FALSE(world.nodes["worker-0"].drained());
+  EXPECT_EQ(world.object["status"]["k8sJobsStatus"]["lastJobName"].string(), "gpu-1795327200");
+  EXPECT_TRUE(world.object["status"]["slurmJobsStatus"].is_null());
+}
+
+TEST(Checks, OfPodsWithoutWorkersHaveNoReaction) {
+  World world(kPods);
+  world.round();
+  EXPECT_FALSE(needs_nodes(world.input()));
+  world.now += 1h;
+  EXPECT_THAT(world.round(), ElementsAre("run 1795323600 on -"));
+  world.jobs[0].state = "FAILED", world.jobs[0].exit_code = 3, world.jobs[0].nodes.clear();
+  EXPECT_THAT(world.round(), IsEmpty());
+  EXPECT_EQ(world.condition("Passed"), "False Failed: 0 passed, 1 failed: job 7, exit status 3");
+  EXPECT_THAT(world.condition("FieldsIgnored"), HasSubstr("spec.failureReactions.drainSlurmNode (it is of no worker: see spec.extensions.eachWorker)"));
+}
+
+TEST(Checks, OfPodsKeepAFewJobsOfEarlierRuns) {
+  World world(std::string(kPods) + ", extensions: {eachWorker: true, maxDrained: 1}");
+  world.round();
+  std::set<std::string> left;
+  for (int i = 0; i < 6; ++i) {
+    world.whole_run({});
+    left.clear();
+    for (const auto& job : world.jobs) left.insert(job.run);
+    EXPECT_LE(world.jobs.size(), 3U + 1U + (i > 0 ? 3U : 0U)) << "this run's, and the limit of those before";
+  }
+  EXPECT_THAT(left, Contains("1795341600"));
+  for (auto& job : world.jobs) job.state = "TIMEOUT";
+  world.whole_run({});
+  EXPECT_EQ(std::count_if(world.jobs.begin(), world.jobs.end(), [](const auto& job) { return job.state == "TIMEOUT"; }), 2);
+}
+
+// What has not been written down yet is not removed: the write of the status may fail after the steps.
+TEST(Checks, OfPodsNeverLoseTheResultOfARunThatIsNotWrittenDown) {
+  World world(std::string(kPods) + ", extensions: {eachWorker: true}");
+  for (const char* limit : {"successfulJobsHistoryLimit", "failedJobsHistoryLimit"}) world.object.child("spec").set(limit, 0);
+  world.round();
+  world.now += 1h;
+  world.round();
+  world.end("worker-1", "FAILED", 1);
+  world.end_all();
+  const Json before = world.object;
+  world.round();
+  world.set("worker-1", {"IDLE"});
+  world.object = before;
+  EXPECT_THAT(world.round(), ElementsAre(StartsWith("drain worker-1")));
+  EXPECT_EQ(k8s_status(world), "Failed");
+}
+
+TEST(Checks, AStatusStaysSmallWhateverHappensOnManyWorkers) {
+  World world(std::string(kHourly) + ", extensions: {failures: 2, of: 20, maxDrained: 1}", 5000);
+  world.round();
+  world.now += 1h;
+  for (int i = 0; i < 50; ++i) world.round();
+  EXPECT_EQ(world.jobs.size(), kMostTargets);
+  for (auto& job : world.jobs) job.state = "FAILED", job.exit_code = 1;
+  EXPECT_LT(kube::print_json(world.object).size(), 500'000U);
+  world.round();
+  EXPECT_EQ(world.status(), "Failed");
+  EXPECT_THAT(world.condition("Passed"), AllOf(HasSubstr("2000 failed: "), HasSubstr(", 1980 more")));
+  for (int i = 0; i < 2; ++i) {
+    world.jobs.clear();
+    world.now += 1h;
+    for (int k = 0; k < 50; ++k) world.round();
+    for (auto& job : world.jobs) job.state = "FAILED", job.exit_code = 1;
+    world.round();
+  }
+  EXPECT_LT(kube::print_json(world.object).size(), 500'000U);
+  EXPECT_LT(world.condition("Scheduled").size(), 2000U);
 }
 
 struct Bad {
@@ -352,7 +443,10 @@ TEST_P(CheckProblems, AreSaidAndNothingRuns) {
 INSTANTIATE_TEST_SUITE_P(Rows, CheckProblems,
                          testing::Values(Bad{"schedule", "suspend: false, schedule: 'every day'", "spec.schedule: \"every day\" has 2 fields"}, Bad{"k_over_n", "extensions: {failures: 3, of: 2}", "3 failures of the last 2"},
                                          Bad{"deadline", "activeDeadlineSeconds: 0", "activeDeadlineSeconds: 0"}, Bad{"budget", "extensions: {maxDrained: 120%}", "maxDrained: \"120%\""}, Bad{"no_budget", "extensions: {maxDrained: 0}", "maxDrained: 0"},
-                                         Bad{"word", "extensions: {maxDrained: all}", "maxDrained: \"all\""}),
+                                         Bad{"word", "extensions: {maxDrained: all}", "maxDrained: \"all\""},
+                                         Bad{"no_image", "checkType: k8sJob, k8sJobSpec: {jobContainer: {command: [x]}}", "spec.k8sJobSpec.jobContainer.image: name the image"},
+                                         Bad{"nothing_to_run", "checkType: k8sJob, k8sJobSpec: {jobContainer: {image: i}}", "give command or args, or a script"},
+                                         Bad{"variable_of_ours", "checkType: k8sJob, k8sJobSpec: {scriptRefName: s, jobContainer: {image: i, env: [{name: FAIRLEAD_CHECK, value: x}]}}", "\"FAIRLEAD_CHECK\" is set by Fairlead"}),
                          [](const auto& row) { return row.param.name; });
 
 TEST(Checks, AUsersPrefixIsNoneOfOurReasons) {
@@ -368,7 +462,7 @@ TEST(Checks, WhatHasNoEffectIsNamed) {
 
 // Whatever happens: no more than the budget, nothing of a person's touched, no drain without enough failures that a script said.
 TEST(ChecksProperty, ManyRandomDays) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0, seeds = test_rounds<std::uint64_t>(100, 2000); seed < seeds; ++seed) {
     Rng rng(seed);
     World world(std::string(kHourly) + ", extensions: {failures: 2, of: 3, maxDrained: 2}", 6);
     std::map<std::string, int> bad;  // since it came into service

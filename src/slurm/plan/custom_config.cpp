@@ -238,7 +238,7 @@ class Reader {
     const auto known = keys_of_line(line.key);
     std::set<std::string_view> seen;
     for (auto& [key, value] : line.more) {
-      const auto found = std::find_if(known.begin(), known.end(), [&, &key = key](const ConfigKey& one) { return same_key(one.name, key); });
+      const auto found = std::find_if(known.begin(), known.end(), [&](const ConfigKey& one) { return same_key(one.name, key); });
       if (found == known.end()) {
         std::vector<std::string_view> names;
         for (const ConfigKey& one : known) names.push_back(one.name);
@@ -261,7 +261,7 @@ class Reader {
 // Keys of ours that slurmctld takes only when it starts.
 bool starts_anew(const ConfigKey& key) {
   if (key.use != KeyUse::Owned) return key.use != KeyUse::Reload;
-  for (const char* name : {"GresTypes", "ProctrackType", "SelectType", "SwitchType", "AccountingStorageType", "AccountingStoragePort", "JobAcctGatherType", "TopologyPlugin"})
+  for (const char* name : {"GresTypes", "ProctrackType", "SelectType", "SwitchType", "AccountingStorageType", "AccountingStoragePort", "JobAcctGatherType", "TopologyPlugin", "AuthAltTypes", "AuthAltParameters"})
     if (key.name == name) return true;
   return false;
 }

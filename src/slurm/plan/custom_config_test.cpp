@@ -101,6 +101,16 @@ TEST(CustomConfig, FieldsOfTheResourceAreSettingsToo) {
   EXPECT_THAT(problems(cluster), ElementsAre(HasSubstr("control characters")));
 }
 
+TEST(CustomConfig, TheHealthCheckIsTheUsers) {
+  auto object = kube::parse_yaml("{metadata: {name: demo, namespace: lab}, spec: {healthCheckConfig: {healthCheckProgram: /opt/check.sh, healthCheckInterval: 60, healthCheckNodeState: [{state: IDLE}, {state: CYCLE}]}}}");
+  ASSERT_TRUE(object);
+  api::SlurmCluster cluster = demo();
+  cluster.config = api::read_slurm_cluster(object->at(0), "slurm:22.05").config;
+  EXPECT_THAT(conf(cluster), AllOf(HasSubstr("\nHealthCheckProgram=/opt/check.sh\n"), HasSubstr("\nHealthCheckInterval=60\n"), HasSubstr("\nHealthCheckNodeState=IDLE,CYCLE\n"), Not(HasSubstr("/bin/true\nHealth"))));
+  cluster.config.settings = {{"spec.healthCheckConfig.healthCheckNodeState", "HealthCheckNodeState", "IDLE,NONDRAINED_IDLE"}};
+  EXPECT_THAT(problems(cluster), ElementsAre(HasSubstr("NONDRAINED_IDLE"))) << "Slurm 22.05 knows no such state, and would take it for none";
+}
+
 TEST(CustomConfig, OptionsOfOursStayBesideTheUsers) {
   const std::string text = conf(demo("SlurmctldParameters=user_resv_delete\nSchedulerParameters=bf_interval=30,defer\nSlurmdParameters=config_overrides,l3cache_as_socket"));
   EXPECT_THAT(text, AllOf(HasSubstr("SlurmctldParameters=enable_configless,cloud_reg_addrs,user_resv_delete\n"), HasSubstr("SchedulerParameters=sched_interval=5,bf_interval=30,defer\n"),

@@ -138,7 +138,7 @@ TEST(Exporter, IsRenewedAtOnceAndGoesWithTheWish) {
   EXPECT_THAT(condition(look(snapshot), "ExporterAvailable"), HasSubstr("True 1 of 1 ready"));
   EXPECT_THAT(steps_of(look(snapshot)), Not(Contains(HasSubstr("exporter"))));
   Json& exporter = *snapshot.cluster.find("spec")->find("slurmNodes")->find("exporter");
-  exporter.child("exporter").set("image", "e:2");
+  exporter.child("exporter").set("customEnv", Json::array({Json::object({{"name", "CHANGED"}, {"value", "yes"}})}));
   EXPECT_THAT(steps_of(look(snapshot)), Contains("delete pod exporter-0: its template has changed"));
   exporter.set("enabled", false);
   EXPECT_THAT(steps_of(look(snapshot)), testing::IsSupersetOf({"delete pod exporter-0: no exporter is asked for any more", "delete services demo-exporter-svc: no exporter is asked for any more"}));

@@ -59,10 +59,42 @@ TEST(Heads, TheOneOfTheHighestTermIsTheEndpoint) {
   EXPECT_FALSE(desired_slice(cluster, {{"controller-9", {"active", 7}}}, moved, &*next));
 }
 
+TEST(Heads, WhyNoneServesIsWrittenDownUntilOneDoes) {
+  const auto cluster = three();
+  const HeadReport refuses{"standby", 4, "slurmctld would begin without what it saved in /run/slurm/state/job_state: it is empty"}, waits{"standby", 4}, serves{"active", 5};
+  // Nobody ever served: the slice is made to tell it, and names no one.
+  auto slice = desired_slice(cluster, {{"controller-0", waits}, {"controller-1", refuses}}, pods(), nullptr);
+  ASSERT_TRUE(slice);
+  EXPECT_FALSE(active_head(&*slice));
+  EXPECT_EQ((*slice)["addressType"].string(), "IPv4");
+  EXPECT_EQ(head_trouble(&*slice), "controller-1: slurmctld would begin without what it saved in /run/slurm/state/job_state: it is empty");
+  EXPECT_FALSE(desired_slice(cluster, {{"controller-0", waits}, {"controller-1", refuses}}, pods(), &*slice)) << "it is written already";
+  EXPECT_FALSE(desired_slice(cluster, {}, pods(), &*slice)) << "silence says nothing";
+  auto over = desired_slice(cluster, {{"controller-0", waits}, {"controller-1", waits}}, pods(), &*slice);
+  ASSERT_TRUE(over);
+  EXPECT_EQ(head_trouble(&*over), "");
+  auto next = desired_slice(cluster, {{"controller-0", serves}, {"controller-1", refuses}}, pods(), &*slice);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(head_trouble(&*next), "");
+  EXPECT_EQ(active_head(&*next), (ActiveHead{"controller-0", 5}));
+  EXPECT_FALSE(desired_slice(cluster, {{"controller-0", serves}, {"controller-1", refuses}}, pods(), &*next)) << "one serves: another's trouble is not the cluster's";
+  // One that served and does not any more: its endpoint stays, for nobody has taken over.
+  auto after = desired_slice(cluster, {{"controller-0", refuses}, {"controller-1", refuses}}, pods(), &*next);
+  ASSERT_TRUE(after);
+  EXPECT_EQ(active_head(&*after), (ActiveHead{"controller-0", 5}));
+  EXPECT_THAT(head_trouble(&*after), testing::StartsWith("controller-0: slurmctld would begin"));
+  // The same head serves again, in the same term.
+  auto again = desired_slice(cluster, {{"controller-0", serves}}, pods(), &*after);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(head_trouble(&*again), "");
+}
+
 TEST(Heads, ReportsAreRead) {
   auto report = read_head_report(R"({"voter":1,"role":"active","term":12,"active":1})");
   ASSERT_TRUE(report);
   EXPECT_EQ(*report, (HeadReport{"active", 12}));
+  EXPECT_EQ(read_head_report(R"({"role":"standby","term":3,"trouble":"no\nroom"})")->trouble, "noroom");
+  EXPECT_LE(read_head_report(R"({"role":"standby","term":3,"trouble":")" + std::string(900, 'x') + R"("})")->trouble.size(), 300u);
   for (const char* bad : {"", "{}", "[]", R"({"role":"active"})", R"({"role":"active","term":-1})", R"({"role":"active","term":"x"})", R"({"term":1})"}) EXPECT_FALSE(read_head_report(bad)) << bad;
 }
 

@@ -5,8 +5,11 @@
 #include <fmt/ranges.h>
 
 #include "api/node_set.h"
+#include "slurm/plan/accounting.h"
 #include "slurm/plan/gres.h"
 #include "slurm/plan/node_sets.h"
+#include "slurm/plan/render.h"
+#include "slurm/plan/upgrade_pods.h"
 
 namespace fairlead::slurm {
 
@@ -40,11 +43,24 @@ std::string setting_of_pod(const Json& pod, std::string_view name) {
 
 int ordinal_of(const std::string& name, const SlurmCluster& view, Role role) { return worker_ordinal(name, (role == Role::Worker ? view.worker_set : std::string(text(role))) + "-").value_or(-1); }
 
-SlurmCluster read_cluster(const Snapshot& snapshot, const std::string& default_image) {
+SlurmCluster read_as_written(const Snapshot& snapshot, const std::string& default_image) {
   SlurmCluster cluster = api::read_slurm_cluster(snapshot.cluster, default_image);
+  cluster.was_elected = find(snapshot.slices, active_service(cluster)) || find(snapshot.services, active_service(cluster)) || find(snapshot.secrets, quorum_secret(cluster));
+  for (const auto& [name, pod] : snapshot.pods)
+    if (owned_by(pod, cluster) && !setting_of_pod(pod, "FAIRLEAD_HEADS").empty()) cluster.was_elected = true;
+  if (cluster.was_elected && cluster.controller.size == 1 && cluster.controller.spool.source_name.empty())
+    cluster.problems.push_back("spec.slurmNodes.controller.volumes.spool: the state of this cluster is in the volume that its heads shared; name it in volumeSourceName, also for one head");
   std::vector<const Json*> sets;
   for (const auto& [name, object] : snapshot.node_sets) sets.push_back(&object);
   api::add_node_sets(cluster, sets, default_image, snapshot.only_cluster);
+  settle_addresses(snapshot, cluster);
+  settle_sharing(snapshot, cluster, default_image);
+  return cluster;
+}
+
+SlurmCluster read_cluster(const Snapshot& snapshot, const std::string& default_image) {
+  SlurmCluster cluster = read_as_written(snapshot, default_image);
+  use_images(cluster, upgrade_of(snapshot, cluster, Instant{}).images);  // which do not depend on the time
   return cluster;
 }
 
@@ -52,8 +68,57 @@ bool of_role(const Json& pod, const SlurmCluster& cluster, Role role) { return o
 
 const Json* ready_head(const Snapshot& snapshot, const SlurmCluster& cluster) {
   for (int i = 0; i < cluster.controller.size; ++i)
-    if (const Json* pod = find(snapshot.pods, pod_name(Role::Controller, i)); pod && owned_by(*pod, cluster) && pod_ready(*pod)) return pod;
+    if (const Json* pod = find(snapshot.pods, pod_name(Role::Controller, i)); pod && owned_by(*pod, cluster) && pod_ready(*pod) && !is_witness(*pod)) return pod;
   return nullptr;
+}
+
+const api::SlurmAutoscale* autoscale_of(const SlurmCluster& view) {
+  if (view.set.held || view.set.deleting) return nullptr;
+  for (const auto& rules : view.autoscale)
+    if (rules.set == view.worker_set) return &rules;
+  return nullptr;
+}
+
+SizeInput size_input(const Snapshot& snapshot, const SlurmCluster& cluster, Instant now) {
+  SizeInput in{.memory = snapshot.cluster["status"]["autoscale"], .view = snapshot.view, .now = now};
+  for (const auto& view : api::worker_views(cluster)) {
+    if (view.set.held) continue;
+    SizeSet set{.name = view.worker_set, .size = view.worker.size, .strict = view.scale_down.strict_ordinals};
+    if (const auto* rules = autoscale_of(view)) set.rules = *rules;
+    const Json* object = view.set.name.empty() ? &snapshot.cluster : find(snapshot.node_sets, view.set.name);
+    if (object && !set.strict)
+      for (const Json& one : (*object)["status"]["scaleDown"]["ordinals"].items())
+        if (one.integer(-1) >= 0) set.current.push_back(static_cast<int>(one.integer()));
+    for (const auto& [name, pod] : snapshot.pods)
+      if (const int ordinal = ordinal_of(name, view, Role::Worker); ordinal >= 0 && of_role(pod, view, Role::Worker) && !kube::deleting(pod)) {
+        set.pods.insert(ordinal);
+        if (pod_ready(pod)) set.ready.insert(ordinal);
+      }
+    in.sets.push_back(std::move(set));
+  }
+  return in;
+}
+
+std::vector<SlurmCluster> views_in_force(const SizeInput& input, const SlurmCluster& cluster, const std::map<std::string, int>& sizes) {
+  auto views = api::worker_views(cluster);
+  for (auto& view : views)
+    for (const auto& set : input.sets) {
+      if (set.name != view.worker_set || !set.rules) continue;
+      const auto planned = sizes.find(set.name);
+      view.worker.size = planned != sizes.end() ? planned->second : size_in_force(set, input.memory);
+    }
+  return views;
+}
+
+// Made by a version that says of a pod which sub-mounts it has; of others it is not known, and they wait for somebody to delete them.
+bool wants_other_mounts(const Json& pod, const std::string& mark) {
+  const std::string& has = pod["metadata"]["annotations"][kMounts].string();
+  return !kube::deleting(pod) && !has.empty() && has != mark;
+}
+
+// Would a pod that is deleted now be made again? As the last plan saw it, of this very resource.
+static bool pods_can_be_made(const Json& cluster, const SlurmCluster& view) {
+  return cluster["status"]["observedGeneration"].integer(-1) == view.generation && kube::condition_is_true(cluster, "VolumesReady") && (!view.jail.wanted() || kube::condition_is_true(cluster, "JailReady"));
 }
 
 ScaleInput scale_input(const Snapshot& snapshot, const SlurmCluster& view, Instant now) {
@@ -67,11 +132,21 @@ ScaleInput scale_input(const Snapshot& snapshot, const SlurmCluster& view, Insta
                 .look_due = snapshot.look_due,
                 .view = snapshot.view,
                 .now = now};
+  if (const auto* rules = autoscale_of(view)) {
+    in.expected = rules->max;
+    in.definition = worker_definition(view);
+    in.interest = rules->min;
+  }
   const Json* jobs = kube::find_condition(snapshot.cluster, "JobsCanStart");
   in.jobs_wait = jobs && (*jobs)["status"].string() == "False";
+  const bool renews = !view.set.deleting && pods_can_be_made(snapshot.cluster, view);
+  const std::string mark = mounts_mark(view, Role::Worker);
   for (const auto& [name, pod] : snapshot.pods)
     if (const int ordinal = ordinal_of(name, view, Role::Worker); ordinal >= 0) {
-      if (of_role(pod, view, Role::Worker)) in.pods[ordinal] = &pod;
+      if (of_role(pod, view, Role::Worker)) {
+        in.pods[ordinal] = &pod;
+        if (renews && wants_other_mounts(pod, mark)) in.renew.insert(ordinal);
+      }
       else in.taken.insert(ordinal);
     }
   return in;
@@ -118,6 +193,33 @@ std::vector<ConfigOf> unseen_configs(const Snapshot& snapshot, const SlurmCluste
   return out;
 }
 
+std::vector<LoginPod> login_pods(const Snapshot& snapshot, const SlurmCluster& cluster) {
+  std::vector<LoginPod> out;
+  const bool renews = pods_can_be_made(snapshot.cluster, cluster);
+  const std::string mark = mounts_mark(cluster, Role::Login);
+  for (int i = 0; i < cluster.login.size; ++i) {
+    LoginPod login{.name = pod_name(Role::Login, i)};
+    if (const Json* pod = find(snapshot.pods, login.name); pod && of_role(*pod, cluster, Role::Login)) {
+      login.uid = kube::uid_of(*pod);
+      login.there = !kube::deleting(*pod);
+      login.ready = pod_ready(*pod);
+      login.renew = renews && wants_other_mounts(*pod, mark);
+      if (const auto said = snapshot.sessions.find(login.uid); said != snapshot.sessions.end()) login.sessions = said->second;
+    }
+    out.push_back(std::move(login));
+  }
+  return out;
+}
+
+std::vector<ConfigOf> wants_sessions(const Snapshot& snapshot, const std::string& default_image) {
+  const SlurmCluster cluster = read_cluster(snapshot, default_image);
+  std::vector<ConfigOf> out;
+  if (cluster.deleting || cluster.paused || !cluster.problems.empty()) return out;
+  for (const LoginPod& login : login_pods(snapshot, cluster))
+    if (login.renew) out.push_back({kube::key_of(snapshot.pods.at(login.name)), login.uid, "sshd"});
+  return out;
+}
+
 std::optional<TrialWanted> wants_trial(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now) {
   const SlurmCluster cluster = read_cluster(snapshot, default_image);
   if (cluster.deleting || cluster.paused || !cluster.problems.empty()) return std::nullopt;
@@ -144,14 +246,16 @@ std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& defa
   const FailureInput failures = failure_input(snapshot, cluster, now);
   bool wanted = needs_look(failures), all = false;
   std::vector<std::string> nodes;
-  for (const auto& view : api::worker_views(cluster)) {
+  bool queue = false;
+  for (const auto& view : views_in_force(size_input(snapshot, cluster, now), cluster, {})) {
     if (view.set.held) continue;
+    queue = queue || autoscale_of(view);
     const ScaleInput input = scale_input(snapshot, view, now);
     wanted = wanted || needs_look(input) || (view.set.deleting && !view.set.name.empty());
     nodes.push_back(nodes_of_interest(input));
     all = all || nodes.back().empty();
   }
-  if (!wanted) return std::nullopt;
+  if (!wanted && !queue) return std::nullopt;
   // A list of nodes may have 65,536 names (gpl/nodes.h).
   all = all || nodes.size() > 6 || nodes.empty();
   for (const auto& [name, proof] : failures.ended) nodes.push_back(name);
@@ -159,7 +263,7 @@ std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& defa
   for (const auto& [name, pod] : failures.pods)
     if (proof_of_death(*pod, "slurmd", find(snapshot.nodes, (*pod)["spec"]["nodeName"].string()))) nodes.push_back(name);
   all = all || nodes.size() > kMostNamed;
-  return Look{kube::key_of(*head), cluster.worker.main.port, all ? "" : fmt::format("{}", fmt::join(nodes, ","))};
+  return Look{kube::key_of(*head), cluster.worker.main.port, all ? "" : fmt::format("{}", fmt::join(nodes, ",")), queue ? kQueueLooked : 0};
 }
 
 }  // namespace fairlead::slurm

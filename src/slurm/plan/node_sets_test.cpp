@@ -37,11 +37,12 @@ Json set(const std::string& name, int replicas, const char* more = "") {
 // A namespace that takes whatever the plan says, and a Slurm in which every ready worker is idle.
 struct World {
   Snapshot snapshot{.cluster = cluster_without_workers()};
+  Instant now = kNow;
 
   Plan look() {
     snapshot.trial.reset();
-    if (const auto wanted = wants_trial(snapshot, {}, "slurm:22.05", kNow)) snapshot.trial = Trial{wanted->hash, Verdict::Good, ""};
-    return plan_reconcile(snapshot, {}, "slurm:22.05", kNow);
+    if (const auto wanted = wants_trial(snapshot, {}, "slurm:22.05", now)) snapshot.trial = Trial{wanted->hash, Verdict::Good, ""};
+    return plan_reconcile(snapshot, {}, "slurm:22.05", now);
   }
   std::vector<std::string> steps() {
     std::vector<std::string> out;
@@ -159,6 +160,33 @@ TEST_F(NodeSets, EachIsScaledByItself) {
   EXPECT_EQ(world.snapshot.view->nodes.size(), 2U) << "the record is gone, those of others are there";
   EXPECT_EQ(status("cpu")["scaleDown"]["generation"].integer(), 2);
   EXPECT_EQ(status("cpu")["phase"].string(), "Ready");
+}
+
+// The deadline of a set is its own: the cluster's workers wait for jobs, however long they run.
+TEST_F(NodeSets, EachHasItsOwnDeadlineForJobs) {
+  world.slurm_knows_all();
+  for (const char* name : {"cpu", "gpu"}) {
+    Json& one = world.snapshot.node_sets[name];
+    one.child("spec").set("replicas", 0);
+    one.child("metadata").set("generation", 2);
+  }
+  world.snapshot.node_sets["cpu"].child("spec").child("extensions").set("scaleDown", Json::object({{"policy", "requeue"}, {"after", "1s"}}));
+  for (const char* node : {"cpu-0", "gpu-0"}) {
+    world.snapshot.view->nodes[node].state = {"ALLOCATED"};
+    world.snapshot.view->nodes[node].cpus = 1;
+  }
+  world.snapshot.view->jobs = {{.id = "7", .user = "ada", .state = "RUNNING", .nodes = {"cpu-0"}}, {.id = "8", .user = "ada", .state = "RUNNING", .nodes = {"gpu-0"}}};
+  std::vector<std::string> told;
+  for (int round = 0; round < 6; ++round) {
+    world.now += std::chrono::seconds(2);
+    Plan plan = world.look();
+    for (const auto& step : plan.steps) told.push_back(describe(step));
+    world.apply(plan);
+    for (const char* node : {"cpu-0", "gpu-0"})
+      if (SlurmNode& of = world.snapshot.view->nodes[node]; !of.reason.empty()) of.state = {"ALLOCATED", "DRAIN"};
+  }
+  EXPECT_THAT(told, Contains(HasSubstr("requeue cpu-0: 7")));
+  EXPECT_THAT(told, Not(Contains(HasSubstr("gpu-0: 8"))));
 }
 
 TEST_F(NodeSets, ABusyWorkerOfASetThatIsDeletedIsWaitedFor) {

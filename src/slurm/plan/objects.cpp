@@ -9,6 +9,8 @@
 #include "slurm/plan/gres.h"
 #include "slurm/plan/login_service.h"
 #include "slurm/plan/pod_parts.h"
+#include "slurm/plan/rest.h"
+#include "slurm/plan/sharing.h"
 
 namespace fairlead::slurm {
 
@@ -81,6 +83,7 @@ const SlurmRole& role_of(const SlurmCluster& cluster, Role role) {
     case Role::Worker: return cluster.worker;
     case Role::Login: return cluster.login;
     case Role::Exporter: return cluster.exporter;
+    case Role::Rest: return cluster.rest;
   }
   return cluster.worker;
 }
@@ -124,8 +127,8 @@ Json session_rights() {
   return Json::object({{"capabilities", Json::object({{"add", Json::array({Json("SYS_ADMIN"), Json("SYS_PTRACE")})}})}, {"appArmorProfile", Json::object({{"type", "Unconfined"}})}});
 }
 
-// The exporter begins as root, finds the users' names and goes on as nobody.
-Json exporter_rights() {
+// The exporter and slurmrestd begin as root: the companion finds the users' names and goes on as nobody.
+Json nobodys_rights() {
   return Json::object({{"runAsUser", 0}, {"runAsGroup", 0}, {"allowPrivilegeEscalation", false}, {"capabilities", Json::object({{"drop", Json::array({Json("ALL")})}, {"add", Json::array({Json("SETGID"), Json("SETUID")})}})}});
 }
 // Whether it runs. Whether Slurm answers, /metrics says to who reads it: ending the container would not help.
@@ -165,12 +168,15 @@ Json munge_container(const api::SlurmContainer& munge, const ObjectOptions& opti
                                                         {"periodSeconds", 10}, {"failureThreshold", 3}, {"timeoutSeconds", 5}})}}), munge);
 }
 
+constexpr const char* kWitness = "witness";  // its container
+
 std::string_view text(Role role) {
   switch (role) {
     case Role::Controller: return "controller";
     case Role::Worker: return "worker";
     case Role::Login: return "login";
     case Role::Exporter: return "exporter";
+    case Role::Rest: return "rest";
   }
   return "worker";
 }
@@ -180,7 +186,7 @@ std::string pod_name(const SlurmCluster& cluster, Role role, int ordinal) { retu
 std::string quorum_secret(const SlurmCluster& cluster) { return cluster.name + "-quorum"; }
 std::string active_service(const SlurmCluster& cluster) { return cluster.name + "-controller-active"; }
 std::string exporter_service(const SlurmCluster& cluster) { return cluster.name + "-exporter-svc"; }
-std::string munge_secret(const SlurmCluster& cluster) { return cluster.name + "-munge"; }
+std::string munge_secret(const SlurmCluster& cluster) { return munge_secret_of(cluster.name); }
 std::string sshd_keys_secret(const SlurmCluster& cluster) { return cluster.sshd_keys_secret.empty() ? cluster.name + "-sshd-keys" : cluster.sshd_keys_secret; }
 std::string client_key_secret(const SlurmCluster& cluster) { return cluster.name + "-ssh-client-key"; }
 
@@ -210,6 +216,7 @@ std::vector<Json> desired_services(const SlurmCluster& cluster) {
                                 {"kind", "Service"},
                                 {"metadata", metadata(cluster, active_service(cluster), "controller")},
                                 {"spec", Json::object({{"ports", Json::array({Json::object({{"name", "controller"}, {"port", cluster.controller.main.port}, {"protocol", "TCP"}})})}})}}));
+  if (cluster.rest.size > 0) out.push_back(rest_service(cluster));
   for (Json& service : accounting_services(cluster)) out.push_back(std::move(service));
   return out;
 }
@@ -239,6 +246,8 @@ std::vector<Json> desired_config_maps(const SlurmCluster& cluster, const ObjectO
 std::vector<Json> desired_policies(const SlurmCluster& cluster, const ObjectOptions& options) {
   std::vector<Json> out;
   if (!cluster.isolated) return out;
+  std::vector<api::SharingNetwork> sharing;
+  for (const auto& partner : cluster.accounting.sharing.partners) sharing.push_back({partner.cluster.name, partner.cluster.space, partner.slurmctld_port, partner.slurmdbd_port, partner.serves});
   for (auto& [name, spec] : api::slurm_network_policies({.cluster = cluster.name,
                                                          .space = cluster.space,
                                                          .slurmctld_port = cluster.controller.main.port,
@@ -247,10 +256,13 @@ std::vector<Json> desired_policies(const SlurmCluster& cluster, const ObjectOpti
                                                          .slurmdbd_port = cluster.accounting.dbd.port,
                                                          .database_port = cluster.accounting.db.port,
                                                          .metrics_port = cluster.exporter.main.port,
-                                                         .accounting = cluster.accounting.enabled,
+                                                         .rest_port = cluster.rest.main.port,
+                                                         .accounting = cluster.accounting.enabled && !cluster.accounting.of,
                                                          .database = cluster.accounting.builtin,
                                                          .exporter = cluster.exporter.size > 0,
+                                                         .rest = cluster.rest.size > 0,
                                                          .external_database_port = cluster.accounting.builtin ? 0 : cluster.accounting.external.port,
+                                                         .sharing = std::move(sharing),
                                                          .closed_ranges = options.closed_ranges}))
     out.push_back(Json::object({{"apiVersion", "networking.k8s.io/v1"}, {"kind", "NetworkPolicy"}, {"metadata", metadata(cluster, name, "network")}, {"spec", std::move(spec)}}));
   return out;
@@ -275,13 +287,78 @@ void tolerate_silence(Json& spec) {
   spec.set("tolerations", std::move(tolerations));
 }
 
+void push_voters(Json& environment, const SlurmCluster& cluster, int own, const ObjectOptions& options) {
+  const auto some = [&](int from, int to) {
+    std::string out;
+    for (int i = from; i < to; ++i)
+      out += fmt::format("{}{}.{}-controller-svc.{}.svc.{}:{}", out.empty() ? "" : ",", pod_name(Role::Controller, i), cluster.name, cluster.space, options.render.cluster_domain, api::kQuorumPort);
+    return out;
+  };
+  environment.push(env("FAIRLEAD_HEADS", some(0, cluster.controller.size)));
+  if (voters(cluster) > cluster.controller.size) environment.push(env("FAIRLEAD_WITNESSES", some(cluster.controller.size, voters(cluster))));
+  environment.push(env("FAIRLEAD_VOTER", std::to_string(own)));
+  environment.push(env("FAIRLEAD_QUORUM_KEY", "/etc/fairlead/quorum/key"));
+}
+
+// Beside two heads: votes under the name that a third head would have, has no state and no work, and is on a third machine where there is one.
+Json witness_pod(const SlurmCluster& cluster, int ordinal, const ObjectOptions& options) {
+  const auto& of = cluster.controller;
+  const std::string name = pod_name(Role::Controller, ordinal);
+  Json environment = Json::array({env("FAIRLEAD_SLURM_CLUSTER", cluster.name)});
+  push_voters(environment, cluster, ordinal, options);
+  Json volumes = Json::array({secret_volume("quorum", quorum_secret(cluster), 0400)});
+  push_companion_volume(volumes, options);
+  Json container = Json::object({{"name", kWitness},
+                                 {"image", of.main.image},
+                                 {"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("witness")})},
+                                 {"env", std::move(environment)},
+                                 {"resources", Json::object({{"requests", Json::object({{"cpu", "10m"}, {"memory", "32Mi"}})}, {"limits", Json::object({{"memory", "128Mi"}})}})},
+                                 {"terminationMessagePolicy", "FallbackToLogsOnError"},
+                                 {"volumeMounts", with_companion(options, {mount("quorum", "/etc/fairlead/quorum", true)})},
+                                 // A voter that begins is silent for a second; nobody is renewed meanwhile.
+                                 {"readinessProbe", Json::object({{"exec", Json::object({{"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("version")})}})}, {"initialDelaySeconds", 3}, {"periodSeconds", 10}, {"timeoutSeconds", 5}})}});
+  if (!of.main.pull_policy.empty()) container.set("imagePullPolicy", of.main.pull_policy);
+  Json spec = Json::object({{"hostname", name},
+                            {"subdomain", fmt::format("{}-controller-svc", cluster.name)},
+                            {"restartPolicy", "Always"},
+                            {"terminationGracePeriodSeconds", 5},
+                            {"enableServiceLinks", false},
+                            {"automountServiceAccountToken", false},
+                            {"containers", Json::array({std::move(container)})},
+                            {"volumes", std::move(volumes)}});
+  if (!of.priority_class.empty()) spec.set("priorityClassName", of.priority_class);
+  if (of.pull_secrets.is_array()) spec.set("imagePullSecrets", of.pull_secrets);
+  choose_nodes(cluster, of.node_filter, spec);
+  if (!spec["affinity"]["podAntiAffinity"].is_object())
+    spec.child("affinity").set("podAntiAffinity", Json::object({{"preferredDuringSchedulingIgnoredDuringExecution",
+        Json::array({Json::object({{"weight", 100}, {"podAffinityTerm", Json::object({{"topologyKey", "kubernetes.io/hostname"}, {"labelSelector", Json::object({{"matchLabels", Json::object({{kClusterLabel, cluster.name}, {kRoleLabel, "controller"}})}})}})}})})}}));
+  return pod_of(cluster, name, text(Role::Controller), std::move(spec));
+}
+
+std::string mounts_mark(const SlurmCluster& cluster, Role role) {
+  std::string all;
+  for (const auto& sub : role_of(cluster, role).sub_mounts) {
+    const auto source = cluster.volume_sources.find(sub.source_name);
+    all += kube::print_json(Json::array({sub.name, sub.path, sub.source_name, sub.sub_path, sub.read_only, sub.claim_template, source == cluster.volume_sources.end() ? Json() : source->second})) + "\n";
+  }
+  return all.empty() ? "none" : hex(sha256(all)).substr(0, 16);
+}
+
+bool is_witness(const Json& pod) { return pod["spec"]["containers"].items().size() == 1 && pod["spec"]["containers"].items()[0]["name"].string() == kWitness; }
+
 Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const ObjectOptions& options) {
   const auto& of = role_of(cluster, role);
+  if (role == Role::Controller && ordinal >= of.size && ordinal < voters(cluster)) return witness_pod(cluster, ordinal, options);
   const std::string name = pod_name(cluster, role, ordinal);
 
-  Json volumes = Json::array({secret_volume("munge-key", munge_secret(cluster), 0400), memory_volume("munge-socket"), memory_volume("run"), config_volume("slurm-config", cluster.name + "-slurm-configs"),
-                              chosen_volume(cluster, "jail", cluster.jail.wanted() ? api::SlurmVolume{cluster.jail.source, {}} : of.jail, claim_name(cluster, "jail", role, ordinal))});
-  Json mounts = with_companion(options, {mount("munge-socket", "/run/munge"), mount("run", "/run/slurm"), mount("jail", cluster.jail.wanted() ? api::kJailVolume : "/mnt/jail", role == Role::Exporter)});
+  const bool by_munge = role != Role::Rest;  // slurmrestd knows no secret: what it asks is in the name, and by the token, of who asks it
+  Json volumes = by_munge ? Json::array({secret_volume("munge-key", munge_secret(cluster), 0400), memory_volume("munge-socket")}) : Json::array();
+  volumes.push(memory_volume("run"));
+  volumes.push(config_volume("slurm-config", cluster.name + "-slurm-configs"));
+  volumes.push(chosen_volume(cluster, "jail", cluster.jail.wanted() ? api::SlurmVolume{cluster.jail.source, {}} : of.jail, claim_name(cluster, "jail", role, ordinal)));
+  std::vector<Json> common = {mount("run", "/run/slurm"), mount("jail", cluster.jail.wanted() ? api::kJailVolume : "/mnt/jail", role == Role::Exporter || role == Role::Rest)};
+  if (by_munge) common.insert(common.begin(), mount("munge-socket", "/run/munge"));
+  Json mounts = with_companion(options, std::move(common));
   push_companion_volume(volumes, options);
 
   Json environment = Json::array({env("FAIRLEAD_SLURM_CLUSTER", cluster.name)});
@@ -295,14 +372,14 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
       mounts.push(mount("spool", "/var/spool/slurmctld"));
       // What slurmctld reads at its start alone: another value renews the pod, and its companion waits for files that say so.
       if (!options.conf_needs.empty()) environment.push(env("FAIRLEAD_CONF_NEEDS", options.conf_needs));
+      if (takes_tokens(options.conf_needs)) {
+        mounts.push(mount("token-key", kTokenKeyFolder, true));
+        volumes.push(secret_volume("token-key", token_secret(cluster), 0400));
+        environment.push(env("FAIRLEAD_TOKEN_KEY", options.token_mark));  // another key renews the pod
+      }
       volumes.push(chosen_volume(cluster, "spool", of.spool, claim_name(cluster, "spool", role, ordinal)));
       if (elected(cluster)) {
-        std::string heads;
-        for (int i = 0; i < of.size; ++i)
-          heads += fmt::format("{}{}.{}-controller-svc.{}.svc.{}:{}", i ? "," : "", pod_name(role, i), cluster.name, cluster.space, options.render.cluster_domain, api::kQuorumPort);
-        environment.push(env("FAIRLEAD_HEADS", std::move(heads)));
-        environment.push(env("FAIRLEAD_VOTER", std::to_string(ordinal)));
-        environment.push(env("FAIRLEAD_QUORUM_KEY", "/etc/fairlead/quorum/key"));
+        push_voters(environment, cluster, ordinal, options);
         mounts.push(mount("quorum", "/etc/fairlead/quorum", true));
         volumes.push(secret_volume("quorum", quorum_secret(cluster), 0400));
       }
@@ -335,7 +412,7 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
     case Role::Login:
       container = "sshd";
       program = "login";
-      mounts.push(mount("slurm-config", "/etc/slurm", true));
+      mounts.push(mount("slurm-config", "/etc/fairlead/slurm", true));  // the companion writes /etc/slurm from it, and where the workers are
       mounts.push(mount("ssh-config", "/etc/fairlead/ssh", true));
       mounts.push(mount("ssh-root-keys", "/etc/fairlead/ssh-root-keys", true));
       mounts.push(mount("ssh-client-key", "/etc/fairlead/ssh-client-key", true));
@@ -351,7 +428,17 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
     case Role::Exporter:
       container = program = "exporter";
       mounts.push(mount("slurm-config", "/etc/slurm", true));
-      security = exporter_rights();
+      security = nobodys_rights();
+      break;
+    case Role::Rest:
+      container = program = "rest";
+      mounts.push(mount("slurm-config", "/etc/slurm", true));
+      security = nobodys_rights();
+      if (!options.conf_needs.empty()) environment.push(env("FAIRLEAD_CONF_NEEDS", options.conf_needs));  // accounting has plug-ins of its own
+      environment.push(env_of("FAIRLEAD_POD_IPS", "status.podIPs"));
+      environment.push(env("FAIRLEAD_REST_PORT", std::to_string(of.main.port)));
+      environment.push(env("FAIRLEAD_REST_THREADS", std::to_string(cluster.rest_threads)));
+      environment.push(env("FAIRLEAD_REST_ASKS", rest_asks(cluster, options.render)));  // slurmrestd reads its slurm.conf once: others to ask renew the pod
       break;
   }
   const bool lives_in_jail = cluster.jail.wanted() && (role == Role::Worker || role == Role::Login);
@@ -381,6 +468,10 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
                             {"readinessProbe", Json::object({{"exec", Json::object({{"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("check"), Json(program)})}})},
                                                              {"periodSeconds", 5}, {"failureThreshold", 3}, {"timeoutSeconds", 8}})}});
   if (role == Role::Exporter) main.set("readinessProbe", exporter_probe(cluster, 3)).set("livenessProbe", exporter_probe(cluster, 12));
+  if (role == Role::Rest) {
+    Json alive = main["readinessProbe"];
+    main.set("livenessProbe", alive.set("periodSeconds", 10).set("failureThreshold", 6));
+  }
   if (!security.members().empty()) main.set("securityContext", std::move(security));
   main = dressed(std::move(main), of.main);
 
@@ -392,8 +483,9 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
                             {"automountServiceAccountToken", false},
                             {"dnsConfig", Json::object({{"searches", Json::array({Json(fmt::format("{}-worker-svc.{}.svc.{}", cluster.name, cluster.space, options.render.cluster_domain)),
                                                                                   Json(fmt::format("{}-controller-svc.{}.svc.{}", cluster.name, cluster.space, options.render.cluster_domain))})}})},
-                            {"containers", Json::array({munge_container(of.munge, options), std::move(main)})},
+                            {"containers", by_munge ? Json::array({munge_container(of.munge, options), std::move(main)}) : Json::array({std::move(main)})},
                             {"volumes", std::move(volumes)}});
+  if (role == Role::Rest) spec.erase("subdomain");  // its Service has an address, and no names of pods
   if (!of.priority_class.empty()) spec.set("priorityClassName", of.priority_class);
   if (of.pull_secrets.is_array()) spec.set("imagePullSecrets", of.pull_secrets);
   if (of.init_containers.is_array()) spec.set("initContainers", of.init_containers);
@@ -407,6 +499,7 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
       if (key != kTemplateHash) meta.child("annotations").set(key, value);
   }
   if (role == Role::Worker) pod.child("metadata").child("annotations").set(kGres, gres_of(cluster));
+  if (role == Role::Worker || role == Role::Login) pod.child("metadata").child("annotations").set(kMounts, mounts_mark(cluster, role));
   return pod;
 }
 

@@ -18,9 +18,10 @@ struct ObjectOptions {
   std::vector<std::string> closed_ranges;  // api::SlurmNetwork
   bool reads_machines = true;              // does the operator read Nodes? Else no worker waits for the proof of another pod's end (plan/failure.h)
   std::string conf_needs;                  // what heads are made for: start_settings (accounting.h) of the slurm.conf that they mount
+  std::string token_mark;                  // of the key that tokens are signed with (plan/rest.h)
 };
 
-enum class Role { Controller, Worker, Login, Exporter };
+enum class Role { Controller, Worker, Login, Exporter, Rest };
 std::string_view text(Role role);
 std::string pod_name(Role role, int ordinal);
 std::string pod_name(const api::SlurmCluster& cluster, Role role, int ordinal);  // a worker's is SET-ORDINAL, and so is its name in Slurm
@@ -32,6 +33,12 @@ std::vector<kube::Json> desired_claims(const api::SlurmCluster& cluster, Role ro
 std::vector<kube::Json> desired_policies(const api::SlurmCluster& cluster, const ObjectOptions& options);  // NetworkPolicies; none where the cluster is not isolated
 // Carries two hashes as annotations, kept apart: a changed template replaces the pod, changed configuration is reloaded in place.
 kube::Json desired_pod(const api::SlurmCluster& cluster, Role role, int ordinal, const ObjectOptions& options);
+
+// Of the sub-mounts that a pod of the role is made with, and what they come from: another mark, and the pod is to be made anew for them. Told apart from the template's hash, which changes for more.
+std::string mounts_mark(const api::SlurmCluster& cluster, Role role);
+inline constexpr const char* kMounts = "fairlead.dev/sub-mounts";
+
+bool is_witness(const kube::Json& pod);  // among heads: one that runs no slurmctld
 
 std::string config_hash(const api::SlurmCluster& cluster, const RenderFacts& facts);
 

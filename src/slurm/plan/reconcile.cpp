@@ -8,13 +8,21 @@
 #include <set>
 
 #include "api/node_set.h"
+#include "api/slurm_import.h"
 #include "slurm/plan/accounting.h"
+#include "slurm/plan/backup.h"
+#include "slurm/plan/head_pods.h"
 #include "slurm/plan/inputs.h"
 #include "slurm/plan/jail.h"
+#include "slurm/plan/login_renewal.h"
 #include "slurm/plan/login_service.h"
+#include "slurm/plan/munge_word.h"
 #include "slurm/plan/node_sets.h"
+#include "slurm/plan/rest.h"
+#include "slurm/plan/size.h"
 #include "slurm/plan/surroundings.h"
 #include "slurm/plan/trouble.h"
+#include "slurm/plan/upgrade_pods.h"
 
 namespace fairlead::slurm {
 namespace {
@@ -32,22 +40,16 @@ struct RoleView {
 class Planner {
  public:
   Planner(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now)
-      : snapshot_(snapshot), options_(options), cluster_(read_cluster(snapshot, default_image)), workers_of_(api::worker_views(cluster_)), active_(active_head(find(snapshot.slices, active_service(cluster_)))), object_(snapshot.cluster), now_(now) {}
+      : snapshot_(snapshot), options_(options), upgrade_(upgrade_of(snapshot, read_as_written(snapshot, default_image), now)), cluster_(read_cluster(snapshot, default_image)), size_(plan_size(size_input(snapshot, cluster_, now))), workers_of_(views_in_force(size_input(snapshot, cluster_, now), cluster_, size_.sizes)), active_(active_head(find(snapshot.slices, active_service(cluster_)))), object_(snapshot.cluster), now_(now) {}
 
   Plan run() {
-    if (cluster_.deleting) return {};  // everything carries an ownerReference: garbage collection takes it
+    if (cluster_.deleting) return leave();
     say("FieldsIgnored", !cluster_.ignored.empty(), cluster_.ignored.empty() ? "AllInEffect" : "NotInThisVersion",
         cluster_.ignored.empty() ? "every given field has its effect" : fmt::format("without effect in this version: {}", fmt::join(cluster_.ignored, ", ")));
     if (cluster_.paused) return finish("Reconciling", "paused by spec.pause: nothing is changed");
     if (!cluster_.problems.empty()) {
       say("SpecValid", false, "Invalid", fmt::format("{}{}", fmt::join(cluster_.problems, "; "), was_available() ? " (what runs goes on as it is)" : ""));
       return finish("Not available", cluster_.problems.front());
-    }
-    // One head alone would start with an empty state: that of several lies in terms, and is theirs.
-    if (!elected(cluster_) && find(snapshot_.slices, active_service(cluster_))) {
-      const std::string why = "spec.slurmNodes.controller.size: this cluster has elected heads, and their state is not moved back to one in this version; set it to 3";
-      say("SpecValid", false, "Invalid", why);
-      return finish("Not available", why);
     }
     say("SpecValid", true, "Valid", "the resource can be carried out");
     const Confinement confinement = confinement_of(cluster_);
@@ -58,11 +60,14 @@ class Planner {
     if (const auto state = state_condition(snapshot_.view)) kube::set_condition(object_, *state, now_);
     rollout_ = rollout_of(snapshot_, cluster_, options_, now_);
     options_.conf_needs = rollout_.needs;
+    if (const Json* tokens = find(snapshot_.secrets, token_secret(cluster_))) options_.token_mark = token_mark(*tokens);
     kube::set_condition(object_, rollout_.valid, now_);
     remember("configCheck", rollout_.check);
     remember("configRollout", rollout_.pending);
     if (rollout_.valid.status == "Unknown" || !rollout_.pending.is_null()) plan_.look_again = kTryAgain;
     if (rollout_.mounted.empty() && !rollout_.write) plan_.waiting_for.push_back(rollout_.valid.message);
+    say_autoscaling();
+    plan_versions();
     const bool common = plan_common();
     plan_lost();
     plan_workers();
@@ -73,13 +78,16 @@ class Planner {
       for (const auto& view : workers_of_)
         if (!view.set.held) plan_pods(Role::Worker, view, ordinals_[view.worker_set], sets_[view.worker_set]);
       plan_pods(Role::Login, cluster_, first(cluster_.login.size), views_[Role::Login]);
+      plan_login_mounts();
       plan_reload();
       // Last: what the API refuses of it ends a round.
-      if (find(snapshot_.services, exporter_service(cluster_))) plan_pods(Role::Exporter, cluster_, first(cluster_.exporter.size), views_[Role::Exporter]);
+      if (cluster_.exporter.size == 0 || find(snapshot_.services, exporter_service(cluster_))) plan_pods(Role::Exporter, cluster_, first(cluster_.exporter.size), views_[Role::Exporter]);
+      plan_rest();
     }
     plan_login_access();
     sum_up_workers();
     const bool accounting = account(common && jail_ready_, claims && all_there(accounting_services(cluster_), snapshot_.services) && all_there(accounting_claims(cluster_), snapshot_.claims));
+    back_up(common && claims && all_there(backup_claims(cluster_), snapshot_.claims));
     const auto& head = views_[Role::Controller];
     const auto& workers = views_[Role::Worker];
     const auto& login = views_[Role::Login];
@@ -88,6 +96,7 @@ class Planner {
     say_role("WorkersAvailable", workers);
     say_role("LoginAvailable", login);
     say_exporter();
+    say_rest();
     const bool all = accounting && head.ready >= head.wanted && workers.ready >= workers.wanted && login.ready >= login.wanted && head.wanted > 0;
     object_.child("status").set("readyControllers", head.ready).set("workers", workers.wanted).set("readyWorkers", workers.ready).set("readyLogin", login.ready);
     if (all) return finish("Available", "");
@@ -95,6 +104,28 @@ class Planner {
   }
 
  private:
+  // Everything carries an ownerReference: garbage collection takes it, once nobody holds the cluster. Until then slurmdbd and its database are kept as for a cluster that stays: others' records come there. Where the deletion is
+  // one in the foreground, Kubernetes ends every pod, also one that is made now.
+  Plan leave() {
+    if (!kube::has_finalizer(snapshot_.cluster, kSharingFinalizer)) return {};
+    const bool by_kubernetes = kube::has_finalizer(snapshot_.cluster, "foregroundDeletion");
+    const auto config = all_there(accounting_services(cluster_), snapshot_.services), claims = all_there(accounting_claims(cluster_), snapshot_.claims);
+    if (!by_kubernetes && cluster_.problems.empty() && !cluster_.paused) {
+      for (const Json& wanted : accounting_services(cluster_))
+        if (!find(snapshot_.services, kube::name_of(wanted))) aside_.push_back(Create{resources::services, wanted});
+      account(config, config && claims);
+    }
+    say_sharing();
+    plan_.status = object_["status"];
+    std::move(aside_.begin(), aside_.end(), std::back_inserter(plan_.steps));
+    return std::move(plan_);
+  }
+  void say_sharing() {
+    const SharingState sharing = tell_sharing(snapshot_, cluster_);
+    if (sharing.tells) say("AccountingShared", sharing.used, sharing.reason, sharing.message);
+    else unsay("AccountingShared");
+  }
+
   std::vector<const Json*> own_pods() const {
     std::vector<const Json*> out;
     for (const auto& [name, pod] : snapshot_.pods)
@@ -106,7 +137,7 @@ class Planner {
     for (int i = 0; i < size; ++i) out.push_back(i);
     return out;
   }
-  static constexpr auto kTryAgain = std::chrono::seconds(10);
+  static constexpr auto kTryAgain = std::chrono::seconds(10), kLookAtSets = std::chrono::seconds(30);
 
   void remember(const char* name, const Json& value) {
     if (value.is_null()) object_.child("status").erase(name);
@@ -141,7 +172,16 @@ class Planner {
     if (accounting.needs_secret) aside_.push_back(MakeKeys{Keys::Database, database_secret(cluster_)});
     for (const auto& [pod, why] : accounting.end) plan_.steps.push_back(DeletePod{kube::key_of(*pod), kube::uid_of(*pod), why, kube::version_of(*pod)});
     for (const Json& pod : accounting.create) aside_.push_back(Create{resources::pods, pod});
+    if (!sharing_unclear(cluster_)) remember("sharedAccounting", sharing_memory(cluster_));
+    if (const auto guests = guests_memory(snapshot_, cluster_)) remember("accountingGuests", *guests);
+    remember("accountingAddresses", has_addresses(snapshot_, cluster_) ? Json(true) : Json());
+    say_sharing();
+    if (cluster_.accounting.of && cluster_.accounting.sharing.reason == "Waiting") look_again_in(kTryAgain);
     const AccountingState& state = accounting.state;
+    if (kept_for_guests(cluster_)) {
+      say("AccountingAvailable", true, "KeptForOthers", "accounting is switched off for this cluster; its pods stay as they are while others keep their records here: see condition AccountingShared");
+      return true;
+    }
     if (!state.wanted) {
       for (const char* type : {"AccountingAvailable", "BackupFresh"})
         if (kube::find_condition(object_, type)) say(type, false, "TurnedOff", "accounting is switched off; claims of its database stay until they are deleted");
@@ -152,24 +192,49 @@ class Planner {
     return state.available;
   }
 
-  // The cluster is available without it.
-  void say_exporter() {
-    const RoleView& view = views_[Role::Exporter];
-    if (cluster_.exporter.size > 0) say_role("ExporterAvailable", view);
-    else if (kube::find_condition(object_, "ExporterAvailable")) {
-      Json rest = Json::array();
-      for (const Json& one : object_["status"]["conditions"].items())
-        if (one["type"].string() != "ExporterAvailable") rest.push(one);
-      object_.child("status").set("conditions", std::move(rest));
+  // Sets of the whole cluster. It is available without them; where there are any, BackupFresh speaks of them.
+  void back_up(bool ready) {
+    const BackupPlan backup = plan_backup(snapshot_, cluster_, options_, ready);
+    for (const auto& [pod, why] : backup.end) plan_.steps.push_back(DeletePod{kube::key_of(*pod), kube::uid_of(*pod), why, kube::version_of(*pod)});
+    for (const Json& pod : backup.create) aside_.push_back(Create{resources::pods, pod});
+    if (backup.tells) {
+      say("BackupFresh", backup.fresh, backup.reason, backup.message);
+      look_again_in(kLookAtSets);
+      if (!backup.status.is_null()) remember("backup", backup.status);
+    } else {
+      remember("backup", Json());
+      if (!cluster_.accounting.enabled && kube::find_condition(object_, "BackupFresh")) say("BackupFresh", false, "TurnedOff", "no sets are made; those that were made stay until they are deleted");
     }
   }
 
-  // Several heads: does one serve, and could another?
+  void unsay(const char* type) {
+    if (!kube::find_condition(object_, type)) return;
+    Json others = Json::array();
+    for (const Json& one : object_["status"]["conditions"].items())
+      if (one["type"].string() != type) others.push(one);
+    object_.child("status").set("conditions", std::move(others));
+  }
+  // The cluster is available without it.
+  void say_exporter() {
+    if (cluster_.exporter.size > 0) say_role("ExporterAvailable", views_[Role::Exporter]);
+    else unsay("ExporterAvailable");
+  }
+
+  // slurmrestd without tokens would refuse everybody, so it waits for a configuration with them.
+  void plan_rest() {
+    if (wants_rest(cluster_) && (!takes_tokens(rollout_.needs) || !find(snapshot_.services, rest_service_name(cluster_)))) return;
+    plan_pods(Role::Rest, cluster_, first(cluster_.rest.size), views_[Role::Rest]);
+  }
+  void say_rest() {
+    const RoleView& view = views_[Role::Rest];
+    if (!wants_rest(cluster_)) return unsay("RestAvailable");
+    if (view.wanted == 0) return say("RestAvailable", false, "Waiting", "slurmrestd is started once its key and Service are there and slurmctld is given a configuration with tokens: see conditions CommonAvailable and ConfigValid");
+    if (view.ready > 0 && view.ready < view.wanted) return say("RestAvailable", true, "Degraded", fmt::format("{} of {} slurmrestd: {}", view.ready, view.wanted, fmt::join(view.trouble, "; ")));
+    say_role("RestAvailable", view);
+  }
+
   void say_heads(const RoleView& view) {
-    if (!elected(cluster_)) return;
-    if (!active_) say("HAReady", false, "NobodyServes", "no head has been elected yet");
-    else if (view.ready < view.wanted) say("HAReady", false, "Degraded", fmt::format("{} serves (term {}), and {} of {} heads are ready: {}", active_->pod, active_->term, view.ready, view.wanted, fmt::join(view.trouble, "; ")));
-    else say("HAReady", true, "Ready", fmt::format("{} serves (term {}), {} heads are ready", active_->pod, active_->term, view.ready));
+    if (elected(cluster_)) kube::set_condition(object_, heads_.condition({view.wanted, view.ready, witness_ready_, view.trouble}), now_);
   }
 
   Plan finish(const char* phase, const std::string& waiting) {
@@ -185,7 +250,9 @@ class Planner {
     return std::all_of(wanted.begin(), wanted.end(), [&](const Json& one) { return have.contains(kube::name_of(one)); });
   }
   // Accounting and the exporter stand aside: what the API refuses of them (a quota, a class) holds nothing else up.
-  bool stands_aside(const std::string& service) const { return service == accounting_service(cluster_) || service == database_service(cluster_) || service == exporter_service(cluster_); }
+  bool stands_aside(const std::string& service) const {
+    return service == accounting_service(cluster_) || service == accounting_address(cluster_, 0) || service == accounting_address(cluster_, 1) || service == database_service(cluster_) || service == exporter_service(cluster_) || service == rest_service_name(cluster_);
+  }
 
   // Keys, configuration and services. True when pods may be made.
   bool plan_common() {
@@ -199,8 +266,14 @@ class Planner {
     };
     const std::vector<const Json*> pods = own_pods();
     const Json* munge = find(snapshot_.secrets, munge_secret(cluster_));
+    bool awaits_key = false;  // of the cluster whose slurmdbd it is to use
     if (munge || pods.empty()) {
-      need_keys(munge_secret(cluster_), Keys::Munge, false);
+      awaits_key = !munge && cluster_.accounting.enabled && cluster_.accounting.of;
+      if (awaits_key) {
+        complete = false;
+        if (cluster_.accounting.sharing.key_ready) plan_.steps.push_back(MakeKeys{Keys::Munge, munge_secret(cluster_), *cluster_.accounting.of});
+        else missing.push_back(fmt::format("{}; this cluster begins with the other's munge key, so nothing of it is started before", fmt::join(cluster_.accounting.problems, "; ")));
+      } else need_keys(munge_secret(cluster_), Keys::Munge, false);
       if (munge) kube::set_condition(object_, keys_condition(munge_secret(cluster_), munge, pods), now_);
     } else {
       complete = false;
@@ -211,6 +284,14 @@ class Planner {
     if (elected(cluster_)) need_keys(quorum_secret(cluster_), Keys::Quorum, false);
     need_keys(sshd_keys_secret(cluster_), Keys::HostKeys, !cluster_.sshd_keys_secret.empty());
     need_keys(client_key_secret(cluster_), Keys::ClientKey, false);
+    if (wants_rest(cluster_)) {
+      need_keys(token_secret(cluster_), Keys::Tokens, false);
+      // Put there by somebody: slurmctld would not start without.
+      if (const Json* tokens = find(snapshot_.secrets, token_secret(cluster_)); tokens && token_mark(*tokens).empty()) {
+        complete = false;
+        missing.push_back(fmt::format("Secret {} holds no {}: add it, or delete the Secret and a key is made", token_secret(cluster_), kTokenKeyFile));
+      }
+    }
     if (!cluster_.sshd_config_map.empty() && !find(snapshot_.config_maps, cluster_.sshd_config_map)) {
       complete = false;
       missing.push_back(fmt::format("ConfigMap {} (named in spec.slurmNodes.login.sshdConfigMapRefName) is not there: make it with key sshd_config, or leave the field empty", cluster_.sshd_config_map));
@@ -220,6 +301,8 @@ class Planner {
     for (const Json& desired : desired_config_maps(cluster_, options_)) {
       const Json* have = find(snapshot_.config_maps, kube::name_of(desired));
       Json wanted = desired;
+      // Where slurmdbd is, the other cluster says.
+      if (awaits_key && !have && kube::name_of(desired) == cluster_.name + "-slurm-configs") continue;
       if (kube::name_of(desired) == cluster_.name + "-slurm-configs" && !rollout_.write) {
         if (!have) complete = false;
         const Json* good = find(snapshot_.config_maps, cluster_.name + kGoodConfigs);
@@ -253,6 +336,8 @@ class Planner {
     }
     if (const Json* old = find(snapshot_.services, exporter_service(cluster_)); old && cluster_.exporter.size == 0 && owned_by(*old, cluster_) && !kube::deleting(*old))
       plan_.steps.push_back(Remove{resources::services, kube::key_of(*old), kube::uid_of(*old), "no exporter is asked for any more", kube::version_of(*old)});
+    if (const Json* old = find(snapshot_.services, rest_service_name(cluster_)); old && !wants_rest(cluster_) && owned_by(*old, cluster_) && !kube::deleting(*old))
+      plan_.steps.push_back(Remove{resources::services, kube::key_of(*old), kube::uid_of(*old), "no REST is asked for any more", kube::version_of(*old)});
     if (!plan_policies()) complete = false;
     // What was asked for in this round is there in the next; starting pods at once would only make them wait for mounts.
     if (!missing.empty()) say("CommonAvailable", false, "ObjectMissing", fmt::format("{}", fmt::join(missing, "; ")));
@@ -307,7 +392,8 @@ class Planner {
     std::set<std::string> wanted_names;
     // With a mistake in it nobody knows which ways the pods of accounting need; those that run keep theirs.
     const auto unclear = [&](const std::string& name) {
-      return cluster_.accounting.enabled && !cluster_.accounting.problems.empty() && (name.ends_with("-accounting") || name.ends_with("-database"));
+      if (sharing_unclear(cluster_)) return true;
+      return ((cluster_.accounting.enabled && !cluster_.accounting.problems.empty()) || kept_for_guests(cluster_)) && (name.ends_with("-accounting") || name.ends_with("-database"));
     };
     for (const Json& wanted : desired_policies(cluster_, options_)) {
       wanted_names.insert(kube::name_of(wanted));
@@ -349,7 +435,7 @@ class Planner {
     for (const auto& view : workers_of_)
       if (!view.set.held) add(desired_claims(view, Role::Worker, ordinals_[view.worker_set]));
     add(desired_claims(cluster_, Role::Login, first(cluster_.login.size)));
-    for (const auto& more : {accounting_claims(cluster_), desired_claims(cluster_, Role::Exporter, first(cluster_.exporter.size))})
+    for (const auto& more : {accounting_claims(cluster_), backup_claims(cluster_), desired_claims(cluster_, Role::Exporter, first(cluster_.exporter.size))})
       for (const Json& wanted : more)
         if (!find(snapshot_.claims, kube::name_of(wanted))) aside_.push_back(Create{resources::claims, wanted});
     for (const Json& wanted : claims)
@@ -389,8 +475,19 @@ class Planner {
     count(cluster_.controller);
     count(cluster_.login);
     count(cluster_.exporter);
+    count(cluster_.rest);
     for (const auto& view : workers_of_) count(view.worker);
     return pods > 1;
+  }
+
+  // From one version of Slurm to another: cluster_ has the images in force already.
+  void plan_versions() {
+    object_.child("status").set("upgrade", upgrade_.memory);
+    if (upgrade_.condition) kube::set_condition(object_, *upgrade_.condition, now_);
+    for (const std::string& image : upgrade_.ask)
+      if (!find(snapshot_.pods, version_pod_name(cluster_, image))) aside_.push_back(Create{resources::pods, version_pod(cluster_, image)});
+    for (const auto& [pod, why] : version_pods_to_end(snapshot_, cluster_, upgrade_.ask, now_)) plan_.steps.push_back(DeletePod{kube::key_of(*pod), kube::uid_of(*pod), why, kube::version_of(*pod)});
+    if (!upgrade_.ask.empty()) look_again_in(kTryAgain);
   }
 
   // Workers that are proven to be dead.
@@ -416,6 +513,22 @@ class Planner {
       if (proof && proof->machine) plan_.steps.push_back(DeletePod{.key = kube::key_of(pod), .uid = kube::uid_of(pod), .why = proof->why, .version = kube::version_of(pod), .forget = true});
     }
   }
+
+  void say_autoscaling() {
+    remember("autoscale", size_.memory);
+    std::vector<std::string> unknown;
+    for (const auto& rules : cluster_.autoscale)
+      if (!size_.sizes.contains(rules.set)) unknown.push_back(rules.set);
+    if (size_.memory.is_null() && unknown.empty()) {
+      if (kube::find_condition(object_, "Autoscaling")) say("Autoscaling", false, "TurnedOff", "the number of workers is what the resource says");
+      return;
+    }
+    std::string message = size_.message;
+    if (!unknown.empty()) message += fmt::format("{}no workers of that name that could follow the queue: {}", message.empty() ? "" : "; ", fmt::join(unknown, ", "));
+    say("Autoscaling", size_.well && unknown.empty(), size_.well && !unknown.empty() ? "NoSuchSet" : size_.reason, std::move(message));
+    look_again_in(snapshot_.view ? kFollow : std::chrono::seconds(kTryAgain));
+  }
+  static constexpr std::chrono::seconds kFollow{5};
 
   // Which workers are to be there, and what is done with the others: kind by kind.
   void plan_workers() {
@@ -521,24 +634,34 @@ class Planner {
   }
 
   void plan_pods(Role role, const SlurmCluster& cluster, std::vector<int> ordinals, RoleView& view) {
-    const auto& of = role == Role::Controller ? cluster.controller : role == Role::Worker ? cluster.worker : role == Role::Login ? cluster.login : cluster.exporter;
-    const bool nobodys_work = role == Role::Controller || role == Role::Exporter;  // its end ends no job and no session
+    const auto& of = role == Role::Controller ? cluster.controller : role == Role::Worker ? cluster.worker : role == Role::Login ? cluster.login : role == Role::Rest ? cluster.rest : cluster.exporter;
+    const bool nobodys_work = role == Role::Controller || role == Role::Exporter || role == Role::Rest;  // its end ends no job and no session
     view.wanted = of.size;
     const bool heads = role == Role::Controller && elected(cluster_);
-    if (heads) ordinals = head_order();
+    if (heads && others_go(view)) return;
+    if (heads) ordinals = heads_.order();
+    const auto count_ready = [&](int ordinal) {
+      if (heads && ordinal >= of.size) witness_ready_ = true;
+      else ++view.ready;
+    };
     bool renewing = false;  // one head at a time
     for (const int i : ordinals) {
       const std::string name = pod_name(cluster, role, i);
       const Json wanted = desired_pod(cluster, role, i, options_);
       const Json* have = find(snapshot_.pods, name);
-      if (heads && !have && i > 0 && first_head_is_alone()) {
+      if (heads && !have && i > 0 && heads_.first_is_alone()) {
         view.trouble.push_back(fmt::format("{} waits until {} has given up serving alone", name, pod_name(role, 0)));
         continue;
       }
       // A head of another kind than the configuration in force names would serve nobody.
       if (role == Role::Controller && !rollout_.same_heads && (!have || i > 0 || (*have)["metadata"]["annotations"][kTemplateHash] != wanted["metadata"]["annotations"][kTemplateHash])) {
         view.trouble.push_back(name + " is made or renewed once the changed configuration may be given to it: see condition ConfigValid");
-        if (have && owned_by(*have, cluster_) && pod_ready(*have)) ++view.ready;
+        if (have && owned_by(*have, cluster_) && pod_ready(*have)) count_ready(i);
+        continue;
+      }
+      if (const std::string& import = snapshot_.cluster["metadata"]["annotations"][api::kImport].string(); role == Role::Controller && !have && !import.empty()) {
+        view.trouble.push_back(fmt::format("{} waits until the volumes are filled by import {}", name, import));
+        if (view.reason.empty()) view.reason = "Importing";
         continue;
       }
       if (!have && !jail_ready_) {
@@ -546,20 +669,24 @@ class Planner {
         continue;
       }
       if (!have) {
-        Json made = wanted;
-        if (const Json* secret = find(snapshot_.secrets, munge_secret(cluster_)))
-          if (const std::string mark = munge_mark(*secret); !mark.empty()) made.child("metadata").child("annotations").set(kMungeMark, mark);
-        plan_.steps.push_back(Create{resources::pods, std::move(made)});
-        view.trouble.push_back(name + " is being made");
+        make_pod(wanted, view);
         continue;
       }
       if (!owned_by(*have, cluster_)) {
         view.foreign.push_back(name);
         continue;
       }
-      if (pod_ready(*have)) ++view.ready;
+      if (pod_ready(*have)) count_ready(i);
       else {
         PodTrouble trouble = kube::deleting(*have) ? PodTrouble{"ending", ""} : pod_trouble(*have);
+        // It waits for a head that does not understand it, and has no words for that itself.
+        if (trouble.reason.empty() && !kube::deleting(*have)) {
+          const auto word = snapshot_.munge_words.find(kube::uid_of(*have));
+          const auto refused = word == snapshot_.munge_words.end() ? std::nullopt : munge_trouble(word->second);
+          const std::string words = refused ? munge_words(word->second) : "";
+          if (has_other_key(*have)) trouble = {fmt::format("{}, made with another munge key than the head{}{}: see condition KeysMatch, then delete the pod", trouble.text, words.empty() ? "" : "; ", words), "KeyOrClock"};
+          else if (refused) trouble = {fmt::format("{}; {}: {}", trouble.text, words, refused->remedy), refused->reason};
+        }
         view.trouble.push_back(fmt::format("{}: {}", name, trouble.text));
         if (view.reason.empty()) view.reason = std::move(trouble.reason);
       }
@@ -567,48 +694,65 @@ class Planner {
       const bool stale = jail_ready_ && (*have)["metadata"]["annotations"][kTemplateHash] != wanted["metadata"]["annotations"][kTemplateHash];
       if (pod_over(*have)) plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "it has ended", kube::version_of(*have)});
       // A head restarts without harm to running jobs (silence ends none); workers and login nodes hold people's work. One that never ran does not.
-      else if (stale && heads && (renewing || !may_renew_head(i))) view.trouble.push_back(name + " is renewed after the others");
+      else if (stale && heads && (renewing || !heads_.may_renew(i))) view.trouble.push_back(name + " is renewed after the others");
+      else if (stale && role == Role::Rest && pod_ready(*have) && (renewing || !others_serve(role, i, of.size))) view.trouble.push_back(name + " is renewed after the others");
       else if (stale && (nobodys_work || never_began(*have))) {
         plan_.steps.push_back(DeletePod{kube::key_of(*have), kube::uid_of(*have), "its template has changed", kube::version_of(*have)});
         renewing = true;
-      } else if (stale) view.outdated.push_back(name);
+      } else if (stale && !((role == Role::Worker || role == Role::Login) && wants_other_mounts(*have, mounts_mark(cluster, role)))) view.outdated.push_back(name);  // what becomes of those, plan_workers and plan_login_mounts say
     }
     for (const auto& [name, pod] : snapshot_.pods) {
       if (!of_role(pod, cluster_, role)) continue;
       const int ordinal = ordinal_of(name, cluster, role);
       if (role == Role::Worker && ordinal < 0) continue;  // of another kind
-      if (ordinal >= 0 && (role == Role::Worker || ordinal < of.size)) continue;  // what becomes of workers, plan_workers says
+      if (ordinal >= 0 && (role == Role::Worker || ordinal < (role == Role::Controller ? voters(cluster) : of.size))) continue;  // what becomes of workers, plan_workers says
       if (kube::deleting(pod)) continue;
-      if (role == Role::Exporter) plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), "no exporter is asked for any more", kube::version_of(pod)});
+      if (role == Role::Exporter || role == Role::Rest) plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), role == Role::Rest ? "it is beyond the size" : "no exporter is asked for any more", kube::version_of(pod)});
       else if (never_began(pod) || pod_over(pod)) plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), "it is beyond the size and never ran", kube::version_of(pod)});
       else view.surplus.push_back(name);
     }
   }
 
-  // The one that serves comes last: of those that run an older template one is renewed at a time, and then its turn is a planned change.
-  std::vector<int> head_order() const {
-    std::vector<int> order;
-    for (int i = 0; i < cluster_.controller.size; ++i) order.push_back(i);
-    std::stable_partition(order.begin(), order.end(), [&](int i) { return !active_ || pod_name(Role::Controller, i) != active_->pod; });
-    return order;
+  bool has_other_key(const Json& pod) const {
+    const Json* head = find(snapshot_.pods, pod_name(Role::Controller, 0));
+    const std::string &mine = pod["metadata"]["annotations"][kMungeMark].string(), &its = head ? (*head)["metadata"]["annotations"][kMungeMark].string() : mine;
+    return !mine.empty() && !its.empty() && mine != its;
   }
-  // A head that is not ready adds nothing: it may go while no other is being made anew. One that is ready goes when all others are.
-  bool may_renew_head(int ordinal) const {
-    if (first_head_is_alone()) return ordinal == 0;
-    const Json* mine = find(snapshot_.pods, pod_name(Role::Controller, ordinal));
-    const bool useful = mine && pod_ready(*mine);
-    for (int i = 0; i < cluster_.controller.size; ++i) {
-      if (i == ordinal) continue;
-      const Json* other = find(snapshot_.pods, pod_name(Role::Controller, i));
-      if (!other || kube::deleting(*other) || (useful && !pod_ready(*other))) return false;
-    }
+
+  void plan_login_mounts() {
+    LoginRenewal renewal = plan_login_renewal(login_pods(snapshot_, cluster_), snapshot_.cluster["status"]["loginRenewal"], now_);
+    auto& told = views_[Role::Login].leaving;
+    told.insert(told.end(), renewal.notes.begin(), renewal.notes.end());
+    remember("loginRenewal", renewal.memory);
+    if (renewal.look_again) look_again_in(*renewal.look_again);
+    if (renewal.end.empty()) return;
+    const Json& pod = snapshot_.pods.at(renewal.end);
+    plan_.steps.push_back(DeletePod{kube::key_of(pod), kube::uid_of(pod), "it is to have other sub-mounts, and nobody is logged in", kube::version_of(pod)});
+  }
+
+  bool others_serve(Role role, int ordinal, int size) const {
+    for (int i = 0; i < size; ++i)
+      if (const Json* other = find(snapshot_.pods, pod_name(role, i)); i != ordinal && (!other || !pod_ready(*other))) return false;
     return true;
   }
-  // Made when the cluster had one head: it knows of no election, so the others must not begin one while it runs.
-  bool first_head_is_alone() const {
-    const Json* first = find(snapshot_.pods, pod_name(Role::Controller, 0));
-    if (!first || !owned_by(*first, cluster_)) return false;
-    return setting_of_pod(*first, "FAIRLEAD_HEADS").empty();
+
+  void make_pod(Json pod, RoleView& view) {
+    if (const Json* secret = find(snapshot_.secrets, munge_secret(cluster_)))
+      if (const std::string mark = munge_mark(*secret); !mark.empty()) pod.child("metadata").child("annotations").set(kMungeMark, mark);
+    view.trouble.push_back(kube::name_of(pod) + " is being made");
+    plan_.steps.push_back(Create{resources::pods, std::move(pod)});
+  }
+
+  // True: several heads become one, and nothing else is done with heads.
+  bool others_go(RoleView& view) {
+    auto fewer = heads_.become_one(options_, jail_ready_ && rollout_.same_heads);
+    if (!fewer) return false;
+    view.ready += fewer->first_ready ? 1 : 0;
+    std::move(fewer->foreign.begin(), fewer->foreign.end(), std::back_inserter(view.foreign));
+    if (fewer->make) make_pod(std::move(*fewer->make), view);
+    std::move(fewer->end.begin(), fewer->end.end(), std::back_inserter(plan_.steps));
+    std::move(fewer->trouble.begin(), fewer->trouble.end(), std::back_inserter(view.trouble));
+    return true;
   }
 
   void plan_reload() {
@@ -624,8 +768,8 @@ class Planner {
     // A daemon that was started for another storage of records, or for none, must not read it: its pod is renewed first.
     if (setting_of_pod(*head, "FAIRLEAD_CONF_NEEDS") != rollout_.needs) return;
     Reconfigure step{kube::key_of(*head), hash, elected(cluster_) && active_ ? std::to_string(active_->term) : "", !applied.empty() && applied != hash, rollout_.restart, {}};
-    for (int i = 0; elected(cluster_) && i < cluster_.controller.size; ++i)
-      if (const Json* other = find(snapshot_.pods, pod_name(Role::Controller, i)); other && other != head && owned_by(*other, cluster_) && pod_ready(*other)) step.others.push_back(kube::key_of(*other));
+    for (int i = 0; elected(cluster_) && i < api::kMaxHeads; ++i)  // those, too, that are on their way out: they may serve once more
+      if (const Json* other = find(snapshot_.pods, pod_name(Role::Controller, i)); other && other != head && owned_by(*other, cluster_) && pod_ready(*other) && !kube::deleting(*other) && !is_witness(*other)) step.others.push_back(kube::key_of(*other));
     plan_.steps.push_back(std::move(step));
   }
 
@@ -648,9 +792,12 @@ class Planner {
 
   const Snapshot& snapshot_;
   ObjectOptions options_;  // with what this round's configuration needs
+  const UpgradePlan upgrade_;
   const SlurmCluster cluster_;
+  const SizePlan size_;  // of kinds of workers that follow the queue
   const std::vector<SlurmCluster> workers_of_;  // one view for each kind of workers
   const std::optional<ActiveHead> active_;  // of several
+  const HeadPods heads_{snapshot_, cluster_, active_};
   Json object_;  // a copy whose status is built up
   const Instant now_;
   std::map<Role, RoleView> views_;
@@ -658,6 +805,7 @@ class Planner {
   std::map<std::string, std::vector<int>> ordinals_;  // that are to be there
   std::map<std::string, Json> memories_;              // status.scaleDown of NodeSets
   bool jail_ready_ = true;
+  bool witness_ready_ = false;  // of two heads
   Rollout rollout_;
   Plan plan_;
   std::vector<Step> aside_;  // taken last
@@ -689,7 +837,7 @@ std::string describe(const Step& step) {
         if constexpr (std::is_same_v<S, WriteStatus>) return fmt::format("write status of {} {}", s.resource.plural, kube::name_of(s.object));
         if constexpr (std::is_same_v<S, Remove>) return fmt::format("delete {} {}: {}", s.resource.plural, s.key.name, s.why);
         if constexpr (std::is_same_v<S, DeletePod>) return fmt::format("delete pod {}: {}", s.key.name, s.why);
-        if constexpr (std::is_same_v<S, MakeKeys>) return fmt::format("make keys {}", s.secret);
+        if constexpr (std::is_same_v<S, MakeKeys>) return s.copy_of ? fmt::format("copy keys {} from {}", s.secret, s.copy_of->text()) : fmt::format("make keys {}", s.secret);
         if constexpr (std::is_same_v<S, Reconfigure>) return fmt::format("{} {} to {}", s.restart ? "restart" : "reconfigure", s.head.name, s.hash);
         if constexpr (std::is_same_v<S, NodeStep>) return fmt::format("{} {}{}{}", text(s.tell.verb), s.tell.node, s.tell.arguments.empty() ? "" : ": ", fmt::join(s.tell.arguments, " "));
       },
@@ -697,8 +845,11 @@ std::string describe(const Step& step) {
 }
 
 Plan plan_reconcile(const Snapshot& snapshot, const ObjectOptions& options, const std::string& default_image, Instant now) {
+  // By itself, and before anything else: guests join a cluster that is held.
+  if (auto hold = plan_hold(snapshot, default_image)) return {.steps = {Update{kube::resources::slurm_clusters, std::move(*hold)}}, .status = snapshot.cluster["status"]};
   const ObjectOptions own = with_gres(snapshot, read_cluster(snapshot, default_image), options);
   Plan plan = Planner(snapshot, own, default_image, now).run();
+  if (wants_munge_words(snapshot, default_image, now) && (!plan.look_again || kAskMungeAgain < *plan.look_again)) plan.look_again = kAskMungeAgain;
   // The dead first: what the API refuses of the rest ends a round, and their jobs must not wait for it.
   std::stable_partition(plan.steps.begin(), plan.steps.end(), [](const Step& step) {
     const auto* node = std::get_if<NodeStep>(&step);

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/test_rounds.h"
 #include "slurm/plan/reconcile.h"
 
 #include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/rng.h"
 
 namespace fairlead::slurm {
 namespace {
@@ -87,6 +93,11 @@ struct World {
     const Json* found = kube::find_condition(object, type);
     return found ? (*found)["status"].string() + " " + (*found)["message"].string() : "absent";
   }
+  std::string reason(const char* type) {
+    Json object = Json::object({{"status", look().status}});
+    const Json* found = kube::find_condition(object, type);
+    return found ? (*found)["reason"].string() : "absent";
+  }
 
  private:
   static Json with_uid(Json object) {
@@ -103,6 +114,8 @@ struct World {
   }
 };
 
+Json changed_template(const char* value) { return Json::object({{"customEnv", Json::array({Json::object({{"name", "CHANGED"}, {"value", value}})})}}); }
+
 TEST(SlurmReconcile, MakesKeysConfigurationAndServicesBeforePods) {
   World world;
   EXPECT_THAT(world.steps(), ElementsAre("make keys demo-munge", "make keys demo-sshd-keys", "make keys demo-ssh-client-key", "create configmaps demo-slurm-configs", "create configmaps demo-ssh-configs",
@@ -111,6 +124,23 @@ TEST(SlurmReconcile, MakesKeysConfigurationAndServicesBeforePods) {
                                          "create networkpolicies demo-network-login"));
   world.apply(world.look());
   EXPECT_THAT(world.steps(), ElementsAre("create pods controller-0", "create pods worker-0", "create pods worker-1", "create pods login-0"));
+}
+
+TEST(SlurmReconcile, AClusterThatIsImportedHasNoHeadBeforeItsVolumesAreFilled) {
+  World world;
+  world.snapshot.cluster.child("metadata").child("annotations").set("fairlead.dev/import", "e1");
+  world.settle();
+  EXPECT_FALSE(world.snapshot.pods.contains("controller-0"));
+  EXPECT_TRUE(world.snapshot.pods.contains("login-0"));
+  EXPECT_THAT(world.condition("ControllersAvailable"), HasSubstr("waits until the volumes are filled by import e1"));
+  world.snapshot.cluster.child("metadata").child("annotations").erase("fairlead.dev/import");
+  world.settle();
+  EXPECT_TRUE(world.snapshot.pods.contains("controller-0"));
+  // What runs is left alone, whatever somebody writes there.
+  world.ready("controller-0");
+  world.settle();
+  world.snapshot.cluster.child("metadata").child("annotations").set("fairlead.dev/import", "e2");
+  EXPECT_THAT(world.steps(), IsEmpty());
 }
 
 TEST(SlurmReconcile, IsAvailableWhenEveryPodIsReady) {
@@ -158,13 +188,6 @@ TEST(SlurmReconcile, ALostPodComesBackUnderItsName) {
   EXPECT_THAT(world.steps(), ElementsAre("create pods worker-1"));
 }
 
-TEST(SlurmReconcile, MoreThanOneHeadIsRefusedAndNothingIsMade) {
-  World world;
-  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("controller")->set("size", 2);
-  EXPECT_THAT(world.steps(), IsEmpty());
-  EXPECT_THAT(world.condition("SpecValid"), HasSubstr("set it to 3"));
-}
-
 // Three heads over one volume.
 struct Heads : World {
   Heads() {
@@ -185,6 +208,12 @@ struct Heads : World {
     ASSERT_TRUE(slice);
     snapshot.slices["demo-controller-active"] = *slice;
   }
+  void refuses(int head, std::string why) {
+    const Json* have = snapshot.slices.contains("demo-controller-active") ? &snapshot.slices["demo-controller-active"] : nullptr;
+    auto slice = desired_slice(api::read_slurm_cluster(snapshot.cluster, "i"), {{"controller-" + std::to_string(head), {"standby", 5, std::move(why)}}}, snapshot.pods, have);
+    ASSERT_TRUE(slice);
+    snapshot.slices["demo-controller-active"] = *slice;
+  }
 };
 
 TEST(SlurmReconcile, ThreeHeadsShareAStateAndAName) {
@@ -201,6 +230,10 @@ TEST(SlurmReconcile, ThreeHeadsShareAStateAndAName) {
   EXPECT_THAT(world.steps(), IsEmpty()) << "nobody to be told of the configuration";
   world.serves(1, 4);
   EXPECT_THAT(world.condition("HAReady"), HasSubstr("True controller-1 serves (term 4), 3 heads are ready"));
+  EXPECT_THAT(world.condition("HAReady"), Not(HasSubstr("without that machine")));
+  for (const char* pod : {"controller-0", "controller-2"}) world.snapshot.pods[pod].child("spec").set("nodeName", "m-1");
+  world.snapshot.pods["controller-1"].child("spec").set("nodeName", "m-2");
+  EXPECT_THAT(world.condition("HAReady"), HasSubstr("; controller-0 and controller-2 are on m-1, and without that machine nobody serves"));
   // The daemon that serves is told of its configuration, and so is the next one.
   EXPECT_THAT(world.steps(), ElementsAre(HasSubstr("reconfigure controller-1 to ")));
   world.settle();
@@ -209,6 +242,15 @@ TEST(SlurmReconcile, ThreeHeadsShareAStateAndAName) {
   world.settle();
   world.snapshot.pods.erase("controller-0");
   EXPECT_THAT(world.condition("HAReady"), HasSubstr("False controller-2 serves (term 5), and 2 of 3 heads are ready"));
+  // None of them can read the saved state: which file, and what to do.
+  world.refuses(1, "slurmctld would begin without what it saved in /run/slurm/state/job_state: it is empty");
+  EXPECT_THAT(world.condition("HAReady"), HasSubstr("False no head serves; controller-1: slurmctld would begin without what it saved in /run/slurm/state/job_state: it is empty; nothing is begun without it"));
+  EXPECT_EQ(world.reason("HAReady"), "StateUnreadable");
+  world.refuses(1, "the volume does not answer");
+  EXPECT_THAT(world.condition("HAReady"), HasSubstr("False no head serves; controller-1: the volume does not answer"));
+  EXPECT_EQ(world.reason("HAReady"), "NobodyServes");
+  world.serves(2, 6);
+  EXPECT_THAT(world.condition("HAReady"), HasSubstr("False controller-2 serves (term 6), and 2 of 3 heads are ready"));
 }
 
 TEST(SlurmReconcile, HeadsAreRenewedOneByOneTheServingOneLast) {
@@ -217,7 +259,7 @@ TEST(SlurmReconcile, HeadsAreRenewedOneByOneTheServingOneLast) {
   world.all_ready();
   world.serves(1, 4);
   world.settle();
-  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("controller")->set("slurmctld", Json::object({{"image", "other"}}));
+  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("controller")->set("slurmctld", changed_template("other"));
   for (const char* expected : {"controller-0", "controller-2", "controller-1"}) {
     EXPECT_THAT(world.steps(), ElementsAre(HasSubstr(std::string("delete pod ") + expected)));
     world.apply(world.look());
@@ -236,18 +278,18 @@ TEST(SlurmReconcile, HeadsThatAreNotReadyAreRenewedFirst) {
   world.all_ready();
   world.serves(1, 4);
   world.settle();
-  const auto image = [&](const char* name) { world.snapshot.cluster.find("spec")->find("slurmNodes")->find("controller")->set("slurmctld", Json::object({{"image", name}})); };
-  image("bad");
+  const auto change = [&](const char* value) { world.snapshot.cluster.find("spec")->find("slurmNodes")->find("controller")->set("slurmctld", changed_template(value)); };
+  change("bad");
   world.apply(world.look());
   world.apply(world.look());  // controller-0 is there anew, and never becomes ready
   EXPECT_THAT(world.steps(), IsEmpty());
-  image("good");
+  change("good");
   EXPECT_THAT(world.steps(), ElementsAre("delete pod controller-0: its template has changed"));
   world.apply(world.look());
   world.apply(world.look());
   EXPECT_THAT(world.steps(), IsEmpty());
   world.snapshot.pods["controller-0"].set("status", Json::object({{"phase", "Pending"}}));
-  image("better");
+  change("better");
   EXPECT_THAT(world.steps(), ElementsAre("delete pod controller-0: its template has changed"));
 }
 
@@ -270,16 +312,181 @@ TEST(SlurmReconcile, ALoneHeadGivesUpBeforeOthersBegin) {
   EXPECT_TRUE(world.snapshot.pods.contains("controller-0") && world.snapshot.pods.contains("controller-1") && world.snapshot.pods.contains("controller-2"));
 }
 
-TEST(SlurmReconcile, ElectedHeadsDoNotBecomeOne) {
+std::string setting(const Json& pod, const char* name) {
+  for (const Json& container : pod["spec"]["containers"].items())
+    for (const Json& one : container["env"].items())
+      if (one["name"].string() == name) return one["value"].string();
+  return "";
+}
+
+TEST(SlurmReconcile, TwoHeadsHaveAWitness) {
+  Heads world;
+  world.size(2);
+  world.settle();
+  const Json& witness = world.snapshot.pods["controller-2"];
+  EXPECT_TRUE(is_witness(witness));
+  EXPECT_FALSE(is_witness(world.snapshot.pods["controller-1"]));
+  EXPECT_EQ(setting(witness, "FAIRLEAD_VOTER"), "2");
+  for (const char* pod : {"controller-0", "controller-1", "controller-2"}) {
+    EXPECT_EQ(setting(world.snapshot.pods[pod], "FAIRLEAD_HEADS"), "controller-0.demo-controller-svc.lab.svc.cluster.local:6821,controller-1.demo-controller-svc.lab.svc.cluster.local:6821");
+    EXPECT_EQ(setting(world.snapshot.pods[pod], "FAIRLEAD_WITNESSES"), "controller-2.demo-controller-svc.lab.svc.cluster.local:6821");
+  }
+  for (const Json& volume : witness["spec"]["volumes"].items()) EXPECT_EQ(volume["persistentVolumeClaim"], Json()) << "it has no state";
+  world.all_ready();
+  world.serves(1, 4);
+  world.settle();
+  EXPECT_THAT(world.condition("HAReady"), HasSubstr("True controller-1 serves (term 4), 2 heads and their witness are ready"));
+  EXPECT_THAT(world.condition("ControllersAvailable"), HasSubstr("2 of 2 ready"));
+  world.snapshot.pods["controller-2"].set("status", Json::object({{"phase", "Pending"}}));
+  EXPECT_THAT(world.condition("HAReady"), HasSubstr("False controller-1 serves (term 4), and the witness of the two heads is not ready"));
+  world.ready("controller-2");
+  // A third head in place of the witness, and back: one voter at a time, the one that serves last.
+  for (const int size : {3, 2}) {
+    world.size(size);
+    for (const char* expected : {"controller-0", "controller-2", "controller-1"}) {
+      EXPECT_THAT(world.steps(), ElementsAre(HasSubstr(std::string("delete pod ") + expected)));
+      world.apply(world.look());
+      EXPECT_THAT(world.steps(), ElementsAre(std::string("create pods ") + expected)) << "the others wait";
+      world.apply(world.look());
+      world.ready(expected);
+    }
+    EXPECT_THAT(world.steps(), IsEmpty());
+    EXPECT_EQ(is_witness(world.snapshot.pods["controller-2"]), size == 2);
+  }
+}
+
+TEST(SlurmReconcile, ElectedHeadsBecomeOne) {
   Heads world;
   world.settle();
   world.all_ready();
-  world.serves(0, 1);
+  world.serves(1, 1);
+  world.settle();
+  const std::string conf = world.snapshot.config_maps["demo-slurm-configs"]["data"]["slurm.conf"].string();
+  world.size(1);
+  world.snapshot.pods["controller-0"].set("status", Json::object({{"phase", "Pending"}}));
+  EXPECT_THAT(world.steps(), IsEmpty());
+  EXPECT_THAT(world.condition("ControllersAvailable"), HasSubstr("controller-2 stays until controller-0 is ready to serve alone"));
+  world.ready("controller-0");
+  for (const char* expected : {"delete pod controller-2: one head is asked for", "delete pod controller-1: one head is asked for", "delete pod controller-0: its template has changed", "create pods controller-0"}) {
+    EXPECT_THAT(world.steps(), ElementsAre(expected));
+    world.apply(world.look());
+  }
+  world.ready("controller-0");
+  EXPECT_EQ(setting(world.snapshot.pods["controller-0"], "FAIRLEAD_HEADS"), "controller-0.demo-controller-svc.lab.svc.cluster.local:6821");
+  world.serves(0, 2);
+  world.settle();
+  EXPECT_THAT(world.condition("HAReady"), HasSubstr("False controller-0 serves (term 2), and there is no other"));
+  EXPECT_EQ(world.snapshot.config_maps["demo-slurm-configs"]["data"]["slurm.conf"].string(), conf) << "its name and its address stay";
+}
+
+TEST(SlurmReconcile, AHeadThatHasEndedIsMadeAnewBeforeTheOthersGo) {
+  Heads world;
+  world.settle();
+  world.all_ready();
+  world.serves(1, 1);
   world.settle();
   world.size(1);
+  world.snapshot.pods["controller-0"].set("status", Json::object({{"phase", "Failed"}}));
+  EXPECT_THAT(world.steps(), ElementsAre("delete pod controller-0: it has ended"));
+  world.apply(world.look());
+  EXPECT_THAT(world.steps(), ElementsAre("create pods controller-0"));
+  world.apply(world.look());
+  EXPECT_THAT(setting(world.snapshot.pods["controller-0"], "FAIRLEAD_HEADS"), HasSubstr("controller-2")) << "as one of three";
   EXPECT_THAT(world.steps(), IsEmpty());
-  EXPECT_THAT(world.condition("SpecValid"), HasSubstr("False"));
-  EXPECT_THAT(world.condition("SpecValid"), HasSubstr("set it to 3"));
+}
+
+// A volume of its own would be empty, or as old as the day on which the others came.
+TEST(SlurmReconcile, OneHeadOfSeveralKeepsTheirVolume) {
+  Heads world;
+  world.settle();
+  world.all_ready();
+  world.serves(1, 1);
+  world.settle();
+  world.size(1);
+  auto& controller = *world.snapshot.cluster.find("spec")->find("slurmNodes")->find("controller");
+  controller.child("volumes").set("spool", *kube::parse_json(R"({"volumeClaimTemplateSpec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}})"));
+  EXPECT_THAT(world.steps(), IsEmpty());
+  EXPECT_THAT(world.condition("SpecValid"), HasSubstr("name it in volumeSourceName"));
+}
+
+// Its state lies in terms: as one that knows of no election it would not start.
+TEST(SlurmReconcile, OneHeadStaysElectedWithoutItsService) {
+  Heads world;
+  world.settle();
+  world.size(1);
+  world.snapshot.services.erase("demo-controller-active");
+  world.snapshot.slices.clear();
+  EXPECT_THAT(world.steps(), testing::Contains("create services demo-controller-active"));
+  world.snapshot.secrets.clear();
+  EXPECT_THAT(world.steps(), testing::Contains("create services demo-controller-active")) << "its pods say so";
+}
+
+TEST(SlurmReconcile, ALoneVoterAndOthersAreApart) {
+  Heads three, one;
+  three.settle();
+  one.size(2);
+  one.settle();
+  for (const char* name : {"controller-0", "controller-1", "controller-2"}) EXPECT_FALSE(votes_apart(three.snapshot.pods["controller-1"], one.snapshot.pods[name])) << "of two or three heads, the voters are the same";
+  Json lone = three.snapshot.pods["controller-0"];
+  for (Json& container : lone.child("spec").child("containers").items())
+    if (container["name"].string() == "slurmctld") container.set("env", Json::array());
+  EXPECT_FALSE(votes_apart(lone, three.snapshot.pods["controller-0"])) << "the same name: there is one pod of it";
+  EXPECT_THAT(votes_apart(lone, one.snapshot.pods["controller-2"]).value_or(""), HasSubstr("both could have a majority"));
+  EXPECT_THAT(votes_apart(three.snapshot.pods["controller-1"], lone).value_or(""), HasSubstr("controller-0 is there"));
+}
+
+// Whatever is asked for next, wherever the operator is killed, however long pods take to end: a pod that needs nobody's vote but its own is never there beside another voter, and all others vote among the same three.
+TEST(SlurmReconcileProperty, NeverTwoMajorities) {
+  for (std::uint64_t seed = 0, seeds = test_rounds<std::uint64_t>(8, 240); seed < seeds; ++seed) {
+    Rng chance(seed);
+    Heads world;
+    world.size(1 + static_cast<int>(chance.below(3)));
+    int term = 0;
+    for (int step = 0; step < 60; ++step) {
+      Plan plan = world.look();
+      if (chance.below(3) == 0) plan.steps.resize(std::min<std::size_t>(plan.steps.size(), chance.below(4)));  // killed in between
+      std::vector<std::string> ending;
+      std::erase_if(plan.steps, [&](const Step& one) {
+        const auto* pod = std::get_if<DeletePod>(&one);
+        if (pod) ending.push_back(pod->key.name);
+        return pod != nullptr;
+      });
+      world.apply(plan);
+      for (const auto& name : ending) world.snapshot.pods[name].child("metadata").set("deletionTimestamp", "2026-11-22T00:00:00Z");
+      std::erase_if(world.snapshot.pods, [&](const auto& one) { return (kube::deleting(one.second) && chance.below(2) == 0) || chance.below(40) == 0; });
+      for (auto& [name, pod] : world.snapshot.pods)
+        if (chance.below(2) == 0) world.ready(name);
+        else if (chance.below(20) == 0) pod.set("status", Json::object({{"phase", "Pending"}}));
+      if (const int head = static_cast<int>(chance.below(3)); chance.below(4) == 0 && world.snapshot.pods.contains("controller-" + std::to_string(head)) && !is_witness(world.snapshot.pods["controller-" + std::to_string(head)]))
+        world.serves(head, static_cast<std::uint64_t>(++term));
+      if (chance.below(12) == 0) world.size(1 + static_cast<int>(chance.below(3)));
+
+      bool alone = false;
+      int others = 0;
+      for (int i = 0; i < 3; ++i) {
+        const auto pod = world.snapshot.pods.find("controller-" + std::to_string(i));
+        if (pod == world.snapshot.pods.end()) continue;
+        const std::string voters = setting(pod->second, "FAIRLEAD_HEADS") + "," + setting(pod->second, "FAIRLEAD_WITNESSES");
+        const auto count = std::count(voters.begin(), voters.end(), ':');
+        if (count < 2) {
+          EXPECT_EQ(i, 0) << "seed " << seed << " step " << step;
+          alone = true;
+        } else {
+          EXPECT_EQ(count, 3) << "seed " << seed << " step " << step;
+          ++others;
+        }
+      }
+      ASSERT_FALSE(alone && others > 0) << "seed " << seed << " step " << step;
+    }
+    // And it comes to rest with what is asked for.
+    world.size(1 + static_cast<int>(seed % 3));
+    for (int round = 0; round < 16; ++round) {
+      std::erase_if(world.snapshot.pods, [](const auto& one) { return kube::deleting(one.second); });
+      world.all_ready();
+      world.apply(world.look());
+    }
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(world.snapshot.pods.contains("controller-" + std::to_string(i)), i < (seed % 3 == 0 ? 1 : 3)) << "seed " << seed;
+  }
 }
 
 TEST(SlurmReconcile, HeadsOverAVolumeForOneAreRefused) {
@@ -298,9 +505,90 @@ TEST(SlurmReconcile, RunningWorkersAreNeverDeleted) {
   world.snapshot.cluster.find("spec")->find("slurmNodes")->find("worker")->set("size", 1);
   EXPECT_THAT(world.steps(), Not(Contains(HasSubstr("delete pod worker"))));
   EXPECT_THAT(world.condition("WorkersAvailable"), HasSubstr("worker-1 is beyond the size and kept: Slurm does not say"));
-  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("worker")->set("size", 2).child("slurmd").set("image", "slurm:next");
+  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("worker")->set("size", 2).set("slurmd", changed_template("next"));
   EXPECT_THAT(world.steps(), Not(Contains(HasSubstr("delete pod worker"))));
   EXPECT_THAT(world.condition("WorkersAvailable"), HasSubstr("older template"));
+}
+
+// A cluster that runs, whose workers are asked to have another mount, from this volume.
+World with_new_mount(const char* source) {
+  World world;
+  world.settle();
+  for (const char* pod : {"controller-0", "worker-0", "worker-1", "login-0"}) world.ready(pod);
+  world.settle();
+  SlurmView view{.at = kNow};
+  for (const char* name : {"worker-0", "worker-1"}) view.nodes[name] = {.name = name, .state = {"IDLE"}, .by = "root", .answers = true};
+  world.snapshot.view = view;
+  world.snapshot.cluster.child("metadata").set("generation", 4);
+  Json& spec = world.snapshot.cluster.child("spec");
+  spec.child("volumeSources").push(Json::object({{"name", "lost"}, {"persistentVolumeClaim", Json::object({{"claimName", "nowhere"}})}}));
+  spec.child("slurmNodes").child("worker").child("volumes").set("jailSubMounts", Json::array({Json::object({{"name", "data"}, {"mountPath", "/data"}, {"volumeSourceName", source}})}));
+  if (std::string(source) == "jail") spec.child("volumeSources").items().pop_back();
+  return world;
+}
+
+TEST(SlurmReconcile, WorkersWithOtherSubMountsAreMadeAnewOneAfterTheOther) {
+  World world = with_new_mount("jail");
+  world.apply(world.look());  // it says whether the volumes are there
+  EXPECT_TRUE(wants_look(world.snapshot, "slurm:22.05", world.now));
+  EXPECT_THAT(world.steps(), Contains("drain worker-0: fairlead: scale-down of u1 generation 4, made anew for other mounts"));
+  world.apply(world.look());
+  SlurmNode& node = world.snapshot.view->nodes["worker-0"];
+  node.state = {"IDLE", "DRAIN"}, node.reason = "fairlead: scale-down of u1 generation 4, made anew for other mounts";
+  world.apply(world.look());
+  world.snapshot.view->at += std::chrono::seconds(3);
+  EXPECT_THAT(world.steps(), Contains("delete pod worker-0: it is to be made anew for other mounts, and Slurm showed it empty twice"));
+  world.apply(world.look());
+  world.apply(world.look());
+  ASSERT_TRUE(world.snapshot.pods.contains("worker-0"));
+  EXPECT_THAT(kube::print_json(world.snapshot.pods["worker-0"]["spec"]), HasSubstr("/data"));
+  EXPECT_THAT(world.steps(), Not(Contains(HasSubstr("drain worker-1"))));
+  world.ready("worker-0");
+  EXPECT_THAT(world.steps(), Contains("undrain worker-0"));
+  world.apply(world.look());
+  world.snapshot.view->nodes["worker-0"].state = {"IDLE"};
+  EXPECT_THAT(world.steps(), Contains(HasSubstr("drain worker-1")));
+}
+
+TEST(SlurmReconcile, AMountWhoseVolumeIsNotThereMovesNobody) {
+  World world = with_new_mount("lost");
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(world.steps(), Not(Contains(HasSubstr("delete pod"))));
+    world.apply(world.look());
+  }
+  EXPECT_THAT(world.condition("VolumesReady"), HasSubstr("claim nowhere is not there"));
+  EXPECT_THAT(world.steps(), Not(Contains(HasSubstr("drain worker"))));
+}
+
+TEST(SlurmReconcile, ALoginNodeGetsOtherSubMountsWhenNobodyIsInIt) {
+  World world = with_new_mount("jail");
+  Json& nodes = world.snapshot.cluster.child("spec").child("slurmNodes");
+  nodes.child("login").child("volumes").set("jailSubMounts", nodes.child("worker").child("volumes")["jailSubMounts"]);
+  nodes.child("worker").child("volumes").erase("jailSubMounts");
+  EXPECT_THAT(wants_sessions(world.snapshot, "slurm:22.05"), IsEmpty()) << "nobody has looked yet whether the volumes are there";
+  world.apply(world.look());
+  ASSERT_EQ(wants_sessions(world.snapshot, "slurm:22.05").size(), 1U);
+  const std::string uid = kube::uid_of(world.snapshot.pods["login-0"]);
+  const auto look = [&](std::optional<Sessions> sessions) {
+    world.snapshot.sessions.clear();
+    if (sessions) world.snapshot.sessions[uid] = *sessions;
+    world.now += std::chrono::seconds(6);
+    const auto steps = world.steps();
+    world.apply(world.look());
+    return steps;
+  };
+  const std::string end = "delete pod login-0: it is to have other sub-mounts, and nobody is logged in";
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(look(std::nullopt), Not(Contains(end)));
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(look(Sessions{1, {"ada"}}), Not(Contains(end)));
+  EXPECT_THAT(world.condition("LoginAvailable"), HasSubstr("True 1 of 1 ready; login-0 is made anew for other mounts when nobody is logged in; there are ada"));
+  EXPECT_THAT(look(Sessions{}), Not(Contains(end)));
+  EXPECT_THAT(look(Sessions{}), Contains(end));
+  world.apply(world.look());
+  EXPECT_THAT(kube::print_json(world.snapshot.pods["login-0"]["spec"]), HasSubstr("/data"));
+  world.ready("login-0");
+  world.apply(world.look());
+  EXPECT_FALSE(world.snapshot.cluster["status"].has("loginRenewal"));
+  EXPECT_THAT(world.condition("LoginAvailable"), Not(HasSubstr("made anew")));
 }
 
 // slurmd reads gres.conf at each reload, and ends with its jobs where a device of it is not in its container.
@@ -376,7 +664,7 @@ TEST(SlurmReconcile, APendingPodWhoseContainersRunIsNotDeletedForItsTemplate) {
   for (const char* pod : {"worker-0", "login-0"})
     world.snapshot.pods[pod].set("status", Json::object({{"phase", "Pending"}, {"containerStatuses", Json::array({container("sidecar", "waiting"), container("main", "running")})}}));
   world.snapshot.pods["worker-1"].set("status", Json::object({{"phase", "Pending"}, {"containerStatuses", Json::array({container("sidecar", "waiting"), container("main", "waiting")})}}));
-  for (const char* role : {"worker", "login"}) world.snapshot.cluster.find("spec")->find("slurmNodes")->find(role)->child(*role == 'w' ? "slurmd" : "sshd").set("image", "slurm:next");
+  for (const char* role : {"worker", "login"}) world.snapshot.cluster.find("spec")->find("slurmNodes")->find(role)->set(*role == 'w' ? "slurmd" : "sshd", changed_template("next"));
   EXPECT_THAT(world.steps(), Contains("delete pod worker-1: its template has changed"));
   EXPECT_THAT(world.steps(), Not(Contains(testing::AnyOf(HasSubstr("delete pod worker-0"), HasSubstr("delete pod login-0")))));
   world.snapshot.cluster.find("spec")->find("slurmNodes")->find("login")->set("size", 0);
@@ -435,11 +723,22 @@ TEST(SlurmReconcile, ALookThatIsDueIsTakenAndFindsADrainThatCameBack) {
   EXPECT_EQ(std::get<NodeStep>(world.look().steps.at(0)).pod_uid, "uid-worker-1");
 }
 
+// A slip in the name of an image is mended by naming another: nobody has run it, so nobody is asked what it held.
+TEST(SlurmReconcile, AnImageThatNeverRanGivesWayAtOnce) {
+  World world;
+  for (const char* role : {"controller", "worker", "login"}) world.snapshot.cluster.find("spec")->find("slurmNodes")->find(role)->child(*role == 'c' ? "slurmctld" : *role == 'w' ? "slurmd" : "sshd").set("image", "slurm:22.5");
+  world.settle();
+  for (const char* pod : {"controller-0", "worker-0", "worker-1", "login-0"}) world.snapshot.pods[pod].set("status", Json::object({{"phase", "Pending"}}));
+  for (const char* role : {"controller", "worker", "login"}) world.snapshot.cluster.find("spec")->find("slurmNodes")->find(role)->child(*role == 'c' ? "slurmctld" : *role == 'w' ? "slurmd" : "sshd").set("image", "slurm:22.05");
+  EXPECT_THAT(world.steps(), testing::IsSupersetOf({"delete pod controller-0: its template has changed", "delete pod worker-0: its template has changed", "delete pod login-0: its template has changed"}));
+  EXPECT_THAT(world.steps(), Not(Contains(HasSubstr("version"))));
+}
+
 TEST(SlurmReconcile, AHeadWithANewTemplateIsReplaced) {
   World world;
   world.settle();
   world.ready("controller-0");
-  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("controller")->child("slurmctld").set("image", "slurm:next");
+  world.snapshot.cluster.find("spec")->find("slurmNodes")->find("controller")->set("slurmctld", changed_template("next"));
   EXPECT_THAT(world.steps(), Contains("delete pod controller-0: its template has changed"));
 }
 
@@ -649,6 +948,37 @@ TEST(Objects, SilenceDeletesNoWorkersAndNoSessions) {
   EXPECT_EQ(tolerated(Role::Worker), R"([{"key":"mine","operator":"Exists"},)" + silence + "]");
   EXPECT_EQ(tolerated(Role::Login), R"([{"key":"mine","operator":"Exists"},)" + silence + "]");
   EXPECT_EQ(tolerated(Role::Controller), R"([{"key":"mine","operator":"Exists"}])");
+}
+
+TEST(SlurmReconcile, TheNumberOfWorkersFollowsTheQueueWhereAsked) {
+  World world;
+  world.snapshot.cluster.child("spec").child("extensions").set("autoscale", kube::parse_yaml("sets: [{name: worker, max: 3}, {name: gpu, max: 2}]")->at(0));
+  world.settle();
+  EXPECT_FALSE(world.snapshot.pods.contains("worker-0")) << "none to begin with, whatever the size says";
+  world.ready("controller-0");
+  const auto look = wants_look(world.snapshot, "slurm:22.05", kNow);
+  ASSERT_TRUE(look);
+  EXPECT_GT(look->queue, 0);
+  EXPECT_EQ(look->nodes, "worker-[0-10000]");
+  world.snapshot.view = SlurmView{.at = kNow, .has_queue = true};
+  for (int i = 0; i < 3; ++i) {
+    const std::string name = "worker-" + std::to_string(i);
+    world.snapshot.view->nodes[name] = {.name = name, .state = {"DOWN", "NOT_RESPONDING"}, .total = {1, 1024, 0}, .partitions = {"main"}};
+  }
+  world.snapshot.view->queue.push_back({.id = "7", .user = "ada", .reason = "Resources", .nodes = 2, .room = {2, 0, 0}, .partitions = {"main"}});
+  const Plan plan = world.look();
+  EXPECT_EQ(plan.status["workers"].integer(), 2);
+  EXPECT_TRUE(plan.look_again);
+  world.apply(plan);
+  EXPECT_TRUE(world.snapshot.pods.contains("worker-1"));
+  EXPECT_FALSE(world.snapshot.pods.contains("worker-2"));
+  EXPECT_THAT(world.condition("Autoscaling"), AllOf(HasSubstr("worker: 2 workers (0 to 3)"), HasSubstr("no workers of that name that could follow the queue: gpu")));
+  world.snapshot.view.reset();  // Slurm is silent: the number stays
+  EXPECT_EQ(world.look().status["workers"].integer(), 2);
+  world.snapshot.cluster.child("spec").child("extensions").erase("autoscale");
+  EXPECT_THAT(world.condition("Autoscaling"), HasSubstr("the number of workers is what the resource says"));
+  EXPECT_EQ(world.look().status["workers"].integer(), 2);
+  EXPECT_TRUE(world.look().status["autoscale"].is_null());
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "slurm/plan/accounting.h"
 #include "slurm/plan/custom_config.h"
 #include "slurm/plan/gres.h"
+#include "slurm/plan/rest.h"
 
 namespace fairlead::slurm {
 namespace {
@@ -90,6 +91,8 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   line("SlurmdUser", "root");
   line("AuthType", "auth/munge");
   line("CredType", "cred/munge");
+  if (wants_rest(cluster))
+    for (const auto& [key, value] : token_config()) line(key, value);
   // cred_expire stays at its default of 120 s, which is how long a requeued job waits before it starts again: with 30 s a worker that came back after a power cut was seen to get the late retry of "terminate step 6.0",
   // meant for the job's first run, and to kill step 6.0 of the second. Who knows that no such message can be under way lets the job start at once (gpl/failure.h).
   line("SlurmctldParameters", merge_options("SlurmctldParameters", ""));
@@ -147,6 +150,9 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
   if (confinement.cgroups)
     cgroup += fmt::format("CgroupMountpoint=/sys/fs/cgroup\nConstrainCores={}\nConstrainRAMSpace=yes\nConstrainDevices=no\n", cluster.bind_cores ? "yes" : "no");
   files["cgroup.conf"] = std::move(cgroup);
+
+  // That it is there is what counts: who preloads slurmctld looks for it at each submission (gpl/durable/admission.cpp).
+  if (cluster.holds_jobs) files["fairlead-admission"] = "# Jobs of this cluster are held until their queue admits them.\n";
 
   files["gres.conf"] = render_gres(cluster, facts.running_gres);
   return files;

@@ -35,7 +35,9 @@ int worker_gpus(const api::SlurmCluster& cluster);
 
 // The one name of whoever serves: of the head, or, where there are several, of the service that stands for the elected one.
 std::string controller_address(const api::SlurmCluster& cluster, const RenderFacts& facts);
-inline bool elected(const api::SlurmCluster& cluster) { return cluster.controller.size > 1; }
+inline bool elected(const api::SlurmCluster& cluster) { return cluster.controller.size > 1 || cluster.was_elected; }
+// Pods controller-0, -1, ...: the heads and, of two, a witness, which votes and serves never.
+inline int voters(const api::SlurmCluster& cluster) { return cluster.controller.size == 2 ? 3 : cluster.controller.size; }
 std::string render_sshd_config(const api::SlurmCluster& cluster);
 
 }  // namespace fairlead::slurm

@@ -31,6 +31,13 @@ TEST(Render, WorkersJoinThePartitionByTheirFeature) {
   EXPECT_EQ(worker_definition(demo()), "CPUs=2 Boards=1 SocketsPerBoard=2 CoresPerSocket=1 ThreadsPerCore=1 RealMemory=1024 Feature=worker");
 }
 
+TEST(Render, HoldsAreAskedForByAFile) {
+  api::SlurmCluster cluster = demo();
+  EXPECT_FALSE(render_config(cluster, {}).contains("fairlead-admission"));
+  cluster.holds_jobs = true;
+  EXPECT_TRUE(render_config(cluster, {}).contains("fairlead-admission"));
+}
+
 TEST(Render, GpusBecomeGres) {
   api::SlurmCluster cluster = demo();
   EXPECT_THAT(render_config(cluster, {})["slurm.conf"], HasSubstr("GresTypes=gpu\n")) << "a slurmctld that was once started without would never know GPUs that come later";

@@ -32,6 +32,7 @@ struct Entry {
   std::optional<Instant> drained_since;  // when it first saw that it gets no new jobs, without a break until now
   std::string drain;                     // which drain that was: when it was set, by the head's clock
   std::optional<Instant> seen;           // when Slurm first showed it empty, by the head's clock; since then at every look
+  bool renewal = false;        // it waits to be made anew: that wait is none for a policy's deadline
   void wanted() { since.reset(), drained_since.reset(), seen.reset(); }  // all waiting begins anew
 };
 
@@ -44,7 +45,7 @@ std::map<int, Entry> read_entries(const Json& memory, const std::string& prefix)
   };
   for (const Json& from : memory["workers"].items())
     if (const auto ordinal = worker_ordinal(from["name"].string(), prefix))
-      out[*ordinal] = {from["uid"].string(), from["state"].string(), time(from["since"]), time(from["drainedSince"]), from["drainSet"].string(), time(from["emptySeen"])};
+      out[*ordinal] = {from["uid"].string(), from["state"].string(), time(from["since"]), time(from["drainedSince"]), from["drainSet"].string(), time(from["emptySeen"]), from["renewal"].boolean()};
   return out;
 }
 
@@ -54,6 +55,7 @@ Json entry_json(std::string name, const Entry& entry) {
   if (entry.since) out.set("since", print_time(*entry.since));
   if (entry.drained_since) out.set("drainedSince", print_time(*entry.drained_since));
   if (!entry.drain.empty()) out.set("drainSet", entry.drain);
+  if (entry.renewal) out.set("renewal", true);
   if (entry.seen) out.set("emptySeen", print_micro_time(*entry.seen));
   return out;
 }
@@ -76,8 +78,10 @@ class Scaler {
     if (in_.view)
       for (const auto& [name, node] : in_.view->nodes)
         if (const auto ordinal = worker_ordinal(name, in_.prefix)) all.insert(*ordinal);
+    expect();
+    choose_renewals();
     for (const int ordinal : all) {
-      if (wanted_.contains(ordinal)) returning(ordinal);
+      if (wanted_.contains(ordinal) && !renewals_.contains(ordinal)) returning(ordinal);
       else leaving(ordinal);
     }
     name_waiting_jobs();
@@ -167,6 +171,46 @@ class Scaler {
     return out;
   }
 
+  // Of those that are to be made anew, whose turn it is: who has begun, then the empty ones, then the busy ones, the shortest time left first. Those that have not come back yet count, so that what does not start stops the rest;
+  // who waits for a long job holds up no empty one.
+  void choose_renewals() {
+    using Rank = std::tuple<bool, bool, std::chrono::nanoseconds, int>;
+    std::vector<Rank> pool;
+    std::size_t room = std::max<std::size_t>(1, wanted_.size() / 10), room_for_empty = room;
+    const auto take = [&](bool busy) {
+      room -= std::min<std::size_t>(room, 1);
+      if (!busy) room_for_empty -= std::min<std::size_t>(room_for_empty, 1);
+    };
+    for (const int ordinal : wanted_) {
+      const Json* its = pod(ordinal);
+      if (in_.renew.contains(ordinal) && its) {
+        const Entry* before = remembered_entry(ordinal);
+        const bool begun = before && before->since && before->uid == kube::uid_of(*its);
+        const SlurmNode* of = node(ordinal);
+        if (!begun && (!of || !ready(*its))) continue;  // nobody knows what runs there; or it has troubles of its own
+        auto left = std::chrono::nanoseconds::zero();
+        if (of)
+          for (const SlurmJob* job : in_.view->jobs_on(of->name)) left = std::max(left, job->end ? *job->end - in_.view->at : std::chrono::nanoseconds::max());
+        pool.emplace_back(!begun, !of || !is_empty(*in_.view, *of), left, ordinal);
+      } else if (const SlurmNode* of = node(ordinal); (of && is_ours(*of)) || (!in_.view && remembered_entry(ordinal))) {
+        take(false);
+      }
+    }
+    std::sort(pool.begin(), pool.end());
+    std::vector<std::string> waiting;
+    for (const auto& [not_begun, busy, left, ordinal] : pool) {
+      if (!not_begun || (busy ? room > 0 && waiting.empty() : room_for_empty > 0)) {
+        renewals_.insert(ordinal);
+        take(busy);
+      } else waiting.push_back(worker(ordinal));
+    }
+    if (const std::size_t rest = waiting.size() > 5 ? waiting.size() - 5 : 0; !waiting.empty()) {
+      if (rest) waiting.resize(5);
+      plan_.notes.push_back(fmt::format("{}{} {} for other mounts when others have come back", fmt::join(waiting, ", "), rest ? fmt::format(" and {} more", rest) : "", waiting.size() == 1 ? "is made anew" : "are made anew"));
+    }
+  }
+  const char* is_beyond(int ordinal) const { return renewals_.contains(ordinal) ? "is to be made anew for other mounts" : "is beyond the size"; }
+
   static bool is_ours(const SlurmNode& of) { return of.has("DRAIN") && !of.failing() && of.reason.starts_with(kScaleDownReason); }
 
   Entry* remembered_entry(int ordinal) {
@@ -179,7 +223,7 @@ class Scaler {
     next_[ordinal] = std::move(entry);
   }
   void tell(NodeVerb verb, int ordinal, std::vector<std::string> arguments = {}) { plan_.steps.push_back(TellSlurm{verb, worker(ordinal), std::move(arguments)}); }
-  void drain(int ordinal) { tell(NodeVerb::Drain, ordinal, {fmt::format("{} of {} generation {}", kScaleDownReason, in_.cluster_uid.substr(0, 8), in_.generation)}); }
+  void drain(int ordinal) { tell(NodeVerb::Drain, ordinal, {fmt::format("{} of {} generation {}{}", kScaleDownReason, in_.cluster_uid.substr(0, 8), in_.generation, renewals_.contains(ordinal) ? ", made anew for other mounts" : "")}); }
 
   // The second look, so much later than the first, that shows the same.
   bool seen_twice(Entry& entry, std::chrono::seconds between = kBetweenLooks) const {
@@ -209,17 +253,21 @@ class Scaler {
     Entry* before = remembered_entry(ordinal);
     if (!its) return in_.taken.contains(ordinal) ? taken(ordinal, before) : record(ordinal, before);
     Entry entry = before && before->state != "Found" && before->uid == kube::uid_of(*its) ? *before : Entry{};  // of another pod nothing counts
+    if (const bool renewal = renewals_.contains(ordinal); entry.renewal != renewal) {
+      entry.wanted();
+      entry.renewal = renewal;
+    }
     if (!entry.since) entry.since = in_.now;
     entry.uid = kube::uid_of(*its);
     if (kube::deleting(*its)) return keep(ordinal, std::move(entry), "Ending", fmt::format("{} is ending", worker(ordinal)));
     const SlurmNode* of = node(ordinal);
     // Kubernetes alone proves no more than that a pod is on no machine. That one is Pending or over it says of lost and half-started ones, too: Slurm must agree.
     if (!of && nowhere(*its)) {
-      plan_.steps.push_back(EndPod{ordinal, "it is beyond the size and never ran"});
+      plan_.steps.push_back(EndPod{ordinal, fmt::format("it {} and never ran", is_beyond(ordinal))});
       return keep(ordinal, std::move(entry), "Ending", "");
     }
     const std::string state = entry.state == "Drained" || entry.state == "Unregistered" ? entry.state : "Draining";
-    if (!in_.view) return keep(ordinal, std::move(entry), state, fmt::format("{} is beyond the size and kept: Slurm does not say what runs there", worker(ordinal)));
+    if (!in_.view) return keep(ordinal, std::move(entry), state, fmt::format("{} {} and kept: Slurm does not say what runs there", worker(ordinal), is_beyond(ordinal)));
     if (!of) return unregistered(ordinal, *its, std::move(entry));
     if (!of->drained()) {
       entry.seen.reset();
@@ -238,12 +286,12 @@ class Scaler {
     entry.drained_since.reset();
     if (!ready(its)) return proven(ordinal, std::move(entry), "Unregistered", "is not ready, and Slurm does not know it");
     entry.seen.reset();
-    keep(ordinal, std::move(entry), "Draining", fmt::format("{} is beyond the size and kept: it is ready, but Slurm does not know it", worker(ordinal)));
+    keep(ordinal, std::move(entry), "Draining", fmt::format("{} {} and kept: it is ready, but Slurm does not know it", worker(ordinal), is_beyond(ordinal)));
   }
 
   void proven(int ordinal, Entry entry, const char* state, const char* words) {
     if (entry.state != state) entry.seen.reset();  // both looks must show the same
-    if (seen_twice(entry)) plan_.steps.push_back(EndPod{ordinal, "it is beyond the size, and Slurm showed it empty twice"});
+    if (seen_twice(entry)) plan_.steps.push_back(EndPod{ordinal, fmt::format("it {}, and Slurm showed it empty twice", is_beyond(ordinal))});
     keep(ordinal, std::move(entry), state, fmt::format("{} {}", worker(ordinal), words));
   }
 
@@ -256,7 +304,8 @@ class Scaler {
     std::string note = fmt::format("{} is drained{} and waits for {}", worker(ordinal), is_ours(of) ? "" : fmt::format(" by {} ({})", of.by, of.reason),
                                    jobs.empty() ? "its last job to end" : fmt::format("{} {}", jobs.size() == 1 ? "job" : "jobs", fmt::join(jobs, ", ")));
     // Of a node that its owner expects to fail the jobs are the owner's matter, too.
-    if (in_.rules.policy != api::SlurmScaleDown::Policy::Wait && !jobs.empty() && !of.failing()) {
+    // Other mounts end no job, whatever the policy.
+    if (in_.rules.policy != api::SlurmScaleDown::Policy::Wait && !jobs.empty() && !of.failing() && !renewals_.contains(ordinal)) {
       // Nobody waits for a worker that could still be given jobs: these would be ended minutes old.
       const Instant deadline = std::max(*entry.since, *entry.drained_since) + in_.rules.after;
       const bool requeue = in_.rules.policy == api::SlurmScaleDown::Policy::Requeue;
@@ -272,6 +321,34 @@ class Scaler {
   }
 
   // No Pod object is there.
+  // "CPUs=4 ... RealMemory=1024": of a worker that was defined otherwise, the record is made anew.
+  void read_definition() {
+    const auto value = [&](std::string_view key) -> std::int64_t {
+      const auto at = in_.definition.find(key);
+      return at == std::string::npos ? -1 : worker_ordinal(std::string_view(in_.definition).substr(at + key.size(), in_.definition.find(' ', at) - at - key.size()), "").value_or(-1);
+    };
+    room_ = {value("CPUs="), value("RealMemory="), 0};
+    has_room_ = room_.cpus > 0 && room_.memory > 0 && in_.view && in_.view->has_queue;
+  }
+
+  // Jobs can wait for workers only that Slurm knows. A few at a time: each is three calls in the head.
+  void expect() {
+    if (!in_.view || !in_.view->has_queue) return;  // an older companion in the head knows of none
+    read_definition();
+    constexpr int kAtOnce = 16;
+    int missing = 0;
+    for (int ordinal = 0; ordinal < in_.expected && missing < kAtOnce; ++ordinal) {
+      const SlurmNode* of = node(ordinal);
+      // Begun and not finished: it is neither to be used nor down.
+      const bool half = of && (of->has("FUTURE") || (of->pod.empty() && of->has("NOT_RESPONDING") && !of->has("DOWN") && !of->drained() && is_empty(*in_.view, *of)));
+      const bool stale = of && !half && ordinal >= in_.size && (of->drained() || of->has("DOWN")) && is_empty(*in_.view, *of) && has_room_ && (of->total.cpus != room_.cpus || of->total.memory != room_.memory);
+      if ((of && !half && !stale) || in_.pods.contains(ordinal) || in_.taken.contains(ordinal)) continue;
+      ++missing;
+      tell(NodeVerb::Expect, ordinal, {in_.definition});
+    }
+    if (missing > 0) plan_.look_again = kPoll;
+  }
+
   void record(int ordinal, Entry* before) {
     if (!in_.view) {
       if (before) keep(ordinal, *before, before->state == "Found" ? "Found" : "RecordLeft", fmt::format("whether Slurm has forgotten {} is not known yet", worker(ordinal)));
@@ -279,6 +356,8 @@ class Scaler {
     }
     const SlurmNode* of = node(ordinal);
     if (!of) return;  // done
+    // It stays for jobs to wait for; a drain of ours is taken back when a worker of that name is there again. Until then nobody gives it work.
+    if (ordinal < in_.expected && is_empty(*in_.view, *of) && (of->drained() || of->has("DOWN"))) return;
     Entry entry = before ? *before : Entry{.state = "Found"};
     const bool found = entry.state == "Found";
     const bool ours = of->has("DRAIN") && (is_ours(*of) || !found);
@@ -308,7 +387,7 @@ class Scaler {
       if (!job.nodes.empty()) continue;
       for (const auto& name : job.requested) {
         const auto ordinal = worker_ordinal(name, in_.prefix);
-        if (!ordinal || wanted_.contains(*ordinal)) continue;
+        if (!ordinal || wanted_.contains(*ordinal) || *ordinal < in_.expected) continue;
         lines.push_back(fmt::format("job {} of {} asks for {}, which is taken away: `scontrol update jobid={} reqnodelist=` lets it run elsewhere, `scancel {}` ends it", job.id, job.user, name, job.id, job.id));
         break;
       }
@@ -336,7 +415,7 @@ class Scaler {
     }
     const bool jobs_wait = plan_.jobs ? !plan_.jobs->empty() : in_.jobs_wait;
     // A Slurm that does not answer is not asked all the time.
-    if (fast && in_.view) plan_.look_again = kPoll;
+    if ((fast || plan_.look_again) && in_.view) plan_.look_again = kPoll;
     else if (!next_.empty() || jobs_wait || (!in_.view && needs_look(in_))) plan_.look_again = kSlowPoll;
     if (next_.empty()) return;
     plan_.memory.set("plannedGeneration", in_.generation);
@@ -345,7 +424,9 @@ class Scaler {
 
   const ScaleInput& in_;
   std::map<int, Entry> old_, next_;
-  std::set<int> wanted_;
+  std::set<int> wanted_, renewals_;
+  SlurmRoom room_;
+  bool has_room_ = false;
   ScalePlan plan_;
 };
 
@@ -359,6 +440,7 @@ std::string_view text(NodeVerb verb) {
     case NodeVerb::Requeue: return "requeue";
     case NodeVerb::Cancel: return "cancel";
     case NodeVerb::Died: return "died";
+    case NodeVerb::Expect: return "expect";
   }
   return "";
 }
@@ -382,11 +464,13 @@ bool never_began(const Json& pod) {
 
 std::string nodes_of_interest(const ScaleInput& input) {
   // Who may leave is chosen by the jobs of all, where any worker may.
-  return input.rules.strict_ordinals && input.size < api::kMaxSize ? fmt::format("{}[{}-{}]", input.prefix, input.size, api::kMaxSize) : std::string();
+  if (!input.renew.empty()) return "";
+  const int from = input.interest >= 0 ? std::min(input.interest, input.size) : input.size;
+  return input.rules.strict_ordinals && from < api::kMaxSize ? fmt::format("{}[{}-{}]", input.prefix, from, api::kMaxSize) : std::string();
 }
 
 bool needs_look(const ScaleInput& input) {
-  if (input.look_due || input.jobs_wait || input.memory["generation"].integer(-1) != input.generation || !input.memory["workers"].items().empty()) return true;
+  if (input.look_due || input.jobs_wait || !input.renew.empty() || input.memory["generation"].integer(-1) != input.generation || !input.memory["workers"].items().empty()) return true;
   const auto ordinals = Scaler(input).choose();
   if (ordinals.size() != static_cast<std::size_t>(std::max(0, input.size))) return true;
   return std::any_of(input.pods.begin(), input.pods.end(), [&](const auto& one) { return std::find(ordinals.begin(), ordinals.end(), one.first) == ordinals.end(); });

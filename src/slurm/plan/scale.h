@@ -24,7 +24,11 @@ struct ScaleInput {
   std::int64_t generation = 0;
   int size = 0;
   api::SlurmScaleDown rules;
+  int expected = 0;                       // below that ordinal Slurm is to know every worker, there or not, so that jobs may wait for it (docs/design/016); its records are kept
+  std::string definition;                 // of such a worker, for Slurm
+  int interest = -1;                      // whose jobs are asked for, from that ordinal on; -1: from the size on
   std::map<int, const kube::Json*> pods;  // of this cluster, by ordinal; borrowed
+  std::set<int> renew;                    // ordinals that stay, and whose pods are to be made anew: they leave and come back, a few at a time, and no job ends for it
   std::set<int> taken;                    // ordinals whose name a pod has that is not known to be of this cluster: its label or its owner was edited, or it is somebody else's
   kube::Json memory;                      // status.scaleDown as it is stored; null at first
   bool look_due = false;                  // nobody has looked for long
@@ -37,7 +41,7 @@ struct EndPod {  // nothing of Slurm runs in it
   int ordinal = 0;
   std::string why;
 };
-enum class NodeVerb { Drain, Undrain, Forget, Requeue, Cancel, Died };
+enum class NodeVerb { Drain, Undrain, Forget, Requeue, Cancel, Died, Expect };
 std::string_view text(NodeVerb verb);  // as fairlead-slurm knows it
 struct TellSlurm {
   NodeVerb verb = NodeVerb::Drain;

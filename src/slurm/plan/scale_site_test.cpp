@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/test_rounds.h"
 #include "slurm/plan/scale.h"
 
 #include <fmt/format.h>
@@ -30,8 +31,9 @@ class Site {
   void live(int events) {
     for (int i = 0; i < events; ++i) {
       now_ += std::chrono::seconds(pick(4));
-      switch (pick(12)) {
+      switch (pick(13)) {
         case 0: resize(); break;
+        case 12: if (pick(3) == 0) ++mounts_, ++generation_; break;
         case 1: submit(); break;
         case 2: finish_job(); break;
         case 3: drain_by_hand(); break;
@@ -50,7 +52,7 @@ class Site {
     silent_ = false;
     resting_ = true;
     jobs_.clear();
-    for (int i = 0; i < 60; ++i) {
+    for (int i = 0; i < 120; ++i) {
       now_ += 10s;  // a record that nobody knows stays for minutes
       kubelet(true);
       notice_the_dead();
@@ -58,7 +60,10 @@ class Site {
     }
     resting_ = false;
     std::set<std::string> pods, records;
-    for (const auto& [ordinal, pod] : pods_) pods.insert(fmt::format("worker-{}", ordinal));
+    for (const auto& [ordinal, pod] : pods_) {
+      pods.insert(fmt::format("worker-{}", ordinal));
+      EXPECT_EQ(pod["metadata"]["mounts"].integer(), mounts_) << "worker-" << ordinal << " was not made anew";
+    }
     for (const auto& [name, node] : nodes_) {
       records.insert(name);
       EXPECT_FALSE(node.drained && node.reason.starts_with(kScaleDownReason)) << name << " stays drained by us";
@@ -173,14 +178,22 @@ class Site {
       view.nodes[node] = out;
     }
     for (const auto& [id, node] : jobs_)
-      if (!rules_.strict_ordinals || *worker_ordinal(node) >= size_) view.jobs.push_back({.id = std::to_string(id), .user = "u", .state = "RUNNING", .nodes = {node}, .end = now_ + 100s});
+      if (!rules_.strict_ordinals || !stale().empty() || *worker_ordinal(node) >= size_) view.jobs.push_back({.id = std::to_string(id), .user = "u", .state = "RUNNING", .nodes = {node}, .end = now_ + 100s});
     return view;
+  }
+
+  std::set<int> stale() const {
+    std::set<int> out;
+    for (const auto& [ordinal, pod] : pods_)
+      if (!kube::deleting(pod) && pod["metadata"]["mounts"].integer() != mounts_) out.insert(ordinal);
+    return out;
   }
 
   // One round of the operator, which dies after `lives` things done: the status is the first.
   void operate(int lives) {
     ScaleInput in{.cluster_uid = "u1", .generation = generation_, .size = size_, .rules = rules_, .memory = memory_, .now = now_};
     for (const auto& [ordinal, pod] : pods_) in.pods[ordinal] = &pod;
+    in.renew = stale();
     const bool asked = needs_look(in);
     if (asked && !silent_) in.view = look();
     const ScalePlan plan = plan_scale(in);
@@ -196,7 +209,10 @@ class Site {
       else tell(std::get<TellSlurm>(step), in.view.has_value());
     }
     for (const int ordinal : plan.ordinals)
-      if (!pods_.contains(ordinal)) pods_[ordinal] = pod_object(ordinal, "Pending", false, fmt::format("uid-{}", ++last_uid_));
+      if (!pods_.contains(ordinal)) {
+        pods_[ordinal] = pod_object(ordinal, "Pending", false, fmt::format("uid-{}", ++last_uid_));
+        pods_[ordinal].child("metadata").set("mounts", mounts_);
+      }
   }
 
   void idle_ones_first(const ScalePlan& plan, const SlurmView& view) {
@@ -254,6 +270,7 @@ class Site {
         for (const auto& id : step.arguments) jobs_.erase(std::stoi(id));
         break;
       case NodeVerb::Died: ADD_FAILURE() << "no scale-down says that a worker died"; break;
+      case NodeVerb::Expect: ADD_FAILURE() << "no number here follows the queue"; break;
     }
   }
 
@@ -261,6 +278,7 @@ class Site {
   api::SlurmScaleDown rules_;
   Instant now_ = kNow;
   int size_ = 2, last_job_ = 0, last_uid_ = 0;
+  std::int64_t mounts_ = 0;
   std::int64_t generation_ = 1;
   bool silent_ = false, resting_ = false;
   Json memory_;
@@ -274,7 +292,7 @@ class Site {
 };
 
 TEST(Property, NoJobIsLostNoForeignDrainUndoneAndAllComesToRest) {
-  const std::uint32_t seeds = std::getenv("FAIRLEAD_FULL") ? 5000 : 80;
+  const auto seeds = test_rounds<std::uint32_t>(80, 5000);
   for (std::uint32_t seed = 1; seed <= seeds; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Site site(seed, seed % 2 == 0);

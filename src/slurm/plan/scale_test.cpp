@@ -452,5 +452,168 @@ TEST(View, IsTheWholeAnswerOrNothing) {
     EXPECT_FALSE(read_slurm_view(bad)) << bad;
 }
 
+// ---- workers that may come (design 016)
+TEST(ScaleExpected, SlurmIsToldOfWorkersThatMayComeAndKeepsThem) {
+  ScaleInput in{.cluster_uid = "u1", .generation = 2, .size = 1, .expected = 4, .definition = "CPUs=2 RealMemory=256 Feature=worker", .memory = memory_of(""), .now = kNow};
+  in.view = SlurmView{.at = kNow, .has_queue = true};
+  const auto put = [&](int ordinal, std::vector<std::string> state, std::string reason = "") {
+    const std::string name = fmt::format("worker-{}", ordinal);
+    in.view->nodes[name] = {.name = name, .state = std::move(state), .reason = std::move(reason), .total = {2, 256, 0}};
+  };
+  const auto steps = [&] {
+    std::vector<std::string> out;
+    for (const auto& step : plan_scale(in).steps) out.push_back(describe(step));
+    return out;
+  };
+  const std::string definition = " CPUs=2 RealMemory=256 Feature=worker";
+  EXPECT_THAT(steps(), ElementsAre("expect worker-0" + definition, "expect worker-1" + definition, "expect worker-2" + definition, "expect worker-3" + definition));
+  for (int i = 0; i < 3; ++i) put(i, {"DOWN", "NOT_RESPONDING"}, "fairlead: comes when a job needs it");
+  put(3, {"IDLE", "DRAIN"}, kOurs);
+  EXPECT_THAT(steps(), IsEmpty()) << "neither forgotten nor told again";
+  EXPECT_THAT(plan_scale(in).memory["workers"].items(), IsEmpty());
+  put(1, {"FUTURE"});                   // begun, and the operator died
+  put(2, {"IDLE", "NOT_RESPONDING"});
+  EXPECT_THAT(steps(), ElementsAre("expect worker-1" + definition, "expect worker-2" + definition));
+  put(1, {"DOWN"});
+  put(2, {"DOWN"});
+  in.definition = "CPUs=4 RealMemory=256 Feature=worker";
+  EXPECT_THAT(steps(), ElementsAre("expect worker-1 " + in.definition, "expect worker-2 " + in.definition, "expect worker-3 " + in.definition)) << "worker-0 is wanted: it says itself what it has";
+  in.expected = 0;
+  EXPECT_THAT(steps(), ElementsAre("forget worker-3")) << "switched off";
+  in.view.reset();
+  in.expected = 4;
+  EXPECT_THAT(steps(), IsEmpty());
+}
+
+TEST(ScaleExpected, JobsThatInsistOnAWorkerThatMayComeAreNotLost) {
+  ScaleInput in{.cluster_uid = "u1", .generation = 2, .size = 0, .expected = 2, .memory = memory_of(""), .now = kNow};
+  in.view = SlurmView{.at = kNow};
+  in.view->jobs.push_back({.id = "7", .user = "ada", .state = "PENDING", .requested = {"worker-1"}});
+  EXPECT_EQ(plan_scale(in).jobs, "");
+  in.view->jobs[0].requested = {"worker-2"};
+  EXPECT_THAT(*plan_scale(in).jobs, HasSubstr("job 7 of ada asks for worker-2"));
+}
+
+// ---- workers that are made anew
+struct Renewal {
+  std::map<int, Json> pods;
+  SlurmView view;
+  ScaleInput in;
+  explicit Renewal(int size) {
+    in = {.cluster_uid = "u1", .generation = 2, .size = size, .memory = Json::object({{"generation", 2}}), .now = kNow};
+    view.at = kNow;
+    for (int i = 0; i < size; ++i) {
+      pods[i] = pod_object(i, "Running", true, fmt::format("old{}", i));
+      view.nodes[fmt::format("worker-{}", i)] = {.name = fmt::format("worker-{}", i), .state = {"IDLE"}, .by = "root", .answers = true};
+      in.renew.insert(i);
+    }
+  }
+  void busy(int ordinal, std::chrono::seconds left) {
+    const std::string name = fmt::format("worker-{}", ordinal);
+    view.nodes[name].state = {"MIXED"}, view.nodes[name].cpus = 1;
+    view.jobs.push_back({.id = std::to_string(ordinal), .user = "ada", .state = "RUNNING", .nodes = {name}, .end = kNow + left});
+  }
+  void drained(int ordinal) {
+    SlurmNode& node = view.nodes[fmt::format("worker-{}", ordinal)];
+    node.state.push_back("DRAIN");
+    node.reason = kOurs;
+  }
+  std::string round(bool answers = true) {
+    in.now += 5s, view.at += 5s;
+    in.pods.clear();
+    for (const auto& [ordinal, pod] : pods) in.pods[ordinal] = &pod;
+    in.view = answers ? std::optional(view) : std::nullopt;
+    EXPECT_TRUE(needs_look(in) || in.renew.empty());
+    const ScalePlan plan = plan_scale(in);
+    in.memory = plan.memory;
+    notes = fmt::format("{}", fmt::join(plan.notes, "; "));
+    std::vector<std::string> out;
+    for (const auto& step : plan.steps) out.push_back(describe(step));
+    EXPECT_EQ(plan.ordinals.size(), static_cast<std::size_t>(in.size));
+    return fmt::format("{}", fmt::join(out, ", "));
+  }
+  std::string notes;
+};
+
+TEST(Renewal, OneAfterTheOtherLeavesAndComesBack) {
+  Renewal world(3);
+  EXPECT_EQ(world.round(), "drain worker-0");
+  EXPECT_THAT(world.notes, HasSubstr("worker-1, worker-2 are made anew for other mounts when others have come back"));
+  world.drained(0);
+  EXPECT_EQ(world.round(), "") << "seen empty once";
+  EXPECT_EQ(world.round(), "end worker-0");
+  world.pods.erase(0), world.in.renew.erase(0);
+  EXPECT_EQ(world.round(), "") << "it is not back";
+  world.pods[0] = pod_object(0, "Running", false, "new0");
+  EXPECT_EQ(world.round(), "") << "it is not ready";
+  EXPECT_EQ(world.round(false), "") << "Slurm does not answer";
+  world.pods[0] = pod_object(0, "Running", true, "new0");
+  EXPECT_EQ(world.round(), "undrain worker-0");
+  world.view.nodes["worker-0"].state = {"IDLE"};
+  EXPECT_EQ(world.round(), "drain worker-1");
+}
+
+TEST(Renewal, BusyOnesComeLastAndKeepTheirJobsWhateverThePolicy) {
+  Renewal world(3);
+  world.in.rules.policy = api::SlurmScaleDown::Policy::Kill;
+  world.in.rules.after = 1s;
+  world.busy(0, 900s);
+  world.busy(2, 300s);
+  EXPECT_EQ(world.round(), "drain worker-1");
+  world.in.renew.erase(1);
+  EXPECT_EQ(world.round(), "drain worker-2") << "the shortest time left";
+  world.drained(2);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(world.round(), "");
+  world.view.nodes["worker-0"].state = {"IDLE"}, world.view.nodes["worker-0"].cpus = 0;
+  std::erase_if(world.view.jobs, [](const auto& job) { return job.id == "0"; });
+  EXPECT_EQ(world.round(), "drain worker-0") << "it is empty now, and need not wait for the other one's job";
+  EXPECT_THAT(world.notes, HasSubstr("worker-2 is drained and waits for job 2 of ada"));
+}
+
+TEST(Renewal, ATenthAtOnce) {
+  Renewal world(30);
+  EXPECT_EQ(world.round(), "drain worker-0, drain worker-1, drain worker-2");
+}
+
+// Jobs have all the time that the policy gives them from when their worker is beyond the size, however long it waited to be made anew before.
+TEST(Renewal, AScaleDownAfterItWaitsAnew) {
+  Renewal world(1);
+  world.in.rules.policy = api::SlurmScaleDown::Policy::Kill;
+  world.in.rules.after = 60s;
+  world.busy(0, 900s);
+  EXPECT_EQ(world.round(), "drain worker-0");
+  world.drained(0);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(world.round(), "");
+  world.in.size = 0, ++world.in.generation;
+  for (int i = 0; i < 12; ++i) EXPECT_EQ(world.round(), "") << i;
+  EXPECT_EQ(world.round(), "cancel worker-0 0");
+}
+
+TEST(Renewal, WhatIsWantedNoMoreIsTakenBack) {
+  Renewal world(2);
+  EXPECT_EQ(world.round(), "drain worker-0");
+  world.drained(0);
+  EXPECT_EQ(world.round(), "");
+  world.in.renew.clear();
+  EXPECT_EQ(world.round(), "undrain worker-0") << "the mounts are as they were";
+}
+
+TEST(Renewal, APersonsDrainStays) {
+  Renewal world(2);
+  world.view.nodes["worker-0"].state = {"IDLE", "DRAIN"}, world.view.nodes["worker-0"].reason = "disk";
+  EXPECT_EQ(world.round(), "");
+  EXPECT_EQ(world.round(), "end worker-0");
+  world.in.renew.erase(0);
+  world.pods[0] = pod_object(0, "Running", true, "new0");
+  EXPECT_EQ(world.round(), "drain worker-1") << "worker-0 is not undrained, and holds nobody up";
+}
+
+TEST(Renewal, NothingHappensWithoutSlurm) {
+  Renewal world(2);
+  EXPECT_EQ(world.round(false), "");
+  world.view.nodes.erase("worker-0");
+  EXPECT_EQ(world.round(), "drain worker-1") << "of a worker that Slurm does not know nobody knows what runs there";
+}
+
 }  // namespace
 }  // namespace fairlead::slurm

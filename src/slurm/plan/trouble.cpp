@@ -23,21 +23,29 @@ constexpr Trouble kImage{"ImageWithoutSlurm", "use an image that has Slurm, mung
 constexpr Trouble kVolume{"VolumeFull", "free space on the volume, or make it larger; the container starts again by itself"};
 constexpr Trouble kKey{"KeyOrClock", "its munge key differs from the head's, or the clocks are more than five minutes apart: compare `date` on both, and see condition KeysMatch"};
 
+constexpr Trouble kClock{"ClocksApart", "the clocks of its machine and the head's are more than five minutes apart: let chrony (or another NTP client) set both"};
+
+constexpr Trouble kState{"StateUnreadable", "nothing is begun without it, and nothing is written over it. Do not start slurmctld with -i, which drops what it cannot read: see that the volume answers and the file is whole, or restore a set (`fairlead slurm restore`)"};
+
 constexpr auto kKnown = std::to_array<Known>({
+    {"slurmctld would begin without", "", kState},
+    {"although the state was saved before", "", kState},
+    {"start with '-i' to ignore", "", kState},
     {"CLUSTER NAME MISMATCH", "", {"StateOfAnotherCluster", "the state volume belongs to a cluster of another name: give this one a volume of its own, or the resource its old name"}},
     {"No space left on device", "", kVolume},
     {"Disk quota exceeded", "", kVolume},
     {"the image has no user", "", kImage},
     {"fairlead-slurm", "no such file or directory", kImage},
     {"executable file not found", "", kImage},
+    {"exec container process", "No such file or directory", kImage},  // as crun says it of a program whose loader the image lacks
     {"slurmd", "No such file or directory", kImage},
     {"slurmctld", "No such file or directory", kImage},
     {"munged", "No such file or directory", kImage},
     {"sshd", "No such file or directory", kImage},
     {"GLIBC_", "not found", {"ImageTooOld", "the image's C library is older than Debian 12's: use an image made for Debian 12 or later"}},
     {"Invalid credential", "", kKey},
-    {"Expired credential", "", kKey},
-    {"Rewound credential", "", kKey},
+    {"Expired credential", "", kClock},
+    {"Rewound credential", "", kClock},
     {"Protocol authentication error", "", kKey},
     {"Incompatible versions", "", {"VersionsDiffer", "the images of head, workers and login nodes hold versions of Slurm that do not speak with one another: give all the same image"}},
 });

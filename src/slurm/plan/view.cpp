@@ -22,6 +22,15 @@ Result<std::vector<std::string>> read_words(const Json& list, const char* what) 
   return out;
 }
 
+Result<SlurmRoom> read_room(const Json& from, const char* what) {
+  SlurmRoom out;
+  for (const auto& [name, into] : {std::pair("cpus", &out.cpus), std::pair("memory", &out.memory), std::pair("gpus", &out.gpus)}) {
+    *into = from[name].integer(0);
+    if (*into < 0 || *into > 1'000'000'000'000) return fail(Code::Invalid, fmt::format("{}: {} {}", what, *into, name));
+  }
+  return out;
+}
+
 Result<SlurmNode> read_node(const Json& from) {
   SlurmNode node{.name = from["name"].string(), .reason = from["reason"].string(), .by = from["by"].string(), .since = from["since"].string(), .answers = from["slurmd"].boolean(), .pod = from["pod"].string(), .machine = from["machine"].string()};
   if (node.name.empty()) return fail(Code::Invalid, "a node without a name");
@@ -29,6 +38,16 @@ Result<SlurmNode> read_node(const Json& from) {
   if (!state) return std::unexpected(std::move(state.error()));
   const std::int64_t cpus = from["cpus"].integer(-1);
   if (state->empty() || cpus < 0 || cpus > 1'000'000) return fail(Code::Invalid, fmt::format("node {} without state or CPUs", node.name));
+  for (const auto& [name, room] : {std::pair("total", &node.total), std::pair("given", &node.given)}) {
+    auto read = read_room(from[name], name);
+    if (!read) return pass(std::move(read.error()), "node " + node.name);
+    *room = *read;
+  }
+  for (const auto& [name, list] : {std::pair("partitions", &node.partitions), std::pair("features", &node.features)}) {
+    auto words = read_words(from[name], name);
+    if (!words) return pass(std::move(words.error()), "node " + node.name);
+    *list = std::move(*words);
+  }
   node.state = std::move(*state);
   node.cpus = static_cast<int>(cpus);
   return node;
@@ -47,6 +66,22 @@ Result<SlurmJob> read_job(const Json& from) {
     auto time = parse_time(end);
     if (!time) return pass(std::move(time.error()), "end of job " + job.id);
     job.end = *time;
+  }
+  return job;
+}
+
+Result<SlurmQueued> read_queued(const Json& from) {
+  SlurmQueued job{.id = from["id"].string(), .user = from["user"].string(), .reason = from["reason"].string(), .reservation = from["reservation"].string(), .features = from["features"].string(), .exclusive = from["exclusive"].boolean()};
+  const std::int64_t nodes = from["nodes"].integer(-1);
+  if (job.id.empty() || job.id[0] < '0' || job.id[0] > '9' || nodes < 1 || nodes > 1'000'000) return fail(Code::Invalid, "a job that waits without id or size");
+  job.nodes = static_cast<int>(nodes);
+  auto room = read_room(from["room"], "room");
+  if (!room) return pass(std::move(room.error()), "job " + job.id);
+  job.room = *room;
+  for (const auto& [name, list] : {std::pair("partitions", &job.partitions), std::pair("requested", &job.requested), std::pair("excluded", &job.excluded)}) {
+    auto words = read_words(from[name], name);
+    if (!words) return pass(std::move(words.error()), "job " + job.id);
+    *list = std::move(*words);
   }
   return job;
 }
@@ -90,6 +125,12 @@ Result<SlurmView> read_slurm_view(std::string_view text) {
     auto job = read_job(one);
     if (!job) return std::unexpected(std::move(job.error()));
     view.jobs.push_back(std::move(*job));
+  }
+  view.has_queue = (*json)["queue"].is_array();
+  for (const Json& one : (*json)["queue"].items()) {
+    auto job = read_queued(one);
+    if (!job) return std::unexpected(std::move(job.error()));
+    view.queue.push_back(std::move(*job));
   }
   return view;
 }

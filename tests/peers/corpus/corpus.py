@@ -16,6 +16,7 @@ import sys
 import time
 
 import cases
+import conversion
 import replay
 from client import Server, Session, differences
 
@@ -67,10 +68,11 @@ def run_case(server, space, function):
 
 def remove_crds(server):
     session = Session(server, '')
-    for plural in ('widgets', 'things'):
+    plurals = ['widgets', 'things', *conversion.PLURALS]
+    for plural in plurals:
         session.delete(f'{cases.CRDS}/{plural}.corpus.fairlead.dev', keep=False)
     for _ in range(100):
-        if all(session.get(f'{cases.CRDS}/{p}.corpus.fairlead.dev', keep=False).status == 404 for p in ('widgets', 'things')):
+        if all(session.get(f'{cases.CRDS}/{p}.corpus.fairlead.dev', keep=False).status == 404 for p in plurals):
             return
         time.sleep(0.1)
 

@@ -35,3 +35,14 @@ app.kubernetes.io/component: {{ .component }}
 {{- if .digest -}}{{- printf "%s/%s@%s" $registry .program .digest -}}
 {{- else -}}{{- printf "%s/%s:%s" $registry .program (default .root.Chart.AppVersion .root.Values.image.tag) -}}{{- end -}}
 {{- end -}}
+
+{{- /* The name of a definition of kueue.x-k8s.io that is there and somebody else's; empty: none, or nobody to ask (`helm template`). */ -}}
+{{- define "fairlead.foreignQueues" -}}
+{{- range $path, $_ := .Files.Glob "files/crds/*.kueue.x-k8s.io.yaml" }}
+{{- $name := base $path | trimSuffix ".yaml" }}
+{{- $there := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $name }}
+{{- if $there }}
+{{- if ne (get (default (dict) $there.metadata.labels) "app.kubernetes.io/part-of") "fairlead" }} {{ $name }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}

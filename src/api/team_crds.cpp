@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/team_crds.h"
+
+#include "api/crds.h"
+
+namespace fairlead::api {
+namespace {
+
+constexpr const char* kConfigCrd = R"yaml(
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: schedulerconfigs.fairlead.dev}
+spec:
+  group: fairlead.dev
+  scope: Cluster
+  names: {plural: schedulerconfigs, singular: schedulerconfig, kind: SchedulerConfig, listKind: SchedulerConfigList, shortNames: [schedcfg]}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    additionalPrinterColumns:
+    - {name: Accepted, type: string, jsonPath: ".status.conditions[?(@.type==\"Accepted\")].status"}
+    - {name: FairShare, type: string, jsonPath: .spec.fairShare}
+    - {name: Idle, type: string, jsonPath: .spec.idleResourceSharing}
+    - {name: Message, type: string, priority: 1, jsonPath: ".status.conditions[?(@.type==\"Accepted\")].message"}
+    - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
+    schema:
+      openAPIV3Schema:
+        type: object
+        description: How teams share the machines that nobody uses, and which priorities their jobs may name. One is in force, the oldest.
+        required: [spec]
+        properties:
+          spec:
+            type: object
+            properties:
+              priorityClasses:
+                type: array
+                maxItems: 10
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [name]
+                items:
+                  type: object
+                  required: [name, weight]
+                  properties:
+                    name: {type: string, pattern: "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", maxLength: 40, description: "Jobs name it NAME-priority in label kueue.x-k8s.io/priority-class."}
+                    weight: {type: integer, minimum: 0, maximum: 100, description: "Higher goes first."}
+              fairShare: {type: string, enum: [Enabled, Disabled], default: Enabled, description: "Enabled: queues carry the weights of their teams, and who has borrowed less for its weight goes first. Disabled: they carry none, and higher priorities may take what lower ones borrowed."}
+              idleResourceSharing: {type: string, enum: [Enabled, Disabled], default: Disabled, description: "Enabled: what no team reserved may be borrowed by all, within their limits."}
+          status:
+            type: object
+            x-kubernetes-preserve-unknown-fields: true
+)yaml";
+
+constexpr const char* kQuotaCrd = R"yaml(
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: computequotas.fairlead.dev}
+spec:
+  group: fairlead.dev
+  scope: Cluster
+  names: {plural: computequotas, singular: computequota, kind: ComputeQuota, listKind: ComputeQuotaList, shortNames: [cquota]}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    additionalPrinterColumns:
+    - {name: Team, type: string, jsonPath: .spec.teamName}
+    - {name: Weight, type: integer, jsonPath: .spec.fairShareWeight}
+    - {name: Accepted, type: string, jsonPath: ".status.conditions[?(@.type==\"Accepted\")].status"}
+    - {name: Reason, type: string, jsonPath: ".status.conditions[?(@.type==\"Accepted\")].reason"}
+    - {name: Short, type: string, jsonPath: ".status.conditions[?(@.type==\"CapacityShort\")].status"}
+    - {name: Message, type: string, priority: 1, jsonPath: ".status.conditions[?(@.type==\"Accepted\")].message"}
+    - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
+    schema:
+      openAPIV3Schema:
+        type: object
+        description: What a team may use of the cluster's machines at any time, what of it others may borrow, and what it may borrow from them.
+        required: [spec]
+        properties:
+          spec:
+            type: object
+            required: [teamName]
+            properties:
+              teamName: {type: string, pattern: "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", maxLength: 40, description: "Its namespace is hyperpod-ns-NAME. Does not change."}
+              fairShareWeight: {type: integer, minimum: 0, maximum: 100, default: 0, description: "Among teams that borrow. 0 is always last."}
+              computeQuotaResources: &amounts
+                type: array
+                maxItems: 15
+                items:
+                  type: object
+                  required: [instanceType]
+                  description: count, or some of the others; what is not said follows pro rata of the instance.
+                  properties:
+                    instanceType: {type: string, minLength: 1, maxLength: 63, description: "The label node.kubernetes.io/instance-type of its nodes."}
+                    count: {type: integer, minimum: 0, maximum: 1000000, description: Whole machines.}
+                    accelerators: {type: integer, minimum: 0, maximum: 10000000}
+                    vCpu: {type: number, minimum: 0}
+                    memoryInGiB: {type: number, minimum: 0}
+                    acceleratorPartition:
+                      type: object
+                      required: [type, count]
+                      properties:
+                        type: {type: string, pattern: "^mig-[1-9]g\\.[0-9]{1,3}gb$"}
+                        count: {type: integer, minimum: 0, maximum: 10000000}
+              resourceSharingConfig:
+                type: object
+                properties:
+                  strategy: {type: string, enum: [Lend, DontLend, LendAndBorrow], default: LendAndBorrow}
+                  borrowLimit: {type: integer, minimum: 0, maximum: 10000, default: 50, description: Per cent of what the team itself has.}
+                  absoluteBorrowLimits: *amounts
+              preemptTeamTasks: {type: string, enum: [Never, LowerPriority], default: LowerPriority, description: "Whether a job of the team may take the place of one of the team with lower priority."}
+              activationState: {type: string, enum: [Enabled, Disabled], default: Enabled, description: "Disabled: no job of the team is started; what runs goes on."}
+          status:
+            type: object
+            x-kubernetes-preserve-unknown-fields: true
+)yaml";
+
+}  // namespace
+
+std::vector<kube::Json> team_crds() { return {parse_crd(kConfigCrd), parse_crd(kQuotaCrd)}; }
+
+namespace teams {
+const kube::Resource configs{"fairlead.dev", "v1alpha1", "schedulerconfigs", "SchedulerConfig", false};
+const kube::Resource quotas{"fairlead.dev", "v1alpha1", "computequotas", "ComputeQuota", false};
+}  // namespace teams
+
+}  // namespace fairlead::api

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// SchedulerConfig and ComputeQuota: the policy and the quotas of teams, with the fields of the HyperPod API (docs/task-governance.md). Cluster-wide.
+#pragma once
+#include <vector>
+
+#include "kube/json.h"
+#include "kube/object.h"
+
+namespace fairlead::api {
+
+std::vector<kube::Json> team_crds();
+
+namespace teams {
+extern const kube::Resource configs, quotas;  // fairlead.dev/v1alpha1
+}
+
+}  // namespace fairlead::api

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both controllers on an API in memory, with a controller of Jobs that makes pods: what users see, death at every step, and caches that are behind.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "api/team_crds.h"
+#include "governance/control/control_lab.h"
+
+namespace fairlead::governance {
+namespace {
+
+using namespace lab;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(TaskGovernance, TwoTeamsBorrowAndTakeBack) {
+  Site site;
+  site.job("b1", "b", 5), site.job("b2", "b", 4);
+  site.settle();
+  EXPECT_EQ(site.state("b1") + site.state("b2"), "runsruns");
+  EXPECT_EQ(site.api_.all("pods").size(), 9U);
+  const Json status = site.api_.all("clusterqueues").at({"", "b"})["status"];
+  EXPECT_EQ(kube::print_json(status["flavorsUsage"]), R"([{"name":"h200","resources":[{"name":"cpu","total":"9","borrowed":"4"}]}])");
+  EXPECT_EQ(status["fairSharing"]["weightedShare"].integer(), 364);
+  EXPECT_EQ(site.api_.all("localqueues").at({"lab", "team-b"})["status"]["admittedWorkloads"].integer(), 2);
+  EXPECT_EQ(kube::print_json(site.api_.all("jobs").at({"lab", "b1"})["spec"]["template"]["spec"]["nodeSelector"]), R"({"kind":"h200"})");
+  site.job("a1", "a", 6);
+  site.settle();
+  EXPECT_EQ(site.state("a1"), "runs");
+  EXPECT_EQ(site.state("b2"), "held") << "the later of the two";
+  EXPECT_THAT(site.says("b2", "Preempted"), StartsWith("True InCohortReclamation: "));
+  EXPECT_THAT(site.says("b2", "QuotaReserved"), StartsWith("False WaitingForQuota: "));
+  EXPECT_TRUE(site.api_.all("jobs").at({"lab", "b2"})["spec"]["template"]["spec"]["nodeSelector"].is_null());
+  site.complete("a1");
+  site.settle();
+  EXPECT_EQ(site.state("b2"), "runs");
+  EXPECT_THAT(site.says("a1", "Finished"), StartsWith("True Succeeded"));
+  std::string told;
+  for (const auto& [key, event] : site.api_.all("events")) told += event["reason"].string() + " ";
+  for (const char* reason : {"CreatedWorkload", "QuotaReserved", "Admitted", "Started", "Pending", "Preempted", "EvictedDueToPreempted", "Stopped", "FinishedWorkload"}) EXPECT_THAT(told, HasSubstr(reason));
+}
+
+TEST(TaskGovernance, UnknownPriorityClassesAreToldAndWaitedFor) {
+  Site site;
+  site.put(queues::priority_classes, "{metadata: {name: low-priority}, value: 10}");
+  site.job("a1", "a", 2, ", kueue.x-k8s.io/priority-class: high-priority");
+  site.settle();
+  EXPECT_TRUE(site.workload_of("a1").is_null());
+  std::string told;
+  for (const auto& [key, event] : site.api_.all("events")) told += event["message"].string() + " ";
+  EXPECT_THAT(told, HasSubstr("metadata.labels[kueue.x-k8s.io/priority-class]: there is no WorkloadPriorityClass high-priority; there are: low-priority"));
+  site.put(queues::priority_classes, "{metadata: {name: high-priority}, value: 90}");
+  site.settle();
+  EXPECT_EQ(site.state("a1"), "runs");
+  EXPECT_EQ(site.workload_of("a1")["spec"]["priority"].integer(), 90);
+}
+
+// Of a time: admitted, pre-empted and admitted again; it is the sum that counts.
+void limited_story(Site& site, const std::function<void()>& settle) {
+  site.job("b2", "b", 7, ", kueue.x-k8s.io/max-exec-time-seconds: '60'");
+  settle();
+  site.clock_.advance(40s);
+  site.job("a1", "a", 6);
+  settle();
+  site.clock_.advance(500s);
+  if (site.state("a1") == "runs") site.complete("a1");
+  settle();
+  site.clock_.advance(15s);
+  settle();
+}
+TEST(TaskGovernance, AWorkloadThatHasRunForItsTimeIsDeactivated) {
+  int writes = 0;
+  std::string wanted;
+  for (int n = 0; n <= 2 * writes; n += n == 0 ? 1 : test_stride()) {
+    Site site;
+    site.cut_.die_at = (n + 1) / 2, site.cut_.after = n % 2 == 0;
+    const auto settle = [&] {
+      for (int tries = 0; tries < 3; ++tries) try {
+          return site.settle();
+        } catch (const Died&) {
+          site.start();
+        }
+    };
+    limited_story(site, settle);
+    ASSERT_EQ(site.state("b2"), "runs") << n << " " << site.says("b2", "QuotaReserved");
+    site.clock_.advance(10s);
+    settle();
+    ASSERT_EQ(site.state("b2"), "held") << "died at " << n;
+    ASSERT_FALSE(site.workload_of("b2")["spec"]["active"].boolean(true));
+    ASSERT_EQ(site.says("b2", "Evicted"), "True Deactivated: The workload is deactivated due to exceeding the maximum execution time");
+    ASSERT_EQ(site.says("b2", "DeactivationTarget"), "none");
+    if (n == 0) wanted = site.outcome(), writes = site.cut_.writes;
+    ASSERT_EQ(site.outcome(), wanted) << "died at " << n;
+  }
+  EXPECT_GT(writes, 20);
+}
+TEST(TaskGovernance, AMisspeltTimeIsToldAndNothingRuns) {
+  Site site;
+  site.job("a1", "a", 2, ", kueue.x-k8s.io/max-exec-time-seconds: soon");
+  site.settle();
+  EXPECT_TRUE(site.workload_of("a1").is_null());
+  std::string told;
+  for (const auto& [key, event] : site.api_.all("events")) told += event["message"].string() + " ";
+  EXPECT_THAT(told, HasSubstr("label kueue.x-k8s.io/max-exec-time-seconds: \"soon\" is no number of seconds"));
+}
+
+// Of those that wait and those that run.
+TEST(TaskGovernance, AClassOfAnotherValueIsFollowed) {
+  Site site;
+  site.put(queues::priority_classes, "{metadata: {name: low}, value: 10}");
+  site.put(queues::priority_classes, "{metadata: {name: other}, value: 10}");
+  site.job("a1", "a", 6, ", kueue.x-k8s.io/priority-class: low"), site.job("b1", "b", 5, ", kueue.x-k8s.io/priority-class: low");
+  site.job("a2", "a", 3, ", kueue.x-k8s.io/priority-class: low"), site.job("b2", "b", 3, ", kueue.x-k8s.io/priority-class: other");
+  site.pod("p1", "b");
+  site.pod("r1", "b", "ring", 1);
+  Json pod = site.api_.all("pods").at({"lab", "p1"}), member = site.api_.all("pods").at({"lab", "r1"});
+  for (Json* one : {&pod, &member}) {
+    one->child("metadata").child("labels").set(kPriorityLabel, "low");
+    ASSERT_TRUE(site.api_.put(resources::pods, *one));
+  }
+  site.settle();
+  ASSERT_EQ(site.state("a1") + site.state("a2"), "runsheld");
+  site.put(queues::priority_classes, "{metadata: {name: low}, value: 70}");
+  site.settle();
+  std::map<std::string, std::int64_t> priorities;
+  for (const auto& [key, object] : site.api_.all("workloads")) priorities[key.name.substr(0, key.name.find_last_of('-'))] = object["spec"]["priority"].integer();
+  EXPECT_THAT(priorities, testing::UnorderedElementsAre(testing::Pair("job-a1", 70), testing::Pair("job-b1", 70), testing::Pair("job-a2", 70), testing::Pair("job-b2", 10), testing::Pair("pod-p1", 70), testing::Pair("ring", 70)));
+  EXPECT_EQ(site.state("a1") + site.state("a2"), "runsheld");
+}
+
+// A decision that the API does not take is taken back, and others get the quota.
+TEST(TaskGovernance, ARefusedAdmissionIsTakenBack) {
+  Site site;
+  site.cut_.refuse = [](const char* verb, const kube::Resource& resource, const Json& object) -> std::optional<Error> {
+    if (std::string_view(verb) == "update_status" && resource.plural == "workloads" && kube::name_of(object).starts_with("job-a1") && kube::condition_is_true(object, "Admitted")) return Error{Code::Forbidden, "denied by policy"};
+    return std::nullopt;
+  };
+  site.job("a1", "a", 8), site.job("a2", "a", 8);
+  Rng rng(1);
+  for (int round = 0; round < 8; ++round) {
+    site.jobs_step();
+    site.refresh_all();
+    for (int steps = 0; steps < 30 && site.one(rng.next()); ++steps) site.refresh_all();
+  }
+  EXPECT_EQ(site.state("a1"), "held");
+  EXPECT_EQ(site.state("a2"), "runs") << site.says("a2", "QuotaReserved") << "\n" << site.says("a1", "QuotaReserved") << "\n" << site.last_error_;
+  site.cut_.refuse = {};
+  site.complete("a2");
+  site.settle();
+  EXPECT_EQ(site.state("a1"), "runs");
+}
+
+// The Job is deleted: its quota is others' when its pods are gone, too.
+TEST(TaskGovernance, APodThatOutlivesItsJobKeepsItsQuota) {
+  Site site;
+  site.job("b1", "b", 8);
+  site.settle();
+  site.remove_job("b1");
+  site.job("a1", "a", 6);
+  for (int round = 0; round < 5; ++round) {  // no garbage is collected meanwhile
+    site.refresh_all();
+    for (int steps = 0; steps < 30 && site.one(0); ++steps) site.refresh_all();
+  }
+  EXPECT_EQ(site.state("a1"), "held");
+  EXPECT_FALSE(site.workload_of("b1").is_null());
+  site.settle();
+  EXPECT_EQ(site.state("a1"), "runs");
+  EXPECT_TRUE(site.workload_of("b1").is_null());
+}
+
+TEST(TaskGovernance, AWorkloadWhoseJobLeftItBehindCanBeDeleted) {
+  Site site;
+  site.job("b1", "b", 2);
+  site.settle();
+  Json alone = site.workload_of("b1");
+  alone.child("metadata").erase("ownerReferences");
+  ASSERT_TRUE(site.api_.put(queues::workloads, alone));
+  site.api_.all("jobs").clear();
+  ASSERT_TRUE(site.api_.remove(queues::workloads, kube::key_of(alone)));
+  site.settle();
+  EXPECT_TRUE(site.api_.all("workloads").empty());
+}
+
+// A queue is deleted under load: it stays until nothing of it runs, and admits nothing.
+TEST(TaskGovernance, AQueueGoesWhenNothingOfItRuns) {
+  Site site;
+  site.job("b1", "b", 3);
+  site.settle();
+  EXPECT_TRUE(kube::has_finalizer(site.api_.all("clusterqueues").at({"", "b"}), kInUse));
+  EXPECT_FALSE(kube::has_finalizer(site.api_.all("clusterqueues").at({"", "a"}), kInUse)) << "nothing was ever admitted there";
+  ASSERT_TRUE(site.api_.remove(queues::cluster_queues, {"", "b"}));
+  site.job("b2", "b", 1);
+  site.settle();
+  EXPECT_EQ(site.state("b1") + site.state("b2"), "runsheld");
+  EXPECT_EQ(site.says("b2", "QuotaReserved"), "False Suspended: ClusterQueue b is inactive");
+  EXPECT_EQ((*kube::find_condition(site.api_.all("clusterqueues").at({"", "b"}), "Active"))["reason"].string(), "Terminating");
+  site.complete("b1");
+  site.settle();
+  EXPECT_FALSE(site.api_.all("clusterqueues").contains({"", "b"}));
+  EXPECT_EQ(site.says("b2", "QuotaReserved"), "False Misconfigured: ClusterQueue b doesn't exist");
+}
+
+// The cache of Jobs has not seen that we started it.
+TEST(TaskGovernance, QuotaIsNotGivenBackOnAnOldStateOfTheJob) {
+  Site site;
+  Rng rng(1);
+  site.job("b1", "b", 8);
+  const auto run = [&](std::initializer_list<kube::Resource> seen) {
+    for (int round = 0; round < 20; ++round) {
+      for (const auto& kind : seen) site.refresh(kind);
+      for (int steps = 0; steps < 20 && site.one(rng.next()); ++steps) {}
+    }
+  };
+  site.refresh(kBatchJobs);
+  run({queues::workloads, queues::cluster_queues});
+  ASSERT_EQ(site.state("b1"), "runs");
+  Json off = site.workload_of("b1");
+  off.child("spec").set("active", false);
+  ASSERT_TRUE(site.api_.put(queues::workloads, off));
+  run({queues::workloads, queues::cluster_queues});
+  EXPECT_EQ(site.state("b1"), "held");
+  EXPECT_FALSE(holds_quota(site.workload_of("b1")));
+}
+
+// What the definitions are decides whether it runs at all.
+TEST(TaskGovernance, IsOffWhereTheDefinitionsAreNotOurs) {
+  kube::TinyApi api;
+  EXPECT_THAT(*why_governance_is_off(api), HasSubstr("there is no definition"));
+  for (const auto& some : {api::queue_crds(), api::team_crds()})
+    for (const Json& crd : some) ASSERT_TRUE(api.create(resources::crds, crd));
+  for (auto& [key, crd] : api.all("customresourcedefinitions")) crd.child("metadata").child("labels").set("app.kubernetes.io/part-of", "fairlead");
+  EXPECT_EQ(*why_governance_is_off(api), "");
+  api.all("customresourcedefinitions").begin()->second.child("metadata").set("labels", Json::object());
+  EXPECT_THAT(*why_governance_is_off(api), HasSubstr("belongs to somebody else"));
+}
+
+void story(Site& site, const std::function<void()>& settle) {
+  site.job("b1", "b", 5), site.job("b2", "b", 4);
+  settle();
+  site.job("a1", "a", 6);
+  settle();
+  site.job("a2", "a", 1);
+  site.complete("b1");
+  settle();
+  site.remove_job("a1");
+  settle();
+}
+
+TEST(TaskGovernance, DeathAtAnyStepChangesNothingOfTheEnd) {
+  const std::string wanted = expect_death_changes_nothing(story, [](Site& site) { return site.outcome(); }, 30);
+  EXPECT_THAT(wanted, HasSubstr("b2 runs"));
+}
+
+TEST(TaskGovernance, StaleCachesNeverLetTooMuchRun) {
+  expect_stale_caches_break_nothing(story, test_rounds<std::uint64_t>(75, 3'000), &Site::jobs_step, [](Site& site, std::uint64_t seed) {
+    EXPECT_THAT(site.outcome(), HasSubstr("b2 runs")) << "seed " << seed;
+    EXPECT_THAT(site.outcome(), HasSubstr("a2 runs")) << "seed " << seed;
+  });
+}
+
+}  // namespace
+}  // namespace fairlead::governance

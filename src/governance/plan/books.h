@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kueue's objects as events of the engine, and what follows for each of them. A value with one writer: no clock (times come as arguments), no I/O. Objects are told as they are, in any order and as often as one likes; an older
+// version of a workload than the last one told changes nothing. What has quota already is counted before anything is decided. docs/design/027-queue-objects.md.
+#pragma once
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/queue_crds.h"
+#include "governance/plan/decision_record.h"
+#include "governance/plan/engine.h"
+#include "governance/plan/model.h"
+#include "governance/plan/workload_status.h"
+#include "kube/at_rest.h"
+#include "kube/object.h"
+
+namespace fairlead::governance {
+
+inline constexpr const char* kInUse = api::queue_in_use;
+
+struct BooksOptions {
+  bool fair = true;  // among queues that borrow by share; else in order of submission
+};
+
+// An Event about an object.
+struct Note {
+  bool warning = false;
+  std::string reason, message;
+};
+
+class Books {
+ public:
+  explicit Books(BooksOptions options = {});
+
+  void set_fair(bool fair);  // as in BooksOptions; counts from the next decision
+
+  // As they are now; a null object: gone.
+  void set_queue(const std::string& name, const kube::Json& object);
+  void set_cohort(const std::string& name, const kube::Json& object);
+  void set_flavor(const std::string& name, const kube::Json& object);
+  void set_space(const std::string& name, const kube::Json& object);
+  void set_local_queue(const kube::ObjectKey& key, const kube::Json& object);
+  void set_workload(const kube::ObjectKey& key, const kube::Json& object);
+
+  void decide();  // all that follows from what was told since
+
+  // The decision log (decision_record.h). From the first record() on, which is called before anything is told or is followed by fill_anew(), lines are kept until they are taken; those that follow are of that time.
+  void record(Instant now);
+  void stop_recording();
+  std::string take_record();
+  // The engine is filled anew from what holds quota and what waits, as after a restart, so that a record can begin here. What another job was promised is decided again.
+  void fill_anew();
+
+  // What the workload's status is to be; none: as it is. The caller writes it on exactly the version in `object`, and tells what came of it: by set_workload with what the API gave back, or by refused().
+  struct Write {
+    kube::Json object;
+    std::vector<Note> notes;
+    bool admits = false;
+    bool words_only = false;  // it waits for the same reason, other numbers: no hurry
+  };
+  std::optional<Write> write_of(const kube::ObjectKey& workload, Instant now);
+  // The API did not take it and never will as it is: the decision is taken back, others may have the quota, until again(). False: there was nothing to take back.
+  bool refused(const kube::ObjectKey& workload, const std::string& why);
+  void again(const kube::ObjectKey& workload);
+
+  // Who is to be looked at because of what was decided: by kind. Each once.
+  struct Changed {
+    std::set<kube::ObjectKey> workloads, queues, local_queues, cohorts;
+  };
+  Changed take_changed();
+
+  // The object with the status as it is to be; none: there is nothing to write.
+  std::optional<kube::Json> queue_status(const std::string& name, Instant now) const;
+  // The object with its finalizer as it is to be: there while workloads have its quota, gone with a deletion when none has; none: as it is.
+  std::optional<kube::Json> queue_in_use(const std::string& name) const;
+  std::optional<kube::Json> local_queue_status(const kube::ObjectKey& key, Instant now) const;
+  std::optional<kube::Json> cohort_status(const std::string& name) const;
+
+  const Ledger& in_use() const { return engine_.in_use(); }
+
+  // For views and explanations (views.h, explain.h), which work on copies: a fork is a copy, and knows nothing of the original from then on.
+  enum class Place { Out, Waiting, Promised, Running, Stopping };
+  struct Standing {
+    Place place = Place::Out;
+    const WorkloadSpec* spec = nullptr;
+    const EngineClass* what = nullptr;  // what it asks or holds; of Place::Out: what it asked last
+    std::string queue;                  // ClusterQueue; empty: none is known
+    JobId job = 0;                      // all but Out
+    ClassId class_id = 0;               // all but Out
+    std::string reason, message;        // of Out, Waiting, Promised, Stopping
+    std::optional<VictimReason> preempted;  // of Stopping: for another
+    kube::ObjectKey preempted_by;           // ... which one; no name: of before these books
+    kube::Json object;
+  };
+  std::optional<Standing> standing(const kube::ObjectKey& workload) const;
+  std::optional<Place> place(const kube::ObjectKey& workload) const;  // that of standing(), without the rest
+  // What it asks when it stands in line anew; none: it may not.
+  std::optional<EngineClass> asks_of(const kube::ObjectKey& workload) const;
+  std::vector<kube::ObjectKey> workloads() const;
+  struct QueueView {
+    const QueueSpec* spec = nullptr;
+    const kube::Json* object = nullptr;
+    bool active = false;
+    std::string reason, message;  // of condition Active
+    std::int64_t pending = 0, reserving = 0, admitted = 0;
+  };
+  std::optional<QueueView> queue_view(const std::string& name) const;
+  std::vector<std::string> queues() const;
+  const kube::Json* cohort(const std::string& name) const;  // the object; none: no such object
+  const kube::Json* local_queue(const kube::ObjectKey& key) const;
+  const kube::ObjectKey* workload_of(JobId job) const;  // of one that is with the engine
+  const ContinuousEngine& engine() const { return engine_; }
+  // Waits for what? Empty: it does not. For tests and explanation.
+  std::string waits_for(const kube::ObjectKey& workload) const;
+
+ private:
+  using Sums = std::map<FlavorResource, Amount>;
+  struct Tally {  // of a queue
+    std::int64_t pending = 0, reserving = 0, admitted = 0;
+    Sums reservation, usage;
+  };
+  struct Item {
+    kube::AtRest object;
+    WorkloadSpec spec;
+    std::string version;
+    bool deleting = false;
+    std::string invalid;        // what of it cannot be read
+    Place place = Place::Out;
+    JobId job = 0;
+    EngineClass what;           // while it is with the engine
+    ClassId class_id = 0;
+    bool seen_held = false;     // Running, Stopping: an object with the reservation was seen since
+    bool writing = false;       // its admission was handed out, and nobody said what came of it
+    std::string refused;        // why the API did not take its admission
+    std::string out_reason, out_message;      // Out: why
+    std::string evict_reason, evict_message;  // Stopping: why
+    std::optional<VictimReason> preempted;
+    kube::ObjectKey preempted_by;
+    int waits_for_victims = 0;  // Promised
+    // What is counted of it, to be taken off again.
+    std::string queue;          // ClusterQueue
+    kube::ObjectKey local;
+    bool pending = false, reserving = false, admitted = false;
+    Sums amounts;
+  };
+  struct QueueEntry {
+    kube::Json object;
+    QueueSpec spec;
+    bool readable = false;
+    bool active = false, drains = false;  // drains: what it runs is to stop
+    std::string why;                      // not readable
+    std::string reason, message;          // condition Active
+  };
+  struct LocalEntry {
+    kube::Json object;
+    LocalQueueSpec spec;
+    bool readable = false, drains = false;
+    std::string why;  // not readable
+  };
+  struct CohortEntry {
+    kube::Json object;
+    CohortSpec spec;
+    std::string why;  // not readable
+  };
+  struct FlavorEntry {
+    kube::Json object;
+    FlavorSpec spec;
+    std::string why;  // not readable
+  };
+
+  EngineSpec quotas();  // as they are; statuses of queues follow from it
+  void configure();
+  ClassId define(const EngineClass& what);
+  void judge(QueueEntry& queue) const;
+  std::string cycle_of(const std::string& cohort) const;
+  EngineClass class_of(const Item& item, const QueueEntry& queue) const;
+  EngineClass class_of_held(const Item& item) const;
+  std::vector<std::vector<std::string>> flavors_held(const Item& item) const;
+  Admission admission_for(const Item& item) const;
+  const QueueEntry* queue_of(const Item& item) const;
+  // Why it may not even wait: reason, message; empty: it may.
+  std::pair<std::string, std::string> obstacle_of(const Item& item) const;
+  std::pair<std::string, std::string> wait_of(const Item& item) const;
+  std::pair<std::string, std::string> drain_of(const Item& item) const;
+  std::string barred_why(const QueueEntry& queue, const PodSetSpec& pods, const std::string& flavor) const;
+  std::string path_of(const std::string& queue) const;
+  void settle(const kube::ObjectKey& key, Item& item);
+  void enter(const kube::ObjectKey& key, Item& item, JobId job, Place place);
+  void leave(Item& item);
+  void count(const kube::ObjectKey& key, Item& item);
+  void touch(const kube::ObjectKey& key) { changed_.workloads.insert(key); }
+  Item* item_of(JobId job);
+
+  BooksOptions options_;
+  ContinuousEngine engine_;
+  std::optional<DecisionRecorder> recorder_;
+  std::map<std::string, QueueEntry> queues_;
+  std::map<std::string, CohortEntry> cohorts_;
+  std::map<std::string, FlavorEntry> flavors_;
+  std::map<std::string, kube::Json> spaces_;  // labels
+  std::map<kube::ObjectKey, LocalEntry> local_queues_;
+  std::map<std::string, Tally> queue_tallies_;
+  std::map<kube::ObjectKey, Tally> local_tallies_;
+  std::map<kube::ObjectKey, Item> items_;
+  std::vector<kube::ObjectKey> by_job_;
+  std::map<ClassId, std::set<kube::ObjectKey>> waiting_;  // by class
+  std::set<kube::ObjectKey> unsettled_;
+  bool stale_ = false;      // quotas have changed since the engine was told
+  Changed changed_;
+};
+
+}  // namespace fairlead::governance

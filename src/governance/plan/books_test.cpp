@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "governance/plan/books.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+namespace fairlead::governance {
+namespace {
+
+using kube::Json;
+using kube::ObjectKey;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+Json yaml(const std::string& text) {
+  auto parsed = kube::parse_yaml(text);
+  EXPECT_TRUE(parsed) << parsed.error().message << "\n" << text;
+  return parsed->at(0);
+}
+
+// Books with an API beside them that takes what they write.
+class BooksOf : public testing::Test {
+ protected:
+  BooksOf() {
+    books_.set_space("lab", yaml("{metadata: {name: lab, labels: {team: a}}}"));
+    books_.set_flavor("default", yaml("{metadata: {name: default}, spec: {}}"));
+  }
+  void queue(const std::string& name, const std::string& cpu, const std::string& more = "", const std::string& limits = "") {
+    put_queue(name, fmt::format("{{cohortName: pool, namespaceSelector: {{}}, preemption: {{withinClusterQueue: LowerPriority, reclaimWithinCohort: Any}}, resourceGroups: [{{coveredResources: [cpu], "
+                                "flavors: [{{name: default, resources: [{{name: cpu, nominalQuota: {}{}}}]}}]}}]{}}}", cpu, limits, more));
+  }
+  void put_queue(const std::string& name, const std::string& spec) {
+    books_.set_queue(name, yaml(fmt::format("{{metadata: {{name: {}}}, spec: {}}}", name, spec)));
+    books_.set_local_queue({"lab", name}, yaml(fmt::format("{{metadata: {{name: {0}, namespace: lab}}, spec: {{clusterQueue: {0}}}}}", name)));
+  }
+  void submit(const std::string& name, const std::string& queue, const std::string& cpu, int priority = 0, const std::string& more = "") {
+    const int number = ++submitted_;
+    put(yaml(fmt::format("{{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, metadata: {{name: {0}, namespace: lab, uid: 00000000-0000-0000-0000-{1:012d}, creationTimestamp: '2026-11-22T10:00:{2:02d}Z'}}, "
+                         "spec: {{queueName: {3}, priority: {4}, podSets: [{{name: main, count: 1, template: {{spec: {{containers: [{{name: c, resources: {{requests: {{cpu: '{5}'}}}}}}]{6}}}}}}}]}}}}",
+                         name, number, number % 60, queue, priority, cpu, more)));
+  }
+  void put(Json object) {
+    object.child("metadata").set("resourceVersion", std::to_string(++version_));
+    objects_[kube::key_of(object)] = object;
+    books_.set_workload(kube::key_of(object), object);
+  }
+  // Until nothing more is written.
+  void settle() {
+    for (int round = 0; round < 50; ++round) {
+      books_.decide();
+      const auto changed = books_.take_changed();
+      if (changed.workloads.empty()) return;
+      for (const ObjectKey& key : changed.workloads)
+        if (auto write = books_.write_of(key, now_)) {
+          for (const Note& note : write->notes) notes_.push_back(key.name + " " + note.reason);
+          put(std::move(write->object));
+        }
+    }
+    ADD_FAILURE() << "does not settle";
+  }
+  Json& at(const std::string& name) { return objects_.at({"lab", name}); }
+  std::string says(const std::string& name, const char* type) {
+    const Json* found = kube::find_condition(at(name), type);
+    return found == nullptr ? "none" : (*found)["status"].string() + " " + (*found)["reason"].string() + ": " + (*found)["message"].string();
+  }
+  bool admitted(const std::string& name) { return kube::condition_is_true(at(name), "Admitted") && !kube::condition_is_true(at(name), "Evicted"); }
+  // What the adapter of a Job does when nothing of it runs any more.
+  void stopped(const std::string& name) {
+    Json object = at(name);
+    tell_stopped(object, now_);
+    put(std::move(object));
+    settle();
+  }
+  std::string share(const std::string& queue) { return kube::print_json(books_.queue_status(queue, now_).value_or(Json())["status"]["fairSharing"]["weightedShare"]); }
+
+  const Instant now_ = *parse_time("2026-11-22T10:01:00Z");
+  Books books_;
+  std::map<ObjectKey, Json> objects_;
+  std::vector<std::string> notes_;
+  int submitted_ = 0, version_ = 0;
+};
+
+// A has 6 and uses 2, B has 5 and uses 4, B asks for 4 more: three are borrowed from A.
+TEST_F(BooksOf, TheWorkedExampleOfTwoTeams) {
+  queue("a", "6"), queue("b", "5", "", ", borrowingLimit: 3");
+  submit("a1", "a", "2"), submit("b1", "b", "4"), submit("b2", "b", "4");
+  settle();
+  EXPECT_TRUE(admitted("a1") && admitted("b1") && admitted("b2"));
+  EXPECT_EQ(kube::print_json(at("b2")["status"]["admission"]),
+            R"({"clusterQueue":"b","podSetAssignments":[{"name":"main","flavors":{"cpu":"default"},"resourceUsage":{"cpu":"4"},"count":1}]})");
+  EXPECT_EQ(says("b2", "QuotaReserved"), "True QuotaReserved: Quota reserved in ClusterQueue b");
+  const Json status = (*books_.queue_status("b", now_))["status"];
+  EXPECT_EQ(kube::print_json(status["flavorsUsage"]), R"([{"name":"default","resources":[{"name":"cpu","total":"8","borrowed":"3"}]}])");
+  EXPECT_EQ(status["admittedWorkloads"].integer(), 2);
+  EXPECT_EQ(status["fairSharing"]["weightedShare"].integer(), 273) << "3 of 11, rounded up";
+  EXPECT_EQ(share("a"), "0");
+}
+
+TEST_F(BooksOf, TheWorkedExampleWaitsAtTheDefaultLimit) {
+  queue("a", "6"), queue("b", "5", "", ", borrowingLimit: 2500m");
+  submit("a1", "a", "2"), submit("b1", "b", "4"), submit("b2", "b", "4");
+  settle();
+  EXPECT_FALSE(admitted("b2"));
+  EXPECT_EQ(says("b2", "QuotaReserved"), "False WaitingForQuota: couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 500m more needed");
+  EXPECT_EQ((*books_.queue_status("b", now_))["status"]["pendingWorkloads"].integer(), 1);
+  queue("b", "5", "", ", borrowingLimit: 3");  // at least 60 %
+  settle();
+  EXPECT_TRUE(admitted("b2"));
+}
+
+// Eight are left to two who own nothing: by share the one who has borrowed less goes first, else the one who came first.
+TEST_F(BooksOf, FairOrFirstComeFirstServedAsThePolicySays) {
+  queue("lender", "8"), queue("b", "0"), queue("c", "0");
+  for (const bool fair : {true, false, true}) {
+    books_.set_fair(fair);
+    submit("b1", "b", "4");
+    settle();
+    ASSERT_TRUE(admitted("b1"));
+    submit("b2", "b", "4"), submit("c1", "c", "4");
+    settle();
+    EXPECT_EQ(admitted("c1"), fair);
+    EXPECT_EQ(admitted("b2"), !fair);
+    Json told = *books_.queue_status("b", now_);
+    EXPECT_EQ(told["status"].has("fairSharing"), fair);
+    told.child("status").set("fairSharing", Json::object({{"weightedShare", 7}}));
+    books_.set_queue("b", told);
+    books_.decide();
+    EXPECT_EQ((*books_.queue_status("b", now_))["status"].has("fairSharing"), fair) << "what an earlier policy told is taken away";
+    for (const char* name : {"b1", "b2", "c1"}) {
+      books_.set_workload({"lab", name}, Json());
+      objects_.erase({"lab", name});
+    }
+    settle();
+  }
+}
+
+TEST_F(BooksOf, TheLenderTakesItsOwnBackAndWaitsUntilItIsFree) {
+  queue("a", "6"), queue("b", "5");
+  submit("b1", "b", "5"), submit("b2", "b", "4");
+  settle();
+  EXPECT_TRUE(admitted("b1") && admitted("b2"));
+  notes_.clear();
+  submit("a1", "a", "6");
+  settle();
+  EXPECT_EQ(says("b2", "Evicted").substr(0, 15), "True Preempted:");
+  EXPECT_THAT(says("b2", "Preempted"), StartsWith("True InCohortReclamation: Preempted to accommodate a workload (UID: 00000000-0000-0000-0000-000000000003, JobUID: UNKNOWN) due to reclamation within the cohort; preemptor path: /pool/a; preemptee path: /pool/b"));
+  EXPECT_TRUE(kube::condition_is_true(at("b2"), "QuotaReserved")) << "its pods run still";
+  EXPECT_THAT(says("a1", "QuotaReserved"), StartsWith("False WaitingForPreemptedWorkloads: "));
+  EXPECT_THAT(notes_, testing::Contains("b2 Preempted"));
+  stopped("b2");
+  EXPECT_TRUE(admitted("a1"));
+  EXPECT_THAT(says("b2", "QuotaReserved"), StartsWith("False WaitingForQuota: "));
+  EXPECT_THAT(says("b2", "Requeued"), StartsWith("True Preempted: "));
+  Json done = at("a1");
+  tell_finished(done, true, "done", now_);
+  put(done);
+  settle();
+  EXPECT_TRUE(admitted("b2"));
+  EXPECT_THAT(says("b2", "Evicted"), StartsWith("False QuotaReserved: Previously: Preempted to"));
+}
+
+// Another process, of what was written alone: nothing is decided on quota that is taken, and what was told to stop is not replaced by another victim.
+TEST_F(BooksOf, ASuccessorCountsWhatIsThereBeforeItDecides) {
+  queue("a", "6"), queue("b", "5");
+  submit("b1", "b", "5"), submit("b2", "b", "4");
+  settle();
+  submit("a1", "a", "6");
+  settle();
+  Books next;
+  next.set_space("lab", yaml("{metadata: {name: lab}}"));
+  next.set_flavor("default", yaml("{metadata: {name: default}, spec: {}}"));
+  for (auto& [key, object] : objects_) next.set_workload(key, object);
+  std::swap(books_, next);
+  queue("a", "6"), queue("b", "5");
+  settle();
+  EXPECT_TRUE(admitted("b1"));
+  EXPECT_FALSE(admitted("a1")) << "b2 runs still";
+  stopped("b2");
+  EXPECT_TRUE(admitted("a1") && admitted("b1"));
+}
+
+TEST_F(BooksOf, ASuccessorLetsStopWhatWasToldTo) {
+  queue("a", "6"), queue("b", "5");
+  submit("b1", "b", "5"), submit("b2", "b", "4");
+  settle();
+  Json told = at("b1");  // another one than it would choose
+  tell_evicted(told, "Preempted", "for a1", VictimReason::InCohortReclamation, now_);
+  objects_[{"lab", "b1"}] = told;
+  Books next;
+  next.set_space("lab", yaml("{metadata: {name: lab}}"));
+  next.set_flavor("default", yaml("{metadata: {name: default}, spec: {}}"));
+  std::swap(books_, next);
+  queue("a", "6"), queue("b", "5");
+  for (const char* name : {"b1", "b2"}) put(at(name));
+  submit("a1", "a", "6");
+  settle();
+  EXPECT_TRUE(admitted("b2"));
+  EXPECT_FALSE(admitted("a1"));
+  stopped("b1");
+  EXPECT_TRUE(admitted("a1") && admitted("b2"));
+}
+
+TEST_F(BooksOf, AnAdmissionThatTheApiDoesNotTakeIsTakenBack) {
+  queue("a", "6");
+  submit("a1", "a", "6"), submit("a2", "a", "6");
+  books_.decide();
+  auto write = books_.write_of({"lab", "a1"}, now_);
+  ASSERT_TRUE(write && write->admits);
+  EXPECT_TRUE(books_.refused({"lab", "a1"}, "admission webhook denied the request"));
+  settle();
+  EXPECT_TRUE(admitted("a2"));
+  EXPECT_EQ(says("a1", "QuotaReserved"), "False PendingEvaluation: The API did not take the admission: admission webhook denied the request");
+  books_.again({"lab", "a1"});
+  settle();
+  EXPECT_THAT(says("a1", "QuotaReserved"), StartsWith("False WaitingForQuota: "));
+  EXPECT_EQ(books_.in_use().usage(books_.in_use().leaf("a"), 0), 6000);
+}
+
+// Nobody knows whether its admission was written, and somebody else gets its quota: first a write after which it cannot be.
+TEST_F(BooksOf, AnAdmissionOfUnknownOutcomeIsClosedBeforeOthersStart) {
+  queue("a", "6"), queue("b", "5");
+  submit("b1", "b", "8");
+  books_.decide();
+  auto lost = books_.write_of({"lab", "b1"}, now_);
+  ASSERT_TRUE(lost);
+  submit("a1", "a", "6");
+  books_.decide();
+  EXPECT_EQ(books_.in_use().usage(books_.in_use().leaf("b"), 0), 8000);
+  auto first = books_.write_of({"lab", "a1"}, now_);
+  EXPECT_TRUE(first && !first->admits);
+  auto closing = books_.write_of({"lab", "b1"}, now_);
+  ASSERT_TRUE(closing);
+  EXPECT_FALSE(closing->admits);
+  EXPECT_EQ(kube::version_of(closing->object), kube::version_of(lost->object)) << "of the two one alone is taken";
+  put(closing->object);
+  settle();
+  EXPECT_TRUE(admitted("a1"));
+  EXPECT_FALSE(admitted("b1"));
+}
+
+TEST_F(BooksOf, OlderObjectsChangeNothing) {
+  queue("a", "6");
+  submit("a1", "a", "6");
+  const Json before = at("a1");
+  settle();
+  books_.set_workload({"lab", "a1"}, before);
+  books_.decide();
+  EXPECT_FALSE(books_.write_of({"lab", "a1"}, now_)) << "it is admitted, and told so";
+  EXPECT_EQ((*books_.queue_status("a", now_))["status"]["reservingWorkloads"].integer(), 1);
+  submit("a2", "a", "1");
+  settle();
+  EXPECT_FALSE(admitted("a2"));
+}
+
+TEST_F(BooksOf, PodsThatHaveEndedGiveTheirPartBack) {
+  queue("a", "6");
+  put(yaml("{metadata: {name: many, namespace: lab, uid: 00000000-0000-0000-0000-000000000009, creationTimestamp: '2026-11-22T09:00:00Z'}, spec: {queueName: a, podSets: [{name: main, count: 3, template: {spec: {containers: [{name: c, resources: {requests: {cpu: '2'}}}]}}}]}}"));
+  submit("a1", "a", "4");
+  settle();
+  EXPECT_FALSE(admitted("a1"));
+  Json many = at("many");
+  many.child("status").set("reclaimablePods", Json::array({Json::object({{"name", "main"}, {"count", 2}})}));
+  put(many);
+  settle();
+  EXPECT_TRUE(admitted("a1"));
+  EXPECT_EQ(kube::print_json((*books_.queue_status("a", now_))["status"]["flavorsUsage"].items().at(0)["resources"].items().at(0)["total"]), "\"6\"");
+}
+
+TEST_F(BooksOf, StoppedQueuesHoldAndDrain) {
+  queue("a", "6");
+  submit("a1", "a", "2");
+  settle();
+  queue("a", "6", ", stopPolicy: Hold");
+  submit("a2", "a", "2");
+  settle();
+  EXPECT_TRUE(admitted("a1"));
+  EXPECT_EQ(says("a2", "QuotaReserved"), "False Suspended: ClusterQueue a is stopped");
+  EXPECT_EQ((*kube::find_condition(*books_.queue_status("a", now_), "Active"))["reason"].string(), "Stopped");
+  queue("a", "6", ", stopPolicy: HoldAndDrain");
+  settle();
+  EXPECT_EQ(says("a1", "Evicted"), "True ClusterQueueStopped: The ClusterQueue is stopped");
+  stopped("a1");
+  EXPECT_THAT(says("a1", "Requeued"), StartsWith("False ClusterQueueStopped"));
+  queue("a", "6");
+  settle();
+  EXPECT_TRUE(admitted("a1") && admitted("a2"));
+  EXPECT_THAT(says("a1", "Requeued"), StartsWith("True ClusterQueueRestarted"));
+  Json off = at("a1");
+  off.child("spec").set("active", false);
+  put(off);
+  settle();
+  EXPECT_EQ(says("a1", "Evicted"), "True Deactivated: The workload is deactivated");
+}
+
+struct Row {
+  const char *name, *queue, *workload, *want;
+};
+class BooksSay : public BooksOf, public testing::WithParamInterface<Row> {};
+TEST_P(BooksSay, WhyItWaits) {
+  put_queue("a", GetParam().queue);
+  books_.set_flavor("gpu", yaml("{metadata: {name: gpu}, spec: {nodeLabels: {kind: h200}, nodeTaints: [{key: gpu, value: here, effect: NoSchedule}]}}"));
+  submit("w", "a", "2", 0, GetParam().workload);
+  settle();
+  EXPECT_THAT(says("w", "QuotaReserved"), HasSubstr(GetParam().want));
+}
+constexpr const char* kPlain = "{namespaceSelector: {}, resourceGroups: [{coveredResources: [cpu], flavors: [{name: default, resources: [{name: cpu, nominalQuota: 4}]}]}]}";
+INSTANTIATE_TEST_SUITE_P(Rows, BooksSay, testing::Values(
+    Row{"too_large", "{namespaceSelector: {}, resourceGroups: [{coveredResources: [cpu], flavors: [{name: default, resources: [{name: cpu, nominalQuota: 1}]}]}]}", "", "False ExceedsMaxQuota: couldn't assign flavors to pod set main: insufficient quota for cpu in flavor default, previously considered podsets requests (0) + current podset request (2) > maximum capacity (1)"},
+    Row{"no_quota_of_it", "{namespaceSelector: {}, resourceGroups: [{coveredResources: [memory], flavors: [{name: default, resources: [{name: memory, nominalQuota: 1}]}]}]}", "", "NoMatchingFlavor: couldn't assign flavors to pod set main: resource cpu unavailable in ClusterQueue"},
+    Row{"taint", "{namespaceSelector: {}, resourceGroups: [{coveredResources: [cpu], flavors: [{name: gpu, resources: [{name: cpu, nominalQuota: 4}]}]}]}", "", "NoMatchingFlavor: couldn't assign flavors to pod set main: untolerated taint {gpu here NoSchedule <nil>} in flavor gpu"},
+    Row{"affinity", "{namespaceSelector: {}, resourceGroups: [{coveredResources: [cpu], flavors: [{name: gpu, resources: [{name: cpu, nominalQuota: 4}]}]}]}", ", tolerations: [{operator: Exists}], nodeSelector: {kind: a100}", "flavor gpu doesn't match node affinity"},
+    Row{"other_namespaces", "{namespaceSelector: {matchLabels: {team: b}}, resourceGroups: []}", "", "Misconfigured: Workload namespace doesn't match ClusterQueue selector"},
+    Row{"no_namespaces", "{resourceGroups: []}", "", "doesn't match ClusterQueue selector"},
+    Row{"missing_flavor", "{namespaceSelector: {}, resourceGroups: [{coveredResources: [cpu], flavors: [{name: gone, resources: [{name: cpu, nominalQuota: 4}]}]}]}", "", "Suspended: ClusterQueue a is inactive"},
+    Row{"requests_above_limits", kPlain, ", initContainers: [{name: i, resources: {requests: {cpu: 3}, limits: {cpu: 1}}}]", "Misconfigured: resources validation failed"}),
+    [](const auto& row) { return row.param.name; });
+
+class QueuesSay : public BooksOf, public testing::WithParamInterface<Row> {};
+TEST_P(QueuesSay, WhatIsWrongWithThem) {
+  put_queue("a", GetParam().queue);
+  books_.set_cohort("up", yaml("{metadata: {name: up}, spec: {parentName: down}}"));
+  books_.set_cohort("down", yaml("{metadata: {name: down}, spec: {parentName: up}}"));
+  queue("b", "2");
+  submit("w", "b", "2");
+  settle();
+  const Json told = books_.queue_status("a", now_).value_or(Json());
+  ASSERT_NE(kube::find_condition(told, "Active"), nullptr);
+  EXPECT_EQ((*kube::find_condition(told, "Active"))["status"].string(), "False");
+  EXPECT_THAT((*kube::find_condition(told, "Active"))["message"].string(), HasSubstr(GetParam().want));
+  EXPECT_TRUE(admitted("w")) << "others go on";
+  EXPECT_EQ((*kube::find_condition(*books_.local_queue_status({"lab", "a"}, now_), "Active"))["reason"].string(), "ClusterQueueIsInactive");
+}
+INSTANTIATE_TEST_SUITE_P(Rows, QueuesSay, testing::Values(
+    Row{"negative", "{resourceGroups: [{coveredResources: [cpu], flavors: [{name: default, resources: [{name: cpu, nominalQuota: -4}]}]}]}", "", "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota: -4 is negative"},
+    Row{"missing", "{resourceGroups: [{coveredResources: [cpu], flavors: [{name: gone, resources: [{name: cpu, nominalQuota: 4}]}]}]}", "", "references missing ResourceFlavor(s): gone"},
+    Row{"borrow_alone", "{resourceGroups: [{coveredResources: [cpu], flavors: [{name: default, resources: [{name: cpu, nominalQuota: 4, borrowingLimit: 1}]}]}]}", "", "resources[0].borrowingLimit: without a cohort"},
+    Row{"lends_more", "{cohortName: pool, resourceGroups: [{coveredResources: [cpu], flavors: [{name: default, resources: [{name: cpu, nominalQuota: 4, lendingLimit: 5}]}]}]}", "", "lendingLimit: more than nominalQuota"},
+    Row{"cycle", "{cohortName: up, resourceGroups: []}", "", "spec.cohortName: its cohorts are a cycle: up -> down -> up"},
+    Row{"weight", "{fairSharing: {weight: -1}, resourceGroups: []}", "", "spec.fairSharing.weight"},
+    Row{"checks", "{admissionChecksStrategy: {admissionChecks: [{name: prov}]}, resourceGroups: []}", "", "references inactive AdmissionCheck(s): prov"}),
+    [](const auto& row) { return row.param.name; });
+
+TEST_F(BooksOf, AQueueThatIsGoneLeavesItsWorkloadsWaiting) {
+  queue("a", "6");
+  submit("a1", "a", "6"), submit("a2", "a", "1");
+  settle();
+  books_.set_queue("a", Json());
+  settle();
+  EXPECT_TRUE(admitted("a1"));
+  EXPECT_EQ(says("a2", "QuotaReserved"), "False Misconfigured: ClusterQueue a doesn't exist");
+  queue("a", "6");
+  settle();
+  EXPECT_FALSE(admitted("a2")) << "a1 counts again";
+}
+
+}  // namespace
+}  // namespace fairlead::governance

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is written: of Workloads, and why they wait.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "governance/plan/books_internal.h"
+#include "governance/plan/flavors.h"
+#include "governance/plan/kueue_read.h"
+
+namespace fairlead::governance {
+
+using kube::Json;
+using kube::ObjectKey;
+
+std::string Books::barred_why(const QueueEntry& queue, const PodSetSpec& pods, const std::string& flavor) const {
+  const FlavorEntry* entry = find_in(flavors_, flavor);
+  (void)queue;
+  if (entry == nullptr || !entry->why.empty()) return fmt::format("flavor {} not found", flavor);
+  if (const Taint* taint = forbidding_taint(entry->spec.node.taints, pods.needs.tolerations, entry->spec.tolerations))
+    return fmt::format("untolerated taint {{{} {} {} <nil>}} in flavor {}", taint->key, taint->value, taint->effect, flavor);
+  return affinity_allows(pods.needs, entry->spec.node) ? "" : fmt::format("flavor {} doesn't match node affinity", flavor);
+}
+
+std::string Books::path_of(const std::string& queue) const {
+  const Ledger& ledger = engine_.ledger();
+  std::string path;
+  for (NodeId node = ledger.leaf(queue); node != no_node; node = ledger.parent(node)) path = "/" + ledger.name(node) + path;
+  return path.empty() ? "/" + queue : path;
+}
+
+std::pair<std::string, std::string> Books::wait_of(const Item& item) const {
+  const EngineWait& wait = engine_.wait(item.class_id);
+  const Ledger& ledger = engine_.ledger();
+  const QueueEntry* queue = queue_of(item);
+  const NodeId leaf = ledger.leaf(item.what.queue);
+  std::string flavor, resource = wait.resource;
+  if (leaf != no_node && wait.column != no_column) flavor = ledger.name(leaf, wait.column).flavor, resource = ledger.name(leaf, wait.column).resource;
+  std::size_t at = 0;
+  Amount asked = 0;
+  for (std::size_t p = item.what.pod_sets.size(); p-- > 0;)
+    for (const auto& [name, amount] : item.what.pod_sets[p].total)
+      if (name == resource) at = p, asked = plus(asked, amount);
+  const std::string pods = at < item.spec.pod_sets.size() ? item.spec.pod_sets[at].name : "main";
+  const auto text = [&](const std::string& why) { return fmt::format("couldn't assign flavors to pod set {}: {}", pods, why); };
+  switch (wait.rule) {
+    case EngineWait::Rule::NoQueue: return {"Misconfigured", fmt::format("ClusterQueue {} doesn't exist", item.what.queue)};
+    case EngineWait::Rule::Stopped: return {"Suspended", fmt::format("ClusterQueue {} is inactive", item.what.queue)};
+    case EngineWait::Rule::NoQuota: return {"NoMatchingFlavor", text(fmt::format("resource {} unavailable in ClusterQueue", resource))};
+    case EngineWait::Rule::NoFlavor: {
+      std::vector<std::string> whys;
+      if (queue != nullptr && at < item.spec.pod_sets.size())
+        for (const ResourceGroup& group : queue->spec.groups)
+          if (std::find(group.resources.begin(), group.resources.end(), resource) != group.resources.end())
+            for (const QueueFlavor& one : group.flavors)
+              if (std::string why = barred_why(*queue, item.spec.pod_sets[at], one.name); !why.empty()) whys.push_back(std::move(why));
+      return {"NoMatchingFlavor", text(fmt::format("{}", fmt::join(whys, ", ")))};
+    }
+    case EngineWait::Rule::ExceedsMax:
+      return {"ExceedsMaxQuota", text(fmt::format("insufficient quota for {} in flavor {}, previously considered podsets requests (0) + current podset request ({}) > maximum capacity ({})", resource, flavor, amount_text(resource, asked),
+                                                  amount_text(resource, minus(asked, wait.missing))))};
+    case EngineWait::Rule::Short: return {"WaitingForQuota", text(fmt::format("insufficient unused quota for {} in flavor {}, {} more needed", resource, flavor, amount_text(resource, wait.missing)))};
+    case EngineWait::Rule::Behind: return {"WaitingForQuota", "waits behind an earlier workload of its StrictFIFO queue"};
+    case EngineWait::Rule::None: break;
+  }
+  return {"PendingEvaluation", "The workload waits for its turn"};
+}
+
+std::string Books::waits_for(const ObjectKey& workload) const {
+  const Item* item = find_in(items_, workload);
+  if (item == nullptr || item->place == Place::Running || item->place == Place::Stopping) return "";
+  return item->place == Place::Out ? item->out_message : wait_of(*item).second;
+}
+
+std::optional<Books::Write> Books::write_of(const ObjectKey& workload, Instant now) {
+  const auto at = items_.find(workload);
+  if (at == items_.end() || at->second.spec.finished.is) return std::nullopt;
+  Item& item = at->second;
+  Write out{.object = item.object.json(), .notes = {}, .admits = false};
+  const auto waits = [&](const std::string& reason, const std::string& message) {
+    const Json* before = kube::find_condition(out.object, "QuotaReserved");
+    const bool other = before == nullptr || (*before)["reason"].string() != reason || (*before)["status"].string() != "False";
+    if (const auto others = waiting_.find(item.class_id); !other && item.place == Place::Waiting && others != waiting_.end() && others->second.size() > kept_up) return false;
+    if (!tell_waiting(out.object, reason, message, now)) return false;
+    out.words_only = !other;
+    if (other) out.notes.push_back({true, "Pending", message});
+    return true;
+  };
+  bool changed = false;
+  switch (item.place) {
+    case Place::Running:
+      if (held(item.spec)) return std::nullopt;
+      changed = tell_admitted(out.object, admission_for(item), now);
+      out.admits = item.writing = true;
+      {
+        const auto waited = std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(now - item.spec.created).count());
+        out.notes.push_back({false, "QuotaReserved", fmt::format("Quota reserved in ClusterQueue {}, wait time since queued was {}s", item.what.queue, waited)});
+        out.notes.push_back({false, "Admitted", fmt::format("Admitted by ClusterQueue {}, wait time since reservation was 0s", item.what.queue)});
+      }
+      break;
+    case Place::Stopping:
+      if (!held(item.spec)) {
+        if (item.seen_held || !item.writing) return std::nullopt;
+        // Nobody knows what came of its admission: after this write it cannot land any more, or it has and this one is refused.
+        changed = tell_waiting(out.object, "PendingEvaluation", "Its quota went to another workload before it could start. " + item.evict_message, now);
+        break;
+      }
+      if (item.spec.evicted.is || item.evict_reason.empty()) return std::nullopt;
+      changed = tell_evicted(out.object, item.evict_reason, item.evict_message, item.preempted, now);
+      if (item.preempted) out.notes.push_back({false, "Preempted", item.evict_message});
+      out.notes.push_back({false, "EvictedDueTo" + item.evict_reason, item.evict_message});
+      break;
+    case Place::Promised: changed = waits("WaitingForPreemptedWorkloads", fmt::format("Quota is promised. Pending the preemption of {} workload(s)", item.waits_for_victims)); break;
+    case Place::Waiting: {
+      const auto [reason, message] = wait_of(item);
+      changed = waits(reason, message);
+      break;
+    }
+    case Place::Out:
+      if (item.out_message.empty()) return std::nullopt;
+      changed = waits(item.out_reason, item.out_message);
+      break;
+  }
+  if (!changed) return std::nullopt;
+  return out;
+}
+
+bool Books::refused(const ObjectKey& workload, const std::string& why) {
+  const auto at = items_.find(workload);
+  if (at == items_.end()) return false;
+  Item& item = at->second;
+  item.writing = false;
+  if (held(item.spec) || (item.place != Place::Running && item.place != Place::Stopping)) return false;
+  leave(item);
+  item.refused = why.empty() ? "unknown" : why;
+  unsettled_.insert(workload);
+  return true;
+}
+
+void Books::again(const ObjectKey& workload) {
+  const auto at = items_.find(workload);
+  if (at == items_.end() || at->second.refused.empty()) return;
+  at->second.refused.clear();
+  unsettled_.insert(workload);
+}
+
+Books::Changed Books::take_changed() { return std::exchange(changed_, {}); }
+
+}  // namespace fairlead::governance

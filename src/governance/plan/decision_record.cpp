@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "governance/plan/decision_record.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <utility>
+
+namespace fairlead::governance {
+
+using kube::Json;
+
+namespace {
+
+Json number(std::uint32_t value) { return static_cast<std::int64_t>(value); }
+
+Json names(const std::vector<std::string>& list) {
+  Json out = Json::array();
+  for (const std::string& one : list) out.push(one);
+  return out;
+}
+Json flavors_json(const std::vector<std::vector<std::string>>& flavors) {
+  Json out = Json::array();
+  for (const auto& one : flavors) out.push(names(one));
+  return out;
+}
+
+constexpr std::pair<PreemptionPolicy, std::string_view> policies[] = {{PreemptionPolicy::Never, "Never"}, {PreemptionPolicy::LowerPriority, "LowerPriority"}, {PreemptionPolicy::LowerOrNewerEqualPriority, "LowerOrNewerEqualPriority"}, {PreemptionPolicy::Any, "Any"}};
+constexpr std::pair<EngineWait::Rule, std::string_view> rules[] = {{EngineWait::Rule::None, "None"},         {EngineWait::Rule::NoQueue, "NoQueue"},       {EngineWait::Rule::Stopped, "Stopped"}, {EngineWait::Rule::NoQuota, "NoQuota"},
+                                                                  {EngineWait::Rule::NoFlavor, "NoFlavor"}, {EngineWait::Rule::ExceedsMax, "ExceedsMax"}, {EngineWait::Rule::Short, "Short"},     {EngineWait::Rule::Behind, "Behind"}};
+template <class Value, std::size_t N>
+std::string_view name_of(const std::pair<Value, std::string_view> (&table)[N], Value value) {
+  for (const auto& [one, name] : table)
+    if (one == value) return name;
+  return "";
+}
+
+Json wait_json(const ContinuousEngine& engine, const EngineWait& wait) {
+  Json out = Json::object({{"rule", name_of(rules, wait.rule)}});
+  const Ledger& ledger = engine.ledger();
+  if (wait.node != no_node) {
+    out.set("node", ledger.name(wait.node));
+    if (wait.column != no_column) out.set("flavor", ledger.name(wait.node, wait.column).flavor).set("resource", ledger.name(wait.node, wait.column).resource).set("missing", wait.missing);
+  }
+  if (!wait.resource.empty()) out.set("resource", wait.resource);
+  return out;
+}
+
+std::unexpected<Error> wrong(std::string_view field, std::string_view expected) { return fail(Code::Invalid, fmt::format("{}: {} is expected", field, expected)); }
+
+Result<std::vector<std::string>> read_names(const Json& json, std::string_view field) {
+  std::vector<std::string> out;
+  if (!json.is_array() && !json.is_null()) return wrong(field, "a list of names");
+  for (const Json& one : json.items()) {
+    if (!one.is_string()) return wrong(field, "a list of names");
+    out.push_back(one.string());
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string decision_log_header(Instant at, std::string_view by) {
+  Json out = Json::object({{"log", kDecisionLog}, {"version", kDecisionLogVersion}, {"at", print_time(at)}});
+  if (!by.empty()) out.set("by", std::string(by));
+  return kube::print_json(out) + "\n";
+}
+
+std::string text(Uid uid) { return fmt::format("{:016x}{:016x}", uid.high, uid.low); }
+
+Json to_json(const EngineSpec& spec) {
+  Json nodes = Json::array(), queues = Json::array();
+  for (const NodeSpec& node : spec.nodes) {
+    Json quotas = Json::array();
+    for (const auto& [column, limits] : node.quotas) quotas.push(Json::array({column.flavor, column.resource, limits.nominal, limits.borrow, limits.lend}));
+    nodes.push(Json::object({{"name", node.name}, {"parent", node.parent}, {"leaf", node.leaf}, {"weight", node.weight}, {"quotas", std::move(quotas)}}));
+  }
+  for (const EngineQueue& queue : spec.queues) {
+    Json groups = Json::array();
+    for (const EngineQueue::Group& group : queue.groups) groups.push(Json::object({{"resources", names(group.resources)}, {"flavors", names(group.flavors)}}));
+    Json one = Json::object({{"name", queue.name},
+                             {"strict", queue.strict_fifo},
+                             {"stopped", queue.stopped},
+                             {"within", name_of(policies, queue.policies.within_queue)},
+                             {"reclaim", name_of(policies, queue.policies.reclaim)},
+                             {"borrow", queue.policies.borrow_within_cohort},
+                             {"nextIfBorrowing", queue.policies.next_if_borrowing},
+                             {"groups", std::move(groups)}});
+    if (queue.policies.borrow_threshold) one.set("borrowThreshold", *queue.policies.borrow_threshold);
+    queues.push(std::move(one));
+  }
+  return Json::object({{"fair", spec.fair}, {"finalShare", spec.final_share}, {"initialShare", spec.initial_share}, {"initialFirst", spec.initial_first}, {"nodes", std::move(nodes)}, {"queues", std::move(queues)}});
+}
+
+Json to_json(const EngineClass& what) {
+  Json pod_sets = Json::array();
+  for (const EnginePodSet& pods : what.pod_sets) {
+    Json total = Json::array();
+    for (const auto& [resource, amount] : pods.total) total.push(Json::array({resource, amount}));
+    pod_sets.push(Json::object({{"total", std::move(total)}, {"barred", names(pods.barred)}}));
+  }
+  return Json::object({{"queue", what.queue}, {"priority", what.priority}, {"podSets", std::move(pod_sets)}});
+}
+
+Result<EngineSpec> read_engine_spec(const Json& json) {
+  EngineSpec out{.fair = json["fair"].boolean(), .final_share = json["finalShare"].boolean(true), .initial_share = json["initialShare"].boolean(true), .initial_first = json["initialFirst"].boolean()};
+  if (!json["nodes"].is_array()) return wrong("spec.nodes", "a list");
+  for (const Json& node : json["nodes"].items()) {
+    if (!node["name"].is_string() || !node["weight"].is_number()) return wrong("spec.nodes", "a name and a weight");
+    NodeSpec into{.name = node["name"].string(), .parent = node["parent"].string(), .leaf = node["leaf"].boolean(), .weight = node["weight"].number(), .quotas = {}};
+    for (const Json& quota : node["quotas"].items()) {
+      const auto& items = quota.items();
+      if (items.size() != 5) return wrong("spec.nodes.quotas", "[flavor, resource, nominal, borrow, lend]");
+      into.quotas.push_back({{items[0].string(), items[1].string()}, {items[2].integer(), items[3].integer(), items[4].integer()}});
+    }
+    out.nodes.push_back(std::move(into));
+  }
+  const auto policy = [](const Json& name) -> Result<PreemptionPolicy> {
+    for (const auto& [value, known] : policies)
+      if (known == name.string()) return value;
+    return wrong("spec.queues: within, reclaim", "a policy");
+  };
+  for (const Json& queue : json["queues"].items()) {
+    if (!queue["name"].is_string()) return wrong("spec.queues", "a name");
+    EngineQueue into{.name = queue["name"].string(), .strict_fifo = queue["strict"].boolean(), .policies = {}, .stopped = queue["stopped"].boolean(), .groups = {}};
+    const auto within = policy(queue["within"]), reclaim = policy(queue["reclaim"]);
+    if (!within) return std::unexpected(within.error());
+    if (!reclaim) return std::unexpected(reclaim.error());
+    into.policies.within_queue = *within, into.policies.reclaim = *reclaim;
+    into.policies.borrow_within_cohort = queue["borrow"].boolean(), into.policies.next_if_borrowing = queue["nextIfBorrowing"].boolean();
+    if (queue["borrowThreshold"].is_number()) into.policies.borrow_threshold = queue["borrowThreshold"].integer();
+    for (const Json& group : queue["groups"].items()) {
+      auto resources = read_names(group["resources"], "spec.queues.groups.resources"), flavors = read_names(group["flavors"], "spec.queues.groups.flavors");
+      if (!resources) return std::unexpected(std::move(resources.error()));
+      if (!flavors) return std::unexpected(std::move(flavors.error()));
+      into.groups.push_back({std::move(*resources), std::move(*flavors)});
+    }
+    out.queues.push_back(std::move(into));
+  }
+  return out;
+}
+
+Result<EngineClass> read_engine_class(const Json& json) {
+  if (!json["queue"].is_string() || !json["podSets"].is_array()) return wrong("class", "a queue and podSets");
+  EngineClass out{.queue = json["queue"].string(), .priority = json["priority"].integer(), .pod_sets = {}};
+  for (const Json& pods : json["podSets"].items()) {
+    EnginePodSet& into = out.pod_sets.emplace_back();
+    for (const Json& one : pods["total"].items()) {
+      if (one.items().size() != 2 || !one.items()[0].is_string()) return wrong("class.podSets.total", "[resource, amount]");
+      into.total.emplace_back(one.items()[0].string(), one.items()[1].integer());
+    }
+    auto barred = read_names(pods["barred"], "class.podSets.barred");
+    if (!barred) return std::unexpected(std::move(barred.error()));
+    into.barred = std::move(*barred);
+  }
+  return out;
+}
+
+Result<Uid> read_uid(const Json& json) {
+  const std::string& text = json.string();
+  Uid out;
+  const auto read = [&](std::size_t from, std::uint64_t& into) {
+    const auto [end, error] = std::from_chars(text.data() + from, text.data() + from + 16, into, 16);
+    return error == std::errc{} && end == text.data() + from + 16;
+  };
+  if (text.size() != 32 || !read(0, out.high) || !read(16, out.low)) return wrong("uid", "32 hexadecimal digits");
+  return out;
+}
+
+Result<std::vector<std::vector<std::string>>> read_flavors_of(const Json& json) {
+  std::vector<std::vector<std::string>> out;
+  if (!json.is_array()) return wrong("flavors", "lists of names");
+  for (const Json& one : json.items()) {
+    auto list = read_names(one, "flavors");
+    if (!list) return std::unexpected(std::move(list.error()));
+    out.push_back(std::move(*list));
+  }
+  return out;
+}
+
+Json decisions_json(const ContinuousEngine& engine, const std::vector<EngineDecision>& decisions) {
+  Json out = Json::array();
+  for (const EngineDecision& one : decisions) {
+    switch (one.kind) {
+      case EngineDecision::Kind::Admitted: out.push(Json::array({"Admitted", number(one.job), flavors_json(engine.flavors_of(one.job))})); break;
+      case EngineDecision::Kind::Promised: out.push(Json::array({"Promised", number(one.job), flavors_json(engine.flavors_of(one.job))})); break;
+      case EngineDecision::Kind::Preempted: out.push(Json::array({"Preempted", number(one.job), number(one.by), std::string(text(one.reason))})); break;
+      case EngineDecision::Kind::Waits: out.push(Json::array({"Waits", number(one.kind_of_job), wait_json(engine, engine.wait(one.kind_of_job))})); break;
+    }
+  }
+  return out;
+}
+
+void DecisionRecorder::line(const Json& value) {
+  kube::append_json(lines_, value);
+  lines_ += '\n';
+  told_ = true;
+}
+
+void DecisionRecorder::config(const EngineSpec& spec) { line(Json::object({{"e", "config"}, {"revision", ++revision_}, {"spec", to_json(spec)}})); }
+
+void DecisionRecorder::define(ClassId id, const EngineClass& what) {
+  if (id < classes_) return;
+  classes_ = id + 1;
+  line(Json::object({{"e", "class"}, {"id", number(id)}, {"class", to_json(what)}}));
+}
+
+void DecisionRecorder::submit(JobId job, ClassId what, Uid uid, std::int64_t created, const kube::ObjectKey& workload) {
+  line(Json::object({{"e", "submit"}, {"job", number(job)}, {"class", number(what)}, {"uid", text(uid)}, {"created", created}, {"workload", workload.text()}}));
+}
+
+void DecisionRecorder::adopt(JobId job, ClassId what, Uid uid, std::int64_t created, const kube::ObjectKey& workload, const std::vector<std::vector<std::string>>& flavors, ContinuousEngine::Adopted as) {
+  line(Json::object({{"e", "adopt"}, {"job", number(job)}, {"class", number(what)}, {"uid", text(uid)}, {"created", created}, {"workload", workload.text()}, {"flavors", flavors_json(flavors)}, {"as", as == ContinuousEngine::Adopted::Running ? "Running" : "Stopping"}}));
+}
+
+void DecisionRecorder::stop(JobId job) { line(Json::object({{"e", "stop"}, {"job", number(job)}})); }
+void DecisionRecorder::recount(JobId job, ClassId what) { line(Json::object({{"e", "recount"}, {"job", number(job)}, {"class", number(what)}})); }
+void DecisionRecorder::leave(JobId job) { line(Json::object({{"e", "leave"}, {"job", number(job)}})); }
+
+void DecisionRecorder::decided(const ContinuousEngine& engine, const std::vector<EngineDecision>& decisions) {
+  if (!told_ && decisions.empty()) return;
+  line(Json::object({{"e", "drain"}, {"at", print_time(now_)}, {"decided", decisions_json(engine, decisions)}}));
+  told_ = false;
+}
+
+void DecisionRecorder::begin_anew() {
+  lines_.clear();
+  classes_ = 0;
+  told_ = false;
+}
+
+std::string DecisionRecorder::take() { return std::exchange(lines_, {}); }
+
+}  // namespace fairlead::governance

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The decision log: what the engine was told and what it decided, one JSON line each, so that the same lines told again give the same decisions byte for byte (replay/decision_replay.h). Names, amounts, flavors and uids
+// alone: nothing of a pod beyond what is decided on. Pure: lines are made here, and written by somebody else. docs/design/032-foresee.md.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "governance/plan/engine.h"
+#include "kube/json.h"
+#include "kube/object.h"
+
+namespace fairlead::governance {
+
+inline constexpr std::string_view kDecisionLog = "fairlead decisions";  // of the first line: {"log": ..., "version": 1, "at": TIME, "by": WHO}; with it an empty engine begins
+inline constexpr std::int64_t kDecisionLogVersion = 1;
+std::string decision_log_header(Instant at, std::string_view by = "");  // by: who writes it; empty: nobody says
+
+// {"e":"config","revision":1,"spec":{...}}
+// {"e":"class","id":0,"class":{...}}
+// {"e":"submit","job":0,"class":0,"uid":"...","created":N,"workload":"space/name"}
+// {"e":"adopt",..., "flavors":[["f0"]],"as":"Running"}
+// {"e":"stop"|"leave","job":0}   {"e":"recount","job":0,"class":1}
+// {"e":"drain","at":TIME,"decided":[["Admitted",0,[["f0"]]],["Promised",1,[["f0"]]],["Preempted",0,1,"InClusterQueue"],["Waits",1,{...}]]}
+class DecisionRecorder {
+ public:
+  void config(const EngineSpec& spec);
+  void define(ClassId id, const EngineClass& what);  // a line for the first time of each
+  void submit(JobId job, ClassId what, Uid uid, std::int64_t created, const kube::ObjectKey& workload);
+  void adopt(JobId job, ClassId what, Uid uid, std::int64_t created, const kube::ObjectKey& workload, const std::vector<std::vector<std::string>>& flavors, ContinuousEngine::Adopted as);
+  void stop(JobId job);
+  void recount(JobId job, ClassId what);
+  void leave(JobId job);
+  // Behind a drain of the engine. No line where nothing was told since the last one and nothing was decided.
+  void decided(const ContinuousEngine& engine, const std::vector<EngineDecision>& decisions);
+
+  void set_time(Instant now) { now_ = now; }  // that drains are said to have
+  void begin_anew();                          // the next lines are of an empty engine
+  std::string take();                         // whole lines since the last take()
+
+ private:
+  void line(const kube::Json& value);
+
+  std::string lines_;
+  Instant now_{};
+  std::int64_t revision_ = 0;
+  ClassId classes_ = 0;  // those below have their line
+  bool told_ = false;    // since the last drain
+};
+
+// What stands in the log of a drain.
+kube::Json decisions_json(const ContinuousEngine& engine, const std::vector<EngineDecision>& decisions);
+
+kube::Json to_json(const EngineSpec& spec);
+kube::Json to_json(const EngineClass& what);
+std::string text(Uid uid);  // 32 hexadecimal digits
+// Of a log that somebody may have edited. Invalid: the field and what is expected.
+Result<EngineSpec> read_engine_spec(const kube::Json& json);
+Result<EngineClass> read_engine_class(const kube::Json& json);
+Result<Uid> read_uid(const kube::Json& json);
+Result<std::vector<std::vector<std::string>>> read_flavors_of(const kube::Json& json);
+
+}  // namespace fairlead::governance

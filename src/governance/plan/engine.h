@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The continuous mode: each event (a job is submitted, ends, quotas change) is followed until nothing more fits, in the order that Kueue's cycle would take heads. Pure: no clock, no I/O,
+// one writer; equal events give equal decisions. docs/design/025-continuous-engine.md.
+// Cost: a decision O(depth x resources + log queues + log classes); a release wakes only classes that it may help.
+#pragma once
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "governance/plan/victims.h"
+
+namespace fairlead::governance {
+
+// The uid of a job's object, whose canonical text sorts as these numbers do. Unique among the jobs of an engine.
+struct Uid {
+  std::uint64_t high = 0, low = 0;
+  friend auto operator<=>(const Uid&, const Uid&) = default;
+};
+using ClassId = std::uint32_t;
+using JobId = std::uint32_t;  // given out again after the job has left
+
+struct EngineQueue {
+  std::string name;                // a leaf of the quota trees
+  bool strict_fifo = false;        // who does not fit holds up all behind it
+  QueuePolicies policies;          // of pre-emption; next_if_preempting and preempt_rather_than_borrow are not looked at: a flavor that has room is always taken rather than one that has victims
+  bool stopped = false;            // admits nothing; what runs goes on
+  struct Group {
+    std::vector<std::string> resources, flavors;  // flavors in order of preference
+  };
+  std::vector<Group> groups;
+};
+
+struct EngineSpec {
+  bool fair = false;  // among queues by share; else by borrow level, priority, age
+  // Fair pre-emption: who may be taken (LessThanOrEqualToFinalShare, LessThanInitialShare), and which is tried first.
+  bool final_share = true, initial_share = true, initial_first = false;
+  std::vector<NodeSpec> nodes;
+  std::vector<EngineQueue> queues;  // one for each leaf; a leaf without one is stopped
+};
+
+// What equal jobs ask: a decision on one of them is a decision on all.
+struct EnginePodSet {
+  std::vector<std::pair<std::string, Amount>> total;  // of all its pods, by resource
+  std::vector<std::string> barred;                    // flavors whose nodes it may not run on
+  friend bool operator==(const EnginePodSet&, const EnginePodSet&) = default;
+};
+struct EngineClass {
+  std::string queue;
+  std::int64_t priority = 0;
+  std::vector<EnginePodSet> pod_sets;
+  friend bool operator==(const EngineClass&, const EngineClass&) = default;
+};
+
+// Why a class waits, with what it would take.
+struct EngineWait {
+  enum class Rule : std::uint8_t { None, NoQueue, Stopped, NoQuota, NoFlavor, ExceedsMax, Short, Behind };
+  Rule rule = Rule::None;
+  NodeId node = no_node;      // whose limit it is
+  Column column = no_column;  // of the queue's tree
+  Amount missing = 0;
+  std::string resource;       // NoQuota, NoFlavor: the one that the queue does not cover
+  friend bool operator==(const EngineWait&, const EngineWait&) = default;
+};
+
+struct EngineDecision {
+  // Admitted: it starts. Promised: it has its quota, and starts when those that were pre-empted have stopped. Preempted: it is to be stopped, `leave` tells that it has.
+  enum class Kind : std::uint8_t { Admitted, Waits, Promised, Preempted };
+  Kind kind = Kind::Admitted;
+  JobId job = 0xffffffffU;    // all but Waits
+  ClassId kind_of_job = 0;    // Waits: all of its jobs do, for ContinuousEngine::wait(); said when that has changed
+  JobId by = 0xffffffffU;     // Preempted: for whom
+  VictimReason reason = VictimReason::InClusterQueue;
+};
+
+class ContinuousEngine {
+ public:
+  explicit ContinuousEngine(const EngineSpec& spec);
+  ~ContinuousEngine();
+  ContinuousEngine(ContinuousEngine&&) noexcept;
+  ContinuousEngine& operator=(ContinuousEngine&&) noexcept;
+  ContinuousEngine(const ContinuousEngine&);  // a fork: what is done to it the original does not know. O(everything).
+
+  // Other quotas, queues or rules. What runs keeps its flavors; what they do not name any more counts nowhere until they do. O(everything).
+  void configure(const EngineSpec& spec);
+
+  ClassId define(const EngineClass& what);  // the same id for equal ones
+  JobId submit(ClassId what, Uid uid, std::int64_t created);  // created: any clock that grows; ties by uid
+  // It holds quota already, on these flavors (one for each resource of each pod set, in the order of the class): after a restart, in the order in which quota was reserved.
+  enum class Adopted : std::uint8_t { Running, Stopping };  // Stopping: it was told to stop, and its quota counts in in_use() alone until it has left
+  JobId adopt(ClassId what, Uid uid, std::int64_t created, const std::vector<std::vector<std::string>>& flavors, Adopted as = Adopted::Running);
+  // It is to be stopped for a reason that is not another job: others may have its quota, from `leave` on. Of running jobs; others are left as they are.
+  void stop(JobId job);
+  // It needs another amount now (some of its pods have ended), on the same flavors: `what` is a class of as many asks. Its place among those that are pre-empted stays. Of running and stopping jobs.
+  void recount(JobId job, ClassId what);
+  void leave(JobId job);      // it has ended, or was deleted; waiting ones, too
+  void drain(std::vector<EngineDecision>& out);  // adds what follows from all since the last drain
+
+  bool running(JobId job) const;   // admitted, and not pre-empted
+  bool stopping(JobId job) const;  // told to stop, and has not left
+  Uid uid(JobId job) const;
+  ClassId class_of(JobId job) const;
+  std::vector<std::vector<std::string>> flavors_of(JobId job) const;  // as adopt() takes them; empty: it waits
+  const EngineWait& wait(ClassId what) const;  // Rule::None: it does not wait, or was not looked at yet
+  const Ledger& ledger() const;    // with what is promised, without what is being stopped
+  const Ledger& in_use() const;    // without what is promised, with what is being stopped: never above quota unless quotas were cut
+  // Whom a job of the class would pre-empt if it came up now; empty: nobody would be enough.
+  std::vector<std::pair<JobId, VictimReason>> victims_of(ClassId what);
+  std::vector<JobId> holders() const;  // running and stopping ones, in the order in which they got their quota. O(jobs log jobs).
+  std::vector<JobId> in_line(std::string_view queue) const;  // promised ones, then those that wait, in the order in which they are looked at. O(jobs log jobs).
+  std::unordered_map<std::string, std::vector<JobId>> lines() const;  // those of all queues, at the cost of one
+  std::size_t waiting() const;
+  std::size_t running() const;
+  std::size_t bytes() const;  // of jobs, classes and queues, without the ledger
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace fairlead::governance

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Until nothing fits: each queue nominates its first job that fits, the first nominee in order is admitted, its queue nominates the next.
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "base/result.h"
+#include "governance/plan/engine_state.h"
+
+namespace fairlead::governance {
+
+namespace {
+
+std::vector<std::uint32_t> sorted(std::vector<std::uint32_t> list) {
+  std::sort(list.begin(), list.end());
+  return list;
+}
+
+}  // namespace
+
+bool ContinuousEngine::State::drop_stale(Class& k) {
+  const auto live = [&](const Entry& entry) { return jobs[entry.job].generation == entry.generation && jobs[entry.job].stage == Stage::Waiting; };
+  if (k.waiting.size() > 2 * std::size_t{k.live} + 16) {
+    std::erase_if(k.waiting, [&](const Entry& entry) { return !live(entry); });
+    std::make_heap(k.waiting.begin(), k.waiting.end(), later);
+  }
+  while (!k.waiting.empty() && !live(k.waiting.front())) {
+    std::pop_heap(k.waiting.begin(), k.waiting.end(), later);
+    k.waiting.pop_back();
+  }
+  return !k.waiting.empty();
+}
+
+// The options of one part that have room beside what earlier parts take, in the order in which they are wanted: as the queue lists them, or by how far they borrow. The shortages of the others are noted.
+void ContinuousEngine::State::options_of(const Class& k, const Part& part) {
+  const Queue& queue = queues[k.queue];
+  const std::size_t begin = fitting.size();
+  for (std::uint32_t o = part.first_option; o < part.first_option + part.options; ++o) {
+    const Option& option = k.options[o];
+    bool fits = true;
+    int level = 0;
+    for (std::uint32_t u = option.first_use; u < option.first_use + option.uses && fits; ++u) {
+      const Column column = k.uses[u].column;
+      Amount want = k.uses[u].amount;
+      for (const Use& use : taken)
+        if (use.column == column) want = plus(want, use.amount);
+      if (const Amount most = ledger.potential(queue.leaf, column); want > most) {
+        fits = false;
+        if (exceeds.rule == EngineWait::Rule::None) exceeds.rule = EngineWait::Rule::ExceedsMax, exceeds.node = queue.leaf, exceeds.column = column, exceeds.missing = minus(want, most);
+      } else if (const auto tight = ledger.tight(queue.leaf, column); want > tight.available) {
+        fits = false;
+        short_of.push_back({tight.node, column, minus(want, tight.available)});
+      } else {
+        level = std::max(level, ledger.borrow_level(queue.leaf, column, want).height);
+      }
+    }
+    if (!fits) continue;
+    fitting.push_back({o, level});
+    if ((level == 0 || !queue.policies.next_if_borrowing) && k.parts.size() == 1) break;  // none is wanted more
+  }
+  if (queue.policies.next_if_borrowing) std::stable_sort(fitting.begin() + static_cast<std::ptrdiff_t>(begin), fitting.end(), [](const Fitting& a, const Fitting& b) { return a.level < b.level; });
+}
+
+// Parts from `at` on. Where one finds no room, those before it try their next option: so whatever fits in some way fits.
+bool ContinuousEngine::State::place(const Class& k, std::size_t at, int& level) {
+  if (at == k.parts.size()) return true;
+  const Part& part = k.parts[at];
+  const std::size_t begin = fitting.size(), held = taken.size();
+  options_of(k, part);
+  const std::size_t end = fitting.size();
+  bool found = false;
+  for (std::size_t f = begin; f < end && !found; ++f) {
+    const Option& option = k.options[fitting[f].option];
+    const int own = std::max(level, fitting[f].level);
+    int whole = own;
+    if (at + 1 < k.parts.size()) taken.insert(taken.end(), k.uses.begin() + option.first_use, k.uses.begin() + option.first_use + option.uses);
+    found = place(k, at + 1, whole);
+    taken.resize(held);
+    if (!found && ++tried > 1'000) break;  // as many ways as pod sets and flavors can have; what is not found then waits
+    if (!found) continue;
+    for (std::uint32_t i = 0; i < part.asks; ++i) chosen[k.order[part.first_ask + i]] = option.flavor;
+    level = whole;
+  }
+  fitting.resize(begin);
+  return found;
+}
+
+// Does one job of the class fit now, and on which flavors?
+bool ContinuousEngine::State::look(ClassId c, std::uint16_t& choice, int& level) {
+  Class& k = classes[c];
+  short_of.clear();
+  if (k.never.rule != EngineWait::Rule::None) {
+    k.wait = k.never;
+    return false;
+  }
+  taken.clear(), fitting.clear();
+  chosen.assign(k.asks.size(), nothing);
+  level = 0, tried = 0;
+  exceeds = {};
+  if (place(k, 0, level)) {
+    choice = choice_of(k, chosen);
+    return true;
+  }
+  if (short_of.empty()) {
+    k.wait = exceeds;
+    return false;
+  }
+  const auto less = [](const Shortage& a, const Shortage& b) { return std::tie(a.node, a.column, a.missing) < std::tie(b.node, b.column, b.missing); };
+  const auto least = *std::min_element(short_of.begin(), short_of.end(), [](const Shortage& a, const Shortage& b) { return a.missing < b.missing; });
+  k.wait = {.rule = EngineWait::Rule::Short, .node = least.node, .column = least.column, .missing = least.missing, .resource = {}};
+  if (short_of.size() > 1) {  // of one place the least counts
+    std::sort(short_of.begin(), short_of.end(), less);
+    short_of.erase(std::unique(short_of.begin(), short_of.end(), [](const Shortage& a, const Shortage& b) { return a.node == b.node && a.column == b.column; }), short_of.end());
+  }
+  return false;
+}
+
+// It waits until somebody gives back what it misses: of each flavor the first thing that was short, below the node whose limit it was.
+void ContinuousEngine::State::park(ClassId c, std::vector<EngineDecision>& out) {
+  Class& k = classes[c];
+  k.parked = true;
+  ++k.generation;
+  for (const Shortage& shortage : short_of) {
+    Cell& cell = cells[base[shortage.node] + shortage.column];
+    if (cell.waiters.size() >= 64 && cell.waiters.size() == cell.waiters.capacity()) {
+      std::erase_if(cell.waiters, [&](const Waiter& one) { return classes[one.what].generation != one.generation; });
+      std::make_heap(cell.waiters.begin(), cell.waiters.end(), needs_more);
+    }
+    if (cell.released > unlimited / 2) {  // never in practice: all look again, and it counts anew
+      for (const Waiter& one : std::exchange(cell.waiters, {}))
+        if (classes[one.what].generation == one.generation) wake(one.what);
+      cell.released = 0;
+    }
+    cell.waiters.push_back({plus(cell.released, shortage.missing), c, k.generation});
+    std::push_heap(cell.waiters.begin(), cell.waiters.end(), needs_more);
+  }
+  if (!queues[k.queue].strict) queues[k.queue].classes.remove(c, class_at, [this](ClassId a, ClassId b) { return class_first(a, b); });
+  if (k.told == k.wait) return;
+  k.told = k.wait;
+  out.push_back({EngineDecision::Kind::Waits, nothing, c});
+}
+
+void ContinuousEngine::State::nominate(std::uint32_t q, std::vector<EngineDecision>& out) {
+  Queue& queue = queues[q];
+  queue.nominates = false;
+  if (queue.stopped) return;
+  while (!queue.classes.empty()) {
+    const ClassId c = queue.classes.top();
+    if (classes[c].parked) return;  // StrictFIFO
+    queue.preempts = false;
+    if (look(c, queue.choice, queue.level) || (queue.preempts = look_for_victims(c, queue.choice, queue.level))) {
+      queue.nominates = true;
+      queue.what = c;
+      queue.version = versions[ledger.tree(queue.leaf)];
+      queue.head = classes[c].waiting.front();
+      queue.priority = classes[c].spec.priority;
+      return;
+    }
+    park(c, out);
+    if (queue.strict) return;
+  }
+}
+
+void ContinuousEngine::State::refresh(std::uint32_t q, std::vector<EngineDecision>& out) {
+  nominate(q, out);
+  reorder(q);
+}
+
+void ContinuousEngine::State::admit(std::uint32_t q, std::vector<EngineDecision>& out) {
+  Queue& queue = queues[q];
+  Class& k = classes[queue.what];
+  Job& job = jobs[queue.head.job];
+  INVARIANT(k.waiting.front().job == queue.head.job);
+  std::pop_heap(k.waiting.begin(), k.waiting.end(), later);
+  k.waiting.pop_back();
+  --k.live, --waiting;
+  job.choice = queue.choice;
+  job.since = ++reservations;
+  k.wait = k.told = {};
+  const std::vector<Use>& uses = k.choices[queue.choice].uses;
+  if (queue.preempts) {
+    for (const auto& [victim, reason] : victims) {
+      const Class& theirs = classes[jobs[victim].what];
+      Queue& from = queues[theirs.queue];
+      from.held.erase(held_of(victim));
+      jobs[victim].stage = Stage::Stopping;
+      lost(jobs[victim].uid, queue.head.uid);
+      --running, ++stopping;
+      ledger.remove(from.leaf, theirs.choices[jobs[victim].choice].uses);
+      out.push_back({EngineDecision::Kind::Preempted, victim, jobs[victim].what, queue.head.job, reason});
+    }
+    for (const auto& [victim, reason] : victims) {  // what is more than was needed is others'
+      const Class& theirs = classes[jobs[victim].what];
+      mark(theirs.queue);
+      freed(queues[theirs.queue].leaf, theirs.choices[jobs[victim].choice].uses);
+    }
+  }
+  ledger.add(queue.leaf, uses);
+  ++versions[ledger.tree(queue.leaf)];
+  if (stopping == 0 || fits_in_use(queue, uses)) {
+    job.stage = Stage::Running;
+    ++running;
+    in_use.add(queue.leaf, uses);
+    queue.held.insert(held_of(queue.head.job));
+    out.push_back({EngineDecision::Kind::Admitted, queue.head.job, queue.what});
+  } else {
+    job.stage = Stage::Promised;
+    promised.push_back(queue.head.job);
+    out.push_back({EngineDecision::Kind::Promised, queue.head.job, queue.what});
+  }
+  const auto less = [this](ClassId a, ClassId b) { return class_first(a, b); };
+  if (drop_stale(k)) queue.classes.put(queue.what, class_at, less);
+  else queue.classes.remove(queue.what, class_at, less);
+}
+
+void ContinuousEngine::State::drain(std::vector<EngineDecision>& out) {
+  if (stopped_some) keep_promises(out);
+  std::vector<std::uint32_t> trees = std::exchange(dirty_trees, {});
+  std::sort(trees.begin(), trees.end());
+  for (const std::uint32_t tree : trees) {
+    while (true) {
+      // Those whose jobs, or room, have changed; more of them when victims had more than was needed.
+      for (const std::uint32_t q : sorted(std::exchange(dirty[tree], {}))) {
+        queues[q].dirty = false;
+        refresh(q, out);
+      }
+      const std::uint32_t q = first(tree);
+      if (q == nothing) break;
+      Queue& queue = queues[q];
+      if (queue.version != versions[tree] || queue.preempts) {  // others were admitted since it was found
+        std::uint16_t choice = 0;
+        int level = 0;
+        const bool fits = look(queue.what, choice, level);
+        if (!fits && !look_for_victims(queue.what, choice, level)) {
+          park(queue.what, out);
+          refresh(q, out);
+          continue;
+        }
+        queue.version = versions[tree];
+        if (choice != queue.choice || level != queue.level || fits == queue.preempts) {
+          queue.choice = choice, queue.level = level, queue.preempts = !fits;
+          reorder(q);
+          continue;
+        }
+      }
+      admit(q, out);
+      refresh(q, out);
+    }
+    tree_is_dirty[tree] = false;
+  }
+}
+
+}  // namespace fairlead::governance

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose turn it is. Classical: one heap of queues for each tree. Fair: at each cohort a heap of its children by what they would have borrowed with their nominee; a change moves its own path alone,
+// since what a branch has borrowed depends on that branch.
+#include "governance/plan/engine_state.h"
+
+namespace fairlead::governance {
+
+bool ContinuousEngine::State::class_first(ClassId a, ClassId b) const {
+  const Class &x = classes[a], &y = classes[b];
+  if (x.spec.priority != y.spec.priority) return x.spec.priority > y.spec.priority;
+  return later(y.waiting.front(), x.waiting.front());
+}
+
+bool ContinuousEngine::State::queue_first(std::uint32_t a, std::uint32_t b) const {
+  const Queue &x = queues[a], &y = queues[b];
+  if (x.level != y.level) return x.level < y.level;
+  if (x.priority != y.priority) return x.priority > y.priority;
+  return later(y.head, x.head);
+}
+
+bool ContinuousEngine::State::bid_first(NodeId a, NodeId b) const {
+  const Bid &x = bids[a], &y = bids[b];
+  if (x.borrows != y.borrows) return y.borrows;
+  if (const int order = compare(x.share, y.share); order != 0) return order < 0;
+  const Queue &p = queues[x.queue], &q = queues[y.queue];
+  if (p.priority != q.priority) return p.priority > q.priority;
+  return later(q.head, p.head);
+}
+
+// Bids of the path from `from` to below the root, with the nominee of q counted.
+void ContinuousEngine::State::weigh(std::uint32_t q, NodeId from) {
+  const Queue& queue = queues[q];
+  const std::vector<Use>& uses = classes[queue.what].choices[queue.choice].uses;
+  const Ledger::Trial trial(ledger);
+  ledger.add(queue.leaf, uses);
+  for (NodeId node = from; ledger.has_parent(node); node = ledger.parent(node)) bids[node] = {ledger.borrowing_on(node, uses), ledger.share(node), q};
+}
+
+void ContinuousEngine::State::reorder(std::uint32_t q) {
+  Queue& queue = queues[q];
+  if (!fair) {
+    const auto less = [this](std::uint32_t a, std::uint32_t b) { return queue_first(a, b); };
+    IndexedHeap& heap = by_tree[ledger.tree(queue.leaf)];
+    if (queue.nominates) heap.put(q, queue_at, less);
+    else heap.remove(q, queue_at, less);
+    return;
+  }
+  const auto less = [this](NodeId a, NodeId b) { return bid_first(a, b); };
+  std::uint32_t nominee = queue.nominates ? q : nothing, weighed = nothing;
+  for (NodeId node = queue.leaf; ledger.has_parent(node);) {
+    const NodeId above = ledger.parent(node);
+    IndexedHeap& heap = by_cohort[above];
+    if (nominee == nothing) {
+      heap.remove(node, node_at, less);
+    } else {
+      if (weighed != nominee) weigh(nominee, node);
+      weighed = nominee;
+      heap.put(node, node_at, less);
+    }
+    nominee = heap.empty() ? nothing : bids[heap.top()].queue;
+    node = above;
+  }
+}
+
+std::uint32_t ContinuousEngine::State::first(std::uint32_t tree) const {
+  if (!fair) return by_tree[tree].empty() ? nothing : by_tree[tree].top();
+  const NodeId root = roots[tree];
+  if (ledger.is_leaf(root)) return queue_of[root] != nothing && queues[queue_of[root]].nominates ? queue_of[root] : nothing;
+  return by_cohort[root].empty() ? nothing : bids[by_cohort[root].top()].queue;
+}
+
+}  // namespace fairlead::governance

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside of engine.h.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "governance/plan/engine.h"
+#include "governance/plan/indexed_heap.h"
+
+namespace fairlead::governance {
+
+inline constexpr std::uint32_t nothing = 0xffffffffU;
+
+struct ContinuousEngine::State {
+  // ---- jobs
+  enum class Stage : std::uint8_t { Free, Waiting, Promised, Running, Stopping };
+  struct Job {
+    Uid uid;
+    std::int64_t created = 0;
+    std::int64_t since = 0;        // counts reservations: who came later is larger
+    ClassId what = 0;
+    std::uint32_t generation = 0;  // of the slot: what remembers an earlier job in it is stale
+    std::uint16_t choice = 0;      // of its class, while it runs
+    Stage stage = Stage::Free;
+  };
+  struct Entry {  // of a waiting job
+    std::int64_t created = 0;
+    Uid uid;
+    JobId job = 0;
+    std::uint32_t generation = 0;
+  };
+  static bool later(const Entry& a, const Entry& b) { return a.created != b.created ? a.created > b.created : a.uid > b.uid; }
+
+  struct Held {  // a running job, in the order in which its queue loses them
+    std::int64_t priority = 0, since = 0;
+    Uid uid;
+    JobId job = 0;
+    friend bool operator<(const Held& a, const Held& b) {
+      if (a.priority != b.priority) return a.priority < b.priority;
+      return a.since != b.since ? a.since > b.since : a.uid < b.uid;
+    }
+  };
+
+  // ---- classes
+  struct Ask {
+    std::uint32_t pod_set = 0, resource = 0;
+    Amount amount = 0;
+  };
+  struct Option {  // a flavor for a part
+    std::uint32_t flavor = 0, first_use = 0, uses = 0;
+  };
+  struct Part {  // what takes one flavor: the resources of one group of the queue, for one pod set
+    std::uint32_t first_ask = 0, asks = 0;  // of Class::order
+    std::uint32_t first_option = 0, options = 0;
+  };
+  struct Choice {
+    std::vector<std::uint32_t> flavors;  // of each ask
+    std::vector<Use> uses;               // in the tree as it is now, each column once
+  };
+  struct Class {
+    EngineClass spec;
+    std::uint32_t queue = nothing;
+    std::vector<Ask> asks;
+    std::vector<std::uint32_t> order;  // asks, by part
+    std::vector<Part> parts;
+    std::vector<Option> options;
+    std::vector<Use> uses;             // of options
+    std::vector<Choice> choices;       // that were ever taken
+    std::vector<Entry> waiting;        // a heap by age; entries of jobs that have left stay until they come up
+    std::uint32_t live = 0;
+    std::uint32_t generation = 0;      // of its waiting for room
+    bool parked = false;
+    EngineWait wait, told;
+    EngineWait never;                  // its rule is None if quotas allow it in principle
+  };
+
+  // ---- queues
+  struct Queue {
+    NodeId leaf = no_node;
+    bool strict = false, stopped = true;
+    QueuePolicies policies;
+    std::set<Held> held;
+    std::vector<EngineQueue::Group> groups;
+    IndexedHeap classes;              // that have waiting jobs and are not parked; in a StrictFIFO queue parked ones, too, which hold up the rest
+    bool dirty = false;
+    // the job that it nominates
+    bool nominates = false;
+    bool preempts = false;            // it does not fit as it is
+    ClassId what = 0;
+    std::uint16_t choice = 0;
+    int level = 0;
+    std::uint64_t version = 0;        // of its tree, when this was found
+    Entry head;
+    std::int64_t priority = 0;
+  };
+
+  struct Waiter {
+    Amount threshold = 0;
+    ClassId what = 0;
+    std::uint32_t generation = 0;
+  };
+  static bool needs_more(const Waiter& a, const Waiter& b) { return a.threshold != b.threshold ? a.threshold > b.threshold : a.what > b.what; }
+  struct Cell {  // of a node and column
+    Amount released = 0;
+    std::vector<Waiter> waiters;  // a heap: who misses least first
+  };
+
+  // Fair order: what a child brings to its cohort.
+  struct Bid {
+    bool borrows = false;
+    Share share;
+    std::uint32_t queue = nothing;
+  };
+
+  explicit State(const EngineSpec& spec) { configure(spec); }
+  void configure(const EngineSpec& spec);
+  void compile(ClassId c);
+
+  // engine.cpp
+  ClassId define(const EngineClass& what);
+  JobId submit(ClassId what, Uid uid, std::int64_t created, Stage stage);
+  void leave(JobId job);
+  void stop(JobId job);
+  void recount(JobId job, ClassId what);
+  std::uint32_t name_id(std::string_view name);
+  std::uint16_t choice_of(Class& k, const std::vector<std::uint32_t>& flavors);
+  void count(Class& k, Choice& choice);
+  void give_back(const Class& k, const Choice& choice);
+  void mark(std::uint32_t queue);
+  void wake(ClassId c);
+  void freed(NodeId leaf, const std::vector<Use>& uses);  // in `ledger`: wakes
+  Held held_of(JobId job) const;
+  std::vector<JobId> line(const std::string_view* queue) const;
+
+  // engine_drain.cpp
+  void options_of(const Class& k, const Part& part);
+  bool place(const Class& k, std::size_t at, int& level);
+  // engine_peace.cpp: who was pre-empted for whom, so that nobody takes back from another, by whatever detour, what that one took from it.
+  void lost(Uid victim, Uid to);
+  void gone(Uid uid);
+  void stronger_than(Uid uid);  // `untouchable`: who took something from it, or from one who did
+  bool fits_in_use(const Queue& queue, const std::vector<Use>& uses) const;
+  void keep_promises(std::vector<EngineDecision>& out);
+  bool look(ClassId c, std::uint16_t& choice, int& level);  // false: it does not fit; `short_of` and k.wait tell why
+  void park(ClassId c, std::vector<EngineDecision>& out);
+  void nominate(std::uint32_t q, std::vector<EngineDecision>& out);
+  void refresh(std::uint32_t q, std::vector<EngineDecision>& out);
+  void admit(std::uint32_t q, std::vector<EngineDecision>& out);
+  void drain(std::vector<EngineDecision>& out);
+  bool drop_stale(Class& k);  // true: a live one is at the front
+
+  // engine_victims.cpp
+  bool look_for_victims(ClassId c, std::uint16_t& choice, int& level);  // after look() found no room: `victims`
+  struct Search;
+  struct FairSearch;
+  bool place_with_victims(Class& k, std::size_t at, std::vector<Column>& contested, std::uint16_t& choice);
+
+  // engine_order.cpp
+  bool class_first(ClassId a, ClassId b) const;
+  bool queue_first(std::uint32_t a, std::uint32_t b) const;
+  bool bid_first(NodeId a, NodeId b) const;
+  void weigh(std::uint32_t q, NodeId from);
+  void reorder(std::uint32_t q);
+  std::uint32_t first(std::uint32_t tree) const;
+
+  bool fair = false, final_share = true, initial_share = true, initial_first = false;
+  Ledger ledger, in_use;
+  std::vector<JobId> promised;  // in order
+  std::int64_t reservations = 0;
+  std::size_t stopping = 0;
+  std::vector<Job> jobs;
+  std::vector<JobId> free_jobs;
+  std::vector<Class> classes;
+  std::unordered_map<std::string, std::vector<ClassId>> class_ids;  // by queue and a digest of what is asked
+  std::vector<Queue> queues;
+  std::unordered_map<std::string, std::uint32_t> queue_ids;
+  std::vector<std::string> names;  // flavors and resources
+  std::unordered_map<std::string, std::uint32_t> name_ids;
+
+  std::vector<std::size_t> base;   // of each node's cells
+  std::vector<Cell> cells;
+  std::vector<NodeId> roots;               // of each tree
+  std::vector<std::uint64_t> versions;     // of each tree: moves with its usage
+  std::vector<std::vector<std::uint32_t>> dirty;  // queues, by tree
+  std::vector<std::uint32_t> dirty_trees;
+  std::vector<bool> tree_is_dirty;
+
+  std::vector<std::uint32_t> class_at, queue_at, node_at;  // places in heaps
+  std::vector<IndexedHeap> by_tree;  // classical: queues that nominate
+  std::vector<IndexedHeap> by_cohort;  // fair: children with a bid, by node
+  std::vector<Bid> bids;               // by node
+  std::vector<std::uint32_t> queue_of;  // by leaf
+
+  std::size_t waiting = 0, running = 0;
+  // scratch
+  std::vector<Use> taken;
+  std::vector<std::uint32_t> chosen;
+  struct Shortage {
+    NodeId node;
+    Column column;
+    Amount missing;
+  };
+  std::vector<Shortage> short_of;
+  struct Fitting {
+    std::uint32_t option;
+    int level;
+  };
+  std::vector<Fitting> fitting;
+  std::map<Uid, std::vector<Uid>> lost_to;  // without cycles
+  std::vector<Uid> untouchable;             // sorted
+  std::vector<std::pair<JobId, VictimReason>> victims;
+  bool stopped_some = false;  // since promises were looked at
+  EngineWait exceeds;
+  int tried = 0;
+  // Of nodes, in a search by share: set where they hold the number of that search.
+  std::vector<std::uint64_t> pruned_in, path_in, source_in, share_in;
+  std::vector<Share> share_at;
+  std::vector<std::uint32_t> source_at;
+  std::uint64_t searches = 0;
+};
+
+}  // namespace fairlead::governance

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "governance/plan/engine.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/rng.h"
+#include "base/test_rounds.h"
+#include "governance/plan/engine_reference.h"
+
+namespace fairlead::governance {
+namespace {
+
+const FlavorResource gpu{"h100", "gpu"};
+EngineQueue one_flavor(std::string name, bool strict = false) { return {.name = std::move(name), .strict_fifo = strict, .groups = {{{"gpu"}, {"h100"}}}}; }
+NodeSpec quota(std::string name, std::string parent, Amount nominal, Amount borrow = unlimited, double weight = 1) {
+  return {.name = std::move(name), .parent = std::move(parent), .leaf = true, .weight = weight, .quotas = {{gpu, {nominal, borrow, unlimited}}}};
+}
+EngineClass asks(std::string queue, Amount gpus, std::int64_t priority = 0) { return {.queue = std::move(queue), .priority = priority, .pod_sets = {{.total = {{"gpu", gpus}}, .barred = {}}}}; }
+std::vector<std::uint64_t> admitted(ContinuousEngine& engine) {
+  std::vector<EngineDecision> out;
+  engine.drain(out);
+  std::vector<std::uint64_t> uids;
+  for (const EngineDecision& d : out)
+    if (d.kind == EngineDecision::Kind::Admitted) uids.push_back(engine.uid(d.job).low);
+  return uids;
+}
+using Uids = std::vector<std::uint64_t>;
+
+TEST(ContinuousEngine, TheExampleOfTwoTeamsNeedsALimitOfSixtyPercent) {
+  for (const auto& [limit, starts] : {std::pair<Amount, bool>{2, false}, {3, true}, {unlimited, true}}) {
+    ContinuousEngine engine({.nodes = {quota("a", "all", 6), quota("b", "all", 5, limit)}, .queues = {one_flavor("a"), one_flavor("b")}});
+    engine.submit(engine.define(asks("a", 2)), {0, 1}, 1);
+    engine.submit(engine.define(asks("b", 4)), {0, 2}, 2);
+    EXPECT_EQ(admitted(engine), (Uids{1, 2}));
+    const ClassId four = engine.define(asks("b", 4));
+    engine.submit(four, {0, 3}, 3);
+    EXPECT_EQ(admitted(engine), starts ? Uids{3} : Uids{}) << limit;
+    if (starts) continue;
+    EXPECT_EQ(engine.wait(four).rule, EngineWait::Rule::Short);
+    EXPECT_EQ(engine.wait(four).missing, 1);
+    EXPECT_EQ(engine.ledger().name(engine.wait(four).node), "b");  // its own limit, not the others' use
+  }
+}
+
+TEST(ContinuousEngine, AStrictQueueIsHeldUpByItsFirst) {
+  for (const bool strict : {true, false}) {
+    ContinuousEngine engine({.nodes = {quota("q", "", 4)}, .queues = {one_flavor("q", strict)}});
+    const JobId runs = engine.submit(engine.define(asks("q", 3)), {0, 1}, 1);
+    engine.submit(engine.define(asks("q", 2)), {0, 2}, 2);
+    const ClassId small = engine.define(asks("q", 1));
+    const JobId third = engine.submit(small, {0, 3}, 3);
+    EXPECT_EQ(admitted(engine), strict ? Uids{1} : (Uids{1, 3}));
+    EXPECT_EQ(engine.wait(small).rule, strict ? EngineWait::Rule::Behind : EngineWait::Rule::None);
+    if (!strict) engine.leave(third);
+    engine.leave(runs);
+    EXPECT_EQ(admitted(engine), strict ? (Uids{2, 3}) : Uids{2});
+  }
+}
+
+TEST(ContinuousEngine, ADeletedFirstLetsTheOthersPass) {
+  ContinuousEngine engine({.nodes = {quota("q", "", 4)}, .queues = {one_flavor("q", true)}});
+  const JobId big = engine.submit(engine.define(asks("q", 9)), {0, 1}, 1);
+  engine.submit(engine.define(asks("q", 1)), {0, 2}, 2);
+  EXPECT_EQ(admitted(engine), Uids{});
+  EXPECT_EQ(engine.wait(engine.define(asks("q", 9))).rule, EngineWait::Rule::ExceedsMax);
+  EXPECT_EQ(engine.wait(engine.define(asks("q", 9))).missing, 5);
+  engine.leave(big);
+  EXPECT_EQ(admitted(engine), Uids{2});
+}
+
+TEST(ContinuousEngine, AmongBorrowersMoreWeightAndLessBorrowedGoesFirst) {  // weights 10 and 5: two of three of what is idle
+  ContinuousEngine engine({.fair = true, .nodes = {quota("a", "all", 0, unlimited, 10), quota("b", "all", 0, unlimited, 5), quota("idle", "all", 9)}, .queues = {one_flavor("a"), one_flavor("b"), one_flavor("idle")}});
+  for (std::uint64_t i = 0; i < 9; ++i) {
+    engine.submit(engine.define(asks("b", 1)), {0, 100 + i}, static_cast<std::int64_t>(i));
+    engine.submit(engine.define(asks("a", 1)), {0, 200 + i}, static_cast<std::int64_t>(i));
+  }
+  const Uids got = admitted(engine);
+  EXPECT_EQ(got.size(), 9u);
+  EXPECT_EQ(std::count_if(got.begin(), got.end(), [](std::uint64_t uid) { return uid >= 200; }), 6);
+}
+
+TEST(ContinuousEngine, WhatIsOddIsToldAndHoldsNothingUp) {
+  ContinuousEngine engine({.nodes = {quota("q", "", 4), quota("a", "x", 1), {.name = "x", .parent = "y", .leaf = false}, {.name = "y", .parent = "x", .leaf = false}}, .queues = {one_flavor("q"), one_flavor("a")}});
+  const ClassId nowhere = engine.define(asks("gone", 1)), cycle = engine.define(asks("a", 1));
+  const ClassId uncovered = engine.define({.queue = "q", .pod_sets = {{.total = {{"tpu", 1}}, .barred = {}}}});
+  const ClassId barred = engine.define({.queue = "q", .pod_sets = {{.total = {{"gpu", 1}}, .barred = {"h100"}}}});
+  std::uint64_t uid = 0;
+  for (const ClassId c : {nowhere, cycle, uncovered, barred}) engine.submit(c, {0, ++uid}, 1);
+  engine.submit(engine.define(asks("q", 1)), {0, 9}, 1);
+  EXPECT_EQ(admitted(engine), Uids{9});
+  EXPECT_EQ(engine.wait(nowhere).rule, EngineWait::Rule::NoQueue);
+  EXPECT_EQ(engine.wait(cycle).rule, EngineWait::Rule::Stopped);
+  EXPECT_EQ(engine.wait(uncovered).rule, EngineWait::Rule::NoQuota);
+  EXPECT_EQ(engine.wait(uncovered).resource, "tpu");
+  EXPECT_EQ(engine.wait(barred).rule, EngineWait::Rule::NoFlavor);
+  EXPECT_EQ(engine.waiting(), 4u);
+}
+
+// ---- random histories beside a slow model that looks at everything each time
+struct Random {
+  Rng rng;
+  std::vector<std::string> queue_names;
+  explicit Random(std::uint64_t seed) : rng(seed) {}
+  Amount some(Amount most) { return static_cast<Amount>(rng.below(static_cast<std::uint64_t>(most) + 1)); }
+  bool one_in(std::uint64_t n) { return rng.below(n) == 0; }
+
+  EngineSpec spec() {
+    EngineSpec out;
+    out.fair = one_in(2);
+    const std::size_t flavors = 1 + rng.below(3), cohorts = rng.below(4), queues = 1 + rng.below(6);
+    const bool two_groups = one_in(3);
+    const auto limits = [&] { return Limits{some(8), one_in(3) ? some(6) : unlimited, one_in(3) ? some(6) : unlimited}; };
+    const auto quotas = [&](NodeSpec& node) {
+      for (std::size_t f = 0; f < flavors; ++f)
+        for (const char* resource : {"cpu", "gpu"})
+          if (node.leaf || one_in(3)) node.quotas.push_back({{fmt::format("f{}", f), resource}, limits()});
+      if (two_groups && (node.leaf || one_in(3))) node.quotas.push_back({{"disk", "bytes"}, limits()});
+    };
+    for (std::size_t c = 0; c < cohorts; ++c) {
+      NodeSpec node{.name = fmt::format("c{}", c), .parent = c == 0 || one_in(4) ? "" : fmt::format("c{}", rng.below(c)), .leaf = false, .weight = static_cast<double>(rng.below(4))};
+      quotas(node);
+      out.nodes.push_back(std::move(node));
+    }
+    queue_names.clear();
+    for (std::size_t q = 0; q < queues; ++q) {
+      NodeSpec node{.name = fmt::format("q{}", q), .parent = cohorts == 0 || one_in(6) ? "" : fmt::format("c{}", rng.below(cohorts)), .leaf = true, .weight = static_cast<double>(rng.below(4))};
+      quotas(node);
+      EngineQueue queue{.name = node.name, .strict_fifo = one_in(4), .policies = {.next_if_borrowing = one_in(2)}, .stopped = one_in(12), .groups = {{{"cpu", "gpu"}, {}}}};
+      for (std::size_t f = 0; f < flavors; ++f) queue.groups[0].flavors.push_back(fmt::format("f{}", f));
+      if (two_groups) queue.groups.push_back({{"bytes"}, {"disk"}});
+      queue_names.push_back(node.name);
+      out.queues.push_back(std::move(queue));
+      out.nodes.push_back(std::move(node));
+    }
+    return out;
+  }
+  EngineClass what() {
+    EngineClass out{.queue = queue_names[rng.below(queue_names.size())], .priority = static_cast<std::int64_t>(rng.below(3)), .pod_sets = {}};
+    for (std::size_t p = 0; p < 1 + rng.below(2); ++p) {
+      EnginePodSet pods{.total = {{"cpu", some(5)}, {"gpu", some(3)}}, .barred = {}};
+      if (one_in(4)) pods.total.push_back({"bytes", some(3)});
+      if (one_in(4)) pods.barred.push_back("f0");
+      out.pod_sets.push_back(std::move(pods));
+    }
+    return out;
+  }
+};
+
+TEST(ContinuousEngine, RandomHistoriesGoAsTheSlowModelSays) {
+  const std::uint64_t histories = test_rounds<std::uint64_t>(3'000, 200'000);
+  std::uint64_t decisions = 0;
+  for (std::uint64_t seed = 1; seed <= histories; ++seed) {
+    Random random(seed);
+    EngineSpec spec = random.spec();
+    ContinuousEngine engine(spec);
+    EngineReference reference(spec);
+    std::map<std::uint64_t, JobId> present;  // by uid
+    std::uint64_t uid = 0;
+    std::int64_t now = 0;
+    for (int event = 0; event < 40; ++event) {
+      const std::uint64_t kind = random.rng.below(20);
+      if (kind < 12) {
+        const EngineClass what = random.what();
+        now += random.some(1);
+        const std::uint64_t own = ++uid * 7919 % 10'007;
+        present[own] = engine.submit(engine.define(what), {0, own}, now);
+        reference.submit(what, {0, own}, now);
+      } else if (kind < 19 && !present.empty()) {
+        const auto gone = std::next(present.begin(), static_cast<std::ptrdiff_t>(random.rng.below(present.size())));
+        engine.leave(gone->second);
+        reference.leave({0, gone->first});
+        present.erase(gone);
+      } else if (random.one_in(3)) {
+        spec = random.spec();
+        engine.configure(spec);
+        reference.configure(spec);
+      }
+      if (random.one_in(3)) continue;
+      const Uids got = admitted(engine), want = reference.drain();
+      ASSERT_EQ(got, want) << "history " << seed << ", event " << event;
+      decisions += got.size();
+      ASSERT_EQ(engine.running(), reference.running());
+      ASSERT_EQ(engine.running() + engine.waiting(), present.size());
+      for (const auto& [one, job] : present) ASSERT_EQ(engine.flavors_of(job), reference.flavors_of({0, one})) << "history " << seed;
+      const std::string ledgers = reference.compare(engine.ledger());
+      ASSERT_EQ(ledgers, "") << "history " << seed << ", event " << event;
+    }
+  }
+  EXPECT_GT(decisions, histories);
+}
+
+TEST(ContinuousEngine, ARestartChangesNothing) {
+  for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(300, 3'000); ++seed) {
+    Random random(seed);
+    const EngineSpec spec = random.spec();
+    ContinuousEngine engine(spec);
+    std::vector<JobId> jobs;
+    for (std::uint64_t i = 0; i < 25; ++i) jobs.push_back(engine.submit(engine.define(random.what()), {0, i}, static_cast<std::int64_t>(i)));
+    (void)admitted(engine);
+    ContinuousEngine again(spec);
+    std::vector<JobId> copies;
+    Random same(seed);
+    (void)same.spec();
+    for (std::uint64_t i = 0; i < 25; ++i) {
+      const ClassId what = again.define(same.what());
+      copies.push_back(engine.running(jobs[i]) ? again.adopt(what, {0, i}, static_cast<std::int64_t>(i), engine.flavors_of(jobs[i])) : again.submit(what, {0, i}, static_cast<std::int64_t>(i)));
+    }
+    EXPECT_EQ(admitted(again), Uids{}) << seed;
+    for (std::uint64_t i = 0; i < 25; i += 3) engine.leave(jobs[i]), again.leave(copies[i]);
+    EXPECT_EQ(admitted(engine), admitted(again)) << seed;
+  }
+}
+
+// Jobs that are stopped for a reason of their own, shrink, or were told to stop before a restart: each is counted where it belongs, and who fits with what they give back starts.
+TEST(ContinuousEngine, StoppedAndShrunkJobsAreCountedOnce) {
+  for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(500, 20'000); ++seed) {
+    Random random(seed);
+    const EngineSpec spec = random.spec();
+    ContinuousEngine engine(spec);
+    struct Job {
+      JobId id;
+      EngineClass what;
+      bool stopping;
+    };
+    std::map<std::uint64_t, Job> jobs;
+    std::uint64_t uid = 0;
+    for (int event = 0; event < 30; ++event) {
+      const auto any = [&] { return std::next(jobs.begin(), static_cast<std::ptrdiff_t>(random.rng.below(jobs.size()))); };
+      const std::uint64_t kind = random.rng.below(10);
+      if (kind < 5 || jobs.empty()) {
+        const EngineClass what = random.what();
+        ++uid;
+        jobs[uid] = {engine.submit(engine.define(what), {0, uid}, static_cast<std::int64_t>(uid)), what, false};
+      } else if (kind < 6) {
+        const auto gone = any();
+        engine.leave(gone->second.id);
+        jobs.erase(gone);
+      } else if (auto& [id, what, stopping] = any()->second; engine.flavors_of(id).empty()) {
+        continue;
+      } else if (kind < 8) {
+        stopping = stopping || engine.running(id);
+        engine.stop(id);
+      } else if (engine.running(id) || stopping) {
+        for (EnginePodSet& pods : what.pod_sets)
+          for (auto& [resource, amount] : pods.total) amount -= random.some(amount);
+        engine.recount(id, engine.define(what));
+      }
+      (void)admitted(engine);
+      Ledger all(spec.nodes), held(spec.nodes);  // in use; without what is being stopped
+      for (const auto& [own, job] : jobs) {
+        const auto flavors = engine.flavors_of(job.id);
+        const EngineClass& what = job.what;
+        if (flavors.empty()) continue;
+        const bool uses = engine.running(job.id) || job.stopping;  // else its quota is promised
+        for (std::size_t p = 0; p < what.pod_sets.size(); ++p)
+          for (std::size_t r = 0; r < what.pod_sets[p].total.size(); ++r) {
+            const NodeId leaf = all.leaf(what.queue);
+            const Column column = flavors[p][r].empty() ? no_column : all.column(leaf, flavors[p][r], what.pod_sets[p].total[r].first);
+            if (column == no_column) continue;
+            if (uses) all.add(leaf, column, what.pod_sets[p].total[r].second);
+            if (!job.stopping) held.add(leaf, column, what.pod_sets[p].total[r].second);
+          }
+      }
+      for (NodeId node = 0; node < all.size(); ++node)
+        for (Column column = 0; column < all.width(node); ++column) {
+          ASSERT_EQ(engine.in_use().usage(node, column), all.usage(node, column)) << "history " << seed << ", event " << event;
+          ASSERT_EQ(engine.ledger().usage(node, column), held.usage(node, column)) << "history " << seed << ", event " << event;
+        }
+    }
+    // A successor of what is there sees it as its predecessor does.
+    ContinuousEngine again(spec);
+    std::map<std::uint64_t, JobId> copies;
+    const auto promised = [&](const Job& job) { return !engine.flavors_of(job.id).empty() && !engine.running(job.id) && !job.stopping; };
+    if (std::any_of(jobs.begin(), jobs.end(), [&](const auto& one) { return promised(one.second); })) continue;  // it may promise to others
+    for (const auto& [own, job] : jobs)
+      if (!engine.flavors_of(job.id).empty())
+        copies[own] = again.adopt(again.define(job.what), {0, own}, static_cast<std::int64_t>(own), engine.flavors_of(job.id), job.stopping ? ContinuousEngine::Adopted::Stopping : ContinuousEngine::Adopted::Running);
+    for (const auto& [own, job] : jobs)
+      if (!copies.contains(own)) copies[own] = again.submit(again.define(job.what), {0, own}, static_cast<std::int64_t>(own));
+    EXPECT_EQ(admitted(again), Uids{}) << seed << ": whoever fits with what was given back has started";
+    for (const auto& [own, job] : jobs)
+      if (job.stopping) engine.leave(job.id), again.leave(copies[own]);
+    EXPECT_EQ(admitted(engine), admitted(again)) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace fairlead::governance

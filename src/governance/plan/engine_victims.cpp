@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whom to pre-empt in the continuous mode, and on which flavors: the classical rules of victims_classical.cpp over ordered sets of what each queue runs, merged as far as victims are needed.
+#include <algorithm>
+
+#include "governance/plan/engine_search.h"
+
+namespace fairlead::governance {
+
+// One list in order, until there is room.
+bool ContinuousEngine::State::Search::take(std::vector<Source> list, bool may_borrow) {
+  const auto later_first = [](const Source& a, const Source& b) { return *b.at < *a.at; };
+  std::make_heap(list.begin(), list.end(), later_first);
+  while (!list.empty()) {
+    std::pop_heap(list.begin(), list.end(), later_first);
+    Source& from = list.back();
+    const Held one = *from.at;
+    bool drop = false, skip = false;
+    if (from.common != no_node) {
+      for (NodeId node = s.queues[from.queue].leaf; node != from.common && !drop; node = s.ledger.parent(node)) drop = within_quota(node);  // it borrows no more
+      skip = may_borrow && !from.hierarchy && !while_borrowing(one);
+    }
+    if (!drop && !skip) {
+      s.ledger.remove(s.queues[from.queue].leaf, uses_of(one.job));
+      s.victims.emplace_back(one.job, reason_of(from, one));
+      if (room(may_borrow)) return true;
+    }
+    ++from.at;
+    if (drop || !settle(from)) list.pop_back();
+    else std::push_heap(list.begin(), list.end(), later_first);
+  }
+  return false;
+}
+
+void ContinuousEngine::State::Search::give_back(bool may_borrow) {
+  std::vector<std::pair<JobId, VictimReason>>& chosen_ones = s.victims;
+  for (std::size_t i = chosen_ones.size() - 1; i-- > 0;) {
+    const NodeId leaf = s.queues[s.classes[s.jobs[chosen_ones[i].first].what].queue].leaf;
+    s.ledger.add(leaf, uses_of(chosen_ones[i].first));
+    if (room(may_borrow)) {
+      chosen_ones[i] = chosen_ones.back();
+      chosen_ones.pop_back();
+    } else {
+      s.ledger.remove(leaf, uses_of(chosen_ones[i].first));
+    }
+  }
+}
+
+bool ContinuousEngine::State::Search::classical() {
+  const bool forbidden = !own.policies.borrow_within_cohort;
+  const bool below_nominal = std::all_of(contested.begin(), contested.end(), [&](Column c) { return s.ledger.limits(own.leaf, c).nominal > s.ledger.usage(own.leaf, c); });
+  std::vector<bool> attempts{true, false};
+  if ((hierarchy.empty() && other.empty()) || (forbidden && !below_nominal)) attempts = {true};
+  else if (forbidden && hierarchy.empty()) attempts = {false, true};
+  for (const bool may_borrow : attempts) {
+    s.victims.clear();
+    const Ledger::Trial trial(s.ledger);
+    if (!take(hierarchy, may_borrow) && !take(other, may_borrow) && !take(mine, may_borrow)) continue;
+    give_back(may_borrow);
+    return true;
+  }
+  return false;
+}
+
+bool ContinuousEngine::State::Search::run() {
+  s.victims.clear();
+  collect();
+  if (s.fair ? fair() : classical()) return true;
+  s.victims.clear();
+  for (const Column c : contested) in_reach.push_back({c, 0});
+  for (const auto* list : {&hierarchy, &other, &mine})
+    for (Source from : *list)
+      for (; from.at != from.end && settle(from); ++from.at)
+        for (const Use& use : uses_of(from.at->job))
+          for (Use& sum : in_reach)
+            if (sum.column == use.column) sum.amount = plus(sum.amount, use.amount);
+  return false;
+}
+
+// Of each part the first flavor with room, else the first for which victims may be sought: where the queue's own quota, or a subtree's, is enough, or it may pre-empt while it borrows.
+bool ContinuousEngine::State::place_with_victims(Class& k, std::size_t at, std::vector<Column>& contested, std::uint16_t& choice) {
+  const Queue& queue = queues[k.queue];
+  if (at == k.parts.size()) {
+    choice = choice_of(k, chosen);
+    if (contested.empty() || ++tried > 16) return false;
+    Search search{*this, queue, k.choices[choice].uses, contested, k.spec.priority, k.waiting.empty() ? 0 : k.waiting.front().created, {}, {}, {}, {}};
+    if (search.run()) return true;
+    for (Shortage& one : short_of)  // with victims as they are, so much less must be given back, anywhere in the tree
+      for (const Use& sum : search.in_reach)
+        if (sum.column == one.column && sum.amount > 0) one = {roots[ledger.tree(queue.leaf)], one.column, std::max<Amount>(1, minus(one.missing, sum.amount))};
+    return false;
+  }
+  const Part& part = k.parts[at];
+  for (const bool with_room : {true, false}) {
+    for (std::uint32_t o = part.first_option; o < part.first_option + part.options; ++o) {
+      const Option& option = k.options[o];
+      const std::size_t held = taken.size(), before = contested.size();
+      bool may = true;
+      for (std::uint32_t u = option.first_use; u < option.first_use + option.uses && may; ++u) {
+        const Column column = k.uses[u].column;
+        Amount want = k.uses[u].amount;
+        for (const Use& use : taken)
+          if (use.column == column) want = plus(want, use.amount);
+        if (want <= ledger.available(queue.leaf, column)) continue;
+        may = want <= ledger.potential(queue.leaf, column) &&
+              (ledger.limits(queue.leaf, column).nominal >= want || queue.policies.borrow_within_cohort || (fair && queue.policies.reclaim != PreemptionPolicy::Never) || ledger.borrow_level(queue.leaf, column, want).below_root);
+        if (std::find(contested.begin(), contested.end(), column) == contested.end()) contested.push_back(column);
+      }
+      bool found = false;
+      if (may && (contested.size() == before) == with_room) {
+        for (std::uint32_t i = 0; i < part.asks; ++i) chosen[k.order[part.first_ask + i]] = option.flavor;
+        taken.insert(taken.end(), k.uses.begin() + option.first_use, k.uses.begin() + option.first_use + option.uses);
+        found = place_with_victims(k, at + 1, contested, choice);
+      }
+      taken.resize(held);
+      if (found) return true;
+      contested.resize(before);
+    }
+  }
+  return false;
+}
+
+bool ContinuousEngine::State::look_for_victims(ClassId c, std::uint16_t& choice, int& level) {
+  Class& k = classes[c];
+  const Queue& queue = queues[k.queue];
+  if (k.never.rule != EngineWait::Rule::None) return false;
+  if (queue.policies.within_queue == PreemptionPolicy::Never && queue.policies.reclaim == PreemptionPolicy::Never) return false;
+  std::vector<Column> contested;
+  taken.clear();
+  chosen.assign(k.asks.size(), nothing);
+  tried = 0;
+  untouchable.clear();
+  if (!k.waiting.empty()) stronger_than(k.waiting.front().uid);
+  if (!place_with_victims(k, 0, contested, choice)) return false;
+  const Ledger::Trial trial(ledger);
+  for (const auto& [victim, reason] : victims) {
+    const Class& theirs = classes[jobs[victim].what];
+    ledger.remove(queues[theirs.queue].leaf, theirs.choices[jobs[victim].choice].uses);
+  }
+  level = 0;
+  for (const Use& use : k.choices[choice].uses) level = std::max(level, ledger.borrow_level(queue.leaf, use.column, use.amount).height);
+  return true;
+}
+
+bool ContinuousEngine::State::fits_in_use(const Queue& queue, const std::vector<Use>& uses) const {
+  return std::all_of(uses.begin(), uses.end(), [&](const Use& use) { return use.amount <= std::max<Amount>(0, in_use.available(queue.leaf, use.column)); });
+}
+
+// Those that were stopped have left: who waited for it starts, in the order of the promises. All of them fit together once all have stopped.
+void ContinuousEngine::State::keep_promises(std::vector<EngineDecision>& out) {
+  stopped_some = false;
+  std::erase_if(promised, [&](JobId id) {
+    Job& job = jobs[id];
+    Class& k = classes[job.what];
+    if (k.queue == nothing) return false;
+    Queue& queue = queues[k.queue];
+    const std::vector<Use>& uses = k.choices[job.choice].uses;
+    if (!fits_in_use(queue, uses)) return false;
+    in_use.add(queue.leaf, uses);
+    job.stage = Stage::Running;
+    ++running;
+    queue.held.insert(held_of(id));
+    freed(queue.leaf, uses);  // it may be pre-empted from now on: for those that wait it is as if that were given back
+    out.push_back({.kind = EngineDecision::Kind::Admitted, .job = id, .kind_of_job = job.what});
+    return true;
+  });
+}
+
+}  // namespace fairlead::governance

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a workload runs, as far as its objects tell: declared by its user, or limited. Pure. docs/design/032-foresee.md.
+#pragma once
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "kube/json.h"
+
+namespace fairlead::governance {
+
+inline constexpr const char* kRunTime = "fairlead.dev/run-time";  // annotation of a Job, a pod or a Workload: "2h30m"
+
+// An interval of time; no end: nobody knows.
+struct Span {
+  std::chrono::seconds least{0};
+  std::optional<std::chrono::seconds> most;
+  friend bool operator==(const Span&, const Span&) = default;
+};
+
+struct RunTime {
+  std::optional<std::chrono::seconds> declared, limit;
+  std::string from;     // the fields that tell, as people know them: "fairlead.dev/run-time 2h, activeDeadlineSeconds 9000"; empty: none does
+  std::string problem;  // what of it cannot be read
+};
+// `job`: the Job it belongs to; null: none, or it is not known.
+RunTime run_time_of(const kube::Json& workload, const kube::Json& job);
+
+// Label kueue.x-k8s.io/max-exec-time-seconds of a Job or pod; none: it has none, or `problem` says what is wrong with it.
+std::optional<std::int64_t> max_execution_seconds(const kube::Json& owner, std::string& problem);
+
+Span whole(const RunTime& time);                                 // of one that has not begun
+Span left(const RunTime& time, std::chrono::nanoseconds since);  // of one that runs since then
+
+}  // namespace fairlead::governance

@@ -1,0 +1,87 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Steps that end while slurmdbd is away are in accounting afterwards, although slurmctld is killed, its disk loses power, or it ends in an orderly way, again and again before slurmdbd is back (docs/design/034).
+# Proof that this test can fail: without the library, and with the library but without syncing, steps are lost.
+#   slurm_accounting_queue_test.sh BUILD_DIR   (as root)
+set -euo pipefail
+build=$(realpath "${1:?usage: slurm_accounting_queue_test.sh BUILD_DIR}")
+# shellcheck source=tests/slurm_machine.sh
+. "$(dirname "$0")/../slurm_machine.sh"
+own_machine "$0" "$build"
+make_machine "$build"
+# shellcheck source=tests/slurm_database.sh
+. "$(dirname "$0")/../slurm_database.sh"
+prepare_database "$build"
+sed -i -e '/^AccountingStorage/d' -e 's/^ClusterName=.*/ClusterName=heads/' "$root/etc/slurm/slurm.conf"
+accounting_lines >> "$root/etc/slurm/slurm.conf"
+# Without its associations a slurmctld leaves new jobs to backfill, which looks every 30 s.
+sed -i 's/^SchedulerParameters=.*/&,bf_interval=1/' "$root/etc/slurm/slurm.conf"
+start_accounting
+truncate -s 512M "$work/disk"
+mkfs.xfs -q "$work/disk"
+mount -o loop "$work/disk" "$state"
+chown "$(inside id -u slurm):$(inside id -g slurm)" "$state"
+mkdir -m 1777 "$root/tmp/steps"
+start_controller
+inside slurmd -D > "$work/slurmd.log" 2>&1 &
+until_true 30 'the node is there' grep_in '^(idle|mixed|allocated)$' inside sinfo -h -o %T
+
+records() { inside sacct -n -P -j "$1" -o jobid,state | sort; }
+first=$(inside sbatch --parsable -o /dev/null --wrap true)
+until_true 60 'the first job is in accounting' grep_in "^$first\\|COMPLETED" records "$first"
+kill -KILL "$slurmdbd_job"
+wait "$slurmdbd_job" 2> /dev/null || true
+
+# A job of which five steps have ended; it runs on.
+declare -A job=()
+five_steps() { # ROUND
+  job[$1]=$(inside sbatch --parsable -o "/tmp/steps/$1" --wrap 'for n in 1 2 3 4 5; do srun --overlap -n1 true && echo "$n"; done; sleep 1000')
+  until_true 60 "$1: five steps have ended" grep_in '^5$' cat "$root/tmp/steps/$1"
+}
+power_cut() {
+  xfs_io -x -c shutdown "$state"
+  kill_controller
+  umount "$state"
+  mount -o loop "$work/disk" "$state"
+}
+
+five_steps killed
+kill_controller
+start_controller
+five_steps 'killed again'
+kill_controller
+start_controller
+five_steps 'power cut'
+power_cut
+start_controller
+five_steps 'orderly end'
+inside scontrol shutdown slurmctld
+until_true 30 'slurmctld has ended' grep_in 'Terminate signal .* received' tail -n 200 "$work/controller.log"
+kill_controller
+
+# ---- what loses steps
+start_controller FAIRLEAD_DURABLE=off
+five_steps off
+kill_controller
+printf 'int fdatasync(int fd) { (void)fd; return 0; }\n' | cc -shared -fPIC -x c -o "$root/usr/lib/no-sync.so" -
+start_controller LD_PRELOAD=/usr/lib/no-sync.so
+five_steps unsynced
+power_cut
+start_controller
+
+# ---- slurmdbd is back
+start_slurmdbd
+ended() { grep_in '^5$' bash -c "grep -cE '^${job[$1]}\\.[0-4]\\|COMPLETED\$' <<< '$(records "${job[$1]}")'"; }
+for round in killed 'killed again' 'power cut' 'orderly end'; do until_true 60 "$round: all steps are in accounting" ended "$round"; done
+for round in off unsynced; do
+  until_true 30 "$round: the job is in accounting" grep_in "^${job[$round]}\\|RUNNING" records "${job[$round]}"
+  ! ended "$round" > /dev/null || fail "$round: nothing was lost: the test proves nothing"
+done
+twice=$(inside sacct -D -a -n -P -o jobid | sort | uniq -d)
+[ -z "$twice" ] || fail "there twice: $twice"
+ok 'steps that ended while slurmdbd was away are in accounting after a kill, two, a power cut and an orderly end; without the library and without syncing they are lost'
+inside scancel -u root
+taken() { [ ! -s "$state/fairlead-accounting" ]; }
+until_true 60 'what slurmdbd has taken leaves the disk' taken
+kill_controller
+umount "$state"

@@ -1,0 +1,163 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Two teams with Jobs under one quota: the worked example of borrowing (and that it waits at the default limit), take-back by pre-emption, return, shares and counts in the status of the queues.
+. "$(dirname "$0")/lib.sh"
+
+clean_up() {
+  local status=$?
+  trap - EXIT
+  [ $status = 0 ] || {
+    k get clusterqueues,localqueues,workloads,jobs,pods -A -o wide | grep -E 'NAME|team-' || true
+    k get workloads -A -o 'jsonpath={range .items[*]}{.metadata.name}: {range .status.conditions[*]}{.type}={.status} {.reason} {.message}; {end}{"\n"}{end}'
+    k get clusterqueue -o yaml | tail -n 80
+  } >&2 || true
+  k delete namespace team-a team-b --ignore-not-found --timeout=60s > /dev/null || status=1
+  k delete clusterqueue team-a team-b --ignore-not-found --timeout=30s > /dev/null || status=1
+  k delete resourceflavor pool-cpu --ignore-not-found --timeout=30s > /dev/null || status=1
+  k delete workloadpriorityclass urgent-priority --ignore-not-found --timeout=30s > /dev/null || status=1
+  exit "$status"
+}
+trap clean_up EXIT
+
+team() { # NAME CPU BORROWING-LIMIT
+  k apply -f - > /dev/null << YAML
+apiVersion: v1
+kind: Namespace
+metadata: {name: $1}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: $1}
+spec:
+  cohortName: everybody
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: $1}}
+  preemption: {withinClusterQueue: LowerPriority, reclaimWithinCohort: Any}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: pool-cpu, resources: [{name: cpu, nominalQuota: $2, borrowingLimit: $3}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: queue, namespace: $1}
+spec: {clusterQueue: $1}
+YAML
+}
+condition() { k -n "$1" get workloads -o "jsonpath={.items[?(@.metadata.ownerReferences[0].name==\"$2\")].status.conditions[?(@.type==\"$3\")].$4}"; }
+running() { same Running k -n "$1" get pods -l "batch.kubernetes.io/job-name=$2" -o 'jsonpath={.items[*].status.phase}'; }
+
+# ---- A owns 6 and uses 2, B owns 5 and uses 4; B asks for 4 more (here in units of 10m)
+k apply -f - > /dev/null << 'YAML'
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: pool-cpu}
+spec: {nodeLabels: {example.com/pool: cpu}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: WorkloadPriorityClass
+metadata: {name: urgent-priority}
+value: 90
+YAML
+team team-a 60m 30m
+team team-b 50m 25m # the default: 50 % of what is the team's own
+queued_job team-a a1 20m
+queued_job team-b b1 40m
+until_true 20 'both are admitted' held team-b b1 false
+until_true 20 'a1 is admitted' held team-a a1 false
+queued_job team-b b2 40m
+until_true 20 'b2 is told what it waits for' same "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor pool-cpu, 5m more needed" condition team-b b2 QuotaReserved message
+held team-b b2 true || fail 'b2 runs at the default limit'
+until_true 10 'the queue counts it' same 1 of_queue team-b pendingWorkloads
+says '5m cpu in pool-cpu: borrowingLimit of ClusterQueue team-b (25m)' f queue -n team-b || fail 'fairlead queue does not name the limit'
+says 'borrowingLimit of cpu in pool-cpu in ClusterQueue team-b: 30m instead of 25m' f explain -n team-b job/b2 || fail 'fairlead explain does not tell what would start it'
+says 'position: 1' f queue --queue team-b -o yaml || fail 'fairlead queue -o yaml'
+says 'when it starts is unknown' f eta -n team-b job/b2 || fail 'fairlead eta makes up a time'
+k -n team-b annotate job b1 fairlead.dev/run-time=500h > /dev/null
+k -n team-a annotate job a1 fairlead.dev/run-time=600h > /dev/null
+says 'ends in' f eta -n team-b job/b2 || fail 'fairlead eta does not read the declared times'
+says '"known": true' f eta -n team-b job/b2 -o json || fail 'fairlead eta leaves the range open'
+note 'the worked example waits at the default borrowing limit of 50 %; its start is unknown until the others say how long they run'
+
+# ---- what would be, before it is
+cat > "$SCENARIO_WORK/limit.yaml" << 'YAML'
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: team-b}
+spec:
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: pool-cpu, resources: [{name: cpu, nominalQuota: 50m, borrowingLimit: 30m}]}]
+YAML
+shifts() { # ARGUMENTS...: whom whatif names as started and stopped
+  f whatif "$@" -o json | python3 -c 'import json, sys
+view = json.load(sys.stdin)
+print(" ".join(kind + ":" + one["owner"] for kind in ("starts", "stops") for one in view[kind]))'
+}
+same starts:job/b2 shifts -f "$SCENARIO_WORK/limit.yaml" || fail 'fairlead whatif does not tell that b2 would start'
+same starts:job/b2 shifts -n team-b --without job/b1 || fail 'fairlead whatif --without'
+sed 's/borrowingLimit/borrowinglimit/' "$SCENARIO_WORK/limit.yaml" > "$SCENARIO_WORK/misspelt.yaml"
+! f whatif -f "$SCENARIO_WORK/misspelt.yaml" > "$SCENARIO_WORK/last" 2>&1 || fail 'a misspelt field is no change without effect'
+says borrowinglimit cat "$SCENARIO_WORK/last" || fail 'the misspelt field is not named'
+same 25m k get clusterqueue team-b -o 'jsonpath={.spec.resourceGroups[0].flavors[0].resources[0].borrowingLimit}' || fail 'fairlead whatif wrote'
+held team-b b2 true || fail 'b2 runs'
+note 'what another limit would do is told, and nothing is written'
+
+team team-b 50m 30m
+until_true 20 'b2 borrows' held team-b b2 false
+until_true 10 'the queue tells what is borrowed' same 30m of_queue team-b 'flavorsUsage[0].resources[0].borrowed'
+until_true 10 'and its share' same 273 of_queue team-b fairSharing.weightedShare
+same cpu k -n team-b get job b2 -o 'jsonpath={.spec.template.spec.nodeSelector.example\.com/pool}' || fail 'b2 is not bound to the nodes of its flavor'
+until_true 40 'its pod runs' running team-b b2
+says 'weightedShare: 273' k get clusterqueue team-b -o yaml || fail 'the share is not in kubectl get clusterqueue -o yaml'
+says '80m of 50m  30m borrowed of 30m' f quota team-b || fail 'fairlead quota does not tell what is borrowed'
+says '30m lent' f quota team-a || fail 'fairlead quota does not tell what is lent'
+says '30m of it borrowed' f explain -n team-b job/b2 || fail 'fairlead explain does not tell what is borrowed'
+says 'ClusterQueue team-a, which gets its own quota back' f explain -n team-b job/b2 || fail 'fairlead explain does not tell who could take it back'
+! f quota nobody > /dev/null 2>&1 || fail 'fairlead quota of a name that is not there'
+note 'with 60 % three are borrowed; the share stands in the status, the bars in fairlead quota'
+
+# ---- the lender takes its own back; what that would do is known before
+cat > "$SCENARIO_WORK/a2.yaml" << 'YAML'
+apiVersion: batch/v1
+kind: Job
+metadata: {name: a2, labels: {kueue.x-k8s.io/queue-name: queue, kueue.x-k8s.io/priority-class: urgent-priority}}
+spec:
+  suspend: true
+  template:
+    spec: {restartPolicy: Never, containers: [{name: work, image: 'busybox:1', resources: {requests: {cpu: 40m}}}]}
+YAML
+same 'starts:job/a2 stops:job/b2' shifts -n team-a -f "$SCENARIO_WORK/a2.yaml" || fail 'fairlead whatif does not tell whom a2 would stop'
+is_empty k -n team-a get job a2 --ignore-not-found -o name || fail 'fairlead whatif made the Job'
+queued_job team-a a2 40m 'kueue.x-k8s.io/priority-class: urgent-priority'
+until_true 20 'b2 is pre-empted' same InCohortReclamation condition team-b b2 Preempted reason
+until_true 20 'b2 is held again' held team-b b2 true
+until_true 30 'a2 has its quota' held team-a a2 false
+until_true 40 'a2 runs' running team-a a2
+is_empty k -n team-b get pods -l batch.kubernetes.io/job-name=b2 -o name || fail 'pods of b2 are left'
+is_empty k -n team-b get job b2 -o 'jsonpath={.spec.template.spec.nodeSelector}' || fail 'b2 is bound to the flavor still'
+same 90 k -n team-a get workloads -o 'jsonpath={.items[?(@.spec.priority==90)].spec.priority}' || fail 'a2 has not the priority of its class'
+until_true 20 'an event tells why' says 'Preempted to accommodate a workload' k -n team-b get events
+note 'the lender took its own back; the borrower waits in the queue'
+
+k -n team-a delete job a2 --wait=false > /dev/null
+until_true 30 'b2 comes back' held team-b b2 false
+until_true 20 'the counts say so' same 2 of_queue team-b admittedWorkloads
+note 'the borrower came back'
+
+# ---- a limit of time
+sed 's/name: a2, labels: {/name: short, labels: {kueue.x-k8s.io\/max-exec-time-seconds: "2", /; s/, kueue.x-k8s.io\/priority-class: urgent-priority//; s/cpu: 40m/cpu: 5m/; s/image: /command: [sleep, '"'1000'"'], image: /' "$SCENARIO_WORK/a2.yaml" > "$SCENARIO_WORK/short.yaml"
+k -n team-a apply -f "$SCENARIO_WORK/short.yaml" > /dev/null
+until_true 30 'short has run for its time' same 'The workload is deactivated due to exceeding the maximum execution time' condition team-a short Evicted message
+until_true 20 'short is held' held team-a short true
+until_true 10 'an event tells why' says 'The maximum execution time (2s) exceeded' k -n team-a get events
+k -n team-a delete job short --wait=false > /dev/null
+note 'a job that has run for its max-exec-time-seconds is deactivated'
+
+# ---- what was decided is decided again
+replay=$(dirname "$SCENARIO_FAIRLEAD")/fairlead-replay
+if [ -x "$replay" ] && [ -n "${SCENARIO_STATE:-}" ]; then
+  cp "$SCENARIO_STATE/decisions.log" "$SCENARIO_WORK/decisions.log" || fail 'there is no decision log'
+  says 'team-b/job-b2-' grep submit "$SCENARIO_WORK/decisions.log" || fail 'the decision log does not name b2'
+  says InCohortReclamation cat "$SCENARIO_WORK/decisions.log" || fail 'the decision log does not tell the take-back'
+  says ' 0 failed' "$replay" "$SCENARIO_WORK/decisions.log" || fail 'the decision log is not decided so again'
+  note 'the decision log is replayed byte for byte'
+fi
