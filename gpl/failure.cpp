@@ -78,7 +78,8 @@ Requeued requeued(std::string_view job) {
   if (*state == "COMPLETING" || *state == "REQUEUED") return Requeued::Wait;
   if (*state == "RUNNING" && *restarts == "0") return Requeued::Nothing;  // goes on without the node (--no-kill)
   if (*state != "PENDING" || *restarts == "0") return Requeued::Nothing;
-  return *reason == "BeginTime" ? Requeued::Hurry : *reason == "None" ? Requeued::Wait : Requeued::Nothing;
+  // Cleaning: a step of the run before is still there (job_scheduler.c, _job_runnable_test1); it becomes BeginTime.
+  return *reason == "BeginTime" ? Requeued::Hurry : *reason == "None" || *reason == "Cleaning" ? Requeued::Wait : Requeued::Nothing;
 }
 
 void in_background(const std::function<void()>& work) {

@@ -42,7 +42,7 @@ TEST_P(AJob, StartsAgainAtOnceOnlyWhenSlurmHasPutItBack) {
   EXPECT_EQ(requeued(job(state, reason, restarts)), what);
 }
 INSTANTIATE_TEST_SUITE_P(Rows, AJob,
-                         testing::Values(Row{"PENDING", "BeginTime", 1, Requeued::Hurry}, Row{"PENDING", "None", 1, Requeued::Wait}, Row{"COMPLETING", "NodeDown", 0, Requeued::Wait}, Row{"REQUEUED", "NodeDown", 1, Requeued::Wait},
+                         testing::Values(Row{"PENDING", "BeginTime", 1, Requeued::Hurry}, Row{"PENDING", "None", 1, Requeued::Wait}, Row{"PENDING", "Cleaning", 1, Requeued::Wait}, Row{"COMPLETING", "NodeDown", 0, Requeued::Wait}, Row{"REQUEUED", "NodeDown", 1, Requeued::Wait},
                                          Row{"PENDING", "BeginTime", 0, Requeued::Nothing},     // its user's own --begin
                                          Row{"PENDING", "JobHeldUser", 1, Requeued::Nothing},   // held: its user's or administrator's will
                                          Row{"PENDING", "Dependency", 2, Requeued::Nothing}, Row{"PENDING", "Resources", 1, Requeued::Nothing}, Row{"RUNNING", "None", 1, Requeued::Nothing},

@@ -34,7 +34,7 @@ fail() {
 }
 # wait_until SECONDS WHAT COMMAND...: a script whose $server ends meanwhile need not wait.
 wait_until() {
-  local end=$((SECONDS + $1)) what=$2
+  local end=$((SECONDS + $1 * ${FAIRLEAD_PATIENCE:-2})) what=$2
   shift 2
   until "$@" > "$work/out" 2>&1; do
     [ "$SECONDS" -lt "$end" ] || fail "not in time: $what"

@@ -25,7 +25,7 @@ fail() {
 }
 ok() { echo "ok: $*"; }
 until_true() { # SECONDS WHAT COMMAND...
-  local end=$((SECONDS + $1)) what=$2
+  local end=$((SECONDS + $1 * ${FAIRLEAD_PATIENCE:-2})) what=$2
   shift 2
   until "$@" > "$work/last.log" 2>&1; do
     ((SECONDS < end)) || fail "not in time: $what"

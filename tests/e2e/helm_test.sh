@@ -35,7 +35,7 @@ refused() { # WORDS COMMAND...: it fails, and says these words
   grep -qiF -- "$words" "$work/log" || fail "refused without the words \"$words\": $*"
 }
 eventually() { # SECONDS COMMAND...
-  local until=$((SECONDS + $1))
+  local until=$((SECONDS + $1 * ${FAIRLEAD_PATIENCE:-2}))
   shift
   until "$@" > "$work/eventually" 2>&1; do ((SECONDS < until)) || { cp "$work/eventually" "$work/log"; fail "did not come true in time: $*"; }; read -rt 0.3 <> <(:) || true; done
 }

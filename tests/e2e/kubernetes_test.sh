@@ -68,7 +68,7 @@ clean_up() {
 }
 trap clean_up EXIT
 wait_until() { # SECONDS WHAT COMMAND...
-  local end=$((SECONDS + $1)) what=$2
+  local end=$((SECONDS + $1 * ${FAIRLEAD_PATIENCE:-2})) what=$2
   shift 2
   until "$@" > "$work/last" 2>&1; do
     [ $SECONDS -lt $end ] || { tail -n 5 "$work/last" >&2; fail "not in time: $what"; }

@@ -47,7 +47,7 @@ trap clean_up EXIT
 until_true() {
   local limit=$1 what=$2 end
   shift 2
-  end=$((SECONDS + limit))
+  end=$((SECONDS + limit * ${FAIRLEAD_PATIENCE:-2}))
   until "$@" > "$work/last" 2>&1; do
     ((SECONDS < end)) || { cat "$work/last" >&2; fail "not within $limit s: $what"; }
     read -rt 0.2 <> <(:) || true

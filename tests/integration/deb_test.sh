@@ -28,7 +28,7 @@ fail() {
 }
 ok() { echo "ok: $*"; }
 eventually() { # SECONDS COMMAND...
-  local until=$((SECONDS + $1))
+  local until=$((SECONDS + $1 * ${FAIRLEAD_PATIENCE:-2}))
   shift
   until "$@" > "$work/eventually" 2>&1; do ((SECONDS < until)) || { cp "$work/eventually" "$work/log"; fail "did not come true in time: $*"; }; read -rt 0.3 <> <(:) || true; done
 }

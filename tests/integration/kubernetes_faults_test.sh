@@ -40,7 +40,7 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 1' INT TERM
 wait_until() { # SECONDS WHAT COMMAND...
-  local end=$((SECONDS + $1)) what=$2
+  local end=$((SECONDS + $1 * ${FAIRLEAD_PATIENCE:-2})) what=$2
   shift 2
   until "$@" > "$work/out" 2>&1; do
     [ $SECONDS -lt $end ] || fail "not in time: $what"

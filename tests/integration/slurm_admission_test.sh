@@ -89,7 +89,7 @@ id=$(inside squeue -h -o %i)
 companion queue-release "$id"
 until_true 30 'srun runs' is RUNNING None "$id"
 companion queue-requeue "$id"
-until_true 30 'what cannot go back is cancelled' look "'$id' not in j"
+until_true 90 'what cannot go back is cancelled' look "'$id' not in j"
 wait "$srun" || true
 ok 'what is taken back waits, held; what Slurm cannot put back is cancelled'
 

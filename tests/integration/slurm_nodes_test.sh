@@ -253,7 +253,7 @@ grep -q "worker-1 is down; lost with it: $job" "$work/died.log" || fail "died: $
 companion died worker-1 - 'died: its machine is off'
 seen '[node["reason"] for node in v["nodes"] if "DOWN" in node["state"]] == ["fairlead: the worker died: its machine is off"]' || fail "down: $(cat "$work/nodes.log")"
 start_worker
-until_true 60 'the job runs again' seen "j['$job']['nodes'] == ['worker-1'] and j['$job']['state'] == 'RUNNING'"
+until_true 45 'the job runs again' seen "j['$job']['nodes'] == ['worker-1'] and j['$job']['state'] == 'RUNNING'"
 inside scontrol -o show job "$job" | grep -q 'Restarts=1' || fail 'it is not the same job'
 ok "a job whose worker died runs again: $(python3 -c "print(f'{$EPOCHREALTIME - $killed:.1f}')") s after its death"
 
@@ -276,6 +276,6 @@ seen "j['$job']['nodes'] == ['worker-1'] and j['$job']['state'] == 'RUNNING'" ||
 ! grep -q 'told the head' "$work/worker.log" || fail 'it spoke for the other pod'
 { kill -KILL "$first" && wait "$first" || true; } 2> /dev/null
 companion died worker-1 - 'died: machine m1 is off' u1@m1
-until_true 60 'the job runs in the pod that waited' seen "j['$job']['nodes'] == ['worker-1'] and j['$job']['state'] == 'RUNNING'"
+until_true 45 'the job runs in the pod that waited' seen "j['$job']['nodes'] == ['worker-1'] and j['$job']['state'] == 'RUNNING'"
 until_true 30 'Slurm knows its pod' whose u2 m2
 ok 'a worker made while the one before it may live waits for the proof of its end'

@@ -16,7 +16,7 @@ pause() { read -rt "$1" <> <(:) || true; }
 until_true() { # SECONDS WHAT COMMAND...
   local limit=$1 what=$2 end
   shift 2
-  end=$((SECONDS + limit))
+  end=$((SECONDS + limit * ${FAIRLEAD_PATIENCE:-2}))
   until "$@" > "$SCENARIO_WORK/last" 2>&1; do
     ((SECONDS < end)) || fail "not within $limit s: $what ($(tail -n 3 "$SCENARIO_WORK/last" | tr '\n' ' '))"
     pause 1
