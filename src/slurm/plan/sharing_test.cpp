@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "base/rng.h"
+#include "base/test_rounds.h"
 #include "slurm/plan/accounting.h"
 #include "slurm/plan/accounting_test_world.h"
 #include "slurm/plan/trouble.h"
@@ -183,7 +184,7 @@ TEST(Sharing, AnOperatorOfOneNamespaceSaysSo) {
 
 // Whatever comes first, and wherever an operator dies: a guest joins a host that is held, with the host's key, and in the end both are as wanted.
 TEST(SharingProperty, AnyOrderAndAnyCrashEndsTheSame) {
-  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+  for (std::uint64_t seed = 0; seed < test_rounds<std::uint64_t>(30, 300); ++seed) {
     Rng rng(seed);
     Site site;
     const Json consent = site.host.snapshot.cluster["spec"]["extensions"];
