@@ -109,6 +109,7 @@ int run_accounting() {
   auto environment = own_environment();
   environment.erase("FAIRLEAD_SLURMDBD_CONF");
   environment["SLURM_CONF"] = kToolsConf;  // slurmdbd.conf is looked for beside it
+  send_at_once(environment);
   return supervise({.command = {.argv = {"slurmdbd", "-D"}, .environment = std::move(environment), .stdout_fd = 1, .stderr_fd = 2}, .restart_in_place = true, .before_start = [conf, cluster, first = true]() mutable {
                       if (!first)
                         if (auto written = write_conf(conf, cluster); !written) log_error("slurmdbd keeps its configuration", {{"error", written.error().message}});

@@ -17,7 +17,7 @@
 #include "base/process.h"
 #include "jail.h"
 
-extern "C" const char fairlead_durable_begin[], fairlead_durable_end[];  // durable/bytes.S
+extern "C" const char fairlead_durable_begin[], fairlead_durable_end[], fairlead_nodelay_begin[], fairlead_nodelay_end[];  // durable/bytes.S
 
 namespace fairlead::companion {
 
@@ -90,23 +90,38 @@ std::map<std::string, std::string> own_environment() {
   return out;
 }
 
+namespace {
+
+// The library is written out, and whoever is started with this environment loads it. Its path.
+Result<std::string> preload(std::map<std::string, std::string>& environment, const std::string& name, std::string_view bytes) {
+  constexpr const char* kFolder = "/run/fairlead";  // root's own: the daemon that loads the file starts as root
+  if (auto made = make_dirs(kFolder, 0755); !made) return std::unexpected(std::move(made.error()));
+  const std::string path = std::string(kFolder) + "/" + name;
+  if (auto written = write_file_atomically(path, bytes, 0755); !written) return std::unexpected(std::move(written.error()));
+  const std::string others = environment["LD_PRELOAD"];
+  environment["LD_PRELOAD"] = others.empty() ? path : path + ":" + others;
+  return path;
+}
+
+}  // namespace
+
+void send_at_once(std::map<std::string, std::string>& environment) {
+  if (auto preloaded = preload(environment, "nodelay.so", {fairlead_nodelay_begin, fairlead_nodelay_end}); !preloaded) log_warn("each message of accounting takes 40 ms longer", {{"error", preloaded.error().message}});
+}
+
 Result<std::map<std::string, std::string>> durable_environment() {
   auto environment = own_environment();
   if (const auto off = environment.find("FAIRLEAD_DURABLE"); off != environment.end() && off->second == "off") {
     log_warn("confirmed submissions are not durable: FAIRLEAD_DURABLE=off");
     return environment;
   }
-  constexpr const char* kFolder = "/run/fairlead";  // root's own: the daemon that loads the file starts as root
-  if (auto made = make_dirs(kFolder, 0755); !made) return std::unexpected(std::move(made.error()));
-  const std::string path = std::string(kFolder) + "/durable.so";
-  if (auto written = write_file_atomically(path, std::string_view(fairlead_durable_begin, static_cast<std::size_t>(fairlead_durable_end - fairlead_durable_begin)), 0755); !written) return std::unexpected(std::move(written.error()));
-  const std::string others = environment["LD_PRELOAD"];
-  environment["LD_PRELOAD"] = others.empty() ? path : path + ":" + others;
+  auto preloaded = preload(environment, "durable.so", {fairlead_durable_begin, fairlead_durable_end});
+  if (!preloaded) return std::unexpected(std::move(preloaded.error()));
   // The linker goes on without a library that it cannot load, and the library ends a daemon that it does not know: both show here, before anything is served.
   auto tried = run({.argv = {"slurmctld", "-V"}, .environment = environment}, std::chrono::seconds(20));
   if (!tried) return pass(std::move(tried.error()), "try slurmctld");
   if (tried->exit.code != 0 || tried->err.find("cannot be preloaded") != std::string::npos)
-    return fail(Code::Unavailable, fmt::format("slurmctld does not run with {}: {}", path, trim(tried->err.empty() ? tried->out : tried->err)));
+    return fail(Code::Unavailable, fmt::format("slurmctld does not run with {}: {}", *preloaded, trim(tried->err.empty() ? tried->out : tried->err)));
   return environment;
 }
 

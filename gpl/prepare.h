@@ -23,5 +23,7 @@ std::map<std::string, std::string> own_environment();
 // The environment of a slurmctld that acknowledges nothing before it is saved (durable/durable.cpp): ours, with the library written out and preloaded. It belongs to the version of this program, so it is written
 // each time. FAIRLEAD_DURABLE=off in our environment leaves it out: stock Slurm, which loses up to 5 s of confirmed jobs when it dies.
 Result<std::map<std::string, std::string>> durable_environment();
+// Whoever is started with it sends without Nagle's delay (durable/nodelay.cpp), as durable_environment() has it, too. Where the library cannot be written out the log says so, and nothing changes.
+void send_at_once(std::map<std::string, std::string>& environment);
 
 }  // namespace fairlead::companion

@@ -29,6 +29,25 @@ until_true 30 'the node is there' grep_in '^(idle|mixed|allocated)$' inside sinf
 records() { inside sacct -n -P -j "$1" -o jobid,state | sort; }
 first=$(inside sbatch --parsable -o /dev/null --wrap true)
 until_true 60 'the first job is in accounting' grep_in "^$first\\|COMPLETED" records "$first"
+# Their connection sends at once: else each message waits for an acknowledgement that the other side puts off (gpl/durable/nodelay.cpp).
+sends_at_once() { # NAME: every TCP socket of the daemon has TCP_NODELAY, and there is one between the two
+  python3 - "$(pgrep -xo "$1")" << 'PYTHON'
+import ctypes, os, socket, sys
+pid = int(sys.argv[1])
+process, libc, ports = os.pidfd_open(pid), ctypes.CDLL(None, use_errno=True), set()
+for name in os.listdir(f"/proc/{pid}/fd"):
+    fd = libc.syscall(438, process, int(name), 0)  # pidfd_getfd
+    try: one = socket.socket(fileno=fd)
+    except OSError: continue
+    if one.family not in (socket.AF_INET, socket.AF_INET6) or one.type != socket.SOCK_STREAM: continue
+    if not one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY): sys.exit(f"descriptor {name}: {one}")
+    try: ports |= {one.getsockname()[1], one.getpeername()[1]}
+    except OSError: pass
+sys.exit(0 if 6819 in ports else f"no connection of the two: {ports}")
+PYTHON
+}
+for daemon in slurmctld slurmdbd; do sends_at_once "$daemon" || fail "$daemon keeps its messages back"; done
+ok 'slurmctld and slurmdbd send at once'
 kill -KILL "$slurmdbd_job"
 wait "$slurmdbd_job" 2> /dev/null || true
 
@@ -61,6 +80,7 @@ kill_controller
 
 # ---- what loses steps
 start_controller FAIRLEAD_DURABLE=off
+! sends_at_once slurmctld 2> /dev/null || fail 'it sends at once without the library, too: the test proves nothing'
 five_steps off
 kill_controller
 printf 'int fdatasync(int fd) { (void)fd; return 0; }\n' | cc -shared -fPIC -x c -o "$root/usr/lib/no-sync.so" -

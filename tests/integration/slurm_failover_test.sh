@@ -3,6 +3,7 @@
 # Three heads and a witness, and two and a witness, with the real slurmctld: whatever happens to the head that serves, another one does, what was confirmed is there under its id, no id is given twice, what runs runs on.
 #   slurm_failover_test.sh BUILD_DIR   (as root)     FAIRLEAD_ROUNDS: of each kind (20, of three that are variants of others 3, with two heads 8)     FAIRLEAD_FAULTS: which, one after the other (all, in six lanes beside one another)
 #   FAIRLEAD_PASSES: how often all of it, each on clusters of its own (1; with FAIRLEAD_FULL=1: 10)
+#   FAIRLEAD_ACCOUNTING: with slurmdbd and its database beside the heads also where the fault is another
 #   FAIRLEAD_TIMES: a file for a line "fault seconds confirmed-before-it lost twice ended both" of each round; both: confirmations that were asked of the head that served before, after another one had started its slurmctld; with two
 #   heads the fault is "two-heads-FAULT"
 set -euo pipefail
@@ -51,7 +52,7 @@ times=${FAIRLEAD_TIMES:-$work/times}
 
 make_machine "$build"
 accounting=''
-if [[ " ${faults[*]} " == *' database '* ]]; then
+if [[ -n ${FAIRLEAD_ACCOUNTING:-} || " ${faults[*]} " == *' database '* ]]; then
   # shellcheck source=tests/slurm_database.sh
   . "$(dirname "$0")/../slurm_database.sh"
   accounting=yes
