@@ -20,7 +20,7 @@
 #include "governance/control/job_controller.h"
 #include "governance/control/pod_controller.h"
 #include "governance/control/queue_controller.h"
-#include "governance/control/run_limit_controller.h"
+#include "governance/control/workload_clock_controller.h"
 #include "governance/control/slurm_ledger_controller.h"
 #include "governance/control/teams_controller.h"
 #include "governance/conversion_server.h"
@@ -98,7 +98,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
     runner.add(std::make_unique<governance::QueueController>(api, clock, decided, governance::QueueControllerOptions{.books = {}, .log_by = "fairlead-server " FAIRLEAD_VERSION}, make_decision_log(flags, state_dir)));
     runner.add(std::make_unique<governance::JobController>(api, clock));
     runner.add(std::make_unique<governance::PodController>(api, clock));
-    runner.add(std::make_unique<governance::RunLimitController>(api, clock));
+    runner.add(std::make_unique<governance::WorkloadClockController>(api, clock));
     runner.add(std::make_unique<governance::SlurmLedgerController>(api, clock));
     runner.add(std::make_unique<governance::TeamsController>(api, clock));
   }

@@ -11,7 +11,7 @@
 #include "governance/control/job_controller.h"
 #include "governance/control/pod_controller.h"
 #include "governance/control/queue_controller.h"
-#include "governance/control/run_limit_controller.h"
+#include "governance/control/workload_clock_controller.h"
 #include "governance/control/slurm_ledger_controller.h"
 #include "governance/control/teams_controller.h"
 #include "governance/plan/eta.h"
@@ -62,7 +62,7 @@ kube::Access server_access(const std::string& space, bool local_machines) {
     access.add(kube::full_access(governance::QueueController(**api, clock, {})));
     access.add(kube::full_access(governance::JobController(**api, clock)));
     access.add(kube::full_access(governance::PodController(**api, clock)));
-    access.add(kube::full_access(governance::RunLimitController(**api, clock)));
+    access.add(kube::full_access(governance::WorkloadClockController(**api, clock)));
     access.add(kube::full_access(governance::SlurmLedgerController(**api, clock)));
     access.add(kube::full_access(governance::TeamsController(**api, clock)));
   }

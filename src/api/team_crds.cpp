@@ -47,6 +47,18 @@ spec:
                     weight: {type: integer, minimum: 0, maximum: 100, description: "Higher goes first."}
               fairShare: {type: string, enum: [Enabled, Disabled], default: Enabled, description: "Enabled: queues carry the weights of their teams, and who has borrowed less for its weight goes first. Disabled: they carry none, and higher priorities may take what lower ones borrowed."}
               idleResourceSharing: {type: string, enum: [Enabled, Disabled], default: Disabled, description: "Enabled: what no team reserved may be borrowed by all, within their limits."}
+              waitForPodsReady:
+                type: object
+                description: All or nothing. A job whose pods are not all ready in time is stopped, gives its quota back and stands in line again later. Left out, nobody has to be ready in time.
+                properties:
+                  timeoutSeconds: {type: integer, format: int64, minimum: 1, maximum: 31536000, default: 300, description: "From its admission."}
+                  recoveryTimeoutSeconds: {type: integer, format: int64, minimum: 0, maximum: 31536000, description: "From the loss of a pod of a job that ran. 0 does not watch it. timeoutSeconds, if it is left out."}
+                  requeuingStrategy:
+                    type: object
+                    properties:
+                      backoffLimitCount: {type: integer, format: int32, minimum: 0, description: "Tries after the first; then the job is deactivated. Left out, there is no end."}
+                      backoffBaseSeconds: {type: integer, format: int32, minimum: 0, default: 60, description: "How long it is out of line the first time; doubled each time."}
+                      backoffMaxSeconds: {type: integer, format: int32, minimum: 0, default: 3600}
           status:
             type: object
             x-kubernetes-preserve-unknown-fields: true

@@ -152,6 +152,24 @@ until_true 10 'an event tells why' says 'The maximum execution time (2s) exceede
 k -n team-a delete job short --wait=false > /dev/null
 note 'a job that has run for its max-exec-time-seconds is deactivated'
 
+# ---- pods that do not become ready
+k apply -f - > /dev/null << 'YAML'
+apiVersion: fairlead.dev/v1alpha1
+kind: SchedulerConfig
+metadata: {name: in-time}
+spec: {waitForPodsReady: {timeoutSeconds: 4, requeuingStrategy: {backoffLimitCount: 1, backoffBaseSeconds: 2}}}
+YAML
+sed 's/name: a2, labels: {/name: stuck, labels: {/; s/, kueue.x-k8s.io\/priority-class: urgent-priority//; s/cpu: 40m/cpu: 5m/; s/image: /command: [sleep, '"'1000'"'], readinessProbe: {exec: {command: ['"'false'"']}, periodSeconds: 1}, image: /' "$SCENARIO_WORK/a2.yaml" > "$SCENARIO_WORK/stuck.yaml"
+k -n team-a apply -f "$SCENARIO_WORK/stuck.yaml" > /dev/null
+until_true 30 'its Workload tells that it is not ready' same WaitForStart condition team-a stuck PodsReady reason
+until_true 60 'after its last try it is deactivated' same 'The workload is deactivated due to exceeding the maximum number of re-queuing retries' condition team-a stuck Evicted message
+until_true 20 'stuck is held' held team-a stuck true
+until_true 10 'events tell of the first try' says 'Exceeded the PodsReady timeout team-a/job-stuck-' k -n team-a get events
+same false k -n team-a get workloads -o 'jsonpath={.items[?(@.spec.active==false)].spec.active}' || fail 'it is not the only one that is deactivated'
+k -n team-a delete job stuck --wait=false > /dev/null
+k delete schedulerconfig in-time > /dev/null
+note 'a job whose pods are not ready in time gives its quota back, and is deactivated after its last try'
+
 # ---- what was decided is decided again
 replay=$(dirname "$SCENARIO_FAIRLEAD")/fairlead-replay
 if [ -x "$replay" ] && [ -n "${SCENARIO_STATE:-}" ]; then

@@ -11,12 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "api/team_crds.h"
 #include "base/rng.h"
 #include "base/test_rounds.h"
 #include "governance/control/job_controller.h"
 #include "governance/control/pod_controller.h"
 #include "governance/control/queue_controller.h"
-#include "governance/control/run_limit_controller.h"
+#include "governance/control/workload_clock_controller.h"
 #include "governance/replay/decision_replay.h"
 #include "kube/fenced_api.h"
 #include "kube/tiny_api.h"
@@ -171,7 +172,7 @@ class Site {
     controllers_[0].controller = std::make_unique<QueueController>(fenced_, clock_, [this](const ObjectKey& key) { controllers_[0].keys.insert(key); }, QueueControllerOptions{.books = {}, .status_every = 0ns, .words_every = 0ns, .log_by = "lab"}, std::make_unique<SmallLog>(log_));
     controllers_[1].controller = std::make_unique<JobController>(fenced_, clock_);
     controllers_[2].controller = std::make_unique<PodController>(fenced_, clock_);
-    controllers_[3].controller = std::make_unique<RunLimitController>(fenced_, clock_);
+    controllers_[3].controller = std::make_unique<WorkloadClockController>(fenced_, clock_);
     views_ = std::make_unique<Views>(api_);
     for (Running& one : controllers_) one.sources = one.controller->sources();
     refresh_all();
@@ -209,9 +210,10 @@ class Site {
       }
       for (; there < wanted; ++there)
         (void)api_.create(resources::pods, yaml(fmt::format("{{metadata: {{name: {}-{}, namespace: lab, labels: {{batch.kubernetes.io/controller-uid: {}}}}}, status: {{phase: Running}}}}", key.name, there, kube::uid_of(object))));
-      if (status["active"].integer() == wanted) continue;
+      const std::int64_t ready = std::min(wanted, get_ready_);
+      if (status["active"].integer() == wanted && status["ready"].integer() == ready) continue;
       if (wanted > 0 && status["startTime"].is_null()) status.set("startTime", print_time(clock_.now()));
-      status.set("active", wanted);
+      status.set("active", wanted).set("ready", ready);
       object.set("status", status);
       (void)api_.put(kBatchJobs, object);
     }
@@ -237,6 +239,7 @@ class Site {
       const bool gated = !object["spec"]["schedulingGates"].items().empty();
       if (kube::deleting(object)) kube::remove_finalizer(object, "node");
       else if (!gated && object["status"]["phase"].string() == "Pending") object.child("status").set("phase", "Running");
+      else if (!gated && object["status"]["phase"].string() == "Running" && get_ready_ > 0 && !kube::condition_is_true(object, "Ready")) kube::set_condition(object, {.type = "Ready", .status = "True"}, clock_.now());
       else continue;
       (void)api_.put(resources::pods, object);
     }
@@ -266,7 +269,7 @@ class Site {
     });
   }
   std::vector<kube::Resource> kinds() const {
-    return {resources::namespaces, queues::flavors, queues::cohorts, queues::cluster_queues, queues::local_queues, queues::workloads, queues::priority_classes, kPriorityClasses, kBatchJobs, resources::pods};
+    return {resources::namespaces, queues::flavors, queues::cohorts, queues::cluster_queues, queues::local_queues, queues::workloads, queues::priority_classes, kPriorityClasses, kBatchJobs, resources::pods, api::teams::configs};
   }
   void refresh_all() {
     for (const auto& kind : kinds()) refresh(kind);
@@ -358,7 +361,7 @@ class Site {
                               kube::Access access = kube::full_access(QueueController(api_, clock_, {}));
                               access.add(kube::full_access(JobController(api_, clock_)));
                               access.add(kube::full_access(PodController(api_, clock_)));
-                              access.add(kube::full_access(RunLimitController(api_, clock_)));
+                              access.add(kube::full_access(WorkloadClockController(api_, clock_)));
                               return access;
                             }()};
   kube::FencedApi fenced_{checked_, []() -> Result<std::int64_t> { return 3; }};
@@ -369,6 +372,7 @@ class Site {
     std::set<ObjectKey> later;  // when time has passed
   };
   std::vector<Running> controllers_;
+  std::int64_t get_ready_ = 1'000;  // pods of each Job that become ready
   std::unique_ptr<Views> views_;
   std::string broken_, last_error_, log_;
 };

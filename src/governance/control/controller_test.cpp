@@ -94,6 +94,80 @@ TEST(TaskGovernance, AWorkloadThatHasRunForItsTimeIsDeactivated) {
   }
   EXPECT_GT(writes, 20);
 }
+// Pods that do not become ready, one that is lost, and one try too many.
+void ready_story(Site& site, const std::function<void()>& settle) {
+  site.put(api::teams::configs, "{metadata: {name: policy, uid: p}, spec: {waitForPodsReady: {timeoutSeconds: 100, recoveryTimeoutSeconds: 50, requeuingStrategy: {backoffLimitCount: 2, backoffBaseSeconds: 60, backoffMaxSeconds: 600}}}}");
+  site.get_ready_ = 10;
+  site.job("a1", "a", 11);
+  settle();
+  site.job("a2", "a", 6);
+  settle();
+  site.clock_.advance(102s);
+  settle();  // a1 is out of line, and a2 runs although it came later
+  site.clock_.advance(61s);
+  settle();
+}
+TEST(TaskGovernance, PodsThatAreNotReadyInTimeGiveTheirQuotaToOthers) {
+  int writes = 0;
+  std::string wanted;
+  for (int n = 0; n <= 2 * writes; n += n == 0 ? 1 : test_stride()) {
+    Site site;
+    site.cut_.die_at = (n + 1) / 2, site.cut_.after = n % 2 == 0;
+    const auto settle = [&] {
+      for (int tries = 0; tries < 3; ++tries) try {
+          return site.settle();
+        } catch (const Died&) {
+          site.start();
+        }
+    };
+    ready_story(site, settle);
+    const std::string when = fmt::format("died at {}", n);
+    ASSERT_EQ(site.state("a1"), "held") << when;
+    ASSERT_EQ(site.state("a2"), "runs") << when;
+    ASSERT_EQ(site.says("a1", "Evicted"), "True PodsReadyTimeout: Exceeded the PodsReady timeout lab/" + workload_name(site.api_.all("jobs").at({"lab", "a1"}))) << when;
+    ASSERT_EQ(site.says("a1", "Requeued"), "True BackoffFinished: The workload backoff was finished") << when;
+    ASSERT_EQ(site.workload_of("a1")["status"]["requeueState"]["count"].integer(), 1) << when << ": a time-out counts once";
+    ASSERT_EQ(site.says("a2", "PodsReady"), "True Started: All pods reached readiness and the workload is running") << when;
+    site.complete("a2");
+    site.get_ready_ = 100;
+    settle();
+    ASSERT_EQ(site.state("a1"), "runs") << when;
+    ASSERT_EQ(site.says("a1", "PodsReady"), "True Started: All pods reached readiness and the workload is running") << when;
+    site.get_ready_ = 3;
+    settle();
+    ASSERT_EQ(site.says("a1", "PodsReady"), "False WaitForRecovery: At least one pod has failed, waiting for recovery") << when;
+    site.clock_.advance(51s);
+    settle();
+    ASSERT_EQ(site.state("a1"), "held") << when;
+    ASSERT_EQ(site.workload_of("a1")["status"]["requeueState"]["count"].integer(), 2) << when;
+    ASSERT_THAT(site.says("a1", "QuotaReserved"), HasSubstr("Its pods were not all ready in time: it stands in line again at ")) << when;
+    site.clock_.advance(121s);
+    settle();
+    ASSERT_EQ(site.state("a1"), "runs") << when << " " << site.says("a1", "QuotaReserved");
+    ASSERT_EQ(site.says("a1", "PodsReady"), "False WaitForStart: Not all pods are ready or succeeded") << when;
+    site.clock_.advance(101s);
+    settle();
+    ASSERT_EQ(site.state("a1"), "held") << when;
+    ASSERT_EQ(site.says("a1", "Evicted"), "True Deactivated: The workload is deactivated due to exceeding the maximum number of re-queuing retries") << when;
+    ASSERT_TRUE(site.workload_of("a1")["status"]["requeueState"].is_null()) << when;
+    if (n == 0) wanted = site.outcome(), writes = site.cut_.writes;
+    ASSERT_EQ(site.outcome(), wanted) << when;
+  }
+  EXPECT_GT(writes, 40);
+}
+TEST(TaskGovernance, WithoutAPolicyNobodyTellsOfReadiness) {
+  Site site;
+  site.get_ready_ = 0;
+  site.job("a1", "a", 2);
+  site.settle();
+  EXPECT_EQ(site.says("a1", "PodsReady"), "none");
+  site.put(api::teams::configs, "{metadata: {name: policy, uid: p}, spec: {waitForPodsReady: {timeoutSeconds: 100}}}");
+  site.settle();
+  EXPECT_EQ(site.says("a1", "PodsReady"), "False WaitForStart: Not all pods are ready or succeeded") << "of what runs already, too";
+  site.clock_.advance(101s);
+  site.settle();
+  EXPECT_EQ(site.state("a1"), "held");
+}
 TEST(TaskGovernance, AMisspeltTimeIsToldAndNothingRuns) {
   Site site;
   site.job("a1", "a", 2, ", kueue.x-k8s.io/max-exec-time-seconds: soon");

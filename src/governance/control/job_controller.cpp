@@ -33,6 +33,12 @@ std::vector<kube::Controller::Source> JobController::sources() const {
     return std::vector<ObjectKey>();
   };
   std::vector<Source> out = sources_of_stuck();
+  out.push_back(source_of_ready_rules([this] {
+    const std::lock_guard lock(mutex_);
+    std::vector<ObjectKey> jobs;
+    for (const auto& [job, workloads] : owned_) jobs.push_back(job);
+    return jobs;
+  }));
   out.push_back({kBatchJobs, "", with_queue});
   out.push_back({queues::workloads, "", [this](const kube::Change& change) { return note_workload(change); }});
   return out;
@@ -68,6 +74,7 @@ Result<std::unique_ptr<OwnerCase>> JobController::observe(const ObjectKey& key) 
   auto out = std::make_unique<JobCase>();
   JobInput& in = out->in;
   in.now = out->now = clock_.now();
+  in.tells_ready = tells_ready();
   in.job = newest(kBatchJobs, key);
   std::set<ObjectKey> owned;
   {

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "api/team_crds.h"
 #include "base/log.h"
+#include "governance/plan/pods_ready.h"
 
 namespace fairlead::governance {
 
@@ -32,6 +34,15 @@ std::vector<kube::Controller::Source> OwnerController::sources_of_stuck() const 
   };
   return {{queues::flavors, "", who_waits}, {queues::priority_classes, "", who_has_it}, {kPriorityClasses, "", who_waits}};
 }
+
+kube::Controller::Source OwnerController::source_of_ready_rules(std::function<std::vector<ObjectKey>()> owners) const {
+  return {api::teams::configs, "", [owners = std::move(owners)](const kube::Change& change) {
+            const auto rules = [](const std::optional<Json>& state) { return state ? (*state)["spec"]["waitForPodsReady"] : Json(); };
+            return rules(change.before) == rules(change.after) ? std::vector<ObjectKey>() : owners();
+          }};
+}
+
+bool OwnerController::tells_ready() const { return ready_rules(caches_->of(api::teams::configs).list("")).has_value(); }
 
 void OwnerController::note_class(const kube::Change& change, const ObjectKey& owner) const {
   const auto class_of = [](const std::optional<Json>& state) {

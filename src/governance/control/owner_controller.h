@@ -39,6 +39,9 @@ class OwnerController : public kube::Controller {
   // Sources of what an owner may wait for: a class or a flavor is there now; a class has another value.
   std::vector<Source> sources_of_stuck() const;
   void note_class(const kube::Change& workload, const kube::ObjectKey& owner) const;  // under mutex_: of each change of a Workload
+  // A SchedulerConfig that now has other words about pods that are to be ready: who it may mean.
+  Source source_of_ready_rules(std::function<std::vector<kube::ObjectKey>()> owners) const;
+  bool tells_ready() const;
   // What every adapter does to Workloads and events.
   static kube::Access shared_access();
   JobPriority priority_of(const std::string& label, const std::string& class_of_pods, const std::string& where) const;

@@ -46,6 +46,13 @@ struct PodsCase final : OwnerCase {
 
 std::vector<kube::Controller::Source> PodController::sources() const {
   std::vector<Source> out = sources_of_stuck();
+  out.push_back(source_of_ready_rules([this] {
+    const std::lock_guard lock(mutex_);
+    std::vector<ObjectKey> owners;
+    for (const auto& [pod, workloads] : owned_) owners.push_back(pod);
+    for (const auto& [group, pods] : members_) owners.push_back({group.space, kGroup + group.name});
+    return owners;
+  }));
   out.push_back({resources::pods, "", [this](const kube::Change& change) { return note_pod(change); }});
   out.push_back({queues::workloads, "", [this](const kube::Change& change) { return note_workload(change); }});
   out.push_back({kBatchJobs, "", [](const kube::Change&) { return std::vector<ObjectKey>(); }});
@@ -116,6 +123,7 @@ Result<std::unique_ptr<OwnerCase>> PodController::observe(const ObjectKey& key) 
   PodsInput& in = out->in;
   out->key = key;
   in.now = out->now = clock_.now();
+  in.tells_ready = tells_ready();
   Json pod = newest(resources::pods, key);
   std::set<ObjectKey> owned;
   {
@@ -153,6 +161,7 @@ Result<std::unique_ptr<OwnerCase>> PodController::observe_group(const ObjectKey&
   out->key = key;
   in.group = group;
   in.now = out->now = clock_.now();
+  in.tells_ready = tells_ready();
   std::set<ObjectKey> members;
   {
     const std::lock_guard lock(mutex_);

@@ -9,6 +9,7 @@
 #include "base/encoding.h"
 #include "governance/plan/books_internal.h"
 #include "governance/plan/kueue_read.h"
+#include "governance/plan/pods_ready.h"
 #include "governance/plan/run_limit.h"
 
 namespace fairlead::governance {
@@ -40,6 +41,9 @@ Uid uid_from(const std::string& text) {
   for (std::size_t i = 0; i < 8; ++i) uid.high = uid.high << 8 | static_cast<unsigned char>(hash[i]), uid.low = uid.low << 8 | static_cast<unsigned char>(hash[i + 8]);
   return uid;
 }
+
+// Since when it stands in line: whose pods were not ready in time goes behind those that were there then.
+std::int64_t in_line_since(const WorkloadSpec& spec) { return (spec.evicted.is && spec.evicted.reason == kPodsReadyTimeout ? spec.evicted.since : spec.created).time_since_epoch().count(); }
 
 }  // namespace
 
@@ -200,9 +204,9 @@ void Books::fill_anew() {
     if (item.place == Place::Promised) touch(key);  // another may be promised it now
     const ClassId what = define(item.what);
     const Uid uid = before.uid(item.job);
-    const auto created = item.spec.created.time_since_epoch().count();
-    const JobId job = engine_.submit(what, uid, created);
-    if (recorder_) recorder_->submit(job, what, uid, created, key);
+    const auto since = in_line_since(item.spec);
+    const JobId job = engine_.submit(what, uid, since);
+    if (recorder_) recorder_->submit(job, what, uid, since, key);
     place(key, item, job, Place::Waiting);
   }
 }
@@ -310,6 +314,8 @@ std::pair<std::string, std::string> Books::obstacle_of(const Item& item) const {
   if (!item.invalid.empty()) return {"Misconfigured", item.invalid};
   if (!spec.active) return {"Suspended", "The workload is deactivated"};
   if (spec.admission_gate) return {"Suspended", "The workload is held by its annotation kueue.x-k8s.io/admission-gated-by"};
+  if (!spec.requeued.is && spec.requeued.reason == kPodsReadyTimeout)
+    return {"PendingEvaluation", "Its pods were not all ready in time" + (spec.requeue_at ? ": it stands in line again at " + print_time(*spec.requeue_at) : std::string())};
   if (!item.refused.empty()) return {"PendingEvaluation", "The API did not take the admission: " + item.refused};
   const LocalEntry* local = find_in(local_queues_, ObjectKey{spec.space, spec.local_queue});
   if (local == nullptr) return {"Misconfigured", fmt::format("LocalQueue {} doesn't exist", spec.local_queue)};
@@ -433,8 +439,8 @@ void Books::settle(const ObjectKey& key, Item& item) {
     leave(item);
     item.what = std::move(what);
     const ClassId asks = define(item.what);
-    const JobId job = engine_.submit(asks, uid_from(spec.uid), created);
-    if (recorder_) recorder_->submit(job, asks, uid_from(spec.uid), created, key);
+    const JobId job = engine_.submit(asks, uid_from(spec.uid), in_line_since(spec));
+    if (recorder_) recorder_->submit(job, asks, uid_from(spec.uid), in_line_since(spec), key);
     enter(key, item, job, Place::Waiting);
   }
   touch(key);

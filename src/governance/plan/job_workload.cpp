@@ -83,6 +83,11 @@ bool is_suspended(const Json& job) { return job["spec"]["suspend"].boolean(); }
 // Do any of its pods run, or end just now? They have its quota until they are gone.
 bool is_active(const Json& job) { return job["status"]["active"].integer() > 0 || job["status"]["terminating"].integer() > 0; }
 
+bool all_ready(const Json& job) {
+  const Json& status = job["status"];
+  return status["succeeded"].integer() + status["ready"].integer() + static_cast<std::int64_t>(status["uncountedTerminatedPods"]["succeeded"].items().size()) >= pods_of(job);
+}
+
 // What a Workload kept of the template before flavors were put into it, written back.
 Json restored(const Json& job, const Json& workload) {
   const Json& was = workload["spec"]["podSets"].items().empty() ? Json() : workload["spec"]["podSets"].items().front()["template"];
@@ -155,7 +160,7 @@ OwnerPlan plan_running(const JobInput& in, const Json& workload) {
     else next.child("status").set("reclaimablePods", std::move(reclaimable));
     return take_step(What::WorkloadStatus, std::move(next));
   }
-  return {};
+  return tell_ready(workload, in.tells_ready, all_ready(job), in.now).value_or(OwnerPlan{});
 }
 
 OwnerPlan plan_waiting(const JobInput& in, const Json& workload) {

@@ -15,6 +15,7 @@ struct JobInput {
   std::vector<kube::Json> workloads;           // whose controller is a Job of this name
   FlavorsByName flavors;                       // that their admissions name
   JobPriority priority;
+  bool tells_ready = false;                    // its Workload says whether its pods are ready
   Instant now{};
 };
 

@@ -9,6 +9,7 @@
 
 #include "base/encoding.h"
 #include "governance/plan/kueue_read.h"
+#include "governance/plan/pods_ready.h"
 #include "governance/plan/run_time.h"
 
 namespace fairlead::governance {
@@ -158,6 +159,13 @@ std::optional<OwnerPlan> finish(const Json& workload, bool succeeded, const std:
   if (!kube::has_finalizer(workload, kInUse)) return std::nullopt;
   kube::remove_finalizer(next, kInUse);
   return take_step(What::UpdateWorkload, std::move(next));
+}
+
+std::optional<OwnerPlan> tell_ready(const Json& workload, bool wanted, bool ready, Instant now) {
+  if (!wanted) return std::nullopt;
+  Json next = workload;
+  if (!tell_pods_ready(next, ready, now)) return std::nullopt;
+  return take_step(What::WorkloadStatus, std::move(next));
 }
 
 std::string stop_reason(const Json& workload) {

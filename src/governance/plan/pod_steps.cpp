@@ -23,6 +23,7 @@ bool has_label(const Json& pod) { return pod["metadata"]["labels"][kManaged].str
 bool has_finalizer(const Json& pod) { return kube::has_finalizer(pod, kManaged); }
 bool is_adopted(const Json& pod) { return has_label(pod) && has_finalizer(pod) && !annotation(pod, kRoleHash).empty(); }
 bool has_ended(const Json& pod) { return pod["status"]["phase"].string() == "Succeeded" || pod["status"]["phase"].string() == "Failed"; }
+bool is_ready(const Json& pod) { return pod["status"]["phase"].string() == "Succeeded" || kube::condition_is_true(pod, "Ready"); }
 const std::string& annotation(const Json& pod, const char* name) { return pod["metadata"]["annotations"][name].string(); }
 
 Json pod_set(const Json& pod, const std::string& name, std::int64_t count) {

@@ -17,6 +17,7 @@ bool has_label(const kube::Json& pod);
 bool has_finalizer(const kube::Json& pod);
 bool is_adopted(const kube::Json& pod);     // label, finalizer, and the hash of its role
 bool has_ended(const kube::Json& pod);
+bool is_ready(const kube::Json& pod);       // or has succeeded
 const std::string& annotation(const kube::Json& pod, const char* name);
 // Pods of one role ask for the same. As the annotation has it: later the pod has the node selectors of its flavor. Empty: its requests cannot be read.
 std::string role_of(const kube::Json& pod);

@@ -75,7 +75,10 @@ OwnerPlan plan_one(const PodsInput& in) {
   if (kube::condition_is_true(*workload, "Finished")) return is_gated(*pod) ? trouble(fmt::format("Its Workload {} says that it has finished: delete that Workload", kube::name_of(*workload))) : OwnerPlan{};
   const auto& pod_sets = (*workload)["spec"]["podSets"].items();
   if (holds_quota(*workload) && kube::condition_is_true(*workload, "Admitted")) {
-    if (!is_gated(*pod)) return follow_class(*workload, in.priority).value_or(OwnerPlan{});
+    if (!is_gated(*pod)) {
+      if (auto follows = follow_class(*workload, in.priority)) return std::move(*follows);
+      return tell_ready(*workload, in.tells_ready, is_ready(*pod), in.now).value_or(OwnerPlan{});
+    }
     if (pod_sets.size() != 1 || shape_of_pod_set(pod_sets.front()) != shape_of_pod_set(pod_set_of(*pod)))
       return take_step(What::DeleteWorkload, *workload, Note{true, "Stopped", "The pod was changed after it was admitted: it is queued anew"});
     return lift_gate(*pod, *workload, "main", in.flavors);

@@ -24,6 +24,7 @@ struct PodsInput {
   std::vector<kube::Json> workloads;   // whose controller is a pod of this name; or the one with the group's name
   FlavorsByName flavors;               // that their admissions name
   JobPriority priority;              // of the first pod
+  bool tells_ready = false;            // its Workload says whether its pods are ready
   Instant now{};
 };
 OwnerPlan plan_pods(const PodsInput& input);

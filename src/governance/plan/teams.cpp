@@ -445,10 +445,12 @@ std::map<std::string, InstanceType> read_instance_types(const std::vector<Json>&
   return out;
 }
 
-bool shares_fairly(const std::vector<Json>& configs) {
+const Json* policy_in_force(const std::vector<Json>& configs) {
   const auto all = by_age(configs);
-  return is_fair(all.empty() ? nullptr : all.front());
+  return all.empty() ? nullptr : all.front();
 }
+
+bool shares_fairly(const std::vector<Json>& configs) { return is_fair(policy_in_force(configs)); }
 
 TeamsPlan plan_teams(const TeamsInput& input) { return Planner(input).run(); }
 

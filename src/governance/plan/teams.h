@@ -53,6 +53,8 @@ struct TeamsPlan {
 };
 TeamsPlan plan_teams(const TeamsInput& input);
 
+// The SchedulerConfig in force, the oldest; null: none.
+const kube::Json* policy_in_force(const std::vector<kube::Json>& configs);
 // Whether the policy in force shares by weight; without a policy: yes.
 bool shares_fairly(const std::vector<kube::Json>& configs);
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "governance/plan/kueue_read.h"
+#include "governance/plan/pods_ready.h"
 #include "kube/object.h"
 
 namespace fairlead::governance {
@@ -37,6 +38,7 @@ bool tell_requeued(Json& workload, Instant now) {
   const Json* before = kube::find_condition(workload, "Requeued");
   if (before == nullptr || (*before)["status"].string() != "False") return false;
   const std::string was = (*before)["reason"].string();
+  if (was == kPodsReadyTimeout) return false;  // until its time out of line is over
   if (was == "ClusterQueueStopped") return set(workload, "Requeued", true, "ClusterQueueRestarted", "The ClusterQueue was restarted after being stopped", now);
   if (was == "LocalQueueStopped") return set(workload, "Requeued", true, "LocalQueueRestarted", "The LocalQueue was restarted after being stopped", now);
   return set(workload, "Requeued", true, "Reactivated", "The workload was reactivated", now);
@@ -98,6 +100,7 @@ bool tell_stopped(Json& workload, Instant now) {
     if (const auto since = parse_time((*admitted)["lastTransitionTime"].string()); since && now > *since)
       workload.child("status").set("accumulatedPastExecutionTimeSeconds",
                                    workload["status"]["accumulatedPastExecutionTimeSeconds"].integer() + std::int64_t{std::chrono::duration_cast<std::chrono::seconds>(now - *since).count()});
+  if (kube::find_condition(workload, kPodsReady) != nullptr) set(workload, kPodsReady, false, "WaitForStart", "Not all pods are ready or succeeded", now);
   bool changed = set(workload, "Requeued", reason == "Preempted" || reason == "NodeFailures", reason, message, now);
   changed = set(workload, "QuotaReserved", false, "PendingEvaluation", message, now) || changed;
   changed = set(workload, "Admitted", false, "NoReservation", "The workload has no reservation", now) || changed;
