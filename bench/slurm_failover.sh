@@ -4,7 +4,7 @@
 set -euo pipefail
 usage() {
   cat << 'TEXT'
-usage: slurm_failover.sh BUILD_DIR [--rounds N] [--faults "kill hang node cut burst"] [--slow N] [--json FILE]   (as root)
+usage: slurm_failover.sh BUILD_DIR [--rounds N] [--faults "kill hang node cut burst"] [--slow N] [--ours FILE] [--json FILE]   (as root)
 
 Ours: three heads and a witness, as tests/integration/slurm_failover_test.sh makes them. Stock: two SlurmctldHost with one StateSaveLocation, SlurmctldTimeout=4, anew for each round. Both: the same image, slurm.conf otherwise,
 network namespaces, one slurmd with three running jobs, and a new sbatch each 0.1 s (a burst: seven), each with a limit of 6 s, from before the fault until after it.
@@ -12,6 +12,7 @@ network namespaces, one slurmd with three running jobs, and a new sbatch each 0.
   --rounds N     rounds of each fault, of each kind of controller (3)
   --faults LIST  kill: slurmctld is killed; hang: it is stopped; node: its whole machine is gone; cut: its link is gone, the storage is not; burst: node, in a burst of submissions
   --slow N       N rounds more of stock Slurm with SlurmctldTimeout=120, its default, for kill alone: one takes 150 s and more (0)
+  --ours FILE    what a long run of tests/integration/slurm_failover_test.sh wrote as FAIRLEAD_TIMES, which may go on beside this one, instead of rounds of ours; all of its faults are in the table
   --json FILE    a line of JSON for each round, too
 
 seconds: from the fault to the end of the longest time without a confirmation; a fault that stock Slurm has not survived in 60 s (SlurmctldTimeout=120: 300 s) is "never". Lost: jobs that were confirmed and are not there by their
@@ -62,13 +63,14 @@ if [ "${1:-}" = --stock-round ]; then
   exit
 fi
 
-build='' rounds=3 slow=0 json='' faults='kill hang node cut burst'
+build='' rounds=3 slow=0 json='' ours='' faults='kill hang node cut burst'
 while (($#)); do
   case $1 in
     --help | -h) usage; exit ;;
     --rounds) rounds=${2:?--rounds N}; shift ;;
     --slow) slow=${2:?--slow N}; shift ;;
     --faults) faults=${2:?--faults LIST}; shift ;;
+    --ours) ours=${2:?--ours FILE}; shift ;;
     --json) json=${2:?--json FILE}; shift ;;
     -*) usage >&2; exit 2 ;;
     *) build=$(realpath "$1") ;;
@@ -92,10 +94,17 @@ run_stock() { # TIMEOUT FAULT ROUND LIMIT
 
 echo "machine: $(nproc) cores, $(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo), $(uname -sr)"
 echo "commit:  $(git -C "$here" rev-parse --short HEAD 2> /dev/null || echo unknown), $(date -u '+%Y-%m-%d %H:%M') UTC"
-FAIRLEAD_ROUNDS=$rounds FAIRLEAD_FAULTS=$faults FAIRLEAD_TIMES=$results/part "$BASH" "$here/../tests/integration/slurm_failover_test.sh" "$build" >&2
-collect ours
+if [ -z "$ours" ]; then
+  FAIRLEAD_ROUNDS=$rounds FAIRLEAD_FAULTS=$faults FAIRLEAD_TIMES=$results/part "$BASH" "$here/../tests/integration/slurm_failover_test.sh" "$build" >&2
+  collect ours
+fi
 for fault in $faults; do for ((round = 1; round <= rounds; ++round)); do run_stock 4 "$fault" "$round" 60; done; done
 for ((round = 1; round <= slow; ++round)); do run_stock 120 kill "$round" 300; done
+if [ -n "$ours" ]; then
+  cp "$ours" "$results/part"
+  collect ours
+fi
+for fault in $(cut -d' ' -f2 "$results/all" | sort -u); do [[ " $faults " == *" $fault "* ]] || faults+=" $fault"; done
 echo "load:    $(sort -n "$results/load" | awk '{ v[NR] = $1 } END { printf "%s to %s, median %s", v[1], v[NR], v[int((NR + 1) / 2)] }') (this benchmark's own included)"
 echo
 
@@ -109,7 +118,7 @@ awk -v faults="$faults" -v json="$json" '
     if (!(k in n)) return
     for (i = 1; i <= n[k]; ++i) v[i] = times[k, i]
     for (i = 2; i <= n[k]; ++i) for (j = i; j > 1 && v[j - 1] > v[j]; --j) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
-    printf "| %s | %s | %d | %s | %s | %d | %d | %d | %d of %d |\n", fault, name(who), n[k], shown(who, v[int((n[k] + 1) / 2)]), shown(who, v[n[k]]), confirmed[k], lost[k], twice[k], ended[k], 3 * n[k]
+    printf "| %s | %s | %d | %s | %s | %s | %d | %d | %d | %d of %d |\n", fault, name(who), n[k], shown(who, v[int((n[k] + 1) / 2)]), shown(who, v[int(n[k] * 0.99 + 0.999)]), shown(who, v[n[k]]), confirmed[k], lost[k], twice[k], ended[k], 3 * n[k]
   }
   {
     k = $1 SUBSEP $2
@@ -118,8 +127,8 @@ awk -v faults="$faults" -v json="$json" '
     if (json != "") printf "{\"bench\":\"slurm_failover\",\"controller\":\"%s\",\"fault\":\"%s\",\"round\":%d,\"seconds\":%s,\"confirmed_before\":%d,\"lost\":%d,\"ids_twice\":%d,\"running_ended\":%d}\n", name($1), $2, n[k], $3 == "never" ? "null" : $3, $4, $5, $6, $7 > json
   }
   END {
-    print "| fault | controller | rounds | median, s | worst, s | confirmed before the fault | of these lost | ids given twice | running jobs ended |"
-    print "|---|---|---|---|---|---|---|---|---|"
+    print "| fault | controller | rounds | median, s | 99 %, s | worst, s | confirmed before the fault | of these lost | ids given twice | running jobs ended |"
+    print "|---|---|---|---|---|---|---|---|---|---|"
     count = split(faults, list, " ")
     for (f = 1; f <= count; ++f) { row("ours", list[f]); row("stock-4", list[f]); row("stock-120", list[f]) }
   }' "$results/all"

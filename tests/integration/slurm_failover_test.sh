@@ -1,39 +1,50 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Three heads and a witness, and two and a witness, with the real slurmctld: whatever happens to the head that serves, another one does, what was confirmed is there under its id, no id is given twice, what runs runs on.
-#   slurm_failover_test.sh BUILD_DIR   (as root)     FAIRLEAD_ROUNDS: of each kind (20, of three that are variants of others 3, with two heads 8)     FAIRLEAD_FAULTS: which, one after the other (all, in six lanes beside one another)
-#   FAIRLEAD_PASSES: how often all of it, each on clusters of its own (1; with FAIRLEAD_FULL=1: 10)
+#   slurm_failover_test.sh BUILD_DIR   (as root)     FAIRLEAD_ROUNDS: of each kind (20, of three that are variants of others 3, with two heads 8)     FAIRLEAD_FAULTS: which, one after the other on one cluster (all, on several)
+#   FAIRLEAD_FULL=1: 200 rounds of each (with two heads 100), on clusters of 50 rounds and one fault, four at once: an hour of two cores
 #   FAIRLEAD_ACCOUNTING: with slurmdbd and its database beside the heads also where the fault is another
 #   FAIRLEAD_TIMES: a file for a line "fault seconds confirmed-before-it lost twice ended both" of each round; both: confirmations that were asked of the head that served before, after another one had started its slurmctld; with two
 #   heads the fault is "two-heads-FAULT"
 set -euo pipefail
 build=$(realpath "${1:?usage: slurm_failover_test.sh BUILD_DIR}")
-# A round is mostly waiting: six lanes, each with machines of its own, fit into the time of one.
+# A round is mostly waiting: several clusters, each with machines of its own, fit into the time of one.
 if [ -z "${FAIRLEAD_FAULTS:-}${FAIRLEAD_TEST_INSIDE:-}" ]; then
-  lanes=() logs=$(mktemp -d /var/tmp/fairlead-failover-lanes-XXXXXX)
-  clean_up() { local pid; for pid in "${lanes[@]}"; do kill -KILL -- "-$pid" 2> /dev/null || true; done; rm -rf --one-file-system "$logs"; }
+  declare -A running=()
+  logs=$(mktemp -d /var/tmp/fairlead-failover-XXXXXX)
+  clean_up() { local pid; for pid in "${!running[@]}"; do kill -KILL -- "-$pid" 2> /dev/null || true; done; rm -rf --one-file-system "$logs"; }
   trap clean_up EXIT
-  passes=1
-  [ -z "${FAIRLEAD_FULL:-}" ] || passes=10
+  clusters=() # HEADS ROUNDS FAULTS; no number of rounds: the sample
+  if [ -z "${FAIRLEAD_FULL:-}" ]; then
+    at_once=7 clusters=('3 - kill again planned freeze' '3 - hang island mute' '3 - cut node' '3 - burst two' '3 - database' '2 - kill node cut planned')
+  else
+    at_once=4
+    for _ in 1 2 3 4; do
+      for fault in kill again two hang cut island node burst database; do clusters+=("3 50 $fault"); done
+      clusters+=('3 5 planned freeze mute' '2 25 kill' '2 25 node' '2 25 cut' '2 5 planned')
+    done
+  fi
   [ -z "${FAIRLEAD_TIMES:-}" ] || : > "$FAIRLEAD_TIMES"
   status=0
-  for ((pass = 1; pass <= ${FAIRLEAD_PASSES:-$passes}; ++pass)); do
-    lanes=()
-    for faults in 'kill again planned freeze' 'hang island mute' 'cut node' 'burst two' database '2 kill node cut planned'; do
-      count=3
-      [[ $faults != '2 '* ]] || { count=2 faults=${faults#2 }; }
-      FAIRLEAD_HEAD_COUNT=$count FAIRLEAD_FAULTS=$faults FAIRLEAD_TIMES=$logs/times-$count-${#lanes[@]} FAIRLEAD_MACHINES=$logs setsid bash "$0" "$build" > "$logs/lane-${#lanes[@]}" 2>&1 &
-      lanes+=($!)
-    done
-    for i in "${!lanes[@]}"; do
-      code=0
-      wait "${lanes[i]}" || code=$?
-      cat "$logs/lane-$i"
-      [ "$code" = 0 ] || status=$code
-    done
-    [ -z "${FAIRLEAD_TIMES:-}" ] || { cat "$logs"/times-3-* && sed 's/^/two-heads-/' "$logs"/times-2-*; } >> "$FAIRLEAD_TIMES"
-    rm -f "$logs"/times-*
+  await_one() {
+    local pid code=0 log
+    wait -n -p pid "${!running[@]}" || code=$?
+    log=${running[$pid]}
+    unset "running[$pid]"
+    cat "$log"
+    [ -z "${FAIRLEAD_TIMES:-}" ] || sed "s/^/${log##*/}/; s/^3-[0-9]*//; s/^2-[0-9]*/two-heads-/" "$log.times" >> "$FAIRLEAD_TIMES"
+    [ "$code" = 0 ] || status=$code
+  }
+  for i in "${!clusters[@]}"; do
+    read -r heads rounds faults <<< "${clusters[i]}"
+    log=$logs/$heads-$i
+    : > "$log.times"
+    [ "$rounds" = - ] && rounds=${FAIRLEAD_ROUNDS:-}
+    FAIRLEAD_HEAD_COUNT=$heads FAIRLEAD_ROUNDS=$rounds FAIRLEAD_FAULTS=$faults FAIRLEAD_TIMES=$log.times FAIRLEAD_MACHINES=$logs setsid bash "$0" "$build" > "$log" 2>&1 &
+    running[$!]=$log
+    ((${#running[@]} < at_once)) || await_one
   done
+  while ((${#running[@]} > 0)); do await_one; done
   exit "$status"
 fi
 # shellcheck source=tests/slurm_machine.sh

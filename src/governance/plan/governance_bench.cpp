@@ -256,11 +256,15 @@ void ahead(std::uint64_t seed, std::size_t pending, std::size_t kinds, bool fair
                           .c_str());
 }
 
-void foresee(std::uint64_t seed) {
-  for (const bool fair : {false, true}) {
-    for (const std::size_t jobs : {std::size_t{1'000}, std::size_t{10'000}, std::size_t{100'000}}) one_job(seed, jobs, fair);
+void forecasts(std::uint64_t seed) {
+  for (const bool fair : {false, true})
     for (const std::size_t kinds : {std::size_t{200}, std::size_t{2'400}}) ahead(seed, 10'000, kinds, fair);
-  }
+}
+
+void foresee(std::uint64_t seed) {
+  for (const bool fair : {false, true})
+    for (const std::size_t jobs : {std::size_t{1'000}, std::size_t{10'000}, std::size_t{100'000}}) one_job(seed, jobs, fair);
+  forecasts(seed);
 }
 
 // ---- the same for another engine
@@ -325,6 +329,7 @@ int write_all(const std::string& folder, std::uint64_t seed) {
 int main(int argc, char** argv) {
   using namespace fairlead::governance;
   if (argc > 2 && std::string_view(argv[1]) == "--write") return write_all(argv[2], argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1);
+  if (argc > 1 && std::string_view(argv[1]) == "--forecast") return forecasts(argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1), 0;
   if (argc > 1 && std::string_view(argv[1]) == "--foresee") return foresee(argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1), 0;
   const std::uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
   for (const std::size_t pending : {std::size_t{1'000}, std::size_t{10'000}, std::size_t{100'000}})
