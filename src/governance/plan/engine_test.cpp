@@ -151,7 +151,7 @@ struct Random {
 };
 
 TEST(ContinuousEngine, RandomHistoriesGoAsTheSlowModelSays) {
-  const std::uint64_t histories = test_rounds<std::uint64_t>(3'000, 200'000);
+  const std::uint64_t histories = test_rounds<std::uint64_t>(3'000, 1'000'000);
   std::uint64_t decisions = 0;
   for (std::uint64_t seed = 1; seed <= histories; ++seed) {
     Random random(seed);

@@ -12,12 +12,14 @@ namespace {
 
 using enum KeyKind;
 
+constexpr const char* kNoTls = "traffic between the daemons is confined by policies, and their TLS is not set up in this version; leave it out";
+
 constexpr ConfigKey kKeys[] = {
     {"AccountingStorageBackupHost", Text, KeyUse::Owned, "records go to the slurmdbd of spec.slurmNodes.accounting; set spec.extensions.accounting.replicas"},
     {"AccountingStorageEnforce", Text, KeyUse::Restart},
     {"AccountingStorageExternalHost", Text, KeyUse::Owned, "records go to the slurmdbd of spec.slurmNodes.accounting; leave it out"},
     {"AccountingStorageHost", Text, KeyUse::Owned, "records go to the slurmdbd of spec.slurmNodes.accounting; leave it out"},
-    {"AccountingStorageLoc", Text, KeyUse::Owned, "records go to the slurmdbd of spec.slurmNodes.accounting; leave it out"}, {"AccountingStorageParameters"},
+    {"AccountingStorageLoc", Text, KeyUse::Owned, "records go to the slurmdbd of spec.slurmNodes.accounting; leave it out", "22.05", "25.11"}, {"AccountingStorageParameters"},
     {"AccountingStoragePass", Text, KeyUse::Owned, "records go to the slurmdbd of spec.slurmNodes.accounting; leave it out"},
     {"AccountingStoragePort", Number16, KeyUse::Owned, "set spec.slurmNodes.accounting.slurmdbd.port"},
     {"AccountingStorageTRES", Text, KeyUse::Restart},
@@ -34,8 +36,8 @@ constexpr ConfigKey kKeys[] = {
     {"BackupAddr", Text, KeyUse::Owned, "set spec.slurmNodes.controller.size; the heads are named by the operator"},
     {"BackupController", Text, KeyUse::Owned, "set spec.slurmNodes.controller.size; the heads are named by the operator"},
     {"BatchStartTimeout", Number16}, {"BcastExclude"}, {"BcastParameters"},
-    {"BurstBufferParameters", Text, KeyUse::Owned, "Slurm 22.05 has no use for it here; leave it out"},
-    {"BurstBufferType", Text, KeyUse::Owned, "Slurm 22.05 has no use for it here; leave it out"}, {"CliFilterPlugins"},
+    {"BurstBufferParameters", Text, KeyUse::Owned, "Slurm has no use for it here; leave it out"},
+    {"BurstBufferType", Text, KeyUse::Owned, "Slurm has no use for it here; leave it out"}, {"CliFilterPlugins"},
     {"ClusterName", Text, KeyUse::Owned, "it is metadata.name of the SlurmCluster"}, {"CommunicationParameters"},
     {"CompleteWait", Number16},
     {"ControlAddr", Text, KeyUse::Owned, "set spec.slurmNodes.controller.size; the heads are named by the operator"},
@@ -48,9 +50,9 @@ constexpr ConfigKey kKeys[] = {
     {"DownNodes", Line, KeyUse::Owned, "nodes register themselves as spec.slurmNodes.worker describes them; set that, or use scontrol update for a node's state"},
     {"EioTimeout", Number16}, {"EnforcePartLimits"}, {"Epilog"}, {"EpilogMsgTime", Number32}, {"EpilogSlurmctld"},
     {"ExtSensorsFreq", Number16}, {"ExtSensorsType", Text, KeyUse::Restart}, {"FairShareDampeningFactor", Number16},
-    {"FastSchedule", Number16, KeyUse::Owned, "Slurm 22.05 has no use for it here; leave it out"}, {"FederationParameters"},
+    {"FastSchedule", Number16, KeyUse::Owned, "Slurm has no use for it here; leave it out"}, {"FederationParameters"},
     {"FirstJobId", Number32, KeyUse::Restart},
-    {"FrontendName", Line, KeyUse::Owned, "nodes register themselves as spec.slurmNodes.worker describes them; set that, or use scontrol update for a node's state"},
+    {"FrontendName", Line, KeyUse::Owned, "nodes register themselves as spec.slurmNodes.worker describes them; set that, or use scontrol update for a node's state", "22.05", "25.05"},
     {"GetEnvTimeout", Number16}, {"GpuFreqDef"},
     {"GresTypes", Text, KeyUse::Owned, "GPUs follow spec.slurmNodes.worker.slurmd.resources"}, {"GroupUpdateForce", Number16},
     {"GroupUpdateTime", Number16}, {"HealthCheckInterval", Number16}, {"HealthCheckNodeState"}, {"HealthCheckProgram"},
@@ -91,7 +93,7 @@ constexpr ConfigKey kKeys[] = {
     {"ResumeTimeout", Number16, KeyUse::Owned, "workers are pods: set spec.slurmNodes.worker.size instead of powering nodes"},
     {"ResvEpilog"}, {"ResvOverRun", Number16}, {"ResvProlog"}, {"ReturnToService", Number16},
     {"RoutePlugin", Text, KeyUse::Restart}, {"SallocDefaultCommand"}, {"SbcastParameters"},
-    {"SchedulerAuth", Text, KeyUse::Owned, "Slurm 22.05 has no use for it here; leave it out"}, {"SchedulerParameters"},
+    {"SchedulerAuth", Text, KeyUse::Owned, "Slurm has no use for it here; leave it out", "22.05", "24.05"}, {"SchedulerParameters"},
     {"SchedulerTimeSlice", Number16}, {"SchedulerType", Text, KeyUse::Restart}, {"ScronParameters"},
     {"SelectType", Text, KeyUse::Owned, "workers that register themselves need it as it is; leave it out"},
     {"SelectTypeParameters", Text, KeyUse::Restart},
@@ -100,7 +102,7 @@ constexpr ConfigKey kKeys[] = {
     {"SlurmctldHost", Line, KeyUse::Owned, "set spec.slurmNodes.controller.size; the heads are named by the operator"},
     {"SlurmctldLogFile", Text, KeyUse::Owned, "the daemons log to their containers: kubectl logs; set SlurmctldDebug or SlurmdDebug for more"},
     {"SlurmctldParameters"}, {"SlurmctldPidFile", Text, KeyUse::Owned, "the operator's programs rely on it; leave it out"},
-    {"SlurmctldPlugstack", Text, KeyUse::Owned, "plug-ins are those of the image; leave it out"},
+    {"SlurmctldPlugstack", Text, KeyUse::Owned, "plug-ins are those of the image; leave it out", "22.05", "23.02"},
     {"SlurmctldPort", Text, KeyUse::Owned, "set spec.slurmNodes.controller.slurmctld.port"}, {"SlurmctldPrimaryOffProg"},
     {"SlurmctldPrimaryOnProg"},
     {"SlurmctldSyslogDebug", Text, KeyUse::Owned, "the daemons log to their containers: kubectl logs; set SlurmctldDebug or SlurmdDebug for more"},
@@ -130,6 +132,20 @@ constexpr ConfigKey kKeys[] = {
     {"TreeWidth", Number16, KeyUse::Owned, "workers that register themselves need it as it is; leave it out"}, {"UnkillableStepProgram"},
     {"UnkillableStepTimeout", Number16}, {"UsePAM", YesNo}, {"VSizeFactor", Number16}, {"WaitTime", Number16},
     {"X11Parameters", Text, KeyUse::Workers},
+    // Later than 22.05.
+    {"CertgenParameters", Text, KeyUse::Owned, kNoTls, "25.05"}, {"CertgenType", Text, KeyUse::Owned, kNoTls, "25.05"},
+    {"CertmgrParameters", Text, KeyUse::Owned, kNoTls, "24.11"}, {"CertmgrType", Text, KeyUse::Owned, kNoTls, "24.11"},
+    {"CliFilterParameters", Text, KeyUse::Reload, "", "25.11"}, {"DataParserParameters", Text, KeyUse::Reload, "", "24.11"},
+    {"EpilogTimeout", Number16, KeyUse::Reload, "", "25.05"},
+    {"HashPlugin", Text, KeyUse::Owned, "all daemons and commands have to agree on it, those that run too; leave it out", "24.05"},
+    {"HttpParserType", Text, KeyUse::Restart, "", "25.11"},
+    {"JobCompPassScript", Text, KeyUse::Owned, "it is of a site that keeps secrets on the heads; leave it out", "25.11"},
+    {"MaxBatchRequeue", Number32, KeyUse::Reload, "", "23.02"}, {"MetricsType", Text, KeyUse::Restart, "", "25.11"},
+    {"NamespaceType", Text, KeyUse::Owned, "such a plug-in reads namespace.yaml, which workers are not given; leave it out", "25.11"},
+    {"PreemptParameters", Text, KeyUse::Reload, "", "23.02"}, {"PrologTimeout", Number16, KeyUse::Reload, "", "25.05"},
+    {"SuspendExcStates", Text, KeyUse::Owned, "workers are pods: set spec.slurmNodes.worker.size instead of powering nodes", "23.02"},
+    {"TLSParameters", Text, KeyUse::Owned, kNoTls, "24.05"}, {"TLSType", Text, KeyUse::Owned, kNoTls, "24.05"},
+    {"UrlParserType", Text, KeyUse::Restart, "", "25.11"},
 };
 
 constexpr ConfigKey kPartition[] = {
@@ -142,6 +158,9 @@ constexpr ConfigKey kPartition[] = {
     {"PriorityJobFactor", Number16}, {"PriorityTier", Number16}, {"QOS"}, {"RootOnly", YesNo},
     {"ReqResv", YesNo}, {"ResumeTimeout", Number16}, {"SelectTypeParameters"}, {"Shared"}, {"State"}, {"SuspendTime"},
     {"SuspendTimeout", Number16}, {"TRESBillingWeights"},
+    // Later than 22.05.
+    {"ExclusiveTopo", YesNo, KeyUse::Reload, "", "24.05"}, {"MaxCPUsPerSocket", Number32, KeyUse::Reload, "", "23.02"}, {"PowerDownOnIdle", YesNo, KeyUse::Reload, "", "23.02"},
+    {"Topology", Text, KeyUse::Reload, "", "25.05"},
 };
 
 constexpr ConfigKey kNodeSet[] = {
@@ -252,6 +271,8 @@ const ConfigKey* find_config_key(std::string_view name) {
   return found == std::end(kKeys) ? nullptr : &*found;
 }
 
+bool has_config_key(const ConfigKey& key, std::string_view release) { return key.since <= release && (key.until.empty() || release < key.until); }
+
 std::span<const ConfigKey> keys_of_line(std::string_view name) {
   if (same_key(name, "PartitionName")) return kPartition;
   if (same_key(name, "NodeSet")) return kNodeSet;
@@ -275,9 +296,10 @@ std::string nearest(std::string_view wrong, std::span<const std::string_view> na
   return std::string(found);
 }
 
-std::string nearest_key(std::string_view wrong) {
-  std::array<std::string_view, std::size(kKeys)> names;
-  std::transform(std::begin(kKeys), std::end(kKeys), names.begin(), [](const ConfigKey& key) { return key.name; });
+std::string nearest_key(std::string_view wrong, std::string_view release) {
+  std::vector<std::string_view> names;
+  for (const ConfigKey& key : kKeys)
+    if (has_config_key(key, release)) names.push_back(key.name);
   return nearest(wrong, names);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What slurm.conf of Slurm 22.05 may hold (its source: src/common/read_config.c; slurm.conf(5)) and what each key means here.
+// What slurm.conf of Slurm 22.05 to 25.11 may hold (its source: src/common/read_config.c of each release; slurm.conf(5)) and what each key means here.
 #pragma once
 #include <span>
 #include <string>
@@ -19,14 +19,17 @@ struct ConfigKey {
   KeyKind kind = KeyKind::Text;
   KeyUse use = KeyUse::Reload;
   std::string_view remedy;  // of owned keys
+  std::string_view since = "22.05", until = "";  // the first release that has it, the first that has it no more
 };
+inline constexpr std::string_view kFirstConfigRelease = "22.05", kLastConfigRelease = "25.11";  // what lies behind counts as the last one
 
-// Nothing: Slurm 22.05 has no such key and would not start.
+// Nothing: no release has such a key, and slurmctld would not start.
 const ConfigKey* find_config_key(std::string_view name);
-// Keys that may follow PartitionName, NodeSet; empty: the key begins no such line.
+bool has_config_key(const ConfigKey& key, std::string_view release);
+// Keys that may follow PartitionName, NodeSet, in some release; empty: the key begins no such line.
 std::span<const ConfigKey> keys_of_line(std::string_view name);
 
-// A key whose value is a list of options by comma. What the daemon does not know of them it ignores in silence.
+// A key whose value is a list of options by comma, as 22.05 has them. What the daemon does not know of them it ignores in silence.
 struct ConfigOptions {
   std::string_view key;
   std::string_view known;     // by space; "bf_interval=" takes a number, "x=*" any value, "x=a|b" one of these
@@ -38,6 +41,6 @@ const ConfigOptions* find_config_options(std::string_view key);
 
 // The name that was probably meant, or nothing: at most two letters wrong, or a third of them.
 std::string nearest(std::string_view wrong, std::span<const std::string_view> names);
-std::string nearest_key(std::string_view wrong);
+std::string nearest_key(std::string_view wrong, std::string_view release);
 
 }  // namespace fairlead::slurm

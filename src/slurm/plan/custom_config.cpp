@@ -14,6 +14,7 @@
 #include "api/node_set.h"
 #include "base/encoding.h"
 #include "slurm/plan/config_keys.h"
+#include "slurm/plan/releases.h"
 #include "slurm/plan/render.h"
 
 namespace fairlead::slurm {
@@ -65,7 +66,7 @@ std::vector<std::string> words(std::string_view list, char by) {
 std::string name_of_option(std::string_view option) { return std::string(option.substr(0, option.find('='))); }
 
 // What is wrong with one option of a list whose options are known. The daemon would say nothing.
-std::string trouble_of_option(const ConfigOptions& table, const std::string& option) {
+std::string trouble_of_option(const ConfigOptions& table, const std::string& option, bool& unknown) {
   const std::string name = name_of_option(option);
   const bool has_value = option.find('=') != std::string::npos;
   const std::string value = has_value ? option.substr(name.size() + 1) : "";
@@ -95,6 +96,7 @@ std::string trouble_of_option(const ConfigOptions& table, const std::string& opt
     one = name_of_option(one);
     names.push_back(one);
   }
+  unknown = true;
   return fmt::format("Slurm 22.05 does not know {} and would ignore it{}", name, suggest(nearest(name, names)));
 }
 
@@ -117,7 +119,7 @@ std::string trouble_of_workers(std::string_view key, const std::string& value, c
 
 class Reader {
  public:
-  explicit Reader(const api::SlurmCluster& cluster) : cluster_(cluster) {}
+  Reader(const api::SlurmCluster& cluster, const ConfigRelease& of) : cluster_(cluster), of_(of), release_(of.name.empty() ? kFirstConfigRelease : std::clamp(std::string_view(of.name), kFirstConfigRelease, kLastConfigRelease)) {}
 
   CustomConfig read() {
     const auto& given = cluster_.config;
@@ -155,7 +157,8 @@ class Reader {
       problem.where = where;
       if (!numbered) problem.line = 0;
       // Of a key that Slurm does not have this is the better thing to say first.
-      if (!problem.key.empty() && problem.key != "Include" && !find_config_key(problem.key)) problem.text = unknown(problem.key);
+      if (!problem.key.empty() && problem.key != "Include")
+        if (std::string why = why_not(find_config_key(problem.key), problem.key); !why.empty()) problem.text = std::move(why);
       out_.problems.push_back(std::move(problem));
     }
     for (auto& entry : read.entries) {
@@ -165,11 +168,21 @@ class Reader {
     }
   }
 
-  static std::string unknown(const std::string& key) { return fmt::format("Slurm 22.05 has no such key, and slurmctld would not start with it{}", suggest(nearest_key(key))); }
+  // Why the release has no such key; empty: it has.
+  std::string why_not(const ConfigKey* key, const std::string& written) {
+    if (key != nullptr && (of_.any || has_config_key(*key, release_))) return "";
+    if (key == nullptr) return fmt::format("Slurm {} has no such key, and slurmctld would not start with it{}", release_, suggest(nearest_key(written, release_)));
+    return fmt::format("Slurm {} has no such key, and slurmctld would not start with it; {}", release_, other_release(*key));
+  }
+  std::string other_release(const ConfigKey& key) {
+    if (key.since <= release_) return fmt::format("it was taken out with {}", key.until);
+    if (of_.name.empty()) out_.depends_on_release = true;
+    return fmt::format("it came with {}{}", key.since, of_.name.empty() ? fmt::format(", and which Slurm {} holds is being asked", cluster_.controller.main.image) : "");
+  }
 
   void take(ConfigEntry entry) {
     const ConfigKey* key = find_config_key(entry.key);
-    if (!key) return refuse(entry, entry.key, unknown(entry.key));
+    if (std::string why = why_not(key, entry.key); !why.empty()) return refuse(entry, entry.key, std::move(why));
     const std::string written = std::exchange(entry.key, std::string(key->name));
     if (key->use == KeyUse::Owned) return refuse(entry, written, fmt::format("it is not yours to set: {}", key->remedy));
     if (key->kind == KeyKind::Line) {
@@ -186,7 +199,11 @@ class Reader {
     if (const ConfigOptions* options = trouble.empty() ? find_config_options(key->name) : nullptr) {
       std::set<std::string> seen;
       for (const std::string& option : words(entry.value, ',')) {
-        if (const std::string wrong = trouble_of_option(*options, option); !wrong.empty()) trouble += (trouble.empty() ? "" : "; ") + wrong;
+        bool unknown = false;
+        std::string wrong = trouble_of_option(*options, option, unknown);
+        if (unknown && (of_.any || release_ != kFirstConfigRelease)) wrong.clear();  // the lists are those of 22.05
+        out_.depends_on_release = out_.depends_on_release || (!wrong.empty() && unknown && of_.name.empty());
+        if (!wrong.empty()) trouble += (trouble.empty() ? "" : "; ") + wrong;
         else if (!seen.insert(folded(name_of_option(option))).second) trouble += fmt::format("{}{} is given twice", trouble.empty() ? "" : "; ", name_of_option(option));
       }
     }
@@ -239,9 +256,14 @@ class Reader {
     std::set<std::string_view> seen;
     for (auto& [key, value] : line.more) {
       const auto found = std::find_if(known.begin(), known.end(), [&](const ConfigKey& one) { return same_key(one.name, key); });
+      if (found != known.end() && !of_.any && !has_config_key(*found, release_)) {
+        refuse(line, key, fmt::format("no key of a {} line of Slurm {}, and slurmctld would not start with it; {}", line.key, release_, other_release(*found)));
+        continue;
+      }
       if (found == known.end()) {
         std::vector<std::string_view> names;
-        for (const ConfigKey& one : known) names.push_back(one.name);
+        for (const ConfigKey& one : known)
+          if (has_config_key(one, release_)) names.push_back(one.name);
         refuse(line, key, fmt::format("no key of a {} line, and slurmctld would not start with it{}", line.key, suggest(nearest(key, names))));
         continue;
       }
@@ -255,6 +277,8 @@ class Reader {
 
   static constexpr std::size_t kMaxText = 64 << 10;  // a ConfigMap holds 1 MiB
   const api::SlurmCluster& cluster_;
+  const ConfigRelease& of_;
+  const std::string_view release_;
   CustomConfig out_;
 };
 
@@ -268,7 +292,12 @@ bool starts_anew(const ConfigKey& key) {
 
 }  // namespace
 
-CustomConfig read_custom_config(const api::SlurmCluster& cluster) { return Reader(cluster).read(); }
+ConfigRelease config_release(const kube::Json& status, const std::string& image) {
+  const auto version = read_version(status["upgrade"]["versions"][image].string());
+  return {.name = version ? version->release() : ""};
+}
+
+CustomConfig read_custom_config(const api::SlurmCluster& cluster, const ConfigRelease& of) { return Reader(cluster, of).read(); }
 
 std::string merge_options(std::string_view key, std::string_view users) {
   const ConfigOptions* table = find_config_options(key);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The user's part of slurm.conf: spec.slurmConfig, spec.customSlurmConfig, spec.partitionConfiguration. Checked before any daemon sees it: a key that Slurm does not have ends slurmctld 22.05, also one that runs.
+// The user's part of slurm.conf: spec.slurmConfig, spec.customSlurmConfig, spec.partitionConfiguration. Checked before any daemon sees it: a key that its release of Slurm does not have ends slurmctld, also one that runs.
 #pragma once
 #include <string>
 #include <string_view>
@@ -16,9 +16,17 @@ struct CustomConfig {
   bool own_partitions = false;          // partition `main` is not wanted, or is among the lines
   bool own_default = false;             // one of the lines is the default partition
   std::vector<ConfigProblem> problems;  // none: it may go on to the daemon's own check
+  bool depends_on_release = false;      // nobody knows which Slurm the image holds, and a later one than 22.05 may have what this one has not
 };
+// Of which release the keys and options have to be.
+struct ConfigRelease {
+  std::string name;  // "24.05"; empty: not known, 22.05 is taken, which Fairlead builds
+  bool any = false;  // of any: what is rendered was checked before
+};
+// That of the image of the heads, as status.upgrade remembers it.
+ConfigRelease config_release(const kube::Json& status, const std::string& image);
 // O(length of the text). Never fails: what is wrong becomes a problem with its line, key and remedy.
-CustomConfig read_custom_config(const api::SlurmCluster& cluster);
+CustomConfig read_custom_config(const api::SlurmCluster& cluster, const ConfigRelease& of = {});
 
 // An option list of ours and of the user's as one: ours stay, defaults give way to the user's of the same name.
 std::string merge_options(std::string_view key, std::string_view users);

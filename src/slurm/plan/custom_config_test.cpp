@@ -34,6 +34,47 @@ std::vector<std::string> problems(const api::SlurmCluster& cluster) {
 }
 std::string conf(const api::SlurmCluster& cluster) { return render_config(cluster, {})["slurm.conf"]; }
 
+// Keys of later releases (read_config.c of each), and whether anybody has to ask which Slurm the image holds.
+struct Released {
+  const char* name;
+  const char* text;
+  const char* release;  // "": not known
+  const char* says;     // "": it is taken
+  bool asks;
+};
+class Releases : public testing::TestWithParam<Released> {};
+TEST_P(Releases, HaveKeysOfTheirOwn) {
+  const auto& row = GetParam();
+  const CustomConfig got = read_custom_config(demo(row.text), {.name = row.release});
+  EXPECT_EQ(got.depends_on_release, row.asks);
+  const std::string_view says = row.says, name = row.name;
+  ASSERT_EQ(got.problems.size(), says.empty() ? 0U : 1U);
+  if (!says.empty()) {
+    EXPECT_THAT(describe(got.problems[0]), HasSubstr(std::string(says)));
+  }
+  const bool of_none = name.starts_with("typo") || name.starts_with("owned");
+  EXPECT_EQ(read_custom_config(demo(row.text), {.name = {}, .any = true}).problems.size(), of_none ? 1U : 0U) << "what is rendered was checked before";
+}
+INSTANTIATE_TEST_SUITE_P(Keys, Releases,
+                         testing::Values(Released{"old_in_2205", "KillWait=60", "22.05", "", false}, Released{"old_in_2511", "KillWait=60", "25.11", "", false}, Released{"new_in_2302", "MaxBatchRequeue=3", "23.02", "", false},
+                                         Released{"new_in_2205", "MaxBatchRequeue=3", "22.05", "Slurm 22.05 has no such key, and slurmctld would not start with it; it came with 23.02", false},
+                                         Released{"new_in_an_unknown_one", "MaxBatchRequeue=3", "", "it came with 23.02, and which Slurm", true}, Released{"later_than_ours", "PrologTimeout=3", "24.11", "it came with 25.05", false},
+                                         Released{"beyond_the_table", "PrologTimeout=3", "31.05", "", false}, Released{"typo_in_2505", "PrologTimeuot=3", "25.05", "Slurm 25.05 has no such key, and slurmctld would not start with it; did you mean PrologTimeout?", false},
+                                         Released{"typo_in_2205", "PrologTimeuot=3", "22.05", "Slurm 22.05 has no such key, and slurmctld would not start with it", false}, Released{"typo_in_an_unknown_one", "MinJobAeg=3", "", "did you mean MinJobAge?", false},
+                                         Released{"owned_later", "TLSType=tls/s2n", "25.05", "it is not yours to set", false}, Released{"option_of_a_later_one", "SchedulerParameters=bf_topopt_enable", "25.05", "", false},
+                                         Released{"option_in_2205", "SchedulerParameters=bf_topopt_enable", "22.05", "Slurm 22.05 does not know bf_topopt_enable", false},
+                                         Released{"option_in_an_unknown_one", "SchedulerParameters=bf_topopt_enable", "", "Slurm 22.05 does not know bf_topopt_enable", true},
+                                         Released{"line_of_a_later_one", "PartitionName=a Nodes=ALL MaxCPUsPerSocket=2", "23.11", "", false},
+                                         Released{"line_in_2205", "PartitionName=a Nodes=ALL MaxCPUsPerSocket=2", "22.05", "no key of a PartitionName line of Slurm 22.05, and slurmctld would not start with it; it came with 23.02", false}),
+                         [](const auto& row) { return row.param.name; });
+
+TEST(CustomConfig, TheReleaseIsThatOfTheHeadsImage) {
+  const auto status = kube::parse_yaml("{upgrade: {versions: {'slurm:a': 24.05.3, 'slurm:b': soon}}}")->at(0);
+  EXPECT_EQ(config_release(status, "slurm:a").name, "24.05");
+  EXPECT_EQ(config_release(status, "slurm:b").name, "");
+  EXPECT_EQ(config_release(status, "slurm:c").name, "");
+}
+
 // slurmctld takes each of these, and slurmd ends: nothing but this check stands between them and the jobs.
 TEST(CustomConfig, WhatWouldEndSlurmdIsRefused) {
   const auto why = [](const std::string& custom, const char* cgroups) {

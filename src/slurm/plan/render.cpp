@@ -142,7 +142,7 @@ std::map<std::string, std::string> render_config(const api::SlurmCluster& cluste
     node_sets += fmt::format("NodeSet={0} Feature={0}\n", view.worker_set);
     sets += (sets.empty() ? "" : ",") + view.worker_set;
   }
-  files["slurm.conf"] = with_custom_config(std::move(lines), node_sets, sets, read_custom_config(cluster));
+  files["slurm.conf"] = with_custom_config(std::move(lines), node_sets, sets, read_custom_config(cluster, {.name = {}, .any = true}));
 
   // slurmd loads the cgroup plug-in also when nothing is confined, and then v2 ends it if there is no systemd to ask. v1 does nothing until it is used. So one is always named,
   // for Slurm would else choose by what the host has mounted.

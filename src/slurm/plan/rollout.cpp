@@ -46,7 +46,7 @@ Rollout plan_rollout(const RolloutInput& in) {
   };
   const auto remembered = [&] { return out.check["hash"].string() == out.hash && out.check["image"].string() == image ? out.check["result"].string() : std::string(); };
 
-  const CustomConfig custom = read_custom_config(in.cluster);
+  const CustomConfig custom = read_custom_config(in.cluster, config_release(in.status, image));
   // Half of what somebody asked of accounting is not what they asked: limits would be off that were on. A new cluster comes up all the same.
   const auto unclear = in.mounted && in.cluster.accounting.enabled ? in.cluster.accounting.problems : std::vector<std::string>();
   if (!custom.problems.empty() || !unclear.empty()) {

@@ -60,6 +60,7 @@ class Planner {
       if (changing && converts_here(peer)) images.insert(peer.image);
     if (changing) decide(images);
     else if (memory_["inProgress"].boolean()) done();
+    if (in_.heads_wanted) learn_of_heads();
     return finish(images);
   }
 
@@ -140,6 +141,17 @@ class Planner {
     if (!troubles.empty()) say("Unknown", "VersionUnknown", fmt::format("{}; what runs goes on as it is", fmt::join(troubles, "; ")));
     else say("Unknown", "Asking", fmt::format("the version of Slurm in {} is asked; what runs goes on as it is", names(out_.ask)));
     return false;
+  }
+
+  // Nothing waits for it.
+  void learn_of_heads() {
+    for (const UpgradeKind& kind : in_.kinds) {
+      const std::string& image = out_.images[kind.name];
+      if (kind.part != Part::Heads || versions_.contains(image) || read_version(memory_["versions"][image].string())) continue;
+      const auto answer = in_.answers.find(image);
+      if (const auto version = answer == in_.answers.end() ? std::nullopt : read_version(answer->second)) versions_[image] = *version;
+      else if (std::find(out_.ask.begin(), out_.ask.end(), image) == out_.ask.end()) out_.ask.push_back(image);
+    }
   }
 
   const Version& of(const std::string& image) const { return versions_.at(image); }

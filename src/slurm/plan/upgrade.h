@@ -43,6 +43,7 @@ struct UpgradeInput {
   std::map<std::string, std::string> answers;  // of pods that were asked since: by image, what they wrote, or why they failed
   Backup backup = Backup::None;
   bool without_backup = false;                 // somebody said so
+  bool heads_wanted = false;                   // somebody else needs to know which Slurm the heads' image in force holds
   Instant now;
 };
 

@@ -8,6 +8,7 @@
 #include "api/node_set.h"
 #include "base/encoding.h"
 #include "slurm/plan/accounting.h"
+#include "slurm/plan/custom_config.h"
 #include "slurm/plan/inputs.h"
 #include "slurm/plan/pod_parts.h"
 #include "slurm/plan/trouble.h"
@@ -84,6 +85,8 @@ UpgradePlan upgrade_of(const Snapshot& snapshot, const SlurmCluster& cluster, In
   UpgradeInput in{.kinds = {}, .peers = peers_of(snapshot, cluster), .memory = snapshot.cluster["status"]["upgrade"], .answers = {}, .backup = backup_of(snapshot, cluster), .without_backup = false, .now = now};
   const auto annotations = kube::annotations_of(snapshot.cluster);
   if (const auto found = annotations.find(kWithoutBackup); found != annotations.end()) in.without_backup = found->second == "true";
+  const std::string of_heads = image_in_force(snapshot.cluster, kHeads, cluster.controller.main.image);
+  in.heads_wanted = read_custom_config(cluster, config_release(snapshot.cluster["status"], of_heads)).depends_on_release;
   const auto add = [&](Part part, std::string name, const std::string& wanted, std::string_view container, const auto& is_one) -> UpgradeKind& {
     UpgradeKind kind{part, std::move(name), wanted, {}};
     for (const auto& [pod_name, pod] : snapshot.pods)

@@ -76,7 +76,7 @@ struct World {
   std::vector<UpgradePeer> peers;
   Json memory;
   Backup backup = Backup::Fresh;
-  bool without_backup = false;
+  bool without_backup = false, heads_wanted = false;
   std::map<std::string, std::string> mute;  // images that do not tell their version, and what comes instead
   std::map<std::string, std::string> in_force;
   std::vector<std::string> asked;
@@ -97,7 +97,7 @@ struct World {
   }
   // Plans once; images that it asks for answer in the next look.
   void look() {
-    UpgradeInput in{.kinds = {}, .peers = peers, .memory = memory, .answers = {}, .backup = backup, .without_backup = without_backup, .now = Instant{} + std::chrono::hours(1)};
+    UpgradeInput in{.kinds = {}, .peers = peers, .memory = memory, .answers = {}, .backup = backup, .without_backup = without_backup, .heads_wanted = heads_wanted, .now = Instant{} + std::chrono::hours(1)};
     for (const Kind& kind : kinds) in.kinds.push_back({kind.part, kind.name, kind.wanted, kind.pods});
     for (const std::string& image : asked) in.answers[image] = mute.contains(image) ? mute[image] : "slurm-wlm " + image.substr(image.find(':') + 1);
     const UpgradePlan plan = plan_upgrade(in);
@@ -383,6 +383,27 @@ TEST(Upgrade, HeadsWithoutPodsAreStillRememberedByWhatTheyWrote) {
   world.want(image("24.11"));
   world.settle();
   EXPECT_EQ(world.in_force["slurmctld"], image("22.05"));
+}
+
+// A key of slurm.conf that a later release has: nothing waits for the answer, and it is kept.
+TEST(Upgrade, WhichSlurmTheHeadsHaveIsLearntForOthers) {
+  World world("slurm:24.05.3");
+  EXPECT_TRUE(world.asked.empty()) << "nobody wants to know";
+  world.heads_wanted = true;
+  world.look();
+  EXPECT_EQ(world.asked, std::vector<std::string>{"slurm:24.05.3"});
+  EXPECT_FALSE(world.condition) << "it is no upgrade";
+  world.look();
+  EXPECT_TRUE(world.asked.empty());
+  EXPECT_EQ(world.memory["versions"]["slurm:24.05.3"].string(), "24.05.3");
+  world.heads_wanted = false;
+  world.look();
+  EXPECT_EQ(world.memory["versions"]["slurm:24.05.3"].string(), "24.05.3");
+  World silent("slurm:24.05.3");
+  silent.heads_wanted = true;
+  silent.mute["slurm:24.05.3"] = "sh: slurmctld: not found";
+  for (int i = 0; i < 3; ++i) silent.look();
+  EXPECT_EQ(silent.asked, std::vector<std::string>{"slurm:24.05.3"}) << "again and again, as version_pods_to_end() paces it";
 }
 
 }  // namespace
