@@ -11,6 +11,7 @@
 
 #include "governance/plan/explain_remedies.h"
 #include "governance/plan/kueue_read.h"
+#include "governance/plan/pods_ready.h"
 #include "governance/plan/slurm_workload.h"
 #include "governance/plan/views.h"
 
@@ -151,6 +152,7 @@ std::optional<FieldChange> wrong_of(const Books& books, const ObjectKey& key, co
   const WorkloadSpec& spec = *standing.spec;
   if (!spec.active) return FieldChange{"Workload", key, "spec.active", Json(false), Json(true), ""};
   if (spec.admission_gate) return FieldChange{"Workload", key, "metadata.annotations[kueue.x-k8s.io/admission-gated-by]", Json(), Json(), ""};
+  if (!spec.requeued.is && spec.requeued.reason == kPodsReadyTimeout) return std::nullopt;  // time alone mends it
   const Json* local = books.local_queue({spec.space, spec.local_queue});
   if (local == nullptr) return FieldChange{"Workload", key, "spec.queueName", Json(spec.local_queue), Json(), ""};
   const ObjectKey local_key{spec.space, spec.local_queue};

@@ -147,6 +147,17 @@ TEST(Explain, OneThatIsPromisedWaitsForThoseThatStop) {
   EXPECT_TRUE(it.holders[0].stopping);
 }
 
+TEST(Explain, NoFieldIsWrongOfOneThatIsOutOfLineForAWhile) {
+  Lab lab;
+  lab.queue("a", "6");
+  lab.work("w", "a", "1");
+  lab.at("Workload", "w").set("status", kube::parse_yaml("{requeueState: {count: 1, requeueAt: '2026-11-23T10:01:00Z'}, conditions: [{type: Requeued, status: 'False', reason: PodsReadyTimeout, lastTransitionTime: '2026-11-23T10:00:00Z'}]}")->at(0));
+  const Explanation it = of(lab, "w");
+  EXPECT_EQ(it.place, Place::Out);
+  EXPECT_EQ(it.message, "Its pods were not all ready in time: it stands in line again at 2026-11-23T10:01:00Z");
+  EXPECT_FALSE(it.wrong);
+}
+
 struct WrongRow {
   const char *name, *object, *workload, *want;
   bool starts;
