@@ -14,7 +14,7 @@ cat "$log"
 ((status != 0 && status != 77)) || exit "$status"
 # The first word of failure decides: what is told after it are logs.
 first=$(grep -m 1 -E '^FAIL' "$log")
-[[ $first =~ ^FAIL:?\ (not\ in\ time|not\ within\ |did\ not\ come\ true\ in\ time) ]] && ((SECONDS - began <= 600)) || exit "$status"
+[[ $first =~ ^FAIL(ED)?:?\ (not\ in\ time|not\ within\ |did\ not\ come\ true\ in\ time) ]] && ((SECONDS - began <= 600)) || exit "$status"
 mv "$log" "$kept/$name.log"
 echo "== run once more after: $first"
 status=0
