@@ -19,6 +19,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::size_t count = 0, end = 0, length = 0;
   std::uint64_t last = 0;
   QueuedMessage* ours = queued_messages(data, size, &count, &end, &last);
+  const size_t kept = drop_repeated(ours, count);
+  require(kept <= count && (count == 0 || kept > 0) && drop_repeated(ours, kept) == kept);
+  count = kept;
   require(end <= size);
   for (std::size_t i = 0; i < count; ++i) require(ours[i].serial <= last && ours[i].bytes + ours[i].size <= data + end && (i == 0 || ours[i].serial > ours[i - 1].serial));
   std::free(ours);

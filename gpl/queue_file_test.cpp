@@ -56,6 +56,29 @@ TEST(QueueFile, WhatNobodyHasTakenIsThereInOrder) {
   EXPECT_EQ(none.last, 7u);
 }
 
+TEST(QueueFile, OfMessagesThatAreTheSameTheFirstStays) {
+  const auto left = [](const std::vector<std::pair<std::string, std::uint16_t>>& texts) {
+    std::vector<QueuedMessage> list;
+    for (std::size_t i = 0; i < texts.size(); ++i) list.push_back({.serial = i + 1, .at = 0, .bytes = bytes_of(texts[i].first), .size = static_cast<std::uint32_t>(texts[i].first.size()), .protocol = texts[i].second});
+    list.resize(durable::drop_repeated(list.data(), list.size()));
+    std::vector<std::uint64_t> out;
+    for (const QueuedMessage& one : list) out.push_back(one.serial);
+    return out;
+  };
+  using Serials = std::vector<std::uint64_t>;
+  EXPECT_EQ(left({}), Serials{});
+  EXPECT_EQ(left({{"a", 1}}), Serials{1});
+  EXPECT_EQ(left({{"end of 7", 1}, {"end of 8", 1}, {"start of 9", 1}, {"end of 7", 1}, {"end of 8", 1}, {"end of 9", 1}, {"end of 7", 1}}), (Serials{1, 2, 3, 6}));
+  EXPECT_EQ(left({{"a", 1}, {"a", 2}, {"", 1}, {"", 1}, {"a", 2}, {"ab", 1}}), (Serials{1, 2, 3, 6})) << "of another Slurm it is another one";
+  // Many restarts of a slurmctld with many jobs, beside what is new each time.
+  std::vector<std::pair<std::string, std::uint16_t>> many;
+  for (int start = 0; start < 20; ++start) {
+    for (int job = 0; job < 1000; ++job) many.push_back({"end of " + std::to_string(job), 1});
+    many.push_back({"step " + std::to_string(start), 1});
+  }
+  EXPECT_EQ(left(many).size(), 1020u);
+}
+
 TEST(QueueFile, ATornRecordAndWhatIsBehindItAreNotThere) {
   const std::string first = message(1, "one"), second = message(2, "two"), third = message(3, "three"), file = first + second + third;
   for (std::size_t size = 0; size <= file.size(); ++size) {

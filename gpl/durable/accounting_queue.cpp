@@ -255,6 +255,7 @@ bool give_back() {
   if (!file && (from_slurm || have_ours)) return false;
   QueuedMessage* messages = !file ? nullptr : from_slurm ? slurms_messages(file, size, &count) : queued_messages(file, size, &count, &end, &newest);
   if (from_slurm) newest = count;
+  count = drop_repeated(messages, count);
   serial = safe = newest;
   file_end = 0;
   for (size_t i = 0; i < count; ++i) {

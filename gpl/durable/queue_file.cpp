@@ -82,6 +82,45 @@ QueuedMessage* queued_messages(const unsigned char* file, size_t size, size_t* c
   return all.list;
 }
 
+namespace {
+
+struct Place {
+  uint32_t sum;
+  size_t at;  // in the list
+};
+// Equal ones beside one another, the first of them first.
+int by_content(const void* one, const void* other, void* list) {
+  const auto *a = static_cast<const Place*>(one), *b = static_cast<const Place*>(other);
+  const auto* messages = static_cast<const QueuedMessage*>(list);
+  const QueuedMessage &x = messages[a->at], &y = messages[b->at];
+  if (a->sum != b->sum) return a->sum < b->sum ? -1 : 1;
+  if (x.protocol != y.protocol) return x.protocol < y.protocol ? -1 : 1;
+  if (x.size != y.size) return x.size < y.size ? -1 : 1;
+  if (const int order = x.size == 0 ? 0 : memcmp(x.bytes, y.bytes, x.size); order != 0) return order;
+  return a->at < b->at ? -1 : 1;
+}
+
+}  // namespace
+
+size_t drop_repeated(QueuedMessage* messages, size_t count) {
+  if (count < 2) return count;
+  auto* places = static_cast<Place*>(malloc(count * sizeof(Place)));
+  auto* again = static_cast<bool*>(calloc(count, sizeof(bool)));
+  if (!places || !again) abort();
+  for (size_t i = 0; i < count; ++i) places[i] = {sum_on(0x811c9dc5, messages[i].bytes, messages[i].size), i};
+  qsort_r(places, count, sizeof(Place), by_content, messages);
+  for (size_t i = 1; i < count; ++i) {
+    const QueuedMessage &x = messages[places[i - 1].at], &y = messages[places[i].at];
+    again[places[i].at] = places[i - 1].sum == places[i].sum && x.protocol == y.protocol && x.size == y.size && (x.size == 0 || memcmp(x.bytes, y.bytes, x.size) == 0);
+  }
+  size_t kept = 0;
+  for (size_t i = 0; i < count; ++i)
+    if (!again[i]) messages[kept++] = messages[i];
+  free(places);
+  free(again);
+  return kept;
+}
+
 QueuedMessage* slurms_messages(const unsigned char* file, size_t size, size_t* count) {
   Messages all;
   uint16_t protocol = 0;

@@ -33,6 +33,10 @@ struct QueuedMessage {
 // The messages of a file that are not taken, in order; to be freed. `end`: behind the last good record; `last`: the highest serial that it names. Null with count 0: there is none.
 QueuedMessage* queued_messages(const unsigned char* file, size_t size, size_t* count, size_t* end, uint64_t* last);
 
+// Of messages with the same bytes the first stays, all others go; the order stays. A slurmctld that begins asks for the records of all ended jobs again (job_mgr.c, _load_job_state), so that each beginning while slurmdbd is away would
+// add as many messages as it has jobs. Such a message tells of an event, with its times: what came behind the first one in the list stands. Their new number. O(count log count).
+size_t drop_repeated(QueuedMessage* messages, size_t count);
+
 // Slurm's file (src/plugins/accounting_storage/slurmdbd/slurmdbd_agent.c, 17.11 to 25.05): its messages in order, serials from 1; what is behind a record that is cut is not there, as for Slurm.
 QueuedMessage* slurms_messages(const unsigned char* file, size_t size, size_t* count);
 // The other way round, for the messages of one protocol; to be freed.

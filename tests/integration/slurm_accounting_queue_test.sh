@@ -73,6 +73,21 @@ start_controller
 five_steps 'power cut'
 power_cut
 start_controller
+# Each slurmctld that begins asks again for the records of all jobs that have ended: that does not add up (but for those of the last one that began).
+at_most_twice() {
+  python3 - "$state/fairlead-accounting" << 'PYTHON'
+import collections, struct, sys
+data, at, seen = open(sys.argv[1], "rb").read(), 0, collections.Counter()
+while at + 24 <= len(data):
+    _, kind, _, size, _, _ = struct.unpack_from("<4sHHIIQ", data, at)
+    if kind == 1: seen[data[at + 24:at + 24 + size]] += 1
+    at += 24 + size
+most = max(seen.values(), default=0)
+print(f"{sum(seen.values())} messages, {len(seen)} different, one of them {most} times")
+sys.exit(0 if len(seen) > 10 and most == 2 else 1)
+PYTHON
+}
+at_most_twice || fail "the queue of accounting grows with each start: $(at_most_twice || true)"
 five_steps 'orderly end'
 inside scontrol shutdown slurmctld
 until_true 30 'slurmctld has ended' grep_in 'Terminate signal .* received' tail -n 200 "$work/controller.log"
