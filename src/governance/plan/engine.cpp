@@ -102,7 +102,7 @@ void ContinuousEngine::State::configure(const EngineSpec& spec) {
     const std::vector<Use>& uses = classes[job.what].choices[job.choice].uses;
     if (job.stage != Stage::Stopping) ledger.add(leaf, uses);
     if (job.stage != Stage::Promised) in_use.add(leaf, uses);
-    if (job.stage == Stage::Running) begin_to_run(id);
+    if (job.stage == Stage::Running) queues[classes[job.what].queue].held.insert(held_of(id));
   }
   stopped_some = true;
   for (std::uint32_t q = 0; q < queues.size(); ++q) mark(q);
@@ -229,7 +229,7 @@ void ContinuousEngine::State::leave(JobId id) {
   Class& k = classes[job.what];
   const Stage stage = job.stage;
   if (stage != Stage::Stopping) gone(job.uid);  // who was stopped comes back
-  if (stage == Stage::Running && k.queue != nothing) end_to_run(id);
+  if (stage == Stage::Running && k.queue != nothing) queues[k.queue].held.erase(held_of(id));
   job.stage = Stage::Free;
   ++job.generation;
   free_jobs.push_back(id);
@@ -267,7 +267,7 @@ void ContinuousEngine::State::stop(JobId id) {
   Job& job = jobs[id];
   if (job.stage != Stage::Running) return;
   Class& k = classes[job.what];
-  if (k.queue != nothing) end_to_run(id);
+  if (k.queue != nothing) queues[k.queue].held.erase(held_of(id));
   job.stage = Stage::Stopping;
   --running, ++stopping;
   give_back(k, k.choices[job.choice]);
@@ -280,7 +280,7 @@ void ContinuousEngine::State::recount(JobId id, ClassId what) {
   Class& old = classes[job.what];
   const std::vector<std::uint32_t> flavors = old.choices[job.choice].flavors;
   if (old.queue != nothing) {
-    if (runs) end_to_run(id);
+    if (runs) queues[old.queue].held.erase(held_of(id));
     in_use.remove(queues[old.queue].leaf, old.choices[job.choice].uses);
     if (runs) give_back(old, old.choices[job.choice]);
   }
@@ -294,7 +294,7 @@ void ContinuousEngine::State::recount(JobId id, ClassId what) {
   in_use.add(queue.leaf, uses);
   if (runs) {
     ledger.add(queue.leaf, uses);
-    begin_to_run(id);
+    queue.held.insert(held_of(id));
   }
   ++versions[ledger.tree(queue.leaf)];
   mark(k.queue);
@@ -313,31 +313,6 @@ void ContinuousEngine::State::give_back(const Class& k, const Choice& choice) {
 ContinuousEngine::State::Held ContinuousEngine::State::held_of(JobId id) const {
   const Job& job = jobs[id];
   return {classes[job.what].spec.priority, job.since, job.uid, id};
-}
-
-void ContinuousEngine::State::begin_to_run(JobId id) {
-  const Class& k = classes[jobs[id].what];
-  Queue& queue = queues[k.queue];
-  queue.held.insert(held_of(id));
-  Queue::OfPriority& all = queue.sums[k.spec.priority];
-  ++all.jobs;
-  for (const Use& use : k.choices[jobs[id].choice].uses) {
-    const auto at = std::find_if(all.uses.begin(), all.uses.end(), [&](const Queue::Sum& one) { return one.column == use.column; });
-    if (at == all.uses.end()) all.uses.push_back({use.column, use.amount});
-    else at->amount += use.amount;
-  }
-}
-
-void ContinuousEngine::State::end_to_run(JobId id) {
-  const Class& k = classes[jobs[id].what];
-  Queue& queue = queues[k.queue];
-  queue.held.erase(held_of(id));
-  const auto all = queue.sums.find(k.spec.priority);
-  if (--all->second.jobs == 0) {
-    queue.sums.erase(all);
-    return;
-  }
-  for (const Use& use : k.choices[jobs[id].choice].uses) std::find_if(all->second.uses.begin(), all->second.uses.end(), [&](const Queue::Sum& one) { return one.column == use.column; })->amount -= use.amount;
 }
 
 void ContinuousEngine::State::freed(NodeId leaf, const std::vector<Use>& uses) {
@@ -407,7 +382,7 @@ JobId ContinuousEngine::adopt(ClassId what, Uid uid, std::int64_t created, const
   if (k.queue == nothing) return id;
   s.ledger.add(s.queues[k.queue].leaf, k.choices[s.jobs[id].choice].uses);
   s.in_use.add(s.queues[k.queue].leaf, k.choices[s.jobs[id].choice].uses);
-  s.begin_to_run(id);
+  s.queues[k.queue].held.insert(s.held_of(id));
   ++s.versions[s.ledger.tree(s.queues[k.queue].leaf)];
   s.mark(k.queue);
   return id;

@@ -182,7 +182,7 @@ void ContinuousEngine::State::admit(std::uint32_t q, std::vector<EngineDecision>
     for (const auto& [victim, reason] : victims) {
       const Class& theirs = classes[jobs[victim].what];
       Queue& from = queues[theirs.queue];
-      end_to_run(victim);
+      from.held.erase(held_of(victim));
       jobs[victim].stage = Stage::Stopping;
       lost(jobs[victim].uid, queue.head.uid);
       --running, ++stopping;
@@ -201,7 +201,7 @@ void ContinuousEngine::State::admit(std::uint32_t q, std::vector<EngineDecision>
     job.stage = Stage::Running;
     ++running;
     in_use.add(queue.leaf, uses);
-    begin_to_run(queue.head.job);
+    queue.held.insert(held_of(queue.head.job));
     out.push_back({EngineDecision::Kind::Admitted, queue.head.job, queue.what});
   } else {
     job.stage = Stage::Promised;

@@ -2,7 +2,6 @@
 // The search for victims inside of the continuous mode: who are candidates, in the order in which each queue loses them. For its own files.
 #pragma once
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <utility>
 #include <vector>
@@ -56,29 +55,11 @@ struct ContinuousEngine::State::Search {
     return false;
   }
 
-  // What the candidates of a queue have of a column, without a look at each: those of lower priority, those of any where the policy says so; of equal priority it depends on their age.
-  __int128 sum_of(const Source& from, Column column) const {
-    const PreemptionPolicy policy = policy_for(from);
-    __int128 sum = 0;
-    for (const auto& [of, all] : s.queues[from.queue].sums) {
-      if (policy != PreemptionPolicy::Any && of >= priority) break;
-      for (const auto& one : all.uses)
-        if (one.column == column) sum += one.amount;
-    }
-    if (policy != PreemptionPolicy::LowerOrNewerEqualPriority) return sum;
-    const std::set<Held>& held = s.queues[from.queue].held;
-    for (auto at = held.lower_bound(Held{priority, std::numeric_limits<std::int64_t>::max(), {}, 0}); at != held.end() && at->priority == priority; ++at)
-      if (allowed(policy, *at))
-        for (const Use& use : uses_of(at->job))
-          if (use.column == column) sum += use.amount;
-    return sum;
-  }
   void add(std::vector<Source>& to, std::uint32_t queue, NodeId common, bool by_hierarchy) {
     const std::set<Held>& held = s.queues[queue].held;
     Source from{queue, common, by_hierarchy, held.begin(), held.end()};
     if (settle(from)) to.push_back(from);
   }
-  void count_reach();  // `in_reach`
   void add_below(NodeId cohort, NodeId common, NodeId done, bool advantage) {
     for (const NodeId child : s.ledger.children(cohort)) {
       if (child == done || child == own.leaf || within_quota(child)) continue;

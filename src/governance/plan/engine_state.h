@@ -83,15 +83,6 @@ struct ContinuousEngine::State {
     bool strict = false, stopped = true;
     QueuePolicies policies;
     std::set<Held> held;
-    struct Sum {
-      Column column = no_column;
-      __int128 amount = 0;  // no sum of jobs comes to its end
-    };
-    struct OfPriority {
-      std::size_t jobs = 0;
-      std::vector<Sum> uses;
-    };
-    std::map<std::int64_t, OfPriority> sums;  // of `held`, by priority
     std::vector<EngineQueue::Group> groups;
     IndexedHeap classes;              // that have waiting jobs and are not parked; in a StrictFIFO queue parked ones, too, which hold up the rest
     bool dirty = false;
@@ -142,8 +133,6 @@ struct ContinuousEngine::State {
   void wake(ClassId c);
   void freed(NodeId leaf, const std::vector<Use>& uses);  // in `ledger`: wakes
   Held held_of(JobId job) const;
-  void begin_to_run(JobId job);  // into and out of what its queue has to lose
-  void end_to_run(JobId job);
   std::vector<JobId> line(const std::string_view* queue) const;
 
   // engine_drain.cpp

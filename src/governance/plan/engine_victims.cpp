@@ -61,29 +61,18 @@ bool ContinuousEngine::State::Search::classical() {
   return false;
 }
 
-void ContinuousEngine::State::Search::count_reach() {
-  for (const Column c : contested) {
-    __int128 sum = 0;
-    for (const auto* list : {&hierarchy, &other, &mine})
-      for (Source from : *list) {
-        if (s.untouchable.empty()) {
-          sum += sum_of(from, c);
-          continue;
-        }
-        for (; from.at != from.end && settle(from); ++from.at)
-          for (const Use& use : uses_of(from.at->job))
-            if (use.column == c) sum += use.amount;
-      }
-    in_reach.push_back({c, sum > unlimited ? unlimited : static_cast<Amount>(sum)});
-  }
-}
-
 bool ContinuousEngine::State::Search::run() {
   s.victims.clear();
   collect();
   if (s.fair ? fair() : classical()) return true;
   s.victims.clear();
-  count_reach();
+  for (const Column c : contested) in_reach.push_back({c, 0});
+  for (const auto* list : {&hierarchy, &other, &mine})
+    for (Source from : *list)
+      for (; from.at != from.end && settle(from); ++from.at)
+        for (const Use& use : uses_of(from.at->job))
+          for (Use& sum : in_reach)
+            if (sum.column == use.column) sum.amount = plus(sum.amount, use.amount);
   return false;
 }
 
@@ -169,7 +158,7 @@ void ContinuousEngine::State::keep_promises(std::vector<EngineDecision>& out) {
     in_use.add(queue.leaf, uses);
     job.stage = Stage::Running;
     ++running;
-    begin_to_run(id);
+    queue.held.insert(held_of(id));
     freed(queue.leaf, uses);  // it may be pre-empted from now on: for those that wait it is as if that were given back
     out.push_back({.kind = EngineDecision::Kind::Admitted, .job = id, .kind_of_job = job.what});
     return true;
