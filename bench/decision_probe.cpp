@@ -76,7 +76,7 @@ int run(const std::string& kubeconfig, int rounds) {
       {&queues, yaml(fmt::format("{{metadata: {{name: {0}}}, spec: {{namespaceSelector: {{}}, resourceGroups: [{{coveredResources: [cpu], flavors: [{{name: {0}, resources: [{{name: cpu, nominalQuota: 1000}}]}}]}}]}}}}", kName))},
       {&local_queues, yaml(fmt::format("{{metadata: {{name: {0}, namespace: default}}, spec: {{clusterQueue: {0}}}}}", kName))}};
   for (const auto& [resource, object] : objects)
-    if (auto made = (*api)->create(*resource, object); !made && made.error().code != Code::Conflict) return fail_with(made.error());
+    if (auto made = (*api)->create(*resource, object); !made && made.error().code != Code::Exists) return fail_with(made.error());
   const Way ways[] = {
       {"Workload", workloads, [](const std::string& name) { return yaml(fmt::format("{{metadata: {{name: {}, namespace: default}}, spec: {{queueName: {}, podSets: [{{name: main, count: 1, template: {}}}]}}}}", name, kName, pods())); },
        [](const Json& object) { return kube::condition_is_true(object, "Admitted"); }},
