@@ -14,6 +14,38 @@ std::string events(Site& site) {
   return out;
 }
 
+TEST(QueuedPods, ThoseThatAreNotReadyInTimeGiveTheirQuotaBack) {
+  Site site;
+  site.get_ready_ = 0;
+  site.put(api::teams::configs, "{metadata: {name: policy, uid: p}, spec: {waitForPodsReady: {timeoutSeconds: 100}}}");
+  site.pod("alone", "a"), site.pod("g0", "a", "gang", 2), site.pod("g1", "a", "gang", 2);
+  site.settle();
+  const auto ready = [&](const std::string& name) {
+    const Json* told = kube::find_condition(site.api_.all("workloads").at({"lab", name}), "PodsReady");
+    return told == nullptr ? "none" : (*told)["reason"].string();
+  };
+  const std::string alone = pod_workload_name(site.api_.all("pods").at({"lab", "alone"}));
+  EXPECT_EQ(ready(alone) + " " + ready("gang"), "WaitForStart WaitForStart");
+  // One of two is ready: the group is not.
+  Json first = site.api_.all("pods").at({"lab", "g0"});
+  kube::set_condition(first, {.type = "Ready", .status = "True"}, site.clock_.now());
+  site.put(kube::resources::pods, kube::print_json(first));
+  site.settle();
+  EXPECT_EQ(ready("gang"), "WaitForStart");
+  site.clock_.advance(101s);
+  site.settle();
+  for (const char* name : {"alone", "g0", "g1"}) EXPECT_EQ(site.pod_state(name), "gone") << name;
+}
+TEST(QueuedPods, ThoseThatAreReadySayAndStay) {
+  Site site;
+  site.put(api::teams::configs, "{metadata: {name: policy, uid: p}, spec: {waitForPodsReady: {timeoutSeconds: 100}}}");
+  site.pod("alone", "a"), site.pod("g0", "a", "gang", 2), site.pod("g1", "a", "gang", 2);
+  site.settle(), site.settle();
+  EXPECT_EQ((*kube::find_condition(site.api_.all("workloads").at({"lab", "gang"}), "PodsReady"))["reason"].string(), "Started");
+  site.clock_.advance(1000s);
+  site.settle();
+  for (const char* name : {"alone", "g0", "g1"}) EXPECT_EQ(site.pod_state(name), "Running") << name;
+}
 TEST(QueuedPods, OneRunsOnItsQuotaAndIsTakenBack) {
   Site site;
   for (int i = 1; i <= 9; ++i) site.pod(fmt::format("b{}", i), "b");
