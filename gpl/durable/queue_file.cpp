@@ -88,6 +88,7 @@ struct Place {
   uint32_t sum;
   size_t at;  // in the list
 };
+bool same_content(const QueuedMessage& x, const QueuedMessage& y) { return x.protocol == y.protocol && x.size == y.size && (x.size == 0 || memcmp(x.bytes, y.bytes, x.size) == 0); }
 // Equal ones beside one another, the first of them first.
 int by_content(const void* one, const void* other, void* list) {
   const auto *a = static_cast<const Place*>(one), *b = static_cast<const Place*>(other);
@@ -111,7 +112,7 @@ size_t drop_repeated(QueuedMessage* messages, size_t count) {
   qsort_r(places, count, sizeof(Place), by_content, messages);
   for (size_t i = 1; i < count; ++i) {
     const QueuedMessage &x = messages[places[i - 1].at], &y = messages[places[i].at];
-    again[places[i].at] = places[i - 1].sum == places[i].sum && x.protocol == y.protocol && x.size == y.size && (x.size == 0 || memcmp(x.bytes, y.bytes, x.size) == 0);
+    again[places[i].at] = places[i - 1].sum == places[i].sum && same_content(x, y);
   }
   size_t kept = 0;
   for (size_t i = 0; i < count; ++i)
