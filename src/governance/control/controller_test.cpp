@@ -55,6 +55,15 @@ TEST(TaskGovernance, UnknownPriorityClassesAreToldAndWaitedFor) {
   EXPECT_EQ(site.workload_of("a1")["spec"]["priority"].integer(), 90);
 }
 
+// Whoever dies is followed by another, who goes on.
+void settle_with_successors(Site& site) {
+  for (int tries = 0; tries < 3; ++tries) try {
+      return site.settle();
+    } catch (const Died&) {
+      site.start();
+    }
+}
+
 // Of a time: admitted, pre-empted and admitted again; it is the sum that counts.
 void limited_story(Site& site, const std::function<void()>& settle) {
   site.job("b2", "b", 7, ", kueue.x-k8s.io/max-exec-time-seconds: '60'");
@@ -74,13 +83,7 @@ TEST(TaskGovernance, AWorkloadThatHasRunForItsTimeIsDeactivated) {
   for (int n = 0; n <= 2 * writes; n += n == 0 ? 1 : test_stride()) {
     Site site;
     site.cut_.die_at = (n + 1) / 2, site.cut_.after = n % 2 == 0;
-    const auto settle = [&] {
-      for (int tries = 0; tries < 3; ++tries) try {
-          return site.settle();
-        } catch (const Died&) {
-          site.start();
-        }
-    };
+    const auto settle = [&] { settle_with_successors(site); };
     limited_story(site, settle);
     ASSERT_EQ(site.state("b2"), "runs") << n << " " << site.says("b2", "QuotaReserved");
     site.clock_.advance(10s);
@@ -113,13 +116,7 @@ TEST(TaskGovernance, PodsThatAreNotReadyInTimeGiveTheirQuotaToOthers) {
   for (int n = 0; n <= 2 * writes; n += n == 0 ? 1 : test_stride()) {
     Site site;
     site.cut_.die_at = (n + 1) / 2, site.cut_.after = n % 2 == 0;
-    const auto settle = [&] {
-      for (int tries = 0; tries < 3; ++tries) try {
-          return site.settle();
-        } catch (const Died&) {
-          site.start();
-        }
-    };
+    const auto settle = [&] { settle_with_successors(site); };
     ready_story(site, settle);
     const std::string when = fmt::format("died at {}", n);
     ASSERT_EQ(site.state("a1"), "held") << when;
