@@ -170,6 +170,37 @@ k -n team-a delete job stuck --wait=false > /dev/null
 k delete schedulerconfig in-time > /dev/null
 note 'a job whose pods are not ready in time gives its quota back, and is deactivated after its last try'
 
+# ---- partial admission: of four pods two fit, and one would do
+k -n team-b delete job b2 --wait=false > /dev/null
+cat > "$SCENARIO_WORK/some.yaml" << 'YAML'
+apiVersion: batch/v1
+kind: Job
+metadata: {name: some, labels: {kueue.x-k8s.io/queue-name: queue}, annotations: {kueue.x-k8s.io/job-min-parallelism: '9'}}
+spec:
+  suspend: true
+  parallelism: 4
+  completions: 4
+  template:
+    spec: {restartPolicy: Never, terminationGracePeriodSeconds: 0, containers: [{name: work, image: 'busybox:1', command: [sleep, '1000'], resources: {requests: {cpu: 15m}}}]}
+YAML
+until_true 30 'b2 is gone' same 1 of_queue team-b reservingWorkloads
+k -n team-b create -f "$SCENARIO_WORK/some.yaml" > /dev/null
+until_true 20 'an event tells what cannot be' says '"9" is given, and a number from 1 to 3, less than the 4 pods that run at once, is expected' k -n team-b get events
+k -n team-b annotate job some --overwrite kueue.x-k8s.io/job-min-parallelism=1 > /dev/null
+until_true 30 'some of it is admitted' held team-b some false
+parallel() { k -n team-b get job some -o 'jsonpath={.spec.parallelism}'; }
+same 2 parallel || fail "it runs with $(parallel) pods"
+same '2 30m' k -n team-b get workloads -o 'jsonpath={range .items[?(@.spec.podSets[0].minCount==1)]}{.status.admission.podSetAssignments[0].count} {.status.admission.podSetAssignments[0].resourceUsage.cpu}{end}' || fail 'its admission says something else'
+until_true 40 'two pods run' same 'Running Running' k -n team-b get pods -l batch.kubernetes.io/job-name=some -o 'jsonpath={.items[*].status.phase}'
+says 'has 2 of 4 pods' f explain -n team-b job/some || fail 'fairlead explain does not tell how many pods it has'
+k -n team-b patch localqueue queue --type=merge -p '{"spec":{"stopPolicy":"HoldAndDrain"}}' > /dev/null
+until_true 30 'it is held' held team-b some true
+until_true 30 'and asks for all of them again' same 4 parallel
+k -n team-b delete job some --wait=false > /dev/null
+k -n team-b patch localqueue queue --type=merge -p '{"spec":{"stopPolicy":"None"}}' > /dev/null
+until_true 30 'b1 is back' held team-b b1 false
+note 'a Job that will do with fewer pods runs with as many as there is quota for'
+
 # ---- what was decided is decided again
 replay=$(dirname "$SCENARIO_FAIRLEAD")/fairlead-replay
 if [ -x "$replay" ] && [ -n "${SCENARIO_STATE:-}" ]; then

@@ -189,11 +189,11 @@ class Site {
                                             name, name, cpu));
     put(queues::local_queues, fmt::format("{{metadata: {{name: team-{0}, namespace: lab, uid: l-{0}}}, spec: {{clusterQueue: {0}}}}}", name));
   }
-  void job(const std::string& name, const std::string& team, int pods, const std::string& more = "") {
+  void job(const std::string& name, const std::string& team, int pods, const std::string& more = "", const std::string& annotations = "") {
     clock_.advance(1s);
-    put(kBatchJobs, fmt::format("{{apiVersion: batch/v1, kind: Job, metadata: {{name: {0}, namespace: lab, uid: uid-{0}, labels: {{kueue.x-k8s.io/queue-name: team-{1}{3}}}}}, spec: {{parallelism: {2}, completions: {2}, suspend: true, "
+    put(kBatchJobs, fmt::format("{{apiVersion: batch/v1, kind: Job, metadata: {{name: {0}, namespace: lab, uid: uid-{0}, labels: {{kueue.x-k8s.io/queue-name: team-{1}{3}}}, annotations: {{{4}}}}}, spec: {{parallelism: {2}, completions: {2}, suspend: true, "
                                 "template: {{metadata: {{labels: {{batch.kubernetes.io/controller-uid: uid-{0}}}}}, spec: {{containers: [{{name: c, resources: {{requests: {{cpu: 1}}}}}}]}}}}}}}}",
-                                name, team, pods, more));
+                                name, team, pods, more, annotations));
   }
   void remove_job(const std::string& name) { EXPECT_TRUE(api_.remove(kBatchJobs, {"lab", name})); }
 

@@ -40,6 +40,27 @@ TEST(TaskGovernance, TwoTeamsBorrowAndTakeBack) {
   for (const char* reason : {"CreatedWorkload", "QuotaReserved", "Admitted", "Started", "Pending", "Preempted", "EvictedDueToPreempted", "Stopped", "FinishedWorkload"}) EXPECT_THAT(told, HasSubstr(reason));
 }
 
+// Nine pods are asked for and one will do: as many run as there is quota for, whoever dies on the way; taken back it asks for all of them again.
+TEST(TaskGovernance, FewerPodsRunThanWereAskedFor) {
+  const auto pods = [](Site& site) { return site.api_.all("jobs").at({"lab", "b2"})["spec"]["parallelism"].integer(); };
+  std::vector<std::int64_t> seen;
+  const Story story = [&](Site& site, const std::function<void()>& settle) {
+    seen.clear();
+    site.job("b1", "b", 5), site.job("b2", "b", 9, "", "kueue.x-k8s.io/job-min-parallelism: '1'");
+    settle();
+    seen.push_back(pods(site));
+    site.job("a1", "a", 6);
+    settle();
+    seen.push_back(pods(site));
+    site.complete("b1");
+    settle();
+    seen.push_back(pods(site));
+  };
+  const std::string end = expect_death_changes_nothing(story, [&](Site& site) { return site.outcome() + fmt::format("\n{} pods", fmt::join(seen, ", ")); }, 20);
+  EXPECT_THAT(end, HasSubstr("\n6, 9, 5 pods")) << end;
+  EXPECT_THAT(end, HasSubstr("b2 runs workload reserved=true")) << end;
+}
+
 TEST(TaskGovernance, UnknownPriorityClassesAreToldAndWaitedFor) {
   Site site;
   site.put(queues::priority_classes, "{metadata: {name: low-priority}, value: 10}");

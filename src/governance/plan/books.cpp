@@ -202,6 +202,7 @@ void Books::fill_anew() {
   for (auto& [key, item] : items_) {
     if (item.place != Place::Waiting && item.place != Place::Promised) continue;
     if (item.place == Place::Promised) touch(key);  // another may be promised it now
+    item.what = item.asks;
     const ClassId what = define(item.what);
     const Uid uid = before.uid(item.job);
     const auto since = in_line_since(item.spec);
@@ -264,6 +265,10 @@ EngineClass Books::class_of(const Item& item, const QueueEntry& queue) const {
     NamedAmounts asks = pods.per_pod;
     if (covers_pods) asks["pods"] = 1;
     for (const auto& [resource, amount] : asks) into.total.emplace_back(resource, times(amount, count));
+    if (pods.min_count && *pods.min_count > 0 && *pods.min_count < count) {
+      into.count = count, into.least = *pods.min_count;
+      for (const auto& [resource, amount] : asks) into.each.push_back(amount);
+    }
     for (const ResourceGroup& group : queue.spec.groups)
       for (const QueueFlavor& flavor : group.flavors)
         if (!barred_why(queue, pods, flavor.name).empty()) into.barred.push_back(flavor.name);
@@ -296,7 +301,8 @@ Admission Books::admission_for(const Item& item) const {
   Admission out{.queue = item.what.queue, .pod_sets = {}};
   const auto flavors = engine_.flavors_of(item.job);
   for (std::size_t p = 0; p < item.what.pod_sets.size() && p < item.spec.pod_sets.size(); ++p) {
-    HeldPodSet held{.name = item.spec.pod_sets[p].name, .flavors = {}, .usage = {}, .count = left_of(item.spec, item.spec.pod_sets[p].name, item.spec.pod_sets[p].count), .topology = {}};
+    const std::int32_t count = item.what.pod_sets[p].count > 0 ? item.what.pod_sets[p].count : left_of(item.spec, item.spec.pod_sets[p].name, item.spec.pod_sets[p].count);
+    HeldPodSet held{.name = item.spec.pod_sets[p].name, .flavors = {}, .usage = {}, .count = count, .topology = {}};
     const auto& total = item.what.pod_sets[p].total;
     for (std::size_t r = 0; r < total.size() && p < flavors.size() && r < flavors[p].size(); ++r) {
       if (flavors[p][r].empty()) continue;  // nothing is asked of what the queue does not have
@@ -434,10 +440,10 @@ void Books::settle(const ObjectKey& key, Item& item) {
     return count(key, item);
   }
   EngineClass what = class_of(item, *queue_of(item));
-  if (item.place == Place::Out || !(what == item.what)) {
+  if (item.place == Place::Out || !(what == item.asks)) {
     if (item.place == Place::Running && item.writing) return count(key, item);
     leave(item);
-    item.what = std::move(what);
+    item.asks = item.what = std::move(what);
     const ClassId asks = define(item.what);
     const JobId job = engine_.submit(asks, uid_from(spec.uid), in_line_since(spec));
     if (recorder_) recorder_->submit(job, asks, uid_from(spec.uid), in_line_since(spec), key);
@@ -492,6 +498,8 @@ void Books::decide() {
       } else {
         if (const auto at = waiting_.find(item->class_id); at != waiting_.end() && at->second.erase(key) > 0 && at->second.empty()) waiting_.erase(at);
         item->place = decision.kind == EngineDecision::Kind::Admitted ? Place::Running : Place::Promised;
+        item->class_id = engine_.class_of(decision.job);
+        if (!item->what.pod_sets.empty() && item->what.can_be_cut()) item->what = engine_.what(item->class_id);
         if (const auto told = victims.find(decision.job); told != victims.end()) item->waits_for_victims = told->second;  // else as it was promised before
       }
       count(key, *item);

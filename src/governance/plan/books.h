@@ -131,7 +131,8 @@ class Books {
     std::string invalid;        // what of it cannot be read
     Place place = Place::Out;
     JobId job = 0;
-    EngineClass what;           // while it is with the engine
+    EngineClass asks;           // while it is with the engine and asked for quota there: what for
+    EngineClass what;           // while it is with the engine: what it asks, or got (fewer pods, perhaps)
     ClassId class_id = 0;
     bool seen_held = false;     // Running, Stopping: an object with the reservation was seen since
     bool writing = false;       // its admission was handed out, and nobody said what came of it

@@ -253,6 +253,59 @@ TEST_F(BooksOf, OlderObjectsChangeNothing) {
   EXPECT_FALSE(admitted("a2"));
 }
 
+// Eight pods are asked for, two will do.
+TEST_F(BooksOf, FewerPodsAreAdmittedWhereAllDoNotFit) {
+  queue("a", "6");
+  submit("a1", "a", "1");
+  const auto eight = [&](const std::string& name) {
+    submit(name, "a", "1");
+    Json object = at(name);
+    object.child("spec").set("podSets", yaml("[{name: main, count: 8, minCount: 2, template: {spec: {containers: [{name: c, resources: {requests: {cpu: '1'}}}]}}}]"));
+    put(std::move(object));
+  };
+  eight("some");
+  settle();
+  EXPECT_EQ(kube::print_json(at("some")["status"]["admission"]), R"({"clusterQueue":"a","podSetAssignments":[{"name":"main","flavors":{"cpu":"default"},"resourceUsage":{"cpu":"5"},"count":5}]})");
+  EXPECT_EQ(kube::print_json((*books_.queue_status("a", now_))["status"]["flavorsUsage"]), R"([{"name":"default","resources":[{"name":"cpu","total":"6"}]}])");
+  eight("none");
+  settle();
+  EXPECT_EQ(says("none", "QuotaReserved"), "False WaitingForQuota: couldn't assign flavors to pod set main with 2 of 8 pods: insufficient unused quota for cpu in flavor default, 2 more needed");
+  // A status of its own, and an engine that is filled anew, change nothing.
+  Json same = at("some");
+  put(same);
+  settle();
+  EXPECT_TRUE(admitted("some"));
+  books_.fill_anew();
+  settle();
+  EXPECT_TRUE(admitted("some"));
+  EXPECT_EQ(books_.in_use().usage(books_.in_use().leaf("a"), 0), 6000);
+  // Three of five are left to do: two make room for those that wait.
+  Json ended = at("some");
+  ended.child("status").set("reclaimablePods", yaml("[{name: main, count: 5}]"));
+  put(std::move(ended));
+  settle();
+  EXPECT_EQ(at("none")["status"]["admission"]["podSetAssignments"].items().at(0)["count"].integer(), 2) << kube::print_json(at("none")["status"]);
+}
+
+TEST_F(BooksOf, FewerPodsThatWerePromisedArePromisedOnce) {
+  queue("a", "6"), queue("b", "0");
+  submit("b1", "b", "3");
+  settle();
+  ASSERT_TRUE(admitted("b1"));
+  submit("big", "a", "1");
+  Json object = at("big");
+  object.child("spec").set("podSets", yaml("[{name: main, count: 9, minCount: 2, template: {spec: {containers: [{name: c, resources: {requests: {cpu: '1'}}}]}}}]"));
+  put(std::move(object));
+  settle();
+  EXPECT_THAT(says("b1", "Evicted"), StartsWith("True Preempted"));
+  EXPECT_FALSE(admitted("big"));
+  put(Json(at("big")));  // told again: what it was promised is not what it asked, and stays its own
+  settle();
+  EXPECT_EQ(books_.place({"lab", "big"}), Books::Place::Promised);
+  stopped("b1");
+  EXPECT_EQ(at("big")["status"]["admission"]["podSetAssignments"].items().at(0)["count"].integer(), 6);
+}
+
 TEST_F(BooksOf, PodsThatHaveEndedGiveTheirPartBack) {
   queue("a", "6");
   put(yaml("{metadata: {name: many, namespace: lab, uid: 00000000-0000-0000-0000-000000000009, creationTimestamp: '2026-11-22T09:00:00Z'}, spec: {queueName: a, podSets: [{name: main, count: 3, template: {spec: {containers: [{name: c, resources: {requests: {cpu: '2'}}}]}}}]}}"));

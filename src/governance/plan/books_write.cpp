@@ -38,11 +38,13 @@ std::pair<std::string, std::string> Books::wait_of(const Item& item) const {
   if (leaf != no_node && wait.column != no_column) flavor = ledger.name(leaf, wait.column).flavor, resource = ledger.name(leaf, wait.column).resource;
   std::size_t at = 0;
   Amount asked = 0;
-  for (std::size_t p = item.what.pod_sets.size(); p-- > 0;)
-    for (const auto& [name, amount] : item.what.pod_sets[p].total)
+  const EngineClass least = fewest(item.what);  // what the engine says is of them
+  for (std::size_t p = least.pod_sets.size(); p-- > 0;)
+    for (const auto& [name, amount] : least.pod_sets[p].total)
       if (name == resource) at = p, asked = plus(asked, amount);
   const std::string pods = at < item.spec.pod_sets.size() ? item.spec.pod_sets[at].name : "main";
-  const auto text = [&](const std::string& why) { return fmt::format("couldn't assign flavors to pod set {}: {}", pods, why); };
+  const std::string few = item.what.can_be_cut() && at < least.pod_sets.size() ? fmt::format(" with {} of {} pods", least.pod_sets[at].count, item.what.pod_sets[at].count) : "";
+  const auto text = [&](const std::string& why) { return fmt::format("couldn't assign flavors to pod set {}{}: {}", pods, few, why); };
   switch (wait.rule) {
     case EngineWait::Rule::NoQueue: return {"Misconfigured", fmt::format("ClusterQueue {} doesn't exist", item.what.queue)};
     case EngineWait::Rule::Stopped: return {"Suspended", fmt::format("ClusterQueue {} is inactive", item.what.queue)};

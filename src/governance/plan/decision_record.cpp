@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -33,6 +34,16 @@ std::string_view name_of(const std::pair<Value, std::string_view> (&table)[N], V
   for (const auto& [one, name] : table)
     if (one == value) return name;
   return "";
+}
+
+Json given_json(const ContinuousEngine& engine, const char* word, JobId job) {
+  Json out = Json::array({word, number(job), flavors_json(engine.flavors_of(job))});
+  const EngineClass& gets = engine.what(engine.class_of(job));
+  if (std::none_of(gets.pod_sets.begin(), gets.pod_sets.end(), [](const EnginePodSet& pods) { return pods.count > 0; })) return out;
+  Json counts = Json::array();
+  for (const EnginePodSet& pods : gets.pod_sets) counts.push(std::int64_t{pods.count});
+  out.push(std::move(counts));
+  return out;
 }
 
 Json wait_json(const ContinuousEngine& engine, const EngineWait& wait) {
@@ -97,7 +108,13 @@ Json to_json(const EngineClass& what) {
   for (const EnginePodSet& pods : what.pod_sets) {
     Json total = Json::array();
     for (const auto& [resource, amount] : pods.total) total.push(Json::array({resource, amount}));
-    pod_sets.push(Json::object({{"total", std::move(total)}, {"barred", names(pods.barred)}}));
+    Json one = Json::object({{"total", std::move(total)}, {"barred", names(pods.barred)}});
+    if (pods.count > 0) {
+      Json each = Json::array();
+      for (const Amount amount : pods.each) each.push(amount);
+      one.set("count", std::int64_t{pods.count}).set("least", std::int64_t{pods.least}).set("each", std::move(each));
+    }
+    pod_sets.push(std::move(one));
   }
   return Json::object({{"queue", what.queue}, {"priority", what.priority}, {"podSets", std::move(pod_sets)}});
 }
@@ -152,6 +169,11 @@ Result<EngineClass> read_engine_class(const Json& json) {
     auto barred = read_names(pods["barred"], "class.podSets.barred");
     if (!barred) return std::unexpected(std::move(barred.error()));
     into.barred = std::move(*barred);
+    if (pods["count"].is_null()) continue;
+    const std::int64_t count = pods["count"].integer(-1), least = pods["least"].integer(-1);
+    if (count < 1 || count > 0x7fffffff || least < 1 || least > count || pods["each"].items().size() != into.total.size()) return wrong("class.podSets", "least <= count, and each as long as total");
+    into.count = static_cast<std::int32_t>(count), into.least = static_cast<std::int32_t>(least);
+    for (const Json& amount : pods["each"].items()) into.each.push_back(amount.integer());
   }
   return out;
 }
@@ -182,8 +204,8 @@ Json decisions_json(const ContinuousEngine& engine, const std::vector<EngineDeci
   Json out = Json::array();
   for (const EngineDecision& one : decisions) {
     switch (one.kind) {
-      case EngineDecision::Kind::Admitted: out.push(Json::array({"Admitted", number(one.job), flavors_json(engine.flavors_of(one.job))})); break;
-      case EngineDecision::Kind::Promised: out.push(Json::array({"Promised", number(one.job), flavors_json(engine.flavors_of(one.job))})); break;
+      case EngineDecision::Kind::Admitted: out.push(given_json(engine, "Admitted", one.job)); break;
+      case EngineDecision::Kind::Promised: out.push(given_json(engine, "Promised", one.job)); break;
       case EngineDecision::Kind::Preempted: out.push(Json::array({"Preempted", number(one.job), number(one.by), std::string(text(one.reason))})); break;
       case EngineDecision::Kind::Waits: out.push(Json::array({"Waits", number(one.kind_of_job), wait_json(engine, engine.wait(one.kind_of_job))})); break;
     }
@@ -200,8 +222,7 @@ void DecisionRecorder::line(const Json& value) {
 void DecisionRecorder::config(const EngineSpec& spec) { line(Json::object({{"e", "config"}, {"revision", ++revision_}, {"spec", to_json(spec)}})); }
 
 void DecisionRecorder::define(ClassId id, const EngineClass& what) {
-  if (id < classes_) return;
-  classes_ = id + 1;
+  if (!classes_.insert(id).second) return;
   line(Json::object({{"e", "class"}, {"id", number(id)}, {"class", to_json(what)}}));
 }
 
@@ -225,7 +246,7 @@ void DecisionRecorder::decided(const ContinuousEngine& engine, const std::vector
 
 void DecisionRecorder::begin_anew() {
   lines_.clear();
-  classes_ = 0;
+  classes_.clear();
   told_ = false;
 }
 

@@ -3,6 +3,7 @@
 // alone: nothing of a pod beyond what is decided on. Pure: lines are made here, and written by somebody else. docs/design/032-foresee.md.
 #pragma once
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,7 +24,8 @@ std::string decision_log_header(Instant at, std::string_view by = "");  // by: w
 // {"e":"submit","job":0,"class":0,"uid":"...","created":N,"workload":"space/name"}
 // {"e":"adopt",..., "flavors":[["f0"]],"as":"Running"}
 // {"e":"stop"|"leave","job":0}   {"e":"recount","job":0,"class":1}
-// {"e":"drain","at":TIME,"decided":[["Admitted",0,[["f0"]]],["Promised",1,[["f0"]]],["Preempted",0,1,"InClusterQueue"],["Waits",1,{...}]]}
+// {"e":"drain","at":TIME,"decided":[["Admitted",0,[["f0"]]],["Admitted",2,[["f0"]],[3]],["Promised",1,[["f0"]]],["Preempted",0,1,"InClusterQueue"],["Waits",1,{...}]]}
+// The last list: how many pods of each pod set, of a class that takes fewer.
 class DecisionRecorder {
  public:
   void config(const EngineSpec& spec);
@@ -46,7 +48,7 @@ class DecisionRecorder {
   std::string lines_;
   Instant now_{};
   std::int64_t revision_ = 0;
-  ClassId classes_ = 0;  // those below have their line
+  std::set<ClassId> classes_;  // that have their line: not those that the engine makes of them for fewer pods
   bool told_ = false;    // since the last drain
 };
 

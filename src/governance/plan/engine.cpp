@@ -17,6 +17,7 @@ std::string digest(const EngineClass& what) {
     out += "\np";
     for (const auto& [resource, amount] : pods.total) out += fmt::format("\n{}={}", resource, amount);
     for (const std::string& flavor : pods.barred) out += "\n!" + flavor;
+    if (pods.count > 0) out += fmt::format("\n#{}-{}", pods.least, pods.count);
   }
   return out;
 }
@@ -396,6 +397,7 @@ bool ContinuousEngine::running(JobId job) const { return state_->jobs[job].stage
 bool ContinuousEngine::stopping(JobId job) const { return state_->jobs[job].stage == State::Stage::Stopping; }
 Uid ContinuousEngine::uid(JobId job) const { return state_->jobs[job].uid; }
 ClassId ContinuousEngine::class_of(JobId job) const { return state_->jobs[job].what; }
+const EngineClass& ContinuousEngine::what(ClassId id) const { return state_->classes[id].spec; }
 
 std::vector<std::vector<std::string>> ContinuousEngine::flavors_of(JobId job) const {
   const State::Job& j = state_->jobs[job];
@@ -421,10 +423,9 @@ const EngineWait& ContinuousEngine::wait(ClassId what) const {
 const Ledger& ContinuousEngine::ledger() const { return state_->ledger; }
 const Ledger& ContinuousEngine::in_use() const { return state_->in_use; }
 std::vector<std::pair<JobId, VictimReason>> ContinuousEngine::victims_of(ClassId what) {
-  std::uint16_t choice = 0;
-  int level = 0;
   State& s = *state_;
-  if (s.classes[what].queue == nothing || s.look(what, choice, level) || !s.look_for_victims(what, choice, level)) return {};
+  if (s.classes[what].queue == nothing) return {};
+  if (const auto found = s.find(what); !found || !found->preempts) return {};
   return s.victims;
 }
 std::vector<JobId> ContinuousEngine::holders() const {

@@ -49,14 +49,21 @@ struct EngineSpec {
 struct EnginePodSet {
   std::vector<std::pair<std::string, Amount>> total;  // of all its pods, by resource
   std::vector<std::string> barred;                    // flavors whose nodes it may not run on
+  // Partial admission: of `count` pods, which ask `each` (in the order of `total`), `least` will do where all do not fit. Not given: all or none.
+  std::int32_t count = 0, least = 0;
+  std::vector<Amount> each;
   friend bool operator==(const EnginePodSet&, const EnginePodSet&) = default;
 };
 struct EngineClass {
   std::string queue;
   std::int64_t priority = 0;
   std::vector<EnginePodSet> pod_sets;
+  bool can_be_cut() const;  // some pod set has fewer pods that will do
   friend bool operator==(const EngineClass&, const EngineClass&) = default;
 };
+// The class with these counts in place of its own, and no less.
+EngineClass with_counts(const EngineClass& what, const std::vector<std::int32_t>& counts);
+EngineClass fewest(const EngineClass& what);  // that will do
 
 // Why a class waits, with what it would take.
 struct EngineWait {
@@ -70,7 +77,7 @@ struct EngineWait {
 };
 
 struct EngineDecision {
-  // Admitted: it starts. Promised: it has its quota, and starts when those that were pre-empted have stopped. Preempted: it is to be stopped, `leave` tells that it has.
+  // Admitted: it starts, with as many pods as class_of() says from then on. Promised: it has its quota, and starts when those that were pre-empted have stopped. Preempted: it is to be stopped, `leave` tells that it has.
   enum class Kind : std::uint8_t { Admitted, Waits, Promised, Preempted };
   Kind kind = Kind::Admitted;
   JobId job = 0xffffffffU;    // all but Waits
@@ -105,9 +112,10 @@ class ContinuousEngine {
   bool running(JobId job) const;   // admitted, and not pre-empted
   bool stopping(JobId job) const;  // told to stop, and has not left
   Uid uid(JobId job) const;
-  ClassId class_of(JobId job) const;
+  ClassId class_of(JobId job) const;  // what it asks; once it is promised or admitted what it gets, which may be fewer pods
+  const EngineClass& what(ClassId id) const;
   std::vector<std::vector<std::string>> flavors_of(JobId job) const;  // as adopt() takes them; empty: it waits
-  const EngineWait& wait(ClassId what) const;  // Rule::None: it does not wait, or was not looked at yet
+  const EngineWait& wait(ClassId what) const;  // of the fewest pods that will do. Rule::None: it does not wait, or was not looked at yet
   const Ledger& ledger() const;    // with what is promised, without what is being stopped
   const Ledger& in_use() const;    // without what is promised, with what is being stopped: never above quota unless quotas were cut
   // Whom a job of the class would pre-empt if it came up now; empty: nobody would be enough.

@@ -147,10 +147,10 @@ void ContinuousEngine::State::nominate(std::uint32_t q, std::vector<EngineDecisi
   while (!queue.classes.empty()) {
     const ClassId c = queue.classes.top();
     if (classes[c].parked) return;  // StrictFIFO
-    queue.preempts = false;
-    if (look(c, queue.choice, queue.level) || (queue.preempts = look_for_victims(c, queue.choice, queue.level))) {
+    if (const auto found = find(c)) {
       queue.nominates = true;
       queue.what = c;
+      queue.found = *found;
       queue.version = versions[ledger.tree(queue.leaf)];
       queue.head = classes[c].waiting.front();
       queue.priority = classes[c].spec.priority;
@@ -174,11 +174,12 @@ void ContinuousEngine::State::admit(std::uint32_t q, std::vector<EngineDecision>
   std::pop_heap(k.waiting.begin(), k.waiting.end(), later);
   k.waiting.pop_back();
   --k.live, --waiting;
-  job.choice = queue.choice;
+  job.what = queue.found.shape;
+  job.choice = queue.found.choice;
   job.since = ++reservations;
   k.wait = k.told = {};
-  const std::vector<Use>& uses = k.choices[queue.choice].uses;
-  if (queue.preempts) {
+  const std::vector<Use>& uses = classes[job.what].choices[job.choice].uses;
+  if (queue.found.preempts) {
     for (const auto& [victim, reason] : victims) {
       const Class& theirs = classes[jobs[victim].what];
       Queue& from = queues[theirs.queue];
@@ -202,11 +203,11 @@ void ContinuousEngine::State::admit(std::uint32_t q, std::vector<EngineDecision>
     ++running;
     in_use.add(queue.leaf, uses);
     queue.held.insert(held_of(queue.head.job));
-    out.push_back({EngineDecision::Kind::Admitted, queue.head.job, queue.what});
+    out.push_back({EngineDecision::Kind::Admitted, queue.head.job, job.what});
   } else {
     job.stage = Stage::Promised;
     promised.push_back(queue.head.job);
-    out.push_back({EngineDecision::Kind::Promised, queue.head.job, queue.what});
+    out.push_back({EngineDecision::Kind::Promised, queue.head.job, job.what});
   }
   const auto less = [this](ClassId a, ClassId b) { return class_first(a, b); };
   if (drop_stale(k)) queue.classes.put(queue.what, class_at, less);
@@ -227,18 +228,16 @@ void ContinuousEngine::State::drain(std::vector<EngineDecision>& out) {
       const std::uint32_t q = first(tree);
       if (q == nothing) break;
       Queue& queue = queues[q];
-      if (queue.version != versions[tree] || queue.preempts) {  // others were admitted since it was found
-        std::uint16_t choice = 0;
-        int level = 0;
-        const bool fits = look(queue.what, choice, level);
-        if (!fits && !look_for_victims(queue.what, choice, level)) {
+      if (queue.version != versions[tree] || queue.found.preempts) {  // others were admitted since it was found
+        const auto found = find(queue.what);
+        if (!found) {
           park(queue.what, out);
           refresh(q, out);
           continue;
         }
         queue.version = versions[tree];
-        if (choice != queue.choice || level != queue.level || fits == queue.preempts) {
-          queue.choice = choice, queue.level = level, queue.preempts = !fits;
+        if (*found != queue.found) {
+          queue.found = *found;
           reorder(q);
           continue;
         }

@@ -13,7 +13,7 @@ bool ContinuousEngine::State::class_first(ClassId a, ClassId b) const {
 
 bool ContinuousEngine::State::queue_first(std::uint32_t a, std::uint32_t b) const {
   const Queue &x = queues[a], &y = queues[b];
-  if (x.level != y.level) return x.level < y.level;
+  if (x.found.level != y.found.level) return x.found.level < y.found.level;
   if (x.priority != y.priority) return x.priority > y.priority;
   return later(y.head, x.head);
 }
@@ -30,7 +30,7 @@ bool ContinuousEngine::State::bid_first(NodeId a, NodeId b) const {
 // Bids of the path from `from` to below the root, with the nominee of q counted.
 void ContinuousEngine::State::weigh(std::uint32_t q, NodeId from) {
   const Queue& queue = queues[q];
-  const std::vector<Use>& uses = classes[queue.what].choices[queue.choice].uses;
+  const std::vector<Use>& uses = classes[queue.found.shape].choices[queue.found.choice].uses;
   const Ledger::Trial trial(ledger);
   ledger.add(queue.leaf, uses);
   for (NodeId node = from; ledger.has_parent(node); node = ledger.parent(node)) bids[node] = {ledger.borrowing_on(node, uses), ledger.share(node), q};

@@ -25,16 +25,17 @@ class EngineReference {
     for (auto& [uid, job] : jobs_)
       if (job.runs) take(job);
   }
-  void submit(const EngineClass& what, Uid uid, std::int64_t created) { jobs_[uid] = {what, uid, created, false, {}}; }
+  void submit(const EngineClass& what, Uid uid, std::int64_t created) { jobs_[uid] = {what, what, uid, created, false, {}}; }
   void leave(Uid uid) {
     Job& job = jobs_.at(uid);
     if (job.runs)
-      for (const Use& use : uses(job.what, job.flavors)) ledger_.remove(ledger_.leaf(job.what.queue), use.column, use.amount);
+      for (const Use& use : uses(job.gets, job.flavors)) ledger_.remove(ledger_.leaf(job.what.queue), use.column, use.amount);
     jobs_.erase(uid);
   }
   std::size_t running() const {
     return static_cast<std::size_t>(std::count_if(jobs_.begin(), jobs_.end(), [](const auto& one) { return one.second.runs; }));
   }
+  const EngineClass& gets(Uid uid) const { return jobs_.at(uid).gets; }
   std::vector<std::vector<std::string>> flavors_of(Uid uid) const { return jobs_.at(uid).runs ? jobs_.at(uid).flavors : std::vector<std::vector<std::string>>{}; }
 
   std::vector<std::uint64_t> drain() {
@@ -48,20 +49,21 @@ class EngineReference {
       while (auto best = first(tree)) {
         Nominee& nominee = nominees_.at(*best);
         const EngineQueue& queue = queue_named(*best);
-        auto now = fit(queue, jobs_.at(nominee.uid).what);
+        auto now = fit_some(queue, jobs_.at(nominee.uid).what);
         if (!now) {
           skip(queue, nominee.uid);
           nominees_.erase(*best);
           if (!queue.strict_fifo) nominate(queue);
           continue;
         }
-        if (now->flavors != nominee.fit.flavors || now->level != nominee.fit.level) {
+        if (now->flavors != nominee.fit.flavors || now->level != nominee.fit.level || !(now->gets == nominee.fit.gets)) {
           nominee.fit = *now;
           continue;
         }
         Job& job = jobs_.at(nominee.uid);
         job.runs = true;
         job.flavors = now->flavors;
+        job.gets = now->gets;
         take(job);
         out.push_back(job.uid.low);
         nominees_.erase(*best);
@@ -82,7 +84,7 @@ class EngineReference {
 
  private:
   struct Job {
-    EngineClass what;
+    EngineClass what, gets;  // gets: what it asked, with fewer pods perhaps
     Uid uid;
     std::int64_t created = 0;
     bool runs = false;
@@ -91,6 +93,7 @@ class EngineReference {
   struct Fit {
     std::vector<std::vector<std::string>> flavors;
     int level = 0;
+    EngineClass gets;
   };
   struct Nominee {
     Uid uid;
@@ -113,7 +116,7 @@ class EngineReference {
   void take(const Job& job) {
     const NodeId leaf = ledger_.leaf(job.what.queue);
     if (leaf == no_node) return;
-    for (const Use& use : uses(job.what, job.flavors)) ledger_.add(leaf, use.column, use.amount);
+    for (const Use& use : uses(job.gets, job.flavors)) ledger_.add(leaf, use.column, use.amount);
   }
 
   // What takes one flavor: the resources of one group, for one pod set.
@@ -122,8 +125,27 @@ class EngineReference {
     std::vector<std::size_t> resources;
     std::vector<std::string> flavors;
   };
+  // All pods, or as many as fit: one after the other is left away, of several pod sets in the same proportion.
+  std::optional<Fit> fit_some(const EngineQueue& queue, const EngineClass& what) const {
+    if (auto all = fit(queue, what)) return all;
+    std::int64_t can_go = 0;
+    for (const EnginePodSet& pods : what.pod_sets)
+      if (pods.least > 0) can_go += pods.count - pods.least;
+    for (std::int64_t gone = 1; gone <= can_go; ++gone) {
+      EngineClass fewer = what;
+      for (EnginePodSet& pods : fewer.pod_sets) {
+        if (pods.count == 0) continue;
+        pods.count -= static_cast<std::int32_t>((pods.count - pods.least) * gone / can_go);
+        pods.least = pods.count;
+        for (std::size_t r = 0; r < pods.total.size(); ++r) pods.total[r].second = pods.each[r] * pods.count;
+      }
+      if (auto some = fit(queue, fewer)) return some;
+    }
+    return std::nullopt;
+  }
   std::optional<Fit> fit(const EngineQueue& queue, const EngineClass& what) const {
     Fit out;
+    out.gets = what;
     std::vector<Part> parts;
     for (std::size_t p = 0; p < what.pod_sets.size(); ++p) {
       const EnginePodSet& pods = what.pod_sets[p];
@@ -201,7 +223,7 @@ class EngineReference {
     std::sort(waiting.begin(), waiting.end(), [&](Uid a, Uid b) { return older(a, b); });
     for (const Uid uid : waiting) {
       if (skipped_.contains(uid)) continue;
-      if (auto found = fit(queue, jobs_.at(uid).what)) {
+      if (auto found = fit_some(queue, jobs_.at(uid).what)) {
         nominees_[queue.name] = {uid, *found};
         return;
       }
@@ -240,7 +262,7 @@ class EngineReference {
       const auto queue = nominee_of(child);
       if (!queue) continue;
       const Nominee& nominee = nominees_.at(*queue);
-      const std::vector<Use> more = uses(jobs_.at(nominee.uid).what, nominee.fit.flavors);
+      const std::vector<Use> more = uses(nominee.fit.gets, nominee.fit.flavors);
       const Ledger::Trial trial(ledger_);
       ledger_.add(ledger_.leaf(*queue), more);
       const Bid bid{ledger_.borrowing_on(child, more), ledger_.share(child), nominee.uid, *queue};

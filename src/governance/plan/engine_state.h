@@ -2,6 +2,7 @@
 // Inside of engine.h.
 #pragma once
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -75,6 +76,14 @@ struct ContinuousEngine::State {
     bool parked = false;
     EngineWait wait, told;
     EngineWait never;                  // its rule is None if quotas allow it in principle
+    std::map<std::int64_t, ClassId> cuts;  // partial admission: with fewer pods, by how many in all
+  };
+  struct Found {  // a way for a job of a class to get its quota
+    ClassId shape = 0;  // the class, or it with fewer pods
+    std::uint16_t choice = 0;
+    int level = 0;
+    bool preempts = false;
+    friend bool operator==(const Found&, const Found&) = default;
   };
 
   // ---- queues
@@ -88,10 +97,8 @@ struct ContinuousEngine::State {
     bool dirty = false;
     // the job that it nominates
     bool nominates = false;
-    bool preempts = false;            // it does not fit as it is
     ClassId what = 0;
-    std::uint16_t choice = 0;
-    int level = 0;
+    Found found;
     std::uint64_t version = 0;        // of its tree, when this was found
     Entry head;
     std::int64_t priority = 0;
@@ -145,6 +152,10 @@ struct ContinuousEngine::State {
   bool fits_in_use(const Queue& queue, const std::vector<Use>& uses) const;
   void keep_promises(std::vector<EngineDecision>& out);
   bool look(ClassId c, std::uint16_t& choice, int& level);  // false: it does not fit; `short_of` and k.wait tell why
+  // engine_partial.cpp
+  std::optional<Found> find(ClassId c);  // for its first waiting job: with room, else with `victims`, else with fewer pods; none: `short_of` and k.wait tell why. May add classes.
+  std::optional<Found> find_shape(ClassId shape, const Entry* head);
+  ClassId cut(ClassId c, const std::vector<std::int32_t>& counts);
   void park(ClassId c, std::vector<EngineDecision>& out);
   void nominate(std::uint32_t q, std::vector<EngineDecision>& out);
   void refresh(std::uint32_t q, std::vector<EngineDecision>& out);
@@ -153,10 +164,10 @@ struct ContinuousEngine::State {
   bool drop_stale(Class& k);  // true: a live one is at the front
 
   // engine_victims.cpp
-  bool look_for_victims(ClassId c, std::uint16_t& choice, int& level);  // after look() found no room: `victims`
+  bool look_for_victims(ClassId c, const Entry* head, std::uint16_t& choice, int& level);  // after look() found no room: `victims`. head: for whom, if anybody
   struct Search;
   struct FairSearch;
-  bool place_with_victims(Class& k, std::size_t at, std::vector<Column>& contested, std::uint16_t& choice);
+  bool place_with_victims(Class& k, const Entry* head, std::size_t at, std::vector<Column>& contested, std::uint16_t& choice);
 
   // engine_order.cpp
   bool class_first(ClassId a, ClassId b) const;

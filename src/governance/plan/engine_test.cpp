@@ -100,6 +100,73 @@ TEST(ContinuousEngine, WhatIsOddIsToldAndHoldsNothingUp) {
   EXPECT_EQ(engine.waiting(), 4u);
 }
 
+// ---- partial admission
+EngineClass workers(std::string queue, std::int32_t count, std::int32_t least, Amount each, std::int64_t priority = 0) {
+  return {.queue = std::move(queue), .priority = priority, .pod_sets = {{.total = {{"gpu", each * count}}, .barred = {}, .count = count, .least = least, .each = {each}}}};
+}
+std::int32_t pods_of(const ContinuousEngine& engine, JobId job) { return engine.what(engine.class_of(job)).pod_sets[0].count; }
+
+TEST(ContinuousEngine, FewerPodsStartWhereAllDoNotFitAndNoFewerThanWillDo) {
+  ContinuousEngine engine({.nodes = {quota("q", "", 10)}, .queues = {one_flavor("q")}});
+  const JobId runs = engine.submit(engine.define(asks("q", 3)), {0, 1}, 1);
+  const JobId some = engine.submit(engine.define(workers("q", 8, 2, 2)), {0, 2}, 2);
+  EXPECT_EQ(admitted(engine), (Uids{1, 2}));
+  EXPECT_EQ(pods_of(engine, some), 3);  // of the seven that are left
+  EXPECT_EQ(engine.ledger().usage(0, 0), 9);
+  const ClassId more = engine.define(workers("q", 4, 2, 1));
+  engine.submit(more, {0, 3}, 3);
+  EXPECT_EQ(admitted(engine), Uids{});
+  EXPECT_EQ(engine.wait(more).missing, 1);  // for two, not for four
+  engine.leave(runs);
+  EXPECT_EQ(admitted(engine), Uids{3});
+  engine.leave(some);
+  EXPECT_EQ(engine.ledger().usage(0, 0), 4);  // who has fewer than asked does not grow
+}
+
+TEST(ContinuousEngine, AllPodsWithVictimsComeBeforeFewerWithout) {
+  EngineQueue queue = one_flavor("q");
+  queue.policies.within_queue = PreemptionPolicy::LowerPriority;
+  ContinuousEngine engine({.nodes = {quota("q", "", 6)}, .queues = {queue}});
+  engine.submit(engine.define(asks("q", 2, 0)), {0, 1}, 1);
+  engine.submit(engine.define(asks("q", 2, 9)), {0, 2}, 2);
+  EXPECT_EQ(admitted(engine), (Uids{1, 2}));
+  const JobId all = engine.submit(engine.define(workers("q", 4, 1, 1, 5)), {0, 3}, 3);
+  std::vector<EngineDecision> out;
+  engine.drain(out);
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(out[0].kind, EngineDecision::Kind::Preempted);
+  EXPECT_EQ(pods_of(engine, all), 4);
+  // Three more than there are even with victims: as many as there are with them.
+  ContinuousEngine other({.nodes = {quota("q", "", 6)}, .queues = {queue}});
+  other.submit(other.define(asks("q", 2, 0)), {0, 1}, 1);
+  other.submit(other.define(asks("q", 2, 9)), {0, 2}, 2);
+  EXPECT_EQ(admitted(other), (Uids{1, 2}));
+  const JobId many = other.submit(other.define(workers("q", 6, 3, 1, 5)), {0, 3}, 3);
+  out.clear();
+  other.drain(out);
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(out[0].kind, EngineDecision::Kind::Preempted);
+  EXPECT_EQ(out[1].kind, EngineDecision::Kind::Promised);
+  EXPECT_EQ(pods_of(other, many), 4);
+}
+
+TEST(ContinuousEngine, AmountsBeyondAllNumbersAreNotCutToSmallOnes) {
+  ContinuousEngine engine({.nodes = {quota("q", "", 6)}, .queues = {one_flavor("q")}});
+  engine.submit(engine.define({.queue = "q", .pod_sets = {{.total = {{"gpu", unlimited}}, .barred = {}, .count = 1'000'000, .least = 1, .each = {unlimited / 2}}}}), {0, 1}, 1);
+  EXPECT_EQ(admitted(engine), Uids{});
+}
+
+void fewer_will_do(EnginePodSet& pods, Rng& rng) {
+  pods.count = 2 + static_cast<std::int32_t>(rng.below(4));
+  pods.least = 1 + static_cast<std::int32_t>(rng.below(static_cast<std::uint64_t>(pods.count)));
+  pods.each.clear();
+  for (auto& [resource, amount] : pods.total) {
+    amount = (amount + 1) / 2;
+    pods.each.push_back(amount);
+    amount *= pods.count;
+  }
+}
+
 // ---- random histories beside a slow model that looks at everything each time
 struct Random {
   Rng rng;
@@ -144,6 +211,7 @@ struct Random {
       EnginePodSet pods{.total = {{"cpu", some(5)}, {"gpu", some(3)}}, .barred = {}};
       if (one_in(4)) pods.total.push_back({"bytes", some(3)});
       if (one_in(4)) pods.barred.push_back("f0");
+      if (one_in(4)) fewer_will_do(pods, rng);
       out.pod_sets.push_back(std::move(pods));
     }
     return out;
@@ -185,7 +253,10 @@ TEST(ContinuousEngine, RandomHistoriesGoAsTheSlowModelSays) {
       decisions += got.size();
       ASSERT_EQ(engine.running(), reference.running());
       ASSERT_EQ(engine.running() + engine.waiting(), present.size());
-      for (const auto& [one, job] : present) ASSERT_EQ(engine.flavors_of(job), reference.flavors_of({0, one})) << "history " << seed;
+      for (const auto& [one, job] : present) {
+        ASSERT_EQ(engine.flavors_of(job), reference.flavors_of({0, one})) << "history " << seed;
+        ASSERT_EQ(engine.what(engine.class_of(job)), reference.gets({0, one})) << "history " << seed << ", event " << event;
+      }
       const std::string ledgers = reference.compare(engine.ledger());
       ASSERT_EQ(ledgers, "") << "history " << seed << ", event " << event;
     }
@@ -207,7 +278,7 @@ TEST(ContinuousEngine, ARestartChangesNothing) {
     (void)same.spec();
     for (std::uint64_t i = 0; i < 25; ++i) {
       const ClassId what = again.define(same.what());
-      copies.push_back(engine.running(jobs[i]) ? again.adopt(what, {0, i}, static_cast<std::int64_t>(i), engine.flavors_of(jobs[i])) : again.submit(what, {0, i}, static_cast<std::int64_t>(i)));
+      copies.push_back(engine.running(jobs[i]) ? again.adopt(again.define(engine.what(engine.class_of(jobs[i]))), {0, i}, static_cast<std::int64_t>(i), engine.flavors_of(jobs[i])) : again.submit(what, {0, i}, static_cast<std::int64_t>(i)));
     }
     EXPECT_EQ(admitted(again), Uids{}) << seed;
     for (std::uint64_t i = 0; i < 25; i += 3) engine.leave(jobs[i]), again.leave(copies[i]);
@@ -245,6 +316,7 @@ TEST(ContinuousEngine, StoppedAndShrunkJobsAreCountedOnce) {
         stopping = stopping || engine.running(id);
         engine.stop(id);
       } else if (engine.running(id) || stopping) {
+        what = engine.what(engine.class_of(id));
         for (EnginePodSet& pods : what.pod_sets)
           for (auto& [resource, amount] : pods.total) amount -= random.some(amount);
         engine.recount(id, engine.define(what));
@@ -253,7 +325,7 @@ TEST(ContinuousEngine, StoppedAndShrunkJobsAreCountedOnce) {
       Ledger all(spec.nodes), held(spec.nodes);  // in use; without what is being stopped
       for (const auto& [own, job] : jobs) {
         const auto flavors = engine.flavors_of(job.id);
-        const EngineClass& what = job.what;
+        const EngineClass& what = engine.what(engine.class_of(job.id));
         if (flavors.empty()) continue;
         const bool uses = engine.running(job.id) || job.stopping;  // else its quota is promised
         for (std::size_t p = 0; p < what.pod_sets.size(); ++p)
@@ -278,7 +350,7 @@ TEST(ContinuousEngine, StoppedAndShrunkJobsAreCountedOnce) {
     if (std::any_of(jobs.begin(), jobs.end(), [&](const auto& one) { return promised(one.second); })) continue;  // it may promise to others
     for (const auto& [own, job] : jobs)
       if (!engine.flavors_of(job.id).empty())
-        copies[own] = again.adopt(again.define(job.what), {0, own}, static_cast<std::int64_t>(own), engine.flavors_of(job.id), job.stopping ? ContinuousEngine::Adopted::Stopping : ContinuousEngine::Adopted::Running);
+        copies[own] = again.adopt(again.define(engine.what(engine.class_of(job.id))), {0, own}, static_cast<std::int64_t>(own), engine.flavors_of(job.id), job.stopping ? ContinuousEngine::Adopted::Stopping : ContinuousEngine::Adopted::Running);
     for (const auto& [own, job] : jobs)
       if (!copies.contains(own)) copies[own] = again.submit(again.define(job.what), {0, own}, static_cast<std::int64_t>(own));
     EXPECT_EQ(admitted(again), Uids{}) << seed << ": whoever fits with what was given back has started";

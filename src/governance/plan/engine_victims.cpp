@@ -77,12 +77,12 @@ bool ContinuousEngine::State::Search::run() {
 }
 
 // Of each part the first flavor with room, else the first for which victims may be sought: where the queue's own quota, or a subtree's, is enough, or it may pre-empt while it borrows.
-bool ContinuousEngine::State::place_with_victims(Class& k, std::size_t at, std::vector<Column>& contested, std::uint16_t& choice) {
+bool ContinuousEngine::State::place_with_victims(Class& k, const Entry* head, std::size_t at, std::vector<Column>& contested, std::uint16_t& choice) {
   const Queue& queue = queues[k.queue];
   if (at == k.parts.size()) {
     choice = choice_of(k, chosen);
     if (contested.empty() || ++tried > 16) return false;
-    Search search{*this, queue, k.choices[choice].uses, contested, k.spec.priority, k.waiting.empty() ? 0 : k.waiting.front().created, {}, {}, {}, {}};
+    Search search{*this, queue, k.choices[choice].uses, contested, k.spec.priority, head == nullptr ? 0 : head->created, {}, {}, {}, {}};
     if (search.run()) return true;
     for (Shortage& one : short_of)  // with victims as they are, so much less must be given back, anywhere in the tree
       for (const Use& sum : search.in_reach)
@@ -109,7 +109,7 @@ bool ContinuousEngine::State::place_with_victims(Class& k, std::size_t at, std::
       if (may && (contested.size() == before) == with_room) {
         for (std::uint32_t i = 0; i < part.asks; ++i) chosen[k.order[part.first_ask + i]] = option.flavor;
         taken.insert(taken.end(), k.uses.begin() + option.first_use, k.uses.begin() + option.first_use + option.uses);
-        found = place_with_victims(k, at + 1, contested, choice);
+        found = place_with_victims(k, head, at + 1, contested, choice);
       }
       taken.resize(held);
       if (found) return true;
@@ -119,7 +119,7 @@ bool ContinuousEngine::State::place_with_victims(Class& k, std::size_t at, std::
   return false;
 }
 
-bool ContinuousEngine::State::look_for_victims(ClassId c, std::uint16_t& choice, int& level) {
+bool ContinuousEngine::State::look_for_victims(ClassId c, const Entry* head, std::uint16_t& choice, int& level) {
   Class& k = classes[c];
   const Queue& queue = queues[k.queue];
   if (k.never.rule != EngineWait::Rule::None) return false;
@@ -129,8 +129,8 @@ bool ContinuousEngine::State::look_for_victims(ClassId c, std::uint16_t& choice,
   chosen.assign(k.asks.size(), nothing);
   tried = 0;
   untouchable.clear();
-  if (!k.waiting.empty()) stronger_than(k.waiting.front().uid);
-  if (!place_with_victims(k, 0, contested, choice)) return false;
+  if (head != nullptr) stronger_than(head->uid);
+  if (!place_with_victims(k, head, 0, contested, choice)) return false;
   const Ledger::Trial trial(ledger);
   for (const auto& [victim, reason] : victims) {
     const Class& theirs = classes[jobs[victim].what];

@@ -93,6 +93,7 @@ struct Site {
   EngineSpec spec;
   WorldSpec world;
   std::vector<EngineClass> running;
+  bool partial = false;  // some take fewer pods
 
   Amount some(Amount most) { return static_cast<Amount>(rng.below(static_cast<std::uint64_t>(most) + 1)); }
   bool one_in(std::uint64_t n) { return rng.below(n) == 0; }
@@ -143,7 +144,13 @@ struct Site {
     for (std::size_t q = 0; q < queues; ++q) add(fmt::format("q{}", q), fmt::format("c{}", rng.below(cohorts)), true);
   }
   EngineClass what() {
-    return {.queue = fmt::format("q{}", rng.below(spec.queues.size())), .priority = static_cast<std::int64_t>(rng.below(4)), .pod_sets = {{.total = {{"cpu", some(3)}, {"gpu", some(4)}}, .barred = {}}}};
+    EngineClass out{.queue = fmt::format("q{}", rng.below(spec.queues.size())), .priority = static_cast<std::int64_t>(rng.below(4)), .pod_sets = {{.total = {{"cpu", some(3)}, {"gpu", some(4)}}, .barred = {}}}};
+    if (!partial || !one_in(2)) return out;
+    EnginePodSet& pods = out.pod_sets[0];
+    pods.count = 2 + static_cast<std::int32_t>(rng.below(4)), pods.least = 1;
+    pods.each = {some(1), 1};
+    for (std::size_t r = 0; r < 2; ++r) pods.total[r].second = pods.each[r] * pods.count;
+    return out;
   }
 };
 
@@ -212,6 +219,7 @@ TEST(ContinuousPreemption, RandomHistoriesKeepThePromises) {
   std::uint64_t preempted = 0;
   for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(2'000, 100'000); ++seed) {
     Site site(seed, seed % 2 == 0);
+    site.partial = seed % 3 == 0;
     ContinuousEngine engine(site.spec), twin(site.spec);
     std::map<JobId, int> jobs;  // 0 waits, 1 promised, 2 runs, 3 is to stop
     std::vector<EngineDecision> out, same;
@@ -280,6 +288,7 @@ void nobody_waits_who_may_preempt(bool fair) {
   std::uint64_t asked = 0, missed = 0;
   for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(500, 50'000); ++seed) {
     Site site(seed, fair);
+    site.partial = seed % 3 == 0;
     for (EngineQueue& queue : site.spec.queues) queue.strict_fifo = false;
     ContinuousEngine engine(site.spec);
     std::map<JobId, ClassId> waiting;
@@ -323,6 +332,7 @@ TEST(ContinuousPreemption, ThereIsNoEndlessChange) {
   std::uint64_t preempted = 0;
   for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(1'000, 100'000); ++seed) {
     Site site(seed, seed % 4 != 0);
+    site.partial = seed % 3 == 0;
     ContinuousEngine engine(site.spec);
     std::vector<EngineDecision> out;
     for (std::uint64_t i = 0; i < 16; ++i) {

@@ -70,13 +70,14 @@ std::vector<Missing> missing_of(const Books& books, const Books::Standing& stand
   const auto queue = books.queue_view(standing.what->queue);
   if (leaf == no_node || !queue) return out;
   const EngineWait& wait = books.engine().wait(standing.class_id);
+  const EngineClass asks = fewest(*standing.what);
   for (const ResourceGroup& group : queue->spec->groups)
     for (const QueueFlavor& flavor : group.flavors)
       for (const std::string& resource : group.resources) {
         const Column column = ledger.column(leaf, flavor.name, resource);
         if (column == no_column || !ledger.defined(leaf, column)) continue;
         Missing one{.flavor = flavor.name, .resource = resource};
-        for (const EnginePodSet& pods : standing.what->pod_sets)
+        for (const EnginePodSet& pods : asks.pod_sets)
           if (std::find(pods.barred.begin(), pods.barred.end(), flavor.name) == pods.barred.end())
             for (const auto& [name, amount] : pods.total)
               if (name == resource) one.asked = plus(one.asked, amount);
@@ -217,6 +218,20 @@ std::vector<Taker> takers_of(const Books& books, const Books::Standing& standing
   return out;
 }
 
+// "has 3 of 8 pods", "takes 2 to 8 pods"
+std::string pods_text(const Books::Standing& standing) {
+  std::vector<std::string> out;
+  const bool has = standing.place != Place::Waiting && standing.place != Place::Out;
+  for (std::size_t p = 0; p < standing.spec->pod_sets.size(); ++p) {
+    const PodSetSpec& pods = standing.spec->pod_sets[p];
+    if (!pods.min_count || *pods.min_count <= 0 || *pods.min_count >= pods.count) continue;
+    const auto held = standing.spec->admission && p < standing.spec->admission->pod_sets.size() ? standing.spec->admission->pod_sets[p].count : std::nullopt;
+    const std::int32_t count = held ? *held : standing.place != Place::Out && p < standing.what->pod_sets.size() ? standing.what->pod_sets[p].count : 0;
+    out.push_back(has && count > 0 ? fmt::format("has {} of {} pods", count, pods.count) : fmt::format("takes {} to {} pods", *pods.min_count, pods.count));
+  }
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
 }  // namespace
 
 static std::optional<Explanation> explained(const Books& books, const ObjectKey& workload) {
@@ -226,6 +241,7 @@ static std::optional<Explanation> explained(const Books& books, const ObjectKey&
   if (out.finished) return out;
   out.reason = standing->reason, out.message = standing->message;
   out.waits_for = waits_text(books, *standing);
+  out.pods = pods_text(*standing);
   const Ledger& ledger = books.engine().ledger();
   const NodeId leaf = ledger.leaf(standing->queue);
   const Standings held = holding(books);

@@ -68,6 +68,7 @@ struct Explanation {
   int position = 0;                   // in the line of its queue; 0: in none
   std::string reason, message;        // as in condition QuotaReserved or Evicted
   std::string waits_for;              // a few words
+  std::string pods;                   // partial admission: how many it has, or will do; empty: all or none
   std::vector<Missing> missing;       // the first is what it waits for; others: of its other flavors
   std::vector<Holder> holders;        // of the first, largest first; what is being stopped for it, if that is what it waits for
   std::size_t more_holders = 0;       // beyond those

@@ -55,6 +55,7 @@ Json to_json(const Explanation& it) {
   if (!it.reason.empty()) out.set("reason", it.reason);
   if (!it.message.empty()) out.set("message", it.message);
   if (!it.waits_for.empty()) out.set("waitsFor", it.waits_for);
+  if (!it.pods.empty()) out.set("pods", it.pods);
   if (!it.missing.empty()) {
     Json list = Json::array();
     for (const Missing& one : it.missing) {

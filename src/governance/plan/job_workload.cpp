@@ -15,6 +15,8 @@ using kube::Json;
 using What = OwnerStep::What;
 
 constexpr const char* kPodSet = "main";
+// Partial admission, as Kueue has it: with how few pods at once the Job will do; "true": its completions go with them.
+constexpr const char *kMinParallelism = "kueue.x-k8s.io/job-min-parallelism", *kSyncCompletions = "kueue.x-k8s.io/job-completions-equal-parallelism";
 
 // The Job controller's own: of this Job, not of what it asks.
 bool is_managed_label(const std::string& name) { return name == "job-name" || name == "controller-uid" || name == "batch.kubernetes.io/job-name" || name == "batch.kubernetes.io/controller-uid"; }
@@ -42,7 +44,48 @@ std::int64_t pods_of(const Json& job) {
   return completions.is_null() ? parallelism : std::min(parallelism, completions.integer(parallelism));
 }
 
-Json pod_set_of(const Json& job) { return Json::object({{"name", kPodSet}, {"count", pods_of(job)}, {"template", template_of(job)}}); }
+// How few will do; none: all are needed, or the annotation says nothing that can be.
+std::optional<std::int64_t> fewest_of(const Json& job) {
+  const std::string& text = job["metadata"]["annotations"][kMinParallelism].string();
+  std::int64_t least = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), least);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size() || least < 1 || least >= pods_of(job)) return std::nullopt;
+  return least;
+}
+bool syncs_completions(const Json& job) { return job["metadata"]["annotations"][kSyncCompletions].string() == "true"; }
+
+// What of these annotations cannot be; empty: nothing.
+std::string partial_problem(const Json& job) {
+  const Json& annotations = job["metadata"]["annotations"];
+  if (annotations.has(kMinParallelism) && !fewest_of(job))
+    return pods_of(job) < 2 ? fmt::format("metadata.annotations[{}]: of {} pods there are no fewer; remove it, or raise spec.parallelism (and spec.completions)", kMinParallelism, pods_of(job))
+                            : fmt::format("metadata.annotations[{}]: \"{}\" is given, and a number from 1 to {}, less than the {} pods that run at once, is expected", kMinParallelism, annotations[kMinParallelism].string(), pods_of(job) - 1, pods_of(job));
+  if (!annotations.has(kSyncCompletions)) return "";
+  if (const std::string& text = annotations[kSyncCompletions].string(); text != "true" && text != "false") return fmt::format("metadata.annotations[{}]: \"{}\" is given, and true or false is expected", kSyncCompletions, text);
+  if (!syncs_completions(job)) return "";
+  if (job["spec"]["completionMode"].string() != "Indexed") return fmt::format("metadata.annotations[{}]: only a Job with spec.completionMode Indexed may change its completions", kSyncCompletions);
+  if (job["spec"]["completions"].integer(-1) != job["spec"]["parallelism"].integer(1))
+    return fmt::format("metadata.annotations[{}]: spec.completions and spec.parallelism are to be equal, and they are {} and {}", kSyncCompletions, job["spec"]["completions"].integer(-1), job["spec"]["parallelism"].integer(1));
+  return "";
+}
+
+Json pod_set_of(const Json& job) {
+  Json out = Json::object({{"name", kPodSet}, {"count", pods_of(job)}, {"template", template_of(job)}});
+  if (const auto least = fewest_of(job)) out.set("minCount", *least);
+  return out;
+}
+
+// Of a Workload that may run with fewer pods: how many it was given; none: all or none.
+std::optional<std::int64_t> given_of(const Json& workload) {
+  const auto &sets = workload["spec"]["podSets"].items(), &given = workload["status"]["admission"]["podSetAssignments"].items();
+  if (sets.empty() || given.empty() || sets.front()["minCount"].is_null() || !given.front()["count"].is_number()) return std::nullopt;
+  return given.front()["count"].integer();
+}
+
+void set_parallelism(Json& job, std::int64_t count) {
+  job.child("spec").set("parallelism", count);
+  if (syncs_completions(job)) job.child("spec").set("completions", count);
+}
 
 std::string digest(const Json& pod_set) { return shape_of_pod_set(pod_set) + "\n" + kube::print_json(without_managed(pod_set["template"]["metadata"]["labels"])); }
 
@@ -68,14 +111,16 @@ std::int64_t ended_indexes(const std::string& done, const std::string& failed, s
   return count;
 }
 
-Json reclaimable_of(const Json& job) {
+Json reclaimable_of(const Json& job, const Json& workload) {
   const Json &spec = job["spec"], &status = job["status"];
   const std::int64_t parallelism = spec["parallelism"].integer(1);
   const std::int64_t completions = spec["completions"].is_null() ? parallelism : spec["completions"].integer();
   const std::int64_t ended = spec["completionMode"].string() == "Indexed" ? ended_indexes(status["completedIndexes"].string(), status["failedIndexes"].string(), completions) : status["succeeded"].integer();
   const std::int64_t left = std::max<std::int64_t>(completions - ended, 0);
   if (parallelism <= 1 || ended == 0 || left >= parallelism) return Json::array();
-  return Json::array({Json::object({{"name", kPodSet}, {"count", parallelism - left}})});
+  // Counted from all that were asked for, also where fewer run.
+  const std::int64_t full = workload["spec"]["podSets"].items().front()["count"].integer(parallelism), all = given_of(workload).value_or(full) < full ? full : parallelism;
+  return Json::array({Json::object({{"name", kPodSet}, {"count", all - left}})});
 }
 
 bool is_finished(const Json& job) { return kube::condition_is_true(job, "Complete") || kube::condition_is_true(job, "Failed"); }
@@ -93,6 +138,9 @@ Json restored(const Json& job, const Json& workload) {
   const Json& was = workload["spec"]["podSets"].items().empty() ? Json() : workload["spec"]["podSets"].items().front()["template"];
   if (!was.is_object()) return job;
   Json next = job;
+  // Fewer pods than it asked for: unless somebody else has changed the number since.
+  const std::int64_t full = workload["spec"]["podSets"].items().front()["count"].integer(1);
+  if (const auto given = given_of(workload); given && *given != full && job["spec"]["parallelism"].integer(1) == *given) set_parallelism(next, full);
   Json& pods = next.child("spec").child("template");
   Json& spec = pods.child("spec");
   for (const char* field : {"nodeSelector", "tolerations"}) {
@@ -110,6 +158,7 @@ Json restored(const Json& job, const Json& workload) {
 Json started(const Json& job, const Json& workload, const FlavorsByName& flavors, std::string& problem) {
   Json next = restored(job, workload);
   next.child("spec").set("suspend", false);
+  if (const auto given = given_of(workload); given && *given < pods_of(next)) set_parallelism(next, *given);
   problem = put_flavors(next.child("spec").child("template"), workload, kPodSet, flavors);
   return next;
 }
@@ -134,7 +183,7 @@ std::optional<OwnerPlan> stop(const Json& job, const Json& workload, const std::
 }
 
 bool is_job(const Json& job) {
-  return job["spec"]["template"]["spec"].is_object() && well_formed(job, {"metadata", "metadata.labels", "status", "spec.template.metadata", "spec.template.metadata.labels", "spec.template.spec.nodeSelector"}, {"spec.template.spec.tolerations"});
+  return job["spec"]["template"]["spec"].is_object() && well_formed(job, {"metadata", "metadata.labels", "metadata.annotations", "status", "spec.template.metadata", "spec.template.metadata.labels", "spec.template.spec.nodeSelector"}, {"spec.template.spec.tolerations"});
 }
 
 OwnerPlan plan_running(const JobInput& in, const Json& workload) {
@@ -154,7 +203,7 @@ OwnerPlan plan_running(const JobInput& in, const Json& workload) {
     return take_step(What::UpdateOwner, std::move(next), Note{false, "Started", fmt::format("Admitted by clusterQueue {}", workload["status"]["admission"]["clusterQueue"].string())});
   }
   if (auto follows = follow_class(workload, in.priority)) return std::move(*follows);
-  if (Json reclaimable = reclaimable_of(job); !(reclaimable.items() == workload["status"]["reclaimablePods"].items())) {
+  if (Json reclaimable = reclaimable_of(job, workload); !(reclaimable.items() == workload["status"]["reclaimablePods"].items())) {
     Json next = workload;
     if (reclaimable.items().empty()) next.child("status").erase("reclaimablePods");
     else next.child("status").set("reclaimablePods", std::move(reclaimable));
@@ -167,6 +216,7 @@ OwnerPlan plan_waiting(const JobInput& in, const Json& workload) {
   if (!is_suspended(in.job)) return *stop(in.job, workload, "Not admitted by cluster queue");
   if (!in.priority.problem.empty()) return trouble(in.priority.problem);
   if (holds_quota(workload)) return {};
+  if (std::string problem = partial_problem(in.job); !problem.empty()) return trouble(std::move(problem));
   Json wanted = workload_for(in.job, in.priority);
   if (std::string problem = put_run_limit(wanted, in.job); !problem.empty()) return trouble(std::move(problem));
   Json next = with_wishes(workload, wanted, digest);
@@ -209,6 +259,7 @@ OwnerPlan plan_job(const JobInput& in) {
   if (workload == nullptr) {
     if (!is_suspended(job)) return *stop(job, Json(), "Held until its queue admits it");
     if (!in.priority.problem.empty()) return trouble(in.priority.problem);
+    if (std::string problem = partial_problem(job); !problem.empty()) return trouble(std::move(problem));
     Json made = workload_for(job, in.priority);
     if (std::string problem = put_run_limit(made, job); !problem.empty()) return trouble(std::move(problem));
     const std::string name = kube::key_of(made).text();

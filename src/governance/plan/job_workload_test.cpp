@@ -54,9 +54,10 @@ class JobPlans : public testing::Test {
       case What::DeleteOwner: ADD_FAILURE() << "a Job is never deleted";
     }
   }
-  void admit() {
-    tell_admitted(in_.workloads.at(0), {.queue = "team-a", .pod_sets = {{.name = "main", .flavors = {{"cpu", "h200"}}, .usage = {{"cpu", 6000}}, .count = 3, .topology = {}}}}, in_.now);
+  void admit(std::int32_t count = 3) {
+    tell_admitted(in_.workloads.at(0), {.queue = "team-a", .pod_sets = {{.name = "main", .flavors = {{"cpu", "h200"}}, .usage = {{"cpu", 2000 * count}}, .count = count, .topology = {}}}}, in_.now);
   }
+  void takes(const std::string& annotations) { in_.job.child("metadata").set("annotations", yaml(annotations)); }
   const Json& pods() const { return in_.job["spec"]["template"]["spec"]; }
 
   JobInput in_;
@@ -154,6 +155,75 @@ TEST_F(JobPlans, PodsThatHaveEndedAreReclaimable) {
   in_.job.set("status", yaml("{active: 2, succeeded: 4, completedIndexes: '0-2,4,x,9,3-1,-2', failedIndexes: '4-5,2-2,4000000000-9000000000'}"));
   EXPECT_EQ(run(), std::vector{What::WorkloadStatus});
   EXPECT_EQ(kube::print_json(in_.workloads.at(0)["status"]["reclaimablePods"]), R"([{"name":"main","count":2}])");
+}
+
+// ---- partial admission
+
+TEST_F(JobPlans, FewerPodsThanAskedForRunAndTheNumberComesBack) {
+  takes("{kueue.x-k8s.io/job-min-parallelism: '1'}");
+  EXPECT_EQ(run(), std::vector{What::CreateWorkload});
+  EXPECT_EQ(in_.workloads.at(0)["spec"]["podSets"].items().at(0)["minCount"].integer(), 1);
+  admit(2);
+  EXPECT_EQ(run(), std::vector{What::UpdateOwner});
+  EXPECT_EQ(in_.job["spec"]["parallelism"].integer(), 2);
+  EXPECT_EQ(in_.job["spec"]["completions"].integer(), 6) << "it takes longer";
+  in_.job.set("status", yaml("{active: 2, startTime: '2026-11-22T10:00:00Z'}"));
+  EXPECT_TRUE(run().empty()) << "the smaller number is no change by a user";
+
+  in_.job.set("status", yaml("{active: 1, succeeded: 5, startTime: '2026-11-22T10:00:00Z'}"));
+  EXPECT_EQ(run(), std::vector{What::WorkloadStatus});
+  EXPECT_EQ(kube::print_json(in_.workloads.at(0)["status"]["reclaimablePods"]), R"([{"name":"main","count":2}])") << "of three asked for, one is left";
+
+  tell_evicted(in_.workloads.at(0), "Preempted", "for another", VictimReason::InCohortReclamation, in_.now);
+  EXPECT_EQ(run(), std::vector{What::UpdateOwner});
+  in_.job.set("status", yaml("{succeeded: 2, startTime: '2026-11-22T10:00:00Z'}"));
+  EXPECT_EQ(run(), (std::vector{What::OwnerStatus, What::UpdateOwner, What::WorkloadStatus}));
+  EXPECT_EQ(in_.job["spec"]["parallelism"].integer(), 3);
+  EXPECT_TRUE(run().empty());
+  admit(3);
+  EXPECT_EQ(run(), std::vector{What::UpdateOwner});
+  EXPECT_EQ(in_.job["spec"]["parallelism"].integer(), 3);
+}
+
+TEST_F(JobPlans, WhoScalesOneThatRunsWithFewerQueuesItAnew) {
+  takes("{kueue.x-k8s.io/job-min-parallelism: '1'}");
+  run(), admit(1), run();
+  in_.job.child("spec").set("parallelism", 2);
+  EXPECT_EQ(run(), (std::vector{What::DeleteWorkload, What::UpdateOwner, What::UpdateOwner, What::UpdateWorkload, What::CreateWorkload}));
+  EXPECT_EQ(in_.job["spec"]["parallelism"].integer(), 2) << "as its user said";
+  EXPECT_EQ(in_.workloads.at(0)["spec"]["podSets"].items().at(0)["count"].integer(), 2);
+}
+
+TEST_F(JobPlans, CompletionsGoWithTheNumberOfPodsWhereAskedTo) {
+  takes("{kueue.x-k8s.io/job-min-parallelism: '1', kueue.x-k8s.io/job-completions-equal-parallelism: 'true'}");
+  in_.job.child("spec").set("completions", 3).set("completionMode", "Indexed");
+  run(), admit(2);
+  EXPECT_EQ(run(), std::vector{What::UpdateOwner});
+  EXPECT_EQ(in_.job["spec"]["completions"].integer(), 2);
+  tell_evicted(in_.workloads.at(0), "Preempted", "for another", VictimReason::InCohortReclamation, in_.now);
+  run();
+  EXPECT_EQ(in_.job["spec"]["parallelism"].integer(), 3);
+  EXPECT_EQ(in_.job["spec"]["completions"].integer(), 3);
+}
+
+TEST_F(JobPlans, WhatCannotBeOfPartialAdmissionIsTold) {
+  for (const auto& [annotations, words] : {std::pair("{kueue.x-k8s.io/job-min-parallelism: '3'}", "\"3\" is given, and a number from 1 to 2, less than the 3 pods that run at once, is expected"),
+                                           std::pair("{kueue.x-k8s.io/job-min-parallelism: '0'}", "a number from 1 to 2"),
+                                           std::pair("{kueue.x-k8s.io/job-min-parallelism: some}", "metadata.annotations[kueue.x-k8s.io/job-min-parallelism]: \"some\" is given"),
+                                           std::pair("{kueue.x-k8s.io/job-completions-equal-parallelism: 'yes'}", "true or false is expected"),
+                                           std::pair("{kueue.x-k8s.io/job-completions-equal-parallelism: 'true'}", "completionMode Indexed")}) {
+    takes(annotations);
+    EXPECT_TRUE(run().empty());
+    EXPECT_THAT(problem_, HasSubstr(words));
+  }
+  in_.job.child("spec").set("completionMode", "Indexed");
+  EXPECT_TRUE(run().empty());
+  EXPECT_THAT(problem_, HasSubstr("are to be equal, and they are 6 and 3"));
+  in_.job.child("spec").set("parallelism", 1);
+  takes("{kueue.x-k8s.io/job-min-parallelism: '1'}");
+  EXPECT_TRUE(run().empty());
+  EXPECT_THAT(problem_, HasSubstr("of 1 pods there are no fewer"));
+  EXPECT_TRUE(in_.workloads.empty());
 }
 
 TEST_F(JobPlans, TheEndOfAJobIsItsWorkloads) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 
@@ -35,7 +36,7 @@ class Replay {
     } else if (event == "recount") {
       auto what = class_of(line);
       if (!what) return std::unexpected(std::move(what.error()));
-      if (shape_of(classes_[*what]) != shape_of(classes_[engine_.class_of(*job)])) return fail(Code::Invalid, "recount: a class of as many asks is expected");
+      if (shape_of(engine_.what(*what)) != shape_of(engine_.what(engine_.class_of(*job)))) return fail(Code::Invalid, "recount: a class of as many asks is expected");
       engine_.recount(*job, *what);
     } else {
       return fail(Code::Invalid, fmt::format("e: \"{}\" is no event of this log", event.substr(0, 40)));
@@ -56,7 +57,7 @@ class Replay {
   }
   Result<ClassId> class_of(const Json& line) const {
     const std::int64_t what = line["class"].integer(-1);
-    if (what < 0 || what >= static_cast<std::int64_t>(classes_.size())) return fail(Code::Invalid, fmt::format("class: {} was not defined", what));
+    if (what < 0 || what > 0xffffffff || !classes_.contains(static_cast<ClassId>(what))) return fail(Code::Invalid, fmt::format("class: {} was not defined", what));
     return static_cast<ClassId>(what);
   }
 
@@ -73,8 +74,8 @@ class Replay {
     if (!what) return std::unexpected(std::move(what.error()));
     if (classes_.size() > 10'000'000) return fail(Code::Invalid, "class: too many of them");
     const ClassId id = engine_.define(*what);
-    if (id != classes_.size() || static_cast<std::int64_t>(id) != line["id"].integer(-1)) return fail(Code::Invalid, fmt::format("id: {} is expected", classes_.size()));
-    classes_.push_back(std::move(*what));
+    if (static_cast<std::int64_t>(id) != line["id"].integer(-1)) return fail(Code::Invalid, fmt::format("id: {} is expected", id));
+    if (!classes_.insert(id).second) return fail(Code::Invalid, fmt::format("id: {} was defined before", id));
     return std::string();
   }
   Result<std::string> enter(const Json& line, bool adopted) {
@@ -119,7 +120,7 @@ class Replay {
 
   ContinuousEngine engine_{EngineSpec{}};
   bool configured_ = false;
-  std::vector<EngineClass> classes_;
+  std::set<ClassId> classes_;  // that were told
   std::unordered_map<JobId, std::string> live_;
 };
 

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Partial admission: the most pods that fit, or fit with victims, where all of them do not. As in Kueue: all first, with victims if need be, then by halves between all and the fewest that will do.
+#include <algorithm>
+#include <utility>
+
+#include "governance/plan/engine_state.h"
+#include "governance/plan/partial.h"
+
+namespace fairlead::governance {
+
+bool EngineClass::can_be_cut() const {
+  return std::any_of(pod_sets.begin(), pod_sets.end(), [](const EnginePodSet& pods) { return pods.least > 0 && pods.least < pods.count; });
+}
+
+EngineClass with_counts(const EngineClass& what, const std::vector<std::int32_t>& counts) {
+  EngineClass out = what;
+  for (std::size_t p = 0; p < out.pod_sets.size() && p < counts.size(); ++p) {
+    EnginePodSet& pods = out.pod_sets[p];
+    if (pods.each.size() != pods.total.size() || pods.count <= 0) continue;
+    pods.count = pods.least = counts[p];
+    for (std::size_t r = 0; r < pods.total.size(); ++r) pods.total[r].second = times(pods.each[r], counts[p]);
+  }
+  return out;
+}
+
+EngineClass fewest(const EngineClass& what) {
+  std::vector<std::int32_t> counts;
+  for (const EnginePodSet& pods : what.pod_sets) counts.push_back(pods.least > 0 ? pods.least : pods.count);
+  return with_counts(what, counts);
+}
+
+ClassId ContinuousEngine::State::cut(ClassId c, const std::vector<std::int32_t>& counts) {
+  std::int64_t all = 0;
+  for (const std::int32_t count : counts) all += count;
+  if (const auto at = classes[c].cuts.find(all); at != classes[c].cuts.end()) return at->second;
+  const ClassId shape = define(with_counts(classes[c].spec, counts));
+  classes[c].cuts.emplace(all, shape);
+  return shape;
+}
+
+std::optional<ContinuousEngine::State::Found> ContinuousEngine::State::find_shape(ClassId shape, const Entry* head) {
+  Found found{.shape = shape};
+  if (look(shape, found.choice, found.level)) return found;
+  found.preempts = true;
+  return look_for_victims(shape, head, found.choice, found.level) ? std::optional(found) : std::nullopt;
+}
+
+std::optional<ContinuousEngine::State::Found> ContinuousEngine::State::find(ClassId c) {
+  const Entry first = classes[c].waiting.empty() ? Entry{} : classes[c].waiting.front();  // by value: classes may move
+  const Entry* head = classes[c].waiting.empty() ? nullptr : &first;
+  if (auto found = find_shape(c, head)) return found;
+  if (classes[c].never.rule != EngineWait::Rule::None || !classes[c].spec.can_be_cut()) return std::nullopt;
+  std::vector<CountRange> ranges;
+  std::vector<std::int32_t> least;
+  for (const EnginePodSet& pods : classes[c].spec.pod_sets) {
+    ranges.push_back({pods.count, pods.least > 0 ? pods.least : pods.count});
+    least.push_back(ranges.back().least);
+  }
+  // The fewest first: where not even they fit, what they miss is what is waited for, since whatever fits with more fits with them.
+  const ClassId smallest = cut(c, least);
+  const auto at_least = find_shape(smallest, head);
+  if (!at_least) {
+    classes[c].wait = classes[smallest].wait;
+    return std::nullopt;
+  }
+  auto best = largest_that_fits(ranges, [&](const std::vector<std::int32_t>& counts) { return find_shape(cut(c, counts), head); });
+  if (!best) best = at_least;
+  return find_shape(best->shape, head);  // for its victims: others were looked at since
+}
+
+}  // namespace fairlead::governance
