@@ -266,7 +266,7 @@ TEST_F(BooksOf, FewerPodsAreAdmittedWhereAllDoNotFit) {
   eight("some");
   settle();
   EXPECT_EQ(kube::print_json(at("some")["status"]["admission"]), R"({"clusterQueue":"a","podSetAssignments":[{"name":"main","flavors":{"cpu":"default"},"resourceUsage":{"cpu":"5"},"count":5}]})");
-  EXPECT_EQ(kube::print_json((*books_.queue_status("a", now_))["status"]["flavorsUsage"]), R"([{"name":"default","resources":[{"name":"cpu","total":"6"}]}])");
+  EXPECT_EQ(kube::print_json((*books_.queue_status("a", now_))["status"]["flavorsUsage"]), R"([{"name":"default","resources":[{"name":"cpu","total":"6","borrowed":"0"}]}])");
   eight("none");
   settle();
   EXPECT_EQ(says("none", "QuotaReserved"), "False WaitingForQuota: couldn't assign flavors to pod set main with 2 of 8 pods: insufficient unused quota for cpu in flavor default, 2 more needed");

@@ -129,7 +129,7 @@ TEST(ContinuousEngine, AllPodsWithVictimsComeBeforeFewerWithout) {
   ContinuousEngine engine({.nodes = {quota("q", "", 6)}, .queues = {queue}});
   engine.submit(engine.define(asks("q", 2, 0)), {0, 1}, 1);
   engine.submit(engine.define(asks("q", 2, 9)), {0, 2}, 2);
-  EXPECT_EQ(admitted(engine), (Uids{1, 2}));
+  EXPECT_EQ(admitted(engine), (Uids{2, 1}));
   const JobId all = engine.submit(engine.define(workers("q", 4, 1, 1, 5)), {0, 3}, 3);
   std::vector<EngineDecision> out;
   engine.drain(out);
@@ -140,7 +140,7 @@ TEST(ContinuousEngine, AllPodsWithVictimsComeBeforeFewerWithout) {
   ContinuousEngine other({.nodes = {quota("q", "", 6)}, .queues = {queue}});
   other.submit(other.define(asks("q", 2, 0)), {0, 1}, 1);
   other.submit(other.define(asks("q", 2, 9)), {0, 2}, 2);
-  EXPECT_EQ(admitted(other), (Uids{1, 2}));
+  EXPECT_EQ(admitted(other), (Uids{2, 1}));
   const JobId many = other.submit(other.define(workers("q", 6, 3, 1, 5)), {0, 3}, 3);
   out.clear();
   other.drain(out);

@@ -176,7 +176,7 @@ TEST_F(JobPlans, FewerPodsThanAskedForRunAndTheNumberComesBack) {
 
   tell_evicted(in_.workloads.at(0), "Preempted", "for another", VictimReason::InCohortReclamation, in_.now);
   EXPECT_EQ(run(), std::vector{What::UpdateOwner});
-  in_.job.set("status", yaml("{succeeded: 2, startTime: '2026-11-22T10:00:00Z'}"));
+  in_.job.set("status", yaml("{succeeded: 5, startTime: '2026-11-22T10:00:00Z'}"));
   EXPECT_EQ(run(), (std::vector{What::OwnerStatus, What::UpdateOwner, What::WorkloadStatus}));
   EXPECT_EQ(in_.job["spec"]["parallelism"].integer(), 3);
   EXPECT_TRUE(run().empty());
