@@ -47,6 +47,13 @@ spec:
                     weight: {type: integer, minimum: 0, maximum: 100, description: "Higher goes first."}
               fairShare: {type: string, enum: [Enabled, Disabled], default: Enabled, description: "Enabled: queues carry the weights of their teams, and who has borrowed less for its weight goes first. Disabled: they carry none, and higher priorities may take what lower ones borrowed."}
               idleResourceSharing: {type: string, enum: [Enabled, Disabled], default: Disabled, description: "Enabled: what no team reserved may be borrowed by all, within their limits."}
+              reservation:
+                type: object
+                required: [afterSeconds]
+                description: Who stands first in its queue and has waited so long gets what is given back, until it has all that it needs. Left out, smaller jobs may pass a large one for ever.
+                properties:
+                  afterSeconds: {type: integer, format: int64, minimum: 1, maximum: 31536000}
+                  holdSeconds: {type: integer, format: int64, minimum: 1, maximum: 31536000, description: "Then it is given up, and others have their turn for afterSeconds. As afterSeconds, if it is left out."}
               waitForPodsReady:
                 type: object
                 description: All or nothing. A job whose pods are not all ready in time is stopped, gives its quota back and stands in line again later. Left out, nobody has to be ready in time.

@@ -34,6 +34,7 @@ class TinyApi final : public KubeApi, public Caches {
     return view;
   }
   std::map<ObjectKey, Json>& all(const std::string& plural) { return objects_[plural]; }
+  std::function<std::string()> stamp;  // when objects are made; none: nobody asks
 
   // Whatever the object's version.
   Result<Json> put(const Resource& resource, Json object) {
@@ -54,6 +55,7 @@ class TinyApi final : public KubeApi, public Caches {
     if (objects_[resource.plural].contains(key_of(object))) return fail(Code::Exists, "exists");
     Json made = object;
     if (uid_of(made).empty()) made.child("metadata").set("uid", "uid-" + std::to_string(version_ + 1));
+    if (stamp) made.child("metadata").set("creationTimestamp", stamp());
     return put(resource, std::move(made));
   }
   Result<Json> update(const Resource& resource, const Json& object) override {

@@ -201,6 +201,25 @@ k -n team-b patch localqueue queue --type=merge -p '{"spec":{"stopPolicy":"None"
 until_true 30 'b1 is back' held team-b b1 false
 note 'a Job that will do with fewer pods runs with as many as there is quota for'
 
+# ---- a large job that has waited gets what is given back; a small one behind it does not
+k apply -f - > /dev/null << 'YAML'
+apiVersion: fairlead.dev/v1alpha1
+kind: SchedulerConfig
+metadata: {name: first}
+spec: {reservation: {afterSeconds: 2, holdSeconds: 600}}
+YAML
+queued_job team-b large 60m
+until_true 30 'what is given back is kept for it' says 'what is given back is kept for it' condition team-b large QuotaReserved message
+queued_job team-b late 10m
+until_true 30 'the small one is told for whom' says 'what is free is kept for workload team-b/job-large-' condition team-b late QuotaReserved message
+held team-b late true || fail 'the small one has passed'
+says 'job/large' f explain -n team-b job/late || says team-b/large f explain -n team-b job/late || fail 'fairlead explain does not name the large one'
+k -n team-b delete job b1 --wait=false > /dev/null
+until_true 30 'the large one starts' held team-b large false
+until_true 30 'and the small one beside it' held team-b late false
+k delete schedulerconfig first > /dev/null
+note 'a large job that has waited gets what is given back'
+
 # ---- what was decided is decided again
 replay=$(dirname "$SCENARIO_FAIRLEAD")/fairlead-replay
 if [ -x "$replay" ] && [ -n "${SCENARIO_STATE:-}" ]; then

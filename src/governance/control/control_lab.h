@@ -287,7 +287,7 @@ class Site {
     keys.erase(at);
     auto done = one.controller->reconcile(key);
     if (!done) last_error_ = done.error().message;
-    if (done && done->again_after && *done->again_after > 1s) one.later.insert(key);
+    if (done && done->again_after && *done->again_after >= 1s) one.later.insert(key);
     else if (!done || done->again_after) keys.insert(key);
     return true;
   }

@@ -10,6 +10,7 @@ namespace fairlead::governance {
 namespace {
 
 using namespace lab;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -59,6 +60,53 @@ TEST(TaskGovernance, FewerPodsRunThanWereAskedFor) {
   const std::string end = expect_death_changes_nothing(story, [&](Site& site) { return site.outcome() + fmt::format("\n{} pods", fmt::join(seen, ", ")); }, 20);
   EXPECT_THAT(end, HasSubstr("\n6, 9, 5 pods")) << end;
   EXPECT_THAT(end, HasSubstr("b2 runs workload reserved=true")) << end;
+}
+
+TEST(TaskGovernance, WhoHasWaitedLongGetsWhatIsGivenBack) {
+  const Story story = [](Site& site, const std::function<void()>& settle) {
+    site.api_.stamp = [&] { return print_time(site.clock_.now()); };
+    site.put(api::teams::configs, "{metadata: {name: policy, uid: p1}, spec: {reservation: {afterSeconds: 60, holdSeconds: 1000}}}");
+    site.job("b1", "b", 5), site.job("a1", "a", 4), site.job("b2", "b", 7);
+    settle();
+    site.clock_.advance(61s);
+    settle();
+    site.job("a2", "b", 1);  // would fit
+    settle();
+  };
+  Site site;
+  story(site, [&] { site.settle(); });
+  EXPECT_EQ(site.state("a2"), "held");
+  EXPECT_EQ(site.says("a2", "QuotaReserved"), "False WaitingForQuota: what is free is kept for workload lab/" + workload_name(site.api_.all("jobs").at({"lab", "b2"})) + ", which has waited longer");
+  EXPECT_THAT(site.says("b2", "QuotaReserved"), HasSubstr("5 more needed; what is given back is kept for it"));
+  site.complete("a1");
+  site.settle();
+  EXPECT_EQ(site.state("a2"), "held") << "six are free, and seven are needed";
+  site.queue("a", "5"), site.queue("b", "6");  // other quotas: what was kept stays kept
+  site.settle();
+  EXPECT_EQ(site.state("a2"), "held");
+  site.complete("b1");
+  site.settle();
+  EXPECT_EQ(site.state("a2") + site.state("b2"), "runsruns") << site.says("a2", "QuotaReserved");
+
+  const Story whole = [&](Site& one, const std::function<void()>& settle) {
+    story(one, settle);
+    one.complete("b1");
+    settle();
+  };
+  const std::string end = expect_death_changes_nothing(whole, [](Site& one) { return one.outcome(); }, 10);
+  EXPECT_THAT(end, HasSubstr("b2 runs")) << end;
+  EXPECT_THAT(end, HasSubstr("a2 held")) << end;
+
+  // Given up after its time: others have their turn, and it begins again.
+  Site other;
+  story(other, [&] { other.settle(); });
+  other.clock_.advance(1'000s);
+  other.settle();
+  EXPECT_EQ(other.state("a2"), "runs");
+  EXPECT_THAT(other.says("b2", "QuotaReserved"), EndsWith("more needed"));
+  other.clock_.advance(61s);
+  other.settle();
+  EXPECT_THAT(other.says("b2", "QuotaReserved"), HasSubstr("what is given back is kept for it"));
 }
 
 TEST(TaskGovernance, UnknownPriorityClassesAreToldAndWaitedFor) {

@@ -15,6 +15,8 @@ namespace queues = api::queues;
 
 namespace {
 
+constexpr std::chrono::nanoseconds kTendEvery = 1s;
+
 // A key says of which kind it is: no name has a slash.
 ObjectKey key_of_kind(const char* plural, const ObjectKey& key) { return {key.space, std::string(plural) + "/" + key.name}; }
 std::pair<std::string, ObjectKey> kind_of_key(const ObjectKey& key) {
@@ -65,13 +67,19 @@ void QueueController::start(const kube::Caches& caches) {
   caches_ = &caches;
   const std::lock_guard lock(mutex_);
   take_log_up();
-  books_.set_fair(shares_fairly(caches.of(api::teams::configs).list("")));
+  follow_policy();
   caches.of(kube::resources::namespaces).each("", [this](const Json& object) { books_.set_space(kube::name_of(object), object); });
   caches.of(queues::flavors).each("", [this](const Json& object) { books_.set_flavor(kube::name_of(object), object); });
   caches.of(queues::cohorts).each("", [this](const Json& object) { books_.set_cohort(kube::name_of(object), object); });
   caches.of(queues::cluster_queues).each("", [this](const Json& object) { books_.set_queue(kube::name_of(object), object); });
   caches.of(queues::local_queues).each("", [this](const Json& object) { books_.set_local_queue(kube::key_of(object), object); });
   caches.of(queues::workloads).each("", [this](const Json& object) { books_.set_workload(kube::key_of(object), object); });
+}
+
+void QueueController::follow_policy() {
+  const std::vector<Json> configs = caches_->of(api::teams::configs).list("");
+  books_.set_fair(shares_fairly(configs));
+  books_.set_reservation(reservation_of(configs));
 }
 
 void QueueController::look(const ObjectKey& key) {
@@ -91,13 +99,18 @@ void QueueController::look(const ObjectKey& key) {
   } else if (kind == kube::resources::namespaces.plural) {
     books_.set_space(named.name, now(kube::resources::namespaces));
   } else if (kind == api::teams::configs.plural) {
-    books_.set_fair(shares_fairly(caches_->of(api::teams::configs).list("")));
+    follow_policy();
   }
 }
 
 std::vector<ObjectKey> QueueController::decide(const ObjectKey& but) {
   take_log_up();
-  books_.decide();
+  const bool first = !std::exchange(decided_, true);
+  books_.decide(first ? std::optional(clock_.now()) : std::nullopt);
+  if (books_.reserves() && clock_.monotonic() - tended_ >= kTendEvery) {
+    tended_ = clock_.monotonic();
+    if (books_.tend(clock_.now())) books_.decide();
+  }
   if (logs_) log_decisions();
   const Books::Changed changed = books_.take_changed();
   std::vector<ObjectKey> out;
@@ -184,10 +197,12 @@ Result<kube::Next> QueueController::reconcile(const ObjectKey& key) {
   std::optional<Json> status, in_use;
   const kube::Resource* resource = nullptr;
   std::chrono::nanoseconds later{};
+  bool reserves = false;
   {
     const std::lock_guard lock(mutex_);
     look(key);
     others = decide(key);
+    reserves = books_.reserves();
     const Instant now = clock_.now();
     if (kind == queues::workloads.plural) {
       write = books_.write_of(named, now);
@@ -212,6 +227,7 @@ Result<kube::Next> QueueController::reconcile(const ObjectKey& key) {
     }
   }
   wake_all(others);
+  if (kind == api::teams::configs.plural && reserves) return kube::Next{kTendEvery};
   if (write && write->words_only && later > later.zero()) return kube::Next{later};
   if (write) return write_workload(named, std::move(*write));
   if (in_use) {  // its status follows on the version that comes of this

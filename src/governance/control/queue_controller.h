@@ -34,6 +34,7 @@ class QueueController final : public kube::Controller {
 
  private:
   void look(const kube::ObjectKey& key);  // under mutex_
+  void follow_policy();                   // under mutex_
   std::vector<kube::ObjectKey> decide(const kube::ObjectKey& but);  // under mutex_: whom to wake
   void take_log_up();    // under mutex_
   void log_decisions();  // under mutex_
@@ -49,6 +50,8 @@ class QueueController final : public kube::Controller {
   std::mutex mutex_;
   Books books_;                                                     // under mutex_
   std::unique_ptr<DecisionSink> log_;                               // under mutex_
+  bool decided_ = false;                                            // at least once; under mutex_
+  std::chrono::nanoseconds tended_{-1s};                            // when reservations were looked at; under mutex_
   bool logs_ = false;                                               // what is told and decided is recorded; under mutex_
   bool log_begun_ = false;                                          // ... and the record's begin was handed over
   std::map<kube::ObjectKey, std::chrono::nanoseconds> written_at_;  // statuses of queues, amounts that workloads miss; under mutex_

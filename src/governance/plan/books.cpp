@@ -210,6 +210,76 @@ void Books::fill_anew() {
     if (recorder_) recorder_->submit(job, what, uid, since, key);
     place(key, item, job, Place::Waiting);
   }
+  keep_again();
+}
+
+// ---- reservations
+
+// Since when it has waited without a break.
+static Instant waits_since(const WorkloadSpec& spec) {
+  Instant out = spec.created;
+  if (spec.evicted.since > out) out = spec.evicted.since;
+  if (spec.requeued.since > out) out = spec.requeued.since;
+  return out;
+}
+
+void Books::set_reservation(const std::optional<Reservation>& rules) { reservation_ = rules; }
+
+bool Books::keep_for(const Item& item) {
+  if (!engine_.keep_for(item.job)) return false;
+  if (recorder_) recorder_->keep(item.job);
+  return true;
+}
+
+void Books::keep_again() {
+  std::erase_if(kept_for_, [this](const ObjectKey& key) {
+    const auto at = items_.find(key);
+    if (at == items_.end()) return true;
+    Item& item = at->second;
+    if (item.kept && item.place == Place::Waiting && keep_for(item)) return false;
+    item.kept = false;
+    return true;
+  });
+}
+
+bool Books::tend(Instant now) {
+  bool changed = false;
+  std::erase_if(kept_for_, [&](const ObjectKey& key) {
+    const auto at = items_.find(key);
+    if (at == items_.end() || !at->second.kept) return true;
+    Item& item = at->second;
+    if (item.place == Place::Waiting && reservation_ && now - item.kept_since < reservation_->hold) return false;
+    item.kept = false;
+    if (item.place != Place::Waiting) return true;
+    item.not_kept_before = now + (reservation_ ? reservation_->after : std::chrono::seconds(0));
+    engine_.keep_no_more(item.job);
+    if (recorder_) recorder_->keep_no_more(item.job);
+    touch(key);
+    return changed = true;
+  });
+  return keep_due(now, false) || changed;
+}
+
+bool Books::keep_due(Instant now, bool unseen) {
+  if (!reservation_ || kept_for_.size() >= most_kept_for) return false;
+  bool changed = false;
+  std::vector<std::pair<Instant, JobId>> due;
+  for (const JobId job : engine_.firsts(unseen)) {
+    const Item* item = item_of(job);
+    if (item == nullptr || item->kept || item->place != Place::Waiting || now < item->not_kept_before) continue;
+    if (const Instant since = waits_since(item->spec); now - since >= reservation_->after) due.emplace_back(since, job);
+  }
+  std::sort(due.begin(), due.end());
+  for (const auto& [since, job] : due) {
+    if (kept_for_.size() >= most_kept_for) break;
+    Item& item = *item_of(job);
+    if (!keep_for(item)) continue;
+    item.kept = changed = true;
+    item.kept_since = now;
+    kept_for_.push_back(by_job_[job]);
+    touch(by_job_[job]);
+  }
+  return changed;
 }
 
 // ---- what it means for the engine
@@ -242,6 +312,7 @@ void Books::configure() {
   const EngineSpec spec = quotas();
   engine_.configure(spec);
   if (recorder_) recorder_->config(spec);
+  keep_again();
   for (const auto& [key, item] : items_) unsettled_.insert(key);
 }
 
@@ -361,7 +432,7 @@ Books::Item* Books::item_of(JobId job) {
 void Books::enter(const ObjectKey& key, Item& item, JobId job, Place place) {
   item.job = job, item.place = place;
   item.class_id = engine_.class_of(job);
-  item.seen_held = item.writing = false;
+  item.seen_held = item.writing = item.kept = false;
   item.out_reason.clear(), item.out_message.clear(), item.evict_reason.clear(), item.evict_message.clear();
   item.preempted.reset();
   item.preempted_by = {};
@@ -453,7 +524,7 @@ void Books::settle(const ObjectKey& key, Item& item) {
   count(key, item);
 }
 
-void Books::decide() {
+void Books::decide(std::optional<Instant> begin) {
   for (int round = 0; round < 1'000; ++round) {
     if (stale_) configure();
     // Who holds quota comes first, in the order in which it was reserved.
@@ -468,6 +539,7 @@ void Books::decide() {
       return std::tie(x.spec.reserved.since, x.spec.uid) < std::tie(y.spec.reserved.since, y.spec.uid);
     });
     for (const ObjectKey& key : keys) settle(key, items_.at(key));
+    if (begin && round == 0) (void)keep_due(*begin, true);
     std::vector<EngineDecision> decisions;
     engine_.drain(decisions);
     if (recorder_) recorder_->decided(engine_, decisions);
@@ -499,6 +571,7 @@ void Books::decide() {
         if (const auto at = waiting_.find(item->class_id); at != waiting_.end() && at->second.erase(key) > 0 && at->second.empty()) waiting_.erase(at);
         item->place = decision.kind == EngineDecision::Kind::Admitted ? Place::Running : Place::Promised;
         item->class_id = engine_.class_of(decision.job);
+        item->kept = false;
         if (!item->what.pod_sets.empty() && item->what.can_be_cut()) item->what = engine_.what(item->class_id);
         if (const auto told = victims.find(decision.job); told != victims.end()) item->waits_for_victims = told->second;  // else as it was promised before
       }

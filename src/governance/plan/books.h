@@ -14,6 +14,7 @@
 #include "governance/plan/decision_record.h"
 #include "governance/plan/engine.h"
 #include "governance/plan/model.h"
+#include "governance/plan/reservation.h"
 #include "governance/plan/workload_status.h"
 #include "kube/at_rest.h"
 #include "kube/object.h"
@@ -46,7 +47,13 @@ class Books {
   void set_local_queue(const kube::ObjectKey& key, const kube::Json& object);
   void set_workload(const kube::ObjectKey& key, const kube::Json& object);
 
-  void decide();  // all that follows from what was told since
+  // All that follows from what was told since. `begin`: it is the first decision, and that is the time: reservations that are due begin before anybody passes.
+  void decide(std::optional<Instant> begin = std::nullopt);
+
+  // Reservations by time. tend(): begins and ends them as of `now`; true: something may follow from it (decide()). O(classes), and meant to be asked once a second.
+  void set_reservation(const std::optional<Reservation>& rules);
+  bool reserves() const { return reservation_.has_value() || !kept_for_.empty(); }
+  bool tend(Instant now);
 
   // The decision log (decision_record.h). From the first record() on, which is called before anything is told or is followed by fill_anew(), lines are kept until they are taken; those that follow are of that time.
   void record(Instant now);
@@ -142,6 +149,8 @@ class Books {
     std::optional<VictimReason> preempted;
     kube::ObjectKey preempted_by;
     int waits_for_victims = 0;  // Promised
+    bool kept = false;          // Waiting: what is given back is kept for it
+    Instant kept_since{}, not_kept_before{};
     // What is counted of it, to be taken off again.
     std::string queue;          // ClusterQueue
     kube::ObjectKey local;
@@ -195,6 +204,9 @@ class Books {
   void count(const kube::ObjectKey& key, Item& item);
   void touch(const kube::ObjectKey& key) { changed_.workloads.insert(key); }
   Item* item_of(JobId job);
+  bool keep_for(const Item& item);
+  void keep_again();  // in an engine that has forgotten
+  bool keep_due(Instant now, bool unseen);
 
   BooksOptions options_;
   ContinuousEngine engine_;
@@ -209,6 +221,8 @@ class Books {
   std::map<kube::ObjectKey, Item> items_;
   std::vector<kube::ObjectKey> by_job_;
   std::map<ClassId, std::set<kube::ObjectKey>> waiting_;  // by class
+  std::optional<Reservation> reservation_;
+  std::vector<kube::ObjectKey> kept_for_;  // first come first; some may have gone since
   std::set<kube::ObjectKey> unsettled_;
   bool stale_ = false;      // quotas have changed since the engine was told
   Changed changed_;

@@ -61,7 +61,12 @@ std::pair<std::string, std::string> Books::wait_of(const Item& item) const {
     case EngineWait::Rule::ExceedsMax:
       return {"ExceedsMaxQuota", text(fmt::format("insufficient quota for {} in flavor {}, previously considered podsets requests (0) + current podset request ({}) > maximum capacity ({})", resource, flavor, amount_text(resource, asked),
                                                   amount_text(resource, minus(asked, wait.missing))))};
-    case EngineWait::Rule::Short: return {"WaitingForQuota", text(fmt::format("insufficient unused quota for {} in flavor {}, {} more needed", resource, flavor, amount_text(resource, wait.missing)))};
+    case EngineWait::Rule::Short:
+      return {"WaitingForQuota", text(fmt::format("insufficient unused quota for {} in flavor {}, {} more needed{}", resource, flavor, amount_text(resource, wait.missing), item.kept ? "; what is given back is kept for it" : ""))};
+    case EngineWait::Rule::Kept: {
+      const ObjectKey* by = workload_of(wait.by);
+      return {"WaitingForQuota", fmt::format("what is free is kept for {}, which has waited longer", by == nullptr ? "another workload" : "workload " + by->text())};
+    }
     case EngineWait::Rule::Behind: return {"WaitingForQuota", "waits behind an earlier workload of its StrictFIFO queue"};
     case EngineWait::Rule::None: break;
   }

@@ -28,7 +28,8 @@ Json flavors_json(const std::vector<std::vector<std::string>>& flavors) {
 
 constexpr std::pair<PreemptionPolicy, std::string_view> policies[] = {{PreemptionPolicy::Never, "Never"}, {PreemptionPolicy::LowerPriority, "LowerPriority"}, {PreemptionPolicy::LowerOrNewerEqualPriority, "LowerOrNewerEqualPriority"}, {PreemptionPolicy::Any, "Any"}};
 constexpr std::pair<EngineWait::Rule, std::string_view> rules[] = {{EngineWait::Rule::None, "None"},         {EngineWait::Rule::NoQueue, "NoQueue"},       {EngineWait::Rule::Stopped, "Stopped"}, {EngineWait::Rule::NoQuota, "NoQuota"},
-                                                                  {EngineWait::Rule::NoFlavor, "NoFlavor"}, {EngineWait::Rule::ExceedsMax, "ExceedsMax"}, {EngineWait::Rule::Short, "Short"},     {EngineWait::Rule::Behind, "Behind"}};
+                                                                  {EngineWait::Rule::NoFlavor, "NoFlavor"}, {EngineWait::Rule::ExceedsMax, "ExceedsMax"}, {EngineWait::Rule::Short, "Short"},     {EngineWait::Rule::Behind, "Behind"},
+                                                                  {EngineWait::Rule::Kept, "Kept"}};
 template <class Value, std::size_t N>
 std::string_view name_of(const std::pair<Value, std::string_view> (&table)[N], Value value) {
   for (const auto& [one, name] : table)
@@ -54,6 +55,7 @@ Json wait_json(const ContinuousEngine& engine, const EngineWait& wait) {
     if (wait.column != no_column) out.set("flavor", ledger.name(wait.node, wait.column).flavor).set("resource", ledger.name(wait.node, wait.column).resource).set("missing", wait.missing);
   }
   if (!wait.resource.empty()) out.set("resource", wait.resource);
+  if (wait.rule == EngineWait::Rule::Kept) out.set("by", number(wait.by));
   return out;
 }
 
@@ -236,6 +238,8 @@ void DecisionRecorder::adopt(JobId job, ClassId what, Uid uid, std::int64_t crea
 
 void DecisionRecorder::stop(JobId job) { line(Json::object({{"e", "stop"}, {"job", number(job)}})); }
 void DecisionRecorder::recount(JobId job, ClassId what) { line(Json::object({{"e", "recount"}, {"job", number(job)}, {"class", number(what)}})); }
+void DecisionRecorder::keep(JobId job) { line(Json::object({{"e", "keep"}, {"job", number(job)}})); }
+void DecisionRecorder::keep_no_more(JobId job) { line(Json::object({{"e", "keepNoMore"}, {"job", number(job)}})); }
 void DecisionRecorder::leave(JobId job) { line(Json::object({{"e", "leave"}, {"job", number(job)}})); }
 
 void DecisionRecorder::decided(const ContinuousEngine& engine, const std::vector<EngineDecision>& decisions) {

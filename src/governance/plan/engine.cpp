@@ -44,6 +44,8 @@ void ContinuousEngine::State::configure(const EngineSpec& spec) {
   final_share = spec.final_share, initial_share = spec.initial_share, initial_first = spec.initial_first;
   ledger = Ledger(spec.nodes);
   in_use = ledger;
+  claims.clear();
+  claimed = {};
   const std::size_t nodes = ledger.size();
   base.resize(nodes);
   std::size_t cell_count = 0, trees = 0;
@@ -227,6 +229,7 @@ JobId ContinuousEngine::State::submit(ClassId what, Uid uid, std::int64_t create
 void ContinuousEngine::State::leave(JobId id) {
   Job& job = jobs[id];
   if (job.stage == Stage::Free) return;
+  if (job.stage == Stage::Waiting) drop_claim(id);
   Class& k = classes[job.what];
   const Stage stage = job.stage;
   if (stage != Stage::Stopping) gone(job.uid);  // who was stopped comes back
@@ -294,7 +297,7 @@ void ContinuousEngine::State::recount(JobId id, ClassId what) {
   const std::vector<Use>& uses = k.choices[job.choice].uses;
   in_use.add(queue.leaf, uses);
   if (runs) {
-    ledger.add(queue.leaf, uses);
+    hold(queue.leaf, uses);
     queue.held.insert(held_of(id));
   }
   ++versions[ledger.tree(queue.leaf)];
@@ -305,7 +308,7 @@ void ContinuousEngine::State::recount(JobId id, ClassId what) {
 void ContinuousEngine::State::give_back(const Class& k, const Choice& choice) {
   if (k.queue == nothing) return;
   const NodeId leaf = queues[k.queue].leaf;
-  ledger.remove(leaf, choice.uses);
+  let(leaf, choice.uses);
   ++versions[ledger.tree(leaf)];
   mark(k.queue);
   freed(leaf, choice.uses);
@@ -381,7 +384,7 @@ JobId ContinuousEngine::adopt(ClassId what, Uid uid, std::int64_t created, const
     return id;
   }
   if (k.queue == nothing) return id;
-  s.ledger.add(s.queues[k.queue].leaf, k.choices[s.jobs[id].choice].uses);
+  s.hold(s.queues[k.queue].leaf, k.choices[s.jobs[id].choice].uses);
   s.in_use.add(s.queues[k.queue].leaf, k.choices[s.jobs[id].choice].uses);
   s.queues[k.queue].held.insert(s.held_of(id));
   ++s.versions[s.ledger.tree(s.queues[k.queue].leaf)];
@@ -389,6 +392,14 @@ JobId ContinuousEngine::adopt(ClassId what, Uid uid, std::int64_t created, const
   return id;
 }
 
+bool ContinuousEngine::keep_for(JobId job) { return state_->keep_for(job); }
+void ContinuousEngine::keep_no_more(JobId job) { state_->drop_claim(job); }
+std::vector<JobId> ContinuousEngine::kept() const {
+  std::vector<JobId> out;
+  for (const State::Claim& claim : state_->claims) out.push_back(claim.job);
+  return out;
+}
+std::vector<JobId> ContinuousEngine::firsts(bool unseen) { return state_->firsts(unseen); }
 void ContinuousEngine::leave(JobId job) { state_->leave(job); }
 void ContinuousEngine::stop(JobId job) { state_->stop(job); }
 void ContinuousEngine::recount(JobId job, ClassId what) { state_->recount(job, what); }

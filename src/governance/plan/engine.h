@@ -67,8 +67,10 @@ EngineClass fewest(const EngineClass& what);  // that will do
 
 // Why a class waits, with what it would take.
 struct EngineWait {
-  enum class Rule : std::uint8_t { None, NoQueue, Stopped, NoQuota, NoFlavor, ExceedsMax, Short, Behind };
+  // Kept: it would fit, but what is free is kept for `by` (keep_for).
+  enum class Rule : std::uint8_t { None, NoQueue, Stopped, NoQuota, NoFlavor, ExceedsMax, Short, Behind, Kept };
   Rule rule = Rule::None;
+  std::uint32_t by = 0xffffffffU;  // a job, of Kept
   NodeId node = no_node;      // whose limit it is
   Column column = no_column;  // of the queue's tree
   Amount missing = 0;
@@ -106,6 +108,15 @@ class ContinuousEngine {
   void stop(JobId job);
   // It needs another amount now (some of its pods have ended), on the same flavors: `what` is a class of as many asks. Its place among those that are pre-empted stays. Of running and stopping jobs.
   void recount(JobId job, ClassId what);
+  // A reservation for a waiting job, usually the first of its queue: from now on nobody behind it takes what it misses, so that it starts when enough of what runs has ended. Before it are those of its own queue with more priority or
+  // age, those of other queues with more priority, other queues within their own quota, and those for whom something is kept already. Nobody is pre-empted for it. Ends when it gets its quota or leaves, by keep_no_more(), and for all jobs
+  // with configure(). Of one with fewer pods that will do, for those. False: it does not wait, or asks more than could ever be had.
+  bool keep_for(JobId job);
+  void keep_no_more(JobId job);
+  std::vector<JobId> kept() const;  // those for whom, first come first
+  // Of each queue the first that waits for room (not one that could never have it); unseen: whether or not it was looked at since it was submitted. O(classes).
+  std::vector<JobId> firsts(bool unseen = false);
+
   void leave(JobId job);      // it has ended, or was deleted; waiting ones, too
   void drain(std::vector<EngineDecision>& out);  // adds what follows from all since the last drain
 

@@ -37,17 +37,24 @@ void ContinuousEngine::State::options_of(const Class& k, const Part& part) {
   const std::size_t begin = fitting.size();
   for (std::uint32_t o = part.first_option; o < part.first_option + part.options; ++o) {
     const Option& option = k.options[o];
-    bool fits = true;
+    bool fits = true, never = false;
     int level = 0;
-    for (std::uint32_t u = option.first_use; u < option.first_use + option.uses && fits; ++u) {
+    const std::size_t shortages = short_of.size();
+    for (std::uint32_t u = option.first_use; u < option.first_use + option.uses && !never; ++u) {
       const Column column = k.uses[u].column;
       Amount want = k.uses[u].amount;
       for (const Use& use : taken)
         if (use.column == column) want = plus(want, use.amount);
       if (const Amount most = ledger.potential(queue.leaf, column); want > most) {
-        fits = false;
+        fits = false, never = true;  // whatever is given back of the others
+        short_of.resize(shortages);
         if (exceeds.rule == EngineWait::Rule::None) exceeds.rule = EngineWait::Rule::ExceedsMax, exceeds.node = queue.leaf, exceeds.column = column, exceeds.missing = minus(want, most);
-      } else if (const auto tight = ledger.tight(queue.leaf, column); want > tight.available) {
+      } else if (!fits) {
+        continue;  // one shortage is enough to wait for
+      } else if (own_only && ledger.borrowing(queue.leaf, column, want)) {
+        fits = false;
+        short_of.push_back({queue.leaf, column, minus(plus(ledger.usage(queue.leaf, column), want), ledger.subtree(queue.leaf, column))});
+      } else if (const auto tight = seen().tight(queue.leaf, column); want > tight.available) {
         fits = false;
         short_of.push_back({tight.node, column, minus(want, tight.available)});
       } else {
@@ -168,6 +175,7 @@ void ContinuousEngine::State::refresh(std::uint32_t q, std::vector<EngineDecisio
 
 void ContinuousEngine::State::admit(std::uint32_t q, std::vector<EngineDecision>& out) {
   Queue& queue = queues[q];
+  drop_claim(queue.head.job);
   Class& k = classes[queue.what];
   Job& job = jobs[queue.head.job];
   INVARIANT(k.waiting.front().job == queue.head.job);
@@ -187,7 +195,7 @@ void ContinuousEngine::State::admit(std::uint32_t q, std::vector<EngineDecision>
       jobs[victim].stage = Stage::Stopping;
       lost(jobs[victim].uid, queue.head.uid);
       --running, ++stopping;
-      ledger.remove(from.leaf, theirs.choices[jobs[victim].choice].uses);
+      let(from.leaf, theirs.choices[jobs[victim].choice].uses);
       out.push_back({EngineDecision::Kind::Preempted, victim, jobs[victim].what, queue.head.job, reason});
     }
     for (const auto& [victim, reason] : victims) {  // what is more than was needed is others'
@@ -196,7 +204,7 @@ void ContinuousEngine::State::admit(std::uint32_t q, std::vector<EngineDecision>
       freed(queues[theirs.queue].leaf, theirs.choices[jobs[victim].choice].uses);
     }
   }
-  ledger.add(queue.leaf, uses);
+  hold(queue.leaf, uses);
   ++versions[ledger.tree(queue.leaf)];
   if (stopping == 0 || fits_in_use(queue, uses)) {
     job.stage = Stage::Running;

@@ -45,7 +45,7 @@ std::optional<ContinuousEngine::State::Found> ContinuousEngine::State::find_shap
   return look_for_victims(shape, head, found.choice, found.level) ? std::optional(found) : std::nullopt;
 }
 
-std::optional<ContinuousEngine::State::Found> ContinuousEngine::State::find(ClassId c) {
+std::optional<ContinuousEngine::State::Found> ContinuousEngine::State::find_any(ClassId c) {
   const Entry first = classes[c].waiting.empty() ? Entry{} : classes[c].waiting.front();  // by value: classes may move
   const Entry* head = classes[c].waiting.empty() ? nullptr : &first;
   if (auto found = find_shape(c, head)) return found;

@@ -78,6 +78,13 @@ struct ContinuousEngine::State {
     EngineWait never;                  // its rule is None if quotas allow it in principle
     std::map<std::int64_t, ClassId> cuts;  // partial admission: with fewer pods, by how many in all
   };
+  struct Claim {  // what is kept for a waiting job
+    JobId job = 0;
+    std::uint32_t queue = nothing;
+    std::int64_t priority = 0;
+    Entry entry;
+    std::vector<Use> uses;
+  };
   struct Found {  // a way for a job of a class to get its quota
     ClassId shape = 0;  // the class, or it with fewer pods
     std::uint16_t choice = 0;
@@ -154,6 +161,7 @@ struct ContinuousEngine::State {
   bool look(ClassId c, std::uint16_t& choice, int& level);  // false: it does not fit; `short_of` and k.wait tell why
   // engine_partial.cpp
   std::optional<Found> find(ClassId c);  // for its first waiting job: with room, else with `victims`, else with fewer pods; none: `short_of` and k.wait tell why. May add classes.
+  std::optional<Found> find_any(ClassId c);                                // the same, of what is not kept for others
   std::optional<Found> find_shape(ClassId shape, const Entry* head);
   ClassId cut(ClassId c, const std::vector<std::int32_t>& counts);
   void park(ClassId c, std::vector<EngineDecision>& out);
@@ -162,6 +170,15 @@ struct ContinuousEngine::State {
   void admit(std::uint32_t q, std::vector<EngineDecision>& out);
   void drain(std::vector<EngineDecision>& out);
   bool drop_stale(Class& k);  // true: a live one is at the front
+
+  // engine_claims.cpp
+  const Ledger& seen() const { return claims.empty() ? ledger : claimed; }  // where room is looked for
+  void hold(NodeId leaf, const std::vector<Use>& uses);
+  void let(NodeId leaf, const std::vector<Use>& uses);
+  bool goes_before(ClassId c, const Entry* head, const Claim& claim) const;
+  bool keep_for(JobId job);
+  void drop_claim(JobId job);  // if there is one
+  std::vector<JobId> firsts(bool unseen);
 
   // engine_victims.cpp
   bool look_for_victims(ClassId c, const Entry* head, std::uint16_t& choice, int& level);  // after look() found no room: `victims`. head: for whom, if anybody
@@ -180,6 +197,9 @@ struct ContinuousEngine::State {
   bool fair = false, final_share = true, initial_share = true, initial_first = false;
   Ledger ledger, in_use;
   std::vector<JobId> promised;  // in order
+  std::vector<Claim> claims;    // in order
+  Ledger claimed;               // `ledger` with what is kept on top: it may be beyond quota. Only while there are claims.
+  bool own_only = false;        // room counts within the queue's own quota alone
   std::int64_t reservations = 0;
   std::size_t stopping = 0;
   std::vector<Job> jobs;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "base/rng.h"
@@ -154,6 +155,93 @@ TEST(ContinuousEngine, AmountsBeyondAllNumbersAreNotCutToSmallOnes) {
   ContinuousEngine engine({.nodes = {quota("q", "", 6)}, .queues = {one_flavor("q")}});
   engine.submit(engine.define({.queue = "q", .pod_sets = {{.total = {{"gpu", unlimited}}, .barred = {}, .count = 1'000'000, .least = 1, .each = {unlimited / 2}}}}), {0, 1}, 1);
   EXPECT_EQ(admitted(engine), Uids{});
+}
+
+// ---- reservations
+
+// Sixteen small ones at a time, always others, and one that needs all.
+TEST(ContinuousEngine, ALargeJobStartsWhenWhatRanHasEndedOnceItIsKeptFor) {
+  for (const bool keeps : {false, true}) {
+    ContinuousEngine engine({.nodes = {quota("q", "", 16)}, .queues = {one_flavor("q")}});
+    const ClassId one = engine.define(asks("q", 1));
+    std::vector<JobId> runs;
+    std::uint64_t uid = 0;
+    const auto small = [&] {
+      ++uid;
+      return engine.submit(one, {0, uid}, static_cast<std::int64_t>(uid));
+    };
+    for (int i = 0; i < 16; ++i) runs.push_back(small());
+    (void)admitted(engine);
+    const ClassId all = engine.define(asks("q", 16));
+    const JobId large = engine.submit(all, {0, 999}, static_cast<std::int64_t>(++uid));
+    EXPECT_EQ(admitted(engine), Uids{});
+    if (keeps) {
+      EXPECT_EQ(engine.firsts(), std::vector{large});
+      EXPECT_TRUE(engine.keep_for(large));
+      EXPECT_TRUE(engine.keep_for(large)) << "once";
+      EXPECT_EQ(engine.kept(), std::vector{large});
+    }
+    for (int i = 0; i < 16; ++i) {
+      const JobId next = small();
+      engine.leave(runs[static_cast<std::size_t>(i)]);
+      const Uids got = admitted(engine);
+      if (keeps && i == 15) EXPECT_EQ(got, Uids{999});
+      else EXPECT_EQ(got, keeps ? Uids{} : Uids{uid});
+      if (keeps && i < 15) {
+        EXPECT_EQ(engine.wait(one).rule, EngineWait::Rule::Kept) << i;
+        EXPECT_EQ(engine.wait(one).by, large);
+      }
+      runs.push_back(next);
+    }
+    EXPECT_EQ(engine.running(large), keeps);
+    EXPECT_TRUE(engine.kept().empty());
+    if (!keeps) continue;
+    engine.leave(large);
+    EXPECT_EQ(admitted(engine).size(), 16u) << "and all is as it was";
+  }
+}
+
+TEST(ContinuousEngine, WhatIsKeptIsKeptFromThoseBehindAlone) {
+  const auto lab = [](const std::function<void(ContinuousEngine&)>& then) {
+    ContinuousEngine engine({.nodes = {quota("a", "all", 6), quota("b", "all", 6), quota("c", "all", 0)}, .queues = {one_flavor("a"), one_flavor("b"), one_flavor("c")}});
+    engine.submit(engine.define(asks("a", 4)), {0, 1}, 1);
+    (void)admitted(engine);
+    const JobId large = engine.submit(engine.define(asks("a", 10, 5)), {0, 2}, 2);  // eight are free, two are missing
+    EXPECT_EQ(admitted(engine), Uids{});
+    EXPECT_TRUE(engine.keep_for(large));
+    then(engine);
+  };
+  const auto starts = [](ContinuousEngine& engine, const EngineClass& what, std::int64_t created = 9) {
+    const JobId job = engine.submit(engine.define(what), {0, 9}, created);
+    (void)admitted(engine);
+    return engine.running(job);
+  };
+  lab([&](ContinuousEngine& engine) { EXPECT_FALSE(starts(engine, asks("a", 1, 5))) << "behind it in its queue"; });
+  lab([&](ContinuousEngine& engine) { EXPECT_TRUE(starts(engine, asks("a", 1, 5), 1)) << "before it, by age"; });
+  lab([&](ContinuousEngine& engine) { EXPECT_TRUE(starts(engine, asks("a", 1, 6))) << "before it, by priority"; });
+  lab([&](ContinuousEngine& engine) { EXPECT_FALSE(starts(engine, asks("c", 1, 5))) << "borrows what the other waits for"; });
+  lab([&](ContinuousEngine& engine) { EXPECT_TRUE(starts(engine, asks("c", 1, 6))) << "with more priority"; });
+  lab([&](ContinuousEngine& engine) { EXPECT_TRUE(starts(engine, asks("b", 6, 0))) << "its own quota is its own"; });
+  lab([&](ContinuousEngine& engine) { EXPECT_FALSE(starts(engine, asks("b", 7, 5))) << "more than its own"; });
+  lab([&](ContinuousEngine& engine) {
+    EXPECT_FALSE(starts(engine, asks("c", 1, 5)));
+    engine.keep_no_more(engine.kept().front());
+    EXPECT_EQ(admitted(engine), Uids{9});
+  });
+  lab([&](ContinuousEngine& engine) {
+    EXPECT_FALSE(starts(engine, asks("c", 1, 5)));
+    engine.leave(engine.kept().front());
+    EXPECT_EQ(admitted(engine), Uids{9});
+  });
+}
+
+TEST(ContinuousEngine, NothingIsKeptForWhoCouldNeverHaveIt) {
+  ContinuousEngine engine({.nodes = {quota("q", "", 4)}, .queues = {one_flavor("q")}});
+  const JobId runs = engine.submit(engine.define(asks("q", 3)), {0, 1}, 1), never = engine.submit(engine.define(asks("q", 5)), {0, 2}, 2);
+  const JobId odd = engine.submit(engine.define({.queue = "q", .pod_sets = {{.total = {{"tpu", 1}}, .barred = {}}}}), {0, 3}, 3);
+  EXPECT_EQ(admitted(engine), Uids{1});
+  for (const JobId job : {runs, never, odd}) EXPECT_FALSE(engine.keep_for(job));
+  EXPECT_TRUE(engine.firsts().empty());
 }
 
 void fewer_will_do(EnginePodSet& pods, Rng& rng) {

@@ -100,7 +100,8 @@ bool ContinuousEngine::State::place_with_victims(Class& k, const Entry* head, st
         Amount want = k.uses[u].amount;
         for (const Use& use : taken)
           if (use.column == column) want = plus(want, use.amount);
-        if (want <= ledger.available(queue.leaf, column)) continue;
+        may = !own_only || !ledger.borrowing(queue.leaf, column, want);
+        if (!may || want <= ledger.available(queue.leaf, column)) continue;
         may = want <= ledger.potential(queue.leaf, column) &&
               (ledger.limits(queue.leaf, column).nominal >= want || queue.policies.borrow_within_cohort || (fair && queue.policies.reclaim != PreemptionPolicy::Never) || ledger.borrow_level(queue.leaf, column, want).below_root);
         if (std::find(contested.begin(), contested.end(), column) == contested.end()) contested.push_back(column);
@@ -131,11 +132,21 @@ bool ContinuousEngine::State::look_for_victims(ClassId c, const Entry* head, std
   untouchable.clear();
   if (head != nullptr) stronger_than(head->uid);
   if (!place_with_victims(k, head, 0, contested, choice)) return false;
-  const Ledger::Trial trial(ledger);
+  const Ledger::Trial trial(ledger), trial_of_claims(claimed);
   for (const auto& [victim, reason] : victims) {
     const Class& theirs = classes[jobs[victim].what];
-    ledger.remove(queues[theirs.queue].leaf, theirs.choices[jobs[victim].choice].uses);
+    const std::vector<Use>& uses = theirs.choices[jobs[victim].choice].uses;
+    let(queues[theirs.queue].leaf, uses);
+    for (Shortage& one : short_of)  // should what is kept for others forbid it
+      for (const Use& use : uses)
+        if (!claims.empty() && use.column == one.column) one = {roots[ledger.tree(queue.leaf)], one.column, std::max<Amount>(1, minus(one.missing, use.amount))};
   }
+  if (!claims.empty())
+    for (const Use& use : k.choices[choice].uses)
+      if (use.amount > std::max<Amount>(0, claimed.available(queue.leaf, use.column))) {
+        victims.clear();
+        return false;
+      }
   level = 0;
   for (const Use& use : k.choices[choice].uses) level = std::max(level, ledger.borrow_level(queue.leaf, use.column, use.amount).height);
   return true;

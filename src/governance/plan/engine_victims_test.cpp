@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/rng.h"
@@ -280,6 +281,84 @@ TEST(ContinuousPreemption, RandomHistoriesKeepThePromises) {
     ASSERT_TRUE(stopping || !promised) << "seed " << seed << ": a promise is not kept";
   }
   EXPECT_GT(preempted, 1'000u / 5);
+}
+
+// Something is kept for the first of a queue. Once all that ran then, and all that may go before it, have left, it has its quota, whoever else has come meanwhile; use stays within quota, and what is another queue's own it gets as ever.
+TEST(ContinuousPreemption, AJobThatIsKeptForStartsWhenThoseBeforeItHaveLeft) {
+  std::uint64_t kept = 0, held_back = 0, own = 0;
+  for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(3'000, 200'000); ++seed) {
+    Site site(seed, seed % 2 == 0);
+    site.partial = seed % 3 == 0;
+    ContinuousEngine engine(site.spec);
+    std::map<JobId, EngineClass> there;
+    std::set<JobId> runs, stops, before;  // before: all who may have what it waits for
+    std::vector<EngineDecision> out;
+    std::optional<JobId> target;
+    std::uint64_t uid = 0;
+    bool over = false;
+    const auto follow = [&] {
+      out.clear();
+      engine.drain(out);
+      for (const EngineDecision& d : out) {
+        if (d.kind == Kind::Preempted) stops.insert(d.job), runs.erase(d.job);
+        if (d.kind != Kind::Admitted && d.kind != Kind::Promised) continue;
+        if (d.kind == Kind::Admitted) runs.insert(d.job);
+        if (target && d.job == *target) over = true;
+        if (!target || over) continue;
+        const EngineClass &gets = engine.what(engine.class_of(d.job)), &wants = there.at(*target);
+        const NodeId leaf = engine.ledger().leaf(gets.queue);
+        bool within = gets.queue != wants.queue;
+        for (const auto& [resource, amount] : gets.pod_sets[0].total)
+          if (const Column c = engine.ledger().column(leaf, "h100", resource); amount > 0) within = within && !engine.ledger().borrowing(leaf, c);
+        if (within) ++own;
+        if (gets.priority > wants.priority || within) before.insert(d.job);  // others may start on what it does not miss, and run on
+      }
+    };
+    const auto submit = [&](bool behind) {
+      EngineClass what = site.what();
+      if (behind) what.priority = std::min(what.priority, there.at(*target).priority);
+      ++uid;
+      const JobId job = engine.submit(engine.define(what), {0, uid}, static_cast<std::int64_t>(uid));
+      there[job] = what;
+      return job;
+    };
+    for (int i = 0; i < 14; ++i) submit(false), follow();
+    for (const JobId job : std::set(stops)) engine.leave(job), stops.erase(job), there.erase(job);
+    follow();
+    const auto firsts = engine.firsts();
+    if (firsts.empty()) continue;
+    target = firsts[site.rng.below(firsts.size())];
+    ASSERT_TRUE(engine.keep_for(*target)) << "seed " << seed;
+    ++kept;
+    std::set<JobId> old;
+    for (const auto& [job, what] : there)
+      if (!engine.flavors_of(job).empty()) old.insert(job);
+    // They end one after the other, and for each of them two others come.
+    for (int round = 0; round < 60 && !over; ++round) {
+      const std::size_t had = runs.size();
+      if (round < 20) submit(true), submit(true);
+      follow();
+      if (over) break;
+      if (runs.size() == had) ++held_back;
+      std::set<JobId> gone = stops;
+      if (!old.empty()) gone.insert(*old.begin());
+      else for (const JobId job : before) gone.insert(job);
+      for (const JobId job : gone) {
+        if (there.erase(job) > 0) engine.leave(job);
+        old.erase(job), runs.erase(job), stops.erase(job), before.erase(job);
+      }
+      follow();
+      for (NodeId n = 0; n < engine.in_use().size(); ++n)
+        for (Column c = 0; c < engine.in_use().width(n); ++c) {
+          ASSERT_GE(engine.in_use().available(n, c), 0) << "seed " << seed << " " << engine.in_use().name(n);
+          ASSERT_GE(engine.ledger().available(n, c), 0) << "seed " << seed << " " << engine.ledger().name(n);
+        }
+    }
+    ASSERT_TRUE(over) << "seed " << seed << ": it waits for " << static_cast<int>(engine.wait(engine.class_of(*target)).rule) << ", " << engine.wait(engine.class_of(*target)).missing;
+  }
+  EXPECT_GT(kept, 50u);
+  EXPECT_GT(held_back, kept / 10);
+  EXPECT_GT(own, 5u);
 }
 
 // What a drain leaves waiting could not have pre-empted anybody: else the next event, whatever it is, would set off what was left undone. (But for what docs/design/025 names: an admission moves shares, and a large job that borrows a part of

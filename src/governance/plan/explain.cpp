@@ -258,6 +258,8 @@ static std::optional<Explanation> explained(const Books& books, const ObjectKey&
     if (standing->place == Place::Waiting && books.engine().wait(standing->class_id).rule == EngineWait::Rule::Behind)
       for (auto before = line.begin(); before != at && out.ahead.size() < most; ++before)
         if (const ObjectKey* key = books.workload_of(*before)) out.ahead.push_back(*key);
+    if (const EngineWait& wait = books.engine().wait(standing->class_id); standing->place == Place::Waiting && wait.rule == EngineWait::Rule::Kept)
+      if (const ObjectKey* key = books.workload_of(wait.by)) out.ahead.push_back(*key);
   }
   switch (standing->place) {
     case Place::Out: {

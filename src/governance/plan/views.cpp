@@ -258,6 +258,10 @@ std::string waits_text(const Books& books, const Books::Standing& standing) {
     case EngineWait::Rule::Stopped: return fmt::format("ClusterQueue {}, which is stopped or inactive", standing.what->queue);
     case EngineWait::Rule::NoQuota: return fmt::format("a quota of {} in ClusterQueue {}", wait.resource, standing.what->queue);
     case EngineWait::Rule::NoFlavor: return fmt::format("a flavor that it may run on (of {})", wait.resource);
+    case EngineWait::Rule::Kept: {
+      const ObjectKey* by = books.workload_of(wait.by);
+      return fmt::format("its turn: what is free is kept for {}, which has waited longer", by == nullptr ? "another" : by->text());
+    }
     case EngineWait::Rule::Behind: return "an earlier one of its StrictFIFO queue";
     case EngineWait::Rule::ExceedsMax: return leaf == no_node || wait.column == no_column ? "a larger quota" : fmt::format("never fits: {} above all quota", missing());
     case EngineWait::Rule::Short: return leaf == no_node || wait.column == no_column || wait.node == no_node ? "quota" : fmt::format("{}: {}", missing(), limit_text(ledger, wait.node, wait.column));

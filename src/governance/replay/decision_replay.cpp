@@ -30,6 +30,10 @@ class Replay {
     if (!job) return std::unexpected(std::move(job.error()));
     if (event == "stop") {
       engine_.stop(*job);
+    } else if (event == "keep") {
+      (void)engine_.keep_for(*job);
+    } else if (event == "keepNoMore") {
+      engine_.keep_no_more(*job);
     } else if (event == "leave") {
       engine_.leave(*job);
       live_.erase(*job);
