@@ -164,5 +164,22 @@ TEXT
   until_true 60 'the job in the environment ends' ended
   expect "a script that activates it has it in the steps of all nodes" $'/opt/env 42\n/opt/env 42' cat "$volume/home/ada/env.out"
   expect "and without activation by its path" "42" ada srun -N1 /opt/env/bin/python -c "'import fairlead_example; print(fairlead_example.VALUE)'"
+
+  # One of conda: packages in its format, solved and linked by an installer that a user put into the shared root with pip3.
+  wheel=$("$top/tests/peers/conda/fetch.sh") || fail "the installer of conda's packages"
+  cp "$wheel" "$top/tests/peers/conda/"{channel,create}.py "$volume/srv/"
+  chmod a+r "$volume/srv/"*
+  expect "a user makes an environment of conda on one node" "greeting-1.0 python-3.11" ada srun -N1 -w worker-0 sh -c "'python3 -m venv installer && installer/bin/pip3 install -q --no-index /srv/$(basename "$wheel") && python3 /srv/channel.py ~/channel && installer/bin/python /srv/create.py ~/channel ~/train setting'"
+  script conda.sh << 'TEXT'
+#!/bin/bash
+#SBATCH -o conda.out
+#SBATCH -N2
+. ~/train/activate.sh
+srun sh -c 'greet; where; command -v python'
+TEXT
+  ada sbatch conda.sh > /dev/null
+  until_true 60 'the job in the environment of conda ends' ended
+  expect "a script that activates it has its Python, programs and variables on all nodes" "$(printf '%s\n' '/home/ada/train/bin/python' '/home/ada/train/bin/python' 'hello from /home/ada/train activated' 'hello from /home/ada/train activated' 'made for /home/ada/train' 'made for /home/ada/train')" sort "$volume/home/ada/conda.out"
+  expect "and a program of it works by its path" "hello from /home/ada/train None" ada srun -N1 -w worker-1 /home/ada/train/bin/greet
 fi
 printf 'slurm images: %d checks passed\n' "$passed"

@@ -28,6 +28,12 @@ in_state() { [ "$(state "$1" "$2")" = "$3" ]; }
 ended=$(login sbatch --parsable -o /dev/null --wrap true | tr -d '[:space:]')
 until_true 60 'a job has ended' in_state login "$ended" COMPLETED
 until_true 60 'accounting knows it' bash -c "'$fairlead' exec -n demo login-0 -- sacct -n -X -j $ended -o State | grep -q COMPLETED"
+# What administrators of accounting made: accounts, users, their limits.
+login sacctmgr -i add account physics description=physics fairshare=7 > /dev/null
+login sacctmgr -i add user nobody account=physics maxjobs=3 > /dev/null
+associations() { "$1" sacctmgr -nP show associations cluster=demo format=Account,User,Fairshare,MaxJobs | sort; }
+before=$(associations login)
+[[ $before == *'physics||7|'* && $before == *'physics|nobody|'*'|3'* ]] || fail "associations: $before"
 held=$(login sbatch --parsable -H -o /dev/null --wrap true | tr -d '[:space:]')
 running=$(login sbatch --parsable --requeue -o /dev/null --wrap 'sleep 45' | tr -d '[:space:]')
 until_true 60 'a job runs' in_state login "$running" RUNNING
@@ -84,9 +90,10 @@ fresh=$(there sbatch --parsable -o /dev/null --wrap true | tr -d '[:space:]')
 ((fresh > last && fresh < last + 100)) || fail "the next id is $fresh, and the last one was $last"
 until_true 120 'a new job runs' in_state there "$fresh" COMPLETED
 until_true 60 'accounting knows the jobs of before' bash -c "'$fairlead' exec -n moved login-0 -- sacct -n -X -j $ended,$held -o JobID,State | grep -c COMPLETED | grep -qx 2"
+[ "$(associations there)" = "$before" ] || fail "the associations: $(associations there), and they were: $before"
 secret() { run get secrets -n "$1" demo-munge -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["data"])'; }
 [ "$(secret demo)" = "$(secret moved)" ] || fail 'the munge key is another one'
-note "the queue, ids ($fresh follows $last) and records are there"
+note "the queue, ids ($fresh follows $last), records and associations are there"
 down || fail 'the source schedules'
 is demo BackupFresh 'False Moved' || until_true 60 'the source says that it is gone' is demo BackupFresh 'False Moved'
 until_true 60 'the head of the source waits' bash -c "'$fairlead' logs -n demo controller-0 -c slurmctld | grep -q 'kept from running'"

@@ -19,8 +19,10 @@ clean_up() {
     k -n shared logs shared-populate-jail --tail=15
     k -n shared logs worker-0 -c slurmd --tail=15
   } >&2 || true
-  k -n shared delete slurmcluster shared --ignore-not-found --timeout=120s > /dev/null || status=1
-  k delete namespace shared --ignore-not-found --timeout=120s > /dev/null || status=1
+  for name in shared adopted; do
+    k -n $name delete slurmcluster $name --ignore-not-found --timeout=120s > /dev/null || status=1
+    k delete namespace $name --ignore-not-found --timeout=120s > /dev/null || status=1
+  done
   exit "$status"
 }
 trap clean_up EXIT
@@ -132,3 +134,38 @@ for worker in worker-0 worker-1; do until_true 30 "$worker is back in the old ve
 same /etc/written-late on srun -w worker-0 find /etc -name of-two -o -name written-late || fail 'steps are not back in the old version'
 says 'kept      two' f jail status -n shared || fail 'the newer version is not kept'
 note 'the way back is a flip'
+
+# ---- with --full: a root file system that somebody else made is used as it is
+[ -n "${FAIRLEAD_FULL:-}" ] || exit 0
+k -n shared delete slurmcluster shared --timeout=120s > /dev/null || fail 'the cluster is not deleted'
+k create namespace adopted > /dev/null
+shared_claim adopted jail 40Gi
+k -n adopted apply -f - > /dev/null << 'YAML'
+apiVersion: v1
+kind: Pod
+metadata: {name: unpack}
+spec:
+  restartPolicy: Never
+  nodeSelector: {example.com/pool: cpu}
+  containers:
+  - name: main
+    image: "slim:1"
+    command: [sh, -ec, 'cd /root-of-all; for folder in bin sbin lib lib64 etc usr var root opt srv home; do cp -a /$folder . ; done; mkdir -p proc sys dev run tmp mnt; chmod 1777 tmp; echo mine > etc/made-elsewhere']
+    volumeMounts: [{name: root, mountPath: /root-of-all}]
+  volumes: [{name: root, persistentVolumeClaim: {claimName: jail}}]
+YAML
+until_true 180 'a root file system lies on the volume' same Succeeded k -n adopted get pod unpack -o 'jsonpath={.status.phase}'
+k -n adopted delete pod unpack > /dev/null
+jail='persistentVolumeClaim: {claimName: jail}' more='populateJail: {image: "slim:1", k8sNodeFilterName: cpu}' small_cluster adopted
+adopted() { k -n adopted get slurmcluster adopted -o "jsonpath={.status.conditions[?(@.type==\"JailReady\")].$1}"; }
+here() { k -n adopted exec login-0 -c sshd -- "$@"; }
+until_true 180 'it is adopted' same Adopted adopted reason
+until_true 180 'the cluster' same Available k -n adopted get slurmcluster adopted -o 'jsonpath={.status.phase}'
+until_true 60 'a worker' same idle here sinfo -h -N -o %t
+same mine here srun cat /etc/made-elsewhere || fail 'steps do not live in it'
+here adduser ada > /dev/null 2>&1 || fail 'adduser in it'
+same ada here su - ada -c 'srun id -un' || fail 'a user made in it is not known on the worker'
+if f jail update -n adopted --version two --timeout 60 > "$SCENARIO_WORK/update" 2>&1; then fail 'an adopted root was given a version'; fi
+grep -q 'there are no versions of it' "$SCENARIO_WORK/update" || fail "jail update says: $(cat "$SCENARIO_WORK/update")"
+same mine here srun cat /etc/made-elsewhere || fail 'it was written over'
+note 'a root file system that was there is used as it is, and never written over'

@@ -51,12 +51,20 @@ kd patch slurmcluster demo --type=merge -p '{"spec":{"slurmNodes":{"login":{"ssh
 until_true 60 'the Service is there' says 'port 30922 of any node' kd get slurmcluster demo -o 'jsonpath={.status.conditions[?(@.type=="LoginReachable")].message}'
 same 'NodePort 30922' kd get service demo-login-svc -o 'jsonpath={.spec.type} {.spec.ports[0].nodePort}' || fail 'the Service is another one'
 until_true 90 'the edited key counts' says 'AAAAC3Nz edited' login /opt/fairlead/bin/fairlead-slurm authorized-keys root
+# A balancer of the site's: what it is asked for, that it has not answered, and the address that it gives.
+reachable() { kd get slurmcluster demo -o 'jsonpath={.status.conditions[?(@.type=="LoginReachable")].message}'; }
+kd patch slurmcluster demo --type=merge -p '{"spec":{"slurmNodes":{"login":{"sshdServiceType":"LoadBalancer","sshdServiceLoadBalancerIP":"192.0.2.7","sshdServiceLoadBalancerSourceRanges":["198.51.100.0/24"]}}}}' > /dev/null
+until_true 60 'that there is no address yet is told' says 'has not given Service demo-login-svc an address' reachable
+says 'asked for: 192.0.2.7' reachable || fail "LoginReachable: $(reachable)"
+same 'LoadBalancer 30922 192.0.2.7 198.51.100.0/24' kd get service demo-login-svc -o 'jsonpath={.spec.type} {.spec.ports[0].nodePort} {.spec.loadBalancerIP} {.spec.loadBalancerSourceRanges[0]}' || fail "the Service: $(kd get service demo-login-svc -o yaml)"
+kd patch service demo-login-svc --subresource=status --type=merge -p '{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.7"}]}}}' > /dev/null
+until_true 60 'its address is told' same 'ssh to 192.0.2.7, port 22' reachable
 # A mistake is told, and nothing that runs is touched.
 kd patch slurmcluster demo --type=merge -p '{"spec":{"slurmNodes":{"controller":{"size":9},"login":{"sshdServiceTipe":"x"}}}}' > /dev/null
 until_true 30 'nine heads are refused with the number' says '9 heads asked for; 1 to 3 are possible' kd get slurmcluster demo -o 'jsonpath={.status.conditions[?(@.type=="SpecValid")].message}'
 says 'did you mean sshdServiceType?' kd get slurmcluster demo -o 'jsonpath={.status.conditions[?(@.type=="FieldsIgnored")].message}' || fail 'the misspelt field is not named'
-kd patch slurmcluster demo --type=merge -p "{\"spec\":{\"slurmNodes\":{\"controller\":{\"size\":1},\"login\":{\"sshdServiceTipe\":null,\"sshdServiceType\":null,\"sshdServiceNodePort\":null,\"sshRootPublicKeys\":${keys:-[]}}}}}" > /dev/null
+kd patch slurmcluster demo --type=merge -p "{\"spec\":{\"slurmNodes\":{\"controller\":{\"size\":1},\"login\":{\"sshdServiceTipe\":null,\"sshdServiceType\":null,\"sshdServiceNodePort\":null,\"sshdServiceLoadBalancerIP\":null,\"sshdServiceLoadBalancerSourceRanges\":null,\"sshRootPublicKeys\":${keys:-[]}}}}}" > /dev/null
 until_true 60 'it is as it was' same True kd get slurmcluster demo -o 'jsonpath={.status.conditions[?(@.type=="SpecValid")].status}'
 until_true 60 'the Service has no address again' same None kd get service demo-login-svc -o 'jsonpath={.spec.clusterIP}'
 same "$login_uid" kd get pod login-0 -o 'jsonpath={.metadata.uid} {.status.containerStatuses[*].restartCount}' || fail 'the login pod was restarted'
-note 'a NodePort, edited keys and mistakes come and go, and the login pod runs on'
+note 'a NodePort, a load balancer, edited keys and mistakes come and go, and the login pod runs on'

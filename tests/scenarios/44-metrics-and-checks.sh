@@ -10,7 +10,7 @@ clean_up() {
   local status=$?
   trap - EXIT
   [ $status = 0 ] || kd get activechecks -o 'jsonpath={range .items[*]}{.status}{"\n"}{end}' >&2 || true
-  kd delete activecheck gpu fabric cure --ignore-not-found > /dev/null || status=1
+  kd delete activecheck gpu fabric twice cure --ignore-not-found > /dev/null || status=1
   kd delete configmap fabric-script --ignore-not-found > /dev/null || status=1
   kd exec worker-1 -c slurmd -- sh -c 'echo 1 > /run/fairlead/gpus' || status=1
   undrain 2> /dev/null || true
@@ -117,6 +117,25 @@ kd delete configmap fabric-script > /dev/null
 undrain
 until_true 30 'a person brings it back again' same "$workers" idle_workers
 note 'a check in pods drained the worker that its pod said no of, and only that one'
+
+# With --full: one bad result of three is told and nothing follows; the second drains. The runs are a minute apart, as crontab's are.
+if [ -n "${FAIRLEAD_FULL:-}" ]; then
+  results() { kd get activecheck twice -o 'jsonpath={.status.conditions[?(@.type=="Passed")].message}'; }
+  kd exec worker-1 -c slurmd -- sh -c 'echo 0 > /run/fairlead/gpus'
+  of_gpus twice 'extensions: {failures: 2, of: 3}'
+  kd patch activecheck twice --type=merge -p '{"spec":{"suspend":false,"schedule":"* * * * *"}}' > /dev/null
+  until_true 150 'the first bad result' says 'failed: worker-1 (job' results
+  first=$(results)
+  pause 5
+  same "$workers" idle_workers || fail "one bad result of three has drained: $(login sinfo -N)"
+  until_true 150 'the second drains' says 'fairlead: check twice: 2 of its last ' login sinfo -h -N -n worker-1 -o %E
+  [ "$(results)" != "$first" ] || fail "drained by one result: $first"
+  kd delete activecheck twice > /dev/null
+  kd exec worker-1 -c slurmd -- sh -c 'echo 1 > /run/fairlead/gpus'
+  undrain
+  until_true 30 'a person brings it back once more' same "$workers" idle_workers
+  note 'one bad result of three is told, and the second drains'
+fi
 
 # What goes with a reboot: drained, the machine is stopped and started (another first process, another boot id), the check passes, and only then the worker takes jobs again.
 k -n "$space" delete pod prometheus > /dev/null # it may be on that machine, which then is not rebooted
