@@ -76,7 +76,7 @@ std::pair<kube::Json, kube::Json> test_notification(const kube::Json& topic, con
 }
 
 Result<kube::Json> explain(const std::vector<kube::Json>& objects, const std::string& space, const std::string& what) {
-  const governance::Books books = governance::books_of(objects);
+  const governance::Books books = governance::books_of(objects, SystemClock().now());
   const auto workload = governance::find_workload(books, space, what);
   if (!workload) return std::unexpected(workload.error());
   const auto explanation = governance::explain(books, *workload);
@@ -85,7 +85,7 @@ Result<kube::Json> explain(const std::vector<kube::Json>& objects, const std::st
 }
 
 Result<kube::Json> eta(const std::vector<kube::Json>& objects, const std::string& space, const std::string& what, Instant now) {
-  const governance::Books books = governance::books_of(objects);
+  const governance::Books books = governance::books_of(objects, now);
   const auto workload = governance::find_workload(books, space, what);
   if (!workload) return std::unexpected(workload.error());
   std::vector<kube::Json> jobs;
@@ -123,8 +123,8 @@ int main(int argc, char** argv) {
   hooks.render = render;
   hooks.server_access = server_access;
   hooks.test_notification = test_notification;
-  hooks.quotas = [](const std::vector<kube::Json>& objects) { return governance::quota_view(governance::books_of(objects)); };
-  hooks.queues = [](const std::vector<kube::Json>& objects) { return governance::queue_view(governance::books_of(objects)); };
+  hooks.quotas = [](const std::vector<kube::Json>& objects) { return governance::quota_view(governance::books_of(objects, clock.now())); };
+  hooks.queues = [](const std::vector<kube::Json>& objects) { return governance::queue_view(governance::books_of(objects, clock.now())); };
   hooks.explain = explain;
   hooks.eta = eta;
   hooks.whatif_needs = whatif_needs;

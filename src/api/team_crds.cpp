@@ -47,6 +47,10 @@ spec:
                     weight: {type: integer, minimum: 0, maximum: 100, description: "Higher goes first."}
               fairShare: {type: string, enum: [Enabled, Disabled], default: Enabled, description: "Enabled: queues carry the weights of their teams, and who has borrowed less for its weight goes first. Disabled: they carry none, and higher priorities may take what lower ones borrowed."}
               idleResourceSharing: {type: string, enum: [Enabled, Disabled], default: Disabled, description: "Enabled: what no team reserved may be borrowed by all, within their limits."}
+              preemption:
+                type: object
+                properties:
+                  minRunSeconds: {type: integer, format: int64, minimum: 0, maximum: 31536000, description: "A job is not pre-empted before it has run for so long, whoever wants its quota. Left out, or 0: at any time."}
               reservation:
                 type: object
                 required: [afterSeconds]

@@ -109,6 +109,32 @@ TEST(TaskGovernance, WhoHasWaitedLongGetsWhatIsGivenBack) {
   EXPECT_THAT(other.says("b2", "QuotaReserved"), HasSubstr("what is given back is kept for it"));
 }
 
+TEST(TaskGovernance, NobodyIsPreEmptedBeforeItHasRunForSoLong) {
+  const Story story = [](Site& site, const std::function<void()>& settle) {
+    site.api_.stamp = [&] { return print_time(site.clock_.now()); };
+    site.put(api::teams::configs, "{metadata: {name: policy, uid: p1}, spec: {preemption: {minRunSeconds: 600}}}");
+    settle();
+    site.job("b1", "b", 5), site.job("b2", "b", 4);
+    settle();
+    site.job("a1", "a", 6);
+    settle();
+    site.clock_.advance(590s);
+    settle();
+  };
+  Site site;
+  story(site, [&] { site.settle(); });
+  EXPECT_EQ(site.state("b2") + site.state("a1"), "runsheld") << "not yet";
+  site.clock_.advance(11s);
+  site.settle();
+  EXPECT_EQ(site.state("b2") + site.state("a1"), "heldruns");
+  expect_death_changes_nothing([&](Site& one, const std::function<void()>& settle) {
+    story(one, settle);
+    EXPECT_EQ(one.state("b2"), "runs");
+    one.clock_.advance(11s);
+    settle();
+  }, [](Site& one) { return one.outcome(); }, 10);
+}
+
 TEST(TaskGovernance, UnknownPriorityClassesAreToldAndWaitedFor) {
   Site site;
   site.put(queues::priority_classes, "{metadata: {name: low-priority}, value: 10}");

@@ -79,7 +79,7 @@ void QueueController::start(const kube::Caches& caches) {
 void QueueController::follow_policy() {
   const std::vector<Json> configs = caches_->of(api::teams::configs).list("");
   books_.set_fair(shares_fairly(configs));
-  books_.set_reservation(reservation_of(configs));
+  books_.set_time_rules(time_rules_of(configs));
 }
 
 void QueueController::look(const ObjectKey& key) {
@@ -107,7 +107,7 @@ std::vector<ObjectKey> QueueController::decide(const ObjectKey& but) {
   take_log_up();
   const bool first = !std::exchange(decided_, true);
   books_.decide(first ? std::optional(clock_.now()) : std::nullopt);
-  if (books_.reserves() && clock_.monotonic() - tended_ >= kTendEvery) {
+  if (books_.needs_tending() && clock_.monotonic() - tended_ >= kTendEvery) {
     tended_ = clock_.monotonic();
     if (books_.tend(clock_.now())) books_.decide();
   }
@@ -197,12 +197,12 @@ Result<kube::Next> QueueController::reconcile(const ObjectKey& key) {
   std::optional<Json> status, in_use;
   const kube::Resource* resource = nullptr;
   std::chrono::nanoseconds later{};
-  bool reserves = false;
+  bool tends = false;
   {
     const std::lock_guard lock(mutex_);
     look(key);
     others = decide(key);
-    reserves = books_.reserves();
+    tends = books_.needs_tending();
     const Instant now = clock_.now();
     if (kind == queues::workloads.plural) {
       write = books_.write_of(named, now);
@@ -227,7 +227,7 @@ Result<kube::Next> QueueController::reconcile(const ObjectKey& key) {
     }
   }
   wake_all(others);
-  if (kind == api::teams::configs.plural && reserves) return kube::Next{kTendEvery};
+  if (kind == api::teams::configs.plural && tends) return kube::Next{kTendEvery};
   if (write && write->words_only && later > later.zero()) return kube::Next{later};
   if (write) return write_workload(named, std::move(*write));
   if (in_use) {  // its status follows on the version that comes of this

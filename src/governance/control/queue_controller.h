@@ -51,7 +51,7 @@ class QueueController final : public kube::Controller {
   Books books_;                                                     // under mutex_
   std::unique_ptr<DecisionSink> log_;                               // under mutex_
   bool decided_ = false;                                            // at least once; under mutex_
-  std::chrono::nanoseconds tended_{-1s};                            // when reservations were looked at; under mutex_
+  std::chrono::nanoseconds tended_{-1s};                            // when what follows from time was looked at; under mutex_
   bool logs_ = false;                                               // what is told and decided is recorded; under mutex_
   bool log_begun_ = false;                                          // ... and the record's begin was handed over
   std::map<kube::ObjectKey, std::chrono::nanoseconds> written_at_;  // statuses of queues, amounts that workloads miss; under mutex_

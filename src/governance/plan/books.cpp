@@ -198,6 +198,10 @@ void Books::fill_anew() {
     const JobId job = engine_.adopt(what, before.uid(old), created, flavors, as);
     if (recorder_) recorder_->adopt(job, what, before.uid(old), created, key, flavors, as);
     place(key, item, job, item.place);
+    if (engine_.shielded(job) && !before.shielded(old)) {
+      engine_.expose(job);
+      if (recorder_) recorder_->expose(job);
+    }
   }
   for (auto& [key, item] : items_) {
     if (item.place != Place::Waiting && item.place != Place::Promised) continue;
@@ -223,7 +227,24 @@ static Instant waits_since(const WorkloadSpec& spec) {
   return out;
 }
 
-void Books::set_reservation(const std::optional<Reservation>& rules) { reservation_ = rules; }
+void Books::set_time_rules(const TimeRules& rules) {
+  if (times_.min_run.has_value() != rules.min_run.has_value()) stale_ = true;
+  times_ = rules;
+}
+
+// Who has run for so long may be pre-empted from now on.
+bool Books::expose_due(Instant now) {
+  bool changed = false;
+  std::erase_if(fresh_, [&](const ObjectKey& key) {
+    const auto at = items_.find(key);
+    if (at == items_.end() || at->second.place != Place::Running || !engine_.shielded(at->second.job)) return true;
+    if (!at->second.spec.admitted.is || !times_.min_run || now - at->second.spec.admitted.since < *times_.min_run) return false;
+    engine_.expose(at->second.job);
+    if (recorder_) recorder_->expose(at->second.job);
+    return changed = true;
+  });
+  return changed;
+}
 
 bool Books::keep_for(const Item& item) {
   if (!engine_.keep_for(item.job)) return false;
@@ -243,15 +264,15 @@ void Books::keep_again() {
 }
 
 bool Books::tend(Instant now) {
-  bool changed = false;
+  bool changed = expose_due(now);
   std::erase_if(kept_for_, [&](const ObjectKey& key) {
     const auto at = items_.find(key);
     if (at == items_.end() || !at->second.kept) return true;
     Item& item = at->second;
-    if (item.place == Place::Waiting && reservation_ && now - item.kept_since < reservation_->hold) return false;
+    if (item.place == Place::Waiting && times_.reservation && now - item.kept_since < times_.reservation->hold) return false;
     item.kept = false;
     if (item.place != Place::Waiting) return true;
-    item.not_kept_before = now + (reservation_ ? reservation_->after : std::chrono::seconds(0));
+    item.not_kept_before = now + (times_.reservation ? times_.reservation->after : std::chrono::seconds(0));
     engine_.keep_no_more(item.job);
     if (recorder_) recorder_->keep_no_more(item.job);
     touch(key);
@@ -261,13 +282,13 @@ bool Books::tend(Instant now) {
 }
 
 bool Books::keep_due(Instant now, bool unseen) {
-  if (!reservation_ || kept_for_.size() >= most_kept_for) return false;
+  if (!times_.reservation || kept_for_.size() >= most_kept_for) return false;
   bool changed = false;
   std::vector<std::pair<Instant, JobId>> due;
   for (const JobId job : engine_.firsts(unseen)) {
     const Item* item = item_of(job);
     if (item == nullptr || item->kept || item->place != Place::Waiting || now < item->not_kept_before) continue;
-    if (const Instant since = waits_since(item->spec); now - since >= reservation_->after) due.emplace_back(since, job);
+    if (const Instant since = waits_since(item->spec); now - since >= times_.reservation->after) due.emplace_back(since, job);
   }
   std::sort(due.begin(), due.end());
   for (const auto& [since, job] : due) {
@@ -285,7 +306,7 @@ bool Books::keep_due(Instant now, bool unseen) {
 // ---- what it means for the engine
 
 EngineSpec Books::quotas() {
-  EngineSpec spec{.fair = options_.fair};
+  EngineSpec spec{.fair = options_.fair, .shields = times_.min_run.has_value()};
   for (const auto& [name, cohort] : cohorts_) {
     spec.nodes.push_back({.name = name, .parent = cohort.spec.parent, .leaf = false, .weight = cohort.spec.weight, .quotas = quotas_of(cohort.spec.groups)});
     changed_.cohorts.insert({"", name});
@@ -439,6 +460,7 @@ void Books::enter(const ObjectKey& key, Item& item, JobId job, Place place) {
   if (by_job_.size() <= job) by_job_.resize(job + 1);
   by_job_[job] = key;
   if (place == Place::Waiting) waiting_[item.class_id].insert(key);
+  if (place == Place::Running && engine_.shielded(job)) fresh_.insert(key);
 }
 
 void Books::leave(Item& item) {
@@ -539,7 +561,7 @@ void Books::decide(std::optional<Instant> begin) {
       return std::tie(x.spec.reserved.since, x.spec.uid) < std::tie(y.spec.reserved.since, y.spec.uid);
     });
     for (const ObjectKey& key : keys) settle(key, items_.at(key));
-    if (begin && round == 0) (void)keep_due(*begin, true);
+    if (begin && round == 0) (void)expose_due(*begin), (void)keep_due(*begin, true);
     std::vector<EngineDecision> decisions;
     engine_.drain(decisions);
     if (recorder_) recorder_->decided(engine_, decisions);
@@ -572,6 +594,7 @@ void Books::decide(std::optional<Instant> begin) {
         item->place = decision.kind == EngineDecision::Kind::Admitted ? Place::Running : Place::Promised;
         item->class_id = engine_.class_of(decision.job);
         item->kept = false;
+        if (engine_.shielded(decision.job)) fresh_.insert(key);
         if (!item->what.pod_sets.empty() && item->what.can_be_cut()) item->what = engine_.what(item->class_id);
         if (const auto told = victims.find(decision.job); told != victims.end()) item->waits_for_victims = told->second;  // else as it was promised before
       }

@@ -50,9 +50,10 @@ class Books {
   // All that follows from what was told since. `begin`: it is the first decision, and that is the time: reservations that are due begin before anybody passes.
   void decide(std::optional<Instant> begin = std::nullopt);
 
-  // Reservations by time. tend(): begins and ends them as of `now`; true: something may follow from it (decide()). O(classes), and meant to be asked once a second.
-  void set_reservation(const std::optional<Reservation>& rules);
-  bool reserves() const { return reservation_.has_value() || !kept_for_.empty(); }
+  // What follows from time alone. tend(): reservations begin and end as of `now`, and who has run for long enough may be pre-empted; true: something may follow from it (decide()). O(classes + jobs that started lately), and meant to be
+  // asked once a second.
+  void set_time_rules(const TimeRules& rules);
+  bool needs_tending() const { return times_.reservation || times_.min_run || !kept_for_.empty(); }
   bool tend(Instant now);
 
   // The decision log (decision_record.h). From the first record() on, which is called before anything is told or is followed by fill_anew(), lines are kept until they are taken; those that follow are of that time.
@@ -101,6 +102,8 @@ class Books {
     std::string reason, message;        // of Out, Waiting, Promised, Stopping
     std::optional<VictimReason> preempted;  // of Stopping: for another
     kube::ObjectKey preempted_by;           // ... which one; no name: of before these books
+    bool shielded = false;                  // of Running: it may not be pre-empted yet ...
+    std::optional<Instant> safe_until;      // ... until then; none: it is not known since when it runs
     kube::Json object;
   };
   std::optional<Standing> standing(const kube::ObjectKey& workload) const;
@@ -207,6 +210,7 @@ class Books {
   bool keep_for(const Item& item);
   void keep_again();  // in an engine that has forgotten
   bool keep_due(Instant now, bool unseen);
+  bool expose_due(Instant now);
 
   BooksOptions options_;
   ContinuousEngine engine_;
@@ -221,7 +225,8 @@ class Books {
   std::map<kube::ObjectKey, Item> items_;
   std::vector<kube::ObjectKey> by_job_;
   std::map<ClassId, std::set<kube::ObjectKey>> waiting_;  // by class
-  std::optional<Reservation> reservation_;
+  TimeRules times_;
+  std::set<kube::ObjectKey> fresh_;  // that run and may not be pre-empted yet
   std::vector<kube::ObjectKey> kept_for_;  // first come first; some may have gone since
   std::set<kube::ObjectKey> unsettled_;
   bool stale_ = false;      // quotas have changed since the engine was told

@@ -27,7 +27,10 @@ std::optional<Books::Standing> Books::standing(const ObjectKey& workload) const 
       out.message = item.evict_message;
       out.preempted = item.preempted, out.preempted_by = item.preempted_by;
       break;
-    case Place::Running: break;
+    case Place::Running:
+      out.shielded = engine_.shielded(item.job);
+      if (out.shielded && item.spec.admitted.is && times_.min_run) out.safe_until = item.spec.admitted.since + *times_.min_run;
+      break;
   }
   return out;
 }

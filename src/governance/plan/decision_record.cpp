@@ -102,7 +102,9 @@ Json to_json(const EngineSpec& spec) {
     if (queue.policies.borrow_threshold) one.set("borrowThreshold", *queue.policies.borrow_threshold);
     queues.push(std::move(one));
   }
-  return Json::object({{"fair", spec.fair}, {"finalShare", spec.final_share}, {"initialShare", spec.initial_share}, {"initialFirst", spec.initial_first}, {"nodes", std::move(nodes)}, {"queues", std::move(queues)}});
+  Json out = Json::object({{"fair", spec.fair}, {"finalShare", spec.final_share}, {"initialShare", spec.initial_share}, {"initialFirst", spec.initial_first}, {"nodes", std::move(nodes)}, {"queues", std::move(queues)}});
+  if (spec.shields) out.set("shields", true);
+  return out;
 }
 
 Json to_json(const EngineClass& what) {
@@ -122,7 +124,7 @@ Json to_json(const EngineClass& what) {
 }
 
 Result<EngineSpec> read_engine_spec(const Json& json) {
-  EngineSpec out{.fair = json["fair"].boolean(), .final_share = json["finalShare"].boolean(true), .initial_share = json["initialShare"].boolean(true), .initial_first = json["initialFirst"].boolean()};
+  EngineSpec out{.fair = json["fair"].boolean(), .final_share = json["finalShare"].boolean(true), .initial_share = json["initialShare"].boolean(true), .initial_first = json["initialFirst"].boolean(), .shields = json["shields"].boolean()};
   if (!json["nodes"].is_array()) return wrong("spec.nodes", "a list");
   for (const Json& node : json["nodes"].items()) {
     if (!node["name"].is_string() || !node["weight"].is_number()) return wrong("spec.nodes", "a name and a weight");
@@ -238,6 +240,7 @@ void DecisionRecorder::adopt(JobId job, ClassId what, Uid uid, std::int64_t crea
 
 void DecisionRecorder::stop(JobId job) { line(Json::object({{"e", "stop"}, {"job", number(job)}})); }
 void DecisionRecorder::recount(JobId job, ClassId what) { line(Json::object({{"e", "recount"}, {"job", number(job)}, {"class", number(what)}})); }
+void DecisionRecorder::expose(JobId job) { line(Json::object({{"e", "expose"}, {"job", number(job)}})); }
 void DecisionRecorder::keep(JobId job) { line(Json::object({{"e", "keep"}, {"job", number(job)}})); }
 void DecisionRecorder::keep_no_more(JobId job) { line(Json::object({{"e", "keepNoMore"}, {"job", number(job)}})); }
 void DecisionRecorder::leave(JobId job) { line(Json::object({{"e", "leave"}, {"job", number(job)}})); }

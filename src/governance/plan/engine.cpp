@@ -44,6 +44,7 @@ void ContinuousEngine::State::configure(const EngineSpec& spec) {
   final_share = spec.final_share, initial_share = spec.initial_share, initial_first = spec.initial_first;
   ledger = Ledger(spec.nodes);
   in_use = ledger;
+  shields = spec.shields;
   claims.clear();
   claimed = {};
   const std::size_t nodes = ledger.size();
@@ -99,7 +100,8 @@ void ContinuousEngine::State::configure(const EngineSpec& spec) {
     if (k.queue != nothing && drop_stale(k)) queues[k.queue].classes.put(c, class_at, [this](ClassId a, ClassId b) { return class_first(a, b); });
   }
   for (JobId id = 0; id < jobs.size(); ++id) {
-    const Job& job = jobs[id];
+    Job& job = jobs[id];
+    job.shielded = job.shielded && shields;
     if (job.stage == Stage::Free || job.stage == Stage::Waiting || classes[job.what].queue == nothing) continue;
     const NodeId leaf = queues[classes[job.what].queue].leaf;
     const std::vector<Use>& uses = classes[job.what].choices[job.choice].uses;
@@ -208,6 +210,7 @@ JobId ContinuousEngine::State::submit(ClassId what, Uid uid, std::int64_t create
   }
   Job& job = jobs[id];
   job.uid = uid, job.created = created, job.what = what, job.stage = stage;
+  job.shielded = shields && stage == Stage::Running;
   if (stage == Stage::Running) {
     ++running;
     job.since = ++reservations;
@@ -275,6 +278,16 @@ void ContinuousEngine::State::stop(JobId id) {
   job.stage = Stage::Stopping;
   --running, ++stopping;
   give_back(k, k.choices[job.choice]);
+}
+
+void ContinuousEngine::State::expose(JobId id) {
+  Job& job = jobs[id];
+  if (job.stage != Stage::Running || !job.shielded) return;
+  job.shielded = false;
+  const Class& k = classes[job.what];
+  if (k.queue == nothing) return;
+  ++versions[ledger.tree(queues[k.queue].leaf)];
+  freed(queues[k.queue].leaf, k.choices[job.choice].uses);  // for those that wait it is as if that were given back
 }
 
 void ContinuousEngine::State::recount(JobId id, ClassId what) {
@@ -392,6 +405,11 @@ JobId ContinuousEngine::adopt(ClassId what, Uid uid, std::int64_t created, const
   return id;
 }
 
+void ContinuousEngine::expose(JobId job) { state_->expose(job); }
+void ContinuousEngine::expose_all() {
+  for (JobId job = 0; job < state_->jobs.size(); ++job) state_->expose(job);
+}
+bool ContinuousEngine::shielded(JobId job) const { return state_->jobs[job].stage == State::Stage::Running && state_->jobs[job].shielded; }
 bool ContinuousEngine::keep_for(JobId job) { return state_->keep_for(job); }
 void ContinuousEngine::keep_no_more(JobId job) { state_->drop_claim(job); }
 std::vector<JobId> ContinuousEngine::kept() const {

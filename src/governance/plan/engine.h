@@ -41,6 +41,7 @@ struct EngineSpec {
   bool fair = false;  // among queues by share; else by borrow level, priority, age
   // Fair pre-emption: who may be taken (LessThanOrEqualToFinalShare, LessThanInitialShare), and which is tried first.
   bool final_share = true, initial_share = true, initial_first = false;
+  bool shields = false;  // who starts is nobody's victim until expose()
   std::vector<NodeSpec> nodes;
   std::vector<EngineQueue> queues;  // one for each leaf; a leaf without one is stopped
 };
@@ -108,6 +109,10 @@ class ContinuousEngine {
   void stop(JobId job);
   // It needs another amount now (some of its pods have ended), on the same flavors: `what` is a class of as many asks. Its place among those that are pre-empted stays. Of running and stopping jobs.
   void recount(JobId job, ClassId what);
+  void expose(JobId job);  // it may be pre-empted from now on (EngineSpec::shields)
+  void expose_all();
+  bool shielded(JobId job) const;  // it runs, and is nobody's victim yet
+
   // A reservation for a waiting job, usually the first of its queue: from now on nobody behind it takes what it misses, so that it starts when enough of what runs has ended. Before it are those of its own queue with more priority or
   // age, those of other queues with more priority, other queues within their own quota, and those for whom something is kept already. Nobody is pre-empted for it. Ends when it gets its quota or leaves, by keep_no_more(), and for all jobs
   // with configure(). Of one with fewer pods that will do, for those. False: it does not wait, or asks more than could ever be had.

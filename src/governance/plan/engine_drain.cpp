@@ -208,6 +208,7 @@ void ContinuousEngine::State::admit(std::uint32_t q, std::vector<EngineDecision>
   ++versions[ledger.tree(queue.leaf)];
   if (stopping == 0 || fits_in_use(queue, uses)) {
     job.stage = Stage::Running;
+    job.shielded = shields;
     ++running;
     in_use.add(queue.leaf, uses);
     queue.held.insert(held_of(queue.head.job));

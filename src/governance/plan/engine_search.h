@@ -49,7 +49,7 @@ struct ContinuousEngine::State::Search {
     const PreemptionPolicy policy = policy_for(from);
     for (; from.at != from.end; ++from.at) {
       if (policy != PreemptionPolicy::Any && from.at->priority > priority) break;  // they are in order of priority
-      if (allowed(policy, *from.at) && uses_any(from.at->job) && (s.untouchable.empty() || !std::binary_search(s.untouchable.begin(), s.untouchable.end(), from.at->uid))) return true;
+      if (!s.jobs[from.at->job].shielded && allowed(policy, *from.at) && uses_any(from.at->job) && (s.untouchable.empty() || !std::binary_search(s.untouchable.begin(), s.untouchable.end(), from.at->uid))) return true;
     }
     from.at = from.end;
     return false;

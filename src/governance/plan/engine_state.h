@@ -26,6 +26,7 @@ struct ContinuousEngine::State {
     std::uint32_t generation = 0;  // of the slot: what remembers an earlier job in it is stale
     std::uint16_t choice = 0;      // of its class, while it runs
     Stage stage = Stage::Free;
+    bool shielded = false;         // while it runs: nobody's victim
   };
   struct Entry {  // of a waiting job
     std::int64_t created = 0;
@@ -194,6 +195,9 @@ struct ContinuousEngine::State {
   void reorder(std::uint32_t q);
   std::uint32_t first(std::uint32_t tree) const;
 
+  void expose(JobId job);
+
+  bool shields = false;
   bool fair = false, final_share = true, initial_share = true, initial_first = false;
   Ledger ledger, in_use;
   std::vector<JobId> promised;  // in order

@@ -168,9 +168,10 @@ void ContinuousEngine::State::keep_promises(std::vector<EngineDecision>& out) {
     if (!fits_in_use(queue, uses)) return false;
     in_use.add(queue.leaf, uses);
     job.stage = Stage::Running;
+    job.shielded = shields;
     ++running;
     queue.held.insert(held_of(id));
-    freed(queue.leaf, uses);  // it may be pre-empted from now on: for those that wait it is as if that were given back
+    if (!shields) freed(queue.leaf, uses);  // it may be pre-empted from now on: for those that wait it is as if that were given back
     out.push_back({.kind = EngineDecision::Kind::Admitted, .job = id, .kind_of_job = job.what});
     return true;
   });

@@ -88,6 +88,23 @@ TEST(ContinuousPreemption, WithinAQueueTheLowerPriorityAlone) {
   EXPECT_EQ(drained(engine).preempted, Uids{});
 }
 
+TEST(ContinuousPreemption, WhoHasJustStartedIsNobodysVictim) {
+  ContinuousEngine engine({.shields = true, .nodes = {owns("a", "all", 6), owns("b", "all", 0)}, .queues = {team("a", takes_back), team("b", takes_back)}});
+  const JobId borrower = engine.submit(engine.define(asks("b", 6)), {0, 1}, 1);
+  EXPECT_EQ(drained(engine).admitted, Uids{1});
+  EXPECT_TRUE(engine.shielded(borrower));
+  engine.submit(engine.define(asks("a", 2)), {0, 2}, 2);
+  EXPECT_EQ(drained(engine).preempted, Uids{});
+  ContinuousEngine successor({.shields = true, .nodes = {owns("a", "all", 6), owns("b", "all", 0)}, .queues = {team("a", takes_back), team("b", takes_back)}});
+  EXPECT_TRUE(successor.shielded(successor.adopt(successor.define(asks("b", 6)), {0, 1}, 1, engine.flavors_of(borrower)))) << "until its time is known";
+  engine.expose(borrower);
+  const Told told = drained(engine);
+  EXPECT_EQ(told.preempted, Uids{1});
+  EXPECT_EQ(told.promised, Uids{2});
+  engine.leave(borrower);
+  EXPECT_EQ(drained(engine).admitted, Uids{2});
+}
+
 // ---- beside the compatible mode's search
 struct Site {
   Rng rng;
@@ -217,12 +234,14 @@ TEST(ContinuousPreemption, TheVictimsByShareAreThoseOfTheCompatibleMode) { compa
 
 // Nobody uses what is not there, a promise is kept once those before it have gone, and nobody loses to another queue what its own quota covers.
 TEST(ContinuousPreemption, RandomHistoriesKeepThePromises) {
-  std::uint64_t preempted = 0;
+  std::uint64_t preempted = 0, after_a_while = 0;
   for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(2'000, 100'000); ++seed) {
     Site site(seed, seed % 2 == 0);
     site.partial = seed % 3 == 0;
+    site.spec.shields = seed % 5 == 0;
     ContinuousEngine engine(site.spec), twin(site.spec);
     std::map<JobId, int> jobs;  // 0 waits, 1 promised, 2 runs, 3 is to stop
+    std::set<JobId> safe;
     std::vector<EngineDecision> out, same;
     std::uint64_t uid = 0;
     for (int event = 0; event < 40; ++event) {
@@ -236,7 +255,13 @@ TEST(ContinuousPreemption, RandomHistoriesKeepThePromises) {
         const auto gone = std::next(jobs.begin(), static_cast<std::ptrdiff_t>(site.rng.below(jobs.size())));
         engine.leave(gone->first);
         twin.leave(gone->first);
+        safe.erase(gone->first);
         jobs.erase(gone);
+      }
+      if (!safe.empty() && site.one_in(3)) {
+        const JobId one = *std::next(safe.begin(), static_cast<std::ptrdiff_t>(site.rng.below(safe.size())));
+        engine.expose(one), twin.expose(one);
+        safe.erase(one);
       }
       const Ledger before = engine.ledger();
       out.clear(), same.clear();
@@ -249,13 +274,17 @@ TEST(ContinuousPreemption, RandomHistoriesKeepThePromises) {
         if (d.kind == Kind::Admitted) {
           ASSERT_LT(jobs.at(d.job), 2);
           jobs[d.job] = 2;
+          if (site.spec.shields) safe.insert(d.job);
+          ASSERT_EQ(engine.shielded(d.job), site.spec.shields);
         } else if (d.kind == Kind::Promised) {
           ASSERT_EQ(jobs.at(d.job), 0);
           jobs[d.job] = 1;
         } else if (d.kind == Kind::Preempted) {
           ASSERT_EQ(jobs.at(d.job), 2) << "seed " << seed;
+          ASSERT_FALSE(safe.contains(d.job)) << "seed " << seed << ": it has just started";
           jobs[d.job] = 3;
           ++preempted;
+          if (site.spec.shields) ++after_a_while;
         }
       }
       for (NodeId n = 0; n < engine.in_use().size(); ++n)
@@ -281,6 +310,7 @@ TEST(ContinuousPreemption, RandomHistoriesKeepThePromises) {
     ASSERT_TRUE(stopping || !promised) << "seed " << seed << ": a promise is not kept";
   }
   EXPECT_GT(preempted, 1'000u / 5);
+  EXPECT_GT(after_a_while, 10u);
 }
 
 // Something is kept for the first of a queue. Once all that ran then, and all that may go before it, have left, it has its quota, whoever else has come meanwhile; use stays within quota, and what is another queue's own it gets as ever.
@@ -368,6 +398,7 @@ void nobody_waits_who_may_preempt(bool fair) {
   for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(500, 50'000); ++seed) {
     Site site(seed, fair);
     site.partial = seed % 3 == 0;
+    site.spec.shields = seed % 4 == 0;
     for (EngineQueue& queue : site.spec.queues) queue.strict_fifo = false;
     ContinuousEngine engine(site.spec);
     std::map<JobId, ClassId> waiting;
@@ -384,8 +415,12 @@ void nobody_waits_who_may_preempt(bool fair) {
         waiting[job] = what, all.insert(job);
       } else {
         const JobId job = *std::next(all.begin(), static_cast<std::ptrdiff_t>(site.rng.below(all.size())));
-        engine.leave(job);
-        waiting.erase(job), stops.erase(job), all.erase(job);
+        if (engine.shielded(job)) {
+          engine.expose(job);
+        } else {
+          engine.leave(job);
+          waiting.erase(job), stops.erase(job), all.erase(job);
+        }
       }
       out.clear();
       engine.drain(out);

@@ -184,6 +184,7 @@ std::vector<Taker> takers_of(const Books& books, const Books::Standing& standing
   const auto loses_to = [&](const std::string& queue, const QueueSpec& spec, const std::vector<Use>& asks, std::int64_t priority) {
     if (--tries < 0) return false;
     ContinuousEngine fork(books.engine());
+    fork.expose(standing.job);
     EngineClass what{.queue = queue, .priority = priority, .pod_sets = {}};
     for (const Use& ask : asks) {  // each on its own flavor alone
       const FlavorResource& name = ledger.name(leaf, ask.column);
@@ -242,6 +243,7 @@ static std::optional<Explanation> explained(const Books& books, const ObjectKey&
   out.reason = standing->reason, out.message = standing->message;
   out.waits_for = waits_text(books, *standing);
   out.pods = pods_text(*standing);
+  out.safe = standing->shielded, out.safe_until = standing->safe_until;
   const Ledger& ledger = books.engine().ledger();
   const NodeId leaf = ledger.leaf(standing->queue);
   const Standings held = holding(books);

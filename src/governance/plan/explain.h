@@ -76,7 +76,9 @@ struct Explanation {
   std::vector<Remedy> remedies;
   std::optional<FieldChange> wrong;   // misconfigured or stopped: the object and the field
   std::vector<Holder> has;            // runs: for each flavor and resource; owner: "RESOURCE in FLAVOR"
-  std::vector<Taker> takers;
+  std::vector<Taker> takers;          // once it may be pre-empted
+  bool safe = false;                  // it has not run for long enough to be pre-empted ...
+  std::optional<Instant> safe_until;  // ... which will be then
   std::map<kube::ObjectKey, std::string> owners;  // of the workloads that are named: "job/train"
 };
 

@@ -56,6 +56,8 @@ Json to_json(const Explanation& it) {
   if (!it.message.empty()) out.set("message", it.message);
   if (!it.waits_for.empty()) out.set("waitsFor", it.waits_for);
   if (!it.pods.empty()) out.set("pods", it.pods);
+  if (it.safe) out.set("safe", true);
+  if (it.safe_until) out.set("safeUntil", print_time(*it.safe_until));
   if (!it.missing.empty()) {
     Json list = Json::array();
     for (const Missing& one : it.missing) {

@@ -33,6 +33,7 @@ class Run {
         requeue(i);
       }
     }
+    if (how_.ends == Ends::Soonest) engine_.expose_all();  // how long they are nobody's victims yet is not known here
     decide();
     while (!over() && !ends_.empty()) {
       now_ = std::get<0>(ends_.top());

@@ -7,14 +7,15 @@
 
 namespace fairlead::governance {
 
-std::optional<Reservation> reservation_of(const std::vector<kube::Json>& configs) {
+TimeRules time_rules_of(const std::vector<kube::Json>& configs) {
+  TimeRules out;
   const kube::Json* policy = policy_in_force(configs);
-  if (policy == nullptr) return std::nullopt;
-  const kube::Json& from = (*policy)["spec"]["reservation"];
-  if (!from["afterSeconds"].is_number()) return std::nullopt;
-  const auto time = [](std::int64_t value) { return std::chrono::seconds(std::clamp<std::int64_t>(value, 1, 10 * 365 * 86'400)); };
-  const std::chrono::seconds after = time(from["afterSeconds"].integer());
-  return Reservation{after, from["holdSeconds"].is_number() ? time(from["holdSeconds"].integer()) : after};
+  if (policy == nullptr) return out;
+  const auto time = [](const kube::Json& value) { return std::chrono::seconds(std::clamp<std::int64_t>(value.integer(), 1, 10 * 365 * 86'400)); };
+  const kube::Json &from = (*policy)["spec"]["reservation"], &least = (*policy)["spec"]["preemption"]["minRunSeconds"];
+  if (from["afterSeconds"].is_number()) out.reservation = Reservation{time(from["afterSeconds"]), time(from[from["holdSeconds"].is_number() ? "holdSeconds" : "afterSeconds"])};
+  if (least.is_number() && least.integer() > 0) out.min_run = time(least);
+  return out;
 }
 
 }  // namespace fairlead::governance

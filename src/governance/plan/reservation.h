@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From when on, and for how long, what is given back is kept for who stands first (docs/design/037-reservation.md): spec.reservation of the SchedulerConfig in force.
+// What the SchedulerConfig in force says of time. spec.reservation: from when on, and for how long, what is given back is kept for who stands first (docs/design/037-reservation.md). spec.preemption.minRunSeconds: how long a job runs
+// before it may be pre-empted (docs/design/038-minimum-run-time.md).
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -17,6 +18,12 @@ struct Reservation {
 };
 inline constexpr std::size_t most_kept_for = 64;  // at once, those who have waited longest: each costs something in every decision of its tree
 
-std::optional<Reservation> reservation_of(const std::vector<kube::Json>& configs);  // none: nothing is kept
+// What of the policy the books follow.
+struct TimeRules {
+  std::optional<Reservation> reservation;       // none: nothing is kept
+  std::optional<std::chrono::seconds> min_run;  // none: whoever runs may be pre-empted
+  friend bool operator==(const TimeRules&, const TimeRules&) = default;
+};
+TimeRules time_rules_of(const std::vector<kube::Json>& configs);
 
 }  // namespace fairlead::governance

@@ -176,13 +176,14 @@ bool tell_books(Books& books, const std::string& kind, const ObjectKey& key, con
   return true;
 }
 
-Books books_of(const std::vector<Json>& objects) {
+Books books_of(const std::vector<Json>& objects, std::optional<Instant> now) {
   Books books;
   std::vector<Json> policies;
   for (const Json& object : objects)
     if (!tell_books(books, object["kind"].string(), kube::key_of(object), object) && object["kind"].string() == "SchedulerConfig") policies.push_back(object);
   books.set_fair(shares_fairly(policies));
-  books.decide();
+  if (now) books.set_time_rules(time_rules_of(policies));
+  books.decide(now);
   return books;
 }
 

@@ -10,7 +10,8 @@
 namespace fairlead::governance {
 
 // ClusterQueues, Cohorts, ResourceFlavors, LocalQueues, Workloads, namespaces and SchedulerConfigs (is compute shared by weight?), in any order; others are passed over. All that follows from them is decided.
-Books books_of(const std::vector<kube::Json>& objects);
+// `now`: for what the policy says of time; none: it says nothing.
+Books books_of(const std::vector<kube::Json>& objects, std::optional<Instant> now = std::nullopt);
 
 // {tree: [NODE]}: cohorts and queues as they lend to one another, roots by name.
 // NODE: {kind: Cohort | ClusterQueue, name, team, cohort, weight, share, active, reason, message, pending, reserving, admitted, quotas: [{flavor, resource, nominal, used, borrowed, lent, borrowingLimit, lendingLimit}],

@@ -200,6 +200,7 @@ class Proposal {
     for (const auto& [id, object] : objects_)
       if (id.first == "SchedulerConfig") policies.push_back(object);
     books.set_fair(shares_fairly(policies));
+    books.set_time_rules(time_rules_of(policies));
   }
 
   // A version that is later than any of an API, and than those before.
@@ -420,7 +421,7 @@ Result<WhatIf> whatif(const WhatIfInput& in) {
   if (auto done = proposal.gather(); !done) return std::unexpected(std::move(done.error()));
   proposal.follow();
 
-  Books before = books_of(in.objects);
+  Books before = books_of(in.objects, in.now);
   Books after = before;
   proposal.tell(after);
   after.decide();

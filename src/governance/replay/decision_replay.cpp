@@ -30,6 +30,8 @@ class Replay {
     if (!job) return std::unexpected(std::move(job.error()));
     if (event == "stop") {
       engine_.stop(*job);
+    } else if (event == "expose") {
+      engine_.expose(*job);
     } else if (event == "keep") {
       (void)engine_.keep_for(*job);
     } else if (event == "keepNoMore") {
