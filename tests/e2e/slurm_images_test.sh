@@ -167,9 +167,10 @@ TEXT
 
   # One of conda: packages in its format, solved and linked by an installer that a user put into the shared root with pip3.
   wheel=$("$top/tests/peers/conda/fetch.sh") || fail "the installer of conda's packages"
-  cp "$wheel" "$top/tests/peers/conda/"{channel,create}.py "$volume/srv/"
-  chmod a+r "$volume/srv/"*
-  expect "a user makes an environment of conda on one node" "greeting-1.0 python-3.11" ada srun -N1 -w worker-0 sh -c "'python3 -m venv installer && installer/bin/pip3 install -q --no-index /srv/$(basename "$wheel") && python3 /srv/channel.py ~/channel && installer/bin/python /srv/create.py ~/channel ~/train setting'"
+  mkdir "$volume/home/tools"
+  cp "$wheel" "$top/tests/peers/conda/"{channel,create}.py "$volume/home/tools/"
+  chmod -R a+rX "$volume/home/tools"
+  expect "a user makes an environment of conda on one node" "greeting-1.0 python-3.11" ada srun -N1 -w worker-0 sh -c "'python3 -m venv installer && installer/bin/pip3 install -q --no-index /home/tools/$(basename "$wheel") && python3 /home/tools/channel.py ~/channel && installer/bin/python /home/tools/create.py ~/channel ~/train setting'"
   script conda.sh << 'TEXT'
 #!/bin/bash
 #SBATCH -o conda.out
