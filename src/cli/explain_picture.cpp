@@ -87,7 +87,7 @@ std::string draw_explanation(const Json& view, const Look& look) {
   if (state == "Stopping" && view.has("message")) out += clean(view["message"].string()) + "\n";
   if (const Json& wrong = view["wrong"]; !wrong.is_null()) out += clean(fmt::format("Look at {} {}: {}{}", wrong["kind"].string(), place_of(wrong), wrong["field"].string(), wrong["from"].is_null() ? "" : " is " + value(wrong["from"]))) + "\n";
   // The message alone tells what no amount does: taints, affinity, an uncovered resource.
-  if (state == "Waiting" && view["missing"].items().empty() && view.has("message")) out += clean(view["message"].string()) + "\n";
+  if (state == "Waiting" && view["missing"].items().empty() && view["keptFor"].items().empty() && view.has("message")) out += clean(view["message"].string()) + "\n";
 
   if (!view["missing"].items().empty()) {
     std::vector<Row> rows{{title("FLAVOR"), title("RESOURCE"), title("ASKS", true), title("LEFT", true), title("MISSING", true), title("LIMIT")}};
@@ -99,6 +99,7 @@ std::string draw_explanation(const Json& view, const Look& look) {
     out += "\n" + draw_rows(rows, "  ", look);
     for (const Json& kept : view["missing"].items().front()["notLent"].items()) out += draw_bullet(clean(fmt::format("{} {} has {} idle that it does not lend", kept["kind"].string(), kept["name"].string(), kept["amount"].string())), look);
   }
+  if (!view["keptFor"].items().empty()) out += draw_heading("What is free is kept for", look) + draw_bullet(clean(join(view["keptFor"])), look);
   if (!view["ahead"].items().empty()) out += draw_heading("Before it in the StrictFIFO queue", look) + draw_bullet(clean(join(view["ahead"])), look);
   if (!view["heldBy"].items().empty()) {
     out += draw_heading(state == "Promised" ? "Being stopped for it" : "Who holds it", look);

@@ -213,7 +213,7 @@ until_true 30 'what is given back is kept for it' says 'what is given back is ke
 queued_job team-b late 10m
 until_true 30 'the small one is told for whom' says 'what is free is kept for workload team-b/job-large-' condition team-b late QuotaReserved message
 held team-b late true || fail 'the small one has passed'
-says 'job/large' f explain -n team-b job/late || says team-b/large f explain -n team-b job/late || fail 'fairlead explain does not name the large one'
+says team-b/large f explain -n team-b job/late || fail 'fairlead explain does not name the large one'
 k -n team-b delete job b1 --wait=false > /dev/null
 until_true 30 'the large one starts' held team-b large false
 until_true 30 'and the small one beside it' held team-b late false

@@ -257,7 +257,8 @@ static std::optional<Explanation> explained(const Books& books, const ObjectKey&
     const auto line = books.engine().in_line(standing->queue);
     const auto at = std::find(line.begin(), line.end(), standing->job);
     out.position = at == line.end() ? 0 : static_cast<int>(at - line.begin()) + 1;
-    if (standing->place == Place::Waiting && books.engine().wait(standing->class_id).rule == EngineWait::Rule::Behind)
+    out.strict = standing->place == Place::Waiting && books.engine().wait(standing->class_id).rule == EngineWait::Rule::Behind;
+    if (out.strict)
       for (auto before = line.begin(); before != at && out.ahead.size() < most; ++before)
         if (const ObjectKey* key = books.workload_of(*before)) out.ahead.push_back(*key);
     if (const EngineWait& wait = books.engine().wait(standing->class_id); standing->place == Place::Waiting && wait.rule == EngineWait::Rule::Kept)

@@ -72,7 +72,8 @@ struct Explanation {
   std::vector<Missing> missing;       // the first is what it waits for; others: of its other flavors
   std::vector<Holder> holders;        // of the first, largest first; what is being stopped for it, if that is what it waits for
   std::size_t more_holders = 0;       // beyond those
-  std::vector<kube::ObjectKey> ahead; // StrictFIFO: who stands before it
+  std::vector<kube::ObjectKey> ahead; // StrictFIFO: who stands before it; else for whom what is free is kept
+  bool strict = false;                // it is StrictFIFO
   std::vector<Remedy> remedies;
   std::optional<FieldChange> wrong;   // misconfigured or stopped: the object and the field
   std::vector<Holder> has;            // runs: for each flavor and resource; owner: "RESOURCE in FLAVOR"

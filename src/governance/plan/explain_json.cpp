@@ -73,7 +73,7 @@ Json to_json(const Explanation& it) {
     }
     out.set("missing", std::move(list));
   }
-  if (!it.ahead.empty()) out.set("ahead", names(it, it.ahead));
+  if (!it.ahead.empty()) out.set(it.strict ? "ahead" : "keptFor", names(it, it.ahead));
   if (!it.holders.empty()) {
     Json list = Json::array();
     for (const Holder& one : it.holders) list.push(holder(one, it.missing.empty() ? "" : it.missing.front().resource));
