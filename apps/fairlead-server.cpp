@@ -7,6 +7,7 @@
 #include "api/crds.h"
 #include "api/network_ways.h"
 #include "api/queue_crds.h"
+#include "api/user_roles.h"
 #include "apiserver/api_controllers.h"
 #include "apiserver/embedded.h"
 #include "apiserver/service_addresses.h"
@@ -17,6 +18,7 @@
 #include "fleet/host_socket.h"
 #include "fleet/local_host.h"
 #include "governance/control/conversion_controller.h"
+#include "governance/control/inquiry_controller.h"
 #include "governance/control/job_controller.h"
 #include "governance/control/pod_controller.h"
 #include "governance/control/queue_controller.h"
@@ -54,6 +56,18 @@ Result<void> install_crds(kube::KubeApi& api, const api::QueueWebhook& webhook) 
     if ((*now)["spec"] == crd["spec"]) continue;
     const kube::Json patch = kube::Json::object({{"spec", crd["spec"]}});
     if (auto done = api.patch(kube::resources::crds, kube::key_of(crd), kube::PatchType::Merge, patch); !done) return pass(done.error(), "update " + kube::name_of(crd));
+  }
+  return {};
+}
+
+// ClusterRoles for people; whoever has changed the rules of one by hand gets ours back.
+Result<void> install_roles(kube::KubeApi& api) {
+  for (const kube::Json& role : api::user_roles()) {
+    const auto created = api.create(api::rbac::cluster_roles, role);
+    if (created) continue;
+    if (created.error().code != Code::Exists) return pass(created.error(), "install ClusterRole " + kube::name_of(role));
+    const kube::Json patch = kube::Json::object({{"metadata", kube::Json::object({{"labels", role["metadata"]["labels"]}})}, {"rules", role["rules"]}});
+    if (auto done = api.patch(api::rbac::cluster_roles, kube::key_of(role), kube::PatchType::Merge, patch); !done) return pass(done.error(), "update ClusterRole " + kube::name_of(role));
   }
   return {};
 }
@@ -101,6 +115,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
     runner.add(std::make_unique<governance::WorkloadClockController>(api, clock));
     runner.add(std::make_unique<governance::SlurmLedgerController>(api, clock));
     runner.add(std::make_unique<governance::TeamsController>(api, clock));
+    runner.add(std::make_unique<governance::InquiryController>(api, clock));
   }
   runner.add(std::make_unique<notify::RoleChangeController>(api, clock, notify::RoleChangeController::Options{}));
   const auto carried = [exits](const kube::ObjectKey& topic) { exits->tell(notify::DeliveryController::kName, topic); };
@@ -156,6 +171,7 @@ int serve(Flags flags) {
   if (!webhook) return refuse(webhook.error().message);
   const api::QueueWebhook at{.url = fmt::format("https://127.0.0.1:{}{}", (*webhook)->port(), governance::conversion_path), .space = {}, .service = {}, .ca_pem = (*server)->ca_pem()};
   if (auto done = install_crds((*server)->api(), at); !done) return refuse(done.error().message);
+  if (auto done = install_roles((*server)->api()); !done) return refuse(done.error().message);
 
   if (auto done = install_companion(options.state_dir + "/bin"); !done) return refuse(done.error().message);
   if (auto done = write_file_durably(pid_file, fmt::format("{}\n", ::getpid()), 0644); !done) return refuse(done.error().message);

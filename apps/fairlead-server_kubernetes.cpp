@@ -12,6 +12,7 @@
 #include "fleet/control/machine_controller.h"
 #include "fleet/local_host.h"
 #include "governance/control/conversion_controller.h"
+#include "governance/control/inquiry_controller.h"
 #include "governance/control/job_controller.h"
 #include "governance/control/pod_controller.h"
 #include "governance/control/queue_controller.h"
@@ -208,6 +209,7 @@ int serve_kubernetes(const Flags& flags) {
     add_declared(to, std::make_unique<governance::WorkloadClockController>(fenced, clock));
     add_declared(to, std::make_unique<governance::SlurmLedgerController>(fenced, clock));
     add_declared(to, std::make_unique<governance::TeamsController>(fenced, clock));
+    add_declared(to, std::make_unique<governance::InquiryController>(fenced, clock));
   };
 
   auto leader = std::make_unique<kube::Leader>(

@@ -8,6 +8,7 @@
 #include "fleet/site.h"
 #include "fleet/teardown.h"
 #include "governance/control/conversion_controller.h"
+#include "governance/control/inquiry_controller.h"
 #include "governance/control/job_controller.h"
 #include "governance/control/pod_controller.h"
 #include "governance/control/queue_controller.h"
@@ -65,6 +66,7 @@ kube::Access server_access(const std::string& space, bool local_machines) {
     access.add(kube::full_access(governance::WorkloadClockController(**api, clock)));
     access.add(kube::full_access(governance::SlurmLedgerController(**api, clock)));
     access.add(kube::full_access(governance::TeamsController(**api, clock)));
+    access.add(kube::full_access(governance::InquiryController(**api, clock)));
   }
   if (local_machines) access.add(fleet::machine_access());
   return access;

@@ -135,10 +135,13 @@ def generate(documents, ways, table):
         crds[name] = crd
         plain = {"apiVersion": crd["apiVersion"], "kind": crd["kind"], "metadata": {"name": name}, "spec": crd["spec"]}
         out[f"fairlead/files/crds/{name}.yaml"] = HEAD + to_yaml(plain)
-    roles = {kind: [d for d in documents if d["kind"] == kind and not d["metadata"].get("labels", {}).get("rbac.authorization.k8s.io/aggregate-to-view")
-                    and not d["metadata"].get("labels", {}).get("rbac.authorization.k8s.io/aggregate-to-edit")] for kind in ("ClusterRole", "Role")}
+    # Those of people have their own files; the others are the server's.
+    people = ("fairlead-view", "fairlead-edit", "fairlead-team-member", "fairlead-team-viewer")
     for kind, file in (("ClusterRole", "rules-server"), ("Role", "rules-leader")):
-        out[f"fairlead/files/{file}.yaml"] = rules_text([rule for role in roles[kind] for rule in role["rules"]])
+        out[f"fairlead/files/{file}.yaml"] = rules_text([rule for d in documents if d["kind"] == kind and d["metadata"]["name"] not in people for rule in d["rules"]])
+    for d in documents:
+        if d["kind"] == "ClusterRole" and d["metadata"]["name"] in people:
+            out[f"fairlead/files/rules-{d['metadata']['name'].removeprefix('fairlead-')}.yaml"] = rules_text(d["rules"])
     out["fairlead/files/ways.yaml"] = ways_text(ways)
     with open(os.path.join(HELM, DOCUMENT), encoding="utf-8") as stream:
         out[DOCUMENT] = with_table(stream.read(), table)

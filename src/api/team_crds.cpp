@@ -140,13 +140,106 @@ spec:
             x-kubernetes-preserve-unknown-fields: true
 )yaml";
 
+constexpr const char* kInquiryCrd = R"yaml(
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: inquiries.fairlead.dev}
+spec:
+  group: fairlead.dev
+  scope: Namespaced
+  names: {plural: inquiries, singular: inquiry, kind: Inquiry, listKind: InquiryList}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    additionalPrinterColumns:
+    - {name: Answered, type: string, jsonPath: ".status.conditions[?(@.type==\"Answered\")].status"}
+    - {name: Reason, type: string, jsonPath: ".status.conditions[?(@.type==\"Answered\")].reason"}
+    - {name: Message, type: string, priority: 1, jsonPath: ".status.conditions[?(@.type==\"Answered\")].message"}
+    - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
+    schema:
+      openAPIV3Schema:
+        type: object
+        description: A question to task governance, as a command of fairlead asks it. Answered once, in status.answer, and deleted after ttlSeconds.
+        required: [spec]
+        properties:
+          spec:
+            type: object
+            oneOf:
+            - required: [explain]
+            - required: [eta]
+            - required: [whatIf]
+            - required: [queue]
+            - required: [quota]
+            properties:
+              ttlSeconds: {type: integer, format: int32, minimum: 0, maximum: 86400, default: 300, description: "How long the answer is kept."}
+              explain:
+                type: object
+                description: Why a job waits, or who could take what one that runs has.
+                required: [workload]
+                properties:
+                  workload: &workload {type: string, minLength: 1, maxLength: 320, description: "job/NAME, workload/NAME, pod/NAME or slurm/CLUSTER/JOB, of this namespace."}
+              eta:
+                type: object
+                description: When a job starts, as a range.
+                required: [workload]
+                properties:
+                  workload: *workload
+              whatIf:
+                type: object
+                description: What a change would do. Nothing of it is done.
+                properties:
+                  changes:
+                    type: array
+                    maxItems: 200
+                    description: Objects, each merged into the one of its name, or new.
+                    items: {type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}
+                  without:
+                    type: array
+                    maxItems: 200
+                    description: KIND/NAME of what is left out.
+                    items: {type: string, minLength: 1, maxLength: 320}
+              queue:
+                type: object
+                description: Which workloads of this namespace wait, at which place.
+                properties:
+                  queue: {type: string, maxLength: 253, description: "Only of this ClusterQueue, LocalQueue or team."}
+                  all: {type: boolean, description: "Those that run, too."}
+              quota:
+                type: object
+                description: Who has what.
+                properties:
+                  name: {type: string, maxLength: 253, description: "Only this queue, cohort or team."}
+          status:
+            type: object
+            properties:
+              observedGeneration: {type: integer, format: int64}
+              conditions:
+                type: array
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [type]
+                items:
+                  type: object
+                  required: [type, status, reason, message, lastTransitionTime]
+                  properties:
+                    type: {type: string}
+                    status: {type: string, enum: ["True", "False", Unknown]}
+                    reason: {type: string}
+                    message: {type: string}
+                    lastTransitionTime: {type: string, format: date-time}
+                    observedGeneration: {type: integer, format: int64}
+              answer: {type: object, x-kubernetes-preserve-unknown-fields: true, description: "As the command prints it with -o json."}
+)yaml";
+
 }  // namespace
 
-std::vector<kube::Json> team_crds() { return {parse_crd(kConfigCrd), parse_crd(kQuotaCrd)}; }
+std::vector<kube::Json> team_crds() { return {parse_crd(kConfigCrd), parse_crd(kQuotaCrd), parse_crd(kInquiryCrd)}; }
 
 namespace teams {
 const kube::Resource configs{"fairlead.dev", "v1alpha1", "schedulerconfigs", "SchedulerConfig", false};
 const kube::Resource quotas{"fairlead.dev", "v1alpha1", "computequotas", "ComputeQuota", false};
+const kube::Resource inquiries{"fairlead.dev", "v1alpha1", "inquiries", "Inquiry", true};
 }  // namespace teams
 
 }  // namespace fairlead::api

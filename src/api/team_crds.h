@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SchedulerConfig and ComputeQuota: the policy and the quotas of teams, with the fields of the HyperPod API (docs/task-governance.md). Cluster-wide.
+// SchedulerConfig and ComputeQuota: the policy and the quotas of teams, with the fields of the HyperPod API (docs/task-governance.md). Cluster-wide. Inquiry: a question to task governance (docs/design/039-members-and-inquiries.md).
 #pragma once
 #include <vector>
 
@@ -11,7 +11,7 @@ namespace fairlead::api {
 std::vector<kube::Json> team_crds();
 
 namespace teams {
-extern const kube::Resource configs, quotas;  // fairlead.dev/v1alpha1
+extern const kube::Resource configs, quotas, inquiries;  // fairlead.dev/v1alpha1; inquiries have a namespace
 }
 
 }  // namespace fairlead::api

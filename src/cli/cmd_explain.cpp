@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/command.h"
+#include "cli/inquiry.h"
 #include "cli/quota_picture.h"
 
 namespace fairlead::cli {
@@ -25,8 +26,8 @@ void add_explain(CLI::App& app, Context& context) {
       auto session = context.session();
       if (!session) return std::unexpected(std::move(session.error()));
       auto objects = queue_objects(*session);
-      if (!objects) return std::unexpected(std::move(objects.error()));
-      auto view = context.hooks.explain(*objects, options->space.empty() ? session->default_namespace() : options->space, options->what);
+      const std::string space = options->space.empty() ? session->default_namespace() : options->space;
+      auto view = objects ? context.hooks.explain(*objects, space, options->what) : ask_instead(objects, context, *session, space, kube::Json::object({{"explain", kube::Json::object({{"workload", options->what}})}}));
       if (!view) return std::unexpected(std::move(view.error()));
       if (context.wants("table")) fmt::print("{}", draw_explanation(*view, context.look()));
       else print_json_or_yaml(*view, context.globals.output);

@@ -7,6 +7,7 @@
 #include "api/queue_crds.h"
 #include "api/team_crds.h"
 #include "cli/command.h"
+#include "cli/inquiry.h"
 #include "cli/quota_picture.h"
 
 namespace fairlead::cli {
@@ -59,15 +60,17 @@ void add_eta(CLI::App& app, Context& context) {
       auto session = context.session();
       if (!session) return std::unexpected(std::move(session.error()));
       auto objects = queue_objects(*session);
-      if (!objects) return std::unexpected(std::move(objects.error()));
-      auto jobs = session->list(batch_jobs, "", "kueue.x-k8s.io/queue-name");
-      if (!jobs) fmt::print(stderr, "Jobs cannot be read, so their limits are unknown: {}\n", jobs.error().message);
-      else
-        for (Json& job : *jobs) {
-          job.set("kind", "Job");
-          objects->push_back(std::move(job));
-        }
-      auto view = context.hooks.eta(*objects, options->space.empty() ? session->default_namespace() : options->space, options->what, context.clock.now());
+      const std::string space = options->space.empty() ? session->default_namespace() : options->space;
+      if (objects) {
+        auto jobs = session->list(batch_jobs, "", "kueue.x-k8s.io/queue-name");
+        if (!jobs) fmt::print(stderr, "Jobs cannot be read, so their limits are unknown: {}\n", jobs.error().message);
+        else
+          for (Json& job : *jobs) {
+            job.set("kind", "Job");
+            objects->push_back(std::move(job));
+          }
+      }
+      auto view = objects ? context.hooks.eta(*objects, space, options->what, context.clock.now()) : ask_instead(objects, context, *session, space, Json::object({{"eta", Json::object({{"workload", options->what}})}}));
       if (!view) return std::unexpected(std::move(view.error()));
       if (context.wants("table")) fmt::print("{}", draw_eta(*view, context.look()));
       else print_json_or_yaml(*view, context.globals.output);
@@ -100,12 +103,25 @@ void add_whatif(CLI::App& app, Context& context) {
         if (!read) return std::unexpected(std::move(read.error()));
         changes = std::move(*read);
       }
+      const auto show = [&context](const Json& view) {
+        if (context.wants("table")) fmt::print("{}", draw_whatif(view, context.look()));
+        else print_json_or_yaml(view, context.globals.output);
+        return 0;
+      };
       const auto needs = context.hooks.whatif_needs(changes, options->without);
       if (!needs) return std::unexpected(needs.error());
       auto session = context.session();
       if (!session) return std::unexpected(std::move(session.error()));
       const std::string space = options->space.empty() ? session->default_namespace() : options->space;
       auto objects = queue_objects(*session);
+      if (!objects && objects.error().code == Code::Forbidden) {
+        Json question = Json::object({{"changes", Json::array()}, {"without", Json::array()}});
+        for (const Json& document : changes) question.child("changes").push(document);
+        for (const std::string& one : options->without) question.child("without").push(one);
+        auto view = ask_server(context, *session, space, Json::object({{"whatIf", std::move(question)}}), objects.error());
+        if (!view) return std::unexpected(std::move(view.error()));
+        return show(*view);
+      }
       if (!objects) return std::unexpected(std::move(objects.error()));
       if (auto done = add_all(*session, queues::priority_classes, "WorkloadPriorityClass", *objects); !done) return std::unexpected(std::move(done.error()));
       if (needs->jobs) {
@@ -129,9 +145,7 @@ void add_whatif(CLI::App& app, Context& context) {
       }
       auto view = context.hooks.whatif(*objects, changes, options->without, space, context.clock.now());
       if (!view) return std::unexpected(std::move(view.error()));
-      if (context.wants("table")) fmt::print("{}", draw_whatif(*view, context.look()));
-      else print_json_or_yaml(*view, context.globals.output);
-      return 0;
+      return show(*view);
     };
   });
 }

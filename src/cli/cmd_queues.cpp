@@ -5,8 +5,10 @@
 #include <CLI/CLI.hpp>
 
 #include "api/queue_crds.h"
+#include "api/queue_views.h"
 #include "api/team_crds.h"
 #include "cli/command.h"
+#include "cli/inquiry.h"
 #include "cli/quota_picture.h"
 
 namespace fairlead::cli {
@@ -40,19 +42,22 @@ std::optional<Error> unknown_form(const Context& context) {
 }
 
 void add_quota(CLI::App& app, Context& context) {
-  auto name = std::make_shared<std::string>();
+  auto name = std::make_shared<std::string>(), space = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("quota", "Who has what: cohorts and queues with quotas, use, what is borrowed and lent");
   command->add_option("name", *name, "only this queue, cohort or team");
+  command->add_option("-n,--namespace", *space, "where the server is asked, if you may not read all queues yourself")->type_name("NAME");
   add_globals(*command, context);
   set_examples(*command, {{"fairlead quota", "the whole tree"}, {"fairlead quota vision", "of one team or queue"}, {"fairlead quota -o json", "for a script"}});
-  command->callback([name, &context] {
-    context.action = [name, &context]() -> Result<int> {
+  command->callback([name, space, &context] {
+    context.action = [name, space, &context]() -> Result<int> {
       if (auto problem = unknown_form(context)) return std::unexpected(std::move(*problem));
       auto session = context.session();
       if (!session) return std::unexpected(std::move(session.error()));
       auto objects = queue_objects(*session);
-      if (!objects) return std::unexpected(std::move(objects.error()));
-      const Json whole = context.hooks.quotas(*objects), view = part_of_quotas(whole, *name);
+      auto asked = objects ? Result<Json>(api::part_of_quotas(context.hooks.quotas(*objects), *name))
+                           : ask_instead(objects, context, *session, space->empty() ? session->default_namespace() : *space, Json::object({{"quota", name->empty() ? Json::object() : Json::object({{"name", *name}})}}));
+      if (!asked) return std::unexpected(std::move(asked.error()));
+      const Json& view = *asked;
       if (view.is_null()) return fail(Code::NotFound, fmt::format("there is no queue, cohort or team {}: `fairlead quota` shows those that are there", *name));
       if (!context.wants("table")) print_json_or_yaml(view, context.globals.output);
       else if (view["tree"].items().empty()) fmt::print(stderr, "There are no ClusterQueues: docs/task-governance.md tells how to make some.\n");
@@ -63,7 +68,7 @@ void add_quota(CLI::App& app, Context& context) {
 }
 
 void add_queue(CLI::App& app, Context& context) {
-  auto filter = std::make_shared<QueueFilter>();
+  auto filter = std::make_shared<api::QueueFilter>();
   CLI::App* command = app.add_subcommand("queue", "Who waits: in the order in which the queues look at them, and what each waits for");
   command->add_option("-n,--namespace", filter->space, "only of this namespace")->type_name("NAME");
   command->add_option("--queue", filter->queue, "only of this ClusterQueue, LocalQueue or team")->type_name("NAME");
@@ -76,8 +81,10 @@ void add_queue(CLI::App& app, Context& context) {
       auto session = context.session();
       if (!session) return std::unexpected(std::move(session.error()));
       auto objects = queue_objects(*session);
-      if (!objects) return std::unexpected(std::move(objects.error()));
-      const Json view = part_of_queue(context.hooks.queues(*objects), *filter);
+      auto asked = objects ? Result<Json>(api::part_of_queue(context.hooks.queues(*objects), *filter))
+                           : ask_instead(objects, context, *session, filter->space.empty() ? session->default_namespace() : filter->space, Json::object({{"queue", Json::object({{"queue", filter->queue}, {"all", filter->all}})}}));
+      if (!asked) return std::unexpected(std::move(asked.error()));
+      const Json& view = *asked;
       if (!context.wants("table")) print_json_or_yaml(view, context.globals.output);
       else if (view["workloads"].items().empty()) fmt::print(stderr, "{}\n", filter->all ? "Nothing waits and nothing runs." : "Nothing waits (--all shows what runs).");
       else fmt::print("{}", draw_queue(view, context.clock.now(), context.look()));

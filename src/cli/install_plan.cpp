@@ -8,6 +8,7 @@
 
 #include "api/crds.h"
 #include "api/queue_crds.h"
+#include "api/user_roles.h"
 #include "base/encoding.h"
 #include "kube/leader.h"
 
@@ -43,14 +44,12 @@ Json binding(const std::string& name, const std::string& space, const std::strin
   return out.set("subjects", Json::array({Json::object({{"kind", "ServiceAccount"}, {"name", kName}, {"namespace", account_space}})}));
 }
 
-// Users who may view or edit a namespace may do so with our kinds in it. Where a namespace may queue, and what its workloads ask for, is for administrators and controllers to write: others see it.
-Json user_role(const char* verb, std::vector<Json> verbs) {
-  Json rules = Json::array({Json::object({{"apiGroups", Json::array({Json("slurm.nebius.ai")})}, {"resources", Json::array({Json("slurmclusters"), Json("nodesets"), Json("activechecks")})}, {"verbs", Json::array(verbs)}})});
-  if (std::string_view(verb) == "view")
-    rules.push(Json::object({{"apiGroups", Json::array({Json(std::string(api::queue_group))})}, {"resources", Json::array({Json("localqueues"), Json("workloads")})}, {"verbs", Json::array(std::move(verbs))}}));
-  Json out = role(fmt::format("fairlead-{}", verb), "", std::move(rules));
-  out.child("metadata").child("labels").set(fmt::format("rbac.authorization.k8s.io/aggregate-to-{}", verb), "true");
-  return out;
+// For people (api/user_roles.h), as part of this installation.
+Json user_role(Json one) {
+  Json meta = metadata(kube::name_of(one));
+  for (const auto& [key, value] : one["metadata"]["labels"].members()) meta.child("labels").set(key, value);
+  one.set("metadata", std::move(meta));
+  return one;
 }
 
 // A local node makes its pods' network itself: names and services from slices, routes to other nodes, policies from pods and namespaces. Node authorisation lets
@@ -197,8 +196,7 @@ std::vector<Json> install_manifests(const InstallOptions& options, const kube::A
   for (const auto& rule : all.rules())
     if (std::ranges::find(spaces, rule.space) == spaces.end()) spaces.push_back(rule.space);
   for (const auto& space : spaces) out.push_back(role(kName, space, kube::role_rules(all, space)));
-  out.push_back(user_role("view", {"get", "list", "watch"}));
-  out.push_back(user_role("edit", {"create", "delete", "patch", "update"}));
+  for (Json& one : api::user_roles()) out.push_back(user_role(std::move(one)));
   for (const auto& space : spaces) out.push_back(binding(kName, space, options.space));
   if (options.local_nodes)
     for (Json& one : local_node_role()) out.push_back(std::move(one));

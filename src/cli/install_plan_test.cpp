@@ -34,11 +34,11 @@ TEST(Install, MakesThingsInTheOrderInWhichTheyAreNeeded) {
   EXPECT_THAT(titles(install_manifests({}, some_access(""))),
               ElementsAre("Namespace fairlead-system", "CustomResourceDefinition machines.fairlead.dev", "CustomResourceDefinition slurmclusters.slurm.nebius.ai", "CustomResourceDefinition nodesets.slurm.nebius.ai", "CustomResourceDefinition activechecks.slurm.nebius.ai",
                           "CustomResourceDefinition notificationtopics.fairlead.dev", "CustomResourceDefinition notifications.fairlead.dev",
-                          "CustomResourceDefinition schedulerconfigs.fairlead.dev", "CustomResourceDefinition computequotas.fairlead.dev",
+                          "CustomResourceDefinition schedulerconfigs.fairlead.dev", "CustomResourceDefinition computequotas.fairlead.dev", "CustomResourceDefinition inquiries.fairlead.dev",
                           "CustomResourceDefinition resourceflavors.kueue.x-k8s.io", "CustomResourceDefinition topologies.kueue.x-k8s.io", "CustomResourceDefinition workloadpriorityclasses.kueue.x-k8s.io",
                           "CustomResourceDefinition admissionchecks.kueue.x-k8s.io", "CustomResourceDefinition cohorts.kueue.x-k8s.io", "CustomResourceDefinition clusterqueues.kueue.x-k8s.io",
                           "CustomResourceDefinition localqueues.kueue.x-k8s.io", "CustomResourceDefinition workloads.kueue.x-k8s.io",
-                          "ServiceAccount fairlead-system/fairlead-server", "ClusterRole fairlead-server", "Role fairlead-system/fairlead-server", "ClusterRole fairlead-view", "ClusterRole fairlead-edit",
+                          "ServiceAccount fairlead-system/fairlead-server", "ClusterRole fairlead-server", "Role fairlead-system/fairlead-server", "ClusterRole fairlead-view", "ClusterRole fairlead-edit", "ClusterRole fairlead-team-member", "ClusterRole fairlead-team-viewer",
                           "ClusterRoleBinding fairlead-server", "RoleBinding fairlead-system/fairlead-server", "Service fairlead-system/fairlead-webhooks", "Deployment fairlead-system/fairlead-server", "ServiceAccount fairlead-system/fairlead-agent",
                           "DaemonSet fairlead-system/fairlead-agent"));
 }

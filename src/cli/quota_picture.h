@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `fairlead quota`, `queue`, `explain`, `eta` and `whatif` draw, from the views of governance (-o json prints those as they are). Pure.
+// What `fairlead quota`, `queue`, `explain`, `eta` and `whatif` draw, from the views of governance (-o json prints those as they are; api/queue_views.h has the parts of them). Pure.
 #pragma once
 #include <string>
 
@@ -9,15 +9,8 @@
 
 namespace fairlead::cli {
 
-// The tree of quotas; with a name only that cohort, queue or team and what is below it. Empty: there is none of that name.
-kube::Json part_of_quotas(const kube::Json& view, const std::string& name);
 std::string draw_quotas(const kube::Json& view, const Look& look);
 
-struct QueueFilter {
-  std::string space, queue;  // empty: all. A queue: ClusterQueue, LocalQueue or team.
-  bool all = false;          // running ones, too
-};
-kube::Json part_of_queue(const kube::Json& view, const QueueFilter& filter);
 std::string draw_queue(const kube::Json& view, Instant now, const Look& look);
 std::string draw_explanation(const kube::Json& view, const Look& look);
 std::string draw_eta(const kube::Json& view, const Look& look);

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include "api/queue_views.h"
+
 namespace fairlead::cli {
 namespace {
 
@@ -56,11 +58,11 @@ TEST(QuotaPicture, FitsIntoAnyWidth) {
 }
 
 TEST(QuotaPicture, OneQueueTeamOrCohort) {
-  EXPECT_EQ(part_of_quotas(quotas(), "team-a")["tree"].items().at(0)["name"].string(), "team-a");
-  EXPECT_EQ(part_of_quotas(quotas(), "b")["tree"].items().at(0)["name"].string(), "hyperpod-ns-b-clusterqueue");
-  EXPECT_EQ(part_of_quotas(quotas(), "everybody")["tree"].items().at(0)["children"].items().size(), 2U);
-  EXPECT_TRUE(part_of_quotas(quotas(), "nobody").is_null());
-  EXPECT_EQ(part_of_quotas(quotas(), "")["tree"].items().size(), 2U);
+  EXPECT_EQ(api::part_of_quotas(quotas(), "team-a")["tree"].items().at(0)["name"].string(), "team-a");
+  EXPECT_EQ(api::part_of_quotas(quotas(), "b")["tree"].items().at(0)["name"].string(), "hyperpod-ns-b-clusterqueue");
+  EXPECT_EQ(api::part_of_quotas(quotas(), "everybody")["tree"].items().at(0)["children"].items().size(), 2U);
+  EXPECT_TRUE(api::part_of_quotas(quotas(), "nobody").is_null());
+  EXPECT_EQ(api::part_of_quotas(quotas(), "")["tree"].items().size(), 2U);
 }
 
 TEST(QuotaPicture, NamesCannotMoveTheCursor) {
@@ -82,18 +84,18 @@ workloads:
 
 TEST(QueuePicture, IsALineWithWhatEachWaitsFor) {
   const Instant now = *parse_time("2026-11-22T10:01:00Z");
-  EXPECT_EQ(draw_queue(part_of_queue(line(), {}), now, {.width = 90, .unicode = false}),
+  EXPECT_EQ(draw_queue(api::part_of_queue(line(), {}), now, {.width = 90, .unicode = false}),
             "#  QUEUE  WAITING     PRIO  AGE  WAITS FOR\n"
             "1  a      lab/x          5  60s  those that were pre-empted for it to stop\n"
             "2  a      lab/u          0  61m  2 cpu in f0: borrowingLimit of ClusterQueue a (3)\n"
             "-  -      other/lost     0  61m  LocalQueue gone doesn't exist\n");
-  EXPECT_THAT(draw_queue(part_of_queue(line(), {.all = true}), now, {.width = 90, .unicode = false}), HasSubstr("\n\nQUEUE  RUNNING  PRIO  FOR  HAS\na      lab/z       0   2m  4 cpu on f0 (stopping)\n"));
+  EXPECT_THAT(draw_queue(api::part_of_queue(line(), {.all = true}), now, {.width = 90, .unicode = false}), HasSubstr("\n\nQUEUE  RUNNING  PRIO  FOR  HAS\na      lab/z       0   2m  4 cpu on f0 (stopping)\n"));
 }
 
 TEST(QueuePicture, IsFiltered) {
-  EXPECT_EQ(part_of_queue(line(), {.space = "other"})["workloads"].items().size(), 1U);
-  EXPECT_EQ(part_of_queue(line(), {.queue = "door"})["workloads"].items().size(), 2U);
-  EXPECT_EQ(part_of_queue(line(), {.queue = "a", .all = true})["workloads"].items().size(), 3U);
+  EXPECT_EQ(api::part_of_queue(line(), {.space = "other"})["workloads"].items().size(), 1U);
+  EXPECT_EQ(api::part_of_queue(line(), {.queue = "door"})["workloads"].items().size(), 2U);
+  EXPECT_EQ(api::part_of_queue(line(), {.queue = "a", .all = true})["workloads"].items().size(), 3U);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A policy and quotas of teams become queues: HyperPod's names and percentages, the worked example of borrowing through them, a quota that would promise machines twice, a team that goes.
+# A policy and quotas of teams become queues: HyperPod's names and percentages, the worked example of borrowing through them, a quota that would promise machines twice, members and what they may do and ask, a team that goes.
 . "$(dirname "$0")/lib.sh"
 
 type=node.kubernetes.io/instance-type
@@ -15,6 +15,7 @@ clean_up() {
   k delete schedulerconfig policy --ignore-not-found --timeout=30s > /dev/null || status=1
   k delete namespace hyperpod-ns-red hyperpod-ns-blue --ignore-not-found --timeout=60s > /dev/null || status=1
   until_true 30 'the queues of teams go' is_empty k get clusterqueues,cohorts,resourceflavors,workloadpriorityclasses -l fairlead.dev/teams=true -o name || status=1
+  k -n default delete serviceaccount ada --ignore-not-found > /dev/null || status=1
   k label nodes -l example.com/pool=cpu "$type-" > /dev/null || status=1
   exit "$status"
 }
@@ -70,6 +71,58 @@ says 'red has 60m' accepted green message || fail "the numbers are not told: $(a
 is_empty k get namespace hyperpod-ns-green --ignore-not-found -o name || fail 'a namespace for a refused quota'
 until_true 10 'an unknown type is refused with those there are' bash -c "$(declare -f quota k accepted says); k patch computequota green --type=merge -p '{\"spec\":{\"computeQuotaResources\":[{\"instanceType\":\"ml.x\",\"count\":1}]}}' > /dev/null; says 'there are' accepted green message"
 note 'machines are not promised twice, and a type that is not there is named'
+
+# ada is a service account here, for which both engines make tokens.
+k -n default create serviceaccount ada > /dev/null
+export ADA="$SCENARIO_WORK/ada.kubeconfig"
+(umask 077 && k config view --minify --flatten --raw > "$ADA")
+token=$(k -n default create token ada)
+"$SCENARIO_KUBECTL" --kubeconfig "$ADA" config set-credentials ada --token "$token" > /dev/null
+"$SCENARIO_KUBECTL" --kubeconfig "$ADA" config set-context --current --user ada --namespace hyperpod-ns-blue > /dev/null
+ka() { "$SCENARIO_KUBECTL" --kubeconfig "$ADA" "$@"; }
+fa() { COLUMNS=160 "$SCENARIO_FAIRLEAD" "$@" --kubeconfig "$ADA"; }
+may() { # yes|no VERB WHAT...
+  local answer
+  answer=$(ka auth can-i "${@:2}" 2> /dev/null) || true # "no" is a failure, too
+  [ "$answer" = "$1" ]
+}
+
+may no create jobs || fail 'a stranger may make Jobs'
+f team add-member nobody ada > /dev/null 2>&1 && fail 'a member of no team'
+says 'is a member of team blue' f team add-member blue serviceaccount:default/ada || fail 'add-member'
+says 'is a member already' f team add-member blue serviceaccount:default/ada || fail 'add-member again'
+same serviceaccount:default/ada f team members blue || fail 'members'
+until_true 10 'a member may make Jobs' may yes create jobs
+until_true 10 'a member may see the queues' may yes list clusterqueues
+for what in 'create jobs -n hyperpod-ns-red' 'list workloads -A' 'get secrets -n hyperpod-ns-red' 'create rolebindings' 'update localqueues' 'update workloads' 'patch computequotas' 'delete namespace/hyperpod-ns-blue' 'update nodes'; do
+  # shellcheck disable=SC2086
+  may no $what || fail "a member may $what"
+done
+quota blue 'vCpu: 0.05' 50
+job blue b3 40m
+until_true 20 'b3 waits' says ' 45m more needed' k -n hyperpod-ns-blue get workloads -o 'jsonpath={.items[*].status.conditions[?(@.type=="QuotaReserved")].message}'
+is_empty k -n hyperpod-ns-blue get inquiries -o name || fail 'inquiries before anybody asked'
+f explain -n hyperpod-ns-blue job/b3 > "$SCENARIO_WORK/of-admin"
+fa explain job/b3 > "$SCENARIO_WORK/of-member" || fail 'a member cannot ask why his job waits'
+cmp "$SCENARIO_WORK/of-admin" "$SCENARIO_WORK/of-member" || fail 'a member is told something else'
+says 'b3' fa queue || fail 'a member cannot see his line'
+says 'hyperpod-ns-red' fa quota || fail 'a member cannot see who has what'
+says 'b3' fa eta job/b3 || fail 'a member cannot ask when'
+says 'b3' fa whatif --without job/b1 --without job/b2 || fail 'a member cannot ask what if'
+fa explain -n hyperpod-ns-red job/r1 > /dev/null 2>&1 && fail 'a member asks about another team'
+is_empty k -n hyperpod-ns-blue get inquiries -o name || fail 'an inquiry was left behind'
+ka create -f - > /dev/null << 'YAML'
+apiVersion: fairlead.dev/v1alpha1
+kind: Inquiry
+metadata: {name: why}
+spec: {ttlSeconds: 8, explain: {workload: job/b3}}
+YAML
+until_true 10 'a question in plain YAML is answered' same 45m ka get inquiry why -o 'jsonpath={.status.answer.missing[0].missing}'
+until_true 20 'its time takes it away' is_empty k -n hyperpod-ns-blue get inquiries -o name
+says 'is no member any more' f team remove-member blue serviceaccount:default/ada || fail 'remove-member'
+until_true 10 'who is no member may nothing' bash -c "$(declare -f may ka); may no create jobs && may no list clusterqueues"
+k -n hyperpod-ns-blue delete job b3 > /dev/null
+note 'members may work in their namespace and ask why they wait, and nothing beyond'
 
 k delete computequota red --timeout=30s > /dev/null
 until_true 20 'its queue goes or waits for what runs' same Disabled k get namespace hyperpod-ns-red -o 'jsonpath={.metadata.labels.sagemaker\.amazonaws\.com/activate-quota}'

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "api/team_crds.h"
+#include "api/user_roles.h"
 #include "base/log.h"
 
 namespace fairlead::governance {
@@ -21,7 +22,7 @@ constexpr const char* kActivate = "sagemaker.amazonaws.com/activate-quota";
 
 // Made from policy and quotas, and taken away with them; a queue before its flavors.
 const std::vector<const kube::Resource*>& made_kinds() {
-  static const std::vector<const kube::Resource*> kinds{&queues::local_queues, &queues::cluster_queues, &queues::cohorts, &queues::flavors, &queues::priority_classes};
+  static const std::vector<const kube::Resource*> kinds{&queues::local_queues, &queues::cluster_queues, &queues::cohorts, &queues::flavors, &queues::priority_classes, &api::rbac::cluster_role_bindings};
   return kinds;
 }
 
@@ -38,7 +39,8 @@ std::vector<kube::Controller::Source> TeamsController::sources() const {
     return one;
   };
   const auto of_team = [one](const kube::Change& change) { return ours(change.object()) || kube::name_of(change.object()).starts_with(space_of_team("")) ? one : std::vector<ObjectKey>{}; };
-  std::vector<Source> out{{api::teams::configs, "", always}, {api::teams::quotas, "", always}, {resources::nodes, "", of_node}, {resources::namespaces, "", of_team}};
+  const auto of_members = [one](const kube::Change& change) { return kube::name_of(change.object()) == kTeamMembers ? one : std::vector<ObjectKey>{}; };
+  std::vector<Source> out{{api::teams::configs, "", always}, {api::teams::quotas, "", always}, {resources::nodes, "", of_node}, {resources::namespaces, "", of_team}, {api::rbac::role_bindings, "", of_members}};
   for (const kube::Resource* kind : made_kinds()) out.push_back({*kind, "", of_team});
   return out;
 }
@@ -46,6 +48,7 @@ std::vector<kube::Controller::Source> TeamsController::sources() const {
 std::optional<kube::Access> TeamsController::access() const {
   kube::Access access;
   access.may({"update"}, api::teams::configs, "status").may({"update"}, api::teams::quotas, "status").may({"create", "update"}, resources::namespaces).may({"create"}, resources::events);
+  access.may({"create", "update"}, api::rbac::role_bindings).may({"bind"}, api::rbac::cluster_roles, "", "", {api::team_member_role, api::team_viewer_role});
   for (const kube::Resource* kind : made_kinds()) access.may({"create", "update", "delete"}, *kind);
   return access;
 }
@@ -57,6 +60,8 @@ Result<kube::Next> TeamsController::reconcile(const ObjectKey&) {
   in.nodes = caches_->of(resources::nodes).list("");
   for (Json& object : caches_->of(resources::namespaces).list("")) in.spaces.emplace(kube::name_of(object), std::move(object));
   for (Json& object : caches_->of(queues::cluster_queues).list("")) in.queues.emplace(kube::name_of(object), std::move(object));
+  for (Json& object : caches_->of(api::rbac::role_bindings).list(""))
+    if (kube::name_of(object) == kTeamMembers) in.bindings.emplace(kube::space_of(object), std::move(object));
   const TeamsPlan plan = plan_teams(in);
   for (const auto& [resource, verdicts] : {std::pair{&api::teams::configs, &plan.configs}, std::pair{&api::teams::quotas, &plan.quotas}})
     for (const Verdict& verdict : *verdicts)

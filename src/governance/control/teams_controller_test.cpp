@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "api/team_crds.h"
+#include "api/user_roles.h"
 #include "kube/tiny_api.h"
 
 namespace fairlead::governance {
@@ -60,7 +61,7 @@ class DyingApi final : public kube::KubeApi {
   kube::KubeApi& api_;
 };
 
-constexpr const char* kKinds[] = {"namespaces", "clusterqueues", "localqueues", "resourceflavors", "cohorts", "workloadpriorityclasses", "computequotas", "schedulerconfigs"};
+constexpr const char* kKinds[] = {"namespaces", "clusterqueues", "localqueues", "resourceflavors", "cohorts", "workloadpriorityclasses", "computequotas", "schedulerconfigs", "rolebindings", "clusterrolebindings"};
 
 class TeamsOnApi : public testing::Test {
  protected:
@@ -134,6 +135,46 @@ TEST_F(TeamsOnApi, MakesChangesAndTakesAway) {
   EXPECT_EQ(api_.all("clusterqueues").size(), 1U) << "somebody's stays";
   EXPECT_TRUE(api_.all("localqueues").empty() && api_.all("resourceflavors").empty() && api_.all("cohorts").empty() && api_.all("workloadpriorityclasses").empty());
   EXPECT_EQ(api_.all("namespaces").at({"", "hyperpod-ns-red"})["metadata"]["labels"]["sagemaker.amazonaws.com/activate-quota"].string(), "Disabled");
+}
+
+TEST_F(TeamsOnApi, MembersArePeoplesToName) {
+  begin();
+  run();
+  const ObjectKey binding{"hyperpod-ns-red", "team-members"}, viewers{"", "hyperpod-ns-red-members"};
+  ASSERT_TRUE(api_.all("rolebindings").contains(binding));
+  EXPECT_EQ(api_.all("rolebindings").at(binding)["roleRef"]["name"].string(), "fairlead-team-member");
+  EXPECT_FALSE(api_.all("rolebindings").contains({"hyperpod-ns-theirs", "team-members"})) << "no team";
+  EXPECT_TRUE(api_.all("clusterrolebindings").empty()) << "nobody is a member";
+
+  Json with = api_.all("rolebindings").at(binding);
+  with.set("subjects", yaml("[{kind: User, apiGroup: rbac.authorization.k8s.io, name: ada}, {kind: Group, apiGroup: rbac.authorization.k8s.io, name: interns}]"));
+  ASSERT_TRUE(api_.update(api::rbac::role_bindings, with));
+  run();
+  EXPECT_EQ(api_.all("rolebindings").at(binding)["subjects"], with["subjects"]);
+  EXPECT_EQ(api_.all("clusterrolebindings").at(viewers)["subjects"], with["subjects"]);
+  EXPECT_EQ(api_.all("clusterrolebindings").at(viewers)["roleRef"]["name"].string(), "fairlead-team-viewer");
+
+  with = api_.all("rolebindings").at(binding);
+  with.child("subjects").items().pop_back();
+  ASSERT_TRUE(api_.update(api::rbac::role_bindings, with));
+  run();
+  EXPECT_EQ(api_.all("clusterrolebindings").at(viewers)["subjects"], with["subjects"]) << "who is taken away sees nothing more";
+  with = api_.all("rolebindings").at(binding);
+  with.erase("subjects");
+  ASSERT_TRUE(api_.update(api::rbac::role_bindings, with));
+  run();
+  EXPECT_TRUE(api_.all("clusterrolebindings").empty());
+
+  // Somebody's binding of that name gives nobody a look at the cluster.
+  with.child("metadata").erase("labels");
+  with.set("subjects", yaml("[{kind: User, apiGroup: rbac.authorization.k8s.io, name: eve}]"));
+  ASSERT_TRUE(api_.put(api::rbac::role_bindings, with));
+  run();
+  EXPECT_TRUE(api_.all("clusterrolebindings").empty());
+
+  api_.all("computequotas").clear();
+  run();
+  EXPECT_TRUE(api_.all("rolebindings").contains(binding)) << "the namespace stays, and who may work in it";
 }
 
 TEST_F(TeamsOnApi, DeathAtAnyStepComesToTheSame) {

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "api/queue_crds.h"
+#include "api/user_roles.h"
 #include "governance/plan/kueue_read.h"
 #include "kube/patch.h"
 
@@ -412,6 +413,19 @@ class Planner {
     Json local = meta(local_queue_of_team(quota.team), quota.name);
     local.set("namespace", space);
     make(api::queues::local_queues, Json::object({{"metadata", std::move(local)}, {"spec", Json::object({{"clusterQueue", queue}})}}));
+    make_members(quota);
+  }
+
+  // Who is a member is people's to say: the subjects of the binding in the namespace. What they may look at in the cluster follows.
+  void make_members(const Quota& quota) {
+    const auto refers_to = [](const char* role) { return Json::object({{"apiGroup", "rbac.authorization.k8s.io"}, {"kind", "ClusterRole"}, {"name", role}}); };
+    const std::string space = space_of_team(quota.team);
+    Json binding = meta(kTeamMembers, quota.name);
+    binding.set("namespace", space);
+    make(api::rbac::role_bindings, Json::object({{"metadata", std::move(binding)}, {"roleRef", refers_to(api::team_member_role)}}));
+    const auto have = in_.bindings.find(space);
+    if (have == in_.bindings.end() || have->second["metadata"]["labels"][kTeamsLabel].string() != "true" || have->second["subjects"].items().empty()) return;
+    make(api::rbac::cluster_role_bindings, Json::object({{"metadata", meta(viewers_of_team(quota.team), quota.name)}, {"roleRef", refers_to(api::team_viewer_role)}, {"subjects", have->second["subjects"]}}));
   }
 
   const TeamsInput& in_;
@@ -456,6 +470,7 @@ TeamsPlan plan_teams(const TeamsInput& input) { return Planner(input).run(); }
 
 std::string space_of_team(const std::string& team) { return "hyperpod-ns-" + team; }
 std::string queue_of_team(const std::string& team) { return "hyperpod-ns-" + team + "-clusterqueue"; }
+std::string viewers_of_team(const std::string& team) { return "hyperpod-ns-" + team + "-members"; }
 std::string local_queue_of_team(const std::string& team) { return "hyperpod-ns-" + team + "-localqueue"; }
 
 bool holds_fields(const Json& have, const Json& wanted) {

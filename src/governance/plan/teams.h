@@ -15,6 +15,7 @@ namespace fairlead::governance {
 
 inline constexpr const char* kTeamsLabel = "fairlead.dev/teams";       // "true" on all that follows from policy and quotas
 inline constexpr const char* kTeamCohort = "hyperpod-teams";
+inline constexpr const char* kTeamMembers = "team-members";            // RoleBinding in a team's namespace: its subjects are the members, and are people's to write
 inline constexpr const char* kInstanceType = "node.kubernetes.io/instance-type";
 
 // What nodes with one label of instance type can give. cpu in thousandths, all else in whole units.
@@ -32,6 +33,7 @@ struct TeamsInput {
   std::vector<kube::Json> nodes;
   std::map<std::string, kube::Json> spaces;  // namespaces by name
   std::map<std::string, kube::Json> queues;  // ClusterQueues by name
+  std::map<std::string, kube::Json> bindings;  // RoleBindings `team-members` by namespace
 };
 
 struct Verdict {
@@ -60,6 +62,7 @@ bool shares_fairly(const std::vector<kube::Json>& configs);
 
 std::string space_of_team(const std::string& team);        // hyperpod-ns-TEAM
 std::string queue_of_team(const std::string& team);        // hyperpod-ns-TEAM-clusterqueue
+std::string viewers_of_team(const std::string& team);      // hyperpod-ns-TEAM-members, a ClusterRoleBinding
 std::string local_queue_of_team(const std::string& team);  // hyperpod-ns-TEAM-localqueue
 
 // Is every field of `wanted` in `have`, lists of the same length? Fields that the API adds do not matter.

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts of what task governance shows: the tree of quotas and the lines of queues, in the form in which the engine tells them (governance/plan/views.h). Pure.
+#pragma once
+#include <string>
+
+#include "kube/json.h"
+
+namespace fairlead::api {
+
+// The tree of quotas; with a name only that cohort, queue or team and what is below it. Null: there is none of that name.
+kube::Json part_of_quotas(const kube::Json& view, const std::string& name);
+
+struct QueueFilter {
+  std::string space, queue;  // empty: all. A queue: ClusterQueue, LocalQueue or team.
+  bool all = false;          // running ones, too
+};
+kube::Json part_of_queue(const kube::Json& view, const QueueFilter& filter);
+
+}  // namespace fairlead::api

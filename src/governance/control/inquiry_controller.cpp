@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "governance/control/inquiry_controller.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/team_crds.h"
+#include "governance/plan/inquiry.h"
+
+namespace fairlead::governance {
+
+using kube::Json;
+using kube::ObjectKey;
+
+namespace {
+
+class CachedObjects final : public InquiryObjects {
+ public:
+  explicit CachedObjects(const kube::Caches& caches) : caches_(caches) {}
+  std::vector<Json> all(const kube::Resource& resource) const override { return caches_.of(resource).list(""); }
+  std::optional<Json> one(const kube::Resource& resource, const ObjectKey& key) const override { return caches_.of(resource).get(key); }
+
+ private:
+  const kube::Caches& caches_;
+};
+
+}  // namespace
+
+std::vector<kube::Controller::Source> InquiryController::sources() const {
+  std::vector<Source> out{{api::teams::inquiries, "", kube::key_itself}};
+  for (const kube::Resource& kind : inquiry_kinds()) out.push_back({kind, "", [](const kube::Change&) { return std::vector<ObjectKey>{}; }});
+  return out;
+}
+
+std::optional<kube::Access> InquiryController::access() const {
+  kube::Access access;
+  return access.may({"update"}, api::teams::inquiries, "status").may({"delete"}, api::teams::inquiries);
+}
+
+Result<kube::Next> InquiryController::reconcile(const ObjectKey& key) {
+  const kube::Reader& inquiries = caches_->of(api::teams::inquiries);
+  const auto inquiry = inquiries.get(key);
+  if (!inquiry || kube::deleting(*inquiry)) return kube::Next{};
+  const Instant now = clock_.now();
+  if (const auto ends = inquiry_ends(*inquiry)) {
+    if (*ends > now) return kube::Next{*ends - now};
+    auto gone = api_.remove(api::teams::inquiries, key, {.uid = kube::uid_of(*inquiry), .resource_version = {}});
+    if (!gone && gone.error().code != Code::NotFound && gone.error().code != Code::Conflict) return pass(std::move(gone.error()), "delete Inquiry " + key.text());
+    return kube::Next{};
+  }
+  const auto before = [&](const Json& other) {
+    const auto rank = [](const Json& one) { return std::pair(one["metadata"]["creationTimestamp"].string(), kube::name_of(one)); };
+    return !answered(other) && rank(other) < rank(*inquiry);
+  };
+  const auto line = inquiries.list(key.space);
+  const bool flood = static_cast<std::size_t>(std::ranges::count_if(line, before)) >= most_waiting;
+  const Json answer = flood ? refuse_inquiry(*inquiry, "TooMany", fmt::format("{} others of this namespace wait for an answer; ask again later", most_waiting), now) : answer_inquiry(*inquiry, CachedObjects(*caches_), now);
+  auto written = api_.update_status(api::teams::inquiries, answer);
+  if (!written && written.error().code == Code::NotFound) return kube::Next{};
+  if (!written) return pass(std::move(written.error()), "answer Inquiry " + key.text());
+  return kube::Next{};  // what was written comes back as a change
+}
+
+}  // namespace fairlead::governance
