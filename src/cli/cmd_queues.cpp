@@ -19,7 +19,7 @@ namespace queues = api::queues;
 Result<std::vector<Json>> queue_objects(Session& session) {
   std::vector<Json> objects;
   // Workloads last: what they refer to is older than they are.
-  for (const kube::Resource& resource : {kube::resources::namespaces, queues::flavors, queues::cohorts, queues::cluster_queues, queues::local_queues, queues::workloads}) {
+  for (const kube::Resource& resource : {kube::resources::namespaces, queues::flavors, queues::checks, queues::cohorts, queues::cluster_queues, queues::local_queues, queues::workloads}) {
     auto all = session.list(resource);
     if (!all && all.error().code == Code::Forbidden)
       return fail(Code::Forbidden, fmt::format("{}: the quotas of a cluster are told as a whole; ask for a role that may list {} in all namespaces", all.error().message, resource.plural));

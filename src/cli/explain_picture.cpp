@@ -84,7 +84,7 @@ std::string draw_explanation(const Json& view, const Look& look) {
   if (view.has("position")) out += clean(fmt::format("Position {} of ClusterQueue {}, priority {}", view["position"].integer(), view["queue"].string(), view["priority"].integer())) + "\n";
   if (view.has("pods")) out += clean(fmt::format("It {} (partial admission)", view["pods"].string())) + "\n";
   if (view["safe"].boolean()) out += clean("It has not run for long enough to be pre-empted" + (view.has("safeUntil") ? ": not before " + view["safeUntil"].string() : std::string())) + "\n";
-  if (state == "Stopping" && view.has("message")) out += clean(view["message"].string()) + "\n";
+  if ((state == "Stopping" || state == "Running") && view.has("message")) out += clean(view["message"].string()) + "\n";
   if (const Json& wrong = view["wrong"]; !wrong.is_null()) out += clean(fmt::format("Look at {} {}: {}{}", wrong["kind"].string(), place_of(wrong), wrong["field"].string(), wrong["from"].is_null() ? "" : " is " + value(wrong["from"]))) + "\n";
   // The message alone tells what no amount does: taints, affinity, an uncovered resource.
   if (state == "Waiting" && view["missing"].items().empty() && view["keptFor"].items().empty() && view.has("message")) out += clean(view["message"].string()) + "\n";

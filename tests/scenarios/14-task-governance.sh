@@ -14,6 +14,7 @@ clean_up() {
   k delete namespace team-a team-b --ignore-not-found --timeout=60s > /dev/null || status=1
   k delete clusterqueue team-a team-b --ignore-not-found --timeout=30s > /dev/null || status=1
   k delete resourceflavor pool-cpu --ignore-not-found --timeout=30s > /dev/null || status=1
+  k delete admissioncheck budget --ignore-not-found --timeout=30s > /dev/null || status=1
   k delete workloadpriorityclass urgent-priority --ignore-not-found --timeout=30s > /dev/null || status=1
   exit "$status"
 }
@@ -219,6 +220,41 @@ until_true 30 'the large one starts' held team-b large false
 until_true 30 'and the small one beside it' held team-b late false
 k delete schedulerconfig first > /dev/null
 note 'a large job that has waited gets what is given back'
+
+# ---- a program of the site has a say (kubectl plays it)
+k -n team-b delete job large late --ignore-not-found --wait=true --timeout=60s > /dev/null
+k -n team-a delete jobs --all --wait=true --timeout=60s > /dev/null
+active() { k get clusterqueue team-b -o "jsonpath={.status.conditions[?(@.type==\"Active\")].$1}"; }
+k patch clusterqueue team-b --type=merge -p '{"spec":{"admissionChecksStrategy":{"admissionChecks":[{"name":"budget"}]}}}' > /dev/null
+until_true 20 'a check that is not there is named' same AdmissionCheckNotFound active reason
+k apply -f - > /dev/null << 'YAML'
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: budget}
+spec: {controllerName: example.com/budget}
+YAML
+until_true 20 'one whose program is not there, too' same AdmissionCheckInactive active reason
+k patch admissioncheck budget --subresource=status --type=merge -p '{"status":{"conditions":[{"type":"Active","status":"True","reason":"Here","message":"","lastTransitionTime":"2026-11-23T00:00:00Z"}]}}' > /dev/null
+until_true 20 'the queue is active' same True active status
+queued_job team-b asked 10m
+until_true 30 'it has its quota and waits for the check' same UnsatisfiedAdmissionChecks condition team-b asked Admitted reason
+held team-b asked true || fail 'it runs before its check is ready'
+says 'waits for admission checks: budget (Pending)' f explain -n team-b job/asked || fail 'fairlead explain does not name the check'
+workload=$(k -n team-b get workloads -o 'jsonpath={.items[?(@.metadata.ownerReferences[0].name=="asked")].metadata.name}')
+verdict() { # STATE MORE
+  k -n team-b patch workload "$workload" --subresource=status --type=merge -p "{\"status\":{\"admissionChecks\":[{\"name\":\"budget\",\"state\":\"$1\",\"message\":\"said\",\"lastTransitionTime\":\"$(date -u +%FT%TZ)\"$2}]}}" > /dev/null
+}
+verdict Retry ',"requeueAfterSeconds":3'
+until_true 30 'it is put off, and is back in line' same Pending k -n team-b get workload "$workload" -o 'jsonpath={.status.admissionChecks[0].state}'
+until_true 30 'it has its quota again' same UnsatisfiedAdmissionChecks condition team-b asked Admitted reason
+verdict Ready ',"podSetUpdates":[{"name":"main","annotations":{"example.com/cost":"7"}}]'
+until_true 30 'it starts' held team-b asked false
+same 7 k -n team-b get job asked -o 'jsonpath={.spec.template.metadata.annotations.example\.com/cost}' || fail 'what the check added is not in the Job'
+verdict Rejected ''
+until_true 30 'it is stopped' held team-b asked true
+until_true 30 'and stays out' same false k -n team-b get workload "$workload" -o 'jsonpath={.spec.active}'
+is_empty k -n team-b get job asked -o 'jsonpath={.spec.template.metadata.annotations.example\.com/cost}' || fail 'what the check added stayed in the Job'
+note 'a job starts when the checks of its queue agree'
 
 # ---- what was decided is decided again
 replay=$(dirname "$SCENARIO_FAIRLEAD")/fairlead-replay

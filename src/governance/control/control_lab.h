@@ -269,7 +269,7 @@ class Site {
     });
   }
   std::vector<kube::Resource> kinds() const {
-    return {resources::namespaces, queues::flavors, queues::cohorts, queues::cluster_queues, queues::local_queues, queues::workloads, queues::priority_classes, kPriorityClasses, kBatchJobs, resources::pods, api::teams::configs};
+    return {resources::namespaces, queues::flavors, queues::cohorts, queues::checks, queues::cluster_queues, queues::local_queues, queues::workloads, queues::priority_classes, kPriorityClasses, kBatchJobs, resources::pods, api::teams::configs};
   }
   void refresh_all() {
     for (const auto& kind : kinds()) refresh(kind);
@@ -290,6 +290,13 @@ class Site {
     if (done && done->again_after && *done->again_after >= 1s) one.later.insert(key);
     else if (!done || done->again_after) keys.insert(key);
     return true;
+  }
+  // What a program of the site says of a Job's Workload.
+  void answer(const std::string& job, const std::string& check, const std::string& state, const std::string& more = "") {
+    Json workload = workload_of(job);
+    for (Json& one : workload.child("status").child("admissionChecks").items())
+      if (one["name"].string() == check) one = yaml(fmt::format("{{name: {}, state: {}, message: said, lastTransitionTime: '{}'{}}}", check, state, print_time(clock_.now()), more));
+    (void)api_.put(queues::workloads, workload);
   }
   // Until nothing changes any more.
   void settle() {
@@ -312,7 +319,10 @@ class Site {
   // Never more pods than quota, whoever runs them; and nothing runs that has none.
   void watch_over() {
     for (const auto& [key, object] : api_.all("jobs"))
+    {
       if (state(key.name) == "runs" && !holds_quota(workload_of(key.name)) && broken_.empty()) broken_ = key.name + " runs without quota";
+      if (state(key.name) == "runs" && !kube::condition_is_true(workload_of(key.name), "Admitted") && !kube::condition_is_true(workload_of(key.name), "Evicted") && broken_.empty()) broken_ = key.name + " runs before its checks are ready";
+    }
     std::size_t running = 0;
     for (const auto& [key, object] : api_.all("pods")) {
       if (!uses_quota(object)) continue;

@@ -417,6 +417,47 @@ TEST(TaskGovernance, DeathAtAnyStepChangesNothingOfTheEnd) {
   EXPECT_THAT(wanted, HasSubstr("b2 runs"));
 }
 
+// A program of the site has a say: it refuses one, puts one off, lets the others through, and changes its mind about one that runs.
+void checked_story(Site& site, const std::function<void()>& settle) {
+  const auto budget = [&](bool active) {
+    site.put(queues::checks, fmt::format("{{metadata: {{name: budget, uid: c1}}, spec: {{controllerName: example.com/budget}}, status: {{conditions: [{{type: Active, status: '{}', reason: R, message: ''}}]}}}}", active ? "True" : "False"));
+  };
+  budget(false);
+  Json queue = site.api_.all("clusterqueues").at({"", "b"});
+  queue.child("spec").set("admissionChecks", Json::array({"budget"}));
+  (void)site.api_.put(queues::cluster_queues, queue);
+  site.job("b1", "b", 5), site.job("b2", "b", 4);
+  settle();
+  budget(true);
+  settle();
+  site.answer("b1", "budget", "Ready", ", podSetUpdates: [{name: main, annotations: {cost: '5'}, nodeSelector: {zone: z}}]");
+  site.answer("b2", "budget", "Retry", ", requeueAfterSeconds: 30");
+  settle();
+  site.clock_.advance(31s);
+  settle();
+  site.answer("b2", "budget", "Ready");
+  settle();
+  site.job("a1", "a", 6);  // takes its own back: b2 stops, and is asked about anew
+  settle();
+  site.answer("b1", "budget", "Rejected");
+  settle();
+  site.answer("b2", "budget", "Ready");
+  settle();
+}
+
+TEST(TaskGovernance, ChecksHaveTheirSayWheneverTheServerDies) {
+  const auto outcome = [](Site& site) {
+    std::string out = site.outcome();
+    for (const char* name : {"b1", "b2"}) out += fmt::format("\n{} {} {}", name, kube::print_json(site.workload_of(name)["spec"]["active"]), kube::print_json(site.api_.all("jobs").at({"lab", name})["spec"]["template"]["metadata"]["annotations"]));
+    return out;
+  };
+  const std::string wanted = expect_death_changes_nothing(checked_story, outcome, 30);
+  EXPECT_THAT(wanted, HasSubstr("b1 held"));
+  EXPECT_THAT(wanted, HasSubstr("b2 runs"));
+  EXPECT_THAT(wanted, HasSubstr("a1 runs"));
+  EXPECT_THAT(wanted, HasSubstr("b1 false null")) << "what its check added is taken out again";
+}
+
 TEST(TaskGovernance, StaleCachesNeverLetTooMuchRun) {
   expect_stale_caches_break_nothing(story, test_rounds<std::uint64_t>(75, 3'000), &Site::jobs_step, [](Site& site, std::uint64_t seed) {
     EXPECT_THAT(site.outcome(), HasSubstr("b2 runs")) << "seed " << seed;

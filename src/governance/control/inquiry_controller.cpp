@@ -45,8 +45,8 @@ Result<kube::Next> InquiryController::reconcile(const ObjectKey& key) {
   const Instant now = clock_.now();
   if (const auto ends = inquiry_ends(*inquiry)) {
     if (*ends > now) return kube::Next{*ends - now};
-    auto gone = api_.remove(api::teams::inquiries, key, {.uid = kube::uid_of(*inquiry), .resource_version = {}});
-    if (!gone && gone.error().code != Code::NotFound && gone.error().code != Code::Conflict) return pass(std::move(gone.error()), "delete Inquiry " + key.text());
+    auto gone = api_.remove(api::teams::inquiries, key, {.uid = kube::uid_of(*inquiry), .resource_version = kube::version_of(*inquiry)});
+    if (!gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), "delete Inquiry " + key.text());
     return kube::Next{};
   }
   const auto before = [&](const Json& other) {

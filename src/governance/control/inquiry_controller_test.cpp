@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "api/team_crds.h"
+#include "kube/fenced_api.h"
 #include "kube/tiny_api.h"
 
 namespace fairlead::governance {
@@ -72,7 +73,8 @@ TEST_F(Inquiries, AskOnlyWhatTheyDeclare) {
   ask("one");
   InquiryController declared(api_, clock_);
   kube::CheckedApi checked(api_, kube::full_access(declared));
-  InquiryController controller(checked, clock_);
+  kube::FencedApi fenced(checked, [] { return true; });
+  InquiryController controller(fenced, clock_);
   controller.start(api_);
   ASSERT_TRUE(controller.reconcile({"lab", "one"}));
   clock_.at += 400s;

@@ -45,7 +45,7 @@ Result<std::string> why_governance_is_off(kube::KubeApi& api) {
 
 std::vector<kube::Controller::Source> QueueController::sources() const {
   std::vector<Source> out;
-  for (const kube::Resource& resource : {queues::cluster_queues, queues::cohorts, queues::flavors, queues::local_queues, queues::workloads, kube::resources::namespaces, api::teams::configs})
+  for (const kube::Resource& resource : {queues::cluster_queues, queues::cohorts, queues::flavors, queues::checks, queues::local_queues, queues::workloads, kube::resources::namespaces, api::teams::configs})
     out.push_back({resource, "", [plural = resource.plural](const kube::Change& change) { return std::vector<ObjectKey>{key_of_kind(plural.c_str(), kube::key_of(change.object()))}; }});
   return out;
 }
@@ -70,6 +70,7 @@ void QueueController::start(const kube::Caches& caches) {
   follow_policy();
   caches.of(kube::resources::namespaces).each("", [this](const Json& object) { books_.set_space(kube::name_of(object), object); });
   caches.of(queues::flavors).each("", [this](const Json& object) { books_.set_flavor(kube::name_of(object), object); });
+  caches.of(queues::checks).each("", [this](const Json& object) { books_.set_check(kube::name_of(object), object); });
   caches.of(queues::cohorts).each("", [this](const Json& object) { books_.set_cohort(kube::name_of(object), object); });
   caches.of(queues::cluster_queues).each("", [this](const Json& object) { books_.set_queue(kube::name_of(object), object); });
   caches.of(queues::local_queues).each("", [this](const Json& object) { books_.set_local_queue(kube::key_of(object), object); });
@@ -94,6 +95,8 @@ void QueueController::look(const ObjectKey& key) {
     books_.set_cohort(named.name, now(queues::cohorts));
   } else if (kind == queues::flavors.plural) {
     books_.set_flavor(named.name, now(queues::flavors));
+  } else if (kind == queues::checks.plural) {
+    books_.set_check(named.name, now(queues::checks));
   } else if (kind == queues::local_queues.plural) {
     books_.set_local_queue(named, now(queues::local_queues));
   } else if (kind == kube::resources::namespaces.plural) {

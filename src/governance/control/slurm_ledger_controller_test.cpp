@@ -59,7 +59,7 @@ class SlurmLedger : public testing::Test {
   }
   void admit() {
     Json workload = only();
-    tell_admitted(workload, {.queue = "red", .pod_sets = {{.name = "main", .flavors = {{"cpu", "x"}}, .usage = {{"cpu", 1000}}, .count = 1, .topology = {}}}}, clock_.now());
+    tell_admitted(workload, {.queue = "red", .pod_sets = {{.name = "main", .flavors = {{"cpu", "x"}}, .usage = {{"cpu", 1000}}, .count = 1, .topology = {}}}}, {}, clock_.now());
     ASSERT_TRUE(api_.put(queues::workloads, workload));
   }
 

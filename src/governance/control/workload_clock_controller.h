@@ -6,10 +6,11 @@
 
 #include "base/clock.h"
 #include "governance/control/queue_kinds.h"
+#include "governance/plan/admission_checks.h"
 
 namespace fairlead::governance {
 
-// What follows for a Workload from the clock alone: it has run for as long as it may (plan/run_limit.h); its pods are not ready in time, or its time out of line is over (plan/pods_ready.h). Keys are those of Workloads.
+// What follows for a Workload from the clock and its admission checks, without the engine: its checks (plan/admission_checks.h); it has run for as long as it may (plan/run_limit.h); its pods are not ready in time, or its time out of line is over (plan/pods_ready.h). Keys are those of Workloads.
 // Every write is on the version that was read.
 class WorkloadClockController : public kube::Controller {
  public:
@@ -21,6 +22,8 @@ class WorkloadClockController : public kube::Controller {
   Result<kube::Next> reconcile(const kube::ObjectKey& key) override;
 
  private:
+  ChecksPlan plan_checks_of(const kube::Json& workload, Instant now) const;
+
   kube::KubeApi& api_;
   const Clock& clock_;
   const kube::Caches* caches_ = nullptr;

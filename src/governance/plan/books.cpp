@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "base/encoding.h"
+#include "governance/plan/admission_checks.h"
 #include "governance/plan/books_internal.h"
 #include "governance/plan/kueue_read.h"
 #include "governance/plan/pods_ready.h"
@@ -42,8 +43,11 @@ Uid uid_from(const std::string& text) {
   return uid;
 }
 
-// Since when it stands in line: whose pods were not ready in time goes behind those that were there then.
-std::int64_t in_line_since(const WorkloadSpec& spec) { return (spec.evicted.is && spec.evicted.reason == kPodsReadyTimeout ? spec.evicted.since : spec.created).time_since_epoch().count(); }
+// Out of line for a while: another controller says when it is back.
+bool is_out_of_line(const std::string& reason) { return reason == kPodsReadyTimeout || reason == kAdmissionCheck; }
+
+// Since when it stands in line: whose pods were not ready in time, or who is to be tried again by a check, goes behind those that were there then.
+std::int64_t in_line_since(const WorkloadSpec& spec) { return (spec.evicted.is && is_out_of_line(spec.evicted.reason) ? spec.evicted.since : spec.created).time_since_epoch().count(); }
 
 }  // namespace
 
@@ -107,6 +111,21 @@ void Books::set_flavor(const std::string& name, const Json& object) {
   auto read = read_flavor(object);
   entry.why = read ? "" : read.error().message;
   if (read) entry.spec = std::move(*read);
+}
+
+void Books::set_check(const std::string& name, const Json& object) {
+  const auto at = checks_.find(name);
+  if (object.is_null()) {
+    if (at == checks_.end()) return;
+    checks_.erase(at);
+  } else {
+    const bool active = kube::condition_is_true(object, "Active") && !kube::deleting(object);
+    if (at != checks_.end() && at->second == active) return;
+    checks_[name] = active;
+  }
+  // Others' checks change nothing here.
+  const auto names = [&](const QueueSpec& spec) { return std::ranges::find(spec.checks, name) != spec.checks.end() || std::ranges::any_of(spec.checks_on, [&](const auto& rule) { return rule.first == name; }); };
+  if (std::ranges::any_of(queues_, [&](const auto& queue) { return names(queue.second.spec); })) stale_ = true;
 }
 
 void Books::set_space(const std::string& name, const Json& object) {
@@ -414,6 +433,9 @@ std::pair<std::string, std::string> Books::obstacle_of(const Item& item) const {
   if (spec.admission_gate) return {"Suspended", "The workload is held by its annotation kueue.x-k8s.io/admission-gated-by"};
   if (!spec.requeued.is && spec.requeued.reason == kPodsReadyTimeout)
     return {"PendingEvaluation", "Its pods were not all ready in time" + (spec.requeue_at ? ": it stands in line again at " + print_time(*spec.requeue_at) : std::string())};
+  if (!spec.requeued.is && spec.requeued.reason == kAdmissionCheck)
+    return {"PendingEvaluation", "An admission check is to be tried again" + (spec.requeue_at ? ": it stands in line again at " + print_time(*spec.requeue_at) : std::string())};
+  if (std::ranges::any_of(spec.checks, [](const CheckState& check) { return check.state == "Retry" || check.state == "Rejected"; })) return {"PendingEvaluation", "The workload has failed admission checks: " + unready_checks(item.object.json())};
   if (!item.refused.empty()) return {"PendingEvaluation", "The API did not take the admission: " + item.refused};
   const LocalEntry* local = find_in(local_queues_, ObjectKey{spec.space, spec.local_queue});
   if (local == nullptr) return {"Misconfigured", fmt::format("LocalQueue {} doesn't exist", spec.local_queue)};

@@ -43,6 +43,7 @@ class Books {
   void set_queue(const std::string& name, const kube::Json& object);
   void set_cohort(const std::string& name, const kube::Json& object);
   void set_flavor(const std::string& name, const kube::Json& object);
+  void set_check(const std::string& name, const kube::Json& object);
   void set_space(const std::string& name, const kube::Json& object);
   void set_local_queue(const kube::ObjectKey& key, const kube::Json& object);
   void set_workload(const kube::ObjectKey& key, const kube::Json& object);
@@ -218,6 +219,7 @@ class Books {
   std::map<std::string, QueueEntry> queues_;
   std::map<std::string, CohortEntry> cohorts_;
   std::map<std::string, FlavorEntry> flavors_;
+  std::map<std::string, bool> checks_;        // AdmissionChecks that are there: active?
   std::map<std::string, kube::Json> spaces_;  // labels
   std::map<kube::ObjectKey, LocalEntry> local_queues_;
   std::map<std::string, Tally> queue_tallies_;

@@ -72,9 +72,16 @@ void Books::judge(QueueEntry& queue) const {
       else if (!flavor->spec.topology.empty()) wrong("TopologyNotFound", fmt::format("ResourceFlavor {}: spec.topologyName: placement by topology is not in effect yet", named.name));
     }
   if (!missing.empty()) wrong("FlavorNotFound", fmt::format("references missing ResourceFlavor(s): {}", fmt::join(missing, ",")));
-  std::vector<std::string> checks = queue.spec.checks;
-  for (const auto& [name, on] : queue.spec.checks_on) checks.push_back(name);
-  if (!checks.empty()) wrong("AdmissionCheckInactive", fmt::format("references inactive AdmissionCheck(s): {} (admission checks are not in effect yet)", fmt::join(checks, ",")));
+  std::set<std::string> checks(queue.spec.checks.begin(), queue.spec.checks.end());
+  for (const auto& [name, on] : queue.spec.checks_on) checks.insert(name);
+  std::vector<std::string> absent, inactive;
+  for (const std::string& name : checks) {
+    const bool* active = find_in(checks_, name);
+    if (active == nullptr) absent.push_back(name);
+    else if (!*active) inactive.push_back(name);
+  }
+  if (!absent.empty()) wrong("AdmissionCheckNotFound", fmt::format("references missing AdmissionCheck(s): {}", fmt::join(absent, ",")));
+  if (!inactive.empty()) wrong("AdmissionCheckInactive", fmt::format("references inactive AdmissionCheck(s): {}", fmt::join(inactive, ",")));
   if (const std::string cycle = cycle_of(queue.spec.cohort); !cycle.empty()) wrong("Misconfigured", fmt::format("spec.cohortName: its cohorts are a cycle: {}", cycle));
   for (std::string at = queue.spec.cohort; !at.empty() && cycle_of(at).empty();) {
     const CohortEntry* cohort = find_in(cohorts_, at);

@@ -391,7 +391,7 @@ INSTANTIATE_TEST_SUITE_P(Rows, QueuesSay, testing::Values(
     Row{"lends_more", "{cohortName: pool, resourceGroups: [{coveredResources: [cpu], flavors: [{name: default, resources: [{name: cpu, nominalQuota: 4, lendingLimit: 5}]}]}]}", "", "lendingLimit: more than nominalQuota"},
     Row{"cycle", "{cohortName: up, resourceGroups: []}", "", "spec.cohortName: its cohorts are a cycle: up -> down -> up"},
     Row{"weight", "{fairSharing: {weight: -1}, resourceGroups: []}", "", "spec.fairSharing.weight"},
-    Row{"checks", "{admissionChecksStrategy: {admissionChecks: [{name: prov}]}, resourceGroups: []}", "", "references inactive AdmissionCheck(s): prov"}),
+    Row{"checks", "{admissionChecksStrategy: {admissionChecks: [{name: prov}]}, resourceGroups: []}", "", "references missing AdmissionCheck(s): prov"}),
     [](const auto& row) { return row.param.name; });
 
 TEST_F(BooksOf, AQueueThatIsGoneLeavesItsWorkloadsWaiting) {

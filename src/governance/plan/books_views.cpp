@@ -2,6 +2,7 @@
 // What the books tell of workloads and queues to views and explanations.
 #include <fmt/format.h>
 
+#include "governance/plan/admission_checks.h"
 #include "governance/plan/books.h"
 
 namespace fairlead::governance {
@@ -28,6 +29,8 @@ std::optional<Books::Standing> Books::standing(const ObjectKey& workload) const 
       out.preempted = item.preempted, out.preempted_by = item.preempted_by;
       break;
     case Place::Running:
+      if (holds_quota(out.object) && !item.spec.admitted.is)
+        if (const std::string unready = unready_checks(out.object); !unready.empty()) out.reason = "UnsatisfiedAdmissionChecks", out.message = "It has its quota and waits for admission checks: " + unready;
       out.shielded = engine_.shielded(item.job);
       if (out.shielded && item.spec.admitted.is && times_.min_run) out.safe_until = item.spec.admitted.since + *times_.min_run;
       break;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "governance/plan/admission_checks.h"
 #include "governance/plan/books_internal.h"
 #include "governance/plan/flavors.h"
 #include "governance/plan/kueue_read.h"
@@ -97,12 +98,16 @@ std::optional<Books::Write> Books::write_of(const ObjectKey& workload, Instant n
   switch (item.place) {
     case Place::Running:
       if (held(item.spec)) return std::nullopt;
-      changed = tell_admitted(out.object, admission_for(item), now);
+      {
+        const Admission admission = admission_for(item);
+        const QueueEntry* queue = find_in(queues_, item.what.queue);
+        changed = tell_admitted(out.object, admission, queue == nullptr ? std::set<std::string>{} : checks_of(queue->spec, flavors_of(admission_of(admission))), now);
+      }
       out.admits = item.writing = true;
       {
         const auto waited = std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(now - item.spec.created).count());
         out.notes.push_back({false, "QuotaReserved", fmt::format("Quota reserved in ClusterQueue {}, wait time since queued was {}s", item.what.queue, waited)});
-        out.notes.push_back({false, "Admitted", fmt::format("Admitted by ClusterQueue {}, wait time since reservation was 0s", item.what.queue)});
+        if (kube::condition_is_true(out.object, "Admitted")) out.notes.push_back({false, "Admitted", fmt::format("Admitted by ClusterQueue {}, wait time since reservation was 0s", item.what.queue)});
       }
       break;
     case Place::Stopping:

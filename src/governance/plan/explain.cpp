@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "governance/plan/admission_checks.h"
 #include "governance/plan/explain_remedies.h"
 #include "governance/plan/kueue_read.h"
 #include "governance/plan/pods_ready.h"
@@ -153,7 +154,8 @@ std::optional<FieldChange> wrong_of(const Books& books, const ObjectKey& key, co
   const WorkloadSpec& spec = *standing.spec;
   if (!spec.active) return FieldChange{"Workload", key, "spec.active", Json(false), Json(true), ""};
   if (spec.admission_gate) return FieldChange{"Workload", key, "metadata.annotations[kueue.x-k8s.io/admission-gated-by]", Json(), Json(), ""};
-  if (!spec.requeued.is && spec.requeued.reason == kPodsReadyTimeout) return std::nullopt;  // time alone mends it
+  if (!spec.requeued.is && (spec.requeued.reason == kPodsReadyTimeout || spec.requeued.reason == kAdmissionCheck)) return std::nullopt;  // time alone mends it
+  if (std::ranges::any_of(spec.checks, [](const CheckState& check) { return check.state == "Retry" || check.state == "Rejected"; })) return FieldChange{"Workload", key, "status.admissionChecks", Json(), Json(), standing.message};
   const Json* local = books.local_queue({spec.space, spec.local_queue});
   if (local == nullptr) return FieldChange{"Workload", key, "spec.queueName", Json(spec.local_queue), Json(), ""};
   const ObjectKey local_key{spec.space, spec.local_queue};
@@ -165,7 +167,7 @@ std::optional<FieldChange> wrong_of(const Books& books, const ObjectKey& key, co
   if (!queue) return FieldChange{"LocalQueue", local_key, "spec.clusterQueue", Json(name), Json(), ""};
   if (stopped(*queue->object)) return stop("ClusterQueue", {"", name}, *queue->object);
   if (!queue->active) {  // its message names the field, or what it refers to
-    const std::string field = queue->reason == "FlavorNotFound" ? "spec.resourceGroups" : queue->reason == "AdmissionCheckInactive" ? "spec.admissionChecksStrategy" : "spec";
+    const std::string field = queue->reason == "FlavorNotFound" ? "spec.resourceGroups" : queue->reason == "AdmissionCheckInactive" || queue->reason == "AdmissionCheckNotFound" ? "spec.admissionChecksStrategy" : "spec";
     return FieldChange{"ClusterQueue", {"", name}, field, Json(), Json(), queue->message};
   }
   if (standing.message.find("namespace") != std::string::npos) return FieldChange{"ClusterQueue", {"", name}, "spec.namespaceSelector", (*queue->object)["spec"]["namespaceSelector"], Json(), ""};

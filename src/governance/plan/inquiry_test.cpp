@@ -53,8 +53,7 @@ std::string refusal(const Json& status) {
 Lab two_teams() {
   Lab lab;
   lab.cohort("pool");
-  lab.queue("a", "4");
-  lab.queue("b", "4");
+  for (const char* name : {"a", "b"}) lab.queue(name, "4", "", "", "pool", "", "{}");
   lab.work("train", "a", "6", 0, "f0");
   lab.work("later", "b", "4");
   return lab;
@@ -66,7 +65,7 @@ TEST(Inquiry, TellsWhatTheCommandsTell) {
   EXPECT_EQ(explained["observedGeneration"].integer(), 3);
   EXPECT_EQ(explained["conditions"].items().at(0)["reason"].string(), "Answered");
   EXPECT_EQ(kube::print_json(explained["answer"]), kube::print_json(to_json(*explain(books_of(lab.objects(), now), {"lab", "later"}))));
-  EXPECT_EQ(ask(lab, "{eta: {workload: workload/later}}")["answer"]["workload"]["name"].string(), "later");
+  EXPECT_EQ(ask(lab, "{eta: {workload: workload/later}}")["answer"]["name"].string(), "later");
   EXPECT_EQ(ask(lab, "{queue: {}}")["answer"]["workloads"].items().size(), 1U);
   EXPECT_EQ(ask(lab, "{queue: {all: true}}")["answer"]["workloads"].items().size(), 2U);
   EXPECT_EQ(ask(lab, "{quota: {name: a}}")["answer"]["tree"].items().at(0)["name"].string(), "a");

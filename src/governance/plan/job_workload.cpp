@@ -87,7 +87,7 @@ void set_parallelism(Json& job, std::int64_t count) {
   if (syncs_completions(job)) job.child("spec").set("completions", count);
 }
 
-std::string digest(const Json& pod_set) { return shape_of_pod_set(pod_set) + "\n" + kube::print_json(without_managed(pod_set["template"]["metadata"]["labels"])); }
+std::string digest(const Json& pod_set) { return shape_of_pod_set(pod_set) + "\n" + kube::print_json(without_managed(pod_set["template"]["metadata"]["labels"])) + "\n" + (pod_set["template"]["metadata"]["annotations"].members().empty() ? "" : kube::print_json(pod_set["template"]["metadata"]["annotations"])); }
 
 // How many of the indexes below `completions` are in one of two lists such as "0-3,5". What is no interval is passed over.
 std::int64_t ended_indexes(const std::string& done, const std::string& failed, std::int64_t completions) {
@@ -150,6 +150,10 @@ Json restored(const Json& job, const Json& workload) {
   Json labels = without_managed(was["metadata"]["labels"]);
   for (const auto& [name, value] : job["spec"]["template"]["metadata"]["labels"].members())
     if (is_managed_label(name)) labels.set(name, value);
+  if (const Json& notes = was["metadata"]["annotations"]; !(notes == pods["metadata"]["annotations"])) {
+    if (!notes.members().empty()) pods.child("metadata").set("annotations", notes);
+    else if (Json* metadata = pods.find("metadata"); metadata != nullptr && metadata->is_object()) metadata->erase("annotations");
+  }
   if (!labels.members().empty()) pods.child("metadata").set("labels", std::move(labels));
   else if (Json* metadata = pods.find("metadata"); metadata != nullptr && metadata->is_object()) metadata->erase("labels");
   return next;

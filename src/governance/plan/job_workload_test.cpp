@@ -55,7 +55,7 @@ class JobPlans : public testing::Test {
     }
   }
   void admit(std::int32_t count = 3) {
-    tell_admitted(in_.workloads.at(0), {.queue = "team-a", .pod_sets = {{.name = "main", .flavors = {{"cpu", "h200"}}, .usage = {{"cpu", 2000 * count}}, .count = count, .topology = {}}}}, in_.now);
+    tell_admitted(in_.workloads.at(0), {.queue = "team-a", .pod_sets = {{.name = "main", .flavors = {{"cpu", "h200"}}, .usage = {{"cpu", 2000 * count}}, .count = count, .topology = {}}}}, {}, in_.now);
   }
   void takes(const std::string& annotations) { in_.job.child("metadata").set("annotations", yaml(annotations)); }
   const Json& pods() const { return in_.job["spec"]["template"]["spec"]; }

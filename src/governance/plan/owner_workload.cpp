@@ -173,6 +173,31 @@ std::string stop_reason(const Json& workload) {
   return evicted == nullptr ? "" : (*evicted)["message"].string();
 }
 
+// What admission checks add. They may not contradict what is there, nor one another.
+static std::string put_updates(Json& pods, const Json& workload, const std::string& pod_set) {
+  for (const Json& check : workload["status"]["admissionChecks"].items())
+    for (const Json& update : check["podSetUpdates"].items()) {
+      if (update["name"].string() != pod_set) continue;
+      std::string problem;
+      const auto merge = [&](const char* field, Json& into) {
+        for (const auto& [key, value] : update[field].members()) {
+          const Json had = into[field][key];  // nothing is made where nothing is added
+          if (!had.is_null() && !(had == value)) problem = fmt::format("admission check {} asks for {} {}={} where the pods have {}", check["name"].string(), field, key, value.string(), had.string());
+          else into.child(field).set(key, value);
+        }
+      };
+      merge("labels", pods.child("metadata"));
+      merge("annotations", pods.child("metadata"));
+      merge("nodeSelector", pods.child("spec"));
+      if (!problem.empty()) return problem + ": mend the check, or deactivate the Workload " + kube::name_of(workload);
+      for (const Json& toleration : update["tolerations"].items()) {
+        Json& all = pods.child("spec").child("tolerations");
+        if (std::find(all.items().begin(), all.items().end(), toleration) == all.items().end()) all.push(toleration);
+      }
+    }
+  return "";
+}
+
 std::string put_flavors(Json& pods, const Json& workload, const std::string& pod_set, const FlavorsByName& flavors) {
   pods.child("metadata").child("labels").set(kPodSetLabel, pod_set);
   std::set<std::string> names;
@@ -189,7 +214,7 @@ std::string put_flavors(Json& pods, const Json& workload, const std::string& pod
       if (std::find(all.items().begin(), all.items().end(), toleration) == all.items().end()) all.push(toleration);
     }
   }
-  return "";
+  return put_updates(pods, workload, pod_set);
 }
 
 }  // namespace fairlead::governance

@@ -79,7 +79,7 @@ OwnerPlan give_back(const kube::Json& workload, Instant now);
 // Declares it finished, then lets go of it. None: both are done.
 std::optional<OwnerPlan> finish(const kube::Json& workload, bool succeeded, const std::string& message, Instant now);
 std::string stop_reason(const kube::Json& workload);  // what its eviction said
-// Puts label, node selectors and tolerations of what was admitted into a pod, or a template of pods. The problem; empty: none.
+// Puts label, node selectors and tolerations of what was admitted into a pod, or a template of pods, and what its admission checks add. The problem; empty: none.
 std::string put_flavors(kube::Json& pods, const kube::Json& workload, const std::string& pod_set, const FlavorsByName& flavors);
 
 }  // namespace fairlead::governance

@@ -91,7 +91,7 @@ class PodPlans : public testing::Test {
     Admission admission{.queue = "team-a", .pod_sets = {}};
     for (const Json& set : workload()["spec"]["podSets"].items())
       admission.pod_sets.push_back({.name = set["name"].string(), .flavors = {{"cpu", "h200"}}, .usage = {{"cpu", 2000}}, .count = static_cast<std::int32_t>(set["count"].integer()), .topology = {}});
-    tell_admitted(workload(), admission, in_.now);
+    tell_admitted(workload(), admission, {}, in_.now);
   }
   void evict() { tell_evicted(workload(), "Preempted", "for another", VictimReason::InCohortReclamation, in_.now); }
 

@@ -78,7 +78,7 @@ class LedgerPlans : public testing::Test {
       case What::Comment: in_.jobs->at(step.job).comment = step.text; break;
     }
   }
-  void admit() { tell_admitted(workload(), admission(), in_.now); }
+  void admit() { tell_admitted(workload(), admission(), {}, in_.now); }
   void evict() { tell_evicted(workload(), "Preempted", "for another", VictimReason::InCohortReclamation, in_.now); }
 
   LedgerInput in_;
@@ -345,7 +345,7 @@ class World {
   void ledger(bool troubles) {
     for (auto& [key, workload] : workloads_) {
       if (kube::deleting(workload) || kube::condition_is_true(workload, "Finished")) continue;
-      if (!holds_quota(workload) && rng_.below(2) == 0) tell_admitted(workload, admission(), in_.now), touch(workload);
+      if (!holds_quota(workload) && rng_.below(2) == 0) tell_admitted(workload, admission(), {}, in_.now), touch(workload);
       else if (troubles && holds_quota(workload) && !kube::condition_is_true(workload, "Evicted") && rng_.below(6) == 0) tell_evicted(workload, "Preempted", "x", VictimReason::InClusterQueue, in_.now), touch(workload);
     }
   }

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/encoding.h"
+#include "governance/plan/admission_checks.h"
 #include "governance/plan/kueue_read.h"
 #include "governance/plan/teams.h"
 
@@ -169,6 +170,7 @@ bool tell_books(Books& books, const std::string& kind, const ObjectKey& key, con
   if (kind == "ClusterQueue") books.set_queue(key.name, object);
   else if (kind == "Cohort") books.set_cohort(key.name, object);
   else if (kind == "ResourceFlavor") books.set_flavor(key.name, object);
+  else if (kind == "AdmissionCheck") books.set_check(key.name, object);
   else if (kind == "LocalQueue") books.set_local_queue(key, object);
   else if (kind == "Namespace") books.set_space(key.name, object);
   else if (kind == "Workload") books.set_workload(key, object);
@@ -242,7 +244,7 @@ std::string limit_text(const Ledger& ledger, NodeId node, Column column) {
 }
 
 std::string waits_text(const Books& books, const Books::Standing& standing) {
-  if (standing.place == Books::Place::Running) return "";
+  if (standing.place == Books::Place::Running) return standing.reason == "UnsatisfiedAdmissionChecks" ? "admission checks: " + unready_checks(standing.object) : "";
   if (standing.place == Books::Place::Stopping) return standing.reason.empty() ? "is being stopped" : fmt::format("is being stopped: {}", standing.reason);
   if (standing.place == Books::Place::Out) return standing.message.empty() ? standing.reason : standing.message;
   if (standing.place == Books::Place::Promised) return "those that were pre-empted for it to stop";

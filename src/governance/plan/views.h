@@ -9,7 +9,7 @@
 
 namespace fairlead::governance {
 
-// ClusterQueues, Cohorts, ResourceFlavors, LocalQueues, Workloads, namespaces and SchedulerConfigs (is compute shared by weight?), in any order; others are passed over. All that follows from them is decided.
+// ClusterQueues, Cohorts, ResourceFlavors, AdmissionChecks, LocalQueues, Workloads, namespaces and SchedulerConfigs (is compute shared by weight?), in any order; others are passed over. All that follows from them is decided.
 // `now`: for what the policy says of time; none: it says nothing.
 Books books_of(const std::vector<kube::Json>& objects, std::optional<Instant> now = std::nullopt);
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "governance/plan/admission_checks.h"
 #include "governance/plan/kueue_read.h"
 #include "governance/plan/pods_ready.h"
 #include "kube/object.h"
@@ -38,7 +39,7 @@ bool tell_requeued(Json& workload, Instant now) {
   const Json* before = kube::find_condition(workload, "Requeued");
   if (before == nullptr || (*before)["status"].string() != "False") return false;
   const std::string was = (*before)["reason"].string();
-  if (was == kPodsReadyTimeout) return false;  // until its time out of line is over
+  if (was == kPodsReadyTimeout || was == kAdmissionCheck) return false;  // until its time out of line is over
   if (was == "ClusterQueueStopped") return set(workload, "Requeued", true, "ClusterQueueRestarted", "The ClusterQueue was restarted after being stopped", now);
   if (was == "LocalQueueStopped") return set(workload, "Requeued", true, "LocalQueueRestarted", "The LocalQueue was restarted after being stopped", now);
   return set(workload, "Requeued", true, "Reactivated", "The workload was reactivated", now);
@@ -61,12 +62,14 @@ Json admission_of(const Admission& admission) {
   return Json::object({{"clusterQueue", admission.queue}, {"podSetAssignments", std::move(pod_sets)}});
 }
 
-bool tell_admitted(Json& workload, const Admission& admission, Instant now) {
+bool tell_admitted(Json& workload, const Admission& admission, const std::set<std::string>& checks, Instant now) {
   bool changed = tell_requeued(workload, now);
   changed = set(workload, "QuotaReserved", true, "QuotaReserved", "Quota reserved in ClusterQueue " + admission.queue, now) || changed;
   changed = reset(workload, "Evicted", now) || changed;
   changed = reset(workload, "Preempted", now) || changed;
-  changed = set(workload, "Admitted", true, "Admitted", "The workload is admitted", now) || changed;
+  changed = tell_checks(workload, checks, now) || changed;
+  if (checks_ready(workload)) changed = set(workload, "Admitted", true, "Admitted", "The workload is admitted", now) || changed;
+  else changed = set(workload, "Admitted", false, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready", now) || changed;
   const Json next = admission_of(admission);
   if (workload["status"]["admission"] == next) return changed;
   workload.child("status").set("admission", next);
@@ -101,6 +104,7 @@ bool tell_stopped(Json& workload, Instant now) {
       workload.child("status").set("accumulatedPastExecutionTimeSeconds",
                                    workload["status"]["accumulatedPastExecutionTimeSeconds"].integer() + std::int64_t{std::chrono::duration_cast<std::chrono::seconds>(now - *since).count()});
   if (kube::find_condition(workload, kPodsReady) != nullptr) set(workload, kPodsReady, false, "WaitForStart", "Not all pods are ready or succeeded", now);
+  reset_checks(workload, now);
   bool changed = set(workload, "Requeued", reason == "Preempted" || reason == "NodeFailures", reason, message, now);
   changed = set(workload, "QuotaReserved", false, "PendingEvaluation", message, now) || changed;
   changed = set(workload, "Admitted", false, "NoReservation", "The workload has no reservation", now) || changed;

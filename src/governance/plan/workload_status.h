@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,8 +18,8 @@ namespace fairlead::governance {
 // status.admission, quantities canonical.
 kube::Json admission_of(const Admission& admission);
 
-// Quota is reserved, and with it the workload is admitted; an eviction before that is told as past.
-bool tell_admitted(kube::Json& workload, const Admission& admission, Instant now);
+// Quota is reserved; an eviction before that is told as past. With it the workload is admitted, unless one of these checks is not ready.
+bool tell_admitted(kube::Json& workload, const Admission& admission, const std::set<std::string>& checks, Instant now);
 // It has no quota, for this reason. One that had been evicted for a cause that is gone is told to be back in the queue.
 bool tell_waiting(kube::Json& workload, std::string_view reason, const std::string& message, Instant now);
 // It is to stop; its quota stays reserved until it has. `preempted`: for another workload.
