@@ -187,7 +187,7 @@ std::optional<OwnerPlan> stop(const Json& job, const Json& workload, const std::
 }
 
 bool is_job(const Json& job) {
-  return job["spec"]["template"]["spec"].is_object() && well_formed(job, {"metadata", "metadata.labels", "metadata.annotations", "status", "spec.template.metadata", "spec.template.metadata.labels", "spec.template.spec.nodeSelector"}, {"spec.template.spec.tolerations"});
+  return job["spec"]["template"]["spec"].is_object() && well_formed(job, {"metadata", "metadata.labels", "metadata.annotations", "status", "spec.template.metadata", "spec.template.metadata.labels", "spec.template.metadata.annotations", "spec.template.spec.nodeSelector"}, {"spec.template.spec.tolerations"});
 }
 
 OwnerPlan plan_running(const JobInput& in, const Json& workload) {
