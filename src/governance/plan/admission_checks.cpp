@@ -125,7 +125,15 @@ ChecksPlan plan_checks(const Json& workload, const QueueSpec* queue, Instant now
   if (kube::deleting(workload) || kube::condition_is_true(workload, "Finished")) return out;
   const bool holds = holds_quota(workload);
   if (!workload["spec"]["active"].boolean(true)) {  // who activates it again is asked anew
-    if (Json next = workload; !holds && reset_checks(next, now)) out.status = std::move(next);
+    if (holds) return out;
+    Json next = workload;
+    bool changed = reset_checks(next, now);
+    // Of one that never had quota nobody else takes it away, and it would deactivate it for ever.
+    if (kube::find_condition(next, kDeactivationTarget) != nullptr) {
+      std::erase_if(next.child("status").child("conditions").items(), [](const Json& one) { return one["type"].string() == kDeactivationTarget; });
+      changed = true;
+    }
+    if (changed) out.status = std::move(next);
     return out;
   }
   if (kube::condition_is_true(workload, kDeactivationTarget)) return out;

@@ -8,6 +8,7 @@
 #include "governance/plan/explain_lab.h"
 #include "governance/plan/kueue_read.h"
 #include "governance/plan/owner_workload.h"
+#include "governance/plan/run_limit.h"
 
 namespace fairlead::governance {
 namespace {
@@ -126,6 +127,13 @@ TEST(AdmissionChecks, RejectedDeactivates) {
     EXPECT_EQ(condition(plan, "Evicted"), "none");
     EXPECT_FALSE(plan_checks(*plan.status, &spec, now).status) << "once";
   }
+  // One that never had quota, deactivated and activated again: it stays active.
+  Json again = *plan_checks(workload(both, ""), nullptr, now).status;
+  again = *plan_run_limit(again, now).spec;
+  again = *plan_checks(again, &spec, now).status;
+  again.child("spec").set("active", true);
+  EXPECT_FALSE(plan_run_limit(again, now).spec);
+  EXPECT_EQ(states(*plan_checks(again, &spec, now).status), "budget=Pending ");
   Json off = workload(both, "");
   off.child("spec").set("active", false);
   EXPECT_EQ(states(*plan_checks(off, &spec, now).status), "warm=Pending budget=Pending ") << "who activates it again is asked anew";
