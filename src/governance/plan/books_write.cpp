@@ -69,6 +69,12 @@ std::pair<std::string, std::string> Books::wait_of(const Item& item) const {
       return {"WaitingForQuota", fmt::format("what is free is kept for {}, which has waited longer", by == nullptr ? "another workload" : "workload " + by->text())};
     }
     case EngineWait::Rule::Behind: return {"WaitingForQuota", "waits behind an earlier workload of its StrictFIFO queue"};
+    case EngineWait::Rule::NoPlace: {
+      std::size_t set = 0;
+      while (set + 1 < least.pod_sets.size() && !least.pod_sets[set].place) ++set;
+      const std::string name = set < item.spec.pod_sets.size() ? item.spec.pod_sets[set].name : "main";
+      return {"TopologyPlacementFailed", fmt::format("couldn't assign flavors to pod set {}: {}{}", name, wait.detail, item.kept ? "; what is given back is kept for it" : "")};
+    }
     case EngineWait::Rule::None: break;
   }
   return {"PendingEvaluation", "The workload waits for its turn"};

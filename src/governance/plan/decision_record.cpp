@@ -7,6 +7,8 @@
 #include <charconv>
 #include <utility>
 
+#include "governance/plan/decision_places.h"
+
 namespace fairlead::governance {
 
 using kube::Json;
@@ -29,7 +31,7 @@ Json flavors_json(const std::vector<std::vector<std::string>>& flavors) {
 constexpr std::pair<PreemptionPolicy, std::string_view> policies[] = {{PreemptionPolicy::Never, "Never"}, {PreemptionPolicy::LowerPriority, "LowerPriority"}, {PreemptionPolicy::LowerOrNewerEqualPriority, "LowerOrNewerEqualPriority"}, {PreemptionPolicy::Any, "Any"}};
 constexpr std::pair<EngineWait::Rule, std::string_view> rules[] = {{EngineWait::Rule::None, "None"},         {EngineWait::Rule::NoQueue, "NoQueue"},       {EngineWait::Rule::Stopped, "Stopped"}, {EngineWait::Rule::NoQuota, "NoQuota"},
                                                                   {EngineWait::Rule::NoFlavor, "NoFlavor"}, {EngineWait::Rule::ExceedsMax, "ExceedsMax"}, {EngineWait::Rule::Short, "Short"},     {EngineWait::Rule::Behind, "Behind"},
-                                                                  {EngineWait::Rule::Kept, "Kept"}};
+                                                                  {EngineWait::Rule::Kept, "Kept"},         {EngineWait::Rule::NoPlace, "NoPlace"}};
 template <class Value, std::size_t N>
 std::string_view name_of(const std::pair<Value, std::string_view> (&table)[N], Value value) {
   for (const auto& [one, name] : table)
@@ -40,10 +42,12 @@ std::string_view name_of(const std::pair<Value, std::string_view> (&table)[N], V
 Json given_json(const ContinuousEngine& engine, const char* word, JobId job) {
   Json out = Json::array({word, number(job), flavors_json(engine.flavors_of(job))});
   const EngineClass& gets = engine.what(engine.class_of(job));
-  if (std::none_of(gets.pod_sets.begin(), gets.pod_sets.end(), [](const EnginePodSet& pods) { return pods.count > 0; })) return out;
-  Json counts = Json::array();
-  for (const EnginePodSet& pods : gets.pod_sets) counts.push(std::int64_t{pods.count});
-  out.push(std::move(counts));
+  if (std::any_of(gets.pod_sets.begin(), gets.pod_sets.end(), [](const EnginePodSet& pods) { return pods.count > 0; })) {
+    Json counts = Json::array();
+    for (const EnginePodSet& pods : gets.pod_sets) counts.push(std::int64_t{pods.count});
+    out.push(std::move(counts));
+  }
+  if (const PlacesOf places = engine.places_of(job); !places.empty()) out.push(Json::object({{"places", to_json(places)}}));
   return out;
 }
 
@@ -55,6 +59,7 @@ Json wait_json(const ContinuousEngine& engine, const EngineWait& wait) {
     if (wait.column != no_column) out.set("flavor", ledger.name(wait.node, wait.column).flavor).set("resource", ledger.name(wait.node, wait.column).resource).set("missing", wait.missing);
   }
   if (!wait.resource.empty()) out.set("resource", wait.resource);
+  if (!wait.detail.empty()) out.set("detail", wait.detail);
   if (wait.rule == EngineWait::Rule::Kept) out.set("by", number(wait.by));
   return out;
 }
@@ -104,6 +109,10 @@ Json to_json(const EngineSpec& spec) {
   }
   Json out = Json::object({{"fair", spec.fair}, {"finalShare", spec.final_share}, {"initialShare", spec.initial_share}, {"initialFirst", spec.initial_first}, {"nodes", std::move(nodes)}, {"queues", std::move(queues)}});
   if (spec.shields) out.set("shields", true);
+  if (spec.places.empty()) return out;
+  Json places = Json::array();
+  for (const EngineSpec::Places& one : spec.places) places.push(to_json(one));
+  out.set("places", std::move(places));
   return out;
 }
 
@@ -118,6 +127,7 @@ Json to_json(const EngineClass& what) {
       for (const Amount amount : pods.each) each.push(amount);
       one.set("count", std::int64_t{pods.count}).set("least", std::int64_t{pods.least}).set("each", std::move(each));
     }
+    if (pods.place) one.set("place", to_json(*pods.place));
     pod_sets.push(std::move(one));
   }
   return Json::object({{"queue", what.queue}, {"priority", what.priority}, {"podSets", std::move(pod_sets)}});
@@ -158,6 +168,11 @@ Result<EngineSpec> read_engine_spec(const Json& json) {
     }
     out.queues.push_back(std::move(into));
   }
+  for (const Json& one : json["places"].items()) {
+    auto places = read_places(one);
+    if (!places) return std::unexpected(std::move(places.error()));
+    out.places.push_back(std::move(*places));
+  }
   return out;
 }
 
@@ -173,6 +188,11 @@ Result<EngineClass> read_engine_class(const Json& json) {
     auto barred = read_names(pods["barred"], "class.podSets.barred");
     if (!barred) return std::unexpected(std::move(barred.error()));
     into.barred = std::move(*barred);
+    if (pods.has("place")) {
+      auto place = read_place_ask(pods["place"]);
+      if (!place) return std::unexpected(std::move(place.error()));
+      into.place = std::move(*place);
+    }
     if (pods["count"].is_null()) continue;
     const std::int64_t count = pods["count"].integer(-1), least = pods["least"].integer(-1);
     if (count < 1 || count > 0x7fffffff || least < 1 || least > count || pods["each"].items().size() != into.total.size()) return wrong("class.podSets", "least <= count, and each as long as total");
@@ -234,9 +254,14 @@ void DecisionRecorder::submit(JobId job, ClassId what, Uid uid, std::int64_t cre
   line(Json::object({{"e", "submit"}, {"job", number(job)}, {"class", number(what)}, {"uid", text(uid)}, {"created", created}, {"workload", workload.text()}}));
 }
 
-void DecisionRecorder::adopt(JobId job, ClassId what, Uid uid, std::int64_t created, const kube::ObjectKey& workload, const std::vector<std::vector<std::string>>& flavors, ContinuousEngine::Adopted as) {
-  line(Json::object({{"e", "adopt"}, {"job", number(job)}, {"class", number(what)}, {"uid", text(uid)}, {"created", created}, {"workload", workload.text()}, {"flavors", flavors_json(flavors)}, {"as", as == ContinuousEngine::Adopted::Running ? "Running" : "Stopping"}}));
+void DecisionRecorder::adopt(JobId job, ClassId what, Uid uid, std::int64_t created, const kube::ObjectKey& workload, const std::vector<std::vector<std::string>>& flavors, ContinuousEngine::Adopted as, const PlacesOf& places) {
+  Json out = Json::object({{"e", "adopt"}, {"job", number(job)}, {"class", number(what)}, {"uid", text(uid)}, {"created", created}, {"workload", workload.text()}, {"flavors", flavors_json(flavors)}, {"as", as == ContinuousEngine::Adopted::Running ? "Running" : "Stopping"}});
+  if (!places.empty()) out.set("places", assignments_json(places));
+  line(out);
 }
+
+void DecisionRecorder::nodes(const std::vector<TopologyNode>& all) { line(Json::object({{"e", "nodes"}, {"nodes", to_json(all)}})); }
+void DecisionRecorder::others(const std::string& node, const ContinuousEngine::OtherUse& use) { line(Json::object({{"e", "others"}, {"node", node}, {"use", to_json(use)}})); }
 
 void DecisionRecorder::stop(JobId job) { line(Json::object({{"e", "stop"}, {"job", number(job)}})); }
 void DecisionRecorder::recount(JobId job, ClassId what) { line(Json::object({{"e", "recount"}, {"job", number(job)}, {"class", number(what)}})); }

@@ -25,13 +25,16 @@ std::string decision_log_header(Instant at, std::string_view by = "");  // by: w
 // {"e":"adopt",..., "flavors":[["f0"]],"as":"Running"}
 // {"e":"stop"|"leave"|"keep"|"keepNoMore"|"expose","job":0}   {"e":"recount","job":0,"class":1}
 // {"e":"drain","at":TIME,"decided":[["Admitted",0,[["f0"]]],["Admitted",2,[["f0"]],[3]],["Promised",1,[["f0"]]],["Preempted",0,1,"InClusterQueue"],["Waits",1,{...}]]}
-// The last list: how many pods of each pod set, of a class that takes fewer.
+// The last list: how many pods of each pod set, of a class that takes fewer. Behind it, of a job with places: {"places":["host1:2 host2:1"]}, one for each pod set.
+// {"e":"nodes","nodes":[...]}   {"e":"others","node":"n1","use":{"requests":{...},"pods":2}}: for flavors with places
 class DecisionRecorder {
  public:
   void config(const EngineSpec& spec);
   void define(ClassId id, const EngineClass& what);  // a line for the first time of each
   void submit(JobId job, ClassId what, Uid uid, std::int64_t created, const kube::ObjectKey& workload);
-  void adopt(JobId job, ClassId what, Uid uid, std::int64_t created, const kube::ObjectKey& workload, const std::vector<std::vector<std::string>>& flavors, ContinuousEngine::Adopted as);
+  void adopt(JobId job, ClassId what, Uid uid, std::int64_t created, const kube::ObjectKey& workload, const std::vector<std::vector<std::string>>& flavors, ContinuousEngine::Adopted as, const PlacesOf& places = {});
+  void nodes(const std::vector<TopologyNode>& all);
+  void others(const std::string& node, const ContinuousEngine::OtherUse& use);
   void stop(JobId job);
   void recount(JobId job, ClassId what);
   void expose(JobId job);

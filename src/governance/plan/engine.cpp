@@ -18,6 +18,7 @@ std::string digest(const EngineClass& what) {
     for (const auto& [resource, amount] : pods.total) out += fmt::format("\n{}={}", resource, amount);
     for (const std::string& flavor : pods.barred) out += "\n!" + flavor;
     if (pods.count > 0) out += fmt::format("\n#{}-{}", pods.least, pods.count);
+    if (pods.place) out += fmt::format("\n@{} {} {}", pods.place->count, pods.place->ask.required.value_or(""), pods.place->ask.preferred.value_or(""));
   }
   return out;
 }
@@ -47,6 +48,9 @@ void ContinuousEngine::State::configure(const EngineSpec& spec) {
   shields = spec.shields;
   claims.clear();
   claimed = {};
+  place_specs = spec.places;
+  std::sort(place_specs.begin(), place_specs.end(), [](const EngineSpec::Places& a, const EngineSpec::Places& b) { return a.flavor < b.flavor; });
+  build_places();
   const std::size_t nodes = ledger.size();
   base.resize(nodes);
   std::size_t cell_count = 0, trees = 0;
@@ -116,8 +120,13 @@ void ContinuousEngine::State::configure(const EngineSpec& spec) {
 // What the class asks, in terms of the quotas as they are.
 void ContinuousEngine::State::compile(ClassId c) {
   Class& k = classes[c];
-  k.asks.clear(), k.order.clear(), k.parts.clear(), k.options.clear(), k.uses.clear();
+  k.asks.clear(), k.order.clear(), k.parts.clear(), k.options.clear(), k.uses.clear(), k.places.clear();
   k.never = {};
+  for (std::uint32_t p = 0; p < k.spec.pod_sets.size(); ++p) {
+    const std::optional<PlaceAsk>& asked = k.spec.pod_sets[p].place;
+    if (!asked || asked->count <= 0) continue;
+    k.places.push_back({.pod_set = p, .ask = {.name = std::to_string(k.places.size()), .ask = asked->ask, .implied = asked->implied, .count = asked->count, .per_pod = amounts_of(asked->per_pod, *sites.ids), .needs = asked->needs, .conflict = {}, .current = {}}});
+  }
   const auto at = queue_ids.find(k.spec.queue);
   k.queue = at == queue_ids.end() ? nothing : at->second;
   for (std::uint32_t p = 0; p < k.spec.pod_sets.size(); ++p)
@@ -143,6 +152,14 @@ void ContinuousEngine::State::compile(ClassId c) {
       placed[i] = true;
       k.order.push_back(i);
       ++part.asks;
+    }
+    const auto group_of = [&](std::uint32_t ask) {
+      const std::optional<PlaceAsk>& place = k.spec.pod_sets[k.asks[ask].pod_set].place;
+      return place ? place->ask.group : std::nullopt;
+    };
+    for (std::uint32_t p = 0; group_of(first) && p < k.parts.size() && part.same_as == nothing; ++p) {
+      const std::uint32_t other = k.order[k.parts[p].first_ask];
+      if (group_of(other) == group_of(first) && covers(*group, k.asks[other].resource)) part.same_as = p;
     }
     const std::vector<std::string>& barred = k.spec.pod_sets[k.asks[first].pod_set].barred;
     for (const std::string& flavor : group->flavors) {
@@ -245,9 +262,10 @@ void ContinuousEngine::State::leave(JobId id) {
     if (stage == Stage::Stopping) --stopping;
     if (stage == Stage::Promised) promised.erase(std::find(promised.begin(), promised.end(), id));
     stopped_some = true;
-    if (k.queue == nothing) return;
-    if (stage != Stage::Promised) in_use.remove(queues[k.queue].leaf, k.choices[job.choice].uses);
-    if (stage != Stage::Stopping) give_back(k, k.choices[job.choice]);
+    const auto place = placements.extract(id);
+    const Placement* had = place.empty() ? nullptr : place.mapped().get();
+    if (stage != Stage::Promised) vacate(leaf_of(k), k.choices[job.choice].uses, had);
+    if (stage != Stage::Stopping) give_back(k, k.choices[job.choice], had);
     return;
   }
   --waiting;
@@ -277,7 +295,7 @@ void ContinuousEngine::State::stop(JobId id) {
   if (k.queue != nothing) queues[k.queue].held.erase(held_of(id));
   job.stage = Stage::Stopping;
   --running, ++stopping;
-  give_back(k, k.choices[job.choice]);
+  give_back(k, k.choices[job.choice], place_of(id));
 }
 
 void ContinuousEngine::State::expose(JobId id) {
@@ -288,6 +306,7 @@ void ContinuousEngine::State::expose(JobId id) {
   if (k.queue == nothing) return;
   ++versions[ledger.tree(queues[k.queue].leaf)];
   freed(queues[k.queue].leaf, k.choices[job.choice].uses);  // for those that wait it is as if that were given back
+  if (const Placement* place = place_of(id)) freed_place(*place);
 }
 
 void ContinuousEngine::State::recount(JobId id, ClassId what) {
@@ -298,8 +317,8 @@ void ContinuousEngine::State::recount(JobId id, ClassId what) {
   const std::vector<std::uint32_t> flavors = old.choices[job.choice].flavors;
   if (old.queue != nothing) {
     if (runs) queues[old.queue].held.erase(held_of(id));
-    in_use.remove(queues[old.queue].leaf, old.choices[job.choice].uses);
-    if (runs) give_back(old, old.choices[job.choice]);
+    vacate(queues[old.queue].leaf, old.choices[job.choice].uses, nullptr);  // its pods stay where they are, and keep their places
+    if (runs) give_back(old, old.choices[job.choice], nullptr);
   }
   job.what = what;
   Class& k = classes[what];
@@ -308,9 +327,9 @@ void ContinuousEngine::State::recount(JobId id, ClassId what) {
   if (k.queue == nothing) return;
   Queue& queue = queues[k.queue];
   const std::vector<Use>& uses = k.choices[job.choice].uses;
-  in_use.add(queue.leaf, uses);
+  occupy(queue.leaf, uses, nullptr);
   if (runs) {
-    hold(queue.leaf, uses);
+    hold(queue.leaf, uses, nullptr);
     queue.held.insert(held_of(id));
   }
   ++versions[ledger.tree(queue.leaf)];
@@ -318,10 +337,11 @@ void ContinuousEngine::State::recount(JobId id, ClassId what) {
 }
 
 // Room that a job of the class had: who may fit with it is looked at again.
-void ContinuousEngine::State::give_back(const Class& k, const Choice& choice) {
-  if (k.queue == nothing) return;
-  const NodeId leaf = queues[k.queue].leaf;
-  let(leaf, choice.uses);
+void ContinuousEngine::State::give_back(const Class& k, const Choice& choice, const Placement* place) {
+  const NodeId leaf = leaf_of(k);
+  let(leaf, choice.uses, place);
+  if (place != nullptr) freed_place(*place);
+  if (leaf == no_node) return;
   ++versions[ledger.tree(leaf)];
   mark(k.queue);
   freed(leaf, choice.uses);
@@ -381,7 +401,7 @@ void ContinuousEngine::configure(const EngineSpec& spec) { state_->configure(spe
 ClassId ContinuousEngine::define(const EngineClass& what) { return state_->define(what); }
 JobId ContinuousEngine::submit(ClassId what, Uid uid, std::int64_t created) { return state_->submit(what, uid, created, State::Stage::Waiting); }
 
-JobId ContinuousEngine::adopt(ClassId what, Uid uid, std::int64_t created, const std::vector<std::vector<std::string>>& flavors, Adopted as) {
+JobId ContinuousEngine::adopt(ClassId what, Uid uid, std::int64_t created, const std::vector<std::vector<std::string>>& flavors, Adopted as, const PlacesOf& places) {
   State& s = *state_;
   std::vector<std::uint32_t> ids;
   for (std::size_t p = 0; p < s.classes[what].spec.pod_sets.size(); ++p)
@@ -390,15 +410,16 @@ JobId ContinuousEngine::adopt(ClassId what, Uid uid, std::int64_t created, const
   const JobId id = s.submit(what, uid, created, State::Stage::Running);
   State::Class& k = s.classes[what];
   s.jobs[id].choice = s.choice_of(k, ids);
+  s.adopt_place(id, flavors, places);
+  const Placement* place = s.place_of(id);
+  s.occupy(s.leaf_of(k), k.choices[s.jobs[id].choice].uses, place);
   if (as == Adopted::Stopping) {
     s.jobs[id].stage = State::Stage::Stopping;
     --s.running, ++s.stopping;
-    if (k.queue != nothing) s.in_use.add(s.queues[k.queue].leaf, k.choices[s.jobs[id].choice].uses);
     return id;
   }
+  s.hold(s.leaf_of(k), k.choices[s.jobs[id].choice].uses, place);
   if (k.queue == nothing) return id;
-  s.hold(s.queues[k.queue].leaf, k.choices[s.jobs[id].choice].uses);
-  s.in_use.add(s.queues[k.queue].leaf, k.choices[s.jobs[id].choice].uses);
   s.queues[k.queue].held.insert(s.held_of(id));
   ++s.versions[s.ledger.tree(s.queues[k.queue].leaf)];
   s.mark(k.queue);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "governance/plan/topology.h"
 #include "governance/plan/victims.h"
 
 namespace fairlead::governance {
@@ -44,7 +45,23 @@ struct EngineSpec {
   bool shields = false;  // who starts is nobody's victim until expose()
   std::vector<NodeSpec> nodes;
   std::vector<EngineQueue> queues;  // one for each leaf; a leaf without one is stopped
+  struct Places {
+    std::string flavor;
+    TopologyShape shape;
+  };
+  std::vector<Places> places;  // of flavors whose pods get a place (024)
 };
+
+// Where the pods of a set are to be, on flavors with places.
+struct PlaceAsk {
+  TopologyAsk ask;
+  bool implied = false;    // its queue has such flavors alone, and it asks for none
+  std::int32_t count = 0;  // pods
+  NamedAmounts per_pod;    // of the pod's own spec
+  NodeNeeds needs;
+  friend bool operator==(const PlaceAsk&, const PlaceAsk&) = default;
+};
+using PlacesOf = std::vector<std::optional<TopologyAssignment>>;  // one for each pod set; none: it has no place
 
 // What equal jobs ask: a decision on one of them is a decision on all.
 struct EnginePodSet {
@@ -53,6 +70,7 @@ struct EnginePodSet {
   // Partial admission: of `count` pods, which ask `each` (in the order of `total`), `least` will do where all do not fit. Not given: all or none.
   std::int32_t count = 0, least = 0;
   std::vector<Amount> each;
+  std::optional<PlaceAsk> place;  // pod sets of one group (PlaceAsk::ask) get the same flavors
   friend bool operator==(const EnginePodSet&, const EnginePodSet&) = default;
 };
 struct EngineClass {
@@ -69,13 +87,15 @@ EngineClass fewest(const EngineClass& what);  // that will do
 // Why a class waits, with what it would take.
 struct EngineWait {
   // Kept: it would fit, but what is free is kept for `by` (keep_for).
-  enum class Rule : std::uint8_t { None, NoQueue, Stopped, NoQuota, NoFlavor, ExceedsMax, Short, Behind, Kept };
+  // NoPlace: it has the quota, and `detail` tells why its pods have no place.
+  enum class Rule : std::uint8_t { None, NoQueue, Stopped, NoQuota, NoFlavor, ExceedsMax, Short, Behind, Kept, NoPlace };
   Rule rule = Rule::None;
   std::uint32_t by = 0xffffffffU;  // a job, of Kept
   NodeId node = no_node;      // whose limit it is
   Column column = no_column;  // of the queue's tree
   Amount missing = 0;
   std::string resource;       // NoQuota, NoFlavor: the one that the queue does not cover
+  std::string detail;         // NoPlace
   friend bool operator==(const EngineWait&, const EngineWait&) = default;
 };
 
@@ -104,7 +124,16 @@ class ContinuousEngine {
   JobId submit(ClassId what, Uid uid, std::int64_t created);  // created: any clock that grows; ties by uid
   // It holds quota already, on these flavors (one for each resource of each pod set, in the order of the class): after a restart, in the order in which quota was reserved.
   enum class Adopted : std::uint8_t { Running, Stopping };  // Stopping: it was told to stop, and its quota counts in in_use() alone until it has left
-  JobId adopt(ClassId what, Uid uid, std::int64_t created, const std::vector<std::vector<std::string>>& flavors, Adopted as = Adopted::Running);
+  JobId adopt(ClassId what, Uid uid, std::int64_t created, const std::vector<std::vector<std::string>>& flavors, Adopted as = Adopted::Running, const PlacesOf& places = {});
+
+  // For flavors with places: the nodes that there are, and what pods that have no place of ours use on one of them, in all. Who runs stays where it is; what it has on a node that is gone counts nowhere.
+  void set_nodes(std::vector<TopologyNode> nodes);  // O(nodes + jobs with places)
+  struct OtherUse {
+    NamedAmounts requests;
+    std::int32_t pods = 0;
+    friend bool operator==(const OtherUse&, const OtherUse&) = default;
+  };
+  void set_others(const std::string& node, const OtherUse& use);
   // It is to be stopped for a reason that is not another job: others may have its quota, from `leave` on. Of running jobs; others are left as they are.
   void stop(JobId job);
   // It needs another amount now (some of its pods have ended), on the same flavors: `what` is a class of as many asks. Its place among those that are pre-empted stays. Of running and stopping jobs.
@@ -131,6 +160,8 @@ class ContinuousEngine {
   ClassId class_of(JobId job) const;  // what it asks; once it is promised or admitted what it gets, which may be fewer pods
   const EngineClass& what(ClassId id) const;
   std::vector<std::vector<std::string>> flavors_of(JobId job) const;  // as adopt() takes them; empty: it waits
+  PlacesOf places_of(JobId job) const;   // empty: it has none
+  bool misplaced(JobId job) const;       // it has a place that is gone
   const EngineWait& wait(ClassId what) const;  // of the fewest pods that will do. Rule::None: it does not wait, or was not looked at yet
   const Ledger& ledger() const;    // with what is promised, without what is being stopped
   const Ledger& in_use() const;    // without what is promised, with what is being stopped: never above quota unless quotas were cut

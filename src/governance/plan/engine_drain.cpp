@@ -37,6 +37,7 @@ void ContinuousEngine::State::options_of(const Class& k, const Part& part) {
   const std::size_t begin = fitting.size();
   for (std::uint32_t o = part.first_option; o < part.first_option + part.options; ++o) {
     const Option& option = k.options[o];
+    if (part.same_as != nothing && chosen[k.order[k.parts[part.same_as].first_ask]] != option.flavor) continue;
     bool fits = true, never = false;
     int level = 0;
     const std::size_t shortages = short_of.size();
@@ -63,14 +64,14 @@ void ContinuousEngine::State::options_of(const Class& k, const Part& part) {
     }
     if (!fits) continue;
     fitting.push_back({o, level});
-    if ((level == 0 || !queue.policies.next_if_borrowing) && k.parts.size() == 1) break;  // none is wanted more
+    if ((level == 0 || !queue.policies.next_if_borrowing) && k.parts.size() == 1 && k.places.empty()) break;  // none is wanted more
   }
   if (queue.policies.next_if_borrowing) std::stable_sort(fitting.begin() + static_cast<std::ptrdiff_t>(begin), fitting.end(), [](const Fitting& a, const Fitting& b) { return a.level < b.level; });
 }
 
 // Parts from `at` on. Where one finds no room, those before it try their next option: so whatever fits in some way fits.
 bool ContinuousEngine::State::place(const Class& k, std::size_t at, int& level) {
-  if (at == k.parts.size()) return true;
+  if (at == k.parts.size()) return placed(k);
   const Part& part = k.parts[at];
   const std::size_t begin = fitting.size(), held = taken.size();
   options_of(k, part);
@@ -80,12 +81,12 @@ bool ContinuousEngine::State::place(const Class& k, std::size_t at, int& level) 
     const Option& option = k.options[fitting[f].option];
     const int own = std::max(level, fitting[f].level);
     int whole = own;
+    for (std::uint32_t i = 0; i < part.asks; ++i) chosen[k.order[part.first_ask + i]] = option.flavor;
     if (at + 1 < k.parts.size()) taken.insert(taken.end(), k.uses.begin() + option.first_use, k.uses.begin() + option.first_use + option.uses);
     found = place(k, at + 1, whole);
     taken.resize(held);
     if (!found && ++tried > 1'000) break;  // as many ways as pod sets and flavors can have; what is not found then waits
     if (!found) continue;
-    for (std::uint32_t i = 0; i < part.asks; ++i) chosen[k.order[part.first_ask + i]] = option.flavor;
     level = whole;
   }
   fitting.resize(begin);
@@ -95,7 +96,8 @@ bool ContinuousEngine::State::place(const Class& k, std::size_t at, int& level) 
 // Does one job of the class fit now, and on which flavors?
 bool ContinuousEngine::State::look(ClassId c, std::uint16_t& choice, int& level) {
   Class& k = classes[c];
-  short_of.clear();
+  short_of.clear(), no_place.clear();
+  found_place.reset();
   if (k.never.rule != EngineWait::Rule::None) {
     k.wait = k.never;
     return false;
@@ -108,13 +110,14 @@ bool ContinuousEngine::State::look(ClassId c, std::uint16_t& choice, int& level)
     choice = choice_of(k, chosen);
     return true;
   }
+  if (!no_place.empty()) k.wait = {.rule = EngineWait::Rule::NoPlace, .resource = {}, .detail = text(no_place.front().reason)};
   if (short_of.empty()) {
-    k.wait = exceeds;
+    if (no_place.empty()) k.wait = exceeds;
     return false;
   }
   const auto less = [](const Shortage& a, const Shortage& b) { return std::tie(a.node, a.column, a.missing) < std::tie(b.node, b.column, b.missing); };
   const auto least = *std::min_element(short_of.begin(), short_of.end(), [](const Shortage& a, const Shortage& b) { return a.missing < b.missing; });
-  k.wait = {.rule = EngineWait::Rule::Short, .node = least.node, .column = least.column, .missing = least.missing, .resource = {}};
+  if (no_place.empty()) k.wait = {.rule = EngineWait::Rule::Short, .node = least.node, .column = least.column, .missing = least.missing, .resource = {}, .detail = {}};
   if (short_of.size() > 1) {  // of one place the least counts
     std::sort(short_of.begin(), short_of.end(), less);
     short_of.erase(std::unique(short_of.begin(), short_of.end(), [](const Shortage& a, const Shortage& b) { return a.node == b.node && a.column == b.column; }), short_of.end());
@@ -140,6 +143,12 @@ void ContinuousEngine::State::park(ClassId c, std::vector<EngineDecision>& out) 
     }
     cell.waiters.push_back({plus(cell.released, shortage.missing), c, k.generation});
     std::push_heap(cell.waiters.begin(), cell.waiters.end(), needs_more);
+  }
+  for (const NoPlace& one : no_place) {
+    if (one.site >= sites.all.size()) continue;  // its flavors never give it one
+    std::vector<PlaceWaiter>& waiters = sites.all[one.site].waiters;
+    const bool counted = one.of < k.places.size();
+    waiters.push_back({.what = c, .generation = k.generation, .missing = one.missing, .per_pod = counted ? k.places[one.of].ask.per_pod : PodAmounts{}, .counted = counted});
   }
   if (!queues[k.queue].strict) queues[k.queue].classes.remove(c, class_at, [this](ClassId a, ClassId b) { return class_first(a, b); });
   if (k.told == k.wait) return;
@@ -195,22 +204,25 @@ void ContinuousEngine::State::admit(std::uint32_t q, std::vector<EngineDecision>
       jobs[victim].stage = Stage::Stopping;
       lost(jobs[victim].uid, queue.head.uid);
       --running, ++stopping;
-      let(from.leaf, theirs.choices[jobs[victim].choice].uses);
+      let(from.leaf, theirs.choices[jobs[victim].choice].uses, place_of(victim));
       out.push_back({EngineDecision::Kind::Preempted, victim, jobs[victim].what, queue.head.job, reason});
     }
     for (const auto& [victim, reason] : victims) {  // what is more than was needed is others'
       const Class& theirs = classes[jobs[victim].what];
       mark(theirs.queue);
       freed(queues[theirs.queue].leaf, theirs.choices[jobs[victim].choice].uses);
+      if (const Placement* place = place_of(victim)) freed_place(*place);
     }
   }
-  hold(queue.leaf, uses);
+  const std::shared_ptr<const Placement> place = queue.found.place;
+  if (place) placements[queue.head.job] = place;
+  hold(queue.leaf, uses, place.get());
   ++versions[ledger.tree(queue.leaf)];
-  if (stopping == 0 || fits_in_use(queue, uses)) {
+  if (stopping == 0 || fits_in_use(queue, uses, place.get())) {
     job.stage = Stage::Running;
     job.shielded = shields;
     ++running;
-    in_use.add(queue.leaf, uses);
+    occupy(queue.leaf, uses, place.get());
     queue.held.insert(held_of(queue.head.job));
     out.push_back({EngineDecision::Kind::Admitted, queue.head.job, job.what});
   } else {
@@ -225,37 +237,41 @@ void ContinuousEngine::State::admit(std::uint32_t q, std::vector<EngineDecision>
 
 void ContinuousEngine::State::drain(std::vector<EngineDecision>& out) {
   if (stopped_some) keep_promises(out);
-  std::vector<std::uint32_t> trees = std::exchange(dirty_trees, {});
-  std::sort(trees.begin(), trees.end());
-  for (const std::uint32_t tree : trees) {
-    while (true) {
-      // Those whose jobs, or room, have changed; more of them when victims had more than was needed.
-      for (const std::uint32_t q : sorted(std::exchange(dirty[tree], {}))) {
-        queues[q].dirty = false;
-        refresh(q, out);
-      }
-      const std::uint32_t q = first(tree);
-      if (q == nothing) break;
-      Queue& queue = queues[q];
-      if (queue.version != versions[tree] || queue.found.preempts) {  // others were admitted since it was found
-        const auto found = find(queue.what);
-        if (!found) {
-          park(queue.what, out);
-          refresh(q, out);
-          continue;
-        }
-        queue.version = versions[tree];
-        if (*found != queue.found) {
-          queue.found = *found;
-          reorder(q);
-          continue;
-        }
-      }
-      admit(q, out);
+  while (!dirty_trees.empty()) {  // again where a place in a flavor that several trees use was given back meanwhile
+    std::vector<std::uint32_t> trees = std::exchange(dirty_trees, {});
+    std::sort(trees.begin(), trees.end());
+    for (const std::uint32_t tree : trees) drain(tree, out);
+  }
+}
+
+void ContinuousEngine::State::drain(std::uint32_t tree, std::vector<EngineDecision>& out) {
+  while (true) {
+    // Those whose jobs, or room, have changed; more of them when victims had more than was needed.
+    for (const std::uint32_t q : sorted(std::exchange(dirty[tree], {}))) {
+      queues[q].dirty = false;
       refresh(q, out);
     }
-    tree_is_dirty[tree] = false;
+    const std::uint32_t q = first(tree);
+    if (q == nothing) break;
+    Queue& queue = queues[q];
+    if (queue.version != versions[tree] || queue.found.preempts) {  // others were admitted since it was found
+      const auto found = find(queue.what);
+      if (!found) {
+        park(queue.what, out);
+        refresh(q, out);
+        continue;
+      }
+      queue.version = versions[tree];
+      if (*found != queue.found) {
+        queue.found = *found;
+        reorder(q);
+        continue;
+      }
+    }
+    admit(q, out);
+    refresh(q, out);
   }
+  tree_is_dirty[tree] = false;
 }
 
 }  // namespace fairlead::governance

@@ -18,6 +18,7 @@ EngineClass with_counts(const EngineClass& what, const std::vector<std::int32_t>
     EnginePodSet& pods = out.pod_sets[p];
     if (pods.each.size() != pods.total.size() || pods.count <= 0) continue;
     pods.count = pods.least = counts[p];
+    if (pods.place) pods.place->count = counts[p];
     for (std::size_t r = 0; r < pods.total.size(); ++r) pods.total[r].second = times(pods.each[r], counts[p]);
   }
   return out;
@@ -40,9 +41,14 @@ ClassId ContinuousEngine::State::cut(ClassId c, const std::vector<std::int32_t>&
 
 std::optional<ContinuousEngine::State::Found> ContinuousEngine::State::find_shape(ClassId shape, const Entry* head) {
   Found found{.shape = shape};
-  if (look(shape, found.choice, found.level)) return found;
+  if (look(shape, found.choice, found.level)) {
+    found.place = std::move(found_place);
+    return found;
+  }
   found.preempts = true;
-  return look_for_victims(shape, head, found.choice, found.level) ? std::optional(found) : std::nullopt;
+  if (!look_for_victims(shape, head, found.choice, found.level)) return std::nullopt;
+  found.place = std::move(found_place);
+  return found;
 }
 
 std::optional<ContinuousEngine::State::Found> ContinuousEngine::State::find_any(ClassId c) {

@@ -25,7 +25,10 @@ class EngineReference {
     for (auto& [uid, job] : jobs_)
       if (job.runs) take(job);
   }
-  void submit(const EngineClass& what, Uid uid, std::int64_t created) { jobs_[uid] = {what, what, uid, created, false, {}}; }
+  void set_nodes(std::vector<TopologyNode> nodes) { nodes_ = std::move(nodes); }
+  void set_others(const std::string& node, const ContinuousEngine::OtherUse& use) { others_[node] = use; }
+  PlacesOf places_of(Uid uid) const { return jobs_.at(uid).runs ? jobs_.at(uid).places : PlacesOf{}; }
+  void submit(const EngineClass& what, Uid uid, std::int64_t created) { jobs_[uid] = {what, what, uid, created, false, {}, {}}; }
   void leave(Uid uid) {
     Job& job = jobs_.at(uid);
     if (job.runs)
@@ -63,6 +66,7 @@ class EngineReference {
         Job& job = jobs_.at(nominee.uid);
         job.runs = true;
         job.flavors = now->flavors;
+        job.places = now->places;
         job.gets = now->gets;
         take(job);
         out.push_back(job.uid.low);
@@ -89,9 +93,11 @@ class EngineReference {
     std::int64_t created = 0;
     bool runs = false;
     std::vector<std::vector<std::string>> flavors;
+    PlacesOf places;
   };
   struct Fit {
     std::vector<std::vector<std::string>> flavors;
+    PlacesOf places;
     int level = 0;
     EngineClass gets;
   };
@@ -137,6 +143,7 @@ class EngineReference {
         if (pods.count == 0) continue;
         pods.count -= static_cast<std::int32_t>((pods.count - pods.least) * gone / can_go);
         pods.least = pods.count;
+        if (pods.place) pods.place->count = pods.count;
         for (std::size_t r = 0; r < pods.total.size(); ++r) pods.total[r].second = pods.each[r] * pods.count;
       }
       if (auto some = fit(queue, fewer)) return some;
@@ -168,11 +175,15 @@ class EngineReference {
     return place(queue, what, parts, 0, taken, out) ? std::optional(out) : std::nullopt;
   }
   bool place(const EngineQueue& queue, const EngineClass& what, const std::vector<Part>& parts, std::size_t at, std::map<Column, Amount> taken, Fit& out) const {
-    if (at == parts.size()) return true;
+    if (at == parts.size()) return find_places(what, out);
     const NodeId leaf = ledger_.leaf(queue.name);
     std::vector<std::pair<int, std::string>> options;
     for (const std::string& flavor : parts[at].flavors) {
       bool fits = true;
+      for (std::size_t other = 0; other < at; ++other)
+        if (group_of(what, parts[other].pods) && group_of(what, parts[other].pods) == group_of(what, parts[at].pods) && parts[other].flavors == parts[at].flavors)
+          fits = fits && out.flavors[parts[other].pods][parts[other].resources.front()] == flavor;
+      if (!fits) continue;
       int level = 0;
       for (const std::size_t r : parts[at].resources) {
         const auto& [resource, amount] = what.pod_sets[parts[at].pods].total[r];
@@ -203,6 +214,60 @@ class EngineReference {
       return true;
     }
     return false;
+  }
+
+  static std::optional<std::string> group_of(const EngineClass& what, std::size_t pods) { return what.pod_sets[pods].place ? what.pod_sets[pods].place->ask.group : std::nullopt; }
+  const EngineSpec::Places* spec_of(const std::string& flavor) const {
+    for (const EngineSpec::Places& one : spec_.places)
+      if (one.flavor == flavor) return &one;
+    return nullptr;
+  }
+  std::string placed_on(const EngineClass& what, const std::vector<std::vector<std::string>>& flavors, std::size_t p) const {
+    std::set<std::string> found;
+    for (const std::string& flavor : flavors[p])
+      if (spec_of(flavor) != nullptr) found.insert(flavor);
+    for (std::size_t other = 0; found.empty() && group_of(what, p) && other < flavors.size(); ++other)
+      if (group_of(what, other) == group_of(what, p))
+        for (const std::string& flavor : flavors[other])
+          if (spec_of(flavor) != nullptr) found.insert(flavor);
+    return found.size() == 1 ? *found.begin() : "";
+  }
+  // Every topology is made anew, with what runs in it.
+  bool find_places(const EngineClass& what, Fit& out) const {
+    if (std::none_of(what.pod_sets.begin(), what.pod_sets.end(), [](const EnginePodSet& pods) { return pods.place.has_value(); })) return true;
+    const auto ids = std::make_shared<ResourceIds>();
+    std::map<std::string, Topology> rows;
+    for (const EngineSpec::Places& one : spec_.places) {
+      Topology& made = rows.emplace(one.flavor, Topology(one.shape, nodes_, ids)).first->second;
+      for (const auto& [node, use] : others_) made.add_other(node, use.requests, use.pods);
+    }
+    for (const auto& [uid, job] : jobs_)
+      for (std::size_t p = 0; job.runs && p < job.places.size(); ++p) {
+        if (!job.places[p]) continue;
+        const std::string on = placed_on(job.gets, job.flavors, p);
+        if (!rows.contains(on)) continue;
+        const auto used = uses_of(*job.places[p], amounts_of(job.gets.pod_sets[p].place->per_pod, *ids));
+        for (auto& [flavor, made] : rows)
+          if (flavor == on || (made.by_host() && rows.at(on).by_host())) made.add(used);
+      }
+    std::map<std::string, FlavorQuestion> questions;
+    for (std::size_t p = 0; p < what.pod_sets.size(); ++p) {
+      if (!what.pod_sets[p].place) continue;
+      const PlaceAsk& asked = *what.pod_sets[p].place;
+      const std::string on = placed_on(what, out.flavors, p);
+      if (on.empty()) return false;
+      FlavorQuestion& question = questions[on];
+      question.flavor = on, question.topology = &rows.at(on);
+      question.pod_sets.push_back({.name = std::to_string(p), .ask = asked.ask, .implied = asked.implied, .count = asked.count, .per_pod = amounts_of(asked.per_pod, *ids), .needs = asked.needs, .conflict = {}, .current = {}});
+    }
+    std::vector<FlavorQuestion> list;
+    for (auto& [flavor, question] : questions) list.push_back(std::move(question));
+    out.places.assign(what.pod_sets.size(), std::nullopt);
+    for (const FlavorAnswer& answer : find_for_workload(list, {.pod_sets = {}, .unhealthy_node = {}, .assumed = nullptr}, {})) {
+      if (!answer.reason.none()) return false;
+      out.places[std::stoul(answer.pod_set)] = answer.assignment;
+    }
+    return true;
   }
 
   bool older(Uid a, Uid b) const {
@@ -277,6 +342,8 @@ class EngineReference {
   }
 
   EngineSpec spec_;
+  std::vector<TopologyNode> nodes_;
+  std::map<std::string, ContinuousEngine::OtherUse> others_;
   Ledger ledger_;
   std::map<Uid, Job> jobs_;
   std::map<std::string, Nominee> nominees_;

@@ -12,6 +12,7 @@ namespace fairlead::governance {
 
 struct ContinuousEngine::State::Search {
   State& s;
+  const Class& k;
   const Queue& own;
   const std::vector<Use>& uses;
   const std::vector<Column>& contested;
@@ -25,6 +26,7 @@ struct ContinuousEngine::State::Search {
   };
   std::vector<Source> hierarchy, other, mine;
   std::vector<Use> in_reach;  // of all candidates, by contested column
+  std::int64_t missing = 0, gained = 0;  // pods that must be gone before a place is worth looking for
 
   bool within_quota(NodeId node) const {
     return std::none_of(contested.begin(), contested.end(), [&](Column c) { return s.ledger.borrowing(node, c); });
@@ -86,12 +88,34 @@ struct ContinuousEngine::State::Search {
     }
   }
 
-  bool room(bool may_borrow) const {
+  void take_out(JobId job) {
+    s.ledger.remove(s.queues[s.classes[s.jobs[job].what].queue].leaf, uses_of(job));
+    const Placement* place = s.place_of(job);
+    if (k.places.empty() || place == nullptr) return;
+    s.sites.change(Sites::Which::Now, *place, false);
+    gained = plus(gained, s.pods_more(*place, k));
+  }
+  void put_back(JobId job) {
+    s.ledger.add(s.queues[s.classes[s.jobs[job].what].queue].leaf, uses_of(job));
+    const Placement* place = s.place_of(job);
+    if (k.places.empty() || place == nullptr) return;
+    s.sites.change(Sites::Which::Now, *place, true);
+    missing = gained = 0;
+  }
+  bool placed() {
+    if (k.places.empty()) return true;
+    if (gained < missing) return false;
+    NoPlace why;
+    if (s.find_place(k, From::Now, &why)) return true;
+    missing = why.missing, gained = 0;
+    return false;
+  }
+  bool room(bool may_borrow) {
     for (const Use& use : uses) {
       if (!may_borrow && s.ledger.borrowing(own.leaf, use.column, use.amount)) return false;
       if (use.amount > std::max<Amount>(0, s.ledger.available(own.leaf, use.column))) return false;
     }
-    return true;
+    return placed();
   }
   VictimReason reason_of(const Source& from, const Held& one) const {
     if (from.common == no_node) return VictimReason::InClusterQueue;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "governance/plan/engine.h"
+#include "governance/plan/engine_places.h"
 #include "governance/plan/indexed_heap.h"
 
 namespace fairlead::governance {
@@ -57,6 +58,7 @@ struct ContinuousEngine::State {
   struct Part {  // what takes one flavor: the resources of one group of the queue, for one pod set
     std::uint32_t first_ask = 0, asks = 0;  // of Class::order
     std::uint32_t first_option = 0, options = 0;
+    std::uint32_t same_as = nothing;        // an earlier part, of another pod set of its group: the same flavor
   };
   struct Choice {
     std::vector<std::uint32_t> flavors;  // of each ask
@@ -78,6 +80,7 @@ struct ContinuousEngine::State {
     EngineWait wait, told;
     EngineWait never;                  // its rule is None if quotas allow it in principle
     std::map<std::int64_t, ClassId> cuts;  // partial admission: with fewer pods, by how many in all
+    std::vector<PlaceSet> places;          // pod sets that get a place
   };
   struct Claim {  // what is kept for a waiting job
     JobId job = 0;
@@ -85,13 +88,17 @@ struct ContinuousEngine::State {
     std::int64_t priority = 0;
     Entry entry;
     std::vector<Use> uses;
+    std::shared_ptr<const Placement> place;
   };
   struct Found {  // a way for a job of a class to get its quota
     ClassId shape = 0;  // the class, or it with fewer pods
     std::uint16_t choice = 0;
     int level = 0;
     bool preempts = false;
-    friend bool operator==(const Found&, const Found&) = default;
+    std::shared_ptr<const Placement> place;
+    friend bool operator==(const Found& a, const Found& b) {
+      return a.shape == b.shape && a.choice == b.choice && a.level == b.level && a.preempts == b.preempts && (a.place == b.place || (a.place && b.place && *a.place == *b.place));
+    }
   };
 
   // ---- queues
@@ -143,11 +150,12 @@ struct ContinuousEngine::State {
   std::uint32_t name_id(std::string_view name);
   std::uint16_t choice_of(Class& k, const std::vector<std::uint32_t>& flavors);
   void count(Class& k, Choice& choice);
-  void give_back(const Class& k, const Choice& choice);
+  void give_back(const Class& k, const Choice& choice, const Placement* place);
   void mark(std::uint32_t queue);
   void wake(ClassId c);
   void freed(NodeId leaf, const std::vector<Use>& uses);  // in `ledger`: wakes
   Held held_of(JobId job) const;
+  NodeId leaf_of(const Class& k) const { return k.queue == nothing ? no_node : queues[k.queue].leaf; }
   std::vector<JobId> line(const std::string_view* queue) const;
 
   // engine_drain.cpp
@@ -157,7 +165,7 @@ struct ContinuousEngine::State {
   void lost(Uid victim, Uid to);
   void gone(Uid uid);
   void stronger_than(Uid uid);  // `untouchable`: who took something from it, or from one who did
-  bool fits_in_use(const Queue& queue, const std::vector<Use>& uses) const;
+  bool fits_in_use(const Queue& queue, const std::vector<Use>& uses, const Placement* place);
   void keep_promises(std::vector<EngineDecision>& out);
   bool look(ClassId c, std::uint16_t& choice, int& level);  // false: it does not fit; `short_of` and k.wait tell why
   // engine_partial.cpp
@@ -170,16 +178,39 @@ struct ContinuousEngine::State {
   void refresh(std::uint32_t q, std::vector<EngineDecision>& out);
   void admit(std::uint32_t q, std::vector<EngineDecision>& out);
   void drain(std::vector<EngineDecision>& out);
+  void drain(std::uint32_t tree, std::vector<EngineDecision>& out);
   bool drop_stale(Class& k);  // true: a live one is at the front
 
   // engine_claims.cpp
   const Ledger& seen() const { return claims.empty() ? ledger : claimed; }  // where room is looked for
-  void hold(NodeId leaf, const std::vector<Use>& uses);
-  void let(NodeId leaf, const std::vector<Use>& uses);
+  void hold(NodeId leaf, const std::vector<Use>& uses, const Placement* place);
+  void let(NodeId leaf, const std::vector<Use>& uses, const Placement* place);
+  void occupy(NodeId leaf, const std::vector<Use>& uses, const Placement* place);  // `in_use`
+  void vacate(NodeId leaf, const std::vector<Use>& uses, const Placement* place);
   bool goes_before(ClassId c, const Entry* head, const Claim& claim) const;
+  std::optional<Claim> claim_of(JobId job);
   bool keep_for(JobId job);
   void drop_claim(JobId job);  // if there is one
   std::vector<JobId> firsts(bool unseen);
+
+  // engine_places.cpp
+  const Placement* place_of(JobId job) const;  // null: it has none
+  void adopt_place(JobId job, const std::vector<std::vector<std::string>>& flavors, const PlacesOf& places);
+  void build_places();
+  struct NoPlace {  // of a class that finds none: of which flavor, and how many more pods it would take at least
+    std::uint32_t site = 0;
+    std::int64_t missing = 1;
+    std::uint32_t of = nothing;  // Class::places, by which that is counted; nothing: whatever is given back may do
+    TopologyReason reason;
+  };
+  // On the `chosen` flavors. From: what is free now; beside claims; or if all that has a place were gone.
+  enum class From : std::uint8_t { Now, Seen, Empty };
+  std::shared_ptr<const Placement> find_place(const Class& k, From from, NoPlace* why);
+  bool placed(const Class& k);  // in look(): where, is in `found_place`
+  std::int64_t pods_more(const Placement& given_back, const Class& k) const;  // how many pods of the class it may make room for, at most
+  void freed_place(const Placement& place);
+  void freed_on(Site& site, const PodAmounts& per_pod, std::int64_t pods);
+  void wake_all_for_places();
 
   // engine_victims.cpp
   bool look_for_victims(ClassId c, const Entry* head, std::uint16_t& choice, int& level);  // after look() found no room: `victims`. head: for whom, if anybody
@@ -203,6 +234,9 @@ struct ContinuousEngine::State {
   std::vector<JobId> promised;  // in order
   std::vector<Claim> claims;    // in order
   Ledger claimed;               // `ledger` with what is kept on top: it may be beyond quota. Only while there are claims.
+  std::vector<EngineSpec::Places> place_specs;
+  Sites sites;                  // what is free in each flavor with places, in the order of the flavors' names
+  std::unordered_map<JobId, std::shared_ptr<const Placement>> placements;
   bool own_only = false;        // room counts within the queue's own quota alone
   std::int64_t reservations = 0;
   std::size_t stopping = 0;
@@ -239,6 +273,8 @@ struct ContinuousEngine::State {
     Amount missing;
   };
   std::vector<Shortage> short_of;
+  std::vector<NoPlace> no_place;                 // beside them
+  std::shared_ptr<const Placement> found_place;  // by look() and look_for_victims()
   struct Fitting {
     std::uint32_t option;
     int level;

@@ -259,6 +259,8 @@ void fewer_will_do(EnginePodSet& pods, Rng& rng) {
 struct Random {
   Rng rng;
   std::vector<std::string> queue_names;
+  std::vector<bool> has_places;  // of each flavor
+  bool with_places = false;
   explicit Random(std::uint64_t seed) : rng(seed) {}
   Amount some(Amount most) { return static_cast<Amount>(rng.below(static_cast<std::uint64_t>(most) + 1)); }
   bool one_in(std::uint64_t n) { return rng.below(n) == 0; }
@@ -268,6 +270,12 @@ struct Random {
     out.fair = one_in(2);
     const std::size_t flavors = 1 + rng.below(3), cohorts = rng.below(4), queues = 1 + rng.below(6);
     const bool two_groups = one_in(3);
+    has_places.assign(flavors, false);
+    for (std::size_t f = 0; with_places && f < flavors; ++f) {
+      if (!(has_places[f] = !one_in(3))) continue;
+      static const std::vector<std::vector<std::string>> levels = {{"block", "rack", "kubernetes.io/hostname"}, {"rack", "kubernetes.io/hostname"}, {"block", "rack"}, {"kubernetes.io/hostname"}};
+      out.places.push_back({fmt::format("f{}", f), {.name = "t", .levels = levels[rng.below(levels.size())], .flavor_labels = one_in(3) ? kube::Labels{{"kind", "a"}} : kube::Labels{}, .tolerations = {}}});
+    }
     const auto limits = [&] { return Limits{some(8), one_in(3) ? some(6) : unlimited, one_in(3) ? some(6) : unlimited}; };
     const auto quotas = [&](NodeSpec& node) {
       for (std::size_t f = 0; f < flavors; ++f)
@@ -295,25 +303,69 @@ struct Random {
   }
   EngineClass what() {
     EngineClass out{.queue = queue_names[rng.below(queue_names.size())], .priority = static_cast<std::int64_t>(rng.below(3)), .pod_sets = {}};
-    for (std::size_t p = 0; p < 1 + rng.below(2); ++p) {
+    const std::size_t sets = 1 + rng.below(2);
+    for (std::size_t p = 0; p < sets; ++p) {
       EnginePodSet pods{.total = {{"cpu", some(5)}, {"gpu", some(3)}}, .barred = {}};
       if (one_in(4)) pods.total.push_back({"bytes", some(3)});
       if (one_in(4)) pods.barred.push_back("f0");
-      if (one_in(4)) fewer_will_do(pods, rng);
+      // Fewer pods of one set may push those of another out of their place: then not all that fits in some way is found.
+      if ((!with_places || sets == 1) && one_in(4)) fewer_will_do(pods, rng);
+      if (with_places) place(pods, p == 0 ? nullptr : &out.pod_sets.front());
       out.pod_sets.push_back(std::move(pods));
+    }
+    return out;
+  }
+
+  // Pods of a set that has places, on flavors that have them; others on others. Two sets that are placed one after the other may come to fit because less is free: they are of one group here, or one of them has no place.
+  void place(EnginePodSet& pods, const EnginePodSet* first) {
+    const bool placed = first == nullptr ? !one_in(4) : first->place && first->place->ask.group;
+    pods.barred.clear();
+    for (std::size_t f = 0; f < has_places.size(); ++f)
+      if (has_places[f] != placed) pods.barred.push_back(fmt::format("f{}", f));
+    if (!placed) return;
+    PlaceAsk& ask = pods.place.emplace();
+    ask.count = pods.count > 0 ? pods.count : 1 + static_cast<std::int32_t>(rng.below(5));
+    for (std::size_t r = 0; r < pods.total.size(); ++r)
+      if (pods.total[r].first != "bytes") ask.per_pod[pods.total[r].first] = pods.total[r].second / ask.count;
+    static const std::vector<std::string> levels = {"block", "rack", "kubernetes.io/hostname"};
+    if (const std::uint64_t kind = rng.below(5); kind == 0) ask.ask.required = levels[rng.below(3)];
+    else if (kind == 1) ask.ask.preferred = levels[rng.below(3)];
+    else if (kind == 2) ask.ask.unconstrained = ask.ask.named = true;
+    else if (kind == 3 && pods.count == 0) ask.ask.slices = {{.level = levels[rng.below(3)], .size = 1 + static_cast<std::int32_t>(rng.below(2))}};
+    else ask.implied = true;
+    if (ask.ask.required && one_in(3)) ask.ask.group = "g";
+    if (first != nullptr) ask.ask = first->place->ask, ask.implied = false, ask.count = 1;
+    if (one_in(5)) ask.needs.selector["kind"] = "a";
+  }
+  std::vector<TopologyNode> nodes() {
+    std::vector<TopologyNode> out;
+    for (std::size_t n = 0; n < 2 + rng.below(7); ++n) {
+      TopologyNode node;
+      node.name = fmt::format("n{}", n);
+      node.labels = {{"kubernetes.io/hostname", node.name}, {"rack", fmt::format("r{}", n / 2)}, {"block", fmt::format("b{}", n / 4)}};
+      if (one_in(2)) node.labels["kind"] = "a";
+      node.ready = !one_in(8), node.unschedulable = one_in(12);
+      node.allocatable = {{"cpu", some(8)}, {"gpu", some(6)}, {"pods", 1 + some(4)}};
+      out.push_back(std::move(node));
     }
     return out;
   }
 };
 
-TEST(ContinuousEngine, RandomHistoriesGoAsTheSlowModelSays) {
-  const std::uint64_t histories = test_rounds<std::uint64_t>(3'000, 1'000'000);
+void beside_the_slow_model(std::uint64_t histories, bool with_places) {
   std::uint64_t decisions = 0;
   for (std::uint64_t seed = 1; seed <= histories; ++seed) {
     Random random(seed);
+    random.with_places = with_places;
     EngineSpec spec = random.spec();
     ContinuousEngine engine(spec);
     EngineReference reference(spec);
+    const auto look_at_nodes = [&] {
+      const std::vector<TopologyNode> nodes = random.nodes();
+      engine.set_nodes(nodes);
+      reference.set_nodes(nodes);
+    };
+    if (with_places) look_at_nodes();
     std::map<std::uint64_t, JobId> present;  // by uid
     std::uint64_t uid = 0;
     std::int64_t now = 0;
@@ -330,6 +382,15 @@ TEST(ContinuousEngine, RandomHistoriesGoAsTheSlowModelSays) {
         engine.leave(gone->second);
         reference.leave({0, gone->first});
         present.erase(gone);
+      } else if (with_places && random.one_in(2)) {
+        if (random.one_in(3)) {
+          look_at_nodes();
+        } else {
+          const std::string node = fmt::format("n{}", random.rng.below(8));
+          const ContinuousEngine::OtherUse use{.requests = {{"cpu", random.some(4)}}, .pods = static_cast<std::int32_t>(random.some(2))};
+          engine.set_others(node, use);
+          reference.set_others(node, use);
+        }
       } else if (random.one_in(3)) {
         spec = random.spec();
         engine.configure(spec);
@@ -343,6 +404,7 @@ TEST(ContinuousEngine, RandomHistoriesGoAsTheSlowModelSays) {
       ASSERT_EQ(engine.running() + engine.waiting(), present.size());
       for (const auto& [one, job] : present) {
         ASSERT_EQ(engine.flavors_of(job), reference.flavors_of({0, one})) << "history " << seed;
+        ASSERT_EQ(engine.places_of(job), reference.places_of({0, one})) << "history " << seed << ", event " << event;
         ASSERT_EQ(engine.what(engine.class_of(job)), reference.gets({0, one})) << "history " << seed << ", event " << event;
       }
       const std::string ledgers = reference.compare(engine.ledger());
@@ -351,6 +413,9 @@ TEST(ContinuousEngine, RandomHistoriesGoAsTheSlowModelSays) {
   }
   EXPECT_GT(decisions, histories);
 }
+
+TEST(ContinuousEngine, RandomHistoriesGoAsTheSlowModelSays) { beside_the_slow_model(test_rounds<std::uint64_t>(3'000, 1'000'000), false); }
+TEST(ContinuousEngine, AndSoDoThoseWithPlaces) { beside_the_slow_model(test_rounds<std::uint64_t>(1'000, 100'000), true); }
 
 TEST(ContinuousEngine, ARestartChangesNothing) {
   for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(300, 3'000); ++seed) {

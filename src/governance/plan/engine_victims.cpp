@@ -20,7 +20,7 @@ bool ContinuousEngine::State::Search::take(std::vector<Source> list, bool may_bo
       skip = may_borrow && !from.hierarchy && !while_borrowing(one);
     }
     if (!drop && !skip) {
-      s.ledger.remove(s.queues[from.queue].leaf, uses_of(one.job));
+      take_out(one.job);
       s.victims.emplace_back(one.job, reason_of(from, one));
       if (room(may_borrow)) return true;
     }
@@ -34,13 +34,12 @@ bool ContinuousEngine::State::Search::take(std::vector<Source> list, bool may_bo
 void ContinuousEngine::State::Search::give_back(bool may_borrow) {
   std::vector<std::pair<JobId, VictimReason>>& chosen_ones = s.victims;
   for (std::size_t i = chosen_ones.size() - 1; i-- > 0;) {
-    const NodeId leaf = s.queues[s.classes[s.jobs[chosen_ones[i].first].what].queue].leaf;
-    s.ledger.add(leaf, uses_of(chosen_ones[i].first));
+    put_back(chosen_ones[i].first);
     if (room(may_borrow)) {
       chosen_ones[i] = chosen_ones.back();
       chosen_ones.pop_back();
     } else {
-      s.ledger.remove(leaf, uses_of(chosen_ones[i].first));
+      take_out(chosen_ones[i].first);
     }
   }
 }
@@ -53,7 +52,9 @@ bool ContinuousEngine::State::Search::classical() {
   else if (forbidden && hierarchy.empty()) attempts = {false, true};
   for (const bool may_borrow : attempts) {
     s.victims.clear();
+    missing = 0, gained = 0;
     const Ledger::Trial trial(s.ledger);
+    const PlacesTrial places(s.sites);
     if (!take(hierarchy, may_borrow) && !take(other, may_borrow) && !take(mine, may_borrow)) continue;
     give_back(may_borrow);
     return true;
@@ -81,9 +82,21 @@ bool ContinuousEngine::State::place_with_victims(Class& k, const Entry* head, st
   const Queue& queue = queues[k.queue];
   if (at == k.parts.size()) {
     choice = choice_of(k, chosen);
-    if (contested.empty() || ++tried > 16) return false;
-    Search search{*this, queue, k.choices[choice].uses, contested, k.spec.priority, head == nullptr ? 0 : head->created, {}, {}, {}, {}};
+    if ((contested.empty() && k.places.empty()) || ++tried > 16) return false;
+    std::vector<Column> of_all = contested;
+    if (!k.places.empty()) {
+      if (!find_place(k, From::Empty, nullptr)) return false;  // whoever stops
+      // Room is there, but in pieces: whoever uses these flavors may have to go.
+      for (const PlaceSet& set : k.places)
+        for (std::size_t a = 0; a < k.asks.size(); ++a) {
+          if (k.asks[a].pod_set != set.pod_set || chosen[a] == nothing) continue;
+          const Column column = ledger.column(queue.leaf, names[chosen[a]], names[k.asks[a].resource]);
+          if (column != no_column && std::find(of_all.begin(), of_all.end(), column) == of_all.end()) of_all.push_back(column);
+        }
+    }
+    Search search{*this, k, queue, k.choices[choice].uses, of_all, k.spec.priority, head == nullptr ? 0 : head->created, {}, {}, {}, {}};
     if (search.run()) return true;
+    for (NoPlace& one : no_place) one.missing = 1, one.of = nothing;  // others could go, and that is not enough yet
     for (Shortage& one : short_of)  // with victims as they are, so much less must be given back, anywhere in the tree
       for (const Use& sum : search.in_reach)
         if (sum.column == one.column && sum.amount > 0) one = {roots[ledger.tree(queue.leaf)], one.column, std::max<Amount>(1, minus(one.missing, sum.amount))};
@@ -93,6 +106,7 @@ bool ContinuousEngine::State::place_with_victims(Class& k, const Entry* head, st
   for (const bool with_room : {true, false}) {
     for (std::uint32_t o = part.first_option; o < part.first_option + part.options; ++o) {
       const Option& option = k.options[o];
+      if (part.same_as != nothing && chosen[k.order[k.parts[part.same_as].first_ask]] != option.flavor) continue;
       const std::size_t held = taken.size(), before = contested.size();
       bool may = true;
       for (std::uint32_t u = option.first_use; u < option.first_use + option.uses && may; ++u) {
@@ -133,10 +147,11 @@ bool ContinuousEngine::State::look_for_victims(ClassId c, const Entry* head, std
   if (head != nullptr) stronger_than(head->uid);
   if (!place_with_victims(k, head, 0, contested, choice)) return false;
   const Ledger::Trial trial(ledger), trial_of_claims(claimed);
+  const PlacesTrial trial_of_places(sites);
   for (const auto& [victim, reason] : victims) {
     const Class& theirs = classes[jobs[victim].what];
     const std::vector<Use>& uses = theirs.choices[jobs[victim].choice].uses;
-    let(queues[theirs.queue].leaf, uses);
+    let(queues[theirs.queue].leaf, uses, place_of(victim));
     for (Shortage& one : short_of)  // should what is kept for others forbid it
       for (const Use& use : uses)
         if (!claims.empty() && use.column == one.column) one = {roots[ledger.tree(queue.leaf)], one.column, std::max<Amount>(1, minus(one.missing, use.amount))};
@@ -147,12 +162,24 @@ bool ContinuousEngine::State::look_for_victims(ClassId c, const Entry* head, std
         victims.clear();
         return false;
       }
+  found_place.reset();
+  if (!k.places.empty()) {
+    for (std::size_t a = 0; a < k.asks.size(); ++a) chosen[a] = k.choices[choice].flavors[a];
+    NoPlace why;
+    if (found_place = find_place(k, From::Seen, &why); !found_place) {  // what is kept for others forbids it
+      why.missing = 1, why.of = nothing;
+      no_place.push_back(std::move(why));
+      victims.clear();
+      return false;
+    }
+  }
   level = 0;
   for (const Use& use : k.choices[choice].uses) level = std::max(level, ledger.borrow_level(queue.leaf, use.column, use.amount).height);
   return true;
 }
 
-bool ContinuousEngine::State::fits_in_use(const Queue& queue, const std::vector<Use>& uses) const {
+bool ContinuousEngine::State::fits_in_use(const Queue& queue, const std::vector<Use>& uses, const Placement* place) {
+  if (place != nullptr && !sites.fits_in_use(*place)) return false;
   return std::all_of(uses.begin(), uses.end(), [&](const Use& use) { return use.amount <= std::max<Amount>(0, in_use.available(queue.leaf, use.column)); });
 }
 
@@ -165,13 +192,17 @@ void ContinuousEngine::State::keep_promises(std::vector<EngineDecision>& out) {
     if (k.queue == nothing) return false;
     Queue& queue = queues[k.queue];
     const std::vector<Use>& uses = k.choices[job.choice].uses;
-    if (!fits_in_use(queue, uses)) return false;
-    in_use.add(queue.leaf, uses);
+    const Placement* place = place_of(id);
+    if (!fits_in_use(queue, uses, place)) return false;
+    occupy(queue.leaf, uses, place);
     job.stage = Stage::Running;
     job.shielded = shields;
     ++running;
     queue.held.insert(held_of(id));
-    if (!shields) freed(queue.leaf, uses);  // it may be pre-empted from now on: for those that wait it is as if that were given back
+    if (!shields) {  // it may be pre-empted from now on: for those that wait it is as if that were given back
+      freed(queue.leaf, uses);
+      if (place != nullptr) freed_place(*place);
+    }
     out.push_back({.kind = EngineDecision::Kind::Admitted, .job = id, .kind_of_job = job.what});
     return true;
   });

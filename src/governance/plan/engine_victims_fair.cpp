@@ -119,7 +119,7 @@ struct ContinuousEngine::State::FairSearch {
   }
   bool take(const Held& one, VictimReason reason) {
     const NodeId leaf = leaf_of(one.job);
-    s.ledger.remove(leaf, search.uses_of(one.job));
+    search.take_out(one.job);
     for (NodeId node = leaf; node != no_node; node = s.ledger.parent(node)) s.share_in[node] = 0;
     s.victims.emplace_back(one.job, reason);
     return fits();
@@ -192,9 +192,9 @@ struct ContinuousEngine::State::FairSearch {
       auto fewer = chosen_ones;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
       const JobId job = chosen_ones[i].first;
-      s.ledger.add(leaf_of(job), search.uses_of(job));
+      search.put_back(job);
       if (search.room(true) && legal(fewer)) chosen_ones = std::move(fewer);
-      else s.ledger.remove(leaf_of(job), search.uses_of(job));
+      else search.take_out(job);
     }
     s.victims = std::move(chosen_ones);
   }
@@ -203,6 +203,8 @@ struct ContinuousEngine::State::FairSearch {
 bool ContinuousEngine::State::Search::fair() {
   if (other.empty() && mine.empty()) return false;
   const Ledger::Trial trial(s.ledger);
+  const PlacesTrial places(s.sites);
+  missing = 0, gained = 0;
   // Its cursors are used up; what is in reach is counted from their beginning.
   const std::vector<Source> others = other, own_ones = mine;
   FairSearch search{*this, s, {}, {}};

@@ -112,6 +112,8 @@ struct Site {
   WorldSpec world;
   std::vector<EngineClass> running;
   bool partial = false;  // some take fewer pods
+  bool places = false;   // nodes in racks: pods get a place
+  std::vector<TopologyNode> nodes;
 
   Amount some(Amount most) { return static_cast<Amount>(rng.below(static_cast<std::uint64_t>(most) + 1)); }
   bool one_in(std::uint64_t n) { return rng.below(n) == 0; }
@@ -161,7 +163,33 @@ struct Site {
     for (std::size_t c = 0; c < cohorts; ++c) add(fmt::format("c{}", c), c == 0 ? "" : fmt::format("c{}", rng.below(c)), false);
     for (std::size_t q = 0; q < queues; ++q) add(fmt::format("q{}", q), fmt::format("c{}", rng.below(cohorts)), true);
   }
+  void add_nodes() {
+    places = true;
+    const TopologyShape shape{.name = "t", .levels = {"rack", "kubernetes.io/hostname"}, .flavor_labels = {}, .tolerations = {}};
+    spec.places = {{"h100", shape}};
+    world.flavors[0].topology = "t";
+    world.topologies = {shape};
+    for (std::size_t n = 0; n < 2 + rng.below(5); ++n) {
+      TopologyNode& node = nodes.emplace_back();
+      node.name = fmt::format("n{}", n), node.ready = true;
+      node.labels = {{"kubernetes.io/hostname", node.name}, {"rack", fmt::format("r{}", n / 2)}};
+      node.allocatable = {{"cpu", 2 + some(6)}, {"gpu", 1 + some(5)}, {"pods", 2 + some(6)}};
+    }
+    world.nodes = nodes;
+  }
+  EngineClass placed() {
+    EngineClass out{.queue = fmt::format("q{}", rng.below(spec.queues.size())), .priority = static_cast<std::int64_t>(rng.below(4)), .pod_sets = {{}}};
+    PlaceAsk& ask = out.pod_sets[0].place.emplace();
+    ask.count = 1 + static_cast<std::int32_t>(rng.below(3));
+    ask.per_pod = {{"cpu", some(2)}, {"gpu", some(2)}};
+    for (const auto& [resource, amount] : ask.per_pod) out.pod_sets[0].total.emplace_back(resource, amount * ask.count);
+    if (one_in(2)) ask.ask.required = one_in(3) ? "kubernetes.io/hostname" : "rack";
+    else if (one_in(2)) ask.ask.preferred = "rack";
+    else ask.ask.unconstrained = ask.ask.named = true;
+    return out;
+  }
   EngineClass what() {
+    if (places) return placed();
     EngineClass out{.queue = fmt::format("q{}", rng.below(spec.queues.size())), .priority = static_cast<std::int64_t>(rng.below(4)), .pod_sets = {{.total = {{"cpu", some(3)}, {"gpu", some(4)}}, .barred = {}}}};
     if (!partial || !one_in(2)) return out;
     EnginePodSet& pods = out.pod_sets[0];
@@ -172,11 +200,13 @@ struct Site {
   }
 };
 
-void compare_with_the_compatible_mode(bool fair) {
+void compare_with_the_compatible_mode(bool fair, bool places) {
   std::uint64_t found = 0, asked = 0;
   for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(4'000, 200'000); ++seed) {
     Site site(seed, fair);
+    if (places) site.add_nodes();
     ContinuousEngine engine(site.spec);
+    engine.set_nodes(site.nodes);
     std::map<JobId, std::uint64_t> uids;
     const Instant start{std::chrono::seconds(1'800'000'000)};
     const auto workload = [&](const EngineClass& what, std::uint64_t uid, std::int64_t created) {
@@ -188,9 +218,22 @@ void compare_with_the_compatible_mode(bool fair) {
       const EngineClass what = site.what();
       const std::uint64_t uid = i * 7919 % 101;
       const auto created = static_cast<std::int64_t>(site.rng.below(20));
-      uids[engine.adopt(engine.define(what), {0, uid}, created, {{"h100", "h100"}})] = uid;
+      PlacesOf where;
+      if (places) {  // some share a node, and may use more of it than there is
+        where.emplace_back(TopologyAssignment{.levels = {"kubernetes.io/hostname"}, .domains = {}});
+        std::map<std::string, std::int32_t> on;
+        for (std::int32_t pod = 0; pod < what.pod_sets[0].place->count; ++pod) ++on[fmt::format("n{}", site.rng.below(site.nodes.size()))];
+        for (const auto& [node, count] : on) where[0]->domains.push_back({{node}, count});
+      }
+      uids[engine.adopt(engine.define(what), {0, uid}, created, {{"h100", "h100"}}, ContinuousEngine::Adopted::Running, where)] = uid;
       WorkloadSpec held = workload(what, uid, created);
       HeldPodSet pods;
+      if (places) {
+        pods.topology = where[0], pods.count = what.pod_sets[0].place->count;
+        PodSetSpec set;
+        set.name = "main", set.count = *pods.count, set.raw = set.per_pod = what.pod_sets[0].place->per_pod;
+        held.pod_sets.push_back(std::move(set));
+      }
       pods.name = "main";
       for (const auto& [resource, amount] : what.pod_sets[0].total) pods.flavors[resource] = "h100", pods.usage[resource] = amount;
       held.admission = Admission{what.queue, {pods}};
@@ -218,6 +261,23 @@ void compare_with_the_compatible_mode(bool fair) {
              (fair && world.queues[need.queue].spec.policies.reclaim != PreemptionPolicy::Never) || world.ledger.borrow_level(leaf, column, amount).below_root);
     }
     std::set<std::pair<std::string, VictimReason>> want, got;
+    std::vector<FlavorQuestion> questions;
+    if (places) {
+      const PlaceAsk& ask = *what.pod_sets[0].place;
+      FlavorQuestion& question = questions.emplace_back();
+      question.flavor = "h100", question.topology = world.flavors[0].topology.get();
+      question.pod_sets.push_back({.name = "main", .ask = ask.ask, .implied = false, .count = ask.count, .per_pod = amounts_of(ask.per_pod, *world.placement_resources), .needs = {}, .conflict = {}, .current = {}});
+      const auto found_place = [&](bool empty) {
+        const auto answers = find_for_workload(questions, {.pod_sets = {}, .simulate_empty = empty, .unhealthy_node = {}, .assumed = nullptr}, {});
+        return std::all_of(answers.begin(), answers.end(), [](const FlavorAnswer& answer) { return answer.reason.none(); });
+      };
+      if (!need.contested.empty() || !found_place(false)) {
+        need.contested.clear();  // all that has to do with places
+        for (const Use& use : need.uses) need.contested.push_back(use.column);
+        need.placed = [found_place] { return found_place(false); };
+        may = may && found_place(true);
+      }
+    }
     if (may && !need.contested.empty())
       for (const Victim& victim : find_victims(world, need)) want.emplace(world.workloads[victim.workload].spec.uid, victim.reason);
     for (const auto& [victim, reason] : engine.victims_of(c)) got.emplace(fmt::format("{:016x}", uids.at(victim)), reason);
@@ -229,8 +289,10 @@ void compare_with_the_compatible_mode(bool fair) {
   EXPECT_GT(found, asked / 10);
 }
 
-TEST(ContinuousPreemption, TheVictimsAreThoseOfTheCompatibleMode) { compare_with_the_compatible_mode(false); }
-TEST(ContinuousPreemption, TheVictimsByShareAreThoseOfTheCompatibleMode) { compare_with_the_compatible_mode(true); }
+TEST(ContinuousPreemption, TheVictimsAreThoseOfTheCompatibleMode) { compare_with_the_compatible_mode(false, false); }
+TEST(ContinuousPreemption, TheVictimsByShareAreThoseOfTheCompatibleMode) { compare_with_the_compatible_mode(true, false); }
+TEST(ContinuousPreemption, AndSoAreThoseForAPlace) { compare_with_the_compatible_mode(false, true); }
+TEST(ContinuousPreemption, AndThoseForAPlaceByShare) { compare_with_the_compatible_mode(true, true); }
 
 // Nobody uses what is not there, a promise is kept once those before it have gone, and nobody loses to another queue what its own quota covers.
 TEST(ContinuousPreemption, RandomHistoriesKeepThePromises) {
@@ -239,7 +301,9 @@ TEST(ContinuousPreemption, RandomHistoriesKeepThePromises) {
     Site site(seed, seed % 2 == 0);
     site.partial = seed % 3 == 0;
     site.spec.shields = seed % 5 == 0;
+    if (seed % 4 == 0) site.add_nodes();
     ContinuousEngine engine(site.spec), twin(site.spec);
+    engine.set_nodes(site.nodes), twin.set_nodes(site.nodes);
     std::map<JobId, int> jobs;  // 0 waits, 1 promised, 2 runs, 3 is to stop
     std::set<JobId> safe;
     std::vector<EngineDecision> out, same;
@@ -292,6 +356,25 @@ TEST(ContinuousPreemption, RandomHistoriesKeepThePromises) {
           ASSERT_GE(engine.in_use().available(n, c), 0) << "seed " << seed << " " << engine.in_use().name(n);
           ASSERT_GE(engine.ledger().available(n, c), 0) << "seed " << seed << " " << engine.ledger().name(n);
         }
+      // No node is used by more than it holds: by those that run and those that have not stopped yet; and what is required is so.
+      std::map<std::string, NamedAmounts> used;
+      for (const auto& [job, stage] : jobs) {
+        const PlacesOf where = engine.places_of(job);
+        ASSERT_EQ(where.empty(), !site.places || stage == 0) << "seed " << seed;
+        if (where.empty() || stage < 2) continue;
+        const PlaceAsk& asked = *engine.what(engine.class_of(job)).pod_sets[0].place;
+        ASSERT_EQ(pods_in(*where[0]), asked.count);
+        std::set<std::string> racks;
+        for (const DomainPods& domain : where[0]->domains) {
+          const auto node = std::find_if(site.nodes.begin(), site.nodes.end(), [&](const TopologyNode& one) { return one.name == domain.values.back(); });
+          racks.insert(node->labels.at("rack"));
+          for (const auto& [resource, amount] : asked.per_pod) used[node->name][resource] += amount * domain.count;
+          used[node->name]["pods"] += domain.count;
+        }
+        if (asked.ask.required) { ASSERT_EQ(asked.ask.required == "rack" ? racks.size() : where[0]->domains.size(), 1u) << "seed " << seed; }
+      }
+      for (const TopologyNode& node : site.nodes)
+        for (const auto& [resource, amount] : used[node.name]) ASSERT_LE(amount, node.allocatable.at(resource)) << "seed " << seed << " " << node.name;
     }
     for (auto job = jobs.begin(); job != jobs.end();) {
       const bool stops = job->second == 3;
@@ -319,7 +402,9 @@ TEST(ContinuousPreemption, AJobThatIsKeptForStartsWhenThoseBeforeItHaveLeft) {
   for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(3'000, 200'000); ++seed) {
     Site site(seed, seed % 2 == 0);
     site.partial = seed % 3 == 0;
+    if (seed % 4 == 0) site.add_nodes();
     ContinuousEngine engine(site.spec);
+    engine.set_nodes(site.nodes);
     std::map<JobId, EngineClass> there;
     std::set<JobId> runs, stops, before;  // before: all who may have what it waits for
     std::vector<EngineDecision> out;

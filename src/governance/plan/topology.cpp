@@ -154,6 +154,12 @@ Topology::Topology(TopologyShape shape, std::span<const TopologyNode> nodes, std
 Topology::~Topology() = default;
 Topology::Topology(Topology&&) noexcept = default;
 Topology& Topology::operator=(Topology&&) noexcept = default;
+Topology::Topology(const Topology& other) : state_(std::make_unique<State>(*other.state_)) { INVARIANT(state_->trials == 0); }
+Topology& Topology::operator=(const Topology& other) {
+  if (this != &other) *this = Topology(other);
+  return *this;
+}
+void Topology::rebind(std::shared_ptr<ResourceIds> ids) { state_->ids = std::move(ids); }
 
 const std::string& Topology::name() const { return state_->shape.name; }
 bool Topology::by_host() const { return state_->tree.by_host(); }
@@ -192,11 +198,11 @@ void Topology::keep(std::size_t mark) {
   if (--state_->trials == 0) state_->journal.clear();
 }
 
-bool Topology::fits(std::span<const DomainUse> uses) const {
+bool Topology::fits(std::span<const DomainUse> uses, bool with_pods) const {
   return std::all_of(uses.begin(), uses.end(), [&](const DomainUse& use) {
     const DomainId domain = state_->tree.find_leaf(use.values);
     if (domain == no_domain) return false;
-    const auto needs = state_->needs_of(use.per_pod, false);
+    const auto needs = state_->needs_of(use.per_pod, with_pods);
     return count_in(state_->left.data() + state_->cell(state_->tree.leaf(domain), 0), needs).count >= use.count;
   });
 }

@@ -77,6 +77,7 @@ struct TopologyAsk {
   bool present = false;              // the object was there at all
   bool named = false;                // it says something of levels or slices, be it "unconstrained: false" or a size alone; a group alone is no ask
   bool explicit_ask() const { return named || required || preferred || unconstrained || !slices.empty(); }
+  friend bool operator==(const TopologyAsk&, const TopologyAsk&) = default;
 };
 // Adds what an admission check says (selector, tolerations) to a template's needs. What contradicts it, in words; empty: nothing, and it is merged.
 std::string merge_update(NodeNeeds& needs, const NodeNeeds& update);
@@ -132,6 +133,9 @@ class Topology {
   ~Topology();
   Topology(Topology&&) noexcept;
   Topology& operator=(Topology&&) noexcept;
+  Topology(const Topology& other);  // a fork, outside of trials: what is done to it the original does not know. O(hosts x resources).
+  Topology& operator=(const Topology& other);
+  void rebind(std::shared_ptr<ResourceIds> ids);  // to a copy of those that it knows
 
   const std::string& name() const;
   bool by_host() const;                          // the finest level is kubernetes.io/hostname
@@ -150,8 +154,8 @@ class Topology {
   void undo(std::size_t mark);
   void keep(std::size_t mark);
 
-  // Is there room for exactly these, each domain on its own.
-  bool fits(std::span<const DomainUse> uses) const;
+  // Is there room for exactly these, each domain on its own. with_pods: for the pods themselves, too (Kueue does not ask that of an assignment that it has made before).
+  bool fits(std::span<const DomainUse> uses, bool with_pods = false) const;
   // One answer per pod set that has one, in the order given, all or none placed: the first failure ends the search.
   // O(leaves * resources + domains log domains) per group of pod sets.
   std::vector<TopologyAnswer> find(const TopologyQuestion& question);

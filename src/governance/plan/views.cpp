@@ -265,6 +265,7 @@ std::string waits_text(const Books& books, const Books::Standing& standing) {
       const ObjectKey* by = books.workload_of(wait.by);
       return fmt::format("its turn: what is free is kept for {}, which has waited longer", by == nullptr ? "another" : by->text());
     }
+    case EngineWait::Rule::NoPlace: return "a place: " + wait.detail;
     case EngineWait::Rule::Behind: return "an earlier one of its StrictFIFO queue";
     case EngineWait::Rule::ExceedsMax: return leaf == no_node || wait.column == no_column ? "a larger quota" : fmt::format("never fits: {} above all quota", missing());
     case EngineWait::Rule::Short: return leaf == no_node || wait.column == no_column || wait.node == no_node ? "quota" : fmt::format("{}: {}", missing(), limit_text(ledger, wait.node, wait.column));

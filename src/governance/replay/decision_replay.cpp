@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "governance/plan/decision_places.h"
 #include "governance/plan/decision_record.h"
 
 namespace fairlead::governance {
@@ -26,6 +27,18 @@ class Replay {
     if (event == "class") return define(line);
     if (event == "submit" || event == "adopt") return enter(line, event == "adopt");
     if (event == "drain") return drain(line);
+    if (event == "nodes") {
+      auto nodes = read_nodes(line["nodes"]);
+      if (!nodes) return std::unexpected(std::move(nodes.error()));
+      engine_.set_nodes(std::move(*nodes));
+      return std::string();
+    }
+    if (event == "others") {
+      auto use = read_other_use(line["use"]);
+      if (!use) return std::unexpected(std::move(use.error()));
+      engine_.set_others(line["node"].string(), *use);
+      return std::string();
+    }
     auto job = job_of(line);
     if (!job) return std::unexpected(std::move(job.error()));
     if (event == "stop") {
@@ -95,7 +108,7 @@ class Replay {
       if (!flavors) return std::unexpected(std::move(flavors.error()));
       const std::string& as = line["as"].string();
       if (as != "Running" && as != "Stopping") return fail(Code::Invalid, "as: Running or Stopping is expected");
-      job = engine_.adopt(*what, *uid, line["created"].integer(), *flavors, as == "Running" ? ContinuousEngine::Adopted::Running : ContinuousEngine::Adopted::Stopping);
+      job = engine_.adopt(*what, *uid, line["created"].integer(), *flavors, as == "Running" ? ContinuousEngine::Adopted::Running : ContinuousEngine::Adopted::Stopping, read_assignments(line["places"]));
     } else {
       job = engine_.submit(*what, *uid, line["created"].integer());
     }
