@@ -199,6 +199,7 @@ void Books::fill_anew() {
   const EngineSpec spec = quotas();
   engine_.configure(spec);
   if (recorder_) recorder_->config(spec);
+  tell_places_again();
   waiting_.clear();
   const std::vector<ObjectKey> keys = std::exchange(by_job_, {});
   const auto place = [&](const ObjectKey& key, Item& item, JobId job, Place as) {
@@ -214,8 +215,9 @@ void Books::fill_anew() {
     const ClassId what = define(item.what);
     const auto flavors = before.flavors_of(old);
     const auto created = item.spec.created.time_since_epoch().count();
-    const JobId job = engine_.adopt(what, before.uid(old), created, flavors, as);
-    if (recorder_) recorder_->adopt(job, what, before.uid(old), created, key, flavors, as);
+    const PlacesOf places = before.places_of(old);
+    const JobId job = engine_.adopt(what, before.uid(old), created, flavors, as, places);
+    if (recorder_) recorder_->adopt(job, what, before.uid(old), created, key, flavors, as, places);
     place(key, item, job, item.place);
     if (engine_.shielded(job) && !before.shielded(old)) {
       engine_.expose(job);
@@ -284,6 +286,7 @@ void Books::keep_again() {
 
 bool Books::tend(Instant now) {
   bool changed = expose_due(now);
+  changed = replace_lost(now) || changed;
   std::erase_if(kept_for_, [&](const ObjectKey& key) {
     const auto at = items_.find(key);
     if (at == items_.end() || !at->second.kept) return true;
@@ -325,7 +328,8 @@ bool Books::keep_due(Instant now, bool unseen) {
 // ---- what it means for the engine
 
 EngineSpec Books::quotas() {
-  EngineSpec spec{.fair = options_.fair, .shields = times_.min_run.has_value()};
+  EngineSpec spec{.fair = options_.fair, .shields = times_.min_run.has_value(), .places = place_specs()};
+  places_in_effect_ = !spec.places.empty();
   for (const auto& [name, cohort] : cohorts_) {
     spec.nodes.push_back({.name = name, .parent = cohort.spec.parent, .leaf = false, .weight = cohort.spec.weight, .quotas = quotas_of(cohort.spec.groups)});
     changed_.cohorts.insert({"", name});
@@ -376,13 +380,14 @@ EngineClass Books::class_of(const Item& item, const QueueEntry& queue) const {
     NamedAmounts asks = pods.per_pod;
     if (covers_pods) asks["pods"] = 1;
     for (const auto& [resource, amount] : asks) into.total.emplace_back(resource, times(amount, count));
+    into.place = place_ask(pods, count, queue);
     if (pods.min_count && *pods.min_count > 0 && *pods.min_count < count) {
       into.count = count, into.least = *pods.min_count;
       for (const auto& [resource, amount] : asks) into.each.push_back(amount);
     }
     for (const ResourceGroup& group : queue.spec.groups)
       for (const QueueFlavor& flavor : group.flavors)
-        if (!barred_why(queue, pods, flavor.name).empty()) into.barred.push_back(flavor.name);
+        if (!barred_why(queue, pods, group, flavor.name).empty()) into.barred.push_back(flavor.name);
   }
   return out;
 }
@@ -392,6 +397,15 @@ EngineClass Books::class_of_held(const Item& item) const {
   for (const HeldPodSet& pods : item.spec.admission->pod_sets) {
     EnginePodSet& into = out.pod_sets.emplace_back();
     for (const auto& [resource, amount] : pods.usage) into.total.emplace_back(resource, used(item.spec, pods, resource));
+    if (!pods.topology) continue;
+    const auto asked = std::ranges::find_if(item.spec.pod_sets, [&](const PodSetSpec& one) { return one.name == pods.name; });
+    PlaceAsk& place = into.place.emplace();
+    place.count = static_cast<std::int32_t>(std::min<std::int64_t>(pods_in(*pods.topology), 0x7fffffff));
+    if (asked == item.spec.pod_sets.end()) {
+      for (const auto& [resource, amount] : pods.usage) place.per_pod[resource] = place.count > 0 ? amount / place.count : 0;
+      continue;
+    }
+    place.ask = asked->topology, place.implied = !asked->topology.explicit_ask(), place.per_pod = asked->raw, place.needs = asked->needs;
   }
   return out;
 }
@@ -411,9 +425,10 @@ std::vector<std::vector<std::string>> Books::flavors_held(const Item& item) cons
 Admission Books::admission_for(const Item& item) const {
   Admission out{.queue = item.what.queue, .pod_sets = {}};
   const auto flavors = engine_.flavors_of(item.job);
+  const PlacesOf places = engine_.places_of(item.job);
   for (std::size_t p = 0; p < item.what.pod_sets.size() && p < item.spec.pod_sets.size(); ++p) {
     const std::int32_t count = item.what.pod_sets[p].count > 0 ? item.what.pod_sets[p].count : left_of(item.spec, item.spec.pod_sets[p].name, item.spec.pod_sets[p].count);
-    HeldPodSet held{.name = item.spec.pod_sets[p].name, .flavors = {}, .usage = {}, .count = count, .topology = {}};
+    HeldPodSet held{.name = item.spec.pod_sets[p].name, .flavors = {}, .usage = {}, .count = count, .topology = p < places.size() ? places[p] : std::nullopt};
     const auto& total = item.what.pod_sets[p].total;
     for (std::size_t r = 0; r < total.size() && p < flavors.size() && r < flavors[p].size(); ++r) {
       if (flavors[p][r].empty()) continue;  // nothing is asked of what the queue does not have
@@ -448,7 +463,6 @@ std::pair<std::string, std::string> Books::obstacle_of(const Item& item) const {
   if (!queue->spec.namespaces || labels == nullptr || !queue->spec.namespaces->matches(*labels)) return {"Misconfigured", "Workload namespace doesn't match ClusterQueue selector"};
   for (const PodSetSpec& pods : spec.pod_sets) {
     if (!pods.invalid.empty()) return {"Misconfigured", "resources validation failed: " + pods.invalid};
-    if (pods.topology.explicit_ask()) return {"TopologyPlacementFailed", fmt::format("pod set {}: placement by topology is not in effect yet", pods.name)};
   }
   return {};
 }
@@ -478,6 +492,7 @@ void Books::enter(const ObjectKey& key, Item& item, JobId job, Place place) {
   item.seen_held = item.writing = item.kept = false;
   item.out_reason.clear(), item.out_message.clear(), item.evict_reason.clear(), item.evict_message.clear();
   item.preempted.reset();
+  item.moved_from.clear();
   item.preempted_by = {};
   if (by_job_.size() <= job) by_job_.resize(job + 1);
   by_job_[job] = key;
@@ -512,8 +527,10 @@ void Books::settle(const ObjectKey& key, Item& item) {
       const auto as = spec.evicted.is ? ContinuousEngine::Adopted::Stopping : ContinuousEngine::Adopted::Running;
       const ClassId what = define(item.what);
       const auto flavors = flavors_held(item);
-      const JobId job = engine_.adopt(what, uid_from(spec.uid), created, flavors, as);
-      if (recorder_) recorder_->adopt(job, what, uid_from(spec.uid), created, key, flavors, as);
+      const PlacesOf places = places_held(item);
+      const JobId job = engine_.adopt(what, uid_from(spec.uid), created, flavors, as, places);
+      if (recorder_) recorder_->adopt(job, what, uid_from(spec.uid), created, key, flavors, as, places);
+      look_for_lost_nodes(item);
       enter(key, item, job, spec.evicted.is ? Place::Stopping : Place::Running);
     } else if (item.what.queue != spec.admission->queue) {  // somebody else moved it
       leave(item);
@@ -532,6 +549,7 @@ void Books::settle(const ObjectKey& key, Item& item) {
       }
     }
     item.seen_held = true;
+    if (!item.moved_from.empty() && places_held(item) == engine_.places_of(item.job)) item.moved_from.clear();
     if (item.place == Place::Running) {
       std::tie(item.evict_reason, item.evict_message) = drain_of(item);
       if (spec.evicted.is || item.deleting || !item.evict_reason.empty()) {
@@ -571,6 +589,7 @@ void Books::settle(const ObjectKey& key, Item& item) {
 void Books::decide(std::optional<Instant> begin) {
   for (int round = 0; round < 1'000; ++round) {
     if (stale_) configure();
+    tell_places();
     // Who holds quota comes first, in the order in which it was reserved.
     std::vector<ObjectKey> keys;
     for (const ObjectKey& key : std::exchange(unsettled_, {}))

@@ -2,6 +2,7 @@
 // Kueue's objects as events of the engine, and what follows for each of them. A value with one writer: no clock (times come as arguments), no I/O. Objects are told as they are, in any order and as often as one likes; an older
 // version of a workload than the last one told changes nothing. What has quota already is counted before anything is decided. docs/design/027-queue-objects.md.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
@@ -22,6 +23,12 @@
 namespace fairlead::governance {
 
 inline constexpr const char* kInUse = api::queue_in_use;
+// On pods with a place, and their templates while they run: the name of their Workload, the gate that waits for the place, and what they ask for. Names are Kueue's.
+inline constexpr const char *kWorkloadNote = "kueue.x-k8s.io/workload", *kTopologyGate = "kueue.x-k8s.io/topology";
+inline constexpr const char *kRequiredNote = "kueue.x-k8s.io/podset-required-topology", *kPreferredNote = "kueue.x-k8s.io/podset-preferred-topology", *kUnconstrainedNote = "kueue.x-k8s.io/podset-unconstrained-topology",
+                            *kSliceNote = "kueue.x-k8s.io/podset-slice-required-topology", *kSliceSizeNote = "kueue.x-k8s.io/podset-slice-size", *kSlicesNote = "kueue.x-k8s.io/podset-slice-required-topology-constraints",
+                            *kGroupNote = "kueue.x-k8s.io/podset-group-name";
+inline constexpr const char* kTopologyNotes[] = {kRequiredNote, kPreferredNote, kUnconstrainedNote, kSliceNote, kSlicesNote};
 
 struct BooksOptions {
   bool fair = true;  // among queues that borrow by share; else in order of submission
@@ -44,9 +51,16 @@ class Books {
   void set_cohort(const std::string& name, const kube::Json& object);
   void set_flavor(const std::string& name, const kube::Json& object);
   void set_check(const std::string& name, const kube::Json& object);
+  void set_topology(const std::string& name, const kube::Json& object);
   void set_space(const std::string& name, const kube::Json& object);
   void set_local_queue(const kube::ObjectKey& key, const kube::Json& object);
   void set_workload(const kube::ObjectKey& key, const kube::Json& object);
+
+  // Some flavor names a Topology: nodes and pods are to be told, all that there are.
+  bool wants_places() const;
+  void set_node(const std::string& name, const kube::Json& object);
+  void set_pod(const kube::ObjectKey& key, const kube::Json& object);  // those with a place of ours are passed over
+  static bool has_own_place(const kube::Json& pod);
 
   // All that follows from what was told since. `begin`: it is the first decision, and that is the time: reservations that are due begin before anybody passes.
   void decide(std::optional<Instant> begin = std::nullopt);
@@ -54,7 +68,10 @@ class Books {
   // What follows from time alone. tend(): reservations begin and end as of `now`, and who has run for long enough may be pre-empted; true: something may follow from it (decide()). O(classes + jobs that started lately), and meant to be
   // asked once a second.
   void set_time_rules(const TimeRules& rules);
-  bool needs_tending() const { return times_.reservation || times_.min_run || !kept_for_.empty(); }
+  bool needs_tending() const { return times_.reservation || times_.min_run || !kept_for_.empty() || has_sick_nodes(); }
+  bool has_sick_nodes() const {  // whose loss is not dealt with yet
+    return places_in_effect_ && std::any_of(sick_.begin(), sick_.end(), [](const auto& one) { return !one.second.done; });
+  }
   bool tend(Instant now);
 
   // The decision log (decision_record.h). From the first record() on, which is called before anything is told or is followed by fill_anew(), lines are kept until they are taken; those that follow are of that time.
@@ -153,6 +170,7 @@ class Books {
     std::optional<VictimReason> preempted;
     kube::ObjectKey preempted_by;
     int waits_for_victims = 0;  // Promised
+    std::vector<std::string> moved_from;  // Running: nodes that are lost, whose pods have another place; until that is written
     bool kept = false;          // Waiting: what is given back is kept for it
     Instant kept_since{}, not_kept_before{};
     // What is counted of it, to be taken off again.
@@ -186,6 +204,31 @@ class Books {
     std::string why;  // not readable
   };
 
+  struct NodeEntry {
+    TopologyNode node;
+    Instant not_ready_since{};
+  };
+  struct OtherPod {
+    std::string node;  // empty: none
+    NamedAmounts requests;
+    friend bool operator==(const OtherPod&, const OtherPod&) = default;
+  };
+  struct Sick {  // a host
+    Instant since{};  // not ready; none: it is gone
+    bool done = false;
+  };
+  // books_places.cpp
+  void tell_places();
+  void tell_places_again();
+  std::vector<TopologyNode> node_list() const;
+  std::vector<EngineSpec::Places> place_specs() const;
+  bool places_all(const QueueEntry& queue) const;  // each of its flavors has a topology
+  std::optional<PlaceAsk> place_ask(const PodSetSpec& pods, std::int32_t count, const QueueEntry& queue) const;
+  std::string place_obstacle(const QueueEntry& queue, const PodSetSpec& pods, const FlavorEntry& flavor, const ResourceGroup& group) const;
+  PlacesOf places_held(const Item& item) const;
+  void look_for_lost_nodes(const Item& item);
+  bool replace_lost(Instant now);
+
   EngineSpec quotas();  // as they are; statuses of queues follow from it
   void configure();
   ClassId define(const EngineClass& what);
@@ -200,7 +243,7 @@ class Books {
   std::pair<std::string, std::string> obstacle_of(const Item& item) const;
   std::pair<std::string, std::string> wait_of(const Item& item) const;
   std::pair<std::string, std::string> drain_of(const Item& item) const;
-  std::string barred_why(const QueueEntry& queue, const PodSetSpec& pods, const std::string& flavor) const;
+  std::string barred_why(const QueueEntry& queue, const PodSetSpec& pods, const ResourceGroup& group, const std::string& flavor) const;
   std::string path_of(const std::string& queue) const;
   void settle(const kube::ObjectKey& key, Item& item);
   void enter(const kube::ObjectKey& key, Item& item, JobId job, Place place);
@@ -221,6 +264,13 @@ class Books {
   std::map<std::string, FlavorEntry> flavors_;
   std::map<std::string, bool> checks_;        // AdmissionChecks that are there: active?
   std::map<std::string, kube::Json> spaces_;  // labels
+  std::map<std::string, std::vector<std::string>> topologies_;  // levels
+  std::map<std::string, NodeEntry> nodes_;
+  std::map<kube::ObjectKey, OtherPod> other_pods_;                     // that use a node and have no place of ours
+  std::map<std::string, ContinuousEngine::OtherUse> node_use_;  // by node, of those
+  std::set<std::string> used_anew_;
+  std::map<std::string, Sick> sick_;                            // by host
+  bool nodes_are_stale_ = true, places_in_effect_ = false;
   std::map<kube::ObjectKey, LocalEntry> local_queues_;
   std::map<std::string, Tally> queue_tallies_;
   std::map<kube::ObjectKey, Tally> local_tallies_;

@@ -69,7 +69,7 @@ void Books::judge(QueueEntry& queue) const {
       const FlavorEntry* flavor = find_in(flavors_, named.name);
       if (flavor == nullptr) missing.push_back(named.name);
       else if (!flavor->why.empty()) wrong("Misconfigured", fmt::format("ResourceFlavor {}: {}", named.name, flavor->why));
-      else if (!flavor->spec.topology.empty()) wrong("TopologyNotFound", fmt::format("ResourceFlavor {}: spec.topologyName: placement by topology is not in effect yet", named.name));
+      else if (!flavor->spec.topology.empty() && !topologies_.contains(flavor->spec.topology)) wrong("TopologyNotFound", fmt::format("there is no Topology \"{}\" for TAS flavor \"{}\"", flavor->spec.topology, named.name));
     }
   if (!missing.empty()) wrong("FlavorNotFound", fmt::format("references missing ResourceFlavor(s): {}", fmt::join(missing, ",")));
   std::set<std::string> checks(queue.spec.checks.begin(), queue.spec.checks.end());

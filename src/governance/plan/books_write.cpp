@@ -14,10 +14,10 @@ namespace fairlead::governance {
 using kube::Json;
 using kube::ObjectKey;
 
-std::string Books::barred_why(const QueueEntry& queue, const PodSetSpec& pods, const std::string& flavor) const {
+std::string Books::barred_why(const QueueEntry& queue, const PodSetSpec& pods, const ResourceGroup& group, const std::string& flavor) const {
   const FlavorEntry* entry = find_in(flavors_, flavor);
-  (void)queue;
   if (entry == nullptr || !entry->why.empty()) return fmt::format("flavor {} not found", flavor);
+  if (std::string why = place_obstacle(queue, pods, *entry, group); !why.empty()) return why;
   if (const Taint* taint = forbidding_taint(entry->spec.node.taints, pods.needs.tolerations, entry->spec.tolerations))
     return fmt::format("untolerated taint {{{} {} {} <nil>}} in flavor {}", taint->key, taint->value, taint->effect, flavor);
   return affinity_allows(pods.needs, entry->spec.node) ? "" : fmt::format("flavor {} doesn't match node affinity", flavor);
@@ -56,7 +56,7 @@ std::pair<std::string, std::string> Books::wait_of(const Item& item) const {
         for (const ResourceGroup& group : queue->spec.groups)
           if (std::find(group.resources.begin(), group.resources.end(), resource) != group.resources.end())
             for (const QueueFlavor& one : group.flavors)
-              if (std::string why = barred_why(*queue, item.spec.pod_sets[at], one.name); !why.empty()) whys.push_back(std::move(why));
+              if (std::string why = barred_why(*queue, item.spec.pod_sets[at], group, one.name); !why.empty()) whys.push_back(std::move(why));
       return {"NoMatchingFlavor", text(fmt::format("{}", fmt::join(whys, ", ")))};
     }
     case EngineWait::Rule::ExceedsMax:
@@ -103,7 +103,13 @@ std::optional<Books::Write> Books::write_of(const ObjectKey& workload, Instant n
   bool changed = false;
   switch (item.place) {
     case Place::Running:
-      if (held(item.spec)) return std::nullopt;
+      if (held(item.spec)) {
+        if (item.moved_from.empty() || !item.seen_held) return std::nullopt;
+        const std::string from = fmt::format("{}", fmt::join(item.moved_from, ", "));
+        if (!tell_moved(out.object, engine_.places_of(item.job), item.moved_from)) return std::nullopt;
+        out.notes.push_back({true, "NodeReplaced", fmt::format("Its pods of node {}, which is lost, have another place", from)});
+        return out;
+      }
       {
         const Admission admission = admission_for(item);
         const QueueEntry* queue = find_in(queues_, item.what.queue);

@@ -264,6 +264,7 @@ void DecisionRecorder::nodes(const std::vector<TopologyNode>& all) { line(Json::
 void DecisionRecorder::others(const std::string& node, const ContinuousEngine::OtherUse& use) { line(Json::object({{"e", "others"}, {"node", node}, {"use", to_json(use)}})); }
 
 void DecisionRecorder::stop(JobId job) { line(Json::object({{"e", "stop"}, {"job", number(job)}})); }
+void DecisionRecorder::replace(JobId job, const std::string& host) { line(Json::object({{"e", "replace"}, {"job", number(job)}, {"node", host}})); }
 void DecisionRecorder::recount(JobId job, ClassId what) { line(Json::object({{"e", "recount"}, {"job", number(job)}, {"class", number(what)}})); }
 void DecisionRecorder::expose(JobId job) { line(Json::object({{"e", "expose"}, {"job", number(job)}})); }
 void DecisionRecorder::keep(JobId job) { line(Json::object({{"e", "keep"}, {"job", number(job)}})); }

@@ -26,7 +26,7 @@ std::string decision_log_header(Instant at, std::string_view by = "");  // by: w
 // {"e":"stop"|"leave"|"keep"|"keepNoMore"|"expose","job":0}   {"e":"recount","job":0,"class":1}
 // {"e":"drain","at":TIME,"decided":[["Admitted",0,[["f0"]]],["Admitted",2,[["f0"]],[3]],["Promised",1,[["f0"]]],["Preempted",0,1,"InClusterQueue"],["Waits",1,{...}]]}
 // The last list: how many pods of each pod set, of a class that takes fewer. Behind it, of a job with places: {"places":["host1:2 host2:1"]}, one for each pod set.
-// {"e":"nodes","nodes":[...]}   {"e":"others","node":"n1","use":{"requests":{...},"pods":2}}: for flavors with places
+// {"e":"nodes","nodes":[...]}   {"e":"others","node":"n1","use":{"requests":{...},"pods":2}}: for flavors with places.   {"e":"replace","job":0,"node":"host1"}: the node is lost
 class DecisionRecorder {
  public:
   void config(const EngineSpec& spec);
@@ -37,6 +37,7 @@ class DecisionRecorder {
   void others(const std::string& node, const ContinuousEngine::OtherUse& use);
   void stop(JobId job);
   void recount(JobId job, ClassId what);
+  void replace(JobId job, const std::string& host);  // a lost node
   void expose(JobId job);
   void keep(JobId job);  // what is given back
   void keep_no_more(JobId job);

@@ -160,6 +160,8 @@ class ContinuousEngine {
   ClassId class_of(JobId job) const;  // what it asks; once it is promised or admitted what it gets, which may be fewer pods
   const EngineClass& what(ClassId id) const;
   std::vector<std::vector<std::string>> flavors_of(JobId job) const;  // as adopt() takes them; empty: it waits
+  // The node that has this host name is lost: the pods of the job that were there get another place, such that what it asks still holds, and others stay. Of running jobs. Why not; empty: they have.
+  std::string replace(JobId job, const std::string& host);
   PlacesOf places_of(JobId job) const;   // empty: it has none
   bool misplaced(JobId job) const;       // it has a place that is gone
   const EngineWait& wait(ClassId what) const;  // of the fewest pods that will do. Rule::None: it does not wait, or was not looked at yet

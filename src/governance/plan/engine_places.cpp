@@ -249,6 +249,38 @@ void ContinuousEngine::set_others(const std::string& node, const OtherUse& use) 
   s.stopped_some = true;
 }
 
+std::string ContinuousEngine::replace(JobId job, const std::string& host) {
+  State& s = *state_;
+  const Placement* before = s.place_of(job);
+  if (before == nullptr || s.jobs[job].stage != State::Stage::Running) return "it does not run";
+  const State::Class& k = s.classes[s.jobs[job].what];
+  std::map<std::string_view, FlavorQuestion> by_flavor;
+  for (std::size_t i = 0; i < before->sets.size(); ++i) {
+    const Placement::Set& set = before->sets[i];
+    Site* site = s.sites.find(set.flavor);
+    const std::optional<PlaceAsk>& asked = k.spec.pod_sets[set.pod_set].place;
+    if (site == nullptr || !asked) return "its flavor has no topology any more";
+    const bool there = std::any_of(set.where.domains.begin(), set.where.domains.end(), [&](const DomainPods& domain) { return !domain.values.empty() && domain.values.back() == host; });
+    if (!there) continue;
+    FlavorQuestion& question = by_flavor[set.flavor];
+    question.flavor = set.flavor, question.topology = &site->now;
+    question.pod_sets.push_back({.name = std::to_string(i), .ask = asked->ask, .implied = asked->implied, .count = asked->count, .per_pod = set.per_pod, .needs = asked->needs, .conflict = {}, .current = set.where});
+  }
+  std::vector<FlavorQuestion> questions;
+  for (auto& [flavor, question] : by_flavor) questions.push_back(std::move(question));
+  auto after = std::make_shared<Placement>(*before);
+  for (FlavorAnswer& answer : find_for_workload(questions, {.pod_sets = {}, .unhealthy_node = host, .assumed = nullptr}, {})) {
+    if (!answer.reason.none() || !answer.assignment) return text(answer.reason);
+    Placement::Set& set = after->sets[std::stoul(answer.pod_set)];
+    set.where = std::move(*answer.assignment);
+    set.uses = uses_of(set.where, set.per_pod);
+  }
+  for (const auto& [place, add] : {std::pair{before, false}, {static_cast<const Placement*>(after.get()), true}})
+    for (const auto which : {Sites::Which::Now, Sites::Which::InUse, Sites::Which::Claimed}) s.sites.change(which, *place, add);
+  s.placements[job] = std::move(after);
+  return "";
+}
+
 PlacesOf ContinuousEngine::places_of(JobId job) const {
   const Placement* place = state_->place_of(job);
   if (place == nullptr) return {};

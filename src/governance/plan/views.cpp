@@ -170,6 +170,9 @@ bool tell_books(Books& books, const std::string& kind, const ObjectKey& key, con
   if (kind == "ClusterQueue") books.set_queue(key.name, object);
   else if (kind == "Cohort") books.set_cohort(key.name, object);
   else if (kind == "ResourceFlavor") books.set_flavor(key.name, object);
+  else if (kind == "Topology") books.set_topology(key.name, object);
+  else if (kind == "Node") books.set_node(key.name, object);
+  else if (kind == "Pod") books.set_pod(key, object);
   else if (kind == "AdmissionCheck") books.set_check(key.name, object);
   else if (kind == "LocalQueue") books.set_local_queue(key, object);
   else if (kind == "Namespace") books.set_space(key.name, object);

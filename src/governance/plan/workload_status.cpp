@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "governance/plan/admission_checks.h"
 #include "governance/plan/kueue_read.h"
 #include "governance/plan/pods_ready.h"
@@ -57,6 +59,7 @@ Json admission_of(const Admission& admission) {
     if (!held.flavors.empty()) one.set("flavors", std::move(flavors));
     if (!held.usage.empty()) one.set("resourceUsage", std::move(usage));
     if (held.count) one.set("count", std::int64_t{*held.count});
+    if (held.topology) one.set("topologyAssignment", v1beta2_json(*held.topology));
     pod_sets.push(std::move(one));
   }
   return Json::object({{"clusterQueue", admission.queue}, {"podSetAssignments", std::move(pod_sets)}});
@@ -74,6 +77,22 @@ bool tell_admitted(Json& workload, const Admission& admission, const std::set<st
   if (workload["status"]["admission"] == next) return changed;
   workload.child("status").set("admission", next);
   return true;
+}
+
+bool tell_moved(Json& workload, const std::vector<std::optional<TopologyAssignment>>& places, const std::vector<std::string>& lost) {
+  if (!workload["status"]["admission"].is_object()) return false;
+  bool changed = false;
+  auto& sets = workload.child("status").child("admission").child("podSetAssignments").items();
+  for (std::size_t p = 0; p < sets.size() && p < places.size(); ++p) {
+    if (!places[p] || read_topology_assignment(sets[p]["topologyAssignment"]) == *places[p]) continue;
+    sets[p].set("topologyAssignment", v1beta2_json(*places[p]));
+    changed = true;
+  }
+  if (Json* unhealthy = workload.child("status").find("unhealthyNodes"); unhealthy != nullptr && unhealthy->is_array()) {
+    std::erase_if(unhealthy->items(), [&](const Json& one) { return std::find(lost.begin(), lost.end(), one["name"].string()) != lost.end(); });
+    if (unhealthy->items().empty()) workload.child("status").erase("unhealthyNodes");
+  }
+  return changed;
 }
 
 bool tell_waiting(Json& workload, std::string_view reason, const std::string& message, Instant now) {

@@ -20,6 +20,8 @@ kube::Json admission_of(const Admission& admission);
 
 // Quota is reserved; an eviction before that is told as past. With it the workload is admitted, unless one of these checks is not ready.
 bool tell_admitted(kube::Json& workload, const Admission& admission, const std::set<std::string>& checks, Instant now);
+// Pods of its pod sets have another place, because these nodes are lost; its admission says so.
+bool tell_moved(kube::Json& workload, const std::vector<std::optional<TopologyAssignment>>& places, const std::vector<std::string>& lost);
 // It has no quota, for this reason. One that had been evicted for a cause that is gone is told to be back in the queue.
 bool tell_waiting(kube::Json& workload, std::string_view reason, const std::string& message, Instant now);
 // It is to stop; its quota stays reserved until it has. `preempted`: for another workload.
