@@ -20,6 +20,7 @@
 #include "governance/control/conversion_controller.h"
 #include "governance/control/inquiry_controller.h"
 #include "governance/control/job_controller.h"
+#include "governance/control/place_controller.h"
 #include "governance/control/pod_controller.h"
 #include "governance/control/queue_controller.h"
 #include "governance/control/workload_clock_controller.h"
@@ -112,6 +113,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
     runner.add(std::make_unique<governance::QueueController>(api, clock, decided, governance::QueueControllerOptions{.books = {}, .log_by = "fairlead-server " FAIRLEAD_VERSION}, make_decision_log(flags, state_dir)));
     runner.add(std::make_unique<governance::JobController>(api, clock));
     runner.add(std::make_unique<governance::PodController>(api, clock));
+    runner.add(std::make_unique<governance::PlaceController>(api));
     runner.add(std::make_unique<governance::WorkloadClockController>(api, clock));
     runner.add(std::make_unique<governance::SlurmLedgerController>(api, clock));
     runner.add(std::make_unique<governance::TeamsController>(api, clock));

@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "base/test_rounds.h"
 #include "governance/control/job_controller.h"
+#include "governance/control/place_controller.h"
 #include "governance/control/pod_controller.h"
 #include "governance/control/queue_controller.h"
 #include "governance/control/workload_clock_controller.h"
@@ -168,11 +169,12 @@ class Site {
   // A new process.
   void start() {
     controllers_.clear();
-    controllers_.resize(4);
+    controllers_.resize(5);
     controllers_[0].controller = std::make_unique<QueueController>(fenced_, clock_, [this](const ObjectKey& key) { controllers_[0].keys.insert(key); }, QueueControllerOptions{.books = {}, .status_every = 0ns, .words_every = 0ns, .log_by = "lab"}, std::make_unique<SmallLog>(log_));
     controllers_[1].controller = std::make_unique<JobController>(fenced_, clock_);
     controllers_[2].controller = std::make_unique<PodController>(fenced_, clock_);
     controllers_[3].controller = std::make_unique<WorkloadClockController>(fenced_, clock_);
+    controllers_[4].controller = std::make_unique<PlaceController>(fenced_);
     views_ = std::make_unique<Views>(api_);
     for (Running& one : controllers_) one.sources = one.controller->sources();
     refresh_all();
@@ -189,14 +191,40 @@ class Site {
                                             name, name, cpu));
     put(queues::local_queues, fmt::format("{{metadata: {{name: team-{0}, namespace: lab, uid: l-{0}}}, spec: {{clusterQueue: {0}}}}}", name));
   }
-  void job(const std::string& name, const std::string& team, int pods, const std::string& more = "", const std::string& annotations = "") {
+  void job(const std::string& name, const std::string& team, int pods, const std::string& more = "", const std::string& annotations = "", const std::string& of_pods = "") {
     clock_.advance(1s);
     put(kBatchJobs, fmt::format("{{apiVersion: batch/v1, kind: Job, metadata: {{name: {0}, namespace: lab, uid: uid-{0}, labels: {{kueue.x-k8s.io/queue-name: team-{1}{3}}}, annotations: {{{4}}}}}, spec: {{parallelism: {2}, completions: {2}, suspend: true, "
-                                "template: {{metadata: {{labels: {{batch.kubernetes.io/controller-uid: uid-{0}}}}}, spec: {{containers: [{{name: c, resources: {{requests: {{cpu: 1}}}}}}]}}}}}}}}",
-                                name, team, pods, more, annotations));
+                                "template: {{metadata: {{labels: {{batch.kubernetes.io/controller-uid: uid-{0}}}{5}}}, spec: {{containers: [{{name: c, resources: {{requests: {{cpu: 1}}}}}}]}}}}}}}}",
+                                name, team, pods, more, annotations, of_pods.empty() ? "" : ", annotations: {" + of_pods + "}"));
+  }
+  // Four hosts of three cpus in two racks, and pods of the flavor get a place.
+  void racks() {
+    put(queues::topologies, "{metadata: {name: site, uid: t1}, spec: {levels: [{nodeLabel: cloud/rack}, {nodeLabel: kubernetes.io/hostname}]}}");
+    put(queues::flavors, "{metadata: {name: h200}, spec: {nodeLabels: {kind: h200}, topologyName: site}}");
+    for (const char* name : {"n1", "n2", "n3", "n4"}) node(name, true);
+  }
+  void node(const std::string& name, bool ready) {
+    put(resources::nodes, fmt::format("{{metadata: {{name: {0}, uid: uid-{0}, labels: {{kind: h200, cloud/rack: {1}, kubernetes.io/hostname: {0}}}}}, status: {{allocatable: {{cpu: 3, pods: 10}}, conditions: [{{type: Ready, status: '{2}', lastTransitionTime: '{3}'}}]}}}}",
+                                      name, name < "n3" ? "a" : "b", ready ? "True" : "Unknown", print_time(clock_.now())));
   }
   void remove_job(const std::string& name) { EXPECT_TRUE(api_.remove(kBatchJobs, {"lab", name})); }
 
+  // The first index that no pod of the Job has.
+  std::string free_name(const std::string& job) {
+    for (int index = 0; index < 100; ++index)
+      if (std::string name = fmt::format("{}-{}", job, index); !api_.all("pods").contains({"lab", name})) return name;
+    return "";
+  }
+  void make_pod_of_job(const std::string& name, const Json& job) {
+    const Json& from = job["spec"]["template"];
+    Json pod = yaml(fmt::format("{{metadata: {{name: {0}, namespace: lab, uid: uid-{0}-{1}, ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: {2}, uid: {3}, controller: true}}]}}, status: {{phase: Running}}}}", name, ++pods_made_, kube::name_of(job), kube::uid_of(job)));
+    pod.child("metadata").set("labels", from["metadata"]["labels"]);
+    pod.child("metadata").child("labels").set("batch.kubernetes.io/controller-uid", kube::uid_of(job)).set("batch.kubernetes.io/job-completion-index", name.substr(name.rfind('-') + 1));
+    if (from["metadata"]["annotations"].is_object()) pod.child("metadata").set("annotations", from["metadata"]["annotations"]);
+    pod.set("spec", from["spec"]);
+    if (!from["spec"]["schedulingGates"].items().empty()) pod.child("status").set("phase", "Pending");
+    (void)api_.create(resources::pods, pod);
+  }
   // Kubernetes' own controllers: pods of what runs, none of what is held; the status is written one step behind.
   void jobs_step() {
     for (auto& [key, object] : std::map(api_.all("jobs"))) {
@@ -209,7 +237,7 @@ class Site {
         if (++there > wanted) (void)api_.remove(resources::pods, pod_key);
       }
       for (; there < wanted; ++there)
-        (void)api_.create(resources::pods, yaml(fmt::format("{{metadata: {{name: {}-{}, namespace: lab, labels: {{batch.kubernetes.io/controller-uid: {}}}}}, status: {{phase: Running}}}}", key.name, there, kube::uid_of(object))));
+        if (const std::string name = free_name(key.name); !name.empty()) make_pod_of_job(name, object);
       const std::int64_t ready = std::min(wanted, get_ready_);
       if (status["active"].integer() == wanted && status["ready"].integer() == ready) continue;
       if (wanted > 0 && status["startTime"].is_null()) status.set("startTime", print_time(clock_.now()));
@@ -235,6 +263,15 @@ class Site {
   // What nodes do: they start what is let go, and end what is deleted one step later.
   void nodes_step() {
     for (auto& [key, object] : std::map(api_.all("pods"))) {
+      const std::string& host = object["spec"]["nodeSelector"]["kubernetes.io/hostname"].string();
+      if (object["status"]["phase"].string() == "Pending" && object["spec"]["schedulingGates"].items().empty() && kube::controller_of(object) != nullptr) {
+        const auto node = api_.all("nodes").find({"", host});
+        if (!host.empty() && (node == api_.all("nodes").end() || !kube::condition_is_true(node->second, "Ready"))) continue;  // nobody there
+        object.child("spec").set("nodeName", host);
+        object.child("status").set("phase", "Running");
+        (void)api_.put(resources::pods, object);
+        continue;
+      }
       if (!kube::has_finalizer(object, "node")) continue;
       const bool gated = !object["spec"]["schedulingGates"].items().empty();
       if (kube::deleting(object)) kube::remove_finalizer(object, "node");
@@ -269,7 +306,7 @@ class Site {
     });
   }
   std::vector<kube::Resource> kinds() const {
-    return {resources::namespaces, queues::flavors, queues::cohorts, queues::checks, queues::cluster_queues, queues::local_queues, queues::workloads, queues::priority_classes, kPriorityClasses, kBatchJobs, resources::pods, api::teams::configs};
+    return {resources::namespaces, queues::flavors, queues::cohorts, queues::checks, queues::cluster_queues, queues::local_queues, queues::workloads, queues::priority_classes, kPriorityClasses, kBatchJobs, resources::pods, api::teams::configs, queues::topologies, resources::nodes};
   }
   void refresh_all() {
     for (const auto& kind : kinds()) refresh(kind);
@@ -372,6 +409,7 @@ class Site {
                               access.add(kube::full_access(JobController(api_, clock_)));
                               access.add(kube::full_access(PodController(api_, clock_)));
                               access.add(kube::full_access(WorkloadClockController(api_, clock_)));
+                              access.add(kube::full_access(PlaceController(api_)));
                               return access;
                             }()};
   kube::FencedApi fenced_{checked_, []() -> Result<std::int64_t> { return 3; }};
@@ -382,6 +420,7 @@ class Site {
     std::set<ObjectKey> later;  // when time has passed
   };
   std::vector<Running> controllers_;
+  int pods_made_ = 0;
   std::int64_t get_ready_ = 1'000;  // pods of each Job that become ready
   std::unique_ptr<Views> views_;
   std::string broken_, last_error_, log_;

@@ -458,6 +458,58 @@ TEST(TaskGovernance, ChecksHaveTheirSayWheneverTheServerDies) {
   EXPECT_THAT(wanted, HasSubstr("b1 false null")) << "what its check added is taken out again";
 }
 
+// Pods of each Job on the hosts that its Workload was given, as many on each as it says; whatever its template was before is there again when it stops.
+std::string places(Site& site) {
+  std::map<std::string, std::map<std::string, int>> on;
+  for (const auto& [key, pod] : site.api_.all("pods")) ++on[key.name.substr(0, key.name.find('-'))][waits_for_place(pod) ? "gate" : pod["spec"]["nodeName"].string()];
+  std::string out;
+  for (const auto& [job, hosts] : on) {
+    out += job;
+    for (const auto& [host, count] : hosts) out += fmt::format(" {}:{}", host, count);
+    const Json workload = site.workload_of(job);
+    const Json& sets = workload["status"]["admission"]["podSetAssignments"];
+    out += fmt::format(" as {}\n", sets.items().empty() ? "" : text(read_topology_assignment(sets.items()[0]["topologyAssignment"])));
+  }
+  for (const auto& [key, job] : site.api_.all("jobs"))
+    if (job["spec"]["suspend"].boolean()) out += fmt::format("{} held: {} {}\n", key.name, kube::print_json(job["spec"]["template"]["spec"]["schedulingGates"]), kube::print_json(job["spec"]["template"]["metadata"]["annotations"]));
+  return out;
+}
+
+void placed_story(Site& site, const std::function<void()>& settle) {
+  site.racks();
+  settle();
+  site.job("b1", "b", 5, "", "", "kueue.x-k8s.io/podset-required-topology: cloud/rack");
+  settle();
+  site.job("b2", "b", 4);
+  settle();
+  site.node("n1", false);
+  settle();
+  site.clock_.advance(31s);
+  (void)site.api_.remove(resources::pods, {"lab", "b1-0"});  // its node is lost: somebody deletes its pods
+  (void)site.api_.remove(resources::pods, {"lab", "b1-1"});
+  (void)site.api_.remove(resources::pods, {"lab", "b1-2"});
+  settle();
+  site.node("n1", true);
+  settle();
+  site.job("a1", "a", 6, "", "", "kueue.x-k8s.io/podset-preferred-topology: cloud/rack");  // takes its own back
+  settle();
+}
+
+TEST(TaskGovernance, PodsGetTheirPlacesWheneverTheServerDies) {
+  const std::string wanted = expect_death_changes_nothing(placed_story, [](Site& site) { return site.outcome() + "\n" + places(site); }, 30);
+  EXPECT_THAT(wanted, HasSubstr("a1 runs"));
+  EXPECT_THAT(wanted, HasSubstr("a1 n1:3 n4:3 as n1:3 n4:3\nb2 n2:1 n3:3 as n2:1 n3:3\n"));
+  EXPECT_THAT(wanted, HasSubstr("b1 held: null {\"kueue.x-k8s.io/podset-required-topology\":\"cloud/rack\"}\n")) << "its template is as it was";
+}
+
+TEST(TaskGovernance, StaleCachesPutNoTwoPodsInOnePlace) {
+  expect_stale_caches_break_nothing(placed_story, test_rounds<std::uint64_t>(40, 2'000), &Site::jobs_step, [](Site& site, std::uint64_t seed) {
+    std::map<std::string, int> on;
+    for (const auto& [key, pod] : site.api_.all("pods")) ++on[pod["spec"]["nodeName"].string()];
+    for (const auto& [host, count] : on) EXPECT_LE(count, 3) << "seed " << seed << " " << host << "\n" << places(site);
+  });
+}
+
 TEST(TaskGovernance, StaleCachesNeverLetTooMuchRun) {
   expect_stale_caches_break_nothing(story, test_rounds<std::uint64_t>(75, 3'000), &Site::jobs_step, [](Site& site, std::uint64_t seed) {
     EXPECT_THAT(site.outcome(), HasSubstr("b2 runs")) << "seed " << seed;

@@ -24,6 +24,18 @@ std::pair<std::string, ObjectKey> kind_of_key(const ObjectKey& key) {
   return {key.name.substr(0, slash), {key.space, slash == std::string::npos ? "" : key.name.substr(slash + 1)}};
 }
 
+// Of a pod: where it is, whether it has ended, what it asks for; of a node its heartbeats change nothing.
+bool changes_places(const kube::Change& change) {
+  if (!change.before || !change.after) return true;
+  const Json &before = *change.before, &after = *change.after;
+  if (change.object()["spec"].has("containers")) return !(before["spec"]["nodeName"] == after["spec"]["nodeName"]) || !(before["status"]["phase"] == after["status"]["phase"]) || !(before["spec"]["containers"] == after["spec"]["containers"]);
+  const auto ready = [](const Json& node) {
+    const Json* found = kube::find_condition(node, "Ready");
+    return found == nullptr ? std::string() : (*found)["status"].string() + (*found)["lastTransitionTime"].string();
+  };
+  return !(before["metadata"]["labels"] == after["metadata"]["labels"]) || !(before["spec"] == after["spec"]) || !(before["status"]["allocatable"] == after["status"]["allocatable"]) || ready(before) != ready(after);
+}
+
 std::vector<std::string> definitions() {
   std::vector<std::string> out;
   for (const Json& crd : api::queue_crds()) out.push_back(kube::name_of(crd));
@@ -45,8 +57,14 @@ Result<std::string> why_governance_is_off(kube::KubeApi& api) {
 
 std::vector<kube::Controller::Source> QueueController::sources() const {
   std::vector<Source> out;
-  for (const kube::Resource& resource : {queues::cluster_queues, queues::cohorts, queues::flavors, queues::checks, queues::local_queues, queues::workloads, kube::resources::namespaces, api::teams::configs})
+  for (const kube::Resource& resource : {queues::cluster_queues, queues::cohorts, queues::flavors, queues::topologies, queues::checks, queues::local_queues, queues::workloads, kube::resources::namespaces, api::teams::configs})
     out.push_back({resource, "", [plural = resource.plural](const kube::Change& change) { return std::vector<ObjectKey>{key_of_kind(plural.c_str(), kube::key_of(change.object()))}; }});
+  // Of no account unless a flavor has a topology.
+  for (const kube::Resource& resource : {kube::resources::nodes, kube::resources::pods})
+    out.push_back({resource, "", [this, plural = resource.plural](const kube::Change& change) {
+                     if (!follows_places_ || !changes_places(change)) return std::vector<ObjectKey>();
+                     return std::vector<ObjectKey>{key_of_kind(plural.c_str(), kube::key_of(change.object()))};
+                   }});
   return out;
 }
 
@@ -69,7 +87,9 @@ void QueueController::start(const kube::Caches& caches) {
   take_log_up();
   follow_policy();
   caches.of(kube::resources::namespaces).each("", [this](const Json& object) { books_.set_space(kube::name_of(object), object); });
+  caches.of(queues::topologies).each("", [this](const Json& object) { books_.set_topology(kube::name_of(object), object); });
   caches.of(queues::flavors).each("", [this](const Json& object) { books_.set_flavor(kube::name_of(object), object); });
+  follow_places();
   caches.of(queues::checks).each("", [this](const Json& object) { books_.set_check(kube::name_of(object), object); });
   caches.of(queues::cohorts).each("", [this](const Json& object) { books_.set_cohort(kube::name_of(object), object); });
   caches.of(queues::cluster_queues).each("", [this](const Json& object) { books_.set_queue(kube::name_of(object), object); });
@@ -81,6 +101,13 @@ void QueueController::follow_policy() {
   const std::vector<Json> configs = caches_->of(api::teams::configs).list("");
   books_.set_fair(shares_fairly(configs));
   books_.set_time_rules(time_rules_of(configs));
+}
+
+void QueueController::follow_places() {
+  if (follows_places_ || !books_.wants_places()) return;
+  follows_places_ = true;
+  caches_->of(kube::resources::nodes).each("", [this](const Json& object) { books_.set_node(kube::name_of(object), object); });
+  caches_->of(kube::resources::pods).each("", [this](const Json& object) { books_.set_pod(kube::key_of(object), object); });
 }
 
 void QueueController::look(const ObjectKey& key) {
@@ -95,6 +122,13 @@ void QueueController::look(const ObjectKey& key) {
     books_.set_cohort(named.name, now(queues::cohorts));
   } else if (kind == queues::flavors.plural) {
     books_.set_flavor(named.name, now(queues::flavors));
+    follow_places();
+  } else if (kind == queues::topologies.plural) {
+    books_.set_topology(named.name, now(queues::topologies));
+  } else if (kind == kube::resources::nodes.plural) {
+    books_.set_node(named.name, now(kube::resources::nodes));
+  } else if (kind == kube::resources::pods.plural) {
+    books_.set_pod(named, now(kube::resources::pods));
   } else if (kind == queues::checks.plural) {
     books_.set_check(named.name, now(queues::checks));
   } else if (kind == queues::local_queues.plural) {
@@ -125,6 +159,8 @@ std::vector<ObjectKey> QueueController::decide(const ObjectKey& but) {
   add(queues::local_queues, changed.local_queues);
   add(queues::cluster_queues, changed.queues);
   add(queues::cohorts, changed.cohorts);
+  // Looked at once a second until what is lost is dealt with: of a node that is gone there is no other key.
+  if (const ObjectKey tick = key_of_kind(kube::resources::nodes.plural.c_str(), {}); books_.has_sick_nodes() && but != tick) out.push_back(tick);
   return out;
 }
 
@@ -200,12 +236,13 @@ Result<kube::Next> QueueController::reconcile(const ObjectKey& key) {
   std::optional<Json> status, in_use;
   const kube::Resource* resource = nullptr;
   std::chrono::nanoseconds later{};
-  bool tends = false;
+  bool tends = false, sick = false;
   {
     const std::lock_guard lock(mutex_);
     look(key);
     others = decide(key);
     tends = books_.needs_tending();
+    sick = books_.has_sick_nodes();
     const Instant now = clock_.now();
     if (kind == queues::workloads.plural) {
       write = books_.write_of(named, now);
@@ -230,7 +267,7 @@ Result<kube::Next> QueueController::reconcile(const ObjectKey& key) {
     }
   }
   wake_all(others);
-  if (kind == api::teams::configs.plural && tends) return kube::Next{kTendEvery};
+  if ((kind == api::teams::configs.plural && tends) || (kind == kube::resources::nodes.plural && sick)) return kube::Next{kTendEvery};
   if (write && write->words_only && later > later.zero()) return kube::Next{later};
   if (write) return write_workload(named, std::move(*write));
   if (in_use) {  // its status follows on the version that comes of this

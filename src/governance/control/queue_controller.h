@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <functional>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,6 +36,7 @@ class QueueController final : public kube::Controller {
  private:
   void look(const kube::ObjectKey& key);  // under mutex_
   void follow_policy();                   // under mutex_
+  void follow_places();                   // under mutex_: tells nodes and pods, once some flavor has a topology
   std::vector<kube::ObjectKey> decide(const kube::ObjectKey& but);  // under mutex_: whom to wake
   void take_log_up();    // under mutex_
   void log_decisions();  // under mutex_
@@ -50,6 +52,7 @@ class QueueController final : public kube::Controller {
   std::mutex mutex_;
   Books books_;                                                     // under mutex_
   std::unique_ptr<DecisionSink> log_;                               // under mutex_
+  std::atomic<bool> follows_places_ = false;                        // nodes and pods are told
   bool decided_ = false;                                            // at least once; under mutex_
   std::chrono::nanoseconds tended_{-1s};                            // when what follows from time was looked at; under mutex_
   bool logs_ = false;                                               // what is told and decided is recorded; under mutex_

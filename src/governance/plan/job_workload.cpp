@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "base/encoding.h"
+#include "governance/plan/pod_places.h"
 
 namespace fairlead::governance {
 namespace {
@@ -55,8 +56,10 @@ std::optional<std::int64_t> fewest_of(const Json& job) {
 bool syncs_completions(const Json& job) { return job["metadata"]["annotations"][kSyncCompletions].string() == "true"; }
 
 // What of these annotations cannot be; empty: nothing.
-std::string partial_problem(const Json& job) {
+std::string annotation_problem(const Json& job) {
   const Json& annotations = job["metadata"]["annotations"];
+  Json pod_set = Json::object();
+  if (std::string problem = put_topology_request(pod_set, job["spec"]["template"]["metadata"]); !problem.empty()) return "spec.template." + problem;
   if (annotations.has(kMinParallelism) && !fewest_of(job))
     return pods_of(job) < 2 ? fmt::format("metadata.annotations[{}]: of {} pods there are no fewer; remove it, or raise spec.parallelism (and spec.completions)", kMinParallelism, pods_of(job))
                             : fmt::format("metadata.annotations[{}]: \"{}\" is given, and a number from 1 to {}, less than the {} pods that run at once, is expected", kMinParallelism, annotations[kMinParallelism].string(), pods_of(job) - 1, pods_of(job));
@@ -72,6 +75,7 @@ std::string partial_problem(const Json& job) {
 Json pod_set_of(const Json& job) {
   Json out = Json::object({{"name", kPodSet}, {"count", pods_of(job)}, {"template", template_of(job)}});
   if (const auto least = fewest_of(job)) out.set("minCount", *least);
+  if (put_topology_request(out, job["spec"]["template"]["metadata"]).empty() && out["topologyRequest"].is_object()) out.child("topologyRequest").set("podIndexLabel", "batch.kubernetes.io/job-completion-index");
   return out;
 }
 
@@ -143,7 +147,7 @@ Json restored(const Json& job, const Json& workload) {
   if (const auto given = given_of(workload); given && *given != full && job["spec"]["parallelism"].integer(1) == *given) set_parallelism(next, full);
   Json& pods = next.child("spec").child("template");
   Json& spec = pods.child("spec");
-  for (const char* field : {"nodeSelector", "tolerations"}) {
+  for (const char* field : {"nodeSelector", "tolerations", "schedulingGates"}) {
     if (was["spec"][field].is_null()) spec.erase(field);
     else spec.set(field, was["spec"][field]);
   }
@@ -163,7 +167,9 @@ Json started(const Json& job, const Json& workload, const FlavorsByName& flavors
   Json next = restored(job, workload);
   next.child("spec").set("suspend", false);
   if (const auto given = given_of(workload); given && *given < pods_of(next)) set_parallelism(next, *given);
-  problem = put_flavors(next.child("spec").child("template"), workload, kPodSet, flavors);
+  Json& pods = next.child("spec").child("template");
+  problem = put_flavors(pods, workload, kPodSet, flavors);
+  put_place_gate(pods, workload, kPodSet);
   return next;
 }
 
@@ -220,7 +226,7 @@ OwnerPlan plan_waiting(const JobInput& in, const Json& workload) {
   if (!is_suspended(in.job)) return *stop(in.job, workload, "Not admitted by cluster queue");
   if (!in.priority.problem.empty()) return trouble(in.priority.problem);
   if (holds_quota(workload)) return {};
-  if (std::string problem = partial_problem(in.job); !problem.empty()) return trouble(std::move(problem));
+  if (std::string problem = annotation_problem(in.job); !problem.empty()) return trouble(std::move(problem));
   Json wanted = workload_for(in.job, in.priority);
   if (std::string problem = put_run_limit(wanted, in.job); !problem.empty()) return trouble(std::move(problem));
   Json next = with_wishes(workload, wanted, digest);
@@ -263,7 +269,7 @@ OwnerPlan plan_job(const JobInput& in) {
   if (workload == nullptr) {
     if (!is_suspended(job)) return *stop(job, Json(), "Held until its queue admits it");
     if (!in.priority.problem.empty()) return trouble(in.priority.problem);
-    if (std::string problem = partial_problem(job); !problem.empty()) return trouble(std::move(problem));
+    if (std::string problem = annotation_problem(job); !problem.empty()) return trouble(std::move(problem));
     Json made = workload_for(job, in.priority);
     if (std::string problem = put_run_limit(made, job); !problem.empty()) return trouble(std::move(problem));
     const std::string name = kube::key_of(made).text();

@@ -52,6 +52,7 @@ PodGroup read_group(const PodsInput& in) {
     group.active.push_back(pod);
     const std::int64_t count = count_of(*pod);
     if (count == 0) problem(fmt::format("metadata.annotations[{}] of pod {}: the number of pods of group {} is expected, there is \"{}\"", kGroupCount, kube::name_of(*pod), in.group, annotation(*pod, kGroupCount)));
+    if (std::string text = topology_problem(*pod); !text.empty()) problem(fmt::format("pod {}: {}", kube::name_of(*pod), text));
     if (first == nullptr) {
       first = pod;
       group.total = count;
@@ -180,7 +181,10 @@ OwnerPlan plan_admitted(const PodsInput& in, const PodGroup& group, const Json& 
       note(fmt::format("pod {} has the role {} of group {}, and asks for something else", kube::name_of(*pod), role, in.group));
       continue;
     }
-    OwnerPlan lifted = lift_gate(*pod, workload, role, in.flavors);
+    std::vector<const Json*> of_role;
+    for (const Json* one : group.all)
+      if (!has_ended(*one) && role_of(*one) == role) of_role.push_back(one);
+    OwnerPlan lifted = lift_gate(*pod, workload, role, in.flavors, of_role);
     if (lifted.step) return lifted;
     note(fmt::format("pod {}: {}", kube::name_of(*pod), lifted.problem));
   }

@@ -7,6 +7,7 @@
 
 #include "base/encoding.h"
 #include "governance/plan/kueue_read.h"
+#include "governance/plan/pod_places.h"
 #include "governance/plan/run_time.h"
 
 namespace fairlead::governance::pod_steps {
@@ -27,7 +28,9 @@ bool is_ready(const Json& pod) { return pod["status"]["phase"].string() == "Succ
 const std::string& annotation(const Json& pod, const char* name) { return pod["metadata"]["annotations"][name].string(); }
 
 Json pod_set(const Json& pod, const std::string& name, std::int64_t count) {
-  return Json::object({{"name", name}, {"count", count}, {"template", Json::object({{"spec", pod["spec"]}})}});
+  Json out = Json::object({{"name", name}, {"count", count}, {"template", Json::object({{"spec", pod["spec"]}})}});
+  (void)put_topology_request(out, pod["metadata"]);  // what of it cannot be is told before it is queued
+  return out;
 }
 
 std::string role_of(const Json& pod) {
@@ -67,16 +70,33 @@ OwnerPlan release_finalizer(const Json& pod) {
   return take_step(What::UpdateOwner, std::move(next));
 }
 
-OwnerPlan lift_gate(const Json& pod, const Json& workload, const std::string& pod_set, const FlavorsByName& flavors) {
+OwnerPlan lift_gate(const Json& pod, const Json& workload, const std::string& pod_set, const FlavorsByName& flavors, const std::vector<const Json*>& others) {
   Json next = pod;
   if (std::string problem = put_flavors(next, workload, pod_set, flavors); !problem.empty()) return trouble(std::move(problem));
   const Json &before = pod["spec"]["nodeSelector"], &after = next["spec"]["nodeSelector"];
   for (const auto& [key, value] : before.members())
     if (!(after[key] == value)) return trouble(fmt::format("Its flavor wants nodes with {}={}, its own nodeSelector {}: delete the Workload {}", key, after[key].string(), value.string(), kube::name_of(workload)));
   Json& spec = next.child("spec");
+  if (has_place(workload, pod_set)) {
+    put_place_notes(next, workload);
+    if (!waits_for_place(pod)) {  // else it is given its place behind that gate
+      const auto places = places_for(workload, pod_set, others, [](const Json& one) { return !is_gated(one); });
+      const auto own = std::find_if(places.begin(), places.end(), [&](const PodPlace& one) { return one.pod == kube::key_of(pod); });
+      if (own == places.end()) return trouble("the place that it was given is taken by a pod that is still going");
+      for (const auto& [label, value] : own->selector) {
+        if (const Json& had = pod["spec"]["nodeSelector"][label]; !had.is_null() && had.string() != value) return trouble(fmt::format("Its place is {}={}, its own nodeSelector {}: delete the Workload {}", label, value, had.string(), kube::name_of(workload)));
+        spec.child("nodeSelector").set(label, value);
+      }
+    }
+  }
   std::erase_if(spec.child("schedulingGates").items(), [](const Json& gate) { return gate["name"].string() == kAdmissionGate; });
   if (spec["schedulingGates"].items().empty()) spec.erase("schedulingGates");
   return take_step(What::UpdateOwner, std::move(next), Note{false, "Started", fmt::format("Admitted by clusterQueue {}", workload["status"]["admission"]["clusterQueue"].string())});
+}
+
+std::string topology_problem(const Json& pod) {
+  Json pod_set = Json::object();
+  return put_topology_request(pod_set, pod["metadata"]);
 }
 
 OwnerPlan stop(const Json& pod, Stop why, const std::string& message, Instant now) {

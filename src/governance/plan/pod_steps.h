@@ -28,7 +28,9 @@ OwnerPlan adopt(const kube::Json& pod);
 OwnerPlan create(kube::Json workload, const kube::Json& pod);  // with what the pod says of its run time
 OwnerPlan update_waiting(const kube::Json& workload, const kube::Json& wanted);
 OwnerPlan release_finalizer(const kube::Json& pod);
-OwnerPlan lift_gate(const kube::Json& pod, const kube::Json& workload, const std::string& pod_set, const FlavorsByName& flavors);
+// others: all of its pod set that have not ended, and itself.
+OwnerPlan lift_gate(const kube::Json& pod, const kube::Json& workload, const std::string& pod_set, const FlavorsByName& flavors, const std::vector<const kube::Json*>& others);
+std::string topology_problem(const kube::Json& pod);  // what it says of its place that cannot be; empty: nothing
 enum class Stop { WorkloadDeleted, Evicted, NoWorkload, NotAdmitted };
 // Says why in its status, then deletes it.
 OwnerPlan stop(const kube::Json& pod, Stop why, const std::string& message, Instant now);

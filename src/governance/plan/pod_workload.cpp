@@ -60,6 +60,7 @@ OwnerPlan plan_one(const PodsInput& in) {
     if (!is_gated(*pod)) return has_finalizer(*pod) ? stop(*pod, Stop::NoWorkload, "Its Workload is not there", in.now) : trouble(no_gate());
     if (!is_adopted(*pod)) return adopt(*pod);
     if (!in.priority.problem.empty()) return trouble(in.priority.problem);
+    if (std::string problem = topology_problem(*pod); !problem.empty()) return trouble(std::move(problem));
     Json owner = kube::owner_reference(*pod);
     owner.set("apiVersion", "v1").set("kind", "Pod");
     Json made = new_workload({kube::space_of(*pod), pod_workload_name(*pod)}, kube::uid_of(*pod), Json::array({std::move(owner)}), queue_of(*pod), Json::array({pod_set_of(*pod)}), in.priority);
@@ -81,7 +82,7 @@ OwnerPlan plan_one(const PodsInput& in) {
     }
     if (pod_sets.size() != 1 || shape_of_pod_set(pod_sets.front()) != shape_of_pod_set(pod_set_of(*pod)))
       return take_step(What::DeleteWorkload, *workload, Note{true, "Stopped", "The pod was changed after it was admitted: it is queued anew"});
-    return lift_gate(*pod, *workload, "main", in.flavors);
+    return lift_gate(*pod, *workload, "main", in.flavors, {pod});
   }
   if (!is_gated(*pod)) return stop(*pod, Stop::NotAdmitted, "Not admitted by cluster queue", in.now);
   if (!in.priority.problem.empty()) return trouble(in.priority.problem);
