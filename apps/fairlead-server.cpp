@@ -113,7 +113,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
     runner.add(std::make_unique<governance::QueueController>(api, clock, decided, governance::QueueControllerOptions{.books = {}, .log_by = "fairlead-server " FAIRLEAD_VERSION}, make_decision_log(flags, state_dir)));
     runner.add(std::make_unique<governance::JobController>(api, clock));
     runner.add(std::make_unique<governance::PodController>(api, clock));
-    runner.add(std::make_unique<governance::PlaceController>(api));
+    runner.add(std::make_unique<governance::PlaceController>(api, clock));
     runner.add(std::make_unique<governance::WorkloadClockController>(api, clock));
     runner.add(std::make_unique<governance::SlurmLedgerController>(api, clock));
     runner.add(std::make_unique<governance::TeamsController>(api, clock));

@@ -207,7 +207,7 @@ int serve_kubernetes(const Flags& flags) {
     add_declared(to, std::make_unique<governance::QueueController>(fenced, clock, decided, std::move(queue_options), nowhere ? nullptr : make_decision_log(flags, state_dir)));
     add_declared(to, std::make_unique<governance::JobController>(fenced, clock));
     add_declared(to, std::make_unique<governance::PodController>(fenced, clock));
-    add_declared(to, std::make_unique<governance::PlaceController>(fenced));
+    add_declared(to, std::make_unique<governance::PlaceController>(fenced, clock));
     add_declared(to, std::make_unique<governance::WorkloadClockController>(fenced, clock));
     add_declared(to, std::make_unique<governance::SlurmLedgerController>(fenced, clock));
     add_declared(to, std::make_unique<governance::TeamsController>(fenced, clock));

@@ -64,7 +64,7 @@ kube::Access server_access(const std::string& space, bool local_machines) {
     access.add(kube::full_access(governance::QueueController(**api, clock, {})));
     access.add(kube::full_access(governance::JobController(**api, clock)));
     access.add(kube::full_access(governance::PodController(**api, clock)));
-    access.add(kube::full_access(governance::PlaceController(**api)));
+    access.add(kube::full_access(governance::PlaceController(**api, clock)));
     access.add(kube::full_access(governance::WorkloadClockController(**api, clock)));
     access.add(kube::full_access(governance::SlurmLedgerController(**api, clock)));
     access.add(kube::full_access(governance::TeamsController(**api, clock)));

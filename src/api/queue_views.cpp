@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/queue_views.h"
 
+#include <algorithm>
+
 namespace fairlead::api {
 namespace {
 
@@ -39,6 +41,10 @@ Json part_of_queue(const Json& view, const QueueFilter& filter) {
     out.push(one);
   }
   return Json::object({{"workloads", std::move(out)}});
+}
+
+bool places_matter(const std::vector<Json>& objects) {
+  return std::any_of(objects.begin(), objects.end(), [](const Json& one) { return one["kind"].string() == "ResourceFlavor" && !one["spec"]["topologyName"].string().empty(); });
 }
 
 }  // namespace fairlead::api

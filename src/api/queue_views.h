@@ -2,6 +2,7 @@
 // Parts of what task governance shows: the tree of quotas and the lines of queues, in the form in which the engine tells them (governance/plan/views.h). Pure.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "kube/json.h"
 
@@ -15,5 +16,8 @@ struct QueueFilter {
   bool all = false;          // running ones, too
 };
 kube::Json part_of_queue(const kube::Json& view, const QueueFilter& filter);
+
+// Do some of these flavors give pods places? Then what is told of queues is told of all nodes and pods, too.
+bool places_matter(const std::vector<kube::Json>& objects);
 
 }  // namespace fairlead::api

@@ -19,7 +19,9 @@ namespace queues = api::queues;
 Result<std::vector<Json>> queue_objects(Session& session) {
   std::vector<Json> objects;
   // Workloads last: what they refer to is older than they are.
-  for (const kube::Resource& resource : {kube::resources::namespaces, queues::flavors, queues::checks, queues::cohorts, queues::cluster_queues, queues::local_queues, queues::workloads}) {
+  for (const kube::Resource& resource : {kube::resources::namespaces, queues::flavors, queues::topologies, kube::resources::nodes, kube::resources::pods, queues::checks, queues::cohorts, queues::cluster_queues, queues::local_queues, queues::workloads}) {
+    const bool of_places = resource.plural == kube::resources::nodes.plural || resource.plural == kube::resources::pods.plural;
+    if (of_places && !api::places_matter(objects)) continue;
     auto all = session.list(resource);
     if (!all && all.error().code == Code::Forbidden)
       return fail(Code::Forbidden, fmt::format("{}: the quotas of a cluster are told as a whole; ask for a role that may list {} in all namespaces", all.error().message, resource.plural));

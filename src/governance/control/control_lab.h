@@ -174,7 +174,7 @@ class Site {
     controllers_[1].controller = std::make_unique<JobController>(fenced_, clock_);
     controllers_[2].controller = std::make_unique<PodController>(fenced_, clock_);
     controllers_[3].controller = std::make_unique<WorkloadClockController>(fenced_, clock_);
-    controllers_[4].controller = std::make_unique<PlaceController>(fenced_);
+    controllers_[4].controller = std::make_unique<PlaceController>(fenced_, clock_);
     views_ = std::make_unique<Views>(api_);
     for (Running& one : controllers_) one.sources = one.controller->sources();
     refresh_all();
@@ -409,7 +409,7 @@ class Site {
                               access.add(kube::full_access(JobController(api_, clock_)));
                               access.add(kube::full_access(PodController(api_, clock_)));
                               access.add(kube::full_access(WorkloadClockController(api_, clock_)));
-                              access.add(kube::full_access(PlaceController(api_)));
+                              access.add(kube::full_access(PlaceController(api_, clock_)));
                               return access;
                             }()};
   kube::FencedApi fenced_{checked_, []() -> Result<std::int64_t> { return 3; }};

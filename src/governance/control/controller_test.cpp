@@ -485,9 +485,6 @@ void placed_story(Site& site, const std::function<void()>& settle) {
   site.node("n1", false);
   settle();
   site.clock_.advance(31s);
-  (void)site.api_.remove(resources::pods, {"lab", "b1-0"});  // its node is lost: somebody deletes its pods
-  (void)site.api_.remove(resources::pods, {"lab", "b1-1"});
-  (void)site.api_.remove(resources::pods, {"lab", "b1-2"});
   settle();
   site.node("n1", true);
   settle();

@@ -35,7 +35,7 @@ std::vector<kube::Controller::Source> PlaceController::sources() const {
 
 std::optional<kube::Access> PlaceController::access() const {
   kube::Access access;
-  return access.may({"update", "delete"}, resources::pods);
+  return access.may({"update", "delete"}, resources::pods).may({"get"}, queues::workloads).may({"create"}, resources::events);
 }
 
 std::vector<ObjectKey> PlaceController::note_pod(const kube::Change& change) const {
@@ -79,8 +79,12 @@ Result<kube::Next> PlaceController::reconcile(const ObjectKey& key) {
   for (const auto& [pod_set, pods] : by_set) {
     std::vector<const Json*> all;
     for (const Json& pod : pods) {
-      // Its controller makes another, which waits behind the gate.
+      // Its controller makes another, which waits behind the gate. What the Workload says now is asked of the API itself: it may be about to run.
       if (is_astray(*workload, pod_set, pod) && kube::controller_of(pod) != nullptr && !kube::deleting(pod)) {
+        const auto now = api_.get(queues::workloads, key);
+        if (!now) return pass(Error(now.error()), "read Workload " + key.text());
+        if (kube::uid_of(*now) != kube::uid_of(*workload) || !is_admitted(*now) || !is_astray(*now, pod_set, pod)) return kube::Next{};  // what is new comes with its own key
+        tell(api_, resources::pods, pod, {true, "PlaceLost", "Its node is lost, and its place is on another: it is deleted so that its controller makes it again"}, clock_.now());
         auto gone = api_.remove(resources::pods, kube::key_of(pod), {.grace_seconds = {}, .uid = kube::uid_of(pod), .resource_version = kube::version_of(pod), .propagation = kube::DeleteOptions::Propagation::Background});
         if (!gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), "delete pod " + kube::key_of(pod).text() + ", whose node is lost");
         continue;

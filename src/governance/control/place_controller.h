@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "governance/control/queue_kinds.h"
 #include "governance/plan/pod_places.h"
 
@@ -15,7 +16,7 @@ namespace fairlead::governance {
 class PlaceController final : public kube::Controller {
  public:
   static constexpr const char* kName = "pod-places";
-  explicit PlaceController(kube::KubeApi& api) : api_(api) {}
+  PlaceController(kube::KubeApi& api, const Clock& clock) : api_(api), clock_(clock) {}
   std::string name() const override { return kName; }
   std::vector<Source> sources() const override;
   std::optional<kube::Access> access() const override;
@@ -27,6 +28,7 @@ class PlaceController final : public kube::Controller {
   kube::Json newest(const kube::ObjectKey& pod);  // as the cache has it, or as it was after our own last write; under mutex_
 
   kube::KubeApi& api_;
+  const Clock& clock_;
   const kube::Caches* caches_ = nullptr;
   mutable std::mutex mutex_;
   mutable std::map<kube::ObjectKey, std::set<kube::ObjectKey>> pods_of_;  // by Workload

@@ -96,6 +96,27 @@ std::vector<Missing> missing_of(const Books& books, const Books::Standing& stand
   return out;
 }
 
+// Of the flavors whose places it may have: the first thing that it asks of them.
+std::vector<Column> columns_with_places(const Books& books, const EngineClass& what) {
+  const Ledger& ledger = books.engine().ledger();
+  const NodeId leaf = ledger.leaf(what.queue);
+  const auto queue = books.queue_view(what.queue);
+  std::vector<Column> out;
+  if (!queue) return out;
+  for (const EnginePodSet& pods : what.pod_sets)
+    for (const ResourceGroup& group : queue->spec->groups)
+      for (const QueueFlavor& flavor : group.flavors) {
+        if (!pods.place || std::find(pods.barred.begin(), pods.barred.end(), flavor.name) != pods.barred.end()) continue;
+        for (const auto& [resource, amount] : pods.total) {
+          const Column column = ledger.column(leaf, flavor.name, resource);
+          if (amount <= 0 || column == no_column || !ledger.defined(leaf, column)) continue;
+          if (std::find(out.begin(), out.end(), column) == out.end()) out.push_back(column);
+          break;
+        }
+      }
+  return out;
+}
+
 // Of what a queue runs, in the order in which it keeps it, what is beyond its own quota.
 std::map<ObjectKey, Amount> borrowed_in(const Books& books, const std::string& queue, Column column, const std::vector<std::pair<ObjectKey, Books::Standing>>& running) {
   const Ledger& ledger = books.engine().ledger();
@@ -297,8 +318,19 @@ static std::optional<Explanation> explained(const Books& books, const ObjectKey&
   out.missing = missing_of(books, *standing);
   const EngineWait& wait = books.engine().wait(standing->class_id);
   if (leaf != no_node && wait.column != no_column && wait.rule == EngineWait::Rule::Short) out.holders = holders_of(books, held, wait.node, wait.column);
+  std::vector<ObjectKey> placed;  // who has places in its flavors
+  if (leaf != no_node && wait.rule == EngineWait::Rule::NoPlace) {
+    for (const Column column : columns_with_places(books, *standing->what))
+      for (Holder& holder : holders_of(books, held, ledger.root(leaf), column)) {
+        if (holder.stopping || holder.workload == workload || std::find(placed.begin(), placed.end(), holder.workload) != placed.end()) continue;
+        placed.push_back(holder.workload);
+        out.held = ledger.name(leaf, column).resource;
+        out.holders.push_back(std::move(holder));
+      }
+  }
   // Whose end may help: who uses anything of what it misses, anywhere in the tree; in a strict queue, who stands before it.
   std::vector<ObjectKey> candidates = out.ahead;
+  candidates.insert(candidates.end(), placed.begin(), placed.end());
   if (wait.rule == EngineWait::Rule::Short) {
     std::map<ObjectKey, std::pair<bool, Amount>> sizes;  // of the limit's node, amount
     for (const Missing& one : out.missing)

@@ -71,6 +71,7 @@ struct Explanation {
   std::string pods;                   // partial admission: how many it has, or will do; empty: all or none
   std::vector<Missing> missing;       // the first is what it waits for; others: of its other flavors
   std::vector<Holder> holders;        // of the first, largest first; what is being stopped for it, if that is what it waits for
+  std::string held;                   // ... if it waits for a place: the resource that their amounts are of
   std::size_t more_holders = 0;       // beyond those
   std::vector<kube::ObjectKey> ahead; // StrictFIFO: who stands before it; else for whom what is free is kept
   bool strict = false;                // it is StrictFIFO

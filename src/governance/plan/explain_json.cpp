@@ -76,7 +76,7 @@ Json to_json(const Explanation& it) {
   if (!it.ahead.empty()) out.set(it.strict ? "ahead" : "keptFor", names(it, it.ahead));
   if (!it.holders.empty()) {
     Json list = Json::array();
-    for (const Holder& one : it.holders) list.push(holder(one, it.missing.empty() ? "" : it.missing.front().resource));
+    for (const Holder& one : it.holders) list.push(holder(one, it.missing.empty() ? it.held : it.missing.front().resource));
     out.set("heldBy", std::move(list));
     if (it.more_holders > 0) out.set("heldByMore", static_cast<std::int64_t>(it.more_holders));
   }

@@ -36,7 +36,10 @@ void add(const InquiryObjects& objects, const kube::Resource& resource, std::vec
 // What books are made of. Workloads last: what they refer to is older than they are.
 std::vector<Json> book_objects(const InquiryObjects& objects) {
   std::vector<Json> out;
-  for (const kube::Resource& resource : {api::teams::configs, resources::namespaces, queues::flavors, queues::checks, queues::cohorts, queues::cluster_queues, queues::local_queues, queues::workloads}) add(objects, resource, out);
+  for (const kube::Resource& resource : {queues::flavors, queues::topologies}) add(objects, resource, out);
+  if (api::places_matter(out))
+    for (const kube::Resource& resource : {resources::nodes, resources::pods}) add(objects, resource, out);
+  for (const kube::Resource& resource : {api::teams::configs, resources::namespaces, queues::checks, queues::cohorts, queues::cluster_queues, queues::local_queues, queues::workloads}) add(objects, resource, out);
   return out;
 }
 
@@ -122,7 +125,7 @@ Json with_status(const Json& inquiry, bool is, std::string reason, std::string m
 }  // namespace
 
 const std::vector<kube::Resource>& inquiry_kinds() {
-  static const std::vector<kube::Resource> kinds{api::teams::configs,   api::teams::quotas,  resources::namespaces,      resources::nodes, resources::pods, queues::flavors, queues::checks, queues::cohorts,
+  static const std::vector<kube::Resource> kinds{api::teams::configs,   api::teams::quotas,  resources::namespaces,      resources::nodes, resources::pods, queues::flavors, queues::topologies, queues::checks, queues::cohorts,
                                                  queues::cluster_queues, queues::local_queues, queues::workloads, queues::priority_classes, jobs,            pod_priorities};
   return kinds;
 }

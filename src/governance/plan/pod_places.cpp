@@ -193,7 +193,7 @@ std::vector<PodPlace> places_for(const Json& workload, const std::string& pod_se
 
 bool is_astray(const Json& workload, const std::string& pod_set, const Json& pod) {
   const Json* assignment = assignment_of(workload, pod_set);
-  if (waits_for_place(pod) || !pod["spec"]["nodeName"].string().empty() || assignment == nullptr || !(*assignment)["topologyAssignment"].is_object()) return false;
+  if (waits_for_place(pod) || assignment == nullptr || !(*assignment)["topologyAssignment"].is_object()) return false;
   const TopologyAssignment where = read_topology_assignment((*assignment)["topologyAssignment"]);
   return !where.domains.empty() && std::none_of(where.domains.begin(), where.domains.end(), [&](const DomainPods& domain) { return domain.count > 0 && selects(pod, selector_of(where, domain)); });
 }

@@ -28,7 +28,7 @@ struct PodPlace {
 // Of `pods`, which are all that the Workload has of this pod set and that have not ended, those that have no place yet (`placed` says no): by their rank where all of them have one, else in the order of their names to what is free in the
 // order of the domains. Who finds none waits for another's end.
 std::vector<PodPlace> places_for(const kube::Json& workload, const std::string& pod_set, const std::vector<const kube::Json*>& pods, bool (*placed)(const kube::Json& pod));
-// It has a node selector for a domain that its Workload has no place in any more, and runs nowhere yet: it never will.
+// It has a node selector for a domain that its Workload has no place in any more: its node is lost, and its place is elsewhere.
 bool is_astray(const kube::Json& workload, const std::string& pod_set, const kube::Json& pod);
 
 }  // namespace fairlead::governance
