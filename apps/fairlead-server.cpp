@@ -20,6 +20,7 @@
 #include "governance/control/conversion_controller.h"
 #include "governance/control/inquiry_controller.h"
 #include "governance/control/job_controller.h"
+#include "governance/control/gang_controller.h"
 #include "governance/control/place_controller.h"
 #include "governance/control/pod_controller.h"
 #include "governance/control/queue_controller.h"
@@ -114,6 +115,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
     runner.add(std::make_unique<governance::JobController>(api, clock));
     runner.add(std::make_unique<governance::PodController>(api, clock));
     runner.add(std::make_unique<governance::PlaceController>(api, clock));
+    runner.add(std::make_unique<governance::GangKindsController>(api, clock, random_seed()));
     runner.add(std::make_unique<governance::WorkloadClockController>(api, clock));
     runner.add(std::make_unique<governance::SlurmLedgerController>(api, clock));
     runner.add(std::make_unique<governance::TeamsController>(api, clock));

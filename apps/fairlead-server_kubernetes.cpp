@@ -14,6 +14,7 @@
 #include "governance/control/conversion_controller.h"
 #include "governance/control/inquiry_controller.h"
 #include "governance/control/job_controller.h"
+#include "governance/control/gang_controller.h"
 #include "governance/control/place_controller.h"
 #include "governance/control/pod_controller.h"
 #include "governance/control/queue_controller.h"
@@ -208,6 +209,7 @@ int serve_kubernetes(const Flags& flags) {
     add_declared(to, std::make_unique<governance::JobController>(fenced, clock));
     add_declared(to, std::make_unique<governance::PodController>(fenced, clock));
     add_declared(to, std::make_unique<governance::PlaceController>(fenced, clock));
+    add_declared(to, std::make_unique<governance::GangKindsController>(fenced, clock, seed));
     add_declared(to, std::make_unique<governance::WorkloadClockController>(fenced, clock));
     add_declared(to, std::make_unique<governance::SlurmLedgerController>(fenced, clock));
     add_declared(to, std::make_unique<governance::TeamsController>(fenced, clock));

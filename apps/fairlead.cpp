@@ -10,6 +10,7 @@
 #include "governance/control/conversion_controller.h"
 #include "governance/control/inquiry_controller.h"
 #include "governance/control/job_controller.h"
+#include "governance/control/gang_controller.h"
 #include "governance/control/place_controller.h"
 #include "governance/control/pod_controller.h"
 #include "governance/control/queue_controller.h"
@@ -65,6 +66,7 @@ kube::Access server_access(const std::string& space, bool local_machines) {
     access.add(kube::full_access(governance::JobController(**api, clock)));
     access.add(kube::full_access(governance::PodController(**api, clock)));
     access.add(kube::full_access(governance::PlaceController(**api, clock)));
+    access.add(kube::full_access(governance::GangKindsController(**api, clock, 0)));
     access.add(kube::full_access(governance::WorkloadClockController(**api, clock)));
     access.add(kube::full_access(governance::SlurmLedgerController(**api, clock)));
     access.add(kube::full_access(governance::TeamsController(**api, clock)));

@@ -14,6 +14,7 @@
 #include "api/team_crds.h"
 #include "base/rng.h"
 #include "base/test_rounds.h"
+#include "governance/control/gang_controller.h"
 #include "governance/control/job_controller.h"
 #include "governance/control/place_controller.h"
 #include "governance/control/pod_controller.h"
@@ -169,12 +170,13 @@ class Site {
   // A new process.
   void start() {
     controllers_.clear();
-    controllers_.resize(5);
+    controllers_.resize(6);
     controllers_[0].controller = std::make_unique<QueueController>(fenced_, clock_, [this](const ObjectKey& key) { controllers_[0].keys.insert(key); }, QueueControllerOptions{.books = {}, .status_every = 0ns, .words_every = 0ns, .log_by = "lab"}, std::make_unique<SmallLog>(log_));
     controllers_[1].controller = std::make_unique<JobController>(fenced_, clock_);
     controllers_[2].controller = std::make_unique<PodController>(fenced_, clock_);
     controllers_[3].controller = std::make_unique<WorkloadClockController>(fenced_, clock_);
     controllers_[4].controller = std::make_unique<PlaceController>(fenced_, clock_);
+    controllers_[5].controller = std::make_unique<GangController>(fenced_, clock_, gangs());
     views_ = std::make_unique<Views>(api_);
     for (Running& one : controllers_) one.sources = one.controller->sources();
     refresh_all();
@@ -196,6 +198,35 @@ class Site {
     put(kBatchJobs, fmt::format("{{apiVersion: batch/v1, kind: Job, metadata: {{name: {0}, namespace: lab, uid: uid-{0}, labels: {{kueue.x-k8s.io/queue-name: team-{1}{3}}}, annotations: {{{4}}}}}, spec: {{parallelism: {2}, completions: {2}, suspend: true, "
                                 "template: {{metadata: {{labels: {{batch.kubernetes.io/controller-uid: uid-{0}}}{5}}}, spec: {{containers: [{{name: c, resources: {{requests: {{cpu: 1}}}}}}]}}}}}}}}",
                                 name, team, pods, more, annotations, of_pods.empty() ? "" : ", annotations: {" + of_pods + "}"));
+  }
+  static const GangKind& gangs() { return *std::find_if(gang_kinds().begin(), gang_kinds().end(), [](const GangKind& one) { return one.resource.kind == "HyperPodPyTorchJob"; }); }
+  void gang(const std::string& name, const std::string& team, int pods, const std::string& of_pods = "") {
+    clock_.advance(1s);
+    put(gangs().resource, fmt::format("{{apiVersion: sagemaker.amazonaws.com/v1, kind: HyperPodPyTorchJob, metadata: {{name: {0}, namespace: lab, uid: uid-{0}, labels: {{kueue.x-k8s.io/queue-name: team-{1}}}}}, spec: {{replicaSpecs: [{{name: pod, replicas: {2}, "
+                                      "template: {{metadata: {{labels: {{kueue.x-k8s.io/queue-name: team-{1}}}, annotations: {{{3}}}}}, spec: {{containers: [{{name: c, resources: {{requests: {{cpu: 1}}}}}}]}}}}}}]}}}}", name, team, pods, of_pods));
+  }
+  // Its controller: pods of what runs, none of what is held or has ended.
+  void gangs_step() {
+    for (const auto& [key, object] : std::map(api_.all(gangs().resource.plural))) {
+      const bool runs = !object["spec"]["runPolicy"]["suspend"].boolean() && !kube::condition_is_true(object, "Completed");
+      const auto& part = object["spec"]["replicaSpecs"].items()[0];
+      for (std::int64_t i = 0; i < part["replicas"].integer(); ++i) {
+        const std::string name = fmt::format("{}-pod-{}", key.name, i);
+        const bool there = api_.all("pods").contains({"lab", name});
+        if (there && !runs) (void)api_.remove(resources::pods, {"lab", name});
+        if (there || !runs) continue;
+        Json pod = yaml(fmt::format("{{metadata: {{name: {0}, namespace: lab, uid: uid-{0}-{1}, ownerReferences: [{{apiVersion: sagemaker.amazonaws.com/v1, kind: HyperPodPyTorchJob, name: {2}, uid: {3}, controller: true}}]}}, status: {{phase: Running}}}}", name, ++pods_made_, key.name, kube::uid_of(object)));
+        for (const char* field : {"labels", "annotations"})
+          if (!part["template"]["metadata"][field].is_null()) pod.child("metadata").set(field, part["template"]["metadata"][field]);
+        pod.set("spec", part["template"]["spec"]);
+        if (!part["template"]["spec"]["schedulingGates"].items().empty()) pod.child("status").set("phase", "Pending");
+        (void)api_.create(resources::pods, pod);
+      }
+    }
+    for (const auto& [pod_key, pod] : std::map(api_.all("pods"))) {
+      const Json* owner = kube::controller_of(pod);
+      if (owner != nullptr && (*owner)["kind"].string() == "HyperPodPyTorchJob" && !api_.all(gangs().resource.plural).contains({"lab", (*owner)["name"].string()})) (void)api_.remove(resources::pods, pod_key);
+    }
   }
   // Four hosts of three cpus in two racks, and pods of the flavor get a place.
   void racks() {
@@ -306,7 +337,7 @@ class Site {
     });
   }
   std::vector<kube::Resource> kinds() const {
-    return {resources::namespaces, queues::flavors, queues::cohorts, queues::checks, queues::cluster_queues, queues::local_queues, queues::workloads, queues::priority_classes, kPriorityClasses, kBatchJobs, resources::pods, api::teams::configs, queues::topologies, resources::nodes};
+    return {resources::namespaces, queues::flavors, queues::cohorts, queues::checks, queues::cluster_queues, queues::local_queues, queues::workloads, queues::priority_classes, kPriorityClasses, kBatchJobs, resources::pods, api::teams::configs, queues::topologies, resources::nodes, gangs().resource};
   }
   void refresh_all() {
     for (const auto& kind : kinds()) refresh(kind);
@@ -341,6 +372,7 @@ class Site {
     for (int round = 0; round < 40; ++round) {
       const auto before = world();
       jobs_step();
+      gangs_step();
       nodes_step();
       refresh_all();
       for (int steps = 0; steps < 400 && one(0); ++steps) refresh_all();
@@ -350,7 +382,7 @@ class Site {
   }
   std::vector<std::map<ObjectKey, Json>> world() {
     std::vector<std::map<ObjectKey, Json>> out;
-    for (const char* plural : {"workloads", "jobs", "clusterqueues", "localqueues", "pods"}) out.push_back(api_.all(plural));
+    for (const char* plural : {"workloads", "jobs", "hyperpodpytorchjobs", "clusterqueues", "localqueues", "pods"}) out.push_back(api_.all(plural));
     return out;
   }
   // Never more pods than quota, whoever runs them; and nothing runs that has none.
@@ -360,11 +392,14 @@ class Site {
       if (state(key.name) == "runs" && !holds_quota(workload_of(key.name)) && broken_.empty()) broken_ = key.name + " runs without quota";
       if (state(key.name) == "runs" && !kube::condition_is_true(workload_of(key.name), "Admitted") && !kube::condition_is_true(workload_of(key.name), "Evicted") && broken_.empty()) broken_ = key.name + " runs before its checks are ready";
     }
+    for (const auto& [key, object] : api_.all(gangs().resource.plural))
+      if (object["spec"]["runPolicy"].has("suspend") && !object["spec"]["runPolicy"]["suspend"].boolean() && !holds_quota(workload_of(key.name)) && broken_.empty() && !kube::condition_is_true(object, "Completed")) broken_ = key.name + " runs without quota";
     std::size_t running = 0;
     for (const auto& [key, object] : api_.all("pods")) {
+      if (kube::controller_of(object) != nullptr && waits_for_place(object)) continue;
       if (!uses_quota(object)) continue;
       ++running;
-      if (!object["metadata"]["labels"][kQueueLabel].string().empty() && !has_quota(object) && broken_.empty()) broken_ = key.name + " runs without quota";
+      if (!object["metadata"]["labels"][kQueueLabel].string().empty() && kube::controller_of(object) == nullptr && !has_quota(object) && broken_.empty()) broken_ = key.name + " runs without quota";
     }
     if (running > 11 && broken_.empty()) broken_ = fmt::format("{} pods on a quota of 11", running);
   }
@@ -410,6 +445,7 @@ class Site {
                               access.add(kube::full_access(PodController(api_, clock_)));
                               access.add(kube::full_access(WorkloadClockController(api_, clock_)));
                               access.add(kube::full_access(PlaceController(api_, clock_)));
+                              access.add(kube::full_access(GangController(api_, clock_, gangs())));
                               return access;
                             }()};
   kube::FencedApi fenced_{checked_, []() -> Result<std::int64_t> { return 3; }};

@@ -507,6 +507,37 @@ TEST(TaskGovernance, StaleCachesPutNoTwoPodsInOnePlace) {
   });
 }
 
+// A HyperPodPyTorchJob beside Jobs: held before it has made a pod, run, taken back, run again where there is room, and ended.
+void gang_story(Site& site, const std::function<void()>& settle) {
+  site.racks();
+  settle();
+  site.put(Site::gangs().resource, "{apiVersion: sagemaker.amazonaws.com/v1, kind: HyperPodPyTorchJob, metadata: {name: own, namespace: lab, uid: uid-own}, spec: {replicaSpecs: [{name: pod, replicas: 0, template: {spec: {containers: [{name: c}]}}}]}}");
+  site.gang("g1", "b", 5, "kueue.x-k8s.io/podset-required-topology: cloud/rack"), site.gang("g2", "b", 4);
+  settle();
+  site.job("a1", "a", 6);  // takes its own back: g2, which came later, stops
+  settle();
+  site.complete("a1");
+  settle();
+  Json done = site.api_.all(Site::gangs().resource.plural).at({"lab", "g1"});
+  done.set("status", yaml("{conditions: [{type: Completed, status: 'True', message: done}]}"));
+  (void)site.api_.put(Site::gangs().resource, done);
+  settle();
+}
+
+TEST(TaskGovernance, AHyperPodPyTorchJobWaitsRunsAndEndsWheneverTheServerDies) {
+  const std::string wanted = expect_death_changes_nothing(gang_story, [](Site& site) {
+    std::string out;
+    for (const auto& [key, gang] : site.api_.all(Site::gangs().resource.plural)) {
+      const Json workload = site.workload_of(key.name);
+      out += fmt::format("{} suspended={} reserved={} finished={} {}\n", key.name, kube::print_json(gang["spec"]["runPolicy"]["suspend"]), holds_quota(workload), kube::condition_is_true(workload, "Finished"), kube::print_json(gang["spec"]["replicaSpecs"].items()[0]["template"]["spec"]["nodeSelector"]));
+    }
+    return out + places(site);
+  }, 25);
+  EXPECT_THAT(wanted, HasSubstr("g1 suspended=false reserved=true finished=true"));
+  EXPECT_THAT(wanted, HasSubstr("g2 suspended=false reserved=true finished=false {\"kind\":\"h200\"}"));
+  EXPECT_THAT(wanted, HasSubstr("own suspended=null reserved=false"));
+}
+
 TEST(TaskGovernance, StaleCachesNeverLetTooMuchRun) {
   expect_stale_caches_break_nothing(story, test_rounds<std::uint64_t>(75, 3'000), &Site::jobs_step, [](Site& site, std::uint64_t seed) {
     EXPECT_THAT(site.outcome(), HasSubstr("b2 runs")) << "seed " << seed;

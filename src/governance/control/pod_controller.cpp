@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "governance/plan/gang_workload.h"
+
 namespace fairlead::governance {
 
 using kube::Json;
@@ -105,6 +107,7 @@ std::vector<ObjectKey> PodController::note_workload(const kube::Change& change) 
 // The Job that queues it together with its other pods; empty: none.
 Result<std::string> PodController::queued_owner(const Json& pod) const {
   const Json* owner = kube::controller_of(pod);
+  if (owner != nullptr && is_gang((*owner)["apiVersion"].string(), (*owner)["kind"].string())) return fmt::format("{} {}", (*owner)["kind"].string(), (*owner)["name"].string());
   if (owner == nullptr || (*owner)["kind"].string() != kBatchJobs.kind || (*owner)["apiVersion"].string() != kBatchJobs.api_version()) return std::string();
   const ObjectKey key{kube::space_of(pod), (*owner)["name"].string()};
   std::optional<Json> job = caches_->of(kBatchJobs).get(key);
@@ -114,6 +117,7 @@ Result<std::string> PodController::queued_owner(const Json& pod) const {
     if (!now || kube::uid_of(*now) != (*owner)["uid"].string()) return std::string();
     job = std::move(*now);
   }
+  if (const Json* gang = kube::controller_of(*job); gang != nullptr && is_gang((*gang)["apiVersion"].string(), (*gang)["kind"].string())) return fmt::format("{} {}", (*gang)["kind"].string(), (*gang)["name"].string());
   return (*job)["metadata"]["labels"][kQueueLabel].string().empty() ? std::string() : "Job " + key.name;
 }
 

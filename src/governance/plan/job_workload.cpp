@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "base/encoding.h"
+#include "governance/plan/gang_workload.h"
 #include "governance/plan/pod_places.h"
 
 namespace fairlead::governance {
@@ -248,7 +249,10 @@ OwnerPlan plan_job(const JobInput& in) {
   const Json& job = in.job;
   if (!job.is_null() && !is_job(job)) return {};
   if (!std::all_of(in.workloads.begin(), in.workloads.end(), is_workload)) return {};
-  const bool managed = !job.is_null() && !job["metadata"]["labels"][kQueueLabel].string().empty();
+  // One of a JobSet's Jobs is held, and let go, with the JobSet.
+  const Json* controller = job.is_null() ? nullptr : kube::controller_of(job);
+  const bool of_gang = controller != nullptr && is_gang((*controller)["apiVersion"].string(), (*controller)["kind"].string());
+  const bool managed = !job.is_null() && !of_gang && !job["metadata"]["labels"][kQueueLabel].string().empty();
   const Json* workload = nullptr;
   for (const Json& one : in.workloads) {
     const Json* owner = kube::controller_of(one);
