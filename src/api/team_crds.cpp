@@ -51,6 +51,7 @@ spec:
                 type: object
                 properties:
                   minRunSeconds: {type: integer, format: int64, minimum: 0, maximum: 31536000, description: "A job is not pre-empted before it has run for so long, whoever wants its quota. Left out, or 0: at any time."}
+                  victims: {type: string, enum: [LatestStart, LeastLostWork], default: LatestStart, description: "Who of equal priority is pre-empted first. LatestStart: who started last, as in Kueue. LeastLostWork: who has saved its work last, as annotations fairlead.dev/checkpointed-at and fairlead.dev/checkpoint-every tell; without them, who started last."}
               reservation:
                 type: object
                 required: [afterSeconds]

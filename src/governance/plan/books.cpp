@@ -12,6 +12,7 @@
 #include "governance/plan/kueue_read.h"
 #include "governance/plan/pods_ready.h"
 #include "governance/plan/run_limit.h"
+#include "governance/plan/run_time.h"
 
 namespace fairlead::governance {
 
@@ -219,6 +220,7 @@ void Books::fill_anew() {
     const JobId job = engine_.adopt(what, before.uid(old), created, flavors, as, places);
     if (recorder_) recorder_->adopt(job, what, before.uid(old), created, key, flavors, as, places);
     place(key, item, job, item.place);
+    if (item.saved && item.place == Place::Running) tell_saved(item, item.saved->time_since_epoch().count());
     if (engine_.shielded(job) && !before.shielded(old)) {
       engine_.expose(job);
       if (recorder_) recorder_->expose(job);
@@ -250,7 +252,27 @@ static Instant waits_since(const WorkloadSpec& spec) {
 
 void Books::set_time_rules(const TimeRules& rules) {
   if (times_.min_run.has_value() != rules.min_run.has_value()) stale_ = true;
-  times_ = rules;
+  const bool was = std::exchange(times_, rules).least_lost_work;
+  if (!was || times_.least_lost_work) return;
+  for (auto& [key, item] : items_)
+    if (item.place == Place::Running && std::exchange(item.saved, std::nullopt)) tell_saved(item, ContinuousEngine::never_saved);
+}
+
+void Books::tell_saved(const Item& item, std::int64_t at) {
+  engine_.saved(item.job, at);
+  if (recorder_) recorder_->saved(item.job, at);
+}
+
+// Of all, whether or not they say anything of checkpoints: they are compared.
+void Books::follow_saved(Instant now) {
+  if (!times_.least_lost_work) return;
+  for (auto& [key, item] : items_) {
+    if (item.place != Place::Running || !item.spec.admitted.is) continue;
+    const Instant saved = last_saved(item.spec.admitted.since, item.spec.checkpoint_every, item.spec.checkpointed_at, now);
+    if (item.saved == saved) continue;
+    item.saved = saved;
+    tell_saved(item, saved.time_since_epoch().count());
+  }
 }
 
 // Who has run for so long may be pre-empted from now on.
@@ -285,6 +307,7 @@ void Books::keep_again() {
 }
 
 bool Books::tend(Instant now) {
+  follow_saved(now);
   bool changed = expose_due(now);
   changed = replace_lost(now) || changed;
   std::erase_if(kept_for_, [&](const ObjectKey& key) {
@@ -493,6 +516,7 @@ void Books::enter(const ObjectKey& key, Item& item, JobId job, Place place) {
   item.out_reason.clear(), item.out_message.clear(), item.evict_reason.clear(), item.evict_message.clear();
   item.preempted.reset();
   item.moved_from.clear();
+  item.saved.reset();
   item.preempted_by = {};
   if (by_job_.size() <= job) by_job_.resize(job + 1);
   by_job_[job] = key;
@@ -602,7 +626,7 @@ void Books::decide(std::optional<Instant> begin) {
       return std::tie(x.spec.reserved.since, x.spec.uid) < std::tie(y.spec.reserved.since, y.spec.uid);
     });
     for (const ObjectKey& key : keys) settle(key, items_.at(key));
-    if (begin && round == 0) (void)expose_due(*begin), (void)keep_due(*begin, true);
+    if (begin && round == 0) follow_saved(*begin), (void)expose_due(*begin), (void)keep_due(*begin, true);
     std::vector<EngineDecision> decisions;
     engine_.drain(decisions);
     if (recorder_) recorder_->decided(engine_, decisions);

@@ -68,7 +68,7 @@ class Books {
   // What follows from time alone. tend(): reservations begin and end as of `now`, and who has run for long enough may be pre-empted; true: something may follow from it (decide()). O(classes + jobs that started lately), and meant to be
   // asked once a second.
   void set_time_rules(const TimeRules& rules);
-  bool needs_tending() const { return times_.reservation || times_.min_run || !kept_for_.empty() || has_sick_nodes(); }
+  bool needs_tending() const { return times_.reservation || times_.min_run || times_.least_lost_work || !kept_for_.empty() || has_sick_nodes(); }
   bool has_sick_nodes() const {  // whose loss is not dealt with yet
     return places_in_effect_ && std::any_of(sick_.begin(), sick_.end(), [](const auto& one) { return !one.second.done; });
   }
@@ -171,6 +171,7 @@ class Books {
     kube::ObjectKey preempted_by;
     int waits_for_victims = 0;  // Promised
     std::vector<std::string> moved_from;  // Running: nodes that are lost, whose pods have another place; until that is written
+    std::optional<Instant> saved;  // Running: when it last saved its work, as the engine was told
     bool kept = false;          // Waiting: what is given back is kept for it
     Instant kept_since{}, not_kept_before{};
     // What is counted of it, to be taken off again.
@@ -255,6 +256,8 @@ class Books {
   void keep_again();  // in an engine that has forgotten
   bool keep_due(Instant now, bool unseen);
   bool expose_due(Instant now);
+  void follow_saved(Instant now);
+  void tell_saved(const Item& item, std::int64_t at);
 
   BooksOptions options_;
   ContinuousEngine engine_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "governance/plan/books_lab.h"
+#include "governance/replay/decision_replay.h"
 
 namespace fairlead::governance {
 namespace {
@@ -334,6 +335,36 @@ TEST_F(BooksOf, AQueueThatIsGoneLeavesItsWorkloadsWaiting) {
   queue("a", "6");
   settle();
   EXPECT_FALSE(admitted("a2")) << "a1 counts again";
+}
+
+// Two that started one after the other: the later one is the victim, but not once the earlier one has saved its work since.
+TEST_F(BooksOf, WhoLosesLeastIsStoppedFirst) {
+  for (const auto& [every, at, victim] : {std::tuple{"", "", "l2"}, {"10m", "", "l1"}, {"", "2026-11-22T10:40:00Z", "l1"}, {"odd", "2027-01-01T00:00:00Z", "l2"}}) {
+    books_ = Books();
+    books_.set_space("lab", yaml("{metadata: {name: lab, labels: {team: a}}}"));
+    books_.set_flavor("default", yaml("{metadata: {name: default}, spec: {}}"));
+    books_.set_time_rules({.reservation = {}, .min_run = {}, .least_lost_work = true});
+    EXPECT_TRUE(books_.needs_tending());
+    objects_.clear();
+    queue("q", "4");
+    books_.record(now_);
+    books_.fill_anew();
+    for (const auto& [name, minute] : {std::pair{"l1", 0}, {"l2", 25}}) {
+      submit(name, "q", "2");
+      settle();
+      Json object = objects_.at({"lab", name});
+      for (Json& condition : object.child("status").child("conditions").items()) condition.set("lastTransitionTime", fmt::format("2026-11-22T10:{:02d}:00Z", minute));
+      if (std::string(name) == "l1" && *every != 0) object.child("metadata").child("annotations").set("fairlead.dev/checkpoint-every", every);
+      if (std::string(name) == "l1" && *at != 0) object.child("metadata").child("annotations").set("fairlead.dev/checkpointed-at", at);
+      put(object);
+      settle();
+    }
+    (void)books_.tend(*parse_time("2026-11-22T10:45:00Z"));
+    submit("big", "q", "2", 10);
+    settle();
+    EXPECT_TRUE(kube::condition_is_true(objects_.at({"lab", victim}), "Evicted")) << every << at << " " << victim;
+    for (const CaseOutcome& part : replay_decisions(decision_log_header(now_) + books_.take_record())) EXPECT_EQ(part.kind, CaseOutcome::Kind::Passed) << part.detail;
+  }
 }
 
 }  // namespace

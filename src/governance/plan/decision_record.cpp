@@ -265,6 +265,7 @@ void DecisionRecorder::others(const std::string& node, const ContinuousEngine::O
 
 void DecisionRecorder::stop(JobId job) { line(Json::object({{"e", "stop"}, {"job", number(job)}})); }
 void DecisionRecorder::replace(JobId job, const std::string& host) { line(Json::object({{"e", "replace"}, {"job", number(job)}, {"node", host}})); }
+void DecisionRecorder::saved(JobId job, std::int64_t at) { line(Json::object({{"e", "saved"}, {"job", number(job)}, {"at", at}})); }
 void DecisionRecorder::recount(JobId job, ClassId what) { line(Json::object({{"e", "recount"}, {"job", number(job)}, {"class", number(what)}})); }
 void DecisionRecorder::expose(JobId job) { line(Json::object({{"e", "expose"}, {"job", number(job)}})); }
 void DecisionRecorder::keep(JobId job) { line(Json::object({{"e", "keep"}, {"job", number(job)}})); }

@@ -228,6 +228,7 @@ JobId ContinuousEngine::State::submit(ClassId what, Uid uid, std::int64_t create
   Job& job = jobs[id];
   job.uid = uid, job.created = created, job.what = what, job.stage = stage;
   job.shielded = shields && stage == Stage::Running;
+  job.saved = latest;
   if (stage == Stage::Running) {
     ++running;
     job.since = ++reservations;
@@ -309,6 +310,15 @@ void ContinuousEngine::State::expose(JobId id) {
   if (const Placement* place = place_of(id)) freed_place(*place);
 }
 
+void ContinuousEngine::State::saved(JobId id, std::int64_t at) {
+  Job& job = jobs[id];
+  if (job.stage != Stage::Running || job.saved == at) return;
+  const Class& k = classes[job.what];
+  if (k.queue != nothing) queues[k.queue].held.erase(held_of(id));
+  job.saved = at;
+  if (k.queue != nothing) queues[k.queue].held.insert(held_of(id));
+}
+
 void ContinuousEngine::State::recount(JobId id, ClassId what) {
   Job& job = jobs[id];
   if (job.what == what || (job.stage != Stage::Running && job.stage != Stage::Stopping)) return;
@@ -349,7 +359,7 @@ void ContinuousEngine::State::give_back(const Class& k, const Choice& choice, co
 
 ContinuousEngine::State::Held ContinuousEngine::State::held_of(JobId id) const {
   const Job& job = jobs[id];
-  return {classes[job.what].spec.priority, job.since, job.uid, id};
+  return {classes[job.what].spec.priority, job.saved, job.since, job.uid, id};
 }
 
 void ContinuousEngine::State::freed(NodeId leaf, const std::vector<Use>& uses) {
@@ -442,6 +452,7 @@ std::vector<JobId> ContinuousEngine::firsts(bool unseen) { return state_->firsts
 void ContinuousEngine::leave(JobId job) { state_->leave(job); }
 void ContinuousEngine::stop(JobId job) { state_->stop(job); }
 void ContinuousEngine::recount(JobId job, ClassId what) { state_->recount(job, what); }
+void ContinuousEngine::saved(JobId job, std::int64_t at) { state_->saved(job, at); }
 void ContinuousEngine::drain(std::vector<EngineDecision>& out) { state_->drain(out); }
 bool ContinuousEngine::running(JobId job) const { return state_->jobs[job].stage == State::Stage::Running; }
 bool ContinuousEngine::stopping(JobId job) const { return state_->jobs[job].stage == State::Stage::Stopping; }

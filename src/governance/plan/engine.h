@@ -138,6 +138,9 @@ class ContinuousEngine {
   void stop(JobId job);
   // It needs another amount now (some of its pods have ended), on the same flavors: `what` is a class of as many asks. Its place among those that are pre-empted stays. Of running and stopping jobs.
   void recount(JobId job, ClassId what);
+  // When it last saved its work, or started: of equal priority those who did so last are victims first, for they lose least. By any clock; whoever nothing was said of did so after all others, and among those who started last goes first.
+  static constexpr std::int64_t never_saved = INT64_MAX;
+  void saved(JobId job, std::int64_t at);
   void expose(JobId job);  // it may be pre-empted from now on (EngineSpec::shields)
   void expose_all();
   bool shielded(JobId job) const;  // it runs, and is nobody's victim yet

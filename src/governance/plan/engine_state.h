@@ -18,11 +18,13 @@ inline constexpr std::uint32_t nothing = 0xffffffffU;
 
 struct ContinuousEngine::State {
   // ---- jobs
+  static constexpr std::int64_t latest = ContinuousEngine::never_saved;
   enum class Stage : std::uint8_t { Free, Waiting, Promised, Running, Stopping };
   struct Job {
     Uid uid;
     std::int64_t created = 0;
     std::int64_t since = 0;        // counts reservations: who came later is larger
+    std::int64_t saved = latest;   // when it last saved its work, or started
     ClassId what = 0;
     std::uint32_t generation = 0;  // of the slot: what remembers an earlier job in it is stale
     std::uint16_t choice = 0;      // of its class, while it runs
@@ -38,11 +40,12 @@ struct ContinuousEngine::State {
   static bool later(const Entry& a, const Entry& b) { return a.created != b.created ? a.created > b.created : a.uid > b.uid; }
 
   struct Held {  // a running job, in the order in which its queue loses them
-    std::int64_t priority = 0, since = 0;
+    std::int64_t priority = 0, saved = latest, since = 0;
     Uid uid;
     JobId job = 0;
     friend bool operator<(const Held& a, const Held& b) {
       if (a.priority != b.priority) return a.priority < b.priority;
+      if (a.saved != b.saved) return a.saved > b.saved;  // least is lost
       return a.since != b.since ? a.since > b.since : a.uid < b.uid;
     }
   };
@@ -147,6 +150,7 @@ struct ContinuousEngine::State {
   void leave(JobId job);
   void stop(JobId job);
   void recount(JobId job, ClassId what);
+  void saved(JobId job, std::int64_t at);
   std::uint32_t name_id(std::string_view name);
   std::uint16_t choice_of(Class& k, const std::vector<std::uint32_t>& flavors);
   void count(Class& k, Choice& choice);

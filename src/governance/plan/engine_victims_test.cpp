@@ -88,6 +88,23 @@ TEST(ContinuousPreemption, WithinAQueueTheLowerPriorityAlone) {
   EXPECT_EQ(drained(engine).preempted, Uids{});
 }
 
+TEST(ContinuousPreemption, OfEqualPriorityWhoHasSavedItsWorkLastGoesFirst) {
+  for (const bool told : {false, true}) {
+    ContinuousEngine engine({.nodes = {owns("a", "all", 6), owns("b", "all", 0)}, .queues = {team("a", takes_back), team("b", takes_back)}});
+    std::map<std::uint64_t, JobId> jobs;
+    for (std::uint64_t i = 1; i <= 3; ++i) jobs[i] = engine.submit(engine.define(asks("b", 2, i == 3 ? 5 : 0)), {0, i}, static_cast<std::int64_t>(i));
+    EXPECT_EQ(drained(engine).admitted.size(), 3u);
+    if (told) engine.saved(jobs[2], 100), engine.saved(jobs[1], 700), engine.saved(jobs[3], 900);
+    engine.submit(engine.define(asks("a", 2)), {0, 20}, 20);
+    EXPECT_EQ(drained(engine).preempted, told ? Uids{1} : Uids{2}) << "3 has more priority, whatever it has saved";
+    if (!told) continue;
+    engine.saved(jobs[1], 5);  // it stops: nothing
+    ContinuousEngine fork(engine);
+    fork.submit(fork.define(asks("a", 2)), {0, 21}, 21);
+    EXPECT_EQ(drained(fork).preempted, Uids{2});
+  }
+}
+
 TEST(ContinuousPreemption, WhoHasJustStartedIsNobodysVictim) {
   ContinuousEngine engine({.shields = true, .nodes = {owns("a", "all", 6), owns("b", "all", 0)}, .queues = {team("a", takes_back), team("b", takes_back)}});
   const JobId borrower = engine.submit(engine.define(asks("b", 6)), {0, 1}, 1);
@@ -326,6 +343,11 @@ TEST(ContinuousPreemption, RandomHistoriesKeepThePromises) {
         const JobId one = *std::next(safe.begin(), static_cast<std::ptrdiff_t>(site.rng.below(safe.size())));
         engine.expose(one), twin.expose(one);
         safe.erase(one);
+      }
+      if (site.one_in(3)) {
+        const JobId one = std::next(jobs.begin(), static_cast<std::ptrdiff_t>(site.rng.below(std::max<std::size_t>(1, jobs.size()))))->first;
+        const auto at = static_cast<std::int64_t>(site.rng.below(100));
+        if (!jobs.empty()) engine.saved(one, at), twin.saved(one, at);
       }
       const Ledger before = engine.ledger();
       out.clear(), same.clear();

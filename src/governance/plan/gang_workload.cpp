@@ -239,6 +239,7 @@ OwnerPlan plan_running(const GangKind& kind, const GangInput& in, const Json& wo
     return take_step(What::UpdateOwner, std::move(next), Note{false, "Started", fmt::format("Admitted by clusterQueue {}", workload["status"]["admission"]["clusterQueue"].string())});
   }
   if (auto follows = follow_class(workload, in.priority)) return std::move(*follows);
+  if (auto told = tell_checkpoints(workload, gang)) return std::move(*told);
   if (Json reclaimable = reclaimable_of(kind, gang); !(reclaimable.items() == workload["status"]["reclaimablePods"].items())) {
     Json next = workload;
     if (reclaimable.items().empty()) next.child("status").erase("reclaimablePods");

@@ -214,6 +214,7 @@ OwnerPlan plan_running(const JobInput& in, const Json& workload) {
     return take_step(What::UpdateOwner, std::move(next), Note{false, "Started", fmt::format("Admitted by clusterQueue {}", workload["status"]["admission"]["clusterQueue"].string())});
   }
   if (auto follows = follow_class(workload, in.priority)) return std::move(*follows);
+  if (auto told = tell_checkpoints(workload, job)) return std::move(*told);
   if (Json reclaimable = reclaimable_of(job, workload); !(reclaimable.items() == workload["status"]["reclaimablePods"].items())) {
     Json next = workload;
     if (reclaimable.items().empty()) next.child("status").erase("reclaimablePods");

@@ -77,6 +77,33 @@ TEST_F(JobPlans, AHeldJobBecomesAWorkload) {
   EXPECT_TRUE(kube::has_finalizer(made, kInUse));
 }
 
+TEST_F(JobPlans, WhatItSaysOfCheckpointsItsWorkloadSaysToo) {
+  (void)run(), admit(), (void)run();
+  takes("{fairlead.dev/checkpointed-at: '2026-11-22T09:00:00Z', fairlead.dev/checkpoint-every: 30m, other: x}");
+  EXPECT_EQ(run(), std::vector{What::UpdateWorkload});
+  EXPECT_EQ(kube::print_json(in_.workloads.at(0)["metadata"]["annotations"]), R"({"fairlead.dev/checkpoint-every":"30m","fairlead.dev/checkpointed-at":"2026-11-22T09:00:00Z"})");
+  takes("{}");
+  EXPECT_EQ(run(), std::vector<What>{}) << "what was said of the Workload itself stays";
+}
+
+TEST_F(JobPlans, AJobWhosePodsAreToBeNearOneAnotherSaysSoAndGetsItsTemplateBack) {
+  in_.job.child("spec").child("template").child("metadata").set("annotations", yaml("{kueue.x-k8s.io/podset-required-topology: cloud/rack}"));
+  const Json before = in_.job["spec"]["template"];
+  (void)run();
+  EXPECT_EQ(kube::print_json(in_.workloads.at(0)["spec"]["podSets"].items()[0]["topologyRequest"]), R"({"required":"cloud/rack","podIndexLabel":"batch.kubernetes.io/job-completion-index"})");
+  tell_admitted(in_.workloads.at(0), {.queue = "team-a", .pod_sets = {{.name = "main", .flavors = {{"cpu", "h200"}}, .usage = {{"cpu", 6000}}, .count = 3, .topology = TopologyAssignment{.levels = {"kubernetes.io/hostname"}, .domains = {{{"h1"}, 3}}}}}}, {}, in_.now);
+  EXPECT_EQ(run(), std::vector{What::UpdateOwner});
+  EXPECT_EQ(kube::print_json(pods()["schedulingGates"]), R"([{"name":"kueue.x-k8s.io/topology"}])");
+  EXPECT_EQ(in_.job["spec"]["template"]["metadata"]["annotations"]["kueue.x-k8s.io/workload"].string(), kube::name_of(in_.workloads.at(0)));
+  tell_evicted(in_.workloads.at(0), "Preempted", "for another", VictimReason::InClusterQueue, in_.now);
+  (void)run();
+  EXPECT_EQ(in_.job["spec"]["template"], before);
+  in_.workloads.clear();
+  in_.job.child("spec").child("template").child("metadata").set("annotations", yaml("{kueue.x-k8s.io/podset-slice-required-topology: cloud/rack}"));
+  (void)run();
+  EXPECT_THAT(problem_, HasSubstr("spec.template.metadata.annotations[kueue.x-k8s.io/podset-slice-size]"));
+}
+
 TEST_F(JobPlans, OneThatRunsAlreadyIsHeldFirst) {
   in_.job.child("spec").set("suspend", false);
   EXPECT_EQ(run(), (std::vector{What::UpdateOwner, What::CreateWorkload}));

@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "governance/plan/pod_requests.h"
+#include "governance/plan/run_time.h"
 
 namespace fairlead::governance {
 namespace {
@@ -344,6 +345,7 @@ Result<WorkloadSpec> read_workload(const Json& object, const RequestRules& rules
       workload.allowed_flavors.push_back(allowed.substr(at, comma - at));
       at = comma + 1;
     }
+  read_checkpoints(meta["annotations"], workload.checkpoint_every, workload.checkpointed_at);
   workload.admission_gate = !meta["annotations"]["kueue.x-k8s.io/admission-gated-by"].string().empty();
   const auto& owners = meta["ownerReferences"].items();
   workload.owned_by_pod = owners.size() == 1 && owners[0]["kind"].string() == "Pod";

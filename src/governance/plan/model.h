@@ -115,6 +115,8 @@ struct WorkloadSpec {
   std::optional<Admission> admission;
   Condition reserved, admitted, evicted, preempted, finished, requeued;
   std::optional<Instant> requeue_at;
+  std::optional<std::chrono::seconds> checkpoint_every;  // annotations kCheckpointEvery, kCheckpointedAt (run_time.h)
+  std::optional<Instant> checkpointed_at;
   std::vector<CheckState> checks;
   std::vector<std::string> unhealthy_nodes;
   std::vector<std::string> allowed_flavors;  // annotation of concurrent admission; empty: all

@@ -161,6 +161,14 @@ std::optional<OwnerPlan> finish(const Json& workload, bool succeeded, const std:
   return take_step(What::UpdateWorkload, std::move(next));
 }
 
+std::optional<OwnerPlan> tell_checkpoints(const Json& workload, const Json& owner) {
+  Json next = workload;
+  for (const char* name : {kCheckpointEvery, kCheckpointedAt})
+    if (const Json& said = owner["metadata"]["annotations"][name]; said.is_string() && !(said == workload["metadata"]["annotations"][name])) next.child("metadata").child("annotations").set(name, said);
+  if (next == workload) return std::nullopt;
+  return take_step(What::UpdateWorkload, std::move(next));
+}
+
 std::optional<OwnerPlan> tell_ready(const Json& workload, bool wanted, bool ready, Instant now) {
   if (!wanted) return std::nullopt;
   Json next = workload;

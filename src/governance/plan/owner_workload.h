@@ -67,6 +67,8 @@ std::string put_run_limit(kube::Json& workload, const kube::Json& owner);
 kube::Json with_wishes(const kube::Json& workload, const kube::Json& wanted, std::string (*digest)(const kube::Json& pod_set));
 // The class that its label names has another value now, whether it waits or runs. None: it has not.
 std::optional<OwnerPlan> follow_class(const kube::Json& workload, const JobPriority& priority);
+// What its owner says of checkpoints (run_time.h) is said by its Workload. None: it is.
+std::optional<OwnerPlan> tell_checkpoints(const kube::Json& workload, const kube::Json& owner);
 // What its status says of its pods (pods_ready.h), where somebody wants to know. None: it says so already.
 std::optional<OwnerPlan> tell_ready(const kube::Json& workload, bool wanted, bool ready, Instant now);
 // Equal to every decision. (Not every field: what a schema does not know it may have dropped.)

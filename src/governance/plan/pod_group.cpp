@@ -190,6 +190,8 @@ OwnerPlan plan_admitted(const PodsInput& in, const PodGroup& group, const Json& 
   }
   if (auto told = tell_parts(in, group, workload)) return std::move(*told);
   if (auto follows = follow_class(workload, in.priority)) return std::move(*follows);
+  if (!group.active.empty())
+    if (auto told = tell_checkpoints(workload, *group.active.front())) return std::move(*told);
   const bool all_ready = std::ranges::count_if(group.active, [](const Json* pod) { return is_ready(*pod); }) >= group.total;
   if (auto told = tell_ready(workload, in.tells_ready, all_ready, in.now)) return std::move(*told);
   return trouble(std::move(problem));

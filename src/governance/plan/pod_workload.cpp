@@ -78,6 +78,7 @@ OwnerPlan plan_one(const PodsInput& in) {
   if (holds_quota(*workload) && kube::condition_is_true(*workload, "Admitted")) {
     if (!is_gated(*pod)) {
       if (auto follows = follow_class(*workload, in.priority)) return std::move(*follows);
+      if (auto told = tell_checkpoints(*workload, *pod)) return std::move(*told);
       return tell_ready(*workload, in.tells_ready, is_ready(*pod), in.now).value_or(OwnerPlan{});
     }
     if (pod_sets.size() != 1 || shape_of_pod_set(pod_sets.front()) != shape_of_pod_set(pod_set_of(*pod)))

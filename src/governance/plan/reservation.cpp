@@ -15,6 +15,7 @@ TimeRules time_rules_of(const std::vector<kube::Json>& configs) {
   const kube::Json &from = (*policy)["spec"]["reservation"], &least = (*policy)["spec"]["preemption"]["minRunSeconds"];
   if (from["afterSeconds"].is_number()) out.reservation = Reservation{time(from["afterSeconds"]), time(from[from["holdSeconds"].is_number() ? "holdSeconds" : "afterSeconds"])};
   if (least.is_number() && least.integer() > 0) out.min_run = time(least);
+  out.least_lost_work = (*policy)["spec"]["preemption"]["victims"].string() == "LeastLostWork";
   return out;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the SchedulerConfig in force says of time. spec.reservation: from when on, and for how long, what is given back is kept for who stands first (docs/design/037-reservation.md). spec.preemption.minRunSeconds: how long a job runs
-// before it may be pre-empted (docs/design/038-minimum-run-time.md).
+// before it may be pre-empted (docs/design/038-minimum-run-time.md). spec.preemption.victims: who of equal priority goes first (docs/design/043-lost-work.md).
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -22,6 +22,7 @@ inline constexpr std::size_t most_kept_for = 64;  // at once, those who have wai
 struct TimeRules {
   std::optional<Reservation> reservation;       // none: nothing is kept
   std::optional<std::chrono::seconds> min_run;  // none: whoever runs may be pre-empted
+  bool least_lost_work = false;                 // who has saved its work last is pre-empted first
   friend bool operator==(const TimeRules&, const TimeRules&) = default;
 };
 TimeRules time_rules_of(const std::vector<kube::Json>& configs);

@@ -67,6 +67,21 @@ RunTime run_time_of(const Json& workload, const Json& job) {
   return out;
 }
 
+void read_checkpoints(const Json& annotations, std::optional<seconds>& every, std::optional<Instant>& at) {
+  every.reset(), at.reset();
+  if (const std::string& text = annotations[kCheckpointEvery].string(); !text.empty())
+    if (const auto read = api::read_duration(text); read && *read > seconds(0)) every = *read;
+  if (const std::string& text = annotations[kCheckpointedAt].string(); !text.empty())
+    if (const auto read = parse_time(text)) at = *read;
+}
+
+Instant last_saved(Instant started, std::optional<seconds> every, std::optional<Instant> at, Instant now) {
+  Instant out = started;
+  if (every && now > started) out = started + (now - started) / *every * *every;
+  if (at && *at <= now) out = std::max(out, *at);
+  return out;
+}
+
 Span whole(const RunTime& time) {
   Span out{.least = time.declared.value_or(seconds(0)), .most = time.limit ? time.limit : time.declared};
   if (out.most && out.least > *out.most) out.least = *out.most;

@@ -10,6 +10,7 @@
 
 namespace fairlead::governance {
 
+inline constexpr const char *kCheckpointEvery = "fairlead.dev/checkpoint-every", *kCheckpointedAt = "fairlead.dev/checkpointed-at";  // of a Job, a pod or a Workload: "30m"; a time
 inline constexpr const char* kRunTime = "fairlead.dev/run-time";  // annotation of a Job, a pod or a Workload: "2h30m"
 
 // An interval of time; no end: nobody knows.
@@ -29,6 +30,11 @@ RunTime run_time_of(const kube::Json& workload, const kube::Json& job);
 
 // Label kueue.x-k8s.io/max-exec-time-seconds of a Job or pod; none: it has none, or `problem` says what is wrong with it.
 std::optional<std::int64_t> max_execution_seconds(const kube::Json& owner, std::string& problem);
+
+// What annotations say of checkpoints; what cannot be read is not said.
+void read_checkpoints(const kube::Json& annotations, std::optional<std::chrono::seconds>& every, std::optional<Instant>& at);
+// When it last saved its work, of one that has run since `started`: what it says, if that is not in the future, or as often as it says; or its start.
+Instant last_saved(Instant started, std::optional<std::chrono::seconds> every, std::optional<Instant> at, Instant now);
 
 Span whole(const RunTime& time);                                 // of one that has not begun
 Span left(const RunTime& time, std::chrono::nanoseconds since);  // of one that runs since then

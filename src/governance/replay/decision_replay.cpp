@@ -49,6 +49,8 @@ class Replay {
       (void)engine_.keep_for(*job);
     } else if (event == "keepNoMore") {
       engine_.keep_no_more(*job);
+    } else if (event == "saved") {
+      engine_.saved(*job, line["at"].integer());
     } else if (event == "replace") {
       (void)engine_.replace(*job, line["node"].string());
     } else if (event == "leave") {
