@@ -174,7 +174,7 @@ spec:
             - required: [queue]
             - required: [quota]
             properties:
-              ttlSeconds: {type: integer, format: int32, minimum: 0, maximum: 86400, default: 300, description: "How long the answer is kept."}
+              ttlSeconds: {type: integer, format: int32, minimum: 0, maximum: 3600, default: 300, description: "How long the answer is kept."}
               explain:
                 type: object
                 description: Why a job waits, or who could take what one that runs has.
@@ -194,8 +194,8 @@ spec:
                   changes:
                     type: array
                     maxItems: 200
-                    description: Objects, each merged into the one of its name, or new.
-                    items: {type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}
+                    description: Objects as JSON, each merged into the one of its name, or new.
+                    items: {type: string, minLength: 2, maxLength: 131072}
                   without:
                     type: array
                     maxItems: 200

@@ -116,7 +116,7 @@ void add_whatif(CLI::App& app, Context& context) {
       auto objects = queue_objects(*session);
       if (!objects && objects.error().code == Code::Forbidden) {
         Json question = Json::object({{"changes", Json::array()}, {"without", Json::array()}});
-        for (const Json& document : changes) question.child("changes").push(document);
+        for (const Json& document : changes) question.child("changes").push(kube::print_json(document));
         for (const std::string& one : options->without) question.child("without").push(one);
         auto view = ask_server(context, *session, space, Json::object({{"whatIf", std::move(question)}}), objects.error());
         if (!view) return std::unexpected(std::move(view.error()));

@@ -28,9 +28,21 @@ class CachedObjects final : public InquiryObjects {
 }  // namespace
 
 std::vector<kube::Controller::Source> InquiryController::sources() const {
-  std::vector<Source> out{{api::teams::inquiries, "", kube::key_itself}};
+  std::vector<Source> out{{api::teams::inquiries, "", [this](const kube::Change& change) { return note(change); }}};
   for (const kube::Resource& kind : inquiry_kinds()) out.push_back({kind, "", [](const kube::Change&) { return std::vector<ObjectKey>{}; }});
   return out;
+}
+
+std::vector<ObjectKey> InquiryController::note(const kube::Change& change) const {
+  const ObjectKey key = kube::key_of(change.object());
+  const std::lock_guard lock(mutex_);
+  if (change.after) {
+    seen_[key.space][key.name] = {(*change.after)["metadata"]["creationTimestamp"].string(), answered(*change.after)};
+  } else if (const auto at = seen_.find(key.space); at != seen_.end()) {
+    at->second.erase(key.name);
+    if (at->second.empty()) seen_.erase(at);
+  }
+  return {key};
 }
 
 std::optional<kube::Access> InquiryController::access() const {
@@ -49,13 +61,19 @@ Result<kube::Next> InquiryController::reconcile(const ObjectKey& key) {
     if (!gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), "delete Inquiry " + key.text());
     return kube::Next{};
   }
-  const auto before = [&](const Json& other) {
-    const auto rank = [](const Json& one) { return std::pair(one["metadata"]["creationTimestamp"].string(), kube::name_of(one)); };
-    return !answered(other) && rank(other) < rank(*inquiry);
-  };
-  const auto line = inquiries.list(key.space);
-  const bool flood = static_cast<std::size_t>(std::ranges::count_if(line, before)) >= most_waiting;
-  const Json answer = flood ? refuse_inquiry(*inquiry, "TooMany", fmt::format("{} others of this namespace wait for an answer; ask again later", most_waiting), now) : answer_inquiry(*inquiry, CachedObjects(*caches_), now);
+  std::size_t waiting = 0, there = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::pair own((*inquiry)["metadata"]["creationTimestamp"].string(), key.name);
+    for (const auto& [name, other] : seen_[key.space]) {
+      ++there;
+      waiting += !other.answered && std::pair(other.created, name) < own;
+    }
+  }
+  const std::lock_guard one(one_at_a_time_);
+  const Json answer = waiting >= most_waiting ? refuse_inquiry(*inquiry, "TooMany", fmt::format("{} others of this namespace wait for an answer; ask again later", most_waiting), now)
+                      : there > most_there    ? refuse_inquiry(*inquiry, "TooMany", fmt::format("there are {} Inquiries in this namespace: delete what was answered, or wait until it goes", there), now)
+                                              : answer_inquiry(*inquiry, CachedObjects(*caches_), now);
   auto written = api_.update_status(api::teams::inquiries, answer);
   if (!written && written.error().code == Code::NotFound) return kube::Next{};
   if (!written) return pass(std::move(written.error()), "answer Inquiry " + key.text());

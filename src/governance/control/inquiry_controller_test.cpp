@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "api/team_crds.h"
+#include "governance/plan/inquiry.h"
 #include "kube/fenced_api.h"
 #include "kube/tiny_api.h"
 
@@ -29,8 +30,15 @@ class Inquiries : public testing::Test {
   }
   Result<kube::Next> look(const std::string& name, const std::string& space = "lab") {
     InquiryController controller(api_, clock_);
+    tell(controller);
     controller.start(api_);
     return controller.reconcile({space, name});
+  }
+  // What is there, as the first changes that a controller is told.
+  void tell(const InquiryController& controller) {
+    for (const auto& source : controller.sources())
+      if (source.resource == api::teams::inquiries)
+        for (const auto& [key, object] : api_.all("inquiries")) (void)source.keys({.before = {}, .after = object});
   }
   std::string answer(const std::string& name, const std::string& space = "lab") {
     const auto at = api_.all("inquiries").find({space, name});
@@ -67,6 +75,21 @@ TEST_F(Inquiries, AFloodIsRefusedAndHoldsUpNoOtherNamespace) {
   EXPECT_EQ(answer("ask-000"), "Answered");
   ASSERT_TRUE(look("mine", "other"));
   EXPECT_EQ(answer("mine", "other"), "Answered");
+}
+
+TEST_F(Inquiries, ThoseThatKeepTheirAnswersAreCountedToo) {
+  for (std::size_t i = 0; i < InquiryController::most_there; ++i) {
+    const std::string name = fmt::format("ask-{:03}", i);
+    ask(name);
+    Json object = api_.all("inquiries").at({"lab", name});
+    (void)api_.put(api::teams::inquiries, refuse_inquiry(object, "Answered", "", clock_.at));
+  }
+  ask("zz");
+  ASSERT_TRUE(look("zz"));
+  EXPECT_EQ(answer("zz"), "TooMany");
+  ask("zz", "other");
+  ASSERT_TRUE(look("zz", "other"));
+  EXPECT_EQ(answer("zz", "other"), "Answered");
 }
 
 TEST_F(Inquiries, AskOnlyWhatTheyDeclare) {

@@ -66,9 +66,12 @@ Result<kube::Next> TeamsController::reconcile(const ObjectKey&) {
   for (const auto& [resource, verdicts] : {std::pair{&api::teams::configs, &plan.configs}, std::pair{&api::teams::quotas, &plan.quotas}})
     for (const Verdict& verdict : *verdicts)
       if (auto said = say(*resource, verdict); !said) return std::unexpected(std::move(said.error()));
+  // What one team's object is refused for keeps no other from its own.
+  std::optional<Error> first;
   for (const TeamObject& wanted : plan.objects)
-    if (auto made = make(wanted); !made) return std::unexpected(std::move(made.error()));
-  if (auto gone = take_away(plan); !gone) return std::unexpected(std::move(gone.error()));
+    if (auto made = make(wanted); !made && !first) first = std::move(made.error());
+  if (auto gone = take_away(plan); !gone && !first) first = std::move(gone.error());
+  if (first) return std::unexpected(std::move(*first));
   return kube::Next{};
 }
 
@@ -105,6 +108,10 @@ Result<void> TeamsController::make(const TeamObject& wanted) {
   if (kube::deleting(*have) || holds_fields(*have, wanted.object)) return {};
   if (!ours(*have)) {
     log_warn("an object of that name is there that was not made for teams: it stays as it is; delete it, or give it the label, to have it made", {{"kind", wanted.resource.kind}, {"name", key.text()}, {"label", std::string(kTeamsLabel) + "=true"}});
+    return {};
+  }
+  if (wanted.object.has("roleRef") && !((*have)["roleRef"] == wanted.object["roleRef"])) {  // it can never be changed
+    log_warn("a binding of that name is there with another role: it stays as it is; delete it, to have it made", {{"kind", wanted.resource.kind}, {"name", key.text()}});
     return {};
   }
   auto written = api_.update(wanted.resource, with_fields(*have, wanted.object));

@@ -281,6 +281,12 @@ bool Books::expose_due(Instant now) {
   std::erase_if(fresh_, [&](const ObjectKey& key) {
     const auto at = items_.find(key);
     if (at == items_.end() || at->second.place != Place::Running || !engine_.shielded(at->second.job)) return true;
+    if (at->second.seen_held && !at->second.spec.admitted.is) {  // it waits for its checks: it runs nothing, and its time begins when it does
+      engine_.expose(at->second.job);
+      if (recorder_) recorder_->expose(at->second.job);
+      at->second.waits_for_checks = true;
+      return changed = true;
+    }
     if (!at->second.spec.admitted.is || !times_.min_run || now - at->second.spec.admitted.since < *times_.min_run) return false;
     engine_.expose(at->second.job);
     if (recorder_) recorder_->expose(at->second.job);
@@ -517,6 +523,7 @@ void Books::enter(const ObjectKey& key, Item& item, JobId job, Place place) {
   item.preempted.reset();
   item.moved_from.clear();
   item.saved.reset();
+  item.waits_for_checks = false;
   item.preempted_by = {};
   if (by_job_.size() <= job) by_job_.resize(job + 1);
   by_job_[job] = key;
@@ -573,6 +580,14 @@ void Books::settle(const ObjectKey& key, Item& item) {
       }
     }
     item.seen_held = true;
+    if (item.waits_for_checks && spec.admitted.is) {
+      item.waits_for_checks = false;
+      if (times_.min_run && item.place == Place::Running) {
+        engine_.shield(item.job);
+        if (recorder_) recorder_->shield(item.job);
+        if (engine_.shielded(item.job)) fresh_.insert(key);
+      }
+    }
     if (!item.moved_from.empty() && places_held(item) == engine_.places_of(item.job)) item.moved_from.clear();
     if (item.place == Place::Running) {
       std::tie(item.evict_reason, item.evict_message) = drain_of(item);

@@ -171,6 +171,7 @@ class Books {
     kube::ObjectKey preempted_by;
     int waits_for_victims = 0;  // Promised
     std::vector<std::string> moved_from;  // Running: nodes that are lost, whose pods have another place; until that is written
+    bool waits_for_checks = false;  // Running: it was exposed because it is not admitted yet
     std::optional<Instant> saved;  // Running: when it last saved its work, as the engine was told
     bool kept = false;          // Waiting: what is given back is kept for it
     Instant kept_since{}, not_kept_before{};

@@ -367,5 +367,39 @@ TEST_F(BooksOf, WhoLosesLeastIsStoppedFirst) {
   }
 }
 
+// Who waits for its checks runs nothing: it may be pre-empted, whatever the minimum run time is; once it is admitted it may not for so long.
+TEST_F(BooksOf, WhoWaitsForItsChecksIsNotShielded) {
+  books_.set_check("budget", yaml("{metadata: {name: budget}, status: {conditions: [{type: Active, status: 'True'}]}}"));
+  books_.set_time_rules({.reservation = {}, .min_run = 600s});
+  queue("q", "4", ", admissionChecksStrategy: {admissionChecks: [{name: budget}]}");
+  books_.record(now_);
+  books_.fill_anew();
+  for (const bool admitted_first : {false, true}) {
+    const std::string low = admitted_first ? "low2" : "low1", high = admitted_first ? "high2" : "high1";
+    submit(low, "q", "4");
+    settle();
+    ASSERT_TRUE(kube::condition_is_true(at(low), "QuotaReserved"));
+    (void)books_.tend(now_);
+    settle();
+    if (admitted_first) {
+      Json object = at(low);
+      kube::set_condition(object, {.type = "Admitted", .status = "True", .reason = "Admitted"}, now_);
+      put(object);
+      settle();
+    }
+    submit(high, "q", "4", 10);
+    settle();
+    (void)books_.tend(now_ + 1s);
+    settle();
+    EXPECT_EQ(kube::condition_is_true(at(low), "Evicted"), !admitted_first);
+    if (admitted_first) { EXPECT_TRUE(books_.tend(now_ + 601s)); }
+    settle();
+    EXPECT_TRUE(kube::condition_is_true(at(low), "Evicted"));
+    for (const std::string& name : {low, high}) books_.set_workload({"lab", name}, Json()), objects_.erase({"lab", name});
+    settle();
+  }
+  for (const CaseOutcome& part : replay_decisions(decision_log_header(now_) + books_.take_record())) EXPECT_EQ(part.kind, CaseOutcome::Kind::Passed) << part.detail;
+}
+
 }  // namespace
 }  // namespace fairlead::governance

@@ -267,6 +267,7 @@ void DecisionRecorder::stop(JobId job) { line(Json::object({{"e", "stop"}, {"job
 void DecisionRecorder::replace(JobId job, const std::string& host) { line(Json::object({{"e", "replace"}, {"job", number(job)}, {"node", host}})); }
 void DecisionRecorder::saved(JobId job, std::int64_t at) { line(Json::object({{"e", "saved"}, {"job", number(job)}, {"at", at}})); }
 void DecisionRecorder::recount(JobId job, ClassId what) { line(Json::object({{"e", "recount"}, {"job", number(job)}, {"class", number(what)}})); }
+void DecisionRecorder::shield(JobId job) { line(Json::object({{"e", "shield"}, {"job", number(job)}})); }
 void DecisionRecorder::expose(JobId job) { line(Json::object({{"e", "expose"}, {"job", number(job)}})); }
 void DecisionRecorder::keep(JobId job) { line(Json::object({{"e", "keep"}, {"job", number(job)}})); }
 void DecisionRecorder::keep_no_more(JobId job) { line(Json::object({{"e", "keepNoMore"}, {"job", number(job)}})); }

@@ -23,7 +23,7 @@ std::string decision_log_header(Instant at, std::string_view by = "");  // by: w
 // {"e":"class","id":0,"class":{...}}
 // {"e":"submit","job":0,"class":0,"uid":"...","created":N,"workload":"space/name"}
 // {"e":"adopt",..., "flavors":[["f0"]],"as":"Running"}
-// {"e":"stop"|"leave"|"keep"|"keepNoMore"|"expose","job":0}   {"e":"recount","job":0,"class":1}
+// {"e":"stop"|"leave"|"keep"|"keepNoMore"|"expose"|"shield","job":0}   {"e":"recount","job":0,"class":1}
 // {"e":"saved","job":0,"at":N}
 // {"e":"drain","at":TIME,"decided":[["Admitted",0,[["f0"]]],["Admitted",2,[["f0"]],[3]],["Promised",1,[["f0"]]],["Preempted",0,1,"InClusterQueue"],["Waits",1,{...}]]}
 // The last list: how many pods of each pod set, of a class that takes fewer. Behind it, of a job with places: {"places":["host1:2 host2:1"]}, one for each pod set.
@@ -41,6 +41,7 @@ class DecisionRecorder {
   void replace(JobId job, const std::string& host);  // a lost node
   void saved(JobId job, std::int64_t at);
   void expose(JobId job);
+  void shield(JobId job);
   void keep(JobId job);  // what is given back
   void keep_no_more(JobId job);
   void leave(JobId job);

@@ -453,6 +453,10 @@ void ContinuousEngine::leave(JobId job) { state_->leave(job); }
 void ContinuousEngine::stop(JobId job) { state_->stop(job); }
 void ContinuousEngine::recount(JobId job, ClassId what) { state_->recount(job, what); }
 void ContinuousEngine::saved(JobId job, std::int64_t at) { state_->saved(job, at); }
+void ContinuousEngine::shield(JobId job) {
+  State::Job& one = state_->jobs[job];
+  one.shielded = one.stage == State::Stage::Running && state_->shields;
+}
 void ContinuousEngine::drain(std::vector<EngineDecision>& out) { state_->drain(out); }
 bool ContinuousEngine::running(JobId job) const { return state_->jobs[job].stage == State::Stage::Running; }
 bool ContinuousEngine::stopping(JobId job) const { return state_->jobs[job].stage == State::Stage::Stopping; }

@@ -143,6 +143,7 @@ class ContinuousEngine {
   void saved(JobId job, std::int64_t at);
   void expose(JobId job);  // it may be pre-empted from now on (EngineSpec::shields)
   void expose_all();
+  void shield(JobId job);  // as if it had just started
   bool shielded(JobId job) const;  // it runs, and is nobody's victim yet
 
   // A reservation for a waiting job, usually the first of its queue: from now on nobody behind it takes what it misses, so that it starts when enough of what runs has ended. Before it are those of its own queue with more priority or

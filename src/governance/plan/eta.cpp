@@ -50,6 +50,13 @@ std::vector<Known> known_of(const Books& books, const std::vector<Json>& jobs, I
     Known one{.key = key, .standing = std::move(*standing), .time = {}, .left = {}};
     one.time = run_time_of(one.standing.object, job);
     const bool runs = one.standing.place == Place::Running && one.standing.spec->reserved.is;
+    // Who waits for its checks has not begun, and nobody knows when it will.
+    if (runs && !one.standing.spec->admitted.is) {
+      one.left = whole(one.time);
+      one.left.most.reset();
+      out.push_back(std::move(one));
+      continue;
+    }
     one.left = runs ? left(one.time, now - running_since(*one.standing.spec, job)) : whole(one.time);
     out.push_back(std::move(one));
   }

@@ -160,13 +160,14 @@ Json reclaimable_of(const GangKind& kind, const Json& gang) {
   return out;
 }
 
-// The templates as the Workload kept them before flavors and places were put into them.
+// The templates as the Workload kept them before flavors and places were put into them; where none were they stay.
 Json restored(const GangKind& kind, const Json& gang, const Json& workload) {
   Json next = gang;
   for (const Json& set : workload["spec"]["podSets"].items()) {
     Json* part = part_named(kind, next, set["name"].string());
     if (part == nullptr || !set["template"].is_object()) continue;
     Json& pods = reach(*part, kind.pods);
+    if (!pods["metadata"]["labels"].has(kPodSetLabel)) continue;  // nothing was put into it: it is its user's
     const Json& was = set["template"];
     for (const char* field : {"nodeSelector", "tolerations", "schedulingGates"}) {
       if (was["spec"][field].is_null()) pods.child("spec").erase(field);
@@ -252,7 +253,10 @@ OwnerPlan plan_running(const GangKind& kind, const GangInput& in, const Json& wo
 OwnerPlan plan_waiting(const GangKind& kind, const GangInput& in, const Json& workload) {
   if (!is_suspended(kind, in.gang)) return *stop(kind, in.gang, workload, "Not admitted by cluster queue");
   if (!in.priority.problem.empty()) return trouble(in.priority.problem);
-  if (holds_quota(workload)) return {};
+  if (holds_quota(workload)) {  // it waits for its checks; what is changed meanwhile is asked for anew
+    if (same_wishes(pod_sets_of(kind, in.gang), workload["spec"]["podSets"])) return {};
+    return take_step(What::DeleteWorkload, workload, Note{true, "Stopped", fmt::format("The {} was changed while its admission checks were asked: it is queued anew", kind.resource.kind)});
+  }
   if (std::string problem = problem_of(kind, in.gang); !problem.empty()) return trouble(std::move(problem));
   Json wanted = workload_for(kind, in.gang, in.priority);
   if (std::string problem = put_run_limit(wanted, in.gang); !problem.empty()) return trouble(std::move(problem));

@@ -23,6 +23,8 @@ namespace queues = api::queues;
 namespace resources = kube::resources;
 
 constexpr const char* kAnswered = "Answered";
+constexpr std::int64_t longest_kept = 3600;  // seconds
+constexpr std::size_t longest_refusal = 1024;
 const kube::Resource jobs{"batch", "v1", "jobs", "Job", true};
 const kube::Resource pod_priorities{"scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false};
 
@@ -69,7 +71,12 @@ bool of_cluster(const std::string& kind) {
 }
 
 Result<Json> changed_by(const InquiryObjects& objects, const std::string& space, const Json& question, Instant now) {
-  WhatIfInput in{.objects = {}, .changes = question["changes"].items(), .without = {}, .space = space, .now = now};
+  WhatIfInput in{.objects = {}, .changes = {}, .without = {}, .space = space, .now = now};
+  for (std::size_t i = 0; i < question["changes"].items().size(); ++i) {
+    auto parsed = kube::parse_json(question["changes"].items()[i].string());
+    if (!parsed || !parsed->is_object()) return fail(Code::Invalid, fmt::format("spec.whatIf.changes[{}]: an object as JSON is expected{}", i, parsed ? "" : ": " + parsed.error().message));
+    in.changes.push_back(std::move(*parsed));
+  }
   for (const Json& one : question["without"].items()) in.without.push_back(one.string());
   if (in.changes.empty() && in.without.empty()) return fail(Code::Invalid, "spec.whatIf: changes or without says what would be otherwise");
   for (std::size_t i = 0; i < in.changes.size(); ++i)
@@ -136,10 +143,14 @@ std::optional<Instant> inquiry_ends(const Json& inquiry) {
   const Json* condition = kube::find_condition(inquiry, kAnswered);
   if (condition == nullptr) return std::nullopt;
   const auto since = parse_time((*condition)["lastTransitionTime"].string());
-  return since.value_or(Instant{}) + std::chrono::seconds(std::clamp<std::int64_t>(inquiry["spec"]["ttlSeconds"].integer(300), 0, 86400));
+  return since.value_or(Instant{}) + std::chrono::seconds(std::clamp<std::int64_t>(inquiry["spec"]["ttlSeconds"].integer(300), 0, longest_kept));
 }
 
-Json refuse_inquiry(const Json& inquiry, const char* reason, const std::string& why, Instant now) { return with_status(inquiry, false, reason, why, now); }
+Json refuse_inquiry(const Json& inquiry, const char* reason, const std::string& why, Instant now) {
+  std::size_t end = std::min(why.size(), longest_refusal);
+  while (end < why.size() && end > 0 && (static_cast<unsigned char>(why[end]) & 0xc0) == 0x80) --end;  // never in the middle of a character
+  return with_status(inquiry, false, reason, why.substr(0, end) + (end < why.size() ? "..." : ""), now);
+}
 
 Json answer_inquiry(const Json& inquiry, const InquiryObjects& objects, Instant now) {
   auto answer = answer_of(inquiry, objects, now);
@@ -147,7 +158,7 @@ Json answer_inquiry(const Json& inquiry, const InquiryObjects& objects, Instant 
     const Code code = answer.error().code;
     return refuse_inquiry(inquiry, code == Code::NotFound ? "NotFound" : code == Code::Invalid ? "Invalid" : "Failed", answer.error().message, now);
   }
-  if (const std::size_t size = kube::print_json(*answer).size(); size > largest_answer)
+  if (const std::size_t size = kube::print_json(*answer).size() + kube::print_json(inquiry["spec"]).size(); size > largest_answer)
     return refuse_inquiry(inquiry, "TooLarge", fmt::format("the answer has {} KiB, of at most {}: ask for a part of it (quota.name, queue.queue)", size >> 10, largest_answer >> 10), now);
   Json out = with_status(inquiry, true, "Answered", "status.answer has it", now);
   out.child("status").set("answer", std::move(*answer));

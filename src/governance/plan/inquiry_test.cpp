@@ -81,8 +81,40 @@ TEST(Inquiry, SaysWhyItHasNoAnswer) {
   EXPECT_THAT(refusal(ask(lab, "{whatIf: {}}")), HasSubstr("Invalid: spec.whatIf: changes or without"));
   EXPECT_THAT(refusal(ask(lab, "{}")), HasSubstr("Invalid: spec: one of explain"));
   EXPECT_THAT(refusal(ask(lab, "{queue: {}, quota: {}}")), HasSubstr("there are 2"));
-  EXPECT_THAT(refusal(ask(lab, "{whatIf: {changes: [{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, metadata: {name: x, namespace: other}}]}}")), HasSubstr("spec.whatIf.changes[0].metadata.namespace: an Inquiry in lab"));
+  EXPECT_THAT(refusal(ask(lab, R"({whatIf: {changes: ['{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": "x", "namespace": "other"}}']}})")), HasSubstr("spec.whatIf.changes[0].metadata.namespace: an Inquiry in lab"));
   EXPECT_THAT(refusal(ask(lab, "{whatIf: {changes: [17]}}")), HasSubstr("Invalid")) << "no object";
+}
+
+// Whatever stands where an object is expected, of each kind, beside a Job that asks for the same Workload.
+TEST(Inquiry, NonsenseIsRefusedAndHarmsNobody) {
+  const Lab lab = two_teams();
+  const char* const job = R"({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", "labels": {"kueue.x-k8s.io/queue-name": "a"}}, "spec": {"template": {"spec": {"containers": []}}}})";
+  for (const auto& [version, kind] : {std::pair{"kueue.x-k8s.io/v1beta2", "Workload"}, {"kueue.x-k8s.io/v1beta2", "ClusterQueue"}, {"kueue.x-k8s.io/v1beta2", "LocalQueue"}, {"kueue.x-k8s.io/v1beta2", "ResourceFlavor"}, {"kueue.x-k8s.io/v1beta2", "Cohort"}, {"kueue.x-k8s.io/v1beta1", "Workload"},
+                                      {"batch/v1", "Job"}, {"v1", "Pod"}, {"v1", "Namespace"}, {"fairlead.dev/v1alpha1", "ComputeQuota"}, {"fairlead.dev/v1alpha1", "SchedulerConfig"}})
+    for (const char* name : {"train", "a", "lab"})
+      for (const char* odd : {R"("boo")", "7", "[]", "[[7]]", "true", R"({"podSets": 7, "template": [], "resourceGroups": "x", "preemption": []})", R"({"podSets": ["x"], "template": {"spec": "x", "metadata": 7}, "resourceGroups": [7], "priorityClassRef": "x"})"})
+        for (const char* where : {R"("spec": {1})", R"("metadata": {{"name": "{0}", "labels": {1}}}, "spec": {{}})", R"("metadata": {{"name": "{0}", "annotations": {1}}})", R"("metadata": {1})", R"("status": {1}, "spec": {{"podSets": {1}}})"}) {
+          std::string text = fmt::format(R"({{"apiVersion": "{}", "kind": "{}", )", version, kind);
+          if (std::string(where).find("metadata") == std::string::npos) text += fmt::format(R"("metadata": {{"name": "{}"}}, )", name);
+          text += fmt::format(fmt::runtime(where), name, odd) + "}";
+          Json question = Json::object({{"whatIf", Json::object({{"changes", Json::array()}})}});
+          question.child("whatIf").child("changes").push(text);
+          question.child("whatIf").child("changes").push(job);
+          Json inquiry_of = inquiry("{queue: {}}");
+          inquiry_of.set("spec", question);
+          const Json answer = answer_inquiry(inquiry_of, LabObjects(lab), now);
+          ASSERT_TRUE(answered(answer)) << text;
+        }
+  std::string deep = R"({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}, "spec": )" + std::string(5'000, '[') + std::string(5'000, ']') + "}";
+  Json question = Json::object({{"whatIf", Json::object({{"changes", Json::array()}})}});
+  question.child("whatIf").child("changes").push(deep);
+  Json of = inquiry("{queue: {}}");
+  of.set("spec", question);
+  EXPECT_EQ((*kube::find_condition(answer_inquiry(of, LabObjects(lab), now), "Answered"))["reason"].string(), "Invalid");
+  // A refusal is short, whatever it quotes.
+  question.child("whatIf").set("changes", Json::array({R"({"apiVersion": "v1", "kind": ")" + std::string(100'000, 'k') + "\"}"}));
+  of.set("spec", question);
+  EXPECT_LT((*kube::find_condition(answer_inquiry(of, LabObjects(lab), now), "Answered"))["message"].string().size(), 1100U);
 }
 
 TEST(Inquiry, IsAboutItsOwnNamespace) {

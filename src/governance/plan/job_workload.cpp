@@ -138,8 +138,9 @@ bool all_ready(const Json& job) {
   return status["succeeded"].integer() + status["ready"].integer() + static_cast<std::int64_t>(status["uncountedTerminatedPods"]["succeeded"].items().size()) >= pods_of(job);
 }
 
-// What a Workload kept of the template before flavors were put into it, written back.
+// What a Workload kept of the template before flavors were put into it, written back. Where none were, what is there is its user's.
 Json restored(const Json& job, const Json& workload) {
+  if (!job["spec"]["template"]["metadata"]["labels"].has(kPodSetLabel)) return job;
   const Json& was = workload["spec"]["podSets"].items().empty() ? Json() : workload["spec"]["podSets"].items().front()["template"];
   if (!was.is_object()) return job;
   Json next = job;
@@ -227,7 +228,11 @@ OwnerPlan plan_running(const JobInput& in, const Json& workload) {
 OwnerPlan plan_waiting(const JobInput& in, const Json& workload) {
   if (!is_suspended(in.job)) return *stop(in.job, workload, "Not admitted by cluster queue");
   if (!in.priority.problem.empty()) return trouble(in.priority.problem);
-  if (holds_quota(workload)) return {};
+  if (holds_quota(workload)) {  // it waits for its checks; what is changed meanwhile is asked for anew
+    const auto& sets = workload["spec"]["podSets"].items();
+    if (!sets.empty() && digest(pod_set_of(in.job)) == digest(sets.front())) return {};
+    return take_step(What::DeleteWorkload, workload, Note{true, "Stopped", "The Job was changed while its admission checks were asked: it is queued anew"});
+  }
   if (std::string problem = annotation_problem(in.job); !problem.empty()) return trouble(std::move(problem));
   Json wanted = workload_for(in.job, in.priority);
   if (std::string problem = put_run_limit(wanted, in.job); !problem.empty()) return trouble(std::move(problem));

@@ -104,6 +104,18 @@ TEST_F(JobPlans, AJobWhosePodsAreToBeNearOneAnotherSaysSoAndGetsItsTemplateBack)
   EXPECT_THAT(problem_, HasSubstr("spec.template.metadata.annotations[kueue.x-k8s.io/podset-slice-size]"));
 }
 
+TEST_F(JobPlans, WhatIsChangedWhileItsChecksAreAskedIsAskedForAnew) {
+  (void)run();
+  tell_admitted(in_.workloads.at(0), {.queue = "team-a", .pod_sets = {{.name = "main", .flavors = {{"cpu", "h200"}}, .usage = {{"cpu", 6000}}, .count = 3, .topology = {}}}}, {"budget"}, in_.now);
+  ASSERT_FALSE(kube::condition_is_true(in_.workloads.at(0), "Admitted"));
+  EXPECT_EQ(run(), std::vector<What>{}) << "it waits for the check";
+  in_.job.child("spec").child("template").child("spec").child("nodeSelector").set("zone", "2");
+  const auto steps = run();
+  ASSERT_FALSE(steps.empty());
+  EXPECT_EQ(steps[0], What::DeleteWorkload);
+  EXPECT_EQ(pods()["nodeSelector"]["zone"].string(), "2") << "what its user has written stays";
+}
+
 TEST_F(JobPlans, OneThatRunsAlreadyIsHeldFirst) {
   in_.job.child("spec").set("suspend", false);
   EXPECT_EQ(run(), (std::vector{What::UpdateOwner, What::CreateWorkload}));

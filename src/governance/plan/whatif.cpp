@@ -98,6 +98,9 @@ class Proposal {
   Result<void> merge(const Json& document) {
     auto kind = kind_of(document);
     if (!kind) return std::unexpected(std::move(kind.error()));
+    // Whatever else is in it is read with care; these are written into.
+    for (const char* field : {"metadata", "metadata.labels", "metadata.annotations", "spec"})
+      if (const Json& at = document.at(field); !at.is_null() && !at.is_object()) return fail(Code::Invalid, fmt::format("{} {}: {}: an object is expected", document["kind"].string().substr(0, 63), kube::name_of(document).substr(0, 253), field));
     Json wanted = document;
     if (std::string_view((*kind)->group) == "kueue.x-k8s.io/") {
       auto converted = convert_kueue(document, "kueue.x-k8s.io/v1beta2");
@@ -177,12 +180,15 @@ class Proposal {
       if (id.first != "WorkloadPriorityClass") continue;
       const Json* priority = find(id.first, id.second);
       if (priority == nullptr) continue;
-      for (const auto& [other, object] : std::map(objects_)) {
-        const Json& ref = object["spec"]["priorityClassRef"];
-        if (other.first != "Workload" || ref["kind"].string() != id.first || ref["name"].string() != id.second.name || object["spec"]["priority"] == (*priority)["value"]) continue;
-        Json next = object;
-        next.child("spec").set("priority", (*priority)["value"].integer());
-        put("Workload", other.second, std::move(next), false);
+      const std::int64_t value = (*priority)["value"].integer();
+      std::vector<std::pair<ObjectKey, Json>> moved;
+      for (auto at = objects_.lower_bound({"Workload", {}}); at != objects_.end() && at->first.first == "Workload"; ++at) {
+        const Json& ref = at->second["spec"]["priorityClassRef"];
+        if (ref["kind"].string() == id.first && ref["name"].string() == id.second.name && at->second["spec"]["priority"].integer() != value) moved.emplace_back(at->first.second, at->second);
+      }
+      for (auto& [other, next] : moved) {
+        next.child("spec").set("priority", value);
+        put("Workload", other, std::move(next), false);
       }
     }
   }
@@ -325,6 +331,7 @@ class Proposal {
       }
     std::set<Id> wanted;
     for (const TeamObject& one : plan.objects) {
+      if (one.resource.group == "rbac.authorization.k8s.io") continue;  // who the members are changes nothing here, and is not read
       const ObjectKey key = kube::key_of(one.object);
       wanted.insert({one.resource.kind, key});
       const Json* have = find(one.resource.kind, key);

@@ -45,6 +45,8 @@ class Replay {
       engine_.stop(*job);
     } else if (event == "expose") {
       engine_.expose(*job);
+    } else if (event == "shield") {
+      engine_.shield(*job);
     } else if (event == "keep") {
       (void)engine_.keep_for(*job);
     } else if (event == "keepNoMore") {
