@@ -9,8 +9,6 @@ namespace {
 using kube::Json;
 using testing::HasSubstr;
 
-constexpr const char* kRack = "cloud/rack";
-
 class PlacesOfBooks : public BooksOf {
  protected:
   PlacesOfBooks() {
