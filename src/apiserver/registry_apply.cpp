@@ -46,7 +46,7 @@ FieldWriter field_writer(const WriteContext& context, const Kind& kind, const st
           .skip_status = subresource.empty() && kind.status_subresource};
 }
 
-std::optional<std::string> EmbeddedRegistry::track(const WriteContext& context, const Kind& kind, const std::string& subresource, const Current& now, const Json& next,
+std::optional<std::string> EmbeddedRegistry::track(const WriteContext& context, const Kind& kind, const std::string& subresource, const CurrentObject& now, const Json& next,
                                                    const Json& sent) const {
   const auto read = [](const Json& list) { return parse_managed(list); };
   ManagedFields base;
@@ -70,7 +70,7 @@ std::optional<std::string> EmbeddedRegistry::track(const WriteContext& context, 
   return after.empty() ? std::string() : print_managed(std::move(after));
 }
 
-Result<Decision> EmbeddedRegistry::decide_apply(const WriteContext& context, const Kind& kind, const std::string& subresource, const Current& now, const Json& configuration) const {
+Result<Decision> EmbeddedRegistry::decide_apply(const WriteContext& context, const Kind& kind, const std::string& subresource, const CurrentObject& now, const Json& configuration) const {
   ManagedFields managed;
   if (!now.managed.empty()) {
     const auto parsed = kube::parse_json(now.managed);
@@ -110,7 +110,7 @@ void EmbeddedRegistry::apply_again(const WriteContext& context, const Kind& kind
     return apply_new(context, *served, key, *configuration, attempts, std::move(created));
   }
   const bool conditional = !kube::version_of(*configuration).empty();
-  auto decide = [this, context, served, subresource, configuration](const Current& now) { return decide_apply(context, *served, subresource, now, *configuration); };
+  auto decide = [this, context, served, subresource, configuration](const CurrentObject& now) { return decide_apply(context, *served, subresource, now, *configuration); };
   auto applied = [this, context, served, key, subresource, configuration, attempts, reply](Result<Written> done) {
     const bool vanished = !done && done.error().code == Code::NotFound && subresource.empty() && attempts < create_attempts;
     if (vanished && current(*served)) return apply_again(context, *served, key, subresource, configuration, attempts + 1, reply);

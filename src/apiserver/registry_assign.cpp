@@ -89,7 +89,7 @@ void EmbeddedRegistry::evict(const WriteContext& context, const Kind& kind, cons
   const auto budgets = kinds()->find(workloads::budgets.group, workloads::budgets.version, workloads::budgets.plural);
   const auto go = [this, context, served = current(kind), key, options, reply] {
     if (context.dry_run || !served) return served ? remove(context, *served, key, options, reply) : reply(not_served());
-    mutate(context, *served, key, true, [this](const Current& now) {
+    mutate(context, *served, key, true, [this](const CurrentObject& now) {
       Json next = now.object;
       // Who watches the pod learns that nobody meant it in particular.
       kube::set_condition(next, {.type = "DisruptionTarget", .status = "True", .reason = "EvictionByEvictionAPI", .message = "Eviction API: evicting"}, clock_.now());
@@ -101,7 +101,7 @@ void EmbeddedRegistry::evict(const WriteContext& context, const Kind& kind, cons
     });
   };
   if (!*budget) return go();
-  mutate(context, *budgets, kube::key_of(**budget), true, [this, pod = *pod](const Current& now) -> Result<Decision> {
+  mutate(context, *budgets, kube::key_of(**budget), true, [this, pod = *pod](const CurrentObject& now) -> Result<Decision> {
     const EvictionVerdict verdict = judge_eviction(pod, now.object);
     if (verdict.what == EvictionVerdict::What::Refuse) return fail(Code::Exhausted, verdict.why);
     if (verdict.what == EvictionVerdict::What::Delete) return Decision{Decision::What::Keep, Json(), {}};

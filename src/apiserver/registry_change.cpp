@@ -90,7 +90,7 @@ Result<Decision> EmbeddedRegistry::complete(const Kind& kind, Json next, std::ve
   return out;
 }
 
-Result<Decision> EmbeddedRegistry::decide_scale(const WriteContext& context, const Kind& kind, const Current& now, const Json& scale) const {
+Result<Decision> EmbeddedRegistry::decide_scale(const WriteContext& context, const Kind& kind, const CurrentObject& now, const Json& scale) const {
   const kube::ObjectKey key = kube::key_of(now.object);
   if (const std::string& name = kube::name_of(scale); !name.empty() && name != key.name)
     return fail(Code::Invalid, fmt::format("the name of the object ({}) does not match the name on the URL ({})", name, key.name));
@@ -102,7 +102,7 @@ Result<Decision> EmbeddedRegistry::decide_scale(const WriteContext& context, con
   return decision;
 }
 
-Result<Decision> EmbeddedRegistry::decide_update(const WriteContext& context, const Kind& kind, const std::string& subresource, const Current& now, Json body) const {
+Result<Decision> EmbeddedRegistry::decide_update(const WriteContext& context, const Kind& kind, const std::string& subresource, const CurrentObject& now, Json body) const {
   if (subresource == "scale") return decide_scale(context, kind, now, body);
   Json sent;
   if (Json* metadata = body.find("metadata"); metadata != nullptr && metadata->is_object()) {
@@ -209,7 +209,7 @@ void EmbeddedRegistry::update(const WriteContext& context, const Kind& kind, con
   const bool known = served && (subresource.empty() || (subresource == "status" && served->status_subresource) || (subresource == "finalize" && is_namespace(served->resource)) || (subresource == "scale" && served->scale));
   if (!known) return reply(not_served());
   const bool unconditional = kube::version_of(body).empty();
-  mutate(context, *served, key, unconditional, [this, context, served, subresource, unconditional, body = std::move(body)](const Current& now) mutable {
+  mutate(context, *served, key, unconditional, [this, context, served, subresource, unconditional, body = std::move(body)](const CurrentObject& now) mutable {
     if (unconditional) return decide_update(context, *served, subresource, now, body);
     return decide_update(context, *served, subresource, now, std::move(body));  // is never tried again
   }, std::move(reply));
@@ -226,7 +226,7 @@ void EmbeddedRegistry::patch(const WriteContext& context, const Kind& kind, cons
     return reply(fail(Code::Invalid, fmt::format("error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}", go_name(patch))));
   if (type == kube::PatchType::JsonPatch && !patch.is_array()) return reply(fail(Code::Invalid, "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"));
   const bool conditional = type != kube::PatchType::JsonPatch && !patch["metadata"]["resourceVersion"].string().empty();
-  mutate(context, *served, key, !conditional, [this, context, served, subresource, type, patch = std::move(patch)](const Current& now) -> Result<Decision> {
+  mutate(context, *served, key, !conditional, [this, context, served, subresource, type, patch = std::move(patch)](const CurrentObject& now) -> Result<Decision> {
     Result<Json> next = Json();
     Json base = now.object;
     if (subresource == "scale") {
@@ -253,7 +253,7 @@ void EmbeddedRegistry::post(const WriteContext& context, const Kind& kind, const
   if (const std::string& name = kube::name_of(body); !name.empty() && name != key.name)
     return reply(fail(Code::Invalid, fmt::format("name in URL does not match name in {} object: {}", wanted, name)));
   if (subresource == "binding") {
-    return mutate(context, kind, key, true, [this, key, body = std::move(body)](const Current& now) { return decide_bind(key, now.object, body); }, as_status(std::move(reply)));
+    return mutate(context, kind, key, true, [this, key, body = std::move(body)](const CurrentObject& now) { return decide_bind(key, now.object, body); }, as_status(std::move(reply)));
   }
   const Json& sent = body["deleteOptions"];
   kube::DeleteOptions options;

@@ -65,7 +65,7 @@ struct Decision {
   bool surely = false;  // it changes something: nobody compares, so the object that it is based on may be taken over
 };
 // What a decision is based on: the object without managedFields, and these as JSON.
-struct Current {
+struct CurrentObject {
   kube::Json& object;
   Revision revision = 0;
   std::string_view managed;
@@ -95,7 +95,7 @@ class EmbeddedRegistry final : public Registry {
 
  private:
   friend class RegistryWatch;
-  using Decide = std::function<Result<Decision>(const Current& now)>;
+  using Decide = std::function<Result<Decision>(const CurrentObject& now)>;
   struct Creation;
   struct Mutation;
 
@@ -132,14 +132,14 @@ class EmbeddedRegistry final : public Registry {
   void submit_now(std::shared_ptr<Creation> creation);
 
   // What becomes of the object, and of its managedFields.
-  Result<Decision> decide_update(const WriteContext& context, const Kind& kind, const std::string& subresource, const Current& now, kube::Json body) const;
-  Result<Decision> decide_apply(const WriteContext& context, const Kind& kind, const std::string& subresource, const Current& now, const kube::Json& configuration) const;
+  Result<Decision> decide_update(const WriteContext& context, const Kind& kind, const std::string& subresource, const CurrentObject& now, kube::Json body) const;
+  Result<Decision> decide_apply(const WriteContext& context, const Kind& kind, const std::string& subresource, const CurrentObject& now, const kube::Json& configuration) const;
   void apply_new(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const kube::Json& configuration, int attempts, Reply reply);
   void apply_again(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const std::string& subresource, std::shared_ptr<const kube::Json> configuration, int attempts,
                    Reply reply);
   // managedFields after a write by an updating manager; `sent` is what the client gave as metadata.managedFields (null: nothing). nullopt: as they were.
-  std::optional<std::string> track(const WriteContext& context, const Kind& kind, const std::string& subresource, const Current& now, const kube::Json& next, const kube::Json& sent) const;
-  Result<Decision> decide_scale(const WriteContext& context, const Kind& kind, const Current& now, const kube::Json& scale) const;
+  std::optional<std::string> track(const WriteContext& context, const Kind& kind, const std::string& subresource, const CurrentObject& now, const kube::Json& next, const kube::Json& sent) const;
+  Result<Decision> decide_scale(const WriteContext& context, const Kind& kind, const CurrentObject& now, const kube::Json& scale) const;
   // The object alone.
   Result<Decision> decide_change(const WriteContext& context, const Kind& kind, const std::string& subresource, const kube::Json& current, Revision revision, kube::Json body) const;
   Result<Decision> decide_status(const Kind& kind, const kube::Json& current, kube::Json body, std::vector<std::string> warnings) const;

@@ -105,7 +105,7 @@ void EmbeddedRegistry::remove(const WriteContext& context, const Kind& kind, con
   const auto served = current(kind);
   if (!served) return reply(not_served());
   // Preconditions are looked at again on each attempt, so trying again is always right.
-  mutate(context, *served, key, true, [this, served, options](const Current& now) { return decide_remove(*served, now.object, now.revision, options); }, std::move(reply));
+  mutate(context, *served, key, true, [this, served, options](const CurrentObject& now) { return decide_remove(*served, now.object, now.revision, options); }, std::move(reply));
 }
 
 }  // namespace fairlead::apiserver

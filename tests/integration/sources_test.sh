@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What holds for every file: source files say their licence, no file names a path of the machine it was written on, links in documents lead somewhere.
+# What holds for every file: source files say their licence, no file names a path of the machine it was written on, links in documents lead somewhere, no two types share a name.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 exec python3 - "$PWD" << 'PYTHON'
@@ -74,6 +74,31 @@ for name in text:
             failures.append(f"{name}: the link {target} leads nowhere")
         elif anchor and to in text and anchor not in headings(to):
             failures.append(f"{name}: the link {target} names a heading that is not there")
+
+# One type a name. Two that share one, each in its own header, are legal for the compiler and for the linker, which then takes the destructor of either: what the
+# program does is chance (One Definition Rule). What a file keeps for itself stands in an unnamed namespace.
+def types(body):
+    body = re.sub(r'R"(\w*)\((.*?)\)\1"', '""', body, flags=re.S)
+    body = re.sub(r"//[^\n]*", "", body)
+    body = re.sub(r'"(\\.|[^"\\\n])*"', '""', body)
+    body = re.sub(r"'(\\.|[^'\\\n])'", "' '", body)
+    around = []  # the braces we are in: a namespace's name, or None
+    for match in re.finditer(r"\bnamespace\s*([\w:]*)\s*\{|\b(?:struct|class|enum(?:\s+class)?|union)\s+(?:\[\[\w+\]\]\s+)?(?!class\b)(\w[\w:]*)[^;{}()]*\{|\{|\}", body):
+        if match.group(0) == "}":
+            around = around[:-1]
+            continue
+        if match.group(2) and None not in around and "" not in around:
+            yield "::".join(around + [match.group(2)])
+        around.append(match.group(1) if match.group(0).startswith("namespace") else None)
+
+home = {}
+for name in text:
+    if name.endswith((".cpp", ".h")):
+        for one in types(text[name]):
+            if home.setdefault(one, name) != name:
+                failures.append(f"{name}: {one} is in {home[one]}, too")
+if len(home) < 500:
+    failures.append(f"only {len(home)} types were found: this test reads them wrongly")
 
 for failure in failures:
     print("FAIL ", failure)

@@ -264,7 +264,7 @@ void ContinuousEngine::State::leave(JobId id) {
     if (stage == Stage::Promised) promised.erase(std::find(promised.begin(), promised.end(), id));
     stopped_some = true;
     const auto place = placements.extract(id);
-    const Placement* had = place.empty() ? nullptr : place.mapped().get();
+    const EnginePlacement* had = place.empty() ? nullptr : place.mapped().get();
     if (stage != Stage::Promised) vacate(leaf_of(k), k.choices[job.choice].uses, had);
     if (stage != Stage::Stopping) give_back(k, k.choices[job.choice], had);
     return;
@@ -307,7 +307,7 @@ void ContinuousEngine::State::expose(JobId id) {
   if (k.queue == nothing) return;
   ++versions[ledger.tree(queues[k.queue].leaf)];
   freed(queues[k.queue].leaf, k.choices[job.choice].uses);  // for those that wait it is as if that were given back
-  if (const Placement* place = place_of(id)) freed_place(*place);
+  if (const EnginePlacement* place = place_of(id)) freed_place(*place);
 }
 
 void ContinuousEngine::State::saved(JobId id, std::int64_t at) {
@@ -347,7 +347,7 @@ void ContinuousEngine::State::recount(JobId id, ClassId what) {
 }
 
 // Room that a job of the class had: who may fit with it is looked at again.
-void ContinuousEngine::State::give_back(const Class& k, const Choice& choice, const Placement* place) {
+void ContinuousEngine::State::give_back(const Class& k, const Choice& choice, const EnginePlacement* place) {
   const NodeId leaf = leaf_of(k);
   let(leaf, choice.uses, place);
   if (place != nullptr) freed_place(*place);
@@ -421,7 +421,7 @@ JobId ContinuousEngine::adopt(ClassId what, Uid uid, std::int64_t created, const
   State::Class& k = s.classes[what];
   s.jobs[id].choice = s.choice_of(k, ids);
   s.adopt_place(id, flavors, places);
-  const Placement* place = s.place_of(id);
+  const EnginePlacement* place = s.place_of(id);
   s.occupy(s.leaf_of(k), k.choices[s.jobs[id].choice].uses, place);
   if (as == Adopted::Stopping) {
     s.jobs[id].stage = State::Stage::Stopping;

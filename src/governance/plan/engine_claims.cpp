@@ -8,7 +8,7 @@
 
 namespace fairlead::governance {
 
-void ContinuousEngine::State::hold(NodeId leaf, const std::vector<Use>& uses, const Placement* place) {
+void ContinuousEngine::State::hold(NodeId leaf, const std::vector<Use>& uses, const EnginePlacement* place) {
   if (leaf != no_node) {
     ledger.add(leaf, uses);
     if (!claims.empty()) claimed.add(leaf, uses);
@@ -18,7 +18,7 @@ void ContinuousEngine::State::hold(NodeId leaf, const std::vector<Use>& uses, co
   sites.change(Sites::Which::Claimed, *place, true);
 }
 
-void ContinuousEngine::State::let(NodeId leaf, const std::vector<Use>& uses, const Placement* place) {
+void ContinuousEngine::State::let(NodeId leaf, const std::vector<Use>& uses, const EnginePlacement* place) {
   if (leaf != no_node) {
     ledger.remove(leaf, uses);
     if (!claims.empty()) claimed.remove(leaf, uses);
@@ -28,12 +28,12 @@ void ContinuousEngine::State::let(NodeId leaf, const std::vector<Use>& uses, con
   sites.change(Sites::Which::Claimed, *place, false);
 }
 
-void ContinuousEngine::State::occupy(NodeId leaf, const std::vector<Use>& uses, const Placement* place) {
+void ContinuousEngine::State::occupy(NodeId leaf, const std::vector<Use>& uses, const EnginePlacement* place) {
   if (leaf != no_node) in_use.add(leaf, uses);
   if (place != nullptr) sites.change(Sites::Which::InUse, *place, true);
 }
 
-void ContinuousEngine::State::vacate(NodeId leaf, const std::vector<Use>& uses, const Placement* place) {
+void ContinuousEngine::State::vacate(NodeId leaf, const std::vector<Use>& uses, const EnginePlacement* place) {
   if (leaf != no_node) in_use.remove(leaf, uses);
   if (place != nullptr) sites.change(Sites::Which::InUse, *place, false);
 }
@@ -131,7 +131,7 @@ std::optional<ContinuousEngine::State::Claim> ContinuousEngine::State::claim_of(
   }
   const std::uint16_t choice = choice_of(k, chosen);
   // Where it would be if nobody ran: those places are given to nobody behind it from now on.
-  std::shared_ptr<const Placement> place;
+  std::shared_ptr<const EnginePlacement> place;
   if (!k.places.empty() && !(place = find_place(k, From::Empty, nullptr))) return std::nullopt;
   return Claim{.job = id, .queue = k.queue, .priority = k.spec.priority, .entry = {jobs[id].created, jobs[id].uid, id, jobs[id].generation}, .uses = k.choices[choice].uses, .place = place};
 }

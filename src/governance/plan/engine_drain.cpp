@@ -211,10 +211,10 @@ void ContinuousEngine::State::admit(std::uint32_t q, std::vector<EngineDecision>
       const Class& theirs = classes[jobs[victim].what];
       mark(theirs.queue);
       freed(queues[theirs.queue].leaf, theirs.choices[jobs[victim].choice].uses);
-      if (const Placement* place = place_of(victim)) freed_place(*place);
+      if (const EnginePlacement* place = place_of(victim)) freed_place(*place);
     }
   }
-  const std::shared_ptr<const Placement> place = queue.found.place;
+  const std::shared_ptr<const EnginePlacement> place = queue.found.place;
   if (place) placements[queue.head.job] = place;
   hold(queue.leaf, uses, place.get());
   ++versions[ledger.tree(queue.leaf)];

@@ -44,8 +44,8 @@ Site* Sites::find(std::string_view flavor) {
 const Site* Sites::find(std::string_view flavor) const { return const_cast<Sites*>(this)->find(flavor); }
 
 // Hosts that several flavors see are used in all of them.
-void Sites::change(Which which, const Placement& place, bool add) {
-  for (const Placement::Set& set : place.sets) {
+void Sites::change(Which which, const EnginePlacement& place, bool add) {
+  for (const EnginePlacement::Set& set : place.sets) {
     const Site* own = find(set.flavor);
     if (own == nullptr) continue;
     for (Site& site : all) {
@@ -58,10 +58,10 @@ void Sites::change(Which which, const Placement& place, bool add) {
   }
 }
 
-bool Sites::fits_in_use(const Placement& place) {
+bool Sites::fits_in_use(const EnginePlacement& place) {
   std::vector<std::size_t> marks;
   for (Site& site : all) marks.push_back(site.in_use.mark());
-  const bool out = std::all_of(place.sets.begin(), place.sets.end(), [&](const Placement::Set& set) {
+  const bool out = std::all_of(place.sets.begin(), place.sets.end(), [&](const EnginePlacement::Set& set) {
     const Site* site = find(set.flavor);
     if (site == nullptr || !site->in_use.fits(set.uses, true)) return false;
     change(Which::InUse, {{set}}, true);  // what follows stands beside it
@@ -71,7 +71,7 @@ bool Sites::fits_in_use(const Placement& place) {
   return out;
 }
 
-const Placement* ContinuousEngine::State::place_of(JobId job) const {
+const EnginePlacement* ContinuousEngine::State::place_of(JobId job) const {
   if (placements.empty()) return nullptr;
   const auto at = placements.find(job);
   return at == placements.end() ? nullptr : at->second.get();
@@ -79,7 +79,7 @@ const Placement* ContinuousEngine::State::place_of(JobId job) const {
 
 void ContinuousEngine::State::adopt_place(JobId job, const std::vector<std::vector<std::string>>& flavors, const PlacesOf& places) {
   const EngineClass& what = classes[jobs[job].what].spec;
-  auto place = std::make_shared<Placement>();
+  auto place = std::make_shared<EnginePlacement>();
   for (std::uint32_t p = 0; p < places.size() && p < what.pod_sets.size(); ++p) {
     if (!places[p] || !what.pod_sets[p].place) continue;
     std::string flavor;
@@ -112,7 +112,7 @@ void ContinuousEngine::State::build_places() {
     if (claim.place) sites.change(Sites::Which::Claimed, *claim.place, true);
 }
 
-std::shared_ptr<const Placement> ContinuousEngine::State::find_place(const Class& k, From from, NoPlace* why) {
+std::shared_ptr<const EnginePlacement> ContinuousEngine::State::find_place(const Class& k, From from, NoPlace* why) {
   struct Asked {
     const PlaceSet* set;
     std::uint32_t index;
@@ -148,7 +148,7 @@ std::shared_ptr<const Placement> ContinuousEngine::State::find_place(const Class
     for (const Asked& one : asked) question.pod_sets.push_back(one.set->ask);
   }
   auto answers = find_for_workload(questions, {.pod_sets = {}, .simulate_empty = from == From::Empty, .unhealthy_node = {}, .assumed = nullptr}, {});
-  auto out = std::make_shared<Placement>();
+  auto out = std::make_shared<EnginePlacement>();
   for (FlavorAnswer& answer : answers) {
     const auto index = static_cast<std::uint32_t>(std::stoul(answer.pod_set));
     if (answer.reason.none() && answer.assignment) {
@@ -165,7 +165,7 @@ std::shared_ptr<const Placement> ContinuousEngine::State::find_place(const Class
     why->reason = std::move(answer.reason);
     return nullptr;
   }
-  std::sort(out->sets.begin(), out->sets.end(), [](const Placement::Set& a, const Placement::Set& b) { return a.pod_set < b.pod_set; });
+  std::sort(out->sets.begin(), out->sets.end(), [](const EnginePlacement::Set& a, const EnginePlacement::Set& b) { return a.pod_set < b.pod_set; });
   return out;
 }
 
@@ -177,9 +177,9 @@ bool ContinuousEngine::State::placed(const Class& k) {
   return false;
 }
 
-std::int64_t ContinuousEngine::State::pods_more(const Placement& given_back, const Class& k) const {
+std::int64_t ContinuousEngine::State::pods_more(const EnginePlacement& given_back, const Class& k) const {
   std::int64_t most = 0;
-  for (const Placement::Set& set : given_back.sets) {
+  for (const EnginePlacement::Set& set : given_back.sets) {
     std::int64_t pods = 0, more = 0;
     for (const DomainUse& use : set.uses) pods += use.count;
     for (const PlaceSet& wanted : k.places) more = std::max(more, most_more(set.per_pod, pods, wanted.ask.per_pod));
@@ -204,8 +204,8 @@ void ContinuousEngine::State::freed_on(Site& site, const PodAmounts& per_pod, st
   }
 }
 
-void ContinuousEngine::State::freed_place(const Placement& place) {
-  for (const Placement::Set& set : place.sets) {
+void ContinuousEngine::State::freed_place(const EnginePlacement& place) {
+  for (const EnginePlacement::Set& set : place.sets) {
     const Site* own = sites.find(set.flavor);
     if (own == nullptr) continue;
     std::int64_t pods = 0;
@@ -251,12 +251,12 @@ void ContinuousEngine::set_others(const std::string& node, const OtherUse& use) 
 
 std::string ContinuousEngine::replace(JobId job, const std::string& host) {
   State& s = *state_;
-  const Placement* before = s.place_of(job);
+  const EnginePlacement* before = s.place_of(job);
   if (before == nullptr || s.jobs[job].stage != State::Stage::Running) return "it does not run";
   const State::Class& k = s.classes[s.jobs[job].what];
   std::map<std::string_view, FlavorQuestion> by_flavor;
   for (std::size_t i = 0; i < before->sets.size(); ++i) {
-    const Placement::Set& set = before->sets[i];
+    const EnginePlacement::Set& set = before->sets[i];
     Site* site = s.sites.find(set.flavor);
     const std::optional<PlaceAsk>& asked = k.spec.pod_sets[set.pod_set].place;
     if (site == nullptr || !asked) return "its flavor has no topology any more";
@@ -268,32 +268,32 @@ std::string ContinuousEngine::replace(JobId job, const std::string& host) {
   }
   std::vector<FlavorQuestion> questions;
   for (auto& [flavor, question] : by_flavor) questions.push_back(std::move(question));
-  auto after = std::make_shared<Placement>(*before);
+  auto after = std::make_shared<EnginePlacement>(*before);
   for (FlavorAnswer& answer : find_for_workload(questions, {.pod_sets = {}, .unhealthy_node = host, .assumed = nullptr}, {})) {
     if (!answer.reason.none() || !answer.assignment) return text(answer.reason);
-    Placement::Set& set = after->sets[std::stoul(answer.pod_set)];
+    EnginePlacement::Set& set = after->sets[std::stoul(answer.pod_set)];
     set.where = std::move(*answer.assignment);
     set.uses = uses_of(set.where, set.per_pod);
   }
-  for (const auto& [place, add] : {std::pair{before, false}, {static_cast<const Placement*>(after.get()), true}})
+  for (const auto& [place, add] : {std::pair{before, false}, {static_cast<const EnginePlacement*>(after.get()), true}})
     for (const auto which : {Sites::Which::Now, Sites::Which::InUse, Sites::Which::Claimed}) s.sites.change(which, *place, add);
   s.placements[job] = std::move(after);
   return "";
 }
 
 PlacesOf ContinuousEngine::places_of(JobId job) const {
-  const Placement* place = state_->place_of(job);
+  const EnginePlacement* place = state_->place_of(job);
   if (place == nullptr) return {};
   PlacesOf out(state_->classes[state_->jobs[job].what].spec.pod_sets.size());
-  for (const Placement::Set& set : place->sets)
+  for (const EnginePlacement::Set& set : place->sets)
     if (set.pod_set < out.size()) out[set.pod_set] = set.where;
   return out;
 }
 
 bool ContinuousEngine::misplaced(JobId job) const {
-  const Placement* place = state_->place_of(job);
+  const EnginePlacement* place = state_->place_of(job);
   if (place == nullptr) return false;
-  return std::any_of(place->sets.begin(), place->sets.end(), [&](const Placement::Set& set) {
+  return std::any_of(place->sets.begin(), place->sets.end(), [&](const EnginePlacement::Set& set) {
     const Site* site = state_->sites.find(set.flavor);
     return site == nullptr || std::any_of(set.uses.begin(), set.uses.end(), [&](const DomainUse& use) { return !site->now.has_domain(use.values); });
   });

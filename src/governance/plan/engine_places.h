@@ -18,7 +18,7 @@ struct PlaceSet {  // a pod set of a class
 };
 
 // Where the pods of a job are.
-struct Placement {
+struct EnginePlacement {
   struct Set {
     std::uint32_t pod_set = 0;
     std::string flavor;
@@ -28,7 +28,7 @@ struct Placement {
     friend bool operator==(const Set& a, const Set& b) { return a.pod_set == b.pod_set && a.flavor == b.flavor && a.where == b.where; }
   };
   std::vector<Set> sets;
-  friend bool operator==(const Placement&, const Placement&) = default;
+  friend bool operator==(const EnginePlacement&, const EnginePlacement&) = default;
 };
 
 struct PlaceWaiter {
@@ -60,8 +60,8 @@ class Sites {
   const Site* find(std::string_view flavor) const;
   // Which of the three.
   enum class Which : std::uint8_t { Now, InUse, Claimed };
-  void change(Which which, const Placement& place, bool add);
-  bool fits_in_use(const Placement& place);  // exactly there, beside all that is in use
+  void change(Which which, const EnginePlacement& place, bool add);
+  bool fits_in_use(const EnginePlacement& place);  // exactly there, beside all that is in use
   void claim_none() {
     for (Site& site : all) site.claimed.reset();
   }

@@ -90,14 +90,14 @@ struct ContinuousEngine::State::Search {
 
   void take_out(JobId job) {
     s.ledger.remove(s.queues[s.classes[s.jobs[job].what].queue].leaf, uses_of(job));
-    const Placement* place = s.place_of(job);
+    const EnginePlacement* place = s.place_of(job);
     if (k.places.empty() || place == nullptr) return;
     s.sites.change(Sites::Which::Now, *place, false);
     gained = plus(gained, s.pods_more(*place, k));
   }
   void put_back(JobId job) {
     s.ledger.add(s.queues[s.classes[s.jobs[job].what].queue].leaf, uses_of(job));
-    const Placement* place = s.place_of(job);
+    const EnginePlacement* place = s.place_of(job);
     if (k.places.empty() || place == nullptr) return;
     s.sites.change(Sites::Which::Now, *place, true);
     missing = gained = 0;

@@ -91,14 +91,14 @@ struct ContinuousEngine::State {
     std::int64_t priority = 0;
     Entry entry;
     std::vector<Use> uses;
-    std::shared_ptr<const Placement> place;
+    std::shared_ptr<const EnginePlacement> place;
   };
   struct Found {  // a way for a job of a class to get its quota
     ClassId shape = 0;  // the class, or it with fewer pods
     std::uint16_t choice = 0;
     int level = 0;
     bool preempts = false;
-    std::shared_ptr<const Placement> place;
+    std::shared_ptr<const EnginePlacement> place;
     friend bool operator==(const Found& a, const Found& b) {
       return a.shape == b.shape && a.choice == b.choice && a.level == b.level && a.preempts == b.preempts && (a.place == b.place || (a.place && b.place && *a.place == *b.place));
     }
@@ -154,7 +154,7 @@ struct ContinuousEngine::State {
   std::uint32_t name_id(std::string_view name);
   std::uint16_t choice_of(Class& k, const std::vector<std::uint32_t>& flavors);
   void count(Class& k, Choice& choice);
-  void give_back(const Class& k, const Choice& choice, const Placement* place);
+  void give_back(const Class& k, const Choice& choice, const EnginePlacement* place);
   void mark(std::uint32_t queue);
   void wake(ClassId c);
   void freed(NodeId leaf, const std::vector<Use>& uses);  // in `ledger`: wakes
@@ -169,7 +169,7 @@ struct ContinuousEngine::State {
   void lost(Uid victim, Uid to);
   void gone(Uid uid);
   void stronger_than(Uid uid);  // `untouchable`: who took something from it, or from one who did
-  bool fits_in_use(const Queue& queue, const std::vector<Use>& uses, const Placement* place);
+  bool fits_in_use(const Queue& queue, const std::vector<Use>& uses, const EnginePlacement* place);
   void keep_promises(std::vector<EngineDecision>& out);
   bool look(ClassId c, std::uint16_t& choice, int& level);  // false: it does not fit; `short_of` and k.wait tell why
   // engine_partial.cpp
@@ -187,10 +187,10 @@ struct ContinuousEngine::State {
 
   // engine_claims.cpp
   const Ledger& seen() const { return claims.empty() ? ledger : claimed; }  // where room is looked for
-  void hold(NodeId leaf, const std::vector<Use>& uses, const Placement* place);
-  void let(NodeId leaf, const std::vector<Use>& uses, const Placement* place);
-  void occupy(NodeId leaf, const std::vector<Use>& uses, const Placement* place);  // `in_use`
-  void vacate(NodeId leaf, const std::vector<Use>& uses, const Placement* place);
+  void hold(NodeId leaf, const std::vector<Use>& uses, const EnginePlacement* place);
+  void let(NodeId leaf, const std::vector<Use>& uses, const EnginePlacement* place);
+  void occupy(NodeId leaf, const std::vector<Use>& uses, const EnginePlacement* place);  // `in_use`
+  void vacate(NodeId leaf, const std::vector<Use>& uses, const EnginePlacement* place);
   bool goes_before(ClassId c, const Entry* head, const Claim& claim) const;
   std::optional<Claim> claim_of(JobId job);
   bool keep_for(JobId job);
@@ -198,7 +198,7 @@ struct ContinuousEngine::State {
   std::vector<JobId> firsts(bool unseen);
 
   // engine_places.cpp
-  const Placement* place_of(JobId job) const;  // null: it has none
+  const EnginePlacement* place_of(JobId job) const;  // null: it has none
   void adopt_place(JobId job, const std::vector<std::vector<std::string>>& flavors, const PlacesOf& places);
   void build_places();
   struct NoPlace {  // of a class that finds none: of which flavor, and how many more pods it would take at least
@@ -209,10 +209,10 @@ struct ContinuousEngine::State {
   };
   // On the `chosen` flavors. From: what is free now; beside claims; or if all that has a place were gone.
   enum class From : std::uint8_t { Now, Seen, Empty };
-  std::shared_ptr<const Placement> find_place(const Class& k, From from, NoPlace* why);
+  std::shared_ptr<const EnginePlacement> find_place(const Class& k, From from, NoPlace* why);
   bool placed(const Class& k);  // in look(): where, is in `found_place`
-  std::int64_t pods_more(const Placement& given_back, const Class& k) const;  // how many pods of the class it may make room for, at most
-  void freed_place(const Placement& place);
+  std::int64_t pods_more(const EnginePlacement& given_back, const Class& k) const;  // how many pods of the class it may make room for, at most
+  void freed_place(const EnginePlacement& place);
   void freed_on(Site& site, const PodAmounts& per_pod, std::int64_t pods);
   void wake_all_for_places();
 
@@ -240,7 +240,7 @@ struct ContinuousEngine::State {
   Ledger claimed;               // `ledger` with what is kept on top: it may be beyond quota. Only while there are claims.
   std::vector<EngineSpec::Places> place_specs;
   Sites sites;                  // what is free in each flavor with places, in the order of the flavors' names
-  std::unordered_map<JobId, std::shared_ptr<const Placement>> placements;
+  std::unordered_map<JobId, std::shared_ptr<const EnginePlacement>> placements;
   bool own_only = false;        // room counts within the queue's own quota alone
   std::int64_t reservations = 0;
   std::size_t stopping = 0;
@@ -278,7 +278,7 @@ struct ContinuousEngine::State {
   };
   std::vector<Shortage> short_of;
   std::vector<NoPlace> no_place;                 // beside them
-  std::shared_ptr<const Placement> found_place;  // by look() and look_for_victims()
+  std::shared_ptr<const EnginePlacement> found_place;  // by look() and look_for_victims()
   struct Fitting {
     std::uint32_t option;
     int level;

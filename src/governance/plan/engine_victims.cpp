@@ -178,7 +178,7 @@ bool ContinuousEngine::State::look_for_victims(ClassId c, const Entry* head, std
   return true;
 }
 
-bool ContinuousEngine::State::fits_in_use(const Queue& queue, const std::vector<Use>& uses, const Placement* place) {
+bool ContinuousEngine::State::fits_in_use(const Queue& queue, const std::vector<Use>& uses, const EnginePlacement* place) {
   if (place != nullptr && !sites.fits_in_use(*place)) return false;
   return std::all_of(uses.begin(), uses.end(), [&](const Use& use) { return use.amount <= std::max<Amount>(0, in_use.available(queue.leaf, use.column)); });
 }
@@ -192,7 +192,7 @@ void ContinuousEngine::State::keep_promises(std::vector<EngineDecision>& out) {
     if (k.queue == nothing) return false;
     Queue& queue = queues[k.queue];
     const std::vector<Use>& uses = k.choices[job.choice].uses;
-    const Placement* place = place_of(id);
+    const EnginePlacement* place = place_of(id);
     if (!fits_in_use(queue, uses, place)) return false;
     occupy(queue.leaf, uses, place);
     job.stage = Stage::Running;
