@@ -60,6 +60,7 @@ std::string change_text(const Json& one) {
 std::string remedy_text(const Json& one) {
   std::string out;
   if (!one["ending"].items().empty()) out = join(one["ending"]) + (one["ending"].items().size() == 1 ? " ends" : " end");
+  if (one.has("waitsUntil")) out = fmt::format("time: from {} on {}", one["waitsUntil"].string(), one["window"].string().empty() ? "the quotas of no window hold" : fmt::format("the quotas of window \"{}\" hold", one["window"].string()));
   for (const Json& change : one["changes"].items()) out += (out.empty() ? "" : ", and ") + change_text(change);
   if (!one["stops"].items().empty()) out += " (this stops " + join(one["stops"]) + ")";
   return out;

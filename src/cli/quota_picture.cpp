@@ -71,6 +71,7 @@ std::string title_rest(const Json& node) {
     out += fmt::format("  weight {:g}, share {}", node["weight"].number(), share == std::numeric_limits<std::int64_t>::max() ? "endless" : std::to_string(share));
   }
   if (node.has("active") && !node["active"].boolean()) out += "  " + node["reason"].string();
+  if (node.has("window")) out += fmt::format("  window \"{}\"", node["window"].string());
   return out;
 }
 

@@ -25,7 +25,7 @@ tree:
   reserving: 3
   quotas: [{flavor: pool-cpu, resource: cpu, nominal: 110m, used: 100m, borrowed: '0', lent: '0'}]
   children:
-  - {kind: ClusterQueue, name: team-a, weight: 1, share: 0, active: true, pending: 0, reserving: 1, quotas: [{flavor: pool-cpu, resource: cpu, nominal: 60m, used: 20m, borrowed: '0', lent: 30m, borrowingLimit: 30m}]}
+  - {kind: ClusterQueue, name: team-a, window: night, weight: 1, share: 0, active: true, pending: 0, reserving: 1, quotas: [{flavor: pool-cpu, resource: cpu, nominal: 60m, used: 20m, borrowed: '0', lent: 30m, borrowingLimit: 30m}]}
   - {kind: ClusterQueue, name: hyperpod-ns-b-clusterqueue, team: b, weight: 0, share: 9223372036854775807, active: true, pending: 1, reserving: 2, quotas: [{flavor: pool-cpu, resource: cpu, nominal: 50m, used: 80m, borrowed: 30m, lent: '0', borrowingLimit: 30m}]}
 - {kind: ClusterQueue, name: broken, active: false, reason: FlavorNotFound, pending: 0, reserving: 0, quotas: []}
 )");
@@ -36,7 +36,7 @@ TEST(QuotaPicture, IsATreeWithBars) {
   EXPECT_EQ(draw_quotas(quotas(), {.width = 80, .unicode = false}),
             "everybody  3 run, 1 wait\n"
             "|  pool-cpu cpu     ###################..  100m of 110m\n"
-            "|- team-a  1 run  weight 1, share 0\n"
+            "|- team-a  1 run  weight 1, share 0  window \"night\"\n"
             "|     pool-cpu cpu  #######~~~~~~~~~~~...    20m of 60m  30m lent may borrow 30m\n"
             "`- hyperpod-ns-b-clusterqueue  team b  2 run, 1 wait  weight 0, share endless\n"
             "      pool-cpu cpu  #############++++++++    80m of 50m  30m borrowed of 30m\n"

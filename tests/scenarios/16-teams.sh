@@ -121,8 +121,22 @@ until_true 10 'a question in plain YAML is answered' same 45m ka get inquiry why
 until_true 20 'its time takes it away' is_empty k -n hyperpod-ns-blue get inquiries -o name
 says 'is no member any more' f team remove-member blue serviceaccount:default/ada || fail 'remove-member'
 until_true 10 'who is no member may nothing' bash -c "$(declare -f may ka); may no create jobs && may no list clusterqueues"
-k -n hyperpod-ns-blue delete job b3 > /dev/null
 note 'members may work in their namespace and ask why they wait, and nothing beyond'
+
+# A window that always holds: what begins at an hour is tried with clocks that tests move.
+schedule() { k annotate clusterqueue hyperpod-ns-blue-clusterqueue --overwrite "fairlead.dev/quota-schedule=[{\"name\":\"always\",\"quotas\":[{\"flavor\":\"demo.cpu\",\"resource\":\"$1\",\"nominalQuota\":\"120m\"}]}]" > /dev/null; }
+condition() { k get clusterqueue hyperpod-ns-blue-clusterqueue -o 'jsonpath={.status.conditions[?(@.type=="Active")].message}'; }
+schedule paper
+until_true 20 'a mistake in a window is told' says 'window "always": spec.resourceGroups has no paper of flavor demo.cpu' condition
+held hyperpod-ns-blue b1 false || fail 'a mistake in a window stopped what ran'
+schedule cpu
+until_true 20 'b3 runs on the quota of the window' held hyperpod-ns-blue b3 false
+says 'quotas of window "always"' condition || fail 'the window is not named'
+says 'window "always"' f quota blue || fail 'the window is not in the picture'
+k annotate clusterqueue hyperpod-ns-blue-clusterqueue fairlead.dev/quota-schedule- > /dev/null
+until_true 20 'the quotas are its own again' same 'Can admit new workloads' condition
+note 'quotas follow a schedule'
+k -n hyperpod-ns-blue delete job b3 > /dev/null
 
 k delete computequota red --timeout=30s > /dev/null
 until_true 20 'its queue goes or waits for what runs' same Disabled k get namespace hyperpod-ns-red -o 'jsonpath={.metadata.labels.sagemaker\.amazonaws\.com/activate-quota}'

@@ -135,6 +135,39 @@ TEST(TaskGovernance, NobodyIsPreEmptedBeforeItHasRunForSoLong) {
   }, [](Site& one) { return one.outcome(); }, 10);
 }
 
+// The quota of the hour needs no event but time, and outlives the server.
+TEST(TaskGovernance, QuotasFollowTheClock) {
+  const Story story = [](Site& site, const std::function<void()>& settle) {
+    Json queue = site.api_.all("clusterqueues").at({"", "a"});
+    queue.child("metadata").set("annotations", Json::object({{kQuotaScheduleNote, R"([{"name":"evening","from":"10:05","to":"10:10","quotas":[{"flavor":"h200","resource":"cpu","nominalQuota":9}]}])"}}));
+    ASSERT_TRUE(site.api_.put(queues::cluster_queues, queue));
+    queue = site.api_.all("clusterqueues").at({"", "b"});
+    queue.child("spec").child("resourceGroups").items()[0].child("flavors").items()[0].child("resources").items()[0].set("lendingLimit", 0);
+    ASSERT_TRUE(site.api_.put(queues::cluster_queues, queue));
+    settle();
+    site.job("a1", "a", 6), site.job("a2", "a", 3);
+    settle();
+  };
+  const auto message = [](Site& site) { return (*kube::find_condition(site.api_.all("clusterqueues").at({"", "a"}), "Active"))["message"].string(); };
+  Site site;
+  story(site, [&] { site.settle(); });
+  EXPECT_EQ(site.state("a1") + site.state("a2"), "runsheld");
+  EXPECT_EQ(message(site), "Can admit new workloads");
+  site.clock_.advance(*parse_time("2026-11-22T10:05:00Z") - site.clock_.now());
+  site.settle();
+  EXPECT_EQ(site.state("a1") + site.state("a2"), "runsruns");
+  EXPECT_EQ(message(site), "Can admit new workloads; quotas of window \"evening\" until 2026-11-22T10:10:00Z");
+  site.clock_.advance(5min);
+  site.settle();
+  EXPECT_EQ(site.state("a1") + site.state("a2"), "runsruns") << "what the window let in goes on";
+  EXPECT_EQ(message(site), "Can admit new workloads");
+  expect_death_changes_nothing([&](Site& one, const std::function<void()>& settle) {
+    story(one, settle);
+    one.clock_.advance(*parse_time("2026-11-22T10:05:00Z") - one.clock_.now());
+    settle();
+  }, [](Site& one) { return one.outcome(); }, 10);
+}
+
 TEST(TaskGovernance, UnknownPriorityClassesAreToldAndWaitedFor) {
   Site site;
   site.put(queues::priority_classes, "{metadata: {name: low-priority}, value: 10}");

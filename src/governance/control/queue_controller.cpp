@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "governance/control/queue_controller.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "api/team_crds.h"
@@ -15,7 +16,7 @@ namespace queues = api::queues;
 
 namespace {
 
-constexpr std::chrono::nanoseconds kTendEvery = 1s;
+constexpr std::chrono::nanoseconds kTendEvery = 1s, kScheduleEvery = 60s;
 
 // A key says of which kind it is: no name has a slash.
 ObjectKey key_of_kind(const char* plural, const ObjectKey& key) { return {key.space, std::string(plural) + "/" + key.name}; }
@@ -142,6 +143,7 @@ void QueueController::look(const ObjectKey& key) {
 
 std::vector<ObjectKey> QueueController::decide(const ObjectKey& but) {
   take_log_up();
+  books_.set_time(clock_.now());
   const bool first = !std::exchange(decided_, true);
   books_.decide(first ? std::optional(clock_.now()) : std::nullopt);
   if (books_.needs_tending() && clock_.monotonic() - tended_ >= kTendEvery) {
@@ -229,7 +231,18 @@ Result<kube::Next> QueueController::write_workload(const ObjectKey& key, Books::
   return pass(std::move(problem), "write status of Workload " + key.text());
 }
 
+// Quotas with a schedule are looked at again when it changes them; sooner, because clocks jump.
 Result<kube::Next> QueueController::reconcile(const ObjectKey& key) {
+  auto next = look_and_write(key);
+  const auto [kind, named] = kind_of_key(key);
+  if (!next || next->again_after || (kind != queues::cluster_queues.plural && kind != queues::cohorts.plural)) return next;
+  const std::lock_guard lock(mutex_);
+  if (const auto at = kind == queues::cohorts.plural ? books_.cohort_changes_at(named.name) : books_.queue_changes_at(named.name))
+    next->again_after = std::clamp<std::chrono::nanoseconds>(*at - clock_.now(), 1ms, kScheduleEvery);
+  return next;
+}
+
+Result<kube::Next> QueueController::look_and_write(const ObjectKey& key) {
   const auto [kind, named] = kind_of_key(key);
   std::vector<ObjectKey> others;
   std::optional<Books::Write> write;

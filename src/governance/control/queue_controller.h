@@ -34,6 +34,7 @@ class QueueController final : public kube::Controller {
   Result<kube::Next> reconcile(const kube::ObjectKey& key) override;
 
  private:
+  Result<kube::Next> look_and_write(const kube::ObjectKey& key);
   void look(const kube::ObjectKey& key);  // under mutex_
   void follow_policy();                   // under mutex_
   void follow_places();                   // under mutex_: tells nodes and pods, once some flavor has a topology

@@ -44,6 +44,8 @@ Uid uid_from(const std::string& text) {
   return uid;
 }
 
+const Json& note_of(const Json& object) { return object["metadata"]["annotations"][kQuotaScheduleNote]; }
+
 // Out of line for a while: another controller says when it is back.
 bool is_out_of_line(const std::string& reason) { return reason == kPodsReadyTimeout || reason == kAdmissionCheck; }
 
@@ -70,15 +72,18 @@ void Books::set_queue(const std::string& name, const Json& object) {
   }
   QueueEntry& entry = queues_[name];
   // A status of our own changes nothing that is decided on.
-  const bool news = entry.object.is_null() || !(entry.object["spec"] == object["spec"]) || kube::deleting(entry.object) != kube::deleting(object);
+  const bool news = entry.object.is_null() || !(entry.object["spec"] == object["spec"]) || kube::deleting(entry.object) != kube::deleting(object) || !(note_of(entry.object) == note_of(object));
   entry.object = object;
   if (!news) return;
   stale_ = true;
   auto read = read_queue(object);
   entry.readable = read.has_value();
   entry.why = read ? "" : read.error().message;
-  if (read) entry.spec = std::move(*read);  // else as it was when it could be read, without admitting anything
+  if (read) entry.spec = std::move(*read), entry.schedule.own = entry.spec.groups;  // else as it was when it could be read, without admitting anything
   else if (entry.spec.name.empty()) entry.spec.name = name;
+  read_schedule(entry.schedule, object);
+  (void)follow(entry.schedule, entry.spec.groups);
+  scheduled(entry.schedule);
   entry.drains = object["spec"]["stopPolicy"].string() == "HoldAndDrain";
 }
 
@@ -89,14 +94,18 @@ void Books::set_cohort(const std::string& name, const Json& object) {
     return;
   }
   CohortEntry& entry = cohorts_[name];
-  const bool news = entry.object.is_null() || !(entry.object["spec"] == object["spec"]);
+  const bool news = entry.object.is_null() || !(entry.object["spec"] == object["spec"]) || !(note_of(entry.object) == note_of(object));
   entry.object = object;
   if (!news) return;
   stale_ = true;
   auto read = read_cohort(object);
   entry.why = read ? "" : read.error().message;
-  if (read) entry.spec = std::move(*read);
+  if (read) entry.spec = std::move(*read), entry.schedule.own = entry.spec.groups;
   else if (entry.spec.name.empty()) entry.spec.name = name;
+  read_schedule(entry.schedule, object);
+  if (entry.why.empty()) entry.why = entry.schedule.wrong;
+  (void)follow(entry.schedule, entry.spec.groups);
+  scheduled(entry.schedule);
 }
 
 void Books::set_flavor(const std::string& name, const Json& object) {
@@ -313,6 +322,7 @@ void Books::keep_again() {
 }
 
 bool Books::tend(Instant now) {
+  set_time(now);
   follow_saved(now);
   bool changed = expose_due(now);
   changed = replace_lost(now) || changed;
@@ -626,6 +636,7 @@ void Books::settle(const ObjectKey& key, Item& item) {
 }
 
 void Books::decide(std::optional<Instant> begin) {
+  if (begin) set_time(*begin);
   for (int round = 0; round < 1'000; ++round) {
     if (stale_) configure();
     tell_places();

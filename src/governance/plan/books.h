@@ -15,6 +15,7 @@
 #include "governance/plan/decision_record.h"
 #include "governance/plan/engine.h"
 #include "governance/plan/model.h"
+#include "governance/plan/quota_schedule.h"
 #include "governance/plan/reservation.h"
 #include "governance/plan/workload_status.h"
 #include "kube/at_rest.h"
@@ -61,6 +62,16 @@ class Books {
   void set_node(const std::string& name, const kube::Json& object);
   void set_pod(const kube::ObjectKey& key, const kube::Json& object);  // those with a place of ours are passed over
   static bool has_own_place(const kube::Json& pod);
+
+  // It is `now`: quotas with a schedule are those of the window in force from the next decision on, and what is told from then on is read so. O(1) until the next change is due.
+  void set_time(Instant now);
+  // When the quotas of a ClusterQueue or a Cohort change by their schedule; none: never. As of set_time().
+  std::optional<Instant> queue_changes_at(const std::string& name) const;
+  std::optional<Instant> cohort_changes_at(const std::string& name) const;
+  std::string cohort_window(const std::string& name) const;  // of its schedule, in force; empty: none
+  std::optional<Instant> changes_at() const { return changes_at_; }  // the first of all
+  // The quotas ahead: from when, and all that the engine is told then. At most `most`, none after `until`.
+  std::vector<std::pair<Instant, EngineSpec>> quotas_ahead(Instant until, std::size_t most) const;
 
   // All that follows from what was told since. `begin`: it is the first decision, and that is the time: reservations that are due begin before anybody passes.
   void decide(std::optional<Instant> begin = std::nullopt);
@@ -134,6 +145,7 @@ class Books {
     const kube::Json* object = nullptr;
     bool active = false;
     std::string reason, message;  // of condition Active
+    std::string window;           // of its schedule, in force; empty: none
     std::int64_t pending = 0, reserving = 0, admitted = 0;
   };
   std::optional<QueueView> queue_view(const std::string& name) const;
@@ -181,9 +193,16 @@ class Books {
     bool pending = false, reserving = false, admitted = false;
     Sums amounts;
   };
+  struct Scheduled {
+    std::vector<ResourceGroup> own;  // as the object's spec says them
+    QuotaSchedule windows;           // with what is wrong they are none
+    std::string wrong, window;       // window: the name of the one in force; empty: none
+    std::optional<Instant> until;    // when that changes; none: never
+  };
   struct QueueEntry {
     kube::Json object;
-    QueueSpec spec;
+    QueueSpec spec;        // its groups: those of the window in force
+    Scheduled schedule;
     bool readable = false;
     bool active = false, drains = false;  // drains: what it runs is to stop
     std::string why;                      // not readable
@@ -197,7 +216,8 @@ class Books {
   };
   struct CohortEntry {
     kube::Json object;
-    CohortSpec spec;
+    CohortSpec spec;      // as of a QueueEntry
+    Scheduled schedule;
     std::string why;  // not readable
   };
   struct FlavorEntry {
@@ -230,6 +250,11 @@ class Books {
   PlacesOf places_held(const Item& item) const;
   void look_for_lost_nodes(const Item& item);
   bool replace_lost(Instant now);
+
+  static void read_schedule(Scheduled& schedule, const kube::Json& object);
+  bool follow(Scheduled& schedule, std::vector<ResourceGroup>& groups) const;
+  void scheduled(const Scheduled& schedule);
+  static std::string forbidden_in(const QueueEntry& queue);
 
   EngineSpec quotas();  // as they are; statuses of queues follow from it
   void configure();
@@ -285,6 +310,8 @@ class Books {
   std::set<kube::ObjectKey> fresh_;  // that run and may not be pre-empted yet
   std::vector<kube::ObjectKey> kept_for_;  // first come first; some may have gone since
   std::set<kube::ObjectKey> unsettled_;
+  Instant told_now_{};
+  std::optional<Instant> changes_at_;  // when the first of all schedules changes
   bool stale_ = false;      // quotas have changed since the engine was told
   Changed changed_;
 };

@@ -25,7 +25,7 @@ std::string Books::cycle_of(const std::string& cohort) const {
 }
 
 // What a CRD's rules forbid where they are evaluated; told on either engine.
-static std::string forbidden_in(const QueueSpec& spec) {
+static std::string forbidden(const QueueSpec& spec) {
   std::set<std::string> flavors, resources;
   for (std::size_t g = 0; g < spec.groups.size(); ++g) {
     const ResourceGroup& group = spec.groups[g];
@@ -48,6 +48,95 @@ static std::string forbidden_in(const QueueSpec& spec) {
   return "";
 }
 
+// Of its own quotas and of those in each of its windows, whichever is in force.
+std::string Books::forbidden_in(const QueueEntry& queue) {
+  QueueSpec spec = queue.spec;
+  spec.groups = queue.schedule.own;
+  if (std::string wrong = forbidden(spec); !wrong.empty()) return wrong;
+  if (!queue.schedule.wrong.empty()) return queue.schedule.wrong;
+  for (const QuotaWindow& window : queue.schedule.windows) {
+    auto groups = in_window(queue.schedule.own, window);
+    spec.groups = groups ? std::move(*groups) : queue.schedule.own;
+    if (std::string wrong = forbidden(spec); !wrong.empty()) return fmt::format("metadata.annotations[{}]: in window \"{}\": {}", kQuotaScheduleNote, window.name, wrong);
+  }
+  return "";
+}
+
+void Books::read_schedule(Scheduled& schedule, const Json& object) {
+  const Json& note = object["metadata"]["annotations"][kQuotaScheduleNote];
+  schedule.windows.clear(), schedule.wrong.clear();
+  if (note.is_null()) return;
+  auto read = read_quota_schedule(note.string());
+  for (std::size_t i = 0; read && i < read->size(); ++i)
+    if (auto groups = in_window(schedule.own, (*read)[i]); !groups) read = std::unexpected(std::move(groups.error()));
+  if (read) schedule.windows = std::move(*read);
+  else schedule.wrong = fmt::format("metadata.annotations[{}]: {}", kQuotaScheduleNote, read.error().message);
+}
+
+// The window of now; true: it is another than before.
+bool Books::follow(Scheduled& schedule, std::vector<ResourceGroup>& groups) const {
+  const QuotaWindow* const window = window_at(schedule.windows, told_now_);
+  schedule.until = next_change(schedule.windows, told_now_);
+  const bool changed = schedule.window != (window == nullptr ? "" : window->name);
+  schedule.window = window == nullptr ? "" : window->name;
+  groups = schedule.own;
+  if (window == nullptr) return changed;
+  if (auto in = in_window(schedule.own, *window)) groups = std::move(*in);
+  return changed;
+}
+
+void Books::scheduled(const Scheduled& schedule) {
+  if (schedule.until && (!changes_at_ || *schedule.until < *changes_at_)) changes_at_ = schedule.until;
+}
+
+void Books::set_time(Instant now) {
+  const bool back = now < told_now_;
+  told_now_ = now;
+  if (!changes_at_ || (now < *changes_at_ && !back)) return;
+  changes_at_.reset();
+  for (auto& [name, queue] : queues_) {
+    if (queue.schedule.windows.empty()) continue;
+    if (follow(queue.schedule, queue.spec.groups)) stale_ = true;
+    scheduled(queue.schedule);
+    changed_.queues.insert({"", name});
+  }
+  for (auto& [name, cohort] : cohorts_) {
+    if (cohort.schedule.windows.empty()) continue;
+    if (follow(cohort.schedule, cohort.spec.groups)) stale_ = true;
+    scheduled(cohort.schedule);
+    changed_.cohorts.insert({"", name});
+  }
+}
+
+std::optional<Instant> Books::queue_changes_at(const std::string& name) const {
+  const QueueEntry* queue = find_in(queues_, name);
+  return queue == nullptr ? std::nullopt : queue->schedule.until;
+}
+
+std::optional<Instant> Books::cohort_changes_at(const std::string& name) const {
+  const CohortEntry* cohort = find_in(cohorts_, name);
+  return cohort == nullptr ? std::nullopt : cohort->schedule.until;
+}
+
+std::string Books::cohort_window(const std::string& name) const {
+  const CohortEntry* cohort = find_in(cohorts_, name);
+  return cohort == nullptr ? "" : cohort->schedule.window;
+}
+
+std::vector<std::pair<Instant, EngineSpec>> Books::quotas_ahead(Instant until, std::size_t most) const {
+  std::vector<std::pair<Instant, EngineSpec>> out;
+  if (!changes_at_) return out;
+  Books ahead(options_);  // no workloads: quotas do not depend on them
+  ahead.queues_ = queues_, ahead.cohorts_ = cohorts_, ahead.flavors_ = flavors_, ahead.checks_ = checks_, ahead.topologies_ = topologies_, ahead.times_ = times_;
+  ahead.told_now_ = told_now_, ahead.changes_at_ = changes_at_;
+  while (out.size() < most && ahead.changes_at_ && *ahead.changes_at_ <= until) {
+    const Instant at = *ahead.changes_at_;
+    ahead.set_time(at);
+    out.emplace_back(at, ahead.quotas());
+  }
+  return out;
+}
+
 void Books::judge(QueueEntry& queue) const {
   std::vector<std::string> messages;
   const auto wrong = [&](const char* reason, std::string message) {
@@ -61,7 +150,7 @@ void Books::judge(QueueEntry& queue) const {
     return;
   }
   if (!queue.readable) wrong("Misconfigured", queue.why);
-  else if (const std::string forbidden = forbidden_in(queue.spec); !forbidden.empty()) wrong("Misconfigured", forbidden);
+  else if (const std::string forbids = forbidden_in(queue); !forbids.empty()) wrong("Misconfigured", forbids);
   if (queue.spec.stopped) wrong("Stopped", "is stopped");
   std::vector<std::string> missing;
   for (const ResourceGroup& group : queue.spec.groups)
@@ -89,8 +178,10 @@ void Books::judge(QueueEntry& queue) const {
     if (!cohort->why.empty()) wrong("Misconfigured", fmt::format("Cohort {}: {}", at, cohort->why));
     at = cohort->spec.parent;
   }
-  if (queue.active) queue.reason = "Ready", queue.message = "Can admit new workloads";
-  else queue.message = fmt::format("Can't admit new workloads: {}.", fmt::join(messages, ", "));
+  if (queue.active) {
+    queue.reason = "Ready", queue.message = "Can admit new workloads";
+    if (!queue.schedule.window.empty()) queue.message += fmt::format("; quotas of window \"{}\"{}", queue.schedule.window, queue.schedule.until ? " until " + print_time(*queue.schedule.until) : "");
+  } else queue.message = fmt::format("Can't admit new workloads: {}.", fmt::join(messages, ", "));
 }
 
 void Books::count(const ObjectKey& key, Item& item) {

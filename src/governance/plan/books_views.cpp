@@ -58,7 +58,7 @@ std::vector<ObjectKey> Books::workloads() const {
 std::optional<Books::QueueView> Books::queue_view(const std::string& name) const {
   const auto at = queues_.find(name);
   if (at == queues_.end()) return std::nullopt;
-  QueueView out{.spec = &at->second.spec, .object = &at->second.object, .active = at->second.active, .reason = at->second.reason, .message = at->second.message};
+  QueueView out{.spec = &at->second.spec, .object = &at->second.object, .active = at->second.active, .reason = at->second.reason, .message = at->second.message, .window = at->second.schedule.window};
   if (const auto tally = queue_tallies_.find(name); tally != queue_tallies_.end()) out.pending = tally->second.pending, out.reserving = tally->second.reserving, out.admitted = tally->second.admitted;
   return out;
 }

@@ -20,7 +20,8 @@ using std::chrono::seconds;
 
 namespace {
 
-constexpr std::size_t most_named = 20;
+constexpr std::size_t most_named = 20, most_changes_ahead = 64;
+constexpr std::chrono::days kAhead{10};
 constexpr std::uint64_t mixed_runs = 6;
 
 // Since when it runs: as its Job says (it may have waited for nodes), else since its quota was reserved.
@@ -99,13 +100,15 @@ std::optional<Eta> eta(const Books& books, const std::vector<Json>& jobs, const 
     return out;
   }
 
+  std::vector<QuotasAhead> ahead;
+  for (auto& [at, spec] : books.quotas_ahead(now + kAhead, most_changes_ahead)) ahead.push_back({.at = std::max<std::int64_t>(0, std::chrono::ceil<seconds>(at - now).count()), .spec = std::move(spec)});
   bool open = false;
   const auto run = [&](ForecastRun how) {
-    const Forecast ahead = forecast(fork, forecast_of, how, target);
-    const auto start = ahead.starts[target];
+    const Forecast runs = forecast(fork, forecast_of, how, target, ahead);
+    const auto start = runs.starts[target];
     if (!start) {
       open = true;
-      if (ahead.gave_up) out.settled = false, out.not_before = seconds(0);
+      if (runs.gave_up) out.settled = false, out.not_before = seconds(0);
       return;
     }
     const seconds at(*start);

@@ -291,7 +291,7 @@ static std::optional<Explanation> explained(const Books& books, const ObjectKey&
     case Place::Out: {
       out.wrong = wrong_of(books, workload, *standing);
       if (out.wrong && !out.wrong->to.is_null()) {
-        Remedy remedy{.ending = {}, .changes = {*out.wrong}, .stops = {}};
+        Remedy remedy{.waits_until = {}, .window = {}, .ending = {}, .changes = {*out.wrong}, .stops = {}};
         if (helps(books, workload, remedy)) out.remedies.push_back(std::move(remedy));
       }
       return out;

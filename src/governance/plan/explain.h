@@ -24,6 +24,8 @@ struct FieldChange {
 kube::Json changed(kube::Json object, const FieldChange& change);  // the object as it would be
 
 struct Remedy {
+  std::optional<Instant> waits_until;   // time alone: the quotas are those of another window then
+  std::string window;                   // ... its name; empty: of none
   std::vector<kube::ObjectKey> ending;  // these end, or leave the line
   std::vector<FieldChange> changes;
   std::vector<kube::ObjectKey> stops;   // what would be pre-empted then

@@ -85,6 +85,7 @@ Json to_json(const Explanation& it) {
     Json list = Json::array();
     for (const Remedy& one : it.remedies) {
       Json entry = Json::object();
+      if (one.waits_until) entry.set("waitsUntil", print_time(*one.waits_until)).set("window", one.window);
       if (!one.ending.empty()) entry.set("ending", names(it, one.ending));
       if (!one.changes.empty()) entry.set("changes", changes(one.changes));
       if (!one.stops.empty()) entry.set("stops", names(it, one.stops));

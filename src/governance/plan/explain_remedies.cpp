@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <tuple>
 
 #include "governance/plan/kueue_read.h"
 
@@ -44,6 +45,7 @@ std::optional<Books> done(const Books& books, const Remedy& remedy) {
     else if (change.kind == "Cohort") fork.set_cohort(change.key.name, next);
     else fork.set_local_queue(change.key, next);
   }
+  if (remedy.waits_until) fork.set_time(*remedy.waits_until);
   fork.decide();
   return fork;
 }
@@ -94,14 +96,14 @@ class Finder {
   void endings(const std::vector<ObjectKey>& candidates) {
     std::size_t singles = 0;
     for (std::size_t i = 0; i < candidates.size() && i < 12 && singles < 5; ++i)
-      if (keep({.ending = {candidates[i]}, .changes = {}, .stops = {}})) ++singles;
+      if (keep({.waits_until = {}, .window = {}, .ending = {candidates[i]}, .changes = {}, .stops = {}})) ++singles;
     if (singles > 0 || candidates.size() < 2) return;
     // Together: as few as it takes, then without those that turn out not to be needed.
     for (std::size_t count = 2; count <= candidates.size(); count = count == candidates.size() ? count + 1 : std::min(candidates.size(), count + std::max<std::size_t>(1, count / 3))) {
-      Remedy all{.ending = {candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(count)}, .changes = {}, .stops = {}};
+      Remedy all{.waits_until = {}, .window = {}, .ending = {candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(count)}, .changes = {}, .stops = {}};
       if (!works(all)) continue;
       for (std::size_t i = all.ending.size(); i-- > 0 && all.ending.size() > 1;) {
-        Remedy fewer{.ending = all.ending, .changes = {}, .stops = {}};
+        Remedy fewer{.waits_until = {}, .window = {}, .ending = all.ending, .changes = {}, .stops = {}};
         fewer.ending.erase(fewer.ending.begin() + static_cast<std::ptrdiff_t>(i));
         if (works(fewer)) all = std::move(fewer);
       }
@@ -142,11 +144,24 @@ class Finder {
       auto at = std::find_if(rules.begin(), rules.end(), [&](const char* one) { return now == one; });
       if (at == rules.end()) return;
       for (++at; at != rules.end(); ++at)
-        if (keep({.ending = {}, .changes = {{"ClusterQueue", {"", queue->spec->name}, std::string("spec.preemption.") + field, Json(now), Json(*at), ""}}, .stops = {}})) return;
+        if (keep({.waits_until = {}, .window = {}, .ending = {}, .changes = {{"ClusterQueue", {"", queue->spec->name}, std::string("spec.preemption.") + field, Json(now), Json(*at), ""}}, .stops = {}})) return;
     };
     rule("withinClusterQueue", {"Never", "LowerPriority", "LowerOrNewerEqualPriority"}, "Never");
     rule("reclaimWithinCohort", {"Never", "LowerPriority", "Any"}, "Never");
     rule("borrowWithinCohort.policy", {"Never", "LowerPriority"}, "Never");
+  }
+
+  // The first change of quotas by the clock after which it has its own.
+  void windows() {
+    const auto standing = books_.standing(workload_);
+    if (!standing) return;
+    int tries = 16;
+    Books ahead = books_;
+    for (auto at = ahead.changes_at(); at && --tries >= 0; at = ahead.changes_at()) {
+      ahead.set_time(*at);
+      const auto queue = ahead.queue_view(standing->what->queue);
+      if (keep({.waits_until = at, .window = queue ? queue->window : "", .ending = {}, .changes = {}, .stops = {}})) return;
+    }
   }
 
   // A priority above all that hold what it needs, and all that wait before it.
@@ -157,7 +172,7 @@ class Finder {
     for (const ObjectKey& key : candidates)
       if (const auto other = books_.standing(key)) most = std::max(most, other->spec->priority);
     if (most >= 1'000'000'000) return;
-    keep({.ending = {}, .changes = {{"Workload", workload_, "spec.priority", Json(standing->spec->priority), Json(most + 1), ""}}, .stops = {}});
+    keep({.waits_until = {}, .window = {}, .ending = {}, .changes = {{"Workload", workload_, "spec.priority", Json(standing->spec->priority), Json(most + 1), ""}}, .stops = {}});
   }
 
   std::vector<Remedy> take() { return std::move(found_); }
@@ -262,15 +277,16 @@ std::vector<Remedy> find_remedies(const Books& books, const ObjectKey& workload,
   finder.limits(Finder::Raise::Borrow);
   finder.limits(Finder::Raise::Nominal);
   finder.limits(Finder::Raise::Lend);
+  finder.windows();
   finder.policies();
   finder.priority(candidates);
   finder.endings(candidates);
   // What happens by itself comes first.
   std::vector<Remedy> out = finder.take();
-  std::stable_sort(out.begin(), out.end(), [](const Remedy& a, const Remedy& b) { return !a.ending.empty() && b.ending.empty(); });
+  std::stable_sort(out.begin(), out.end(), [](const Remedy& a, const Remedy& b) { return std::tuple(!a.waits_until, a.ending.empty()) < std::tuple(!b.waits_until, b.ending.empty()); });
   // Raising what others lend may have come down to raising what it borrows.
   const auto same = [](const Remedy& a, const Remedy& b) {
-    return a.ending == b.ending && a.changes.size() == b.changes.size() &&
+    return a.waits_until == b.waits_until && a.ending == b.ending && a.changes.size() == b.changes.size() &&
            std::equal(a.changes.begin(), a.changes.end(), b.changes.begin(), [](const FieldChange& x, const FieldChange& y) { return x.kind == y.kind && x.key == y.key && x.field == y.field && x.to == y.to; });
   };
   for (std::size_t i = out.size(); i-- > 0;)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "governance/plan/forecast.h"
 
+#include <algorithm>
 #include <functional>
 #include <queue>
 #include <tuple>
@@ -15,8 +16,8 @@ constexpr std::size_t nobody = ~std::size_t{0};
 
 class Run {
  public:
-  Run(const ContinuousEngine& engine, const std::vector<ForecastJob>& jobs, ForecastRun how, std::optional<std::size_t> until)
-      : engine_(engine), jobs_(jobs), how_(how), until_(until), rng_(how.seed), starts_(jobs.size()), states_(jobs.size()) {
+  Run(const ContinuousEngine& engine, const std::vector<ForecastJob>& jobs, ForecastRun how, std::optional<std::size_t> until, const std::vector<QuotasAhead>& ahead)
+      : engine_(engine), jobs_(jobs), ahead_(ahead), how_(how), until_(until), rng_(how.seed), starts_(jobs.size()), states_(jobs.size()) {
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       bind(jobs[i].job, i);
       states_[i].job = jobs[i].job;
@@ -35,8 +36,10 @@ class Run {
     }
     if (how_.ends == Ends::Soonest) engine_.expose_all();  // how long they are nobody's victims yet is not known here
     decide();
-    while (!over() && !ends_.empty()) {
-      now_ = std::get<0>(ends_.top());
+    while (!over() && (!ends_.empty() || changed_ < ahead_.size())) {
+      const bool change = changed_ < ahead_.size() && (ends_.empty() || ahead_[changed_].at <= std::get<0>(ends_.top()));
+      now_ = change ? std::max(now_, ahead_[changed_].at) : std::get<0>(ends_.top());
+      if (change) engine_.configure(ahead_[changed_++].spec);
       // All that ends in this second, then what follows.
       while (!ends_.empty() && std::get<0>(ends_.top()) == now_) {
         const auto [at, i, turn] = ends_.top();
@@ -107,6 +110,8 @@ class Run {
 
   ContinuousEngine engine_;
   const std::vector<ForecastJob>& jobs_;
+  const std::vector<QuotasAhead>& ahead_;
+  std::size_t changed_ = 0;  // of those
   const ForecastRun how_;
   const std::optional<std::size_t> until_;
   Rng rng_;
@@ -122,8 +127,8 @@ class Run {
 
 }  // namespace
 
-Forecast forecast(const ContinuousEngine& engine, const std::vector<ForecastJob>& jobs, ForecastRun run, std::optional<std::size_t> until) {
-  return Run(engine, jobs, run, until).go();
+Forecast forecast(const ContinuousEngine& engine, const std::vector<ForecastJob>& jobs, ForecastRun run, std::optional<std::size_t> until, const std::vector<QuotasAhead>& ahead) {
+  return Run(engine, jobs, run, until, ahead).go();
 }
 
 }  // namespace fairlead::governance

@@ -18,6 +18,11 @@ struct ForecastJob {
   std::optional<ClassId> asks;  // what it asks then; none: it does not come back
 };
 
+struct QuotasAhead {
+  std::int64_t at = 0;  // seconds from now
+  EngineSpec spec;
+};
+
 enum class Ends : std::uint8_t { Soonest, Latest, Mixed };  // each at the begin of its interval, at the end, or by chance at one of them
 struct ForecastRun {
   Ends ends = Ends::Soonest;
@@ -30,7 +35,8 @@ struct Forecast {
 };
 
 // When each of `jobs` starts, in seconds from now; those that run: 0; of one that is being stopped, when it starts anew; none: not in this run. With `until`, the run ends when that one (an index) has started.
-// O(decisions) beside a copy of the engine. A job that ends stops at once, and so does one that is pre-empted.
-Forecast forecast(const ContinuousEngine& engine, const std::vector<ForecastJob>& jobs, ForecastRun run, std::optional<std::size_t> until = std::nullopt);
+// `ahead`: quotas that change by the clock, by time. O(decisions) beside a copy of the engine. A job that ends stops at once, and so does one that is pre-empted.
+Forecast forecast(const ContinuousEngine& engine, const std::vector<ForecastJob>& jobs, ForecastRun run, std::optional<std::size_t> until = std::nullopt,
+                  const std::vector<QuotasAhead>& ahead = {});
 
 }  // namespace fairlead::governance

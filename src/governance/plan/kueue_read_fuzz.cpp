@@ -5,6 +5,7 @@
 
 #include "governance/plan/cycle.h"
 #include "governance/plan/kueue_read.h"
+#include "governance/plan/quota_schedule.h"
 
 namespace {
 
@@ -33,6 +34,10 @@ void decide(const kube::Json& object) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (auto schedule = read_quota_schedule({reinterpret_cast<const char*>(data), size})) {
+    const Instant now = Instant{} + std::chrono::hours(24 * 365 * 56) + std::chrono::minutes(size * 97);
+    if (const auto change = next_change(*schedule, now)) INVARIANT(window_at(*schedule, *change) != window_at(*schedule, now) && window_at(*schedule, *change - std::chrono::nanoseconds(1)) == window_at(*schedule, now));
+  }
   auto parsed = kube::parse_json({reinterpret_cast<const char*>(data), size});
   if (!parsed) return 0;
   const kube::Json& document = *parsed;

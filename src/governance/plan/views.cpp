@@ -95,6 +95,7 @@ Json node_view(const Books& books, NodeId node) {
   if (queue && !queue->spec->cohort.empty()) out.set("cohort", queue->spec->cohort);
   if (ledger.has_parent(node)) out.set("weight", ledger.weight(node)).set("share", ledger.share(node).rounded());
   if (queue) out.set("active", queue->active).set("reason", queue->reason).set("message", queue->message);
+  if (const std::string window = leaf ? (queue ? queue->window : "") : books.cohort_window(name); !window.empty()) out.set("window", window);
   std::int64_t pending = queue ? queue->pending : 0, reserving = queue ? queue->reserving : 0, admitted = queue ? queue->admitted : 0;
   Json children = Json::array();
   if (!leaf)
