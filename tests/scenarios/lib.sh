@@ -10,6 +10,7 @@ f() { COLUMNS=160 "$SCENARIO_FAIRLEAD" "$@" --kubeconfig "$KUBECONFIG"; }
 note() { printf '%7.1f s  ok %s\n' "$(awk -v a="$scenario_began" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')" "$*"; }
 fail() {
   echo "FAIL: $*" >&2
+  [ -s "$SCENARIO_WORK/first-failure" ] || echo "$*" > "$SCENARIO_WORK/first-failure" # run.sh asks why
   exit 1
 }
 pause() { read -rt "$1" <> <(:) || true; }
