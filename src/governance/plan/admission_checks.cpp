@@ -107,11 +107,12 @@ std::string unready_checks(const Json& workload) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-bool reset_checks(Json& workload, Instant now) {
-  if (std::ranges::all_of(entries(workload), [](const Json& one) { return one["state"].string() == "Pending"; })) return false;
+bool reset_checks(Json& workload, Instant now, std::string_view only) {
+  const auto stays = [&](const Json& one) { return one["state"].string() == "Pending" || (!only.empty() && one["state"].string() != only); };
+  if (std::ranges::all_of(entries(workload), stays)) return false;
   for (Json& one : workload.child("status").child("admissionChecks").items()) {
     const std::string was = one["state"].string();
-    if (was == "Pending") continue;
+    if (stays(one)) continue;
     Json next = Json::object({{"name", one["name"]}, {"state", "Pending"}, {"message", "Reset to Pending after eviction. Previously: " + was}, {"lastTransitionTime", print_time(now)}});
     if (one["requeueAfterSeconds"].is_number()) next.set("requeueAfterSeconds", one["requeueAfterSeconds"]);
     if (was == "Retry") next.set("retryCount", one["retryCount"].integer() + 1);
@@ -128,11 +129,9 @@ ChecksPlan plan_checks(const Json& workload, const QueueSpec* queue, Instant now
     if (holds) return out;
     Json next = workload;
     bool changed = reset_checks(next, now);
-    // Of one that never had quota nobody else takes it away, and it would deactivate it for ever.
-    if (kube::find_condition(next, kDeactivationTarget) != nullptr) {
-      std::erase_if(next.child("status").child("conditions").items(), [](const Json& one) { return one["type"].string() == kDeactivationTarget; });
-      changed = true;
-    }
+    // Of one that never had quota nobody else says it and takes the target away, which would deactivate it for ever.
+    if (kube::find_condition(next, kDeactivationTarget) != nullptr)
+      changed = tell_evicted(next, "Deactivated", "The workload is deactivated due to " + deactivation_cause(next), std::nullopt, now) || changed;
     if (changed) out.status = std::move(next);
     return out;
   }

@@ -25,8 +25,8 @@ bool tell_checks(kube::Json& workload, const std::set<std::string>& names, Insta
 bool checks_ready(const kube::Json& workload);  // all of the entries
 // "budget (Pending), licence (Retry: none is left)": those that are not ready. Empty: all are.
 std::string unready_checks(const kube::Json& workload);
-// After an eviction: what was said before is said anew.
-bool reset_checks(kube::Json& workload, Instant now);
+// With an eviction: what was said before is to be said anew. `only`: of those in this state.
+bool reset_checks(kube::Json& workload, Instant now, std::string_view only = "");
 
 struct ChecksPlan {
   std::optional<std::chrono::nanoseconds> later;  // look again after this time

@@ -104,6 +104,7 @@ TEST(AdmissionChecks, RetryEvictsForAWhile) {
     EXPECT_EQ(condition(plan, "Evicted"), "True AdmissionCheck: Evicted due to AdmissionCheck in Retry state: \"budget\" (none is left)");
     EXPECT_EQ((*plan.status)["status"]["requeueState"]["requeueAt"].string(), "2026-11-23T12:00:30Z");
     EXPECT_FALSE(plan_checks(*plan.status, &spec, now).status) << "until it has stopped";
+    EXPECT_EQ(states(*plan.status), "budget=Pending ") << "asked anew from here on";
     Json stopped = *plan.status;
     tell_stopped(stopped, now);
     EXPECT_EQ(states(stopped), "budget=Pending ");
@@ -116,6 +117,19 @@ TEST(AdmissionChecks, RetryEvictsForAWhile) {
   }
   const ChecksPlan at_once = plan_checks(workload("[{name: budget, state: Retry}]"), &spec, now);
   EXPECT_TRUE((*at_once.status)["status"]["requeueState"].is_null());
+}
+
+// Between the eviction and its end a check may speak already: of the next round.
+TEST(AdmissionChecks, AVerdictDuringAnEvictionStays) {
+  for (const char* state : {"Ready", "Rejected", "Retry"}) {
+    Json evicted = workload("[{name: budget, state: Ready}]");
+    tell_evicted(evicted, "Preempted", "for another", VictimReason::InClusterQueue, now);
+    EXPECT_EQ(states(evicted), "budget=Pending ");
+    evicted.child("status").child("admissionChecks").items().at(0).set("state", state);
+    tell_evicted(evicted, "Deactivated", "The workload is deactivated", std::nullopt, now);  // evicted already
+    tell_stopped(evicted, now);
+    EXPECT_EQ(states(evicted), std::string(state) == "Retry" ? "budget=Pending " : std::string("budget=") + state + " ");
+  }
 }
 
 TEST(AdmissionChecks, RejectedDeactivates) {
@@ -131,6 +145,7 @@ TEST(AdmissionChecks, RejectedDeactivates) {
   Json again = *plan_checks(workload(both, ""), nullptr, now).status;
   again = *plan_run_limit(again, now).spec;
   again = *plan_checks(again, &spec, now).status;
+  EXPECT_EQ((*kube::find_condition(again, "Evicted"))["message"].string(), "The workload is deactivated due to AdmissionChecks in Rejected state: \"budget\" (too dear); \"warm\"");
   again.child("spec").set("active", true);
   EXPECT_FALSE(plan_run_limit(again, now).spec);
   EXPECT_EQ(states(*plan_checks(again, &spec, now).status), "budget=Pending ");

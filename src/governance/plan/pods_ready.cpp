@@ -7,6 +7,7 @@
 
 #include "governance/plan/run_limit.h"
 #include "governance/plan/teams.h"
+#include "governance/plan/workload_status.h"
 #include "kube/object.h"
 
 namespace fairlead::governance {
@@ -98,7 +99,7 @@ ReadyPlan plan_pods_ready(const Json& workload, const std::optional<ReadyRules>&
   }
   const seconds wait = wait_of_try(*rules, number);
   const std::string message = "Exceeded the PodsReady timeout " + kube::key_of(workload).text();
-  kube::set_condition(*out.status, {.type = "Evicted", .status = "True", .reason = kPodsReadyTimeout, .message = message}, now);
+  tell_evicted(*out.status, kPodsReadyTimeout, message, std::nullopt, now);
   Json& state = out.status->child("status").child("requeueState");
   state.set("count", number).set("requeueAt", print_time(now + wait));
   out.note = Note{true, std::string("EvictedDueTo") + kPodsReadyTimeout, fmt::format("{}; it stands in line again after {} s", message, wait.count())};

@@ -103,7 +103,9 @@ bool tell_waiting(Json& workload, std::string_view reason, const std::string& me
 }
 
 bool tell_evicted(Json& workload, std::string_view reason, const std::string& message, std::optional<VictimReason> preempted, Instant now) {
+  const bool anew = !kube::condition_is_true(workload, "Evicted");
   bool changed = set(workload, "Evicted", true, reason, message, now);
+  if (anew) changed = reset_checks(workload, now) || changed;  // not when it has stopped: what is said until then is of the next round (Kueue's order, too)
   if (reason == "Deactivated" && kube::find_condition(workload, "DeactivationTarget") != nullptr) {  // its cause is in the message
     Json& conditions = workload.child("status").child("conditions");
     std::erase_if(conditions.items(), [](const Json& one) { return one["type"].string() == "DeactivationTarget"; });
@@ -123,7 +125,7 @@ bool tell_stopped(Json& workload, Instant now) {
       workload.child("status").set("accumulatedPastExecutionTimeSeconds",
                                    workload["status"]["accumulatedPastExecutionTimeSeconds"].integer() + std::int64_t{std::chrono::duration_cast<std::chrono::seconds>(now - *since).count()});
   if (kube::find_condition(workload, kPodsReady) != nullptr) set(workload, kPodsReady, false, "WaitForStart", "Not all pods are ready or succeeded", now);
-  reset_checks(workload, now);
+  reset_checks(workload, now, "Retry");  // for what it does not hold any more nothing is to be tried again
   bool changed = set(workload, "Requeued", reason == "Preempted" || reason == "NodeFailures", reason, message, now);
   changed = set(workload, "QuotaReserved", false, "PendingEvaluation", message, now) || changed;
   changed = set(workload, "Admitted", false, "NoReservation", "The workload has no reservation", now) || changed;
