@@ -46,6 +46,13 @@ spec:
                     name: {type: string, pattern: "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", maxLength: 40, description: "Jobs name it NAME-priority in label kueue.x-k8s.io/priority-class."}
                     weight: {type: integer, minimum: 0, maximum: 100, description: "Higher goes first."}
               fairShare: {type: string, enum: [Enabled, Disabled], default: Enabled, description: "Enabled: queues carry the weights of their teams, and who has borrowed less for its weight goes first. Disabled: they carry none, and higher priorities may take what lower ones borrowed."}
+              fairShareHistory:
+                type: object
+                required: [halfLifeSeconds]
+                description: Who has used more than its part lately weighs less for a while, at every level of the tree. Needs fairShare Enabled. Left out, weights are as they are written.
+                properties:
+                  halfLifeSeconds: {type: integer, format: int64, minimum: 60, maximum: 31536000, description: "What was used so long ago counts half. A week is 604800."}
+                  strength: {type: integer, format: int32, minimum: 0, maximum: 100, default: 3, description: "Who has used nothing lately weighs 1 + strength times its weight; who has used just its part weighs as written; 0 changes nothing."}
               idleResourceSharing: {type: string, enum: [Enabled, Disabled], default: Disabled, description: "Enabled: what no team reserved may be borrowed by all, within their limits."}
               preemption:
                 type: object

@@ -68,7 +68,8 @@ std::string title_rest(const Json& node) {
   if (node["pending"].integer() > 0) out += fmt::format(", {} wait", node["pending"].integer());
   if (node.has("weight")) {
     const std::int64_t share = node["share"].integer();
-    out += fmt::format("  weight {:g}, share {}", node["weight"].number(), share == std::numeric_limits<std::int64_t>::max() ? "endless" : std::to_string(share));
+    const std::string past = node.has("usedLately") ? fmt::format(" ({:g} as written; used {:.0f}% lately, {:.0f}% is its part)", node["writtenWeight"].number(), node["usedLately"].number() * 100, node["due"].number() * 100) : "";
+    out += fmt::format("  weight {:g}{}, share {}", node["weight"].number(), past, share == std::numeric_limits<std::int64_t>::max() ? "endless" : std::to_string(share));
   }
   if (node.has("active") && !node["active"].boolean()) out += "  " + node["reason"].string();
   if (node.has("window")) out += fmt::format("  window \"{}\"", node["window"].string());

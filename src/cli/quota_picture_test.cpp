@@ -44,6 +44,12 @@ TEST(QuotaPicture, IsATreeWithBars) {
             "# own use  + borrowed  ~ lent to others  . idle\n");
 }
 
+TEST(QuotaPicture, SaysWhatAWeightFollows) {
+  Json view = quotas();
+  view.child("tree").items()[0].child("children").items()[0].set("weight", 0.571).set("writtenWeight", 1).set("usedLately", 0.82).set("due", 0.5);
+  EXPECT_THAT(draw_quotas(view, {.width = 120, .unicode = false}), testing::HasSubstr("weight 0.571 (1 as written; used 82% lately, 50% is its part), share 0"));
+}
+
 TEST(QuotaPicture, FitsIntoAnyWidth) {
   for (int width = 40; width < 140; width += 7)
     for (const bool unicode : {true, false}) {

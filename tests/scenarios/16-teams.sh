@@ -136,6 +136,13 @@ says 'window "always"' f quota blue || fail 'the window is not in the picture'
 k annotate clusterqueue hyperpod-ns-blue-clusterqueue fairlead.dev/quota-schedule- > /dev/null
 until_true 20 'the quotas are its own again' same 'Can admit new workloads' condition
 note 'quotas follow a schedule'
+
+k patch schedulerconfig policy --type=merge -p '{"spec":{"fairShareHistory":{"halfLifeSeconds":60}}}' > /dev/null
+until_true 30 'weights follow what was used' says 'as written; used ' f quota
+until_true 30 'what was used is kept with the queue of the team' bash -c "$(declare -f k); k -n hyperpod-ns-blue get localqueue -o 'jsonpath={.items[0].status.fairSharing.admissionFairSharingStatus.consumedResources.cpu}' | grep -q '^[1-9][0-9]*m\$'"
+k patch schedulerconfig policy --type=merge -p '{"spec":{"fairShareHistory":null}}' > /dev/null
+until_true 30 'without it they are as written' bash -c "$(declare -f f); ! f quota | grep 'as written' > /dev/null"
+note 'weights follow what was used lately, as long as the policy says so'
 k -n hyperpod-ns-blue delete job b3 > /dev/null
 
 k delete computequota red --timeout=30s > /dev/null

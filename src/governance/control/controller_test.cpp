@@ -136,6 +136,29 @@ TEST(TaskGovernance, NobodyIsPreEmptedBeforeItHasRunForSoLong) {
 }
 
 // The quota of the hour needs no event but time, and outlives the server.
+// What was used is in the status of the LocalQueue; a server that comes after another counts on from there.
+TEST(TaskGovernance, HistorySurvivesAnotherServer) {
+  const auto used = [](Site& site) { return site.api_.all("localqueues").at({"lab", "team-a"})["status"]["fairSharing"]["admissionFairSharingStatus"]["consumedResources"]["cpu"].string(); };
+  const auto story = [](Site& site) {
+    site.put(api::teams::configs, "{metadata: {name: policy, uid: p1}, spec: {fairShareHistory: {halfLifeSeconds: 3600}}}");
+    site.settle();
+    site.job("a1", "a", 4);
+    site.settle();
+  };
+  Site one;
+  story(one);
+  for (int i = 0; i < 60; ++i) one.clock_.advance(60s), one.settle();
+  const double whole = std::stod(used(one));
+  EXPECT_NEAR(whole, 2'000, 40) << "thousandths of 4 cores for one half-life: " << used(one);
+  Site other;
+  story(other);
+  for (int i = 0; i < 60; ++i) {
+    if (i % 20 == 10) other.start();
+    other.clock_.advance(60s), other.settle();
+  }
+  EXPECT_NEAR(std::stod(used(other)), whole, 40) << used(other);
+}
+
 TEST(TaskGovernance, QuotasFollowTheClock) {
   const Story story = [](Site& site, const std::function<void()>& settle) {
     Json queue = site.api_.all("clusterqueues").at({"", "a"});

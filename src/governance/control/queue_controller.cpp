@@ -86,6 +86,7 @@ void QueueController::start(const kube::Caches& caches) {
   caches_ = &caches;
   const std::lock_guard lock(mutex_);
   take_log_up();
+  books_.set_time(clock_.now());
   follow_policy();
   caches.of(kube::resources::namespaces).each("", [this](const Json& object) { books_.set_space(kube::name_of(object), object); });
   caches.of(queues::topologies).each("", [this](const Json& object) { books_.set_topology(kube::name_of(object), object); });
@@ -252,6 +253,7 @@ Result<kube::Next> QueueController::look_and_write(const ObjectKey& key) {
   bool tends = false, sick = false;
   {
     const std::lock_guard lock(mutex_);
+    books_.set_time(clock_.now());  // of what is told
     look(key);
     others = decide(key);
     tends = books_.needs_tending();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <charconv>
 
 #include "base/encoding.h"
@@ -149,11 +150,13 @@ void Books::set_space(const std::string& name, const Json& object) {
 void Books::set_local_queue(const ObjectKey& key, const Json& object) {
   changed_.local_queues.insert(key);
   if (object.is_null()) {
+    past_.forget(key);
     if (local_queues_.erase(key) == 0) return;
   } else {
     LocalEntry& entry = local_queues_[key];
     const bool news = entry.object.is_null() || !(entry.object["spec"] == object["spec"]);
     entry.object = object;
+    past_.restore(key, object["status"], told_now_);
     if (!news) return;
     auto read = read_local_queue(object);
     entry.readable = read.has_value();
@@ -261,7 +264,10 @@ static Instant waits_since(const WorkloadSpec& spec) {
 
 void Books::set_time_rules(const TimeRules& rules) {
   if (times_.min_run.has_value() != rules.min_run.has_value()) stale_ = true;
+  const bool was_past = times_.past.has_value();
   const bool was = std::exchange(times_, rules).least_lost_work;
+  past_.set_half_life(times_.past ? times_.past->half_life : std::chrono::seconds(0), told_now_);
+  if (was_past || times_.past) (void)weigh(told_now_, true);
   if (!was || times_.least_lost_work) return;
   for (auto& [key, item] : items_)
     if (item.place == Place::Running && std::exchange(item.saved, std::nullopt)) tell_saved(item, ContinuousEngine::never_saved);
@@ -324,7 +330,8 @@ void Books::keep_again() {
 bool Books::tend(Instant now) {
   set_time(now);
   follow_saved(now);
-  bool changed = expose_due(now);
+  bool changed = weigh(now);
+  changed = expose_due(now) || changed;
   changed = replace_lost(now) || changed;
   std::erase_if(kept_for_, [&](const ObjectKey& key) {
     const auto at = items_.find(key);
@@ -369,14 +376,18 @@ bool Books::keep_due(Instant now, bool unseen) {
 EngineSpec Books::quotas() {
   EngineSpec spec{.fair = options_.fair, .shields = times_.min_run.has_value(), .places = place_specs()};
   places_in_effect_ = !spec.places.empty();
+  const auto weight = [this](const std::string& name, bool leaf, double written) {
+    const PastWeight* past = find_in(weights_, std::pair(name, leaf));
+    return past == nullptr || written <= 0 ? written : std::max(0.001, std::round(written * past->factor * 1'000) / 1'000);
+  };
   for (const auto& [name, cohort] : cohorts_) {
-    spec.nodes.push_back({.name = name, .parent = cohort.spec.parent, .leaf = false, .weight = cohort.spec.weight, .quotas = quotas_of(cohort.spec.groups)});
+    spec.nodes.push_back({.name = name, .parent = cohort.spec.parent, .leaf = false, .weight = weight(name, false, cohort.spec.weight), .quotas = quotas_of(cohort.spec.groups)});
     changed_.cohorts.insert({"", name});
   }
   for (auto& [name, queue] : queues_) {
     judge(queue);
     // A queue that admits nothing lends nothing, as in Kueue; what it runs stays its own.
-    spec.nodes.push_back({.name = name, .parent = queue.active ? queue.spec.cohort : "", .leaf = true, .weight = queue.spec.weight, .quotas = quotas_of(queue.spec.groups)});
+    spec.nodes.push_back({.name = name, .parent = queue.active ? queue.spec.cohort : "", .leaf = true, .weight = weight(name, true, queue.spec.weight), .quotas = quotas_of(queue.spec.groups)});
     EngineQueue into{.name = name, .strict_fifo = queue.spec.strict_fifo, .policies = queue.spec.policies, .stopped = !queue.active, .groups = {}};
     for (const ResourceGroup& group : queue.spec.groups) {
       EngineQueue::Group& covers = into.groups.emplace_back();
@@ -652,7 +663,12 @@ void Books::decide(std::optional<Instant> begin) {
       return std::tie(x.spec.reserved.since, x.spec.uid) < std::tie(y.spec.reserved.since, y.spec.uid);
     });
     for (const ObjectKey& key : keys) settle(key, items_.at(key));
-    if (begin && round == 0) follow_saved(*begin), (void)expose_due(*begin), (void)keep_due(*begin, true);
+    if (begin && round == 0) {
+      if (weigh(*begin, true) && stale_) configure();
+      follow_saved(*begin);
+      (void)expose_due(*begin);
+      (void)keep_due(*begin, true);
+    }
     std::vector<EngineDecision> decisions;
     engine_.drain(decisions);
     if (recorder_) recorder_->decided(engine_, decisions);

@@ -79,7 +79,7 @@ class Books {
   // What follows from time alone. tend(): reservations begin and end as of `now`, and who has run for long enough may be pre-empted; true: something may follow from it (decide()). O(classes + jobs that started lately), and meant to be
   // asked once a second.
   void set_time_rules(const TimeRules& rules);
-  bool needs_tending() const { return times_.reservation || times_.min_run || times_.least_lost_work || !kept_for_.empty() || has_sick_nodes(); }
+  bool needs_tending() const { return times_.reservation || times_.min_run || times_.least_lost_work || times_.past || !kept_for_.empty() || has_sick_nodes(); }
   bool has_sick_nodes() const {  // whose loss is not dealt with yet
     return places_in_effect_ && std::any_of(sick_.begin(), sick_.end(), [](const auto& one) { return !one.second.done; });
   }
@@ -118,6 +118,8 @@ class Books {
   std::optional<kube::Json> cohort_status(const std::string& name) const;
 
   const Ledger& in_use() const { return engine_.in_use(); }
+  // Where weights follow what was used lately (TimeRules::past): that of a ClusterQueue or a Cohort; none: it is as written.
+  std::optional<PastWeight> past_weight(const std::string& name, bool leaf) const;
 
   // For views and explanations (views.h, explain.h), which work on copies: a fork is a copy, and knows nothing of the original from then on.
   enum class Place { Out, Waiting, Promised, Running, Stopping };
@@ -150,6 +152,7 @@ class Books {
   };
   std::optional<QueueView> queue_view(const std::string& name) const;
   std::vector<std::string> queues() const;
+  double cohort_weight(const std::string& name) const;      // as written; 1 of one that is only named
   const kube::Json* cohort(const std::string& name) const;  // the object; none: no such object
   const kube::Json* local_queue(const kube::ObjectKey& key) const;
   const kube::ObjectKey* workload_of(JobId job) const;  // of one that is with the engine
@@ -276,6 +279,7 @@ class Books {
   void enter(const kube::ObjectKey& key, Item& item, JobId job, Place place);
   void leave(Item& item);
   void count(const kube::ObjectKey& key, Item& item);
+  void follow_past(const Item& item, int sign);
   void touch(const kube::ObjectKey& key) { changed_.workloads.insert(key); }
   Item* item_of(JobId job);
   bool keep_for(const Item& item);
@@ -284,6 +288,8 @@ class Books {
   bool expose_due(Instant now);
   void follow_saved(Instant now);
   void tell_saved(const Item& item, std::int64_t at);
+
+  bool weigh(Instant now, bool anyway = false);  // true: quotas are to be told again
 
   BooksOptions options_;
   ContinuousEngine engine_;
@@ -307,6 +313,9 @@ class Books {
   std::vector<kube::ObjectKey> by_job_;
   std::map<ClassId, std::set<kube::ObjectKey>> waiting_;  // by class
   TimeRules times_;
+  PastUse past_;
+  std::map<std::pair<std::string, bool>, PastWeight> weights_;  // by name and whether it is a leaf: as the engine was told, with what is known of the past now
+  Instant weighed_at_{};
   std::set<kube::ObjectKey> fresh_;  // that run and may not be pre-empted yet
   std::vector<kube::ObjectKey> kept_for_;  // first come first; some may have gone since
   std::set<kube::ObjectKey> unsettled_;

@@ -72,7 +72,7 @@ class BooksOf : public testing::Test {
   }
   std::string share(const std::string& queue) { return kube::print_json(books_.queue_status(queue, now_).value_or(kube::Json())["status"]["fairSharing"]["weightedShare"]); }
 
-  const Instant now_ = *parse_time("2026-11-22T10:01:00Z");
+  Instant now_ = *parse_time("2026-11-22T10:01:00Z");
   Books books_;
   std::map<kube::ObjectKey, kube::Json> objects_;
   std::vector<std::string> notes_;

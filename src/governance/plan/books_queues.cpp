@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "governance/plan/books_internal.h"
 #include "governance/plan/flavors.h"
@@ -118,6 +119,11 @@ std::optional<Instant> Books::cohort_changes_at(const std::string& name) const {
   return cohort == nullptr ? std::nullopt : cohort->schedule.until;
 }
 
+double Books::cohort_weight(const std::string& name) const {
+  const CohortEntry* cohort = find_in(cohorts_, name);
+  return cohort == nullptr ? 1 : cohort->spec.weight;
+}
+
 std::string Books::cohort_window(const std::string& name) const {
   const CohortEntry* cohort = find_in(cohorts_, name);
   return cohort == nullptr ? "" : cohort->schedule.window;
@@ -127,7 +133,7 @@ std::vector<std::pair<Instant, EngineSpec>> Books::quotas_ahead(Instant until, s
   std::vector<std::pair<Instant, EngineSpec>> out;
   if (!changes_at_) return out;
   Books ahead(options_);  // no workloads: quotas do not depend on them
-  ahead.queues_ = queues_, ahead.cohorts_ = cohorts_, ahead.flavors_ = flavors_, ahead.checks_ = checks_, ahead.topologies_ = topologies_, ahead.times_ = times_;
+  ahead.queues_ = queues_, ahead.cohorts_ = cohorts_, ahead.flavors_ = flavors_, ahead.checks_ = checks_, ahead.topologies_ = topologies_, ahead.times_ = times_, ahead.weights_ = weights_;
   ahead.told_now_ = told_now_, ahead.changes_at_ = changes_at_;
   while (out.size() < most && ahead.changes_at_ && *ahead.changes_at_ <= until) {
     const Instant at = *ahead.changes_at_;
@@ -184,6 +190,14 @@ void Books::judge(QueueEntry& queue) const {
   } else queue.message = fmt::format("Can't admit new workloads: {}.", fmt::join(messages, ", "));
 }
 
+// What its local queue holds of it counts from its reservation on.
+void Books::follow_past(const Item& item, int sign) {
+  if (item.amounts.empty() || item.local.name.empty()) return;
+  PastAmounts more;
+  for (const auto& [what, amount] : item.amounts) more[what.resource] += sign * static_cast<double>(amount);
+  past_.use(item.local, more, item.spec.reserved.is ? item.spec.reserved.since : told_now_, told_now_);
+}
+
 void Books::count(const ObjectKey& key, Item& item) {
   const bool holds = held(item.spec) && !item.spec.finished.is && !item.spec.uid.empty();
   const LocalEntry* lq = find_in(local_queues_, ObjectKey{item.spec.space, item.spec.local_queue});
@@ -220,9 +234,11 @@ void Books::count(const ObjectKey& key, Item& item) {
       changed_.local_queues.insert(item.local);
     }
   };
+  follow_past(item, -1);
   apply(-1);
   item.queue = queue, item.local = local, item.pending = pending, item.reserving = holds, item.admitted = admitted, item.amounts = std::move(amounts);
   apply(+1);
+  follow_past(item, +1);
   // Shares of others in the tree move with it.
   if (!options_.fair) return;
   const Ledger& ledger = engine_.in_use();
@@ -292,7 +308,56 @@ std::optional<Json> Books::local_queue_status(const ObjectKey& key, Instant now)
   Json& status = object.child("status");
   status.set("pendingWorkloads", tally.pending).set("reservingWorkloads", tally.reserving).set("admittedWorkloads", tally.admitted);
   if (queue != nullptr) status.set("flavorsReservation", usage_list(queue->spec, tally.reservation, false)).set("flavorsUsage", usage_list(queue->spec, tally.usage, false));
+  if (times_.past) status.set("fairSharing", Json::object({{"weightedShare", 0}, {"admissionFairSharingStatus", past_.status(key, weighed_at_)}}));
+  else if (status["fairSharing"].has("admissionFairSharingStatus")) status.erase("fairSharing");
   return object["status"] == local->object["status"] ? std::nullopt : std::optional(std::move(object));
+}
+
+bool Books::weigh(Instant now, bool anyway) {
+  if (!times_.past) {
+    if (!anyway || weights_.empty()) return false;
+    weights_.clear();
+    for (const auto& [key, local] : local_queues_) changed_.local_queues.insert(key);
+    return stale_ = true;
+  }
+  if (!anyway && now >= weighed_at_ && now - weighed_at_ < times_.past->every()) return false;
+  weighed_at_ = now;
+  std::map<std::string, PastAmounts> used;
+  for (const auto& [key, local] : local_queues_) {
+    changed_.local_queues.insert(key);
+    if (!local.readable) continue;
+    for (const auto& [resource, amount] : past_.at(key, now)) used[local.spec.queue][resource] += amount;
+  }
+  const auto nominal_of = [](const std::vector<ResourceGroup>& groups) {
+    std::map<std::string, double> out;
+    for (const ResourceGroup& group : groups)
+      for (const QueueFlavor& flavor : group.flavors)
+        for (const auto& [resource, limits] : flavor.resources) out[resource] += static_cast<double>(limits.nominal);
+    return out;
+  };
+  std::vector<PastNode> nodes;
+  for (const auto& [name, cohort] : cohorts_) nodes.push_back({.name = name, .parent = cohort.spec.parent, .leaf = false, .weight = cohort.spec.weight, .used = {}, .nominal = nominal_of(cohort.spec.groups)});
+  for (const auto& [name, queue] : queues_) nodes.push_back({.name = name, .parent = queue.spec.cohort, .leaf = true, .weight = queue.spec.weight, .used = used[name], .nominal = nominal_of(queue.spec.groups)});
+  const std::vector<PastWeight> next = weights_by_past(nodes, times_.past->strength);
+  // Less than a twentieth is not worth that everything is looked at anew.
+  bool moved = weights_.size() != nodes.size();
+  for (std::size_t n = 0; n < nodes.size() && !moved; ++n) {
+    const PastWeight* told = find_in(weights_, std::pair(nodes[n].name, nodes[n].leaf));
+    moved = told == nullptr || std::abs(told->factor - next[n].factor) > 0.05 * std::max(told->factor, next[n].factor);
+  }
+  std::map<std::pair<std::string, bool>, PastWeight> all;
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    PastWeight& into = all[{nodes[n].name, nodes[n].leaf}] = next[n];
+    if (!moved) into.factor = weights_.at({nodes[n].name, nodes[n].leaf}).factor;
+  }
+  weights_ = std::move(all);
+  stale_ = stale_ || moved;
+  return moved;
+}
+
+std::optional<PastWeight> Books::past_weight(const std::string& name, bool leaf) const {
+  const PastWeight* found = find_in(weights_, std::pair(name, leaf));
+  return found == nullptr ? std::nullopt : std::optional(*found);
 }
 
 std::optional<Json> Books::cohort_status(const std::string& name) const {

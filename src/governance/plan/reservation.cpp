@@ -16,6 +16,10 @@ TimeRules time_rules_of(const std::vector<kube::Json>& configs) {
   if (from["afterSeconds"].is_number()) out.reservation = Reservation{time(from["afterSeconds"]), time(from[from["holdSeconds"].is_number() ? "holdSeconds" : "afterSeconds"])};
   if (least.is_number() && least.integer() > 0) out.min_run = time(least);
   out.least_lost_work = (*policy)["spec"]["preemption"]["victims"].string() == "LeastLostWork";
+  if (const kube::Json& past = (*policy)["spec"]["fairShareHistory"]; past["halfLifeSeconds"].is_number()) {
+    out.past = PastRules{.half_life = time(past["halfLifeSeconds"])};
+    if (past["strength"].is_number()) out.past->strength = std::clamp(past["strength"].number(), 0.0, 100.0);
+  }
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <tuple>
 
@@ -94,6 +95,10 @@ Json node_view(const Books& books, NodeId node) {
   if (const std::string team = leaf ? team_of_queue(name) : ""; !team.empty()) out.set("team", team);
   if (queue && !queue->spec->cohort.empty()) out.set("cohort", queue->spec->cohort);
   if (ledger.has_parent(node)) out.set("weight", ledger.weight(node)).set("share", ledger.share(node).rounded());
+  if (const auto past = books.past_weight(name, leaf); past && ledger.has_parent(node)) {
+    const double written = leaf ? (queue ? queue->spec->weight : 1) : books.cohort_weight(name);
+    out.set("writtenWeight", written).set("usedLately", std::round(past->used * 1'000) / 1'000).set("due", std::round(past->due * 1'000) / 1'000);
+  }
   if (queue) out.set("active", queue->active).set("reason", queue->reason).set("message", queue->message);
   if (const std::string window = leaf ? (queue ? queue->window : "") : books.cohort_window(name); !window.empty()) out.set("window", window);
   std::int64_t pending = queue ? queue->pending : 0, reserving = queue ? queue->reserving : 0, admitted = queue ? queue->admitted : 0;
@@ -186,9 +191,13 @@ Books books_of(const std::vector<Json>& objects, std::optional<Instant> now) {
   Books books;
   std::vector<Json> policies;
   for (const Json& object : objects)
-    if (!tell_books(books, object["kind"].string(), kube::key_of(object), object) && object["kind"].string() == "SchedulerConfig") policies.push_back(object);
+    if (object["kind"].string() == "SchedulerConfig") policies.push_back(object);
   books.set_fair(shares_fairly(policies));
-  if (now) books.set_time_rules(time_rules_of(policies));
+  if (now) {  // before the rest: what statuses say of the past is as of now
+    books.set_time(*now);
+    books.set_time_rules(time_rules_of(policies));
+  }
+  for (const Json& object : objects) (void)tell_books(books, object["kind"].string(), kube::key_of(object), object);
   books.decide(now);
   return books;
 }

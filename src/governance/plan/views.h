@@ -14,8 +14,8 @@ namespace fairlead::governance {
 Books books_of(const std::vector<kube::Json>& objects, std::optional<Instant> now = std::nullopt);
 
 // {tree: [NODE]}: cohorts and queues as they lend to one another, roots by name.
-// NODE: {kind: Cohort | ClusterQueue, name, team, cohort, weight, share, active, reason, message, pending, reserving, admitted, quotas: [{flavor, resource, nominal, used, borrowed, lent, borrowingLimit, lendingLimit}],
-//        children: [NODE]}. Of a cohort nominal and used are sums of all below it, and its own quota. lent: of what others borrow, the part that falls to it (in proportion to what it has to lend).
+// NODE: {kind: Cohort | ClusterQueue, name, team, cohort, weight, writtenWeight, usedLately, due, share, active, reason, message, pending, reserving, admitted, quotas: [{flavor, resource, nominal, used, borrowed, lent, borrowingLimit, lendingLimit}],
+//        children: [NODE]}. writtenWeight, usedLately, due: where weights follow what was used lately; its parts of what its siblings and it used, and of their weights, 0 to 1. Of a cohort nominal and used are sums of all below it, and its own quota. lent: of what others borrow, the part that falls to it (in proportion to what it has to lend).
 kube::Json quota_view(const Books& books);
 
 // {workloads: [{queue, position, namespace, name, owner: {kind, name}, localQueue, priority, created, since, state: Waiting | Promised | NotQueued | Running | Stopping, reason, message, waitsFor, asks: {RESOURCE: AMOUNT}, flavors: {RESOURCE: [FLAVOR]}}]}:
