@@ -2,6 +2,7 @@
 #include "apiserver/crd.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -269,8 +270,8 @@ void set_crd_status(Json& crd, const KindTable& others, Instant now) {
                             conflict.empty() ? "the initial names have been accepted" : "not all names are accepted"}, now);
   // Said where everybody looks: a rule that is not evaluated refuses nothing.
   constexpr std::string_view rules_condition = "ValidationRulesEvaluated";
-  if (!crd_warnings(crd).empty()) {
-    kube::set_condition(crd, {std::string(rules_condition), "False", "NotSupported", "x-kubernetes-validations are stored but not evaluated by the embedded engine"}, now);
+  if (const auto left_out = crd_warnings(crd); !left_out.empty()) {
+    kube::set_condition(crd, {std::string(rules_condition), "False", "NotSupported", fmt::format("{}", fmt::join(left_out, "; ")).substr(0, 32'000)}, now);
   } else {
     std::erase_if(crd.child("status").child("conditions").items(), [&](const Json& one) { return one["type"].string() == rules_condition; });
   }
@@ -284,8 +285,8 @@ std::vector<std::string> crd_warnings(const Json& crd) {
   for (const Json& version : crd["spec"]["versions"].items()) {
     FieldErrors ignored;
     const auto schema = Schema::compile(version["schema"]["openAPIV3Schema"], "", ignored);
-    if (schema && schema->has_rules())
-      out.push_back(fmt::format("spec.versions[{}]: x-kubernetes-validations are stored but not evaluated by the embedded engine", version["name"].string()));
+    if (schema)
+      for (const std::string& rule : schema->rules_left_out()) out.push_back(fmt::format("spec.versions[{}]: a rule is not evaluated by the embedded engine: {}", version["name"].string(), rule));
   }
   return out;
 }

@@ -16,7 +16,7 @@ void check_crd_change(const kube::Json& old, const kube::Json& next, FieldErrors
 
 // Names, conditions NamesAccepted and Established, stored versions: written by the registry itself with every write of a CRD, judged against what is served by others.
 void set_crd_status(kube::Json& crd, const KindTable& others, Instant now);
-// Warnings for what is kept but not done: x-kubernetes-validations, conversion webhooks.
+// Warnings for what is kept but not done: x-kubernetes-validations that cannot be evaluated here.
 std::vector<std::string> crd_warnings(const kube::Json& crd);
 
 // One Kind for each served version. Empty: not established.

@@ -141,7 +141,7 @@ Result<Decision> EmbeddedRegistry::decide_change(const WriteContext& context, co
   assign(resource, body, &current, errors);
   if (kind.schema) {
     kind.schema->apply_defaults(body);
-    kind.schema->validate(body, errors);
+    kind.schema->validate(body, errors, &current);
   }
   check_metadata(resource, body, errors);
   check_metadata_change(current, body, errors);
@@ -167,7 +167,7 @@ Result<Decision> EmbeddedRegistry::decide_status(const Kind& kind, const Json& c
   FieldErrors errors;
   if (kind.schema) {
     kind.schema->apply_defaults(next);
-    kind.schema->validate(next, errors);
+    kind.schema->validate(next, errors, &current);
   }
   if (!errors.empty()) return errors.error(kind.resource, kube::name_of(current));
   return Decision{Decision::What::Put, std::move(next), std::move(warnings)};

@@ -293,8 +293,11 @@ std::vector<std::string> Schema::prune(Json& object) const {
   return unknown;
 }
 
-void Schema::validate(const Json& object, FieldErrors& errors) const { Checker(errors).check(object, *root_, ""); }
-
-bool Schema::has_rules() const { return root_->rules; }
+void Schema::validate(const Json& object, FieldErrors& errors, const Json* old) const {
+  FieldErrors own;
+  Checker(own).check(object, *root_, "");
+  if (root_->rules) check_rules(*root_, object, old, own);
+  for (const std::string& text : own.texts()) errors.add(text);
+}
 
 }  // namespace fairlead::apiserver

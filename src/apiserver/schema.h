@@ -2,7 +2,7 @@
 // Structural schemas of CustomResourceDefinitions: what an object of the kind may look like, its defaults, and what is cut away. Immutable, thread-safe, pure.
 // Known: types, properties, additionalProperties, items, required, enum, numeric bounds, multipleOf, lengths, pattern (RE2, as Kubernetes), formats
 // (int32, int64, date-time, date, byte, ipv4, ipv6, uuid, duration, email and others unchecked), nullable, default, allOf/anyOf/oneOf/not as value checks, x-kubernetes-
-// int-or-string, preserve-unknown-fields, embedded-resource, list-type set and map with keys, map-type. Kept but not evaluated: x-kubernetes-validations (CEL).
+// int-or-string, preserve-unknown-fields, embedded-resource, list-type set and map with keys, map-type, x-kubernetes-validations (CEL, docs/design/046-cel.md).
 #pragma once
 #include <memory>
 #include <string>
@@ -25,9 +25,10 @@ class Schema {
   void apply_defaults(kube::Json& object) const;
   // Cuts away what the schema does not know; gives their paths ("spec.foo") in document order.
   std::vector<std::string> prune(kube::Json& object) const;
-  void validate(const kube::Json& object, FieldErrors& errors) const;
+  // Then x-kubernetes-validations, unless what was found would lead them astray (a wrong type, something missing or too long). `old`: what is stored; null: nothing. What does not fit a rule but is as it was is not complained of.
+  void validate(const kube::Json& object, FieldErrors& errors, const kube::Json* old = nullptr) const;
   const SchemaNode& root() const { return *root_; }
-  bool has_rules() const;  // x-kubernetes-validations somewhere
+  std::vector<std::string> rules_left_out() const;  // "spec.size: RULE: WHY", of rules that cannot be evaluated here
 
  private:
   explicit Schema(std::unique_ptr<SchemaNode> root);

@@ -144,7 +144,8 @@ std::unique_ptr<SchemaNode> compile_node(const Json& from, const std::string& pa
   node.int_or_string = from["x-kubernetes-int-or-string"].boolean();
   node.preserve_unknown = from["x-kubernetes-preserve-unknown-fields"].boolean();
   node.embedded_resource = from["x-kubernetes-embedded-resource"].boolean();
-  node.rules = !from["x-kubernetes-validations"].items().empty();
+  compile_rules(from["x-kubernetes-validations"], node);
+  node.rules = !node.own_rules.empty();
   if (!node.type.empty() && std::find(types.begin(), types.end(), node.type) == types.end())
     errors.unsupported_value(path + ".type", node.type, {types.begin(), types.end()});
   if (place == Place::Structural) {

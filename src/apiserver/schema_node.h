@@ -9,13 +9,23 @@
 #include <string>
 #include <vector>
 
+#include "cel/cel.h"
 #include "kube/json.h"
 
 namespace fairlead::apiserver {
 
+class FieldErrors;
 enum class ListType { Atomic, Set, Map };
 
-struct SchemaNode {
+// One of x-kubernetes-validations.
+struct SchemaRule {
+  cel::Program test;
+  std::optional<cel::Program> message_of;  // messageExpression
+  std::string message, reason, field_path;
+  bool transition = false;  // it asks what was there before
+};
+
+struct SchemaNode : cel::Shape {
   std::string type;  // "" : any
   std::string format;
   bool nullable = false, int_or_string = false, preserve_unknown = false, embedded_resource = false, rules = false, atomic_map = false;
@@ -36,9 +46,18 @@ struct SchemaNode {
   std::vector<std::string> list_map_keys;
   std::vector<std::unique_ptr<SchemaNode>> all_of, any_of, one_of;
   std::unique_ptr<SchemaNode> none_of;  // not
-};
+  std::vector<SchemaRule> own_rules;
+  std::vector<std::string> rules_left_out;  // why, of those that cannot be evaluated here: own ones
 
-class FieldErrors;
+  Kind shape_kind() const override;
+  const cel::Shape* shape_of(std::string_view member) const override;
+  const cel::Shape* shape_of_items() const override { return items.get(); }
+};
+// From x-kubernetes-validations of a node into its own_rules and rules_left_out.
+void compile_rules(const kube::Json& from, SchemaNode& node);
+// Evaluates them in and below the root; `errors`: what was found of the object before.
+void check_rules(const SchemaNode& root, const kube::Json& object, const kube::Json* old, FieldErrors& errors);
+
 // Defaults must fit their schemas: `x.default: Invalid value: ...` for each that does not.
 void check_defaults(const SchemaNode& node, const std::string& path, FieldErrors& errors);
 

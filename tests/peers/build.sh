@@ -3,6 +3,7 @@
 # Builds real programs that tests compare with or run against, from pinned Go modules with the ordinary Go client, once per version into a cache folder.
 #   build.sh [--print] [NAME...]     names: kube-apiserver kube-controller-manager kube-scheduler etcd helm kubectl kubelet probe probe-VERSION; without names all but kubelet and the latter
 #                                    probe-VERSION is the probe with another client-go: probe/go.VERSION.mod
+#   build.sh [--print] jobset        the controller of JobSets with its definition (jobsets.yaml), in a folder of its own
 #   --print                          builds nothing missing; prints the folder of programs
 # The last line of output is the folder that holds the programs. Exit status 77: there is no Go client.
 set -euo pipefail
@@ -17,6 +18,12 @@ etcd=$(version_of etcd go.etcd.io/etcd/server/v3)
 helm=$(version_of helm helm.sh/helm/v3)
 [ -n "$kubernetes" ] && [ -n "$etcd" ] && [ -n "$helm" ] || { echo 'build.sh: a go.mod does not name its version' >&2; exit 1; }
 folder=$cache/kubernetes-$kubernetes-$stamp
+
+if [ "$*" = jobset ] || [ "$*" = '--print jobset' ]; then
+  jobset=$(version_of jobset sigs.k8s.io/jobset)
+  [ -n "$jobset" ] || { echo 'build.sh: a go.mod does not name its version' >&2; exit 1; }
+  folder=$cache/jobset-$jobset-$(cd "$here/jobset" && sha256sum go.mod go.sum | sha256sum | cut -c1-12)
+fi
 
 if [ "${1:-}" = --print ]; then
   echo "$folder"
@@ -61,6 +68,12 @@ for name in "$@"; do
       kube-apiserver | kube-controller-manager | kube-scheduler | kubectl | kubelet) make_one "$name" kubernetes "k8s.io/kubernetes/cmd/$name" "$(version_flags "$kubernetes")" ;;
       etcd) make_one etcd etcd go.etcd.io/etcd/server/v3 '' ;;
       helm) make_one helm helm helm.sh/helm/v3/cmd/helm "-X helm.sh/helm/v3/internal/version.version=$helm -X helm.sh/helm/v3/internal/version.metadata= -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=33 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=33" ;;
+      jobset)
+        [ -n "${jobset:-}" ] || { echo 'build.sh: jobset is built alone' >&2; exit 2; }
+        make_one jobset jobset sigs.k8s.io/jobset ''
+        module=$(cd "$here/jobset" && GOFLAGS='' GOTOOLCHAIN=local GOWORK=off go list -mod=readonly -m -f '{{.Dir}}' sigs.k8s.io/jobset)
+        install -m 644 "$module/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml" "$folder/jobsets.yaml"
+        ;;
       probe) [ ! -e "$here/probe/go.mod" ] || make_one probe probe . '' ;;
       probe-*)
         [ -e "$here/probe/go.${name#probe-}.mod" ] || { echo "build.sh: no probe/go.${name#probe-}.mod" >&2; exit 2; }
