@@ -130,7 +130,8 @@ std::optional<Eta> eta(const Books& books, const std::vector<Json>& jobs, const 
     const bool before = one.standing.queue == standing->queue && position_of(one.standing.job) < position_of(standing->job);
     if (!holds && !before) continue;
     if (!one.left.most) ++out.unknown;
-    out.others.push_back({.workload = one.key, .owner = owner_of(one.standing.object), .queue = one.standing.queue, .runs = holds, .time = one.left, .from = one.time.from, .problem = one.time.problem});
+    out.others.push_back({.workload = one.key, .owner = owner_of(one.standing.object), .queue = one.standing.queue, .runs = holds, .time = one.left, .from = one.time.from,
+                          .problem = one.time.problem.empty() ? "" : "what it says of how long it runs cannot be read"});  // in no words of its own: it may be another team's
   }
   std::sort(out.others.begin(), out.others.end(), [](const Eta::Other& a, const Eta::Other& b) {
     const auto rank = [](const Eta::Other& one) { return std::tuple(!one.runs, one.time.most.has_value(), one.time.most.value_or(seconds(0)), one.workload); };

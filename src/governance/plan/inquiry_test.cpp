@@ -10,6 +10,7 @@
 #include "base/test_rounds.h"
 #include "governance/plan/explain.h"
 #include "governance/plan/explain_lab.h"
+#include "governance/plan/run_time.h"
 
 namespace fairlead::governance {
 namespace {
@@ -131,14 +132,17 @@ TEST(Inquiry, GivesAwayNoPods) {
     SCOPED_TRACE(seed);
     Lab lab = Lab::random(static_cast<std::uint64_t>(seed));
     std::string some;
+    for (const Json& object : lab.objects())
+      if (object["kind"].string() == "Workload") some = kube::name_of(object);
     for (Json object : lab.objects()) {
       if (object["kind"].string() != "Workload") continue;
-      some = kube::name_of(object);
+      if (kube::name_of(object) != some) object.child("metadata").set("annotations", Json::object({{kRunTime, "hunter2"}}));
       for (Json& pods : object.child("spec").child("podSets").items())
         for (Json& container : pods.child("template").child("spec").child("containers").items()) container.set("env", Json::array({Json::object({{"name", "TOKEN"}, {"value", "hunter2"}})}));
       lab.set(std::move(object));
     }
     if (some.empty()) continue;
+    EXPECT_EQ(refusal(ask(lab, fmt::format("{{eta: {{workload: workload/{}}}}}", some))), "answered");
     for (const std::string& question : {fmt::format("{{explain: {{workload: workload/{}}}}}", some), fmt::format("{{eta: {{workload: workload/{}}}}}", some), fmt::format("{{whatIf: {{without: [workload/{}]}}}}", some), std::string("{queue: {all: true}}"), std::string("{quota: {}}")})
       EXPECT_EQ(kube::print_json(ask(lab, question)).find("hunter2"), std::string::npos) << question;
   }
