@@ -140,15 +140,34 @@ bool is_utf8(std::string_view text) {
   }
   return true;
 }
+// As Go prints it with %g: the fewest digits that tell it, with an exponent below 1e-4 and from 1e6 on.
+std::string text_of(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
+  std::array<char, 64> room{};
+  const auto scientific = std::to_chars(room.data(), room.data() + room.size(), value, std::chars_format::scientific);
+  const std::string text(room.data(), scientific.ptr);
+  const std::string_view exponent = std::string_view(text).substr(text.find('e') + 1);
+  int power = 0;
+  std::from_chars(exponent.data() + (exponent.front() == '+' ? 1 : 0), exponent.data() + exponent.size(), power);
+  if (power < -4 || power >= 6) return text;
+  const auto plain = std::to_chars(room.data(), room.data() + room.size(), value, std::chars_format::fixed);
+  return {room.data(), plain.ptr};
+}
 Result<Value> to_text(Machine& /*machine*/, const Node& /*node*/, const Arguments& all) {
   const Value& of = all[0];
   if (of.get<std::string>() != nullptr) return of;
   if (const auto* x = of.get<bool>()) return Value(std::string(*x ? "true" : "false"));
   if (const auto* x = of.get<std::int64_t>()) return Value(fmt::format("{}", *x));
   if (const auto* x = of.get<std::uint64_t>()) return Value(fmt::format("{}", *x));
-  if (const auto* x = of.get<double>()) return Value(std::trunc(*x) == *x && std::fabs(*x) < 1e21 ? fmt::format("{:.0f}", *x) : fmt::format("{}", *x));
+  if (const auto* x = of.get<double>()) return Value(text_of(*x));
   if (const auto* x = of.get<Bytes>()) return is_utf8(x->data) ? Result<Value>(Value(x->data)) : Result<Value>(wrong("invalid UTF-8 in bytes, cannot convert to string"));
-  if (const auto* x = of.get<Instant>()) return Value(print_time(*x));
+  if (const auto* x = of.get<Instant>()) {
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(*x);
+    std::string out = print_time(seconds), rest = *x == seconds ? "" : fmt::format(".{:09d}", (*x - seconds).count());
+    while (rest.ends_with('0')) rest.pop_back();
+    return Value(out.substr(0, out.size() - 1) + rest + "Z");
+  }
   if (const auto* x = of.get<Nanoseconds>()) return Value(print_seconds(*x));
   return no_overload();
 }
@@ -183,7 +202,7 @@ Result<Value> part_of_time(Machine& /*machine*/, const Node& node, const Argumen
     if (what == "getHours") return Value(std::int64_t{std::chrono::duration_cast<std::chrono::hours>(*duration).count()});
     if (what == "getMinutes") return Value(std::int64_t{std::chrono::duration_cast<std::chrono::minutes>(*duration).count()});
     if (what == "getSeconds") return Value(std::int64_t{std::chrono::duration_cast<std::chrono::seconds>(*duration).count()});
-    if (what == "getMilliseconds") return Value(std::int64_t{std::chrono::duration_cast<std::chrono::milliseconds>(*duration % std::chrono::seconds(1)).count()});
+    if (what == "getMilliseconds") return Value(std::int64_t{std::chrono::duration_cast<std::chrono::milliseconds>(*duration).count()});  // all of it, as cel-go has it
     return no_overload();
   }
   const Instant* found = all[0].get<Instant>();
@@ -353,8 +372,16 @@ Result<Value> substring(Machine& machine, const Node& /*node*/, const Arguments&
 Result<Value> trim(Machine& /*machine*/, const Node& /*node*/, const Arguments& all) {
   const std::string* text = text_at(all, 0);
   if (text == nullptr) return no_overload();
-  const std::size_t first = text->find_first_not_of(" \t\n\v\f\r"), last = text->find_last_not_of(" \t\n\v\f\r");
-  return Value(first == std::string::npos ? std::string() : text->substr(first, last - first + 1));
+  const auto space = [](std::string_view character) {
+    constexpr std::array<std::string_view, 25> spaces{"\t", "\n", "\v", "\f", "\r", " ", "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
+    return std::find(spaces.begin(), spaces.end(), character) != spaces.end();
+  };
+  const auto places = starts(*text);
+  std::size_t first = 0, last = places.size() - 1;
+  const auto character = [&](std::size_t i) { return std::string_view(*text).substr(places[i], places[i + 1] - places[i]); };
+  while (first < last && space(character(first))) ++first;
+  while (last > first && space(character(last - 1))) --last;
+  return Value(text->substr(places[first], places[last] - places[first]));
 }
 
 // ---- regex
@@ -366,14 +393,16 @@ Result<Value> find_text(Machine& machine, const Node& node, const Arguments& all
   const auto pattern = pattern_of(machine, node, all[1]);
   if (!pattern) return machine.budget < 0 ? Result<Value>(too_dear()) : Result<Value>(wrong("invalid regular expression"));
   List out;
+  std::size_t last_end = std::string::npos;
   for (std::size_t at = 0; at <= text->size();) {
     if (limit != nullptr && *limit >= 0 && static_cast<std::int64_t>(out.size()) >= *limit) break;
     if (!machine.spend(1 + text->size() / 8)) return too_dear();
     re2::StringPiece found;
     if (!pattern->Match(*text, at, text->size(), re2::RE2::UNANCHORED, &found, 1)) break;
-    out.emplace_back(std::string(found.data(), found.size()));
-    if (!every) break;
     const auto end = static_cast<std::size_t>(found.data() - text->data()) + found.size();
+    if (!found.empty() || end != last_end) out.emplace_back(std::string(found.data(), found.size()));  // nothing, right behind a match, is none (as in Go)
+    if (!every) break;
+    last_end = end;
     at = found.empty() ? end + 1 : end;
   }
   if (every) return list_of(std::move(out));
