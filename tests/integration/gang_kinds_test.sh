@@ -173,7 +173,7 @@ k patch hyperpodpytorchjob hyper --subresource=status --type=merge -p '{"status"
 wait_until 30 'a HyperPodPyTorchJob that has failed' is 'Failed out of restarts' k get workloads -o 'jsonpath={range .items[?(@.metadata.ownerReferences[0].name=="hyper")].status.conditions[?(@.type=="Finished")]}{.reason} {.message}{end}'
 k patch mpijob mpi --type=merge -p '{"spec":{"mpiReplicaSpecs":{"Worker":{"replicas":-1}}}}' > /dev/null
 wait_until 30 'an MPIJob that was spoilt is held' is true k get mpijob mpi -o 'jsonpath={.spec.runPolicy.suspend}'
-wait_until 30 'and told' bash -c "'$kubectl' get events -o 'jsonpath={.items[*].message}' | grep -qi 'spec.mpiReplicaSpecs\[Worker\].replicas: a number of pods is expected'"
+wait_until 30 'and told' bash -c "'$kubectl' get events -o 'jsonpath={.items[*].message}' | grep -q 'spec.mpiReplicaSpecs\[Worker\].replicas: a number of pods is expected'"
 echo 'ok HyperPodPyTorchJob, PyTorchJob and MPIJob'
 k delete crd mpijobs.kubeflow.org pytorchjobs.kubeflow.org hyperpodpytorchjobs.sagemaker.amazonaws.com > /dev/null
 wait_until 90 'Workloads go with the definitions of their owners' is '' k get workloads -o name

@@ -2,6 +2,7 @@
 #include "governance/plan/gang_workload.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -98,11 +99,15 @@ Json pod_sets_of(const GangKind& kind, const Json& gang) {
 // What of it cannot be queued; empty: nothing.
 std::string problem_of(const GangKind& kind, const Json& gang) {
   const std::vector<Part> parts = parts_of(kind, gang);
+  if (!kind.order.empty())  // what is not known would run beside the quota
+    for (const auto& [name, part] : gang.at(kind.parts.c_str()).members())
+      if (std::find(kind.order.begin(), kind.order.end(), name) == kind.order.end()) return fmt::format("{}[{}]: {} can be queued, and no other", kind.parts, name, fmt::join(kind.order, " and "));
   if (parts.empty()) return kind.parts + ": at least one with a template of pods is expected";
   if (parts.size() > most_parts) return fmt::format("{}: {} are given, and at most {} can be queued together", kind.parts, parts.size(), most_parts);
   std::vector<std::string> names;
   for (const Part& part : parts) {
-    const std::string at = fmt::format("{}[{}]", kind.parts, part.name);
+    const auto written = std::find_if(kind.order.begin(), kind.order.end(), [&](const std::string& name) { return lower(name) == part.name; });
+    const std::string at = fmt::format("{}[{}]", kind.parts, written == kind.order.end() ? part.name : *written);
     if (part.name.empty()) return kind.parts + ": a name is expected of each";
     if (std::find(names.begin(), names.end(), part.name) != names.end()) return at + ": there are two of this name";
     names.push_back(part.name);

@@ -148,7 +148,17 @@ TEST_P(GangPlans, WhatIsOddIsToldOrLeftAlone) {
     in_.gang = good;
     (kind_.order.empty() ? in_.gang.child("spec").child(field).items().at(0) : in_.gang.child("spec").child(field).child(kind_.order.back())).set("replicas", replicas);
     (void)run();
-    EXPECT_THAT(problem_, HasSubstr("replicas: a number of pods is expected"));
+    EXPECT_THAT(problem_, HasSubstr(kind_.order.empty() ? "replicas: a number of pods is expected" : kind_.parts + "[Worker].replicas: a number of pods is expected"));
+  }
+  if (!kind_.order.empty()) {  // its pods would run beside the quota
+    in_.gang = good;
+    in_.workloads.clear();
+    const Json worker = good["spec"][field]["Worker"];
+    in_.gang.child("spec").child(field).set("Evaluator", worker);
+    (void)run();
+    EXPECT_EQ(problem_, fmt::format("{}[Evaluator]: {} and Worker can be queued, and no other", kind_.parts, kind_.order.front()));
+    EXPECT_TRUE(in_.workloads.empty());
+    EXPECT_TRUE(suspended());
   }
   in_.gang = good;
   in_.gang.child("metadata").erase("labels");
