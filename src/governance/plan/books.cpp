@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <charconv>
+#include <cmath>
 
 #include "base/encoding.h"
 #include "governance/plan/admission_checks.h"
@@ -264,10 +264,10 @@ static Instant waits_since(const WorkloadSpec& spec) {
 
 void Books::set_time_rules(const TimeRules& rules) {
   if (times_.min_run.has_value() != rules.min_run.has_value()) stale_ = true;
-  const bool was_past = times_.past.has_value();
+  const bool other_past = times_.past != rules.past;
   const bool was = std::exchange(times_, rules).least_lost_work;
   past_.set_half_life(times_.past ? times_.past->half_life : std::chrono::seconds(0), told_now_);
-  if (was_past || times_.past) (void)weigh(told_now_, true);
+  if (other_past) (void)weigh(told_now_, true);  // the rules are told once a second
   if (!was || times_.least_lost_work) return;
   for (auto& [key, item] : items_)
     if (item.place == Place::Running && std::exchange(item.saved, std::nullopt)) tell_saved(item, ContinuousEngine::never_saved);
@@ -664,7 +664,7 @@ void Books::decide(std::optional<Instant> begin) {
     });
     for (const ObjectKey& key : keys) settle(key, items_.at(key));
     if (begin && round == 0) {
-      if (weigh(*begin, true) && stale_) configure();
+      if (weigh(*begin, true)) configure();
       follow_saved(*begin);
       (void)expose_due(*begin);
       (void)keep_due(*begin, true);

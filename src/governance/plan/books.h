@@ -279,7 +279,7 @@ class Books {
   void enter(const kube::ObjectKey& key, Item& item, JobId job, Place place);
   void leave(Item& item);
   void count(const kube::ObjectKey& key, Item& item);
-  void follow_past(const Item& item, int sign);
+  void follow_past(const Item& item, int sign, Instant since);
   void touch(const kube::ObjectKey& key) { changed_.workloads.insert(key); }
   Item* item_of(JobId job);
   bool keep_for(const Item& item);

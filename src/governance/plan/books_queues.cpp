@@ -190,12 +190,12 @@ void Books::judge(QueueEntry& queue) const {
   } else queue.message = fmt::format("Can't admit new workloads: {}.", fmt::join(messages, ", "));
 }
 
-// What its local queue holds of it counts from its reservation on.
-void Books::follow_past(const Item& item, int sign) {
+// What its local queue holds of it, more or less by so much since then.
+void Books::follow_past(const Item& item, int sign, Instant since) {
   if (item.amounts.empty() || item.local.name.empty()) return;
   PastAmounts more;
   for (const auto& [what, amount] : item.amounts) more[what.resource] += sign * static_cast<double>(amount);
-  past_.use(item.local, more, item.spec.reserved.is ? item.spec.reserved.since : told_now_, told_now_);
+  past_.use(item.local, more, since, told_now_);
 }
 
 void Books::count(const ObjectKey& key, Item& item) {
@@ -234,11 +234,13 @@ void Books::count(const ObjectKey& key, Item& item) {
       changed_.local_queues.insert(item.local);
     }
   };
-  follow_past(item, -1);
+  // What was not counted yet counts from its reservation on; what is counted and changes, from now on.
+  const Instant since = item.amounts.empty() && item.spec.reserved.is ? item.spec.reserved.since : told_now_;
+  follow_past(item, -1, told_now_);
   apply(-1);
   item.queue = queue, item.local = local, item.pending = pending, item.reserving = holds, item.admitted = admitted, item.amounts = std::move(amounts);
   apply(+1);
-  follow_past(item, +1);
+  follow_past(item, +1, since);
   // Shares of others in the tree move with it.
   if (!options_.fair) return;
   const Ledger& ledger = engine_.in_use();
@@ -308,8 +310,11 @@ std::optional<Json> Books::local_queue_status(const ObjectKey& key, Instant now)
   Json& status = object.child("status");
   status.set("pendingWorkloads", tally.pending).set("reservingWorkloads", tally.reserving).set("admittedWorkloads", tally.admitted);
   if (queue != nullptr) status.set("flavorsReservation", usage_list(queue->spec, tally.reservation, false)).set("flavorsUsage", usage_list(queue->spec, tally.usage, false));
-  if (times_.past) status.set("fairSharing", Json::object({{"weightedShare", 0}, {"admissionFairSharingStatus", past_.status(key, weighed_at_)}}));
-  else if (status["fairSharing"].has("admissionFairSharingStatus")) status.erase("fairSharing");
+  if (times_.past) {
+    Json past = past_.status(key, weighed_at_);
+    // Where nothing is used and nothing was there is no news in another time.
+    if (!past["consumedResources"].members().empty() || !status["fairSharing"]["admissionFairSharingStatus"]["consumedResources"].members().empty()) status.set("fairSharing", Json::object({{"weightedShare", 0}, {"admissionFairSharingStatus", std::move(past)}}));
+  } else if (status["fairSharing"].has("admissionFairSharingStatus")) status.erase("fairSharing");
   return object["status"] == local->object["status"] ? std::nullopt : std::optional(std::move(object));
 }
 

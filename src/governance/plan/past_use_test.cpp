@@ -221,6 +221,49 @@ TEST_F(HistoryBooks, WhoHasUsedMoreGetsLessOfWhatIsIdle) {
   EXPECT_FALSE(plain["tree"].items().at(0)["children"].items().at(0).has("usedLately"));
 }
 
+// Of one that runs other fields change, too, and pods of it end: what it has used so far was counted.
+TEST_F(HistoryBooks, NothingCountsTwice) {
+  settle();
+  submit("a0", "a", "4");
+  settle();
+  pass(3600s);
+  const auto used = [&] { return (*books_.local_queue_status({"lab", "a"}, now_))["status"]["fairSharing"]["admissionFairSharingStatus"]["consumedResources"]["cpu"].string(); };
+  EXPECT_EQ(used(), "2000m");
+  Json object = at("a0");
+  object.child("status").set("reclaimablePods", Json::array({Json::object({{"name", "main"}, {"count", 1}})}));
+  put(object);
+  settle();
+  pass(60s);
+  EXPECT_EQ(used(), "1977m") << "it fades, and nothing is added";
+  object = at("a0");
+  object.child("status").erase("reclaimablePods");
+  put(object);
+  settle();
+  pass(60s);
+  EXPECT_EQ(used(), "2000m") << "a minute more of 4 cores";
+}
+
+// Once a second somebody looks; statuses are for the weights' own rhythm, and for those that used something.
+TEST_F(HistoryBooks, IsWrittenDownNowAndThen) {
+  settle();
+  submit("a0", "a", "4");
+  settle();
+  pass(3600s);
+  (void)books_.take_changed();
+  for (int second = 0; second < 30; ++second) {
+    now_ += 1s;
+    books_.set_time(now_);
+    books_.set_time_rules({.reservation = {}, .min_run = {}, .least_lost_work = false, .past = PastRules{.half_life = 3600s}});
+    if (books_.tend(now_)) books_.decide();
+    EXPECT_TRUE(books_.take_changed().local_queues.empty()) << second;
+  }
+  pass(6s);
+  EXPECT_TRUE(books_.local_queue_status({"lab", "a"}, now_));
+  const auto idle = books_.local_queue_status({"lab", "idle"}, now_);
+  ASSERT_TRUE(idle) << "it was never written here";
+  EXPECT_TRUE((*idle)["status"]["fairSharing"].is_null());
+}
+
 // As weights become even again, quota goes over a job at a time, and nothing goes to and fro.
 TEST_F(HistoryBooks, WhatIsDueIsTakenOnce) {
   settle();
