@@ -131,7 +131,7 @@ ChecksPlan plan_checks(const Json& workload, const QueueSpec* queue, Instant now
     bool changed = reset_checks(next, now);
     // Of one that never had quota nobody else says it and takes the target away, which would deactivate it for ever.
     if (kube::find_condition(next, kDeactivationTarget) != nullptr)
-      changed = tell_evicted(next, "Deactivated", "The workload is deactivated due to " + deactivation_cause(next), std::nullopt, now) || changed;
+      changed = tell_evicted(next, "Deactivated", deactivation_text(next), std::nullopt, now) || changed;
     if (changed) out.status = std::move(next);
     return out;
   }

@@ -252,125 +252,6 @@ void Books::fill_anew() {
   keep_again();
 }
 
-// ---- reservations
-
-// Since when it has waited without a break.
-static Instant waits_since(const WorkloadSpec& spec) {
-  Instant out = spec.created;
-  if (spec.evicted.since > out) out = spec.evicted.since;
-  if (spec.requeued.since > out) out = spec.requeued.since;
-  return out;
-}
-
-void Books::set_time_rules(const TimeRules& rules) {
-  if (times_.min_run.has_value() != rules.min_run.has_value()) stale_ = true;
-  const bool other_past = times_.past != rules.past;
-  const bool was = std::exchange(times_, rules).least_lost_work;
-  past_.set_half_life(times_.past ? times_.past->half_life : std::chrono::seconds(0), told_now_);
-  if (other_past) (void)weigh(told_now_, true);  // the rules are told once a second
-  if (!was || times_.least_lost_work) return;
-  for (auto& [key, item] : items_)
-    if (item.place == Place::Running && std::exchange(item.saved, std::nullopt)) tell_saved(item, ContinuousEngine::never_saved);
-}
-
-void Books::tell_saved(const Item& item, std::int64_t at) {
-  engine_.saved(item.job, at);
-  if (recorder_) recorder_->saved(item.job, at);
-}
-
-// Of all, whether or not they say anything of checkpoints: they are compared.
-void Books::follow_saved(Instant now) {
-  if (!times_.least_lost_work) return;
-  for (auto& [key, item] : items_) {
-    if (item.place != Place::Running || !item.spec.admitted.is) continue;
-    const Instant saved = last_saved(item.spec.admitted.since, item.spec.checkpoint_every, item.spec.checkpointed_at, now);
-    if (item.saved == saved) continue;
-    item.saved = saved;
-    tell_saved(item, saved.time_since_epoch().count());
-  }
-}
-
-// Who has run for so long may be pre-empted from now on.
-bool Books::expose_due(Instant now) {
-  bool changed = false;
-  std::erase_if(fresh_, [&](const ObjectKey& key) {
-    const auto at = items_.find(key);
-    if (at == items_.end() || at->second.place != Place::Running || !engine_.shielded(at->second.job)) return true;
-    if (at->second.seen_held && !at->second.spec.admitted.is) {  // it waits for its checks: it runs nothing, and its time begins when it does
-      engine_.expose(at->second.job);
-      if (recorder_) recorder_->expose(at->second.job);
-      at->second.waits_for_checks = true;
-      return changed = true;
-    }
-    if (!at->second.spec.admitted.is || !times_.min_run || now - at->second.spec.admitted.since < *times_.min_run) return false;
-    engine_.expose(at->second.job);
-    if (recorder_) recorder_->expose(at->second.job);
-    return changed = true;
-  });
-  return changed;
-}
-
-bool Books::keep_for(const Item& item) {
-  if (!engine_.keep_for(item.job)) return false;
-  if (recorder_) recorder_->keep(item.job);
-  return true;
-}
-
-void Books::keep_again() {
-  std::erase_if(kept_for_, [this](const ObjectKey& key) {
-    const auto at = items_.find(key);
-    if (at == items_.end()) return true;
-    Item& item = at->second;
-    if (item.kept && item.place == Place::Waiting && keep_for(item)) return false;
-    item.kept = false;
-    return true;
-  });
-}
-
-bool Books::tend(Instant now) {
-  set_time(now);
-  follow_saved(now);
-  bool changed = weigh(now);
-  changed = expose_due(now) || changed;
-  changed = replace_lost(now) || changed;
-  std::erase_if(kept_for_, [&](const ObjectKey& key) {
-    const auto at = items_.find(key);
-    if (at == items_.end() || !at->second.kept) return true;
-    Item& item = at->second;
-    if (item.place == Place::Waiting && times_.reservation && now - item.kept_since < times_.reservation->hold) return false;
-    item.kept = false;
-    if (item.place != Place::Waiting) return true;
-    item.not_kept_before = now + (times_.reservation ? times_.reservation->after : std::chrono::seconds(0));
-    engine_.keep_no_more(item.job);
-    if (recorder_) recorder_->keep_no_more(item.job);
-    touch(key);
-    return changed = true;
-  });
-  return keep_due(now, false) || changed;
-}
-
-bool Books::keep_due(Instant now, bool unseen) {
-  if (!times_.reservation || kept_for_.size() >= most_kept_for) return false;
-  bool changed = false;
-  std::vector<std::pair<Instant, JobId>> due;
-  for (const JobId job : engine_.firsts(unseen)) {
-    const Item* item = item_of(job);
-    if (item == nullptr || item->kept || item->place != Place::Waiting || now < item->not_kept_before) continue;
-    if (const Instant since = waits_since(item->spec); now - since >= times_.reservation->after) due.emplace_back(since, job);
-  }
-  std::sort(due.begin(), due.end());
-  for (const auto& [since, job] : due) {
-    if (kept_for_.size() >= most_kept_for) break;
-    Item& item = *item_of(job);
-    if (!keep_for(item)) continue;
-    item.kept = changed = true;
-    item.kept_since = now;
-    kept_for_.push_back(by_job_[job]);
-    touch(by_job_[job]);
-  }
-  return changed;
-}
-
 // ---- what it means for the engine
 
 EngineSpec Books::quotas() {
@@ -519,10 +400,7 @@ std::pair<std::string, std::string> Books::obstacle_of(const Item& item) const {
 
 // Why what runs has to stop, beside other workloads.
 std::pair<std::string, std::string> Books::drain_of(const Item& item) const {
-  if (!item.spec.active) {
-    const std::string cause = deactivation_cause(item.object.json());
-    return {"Deactivated", cause.empty() ? "The workload is deactivated" : "The workload is deactivated due to " + cause};
-  }
+  if (!item.spec.active) return {"Deactivated", deactivation_text(item.object.json())};
   const LocalEntry* local = find_in(local_queues_, ObjectKey{item.spec.space, item.spec.local_queue});
   if (local != nullptr && local->drains) return {"LocalQueueStopped", "The LocalQueue is stopped"};
   const QueueEntry* queue = find_in(queues_, item.spec.admission->queue);

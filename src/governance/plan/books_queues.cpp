@@ -63,84 +63,9 @@ std::string Books::forbidden_in(const QueueEntry& queue) {
   return "";
 }
 
-void Books::read_schedule(Scheduled& schedule, const Json& object) {
-  const Json& note = object["metadata"]["annotations"][kQuotaScheduleNote];
-  schedule.windows.clear(), schedule.wrong.clear();
-  if (note.is_null()) return;
-  auto read = read_quota_schedule(note.string());
-  for (std::size_t i = 0; read && i < read->size(); ++i)
-    if (auto groups = in_window(schedule.own, (*read)[i]); !groups) read = std::unexpected(std::move(groups.error()));
-  if (read) schedule.windows = std::move(*read);
-  else schedule.wrong = fmt::format("metadata.annotations[{}]: {}", kQuotaScheduleNote, read.error().message);
-}
-
-// The window of now; true: it is another than before.
-bool Books::follow(Scheduled& schedule, std::vector<ResourceGroup>& groups) const {
-  const QuotaWindow* const window = window_at(schedule.windows, told_now_);
-  schedule.until = next_change(schedule.windows, told_now_);
-  const bool changed = schedule.window != (window == nullptr ? "" : window->name);
-  schedule.window = window == nullptr ? "" : window->name;
-  groups = schedule.own;
-  if (window == nullptr) return changed;
-  if (auto in = in_window(schedule.own, *window)) groups = std::move(*in);
-  return changed;
-}
-
-void Books::scheduled(const Scheduled& schedule) {
-  if (schedule.until && (!changes_at_ || *schedule.until < *changes_at_)) changes_at_ = schedule.until;
-}
-
-void Books::set_time(Instant now) {
-  const bool back = now < told_now_;
-  told_now_ = now;
-  if (!changes_at_ || (now < *changes_at_ && !back)) return;
-  changes_at_.reset();
-  for (auto& [name, queue] : queues_) {
-    if (queue.schedule.windows.empty()) continue;
-    if (follow(queue.schedule, queue.spec.groups)) stale_ = true;
-    scheduled(queue.schedule);
-    changed_.queues.insert({"", name});
-  }
-  for (auto& [name, cohort] : cohorts_) {
-    if (cohort.schedule.windows.empty()) continue;
-    if (follow(cohort.schedule, cohort.spec.groups)) stale_ = true;
-    scheduled(cohort.schedule);
-    changed_.cohorts.insert({"", name});
-  }
-}
-
-std::optional<Instant> Books::queue_changes_at(const std::string& name) const {
-  const QueueEntry* queue = find_in(queues_, name);
-  return queue == nullptr ? std::nullopt : queue->schedule.until;
-}
-
-std::optional<Instant> Books::cohort_changes_at(const std::string& name) const {
-  const CohortEntry* cohort = find_in(cohorts_, name);
-  return cohort == nullptr ? std::nullopt : cohort->schedule.until;
-}
-
 double Books::cohort_weight(const std::string& name) const {
   const CohortEntry* cohort = find_in(cohorts_, name);
   return cohort == nullptr ? 1 : cohort->spec.weight;
-}
-
-std::string Books::cohort_window(const std::string& name) const {
-  const CohortEntry* cohort = find_in(cohorts_, name);
-  return cohort == nullptr ? "" : cohort->schedule.window;
-}
-
-std::vector<std::pair<Instant, EngineSpec>> Books::quotas_ahead(Instant until, std::size_t most) const {
-  std::vector<std::pair<Instant, EngineSpec>> out;
-  if (!changes_at_) return out;
-  Books ahead(options_);  // no workloads: quotas do not depend on them
-  ahead.queues_ = queues_, ahead.cohorts_ = cohorts_, ahead.flavors_ = flavors_, ahead.checks_ = checks_, ahead.topologies_ = topologies_, ahead.times_ = times_, ahead.weights_ = weights_;
-  ahead.told_now_ = told_now_, ahead.changes_at_ = changes_at_;
-  while (out.size() < most && ahead.changes_at_ && *ahead.changes_at_ <= until) {
-    const Instant at = *ahead.changes_at_;
-    ahead.set_time(at);
-    out.emplace_back(at, ahead.quotas());
-  }
-  return out;
 }
 
 void Books::judge(QueueEntry& queue) const {
@@ -188,14 +113,6 @@ void Books::judge(QueueEntry& queue) const {
     queue.reason = "Ready", queue.message = "Can admit new workloads";
     if (!queue.schedule.window.empty()) queue.message += fmt::format("; quotas of window \"{}\"{}", queue.schedule.window, queue.schedule.until ? " until " + print_time(*queue.schedule.until) : "");
   } else queue.message = fmt::format("Can't admit new workloads: {}.", fmt::join(messages, ", "));
-}
-
-// What its local queue holds of it, more or less by so much since then.
-void Books::follow_past(const Item& item, int sign, Instant since) {
-  if (item.amounts.empty() || item.local.name.empty()) return;
-  PastAmounts more;
-  for (const auto& [what, amount] : item.amounts) more[what.resource] += sign * static_cast<double>(amount);
-  past_.use(item.local, more, since, told_now_);
 }
 
 void Books::count(const ObjectKey& key, Item& item) {
@@ -316,53 +233,6 @@ std::optional<Json> Books::local_queue_status(const ObjectKey& key, Instant now)
     if (!past["consumedResources"].members().empty() || !status["fairSharing"]["admissionFairSharingStatus"]["consumedResources"].members().empty()) status.set("fairSharing", Json::object({{"weightedShare", 0}, {"admissionFairSharingStatus", std::move(past)}}));
   } else if (status["fairSharing"].has("admissionFairSharingStatus")) status.erase("fairSharing");
   return object["status"] == local->object["status"] ? std::nullopt : std::optional(std::move(object));
-}
-
-bool Books::weigh(Instant now, bool anyway) {
-  if (!times_.past) {
-    if (!anyway || weights_.empty()) return false;
-    weights_.clear();
-    for (const auto& [key, local] : local_queues_) changed_.local_queues.insert(key);
-    return stale_ = true;
-  }
-  if (!anyway && now >= weighed_at_ && now - weighed_at_ < times_.past->every()) return false;
-  weighed_at_ = now;
-  std::map<std::string, PastAmounts> used;
-  for (const auto& [key, local] : local_queues_) {
-    changed_.local_queues.insert(key);
-    if (!local.readable) continue;
-    for (const auto& [resource, amount] : past_.at(key, now)) used[local.spec.queue][resource] += amount;
-  }
-  const auto nominal_of = [](const std::vector<ResourceGroup>& groups) {
-    std::map<std::string, double> out;
-    for (const ResourceGroup& group : groups)
-      for (const QueueFlavor& flavor : group.flavors)
-        for (const auto& [resource, limits] : flavor.resources) out[resource] += static_cast<double>(limits.nominal);
-    return out;
-  };
-  std::vector<PastNode> nodes;
-  for (const auto& [name, cohort] : cohorts_) nodes.push_back({.name = name, .parent = cohort.spec.parent, .leaf = false, .weight = cohort.spec.weight, .used = {}, .nominal = nominal_of(cohort.spec.groups)});
-  for (const auto& [name, queue] : queues_) nodes.push_back({.name = name, .parent = queue.spec.cohort, .leaf = true, .weight = queue.spec.weight, .used = used[name], .nominal = nominal_of(queue.spec.groups)});
-  const std::vector<PastWeight> next = weights_by_past(nodes, times_.past->strength);
-  // Less than a twentieth is not worth that everything is looked at anew.
-  bool moved = weights_.size() != nodes.size();
-  for (std::size_t n = 0; n < nodes.size() && !moved; ++n) {
-    const PastWeight* told = find_in(weights_, std::pair(nodes[n].name, nodes[n].leaf));
-    moved = told == nullptr || std::abs(told->factor - next[n].factor) > 0.05 * std::max(told->factor, next[n].factor);
-  }
-  std::map<std::pair<std::string, bool>, PastWeight> all;
-  for (std::size_t n = 0; n < nodes.size(); ++n) {
-    PastWeight& into = all[{nodes[n].name, nodes[n].leaf}] = next[n];
-    if (!moved) into.factor = weights_.at({nodes[n].name, nodes[n].leaf}).factor;
-  }
-  weights_ = std::move(all);
-  stale_ = stale_ || moved;
-  return moved;
-}
-
-std::optional<PastWeight> Books::past_weight(const std::string& name, bool leaf) const {
-  const PastWeight* found = find_in(weights_, std::pair(name, leaf));
-  return found == nullptr ? std::nullopt : std::optional(*found);
 }
 
 std::optional<Json> Books::cohort_status(const std::string& name) const {

@@ -37,9 +37,10 @@ RunLimitPlan plan_run_limit(const Json& workload, Instant now) {
   return out;
 }
 
-std::string deactivation_cause(const Json& workload) {
+std::string deactivation_text(const Json& workload) {
   const Json* target = kube::find_condition(workload, kDeactivationTarget);
-  return target == nullptr ? "" : (*target)["message"].string();
+  const std::string cause = target == nullptr ? "" : (*target)["message"].string();
+  return cause.empty() ? "The workload is deactivated" : "The workload is deactivated due to " + cause;
 }
 
 }  // namespace fairlead::governance

@@ -20,7 +20,7 @@ struct RunLimitPlan {
 };
 RunLimitPlan plan_run_limit(const kube::Json& workload, Instant now);
 
-// Beside the words of a deactivation: what for. Empty: by a person.
-std::string deactivation_cause(const kube::Json& workload);
+// That it is deactivated, and what for where that was not a person.
+std::string deactivation_text(const kube::Json& workload);
 
 }  // namespace fairlead::governance
