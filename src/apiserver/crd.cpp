@@ -286,7 +286,7 @@ std::vector<std::string> crd_warnings(const Json& crd) {
     FieldErrors ignored;
     const auto schema = Schema::compile(version["schema"]["openAPIV3Schema"], "", ignored);
     if (schema)
-      for (const std::string& rule : schema->rules_left_out()) out.push_back(fmt::format("spec.versions[{}]: a rule is not evaluated by the embedded engine: {}", version["name"].string(), rule));
+      for (const std::string& rule : schema->rules_left_out()) out.push_back(fmt::format("spec.versions[{}]: not evaluated by the embedded engine: {}", version["name"].string(), rule));
   }
   return out;
 }

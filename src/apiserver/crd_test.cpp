@@ -238,10 +238,10 @@ TEST(Crd, VersionsShowTheSameObject) {
 TEST(Crd, RulesThatCannotBeEvaluatedAreKeptAndTold) {
   World world;
   std::string yaml = crd_yaml();
-  yaml.replace(yaml.find("crew: {type: integer,"), 21, "crew: {x-kubernetes-validations: [{rule: 'self > 0'}, {rule: 'quantity(self).isInteger()'}, {rule: 'self =< 5'}, {rule: 'self > oldSelf', optionalOldSelf: true}], type: integer,");
+  yaml.replace(yaml.find("crew: {type: integer,"), 21, "crew: {x-kubernetes-validations: [{rule: 'self > 0', messageExpression: 'ip(self)'}, {rule: 'quantity(self).isInteger()'}, {rule: 'self =< 5'}, {rule: 'self > oldSelf', optionalOldSelf: true}], type: integer,");
   const auto made = world.create(*world.kind("customresourcedefinitions", "apiextensions.k8s.io"), json(yaml), "");
   ASSERT_TRUE(made) << made.error().message;
-  EXPECT_THAT(made->warnings, testing::ElementsAre(HasSubstr("a rule is not evaluated by the embedded engine: spec.crew: \"quantity(self).isInteger()\": ERROR: 1:1: undeclared reference to 'quantity'"), HasSubstr("\"self =< 5\""), HasSubstr("optionalOldSelf is not supported")));
+  EXPECT_THAT(made->warnings, testing::ElementsAre(HasSubstr("\"self > 0\": its messageExpression (the rule holds, with its message): ERROR: 1:1: undeclared reference to 'ip'"), HasSubstr("not evaluated by the embedded engine: spec.crew: \"quantity(self).isInteger()\": ERROR: 1:1: undeclared reference to 'quantity'"), HasSubstr("\"self =< 5\""), HasSubstr("optionalOldSelf is not supported")));
   EXPECT_THAT(*made->object.bytes, HasSubstr("self > 0"));
 }
 

@@ -81,10 +81,6 @@ void cut(Json& value, const SchemaNode& node, const std::string& path, std::vect
   }
 }
 
-std::size_t characters(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; }));
-}
-
 bool all_hex(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isxdigit(c); });
 }
@@ -181,7 +177,7 @@ class Checker {
 
   void check_text(const Json& value, const SchemaNode& node, const std::string& path) {
     const std::string& text = value.string();
-    const auto length = static_cast<std::int64_t>(characters(text));
+    const auto length = static_cast<std::int64_t>(code_points(text));
     if (node.max_length && length > *node.max_length) errors_.too_long(path, static_cast<std::size_t>(*node.max_length));
     if (node.min_length && length < *node.min_length) errors_.invalid(path, value, fmt::format("{} in body should be at least {} chars long", path, *node.min_length));
     if (node.pattern && !re2::RE2::PartialMatch(text, *node.pattern)) errors_.invalid(path, value, fmt::format("{} in body should match '{}'", path, node.pattern->pattern()));

@@ -57,14 +57,19 @@ class RuleChecker {
     return nullptr;
   }
 
+  Result<cel::Value> run(const cel::Program& program, const cel::Bindings& bindings) {
+    const std::int64_t before = std::min(left_, cel::usual_budget);
+    std::int64_t budget = before;
+    auto found = program.run(bindings, budget);
+    left_ -= before - budget;
+    return found;
+  }
+
   void test(const SchemaRule& rule, const Json& value, const Json* old, const SchemaNode& node, const std::string& path) {
     if (rule.transition && old == nullptr) return;
     cel::Bindings bindings{{"self", cel::Value::of_json(value, &node)}};
     if (old != nullptr) bindings.emplace_back("oldSelf", cel::Value::of_json(*old, &node));
-    std::int64_t budget = std::min(left_, cel::usual_budget);
-    const std::int64_t before = budget;
-    const auto found = rule.test.run(bindings, budget);
-    left_ -= before - budget;
+    const auto found = run(rule.test, bindings);
     const bool* fits = found ? found->get<bool>() : nullptr;
     if (fits != nullptr && *fits) return;
     if (old != nullptr && !rule.transition && *old == value) return;  // it was so before
@@ -82,10 +87,7 @@ class RuleChecker {
 
   std::string message(const SchemaRule& rule, const cel::Bindings& bindings) {
     if (rule.message_of) {
-      std::int64_t budget = std::min(left_, cel::usual_budget);
-      const std::int64_t before = budget;
-      const auto found = rule.message_of->run(bindings, budget);
-      left_ -= before - budget;
+      const auto found = run(*rule.message_of, bindings);
       const std::string* text = found ? found->get<std::string>() : nullptr;
       if (text != nullptr && text->find('\n') == std::string::npos && text->size() <= 5'120)
         if (std::string shown = in_one_line(*text); !shown.empty()) return shown;
@@ -132,8 +134,10 @@ void compile_rules(const Json& from, SchemaNode& node) {
     }
     SchemaRule rule{.test = std::move(*test), .message_of = {}, .message = one["message"].string(), .reason = one["reason"].string(), .field_path = one["fieldPath"].string()};
     rule.transition = rule.test.uses("oldSelf");
-    if (const std::string& expression = one["messageExpression"].string(); !expression.empty())
-      if (auto message = cel::Program::compile(expression, {"self", "oldSelf"})) rule.message_of = std::move(*message);  // else the message says it
+    if (const std::string& expression = one["messageExpression"].string(); !expression.empty()) {
+      if (auto message = cel::Program::compile(expression, {"self", "oldSelf"})) rule.message_of = std::move(*message);
+      else leave_out("its messageExpression (the rule holds, with its message): " + message.error().message);
+    }
     node.own_rules.push_back(std::move(rule));
   }
 }

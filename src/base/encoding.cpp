@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include <sys/random.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
@@ -135,6 +136,10 @@ std::vector<std::string> split(std::string_view text, char by) {
     if (at == std::string_view::npos) return out;
     text.remove_prefix(at + 1);
   }
+}
+
+std::size_t code_points(std::string_view utf8) {
+  return static_cast<std::size_t>(std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; }));
 }
 
 std::string_view trim(std::string_view text) {

@@ -21,6 +21,7 @@ std::string percent_encode(std::string_view text, std::string_view others = "");
 std::optional<std::string> percent_decode(std::string_view text);
 
 std::vector<std::string> split(std::string_view text, char by);  // "a,,b" gives three; "" gives one empty
+std::size_t code_points(std::string_view utf8);
 std::string_view trim(std::string_view text);
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions: the standard ones of cel-spec, and of Kubernetes' libraries strings (cel-go ext/strings.go), lists, regex (k8s.io/apiserver/pkg/cel/library) and sets (cel-go ext/sets.go). Places in texts count characters.
 #include <fmt/format.h>
+#include <simdjson.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 
+#include "base/encoding.h"
 #include "cel/cel_duration.h"
 #include "cel/cel_node.h"
 
@@ -127,19 +129,6 @@ Result<Value> to_bool(Machine& /*machine*/, const Node& /*node*/, const Argument
   return wrong("type conversion error from 'string' to 'bool'");
 }
 
-bool is_utf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const auto byte = [&](std::size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
-    const unsigned first = byte(i);
-    const std::size_t more = first < 0x80 ? 0 : first >= 0xC2 && first < 0xE0 ? 1 : first >= 0xE0 && first < 0xF0 ? 2 : first >= 0xF0 && first < 0xF5 ? 3 : 9;
-    if (more == 9) return false;
-    for (std::size_t k = 1; k <= more; ++k)
-      if ((byte(i + k) & 0xC0u) != 0x80u) return false;
-    if ((first == 0xE0 && byte(i + 1) < 0xA0) || (first == 0xED && byte(i + 1) > 0x9F) || (first == 0xF0 && byte(i + 1) < 0x90) || (first == 0xF4 && byte(i + 1) > 0x8F)) return false;
-    i += more + 1;
-  }
-  return true;
-}
 // As Go prints it with %g: the fewest digits that tell it, with an exponent below 1e-4 and from 1e6 on.
 std::string text_of(double value) {
   if (std::isnan(value)) return "NaN";
@@ -161,7 +150,7 @@ Result<Value> to_text(Machine& /*machine*/, const Node& /*node*/, const Argument
   if (const auto* x = of.get<std::int64_t>()) return Value(fmt::format("{}", *x));
   if (const auto* x = of.get<std::uint64_t>()) return Value(fmt::format("{}", *x));
   if (const auto* x = of.get<double>()) return Value(text_of(*x));
-  if (const auto* x = of.get<Bytes>()) return is_utf8(x->data) ? Result<Value>(Value(x->data)) : Result<Value>(wrong("invalid UTF-8 in bytes, cannot convert to string"));
+  if (const auto* x = of.get<Bytes>()) return simdjson::validate_utf8(x->data) ? Result<Value>(Value(x->data)) : Result<Value>(wrong("invalid UTF-8 in bytes, cannot convert to string"));
   if (const auto* x = of.get<Instant>()) {
     const auto seconds = std::chrono::floor<std::chrono::seconds>(*x);
     std::string out = print_time(seconds), rest = *x == seconds ? "" : fmt::format(".{:09d}", (*x - seconds).count());
@@ -481,10 +470,6 @@ constexpr std::array functions{
 };
 
 }  // namespace
-
-std::size_t code_points(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; }));
-}
 
 const Function* find_function(std::string_view name, bool method) {
   for (const Function& one : functions)

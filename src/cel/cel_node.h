@@ -58,6 +58,5 @@ std::unexpected<Error> no_overload();
 Result<Value> binary(Machine& machine, Node::Op op, const Value& a, const Value& b);
 std::shared_ptr<const re2::RE2> make_pattern(const std::string& text);  // null: it is none
 
-std::size_t code_points(std::string_view text);
 
 }  // namespace fairlead::cel
