@@ -11,6 +11,7 @@ namespace fairlead::api {
 std::vector<kube::Json> team_crds();
 
 namespace teams {
+inline constexpr const char* made_label = "fairlead.dev/teams";  // "true" on all that follows from policy and quotas
 extern const kube::Resource configs, quotas, inquiries;  // fairlead.dev/v1alpha1; inquiries have a namespace
 }
 

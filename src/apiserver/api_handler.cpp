@@ -116,6 +116,7 @@ class Handler final : public ApiHandler {
     out.about.resource_request = resource;
     out.version = call.route.version;
     out.received = clock_.now();
+    out.notes = call.notes = std::make_shared<AuditNotes>();
     call.exchange = audited(std::move(call.exchange), *options_.audit, clock_, std::move(out));
   }
 

@@ -174,6 +174,7 @@ Result<WatchQuery> parse_watch_query(const Call& call, Revision current) {
 Result<WriteContext> parse_write_context(const Call& call, bool apply) {
   WriteContext out{.user = call.user.name};
   out.requester = std::make_shared<const User>(call.user);
+  out.notes = call.notes;
   out.field_manager = call.query("fieldManager");
   out.user_agent = http::find(call.request.headers, "User-Agent");
   out.force = flag(call.request.target.query, "force");

@@ -27,6 +27,7 @@ struct Call {
   User user;
   Limits::Ticket ticket;                  // counts it while it waits for an answer
   std::shared_ptr<const User> real_user;  // who acts as `user`; null: nobody does
+  std::shared_ptr<AuditNotes> notes;      // null: nobody audits
   std::string verb;
   Form form = Form::Json;
   bool pretty = false;

@@ -170,7 +170,13 @@ std::string audit_event(const AuditRecord& record, const AuditOutcome& outcome, 
   if (outcome.code >= 400) status.text("status", "Failure").text_if_any("message", outcome.message).text_if_any("reason", outcome.status_reason);
   event.json("responseStatus", status.json("code", std::to_string(outcome.code)).end());
   event.text("requestReceivedTimestamp", print_micro_time(record.received)).text("stageTimestamp", print_micro_time(now));
-  if (!record.user.name.empty()) event.json("annotations", fmt::format(R"({{"authorization.k8s.io/decision":"{}"}})", outcome.code == 403 ? "forbid" : "allow"));
+  ObjectText annotations;
+  if (!record.user.name.empty()) annotations.text("authorization.k8s.io/decision", outcome.code == 403 ? "forbid" : "allow");
+  if (record.notes) {
+    const std::scoped_lock lock(record.notes->mutex);
+    for (const auto& [name, text] : record.notes->annotations) annotations.text(name, text);
+  }
+  if (const std::string all = annotations.end(); all != "{}") event.json("annotations", all);
   return event.end();
 }
 

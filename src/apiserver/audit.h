@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who did what, when, with what outcome: one JSON line a request, an audit.k8s.io/v1 Event at level Metadata. Bodies are never written, so no Secret and no token reaches it.
 #pragma once
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -39,6 +40,12 @@ class AuditLog {
   bool failing_ = false;
 };
 
+// What a request leaves in the log beside itself. Thread-safe.
+struct AuditNotes {
+  std::mutex mutex;
+  std::map<std::string, std::string> annotations;
+};
+
 // What is known of a request before its answer.
 struct AuditRecord {
   std::string id, method, uri, verb, source, agent;
@@ -47,6 +54,7 @@ struct AuditRecord {
   Attributes about;
   std::string version;               // of the API
   Instant received;
+  std::shared_ptr<AuditNotes> notes = nullptr;
 };
 struct AuditOutcome {
   const char* stage = "ResponseComplete";

@@ -3,6 +3,7 @@
 
 #include "apiserver/admission_priority.h"
 #include "apiserver/kinds/kinds.h"
+#include "apiserver/policy_kinds.h"
 #include "apiserver/rbac_kinds.h"
 #include "apiserver/workload_kinds.h"
 
@@ -37,6 +38,7 @@ std::vector<Column> builtin_columns(const kube::Resource& resource) {
   if (is_workload(resource)) return workload_columns(resource);
   if (resource.group == rbac_resources::roles.group) return resource.kind.ends_with("Binding") ? role_binding_columns() : role_columns();
   if (resource.group == priority_classes.group) return priority_class_columns();
+  if (is_policy_kind(resource)) return resource == r::admission_policies ? policy_columns() : policy_binding_columns();
   if (plural == r::pods.plural) return pod_columns();
   if (plural == r::nodes.plural) return node_columns();
   if (plural == r::claims.plural) return claim_columns();

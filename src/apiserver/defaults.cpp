@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "apiserver/admission_priority.h"
+#include "apiserver/policy_kinds.h"
 #include "apiserver/claim_controller.h"
 #include "apiserver/rbac_kinds.h"
 #include "apiserver/workload_kinds.h"
@@ -249,6 +250,7 @@ void apply_defaults(const kube::Resource& resource, Json& object) {
   if (is(resource, r::crds)) return default_crd(object);
   if (resource.group == rbac_resources::roles.group) return default_rbac(resource, object);
   if (resource.group == priority_classes.group) return default_priority_class(object);
+  if (is_policy_kind(resource)) return default_policy(resource, object);
   if (!resource.group.empty()) return;
   if (is(resource, r::pods)) return default_pod(object);
   if (is(resource, r::services)) return default_service(object);

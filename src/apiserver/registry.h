@@ -20,6 +20,7 @@ namespace fairlead::apiserver {
 
 struct User;    // who asks (auth_types.h)
 class Schema;  // a CRD's structural schema (schema.h)
+struct AuditNotes;  // what else the audit log is told (audit.h)
 struct ConversionHook;  // a CRD's webhook (conversion.h)
 class Converter;
 
@@ -67,6 +68,7 @@ struct WriteContext {
   std::string field_manager;   // who owns what is written; empty: by the user agent
   std::string user_agent;
   bool force = false;          // apply: takes over fields that others own
+  std::shared_ptr<AuditNotes> notes;  // null: nobody audits
   std::vector<std::string> duplicates;  // members that stood twice in the body (kube::ParseOptions::duplicates): reported as `validation` says
 };
 

@@ -82,6 +82,8 @@ Result<Decision> EmbeddedRegistry::decide_apply(const WriteContext& context, con
   auto applied = apply_configuration(now.object, configuration, std::move(managed), kind.type, Shape::of(kind), writer, context.force);
   if (!applied) return std::unexpected(std::move(applied.error()));
   auto decision = decide_change(context, kind, subresource, now.object, now.revision, std::move(applied->object));
+  if (decision)
+    if (auto asked = ask_policies(context, kind, subresource, now.object, *decision); !asked) return std::unexpected(std::move(asked.error()));
   if (!decision || decision->what != Decision::What::Put) return decision;
   Json before = now.object;
   for (Json* one : {&before, &decision->next}) one->child("metadata").erase("resourceVersion");

@@ -88,7 +88,7 @@ void EmbeddedRegistry::evict(const WriteContext& context, const Kind& kind, cons
   if (!budget) return reply(std::unexpected(std::move(budget.error())));
   const auto budgets = kinds()->find(workloads::budgets.group, workloads::budgets.version, workloads::budgets.plural);
   const auto go = [this, context, served = current(kind), key, options, reply] {
-    if (context.dry_run || !served) return served ? remove(context, *served, key, options, reply) : reply(not_served());
+    if (context.dry_run || !served) return served ? remove_unasked(context, *served, key, options, reply) : reply(not_served());
     mutate(context, *served, key, true, [this](const CurrentObject& now) {
       Json next = now.object;
       // Who watches the pod learns that nobody meant it in particular.
@@ -97,7 +97,7 @@ void EmbeddedRegistry::evict(const WriteContext& context, const Kind& kind, cons
       return Result<Decision>(Decision{kube::deleting(now.object) ? Decision::What::Keep : Decision::What::Put, std::move(next), {}});
     }, [this, context, served, key, options, reply](Result<Written> told) {
       if (!told) return reply(std::move(told));
-      remove(context, *served, key, options, reply);
+      remove_unasked(context, *served, key, options, reply);  // policies were asked about the eviction
     });
   };
   if (!*budget) return go();

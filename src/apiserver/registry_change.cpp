@@ -98,6 +98,8 @@ Result<Decision> EmbeddedRegistry::decide_scale(const WriteContext& context, con
   auto next = with_scale(now.object, scale, *kind.scale);
   if (!next) return std::unexpected(std::move(next.error()));
   auto decision = decide_change(context, kind, "", now.object, now.revision, std::move(*next));
+  if (decision)
+    if (auto asked = ask_policies(context, kind, "scale", now.object, *decision); !asked) return std::unexpected(std::move(asked.error()));
   if (decision && decision->what == Decision::What::Put) decision->managed = track(context, kind, "scale", now, decision->next, Json());
   return decision;
 }
@@ -112,6 +114,8 @@ Result<Decision> EmbeddedRegistry::decide_update(const WriteContext& context, co
     }
   }
   auto decision = decide_change(context, kind, subresource, now.object, now.revision, std::move(body));
+  if (decision)
+    if (auto asked = ask_policies(context, kind, subresource, now.object, *decision); !asked) return std::unexpected(std::move(asked.error()));
   // Also of one that goes with this write: the answer shows it as it was last.
   const bool written = decision && decision->what != Decision::What::Keep && decision->next.is_object();
   if (written) decision->managed = track(context, kind, subresource, now, decision->next, sent);
@@ -151,6 +155,7 @@ Result<Decision> EmbeddedRegistry::decide_change(const WriteContext& context, co
   if (counts_generations(kind) && spec_changed(kind, current, body))
     body.child("metadata").set("generation", current["metadata"]["generation"].integer() + 1);
   for (std::string& warning : object_warnings(resource, body)) warnings->push_back(std::move(warning));
+  if (resource == kube::resources::admission_policies) set_policy_status(body);
   if (is_crd(resource)) {
     set_crd_status(body, others_than(key.name), clock_.now());
     for (std::string& warning : crd_warnings(body)) warnings->push_back(std::move(warning));
@@ -252,6 +257,7 @@ void EmbeddedRegistry::post(const WriteContext& context, const Kind& kind, const
     return reply(fail(Code::Invalid, fmt::format("{} in version \"{}\" cannot be handled as a {}", sent, body["apiVersion"].string(), wanted)));
   if (const std::string& name = kube::name_of(body); !name.empty() && name != key.name)
     return reply(fail(Code::Invalid, fmt::format("name in URL does not match name in {} object: {}", wanted, name)));
+  if (auto asked = ask_policies({context, kind, "CREATE", subresource, key, &body, nullptr}); !asked) return reply(std::unexpected(std::move(asked.error())));
   if (subresource == "binding") {
     return mutate(context, kind, key, true, [this, key, body = std::move(body)](const CurrentObject& now) { return decide_bind(key, now.object, body); }, as_status(std::move(reply)));
   }

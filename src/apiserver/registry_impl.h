@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Registry over a Store. Reading is in registry_read.cpp and registry_watch.cpp, writing in registry_write.cpp (create), registry_change.cpp (update, patch,
-// post), registry_apply.cpp (server-side apply, managedFields) and registry_remove.cpp, the kinds in registry_kinds.cpp, other versions in registry_convert.cpp.
+// post), registry_apply.cpp (server-side apply, managedFields) and registry_remove.cpp, the kinds in registry_kinds.cpp, other versions in registry_convert.cpp,
+// admission policies in registry_policy.cpp.
 #pragma once
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -10,6 +12,7 @@
 
 #include "apiserver/registry.h"
 #include "apiserver/conversion_client.h"
+#include "apiserver/policy.h"
 #include "apiserver/registry_bytes.h"
 #include "apiserver/registry_names.h"
 #include "apiserver/registry_select.h"
@@ -121,6 +124,19 @@ class EmbeddedRegistry final : public Registry {
   Result<std::vector<std::string>> decode(const WriteContext& context, const Kind& kind, kube::Json& body) const;
   Result<void> fit_key(const Kind& kind, const kube::ObjectKey& key, kube::Json& body) const;
   Result<void> admit(const AdmissionCall& call, kube::Json& object) const;
+  // What policies say of a request that passed everything else; gives warnings.
+  struct Ask {
+    const WriteContext& context;
+    const Kind& kind;
+    std::string_view operation, subresource;
+    const kube::ObjectKey& key;
+    const kube::Json *object, *old;  // null: none
+  };
+  Result<std::vector<std::string>> ask_policies(const Ask& ask) const;
+  Result<void> ask_policies(const WriteContext& context, const Kind& kind, const std::string& subresource, const kube::Json& old, Decision& decision) const;  // of an update
+  Result<void> follow_policies();
+  void on_policy(const StoreEvent& event, bool binding);
+  class PolicyLookup;
   // A new pod names the account "default" and its namespace lacks it.
   bool needs_default_account(const Kind& kind, const std::string& space, const kube::Json& body) const;
   Result<void> admit_into(const kube::Resource& resource, const std::string& space, const std::string& name) const;
@@ -130,6 +146,7 @@ class EmbeddedRegistry final : public Registry {
   void create_prepared(const WriteContext& context, const std::shared_ptr<const Kind>& served, const std::string& space, kube::Json body, std::optional<std::string> managed, Reply reply);
   void submit(std::shared_ptr<Creation> creation);
   void submit_now(std::shared_ptr<Creation> creation);
+  void generate_name(Creation& creation) const;
 
   // What becomes of the object, and of its managedFields.
   Result<Decision> decide_update(const WriteContext& context, const Kind& kind, const std::string& subresource, const CurrentObject& now, kube::Json body) const;
@@ -154,6 +171,7 @@ class EmbeddedRegistry final : public Registry {
   Result<void> follow_services();
   Result<std::optional<kube::Json>> budget_of(const kube::ObjectKey& key, const kube::Json& pod) const;
   void evict(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const kube::DeleteOptions& options, Reply reply);
+  void remove_unasked(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const kube::DeleteOptions& options, Reply reply);
   Result<void> nothing_inside(const kube::Resource& resource, const kube::Json& container) const;
 
   void mutate(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, bool retry, Decide decide, Reply reply);
@@ -184,8 +202,12 @@ class EmbeddedRegistry final : public Registry {
   mutable std::shared_mutex admission_mutex_;  // held shared while it is asked: it does not block
   const Admission* admission_ = nullptr;
 
+  mutable std::mutex policies_mutex_;
+  std::shared_ptr<const PolicySet> policies_;   // never null once they are followed
+  std::atomic<bool> any_policies_{false};       // there are policies and bindings
+
   std::unique_ptr<ServiceAddresses> addresses_;  // null: only headless services
-  std::unique_ptr<Subscription> crd_watch_, service_watch_;
+  std::unique_ptr<Subscription> crd_watch_, service_watch_, policy_watch_, binding_watch_;
   std::shared_ptr<const Converter> converter_;
   WaitingThreads waiting_{16, 1'000};  // the last: what runs there uses all of the above
 };

@@ -52,6 +52,8 @@ EmbeddedRegistry::EmbeddedRegistry(Store& store, const Clock& clock, RegistryOpt
 EmbeddedRegistry::~EmbeddedRegistry() {
   crd_watch_.reset();
   service_watch_.reset();
+  policy_watch_.reset();
+  binding_watch_.reset();
   writes_.wait_until_idle();
 }
 
@@ -140,6 +142,7 @@ Result<void> EmbeddedRegistry::start() {
   if (!watching) return pass(std::move(watching.error()), "watch CustomResourceDefinitions");
   crd_watch_ = std::move(*watching);
   if (auto followed = follow_services(); !followed) return followed;
+  if (auto followed = follow_policies(); !followed) return followed;
 
   const auto kind = kinds()->find("", "v1", kube::resources::namespaces.plural);
   for (const char* name : {"default", "kube-system", "kube-public", "kube-node-lease"}) {

@@ -101,11 +101,24 @@ Result<Decision> EmbeddedRegistry::decide_remove(const Kind& kind, const Json& c
   return decision;
 }
 
+void EmbeddedRegistry::remove_unasked(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const kube::DeleteOptions& options, Reply reply) {
+  const auto served = current(kind);
+  if (!served) return reply(not_served());
+  mutate(context, *served, key, true, [this, served, options](const CurrentObject& now) { return decide_remove(*served, now.object, now.revision, options); }, std::move(reply));
+}
+
 void EmbeddedRegistry::remove(const WriteContext& context, const Kind& kind, const kube::ObjectKey& key, const kube::DeleteOptions& options, Reply reply) {
   const auto served = current(kind);
   if (!served) return reply(not_served());
   // Preconditions are looked at again on each attempt, so trying again is always right.
-  mutate(context, *served, key, true, [this, served, options](const CurrentObject& now) { return decide_remove(*served, now.object, now.revision, options); }, std::move(reply));
+  mutate(context, *served, key, true, [this, context, served, key, options](const CurrentObject& now) -> Result<Decision> {
+    auto decision = decide_remove(*served, now.object, now.revision, options);
+    if (!decision) return decision;
+    auto asked = ask_policies({context, *served, "DELETE", "", key, nullptr, &now.object});
+    if (!asked) return std::unexpected(std::move(asked.error()));
+    for (std::string& warning : *asked) decision->warnings.push_back(std::move(warning));
+    return decision;
+  }, std::move(reply));
 }
 
 }  // namespace fairlead::apiserver

@@ -183,6 +183,7 @@ Result<std::vector<std::string>> EmbeddedRegistry::prepare_new(const WriteContex
     return errors.error(resource, kube::name_of(body));
   }
   for (std::string& warning : object_warnings(resource, body)) warnings->push_back(std::move(warning));
+  if (resource == kube::resources::admission_policies) set_policy_status(body);
   if (is_crd(resource)) {
     body.erase("status");
     set_crd_status(body, others_than(kube::name_of(body)), clock_.now());
@@ -206,6 +207,7 @@ struct EmbeddedRegistry::Creation {
   Reply reply;
   Gate::Ticket container, under_way;
   int attempts = 0;
+  bool generated = false;  // the name is the server's choice
 };
 
 void EmbeddedRegistry::create(const WriteContext& context, const Kind& kind, const std::string& space, Json body, Reply reply) {
@@ -236,6 +238,11 @@ void EmbeddedRegistry::create_prepared(const WriteContext& context, const std::s
   if (!prepared) return creation->reply(std::unexpected(std::move(prepared.error())));
   creation->warnings = std::move(*prepared);
   creation->reply = forgetting(served->resource, creation->body, context.dry_run, std::move(creation->reply));
+  if (kube::name_of(creation->body).empty()) generate_name(*creation);
+  const kube::ObjectKey key{space, creation->generated ? std::string() : kube::name_of(creation->body)};
+  auto asked = ask_policies({context, *served, "CREATE", "", key, &creation->body, nullptr});
+  if (!asked) return creation->reply(std::unexpected(std::move(asked.error())));
+  for (std::string& warning : *asked) creation->warnings.push_back(std::move(warning));
   submit(std::move(creation));
 }
 
@@ -244,15 +251,18 @@ void EmbeddedRegistry::submit(std::shared_ptr<Creation> creation) {
   if (!waiting_.post([this, creation] { submit_now(creation); })) creation->reply(too_many_wait(*creation->kind));
 }
 
+void EmbeddedRegistry::generate_name(Creation& creation) const {
+  constexpr std::size_t base_limit = 58;  // with the suffix: 63, a DNS label
+  Json& metadata = creation.body.child("metadata");
+  metadata.set("name", metadata["generateName"].string().substr(0, base_limit) + name_suffix());
+  apply_defaults(creation.kind->resource, creation.body);  // a namespace's label repeats its name
+  creation.generated = true;
+}
+
 void EmbeddedRegistry::submit_now(std::shared_ptr<Creation> creation) {
   const kube::Resource& resource = creation->kind->resource;
-  Json& metadata = creation->body.child("metadata");
-  const bool generate = creation->attempts > 0 || metadata["name"].string().empty();
-  if (generate) {
-    constexpr std::size_t base_limit = 58;  // with the suffix: 63, a DNS label
-    metadata.set("name", metadata["generateName"].string().substr(0, base_limit) + name_suffix());
-    apply_defaults(resource, creation->body);  // a namespace's label repeats its name
-  }
+  const bool generate = creation->generated;
+  if (creation->attempts > 0) generate_name(*creation);
   ++creation->attempts;
   std::string key = store_key(resource, kube::key_of(creation->body));
   auto forms = forms_of(*creation->kind, creation->body, creation->managed ? std::string_view(*creation->managed) : std::string_view());

@@ -5,6 +5,8 @@
 
 #include <array>
 
+#include "apiserver/policy.h"
+
 namespace fairlead::apiserver {
 namespace {
 
@@ -106,6 +108,13 @@ Status status_of(const Error& error, StatusDetails about) {
     if (mapping.code != error.code) continue;
     status.code = mapping.http;
     status.reason = mapping.reason;
+  }
+  if (auto policy = policy_status(error)) {
+    status.code = policy->code;
+    status.reason = std::move(policy->reason);
+    status.details.name = std::move(policy->name);
+    status.details.causes = {{"", std::move(policy->cause), ""}};
+    return status;
   }
   if (const std::size_t mark = status.message.find(fresh_token_mark); error.code == Code::Expired && mark != std::string::npos) {
     status.continue_token = status.message.substr(mark + 1);

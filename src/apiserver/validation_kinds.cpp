@@ -8,6 +8,7 @@
 #include "apiserver/admission_priority.h"
 #include "apiserver/crd.h"
 #include "apiserver/go_text.h"
+#include "apiserver/policy_kinds.h"
 #include "apiserver/rbac_kinds.h"
 #include "apiserver/validation.h"
 #include "apiserver/workload_kinds.h"
@@ -202,6 +203,7 @@ void check_object(const kube::Resource& resource, const Json& object, FieldError
   if (resource.group == kube::resources::leases.group) return check_lease(object, errors);
   if (resource.group == rbac_resources::roles.group) return check_rbac(resource, object, errors);
   if (resource.group == priority_classes.group) return check_priority_class(object, errors);
+  if (is_policy_kind(resource)) return check_policy(resource, object, errors);
   if (!resource.group.empty()) return;
   if (resource.plural == "pods") return check_pod(object, errors);
   if (resource.plural == "services") return check_service(object, errors);

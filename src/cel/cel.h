@@ -79,6 +79,13 @@ std::optional<int> compare(const Value& a, const Value& b);
 
 using Bindings = std::vector<std::pair<std::string_view, Value>>;  // few
 
+// Variables that are worked out when they are first named.
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual Result<Value> find(std::string_view name, std::int64_t& budget) = 0;
+};
+
 inline constexpr std::size_t longest_text = 16'384;  // of an expression, bytes
 inline constexpr std::int64_t usual_budget = 1'000'000;  // steps: a tenth of a second or so
 
@@ -86,14 +93,14 @@ struct Node;
 
 class Program {
  public:
-  // `variables`: the names that run() will be given. Invalid: "ERROR: 1:7: undeclared reference to 'x'".
+  // `variables`: the names that run() will be given; "a.b" is one name. Invalid: "ERROR: 1:7: undeclared reference to 'x'".
   static Result<Program> compile(std::string_view text, const std::set<std::string>& variables);
   ~Program();
   Program(Program&&) noexcept;
   Program& operator=(Program&&) noexcept;
 
-  // Invalid: what went wrong, in cel-go's words where it has some ("no such key: x", "division by zero"). `budget` is in and out: what is left.
-  Result<Value> run(const Bindings& bindings, std::int64_t& budget) const;
+  // Invalid: what went wrong, in cel-go's words where it has some ("no such key: x", "division by zero"). `budget` is in and out: what is left. `source` is asked for names that have no binding.
+  Result<Value> run(const Bindings& bindings, std::int64_t& budget, Source* source = nullptr) const;
   bool uses(std::string_view variable) const;
   const std::string& text() const { return text_; }
 

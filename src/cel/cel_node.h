@@ -42,7 +42,8 @@ const Function* find_function(std::string_view name, bool method);
 struct Machine {
   const Bindings& bindings;
   std::int64_t& budget;
-  std::vector<std::pair<std::string_view, Value>> locals;
+  Source* source = nullptr;
+  std::vector<std::pair<std::string_view, Value>> locals = {};
 
   Result<Value> run(const Node& node);
   bool spend(std::size_t steps = 1) {

@@ -451,6 +451,15 @@ class Parser {
       if (token_.kind != Token::Kind::Name || !next() || !sign("(")) return no(token.at, fmt::format("undeclared reference to '{}'", token.text));
       return call(token, nullptr, depth);
     }
+    // Variables with a name of two parts.
+    if (!known(token.text) && sign(".") && is_group(token.text)) {
+      if (!next()) return nullptr;
+      if (token_.kind != Token::Kind::Name) return no(token_.at, "the name of a field is expected");
+      const Token member = token_;
+      token.text += "." + member.text;
+      if (!variables_.contains(token.text)) return no(member.at, fmt::format("undefined field '{}'", member.text));
+      if (!next()) return nullptr;
+    }
     if (!known(token.text) && token.text == "google") {
       for (const char* part : {"protobuf", ""}) {
         if (!sign(".") || !next() || token_.kind != Token::Kind::Name || (*part != '\0' && token_.text != part)) return no(token.at, "undeclared reference to 'google'");
@@ -468,6 +477,11 @@ class Parser {
     out->kind = Node::Kind::Name;
     out->name = token.text;
     return out;
+  }
+  // Are there variables "NAME.something"?
+  bool is_group(const std::string& name) const {
+    const auto at = variables_.lower_bound(name + ".");
+    return at != variables_.end() && at->starts_with(name + ".");
   }
   bool known(const std::string& name) const { return variables_.contains(name) || std::find(locals_.begin(), locals_.end(), name) != locals_.end(); }
 
@@ -499,6 +513,11 @@ class Parser {
   NodePtr has(const Token& name, int depth) {
     NodePtr of = expression(depth + 1);
     if (!of || !expect(")")) return nullptr;
+    if (of->kind == Node::Kind::Name && of->name.find('.') != std::string::npos) {  // it is declared
+      Made there = make(Node::Kind::Literal);
+      there->literal = Value(true);
+      return there;
+    }
     if (of->kind != Node::Kind::Select) return no(name.at, "invalid argument to has() macro");
     Made out = make(Node::Kind::Has, of->children);
     out->name = of->name;

@@ -250,6 +250,7 @@ Result<Value> Machine::run(const Node& node) {
         if (at->first == node.name) return at->second;
       for (const auto& [name, value] : bindings)
         if (name == node.name) return value;
+      if (source != nullptr) return source->find(node.name, budget);
       return wrong(fmt::format("no such attribute: {}", node.name));
     case Node::Kind::Select:
     case Node::Kind::Has: {
@@ -340,8 +341,8 @@ Result<Value> Machine::run(const Node& node) {
   return no_overload();
 }
 
-Result<Value> Program::run(const Bindings& bindings, std::int64_t& budget) const {
-  Machine machine{bindings, budget, {}};
+Result<Value> Program::run(const Bindings& bindings, std::int64_t& budget, Source* source) const {
+  Machine machine{bindings, budget, source};
   return machine.run(*root_);
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "api/queue_crds.h"
+#include "api/team_crds.h"
 #include "cli/command.h"
 #include "cli/install_plan.h"
 #include "cli/readiness.h"
@@ -345,6 +346,16 @@ Result<int> uninstall(Context& context, const UninstallOptions& options) {
     }
   }
   if (auto done = prune(*session, {}, options.dry_run); !done) return std::unexpected(std::move(done.error()));
+  // Nobody decides any more: no work may be refused for want of a decision.
+  for (const auto* const kind : {&resources::admission_policy_bindings, &resources::admission_policies}) {
+    auto made = session->list(*kind, "", std::string(api::teams::made_label) + "=true");
+    if (!made && made.error().code != Code::NotFound) return pass(std::move(made.error()), "look for " + kind->plural);
+    for (const Json& one : made ? *made : std::vector<Json>()) {
+      if (!options.dry_run)
+        if (auto gone = session->api().remove(*kind, kube::key_of(one)); !gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), place_of(one));
+      fmt::print("{} {}\n", place_of(one), options.dry_run ? "would be removed" : "removed");
+    }
+  }
   const bool queues = std::any_of(crds.begin(), crds.end(), [](const auto& one) { return one.first.plural == api::queues::workloads.plural; });
   if (queues && !options.dry_run)
     if (auto done = release(*session, resources::pods, api::queue_managed); !done) return std::unexpected(std::move(done.error()));

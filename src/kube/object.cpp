@@ -106,6 +106,8 @@ const Resource namespaces{"", "v1", "namespaces", "Namespace", false};
 const Resource leases{"coordination.k8s.io", "v1", "leases", "Lease", true};
 const Resource claims{"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true};
 const Resource crds{"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false};
+const Resource admission_policies{"admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", false};
+const Resource admission_policy_bindings{"admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", false};
 const Resource slurm_clusters{"slurm.nebius.ai", "v1", "slurmclusters", "SlurmCluster", true};
 const Resource machines{"fairlead.dev", "v1alpha1", "machines", "Machine", false};
 }  // namespace resources

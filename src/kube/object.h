@@ -60,6 +60,7 @@ bool condition_is_true(const Json& object, std::string_view type);
 // The kinds that Fairlead speaks of by name (built-in ones and its own).
 namespace resources {
 extern const Resource pods, nodes, services, config_maps, secrets, service_accounts, events, namespaces, leases, claims, crds, slurm_clusters, machines;
+extern const Resource admission_policies, admission_policy_bindings;  // ValidatingAdmissionPolicy and ValidatingAdmissionPolicyBinding
 }
 
 }  // namespace fairlead::kube

@@ -14,7 +14,7 @@ clean_up() {
   k delete computequota red blue green --ignore-not-found --timeout=30s > /dev/null || status=1
   k delete schedulerconfig policy --ignore-not-found --timeout=30s > /dev/null || status=1
   k delete namespace hyperpod-ns-red hyperpod-ns-blue --ignore-not-found --timeout=60s > /dev/null || status=1
-  until_true 30 'the queues of teams go' is_empty k get clusterqueues,cohorts,resourceflavors,workloadpriorityclasses -l fairlead.dev/teams=true -o name || status=1
+  until_true 30 'the queues of teams go' is_empty k get clusterqueues,cohorts,resourceflavors,workloadpriorityclasses,validatingadmissionpolicies,validatingadmissionpolicybindings -l fairlead.dev/teams=true -o name || status=1
   k -n default delete serviceaccount ada --ignore-not-found > /dev/null || status=1
   k label nodes -l example.com/pool=cpu "$type-" > /dev/null || status=1
   exit "$status"
@@ -119,6 +119,27 @@ spec: {ttlSeconds: 8, explain: {workload: job/b3}}
 YAML
 until_true 10 'a question in plain YAML is answered' same 45m ka get inquiry why -o 'jsonpath={.status.answer.missing[0].missing}'
 until_true 20 'its time takes it away' is_empty k -n hyperpod-ns-blue get inquiries -o name
+
+# Without a queue nobody runs anything in the namespace of a team.
+unqueued() { # WHO KIND-AND-MORE SPEC
+  printf '%s' "{$2, metadata: {generateName: unqueued-, namespace: hyperpod-ns-blue${4:-}}, spec: $3}" | "$1" create --dry-run=server -f - 2>&1 || true
+}
+pod_of='{restartPolicy: Never, containers: [{name: main, image: busybox}]}'
+until_true 20 'a Job without a queue is refused' says 'kueue.x-k8s.io/queue-name: hyperpod-ns-blue-localqueue' unqueued ka 'apiVersion: batch/v1, kind: Job' "{template: {spec: $pod_of}}"
+says 'kueue.x-k8s.io/queue-name is missing' unqueued k 'apiVersion: batch/v1, kind: Job' "{template: {spec: $pod_of}}" || fail 'an administrator runs a Job past the queue'
+says 'kueue.x-k8s.io/queue-name is missing' unqueued ka 'apiVersion: v1, kind: Pod' "$pod_of" || fail 'a pod runs past the queue'
+says 'Add {name: kueue.x-k8s.io/admission}' unqueued ka 'apiVersion: v1, kind: Pod' "$pod_of" ', labels: {kueue.x-k8s.io/queue-name: hyperpod-ns-blue-localqueue}' || fail 'a pod with a queue waits behind no gate'
+unlabel() { ka label job b3 kueue.x-k8s.io/queue-name- --dry-run=server 2>&1 || true; }
+says 'kueue.x-k8s.io/queue-name is missing' unlabel || fail 'the label was taken away'
+k patch schedulerconfig policy --type=merge -p '{"spec":{"unqueuedWork":"Warn"}}' > /dev/null
+until_true 20 'with Warn it is taken with a warning' says 'created (server dry run)' unqueued ka 'apiVersion: batch/v1, kind: Job' "{template: {spec: $pod_of}}"
+says 'Warning: Validation failed' unqueued ka 'apiVersion: batch/v1, kind: Job' "{template: {spec: $pod_of}}" || fail 'no warning'
+k patch schedulerconfig policy --type=merge -p '{"spec":{"unqueuedWork":"Allow"}}' > /dev/null
+until_true 20 'with Allow there is no policy' is_empty k get validatingadmissionpolicies -l fairlead.dev/teams=true -o name
+k patch schedulerconfig policy --type=merge -p '{"spec":{"unqueuedWork":null}}' > /dev/null
+until_true 20 'without a word it is refused again' says 'is missing' unqueued ka 'apiVersion: batch/v1, kind: Job' "{template: {spec: $pod_of}}"
+note 'no work passes by the queue of a team'
+
 says 'is no member any more' f team remove-member blue serviceaccount:default/ada || fail 'remove-member'
 until_true 10 'who is no member may nothing' bash -c "$(declare -f may ka); may no create jobs && may no list clusterqueues"
 note 'members may work in their namespace and ask why they wait, and nothing beyond'

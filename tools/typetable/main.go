@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -67,6 +68,7 @@ var kinds = []kind{
 	{"autoscaling/v1", autoscalingv1.Scale{}},
 	{"networking.k8s.io/v1", networkingv1.NetworkPolicy{}},
 	{"scheduling.k8s.io/v1", schedulingv1.PriorityClass{}},
+	{"admissionregistration.k8s.io/v1", admissionv1.ValidatingAdmissionPolicy{}}, {"admissionregistration.k8s.io/v1", admissionv1.ValidatingAdmissionPolicyBinding{}},
 }
 
 var modules = []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiextensions-apiserver"}

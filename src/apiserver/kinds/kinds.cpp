@@ -49,6 +49,8 @@ std::vector<std::shared_ptr<const Kind>> builtin_kinds() {
       {rbac_resources::role_bindings, "rolebinding", {}, {}, false, {}, {}},
       {rbac_resources::cluster_role_bindings, "clusterrolebinding", {}, {}, false, {}, {}},
       {priority_classes, "priorityclass", {"pc"}, {}, false, {}, {}},
+      {r::admission_policies, "validatingadmissionpolicy", {}, {"api-extensions"}, true, {}, {}},
+      {r::admission_policy_bindings, "validatingadmissionpolicybinding", {}, {"api-extensions"}, false, {}, {}},
       {r::crds, "customresourcedefinition", {"crd", "crds"}, {"api-extensions"}, true, {}, {}},
   };
   std::vector<std::shared_ptr<const Kind>> out;

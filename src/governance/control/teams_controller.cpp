@@ -7,6 +7,7 @@
 #include "api/team_crds.h"
 #include "api/user_roles.h"
 #include "base/log.h"
+#include "governance/plan/team_policy.h"
 
 namespace fairlead::governance {
 
@@ -18,11 +19,10 @@ namespace resources = kube::resources;
 namespace {
 
 bool ours(const Json& object) { return object["metadata"]["labels"][kTeamsLabel].string() == "true"; }
-constexpr const char* kActivate = "sagemaker.amazonaws.com/activate-quota";
 
 // Made from policy and quotas, and taken away with them; a queue before its flavors.
 const std::vector<const kube::Resource*>& made_kinds() {
-  static const std::vector<const kube::Resource*> kinds{&queues::local_queues, &queues::cluster_queues, &queues::cohorts, &queues::flavors, &queues::priority_classes, &api::rbac::cluster_role_bindings};
+  static const std::vector<const kube::Resource*> kinds{&queues::local_queues, &queues::cluster_queues, &queues::cohorts, &queues::flavors, &queues::priority_classes, &api::rbac::cluster_role_bindings, &resources::admission_policy_bindings, &resources::admission_policies};
   return kinds;
 }
 
@@ -131,8 +131,8 @@ Result<void> TeamsController::take_away(const TeamsPlan& plan) {
     }
   // People's work may be in it.
   for (const Json& space : caches_->of(resources::namespaces).list("")) {
-    if (!ours(space) || kube::deleting(space) || wanted.contains({resources::namespaces.plural, kube::key_of(space)}) || space["metadata"]["labels"][kActivate].string() == "Disabled") continue;
-    auto written = api_.update(resources::namespaces, with_fields(space, Json::object({{"metadata", Json::object({{"labels", Json::object({{kActivate, "Disabled"}})}})}})));
+    if (!ours(space) || kube::deleting(space) || wanted.contains({resources::namespaces.plural, kube::key_of(space)}) || space["metadata"]["labels"][kActivateQuota].string() == "Disabled") continue;
+    auto written = api_.update(resources::namespaces, with_fields(space, Json::object({{"metadata", Json::object({{"labels", Json::object({{kActivateQuota, "Disabled"}})}})}})));
     if (!written) return pass(std::move(written.error()), "change namespace " + kube::name_of(space));
   }
   return {};

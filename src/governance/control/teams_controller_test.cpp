@@ -61,7 +61,7 @@ class DyingApi final : public kube::KubeApi {
   kube::KubeApi& api_;
 };
 
-constexpr const char* kKinds[] = {"namespaces", "clusterqueues", "localqueues", "resourceflavors", "cohorts", "workloadpriorityclasses", "computequotas", "schedulerconfigs", "rolebindings", "clusterrolebindings"};
+constexpr const char* kKinds[] = {"namespaces", "clusterqueues", "localqueues", "resourceflavors", "cohorts", "workloadpriorityclasses", "computequotas", "schedulerconfigs", "rolebindings", "clusterrolebindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings"};
 
 class TeamsOnApi : public testing::Test {
  protected:

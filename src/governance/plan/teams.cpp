@@ -13,6 +13,7 @@
 #include "api/queue_crds.h"
 #include "api/user_roles.h"
 #include "governance/plan/kueue_read.h"
+#include "governance/plan/team_policy.h"
 #include "kube/patch.h"
 
 namespace fairlead::governance {
@@ -198,6 +199,7 @@ class Planner {
     for (const Quota& quota : quotas_) promise(quota.allocated, 1);
     for (Quota& quota : quotas_) judge(quota);
     make_policy();
+    make_admission_policy();
     for (const Quota& quota : quotas_)
       if (!quota.in_force.is_null()) make_team(quota);
     for (const Quota& quota : quotas_) plan_.quotas.push_back({kube::key_of(*quota.object), quota.verdict, capacity_of(quota), quota.in_force, print_amounts(quota.allocated)});
@@ -349,6 +351,15 @@ class Planner {
     make(api::queues::cohorts, Json::object({{"metadata", meta(kTeamCohort)}, {"spec", Json::object({{"resourceGroups", std::move(groups)}})}}));
   }
 
+  // As long as there is a queue that work could pass by.
+  void make_admission_policy() {
+    const std::string mode = policy_ == nullptr ? "Refuse" : (*policy_)["spec"]["unqueuedWork"].string_or("Refuse");
+    const bool any = std::any_of(quotas_.begin(), quotas_.end(), [](const Quota& quota) { return !quota.in_force.is_null(); });
+    if (!any || mode == "Allow") return;
+    make(kube::resources::admission_policies, Json::object({{"metadata", meta(kTeamPolicy)}, {"spec", team_policy_spec()}}));
+    make(kube::resources::admission_policy_bindings, Json::object({{"metadata", meta(kTeamPolicy)}, {"spec", team_policy_binding_spec(mode)}}));
+  }
+
   // One group over all resources that any of the types has. `sharing`: nullptr: no limits.
   static Json groups_of(const ByType& amounts, const std::vector<std::string>& order, const Json* sharing, const ByType& absolute = {}) {
     std::set<std::string> resources;
@@ -391,8 +402,8 @@ class Planner {
     const std::string space = space_of_team(quota.team), queue = queue_of_team(quota.team);
     Json labels = meta("", quota.name)["labels"];
     labels.set(kManaged, "true");
-    labels.set("sagemaker.amazonaws.com/quota-allocation-id", quota.name);
-    labels.set("sagemaker.amazonaws.com/activate-quota", active ? "Enabled" : "Disabled");
+    labels.set(kQuotaAllocationId, quota.name);
+    labels.set(kActivateQuota, active ? "Enabled" : "Disabled");
     make(kube::resources::namespaces, Json::object({{"metadata", Json::object({{"name", space}, {"labels", std::move(labels)}})}}));
 
     std::vector<std::string> order;

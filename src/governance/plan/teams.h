@@ -7,13 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "api/team_crds.h"
 #include "governance/plan/amount.h"
 #include "kube/json.h"
 #include "kube/object.h"
 
 namespace fairlead::governance {
 
-inline constexpr const char* kTeamsLabel = "fairlead.dev/teams";       // "true" on all that follows from policy and quotas
+inline constexpr const char* kTeamsLabel = api::teams::made_label;      // "true" on all that follows from policy and quotas
 inline constexpr const char* kTeamCohort = "hyperpod-teams";
 inline constexpr const char* kTeamMembers = "team-members";            // RoleBinding in a team's namespace: its subjects are the members, and are people's to write
 inline constexpr const char* kInstanceType = "node.kubernetes.io/instance-type";

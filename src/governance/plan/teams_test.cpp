@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "governance/plan/team_policy.h"
 #include "governance/plan/teams.h"
 
 #include <fmt/format.h>
@@ -232,6 +233,26 @@ TEST_F(Teams, WhatNobodyReservedBelongsToAll) {
 }
 
 // A has 6 and uses 2, B has 5 and uses 4, B submits 4 more: 3 are borrowed from A with a limit of 60 per cent, and it waits at that of 50.
+TEST_F(Teams, WorkPastTheQueuesIsRefusedAsLongAsAQuotaIsInForce) {
+  const auto binding = [&] { return object(kube::resources::admission_policy_bindings, kTeamPolicy); };
+  nodes("ml.a", 2, "cpu: 8, memory: 32Gi");
+  look();
+  EXPECT_TRUE(binding().is_null()) << "nobody has a queue";
+  quota("red", "{instanceType: ml.x, count: 1}");
+  look();
+  EXPECT_TRUE(binding().is_null()) << "a quota that was refused makes none";
+  quota("blue", "{instanceType: ml.a, count: 1}");
+  look();
+  EXPECT_EQ(print_json(binding()["spec"]), R"({"policyName":"fairlead-team-queues","validationActions":["Deny"]})");
+  EXPECT_FALSE(object(kube::resources::admission_policies, kTeamPolicy).is_null());
+  for (const auto& [mode, actions] : {std::pair("Refuse", R"(["Deny"])"), std::pair("Warn", R"(["Warn","Audit"])"), std::pair("Allow", "null")}) {
+    in_.configs.clear();
+    policy(fmt::format("unqueuedWork: {}", mode));
+    look();
+    EXPECT_EQ(print_json(binding()["spec"]["validationActions"]), actions) << mode;
+  }
+}
+
 TEST_F(Teams, TheWorkedExampleThroughTheEngine) {
   for (const int percent : {60, 50}) {
     in_ = {};

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "governance/plan/team_policy.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
+#include <vector>
+
+#include "governance/plan/gang_workload.h"
+#include "governance/plan/owner_workload.h"
+#include "governance/plan/pod_workload.h"
+#include "governance/plan/teams.h"
+
+namespace fairlead::governance {
+
+using kube::Json;
+
+namespace {
+
+Json rule(const std::string& group, std::vector<std::string> resources) {
+  Json names = Json::array();
+  for (std::string& one : resources) names.push(std::move(one));
+  return Json::object({{"apiGroups", Json::array({group})}, {"apiVersions", Json::array({"*"})}, {"operations", Json::array({"CREATE", "UPDATE"})}, {"resources", std::move(names)}, {"scope", "Namespaced"}});
+}
+
+Json exists(const char* label) { return Json::object({{"key", label}, {"operator", "Exists"}}); }
+
+Json named(const char* name, std::string expression) { return Json::object({{"name", name}, {"expression", std::move(expression)}}); }
+
+std::string has_queue(const char* object) {
+  return fmt::format("has({0}.metadata.labels) && '{1}' in {0}.metadata.labels && {0}.metadata.labels['{1}'] != ''", object, kQueueLabel);
+}
+
+// Kinds whose objects were looked at themselves, before their controllers made anything.
+std::string looked_at() {
+  std::vector<std::string> out{"o.kind == 'Job' && o.apiVersion.startsWith('batch/')", "o.apiVersion.startsWith('fairlead.dev/')"};
+  for (const GangKind& kind : gang_kinds()) out.push_back(fmt::format("o.kind == '{}' && o.apiVersion.startsWith('{}/')", kind.resource.kind, kind.resource.group));
+  return fmt::format("({})", fmt::join(out, ") || ("));
+}
+
+}  // namespace
+
+Json team_policy_spec() {
+  Json rules = Json::array({rule("batch", {"jobs"}), rule("", {"pods"})});
+  std::set<std::pair<std::string, std::string>> once;
+  for (const GangKind& kind : gang_kinds())
+    if (once.emplace(kind.resource.group, kind.resource.plural).second) rules.push(rule(kind.resource.group, {kind.resource.plural}));
+  Json match = Json::object({{"namespaceSelector", Json::object({{"matchExpressions", Json::array({exists(kQuotaAllocationId), exists(kActivateQuota)})}})}, {"resourceRules", std::move(rules)}});
+
+  Json variables = Json::array();
+  variables.push(named("queued", has_queue("object")));
+  // People, and what runs in a team's namespace as one of its accounts, cannot say that they are a controller.
+  variables.push(named("controller", fmt::format("'system:masters' in request.userInfo.groups || (request.userInfo.username.startsWith('system:') && !request.userInfo.username.startsWith('system:serviceaccount:{}'))", space_of_team(""))));
+  variables.push(named("follows", fmt::format("variables.controller && has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, has(o.controller) && o.controller && ({}))", looked_at())));
+
+  const std::string missing = fmt::format("'metadata.labels: {0} is missing: what runs in namespace ' + request.namespace + ' runs under the quota of its team. Add the label {0}: ' + request.namespace + '-localqueue (of a Deployment, a RayCluster and the like, to its pod template)'", kQueueLabel);
+  Json validations = Json::array();
+  validations.push(Json::object({{"expression", fmt::format("request.operation == 'UPDATE' ? variables.queued || !({}) : variables.queued || variables.follows", has_queue("oldObject"))}, {"messageExpression", missing}}));
+  validations.push(Json::object({{"expression", fmt::format("request.kind.kind != 'Pod' || request.operation != 'CREATE' || !variables.queued || variables.follows || (has(object.spec.schedulingGates) && object.spec.schedulingGates.exists(g, g.name == '{}'))", kAdmissionGate)},
+                                 {"message", fmt::format("spec.schedulingGates: a pod with a queue waits behind a gate until it is admitted. Add {{name: {}}}", kAdmissionGate)}}));
+  return Json::object({{"failurePolicy", "Fail"}, {"matchConstraints", std::move(match)}, {"variables", std::move(variables)}, {"validations", std::move(validations)}});
+}
+
+Json team_policy_binding_spec(const std::string& mode) {
+  return Json::object({{"policyName", kTeamPolicy}, {"validationActions", mode == "Warn" ? Json::array({"Warn", "Audit"}) : Json::array({"Deny"})}});
+}
+
+}  // namespace fairlead::governance
