@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -94,6 +95,12 @@ int run(const std::string& kubeconfig, int rounds) {
   }
   for (auto at = objects.rbegin(); at != objects.rend(); ++at)
     if (auto gone = (*api)->remove(*at->first, kube::key_of(at->second), {}); !gone && gone.error().code != Code::NotFound) status = fail_with(gone.error());
+  // A queue goes when nothing uses it any more; the next run makes one of the same name.
+  for (const auto& [resource, object] : objects)
+    for (int look = 0; look < 100; ++look) {
+      if (const auto left = (*api)->get(*resource, kube::key_of(object)); !left && left.error().code == Code::NotFound) break;
+      std::this_thread::sleep_for(100ms);
+    }
   return status;
 }
 
