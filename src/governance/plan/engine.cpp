@@ -92,12 +92,15 @@ void ContinuousEngine::State::configure(const EngineSpec& spec) {
     queue_ids[from.name] = queue_of[leaf];
     queues.push_back(std::move(queue));
   }
+  restless.clear();
   queue_at.assign(queues.size(), not_in_heap);
   class_at.assign(classes.size(), not_in_heap);
   for (ClassId c = 0; c < classes.size(); ++c) {
     Class& k = classes[c];
     ++k.generation;
     k.parked = false;
+    k.retold = false;
+    k.lacks = no_column;
     k.wait = k.told = {};
     compile(c);
     for (Choice& choice : k.choices) count(k, choice);
@@ -375,7 +378,7 @@ void ContinuousEngine::State::freed(NodeId leaf, const std::vector<Use>& uses) {
         const Waiter who = cell.waiters.front();
         std::pop_heap(cell.waiters.begin(), cell.waiters.end(), needs_more);
         cell.waiters.pop_back();
-        if (classes[who.what].generation == who.generation) wake(who.what);
+        if (classes[who.what].generation == who.generation && !goes_on_waiting(who.what)) wake(who.what);
       }
     }
   }

@@ -11,6 +11,8 @@ namespace fairlead::governance {
 
 namespace {
 
+constexpr int most_ways = 1'000;  // to give pod sets flavors, of one look
+
 std::vector<std::uint32_t> sorted(std::vector<std::uint32_t> list) {
   std::sort(list.begin(), list.end());
   return list;
@@ -57,7 +59,7 @@ void ContinuousEngine::State::options_of(const Class& k, const Part& part) {
         short_of.push_back({queue.leaf, column, minus(plus(ledger.usage(queue.leaf, column), want), ledger.subtree(queue.leaf, column))});
       } else if (const auto tight = seen().tight(queue.leaf, column); want > tight.available) {
         fits = false;
-        short_of.push_back({tight.node, column, minus(want, tight.available)});
+        short_of.push_back({tight.node, column, minus(want, tight.available), want});
       } else {
         level = std::max(level, ledger.borrow_level(queue.leaf, column, want).height);
       }
@@ -85,7 +87,7 @@ bool ContinuousEngine::State::place(const Class& k, std::size_t at, int& level) 
     if (at + 1 < k.parts.size()) taken.insert(taken.end(), k.uses.begin() + option.first_use, k.uses.begin() + option.first_use + option.uses);
     found = place(k, at + 1, whole);
     taken.resize(held);
-    if (!found && ++tried > 1'000) break;  // as many ways as pod sets and flavors can have; what is not found then waits
+    if (!found && ++tried > most_ways) break;  // what is not found then waits
     if (!found) continue;
     level = whole;
   }
@@ -125,25 +127,71 @@ bool ContinuousEngine::State::look(ClassId c, std::uint16_t& choice, int& level)
   return false;
 }
 
+bool ContinuousEngine::State::wait_at(NodeId node, Column column, Amount missing, ClassId c) {
+  Cell& cell = cells[base[node] + column];
+  if (cell.released > unlimited / 2) return false;
+  if (cell.waiters.size() >= 64 && cell.waiters.size() == cell.waiters.capacity()) {
+    std::erase_if(cell.waiters, [&](const Waiter& one) { return classes[one.what].generation != one.generation; });
+    std::make_heap(cell.waiters.begin(), cell.waiters.end(), needs_more);
+  }
+  cell.waiters.push_back({plus(cell.released, missing), c, classes[c].generation});
+  std::push_heap(cell.waiters.begin(), cell.waiters.end(), needs_more);
+  return true;
+}
+
+// Most of what is given back is taken by others before it is enough for those that need much: they need not look at all.
+bool ContinuousEngine::State::goes_on_waiting(ClassId c) {
+  Class& k = classes[c];
+  if (k.lacks == no_column || !claims.empty()) return false;
+  const auto tight = ledger.tight(queues[k.queue].leaf, k.lacks);
+  if (k.wants <= tight.available || !wait_at(tight.node, k.lacks, minus(k.wants, tight.available), c)) return false;
+  if (!std::exchange(k.retold, true)) restless.push_back(c);
+  return true;
+}
+
+// Woken together with many others, and one of them took it: what it lacked it lacks again. Then `short_of` and k.wait are as find() would leave them.
+bool ContinuousEngine::State::lacks_as_before(ClassId c) {
+  Class& k = classes[c];
+  if (k.lacks == no_column || !claims.empty()) return false;
+  const auto tight = ledger.tight(queues[k.queue].leaf, k.lacks);
+  if (k.wants <= tight.available) return false;
+  short_of.clear(), no_place.clear();
+  short_of.push_back({tight.node, k.lacks, minus(k.wants, tight.available), k.wants});
+  k.wait = {.rule = EngineWait::Rule::Short, .node = tight.node, .column = k.lacks, .missing = short_of.front().missing, .resource = {}, .detail = {}};
+  return true;
+}
+
+void ContinuousEngine::State::tell_restless(std::vector<EngineDecision>& out) {
+  for (const ClassId c : std::exchange(restless, {})) {
+    Class& k = classes[c];
+    k.retold = false;
+    if (!k.parked || k.lacks == no_column || k.wait.rule != EngineWait::Rule::Short) continue;
+    const auto tight = ledger.tight(queues[k.queue].leaf, k.lacks);
+    k.wait.node = tight.node, k.wait.column = k.lacks, k.wait.missing = minus(k.wants, tight.available);
+    if (k.told == k.wait) continue;
+    k.told = k.wait;
+    out.push_back({EngineDecision::Kind::Waits, nothing, c});
+  }
+}
+
 // It waits until somebody gives back what it misses: of each flavor the first thing that was short, below the node whose limit it was.
 void ContinuousEngine::State::park(ClassId c, std::vector<EngineDecision>& out) {
   Class& k = classes[c];
   k.parked = true;
   ++k.generation;
-  for (const Shortage& shortage : short_of) {
-    Cell& cell = cells[base[shortage.node] + shortage.column];
-    if (cell.waiters.size() >= 64 && cell.waiters.size() == cell.waiters.capacity()) {
-      std::erase_if(cell.waiters, [&](const Waiter& one) { return classes[one.what].generation != one.generation; });
-      std::make_heap(cell.waiters.begin(), cell.waiters.end(), needs_more);
-    }
-    if (cell.released > unlimited / 2) {  // never in practice: all look again, and it counts anew
+  // With victims, or beside what is kept for others, it is not told by one number.
+  const QueuePolicies& may = queues[k.queue].policies;
+  const bool plain = short_of.size() == 1 && no_place.empty() && tried <= most_ways && claims.empty() && may.within_queue == PreemptionPolicy::Never && may.reclaim == PreemptionPolicy::Never;
+  k.wants = plain ? short_of.front().want : 0;
+  k.lacks = k.wants > 0 ? short_of.front().column : no_column;
+  for (const Shortage& shortage : short_of)
+    if (!wait_at(shortage.node, shortage.column, shortage.missing, c)) {  // never in practice: all look again, and it counts anew
+      Cell& cell = cells[base[shortage.node] + shortage.column];
       for (const Waiter& one : std::exchange(cell.waiters, {}))
         if (classes[one.what].generation == one.generation) wake(one.what);
       cell.released = 0;
+      (void)wait_at(shortage.node, shortage.column, shortage.missing, c);
     }
-    cell.waiters.push_back({plus(cell.released, shortage.missing), c, k.generation});
-    std::push_heap(cell.waiters.begin(), cell.waiters.end(), needs_more);
-  }
   for (const NoPlace& one : no_place) {
     if (one.site >= sites.all.size()) continue;  // its flavors never give it one
     std::vector<PlaceWaiter>& waiters = sites.all[one.site].waiters;
@@ -163,6 +211,11 @@ void ContinuousEngine::State::nominate(std::uint32_t q, std::vector<EngineDecisi
   while (!queue.classes.empty()) {
     const ClassId c = queue.classes.top();
     if (classes[c].parked) return;  // StrictFIFO
+    if (lacks_as_before(c)) {
+      park(c, out);
+      if (queue.strict) return;
+      continue;
+    }
     if (const auto found = find(c)) {
       queue.nominates = true;
       queue.what = c;
@@ -242,6 +295,7 @@ void ContinuousEngine::State::drain(std::vector<EngineDecision>& out) {
     std::sort(trees.begin(), trees.end());
     for (const std::uint32_t tree : trees) drain(tree, out);
   }
+  if (!restless.empty()) tell_restless(out);
 }
 
 void ContinuousEngine::State::drain(std::uint32_t tree, std::vector<EngineDecision>& out) {
@@ -255,7 +309,7 @@ void ContinuousEngine::State::drain(std::uint32_t tree, std::vector<EngineDecisi
     if (q == nothing) break;
     Queue& queue = queues[q];
     if (queue.version != versions[tree] || queue.found.preempts) {  // others were admitted since it was found
-      const auto found = find(queue.what);
+      const auto found = lacks_as_before(queue.what) ? std::nullopt : find(queue.what);
       if (!found) {
         park(queue.what, out);
         refresh(q, out);

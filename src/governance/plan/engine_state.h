@@ -80,6 +80,9 @@ struct ContinuousEngine::State {
     std::uint32_t live = 0;
     std::uint32_t generation = 0;      // of its waiting for room
     bool parked = false;
+    bool retold = false;               // it is in `restless`
+    Column lacks = no_column;          // parked for want of one thing alone, which is asked for again before it wakes; else no_column
+    Amount wants = 0;                  // of it
     EngineWait wait, told;
     EngineWait never;                  // its rule is None if quotas allow it in principle
     std::map<std::int64_t, ClassId> cuts;  // partial admission: with fewer pods, by how many in all
@@ -127,7 +130,10 @@ struct ContinuousEngine::State {
     ClassId what = 0;
     std::uint32_t generation = 0;
   };
-  static bool needs_more(const Waiter& a, const Waiter& b) { return a.threshold != b.threshold ? a.threshold > b.threshold : a.what > b.what; }
+  struct NeedsMore {
+    bool operator()(const Waiter& a, const Waiter& b) const { return a.threshold != b.threshold ? a.threshold > b.threshold : a.what > b.what; }
+  };
+  static constexpr NeedsMore needs_more{};
   struct Cell {  // of a node and column
     Amount released = 0;
     std::vector<Waiter> waiters;  // a heap: who misses least first
@@ -178,6 +184,10 @@ struct ContinuousEngine::State {
   std::optional<Found> find_shape(ClassId shape, const Entry* head);
   ClassId cut(ClassId c, const std::vector<std::int32_t>& counts);
   void park(ClassId c, std::vector<EngineDecision>& out);
+  bool wait_at(NodeId node, Column column, Amount missing, ClassId c);  // false: it has to look again instead
+  bool goes_on_waiting(ClassId c);                                      // what was given back is not enough, or not for it
+  void tell_restless(std::vector<EngineDecision>& out);
+  bool lacks_as_before(ClassId c);  // so nobody need look
   void nominate(std::uint32_t q, std::vector<EngineDecision>& out);
   void refresh(std::uint32_t q, std::vector<EngineDecision>& out);
   void admit(std::uint32_t q, std::vector<EngineDecision>& out);
@@ -275,8 +285,10 @@ struct ContinuousEngine::State {
     NodeId node;
     Column column;
     Amount missing;
+    Amount want = 0;  // what the queue must have available for it; 0: it depends on more
   };
   std::vector<Shortage> short_of;
+  std::vector<ClassId> restless;  // something was given back that was not enough: what they miss is another amount now
   std::vector<NoPlace> no_place;                 // beside them
   std::shared_ptr<const EnginePlacement> found_place;  // by look() and look_for_victims()
   struct Fitting {
