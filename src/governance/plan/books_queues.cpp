@@ -112,6 +112,7 @@ void Books::judge(QueueEntry& queue) const {
   if (queue.active) {
     queue.reason = "Ready", queue.message = "Can admit new workloads";
     if (!queue.schedule.window.empty()) queue.message += fmt::format("; quotas of window \"{}\"{}", queue.schedule.window, queue.schedule.until ? " until " + print_time(*queue.schedule.until) : "");
+    if (queue.spec.by_usage_history) queue.message += "; spec.admissionScope is not used: jobs of its local queues go by priority and age, whatever each has used";
   } else queue.message = fmt::format("Can't admit new workloads: {}.", fmt::join(messages, ", "));
 }
 

@@ -91,6 +91,12 @@ TEST_F(BooksOf, TheLenderTakesItsOwnBackAndWaitsUntilItIsFree) {
 }
 
 // Another process, of what was written alone: nothing is decided on quota that is taken, and what was told to stop is not replaced by another victim.
+TEST_F(BooksOf, WhatIsNotUsedOfAQueueIsTold) {
+  queue("a", "4", ", admissionScope: {admissionMode: UsageBasedAdmissionFairSharing}");
+  settle();
+  EXPECT_NE(books_.queue_view("a")->message.find("; spec.admissionScope is not used"), std::string::npos);
+}
+
 TEST_F(BooksOf, ASuccessorCountsWhatIsThereBeforeItDecides) {
   queue("a", "6"), queue("b", "5");
   submit("b1", "b", "5"), submit("b2", "b", "4");
