@@ -16,7 +16,7 @@ void add_explain(CLI::App& app, Context& context) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("explain", "Why a job waits: whose limit it is, how much is missing, who holds it, what would start it\nOf one that runs: what of it is borrowed, and who could take it back. Each change that is named was tried on a copy of the queues first.");
-  command->add_option("what", options->what, "job/NAME, workload/NAME or slurm/CLUSTER/JOB")->required();
+  command->add_option("what", options->what, "job/NAME, jobset/NAME, hyperpodpytorchjob/NAME ..., workload/NAME or slurm/CLUSTER/JOB")->required();
   command->add_option("-n,--namespace", options->space, "of the job")->type_name("NAME");
   add_globals(*command, context);
   set_examples(*command, {{"fairlead explain -n vision job/train", "a Job"}, {"fairlead explain -n vision workload/job-train-1a2b3", "a Workload"}, {"fairlead explain -n slurm slurm/demo/7", "a job of SlurmCluster demo"}, {"fairlead explain job/train -o json | jq .wouldStartIt", "for a script"}});

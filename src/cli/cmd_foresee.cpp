@@ -50,7 +50,7 @@ void add_eta(CLI::App& app, Context& context) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("eta", "When a job starts, as a range; of one that runs, when it ends\n"
                                                 "The engine is run forward on a copy. How long others run is known from their annotation fairlead.dev/run-time, from activeDeadlineSeconds and the like; what is unknown stays open.");
-  command->add_option("what", options->what, "job/NAME or workload/NAME")->required();
+  command->add_option("what", options->what, "job/NAME, jobset/NAME, hyperpodpytorchjob/NAME ... or workload/NAME")->required();
   command->add_option("-n,--namespace", options->space, "of the job")->type_name("NAME");
   add_globals(*command, context);
   set_examples(*command, {{"fairlead eta -n vision job/train", "a Job"}, {"fairlead eta job/train -o json | jq -r .starts.notAfter", "for a script"}, {"fairlead explain -n vision job/train", "why it waits"}});

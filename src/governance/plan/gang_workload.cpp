@@ -125,10 +125,6 @@ std::string digest(const Json& pod_set) {
   for (const char* field : {"labels", "annotations"}) out += "\n" + (metadata[field].members().empty() ? std::string() : kube::print_json(metadata[field]));
   return out;
 }
-bool same_wishes(const Json& a, const Json& b) {
-  return std::equal(a.items().begin(), a.items().end(), b.items().begin(), b.items().end(), [](const Json& x, const Json& y) { return digest(x) == digest(y); });
-}
-
 bool is_suspended(const GangKind& kind, const Json& gang) { return gang.at(kind.suspend.c_str()).boolean(); }
 
 // The statuses of its parts, by name of their pod sets.
@@ -235,7 +231,7 @@ Json workload_for(const GangKind& kind, const Json& gang, const JobPriority& pri
 
 OwnerPlan plan_running(const GangKind& kind, const GangInput& in, const Json& workload) {
   const Json& gang = in.gang;
-  if (!same_wishes(pod_sets_of(kind, restored(kind, gang, workload)), workload["spec"]["podSets"]))
+  if (!same_gang_wishes(pod_sets_of(kind, restored(kind, gang, workload)), workload["spec"]["podSets"]))
     return take_step(What::DeleteWorkload, workload, Note{true, "Stopped", fmt::format("The {} was changed after it was admitted: it is queued anew", kind.resource.kind)});
   if (is_suspended(kind, gang)) {
     if (is_active(kind, gang)) return {};
@@ -259,7 +255,7 @@ OwnerPlan plan_waiting(const GangKind& kind, const GangInput& in, const Json& wo
   if (!is_suspended(kind, in.gang)) return *stop(kind, in.gang, workload, "Not admitted by cluster queue");
   if (!in.priority.problem.empty()) return trouble(in.priority.problem);
   if (holds_quota(workload)) {  // it waits for its checks; what is changed meanwhile is asked for anew
-    if (same_wishes(pod_sets_of(kind, in.gang), workload["spec"]["podSets"])) return {};
+    if (same_gang_wishes(pod_sets_of(kind, in.gang), workload["spec"]["podSets"])) return {};
     return take_step(What::DeleteWorkload, workload, Note{true, "Stopped", fmt::format("The {} was changed while its admission checks were asked: it is queued anew", kind.resource.kind)});
   }
   if (std::string problem = problem_of(kind, in.gang); !problem.empty()) return trouble(std::move(problem));
@@ -271,6 +267,10 @@ OwnerPlan plan_waiting(const GangKind& kind, const GangInput& in, const Json& wo
 }
 
 }  // namespace
+
+bool same_gang_wishes(const Json& a, const Json& b) {
+  return std::equal(a.items().begin(), a.items().end(), b.items().begin(), b.items().end(), [](const Json& x, const Json& y) { return digest(x) == digest(y); });
+}
 
 const std::vector<GangKind>& gang_kinds() {
   static const std::vector<GangKind> kinds{

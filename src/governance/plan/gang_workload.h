@@ -36,6 +36,7 @@ struct GangInput {
 };
 OwnerPlan plan_gang(const GangKind& kind, const GangInput& input);
 
+bool same_gang_wishes(const kube::Json& a, const kube::Json& b);  // pod sets that ask for the same
 std::string gang_workload_name(const GangKind& kind, const kube::Json& gang);
 std::string priority_class_of_pods(const GangKind& kind, const kube::Json& gang);  // of the first part that names one
 

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/encoding.h"
+#include "governance/plan/gang_workload.h"
 #include "governance/plan/job_workload.h"
 #include "governance/plan/kueue_convert.h"
 #include "governance/plan/pod_workload.h"
@@ -46,19 +47,49 @@ constexpr std::array kinds{
     Kind{"Pod", "", true, false},
 };
 
+// Objects of other controllers that stand for many pods (gang_workload.h).
+const std::vector<Kind>& gangs() {
+  static const std::vector<std::string> groups = [] {
+    std::vector<std::string> out;
+    for (const GangKind& kind : gang_kinds()) out.push_back(kind.resource.group + "/");
+    return out;
+  }();
+  static const std::vector<Kind> rows = [] {
+    std::vector<Kind> out;
+    for (std::size_t i = 0; i < groups.size(); ++i) out.push_back({gang_kinds()[i].resource.kind.c_str(), groups[i].c_str(), true});
+    return out;
+  }();
+  return rows;
+}
+const GangKind* gang_of(const Kind& kind) {
+  const auto at = std::find_if(gang_kinds().begin(), gang_kinds().end(), [&](const GangKind& one) { return one.resource.kind == kind.name; });
+  return at == gang_kinds().end() ? nullptr : &*at;
+}
+std::vector<const Kind*> all_kinds() {
+  std::vector<const Kind*> out;
+  for (const Kind& kind : kinds) out.push_back(&kind);
+  for (const Kind& kind : gangs()) out.push_back(&kind);
+  return out;
+}
+
+std::string lower(std::string text) {
+  for (char& one : text) one = static_cast<char>(one >= 'A' && one <= 'Z' ? one - 'A' + 'a' : one);
+  return text;
+}
+
 std::string known_kinds(bool removable) {
   std::vector<std::string> names;
-  for (const Kind& kind : kinds)
-    if (!removable || kind.removable) names.emplace_back(kind.name);
+  for (const Kind* kind : all_kinds())
+    if (!removable || kind->removable) names.emplace_back(kind->name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
 Result<const Kind*> kind_of(const Json& document) {
   const std::string &name = document["kind"].string(), &version = document["apiVersion"].string();
-  for (const Kind& kind : kinds) {
-    if (name != kind.name) continue;
-    if (kind.group[0] == '\0' ? version == "v1" : version.starts_with(kind.group)) return &kind;
-    return fail(Code::Invalid, fmt::format("{} {}: apiVersion {} is not the one of task governance ({}...)", name, kube::name_of(document), version, kind.group[0] == '\0' ? "v1" : kind.group));
+  for (const Kind* kind : all_kinds()) {
+    if (name != kind->name) continue;
+    if (kind->group[0] == '\0' ? version == "v1" : version.starts_with(kind->group)) return kind;
+    return fail(Code::Invalid, fmt::format("{} {}: apiVersion {} is not the one of task governance ({}...)", name, kube::name_of(document), version, kind->group[0] == '\0' ? "v1" : kind->group));
   }
   return fail(Code::Invalid, fmt::format("{} {}: what-if does not know what task governance makes of this kind; it takes {}", name, kube::name_of(document), known_kinds(false)));
 }
@@ -66,16 +97,14 @@ Result<const Kind*> kind_of(const Json& document) {
 Result<std::pair<const Kind*, std::string>> kind_and_name(const std::string& text) {
   const auto slash = text.find('/');
   if (slash == std::string::npos || slash == 0 || slash + 1 == text.size()) return fail(Code::Invalid, fmt::format("usage: \"{}\" is no KIND/NAME", text));
-  std::string word = text.substr(0, slash);
-  for (char& one : word) one = static_cast<char>(one >= 'A' && one <= 'Z' ? one - 'A' + 'a' : one);
+  std::string word = lower(text.substr(0, slash));
   word = word.substr(0, word.find('.'));
-  for (const Kind& kind : kinds) {
-    std::string name = kind.name;
-    for (char& one : name) one = static_cast<char>(one >= 'A' && one <= 'Z' ? one - 'A' + 'a' : one);
-    const auto shorts = split(kind.words, ' ');
+  for (const Kind* kind : all_kinds()) {
+    const std::string name = lower(kind->name);
+    const auto shorts = split(kind->words, ' ');
     if (word != name && word != name + "s" && std::find(shorts.begin(), shorts.end(), word) == shorts.end()) continue;
-    if (!kind.removable) break;
-    return std::pair(&kind, text.substr(slash + 1));
+    if (!kind->removable) break;
+    return std::pair(kind, text.substr(slash + 1));
   }
   return fail(Code::Invalid, fmt::format("usage: \"{}\": what can be left out is one of {}", text, known_kinds(true)));
 }
@@ -117,6 +146,7 @@ class Proposal {
     wanted.set("metadata", std::move(metadata));
     wanted.erase("status");
     const std::string name = (*kind)->name;
+    if (const GangKind* gang_kind = gang_of(**kind)) return gang(*gang_kind, key, std::move(wanted));
     const Json* before = find(name, key);
     Json next = with_fields(before == nullptr ? Json() : *before, wanted);
     if (before == nullptr) {
@@ -135,10 +165,10 @@ class Proposal {
     if (!named) return std::unexpected(std::move(named.error()));
     const auto& [kind, name] = *named;
     const ObjectKey key{kind->namespaced ? in_.space : "", name};
-    if (std::string_view(kind->name) == "Job") {
+    if (std::string_view(kind->name) == "Job" || gang_of(*kind) != nullptr) {
       bool found = false;
-      for (const ObjectKey& workload : workloads_of(key)) found = true, gone("Workload", workload);
-      if (!found) return fail(Code::NotFound, fmt::format("there is no workload of job/{} in namespace {}", name, key.space));
+      for (const ObjectKey& workload : workloads_of(key, kind->name)) found = true, gone("Workload", workload);
+      if (!found) return fail(Code::NotFound, fmt::format("there is no workload of {}/{} in namespace {}", lower(kind->name), name, key.space));
       told_.push_back({kind->name, key, "Removed"});
       return {};
     }
@@ -226,10 +256,10 @@ class Proposal {
   bool touched(std::string_view kind) const {
     return std::any_of(touched_.begin(), touched_.end(), [&](const Id& id) { return id.first == kind; });
   }
-  std::vector<ObjectKey> workloads_of(const ObjectKey& job) const {
+  std::vector<ObjectKey> workloads_of(const ObjectKey& job, const char* kind = "Job") const {
     std::vector<ObjectKey> out;
     for (const auto& [id, object] : objects_)
-      if (id.first == "Workload" && id.second.space == job.space && owner_of(object) == "job/" + job.name && !kube::condition_is_true(object, "Finished")) out.push_back(id.second);
+      if (id.first == "Workload" && id.second.space == job.space && owner_of(object) == lower(kind) + "/" + job.name && !kube::condition_is_true(object, "Finished")) out.push_back(id.second);
     return out;
   }
 
@@ -285,6 +315,45 @@ class Proposal {
     const Json* old = find("Workload", of);
     told_.push_back({"Job", key, have.empty() ? "Created" : old != nullptr && same_but_version(*old, workload) ? "Unchanged" : "Changed"});
     objects_[{"Job", key}] = std::move(next);
+    put("Workload", of, std::move(workload), false);
+    return {};
+  }
+
+  // The document is the whole object: those that are there are not read.
+  Result<void> gang(const GangKind& kind, const ObjectKey& key, Json next) {
+    const std::string about = fmt::format("{} {}", kind.resource.kind, key.text());
+    if (next["metadata"]["labels"][kQueueLabel].string().empty()) return fail(Code::Invalid, fmt::format("{}: it has no label {}: task governance does not mind it", about, kQueueLabel));
+    name_new(next);
+    Json* at = &next;  // it waits until it is admitted
+    for (const std::string_view part : split(kind.suspend, '.')) {
+      at = &at->child(std::string(part));
+      if (at->is_null()) *at = Json::object();
+      else if (!at->is_object() && !at->is_bool()) return fail(Code::Invalid, fmt::format("{}: {} is not of the form of its kind", about, kind.suspend));
+    }
+    *at = Json(true);
+    const JobPriority priority = priority_from(classes(), next["metadata"]["labels"][kPriorityLabel].string(), priority_class_of_pods(kind, next), "spec");
+    if (!priority.problem.empty()) return fail(Code::Invalid, fmt::format("{}: {}", about, priority.problem));
+    OwnerPlan plan = plan_gang(kind, {.gang = next, .workloads = {}, .flavors = {}, .priority = priority, .tells_ready = false, .now = in_.now});
+    if (!plan.problem.empty()) return fail(Code::Invalid, about + ": " + plan.problem);
+    if (!plan.step || plan.step->what != OwnerStep::What::CreateWorkload) return fail(Code::Invalid, fmt::format("{}: no workload comes of it: {} is not of the form of its kind", about, kind.parts));
+    Json workload = std::move(plan.step->object);
+    const auto have = workloads_of(key, kind.resource.kind.c_str());
+    ObjectKey of = kube::key_of(workload);
+    if (have.empty()) {
+      name_new(workload);
+    } else {
+      of = have.front();
+      const Json spec = workload["spec"];
+      workload = *find("Workload", of);
+      const bool asks = !same_gang_wishes(spec["podSets"], workload["spec"]["podSets"]), moves = !(workload["spec"]["queueName"] == spec["queueName"]);
+      Json& into = workload.child("spec");
+      if (asks) into.set("podSets", spec["podSets"]);
+      into.set("queueName", spec["queueName"]);
+      if (!holds_quota(workload) || asks || moves) into.set("priority", spec["priority"]).set("priorityClassRef", spec["priorityClassRef"]);
+      requeue_if(workload, asks || moves, of);
+    }
+    const Json* old = find("Workload", of);
+    told_.push_back({kind.resource.kind, key, have.empty() ? "Created" : old != nullptr && same_but_version(*old, workload) ? "Unchanged" : "Changed"});
     put("Workload", of, std::move(workload), false);
     return {};
   }

@@ -104,6 +104,34 @@ TEST(WhatIf, AHigherPriorityGoesBeforeOthers) {
   EXPECT_THAT(names(it.moves), ElementsAre("b2 1->2", "b3 2->3"));
 }
 
+std::string training(const std::string& name, const std::string& queue, int pods, const std::string& cpu) {
+  return fmt::format("{{apiVersion: sagemaker.amazonaws.com/v1, kind: HyperPodPyTorchJob, metadata: {{name: {}, namespace: lab, labels: {{kueue.x-k8s.io/queue-name: {}}}}}, "
+                     "spec: {{replicaSpecs: [{{name: pods, replicas: {}, template: {{spec: {{containers: [{{name: c, resources: {{requests: {{cpu: '{}'}}}}}}]}}}}}}]}}}}", name, queue, pods, cpu);
+}
+TEST(WhatIf, AGangOfAnotherControllerIsOneJob) {
+  const WhatIf fits = ask(worked_example().objects(), {training("llm", "a", 2, "1")});
+  ASSERT_EQ(fits.starts.size(), 1U);
+  EXPECT_EQ(fits.starts[0].owner, "hyperpodpytorchjob/llm");
+  EXPECT_EQ(fits.changes[0].what, "Created");
+  const WhatIf waits = ask(worked_example().objects(), {training("llm", "b", 4, "1")});
+  EXPECT_THAT(names(waits.starts), IsEmpty());
+  ASSERT_EQ(waits.waits.size(), 1U);
+  EXPECT_EQ(waits.waits[0].owner, "hyperpodpytorchjob/llm");
+  // One that is there, asked for otherwise, and left out.
+  Lab lab = worked_example();
+  std::vector<Json> objects = lab.objects();
+  for (Json& one : objects)
+    if (one["kind"].string() == "Workload" && kube::name_of(one) == "b2") one.child("metadata").set("ownerReferences", yaml("[{apiVersion: sagemaker.amazonaws.com/v1, kind: HyperPodPyTorchJob, name: llm, uid: u, controller: true}]"));
+  const WhatIf smaller = ask(objects, {training("llm", "b", 1, "1")});
+  EXPECT_EQ(smaller.changes[0].what, "Changed");
+  ASSERT_EQ(smaller.starts.size(), 1U);
+  EXPECT_EQ(smaller.starts[0].workload.name, "b2");
+  EXPECT_EQ(ask(objects, {}, {"hyperpodpytorchjob/llm"}).changes[0].what, "Removed");
+  EXPECT_THAT(problem_of(objects, "", {"jobset/llm"}), HasSubstr("there is no workload of jobset/llm"));
+  EXPECT_THAT(problem_of(objects, "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: x}}"), HasSubstr("no label kueue.x-k8s.io/queue-name"));
+  EXPECT_THAT(problem_of(objects, "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: x, labels: {kueue.x-k8s.io/queue-name: a}}, spec: {replicatedJobs: 7}}"), HasSubstr("spec.replicatedJobs"));
+  EXPECT_THAT(problem_of(objects, "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: x, labels: {kueue.x-k8s.io/queue-name: a}}, spec: {runPolicy: 7}}"), HasSubstr("not of the form"));
+}
 TEST(WhatIf, AnOwnerTakesItsOwnBack) {
   Lab lab = worked_example();
   lab.queue("b", "5", ", borrowingLimit: 3");
