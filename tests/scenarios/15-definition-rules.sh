@@ -11,47 +11,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-k apply -f - > /dev/null << 'YAML'
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: ships.sea.example.org}
-spec:
-  group: sea.example.org
-  scope: Namespaced
-  names: {plural: ships, singular: ship, kind: Ship}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema:
-      openAPIV3Schema:
-        type: object
-        x-kubernetes-validations: [{rule: "self.metadata.name != 'titanic'", message: "not again"}]
-        properties:
-          spec:
-            type: object
-            x-kubernetes-validations:
-            - {rule: "!has(self.least) || self.least <= self.crew", messageExpression: "self.crew > 3 ? 'least is too many' : 'least is far too many'"}
-            - {rule: "has(self.flag) == has(oldSelf.flag)", message: "flag may not come or go"}
-            - {rule: "!has(self.bad) || 10 / self.bad > 1"}
-            properties:
-              crew: {type: integer, maximum: 1000, x-kubernetes-validations: [{rule: "self > 0"}]}
-              least: {type: integer, maximum: 1000}
-              bad: {type: integer}
-              name: {type: string, maxLength: 20, x-kubernetes-validations: [{rule: "self == oldSelf", message: "name does not change", reason: FieldValueForbidden}]}
-              flag: {type: string, maxLength: 20}
-              ratio: {type: number, x-kubernetes-validations: [{rule: "self / 2.0 < 5.0"}]}
-              at: {type: string, format: date-time, x-kubernetes-validations: [{rule: "self > timestamp('2020-01-01T00:00:00Z')"}]}
-              any: {x-kubernetes-int-or-string: true, x-kubernetes-validations: [{rule: "type(self) == int ? self > 1 : self != 'x'"}]}
-              tags: {type: object, additionalProperties: {type: string, maxLength: 10}, maxProperties: 10, x-kubernetes-validations: [{rule: "self.all(k, size(k) < 5)", fieldPath: ".a", message: "long key"}]}
-              list: {type: array, maxItems: 10, items: {type: string, maxLength: 10}, x-kubernetes-validations: [{rule: "self.isSorted()", reason: FieldValueDuplicate}]}
-              decks:
-                type: array
-                maxItems: 10
-                x-kubernetes-list-type: map
-                x-kubernetes-list-map-keys: [name]
-                items: {type: object, required: [name], properties: {name: {type: string, maxLength: 10}, size: {type: integer, x-kubernetes-validations: [{rule: "self >= oldSelf", message: "decks do not shrink"}]}}}
-YAML
+k apply -f "$top/tests/data/definition-rules.yaml" > /dev/null
 k wait --for=condition=Established customresourcedefinition/ships.sea.example.org --timeout=30s > /dev/null
 until_true 30 'ships are served' k get ships -A
 
