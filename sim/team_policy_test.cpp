@@ -73,8 +73,8 @@ TEST_F(TeamPolicy, WhatControllersMakeForSomethingThatWasLookedAtPasses) {
   EXPECT_EQ(pod(owned("Job", "batch/v1") + ", " + label, jobs), "") << "a label in the template asks for no gate";
   EXPECT_EQ(pod(owned("HyperPodPyTorchJob", "sagemaker.amazonaws.com/v1"), account("aws-hyperpod:operator")), "");
   EXPECT_EQ(job(owned("JobSet", "jobset.x-k8s.io/v1alpha2"), account("jobset-system:jobset-controller-manager")), "");
-  EXPECT_EQ(pod(owned("SlurmCluster", "fairlead.dev/v1alpha1"), account("fairlead:fairlead-server")), "");
-  EXPECT_EQ(pod(owned("SlurmCluster", "fairlead.dev/v1alpha1"), {.user = "system:fairlead"}), "") << "the controllers of the embedded engine";
+  EXPECT_EQ(pod(owned("SlurmCluster", r::slurm_clusters.api_version()), account("fairlead:fairlead-server")), "");
+  EXPECT_EQ(pod(owned("SlurmCluster", r::slurm_clusters.api_version()), {.user = "system:fairlead"}), "") << "the controllers of the embedded engine";
   EXPECT_EQ(pod(owned("Job", "batch/v1"), as("root", "system:masters")), "");
   // Nobody looked at these.
   EXPECT_THAT(pod(owned("ReplicaSet", "apps/v1"), account("kube-system:replicaset-controller")), HasSubstr("is missing"));

@@ -34,7 +34,7 @@ std::string has_queue(const char* object) {
 
 // Kinds whose objects were looked at themselves, before their controllers made anything.
 std::string looked_at() {
-  std::vector<std::string> out{"o.kind == 'Job' && o.apiVersion.startsWith('batch/')", "o.apiVersion.startsWith('fairlead.dev/')"};
+  std::vector<std::string> out{"o.kind == 'Job' && o.apiVersion.startsWith('batch/')", "o.apiVersion.startsWith('fairlead.dev/')", fmt::format("o.apiVersion.startsWith('{}/')", kube::resources::slurm_clusters.group)};
   for (const GangKind& kind : gang_kinds()) out.push_back(fmt::format("o.kind == '{}' && o.apiVersion.startsWith('{}/')", kind.resource.kind, kind.resource.group));
   return fmt::format("({})", fmt::join(out, ") || ("));
 }
