@@ -215,6 +215,7 @@ class Court {
   }
 
   void look(const Policy& policy) {
+    if (!policy.match.version(call_)) return;  // most are about something else
     std::vector<const PolicyBinding*> bindings;
     for (const auto& [name, binding] : set_.bindings)
       if (binding->policy == policy.name) bindings.push_back(binding.get());
