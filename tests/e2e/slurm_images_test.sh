@@ -5,6 +5,8 @@
 # usage: slurm_images_test.sh BUILD_DIR   (as root; a site of its own with ranges of its own)
 set -euo pipefail
 build=${1:?usage: slurm_images_test.sh BUILD_DIR}
+# Here there is a network, in the test's own there is none.
+[ -n "${FAIRLEAD_TEST_INSIDE:-}" ] || "$(dirname "$0")/../peers/conda/fetch.sh" > /dev/null || { echo "FAIL: the installer of conda's packages" >&2; exit 1; }
 # shellcheck source=tests/e2e/slurm_site_lib.sh
 . "$(dirname "$0")/slurm_site_lib.sh"
 told_pods=(demo-populate-jail "${told_pods[@]}")

@@ -148,7 +148,17 @@ tlsCertFile: $cluster/nodes/$node.crt
 tlsPrivateKeyFile: $cluster/nodes/$node.key
 evictionHard: {memory.available: 10Mi, nodefs.available: 1%, imagefs.available: 1%, nodefs.inodesFree: 1%}
 TEXT
-sed -i "s/^port: 0/port: $((20000 + RANDOM % 12000))/" "$work/kubelet.yaml"
+# One that nobody has, as client or as server: others choose by chance as well.
+port=$(python3 -c '
+import random, socket
+for _ in range(200):
+    port = random.randrange(20000, 32000)
+    try:
+        with socket.socket() as one: one.bind(("0.0.0.0", port))
+    except OSError: continue
+    print(port)
+    break')
+sed -i "s/^port: 0/port: ${port:?no port is free}/" "$work/kubelet.yaml"
 for hierarchy in /sys/fs/cgroup /sys/fs/cgroup/*/; do
   if [ -e "$hierarchy/cgroup.procs" ]; then mkdir -p "$hierarchy/$group" 2> /dev/null || true; fi
 done
