@@ -104,7 +104,7 @@ void Books::set_cohort(const std::string& name, const Json& object) {
   if (read) entry.spec = std::move(*read), entry.schedule.own = entry.spec.groups;
   else if (entry.spec.name.empty()) entry.spec.name = name;
   read_schedule(entry.schedule, object);
-  if (entry.why.empty()) entry.why = entry.schedule.wrong;
+  if (entry.why.empty()) entry.why = forbidden_in(entry.schedule, entry.spec.parent, true);
   (void)follow(entry.schedule, entry.spec.groups);
   scheduled(entry.schedule);
 }
@@ -164,6 +164,7 @@ void Books::set_local_queue(const ObjectKey& key, const Json& object) {
     if (read) entry.spec = std::move(*read);
     entry.drains = object["spec"]["stopPolicy"].string() == "HoldAndDrain";
   }
+  lines_are_stale_ = true;
   for (auto at = items_.lower_bound({key.space, ""}); at != items_.end() && at->first.space == key.space; ++at)
     if (at->second.spec.local_queue == key.name) unsettled_.insert(at->first);
 }
@@ -213,6 +214,8 @@ void Books::fill_anew() {
   engine_.configure(spec);
   if (recorder_) recorder_->config(spec);
   tell_places_again();
+  lines_.clear();
+  tell_lines();
   waiting_.clear();
   const std::vector<ObjectKey> keys = std::exchange(by_job_, {});
   const auto place = [&](const ObjectKey& key, Item& item, JobId job, Place as) {
@@ -287,6 +290,7 @@ void Books::configure() {
   const EngineSpec spec = quotas();
   engine_.configure(spec);
   if (recorder_) recorder_->config(spec);
+  lines_are_stale_ = true;  // what a queue could have is another amount
   keep_again();
   for (const auto& [key, item] : items_) unsettled_.insert(key);
 }
@@ -303,7 +307,7 @@ const Books::QueueEntry* Books::queue_of(const Item& item) const {
 }
 
 EngineClass Books::class_of(const Item& item, const QueueEntry& queue) const {
-  EngineClass out{.queue = queue.spec.name, .priority = item.spec.priority, .pod_sets = {}};
+  EngineClass out{.queue = queue.spec.name, .priority = item.spec.priority, .line = line_of({item.spec.space, item.spec.local_queue}, &queue), .pod_sets = {}};
   const auto covers_pods = std::any_of(queue.spec.groups.begin(), queue.spec.groups.end(), [](const ResourceGroup& group) { return std::find(group.resources.begin(), group.resources.end(), "pods") != group.resources.end(); });
   for (const PodSetSpec& pods : item.spec.pod_sets) {
     const std::int32_t count = left_of(item.spec, pods.name, pods.count);
@@ -324,7 +328,8 @@ EngineClass Books::class_of(const Item& item, const QueueEntry& queue) const {
 }
 
 EngineClass Books::class_of_held(const Item& item) const {
-  EngineClass out{.queue = item.spec.admission->queue, .priority = item.spec.priority, .pod_sets = {}};
+  const std::string& queue = item.spec.admission->queue;
+  EngineClass out{.queue = queue, .priority = item.spec.priority, .line = line_of({item.spec.space, item.spec.local_queue}, find_in(queues_, queue)), .pod_sets = {}};
   for (const HeldPodSet& pods : item.spec.admission->pod_sets) {
     EnginePodSet& into = out.pod_sets.emplace_back();
     for (const auto& [resource, amount] : pods.usage) into.total.emplace_back(resource, used(item.spec, pods, resource));
@@ -468,6 +473,7 @@ void Books::settle(const ObjectKey& key, Item& item) {
     } else {
       EngineClass next = item.what;
       next.priority = spec.priority;
+      next.line = line_of({spec.space, spec.local_queue}, find_in(queues_, next.queue));
       for (std::size_t p = 0; p < next.pod_sets.size() && p < spec.admission->pod_sets.size(); ++p)
         for (auto& [resource, amount] : next.pod_sets[p].total)
           if (spec.admission->pod_sets[p].usage.contains(resource)) amount = used(spec, spec.admission->pod_sets[p], resource);
@@ -529,6 +535,7 @@ void Books::decide(std::optional<Instant> begin) {
   for (int round = 0; round < 1'000; ++round) {
     if (stale_) configure();
     tell_places();
+    if (lines_are_stale_) tell_lines();
     // Who holds quota comes first, in the order in which it was reserved.
     std::vector<ObjectKey> keys;
     for (const ObjectKey& key : std::exchange(unsettled_, {}))

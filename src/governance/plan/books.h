@@ -258,6 +258,7 @@ class Books {
   bool follow(Scheduled& schedule, std::vector<ResourceGroup>& groups) const;
   void scheduled(const Scheduled& schedule);
   static std::string forbidden_in(const QueueEntry& queue);
+  static std::string forbidden_in(const Scheduled& schedule, const std::string& cohort, bool of_cohort);
 
   EngineSpec quotas();  // as they are; statuses of queues follow from it
   void configure();
@@ -290,6 +291,8 @@ class Books {
   void tell_saved(const Item& item, std::int64_t at);
 
   bool weigh(Instant now, bool anyway = false);  // true: quotas are to be told again
+  std::string line_of(const kube::ObjectKey& local, const QueueEntry* queue) const;  // the line of the engine; empty: its queue goes by priority and age
+  void tell_lines();
 
   BooksOptions options_;
   ContinuousEngine engine_;
@@ -316,6 +319,8 @@ class Books {
   PastUse past_;
   std::map<std::pair<std::string, bool>, PastWeight> weights_;  // by name and whether it is a leaf: as the engine was told, with what is known of the past now
   Instant weighed_at_{};
+  std::map<std::string, ContinuousEngine::LineUse> lines_;  // as the engine was told
+  bool lines_are_stale_ = false;
   std::set<kube::ObjectKey> fresh_;  // that run and may not be pre-empted yet
   std::vector<kube::ObjectKey> kept_for_;  // first come first; some may have gone since
   std::set<kube::ObjectKey> unsettled_;

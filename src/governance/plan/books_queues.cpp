@@ -26,10 +26,10 @@ std::string Books::cycle_of(const std::string& cohort) const {
 }
 
 // What a CRD's rules forbid where they are evaluated; told on either engine.
-static std::string forbidden(const QueueSpec& spec) {
+static std::string forbidden(const std::vector<ResourceGroup>& groups, const std::string& cohort, bool of_cohort) {
   std::set<std::string> flavors, resources;
-  for (std::size_t g = 0; g < spec.groups.size(); ++g) {
-    const ResourceGroup& group = spec.groups[g];
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const ResourceGroup& group = groups[g];
     for (const std::string& resource : group.resources)
       if (!resources.insert(resource).second) return fmt::format("spec.resourceGroups[{}].coveredResources: {} is covered twice", g, resource);
     for (std::size_t f = 0; f < group.flavors.size(); ++f) {
@@ -40,8 +40,10 @@ static std::string forbidden(const QueueSpec& spec) {
         const auto& [name, limits] = group.flavors[f].resources[r];
         const std::string here = fmt::format("{}.resources[{}]", at, r);
         if (std::find(group.resources.begin(), group.resources.end(), name) == group.resources.end()) return fmt::format("{}.name: {} is not among coveredResources", here, name);
-        if (spec.cohort.empty() && limits.borrow != unlimited) return here + ".borrowingLimit: without a cohort there is nobody to borrow from";
-        if (spec.cohort.empty() && limits.lend != unlimited) return here + ".lendingLimit: without a cohort there is nobody to lend to";
+        if (limits.nominal == unlimited) return here + ".nominalQuota: more than can be counted";
+        const char* const without = of_cohort ? "a parent" : "a cohort";
+        if (cohort.empty() && limits.borrow != unlimited) return fmt::format("{}.borrowingLimit: without {} there is nobody to borrow from", here, without);
+        if (cohort.empty() && limits.lend != unlimited) return fmt::format("{}.lendingLimit: without {} there is nobody to lend to", here, without);
         if (limits.lend != unlimited && limits.lend > limits.nominal) return here + ".lendingLimit: more than nominalQuota";
       }
     }
@@ -50,17 +52,22 @@ static std::string forbidden(const QueueSpec& spec) {
 }
 
 // Of its own quotas and of those in each of its windows, whichever is in force.
-std::string Books::forbidden_in(const QueueEntry& queue) {
-  QueueSpec spec = queue.spec;
-  spec.groups = queue.schedule.own;
-  if (std::string wrong = forbidden(spec); !wrong.empty()) return wrong;
-  if (!queue.schedule.wrong.empty()) return queue.schedule.wrong;
-  for (const QuotaWindow& window : queue.schedule.windows) {
-    auto groups = in_window(queue.schedule.own, window);
-    spec.groups = groups ? std::move(*groups) : queue.schedule.own;
-    if (std::string wrong = forbidden(spec); !wrong.empty()) return fmt::format("metadata.annotations[{}]: in window \"{}\": {}", kQuotaScheduleNote, window.name, wrong);
+std::string Books::forbidden_in(const Scheduled& schedule, const std::string& cohort, bool of_cohort) {
+  if (std::string wrong = forbidden(schedule.own, cohort, of_cohort); !wrong.empty()) return wrong;
+  if (!schedule.wrong.empty()) return schedule.wrong;
+  for (const QuotaWindow& window : schedule.windows) {
+    const auto groups = in_window(schedule.own, window);
+    if (!groups) continue;
+    if (std::string wrong = forbidden(*groups, cohort, of_cohort); !wrong.empty()) return fmt::format("metadata.annotations[{}]: in window \"{}\": {}", kQuotaScheduleNote, window.name, wrong);
   }
   return "";
+}
+
+std::string Books::forbidden_in(const QueueEntry& queue) {
+  const QueuePolicies& policies = queue.spec.policies;
+  if (policies.preempt_rather_than_borrow && !(policies.next_if_borrowing && policies.next_if_preempting))
+    return "spec.flavorFungibility.preference: PreemptionOverBorrowing needs TryNextFlavor as whenCanBorrow and as whenCanPreempt";
+  return forbidden_in(queue.schedule, queue.spec.cohort, false);
 }
 
 double Books::cohort_weight(const std::string& name) const {
@@ -112,7 +119,7 @@ void Books::judge(QueueEntry& queue) const {
   if (queue.active) {
     queue.reason = "Ready", queue.message = "Can admit new workloads";
     if (!queue.schedule.window.empty()) queue.message += fmt::format("; quotas of window \"{}\"{}", queue.schedule.window, queue.schedule.until ? " until " + print_time(*queue.schedule.until) : "");
-    if (queue.spec.by_usage_history) queue.message += "; spec.admissionScope is not used: jobs of its local queues go by priority and age, whatever each has used";
+    if (queue.spec.by_usage_history && !times_.past) queue.message += "; spec.admissionScope has no effect without fairShareHistory in the SchedulerConfig: jobs of its local queues go by priority and age, whatever each has used";
   } else queue.message = fmt::format("Can't admit new workloads: {}.", fmt::join(messages, ", "));
 }
 

@@ -94,7 +94,7 @@ TEST_F(BooksOf, TheLenderTakesItsOwnBackAndWaitsUntilItIsFree) {
 TEST_F(BooksOf, WhatIsNotUsedOfAQueueIsTold) {
   queue("a", "4", ", admissionScope: {admissionMode: UsageBasedAdmissionFairSharing}");
   settle();
-  EXPECT_NE(books_.queue_view("a")->message.find("; spec.admissionScope is not used"), std::string::npos);
+  EXPECT_THAT(books_.queue_view("a")->message, HasSubstr("; spec.admissionScope has no effect without fairShareHistory"));
 }
 
 TEST_F(BooksOf, ASuccessorCountsWhatIsThereBeforeItDecides) {
@@ -302,6 +302,10 @@ INSTANTIATE_TEST_SUITE_P(Rows, BooksSay, testing::Values(
     Row{"other_namespaces", "{namespaceSelector: {matchLabels: {team: b}}, resourceGroups: []}", "", "Misconfigured: Workload namespace doesn't match ClusterQueue selector"},
     Row{"no_namespaces", "{resourceGroups: []}", "", "doesn't match ClusterQueue selector"},
     Row{"missing_flavor", "{namespaceSelector: {}, resourceGroups: [{coveredResources: [cpu], flavors: [{name: gone, resources: [{name: cpu, nominalQuota: 4}]}]}]}", "", "Suspended: ClusterQueue a is inactive"},
+    Row{"negative", kPlain, ", initContainers: [{name: i, resources: {requests: {cpu: -3}}}]", "Misconfigured: spec.podSets[0].template.spec.initContainers[0].resources.requests[cpu]: -3 is negative"},
+    Row{"negative_limit", kPlain, ", initContainers: [{name: i, resources: {limits: {memory: -1}}}]", "initContainers[0].resources.limits[memory]: -1 is negative"},
+    Row{"limits_alone_are_asked_for", kPlain, ", initContainers: [{name: i, resources: {limits: {cpu: 5}}}]", "> maximum capacity (4)"},
+    Row{"beyond_all_numbers", kPlain, ", initContainers: [{name: i, resources: {requests: {cpu: 9E}}}]", "False ExceedsMaxQuota"},
     Row{"requests_above_limits", kPlain, ", initContainers: [{name: i, resources: {requests: {cpu: 3}, limits: {cpu: 1}}}]", "Misconfigured: resources validation failed"}),
     [](const auto& row) { return row.param.name; });
 
@@ -310,6 +314,9 @@ TEST_P(QueuesSay, WhatIsWrongWithThem) {
   put_queue("a", GetParam().queue);
   books_.set_cohort("up", yaml("{metadata: {name: up}, spec: {parentName: down}}"));
   books_.set_cohort("down", yaml("{metadata: {name: down}, spec: {parentName: up}}"));
+  books_.set_cohort("alone", yaml("{metadata: {name: alone}, spec: {resourceGroups: [{coveredResources: [cpu], flavors: [{name: default, resources: [{name: cpu, nominalQuota: 4, borrowingLimit: 1}]}]}]}}"));
+  books_.set_cohort("odd", yaml("{metadata: {name: odd}, spec: {fairSharing: {weight: -2}}}"));
+  books_.set_cohort("twice", yaml("{metadata: {name: twice}, spec: {resourceGroups: [{coveredResources: [cpu, cpu], flavors: []}]}}"));
   queue("b", "2");
   submit("w", "b", "2");
   settle();
@@ -324,6 +331,12 @@ INSTANTIATE_TEST_SUITE_P(Rows, QueuesSay, testing::Values(
     Row{"negative", "{resourceGroups: [{coveredResources: [cpu], flavors: [{name: default, resources: [{name: cpu, nominalQuota: -4}]}]}]}", "", "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota: -4 is negative"},
     Row{"missing", "{resourceGroups: [{coveredResources: [cpu], flavors: [{name: gone, resources: [{name: cpu, nominalQuota: 4}]}]}]}", "", "references missing ResourceFlavor(s): gone"},
     Row{"borrow_alone", "{resourceGroups: [{coveredResources: [cpu], flavors: [{name: default, resources: [{name: cpu, nominalQuota: 4, borrowingLimit: 1}]}]}]}", "", "resources[0].borrowingLimit: without a cohort"},
+    Row{"lend_alone", "{resourceGroups: [{coveredResources: [cpu], flavors: [{name: default, resources: [{name: cpu, nominalQuota: 4, lendingLimit: 1}]}]}]}", "", "resources[0].lendingLimit: without a cohort"},
+    Row{"beyond_all_numbers", "{resourceGroups: [{coveredResources: [cpu], flavors: [{name: default, resources: [{name: cpu, nominalQuota: 9E}]}]}]}", "", "resources[0].nominalQuota: more than can be counted"},
+    Row{"preference", "{flavorFungibility: {whenCanBorrow: MayStopSearch, whenCanPreempt: TryNextFlavor, preference: PreemptionOverBorrowing}, resourceGroups: []}", "", "spec.flavorFungibility.preference: PreemptionOverBorrowing needs TryNextFlavor"},
+    Row{"cohort_alone", "{cohortName: alone, resourceGroups: []}", "", "Cohort alone: spec.resourceGroups[0].flavors[0].resources[0].borrowingLimit: without a parent"},
+    Row{"cohort_weight", "{cohortName: odd, resourceGroups: []}", "", "Cohort odd: spec.fairSharing.weight"},
+    Row{"cohort_twice", "{cohortName: twice, resourceGroups: []}", "", "Cohort twice: spec.resourceGroups[0].coveredResources: cpu is covered twice"},
     Row{"lends_more", "{cohortName: pool, resourceGroups: [{coveredResources: [cpu], flavors: [{name: default, resources: [{name: cpu, nominalQuota: 4, lendingLimit: 5}]}]}]}", "", "lendingLimit: more than nominalQuota"},
     Row{"cycle", "{cohortName: up, resourceGroups: []}", "", "spec.cohortName: its cohorts are a cycle: up -> down -> up"},
     Row{"weight", "{fairSharing: {weight: -1}, resourceGroups: []}", "", "spec.fairSharing.weight"},
@@ -341,6 +354,56 @@ TEST_F(BooksOf, AQueueThatIsGoneLeavesItsWorkloadsWaiting) {
   queue("a", "6");
   settle();
   EXPECT_FALSE(admitted("a2")) << "a1 counts again";
+}
+
+// Ten thousand priorities are ten thousand classes: each goes in its place, and none is lost.
+TEST_F(BooksOf, TenThousandPrioritiesGoInTheirOrder) {
+  queue("a", "1");
+  for (int i = 0; i < 10'000; ++i) submit(fmt::format("w{}", i), "a", "1", i * 7919 % 10'000 - 5'000);
+  books_.decide();
+  const auto line = books_.engine().in_line("a");
+  ASSERT_EQ(line.size(), 9'999u);
+  std::int64_t before = 4'999;
+  for (const JobId job : line) {
+    const std::int64_t priority = books_.engine().what(books_.engine().class_of(job)).priority;
+    EXPECT_EQ(priority, before - 1);
+    before = priority;
+  }
+}
+
+// Clocks of servers and objects differ, and jump: what is counted stays right, nothing is lost, and what is due by time comes at last.
+TEST_F(BooksOf, ClocksMayJump) {
+  using namespace std::chrono_literals;
+  books_.set_time_rules({.reservation = Reservation{.after = 600s, .hold = 600s}, .min_run = 300s, .least_lost_work = true, .past = PastRules{.half_life = 3600s}});
+  queue("a", "4"), queue("b", "4");
+  submit("a1", "a", "4"), submit("b1", "b", "4"), submit("b2", "b", "2", 5);
+  books_.record(now_);
+  books_.fill_anew();
+  const Instant begin = now_;
+  for (const auto jump : {0h, 1h, -5h, 24h * 400, -24h * 900, 10h, 0h}) {
+    now_ = begin + jump;
+    books_.set_time(now_);
+    (void)books_.tend(now_);
+    settle();
+    const Ledger& ledger = books_.in_use();
+    std::map<std::string, Amount> held{{"a", 0}, {"b", 0}};
+    for (const auto& [key, object] : objects_)
+      if (const auto place = books_.place(key); place == Books::Place::Running || place == Books::Place::Stopping) held[object["spec"]["queueName"].string()] += key.name == "b2" ? 2'000 : 4'000;
+    for (const auto& [name, amount] : held) {
+      EXPECT_EQ(ledger.usage(ledger.leaf(name), 0), amount) << name;
+      EXPECT_LE(amount, 4'000) << name;
+    }
+    for (const auto& [key, object] : objects_)
+      if (books_.place(key) == Books::Place::Stopping) stopped(key.name);
+  }
+  EXPECT_TRUE(admitted("a1"));
+  now_ = begin + 24h * 800;  // whoever runs has run for long enough
+  books_.set_time(now_);
+  (void)books_.tend(now_);
+  settle();
+  if (kube::condition_is_true(at("b1"), "Evicted")) stopped("b1");
+  EXPECT_TRUE(admitted("b2")) << says("b2", "QuotaReserved");
+  for (const CaseOutcome& part : replay_decisions(decision_log_header(begin) + books_.take_record())) EXPECT_EQ(part.kind, CaseOutcome::Kind::Passed) << part.detail;
 }
 
 // Two that started one after the other: the later one is the victim, but not once the earlier one has saved its work since.

@@ -110,6 +110,7 @@ bool Books::weigh(Instant now, bool anyway) {
   }
   if (!anyway && now >= weighed_at_ && now - weighed_at_ < times_.past->every()) return false;
   weighed_at_ = now;
+  lines_are_stale_ = true;
   std::map<std::string, PastAmounts> used;
   for (const auto& [key, local] : local_queues_) {
     changed_.local_queues.insert(key);
@@ -143,6 +144,39 @@ bool Books::weigh(Instant now, bool anyway) {
   return moved;
 }
 
+std::string Books::line_of(const ObjectKey& local, const QueueEntry* queue) const { return !times_.past || queue == nullptr || !queue->spec.by_usage_history ? std::string() : local.text(); }
+
+// Of queues whose local queues go by what they used: what each will have used by the next time if what runs goes on, so that nothing counts for nothing, and what one more job would add to that. As a part of what the queue could have at
+// most, so that resources can be compared.
+void Books::tell_lines() {
+  lines_are_stale_ = false;
+  if (!times_.past) return;
+  const Ledger& ledger = engine_.in_use();
+  for (const auto& [key, local] : local_queues_) {
+    const QueueEntry* queue = local.readable ? find_in(queues_, local.spec.queue) : nullptr;
+    const std::string name = line_of(key, queue);
+    const NodeId leaf = name.empty() ? no_node : ledger.leaf(local.spec.queue);
+    if (leaf == no_node) continue;
+    std::map<std::string, double> most;
+    for (const ResourceGroup& group : queue->spec.groups)
+      for (const QueueFlavor& flavor : group.flavors)
+        for (const auto& [resource, limits] : flavor.resources)
+          if (const Column column = ledger.column(leaf, flavor.name, resource); column != no_column) most[resource] += static_cast<double>(ledger.potential(leaf, column));
+    const PastAmounts used = past_.at(key, told_now_ + times_.past->every());
+    const double weight = local.spec.weight > 0 ? local.spec.weight : 1;
+    ContinuousEngine::LineUse use{.last = local.spec.weight <= 0, .used = {}, .per_unit = {}};
+    for (const auto& [resource, all] : most) {
+      if (all <= 0) continue;
+      use.per_unit[resource] = times_.past->part_of_next() / (all * weight);
+      if (const auto at = used.find(resource); at != used.end() && at->second > 0) use.used[resource] = at->second / (all * weight);
+    }
+    if (const auto told = lines_.find(name); told != lines_.end() && told->second == use) continue;
+    engine_.set_line(name, use);
+    if (recorder_) recorder_->set_line(name, use);
+    lines_[name] = std::move(use);
+  }
+}
+
 std::optional<PastWeight> Books::past_weight(const std::string& name, bool leaf) const {
   const PastWeight* found = find_in(weights_, std::pair(name, leaf));
   return found == nullptr ? std::nullopt : std::optional(*found);
@@ -159,7 +193,7 @@ static Instant waits_since(const WorkloadSpec& spec) {
 }
 
 void Books::set_time_rules(const TimeRules& rules) {
-  if (times_.min_run.has_value() != rules.min_run.has_value()) stale_ = true;
+  if (times_.min_run.has_value() != rules.min_run.has_value() || times_.past.has_value() != rules.past.has_value()) stale_ = true;
   const bool other_past = times_.past != rules.past;
   const bool was = std::exchange(times_, rules).least_lost_work;
   past_.set_half_life(times_.past ? times_.past->half_life : std::chrono::seconds(0), told_now_);

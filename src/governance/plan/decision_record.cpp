@@ -105,6 +105,8 @@ Json to_json(const EngineSpec& spec) {
                              {"nextIfBorrowing", queue.policies.next_if_borrowing},
                              {"groups", std::move(groups)}});
     if (queue.policies.borrow_threshold) one.set("borrowThreshold", *queue.policies.borrow_threshold);
+    if (!queue.policies.next_if_preempting) one.set("stopIfPreempting", true);
+    if (queue.policies.preempt_rather_than_borrow) one.set("preemptRatherThanBorrow", true);
     queues.push(std::move(one));
   }
   Json out = Json::object({{"fair", spec.fair}, {"finalShare", spec.final_share}, {"initialShare", spec.initial_share}, {"initialFirst", spec.initial_first}, {"nodes", std::move(nodes)}, {"queues", std::move(queues)}});
@@ -130,7 +132,9 @@ Json to_json(const EngineClass& what) {
     if (pods.place) one.set("place", to_json(*pods.place));
     pod_sets.push(std::move(one));
   }
-  return Json::object({{"queue", what.queue}, {"priority", what.priority}, {"podSets", std::move(pod_sets)}});
+  Json out = Json::object({{"queue", what.queue}, {"priority", what.priority}, {"podSets", std::move(pod_sets)}});
+  if (!what.line.empty()) out.set("line", what.line);
+  return out;
 }
 
 Result<EngineSpec> read_engine_spec(const Json& json) {
@@ -159,6 +163,7 @@ Result<EngineSpec> read_engine_spec(const Json& json) {
     if (!reclaim) return std::unexpected(reclaim.error());
     into.policies.within_queue = *within, into.policies.reclaim = *reclaim;
     into.policies.borrow_within_cohort = queue["borrow"].boolean(), into.policies.next_if_borrowing = queue["nextIfBorrowing"].boolean();
+    into.policies.next_if_preempting = !queue["stopIfPreempting"].boolean(), into.policies.preempt_rather_than_borrow = queue["preemptRatherThanBorrow"].boolean();
     if (queue["borrowThreshold"].is_number()) into.policies.borrow_threshold = queue["borrowThreshold"].integer();
     for (const Json& group : queue["groups"].items()) {
       auto resources = read_names(group["resources"], "spec.queues.groups.resources"), flavors = read_names(group["flavors"], "spec.queues.groups.flavors");
@@ -178,7 +183,7 @@ Result<EngineSpec> read_engine_spec(const Json& json) {
 
 Result<EngineClass> read_engine_class(const Json& json) {
   if (!json["queue"].is_string() || !json["podSets"].is_array()) return wrong("class", "a queue and podSets");
-  EngineClass out{.queue = json["queue"].string(), .priority = json["priority"].integer(), .pod_sets = {}};
+  EngineClass out{.queue = json["queue"].string(), .priority = json["priority"].integer(), .line = json["line"].string(), .pod_sets = {}};
   for (const Json& pods : json["podSets"].items()) {
     EnginePodSet& into = out.pod_sets.emplace_back();
     for (const Json& one : pods["total"].items()) {
@@ -199,6 +204,25 @@ Result<EngineClass> read_engine_class(const Json& json) {
     into.count = static_cast<std::int32_t>(count), into.least = static_cast<std::int32_t>(least);
     for (const Json& amount : pods["each"].items()) into.each.push_back(amount.integer());
   }
+  return out;
+}
+
+Json to_json(const ContinuousEngine::LineUse& use) {
+  Json used = Json::object(), per_unit = Json::object();
+  for (const auto& [resource, amount] : use.used) used.set(resource, amount);
+  for (const auto& [resource, amount] : use.per_unit) per_unit.set(resource, amount);
+  Json out = Json::object({{"used", std::move(used)}, {"perUnit", std::move(per_unit)}});
+  if (use.last) out.set("last", true);
+  return out;
+}
+
+Result<ContinuousEngine::LineUse> read_line_use(const Json& json) {
+  ContinuousEngine::LineUse out{.last = json["last"].boolean(), .used = {}, .per_unit = {}};
+  for (const auto& [field, into] : {std::pair("used", &out.used), std::pair("perUnit", &out.per_unit)})
+    for (const auto& [resource, amount] : json[field].members()) {
+      if (!amount.is_number() || !(amount.number() >= 0 && amount.number() < 1e18)) return wrong(fmt::format("use.{}", field), "numbers from 0 to 1e18");
+      (*into)[resource] = amount.number();
+    }
   return out;
 }
 
@@ -265,6 +289,7 @@ void DecisionRecorder::others(const std::string& node, const ContinuousEngine::O
 
 void DecisionRecorder::stop(JobId job) { line(Json::object({{"e", "stop"}, {"job", number(job)}})); }
 void DecisionRecorder::replace(JobId job, const std::string& host) { line(Json::object({{"e", "replace"}, {"job", number(job)}, {"node", host}})); }
+void DecisionRecorder::set_line(const std::string& name, const ContinuousEngine::LineUse& use) { line(Json::object({{"e", "line"}, {"line", name}, {"use", to_json(use)}})); }
 void DecisionRecorder::saved(JobId job, std::int64_t at) { line(Json::object({{"e", "saved"}, {"job", number(job)}, {"at", at}})); }
 void DecisionRecorder::recount(JobId job, ClassId what) { line(Json::object({{"e", "recount"}, {"job", number(job)}, {"class", number(what)}})); }
 void DecisionRecorder::shield(JobId job) { line(Json::object({{"e", "shield"}, {"job", number(job)}})); }

@@ -24,7 +24,7 @@ std::string decision_log_header(Instant at, std::string_view by = "");  // by: w
 // {"e":"submit","job":0,"class":0,"uid":"...","created":N,"workload":"space/name"}
 // {"e":"adopt",..., "flavors":[["f0"]],"as":"Running"}
 // {"e":"stop"|"leave"|"keep"|"keepNoMore"|"expose"|"shield","job":0}   {"e":"recount","job":0,"class":1}
-// {"e":"saved","job":0,"at":N}
+// {"e":"saved","job":0,"at":N}   {"e":"line","line":"space/name","use":{"used":{...},"perUnit":{...}}}
 // {"e":"drain","at":TIME,"decided":[["Admitted",0,[["f0"]]],["Admitted",2,[["f0"]],[3]],["Promised",1,[["f0"]]],["Preempted",0,1,"InClusterQueue"],["Waits",1,{...}]]}
 // The last list: how many pods of each pod set, of a class that takes fewer. Behind it, of a job with places: {"places":["host1:2 host2:1"]}, one for each pod set.
 // {"e":"nodes","nodes":[...]}   {"e":"others","node":"n1","use":{"requests":{...},"pods":2}}: for flavors with places.   {"e":"replace","job":0,"node":"host1"}: the node is lost
@@ -39,6 +39,7 @@ class DecisionRecorder {
   void stop(JobId job);
   void recount(JobId job, ClassId what);
   void replace(JobId job, const std::string& host);  // a lost node
+  void set_line(const std::string& name, const ContinuousEngine::LineUse& use);
   void saved(JobId job, std::int64_t at);
   void expose(JobId job);
   void shield(JobId job);
@@ -67,10 +68,12 @@ kube::Json decisions_json(const ContinuousEngine& engine, const std::vector<Engi
 
 kube::Json to_json(const EngineSpec& spec);
 kube::Json to_json(const EngineClass& what);
+kube::Json to_json(const ContinuousEngine::LineUse& use);
 std::string text(Uid uid);  // 32 hexadecimal digits
 // Of a log that somebody may have edited. Invalid: the field and what is expected.
 Result<EngineSpec> read_engine_spec(const kube::Json& json);
 Result<EngineClass> read_engine_class(const kube::Json& json);
+Result<ContinuousEngine::LineUse> read_line_use(const kube::Json& json);
 Result<Uid> read_uid(const kube::Json& json);
 Result<std::vector<std::vector<std::string>>> read_flavors_of(const kube::Json& json);
 

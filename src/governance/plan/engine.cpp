@@ -13,6 +13,7 @@ namespace {
 
 std::string digest(const EngineClass& what) {
   std::string out = fmt::format("{}\n{}", what.queue, what.priority);
+  if (!what.line.empty()) out += "\nl" + what.line;
   for (const EnginePodSet& pods : what.pod_sets) {
     out += "\np";
     for (const auto& [resource, amount] : pods.total) out += fmt::format("\n{}={}", resource, amount);
@@ -132,6 +133,7 @@ void ContinuousEngine::State::compile(ClassId c) {
   }
   const auto at = queue_ids.find(k.spec.queue);
   k.queue = at == queue_ids.end() ? nothing : at->second;
+  if (k.line != nothing && k.queue != nothing && std::ranges::find(queues[k.queue].lines, k.line) == queues[k.queue].lines.end()) queues[k.queue].lines.push_back(k.line);
   for (std::uint32_t p = 0; p < k.spec.pod_sets.size(); ++p)
     for (const auto& [resource, amount] : k.spec.pod_sets[p].total) k.asks.push_back({p, name_id(resource), std::max<Amount>(0, amount)});
   if (k.queue == nothing) {
@@ -213,6 +215,12 @@ ClassId ContinuousEngine::State::define(const EngineClass& what) {
     if (classes[c].spec == what) return c;
   const ClassId c = static_cast<ClassId>(classes.size());
   classes.emplace_back().spec = what;
+  if (!what.line.empty()) {
+    const auto [line, fresh] = line_ids.try_emplace(what.line, static_cast<std::uint32_t>(lines.size()));
+    if (fresh) lines.emplace_back();
+    classes[c].line = line->second;
+    lines[line->second].classes.push_back(c);
+  }
   class_at.push_back(not_in_heap);
   same.push_back(c);
   compile(c);
@@ -456,6 +464,7 @@ void ContinuousEngine::leave(JobId job) { state_->leave(job); }
 void ContinuousEngine::stop(JobId job) { state_->stop(job); }
 void ContinuousEngine::recount(JobId job, ClassId what) { state_->recount(job, what); }
 void ContinuousEngine::saved(JobId job, std::int64_t at) { state_->saved(job, at); }
+void ContinuousEngine::set_line(const std::string& line, const LineUse& use) { state_->set_line(line, use); }
 void ContinuousEngine::shield(JobId job) {
   State::Job& one = state_->jobs[job];
   one.shielded = one.stage == State::Stage::Running && state_->shields;
@@ -514,6 +523,7 @@ std::vector<JobId> ContinuousEngine::State::line(const std::string_view* queue) 
     if (jobs[job].stage == Stage::Waiting && !is_other(job)) waiters.push_back(job);
   std::sort(waiters.begin(), waiters.end(), [&](JobId a, JobId b) {
     const Job &x = jobs[a], &y = jobs[b];
+    if (const int order = compare_lines(classes[x.what].line, classes[y.what].line); order != 0) return order < 0;
     const std::int64_t first = classes[x.what].spec.priority, second = classes[y.what].spec.priority;
     if (first != second) return first > second;
     return x.created != y.created ? x.created < y.created : x.uid < y.uid;

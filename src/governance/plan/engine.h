@@ -5,6 +5,7 @@
 #pragma once
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,7 +31,7 @@ using JobId = std::uint32_t;  // given out again after the job has left
 struct EngineQueue {
   std::string name;                // a leaf of the quota trees
   bool strict_fifo = false;        // who does not fit holds up all behind it
-  QueuePolicies policies;          // of pre-emption; next_if_preempting and preempt_rather_than_borrow are not looked at: a flavor that has room is always taken rather than one that has victims
+  QueuePolicies policies;          // of pre-emption, and in which order flavors are tried (flavorFungibility)
   bool stopped = false;            // admits nothing; what runs goes on
   struct Group {
     std::vector<std::string> resources, flavors;  // flavors in order of preference
@@ -76,6 +77,7 @@ struct EnginePodSet {
 struct EngineClass {
   std::string queue;
   std::int64_t priority = 0;
+  std::string line;  // of a queue whose lines (LocalQueues) go by what they used (set_line); empty: none
   std::vector<EnginePodSet> pod_sets;
   bool can_be_cut() const;  // some pod set has fewer pods that will do
   friend bool operator==(const EngineClass&, const EngineClass&) = default;
@@ -141,6 +143,15 @@ class ContinuousEngine {
   // When it last saved its work, or started: of equal priority those who did so last are victims first, for they lose least. By any clock; whoever nothing was said of did so after all others, and among those who started last goes first.
   static constexpr std::int64_t never_saved = INT64_MAX;
   void saved(JobId job, std::int64_t at);
+  // What a line has used lately, told from outside. Within a queue the jobs of the line that has used least go first, whatever their priority, and where its queue's own jobs are pre-empted the line that has used most loses first.
+  // Lines that nothing was told of have used nothing.
+  struct LineUse {
+    bool last = false;                       // behind all that are not
+    std::map<std::string, double> used;      // by resource, in any unit that lines of one queue share; the largest counts
+    std::map<std::string, double> per_unit;  // what a unit adds that is admitted before it is told anew
+    friend bool operator==(const LineUse&, const LineUse&) = default;
+  };
+  void set_line(const std::string& line, const LineUse& use);  // O(its classes x log classes)
   void expose(JobId job);  // it may be pre-empted from now on (EngineSpec::shields)
   void expose_all();
   void shield(JobId job);  // as if it had just started

@@ -64,7 +64,7 @@ void ContinuousEngine::State::options_of(const Class& k, const Part& part) {
         level = std::max(level, ledger.borrow_level(queue.leaf, column, want).height);
       }
     }
-    if (!fits) continue;
+    if (!fits || level > most_level) continue;
     fitting.push_back({o, level});
     if ((level == 0 || !queue.policies.next_if_borrowing) && k.parts.size() == 1 && k.places.empty()) break;  // none is wanted more
   }
@@ -286,6 +286,7 @@ void ContinuousEngine::State::admit(std::uint32_t q, std::vector<EngineDecision>
   const auto less = [this](ClassId a, ClassId b) { return class_first(a, b); };
   if (drop_stale(k)) queue.classes.put(queue.what, class_at, less);
   else queue.classes.remove(queue.what, class_at, less);
+  add_to_line(classes[job.what]);
 }
 
 void ContinuousEngine::State::drain(std::vector<EngineDecision>& out) {

@@ -39,7 +39,35 @@ ClassId ContinuousEngine::State::cut(ClassId c, const std::vector<std::int32_t>&
   return shape;
 }
 
+// Room on any flavor comes before victims on any, unless its queue says otherwise (flavorFungibility): whenCanPreempt MayStopSearch takes the first flavor with room or victims; preference PreemptionOverBorrowing takes victims rather
+// than borrow, or borrow from farther away. Nothing: in the usual order.
+std::optional<ContinuousEngine::State::Found> ContinuousEngine::State::find_as_queue_says(ClassId shape, const Entry* head) {
+  const QueuePolicies& may = queues[classes[shape].queue].policies;
+  if (may.next_if_preempting && !may.preempt_rather_than_borrow) return std::nullopt;
+  if (may.within_queue == PreemptionPolicy::Never && may.reclaim == PreemptionPolicy::Never) return std::nullopt;
+  Found found{.shape = shape};
+  bool got = false;
+  if (!may.next_if_preempting) {
+    in_order = true;
+    most_level = may.next_if_borrowing ? 0 : any_level;  // one that borrows does not end the search then
+    got = look_for_victims(shape, head, found.choice, found.level);
+    found.preempts = !victims.empty();
+    in_order = false;
+  } else {
+    const int farthest = ledger.height(ledger.root(queues[classes[shape].queue].leaf));
+    for (most_level = 0; most_level < farthest && !got; ++most_level) {
+      found.preempts = false;
+      got = look(shape, found.choice, found.level) || (found.preempts = look_for_victims(shape, head, found.choice, found.level));
+    }
+  }
+  most_level = any_level;
+  if (!got) return std::nullopt;
+  found.place = std::move(found_place);
+  return found;
+}
+
 std::optional<ContinuousEngine::State::Found> ContinuousEngine::State::find_shape(ClassId shape, const Entry* head) {
+  if (auto found = find_as_queue_says(shape, head)) return found;
   Found found{.shape = shape};
   if (look(shape, found.choice, found.level)) {
     found.place = std::move(found_place);

@@ -2,6 +2,7 @@
 // The search for victims inside of the continuous mode: who are candidates, in the order in which each queue loses them. For its own files.
 #pragma once
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -20,7 +21,8 @@ struct ContinuousEngine::State::Search {
 
   struct Source {  // a queue that may lose jobs
     std::uint32_t queue = nothing;
-    NodeId common = no_node;   // the lowest cohort of it and the newcomer
+    NodeId common = no_node;   // the lowest cohort of it and the newcomer; none: the newcomer's own queue
+    std::optional<std::uint32_t> line = {};  // of its own queue: jobs of this line alone
     bool hierarchy = false;    // it holds what belongs to a subtree in which the newcomer would fit
     std::set<Held>::const_iterator at, end;
   };
@@ -51,16 +53,23 @@ struct ContinuousEngine::State::Search {
     const PreemptionPolicy policy = policy_for(from);
     for (; from.at != from.end; ++from.at) {
       if (policy != PreemptionPolicy::Any && from.at->priority > priority) break;  // they are in order of priority
+      if (from.line && s.classes[s.jobs[from.at->job].what].line != *from.line) continue;
       if (!s.jobs[from.at->job].shielded && allowed(policy, *from.at) && uses_any(from.at->job) && (s.untouchable.empty() || !std::binary_search(s.untouchable.begin(), s.untouchable.end(), from.at->uid))) return true;
     }
     from.at = from.end;
     return false;
   }
 
-  void add(std::vector<Source>& to, std::uint32_t queue, NodeId common, bool by_hierarchy) {
+  void add(std::vector<Source>& to, std::uint32_t queue, NodeId common, bool by_hierarchy, std::optional<std::uint32_t> line = {}) {
     const std::set<Held>& held = s.queues[queue].held;
-    Source from{queue, common, by_hierarchy, held.begin(), held.end()};
+    Source from{queue, common, line, by_hierarchy, held.begin(), held.end()};
     if (settle(from)) to.push_back(from);
+  }
+  // Which of two sources of one list loses its next job first: of its own queue that of the line that has used most.
+  bool loses_first(const Source& a, const Source& b) const {
+    if (a.line && b.line)
+      if (const int order = s.compare_lines(*a.line, *b.line); order != 0) return order > 0;
+    return *a.at < *b.at;
   }
   void add_below(NodeId cohort, NodeId common, NodeId done, bool advantage) {
     for (const NodeId child : s.ledger.children(cohort)) {
@@ -70,7 +79,11 @@ struct ContinuousEngine::State::Search {
     }
   }
   void collect() {
-    if (own.policies.within_queue != PreemptionPolicy::Never) add(mine, s.queue_of[own.leaf], no_node, false);
+    if (own.policies.within_queue != PreemptionPolicy::Never) {
+      if (own.lines.empty()) add(mine, s.queue_of[own.leaf], no_node, false);
+      else add(mine, s.queue_of[own.leaf], no_node, false, nothing);  // those of no line
+      for (const std::uint32_t line : own.lines) add(mine, s.queue_of[own.leaf], no_node, false, line);
+    }
     if (!s.ledger.has_parent(own.leaf) || own.policies.reclaim == PreemptionPolicy::Never) return;
     if (s.fair) {
       for (const NodeId leaf : s.ledger.leaves(s.ledger.tree(own.leaf)))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inside of engine.h.
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -69,7 +70,7 @@ struct ContinuousEngine::State {
   };
   struct Class {
     EngineClass spec;
-    std::uint32_t queue = nothing;
+    std::uint32_t queue = nothing, line = nothing;
     std::vector<Ask> asks;
     std::vector<std::uint32_t> order;  // asks, by part
     std::vector<Part> parts;
@@ -108,12 +109,18 @@ struct ContinuousEngine::State {
   };
 
   // ---- queues
+  struct Line {
+    LineUse use;
+    double most = 0;
+    std::vector<ClassId> classes;
+  };
   struct Queue {
     NodeId leaf = no_node;
     bool strict = false, stopped = true;
     QueuePolicies policies;
     std::set<Held> held;
     std::vector<EngineQueue::Group> groups;
+    std::vector<std::uint32_t> lines;  // of its classes
     IndexedHeap classes;              // that have waiting jobs and are not parked; in a StrictFIFO queue parked ones, too, which hold up the rest
     bool dirty = false;
     // the job that it nominates
@@ -182,6 +189,7 @@ struct ContinuousEngine::State {
   std::optional<Found> find(ClassId c);  // for its first waiting job: with room, else with `victims`, else with fewer pods; none: `short_of` and k.wait tell why. May add classes.
   std::optional<Found> find_any(ClassId c);                                // the same, of what is not kept for others
   std::optional<Found> find_shape(ClassId shape, const Entry* head);
+  std::optional<Found> find_as_queue_says(ClassId shape, const Entry* head);
   ClassId cut(ClassId c, const std::vector<std::int32_t>& counts);
   void park(ClassId c, std::vector<EngineDecision>& out);
   bool wait_at(NodeId node, Column column, Amount missing, ClassId c);  // false: it has to look again instead
@@ -230,9 +238,14 @@ struct ContinuousEngine::State {
   bool look_for_victims(ClassId c, const Entry* head, std::uint16_t& choice, int& level);  // after look() found no room: `victims`. head: for whom, if anybody
   struct Search;
   struct FairSearch;
+  int level_without_victims(const Class& k, std::uint16_t choice);  // how far it borrows once they are gone
   bool place_with_victims(Class& k, const Entry* head, std::size_t at, std::vector<Column>& contested, std::uint16_t& choice);
 
   // engine_order.cpp
+  int compare_lines(std::uint32_t a, std::uint32_t b) const;  // negative: a has used less
+  void change_line(std::uint32_t line, const std::function<void(Line&)>& change);
+  void set_line(const std::string& line, const LineUse& use);
+  void add_to_line(const Class& got);  // a job of it was admitted
   bool class_first(ClassId a, ClassId b) const;
   bool queue_first(std::uint32_t a, std::uint32_t b) const;
   bool bid_first(NodeId a, NodeId b) const;
@@ -252,12 +265,17 @@ struct ContinuousEngine::State {
   Sites sites;                  // what is free in each flavor with places, in the order of the flavors' names
   std::unordered_map<JobId, std::shared_ptr<const EnginePlacement>> placements;
   bool own_only = false;        // room counts within the queue's own quota alone
+  static constexpr int any_level = 0x7fffffff;
+  int most_level = any_level;   // ways that borrow from farther away are passed over
+  bool in_order = false;        // of flavors with room and of those with victims the first in the queue's order
   std::int64_t reservations = 0;
   std::size_t stopping = 0;
   std::vector<Job> jobs;
   std::vector<JobId> free_jobs;
   std::vector<Class> classes;
   std::unordered_map<std::string, std::vector<ClassId>> class_ids;  // by queue and a digest of what is asked
+  std::vector<Line> lines;
+  std::unordered_map<std::string, std::uint32_t> line_ids;
   std::vector<Queue> queues;
   std::unordered_map<std::string, std::uint32_t> queue_ids;
   std::vector<std::string> names;  // flavors and resources
@@ -299,6 +317,14 @@ struct ContinuousEngine::State {
   std::map<Uid, std::vector<Uid>> lost_to;  // without cycles
   std::vector<Uid> untouchable;             // sorted
   std::vector<std::pair<JobId, VictimReason>> victims;
+  struct VictimsFound {
+    std::uint16_t choice = 0;
+    bool within_queue = false;  // some of them
+    int level = 0;              // how far it borrows without them
+    std::vector<std::pair<JobId, VictimReason>> victims;
+    bool before(const VictimsFound& other) const { return within_queue != other.within_queue ? !within_queue : level < other.level; }
+  };
+  std::optional<VictimsFound> best_victims;  // of look_for_victims(), while it compares flavors
   bool stopped_some = false;  // since promises were looked at
   EngineWait exceeds;
   int tried = 0;

@@ -8,7 +8,7 @@ namespace fairlead::governance {
 
 // One list in order, until there is room.
 bool ContinuousEngine::State::Search::take(std::vector<Source> list, bool may_borrow) {
-  const auto later_first = [](const Source& a, const Source& b) { return *b.at < *a.at; };
+  const auto later_first = [this](const Source& a, const Source& b) { return loses_first(b, a); };
   std::make_heap(list.begin(), list.end(), later_first);
   while (!list.empty()) {
     std::pop_heap(list.begin(), list.end(), later_first);
@@ -77,11 +77,23 @@ bool ContinuousEngine::State::Search::run() {
   return false;
 }
 
-// Of each part the first flavor with room, else the first for which victims may be sought: where the queue's own quota, or a subtree's, is enough, or it may pre-empt while it borrows.
+int ContinuousEngine::State::level_without_victims(const Class& k, std::uint16_t choice) {
+  const Ledger::Trial trial(ledger);
+  for (const auto& [victim, reason] : victims) ledger.remove(queues[classes[jobs[victim].what].queue].leaf, classes[jobs[victim].what].choices[jobs[victim].choice].uses);
+  int level = 0;
+  for (const Use& use : k.choices[choice].uses) level = std::max(level, ledger.borrow_level(queues[k.queue].leaf, use.column, use.amount).height);
+  return level;
+}
+
+// Of each part the first flavor with room, else the first for which victims may be sought; of a class of one part the one of those whose victims are all of other queues, then the one that borrows least. Sought: where the queue's own quota, or a subtree's, is enough, or it may pre-empt while it borrows.
 bool ContinuousEngine::State::place_with_victims(Class& k, const Entry* head, std::size_t at, std::vector<Column>& contested, std::uint16_t& choice) {
   const Queue& queue = queues[k.queue];
   if (at == k.parts.size()) {
     choice = choice_of(k, chosen);
+    if (in_order && contested.empty() && placed(k)) {
+      victims.clear();
+      return true;
+    }
     if ((contested.empty() && k.places.empty()) || ++tried > 16) return false;
     std::vector<Column> of_all = contested;
     if (!k.places.empty()) {
@@ -95,7 +107,20 @@ bool ContinuousEngine::State::place_with_victims(Class& k, const Entry* head, st
         }
     }
     Search search{*this, k, queue, k.choices[choice].uses, of_all, k.spec.priority, head == nullptr ? 0 : head->created, {}, {}, {}, {}};
-    if (search.run()) return true;
+    if (search.run()) {
+      const bool compares = k.parts.size() == 1 && k.options.size() > 1 && !in_order;
+      if (!compares && most_level == any_level) return true;
+      VictimsFound way{.choice = choice, .within_queue = std::ranges::any_of(victims, [](const auto& one) { return one.second == VictimReason::InClusterQueue; }), .level = level_without_victims(k, choice), .victims = {}};
+      if (way.level <= most_level) {
+        if (!compares || (!way.within_queue && way.level == 0)) return true;  // none is better
+        if (!best_victims || way.before(*best_victims)) {
+          way.victims = victims;
+          best_victims = std::move(way);
+        }
+      }
+      victims.clear();
+      return false;
+    }
     for (NoPlace& one : no_place) one.missing = 1, one.of = nothing;  // others could go, and that is not enough yet
     for (Shortage& one : short_of)  // with victims as they are, so much less must be given back, anywhere in the tree
       for (const Use& sum : search.in_reach)
@@ -104,6 +129,7 @@ bool ContinuousEngine::State::place_with_victims(Class& k, const Entry* head, st
   }
   const Part& part = k.parts[at];
   for (const bool with_room : {true, false}) {
+    if (in_order && !with_room) break;
     for (std::uint32_t o = part.first_option; o < part.first_option + part.options; ++o) {
       const Option& option = k.options[o];
       if (part.same_as != nothing && chosen[k.order[k.parts[part.same_as].first_ask]] != option.flavor) continue;
@@ -115,13 +141,17 @@ bool ContinuousEngine::State::place_with_victims(Class& k, const Entry* head, st
         for (const Use& use : taken)
           if (use.column == column) want = plus(want, use.amount);
         may = !own_only || !ledger.borrowing(queue.leaf, column, want);
-        if (!may || want <= ledger.available(queue.leaf, column)) continue;
+        if (!may) continue;
+        if (want <= ledger.available(queue.leaf, column)) {
+          may = most_level == any_level || ledger.borrow_level(queue.leaf, column, want).height <= most_level;
+          continue;
+        }
         may = want <= ledger.potential(queue.leaf, column) &&
               (ledger.limits(queue.leaf, column).nominal >= want || queue.policies.borrow_within_cohort || (fair && queue.policies.reclaim != PreemptionPolicy::Never) || ledger.borrow_level(queue.leaf, column, want).below_root);
         if (std::find(contested.begin(), contested.end(), column) == contested.end()) contested.push_back(column);
       }
       bool found = false;
-      if (may && (contested.size() == before) == with_room) {
+      if (may && (in_order || (contested.size() == before) == with_room)) {
         for (std::uint32_t i = 0; i < part.asks; ++i) chosen[k.order[part.first_ask + i]] = option.flavor;
         taken.insert(taken.end(), k.uses.begin() + option.first_use, k.uses.begin() + option.first_use + option.uses);
         found = place_with_victims(k, head, at + 1, contested, choice);
@@ -145,7 +175,12 @@ bool ContinuousEngine::State::look_for_victims(ClassId c, const Entry* head, std
   tried = 0;
   untouchable.clear();
   if (head != nullptr) stronger_than(head->uid);
-  if (!place_with_victims(k, head, 0, contested, choice)) return false;
+  best_victims.reset();
+  if (!place_with_victims(k, head, 0, contested, choice)) {
+    if (!best_victims) return false;
+    choice = best_victims->choice;
+    victims = std::move(best_victims->victims);
+  }
   const Ledger::Trial trial(ledger), trial_of_claims(claimed);
   const PlacesTrial trial_of_places(sites);
   for (const auto& [victim, reason] : victims) {

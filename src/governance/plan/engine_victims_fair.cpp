@@ -57,6 +57,19 @@ struct ContinuousEngine::State::FairSearch {
     return lists.emplace_back(List{.queue = queue, .jobs = {}, .next = 0, .source = nullptr});
   }
 
+  // Its own queue's, of several lines.
+  std::vector<Held> own_in_order() {
+    std::vector<Held> out;
+    std::vector<Search::Source> left = search.mine;
+    while (!left.empty()) {
+      const auto first = std::min_element(left.begin(), left.end(), [this](const Search::Source& a, const Search::Source& b) { return search.loses_first(a, b); });
+      out.push_back(*first->at);
+      ++first->at;
+      if (!search.settle(*first)) left.erase(first);
+    }
+    return out;
+  }
+
   // As the ledger stands; take() changes that of one path.
   const Share& share_of(NodeId node) {
     if (s.share_in[node] == s.searches) return s.share_at[node];
@@ -132,8 +145,9 @@ struct ContinuousEngine::State::FairSearch {
 
   bool first_rule(bool by_final_share) {
     begin();
-    for (auto* sources : {&search.other, &search.mine})
-      for (Search::Source& source : *sources) put(s.queues[source.queue].leaf, source.queue).source = &source;
+    for (Search::Source& source : search.other) put(s.queues[source.queue].leaf, source.queue).source = &source;
+    if (search.mine.size() == 1) put(search.own.leaf, search.mine.front().queue).source = &search.mine.front();
+    else if (!search.mine.empty()) put(search.own.leaf, search.mine.front().queue).jobs = own_in_order();
     const NodeId own = search.own.leaf;
     const bool within_nominal = search.within_quota(own);
     for (NodeId leaf = next(); leaf != no_node; leaf = next()) {

@@ -311,10 +311,20 @@ TEST(ContinuousPreemption, TheVictimsByShareAreThoseOfTheCompatibleMode) { compa
 TEST(ContinuousPreemption, AndSoAreThoseForAPlace) { compare_with_the_compatible_mode(false, true); }
 TEST(ContinuousPreemption, AndThoseForAPlaceByShare) { compare_with_the_compatible_mode(true, true); }
 
+// What a job takes: each site has one flavor.
+std::vector<Use> uses_of(const ContinuousEngine& engine, const Ledger& ledger, ClassId what) {
+  std::vector<Use> out;
+  const EngineClass& asked = engine.what(what);
+  for (const EnginePodSet& pods : asked.pod_sets)
+    for (const auto& [resource, amount] : pods.total)
+      if (const Column column = ledger.column(ledger.leaf(asked.queue), "h100", resource); column != no_column) out.push_back({column, amount});
+  return out;
+}
+
 // Nobody uses what is not there, a promise is kept once those before it have gone, and nobody loses to another queue what its own quota covers.
 TEST(ContinuousPreemption, RandomHistoriesKeepThePromises) {
   std::uint64_t preempted = 0, after_a_while = 0;
-  for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(2'000, 100'000); ++seed) {
+  for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(2'000, 1'000'000); ++seed) {
     Site site(seed, seed % 2 == 0);
     site.partial = seed % 3 == 0;
     site.spec.shields = seed % 5 == 0;
@@ -349,7 +359,7 @@ TEST(ContinuousPreemption, RandomHistoriesKeepThePromises) {
         const auto at = static_cast<std::int64_t>(site.rng.below(100));
         if (!jobs.empty()) engine.saved(one, at), twin.saved(one, at);
       }
-      const Ledger before = engine.ledger();
+      Ledger follows = engine.ledger();  // each decision in its turn
       out.clear(), same.clear();
       engine.drain(out);
       twin.drain(same);
@@ -357,6 +367,18 @@ TEST(ContinuousPreemption, RandomHistoriesKeepThePromises) {
       for (std::size_t i = 0; i < out.size(); ++i) {
         const EngineDecision& d = out[i];
         ASSERT_TRUE(d.kind == same[i].kind && d.job == same[i].job && d.kind_of_job == same[i].kind_of_job);
+        if (d.kind == Kind::Preempted || d.kind == Kind::Promised || (d.kind == Kind::Admitted && jobs.at(d.job) == 0)) {
+          const NodeId leaf = follows.leaf(engine.what(d.kind_of_job).queue);
+          const std::vector<Use> uses = uses_of(engine, follows, d.kind_of_job);
+          if (d.kind != Kind::Preempted) {
+            follows.add(leaf, uses);
+          } else {
+            bool borrowed = false;
+            for (Column c = 0; c < follows.width(leaf); ++c) borrowed = borrowed || follows.borrowing(leaf, c);
+            ASSERT_TRUE(d.reason == VictimReason::InClusterQueue || borrowed) << "seed " << seed << ": " << engine.what(d.kind_of_job).queue << " lost what is its own";
+            follows.remove(leaf, uses);
+          }
+        }
         if (d.kind == Kind::Admitted) {
           ASSERT_LT(jobs.at(d.job), 2);
           jobs[d.job] = 2;
@@ -551,7 +573,7 @@ TEST(ContinuousPreemption, NobodyWaitsWhoMayPreemptByShare) { nobody_waits_who_m
 // Who was pre-empted asks again at once, as jobs do. Sooner or later there is peace: nobody takes from another what that one takes back.
 TEST(ContinuousPreemption, ThereIsNoEndlessChange) {
   std::uint64_t preempted = 0;
-  for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(1'000, 100'000); ++seed) {
+  for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(1'000, 1'000'000); ++seed) {
     Site site(seed, seed % 4 != 0);
     site.partial = seed % 3 == 0;
     ContinuousEngine engine(site.spec);
@@ -561,10 +583,15 @@ TEST(ContinuousPreemption, ThereIsNoEndlessChange) {
       engine.drain(out);
     }
     int rounds = 0;
+    std::set<std::pair<Uid, Uid>> took;  // from whom
     for (; rounds < 200; ++rounds) {
       std::vector<EngineDecision> stop;
       for (const EngineDecision& d : out)
-        if (d.kind == Kind::Preempted) stop.push_back(d);
+        if (d.kind == Kind::Preempted) {
+          stop.push_back(d);
+          took.emplace(engine.uid(d.by), engine.uid(d.job));
+          ASSERT_FALSE(took.contains({engine.uid(d.job), engine.uid(d.by)})) << "seed " << seed << ": it takes back from who took from it";
+        }
       out.clear();
       if (stop.empty()) break;
       preempted += stop.size();

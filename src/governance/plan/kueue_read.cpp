@@ -169,11 +169,12 @@ Result<Amount> read_quota(const Json& value, std::string_view resource, const st
   return request_of(*parsed, resource);
 }
 
-Result<NamedAmounts> read_amounts(const Json& list, const std::string& path) {
+Result<NamedAmounts> read_amounts(const Json& list, const std::string& path, Negative negative) {
   NamedAmounts amounts;
   for (const auto& [name, value] : list.members()) {
     auto parsed = quantity(value, fmt::format("{}[{}]", path, name));
     if (!parsed) return std::unexpected(std::move(parsed.error()));
+    if (negative == Negative::Refused && parsed->value() < 0) return wrong(fmt::format("{}[{}]", path, name), fmt::format("{} is negative", parsed->text()));
     amounts[name] = std::max<Amount>(0, request_of(*parsed, name));
   }
   return amounts;

@@ -37,7 +37,8 @@ Result<Admission> read_admission(const kube::Json& admission, const std::string&
 
 // A quota: unlimited where it does not fit. A request: cut to the largest number. cpu in thousandths.
 Result<Amount> read_quota(const kube::Json& quantity, std::string_view resource, const std::string& path);
-Result<NamedAmounts> read_amounts(const kube::Json& resource_list, const std::string& path);
+enum class Negative : std::uint8_t { Zero, Refused };
+Result<NamedAmounts> read_amounts(const kube::Json& resource_list, const std::string& path, Negative negative = Negative::Zero);
 // In Kubernetes' canonical form: "1500m", "3Gi".
 std::string amount_text(std::string_view resource, Amount amount);
 

@@ -24,6 +24,8 @@ double seconds_between(Instant from, Instant to) { return std::chrono::duration<
 
 std::chrono::nanoseconds PastRules::every() const { return std::clamp<std::chrono::nanoseconds>(std::chrono::nanoseconds(half_life) / 100, std::chrono::seconds(1), std::chrono::minutes(5)); }
 
+double PastRules::part_of_next() const { return half_life.count() <= 0 ? 0 : 1 - std::exp2(-std::chrono::duration<double>(every()).count() / static_cast<double>(half_life.count())); }
+
 double PastUse::kept(Instant from, Instant to) const { return to <= from || half_life_.count() <= 0 ? 1 : std::exp2(-seconds_between(from, to) / static_cast<double>(half_life_.count())); }
 
 void PastUse::advance(Entry& entry, Instant now) const {

@@ -18,6 +18,7 @@ struct PastRules {
   std::chrono::seconds half_life{0};  // what was used so long ago counts half
   double strength = 3;                // who has used nothing weighs 1 + strength times its weight; 0: nothing follows from it
   std::chrono::nanoseconds every() const;  // how often weights are computed
+  double part_of_next() const;             // what is used from now until then counts as so much on average
   friend bool operator==(const PastRules&, const PastRules&) = default;
 };
 

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "governance/plan/books_lab.h"
 #include "governance/plan/views.h"
+#include "governance/replay/decision_replay.h"
 
 namespace fairlead::governance {
 namespace {
@@ -277,6 +278,41 @@ TEST_F(HistoryBooks, WhatIsDueIsTakenOnce) {
   for (int i = 0; i < 300; ++i) pass(2min);
   EXPECT_EQ(running("b"), 4);
   EXPECT_LE(stopped_ - at_first, 8);
+}
+
+// Two local queues of one ClusterQueue that orders them by what they used: who has used less goes first, whatever the priority; a burst of one does not slip in; and it is decided again as it was.
+TEST_F(HistoryBooks, LocalQueuesOfAQueueGoByWhatTheyUsed) {
+  const auto local = [&](const char* name, const char* weight) { books_.set_local_queue({"lab", name}, yaml(fmt::format("{{metadata: {{name: {}, namespace: lab}}, spec: {{clusterQueue: mixed, fairSharing: {{weight: '{}'}}}}}}", name, weight))); };
+  put_queue("mixed", "{namespaceSelector: {}, admissionScope: {admissionMode: UsageBasedAdmissionFairSharing}, resourceGroups: [{coveredResources: [cpu], flavors: [{name: default, resources: [{name: cpu, nominalQuota: 4}]}]}]}");
+  local("ada", "1"), local("bob", "1"), local("eve", "0");
+  books_.record(now_);
+  books_.fill_anew();
+  settle();
+  EXPECT_EQ(books_.queue_view("mixed")->message, "Can admit new workloads");
+  for (int i = 0; i < 4; ++i) submit(fmt::format("ada{}", i), "ada", "1");
+  settle();
+  for (int i = 0; i < 30; ++i) pass(2min);
+  finish("ada");
+  for (int i = 0; i < 4; ++i) submit(fmt::format("more{}", i), "ada", "1", 9), submit(fmt::format("bob{}", i), "bob", "1"), submit(fmt::format("eve{}", i), "eve", "1", 10);
+  settle();
+  EXPECT_EQ(running("bob"), 4);
+  finish("bob");
+  EXPECT_EQ(running("ada"), 4) << "bob has no more, and eve has no weight";
+  finish("ada");
+  EXPECT_EQ(running("eve"), 4);
+  finish("eve");
+  // Both had their turn: they take it in turns.
+  local("new1", "1"), local("new2", "1");
+  for (int i = 0; i < 4; ++i) submit(fmt::format("x{}", i), "new1", "1");
+  for (int i = 0; i < 4; ++i) submit(fmt::format("y{}", i), "new2", "1");
+  settle();
+  EXPECT_EQ(running("new1"), 2);
+  EXPECT_EQ(running("new2"), 2);
+  for (const CaseOutcome& part : replay_decisions(decision_log_header(now_) + books_.take_record())) EXPECT_EQ(part.kind, CaseOutcome::Kind::Passed) << part.detail;
+  books_.set_time_rules({});
+  settle();
+  EXPECT_THAT(books_.queue_view("mixed")->message, HasSubstr("spec.admissionScope has no effect without fairShareHistory"));
+  EXPECT_EQ(running("new1"), 2) << "what runs goes on";
 }
 
 // Whatever happened before, who asks for all of it for long ends with its part of what was used.

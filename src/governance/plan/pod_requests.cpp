@@ -46,9 +46,19 @@ std::string first_above(const Amounts& amounts, const Amounts& limits) {
 
 }  // namespace
 
+// Where a limit is said and no request, the limit is the request, as the API makes it in a pod; in a template nobody has done that.
+static Result<Amounts> asked_by(const Json& resources, const std::string& path) {
+  auto requests = read_amounts(resources["requests"], path + ".resources.requests", Negative::Refused);
+  if (!requests || resources["limits"].is_null()) return requests;
+  auto limits = read_amounts(resources["limits"], path + ".resources.limits", Negative::Refused);
+  if (!limits) return limits;
+  requests->insert(limits->begin(), limits->end());
+  return requests;
+}
+
 Result<NamedAmounts> pod_requests(const Json& spec, const std::string& path) {
   Amounts running, most_init, sidecars;
-  const auto of = [&](const Json& container, const char* list, std::size_t i) { return read_amounts(container["resources"]["requests"], item(path, list, i) + ".resources.requests"); };
+  const auto of = [&](const Json& container, const char* list, std::size_t i) { return asked_by(container["resources"], item(path, list, i)); };
   for (std::size_t i = 0; i < spec["containers"].items().size(); ++i) {
     auto amounts = of(spec["containers"].items()[i], "containers", i);
     if (!amounts) return amounts;
@@ -68,14 +78,18 @@ Result<NamedAmounts> pod_requests(const Json& spec, const std::string& path) {
     }
   }
   max_into(running, most_init);
-  if (!spec["resources"]["requests"].is_null()) {  // of the pod as a whole: these count instead
-    auto whole = read_amounts(spec["resources"]["requests"], path + ".resources.requests");
+  if (!spec["resources"].is_null()) {  // of the pod as a whole: these count instead
+    auto whole = read_amounts(spec["resources"]["requests"], path + ".resources.requests", Negative::Refused);
     if (!whole) return whole;
+    auto limits = read_amounts(spec["resources"]["limits"], path + ".resources.limits", Negative::Refused);
+    if (!limits) return limits;
+    for (const auto& [name, value] : *limits)
+      if (!running.contains(name)) whole->emplace(name, value);  // where its containers ask for some, that is what the pod asks
     for (const auto& [name, value] : *whole)
       if (name == "cpu" || name == "memory" || name.starts_with("hugepages-")) running[name] = value;
   }
   if (!spec["overhead"].is_null()) {
-    auto overhead = read_amounts(spec["overhead"], path + ".overhead");
+    auto overhead = read_amounts(spec["overhead"], path + ".overhead", Negative::Refused);
     if (!overhead) return overhead;
     plus_into(running, *overhead);
   }

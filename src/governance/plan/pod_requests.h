@@ -10,7 +10,7 @@
 
 namespace fairlead::governance {
 
-// The most that a pod needs at once: its containers and side-cars, or an init container beside the side-cars before it; and its overhead.
+// The most that a pod needs at once: its containers and side-cars, or an init container beside the side-cars before it; and its overhead. Limits count where no request is said, as in Kubernetes.
 Result<NamedAmounts> pod_requests(const kube::Json& spec, const std::string& path);
 // What counts of it: excluded names left out, transformations applied.
 NamedAmounts transformed(const NamedAmounts& asked, const RequestRules& rules);

@@ -39,6 +39,12 @@ class Replay {
       engine_.set_others(line["node"].string(), *use);
       return std::string();
     }
+    if (event == "line") {
+      auto use = read_line_use(line["use"]);
+      if (!use) return std::unexpected(std::move(use.error()));
+      engine_.set_line(line["line"].string(), *use);
+      return std::string();
+    }
     auto job = job_of(line);
     if (!job) return std::unexpected(std::move(job.error()));
     if (event == "stop") {
