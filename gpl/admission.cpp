@@ -46,15 +46,15 @@ int rank_of(std::string_view state) {
 struct Line {
   std::string id, state, reason, user, account;
   int nodes = 0, cpus = 0;
-  std::int64_t priority = 0;
+  std::int64_t priority = 0, limit_seconds = 0;
   bool depends = false;
 };
 
 Result<Line> read_line(std::string_view text) {
   const auto columns = split(text, '|');
-  if (columns.size() < 9) return fail(Code::Invalid, fmt::format("{} columns instead of 9", columns.size()));
-  Line line{.id = columns[0], .state = columns[1], .reason = columns[2], .user = columns[7], .account = columns[8], .nodes = count_of(columns[3]), .cpus = count_of(columns[4]), .priority = count_of<std::int64_t>(columns[5]), .depends = !columns[6].empty() && columns[6] != "(null)"};
-  for (std::size_t i = 9; i < columns.size(); ++i) line.account += "|" + columns[i];
+  if (columns.size() < 10) return fail(Code::Invalid, fmt::format("{} columns instead of 10", columns.size()));
+  Line line{.id = columns[0], .state = columns[1], .reason = columns[2], .user = columns[7], .account = columns[9], .nodes = count_of(columns[3]), .cpus = count_of(columns[4]), .priority = count_of<std::int64_t>(columns[5]), .limit_seconds = read_time_limit(columns[8]), .depends = !columns[6].empty() && columns[6] != "(null)"};
+  for (std::size_t i = 10; i < columns.size(); ++i) line.account += "|" + columns[i];
   line.account = trim(line.account);
   if (line.account == "(null)") line.account.clear();
   if (!line_name(line.id)) return fail(Code::Invalid, fmt::format("\"{}\" is not a job", line.id));
@@ -91,6 +91,7 @@ void append(std::string& out, const GovernedJob& job) {
   if (job.held()) out += ",\"held\":true";
   if (job.held_by_user()) out += ",\"heldByUser\":true";
   if (job.depends) out += ",\"depends\":true";
+  if (job.limit_seconds > 0) out += fmt::format(",\"limitSeconds\":{}", job.limit_seconds);
   out += ",\"parts\":[";
   for (std::size_t i = 0; i < job.parts.size(); ++i)
     out += fmt::format("{}{{\"nodes\":{},\"cpus\":{},\"memory\":{},\"gpus\":{}}}", i == 0 ? "" : ",", job.parts[i].nodes, job.parts[i].room.cpus, job.parts[i].room.memory, job.parts[i].room.gpus);
@@ -144,6 +145,22 @@ int requeue(const GovernedJob& job) {
 
 std::string governed_room() { return fmt::format("{},admin_comment:{}", kQueueRoom, kCommentWidth); }
 
+std::int64_t read_time_limit(std::string_view text) {
+  std::int64_t days = 0, seconds = 0;
+  if (const auto dash = text.find('-'); dash != text.npos) {
+    if ((days = count_of<std::int64_t>(text.substr(0, dash))) < 0) return 0;
+    text.remove_prefix(dash + 1);
+  }
+  const auto words = split(text, ':');
+  if (words.size() < 2 || words.size() > 3) return 0;
+  for (const std::string& word : words) {
+    const auto value = count_of<std::int64_t>(word);
+    if (value < 0 || value > 1'000'000) return 0;
+    seconds = seconds * 60 + value;
+  }
+  return days > 100'000 ? 0 : days * 86'400 + seconds;
+}
+
 Result<std::vector<GovernedJob>> read_governed(std::string_view jobs, std::string_view rooms, std::string_view word) {
   auto asked = read_rooms(rooms);
   if (!asked) return std::unexpected(std::move(asked.error()));
@@ -165,7 +182,7 @@ Result<std::vector<GovernedJob>> read_governed(std::string_view jobs, std::strin
     part.room.cpus = std::max<std::int64_t>(part.room.cpus, line->cpus);
     const std::string id = whole(line->id);
     const auto [place, first] = places.emplace(id, out.size());
-    if (first) out.push_back({.id = id, .state = line->state, .reason = line->reason, .user = line->user, .account = line->account, .comment = comments[line->id.substr(0, 127)], .priority = line->priority, .depends = line->depends, .parts = {}});
+    if (first) out.push_back({.id = id, .state = line->state, .reason = line->reason, .user = line->user, .account = line->account, .comment = comments[line->id.substr(0, 127)], .priority = line->priority, .depends = line->depends, .limit_seconds = line->limit_seconds, .parts = {}});
     GovernedJob& job = out[place->second];
     if (!first && (line->id == id || rank_of(line->state) > rank_of(job.state))) {
       if (line->id == id) return fail(Code::Invalid, fmt::format("job {} is there twice", id));
@@ -173,6 +190,7 @@ Result<std::vector<GovernedJob>> read_governed(std::string_view jobs, std::strin
       job.reason = line->reason;
       job.priority = line->priority;
     }
+    job.limit_seconds = job.limit_seconds == 0 || line->limit_seconds == 0 ? 0 : std::max(job.limit_seconds, line->limit_seconds);
     job.parts.push_back(part);
     return {};
   };

@@ -60,6 +60,9 @@ TEST(RunTimes, AreReadFromWherePeopleSayThem) {
   EXPECT_EQ(whole(time("{}", "{metadata: {annotations: {fairlead.dev/run-time: 1h}}, spec: {activeDeadlineSeconds: 60}}")), (Span{seconds(60), seconds(60)}));
   EXPECT_THAT(time("{}", "{metadata: {annotations: {fairlead.dev/run-time: soon}}}").problem, HasSubstr("\"soon\" is no duration"));
   EXPECT_THAT(time("{}", "{metadata: {labels: {kueue.x-k8s.io/max-exec-time-seconds: 1h}}}").problem, HasSubstr("no number of seconds"));
+  EXPECT_EQ(whole(time("{metadata: {annotations: {fairlead.dev/time-limit: 3600s}}}", "{}")), (Span{seconds(0), seconds(3600)}));
+  EXPECT_EQ(time("{metadata: {annotations: {fairlead.dev/time-limit: 3600s}}}", "{}").from, "time limit 3600");
+  EXPECT_EQ(whole(time("{metadata: {annotations: {fairlead.dev/time-limit: soon}}}", "{}")), (Span{seconds(0), std::nullopt}));
   EXPECT_EQ(whole(time("{}", "{spec: {activeDeadlineSeconds: -3}}")), (Span{seconds(0), std::nullopt}));
   EXPECT_EQ(whole(time("{spec: {maximumExecutionTimeSeconds: 9223372036854775807}}", "{}")).most, seconds(10LL * 366 * 86'400));
 }

@@ -9,6 +9,7 @@
 
 #include "base/encoding.h"
 #include "governance/plan/pod_places.h"
+#include "governance/plan/run_time.h"
 
 namespace fairlead::governance {
 namespace {
@@ -223,6 +224,13 @@ bool is_well_formed(const GangKind& kind, const Json& gang) {
   });
 }
 
+// With what it says of how long it runs.
+Json with_times(const GangKind& kind, const Json& gang, Json workload) {
+  if (const Json& said = gang["metadata"]["annotations"][kRunTime]; said.is_string()) workload.child("metadata").child("annotations").set(kRunTime, said);
+  if (!kind.deadline.empty()) (void)put_time_limit(workload, gang.at(kind.deadline.c_str()).integer());
+  return workload;
+}
+
 Json workload_for(const GangKind& kind, const Json& gang, const JobPriority& priority) {
   Json owner = kube::owner_reference(gang);
   owner.set("apiVersion", kind.resource.api_version()).set("kind", kind.resource.kind);
@@ -242,6 +250,7 @@ OwnerPlan plan_running(const GangKind& kind, const GangInput& in, const Json& wo
   }
   if (auto follows = follow_class(workload, in.priority)) return std::move(*follows);
   if (auto told = tell_checkpoints(workload, gang)) return std::move(*told);
+  if (Json next = with_times(kind, gang, workload); !(next == workload)) return take_step(What::UpdateWorkload, std::move(next));
   if (Json reclaimable = reclaimable_of(kind, gang); !(reclaimable.items() == workload["status"]["reclaimablePods"].items())) {
     Json next = workload;
     if (reclaimable.items().empty()) next.child("status").erase("reclaimablePods");
@@ -261,7 +270,7 @@ OwnerPlan plan_waiting(const GangKind& kind, const GangInput& in, const Json& wo
   if (std::string problem = problem_of(kind, in.gang); !problem.empty()) return trouble(std::move(problem));
   Json wanted = workload_for(kind, in.gang, in.priority);
   if (std::string problem = put_run_limit(wanted, in.gang); !problem.empty()) return trouble(std::move(problem));
-  Json next = with_wishes(workload, wanted, digest);
+  Json next = with_times(kind, in.gang, with_wishes(workload, wanted, digest));
   if (next == workload) return {};
   return take_step(What::UpdateWorkload, std::move(next), Note{false, "UpdatedWorkload", fmt::format("Updated not matching Workload for suspended job: {}", kube::key_of(workload).text())});
 }
@@ -275,13 +284,13 @@ bool same_gang_wishes(const Json& a, const Json& b) {
 const std::vector<GangKind>& gang_kinds() {
   static const std::vector<GangKind> kinds{
       {.resource = {"jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", true}, .suspend = "spec.suspend", .parts = "spec.replicatedJobs", .order = {}, .pods = "template.spec.template", .of_jobs = true, .pods_label = "jobset.sigs.k8s.io/jobset-name",
-       .index_label = "batch.kubernetes.io/job-completion-index", .sub_index_label = "jobset.sigs.k8s.io/job-index", .succeeded = {"Completed"}, .failed = {"Failed"}, .running = {}, .statuses = "status.replicatedJobsStatus"},
+       .index_label = "batch.kubernetes.io/job-completion-index", .sub_index_label = "jobset.sigs.k8s.io/job-index", .succeeded = {"Completed"}, .failed = {"Failed"}, .running = {}, .deadline = {}, .statuses = "status.replicatedJobsStatus"},
       {.resource = {"sagemaker.amazonaws.com", "v1", "hyperpodpytorchjobs", "HyperPodPyTorchJob", true}, .suspend = "spec.runPolicy.suspend", .parts = "spec.replicaSpecs", .order = {}, .pods = "template", .of_jobs = false, .pods_label = {},
-       .index_label = {}, .sub_index_label = {}, .succeeded = {"Completed", "Succeeded"}, .failed = {"Failed"}, .running = {"Running", "PodsRunning"}, .statuses = {}},
+       .index_label = {}, .sub_index_label = {}, .succeeded = {"Completed", "Succeeded"}, .failed = {"Failed"}, .running = {"Running", "PodsRunning"}, .deadline = "spec.runPolicy.activeDeadlineSeconds", .statuses = {}},
       {.resource = {"kubeflow.org", "v1", "pytorchjobs", "PyTorchJob", true}, .suspend = "spec.runPolicy.suspend", .parts = "spec.pytorchReplicaSpecs", .order = {"Master", "Worker"}, .pods = "template", .of_jobs = false,
-       .pods_label = "training.kubeflow.org/job-name", .index_label = "training.kubeflow.org/replica-index", .sub_index_label = {}, .succeeded = {"Succeeded"}, .failed = {"Failed"}, .running = {"Running"}, .statuses = "status.replicaStatuses"},
+       .pods_label = "training.kubeflow.org/job-name", .index_label = "training.kubeflow.org/replica-index", .sub_index_label = {}, .succeeded = {"Succeeded"}, .failed = {"Failed"}, .running = {"Running"}, .deadline = "spec.runPolicy.activeDeadlineSeconds", .statuses = "status.replicaStatuses"},
       {.resource = {"kubeflow.org", "v2beta1", "mpijobs", "MPIJob", true}, .suspend = "spec.runPolicy.suspend", .parts = "spec.mpiReplicaSpecs", .order = {"Launcher", "Worker"}, .pods = "template", .of_jobs = false,
-       .pods_label = "training.kubeflow.org/job-name", .index_label = "training.kubeflow.org/replica-index", .sub_index_label = {}, .succeeded = {"Succeeded"}, .failed = {"Failed"}, .running = {"Running"}, .statuses = "status.replicaStatuses"},
+       .pods_label = "training.kubeflow.org/job-name", .index_label = "training.kubeflow.org/replica-index", .sub_index_label = {}, .succeeded = {"Succeeded"}, .failed = {"Failed"}, .running = {"Running"}, .deadline = "spec.runPolicy.activeDeadlineSeconds", .statuses = "status.replicaStatuses"},
   };
   return kinds;
 }
@@ -328,7 +337,7 @@ OwnerPlan plan_gang(const GangKind& kind, const GangInput& in) {
     if (!is_suspended(kind, gang)) return *stop(kind, gang, Json(), "Held until its queue admits it");
     if (!in.priority.problem.empty()) return trouble(in.priority.problem);
     if (std::string problem = problem_of(kind, gang); !problem.empty()) return trouble(std::move(problem));
-    Json made = workload_for(kind, gang, in.priority);
+    Json made = with_times(kind, gang, workload_for(kind, gang, in.priority));
     if (std::string problem = put_run_limit(made, gang); !problem.empty()) return trouble(std::move(problem));
     const std::string name = kube::key_of(made).text();
     return take_step(What::CreateWorkload, std::move(made), Note{false, "CreatedWorkload", "Created Workload: " + name});

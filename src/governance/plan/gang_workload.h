@@ -20,6 +20,7 @@ struct GangKind {
   std::string pods_label;          // of its pods, with its name; empty: they are its own by ownership
   std::string index_label, sub_index_label;  // of its pods: their rank (pod_places.h)
   std::vector<std::string> succeeded, failed, running;  // conditions
+  std::string deadline;            // path of how many seconds it may run; empty: it does not say
   std::string statuses;            // path of how many pods (or Jobs) of each part are active, ready, have succeeded; empty: it does not say
 };
 const std::vector<GangKind>& gang_kinds();

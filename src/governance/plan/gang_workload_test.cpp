@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "governance/plan/job_workload.h"
+#include "governance/plan/run_time.h"
 
 namespace fairlead::governance {
 namespace {
@@ -122,6 +123,26 @@ TEST_P(GangPlans, ATemplateThatIsChangedWhileItRunsIsQueuedAnew) {
   ASSERT_FALSE(steps.empty());
   EXPECT_EQ(steps[0], What::DeleteWorkload);
   EXPECT_TRUE(suspended());
+}
+
+// So that forecasts need not read objects of all kinds.
+TEST_P(GangPlans, ItsWorkloadSaysHowLongItRuns) {
+  in_.gang.child("metadata").child("annotations").set(kRunTime, "2h");
+  const bool limited = !kind_.deadline.empty();
+  if (limited) in_.gang.child("spec").child("runPolicy").set("activeDeadlineSeconds", 9000);
+  (void)run();
+  const auto says = [&](const char* name) { return in_.workloads.at(0)["metadata"]["annotations"][name].string(); };
+  EXPECT_EQ(says(kRunTime), "2h");
+  EXPECT_EQ(says(kTimeLimit), limited ? "9000s" : "");
+  in_.gang.child("metadata").child("annotations").set(kRunTime, "3h");
+  EXPECT_EQ(run(), std::vector{What::UpdateWorkload});
+  admit();
+  (void)run();
+  in_.gang.child("metadata").child("annotations").set(kRunTime, "90m");
+  if (limited) in_.gang.child("spec").child("runPolicy").set("activeDeadlineSeconds", 8000);
+  EXPECT_EQ(run(), std::vector{What::UpdateWorkload});
+  EXPECT_EQ(says(kRunTime), "90m");
+  EXPECT_EQ(says(kTimeLimit), limited ? "8000s" : "");
 }
 
 TEST_P(GangPlans, TellsWhetherItsPodsAreReady) {

@@ -53,6 +53,7 @@ RunTime run_time_of(const Json& workload, const Json& job) {
     tell(fmt::format("{} {}", field, value->count()));
   };
   limit(positive(job["spec"]["activeDeadlineSeconds"].integer()), "activeDeadlineSeconds");
+  if (const auto read = api::read_duration(workload["metadata"]["annotations"][kTimeLimit].string())) limit(positive(read->count()), "time limit");
   // A pod alone ends with its deadline; a Job may make another, and so may whoever made a group.
   const Json* owner = kube::controller_of(workload);
   if (const auto& sets = workload["spec"]["podSets"].items(); owner != nullptr && (*owner)["kind"].string() == "Pod" && sets.size() == 1)
@@ -65,6 +66,14 @@ RunTime run_time_of(const Json& workload, const Json& job) {
     if (out.problem.empty()) out.problem = std::move(problem);
   }
   return out;
+}
+
+bool put_time_limit(Json& workload, std::int64_t most) {
+  const std::string wanted = most > 0 ? fmt::format("{}s", std::min(most, longest)) : "";
+  if (workload["metadata"]["annotations"][kTimeLimit].string() == wanted) return false;
+  if (!wanted.empty()) workload.child("metadata").child("annotations").set(kTimeLimit, wanted);
+  else workload.child("metadata").child("annotations").erase(kTimeLimit);
+  return true;
 }
 
 void read_checkpoints(const Json& annotations, std::optional<seconds>& every, std::optional<Instant>& at) {

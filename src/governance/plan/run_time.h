@@ -12,6 +12,7 @@ namespace fairlead::governance {
 
 inline constexpr const char *kCheckpointEvery = "fairlead.dev/checkpoint-every", *kCheckpointedAt = "fairlead.dev/checkpointed-at";  // of a Job, a pod or a Workload: "30m"; a time
 inline constexpr const char* kRunTime = "fairlead.dev/run-time";  // annotation of a Job, a pod or a Workload: "2h30m"
+inline constexpr const char* kTimeLimit = "fairlead.dev/time-limit";  // annotation of a Workload, by who made it: at most so long; seconds: "3600s"
 
 // An interval of time; no end: nobody knows.
 struct Span {
@@ -30,6 +31,9 @@ RunTime run_time_of(const kube::Json& workload, const kube::Json& job);
 
 // Label kueue.x-k8s.io/max-exec-time-seconds of a Job or pod; none: it has none, or `problem` says what is wrong with it.
 std::optional<std::int64_t> max_execution_seconds(const kube::Json& owner, std::string& problem);
+
+// The Workload with this limit, or without one where that is 0 or less. True: it was another.
+bool put_time_limit(kube::Json& workload, std::int64_t seconds);
 
 // What annotations say of checkpoints; what cannot be read is not said.
 void read_checkpoints(const kube::Json& annotations, std::optional<std::chrono::seconds>& every, std::optional<Instant>& at);

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/encoding.h"
+#include "governance/plan/run_time.h"
 #include "kube/object.h"
 
 namespace fairlead::governance {
@@ -95,6 +96,12 @@ class LedgerPlanner {
     words.resize(std::min(words.size(), kLongestComment));
     if (job.comment != words) step(What::Comment, job.id, workload, std::move(words));
   }
+  bool follow_limit(const LedgerJob& job, const Json& workload) {
+    Json next = workload;
+    if (!put_time_limit(next, job.limit_seconds)) return false;
+    step(What::UpdateWorkload, job.id, std::move(next));
+    return true;
+  }
   void no_finalizer(const std::string& id, const Json& workload) {
     Json next = workload;
     kube::remove_finalizer(next, kSlurmJob);
@@ -176,8 +183,10 @@ void LedgerPlanner::waiting(const LedgerJob& job, const Json& workload) {
       else next.child("spec").set(field, wanted["spec"][field]);
     }
     next.child("metadata").child("annotations").set(kSlurmSize, size_of(job));
+    (void)put_time_limit(next, job.limit_seconds);
     return step(What::UpdateWorkload, job.id, std::move(next));
   }
+  if (follow_limit(job, workload)) return;
   const Json* requeued = kube::find_condition(workload, "Requeued");
   const std::string again = requeued != nullptr ? fmt::format("taken back ({}), ", plain((*requeued)["reason"].string())) : "";
   say(job, workload, fmt::format("fairlead: {}waits for quota of queue {}/{}", again, line->space, line->queue));
@@ -215,6 +224,7 @@ void LedgerPlanner::with_workload(const LedgerJob* job, const std::string& id, c
     return step(What::DeleteWorkload, id, workload, "", Note{true, "Stopped", "The job was changed after it was admitted: it is queued anew"});
   }
   if (job->held()) return step(What::Release, id, workload, "", Note{false, "Started", fmt::format("Admitted by clusterQueue {}", workload["status"]["admission"]["clusterQueue"].string())});
+  if (follow_limit(*job, workload)) return;
   say(*job, workload, fmt::format("fairlead: admitted by queue {}", queue));
 }
 
@@ -310,7 +320,7 @@ Result<std::map<std::string, LedgerJob>> read_ledger_jobs(std::string_view json)
   if (!(*read)["jobs"].is_array()) return fail(Code::Invalid, "what Slurm knows of its jobs: no list of jobs");
   std::map<std::string, LedgerJob> out;
   for (const Json& from : (*read)["jobs"].items()) {
-    LedgerJob job{.id = from["id"].string(), .state = from["state"].string(), .reason = from["reason"].string(), .user = from["user"].string(), .account = from["account"].string(), .comment = from["comment"].string(), .parts = {}, .is_held = from["held"].boolean(), .is_held_by_user = from["heldByUser"].boolean(), .depends = from["depends"].boolean()};
+    LedgerJob job{.id = from["id"].string(), .state = from["state"].string(), .reason = from["reason"].string(), .user = from["user"].string(), .account = from["account"].string(), .comment = from["comment"].string(), .parts = {}, .is_held = from["held"].boolean(), .is_held_by_user = from["heldByUser"].boolean(), .depends = from["depends"].boolean(), .limit_seconds = std::max<std::int64_t>(0, from["limitSeconds"].integer())};
     // The id becomes an argument of a command.
     if (!job_number(job.id) || job.state.empty()) return fail(Code::Invalid, "a job without id or state");
     for (const Json& one : from["parts"].items()) {
@@ -347,14 +357,16 @@ Json ledger_workload(const Json& cluster, const LedgerJob& job, const api::Slurm
   Json spec = Json::object({{"queueName", line.queue}, {"podSets", pod_sets_of(job)}, {"priority", priority.value}});
   if (!priority.ref.is_null()) spec.set("priorityClassRef", priority.ref);
   const std::string digest = hex(sha256(fmt::format("{}\n{}\n{}\n{}", space, name, kube::uid_of(cluster), job.id))).substr(0, 8);
-  return Json::object({{"apiVersion", "kueue.x-k8s.io/v1beta2"},
-                       {"kind", "Workload"},
-                       {"metadata", Json::object({{"name", fmt::format("slurm-{}-{}-{}", name.substr(0, 200), of, digest)},
-                                                  {"namespace", line.space},
-                                                  {"labels", Json::object({{kSlurmClusterUid, kube::uid_of(cluster)}})},
-                                                  {"annotations", Json::object({{kSlurmJob, fmt::format("{}/{}/{}", space, name, job.id)}, {kSlurmSize, size_of(job)}})},
-                                                  {"finalizers", Json::array({kSlurmJob})}})},
-                       {"spec", std::move(spec)}});
+  Json out = Json::object({{"apiVersion", "kueue.x-k8s.io/v1beta2"},
+                             {"kind", "Workload"},
+                             {"metadata", Json::object({{"name", fmt::format("slurm-{}-{}-{}", name.substr(0, 200), of, digest)},
+                                                        {"namespace", line.space},
+                                                        {"labels", Json::object({{kSlurmClusterUid, kube::uid_of(cluster)}})},
+                                                        {"annotations", Json::object({{kSlurmJob, fmt::format("{}/{}/{}", space, name, job.id)}, {kSlurmSize, size_of(job)}})},
+                                                        {"finalizers", Json::array({kSlurmJob})}})},
+                             {"spec", std::move(spec)}});
+  (void)put_time_limit(out, job.limit_seconds);
+  return out;
 }
 
 LedgerPlan plan_ledger(const LedgerInput& in) { return LedgerPlanner(in).plan(); }

@@ -29,6 +29,7 @@ struct LedgerJob {
   std::vector<Part> parts;
   bool is_held = false, is_held_by_user = false;  // while it waits: by an administrator (us), by its user
   bool depends = false;                            // waits for other jobs
+  std::int64_t limit_seconds = 0;                  // at most so long it runs; 0: no end, or not known
   bool waits() const { return state == "PENDING"; }
   bool over() const;
   bool cleans_up() const { return state == "COMPLETING"; }  // its nodes are not free yet

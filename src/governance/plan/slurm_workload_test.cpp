@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "base/test_rounds.h"
+#include "governance/plan/run_time.h"
 #include "kube/object.h"
 
 namespace fairlead::governance {
@@ -180,6 +181,23 @@ TEST_F(LedgerPlans, AChangeWhileItWaitsGoesToTheWorkload) {
   EXPECT_EQ(kube::key_of(workload()).space, "hyperpod-ns-blue");
 }
 
+// For forecasts alone: it costs nobody a place in a line.
+TEST_F(LedgerPlans, ItsTimeLimitIsToldAndFollowed) {
+  LedgerJob limited = job("7", "PENDING", "JobHeldAdmin");
+  limited.limit_seconds = 3600;
+  is(limited);
+  run();
+  EXPECT_EQ(workload()["metadata"]["annotations"][kTimeLimit].string(), "3600s");
+  slurm().limit_seconds = 7200;
+  EXPECT_THAT(run(), ElementsAre(What::UpdateWorkload));
+  EXPECT_EQ(workload()["metadata"]["annotations"][kTimeLimit].string(), "7200s");
+  admit(), run();
+  slurm().limit_seconds = 0;
+  EXPECT_THAT(run(), ElementsAre(What::UpdateWorkload));
+  EXPECT_FALSE(workload()["metadata"]["annotations"].has(kTimeLimit));
+  EXPECT_TRUE(holds_quota(workload()));
+}
+
 TEST_F(LedgerPlans, AChangeAfterItsAdmissionQueuesItAnew) {
   is(job("7", "PENDING", "JobHeldAdmin"));
   run(), admit(), run();
@@ -274,10 +292,11 @@ TEST_F(LedgerPlans, TheClusterIsGone) {
 }
 
 TEST(LedgerJobs, AreReadOrNothingIs) {
-  auto read = read_ledger_jobs(R"({"jobs":[{"id":"7_3","state":"PENDING","reason":"JobHeldAdmin","user":"ada","account":"red","held":true,"parts":[{"nodes":1,"cpus":2,"memory":3,"gpus":0}]}]})");
+  auto read = read_ledger_jobs(R"({"jobs":[{"id":"7_3","state":"PENDING","reason":"JobHeldAdmin","user":"ada","account":"red","held":true,"limitSeconds":90,"parts":[{"nodes":1,"cpus":2,"memory":3,"gpus":0}]}]})");
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_TRUE(read->at("7_3").held());
   EXPECT_EQ(read->at("7_3").parts.at(0).memory_mib, 3);
+  EXPECT_EQ(read->at("7_3").limit_seconds, 90);
   for (const char* bad : {"", "{}", R"({"jobs":[{"id":"7;reboot","state":"PENDING","parts":[{"nodes":1,"cpus":1,"memory":1,"gpus":0}]}]})", R"({"jobs":[{"id":"7","state":"PENDING","parts":[]}]})", R"({"jobs":[{"id":"7","state":"PENDING","parts":[{"nodes":0,"cpus":1,"memory":1,"gpus":0}]}]})",
                           R"({"jobs":[{"id":"7","parts":[{"nodes":1,"cpus":1,"memory":1,"gpus":0}]}]})"})
     EXPECT_FALSE(read_ledger_jobs(bad)) << bad;
