@@ -29,7 +29,7 @@ struct TeamPolicy : testing::Test {
   TeamPolicy() {
     world.must(world.create("namespaces", "{metadata: {name: hyperpod-ns-blue, labels: {sagemaker.amazonaws.com/quota-allocation-id: blue, sagemaker.amazonaws.com/activate-quota: Enabled}}}"));
     world.must(world.create("namespaces", "{metadata: {name: free}}"));
-    for (const auto& [resource, spec] : {std::pair(&r::admission_policies, governance::team_policy_spec()), std::pair(&r::admission_policy_bindings, governance::team_policy_binding_spec("Refuse"))}) {
+    for (const auto& [resource, spec] : {std::pair(&r::admission_policies, governance::team_policy_spec({"training-priority", "urgent"})), std::pair(&r::admission_policy_bindings, governance::team_policy_binding_spec("Refuse"))}) {
       const Json object = Json::object({{"metadata", Json::object({{"name", governance::kTeamPolicy}})}, {"spec", spec}});
       world.must(world.create(*world.kind(resource->plural, resource->group), object, ""));
     }
@@ -85,6 +85,26 @@ TEST_F(TeamPolicy, WhatControllersMakeForSomethingThatWasLookedAtPasses) {
   EXPECT_THAT(pod(owned("Job", "batch/v1")), HasSubstr("is missing"));
   EXPECT_THAT(pod(owned("Job", "batch/v1"), account("hyperpod-ns-blue:default")), HasSubstr("is missing"));
   EXPECT_THAT(pod(owned("Job", "batch/v1"), account("hyperpod-ns-red:default")), HasSubstr("is missing"));
+}
+
+TEST_F(TeamPolicy, APriorityClassIsOneOfThoseThatThereAre) {
+  const auto with = [](const char* name) { return fmt::format("labels: {{kueue.x-k8s.io/queue-name: hyperpod-ns-blue-localqueue, kueue.x-k8s.io/priority-class: '{}'}}", name); };
+  EXPECT_EQ(job(with("training-priority")), "");
+  EXPECT_EQ(job(with("urgent")), "");
+  EXPECT_EQ(job(with("")), "");
+  EXPECT_THAT(job(with("training")), HasSubstr("there is no such priority class; there are: training-priority, urgent"));
+  EXPECT_EQ(job(with("training"), as("ada"), "free"), "");
+  const std::string gate = ", schedulingGates: [{name: kueue.x-k8s.io/admission}]";
+  EXPECT_THAT(pod(with("mine"), as("ada"), gate), HasSubstr("there is no such priority class"));
+  EXPECT_EQ(pod(owned("Job", "batch/v1") + ", " + with("mine"), as("system:serviceaccount:kube-system:job-controller", "system:serviceaccounts")), "") << "its Job was looked at";
+  // The class of one that is there may go; it may still be changed, but for another that is not there.
+  const auto jobs = world.kind("jobs", "batch");
+  world.must(world.create(*jobs, json("{metadata: {name: one, " + with("urgent") + "}, spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}"), "hyperpod-ns-blue", as("ada")));
+  const Json less = Json::object({{"spec", governance::team_policy_spec({})}});
+  world.must(world.patch(*world.kind(r::admission_policies.plural, r::admission_policies.group), {"", governance::kTeamPolicy}, kube::print_json(less)));
+  const auto patched = [&](const char* patch) { return apiserver::test::message_of(world.patch(*jobs, {"hyperpod-ns-blue", "one"}, patch, kube::PatchType::Merge, "", as("ada"))); };
+  EXPECT_EQ(patched("{metadata: {labels: {a: b}}}"), "");
+  EXPECT_THAT(patched("{metadata: {labels: {kueue.x-k8s.io/priority-class: another}}}"), HasSubstr("there are no priority classes, all jobs are equal"));
 }
 
 TEST_F(TeamPolicy, TheLabelStaysAndWhatWasThereBeforeMayBeChanged) {

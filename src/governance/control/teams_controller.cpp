@@ -41,7 +41,7 @@ std::vector<kube::Controller::Source> TeamsController::sources() const {
   const auto of_team = [one](const kube::Change& change) { return ours(change.object()) || kube::name_of(change.object()).starts_with(space_of_team("")) ? one : std::vector<ObjectKey>{}; };
   const auto of_members = [one](const kube::Change& change) { return kube::name_of(change.object()) == kTeamMembers ? one : std::vector<ObjectKey>{}; };
   std::vector<Source> out{{api::teams::configs, "", always}, {api::teams::quotas, "", always}, {resources::nodes, "", of_node}, {resources::namespaces, "", of_team}, {api::rbac::role_bindings, "", of_members}};
-  for (const kube::Resource* kind : made_kinds()) out.push_back({*kind, "", of_team});
+  for (const kube::Resource* kind : made_kinds()) out.push_back({*kind, "", kind == &queues::priority_classes ? decltype(out.front().keys)(always) : of_team});
   return out;
 }
 
@@ -62,6 +62,8 @@ Result<kube::Next> TeamsController::reconcile(const ObjectKey&) {
   for (Json& object : caches_->of(queues::cluster_queues).list("")) in.queues.emplace(kube::name_of(object), std::move(object));
   for (Json& object : caches_->of(api::rbac::role_bindings).list(""))
     if (kube::name_of(object) == kTeamMembers) in.bindings.emplace(kube::space_of(object), std::move(object));
+  for (const Json& object : caches_->of(queues::priority_classes).list(""))
+    if (!ours(object) && !kube::deleting(object)) in.other_classes.insert(kube::name_of(object));
   const TeamsPlan plan = plan_teams(in);
   for (const auto& [resource, verdicts] : {std::pair{&api::teams::configs, &plan.configs}, std::pair{&api::teams::quotas, &plan.quotas}})
     for (const Verdict& verdict : *verdicts)

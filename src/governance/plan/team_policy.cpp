@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <set>
 #include <vector>
 
 #include "governance/plan/gang_workload.h"
@@ -41,7 +40,7 @@ std::string looked_at() {
 
 }  // namespace
 
-Json team_policy_spec() {
+Json team_policy_spec(const std::set<std::string>& classes) {
   Json rules = Json::array({rule("batch", {"jobs"}), rule("", {"pods"})});
   std::set<std::pair<std::string, std::string>> once;
   for (const GangKind& kind : gang_kinds())
@@ -59,6 +58,13 @@ Json team_policy_spec() {
   validations.push(Json::object({{"expression", fmt::format("request.operation == 'UPDATE' ? variables.queued || !({}) : variables.queued || variables.follows", has_queue("oldObject"))}, {"messageExpression", missing}}));
   validations.push(Json::object({{"expression", fmt::format("request.kind.kind != 'Pod' || request.operation != 'CREATE' || !variables.queued || variables.follows || (has(object.spec.schedulingGates) && object.spec.schedulingGates.exists(g, g.name == '{}'))", kAdmissionGate)},
                                  {"message", fmt::format("spec.schedulingGates: a pod with a queue waits behind a gate until it is admitted. Add {{name: {}}}", kAdmissionGate)}}));
+  if (classes.size() <= most_classes_checked) {
+    const auto named_class = [](const char* object) { return fmt::format("(has({0}.metadata.labels) && '{1}' in {0}.metadata.labels ? {0}.metadata.labels['{1}'] : '')", object, kPriorityLabel); };
+    std::vector<std::string> known{"''"};
+    for (const std::string& one : classes) known.push_back("'" + one + "'");  // names of objects: no quotes in them
+    validations.push(Json::object({{"expression", fmt::format("!variables.queued || variables.follows || (request.operation == 'UPDATE' && {} == {}) || {} in [{}]", named_class("object"), named_class("oldObject"), named_class("object"), fmt::join(known, ", "))},
+                                   {"message", fmt::format("metadata.labels[{}]: {}", kPriorityLabel, classes.empty() ? "there are no priority classes, all jobs are equal: leave the label out" : fmt::format("there is no such priority class; there are: {}", fmt::join(classes, ", ")))}}));
+  }
   return Json::object({{"failurePolicy", "Fail"}, {"matchConstraints", std::move(match)}, {"variables", std::move(variables)}, {"validations", std::move(validations)}});
 }
 

@@ -2,8 +2,8 @@
 // No work past the queues: what the namespaces of teams take (docs/design/047-admission-policies.md), as a ValidatingAdmissionPolicy and its binding. HyperPod's task governance has such a policy (pods and jobs without
 // kueue.x-k8s.io/queue-name are refused where both quota labels are set); what is made by a controller for something that was looked at is let through here by its owner and by who made it. Pure.
 #pragma once
+#include <set>
 #include <string>
-#include <utility>
 
 #include "kube/json.h"
 
@@ -13,8 +13,9 @@ inline constexpr const char* kTeamPolicy = "fairlead-team-queues";  // both obje
 inline constexpr const char* kQuotaAllocationId = "sagemaker.amazonaws.com/quota-allocation-id";
 inline constexpr const char* kActivateQuota = "sagemaker.amazonaws.com/activate-quota";
 
-// Their specs. The namespaces are those with both labels.
-kube::Json team_policy_spec();
+// Their specs. The namespaces are those with both labels. `classes`: the WorkloadPriorityClasses that jobs may name; with more than most_classes_checked nobody is refused for another (their adapters tell them).
+inline constexpr std::size_t most_classes_checked = 100;
+kube::Json team_policy_spec(const std::set<std::string>& classes);
 // `mode`: Refuse, Warn (of SchedulerConfig's spec.unqueuedWork).
 kube::Json team_policy_binding_spec(const std::string& mode);
 

@@ -76,6 +76,8 @@ std::vector<const Json*> by_age(const std::vector<Json>& objects) {
   return out;
 }
 
+std::string class_named(const Json& priority_class) { return priority_class["name"].string() + "-priority"; }
+
 bool is_fair(const Json* policy) { return policy == nullptr || (*policy)["spec"]["fairShare"].string() != "Disabled"; }
 
 kube::Condition accepted(std::string message) { return {"Accepted", "True", "Accepted", std::move(message)}; }
@@ -332,7 +334,7 @@ class Planner {
   void make_policy() {
     if (policy_ != nullptr)
       for (const Json& one : (*policy_)["spec"]["priorityClasses"].items())
-        make(api::queues::priority_classes, Json::object({{"metadata", meta(one["name"].string() + "-priority")}, {"value", one["weight"].integer()}}));
+        make(api::queues::priority_classes, Json::object({{"metadata", meta(class_named(one))}, {"value", one["weight"].integer()}}));
     std::set<std::string> flavors;
     for (const Quota& quota : quotas_)
       for (const auto& [type, resources] : quota.allocated) flavors.insert(type);
@@ -356,7 +358,10 @@ class Planner {
     const std::string mode = policy_ == nullptr ? "Refuse" : (*policy_)["spec"]["unqueuedWork"].string_or("Refuse");
     const bool any = std::any_of(quotas_.begin(), quotas_.end(), [](const Quota& quota) { return !quota.in_force.is_null(); });
     if (!any || mode == "Allow") return;
-    make(kube::resources::admission_policies, Json::object({{"metadata", meta(kTeamPolicy)}, {"spec", team_policy_spec()}}));
+    std::set<std::string> classes = in_.other_classes;
+    if (policy_ != nullptr)
+      for (const Json& one : (*policy_)["spec"]["priorityClasses"].items()) classes.insert(class_named(one));
+    make(kube::resources::admission_policies, Json::object({{"metadata", meta(kTeamPolicy)}, {"spec", team_policy_spec(classes)}}));
     make(kube::resources::admission_policy_bindings, Json::object({{"metadata", meta(kTeamPolicy)}, {"spec", team_policy_binding_spec(mode)}}));
   }
 

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct TeamsInput {
   std::map<std::string, kube::Json> spaces;  // namespaces by name
   std::map<std::string, kube::Json> queues;  // ClusterQueues by name
   std::map<std::string, kube::Json> bindings;  // RoleBindings `team-members` by namespace
+  std::set<std::string> other_classes;         // WorkloadPriorityClasses that were not made for teams
 };
 
 struct Verdict {
