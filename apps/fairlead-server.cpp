@@ -174,8 +174,10 @@ int serve(Flags flags) {
   const auto webhook = governance::serve_conversion("127.0.0.1", 0, *certificate);
   if (!webhook) return refuse(webhook.error().message);
   const api::QueueWebhook at{.url = fmt::format("https://127.0.0.1:{}{}", (*webhook)->port(), governance::conversion_path), .space = {}, .service = {}, .ca_pem = (*server)->ca_pem()};
-  if (auto done = install_crds((*server)->api(), at); !done) return refuse(done.error().message);
-  if (auto done = install_roles((*server)->api()); !done) return refuse(done.error().message);
+  // As the server itself: no admission policy keeps it from starting.
+  const auto first = apiserver::make_local_api((*server)->registry(), {}, apiserver::server_user);
+  if (auto done = install_crds(*first, at); !done) return refuse(done.error().message);
+  if (auto done = install_roles(*first); !done) return refuse(done.error().message);
 
   if (auto done = install_companion(options.state_dir + "/bin"); !done) return refuse(done.error().message);
   if (auto done = write_file_durably(pid_file, fmt::format("{}\n", ::getpid()), 0644); !done) return refuse(done.error().message);

@@ -25,11 +25,15 @@ WriteContext as(const std::string& name, const std::string& group = "system:auth
   return out;
 }
 
+governance::TeamPolicyInput input(std::set<std::string> classes) {
+  return {.classes = std::move(classes), .controllers = {"kube-system", "jobset-system", "aws-hyperpod", "fairlead"}, .server = "ops'admin"};
+}
+
 struct TeamPolicy : testing::Test {
   TeamPolicy() {
     world.must(world.create("namespaces", "{metadata: {name: hyperpod-ns-blue, labels: {sagemaker.amazonaws.com/quota-allocation-id: blue, sagemaker.amazonaws.com/activate-quota: Enabled}}}"));
     world.must(world.create("namespaces", "{metadata: {name: free}}"));
-    for (const auto& [resource, spec] : {std::pair(&r::admission_policies, governance::team_policy_spec({"training-priority", "urgent"})), std::pair(&r::admission_policy_bindings, governance::team_policy_binding_spec("Refuse"))}) {
+    for (const auto& [resource, spec] : {std::pair(&r::admission_policies, governance::team_policy_spec(input({"training-priority", "urgent"}))), std::pair(&r::admission_policy_bindings, governance::team_policy_binding_spec("Refuse"))}) {
       const Json object = Json::object({{"metadata", Json::object({{"name", governance::kTeamPolicy}})}, {"spec", spec}});
       world.must(world.create(*world.kind(resource->plural, resource->group), object, ""));
     }
@@ -100,11 +104,40 @@ TEST_F(TeamPolicy, APriorityClassIsOneOfThoseThatThereAre) {
   // The class of one that is there may go; it may still be changed, but for another that is not there.
   const auto jobs = world.kind("jobs", "batch");
   world.must(world.create(*jobs, json("{metadata: {name: one, " + with("urgent") + "}, spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}"), "hyperpod-ns-blue", as("ada")));
-  const Json less = Json::object({{"spec", governance::team_policy_spec({})}});
+  const Json less = Json::object({{"spec", governance::team_policy_spec(input({}))}});
   world.must(world.patch(*world.kind(r::admission_policies.plural, r::admission_policies.group), {"", governance::kTeamPolicy}, kube::print_json(less)));
   const auto patched = [&](const char* patch) { return apiserver::test::message_of(world.patch(*jobs, {"hyperpod-ns-blue", "one"}, patch, kube::PatchType::Merge, "", as("ada"))); };
   EXPECT_EQ(patched("{metadata: {labels: {a: b}}}"), "");
   EXPECT_THAT(patched("{metadata: {labels: {kueue.x-k8s.io/priority-class: another}}}"), HasSubstr("there are no priority classes, all jobs are equal"));
+}
+
+// An owner that is written by hand, a gate or a mark that is taken off: each would take work out of its queue while it runs.
+TEST_F(TeamPolicy, NobodyTakesWorkOutOfItsQueue) {
+  const std::string gang = owned("JobSet", "jobset.x-k8s.io/v1alpha2"), gate = ", schedulingGates: [{name: kueue.x-k8s.io/admission}]";
+  EXPECT_THAT(job(label + ", " + gang), HasSubstr("ada is no controller of a kind that waits in queues"));
+  EXPECT_THAT(job(label + ", " + gang, as("system:serviceaccount:ci:runner", "system:serviceaccounts")), HasSubstr("is no controller")) << "an account that does what people tell it";
+  EXPECT_THAT(pod(owned("Job", "batch/v1"), as("system:serviceaccount:ci:runner", "system:serviceaccounts")), HasSubstr("is missing"));
+  EXPECT_THAT(pod(owned("Job", "batch/v1"), as("system:anonymous", "system:unauthenticated")), HasSubstr("is missing"));
+  EXPECT_THAT(pod(label + ", " + owned("Job", "batch/v1"), as("ada"), gate), HasSubstr("is no controller"));
+  EXPECT_EQ(pod(owned("SlurmCluster", r::slurm_clusters.api_version()), as("ops'admin")), "") << "the server, whoever it is for the API";
+  EXPECT_EQ(job(owned("JobSet", "jobset.x-k8s.io/v1alpha2"), as("system:serviceaccount:jobset-system:jobset-controller-manager")), "");
+  const auto jobs = world.kind("jobs", "batch"), pods = world.kind("pods");
+  const auto patched = [&](const auto& kind, const std::string& patch, const WriteContext& who = as("ada")) { return apiserver::test::message_of(world.patch(*kind, {"hyperpod-ns-blue", "one"}, patch, kube::PatchType::Merge, "", who)); };
+  world.must(world.create(*jobs, json("{metadata: {name: one, " + label + "}, spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}"), "hyperpod-ns-blue", as("ada")));
+  EXPECT_THAT(patched(jobs, "{metadata: {" + gang + "}, spec: {suspend: false}}"), HasSubstr("is no controller"));
+  EXPECT_EQ(patched(jobs, "{metadata: {" + gang + "}}", as("system:serviceaccount:jobset-system:jobset-controller-manager")), "");
+  EXPECT_EQ(patched(jobs, "{metadata: {labels: {a: b}}}"), "") << "it had that owner";
+  const WriteContext server = as("ops'admin");
+  world.must(world.create(*pods, json("{metadata: {name: one, " + label + "}, spec: {containers: [{name: c, image: i}]" + gate + "}}"), "hyperpod-ns-blue", as("ada")));
+  EXPECT_EQ(patched(pods, "{metadata: {labels: {kueue.x-k8s.io/managed: 'true'}, finalizers: [kueue.x-k8s.io/managed]}}", server), "");
+  EXPECT_THAT(patched(pods, "{spec: {schedulingGates: null}}"), HasSubstr("is lifted when the pod is admitted"));
+  EXPECT_THAT(patched(pods, "{spec: {schedulingGates: null}, metadata: {labels: {kueue.x-k8s.io/managed: null}, finalizers: null}}"), HasSubstr("is lifted when the pod is admitted"));
+  EXPECT_THAT(patched(pods, "{spec: {schedulingGates: null}}", as("system:serviceaccount:ci:runner")), HasSubstr("is lifted"));
+  EXPECT_EQ(patched(pods, "{spec: {schedulingGates: null}}", server), "");
+  EXPECT_THAT(patched(pods, "{metadata: {labels: {kueue.x-k8s.io/managed: null}}}"), HasSubstr("stays with it"));
+  EXPECT_THAT(patched(pods, "{metadata: {" + owned("Job", "batch/v1") + "}}"), HasSubstr("is no controller"));
+  EXPECT_EQ(patched(pods, "{metadata: {labels: {mine: x}}}"), "");
+  EXPECT_EQ(patched(pods, "{metadata: {labels: {kueue.x-k8s.io/managed: null}, finalizers: null}}", server), "");
 }
 
 TEST_F(TeamPolicy, TheLabelStaysAndWhatWasThereBeforeMayBeChanged) {

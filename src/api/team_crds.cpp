@@ -54,6 +54,12 @@ spec:
                   halfLifeSeconds: {type: integer, format: int64, minimum: 60, maximum: 31536000, description: "What was used so long ago counts half. A week is 604800."}
                   strength: {type: integer, format: int32, minimum: 0, maximum: 100, default: 3, description: "Who has used nothing lately weighs 1 + strength times its weight; who has used just its part weighs as written; 0 changes nothing."}
               unqueuedWork: {type: string, enum: [Refuse, Warn, Allow], default: Refuse, description: "Jobs and pods in the namespace of a team that name no queue. Refuse: they are not taken, as in HyperPod. Warn: they are, with a warning. Allow: they run beside the quotas."}
+              controllerNamespaces:
+                type: array
+                maxItems: 50
+                x-kubernetes-list-type: set
+                items: {type: string, pattern: "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", maxLength: 63}
+                description: "Namespaces of the controllers of Jobs, JobSets, PyTorchJobs, MPIJobs and HyperPodPyTorchJobs: what their service accounts make for such an object in the namespace of a team needs no queue of its own. Left out: kube-system, jobset-system, kubeflow, mpi-operator, aws-hyperpod."
               idleResourceSharing: {type: string, enum: [Enabled, Disabled], default: Disabled, description: "Enabled: what no team reserved may be borrowed by all, within their limits."}
               preemption:
                 type: object

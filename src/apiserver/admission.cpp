@@ -143,6 +143,7 @@ Result<void> AccessAdmission::admit(const AdmissionCall& call, Json& object) con
   }
   if (resource.group == rbac_group) return admit_rbac(call, object);
   if (same(resource, priority_classes)) return admit_priority_class(call, object);
+  if (same(resource, r::admission_policies) || same(resource, r::admission_policy_bindings)) return admit_policy(call, object);
   return {};
 }
 
@@ -170,6 +171,29 @@ Result<void> AccessAdmission::admit_priority_class(const AdmissionCall& call, co
   const Json* there = choose_default(defaults);
   if (there == nullptr || (call.old != nullptr && kube::name_of(*there) == kube::name_of(object))) return {};
   return forbidden(priority_classes, kube::name_of(object), fmt::format("PriorityClass {} is already marked as default. Only one default can exist", kube::name_of(*there)));
+}
+
+// Who writes a policy is told by it what stands in its parameters: he has to be allowed to read them, as in Kubernetes.
+Result<void> AccessAdmission::admit_policy(const AdmissionCall& call, const Json& object) const {
+  const User* user = call.context.requester.get();
+  if (user == nullptr || user->in(masters_group)) return {};
+  const bool binding = same(call.resource, r::admission_policy_bindings);
+  const Json& spec = object["spec"];
+  const Json* before = call.old == nullptr ? nullptr : &(*call.old)["spec"];
+  const Json& ref = spec["paramRef"];
+  if (before != nullptr && (binding ? (*before)["paramRef"] == ref && (*before)["policyName"] == spec["policyName"] : (*before)["paramKind"] == spec["paramKind"])) return {};
+  if (binding && ref.is_null()) return {};
+  const auto policy = binding ? find(r::admission_policies, {"", spec["policyName"].string()}) : std::nullopt;
+  const Json of = !binding ? spec["paramKind"] : policy ? (*policy)["spec"]["paramKind"] : Json();
+  if (of.is_null()) return {};
+  const std::string &version = of["apiVersion"].string(), &kind = of["kind"].string();
+  Attributes asks{.verb = "get", .group = version.find('/') == std::string::npos ? "" : version.substr(0, version.find('/')), .resource = "*", .name = binding ? ref["name"].string_or("*") : "*"};
+  if (binding) asks.space = ref["namespace"].string();
+  for (const auto& one : registry_.kinds()->kinds)
+    if (one->resource.api_version() == version && one->resource.kind == kind) asks.resource = one->resource.plural;
+  if (access_.authorize(*user, asks).allowed) return {};
+  return forbidden(call.resource, kube::name_of(object), binding ? fmt::format("user {} does not have \"get\" permission on the object referenced by paramRef", user->name)
+                                                                 : fmt::format("user {} must have \"get\" permission on all objects of the referenced paramKind (kind={}, apiVersion={})", user->name, kind, version));
 }
 
 Result<void> AccessAdmission::admit_rbac(const AdmissionCall& call, const Json& object) const {

@@ -16,7 +16,7 @@ void apply_service_account(kube::Json& pod, const kube::Json& account);
 bool is_mirror_pod(const kube::Json& pod);
 std::string mirror_pod_refusal(const kube::Json& pod);
 
-// As Kubernetes' plug-ins ServiceAccount, Priority and NodeRestriction, and RBAC's escalation check.
+// As Kubernetes' plug-ins ServiceAccount, Priority and NodeRestriction, RBAC's escalation check, and that of the parameters of admission policies.
 class AccessAdmission final : public Admission {
  public:
   AccessAdmission(const Access& access, const Registry& registry) : access_(access), registry_(registry) {}
@@ -26,6 +26,7 @@ class AccessAdmission final : public Admission {
   Result<void> admit_pod(const AdmissionCall& call, kube::Json& pod) const;
   Result<void> admit_priority_class(const AdmissionCall& call, const kube::Json& object) const;
   Result<void> admit_rbac(const AdmissionCall& call, const kube::Json& object) const;
+  Result<void> admit_policy(const AdmissionCall& call, const kube::Json& object) const;
   std::optional<kube::Json> find(const kube::Resource& resource, const kube::ObjectKey& key) const;
   std::vector<kube::Json> default_classes() const;
 

@@ -165,7 +165,7 @@ class Answers {
 
 class LocalApi final : public kube::KubeApi, public kube::ManyWrites {
  public:
-  LocalApi(Registry& registry, ExecPort exec) : registry_(registry), exec_(std::move(exec)) {}
+  LocalApi(Registry& registry, ExecPort exec, std::string user) : registry_(registry), exec_(std::move(exec)), user_(std::move(user)) {}
 
   Result<Json> get(const kube::Resource& resource, const kube::ObjectKey& key) override {
     const auto kind = find(resource);
@@ -270,7 +270,7 @@ class LocalApi final : public kube::KubeApi, public kube::ManyWrites {
   }
 
  private:
-  static WriteContext context() { return {.user = "system:fairlead", .validation = FieldValidation::Strict, .field_manager = "fairlead-server"}; }
+  WriteContext context() const { return {.user = user_, .validation = FieldValidation::Strict, .field_manager = "fairlead-server"}; }
   static std::unexpected<Error> not_served(const kube::Resource& resource) {
     return fail(Code::NotFound, fmt::format("the server could not find the requested resource ({} in {})", resource.plural, resource.api_version()));
   }
@@ -285,10 +285,11 @@ class LocalApi final : public kube::KubeApi, public kube::ManyWrites {
 
   Registry& registry_;
   ExecPort exec_;
+  const std::string user_;
 };
 
 }  // namespace
 
-std::unique_ptr<kube::KubeApi> make_local_api(Registry& registry, ExecPort exec) { return std::make_unique<LocalApi>(registry, std::move(exec)); }
+std::unique_ptr<kube::KubeApi> make_local_api(Registry& registry, ExecPort exec, const std::string& user) { return std::make_unique<LocalApi>(registry, std::move(exec), user); }
 
 }  // namespace fairlead::apiserver

@@ -43,7 +43,11 @@ class Variables final : public cel::Source {
     if (known != values_.end()) return known->second;
     const auto at = std::find_if(policy_.variables.begin(), policy_.variables.end(), [&](const auto& one) { return one.first == name; });
     if (at == policy_.variables.end() || bindings_ == nullptr) return fail(Code::Invalid, fmt::format("no such attribute: {}", name));
+    // A variable that names one that names one: each is a level of this stack.
+    if (depth_ >= deepest) return fail(Code::Invalid, fmt::format("variables name one another {} deep, no more than that is evaluated", deepest));
+    ++depth_;
     auto value = at->second.run(*bindings_, budget, this);
+    --depth_;
     if (!value) value = fail(Code::Invalid, fmt::format("composited variable \"{}\" fails to evaluate: {}", name.substr(name.find('.') + 1), value.error().message));
     values_.insert_or_assign(at->first, value);
     return value;
@@ -51,6 +55,8 @@ class Variables final : public cel::Source {
   void bind(const cel::Bindings& bindings) { bindings_ = &bindings; }
 
  private:
+  static constexpr int deepest = 100;
+  int depth_ = 0;
   Result<cel::Value> request() {
     if (request_.is_null()) {
       const kube::Resource& of = call_.resource;

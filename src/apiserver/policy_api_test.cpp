@@ -106,6 +106,8 @@ TEST(PolicyApi, NobodyLocksHimselfOut) {
   const auto made = api->create(kube::resources::config_maps, Json::object({{"metadata", Json::object({{"name", "c"}, {"namespace", "default"}})}}));
   ASSERT_FALSE(made);
   EXPECT_THAT(made.error().message, HasSubstr("nothing goes"));
+  const auto server = make_local_api(*world.registry, {}, server_user);
+  EXPECT_TRUE(server->create(kube::resources::config_maps, Json::object({{"metadata", Json::object({{"name", "s"}, {"namespace", "default"}})}}))) << "what it writes before it serves";
   world.handler.reset();
   world.registry.reset();
   auto again = Registry::open(*world.store, world.clock, {.secret_key = std::string(32, 'k')});
@@ -146,6 +148,40 @@ TEST(PolicyApi, ParametersAreReadWhereTheBindingSays) {
   EXPECT_EQ(world.status("POST", secrets, "{metadata: {name: abcd}}"), 201);
   EXPECT_EQ(world.status("DELETE", "/api/v1/namespaces/rules/configmaps/most"), 200);
   EXPECT_THAT(world.said("POST", secrets, "{metadata: {name: a}}").body, HasSubstr("no params found for policy binding with `Deny` parameterNotFoundAction"));
+}
+
+// A policy tells its author what stands in its parameters.
+TEST(PolicyApi, WhoMayNotReadParametersMakesNoPolicyOfThem) {
+  World world;
+  const std::string rbac = "/apis/rbac.authorization.k8s.io/v1";
+  world.must(rbac + "/clusterroles", "{metadata: {name: policies}, rules: [{verbs: ['*'], apiGroups: [admissionregistration.k8s.io], resources: ['*']}]}");
+  world.must(rbac + "/clusterrolebindings", "{metadata: {name: policies}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: policies}, subjects: [{kind: User, name: eve, apiGroup: rbac.authorization.k8s.io}]}");
+  const auto as_eve = [&](const std::string& method, const std::string& target, const std::string& yaml, http::Headers headers = {}) { return world.ask(method, target, as_json(yaml), std::move(headers), "eve-token"); };
+  const auto policy = [](const std::string& name, const std::string& more) {
+    return fmt::format("{{metadata: {{name: {}}}, spec: {{{}matchConstraints: {{resourceRules: [{{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [configmaps]}}]}}, validations: [{{expression: 'true'}}]}}}}", name, more);
+  };
+  const std::string secret = "paramKind: {apiVersion: v1, kind: Secret}, ";
+  EXPECT_EQ(as_eve("POST", policies, policy("plain", "")).status, 201);
+  const auto refused = as_eve("POST", policies, policy("nosy", secret));
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_THAT(refused.body, HasSubstr("must have \\\"get\\\" permission on all objects of the referenced paramKind (kind=Secret, apiVersion=v1)"));
+  EXPECT_EQ(as_eve("PATCH", policies + "/plain", "{spec: {paramKind: {apiVersion: v1, kind: Secret}}}", merge).status, 403);
+  world.must(policies, policy("with", secret));
+  EXPECT_EQ(as_eve("PATCH", policies + "/with", "{metadata: {labels: {a: b}}}", merge).status, 200) << "its parameters are as they were";
+  const std::string binding = "{metadata: {name: b}, spec: {policyName: with, validationActions: [Deny], paramRef: {name: s, namespace: default, parameterNotFoundAction: Deny}}}";
+  EXPECT_EQ(as_eve("POST", bindings, binding).status, 403);
+  world.must(rbac + "/namespaces/default/roles", "{metadata: {name: one}, rules: [{verbs: [get], apiGroups: [''], resources: [secrets], resourceNames: [s]}]}");
+  world.must(rbac + "/namespaces/default/rolebindings", "{metadata: {name: one}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: one}, subjects: [{kind: User, name: eve, apiGroup: rbac.authorization.k8s.io}]}");
+  EXPECT_EQ(as_eve("POST", bindings, binding).status, 201);
+}
+
+TEST(PolicyApi, WarningsAboutEvictionsAndBindingsAreHeaders) {
+  World world;
+  world.must(pods, "{metadata: {name: web}, spec: {containers: [{name: c, image: i}]}}");
+  world.must("/api/v1/nodes", "{metadata: {name: pier}}");
+  world.policy("bound", "[pods/binding, pods/eviction]", "[CREATE]", "validations: [{expression: 'false', message: think twice}]", "[Warn]");
+  EXPECT_THAT(std::string(http::find(world.said("POST", pods + "/web/binding", "{apiVersion: v1, kind: Binding, metadata: {name: web}, target: {kind: Node, name: pier}}").headers, "Warning")), HasSubstr("think twice"));
+  EXPECT_THAT(std::string(http::find(world.said("POST", pods + "/web/eviction", "{apiVersion: policy/v1, kind: Eviction, metadata: {name: web}}").headers, "Warning")), HasSubstr("think twice"));
 }
 
 TEST(PolicyApi, WarningsAreHeadersAndAuditsAreAnnotations) {

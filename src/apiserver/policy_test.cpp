@@ -172,6 +172,13 @@ TEST(Policies, WorkOutVariablesOnceAndOnlyWhenTheyAreNamed) {
             denied + "expression 'variables.broken == 1' resulted in error: composited variable \"broken\" fails to evaluate: no such key: nothing");
 }
 
+TEST(Policies, VariablesOfVariablesHaveABottom) {
+  std::string chain = "variables: [{name: v0, expression: '1'}";
+  for (int i = 1; i < 5'000; ++i) chain += fmt::format(", {{name: v{}, expression: variables.v{}}}", i, i - 1);
+  EXPECT_EQ(refusal_of({.policy = chain + "], validations: [{expression: 'variables.v90 == 1'}]"}), "");
+  EXPECT_THAT(refusal_of({.policy = chain + "], validations: [{expression: 'variables.v4999 == 1'}]"}), HasSubstr("variables name one another 100 deep"));
+}
+
 TEST(Policies, ConditionsDecideWhetherTheyAreAsked) {
   const std::string no = "validations: [{expression: 'false', message: asked}]";
   EXPECT_EQ(refusal_of({.policy = "matchConditions: [{name: a, expression: \"request.userInfo.username != 'eve'\"}], " + no}), "");

@@ -257,7 +257,13 @@ void EmbeddedRegistry::post(const WriteContext& context, const Kind& kind, const
     return reply(fail(Code::Invalid, fmt::format("{} in version \"{}\" cannot be handled as a {}", sent, body["apiVersion"].string(), wanted)));
   if (const std::string& name = kube::name_of(body); !name.empty() && name != key.name)
     return reply(fail(Code::Invalid, fmt::format("name in URL does not match name in {} object: {}", wanted, name)));
-  if (auto asked = ask_policies({context, kind, "CREATE", subresource, key, &body, nullptr}); !asked) return reply(std::unexpected(std::move(asked.error())));
+  auto asked = ask_policies({context, kind, "CREATE", subresource, key, &body, nullptr});
+  if (!asked) return reply(std::unexpected(std::move(asked.error())));
+  if (!asked->empty())
+    reply = [warnings = std::move(*asked), reply = std::move(reply)](Result<Written> done) {
+      if (done) done->warnings.insert(done->warnings.end(), warnings.begin(), warnings.end());
+      reply(std::move(done));
+    };
   if (subresource == "binding") {
     return mutate(context, kind, key, true, [this, key, body = std::move(body)](const CurrentObject& now) { return decide_bind(key, now.object, body); }, as_status(std::move(reply)));
   }

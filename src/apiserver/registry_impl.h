@@ -144,6 +144,7 @@ class EmbeddedRegistry final : public Registry {
   Result<std::vector<std::string>> prepare_new(const WriteContext& context, const Kind& kind, const std::string& space, kube::Json& body, std::optional<std::string>& managed) const;
   void create_as(const WriteContext& context, const Kind& kind, const std::string& space, kube::Json body, std::optional<std::string> managed, Reply reply);
   void create_prepared(const WriteContext& context, const std::shared_ptr<const Kind>& served, const std::string& space, kube::Json body, std::optional<std::string> managed, Reply reply);
+  bool waits_for_others(const Kind& kind) const;  // to convert it, or what policies look at
   void submit(std::shared_ptr<Creation> creation);
   void submit_now(std::shared_ptr<Creation> creation);
   void generate_name(Creation& creation) const;
@@ -205,6 +206,7 @@ class EmbeddedRegistry final : public Registry {
   mutable std::mutex policies_mutex_;
   std::shared_ptr<const PolicySet> policies_;   // never null once they are followed
   std::atomic<bool> any_policies_{false};       // there are policies and bindings
+  std::atomic<bool> policies_wait_{false};      // some of them has parameters, which may have to be converted
 
   std::unique_ptr<ServiceAddresses> addresses_;  // null: only headless services
   std::unique_ptr<Subscription> crd_watch_, service_watch_, policy_watch_, binding_watch_;

@@ -2,7 +2,10 @@
 // Admission policies are followed as CRDs are: an event comes before the answer to its write, so a policy counts when its create is answered. They are asked after all other checks.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "apiserver/audit.h"
+#include "apiserver/local_api.h"
 #include "apiserver/registry_write.h"
 #include "base/log.h"
 #include "kube/selector.h"
@@ -13,9 +16,6 @@ using kube::Json;
 namespace r = kube::resources;
 
 namespace {
-
-// What the server writes before it serves: no policy may keep it from starting.
-constexpr std::string_view server_user = "system:apiserver";
 
 // The controllers in this process.
 const User& controllers() {
@@ -75,6 +75,7 @@ class EmbeddedRegistry::PolicyLookup final : public PolicyWorld {
     kube::Resource wanted = kind_.resource;
     wanted.version = version;
     Json out = object;
+    if (out["kind"].is_string() && !out["kind"].string().empty() && out["kind"].string() != kind_.resource.kind) return out;  // a Scale is one in every version
     if (!kind_.conversion) {
       out.set("apiVersion", wanted.api_version());
       return out;
@@ -91,6 +92,12 @@ class EmbeddedRegistry::PolicyLookup final : public PolicyWorld {
   const std::string& name_;
   std::optional<Json> space_;
 };
+
+// Where a write is judged by what somebody else has to convert, it is not judged on a thread that others need.
+bool EmbeddedRegistry::waits_for_others(const Kind& kind) const {
+  if (kind.converts) return true;
+  return any_policies_.load(std::memory_order_acquire) && (kind.conversion || policies_wait_.load(std::memory_order_acquire));
+}
 
 Result<void> EmbeddedRegistry::follow_policies() {
   policies_ = std::make_shared<const PolicySet>();
@@ -124,6 +131,7 @@ void EmbeddedRegistry::on_policy(const StoreEvent& event, bool binding) {
   if (policy) next->policies.emplace(name, std::move(policy));
   if (bound) next->bindings.emplace(name, std::move(bound));
   any_policies_ = !next->policies.empty() && !next->bindings.empty();
+  policies_wait_ = any_policies_ && std::ranges::any_of(next->policies, [](const auto& one) { return !one.second->param_kind.empty(); });
   policies_ = std::move(next);
 }
 

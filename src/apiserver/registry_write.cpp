@@ -240,10 +240,14 @@ void EmbeddedRegistry::create_prepared(const WriteContext& context, const std::s
   creation->reply = forgetting(served->resource, creation->body, context.dry_run, std::move(creation->reply));
   if (kube::name_of(creation->body).empty()) generate_name(*creation);
   const kube::ObjectKey key{space, creation->generated ? std::string() : kube::name_of(creation->body)};
-  auto asked = ask_policies({context, *served, "CREATE", "", key, &creation->body, nullptr});
-  if (!asked) return creation->reply(std::unexpected(std::move(asked.error())));
-  for (std::string& warning : *asked) creation->warnings.push_back(std::move(warning));
-  submit(std::move(creation));
+  const auto go_on = [this, creation, key] {
+    auto asked = ask_policies({creation->context, *creation->kind, "CREATE", "", key, &creation->body, nullptr});
+    if (!asked) return creation->reply(std::unexpected(std::move(asked.error())));
+    for (std::string& warning : *asked) creation->warnings.push_back(std::move(warning));
+    submit_now(creation);
+  };
+  if (!waits_for_others(*served)) return go_on();
+  if (!waiting_.post(go_on)) creation->reply(too_many_wait(*creation->kind));
 }
 
 void EmbeddedRegistry::submit(std::shared_ptr<Creation> creation) {
@@ -313,7 +317,9 @@ void EmbeddedRegistry::mutate(const WriteContext& context, const Kind& kind, con
 }
 
 void EmbeddedRegistry::begin(std::shared_ptr<Mutation> mutation) {
-  if (!mutation->kind->converts) return attempt(std::move(mutation));
+  // Another attempt would be made on the thread of the store: policies take their time.
+  const bool again = mutation->attempts > 0 && any_policies_.load(std::memory_order_acquire);
+  if (!again && !waits_for_others(*mutation->kind)) return attempt(std::move(mutation));
   if (!waiting_.post([this, mutation] { attempt(mutation); })) mutation->reply(too_many_wait(*mutation->kind));
 }
 

@@ -18,6 +18,8 @@ namespace resources = kube::resources;
 
 namespace {
 
+const kube::Resource self_reviews{"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", false};
+
 bool ours(const Json& object) { return object["metadata"]["labels"][kTeamsLabel].string() == "true"; }
 
 // Made from policy and quotas, and taken away with them; a queue before its flavors.
@@ -50,6 +52,7 @@ std::optional<kube::Access> TeamsController::access() const {
   access.may({"update"}, api::teams::configs, "status").may({"update"}, api::teams::quotas, "status").may({"create", "update"}, resources::namespaces).may({"create"}, resources::events);
   access.may({"create", "update"}, api::rbac::role_bindings).may({"bind"}, api::rbac::cluster_roles, "", "", {api::team_member_role, api::team_viewer_role});
   for (const kube::Resource* kind : made_kinds()) access.may({"create", "update", "delete"}, *kind);
+  access.may({"create"}, self_reviews);
   return access;
 }
 
@@ -62,6 +65,7 @@ Result<kube::Next> TeamsController::reconcile(const ObjectKey&) {
   for (Json& object : caches_->of(queues::cluster_queues).list("")) in.queues.emplace(kube::name_of(object), std::move(object));
   for (Json& object : caches_->of(api::rbac::role_bindings).list(""))
     if (kube::name_of(object) == kTeamMembers) in.bindings.emplace(kube::space_of(object), std::move(object));
+  in.server = self();
   for (const Json& object : caches_->of(queues::priority_classes).list(""))
     if (!ours(object) && !kube::deleting(object)) in.other_classes.insert(kube::name_of(object));
   const TeamsPlan plan = plan_teams(in);
@@ -75,6 +79,19 @@ Result<kube::Next> TeamsController::reconcile(const ObjectKey&) {
   if (auto gone = take_away(plan); !gone && !first) first = std::move(gone.error());
   if (first) return std::unexpected(std::move(*first));
   return kube::Next{};
+}
+
+// In process nobody needs to ask, and such a review is not there: it is of system:masters.
+std::string TeamsController::self() {
+  if (!self_) {
+    const auto told = api_.create(self_reviews, Json::object({{"apiVersion", self_reviews.api_version()}, {"kind", self_reviews.kind}}));
+    if (!told && told.error().code != Code::NotFound && told.error().code != Code::Unsupported) {
+      log_warn("who this server is for the API is not known: what it makes in namespaces of teams may be refused", {{"error", told.error().message}});
+      return "";
+    }
+    self_ = told ? (*told)["status"]["userInfo"]["username"].string() : std::string();
+  }
+  return *self_;
 }
 
 Result<void> TeamsController::say(const kube::Resource& resource, const Verdict& verdict) {

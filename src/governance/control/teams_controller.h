@@ -21,10 +21,12 @@ class TeamsController final : public kube::Controller {
   Result<void> say(const kube::Resource& resource, const Verdict& verdict);
   Result<void> make(const TeamObject& wanted);
   Result<void> take_away(const TeamsPlan& plan);
+  std::string self();
 
   kube::KubeApi& api_;
   const Clock& clock_;
   const kube::Caches* caches_ = nullptr;
+  std::optional<std::string> self_;  // the user that it is for the API; asked once
 };
 
 }  // namespace fairlead::governance

@@ -129,9 +129,12 @@ struct Follow {
   }
 };
 
-// A full site with pre-emption: one ends and another comes, 20,000 times.
-void churn(std::uint64_t seed, std::size_t pending, bool fair) {
+// A full site: one ends and another comes. With pre-emption everybody whom the rules let take back does so at once, and who was stopped asks again.
+void churn(std::uint64_t seed, std::size_t pending, bool fair, bool preempts) {
   Site site(seed, {.depth = 3, .queues = 100, .own = 100}, fair);
+  if (!preempts)
+    for (EngineQueue& queue : site.spec.queues) queue.policies = {};
+  const int rounds = preempts ? 500 : 20'000;
   ContinuousEngine engine(site.spec);
   site.define(engine);
   Follow follow{engine, {}, {}};
@@ -141,7 +144,7 @@ void churn(std::uint64_t seed, std::size_t pending, bool fair) {
   follow.settle();
   const std::size_t began_with = follow.preempted;
   Times times;
-  for (int round = 0; round < 20'000; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     const std::size_t at = site.rng.below(follow.running.size());
     const JobId gone = follow.running[at];
     follow.running[at] = follow.running.back();
@@ -155,15 +158,16 @@ void churn(std::uint64_t seed, std::size_t pending, bool fair) {
   check(engine);
   const NodeId root = engine.in_use().cohort("l0-0");
   const double used = static_cast<double>(engine.in_use().usage(root, 0)) / static_cast<double>(engine.in_use().subtree(root, 0));
-  fmt::print("{{\"what\": \"churn of a full site\", \"order\": \"{}\", \"waiting\": {}, \"running\": {}, {}, \"gpus_in_use\": {:.3f}, \"preempted_per_event\": {:.2f}}}\n", name_of(fair), engine.waiting(), engine.running(), times.text(), used,
-             static_cast<double>(follow.preempted - began_with) / 20'000);
+  fmt::print("{{\"what\": \"churn of a full site\", \"order\": \"{}\", \"preemption\": {}, \"waiting\": {}, \"running\": {}, {}, \"gpus_in_use\": {:.3f}, \"preempted_per_event\": {:.2f}}}\n", name_of(fair), preempts, engine.waiting(), engine.running(), times.text(), used,
+             static_cast<double>(follow.preempted - began_with) / rounds);
 }
 
 // Small jobs fill the site and come on; a gang asks for half of it. With a reservation it starts when what ran has ended; without one it never does.
 void hero(std::uint64_t seed, bool fair) {
   for (const bool kept : {false, true}) {
-    Site site(seed, {.depth = 1, .queues = 20, .own = 50}, fair);
+    Site site(seed, {.depth = 1, .queues = 20, .own = 0}, fair);  // all of it is idle, nobody's own
     for (EngineQueue& queue : site.spec.queues) queue.policies = {};
+    for (std::size_t r = 0; r < 3; ++r) site.spec.nodes.front().quotas.push_back({{"f0", kResources[r]}, {Amount{1'000} << (3 * r), unlimited, unlimited}});
     ContinuousEngine engine(site.spec);
     Follow follow{engine, {}, {}};
     std::vector<ClassId> small;
@@ -274,7 +278,8 @@ int main(int argc, char** argv) {
   for (const bool fair : {false, true})
     for (const int depth : {1, 3, 6})
       for (const auto& [flavors, resources] : {std::pair<std::size_t, std::size_t>{1, 1}, {3, 4}}) drain(seed, {.depth = depth, .flavors = flavors, .resources = resources}, 10'000, fair);
-  for (const bool fair : {false, true}) churn(seed, 10'000, fair);
+  for (const bool fair : {false, true})
+    for (const bool preempts : {false, true}) churn(seed, 10'000, fair, preempts);
   for (const bool fair : {false, true}) hero(seed, fair);
   for (const bool fair : {false, true}) cut(seed, fair);
   converge(seed);

@@ -13,9 +13,17 @@ inline constexpr const char* kTeamPolicy = "fairlead-team-queues";  // both obje
 inline constexpr const char* kQuotaAllocationId = "sagemaker.amazonaws.com/quota-allocation-id";
 inline constexpr const char* kActivateQuota = "sagemaker.amazonaws.com/activate-quota";
 
-// Their specs. The namespaces are those with both labels. `classes`: the WorkloadPriorityClasses that jobs may name; with more than most_classes_checked nobody is refused for another (their adapters tell them).
 inline constexpr std::size_t most_classes_checked = 100;
-kube::Json team_policy_spec(const std::set<std::string>& classes);
+// Where the controllers of the kinds that wait in queues run by their own manifests; spec.controllerNamespaces of the SchedulerConfig takes their place.
+inline constexpr const char* kControllerSpaces[] = {"kube-system", "jobset-system", "kubeflow", "mpi-operator", "aws-hyperpod"};
+
+struct TeamPolicyInput {
+  std::set<std::string> classes;      // WorkloadPriorityClasses that jobs may name; with more than most_classes_checked nobody is refused for another (their adapters tell them)
+  std::set<std::string> controllers;  // namespaces whose service accounts are controllers: what they make for something that was looked at is let through
+  std::string server;                 // the user that fairlead-server is for the API; empty: one of system:masters
+};
+// Their specs. The namespaces are those with both labels.
+kube::Json team_policy_spec(const TeamPolicyInput& in);
 // `mode`: Refuse, Warn (of SchedulerConfig's spec.unqueuedWork).
 kube::Json team_policy_binding_spec(const std::string& mode);
 

@@ -358,10 +358,15 @@ class Planner {
     const std::string mode = policy_ == nullptr ? "Refuse" : (*policy_)["spec"]["unqueuedWork"].string_or("Refuse");
     const bool any = std::any_of(quotas_.begin(), quotas_.end(), [](const Quota& quota) { return !quota.in_force.is_null(); });
     if (!any || mode == "Allow") return;
-    std::set<std::string> classes = in_.other_classes;
-    if (policy_ != nullptr)
-      for (const Json& one : (*policy_)["spec"]["priorityClasses"].items()) classes.insert(class_named(one));
-    make(kube::resources::admission_policies, Json::object({{"metadata", meta(kTeamPolicy)}, {"spec", team_policy_spec(classes)}}));
+    TeamPolicyInput input{.classes = in_.other_classes, .controllers = {std::begin(kControllerSpaces), std::end(kControllerSpaces)}, .server = in_.server};
+    if (policy_ != nullptr) {
+      for (const Json& one : (*policy_)["spec"]["priorityClasses"].items()) input.classes.insert(class_named(one));
+      if (const Json& spaces = (*policy_)["spec"]["controllerNamespaces"]; spaces.is_array()) {
+        input.controllers.clear();
+        for (const Json& one : spaces.items()) input.controllers.insert(one.string());
+      }
+    }
+    make(kube::resources::admission_policies, Json::object({{"metadata", meta(kTeamPolicy)}, {"spec", team_policy_spec(input)}}));
     make(kube::resources::admission_policy_bindings, Json::object({{"metadata", meta(kTeamPolicy)}, {"spec", team_policy_binding_spec(mode)}}));
   }
 

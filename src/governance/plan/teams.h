@@ -37,6 +37,7 @@ struct TeamsInput {
   std::map<std::string, kube::Json> queues;  // ClusterQueues by name
   std::map<std::string, kube::Json> bindings;  // RoleBindings `team-members` by namespace
   std::set<std::string> other_classes;         // WorkloadPriorityClasses that were not made for teams
+  std::string server;                          // the user that the server is for the API; empty: not known, or of system:masters
 };
 
 struct Verdict {

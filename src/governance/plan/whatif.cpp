@@ -325,10 +325,12 @@ class Proposal {
     if (next["metadata"]["labels"][kQueueLabel].string().empty()) return fail(Code::Invalid, fmt::format("{}: it has no label {}: task governance does not mind it", about, kQueueLabel));
     name_new(next);
     Json* at = &next;  // it waits until it is admitted
-    for (const std::string_view part : split(kind.suspend, '.')) {
-      at = &at->child(std::string(part));
-      if (at->is_null()) *at = Json::object();
-      else if (!at->is_object() && !at->is_bool()) return fail(Code::Invalid, fmt::format("{}: {} is not of the form of its kind", about, kind.suspend));
+    const auto steps = split(kind.suspend, '.');
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      at = &at->child(steps[i]);
+      const bool last = i + 1 == steps.size();
+      if (!last && at->is_null()) *at = Json::object();
+      if (last ? !at->is_null() && !at->is_bool() : !at->is_object()) return fail(Code::Invalid, fmt::format("{}: {} is not of the form of its kind", about, kind.suspend));
     }
     *at = Json(true);
     const JobPriority priority = priority_from(classes(), next["metadata"]["labels"][kPriorityLabel].string(), priority_class_of_pods(kind, next), "spec");
@@ -400,7 +402,8 @@ class Proposal {
       }
     std::set<Id> wanted;
     for (const TeamObject& one : plan.objects) {
-      if (one.resource.group == "rbac.authorization.k8s.io") continue;  // who the members are changes nothing here, and is not read
+      // Who the members are, and what is let in, changes nothing here, and is not read.
+      if (one.resource.group == "rbac.authorization.k8s.io" || one.resource.group == kube::resources::admission_policies.group) continue;
       const ObjectKey key = kube::key_of(one.object);
       wanted.insert({one.resource.kind, key});
       const Json* have = find(one.resource.kind, key);
@@ -472,7 +475,7 @@ std::map<ObjectKey, int> positions(const Books& books) {
 Result<WhatIfNeeds> needs_of(const std::vector<Json>& changes, const std::vector<std::string>& without) {
   WhatIfNeeds out;
   const auto count = [&](const Kind& kind) {
-    out.jobs = out.jobs || std::string_view(kind.name) == "Job" || std::string_view(kind.name) == "Pod";
+    out.jobs = out.jobs || std::string_view(kind.name) == "Job" || std::string_view(kind.name) == "Pod" || gang_of(kind) != nullptr;
     out.teams = out.teams || std::string_view(kind.group) == "fairlead.dev/";
   };
   for (const Json& document : changes) {

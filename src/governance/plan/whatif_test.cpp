@@ -131,6 +131,10 @@ TEST(WhatIf, AGangOfAnotherControllerIsOneJob) {
   EXPECT_THAT(problem_of(objects, "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: x}}"), HasSubstr("no label kueue.x-k8s.io/queue-name"));
   EXPECT_THAT(problem_of(objects, "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: x, labels: {kueue.x-k8s.io/queue-name: a}}, spec: {replicatedJobs: 7}}"), HasSubstr("spec.replicatedJobs"));
   EXPECT_THAT(problem_of(objects, "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: x, labels: {kueue.x-k8s.io/queue-name: a}}, spec: {runPolicy: 7}}"), HasSubstr("not of the form"));
+  for (const char* kind : {"kubeflow.org/v1, kind: PyTorchJob", "kubeflow.org/v2beta1, kind: MPIJob", "sagemaker.amazonaws.com/v1, kind: HyperPodPyTorchJob"})
+    for (const char* odd : {"{runPolicy: true}", "{runPolicy: {suspend: 7}}", "{runPolicy: {suspend: {}}}", "true", "[]"})
+      EXPECT_THAT(problem_of(objects, fmt::format("{{apiVersion: {}, metadata: {{name: x, labels: {{kueue.x-k8s.io/queue-name: a}}}}, spec: {}}}", kind, odd)), testing::AnyOf(HasSubstr("not of the form"), HasSubstr("spec: an object is expected"))) << kind << odd;
+  EXPECT_THAT(problem_of(objects, "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: x, labels: {kueue.x-k8s.io/queue-name: a}}, spec: {suspend: 7}}"), HasSubstr("not of the form"));
 }
 TEST(WhatIf, AnOwnerTakesItsOwnBack) {
   Lab lab = worked_example();
