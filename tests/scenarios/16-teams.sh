@@ -129,6 +129,13 @@ until_true 20 'a Job without a queue is refused' says 'kueue.x-k8s.io/queue-name
 says 'kueue.x-k8s.io/queue-name is missing' unqueued k 'apiVersion: batch/v1, kind: Job' "{template: {spec: $pod_of}}" || fail 'an administrator runs a Job past the queue'
 says 'kueue.x-k8s.io/queue-name is missing' unqueued ka 'apiVersion: v1, kind: Pod' "$pod_of" || fail 'a pod runs past the queue'
 says 'Add {name: kueue.x-k8s.io/admission}' unqueued ka 'apiVersion: v1, kind: Pod' "$pod_of" ', labels: {kueue.x-k8s.io/queue-name: hyperpod-ns-blue-localqueue}' || fail 'a pod with a queue waits behind no gate'
+labelled=', labels: {kueue.x-k8s.io/queue-name: hyperpod-ns-blue-localqueue'
+until_true 20 'a class that is not there is refused with those that are' says 'there is no such priority class; there are: ' unqueued ka 'apiVersion: batch/v1, kind: Job' "{template: {spec: $pod_of}}" "$labelled, kueue.x-k8s.io/priority-class: mine}"
+says 'is no controller of a kind that waits in queues' unqueued ka 'apiVersion: batch/v1, kind: Job' "{template: {spec: $pod_of}}" "$labelled}, ownerReferences: [{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, name: x, uid: x, controller: true}]" || fail 'an owner by hand takes a Job out of its queue'
+printf '%s' "{apiVersion: v1, kind: Pod, metadata: {name: gated, namespace: hyperpod-ns-blue$labelled}}, spec: {restartPolicy: Never, schedulingGates: [{name: kueue.x-k8s.io/admission}], containers: [{name: main, image: busybox, command: [sleep, '1000'], resources: {requests: {cpu: 40m}}}]}}" | ka create -f - > /dev/null
+lift() { ka patch pod gated --type=merge -p '{"spec":{"schedulingGates":null},"metadata":{"labels":{"kueue.x-k8s.io/managed":null},"finalizers":null}}' 2>&1 || true; }
+says 'is lifted when the pod is admitted' lift || fail 'a member lifts the gate'
+ka delete pod gated --wait=false > /dev/null
 unlabel() { ka label job b3 kueue.x-k8s.io/queue-name- --dry-run=server 2>&1 || true; }
 says 'kueue.x-k8s.io/queue-name is missing' unlabel || fail 'the label was taken away'
 k patch schedulerconfig policy --type=merge -p '{"spec":{"unqueuedWork":"Warn"}}' > /dev/null

@@ -49,7 +49,7 @@ metadata: {name: queue, namespace: $1}
 spec: {clusterQueue: $1}
 YAML
 }
-submit() { login sbatch --parsable -A "$1" -n 1 --mem=50M -o /dev/null --wrap 'sleep 1000' | tr -d '[:space:]'; }
+submit() { login sbatch --parsable -A "$1" "${@:2}" -n 1 --mem=50M -o /dev/null --wrap 'sleep 1000' | tr -d '[:space:]'; } # ACCOUNT [OPTION...]
 slurm() { login squeue -h -r -t all -j "$1" -O "$2" | sed -E 's/ +$//'; }
 workload() { k -n "$1" get workloads -o "jsonpath={.items[?(@.metadata.annotations.fairlead\.dev/slurm-job==\"demo/demo/$2\")].$3}"; }
 
@@ -78,12 +78,14 @@ until_true 120 'b1 runs' same RUNNING slurm "$b1" State
 until_true 30 'and says by whom' same 'fairlead: admitted by queue team-b/queue' slurm "$b1" admin_comment:200
 note 'a Slurm job is held until the queue of its account admits it'
 
-b2=$(submit team-b)
+b2=$(submit team-b -t 45)
 until_true 120 'b2 borrows and runs' same RUNNING slurm "$b2" State
 until_true 20 'the queue tells what is borrowed' same 1 of_queue team-b 'flavorsUsage[0].resources[?(@.name=="cpu")].borrowed'
 says '2 of 1  1 borrowed' f quota team-b || fail "fairlead quota: $(f quota team-b)"
 queued_job team-b b3 200m
 until_true 20 'a Job of the same team finds its quota used by Slurm jobs' says 'insufficient unused quota' k -n team-b get workloads -o 'jsonpath={.items[*].status.conditions[?(@.type=="QuotaReserved")].message}'
+until_true 20 'its time limit is known' same 2700s workload team-b "$b2" 'metadata.annotations.fairlead\.dev/time-limit'
+says 'time limit 2700' f eta -n team-b job/b3 || fail "fairlead eta of who waits for a Slurm job: $(f eta -n team-b job/b3 2>&1)"
 says 'has its quota' f explain -n demo "slurm/demo/$b2" || fail "fairlead explain of a Slurm job: $(f explain -n demo "slurm/demo/$b2" 2>&1)"
 k -n team-b delete job b3 --wait=false > /dev/null
 note 'Slurm jobs borrow, and Jobs of the same team see what they use'

@@ -168,7 +168,7 @@ TEST(AdmissionChecks, TheirChangesGoIntoPods) {
   const FlavorsByName flavors{{"f0", yaml("{metadata: {name: f0}, spec: {nodeLabels: {kind: f0}}}")}};
   Json pods = yaml("{metadata: {labels: {app: x}}, spec: {nodeSelector: {zone: a}}}");
   EXPECT_EQ(put_flavors(pods, one, "main", flavors), "");
-  EXPECT_EQ(kube::print_json(pods["metadata"]), R"({"labels":{"app":"x","kueue.x-k8s.io/podset":"main","team":"red"},"annotations":{"cost":"7"}})");
+  EXPECT_EQ(kube::print_json(pods["metadata"]), R"({"labels":{"app":"x","kueue.x-k8s.io/podset":"main","kueue.x-k8s.io/cluster-queue-name":"q","kueue.x-k8s.io/local-queue-name":"q","team":"red"},"annotations":{"cost":"7"}})");
   EXPECT_EQ(kube::print_json(pods["spec"]), R"({"nodeSelector":{"zone":"a","kind":"f0"},"tolerations":[{"key":"warm","operator":"Exists"}]})");
   Json against = yaml("{metadata: {labels: {team: blue}}, spec: {}}");
   EXPECT_THAT(put_flavors(against, one, "main", flavors), HasSubstr("admission check budget asks for labels team=red where the pods have blue"));

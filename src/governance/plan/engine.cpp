@@ -61,6 +61,13 @@ void ContinuousEngine::State::configure(const EngineSpec& spec) {
     trees = std::max<std::size_t>(trees, ledger.tree(n) + 1);
   }
   cells.assign(cell_count, {});
+  exact_for.assign(cell_count, false);
+  for (NodeId n = 0; n < nodes; ++n)
+    for (Column c = 0; ledger.is_leaf(n) && c < ledger.width(n); ++c) {
+      bool exact = true;
+      for (NodeId at = n; ledger.has_parent(at); at = ledger.parent(at)) exact = exact && ledger.local(at, c) == 0;
+      exact_for[base[n] + c] = exact;
+    }
   roots.assign(trees, no_node);
   for (NodeId n = 0; n < nodes; ++n)
     if (!ledger.has_parent(n)) roots[ledger.tree(n)] = n;
@@ -377,6 +384,12 @@ void ContinuousEngine::State::freed(NodeId leaf, const std::vector<Use>& uses) {
   for (const Use& use : uses) {
     for (NodeId node = leaf; node != no_node; node = ledger.parent(node)) {
       Cell& cell = cells[base[node] + use.column];
+      while (!cell.exact.empty() && cell.exact.front().threshold >= ledger.usage(node, use.column)) {
+        const Waiter who = cell.exact.front();
+        std::pop_heap(cell.exact.begin(), cell.exact.end(), needs_less_use);
+        cell.exact.pop_back();
+        if (classes[who.what].generation == who.generation && !goes_on_waiting(who.what)) wake(who.what);
+      }
       if (cell.waiters.empty()) {
         cell.released = 0;
         continue;
@@ -397,7 +410,8 @@ void ContinuousEngine::State::wake(ClassId c) {
   if (!k.parked) return;
   k.parked = false;
   ++k.generation;
-  if (drop_stale(k)) queues[k.queue].classes.put(c, class_at, [this](ClassId a, ClassId b) { return class_first(a, b); });
+  // Its first job is there: who leaves a parked class as its first is taken off at once. Asking the job would be a look at far memory, for each of many that wake together.
+  if (k.live > 0) queues[k.queue].classes.put(c, class_at, [this](ClassId a, ClassId b) { return class_first(a, b); });
   mark(k.queue);
 }
 
@@ -549,7 +563,7 @@ std::size_t ContinuousEngine::bytes() const {
     out += k.waiting.capacity() * sizeof(State::Entry) + k.asks.capacity() * sizeof(State::Ask) + k.uses.capacity() * sizeof(Use) + k.options.capacity() * sizeof(State::Option) + k.parts.capacity() * sizeof(State::Part);
     for (const State::Choice& choice : k.choices) out += sizeof choice + choice.flavors.capacity() * 4 + choice.uses.capacity() * sizeof(Use);
   }
-  for (const State::Cell& cell : s.cells) out += sizeof cell + cell.waiters.capacity() * sizeof(State::Waiter);
+  for (const State::Cell& cell : s.cells) out += sizeof cell + (cell.waiters.capacity() + cell.exact.capacity()) * sizeof(State::Waiter);
   return out;
 }
 

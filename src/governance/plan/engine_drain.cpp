@@ -129,14 +129,21 @@ bool ContinuousEngine::State::look(ClassId c, std::uint16_t& choice, int& level)
 
 bool ContinuousEngine::State::wait_at(NodeId node, Column column, Amount missing, ClassId c) {
   Cell& cell = cells[base[node] + column];
+  const auto add = [&](std::vector<Waiter>& heap, Amount threshold, const auto& order) {
+    if (heap.size() >= 64 && heap.size() == heap.capacity()) {
+      std::erase_if(heap, [&](const Waiter& one) { return classes[one.what].generation != one.generation; });
+      std::make_heap(heap.begin(), heap.end(), order);
+    }
+    heap.push_back({threshold, c, classes[c].generation});
+    std::push_heap(heap.begin(), heap.end(), order);
+    return true;
+  };
+  // What is given back is mostly taken again: where one number tells whether it fits, that is waited for, and not that so much has been given back since.
+  const Class& k = classes[c];
+  const Amount used = ledger.usage(node, column);
+  if (k.lacks == column && exact_for[base[leaf_of(k)] + column] && used < unlimited / 4 && missing < unlimited / 4) return add(cell.exact, used - missing, needs_less_use);
   if (cell.released > unlimited / 2) return false;
-  if (cell.waiters.size() >= 64 && cell.waiters.size() == cell.waiters.capacity()) {
-    std::erase_if(cell.waiters, [&](const Waiter& one) { return classes[one.what].generation != one.generation; });
-    std::make_heap(cell.waiters.begin(), cell.waiters.end(), needs_more);
-  }
-  cell.waiters.push_back({plus(cell.released, missing), c, classes[c].generation});
-  std::push_heap(cell.waiters.begin(), cell.waiters.end(), needs_more);
-  return true;
+  return add(cell.waiters, plus(cell.released, missing), needs_more);
 }
 
 // Most of what is given back is taken by others before it is enough for those that need much: they need not look at all.

@@ -141,9 +141,14 @@ struct ContinuousEngine::State {
     bool operator()(const Waiter& a, const Waiter& b) const { return a.threshold != b.threshold ? a.threshold > b.threshold : a.what > b.what; }
   };
   static constexpr NeedsMore needs_more{};
+  struct NeedsLessUse {
+    bool operator()(const Waiter& a, const Waiter& b) const { return a.threshold != b.threshold ? a.threshold < b.threshold : a.what > b.what; }
+  };
+  static constexpr NeedsLessUse needs_less_use{};
   struct Cell {  // of a node and column
     Amount released = 0;
-    std::vector<Waiter> waiters;  // a heap: who misses least first
+    std::vector<Waiter> waiters;  // a heap: who misses least first; thresholds are counts of what was released
+    std::vector<Waiter> exact;    // a heap: thresholds are uses of the node, at which they fit there
   };
 
   // Fair order: what a child brings to its cohort.
@@ -283,6 +288,7 @@ struct ContinuousEngine::State {
 
   std::vector<std::size_t> base;   // of each node's cells
   std::vector<Cell> cells;
+  std::vector<bool> exact_for;  // of each leaf's cells: nothing on its path is kept from those above, so what is available there is one number less the use of the node whose limit it is
   std::vector<NodeId> roots;               // of each tree
   std::vector<std::uint64_t> versions;     // of each tree: moves with its usage
   std::vector<std::vector<std::uint32_t>> dirty;  // queues, by tree

@@ -207,7 +207,11 @@ static std::string put_updates(Json& pods, const Json& workload, const std::stri
 }
 
 std::string put_flavors(Json& pods, const Json& workload, const std::string& pod_set, const FlavorsByName& flavors) {
-  pods.child("metadata").child("labels").set(kPodSetLabel, pod_set);
+  Json& labels = pods.child("metadata").child("labels");
+  labels.set(kPodSetLabel, pod_set);
+  // For who adds up what pods of a queue use. A name that is too long for a label is left out.
+  for (const auto& [label, name] : {std::pair(kClusterQueueLabel, &workload["status"]["admission"]["clusterQueue"].string()), std::pair(kLocalQueueLabel, &workload["spec"]["queueName"].string())})
+    if (!name->empty() && name->size() <= 63) labels.set(label, *name);
   std::set<std::string> names;
   for (const Json& assignment : workload["status"]["admission"]["podSetAssignments"].items())
     if (assignment["name"].string() == pod_set)

@@ -17,7 +17,7 @@ namespace fairlead::governance {
 inline constexpr const char* kQueueLabel = "kueue.x-k8s.io/queue-name";
 inline constexpr const char* kPriorityLabel = "kueue.x-k8s.io/priority-class";
 inline constexpr const char* kJobUidLabel = "kueue.x-k8s.io/job-uid";
-inline constexpr const char* kPodSetLabel = "kueue.x-k8s.io/podset";
+inline constexpr const char *kPodSetLabel = "kueue.x-k8s.io/podset", *kClusterQueueLabel = "kueue.x-k8s.io/cluster-queue-name", *kLocalQueueLabel = "kueue.x-k8s.io/local-queue-name";  // of pods that were admitted
 inline constexpr const char* kGroupWorkload = "kueue.x-k8s.io/is-group-workload";  // annotation of a Workload that many own, none as its controller
 
 struct JobPriority {
