@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <array>
 
+#include "api/queue_crds.h"
 #include "base/rng.h"
 #include "base/test_rounds.h"
 #include "governance/plan/topology_assignment.h"
@@ -215,6 +217,71 @@ TEST(KueueConvert, ThereAndBackIsTheSame) {
     want.child("metadata").child("labels").set("a", "b");
     ASSERT_EQ(to(labelled, own), want) << "seed " << seed;
   }
+}
+
+// Every field that a definition names, in either version, as the definitions have it: of each kind all at once, then with some left out.
+class AnyField {
+ public:
+  explicit AnyField(std::uint64_t seed, bool all) : rng_(seed), all_(all) {}
+  Json of(const Json& schema, const std::string& field = "") {
+    const std::string& type = schema["type"].string();
+    if (!schema["enum"].items().empty()) return schema["enum"].items()[rng_.below(schema["enum"].items().size())];
+    if (type == "object" || schema.has("properties")) return object(schema);
+    if (type == "array") return list(schema);
+    if (type == "boolean") return Json(rng_.below(2) == 0);
+    if (type == "integer" || type == "number") return Json(static_cast<std::int64_t>(1 + rng_.below(30)));
+    if (schema["format"].string() == "date-time") return Json(fmt::format("2026-11-{:02d}T10:00:00Z", 1 + rng_.below(28)));
+    if (schema["x-kubernetes-int-or-string"].boolean() || field == "total" || field == "borrowed") return Json(fmt::format("{}", 1 + rng_.below(900)));
+    return Json(fmt::format("{}-{}", field.empty() ? "x" : field, rng_.below(1'000)));
+  }
+
+ private:
+  Json object(const Json& schema) {
+    Json out = Json::object();
+    if (schema["properties"].members().empty()) {  // a map, or whatever people write
+      const Json& values = schema["additionalProperties"];
+      for (const char* key : {"first", "second"}) out.set(key, values.is_object() ? of(values, key) : Json(fmt::format("v{}", rng_.below(9))));
+      return out;
+    }
+    const auto& required = schema["required"].items();
+    for (const auto& [name, field] : schema["properties"].members())
+      if (all_ || rng_.below(3) != 0 || std::find(required.begin(), required.end(), Json(name)) != required.end()) out.set(name, of(field, name));
+    return out;
+  }
+  Json list(const Json& schema) {
+    Json out = Json::array();
+    for (std::size_t i = 0; i < 1 + rng_.below(2); ++i) {
+      Json entry = of(schema["items"]);
+      for (const Json& key : schema["x-kubernetes-list-map-keys"].items())
+        if (entry[key.string()].is_string()) entry.set(key.string(), fmt::format("{}-{}", entry[key.string()].string(), i));
+      out.push(std::move(entry));
+    }
+    return out;
+  }
+  Rng rng_;
+  const bool all_;
+};
+
+TEST(KueueConvert, EveryFieldOfTheDefinitionsComesBack) {
+  std::size_t kinds = 0;
+  for (const Json& crd : api::queue_crds()) {
+    const std::string& kind = crd["spec"]["names"]["kind"].string();
+    for (const Json& version : crd["spec"]["versions"].items()) {
+      const std::string own = "kueue.x-k8s.io/" + version["name"].string(), other = own == one ? two : one;
+      if (crd["spec"]["versions"].items().size() < 2) continue;
+      ++kinds;
+      const Json& schema = version["schema"]["openAPIV3Schema"];
+      for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(300, 20'000); ++seed) {
+        AnyField any(seed, seed == 1);
+        Json object = Json::object({{"apiVersion", own}, {"kind", kind}, {"metadata", Json::object({{"name", "x"}})}});
+        for (const char* part : {"spec", "status"})
+          if (schema["properties"].has(part)) object.set(part, any.of(schema["properties"][part]));
+        const Json there = to(object, other.c_str());
+        ASSERT_EQ(to(there, own.c_str()), object) << kind << " " << own << " seed " << seed << "\n" << kube::print_json(object) << "\n" << kube::print_json(there) << "\n" << kube::print_json(to(there, own.c_str()));
+      }
+    }
+  }
+  EXPECT_GE(kinds, 10u);
 }
 
 }  // namespace
