@@ -142,6 +142,22 @@ spec:
                       properties:
                         type: {type: string, pattern: "^mig-[1-9]g\\.[0-9]{1,3}gb$"}
                         count: {type: integer, minimum: 0, maximum: 10000000}
+              schedule:
+                type: array
+                maxItems: 16
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [name]
+                description: "Hours at which the team has other amounts of the instance types that a window names. The first window that holds counts. At no time of the week may all teams together have more than there is."
+                items:
+                  type: object
+                  required: [name, computeQuotaResources]
+                  properties:
+                    name: {type: string, minLength: 1, maxLength: 63}
+                    days: {type: array, minItems: 1, maxItems: 7, items: {type: string, enum: [Mon, Tue, Wed, Thu, Fri, Sat, Sun]}, description: "On which it begins; every day, if left out."}
+                    from: {type: string, pattern: "^([01][0-9]|2[0-3]):[0-5][0-9]$", description: "00:00, if left out."}
+                    to: {type: string, pattern: "^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$", description: "At or before `from` it is on the next day. The end of the day, if left out."}
+                    utcOffset: {type: string, pattern: "^(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])$", description: "Of these days and hours, such as +01:00; UTC, if left out. Without summer time."}
+                    computeQuotaResources: *amounts
               resourceSharingConfig:
                 type: object
                 properties:

@@ -163,6 +163,12 @@ says 'quotas of window "always"' condition || fail 'the window is not named'
 says 'window "always"' f quota blue || fail 'the window is not in the picture'
 k annotate clusterqueue hyperpod-ns-blue-clusterqueue fairlead.dev/quota-schedule- > /dev/null
 until_true 20 'the quotas are its own again' same 'Can admit new workloads' condition
+k patch computequota blue --type=merge -p '{"spec":{"schedule":[{"name":"all-day","computeQuotaResources":[{"instanceType":"demo.cpu","vCpu":1000000}]}]}}' > /dev/null
+until_true 20 'more than there is at any hour is refused' says 'UTC on' k get computequota blue -o 'jsonpath={.status.conditions[?(@.type=="Accepted")].message}'
+k patch computequota blue --type=merge -p '{"spec":{"schedule":[{"name":"all-day","computeQuotaResources":[{"instanceType":"demo.cpu","vCpu":0.06}]}]}}' > /dev/null
+until_true 20 'the schedule of the quota is that of its queue' says 'quotas of window "all-day"' condition
+k patch computequota blue --type=merge -p '{"spec":{"schedule":null}}' > /dev/null
+until_true 20 'and goes with it' same 'Can admit new workloads' condition
 note 'quotas follow a schedule'
 
 k patch schedulerconfig policy --type=merge -p '{"spec":{"fairShareHistory":{"halfLifeSeconds":60}}}' > /dev/null

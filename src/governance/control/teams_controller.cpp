@@ -104,6 +104,8 @@ Result<void> TeamsController::say(const kube::Resource& resource, const Verdict&
     if (!verdict.in_force.is_null()) {
       const std::string& team = verdict.in_force["teamName"].string();
       object.child("status").set("inForce", verdict.in_force).set("allocated", verdict.allocated).set("namespace", space_of_team(team)).set("clusterQueue", queue_of_team(team)).set("localQueue", local_queue_of_team(team));
+      if (!verdict.schedule.is_null()) object.child("status").set("schedule", verdict.schedule);
+      else object.child("status").erase("schedule");
     }
   }
   object.child("status").set("observedGeneration", object["metadata"]["generation"].integer());

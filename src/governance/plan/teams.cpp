@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <set>
 
 #include "api/queue_crds.h"
 #include "api/user_roles.h"
 #include "governance/plan/kueue_read.h"
+#include "governance/plan/quota_schedule.h"
 #include "governance/plan/team_policy.h"
 #include "kube/patch.h"
 
@@ -176,13 +178,56 @@ ByType promised_by(const Json& queue) {
   return out;
 }
 
+// At times a team has other amounts of the types that a window names.
+struct Timed {
+  Json when;  // name, days, from, to, utcOffset
+  ByType amounts;
+};
 struct Quota {
   const Json* object = nullptr;
   std::string name, team;
   Json in_force;      // null: none
   ByType allocated;
+  std::vector<Timed> windows;
+  QuotaSchedule times;  // of those
   kube::Condition verdict;
 };
+
+constexpr const char* kTimes[] = {"name", "days", "from", "to", "utcOffset"};
+
+Json when_of(const Json& window) {
+  Json out = Json::object();
+  for (const char* field : kTimes)
+    if (!window[field].is_null()) out.set(field, window[field]);
+  return out;
+}
+std::vector<Timed> parse_windows(const Json& list) {
+  std::vector<Timed> out;
+  for (const Json& one : list.items()) out.push_back({when_of(one), parse_amounts(one["allocated"])});
+  return out;
+}
+// As an annotation of the queue has it.
+Json with_quotas(const Timed& window, const std::function<Json(const std::string& type, const std::string& resource, Amount nominal)>& quota) {
+  Json out = window.when, list = Json::array();
+  for (const auto& [type, resources] : window.amounts)
+    for (const auto& [resource, amount] : resources) list.push(quota(type, resource, amount));
+  return out.set("quotas", std::move(list));
+}
+Result<QuotaSchedule> times_of(const std::vector<Timed>& windows) {
+  Json list = Json::array();
+  for (const Timed& window : windows)
+    list.push(with_quotas(window, [](const std::string& type, const std::string& resource, Amount) { return Json::object({{"flavor", type}, {"resource", resource}, {"nominalQuota", "0"}}); }));
+  return read_quota_schedule(kube::print_json(list));
+}
+
+const Instant some_sunday = *parse_time("2026-01-04T00:00:00Z");
+const ByType& in_force_at(const ByType& base, const std::vector<Timed>& windows, const QuotaSchedule& times, Instant at, ByType& scratch) {
+  const QuotaWindow* const window = window_at(times, at);
+  if (window == nullptr) return base;
+  scratch = base;
+  for (const auto& [type, amounts] : windows[static_cast<std::size_t>(window - times.data())].amounts) scratch[type] = amounts;
+  return scratch;
+}
 
 class Planner {
  public:
@@ -194,6 +239,9 @@ class Planner {
       Quota quota{.object = object, .name = kube::name_of(*object), .team = (*object)["spec"]["teamName"].string(), .in_force = (*object)["status"]["inForce"], .allocated = parse_amounts((*object)["status"]["allocated"]), .verdict = {}};
       if (!quota.in_force.is_object()) quota.in_force = Json(), quota.allocated.clear();
       else quota.team = quota.in_force["teamName"].string();  // a team is not renamed: its queue would be another
+      if (!quota.in_force.is_null()) quota.windows = parse_windows((*object)["status"]["schedule"]);
+      if (auto times = times_of(quota.windows)) quota.times = std::move(*times);
+      else quota.windows.clear();
       quotas_.push_back(std::move(quota));
     }
     claim_teams();
@@ -204,7 +252,7 @@ class Planner {
     make_admission_policy();
     for (const Quota& quota : quotas_)
       if (!quota.in_force.is_null()) make_team(quota);
-    for (const Quota& quota : quotas_) plan_.quotas.push_back({kube::key_of(*quota.object), quota.verdict, capacity_of(quota), quota.in_force, print_amounts(quota.allocated)});
+    for (const Quota& quota : quotas_) plan_.quotas.push_back({kube::key_of(*quota.object), quota.verdict, capacity_of(quota), quota.in_force, print_amounts(quota.allocated), schedule_of(quota)});
     return std::move(plan_);
   }
 
@@ -229,7 +277,10 @@ class Planner {
     for (const auto& [name, queue] : in_.queues) {
       if (queue["metadata"]["labels"][kTeamsLabel].string() != "true") continue;
       const bool wanted = std::any_of(quotas_.begin(), quotas_.end(), [&of = name](const Quota& quota) { return !quota.in_force.is_null() && queue_of_team(quota.team) == of; });
-      if (!wanted) promise(promised_by(queue), 1);
+      if (wanted) continue;
+      promise(promised_by(queue), 1);
+      for (const auto& [type, resources] : promised_by(queue))
+        for (const auto& [resource, amount] : resources) leaving_[type][resource] = plus(at(leaving_[type], resource), amount);
     }
   }
   void promise(const ByType& amounts, int sign) {
@@ -250,6 +301,88 @@ class Planner {
     if (const auto queue = in_.queues.find(queue_of_team(quota.team)); queue != in_.queues.end() && queue->second["metadata"]["labels"][kTeamsLabel].string() != "true")
       return Refusal{"QueueTaken", fmt::format("ClusterQueue {} is there and was not made for a team; it is left alone. Choose another team name", queue->first)};
     return std::nullopt;
+  }
+
+  static Json schedule_of(const Quota& quota) {
+    if (quota.windows.empty()) return {};
+    Json out = Json::array();
+    for (const Timed& window : quota.windows) {
+      Json one = window.when;
+      out.push(one.set("allocated", print_amounts(window.amounts)));
+    }
+    return out;
+  }
+
+  // When something begins or ends in a week: between two of them nothing changes. Nobody has a window: one moment of all.
+  std::vector<Instant> moments(const QuotaSchedule& more) const {
+    std::set<std::int64_t> minutes;
+    const auto add = [&](const QuotaSchedule& times) {
+      for (const QuotaWindow& window : times)
+        for (std::int64_t day = 0; day < 7; ++day)
+          for (const auto edge : {window.from, window.from + window.lasts})
+            if (window.days[static_cast<std::size_t>(day)]) minutes.insert(((day * 1'440 + (edge - window.utc_offset).count()) % 10'080 + 10'080) % 10'080);
+    };
+    for (const Quota& quota : quotas_) add(quota.times);
+    add(more);
+    if (minutes.empty()) minutes.insert(0);
+    std::vector<Instant> out;
+    for (const std::int64_t minute : minutes) out.push_back(some_sunday + std::chrono::minutes(minute));
+    return out;
+  }
+  // What all have together then.
+  ByType promised_at(Instant moment, const Quota* but) const {
+    ByType out = leaving_, scratch;
+    for (const Quota& quota : quotas_) {
+      if (&quota == but) continue;
+      for (const auto& [type, resources] : in_force_at(quota.allocated, quota.windows, quota.times, moment, scratch))
+        for (const auto& [resource, amount] : resources) out[type][resource] = plus(at(out[type], resource), amount);
+    }
+    return out;
+  }
+  // The most that they have together at any time.
+  const ByType& peak() {
+    if (peak_) return *peak_;
+    ByType& out = peak_.emplace();
+    for (const Instant moment : moments({}))
+      for (const auto& [type, resources] : promised_at(moment, nullptr))
+        for (const auto& [resource, amount] : resources) out[type][resource] = std::max(at(out[type], resource), amount);
+    return out;
+  }
+
+  std::expected<std::vector<Timed>, Refusal> read_windows(const Json& list, const ByType& base) const {
+    std::vector<Timed> out;
+    for (std::size_t i = 0; i < list.items().size(); ++i) {
+      const std::string where = fmt::format("spec.schedule[{}]", i);
+      auto amounts = read_entries(list.items()[i]["computeQuotaResources"], types_, where + ".computeQuotaResources");
+      if (!amounts) return std::unexpected(std::move(amounts.error()));
+      for (const auto& [type, resources] : *amounts)
+        if (!base.contains(type)) return std::unexpected(Refusal{"Invalid", fmt::format("{}.computeQuotaResources: {} is not among spec.computeQuotaResources: name it there, with count 0 if it is for these hours alone", where, type)});
+      out.push_back({when_of(list.items()[i]), std::move(*amounts)});
+    }
+    if (auto times = times_of(out); !times) return std::unexpected(Refusal{"Invalid", "spec.schedule" + times.error().message});
+    return out;
+  }
+
+  // As beyond(), at each moment of a week.
+  std::string beyond_at_times(const Quota& quota, const ByType& wanted, const std::vector<Timed>& windows) const {
+    const QuotaSchedule times = times_of(windows).value_or(QuotaSchedule());
+    for (const Instant moment : moments(times)) {
+      ByType scratch, scratch_before;
+      const ByType others = promised_at(moment, &quota), &before = in_force_at(quota.allocated, quota.windows, quota.times, moment, scratch_before);
+      for (const auto& [type, resources] : in_force_at(wanted, windows, times, moment, scratch))
+        for (const auto& [resource, amount] : resources) {
+          const auto had = before.find(type);
+          if (amount <= (had == before.end() ? 0 : at(had->second, resource))) continue;
+          const auto sum = others.find(type);
+          const Amount taken = sum == others.end() ? 0 : at(sum->second, resource), capacity = at(types_.at(type).capacity, resource);
+          if (plus(taken, amount) <= capacity) continue;
+          const auto minute = std::chrono::duration_cast<std::chrono::minutes>(moment - some_sunday).count();
+          constexpr std::array days{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+          return fmt::format("{} of {}: from {} {:02d}:{:02d} UTC on {} wanted, {} of {} are left", resource, type, days[static_cast<std::size_t>(minute / 1'440)], minute / 60 % 24, minute % 60, amount_text(resource, amount),
+                             amount_text(resource, std::max<Amount>(0, minus(capacity, taken))), amount_text(resource, capacity));
+        }
+    }
+    return "";
   }
 
   // What would be promised beyond its capacity, in words; empty: nothing. Where it takes no more than before, nothing is asked.
@@ -294,23 +427,31 @@ class Planner {
       quota.verdict = refused(limits.error().reason, limits.error().message + kept);
       return;
     }
-    if (const std::string words = beyond(quota, *wanted); !words.empty()) {
+    auto windows = read_windows(spec["schedule"], *wanted);
+    if (!windows) {
+      quota.verdict = refused(windows.error().reason, windows.error().message + kept);
+      return;
+    }
+    const bool timed = !windows->empty() || std::ranges::any_of(quotas_, [](const Quota& one) { return !one.windows.empty(); });
+    if (const std::string words = timed ? beyond_at_times(quota, *wanted, *windows) : beyond(quota, *wanted); !words.empty()) {
       quota.verdict = refused("OverCapacity", words + kept);
       return;
     }
     promise(quota.allocated, -1);
     promise(*wanted, 1);
     quota.allocated = std::move(*wanted);
+    quota.windows = std::move(*windows);
+    quota.times = times_of(quota.windows).value_or(QuotaSchedule());
     quota.in_force = spec;
     quota.verdict = accepted(fmt::format("ClusterQueue {} carries it", queue_of_team(quota.team)));
   }
 
-  kube::Condition capacity_of(const Quota& quota) const {
+  kube::Condition capacity_of(const Quota& quota) {
     std::vector<std::string> words;
     for (const auto& [type, resources] : quota.allocated)
       for (const auto& [resource, amount] : resources) {
         const auto there = types_.find(type);
-        const Amount capacity = there == types_.end() ? 0 : at(there->second.capacity, resource), sum = at(promised_.at(type), resource);
+        const Amount capacity = there == types_.end() ? 0 : at(there->second.capacity, resource), sum = at(peak().at(type), resource);
         if (amount > 0 && sum > capacity)
           words.push_back(fmt::format("{} of {}: {} promised, {} there; in proportion this team would have {} instead of {}", resource, type, amount_text(resource, sum), amount_text(resource, capacity), amount_text(resource, share_of(amount, capacity, sum)), amount_text(resource, amount)));
       }
@@ -345,8 +486,8 @@ class Planner {
       ByType rest;
       for (const auto& [type, nodes] : types_) {
         if (!flavors.contains(type)) continue;  // nobody could use it
-        const auto sum = promised_.find(type);
-        for (const auto& [resource, amount] : nodes.capacity) rest[type][resource] = std::max<Amount>(0, minus(amount, sum == promised_.end() ? 0 : at(sum->second, resource)));
+        const auto sum = peak().find(type);
+        for (const auto& [resource, amount] : nodes.capacity) rest[type][resource] = std::max<Amount>(0, minus(amount, sum == peak().end() ? 0 : at(sum->second, resource)));
       }
       groups = groups_of(rest, {}, nullptr);
     }
@@ -368,6 +509,24 @@ class Planner {
     }
     make(kube::resources::admission_policies, Json::object({{"metadata", meta(kTeamPolicy)}, {"spec", team_policy_spec(input)}}));
     make(kube::resources::admission_policy_bindings, Json::object({{"metadata", meta(kTeamPolicy)}, {"spec", team_policy_binding_spec(mode)}}));
+  }
+
+  static Amount borrow_limit(const Json& sharing, const ByType& absolute, const std::string& type, const std::string& resource, Amount nominal) {
+    if (sharing["strategy"].string_or("LendAndBorrow") != "LendAndBorrow") return 0;
+    const auto limit = absolute.find(type);
+    return limit != absolute.end() ? at(limit->second, resource) : share_of(nominal, sharing["borrowLimit"].integer(kBorrowPercent), 100);
+  }
+  // The annotation of a team's queue that gives it its windows, and whose it is; nothing is said of one that people wrote.
+  void put_schedule(const Quota& quota, const Json& spec, const ByType& absolute, Json& metadata) const {
+    const auto have = in_.queues.find(queue_of_team(quota.team));
+    const bool ours = have != in_.queues.end() && have->second["metadata"]["annotations"].has(kScheduleOf);
+    if (quota.windows.empty() && !ours) return;
+    Json list = Json::array();
+    for (const Timed& window : quota.windows)
+      list.push(with_quotas(window, [&](const std::string& type, const std::string& resource, Amount nominal) {
+        return Json::object({{"flavor", type}, {"resource", resource}, {"nominalQuota", amount_text(resource, nominal)}, {"borrowingLimit", amount_text(resource, borrow_limit(spec["resourceSharingConfig"], absolute, type, resource, nominal))}});
+      }));
+    metadata.set("annotations", Json::object({{kQuotaScheduleNote, quota.windows.empty() ? Json() : Json(kube::print_json(list))}, {kScheduleOf, quota.windows.empty() ? Json() : Json(quota.name)}}));
   }
 
   // One group over all resources that any of the types has. `sharing`: nullptr: no limits.
@@ -392,12 +551,8 @@ class Planner {
         const Amount nominal = at(each->second, resource);
         Json one = Json::object({{"name", resource}, {"nominalQuota", amount_text(resource, nominal)}});
         if (sharing != nullptr) {
-          const std::string strategy = (*sharing)["strategy"].string_or("LendAndBorrow");
-          const auto limit = absolute.find(type);
-          Amount borrow = limit != absolute.end() ? at(limit->second, resource) : share_of(nominal, (*sharing)["borrowLimit"].integer(kBorrowPercent), 100);
-          if (strategy != "LendAndBorrow") borrow = 0;
-          one.set("borrowingLimit", amount_text(resource, borrow));
-          one.set("lendingLimit", strategy == "DontLend" ? Json("0") : Json());
+          one.set("borrowingLimit", amount_text(resource, borrow_limit(*sharing, absolute, type, resource, nominal)));
+          one.set("lendingLimit", (*sharing)["strategy"].string() == "DontLend" ? Json("0") : Json());
         }
         list.push(std::move(one));
       }
@@ -429,7 +584,9 @@ class Planner {
                                              {"borrowWithinCohort", Json::object({{"policy", fair() ? "Never" : "LowerPriority"}})}}));
     of_queue.set("fairSharing", fair() ? Json::object({{"weight", fmt::format("{}", spec["fairShareWeight"].integer())}}) : Json());
     of_queue.set("resourceGroups", groups_of(quota.allocated, order, &spec["resourceSharingConfig"], absolute ? *absolute : ByType{}));
-    make(api::queues::cluster_queues, Json::object({{"metadata", meta(queue, quota.name)}, {"spec", std::move(of_queue)}}));
+    Json about = meta(queue, quota.name);
+    put_schedule(quota, spec, absolute ? *absolute : ByType{}, about);
+    make(api::queues::cluster_queues, Json::object({{"metadata", std::move(about)}, {"spec", std::move(of_queue)}}));
 
     Json local = meta(local_queue_of_team(quota.team), quota.name);
     local.set("namespace", space);
@@ -455,7 +612,8 @@ class Planner {
   const Json* policy_ = nullptr;
   std::vector<Quota> quotas_;
   std::map<std::string, const Quota*> team_of_;
-  ByType promised_;
+  ByType promised_, leaving_;  // leaving_: by queues that are still there and have no quota
+  std::optional<ByType> peak_;
 };
 
 }  // namespace

@@ -18,6 +18,7 @@ namespace fairlead::governance {
 inline constexpr const char* kTeamsLabel = api::teams::made_label;      // "true" on all that follows from policy and quotas
 inline constexpr const char* kTeamCohort = "hyperpod-teams";
 inline constexpr const char* kTeamMembers = "team-members";            // RoleBinding in a team's namespace: its subjects are the members, and are people's to write
+inline constexpr const char* kScheduleOf = "fairlead.dev/quota-schedule-of";  // annotation of a queue whose schedule (quota_schedule.h) follows from a ComputeQuota: its name
 inline constexpr const char* kInstanceType = "node.kubernetes.io/instance-type";
 
 // What nodes with one label of instance type can give. cpu in thousandths, all else in whole units.
@@ -46,6 +47,7 @@ struct Verdict {
   kube::Condition capacity;                 // CapacityShort; of quotas alone
   kube::Json in_force;                      // of a quota: the spec that counts; null: none does
   kube::Json allocated;                     // [{instanceType, resources: {name: quantity}}]
+  kube::Json schedule;                      // of a quota with one: its windows, each with its `allocated`; null: none
 };
 
 struct TeamObject {

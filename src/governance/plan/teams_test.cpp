@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "governance/plan/books.h"
 #include "governance/plan/kueue_read.h"
+#include "governance/plan/quota_schedule.h"
 
 namespace fairlead::governance {
 namespace {
@@ -46,7 +47,7 @@ class Teams : public testing::Test {
     }
     for (const Verdict& verdict : plan_.quotas)
       for (Json& object : in_.quotas)
-        if (kube::key_of(object) == verdict.key) object.child("status").set("inForce", verdict.in_force).set("allocated", verdict.allocated);
+        if (kube::key_of(object) == verdict.key) object.child("status").set("inForce", verdict.in_force).set("allocated", verdict.allocated).set("schedule", verdict.schedule);
     return plan_;
   }
   Json object(const kube::Resource& resource, const std::string& name) const {
@@ -250,6 +251,65 @@ TEST_F(Teams, WorkPastTheQueuesIsRefusedAsLongAsAQuotaIsInForce) {
     policy(fmt::format("unqueuedWork: {}", mode));
     look();
     EXPECT_EQ(print_json(binding()["spec"]["validationActions"]), actions) << mode;
+  }
+}
+
+// Two teams change places at night: at each time both together have what there is, and no more.
+TEST_F(Teams, QuotasByTheClockAreCheckedAtEachTime) {
+  nodes("a", 4, "cpu: '8'");
+  const auto night = [](const char* from, const char* to, int count, const char* more = "") { return fmt::format(", schedule: [{{name: night, from: '{}', to: '{}'{}, computeQuotaResources: [{{instanceType: a, count: {}}}]}}]", from, to, more, count); };
+  quota("day", "{instanceType: a, count: 3}", night("20:00", "06:00", 1));
+  quota("night", "{instanceType: a, count: 1}", night("20:00", "06:00", 3));
+  look();
+  EXPECT_EQ(verdict("day"), "Accepted: ClusterQueue hyperpod-ns-day-clusterqueue carries it");
+  EXPECT_EQ(verdict("night"), "Accepted: ClusterQueue hyperpod-ns-night-clusterqueue carries it");
+  EXPECT_EQ(capacity("night"), "False: what is promised is there");
+  const Json made = object(api::queues::cluster_queues, "hyperpod-ns-night-clusterqueue");
+  EXPECT_EQ(made["metadata"]["annotations"][kQuotaScheduleNote].string(), R"([{"name":"night","from":"20:00","to":"06:00","quotas":[{"flavor":"a","resource":"cpu","nominalQuota":"24","borrowingLimit":"12"}]}])");
+  EXPECT_EQ(made["metadata"]["annotations"][kScheduleOf].string(), "night");
+  Books books;
+  books.set_flavor("a", yaml("{metadata: {name: a}, spec: {}}"));
+  for (const auto& [hour, cpus] : {std::pair("12", 8'000), {"23", 24'000}, {"06", 8'000}}) {
+    books.set_time(*parse_time(fmt::format("2026-11-25T{}:00:00Z", hour)));
+    books.set_queue("hyperpod-ns-night-clusterqueue", made);
+    books.decide();
+    EXPECT_EQ(books.queue_view("hyperpod-ns-night-clusterqueue")->spec->groups[0].flavors[0].resources[0].second.nominal, cpus) << hour;
+    EXPECT_TRUE(books.queue_view("hyperpod-ns-night-clusterqueue")->active) << books.queue_view("hyperpod-ns-night-clusterqueue")->message;
+  }
+  // A second look changes nothing.
+  const Json before = object(api::queues::cluster_queues, "hyperpod-ns-day-clusterqueue");
+  look();
+  EXPECT_EQ(object(api::queues::cluster_queues, "hyperpod-ns-day-clusterqueue"), before);
+  // An hour earlier it would have what the other has still.
+  in_.quotas[1].child("spec").child("schedule").items()[0].set("from", "19:00");
+  look();
+  EXPECT_EQ(verdict("night"), "OverCapacity: cpu of a: from Sun 19:00 UTC on 24 wanted, 8 of 32 are left; what was accepted before stays in force");
+  in_.quotas[1].child("spec").child("schedule").items()[0].set("from", "21:00").set("utcOffset", "+01:00").set("to", "07:00");
+  look();
+  EXPECT_EQ(verdict("night"), "Accepted: ClusterQueue hyperpod-ns-night-clusterqueue carries it") << "the same hours, told elsewhere";
+  in_.quotas[1].child("spec").child("schedule").items()[0].child("computeQuotaResources").items()[0].set("instanceType", "b");
+  look();
+  EXPECT_THAT(verdict("night"), HasSubstr("spec.schedule[0].computeQuotaResources[0].instanceType: no node has the label"));
+  nodes("b", 1, "cpu: '8'");
+  look();
+  EXPECT_THAT(verdict("night"), HasSubstr("b is not among spec.computeQuotaResources: name it there, with count 0"));
+  // Machines go: nothing is taken, and the most of all hours is what is short.
+  in_.quotas[1].child("spec").child("schedule").items()[0].child("computeQuotaResources").items()[0].set("instanceType", "a");
+  in_.nodes.erase(in_.nodes.begin());
+  look();
+  EXPECT_THAT(capacity("day"), HasSubstr("cpu of a: 32 promised, 24 there"));
+  // Without a schedule the annotation goes; one that somebody else wrote stays.
+  in_.quotas[1].child("spec").erase("schedule");
+  plan_ = plan_teams(in_);
+  for (const TeamObject& one : plan_.objects) {
+    if (kube::name_of(one.object) == "hyperpod-ns-night-clusterqueue") { EXPECT_FALSE(with_fields(in_.queues.at("hyperpod-ns-night-clusterqueue"), one.object)["metadata"]["annotations"].has(kQuotaScheduleNote)); }
+  }
+  look();
+  Json& theirs = in_.queues.at("hyperpod-ns-night-clusterqueue");
+  theirs.child("metadata").set("annotations", Json::object({{kQuotaScheduleNote, "[]"}}));
+  plan_ = plan_teams(in_);
+  for (const TeamObject& one : plan_.objects) {
+    if (kube::name_of(one.object) == "hyperpod-ns-night-clusterqueue") { EXPECT_FALSE(one.object["metadata"].has("annotations")); }
   }
 }
 
