@@ -10,6 +10,9 @@ namespace fairlead::cli {
 
 namespace {
 
+// Forms of -o that a command takes.
+const char* forms_of(std::string_view path) { return path == "fairlead get" ? "table json yaml wide name" : "table json yaml"; }
+
 constexpr const char* kKinds = "nodes pods machines slurmclusters services configmaps secrets persistentvolumeclaims events leases namespaces";
 
 struct Leaf {
@@ -64,7 +67,7 @@ std::string bash_script(const std::vector<Leaf>& leaves, bool zsh) {
   for (const auto& leaf : leaves)
     if (leaf.path != "fairlead") out += "      " + quote(leaf.path) + ") at=" + quote(leaf.path) + " ;;\n";
   out += "    esac\n  done\n  case $before in\n    -f | --filename | --kubeconfig) COMPREPLY=($(compgen -f -- \"$current\")); return ;;\n    --state-dir) COMPREPLY=($(compgen -d -- \"$current\")); return ;;\n"
-         "    -o | --output) COMPREPLY=($(compgen -W 'table json yaml wide name' -- \"$current\")); return ;;\n  esac\n  case $at in\n";
+         "    -o | --output) words='" + std::string(forms_of("")) + "'; [ \"$at\" != 'fairlead get' ] || words='" + forms_of("fairlead get") + "'; COMPREPLY=($(compgen -W \"$words\" -- \"$current\")); return ;;\n  esac\n  case $at in\n";
   for (const auto& leaf : leaves) out += "    " + quote(leaf.path) + ") words=" + quote(words_of(leaf)) + " ;;\n";
   // Names come from the site itself, where it answers.
   out += "  esac\n"
@@ -72,6 +75,9 @@ std::string bash_script(const std::vector<Leaf>& leaves, bool zsh) {
          "    'fairlead get' | 'fairlead delete') words=\"$words " + std::string(kKinds) + "\" ;;\n"
          "    'fairlead node kill' | 'fairlead node cut' | 'fairlead node heal' | 'fairlead node reboot') words=\"$words $(fairlead get machines -o name 2>/dev/null | cut -d/ -f2)\" ;;\n"
          "    'fairlead logs' | 'fairlead exec' | 'fairlead attach') words=\"$words $(fairlead get pods -A --no-headers 2>/dev/null | awk '{print $1 \"/\" $2}')\" ;;\n"
+         "    'fairlead explain' | 'fairlead eta') words=\"$words $(fairlead get jobs -o name 2>/dev/null | sed 's|^[^/]*/|job/|')\" ;;\n"
+         "    'fairlead quota') words=\"$words $(fairlead get clusterqueues,cohorts -o name 2>/dev/null | cut -d/ -f2)\" ;;\n"
+         "    'fairlead team members' | 'fairlead team add-member' | 'fairlead team remove-member') words=\"$words $(fairlead team list 2>/dev/null | awk 'NR > 1 {print $1}')\" ;;\n"
          "    'fairlead image rm') words=\"$words $(fairlead image list 2>/dev/null | awk 'NR > 1 {print $1}')\" ;;\n"
          "    'fairlead completion') words='bash zsh fish' ;;\n"
          "  esac\n"
@@ -102,7 +108,7 @@ std::string fish_script(const std::vector<Leaf>& leaves) {
       std::string line = "complete -c fairlead -n " + quote(condition);
       for (const auto& one : option.names) line += one.starts_with("--") ? " -l " + one.substr(2) : " -s " + one.substr(1);
       const std::string& name = option.names.back();
-      if (option.takes_value) line += name == "--filename" || name == "--kubeconfig" ? " -r -F" : name == "--state-dir" ? " -x -a '(__fish_complete_directories)'" : name == "--output" ? " -x -a 'table json yaml wide name'" : " -r";
+      if (option.takes_value) line += name == "--filename" || name == "--kubeconfig" ? " -r -F" : name == "--state-dir" ? " -x -a '(__fish_complete_directories)'" : name == "--output" ? fmt::format(" -x -a '{}'", forms_of(leaf.path)) : " -r";
       out += line + " -d " + quote(option.about) + "\n";
     }
   }
@@ -113,6 +119,9 @@ std::string fish_script(const std::vector<Leaf>& leaves) {
   words("__fish_seen_subcommand_from get delete", kKinds);
   words("__fish_seen_subcommand_from kill cut heal; and __fish_seen_subcommand_from node", "(fairlead get machines -o name 2>/dev/null | string replace -r '^.*/' '')");
   words("__fish_seen_subcommand_from logs exec attach", "(fairlead get pods -A --no-headers 2>/dev/null | string replace -r '^(\\S+)\\s+(\\S+).*' '$1/$2')");
+  words("__fish_seen_subcommand_from explain eta", "(fairlead get jobs -o name 2>/dev/null | string replace -r '^[^/]*/' 'job/')");
+  words("__fish_seen_subcommand_from quota", "(fairlead get clusterqueues,cohorts -o name 2>/dev/null | string replace -r '^.*/' '')");
+  words("__fish_seen_subcommand_from members add-member remove-member; and __fish_seen_subcommand_from team", "(fairlead team list 2>/dev/null | string match -r '^[^ A-Z]\\S*')");
   words("__fish_seen_subcommand_from rm; and __fish_seen_subcommand_from image", "(fairlead image list 2>/dev/null | string match -r '^[^ A-Z]\\S*')");
   words("__fish_seen_subcommand_from completion", "bash zsh fish");
   return out;

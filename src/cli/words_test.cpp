@@ -205,7 +205,7 @@ TEST_F(Tree, CompletionOffersCommandsAndNames) {
   struct Row {
     const char *line, *want;
   };
-  for (const Row& row : {Row{"fairlead nod", "node"}, Row{"fairlead node k", "kill"}, Row{"fairlead -n demo node h", "heal"}, Row{"fairlead get po", "pods"}, Row{"fairlead completion z", "zsh"}}) {
+  for (const Row& row : {Row{"fairlead nod", "node"}, Row{"fairlead node k", "kill"}, Row{"fairlead -n demo node h", "heal"}, Row{"fairlead get po", "pods"}, Row{"fairlead completion z", "zsh"}, Row{"fairlead get -o wi", "wide"}, Row{"fairlead explain -o ya", "yaml"}}) {
     const std::string ask = fmt::format("COMP_WORDS=({}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _fairlead_words; echo \"${{COMPREPLY[*]}}\"", row.line);
     auto bash = run_checked({.argv = {"bash", "-c", *completion_script(*app_, "bash") + ask}, .environment = {}, .working_directory = ""}, std::chrono::seconds(10));
     ASSERT_TRUE(bash) << bash.error().message;

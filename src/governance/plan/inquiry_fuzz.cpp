@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A question of a member: its spec on the first line, then objects of a what-if, one on each line. Whatever they are, it is answered or refused, the answer is bounded, and tells nothing of what stands in pods of others.
+// A question of a member: its spec on the first line, then objects of a what-if, one on each line, each also as the spec of a gang. Whatever they are, it is answered or refused, the answer is bounded, and tells nothing of what stands in pods of others.
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "base/result.h"
+#include "governance/plan/gang_workload.h"
 #include "governance/plan/inquiry.h"
 #include "kube/json.h"
 
@@ -63,7 +64,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   inquiry.set("spec", spec ? std::move(*spec) : Json::object());
   if (!text.empty() && inquiry["spec"].is_object()) {
     Json changes = Json::array();
-    while (!text.empty()) changes.push(std::string(line()));
+    while (!text.empty()) {
+      const std::string_view change = line();
+      changes.push(std::string(change));
+      // Chance hardly ever spells a whole object of another controller: what it does spell is taken for the spec of one.
+      if (const auto& kinds = governance::gang_kinds(); !change.empty() && (change[0] == '{' || change[0] == '[')) {
+        const governance::GangKind& kind = kinds[change.size() % kinds.size()];
+        changes.push("{\"apiVersion\":\"" + kind.resource.api_version() + "\",\"kind\":\"" + kind.resource.kind + "\",\"metadata\":{\"name\":\"g\",\"labels\":{\"kueue.x-k8s.io/queue-name\":\"a\"}},\"spec\":" + std::string(change) + "}");
+      }
+    }
     Json& question = inquiry.child("spec").child("whatIf");
     if (!question.is_object()) question = Json::object();
     question.set("changes", std::move(changes));
