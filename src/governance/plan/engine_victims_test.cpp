@@ -443,7 +443,7 @@ TEST(ContinuousPreemption, RandomHistoriesKeepThePromises) {
 // Something is kept for the first of a queue. Once all that ran then, and all that may go before it, have left, it has its quota, whoever else has come meanwhile; use stays within quota, and what is another queue's own it gets as ever.
 TEST(ContinuousPreemption, AJobThatIsKeptForStartsWhenThoseBeforeItHaveLeft) {
   std::uint64_t kept = 0, held_back = 0, own = 0;
-  for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(3'000, 200'000); ++seed) {
+  for (std::uint64_t seed = 1; seed <= test_rounds<std::uint64_t>(3'000, 1'000'000); ++seed) {
     Site site(seed, seed % 2 == 0);
     site.partial = seed % 3 == 0;
     if (seed % 4 == 0) site.add_nodes();

@@ -160,7 +160,7 @@ void expect_same(const Ledger& ledger, const RandomTree& tree, std::uint64_t see
 }
 
 TEST(LedgerProperty, AgreesWithTheSlowModelAndTrialsLeaveNoTrace) {
-  const int rounds = test_rounds(400, 100'000);
+  const int rounds = test_rounds(400, 1'000'000);
   for (int round = 0; round < rounds; ++round) {
     const std::uint64_t seed = 0x6c656467 + static_cast<std::uint64_t>(round);
     Rng rng(seed);
