@@ -471,20 +471,24 @@ TEST(ContinuousPreemption, AJobThatIsKeptForStartsWhenThoseBeforeItHaveLeft) {
     std::optional<JobId> target;
     std::uint64_t uid = 0;
     bool over = false;
+    std::set<JobId> promised;
     const auto follow = [&] {
       out.clear();
+      Ledger follows = engine.ledger();  // each decision in its turn
       engine.drain(out);
       for (const EngineDecision& d : out) {
-        if (d.kind == Kind::Preempted) stops.insert(d.job), runs.erase(d.job);
+        const NodeId leaf = d.kind == Kind::Waits ? no_node : follows.leaf(engine.what(d.kind_of_job).queue);
+        if (d.kind == Kind::Preempted) stops.insert(d.job), runs.erase(d.job), follows.remove(leaf, uses_of(engine, follows, d.kind_of_job));
         if (d.kind != Kind::Admitted && d.kind != Kind::Promised) continue;
+        if (d.kind == Kind::Promised || promised.erase(d.job) == 0) follows.add(leaf, uses_of(engine, follows, d.kind_of_job));
+        if (d.kind == Kind::Promised) promised.insert(d.job);
         if (d.kind == Kind::Admitted) runs.insert(d.job);
         if (target && d.job == *target) over = true;
         if (!target || over) continue;
         const EngineClass &gets = engine.what(engine.class_of(d.job)), &wants = there.at(*target);
-        const NodeId leaf = engine.ledger().leaf(gets.queue);
         bool within = gets.queue != wants.queue;
         for (const auto& [resource, amount] : gets.pod_sets[0].total)
-          if (const Column c = engine.ledger().column(leaf, "h100", resource); amount > 0) within = within && !engine.ledger().borrowing(leaf, c);
+          if (const Column c = follows.column(leaf, "h100", resource); amount > 0) within = within && !follows.borrowing(leaf, c);
         if (within) ++own;
         if (gets.priority > wants.priority || within) before.insert(d.job);  // others may start on what it does not miss, and run on
       }
@@ -519,7 +523,7 @@ TEST(ContinuousPreemption, AJobThatIsKeptForStartsWhenThoseBeforeItHaveLeft) {
       if (!old.empty()) gone.insert(*old.begin());
       else for (const JobId job : before) gone.insert(job);
       for (const JobId job : gone) {
-        if (there.erase(job) > 0) engine.leave(job);
+        if (there.erase(job) > 0) engine.leave(job), promised.erase(job);
         old.erase(job), runs.erase(job), stops.erase(job), before.erase(job);
       }
       follow();
