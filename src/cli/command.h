@@ -97,6 +97,7 @@ void add_explain(CLI::App& app, Context& context);
 void add_eta(CLI::App& app, Context& context);
 void add_whatif(CLI::App& app, Context& context);
 void add_team(CLI::App& app, Context& context);
+void add_policy(CLI::App& app, Context& context);
 void add_image(CLI::App& app, Context& context);
 void add_render(CLI::App& app, Context& context);
 void add_node(CLI::App& app, Context& context);

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// policy check, policy simulate: documents in the grammar of IAM, read and tried before they are in force. They need no site.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <optional>
+
+#include "cli/command.h"
+#include "cli/policy_picture.h"
+#include "iam/simulate.h"
+
+namespace fairlead::cli {
+
+using kube::Json;
+
+namespace {
+
+Result<std::string> read_text(const std::string& path) {
+  const auto read = [&](std::istream& in) {
+    std::string out(iam::most_policy_bytes + 1, '\0');
+    in.read(out.data(), static_cast<std::streamsize>(out.size()));
+    out.resize(static_cast<std::size_t>(in.gcount()));
+    return out;
+  };
+  if (path == "-") return read(std::cin);
+  std::ifstream in(path, std::ios::binary);
+  std::string out = in ? read(in) : std::string();
+  if (!in && !in.eof()) return fail(Code::NotFound, fmt::format("{}: it cannot be read; name a file with a policy document, or - for what comes in", path));
+  return out;
+}
+
+Result<iam::Document> read_document(const std::string& path, iam::PolicyKind kind) {
+  auto text = read_text(path);
+  if (!text) return std::unexpected(std::move(text.error()));
+  auto policy = iam::read_policy(*text, kind);
+  if (!policy) return pass(std::move(policy.error()), path);
+  return iam::Document{path, std::move(*policy)};
+}
+
+Result<std::optional<iam::Bundle>> read_bundle(const std::vector<std::string>& paths, iam::PolicyKind kind) {
+  std::vector<iam::Document> all;
+  for (const std::string& path : paths) {
+    auto one = read_document(path, kind);
+    if (!one) return std::unexpected(std::move(one.error()));
+    all.push_back(std::move(*one));
+  }
+  if (all.empty()) return std::nullopt;
+  return std::optional<iam::Bundle>(std::in_place, std::move(all), kind);
+}
+
+// A document with a principal is a resource's, unless one says which it is.
+Result<iam::PolicyKind> kind_of(const std::string& text, const std::string& named) {
+  if (named == "identity") return iam::PolicyKind::Identity;
+  if (named == "resource") return iam::PolicyKind::Resource;
+  if (named != "auto") return fail(Code::Invalid, fmt::format("usage: --kind {} is not known; say identity or resource", named));
+  const auto json = kube::parse_json(text);
+  if (!json) return iam::PolicyKind::Identity;  // what is wrong with it is said when it is read
+  const Json& statements = (*json)["Statement"];
+  for (const Json& one : statements.is_array() ? statements.items() : std::vector<Json>{statements})
+    if (one.has("Principal") || one.has("NotPrincipal")) return iam::PolicyKind::Resource;
+  return iam::PolicyKind::Identity;
+}
+
+Result<int> check(const std::vector<std::string>& paths, const std::string& named, const Context& context) {
+  if (auto problem = unknown_form(context)) return std::unexpected(std::move(*problem));
+  Json results = Json::array();
+  int wrong = 0;
+  for (const std::string& path : paths) {
+    Json result = Json::object({{"document", path}});
+    auto text = read_text(path);
+    const auto kind = text ? kind_of(*text, named) : Result<iam::PolicyKind>(iam::PolicyKind::Identity);
+    if (!kind) return std::unexpected(kind.error());
+    const auto policy = text ? iam::read_policy(*text, *kind) : Result<iam::Policy>(std::unexpected(text.error()));
+    if (!policy) {
+      ++wrong;
+      result.set("valid", false).set("error", policy.error().message);
+    } else {
+      Json doubts = Json::array();
+      for (std::string& one : iam::doubts(*policy, *kind)) doubts.push(std::move(one));
+      result.set("valid", true).set("kind", *kind == iam::PolicyKind::Identity ? "identity" : "resource").set("statements", static_cast<std::int64_t>(policy->statements.size())).set("doubts", std::move(doubts));
+    }
+    results.push(std::move(result));
+  }
+  if (!context.wants("table")) {
+    print_json_or_yaml(results, context.globals.output);
+    return wrong == 0 ? 0 : 1;
+  }
+  const Look look = context.look();
+  for (const Json& one : results.items()) {
+    const std::string document = clean(one["document"].string());
+    if (!one["valid"].boolean()) {
+      const std::string error = clean(one["error"].string());
+      fmt::print("{} {}\n", paint("wrong", Style::Bad, look), error.starts_with(document) ? error : document + ": " + error);
+      continue;
+    }
+    fmt::print("{}    {}: {} for {}\n", paint("ok", Style::Good, look), document, plural(one["statements"].integer(), "statement"), one["kind"].string() == "identity" ? "an identity" : "a resource");
+    for (const Json& doubt : one["doubts"].items()) fmt::print("      {} {}\n", paint("!", Style::Warn, look), clean(doubt.string()));
+  }
+  return wrong == 0 ? 0 : 1;
+}
+
+struct Question {
+  std::vector<std::string> policies, boundaries, sessions, actions, resources{"*"}, keys;
+  std::string resource_policy, caller, expect;
+};
+
+// Its keys: those that are given (one that is given twice has two values), the time, and what follows from the call.
+Result<iam::Call> make_call(const Question& of, const std::string& action, const std::string& resource, Instant now) {
+  iam::Call out{.caller = {}, .action = action, .resource = resource, .resource_account = {}, .keys = {}};
+  const std::size_t colon = action.find(':');
+  if (colon == action.npos || colon == 0 || colon + 1 == action.size() || action.find_first_of("*? ") != action.npos) return fail(Code::Invalid, fmt::format("--action {}: one action is expected, such as sagemaker:DescribeCluster", action));
+  if (resource != "*" && (!resource.starts_with("arn:") || std::count(resource.begin(), resource.end(), ':') < 5)) return fail(Code::Invalid, fmt::format("--resource {}: an ARN is expected, such as arn:aws:sagemaker:us-east-1:111122223333:cluster/abc, or * for a call about no resource", resource));
+  std::string who = of.caller;
+  if (who.empty()) {  // a user of the resource's account
+    std::string account = "111122223333";
+    std::size_t at = 0;
+    for (int i = 0; resource != "*" && i < 4; ++i) at = resource.find(':', at) + 1;
+    if (const std::string found = resource.substr(at, 12); at > 0 && found.find_first_not_of("0123456789") == found.npos && found.size() == 12) account = found;
+    who = fmt::format("arn:aws:iam::{}:user/somebody", account);
+  }
+  auto caller = iam::read_caller(who);
+  if (!caller) return pass(std::move(caller.error()), "--as");
+  out.caller = std::move(*caller);
+  std::map<std::string, std::vector<std::string>> given;
+  for (const std::string& pair : of.keys) {
+    const std::size_t equals = pair.find('=');
+    if (equals == pair.npos || equals == 0) return fail(Code::Invalid, fmt::format("--context-key {}: KEY=VALUE is expected, such as aws:SourceIp=10.0.0.1", pair));
+    given[iam::lower(pair.substr(0, equals))].push_back(pair.substr(equals + 1));
+  }
+  for (auto& [key, values] : given) out.keys.set(key, std::move(values));
+  out.keys.set_default("aws:CurrentTime", print_time(now));
+  out.keys.set_default("aws:EpochTime", fmt::format("{}", std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count()));
+  iam::fill_keys(out);
+  return out;
+}
+
+Result<int> simulate(const Question& of, const Context& context) {
+  if (auto problem = unknown_form(context)) return std::unexpected(std::move(*problem));
+  if (!of.expect.empty() && of.expect != "allowed" && of.expect != "denied") return fail(Code::Invalid, fmt::format("usage: --expect {} is not known; say allowed or denied", of.expect));
+  if (of.policies.empty() && of.resource_policy.empty()) return fail(Code::Invalid, "usage: name documents: --policy FILE (of the caller), --resource-policy FILE (of a key, a role, a bucket)");
+  const auto identity = read_bundle(of.policies, iam::PolicyKind::Identity), boundary = read_bundle(of.boundaries, iam::PolicyKind::Identity), session = read_bundle(of.sessions, iam::PolicyKind::Identity),
+             resource = read_bundle(of.resource_policy.empty() ? std::vector<std::string>{} : std::vector{of.resource_policy}, iam::PolicyKind::Resource);
+  for (const auto* one : {&identity, &boundary, &session, &resource})
+    if (!*one) return std::unexpected(one->error());
+  const auto at = [](const Result<std::optional<iam::Bundle>>& one) { return *one ? &**one : nullptr; };
+  Json views = Json::array();
+  bool as_expected = true, unasked = false;
+  for (const std::string& action : of.actions)
+    for (const std::string& arn : of.resources) {
+      const auto call = make_call(of, action, arn, context.clock.now());
+      if (!call) return std::unexpected(call.error());
+      const bool must = iam::resource_must_allow(action);
+      unasked = unasked || (must && !*resource);
+      views.push(iam::simulate(*call, {.identity = at(identity), .boundary = at(boundary), .session = at(session), .resource = at(resource), .resource_must_allow = must && resource->has_value()}));
+      as_expected = as_expected && (of.expect.empty() || (views.items().back()["decision"].string() == "allowed") == (of.expect == "allowed"));
+    }
+  if (!context.wants("table")) {
+    print_json_or_yaml(views, context.globals.output);
+  } else {
+    for (std::size_t i = 0; i < views.items().size(); ++i) fmt::print("{}{}", i == 0 ? "" : "\n", draw_simulation(views.items()[i], context.look()));
+  }
+  if (unasked) fmt::print(stderr, "The policy of the key or role itself has to allow this too; it was not given (--resource-policy FILE) and is no part of the answer.\n");
+  if (!as_expected) return fail(Code::Invalid, fmt::format("not every call is {}", of.expect));
+  return 0;
+}
+
+}  // namespace
+
+void add_policy(CLI::App& app, Context& context) {
+  CLI::App* group = app.add_subcommand("policy", "Permissions in the grammar of AWS IAM: check documents, and try what they allow");
+  group->require_subcommand(1);
+  set_examples(*group, {{"fairlead policy check *.json", "before they are in force"}, {"fairlead policy simulate --policy a.json --action s3:GetObject --resource ARN", "why, or why not"}});
+  auto paths = std::make_shared<std::vector<std::string>>();
+  auto kind = std::make_shared<std::string>("auto");
+  CLI::App* checks = group->add_subcommand("check", "Are these documents in the grammar, and do they mean what they seem to?");
+  checks->add_option("files", *paths, "policy documents; - is what comes in")->required()->type_name("FILE");
+  checks->add_option("--kind", *kind, "identity or resource; else a document that names principals is a resource's")->type_name("KIND");
+  add_globals(*checks, context);
+  set_examples(*checks, {{"fairlead policy check trainers.json", "of an identity"}, {"fairlead policy check --kind resource key.json", "of a key: it has to name principals"}});
+  checks->callback([paths, kind, &context] { context.action = [paths, kind, &context] { return check(*paths, *kind, context); }; });
+
+  auto question = std::make_shared<Question>();
+  CLI::App* simulates = group->add_subcommand("simulate", "May this caller do that? Each statement says what part it has in the answer");
+  simulates->add_option("--policy", question->policies, "of the caller (may be repeated)")->type_name("FILE")->allow_extra_args(false);
+  simulates->add_option("--boundary", question->boundaries, "the caller's permissions boundary: it only takes away")->type_name("FILE")->allow_extra_args(false);
+  simulates->add_option("--session-policy", question->sessions, "given when the role was assumed: it only takes away")->type_name("FILE")->allow_extra_args(false);
+  simulates->add_option("--resource-policy", question->resource_policy, "of what is asked for: a key's policy, a role's trust")->type_name("FILE");
+  simulates->add_option("--action", question->actions, "what the call does (may be repeated)")->required()->type_name("SERVICE:ACTION")->allow_extra_args(false);
+  simulates->add_option("--resource", question->resources, "what it is about (may be repeated); *: no resource")->type_name("ARN")->allow_extra_args(false);
+  simulates->add_option("--as", question->caller, "who calls: the ARN of a user, role or session, an account (its root), a service, anonymous; else a user of the resource's account")->type_name("CALLER");
+  simulates->add_option("--context-key", question->keys, "a condition key of the call (repeat it for several values)")->type_name("KEY=VALUE")->allow_extra_args(false);
+  simulates->add_option("--expect", question->expect, "allowed or denied: exit status 1 where it is otherwise, for tests of policies")->type_name("WHAT");
+  add_globals(*simulates, context);
+  set_examples(*simulates, {{"fairlead policy simulate --policy a.json --action sagemaker:DescribeCluster --resource ARN", "why, or why not"},
+                            {"fairlead policy simulate --policy a.json --action s3:GetObject --context-key aws:SourceIp=10.0.0.1", "with a condition key"},
+                            {"fairlead policy simulate --resource-policy key.json --as ROLE --action kms:Decrypt --expect denied", "in a test"}});
+  simulates->callback([question, &context] { context.action = [question, &context] { return simulate(*question, context); }; });
+}
+
+}  // namespace fairlead::cli
