@@ -3,8 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include <cstdlib>
-
+#include "base/test_rounds.h"
 #include "governance/plan/explain_lab.h"
 #include "governance/plan/slurm_workload.h"
 #include "governance/plan/kueue_read.h"
@@ -204,7 +203,7 @@ TEST(Explain, FindsTheWorkloadOfAJob) {
 // Every remedy is done on other books, told of the objects as they would be: the workload gets its quota. What is missing is what the ledger says.
 TEST(ExplainProperty, EveryRemedyStartsIt) {
   int waiting = 0, endings = 0, changes = 0, none = 0;
-  const std::uint64_t seeds = std::getenv("FAIRLEAD_FULL") ? 20'000 : 40;
+  const std::uint64_t seeds = test_rounds<std::uint64_t>(40, 20'000);
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     const Lab lab = Lab::random(seed);
     const Books books = lab.books();

@@ -7,10 +7,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "api/queue_crds.h"
 #include "base/rng.h"
+#include "base/test_rounds.h"
 #include "governance/plan/books.h"
 #include "governance/plan/kueue_read.h"
 #include "governance/plan/quota_schedule.h"
@@ -343,7 +343,7 @@ TEST_F(Teams, TheWorkedExampleThroughTheEngine) {
 
 TEST_F(Teams, RandomQuotasNeverPassACapacityAndASecondLookChangesNothing) {
   Rng rng(7);
-  const int histories = std::getenv("FAIRLEAD_FULL") ? 3000 : 60;
+  const int histories = test_rounds(60, 3000);
   for (int history = 0; history < histories; ++history) {
     in_ = {};
     const std::int64_t machines = 1 + static_cast<std::int64_t>(rng.below(20));
