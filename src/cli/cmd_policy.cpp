@@ -108,12 +108,12 @@ Result<int> check(const std::vector<std::string>& paths, const std::string& name
 
 struct Question {
   std::vector<std::string> policies, boundaries, sessions, actions, resources{"*"}, keys;
-  std::string resource_policy, caller, expect;
+  std::string resource_policy, resource_account, caller, expect;
 };
 
 // Its keys: those that are given (one that is given twice has two values), the time, and what follows from the call.
 Result<iam::Call> make_call(const Question& of, const std::string& action, const std::string& resource, Instant now) {
-  iam::Call out{.caller = {}, .action = action, .resource = resource, .resource_account = {}, .keys = {}};
+  iam::Call out{.caller = {}, .action = action, .resource = resource, .resource_account = of.resource_account, .keys = {}};
   const std::size_t colon = action.find(':');
   if (colon == action.npos || colon == 0 || colon + 1 == action.size() || action.find_first_of("*? ") != action.npos) return fail(Code::Invalid, fmt::format("--action {}: one action is expected, such as sagemaker:DescribeCluster", action));
   if (resource != "*" && (!resource.starts_with("arn:") || std::count(resource.begin(), resource.end(), ':') < 5)) return fail(Code::Invalid, fmt::format("--resource {}: an ARN is expected, such as arn:aws:sagemaker:us-east-1:111122223333:cluster/abc, or * for a call about no resource", resource));
@@ -137,6 +137,8 @@ Result<iam::Call> make_call(const Question& of, const std::string& action, const
   for (auto& [key, values] : given) out.keys.set(key, std::move(values));
   out.keys.set_default("aws:CurrentTime", print_time(now));
   out.keys.set_default("aws:EpochTime", fmt::format("{}", std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count()));
+  out.keys.set_default("aws:SecureTransport", "true");
+  if (!of.resource_account.empty() && (of.resource_account.size() != 12 || of.resource_account.find_first_not_of("0123456789") != of.resource_account.npos)) return fail(Code::Invalid, fmt::format("--resource-account {}: twelve digits are expected", of.resource_account));
   iam::fill_keys(out);
   return out;
 }
@@ -194,6 +196,7 @@ void add_policy(CLI::App& app, Context& context) {
   simulates->add_option("--resource-policy", question->resource_policy, "of what is asked for: a key's policy, a role's trust")->type_name("FILE");
   simulates->add_option("--action", question->actions, "what the call does (may be repeated)")->required()->type_name("SERVICE:ACTION")->allow_extra_args(false);
   simulates->add_option("--resource", question->resources, "what it is about (may be repeated); *: no resource")->type_name("ARN")->allow_extra_args(false);
+  simulates->add_option("--resource-account", question->resource_account, "whose it is, where the ARN does not say so (buckets)")->type_name("ACCOUNT");
   simulates->add_option("--as", question->caller, "who calls: the ARN of a user, role or session, an account (its root), a service, anonymous; else a user of the resource's account")->type_name("CALLER");
   simulates->add_option("--context-key", question->keys, "a condition key of the call (repeat it for several values)")->type_name("KEY=VALUE")->allow_extra_args(false);
   simulates->add_option("--expect", question->expect, "allowed or denied: exit status 1 where it is otherwise, for tests of policies")->type_name("WHAT");

@@ -33,10 +33,15 @@ std::optional<Instant> read_date(std::string_view text) {
   if (!text.empty() && text.size() <= 10 && text.find_first_not_of("0123456789") == text.npos) {
     std::int64_t seconds = 0;
     std::from_chars(text.data(), text.data() + text.size(), seconds);
-    if (seconds > 9'000'000'000) return std::nullopt;  // nanoseconds end in 2262
-    return Instant{std::chrono::seconds(seconds)};
+    if (text.size() > 4) return Instant{std::chrono::seconds(std::min<std::int64_t>(seconds, 9'000'000'000))};  // nanoseconds end in 2262; four digits are a year
   }
-  auto out = parse_time(text.size() == 10 ? std::string(text) + "T00:00:00Z" : std::string(text));
+  std::string whole(text);  // W3C's forms of ISO 8601: what is left out is the first
+  if (whole.size() == 4) whole += "-01";
+  if (whole.size() == 7) whole += "-01";
+  if (whole.size() == 10) whole += "T00:00:00Z";
+  if (whole.size() >= 17 && whole[13] == ':' && whole[16] != ':') whole.insert(16, ":00");
+  if (whole.size() > 4 && whole[4] == '-' && whole.substr(0, 4) > "2200" && whole.find_first_not_of("0123456789") == 4) return Instant{std::chrono::seconds(9'000'000'000)};  // "never"
+  auto out = parse_time(whole);
   if (!out) return std::nullopt;
   return *out;
 }
@@ -54,6 +59,10 @@ std::optional<Range> read_range(std::string_view text) {
   for (const int family : {AF_INET, AF_INET6})
     if (::inet_pton(family, address.c_str(), out.bytes.data()) == 1) out.family = family;
   if (out.family == 0) return std::nullopt;
+  if (out.family == AF_INET6 && slash == text.npos && std::all_of(out.bytes.begin(), out.bytes.begin() + 10, [](unsigned char c) { return c == 0; }) && out.bytes[10] == 0xff && out.bytes[11] == 0xff) {  // ::ffff:10.0.0.1
+    out.family = AF_INET;
+    std::copy(out.bytes.begin() + 12, out.bytes.end(), out.bytes.begin());
+  }
   const int most = out.family == AF_INET ? 32 : 128;
   out.bits = most;
   if (slash != text.npos) {
@@ -95,7 +104,7 @@ Truth compare_read(Compare how, Read read, std::string_view given, std::string_v
 
 // One value of the request, one of the policy.
 Truth compare_one(const Condition& condition, std::string_view given, const std::string& wanted, const Keys& keys, bool variables) {
-  if (condition.compare == Compare::Arn) return given.starts_with("arn:") ? arn_matches(wanted, given, keys, variables) : Truth::Unknown;
+  if (condition.compare == Compare::Arn) return given.starts_with("arn:") && std::count(given.begin(), given.end(), ':') >= 5 ? arn_matches(wanted, given, keys, variables) : Truth::Unknown;
   const Expanded expanded = expand(wanted, keys, variables);
   if (!expanded.pattern) return expanded.unknown ? Truth::Unknown : Truth::No;
   switch (condition.compare) {
@@ -109,7 +118,7 @@ Truth compare_one(const Condition& condition, std::string_view given, const std:
     }
     case Compare::IpAddress: {
       const auto inner = read_range(given), outer = read_range(expanded.pattern->text());
-      return !inner || !outer ? Truth::Unknown : said(within(*inner, *outer));
+      return !inner || !outer || given.find('/') != given.npos ? Truth::Unknown : said(within(*inner, *outer));
     }
     case Compare::DateEquals:
     case Compare::DateLessThan:
@@ -136,9 +145,9 @@ Truth judge_value(const Condition& condition, std::string_view given, const Keys
 constexpr std::string_view known_keys[] = {
     "aws:calledvia", "aws:calledviafirst", "aws:calledvialast", "aws:currenttime", "aws:ec2instancesourceprivateipv4", "aws:ec2instancesourcevpc", "aws:epochtime", "aws:federatedprovider", "aws:multifactorauthage", "aws:multifactorauthpresent", "aws:principalaccount",
     "aws:principalarn", "aws:principalisawsservice", "aws:principalorgid", "aws:principalorgpaths", "aws:principalservicename", "aws:principalservicenameslist", "aws:principaltag/", "aws:principaltype", "aws:referer", "aws:requestedregion", "aws:requesttag/", "aws:resourceaccount",
-    "aws:resourceorgid", "aws:resourceorgpaths", "aws:resourcetag/", "aws:securetransport", "aws:sourceaccount", "aws:sourcearn", "aws:sourceidentity", "aws:sourceip", "aws:sourceorgid", "aws:sourceorgpaths", "aws:sourcevpc", "aws:sourcevpce", "aws:tagkeys",
+    "aws:resourceorgid", "aws:resourceorgpaths", "aws:resourcetag/", "aws:securetransport", "aws:sourceaccount", "aws:sourcearn", "aws:sourceidentity", "aws:sourceip", "aws:sourceowner", "aws:sourceorgid", "aws:sourceorgpaths", "aws:sourcevpc", "aws:sourcevpce", "aws:tagkeys",
     "aws:tokenissuetime", "aws:useragent", "aws:userid", "aws:username", "aws:viaawsservice", "aws:vpcsourceip",
-    "ec2:attribute/", "ec2:availabilityzone", "ec2:createaction", "ec2:encrypted", "ec2:instancetype", "ec2:kmskeyid", "ec2:parentsnapshot", "ec2:parentvolume", "ec2:region", "ec2:resourcetag/", "ec2:snapshotid", "ec2:volumeid", "ec2:volumeiops", "ec2:volumesize", "ec2:volumethroughput", "ec2:volumetype",
+    "cloudwatch:namespace", "ec2:attribute/", "ec2:availabilityzone", "ec2:createaction", "ec2:encrypted", "ec2:instancetype", "ec2:kmskeyid", "ec2:parentsnapshot", "ec2:parentvolume", "ec2:region", "ec2:resourcetag/", "ec2:snapshotid", "ec2:volumeid", "ec2:volumeiops", "ec2:volumesize", "ec2:volumethroughput", "ec2:volumetype",
     "eks:accessentrytype", "eks:clustername", "eks:namespaces", "eks:policyarn", "eks:principalarn", "eks:kubernetesgroups", "eks:username",
     "iam:awsservicename", "iam:passedtoservice", "iam:permissionsboundary", "iam:policyarn", "iam:associatedresourcearn", "iam:resourcetag/",
     "kms:bypasspolicylockoutsafetycheck", "kms:calleraccount", "kms:encryptioncontext:", "kms:encryptioncontextkeys", "kms:encryptionalgorithm", "kms:granteeprincipal", "kms:grantconstrainttype", "kms:grantisforawsresource", "kms:grantoperations", "kms:keyorigin", "kms:keyspec", "kms:keyusage",
@@ -162,7 +171,15 @@ const std::vector<std::string>* Keys::find(const std::string& lookup) const {
   return at == values_.end() ? nullptr : &at->second;
 }
 
+bool in_every_call(std::string_view lookup) {
+  for (const std::string_view one : {"aws:currenttime", "aws:epochtime", "aws:principalarn", "aws:resourceaccount", "aws:securetransport", "aws:viaawsservice"})
+    if (lookup == one) return true;
+  return false;
+}
+
 bool known_key(std::string_view lookup) {
+  // Of identity providers: "oidc.eks.us-east-1.amazonaws.com/id/x:sub".
+  if (const std::size_t colon = lookup.rfind(':'); colon != lookup.npos && lookup.substr(0, colon).find('.') != lookup.npos && (lookup.substr(colon) == ":aud" || lookup.substr(colon) == ":sub" || lookup.substr(colon) == ":amr")) return true;
   return std::any_of(std::begin(known_keys), std::end(known_keys), [&](std::string_view one) {
     const bool family = one.back() == '/' || one.back() == ':';
     return family ? lookup.starts_with(one) && lookup.size() > one.size() : lookup == one;
@@ -191,11 +208,15 @@ bool Pattern::equals(std::string_view text, bool without_case) const {
 }
 
 bool Pattern::matches(std::string_view text, bool without_case) const {
+  if (units_.size() > text.size() && units_.size() - static_cast<std::size_t>(std::count(units_.begin(), units_.end(), any_text)) > text.size()) return false;
   std::size_t p = 0, t = 0, star = std::string_view::npos, from = 0;
   while (t < text.size()) {
     if (p < units_.size() && units_[p] == any_text) {
       star = p++, from = t;
-    } else if (p < units_.size() && (units_[p] == any_one || (without_case ? fold(units_[p]) == fold(unit(text[t])) : units_[p] == unit(text[t])))) {
+    } else if (p < units_.size() && units_[p] == any_one) {
+      ++p, ++t;
+      while (t < text.size() && (static_cast<unsigned char>(text[t]) & 0xC0) == 0x80) ++t;
+    } else if (p < units_.size() && ((without_case ? fold(units_[p]) == fold(unit(text[t])) : units_[p] == unit(text[t])))) {
       ++p, ++t;
     } else if (star != std::string_view::npos) {
       p = star + 1, t = ++from;
@@ -234,16 +255,31 @@ Expanded expand(std::string_view text, const Keys& keys, bool variables) {
     const std::string lookup = lower(inside);
     const std::vector<std::string>* values = keys.find(lookup);
     if (values == nullptr && !known_key(lookup)) return {std::nullopt, true};
-    if (values != nullptr && values->size() != 1) return {std::nullopt, true};  // which of them?
+    if (values != nullptr && (values->size() != 1 || values->front().size() > most_value_bytes)) return {std::nullopt, true};  // which of them?
+    if (values == nullptr && in_every_call(lookup)) return {std::nullopt, true};
     if (values == nullptr && !otherwise) return {std::nullopt, false};
+    if (out.units_.size() > 65'536) return {std::nullopt, true};
     for (const char c : values != nullptr ? std::string_view(values->front()) : *otherwise) out.units_.push_back(unit(c));
   }
   return {std::move(out), false};
 }
 
+namespace {
+
+// A text with variables. Where one cannot be told, what stands before it has to fit all the same.
+Truth matches_expanded(std::string_view pattern, std::string_view text, const Keys& keys) {
+  const Expanded expanded = expand(pattern, keys, true);
+  if (expanded.pattern) return said(expanded.pattern->matches(text));
+  return expanded.unknown && glob_matches(std::string(pattern.substr(0, pattern.find("${"))) + "*", text) ? Truth::Unknown : Truth::No;
+}
+
+}  // namespace
+
 Truth arn_matches(std::string_view pattern, std::string_view arn, const Keys& keys, bool variables) {
   if (pattern == "*") return Truth::Yes;
-  if (!arn.starts_with("arn:")) {  // only a pattern that is one variable could still be meant
+  if (arn.size() > most_value_bytes) return Truth::Unknown;
+  if (!arn.starts_with("arn:")) {  // only a pattern that begins with a variable could still be meant
+    if (!pattern.starts_with("${")) return Truth::No;
     const Expanded whole = expand(pattern, keys, variables);
     return whole.pattern ? said(whole.pattern->equals(arn)) : whole.unknown ? Truth::Unknown : Truth::No;
   }
@@ -270,8 +306,7 @@ Truth arn_matches(std::string_view pattern, std::string_view arn, const Keys& ke
     if (!variables || want.find("${") == want.npos) {
       out = both(out, said(glob_matches(want, given)));
     } else {
-      const Expanded expanded = expand(want, keys, variables);
-      out = both(out, expanded.pattern ? said(expanded.pattern->matches(given)) : expanded.unknown ? Truth::Unknown : Truth::No);
+      out = both(out, matches_expanded(want, given, keys));
     }
     if (out == Truth::No || ends) return out;  // fields that are left out are any
     pattern.remove_prefix(end + 1);
@@ -280,9 +315,19 @@ Truth arn_matches(std::string_view pattern, std::string_view arn, const Keys& ke
   return out;
 }
 
+Truth arn_matches_widely(std::string_view pattern, std::string_view arn, const Keys& keys, bool variables) {
+  const Truth narrow = arn_matches(pattern, arn, keys, variables);
+  if (narrow == Truth::Yes || !arn.starts_with("arn:") || arn.size() > most_value_bytes) return narrow;
+  return std::max(narrow, variables ? matches_expanded(pattern, arn, keys) : said(glob_matches(pattern, arn)));
+}
+
 Truth judge(const Condition& condition, const Keys& keys, bool variables) {
   const std::vector<std::string>* given = keys.find(condition.lookup);
-  if (given == nullptr && !known_key(condition.lookup)) return Truth::Unknown;
+  if (given == nullptr && (!known_key(condition.lookup) || in_every_call(condition.lookup))) return Truth::Unknown;
+  if (condition.values.empty()) return Truth::Unknown;
+  if (given != nullptr && (given->size() > most_values || std::any_of(given->begin(), given->end(), [](const std::string& value) { return value.size() > most_value_bytes; }))) return Truth::Unknown;
+  // For what asks about all or any of a key's values, and whether it is there, an empty text is no value.
+  if (given != nullptr && (condition.quantifier != Quantifier::One || condition.compare == Compare::Null) && std::all_of(given->begin(), given->end(), [](const std::string& value) { return value.empty(); })) given = nullptr;
   if (condition.compare == Compare::Null) {
     bool yes = false;
     for (const std::string& value : condition.values) yes = yes || (lower(value) == "true") == (given == nullptr);
@@ -294,6 +339,7 @@ Truth judge(const Condition& condition, const Keys& keys, bool variables) {
   }
   Truth least = Truth::Yes, most = Truth::No;
   for (const std::string& value : *given) {
+    if (value.empty() && condition.quantifier != Quantifier::One) continue;
     const Truth one = judge_value(condition, value, keys, variables);
     least = std::min(least, one), most = std::max(most, one);
   }

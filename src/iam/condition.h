@@ -29,6 +29,11 @@ class Keys {
 
 // Is this (in lower case) a key that requests may have? A key that is neither known nor in the request is a slip of the pen or a rule that nobody here can judge: Unknown, whatever the operator.
 bool known_key(std::string_view lookup);
+// One that every call has (when, over what, in whose account): where its value is not given it is Unknown, not missing.
+bool in_every_call(std::string_view lookup);
+
+// Longer values of a call, and more of one key, are not compared: Unknown.
+inline constexpr std::size_t most_value_bytes = 2048, most_values = 256;
 
 // A text of a policy with its variables replaced by values of the request, ready to be compared. A value stands for itself: a * that comes from a variable is a star, not a wildcard.
 class Pattern {
@@ -52,6 +57,8 @@ Expanded expand(std::string_view text, const Keys& keys, bool variables);
 
 // The six fields of an ARN are compared one by one, so that * never reaches over a colon before the resource; a field that the pattern leaves out is *. `arn` "*" (a call about no resource) matches "*" alone.
 Truth arn_matches(std::string_view pattern, std::string_view arn, const Keys& keys, bool variables);
+// ... and as one text too: AWS lets a * at the end of a field of a Resource reach over colons. For what takes away (Deny with Resource, Allow with NotResource); what gives is matched the narrow way.
+Truth arn_matches_widely(std::string_view pattern, std::string_view arn, const Keys& keys, bool variables);
 
 Truth judge(const Condition& condition, const Keys& keys, bool variables);
 

@@ -26,6 +26,11 @@ Keys some_keys() {
   keys.set("aws:SourceArn", {"arn:aws:sagemaker:us-east-1:111122223333:cluster/abc"});
   keys.set("aws:RequestTag/odd", {"a*b"});
   keys.set("aws:MultiFactorAuthAge", {"soon"});
+  keys.set("aws:VpcSourceIp", {"::ffff:10.0.0.1"});
+  keys.set("aws:PrincipalTag/drink", {"caf\u00e9"});
+  keys.set("aws:PrincipalTag/range", {"10.0.0.0/16"});
+  keys.set("aws:PrincipalTag/arn", {"arn:aws:iam"});
+  keys.set("aws:PrincipalTag/none", {""});
   return keys;
 }
 
@@ -52,6 +57,10 @@ TEST(Condition, Operators) {
       {"ArnLike", "aws:SourceArn", R"("arn:aws:sagemaker:*:111122223333:cluster/*")", yes}, {"ArnEquals", "aws:SourceArn", R"("arn:aws:sagemaker:*:*:cluster/a?c")", yes}, {"ArnNotLike", "aws:SourceArn", R"("arn:aws:eks:*:*:*")", yes},
       {"ArnLike", "aws:SourceArn", R"("arn:aws:*:111122223333:cluster/abc")", no},  // a star does not reach over a colon
       {"ArnLike", "aws:SourceArn", R"("arn:aws:sagemaker:*")", yes}, {"ArnNotLike", "aws:username", R"("arn:aws:eks:*:*:*")", unknown},
+      {"IpAddress", "aws:VpcSourceIp", R"("10.0.0.0/8")", yes}, {"StringLike", "aws:PrincipalTag/drink", R"("caf?")", yes}, {"DateLessThan", "aws:CurrentTime", R"("9999-12-31T23:59:59Z")", yes}, {"DateGreaterThan", "aws:CurrentTime", R"(["2026-11","2027"])", yes}, {"DateLessThan", "aws:CurrentTime", R"("2026-11-25T12:01Z")", yes},
+      {"IpAddress", "aws:PrincipalTag/range", R"("10.0.0.0/8")", unknown}, {"ArnNotLike", "aws:PrincipalTag/arn", R"("arn:aws:iam::*:role/x")", unknown}, {"ArnLike", "aws:PrincipalTag/arn", R"("arn:aws:iam::*:role/x")", unknown},
+      {"ForAllValues:StringEquals", "aws:PrincipalTag/none", R"("team")", yes}, {"ForAnyValue:StringNotEquals", "aws:PrincipalTag/none", R"("team")", no}, {"Null", "aws:PrincipalTag/none", "true", yes},
+      {"Bool", "aws:ViaAWSService", "true", unknown}, {"StringEquals", "oidc.example.org/id/x:sub", R"("system:serviceaccount:a:b")", no},
       // keys that are not there
       {"StringEquals", "aws:userid", R"("x")", no}, {"StringNotEquals", "aws:userid", R"("x")", yes}, {"StringEqualsIfExists", "aws:userid", R"("x")", yes}, {"StringEqualsIfExists", "aws:username", R"("x")", no}, {"BoolIfExists", "aws:MultiFactorAuthPresent", "true", yes},
       {"Null", "aws:userid", "true", yes}, {"Null", "aws:userid", "false", no}, {"Null", "aws:username", "true", no}, {"Null", "aws:username", R"("false")", yes},

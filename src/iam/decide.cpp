@@ -28,8 +28,14 @@ std::string_view account_of(std::string_view arn) {
   return rest.substr(0, rest.find(':'));
 }
 
-// How `principal` names this caller.
-Grant names(const Principal& principal, const Caller& caller) {
+// Of a role's ARN: its name without the path. Names are unique in an account.
+std::string_view role_name(std::string_view arn) {
+  const std::string_view rest = arn_field(arn, 5);
+  return rest.starts_with("role/") ? rest.substr(rest.rfind('/') + 1) : std::string_view();
+}
+
+// How `principal` names this caller. `widely`: for a Deny.
+Grant names(const Principal& principal, const Caller& caller, bool widely) {
   switch (principal.type) {
     case Principal::Type::Everyone: return Grant::Broad;
     case Principal::Type::Service: return caller.type == Caller::Type::Service && principal.value == caller.arn ? Grant::Direct : Grant::None;
@@ -38,6 +44,7 @@ Grant names(const Principal& principal, const Caller& caller) {
       if (is_account(principal.value)) return principal.value == caller.account ? Grant::Delegated : Grant::None;
       if (arn_field(principal.value, 5) == "root" && account_of(principal.value) == caller.account) return Grant::Delegated;
       if (caller.type == Caller::Type::Role && principal.value == caller.role_arn) return Grant::Broad;
+      if (widely && caller.role_guessed && account_of(principal.value) == caller.account && role_name(principal.value) == role_name(caller.role_arn)) return Grant::Broad;
       return principal.value == caller.arn ? Grant::Direct : Grant::None;
     }
     default: return Grant::None;
@@ -48,7 +55,7 @@ Grant names(const Principal& principal, const Caller& caller) {
 bool excepted(const std::vector<Principal>& principals, const Caller& caller) {
   bool account = false, role = false, self = false;
   for (const Principal& one : principals) {
-    const Grant how = names(one, caller);
+    const Grant how = names(one, caller, false);
     if (one.type == Principal::Type::Everyone) return true;
     account = account || how == Grant::Delegated;
     self = self || how == Grant::Direct;
@@ -88,7 +95,7 @@ std::string words_of(const Condition& condition, const Keys& keys) {
     for (const std::string& value : *values) given += fmt::format("{}{}", given.empty() ? "" : ", ", value);
     given = "it is " + given;
   } else {
-    given = known_key(condition.lookup) ? "the call has no such key" : "no such key is known";
+    given = in_every_call(condition.lookup) ? "every call has it, but its value was not given" : known_key(condition.lookup) ? "the call has no such key" : "no such key is known";
   }
   return fmt::format("{} {} [{}]: {}", condition.operation, condition.key, wanted, given);
 }
@@ -123,11 +130,11 @@ Result<Caller> read_caller(std::string_view text) {
       const std::size_t slash = rest.rfind('/');
       if (sts && rest.starts_with("assumed-role/") && slash > 13 && slash + 1 < rest.size()) {
         const std::string_view partition = text.substr(4, text.find(':', 4) - 4);
-        out.type = Caller::Type::Role, out.role_arn = fmt::format("arn:{}:iam::{}:role/{}", partition, out.account, rest.substr(13, slash - 13));
+        out.type = Caller::Type::Role, out.role_guessed = true, out.role_arn = fmt::format("arn:{}:iam::{}:role/{}", partition, out.account, rest.substr(13, slash - 13));
         return out;
       }
     }
-  } else if (text.ends_with(".amazonaws.com") && text.size() > 14) {
+  } else if ((text.ends_with(".amazonaws.com") || text.ends_with(".amazonaws.com.cn")) && text.front() != '.') {
     out.type = Caller::Type::Service;
     return out;
   }
@@ -135,10 +142,11 @@ Result<Caller> read_caller(std::string_view text) {
 }
 
 void fill_keys(Call& call) {
-  const Caller& caller = call.caller;
+  Caller& caller = call.caller;
   const bool role = caller.type == Caller::Type::Role;
+  if (const auto* given = call.keys.find("aws:principalarn"); given != nullptr && caller.role_guessed && account_of(given->front()) == caller.account && role_name(given->front()) == role_name(caller.role_arn)) caller.role_arn = given->front(), caller.role_guessed = false;
   if (!caller.account.empty()) {
-    call.keys.set_default("aws:PrincipalArn", role ? caller.role_arn : caller.arn);
+    if (!caller.role_guessed) call.keys.set_default("aws:PrincipalArn", role ? caller.role_arn : caller.arn);
     call.keys.set_default("aws:PrincipalAccount", caller.account);
     if (lower(call.action).starts_with("kms:")) call.keys.set_default("kms:CallerAccount", caller.account);
   }
@@ -147,9 +155,12 @@ void fill_keys(Call& call) {
   else call.keys.set_default("aws:PrincipalServiceName", caller.arn);
   call.keys.set_default("aws:PrincipalIsAWSService", caller.type == Caller::Type::Service ? "true" : "false");
   if (caller.type == Caller::Type::User) call.keys.set_default("aws:username", caller.arn.substr(caller.arn.rfind('/') + 1));
-  if (call.resource_account.empty()) call.resource_account = call.resource == "*" ? "" : std::string(account_of(call.resource));
-  if (call.resource_account.empty()) call.resource_account = caller.account;
-  if (!call.resource_account.empty()) call.keys.set_default("aws:ResourceAccount", call.resource_account);
+  call.keys.set_default("aws:ViaAWSService", "false");
+  if (const auto* given = call.keys.find("aws:resourceaccount"); given != nullptr && call.resource_account.empty()) call.resource_account = given->front();
+  if (call.resource_account.empty() && is_account(account_of(call.resource))) call.resource_account = account_of(call.resource);
+  if (call.resource_account.empty() && call.resource == "*") call.resource_account = caller.account;
+  if (is_account(call.resource_account)) call.keys.set_default("aws:ResourceAccount", call.resource_account);
+  else if (account_of(call.resource) == "aws") call.resource_account = caller.account;  // arn:aws:iam::aws:policy/...: AWS' own, for everybody
 }
 
 void Bundle::Rules::add(std::uint32_t index, const Statement& statement, bool variables) {
@@ -159,7 +170,22 @@ void Bundle::Rules::add(std::uint32_t index, const Statement& statement, bool va
     if (const auto at = std::lower_bound(lengths.begin(), lengths.end(), beginning.size()); at == lengths.end() || *at != beginning.size()) lengths.insert(at, beginning.size());
   };
   if (statement.not_resources) return note("");
-  for (const std::string& resource : statement.resources) note(last_field_beginning(resource, variables));
+  // What takes away is matched widely: with a wildcard before the last field it may begin with anything there.
+  std::vector<std::string_view> beginnings;
+  for (const std::string& resource : statement.resources) {
+    const std::string_view beginning = last_field_beginning(resource, variables);
+    const std::string_view closed = std::string_view(resource).substr(0, resource.find_first_of("*?$"));
+    const bool open_before = closed.size() < resource.size() && std::count(closed.begin(), closed.end(), ':') < 5;
+    beginnings.push_back(statement.effect == Effect::Deny && open_before ? std::string_view() : beginning);
+  }
+  // One look is enough: of several beginnings of which one begins with the other the shorter is kept.
+  std::sort(beginnings.begin(), beginnings.end());
+  const std::string_view* last = nullptr;
+  for (const std::string_view& one : beginnings) {
+    if (last != nullptr && one.starts_with(*last)) continue;
+    note(one);
+    last = &one;
+  }
 }
 
 Bundle::Bundle(std::vector<Document> documents, PolicyKind kind) : documents_(std::move(documents)), kind_(kind) {
@@ -196,7 +222,7 @@ StatementView Bundle::look(std::uint32_t index, const Call& call, const std::str
   grant = Grant::Broad;
   if (kind_ == PolicyKind::Resource) {
     grant = Grant::None;
-    for (const Principal& one : statement.principals) grant = std::max(grant, names(one, call.caller));
+    for (const Principal& one : statement.principals) grant = std::max(grant, names(one, call.caller, deny));
     if (statement.not_principals) grant = excepted(statement.principals, call.caller) ? Grant::None : Grant::Broad;
     if (grant == Grant::None) {
       out.verdict = Verdict::OtherPrincipal;
@@ -217,7 +243,7 @@ StatementView Bundle::look(std::uint32_t index, const Call& call, const std::str
   Truth resource = Truth::No;
   bool lacking = false;
   for (const std::string& one : statement.resources) {
-    resource = std::max(resource, arn_matches(one, call.resource, call.keys, variables));
+    resource = std::max(resource, (deny != statement.not_resources ? arn_matches_widely : arn_matches)(one, call.resource, call.keys, variables));
     if (statement.not_resources && variables && !expand(one, call.keys, true).pattern) lacking = true;
     if (resource == Truth::Yes) break;
   }
@@ -288,7 +314,8 @@ Decision decide(const Call& call, const Attached& attached) {
     if (found->denied) return {Outcome::ExplicitDeny, fmt::format("denied by {}", title(bundle, *found->denied))};
 
   const bool nameless = call.caller.account.empty();  // a service, or nobody: no policies of its own
-  const bool foreign = !nameless && !call.resource_account.empty() && call.resource_account != call.caller.account;
+  const bool ownerless = call.resource_account.empty();  // nobody knows whose it is
+  const bool foreign = !nameless && (ownerless ? attached.resource != nullptr : call.resource_account != call.caller.account);
   const bool root = call.caller.type == Caller::Type::Root;
   const bool identity_allows = !nameless && (root || identity.allowed);
   const bool resource_alone = resource.grant >= Grant::Broad;
@@ -300,7 +327,7 @@ Decision decide(const Call& call, const Attached& attached) {
   else granted = identity_allows || resource_alone;
   if (!granted) {
     std::string why;
-    if (identity_allows) why = fmt::format("the caller's policies allow it, but the policy of the resource does not{}", foreign ? fmt::format(", which belongs to another account ({})", call.resource_account) : "");
+    if (identity_allows) why = fmt::format("the caller's policies allow it, but the policy of the resource does not{}", !foreign ? "" : ownerless ? ", of which nobody knows to which account it belongs" : fmt::format(", which belongs to another account ({})", call.resource_account));
     else if (resource_with) why = "the policy of the resource leaves it to the caller's account, whose policies do not allow it";
     else why = "no statement allows it";
     return {Outcome::ImplicitDeny, std::move(why)};

@@ -20,19 +20,20 @@ struct Caller {
   Type type = Type::Anonymous;
   std::string arn;       // of the user, the session of a role, the role itself, the account's root; of a service its name
   std::string role_arn;  // Role: of the role
+  bool role_guessed = false;  // its path is not known: role_arn has none. A Deny that names a role of this name and account is meant; an Allow has to name it whole
   std::string account;   // twelve digits; empty: a service, nobody
 };
-// "arn:aws:iam::111122223333:user/ada", ":role/NAME", ":root", "arn:aws:sts::111122223333:assumed-role/NAME/SESSION" (its role is taken to have no path), "111122223333" (its root), "ec2.amazonaws.com", "anonymous". Invalid: anything else.
+// "arn:aws:iam::111122223333:user/ada", ":role/NAME", ":root", "arn:aws:sts::111122223333:assumed-role/NAME/SESSION" (its role's path is not known), "111122223333" (its root), "ec2.amazonaws.com", "anonymous". Invalid: anything else.
 Result<Caller> read_caller(std::string_view text);
 
 struct Call {
   Caller caller;
   std::string action;            // "sagemaker:DescribeCluster", without case
   std::string resource = "*";    // an ARN; "*": the call is about no resource
-  std::string resource_account;  // empty: as the ARN says, else the caller's
+  std::string resource_account;  // empty: as the key aws:ResourceAccount or the ARN says; where neither does (a bucket), nobody knows: then a resource's policy, if there is one, has to allow as well as the caller's
   Keys keys;
 };
-// Sets what follows from the call itself, where it is not set: aws:PrincipalArn, PrincipalAccount, PrincipalType, PrincipalIsAWSService, PrincipalServiceName, username, ResourceAccount; for kms: CallerAccount.
+// Sets what follows from the call itself, where it is not set: aws:PrincipalArn, PrincipalAccount, PrincipalType, PrincipalIsAWSService, PrincipalServiceName, ViaAWSService, username, ResourceAccount; for kms: CallerAccount. A given aws:PrincipalArn tells the path of a session's role.
 void fill_keys(Call& call);
 
 struct Document {

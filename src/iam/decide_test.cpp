@@ -130,6 +130,11 @@ TEST(Decide, BoundariesAndSessionsOnlyTakeAway) {
   // The policy of a resource that names the user, or the very session, is not cut; one that names the role is.
   const auto names = [](const std::string& who) { return bundle(fmt::format(R"({{"Effect":"Allow","Principal":{{"AWS":"{}"}},"Action":"s3:PutObject","Resource":"*"}})", who), PolicyKind::Resource); };
   const Bundle user = names(ada), of_role = names(role), of_session = names(session);
+  const auto call = [](const std::string& who, const std::string& action, const std::string& resource) {
+    Call out = iam::call(who, action, resource);
+    out.resource_account = "111122223333";
+    return out;
+  };
   EXPECT_TRUE(decide(call(ada, "s3:PutObject", "arn:aws:s3:::b/x"), {.boundary = &few, .resource = &user}).allowed());
   EXPECT_FALSE(decide(call(session, "s3:PutObject", "arn:aws:s3:::b/x"), {.boundary = &few, .resource = &of_role}).allowed());
   EXPECT_TRUE(decide(call(session, "s3:PutObject", "arn:aws:s3:::b/x"), {.boundary = &few, .session = &few, .resource = &of_session}).allowed());
@@ -183,6 +188,77 @@ TEST(Decide, EachStatementSaysWhyItHasNoPart) {
   EXPECT_EQ(views[4].verdict, Verdict::Applies);
 }
 
+// ---- What AWS denies, and a simpler reading allows ----
+
+Decision of_one(const std::string& statements, const Call& of) {
+  const Bundle made = bundle(statements);
+  return decide(of, {.identity = &made});
+}
+
+TEST(Decide, NobodyKnowsWhoseABucketIs) {
+  const Bundle own = bundle(R"({"Effect":"Allow","Action":"s3:GetObject","Resource":"arn:aws:s3:::sagemaker-*","Condition":{"StringEquals":{"aws:ResourceAccount":"${aws:PrincipalAccount}"}}})"), all = bundle(statement("Allow", "*", "*")),
+               account = bundle(R"({"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::111122223333:root"},"Action":"s3:*","Resource":"*"})", PolicyKind::Resource);
+  const std::string object = "arn:aws:s3:::sagemaker-of-somebody/x";
+  EXPECT_FALSE(decide(call(ada, "s3:GetObject", object), {.identity = &own}).allowed());
+  Call known{.caller = *read_caller(ada), .action = "s3:GetObject", .resource = object, .resource_account = "111122223333", .keys = {}};
+  fill_keys(known);
+  EXPECT_TRUE(decide(known, {.identity = &own}).allowed());
+  EXPECT_FALSE(decide(call(stranger, "s3:GetObject", object), {.identity = &all, .resource = &account}).allowed());
+  Call given{.caller = *read_caller(stranger), .action = "s3:GetObject", .resource = object, .resource_account = {}, .keys = {}};
+  given.keys.set("aws:ResourceAccount", {"111122223333"});
+  fill_keys(given);
+  EXPECT_FALSE(decide(given, {.identity = &own}).allowed());
+  EXPECT_FALSE(decide(given, {.identity = &all, .resource = &account}).allowed());
+  // What belongs to AWS itself is nobody else's.
+  EXPECT_TRUE(decide(call(ada, "iam:GetPolicy", "arn:aws:iam::aws:policy/AmazonEKSClusterPolicy"), {.identity = &all}).allowed());
+}
+
+TEST(Decide, AStarOfADenyReachesOverColons) {
+  const std::string all = statement("Allow", "*", "*"), volume = "arn:aws:ec2:us-east-1:111122223333:volume/vol-1";
+  EXPECT_EQ(of_one(all + "," + statement("Deny", "ec2:*", "arn:aws:ec2:*:volume/*"), call(ada, "ec2:DeleteVolume", volume)).outcome, Outcome::ExplicitDeny);
+  EXPECT_FALSE(of_one(statement("Allow", "ec2:*", "arn:aws:ec2:*:volume/*"), call(ada, "ec2:DeleteVolume", volume)).allowed());
+  EXPECT_FALSE(of_one(R"({"Effect":"Allow","Action":"ec2:*","NotResource":"arn:aws:ec2:*:volume/*"})", call(ada, "ec2:DeleteVolume", volume)).allowed());
+}
+
+TEST(Decide, ARoleWithAPathIsDeniedByItsName) {
+  const std::string with_path = "arn:aws:iam::111122223333:role/aws-reserved/sso/Dev", of_session = "arn:aws:sts::111122223333:assumed-role/Dev/ada";
+  const auto key = [&](const char* effect) { return bundle(fmt::format(R"({{"Effect":"Allow","Principal":{{"AWS":"111122223333"}},"Action":"kms:*","Resource":"*"}},{{"Effect":"{}","Principal":{{"AWS":"{}"}},"Action":"kms:Decrypt","Resource":"*"}})", effect, with_path), PolicyKind::Resource); };
+  const Bundle denies = key("Deny"), allows = key("Allow"), all = bundle(statement("Allow", "*", "*"));
+  const std::string arn = "arn:aws:kms:us-east-1:111122223333:key/k";
+  EXPECT_EQ(decide(call(of_session, "kms:Decrypt", arn), {.identity = &all, .resource = &denies, .resource_must_allow = true}).outcome, Outcome::ExplicitDeny);
+  EXPECT_FALSE(decide(call(of_session, "kms:Decrypt", arn), {.resource = &allows, .resource_must_allow = true}).allowed());
+  Call told{.caller = *read_caller(of_session), .action = "kms:Decrypt", .resource = arn, .resource_account = {}, .keys = {}};
+  told.keys.set("aws:PrincipalArn", {with_path});
+  fill_keys(told);
+  EXPECT_EQ(told.caller.role_arn, with_path);
+  EXPECT_TRUE(decide(told, {.resource = &allows, .resource_must_allow = true}).allowed());
+}
+
+TEST(Decide, WhatEveryCallHasIsNeverMissing) {
+  const std::string all = statement("Allow", "*", "*");
+  EXPECT_EQ(of_one(all + "," + statement("Deny", "*", "*", R"(,"Condition":{"Bool":{"aws:SecureTransport":"false"}})"), call(ada, "s3:GetObject")).outcome, Outcome::ExplicitDeny);
+  EXPECT_EQ(of_one(all + "," + statement("Deny", "*", "*", R"(,"Condition":{"Bool":{"aws:ViaAWSService":"false"}})"), call(ada, "s3:GetObject")).outcome, Outcome::ExplicitDeny);
+  EXPECT_FALSE(of_one(statement("Allow", "*", "*", R"(,"Condition":{"StringNotEquals":{"aws:ResourceAccount":"1"}})"), call(ada, "s3:GetObject", "arn:aws:s3:::b/x")).allowed());
+}
+
+TEST(Decide, HostileDocumentsTakeNoLongerThanOthers) {
+  // One statement with many beginnings is looked at once; what is long is not compared.
+  std::string resources, patterns;
+  for (int i = 1; i < 300; ++i) resources += fmt::format("{}\"arn:aws:s3:::{}*\"", i == 1 ? "" : ",", std::string(static_cast<std::size_t>(i), 'a'));
+  for (int i = 0; i < 100; ++i) patterns += fmt::format("{}\"*{}b{}\"", i == 0 ? "" : ",", std::string(1023, 'a'), i);
+  const Bundle made = bundle(fmt::format(R"({{"Effect":"Deny","Action":"s3:GetObject","Resource":[{}],"Condition":{{"StringLike":{{"aws:UserAgent":[{}]}}}}}})", resources, patterns));
+  Call of = call(ada, "s3:GetObject", "arn:aws:s3:::" + std::string(400, 'a'));
+  of.keys.set("aws:UserAgent", {std::string(most_value_bytes, 'a')});
+  EXPECT_FALSE(made.find(of).denied);
+  of.keys.set("aws:UserAgent", {std::string(most_value_bytes + 1, 'a')});
+  EXPECT_TRUE(made.find(of).denied);
+  std::string many;
+  for (int i = 0; i < 5000; ++i) many += "${aws:userid}";
+  const Bundle wide = bundle(statement("Allow", "*", "*", fmt::format(R"(,"Condition":{{"StringEquals":{{"aws:userid":"{}"}}}})", many)));
+  of.keys.set("aws:userid", {std::string(most_value_bytes, 'a')});
+  EXPECT_FALSE(wide.find(of).allowed);
+}
+
 // ---- Properties, over random documents and calls ----
 
 struct Chance {
@@ -194,7 +270,7 @@ struct Chance {
 };
 
 constexpr const char* actions[] = {"s3:GetObject", "s3:PutObject", "s3:Get*", "s3:*", "*", "kms:Decrypt", "kms:De*", "sagemaker:Describe?luster"};
-constexpr const char* resources[] = {"*", "arn:aws:s3:::a/x", "arn:aws:s3:::a/*", "arn:aws:s3:::${aws:username}/*", "arn:aws:kms:us-east-1:111122223333:key/k", "arn:aws:kms", "arn:aws:s3:::${aws:Nobody}/x", "arn:aws:s3:::${aws:userid}/x", "arn:aws:s3:::b/?", "arn:aws:s3:${aws:userid}::a/x", "arn:aws:*:*::a/*"};
+constexpr const char* resources[] = {"*", "arn:aws:s3:::a/x", "arn:aws:s3:::a/*", "arn:aws:s3:::${aws:username}/*", "arn:aws:kms:us-east-1:111122223333:key/k", "arn:aws:kms", "arn:aws:s3:::${aws:Nobody}/x", "arn:aws:s3:::${aws:userid}/x", "arn:aws:s3:::b/?", "arn:aws:s3:${aws:userid}::a/x", "arn:aws:*:*::a/*", "arn:aws:s3:::secret${aws:Nobody}", "arn:aws:*:a/*", "arn:aws:s3:?::a/x"};
 constexpr const char* principals[] = {"\"*\"", R"({"AWS":"111122223333"})", R"({"AWS":"arn:aws:iam::111122223333:user/ada"})", R"({"AWS":"arn:aws:iam::111122223333:role/caller-role"})", R"({"AWS":["arn:aws:iam::444455556666:root","111122223333"]})", R"({"Service":"ec2.amazonaws.com"})"};
 constexpr const char* operations[] = {"StringEquals", "StringNotEquals", "StringLike", "StringEqualsIfExists", "StringNotLikeIfExists", "ForAllValues:StringEquals", "ForAnyValue:StringNotEquals"};
 constexpr const char* known_names[] = {"aws:username", "aws:userid", "aws:TagKeys", "aws:SourceIp"};

@@ -33,9 +33,12 @@ Result<std::vector<std::string>> read_texts(const Json& json, const std::string&
   }
   for (std::size_t i = 0; i < json.items().size(); ++i)
     if (auto done = one(json.items()[i], fmt::format("{}[{}]", path, i)); !done) return std::unexpected(std::move(done.error()));
-  if (out.empty() && !values) return wrong(path, "at least one is expected");
+  if (out.empty()) return wrong(path, "at least one is expected");
   return out;
 }
+
+// "AIDACKCEVSQ6C2EXAMPLE": what AWS writes in the place of somebody who was deleted.
+bool is_unique_id(std::string_view text) { return text.size() >= 16 && text.front() == 'A' && text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == text.npos; }
 
 bool is_account(std::string_view text) { return text.size() == 12 && text.find_first_not_of("0123456789") == text.npos; }
 
@@ -57,7 +60,7 @@ Result<std::vector<Principal>> read_principals(const Json& json, const std::stri
         out.emplace_back();
         continue;
       }
-      if (type->second == Principal::Type::Aws && !is_account(text) && !text.starts_with("arn:")) return wrong(path + ".AWS", fmt::format("\"{}\": an ARN, an account of twelve digits, or \"*\" is expected", text));
+      if (type->second == Principal::Type::Aws && !is_account(text) && !is_unique_id(text) && !text.starts_with("arn:")) return wrong(path + ".AWS", fmt::format("\"{}\": an ARN, an account of twelve digits, or \"*\" is expected", text));
       if (text.find_first_of("*?") != text.npos) return wrong(path + "." + name, fmt::format("\"{}\": a principal is named whole; only \"*\" alone stands for everybody", text));
       out.push_back({type->second, std::move(text)});
     }
@@ -84,7 +87,10 @@ Result<Condition> read_operator(const std::string& written, const std::string& p
   Condition out{.operation = written, .key = {}, .lookup = {}, .values = {}};
   std::string_view name = written;
   for (const auto& [prefix, quantifier] : {std::pair(std::string_view("ForAllValues:"), Quantifier::ForAllValues), std::pair(std::string_view("ForAnyValue:"), Quantifier::ForAnyValue)})
-    if (name.starts_with(prefix)) out.quantifier = quantifier, name.remove_prefix(prefix.size());
+    if (name.starts_with(prefix)) {
+      out.quantifier = quantifier, name.remove_prefix(prefix.size());
+      break;  // one of the two
+    }
   if (name.ends_with("IfExists")) out.if_exists = true, name.remove_suffix(8);
   const auto known = std::find_if(std::begin(operators), std::end(operators), [&](const Operator& one) { return one.name == name; });
   if (known == std::end(operators)) {
@@ -181,11 +187,15 @@ std::string lower(std::string_view text) {
 }
 
 bool glob_matches(std::string_view pattern, std::string_view text) {
+  if (pattern.size() > text.size() && pattern.size() - static_cast<std::size_t>(std::count(pattern.begin(), pattern.end(), '*')) > text.size()) return false;
   std::size_t p = 0, t = 0, star = pattern.npos, from = 0;
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++, from = t;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+    } else if (p < pattern.size() && pattern[p] == '?') {
+      ++p, ++t;
+      while (t < text.size() && (static_cast<unsigned char>(text[t]) & 0xC0) == 0x80) ++t;  // one character, however many bytes
+    } else if (p < pattern.size() && pattern[p] == text[t]) {
       ++p, ++t;
     } else if (star != pattern.npos) {
       p = star + 1, t = ++from;

@@ -55,7 +55,7 @@ inline constexpr std::size_t most_policy_bytes = 256 << 10, most_statements = 5'
 // Invalid: the element, what stands there and what is expected. Whatever is not in the grammar is refused: a document that is only half understood must not decide. Actions that nobody knows are not refused (real documents have them).
 Result<Policy> read_policy(std::string_view json, PolicyKind kind);
 
-// `pattern` with * (any characters) and ? (one). O(text x stars).
+// `pattern` with * (any characters) and ? (one, of UTF-8). O(text x text) at worst: a pattern that asks for more than the text has is refused at once.
 bool glob_matches(std::string_view pattern, std::string_view text);
 std::string lower(std::string_view text);  // of ASCII
 

@@ -52,6 +52,7 @@ TEST(Policy, WhatIsNotInTheGrammarIsRefusedWithItsPlace) {
   const std::string operation = one(R"(,"Condition":{"StringSounds":{"aws:username":"a"}})"), unknown = one(R"(,"Resources":"*")"), twice = one(R"(,"Effect":"Deny")"), both = one(R"(,"NotAction":"s3:*")"),
                     principal = one(R"(,"Principal":"*")"), number = one(R"(,"Condition":{"NumericEquals":{"s3:max-keys":"ten"}})"), range = one(R"(,"Condition":{"IpAddress":{"aws:SourceIp":"10.0.0.0/33"}})"),
                     date = one(R"(,"Condition":{"DateLessThan":{"aws:CurrentTime":"tomorrow"}})"), null = one(R"(,"Condition":{"NullIfExists":{"aws:username":"true"}})"), boolean = one(R"(,"Condition":{"Bool":{"aws:SecureTransport":"yes"}})"),
+                    quantifiers = one(R"(,"Condition":{"ForAllValues:ForAnyValue:StringEquals":{"aws:TagKeys":"a"}})"), none = one(R"(,"Condition":{"StringNotEquals":{"aws:SourceVpc":[]}})"),
                     arn = one(R"(,"Condition":{"ArnLike":{"aws:SourceArn":"cluster/x"}})");
   const Case cases[] = {
       {"{", PolicyKind::Identity, "a policy document is JSON"},
@@ -82,6 +83,8 @@ TEST(Policy, WhatIsNotInTheGrammarIsRefusedWithItsPlace) {
       {date.c_str(), PolicyKind::Identity, "\"tomorrow\": a time"},
       {null.c_str(), PolicyKind::Identity, "it has no IfExists"},
       {boolean.c_str(), PolicyKind::Identity, "\"yes\": true or false"},
+      {quantifiers.c_str(), PolicyKind::Identity, "no condition operator"},
+      {none.c_str(), PolicyKind::Identity, "at least one is expected"},
       {arn.c_str(), PolicyKind::Identity, "\"cluster/x\": an ARN"},
   };
   for (const Case& of : cases) {
@@ -93,8 +96,14 @@ TEST(Policy, WhatIsNotInTheGrammarIsRefusedWithItsPlace) {
   EXPECT_FALSE(read_policy(std::string(most_policy_bytes + 1, ' '), PolicyKind::Identity));
 }
 
+TEST(Policy, WhoWasDeletedIsReadAndNobody) {
+  const auto read = read_policy(R"({"Statement":{"Effect":"Allow","Principal":{"AWS":["AIDACKCEVSQ6C2EXAMPLE","111122223333"]},"Action":"kms:*"}})", PolicyKind::Resource);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->statements[0].principals.size(), 2u);
+}
+
 TEST(Policy, Globs) {
-  for (const auto& [pattern, text, yes] : {std::tuple("*", "", true), {"", "", true}, {"", "a", false}, {"a*", "a", true}, {"a?", "a", false}, {"*b", "aab", true}, {"a*b*c", "axbxbc", true}, {"a*b*c", "axbxb", false}, {"**", "x", true}, {"?", "", false}})
+  for (const auto& [pattern, text, yes] : {std::tuple("*", "", true), {"", "", true}, {"", "a", false}, {"a*", "a", true}, {"a?", "a", false}, {"*b", "aab", true}, {"a*b*c", "axbxbc", true}, {"a*b*c", "axbxb", false}, {"**", "x", true}, {"?", "", false}, {"caf?", "caf\u00e9", true}, {"a?c", "a\u00e9c", true}, {"??", "\u00e9", false}, {"*b", "a", false}})
     EXPECT_EQ(glob_matches(pattern, text), yes) << pattern << " " << text;
 }
 

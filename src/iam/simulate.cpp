@@ -34,7 +34,7 @@ Json simulate(const Call& call, const Attached& attached) {
 
 bool resource_must_allow(std::string_view action) {
   const std::string name = lower(action);
-  return name.starts_with("kms:") || name.starts_with("sts:assumerole");
+  return name.starts_with("kms:") || name.starts_with("sts:assumerole") || name == "sts:tagsession" || name == "sts:setsourceidentity" || name == "sts:setcontext";
 }
 
 std::vector<std::string> doubts(const Policy& policy, PolicyKind kind) {
@@ -47,7 +47,6 @@ std::vector<std::string> doubts(const Policy& policy, PolicyKind kind) {
       variables = variables || std::any_of(condition.values.begin(), condition.values.end(), [](const std::string& one) { return one.find("${") != one.npos; });
       if (!known_key(condition.lookup))
         out.push_back(fmt::format("{}: no condition key {} is known: {}", at, condition.key, statement.effect == Effect::Allow ? "this Allow never holds where a call does not have it" : "this Deny always holds where a call does not have it"));
-      if (condition.values.empty() && condition.compare != Compare::Null) out.push_back(fmt::format("{}: {} {} has no values: nothing is equal to them", at, condition.operation, condition.key));
     }
     if (variables && !policy.variables) out.push_back(fmt::format("{}: its ${{...}} is taken letter by letter; variables need \"Version\": \"2012-10-17\"", at));
     const auto any = [](const std::vector<std::string>& texts) { return std::find(texts.begin(), texts.end(), "*") != texts.end(); };

@@ -13,7 +13,7 @@ namespace fairlead::iam {
 // otherResource | conditionFails, unknown?, detail?}]}. The names of decisions are those of IAM's SimulatePrincipalPolicy.
 kube::Json simulate(const Call& call, const Attached& attached);
 
-// Keys and roles: their own policy has to allow, whatever the caller's say (kms:*, sts:AssumeRole*).
+// Keys and roles: their own policy has to allow, whatever the caller's say (kms:*, sts:AssumeRole*, and what goes with it: TagSession, SetSourceIdentity, SetContext).
 bool resource_must_allow(std::string_view action);
 
 // What is in the grammar and yet hardly what its author meant, a sentence each with its place: keys that nobody knows, variables that are not replaced, everything allowed to everybody.
