@@ -123,7 +123,8 @@ Result<iam::Call> make_call(const Question& of, const std::string& action, const
     std::size_t at = 0;
     for (int i = 0; resource != "*" && i < 4; ++i) at = resource.find(':', at) + 1;
     if (const std::string found = resource.substr(at, 12); at > 0 && found.find_first_not_of("0123456789") == found.npos && found.size() == 12) account = found;
-    who = fmt::format("arn:aws:iam::{}:user/somebody", account);
+    who = fmt::format("arn:aws:iam::{}:user/somebody", out.resource_account.empty() ? account : out.resource_account);
+    if (out.resource_account.empty()) out.resource_account = account;
   }
   auto caller = iam::read_caller(who);
   if (!caller) return pass(std::move(caller.error()), "--as");
@@ -169,6 +170,7 @@ Result<int> simulate(const Question& of, const Context& context) {
     for (std::size_t i = 0; i < views.items().size(); ++i) fmt::print("{}{}", i == 0 ? "" : "\n", draw_simulation(views.items()[i], context.look()));
   }
   if (unasked) fmt::print(stderr, "The policy of the key or role itself has to allow this too; it was not given (--resource-policy FILE) and is no part of the answer.\n");
+  if (unasked && of.expect == "allowed") return fail(Code::Invalid, "it cannot be told whether every call is allowed: give the policy of the key or role (--resource-policy FILE)");
   if (!as_expected) return fail(Code::Invalid, fmt::format("not every call is {}", of.expect));
   return 0;
 }

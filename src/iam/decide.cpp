@@ -315,7 +315,7 @@ Decision decide(const Call& call, const Attached& attached) {
 
   const bool nameless = call.caller.account.empty();  // a service, or nobody: no policies of its own
   const bool ownerless = call.resource_account.empty();  // nobody knows whose it is
-  const bool foreign = !nameless && (ownerless ? attached.resource != nullptr : call.resource_account != call.caller.account);
+  const bool foreign = !nameless && (ownerless || call.resource_account != call.caller.account);
   const bool root = call.caller.type == Caller::Type::Root;
   const bool identity_allows = !nameless && (root || identity.allowed);
   const bool resource_alone = resource.grant >= Grant::Broad;
@@ -327,7 +327,7 @@ Decision decide(const Call& call, const Attached& attached) {
   else granted = identity_allows || resource_alone;
   if (!granted) {
     std::string why;
-    if (identity_allows) why = fmt::format("the caller's policies allow it, but the policy of the resource does not{}", !foreign ? "" : ownerless ? ", of which nobody knows to which account it belongs" : fmt::format(", which belongs to another account ({})", call.resource_account));
+    if (identity_allows) why = fmt::format("the caller's policies allow it, but the policy of the resource does not{}", !foreign ? "" : ownerless ? "; nobody knows whose it is: say its account, where it is the caller's" : fmt::format(", which belongs to another account ({})", call.resource_account));
     else if (resource_with) why = "the policy of the resource leaves it to the caller's account, whose policies do not allow it";
     else why = "no statement allows it";
     return {Outcome::ImplicitDeny, std::move(why)};

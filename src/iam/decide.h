@@ -30,7 +30,7 @@ struct Call {
   Caller caller;
   std::string action;            // "sagemaker:DescribeCluster", without case
   std::string resource = "*";    // an ARN; "*": the call is about no resource
-  std::string resource_account;  // empty: as the key aws:ResourceAccount or the ARN says; where neither does (a bucket), nobody knows: then a resource's policy, if there is one, has to allow as well as the caller's
+  std::string resource_account;  // empty: as the key aws:ResourceAccount or the ARN says; where neither does (a bucket), nobody knows: then both the caller's policies and the resource's have to allow, as between two accounts
   Keys keys;
 };
 // Sets what follows from the call itself, where it is not set: aws:PrincipalArn, PrincipalAccount, PrincipalType, PrincipalIsAWSService, PrincipalServiceName, ViaAWSService, username, ResourceAccount; for kms: CallerAccount. A given aws:PrincipalArn tells the path of a session's role.

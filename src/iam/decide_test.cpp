@@ -40,6 +40,13 @@ Call call(const std::string& who, const std::string& action, const std::string& 
   return out;
 }
 
+// About something of account 111122223333, a bucket for example.
+Call call_at_home(const std::string& who, const std::string& action, const std::string& resource) {
+  Call out{.caller = *read_caller(who), .action = action, .resource = resource, .resource_account = "111122223333", .keys = {}};
+  fill_keys(out);
+  return out;
+}
+
 const std::string ada = "arn:aws:iam::111122223333:user/ada", role = "arn:aws:iam::111122223333:role/caller-role", session = "arn:aws:sts::111122223333:assumed-role/caller-role/s1", stranger = "arn:aws:iam::444455556666:user/eve";
 
 TEST(Decide, TheDocumentsOfVolumes) {
@@ -97,7 +104,7 @@ TEST(Decide, TheKeyOfACustomerIsLentUnderItsConditionsOnly) {
 TEST(Decide, DenyWinsWhereverItStands) {
   const Bundle allow = bundle(statement("Allow", "s3:*", "*")), deny = bundle(statement("Deny", "s3:Delete*", "arn:aws:s3:::data/*", R"(,"Sid":"Keep")")), everybody = bundle(R"({"Effect":"Deny","Principal":"*","Action":"s3:DeleteObject","Resource":"*"})", PolicyKind::Resource),
                open = bundle(R"({"Effect":"Allow","Principal":"*","Action":"s3:*","Resource":"*"})", PolicyKind::Resource);
-  const Call wanted = call(ada, "s3:DeleteObject", "arn:aws:s3:::data/x");
+  const Call wanted = call_at_home(ada, "s3:DeleteObject", "arn:aws:s3:::data/x");
   EXPECT_TRUE(decide(wanted, {.identity = &allow}).allowed());
   const Decision denied = decide(wanted, {.identity = &deny, .resource = &open});
   EXPECT_EQ(denied.outcome, Outcome::ExplicitDeny);
@@ -106,19 +113,19 @@ TEST(Decide, DenyWinsWhereverItStands) {
   EXPECT_EQ(decide(wanted, {.identity = &allow, .session = &deny}).outcome, Outcome::ExplicitDeny);
   EXPECT_EQ(decide(wanted, {.identity = &allow, .resource = &everybody}).outcome, Outcome::ExplicitDeny);
   EXPECT_EQ(decide(wanted, {}).reason, "no statement allows it");
-  EXPECT_EQ(decide(call("111122223333", "s3:DeleteObject", "arn:aws:s3:::data/x"), {}).outcome, Outcome::Allowed);
-  EXPECT_EQ(decide(call("111122223333", "s3:DeleteObject", "arn:aws:s3:::data/x"), {.identity = &deny}).outcome, Outcome::ExplicitDeny);
+  EXPECT_EQ(decide(call_at_home("111122223333", "s3:DeleteObject", "arn:aws:s3:::data/x"), {}).outcome, Outcome::Allowed);
+  EXPECT_EQ(decide(call_at_home("111122223333", "s3:DeleteObject", "arn:aws:s3:::data/x"), {.identity = &deny}).outcome, Outcome::ExplicitDeny);
 }
 
 TEST(Decide, NotActionAndNotResource) {
   const Bundle but_iam = bundle(R"({"Effect":"Allow","NotAction":"iam:*","NotResource":"arn:aws:s3:::secret/*"})");
-  EXPECT_TRUE(decide(call(ada, "s3:GetObject", "arn:aws:s3:::b/x"), {.identity = &but_iam}).allowed());
+  EXPECT_TRUE(decide(call_at_home(ada, "s3:GetObject", "arn:aws:s3:::b/x"), {.identity = &but_iam}).allowed());
   EXPECT_FALSE(decide(call(ada, "iam:CreateUser", "arn:aws:iam::111122223333:user/x"), {.identity = &but_iam}).allowed());
-  EXPECT_FALSE(decide(call(ada, "s3:GetObject", "arn:aws:s3:::secret/x"), {.identity = &but_iam}).allowed());
+  EXPECT_FALSE(decide(call_at_home(ada, "s3:GetObject", "arn:aws:s3:::secret/x"), {.identity = &but_iam}).allowed());
   const Bundle but_home = bundle(R"({"Effect":"Allow","Action":"s3:*","NotResource":"arn:aws:s3:::home/${aws:username}/*"})"), deny_home = bundle(R"({"Effect":"Deny","Action":"s3:*","NotResource":"arn:aws:s3:::home/${aws:username}/*"})");
-  EXPECT_FALSE(decide(call(role, "s3:GetObject", "arn:aws:s3:::home/ada/x"), {.identity = &but_home}).allowed());  // a role has no user name: "not his home" says nothing
-  EXPECT_EQ(decide(call(role, "s3:GetObject", "arn:aws:s3:::home/ada/x"), {.identity = &deny_home}).outcome, Outcome::ExplicitDeny);
-  EXPECT_EQ(decide(call(ada, "s3:GetObject", "arn:aws:s3:::home/ada/x"), {.identity = &deny_home}).outcome, Outcome::ImplicitDeny);
+  EXPECT_FALSE(decide(call_at_home(role, "s3:GetObject", "arn:aws:s3:::home/ada/x"), {.identity = &but_home}).allowed());  // a role has no user name: "not his home" says nothing
+  EXPECT_EQ(decide(call_at_home(role, "s3:GetObject", "arn:aws:s3:::home/ada/x"), {.identity = &deny_home}).outcome, Outcome::ExplicitDeny);
+  EXPECT_EQ(decide(call_at_home(ada, "s3:GetObject", "arn:aws:s3:::home/ada/x"), {.identity = &deny_home}).outcome, Outcome::ImplicitDeny);
 }
 
 TEST(Decide, BoundariesAndSessionsOnlyTakeAway) {
@@ -130,15 +137,10 @@ TEST(Decide, BoundariesAndSessionsOnlyTakeAway) {
   // The policy of a resource that names the user, or the very session, is not cut; one that names the role is.
   const auto names = [](const std::string& who) { return bundle(fmt::format(R"({{"Effect":"Allow","Principal":{{"AWS":"{}"}},"Action":"s3:PutObject","Resource":"*"}})", who), PolicyKind::Resource); };
   const Bundle user = names(ada), of_role = names(role), of_session = names(session);
-  const auto call = [](const std::string& who, const std::string& action, const std::string& resource) {
-    Call out = iam::call(who, action, resource);
-    out.resource_account = "111122223333";
-    return out;
-  };
-  EXPECT_TRUE(decide(call(ada, "s3:PutObject", "arn:aws:s3:::b/x"), {.boundary = &few, .resource = &user}).allowed());
-  EXPECT_FALSE(decide(call(session, "s3:PutObject", "arn:aws:s3:::b/x"), {.boundary = &few, .resource = &of_role}).allowed());
-  EXPECT_TRUE(decide(call(session, "s3:PutObject", "arn:aws:s3:::b/x"), {.boundary = &few, .session = &few, .resource = &of_session}).allowed());
-  EXPECT_FALSE(decide(call("arn:aws:sts::111122223333:assumed-role/caller-role/s2", "s3:PutObject", "arn:aws:s3:::b/x"), {.resource = &of_session}).allowed());
+  EXPECT_TRUE(decide(call_at_home(ada, "s3:PutObject", "arn:aws:s3:::b/x"), {.boundary = &few, .resource = &user}).allowed());
+  EXPECT_FALSE(decide(call_at_home(session, "s3:PutObject", "arn:aws:s3:::b/x"), {.boundary = &few, .resource = &of_role}).allowed());
+  EXPECT_TRUE(decide(call_at_home(session, "s3:PutObject", "arn:aws:s3:::b/x"), {.boundary = &few, .session = &few, .resource = &of_session}).allowed());
+  EXPECT_FALSE(decide(call_at_home("arn:aws:sts::111122223333:assumed-role/caller-role/s2", "s3:PutObject", "arn:aws:s3:::b/x"), {.resource = &of_session}).allowed());
 }
 
 TEST(Decide, AccountsRolesAndServicesInPoliciesOfResources) {
@@ -176,7 +178,7 @@ TEST(Decide, CallersAreReadOrRefused) {
 TEST(Decide, EachStatementSaysWhyItHasNoPart) {
   const Bundle some = bundle(statement("Allow", "s3:Put*", "*") + "," + statement("Allow", "s3:Get*", "arn:aws:s3:::b/*") + "," + statement("Allow", "s3:Get*", "*", R"(,"Condition":{"StringEquals":{"aws:userid":"x"}})") + "," +
                              statement("Deny", "s3:Get*", "*", R"(,"Condition":{"StringEquals":{"aws:UserNmae":"x"}})") + "," + statement("Allow", "s3:GetObject", "arn:aws:s3:::a/x"));
-  const auto views = some.explain(call(ada, "s3:GetObject", "arn:aws:s3:::a/x"));
+  const auto views = some.explain(call_at_home(ada, "s3:GetObject", "arn:aws:s3:::a/x"));
   ASSERT_EQ(views.size(), 5u);
   EXPECT_EQ(views[0].verdict, Verdict::OtherAction);
   EXPECT_EQ(views[1].verdict, Verdict::OtherResource);
@@ -200,6 +202,8 @@ TEST(Decide, NobodyKnowsWhoseABucketIs) {
                account = bundle(R"({"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::111122223333:root"},"Action":"s3:*","Resource":"*"})", PolicyKind::Resource);
   const std::string object = "arn:aws:s3:::sagemaker-of-somebody/x";
   EXPECT_FALSE(decide(call(ada, "s3:GetObject", object), {.identity = &own}).allowed());
+  EXPECT_THAT(decide(call(ada, "s3:GetObject", object), {.identity = &all}).reason, HasSubstr("nobody knows whose it is"));
+  EXPECT_TRUE(decide(call_at_home(ada, "s3:GetObject", object), {.identity = &all}).allowed());
   Call known{.caller = *read_caller(ada), .action = "s3:GetObject", .resource = object, .resource_account = "111122223333", .keys = {}};
   fill_keys(known);
   EXPECT_TRUE(decide(known, {.identity = &own}).allowed());
@@ -314,6 +318,7 @@ World random_world(Chance& chance) {
 Call random_call(Chance& chance) {
   Call out{.caller = *read_caller(chance.of(callers)), .action = chance.of(asked_actions), .resource = chance.of(asked_resources), .resource_account = {}, .keys = {}};
   if (chance.once_in(2)) out.keys.set("aws:SourceIp", {"10.0.0.1"});
+  if (!chance.once_in(4)) out.resource_account = "111122223333";
   if (chance.once_in(2)) out.keys.set("aws:TagKeys", {"ada", "x"});
   fill_keys(out);
   return out;

@@ -13,7 +13,7 @@ TEST(Simulate, SaysTheDecisionAndEachStatement) {
   const auto policy = read_policy(R"({"Version":"2012-10-17","Statement":[{"Sid":"Read","Effect":"Allow","Action":"s3:Get*","Resource":"*"},{"Effect":"Deny","Action":"s3:GetObject","Resource":"arn:aws:s3:::keep/*"}]})", PolicyKind::Identity);
   ASSERT_TRUE(policy);
   const Bundle bundle({{"a.json", *policy}}, PolicyKind::Identity);
-  Call call{.caller = *read_caller("arn:aws:iam::111122223333:user/ada"), .action = "s3:GetObject", .resource = "arn:aws:s3:::b/x", .resource_account = {}, .keys = {}};
+  Call call{.caller = *read_caller("arn:aws:iam::111122223333:user/ada"), .action = "s3:GetObject", .resource = "arn:aws:s3:::b/x", .resource_account = "111122223333", .keys = {}};
   fill_keys(call);
   EXPECT_EQ(kube::print_json(simulate(call, {.identity = &bundle})),
             R"({"action":"s3:GetObject","resource":"arn:aws:s3:::b/x","caller":"arn:aws:iam::111122223333:user/ada","decision":"allowed","reason":"allowed by a.json, statement Read","statements":[)"

@@ -17,6 +17,7 @@ says() {
 }
 policy() { "$build/bin/fairlead" policy "$@" --state-dir "$work/none"; }
 documents=tests/data/policies
+echo '{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":"*","Resource":"*"}}' > "$work/all.json"
 cluster=arn:aws:sagemaker:us-east-1:111122223333:cluster/abc
 key=arn:aws:kms:us-east-1:111122223333:key/k
 session=arn:aws:sts::111122223333:assumed-role/caller-role/s1
@@ -31,6 +32,9 @@ says 'JSON for scripts' 0 '"decision": "implicitDeny"' policy simulate --policy 
 says 'a key of which the own policy was not given' 0 'is no part of the answer' policy simulate --policy $documents/csi-driver.json --action kms:Decrypt
 echo '{"Statement":[{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"StringSounds":{"aws:username":"a"}}}]}' > "$work/sounds.json"
 echo '{"Statement":[{"Effect":"Allow","Effect":"Deny","Action":"*","Resource":"*"}]}' > "$work/twice.json"
+says 'which is no yes' 1 'it cannot be told' policy simulate --policy "$work/all.json" --action kms:Decrypt --expect allowed
+says 'a bucket of which nobody knows whose it is' 1 'nobody knows whose it is' policy simulate --policy "$work/all.json" --as arn:aws:iam::111122223333:user/ada --action s3:GetObject --resource arn:aws:s3:::b/x --expect allowed
+says 'and of which one says so' 0 'allowed s3:GetObject' policy simulate --policy "$work/all.json" --as arn:aws:iam::111122223333:user/ada --action s3:GetObject --resource arn:aws:s3:::b/x --resource-account 111122223333 --expect allowed
 says 'an operator that nobody knows' 1 'Statement[0].Condition.StringSounds: "StringSounds" is no condition operator' policy check "$work/sounds.json"
 says 'an element twice' 1 'stands there twice' policy check "$work/twice.json"
 says 'such a document decides nothing' 1 'sounds.json: Statement[0]' policy simulate --policy "$work/sounds.json" --action s3:GetObject
