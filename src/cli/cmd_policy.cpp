@@ -119,10 +119,7 @@ Result<iam::Call> make_call(const Question& of, const std::string& action, const
   if (resource != "*" && (!resource.starts_with("arn:") || std::count(resource.begin(), resource.end(), ':') < 5)) return fail(Code::Invalid, fmt::format("--resource {}: an ARN is expected, such as arn:aws:sagemaker:us-east-1:111122223333:cluster/abc, or * for a call about no resource", resource));
   std::string who = of.caller;
   if (who.empty()) {  // a user of the resource's account
-    std::string account = "111122223333";
-    std::size_t at = 0;
-    for (int i = 0; resource != "*" && i < 4; ++i) at = resource.find(':', at) + 1;
-    if (const std::string found = resource.substr(at, 12); at > 0 && found.find_first_not_of("0123456789") == found.npos && found.size() == 12) account = found;
+    const std::string account(iam::is_account(iam::arn_field(resource, 4)) ? iam::arn_field(resource, 4) : "111122223333");
     who = fmt::format("arn:aws:iam::{}:user/somebody", out.resource_account.empty() ? account : out.resource_account);
     if (out.resource_account.empty()) out.resource_account = account;
   }
@@ -139,7 +136,7 @@ Result<iam::Call> make_call(const Question& of, const std::string& action, const
   out.keys.set_default("aws:CurrentTime", print_time(now));
   out.keys.set_default("aws:EpochTime", fmt::format("{}", std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count()));
   out.keys.set_default("aws:SecureTransport", "true");
-  if (!of.resource_account.empty() && (of.resource_account.size() != 12 || of.resource_account.find_first_not_of("0123456789") != of.resource_account.npos)) return fail(Code::Invalid, fmt::format("--resource-account {}: twelve digits are expected", of.resource_account));
+  if (!of.resource_account.empty() && !iam::is_account(of.resource_account)) return fail(Code::Invalid, fmt::format("--resource-account {}: twelve digits are expected", of.resource_account));
   iam::fill_keys(out);
   return out;
 }

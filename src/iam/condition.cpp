@@ -207,26 +207,7 @@ bool Pattern::equals(std::string_view text, bool without_case) const {
   return true;
 }
 
-bool Pattern::matches(std::string_view text, bool without_case) const {
-  if (units_.size() > text.size() && units_.size() - static_cast<std::size_t>(std::count(units_.begin(), units_.end(), any_text)) > text.size()) return false;
-  std::size_t p = 0, t = 0, star = std::string_view::npos, from = 0;
-  while (t < text.size()) {
-    if (p < units_.size() && units_[p] == any_text) {
-      star = p++, from = t;
-    } else if (p < units_.size() && units_[p] == any_one) {
-      ++p, ++t;
-      while (t < text.size() && (static_cast<unsigned char>(text[t]) & 0xC0) == 0x80) ++t;
-    } else if (p < units_.size() && ((without_case ? fold(units_[p]) == fold(unit(text[t])) : units_[p] == unit(text[t])))) {
-      ++p, ++t;
-    } else if (star != std::string_view::npos) {
-      p = star + 1, t = ++from;
-    } else {
-      return false;
-    }
-  }
-  while (p < units_.size() && units_[p] == any_text) ++p;
-  return p == units_.size();
-}
+bool Pattern::matches(std::string_view text) const { return match_units<char16_t>(units_, text, any_text, any_one); }
 
 Expanded expand(std::string_view text, const Keys& keys, bool variables) {
   if (!variables || text.find("${") == text.npos) return {Pattern::literal(text), false};

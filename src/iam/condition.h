@@ -40,7 +40,7 @@ class Pattern {
  public:
   // No variables: `variables` is false, or there are none in the text.
   static Pattern literal(std::string_view text);
-  bool matches(std::string_view text, bool without_case = false) const;  // * and ? of the policy's author are wildcards
+  bool matches(std::string_view text) const;  // * and ? of the policy's author are wildcards
   bool equals(std::string_view text, bool without_case = false) const;   // they are characters
   std::string text() const;
 

@@ -12,21 +12,7 @@ namespace fairlead::iam {
 
 namespace {
 
-bool is_account(std::string_view text) { return text.size() == 12 && text.find_first_not_of("0123456789") == text.npos; }
-
-// The field of an ARN: 4 is the account, 5 the resource.
-std::string_view arn_field(std::string_view arn, int field) {
-  for (; field > 0; --field) {
-    const std::size_t colon = arn.find(':');
-    if (colon == arn.npos) return {};
-    arn.remove_prefix(colon + 1);
-  }
-  return arn;
-}
-std::string_view account_of(std::string_view arn) {
-  std::string_view rest = arn_field(arn, 4);
-  return rest.substr(0, rest.find(':'));
-}
+std::string_view account_of(std::string_view arn) { return arn_field(arn, 4); }
 
 // Of a role's ARN: its name without the path. Names are unique in an account.
 std::string_view role_name(std::string_view arn) {

@@ -40,8 +40,6 @@ Result<std::vector<std::string>> read_texts(const Json& json, const std::string&
 // "AIDACKCEVSQ6C2EXAMPLE": what AWS writes in the place of somebody who was deleted.
 bool is_unique_id(std::string_view text) { return text.size() >= 16 && text.front() == 'A' && text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == text.npos; }
 
-bool is_account(std::string_view text) { return text.size() == 12 && text.find_first_not_of("0123456789") == text.npos; }
-
 Result<std::vector<Principal>> read_principals(const Json& json, const std::string& path) {
   if (json.is_string()) {
     if (json.string() != "*") return wrong(path, fmt::format("\"{}\": \"*\" is expected, or an object such as {{\"AWS\": \"arn:aws:iam::111122223333:role/name\"}}", json.string()));
@@ -186,25 +184,17 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-bool glob_matches(std::string_view pattern, std::string_view text) {
-  if (pattern.size() > text.size() && pattern.size() - static_cast<std::size_t>(std::count(pattern.begin(), pattern.end(), '*')) > text.size()) return false;
-  std::size_t p = 0, t = 0, star = pattern.npos, from = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++, from = t;
-    } else if (p < pattern.size() && pattern[p] == '?') {
-      ++p, ++t;
-      while (t < text.size() && (static_cast<unsigned char>(text[t]) & 0xC0) == 0x80) ++t;  // one character, however many bytes
-    } else if (p < pattern.size() && pattern[p] == text[t]) {
-      ++p, ++t;
-    } else if (star != pattern.npos) {
-      p = star + 1, t = ++from;
-    } else {
-      return false;
-    }
+bool glob_matches(std::string_view pattern, std::string_view text) { return match_units(pattern, text, '*', '?'); }
+
+bool is_account(std::string_view text) { return text.size() == 12 && text.find_first_not_of("0123456789") == text.npos; }
+
+std::string_view arn_field(std::string_view arn, int field) {
+  for (int i = 0; i < field; ++i) {
+    const std::size_t colon = arn.find(':');
+    if (colon == arn.npos) return {};
+    arn.remove_prefix(colon + 1);
   }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
+  return field < 5 ? arn.substr(0, arn.find(':')) : arn;
 }
 
 Result<Policy> read_policy(std::string_view json, PolicyKind kind) {

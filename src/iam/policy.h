@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/result.h"
@@ -58,5 +59,35 @@ Result<Policy> read_policy(std::string_view json, PolicyKind kind);
 // `pattern` with * (any characters) and ? (one, of UTF-8). O(text x text) at worst: a pattern that asks for more than the text has is refused at once.
 bool glob_matches(std::string_view pattern, std::string_view text);
 std::string lower(std::string_view text);  // of ASCII
+bool is_account(std::string_view text);    // twelve digits
+// A field of an ARN, counted from 0: 4 is the account, 5 the resource, with all that follows. Empty where there is none.
+std::string_view arn_field(std::string_view arn, int field);
+
+// glob_matches on units of any width, of which two are the wildcards. One star at a time: what fails goes back to the last.
+template <class Unit>
+bool match_units(std::basic_string_view<Unit> pattern, std::string_view text, Unit star, Unit one) {
+  if (pattern.size() > text.size()) {
+    std::size_t wanted = 0;
+    for (const Unit c : pattern) wanted += c != star;
+    if (wanted > text.size()) return false;
+  }
+  std::size_t p = 0, t = 0, back = pattern.npos, from = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == star) {
+      back = p++, from = t;
+    } else if (p < pattern.size() && pattern[p] == one) {
+      ++p, ++t;
+      while (t < text.size() && (static_cast<unsigned char>(text[t]) & 0xC0) == 0x80) ++t;  // one character, however many bytes
+    } else if (p < pattern.size() && pattern[p] == static_cast<Unit>(static_cast<std::make_unsigned_t<Unit>>(static_cast<unsigned char>(text[t])))) {
+      ++p, ++t;
+    } else if (back != pattern.npos) {
+      p = back + 1, t = ++from;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == star) ++p;
+  return p == pattern.size();
+}
 
 }  // namespace fairlead::iam
