@@ -12,7 +12,7 @@ Count test_rounds(Count sample, Count full) {
   return std::getenv("FAIRLEAD_SANITIZED") == nullptr ? sample : sample > 5 ? sample / 5 : 1;
 }
 
-// Of many places of one kind (each write before which a program may die): all of them, or each ninth where memory is watched.
-inline int test_stride() { return std::getenv("FAIRLEAD_FULL") == nullptr && std::getenv("FAIRLEAD_SANITIZED") != nullptr ? 9 : 1; }
+// Of many places of one kind (each write before which a program may die): all of them, or each 23rd where memory is watched.
+inline int test_stride() { return std::getenv("FAIRLEAD_FULL") == nullptr && std::getenv("FAIRLEAD_SANITIZED") != nullptr ? 23 : 1; }
 
 }  // namespace fairlead

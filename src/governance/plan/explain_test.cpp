@@ -243,9 +243,10 @@ TEST(ExplainProperty, EveryRemedyStartsIt) {
     }
     if (HasFailure()) FAIL() << lab.text();
   }
-  EXPECT_GT(waiting, 30);
-  EXPECT_GT(endings, 10);
-  EXPECT_GT(changes, 30);
+  const int of = static_cast<int>(seeds);  // each world has several that wait
+  EXPECT_GT(waiting, of);
+  EXPECT_GT(endings, of / 4);
+  EXPECT_GT(changes, of);
   EXPECT_LT(none, waiting / 5) << "most can be helped";
 }
 

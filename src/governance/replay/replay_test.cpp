@@ -52,6 +52,21 @@ TEST(Replay, TheRecordedAnswersAreOurs) {
   EXPECT_GE(passed, 190U);
 }
 
+// The one known failure: the record is of a run whose write of the eviction was answered with "not found" (Kueue's scheduler_tas_test.go has the same input twice, with that error and
+// without, and other answers), and the file does not say so. Told of it, the engine gives the recorded answer.
+TEST(Replay, TheKnownFailureLacksOnlyAFailedWrite) {
+  std::string text = *read_file(folder + "schedule-fortas.json");
+  const std::string begin = R"("id":"schedule-fortas/054","config":{)";
+  const auto at = text.find(begin);
+  ASSERT_NE(at, std::string::npos);
+  text.insert(at + begin.size(), R"("injectedAdmissionError":"not found",)");
+  auto outcomes = replay(text);
+  ASSERT_TRUE(outcomes);
+  const auto found = std::find_if(outcomes->begin(), outcomes->end(), [](const CaseOutcome& outcome) { return outcome.id == "schedule-fortas/054"; });
+  ASSERT_NE(found, outcomes->end());
+  EXPECT_EQ(found->kind, CaseOutcome::Kind::Passed) << found->detail;
+}
+
 TEST(Replay, ADifferentAnswerFailsWithBoth) {
   auto outcomes = replay(R"({"group": "satisfies-preemption-policy", "kind": "unit-table", "cases": [{"id": "x", "input": {"policy": "Any", "preemptor": {"metadata": {"name": "a"}}, "candidate": {"metadata": {"name": "b"}}}, "expected": {"want": false}}]})");
   ASSERT_TRUE(outcomes);
