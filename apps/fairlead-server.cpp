@@ -3,6 +3,7 @@
 #include "apps/fairlead-server.h"
 
 #include <CLI/CLI.hpp>
+#include <tuple>
 
 #include "api/crds.h"
 #include "api/network_ways.h"
@@ -80,6 +81,23 @@ apiserver::ApiServiceOptions api_service(const Flags& flags, const fleet::Ranges
   const std::string address = listen ? listen->first : "";
   const bool reachable = !address.empty() && address.find_first_not_of("0123456789.") == std::string::npos && address != "0.0.0.0" && !address.starts_with("127.");
   return {.service_address = apiserver::api_service_address(flags.service_ranges), .address = reachable ? address : fleet::host_address(ranges), .port = port};
+}
+
+// The AWS face beside the API, on the next port; a port that is taken is told and harms nothing, unless it was asked for.
+Result<std::unique_ptr<hyperpod::Door>> open_face(const Flags& flags, apiserver::EmbeddedServer& server, const Clock& clock, const std::string& state_dir, const std::string& address) {
+  if (flags.aws_listen == "off") return nullptr;
+  AwsWiring wiring{.address = address, .port = static_cast<unsigned short>(flags.listen.ends_with(":0") || server.port() == 65'535 ? 0 : server.port() + 1), .space = api::identities::default_space, .issue = [&server](const http::CertificateRequest& request) { return server.issue(request); }, .ca_pem = server.ca_pem(), .audit_log = state_dir + "/aws-audit.log"};
+  if (!flags.aws_listen.empty()) {
+    const auto listen = parse_listen("--aws-listen", flags.aws_listen);
+    if (!listen) return std::unexpected(listen.error());
+    std::tie(wiring.address, wiring.port) = *listen;
+  }
+  auto door = open_aws(flags, server.api(), clock, wiring);
+  if (!door && flags.aws_listen.empty() && door.error().code == Code::Unavailable) {
+    log_warn("the AWS face is off: give it another port by --aws-listen", {{"why", door.error().message}});
+    return nullptr;
+  }
+  return door;
 }
 
 std::uint64_t random_seed() {
@@ -188,7 +206,10 @@ int serve(Flags flags) {
   const auto exits = std::make_shared<ExitRelay>(runner);
   add_controllers(runner, exits, **server, *host, clock, options.state_dir, *ranges, flags);
   runner.add(std::make_unique<governance::ConversionController>((*server)->api(), [at] { return std::optional(at); }));
+  const auto face = open_face(flags, **server, clock, options.state_dir, listen->first);
+  if (!face) return refuse(face.error().message);
   runner.start();
+  if (*face != nullptr) log_info("AWS clients are served", {{"address", fmt::format("{}:{}", options.address, (*face)->port())}, {"account", (*face)->site().account}, {"region", (*face)->site().region}});
   log_info("serving", {{"address", fmt::format("{}:{}", options.address, (*server)->port())}, {"state", options.state_dir}, {"kubeconfig", (*server)->admin_kubeconfig()}});
 
   int signal = 0;
@@ -226,6 +247,14 @@ int main(int argc, char** argv) {
   app.add_flag("--audit-writes-only", flags.audit_writes_only, "leaves out get, list and watch");
   app.add_flag("--notify-local", flags.notify_local, "notifications may go to receivers on this machine and its links, too (127.0.0.0/8, 169.254.0.0/16, ::1, fe80::/10)");
   app.add_option("--client-rate", flags.client_rate, "requests a second of one user (nodes four times that, system:masters any), bursts of twice that; 0: no limit")->capture_default_str()->check(CLI::Range(0.0, 1e9));
+  const char* const aws = "For AWS clients (docs/hyperpod-api.md)";
+  app.add_option("--aws-listen", flags.aws_listen, "address and port where they are served (default: the port after --listen's; with --engine=kubernetes: nowhere); off: nowhere")->group(aws)->type_name("ADDRESS:PORT|off");
+  app.add_option("--aws-endpoint", flags.aws_endpoint, "how they reach it, where that is not the same (a name, a load balancer); its host is in the certificate")->group(aws)->type_name("URL");
+  app.add_option("--aws-account", flags.aws_account, "twelve digits, in all ARNs; chosen once (default: at random)")->group(aws)->type_name("ACCOUNT");
+  app.add_option("--aws-region", flags.aws_region, "in all ARNs; chosen once (default: fairlead-1)")->group(aws)->type_name("REGION");
+  app.add_option("--aws-rate", flags.aws_rate, "calls a second of one identity, bursts of twice that; 0: no limit")->group(aws)->capture_default_str()->check(CLI::Range(0.0, 1e9));
+  app.add_flag("--aws-relaxed-names", flags.aws_relaxed_names, "names that only machines of AWS have (file systems, zones, ids of nodes and volumes) may be any printable words")->group(aws);
+  app.add_option("--aws-audit-log", flags.aws_audit_log, "file of who called what, one JSON line a call (default: aws-audit.log of the state folder, where there is one); off: none")->group(aws)->type_name("FILE|off");
   app.add_option("--controllers", flags.controllers, "all, or engine: the controllers of domains (slurm) run elsewhere")->capture_default_str()->check(CLI::IsMember({"all", "engine"}));
   const char* const group = "On a Kubernetes cluster (--engine=kubernetes)";
   app.add_option("--kubeconfig", flags.kubeconfig, "file that says which; without: $KUBECONFIG, the pod's service account, ~/.kube/config")->group(group)->type_name("FILE");

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,6 +24,7 @@
 #include "base/own_program.h"
 #include "fleet/plan/addresses.h"
 #include "governance/decision_log.h"
+#include "hyperpod/door.h"
 #include "kube/controller.h"
 
 namespace fairlead {
@@ -43,6 +45,10 @@ struct Flags {
   int decision_log_megabytes = 32;
   bool notify_local = false;        // notifications may go to this machine and its links
   double client_rate = 20'000;      // requests a second
+  std::string aws_listen;          // empty: one port above --listen; "off"
+  std::string aws_endpoint, aws_account, aws_region, aws_audit_log;
+  bool aws_relaxed_names = false;
+  double aws_rate = 100;           // calls a second of one identity
   std::string machines_socket;   // of fairlead-machines; empty: this process makes local nodes itself
   // --engine=kubernetes
   std::string kubeconfig, context;
@@ -77,6 +83,17 @@ inline std::unique_ptr<governance::DecisionSink> make_decision_log(const Flags& 
 
 // apps/fairlead-server_kubernetes.cpp
 int serve_kubernetes(const Flags& flags);
+
+// apps/fairlead-server_aws.cpp: the AWS face.
+struct AwsWiring {
+  std::string address;
+  unsigned short port = 0;
+  std::string space;                                                             // of its settings and keys
+  std::function<Result<http::KeyPair>(const http::CertificateRequest&)> issue;   // by the site's authority; null: by one of its own, in a Secret
+  std::string ca_pem;                                                            // of `issue`
+  std::string audit_log;                                                         // where none is named; empty: none
+};
+Result<std::unique_ptr<hyperpod::Door>> open_aws(const Flags& flags, kube::KubeApi& api, const Clock& clock, const AwsWiring& wiring);
 
 inline int refuse(const std::string& why, int status = 1) {
   fmt::print(stderr, "fairlead-server: {}\n", why);

@@ -131,6 +131,8 @@ int serve_kubernetes(const Flags& flags) {
   if (!health_at) return refuse(health_at.error().message, 2);
   const auto webhook_at = flags.webhook_listen.empty() ? Result<std::pair<std::string, unsigned short>>() : parse_listen("--webhook-listen", flags.webhook_listen);
   if (!webhook_at) return refuse(webhook_at.error().message, 2);
+  const auto aws_at = flags.aws_listen.empty() || flags.aws_listen == "off" ? Result<std::pair<std::string, unsigned short>>() : parse_listen("--aws-listen", flags.aws_listen);
+  if (!aws_at) return refuse(aws_at.error().message, 2);
   const auto ranges = fleet::parse_ranges(flags.node_range, flags.pod_range);
   if (!ranges) return refuse(ranges.error().message, 2);
   const sigset_t signals = prepare_process();
@@ -189,6 +191,15 @@ int serve_kubernetes(const Flags& flags) {
   std::unique_ptr<governance::ConversionPoint> conversion;
   if (!flags.webhook_listen.empty() && flags.watch_namespace.empty())
     conversion = std::make_unique<governance::ConversionPoint>(**election, clock, governance::ConversionPoint::Options{.address = webhook_at->first.empty() ? "0.0.0.0" : webhook_at->first, .port = webhook_at->second, .service = flags.webhook_service, .secret = {space, api::queue_webhook_name}});
+
+  // On every replica, too: it stores nothing.
+  std::unique_ptr<hyperpod::Door> face;
+  if (!flags.aws_listen.empty() && flags.aws_listen != "off") {
+    auto opened = open_aws(flags, **election, clock, {.address = aws_at->first, .port = aws_at->second, .space = space, .issue = {}, .ca_pem = {}, .audit_log = exists(state_dir) ? state_dir + "/aws-audit.log" : ""});
+    if (!opened) return refuse(opened.error().message);
+    face = std::move(*opened);
+    log_info("AWS clients are served", {{"port", std::to_string(face->port())}, {"account", face->site().account}, {"region", face->site().region}});
+  }
 
   const std::string identity = make_identity(flags);
   // Queues are of the whole cluster, and need definitions of a group that is Kueue's.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/crds.h"
 
+#include "api/identity_crds.h"
 #include "api/queue_crds.h"
 #include "api/team_crds.h"
 
@@ -155,6 +156,7 @@ std::vector<Json> crds() {
   all.push_back(notification_topic_crd());
   all.push_back(notification_crd());
   for (Json& crd : team_crds()) all.push_back(std::move(crd));
+  all.push_back(identity_crd());
   for (Json& crd : queue_crds()) all.push_back(std::move(crd));
   return all;
 }

@@ -395,6 +395,7 @@ void add_one(CLI::App& app, Context& context, bool upgrade) {
   command->add_option("--watch-namespace", install_options.watch_namespace, "look after clusters of this namespace only, with rights in no other")->type_name("NAME");
   command->add_option("--companion-dir", install_options.companion_dir, "folder of each node that holds fairlead-slurm; \"\": the images bring it")->capture_default_str();
   command->add_option("--slurm-image", install_options.slurm_image, "image of Slurm's containers where a cluster names none");
+  command->add_flag("--aws", install_options.aws, "serve AWS clients, too, at Service fairlead-aws (docs/hyperpod-api.md)");
   command->add_flag("--local-machines", options->local_machines, "no Deployment: the server runs on a machine of yours with --local-machines, under the service account that is made here");
   command->add_flag("--adopt", options->adopt, "take over CRDs and other objects that somebody else made, where no other controller works with them");
   command->add_flag("--dry-run", options->dry_run, "tell what would be done, change nothing; with -o yaml or json print the objects, without a cluster");

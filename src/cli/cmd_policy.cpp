@@ -20,9 +20,7 @@ namespace fairlead::cli {
 
 using kube::Json;
 
-namespace {
-
-Result<std::string> read_text(const std::string& path) {
+Result<std::string> read_policy_text(const std::string& path) {
   const auto read = [&](std::istream& in) {
     std::string out(iam::most_policy_bytes + 1, '\0');
     in.read(out.data(), static_cast<std::streamsize>(out.size()));
@@ -36,8 +34,10 @@ Result<std::string> read_text(const std::string& path) {
   return out;
 }
 
+namespace {
+
 Result<iam::Document> read_document(const std::string& path, iam::PolicyKind kind) {
-  auto text = read_text(path);
+  auto text = read_policy_text(path);
   if (!text) return std::unexpected(std::move(text.error()));
   auto policy = iam::read_policy(*text, kind);
   if (!policy) return pass(std::move(policy.error()), path);
@@ -74,7 +74,7 @@ Result<int> check(const std::vector<std::string>& paths, const std::string& name
   int wrong = 0;
   for (const std::string& path : paths) {
     Json result = Json::object({{"document", path}});
-    auto text = read_text(path);
+    auto text = read_policy_text(path);
     const auto kind = text ? kind_of(*text, named) : Result<iam::PolicyKind>(iam::PolicyKind::Identity);
     if (!kind) return std::unexpected(kind.error());
     const auto policy = text ? iam::read_policy(*text, *kind) : Result<iam::Policy>(std::unexpected(text.error()));

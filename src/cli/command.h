@@ -98,6 +98,8 @@ void add_eta(CLI::App& app, Context& context);
 void add_whatif(CLI::App& app, Context& context);
 void add_team(CLI::App& app, Context& context);
 void add_policy(CLI::App& app, Context& context);
+void add_identity(CLI::App& app, Context& context);
+void add_aws(CLI::App& app, Context& context);
 void add_image(CLI::App& app, Context& context);
 void add_render(CLI::App& app, Context& context);
 void add_node(CLI::App& app, Context& context);
@@ -109,6 +111,7 @@ void add_install(CLI::App& app, Context& context);  // install, upgrade, uninsta
 
 // Shared by commands.
 Result<std::vector<kube::Json>> read_documents(const std::vector<std::string>& paths);  // files, folders of *.yaml|*.json, "-"; each with apiVersion, kind and a name
+Result<std::string> read_policy_text(const std::string& path);  // of a file or "-", as far as a policy may go
 std::string title_of(const kube::Json& object);  // "machine/head-0", "slurmcluster/demo"
 enum class Applied { Created, Configured, Unchanged };
 struct ApplyHow {

@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "api/crds.h"
+#include "api/identity_crds.h"
 #include "api/queue_crds.h"
 #include "api/user_roles.h"
 #include "base/encoding.h"
@@ -82,6 +83,11 @@ Json deployment(const InstallOptions& options) {
     args.emplace_back(fmt::format("--webhook-service={}", api::queue_webhook_name));
     ports.push(Json::object({{"name", "webhooks"}, {"containerPort", api::queue_webhook_port}, {"protocol", "TCP"}}));
   }
+  if (options.aws) {
+    args.emplace_back(fmt::format("--aws-listen=0.0.0.0:{}", api::identities::aws_port));
+    args.emplace_back(fmt::format("--aws-endpoint=https://{}.{}.svc", api::identities::aws_service, options.space));
+    ports.push(Json::object({{"name", "aws"}, {"containerPort", api::identities::aws_port}, {"protocol", "TCP"}}));
+  }
   if (!options.slurm_image.empty()) args.emplace_back("--slurm-image=" + options.slurm_image);
   const Json container = Json::object(
       {{"name", "server"},
@@ -107,10 +113,10 @@ Json deployment(const InstallOptions& options) {
   return out.set("spec", Json::object({{"replicas", options.replicas}, {"selector", Json::object({{"matchLabels", selector}})}, {"template", pod}}));
 }
 
-// By which the cluster's API reaches the conversion of queues, at any replica.
-Json webhook_service(const InstallOptions& options) {
-  Json out = object("v1", "Service", metadata(api::queue_webhook_name, options.space));
-  const Json port = Json::object({{"name", "webhooks"}, {"port", 443}, {"targetPort", "webhooks"}, {"protocol", "TCP"}});
+// By which any replica is reached at its port of this name: the conversion of queues by the cluster's API, the AWS face by its clients.
+Json server_service(const InstallOptions& options, const char* name, const char* port_name) {
+  Json out = object("v1", "Service", metadata(name, options.space));
+  const Json port = Json::object({{"name", port_name}, {"port", 443}, {"targetPort", port_name}, {"protocol", "TCP"}});
   return out.set("spec", Json::object({{"selector", Json::object({{"app.kubernetes.io/name", kName}, {kPartOf, "fairlead"}})}, {"ports", Json::array({port})}}));
 }
 
@@ -192,6 +198,7 @@ std::vector<Json> install_manifests(const InstallOptions& options, const kube::A
   kube::Access all = server;
   all.add(kube::leader_access({options.space, kName}));
   if (options.watch_namespace.empty()) all.add(api::queue_webhook_access(options.space));
+  if (options.aws) all.add(api::identities::aws_access(options.space));
   std::vector<std::string> spaces;  // the cluster's own first, then namespaces in order
   for (const auto& rule : all.rules())
     if (std::ranges::find(spaces, rule.space) == spaces.end()) spaces.push_back(rule.space);
@@ -200,7 +207,8 @@ std::vector<Json> install_manifests(const InstallOptions& options, const kube::A
   for (const auto& space : spaces) out.push_back(binding(kName, space, options.space));
   if (options.local_nodes)
     for (Json& one : local_node_role()) out.push_back(std::move(one));
-  if (options.replicas > 0 && options.watch_namespace.empty()) out.push_back(webhook_service(options));
+  if (options.replicas > 0 && options.watch_namespace.empty()) out.push_back(server_service(options, api::queue_webhook_name, "webhooks"));
+  if (options.replicas > 0 && options.aws) out.push_back(server_service(options, api::identities::aws_service, "aws"));
   if (options.replicas > 0) out.push_back(deployment(options));
   if (options.replicas > 0 && options.companion_dir.rfind('/') > 0 && !options.companion_dir.empty()) {
     out.push_back(object("v1", "ServiceAccount", agent_metadata(options)).set("automountServiceAccountToken", false));

@@ -18,6 +18,7 @@ struct InstallOptions {
   std::string agent_image = "fairlead-agent:" FAIRLEAD_VERSION;
   std::string companion_dir = "/var/lib/fairlead/bin";  // of each node, filled by the agent; empty: Slurm's image brings the companion, and there is no agent
   std::string slurm_image;      // empty: the server's default
+  bool aws = false;             // AWS clients are served, at Service fairlead-aws
   bool local_nodes = false;     // nodes of local machines may read what their network is made from: names, routes, policies
 };
 

@@ -34,7 +34,7 @@ TEST(Install, MakesThingsInTheOrderInWhichTheyAreNeeded) {
   EXPECT_THAT(titles(install_manifests({}, some_access(""))),
               ElementsAre("Namespace fairlead-system", "CustomResourceDefinition machines.fairlead.dev", "CustomResourceDefinition slurmclusters.slurm.nebius.ai", "CustomResourceDefinition nodesets.slurm.nebius.ai", "CustomResourceDefinition activechecks.slurm.nebius.ai",
                           "CustomResourceDefinition notificationtopics.fairlead.dev", "CustomResourceDefinition notifications.fairlead.dev",
-                          "CustomResourceDefinition schedulerconfigs.fairlead.dev", "CustomResourceDefinition computequotas.fairlead.dev", "CustomResourceDefinition inquiries.fairlead.dev",
+                          "CustomResourceDefinition schedulerconfigs.fairlead.dev", "CustomResourceDefinition computequotas.fairlead.dev", "CustomResourceDefinition inquiries.fairlead.dev", "CustomResourceDefinition identities.fairlead.dev",
                           "CustomResourceDefinition resourceflavors.kueue.x-k8s.io", "CustomResourceDefinition topologies.kueue.x-k8s.io", "CustomResourceDefinition workloadpriorityclasses.kueue.x-k8s.io",
                           "CustomResourceDefinition admissionchecks.kueue.x-k8s.io", "CustomResourceDefinition cohorts.kueue.x-k8s.io", "CustomResourceDefinition clusterqueues.kueue.x-k8s.io",
                           "CustomResourceDefinition localqueues.kueue.x-k8s.io", "CustomResourceDefinition workloads.kueue.x-k8s.io",
@@ -70,6 +70,19 @@ TEST(Install, TheAgentFillsTheFolderThatTheServerMounts) {
   EXPECT_THAT(agent, HasSubstr(R"("path":"/opt/site","type":"DirectoryOrCreate")"));
   EXPECT_THAT(agent, HasSubstr("--to=/host/bin"));
   EXPECT_TRUE(the(install_manifests({.companion_dir = ""}, some_access("")), "DaemonSet").is_null());
+}
+
+// Only who wants AWS clients served gives the server what that needs: above all the Secrets of its own namespace.
+TEST(Install, AwsClientsAreServedWhereThatIsAskedFor) {
+  const std::string without = print_json(Json::array(install_manifests({}, some_access("")))), with = print_json(Json::array(install_manifests({.aws = true}, some_access(""))));
+  EXPECT_THAT(without, testing::Not(HasSubstr("--aws-listen")));
+  EXPECT_THAT(with, HasSubstr("--aws-listen=0.0.0.0:6444"));
+  EXPECT_THAT(with, HasSubstr("--aws-endpoint=https://fairlead-aws.fairlead-system.svc"));
+  EXPECT_THAT(titles(install_manifests({.aws = true}, some_access(""))), Contains("Service fairlead-system/fairlead-aws"));
+  for (const auto& one : install_manifests({.aws = true}, kube::Access())) {
+    if (one["kind"].string() != "ClusterRole" || kube::name_of(one) != "fairlead-server") continue;
+    EXPECT_THAT(print_json(one), testing::Not(HasSubstr("secrets"))) << "of other namespaces it reads none";
+  }
 }
 
 TEST(Install, LocalNodesSeeNoSecrets) {

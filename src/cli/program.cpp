@@ -91,6 +91,8 @@ std::unique_ptr<CLI::App> make_tree(Context& context) {
   add_whatif(*app, context);
   add_team(*app, context);
   add_policy(*app, context);
+  add_identity(*app, context);
+  add_aws(*app, context);
   add_node(*app, context);
   add_image(*app, context);
   add_render(*app, context);

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/identity_crds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/crds.h"
+#include "api/node_set.h"
+#include "api/team_crds.h"
+#include "base/encoding.h"
+#include "base/rng.h"
+
+namespace fairlead::api {
+namespace {
+
+constexpr const char* kCrd = R"yaml(
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: identities.fairlead.dev}
+spec:
+  group: fairlead.dev
+  scope: Cluster
+  names: {plural: identities, singular: identity, kind: Identity, listKind: IdentityList}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    additionalPrinterColumns:
+    - {name: Type, type: string, jsonPath: .spec.type}
+    - {name: Name, type: string, jsonPath: .spec.name}
+    - {name: Path, type: string, priority: 1, jsonPath: .spec.path}
+    - {name: Disabled, type: boolean, jsonPath: .spec.disabled}
+    - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
+    schema:
+      openAPIV3Schema:
+        type: object
+        description: A user or a role of the AWS face, with what it may do. What it has no policy for is refused.
+        required: [spec]
+        properties:
+          spec:
+            type: object
+            required: [type, name]
+            properties:
+              type: {type: string, enum: [User, Role], description: "A User has access keys; a Role is assumed by those whom its trustPolicy names."}
+              name: {type: string, pattern: "^[A-Za-z0-9+=,.@_-]{1,64}$", description: "As in its ARN. The object is named TYPE-NAME in lower case, with a hash where that is no name of Kubernetes; another object's identity is not believed."}
+              path: {type: string, pattern: "^/([!-~]+/)?$", maxLength: 512, default: /}
+              description: {type: string, maxLength: 1000}
+              policies:
+                type: array
+                maxItems: 50
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [name]
+                items:
+                  type: object
+                  required: [name, document]
+                  properties:
+                    name: {type: string, pattern: "^[A-Za-z0-9+=,.@_-]{1,128}$"}
+                    document: &document {x-kubernetes-preserve-unknown-fields: true, description: "A policy in the grammar of IAM: the JSON as text, or the same as an object. While one of them cannot be understood, the identity may do nothing."}
+              permissionsBoundary: *document
+              trustPolicy: *document
+              maxSessionSeconds: {type: integer, minimum: 3600, maximum: 43200, default: 3600, description: "Of a Role: how long it may be assumed."}
+              disabled: {type: boolean, default: false, description: "Its keys and sessions are refused at once; nothing of it is lost."}
+              tags:
+                type: array
+                maxItems: 50
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [key]
+                items:
+                  type: object
+                  required: [key, value]
+                  properties:
+                    key: {type: string, minLength: 1, maxLength: 128}
+                    value: {type: string, maxLength: 256}
+)yaml";
+
+bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
+
+}  // namespace
+
+kube::Json identity_crd() { return parse_crd(kCrd); }
+
+namespace identities {
+
+const kube::Resource identities{"fairlead.dev", "v1alpha1", "identities", "Identity", false};
+
+std::string_view text(Type type) { return type == Type::User ? "User" : "Role"; }
+
+std::optional<Type> read_type(std::string_view text) {
+  if (text == "User") return Type::User;
+  if (text == "Role") return Type::Role;
+  return std::nullopt;
+}
+
+bool is_name(std::string_view name) {
+  static constexpr std::string_view others = "+=,.@_-";
+  return !name.empty() && name.size() <= 64 &&
+         std::all_of(name.begin(), name.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || others.find(c) != others.npos; });
+}
+
+std::string object_name(Type type, std::string_view name) {
+  std::string plain, lower;
+  bool same = true;
+  for (char c : name) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    lower += c;
+    if (!is_word(c) && c != '-') same = false, c = '-';
+    plain += c;
+  }
+  while (!plain.empty() && plain.back() == '-') plain.pop_back(), same = false;
+  const std::string begin = type == Type::User ? "user-" : "role-";
+  // "a-" and "a", "a.b" and "a-b" are different people: what was changed to fit carries a hash of the name.
+  return same ? begin + plain : fmt::format("{}{}.{}", begin, plain.empty() ? "x" : plain, hex(sha256(lower)).substr(0, 10));
+}
+
+std::string key_object_name(std::string_view key_id) {
+  std::string out = "access-key-";
+  for (const char c : key_id) out += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return out;
+}
+
+std::optional<AccessKey> read_key(const kube::Json& secret) {
+  if (secret["type"].string() != key_type) return std::nullopt;
+  AccessKey key;
+  std::string status;
+  for (const auto& [name, into] : {std::pair<const char*, std::string*>{"accessKeyId", &key.id}, {"secretAccessKey", &key.secret}, {"identity", &key.identity}, {"status", &status}}) {
+    auto bytes = parse_base64(secret["data"][name].string());
+    if (!bytes) return std::nullopt;
+    *into = std::move(*bytes);
+  }
+  // The name is made of the id, so that no id is there twice.
+  if (key.id.size() < 16 || key.secret.size() < 16 || key.identity.empty() || kube::name_of(secret) != key_object_name(key.id)) return std::nullopt;
+  key.active = status == "Active";
+  return key;
+}
+
+kube::Json write_key(const AccessKey& key, const std::string& space) {
+  using kube::Json;
+  return Json::object({{"apiVersion", "v1"},
+                       {"kind", "Secret"},
+                       {"metadata", Json::object({{"name", key_object_name(key.id)}, {"namespace", space}, {"labels", Json::object({{key_label, "true"}})}})},
+                       {"type", key_type},
+                       {"data", Json::object({{"accessKeyId", base64(key.id)}, {"secretAccessKey", base64(key.secret)}, {"identity", base64(key.identity)}, {"status", base64(key.active ? "Active" : "Inactive")}})}});
+}
+
+kube::Access aws_access(const std::string& space) {
+  using namespace kube;
+  const std::vector<std::string> all{"get", "list", "create", "update", "patch", "delete"};
+  Access access;
+  access.may({"get", "list", "watch"}, identities)
+      .may({"get", "list", "watch", "patch"}, resources::slurm_clusters)
+      .may({"get", "list", "watch"}, resources::nodes)
+      .may({"get", "list"}, resources::pods)
+      .may({"get", "list"}, kNodeSets)
+      .may(all, teams::configs)
+      .may(all, teams::quotas)
+      .may({"get", "list", "watch", "create"}, resources::secrets, "", space)
+      .may({"create"}, resources::config_maps, "", space)
+      .may({"get", "patch"}, resources::config_maps, "", space, {settings_name});
+  return access;
+}
+
+AccessKey new_key(std::string identity) {
+  static constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+  AccessKey key{.id = "AKIA", .secret = base64(secret_bytes(30)), .identity = std::move(identity), .active = true};
+  for (const char c : secret_bytes(16)) key.id += letters[static_cast<unsigned char>(c) % letters.size()];
+  return key;
+}
+
+}  // namespace identities
+}  // namespace fairlead::api

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Identity: who may call the AWS face, and what for (docs/identities.md). Access keys are Secrets beside it.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kube/access.h"
+#include "kube/json.h"
+#include "kube/object.h"
+
+namespace fairlead::api {
+
+kube::Json identity_crd();
+
+namespace identities {
+
+extern const kube::Resource identities;  // fairlead.dev/v1alpha1, cluster-wide
+inline constexpr const char* default_space = "fairlead-system";   // where keys and the site's settings are
+inline constexpr const char* settings_name = "fairlead-aws";      // ConfigMap: account, region, endpoint, ca.crt
+inline constexpr const char* key_type = "fairlead.dev/access-key";  // of Secrets: accessKeyId, secretAccessKey, identity, status (Active, Inactive)
+inline constexpr const char* key_label = "fairlead.dev/access-key";  // "true" on such Secrets
+inline constexpr std::size_t most_keys = 2;  // of one user, as in IAM: the new one and the one that it replaces
+
+enum class Type { User, Role };
+std::string_view text(Type type);
+std::optional<Type> read_type(std::string_view text);
+// Names are IAM's: 1 to 64 of letters, digits and +=,.@_-, unique without regard to case.
+bool is_name(std::string_view name);
+// The object that holds it: "user-ada"; where the name is no name of Kubernetes, with a hash: "role-slurm-login-1a2b3c4d".
+std::string object_name(Type type, std::string_view name);
+std::string key_object_name(std::string_view key_id);  // of the Secret
+
+struct AccessKey {
+  std::string id, secret;
+  std::string identity;  // the object
+  bool active = false;
+};
+// Nothing: not such a Secret, or one that is not whole.
+std::optional<AccessKey> read_key(const kube::Json& secret);
+kube::Json write_key(const AccessKey& key, const std::string& space);
+// What the AWS face asks of a cluster's API (settings and keys in `space`): roles are made from it.
+kube::Access aws_access(const std::string& space);
+inline constexpr const char* aws_service = "fairlead-aws";  // by which it is reached in a cluster
+inline constexpr int aws_port = 6444;                       // of pods
+
+AccessKey new_key(std::string identity);  // from the kernel's randomness, in AWS's form: AKIA and 16 of A-Z2-7; 40 of base64
+
+}  // namespace identities
+}  // namespace fairlead::api

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "api/network_ways.h"
+#include "api/node_set.h"
+#include "api/slurm_cluster.h"
+#include "base/encoding.h"
+#include "hyperpod/operations.h"
+#include "hyperpod/paging.h"
+#include "kube/pod_words.h"
+
+namespace fairlead::hyperpod {
+namespace {
+
+constexpr const char* instance_type_label = "node.kubernetes.io/instance-type";
+constexpr const char* unknown_type = "unknown";  // of a machine whose node has no such label
+
+struct Instance {
+  std::string group, id, logical_id, type, status, message, address, address6;
+  Instant launched;
+};
+struct Group {
+  std::string name, node_type, type;
+  std::int64_t target = 0, ready = 0;
+};
+struct Cluster {
+  Json object;
+  std::string status, failure;
+  std::vector<Group> groups;
+  std::vector<Instance> instances;  // by group and name
+};
+
+// The same for as long as the node of this name lives on this machine: a pod that starts again keeps it, a node on another machine has another.
+std::string instance_id(const Json& cluster, const std::string& name, const std::string& machine_uid) { return "i-" + hex(sha256(kube::uid_of(cluster) + "/" + name + "/" + machine_uid)).substr(0, 17); }
+
+std::string status_of(const Json& pod) {
+  if (kube::deleting(pod)) return "ShuttingDown";
+  const std::string& phase = pod["status"]["phase"].string();
+  if (phase == "Failed") return "Failure";
+  return phase == "Running" && kube::condition_is_true(pod, "Ready") ? "Running" : "Pending";
+}
+
+std::string group_of(const Json& pod) {
+  const Json& labels = pod["metadata"]["labels"];
+  const std::string& role = labels[api::kSlurmRoleLabel].string();
+  return role == "worker" ? labels[api::kNodeSetLabel].string_or("worker") : role;
+}
+
+// What the object and its pods say. Each Slurm node is an instance.
+Answer<Cluster> read_cluster(const Sources& sources, Json object) {
+  Cluster out;
+  const std::string space = kube::space_of(object);
+  const auto pods = sources.api.list(kube::resources::pods, space, {.label_selector = fmt::format("{}={}", api::kSlurmClusterLabel, kube::name_of(object)), .field_selector = {}, .limit = 0, .continue_token = {}, .resource_version = "0"});
+  if (!pods) return std::unexpected(aws_error(pods.error(), "read the nodes of the cluster"));
+
+  const Json& spec = object["spec"]["slurmNodes"];
+  const auto add_group = [&](const std::string& name, const char* node_type, std::int64_t target) { out.groups.push_back({name, node_type, "", target, 0}); };
+  add_group("controller", "Controller", spec["controller"]["size"].integer(1));
+  if (spec.has("login")) add_group("login", "Login", spec["login"]["size"].integer(1));
+  if (spec.has("worker")) add_group("worker", "Compute", spec["worker"]["size"].integer(1));
+
+  for (const Json& pod : pods->items) {
+    const std::string group = group_of(pod);
+    const std::string& role = pod["metadata"]["labels"][api::kSlurmRoleLabel].string();
+    if (role != "controller" && role != "login" && role != "worker") continue;  // accounting, exporter: no instances of the cluster
+    const std::string& name = kube::name_of(pod);
+    const std::string& machine = pod["spec"]["nodeName"].string();
+    const std::optional<Json> node = machine.empty() ? std::nullopt : sources.nodes.get({"", machine});
+    Instance instance{.group = group, .id = instance_id(object, name, node ? kube::uid_of(*node) : ""), .logical_id = name, .type = node ? (*node)["metadata"]["labels"][instance_type_label].string_or(unknown_type) : unknown_type, .status = status_of(pod), .message = {}, .address = {}, .address6 = {}, .launched = parse_time(pod["status"]["startTime"].string()).value_or(created_at(pod))};
+    if (instance.status != "Running") {
+      const kube::PodWords words = kube::words_of_pod(pod);
+      instance.message = cut(fmt::format("{} on {}: {}", name, node ? kube::name_of(*node) : "no machine yet", words.status), 1024);
+    }
+    for (const Json& one : pod["status"]["podIPs"].items()) {
+      const std::string& address = one["ip"].string();
+      (address.find(':') == address.npos ? instance.address : instance.address6) = address;
+    }
+    auto found = std::find_if(out.groups.begin(), out.groups.end(), [&](const Group& one) { return one.name == group; });
+    if (found == out.groups.end()) {
+      add_group(group, "Compute", 0);
+      found = out.groups.end() - 1;
+    }
+    if (instance.status == "Running") ++found->ready;
+    if (found->type.empty() && instance.type != unknown_type) found->type = instance.type;
+    out.instances.push_back(std::move(instance));
+  }
+  std::sort(out.instances.begin(), out.instances.end(), [](const Instance& a, const Instance& b) { return std::tie(a.group, a.logical_id) < std::tie(b.group, b.logical_id); });
+
+  const Json* valid = kube::find_condition(object, "SpecValid");
+  // A configuration that was applied says that the cluster has been there; a head that is away for a moment does not take that back.
+  const bool was_there = !object["status"]["appliedConfigHash"].string().empty();
+  if (kube::deleting(object)) out.status = "Deleting";
+  else if (was_there) out.status = "InService";
+  else if (valid != nullptr && (*valid)["status"].string() == "False") out.status = "Failed", out.failure = (*valid)["message"].string();
+  else out.status = "Creating";
+  out.object = std::move(object);
+  return out;
+}
+
+// NodeSets of a cluster say how many they should be.
+void add_sets(const Sources& sources, Cluster& cluster) {
+  const auto sets = sources.api.list(api::kNodeSets, kube::space_of(cluster.object), {.label_selector = {}, .field_selector = {}, .limit = 0, .continue_token = {}, .resource_version = "0"});
+  if (!sets) return;
+  const bool only = sources.clusters.list(kube::space_of(cluster.object)).size() == 1;
+  for (const Json& set : sets->items) {
+    const std::string of = api::cluster_of_node_set(set);
+    if (of.empty() ? !only : of != kube::name_of(cluster.object)) continue;
+    const auto found = std::find_if(cluster.groups.begin(), cluster.groups.end(), [&](const Group& one) { return one.name == kube::name_of(set); });
+    const std::int64_t target = set["spec"]["replicas"].integer(1);
+    if (found == cluster.groups.end()) cluster.groups.push_back({kube::name_of(set), "Compute", "", target, 0});
+    else found->target = target;
+  }
+}
+
+Json group_details(const Cluster& cluster, const Group& group) {
+  const std::string status = cluster.status == "InService" ? group.ready < group.target ? "Degraded" : "InService" : cluster.status == "Failed" ? "Failed" : cluster.status;
+  Json out = Json::object({{"InstanceGroupName", group.name}, {"CurrentCount", group.ready}, {"TargetCount", group.target}, {"Status", status}, {"SlurmConfig", Json::object({{"NodeType", group.node_type}})}});
+  if (!group.type.empty()) out.set("InstanceType", group.type);
+  return out;
+}
+
+Answer<Json> list_clusters(const Sources& sources, const Call& call, const Json& input) {
+  if (auto done = call.allow("sagemaker:ListClusters", "*"); !done) return std::unexpected(done.error());
+  std::vector<Entry> entries;
+  if (!input.has("TrainingPlanArn"))  // no cluster has one yet
+    for (const Json& object : sources.clusters.list("")) {
+      const bool was_there = !object["status"]["appliedConfigHash"].string().empty();
+      const Json* valid = kube::find_condition(object, "SpecValid");
+      const char* const status = kube::deleting(object) ? "Deleting" : was_there ? "InService" : valid != nullptr && (*valid)["status"].string() == "False" ? "Failed" : "Creating";
+      const std::string arn = cluster_arn(call.site, object);
+      entries.push_back({.summary = Json::object({{"ClusterArn", arn}, {"ClusterName", kube::name_of(object)}, {"CreationTime", epoch(created_at(object))}, {"ClusterStatus", status}}), .name = kube::name_of(object), .id = arn, .created = created_at(object), .status = status, .cluster = arn});
+    }
+  auto page = page_of(std::move(entries), input);
+  if (!page) return std::unexpected(page.error());
+  Json out = Json::object({{"ClusterSummaries", std::move(page->items)}});
+  if (!page->next.empty()) out.set("NextToken", page->next);
+  return out;
+}
+
+// The cluster of input's ClusterName, if the caller may do this to it.
+Answer<Json> allowed_cluster(const Sources& sources, const Call& call, const char* action, const Json& input) {
+  const std::string& name = input["ClusterName"].string();
+  auto cluster = find_cluster(sources, call.site, name);
+  // Who may not see clusters is not told which there are: a name that is nobody's is asked for as an ARN with no id.
+  const std::string arn = cluster ? cluster_arn(call.site, *cluster) : name.starts_with("arn:") ? name : arn_of(call.site, "cluster", "");
+  if (auto done = call.allow(std::string("sagemaker:") + action, arn, cluster ? tag_keys({}, tags_of(*cluster)) : iam::Keys()); !done) return std::unexpected(done.error());
+  return cluster;
+}
+
+Answer<Json> describe_cluster(const Sources& sources, const Call& call, const Json& input) {
+  auto object = allowed_cluster(sources, call, "DescribeCluster", input);
+  if (!object) return object;
+  auto cluster = read_cluster(sources, std::move(*object));
+  if (!cluster) return std::unexpected(cluster.error());
+  add_sets(sources, *cluster);
+  Json groups = Json::array();
+  for (const Group& group : cluster->groups) groups.push(group_details(*cluster, group));
+  Json out = Json::object({{"ClusterArn", cluster_arn(call.site, cluster->object)}, {"ClusterName", kube::name_of(cluster->object)}, {"ClusterStatus", cluster->status}, {"CreationTime", epoch(created_at(cluster->object))}, {"InstanceGroups", std::move(groups)},
+                           {"Orchestrator", Json::object({{"Slurm", Json::object()}})}, {"NodeRecovery", "None"}, {"NodeProvisioningMode", "Continuous"}});
+  if (!cluster->failure.empty()) out.set("FailureMessage", cluster->failure);
+  return out;
+}
+
+Answer<Json> list_nodes(const Sources& sources, const Call& call, const Json& input) {
+  auto object = allowed_cluster(sources, call, "ListClusterNodes", input);
+  if (!object) return object;
+  const auto cluster = read_cluster(sources, std::move(*object));
+  if (!cluster) return std::unexpected(cluster.error());
+  std::vector<Entry> entries;
+  for (const Instance& one : cluster->instances) {
+    if (const std::string& part = input["InstanceGroupNameContains"].string(); one.group.find(part) == std::string::npos) continue;
+    Json status = Json::object({{"Status", one.status}});
+    if (!one.message.empty()) status.set("Message", one.message);
+    Json summary = Json::object({{"InstanceGroupName", one.group}, {"InstanceId", one.id}, {"NodeLogicalId", one.logical_id}, {"InstanceType", one.type}, {"LaunchTime", epoch(one.launched)}, {"InstanceStatus", std::move(status)}});
+    entries.push_back({.summary = std::move(summary), .name = one.logical_id, .id = one.id, .created = one.launched, .status = one.status, .cluster = {}});
+  }
+  auto page = page_of(std::move(entries), input);
+  if (!page) return std::unexpected(page.error());
+  Json out = Json::object({{"ClusterNodeSummaries", std::move(page->items)}});
+  if (!page->next.empty()) out.set("NextToken", page->next);
+  return out;
+}
+
+Answer<Json> describe_node(const Sources& sources, const Call& call, const Json& input) {
+  const std::string &id = input["NodeId"].string(), &logical = input["NodeLogicalId"].string();
+  if (id.empty() == logical.empty()) return invalid("Exactly one of NodeId and NodeLogicalId has to be given");
+  auto object = allowed_cluster(sources, call, "DescribeClusterNode", input);
+  if (!object) return object;
+  const auto cluster = read_cluster(sources, std::move(*object));
+  if (!cluster) return std::unexpected(cluster.error());
+  const auto found = std::find_if(cluster->instances.begin(), cluster->instances.end(), [&](const Instance& one) { return id.empty() ? one.logical_id == logical : one.id == id; });
+  if (found == cluster->instances.end()) return refuse("ResourceNotFound", fmt::format("Node {} not found in cluster {}", id.empty() ? logical : id, kube::name_of(cluster->object)));
+  Json status = Json::object({{"Status", found->status}});
+  if (!found->message.empty()) status.set("Message", found->message);
+  Json node = Json::object({{"InstanceGroupName", found->group}, {"InstanceId", found->id}, {"NodeLogicalId", found->logical_id}, {"InstanceStatus", std::move(status)}, {"InstanceType", found->type}, {"LaunchTime", epoch(found->launched)}});
+  if (!found->address.empty()) node.set("PrivatePrimaryIp", found->address);
+  if (!found->address6.empty()) node.set("PrivatePrimaryIpv6", found->address6);
+  return Json::object({{"NodeDetails", std::move(node)}});
+}
+
+}  // namespace
+
+std::string cluster_arn(const Site& site, const Json& cluster) { return arn_of(site, "cluster", entity_id(kube::uid_of(cluster))); }
+
+Answer<Json> find_cluster(const Sources& sources, const Site& site, const std::string& name_or_arn) {
+  std::optional<Json> found;
+  for (Json& object : sources.clusters.list("")) {
+    if (name_or_arn.starts_with("arn:") ? cluster_arn(site, object) != name_or_arn : kube::name_of(object) != name_or_arn) continue;
+    if (found) return invalid(fmt::format("There are clusters {} in namespaces {} and {}: name it by its ARN (ListClusters)", name_or_arn, kube::space_of(*found), kube::space_of(object)));
+    found = std::move(object);
+  }
+  if (!found) return refuse("ResourceNotFound", fmt::format("Cluster {} not found", name_or_arn));
+  return std::move(*found);
+}
+
+void add_cluster_operations(Operations& operations, const Sources& sources) {
+  operations["ListClusters"] = [sources](const Call& call, const Json& input) { return list_clusters(sources, call, input); };
+  operations["DescribeCluster"] = [sources](const Call& call, const Json& input) { return describe_cluster(sources, call, input); };
+  operations["ListClusterNodes"] = [sources](const Call& call, const Json& input) { return list_nodes(sources, call, input); };
+  operations["DescribeClusterNode"] = [sources](const Call& call, const Json& input) { return describe_node(sources, call, input); };
+}
+
+}  // namespace fairlead::hyperpod

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hyperpod/door.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/encoding.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "http/memory_tls.h"
+
+namespace fairlead::hyperpod {
+namespace {
+
+constexpr std::size_t most_waiting = 1000;  // calls; more are told to come again
+
+bool is_region(std::string_view text) {
+  return text.size() >= 9 && text.size() <= 16 && std::all_of(text.begin(), text.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
+}
+
+Json settings_object(const std::string& space, const Site& site) {
+  return Json::object({{"apiVersion", "v1"},
+                       {"kind", "ConfigMap"},
+                       {"metadata", Json::object({{"name", api::identities::settings_name}, {"namespace", space}})},
+                       {"data", Json::object({{"account", site.account}, {"region", site.region}})}});
+}
+
+std::string random_account() {
+  std::string out;
+  for (const char c : secret_bytes(12)) out += static_cast<char>('0' + static_cast<unsigned char>(c) % 10);
+  if (out.front() == '0') out.front() = '1';  // what leads with 0 is cut by whoever takes it for a number
+  return out;
+}
+
+Result<void> ensure_space(kube::KubeApi& api, const std::string& space) {
+  // Who may not look at namespaces runs where one was made for it.
+  if (const auto there = api.get(kube::resources::namespaces, {"", space}); there || there.error().code != Code::NotFound) return {};
+  const auto made = api.create(kube::resources::namespaces, Json::object({{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", Json::object({{"name", space}})}}));
+  if (!made && made.error().code != Code::Exists) return pass(made.error(), "make namespace " + space);
+  return {};
+}
+
+void follow_identities(Directory& directory, const kube::Change& change) {
+  if (change.after) directory.put_identity(*change.after);
+  else directory.drop_identity(kube::name_of(change.object()));
+}
+void follow_keys(Directory& directory, const kube::Change& change) {
+  if (change.object()["type"].string() != api::identities::key_type) return;
+  if (change.after) directory.put_key(*change.after);
+  else directory.drop_key(kube::name_of(change.object()));
+}
+
+}  // namespace
+
+Result<Site> settle_site(kube::KubeApi& api, const DoorOptions& options) {
+  if (!options.account.empty() && !iam::is_account(options.account)) return fail(Code::Invalid, fmt::format("account {}: twelve digits are expected", options.account));
+  if (!options.region.empty() && !is_region(options.region)) return fail(Code::Invalid, fmt::format("region {}: 9 to 16 of a-z, 0-9 and - are expected, as ARNs of scheduler policies have them", options.region));
+  if (auto done = ensure_space(api, options.space); !done) return std::unexpected(done.error());
+  const kube::ObjectKey key{options.space, api::identities::settings_name};
+  for (int tries = 0; tries < 3; ++tries) {
+    const auto there = api.get(kube::resources::config_maps, key);
+    if (there) {
+      const Json& data = (*there)["data"];
+      Site site{data["account"].string(), data["region"].string()};
+      if (!iam::is_account(site.account) || !is_region(site.region)) return fail(Code::Invalid, fmt::format("ConfigMap {}: account and region are not what they should be ({}, {})", key.text(), site.account, site.region));
+      if (!options.account.empty() && options.account != site.account) return fail(Code::Conflict, fmt::format("this site is account {}, not {}: all ARNs would change. To have it so, delete ConfigMap {}", site.account, options.account, key.text()));
+      if (!options.region.empty() && options.region != site.region) return fail(Code::Conflict, fmt::format("this site is region {}, not {}: all ARNs would change. To have it so, delete ConfigMap {}", site.region, options.region, key.text()));
+      return site;
+    }
+    if (there.error().code != Code::NotFound) return pass(there.error(), "read ConfigMap " + key.text());
+    const Site site{options.account.empty() ? random_account() : options.account, options.region.empty() ? Site().region : options.region};
+    const auto made = api.create(kube::resources::config_maps, settings_object(options.space, site));
+    if (made) return site;
+    if (made.error().code != Code::Exists) return pass(made.error(), "make ConfigMap " + key.text());  // another server was faster: what it chose counts
+  }
+  return fail(Code::Unavailable, fmt::format("ConfigMap {} comes and goes", key.text()));
+}
+
+Result<SessionSeal> settle_sessions(kube::KubeApi& api, const std::string& space) {
+  const kube::ObjectKey key{space, sessions_secret};
+  for (int tries = 0; tries < 3; ++tries) {
+    const auto there = api.get(kube::resources::secrets, key);
+    if (there) {
+      std::vector<std::string> keys;
+      for (const char* const name : {"current", "previous"}) {
+        const Json& field = (*there)["data"][name];
+        if (field.is_null() && !keys.empty()) continue;
+        auto bytes = parse_base64(field.string());
+        if (!bytes) return fail(Code::Invalid, fmt::format("Secret {}: data.{} cannot be read", key.text(), name));
+        keys.push_back(std::move(*bytes));
+      }
+      auto seal = SessionSeal::make(std::move(keys));
+      if (!seal) return pass(std::move(seal.error()), "Secret " + key.text());
+      return seal;
+    }
+    if (there.error().code != Code::NotFound) return pass(there.error(), "read Secret " + key.text());
+    const auto made = api.create(kube::resources::secrets, Json::object({{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", Json::object({{"name", sessions_secret}, {"namespace", space}})}, {"type", "Opaque"}, {"data", Json::object({{"current", base64(secret_bytes(32))}})}}));
+    if (!made && made.error().code != Code::Exists) return pass(made.error(), "make Secret " + key.text());
+  }
+  return fail(Code::Unavailable, fmt::format("Secret {} comes and goes", key.text()));
+}
+
+Door::Door(kube::KubeApi& api, const Clock& clock, DoorOptions options, Site site, SessionSeal seal, Model model)
+    : options_(std::move(options)),
+      model_(std::move(model)),
+      seal_(std::move(seal)),
+      directory_(std::move(site)),
+      clusters_(api, kube::resources::slurm_clusters, "", [](const kube::Change&) {}),
+      nodes_(api, kube::resources::nodes, "", [](const kube::Change&) {}),
+      identities_(api, api::identities::identities, "", [this](const kube::Change& change) { follow_identities(directory_, change); }),
+      keys_(api, kube::resources::secrets, options_.space, [this](const kube::Change& change) { follow_keys(directory_, change); }),
+      front_(model_, directory_, seal_, all_operations({api, model_, clusters_.cache(), nodes_.cache()}), clock, options_.front) {}
+
+Result<std::unique_ptr<Door>> Door::open(kube::KubeApi& api, const Clock& clock, DoorOptions options) {
+  auto model = Model::load_own(options.names);
+  if (!model) return std::unexpected(std::move(model.error()));
+  auto site = settle_site(api, options);
+  if (!site) return std::unexpected(std::move(site.error()));
+  auto seal = settle_sessions(api, options.space);
+  if (!seal) return std::unexpected(std::move(seal.error()));
+  std::unique_ptr<Door> door(new Door(api, clock, std::move(options), std::move(*site), std::move(*seal), std::move(*model)));
+  const DoorOptions& chosen = door->options_;
+  for (int i = 0; i < chosen.workers; ++i) door->workers_.emplace_back([self = door.get()](std::stop_token stop) { self->work(stop); });
+  auto server = http::serve_with_certificate({.address = chosen.address, .port = chosen.port, .unix_socket = {}, .tls = {}, .threads = 2, .body_limit = 1_MiB, .refusal = {}}, chosen.certificate,
+                                             [self = door.get()](http::Request request, std::shared_ptr<http::Exchange> exchange) {
+                                               const std::lock_guard lock(self->mutex_);
+                                               if (self->waiting_.size() >= most_waiting) {
+                                                 exchange->respond({.status = 503, .headers = {{"Content-Type", "application/x-amz-json-1.1"}}, .body = R"({"__type":"ServiceUnavailable","message":"too many calls are waiting; try again"})", .parts = {}});
+                                                 return;
+                                               }
+                                               self->waiting_.push_back({std::move(request), std::move(exchange)});
+                                               self->changed_.notify_one();
+                                             });
+  if (!server) return std::unexpected(std::move(server.error()));
+  door->server_ = std::move(*server);
+  if (auto done = door->publish(api); !done) return std::unexpected(done.error());
+  return door;
+}
+
+Door::~Door() {
+  server_.reset();
+  for (std::jthread& worker : workers_) worker.request_stop();
+  changed_.notify_all();
+  workers_.clear();
+}
+
+void Door::work(std::stop_token stop) {
+  while (true) {
+    Job job;
+    {
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait(lock, stop, [this] { return !waiting_.empty(); })) return;
+      job = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    // Who is not known yet must not be told that nobody is: a server that has just started says so.
+    const bool known = identities_.synced() && keys_.synced() && clusters_.synced() && nodes_.synced();
+    job.exchange->respond(known ? front_.answer(job.request) : http::Response{.status = 503, .headers = {{"Content-Type", "application/x-amz-json-1.1"}}, .body = R"({"__type":"ServiceUnavailable","message":"this server has just started and does not know its identities yet; try again"})", .parts = {}});
+  }
+}
+
+Result<void> Door::publish(kube::KubeApi& api) const {
+  const std::string endpoint = options_.endpoint.empty() ? fmt::format("https://{}:{}", options_.address.find(':') == std::string::npos ? options_.address : "[" + options_.address + "]", port()) : options_.endpoint;
+  const kube::ObjectKey key{options_.space, api::identities::settings_name};
+  const Json patch = Json::object({{"data", Json::object({{"endpoint", endpoint}, {"ca.crt", options_.authority.certificate_pem}})}});
+  if (const auto done = api.patch(kube::resources::config_maps, key, kube::PatchType::Merge, patch); !done) return pass(done.error(), "write ConfigMap " + key.text());
+  return {};
+}
+
+}  // namespace fairlead::hyperpod

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Serves the AWS face by HTTPS: keeps what it needs of the API's objects fresh, and answers on threads of its own, since what is asked for may be written.
+//   ConfigMap fairlead-aws: account, region, endpoint, ca.crt (what `fairlead aws env` needs)
+// What it asks of the API stands in api::identities::aws_access.
+//   Secret fairlead-aws-sessions: current, previous: keys of session tokens, 32 bytes each; made by the first server
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "http/pki.h"
+#include "http/server.h"
+#include "hyperpod/operations.h"
+#include "kube/cache.h"
+
+namespace fairlead::hyperpod {
+
+inline constexpr const char* sessions_secret = "fairlead-aws-sessions";
+
+struct DoorOptions {
+  std::string address = "127.0.0.1";
+  unsigned short port = 0;              // 0: any free one
+  http::KeyPair certificate, authority; // of the second only the certificate is used: clients are told whom to believe
+  std::string endpoint;                 // how clients reach it; empty: https://ADDRESS:PORT
+  std::string space = api::identities::default_space;
+  std::string account, region;          // empty: as the ConfigMap says; where there is none yet, an account of twelve random digits and fairlead-1
+  Names names = Names::AsInAws;
+  int workers = 4;
+  FrontOptions front;
+};
+
+// The site's account and region: of the ConfigMap, made where it is not there. Conflict: `account` or `region` are given and are not those that the site has; all ARNs would change.
+Result<Site> settle_site(kube::KubeApi& api, const DoorOptions& options);
+// The keys of session tokens, made where there are none.
+Result<SessionSeal> settle_sessions(kube::KubeApi& api, const std::string& space);
+
+class Door {
+ public:
+  // Unavailable: the port is taken. `api` must outlive it.
+  static Result<std::unique_ptr<Door>> open(kube::KubeApi& api, const Clock& clock, DoorOptions options);
+  ~Door();
+  unsigned short port() const { return server_->port(); }
+  const Site& site() const { return directory_.site(); }
+
+ private:
+  Door(kube::KubeApi& api, const Clock& clock, DoorOptions options, Site site, SessionSeal seal, Model model);
+  void work(std::stop_token stop);
+  Result<void> publish(kube::KubeApi& api) const;
+
+  struct Job {
+    http::Request request;
+    std::shared_ptr<http::Exchange> exchange;
+  };
+  const DoorOptions options_;
+  Model model_;
+  SessionSeal seal_;
+  Directory directory_;
+  kube::Informer clusters_, nodes_, identities_, keys_;
+  Front front_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<Job> waiting_;
+  std::vector<std::jthread> workers_;
+  std::unique_ptr<http::Server> server_;
+};
+
+}  // namespace fairlead::hyperpod

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hyperpod/entity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/encoding.h"
+
+namespace fairlead::hyperpod {
+namespace {
+
+Json renamed(const Json& value, bool upper) {
+  if (value.is_array()) {
+    Json out = Json::array();
+    for (const Json& item : value.items()) out.push(renamed(item, upper));
+    return out;
+  }
+  if (!value.is_object()) return value;
+  Json out = Json::object();
+  for (const auto& [name, part] : value.members()) {
+    std::string other = name;
+    if (!other.empty() && upper && other[0] >= 'a' && other[0] <= 'z') other[0] = static_cast<char>(other[0] - 'a' + 'A');
+    if (!other.empty() && !upper && other[0] >= 'A' && other[0] <= 'Z') other[0] = static_cast<char>(other[0] - 'A' + 'a');
+    out.set(other, renamed(part, upper));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string entity_id(std::string_view uid) {
+  static constexpr std::string_view digits = "0123456789abcdefghijklmnopqrstuvwxyz";
+  const std::string hash = sha256(uid);
+  std::uint64_t number = 0;  // 36^12 is about 2^62
+  for (std::size_t i = 0; i < 8; ++i) number = number << 8U | static_cast<unsigned char>(hash[i]);
+  std::string id;
+  for (int i = 0; i < 12; ++i, number /= digits.size()) id += digits[number % digits.size()];
+  return id;
+}
+
+std::string arn_of(const Site& site, std::string_view kind, std::string_view id) { return fmt::format("arn:aws:sagemaker:{}:{}:{}/{}", site.region, site.account, kind, id); }
+
+std::string object_name_of(std::string_view name) {
+  const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
+  if (!name.empty() && name.size() <= 63 && std::all_of(name.begin(), name.end(), plain) && name.front() != '-' && name.back() != '-') return std::string(name);
+  std::string lower;
+  for (char c : name) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    lower += plain(c) ? c : '-';
+  }
+  lower = lower.substr(0, 50);
+  while (!lower.empty() && lower.back() == '-') lower.pop_back();
+  while (!lower.empty() && lower.front() == '-') lower.erase(0, 1);
+  return fmt::format("{}.{}", lower.empty() ? "x" : lower, hex(sha256(name)).substr(0, 10));
+}
+
+std::string name_of_entity(const Json& object) { return object["metadata"]["annotations"][name_note].string_or(kube::name_of(object)); }
+Instant created_at(const Json& object) { return parse_time(object["metadata"]["creationTimestamp"].string()).value_or(Instant()); }
+
+void note(Json& object, const char* annotation, std::string text) {
+  if (text.empty()) {
+    if (Json* notes = object.child("metadata").find("annotations")) notes->erase(annotation);
+    return;
+  }
+  object.child("metadata").child("annotations").set(annotation, std::move(text));
+}
+
+Tags tags_of(const Json& object) {
+  Tags out;
+  const auto json = kube::parse_json(object["metadata"]["annotations"][tags_note].string());
+  if (json)
+    for (const auto& [key, value] : json->members()) out[key] = value.string();
+  return out;
+}
+
+Json tag_list(const Tags& tags) {
+  Json out = Json::array();
+  for (const auto& [key, value] : tags) out.push(Json::object({{"Key", key}, {"Value", value}}));
+  return out;
+}
+
+Answer<Tags> read_tags(const Json& list) {
+  Tags out;
+  for (const Json& tag : list.items()) {
+    const std::string& key = tag["Key"].string();
+    std::string lower = key.substr(0, 4);
+    for (char& c : lower)
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (lower == "aws:") return invalid(fmt::format("Tag key '{}': keys that begin with aws: are reserved", key));
+    if (!out.emplace(key, tag["Value"].string()).second) return invalid(fmt::format("Tag key '{}' is there twice", key));
+  }
+  return out;
+}
+
+void set_tags(Json& object, const Tags& tags) {
+  Json json = Json::object();
+  for (const auto& [key, value] : tags) json.set(key, value);
+  note(object, tags_note, tags.empty() ? "" : kube::print_json(json));
+}
+
+iam::Keys tag_keys(const Tags& asked, const Tags& there) {
+  iam::Keys keys;
+  std::vector<std::string> names;
+  for (const auto& [key, value] : asked) {
+    keys.set("aws:RequestTag/" + key, {value});
+    names.push_back(key);
+  }
+  if (!names.empty()) keys.set("aws:TagKeys", names);
+  for (const auto& [key, value] : there) keys.set("aws:ResourceTag/" + key, {value});
+  return keys;
+}
+
+Json as_context(const Call& call) { return Json::object({{"Arn", call.who.arn}, {"PrincipalId", call.who.user_id}}); }
+
+Json user_context(const Json& object, const char* annotation) {
+  const auto json = kube::parse_json(object["metadata"]["annotations"][annotation].string());
+  if (!json || !json->is_object()) return Json();
+  return Json::object({{"IamIdentity", Json::object({{"Arn", (*json)["Arn"].string()}, {"PrincipalId", (*json)["PrincipalId"].string()}})}});
+}
+
+Json lower_names(const Json& value) { return renamed(value, false); }
+Json upper_names(const Json& value) { return renamed(value, true); }
+
+Json only_known(const Model& model, const Model::Shape& shape, const Json& value) {
+  if (shape.kind == Model::Kind::List && value.is_array()) {
+    Json out = Json::array();
+    for (const Json& item : value.items()) out.push(only_known(model, model.shapes()[shape.element], item));
+    return out;
+  }
+  if (shape.kind != Model::Kind::Structure || !value.is_object()) return value;
+  Json out = Json::object();
+  for (const Model::Member& member : shape.members)
+    if (const Json& part = value[member.name]; !part.is_null()) out.set(member.name, only_known(model, model.shapes()[member.shape], part));
+  return out;
+}
+
+}  // namespace fairlead::hyperpod

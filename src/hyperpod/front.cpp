@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hyperpod/front.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/encoding.h"
+#include "base/rng.h"
+#include "hyperpod/query_protocol.h"
+#include "hyperpod/sts.h"
+#include "iam/simulate.h"
+
+namespace fairlead::hyperpod {
+namespace {
+
+constexpr std::string_view target_prefix = "SageMaker.";
+constexpr const char* json_type = "application/x-amz-json-1.1";
+
+http::Response json_error(const AwsError& error, const std::string& id) {
+  Json body = Json::object({{"__type", error.code}, {"message", error.message}, {"Message", error.message}});
+  return {.status = error.status, .headers = {{"Content-Type", json_type}, {"x-amzn-RequestId", id}, {"x-amzn-ErrorType", error.code}}, .body = kube::print_json(body), .parts = {}};
+}
+
+// Of a query or an Authorization header, unverified: it only chooses the form of the answer.
+std::string service_of(const http::Request& request) {
+  const auto signature = read_signature(request);
+  if (signature) return signature->service;
+  return http::find(request.headers, "x-amz-target").empty() && http::find(request.headers, "content-type").starts_with("application/x-www-form-urlencoded") ? "sts" : "sagemaker";
+}
+
+}  // namespace
+
+struct Front::Said {
+  std::string source = "sagemaker.amazonaws.com", name = "Unknown";
+  std::string arn, user_id, key_id, type;
+  bool role = false;
+  std::optional<AwsError> error;
+};
+
+iam::Call Call::question(std::string_view action, const std::string& resource, iam::Keys keys) const {
+  iam::Call out{.caller = {}, .action = std::string(action), .resource = resource, .resource_account = resource == "*" ? site.account : "", .keys = std::move(keys)};
+  const bool role = who.identity->type == api::identities::Type::Role;
+  out.caller = {.type = role ? iam::Caller::Type::Role : iam::Caller::Type::User, .arn = who.arn, .role_arn = role ? who.identity->arn : "", .role_guessed = false, .account = site.account};
+  out.keys.set("aws:CurrentTime", {print_time(now)});
+  out.keys.set("aws:EpochTime", {std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count())});
+  out.keys.set("aws:SecureTransport", {tls ? "true" : "false"});
+  out.keys.set("aws:RequestedRegion", {site.region});
+  out.keys.set("aws:userid", {who.user_id});
+  if (!source.empty()) out.keys.set("aws:SourceIp", {source});
+  if (!agent.empty()) out.keys.set("aws:UserAgent", {agent});
+  if (who.session) out.keys.set("aws:TokenIssueTime", {print_time(who.session->issued)});
+  iam::fill_keys(out);
+  return out;
+}
+
+Answer<void> Call::allow(std::string_view action, const std::string& resource, const iam::Keys& keys) const {
+  const iam::Call asked = question(action, resource, keys);
+  const iam::Decision decision = iam::decide(asked, {.identity = who.identity->policies.get(), .boundary = who.identity->boundary.get(), .session = who.session_policies.get(), .resource = nullptr});
+  if (decision.allowed()) return {};
+  return refuse("AccessDeniedException", fmt::format("User: {} is not authorized to perform: {} on resource: {}: {}", who.arn, action, resource, decision.reason));
+}
+
+Front::Front(const Model& model, const Directory& directory, const SessionSeal& seal, Operations operations, const Clock& clock, FrontOptions options)
+    : model_(model), directory_(directory), seal_(seal), operations_(std::move(operations)), clock_(clock), options_(std::move(options)) {}
+
+Answer<Principal> Front::principal_of(const Signature& signature, std::string& secret) const {
+  Principal out;
+  out.key_id = signature.key_id;
+  const auto unknown = [] { return refuse("UnrecognizedClientException", "The security token included in the request is invalid."); };
+  if (!signature.token.empty()) {
+    auto session = seal_.open(signature.token);
+    if (!session || session->key_id != signature.key_id) return unknown();
+    if (clock_.now() >= session->expires) return refuse("ExpiredTokenException", "The security token included in the request is expired");
+    out.identity = directory_.identity(session->role);
+    if (!out.identity || out.identity->id != session->role_id) return unknown();
+    secret = session->secret;
+    if (!session->policies.empty()) {
+      std::vector<iam::Document> documents;
+      for (const std::string& text : session->policies) {
+        auto policy = iam::read_policy(text, iam::PolicyKind::Identity);
+        if (!policy) return unknown();
+        documents.push_back({"session policy", std::move(*policy)});
+      }
+      out.session_policies = std::make_shared<const iam::Bundle>(std::move(documents), iam::PolicyKind::Identity);
+    }
+    out.arn = session_arn(*out.identity, session->name, directory_.site());
+    out.user_id = out.identity->id + ":" + session->name;
+    out.session = std::move(session);
+  } else {
+    auto key = directory_.key(signature.key_id);
+    // One that is not active is told like one that does not exist, as AWS does.
+    if (!key || !key->active || !key->who || key->who->type != api::identities::Type::User) return unknown();
+    secret = std::move(key->secret);
+    out.identity = std::move(key->who);
+    out.arn = out.identity->arn;
+    out.user_id = out.identity->id;
+  }
+  return out;
+}
+
+Answer<Principal> Front::authenticate(const http::Request& request, Said& said) const {
+  const auto signature = read_signature(request);
+  if (!signature) return std::unexpected(signature.error());
+  said.key_id = signature->key_id;
+  if (auto done = check_time(*signature, clock_.now()); !done) return std::unexpected(done.error());
+  std::string secret;
+  auto who = principal_of(*signature, secret);
+  if (!who) return who;
+  if (auto done = check_signature(*signature, request, secret); !done) return std::unexpected(done.error());
+  said.arn = who->arn;
+  said.user_id = who->user_id;
+  said.role = who->session.has_value();
+  if (who->identity->disabled) return refuse("AccessDeniedException", fmt::format("{} is disabled", who->identity->arn));
+  if (!who->identity->problem.empty()) return refuse("AccessDeniedException", fmt::format("{} may do nothing until its Identity {} is mended: {}", who->identity->arn, who->identity->object, who->identity->problem));
+  if (auto done = spend(*who); !done) return std::unexpected(done.error());
+  return who;
+}
+
+Answer<void> Front::spend(const Principal& who) const {
+  if (options_.per_second <= 0) return {};
+  const auto now = clock_.monotonic();
+  const double most = 2 * options_.per_second;
+  const std::lock_guard lock(buckets_mutex_);
+  auto [at, fresh] = buckets_.try_emplace(who.identity->object, Bucket{most, now});
+  Bucket& bucket = at->second;
+  bucket.tokens = std::min(most, bucket.tokens + options_.per_second * std::chrono::duration<double>(now - bucket.at).count());
+  bucket.at = now;
+  if (bucket.tokens < 1) return refuse("ThrottlingException", "Rate exceeded");
+  bucket.tokens -= 1;
+  return {};
+}
+
+Call Front::call_of(const http::Request& request, const Principal& who, const std::string& id) const {
+  return {.who = who, .site = directory_.site(), .now = clock_.now(), .request_id = id, .source = request.peer.address, .agent = std::string(http::find(request.headers, "user-agent")).substr(0, 512), .tls = options_.tls};
+}
+
+Answer<Json> Front::sagemaker(const http::Request& request, const Call& call, Said&) const {
+  const std::string_view target = http::find(request.headers, "x-amz-target");
+  const std::string name(target.starts_with(target_prefix) ? target.substr(target_prefix.size()) : "");
+  const Operation* operation = model_.operation(name);
+  if (request.method != "POST" || operation == nullptr) return refuse("UnknownOperationException", fmt::format("X-Amz-Target \"{}\" is no operation of this service; clusters, nodes, scheduler policies, compute quotas, tags and training plans are", target));
+  if (!http::find(request.headers, "content-type").starts_with(json_type)) return refuse("SerializationException", fmt::format("Content-Type must be {}", json_type));
+  auto body = kube::parse_json(request.body.empty() ? "{}" : request.body, {.depth_limit = 64});
+  if (!body) return refuse("SerializationException", body.error().message);
+  if (auto done = model_.check(model_.shape(operation->input), *body); !done) return std::unexpected(done.error());
+  const auto found = operations_.find(name);
+  if (found == operations_.end()) return refuse("UnknownOperationException", fmt::format("{} is not served yet by this version of Fairlead (docs/hyperpod-compatibility.md says what is)", name));
+  return found->second(call, *body);
+}
+
+http::Response Front::answer_json(const http::Request& request, const std::string& id, Said& said) const {
+  const std::string_view target = http::find(request.headers, "x-amz-target");
+  if (target.starts_with(target_prefix) && model_.operation(target.substr(target_prefix.size())) != nullptr) said.name = target.substr(target_prefix.size());
+  const auto who = authenticate(request, said);
+  Answer<Json> answer = Json();
+  if (!who) answer = std::unexpected(who.error());
+  else answer = sagemaker(request, call_of(request, *who, id), said);
+  if (answer) return {.status = 200, .headers = {{"Content-Type", json_type}, {"x-amzn-RequestId", id}}, .body = answer->is_null() ? "{}" : kube::print_json(*answer), .parts = {}};
+  said.error = answer.error();
+  return json_error(answer.error(), id);
+}
+
+http::Response Front::answer_query(const http::Request& request, const std::string& id, Said& said) const {
+  said.source = "sts.amazonaws.com";
+  auto form = read_form(request);
+  const std::string action(form ? http::find(*form, "Action") : "");
+  if (is_sts_action(action)) said.name = action;
+  Answer<std::string> answer = std::string();
+  if (!form) {
+    answer = std::unexpected(form.error());
+  } else if (const auto who = authenticate(request, said); !who) {
+    answer = std::unexpected(who.error());
+  } else {
+    answer = answer_sts(action, *form, call_of(request, *who, id), directory_, seal_);
+  }
+  if (answer) return query_answer(action, *answer, id);
+  said.error = answer.error();
+  return query_error(answer.error(), id);
+}
+
+http::Response Front::answer(const http::Request& request) const {
+  const std::string id = random_uuid();
+  Said said;
+  const std::string service = service_of(request);
+  http::Response response;
+  if (service == "sts") {
+    response = answer_query(request, id, said);
+  } else if (service == "sagemaker") {
+    response = answer_json(request, id, said);
+  } else {
+    said.source = service + ".amazonaws.com";
+    // Only who is known learns what is served.
+    const auto who = authenticate(request, said);
+    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker and sts are", service)} : who.error();
+    response = json_error(*said.error, id);
+  }
+  if (options_.audit) {
+    Json identity = Json::object({{"type", said.arn.empty() ? "Unknown" : said.role ? "AssumedRole" : "IAMUser"}});
+    if (!said.arn.empty()) identity.set("arn", said.arn).set("principalId", said.user_id).set("accountId", directory_.site().account);
+    if (!said.key_id.empty()) identity.set("accessKeyId", said.key_id);
+    Json record = Json::object({{"eventTime", print_micro_time(clock_.now())}, {"eventSource", said.source}, {"eventName", said.name}, {"userIdentity", std::move(identity)}, {"sourceIPAddress", request.peer.address}, {"userAgent", std::string(http::find(request.headers, "user-agent")).substr(0, 512)},
+                                {"requestID", id}, {"responseCode", response.status}});
+    if (said.error) record.set("errorCode", said.error->code).set("errorMessage", said.error->message);
+    options_.audit(record);
+  }
+  return response;
+}
+
+}  // namespace fairlead::hyperpod

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The AWS face as a function: an HTTP request in, its answer out. Who signs is found in the directory, what he may is decided by his policies, what he asks for is a translation to objects and back: nothing is stored here, so any number of
+// servers may answer. docs/design/049-aws-face.md.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "http/message.h"
+#include "hyperpod/directory.h"
+#include "hyperpod/model.h"
+#include "hyperpod/session_token.h"
+#include "kube/kube_api.h"
+
+namespace fairlead::hyperpod {
+
+// Who is asking, proven.
+struct Principal {
+  std::shared_ptr<const Identity> identity;
+  std::optional<Session> session;
+  std::shared_ptr<const iam::Bundle> session_policies;  // null: none
+  std::string arn, user_id, key_id;                     // user_id: "AIDA...", "AROA...:session"
+};
+
+// One call, while it is answered.
+struct Call {
+  const Principal& who;
+  const Site& site;
+  Instant now;
+  std::string request_id;
+  std::string source, agent;  // of the client
+  bool tls = true;
+
+  // AccessDeniedException in AWS's words, with what decided. `resource`: an ARN, or "*". `keys`: beside those that every call has.
+  Answer<void> allow(std::string_view action, const std::string& resource, const iam::Keys& keys = {}) const;
+  iam::Call question(std::string_view action, const std::string& resource, iam::Keys keys = {}) const;
+};
+
+using Operations = std::map<std::string, std::function<Answer<Json>(const Call&, const Json& input)>, std::less<>>;  // by name
+
+struct FrontOptions {
+  double per_second = 100;       // calls of one identity; bursts of twice that; 0: no limit
+  bool tls = true;
+  std::function<void(const Json&)> audit;  // a record of each call, as CloudTrail's; nothing secret in it. Null: none. Any thread
+};
+
+class Front {
+ public:
+  // All of it must outlive the front. Thread-safe; `answer` blocks as long as the API behind it does.
+  Front(const Model& model, const Directory& directory, const SessionSeal& seal, Operations operations, const Clock& clock, FrontOptions options);
+  http::Response answer(const http::Request& request) const;
+
+ private:
+  struct Said;  // what the audit is told
+  Answer<Principal> authenticate(const http::Request& request, Said& said) const;
+  Answer<Principal> principal_of(const Signature& signature, std::string& secret) const;
+  Answer<void> spend(const Principal& who) const;
+  Answer<Json> sagemaker(const http::Request& request, const Call& call, Said& said) const;
+  Answer<std::string> sts(const std::string& action, const http::Query& form, const Call& call) const;
+  http::Response answer_json(const http::Request& request, const std::string& id, Said& said) const;
+  http::Response answer_query(const http::Request& request, const std::string& id, Said& said) const;
+  Call call_of(const http::Request& request, const Principal& who, const std::string& id) const;
+
+  const Model& model_;
+  const Directory& directory_;
+  const SessionSeal& seal_;
+  const Operations operations_;
+  const Clock& clock_;
+  const FrontOptions options_;
+  struct Bucket {
+    double tokens = 0;
+    std::chrono::nanoseconds at{};
+  };
+  mutable std::mutex buckets_mutex_;
+  mutable std::map<std::string, Bucket, std::less<>> buckets_;  // by identity
+};
+
+}  // namespace fairlead::hyperpod

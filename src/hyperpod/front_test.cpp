@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hyperpod/front.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "hyperpod/test_site.h"
+
+namespace fairlead::hyperpod {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Front, WhoIsKnownIsServed) {
+  TestSite site;
+  const auto ada = site.user("ada", {everything});
+  EXPECT_EQ(site.call(ada, "ListClusters").json["ClusterSummaries"].items().size(), 0U);
+  const auto me = site.sts(ada, {{"Action", "GetCallerIdentity"}});
+  EXPECT_EQ(me.status, 200);
+  EXPECT_EQ(me.text("Arn"), "arn:aws:iam::111122223333:user/ada");
+  EXPECT_EQ(me.text("Account"), "111122223333");
+  EXPECT_THAT(me.text("UserId"), testing::MatchesRegex("AIDA[0-9A-F]{17}"));
+}
+
+// The code is what an SDK acts on; who is not known never learns whether a key is there.
+TEST(Front, WhoIsNotKnownIsRefused) {
+  TestSite site;
+  const auto ada = site.user("ada", {everything});
+  const auto code = [&](const Credentials& who) { return site.call(who, "ListClusters").code; };
+  EXPECT_EQ(code({"AKIAAAAAAAAAAAAAAAAA", "secret", ""}), "UnrecognizedClientException");
+  EXPECT_EQ(code({ada.key_id, "another", ""}), "InvalidSignatureException");
+  EXPECT_EQ(code({ada.key_id, ada.secret, "a token that is none"}), "UnrecognizedClientException");
+  EXPECT_EQ(code(site.key_of("ada", false)), "UnrecognizedClientException");
+  EXPECT_EQ(code(site.key_of("nobody")), "UnrecognizedClientException");
+  EXPECT_EQ(site.send(site.request("ListClusters", "{}")).code, "MissingAuthenticationTokenException");
+  site.identity("Role", "worker", {everything});
+  auto forged = api::identities::new_key("role-worker");  // keys are of users alone
+  site.directory.put_key(api::identities::write_key(forged, "fairlead-system"));
+  EXPECT_EQ(code({forged.id, forged.secret, ""}), "UnrecognizedClientException");
+  http::Request old = site.request("ListClusters", "{}");
+  sign_request(old, ada, "fairlead-1", "sagemaker", site.clock.now() - 16min);
+  EXPECT_EQ(site.send(old).code, "InvalidSignatureException");
+  EXPECT_EQ(code(ada), "");
+  site.directory.drop_key(api::identities::key_object_name(ada.key_id));
+  EXPECT_EQ(code(ada), "UnrecognizedClientException");
+}
+
+TEST(Front, WhatIsOffOrBrokenMayDoNothing) {
+  TestSite site;
+  site.identity("User", "ada", {everything}, Json::object({{"disabled", true}}));
+  EXPECT_THAT(site.call(site.key_of("ada"), "ListClusters").message, HasSubstr("is disabled"));
+  site.identity("User", "bob", {everything, R"({"Statement": {"Effect": "Perhaps"}})"});
+  const auto bob = site.call(site.key_of("bob"), "ListClusters");
+  EXPECT_EQ(bob.code, "AccessDeniedException");
+  EXPECT_THAT(bob.message, HasSubstr("may do nothing until its Identity user-bob is mended: policy p1"));
+  // Another object's name is not believed: who may make Identities of one name must not become another user.
+  site.directory.put_identity(Json::object({{"metadata", Json::object({{"name", "user-eve"}, {"uid", "1"}})}, {"spec", Json::object({{"type", "User"}, {"name", "ada"}, {"policies", Json::array({Json::object({{"name", "p"}, {"document", everything}})})}})}}));
+  EXPECT_THAT(site.call(site.key_of("eve"), "ListClusters").message, HasSubstr("has to be in the object user-ada"));
+  const auto nothing = site.user("cid", {});
+  EXPECT_THAT(site.call(nothing, "ListClusters").message, HasSubstr("User: arn:aws:iam::111122223333:user/cid is not authorized to perform: sagemaker:ListClusters on resource: *"));
+  EXPECT_EQ(site.sts(nothing, {{"Action", "GetCallerIdentity"}}).status, 200);
+}
+
+TEST(Front, CallsThatAreNone) {
+  TestSite site;
+  const auto ada = site.user("ada", {everything});
+  EXPECT_EQ(site.call(ada, "ListCluster").code, "UnknownOperationException");
+  EXPECT_THAT(site.call(ada, "UpdateClusterSoftware", Json::object({{"ClusterName", "demo"}})).message, HasSubstr("is not served yet"));
+  EXPECT_EQ(site.call(ada, "DescribeCluster").code, "ValidationException");
+  EXPECT_EQ(site.call(ada, "DescribeCluster", Json::object({{"ClusterName", 5}})).code, "SerializationException");
+  for (const char* const body : {"{", "[]", "\"x\"", "{\"a\":1}x", "{\"MaxResults\": \"5\"}"}) {
+    http::Request of = site.request("ListClusters", body);
+    sign_request(of, ada, "fairlead-1", "sagemaker", site.clock.now());
+    EXPECT_EQ(site.send(of).code, "SerializationException") << body;
+  }
+  std::string deep;
+  for (int i = 0; i < 100'000; ++i) deep += "[";
+  http::Request of = site.request("ListClusters", deep);
+  sign_request(of, ada, "fairlead-1", "sagemaker", site.clock.now());
+  EXPECT_EQ(site.send(of).code, "SerializationException");
+  http::Request other = site.request("ListClusters", "{}");
+  sign_request(other, ada, "fairlead-1", "dynamodb", site.clock.now());
+  EXPECT_THAT(site.send(other).message, HasSubstr("\"dynamodb\" is not served here"));
+  EXPECT_EQ(site.sts(ada, {{"Action", "GetSessionToken"}}).code, "InvalidAction");
+  EXPECT_EQ(site.sts({"AKIAAAAAAAAAAAAAAAAA", "secret", ""}, {{"Action", "GetCallerIdentity"}}).code, "InvalidClientTokenId");
+  EXPECT_EQ(site.sts({ada.key_id, "secret", ""}, {{"Action", "GetCallerIdentity"}}).status, 403);
+}
+
+TEST(Front, OneThatAsksTooMuchIsToldToWait) {
+  TestSite site;
+  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, all_operations({site.api, site.model(), site.api.of(kube::resources::slurm_clusters), site.api.of(kube::resources::nodes)}), site.clock, FrontOptions{.per_second = 10, .audit = {}});
+  const auto ada = site.user("ada", {everything}), bob = site.user("bob", {everything});
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(site.call(ada, "ListClusters").code, "") << i;
+  EXPECT_EQ(site.call(ada, "ListClusters").code, "ThrottlingException");
+  EXPECT_EQ(site.call(bob, "ListClusters").code, "");
+  site.clock.advance(1s);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(site.call(ada, "ListClusters").code, "") << i;
+  EXPECT_EQ(site.call(ada, "ListClusters").code, "ThrottlingException");
+}
+
+std::string trust(const std::string& principal, const std::string& more = "") {
+  return R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"AWS": ")" + principal + R"("}, "Action": "sts:AssumeRole")" + more + "}}";
+}
+const std::string role_arn = "arn:aws:iam::111122223333:role/deploy";
+std::vector<std::pair<std::string, std::string>> assume(std::vector<std::pair<std::string, std::string>> more = {}) {
+  more.insert(more.begin(), {{"Action", "AssumeRole"}, {"RoleArn", role_arn}, {"RoleSessionName", "night"}});
+  return more;
+}
+
+TEST(AssumeRole, GivesWhatTheRoleMay) {
+  TestSite site;
+  const auto ada = site.user("ada", {});
+  site.identity("Role", "deploy", {everything}, Json::object({{"trustPolicy", trust("arn:aws:iam::111122223333:user/ada")}}));
+  const auto said = site.sts(ada, assume());
+  ASSERT_EQ(said.status, 200) << said.body;
+  EXPECT_EQ(said.text("Arn"), "arn:aws:sts::111122223333:assumed-role/deploy/night");
+  EXPECT_EQ(said.text("Expiration"), "2026-11-25T13:00:00Z");
+  const Credentials night = site.assumed(said);
+  EXPECT_THAT(night.key_id, testing::MatchesRegex("ASIA[A-Z2-7]{16}"));
+  EXPECT_EQ(site.call(ada, "ListClusters").code, "AccessDeniedException");
+  EXPECT_EQ(site.call(night, "ListClusters").code, "");
+  EXPECT_EQ(site.sts(night, {{"Action", "GetCallerIdentity"}}).text("Arn"), "arn:aws:sts::111122223333:assumed-role/deploy/night");
+  // Nothing of it holds without the rest of it.
+  EXPECT_EQ(site.call({night.key_id, night.secret, ""}, "ListClusters").code, "UnrecognizedClientException");
+  EXPECT_EQ(site.call({ada.key_id, ada.secret, night.token}, "ListClusters").code, "UnrecognizedClientException");
+  EXPECT_EQ(site.call({night.key_id, ada.secret, night.token}, "ListClusters").code, "InvalidSignatureException");
+  for (const std::size_t at : {std::size_t{0}, night.token.size() / 2, night.token.size() - 4}) {
+    std::string token = night.token;
+    token[at] = token[at] == 'A' ? 'B' : 'A';
+    EXPECT_EQ(site.call({night.key_id, night.secret, token}, "ListClusters").code, "UnrecognizedClientException") << at;
+  }
+  site.clock.advance(59min);
+  EXPECT_EQ(site.call(night, "ListClusters").code, "");
+  site.clock.advance(1min);
+  EXPECT_EQ(site.call(night, "ListClusters").code, "ExpiredTokenException");
+}
+
+TEST(AssumeRole, EndsWithItsRole) {
+  TestSite site;
+  const auto ada = site.user("ada", {});
+  const Json more = Json::object({{"trustPolicy", trust("arn:aws:iam::111122223333:user/ada")}});
+  site.identity("Role", "deploy", {everything}, more);
+  const Credentials night = site.assumed(site.sts(ada, assume()));
+  EXPECT_EQ(site.call(night, "ListClusters").code, "");
+  Json off = more;
+  off.set("disabled", true);
+  site.identity("Role", "deploy", {everything}, off);  // a new uid: another role of the same name
+  EXPECT_EQ(site.call(night, "ListClusters").code, "UnrecognizedClientException");
+  site.identity("Role", "deploy", {everything}, more);
+  EXPECT_EQ(site.call(night, "ListClusters").code, "UnrecognizedClientException");
+  site.directory.drop_identity("role-deploy");
+  EXPECT_EQ(site.call(night, "ListClusters").code, "UnrecognizedClientException");
+}
+
+TEST(AssumeRole, WhoMay) {
+  TestSite site;
+  const char* const may_assume = R"({"Statement": {"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": "*"}})";
+  const auto ada = site.user("ada", {}), bob = site.user("bob", {may_assume}), eve = site.user("eve", {everything, R"({"Statement": {"Effect": "Deny", "Action": "sts:*", "Resource": "*"}})"});
+  const auto code = [&](const Credentials& who, std::vector<std::pair<std::string, std::string>> form = assume()) { return site.sts(who, form).code; };
+  EXPECT_EQ(code(bob), "AccessDenied");  // no such role: told like one that is not his
+  const std::string none = site.sts(bob, assume()).message;
+  site.identity("Role", "deploy", {everything}, Json::object({{"trustPolicy", trust("111122223333")}}));
+  // The account is named: its own policies decide.
+  EXPECT_EQ(code(ada), "AccessDenied");
+  EXPECT_EQ(site.sts(ada, assume()).message.substr(0, 5), none.substr(0, 5));
+  EXPECT_EQ(code(bob), "");
+  EXPECT_EQ(code(eve), "AccessDenied");
+  site.identity("Role", "deploy", {everything}, Json::object({{"trustPolicy", trust("arn:aws:iam::111122223333:user/eve")}}));
+  EXPECT_EQ(code(bob), "AccessDenied");
+  EXPECT_EQ(code(eve), "AccessDenied");  // a deny wins
+  site.identity("Role", "deploy", {everything}, Json::object({{"trustPolicy", trust("arn:aws:iam::111122223333:user/ada", R"(, "Condition": {"StringEquals": {"sts:ExternalId": "seven"}})")}}));
+  EXPECT_EQ(code(ada), "AccessDenied");
+  EXPECT_EQ(code(ada, assume({{"ExternalId", "eight"}})), "AccessDenied");
+  EXPECT_EQ(code(ada, assume({{"ExternalId", "seven"}})), "");
+  site.identity("Role", "deploy", {everything});  // without a trust policy nobody is trusted
+  EXPECT_EQ(code(bob), "AccessDenied");
+  EXPECT_EQ(site.sts(bob, {{"Action", "AssumeRole"}, {"RoleArn", "arn:aws:iam::999900001111:role/deploy"}, {"RoleSessionName", "night"}}).code, "AccessDenied");
+}
+
+TEST(AssumeRole, SessionPoliciesTakeAway) {
+  TestSite site;
+  const auto ada = site.user("ada", {});
+  site.identity("Role", "deploy", {everything}, Json::object({{"trustPolicy", trust("arn:aws:iam::111122223333:user/ada")}}));
+  const char* const only_nodes = R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "sagemaker:ListClusterNodes", "Resource": "*"}})";
+  const Credentials night = site.assumed(site.sts(ada, assume({{"Policy", only_nodes}})));
+  EXPECT_EQ(site.call(night, "ListClusters").code, "AccessDeniedException");
+  EXPECT_EQ(site.call(night, "ListClusterNodes", Json::object({{"ClusterName", "demo"}})).code, "ResourceNotFound");
+  EXPECT_EQ(site.sts(ada, assume({{"Policy", "{}"}})).code, "MalformedPolicyDocument");
+  EXPECT_EQ(site.sts(ada, assume({{"Policy", std::string(2049, ' ')}})).code, "PackedPolicyTooLarge");
+  // What would take away and is not understood must not be passed over.
+  EXPECT_EQ(site.sts(ada, assume({{"PolicyArns.member.1.arn", "arn:aws:iam::aws:policy/ReadOnlyAccess"}})).code, "ValidationError");
+}
+
+TEST(AssumeRole, ForHowLong) {
+  TestSite site;
+  const auto ada = site.user("ada", {});
+  const Json more = Json::object({{"trustPolicy", R"({"Statement": {"Effect": "Allow", "Principal": {"AWS": ["arn:aws:iam::111122223333:user/ada", "arn:aws:iam::111122223333:role/deploy"]}, "Action": "sts:AssumeRole"}})"}, {"maxSessionSeconds", 7200}});
+  site.identity("Role", "deploy", {everything}, more);
+  const auto code = [&](const Credentials& who, const char* seconds) { return site.sts(who, assume({{"DurationSeconds", seconds}})).code; };
+  EXPECT_EQ(code(ada, "900"), "");
+  EXPECT_EQ(code(ada, "7200"), "");
+  for (const char* const bad : {"899", "7201", "43201", "-1", "1h", "99999999999999999999"}) EXPECT_EQ(code(ada, bad), "ValidationError") << bad;
+  const Credentials night = site.assumed(site.sts(ada, assume()));
+  EXPECT_EQ(code(night, "3600"), "");
+  EXPECT_EQ(code(night, "3601"), "ValidationError");
+  for (const char* const name : {"", "x", "a b", "a/b"}) EXPECT_EQ(site.sts(ada, {{"Action", "AssumeRole"}, {"RoleArn", role_arn}, {"RoleSessionName", name}}).code, "ValidationError") << name;
+}
+
+TEST(Audit, EachCallIsWrittenAndNothingSecret) {
+  TestSite site;
+  const auto ada = site.user("ada", {});
+  site.identity("Role", "deploy", {everything}, Json::object({{"trustPolicy", trust("arn:aws:iam::111122223333:user/ada")}}));
+  const Credentials night = site.assumed(site.sts(ada, assume()));
+  site.call(night, "ListClusters");
+  site.call(ada, "ListClusters");
+  site.call({ada.key_id, "wrong", ""}, "DescribeCluster");
+  site.send(site.request("Nonsense", "{}"));
+  ASSERT_EQ(site.audit.size(), 5U);
+  std::string all;
+  for (const Json& record : site.audit) all += kube::print_json(record) + "\n";
+  EXPECT_THAT(all, Not(HasSubstr(ada.secret)));
+  EXPECT_THAT(all, Not(HasSubstr(night.secret)));
+  EXPECT_THAT(all, Not(HasSubstr(night.token.substr(0, 30))));
+  EXPECT_EQ(site.audit[0]["eventName"].string(), "AssumeRole");
+  EXPECT_EQ(site.audit[0]["eventSource"].string(), "sts.amazonaws.com");
+  EXPECT_EQ(site.audit[0]["userIdentity"]["arn"].string(), "arn:aws:iam::111122223333:user/ada");
+  EXPECT_EQ(site.audit[1]["userIdentity"]["type"].string(), "AssumedRole");
+  EXPECT_EQ(site.audit[2]["errorCode"].string(), "AccessDeniedException");
+  // Who did not prove who he is is not told as the one he says he is.
+  EXPECT_EQ(site.audit[3]["errorCode"].string(), "InvalidSignatureException");
+  EXPECT_TRUE(site.audit[3]["userIdentity"]["arn"].is_null());
+  EXPECT_EQ(site.audit[3]["eventName"].string(), "DescribeCluster");
+  EXPECT_EQ(site.audit[4]["eventName"].string(), "Unknown");
+}
+
+TEST(Sessions, AnOldKeyStillOpensAndANewOneSeals) {
+  const SessionSeal before = *SessionSeal::make({std::string(32, 'a')}), after = *SessionSeal::make({std::string(32, 'b'), std::string(32, 'a')}), later = *SessionSeal::make({std::string(32, 'b')});
+  Session session{.role = "role-x", .role_id = "AROAX", .name = "n", .key_id = {}, .secret = {}, .policies = {"{}"}, .issued = *parse_time("2026-11-25T12:00:00Z"), .expires = *parse_time("2026-11-25T13:00:00Z")};
+  make_session_key(session);
+  const std::string old = *before.close(session), fresh = *after.close(session);
+  EXPECT_EQ(after.open(old), session);
+  EXPECT_EQ(later.open(old), std::nullopt);
+  EXPECT_EQ(later.open(fresh), session);
+  EXPECT_NE(old, *before.close(session));
+  EXPECT_EQ(before.open(""), std::nullopt);
+  EXPECT_EQ(before.open(std::string(100'000, 'A')), std::nullopt);
+  EXPECT_FALSE(SessionSeal::make({}));
+  EXPECT_FALSE(SessionSeal::make({"short"}));
+  session.policies.assign(20, std::string(2048, 'x'));
+  EXPECT_EQ(before.close(session).error().code, Code::Exhausted);
+}
+
+}  // namespace
+}  // namespace fairlead::hyperpod

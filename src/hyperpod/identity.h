@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// An Identity object as those who decide need it. Pure.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "api/identity_crds.h"
+#include "iam/decide.h"
+#include "kube/json.h"
+
+namespace fairlead::hyperpod {
+
+// The site, as ARNs name it.
+struct Site {
+  std::string account = "000000000000";  // twelve digits
+  std::string region = "fairlead-1";     // [a-z0-9-], 9 to 16 of them: ids of scheduler policies need that
+};
+
+struct Identity {
+  api::identities::Type type = api::identities::Type::User;
+  std::string object;                    // its name
+  std::string name, path = "/", arn;     // "arn:aws:iam::111122223333:user/path/ada"
+  std::string id;                        // "AIDA..." or "AROA...": of this one, and of none with the same name after it
+  std::shared_ptr<const iam::Bundle> policies, boundary, trust;  // null: none
+  std::chrono::seconds longest_session{3600};
+  bool disabled = false;
+  std::string problem;                   // why it may do nothing: a document that cannot be understood, a name that is another's; empty: it may
+};
+
+// Never fails: what is wrong is its problem.
+Identity read_identity(const kube::Json& object, const Site& site);
+// Text of a document in a field that holds it as text or as an object.
+std::string document_text(const kube::Json& field);
+// Of such a session: "arn:aws:sts::111122223333:assumed-role/NAME/SESSION".
+std::string session_arn(const Identity& role, const std::string& session, const Site& site);
+
+}  // namespace fairlead::hyperpod

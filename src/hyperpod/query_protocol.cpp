@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hyperpod/query_protocol.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/encoding.h"
+
+namespace fairlead::hyperpod {
+namespace {
+
+constexpr std::string_view sts_namespace = "https://sts.amazonaws.com/doc/2011-06-15/";
+
+struct QueryCode {
+  std::string_view json, query;
+  int status;
+};
+// docs.aws.amazon.com, STS "Common Errors".
+constexpr std::array codes{
+    QueryCode{"UnrecognizedClientException", "InvalidClientTokenId", 403},
+    QueryCode{"InvalidSignatureException", "SignatureDoesNotMatch", 403},
+    QueryCode{"MissingAuthenticationTokenException", "MissingAuthenticationToken", 403},
+    QueryCode{"IncompleteSignatureException", "IncompleteSignature", 400},
+    QueryCode{"ExpiredTokenException", "ExpiredToken", 403},
+    QueryCode{"AccessDeniedException", "AccessDenied", 403},
+    QueryCode{"ThrottlingException", "Throttling", 400},
+    QueryCode{"UnknownOperationException", "InvalidAction", 400},
+    QueryCode{"ValidationException", "ValidationError", 400},
+    QueryCode{"SerializationException", "MalformedQueryString", 404},
+};
+
+std::string decode(std::string_view text, bool& good) {
+  std::string plain(text);
+  for (char& c : plain)
+    if (c == '+') c = ' ';
+  auto decoded = percent_decode(plain);
+  if (!decoded) {
+    good = false;
+    return {};
+  }
+  return std::move(*decoded);
+}
+
+}  // namespace
+
+Answer<http::Query> read_form(const http::Request& request) {
+  if (request.method == "GET") return request.target.query;
+  if (request.method != "POST") return refuse("SerializationException", "GET or POST is expected");
+  http::Query out;
+  bool good = true;
+  if (!request.body.empty())
+    for (const std::string& part : split(request.body, '&')) {
+      if (out.size() >= 1000) return refuse("SerializationException", "more than 1000 parameters");
+      const auto equals = part.find('=');
+      out.emplace_back(decode(std::string_view(part).substr(0, equals), good), equals == part.npos ? "" : decode(std::string_view(part).substr(equals + 1), good));
+      if (!good) return refuse("SerializationException", "the body is not application/x-www-form-urlencoded");
+    }
+  return out;
+}
+
+std::string xml_escape(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      default:
+        // XML 1.0 has no other control characters, not even as references.
+        if (static_cast<unsigned char>(c) >= 0x20 || c == '\t' || c == '\n' || c == '\r') out += c;
+        else out += ' ';
+    }
+  }
+  return out;
+}
+
+std::string xml_element(std::string_view name, std::string_view text) { return fmt::format("<{0}>{1}</{0}>", name, xml_escape(text)); }
+
+http::Response query_answer(std::string_view action, std::string_view result, const std::string& request_id) {
+  return {.status = 200,
+          .headers = {{"Content-Type", "text/xml"}, {"x-amzn-RequestId", request_id}},
+          .body = fmt::format("<{0}Response xmlns=\"{1}\"><{0}Result>{2}</{0}Result><ResponseMetadata>{3}</ResponseMetadata></{0}Response>", action, sts_namespace, result, xml_element("RequestId", request_id)),
+          .parts = {}};
+}
+
+http::Response query_error(const AwsError& error, const std::string& request_id) {
+  std::string_view code = error.code;
+  int status = error.status;
+  for (const QueryCode& one : codes)
+    if (one.json == error.code) code = one.query, status = one.status;
+  return {.status = status,
+          .headers = {{"Content-Type", "text/xml"}, {"x-amzn-RequestId", request_id}},
+          .body = fmt::format("<ErrorResponse xmlns=\"{}\"><Error>{}{}{}</Error>{}</ErrorResponse>", sts_namespace, xml_element("Type", status < 500 ? "Sender" : "Receiver"), xml_element("Code", code), xml_element("Message", error.message),
+                              xml_element("RequestId", request_id)),
+          .parts = {}};
+}
+
+}  // namespace fairlead::hyperpod

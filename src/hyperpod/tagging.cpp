@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/team_crds.h"
+#include "hyperpod/operations.h"
+#include "hyperpod/paging.h"
+
+namespace fairlead::hyperpod {
+namespace {
+
+constexpr std::size_t most_tags = 50;
+
+struct Tagged {
+  const kube::Resource* resource;
+  Json object;
+};
+
+// The object that an ARN names, if the caller may do this to it.
+Answer<Tagged> find(const Sources& sources, const Call& call, const std::string& action, const std::string& arn, const std::vector<std::string>& asked_keys, const Tags& asked) {
+  Tagged out{nullptr, Json()};
+  const std::string begin = fmt::format("arn:aws:sagemaker:{}:{}:", call.site.region, call.site.account);
+  if (arn.starts_with(begin)) {
+    const std::string_view rest = std::string_view(arn).substr(begin.size());
+    const auto slash = rest.find('/');
+    const std::string_view kind = rest.substr(0, slash), id = slash == rest.npos ? "" : rest.substr(slash + 1);
+    if (kind == "cluster") {
+      const auto cluster = find_cluster(sources, call.site, arn);
+      if (cluster) out = {&kube::resources::slurm_clusters, *cluster};
+    }
+    for (const auto& [name, resource] : {std::pair<std::string_view, const kube::Resource*>{"cluster-scheduler-config", &api::teams::configs}, {"compute-quota", &api::teams::quotas}}) {
+      if (kind != name) continue;
+      auto list = sources.api.list(*resource, "");
+      if (!list) return std::unexpected(aws_error(list.error(), "tags"));
+      const auto found = std::find_if(list->items.begin(), list->items.end(), [&](const Json& object) { return entity_id(kube::uid_of(object)) == id; });
+      if (found != list->items.end()) out = {resource, std::move(*found)};
+    }
+  }
+  iam::Keys keys = tag_keys(asked, out.resource == nullptr ? Tags() : tags_of(out.object));
+  if (!asked_keys.empty()) keys.set("aws:TagKeys", asked_keys);
+  if (auto done = call.allow("sagemaker:" + action, arn, keys); !done) return std::unexpected(done.error());
+  if (out.resource == nullptr) return refuse("ResourceNotFound", fmt::format("{} not found: clusters, cluster-scheduler-configs and compute-quotas of this site have tags", arn));
+  return out;
+}
+
+Answer<void> write(const Sources& sources, const Tagged& tagged, const Tags& tags, const char* doing) {
+  Json copy = Json::object();
+  set_tags(copy, tags);
+  const Json patch = Json::object({{"metadata", Json::object({{"resourceVersion", kube::version_of(tagged.object)}, {"annotations", Json::object({{tags_note, copy["metadata"]["annotations"][tags_note]}})}})}});
+  const auto done = sources.api.patch(*tagged.resource, kube::key_of(tagged.object), kube::PatchType::Merge, patch);
+  if (!done) return std::unexpected(aws_error(done.error(), doing));
+  return {};
+}
+
+Answer<Json> add_tags(const Sources& sources, const Call& call, const Json& input) {
+  const auto asked = read_tags(input["Tags"]);
+  if (!asked) return std::unexpected(asked.error());
+  const auto tagged = find(sources, call, "AddTags", input["ResourceArn"].string(), {}, *asked);
+  if (!tagged) return std::unexpected(tagged.error());
+  Tags tags = tags_of(tagged->object);
+  const Tags before = tags;
+  for (const auto& [key, value] : *asked) tags[key] = value;
+  if (tags.size() > most_tags) return invalid(fmt::format("A resource has at most {} tags; with these it would have {}", most_tags, tags.size()));
+  if (tags != before)
+    if (auto done = write(sources, *tagged, tags, "AddTags"); !done) return std::unexpected(done.error());
+  return Json::object({{"Tags", tag_list(tags)}});
+}
+
+Answer<Json> delete_tags(const Sources& sources, const Call& call, const Json& input) {
+  std::vector<std::string> asked;
+  for (const Json& key : input["TagKeys"].items()) asked.push_back(key.string());
+  const auto tagged = find(sources, call, "DeleteTags", input["ResourceArn"].string(), asked, {});
+  if (!tagged) return std::unexpected(tagged.error());
+  Tags tags = tags_of(tagged->object);
+  const std::size_t before = tags.size();
+  for (const std::string& key : asked) tags.erase(key);
+  if (tags.size() != before)
+    if (auto done = write(sources, *tagged, tags, "DeleteTags"); !done) return std::unexpected(done.error());
+  return Json();
+}
+
+Answer<Json> list_tags(const Sources& sources, const Call& call, const Json& input) {
+  const auto tagged = find(sources, call, "ListTags", input["ResourceArn"].string(), {}, {});
+  if (!tagged) return std::unexpected(tagged.error());
+  std::vector<Entry> entries;
+  for (const auto& [key, value] : tags_of(tagged->object)) entries.push_back({.summary = Json::object({{"Key", key}, {"Value", value}}), .name = key, .id = key, .created = {}, .status = {}, .cluster = {}});
+  auto page = page_of(std::move(entries), input);
+  if (!page) return std::unexpected(page.error());
+  Json out = Json::object({{"Tags", std::move(page->items)}});
+  if (!page->next.empty()) out.set("NextToken", page->next);
+  return out;
+}
+
+}  // namespace
+
+void add_tag_operations(Operations& operations, const Sources& sources) {
+  operations["AddTags"] = [sources](const Call& call, const Json& input) { return add_tags(sources, call, input); };
+  operations["DeleteTags"] = [sources](const Call& call, const Json& input) { return delete_tags(sources, call, input); };
+  operations["ListTags"] = [sources](const Call& call, const Json& input) { return list_tags(sources, call, input); };
+}
+
+Operations all_operations(const Sources& sources) {
+  Operations out;
+  add_cluster_operations(out, sources);
+  add_governance_operations(out, sources);
+  add_tag_operations(out, sources);
+  return out;
+}
+
+}  // namespace fairlead::hyperpod

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: a site with identities, and a client that signs as SDKs do.
+#pragma once
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/team_crds.h"
+#include "base/encoding.h"
+#include "hyperpod/operations.h"
+#include "kube/tiny_api.h"
+
+namespace fairlead::hyperpod {
+
+inline constexpr const char* everything = R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}})";
+
+class TestSite {
+ public:
+  struct Said {
+    int status = 0;
+    std::string body;
+    Json json;              // null where it is none
+    std::string code;       // "" where it went well
+    std::string message;
+    std::string text(const std::string& element) const {  // of XML: the first
+      const auto begin = body.find("<" + element + ">");
+      const auto end = body.find("</" + element + ">");
+      return begin == body.npos || end == body.npos ? "" : body.substr(begin + element.size() + 2, end - begin - element.size() - 2);
+    }
+  };
+
+  TestSite() {
+    api.stamp = [this] { return print_time(clock.now()); };
+    front = std::make_unique<Front>(model(), directory, seal, all_operations({api, model(), api.of(kube::resources::slurm_clusters), api.of(kube::resources::nodes)}), clock, FrontOptions{.per_second = 0, .audit = [this](const Json& record) { audit.push_back(record); }});
+  }
+
+  static const Model& model() {
+    static const Model one = *Model::load_own();
+    return one;
+  }
+
+  void identity(const std::string& type, const std::string& name, std::vector<std::string> policies, Json more = Json::object()) {
+    Json list = Json::array();
+    for (std::string& policy : policies) list.push(Json::object({{"name", fmt::format("p{}", list.items().size())}, {"document", std::move(policy)}}));
+    Json spec = Json::object({{"type", type}, {"name", name}, {"policies", std::move(list)}});
+    for (const auto& [key, value] : more.members()) spec.set(key, value);
+    const std::string object = api::identities::object_name(*api::identities::read_type(type), name);
+    directory.put_identity(Json::object({{"metadata", Json::object({{"name", object}, {"uid", fmt::format("uid-{}-{}", object, ++made_)}})}, {"spec", std::move(spec)}}));
+  }
+  Credentials key_of(const std::string& user, bool active = true) {
+    auto key = api::identities::new_key(api::identities::object_name(api::identities::Type::User, user));
+    key.active = active;
+    directory.put_key(api::identities::write_key(key, "fairlead-system"));
+    return {key.id, key.secret, ""};
+  }
+  Credentials user(const std::string& name, std::vector<std::string> policies) {
+    identity("User", name, std::move(policies));
+    return key_of(name);
+  }
+
+  Said send(http::Request request) {
+    const http::Response response = front->answer(request);
+    Said out{.status = response.status, .body = response.body, .json = {}, .code = {}, .message = {}};
+    if (auto json = kube::parse_json(response.body)) {
+      out.json = std::move(*json);
+      out.code = out.json["__type"].string();
+      out.message = out.json["message"].string();
+    } else {
+      out.code = out.text("Code");
+      out.message = out.text("Message");
+    }
+    EXPECT_FALSE(http::find(response.headers, "x-amzn-requestid").empty());
+    return out;
+  }
+  http::Request request(const std::string& operation, const std::string& body) const {
+    return {.method = "POST", .target = *http::parse_target("/"), .headers = {{"Host", "127.0.0.1:6444"}, {"Content-Type", "application/x-amz-json-1.1"}, {"X-Amz-Target", "SageMaker." + operation}, {"User-Agent", "test"}}, .body = body, .peer = {.address = "127.0.0.1", .common_name = {}, .organizations = {}}};
+  }
+  Said call(const Credentials& who, const std::string& operation, const Json& input = Json::object()) {
+    http::Request of = request(operation, kube::print_json(input));
+    sign_request(of, who, "fairlead-1", "sagemaker", clock.now());
+    return send(std::move(of));
+  }
+  Said sts(const Credentials& who, const std::vector<std::pair<std::string, std::string>>& form) {
+    std::string body = "Version=2011-06-15";
+    for (const auto& [name, value] : form) body += "&" + name + "=" + http::escape(value);
+    http::Request of{.method = "POST", .target = *http::parse_target("/"), .headers = {{"Host", "127.0.0.1:6444"}, {"Content-Type", "application/x-www-form-urlencoded; charset=utf-8"}}, .body = body, .peer = {.address = "127.0.0.1", .common_name = {}, .organizations = {}}};
+    sign_request(of, who, "fairlead-1", "sts", clock.now());
+    return send(std::move(of));
+  }
+  Credentials assumed(const Said& said) const { return {said.text("AccessKeyId"), said.text("SecretAccessKey"), said.text("SessionToken")}; }
+
+  Json cluster(const std::string& space, const std::string& name, bool applied = true) {
+    Json object = Json::object({{"metadata", Json::object({{"name", name}, {"namespace", space}, {"generation", 1}})}, {"spec", *kube::parse_json(R"({"slurmNodes": {"controller": {"size": 1}, "login": {"size": 1}, "worker": {"size": 2}}})")}});
+    if (applied) object.set("status", Json::object({{"appliedConfigHash", "abc"}}));
+    return *api.create(kube::resources::slurm_clusters, object);
+  }
+  std::string arn(const Json& cluster) const { return cluster_arn(site, cluster); }
+
+  ManualClock clock{*parse_time("2026-11-25T12:00:00Z")};
+  kube::TinyApi api;
+  Site site{"111122223333", "fairlead-1"};
+  Directory directory{site};
+  SessionSeal seal = *SessionSeal::make({std::string(32, 'k')});
+  std::vector<Json> audit;
+  std::unique_ptr<Front> front;
+
+ private:
+  int made_ = 0;
+};
+
+}  // namespace fairlead::hyperpod

@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The AWS face of a real server by clients as they are: boto3, the AWS CLI and the SDK for JavaScript run one scenario; then identities and keys as administrators use them, what no client should send, and kill -9.
+#   aws_clients_test.sh BUILD_DIR
+set -euo pipefail
+build=$(realpath "${1:?usage: aws_clients_test.sh BUILD_DIR}")
+cd "$(dirname "$0")/../.."
+here=tests/peers/aws
+# shellcheck source=tests/lib.sh
+. tests/lib.sh
+clients=$("$here/clients.sh")
+export HOME=$work XDG_STATE_HOME=$work/home
+
+fairlead() { "$build/bin/fairlead" "$@"; }
+says() { # WHAT STATUS TEXT COMMAND...
+  local what=$1 want=$2 text=$3 status=0
+  shift 3
+  "$@" < /dev/null > "$work/out" 2>&1 || status=$?
+  if [ "$status" != "$want" ] || ! grep -qF -- "$text" "$work/out"; then fail "$what: status $status"; fi
+  echo "ok    $what"
+}
+site() { fairlead "$@" --state-dir "$work/state"; }
+as_ada() { fairlead aws run --state-dir "$work/state" ada -- "$@"; }
+
+serve --node-range 10.187.0.0/16 --pod-range 10.188.0.0/16 --service-range 10.189.0.0/16
+cat > "$work/site.yaml" << 'YAML'
+apiVersion: v1
+kind: Node
+metadata: {name: g0, labels: {node.kubernetes.io/instance-type: ml.g5.xlarge}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: demo}
+YAML
+# Its cluster cannot come up (it has no machines), which is what clients then see: Creating.
+sed -n '/^kind: SlurmCluster/,/^---/p' examples/demo.yaml | sed '/^---/d' > "$work/rest.yaml"
+{ echo 'apiVersion: slurm.nebius.ai/v1'; cat "$work/rest.yaml"; } > "$work/cluster.yaml"
+site apply -f "$work/site.yaml" > /dev/null
+site apply -f "$work/cluster.yaml" > /dev/null
+# A node that gives what one machine of this type has.
+python3 - "$admin" << 'PY'
+import base64, json, ssl, sys, tempfile, urllib.request
+text = open(sys.argv[1]).read()
+field = lambda name: next(line.split(':', 1)[1].strip() for line in text.splitlines() if line.strip().startswith(name + ':'))
+files = []
+for name in ('client-certificate-data', 'client-key-data', 'certificate-authority-data'):
+    file = tempfile.NamedTemporaryFile()
+    file.write(base64.b64decode(field(name)))
+    file.flush()
+    files.append(file)
+context = ssl.create_default_context(cafile=files[2].name)
+context.load_cert_chain(files[0].name, files[1].name)
+amounts = {'cpu': '4', 'memory': '16Gi', 'nvidia.com/gpu': '1', 'pods': '110'}
+patch = {'status': {'capacity': amounts, 'allocatable': amounts, 'conditions': [{'type': 'Ready', 'status': 'True', 'reason': 'Test', 'message': '', 'lastHeartbeatTime': '2035-01-01T00:00:00Z', 'lastTransitionTime': '2026-01-01T00:00:00Z'}]}}
+request = urllib.request.Request(field('server') + '/api/v1/nodes/g0/status', json.dumps(patch).encode(), {'Content-Type': 'application/merge-patch+json'}, method='PATCH')
+urllib.request.urlopen(request, context=context).read()
+PY
+
+echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "sts:AssumeRole"], "Resource": "*"}}' > "$work/all.json"
+echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:Describe*", "sagemaker:List*"], "Resource": "*"}}' > "$work/read.json"
+account=$(site aws env -o json | python3 -c 'import json, re, sys; print(re.search(r"aws-ca-(\d+)", json.load(sys.stdin)["AWS_CA_BUNDLE"]).group(1))')
+printf '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::%s:user/ada"}, "Action": "sts:AssumeRole"}}' "$account" > "$work/trust.json"
+
+says 'a user' 0 'identity/user-ada created' site identity create ada --policy "$work/all.json"
+says 'again, nothing changes' 0 'identity/user-ada as it was' site identity create ada --policy "$work/all.json"
+says 'a role' 0 'identity/role-reader created' site identity create --role reader --trust "$work/trust.json" --policy "$work/read.json"
+says 'a role that nobody may assume' 1 'needs --trust' site identity create --role lonely
+says 'a policy that is none' 1 'is no condition operator' site identity create bob --policy <(echo '{"Statement":[{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"StringSounds":{"aws:username":"a"}}}]}')
+says 'nobody without a key' 1 'fairlead identity key add ada' as_ada true
+says 'a key' 0 'aws_access_key_id = AKIA' site identity key add ada
+says 'her own name' 0 ":user/ada" as_ada "$clients/bin/aws" sts get-caller-identity
+! tr '\0' '\n' < "/proc/$server/cmdline" | grep -q AKIA || fail 'a key is in the arguments of the server'
+
+run() { # NAME COMMAND...
+  local name=$1
+  shift
+  as_ada "$@" > "$work/out" 2>&1 || fail "the scenario by $name"
+  grep -c '^ok ' "$work/out" | sed "s/^/ok    the scenario by $name: steps /"
+}
+run boto3 "$clients/bin/python" "$here/scenario.py" boto3 "$here/scenario.json" "$account"
+run 'the AWS CLI' "$clients/bin/python" "$here/scenario.py" cli "$here/scenario.json" "$account"
+if [ -d "$clients/js/node_modules" ]; then run 'JavaScript' node "$here/scenario.mjs" "$clients/js" "$here/scenario.json" "$account"; else echo 'ok    (no Node.js: left out JavaScript)'; fi
+
+# A key is changed without an outage: the second one works before the first one ends.
+old=$(site identity key list ada -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["AccessKeyId"])')
+site aws env ada > "$work/old.env"
+new=$(site identity key add ada -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["AccessKey"]["AccessKeyId"])')
+says 'a third key' 1 'the most there may be' site identity key add ada
+with_old() { (. "$work/old.env" && "$clients/bin/aws" sts get-caller-identity); }
+says 'the old key still works' 0 ':user/ada' with_old
+says 'and is put out of use' 0 'is refused from now on' site identity key deactivate "$old"
+refused() { ! with_old > "$work/out" 2>&1 && grep -q InvalidClientTokenId "$work/out"; }
+wait_until 5 'the old key is refused' refused
+says 'the new one works' 0 ':user/ada' as_ada "$clients/bin/aws" sts get-caller-identity
+says 'which it says' 0 'Inactive' site identity key list ada
+says 'it is deleted' 0 "$old deleted" site identity key delete "$old"
+says 'twice' 1 'there is no access key' site identity key delete "$old"
+says 'who is off' 0 'disabled' site identity disable ada
+off() { ! as_ada "$clients/bin/aws" sts get-caller-identity > "$work/out" 2>&1 && grep -q 'is disabled' "$work/out"; }
+wait_until 5 'a disabled user is refused' off
+says 'and on again' 0 'enabled' site identity enable ada
+on() { as_ada "$clients/bin/aws" sts get-caller-identity; }
+wait_until 5 'an enabled user is served' on
+
+# What no client should send: each gets an answer, and the server goes on.
+as_ada "$clients/bin/python" "$here/bad_input.py" || fail 'bad input'
+echo 'ok    what no client should send'
+
+# Nothing secret is written anywhere.
+secrets=$(as_ada sh -c 'echo "$AWS_SECRET_ACCESS_KEY"')
+! grep -qF -- "$secrets" "$work/server.log" "$work/state/aws-audit.log" || fail 'a secret is in a log'
+grep -q '"eventName":"CreateComputeQuota"' "$work/state/aws-audit.log" || fail 'the audit does not tell of a call'
+[ "$(stat -c %a "$work/state/aws-audit.log")" = 600 ] || fail 'others may read the audit'
+if grep -aqF -- "$secrets" "$work/state/store.db" "$work/state/store.db-wal"; then fail 'a secret is in the store as it is'; fi
+echo 'ok    nothing secret is in logs or in the store'
+
+# kill -9: who had a key has it, ARNs are the same, and sessions go on.
+session=$(as_ada "$clients/bin/aws" sts assume-role --role-arn "arn:aws:iam::$account:role/reader" --role-session-name night --duration-seconds 900)
+{ kill -9 "$server" && wait "$server"; } 2> /dev/null || true
+serve --node-range 10.187.0.0/16 --pod-range 10.188.0.0/16 --service-range 10.189.0.0/16
+says 'the same account after kill -9' 0 "$account" as_ada "$clients/bin/aws" sts get-caller-identity
+read -r id secret token <<< "$(python3 -c 'import json, sys; c = json.loads(sys.argv[1])["Credentials"]; print(c["AccessKeyId"], c["SecretAccessKey"], c["SessionToken"])' "$session")"
+eval "$(site aws env)"
+says 'a session goes on' 0 'assumed-role/reader/night' env AWS_ACCESS_KEY_ID="$id" AWS_SECRET_ACCESS_KEY="$secret" AWS_SESSION_TOKEN="$token" "$clients/bin/aws" sts get-caller-identity
+says 'a user with an active key is not deleted by mistake' 1 'has an active access key' site identity delete ada
+says 'but with it' 0 'with 1 access keys' site identity delete ada --with-keys
+stop_server || fail 'the server did not end well'
+status=0
+timeout 60 "$build/bin/fairlead-server" --state-dir "$work/state" --listen 127.0.0.1:0 --aws-account 111122223333 > "$work/out" 2>&1 || status=$?
+if [ "$status" != 1 ] || ! grep -q 'all ARNs would change' "$work/out"; then fail 'another account is refused'; fi
+echo 'ok    another account is refused'
