@@ -40,7 +40,7 @@ Result<std::unique_ptr<hyperpod::Door>> open_aws(const Flags& flags, kube::KubeA
     options.certificate = std::move(*certificate);
     options.authority.certificate_pem = wiring.ca_pem;
   } else {
-    auto authority = kube::shared_authority(api, {wiring.space, "fairlead-aws-ca"}, "fairlead-aws", clock);
+    auto authority = kube::shared_authority(api, {wiring.space, api::identities::authority_name}, "fairlead-aws", clock);
     if (!authority) return std::unexpected(std::move(authority.error()));
     auto certificate = http::issue(*authority, request, clock.now());
     if (!certificate) return std::unexpected(std::move(certificate.error()));

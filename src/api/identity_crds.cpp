@@ -123,13 +123,13 @@ std::optional<AccessKey> read_key(const kube::Json& secret) {
   if (secret["type"].string() != key_type) return std::nullopt;
   AccessKey key;
   std::string status;
-  for (const auto& [name, into] : {std::pair<const char*, std::string*>{"accessKeyId", &key.id}, {"secretAccessKey", &key.secret}, {"identity", &key.identity}, {"status", &status}}) {
+  for (const auto& [name, into] : {std::pair<const char*, std::string*>{"accessKeyId", &key.id}, {"secretAccessKey", &key.secret}, {"identity", &key.identity}, {"identityUid", &key.identity_uid}, {"status", &status}}) {
     auto bytes = parse_base64(secret["data"][name].string());
     if (!bytes) return std::nullopt;
     *into = std::move(*bytes);
   }
   // The name is made of the id, so that no id is there twice.
-  if (key.id.size() < 16 || key.secret.size() < 16 || key.identity.empty() || kube::name_of(secret) != key_object_name(key.id)) return std::nullopt;
+  if (key.id.size() < 16 || key.secret.size() < 16 || key.identity.empty() || key.identity_uid.empty() || kube::name_of(secret) != key_object_name(key.id)) return std::nullopt;
   key.active = status == "Active";
   return key;
 }
@@ -140,7 +140,7 @@ kube::Json write_key(const AccessKey& key, const std::string& space) {
                        {"kind", "Secret"},
                        {"metadata", Json::object({{"name", key_object_name(key.id)}, {"namespace", space}, {"labels", Json::object({{key_label, "true"}})}})},
                        {"type", key_type},
-                       {"data", Json::object({{"accessKeyId", base64(key.id)}, {"secretAccessKey", base64(key.secret)}, {"identity", base64(key.identity)}, {"status", base64(key.active ? "Active" : "Inactive")}})}});
+                       {"data", Json::object({{"accessKeyId", base64(key.id)}, {"secretAccessKey", base64(key.secret)}, {"identity", base64(key.identity)}, {"identityUid", base64(key.identity_uid)}, {"status", base64(key.active ? "Active" : "Inactive")}})}});
 }
 
 kube::Access aws_access(const std::string& space) {
@@ -160,9 +160,9 @@ kube::Access aws_access(const std::string& space) {
   return access;
 }
 
-AccessKey new_key(std::string identity) {
+AccessKey new_key(std::string identity, std::string identity_uid) {
   static constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-  AccessKey key{.id = "AKIA", .secret = base64(secret_bytes(30)), .identity = std::move(identity), .active = true};
+  AccessKey key{.id = "AKIA", .secret = base64(secret_bytes(30)), .identity = std::move(identity), .identity_uid = std::move(identity_uid), .active = true};
   for (const char c : secret_bytes(16)) key.id += letters[static_cast<unsigned char>(c) % letters.size()];
   return key;
 }

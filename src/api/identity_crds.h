@@ -19,8 +19,10 @@ namespace identities {
 extern const kube::Resource identities;  // fairlead.dev/v1alpha1, cluster-wide
 inline constexpr const char* default_space = "fairlead-system";   // where keys and the site's settings are
 inline constexpr const char* settings_name = "fairlead-aws";      // ConfigMap: account, region, endpoint, ca.crt
-inline constexpr const char* key_type = "fairlead.dev/access-key";  // of Secrets: accessKeyId, secretAccessKey, identity, status (Active, Inactive)
-inline constexpr const char* key_label = "fairlead.dev/access-key";  // "true" on such Secrets
+inline constexpr const char* sessions_name = "fairlead-aws-sessions";  // Secret: current, previous: keys of session tokens, 32 bytes each
+inline constexpr const char* authority_name = "fairlead-aws-ca";     // Secret, where the engine has no authority of its own: ca.crt, ca.key
+inline constexpr const char* key_type = "fairlead.dev/access-key";  // of Secrets: accessKeyId, secretAccessKey, identity, identityUid, status (Active, Inactive)
+inline constexpr const char* key_label = "fairlead.dev/access-key";  // "true" on such Secrets, for people; what is one, its type says
 inline constexpr std::size_t most_keys = 2;  // of one user, as in IAM: the new one and the one that it replaces
 
 enum class Type { User, Role };
@@ -34,7 +36,8 @@ std::string key_object_name(std::string_view key_id);  // of the Secret
 
 struct AccessKey {
   std::string id, secret;
-  std::string identity;  // the object
+  std::string identity;      // the object
+  std::string identity_uid;  // of that one: a user of the same name that is made later does not have its keys
   bool active = false;
 };
 // Nothing: not such a Secret, or one that is not whole.
@@ -45,7 +48,7 @@ kube::Access aws_access(const std::string& space);
 inline constexpr const char* aws_service = "fairlead-aws";  // by which it is reached in a cluster
 inline constexpr int aws_port = 6444;                       // of pods
 
-AccessKey new_key(std::string identity);  // from the kernel's randomness, in AWS's form: AKIA and 16 of A-Z2-7; 40 of base64
+AccessKey new_key(std::string identity, std::string identity_uid);  // from the kernel's randomness, in AWS's form: AKIA and 16 of A-Z2-7; 40 of base64
 
 }  // namespace identities
 }  // namespace fairlead::api

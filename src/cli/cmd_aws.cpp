@@ -34,7 +34,9 @@ struct Environment {
 Result<std::string> write_ca(const AwsSettings& settings) {
   const char* const state = std::getenv("XDG_STATE_HOME");
   const char* const home = std::getenv("HOME");
-  const std::string base = state != nullptr && *state != '\0' ? state : home != nullptr && *home != '\0' ? std::string(home) + "/.local/state" : "/tmp";
+  // Whoever can put another file there reads all that is sent: no folder that others may write.
+  const std::string base = state != nullptr && *state != '\0' ? state : home != nullptr && *home != '\0' ? std::string(home) + "/.local/state" : "";
+  if (base.empty() || base[0] != '/') return fail(Code::Invalid, "HOME is not set: the site's certificate authority is written below it");
   const std::string folder = base + "/fairlead";
   if (auto made = make_dirs(folder, 0700); !made) return std::unexpected(made.error());
   const std::string path = fmt::format("{}/aws-ca-{}.pem", folder, settings.account);

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <thread>
 
+#include "api/identity_crds.h"
 #include "api/queue_crds.h"
 #include "api/team_crds.h"
 #include "cli/command.h"
@@ -282,6 +283,18 @@ Result<void> release(Session& session, const kube::Resource& resource, const cha
   return {};
 }
 
+// Access keys, and what the AWS face keeps beside them. Without --purge they stay, and the namespace with them.
+Result<void> purge_aws(Session& session, const std::string& space) {
+  auto keys = session.list(resources::secrets, space);
+  if (!keys) return pass(std::move(keys.error()), "look for access keys");
+  std::vector<std::pair<const kube::Resource*, std::string>> all{{&resources::secrets, api::identities::sessions_name}, {&resources::secrets, api::identities::authority_name}, {&resources::config_maps, api::identities::settings_name}};
+  for (const Json& key : *keys)
+    if (key["type"].string() == api::identities::key_type) all.emplace_back(&resources::secrets, kube::name_of(key));
+  for (const auto& [resource, name] : all)
+    if (auto gone = session.api().remove(*resource, {space, name}); !gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), fmt::format("{} {}/{}", resource->kind, space, name));
+  return {};
+}
+
 // Only where we made it, and nobody has put anything in.
 Result<void> remove_namespace(Context& context, Session& session, const std::string& space, bool dry_run, double timeout) {
   auto now = session.get(resources::namespaces, "", space);
@@ -365,6 +378,8 @@ Result<int> uninstall(Context& context, const UninstallOptions& options) {
   const kube::ObjectKey authority{options.space, api::queue_webhook_name};
   if (!options.dry_run)
     if (auto gone = session->api().remove(resources::secrets, authority); !gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), "the Secret " + authority.text());
+  if (options.purge && !options.dry_run)
+    if (auto done = purge_aws(*session, options.space); !done) return std::unexpected(std::move(done.error()));
   if (auto done = remove_namespace(context, *session, options.space, options.dry_run, options.timeout); !done) return std::unexpected(std::move(done.error()));
   for (const auto& [resource, crd] : crds) {
     if (!options.purge) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "iam/policy.h"
+
 namespace fairlead::cli {
 
 using api::identities::AccessKey;
@@ -16,6 +18,7 @@ Result<AwsSettings> settings_of(Session& session) {
   if (!map) return pass(map.error(), fmt::format("read ConfigMap {}/{}", api::identities::default_space, api::identities::settings_name));
   const Json& data = (*map)["data"];
   AwsSettings out{data["account"].string(), data["region"].string(), data["endpoint"].string(), data["ca.crt"].string()};
+  if (!iam::is_account(out.account)) return fail(Code::Invalid, fmt::format("ConfigMap {}/{}: its account is not twelve digits", api::identities::default_space, api::identities::settings_name));
   if (out.endpoint.empty()) return fail(Code::Unavailable, "AWS clients are not served here at the moment: the server's log says why");
   return out;
 }
@@ -29,7 +32,7 @@ Result<std::vector<Json>> identities_of(Session& session) {
 }
 
 Result<std::vector<AccessKey>> keys_of(Session& session) {
-  auto secrets = session.list(kube::resources::secrets, api::identities::default_space, fmt::format("{}=true", api::identities::key_label));
+  auto secrets = session.list(kube::resources::secrets, api::identities::default_space);  // by their type, as the server takes them
   if (!secrets) return pass(std::move(secrets.error()), fmt::format("list Secrets of {}", api::identities::default_space));
   std::vector<AccessKey> out;
   for (const Json& secret : *secrets)
@@ -48,7 +51,7 @@ Result<AccessKey> add_key(Session& session, const std::string& user) {
   for (const AccessKey& key : *keys)
     if (key.identity == object) has.push_back(key.id + (key.active ? "" : " (inactive)"));
   if (has.size() >= api::identities::most_keys) return fail(Code::Exhausted, fmt::format("{} has {} access keys, the most there may be: {}; delete the one that is not needed (fairlead identity key delete ID)", user, has.size(), fmt::join(has, ", ")));
-  AccessKey key = api::identities::new_key(object);
+  AccessKey key = api::identities::new_key(object, kube::uid_of(*there));
   const auto made = session.api().create(kube::resources::secrets, api::identities::write_key(key, api::identities::default_space));
   if (!made) return pass(made.error(), "write the key");
   return key;

@@ -144,9 +144,9 @@ Answer<Json> list_clusters(const Sources& sources, const Call& call, const Json&
 Answer<Json> allowed_cluster(const Sources& sources, const Call& call, const char* action, const Json& input) {
   const std::string& name = input["ClusterName"].string();
   auto cluster = find_cluster(sources, call.site, name);
-  // Who may not see clusters is not told which there are: a name that is nobody's is asked for as an ARN with no id.
+  // Who may not see clusters is not told which there are: a name that is nobody's is asked for as an ARN with no id, and a refusal has the name alone.
   const std::string arn = cluster ? cluster_arn(call.site, *cluster) : name.starts_with("arn:") ? name : arn_of(call.site, "cluster", "");
-  if (auto done = call.allow(std::string("sagemaker:") + action, arn, cluster ? tag_keys({}, tags_of(*cluster)) : iam::Keys()); !done) return std::unexpected(done.error());
+  if (auto done = call.allow(std::string("sagemaker:") + action, arn, cluster ? tag_keys({}, tags_of(*cluster)) : iam::Keys(), name); !done) return std::unexpected(done.error());
   return cluster;
 }
 

@@ -34,7 +34,8 @@ std::optional<Directory::Found> Directory::key(std::string_view key_id) const {
   const auto found = keys_.find(name);
   if (found == keys_.end() || found->second.id != key_id) return std::nullopt;
   const auto who = identities_.find(found->second.identity);
-  return Found{who == identities_.end() ? nullptr : who->second, found->second.secret, found->second.active};
+  const bool same = who != identities_.end() && who->second->uid == found->second.identity_uid;
+  return Found{same ? who->second : nullptr, found->second.secret, found->second.active};
 }
 
 std::shared_ptr<const Identity> Directory::identity(std::string_view object) const {

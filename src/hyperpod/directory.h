@@ -23,7 +23,7 @@ class Directory {
   void drop_key(std::string_view secret_name);
 
   struct Found {
-    std::shared_ptr<const Identity> who;  // null: the identity is gone
+    std::shared_ptr<const Identity> who;  // null: the identity is gone, or another one of its name is there
     std::string secret;
     bool active = false;
   };

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "base/encoding.h"
 #include "base/log.h"
@@ -13,7 +14,8 @@
 namespace fairlead::hyperpod {
 namespace {
 
-constexpr std::size_t most_waiting = 1000;  // calls; more are told to come again
+constexpr std::size_t most_waiting = 256;      // calls; more are told to come again
+constexpr std::size_t most_connections = 1000;
 
 bool is_region(std::string_view text) {
   return text.size() >= 9 && text.size() <= 16 && std::all_of(text.begin(), text.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
@@ -45,10 +47,16 @@ void follow_identities(Directory& directory, const kube::Change& change) {
   if (change.after) directory.put_identity(*change.after);
   else directory.drop_identity(kube::name_of(change.object()));
 }
-void follow_keys(Directory& directory, const kube::Change& change) {
-  if (change.object()["type"].string() != api::identities::key_type) return;
-  if (change.after) directory.put_key(*change.after);
-  else directory.drop_key(kube::name_of(change.object()));
+Result<std::vector<std::string>> session_keys(const Json& secret) {
+  std::vector<std::string> keys;
+  for (const char* const name : {"current", "previous"}) {
+    const Json& field = secret["data"][name];
+    if (field.is_null() && !keys.empty()) continue;
+    auto bytes = parse_base64(field.string());
+    if (!bytes) return fail(Code::Invalid, fmt::format("data.{} cannot be read", name));
+    keys.push_back(std::move(*bytes));
+  }
+  return keys;
 }
 
 }  // namespace
@@ -78,24 +86,18 @@ Result<Site> settle_site(kube::KubeApi& api, const DoorOptions& options) {
 }
 
 Result<SessionSeal> settle_sessions(kube::KubeApi& api, const std::string& space) {
-  const kube::ObjectKey key{space, sessions_secret};
+  const kube::ObjectKey key{space, api::identities::sessions_name};
   for (int tries = 0; tries < 3; ++tries) {
     const auto there = api.get(kube::resources::secrets, key);
     if (there) {
-      std::vector<std::string> keys;
-      for (const char* const name : {"current", "previous"}) {
-        const Json& field = (*there)["data"][name];
-        if (field.is_null() && !keys.empty()) continue;
-        auto bytes = parse_base64(field.string());
-        if (!bytes) return fail(Code::Invalid, fmt::format("Secret {}: data.{} cannot be read", key.text(), name));
-        keys.push_back(std::move(*bytes));
-      }
-      auto seal = SessionSeal::make(std::move(keys));
+      auto keys = session_keys(*there);
+      if (!keys) return pass(std::move(keys.error()), "Secret " + key.text());
+      auto seal = SessionSeal::make(std::move(*keys));
       if (!seal) return pass(std::move(seal.error()), "Secret " + key.text());
       return seal;
     }
     if (there.error().code != Code::NotFound) return pass(there.error(), "read Secret " + key.text());
-    const auto made = api.create(kube::resources::secrets, Json::object({{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", Json::object({{"name", sessions_secret}, {"namespace", space}})}, {"type", "Opaque"}, {"data", Json::object({{"current", base64(secret_bytes(32))}})}}));
+    const auto made = api.create(kube::resources::secrets, Json::object({{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", Json::object({{"name", api::identities::sessions_name}, {"namespace", space}})}, {"type", "Opaque"}, {"data", Json::object({{"current", base64(secret_bytes(32))}})}}));
     if (!made && made.error().code != Code::Exists) return pass(made.error(), "make Secret " + key.text());
   }
   return fail(Code::Unavailable, fmt::format("Secret {} comes and goes", key.text()));
@@ -109,7 +111,7 @@ Door::Door(kube::KubeApi& api, const Clock& clock, DoorOptions options, Site sit
       clusters_(api, kube::resources::slurm_clusters, "", [](const kube::Change&) {}),
       nodes_(api, kube::resources::nodes, "", [](const kube::Change&) {}),
       identities_(api, api::identities::identities, "", [this](const kube::Change& change) { follow_identities(directory_, change); }),
-      keys_(api, kube::resources::secrets, options_.space, [this](const kube::Change& change) { follow_keys(directory_, change); }),
+      keys_(api, kube::resources::secrets, options_.space, [this](const kube::Change& change) { follow_secret(change); }),
       front_(model_, directory_, seal_, all_operations({api, model_, clusters_.cache(), nodes_.cache()}), clock, options_.front) {}
 
 Result<std::unique_ptr<Door>> Door::open(kube::KubeApi& api, const Clock& clock, DoorOptions options) {
@@ -122,16 +124,8 @@ Result<std::unique_ptr<Door>> Door::open(kube::KubeApi& api, const Clock& clock,
   std::unique_ptr<Door> door(new Door(api, clock, std::move(options), std::move(*site), std::move(*seal), std::move(*model)));
   const DoorOptions& chosen = door->options_;
   for (int i = 0; i < chosen.workers; ++i) door->workers_.emplace_back([self = door.get()](std::stop_token stop) { self->work(stop); });
-  auto server = http::serve_with_certificate({.address = chosen.address, .port = chosen.port, .unix_socket = {}, .tls = {}, .threads = 2, .body_limit = 1_MiB, .refusal = {}}, chosen.certificate,
-                                             [self = door.get()](http::Request request, std::shared_ptr<http::Exchange> exchange) {
-                                               const std::lock_guard lock(self->mutex_);
-                                               if (self->waiting_.size() >= most_waiting) {
-                                                 exchange->respond({.status = 503, .headers = {{"Content-Type", "application/x-amz-json-1.1"}}, .body = R"({"__type":"ServiceUnavailable","message":"too many calls are waiting; try again"})", .parts = {}});
-                                                 return;
-                                               }
-                                               self->waiting_.push_back({std::move(request), std::move(exchange)});
-                                               self->changed_.notify_one();
-                                             });
+  auto server = http::serve_with_certificate({.address = chosen.address, .port = chosen.port, .unix_socket = {}, .tls = {}, .threads = 2, .body_limit = 1_MiB, .connection_limit = most_connections, .refusal = {}}, chosen.certificate,
+                                             [self = door.get()](http::Request request, std::shared_ptr<http::Exchange> exchange) { self->take(std::move(request), std::move(exchange)); });
   if (!server) return std::unexpected(std::move(server.error()));
   door->server_ = std::move(*server);
   if (auto done = door->publish(api); !done) return std::unexpected(done.error());
@@ -145,6 +139,33 @@ Door::~Door() {
   workers_.clear();
 }
 
+void Door::follow_secret(const kube::Change& change) {
+  const std::string& name = kube::name_of(change.object());
+  if (name == api::identities::sessions_name && change.after) {
+    auto keys = session_keys(*change.after);
+    const auto done = keys ? seal_.rekey(std::move(*keys)) : Result<void>(std::unexpected(keys.error()));
+    if (!done) log_warn("keys of session tokens stay as they were", {{"secret", kube::key_of(*change.after).text()}, {"why", done.error().message}});
+    return;
+  }
+  // What is no key any more, whatever it is now, lets nobody in.
+  if (change.after) directory_.put_key(*change.after);
+  else directory_.drop_key(name);
+}
+
+// On a thread of the server: what nobody can have signed gets no further.
+void Door::take(http::Request request, std::shared_ptr<http::Exchange> exchange) {
+  // Who is not known yet must not be told that nobody is.
+  if (!known()) return exchange->respond(Front::busy(request, "this server has just started and does not know its identities yet; try again"));
+  if (auto refusal = front_.turn_away(request)) return exchange->respond(std::move(*refusal));
+  std::unique_lock lock(mutex_);
+  if (waiting_.size() >= most_waiting) {
+    lock.unlock();
+    return exchange->respond(Front::busy(request, "too many calls are waiting; try again"));
+  }
+  waiting_.push_back({std::move(request), std::move(exchange)});
+  changed_.notify_one();
+}
+
 void Door::work(std::stop_token stop) {
   while (true) {
     Job job;
@@ -154,14 +175,20 @@ void Door::work(std::stop_token stop) {
       job = std::move(waiting_.front());
       waiting_.pop_front();
     }
-    // Who is not known yet must not be told that nobody is: a server that has just started says so.
-    const bool known = identities_.synced() && keys_.synced() && clusters_.synced() && nodes_.synced();
-    job.exchange->respond(known ? front_.answer(job.request) : http::Response{.status = 503, .headers = {{"Content-Type", "application/x-amz-json-1.1"}}, .body = R"({"__type":"ServiceUnavailable","message":"this server has just started and does not know its identities yet; try again"})", .parts = {}});
+    try {
+      job.exchange->respond(front_.answer(job.request));
+    } catch (const std::exception& error) {  // out of memory: this call fails, the site goes on; an exchange that is dropped answers 500
+      log_error("a call of an AWS client failed", {{"why", error.what()}});
+    }
   }
 }
 
 Result<void> Door::publish(kube::KubeApi& api) const {
-  const std::string endpoint = options_.endpoint.empty() ? fmt::format("https://{}:{}", options_.address.find(':') == std::string::npos ? options_.address : "[" + options_.address + "]", port()) : options_.endpoint;
+  // Everywhere is no address that a client can go to: this machine is, and the certificate says so.
+  const bool everywhere = options_.address == "0.0.0.0" || options_.address == "::";
+  const std::string host = everywhere ? "127.0.0.1" : options_.address.find(':') == std::string::npos ? options_.address : "[" + options_.address + "]";
+  if (everywhere && options_.endpoint.empty()) log_warn("AWS clients on other machines are not told where to go: say so by --aws-endpoint");
+  const std::string endpoint = options_.endpoint.empty() ? fmt::format("https://{}:{}", host, port()) : options_.endpoint;
   const kube::ObjectKey key{options_.space, api::identities::settings_name};
   const Json patch = Json::object({{"data", Json::object({{"endpoint", endpoint}, {"ca.crt", options_.authority.certificate_pem}})}});
   if (const auto done = api.patch(kube::resources::config_maps, key, kube::PatchType::Merge, patch); !done) return pass(done.error(), "write ConfigMap " + key.text());

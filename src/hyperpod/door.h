@@ -19,8 +19,6 @@
 
 namespace fairlead::hyperpod {
 
-inline constexpr const char* sessions_secret = "fairlead-aws-sessions";
-
 struct DoorOptions {
   std::string address = "127.0.0.1";
   unsigned short port = 0;              // 0: any free one
@@ -29,13 +27,13 @@ struct DoorOptions {
   std::string space = api::identities::default_space;
   std::string account, region;          // empty: as the ConfigMap says; where there is none yet, an account of twelve random digits and fairlead-1
   Names names = Names::AsInAws;
-  int workers = 4;
+  int workers = 16;                     // calls at once; each waits for the API behind it
   FrontOptions front;
 };
 
 // The site's account and region: of the ConfigMap, made where it is not there. Conflict: `account` or `region` are given and are not those that the site has; all ARNs would change.
 Result<Site> settle_site(kube::KubeApi& api, const DoorOptions& options);
-// The keys of session tokens, made where there are none.
+// The keys of session tokens, made where there are none; a Secret that is changed later is followed.
 Result<SessionSeal> settle_sessions(kube::KubeApi& api, const std::string& space);
 
 class Door {
@@ -49,6 +47,9 @@ class Door {
  private:
   Door(kube::KubeApi& api, const Clock& clock, DoorOptions options, Site site, SessionSeal seal, Model model);
   void work(std::stop_token stop);
+  void take(http::Request request, std::shared_ptr<http::Exchange> exchange);
+  void follow_secret(const kube::Change& change);
+  bool known() const { return identities_.synced() && keys_.synced() && clusters_.synced() && nodes_.synced(); }
   Result<void> publish(kube::KubeApi& api) const;
 
   struct Job {

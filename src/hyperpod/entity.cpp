@@ -80,6 +80,13 @@ Json tag_list(const Tags& tags) {
   return out;
 }
 
+Answer<void> check_case(const Tags& tags) {
+  std::map<std::string, std::string> seen;
+  for (const auto& [key, value] : tags)
+    if (const auto [at, fresh] = seen.emplace(iam::lower(key), key); !fresh) return invalid(fmt::format("Tag keys '{}' and '{}' differ only in case: conditions of policies could not tell them apart", at->second, key));
+  return {};
+}
+
 Answer<Tags> read_tags(const Json& list) {
   Tags out;
   for (const Json& tag : list.items()) {
@@ -90,6 +97,7 @@ Answer<Tags> read_tags(const Json& list) {
     if (lower == "aws:") return invalid(fmt::format("Tag key '{}': keys that begin with aws: are reserved", key));
     if (!out.emplace(key, tag["Value"].string()).second) return invalid(fmt::format("Tag key '{}' is there twice", key));
   }
+  if (auto done = check_case(out); !done) return std::unexpected(done.error());
   return out;
 }
 
@@ -107,7 +115,11 @@ iam::Keys tag_keys(const Tags& asked, const Tags& there) {
     names.push_back(key);
   }
   if (!names.empty()) keys.set("aws:TagKeys", names);
-  for (const auto& [key, value] : there) keys.set("aws:ResourceTag/" + key, {value});
+  // Tags that were written by other means may differ in case alone; then both values are told, and no condition holds for sure.
+  std::map<std::string, std::vector<std::string>> values;
+  for (const auto& [key, value] : there) values[iam::lower(key)].push_back(value);
+  for (const auto& [key, all] : values)
+    for (const char* const family : {"aws:ResourceTag/", "sagemaker:ResourceTag/"}) keys.set(family + key, all);
   return keys;
 }
 

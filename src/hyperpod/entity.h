@@ -33,7 +33,8 @@ Tags tags_of(const Json& object);
 Json tag_list(const Tags& tags);                       // [{Key, Value}], by key
 Answer<Tags> read_tags(const Json& list);               // ValidationException: a key twice, one that begins with aws:
 void set_tags(Json& object, const Tags& tags);
-// aws:RequestTag/KEY and aws:TagKeys of what is asked for; aws:ResourceTag/KEY of what is there.
+Answer<void> check_case(const Tags& tags);              // ValidationException: two keys that differ only in case, since conditions of policies know none
+// aws:RequestTag/KEY and aws:TagKeys of what is asked for; aws:ResourceTag/KEY and sagemaker:ResourceTag/KEY of what is there.
 iam::Keys tag_keys(const Tags& asked, const Tags& there);
 
 void note(Json& object, const char* annotation, std::string text);  // empty: takes it away

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "hyperpod/query_protocol.h"
 #include "hyperpod/sts.h"
+#include "hyperpod/text.h"
 #include "iam/simulate.h"
 
 namespace fairlead::hyperpod {
@@ -16,6 +17,24 @@ namespace {
 
 constexpr std::string_view target_prefix = "SageMaker.";
 constexpr const char* json_type = "application/x-amz-json-1.1";
+constexpr std::size_t most_told = 1024;     // of each text in the audit
+constexpr double nobodys_per_second = 20;   // refusals of nobody that the audit is told of; the rest is counted
+
+const std::vector<std::string_view> known_services{"sagemaker", "sts", "iam", "eks", "ec2", "s3", "ssm", "sns", "secretsmanager", "cloudformation", "logs"};
+
+// A null is as if it were not there; what comes after need not think of it.
+Json without_nulls(const Json& value) {
+  if (value.is_array()) {
+    Json out = Json::array();
+    for (const Json& item : value.items()) out.push(without_nulls(item));
+    return out;
+  }
+  if (!value.is_object()) return value;
+  Json out = Json::object();
+  for (const auto& [name, part] : value.members())
+    if (!part.is_null()) out.set(name, without_nulls(part));
+  return out;
+}
 
 http::Response json_error(const AwsError& error, const std::string& id) {
   Json body = Json::object({{"__type", error.code}, {"message", error.message}, {"Message", error.message}});
@@ -45,7 +64,11 @@ iam::Call Call::question(std::string_view action, const std::string& resource, i
   out.keys.set("aws:CurrentTime", {print_time(now)});
   out.keys.set("aws:EpochTime", {std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count())});
   out.keys.set("aws:SecureTransport", {tls ? "true" : "false"});
-  out.keys.set("aws:RequestedRegion", {site.region});
+  out.keys.set("aws:RequestedRegion", {region.empty() ? site.region : region});
+  std::map<std::string, std::vector<std::string>> tags;  // keys of conditions know no case: two that differ in it are two values, of which nobody knows which is meant
+  for (const auto& [key, value] : who.identity->tags) tags[iam::lower("aws:PrincipalTag/" + key)].push_back(value);
+  for (auto& [key, values] : tags) out.keys.set(key, std::move(values));
+  if (who.session) out.keys.set("aws:MultiFactorAuthPresent", {"false"});
   out.keys.set("aws:userid", {who.user_id});
   if (!source.empty()) out.keys.set("aws:SourceIp", {source});
   if (!agent.empty()) out.keys.set("aws:UserAgent", {agent});
@@ -54,10 +77,11 @@ iam::Call Call::question(std::string_view action, const std::string& resource, i
   return out;
 }
 
-Answer<void> Call::allow(std::string_view action, const std::string& resource, const iam::Keys& keys) const {
+Answer<void> Call::allow(std::string_view action, const std::string& resource, const iam::Keys& keys, const std::string& named) const {
   const iam::Call asked = question(action, resource, keys);
   const iam::Decision decision = iam::decide(asked, {.identity = who.identity->policies.get(), .boundary = who.identity->boundary.get(), .session = who.session_policies.get(), .resource = nullptr});
   if (decision.allowed()) return {};
+  if (!named.empty()) return refuse("AccessDeniedException", fmt::format("User: {} is not authorized to perform: {} on resource: {}", who.arn, action, named));
   return refuse("AccessDeniedException", fmt::format("User: {} is not authorized to perform: {} on resource: {}: {}", who.arn, action, resource, decision.reason));
 }
 
@@ -113,18 +137,18 @@ Answer<Principal> Front::authenticate(const http::Request& request, Said& said) 
   said.role = who->session.has_value();
   if (who->identity->disabled) return refuse("AccessDeniedException", fmt::format("{} is disabled", who->identity->arn));
   if (!who->identity->problem.empty()) return refuse("AccessDeniedException", fmt::format("{} may do nothing until its Identity {} is mended: {}", who->identity->arn, who->identity->object, who->identity->problem));
-  if (auto done = spend(*who); !done) return std::unexpected(done.error());
+  if (auto done = spend(who->identity->object, options_.per_second); !done) return std::unexpected(done.error());
   return who;
 }
 
-Answer<void> Front::spend(const Principal& who) const {
-  if (options_.per_second <= 0) return {};
+Answer<void> Front::spend(const std::string& bucket_of, double per_second) const {
+  if (per_second <= 0) return {};
   const auto now = clock_.monotonic();
-  const double most = 2 * options_.per_second;
+  const double most = 2 * per_second;
   const std::lock_guard lock(buckets_mutex_);
-  auto [at, fresh] = buckets_.try_emplace(who.identity->object, Bucket{most, now});
+  auto [at, fresh] = buckets_.try_emplace(bucket_of, Bucket{most, now});
   Bucket& bucket = at->second;
-  bucket.tokens = std::min(most, bucket.tokens + options_.per_second * std::chrono::duration<double>(now - bucket.at).count());
+  bucket.tokens = std::min(most, bucket.tokens + per_second * std::chrono::duration<double>(now - bucket.at).count());
   bucket.at = now;
   if (bucket.tokens < 1) return refuse("ThrottlingException", "Rate exceeded");
   bucket.tokens -= 1;
@@ -132,7 +156,7 @@ Answer<void> Front::spend(const Principal& who) const {
 }
 
 Call Front::call_of(const http::Request& request, const Principal& who, const std::string& id) const {
-  return {.who = who, .site = directory_.site(), .now = clock_.now(), .request_id = id, .source = request.peer.address, .agent = std::string(http::find(request.headers, "user-agent")).substr(0, 512), .tls = options_.tls};
+  return {.who = who, .site = directory_.site(), .now = clock_.now(), .request_id = id, .source = request.peer.address, .agent = std::string(http::find(request.headers, "user-agent")).substr(0, 512), .region = read_signature(request).value_or(Signature()).region, .tls = options_.tls};
 }
 
 Answer<Json> Front::sagemaker(const http::Request& request, const Call& call, Said&) const {
@@ -146,7 +170,7 @@ Answer<Json> Front::sagemaker(const http::Request& request, const Call& call, Sa
   if (auto done = model_.check(model_.shape(operation->input), *body); !done) return std::unexpected(done.error());
   const auto found = operations_.find(name);
   if (found == operations_.end()) return refuse("UnknownOperationException", fmt::format("{} is not served yet by this version of Fairlead (docs/hyperpod-compatibility.md says what is)", name));
-  return found->second(call, *body);
+  return found->second(call, without_nulls(*body));
 }
 
 http::Response Front::answer_json(const http::Request& request, const std::string& id, Said& said) const {
@@ -179,6 +203,55 @@ http::Response Front::answer_query(const http::Request& request, const std::stri
   return query_error(answer.error(), id);
 }
 
+http::Response Front::refused(const http::Request& request, const AwsError& error, const std::string& id) const { return service_of(request) == "sts" ? query_error(error, id) : json_error(error, id); }
+
+http::Response Front::busy(const http::Request& request, const std::string& why) {
+  const AwsError error{"ServiceUnavailable", why, 503};
+  const std::string id = random_uuid();
+  return service_of(request) == "sts" ? query_error(error, id) : json_error(error, id);
+}
+
+std::optional<http::Response> Front::turn_away(const http::Request& request) const {
+  const auto signature = read_signature(request);
+  Answer<void> done;
+  if (!signature) done = std::unexpected(signature.error());
+  else if (done = check_time(*signature, clock_.now()); done) {
+    std::string secret;
+    if (const auto who = principal_of(*signature, secret); !who) done = std::unexpected(who.error());
+  }
+  if (done) return std::nullopt;
+  Said said;
+  if (signature) said.key_id = signature->key_id;
+  if (service_of(request) == "sts") said.source = "sts.amazonaws.com";
+  said.error = done.error();
+  const std::string id = random_uuid();
+  http::Response response = refused(request, done.error(), id);
+  tell(request, id, said, response.status);
+  return response;
+}
+
+void Front::tell(const http::Request& request, const std::string& id, const Said& said, int status) const {
+  if (!options_.audit) return;
+  std::uint64_t untold = 0;
+  if (said.arn.empty()) {  // nobody must be able to fill the audit
+    const bool room = spend("", nobodys_per_second).has_value();
+    const std::lock_guard lock(buckets_mutex_);
+    if (!room) {
+      ++untold_;
+      return;
+    }
+    untold = std::exchange(untold_, 0);
+  }
+  Json identity = Json::object({{"type", said.arn.empty() ? "Unknown" : said.role ? "AssumedRole" : "IAMUser"}});
+  if (!said.arn.empty()) identity.set("arn", said.arn).set("principalId", said.user_id).set("accountId", directory_.site().account);
+  if (!said.key_id.empty()) identity.set("accessKeyId", said.key_id);
+  Json record = Json::object({{"eventTime", print_micro_time(clock_.now())}, {"eventSource", said.source}, {"eventName", said.name}, {"userIdentity", std::move(identity)}, {"sourceIPAddress", request.peer.address}, {"userAgent", cut(std::string(http::find(request.headers, "user-agent")), 512)},
+                              {"requestID", id}, {"responseCode", status}});
+  if (said.error) record.set("errorCode", said.error->code).set("errorMessage", cut(said.error->message, most_told));
+  if (untold > 0) record.set("othersLikeItLeftOut", static_cast<std::int64_t>(untold));
+  options_.audit(record);
+}
+
 http::Response Front::answer(const http::Request& request) const {
   const std::string id = random_uuid();
   Said said;
@@ -189,21 +262,13 @@ http::Response Front::answer(const http::Request& request) const {
   } else if (service == "sagemaker") {
     response = answer_json(request, id, said);
   } else {
-    said.source = service + ".amazonaws.com";
+    said.source = std::find(known_services.begin(), known_services.end(), service) == known_services.end() ? "unknown" : service + ".amazonaws.com";
     // Only who is known learns what is served.
     const auto who = authenticate(request, said);
-    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker and sts are", service)} : who.error();
+    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker and sts are", cut(service, 64))} : who.error();
     response = json_error(*said.error, id);
   }
-  if (options_.audit) {
-    Json identity = Json::object({{"type", said.arn.empty() ? "Unknown" : said.role ? "AssumedRole" : "IAMUser"}});
-    if (!said.arn.empty()) identity.set("arn", said.arn).set("principalId", said.user_id).set("accountId", directory_.site().account);
-    if (!said.key_id.empty()) identity.set("accessKeyId", said.key_id);
-    Json record = Json::object({{"eventTime", print_micro_time(clock_.now())}, {"eventSource", said.source}, {"eventName", said.name}, {"userIdentity", std::move(identity)}, {"sourceIPAddress", request.peer.address}, {"userAgent", std::string(http::find(request.headers, "user-agent")).substr(0, 512)},
-                                {"requestID", id}, {"responseCode", response.status}});
-    if (said.error) record.set("errorCode", said.error->code).set("errorMessage", said.error->message);
-    options_.audit(record);
-  }
+  tell(request, id, said, response.status);
   return response;
 }
 

@@ -33,10 +33,12 @@ struct Call {
   Instant now;
   std::string request_id;
   std::string source, agent;  // of the client
+  std::string region;         // that it signed for: any will do
   bool tls = true;
 
-  // AccessDeniedException in AWS's words, with what decided. `resource`: an ARN, or "*". `keys`: beside those that every call has.
-  Answer<void> allow(std::string_view action, const std::string& resource, const iam::Keys& keys = {}) const;
+  // AccessDeniedException in AWS's words, with what decided. `resource`: an ARN, or "*". `keys`: beside those that every call has. `named`: what the caller called it, where that is no ARN: he is told that, and no more, so that he does not
+  // learn what is there.
+  Answer<void> allow(std::string_view action, const std::string& resource, const iam::Keys& keys = {}, const std::string& named = {}) const;
   iam::Call question(std::string_view action, const std::string& resource, iam::Keys keys = {}) const;
 };
 
@@ -53,12 +55,18 @@ class Front {
   // All of it must outlive the front. Thread-safe; `answer` blocks as long as the API behind it does.
   Front(const Model& model, const Directory& directory, const SessionSeal& seal, Operations operations, const Clock& clock, FrontOptions options);
   http::Response answer(const http::Request& request) const;
+  // What nobody known can have signed is refused at once, without a hash over its body and without a place in any queue; nothing: it may be good.
+  std::optional<http::Response> turn_away(const http::Request& request) const;
+  // 503, in the form of the service that is asked.
+  static http::Response busy(const http::Request& request, const std::string& why);
 
  private:
   struct Said;  // what the audit is told
   Answer<Principal> authenticate(const http::Request& request, Said& said) const;
   Answer<Principal> principal_of(const Signature& signature, std::string& secret) const;
-  Answer<void> spend(const Principal& who) const;
+  Answer<void> spend(const std::string& bucket, double per_second) const;
+  void tell(const http::Request& request, const std::string& id, const Said& said, int status) const;
+  http::Response refused(const http::Request& request, const AwsError& error, const std::string& id) const;
   Answer<Json> sagemaker(const http::Request& request, const Call& call, Said& said) const;
   Answer<std::string> sts(const std::string& action, const http::Query& form, const Call& call) const;
   http::Response answer_json(const http::Request& request, const std::string& id, Said& said) const;
@@ -76,7 +84,8 @@ class Front {
     std::chrono::nanoseconds at{};
   };
   mutable std::mutex buckets_mutex_;
-  mutable std::map<std::string, Bucket, std::less<>> buckets_;  // by identity
+  mutable std::map<std::string, Bucket, std::less<>> buckets_;  // by identity; "": of those who are nobody
+  mutable std::uint64_t untold_ = 0;                            // refusals of nobody that the audit was not told of
 };
 
 }  // namespace fairlead::hyperpod

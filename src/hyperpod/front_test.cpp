@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <mutex>
+#include <thread>
+
 #include "hyperpod/test_site.h"
 
 namespace fairlead::hyperpod {
@@ -35,7 +39,7 @@ TEST(Front, WhoIsNotKnownIsRefused) {
   EXPECT_EQ(code(site.key_of("nobody")), "UnrecognizedClientException");
   EXPECT_EQ(site.send(site.request("ListClusters", "{}")).code, "MissingAuthenticationTokenException");
   site.identity("Role", "worker", {everything});
-  auto forged = api::identities::new_key("role-worker");  // keys are of users alone
+  auto forged = api::identities::new_key("role-worker", "uid-role-worker-2");  // keys are of users alone
   site.directory.put_key(api::identities::write_key(forged, "fairlead-system"));
   EXPECT_EQ(code({forged.id, forged.secret, ""}), "UnrecognizedClientException");
   http::Request old = site.request("ListClusters", "{}");
@@ -56,10 +60,77 @@ TEST(Front, WhatIsOffOrBrokenMayDoNothing) {
   EXPECT_THAT(bob.message, HasSubstr("may do nothing until its Identity user-bob is mended: policy p1"));
   // Another object's name is not believed: who may make Identities of one name must not become another user.
   site.directory.put_identity(Json::object({{"metadata", Json::object({{"name", "user-eve"}, {"uid", "1"}})}, {"spec", Json::object({{"type", "User"}, {"name", "ada"}, {"policies", Json::array({Json::object({{"name", "p"}, {"document", everything}})})}})}}));
-  EXPECT_THAT(site.call(site.key_of("eve"), "ListClusters").message, HasSubstr("has to be in the object user-ada"));
+  const auto eves = api::identities::new_key("user-eve", "1");
+  site.directory.put_key(api::identities::write_key(eves, "fairlead-system"));
+  EXPECT_THAT(site.call({eves.id, eves.secret, ""}, "ListClusters").message, HasSubstr("has to be in the object user-ada"));
   const auto nothing = site.user("cid", {});
   EXPECT_THAT(site.call(nothing, "ListClusters").message, HasSubstr("User: arn:aws:iam::111122223333:user/cid is not authorized to perform: sagemaker:ListClusters on resource: *"));
   EXPECT_EQ(site.sts(nothing, {{"Action", "GetCallerIdentity"}}).status, 200);
+}
+
+TEST(Front, AKeyIsOfOneUserAndNoneOfItsNameAfterIt) {
+  TestSite site;
+  const auto ada = site.user("ada", {});
+  EXPECT_EQ(site.sts(ada, {{"Action", "GetCallerIdentity"}}).status, 200);
+  site.identity("User", "ada", {everything});
+  EXPECT_EQ(site.call(ada, "ListClusters").code, "UnrecognizedClientException");
+  // What is no key any more lets nobody in.
+  const auto now = site.key_of("ada");
+  EXPECT_EQ(site.call(now, "ListClusters").code, "");
+  site.directory.put_key(Json::object({{"metadata", Json::object({{"name", api::identities::key_object_name(now.key_id)}})}, {"type", "Opaque"}}));
+  EXPECT_EQ(site.call(now, "ListClusters").code, "UnrecognizedClientException");
+}
+
+TEST(Front, TagsOfWhoAsksAndWhetherHeProvedItTwice) {
+  TestSite site;
+  const char* const not_suspended = R"({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}, {"Effect": "Deny", "Action": "*", "Resource": "*", "Condition": {"StringEquals": {"aws:PrincipalTag/Suspended": "true"}}}]})";
+  const auto with_tags = [&](const char* tags) {
+    site.identity("User", "ada", {not_suspended}, Json::object({{"tags", *kube::parse_json(tags)}}));
+    return site.call(site.key_of("ada"), "ListClusters").code;
+  };
+  EXPECT_EQ(with_tags("[]"), "");
+  EXPECT_EQ(with_tags(R"([{"key": "suspended", "value": "false"}])"), "");
+  EXPECT_EQ(with_tags(R"([{"key": "suspended", "value": "true"}])"), "AccessDeniedException");
+  // Two that differ in case: which is meant cannot be told, and a Deny that may be meant holds.
+  EXPECT_EQ(with_tags(R"([{"key": "Suspended", "value": "false"}, {"key": "suspended", "value": "true"}])"), "AccessDeniedException");
+}
+
+// Before a hash over a body, and before any queue; and what is good is let through.
+TEST(Front, NobodyIsTurnedAwayAtOnce) {
+  TestSite site;
+  const auto ada = site.user("ada", {everything});
+  http::Request good = site.request("ListClusters", "{}");
+  sign_request(good, ada, "fairlead-1", "sagemaker", site.clock.now());
+  EXPECT_FALSE(site.front->turn_away(good));
+  const auto refusal = site.front->turn_away(site.request("ListClusters", "{}"));
+  ASSERT_TRUE(refusal);
+  EXPECT_THAT(refusal->body, HasSubstr("MissingAuthenticationTokenException"));
+  http::Request stranger = site.request("ListClusters", "{}");
+  sign_request(stranger, {"AKIAAAAAAAAAAAAAAAAA", "secret", ""}, "fairlead-1", "sts", site.clock.now());
+  EXPECT_THAT(site.front->turn_away(stranger)->body, HasSubstr("<Code>InvalidClientTokenId</Code>"));
+  EXPECT_THAT(Front::busy(stranger, "later").body, HasSubstr("<Code>ServiceUnavailable</Code>"));
+  EXPECT_THAT(Front::busy(good, "later").body, HasSubstr("\"__type\":\"ServiceUnavailable\""));
+  EXPECT_EQ(Front::busy(good, "later").status, 503);
+}
+
+TEST(Front, NobodyCanFillTheAudit) {
+  TestSite site;
+  http::Request long_one = site.request("ListClusters", "{}");
+  long_one.headers.emplace_back("X-Amz-Date", aws_timestamp(site.clock.now()));
+  long_one.headers.emplace_back("Authorization", "AWS4-HMAC-SHA256 Credential=x/20261125/r/" + std::string(50'000, 's') + "/aws4_request, SignedHeaders=host;x-amz-date;x-amz-target, Signature=0");
+  for (int i = 0; i < 1000; ++i) site.send(long_one);
+  EXPECT_EQ(site.audit.size(), 40U);
+  for (const Json& record : site.audit) EXPECT_LT(kube::print_json(record).size(), 2500U);
+  site.clock.advance(1s);
+  site.send(long_one);
+  EXPECT_EQ(site.audit.back()["othersLikeItLeftOut"].integer(), 960);
+  // Who is known is told of all the same, and cut.
+  const auto ada = site.user("ada", {});
+  const std::string name(500'000, 'n');
+  const auto said = site.call(ada, "ListClusters", Json::object({{name, 1}}));
+  EXPECT_EQ(said.code, "ValidationException");
+  EXPECT_LT(said.body.size(), 2500U);
+  EXPECT_EQ(site.audit.back()["errorCode"].string(), "ValidationException");
 }
 
 TEST(Front, CallsThatAreNone) {
@@ -232,6 +303,45 @@ TEST(Audit, EachCallIsWrittenAndNothingSecret) {
   EXPECT_TRUE(site.audit[3]["userIdentity"]["arn"].is_null());
   EXPECT_EQ(site.audit[3]["eventName"].string(), "DescribeCluster");
   EXPECT_EQ(site.audit[4]["eventName"].string(), "Unknown");
+}
+
+// While keys, identities and the key of sessions change, every call is answered with one of what was true.
+TEST(Front, AnswersManyAtOnceWhileEverythingChanges) {
+  TestSite site;
+  std::mutex told;
+  std::size_t records = 0;
+  Front front(site.model(), site.directory, site.seal, all_operations({site.api, site.model(), site.api.of(kube::resources::slurm_clusters), site.api.of(kube::resources::nodes)}), site.clock, FrontOptions{.per_second = 1e6, .audit = [&](const Json&) {
+                const std::lock_guard lock(told);
+                ++records;
+              }});
+  const auto ada = site.user("ada", {everything});
+  site.identity("Role", "deploy", {everything}, Json::object({{"trustPolicy", trust("arn:aws:iam::111122223333:user/ada")}}));
+  const Credentials night = site.assumed(site.sts(ada, assume()));
+  site.api.all("computequotas");  // there before threads look for it
+  std::atomic<bool> done{false};
+  std::atomic<int> good{0}, others{0};
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 3; ++i)
+    threads.emplace_back([&, i] {
+      for (int n = 0; n < 60; ++n) {
+        http::Request of = site.request("ListComputeQuotas", "{}");
+        sign_request(of, i == 0 ? night : ada, "fairlead-1", "sagemaker", site.clock.now());
+        if (const auto refusal = front.turn_away(of)) ++others;
+        else (front.answer(of).status == 200 ? good : others)++;
+      }
+    });
+  threads.emplace_back([&] {
+    for (int n = 0; !done; ++n) {
+      site.directory.put_key(api::identities::write_key(api::identities::new_key("user-eve", "x"), "fairlead-system"));
+      ASSERT_TRUE(site.seal.rekey({std::string(32, n % 2 == 0 ? 'n' : 'k'), std::string(32, 'k')}));
+    }
+  });
+  for (int i = 0; i < 3; ++i) threads[static_cast<std::size_t>(i)].join();
+  done = true;
+  threads.back().join();
+  EXPECT_EQ(good, 180);
+  EXPECT_EQ(others, 0);
+  EXPECT_EQ(records, 180U);
 }
 
 TEST(Sessions, AnOldKeyStillOpensAndANewOneSeals) {

@@ -92,17 +92,16 @@ class Governance {
     const auto tags = read_tags(input["Tags"]);
     if (!tags) return std::unexpected(tags.error());
     if (auto done = call.allow("sagemaker:" + kind_.create, arn_of(call.site, kind_.arn, "*"), tag_keys(*tags, {})); !done) return std::unexpected(done.error());
+    iam::Keys tagging = tag_keys(*tags, {});
+    tagging.set("sagemaker:TaggingAction", {kind_.create});
     if (!tags->empty())
-      if (auto done = call.allow("sagemaker:AddTags", arn_of(call.site, kind_.arn, "*"), tag_keys(*tags, {})); !done) return std::unexpected(done.error());
+      if (auto done = call.allow("sagemaker:AddTags", arn_of(call.site, kind_.arn, "*"), tagging); !done) return std::unexpected(done.error());
     const auto cluster = find_cluster(sources_, call.site, input["ClusterArn"].string());
     if (!cluster) return std::unexpected(cluster.error());
     const auto there = all();
     if (!there) return std::unexpected(there.error());
-    for (const Json& other : *there) {
-      if (kind_.resource == &api::teams::configs) return refuse("ConflictException", fmt::format("There is a scheduler policy already: {} (id {}). A site has one; update it.", name_of_entity(other), entity_id(kube::uid_of(other))));
-      if (other["spec"]["teamName"] == input["ComputeQuotaTarget"]["TeamName"])
-        return refuse("ConflictException", fmt::format("Team {} has a compute quota already: {} (id {}). Update it.", other["spec"]["teamName"].string(), name_of_entity(other), entity_id(kube::uid_of(other))));
-    }
+    for (const Json& other : *there)
+      if (kind_.resource == &api::teams::configs || other["spec"]["teamName"] == input["ComputeQuotaTarget"]["TeamName"]) return conflict_with(other);
     const std::string& name = input["Name"].string();
     Json object = Json::object({{"apiVersion", kind_.resource->api_version()}, {"kind", kind_.resource->kind}, {"metadata", Json::object({{"name", object_name_of(name)}})}, {"spec", Json::object()}});
     if (object_name_of(name) != name) note(object, name_note, name);
@@ -114,6 +113,15 @@ class Governance {
     const auto made = sources_.api.create(*kind_.resource, object);
     if (!made && made.error().code == Code::Exists) return refuse("ConflictException", fmt::format("{} {} already exists. Choose another name.", kind_.word, name));
     if (!made) return std::unexpected(aws_error(made.error(), kind_.create));
+    // Two calls at once have both found nobody: the older object stays.
+    const auto after = all();
+    if (!after) return std::unexpected(after.error());
+    for (const Json& other : *after) {
+      if (kube::uid_of(other) == kube::uid_of(*made) || !rivals(other, *made) || age_of(*made) < age_of(other)) continue;
+      const auto gone = sources_.api.remove(*kind_.resource, kube::key_of(*made), {.grace_seconds = {}, .uid = kube::uid_of(*made), .resource_version = {}});
+      if (!gone && gone.error().code != Code::NotFound) return std::unexpected(aws_error(gone.error(), kind_.create));
+      return conflict_with(other);
+    }
     const std::string id = entity_id(kube::uid_of(*made));
     return Json::object({{kind_.word + "Arn", arn_of(call.site, kind_.arn, id)}, {kind_.word + "Id", id}});
   }
@@ -171,6 +179,15 @@ class Governance {
   }
 
  private:
+  // A site has one policy, a team one quota.
+  bool rivals(const Json& a, const Json& b) const { return kind_.resource == &api::teams::configs || a["spec"]["teamName"] == b["spec"]["teamName"]; }
+  static std::pair<std::string, std::string> age_of(const Json& object) { return {object["metadata"]["creationTimestamp"].string(), kube::name_of(object)}; }
+  Answer<Json> conflict_with(const Json& other) const {
+    const std::string where = fmt::format("{} (id {})", name_of_entity(other), entity_id(kube::uid_of(other)));
+    if (kind_.resource == &api::teams::configs) return refuse("ConflictException", fmt::format("There is a scheduler policy already: {}. A site has one; update it.", where));
+    return refuse("ConflictException", fmt::format("Team {} has a compute quota already: {}. Update it.", other["spec"]["teamName"].string(), where));
+  }
+
   void to_spec(const Json& input, Json& spec) const { kind_.resource == &api::teams::configs ? config_to_spec(input, spec) : quota_to_spec(input, spec); }
 
   Answer<std::vector<Json>> all() const {

@@ -32,7 +32,7 @@ std::string document_text(const Json& field) { return field.is_string() ? field.
 
 Identity read_identity(const Json& object, const Site& site) {
   const Json& spec = object["spec"];
-  Identity out{.object = kube::name_of(object), .name = spec["name"].string(), .path = spec["path"].string_or("/")};
+  Identity out{.object = kube::name_of(object), .uid = kube::uid_of(object), .name = spec["name"].string(), .path = spec["path"].string_or("/")};
   const auto type = api::identities::read_type(spec["type"].string());
   if (!type || !api::identities::is_name(out.name)) {
     out.problem = "spec.type or spec.name: a User or a Role with a name of up to 64 of A-Z, a-z, 0-9 and +=,.@_- is expected";
@@ -48,6 +48,7 @@ Identity read_identity(const Json& object, const Site& site) {
   std::transform(letters.begin(), letters.end(), letters.begin(), [](char c) { return static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c); });
   out.id = (user ? "AIDA" : "AROA") + letters;
   out.disabled = spec["disabled"].boolean();
+  for (const Json& tag : spec["tags"].items()) out.tags.emplace_back(tag["key"].string(), tag["value"].string());
   out.longest_session = std::chrono::seconds(std::clamp<std::int64_t>(spec["maxSessionSeconds"].integer(3600), 900, 43200));
   std::vector<std::pair<std::string, const Json*>> documents;
   for (const Json& one : spec["policies"].items()) documents.emplace_back("policy " + one["name"].string(), &one["document"]);

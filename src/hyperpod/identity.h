@@ -5,6 +5,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "api/identity_crds.h"
 #include "iam/decide.h"
@@ -20,12 +22,13 @@ struct Site {
 
 struct Identity {
   api::identities::Type type = api::identities::Type::User;
-  std::string object;                    // its name
+  std::string object, uid;               // its name
   std::string name, path = "/", arn;     // "arn:aws:iam::111122223333:user/path/ada"
   std::string id;                        // "AIDA..." or "AROA...": of this one, and of none with the same name after it
   std::shared_ptr<const iam::Bundle> policies, boundary, trust;  // null: none
   std::chrono::seconds longest_session{3600};
   bool disabled = false;
+  std::vector<std::pair<std::string, std::string>> tags;  // aws:PrincipalTag/KEY
   std::string problem;                   // why it may do nothing: a document that cannot be understood, a name that is another's; empty: it may
 };
 

@@ -94,7 +94,8 @@ class Check {
   }
 
  private:
-  static std::string below(const std::string& path, std::string_view name) { return path.empty() ? lower_camel(name) : path + "." + lower_camel(name); }
+  // Names are those of the model or, cut, of the client.
+  static std::string below(const std::string& path, std::string_view name) { return (path.empty() ? "" : path + ".") + cut(lower_camel(name), 128); }
   void add(std::string text) {
     if (found_.size() < 20) found_.push_back(std::move(text));
     else ++left_out_;
@@ -159,8 +160,8 @@ class Check {
     length(shape, value, path, value.members().size());
     for (const auto& [name, part] : value.members()) {
       visit(shapes_[shape.key], Json(name), path + ".key");
-      if (part.is_null()) add(fmt::format("Value null at '{}.{}.value' failed to satisfy constraint: Member must not be null", path, name));
-      else visit(shapes_[shape.element], part, fmt::format("{}.{}.value", path, name));
+      if (part.is_null()) add(fmt::format("Value null at '{}.{}.value' failed to satisfy constraint: Member must not be null", path, cut(name, 128)));
+      else visit(shapes_[shape.element], part, fmt::format("{}.{}.value", path, cut(name, 128)));
     }
   }
 

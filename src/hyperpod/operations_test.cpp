@@ -164,6 +164,55 @@ TEST_F(Governed, WhatPoliciesAllowIsAllThatIsDone) {
   EXPECT_EQ(site.api.all("computequotas").size(), 1U);
 }
 
+// A null is as if it were not there: it takes nothing away.
+TEST_F(Governed, NullsChangeNothing) {
+  const std::string id = quota("vision", "vision");
+  const Json before = site.api.get(api::teams::quotas, {"", "vision"})->operator[]("spec");
+  EXPECT_EQ(site.call(ada, "UpdateComputeQuota", json(R"({"ComputeQuotaId": ")" + id + R"(", "TargetVersion": 1, "ComputeQuotaConfig": null, "ComputeQuotaTarget": null, "ActivationState": null, "Description": null})")).code, "");
+  EXPECT_EQ(site.api.get(api::teams::quotas, {"", "vision"})->operator[]("spec"), before);
+  EXPECT_EQ(site.call(ada, "ListComputeQuotas", json(R"({"Status": null, "ClusterArn": null, "NextToken": null})")).json["ComputeQuotaSummaries"].items().size(), 1U);
+  EXPECT_EQ(site.call(ada, "ListClusters", json(R"({"TrainingPlanArn": null})")).json["ClusterSummaries"].items().size(), 1U);
+}
+
+// Conditions of policies know no case: a second tag must not stand for the first.
+TEST_F(Governed, TagsThatDifferInCaseAreRefused) {
+  const std::string arn = "arn:aws:sagemaker:fairlead-1:111122223333:compute-quota/" + quota("vision", "vision");
+  const auto add = [&](const Credentials& who, const char* tags) { return site.call(who, "AddTags", Json::object({{"ResourceArn", arn}, {"Tags", json(tags)}})); };
+  const auto bob = site.user("bob", {R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "sagemaker:AddTags", "Resource": "*", "Condition": {"StringEquals": {"aws:RequestTag/Team": "blue"}}}})"});
+  EXPECT_EQ(add(bob, R"([{"Key": "Team", "Value": "blue"}])").code, "");
+  EXPECT_EQ(add(bob, R"([{"Key": "Team", "Value": "red"}])").code, "AccessDeniedException");
+  EXPECT_THAT(add(bob, R"([{"Key": "Team", "Value": "red"}, {"Key": "team", "Value": "blue"}])").message, HasSubstr("differ only in case"));
+  EXPECT_THAT(add(bob, R"([{"Key": "team", "Value": "blue"}])").message, HasSubstr("differ only in case"));
+  const auto cid = site.user("cid", {R"({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}, {"Effect": "Deny", "Action": "*", "Resource": "*", "Condition": {"StringEquals": {"sagemaker:ResourceTag/team": "blue"}}}]})"});
+  EXPECT_EQ(site.call(cid, "ListTags", Json::object({{"ResourceArn", arn}})).code, "AccessDeniedException");
+}
+
+// Of two that were made at once the older stays, whoever made it and by what means.
+TEST_F(Governed, OfTwoQuotasOfATeamTheOlderStays) {
+  struct Racing final : kube::KubeApi {
+    kube::TinyApi& api;
+    std::function<void()> before_create;
+    explicit Racing(kube::TinyApi& of) : api(of) {}
+    Result<Json> get(const kube::Resource& resource, const kube::ObjectKey& key) override { return api.get(resource, key); }
+    Result<kube::List> list(const kube::Resource& resource, const std::string& space, const kube::ListOptions& options) override { return api.list(resource, space, options); }
+    Result<std::unique_ptr<kube::Watch>> watch(const kube::Resource& resource, const std::string& space, const kube::WatchOptions& options) override { return api.watch(resource, space, options); }
+    Result<Json> create(const kube::Resource& resource, const Json& object) override {
+      if (auto act = std::exchange(before_create, nullptr)) act();
+      return api.create(resource, object);
+    }
+    Result<Json> update(const kube::Resource& resource, const Json& object) override { return api.update(resource, object); }
+    Result<Json> update_status(const kube::Resource& resource, const Json& object) override { return api.update_status(resource, object); }
+    Result<Json> patch(const kube::Resource& resource, const kube::ObjectKey& key, kube::PatchType type, const Json& patch, const std::string& subresource) override { return api.patch(resource, key, type, patch, subresource); }
+    Result<Json> post(const kube::Resource& resource, const kube::ObjectKey& key, const std::string& subresource, const Json& body) override { return api.post(resource, key, subresource, body); }
+    Result<void> remove(const kube::Resource& resource, const kube::ObjectKey& key, const kube::DeleteOptions& options) override { return api.remove(resource, key, options); }
+    Result<kube::ExecResult> exec(const kube::ObjectKey&, const std::string&, const std::vector<std::string>&, const std::string&, std::chrono::milliseconds) override { return fail(Code::Unsupported, "exec"); }
+  } racing(site.api);
+  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, all_operations({racing, site.model(), site.api.of(kube::resources::slurm_clusters), site.api.of(kube::resources::nodes)}), site.clock, FrontOptions{.per_second = 0, .audit = {}});
+  racing.before_create = [&] { ASSERT_TRUE(site.api.create(api::teams::quotas, Json::object({{"metadata", Json::object({{"name", "a-first"}})}, {"spec", Json::object({{"teamName", "vision"}})}}))); };
+  EXPECT_THAT(site.call(ada, "CreateComputeQuota", quota_input("late", "vision")).message, HasSubstr("Team vision has a compute quota already: a-first"));
+  EXPECT_EQ(site.api.all("computequotas").size(), 1U);
+}
+
 TEST_F(Governed, TagsAreOfAllKinds) {
   const std::string id = quota("vision", "vision");
   for (const std::string& arn : {"arn:aws:sagemaker:fairlead-1:111122223333:compute-quota/" + id, cluster}) {
@@ -277,7 +326,13 @@ TEST_F(Clusters, TwoOfOneNameAreToldApartByTheirArns) {
   const auto bob = site.user("bob", {R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "sagemaker:*", "Resource": ")" + site.arn(one) + R"("}})"});
   EXPECT_EQ(site.call(bob, "DescribeCluster", Json::object({{"ClusterName", site.arn(one)}})).code, "");
   EXPECT_EQ(site.call(bob, "DescribeCluster", Json::object({{"ClusterName", site.arn(two)}})).code, "AccessDeniedException");
-  EXPECT_EQ(site.call(bob, "DescribeCluster", Json::object({{"ClusterName", "none"}})).code, "AccessDeniedException");
+  // Whether there is one of this name is not to be seen from a refusal.
+  site.cluster("c", "prod");
+  for (const char* const operation : {"DescribeCluster", "ListClusterNodes"}) {
+    const std::string there = site.call(bob, operation, Json::object({{"ClusterName", "prod"}})).message, none = site.call(bob, operation, Json::object({{"ClusterName", "none"}})).message;
+    EXPECT_EQ(there, "User: arn:aws:iam::111122223333:user/bob is not authorized to perform: sagemaker:" + std::string(operation) + " on resource: prod");
+    EXPECT_EQ(none, "User: arn:aws:iam::111122223333:user/bob is not authorized to perform: sagemaker:" + std::string(operation) + " on resource: none");
+  }
 }
 
 // Whatever comes and goes between pages: what is there all the time is seen once, in order, and the reading ends.

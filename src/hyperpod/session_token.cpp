@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 
 #include "base/encoding.h"
 #include "base/rng.h"
@@ -57,18 +58,35 @@ Instant instant(const Json& seconds) { return Instant(std::chrono::seconds(secon
 
 }  // namespace
 
-Result<SessionSeal> SessionSeal::make(std::vector<std::string> keys) {
+Result<void> SessionSeal::check(const std::vector<std::string>& keys) {
   if (keys.empty()) return fail(Code::Invalid, "there is no key for session tokens");
   for (const std::string& key : keys)
     if (key.size() != key_bytes) return fail(Code::Invalid, fmt::format("a key for session tokens has {} bytes instead of {}", key.size(), key_bytes));
+  return {};
+}
+
+Result<SessionSeal> SessionSeal::make(std::vector<std::string> keys) {
+  if (auto good = check(keys); !good) return std::unexpected(good.error());
   return SessionSeal(std::move(keys));
+}
+
+Result<void> SessionSeal::rekey(std::vector<std::string> keys) {
+  if (auto good = check(keys); !good) return good;
+  const std::unique_lock lock(mutex_);
+  keys_ = std::move(keys);
+  return {};
+}
+
+std::vector<std::string> SessionSeal::keys() const {
+  const std::shared_lock lock(mutex_);
+  return keys_;
 }
 
 Result<std::string> SessionSeal::close(const Session& session) const {
   Json policies = Json::array();
   for (const std::string& policy : session.policies) policies.push(policy);
   const Json json = Json::object({{"r", session.role}, {"u", session.role_id}, {"n", session.name}, {"a", session.key_id}, {"s", session.secret}, {"i", seconds(session.issued)}, {"e", seconds(session.expires)}, {"p", std::move(policies)}});
-  std::string token = base64(seal(keys_.front(), kube::print_json(json)));
+  std::string token = base64(seal(keys().front(), kube::print_json(json)));
   if (token.size() > most_token_bytes) return fail(Code::Exhausted, fmt::format("the session's policies make a token of {} bytes; at most {} go into a header", token.size(), most_token_bytes));
   return token;
 }
@@ -77,7 +95,7 @@ std::optional<Session> SessionSeal::open(std::string_view token) const {
   if (token.size() > most_token_bytes) return std::nullopt;
   const auto sealed = parse_base64(token);
   if (!sealed) return std::nullopt;
-  for (const std::string& key : keys_) {
+  for (const std::string& key : keys()) {
     const auto plain = unseal(key, *sealed);
     if (!plain) continue;
     const auto json = kube::parse_json(*plain);

@@ -4,6 +4,7 @@
 #pragma once
 #include <array>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,10 +25,14 @@ struct Session {
   friend bool operator==(const Session&, const Session&) = default;
 };
 
+// Thread-safe.
 class SessionSeal {
  public:
   // Keys of 32 bytes: the first seals, all open. Invalid: none, or another size.
   static Result<SessionSeal> make(std::vector<std::string> keys);
+  SessionSeal(SessionSeal&& other) noexcept : keys_(std::move(other.keys_)) {}
+  // Other keys from now on, if they are good.
+  Result<void> rekey(std::vector<std::string> keys);
   // The token, base64. At most `most_token_bytes` long: Exhausted, if the policies are too large.
   Result<std::string> close(const Session& session) const;
   // Nothing: not ours, changed, or not whole. It may be expired.
@@ -36,6 +41,9 @@ class SessionSeal {
 
  private:
   explicit SessionSeal(std::vector<std::string> keys) : keys_(std::move(keys)) {}
+  static Result<void> check(const std::vector<std::string>& keys);
+  std::vector<std::string> keys() const;
+  mutable std::shared_mutex mutex_;
   std::vector<std::string> keys_;
 };
 

@@ -27,7 +27,9 @@ Answer<Tagged> find(const Sources& sources, const Call& call, const std::string&
     const std::string_view kind = rest.substr(0, slash), id = slash == rest.npos ? "" : rest.substr(slash + 1);
     if (kind == "cluster") {
       const auto cluster = find_cluster(sources, call.site, arn);
-      if (cluster) out = {&kube::resources::slurm_clusters, *cluster};
+      // The cache found it; what is decided and changed is what is there now.
+      if (cluster)
+        if (auto now = sources.api.get(kube::resources::slurm_clusters, kube::key_of(*cluster)); now && kube::uid_of(*now) == kube::uid_of(*cluster)) out = {&kube::resources::slurm_clusters, std::move(*now)};
     }
     for (const auto& [name, resource] : {std::pair<std::string_view, const kube::Resource*>{"cluster-scheduler-config", &api::teams::configs}, {"compute-quota", &api::teams::quotas}}) {
       if (kind != name) continue;
@@ -44,39 +46,45 @@ Answer<Tagged> find(const Sources& sources, const Call& call, const std::string&
   return out;
 }
 
-Answer<void> write(const Sources& sources, const Tagged& tagged, const Tags& tags, const char* doing) {
-  Json copy = Json::object();
-  set_tags(copy, tags);
-  const Json patch = Json::object({{"metadata", Json::object({{"resourceVersion", kube::version_of(tagged.object)}, {"annotations", Json::object({{tags_note, copy["metadata"]["annotations"][tags_note]}})}})}});
-  const auto done = sources.api.patch(*tagged.resource, kube::key_of(tagged.object), kube::PatchType::Merge, patch);
-  if (!done) return std::unexpected(aws_error(done.error(), doing));
-  return {};
+// Reads, decides and writes; who was faster is read again.
+template <class Change>
+Answer<Tags> change(const Sources& sources, const Call& call, const char* action, const std::string& arn, const std::vector<std::string>& keys, const Tags& asked, const Change& apply) {
+  for (int attempt = 0;; ++attempt) {
+    const auto tagged = find(sources, call, action, arn, keys, asked);
+    if (!tagged) return std::unexpected(tagged.error());
+    Tags tags = tags_of(tagged->object);
+    const Tags before = tags;
+    if (Answer<void> done = apply(tags); !done) return std::unexpected(done.error());
+    if (tags == before) return tags;
+    Json copy = Json::object();
+    set_tags(copy, tags);
+    const Json patch = Json::object({{"metadata", Json::object({{"resourceVersion", kube::version_of(tagged->object)}, {"annotations", Json::object({{tags_note, copy["metadata"]["annotations"][tags_note]}})}})}});
+    const auto done = sources.api.patch(*tagged->resource, kube::key_of(tagged->object), kube::PatchType::Merge, patch);
+    if (done) return tags;
+    if (done.error().code != Code::Conflict || attempt >= 10) return std::unexpected(aws_error(done.error(), action));
+  }
 }
 
 Answer<Json> add_tags(const Sources& sources, const Call& call, const Json& input) {
   const auto asked = read_tags(input["Tags"]);
   if (!asked) return std::unexpected(asked.error());
-  const auto tagged = find(sources, call, "AddTags", input["ResourceArn"].string(), {}, *asked);
-  if (!tagged) return std::unexpected(tagged.error());
-  Tags tags = tags_of(tagged->object);
-  const Tags before = tags;
-  for (const auto& [key, value] : *asked) tags[key] = value;
-  if (tags.size() > most_tags) return invalid(fmt::format("A resource has at most {} tags; with these it would have {}", most_tags, tags.size()));
-  if (tags != before)
-    if (auto done = write(sources, *tagged, tags, "AddTags"); !done) return std::unexpected(done.error());
-  return Json::object({{"Tags", tag_list(tags)}});
+  const auto tags = change(sources, call, "AddTags", input["ResourceArn"].string(), {}, *asked, [&](Tags& all) -> Answer<void> {
+    for (const auto& [key, value] : *asked) all[key] = value;
+    if (all.size() > most_tags) return invalid(fmt::format("A resource has at most {} tags; with these it would have {}", most_tags, all.size()));
+    return check_case(all);
+  });
+  if (!tags) return std::unexpected(tags.error());
+  return Json::object({{"Tags", tag_list(*tags)}});
 }
 
 Answer<Json> delete_tags(const Sources& sources, const Call& call, const Json& input) {
   std::vector<std::string> asked;
   for (const Json& key : input["TagKeys"].items()) asked.push_back(key.string());
-  const auto tagged = find(sources, call, "DeleteTags", input["ResourceArn"].string(), asked, {});
-  if (!tagged) return std::unexpected(tagged.error());
-  Tags tags = tags_of(tagged->object);
-  const std::size_t before = tags.size();
-  for (const std::string& key : asked) tags.erase(key);
-  if (tags.size() != before)
-    if (auto done = write(sources, *tagged, tags, "DeleteTags"); !done) return std::unexpected(done.error());
+  const auto tags = change(sources, call, "DeleteTags", input["ResourceArn"].string(), asked, {}, [&](Tags& all) -> Answer<void> {
+    for (const std::string& key : asked) all.erase(key);
+    return {};
+  });
+  if (!tags) return std::unexpected(tags.error());
   return Json();
 }
 

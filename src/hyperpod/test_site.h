@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,10 +49,12 @@ class TestSite {
     Json spec = Json::object({{"type", type}, {"name", name}, {"policies", std::move(list)}});
     for (const auto& [key, value] : more.members()) spec.set(key, value);
     const std::string object = api::identities::object_name(*api::identities::read_type(type), name);
-    directory.put_identity(Json::object({{"metadata", Json::object({{"name", object}, {"uid", fmt::format("uid-{}-{}", object, ++made_)}})}, {"spec", std::move(spec)}}));
+    uids_[object] = fmt::format("uid-{}-{}", object, ++made_);
+    directory.put_identity(Json::object({{"metadata", Json::object({{"name", object}, {"uid", uids_[object]}})}, {"spec", std::move(spec)}}));
   }
   Credentials key_of(const std::string& user, bool active = true) {
-    auto key = api::identities::new_key(api::identities::object_name(api::identities::Type::User, user));
+    const std::string object = api::identities::object_name(api::identities::Type::User, user);
+    auto key = api::identities::new_key(object, uids_.contains(object) ? uids_[object] : "none");
     key.active = active;
     directory.put_key(api::identities::write_key(key, "fairlead-system"));
     return {key.id, key.secret, ""};
@@ -109,6 +112,7 @@ class TestSite {
 
  private:
   int made_ = 0;
+  std::map<std::string, std::string> uids_;
 };
 
 }  // namespace fairlead::hyperpod

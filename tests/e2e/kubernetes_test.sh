@@ -181,11 +181,11 @@ run_kubernetes() {
   provide_volume controller-spool-pvc 1Gi "local: {path: $work/disks/demo-controller-spool-pvc}
   nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: Exists}]}]}}"
   "$work/provide" "$work" demo demo-backup 20Gi # the operator makes the claim
-  "$build/bin/fairlead" install --local-machines --kubeconfig "$KUBECONFIG" > "$work/install.log" 2>&1 || { cat "$work/install.log" >&2; fail 'fairlead install'; }
+  "$build/bin/fairlead" install --local-machines --aws --kubeconfig "$KUBECONFIG" > "$work/install.log" 2>&1 || { cat "$work/install.log" >&2; fail 'fairlead install'; }
   tell 'fairlead install: done'
   # The controllers act under rights of their own, not the administrator's.
   server_kubeconfig
-  "$build/bin/fairlead-server" --engine=kubernetes --kubeconfig "$work/server.kubeconfig" --state-dir "$site" "${both_ranges[@]}" --namespace fairlead-system --health-listen 127.0.0.1:18080 --notify-local --local-machines --node-ca-cert "$work/peer/pki/ca.crt" --node-ca-key "$work/peer/pki/ca.key" \
+  "$build/bin/fairlead-server" --engine=kubernetes --kubeconfig "$work/server.kubeconfig" --state-dir "$site" "${both_ranges[@]}" --namespace fairlead-system --health-listen 127.0.0.1:18080 --aws-listen 127.0.0.1:0 --notify-local --local-machines --node-ca-cert "$work/peer/pki/ca.crt" --node-ca-key "$work/peer/pki/ca.key" \
     > "$work/server.log" 2>&1 &
   server=$!
   # Objects with finalizers need the controllers until they are gone, so the server ends last.
