@@ -89,13 +89,8 @@ Answer<Cluster> read_cluster(const Sources& sources, Json object) {
   }
   std::sort(out.instances.begin(), out.instances.end(), [](const Instance& a, const Instance& b) { return std::tie(a.group, a.logical_id) < std::tie(b.group, b.logical_id); });
 
-  const Json* valid = kube::find_condition(object, "SpecValid");
-  // A configuration that was applied says that the cluster has been there; a head that is away for a moment does not take that back.
-  const bool was_there = !object["status"]["appliedConfigHash"].string().empty();
-  if (kube::deleting(object)) out.status = "Deleting";
-  else if (was_there) out.status = "InService";
-  else if (valid != nullptr && (*valid)["status"].string() == "False") out.status = "Failed", out.failure = (*valid)["message"].string();
-  else out.status = "Creating";
+  out.status = cluster_status(object);
+  if (out.status == "Failed") out.failure = (*kube::find_condition(object, "SpecValid"))["message"].string();
   out.object = std::move(object);
   return out;
 }
@@ -104,7 +99,7 @@ Answer<Cluster> read_cluster(const Sources& sources, Json object) {
 void add_sets(const Sources& sources, Cluster& cluster) {
   const auto sets = sources.api.list(api::kNodeSets, kube::space_of(cluster.object), {.label_selector = {}, .field_selector = {}, .limit = 0, .continue_token = {}, .resource_version = "0"});
   if (!sets) return;
-  const bool only = sources.clusters.list(kube::space_of(cluster.object)).size() == 1;
+  const bool only = sources.index.in_space(kube::space_of(cluster.object)) == 1;
   for (const Json& set : sets->items) {
     const std::string of = api::cluster_of_node_set(set);
     if (of.empty() ? !only : of != kube::name_of(cluster.object)) continue;
@@ -122,18 +117,21 @@ Json group_details(const Cluster& cluster, const Group& group) {
   return out;
 }
 
+Json status_details(const Instance& one) {
+  Json out = Json::object({{"Status", one.status}});
+  if (!one.message.empty()) out.set("Message", one.message);
+  return out;
+}
+
 Answer<Json> list_clusters(const Sources& sources, const Call& call, const Json& input) {
   if (auto done = call.allow("sagemaker:ListClusters", "*"); !done) return std::unexpected(done.error());
   std::vector<Entry> entries;
-  if (!input.has("TrainingPlanArn"))  // no cluster has one yet
-    for (const Json& object : sources.clusters.list("")) {
-      const bool was_there = !object["status"]["appliedConfigHash"].string().empty();
-      const Json* valid = kube::find_condition(object, "SpecValid");
-      const char* const status = kube::deleting(object) ? "Deleting" : was_there ? "InService" : valid != nullptr && (*valid)["status"].string() == "False" ? "Failed" : "Creating";
-      const std::string arn = cluster_arn(call.site, object);
-      entries.push_back({.summary = Json::object({{"ClusterArn", arn}, {"ClusterName", kube::name_of(object)}, {"CreationTime", epoch(created_at(object))}, {"ClusterStatus", status}}), .name = kube::name_of(object), .id = arn, .created = created_at(object), .status = status, .cluster = arn});
-    }
-  auto page = page_of(std::move(entries), input);
+  if (!input.has("TrainingPlanArn")) {  // no cluster has one yet
+    std::vector<ClusterRow> rows = sources.index.all();
+    entries.reserve(rows.size());
+    for (ClusterRow& row : rows) entries.push_back({.name = std::move(row.name), .id = std::move(row.id), .created = row.created, .status = std::move(row.status)});
+  }
+  auto page = page_of(std::move(entries), input, [&](const Entry& one) { return Json::object({{"ClusterArn", arn_of(call.site, "cluster", one.id)}, {"ClusterName", one.name}, {"CreationTime", epoch(one.created)}, {"ClusterStatus", one.status}}); });
   if (!page) return std::unexpected(page.error());
   Json out = Json::object({{"ClusterSummaries", std::move(page->items)}});
   if (!page->next.empty()) out.set("NextToken", page->next);
@@ -170,14 +168,12 @@ Answer<Json> list_nodes(const Sources& sources, const Call& call, const Json& in
   const auto cluster = read_cluster(sources, std::move(*object));
   if (!cluster) return std::unexpected(cluster.error());
   std::vector<Entry> entries;
-  for (const Instance& one : cluster->instances) {
-    if (const std::string& part = input["InstanceGroupNameContains"].string(); one.group.find(part) == std::string::npos) continue;
-    Json status = Json::object({{"Status", one.status}});
-    if (!one.message.empty()) status.set("Message", one.message);
-    Json summary = Json::object({{"InstanceGroupName", one.group}, {"InstanceId", one.id}, {"NodeLogicalId", one.logical_id}, {"InstanceType", one.type}, {"LaunchTime", epoch(one.launched)}, {"InstanceStatus", std::move(status)}});
-    entries.push_back({.summary = std::move(summary), .name = one.logical_id, .id = one.id, .created = one.launched, .status = one.status, .cluster = {}});
-  }
-  auto page = page_of(std::move(entries), input);
+  for (std::size_t i = 0; i < cluster->instances.size(); ++i)
+    if (const Instance& one = cluster->instances[i]; one.group.find(input["InstanceGroupNameContains"].string()) != std::string::npos) entries.push_back({.name = one.logical_id, .id = one.id, .created = one.launched, .status = one.status, .cluster = {}, .at = i});
+  auto page = page_of(std::move(entries), input, [&](const Entry& entry) {
+    const Instance& one = cluster->instances[entry.at];
+    return Json::object({{"InstanceGroupName", one.group}, {"InstanceId", one.id}, {"NodeLogicalId", one.logical_id}, {"InstanceType", one.type}, {"LaunchTime", epoch(one.launched)}, {"InstanceStatus", status_details(one)}});
+  });
   if (!page) return std::unexpected(page.error());
   Json out = Json::object({{"ClusterNodeSummaries", std::move(page->items)}});
   if (!page->next.empty()) out.set("NextToken", page->next);
@@ -193,9 +189,7 @@ Answer<Json> describe_node(const Sources& sources, const Call& call, const Json&
   if (!cluster) return std::unexpected(cluster.error());
   const auto found = std::find_if(cluster->instances.begin(), cluster->instances.end(), [&](const Instance& one) { return id.empty() ? one.logical_id == logical : one.id == id; });
   if (found == cluster->instances.end()) return refuse("ResourceNotFound", fmt::format("Node {} not found in cluster {}", id.empty() ? logical : id, kube::name_of(cluster->object)));
-  Json status = Json::object({{"Status", found->status}});
-  if (!found->message.empty()) status.set("Message", found->message);
-  Json node = Json::object({{"InstanceGroupName", found->group}, {"InstanceId", found->id}, {"NodeLogicalId", found->logical_id}, {"InstanceStatus", std::move(status)}, {"InstanceType", found->type}, {"LaunchTime", epoch(found->launched)}});
+  Json node = Json::object({{"InstanceGroupName", found->group}, {"InstanceId", found->id}, {"NodeLogicalId", found->logical_id}, {"InstanceStatus", status_details(*found)}, {"InstanceType", found->type}, {"LaunchTime", epoch(found->launched)}});
   if (!found->address.empty()) node.set("PrivatePrimaryIp", found->address);
   if (!found->address6.empty()) node.set("PrivatePrimaryIpv6", found->address6);
   return Json::object({{"NodeDetails", std::move(node)}});
@@ -206,14 +200,18 @@ Answer<Json> describe_node(const Sources& sources, const Call& call, const Json&
 std::string cluster_arn(const Site& site, const Json& cluster) { return arn_of(site, "cluster", entity_id(kube::uid_of(cluster))); }
 
 Answer<Json> find_cluster(const Sources& sources, const Site& site, const std::string& name_or_arn) {
-  std::optional<Json> found;
-  for (Json& object : sources.clusters.list("")) {
-    if (name_or_arn.starts_with("arn:") ? cluster_arn(site, object) != name_or_arn : kube::name_of(object) != name_or_arn) continue;
-    if (found) return invalid(fmt::format("There are clusters {} in namespaces {} and {}: name it by its ARN (ListClusters)", name_or_arn, kube::space_of(*found), kube::space_of(object)));
-    found = std::move(object);
+  std::vector<ClusterRow> rows;
+  if (name_or_arn.starts_with("arn:")) {
+    const std::string begin = arn_of(site, "cluster", "");
+    if (name_or_arn.starts_with(begin))
+      if (auto row = sources.index.with_id(std::string_view(name_or_arn).substr(begin.size()))) rows.push_back(std::move(*row));
+  } else {
+    rows = sources.index.named(name_or_arn);
   }
-  if (!found) return refuse("ResourceNotFound", fmt::format("Cluster {} not found", name_or_arn));
-  return std::move(*found);
+  if (rows.size() > 1) return invalid(fmt::format("There are clusters {} in namespaces {} and {}: name it by its ARN (ListClusters)", name_or_arn, rows[0].key.space, rows[1].key.space));
+  auto object = rows.empty() ? std::nullopt : sources.clusters.get(rows.front().key);
+  if (!object || entity_id(kube::uid_of(*object)) != rows.front().id) return refuse("ResourceNotFound", fmt::format("Cluster {} not found", name_or_arn));
+  return std::move(*object);
 }
 
 void add_cluster_operations(Operations& operations, const Sources& sources) {

@@ -108,11 +108,15 @@ Door::Door(kube::KubeApi& api, const Clock& clock, DoorOptions options, Site sit
       model_(std::move(model)),
       seal_(std::move(seal)),
       directory_(std::move(site)),
-      clusters_(api, kube::resources::slurm_clusters, "", [](const kube::Change&) {}),
+      clusters_(api, kube::resources::slurm_clusters, "",
+                [this](const kube::Change& change) {
+                  if (change.after) index_.put(*change.after);
+                  else index_.drop(kube::key_of(change.object()));
+                }),
       nodes_(api, kube::resources::nodes, "", [](const kube::Change&) {}),
       identities_(api, api::identities::identities, "", [this](const kube::Change& change) { follow_identities(directory_, change); }),
       keys_(api, kube::resources::secrets, options_.space, [this](const kube::Change& change) { follow_secret(change); }),
-      front_(model_, directory_, seal_, all_operations({api, model_, clusters_.cache(), nodes_.cache()}), clock, options_.front) {}
+      front_(model_, directory_, seal_, all_operations({api, model_, clusters_.cache(), index_, nodes_.cache()}), clock, options_.front) {}
 
 Result<std::unique_ptr<Door>> Door::open(kube::KubeApi& api, const Clock& clock, DoorOptions options) {
   auto model = Model::load_own(options.names);

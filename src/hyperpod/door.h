@@ -60,6 +60,7 @@ class Door {
   Model model_;
   SessionSeal seal_;
   Directory directory_;
+  ClusterIndex index_;
   kube::Informer clusters_, nodes_, identities_, keys_;
   Front front_;
   std::mutex mutex_;

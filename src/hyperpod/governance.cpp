@@ -165,13 +165,11 @@ class Governance {
     const auto objects = all();
     if (!objects) return std::unexpected(objects.error());
     std::vector<Entry> entries;
-    for (const Json& object : *objects) {
-      Json whole = picture(kind_, sources_.model, call.site, object);
-      Entry entry{.summary = {}, .name = whole["Name"].string(), .id = whole[kind_.word + "Id"].string(), .created = created_at(object), .status = whole["Status"].string(), .cluster = whole["ClusterArn"].string()};
-      entry.summary = only_known(sources_.model, sources_.model.shape(kind_.summary_shape), whole);
-      entries.push_back(std::move(entry));
+    for (std::size_t i = 0; i < objects->size(); ++i) {
+      const Json& object = (*objects)[i];
+      entries.push_back({.name = name_of_entity(object), .id = entity_id(kube::uid_of(object)), .created = created_at(object), .status = state_of(object).status, .cluster = object["metadata"]["annotations"][cluster_note].string(), .at = i});
     }
-    auto page = page_of(std::move(entries), input);
+    auto page = page_of(std::move(entries), input, [&](const Entry& one) { return only_known(sources_.model, sources_.model.shape(kind_.summary_shape), picture(kind_, sources_.model, call.site, (*objects)[one.at])); });
     if (!page) return std::unexpected(page.error());
     Json out = Json::object({{kind_.summaries, std::move(page->items)}});
     if (!page->next.empty()) out.set("NextToken", page->next);

@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!strict.check(shape, known)) __builtin_trap();
     if (hyperpod::upper_names(hyperpod::lower_names(known)).is_null()) __builtin_trap();
     std::vector<hyperpod::Entry> entries(3);
-    (void)hyperpod::page_of(entries, *json);
+    (void)hyperpod::page_of(entries, *json, [](const hyperpod::Entry&) { return kube::Json(); });
   }
   return 0;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations that are served, each a translation to objects and back (docs/hyperpod-compatibility.md).
 #pragma once
+#include "hyperpod/cluster_index.h"
 #include "hyperpod/entity.h"
 #include "hyperpod/front.h"
 #include "kube/cache.h"
@@ -13,6 +14,7 @@ struct Sources {
   kube::KubeApi& api;           // what is written, and read where it has to be the newest
   const Model& model;
   const kube::Reader& clusters; // SlurmClusters
+  const ClusterIndex& index;    // of the same
   const kube::Reader& nodes;
 };
 

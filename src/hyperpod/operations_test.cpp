@@ -207,7 +207,7 @@ TEST_F(Governed, OfTwoQuotasOfATeamTheOlderStays) {
     Result<void> remove(const kube::Resource& resource, const kube::ObjectKey& key, const kube::DeleteOptions& options) override { return api.remove(resource, key, options); }
     Result<kube::ExecResult> exec(const kube::ObjectKey&, const std::string&, const std::vector<std::string>&, const std::string&, std::chrono::milliseconds) override { return fail(Code::Unsupported, "exec"); }
   } racing(site.api);
-  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, all_operations({racing, site.model(), site.api.of(kube::resources::slurm_clusters), site.api.of(kube::resources::nodes)}), site.clock, FrontOptions{.per_second = 0, .audit = {}});
+  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, all_operations({racing, site.model(), site.api.of(kube::resources::slurm_clusters), site.index, site.api.of(kube::resources::nodes)}), site.clock, FrontOptions{.per_second = 0, .audit = {}});
   racing.before_create = [&] { ASSERT_TRUE(site.api.create(api::teams::quotas, Json::object({{"metadata", Json::object({{"name", "a-first"}})}, {"spec", Json::object({{"teamName", "vision"}})}}))); };
   EXPECT_THAT(site.call(ada, "CreateComputeQuota", quota_input("late", "vision")).message, HasSubstr("Team vision has a compute quota already: a-first"));
   EXPECT_EQ(site.api.all("computequotas").size(), 1U);
@@ -339,7 +339,7 @@ TEST_F(Clusters, TwoOfOneNameAreToldApartByTheirArns) {
 TEST(Paging, WhatStaysIsSeenOnce) {
   for (std::uint64_t seed = 0; seed < test_rounds<std::uint64_t>(300, 100'000); ++seed) {
     Rng rng(seed);
-    const auto entry = [&](const std::string& id) { return Entry{.summary = id, .name = fmt::format("n{}", rng.below(4)), .id = id, .created = Instant(std::chrono::seconds(rng.below(5))), .status = rng.below(2) == 0 ? "A" : "B", .cluster = {}}; };
+    const auto entry = [&](const std::string& id) { return Entry{.name = fmt::format("n{}", rng.below(4)), .id = id, .created = Instant(std::chrono::seconds(rng.below(5))), .status = rng.below(2) == 0 ? "A" : "B", .cluster = {}}; };
     std::vector<Entry> stays, comes;
     for (std::uint64_t i = rng.below(12); i > 0; --i) stays.push_back(entry(fmt::format("s{}", i)));
     const char* const orders[] = {"CREATION_TIME", "Name", "Status"};
@@ -354,7 +354,7 @@ TEST(Paging, WhatStaysIsSeenOnce) {
       comes.clear();
       for (std::uint64_t i = rng.below(4); i > 0; --i) now.push_back(entry(fmt::format("t{}-{}", pages, i)));
       for (std::size_t i = now.size(); i > 1; --i) std::swap(now[i - 1], now[rng.below(i)]);
-      const auto page = page_of(now, input);
+      const auto page = page_of(now, input, [](const Entry& one) { return Json(one.id); });
       ASSERT_TRUE(page) << seed;
       ASSERT_LE(page->items.items().size(), static_cast<std::size_t>(input["MaxResults"].integer()));
       for (const Json& one : page->items.items())
@@ -363,7 +363,7 @@ TEST(Paging, WhatStaysIsSeenOnce) {
     }
     input.erase("NextToken");
     input.set("MaxResults", 100);
-    const auto whole = page_of(stays, input);
+    const auto whole = page_of(stays, input, [](const Entry& one) { return Json(one.id); });
     for (const Json& one : whole->items.items()) wanted.push_back(one.string());
     ASSERT_EQ(seen, wanted) << seed;
   }
@@ -371,17 +371,39 @@ TEST(Paging, WhatStaysIsSeenOnce) {
 
 TEST(Paging, ATokenIsOfItsQuestion) {
   std::vector<Entry> entries;
-  for (int i = 0; i < 5; ++i) entries.push_back({.summary = i, .name = fmt::format("n{}", i), .id = fmt::format("{}", i), .created = {}, .status = {}, .cluster = {}});
+  for (int i = 0; i < 5; ++i) entries.push_back({.name = fmt::format("n{}", i), .id = fmt::format("{}", i), .created = {}, .status = {}, .cluster = {}});
   Json input = Json::object({{"MaxResults", 2}, {"NameContains", "n"}});
-  const std::string token = page_of(entries, input)->next;
+  const std::string token = page_of(entries, input, [](const Entry& one) { return Json(one.id); })->next;
   input.set("NextToken", token).set("MaxResults", 3);  // another size of a page is the same question
-  EXPECT_EQ(page_of(entries, input)->items, *kube::parse_json("[2, 3, 4]"));
+  EXPECT_EQ(page_of(entries, input, [](const Entry& one) { return Json(one.id); })->items, *kube::parse_json(R"(["2", "3", "4"])"));
   input.set("NameContains", "n1");
-  EXPECT_EQ(page_of(entries, input).error().code, "ValidationException");
+  EXPECT_EQ(page_of(entries, input, [](const Entry& one) { return Json(one.id); }).error().code, "ValidationException");
   for (const char* const bad : {"x", "AAAA", "W10=", "WzEsMiwzLDRd"}) {
     input.set("NextToken", bad);
-    EXPECT_EQ(page_of(entries, input).error().code, "ValidationException") << bad;
+    EXPECT_EQ(page_of(entries, input, [](const Entry& one) { return Json(one.id); }).error().code, "ValidationException") << bad;
   }
+}
+
+TEST(ClusterIndex, KnowsWhatIsThere) {
+  ClusterIndex index;
+  const auto cluster = [](const char* space, const char* name, const char* uid) { return Json::object({{"metadata", Json::object({{"name", name}, {"namespace", space}, {"uid", uid}})}}); };
+  index.put(cluster("a", "x", "1"));
+  index.put(cluster("b", "x", "2"));
+  index.put(cluster("a", "y", "3"));
+  EXPECT_EQ(index.named("x").size(), 2U);
+  EXPECT_EQ(index.with_id(entity_id("2"))->key.space, "b");
+  EXPECT_EQ(index.in_space("a"), 2U);
+  index.put(cluster("b", "x", "4"));  // made anew
+  EXPECT_FALSE(index.with_id(entity_id("2")));
+  EXPECT_EQ(index.with_id(entity_id("4"))->name, "x");
+  index.drop({"a", "x"});
+  index.drop({"a", "x"});
+  EXPECT_EQ(index.named("x").size(), 1U);
+  EXPECT_EQ(index.in_space("a"), 1U);
+  index.drop({"a", "y"});
+  index.drop({"b", "x"});
+  EXPECT_TRUE(index.all().empty());
+  EXPECT_EQ(index.in_space("a"), 0U);
 }
 
 TEST(Entity, NamesOfKubernetes) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <tuple>
 
 #include "base/encoding.h"
@@ -62,7 +63,7 @@ Instant read_epoch(const Json& value) {
   return Instant(std::chrono::nanoseconds(static_cast<std::int64_t>(std::floor(seconds))) * 1'000'000'000 + std::chrono::nanoseconds(static_cast<std::int64_t>((seconds - std::floor(seconds)) * 1e9)));
 }
 
-Answer<Page> page_of(std::vector<Entry> entries, const Json& input, std::size_t default_size) {
+Answer<Page> page_of(std::vector<Entry> entries, const Json& input, const std::function<Json(const Entry&)>& summarize, std::size_t default_size) {
   const std::string& sort = input["SortBy"].string();
   const By by = sort == "NAME" || sort == "Name" ? By::Name : sort == "Status" ? By::Status : sort == "ClusterArn" ? By::Cluster : By::Created;
   const bool falling = input["SortOrder"].string() == "Descending";
@@ -78,22 +79,24 @@ Answer<Page> page_of(std::vector<Entry> entries, const Json& input, std::size_t 
     return true;
   };
   std::erase_if(entries, [&](const Entry& entry) { return !wanted(entry); });
-  std::sort(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) { return falling ? place_of(b, by) < place_of(a, by) : place_of(a, by) < place_of(b, by); });
-  auto from = entries.begin();
+  std::optional<Place> after;
   if (const std::string& token = input["NextToken"].string(); !token.empty()) {
-    const auto place = read_token(token, question);
+    auto place = read_token(token, question);
     if (!place) return std::unexpected(place.error());
-    from = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) { return falling ? place_of(entry, by) < *place : *place < place_of(entry, by); });
+    after = std::move(*place);
+  }
+  std::vector<std::pair<Place, const Entry*>> places;
+  places.reserve(entries.size());
+  for (const Entry& entry : entries) {
+    Place place = place_of(entry, by);
+    if (!after || (falling ? place < *after : *after < place)) places.emplace_back(std::move(place), &entry);
   }
   const auto size = static_cast<std::size_t>(std::max<std::int64_t>(1, input["MaxResults"].integer(static_cast<std::int64_t>(default_size))));
+  const auto end = places.begin() + static_cast<std::ptrdiff_t>(std::min(size, places.size()));
+  std::partial_sort(places.begin(), end, places.end(), [&](const auto& a, const auto& b) { return falling ? b.first < a.first : a.first < b.first; });
   Page page;
-  for (; from != entries.end(); ++from) {
-    page.items.push(std::move(from->summary));
-    if (page.items.items().size() == size && from + 1 != entries.end()) {
-      page.next = write_token(place_of(*from, by), question);
-      break;
-    }
-  }
+  for (auto at = places.begin(); at != end; ++at) page.items.push(summarize(*at->second));
+  if (end != places.end()) page.next = write_token((end - 1)->first, question);
   return page;
 }
 

@@ -91,9 +91,10 @@ Answer<Json> delete_tags(const Sources& sources, const Call& call, const Json& i
 Answer<Json> list_tags(const Sources& sources, const Call& call, const Json& input) {
   const auto tagged = find(sources, call, "ListTags", input["ResourceArn"].string(), {}, {});
   if (!tagged) return std::unexpected(tagged.error());
+  const Tags tags = tags_of(tagged->object);
   std::vector<Entry> entries;
-  for (const auto& [key, value] : tags_of(tagged->object)) entries.push_back({.summary = Json::object({{"Key", key}, {"Value", value}}), .name = key, .id = key, .created = {}, .status = {}, .cluster = {}});
-  auto page = page_of(std::move(entries), input);
+  for (const auto& [key, value] : tags) entries.push_back({.name = key, .id = key, .created = {}, .status = {}, .cluster = {}});
+  auto page = page_of(std::move(entries), input, [&](const Entry& one) { return Json::object({{"Key", one.name}, {"Value", tags.at(one.name)}}); });
   if (!page) return std::unexpected(page.error());
   Json out = Json::object({{"Tags", std::move(page->items)}});
   if (!page->next.empty()) out.set("NextToken", page->next);

@@ -35,7 +35,7 @@ class TestSite {
 
   TestSite() {
     api.stamp = [this] { return print_time(clock.now()); };
-    front = std::make_unique<Front>(model(), directory, seal, all_operations({api, model(), api.of(kube::resources::slurm_clusters), api.of(kube::resources::nodes)}), clock, FrontOptions{.per_second = 0, .audit = [this](const Json& record) { audit.push_back(record); }});
+    front = std::make_unique<Front>(model(), directory, seal, all_operations({api, model(), api.of(kube::resources::slurm_clusters), index, api.of(kube::resources::nodes)}), clock, FrontOptions{.per_second = 0, .audit = [this](const Json& record) { audit.push_back(record); }});
   }
 
   static const Model& model() {
@@ -98,7 +98,9 @@ class TestSite {
   Json cluster(const std::string& space, const std::string& name, bool applied = true) {
     Json object = Json::object({{"metadata", Json::object({{"name", name}, {"namespace", space}, {"generation", 1}})}, {"spec", *kube::parse_json(R"({"slurmNodes": {"controller": {"size": 1}, "login": {"size": 1}, "worker": {"size": 2}}})")}});
     if (applied) object.set("status", Json::object({{"appliedConfigHash", "abc"}}));
-    return *api.create(kube::resources::slurm_clusters, object);
+    Json made = *api.create(kube::resources::slurm_clusters, object);
+    index.put(made);
+    return made;
   }
   std::string arn(const Json& cluster) const { return cluster_arn(site, cluster); }
 
@@ -106,6 +108,7 @@ class TestSite {
   kube::TinyApi api;
   Site site{"111122223333", "fairlead-1"};
   Directory directory{site};
+  ClusterIndex index;
   SessionSeal seal = *SessionSeal::make({std::string(32, 'k')});
   std::vector<Json> audit;
   std::unique_ptr<Front> front;

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hyperpod/cluster_index.h"
+
+#include <mutex>
+
+#include "hyperpod/entity.h"
+
+namespace fairlead::hyperpod {
+
+std::string cluster_status(const kube::Json& cluster) {
+  if (kube::deleting(cluster)) return "Deleting";
+  if (!cluster["status"]["appliedConfigHash"].string().empty()) return "InService";
+  const kube::Json* valid = kube::find_condition(cluster, "SpecValid");
+  return valid != nullptr && (*valid)["status"].string() == "False" ? "Failed" : "Creating";
+}
+
+void ClusterIndex::put(const kube::Json& cluster) {
+  ClusterRow row{.key = kube::key_of(cluster), .name = kube::name_of(cluster), .id = entity_id(kube::uid_of(cluster)), .status = cluster_status(cluster), .created = created_at(cluster)};
+  const std::unique_lock lock(mutex_);
+  forget(row.key);
+  by_name_[row.name].insert(row.key);
+  by_id_[row.id] = row.key;
+  ++spaces_[row.key.space];
+  rows_[row.key] = std::move(row);
+}
+
+void ClusterIndex::drop(const kube::ObjectKey& key) {
+  const std::unique_lock lock(mutex_);
+  forget(key);
+}
+
+void ClusterIndex::forget(const kube::ObjectKey& key) {
+  const auto found = rows_.find(key);
+  if (found == rows_.end()) return;
+  if (const auto named = by_name_.find(found->second.name); named != by_name_.end()) {
+    named->second.erase(key);
+    if (named->second.empty()) by_name_.erase(named);
+  }
+  by_id_.erase(found->second.id);
+  if (const auto space = spaces_.find(key.space); --space->second == 0) spaces_.erase(space);
+  rows_.erase(found);
+}
+
+std::vector<ClusterRow> ClusterIndex::named(std::string_view name) const {
+  std::vector<ClusterRow> out;
+  const std::shared_lock lock(mutex_);
+  if (const auto found = by_name_.find(name); found != by_name_.end())
+    for (const kube::ObjectKey& key : found->second) out.push_back(rows_.at(key));
+  return out;
+}
+
+std::optional<ClusterRow> ClusterIndex::with_id(std::string_view id) const {
+  const std::shared_lock lock(mutex_);
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? std::nullopt : std::optional(rows_.at(found->second));
+}
+
+std::vector<ClusterRow> ClusterIndex::all() const {
+  std::vector<ClusterRow> out;
+  const std::shared_lock lock(mutex_);
+  out.reserve(rows_.size());
+  for (const auto& [key, row] : rows_) out.push_back(row);
+  return out;
+}
+
+std::size_t ClusterIndex::in_space(std::string_view space) const {
+  const std::shared_lock lock(mutex_);
+  const auto found = spaces_.find(space);
+  return found == spaces_.end() ? 0 : found->second;
+}
+
+}  // namespace fairlead::hyperpod
