@@ -147,14 +147,14 @@ kube::Access aws_access(const std::string& space) {
   using namespace kube;
   const std::vector<std::string> all{"get", "list", "create", "update", "patch", "delete"};
   Access access;
-  access.may({"get", "list", "watch"}, identities)
+  access.may({"get", "list", "watch", "create", "update", "delete"}, identities)
       .may({"get", "list", "watch", "patch"}, resources::slurm_clusters)
       .may({"get", "list", "watch"}, resources::nodes)
       .may({"get", "list"}, resources::pods)
       .may({"get", "list"}, kNodeSets)
       .may(all, teams::configs)
       .may(all, teams::quotas)
-      .may({"get", "list", "watch", "create"}, resources::secrets, "", space)
+      .may({"get", "list", "watch", "create", "patch", "delete"}, resources::secrets, "", space)
       .may({"create"}, resources::config_maps, "", space)
       .may({"get", "patch"}, resources::config_maps, "", space, {settings_name});
   return access;

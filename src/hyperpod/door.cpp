@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "http/memory_tls.h"
+#include "hyperpod/iam_service.h"
 
 namespace fairlead::hyperpod {
 namespace {
@@ -47,6 +48,11 @@ void follow_identities(Directory& directory, const kube::Change& change) {
   if (change.after) directory.put_identity(*change.after);
   else directory.drop_identity(kube::name_of(change.object()));
 }
+FrontOptions with_iam(FrontOptions options, kube::KubeApi& api, const std::string& space) {
+  options.iam = [&api, space](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, space); };
+  return options;
+}
+
 Result<std::vector<std::string>> session_keys(const Json& secret) {
   std::vector<std::string> keys;
   for (const char* const name : {"current", "previous"}) {
@@ -116,7 +122,7 @@ Door::Door(kube::KubeApi& api, const Clock& clock, DoorOptions options, Site sit
       nodes_(api, kube::resources::nodes, "", [](const kube::Change&) {}),
       identities_(api, api::identities::identities, "", [this](const kube::Change& change) { follow_identities(directory_, change); }),
       keys_(api, kube::resources::secrets, options_.space, [this](const kube::Change& change) { follow_secret(change); }),
-      front_(model_, directory_, seal_, all_operations({api, model_, clusters_.cache(), index_, nodes_.cache()}), clock, options_.front) {}
+      front_(model_, directory_, seal_, all_operations({api, model_, clusters_.cache(), index_, nodes_.cache()}), clock, with_iam(options_.front, api, options_.space)) {}
 
 Result<std::unique_ptr<Door>> Door::open(kube::KubeApi& api, const Clock& clock, DoorOptions options) {
   auto model = Model::load_own(options.names);

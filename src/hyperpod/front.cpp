@@ -7,6 +7,7 @@
 
 #include "base/encoding.h"
 #include "base/rng.h"
+#include "hyperpod/iam_service.h"
 #include "hyperpod/query_protocol.h"
 #include "hyperpod/sts.h"
 #include "hyperpod/text.h"
@@ -21,6 +22,8 @@ constexpr std::size_t most_told = 1024;     // of each text in the audit
 constexpr double nobodys_per_second = 20;   // refusals of nobody that the audit is told of; the rest is counted
 
 const std::vector<std::string_view> known_services{"sagemaker", "sts", "iam", "eks", "ec2", "s3", "ssm", "sns", "secretsmanager", "cloudformation", "logs"};
+
+bool speaks_query(std::string_view service) { return service == "sts" || service == "iam"; }
 
 // A null is as if it were not there; what comes after need not think of it.
 Json without_nulls(const Json& value) {
@@ -185,30 +188,34 @@ http::Response Front::answer_json(const http::Request& request, const std::strin
   return json_error(answer.error(), id);
 }
 
-http::Response Front::answer_query(const http::Request& request, const std::string& id, Said& said) const {
-  said.source = "sts.amazonaws.com";
+http::Response Front::answer_query(const std::string& service, const http::Request& request, const std::string& id, Said& said) const {
+  said.source = service + ".amazonaws.com";
   auto form = read_form(request);
   const std::string action(form ? http::find(*form, "Action") : "");
-  if (is_sts_action(action)) said.name = action;
+  if (service == "sts" ? is_sts_action(action) : is_iam_action(action)) said.name = action;
   Answer<std::string> answer = std::string();
   if (!form) {
     answer = std::unexpected(form.error());
   } else if (const auto who = authenticate(request, said); !who) {
     answer = std::unexpected(who.error());
   } else {
-    answer = answer_sts(action, *form, call_of(request, *who, id), directory_, seal_);
+    const Call call = call_of(request, *who, id);
+    answer = service == "sts" ? answer_sts(action, *form, call, directory_, seal_) : options_.iam(action, *form, call);
   }
-  if (answer) return query_answer(action, *answer, id);
+  if (answer) return query_answer(service, action, *answer, id);
   said.error = answer.error();
-  return query_error(answer.error(), id);
+  return query_error(service, answer.error(), id);
 }
 
-http::Response Front::refused(const http::Request& request, const AwsError& error, const std::string& id) const { return service_of(request) == "sts" ? query_error(error, id) : json_error(error, id); }
+http::Response Front::refused(const http::Request& request, const AwsError& error, const std::string& id) const {
+  const std::string service = service_of(request);
+  return speaks_query(service) ? query_error(service, error, id) : json_error(error, id);
+}
 
 http::Response Front::busy(const http::Request& request, const std::string& why) {
   const AwsError error{"ServiceUnavailable", why, 503};
-  const std::string id = random_uuid();
-  return service_of(request) == "sts" ? query_error(error, id) : json_error(error, id);
+  const std::string id = random_uuid(), service = service_of(request);
+  return speaks_query(service) ? query_error(service, error, id) : json_error(error, id);
 }
 
 std::optional<http::Response> Front::turn_away(const http::Request& request) const {
@@ -222,7 +229,7 @@ std::optional<http::Response> Front::turn_away(const http::Request& request) con
   if (done) return std::nullopt;
   Said said;
   if (signature) said.key_id = signature->key_id;
-  if (service_of(request) == "sts") said.source = "sts.amazonaws.com";
+  if (const std::string service = service_of(request); speaks_query(service)) said.source = service + ".amazonaws.com";
   said.error = done.error();
   const std::string id = random_uuid();
   http::Response response = refused(request, done.error(), id);
@@ -257,15 +264,15 @@ http::Response Front::answer(const http::Request& request) const {
   Said said;
   const std::string service = service_of(request);
   http::Response response;
-  if (service == "sts") {
-    response = answer_query(request, id, said);
+  if (service == "sts" || (service == "iam" && options_.iam)) {
+    response = answer_query(service, request, id, said);
   } else if (service == "sagemaker") {
     response = answer_json(request, id, said);
   } else {
     said.source = std::find(known_services.begin(), known_services.end(), service) == known_services.end() ? "unknown" : service + ".amazonaws.com";
     // Only who is known learns what is served.
     const auto who = authenticate(request, said);
-    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker and sts are", cut(service, 64))} : who.error();
+    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker, sts and iam are", cut(service, 64))} : who.error();
     response = json_error(*said.error, id);
   }
   tell(request, id, said, response.status);

@@ -47,6 +47,8 @@ using Operations = std::map<std::string, std::function<Answer<Json>(const Call&,
 struct FrontOptions {
   double per_second = 100;       // calls of one identity; bursts of twice that; 0: no limit
   bool tls = true;
+  // Answers the actions of IAM; null: they are not served.
+  std::function<Answer<std::string>(const std::string& action, const http::Query& form, const Call& call)> iam;
   std::function<void(const Json&)> audit;  // a record of each call, as CloudTrail's; nothing secret in it. Null: none. Any thread
 };
 
@@ -70,7 +72,7 @@ class Front {
   Answer<Json> sagemaker(const http::Request& request, const Call& call, Said& said) const;
   Answer<std::string> sts(const std::string& action, const http::Query& form, const Call& call) const;
   http::Response answer_json(const http::Request& request, const std::string& id, Said& said) const;
-  http::Response answer_query(const http::Request& request, const std::string& id, Said& said) const;
+  http::Response answer_query(const std::string& service, const http::Request& request, const std::string& id, Said& said) const;
   Call call_of(const http::Request& request, const Principal& who, const std::string& id) const;
 
   const Model& model_;

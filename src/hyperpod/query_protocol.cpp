@@ -10,7 +10,7 @@
 namespace fairlead::hyperpod {
 namespace {
 
-constexpr std::string_view sts_namespace = "https://sts.amazonaws.com/doc/2011-06-15/";
+std::string_view namespace_of(std::string_view service) { return service == "iam" ? "https://iam.amazonaws.com/doc/2010-05-08/" : "https://sts.amazonaws.com/doc/2011-06-15/"; }
 
 struct QueryCode {
   std::string_view json, query;
@@ -78,21 +78,21 @@ std::string xml_escape(std::string_view text) {
 
 std::string xml_element(std::string_view name, std::string_view text) { return fmt::format("<{0}>{1}</{0}>", name, xml_escape(text)); }
 
-http::Response query_answer(std::string_view action, std::string_view result, const std::string& request_id) {
+http::Response query_answer(std::string_view service, std::string_view action, std::string_view result, const std::string& request_id) {
   return {.status = 200,
           .headers = {{"Content-Type", "text/xml"}, {"x-amzn-RequestId", request_id}},
-          .body = fmt::format("<{0}Response xmlns=\"{1}\"><{0}Result>{2}</{0}Result><ResponseMetadata>{3}</ResponseMetadata></{0}Response>", action, sts_namespace, result, xml_element("RequestId", request_id)),
+          .body = fmt::format("<{0}Response xmlns=\"{1}\"><{0}Result>{2}</{0}Result><ResponseMetadata>{3}</ResponseMetadata></{0}Response>", action, namespace_of(service), result, xml_element("RequestId", request_id)),
           .parts = {}};
 }
 
-http::Response query_error(const AwsError& error, const std::string& request_id) {
+http::Response query_error(std::string_view service, const AwsError& error, const std::string& request_id) {
   std::string_view code = error.code;
   int status = error.status;
   for (const QueryCode& one : codes)
     if (one.json == error.code) code = one.query, status = one.status;
   return {.status = status,
           .headers = {{"Content-Type", "text/xml"}, {"x-amzn-RequestId", request_id}},
-          .body = fmt::format("<ErrorResponse xmlns=\"{}\"><Error>{}{}{}</Error>{}</ErrorResponse>", sts_namespace, xml_element("Type", status < 500 ? "Sender" : "Receiver"), xml_element("Code", code), xml_element("Message", error.message),
+          .body = fmt::format("<ErrorResponse xmlns=\"{}\"><Error>{}{}{}</Error>{}</ErrorResponse>", namespace_of(service), xml_element("Type", status < 500 ? "Sender" : "Receiver"), xml_element("Code", code), xml_element("Message", error.message),
                               xml_element("RequestId", request_id)),
           .parts = {}};
 }

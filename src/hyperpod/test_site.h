@@ -11,6 +11,7 @@
 
 #include "api/team_crds.h"
 #include "base/encoding.h"
+#include "hyperpod/iam_service.h"
 #include "hyperpod/operations.h"
 #include "kube/tiny_api.h"
 
@@ -35,7 +36,7 @@ class TestSite {
 
   TestSite() {
     api.stamp = [this] { return print_time(clock.now()); };
-    front = std::make_unique<Front>(model(), directory, seal, all_operations({api, model(), api.of(kube::resources::slurm_clusters), index, api.of(kube::resources::nodes)}), clock, FrontOptions{.per_second = 0, .audit = [this](const Json& record) { audit.push_back(record); }});
+    front = std::make_unique<Front>(model(), directory, seal, all_operations({api, model(), api.of(kube::resources::slurm_clusters), index, api.of(kube::resources::nodes)}), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .audit = [this](const Json& record) { audit.push_back(record); }});
   }
 
   static const Model& model() {
@@ -86,11 +87,19 @@ class TestSite {
     sign_request(of, who, "fairlead-1", "sagemaker", clock.now());
     return send(std::move(of));
   }
-  Said sts(const Credentials& who, const std::vector<std::pair<std::string, std::string>>& form) {
-    std::string body = "Version=2011-06-15";
+  Said sts(const Credentials& who, const std::vector<std::pair<std::string, std::string>>& form) { return query(who, "sts", "2011-06-15", form); }
+  // What it made or changed is known to the directory afterwards, as by its watches.
+  Said iam(const Credentials& who, const std::vector<std::pair<std::string, std::string>>& form) {
+    Said said = query(who, "iam", "2010-05-08", form);
+    for (const auto& [key, object] : api.all("identities")) directory.put_identity(object);
+    for (const auto& [key, object] : api.all("secrets")) directory.put_key(object);
+    return said;
+  }
+  Said query(const Credentials& who, const char* service, const char* version, const std::vector<std::pair<std::string, std::string>>& form) {
+    std::string body = fmt::format("Version={}", version);
     for (const auto& [name, value] : form) body += "&" + name + "=" + http::escape(value);
     http::Request of{.method = "POST", .target = *http::parse_target("/"), .headers = {{"Host", "127.0.0.1:6444"}, {"Content-Type", "application/x-www-form-urlencoded; charset=utf-8"}}, .body = body, .peer = {.address = "127.0.0.1", .common_name = {}, .organizations = {}}};
-    sign_request(of, who, "fairlead-1", "sts", clock.now());
+    sign_request(of, who, "fairlead-1", service, clock.now());
     return send(std::move(of));
   }
   Credentials assumed(const Said& said) const { return {said.text("AccessKeyId"), said.text("SecretAccessKey"), said.text("SessionToken")}; }

@@ -56,7 +56,7 @@ request = urllib.request.Request(field('server') + '/api/v1/nodes/g0/status', js
 urllib.request.urlopen(request, context=context).read()
 PY
 
-echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "sts:AssumeRole"], "Resource": "*"}}' > "$work/all.json"
+echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "sts:AssumeRole", "iam:*"], "Resource": "*"}}' > "$work/all.json"
 echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:Describe*", "sagemaker:List*"], "Resource": "*"}}' > "$work/read.json"
 account=$(site aws env -o json | python3 -c 'import json, re, sys; print(re.search(r"aws-ca-(\d+)", json.load(sys.stdin)["AWS_CA_BUNDLE"]).group(1))')
 printf '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::%s:user/ada"}, "Action": "sts:AssumeRole"}}' "$account" > "$work/trust.json"

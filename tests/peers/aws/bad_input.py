@@ -63,7 +63,7 @@ expect("a token put in", send({**good, "X-Amz-Security-Token": "x"}, body), "Inv
 expect("a cut signature", send({**good, "Authorization": good["Authorization"][:-10]}, body), "InvalidSignatureException")
 expect("no signature", send({**good, "Authorization": good["Authorization"].split(", Signature")[0]}, body), "IncompleteSignatureException")
 expect("an authorization of nonsense", send({**good, "Authorization": "AWS4-HMAC-SHA256 " + "a=b, " * 1000}, body), "IncompleteSignatureException", "431", "400")
-expect("another service", send(signed("ListClusters", body, service="iam"), body), "UnknownOperationException")
+expect("another service", send(signed("ListClusters", body, service="dynamodb"), body), "UnknownOperationException")
 expect("an unknown operation", send(signed("ListEverything", body), body), "UnknownOperationException")
 expect("no JSON", send(signed("ListClusters", "{"), "{"), "SerializationException")
 expect("another type of body", send(signed("ListClusters", body, **{"Content-Type": "application/xml"}), body), "SerializationException")

@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 
 const [folder, file, account] = process.argv.slice(2);
 const require = createRequire(folder + "/");
-const services = { sagemaker: [require("@aws-sdk/client-sagemaker"), "SageMakerClient"], sts: [require("@aws-sdk/client-sts"), "STSClient"] };
+const services = { sagemaker: [require("@aws-sdk/client-sagemaker"), "SageMakerClient"], sts: [require("@aws-sdk/client-sts"), "STSClient"], iam: [require("@aws-sdk/client-iam"), "IAMClient"] };
 
 const part = (value, path) => path.split(".").reduce((inner, name) => inner?.[name], value);
 const filled = (value, names) =>
@@ -46,7 +46,7 @@ for (const raw of JSON.parse(readFileSync(file, "utf8"))) {
   const wrong = [...waits];
   if (step.error) {
     if (!refused) wrong.push(`want ${step.error}, got ${text(answer)}`);
-    else if (refused.name !== step.error || !refused.message.includes(step.message ?? "")) wrong.push(`want ${step.error} ${step.message ?? ""}, got ${refused.name}: ${refused.message}`);
+    else if (![step.error, step.error + "Exception"].includes(refused.name) || !refused.message.includes(step.message ?? "")) wrong.push(`want ${step.error} ${step.message ?? ""}, got ${refused.name}: ${refused.message}`);
     else if (!refused.$metadata?.requestId) wrong.push("a refusal without a request id");
   } else if (refused) wrong.push(`${refused.name}: ${refused.message}`);
   else wrong.push(...differences(answer, step.expect));

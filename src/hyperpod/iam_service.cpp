@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hyperpod/iam_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "base/encoding.h"
+#include "hyperpod/entity.h"
+#include "hyperpod/paging.h"
+#include "hyperpod/query_protocol.h"
+
+namespace fairlead::hyperpod {
+namespace {
+
+namespace names = api::identities;
+using names::AccessKey;
+using names::Type;
+
+constexpr std::size_t most_policies = 50;  // of one identity, as its definition says
+
+AwsError iam_error(const Error& error, const std::string& what) {
+  switch (error.code) {
+    case Code::NotFound: return {"NoSuchEntity", what + " cannot be found.", 404};
+    case Code::Exists: return {"EntityAlreadyExists", what + " already exists.", 409};
+    case Code::Conflict: return {"ConcurrentModification", what + " was changed at the same time; try again.", 409};
+    default: return aws_error(error, what);
+  }
+}
+std::unexpected<AwsError> none(const std::string& what) { return refuse("NoSuchEntity", what + " cannot be found.", 404); }
+
+class Iam {
+ public:
+  Iam(const http::Query& form, const Call& call, kube::KubeApi& api, const std::string& space) : form_(form), call_(call), api_(api), space_(space) {}
+
+  Answer<std::string> create(Type type) {
+    const std::string name = text("Name", type), path = given("Path", "/");
+    if (!names::is_name(name)) return bad_name(type, name);
+    if (path.size() > 512 || !path.starts_with('/') || !path.ends_with('/') || std::any_of(path.begin(), path.end(), [](char c) { return c < '!' || c > '~'; }) || path.find("//") != path.npos) return invalid(fmt::format("Path '{}': it begins and ends with / and has printable characters", cut(path, 128)));
+    if (auto done = call_.allow(action_for("Create", type), arn(type, path, name)); !done) return std::unexpected(done.error());
+    Json spec = Json::object({{"type", std::string(names::text(type))}, {"name", name}});
+    if (path != "/") spec.set("path", path);
+    if (const std::string description = given("Description"); !description.empty()) spec.set("description", cut(description, 1000));
+    if (type == Type::Role) {
+      auto trust = document("AssumeRolePolicyDocument", iam::PolicyKind::Resource);
+      if (!trust) return std::unexpected(trust.error());
+      spec.set("trustPolicy", std::move(*trust));
+      const auto longest = session_duration();
+      if (!longest) return std::unexpected(longest.error());
+      if (*longest != 0) spec.set("maxSessionSeconds", *longest);
+    }
+    if (!given("PermissionsBoundary").empty()) return invalid("PermissionsBoundary is not served here: an Identity's spec.permissionsBoundary is a document of its own");
+    Json tags = Json::array();
+    for (int i = 1; !given(fmt::format("Tags.member.{}.Key", i)).empty(); ++i) tags.push(Json::object({{"key", given(fmt::format("Tags.member.{}.Key", i))}, {"value", given(fmt::format("Tags.member.{}.Value", i))}}));
+    if (!tags.items().empty()) spec.set("tags", std::move(tags));
+    const auto made = api_.create(names::identities, Json::object({{"apiVersion", names::identities.api_version()}, {"kind", "Identity"}, {"metadata", Json::object({{"name", names::object_name(type, name)}})}, {"spec", std::move(spec)}}));
+    if (!made) return std::unexpected(iam_error(made.error(), title(type, name)));
+    return "<" + std::string(names::text(type)) + ">" + picture(*made) + "</" + std::string(names::text(type)) + ">";
+  }
+
+  Answer<std::string> get(Type type) {
+    const auto object = find("Get", type);
+    if (!object) return std::unexpected(object.error());
+    return "<" + std::string(names::text(type)) + ">" + picture(*object) + "</" + std::string(names::text(type)) + ">";
+  }
+
+  Answer<std::string> list(Type type) {
+    if (auto done = call_.allow(fmt::format("iam:List{}s", names::text(type)), fmt::format("arn:aws:iam::{}:{}/", call_.site.account, type == Type::User ? "user" : "role")); !done) return std::unexpected(done.error());
+    const auto objects = api_.list(names::identities, "");
+    if (!objects) return std::unexpected(aws_error(objects.error(), "list identities"));
+    const std::string prefix = given("PathPrefix", "/");
+    std::vector<std::pair<std::string, std::string>> entries;
+    for (const Json& object : objects->items)
+      if (object["spec"]["type"].string() == names::text(type) && object["spec"]["path"].string_or("/").starts_with(prefix)) entries.emplace_back(object["spec"]["name"].string(), "<member>" + picture(object) + "</member>");
+    return page(std::move(entries), fmt::format("{}s", names::text(type)), "list of " + std::string(names::text(type)) + prefix);
+  }
+
+  Answer<std::string> remove(Type type) {
+    const auto object = find("Delete", type);
+    if (!object) return std::unexpected(object.error());
+    const std::string name = (*object)["spec"]["name"].string();
+    if (!(*object)["spec"]["policies"].items().empty()) return refuse("DeleteConflict", fmt::format("Cannot delete entity, must delete policies first: {}.", (*object)["spec"]["policies"].items().front()["name"].string()), 409);
+    if (type == Type::User) {
+      const auto keys = keys_of(*object);
+      if (!keys) return std::unexpected(keys.error());
+      if (!keys->empty()) return refuse("DeleteConflict", fmt::format("Cannot delete entity, must delete access keys first: {}.", keys->front().second.id), 409);
+    }
+    const auto gone = api_.remove(names::identities, kube::key_of(*object), {.grace_seconds = {}, .uid = kube::uid_of(*object), .resource_version = {}});
+    if (!gone) return std::unexpected(iam_error(gone.error(), title(type, name)));
+    return "";
+  }
+
+  Answer<std::string> update_role() {
+    auto object = find("Update", Type::Role);
+    if (!object) return std::unexpected(object.error());
+    const auto longest = session_duration();
+    if (!longest) return std::unexpected(longest.error());
+    if (*longest != 0) object->child("spec").set("maxSessionSeconds", *longest);
+    if (const std::string description = given("Description"); !description.empty()) object->child("spec").set("description", cut(description, 1000));
+    return write(*object);
+  }
+
+  Answer<std::string> update_trust() {
+    auto object = find_for("iam:UpdateAssumeRolePolicy", Type::Role);
+    if (!object) return std::unexpected(object.error());
+    auto trust = document("PolicyDocument", iam::PolicyKind::Resource);
+    if (!trust) return std::unexpected(trust.error());
+    object->child("spec").set("trustPolicy", std::move(*trust));
+    return write(*object);
+  }
+
+  Answer<std::string> put_policy(Type type) {
+    auto object = find_policy_owner("Put", type);
+    if (!object) return std::unexpected(object.error());
+    const std::string name = given("PolicyName");
+    if (name.empty() || name.size() > 128 || name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+=,.@_-") != name.npos) return invalid(fmt::format("PolicyName '{}': 1 to 128 of letters, digits and +=,.@_-", cut(name, 128)));
+    auto text = document("PolicyDocument", iam::PolicyKind::Identity);
+    if (!text) return std::unexpected(text.error());
+    Json policies = Json::array();
+    bool found = false;
+    for (const Json& one : (*object)["spec"]["policies"].items()) {
+      const bool same = one["name"].string() == name;
+      found = found || same;
+      policies.push(same ? Json::object({{"name", name}, {"document", *text}}) : one);
+    }
+    if (!found) policies.push(Json::object({{"name", name}, {"document", *text}}));
+    if (policies.items().size() > most_policies) return refuse("LimitExceeded", fmt::format("An identity has at most {} policies.", most_policies), 409);
+    object->child("spec").set("policies", std::move(policies));
+    return write(*object);
+  }
+
+  Answer<std::string> get_policy(Type type) {
+    const auto object = find_policy_owner("Get", type);
+    if (!object) return std::unexpected(object.error());
+    const std::string name = given("PolicyName");
+    for (const Json& one : (*object)["spec"]["policies"].items())
+      if (one["name"].string() == name) return xml_element(fmt::format("{}Name", names::text(type)), (*object)["spec"]["name"].string()) + xml_element("PolicyName", name) + xml_element("PolicyDocument", http::escape(document_text(one["document"])));
+    return none("The policy " + cut(name, 128));
+  }
+
+  Answer<std::string> list_policies(Type type) {
+    const auto object = find_for(fmt::format("iam:List{}Policies", names::text(type)), type);
+    if (!object) return std::unexpected(object.error());
+    std::vector<std::pair<std::string, std::string>> entries;
+    for (const Json& one : (*object)["spec"]["policies"].items()) entries.emplace_back(one["name"].string(), xml_element("member", one["name"].string()));
+    return page(std::move(entries), "PolicyNames", "policies of " + kube::uid_of(*object));
+  }
+
+  Answer<std::string> delete_policy(Type type) {
+    auto object = find_policy_owner("Delete", type);
+    if (!object) return std::unexpected(object.error());
+    Json policies = Json::array();
+    const std::string name = given("PolicyName");
+    for (const Json& one : (*object)["spec"]["policies"].items())
+      if (one["name"].string() != name) policies.push(one);
+    if (policies.items().size() == (*object)["spec"]["policies"].items().size()) return none("The policy " + cut(name, 128));
+    object->child("spec").set("policies", std::move(policies));
+    return write(*object);
+  }
+
+  Answer<std::string> create_key() {
+    const auto object = find_for("iam:CreateAccessKey", Type::User);
+    if (!object) return std::unexpected(object.error());
+    const auto there = keys_of(*object);
+    if (!there) return std::unexpected(there.error());
+    if (there->size() >= names::most_keys) return refuse("LimitExceeded", fmt::format("Cannot exceed quota for AccessKeysPerUser: {}", names::most_keys), 409);
+    const AccessKey key = names::new_key(kube::name_of(*object), kube::uid_of(*object));
+    const auto made = api_.create(kube::resources::secrets, names::write_key(key, space_));
+    if (!made) return std::unexpected(iam_error(made.error(), "The access key"));
+    return "<AccessKey>" + key_picture(*object, key, *made) + xml_element("SecretAccessKey", key.secret) + "</AccessKey>";
+  }
+
+  Answer<std::string> list_keys() {
+    const auto object = find_for("iam:ListAccessKeys", Type::User);
+    if (!object) return std::unexpected(object.error());
+    const auto keys = keys_of(*object);
+    if (!keys) return std::unexpected(keys.error());
+    std::vector<std::pair<std::string, std::string>> entries;
+    for (const auto& [secret, key] : *keys) entries.emplace_back(key.id, "<member>" + key_picture(*object, key, secret) + "</member>");
+    return page(std::move(entries), "AccessKeyMetadata", "keys of " + kube::uid_of(*object));
+  }
+
+  Answer<std::string> update_key() {
+    const std::string status = given("Status");
+    if (status != "Active" && status != "Inactive") return invalid("Status: Active or Inactive is expected");
+    const auto key = find_key("iam:UpdateAccessKey");
+    if (!key) return std::unexpected(key.error());
+    const auto done = api_.patch(kube::resources::secrets, kube::key_of(*key), kube::PatchType::Merge, Json::object({{"metadata", Json::object({{"resourceVersion", kube::version_of(*key)}})}, {"data", Json::object({{"status", base64(status)}})}}));
+    if (!done) return std::unexpected(iam_error(done.error(), "The access key " + given("AccessKeyId")));
+    return "";
+  }
+
+  Answer<std::string> delete_key() {
+    const auto key = find_key("iam:DeleteAccessKey");
+    if (!key) return std::unexpected(key.error());
+    const auto gone = api_.remove(kube::resources::secrets, kube::key_of(*key), {.grace_seconds = {}, .uid = kube::uid_of(*key), .resource_version = {}});
+    if (!gone) return std::unexpected(iam_error(gone.error(), "The access key " + given("AccessKeyId")));
+    return "";
+  }
+
+ private:
+  std::string given(std::string_view name, std::string_view otherwise = "") const {
+    const auto value = http::find(form_, name);
+    return std::string(value.empty() ? otherwise : value);
+  }
+  std::string text(const char* suffix, Type type) const { return given(std::string(names::text(type)) + suffix); }
+  static std::string action_for(const char* verb, Type type) { return fmt::format("iam:{}{}", verb, names::text(type)); }
+  std::string arn(Type type, const std::string& path, const std::string& name) const { return fmt::format("arn:aws:iam::{}:{}{}{}", call_.site.account, type == Type::User ? "user" : "role", path, name); }
+  static std::string title(Type type, const std::string& name) { return fmt::format("The {} with name {}", type == Type::User ? "user" : "role", name); }
+  static std::unexpected<AwsError> bad_name(Type type, const std::string& name) { return invalid(fmt::format("{}Name '{}': 1 to 64 of letters, digits and +=,.@_-", names::text(type), cut(name, 128))); }
+
+  Answer<std::int64_t> session_duration() const {
+    const std::string text = given("MaxSessionDuration");
+    if (text.empty()) return std::int64_t{0};
+    std::int64_t seconds = 0;
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), seconds);
+    if (read.ec != std::errc() || read.ptr != text.data() + text.size() || seconds < 3600 || seconds > 43200) return invalid("MaxSessionDuration: 3600 to 43200 seconds");
+    return seconds;
+  }
+
+  Answer<std::string> document(const char* parameter, iam::PolicyKind kind) const {
+    std::string text = given(parameter);
+    if (text.empty()) return invalid(fmt::format("1 validation error detected: Value null at '{}' failed to satisfy constraint: Member must not be null", parameter));
+    if (auto policy = iam::read_policy(text, kind); !policy) return refuse("MalformedPolicyDocument", policy.error().message);
+    return text;
+  }
+
+  // The identity of the form, if the caller may do this to it. Without a UserName: who asks.
+  Answer<Json> find_for(const std::string& action, Type type) const {
+    std::string name = text("Name", type);
+    if (name.empty() && type == Type::User) {
+      if (call_.who.identity->type != Type::User) return invalid("Must specify userName when calling with non-User credentials");
+      name = call_.who.identity->name;
+    }
+    if (!names::is_name(name)) return bad_name(type, name);
+    auto object = api_.get(names::identities, {"", names::object_name(type, name)});
+    if (!object && object.error().code != Code::NotFound) return std::unexpected(aws_error(object.error(), "read identity"));
+    const std::string path = object ? (*object)["spec"]["path"].string_or("/") : "/";
+    Tags tags;
+    if (object)
+      for (const Json& tag : (*object)["spec"]["tags"].items()) tags[tag["key"].string()] = tag["value"].string();
+    iam::Keys keys = tag_keys({}, tags);
+    // A name and nothing else: a path would tell that it is there.
+    if (auto done = call_.allow(action, arn(type, path, name), keys, fmt::format("{} {}", type == Type::User ? "user" : "role", name)); !done) return std::unexpected(done.error());
+    if (!object) return none(title(type, name));
+    if (read_identity(*object, call_.site).name != name) return none(title(type, name));  // names are told apart by case when they are asked for
+    return std::move(*object);
+  }
+  Answer<Json> find(const char* verb, Type type) const { return find_for(action_for(verb, type), type); }
+  Answer<Json> find_policy_owner(const char* verb, Type type) const { return find_for(fmt::format("iam:{}{}Policy", verb, names::text(type)), type); }
+
+  Answer<std::string> write(const Json& object) const {
+    const auto done = api_.update(names::identities, object);
+    if (!done) return std::unexpected(iam_error(done.error(), title(*names::read_type(object["spec"]["type"].string()), object["spec"]["name"].string())));
+    return "";
+  }
+
+  Answer<std::vector<std::pair<Json, AccessKey>>> keys_of(const Json& user) const {
+    auto secrets = api_.list(kube::resources::secrets, space_);
+    if (!secrets) return std::unexpected(aws_error(secrets.error(), "list keys"));
+    std::vector<std::pair<Json, AccessKey>> out;
+    for (Json& secret : secrets->items)
+      if (auto key = names::read_key(secret); key && key->identity == kube::name_of(user) && key->identity_uid == kube::uid_of(user)) out.emplace_back(std::move(secret), std::move(*key));
+    return out;
+  }
+  Answer<Json> find_key(const std::string& action) const {
+    const auto object = find_for(action, Type::User);
+    if (!object) return object;
+    const auto keys = keys_of(*object);
+    if (!keys) return std::unexpected(keys.error());
+    const std::string id = given("AccessKeyId");
+    for (const auto& [secret, key] : *keys)
+      if (key.id == id) return secret;
+    return none("The Access Key with id " + cut(id, 128));
+  }
+
+  std::string picture(const Json& object) const {
+    const Identity identity = read_identity(object, call_.site);
+    const std::string word(names::text(identity.type));
+    std::string out = xml_element("Path", identity.path) + xml_element(word + "Name", identity.name) + xml_element(word + "Id", identity.id) + xml_element("Arn", identity.arn) + xml_element("CreateDate", print_time(created_at(object)));
+    if (identity.type == Type::Role) {
+      out += xml_element("AssumeRolePolicyDocument", http::escape(document_text(object["spec"]["trustPolicy"]))) + xml_element("MaxSessionDuration", std::to_string(identity.longest_session.count()));
+      if (object["spec"].has("description")) out += xml_element("Description", object["spec"]["description"].string());
+    }
+    if (!identity.tags.empty()) {
+      out += "<Tags>";
+      for (const auto& [key, value] : identity.tags) out += "<member>" + xml_element("Key", key) + xml_element("Value", value) + "</member>";
+      out += "</Tags>";
+    }
+    return out;
+  }
+  static std::string key_picture(const Json& user, const AccessKey& key, const Json& secret) {
+    return xml_element("UserName", user["spec"]["name"].string()) + xml_element("AccessKeyId", key.id) + xml_element("Status", key.active ? "Active" : "Inactive") + xml_element("CreateDate", print_time(created_at(secret)));
+  }
+
+  // Entries by their names, from the marker on.
+  Answer<std::string> page(std::vector<std::pair<std::string, std::string>> entries, const std::string& element, const std::string& question) const {
+    std::int64_t most = 100;
+    if (const std::string items = given("MaxItems"); !items.empty()) {
+      const auto read = std::from_chars(items.data(), items.data() + items.size(), most);
+      if (read.ec != std::errc() || read.ptr != items.data() + items.size() || most < 1 || most > 1000) return invalid("MaxItems: 1 to 1000");
+    }
+    std::vector<Entry> rows;
+    for (std::size_t i = 0; i < entries.size(); ++i) rows.push_back({.name = entries[i].first, .id = entries[i].first, .created = {}, .status = {}, .cluster = {}, .at = i});
+    Json input = Json::object({{"SortBy", "Name"}, {"MaxResults", most}, {"of", question}});
+    if (const std::string marker = given("Marker"); !marker.empty()) input.set("NextToken", marker);
+    const auto some = page_of(std::move(rows), input, [&](const Entry& one) { return Json(entries[one.at].second); });
+    if (!some) return std::unexpected(some.error());
+    std::string out = "<" + element + ">";
+    for (const Json& one : some->items.items()) out += one.string();
+    out += "</" + element + ">" + xml_element("IsTruncated", some->next.empty() ? "false" : "true");
+    return some->next.empty() ? out : out + xml_element("Marker", some->next);
+  }
+
+  const http::Query& form_;
+  const Call& call_;
+  kube::KubeApi& api_;
+  const std::string& space_;
+};
+
+using Work = std::function<Answer<std::string>(Iam&)>;
+const std::map<std::string, Work, std::less<>>& works() {
+  static const std::map<std::string, Work, std::less<>> all{
+      {"CreateUser", [](Iam& iam) { return iam.create(Type::User); }},
+      {"GetUser", [](Iam& iam) { return iam.get(Type::User); }},
+      {"ListUsers", [](Iam& iam) { return iam.list(Type::User); }},
+      {"DeleteUser", [](Iam& iam) { return iam.remove(Type::User); }},
+      {"CreateRole", [](Iam& iam) { return iam.create(Type::Role); }},
+      {"GetRole", [](Iam& iam) { return iam.get(Type::Role); }},
+      {"ListRoles", [](Iam& iam) { return iam.list(Type::Role); }},
+      {"DeleteRole", [](Iam& iam) { return iam.remove(Type::Role); }},
+      {"UpdateRole", [](Iam& iam) { return iam.update_role(); }},
+      {"UpdateAssumeRolePolicy", [](Iam& iam) { return iam.update_trust(); }},
+      {"PutUserPolicy", [](Iam& iam) { return iam.put_policy(Type::User); }},
+      {"GetUserPolicy", [](Iam& iam) { return iam.get_policy(Type::User); }},
+      {"ListUserPolicies", [](Iam& iam) { return iam.list_policies(Type::User); }},
+      {"DeleteUserPolicy", [](Iam& iam) { return iam.delete_policy(Type::User); }},
+      {"PutRolePolicy", [](Iam& iam) { return iam.put_policy(Type::Role); }},
+      {"GetRolePolicy", [](Iam& iam) { return iam.get_policy(Type::Role); }},
+      {"ListRolePolicies", [](Iam& iam) { return iam.list_policies(Type::Role); }},
+      {"DeleteRolePolicy", [](Iam& iam) { return iam.delete_policy(Type::Role); }},
+      {"CreateAccessKey", [](Iam& iam) { return iam.create_key(); }},
+      {"ListAccessKeys", [](Iam& iam) { return iam.list_keys(); }},
+      {"UpdateAccessKey", [](Iam& iam) { return iam.update_key(); }},
+      {"DeleteAccessKey", [](Iam& iam) { return iam.delete_key(); }},
+  };
+  return all;
+}
+
+}  // namespace
+
+bool is_iam_action(std::string_view action) { return works().contains(action); }
+
+Answer<std::string> answer_iam(const std::string& action, const http::Query& form, const Call& call, kube::KubeApi& api, const std::string& space) {
+  const auto found = works().find(action);
+  if (found == works().end()) return refuse("UnknownOperationException", fmt::format("Could not find operation {}; users, roles, their policies (Put..., not Attach...) and access keys are served here", action.empty() ? "(no Action)" : cut(action, 128)));
+  Iam iam(form, call, api, space);
+  return found->second(iam);
+}
+
+}  // namespace fairlead::hyperpod
