@@ -86,7 +86,7 @@ apiserver::ApiServiceOptions api_service(const Flags& flags, const fleet::Ranges
 // The AWS face beside the API, on the next port; a port that is taken is told and harms nothing, unless it was asked for.
 Result<std::unique_ptr<hyperpod::Door>> open_face(const Flags& flags, apiserver::EmbeddedServer& server, const Clock& clock, const std::string& state_dir, const std::string& address) {
   if (flags.aws_listen == "off") return nullptr;
-  AwsWiring wiring{.address = address, .port = static_cast<unsigned short>(flags.listen.ends_with(":0") || server.port() == 65'535 ? 0 : server.port() + 1), .space = api::identities::default_space, .issue = [&server](const http::CertificateRequest& request) { return server.issue(request); }, .ca_pem = server.ca_pem(), .audit_log = state_dir + "/aws-audit.log"};
+  AwsWiring wiring{.address = address, .port = static_cast<unsigned short>(flags.listen.ends_with(":0") || server.port() == 65'535 ? 0 : server.port() + 1), .space = api::identities::default_space, .issue = [&server](const http::CertificateRequest& request) { return server.issue(request); }, .ca_pem = server.ca_pem(), .cluster = {.endpoint = fmt::format("https://{}:{}", address.empty() || address == "0.0.0.0" ? "127.0.0.1" : address, server.port()), .ca_pem = server.ca_pem(), .version = "1.33"}, .audit_log = state_dir + "/aws-audit.log"};
   if (!flags.aws_listen.empty()) {
     const auto listen = parse_listen("--aws-listen", flags.aws_listen);
     if (!listen) return std::unexpected(listen.error());
@@ -184,6 +184,14 @@ int serve(Flags flags) {
   options.service_ranges = flags.service_ranges;
   if (const std::string address = apiserver::api_service_address(flags.service_ranges); !address.empty()) options.names.push_back(address);
   const std::string pid_file = options.state_dir + "/run/server.pid";
+  const auto late = std::make_shared<LateFace>();
+  options.foreign_tokens = [late](std::string_view token) -> Result<apiserver::User> {
+    auto user = late->user_of(token);
+    if (!user) return fail(Code::Unauthorized, user.error().message);
+    apiserver::User out{.name = user->name, .groups = std::move(user->groups), .uid = user->uid, .extra = {{"arn", {user->arn}}}};
+    if (!user->session.empty()) out.extra.push_back({"sessionName", {user->session}});
+    return out;
+  };
   auto server = apiserver::EmbeddedServer::start(options, clock);
   if (!server) return refuse(server.error().message);
   // The API asks it by its URL, as any other.
@@ -208,6 +216,7 @@ int serve(Flags flags) {
   runner.add(std::make_unique<governance::ConversionController>((*server)->api(), [at] { return std::optional(at); }));
   const auto face = open_face(flags, **server, clock, options.state_dir, listen->first);
   if (!face) return refuse(face.error().message);
+  late->set(face->get());
   runner.start();
   if (*face != nullptr) log_info("AWS clients are served", {{"address", fmt::format("{}:{}", options.address, (*face)->port())}, {"account", (*face)->site().account}, {"region", (*face)->site().region}});
   log_info("serving", {{"address", fmt::format("{}:{}", options.address, (*server)->port())}, {"state", options.state_dir}, {"kubeconfig", (*server)->admin_kubeconfig()}});
@@ -217,6 +226,7 @@ int serve(Flags flags) {
   log_info("stopping", {{"signal", signal == SIGTERM ? "TERM" : "INT"}});
   static const StopWatchdog watchdog;  // static: it watches over the destructors of this function, too
   exits->cut();
+  late->set(nullptr);
   ::unlink(pid_file.c_str());
   return 0;
 }
@@ -252,6 +262,10 @@ int main(int argc, char** argv) {
   app.add_option("--aws-endpoint", flags.aws_endpoint, "how they reach it, where that is not the same (a name, a load balancer); its host is in the certificate")->group(aws)->type_name("URL");
   app.add_option("--aws-account", flags.aws_account, "twelve digits, in all ARNs; chosen once (default: at random)")->group(aws)->type_name("ACCOUNT");
   app.add_option("--aws-region", flags.aws_region, "in all ARNs; chosen once (default: fairlead-1)")->group(aws)->type_name("REGION");
+  app.add_option("--eks-name", flags.eks_name, "of this Kubernetes, as EKS tells of it and tokens of `aws eks get-token` are for it")->group(aws)->capture_default_str()->type_name("NAME")->check([](const std::string& name) {
+    return !name.empty() && name.size() <= 100 && name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == std::string::npos && name[0] != '-' && name[0] != '_' ? std::string() : "1 to 100 of letters, digits, - and _";
+  });
+  app.add_option("--eks-endpoint", flags.eks_endpoint, "how clients reach its API (default: as this server does)")->group(aws)->type_name("URL");
   app.add_option("--aws-rate", flags.aws_rate, "calls a second of one identity, bursts of twice that; 0: no limit")->group(aws)->capture_default_str()->check(CLI::Range(0.0, 1e9));
   app.add_flag("--aws-relaxed-names", flags.aws_relaxed_names, "names that only machines of AWS have (file systems, zones, ids of nodes and volumes) may be any printable words")->group(aws);
   app.add_option("--aws-audit-log", flags.aws_audit_log, "file of who called what, one JSON line a call (default: aws-audit.log of the state folder, where there is one); off: none")->group(aws)->type_name("FILE|off");

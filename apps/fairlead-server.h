@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 #include <thread>
@@ -46,7 +47,7 @@ struct Flags {
   bool notify_local = false;        // notifications may go to this machine and its links
   double client_rate = 20'000;      // requests a second
   std::string aws_listen;          // empty: one port above --listen; "off"
-  std::string aws_endpoint, aws_account, aws_region, aws_audit_log;
+  std::string aws_endpoint, aws_account, aws_region, aws_audit_log, eks_name = "fairlead", eks_endpoint;
   bool aws_relaxed_names = false;
   double aws_rate = 100;           // calls a second of one identity
   std::string machines_socket;   // of fairlead-machines; empty: this process makes local nodes itself
@@ -91,7 +92,25 @@ struct AwsWiring {
   std::string space;                                                             // of its settings and keys
   std::function<Result<http::KeyPair>(const http::CertificateRequest&)> issue;   // by the site's authority; null: by one of its own, in a Secret
   std::string ca_pem;                                                            // of `issue`
+  hyperpod::EksCluster cluster;                                                  // the Kubernetes that this server works with; its name is --eks-name
   std::string audit_log;                                                         // where none is named; empty: none
+};
+// A face that comes later and goes earlier than who asks it. Thread-safe.
+class LateFace {
+ public:
+  void set(const hyperpod::Door* door) {
+    const std::unique_lock lock(mutex_);
+    door_ = door;
+  }
+  hyperpod::Answer<hyperpod::KubernetesUser> user_of(std::string_view token) const {
+    const std::shared_lock lock(mutex_);
+    if (door_ == nullptr) return hyperpod::refuse("ServiceUnavailable", "AWS clients are not served here", 503);
+    return door_->kubernetes_user_of(token);
+  }
+
+ private:
+  mutable std::shared_mutex mutex_;
+  const hyperpod::Door* door_ = nullptr;
 };
 Result<std::unique_ptr<hyperpod::Door>> open_aws(const Flags& flags, kube::KubeApi& api, const Clock& clock, const AwsWiring& wiring);
 

@@ -32,6 +32,10 @@ Result<std::unique_ptr<hyperpod::Door>> open_aws(const Flags& flags, kube::KubeA
   hyperpod::DoorOptions options{.address = wiring.address.empty() ? "0.0.0.0" : wiring.address, .port = wiring.port, .certificate = {}, .authority = {}, .endpoint = flags.aws_endpoint, .space = wiring.space, .account = flags.aws_account, .region = flags.aws_region, .front = {}};
   options.names = flags.aws_relaxed_names ? hyperpod::Names::Relaxed : hyperpod::Names::AsInAws;
   options.front.per_second = flags.aws_rate;
+  options.eks = wiring.cluster;
+  options.eks.name = flags.eks_name;
+  if (!flags.eks_endpoint.empty()) options.eks.endpoint = flags.eks_endpoint;
+  options.eks.created = clock.now();
   if (!flags.aws_endpoint.empty() && !flags.aws_endpoint.starts_with("https://")) return fail(Code::Invalid, "--aws-endpoint " + flags.aws_endpoint + ": https://HOST[:PORT] is expected");
   http::CertificateRequest request = certificate_for(wiring.address, flags.aws_endpoint);
   if (wiring.issue) {

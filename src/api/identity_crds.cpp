@@ -60,6 +60,12 @@ spec:
               permissionsBoundary: *document
               trustPolicy: *document
               maxSessionSeconds: {type: integer, minimum: 3600, maximum: 43200, default: 3600, description: "Of a Role: how long it may be assumed."}
+              accessEntry:
+                type: object
+                description: "That it may enter Kubernetes by a token of `aws eks get-token`. What it may do there, roles bound to its user name and groups say."
+                properties:
+                  username: {type: string, maxLength: 253, pattern: "^[^:]*(:.*)?$", description: "Its ARN, if it is left out; of a session {{SessionName}} stands for its name. Not system:, eks:, aws:, amazon:, iam:, fairlead: at the beginning, nor for groups."}
+                  groups: {type: array, maxItems: 50, x-kubernetes-list-type: set, items: {type: string, minLength: 1, maxLength: 253}}
               disabled: {type: boolean, default: false, description: "Its keys and sessions are refused at once; nothing of it is lost."}
               tags:
                 type: array

@@ -53,7 +53,7 @@ class Handler final : public ApiHandler {
       : registry_(registry),
         options_(std::move(options)),
         clock_(clock),
-        access_(registry, clock, {.tokens = options_.tokens, .keys = options_.token_keys, .site = options_.token_site}),
+        access_(registry, clock, {.tokens = options_.tokens, .keys = options_.token_keys, .site = options_.token_site, .foreign = options_.foreign_tokens}),
         watches_(registry, clock),
         proxy_(registry, options_),
         objects_(registry, clock, watches_, proxy_, in_flight_) {

@@ -18,6 +18,7 @@ struct HandlerOptions {
   std::vector<TokenUser> tokens;
   std::optional<TokenKeys> token_keys;  // of service accounts; none: they get no tokens
   TokenSite token_site;
+  std::function<Result<User>(std::string_view token)> foreign_tokens;  // AccessOptions::foreign
   LimitOptions limits;
   std::shared_ptr<AuditLog> audit;      // none: nothing is recorded
   // How to reach agents for logs and exec: the server's client certificate, shown to https://<node InternalIP>:<kubelet port>.

@@ -31,6 +31,8 @@ struct AccessOptions {
   std::vector<TokenUser> tokens;
   std::optional<TokenKeys> keys;  // none: service accounts get no tokens
   TokenSite site;
+  // Asked of a bearer token that is none of ours, as Kubernetes asks its webhook; an error: it is none of theirs either. Any thread; must not block long.
+  std::function<Result<User>(std::string_view token)> foreign;
 };
 
 // Who a request comes from.

@@ -20,6 +20,7 @@ std::string as_json(const std::string& yaml) { return print_json(kube::parse_yam
 
 struct World : testing_kit::Api {
   World() : Api(with_keys()) {}
+  explicit World(HandlerOptions options) : Api(std::move(options)) {}
   static HandlerOptions with_keys() {
     HandlerOptions options;
     options.token_keys = *TokenKeys::make(*make_token_key());
@@ -54,6 +55,27 @@ TEST(Access, ARoleIsInForceWhenItsCreateIsAnswered) {
   EXPECT_EQ(world.status("eve-token", "GET", "/api/v1/namespaces/kube-system/configmaps"), 403);
   EXPECT_EQ(world.status("admin-token", "DELETE", rbac + "/namespaces/default/rolebindings/eves"), 200);
   EXPECT_EQ(world.status("eve-token", "GET", maps), 403);
+}
+
+// As by a webhook of a kube-apiserver: others say whose a token is; what they may do is decided here, and nobody of the system comes that way.
+TEST(Access, OthersMayVouchForATokenAndMakeNoAdministrator) {
+  for (const bool with_tokens_of_our_own : {true, false}) {
+    HandlerOptions options = World::with_keys();
+    if (!with_tokens_of_our_own) options.token_keys.reset();
+    options.foreign_tokens = [](std::string_view token) -> Result<User> {
+      if (token == "foreign-eve") return User{.name = "eve", .groups = {"guests"}};
+      if (token == "foreign-masters") return User{.name = "mallory", .groups = {"system:masters"}};
+      if (token == "foreign-node") return User{.name = "system:node:w0"};
+      return fail(Code::Unauthorized, "none of ours");
+    };
+    World world(std::move(options));
+    const std::string maps = "/api/v1/namespaces/default/configmaps";
+    EXPECT_EQ(world.status("foreign-eve", "GET", maps), 403);
+    world.bind_eve("[{verbs: [list], apiGroups: [''], resources: [configmaps]}]");
+    EXPECT_EQ(world.status("foreign-eve", "GET", maps), 200);
+    for (const char* const token : {"foreign-masters", "foreign-node", "foreign-nobody", "a.b.c"}) EXPECT_EQ(world.status(token, "GET", maps), 401) << token;
+    EXPECT_EQ(world.said("foreign-eve", "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", "{kind: SelfSubjectReview, apiVersion: authentication.k8s.io/v1}")["status"]["userInfo"]["groups"], *kube::parse_json(R"(["guests", "system:authenticated"])"));
+  }
 }
 
 TEST(Access, NobodyGrantsWhatTheyDoNotHold) {

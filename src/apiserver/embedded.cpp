@@ -150,6 +150,7 @@ Result<void> EmbeddedServer::serve() {
   if (auto done = reconcile_default_objects(*registry_); !done) return done;
   HandlerOptions handler{.tokens = options_.tokens,
                          .token_keys = token_keys_,
+                         .foreign_tokens = options_.foreign_tokens,
                          .limits = options_.limits,
                          .ca_pem = ca_.certificate_pem,
                          .client_certificate_pem = agent_client_.certificate_pem,

@@ -26,6 +26,7 @@ struct EmbeddedOptions {
   unsigned short port = 6443;                   // 0: any free one
   std::vector<std::string> names;               // further names and addresses of this server (its address in the fabric): in its certificate
   std::vector<TokenUser> tokens;
+  std::function<Result<User>(std::string_view token)> foreign_tokens;  // bearer tokens of others (AccessOptions::foreign)
   LimitOptions limits;
   AuditOptions audit;                           // no path: no log
   int threads = 2;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Serves the AWS face by HTTPS: keeps what it needs of the API's objects fresh, and answers on threads of its own, since what is asked for may be written.
 //   ConfigMap fairlead-aws: account, region, endpoint, ca.crt (what `fairlead aws env` needs)
+// POST /kubernetes/token-review answers TokenReviews (authentication.k8s.io/v1): the webhook by which a kube-apiserver believes tokens of `aws eks get-token`.
 // What it asks of the API stands in api::identities::aws_access.
 //   Secret fairlead-aws-sessions: current, previous: keys of session tokens, 32 bytes each; made by the first server
 #pragma once
@@ -14,6 +15,8 @@
 
 #include "http/pki.h"
 #include "http/server.h"
+#include "hyperpod/eks.h"
+#include "hyperpod/eks_token.h"
 #include "hyperpod/operations.h"
 #include "kube/cache.h"
 
@@ -28,6 +31,7 @@ struct DoorOptions {
   std::string account, region;          // empty: as the ConfigMap says; where there is none yet, an account of twelve random digits and fairlead-1
   Names names = Names::AsInAws;
   int workers = 16;                     // calls at once; each waits for the API behind it
+  EksCluster eks;                       // the Kubernetes that this server works with
   FrontOptions front;
 };
 
@@ -43,6 +47,8 @@ class Door {
   ~Door();
   unsigned short port() const { return server_->port(); }
   const Site& site() const { return directory_.site(); }
+  // Of a token of `aws eks get-token`; an error: it is none, or lets nobody in.
+  Answer<KubernetesUser> kubernetes_user_of(std::string_view token) const { return front_.kubernetes_user_of(token); }
 
  private:
   Door(kube::KubeApi& api, const Clock& clock, DoorOptions options, Site site, SessionSeal seal, Model model);

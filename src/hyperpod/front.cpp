@@ -7,6 +7,8 @@
 
 #include "base/encoding.h"
 #include "base/rng.h"
+#include "hyperpod/eks.h"
+#include "hyperpod/eks_token.h"
 #include "hyperpod/iam_service.h"
 #include "hyperpod/query_protocol.h"
 #include "hyperpod/sts.h"
@@ -22,6 +24,15 @@ constexpr std::size_t most_told = 1024;     // of each text in the audit
 constexpr double nobodys_per_second = 20;   // refusals of nobody that the audit is told of; the rest is counted
 
 const std::vector<std::string_view> known_services{"sagemaker", "sts", "iam", "eks", "ec2", "s3", "ssm", "sns", "secretsmanager", "cloudformation", "logs"};
+
+// As EKS says it: a code in a header, and statuses of HTTP.
+http::Response rest_error(const AwsError& error, const std::string& id) {
+  int status = error.status;
+  for (const char* const denied : {"UnrecognizedClientException", "InvalidSignatureException", "AccessDeniedException", "MissingAuthenticationTokenException", "ExpiredTokenException"})
+    if (error.code == denied) status = 403;
+  if (error.code == "ThrottlingException") status = 429;
+  return {.status = status, .headers = {{"Content-Type", "application/json"}, {"x-amzn-RequestId", id}, {"x-amzn-ErrorType", error.code}}, .body = kube::print_json(Json::object({{"message", error.message}})), .parts = {}};
+}
 
 bool speaks_query(std::string_view service) { return service == "sts" || service == "iam"; }
 
@@ -43,6 +54,8 @@ http::Response json_error(const AwsError& error, const std::string& id) {
   Json body = Json::object({{"__type", error.code}, {"message", error.message}, {"Message", error.message}});
   return {.status = error.status, .headers = {{"Content-Type", json_type}, {"x-amzn-RequestId", id}, {"x-amzn-ErrorType", error.code}}, .body = kube::print_json(body), .parts = {}};
 }
+
+http::Response error_of(const std::string& service, const AwsError& error, const std::string& id) { return speaks_query(service) ? query_error(service, error, id) : service == "eks" ? rest_error(error, id) : json_error(error, id); }
 
 // Of a query or an Authorization header, unverified: it only chooses the form of the answer.
 std::string service_of(const http::Request& request) {
@@ -144,6 +157,21 @@ Answer<Principal> Front::authenticate(const http::Request& request, Said& said) 
   return who;
 }
 
+Answer<KubernetesUser> Front::kubernetes_user_of(std::string_view token) const {
+  const auto request = read_eks_token(token, options_.eks_cluster);
+  if (!request) return std::unexpected(request.error());
+  const auto signature = read_signature(*request);
+  if (!signature) return std::unexpected(signature.error());
+  // kubectl keeps a token for 14 minutes, whatever the presigned request says of its own end.
+  if (const Instant now = clock_.now(); signature->at - now > clock_window || now - signature->at > longest_eks_token) return refuse("ExpiredTokenException", "the token is older than 15 minutes, or a clock is wrong");
+  std::string secret;
+  const auto who = principal_of(*signature, secret);
+  if (!who) return std::unexpected(who.error());
+  if (auto done = check_signature(*signature, *request, secret); !done) return std::unexpected(done.error());
+  if (who->identity->disabled || !who->identity->problem.empty()) return refuse("AccessDeniedException", who->identity->arn + " is disabled, or its Identity has to be mended");
+  return kubernetes_user(*who);
+}
+
 Answer<void> Front::spend(const std::string& bucket_of, double per_second) const {
   if (per_second <= 0) return {};
   const auto now = clock_.monotonic();
@@ -207,15 +235,11 @@ http::Response Front::answer_query(const std::string& service, const http::Reque
   return query_error(service, answer.error(), id);
 }
 
-http::Response Front::refused(const http::Request& request, const AwsError& error, const std::string& id) const {
-  const std::string service = service_of(request);
-  return speaks_query(service) ? query_error(service, error, id) : json_error(error, id);
-}
+http::Response Front::refused(const http::Request& request, const AwsError& error, const std::string& id) const { return error_of(service_of(request), error, id); }
 
 http::Response Front::busy(const http::Request& request, const std::string& why) {
   const AwsError error{"ServiceUnavailable", why, 503};
-  const std::string id = random_uuid(), service = service_of(request);
-  return speaks_query(service) ? query_error(service, error, id) : json_error(error, id);
+  return error_of(service_of(request), error, random_uuid());
 }
 
 std::optional<http::Response> Front::turn_away(const http::Request& request) const {
@@ -268,11 +292,23 @@ http::Response Front::answer(const http::Request& request) const {
     response = answer_query(service, request, id, said);
   } else if (service == "sagemaker") {
     response = answer_json(request, id, said);
+  } else if (service == "eks" && options_.eks) {
+    said.source = "eks.amazonaws.com";
+    if (const std::string operation = eks_operation(request); !operation.empty()) said.name = operation;
+    Answer<EksAnswer> answer;
+    if (const auto who = authenticate(request, said)) answer = options_.eks(request, call_of(request, *who, id));
+    else answer = std::unexpected(who.error());
+    if (answer) {
+      response = {.status = answer->status, .headers = {{"Content-Type", "application/json"}, {"x-amzn-RequestId", id}}, .body = kube::print_json(answer->body), .parts = {}};
+    } else {
+      said.error = answer.error();
+      response = rest_error(answer.error(), id);
+    }
   } else {
     said.source = std::find(known_services.begin(), known_services.end(), service) == known_services.end() ? "unknown" : service + ".amazonaws.com";
     // Only who is known learns what is served.
     const auto who = authenticate(request, said);
-    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker, sts and iam are", cut(service, 64))} : who.error();
+    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker, sts, iam and eks are", cut(service, 64))} : who.error();
     response = json_error(*said.error, id);
   }
   tell(request, id, said, response.status);

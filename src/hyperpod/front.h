@@ -44,11 +44,17 @@ struct Call {
 
 using Operations = std::map<std::string, std::function<Answer<Json>(const Call&, const Json& input)>, std::less<>>;  // by name
 
+struct EksAnswer;
+struct KubernetesUser;
+
 struct FrontOptions {
   double per_second = 100;       // calls of one identity; bursts of twice that; 0: no limit
   bool tls = true;
   // Answers the actions of IAM; null: they are not served.
   std::function<Answer<std::string>(const std::string& action, const http::Query& form, const Call& call)> iam;
+  // Answers what comes for EKS; null: it is not served. And the cluster's name, for which tokens are signed.
+  std::function<Answer<EksAnswer>(const http::Request& request, const Call& call)> eks;
+  std::string eks_cluster;
   std::function<void(const Json&)> audit;  // a record of each call, as CloudTrail's; nothing secret in it. Null: none. Any thread
 };
 
@@ -59,6 +65,8 @@ class Front {
   http::Response answer(const http::Request& request) const;
   // What nobody known can have signed is refused at once, without a hash over its body and without a place in any queue; nothing: it may be good.
   std::optional<http::Response> turn_away(const http::Request& request) const;
+  // Whose token of `aws eks get-token` this is, and who that is in Kubernetes. InvalidIdentityToken, AccessDeniedException and what a bad signature says.
+  Answer<KubernetesUser> kubernetes_user_of(std::string_view token) const;
   // 503, in the form of the service that is asked.
   static http::Response busy(const http::Request& request, const std::string& why);
 

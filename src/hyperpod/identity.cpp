@@ -48,6 +48,10 @@ Identity read_identity(const Json& object, const Site& site) {
   std::transform(letters.begin(), letters.end(), letters.begin(), [](char c) { return static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c); });
   out.id = (user ? "AIDA" : "AROA") + letters;
   out.disabled = spec["disabled"].boolean();
+  if (const Json& entry = spec["accessEntry"]; entry.is_object()) {
+    out.access_entry.emplace(Identity::AccessEntry{entry["username"].string(), {}});
+    for (const Json& group : entry["groups"].items()) out.access_entry->groups.push_back(group.string());
+  }
   for (const Json& tag : spec["tags"].items()) out.tags.emplace_back(tag["key"].string(), tag["value"].string());
   out.longest_session = std::chrono::seconds(std::clamp<std::int64_t>(spec["maxSessionSeconds"].integer(3600), 900, 43200));
   std::vector<std::pair<std::string, const Json*>> documents;

@@ -27,6 +27,11 @@ struct Identity {
   std::string id;                        // "AIDA..." or "AROA...": of this one, and of none with the same name after it
   std::shared_ptr<const iam::Bundle> policies, boundary, trust;  // null: none
   std::chrono::seconds longest_session{3600};
+  struct AccessEntry {
+    std::string username;                // empty: its ARN
+    std::vector<std::string> groups;
+  };
+  std::optional<AccessEntry> access_entry;  // to Kubernetes; none: it has no way in
   bool disabled = false;
   std::vector<std::pair<std::string, std::string>> tags;  // aws:PrincipalTag/KEY
   std::string problem;                   // why it may do nothing: a document that cannot be understood, a name that is another's; empty: it may

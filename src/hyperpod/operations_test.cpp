@@ -207,7 +207,7 @@ TEST_F(Governed, OfTwoQuotasOfATeamTheOlderStays) {
     Result<void> remove(const kube::Resource& resource, const kube::ObjectKey& key, const kube::DeleteOptions& options) override { return api.remove(resource, key, options); }
     Result<kube::ExecResult> exec(const kube::ObjectKey&, const std::string&, const std::vector<std::string>&, const std::string&, std::chrono::milliseconds) override { return fail(Code::Unsupported, "exec"); }
   } racing(site.api);
-  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, all_operations({racing, site.model(), site.api.of(kube::resources::slurm_clusters), site.index, site.api.of(kube::resources::nodes)}), site.clock, FrontOptions{.per_second = 0, .iam = {}, .audit = {}});
+  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, all_operations({racing, site.model(), site.api.of(kube::resources::slurm_clusters), site.index, site.api.of(kube::resources::nodes)}), site.clock, FrontOptions{.per_second = 0, .iam = {}, .eks = {}, .eks_cluster = {}, .audit = {}});
   racing.before_create = [&] { ASSERT_TRUE(site.api.create(api::teams::quotas, Json::object({{"metadata", Json::object({{"name", "a-first"}})}, {"spec", Json::object({{"teamName", "vision"}})}}))); };
   EXPECT_THAT(site.call(ada, "CreateComputeQuota", quota_input("late", "vision")).message, HasSubstr("Team vision has a compute quota already: a-first"));
   EXPECT_EQ(site.api.all("computequotas").size(), 1U);

@@ -11,6 +11,8 @@
 
 #include "api/team_crds.h"
 #include "base/encoding.h"
+#include "hyperpod/eks.h"
+#include "hyperpod/eks_token.h"
 #include "hyperpod/iam_service.h"
 #include "hyperpod/operations.h"
 #include "kube/tiny_api.h"
@@ -36,7 +38,7 @@ class TestSite {
 
   TestSite() {
     api.stamp = [this] { return print_time(clock.now()); };
-    front = std::make_unique<Front>(model(), directory, seal, all_operations({api, model(), api.of(kube::resources::slurm_clusters), index, api.of(kube::resources::nodes)}), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .audit = [this](const Json& record) { audit.push_back(record); }});
+    front = std::make_unique<Front>(model(), directory, seal, all_operations({api, model(), api.of(kube::resources::slurm_clusters), index, api.of(kube::resources::nodes)}), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .eks = [this](const http::Request& request, const Call& call) { return answer_eks(request, call, api, eks); }, .eks_cluster = "fairlead", .audit = [this](const Json& record) { audit.push_back(record); }});
   }
 
   static const Model& model() {
@@ -116,6 +118,7 @@ class TestSite {
   ManualClock clock{*parse_time("2026-11-25T12:00:00Z")};
   kube::TinyApi api;
   Site site{"111122223333", "fairlead-1"};
+  EksCluster eks{.endpoint = "https://api:6443", .ca_pem = "PEM", .version = "1.33"};
   Directory directory{site};
   ClusterIndex index;
   SessionSeal seal = *SessionSeal::make({std::string(32, 'k')});

@@ -56,7 +56,7 @@ request = urllib.request.Request(field('server') + '/api/v1/nodes/g0/status', js
 urllib.request.urlopen(request, context=context).read()
 PY
 
-echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "sts:AssumeRole", "iam:*"], "Resource": "*"}}' > "$work/all.json"
+echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "sts:AssumeRole", "iam:*", "eks:*"], "Resource": "*"}}' > "$work/all.json"
 echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:Describe*", "sagemaker:List*"], "Resource": "*"}}' > "$work/read.json"
 account=$(site aws env -o json | python3 -c 'import json, re, sys; print(re.search(r"aws-ca-(\d+)", json.load(sys.stdin)["AWS_CA_BUNDLE"]).group(1))')
 printf '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::%s:user/ada"}, "Action": "sts:AssumeRole"}}' "$account" > "$work/trust.json"
@@ -80,6 +80,33 @@ run() { # NAME COMMAND...
 run boto3 "$clients/bin/python" "$here/scenario.py" boto3 "$here/scenario.json" "$account"
 run 'the AWS CLI' "$clients/bin/python" "$here/scenario.py" cli "$here/scenario.json" "$account"
 if [ -d "$clients/js/node_modules" ]; then run 'JavaScript' node "$here/scenario.mjs" "$clients/js" "$here/scenario.json" "$account"; else echo 'ok    (no Node.js: left out JavaScript)'; fi
+
+# Into Kubernetes by AWS's tools: `aws eks update-kubeconfig`, and a token that is a presigned question of STS.
+as_ada "$clients/bin/aws" eks update-kubeconfig --name fairlead --kubeconfig "$work/ada.kubeconfig" > /dev/null
+by_token() { PATH=$clients/bin:$PATH as_ada "$build/bin/fairlead" get nodes --kubeconfig "$work/ada.kubeconfig"; }
+says 'no access entry, no way in' 1 'Unauthorized' by_token
+as_ada "$clients/bin/aws" eks create-access-entry --cluster-name fairlead --principal-arn "arn:aws:iam::$account:user/ada" --kubernetes-groups node-watchers > /dev/null
+known() { ! by_token > "$work/out" 2>&1 && grep -q 'cannot list' "$work/out"; }
+wait_until 10 'who has an entry is known' known
+site apply -f - > /dev/null << 'YAML'
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: node-watchers}
+rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: node-watchers}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: node-watchers}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: node-watchers}]
+YAML
+says 'what her group may' 0 'g0' by_token
+secrets_by_token() { PATH=$clients/bin:$PATH as_ada "$build/bin/fairlead" get secrets -A --kubeconfig "$work/ada.kubeconfig"; }
+says 'and nothing else' 1 'cannot list' secrets_by_token
+as_ada "$clients/bin/aws" eks delete-access-entry --cluster-name fairlead --principal-arn "arn:aws:iam::$account:user/ada" > /dev/null
+out_again() { ! by_token > "$work/out" 2>&1 && grep -q Unauthorized "$work/out"; }
+wait_until 10 'without her entry she is out again' out_again
+echo 'ok    who has no entry any more is out'
 
 # A key is changed without an outage: the second one works before the first one ends.
 old=$(site identity key list ada -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["AccessKeyId"])')

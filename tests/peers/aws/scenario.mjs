@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 
 const [folder, file, account] = process.argv.slice(2);
 const require = createRequire(folder + "/");
-const services = { sagemaker: [require("@aws-sdk/client-sagemaker"), "SageMakerClient"], sts: [require("@aws-sdk/client-sts"), "STSClient"], iam: [require("@aws-sdk/client-iam"), "IAMClient"] };
+const services = { sagemaker: [require("@aws-sdk/client-sagemaker"), "SageMakerClient"], sts: [require("@aws-sdk/client-sts"), "STSClient"], iam: [require("@aws-sdk/client-iam"), "IAMClient"], eks: [require("@aws-sdk/client-eks"), "EKSClient"] };
 
 const part = (value, path) => path.split(".").reduce((inner, name) => inner?.[name], value);
 const filled = (value, names) =>
