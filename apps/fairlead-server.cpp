@@ -86,7 +86,7 @@ apiserver::ApiServiceOptions api_service(const Flags& flags, const fleet::Ranges
 // The AWS face beside the API, on the next port; a port that is taken is told and harms nothing, unless it was asked for.
 Result<std::unique_ptr<hyperpod::Door>> open_face(const Flags& flags, apiserver::EmbeddedServer& server, const Clock& clock, const std::string& state_dir, const std::string& address) {
   if (flags.aws_listen == "off") return nullptr;
-  AwsWiring wiring{.address = address, .port = static_cast<unsigned short>(flags.listen.ends_with(":0") || server.port() == 65'535 ? 0 : server.port() + 1), .space = api::identities::default_space, .issue = [&server](const http::CertificateRequest& request) { return server.issue(request); }, .ca_pem = server.ca_pem(), .cluster = {.endpoint = fmt::format("https://{}:{}", address.empty() || address == "0.0.0.0" ? "127.0.0.1" : address, server.port()), .ca_pem = server.ca_pem(), .version = "1.33"}, .audit_log = state_dir + "/aws-audit.log"};
+  AwsWiring wiring{.address = address, .port = static_cast<unsigned short>(flags.listen.ends_with(":0") || server.port() == 65'535 ? 0 : server.port() + 1), .space = api::identities::default_space, .issue = [&server](const http::CertificateRequest& request) { return server.issue(request); }, .ca_pem = server.ca_pem(), .cluster = {.endpoint = fmt::format("https://{}:{}", address.empty() || address == "0.0.0.0" || address == "::" ? "127.0.0.1" : address.find(':') == std::string::npos ? address : "[" + address + "]", server.port()), .ca_pem = server.ca_pem(), .version = "1.33"}, .audit_log = state_dir + "/aws-audit.log"};
   if (!flags.aws_listen.empty()) {
     const auto listen = parse_listen("--aws-listen", flags.aws_listen);
     if (!listen) return std::unexpected(listen.error());

@@ -64,7 +64,7 @@ spec:
                 type: object
                 description: "That it may enter Kubernetes by a token of `aws eks get-token`. What it may do there, roles bound to its user name and groups say."
                 properties:
-                  username: {type: string, maxLength: 253, pattern: "^[^:]*(:.*)?$", description: "Its ARN, if it is left out; of a session {{SessionName}} stands for its name. Not system:, eks:, aws:, amazon:, iam:, fairlead: at the beginning, nor for groups."}
+                  username: {type: string, maxLength: 253, pattern: "^[^:]*(:.*)?$", description: "Its ARN, if it is left out; of a session {{SessionName}} stands for its name. behind a colon. Not system:, eks:, aws:, amazon:, iam:, kubeadm:, fairlead: at the beginning, nor for groups."}
                   groups: {type: array, maxItems: 50, x-kubernetes-list-type: set, items: {type: string, minLength: 1, maxLength: 253}}
               disabled: {type: boolean, default: false, description: "Its keys and sessions are refused at once; nothing of it is lost."}
               tags:

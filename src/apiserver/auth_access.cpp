@@ -193,8 +193,12 @@ Result<User> Access::authenticate_token(std::string_view token, std::vector<std:
     if (!user) return fail(Code::Unauthorized, json.error().message + "; " + user.error().message);
     // Whoever vouches for others makes no administrator, no node and no service account of this site.
     if (user->name.starts_with("system:") || std::any_of(user->groups.begin(), user->groups.end(), [](const std::string& group) { return group.starts_with("system:"); })) return fail(Code::Unauthorized, "a foreign token has names of the system");
+    // Such a token is for this API and for nobody else's ears.
+    if (!audiences.empty()) {
+      std::erase_if(audiences, [&](const std::string& one) { return std::find(options_.site.audiences.begin(), options_.site.audiences.end(), one) == options_.site.audiences.end(); });
+      if (audiences.empty()) return fail(Code::Unauthorized, "the token is for this API alone");
+    }
     user->groups.emplace_back(authenticated_group);
-    audiences.clear();
     return user;
   }
   auto claims = read_claims(**json, options_.site, audiences, clock_.now());

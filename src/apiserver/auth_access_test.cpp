@@ -74,6 +74,11 @@ TEST(Access, OthersMayVouchForATokenAndMakeNoAdministrator) {
     world.bind_eve("[{verbs: [list], apiGroups: [''], resources: [configmaps]}]");
     EXPECT_EQ(world.status("foreign-eve", "GET", maps), 200);
     for (const char* const token : {"foreign-masters", "foreign-node", "foreign-nobody", "a.b.c"}) EXPECT_EQ(world.status(token, "GET", maps), 401) << token;
+    // It is for this API: nobody else is told that it is good for him.
+    const auto review = [&](const std::string& audiences) { return world.said("admin-token", "POST", "/apis/authentication.k8s.io/v1/tokenreviews", "{kind: TokenReview, apiVersion: authentication.k8s.io/v1, spec: {token: foreign-eve" + audiences + "}}")["status"]["authenticated"].boolean(); };
+    EXPECT_TRUE(review(""));
+    EXPECT_TRUE(review(", audiences: ['https://kubernetes.default.svc.cluster.local', vault]"));
+    EXPECT_FALSE(review(", audiences: [vault]"));
     EXPECT_EQ(world.said("foreign-eve", "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", "{kind: SelfSubjectReview, apiVersion: authentication.k8s.io/v1}")["status"]["userInfo"]["groups"], *kube::parse_json(R"(["guests", "system:authenticated"])"));
   }
 }

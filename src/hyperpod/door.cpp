@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::size_t most_waiting = 256;      // calls; more are told to come again
 constexpr std::size_t most_connections = 1000;
-constexpr std::string_view token_review_path = "/kubernetes/token-review";
 
 bool is_region(std::string_view text) {
   return text.size() >= 9 && text.size() <= 16 && std::all_of(text.begin(), text.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
@@ -55,24 +54,6 @@ FrontOptions with_services(const DoorOptions& door, kube::KubeApi& api) {
   options.eks = [&api, cluster = door.eks](const http::Request& request, const Call& call) { return answer_eks(request, call, api, cluster); };
   options.iam = [&api, space = door.space](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, space); };
   return options;
-}
-
-http::Response review_token(const Front& front, const http::Request& request) {
-  const auto answer = [](int status, const Json& body) { return http::Response{.status = status, .headers = {{"Content-Type", "application/json"}}, .body = kube::print_json(body), .parts = {}}; };
-  const auto review = kube::parse_json(request.body, {.depth_limit = 16});
-  if (request.method != "POST" || !review || (*review)["apiVersion"].string() != "authentication.k8s.io/v1" || (*review)["kind"].string() != "TokenReview") return answer(400, Json::object({{"message", "a TokenReview of authentication.k8s.io/v1 is posted"}}));
-  const auto user = front.kubernetes_user_of((*review)["spec"]["token"].string());
-  Json status = Json::object({{"authenticated", user.has_value()}});
-  if (user) {
-    Json groups = Json::array();
-    for (const std::string& group : user->groups) groups.push(group);
-    Json extra = Json::object({{"arn", Json::array({Json(user->arn)})}});
-    if (!user->session.empty()) extra.set("sessionName", Json::array({Json(user->session)}));
-    status.set("user", Json::object({{"username", user->name}, {"uid", user->uid}, {"groups", std::move(groups)}, {"extra", std::move(extra)}}));
-  } else {
-    status.set("error", user.error().message);
-  }
-  return answer(200, Json::object({{"apiVersion", "authentication.k8s.io/v1"}, {"kind", "TokenReview"}, {"status", std::move(status)}}));
 }
 
 Result<std::vector<std::string>> session_keys(const Json& secret) {
@@ -188,7 +169,6 @@ void Door::follow_secret(const kube::Change& change) {
 void Door::take(http::Request request, std::shared_ptr<http::Exchange> exchange) {
   // Who is not known yet must not be told that nobody is.
   if (!known()) return exchange->respond(Front::busy(request, "this server has just started and does not know its identities yet; try again"));
-  if (request.target.path == token_review_path) return exchange->respond(review_token(front_, request));
   if (auto refusal = front_.turn_away(request)) return exchange->respond(std::move(*refusal));
   std::unique_lock lock(mutex_);
   if (waiting_.size() >= most_waiting) {

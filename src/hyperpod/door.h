@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Serves the AWS face by HTTPS: keeps what it needs of the API's objects fresh, and answers on threads of its own, since what is asked for may be written.
 //   ConfigMap fairlead-aws: account, region, endpoint, ca.crt (what `fairlead aws env` needs)
-// POST /kubernetes/token-review answers TokenReviews (authentication.k8s.io/v1): the webhook by which a kube-apiserver believes tokens of `aws eks get-token`.
 // What it asks of the API stands in api::identities::aws_access.
 //   Secret fairlead-aws-sessions: current, previous: keys of session tokens, 32 bytes each; made by the first server
 #pragma once

@@ -41,15 +41,34 @@ class Eks {
     if (operation == "ListClusters") return list_clusters();
     const std::string arn = eks_arn(call_.site, path[1]);
     const bool entries = path.size() > 2 && path[2] == "access-entries";
-    const std::string principal = path.size() > 3 && entries ? path[3] : "";
-    if (auto done = call_.allow("eks:" + operation, principal.empty() ? arn : access_arn(principal)); !done) return std::unexpected(done.error());
+    std::string principal = path.size() > 3 && entries ? path[3] : "";
+    iam::Keys keys;
+    keys.set("eks:clusterName", {path[1]});
+    Json input = Json::object();
+    if (entries && request_.method == "POST" && path.size() < 5) {
+      auto read = body();
+      if (!read) return std::unexpected(read.error());
+      input = std::move(*read);
+      if (principal.empty() && operation == "CreateAccessEntry") principal = input["principalArn"].string();
+      // What the entry would be, as conditions ask for it.
+      const auto before = operation == "UpdateAccessEntry" ? identity_of(principal) : Answer<Json>(Json());
+      const Json& entry = before ? (*before)["spec"]["accessEntry"] : Json();
+      std::vector<std::string> groups;
+      const bool given = !input["kubernetesGroups"].is_null();
+      for (const Json& group : (given ? input["kubernetesGroups"] : entry["groups"]).items()) groups.push_back(group.string());
+      if (!groups.empty()) keys.set("eks:kubernetesGroups", groups);
+      if (const std::string name = input["username"].string_or(entry["username"].string()); !name.empty()) keys.set("eks:username", {name});
+      keys.set("eks:accessEntryType", {input["type"].string_or("STANDARD")});
+    }
+    if (!principal.empty()) keys.set("eks:principalArn", {principal});
+    if (auto done = call_.allow("eks:" + operation, path.size() > 3 && entries ? access_arn(principal) : arn, keys); !done) return std::unexpected(done.error());
     if (path[1] != cluster_.name) return not_found(fmt::format("No cluster found for name: {}.", cut(path[1], 100)));
     if (operation == "DescribeCluster") return EksAnswer{200, Json::object({{"cluster", picture()}})};
     if (operation == "ListAddons") return EksAnswer{200, Json::object({{"addons", Json::array()}})};
     if (operation == "DescribeAddon") return not_found(fmt::format("No addon: {} found in cluster: {}", cut(path[3], 100), cluster_.name));
     if (operation == "ListAccessEntries") return list_entries();
-    if (operation == "CreateAccessEntry") return create_entry();
-    return one_entry(operation, principal);
+    if (operation == "CreateAccessEntry") return create_entry(input);
+    return one_entry(operation, principal, input);
   }
 
  private:
@@ -86,15 +105,16 @@ class Eks {
   }
 
   // Of kubernetesGroups and username, what is given.
-  Answer<Json> entry_of(const Json& input, Json entry) const {
+  Answer<Json> entry_of(const Json& identity, const Json& input, Json entry) const {
     if (const Json& groups = input["kubernetesGroups"]; !groups.is_null()) {
       if (!groups.is_array() || groups.items().size() > most_groups) return bad(fmt::format("kubernetesGroups: a list of at most {} names", most_groups));
       for (const Json& group : groups.items())
-        if (!group.is_string() || is_reserved_name(group.string()) || group.string().size() > 253) return bad(fmt::format("The kubernetes group name {} is invalid, it cannot start with any of [system:, eks:, aws:, amazon:, iam:, fairlead:]", cut(kube::print_json(group), 100)));
+        if (!group.is_string() || is_reserved_name(group.string()) || group.string().size() > 253) return bad(fmt::format("The kubernetes group name {} is invalid, it cannot start with any of [system:, eks:, aws:, amazon:, iam:, kubeadm:, fairlead:]", cut(kube::print_json(group), 100)));
       entry.set("groups", groups);
     }
     if (const Json& name = input["username"]; !name.is_null()) {
-      if (!name.is_string() || is_reserved_name(name.string()) || name.string().size() > 253) return bad("The username is invalid: it cannot start with any of [system:, eks:, aws:, amazon:, iam:, fairlead:]");
+      if (!name.is_string() || is_reserved_name(name.string()) || name.string().size() > 253) return bad("The username is invalid: it cannot start with any of [system:, eks:, aws:, amazon:, iam:, kubeadm:, fairlead:]");
+      if (const std::string why = problem_of_username(name.string(), identity["spec"]["type"].string() == "Role"); !why.empty()) return bad("The username is invalid: " + why);
       entry.set("username", name);
     }
     for (const auto& [name, value] : input.members())
@@ -106,19 +126,17 @@ class Eks {
     const auto object = object_of(principal, call_.site);
     auto there = object ? api_.get(api::identities::identities, {"", *object}) : Result<Json>(fail(Code::NotFound, ""));
     if (!there && there.error().code != Code::NotFound) return std::unexpected(aws_error(there.error(), "read identity"));
-    if (!there || read_identity(*there, call_.site).arn != principal) return bad(fmt::format("The specified principalArn is invalid: invalid principal: {}", cut(principal, 256)));
+    if (!there || identity_arn(*there, call_.site) != principal) return bad(fmt::format("The specified principalArn is invalid: invalid principal: {}", cut(principal, 256)));
     return std::move(*there);
   }
 
-  Answer<EksAnswer> create_entry() {
-    const auto input = body();
-    if (!input) return std::unexpected(input.error());
-    const std::string& principal = (*input)["principalArn"].string();
+  Answer<EksAnswer> create_entry(const Json& input) {
+    const std::string& principal = input["principalArn"].string();
     if (principal.empty()) return bad("principalArn is missing");
     auto identity = identity_of(principal);
     if (!identity) return std::unexpected(identity.error());
     if ((*identity)["spec"].has("accessEntry")) return refuse("ResourceInUseException", "The specified access entry resource is already in use on this cluster.", 409);
-    auto entry = entry_of(*input, Json::object());
+    auto entry = entry_of(*identity, input, Json::object());
     if (!entry) return std::unexpected(entry.error());
     identity->child("spec").set("accessEntry", std::move(*entry));
     return write(std::move(*identity), true);
@@ -137,7 +155,7 @@ class Eks {
     std::vector<Entry> entries;
     for (const Json& object : objects->items)
       if (object["spec"].has("accessEntry")) {
-        const std::string arn = read_identity(object, call_.site).arn;
+        const std::string arn = identity_arn(object, call_.site);
         entries.push_back({.name = arn, .id = arn, .created = {}, .status = {}, .cluster = {}});
       }
     Json question = Json::object({{"SortBy", "Name"}});
@@ -153,8 +171,10 @@ class Eks {
     return EksAnswer{200, std::move(out)};
   }
 
-  Answer<EksAnswer> one_entry(const std::string& operation, const std::string& principal) {
+  Answer<EksAnswer> one_entry(const std::string& operation, const std::string& principal, const Json& input) {
     auto identity = identity_of(principal);
+    // What could not be read is not told to be gone.
+    if (!identity && identity.error().code != "InvalidParameterException") return std::unexpected(identity.error());
     if (!identity || !(*identity)["spec"].has("accessEntry")) return not_found(fmt::format("The specified principalArn could not be found. You can view your available access entries with 'list-access-entries'."));
     if (operation == "DescribeAccessEntry") return EksAnswer{200, Json::object({{"accessEntry", entry_picture(*identity)}})};
     if (operation == "DeleteAccessEntry") {
@@ -163,9 +183,7 @@ class Eks {
     }
     if (operation == "ListAssociatedAccessPolicies") return EksAnswer{200, Json::object({{"clusterName", cluster_.name}, {"principalArn", principal}, {"associatedAccessPolicies", Json::array()}})};
     if (operation == "AssociateAccessPolicy") return bad("access policies of EKS are not served here: bind a Role or ClusterRole to one of the entry's kubernetesGroups");
-    const auto input = body();
-    if (!input) return std::unexpected(input.error());
-    auto entry = entry_of(*input, (*identity)["spec"]["accessEntry"]);
+    auto entry = entry_of(*identity, input, (*identity)["spec"]["accessEntry"]);
     if (!entry) return std::unexpected(entry.error());
     identity->child("spec").set("accessEntry", std::move(*entry));
     return write(std::move(*identity), true);

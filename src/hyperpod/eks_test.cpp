@@ -76,6 +76,38 @@ TEST_F(EksTokens, OfASession) {
   EXPECT_EQ(code(token_of(cut, site.clock.now())), "UnrecognizedClientException");
 }
 
+// The name of a session is what a caller chooses: it must not make him another user.
+TEST_F(EksTokens, ASessionNameIsNoUserName) {
+  const auto ada = user("ada", nullptr);
+  const auto as = [&](const char* username) {
+    site.identity("Role", "deploy", {}, Json::object({{"accessEntry", Json::object({{"username", username}})}, {"trustPolicy", R"({"Statement": {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::111122223333:user/ada"}, "Action": "sts:AssumeRole"}})"}}));
+    return code(token_of(site.assumed(site.sts(ada, {{"Action", "AssumeRole"}, {"RoleArn", "arn:aws:iam::111122223333:role/deploy"}, {"RoleSessionName", "alice@home"}})), site.clock.now()));
+  };
+  EXPECT_EQ(as("d:{{SessionName}}"), "user d:alice-home");
+  for (const char* const bad : {"{{SessionName}}", "dev-{{SessionName}}", "{{SessionName}}:x", "a:{{SessionName}}{{SessionName}}"}) EXPECT_EQ(as(bad), "AccessDeniedException") << bad;
+  EXPECT_EQ(code(token_of(user("bob", R"({"username": "x:{{SessionName}}"})"), site.clock.now())), "AccessDeniedException");
+}
+
+TEST_F(EksTokens, AWebhookIsAnsweredAndTold) {
+  const auto ada = user("ada", R"({"groups": ["trainers"]})");
+  const auto review = [&](const std::string& token) {
+    http::Request of{.method = "POST", .target = *http::parse_target("/kubernetes/token-review"), .headers = {{"Host", "x"}}, .body = R"({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": ")" + token + R"("}})", .peer = {}};
+    EXPECT_FALSE(site.front->turn_away(of));
+    return site.send(of).json["status"];
+  };
+  const Json good = review(token_of(ada, site.clock.now()));
+  EXPECT_TRUE(good["authenticated"].boolean());
+  EXPECT_EQ(good["user"]["groups"], *kube::parse_json(R"(["trainers"])"));
+  EXPECT_EQ(site.audit.back()["eventName"].string(), "ReviewToken");
+  EXPECT_EQ(site.audit.back()["userIdentity"]["arn"].string(), "arn:aws:iam::111122223333:user/ada");
+  EXPECT_FALSE(review("k8s-aws-v1.x")["authenticated"].boolean());
+  EXPECT_EQ(site.audit.back()["errorCode"].string(), "InvalidIdentityToken");
+  http::Request large{.method = "POST", .target = *http::parse_target("/kubernetes/token-review"), .headers = {{"Host", "x"}}, .body = std::string(33 << 10, ' '), .peer = {}};
+  EXPECT_EQ(site.front->turn_away(large)->status, 413);
+  large.body = "[]";
+  EXPECT_EQ(site.send(large).status, 400);
+}
+
 TEST_F(EksTokens, NothingElseIsOne) {
   const auto ada = user("ada", "{}");
   const Instant now = site.clock.now();
@@ -92,7 +124,7 @@ TEST_F(EksTokens, NothingElseIsOne) {
   for (const std::string token : {"", "k8s-aws-v1.", "k8s-aws-v1.***", "k8s-aws-v2.aaaa", "eyJ.a.b"}) EXPECT_EQ(code(token), "InvalidIdentityToken") << token;
   EXPECT_EQ(code("k8s-aws-v1." + std::string(100'000, 'A')), "InvalidIdentityToken");
   // No access entry makes an administrator, whoever wrote it.
-  for (const char* const entry : {R"({"groups": ["system:masters"]})", R"({"username": "system:admin"})", R"({"username": "EKS:x"})", R"({"groups": ["fine", "aws:x"]})"}) EXPECT_EQ(code(token_of(user("eve", entry), now)), "AccessDeniedException") << entry;
+  for (const char* const entry : {R"({"groups": ["system:masters"]})", R"({"username": "system:admin"})", R"({"username": "EKS:x"})", R"({"groups": ["fine", "aws:x"]})", R"({"groups": ["kubeadm:cluster-admins"]})"}) EXPECT_EQ(code(token_of(user("eve", entry), now)), "AccessDeniedException") << entry;
 }
 
 struct EksService : testing::Test {
@@ -146,6 +178,24 @@ TEST_F(EksService, AccessEntriesComeAndGo) {
   EXPECT_EQ(call("DELETE", one).status, 200);
   for (const auto& [key, object] : site.api.all("identities")) site.directory.put_identity(object);
   EXPECT_FALSE(site.front->kubernetes_user_of(token_of(admin, site.clock.now())));
+}
+
+// Conditions see what an entry would be, not what they are not told.
+TEST_F(EksService, ConditionsSeeTheEntry) {
+  const std::string ada_arn = "arn:aws:iam::111122223333:user/ada", entries = "/clusters/fairlead/access-entries";
+  site.iam(admin, {{"Action", "CreateUser"}, {"UserName", "ada"}});
+  const auto bob = site.user("bob", {R"({"Version": "2012-10-17", "Statement": [
+    {"Effect": "Allow", "Action": "eks:*", "Resource": "*", "Condition": {"ForAllValues:StringEquals": {"eks:kubernetesGroups": ["trainers", "viewers"]}, "StringLikeIfExists": {"eks:username": "guest-*"}}},
+    {"Effect": "Deny", "Action": "eks:*", "Resource": "*", "Condition": {"ArnLike": {"eks:principalArn": "arn:aws:iam::111122223333:user/admin"}}}]})"});
+  const auto create = [&](const std::string& arn, const char* more) { return call("POST", entries, (R"({"principalArn": ")" + arn + "\"" + more + "}").c_str(), &bob).status; };
+  EXPECT_EQ(create(ada_arn, R"(, "kubernetesGroups": ["admins"])"), 403);
+  EXPECT_EQ(create(ada_arn, R"(, "kubernetesGroups": ["trainers", "admins"])"), 403);
+  EXPECT_EQ(create(ada_arn, R"(, "username": "boss")"), 403);
+  EXPECT_EQ(create("arn:aws:iam::111122223333:user/admin", ""), 403);
+  EXPECT_EQ(create(ada_arn, R"(, "kubernetesGroups": ["trainers"], "username": "guest-1")"), 200);
+  const std::string one = entries + "/" + http::escape(ada_arn);
+  EXPECT_EQ(call("POST", one, R"({"kubernetesGroups": ["admins"]})", &bob).status, 403);
+  EXPECT_EQ(call("POST", one, R"({"kubernetesGroups": ["viewers"]})", &bob).status, 200);
 }
 
 TEST_F(EksService, WhoMayNotIsToldInEksForm) {

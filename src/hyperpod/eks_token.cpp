@@ -49,9 +49,18 @@ Answer<http::Request> read_eks_token(std::string_view token, std::string_view cl
 }
 
 bool is_reserved_name(std::string_view name) {
-  for (const std::string_view begin : {"system:", "eks:", "aws:", "amazon:", "iam:", "fairlead:"})
+  for (const std::string_view begin : {"system:", "eks:", "aws:", "amazon:", "iam:", "kubeadm:", "fairlead:"})
     if (iam::lower(name).starts_with(begin)) return true;
   return name.empty();
+}
+
+std::string problem_of_username(std::string_view name, bool role) {
+  static constexpr std::string_view session = "{{SessionName}}";
+  const auto at = name.find(session);
+  if (at == name.npos) return "";
+  if (!role) return "only a role has sessions";
+  if (name.find(session, at + 1) != name.npos) return "{{SessionName}} stands there twice";
+  return name.substr(0, at).find(':') == name.npos ? "there is no : before {{SessionName}}" : "";
 }
 
 Answer<KubernetesUser> kubernetes_user(const Principal& who) {
@@ -59,7 +68,12 @@ Answer<KubernetesUser> kubernetes_user(const Principal& who) {
   if (!identity.access_entry) return refuse("AccessDeniedException", identity.arn + " has no access entry for Kubernetes");
   KubernetesUser out{.name = identity.access_entry->username, .uid = identity.id, .groups = identity.access_entry->groups, .arn = who.arn, .session = who.session ? who.session->name : ""};
   if (out.name.empty()) out.name = who.arn;
-  if (const auto at = out.name.find("{{SessionName}}"); at != out.name.npos) out.name.replace(at, 15, out.session);
+  if (!problem_of_username(out.name, identity.type == api::identities::Type::Role).empty()) return refuse("AccessDeniedException", identity.arn + "'s access entry has a user name that nobody may have");
+  if (const auto at = out.name.find("{{SessionName}}"); at != out.name.npos) {
+    std::string session = out.session;
+    std::replace(session.begin(), session.end(), '@', '-');
+    out.name.replace(at, 15, session);
+  }
   if (is_reserved_name(out.name) || std::any_of(out.groups.begin(), out.groups.end(), is_reserved_name)) return refuse("AccessDeniedException", identity.arn + "'s access entry has names that nobody may have");
   return out;
 }

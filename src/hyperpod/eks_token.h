@@ -26,5 +26,7 @@ struct KubernetesUser {
 Answer<KubernetesUser> kubernetes_user(const Principal& who);
 // What no access entry may give: names and groups that Kubernetes, EKS or this site use themselves.
 bool is_reserved_name(std::string_view name);
+// {{SessionName}} is what a caller chooses: it stands once, behind a colon, and in the entry of a role alone. Empty: fine.
+std::string problem_of_username(std::string_view name, bool role);
 
 }  // namespace fairlead::hyperpod

@@ -119,7 +119,7 @@ iam::Keys tag_keys(const Tags& asked, const Tags& there) {
   std::map<std::string, std::vector<std::string>> values;
   for (const auto& [key, value] : there) values[iam::lower(key)].push_back(value);
   for (const auto& [key, all] : values)
-    for (const char* const family : {"aws:ResourceTag/", "sagemaker:ResourceTag/"}) keys.set(family + key, all);
+    for (const char* const family : {"aws:ResourceTag/", "sagemaker:ResourceTag/", "iam:ResourceTag/"}) keys.set(family + key, all);
   return keys;
 }
 

@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::string_view target_prefix = "SageMaker.";
 constexpr const char* json_type = "application/x-amz-json-1.1";
+constexpr std::size_t most_review_bytes = 32 << 10;
 constexpr std::size_t most_told = 1024;     // of each text in the audit
 constexpr double nobodys_per_second = 20;   // refusals of nobody that the audit is told of; the rest is counted
 
@@ -242,7 +243,36 @@ http::Response Front::busy(const http::Request& request, const std::string& why)
   return error_of(service_of(request), error, random_uuid());
 }
 
+http::Response Front::review_token(const http::Request& request, const std::string& id, Said& said) const {
+  said.source = "eks.amazonaws.com";
+  said.name = "ReviewToken";
+  const auto answer = [&](int status, const Json& body) { return http::Response{.status = status, .headers = {{"Content-Type", "application/json"}, {"x-amzn-RequestId", id}}, .body = kube::print_json(body), .parts = {}}; };
+  const auto review = kube::parse_json(request.body, {.depth_limit = 16});
+  if (request.method != "POST" || !review || (*review)["apiVersion"].string() != "authentication.k8s.io/v1" || (*review)["kind"].string() != "TokenReview") {
+    said.error = AwsError{"ValidationException", "a TokenReview of authentication.k8s.io/v1 is posted"};
+    return answer(400, Json::object({{"message", said.error->message}}));
+  }
+  const auto user = kubernetes_user_of((*review)["spec"]["token"].string());
+  Json status = Json::object({{"authenticated", user.has_value()}});
+  if (user) {
+    said.arn = user->arn, said.user_id = user->uid, said.role = !user->session.empty();
+    Json groups = Json::array();
+    for (const std::string& group : user->groups) groups.push(group);
+    Json extra = Json::object({{"arn", Json::array({Json(user->arn)})}});
+    if (!user->session.empty()) extra.set("sessionName", Json::array({Json(user->session)}));
+    status.set("user", Json::object({{"username", user->name}, {"uid", user->uid}, {"groups", std::move(groups)}, {"extra", std::move(extra)}}));
+  } else {
+    said.error = user.error();
+    status.set("error", user.error().message);
+  }
+  return answer(200, Json::object({{"apiVersion", "authentication.k8s.io/v1"}, {"kind", "TokenReview"}, {"status", std::move(status)}}));
+}
+
 std::optional<http::Response> Front::turn_away(const http::Request& request) const {
+  if (request.target.path == token_review_path) {
+    if (request.body.size() <= most_review_bytes) return std::nullopt;
+    return rest_error({"RequestEntityTooLarge", "a TokenReview has no more than 32 KiB", 413}, random_uuid());
+  }
   const auto signature = read_signature(request);
   Answer<void> done;
   if (!signature) done = std::unexpected(signature.error());
@@ -286,8 +316,13 @@ void Front::tell(const http::Request& request, const std::string& id, const Said
 http::Response Front::answer(const http::Request& request) const {
   const std::string id = random_uuid();
   Said said;
-  const std::string service = service_of(request);
   http::Response response;
+  if (request.target.path == token_review_path) {
+    response = review_token(request, id, said);
+    tell(request, id, said, response.status);
+    return response;
+  }
+  const std::string service = service_of(request);
   if (service == "sts" || (service == "iam" && options_.iam)) {
     response = answer_query(service, request, id, said);
   } else if (service == "sagemaker") {

@@ -67,6 +67,8 @@ class Front {
   std::optional<http::Response> turn_away(const http::Request& request) const;
   // Whose token of `aws eks get-token` this is, and who that is in Kubernetes. InvalidIdentityToken, AccessDeniedException and what a bad signature says.
   Answer<KubernetesUser> kubernetes_user_of(std::string_view token) const;
+  // POST token_review_path: a TokenReview of authentication.k8s.io/v1, as a kube-apiserver sends to its webhook. Needs no signature: who asks has the token.
+  static constexpr std::string_view token_review_path = "/kubernetes/token-review";
   // 503, in the form of the service that is asked.
   static http::Response busy(const http::Request& request, const std::string& why);
 
@@ -79,6 +81,7 @@ class Front {
   http::Response refused(const http::Request& request, const AwsError& error, const std::string& id) const;
   Answer<Json> sagemaker(const http::Request& request, const Call& call, Said& said) const;
   Answer<std::string> sts(const std::string& action, const http::Query& form, const Call& call) const;
+  http::Response review_token(const http::Request& request, const std::string& id, Said& said) const;
   http::Response answer_json(const http::Request& request, const std::string& id, Said& said) const;
   http::Response answer_query(const std::string& service, const http::Request& request, const std::string& id, Said& said) const;
   Call call_of(const http::Request& request, const Principal& who, const std::string& id) const;

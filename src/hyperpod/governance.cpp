@@ -113,11 +113,11 @@ class Governance {
     const auto made = sources_.api.create(*kind_.resource, object);
     if (!made && made.error().code == Code::Exists) return refuse("ConflictException", fmt::format("{} {} already exists. Choose another name.", kind_.word, name));
     if (!made) return std::unexpected(aws_error(made.error(), kind_.create));
-    // Two calls at once have both found nobody: the older object stays.
+    // Two calls at once have both found nobody. The later one withdraws; where the time does not tell which that is, whoever sees the other does.
     const auto after = all();
     if (!after) return std::unexpected(after.error());
     for (const Json& other : *after) {
-      if (kube::uid_of(other) == kube::uid_of(*made) || !rivals(other, *made) || age_of(*made) < age_of(other)) continue;
+      if (kube::uid_of(other) == kube::uid_of(*made) || !rivals(other, *made) || created_at(*made) < created_at(other)) continue;
       const auto gone = sources_.api.remove(*kind_.resource, kube::key_of(*made), {.grace_seconds = {}, .uid = kube::uid_of(*made), .resource_version = {}});
       if (!gone && gone.error().code != Code::NotFound) return std::unexpected(aws_error(gone.error(), kind_.create));
       return conflict_with(other);
@@ -179,7 +179,6 @@ class Governance {
  private:
   // A site has one policy, a team one quota.
   bool rivals(const Json& a, const Json& b) const { return kind_.resource == &api::teams::configs || a["spec"]["teamName"] == b["spec"]["teamName"]; }
-  static std::pair<std::string, std::string> age_of(const Json& object) { return {object["metadata"]["creationTimestamp"].string(), kube::name_of(object)}; }
   Answer<Json> conflict_with(const Json& other) const {
     const std::string where = fmt::format("{} (id {})", name_of_entity(other), entity_id(kube::uid_of(other)));
     if (kind_.resource == &api::teams::configs) return refuse("ConflictException", fmt::format("There is a scheduler policy already: {}. A site has one; update it.", where));

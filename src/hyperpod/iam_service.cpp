@@ -41,7 +41,11 @@ class Iam {
     const std::string name = text("Name", type), path = given("Path", "/");
     if (!names::is_name(name)) return bad_name(type, name);
     if (path.size() > 512 || !path.starts_with('/') || !path.ends_with('/') || std::any_of(path.begin(), path.end(), [](char c) { return c < '!' || c > '~'; }) || path.find("//") != path.npos) return invalid(fmt::format("Path '{}': it begins and ends with / and has printable characters", cut(path, 128)));
-    if (auto done = call_.allow(action_for("Create", type), arn(type, path, name)); !done) return std::unexpected(done.error());
+    const auto tags = given_tags();
+    if (!tags) return std::unexpected(tags.error());
+    for (const std::string& action : {action_for("Create", type), action_for("Tag", type)})
+      if (action != action_for("Tag", type) || !tags->empty())
+        if (auto done = call_.allow(action, arn(type, path, name), tag_keys(*tags, {})); !done) return std::unexpected(done.error());
     Json spec = Json::object({{"type", std::string(names::text(type))}, {"name", name}});
     if (path != "/") spec.set("path", path);
     if (const std::string description = given("Description"); !description.empty()) spec.set("description", cut(description, 1000));
@@ -54,9 +58,9 @@ class Iam {
       if (*longest != 0) spec.set("maxSessionSeconds", *longest);
     }
     if (!given("PermissionsBoundary").empty()) return invalid("PermissionsBoundary is not served here: an Identity's spec.permissionsBoundary is a document of its own");
-    Json tags = Json::array();
-    for (int i = 1; !given(fmt::format("Tags.member.{}.Key", i)).empty(); ++i) tags.push(Json::object({{"key", given(fmt::format("Tags.member.{}.Key", i))}, {"value", given(fmt::format("Tags.member.{}.Value", i))}}));
-    if (!tags.items().empty()) spec.set("tags", std::move(tags));
+    Json list = Json::array();
+    for (const auto& [key, value] : *tags) list.push(Json::object({{"key", key}, {"value", value}}));
+    if (!list.items().empty()) spec.set("tags", std::move(list));
     const auto made = api_.create(names::identities, Json::object({{"apiVersion", names::identities.api_version()}, {"kind", "Identity"}, {"metadata", Json::object({{"name", names::object_name(type, name)}})}, {"spec", std::move(spec)}}));
     if (!made) return std::unexpected(iam_error(made.error(), title(type, name)));
     return "<" + std::string(names::text(type)) + ">" + picture(*made) + "</" + std::string(names::text(type)) + ">";
@@ -73,10 +77,11 @@ class Iam {
     const auto objects = api_.list(names::identities, "");
     if (!objects) return std::unexpected(aws_error(objects.error(), "list identities"));
     const std::string prefix = given("PathPrefix", "/");
-    std::vector<std::pair<std::string, std::string>> entries;
+    std::vector<const Json*> chosen;
+    std::vector<std::string> all;
     for (const Json& object : objects->items)
-      if (object["spec"]["type"].string() == names::text(type) && object["spec"]["path"].string_or("/").starts_with(prefix)) entries.emplace_back(object["spec"]["name"].string(), "<member>" + picture(object) + "</member>");
-    return page(std::move(entries), fmt::format("{}s", names::text(type)), "list of " + std::string(names::text(type)) + prefix);
+      if (object["spec"]["type"].string() == names::text(type) && object["spec"]["path"].string_or("/").starts_with(prefix)) chosen.push_back(&object), all.push_back(object["spec"]["name"].string());
+    return page(all, [&](std::size_t i) { return "<member>" + picture(*chosen[i]) + "</member>"; }, fmt::format("{}s", names::text(type)), "list of " + std::string(names::text(type)) + prefix);
   }
 
   Answer<std::string> remove(Type type) {
@@ -145,9 +150,9 @@ class Iam {
   Answer<std::string> list_policies(Type type) {
     const auto object = find_for(fmt::format("iam:List{}Policies", names::text(type)), type);
     if (!object) return std::unexpected(object.error());
-    std::vector<std::pair<std::string, std::string>> entries;
-    for (const Json& one : (*object)["spec"]["policies"].items()) entries.emplace_back(one["name"].string(), xml_element("member", one["name"].string()));
-    return page(std::move(entries), "PolicyNames", "policies of " + kube::uid_of(*object));
+    std::vector<std::string> all;
+    for (const Json& one : (*object)["spec"]["policies"].items()) all.push_back(one["name"].string());
+    return page(all, [&](std::size_t i) { return xml_element("member", all[i]); }, "PolicyNames", "policies of " + kube::uid_of(*object));
   }
 
   Answer<std::string> delete_policy(Type type) {
@@ -179,9 +184,9 @@ class Iam {
     if (!object) return std::unexpected(object.error());
     const auto keys = keys_of(*object);
     if (!keys) return std::unexpected(keys.error());
-    std::vector<std::pair<std::string, std::string>> entries;
-    for (const auto& [secret, key] : *keys) entries.emplace_back(key.id, "<member>" + key_picture(*object, key, secret) + "</member>");
-    return page(std::move(entries), "AccessKeyMetadata", "keys of " + kube::uid_of(*object));
+    std::vector<std::string> all;
+    for (const auto& [secret, key] : *keys) all.push_back(key.id);
+    return page(all, [&](std::size_t i) { return "<member>" + key_picture(*object, (*keys)[i].second, (*keys)[i].first) + "</member>"; }, "AccessKeyMetadata", "keys of " + kube::uid_of(*object));
   }
 
   Answer<std::string> update_key() {
@@ -212,6 +217,17 @@ class Iam {
   std::string arn(Type type, const std::string& path, const std::string& name) const { return fmt::format("arn:aws:iam::{}:{}{}{}", call_.site.account, type == Type::User ? "user" : "role", path, name); }
   static std::string title(Type type, const std::string& name) { return fmt::format("The {} with name {}", type == Type::User ? "user" : "role", name); }
   static std::unexpected<AwsError> bad_name(Type type, const std::string& name) { return invalid(fmt::format("{}Name '{}': 1 to 64 of letters, digits and +=,.@_-", names::text(type), cut(name, 128))); }
+
+  Answer<Tags> given_tags() const {
+    Json list = Json::array();
+    for (int i = 1; i <= 51 && !given(fmt::format("Tags.member.{}.Key", i)).empty(); ++i) {
+      const std::string key = given(fmt::format("Tags.member.{}.Key", i)), value = given(fmt::format("Tags.member.{}.Value", i));
+      if (code_points(key) > 128 || code_points(value) > 256) return invalid("a tag's key has at most 128 characters, its value 256");
+      list.push(Json::object({{"Key", key}, {"Value", value}}));
+    }
+    if (list.items().size() > 50) return refuse("LimitExceeded", "at most 50 tags", 409);
+    return read_tags(list);
+  }
 
   Answer<std::int64_t> session_duration() const {
     const std::string text = given("MaxSessionDuration");
@@ -244,6 +260,7 @@ class Iam {
     if (object)
       for (const Json& tag : (*object)["spec"]["tags"].items()) tags[tag["key"].string()] = tag["value"].string();
     iam::Keys keys = tag_keys({}, tags);
+    if (object && !(*object)["spec"]["permissionsBoundary"].is_null()) keys.set("iam:PermissionsBoundary", {"inline"});  // it is there, and has no ARN
     // A name and nothing else: a path would tell that it is there.
     if (auto done = call_.allow(action, arn(type, path, name), keys, fmt::format("{} {}", type == Type::User ? "user" : "role", name)); !done) return std::unexpected(done.error());
     if (!object) return none(title(type, name));
@@ -270,12 +287,13 @@ class Iam {
   Answer<Json> find_key(const std::string& action) const {
     const auto object = find_for(action, Type::User);
     if (!object) return object;
-    const auto keys = keys_of(*object);
-    if (!keys) return std::unexpected(keys.error());
     const std::string id = given("AccessKeyId");
-    for (const auto& [secret, key] : *keys)
-      if (key.id == id) return secret;
-    return none("The Access Key with id " + cut(id, 128));
+    const bool sensible = id.size() >= 16 && id.size() <= 128 && std::all_of(id.begin(), id.end(), [](char c) { return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); });
+    auto secret = sensible ? api_.get(kube::resources::secrets, {space_, names::key_object_name(id)}) : Result<Json>(fail(Code::NotFound, ""));
+    if (!secret && secret.error().code != Code::NotFound) return std::unexpected(aws_error(secret.error(), "read key"));
+    const auto key = secret ? names::read_key(*secret) : std::nullopt;
+    if (!key || key->id != id || key->identity != kube::name_of(*object) || key->identity_uid != kube::uid_of(*object)) return none("The Access Key with id " + cut(id, 128));
+    return std::move(*secret);
   }
 
   std::string picture(const Json& object) const {
@@ -298,17 +316,17 @@ class Iam {
   }
 
   // Entries by their names, from the marker on.
-  Answer<std::string> page(std::vector<std::pair<std::string, std::string>> entries, const std::string& element, const std::string& question) const {
+  Answer<std::string> page(const std::vector<std::string>& all, const std::function<std::string(std::size_t)>& show, const std::string& element, const std::string& question) const {
     std::int64_t most = 100;
     if (const std::string items = given("MaxItems"); !items.empty()) {
       const auto read = std::from_chars(items.data(), items.data() + items.size(), most);
       if (read.ec != std::errc() || read.ptr != items.data() + items.size() || most < 1 || most > 1000) return invalid("MaxItems: 1 to 1000");
     }
     std::vector<Entry> rows;
-    for (std::size_t i = 0; i < entries.size(); ++i) rows.push_back({.name = entries[i].first, .id = entries[i].first, .created = {}, .status = {}, .cluster = {}, .at = i});
+    for (std::size_t i = 0; i < all.size(); ++i) rows.push_back({.name = all[i], .id = all[i], .created = {}, .status = {}, .cluster = {}, .at = i});
     Json input = Json::object({{"SortBy", "Name"}, {"MaxResults", most}, {"of", question}});
     if (const std::string marker = given("Marker"); !marker.empty()) input.set("NextToken", marker);
-    const auto some = page_of(std::move(rows), input, [&](const Entry& one) { return Json(entries[one.at].second); });
+    const auto some = page_of(std::move(rows), input, [&](const Entry& one) { return Json(show(one.at)); });
     if (!some) return std::unexpected(some.error());
     std::string out = "<" + element + ">";
     for (const Json& one : some->items.items()) out += one.string();

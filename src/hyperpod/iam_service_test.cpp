@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "hyperpod/query_protocol.h"
 #include "hyperpod/test_site.h"
 
 namespace fairlead::hyperpod {
@@ -92,6 +93,27 @@ TEST_F(IamService, OnlyWhatIsAllowedAndNoOracle) {
   for (const char* const action : {"ListUsers", "ListRoles"}) EXPECT_EQ(call(action, {}, &bob).code, "AccessDenied") << action;
   EXPECT_EQ(call("CreateAccessKey", {{"UserName", "ada"}}, &bob).code, "AccessDenied");
   EXPECT_EQ(call("PutUserPolicy", {{"UserName", "bob"}, {"PolicyName", "more"}, {"PolicyDocument", everything}}, &bob).code, "AccessDenied");
+}
+
+// Tags are what policies decide by: who gives them needs the right to, and what is tagged is protected by them.
+TEST_F(IamService, TagsAtCreationAreARightOfTheirOwn) {
+  const auto bob = site.user("bob", {R"({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "iam:*", "Resource": "*"}, {"Effect": "Deny", "Action": "iam:TagUser", "Resource": "*", "Condition": {"StringEquals": {"aws:RequestTag/team": "admin"}}},
+    {"Effect": "Deny", "Action": ["iam:PutUserPolicy", "iam:CreateAccessKey"], "Resource": "*", "Condition": {"StringEquals": {"iam:ResourceTag/protected": "true"}}}]})"});
+  EXPECT_EQ(call("CreateUser", {{"UserName", "x"}, {"Tags.member.1.Key", "team"}, {"Tags.member.1.Value", "admin"}}, &bob).code, "AccessDenied");
+  EXPECT_EQ(call("CreateUser", {{"UserName", "x"}, {"Tags.member.1.Key", "team"}, {"Tags.member.1.Value", "dev"}}, &bob).status, 200);
+  EXPECT_EQ(call("CreateUser", {{"UserName", "y"}, {"Tags.member.1.Key", "Team"}, {"Tags.member.1.Value", "a"}, {"Tags.member.2.Key", "team"}, {"Tags.member.2.Value", "b"}}).code, "ValidationError");
+  EXPECT_EQ(call("CreateUser", {{"UserName", "y"}, {"Tags.member.1.Key", "aws:x"}, {"Tags.member.1.Value", "a"}}).code, "ValidationError");
+  call("CreateUser", {{"UserName", "z"}, {"Tags.member.1.Key", "protected"}, {"Tags.member.1.Value", "true"}});
+  EXPECT_EQ(call("CreateAccessKey", {{"UserName", "z"}}, &bob).code, "AccessDenied");
+  EXPECT_EQ(call("CreateAccessKey", {{"UserName", "x"}}, &bob).status, 200);
+}
+
+TEST(QueryProtocol, XmlIsAlwaysWellFormed) {
+  EXPECT_EQ(xml_escape("a<b>&\"c\r\n\x01"), "a&lt;b&gt;&amp;&quot;c&#13;\n ");
+  EXPECT_EQ(xml_escape("Größe 漢 😀"), "Größe 漢 😀");
+  // What XML does not have, and what is no UTF-8.
+  EXPECT_EQ(xml_escape("x\xEF\xBF\xBFy\xEF\xBF\xBE"), "x\xEF\xBF\xBDy\xEF\xBF\xBD");
+  for (const char* const bad : {"\xFF", "\xC0\xAF", "\xED\xA0\x80", "\xE2\x82", "\xF5\x80\x80\x80", "\x80"}) EXPECT_THAT(xml_escape(bad), testing::MatchesRegex("(\xEF\xBF\xBD)+")) << bad;
 }
 
 TEST_F(IamService, ListsComeInPages) {

@@ -28,6 +28,11 @@ std::shared_ptr<const iam::Bundle> bundle(std::vector<std::pair<std::string, con
 
 }  // namespace
 
+std::string identity_arn(const Json& object, const Site& site) {
+  const Json& spec = object["spec"];
+  return fmt::format("arn:aws:iam::{}:{}{}{}", site.account, spec["type"].string() == "User" ? "user" : "role", spec["path"].string_or("/"), spec["name"].string());
+}
+
 std::string document_text(const Json& field) { return field.is_string() ? field.string() : kube::print_json(field); }
 
 Identity read_identity(const Json& object, const Site& site) {
@@ -43,7 +48,7 @@ Identity read_identity(const Json& object, const Site& site) {
   // Two objects must not be the same user: only the one that is named after it is.
   if (const std::string expected = api::identities::object_name(out.type, out.name); expected != out.object) out.problem = fmt::format("{} {} has to be in the object {}, not in {}", text(out.type), out.name, expected, out.object);
   if (!out.path.starts_with('/') || !out.path.ends_with('/')) out.problem = "spec.path: it begins and ends with /";
-  out.arn = fmt::format("arn:aws:iam::{}:{}{}{}", site.account, user ? "user" : "role", out.path, out.name);
+  out.arn = identity_arn(object, site);
   std::string letters = hex(sha256(kube::uid_of(object))).substr(0, 17);
   std::transform(letters.begin(), letters.end(), letters.begin(), [](char c) { return static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c); });
   out.id = (user ? "AIDA" : "AROA") + letters;

@@ -39,6 +39,7 @@ struct Identity {
 
 // Never fails: what is wrong is its problem.
 Identity read_identity(const kube::Json& object, const Site& site);
+std::string identity_arn(const kube::Json& object, const Site& site);  // as its spec says, without reading the rest
 // Text of a document in a field that holds it as text or as an object.
 std::string document_text(const kube::Json& field);
 // Of such a session: "arn:aws:sts::111122223333:assumed-role/NAME/SESSION".

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdint>
 
 #include "base/encoding.h"
 
@@ -60,18 +61,37 @@ Answer<http::Query> read_form(const http::Request& request) {
 }
 
 std::string xml_escape(std::string_view text) {
+  static constexpr std::string_view replacement = "\xEF\xBF\xBD";
   std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default:
+  for (std::size_t at = 0; at < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    if (byte < 0x80) {
+      ++at;
+      switch (byte) {
+        case '&': out += "&amp;"; break;
+        case '<': out += "&lt;"; break;
+        case '>': out += "&gt;"; break;
+        case '"': out += "&quot;"; break;
+        case '\r': out += "&#13;"; break;  // as itself it would be read as a newline
         // XML 1.0 has no other control characters, not even as references.
-        if (static_cast<unsigned char>(c) >= 0x20 || c == '\t' || c == '\n' || c == '\r') out += c;
-        else out += ' ';
+        default: out += byte >= 0x20 || byte == '\t' || byte == '\n' ? static_cast<char>(byte) : ' ';
+      }
+      continue;
     }
+    // A whole character of UTF-8 that XML has, or the sign for one that it has not.
+    const std::size_t size = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
+    std::uint32_t point = byte & (0xFFU >> (size + 1));
+    bool whole = byte >= 0xC2 && byte <= 0xF4 && at + size <= text.size();
+    for (std::size_t i = 1; whole && i < size; ++i) {
+      const auto next = static_cast<unsigned char>(text[at + i]);
+      whole = (next & 0xC0U) == 0x80U;
+      point = point << 6U | (next & 0x3FU);
+    }
+    whole = whole && point >= (size == 2 ? 0x80U : size == 3 ? 0x800U : 0x10000U) && point <= 0x10FFFF && (point < 0xD800 || point > 0xDFFF) && point != 0xFFFE && point != 0xFFFF;
+    if (whole) out += text.substr(at, size);
+    else out += replacement;
+    const bool forbidden = point == 0xFFFE || point == 0xFFFF;
+    at += whole || (forbidden && at + size <= text.size()) ? size : 1;
   }
   return out;
 }

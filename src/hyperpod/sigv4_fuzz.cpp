@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/encoding.h"
+#include "hyperpod/eks_token.h"
 #include "hyperpod/query_protocol.h"
 #include "hyperpod/session_token.h"
 #include "hyperpod/sigv4.h"
@@ -11,6 +12,9 @@ using namespace fairlead;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
+  // As a token of `aws eks get-token`: the bytes themselves, and what they would be in one.
+  (void)hyperpod::read_eks_token(text, "fairlead");
+  (void)hyperpod::read_eks_token(std::string(hyperpod::eks_token_prefix) + base64(text), "fairlead");
   http::Request request{.method = size % 2 == 0 ? "POST" : "GET", .target = {}, .headers = {}, .body = {}, .peer = {}};
   const auto end = text.find("\n\n");
   const auto lines = split(text.substr(0, end), '\n');

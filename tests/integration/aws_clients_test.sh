@@ -103,6 +103,13 @@ YAML
 says 'what her group may' 0 'g0' by_token
 secrets_by_token() { PATH=$clients/bin:$PATH as_ada "$build/bin/fairlead" get secrets -A --kubeconfig "$work/ada.kubeconfig"; }
 says 'and nothing else' 1 'cannot list' secrets_by_token
+# The same for a kube-apiserver, by its webhook.
+review() { # TOKEN
+  printf '{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "%s"}}' "$1" | as_ada sh -c 'curl -sS --cacert "$AWS_CA_BUNDLE" -H "Content-Type: application/json" --data-binary @- "$AWS_ENDPOINT_URL/kubernetes/token-review"'
+}
+token=$(as_ada "$clients/bin/aws" eks get-token --cluster-name fairlead | python3 -c 'import json, sys; print(json.load(sys.stdin)["status"]["token"])')
+says 'a webhook says who that is' 0 '"groups":["node-watchers"]' review "$token"
+says 'and that a changed token is nobody' 0 '"authenticated":false' review "${token%???}AAA"
 as_ada "$clients/bin/aws" eks delete-access-entry --cluster-name fairlead --principal-arn "arn:aws:iam::$account:user/ada" > /dev/null
 out_again() { ! by_token > "$work/out" 2>&1 && grep -q Unauthorized "$work/out"; }
 wait_until 10 'without her entry she is out again' out_again
