@@ -268,7 +268,7 @@ int main(int argc, char** argv) {
   app.add_option("--eks-endpoint", flags.eks_endpoint, "how clients reach its API (default: as this server does)")->group(aws)->type_name("URL");
   app.add_option("--aws-rate", flags.aws_rate, "calls a second of one identity, bursts of twice that; 0: no limit")->group(aws)->capture_default_str()->check(CLI::Range(0.0, 1e9));
   app.add_flag("--aws-relaxed-names", flags.aws_relaxed_names, "names that only machines of AWS have (file systems, zones, ids of nodes and volumes) may be any printable words")->group(aws);
-  app.add_option("--aws-audit-log", flags.aws_audit_log, "file of who called what, one JSON line a call (default: aws-audit.log of the state folder, where there is one); off: none")->group(aws)->type_name("FILE|off");
+  app.add_option("--aws-audit-log", flags.aws_audit_log, "file of who called what, one JSON line a call (default: aws-audit.log of the state folder; with --engine=kubernetes the server's own log); off: none")->group(aws)->type_name("FILE|off");
   app.add_option("--controllers", flags.controllers, "all, or engine: the controllers of domains (slurm) run elsewhere")->capture_default_str()->check(CLI::IsMember({"all", "engine"}));
   const char* const group = "On a Kubernetes cluster (--engine=kubernetes)";
   app.add_option("--kubeconfig", flags.kubeconfig, "file that says which; without: $KUBECONFIG, the pod's service account, ~/.kube/config")->group(group)->type_name("FILE");

@@ -93,7 +93,7 @@ struct AwsWiring {
   std::function<Result<http::KeyPair>(const http::CertificateRequest&)> issue;   // by the site's authority; null: by one of its own, in a Secret
   std::string ca_pem;                                                            // of `issue`
   hyperpod::EksCluster cluster;                                                  // the Kubernetes that this server works with; its name is --eks-name
-  std::string audit_log;                                                         // where none is named; empty: none
+  std::string audit_log;                                                         // where none is named; empty: the calls are lines of the log
 };
 // A face that comes later and goes earlier than who asks it. Thread-safe.
 class LateFace {

@@ -56,6 +56,8 @@ Result<std::unique_ptr<hyperpod::Door>> open_aws(const Flags& flags, kube::KubeA
     auto log = apiserver::AuditLog::open({.path = path, .size_limit = {std::int64_t{flags.audit_megabytes} << 20}, .backups = flags.audit_backups});
     if (!log) return pass(std::move(log.error()), "--aws-audit-log");
     options.front.audit = [kept = std::shared_ptr<apiserver::AuditLog>(std::move(*log))](const kube::Json& record) { kept->write(kube::print_json(record)); };
+  } else if (flags.aws_audit_log != "off") {  // in a pod: what collects its log keeps it, and no volume fills up
+    options.front.audit = [](const kube::Json& record) { log_info("AWS call", {{"record", kube::print_json(record)}}); };
   }
   return hyperpod::Door::open(api, clock, std::move(options));
 }

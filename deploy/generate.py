@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes those files that follow from the programs: CustomResourceDefinitions, rules of roles, the schema of slurm-cluster's values, the open ways of the chart's policies and their table in docs.
 
-  fairlead install --dry-run -o yaml | deploy/generate.py --ways WAYS.json --table TABLE.md            write
-  fairlead install --dry-run -o yaml | deploy/generate.py --ways WAYS.json --table TABLE.md --check    exit 1 and name the files that differ
+  fairlead install --dry-run -o yaml | deploy/generate.py --aws AWS.yaml --ways WAYS.json --table TABLE.md            write
+  fairlead install --dry-run -o yaml | deploy/generate.py --aws AWS.yaml --ways WAYS.json --table TABLE.md --check    exit 1 and name the files that differ
 
-WAYS.json is what `fairlead ports -o json` prints, TABLE.md what `fairlead ports --markdown` does.
+AWS.yaml is what `fairlead install --aws --dry-run -o yaml` prints, WAYS.json what `fairlead ports -o json` prints, TABLE.md what `fairlead ports --markdown` does.
 """
 
 import argparse
@@ -126,7 +126,12 @@ def with_table(document, table):
     return document[:begin] + MARKS[0] + table + document[end:]
 
 
-def generate(documents, ways, table):
+def rules_of(documents, kind):
+    people = ("fairlead-view", "fairlead-edit", "fairlead-team-member", "fairlead-team-viewer")
+    return [rule for d in documents if d["kind"] == kind and d["metadata"]["name"] not in people for rule in d["rules"]]
+
+
+def generate(documents, with_aws, ways, table):
     out, crds = {}, {}
     for crd in documents:
         if crd["kind"] != "CustomResourceDefinition":
@@ -138,7 +143,11 @@ def generate(documents, ways, table):
     # Those of people have their own files; the others are the server's.
     people = ("fairlead-view", "fairlead-edit", "fairlead-team-member", "fairlead-team-viewer")
     for kind, file in (("ClusterRole", "rules-server"), ("Role", "rules-leader")):
-        out[f"fairlead/files/{file}.yaml"] = rules_text([rule for d in documents if d["kind"] == kind and d["metadata"]["name"] not in people for rule in d["rules"]])
+        out[f"fairlead/files/{file}.yaml"] = rules_text(rules_of(documents, kind))
+    # What serving AWS clients needs beside that.
+    for kind, file in (("ClusterRole", "rules-aws"), ("Role", "rules-aws-space")):
+        have = sorted_rules(rules_of(documents, kind))
+        out[f"fairlead/files/{file}.yaml"] = rules_text([rule for rule in sorted_rules(rules_of(with_aws, kind)) if rule not in have])
     for d in documents:
         if d["kind"] == "ClusterRole" and d["metadata"]["name"] in people:
             out[f"fairlead/files/rules-{d['metadata']['name'].removeprefix('fairlead-')}.yaml"] = rules_text(d["rules"])
@@ -151,6 +160,7 @@ def generate(documents, ways, table):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--aws", required=True)
     parser.add_argument("--ways", required=True)
     parser.add_argument("--table", required=True)
     parser.add_argument("--check", action="store_true")
@@ -160,9 +170,10 @@ def main():
         ways = json.load(stream)
     with open(options.table, encoding="utf-8") as stream:
         table = stream.read()
-    documents = [d for d in yaml.safe_load_all(sys.stdin) if d]
-    documents = [item for d in documents for item in (d["items"] if d["kind"] == "List" else [d])]
-    files = generate(documents, ways, table)
+    flat = lambda stream: [item for d in yaml.safe_load_all(stream) if d for item in (d["items"] if d["kind"] == "List" else [d])]
+    with open(options.aws, encoding="utf-8") as stream:
+        with_aws = flat(stream)
+    files = generate(flat(sys.stdin), with_aws, ways, table)
     folder = os.path.join(HELM, "fairlead/files/crds")
     stale = [f"fairlead/files/crds/{name}" for name in (sorted(os.listdir(folder)) if os.path.isdir(folder) else []) if f"fairlead/files/crds/{name}" not in files]
     wrong = []

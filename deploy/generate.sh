@@ -8,4 +8,5 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$1/bin/fairlead" ports -o json > "$work/ways.json"
 "$1/bin/fairlead" ports --markdown > "$work/table.md"
-"$1/bin/fairlead" install --dry-run -o yaml | "$(dirname "$0")/generate.py" --ways "$work/ways.json" --table "$work/table.md" "${@:2}"
+"$1/bin/fairlead" install --aws --dry-run -o yaml > "$work/aws.yaml"
+"$1/bin/fairlead" install --dry-run -o yaml | "$(dirname "$0")/generate.py" --aws "$work/aws.yaml" --ways "$work/ways.json" --table "$work/table.md" "${@:2}"

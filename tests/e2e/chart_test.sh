@@ -108,7 +108,7 @@ eventually 90 'two nodes' k wait --for=condition=Ready node/node-0 node/node-1 -
 say 'two nodes'
 
 # The ports of the API server differ here from the chart's defaults: a policy sees the real one.
-"$programs/helm" install f "$top/deploy/helm/fairlead" -n fairlead-system --create-namespace --set "networkPolicy.apiServerPorts={443,$port},agent.hostDir=$work/host" > "$work/out" 2>&1 || fail 'helm install'
+"$programs/helm" install f "$top/deploy/helm/fairlead" -n fairlead-system --create-namespace --set "networkPolicy.apiServerPorts={443,$port},agent.hostDir=$work/host,server.aws.enabled=true" > "$work/out" 2>&1 || fail 'helm install'
 deployment=f-fairlead-server
 eventually 120 'both replicas are ready' k -n fairlead-system wait --for=jsonpath='{.status.readyReplicas}'=2 "deployment/$deployment" --timeout=2s
 holder() { k -n fairlead-system get lease fairlead-server -o jsonpath='{.spec.holderIdentity}' | sed -E 's/_[0-9a-f]+$//'; }
@@ -119,6 +119,12 @@ first=$(holder)
 [ "$(k -n fairlead-system get pods -l app.kubernetes.io/component=server -o jsonpath='{range .items[*]}{.spec.nodeName}{"\n"}{end}' | sort -u | wc -l)" = 2 ] || fail 'both replicas are on one node'
 eventually 90 "the agents' pods run" eval '[ "$(k -n fairlead-system get daemonset -o jsonpath="{.items[0].status.numberReady}")" = 2 ]'
 say "the chart's pods run: $first leads, one on each node"
+# Both replicas serve AWS clients, as one site: whichever is asked.
+site_of() { k -n fairlead-system get configmap fairlead-aws -o jsonpath='{.data.account} {.data.endpoint}'; }
+[[ $(site_of) =~ ^[0-9]{12}\ https://f-fairlead-aws.fairlead-system.svc$ ]] || fail "the site of AWS clients: $(site_of)"
+account=$(site_of | cut -d' ' -f1)
+for pod in $(servers); do k -n fairlead-system logs "$pod" | grep 'AWS clients are served' | grep -q "account=$account" || fail "pod $pod serves no AWS clients of account $account"; done
+say 'both serve AWS clients, of one account'
 
 cluster() { # NAME
   k apply -f - > "$work/out" 2>&1 << TEXT || fail "cluster $1"

@@ -126,7 +126,14 @@ refused 'sshd/port' render c $cluster_chart --set slurmNodes.login.sshd.port=700
 refused 'replicaas' render f $operator_chart --set server.replicaas=3
 refused 'hostDir' render f $operator_chart --set agent.hostDir=relative/dir
 refused 'serviceAccount.name' render f $operator_chart --set serviceAccount.create=false
+refused 'does not go with server.watchNamespace' render f $operator_chart --set server.aws.enabled=true --set server.watchNamespace=lab
+refused 'aws/endpoint' render f $operator_chart --set server.aws.enabled=true --set server.aws.endpoint=http://plain
 ok 'wrong values are refused by name'
+! render f $operator_chart | grep -q aws-listen || fail 'AWS clients are served without being asked for'
+render f $operator_chart -n lab --set server.aws.enabled=true > "$work/aws.yaml"
+grep -qF -- '--aws-endpoint=https://f-fairlead-aws.lab.svc' "$work/aws.yaml" || fail 'no endpoint for AWS clients'
+[[ $(grep -c '^  name: f-fairlead-aws$' "$work/aws.yaml") == 5 ]] || fail 'not a Service, two roles and two bindings for AWS clients'
+ok 'AWS clients are served where that is asked for, with rights for that'
 [[ $(render f $operator_chart --set metrics.serviceMonitor.enabled=true | grep -c '^kind: ServiceMonitor$') == 1 ]] || fail 'no ServiceMonitor'
 exporter=slurmNodes.exporter.enabled=true
 [[ $(render c $cluster_chart --set $exporter,podMonitor.create=true -a monitoring.coreos.com/v1 | grep -c '^kind: PodMonitor$') == 1 ]] || fail 'no PodMonitor'

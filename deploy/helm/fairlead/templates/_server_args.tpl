@@ -3,6 +3,8 @@
 
 {{- define "fairlead.webhookPort" -}}9443{{- end -}}
 
+{{- define "fairlead.awsPort" -}}6444{{- end -}}
+
 {{/* How the server is started; a list. */}}
 {{- define "fairlead.serverArgs" -}}
 - --engine=kubernetes
@@ -18,6 +20,13 @@
 {{- else }}
 - --webhook-listen=0.0.0.0:{{ include "fairlead.webhookPort" . }}
 - --webhook-service={{ include "fairlead.fullname" . }}-webhooks
+{{- end }}
+{{- if .Values.server.aws.enabled }}
+{{- if .Values.server.watchNamespace }}
+{{- fail "server.aws.enabled needs rights in the whole cluster: identities, nodes and clusters of all namespaces. It does not go with server.watchNamespace" }}
+{{- end }}
+- --aws-listen=0.0.0.0:{{ include "fairlead.awsPort" . }}
+- --aws-endpoint={{ .Values.server.aws.endpoint | default (printf "https://%s-aws.%s.svc" (include "fairlead.fullname" .) .Release.Namespace) }}
 {{- end }}
 {{- if .Values.server.decisionLogMiB }}
 - --decision-log-maxsize={{ int .Values.server.decisionLogMiB }}
