@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 here=tests/peers/aws
 # shellcheck source=tests/lib.sh
 . tests/lib.sh
-clients=$("$here/clients.sh")
+clients=$("$here/clients.sh") || { [ $? != 77 ] || { echo "skipped: AWS's clients cannot be had here"; exit 77; }; fail "AWS's clients"; }
 export HOME=$work XDG_STATE_HOME=$work/home
 
 fairlead() { "$build/bin/fairlead" "$@"; }

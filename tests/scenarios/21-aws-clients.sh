@@ -3,7 +3,7 @@
 # The AWS CLI, as it is, sees the cluster and its nodes, gives teams their quotas, and may do what its user's policies allow and nothing else.
 . "$(dirname "$0")/lib.sh"
 
-clients=$("$top/tests/peers/aws/clients.sh") || fail 'the clients of AWS cannot be installed'
+clients=$("$top/tests/peers/aws/clients.sh") || { [ $? != 77 ] || { note "left out: AWS's clients cannot be had here"; exit 0; }; fail "AWS's clients"; }
 type=node.kubernetes.io/instance-type
 folder=$SCENARIO_WORK/aws
 mkdir -p "$folder"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Makes the pinned clients of AWS once and prints their folder: bin/python and bin/aws in it, js/node_modules where there is Node.js.
-#   clients.sh       exit status 77: no Python with venv
+#   clients.sh       exit status 77: no Python with venv, or its packages cannot be had
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 python=/usr/bin/python3
@@ -16,11 +16,11 @@ if [ ! -e "$home/ready" ]; then
   if [ ! -e "$home/ready" ]; then
     rm -rf "$home"
     "$python" -m venv "$home" >&2
-    "$home/bin/pip" install -q --disable-pip-version-check --require-hashes --only-binary :all: -r "$here/requirements.txt" >&2
+    "$home/bin/pip" install -q --disable-pip-version-check --require-hashes --only-binary :all: -r "$here/requirements.txt" >&2 || { echo 'clients.sh: boto3 and the AWS CLI cannot be installed here' >&2; rm -rf "$home"; exit 77; }
     if command -v npm > /dev/null; then
       mkdir "$home/js"
       cp "$here/package.json" "$here/package-lock.json" "$home/js/"
-      (cd "$home/js" && npm ci --no-audit --no-fund --loglevel=error >&2)
+      (cd "$home/js" && npm ci --no-audit --no-fund --loglevel=error >&2) || { echo 'clients.sh: the SDK for JavaScript cannot be installed here: left out' >&2; rm -rf "$home/js"; }
     fi
     touch "$home/ready"
   fi
