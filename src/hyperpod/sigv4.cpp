@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/encoding.h"
+#include "iam/policy.h"
 
 namespace fairlead::hyperpod {
 namespace {
@@ -18,12 +19,7 @@ constexpr std::string_view algorithm = "AWS4-HMAC-SHA256";
 constexpr std::string_view terminator = "aws4_request";
 constexpr std::string_view unsigned_payload = "UNSIGNED-PAYLOAD";
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return out;
-}
+using iam::lower;
 
 bool all_digits(std::string_view text) { return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }); }
 
