@@ -35,7 +35,6 @@ Result<std::unique_ptr<hyperpod::Door>> open_aws(const Flags& flags, kube::KubeA
   options.eks = wiring.cluster;
   options.eks.name = flags.eks_name;
   if (!flags.eks_endpoint.empty()) options.eks.endpoint = flags.eks_endpoint;
-  options.eks.created = clock.now();
   if (!flags.aws_endpoint.empty() && !flags.aws_endpoint.starts_with("https://")) return fail(Code::Invalid, "--aws-endpoint " + flags.aws_endpoint + ": https://HOST[:PORT] is expected");
   http::CertificateRequest request = certificate_for(wiring.address, flags.aws_endpoint);
   if (wiring.issue) {

@@ -166,10 +166,15 @@ kube::Access aws_access(const std::string& space) {
   return access;
 }
 
-AccessKey new_key(std::string identity, std::string identity_uid) {
+std::string random_key_id(std::string_view begin) {
   static constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-  AccessKey key{.id = "AKIA", .secret = base64(secret_bytes(30)), .identity = std::move(identity), .identity_uid = std::move(identity_uid), .active = true};
-  for (const char c : secret_bytes(16)) key.id += letters[static_cast<unsigned char>(c) % letters.size()];
+  std::string out(begin);
+  for (const char c : secret_bytes(16)) out += letters[static_cast<unsigned char>(c) % letters.size()];
+  return out;
+}
+
+AccessKey new_key(std::string identity, std::string identity_uid) {
+  AccessKey key{.id = random_key_id("AKIA"), .secret = base64(secret_bytes(30)), .identity = std::move(identity), .identity_uid = std::move(identity_uid), .active = true};
   return key;
 }
 

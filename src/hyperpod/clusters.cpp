@@ -96,9 +96,10 @@ Answer<Cluster> read_cluster(const Sources& sources, Json object) {
 }
 
 // NodeSets of a cluster say how many they should be.
-void add_sets(const Sources& sources, Cluster& cluster) {
+Answer<void> add_sets(const Sources& sources, Cluster& cluster) {
   const auto sets = sources.api.list(api::kNodeSets, kube::space_of(cluster.object), {.label_selector = {}, .field_selector = {}, .limit = 0, .continue_token = {}, .resource_version = "0"});
-  if (!sets) return;
+  if (!sets && sets.error().code == Code::NotFound) return {};  // the kind is not installed: there are none
+  if (!sets) return std::unexpected(aws_error(sets.error(), "read the NodeSets of the cluster"));
   const bool only = sources.index.in_space(kube::space_of(cluster.object)) == 1;
   for (const Json& set : sets->items) {
     const std::string of = api::cluster_of_node_set(set);
@@ -108,10 +109,12 @@ void add_sets(const Sources& sources, Cluster& cluster) {
     if (found == cluster.groups.end()) cluster.groups.push_back({kube::name_of(set), "Compute", "", target, 0});
     else found->target = target;
   }
+  return {};
 }
 
 Json group_details(const Cluster& cluster, const Group& group) {
-  const std::string status = cluster.status == "InService" ? group.ready < group.target ? "Degraded" : "InService" : cluster.status == "Failed" ? "Failed" : cluster.status;
+  const bool lacks = cluster.status == "InService" && group.ready < group.target;
+  const std::string status = lacks ? "Degraded" : cluster.status;
   Json out = Json::object({{"InstanceGroupName", group.name}, {"CurrentCount", group.ready}, {"TargetCount", group.target}, {"Status", status}, {"SlurmConfig", Json::object({{"NodeType", group.node_type}})}});
   if (!group.type.empty()) out.set("InstanceType", group.type);
   return out;
@@ -153,7 +156,7 @@ Answer<Json> describe_cluster(const Sources& sources, const Call& call, const Js
   if (!object) return object;
   auto cluster = read_cluster(sources, std::move(*object));
   if (!cluster) return std::unexpected(cluster.error());
-  add_sets(sources, *cluster);
+  if (auto done = add_sets(sources, *cluster); !done) return std::unexpected(done.error());
   Json groups = Json::array();
   for (const Group& group : cluster->groups) groups.push(group_details(*cluster, group));
   Json out = Json::object({{"ClusterArn", cluster_arn(call.site, cluster->object)}, {"ClusterName", kube::name_of(cluster->object)}, {"ClusterStatus", cluster->status}, {"CreationTime", epoch(created_at(cluster->object))}, {"InstanceGroups", std::move(groups)},

@@ -79,16 +79,19 @@ Result<Site> settle_site(kube::KubeApi& api, const DoorOptions& options) {
     const auto there = api.get(kube::resources::config_maps, key);
     if (there) {
       const Json& data = (*there)["data"];
-      Site site{data["account"].string(), data["region"].string()};
+      const Site site{data["account"].string(), data["region"].string(), created_at(*there)};
       if (!iam::is_account(site.account) || !is_region(site.region)) return fail(Code::Invalid, fmt::format("ConfigMap {}: account and region are not what they should be ({}, {})", key.text(), site.account, site.region));
       if (!options.account.empty() && options.account != site.account) return fail(Code::Conflict, fmt::format("this site is account {}, not {}: all ARNs would change. To have it so, delete ConfigMap {}", site.account, options.account, key.text()));
       if (!options.region.empty() && options.region != site.region) return fail(Code::Conflict, fmt::format("this site is region {}, not {}: all ARNs would change. To have it so, delete ConfigMap {}", site.region, options.region, key.text()));
       return site;
     }
     if (there.error().code != Code::NotFound) return pass(there.error(), "read ConfigMap " + key.text());
-    const Site site{options.account.empty() ? random_account() : options.account, options.region.empty() ? Site().region : options.region};
+    Site site{options.account.empty() ? random_account() : options.account, options.region.empty() ? Site().region : options.region, {}};
     const auto made = api.create(kube::resources::config_maps, settings_object(options.space, site));
-    if (made) return site;
+    if (made) {
+      site.founded = created_at(*made);
+      return site;
+    }
     if (made.error().code != Code::Exists) return pass(made.error(), "make ConfigMap " + key.text());  // another server was faster: what it chose counts
   }
   return fail(Code::Unavailable, fmt::format("ConfigMap {} comes and goes", key.text()));
@@ -132,6 +135,7 @@ Result<std::unique_ptr<Door>> Door::open(kube::KubeApi& api, const Clock& clock,
   if (!model) return std::unexpected(std::move(model.error()));
   auto site = settle_site(api, options);
   if (!site) return std::unexpected(std::move(site.error()));
+  options.eks.created = site->founded;
   auto seal = settle_sessions(api, options.space);
   if (!seal) return std::unexpected(std::move(seal.error()));
   std::unique_ptr<Door> door(new Door(api, clock, std::move(options), std::move(*site), std::move(*seal), std::move(*model)));

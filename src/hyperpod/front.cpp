@@ -26,6 +26,9 @@ constexpr double nobodys_per_second = 20;   // refusals of nobody that the audit
 
 const std::vector<std::string_view> known_services{"sagemaker", "sts", "iam", "eks", "ec2", "s3", "ssm", "sns", "secretsmanager", "cloudformation", "logs"};
 
+// For the audit; what a client makes up is not written down.
+std::string source_of(const std::string& service) { return std::find(known_services.begin(), known_services.end(), service) == known_services.end() ? "unknown" : service + ".amazonaws.com"; }
+
 // As EKS says it: a code in a header, and statuses of HTTP.
 http::Response rest_error(const AwsError& error, const std::string& id) {
   int status = error.status;
@@ -69,7 +72,7 @@ std::string service_of(const http::Request& request) {
 
 struct Front::Said {
   std::string source = "sagemaker.amazonaws.com", name = "Unknown";
-  std::string arn, user_id, key_id, type;
+  std::string arn, user_id, key_id;
   bool role = false;
   std::optional<AwsError> error;
 };
@@ -81,7 +84,7 @@ iam::Call Call::question(std::string_view action, const std::string& resource, i
   out.keys.set("aws:CurrentTime", {print_time(now)});
   out.keys.set("aws:EpochTime", {std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count())});
   out.keys.set("aws:SecureTransport", {tls ? "true" : "false"});
-  out.keys.set("aws:RequestedRegion", {region.empty() ? site.region : region});
+  out.keys.set("aws:RequestedRegion", {who.region});
   std::map<std::string, std::vector<std::string>> tags;  // keys of conditions know no case: two that differ in it are two values, of which nobody knows which is meant
   for (const auto& [key, value] : who.identity->tags) tags[iam::lower("aws:PrincipalTag/" + key)].push_back(value);
   for (auto& [key, values] : tags) out.keys.set(key, std::move(values));
@@ -108,6 +111,7 @@ Front::Front(const Model& model, const Directory& directory, const SessionSeal& 
 Answer<Principal> Front::principal_of(const Signature& signature, std::string& secret) const {
   Principal out;
   out.key_id = signature.key_id;
+  out.region = signature.region;
   const auto unknown = [] { return refuse("UnrecognizedClientException", "The security token included in the request is invalid."); };
   if (!signature.token.empty()) {
     auto session = seal_.open(signature.token);
@@ -188,14 +192,14 @@ Answer<void> Front::spend(const std::string& bucket_of, double per_second) const
 }
 
 Call Front::call_of(const http::Request& request, const Principal& who, const std::string& id) const {
-  return {.who = who, .site = directory_.site(), .now = clock_.now(), .request_id = id, .source = request.peer.address, .agent = std::string(http::find(request.headers, "user-agent")).substr(0, 512), .region = read_signature(request).value_or(Signature()).region, .tls = options_.tls};
+  return {.who = who, .site = directory_.site(), .now = clock_.now(), .request_id = id, .source = request.peer.address, .agent = std::string(http::find(request.headers, "user-agent")).substr(0, 512), .tls = options_.tls};
 }
 
-Answer<Json> Front::sagemaker(const http::Request& request, const Call& call, Said&) const {
+Answer<Json> Front::sagemaker(const http::Request& request, const Call& call) const {
   const std::string_view target = http::find(request.headers, "x-amz-target");
   const std::string name(target.starts_with(target_prefix) ? target.substr(target_prefix.size()) : "");
   const Operation* operation = model_.operation(name);
-  if (request.method != "POST" || operation == nullptr) return refuse("UnknownOperationException", fmt::format("X-Amz-Target \"{}\" is no operation of this service; clusters, nodes, scheduler policies, compute quotas, tags and training plans are", target));
+  if (request.method != "POST" || operation == nullptr) return refuse("UnknownOperationException", fmt::format("X-Amz-Target \"{}\" is no operation of this service; clusters, nodes, scheduler policies, compute quotas, tags and training plans are", cut(std::string(target), 128)));
   if (!http::find(request.headers, "content-type").starts_with(json_type)) return refuse("SerializationException", fmt::format("Content-Type must be {}", json_type));
   auto body = kube::parse_json(request.body.empty() ? "{}" : request.body, {.depth_limit = 64});
   if (!body) return refuse("SerializationException", body.error().message);
@@ -211,7 +215,7 @@ http::Response Front::answer_json(const http::Request& request, const std::strin
   const auto who = authenticate(request, said);
   Answer<Json> answer = Json();
   if (!who) answer = std::unexpected(who.error());
-  else answer = sagemaker(request, call_of(request, *who, id), said);
+  else answer = sagemaker(request, call_of(request, *who, id));
   if (answer) return {.status = 200, .headers = {{"Content-Type", json_type}, {"x-amzn-RequestId", id}}, .body = answer->is_null() ? "{}" : kube::print_json(*answer), .parts = {}};
   said.error = answer.error();
   return json_error(answer.error(), id);
@@ -235,8 +239,6 @@ http::Response Front::answer_query(const std::string& service, const http::Reque
   said.error = answer.error();
   return query_error(service, answer.error(), id);
 }
-
-http::Response Front::refused(const http::Request& request, const AwsError& error, const std::string& id) const { return error_of(service_of(request), error, id); }
 
 http::Response Front::busy(const http::Request& request, const std::string& why) {
   const AwsError error{"ServiceUnavailable", why, 503};
@@ -283,10 +285,11 @@ std::optional<http::Response> Front::turn_away(const http::Request& request) con
   if (done) return std::nullopt;
   Said said;
   if (signature) said.key_id = signature->key_id;
-  if (const std::string service = service_of(request); speaks_query(service)) said.source = service + ".amazonaws.com";
+  const std::string service = service_of(request);
+  said.source = source_of(service);
   said.error = done.error();
   const std::string id = random_uuid();
-  http::Response response = refused(request, done.error(), id);
+  http::Response response = error_of(service, done.error(), id);
   tell(request, id, said, response.status);
   return response;
 }
@@ -340,7 +343,7 @@ http::Response Front::answer(const http::Request& request) const {
       response = rest_error(answer.error(), id);
     }
   } else {
-    said.source = std::find(known_services.begin(), known_services.end(), service) == known_services.end() ? "unknown" : service + ".amazonaws.com";
+    said.source = source_of(service);
     // Only who is known learns what is served.
     const auto who = authenticate(request, said);
     said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker, sts, iam and eks are", cut(service, 64))} : who.error();

@@ -24,6 +24,7 @@ struct Principal {
   std::optional<Session> session;
   std::shared_ptr<const iam::Bundle> session_policies;  // null: none
   std::string arn, user_id, key_id;                     // user_id: "AIDA...", "AROA...:session"
+  std::string region;                                   // that was signed for: any will do
 };
 
 // One call, while it is answered.
@@ -33,7 +34,6 @@ struct Call {
   Instant now;
   std::string request_id;
   std::string source, agent;  // of the client
-  std::string region;         // that it signed for: any will do
   bool tls = true;
 
   // AccessDeniedException in AWS's words, with what decided. `resource`: an ARN, or "*". `keys`: beside those that every call has. `named`: what the caller called it, where that is no ARN: he is told that, and no more, so that he does not
@@ -78,8 +78,7 @@ class Front {
   Answer<Principal> principal_of(const Signature& signature, std::string& secret) const;
   Answer<void> spend(const std::string& bucket, double per_second) const;
   void tell(const http::Request& request, const std::string& id, const Said& said, int status) const;
-  http::Response refused(const http::Request& request, const AwsError& error, const std::string& id) const;
-  Answer<Json> sagemaker(const http::Request& request, const Call& call, Said& said) const;
+  Answer<Json> sagemaker(const http::Request& request, const Call& call) const;
   Answer<std::string> sts(const std::string& action, const http::Query& form, const Call& call) const;
   http::Response review_token(const http::Request& request, const std::string& id, Said& said) const;
   http::Response answer_json(const http::Request& request, const std::string& id, Said& said) const;

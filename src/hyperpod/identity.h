@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/identity_crds.h"
+#include "base/clock.h"
 #include "iam/decide.h"
 #include "kube/json.h"
 
@@ -18,6 +19,7 @@ namespace fairlead::hyperpod {
 struct Site {
   std::string account = "000000000000";  // twelve digits
   std::string region = "fairlead-1";     // [a-z0-9-], 9 to 16 of them: ids of scheduler policies need that
+  Instant founded{};                     // when account and region were chosen
 };
 
 struct Identity {

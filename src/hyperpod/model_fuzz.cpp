@@ -22,7 +22,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto operation = std::next(strict.operations().begin(), data[0] % static_cast<int>(strict.operations().size()));
   const auto& shape = strict.shape(operation->second.input);
   const auto done = strict.check(shape, *json);
-  if (!done && !kube::parse_json("\"\"")) return 0;
   // What holds strictly holds relaxed, but for names that are too long there.
   if (done && json->is_object()) {
     (void)relaxed.check(relaxed.shape(operation->second.input), *json);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "api/identity_crds.h"
 #include "base/encoding.h"
 #include "base/rng.h"
 #include "kube/json.h"
@@ -109,9 +110,7 @@ std::optional<Session> SessionSeal::open(std::string_view token) const {
 }
 
 void make_session_key(Session& session) {
-  static constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-  session.key_id = "ASIA";
-  for (const char c : secret_bytes(16)) session.key_id += letters[static_cast<unsigned char>(c) % letters.size()];
+  session.key_id = api::identities::random_key_id("ASIA");
   session.secret = base64(secret_bytes(30));
 }
 

@@ -117,7 +117,7 @@ class TestSite {
 
   ManualClock clock{*parse_time("2026-11-25T12:00:00Z")};
   kube::TinyApi api;
-  Site site{"111122223333", "fairlead-1"};
+  Site site{"111122223333", "fairlead-1", {}};
   EksCluster eks{.endpoint = "https://api:6443", .ca_pem = "PEM", .version = "1.33"};
   Directory directory{site};
   ClusterIndex index;
