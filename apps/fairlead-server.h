@@ -63,6 +63,7 @@ struct Flags {
   std::string slurm_image = "slurm:22.05";
   std::string cluster_domain = "cluster.local";
   bool local_machines = false;
+  std::string cluster_storage_class;
   std::string node_ca_cert, node_ca_key, node_api_server;
 };
 

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "cli/program.h"
+#include "fleet/control/cluster_controller.h"
 #include "fleet/control/machine_controller.h"
 #include "fleet/fabric.h"
 #include "fleet/site.h"
@@ -51,7 +52,7 @@ std::string network_conflict(const std::string& state_dir, const std::string& no
 }
 
 // What the controllers that fairlead-server runs on a cluster declare. The API is never called.
-kube::Access server_access(const std::string& space, bool local_machines) {
+kube::Access server_access(const std::string& space, bool local_machines, bool clusters) {
   static const SystemClock clock;
   const auto api = kube::RestApi::make({.server = "https://localhost"});
   INVARIANT(api);
@@ -73,6 +74,7 @@ kube::Access server_access(const std::string& space, bool local_machines) {
     access.add(kube::full_access(governance::InquiryController(**api, clock)));
   }
   if (local_machines) access.add(fleet::machine_access());
+  if (clusters && space.empty()) access.add(kube::full_access(fleet::ClusterController(**api, clock)));
   return access;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/crds.h"
 
+#include "api/cluster.h"
 #include "api/identity_crds.h"
 #include "api/queue_crds.h"
 #include "api/team_crds.h"
@@ -157,6 +158,8 @@ std::vector<Json> crds() {
   all.push_back(notification_crd());
   for (Json& crd : team_crds()) all.push_back(std::move(crd));
   all.push_back(identity_crd());
+  all.push_back(cluster_crd());
+  all.push_back(instance_crd());
   for (Json& crd : queue_crds()) all.push_back(std::move(crd));
   return all;
 }

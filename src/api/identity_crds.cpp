@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "api/cluster.h"
 #include "api/crds.h"
 #include "api/node_set.h"
 #include "api/team_crds.h"
@@ -155,6 +156,8 @@ kube::Access aws_access(const std::string& space) {
   Access access;
   access.may({"get", "list", "watch", "create", "update", "delete"}, identities)
       .may({"get", "list", "watch", "patch"}, resources::slurm_clusters)
+      .may({"get", "list", "watch", "create", "update", "patch", "delete"}, kClusters)
+      .may({"get", "list", "watch", "update"}, kInstances)
       .may({"get", "list", "watch"}, resources::nodes)
       .may({"get", "list"}, resources::pods)
       .may({"get", "list"}, kNodeSets)

@@ -162,7 +162,7 @@ Result<int> install(Context& context, const Options& options) {
   }
   if (!parts.companion_dir.empty() && (parts.companion_dir[0] != '/' || parts.companion_dir.ends_with('/') || parts.companion_dir.rfind('/') == 0))
     return fail(Code::Invalid, "usage: --companion-dir is a folder in a folder, for instance /var/lib/fairlead/bin");
-  auto manifests = install_manifests(parts, context.hooks.server_access(parts.watch_namespace, options.local_machines));
+  auto manifests = install_manifests(parts, context.hooks.server_access(parts.watch_namespace, options.local_machines, parts.aws || options.local_machines));
   if (options.dry_run && !context.wants("table")) return print_manifests(manifests, context.globals.output);
   auto session = context.cluster_session();
   if (!session) return std::unexpected(std::move(session.error()));

@@ -150,7 +150,7 @@ Result<int> wait_until_ready(Context& context, Session& session, const std::vect
   std::vector<Json> open;
   for (const auto& document : documents) {
     const std::string& kind = document["kind"].string();
-    if (kind == "Machine" || kind == "SlurmCluster" || kind == "Pod" || kind == "PersistentVolumeClaim") open.push_back(document);
+    if (kind == "Machine" || kind == "Cluster" || kind == "SlurmCluster" || kind == "Pod" || kind == "PersistentVolumeClaim") open.push_back(document);
   }
   // A claim may be bound only when its first pod comes: what stands for itself first.
   std::stable_sort(open.begin(), open.end(), [](const auto& a, const auto& b) { return (a["kind"].string() == "Machine") > (b["kind"].string() == "Machine"); });
@@ -182,7 +182,8 @@ Result<int> wait_until_ready(Context& context, Session& session, const std::vect
 }
 
 Result<int> up(Context& context, const UpOptions& options) {
-  auto documents = read_documents(options.files);
+  if (options.files.empty() && !context.own_site()) return fail(Code::Invalid, "usage: --filename is required on a cluster: there is no site to start");
+  auto documents = options.files.empty() ? Result<std::vector<Json>>(std::vector<Json>()) : read_documents(options.files);
   if (!documents) return std::unexpected(std::move(documents.error()));
   const std::string& dir = context.globals.state_dir;
   SiteSettings settings = read_settings(dir);
@@ -255,7 +256,7 @@ Result<int> up(Context& context, const UpOptions& options) {
   std::string told;
   for (const auto& [count, word] : {std::pair(counts[0], "created"), {counts[1], "changed"}, {counts[2], "unchanged"}})
     if (count > 0) told += fmt::format("{}{} {}", told.empty() ? "" : ", ", count, word);
-  progress.end(told);
+  progress.end(documents->empty() ? "none asked for" : told);
   if (!options.wait) return 0;
   auto done = wait_until_ready(context, *session, *documents, options.timeout, progress);
   if (!done) return done;
@@ -307,7 +308,7 @@ Result<int> down(Context& context, bool keep_images, bool keep_data, bool yes) {
 void add_up(CLI::App& app, Context& context) {
   auto options = std::make_shared<UpOptions>();
   CLI::App* command = app.add_subcommand("up", "Start the site if need be, apply a file, wait until all is ready");
-  command->add_option("-f,--filename", options->files, "YAML or JSON file, folder, or - for stdin")->required()->type_name("FILE");
+  command->add_option("-f,--filename", options->files, "YAML or JSON file, folder, or - for stdin; without: a site with nothing in it")->type_name("FILE");
   command->add_flag("--wait,!--no-wait", options->wait, "wait until all is ready (default)");
   command->add_option("--timeout", options->timeout, "seconds to wait")->capture_default_str();
   command->add_flag("--dry-run", options->dry_run, "tell what would be done, change nothing");
@@ -318,7 +319,7 @@ void add_up(CLI::App& app, Context& context) {
   command->add_option("--service-range", options->service_range, "addresses of services, for both families such as 10.79.0.0/16,fd00:79::/112 (first start; default 10.79.0.0/16)")->type_name("NETWORK");
   command->add_flag("--skip-checks", options->skip_checks, "do not look at the machine first");
   add_globals(*command, context);
-  set_examples(*command, {{"sudo fairlead up -f examples/demo.yaml", "start the demo"}, {"fairlead up -f cluster.yaml --context prod", "on a Kubernetes cluster where Fairlead is installed"}, {"fairlead up -f site.yaml --dry-run", "what would be done"}});
+  set_examples(*command, {{"sudo fairlead up -f examples/demo.yaml", "start the demo"}, {"sudo fairlead up", "a site with nothing in it, for CreateCluster"}, {"fairlead up -f cluster.yaml --context prod", "on a Kubernetes cluster where Fairlead is installed"}, {"fairlead up -f site.yaml --dry-run", "what would be done"}});
   command->callback([options, &context] { context.action = [options, &context] { return up(context, *options); }; });
 }
 

@@ -37,7 +37,7 @@ struct Hooks {
   // The files that an object would lead to (slurm.conf and so on), by name. Empty map: nothing to show for this kind.
   std::function<Result<std::vector<std::pair<std::string, std::string>>>(const kube::Json& object)> render;
   // What fairlead-server asks of a cluster's API (of one namespace, or "" : all; with local machines or not): its roles are made from this.
-  std::function<kube::Access(const std::string& space, bool local_machines)> server_access;
+  std::function<kube::Access(const std::string& space, bool local_machines, bool clusters)> server_access;
   // A Notification that says it is a test, for this NotificationTopic, and what its channels would send (notify/plan/preview.h).
   std::function<std::pair<kube::Json, kube::Json>(const kube::Json& topic, const std::string& id, Instant now)> test_notification;
   // Of the objects of task governance, by the engine that decides on them (governance/plan/views.h): the tree of quotas; who waits and runs.

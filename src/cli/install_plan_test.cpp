@@ -34,7 +34,7 @@ TEST(Install, MakesThingsInTheOrderInWhichTheyAreNeeded) {
   EXPECT_THAT(titles(install_manifests({}, some_access(""))),
               ElementsAre("Namespace fairlead-system", "CustomResourceDefinition machines.fairlead.dev", "CustomResourceDefinition slurmclusters.slurm.nebius.ai", "CustomResourceDefinition nodesets.slurm.nebius.ai", "CustomResourceDefinition activechecks.slurm.nebius.ai",
                           "CustomResourceDefinition notificationtopics.fairlead.dev", "CustomResourceDefinition notifications.fairlead.dev",
-                          "CustomResourceDefinition schedulerconfigs.fairlead.dev", "CustomResourceDefinition computequotas.fairlead.dev", "CustomResourceDefinition inquiries.fairlead.dev", "CustomResourceDefinition identities.fairlead.dev",
+                          "CustomResourceDefinition schedulerconfigs.fairlead.dev", "CustomResourceDefinition computequotas.fairlead.dev", "CustomResourceDefinition inquiries.fairlead.dev", "CustomResourceDefinition identities.fairlead.dev", "CustomResourceDefinition clusters.fairlead.dev", "CustomResourceDefinition instances.fairlead.dev",
                           "CustomResourceDefinition resourceflavors.kueue.x-k8s.io", "CustomResourceDefinition topologies.kueue.x-k8s.io", "CustomResourceDefinition workloadpriorityclasses.kueue.x-k8s.io",
                           "CustomResourceDefinition admissionchecks.kueue.x-k8s.io", "CustomResourceDefinition cohorts.kueue.x-k8s.io", "CustomResourceDefinition clusterqueues.kueue.x-k8s.io",
                           "CustomResourceDefinition localqueues.kueue.x-k8s.io", "CustomResourceDefinition workloads.kueue.x-k8s.io",

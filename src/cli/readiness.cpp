@@ -40,6 +40,17 @@ Readiness cluster_readiness(const Json& cluster) {
   return waiting(why.empty() ? (phase.empty() ? "not seen yet" : phase) : why);
 }
 
+// One of instance groups: every instance is to run, also of one that is used before that.
+Readiness groups_readiness(const Json& cluster) {
+  const Json& status = cluster["status"];
+  const std::string &phase = status["phase"].string(), &message = status["message"].string();
+  if (phase == "Failed") return {State::Refused, message};
+  if (phase.empty() || status["observedGeneration"].integer() < cluster["metadata"]["generation"].integer()) return waiting(message.empty() ? "not seen yet" : message);
+  for (const auto& group : status["instanceGroups"].items())
+    if (group["current"].integer() < group["target"].integer()) return waiting(fmt::format("{} instances run; {}: {}", status["summary"].string(), group["instanceGroupName"].string(), group["message"].string_or("starting")));
+  return phase == "InService" ? Readiness{State::Ready, status["summary"].string() + " instances run"} : waiting(phase);
+}
+
 Readiness pod_readiness(const Json& pod) {
   const std::string& phase = pod["status"]["phase"].string();
   if (phase == "Succeeded") return {State::Ready, "completed"};
@@ -59,6 +70,7 @@ Readiness readiness_of(const Json& object, const Json& node) {
   const std::string& kind = object["kind"].string();
   if (kube::deleting(object)) return waiting("being deleted");
   if (kind == "Machine") return machine_readiness(object, node);
+  if (kind == "Cluster") return groups_readiness(object);
   if (kind == "SlurmCluster") return cluster_readiness(object);
   if (kind == "Pod") return pod_readiness(object);
   if (kind == "PersistentVolumeClaim") {

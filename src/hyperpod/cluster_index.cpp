@@ -3,19 +3,23 @@
 
 #include <mutex>
 
+#include "api/cluster.h"
 #include "hyperpod/entity.h"
 
 namespace fairlead::hyperpod {
 
 std::string cluster_status(const kube::Json& cluster) {
   if (kube::deleting(cluster)) return "Deleting";
+  if (kube::space_of(cluster).empty()) return cluster["status"]["phase"].string_or("Creating");  // a Cluster
   if (!cluster["status"]["appliedConfigHash"].string().empty()) return "InService";
   const kube::Json* valid = kube::find_condition(cluster, "SpecValid");
   return valid != nullptr && (*valid)["status"].string() == "False" ? "Failed" : "Creating";
 }
 
 void ClusterIndex::put(const kube::Json& cluster) {
-  ClusterRow row{.key = kube::key_of(cluster), .name = kube::name_of(cluster), .id = entity_id(kube::uid_of(cluster)), .status = cluster_status(cluster), .created = created_at(cluster)};
+  // What a Cluster is made of is told through it alone.
+  if (!kube::space_of(cluster).empty() && cluster["metadata"]["labels"].has(api::kClusterLabel)) return;
+  ClusterRow row{.key = kube::key_of(cluster), .name = kube::space_of(cluster).empty() ? name_of_entity(cluster) : kube::name_of(cluster), .id = entity_id(kube::uid_of(cluster)), .status = cluster_status(cluster), .created = created_at(cluster)};
   const std::unique_lock lock(mutex_);
   forget(row.key);
   by_name_[row.name].insert(row.key);

@@ -16,12 +16,12 @@
 namespace fairlead::hyperpod {
 
 struct ClusterRow {
-  kube::ObjectKey key;
+  kube::ObjectKey key;     // of a SlurmCluster, or, without a namespace, of a Cluster
   std::string name, id;  // id: the last part of its ARN
   std::string status;    // ClusterStatus
   Instant created;
 };
-// Creating until a configuration was in force once: a head that is away for a moment does not take that back. Failed while the resource cannot be carried out and never was.
+// Of a Cluster what its status says. Else Creating until a configuration was in force once: a head that is away for a moment does not take that back. Failed while the resource cannot be carried out and never was.
 std::string cluster_status(const kube::Json& cluster);
 
 class ClusterIndex {

@@ -4,18 +4,18 @@
 #include <algorithm>
 #include <map>
 
+#include "api/instance_types.h"
 #include "api/network_ways.h"
 #include "api/node_set.h"
 #include "api/slurm_cluster.h"
 #include "base/encoding.h"
-#include "hyperpod/operations.h"
+#include "hyperpod/made_cluster.h"
 #include "hyperpod/paging.h"
 #include "kube/pod_words.h"
 
 namespace fairlead::hyperpod {
 namespace {
 
-constexpr const char* instance_type_label = "node.kubernetes.io/instance-type";
 constexpr const char* unknown_type = "unknown";  // of a machine whose node has no such label
 
 struct Instance {
@@ -69,7 +69,7 @@ Answer<Cluster> read_cluster(const Sources& sources, Json object) {
     const std::string& name = kube::name_of(pod);
     const std::string& machine = pod["spec"]["nodeName"].string();
     const std::optional<Json> node = machine.empty() ? std::nullopt : sources.nodes.get({"", machine});
-    Instance instance{.group = group, .id = instance_id(object, name, node ? kube::uid_of(*node) : ""), .logical_id = name, .type = node ? (*node)["metadata"]["labels"][instance_type_label].string_or(unknown_type) : unknown_type, .status = status_of(pod), .message = {}, .address = {}, .address6 = {}, .launched = parse_time(pod["status"]["startTime"].string()).value_or(created_at(pod))};
+    Instance instance{.group = group, .id = instance_id(object, name, node ? kube::uid_of(*node) : ""), .logical_id = name, .type = node ? (*node)["metadata"]["labels"][api::kInstanceTypeLabel].string_or(unknown_type) : unknown_type, .status = status_of(pod), .message = {}, .address = {}, .address6 = {}, .launched = parse_time(pod["status"]["startTime"].string()).value_or(created_at(pod))};
     if (instance.status != "Running") {
       const kube::PodWords words = kube::words_of_pod(pod);
       instance.message = cut(fmt::format("{} on {}: {}", name, node ? kube::name_of(*node) : "no machine yet", words.status), 1024);
@@ -126,6 +126,8 @@ Json status_details(const Instance& one) {
   return out;
 }
 
+std::string told(const ClusterRow& row) { return row.key.space.empty() ? "a Cluster" : "in namespace " + row.key.space; }
+
 Answer<Json> list_clusters(const Sources& sources, const Call& call, const Json& input) {
   if (auto done = call.allow("sagemaker:ListClusters", "*"); !done) return std::unexpected(done.error());
   std::vector<Entry> entries;
@@ -141,19 +143,10 @@ Answer<Json> list_clusters(const Sources& sources, const Call& call, const Json&
   return out;
 }
 
-// The cluster of input's ClusterName, if the caller may do this to it.
-Answer<Json> allowed_cluster(const Sources& sources, const Call& call, const char* action, const Json& input) {
-  const std::string& name = input["ClusterName"].string();
-  auto cluster = find_cluster(sources, call.site, name);
-  // Who may not see clusters is not told which there are: a name that is nobody's is asked for as an ARN with no id, and a refusal has the name alone.
-  const std::string arn = cluster ? cluster_arn(call.site, *cluster) : name.starts_with("arn:") ? name : arn_of(call.site, "cluster", "");
-  if (auto done = call.allow(std::string("sagemaker:") + action, arn, cluster ? tag_keys({}, tags_of(*cluster)) : iam::Keys(), name); !done) return std::unexpected(done.error());
-  return cluster;
-}
-
 Answer<Json> describe_cluster(const Sources& sources, const Call& call, const Json& input) {
   auto object = allowed_cluster(sources, call, "DescribeCluster", input);
   if (!object) return object;
+  if (is_made(*object)) return describe_made(sources, call.site, *object);
   auto cluster = read_cluster(sources, std::move(*object));
   if (!cluster) return std::unexpected(cluster.error());
   if (auto done = add_sets(sources, *cluster); !done) return std::unexpected(done.error());
@@ -168,6 +161,7 @@ Answer<Json> describe_cluster(const Sources& sources, const Call& call, const Js
 Answer<Json> list_nodes(const Sources& sources, const Call& call, const Json& input) {
   auto object = allowed_cluster(sources, call, "ListClusterNodes", input);
   if (!object) return object;
+  if (is_made(*object)) return list_made_nodes(sources, *object, input);
   const auto cluster = read_cluster(sources, std::move(*object));
   if (!cluster) return std::unexpected(cluster.error());
   std::vector<Entry> entries;
@@ -188,6 +182,7 @@ Answer<Json> describe_node(const Sources& sources, const Call& call, const Json&
   if (id.empty() == logical.empty()) return invalid("Exactly one of NodeId and NodeLogicalId has to be given");
   auto object = allowed_cluster(sources, call, "DescribeClusterNode", input);
   if (!object) return object;
+  if (is_made(*object)) return describe_made_node(sources, *object, input);
   const auto cluster = read_cluster(sources, std::move(*object));
   if (!cluster) return std::unexpected(cluster.error());
   const auto found = std::find_if(cluster->instances.begin(), cluster->instances.end(), [&](const Instance& one) { return id.empty() ? one.logical_id == logical : one.id == id; });
@@ -200,6 +195,38 @@ Answer<Json> describe_node(const Sources& sources, const Call& call, const Json&
 
 }  // namespace
 
+Answer<Json> allowed_cluster(const Sources& sources, const Call& call, const char* action, const Json& input) {
+  const std::string& name = input["ClusterName"].string();
+  auto cluster = find_cluster(sources, call.site, name);
+  // Who may not see clusters is not told which there are: a name that is nobody's is asked for as an ARN with no id, and a refusal has the name alone.
+  const std::string arn = cluster ? cluster_arn(call.site, *cluster) : name.starts_with("arn:") ? name : arn_of(call.site, "cluster", "");
+  if (auto done = call.allow(std::string("sagemaker:") + action, arn, cluster ? tag_keys({}, tags_of(*cluster)) : iam::Keys(), name); !done) return std::unexpected(done.error());
+  return cluster;
+}
+
+Answer<Json> cluster_to_change(const Sources& sources, const Call& call, const char* action, const Json& input) {
+  auto cluster = allowed_cluster(sources, call, action, input);
+  if (!cluster) return cluster;
+  if (!is_made(*cluster)) return invalid(fmt::format("Cluster {} was not made by CreateCluster: change SlurmCluster {}", kube::name_of(*cluster), kube::key_of(*cluster).text()));
+  auto now = sources.api.get(api::kClusters, kube::key_of(*cluster));
+  if (!now && now.error().code != Code::NotFound) return std::unexpected(aws_error(now.error(), action));
+  if (!now || kube::uid_of(*now) != kube::uid_of(*cluster)) return refuse("ResourceNotFound", fmt::format("Cluster {} not found", input["ClusterName"].string()));
+  if (kube::deleting(*now)) return refuse("ConflictException", fmt::format("Cluster {} is being deleted", name_of_entity(*now)));
+  return std::move(*now);
+}
+
+Answer<Json> change_cluster(const Sources& sources, const Json& cluster, const char* action, const std::function<Answer<void>(Json& cluster)>& apply) {
+  for (int attempt = 0;; ++attempt) {
+    auto now = sources.api.get(api::kClusters, kube::key_of(cluster));
+    if (!now) return std::unexpected(aws_error(now.error(), action));
+    if (kube::uid_of(*now) != kube::uid_of(cluster) || kube::deleting(*now)) return refuse("ConflictException", fmt::format("Cluster {} is being deleted", name_of_entity(cluster)));
+    if (auto done = apply(*now); !done) return std::unexpected(done.error());
+    auto done = sources.api.update(api::kClusters, *now);
+    if (done) return std::move(*done);
+    if (done.error().code != Code::Conflict || attempt >= 20) return std::unexpected(aws_error(done.error(), action));
+  }
+}
+
 std::string cluster_arn(const Site& site, const Json& cluster) { return arn_of(site, "cluster", entity_id(kube::uid_of(cluster))); }
 
 Answer<Json> find_cluster(const Sources& sources, const Site& site, const std::string& name_or_arn) {
@@ -211,8 +238,19 @@ Answer<Json> find_cluster(const Sources& sources, const Site& site, const std::s
   } else {
     rows = sources.index.named(name_or_arn);
   }
-  if (rows.size() > 1) return invalid(fmt::format("There are clusters {} in namespaces {} and {}: name it by its ARN (ListClusters)", name_or_arn, rows[0].key.space, rows[1].key.space));
-  auto object = rows.empty() ? std::nullopt : sources.clusters.get(rows.front().key);
+  if (rows.size() > 1) return invalid(fmt::format("There is more than one cluster {} ({}): name it by its ARN (ListClusters)", name_or_arn, fmt::format("{} and {}", told(rows[0]), told(rows[1]))));
+  // One that was made a moment ago may not be known here yet, and who made it asks for it at once.
+  if (rows.empty() && !name_or_arn.starts_with("arn:")) {
+    auto now = sources.api.get(api::kClusters, {"", object_name_of(name_or_arn)});
+    if (now && name_of_entity(*now) == name_or_arn) return std::move(*now);
+    if (!now && now.error().code != Code::NotFound) return std::unexpected(aws_error(now.error(), "read the cluster"));
+  } else if (rows.empty()) {
+    auto list = sources.api.list(api::kClusters, "");
+    if (!list) return std::unexpected(aws_error(list.error(), "read the clusters"));
+    for (Json& one : list->items)
+      if (cluster_arn(site, one) == name_or_arn) return std::move(one);
+  }
+  auto object = rows.empty() ? std::nullopt : (rows.front().key.space.empty() ? sources.made : sources.clusters).get(rows.front().key);
   if (!object || entity_id(kube::uid_of(*object)) != rows.front().id) return refuse("ResourceNotFound", fmt::format("Cluster {} not found", name_or_arn));
   return std::move(*object);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "api/cluster.h"
 #include "base/encoding.h"
 #include "base/log.h"
 #include "base/rng.h"
@@ -115,20 +116,23 @@ Result<SessionSeal> settle_sessions(kube::KubeApi& api, const std::string& space
   return fail(Code::Unavailable, fmt::format("Secret {} comes and goes", key.text()));
 }
 
+static void follow_cluster(ClusterIndex& index, const kube::Change& change) {
+  if (change.after) index.put(*change.after);
+  else index.drop(kube::key_of(change.object()));
+}
+
 Door::Door(kube::KubeApi& api, const Clock& clock, DoorOptions options, Site site, SessionSeal seal, Model model)
     : options_(std::move(options)),
       model_(std::move(model)),
       seal_(std::move(seal)),
       directory_(std::move(site)),
-      clusters_(api, kube::resources::slurm_clusters, "",
-                [this](const kube::Change& change) {
-                  if (change.after) index_.put(*change.after);
-                  else index_.drop(kube::key_of(change.object()));
-                }),
+      clusters_(api, kube::resources::slurm_clusters, "", [this](const kube::Change& change) { follow_cluster(index_, change); }),
       nodes_(api, kube::resources::nodes, "", [](const kube::Change&) {}),
+      made_(api, api::kClusters, "", [this](const kube::Change& change) { follow_cluster(index_, change); }),
+      instances_(api, api::kInstances, "", [](const kube::Change&) {}),
       identities_(api, api::identities::identities, "", [this](const kube::Change& change) { follow_identities(directory_, change); }),
       keys_(api, kube::resources::secrets, options_.space, [this](const kube::Change& change) { follow_secret(change); }),
-      front_(model_, directory_, seal_, all_operations({api, model_, clusters_.cache(), index_, nodes_.cache()}), clock, with_services(options_, api)) {}
+      front_(model_, directory_, seal_, all_operations({api, model_, clusters_.cache(), index_, nodes_.cache(), made_.cache(), instances_.cache(), directory_}), clock, with_services(options_, api)) {}
 
 Result<std::unique_ptr<Door>> Door::open(kube::KubeApi& api, const Clock& clock, DoorOptions options) {
   auto model = Model::load_own(options.names);

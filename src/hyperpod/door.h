@@ -54,7 +54,7 @@ class Door {
   void work(std::stop_token stop);
   void take(http::Request request, std::shared_ptr<http::Exchange> exchange);
   void follow_secret(const kube::Change& change);
-  bool known() const { return identities_.synced() && keys_.synced() && clusters_.synced() && nodes_.synced(); }
+  bool known() const { return identities_.synced() && keys_.synced() && clusters_.synced() && nodes_.synced() && made_.synced() && instances_.synced(); }
   Result<void> publish(kube::KubeApi& api) const;
 
   struct Job {
@@ -66,7 +66,7 @@ class Door {
   SessionSeal seal_;
   Directory directory_;
   ClusterIndex index_;
-  kube::Informer clusters_, nodes_, identities_, keys_;
+  kube::Informer clusters_, nodes_, made_, instances_, identities_, keys_;
   Front front_;
   std::mutex mutex_;
   std::condition_variable_any changed_;

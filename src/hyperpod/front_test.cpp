@@ -160,7 +160,7 @@ TEST(Front, CallsThatAreNone) {
 
 TEST(Front, OneThatAsksTooMuchIsToldToWait) {
   TestSite site;
-  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, all_operations({site.api, site.model(), site.api.of(kube::resources::slurm_clusters), site.index, site.api.of(kube::resources::nodes)}), site.clock, FrontOptions{.per_second = 10, .iam = {}, .eks = {}, .eks_cluster = {}, .audit = {}});
+  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, all_operations(site.sources(site.api)), site.clock, FrontOptions{.per_second = 10, .iam = {}, .eks = {}, .eks_cluster = {}, .audit = {}});
   const auto ada = site.user("ada", {everything}), bob = site.user("bob", {everything});
   for (int i = 0; i < 20; ++i) EXPECT_EQ(site.call(ada, "ListClusters").code, "") << i;
   EXPECT_EQ(site.call(ada, "ListClusters").code, "ThrottlingException");
@@ -310,7 +310,7 @@ TEST(Front, AnswersManyAtOnceWhileEverythingChanges) {
   TestSite site;
   std::mutex told;
   std::size_t records = 0;
-  Front front(site.model(), site.directory, site.seal, all_operations({site.api, site.model(), site.api.of(kube::resources::slurm_clusters), site.index, site.api.of(kube::resources::nodes)}), site.clock, FrontOptions{.per_second = 1e6, .iam = {}, .eks = {}, .eks_cluster = {}, .audit = [&](const Json&) {
+  Front front(site.model(), site.directory, site.seal, all_operations(site.sources(site.api)), site.clock, FrontOptions{.per_second = 1e6, .iam = {}, .eks = {}, .eks_cluster = {}, .audit = [&](const Json&) {
                 const std::lock_guard lock(told);
                 ++records;
               }});

@@ -14,18 +14,34 @@ struct Sources {
   kube::KubeApi& api;           // what is written, and read where it has to be the newest
   const Model& model;
   const kube::Reader& clusters; // SlurmClusters
-  const ClusterIndex& index;    // of the same
+  const ClusterIndex& index;    // of these, and of Clusters
   const kube::Reader& nodes;
+  const kube::Reader& made;     // Clusters: what CreateCluster asked for
+  const kube::Reader& instances;
+  const Directory& directory;
 };
 
-// ListClusters, DescribeCluster, ListClusterNodes, DescribeClusterNode: of the SlurmClusters that are there, whoever made them.
+// ListClusters, DescribeCluster, ListClusterNodes, DescribeClusterNode: of Clusters, and of the SlurmClusters that are there by other means.
 void add_cluster_operations(Operations& operations, const Sources& sources);
+// CreateCluster, UpdateCluster, DeleteCluster.
+void add_cluster_change_operations(Operations& operations, const Sources& sources);
+// BatchAddClusterNodes, BatchDeleteClusterNodes, BatchRebootClusterNodes, BatchReplaceClusterNodes.
+void add_batch_operations(Operations& operations, const Sources& sources);
 // ClusterSchedulerConfigs and ComputeQuotas: objects SchedulerConfig and ComputeQuota.
 void add_governance_operations(Operations& operations, const Sources& sources);
 // AddTags, ListTags, DeleteTags: of all of these.
 void add_tag_operations(Operations& operations, const Sources& sources);
 
 Operations all_operations(const Sources& sources);
+
+// A Cluster; else a SlurmCluster, which these operations tell of and do not change.
+inline bool is_made(const Json& cluster) { return kube::space_of(cluster).empty(); }
+// The cluster of input's ClusterName, if the caller may do this to it. Who may not learns nothing of what is there.
+Answer<Json> allowed_cluster(const Sources& sources, const Call& call, const char* action, const Json& input);
+// The same, fresh from the API, for changes. ValidationException: it was made by other means. ConflictException: it is being deleted.
+Answer<Json> cluster_to_change(const Sources& sources, const Call& call, const char* action, const Json& input);
+// Reads, changes the spec by `apply`, writes; who was faster is read again. The whole takes its turn with the controller's writes.
+Answer<Json> change_cluster(const Sources& sources, const Json& cluster, const char* action, const std::function<Answer<void>(Json& cluster)>& apply);
 
 // Of its name or ARN; where two namespaces have one of the name, only the ARN tells them apart (ValidationException). ResourceNotFound: none.
 Answer<Json> find_cluster(const Sources& sources, const Site& site, const std::string& name_or_arn);

@@ -26,30 +26,6 @@ void expect_shape(const TestSite::Said& said, const std::string& operation) {
   EXPECT_TRUE(done) << operation << ": " << done.error().message << "\n" << said.body;
 }
 
-// The API of a test with something in its way.
-struct Racing final : kube::KubeApi {
-  kube::TinyApi& api;
-  std::function<void()> before_create;
-  std::string unreadable;  // a plural that cannot be listed
-  explicit Racing(kube::TinyApi& of) : api(of) {}
-  Result<Json> get(const kube::Resource& resource, const kube::ObjectKey& key) override { return api.get(resource, key); }
-  Result<kube::List> list(const kube::Resource& resource, const std::string& space, const kube::ListOptions& options) override {
-    if (resource.plural == unreadable) return fail(Code::Unavailable, "no answer");
-    return api.list(resource, space, options);
-  }
-  Result<std::unique_ptr<kube::Watch>> watch(const kube::Resource& resource, const std::string& space, const kube::WatchOptions& options) override { return api.watch(resource, space, options); }
-  Result<Json> create(const kube::Resource& resource, const Json& object) override {
-    if (auto act = std::exchange(before_create, nullptr)) act();
-    return api.create(resource, object);
-  }
-  Result<Json> update(const kube::Resource& resource, const Json& object) override { return api.update(resource, object); }
-  Result<Json> update_status(const kube::Resource& resource, const Json& object) override { return api.update_status(resource, object); }
-  Result<Json> patch(const kube::Resource& resource, const kube::ObjectKey& key, kube::PatchType type, const Json& patch, const std::string& subresource) override { return api.patch(resource, key, type, patch, subresource); }
-  Result<Json> post(const kube::Resource& resource, const kube::ObjectKey& key, const std::string& subresource, const Json& body) override { return api.post(resource, key, subresource, body); }
-  Result<void> remove(const kube::Resource& resource, const kube::ObjectKey& key, const kube::DeleteOptions& options) override { return api.remove(resource, key, options); }
-  Result<kube::ExecResult> exec(const kube::ObjectKey&, const std::string&, const std::vector<std::string>&, const std::string&, std::chrono::milliseconds) override { return fail(Code::Unsupported, "exec"); }
-};
-
 struct Governed : testing::Test {
   TestSite site;
   Credentials ada = site.user("ada", {everything});
@@ -214,7 +190,7 @@ TEST_F(Governed, TagsThatDifferInCaseAreRefused) {
 // Of two that were made at once the older stays, whoever made it and by what means.
 TEST_F(Governed, OfTwoQuotasOfATeamTheOlderStays) {
   Racing racing(site.api);
-  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, all_operations({racing, site.model(), site.api.of(kube::resources::slurm_clusters), site.index, site.api.of(kube::resources::nodes)}), site.clock, FrontOptions{.per_second = 0, .iam = {}, .eks = {}, .eks_cluster = {}, .audit = {}});
+  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, all_operations(site.sources(racing)), site.clock, FrontOptions{.per_second = 0, .iam = {}, .eks = {}, .eks_cluster = {}, .audit = {}});
   racing.before_create = [&] { ASSERT_TRUE(site.api.create(api::teams::quotas, Json::object({{"metadata", Json::object({{"name", "a-first"}})}, {"spec", Json::object({{"teamName", "vision"}})}}))); };
   EXPECT_THAT(site.call(ada, "CreateComputeQuota", quota_input("late", "vision")).message, HasSubstr("Team vision has a compute quota already: a-first"));
   EXPECT_EQ(site.api.all("computequotas").size(), 1U);
@@ -313,7 +289,7 @@ TEST_F(Clusters, ASlurmClusterIsOneOfHyperPod) {
 TEST_F(Clusters, WhatCannotBeReadIsAnError) {
   site.cluster("demo", "demo");
   Racing hurt(site.api);
-  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, all_operations({hurt, site.model(), site.api.of(kube::resources::slurm_clusters), site.index, site.api.of(kube::resources::nodes)}), site.clock, FrontOptions{.per_second = 0, .iam = {}, .eks = {}, .eks_cluster = {}, .audit = {}});
+  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, all_operations(site.sources(hurt)), site.clock, FrontOptions{.per_second = 0, .iam = {}, .eks = {}, .eks_cluster = {}, .audit = {}});
   const Json demo = Json::object({{"ClusterName", "demo"}});
   EXPECT_EQ(site.call(ada, "DescribeCluster", demo).code, "");
   for (const char* const plural : {"nodesets", "pods"}) {
@@ -339,7 +315,7 @@ TEST_F(Clusters, AnInstanceKeepsItsIdOnItsMachine) {
 
 TEST_F(Clusters, TwoOfOneNameAreToldApartByTheirArns) {
   const Json one = site.cluster("a", "train"), two = site.cluster("b", "train", false);
-  EXPECT_THAT(site.call(ada, "DescribeCluster", Json::object({{"ClusterName", "train"}})).message, HasSubstr("in namespaces a and b"));
+  EXPECT_THAT(site.call(ada, "DescribeCluster", Json::object({{"ClusterName", "train"}})).message, HasSubstr("in namespace a and in namespace b"));
   EXPECT_EQ(site.call(ada, "DescribeCluster", Json::object({{"ClusterName", site.arn(one)}})).json["ClusterStatus"].string(), "InService");
   EXPECT_EQ(site.call(ada, "DescribeCluster", Json::object({{"ClusterName", site.arn(two)}})).json["ClusterStatus"].string(), "Creating");
   EXPECT_EQ(site.call(ada, "DescribeCluster", Json::object({{"ClusterName", "none"}})).code, "ResourceNotFound");

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "api/cluster.h"
 #include "api/team_crds.h"
 #include "hyperpod/operations.h"
 #include "hyperpod/paging.h"
@@ -28,8 +29,10 @@ Answer<Tagged> find(const Sources& sources, const Call& call, const std::string&
     if (kind == "cluster") {
       const auto cluster = find_cluster(sources, call.site, arn);
       // The cache found it; what is decided and changed is what is there now.
-      if (cluster)
-        if (auto now = sources.api.get(kube::resources::slurm_clusters, kube::key_of(*cluster)); now && kube::uid_of(*now) == kube::uid_of(*cluster)) out = {&kube::resources::slurm_clusters, std::move(*now)};
+      if (cluster) {
+        const kube::Resource& resource = is_made(*cluster) ? api::kClusters : kube::resources::slurm_clusters;
+        if (auto now = sources.api.get(resource, kube::key_of(*cluster)); now && kube::uid_of(*now) == kube::uid_of(*cluster)) out = {&resource, std::move(*now)};
+      }
     }
     for (const auto& [name, resource] : {std::pair<std::string_view, const kube::Resource*>{"cluster-scheduler-config", &api::teams::configs}, {"compute-quota", &api::teams::quotas}}) {
       if (kind != name) continue;
@@ -112,6 +115,8 @@ void add_tag_operations(Operations& operations, const Sources& sources) {
 Operations all_operations(const Sources& sources) {
   Operations out;
   add_cluster_operations(out, sources);
+  add_cluster_change_operations(out, sources);
+  add_batch_operations(out, sources);
   add_governance_operations(out, sources);
   add_tag_operations(out, sources);
   return out;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "api/cluster.h"
 #include "api/team_crds.h"
 #include "base/encoding.h"
 #include "hyperpod/eks.h"
@@ -20,6 +21,35 @@
 namespace fairlead::hyperpod {
 
 inline constexpr const char* everything = R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}})";
+
+// The API of a test with something in its way.
+struct Racing final : kube::KubeApi {
+  kube::TinyApi& api;
+  std::function<void()> before_create;
+  std::function<void(const kube::Resource& resource, const Json& object)> after_get;  // of what was read a moment ago
+  std::string unreadable;  // a plural that cannot be listed
+  explicit Racing(kube::TinyApi& of) : api(of) {}
+  Result<Json> get(const kube::Resource& resource, const kube::ObjectKey& key) override {
+    auto out = api.get(resource, key);
+    if (out && after_get) after_get(resource, *out);
+    return out;
+  }
+  Result<kube::List> list(const kube::Resource& resource, const std::string& space, const kube::ListOptions& options) override {
+    if (resource.plural == unreadable) return fail(Code::Unavailable, "no answer");
+    return api.list(resource, space, options);
+  }
+  Result<std::unique_ptr<kube::Watch>> watch(const kube::Resource& resource, const std::string& space, const kube::WatchOptions& options) override { return api.watch(resource, space, options); }
+  Result<Json> create(const kube::Resource& resource, const Json& object) override {
+    if (auto act = std::exchange(before_create, nullptr)) act();
+    return api.create(resource, object);
+  }
+  Result<Json> update(const kube::Resource& resource, const Json& object) override { return api.update(resource, object); }
+  Result<Json> update_status(const kube::Resource& resource, const Json& object) override { return api.update_status(resource, object); }
+  Result<Json> patch(const kube::Resource& resource, const kube::ObjectKey& key, kube::PatchType type, const Json& patch, const std::string& subresource) override { return api.patch(resource, key, type, patch, subresource); }
+  Result<Json> post(const kube::Resource& resource, const kube::ObjectKey& key, const std::string& subresource, const Json& body) override { return api.post(resource, key, subresource, body); }
+  Result<void> remove(const kube::Resource& resource, const kube::ObjectKey& key, const kube::DeleteOptions& options) override { return api.remove(resource, key, options); }
+  Result<kube::ExecResult> exec(const kube::ObjectKey&, const std::string&, const std::vector<std::string>&, const std::string&, std::chrono::milliseconds) override { return fail(Code::Unsupported, "exec"); }
+};
 
 class TestSite {
  public:
@@ -38,9 +68,10 @@ class TestSite {
 
   TestSite() {
     api.stamp = [this] { return print_time(clock.now()); };
-    front = std::make_unique<Front>(model(), directory, seal, all_operations({api, model(), api.of(kube::resources::slurm_clusters), index, api.of(kube::resources::nodes)}), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .eks = [this](const http::Request& request, const Call& call) { return answer_eks(request, call, api, eks); }, .eks_cluster = "fairlead", .audit = [this](const Json& record) { audit.push_back(record); }});
+    front = std::make_unique<Front>(model(), directory, seal, all_operations(sources(api)), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .eks = [this](const http::Request& request, const Call& call) { return answer_eks(request, call, api, eks); }, .eks_cluster = "fairlead", .audit = [this](const Json& record) { audit.push_back(record); }});
   }
 
+  Sources sources(kube::KubeApi& through) { return {through, model(), api.of(kube::resources::slurm_clusters), index, api.of(kube::resources::nodes), api.of(api::kClusters), api.of(api::kInstances), directory}; }
   static const Model& model() {
     static const Model one = *Model::load_own();
     return one;

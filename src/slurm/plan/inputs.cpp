@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "api/cluster.h"
 #include "api/node_set.h"
 #include "slurm/plan/accounting.h"
 #include "slurm/plan/gres.h"
@@ -146,6 +147,9 @@ ScaleInput scale_input(const Snapshot& snapshot, const SlurmCluster& view, Insta
       if (of_role(pod, view, Role::Worker)) {
         in.pods[ordinal] = &pod;
         if (renews && wants_other_mounts(pod, mark)) in.renew.insert(ordinal);
+        const Json& notes = pod["metadata"]["annotations"];
+        if (renews && !kube::deleting(pod) && notes.has(api::kMadeAnew)) in.renew.insert(ordinal), in.moved.insert(ordinal);
+        if (notes.has(api::kLeavesFirst)) in.first.insert(ordinal);
       }
       else in.taken.insert(ordinal);
     }

@@ -148,7 +148,7 @@ class Scaler {
     return its ? !kube::deleting(*its) && nowhere(*its) : !in_.taken.contains(ordinal);
   }
 
-  // The victims first: out of service and empty; idle; busy, the shortest time left first. Who leaves already stays a victim among equals, then the highest ordinal.
+  // The victims first: those that are named; out of service and empty; idle; busy, the shortest time left first. Who leaves already stays a victim among equals, then the highest ordinal.
   std::vector<int> best_of(std::vector<int> current, const std::vector<int>& leaving, std::size_t size) const {
     using Rank = std::tuple<int, int, std::chrono::nanoseconds, int, int>;
     std::vector<Rank> pool;
@@ -160,7 +160,7 @@ class Scaler {
       auto left = std::chrono::nanoseconds::zero();
       if (of)
         for (const SlurmJob* job : in_.view->jobs_on(of->name)) left = std::max(left, job->end ? *job->end - in_.view->at : std::chrono::nanoseconds::max());
-      pool.emplace_back(!empty ? 2 : out_of_service ? 0 : 1, leaves ? 0 : 1, left, -ordinal, ordinal);
+      pool.emplace_back(in_.first.contains(ordinal) ? -1 : !empty ? 2 : out_of_service ? 0 : 1, leaves ? 0 : 1, left, -ordinal, ordinal);
     };
     for (const int ordinal : current) rank(ordinal, false);
     for (const int ordinal : leaving) rank(ordinal, true);
@@ -187,7 +187,7 @@ class Scaler {
         const Entry* before = remembered_entry(ordinal);
         const bool begun = before && before->since && before->uid == kube::uid_of(*its);
         const SlurmNode* of = node(ordinal);
-        if (!begun && (!of || !ready(*its))) continue;  // nobody knows what runs there; or it has troubles of its own
+        if (!begun && (!of || !ready(*its)) && !in_.moved.contains(ordinal)) continue;  // nobody knows what runs there; or it has troubles of its own
         auto left = std::chrono::nanoseconds::zero();
         if (of)
           for (const SlurmJob* job : in_.view->jobs_on(of->name)) left = std::max(left, job->end ? *job->end - in_.view->at : std::chrono::nanoseconds::max());
@@ -206,10 +206,10 @@ class Scaler {
     }
     if (const std::size_t rest = waiting.size() > 5 ? waiting.size() - 5 : 0; !waiting.empty()) {
       if (rest) waiting.resize(5);
-      plan_.notes.push_back(fmt::format("{}{} {} for other mounts when others have come back", fmt::join(waiting, ", "), rest ? fmt::format(" and {} more", rest) : "", waiting.size() == 1 ? "is made anew" : "are made anew"));
+      plan_.notes.push_back(fmt::format("{}{} {}{} when others have come back", fmt::join(waiting, ", "), rest ? fmt::format(" and {} more", rest) : "", waiting.size() == 1 ? "is made anew" : "are made anew", in_.moved.empty() ? " for other mounts" : ""));
     }
   }
-  const char* is_beyond(int ordinal) const { return renewals_.contains(ordinal) ? "is to be made anew for other mounts" : "is beyond the size"; }
+  const char* is_beyond(int ordinal) const { return !renewals_.contains(ordinal) ? "is beyond the size" : in_.moved.contains(ordinal) ? "is to be made anew, since its machine is to be empty" : "is to be made anew for other mounts"; }
 
   static bool is_ours(const SlurmNode& of) { return of.has("DRAIN") && !of.failing() && of.reason.starts_with(kScaleDownReason); }
 
@@ -223,7 +223,7 @@ class Scaler {
     next_[ordinal] = std::move(entry);
   }
   void tell(NodeVerb verb, int ordinal, std::vector<std::string> arguments = {}) { plan_.steps.push_back(TellSlurm{verb, worker(ordinal), std::move(arguments)}); }
-  void drain(int ordinal) { tell(NodeVerb::Drain, ordinal, {fmt::format("{} of {} generation {}{}", kScaleDownReason, in_.cluster_uid.substr(0, 8), in_.generation, renewals_.contains(ordinal) ? ", made anew for other mounts" : "")}); }
+  void drain(int ordinal) { tell(NodeVerb::Drain, ordinal, {fmt::format("{} of {} generation {}{}", kScaleDownReason, in_.cluster_uid.substr(0, 8), in_.generation, !renewals_.contains(ordinal) ? "" : in_.moved.contains(ordinal) ? ", its machine is to be empty" : ", made anew for other mounts")}); }
 
   // The second look, so much later than the first, that shows the same.
   bool seen_twice(Entry& entry, std::chrono::seconds between = kBetweenLooks) const {
@@ -305,7 +305,7 @@ class Scaler {
                                    jobs.empty() ? "its last job to end" : fmt::format("{} {}", jobs.size() == 1 ? "job" : "jobs", fmt::join(jobs, ", ")));
     // Of a node that its owner expects to fail the jobs are the owner's matter, too.
     // Other mounts end no job, whatever the policy.
-    if (in_.rules.policy != api::SlurmScaleDown::Policy::Wait && !jobs.empty() && !of.failing() && !renewals_.contains(ordinal)) {
+    if (in_.rules.policy != api::SlurmScaleDown::Policy::Wait && !jobs.empty() && !of.failing() && (!renewals_.contains(ordinal) || in_.moved.contains(ordinal))) {
       // Nobody waits for a worker that could still be given jobs: these would be ended minutes old.
       const Instant deadline = std::max(*entry.since, *entry.drained_since) + in_.rules.after;
       const bool requeue = in_.rules.policy == api::SlurmScaleDown::Policy::Requeue;

@@ -390,9 +390,9 @@ struct Worker {
   int minutes = -1;  // of its job; -1: none
   bool is_ready = true;
 };
-std::vector<int> kept(const std::vector<Worker>& workers, int size, Json memory = {}, bool answers = true) {
+std::vector<int> kept(const std::vector<Worker>& workers, int size, Json memory = {}, bool answers = true, std::set<int> named = {}) {
   Inputs its;
-  its.in = {.generation = 2, .size = size, .rules = {.strict_ordinals = false}, .memory = std::move(memory), .now = kNow};
+  its.in = {.generation = 2, .size = size, .rules = {.strict_ordinals = false}, .first = std::move(named), .memory = std::move(memory), .now = kNow};
   SlurmView view{.at = kNow};
   for (int i = 0; i < static_cast<int>(workers.size()); ++i) {
     const auto& one = workers[static_cast<std::size_t>(i)];
@@ -416,6 +416,9 @@ TEST(Victims, AreIdleOnesFirstThenThoseSoonestFreeThenTheHighest) {
   EXPECT_THAT(kept({idle, {"IDLE+DRAIN"}, idle}, 2), ElementsAre(0, 2)) << "drained by a person and empty before idle";
   EXPECT_THAT(kept({idle, {"MIXED+DRAIN", 60}, idle}, 2), ElementsAre(0, 1)) << "drained by a person and busy is busy";
   EXPECT_THAT(kept({idle, busy, busy}, 2, Json{}, false), ElementsAre(0, 1, 2)) << "unknown: nobody is chosen";
+  EXPECT_THAT(kept({idle, busy, idle}, 2, Json{}, true, {1}), ElementsAre(0, 2)) << "who is named goes, idle ones or not";
+  EXPECT_THAT(kept({idle, busy, idle}, 3, Json{}, true, {1}), ElementsAre(0, 1, 2));
+  EXPECT_THAT(kept({idle, busy, idle}, 2, Json{}, false, {1}), ElementsAre(0, 1, 2)) << "unknown: nobody is chosen";
   EXPECT_THAT(kept({idle, busy}, 3), ElementsAre(0, 1, 2));
   EXPECT_THAT(kept({}, 2), ElementsAre(0, 1));
 }
@@ -551,6 +554,32 @@ TEST(Renewal, OneAfterTheOtherLeavesAndComesBack) {
   EXPECT_EQ(world.round(), "undrain worker-0");
   world.view.nodes["worker-0"].state = {"IDLE"};
   EXPECT_EQ(world.round(), "drain worker-1");
+}
+
+// A machine that is to be empty is no matter of taste: its worker goes although it is not ready, and the policy says what becomes of its jobs.
+TEST(Renewal, AWorkerWhoseMachineIsToBeEmptyGoesAlsoWhenItIsNotReady) {
+  Renewal world(2);
+  world.in.renew = {1}, world.in.moved = {1};
+  world.pods[1] = pod_object(1, "Running", false, "p1");
+  EXPECT_EQ(world.round(), "drain worker-1");
+  EXPECT_THAT(world.notes, Not(HasSubstr("mounts")));
+  world.drained(1);
+  EXPECT_EQ(world.round(), "");
+  EXPECT_EQ(world.round(), "end worker-1");
+  EXPECT_EQ(world.pods.size(), 2u);
+}
+TEST(Renewal, JobsOfAWorkerWhoseMachineIsToBeEmptyFollowThePolicy) {
+  Renewal world(2);
+  world.in.rules.policy = api::SlurmScaleDown::Policy::Requeue;
+  world.in.rules.after = 10s;
+  world.in.renew = {0}, world.in.moved = {0};
+  world.busy(0, 9000s);
+  EXPECT_EQ(world.round(), "drain worker-0");
+  world.drained(0);
+  EXPECT_EQ(world.round(), "");
+  EXPECT_THAT(world.notes, HasSubstr("put back into the queue at"));
+  EXPECT_EQ(world.round(), "");
+  EXPECT_THAT(world.round(), HasSubstr("requeue worker-0"));
 }
 
 TEST(Renewal, BusyOnesComeLastAndKeepTheirJobsWhateverThePolicy) {

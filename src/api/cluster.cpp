@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/cluster.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "api/instance_types.h"
+#include "base/encoding.h"
+
+namespace fairlead::api {
+
+using kube::Json;
+
+// ---- numbers
+
+Result<NumberSet> NumberSet::parse(std::string_view text) {
+  NumberSet out;
+  const auto wrong = [&] { return fail(Code::Invalid, fmt::format("\"{}\" is not a list of numbers such as 1-3,7", text)); };
+  constexpr int most = 100'000'000;
+  for (std::string_view rest = text; !rest.empty();) {
+    const auto comma = rest.find(',');
+    const std::string_view part = rest.substr(0, comma);
+    int first = 0, last = 0;
+    const char *at = part.data(), *end = at + part.size();
+    auto read = std::from_chars(at, end, first);
+    if (read.ec != std::errc()) return wrong();
+    last = first;
+    if (read.ptr != end) {
+      if (*read.ptr != '-') return wrong();
+      read = std::from_chars(read.ptr + 1, end, last);
+      if (read.ec != std::errc() || read.ptr != end) return wrong();
+    }
+    if (first < 1 || last < first || last > most || (!out.ranges_.empty() && first <= out.ranges_.back().second)) return wrong();
+    if (!out.ranges_.empty() && first == out.ranges_.back().second + 1) out.ranges_.back().second = last;
+    else out.ranges_.emplace_back(first, last);
+    if (comma == rest.npos) break;
+    rest.remove_prefix(comma + 1);
+    if (rest.empty()) return wrong();
+  }
+  return out;
+}
+
+std::string NumberSet::text() const {
+  std::string out;
+  for (const auto& [first, last] : ranges_) out += fmt::format("{}{}", out.empty() ? "" : ",", first == last ? std::to_string(first) : fmt::format("{}-{}", first, last));
+  return out;
+}
+
+bool NumberSet::contains(int number) const {
+  const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), number, [](int wanted, const auto& range) { return wanted < range.first; });
+  return after != ranges_.begin() && number <= (after - 1)->second;
+}
+
+void NumberSet::add(int number) {
+  if (number < 1 || contains(number)) return;
+  auto after = std::upper_bound(ranges_.begin(), ranges_.end(), number, [](int wanted, const auto& range) { return wanted < range.first; });
+  const bool joins_next = after != ranges_.end() && after->first == number + 1, joins_last = after != ranges_.begin() && (after - 1)->second == number - 1;
+  if (joins_next && joins_last) {
+    (after - 1)->second = after->second;
+    ranges_.erase(after);
+  } else if (joins_next) {
+    after->first = number;
+  } else if (joins_last) {
+    (after - 1)->second = number;
+  } else {
+    ranges_.insert(after, {number, number});
+  }
+}
+
+void NumberSet::add(const NumberSet& other) {
+  for (const auto& [first, last] : other.ranges_)
+    for (int number = first; number <= last; ++number) add(number);
+}
+
+int NumberSet::size() const {
+  int out = 0;
+  for (const auto& [first, last] : ranges_) out += last - first + 1;
+  return out;
+}
+
+// ---- names
+
+std::string plain_label(std::string_view name, std::size_t longest) {
+  const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
+  if (!name.empty() && name.size() <= longest && std::all_of(name.begin(), name.end(), plain) && name.front() != '-' && name.back() != '-') return std::string(name);
+  std::string lower;
+  for (char c : name) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    lower += plain(c) ? c : '-';
+  }
+  constexpr std::size_t hash = 10;
+  lower = lower.substr(0, longest - hash - 1);
+  while (!lower.empty() && lower.back() == '-') lower.pop_back();
+  while (!lower.empty() && lower.front() == '-') lower.erase(0, 1);
+  return fmt::format("{}-{}", lower.empty() ? "x" : lower, hex(sha256(name)).substr(0, hash));
+}
+
+std::string logical_id_of(const std::string& cluster_uid, const std::string& group, int number) {
+  const std::string all = hex(sha256(fmt::format("{}/{}/{}", cluster_uid, group, number)));
+  return fmt::format("{}-{}-{}-{}-{}", all.substr(0, 8), all.substr(8, 4), all.substr(12, 4), all.substr(16, 4), all.substr(20, 12));
+}
+
+std::string instance_id_of(const std::string& cluster_uid, const std::string& group, int number, int attempt) {
+  return "i-" + hex(sha256(fmt::format("{}/{}/{}/{}", cluster_uid, group, number, attempt))).substr(0, 17);
+}
+
+std::string_view text(SlurmNodeType type) { return type == SlurmNodeType::Controller ? "Controller" : type == SlurmNodeType::Login ? "Login" : "Compute"; }
+
+namespace {
+
+// The workers of a group are SET-0, SET-1, ...: no name of another part of a Slurm cluster (api/node_set.h).
+std::string set_of(const std::string& group) {
+  constexpr std::size_t longest = 40;
+  for (const char* const taken : {"controller", "login", "accounting", "exporter", "rest", "all", "default", "main", "worker", "dev"})
+    if (group == taken) return plain_label("group-" + group, longest);
+  return plain_label(group, longest);
+}
+
+// Of the spec and of the status.
+void read_numbers(InstanceGroup& out, const Json& from, const std::string& where, std::vector<std::string>& problems) {
+  out.issued = std::max(out.issued, static_cast<int>(std::clamp<std::int64_t>(from["issued"].integer(), 0, 50'000'000)));
+  const auto retired = NumberSet::parse(from["retired"].string());
+  if (!retired) problems.push_back(fmt::format("{}.retired: {}", where, retired.error().message));
+  else out.retired.add(*retired);
+}
+
+InstanceGroup read_group(const Json& from, const std::string& where, const Json& status, Orchestrator orchestrator, std::vector<std::string>& problems) {
+  InstanceGroup out;
+  out.name = from["instanceGroupName"].string();
+  out.set = set_of(out.name);
+  out.type = from["instanceType"].string();
+  out.role = from["executionRole"].string();
+  out.target = static_cast<int>(from["instanceCount"].integer(-1));
+  out.min = static_cast<int>(from["minInstanceCount"].integer(0));
+  const auto problem = [&](const char* field, std::string what) { problems.push_back(fmt::format("{}.{}: {}", where, field, what)); };
+  constexpr int most = 6758;
+  if (out.name.empty()) problem("instanceGroupName", "a name is expected");
+  if (find_instance_type(out.type) == nullptr) problem("instanceType", fmt::format("\"{}\" is no type of the API", out.type));
+  if (out.target < 0 || out.target > most) problem("instanceCount", fmt::format("{} is not a whole number from 0 to {}", kube::print_json(from["instanceCount"]), most));
+  if (out.min < 0 || out.min > std::max(out.target, 0)) problem("minInstanceCount", fmt::format("{} is not a whole number from 0 to instanceCount ({})", out.min, out.target));
+  const Json& slurm = from["slurmConfig"];
+  const std::string& node_type = slurm["nodeType"].string();
+  if (orchestrator == Orchestrator::Slurm) {
+    if (node_type == "Controller") out.node_type = SlurmNodeType::Controller;
+    else if (node_type == "Login") out.node_type = SlurmNodeType::Login;
+    else if (node_type != "Compute") problem("slurmConfig.nodeType", fmt::format("\"{}\" is none of Controller, Login, Compute", node_type));
+  } else if (!slurm.is_null()) {
+    problem("slurmConfig", "only clusters that Slurm orchestrates have it");
+  }
+  for (const Json& one : slurm["partitionNames"].items()) out.partitions.push_back(one.string());
+  if (orchestrator == Orchestrator::Slurm) {
+    if (out.node_type == SlurmNodeType::Compute && out.partitions.size() != 1) problem("slurmConfig.partitionNames", "a group of compute nodes is in one partition, beside dev");
+    if (out.node_type != SlurmNodeType::Compute && !out.partitions.empty()) problem("slurmConfig.partitionNames", "only compute nodes are in partitions");
+    if (out.node_type == SlurmNodeType::Controller && (out.target < 1 || out.target > 3)) problem("instanceCount", fmt::format("{} controllers; 1 to 3 are possible", out.target));
+  }
+  read_numbers(out, from, where, problems);
+  for (const Json& one : status.items())
+    if (one["instanceGroupName"].string() == out.name) read_numbers(out, one, "status of " + out.name, problems);
+  return out;
+}
+
+}  // namespace
+
+const InstanceGroup* Cluster::group(std::string_view wanted) const {
+  const auto found = std::find_if(groups.begin(), groups.end(), [&](const InstanceGroup& one) { return one.name == wanted; });
+  return found == groups.end() ? nullptr : &*found;
+}
+
+Cluster read_cluster(const Json& object, const Json& spec) {
+  Cluster out;
+  out.name = kube::name_of(object);
+  out.title = spec["clusterName"].string_or(out.name);
+  out.uid = kube::uid_of(object);
+  out.space = plain_label("cluster-" + out.name, 63);
+  out.slurm_name = plain_label(out.name, 40);
+  out.generation = object["metadata"]["generation"].integer();
+  out.deleting = kube::deleting(object);
+  out.finalizer = kube::has_finalizer(object, kClusterFinalizer);
+  out.orchestrator = spec["orchestrator"]["eks"].is_object() ? Orchestrator::Eks : Orchestrator::Slurm;
+  out.continuous = spec["nodeProvisioningMode"].string() == "Continuous";
+  std::set<std::string> names, sets;
+  int controllers = 0, logins = 0;
+  const auto& groups = spec["instanceGroups"].items();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const std::string where = fmt::format("spec.instanceGroups[{}]", i);
+    InstanceGroup group = read_group(groups[i], where, object["status"]["instanceGroups"], out.orchestrator, out.problems);
+    if (!names.insert(group.name).second) out.problems.push_back(fmt::format("{}.instanceGroupName: \"{}\" is there twice", where, group.name));
+    else if (!sets.insert(group.set).second) out.problems.push_back(fmt::format("{}.instanceGroupName: \"{}\" is too much like the name of another group", where, group.name));
+    if (group.min > 0 && !out.continuous) out.problems.push_back(fmt::format("{}.minInstanceCount: only with nodeProvisioningMode Continuous", where));
+    controllers += group.node_type == SlurmNodeType::Controller;
+    logins += group.node_type == SlurmNodeType::Login;
+    out.groups.push_back(std::move(group));
+  }
+  if (out.orchestrator == Orchestrator::Slurm && controllers != 1) out.problems.push_back(fmt::format("spec.instanceGroups: {} groups with nodeType Controller; a Slurm cluster has one", controllers));
+  if (logins > 1) out.problems.push_back(fmt::format("spec.instanceGroups: {} groups with nodeType Login; one at most", logins));
+  return out;
+}
+
+Instance read_instance(const Json& object) {
+  Instance out;
+  out.id = kube::name_of(object);
+  const Json &spec = object["spec"], &status = object["status"];
+  out.cluster = spec["cluster"].string();
+  out.cluster_uid = spec["clusterUid"].string();
+  out.group = spec["instanceGroupName"].string();
+  out.type = spec["instanceType"].string();
+  out.logical_id = spec["nodeLogicalId"].string();
+  out.number = static_cast<int>(spec["number"].integer());
+  out.attempt = static_cast<int>(spec["attempt"].integer(1));
+  out.reboot = spec["reboot"]["id"].string();
+  out.replace = spec["replace"]["id"].string();
+  out.deleting = kube::deleting(object);
+  out.finalizer = kube::has_finalizer(object, kInstanceFinalizer);
+  out.phase = status["phase"].string();
+  out.message = status["message"].string();
+  out.node = status["node"].string();
+  out.made = status["made"].boolean();
+  out.reboot_id = status["reboot"]["id"].string();
+  out.reboot_stage = status["reboot"]["stage"].string();
+  return out;
+}
+
+}  // namespace fairlead::api

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cluster and Instance (fairlead.dev/v1alpha1) as values: what CreateCluster asks for, and each machine that it gets. `spec` of a Cluster is that request with lower-case first letters, beside three fields of ours (docs/design/050).
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kube/json.h"
+#include "kube/object.h"
+
+namespace fairlead::api {
+
+inline const kube::Resource kClusters{"fairlead.dev", "v1alpha1", "clusters", "Cluster", false};
+inline const kube::Resource kInstances{"fairlead.dev", "v1alpha1", "instances", "Instance", false};
+kube::Json cluster_crd();
+kube::Json instance_crd();
+
+inline constexpr const char* kClusterFinalizer = "fairlead.dev/cluster";
+inline constexpr const char* kInstanceFinalizer = "fairlead.dev/instance";
+inline constexpr const char* kClusterLabel = "fairlead.dev/cluster";              // of Instances, Machines and the namespace: the Cluster object
+inline constexpr const char* kInstanceLabel = "fairlead.dev/instance";            // of a Node and a Machine: the Instance that has it
+inline constexpr const char* kSpareLabel = "fairlead.dev/spare";                  // "true" on a Node: clusters may take it
+inline constexpr const char* kLogicalIdLabel = "fairlead.dev/node-logical-id";    // of Instances
+inline constexpr const char* kClusterNameLabel = "sagemaker.amazonaws.com/cluster-name";         // of a Node, as in HyperPod
+inline constexpr const char* kGroupNameLabel = "sagemaker.amazonaws.com/instance-group-name";
+inline constexpr const char* kComputeTypeLabel = "sagemaker.amazonaws.com/compute-type";         // "hyperpod"
+// Of pods, annotations by which their instance is emptied (docs/design/006).
+inline constexpr const char* kLeavesFirst = "fairlead.dev/leaves-first";  // when workers become fewer, this one goes before others
+inline constexpr const char* kMadeAnew = "fairlead.dev/made-anew";        // it is drained, ended, and made again where there is room
+
+// Whole numbers from 1 on: "1-3,7". Few ranges however many numbers.
+class NumberSet {
+ public:
+  static Result<NumberSet> parse(std::string_view text);  // Invalid: not such a text
+  std::string text() const;
+  bool contains(int number) const;
+  void add(int number);
+  void add(const NumberSet& other);
+  int size() const;
+  int last() const { return ranges_.empty() ? 0 : ranges_.back().second; }
+  friend bool operator==(const NumberSet&, const NumberSet&) = default;
+
+ private:
+  std::vector<std::pair<int, int>> ranges_;  // first and last, ascending, apart from one another
+};
+
+enum class SlurmNodeType { Controller, Login, Compute };
+std::string_view text(SlurmNodeType type);
+enum class Orchestrator { Slurm, Eks };
+
+// Each node of a group has a number, given once: 1 to `issued`; those of `retired` are gone or to go. So a name never comes back.
+struct InstanceGroup {
+  std::string name;                 // as in the request
+  std::string set;                  // of its workers in Slurm, a name of Kubernetes
+  std::string type;                 // "ml.g5.xlarge"
+  int target = 0, min = 0;
+  std::string role;                 // ExecutionRole: an ARN
+  SlurmNodeType node_type = SlurmNodeType::Compute;
+  std::vector<std::string> partitions;
+  int issued = 0;                   // of the spec and the status: the greater
+  NumberSet retired;                // of both
+  int live() const { return issued - retired.size(); }
+};
+
+struct Cluster {
+  std::string name, title, uid;     // title: ClusterName as it was given
+  std::string space, slurm_name;    // of what is made for it: namespace, SlurmCluster
+  std::int64_t generation = 0;
+  bool deleting = false, finalizer = false;
+  Orchestrator orchestrator = Orchestrator::Slurm;
+  bool continuous = false;          // nodeProvisioningMode; else all or nothing
+  std::vector<InstanceGroup> groups;  // as given
+  std::vector<std::string> problems;  // sentences; nothing is changed while there are any
+  const InstanceGroup* group(std::string_view name) const;
+};
+// Never fails. `spec`: what is in force where that is not the object's own (a change that is taken back).
+Cluster read_cluster(const kube::Json& object, const kube::Json& spec);
+inline Cluster read_cluster(const kube::Json& object) { return read_cluster(object, object["spec"]); }
+
+struct Instance {
+  std::string id;                   // the object's name: "i-" and 17 of 0-9a-f
+  std::string cluster, cluster_uid, group, type, logical_id;
+  int number = 0, attempt = 0;      // attempt: of the machines that this node of the cluster has had
+  std::string reboot, replace;      // id of the last request
+  bool deleting = false, finalizer = false;
+  // From status.
+  std::string phase, message, node, reboot_id, reboot_stage;
+  bool made = false;                // the machine is ours, and goes with it
+};
+Instance read_instance(const kube::Json& object);
+
+std::string logical_id_of(const std::string& cluster_uid, const std::string& group, int number);           // in the form of a UUID
+std::string instance_id_of(const std::string& cluster_uid, const std::string& group, int number, int attempt);
+
+// A DNS label for any name: itself, else in lower case, cut, with a hash of the whole. Different names give different labels.
+std::string plain_label(std::string_view name, std::size_t longest);
+
+}  // namespace fairlead::api

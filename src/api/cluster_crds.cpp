@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/cluster.h"
+#include "api/crds.h"
+
+namespace fairlead::api {
+namespace {
+
+constexpr const char* kClusterCrd = R"yaml(
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: clusters.fairlead.dev}
+spec:
+  group: fairlead.dev
+  scope: Cluster
+  names: {plural: clusters, singular: cluster, kind: Cluster, listKind: ClusterList}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    additionalPrinterColumns:
+    - {name: Status, type: string, jsonPath: .status.phase}
+    - {name: Running, type: string, jsonPath: .status.summary}
+    - {name: Namespace, type: string, priority: 1, jsonPath: .status.namespace}
+    - {name: Message, type: string, jsonPath: .status.message}
+    - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
+    schema:
+      openAPIV3Schema:
+        type: object
+        description: A cluster of instance groups, as CreateCluster of HyperPod's API asks for it. Made by that API, or by hand.
+        required: [spec]
+        properties:
+          spec:
+            type: object
+            required: [instanceGroups]
+            properties:
+              clusterName: {type: string, maxLength: 63, description: "As it was given, where that is not the object's name."}
+              orchestrator:
+                type: object
+                description: One of the two; none is Slurm.
+                properties:
+                  slurm: {type: object, x-kubernetes-preserve-unknown-fields: true}
+                  eks: {type: object, x-kubernetes-preserve-unknown-fields: true}
+              nodeProvisioningMode: {type: string, enum: [Continuous], description: "Continuous: each group for itself, and what is there is used. Without it all instances come, or none."}
+              nodeRecovery: {type: string, enum: [Automatic, None]}
+              clusterRole: {type: string}
+              vpcConfig: {type: object, x-kubernetes-preserve-unknown-fields: true}
+              instanceGroups:
+                type: array
+                minItems: 1
+                maxItems: 100
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [instanceGroupName]
+                items:
+                  type: object
+                  required: [instanceGroupName, instanceType, instanceCount]
+                  x-kubernetes-preserve-unknown-fields: true
+                  properties:
+                    instanceGroupName: {type: string, pattern: "^[a-zA-Z0-9](-*[a-zA-Z0-9])*$", maxLength: 63}
+                    instanceType: {type: string}
+                    instanceCount: {type: integer, minimum: 0, maximum: 6758}
+                    minInstanceCount: {type: integer, minimum: 0, maximum: 6758}
+                    executionRole: {type: string}
+                    slurmConfig:
+                      type: object
+                      properties:
+                        nodeType: {type: string, enum: [Controller, Login, Compute]}
+                        partitionNames: {type: array, maxItems: 1, items: {type: string, pattern: "^[a-zA-Z0-9](-*[a-zA-Z0-9])*$", maxLength: 1024}}
+                    issued: {type: integer, minimum: 0, description: How many numbers of nodes were given out; kept by the API.}
+                    retired: {type: string, description: "Numbers of the nodes that are to go, e.g. 1-3,7."}
+              additions:
+                type: array
+                description: What BatchAddClusterNodes asked for in the last eight hours, by token.
+                items: {type: object, x-kubernetes-preserve-unknown-fields: true}
+          status:
+            type: object
+            properties:
+              phase: {type: string, description: "ClusterStatus: Creating, InService, Updating, RollingBack, Failed, Deleting."}
+              message: {type: string}
+              summary: {type: string, description: "Instances that run, of those that are to be there."}
+              namespace: {type: string, description: "Of what is made for it."}
+              observedGeneration: {type: integer}
+              began: {type: string, format: date-time, description: Of the operation that is under way.}
+              beganGeneration: {type: integer}
+              served: {type: boolean, description: It was InService once.}
+              good: {type: object, x-kubernetes-preserve-unknown-fields: true, description: The last spec that was InService.}
+              failed: {type: object, properties: {generation: {type: integer}, message: {type: string}}, description: The change that is taken back.}
+              instanceGroups:
+                type: array
+                items:
+                  type: object
+                  properties:
+                    instanceGroupName: {type: string}
+                    status: {type: string}
+                    current: {type: integer}
+                    target: {type: integer}
+                    issued: {type: integer}
+                    retired: {type: string}
+                    message: {type: string}
+              conditions:
+                type: array
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [type]
+                items:
+                  type: object
+                  required: [type, status]
+                  properties:
+                    type: {type: string}
+                    status: {type: string}
+                    reason: {type: string}
+                    message: {type: string}
+                    lastTransitionTime: {type: string, format: date-time}
+                    observedGeneration: {type: integer}
+)yaml";
+
+constexpr const char* kInstanceCrd = R"yaml(
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: instances.fairlead.dev}
+spec:
+  group: fairlead.dev
+  scope: Cluster
+  names: {plural: instances, singular: instance, kind: Instance, listKind: InstanceList}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    additionalPrinterColumns:
+    - {name: Cluster, type: string, jsonPath: .spec.cluster}
+    - {name: Group, type: string, jsonPath: .spec.instanceGroupName}
+    - {name: Number, type: integer, jsonPath: .spec.number}
+    - {name: Type, type: string, jsonPath: .spec.instanceType}
+    - {name: Status, type: string, jsonPath: .status.phase}
+    - {name: Node, type: string, priority: 1, jsonPath: .status.node}
+    - {name: Message, type: string, jsonPath: .status.message}
+    - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
+    schema:
+      openAPIV3Schema:
+        type: object
+        description: A machine while a cluster has it. Made by the cluster's controller; to delete one replaces it.
+        required: [spec]
+        properties:
+          spec:
+            type: object
+            required: [cluster, clusterUid, instanceGroupName, number, instanceType]
+            properties:
+              cluster: {type: string}
+              clusterUid: {type: string}
+              instanceGroupName: {type: string}
+              number: {type: integer, minimum: 1, description: Of the node in its group.}
+              attempt: {type: integer, minimum: 1, description: Of the machines that this node has had.}
+              nodeLogicalId: {type: string}
+              instanceType: {type: string}
+              reboot: &request {type: object, required: [id], properties: {id: {type: string, minLength: 1, maxLength: 64}, by: {type: string, maxLength: 600}}, description: A new id asks for it once.}
+              replace: *request
+          status:
+            type: object
+            properties:
+              phase: {type: string, description: "InstanceStatus: Pending, Running, Failure, ShuttingDown."}
+              message: {type: string}
+              node: {type: string, description: Its Node; written before anything is done with it.}
+              made: {type: boolean, description: The machine was made for it.}
+              address: {type: string}
+              address6: {type: string}
+              slurmNode: {type: string}
+              runningSince: {type: string, format: date-time}
+              reboot: {type: object, properties: {id: {type: string}, stage: {type: string}, message: {type: string}}}
+)yaml";
+
+}  // namespace
+
+kube::Json cluster_crd() { return parse_crd(kClusterCrd); }
+kube::Json instance_crd() { return parse_crd(kInstanceCrd); }
+
+}  // namespace fairlead::api

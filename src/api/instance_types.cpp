@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/instance_types.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kube/object.h"
+#include "kube/selector.h"
+
+namespace fairlead::api {
+
+using kube::Json;
+
+namespace {
+
+std::int64_t milli(const Json& capacity, const char* resource) {
+  const auto amount = kube::Quantity::from_json(capacity[resource]);
+  return amount ? amount->milli_value() : 0;
+}
+
+}  // namespace
+
+const std::vector<InstanceType>& instance_types() {
+  static const std::vector<InstanceType> all{
+#include "api/instance_types.inc"
+  };
+  return all;
+}
+
+const InstanceType* find_instance_type(std::string_view name) {
+  const auto& all = instance_types();
+  const auto found = std::lower_bound(all.begin(), all.end(), name, [](const InstanceType& type, std::string_view wanted) { return type.name < wanted; });
+  return found != all.end() && found->name == name ? &*found : nullptr;
+}
+
+std::string why_not_of_type(const InstanceType& type, const Json& node) {
+  const Json& capacity = node["status"]["capacity"];
+  for (const auto& [resource, wanted] : {std::pair(kGpuResource, type.gpus), std::pair(kNeuronResource, type.neurons)})
+    if (const std::int64_t has = milli(capacity, resource) / 1000; has != wanted) return fmt::format("{} has {} of {}; this machine has {}", type.name, wanted, resource, has);
+  if (const std::int64_t has = milli(capacity, "cpu"); has < type.cpus * 1000) return fmt::format("{} has {} CPUs; this machine has {:g}", type.name, type.cpus, static_cast<double>(has) / 1000);
+  constexpr std::int64_t gib = std::int64_t{1} << 30;
+  if (const std::int64_t has = milli(capacity, "memory") / 1000; has < type.memory_gib * gib / 10 * 9) return fmt::format("{} has {} GiB of memory; this machine has {:.1f}", type.name, type.memory_gib, static_cast<double>(has) / gib);
+  return "";
+}
+
+std::map<std::string, std::string> capacity_of(const InstanceType& type) {
+  std::map<std::string, std::string> out{{"cpu", std::to_string(type.cpus)}, {"memory", fmt::format("{}Gi", type.memory_gib)}};
+  if (type.gpus > 0) out[kGpuResource] = std::to_string(type.gpus);
+  if (type.neurons > 0) out[kNeuronResource] = std::to_string(type.neurons);
+  return out;
+}
+
+}  // namespace fairlead::api

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clusters become machines that run: reads a Cluster and what is there for it, plans, writes. It holds nothing between two rounds; whoever dies between two writes, the next one goes on (docs/design/050).
+#pragma once
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "fleet/plan/cluster_plan.h"
+#include "kube/controller.h"
+
+namespace fairlead::fleet {
+
+// What it asks of the API beside its sources.
+kube::Access cluster_access();
+
+class ClusterController final : public kube::Controller {
+ public:
+  ClusterController(kube::KubeApi& api, const Clock& clock, ClusterPlanOptions options = {}) : api_(api), clock_(clock), options_(std::move(options)) {}
+
+  std::string name() const override { return "cluster"; }
+  std::vector<Source> sources() const override;
+  std::optional<kube::Access> access() const override { return cluster_access(); }
+  void start(const kube::Caches& caches) override { caches_ = &caches; }
+  Result<kube::Next> reconcile(const kube::ObjectKey& key) override;
+
+ private:
+  Result<ClusterSnapshot> look(kube::Json cluster) const;
+  Result<void> take(const ClusterStep& step, const std::string& space);
+  std::vector<kube::ObjectKey> in_space(const std::string& space) const;
+
+  kube::KubeApi& api_;
+  const Clock& clock_;
+  const ClusterPlanOptions options_;
+  const kube::Caches* caches_ = nullptr;
+};
+
+}  // namespace fairlead::fleet

@@ -1,0 +1,535 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleet/control/cluster_controller.h"
+
+#include <gmock/gmock.h>
+
+#include "base/test_rounds.h"
+#include "fleet/control/cluster_test_site.h"
+
+namespace fairlead::fleet {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string node_of(const Json& instance) { return instance["status"]["node"].string(); }
+
+TEST(Clusters, AreMachinesThatRunSlurm) {
+  ClusterSite site;
+  site.create("ml", site.spec(2));
+  site.settle();
+  EXPECT_EQ(site.phase("ml"), "InService");
+  EXPECT_EQ(site.summary("ml"), "4/4");
+  EXPECT_TRUE(site.all_run());
+  EXPECT_EQ(site.numbers("gpu"), "1 2");
+  EXPECT_EQ(site.api.all("machines").size(), 4u);
+  const Json set = site.api.all("nodesets").at({"cluster-ml", "gpu"});
+  EXPECT_EQ(set["spec"]["replicas"].integer(), 2);
+  EXPECT_EQ(kube::print_json(set["spec"]["nodeSelector"]), R"({"sagemaker.amazonaws.com/cluster-name":"ml","sagemaker.amazonaws.com/instance-group-name":"gpu"})");
+  EXPECT_EQ(kube::print_json(set["spec"]["slurmd"]["resources"]), R"({"cpu":"3","memory":"13104Mi","nvidia.com/gpu":"1"})");
+  const Json slurm = site.api.all("slurmclusters").at({"cluster-ml", "ml"});
+  EXPECT_TRUE(slurm["spec"]["extensions"]["mockGpus"].boolean()) << "what is declared is not there";
+  EXPECT_THAT(kube::print_json(slurm["spec"]["partitionConfiguration"]), HasSubstr("PartitionName=train Nodes=gpu "));
+  const Json machine = site.api.all("machines").begin()->second;
+  EXPECT_THAT(kube::name_of(machine), StartsWith("hyperpod-i-"));
+  site.reconcile();
+  const auto before = site.picture();
+  for (int i = 0; i < 5; ++i) site.reconcile();
+  EXPECT_EQ(site.picture(), before) << "at rest nothing is written";
+}
+
+TEST(Clusters, GoWithAllThatWasMade) {
+  ClusterSite site;
+  site.create("ml", site.spec(2));
+  site.settle();
+  site.busy = {"cluster-ml/gpu-0"};
+  site.remove("ml");
+  site.reconcile();
+  EXPECT_EQ(site.phase("ml"), "Deleting");
+  site.busy.clear();
+  site.settle();
+  EXPECT_TRUE(site.nothing_left()) << site.picture();
+}
+
+TEST(Clusters, GoInAnyState) {
+  for (int rounds = 0; rounds < 25; ++rounds) {
+    ClusterSite site;
+    site.create("ml", site.spec(2));
+    for (int i = 0; i < rounds; ++i) {
+      site.reconcile();
+      if (i % 2) site.tick();
+    }
+    site.remove("ml");
+    site.settle();
+    EXPECT_TRUE(site.nothing_left()) << "after " << rounds << " rounds: " << site.picture();
+  }
+}
+
+TEST(Clusters, MoreNodesGetFurtherNumbers) {
+  ClusterSite site;
+  site.create("ml", site.spec(2));
+  site.settle();
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "gpu").set("instanceCount", 4); });
+  site.settle();
+  EXPECT_EQ(site.numbers("gpu"), "1 2 3 4");
+  EXPECT_EQ(site.summary("ml"), "6/6");
+  EXPECT_EQ(site.phase("ml"), "InService");
+}
+
+// Slurm knows which worker idles: its machine goes.
+TEST(Clusters, FewerNodesLeaveWhereNothingRuns) {
+  ClusterSite site;
+  site.create("ml", site.spec(3));
+  site.settle();
+  std::string with_job;
+  for (const auto& [key, pod] : site.api.all("pods"))
+    if (key.name == "gpu-2") with_job = pod["spec"]["nodeName"].string();
+  site.busy = {"cluster-ml/gpu-2"};
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "gpu").set("instanceCount", 1); });
+  site.settle();
+  ASSERT_EQ(site.instances("gpu").size(), 1u);
+  EXPECT_EQ(node_of(site.instances("gpu").front()), with_job);
+  EXPECT_EQ(site.summary("ml"), "3/3");
+  // And no number comes back.
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "gpu").set("instanceCount", 2); });
+  site.settle();
+  EXPECT_EQ(site.instances("gpu").back()["spec"]["number"].integer(), 4);
+}
+
+TEST(Clusters, ANodeThatIsNamedWaitsForItsJobAndGoes) {
+  ClusterSite site;
+  site.create("ml", site.spec(3));
+  site.settle();
+  const Json victim = site.instances("gpu")[1];
+  std::string pod_there;
+  for (const auto& [key, pod] : site.api.all("pods"))
+    if (pod["spec"]["nodeName"].string() == node_of(victim)) pod_there = key.text();
+  site.busy = {pod_there};
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "gpu").set("instanceCount", 2).set("retired", "2"); });
+  site.settle();
+  EXPECT_EQ(site.numbers("gpu"), "1 2 3") << "its job runs";
+  EXPECT_EQ(site.instances("gpu")[1]["status"]["phase"].string(), "ShuttingDown");
+  EXPECT_THAT(site.instances("gpu")[1]["status"]["message"].string(), HasSubstr("is to leave it first"));
+  site.busy.clear();
+  site.settle();
+  EXPECT_EQ(site.numbers("gpu"), "1 3");
+  EXPECT_EQ(site.summary("ml"), "4/4");
+}
+
+TEST(Clusters, AReplacedNodeKeepsItsNumberAndWorksUntilTheOtherIsThere) {
+  ClusterSite site;
+  site.create("ml", site.spec(2));
+  site.settle();
+  const Json old = site.instances("gpu")[0];
+  site.ask(kube::name_of(old), "replace", "r1");
+  for (int i = 0; i < 40; ++i) {
+    site.reconcile();
+    site.tick();
+    int there = 0;
+    for (const auto& [key, pod] : site.api.all("pods")) there += key.name.starts_with("gpu-") && kube::condition_is_true(pod, "Ready");
+    EXPECT_GE(there, 1);
+  }
+  site.settle();
+  EXPECT_EQ(site.numbers("gpu"), "1' 2");
+  const Json now = site.instances("gpu")[0];
+  EXPECT_NE(kube::name_of(now), kube::name_of(old));
+  EXPECT_EQ(now["spec"]["nodeLogicalId"].string(), old["spec"]["nodeLogicalId"].string());
+  EXPECT_EQ(site.api.all("machines").size(), 4u);
+  EXPECT_EQ(site.summary("ml"), "4/4");
+}
+
+TEST(Clusters, ANodeWithAJobIsReplacedWhenTheJobHasEnded) {
+  ClusterSite site;
+  site.create("ml", site.spec(2));
+  site.settle();
+  site.busy = {"cluster-ml/gpu-0", "cluster-ml/gpu-1"};
+  for (const Json& one : site.instances("gpu")) site.ask(kube::name_of(one), "replace", "r1");
+  site.settle();
+  EXPECT_EQ(site.numbers("gpu"), "1 1' 2 2'");
+  site.busy.clear();
+  site.settle();
+  EXPECT_EQ(site.numbers("gpu"), "1' 2'");
+  EXPECT_TRUE(site.all_run());
+}
+
+TEST(Clusters, ANodeIsRebootedOnceWhenItIsEmpty) {
+  ClusterSite site;
+  site.create("ml", site.spec(2));
+  site.settle();
+  const Json one = site.instances("gpu")[0];
+  std::string pod_there;
+  for (const auto& [key, pod] : site.api.all("pods"))
+    if (pod["spec"]["nodeName"].string() == node_of(one)) pod_there = key.text();
+  site.busy = {pod_there};
+  site.ask(kube::name_of(one), "reboot", "b1");
+  site.settle();
+  EXPECT_EQ(site.reboots[node_of(one)], 0);
+  EXPECT_THAT(site.instances("gpu")[0]["status"]["message"].string(), HasSubstr("is to be rebooted; "));
+  site.busy.clear();
+  site.settle();
+  EXPECT_EQ(site.reboots[node_of(one)], 1);
+  EXPECT_TRUE(site.all_run());
+  EXPECT_EQ(site.numbers("gpu"), "1 2") << "it is the same";
+  EXPECT_FALSE(site.api.all("nodes").at({"", node_of(one)})["spec"]["unschedulable"].boolean());
+  site.ask(kube::name_of(one), "reboot", "b2");
+  site.settle();
+  EXPECT_EQ(site.reboots[node_of(one)], 2);
+}
+
+TEST(Clusters, AnInstanceThatSomebodyDeletedIsReplaced) {
+  ClusterSite site;
+  site.create("ml", site.spec(2));
+  site.settle();
+  const Json one = site.instances("gpu")[1];
+  ASSERT_TRUE(site.api.remove(api::kInstances, kube::key_of(one)));
+  site.settle();
+  EXPECT_EQ(site.numbers("gpu"), "1 2'");
+  EXPECT_TRUE(site.all_run());
+}
+
+TEST(Clusters, AGroupComesAndGoes) {
+  ClusterSite site;
+  site.create("ml", site.spec(1));
+  site.settle();
+  site.edit("ml", [&](Json& spec) { spec.child("instanceGroups").push(site.group("CPU", "ml.m5.xlarge", 2, "Compute", "cpu")); });
+  site.settle();
+  EXPECT_EQ(site.numbers("CPU"), "1 2");
+  EXPECT_EQ(site.summary("ml"), "5/5");
+  site.edit("ml", [&](Json& spec) { std::erase_if(spec.child("instanceGroups").items(), [](const Json& one) { return one["instanceGroupName"].string() == "CPU"; }); });
+  site.settle();
+  EXPECT_EQ(site.numbers("CPU"), "");
+  EXPECT_EQ(site.summary("ml"), "3/3");
+  EXPECT_EQ(site.api.all("nodesets").size(), 1u);
+  site.edit("ml", [&](Json& spec) { spec.child("instanceGroups").push(site.group("CPU", "ml.m5.xlarge", 1, "Compute", "cpu")); });
+  site.settle();
+  EXPECT_EQ(site.numbers("CPU"), "3") << "no number comes back";
+}
+
+// ---- machines that are there
+
+TEST(Clusters, TakeSpareMachinesOfTheTypeBeforeAnyIsMade) {
+  ClusterSite site;
+  site.spare("box-1", "ml.g5.xlarge", 8, 64, 1);
+  site.spare("box-2", "ml.g5.xlarge", 8, 64, 0);  // it lies
+  site.create("ml", site.spec(2));
+  site.settle();
+  EXPECT_TRUE(site.all_run());
+  EXPECT_EQ(node_of(site.instances("gpu")[0]), "box-1");
+  EXPECT_THAT(node_of(site.instances("gpu")[1]), StartsWith("hyperpod-i-"));
+  site.remove("ml");
+  site.settle();
+  const Json back = site.api.all("nodes").at({"", "box-1"});
+  EXPECT_FALSE(back["metadata"]["labels"].has(api::kInstanceLabel));
+  EXPECT_FALSE(back["metadata"]["labels"].has(api::kClusterNameLabel));
+  EXPECT_FALSE(back["spec"]["unschedulable"].boolean());
+}
+
+TEST(Clusters, AllOrNothingIsTakenBackWhereAMachineIsMissing) {
+  ClusterSite site(false);
+  site.spare("c", "ml.c5.large", 2, 4, 0);
+  site.spare("l", "ml.t3.medium", 2, 4, 0);
+  site.spare("g1", "ml.g5.xlarge", 4, 16, 1);
+  site.spare("g2", "ml.g5.xlarge", 4, 16, 0);
+  site.create("ml", site.spec(2, false));
+  site.settle();
+  EXPECT_EQ(site.phase("ml"), "Failed");
+  EXPECT_THAT(site.status("ml")["message"].string(), HasSubstr("group gpu: no machine of type ml.g5.xlarge is free; g2: ml.g5.xlarge has 1 of nvidia.com/gpu; this machine has 0"));
+  EXPECT_TRUE(site.instances().empty());
+  EXPECT_TRUE(site.api.all("slurmclusters").empty());
+  EXPECT_TRUE(site.api.all("namespaces").empty());
+  EXPECT_FALSE(site.api.all("nodes").at({"", "g1"})["metadata"]["labels"].has(api::kInstanceLabel));
+  site.remove("ml");
+  site.settle();
+  EXPECT_TRUE(site.nothing_left());
+}
+
+TEST(Clusters, AChangeThatCannotBeIsTakenBackAndWhatRanRunsOn) {
+  ClusterSite site(false);
+  site.spare("c", "ml.c5.large", 2, 4, 0);
+  site.spare("l", "ml.t3.medium", 2, 4, 0);
+  for (int i = 0; i < 3; ++i) site.spare(fmt::format("g{}", i), "ml.g5.xlarge", 4, 16, 1);
+  site.create("ml", site.spec(2, false));
+  site.settle();
+  EXPECT_EQ(site.phase("ml"), "InService");
+  const std::string before = site.numbers("gpu");
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "gpu").set("instanceCount", 5); });
+  site.reconcile();
+  EXPECT_EQ(site.phase("ml"), "Updating");
+  site.settle();
+  EXPECT_EQ(site.phase("ml"), "InService");
+  EXPECT_THAT(site.status("ml")["message"].string(), HasSubstr("no machine of type ml.g5.xlarge"));
+  EXPECT_EQ(site.numbers("gpu"), before);
+  EXPECT_EQ(site.summary("ml"), "4/4");
+  // The next change is a new one.
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "gpu").set("instanceCount", 3); });
+  site.settle();
+  EXPECT_EQ(site.phase("ml"), "InService");
+  EXPECT_EQ(site.status("ml")["message"].string(), "");
+  EXPECT_EQ(site.summary("ml"), "5/5");
+}
+
+TEST(Clusters, WhatIsContinuousUsesWhatThereIs) {
+  ClusterSite site(false);
+  site.spare("c", "ml.c5.large", 2, 4, 0);
+  site.spare("l", "ml.t3.medium", 2, 4, 0);
+  site.spare("g", "ml.g5.xlarge", 4, 16, 1);
+  Json spec = site.spec(3);
+  site.group_of(spec, "gpu").set("minInstanceCount", 2);
+  site.create("ml", spec);
+  site.settle();
+  EXPECT_EQ(site.phase("ml"), "Creating") << "MinInstanceCount";
+  EXPECT_EQ(site.summary("ml"), "3/5");
+  site.spare("g2", "ml.g5.xlarge", 4, 16, 1);
+  site.settle();
+  EXPECT_EQ(site.phase("ml"), "InService");
+  EXPECT_EQ(site.summary("ml"), "4/5");
+  EXPECT_EQ(site.status("ml")["instanceGroups"].items()[2]["status"].string(), "Degraded");
+  EXPECT_EQ(site.api.all("nodesets").at({"cluster-ml", "gpu"})["spec"]["replicas"].integer(), 2) << "Slurm is asked for what has a machine";
+}
+
+TEST(Clusters, TwoThatWantOneMachineDoNotBothGetIt) {
+  ClusterSite site(false);
+  for (const char* name : {"c1", "c2"}) site.spare(name, "ml.c5.large", 2, 4, 0);
+  for (const char* name : {"l1", "l2"}) site.spare(name, "ml.t3.medium", 2, 4, 0);
+  for (int i = 0; i < 3; ++i) site.spare(fmt::format("g{}", i), "ml.g5.xlarge", 4, 16, 1);
+  site.create("a", site.spec(2));
+  site.create("b", site.spec(2));
+  site.settle();
+  EXPECT_EQ(site.instances("gpu").size(), 4u);
+  std::set<std::string> nodes;
+  int placed = 0;
+  for (const Json& one : site.instances())
+    if (!node_of(one).empty()) nodes.insert(node_of(one)), ++placed;
+  EXPECT_EQ(placed, 7);
+  EXPECT_EQ(nodes.size(), 7u);
+}
+
+// ---- wrong input
+
+TEST(Clusters, AMistakeChangesNothing) {
+  ClusterSite site;
+  site.create("ml", site.spec(1));
+  site.settle();
+  const auto machines = site.api.all("machines");
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "gpu").set("instanceType", "ml.nonsense"); });
+  site.settle();
+  EXPECT_EQ(site.phase("ml"), "InService");
+  EXPECT_THAT(site.status("ml")["message"].string(), HasSubstr("\"ml.nonsense\" is no type of the API"));
+  EXPECT_EQ(site.api.all("machines"), machines);
+  site.create("bad", Json::object({{"instanceGroups", Json::array({site.group("w", "ml.c5.large", 1, "Compute", "x")})}}));
+  site.settle();
+  EXPECT_EQ(site.phase("bad"), "Failed");
+  EXPECT_THAT(site.status("bad")["message"].string(), HasSubstr("0 groups with nodeType Controller"));
+}
+
+TEST(Clusters, ANamespaceOfSomebodyElseIsNotTakenOver) {
+  ClusterSite site;
+  ASSERT_TRUE(site.api.create(resources::namespaces, Json::object({{"metadata", Json::object({{"name", "cluster-ml"}})}})));
+  site.create("ml", site.spec(1));
+  site.settle();
+  EXPECT_EQ(site.phase("ml"), "Failed");
+  EXPECT_THAT(site.status("ml")["message"].string(), HasSubstr("namespace cluster-ml is there and belongs to something else"));
+  EXPECT_TRUE(site.api.all("machines").empty());
+  site.remove("ml");
+  site.settle();
+  EXPECT_TRUE(site.api.all("namespaces").contains({"", "cluster-ml"}));
+  EXPECT_TRUE(site.api.all("clusters").empty());
+}
+
+// ---- people
+
+TEST(Clusters, WhatAPersonSetBesideOurFieldsStays) {
+  ClusterSite site;
+  site.create("ml", site.spec(1));
+  site.settle();
+  Json slurm = site.api.all("slurmclusters").at({"cluster-ml", "ml"});
+  slurm.child("spec").set("slurmConfig", Json::object({{"minJobAge", 300}}));
+  slurm.child("spec").child("slurmNodes").child("login").set("sshRootPublicKeys", Json::array({Json("ssh-ed25519 AAAA ada")}));
+  ASSERT_TRUE(site.api.update(resources::slurm_clusters, slurm));
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "logins").set("instanceCount", 2); });
+  site.settle();
+  const Json now = site.api.all("slurmclusters").at({"cluster-ml", "ml"});
+  EXPECT_EQ(now["spec"]["slurmConfig"]["minJobAge"].integer(), 300);
+  EXPECT_EQ(now["spec"]["slurmNodes"]["login"]["sshRootPublicKeys"].items().size(), 1u);
+  EXPECT_EQ(now["spec"]["slurmNodes"]["login"]["size"].integer(), 2);
+}
+
+TEST(Clusters, ACordonOfAPersonStays) {
+  ClusterSite site;
+  site.create("ml", site.spec(2));
+  site.settle();
+  Json node = site.api.all("nodes").at({"", node_of(site.instances("gpu")[0])});
+  node.child("spec").set("unschedulable", true);
+  ASSERT_TRUE(site.api.update(resources::nodes, node));
+  site.settle();
+  EXPECT_TRUE(site.api.all("nodes").at({"", node_of(site.instances("gpu")[0])})["spec"]["unschedulable"].boolean());
+}
+
+// A node that does not answer may run what was started on it: five minutes are waited, whoever asks.
+TEST(Clusters, ASilentMachineIsGivenUpAfterFiveMinutes) {
+  ClusterSite site(false);
+  site.spare("c", "ml.c5.large", 2, 4, 0);
+  site.spare("l", "ml.t3.medium", 2, 4, 0);
+  for (const char* name : {"g1", "g2"}) site.spare(name, "ml.g5.xlarge", 4, 16, 1);
+  site.create("ml", site.spec(1));
+  site.settle();
+  const Json one = site.instances("gpu")[0];
+  Json node = site.api.all("nodes").at({"", node_of(one)});
+  kube::set_condition(node, {"Ready", "Unknown", "NodeStatusUnknown", "no word from it"}, site.clock.now());
+  ASSERT_TRUE(site.api.put(resources::nodes, node));
+  site.busy = {"cluster-ml/gpu-0"};
+  const Instant began = site.clock.now();
+  site.ask(kube::name_of(one), "replace", "r");
+  while (site.clock.now() < began + std::chrono::seconds(250)) {
+    site.reconcile();
+    site.tick();
+    EXPECT_EQ(site.api.all("nodes").at({"", node_of(one)})["metadata"]["labels"][api::kInstanceLabel].string(), kube::name_of(one));
+  }
+  for (int i = 0; i < 40; ++i) site.reconcile(), site.tick();
+  const Json back = site.api.all("nodes").at({"", node_of(one)});
+  EXPECT_FALSE(back["metadata"]["labels"].has(api::kInstanceLabel));
+  EXPECT_TRUE(back["metadata"]["labels"].has("fairlead.dev/replaced")) << "it is no spare";
+  EXPECT_EQ(site.numbers("gpu"), "1'");
+}
+
+// ---- deaths
+
+// A life: made, more, one named away, one replaced, one rebooted, a group gone, all gone. After `death` the server is another.
+struct Life {
+  ClusterSite site;
+  int writes = 0;
+  bool died = false;
+
+  explicit Life(int death = -1, MortalApi::Death how = MortalApi::Death::Before) { arm(death, how); }
+  void arm(int death, MortalApi::Death how) {
+    site.mortal->dies_at = death;
+    site.mortal->how = how;
+  }
+  void rest() {
+    for (int round = 0, still = 0; round < 400 && still < 4; ++round) {
+      const auto before = site.picture();
+      site.reconcile();
+      if (site.mortal->dead) {
+        died = true;
+        site.restart();
+      }
+      site.tick();
+      still = site.picture() == before ? still + 1 : 0;
+    }
+    writes = site.mortal->writes;
+  }
+  std::string live() {
+    std::string out;
+    const auto told = [&](const char* what) { out += fmt::format("{}: {} {} gpu {} cpu {} machines {}\n", what, site.phase("ml"), site.summary("ml"), site.numbers("gpu"), site.numbers("cpu"), site.api.all("machines").size()); };
+    Json spec = site.spec(2);
+    spec.child("instanceGroups").push(site.group("cpu", "ml.m5.large", 1, "Compute", "cpu"));
+    site.create("ml", spec);
+    rest();
+    told("made");
+    site.edit("ml", [&](Json& its) { site.group_of(its, "gpu").set("instanceCount", 3); });
+    rest();
+    told("more");
+    site.edit("ml", [&](Json& its) { site.group_of(its, "gpu").set("instanceCount", 2).set("retired", "1"); });
+    rest();
+    told("one away");
+    site.ask(kube::name_of(site.instances("gpu")[0]), "replace", "r");
+    rest();
+    told("replaced");
+    const std::string node = node_of(site.instances("gpu")[1]);
+    site.ask(kube::name_of(site.instances("gpu")[1]), "reboot", "b");
+    rest();
+    told("rebooted");
+    EXPECT_EQ(site.reboots[node], 1);
+    site.edit("ml", [&](Json& its) { std::erase_if(its.child("instanceGroups").items(), [](const Json& one) { return one["instanceGroupName"].string() == "cpu"; }); });
+    rest();
+    told("fewer groups");
+    site.remove("ml");
+    rest();
+    out += site.nothing_left() ? "nothing is left\n" : "left: " + site.picture();
+    return out;
+  }
+};
+
+TEST(Clusters, ADeathAtAnyWriteEndsTheSame) {
+  Life whole;
+  const std::string wanted = whole.live();
+  EXPECT_EQ(wanted,
+            "made: InService 5/5 gpu 1 2 cpu 1 machines 5\n"
+            "more: InService 6/6 gpu 1 2 3 cpu 1 machines 6\n"
+            "one away: InService 5/5 gpu 2 3 cpu 1 machines 5\n"
+            "replaced: InService 5/5 gpu 2' 3 cpu 1 machines 5\n"
+            "rebooted: InService 5/5 gpu 2' 3 cpu 1 machines 5\n"
+            "fewer groups: InService 4/4 gpu 2' 3 cpu  machines 4\n"
+            "nothing is left\n");
+  ASSERT_GT(whole.writes, 50);
+  // Each second place in the sample, the others the other way.
+  const int stride = std::getenv("FAIRLEAD_FULL") != nullptr ? 1 : 2 * test_stride();
+  for (const auto how : {MortalApi::Death::Before, MortalApi::Death::After})
+    for (int death = how == MortalApi::Death::After && stride > 1 ? 1 : 0; death < whole.writes; death += stride) {
+      Life life(death, how);
+      ASSERT_EQ(life.live(), wanted) << "death at write " << death << (how == MortalApi::Death::Before ? ", before it" : ", after it");
+      ASSERT_TRUE(life.died);
+    }
+}
+
+// ---- caches that are behind, edits at any time
+
+TEST(ClustersProperty, WithCachesBehindNothingIsGivenTwiceAndAllComesToRest) {
+  const int seeds = test_rounds(60, 5000);
+  const char* const only = std::getenv("FAIRLEAD_SEED");  // one alone
+  for (int seed = only != nullptr ? std::atoi(only) : 1; seed <= (only != nullptr ? std::atoi(only) : seeds); ++seed) {
+    Rng rng(static_cast<std::uint64_t>(seed));
+    ClusterSite site(rng.below(2) == 0);
+    site.lagging = true;
+    site.restart();
+    for (int i = 0; i < 3; ++i) site.spare(fmt::format("c{}", i), "ml.c5.large", 2, 4, 0), site.spare(fmt::format("l{}", i), "ml.t3.medium", 2, 4, 0);
+    for (int i = 0; i < 6; ++i) site.spare(fmt::format("g{}", i), "ml.g5.xlarge", 4, 16, 1);
+    site.create("a", site.spec(2, rng.below(2) == 0));
+    site.create("b", site.spec(1));
+    for (int step = 0; step < 120; ++step) {
+      for (const char* plural : LaggingCaches::kinds)
+        if (rng.below(2) == 0) site.caches.refresh(plural);
+      site.reconcile();
+      if (rng.below(3) == 0) site.tick();
+      if (rng.below(20) == 0) site.restart();
+      const std::string name = rng.below(2) == 0 ? "a" : "b";
+      const auto instances = site.instances("gpu");
+      if (rng.below(12) == 0 && site.api.all("clusters").contains({"", name})) site.edit(name, [&](Json& spec) { site.group_of(spec, "gpu").set("instanceCount", static_cast<int>(rng.below(5))); });
+      if (rng.below(25) == 0 && !instances.empty()) {
+        const Json& one = instances[rng.below(instances.size())];
+        site.ask(kube::name_of(one), rng.below(2) == 0 ? "reboot" : "replace", fmt::format("x{}", step));
+      }
+      if (rng.below(40) == 0 && !instances.empty()) (void)site.api.remove(api::kInstances, kube::key_of(instances[rng.below(instances.size())]));
+      if (rng.below(10) == 0) site.busy.insert(fmt::format("cluster-{}/gpu-{}", name, rng.below(3)));
+      if (rng.below(10) == 0) site.busy.clear();
+      if (testing::Test::HasFailure()) FAIL() << "seed " << seed << " step " << step;
+    }
+    site.busy.clear();
+    const auto calm = [&] {
+      for (int round = 0, still = 0; round < 400 && still < 5; ++round) {
+        const auto before = site.picture();
+        site.caches.refresh_all();
+        site.reconcile();
+        site.tick();
+        still = site.picture() == before ? still + 1 : 0;
+        if (round == 399) ADD_FAILURE() << "seed " << seed << " does not come to rest";
+      }
+    };
+    calm();
+    for (const char* name : {"a", "b"}) {
+      const Json status = site.status(name);
+      for (const Json& group : status["instanceGroups"].items())
+        if (group["current"].integer() != group["target"].integer()) {
+          EXPECT_THAT(group["message"].string(), HasSubstr("no machine of type")) << "seed " << seed << " " << name << " " << kube::print_json(status) << (only != nullptr ? site.picture() : "");
+        }
+    }
+    for (const char* name : {"a", "b"}) site.remove(name);
+    calm();
+    EXPECT_TRUE(site.nothing_left()) << "seed " << seed << ": " << site.picture();
+    for (const auto& [key, node] : site.api.all("nodes")) EXPECT_FALSE(node["metadata"]["labels"].has(api::kInstanceLabel)) << "seed " << seed;
+    if (testing::Test::HasFailure()) FAIL() << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace fairlead::fleet

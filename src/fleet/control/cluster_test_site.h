@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: a small world in which a Cluster is carried out. Machines become Nodes, Slurm makes pods, drains workers, and keeps those that have jobs.
+#pragma once
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "api/cluster.h"
+#include "api/network_ways.h"
+#include "api/node_set.h"
+#include "base/rng.h"
+#include "fleet/control/cluster_controller.h"
+#include "kube/fenced_api.h"
+#include "kube/tiny_api.h"
+
+namespace fairlead::fleet {
+
+using kube::Json;
+namespace resources = kube::resources;
+
+// Dies at the n-th write: before it, or after it has had its effect and nobody was told.
+class MortalApi final : public kube::KubeApi {
+ public:
+  enum class Death { Before, After };
+  MortalApi(kube::KubeApi& api) : api_(api) {}
+  int writes = 0;
+  int dies_at = -1;
+  Death how = Death::Before;
+  bool dead = false;
+
+  Result<Json> get(const kube::Resource& resource, const kube::ObjectKey& key) override { return dead ? gone() : api_.get(resource, key); }
+  Result<kube::List> list(const kube::Resource& resource, const std::string& space, const kube::ListOptions& options = {}) override { return dead ? gone() : api_.list(resource, space, options); }
+  Result<std::unique_ptr<kube::Watch>> watch(const kube::Resource&, const std::string&, const kube::WatchOptions&) override { return gone(); }
+  Result<Json> create(const kube::Resource& resource, const Json& object) override {
+    return write<Json>([&] { return api_.create(resource, object); });
+  }
+  Result<Json> update(const kube::Resource& resource, const Json& object) override {
+    return write<Json>([&] { return api_.update(resource, object); });
+  }
+  Result<Json> update_status(const kube::Resource& resource, const Json& object) override {
+    return write<Json>([&] { return api_.update_status(resource, object); });
+  }
+  Result<Json> patch(const kube::Resource&, const kube::ObjectKey&, kube::PatchType, const Json&, const std::string& = "") override { return gone(); }
+  Result<Json> post(const kube::Resource&, const kube::ObjectKey&, const std::string&, const Json&) override { return gone(); }
+  Result<void> remove(const kube::Resource& resource, const kube::ObjectKey& key, const kube::DeleteOptions& options = {}) override {
+    return write<void>([&] { return api_.remove(resource, key, options); });
+  }
+  Result<kube::ExecResult> exec(const kube::ObjectKey&, const std::string&, const std::vector<std::string>&, const std::string&, std::chrono::milliseconds) override { return gone(); }
+
+ private:
+  static std::unexpected<Error> gone() { return fail(Code::Unavailable, "dead"); }
+  template <class T>
+  Result<T> write(const auto& act) {
+    if (dead) return gone();
+    if (writes++ == dies_at) {
+      dead = true;
+      if (how == Death::After) (void)act();
+      return gone();
+    }
+    return act();
+  }
+  kube::KubeApi& api_;
+};
+
+// What a controller sees: of each kind what was there some time ago.
+class LaggingCaches final : public kube::Caches {
+ public:
+  explicit LaggingCaches(kube::TinyApi& api) : api_(api) {}
+  const kube::Reader& of(const kube::Resource& resource) const override {
+    auto& view = views_[resource.plural];
+    view.objects = &seen_[resource.plural];
+    return view;
+  }
+  void refresh(const std::string& plural) { seen_[plural] = api_.all(plural); }
+  void refresh_all() {
+    for (const char* plural : kinds) refresh(plural);
+  }
+  static constexpr const char* kinds[] = {"clusters", "instances", "machines", "nodes", "slurmclusters", "nodesets", "pods"};
+
+ private:
+  kube::TinyApi& api_;
+  mutable std::map<std::string, std::map<kube::ObjectKey, Json>> seen_;
+  mutable std::map<std::string, kube::TinyApi::View> views_;
+};
+
+class ClusterSite {
+ public:
+  explicit ClusterSite(bool makes_machines = true) : makes_machines_(makes_machines) {
+    api.stamp = [this] { return print_time(clock.now()); };
+    restart();
+  }
+
+  // A new server, that knows nothing.
+  void restart() {
+    mortal = std::make_unique<MortalApi>(checked);
+    fenced = std::make_unique<kube::FencedApi>(*mortal, []() -> Result<std::int64_t> { return 1; });
+    controller = std::make_unique<ClusterController>(*fenced, clock, options());
+    controller->start(lagging ? static_cast<const kube::Caches&>(caches) : api);
+  }
+  ClusterPlanOptions options() const { return {.makes_machines = makes_machines_}; }
+
+  // ---- what people do
+  Json group(const std::string& name, const std::string& type, int count, const std::string& node_type, const std::string& partition = "") const {
+    Json slurm = Json::object({{"nodeType", node_type}});
+    if (!partition.empty()) slurm.set("partitionNames", Json::array({Json(partition)}));
+    return Json::object({{"instanceGroupName", name}, {"instanceType", type}, {"instanceCount", count}, {"executionRole", "arn:aws:iam::111122223333:role/x"}, {"slurmConfig", std::move(slurm)}});
+  }
+  Json spec(int workers, bool continuous = true) const {
+    Json out = Json::object({{"instanceGroups", Json::array({group("controllers", "ml.c5.large", 1, "Controller"), group("logins", "ml.t3.medium", 1, "Login"), group("gpu", "ml.g5.xlarge", workers, "Compute", "train")})}});
+    if (continuous) out.set("nodeProvisioningMode", "Continuous");
+    return out;
+  }
+  void create(const std::string& name, Json with) {
+    ASSERT_TRUE(api.create(api::kClusters, Json::object({{"apiVersion", "fairlead.dev/v1alpha1"}, {"kind", "Cluster"}, {"metadata", Json::object({{"name", name}, {"generation", 1}})}, {"spec", std::move(with)}})));
+  }
+  void edit(const std::string& name, const std::function<void(Json& spec)>& change) {
+    Json object = api.all("clusters").at({"", name});
+    change(object.child("spec"));
+    object.child("metadata").set("generation", object["metadata"]["generation"].integer() + 1);
+    ASSERT_TRUE(api.update(api::kClusters, object));
+  }
+  Json& group_of(Json& spec, const std::string& name) {
+    for (Json& one : spec.child("instanceGroups").items())
+      if (one["instanceGroupName"].string() == name) return one;
+    throw std::out_of_range(name);
+  }
+  void remove(const std::string& name) { ASSERT_TRUE(api.remove(api::kClusters, {"", name})); }
+  void ask(const std::string& instance, const char* what, const std::string& id) {
+    Json object = api.all("instances").at({"", instance});
+    object.child("spec").set(what, Json::object({{"id", id}}));
+    ASSERT_TRUE(api.update(api::kInstances, object));
+  }
+  void spare(const std::string& name, const std::string& type, int cpus, int gib, int gpus) {
+    Json capacity = Json::object({{"cpu", std::to_string(cpus)}, {"memory", fmt::format("{}Gi", gib)}});
+    if (gpus > 0) capacity.set("nvidia.com/gpu", std::to_string(gpus));
+    Json node = Json::object({{"metadata", Json::object({{"name", name}, {"labels", Json::object({{api::kSpareLabel, "true"}, {"node.kubernetes.io/instance-type", type}})}})}, {"status", Json::object({{"capacity", std::move(capacity)}})}});
+    kube::set_condition(node, {"Ready", "True", "KubeletReady", ""}, clock.now());
+    ASSERT_TRUE(api.create(resources::nodes, node));
+  }
+
+  // ---- the world
+  void tick() {
+    clock.advance(std::chrono::seconds(5));
+    run_machines();
+    run_slurm();
+  }
+  void run_machines() {
+    auto machines = api.all("machines");
+    for (const auto& [key, machine] : machines) {
+      if (!api.all("nodes").contains(key)) {
+        Json labels = machine["spec"]["labels"];
+        Json capacity = machine["spec"]["local"];
+        Json node = Json::object({{"metadata", Json::object({{"name", key.name}, {"labels", std::move(labels)}, {"annotations", Json::object({{"world/machine", "true"}})}})}, {"status", Json::object({{"capacity", std::move(capacity)}})}});
+        EXPECT_TRUE(api.create(resources::nodes, node));
+      } else if (Json node = api.all("nodes").at(key); !kube::condition_is_true(node, "Ready")) {
+        kube::set_condition(node, {"Ready", "True", "KubeletReady", ""}, clock.now());
+        EXPECT_TRUE(api.put(resources::nodes, node));
+      }
+      if (const std::string& id = machine["spec"]["reboot"]["id"].string(); !id.empty() && id != machine["status"]["reboot"]["id"].string()) {
+        Json changed = machine;
+        changed.child("status").set("reboot", Json::object({{"id", id}, {"phase", "Done"}}));
+        EXPECT_TRUE(api.put(resources::machines, changed));
+        ++reboots[key.name];
+        EXPECT_FALSE(has_busy(key.name)) << "rebooted with a job on it";
+      }
+    }
+    auto nodes = api.all("nodes");
+    for (const auto& [key, node] : nodes)
+      if (node["metadata"]["annotations"].has("world/machine") && !machines.contains(key)) {
+        for (const auto& [pod_key, pod] : std::map(api.all("pods")))
+          if (pod["spec"]["nodeName"].string() == key.name) {
+            EXPECT_FALSE(busy.contains(pod_key.text())) << "the machine under job of " << pod_key.text() << " was taken away";
+            EXPECT_TRUE(going_down(pod_key.space)) << "machine " << key.name << " was taken away under " << pod_key.text();
+            drop(resources::pods, pod_key);
+          }
+        drop(resources::nodes, key);
+      }
+    // What is in a namespace goes with it.
+    for (const char* plural : {"pods", "nodesets", "slurmclusters", "persistentvolumeclaims"})
+      for (const auto& [key, object] : std::map(api.all(plural)))
+        if (!key.space.empty() && !api.all("namespaces").contains({"", key.space})) api.all(plural).erase(key);
+  }
+  bool going_down(const std::string& space) const {
+    for (const auto& [key, object] : const_cast<kube::TinyApi&>(api).all("slurmclusters"))
+      if (key.space == space) return kube::deleting(object);
+    return true;
+  }
+  void drop(const kube::Resource& resource, const kube::ObjectKey& key) { api.all(resource.plural).erase(key); }
+  bool has_busy(const std::string& node) {
+    for (const auto& [key, pod] : api.all("pods"))
+      if (pod["spec"]["nodeName"].string() == node && busy.contains(key.text())) return true;
+    return false;
+  }
+
+  void run_slurm() {
+    for (const auto& [key, set] : std::map(api.all("nodesets")))
+      if (Json changed = set; !kube::deleting(set) && !kube::has_finalizer(set, api::kNodeSetFinalizer)) {
+        kube::add_finalizer(changed, api::kNodeSetFinalizer);
+        EXPECT_TRUE(api.put(api::kNodeSets, changed));
+      }
+    for (const auto& [key, object] : std::map(api.all("slurmclusters"))) run_cluster(key, object);
+    for (const auto& [key, pod] : std::map(api.all("pods")))
+      if (!api.all("slurmclusters").contains({key.space, pod["metadata"]["labels"][api::kSlurmClusterLabel].string()})) drop(resources::pods, key);
+    for (const auto& [key, object] : std::map(api.all("nodesets")))
+      if (kube::deleting(object)) {
+        bool left = false;
+        for (const auto& [pod_key, pod] : api.all("pods")) left = left || (pod_key.space == key.space && pod["metadata"]["labels"][api::kNodeSetLabel].string() == key.name);
+        left = left && !api.all("slurmclusters").empty();
+        if (!left) drop(api::kNodeSets, key);
+      }
+  }
+  void run_cluster(const kube::ObjectKey& key, const Json& object) {
+    const Json& nodes = object["spec"]["slurmNodes"];
+    for (const char* role : {"controller", "login"}) keep_pods(key, role, role, "", static_cast<int>(nodes[role]["size"].integer()), selector(object, role));
+    for (const auto& [set_key, set] : std::map(api.all("nodesets")))
+      if (set_key.space == key.space) keep_pods(key, set_key.name, "worker", set_key.name, kube::deleting(set) ? 0 : static_cast<int>(set["spec"]["replicas"].integer()), set["spec"]["nodeSelector"]);
+    Json changed = object;
+    const auto head = api.all("pods").find({key.space, "controller-0"});
+    const bool up = head != api.all("pods").end() && kube::condition_is_true(head->second, "Ready");
+    if (up) changed.child("status").set("appliedConfigHash", "h");
+    changed.child("status").set("observedGeneration", object["metadata"]["generation"].integer());
+    if (changed != object) {
+      EXPECT_TRUE(api.put(resources::slurm_clusters, changed));
+    }
+  }
+  static Json selector(const Json& object, const std::string& role) {
+    const std::string& filter = object["spec"]["slurmNodes"][role]["k8sNodeFilterName"].string();
+    for (const Json& one : object["spec"]["k8sNodeFilters"].items())
+      if (one["name"].string() == filter) return one["nodeSelector"];
+    return Json::object({{"none", "such"}});
+  }
+  void keep_pods(const kube::ObjectKey& cluster, const std::string& prefix, const std::string& role, const std::string& set, int size, const Json& wanted) {
+    std::map<int, Json> there;
+    for (const auto& [key, pod] : api.all("pods"))
+      if (key.space == cluster.space && pod["metadata"]["labels"][api::kSlurmRoleLabel].string() == role && pod["metadata"]["labels"][api::kNodeSetLabel].string() == set) there[std::stoi(key.name.substr(prefix.size() + 1))] = pod;
+    // Fewer: those that are named first, then those without a job, the highest first. Who has a job stays until it ends.
+    std::vector<std::tuple<int, int, int>> order;
+    for (const auto& [ordinal, pod] : there) order.emplace_back(pod["metadata"]["annotations"].has(api::kLeavesFirst) ? 0 : busy.contains(kube::key_of(pod).text()) ? 2 : 1, -ordinal, ordinal);
+    std::sort(order.begin(), order.end());
+    int beyond = static_cast<int>(there.size()) - size;
+    for (const auto& [rank, negative, ordinal] : order) {
+      if (beyond-- <= 0) break;
+      if (const auto key = kube::key_of(there.at(ordinal)); !busy.contains(key.text())) drop(resources::pods, key), there.erase(ordinal);
+      else draining.insert(key.text());
+    }
+    for (const auto& [ordinal, pod] : std::map(there))
+      if (const auto key = kube::key_of(pod); pod["metadata"]["annotations"].has(api::kMadeAnew) && !busy.contains(key.text())) drop(resources::pods, key), there.erase(ordinal);
+    for (int ordinal = 0; static_cast<int>(there.size()) < size; ++ordinal) {
+      if (there.contains(ordinal)) continue;
+      Json labels = Json::object({{api::kSlurmClusterLabel, cluster.name}, {api::kSlurmRoleLabel, role}});
+      if (!set.empty()) labels.set(api::kNodeSetLabel, set);
+      there[ordinal] = *api.create(resources::pods, Json::object({{"metadata", Json::object({{"name", fmt::format("{}-{}", prefix, ordinal)}, {"namespace", cluster.space}, {"labels", std::move(labels)}})}, {"spec", Json::object()}, {"status", Json::object({{"phase", "Pending"}})}}));
+    }
+    for (const auto& [ordinal, pod] : there) {
+      Json changed = pod;
+      if (pod["spec"]["nodeName"].string().empty()) {
+        for (const auto& [key, node] : api.all("nodes")) {
+          bool fits = kube::condition_is_true(node, "Ready") && !node["spec"]["unschedulable"].boolean();
+          for (const auto& [label, value] : wanted.members()) fits = fits && node["metadata"]["labels"][label] == value;
+          for (const auto& [other_key, other] : api.all("pods")) fits = fits && other["spec"]["nodeName"].string() != key.name;
+          if (!fits) continue;
+          changed.child("spec").set("nodeName", key.name);
+          break;
+        }
+      } else if (!kube::condition_is_true(pod, "Ready")) {
+        changed.child("status").set("phase", "Running");
+        kube::set_condition(changed, {"Ready", "True", "", ""}, clock.now());
+      }
+      if (changed != pod) {
+        EXPECT_TRUE(api.put(resources::pods, changed));
+      }
+    }
+  }
+
+  // ---- looking
+  Json status(const std::string& name) { return api.all("clusters").contains({"", name}) ? api.all("clusters").at({"", name})["status"] : Json(); }
+  std::string phase(const std::string& name) { return status(name)["phase"].string(); }
+  std::vector<Json> instances(const std::string& group = "") {
+    std::vector<Json> out;
+    for (const auto& [key, one] : api.all("instances"))
+      if (group.empty() || one["spec"]["instanceGroupName"].string() == group) out.push_back(one);
+    std::sort(out.begin(), out.end(), [](const Json& a, const Json& b) { return std::pair(a["spec"]["number"].integer(), a["spec"]["attempt"].integer()) < std::pair(b["spec"]["number"].integer(), b["spec"]["attempt"].integer()); });
+    return out;
+  }
+  // "1 2 4", with ' for each attempt after the first.
+  std::string numbers(const std::string& group) {
+    std::string out;
+    for (const Json& one : instances(group)) out += (out.empty() ? "" : " ") + std::to_string(one["spec"]["number"].integer()) + std::string(static_cast<std::size_t>(one["spec"]["attempt"].integer() - 1), '\'');
+    return out;
+  }
+  bool all_run() {
+    for (const auto& [key, one] : api.all("instances"))
+      if (one["status"]["phase"].string() != "Running") return false;
+    return true;
+  }
+  std::string summary(const std::string& name) { return status(name)["summary"].string(); }
+  bool nothing_left() {
+    for (const char* plural : {"clusters", "instances", "machines", "slurmclusters", "nodesets", "pods", "namespaces", "persistentvolumeclaims"})
+      if (!api.all(plural).empty()) return false;
+    return true;
+  }
+
+  // No machine has two owners, no instance two machines.
+  void check() {
+    std::map<std::string, std::string> by_instance;
+    for (const auto& [key, node] : api.all("nodes"))
+      if (const std::string& owner = node["metadata"]["labels"][api::kInstanceLabel].string(); !owner.empty()) {
+        EXPECT_TRUE(by_instance.emplace(owner, key.name).second) << owner << " has two machines";
+      }
+    for (const auto& [key, one] : api.all("instances"))
+      if (const auto found = by_instance.find(key.name); found != by_instance.end()) {
+        EXPECT_EQ(one["status"]["node"].string(), found->second);
+      }
+    EXPECT_TRUE(checked.refusals().empty()) << checked.refusals().front();
+  }
+
+  bool reconcile() {
+    bool fine = true;
+    const auto clusters = api.all("clusters");
+    for (const auto& [key, object] : clusters) fine = static_cast<bool>(controller->reconcile(key)) && fine;
+    check();
+    return fine;
+  }
+  // Until nothing changes any more, time aside.
+  void settle(int most = 300) {
+    for (int round = 0, still = 0; round < most; ++round) {
+      const auto before = picture();
+      reconcile();
+      tick();
+      still = picture() == before ? still + 1 : 0;
+      if (still >= 16) return;  // longer than a machine is waited for
+    }
+    ADD_FAILURE() << "does not settle";
+  }
+  std::string picture() {
+    std::string out;
+    for (const char* plural : {"clusters", "instances", "machines", "nodes", "slurmclusters", "nodesets", "pods", "namespaces"})
+      for (const auto& [key, object] : api.all(plural)) out += kube::print_json(object);
+    return out;
+  }
+
+  ManualClock clock{*parse_time("2026-11-26T12:00:00Z")};
+  kube::TinyApi api;
+  LaggingCaches caches{api};
+  bool lagging = false;
+  kube::CheckedApi checked{api, kube::full_access(ClusterController(api, clock, {}))};
+  std::unique_ptr<MortalApi> mortal;
+  std::unique_ptr<kube::FencedApi> fenced;
+  std::unique_ptr<ClusterController> controller;
+  std::set<std::string> busy;      // pods with jobs
+  std::set<std::string> draining;
+  std::map<std::string, int> reboots;
+
+ private:
+  const bool makes_machines_;
+};
+
+}  // namespace fairlead::fleet

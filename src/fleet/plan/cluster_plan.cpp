@@ -1,0 +1,776 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleet/plan/cluster_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <span>
+
+#include "api/instance_types.h"
+#include "api/machine.h"
+#include "api/network_ways.h"
+#include "api/node_set.h"
+#include "kube/pod_words.h"
+
+namespace fairlead::fleet {
+
+using api::Instance;
+using api::InstanceGroup;
+using api::NumberSet;
+using api::SlurmNodeType;
+using kube::Json;
+namespace resources = kube::resources;
+using Verb = ClusterStep::Verb;
+
+const char* name(Verb verb) {
+  switch (verb) {
+    case Verb::Create: return "create";
+    case Verb::Update: return "update";
+    case Verb::UpdateStatus: return "tell";
+    case Verb::Delete: return "delete";
+  }
+  return "?";
+}
+
+namespace {
+
+constexpr const char* kCordonedBy = "fairlead.dev/cordoned-by";  // the Instance for which we did it: what a person cordons stays
+constexpr const char* kReplaced = "fairlead.dev/replaced";       // of a machine that was given back because somebody had it replaced: it is no spare until a person says so
+
+bool cordoned(const Json& node) { return node["spec"]["unschedulable"].boolean(); }
+bool is_ready(const Json& node) { return kube::condition_is_true(node, "Ready"); }
+const std::string& owner_of(const Json& node) { return node["metadata"]["labels"][api::kInstanceLabel].string(); }
+
+struct One {
+  Instance value;
+  const Json* object = nullptr;
+  bool leaves = false;           // now
+  std::string phase, message;    // to be told
+  Json status;                   // what it is to be
+};
+
+// The numbers of one group after this round.
+struct Numbers {
+  int issued = 0;
+  NumberSet retired;  // of the spec and ours
+  NumberSet ours;     // of the status
+  bool live(int number) const { return number >= 1 && number <= issued && !retired.contains(number); }
+  int size() const { return issued - retired.size(); }
+};
+
+class Planner {
+ public:
+  Planner(const ClusterSnapshot& snapshot, Instant now, const ClusterPlanOptions& options) : in_(snapshot), now_(now), options_(options), object_(snapshot.cluster), status_(object_["status"].is_object() ? object_["status"] : Json::object()) {
+    const Json& failed = status_["failed"];
+    taken_back_ = failed.is_object() && failed["generation"].integer() == object_["metadata"]["generation"].integer();
+    const Json& good = status_["good"]["spec"];
+    undone_ = taken_back_ && !good.is_object();
+    cluster_ = api::read_cluster(object_, taken_back_ && good.is_object() ? good : object_["spec"]);
+    slurm_ = cluster_.orchestrator == api::Orchestrator::Slurm;
+    for (const Json& one : in_.instances) {
+      Instance value = api::read_instance(one);
+      if (!value.node.empty()) promised_.insert(value.node);
+      if (value.cluster_uid != cluster_.uid) continue;
+      mine_.push_back({.value = std::move(value), .object = &one, .leaves = false, .phase = {}, .message = {}, .status = one["status"].is_object() ? one["status"] : Json::object()});
+    }
+    std::sort(mine_.begin(), mine_.end(), [](const One& a, const One& b) { return std::tie(a.value.group, a.value.number, a.value.attempt) < std::tie(b.value.group, b.value.number, b.value.attempt); });
+    for (const Json& pod : in_.pods)
+      if (!pod["spec"]["nodeName"].string().empty()) pods_on_[pod["spec"]["nodeName"].string()].push_back(&pod);
+  }
+
+  ClusterPlan run() {
+    if (cluster_.deleting) {
+      if (!cluster_.finalizer) return {};
+      all_leave();
+      tell("Deleting", "");
+      if (take_down() && settle_instances()) finish();
+      return done();
+    }
+    if (!cluster_.finalizer) {
+      Json with = object_;
+      kube::add_finalizer(with, api::kClusterFinalizer);
+      add(Verb::Update, api::kClusters, std::move(with), "it is ours to take down");
+      return std::move(out_);
+    }
+    if (undone_) {
+      all_leave();
+      const bool gone = take_down() && settle_instances() && space_gone();
+      tell(gone ? "Failed" : "RollingBack", status_["failed"]["message"].string());
+      return done();
+    }
+    if (const std::string why = objection(); !why.empty()) {
+      tell(status_["served"].boolean() ? "InService" : "Failed", why);
+      return done();
+    }
+    count_numbers();
+    make_instances();
+    mark_leaving();
+    choose_machines();
+    settle_instances();
+    if (slurm_) shape_slurm();
+    judge();
+    return done();
+  }
+
+ private:
+  // ---- steps
+
+  void add(Verb verb, const kube::Resource& resource, Json object, std::string why) { out_.steps.push_back({.verb = verb, .resource = resource, .object = std::move(object), .if_empty = {}, .if_gone = {}, .if_live = {}, .if_not_of = {}, .why = std::move(why)}); }
+  ClusterStep& last() { return out_.steps.back(); }
+  void look_again(std::chrono::nanoseconds after) { out_.look_again = out_.look_again ? std::min(*out_.look_again, after) : after; }
+  const Json* node_of(const std::string& name) const { return find(in_.nodes, name); }
+  const Json* machine_of(const std::string& name) const { return find(in_.machines, name); }
+  static const Json* find(const std::map<std::string, Json>& all, const std::string& name) {
+    const auto found = all.find(name);
+    return found == all.end() ? nullptr : &found->second;
+  }
+
+  // ---- what was asked for
+
+  std::string objection() const {
+    if (!cluster_.problems.empty()) return cluster_.problems.size() == 1 ? cluster_.problems.front() : fmt::format("{} (and {} more)", cluster_.problems.front(), cluster_.problems.size() - 1);
+    if (slurm_ && in_.space.is_object() && !is_namespace_of(in_.space, cluster_)) return fmt::format("namespace {} is there and belongs to something else: delete it, or give the cluster another name", cluster_.space);
+    return "";
+  }
+
+  std::span<const One> of_group(const std::string& group) const {
+    const auto begin = std::lower_bound(mine_.begin(), mine_.end(), group, [](const One& one, const std::string& wanted) { return one.value.group < wanted; });
+    const auto end = std::upper_bound(begin, mine_.end(), group, [](const std::string& wanted, const One& one) { return wanted < one.value.group; });
+    return {begin, end};
+  }
+  std::map<int, const One*> by_number(const std::string& group) const {
+    std::map<int, const One*> out;
+    for (const One& one : of_group(group)) out[one.value.number] = &one;
+    return out;
+  }
+
+  static bool has_role(const Json& pod, const InstanceGroup& group) {
+    const Json& labels = pod["metadata"]["labels"];
+    const std::string& role = labels[api::kSlurmRoleLabel].string();
+    switch (group.node_type) {
+      case SlurmNodeType::Controller: return role == "controller";
+      case SlurmNodeType::Login: return role == "login";
+      case SlurmNodeType::Compute: return role == "worker" && labels[api::kNodeSetLabel].string() == group.set;
+    }
+    return false;
+  }
+  static bool is_slurm_node(const Json& pod) {
+    const std::string& role = pod["metadata"]["labels"][api::kSlurmRoleLabel].string();
+    return role == "controller" || role == "login" || role == "worker";
+  }
+  int pods_of(const InstanceGroup& group) const {
+    return static_cast<int>(std::count_if(in_.pods.begin(), in_.pods.end(), [&](const Json& pod) { return has_role(pod, group); }));
+  }
+  bool has_pods(const std::string& node) const {
+    const auto found = pods_on_.find(node);
+    return found != pods_on_.end() && std::any_of(found->second.begin(), found->second.end(), [](const Json* pod) { return is_slurm_node(*pod); });
+  }
+
+  // More are asked for: further numbers. Fewer: those without a machine, then those on whose machine Slurm has nothing any more, since it is Slurm that knows which worker idles.
+  void count_numbers() {
+    for (const InstanceGroup& group : cluster_.groups) {
+      Numbers numbers{.issued = group.issued, .retired = group.retired, .ours = stored_retired(group.name)};
+      numbers_[group.name] = numbers;  // what is decided now is acted on when it is stored
+      if (const int lacking = group.target - numbers.size(); lacking > 0) numbers.issued += lacking;
+      if (int beyond = numbers.size() - group.target; beyond > 0) {
+        const auto there = by_number(group.name);
+        const bool settled = !slurm_ || pods_of(group) <= group.target;
+        std::vector<std::pair<int, int>> candidates;  // rank, and the greatest number first
+        for (int number = 1; number <= numbers.issued; ++number) {
+          if (!numbers.live(number)) continue;
+          const auto found = there.find(number);
+          const bool placed = found != there.end() && !found->second->value.node.empty();
+          if (!placed) candidates.emplace_back(found == there.end() ? 0 : 1, -number);
+          else if (settled && (!slurm_ || !has_pods(found->second->value.node))) candidates.emplace_back(2, -number);
+        }
+        std::sort(candidates.begin(), candidates.end());
+        for (const auto& [rank, number] : candidates) {
+          if (beyond-- == 0) break;
+          numbers.retired.add(-number);
+          numbers.ours.add(-number);
+        }
+      }
+      next_[group.name] = std::move(numbers);
+    }
+  }
+  NumberSet stored_retired(const std::string& group) const {
+    for (const Json& one : status_["instanceGroups"].items())
+      if (one["instanceGroupName"].string() == group)
+        if (auto stored = NumberSet::parse(one["retired"].string())) return *stored;
+    return {};
+  }
+
+  Json new_instance(const InstanceGroup& group, int number, int attempt) const {
+    const std::string id = api::instance_id_of(cluster_.uid, group.name, number, attempt), logical = api::logical_id_of(cluster_.uid, group.name, number);
+    return Json::object({{"apiVersion", api::kInstances.api_version()}, {"kind", api::kInstances.kind},
+                         {"metadata", Json::object({{"name", id}, {"labels", Json::object({{api::kClusterLabel, cluster_.name}, {api::kLogicalIdLabel, logical}})}, {"finalizers", Json::array({Json(api::kInstanceFinalizer)})}, {"ownerReferences", Json::array({kube::owner_reference(object_)})}})},
+                         {"spec", Json::object({{"cluster", cluster_.name}, {"clusterUid", cluster_.uid}, {"instanceGroupName", group.name}, {"number", number}, {"attempt", attempt}, {"nodeLogicalId", logical}, {"instanceType", group.type}})}});
+  }
+
+  void make_instances() {
+    for (const InstanceGroup& group : cluster_.groups) {
+      const Numbers& numbers = numbers_.at(group.name);
+      const auto there = by_number(group.name);
+      for (int number = 1; number <= numbers.issued; ++number) {
+        if (!numbers.live(number)) continue;
+        const auto found = there.find(number);
+        if (found == there.end()) add(Verb::Create, api::kInstances, new_instance(group, number, 1), "a node is asked for");
+        else if (const Instance& last = found->second->value; last.deleting) add(Verb::Create, api::kInstances, new_instance(group, number, last.attempt + 1), last.id + " was deleted");
+        else if (!last.replace.empty()) add(Verb::Create, api::kInstances, new_instance(group, number, last.attempt + 1), last.id + " is to be replaced");
+      }
+    }
+  }
+
+  void all_leave() {
+    for (One& one : mine_) one.leaves = true;
+  }
+  void mark_leaving() {
+    for (One& one : mine_) {
+      const InstanceGroup* group = cluster_.group(one.value.group);
+      if (group == nullptr || !numbers_.at(group->name).live(one.value.number)) {
+        one.leaves = true;
+        continue;
+      }
+      // Of the machines of one node the last that is there works, and those before it until then.
+      const One* last = nullptr;
+      for (const One& other : of_group(one.value.group)) {
+        if (other.value.number != one.value.number || other.value.attempt <= one.value.attempt) continue;
+        last = &other;
+        const Json* node = node_of(other.value.node);
+        one.leaves = one.leaves || (node != nullptr && is_ready(*node) && owner_of(*node) == other.value.id && !other.value.deleting);
+      }
+      if (last != nullptr && !one.leaves && !one.value.deleting) one.message = fmt::format("is replaced by {} as soon as that one is there", last->value.id);
+    }
+  }
+
+  // ---- machines
+
+  static std::string made_name(const Instance& instance) { return "hyperpod-" + instance.id; }
+
+  Json labels_for(const Instance& instance) const {
+    Json out = Json::object({{api::kInstanceLabel, instance.id}, {api::kClusterNameLabel, cluster_.title}, {api::kGroupNameLabel, instance.group}, {api::kComputeTypeLabel, "hyperpod"}, {api::kInstanceTypeLabel, instance.type}});
+    return out;
+  }
+
+  // Which machine an instance gets is written down before anything is done with it.
+  void choose_machines() {
+    std::vector<One*> waiting;
+    for (const InstanceGroup& group : cluster_.groups)
+      for (One& one : mine_)
+        if (one.value.group == group.name && one.value.node.empty() && !one.leaves && !one.value.deleting) waiting.push_back(&one);
+    if (waiting.empty()) return;
+    std::map<std::string, std::vector<const Json*>> spares;  // by type
+    std::map<std::string, std::string> lies;
+    std::map<std::string, int> busy;
+    for (const auto& [node_name, node] : in_.nodes) {
+      const Json& labels = node["metadata"]["labels"];
+      if (labels[api::kSpareLabel].string() != "true") continue;
+      const std::string& type_name = labels[api::kInstanceTypeLabel].string();
+      const api::InstanceType* type = api::find_instance_type(type_name);
+      if (type == nullptr) continue;
+      if (const std::string lie = why_not_of_type(*type, node); !lie.empty()) {
+        lies.emplace(type_name, fmt::format("{}: {}", node_name, lie));
+        continue;
+      }
+      const auto& taints = node["spec"]["taints"].items();
+      const bool closed = std::any_of(taints.begin(), taints.end(), [](const Json& taint) { return taint["effect"].string() != "PreferNoSchedule"; });
+      if (promised_.contains(node_name) || !owner_of(node).empty() || !is_ready(node) || cordoned(node) || closed || kube::deleting(node) || !node["metadata"]["labels"][kReplaced].is_null()) {
+        ++busy[type_name];
+        continue;
+      }
+      spares[type_name].push_back(&node);
+    }
+    for (One* one : waiting) {
+      auto& free = spares[one->value.type];
+      if (!free.empty()) {
+        one->status.set("node", kube::name_of(*free.front())).set("made", false);
+        promised_.insert(kube::name_of(*free.front()));
+        free.erase(free.begin());
+      } else if (options_.makes_machines) {
+        one->status.set("node", made_name(one->value)).set("made", true);
+      } else {
+        const auto lie = lies.find(one->value.type);
+        one->message = lie != lies.end() ? fmt::format("no machine of type {} is free; {}", one->value.type, lie->second)
+                                         : fmt::format("no machine of type {} is free ({} are in use or not ready); machines are taken whose Node has the labels {}=true and {}={}", one->value.type, busy[one->value.type], api::kSpareLabel, api::kInstanceTypeLabel, one->value.type);
+        without_machine_ = true;
+      }
+    }
+  }
+
+  Json new_machine(const One& one) const {
+    const api::InstanceType* type = api::find_instance_type(one.value.type);
+    Json local = Json::object(), more = Json::object();
+    for (const auto& [resource, amount] : api::capacity_of(*type)) (resource == "cpu" || resource == "memory" ? local : more).set(resource, amount);
+    if (!more.members().empty()) local.set("resources", std::move(more));
+    return Json::object({{"apiVersion", resources::machines.api_version()}, {"kind", resources::machines.kind},
+                         {"metadata", Json::object({{"name", made_name(one.value)}, {"labels", Json::object({{api::kClusterLabel, cluster_.name}, {api::kInstanceLabel, one.value.id}})}, {"ownerReferences", Json::array({kube::owner_reference(*one.object)})}})},
+                         {"spec", Json::object({{"local", std::move(local)}, {"labels", labels_for(one.value)}})}});
+  }
+
+  // ---- each instance, from what is stored of it. True: none of those that leave is left.
+  bool settle_instances() {
+    bool gone = true;
+    for (One& one : mine_) {
+      const bool leaving = one.leaves || one.value.deleting;
+      if (leaving) {
+        gone = false;
+        one.phase = "ShuttingDown";
+        if (one.leaves && !one.value.deleting) add(Verb::Delete, api::kInstances, *one.object, cluster_.deleting ? "the cluster is deleted" : "it is to go");
+        else if (one.value.finalizer) let_go(one);
+      } else {
+        keep(one);
+      }
+    }
+    return gone;
+  }
+
+  void keep(One& one) {
+    const Instance& value = one.value;
+    one.phase = "Pending";
+    if (value.node.empty()) return;
+    const Json* node = node_of(value.node);
+    const Json* machine = machine_of(value.node);
+    if (value.made) {
+      if (machine == nullptr) {
+        if (options_.makes_machines) {
+          add(Verb::Create, resources::machines, new_machine(one), fmt::format("{} of group {} has none", value.id, value.group));
+          last().if_live = value.id;
+        } else {
+          one.message = "its machine is gone, and this server makes none";
+        }
+      } else if ((*machine)["status"]["phase"].string() == "Refused") {
+        fail_instance(one, kube::find_condition(*machine, "Ready") != nullptr ? (*kube::find_condition(*machine, "Ready"))["message"].string() : "its machine was refused");
+      }
+    } else if (node == nullptr) {
+      fail_instance(one, fmt::format("Node {} is gone: replace this instance", value.node));
+      return;
+    } else if (const std::string& owner = owner_of(*node); owner != value.id) {
+      if (!owner.empty()) {
+        one.status.erase("node");  // another was quicker
+        one.status.erase("made");
+      } else {
+        add(Verb::Update, resources::nodes, laid_over(*node, Json::object({{"metadata", Json::object({{"labels", labels_for(value)}})}})), fmt::format("it is {} of group {} now", value.id, value.group));
+        last().if_live = value.id;
+      }
+      return;
+    }
+    if (node == nullptr) {
+      if (one.message.empty()) one.message = "its machine is made";
+      return;
+    }
+    if (reboots(one, *node, machine)) return;
+    if (cordoned(*node) && (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id) add(Verb::Update, resources::nodes, uncordoned(*node), "it is in use again");
+    tell_addresses(one, *node);
+    if (!is_ready(*node)) {
+      const Json* ready = kube::find_condition(*node, "Ready");
+      one.message = ready == nullptr ? "its machine starts" : fmt::format("its machine is not ready: {}", (*ready)["message"].string());
+      return;
+    }
+    if (!slurm_) {
+      running(one);
+      return;
+    }
+    const InstanceGroup* group = cluster_.group(value.group);
+    const auto found = pods_on_.find(value.node);
+    const Json* pod = nullptr;
+    if (found != pods_on_.end() && group != nullptr)
+      for (const Json* candidate : found->second)
+        if (has_role(*candidate, *group)) pod = candidate;
+    if (pod == nullptr) {
+      if (one.message.empty()) one.message = "its machine is ready; Slurm has nothing on it yet";
+      return;
+    }
+    one.status.set("slurmNode", kube::name_of(*pod));
+    const kube::PodWords words = kube::words_of_pod(*pod);
+    if (!kube::deleting(*pod) && (*pod)["status"]["phase"].string() == "Running" && kube::condition_is_true(*pod, "Ready")) running(one);
+    else one.message = fmt::format("{} on it: {}", kube::name_of(*pod), words.status == "Running" ? "not ready yet" : words.status);
+    for (const Json& ip : (*pod)["status"]["podIPs"].items()) one.status.set(ip["ip"].string().find(':') == std::string::npos ? "address" : "address6", ip["ip"]);
+  }
+  void running(One& one) const {
+    one.phase = "Running";
+    if (!one.status.has("runningSince")) one.status.set("runningSince", print_time(now_));
+  }
+  void fail_instance(One& one, std::string why) {
+    one.phase = "Failure";
+    one.message = why;
+    if (failure_.empty()) failure_ = fmt::format("instance {} of group {}: {}", one.value.id, one.value.group, why);
+  }
+  static void tell_addresses(One& one, const Json& node) {
+    for (const Json& address : node["status"]["addresses"].items())
+      if (address["type"].string() == "InternalIP") one.status.set(address["address"].string().find(':') == std::string::npos ? "address" : "address6", address["address"]);
+  }
+
+  static Json uncordoned(Json node) {
+    node.child("spec").erase("unschedulable");
+    if (Json* annotations = node.child("metadata").find("annotations"); annotations != nullptr) annotations->erase(kCordonedBy);
+    return node;
+  }
+  // True: it is closed to new pods, and was when these were looked at.
+  bool closed_for(const One& one, const Json& node) {
+    if (cordoned(node)) return true;
+    add(Verb::Update, resources::nodes, laid_over(node, Json::object({{"metadata", Json::object({{"annotations", Json::object({{kCordonedBy, one.value.id}})}})}, {"spec", Json::object({{"unschedulable", true}})}})), fmt::format("{} is emptied", one.value.id));
+    return false;
+  }
+  // What it ran has ended for all we can ever know: it has been silent for long.
+  bool is_silent(const Json* node) {
+    if (node == nullptr) return true;
+    if (is_ready(*node)) return false;
+    const Json* ready = kube::find_condition(*node, "Ready");
+    if (ready == nullptr) return false;
+    const auto since = parse_time((*ready)["lastTransitionTime"].string());
+    if (!since) return false;
+    if (now_ >= *since + options_.silent) return true;
+    look_again(*since + options_.silent - now_);
+    return false;
+  }
+  // Asks what Slurm has on the machine to go. True: there is nothing.
+  bool emptied(One& one, bool comes_back) {
+    const auto found = pods_on_.find(one.value.node);
+    bool empty = true;
+    if (found == pods_on_.end()) return empty;
+    for (const Json* pod : found->second) {
+      if (!is_slurm_node(*pod)) continue;
+      empty = false;
+      one.message = fmt::format("{} is to leave it first{}", kube::name_of(*pod), (*pod)["metadata"]["labels"][api::kSlurmRoleLabel].string() == "worker" ? fmt::format("; condition WorkersAvailable of SlurmCluster {} says what it waits for", cluster_.slurm_name) : "");
+      if (kube::deleting(*pod) || cluster_.deleting || undone_) continue;
+      const InstanceGroup* group = cluster_.group(one.value.group);
+      const std::string& role = (*pod)["metadata"]["labels"][api::kSlurmRoleLabel].string();
+      if (role == "worker") {
+        if (group == nullptr) continue;  // its NodeSet goes as a whole
+        const bool fewer = !comes_back && pods_of(*group) > size_of(*group);
+        mark(*pod, fewer ? api::kLeavesFirst : api::kMadeAnew, one.value.id);
+      } else if (group != nullptr && !beyond(*pod, size_of(*group))) {
+        add(Verb::Delete, resources::pods, *pod, fmt::format("{} goes, and it is made again elsewhere", one.value.id));
+      }
+    }
+    return empty;
+  }
+  static bool beyond(const Json& pod, int size) {
+    const std::string& pod_name = kube::name_of(pod);
+    const auto dash = pod_name.rfind('-');
+    return dash != pod_name.npos && std::atoi(pod_name.c_str() + dash + 1) >= size;
+  }
+  void mark(const Json& pod, const char* annotation, const std::string& value) {
+    if (pod["metadata"]["annotations"][annotation].string() == value) return;
+    add(Verb::Update, resources::pods, laid_over(pod, Json::object({{"metadata", Json::object({{"annotations", Json::object({{annotation, value}})}})}})), "its machine is to be empty");
+  }
+
+  // A machine is given back when nothing of the cluster is on it.
+  void let_go(One& one) {
+    const Instance& value = one.value;
+    const auto forget = [&](const char* why) {
+      Json without = *one.object;
+      kube::remove_finalizer(without, api::kInstanceFinalizer);
+      add(Verb::Update, api::kInstances, std::move(without), why);
+      (value.made ? last().if_gone : last().if_not_of) = value.node;
+    };
+    if (value.node.empty()) return forget("it never had a machine");
+    const Json* node = node_of(value.node);
+    const Json* machine = machine_of(value.node);
+    const bool ours = node != nullptr && owner_of(*node) == value.id;
+    const bool silent = is_silent(node);
+    if (ours && !silent) {
+      if (!closed_for(one, *node)) return;
+      const bool comes_back = cluster_.group(value.group) != nullptr && numbers_.contains(value.group) && numbers_.at(value.group).live(value.number);
+      if (!emptied(one, comes_back)) return;
+    }
+    if (value.made) {
+      if (machine == nullptr) return forget("its machine is gone");
+      if (kube::deleting(*machine)) {
+        one.message = "its machine is taken down";
+      } else {
+        add(Verb::Delete, resources::machines, *machine, fmt::format("{} has left", value.id));
+        if (!silent || node == nullptr) last().if_empty = value.node;
+      }
+      return;
+    }
+    if (!ours) return forget("its machine is given back");
+    Json back = uncordoned(*node);
+    for (const char* const label : {api::kInstanceLabel, api::kClusterNameLabel, api::kGroupNameLabel, api::kComputeTypeLabel}) back.child("metadata").child("labels").erase(label);
+    if (!value.replace.empty()) back.child("metadata").child("labels").set(kReplaced, value.id);
+    add(Verb::Update, resources::nodes, std::move(back), fmt::format("{} has left", value.id));
+    if (!silent) last().if_empty = value.node;
+  }
+
+  // A request to reboot, once for each id. True: it is under way.
+  bool reboots(One& one, const Json& node, const Json* machine) {
+    const Instance& value = one.value;
+    if (value.reboot.empty() || (value.reboot == value.reboot_id && (value.reboot_stage == "Done" || value.reboot_stage == "Failed"))) return false;
+    const auto stage = [&](const char* next, std::string message = {}) {
+      Json told = Json::object({{"id", value.reboot}, {"stage", next}});
+      if (!message.empty()) told.set("message", std::move(message));
+      one.status.set("reboot", std::move(told));
+    };
+    if (value.reboot != value.reboot_id) {
+      if (machine == nullptr) {
+        stage("Failed", "this machine is not Fairlead's to reboot: do it by its own means");
+        return false;
+      }
+      stage("Emptying");
+      one.message = "is to be rebooted";
+      return true;
+    }
+    // A controller's work is taken over or waits; people on a login node were asked for.
+    const InstanceGroup* group = cluster_.group(value.group);
+    const bool drains = slurm_ && group != nullptr && group->node_type == SlurmNodeType::Compute && is_ready(node);
+    if (value.reboot_stage == "Emptying") {
+      if (!drains || (closed_for(one, node) && emptied(one, true))) stage("Rebooting");
+      one.message = one.message.empty() ? "is to be rebooted" : "is to be rebooted; " + one.message;
+      return true;
+    }
+    one.message = "is rebooted";
+    if (machine == nullptr) {
+      stage("Failed", "its machine is gone");
+      return false;
+    }
+    const Json &asked = (*machine)["spec"]["reboot"], &told = (*machine)["status"]["reboot"];
+    if (asked["id"].string() != value.reboot) {
+      if (drains && !(closed_for(one, node) && emptied(one, true))) return true;  // one came meanwhile
+      add(Verb::Update, resources::machines, laid_over(*machine, Json::object({{"spec", Json::object({{"reboot", Json::object({{"id", value.reboot}, {"by", fmt::format("cluster {}, instance {}", cluster_.title, value.id)}})}})}})), value.id + " is to be rebooted");
+      if (drains) last().if_empty = value.node;
+      return true;
+    }
+    if (told["id"].string() != value.reboot || told["phase"].string() == "Rebooting") return true;
+    if (told["phase"].string() == "Refused") stage("Failed", told["message"].string());
+    else stage("Done");
+    return true;
+  }
+
+  // ---- Slurm
+
+  // How many nodes of the group Slurm is to have: those that have a machine, and no more than asked for.
+  int size_of(const InstanceGroup& group) const {
+    if (group.node_type == SlurmNodeType::Controller) return group.target;
+    std::set<int> placed;
+    for (const One& one : of_group(group.name))
+      if (!one.value.node.empty() && numbers_.at(group.name).live(one.value.number)) placed.insert(one.value.number);
+    return std::min(group.target, static_cast<int>(placed.size()));
+  }
+
+  ShapeOptions shape_options() const {
+    ShapeOptions out{.storage_class = options_.storage_class, .local_machines = options_.makes_machines};
+    // It stays as it was made: a change would start what runs anew.
+    if (in_.slurm.is_object()) out.local_machines = in_.slurm["spec"]["extensions"].has("bindCores");
+    return out;
+  }
+
+  void shape_slurm() {
+    if (kube::deleting(in_.slurm)) return look_again(std::chrono::seconds(1));  // somebody deleted it: it is made again when it is gone
+    if (in_.space.is_null()) {
+      add(Verb::Create, resources::namespaces, namespace_of(cluster_, object_), "what is made for the cluster is in it");
+      return;
+    }
+    if (kube::deleting(in_.space)) return look_again(std::chrono::seconds(1));
+    const ShapeOptions shape = shape_options();
+    for (Json& wanted : claims_of(cluster_, shape))
+      if (std::none_of(in_.claims.begin(), in_.claims.end(), [&](const Json& there) { return kube::name_of(there) == kube::name_of(wanted); })) add(Verb::Create, resources::claims, std::move(wanted), "the cluster keeps its state and homes in it");
+    std::map<std::string, int> sizes;
+    std::set<std::string> sets;
+    for (const InstanceGroup& group : cluster_.groups) {
+      sizes[group.name] = size_of(group);
+      if (group.node_type != SlurmNodeType::Compute) continue;
+      sets.insert(group.set);
+      apply(api::kNodeSets, find_named(in_.node_sets, group.set), node_set_of(cluster_, group, sizes[group.name]), fmt::format("group {}", group.name));
+    }
+    apply(resources::slurm_clusters, in_.slurm.is_object() ? &in_.slurm : nullptr, slurm_cluster_of(cluster_, sizes, shape), "the cluster");
+    for (const Json& set : in_.node_sets)
+      if (set["metadata"]["labels"][api::kClusterLabel].string() == cluster_.name && !sets.contains(kube::name_of(set)) && !kube::deleting(set)) add(Verb::Delete, api::kNodeSets, set, "its group is gone");
+  }
+  static const Json* find_named(const std::vector<Json>& all, const std::string& wanted) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Json& one) { return kube::name_of(one) == wanted; });
+    return found == all.end() ? nullptr : &*found;
+  }
+  // What a person changed beside our fields stays.
+  void apply(const kube::Resource& resource, const Json* there, Json wanted, std::string why) {
+    if (there == nullptr) return add(Verb::Create, resource, std::move(wanted), std::move(why));
+    if (kube::deleting(*there)) return;
+    Json laid = laid_over(*there, Json::object({{"spec", wanted["spec"]}}));
+    if (laid != *there) add(Verb::Update, resource, std::move(laid), std::move(why));
+  }
+  bool applied() const {
+    if (!slurm_) return true;
+    const Json& status = in_.slurm["status"];
+    return in_.slurm.is_object() && !status["appliedConfigHash"].string().empty() && status["observedGeneration"].integer() == in_.slurm["metadata"]["generation"].integer(status["observedGeneration"].integer());
+  }
+
+  // ---- the end
+
+  // True: nothing of Slurm is left, so that machines may go.
+  bool take_down() {
+    bool left = false;
+    if (in_.slurm.is_object()) {
+      left = true;
+      if (!kube::deleting(in_.slurm)) add(Verb::Delete, resources::slurm_clusters, in_.slurm, "the cluster goes");
+    }
+    for (const Json& set : in_.node_sets) {
+      left = true;
+      if (!kube::deleting(set)) add(Verb::Delete, api::kNodeSets, set, "the cluster goes");
+    }
+    left = left || std::any_of(in_.pods.begin(), in_.pods.end(), is_slurm_node);
+    if (!left) return true;
+    const auto asked = parse_time(object_["metadata"]["deletionTimestamp"].string());
+    if (asked && now_ >= *asked + options_.silent) return true;  // what does not answer goes with its machine
+    look_again(std::chrono::seconds(5));
+    for (One& one : mine_) one.phase = "ShuttingDown", one.message = "what Slurm runs on it ends first";
+    return false;
+  }
+  // True: the namespace is gone.
+  bool space_gone() {
+    if (in_.space.is_null() || !is_namespace_of(in_.space, cluster_)) return true;
+    if (!kube::deleting(in_.space)) add(Verb::Delete, resources::namespaces, in_.space, "the cluster goes");
+    look_again(std::chrono::seconds(1));
+    return false;
+  }
+  void finish() {
+    if (!space_gone()) return;
+    Json without = object_;
+    kube::remove_finalizer(without, api::kClusterFinalizer);
+    add(Verb::Update, api::kClusters, std::move(without), "nothing of it is left");
+    gone_ = true;
+  }
+
+  // ---- what is told
+
+  void tell(const std::string& phase, const std::string& message) {
+    status_.set("phase", phase);
+    if (message.empty()) status_.erase("message");
+    else status_.set("message", message);
+  }
+
+  // How many nodes of a group run.
+  int running_of(const InstanceGroup& group) const {
+    std::set<int> out;
+    for (const One& one : of_group(group.name))
+      if (one.phase == "Running" && numbers_.at(group.name).live(one.value.number)) out.insert(one.value.number);
+    return static_cast<int>(out.size());
+  }
+
+  // What tells most of why a group is not whole.
+  static int rank(const One& one) { return one.phase == "Failure" ? 2 : one.value.node.empty() ? 1 : 0; }
+
+  void judge() {
+    bool complete = applied(), enough = applied();
+    int running_all = 0, target_all = 0;
+    Json groups = Json::array();
+    const bool served = status_["served"].boolean();
+    std::set<std::string> told;
+    for (const InstanceGroup& group : cluster_.groups) {
+      const int running = running_of(group), target = group.target;
+      running_all += running, target_all += target;
+      const bool full = running == target && numbers_.at(group.name).size() == target;
+      const auto mine = of_group(group.name);
+      const bool leaving = std::any_of(mine.begin(), mine.end(), [](const One& one) { return one.leaves || one.value.deleting; });
+      complete = complete && full && !leaving;
+      enough = enough && running >= (slurm_ && group.node_type == SlurmNodeType::Controller ? std::max(1, group.min) : group.min);
+      const One* stuck = nullptr;
+      for (const One& one : mine)
+        if (!one.leaves && !one.value.deleting && one.phase != "Running" && (stuck == nullptr || rank(one) > rank(*stuck))) stuck = &one;
+      Json entry = Json::object({{"instanceGroupName", group.name}, {"status", full && !leaving ? "InService" : !served ? "Creating" : stuck != nullptr && (stuck->phase == "Failure" || stuck->value.node.empty()) ? "Degraded" : "Updating"}, {"current", running}, {"target", target}, {"issued", next_.at(group.name).issued}});
+      if (const std::string ours = next_.at(group.name).ours.text(); !ours.empty()) entry.set("retired", ours);
+      if (stuck != nullptr && !stuck->message.empty()) entry.set("message", fmt::format("{}: {}", stuck->value.id, stuck->message));
+      groups.push(std::move(entry));
+      told.insert(group.name);
+    }
+    // Of a group that is gone the numbers are kept: no name comes back.
+    for (const Json& before : status_["instanceGroups"].items()) {
+      if (!told.insert(before["instanceGroupName"].string()).second) continue;
+      const auto left = of_group(before["instanceGroupName"].string());
+      complete = complete && left.empty();
+      Json entry = before;
+      NumberSet retired;
+      for (int i = 1, issued = static_cast<int>(before["issued"].integer()); i <= issued; ++i) retired.add(i);
+      entry.set("status", left.empty() ? "Deleted" : "Deleting").set("current", 0).set("target", 0);
+      if (retired.size() > 0) entry.set("retired", retired.text());
+      entry.erase("message");
+      groups.push(std::move(entry));
+    }
+    for (const One& one : mine_) complete = complete && told.contains(one.value.group);
+    status_.set("instanceGroups", std::move(groups)).set("summary", fmt::format("{}/{}", running_all, target_all)).set("observedGeneration", cluster_.generation);
+    if (slurm_) status_.set("namespace", cluster_.space);
+    std::string slurm_refuses;
+    if (const Json* valid = in_.slurm.is_object() ? kube::find_condition(in_.slurm, "SpecValid") : nullptr; valid != nullptr && (*valid)["status"].string() == "False") slurm_refuses = "Slurm: " + (*valid)["message"].string();
+
+    if (cluster_.continuous) {
+      if (served || enough) {
+        status_.set("served", true);
+        tell("InService", slurm_refuses);
+      } else {
+        tell("Creating", slurm_refuses);
+      }
+      return;
+    }
+    const std::int64_t good = status_["good"]["generation"].integer(-1);
+    if (complete) {
+      const std::string kept = taken_back_ ? status_["failed"]["message"].string() : "";
+      if (!taken_back_ && good != cluster_.generation) status_.set("good", Json::object({{"generation", cluster_.generation}, {"spec", object_["spec"]}}));
+      status_.set("served", true);
+      status_.erase("began");
+      return tell("InService", kept);
+    }
+    if (taken_back_) return tell("RollingBack", status_["failed"]["message"].string());
+    if (good == cluster_.generation) return tell("InService", slurm_refuses);
+    const Instant began = parse_time(status_["began"].string()).value_or(now_);
+    const bool same = status_["beganGeneration"].integer(-1) == cluster_.generation;
+    if (!same) status_.set("began", print_time(now_)).set("beganGeneration", cluster_.generation);
+    tell(served ? "Updating" : "Creating", "");
+    if (!same) return look_again(options_.no_machine);
+    std::string why = failure_.empty() ? slurm_refuses : failure_;
+    if (why.empty() && without_machine_ && now_ >= began + options_.no_machine) {
+      for (const One& one : mine_)
+        if (why.empty() && one.value.node.empty() && !one.message.empty()) why = fmt::format("group {}: {}", one.value.group, one.message);
+    } else if (why.empty() && now_ >= began + options_.patience) {
+      why = fmt::format("not all instances ran within {} minutes", options_.patience.count() / 60);
+      for (const One& one : mine_)
+        if (!one.message.empty() && one.phase != "Running") {
+          why += fmt::format("; {} of group {}: {}", one.value.id, one.value.group, one.message);
+          break;
+        }
+    }
+    if (!why.empty()) {
+      status_.set("failed", Json::object({{"generation", cluster_.generation}, {"message", why}}));
+      return tell("RollingBack", why);
+    }
+    const Instant next = began + (without_machine_ && now_ < began + options_.no_machine ? options_.no_machine : options_.patience);
+    if (next > now_) look_again(next - now_);
+  }
+
+  ClusterPlan done() {
+    for (One& one : mine_) {
+      if (gone_) break;
+      one.status.set("phase", one.phase.empty() ? one.value.phase.empty() ? "Pending" : one.value.phase : one.phase);
+      if (one.message.empty()) one.status.erase("message");
+      else one.status.set("message", one.message);
+      if (one.status == (*one.object)["status"]) continue;
+      // First of all: what is done with a machine follows from what is written here.
+      Json told = *one.object;
+      told.set("status", one.status);
+      const bool changes = std::any_of(out_.steps.begin(), out_.steps.end(), [&](const ClusterStep& step) { return step.resource == api::kInstances && step.verb != Verb::Create && kube::name_of(step.object) == one.value.id; });
+      if (!changes) told_.push_back({.verb = Verb::UpdateStatus, .resource = api::kInstances, .object = std::move(told), .if_empty = {}, .if_gone = {}, .if_live = {}, .if_not_of = {}, .why = "what is known of it"});
+    }
+    out_.steps.insert(out_.steps.begin(), std::make_move_iterator(told_.begin()), std::make_move_iterator(told_.end()));
+    if (!gone_ && status_ != object_["status"]) out_.status = status_;
+    return std::move(out_);
+  }
+
+  const ClusterSnapshot& in_;
+  const Instant now_;
+  const ClusterPlanOptions& options_;
+  const Json& object_;
+  Json status_;
+  api::Cluster cluster_;
+  bool taken_back_ = false, undone_ = false, slurm_ = true, without_machine_ = false, gone_ = false;
+  std::vector<One> mine_;
+  std::set<std::string> promised_;
+  std::map<std::string, std::vector<const Json*>> pods_on_;
+  std::map<std::string, Numbers> numbers_, next_;  // as stored, and as it is to be
+  std::string failure_;
+  std::vector<ClusterStep> told_;
+  ClusterPlan out_;
+};
+
+}  // namespace
+
+ClusterPlan plan_cluster(const ClusterSnapshot& snapshot, Instant now, const ClusterPlanOptions& options) { return Planner(snapshot, now, options).run(); }
+
+}  // namespace fairlead::fleet

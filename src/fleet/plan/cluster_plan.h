@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of a Cluster: from what was asked for and what is there to the next writes, and what its status says. Pure; docs/design/050-clusters-and-fleet.md.
+#pragma once
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/cluster.h"
+#include "base/clock.h"
+#include "fleet/plan/slurm_shape.h"
+
+namespace fairlead::fleet {
+
+// As the API has it, at about one time; what is acted on was stored before, and every write names the version that it was decided on.
+struct ClusterSnapshot {
+  kube::Json cluster;
+  std::vector<kube::Json> instances;      // of all clusters: a machine is promised to one
+  std::map<std::string, kube::Json> nodes, machines;  // by name: those that an Instance of this cluster names, and spare ones
+  kube::Json space;                       // its namespace; null: there is none
+  std::vector<kube::Json> claims;         // in it
+  kube::Json slurm;                       // its SlurmCluster; null: there is none
+  std::vector<kube::Json> node_sets, pods;
+};
+
+struct ClusterPlanOptions {
+  bool makes_machines = false;            // local nodes can be made here
+  std::string storage_class;
+  std::chrono::seconds no_machine{60};    // all or nothing: how long a machine is waited for that nobody has
+  std::chrono::seconds patience{1800};    // and how long the whole may take
+  std::chrono::seconds silent{300};       // what a node that is not ready runs is believed to run on for so long, whoever wants to empty it
+};
+
+struct ClusterStep {
+  enum class Verb { Create, Update, UpdateStatus, Delete };
+  Verb verb = Verb::Create;
+  kube::Resource resource;
+  kube::Json object;                      // whole; of Delete: with uid and version
+  // Caches may be behind; these are asked of the API itself before the step is taken: no node of Slurm is on this Node; no Machine of this name is there; this Instance has that machine, and is not being deleted; this Node is not of the Instance that the step is about.
+  std::string if_empty, if_gone, if_live, if_not_of;
+  std::string why;
+};
+
+struct ClusterPlan {
+  std::vector<ClusterStep> steps;         // in this order; one that fails ends the round
+  kube::Json status;                      // of the Cluster; null: as it is
+  std::optional<std::chrono::nanoseconds> look_again;
+};
+
+// Equal arguments give equal plans. O(n log n) in instances, nodes and pods. Idempotent: once its steps have had their effect, there are none.
+ClusterPlan plan_cluster(const ClusterSnapshot& snapshot, Instant now, const ClusterPlanOptions& options);
+
+const char* name(ClusterStep::Verb verb);
+
+}  // namespace fairlead::fleet

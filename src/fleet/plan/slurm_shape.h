@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Cluster that Slurm orchestrates is made of: namespace, claims, NodeSets, SlurmCluster. Pure.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "api/cluster.h"
+
+namespace fairlead::fleet {
+
+inline constexpr const char* kJailClaim = "jail-pvc";                 // the shared root: homes and users
+inline constexpr const char* kSpoolClaim = "controller-spool-pvc";    // Slurm's own state
+
+struct ShapeOptions {
+  std::string storage_class;     // of the two claims; empty: the site's default
+  bool local_machines = false;   // nodes share the cores of one machine, and their GPUs are declared
+};
+
+kube::Json namespace_of(const api::Cluster& cluster, const kube::Json& object);
+bool is_namespace_of(const kube::Json& space, const api::Cluster& cluster);
+std::vector<kube::Json> claims_of(const api::Cluster& cluster, const ShapeOptions& options);
+// Sizes: of the instances that have machines, by group.
+kube::Json node_set_of(const api::Cluster& cluster, const api::InstanceGroup& group, int size);
+kube::Json slurm_cluster_of(const api::Cluster& cluster, const std::map<std::string, int>& sizes, const ShapeOptions& options);
+
+// What stands in `wanted` laid over what is there: fields that are only there stay, lists are replaced as a whole.
+kube::Json laid_over(kube::Json there, const kube::Json& wanted);
+
+}  // namespace fairlead::fleet

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/encoding.h"
+#include "hyperpod/made_cluster.h"
+#include "hyperpod/paging.h"
+
+namespace fairlead::hyperpod {
+namespace {
+
+constexpr std::chrono::hours token_holds{8};
+constexpr int most_at_once = 50, most_in_group = 6758;
+
+// ---- BatchAddClusterNodes
+
+// The nodes of an earlier call of this token, as they are now.
+Json replayed(const Sources& sources, const Json& cluster, const Json& addition) {
+  Json out = Json::array();
+  for (const Json& entry : addition["groups"].items())
+    for (std::int64_t number = entry["first"].integer(); number < entry["first"].integer() + entry["count"].integer(); ++number) {
+      const std::string& group = entry["instanceGroupName"].string();
+      const std::string logical = api::logical_id_of(kube::uid_of(cluster), group, static_cast<int>(number));
+      const auto instance = instance_by_logical_id(sources, cluster, logical);
+      // One that the controller has not come to is on its way; one that was retired is gone.
+      const api::Cluster now = api::read_cluster(cluster);
+      const api::InstanceGroup* of = now.group(group);
+      const bool gone = of == nullptr || of->retired.contains(static_cast<int>(number));
+      out.push(Json::object({{"NodeLogicalId", logical}, {"InstanceGroupName", group}, {"Status", instance ? (*instance)["status"]["phase"].string_or("Pending") : gone ? "NotFound" : "Pending"}}));
+    }
+  return out;
+}
+
+Answer<Json> batch_add(const Sources& sources, const Call& call, const Json& input) {
+  const auto cluster = cluster_to_change(sources, call, "BatchAddClusterNodes", input);
+  if (!cluster) return cluster;
+  if ((*cluster)["spec"]["nodeProvisioningMode"].string() != "Continuous") return invalid(fmt::format("Cluster {} has not NodeProvisioningMode Continuous: use UpdateCluster", name_of_entity(*cluster)));
+  const auto& asked = input["NodesToAdd"].items();
+  std::int64_t all = 0;
+  for (const Json& one : asked) all += one["IncrementTargetCountBy"].integer();
+  if (all > most_at_once) return invalid(fmt::format("NodesToAdd: {} nodes; {} can be added at once", all, most_at_once));
+  for (std::size_t i = 0; i < asked.size(); ++i)
+    for (const char* const member : {"AvailabilityZones", "InstanceTypes"})
+      if (asked[i].has(member)) return invalid(fmt::format("NodesToAdd[{}].{} is not served yet: groups have one type", i, member));
+  const std::string token = input["ClientToken"].string().empty() ? "" : hex(sha256(input["ClientToken"].string()));
+  const std::string request = hex(sha256(kube::print_json(input["NodesToAdd"])));
+
+  Json made, failed;
+  const auto done = change_cluster(sources, *cluster, "BatchAddClusterNodes", [&](Json& now) -> Answer<void> {
+    made = Json::array(), failed = Json::array();
+    Json& spec = now.child("spec");
+    auto& additions = spec.child("additions").items();
+    std::erase_if(additions, [&](const Json& one) { return parse_time(one["at"].string()).value_or(Instant()) + token_holds <= call.now; });
+    if (!token.empty())
+      for (const Json& before : additions) {
+        if (before["token"].string() != token) continue;
+        if (before["request"].string() != request) return invalid("ClientToken was used for another request within the last eight hours");
+        made = replayed(sources, now, before), failed = before["failed"].is_array() ? before["failed"] : Json::array();
+        return refuse("replayed", "");
+      }
+    const api::Cluster read = api::read_cluster(now);
+    Json groups = Json::array();
+    std::map<std::string, int> issued;
+    for (const Json& one : asked) {
+      const std::string& name = one["InstanceGroupName"].string();
+      const int count = static_cast<int>(one["IncrementTargetCountBy"].integer());
+      const api::InstanceGroup* group = read.group(name);
+      if (group == nullptr) {
+        failed.push(Json::object({{"InstanceGroupName", name}, {"ErrorCode", "InstanceGroupNotFound"}, {"FailedCount", count}, {"Message", fmt::format("Instance group {} not found", name)}}));
+        continue;
+      }
+      for (Json& of : spec.child("instanceGroups").items()) {
+        if (of["instanceGroupName"].string() != name) continue;
+        const std::int64_t target = of["instanceCount"].integer() + count;
+        if (target > most_in_group) return refuse("ResourceLimitExceeded", fmt::format("Group {} would have {} instances; {} are possible", name, target, most_in_group));
+        if (!issued.contains(name)) issued[name] = group->issued;
+        groups.push(Json::object({{"instanceGroupName", name}, {"first", issued[name] + 1}, {"count", count}}));
+        for (int i = 0; i < count; ++i) made.push(Json::object({{"NodeLogicalId", api::logical_id_of(read.uid, name, ++issued[name])}, {"InstanceGroupName", name}, {"Status", "Pending"}}));
+        of.set("instanceCount", target).set("issued", issued[name]);
+      }
+    }
+    if (made.items().empty()) return refuse("replayed", "");  // nothing to write
+    if (!token.empty()) additions.push_back(Json::object({{"token", token}, {"request", request}, {"at", print_time(call.now)}, {"groups", std::move(groups)}, {"failed", failed}}));
+    if (const api::Cluster after = api::read_cluster(now); !after.problems.empty()) return invalid(after.problems.front());
+    return {};
+  });
+  if (!done && done.error().code != "replayed") return done;
+  return Json::object({{"Successful", std::move(made)}, {"Failed", std::move(failed)}});
+}
+
+// ---- of nodes that are there
+
+struct Refused {
+  const char* code;
+  std::string message;
+};
+// What is wrong with doing it to this instance; nothing: it is done.
+using Judge = std::function<std::optional<Refused>(const std::optional<Json>& instance)>;
+
+struct Chosen {
+  std::vector<Json> instances;  // each once
+  Json out = Json::object();    // the answer, so far as it is known
+};
+// Both lists of the input, each answered by lists of its own.
+Chosen choose(const Sources& sources, const Json& cluster, const Json& input, const char* code_member, const Judge& judge) {
+  Chosen out;
+  std::set<std::string> seen;
+  const auto go = [&](const char* list, const char* id_member, const char* good, const char* bad, const auto& find) {
+    if (!input.has(list)) return;
+    Json fine = Json::array(), failed = Json::array();
+    for (const Json& id : input[list].items()) {
+      const std::optional<Json> instance = find(id.string());
+      if (const auto refused = judge(instance)) {
+        failed.push(Json::object({{id_member, id}, {code_member, refused->code}, {"Message", refused->message}}));
+        continue;
+      }
+      fine.push(id);
+      if (seen.insert(kube::name_of(*instance)).second) out.instances.push_back(*instance);
+    }
+    // Lists of the model have at least one member.
+    if (!fine.items().empty()) out.out.set(good, std::move(fine));
+    if (!failed.items().empty()) out.out.set(bad, std::move(failed));
+  };
+  go("NodeIds", "NodeId", "Successful", "Failed", [&](const std::string& id) { return instance_by_id(sources, cluster, id); });
+  go("NodeLogicalIds", "NodeLogicalId", "SuccessfulNodeLogicalIds", "FailedNodeLogicalIds", [&](const std::string& id) { return instance_by_logical_id(sources, cluster, id); });
+  return out;
+}
+
+bool is_controller(const Json& cluster, const Json& instance) {
+  for (const Json& group : cluster["spec"]["instanceGroups"].items())
+    if (group["instanceGroupName"] == instance["spec"]["instanceGroupName"]) return group["slurmConfig"]["nodeType"].string() == "Controller";
+  return false;
+}
+bool goes(const Json& instance) { return kube::deleting(instance) || instance["status"]["phase"].string() == "ShuttingDown"; }
+
+Answer<void> check_lists(const Json& cluster, const Json& input) {
+  if (!input.has("NodeIds") && !input.has("NodeLogicalIds")) return invalid("At least one of NodeIds and NodeLogicalIds has to be given");
+  if (input.has("NodeLogicalIds") && cluster["spec"]["nodeProvisioningMode"].string() != "Continuous") return invalid("NodeLogicalIds: only clusters with NodeProvisioningMode Continuous have them");
+  return {};
+}
+
+Answer<Json> batch_delete(const Sources& sources, const Call& call, const Json& input) {
+  const auto cluster = cluster_to_change(sources, call, "BatchDeleteClusterNodes", input);
+  if (!cluster) return cluster;
+  if (auto done = check_lists(*cluster, input); !done) return std::unexpected(done.error());
+  Json out;
+  const auto done = change_cluster(sources, *cluster, "BatchDeleteClusterNodes", [&](Json& now) -> Answer<void> {
+    if (const std::string status = cluster_status(now); now["spec"]["nodeProvisioningMode"].string() != "Continuous" && status != "InService") return refuse("ConflictException", fmt::format("Cluster {} is {}: nodes can be deleted when it is InService", name_of_entity(now), status));
+    Chosen chosen = choose(sources, now, input, "Code", [&](const std::optional<Json>& instance) -> std::optional<Refused> {
+      if (!instance) return Refused{"NodeIdNotFound", "Node not found"};
+      if (goes(*instance)) return Refused{"NodeIdInUse", "The node is shutting down already"};
+      if (is_controller(now, *instance)) return Refused{"InvalidNodeStatus", "A Slurm controller is not deleted: change InstanceCount of its group"};
+      return std::nullopt;
+    });
+    out = std::move(chosen.out);
+    bool changed = false;
+    for (const Json& instance : chosen.instances)
+      for (Json& group : now.child("spec").child("instanceGroups").items()) {
+        if (group["instanceGroupName"] != instance["spec"]["instanceGroupName"]) continue;
+        auto retired = api::NumberSet::parse(group["retired"].string());
+        const int number = static_cast<int>(instance["spec"]["number"].integer());
+        if (!retired || retired->contains(number)) continue;
+        retired->add(number);
+        const std::int64_t target = std::max<std::int64_t>(0, group["instanceCount"].integer() - 1);
+        group.set("retired", retired->text()).set("instanceCount", target);
+        // A number that the controller gave out is of the spec from now on, too.
+        if (group["issued"].integer() < number) group.set("issued", number);
+        if (group["minInstanceCount"].integer() > target) group.set("minInstanceCount", target);
+        changed = true;
+      }
+    if (!changed) return refuse("nothing", "");
+    return {};
+  });
+  if (!done && done.error().code != "nothing") return done;
+  return out;
+}
+
+// Reboot or replace: a request at the instance, which the controller takes up.
+Answer<Json> batch_ask(const Sources& sources, const Call& call, const Json& input, const char* action, const char* request) {
+  const auto cluster = cluster_to_change(sources, call, action, input);
+  if (!cluster) return cluster;
+  if (auto done = check_lists(*cluster, input); !done) return std::unexpected(done.error());
+  const bool replace = std::string_view(request) == "replace";
+  if (replace && cluster_status(*cluster) != "InService") return refuse("ConflictException", fmt::format("Cluster {} is {}: nodes are replaced when it is InService", name_of_entity(*cluster), cluster_status(*cluster)));
+  Chosen chosen = choose(sources, *cluster, input, "ErrorCode", [&](const std::optional<Json>& instance) -> std::optional<Refused> {
+    if (!instance) return Refused{"InstanceIdNotFound", "Node not found"};
+    if (goes(*instance) || (*instance)["status"]["node"].string().empty()) return Refused{"InvalidInstanceStatus", fmt::format("The node is {}", (*instance)["status"]["phase"].string_or("Pending"))};
+    if (replace && is_controller(*cluster, *instance)) return Refused{"InvalidInstanceStatus", "A Slurm controller is not replaced"};
+    if (!(*instance)["spec"]["replace"].is_null()) return Refused{"InstanceIdInUse", "The node is being replaced"};
+    const Json &asked = (*instance)["spec"]["reboot"], &told = (*instance)["status"]["reboot"];
+    const bool rebooting = !asked.is_null() && (asked["id"] != told["id"] || (told["stage"].string() != "Done" && told["stage"].string() != "Failed"));
+    if (rebooting) return Refused{"InstanceIdInUse", "The node is being rebooted"};
+    return std::nullopt;
+  });
+  for (const Json& instance : chosen.instances)
+    for (int attempt = 0;; ++attempt) {
+      auto now = sources.api.get(api::kInstances, kube::key_of(instance));
+      if (!now && now.error().code == Code::NotFound) break;  // it went meanwhile, which is no less than was asked for
+      if (!now) return std::unexpected(aws_error(now.error(), action));
+      now->child("spec").set(request, Json::object({{"id", call.request_id}, {"by", cut(call.who.arn, 600)}}));
+      const auto done = sources.api.update(api::kInstances, *now);
+      if (done || done.error().code == Code::NotFound) break;
+      if (done.error().code != Code::Conflict || attempt >= 20) return std::unexpected(aws_error(done.error(), action));
+    }
+  return std::move(chosen.out);
+}
+
+}  // namespace
+
+void add_batch_operations(Operations& operations, const Sources& sources) {
+  operations["BatchAddClusterNodes"] = [sources](const Call& call, const Json& input) { return batch_add(sources, call, input); };
+  operations["BatchDeleteClusterNodes"] = [sources](const Call& call, const Json& input) { return batch_delete(sources, call, input); };
+  operations["BatchRebootClusterNodes"] = [sources](const Call& call, const Json& input) { return batch_ask(sources, call, input, "BatchRebootClusterNodes", "reboot"); };
+  operations["BatchReplaceClusterNodes"] = [sources](const Call& call, const Json& input) { return batch_ask(sources, call, input, "BatchReplaceClusterNodes", "replace"); };
+}
+
+}  // namespace fairlead::hyperpod

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "api/identity_crds.h"
+#include "hyperpod/made_cluster.h"
+#include "hyperpod/paging.h"
+
+namespace fairlead::hyperpod {
+namespace {
+
+// What is not carried out is refused: whoever asks for it must not believe to have got it.
+Answer<void> refuse_unserved(const Json& input) {
+  for (const char* const member : {"RestrictedInstanceGroups", "RestrictedInstanceGroupsConfig", "TieredStorageConfig", "AutoScaling"})
+    if (input.has(member)) return invalid(fmt::format("{} is not served yet", member));
+  if (input["Orchestrator"].has("Eks")) return invalid("Orchestrator.Eks is not served yet: clusters are orchestrated by Slurm");
+  if (input["Orchestrator"]["Slurm"].has("AccountingDatabase")) return invalid("Orchestrator.Slurm.AccountingDatabase is not served yet: set spec.slurmNodes.accounting of the SlurmCluster, in the namespace of the cluster");
+  const auto& groups = input["InstanceGroups"].items();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    for (const char* const member : {"InstanceRequirements", "LifeCycleConfig", "InstanceStorageConfigs", "OnStartDeepHealthChecks", "TrainingPlanArn", "ScheduledUpdateConfig", "AutoPatchConfig", "KubernetesConfig", "CapacityRequirements", "NetworkInterface", "ImageReleaseVersion"})
+      if (groups[i].has(member)) return invalid(fmt::format("InstanceGroups[{}].{} is not served yet", i, member));
+    if (groups[i].has("ImageId") && groups[i]["ImageId"].string() != "default") return invalid(fmt::format("InstanceGroups[{}].ImageId: only default is served yet", i));
+  }
+  return {};
+}
+
+// The caller hands these roles to the machines: he has to be allowed to, and they have to be there.
+Answer<void> check_roles(const Sources& sources, const Call& call, const Json& input) {
+  std::set<std::string> roles;
+  for (const Json& group : input["InstanceGroups"].items()) roles.insert(group["ExecutionRole"].string());
+  if (input.has("ClusterRole")) roles.insert(input["ClusterRole"].string());
+  iam::Keys keys;
+  keys.set("iam:PassedToService", {"sagemaker.amazonaws.com"});
+  for (const std::string& arn : roles) {
+    if (auto done = call.allow("iam:PassRole", arn, keys); !done) return done;
+    const auto account = arn.find("::"), role = arn.find(":role/");
+    const std::string name = role == arn.npos ? "" : arn.substr(arn.rfind('/') + 1);
+    const bool ours = account != arn.npos && role != arn.npos && arn.substr(account + 2, role - account - 2) == call.site.account;
+    const auto identity = ours ? sources.directory.identity(api::identities::object_name(api::identities::Type::Role, name)) : nullptr;
+    if (identity == nullptr) return invalid(fmt::format("Role {} not found: make it by CreateRole of IAM, or fairlead identity create --role (docs/identities.md)", arn));
+  }
+  return {};
+}
+
+Answer<void> check_object(const Json& object) {
+  const api::Cluster read = api::read_cluster(object);
+  if (read.problems.empty()) return {};
+  return invalid(fmt::format("{}", fmt::join(read.problems, "; ")));
+}
+
+Answer<Json> create(const Sources& sources, const Call& call, const Json& input) {
+  const auto tags = read_tags(input["Tags"]);
+  if (!tags) return std::unexpected(tags.error());
+  const std::string any = arn_of(call.site, "cluster", "*");
+  if (auto done = call.allow("sagemaker:CreateCluster", any, tag_keys(*tags, {})); !done) return std::unexpected(done.error());
+  if (!tags->empty()) {
+    iam::Keys tagging = tag_keys(*tags, {});
+    tagging.set("sagemaker:TaggingAction", {"CreateCluster"});
+    if (auto done = call.allow("sagemaker:AddTags", any, tagging); !done) return std::unexpected(done.error());
+  }
+  if (auto done = refuse_unserved(input); !done) return std::unexpected(done.error());
+  if (input["InstanceGroups"].items().empty()) return invalid("InstanceGroups: a cluster has at least one");
+  if (auto done = check_roles(sources, call, input); !done) return std::unexpected(done.error());
+  const std::string& name = input["ClusterName"].string();
+  const auto taken = [&] { return refuse("ResourceInUse", fmt::format("Cluster {} already exists. Choose another name.", name)); };
+  if (!sources.index.named(name).empty()) return taken();
+
+  Json spec = lower_names(input);
+  spec.erase("tags");
+  const std::string object_name = object_name_of(name);
+  Json object = Json::object({{"apiVersion", api::kClusters.api_version()}, {"kind", api::kClusters.kind}, {"metadata", Json::object({{"name", object_name}})}, {"spec", std::move(spec)}});
+  if (object_name != name) note(object, name_note, name);
+  note(object, maker_note, kube::print_json(as_context(call)));
+  set_tags(object, *tags);
+  if (auto done = check_object(object); !done) return std::unexpected(done.error());
+  const auto made = sources.api.create(api::kClusters, object);
+  if (!made && made.error().code == Code::Exists) return taken();
+  if (!made) return std::unexpected(aws_error(made.error(), "CreateCluster"));
+  return Json::object({{"ClusterArn", cluster_arn(call.site, *made)}});
+}
+
+Json* group_in(Json& spec, const std::string& name) {
+  for (Json& group : spec.child("instanceGroups").items())
+    if (group["instanceGroupName"].string() == name) return &group;
+  return nullptr;
+}
+
+// Groups that are named become what is said of them, others stay.
+Answer<void> apply_update(Json& cluster, const Json& input) {
+  const std::string status = cluster_status(cluster);
+  const bool continuous = cluster["spec"]["nodeProvisioningMode"].string() == "Continuous";
+  if (!continuous && status != "InService") return refuse("ConflictException", fmt::format("Cluster {} is {}: it can be updated when it is InService", name_of_entity(cluster), status));
+  Json& spec = cluster.child("spec");
+  for (const Json& asked : input["InstanceGroups"].items()) {
+    Json group = lower_names(asked);
+    const std::string& name = group["instanceGroupName"].string();
+    Json* there = group_in(spec, name);
+    if (there == nullptr) {
+      spec.child("instanceGroups").push(std::move(group));
+      continue;
+    }
+    if ((*there)["instanceType"] != group["instanceType"]) return invalid(fmt::format("InstanceType of group {} does not change (it is {}): make another group", name, (*there)["instanceType"].string()));
+    if (group.has("slurmConfig") && (*there)["slurmConfig"]["nodeType"] != group["slurmConfig"]["nodeType"]) return invalid(fmt::format("SlurmConfig.NodeType of group {} does not change (it is {})", name, (*there)["slurmConfig"]["nodeType"].string()));
+    for (const char* const kept : {"issued", "retired", "slurmConfig"})
+      if (there->has(kept) && !group.has(kept)) group.set(kept, (*there)[kept]);
+    *there = std::move(group);
+  }
+  for (const Json& name : input["InstanceGroupsToDelete"].items()) {
+    const Json* there = group_in(spec, name.string());
+    if (there == nullptr) return invalid(fmt::format("InstanceGroupsToDelete: there is no group {}", name.string()));
+    if ((*there)["slurmConfig"]["nodeType"].string() == "Controller") return invalid(fmt::format("InstanceGroupsToDelete: group {} has the controllers; delete the cluster", name.string()));
+    std::erase_if(spec.child("instanceGroups").items(), [&](const Json& one) { return one["instanceGroupName"] == name; });
+  }
+  const Json rest = lower_names(input);
+  for (const char* const field : {"nodeRecovery", "nodeProvisioningMode", "clusterRole"})
+    if (rest.has(field)) spec.set(field, rest[field]);
+  if (rest["orchestrator"]["slurm"].is_object()) spec.child("orchestrator").set("slurm", rest["orchestrator"]["slurm"]);
+  return check_object(cluster);
+}
+
+Answer<Json> update(const Sources& sources, const Call& call, const Json& input) {
+  const auto cluster = cluster_to_change(sources, call, "UpdateCluster", input);
+  if (!cluster) return cluster;
+  if (auto done = refuse_unserved(input); !done) return std::unexpected(done.error());
+  if (auto done = check_roles(sources, call, input); !done) return std::unexpected(done.error());
+  const std::string who = kube::print_json(as_context(call).set("Time", print_time(call.now)));
+  const auto done = change_cluster(sources, *cluster, "UpdateCluster", [&](Json& now) {
+    note(now, changer_note, who);
+    return apply_update(now, input);
+  });
+  if (!done) return done;
+  return Json::object({{"ClusterArn", cluster_arn(call.site, *done)}});
+}
+
+Answer<Json> remove(const Sources& sources, const Call& call, const Json& input) {
+  auto cluster = allowed_cluster(sources, call, "DeleteCluster", input);
+  if (!cluster) return cluster;
+  if (!is_made(*cluster)) return invalid(fmt::format("Cluster {} was not made by CreateCluster: delete SlurmCluster {}", kube::name_of(*cluster), kube::key_of(*cluster).text()));
+  // One that goes already: the same answer again.
+  const auto done = sources.api.remove(api::kClusters, kube::key_of(*cluster), {.grace_seconds = {}, .uid = kube::uid_of(*cluster), .resource_version = {}});
+  if (!done && done.error().code != Code::NotFound) return std::unexpected(aws_error(done.error(), "DeleteCluster"));
+  return Json::object({{"ClusterArn", cluster_arn(call.site, *cluster)}});
+}
+
+}  // namespace
+
+void add_cluster_change_operations(Operations& operations, const Sources& sources) {
+  operations["CreateCluster"] = [sources](const Call& call, const Json& input) { return create(sources, call, input); };
+  operations["UpdateCluster"] = [sources](const Call& call, const Json& input) { return update(sources, call, input); };
+  operations["DeleteCluster"] = [sources](const Call& call, const Json& input) { return remove(sources, call, input); };
+}
+
+}  // namespace fairlead::hyperpod

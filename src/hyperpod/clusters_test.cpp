@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations that make and change clusters, against the objects that they write.
+#include <gmock/gmock.h>
+
+#include "api/instance_types.h"
+#include "hyperpod/test_site.h"
+
+namespace fairlead::hyperpod {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr const char* role = "arn:aws:iam::111122223333:role/node";
+
+class MadeClusters : public testing::Test {
+ protected:
+  MadeClusters() {
+    site.identity("Role", "node", {});
+    ada = site.user("ada", {everything});
+  }
+  Json group(const std::string& name, const std::string& type, int count, const std::string& node_type, const std::string& partition = "") const {
+    Json slurm = Json::object({{"NodeType", node_type}});
+    if (!partition.empty()) slurm.set("PartitionNames", Json::array({Json(partition)}));
+    return Json::object({{"InstanceGroupName", name}, {"InstanceType", type}, {"InstanceCount", count}, {"ExecutionRole", role}, {"SlurmConfig", std::move(slurm)}});
+  }
+  Json request(const std::string& name = "ml", int workers = 2, bool continuous = true) const {
+    Json out = Json::object({{"ClusterName", name}, {"InstanceGroups", Json::array({group("head", "ml.c5.large", 1, "Controller"), group("gpu", "ml.g5.xlarge", workers, "Compute", "train")})}});
+    if (continuous) out.set("NodeProvisioningMode", "Continuous");
+    return out;
+  }
+  TestSite::Said call(const std::string& operation, const Json& input) {
+    const auto said = site.call(ada, operation, input);
+    if (said.status == 200 && !site.model().operation(operation)->output.empty()) {
+      const auto fits = site.model().check(site.model().shape(site.model().operation(operation)->output), said.json);
+      EXPECT_TRUE(fits.has_value()) << operation << ": " << (fits ? "" : fits.error().message) << kube::print_json(said.json);
+    }
+    return said;
+  }
+  const Json& object(const std::string& name = "ml") { return site.api.all("clusters").at({"", name}); }
+  const Json& group_of(const std::string& name, const std::string& cluster = "ml") {
+    for (const Json& one : object(cluster)["spec"]["instanceGroups"].items())
+      if (one["instanceGroupName"].string() == name) return one;
+    throw std::out_of_range(name);
+  }
+  // As the controller does it.
+  void tell(const std::string& phase) {
+    Json changed = object();
+    changed.child("status").set("phase", phase);
+    ASSERT_TRUE(site.api.put(api::kClusters, changed));
+    site.index.put(object());
+  }
+  std::string instance(const std::string& group_name, int number, const std::string& phase = "Running", int attempt = 1) {
+    const std::string uid = kube::uid_of(object()), id = api::instance_id_of(uid, group_name, number, attempt);
+    EXPECT_TRUE(site.api.put(api::kInstances, Json::object({{"metadata", Json::object({{"name", id}, {"uid", "u-" + id}, {"creationTimestamp", "2026-11-25T12:00:00Z"}})},
+                                                {"spec", Json::object({{"cluster", "ml"}, {"clusterUid", uid}, {"instanceGroupName", group_name}, {"number", number}, {"attempt", attempt}, {"nodeLogicalId", api::logical_id_of(uid, group_name, number)}, {"instanceType", "ml.g5.xlarge"}})},
+                                                {"status", Json::object({{"phase", phase}, {"node", "hyperpod-" + id}, {"address", "10.77.1.4"}})}})));
+    return id;
+  }
+  TestSite site;
+  Credentials ada;
+};
+
+TEST_F(MadeClusters, CreateIsAnObjectAndToldAtOnce) {
+  Json input = request();
+  input.set("Tags", Json::array({Json::object({{"Key", "team"}, {"Value", "vision"}})}));
+  const auto said = call("CreateCluster", input);
+  ASSERT_EQ(said.status, 200) << said.body;
+  EXPECT_EQ(said.json["ClusterArn"].string(), site.arn(object()));
+  EXPECT_EQ(group_of("gpu")["slurmConfig"]["partitionNames"].items()[0].string(), "train");
+  // The index does not know it yet: who made it asks at once.
+  for (const std::string& name : {std::string("ml"), said.json["ClusterArn"].string()}) {
+    const auto told = call("DescribeCluster", Json::object({{"ClusterName", name}}));
+    ASSERT_EQ(told.status, 200) << told.body;
+    EXPECT_EQ(told.json["ClusterStatus"].string(), "Creating");
+    EXPECT_EQ(told.json["NodeProvisioningMode"].string(), "Continuous");
+    EXPECT_EQ(kube::print_json(told.json["Orchestrator"]), R"({"Slurm":{}})");
+    const Json& gpu = told.json["InstanceGroups"].items()[1];
+    EXPECT_EQ(gpu["InstanceType"].string(), "ml.g5.xlarge");
+    EXPECT_EQ(gpu["TargetCount"].integer(), 2);
+    EXPECT_EQ(gpu["CurrentCount"].integer(-1), 0);
+    EXPECT_EQ(gpu["ExecutionRole"].string(), role);
+    EXPECT_EQ(gpu["SlurmConfig"]["NodeType"].string(), "Compute");
+  }
+  site.index.put(object());
+  EXPECT_EQ(call("ListClusters", Json::object()).json["ClusterSummaries"].items().size(), 1u);
+  EXPECT_EQ(call("ListTags", Json::object({{"ResourceArn", site.arn(object())}})).json["Tags"].items()[0]["Value"].string(), "vision");
+}
+
+TEST_F(MadeClusters, ANameIsTakenOnce) {
+  ASSERT_EQ(call("CreateCluster", request()).status, 200);
+  EXPECT_EQ(call("CreateCluster", request()).code, "ResourceInUse");
+  site.cluster("lab", "slurm");
+  EXPECT_EQ(call("CreateCluster", request("slurm")).code, "ResourceInUse") << "by a SlurmCluster";
+  ASSERT_EQ(call("CreateCluster", request("ML")).status, 200) << "names know case";
+  EXPECT_EQ(call("DescribeCluster", Json::object({{"ClusterName", "ML"}})).json["ClusterName"].string(), "ML");
+  EXPECT_EQ(call("CreateCluster", request("ML")).code, "ResourceInUse");
+}
+
+TEST_F(MadeClusters, WhatIsNotServedOrCannotBeIsRefusedAndNothingIsMade) {
+  const auto with = [&](const std::function<void(Json&)>& change) {
+    Json input = request();
+    change(input);
+    const auto said = call("CreateCluster", input);
+    return said.code + ": " + said.message;
+  };
+  const auto group_field = [&](const char* field, Json value) {
+    return with([&](Json& input) { input.child("InstanceGroups").items()[1].set(field, std::move(value)); });
+  };
+  EXPECT_THAT(group_field("LifeCycleConfig", Json::object({{"SourceS3Uri", "s3://sagemaker-x/y"}, {"OnCreate", "on_create.sh"}})), HasSubstr("ValidationException: InstanceGroups[1].LifeCycleConfig is not served yet"));
+  EXPECT_THAT(group_field("ExecutionRole", "arn:aws:iam::111122223333:role/nobody"), HasSubstr("ValidationException: Role arn:aws:iam::111122223333:role/nobody not found: "));
+  EXPECT_THAT(group_field("ExecutionRole", "arn:aws:iam::999999999999:role/node"), HasSubstr("999999999999:role/node"));
+  EXPECT_THAT(group_field("SlurmConfig", Json::object({{"NodeType", "Compute"}})), HasSubstr("a group of compute nodes is in one partition"));
+  EXPECT_THAT(group_field("MinInstanceCount", 9), HasSubstr("minInstanceCount: 9 is not a whole number from 0 to instanceCount (2)"));
+  EXPECT_THAT(group_field("InstanceGroupName", "head"), HasSubstr("\"head\" is there twice"));
+  EXPECT_THAT(with([&](Json& input) { input.child("InstanceGroups").items().erase(input.child("InstanceGroups").items().begin()); }), HasSubstr("0 groups with nodeType Controller"));
+  EXPECT_THAT(with([&](Json& input) { input.child("InstanceGroups").items()[0].set("InstanceCount", 4); }), HasSubstr("4 controllers; 1 to 3 are possible"));
+  EXPECT_THAT(with([&](Json& input) { input.set("Orchestrator", Json::object({{"Eks", Json::object({{"ClusterArn", "arn:aws:eks:fairlead-1:111122223333:cluster/x"}})}})); }), HasSubstr("Orchestrator.Eks is not served yet"));
+  EXPECT_TRUE(site.api.all("clusters").empty());
+}
+
+TEST_F(MadeClusters, RolesHaveToBePassed) {
+  const auto eve = site.user("eve", {R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "sagemaker:*", "Resource": "*"}})"});
+  const auto said = site.call(eve, "CreateCluster", request());
+  EXPECT_EQ(said.code, "AccessDeniedException");
+  EXPECT_THAT(said.message, HasSubstr("iam:PassRole"));
+  const auto bob = site.user("bob", {R"({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "sagemaker:*", "Resource": "*"}, {"Effect": "Allow", "Action": "iam:PassRole", "Resource": "*", "Condition": {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}}]})"});
+  EXPECT_EQ(site.call(bob, "CreateCluster", request()).status, 200);
+  // A role that he may not pass is not looked for either.
+  Json other = request("other");
+  other.child("InstanceGroups").items()[0].set("ExecutionRole", "arn:aws:iam::111122223333:role/nobody");
+  EXPECT_EQ(site.call(eve, "CreateCluster", other).code, "AccessDeniedException");
+}
+
+TEST_F(MadeClusters, UpdateChangesWhatIsNamed) {
+  ASSERT_EQ(call("CreateCluster", request()).status, 200);
+  Json changed = group("gpu", "ml.g5.xlarge", 5, "Compute", "train");
+  Json input = Json::object({{"ClusterName", "ml"}, {"InstanceGroups", Json::array({changed, group("cpu", "ml.m5.xlarge", 1, "Compute", "cpu")})}});
+  ASSERT_EQ(call("UpdateCluster", input).status, 200);
+  EXPECT_EQ(group_of("gpu")["instanceCount"].integer(), 5);
+  EXPECT_EQ(group_of("head")["instanceCount"].integer(), 1);
+  EXPECT_EQ(object()["spec"]["instanceGroups"].items().size(), 3u);
+  ASSERT_EQ(call("UpdateCluster", Json::object({{"ClusterName", "ml"}, {"InstanceGroupsToDelete", Json::array({Json("cpu")})}})).status, 200);
+  EXPECT_EQ(object()["spec"]["instanceGroups"].items().size(), 2u);
+  EXPECT_THAT(call("UpdateCluster", Json::object({{"ClusterName", "ml"}, {"InstanceGroupsToDelete", Json::array({Json("head")})}})).message, HasSubstr("has the controllers"));
+  changed.set("InstanceType", "ml.g5.2xlarge");
+  EXPECT_THAT(call("UpdateCluster", Json::object({{"ClusterName", "ml"}, {"InstanceGroups", Json::array({changed})}})).message, HasSubstr("InstanceType of group gpu does not change"));
+  EXPECT_EQ(call("UpdateCluster", Json::object({{"ClusterName", "none"}, {"InstanceGroupsToDelete", Json::array({Json("x")})}})).code, "ResourceNotFound");
+}
+
+TEST_F(MadeClusters, AllOrNothingIsChangedWhenItIsInService) {
+  ASSERT_EQ(call("CreateCluster", request("ml", 2, false)).status, 200);
+  const Json input = Json::object({{"ClusterName", "ml"}, {"InstanceGroups", Json::array({group("gpu", "ml.g5.xlarge", 3, "Compute", "train")})}});
+  EXPECT_EQ(call("UpdateCluster", input).code, "ConflictException");
+  tell("InService");
+  EXPECT_EQ(call("UpdateCluster", input).status, 200);
+  EXPECT_THAT(call("BatchAddClusterNodes", Json::object({{"ClusterName", "ml"}, {"NodesToAdd", Json::array({Json::object({{"InstanceGroupName", "gpu"}, {"IncrementTargetCountBy", 1}})})}})).message, HasSubstr("NodeProvisioningMode Continuous"));
+}
+
+TEST_F(MadeClusters, DeleteIsAlwaysPossible) {
+  ASSERT_EQ(call("CreateCluster", request()).status, 200);
+  Json held = object();
+  kube::add_finalizer(held, api::kClusterFinalizer);
+  ASSERT_TRUE(site.api.put(api::kClusters, held));
+  EXPECT_EQ(call("DeleteCluster", Json::object({{"ClusterName", "ml"}})).status, 200);
+  EXPECT_TRUE(kube::deleting(object()));
+  EXPECT_EQ(call("DeleteCluster", Json::object({{"ClusterName", "ml"}})).status, 200);
+  EXPECT_EQ(call("DescribeCluster", Json::object({{"ClusterName", "ml"}})).json["ClusterStatus"].string(), "Deleting");
+  EXPECT_EQ(call("UpdateCluster", Json::object({{"ClusterName", "ml"}, {"NodeRecovery", "None"}})).code, "ConflictException");
+  site.api.all("clusters").clear();
+  EXPECT_EQ(call("DeleteCluster", Json::object({{"ClusterName", "ml"}})).code, "ResourceNotFound");
+  site.cluster("lab", "slurm");
+  EXPECT_THAT(call("DeleteCluster", Json::object({{"ClusterName", "slurm"}})).message, HasSubstr("delete SlurmCluster lab/slurm"));
+  EXPECT_EQ(site.api.all("slurmclusters").size(), 1u);
+}
+
+TEST_F(MadeClusters, AddedNodesAreNamedAndATokenAddsThemOnce) {
+  ASSERT_EQ(call("CreateCluster", request()).status, 200);
+  const auto ask = [&](const std::string& token, int count, const std::string& to = "gpu") {
+    Json input = Json::object({{"ClusterName", "ml"}, {"NodesToAdd", Json::array({Json::object({{"InstanceGroupName", to}, {"IncrementTargetCountBy", count}})})}});
+    if (!token.empty()) input.set("ClientToken", token);
+    return call("BatchAddClusterNodes", input);
+  };
+  const auto first = ask("t1", 2);
+  ASSERT_EQ(first.status, 200) << first.body;
+  ASSERT_EQ(first.json["Successful"].items().size(), 2u);
+  EXPECT_EQ(first.json["Successful"].items()[0]["Status"].string(), "Pending");
+  EXPECT_EQ(group_of("gpu")["instanceCount"].integer(), 4);
+  const std::string uid = kube::uid_of(object());
+  EXPECT_EQ(first.json["Successful"].items()[1]["NodeLogicalId"].string(), api::logical_id_of(uid, "gpu", 2));
+  // Again: the same ids, as they are by now.
+  instance("gpu", 1);
+  const auto again = ask("t1", 2);
+  EXPECT_EQ(again.json["Successful"].items()[0]["NodeLogicalId"], first.json["Successful"].items()[0]["NodeLogicalId"]);
+  EXPECT_EQ(again.json["Successful"].items()[0]["Status"].string(), "Running");
+  EXPECT_EQ(group_of("gpu")["instanceCount"].integer(), 4);
+  EXPECT_THAT(ask("t1", 3).message, HasSubstr("ClientToken was used for another request"));
+  const auto other = ask("t2", 1);
+  EXPECT_EQ(other.json["Successful"].items()[0]["NodeLogicalId"].string(), api::logical_id_of(uid, "gpu", 3));
+  EXPECT_EQ(ask("", 1).json["Successful"].items().size(), 1u);
+  EXPECT_EQ(group_of("gpu")["instanceCount"].integer(), 6);
+  // Eight hours later it is another call.
+  site.clock.advance(std::chrono::hours(8));
+  EXPECT_EQ(ask("t1", 2).json["Successful"].items()[0]["NodeLogicalId"].string(), api::logical_id_of(uid, "gpu", 5));
+  const auto nowhere = ask("t3", 4, "none");
+  EXPECT_THAT(nowhere.json["Successful"].items(), IsEmpty());
+  EXPECT_EQ(nowhere.json["Failed"].items()[0]["ErrorCode"].string(), "InstanceGroupNotFound");
+  EXPECT_EQ(nowhere.json["Failed"].items()[0]["FailedCount"].integer(), 4);
+}
+
+// A number that the controller has given out, and told in status, is not given out again.
+TEST_F(MadeClusters, AddedNodesGetNumbersThatNobodyHas) {
+  ASSERT_EQ(call("CreateCluster", request()).status, 200);
+  Json told = object();
+  told.child("status").set("instanceGroups", Json::array({Json::object({{"instanceGroupName", "gpu"}, {"issued", 7}})}));
+  ASSERT_TRUE(site.api.put(api::kClusters, told));
+  const auto said = call("BatchAddClusterNodes", Json::object({{"ClusterName", "ml"}, {"NodesToAdd", Json::array({Json::object({{"InstanceGroupName", "gpu"}, {"IncrementTargetCountBy", 1}})})}}));
+  EXPECT_EQ(said.json["Successful"].items()[0]["NodeLogicalId"].string(), api::logical_id_of(kube::uid_of(object()), "gpu", 8));
+}
+
+TEST_F(MadeClusters, DeletedNodesLowerTheTargetInOneWrite) {
+  ASSERT_EQ(call("CreateCluster", request("ml", 3)).status, 200);
+  const std::string first = instance("gpu", 1), third = instance("gpu", 3), head = instance("head", 1);
+  const std::string logical = api::logical_id_of(kube::uid_of(object()), "gpu", 3);
+  const auto said = call("BatchDeleteClusterNodes", Json::object({{"ClusterName", "ml"}, {"NodeIds", Json::array({Json(first), Json(head), Json("i-0123456789abcdef0")})}, {"NodeLogicalIds", Json::array({Json(logical)})}}));
+  ASSERT_EQ(said.status, 200) << said.body;
+  EXPECT_EQ(kube::print_json(said.json["Successful"]), fmt::format(R"(["{}"])", first));
+  EXPECT_EQ(said.json["Failed"].items()[0]["Code"].string(), "InvalidNodeStatus");
+  EXPECT_EQ(said.json["Failed"].items()[1]["Code"].string(), "NodeIdNotFound");
+  EXPECT_EQ(said.json["SuccessfulNodeLogicalIds"].items()[0].string(), logical);
+  EXPECT_EQ(group_of("gpu")["instanceCount"].integer(), 1);
+  EXPECT_EQ(group_of("gpu")["retired"].string(), "1,3");
+  EXPECT_EQ(group_of("head")["instanceCount"].integer(), 1);
+  // Said twice it counts once.
+  const auto again = call("BatchDeleteClusterNodes", Json::object({{"ClusterName", "ml"}, {"NodeIds", Json::array({Json(first)})}}));
+  EXPECT_EQ(again.status, 200);
+  EXPECT_EQ(group_of("gpu")["instanceCount"].integer(), 1);
+  EXPECT_EQ(call("BatchDeleteClusterNodes", Json::object({{"ClusterName", "ml"}})).code, "ValidationException");
+}
+
+TEST_F(MadeClusters, RebootAndReplaceAreRequestsAtTheInstance) {
+  ASSERT_EQ(call("CreateCluster", request("ml", 3)).status, 200);
+  tell("InService");
+  const std::string one = instance("gpu", 1), two = instance("gpu", 2), head = instance("head", 1), gone = instance("gpu", 3, "ShuttingDown");
+  const auto reboot = call("BatchRebootClusterNodes", Json::object({{"ClusterName", "ml"}, {"NodeIds", Json::array({Json(one), Json(head), Json(gone)})}}));
+  EXPECT_EQ(reboot.json["Successful"].items().size(), 2u);
+  EXPECT_EQ(reboot.json["Failed"].items()[0]["ErrorCode"].string(), "InvalidInstanceStatus");
+  EXPECT_EQ(site.api.all("instances").at({"", one})["spec"]["reboot"]["by"].string(), "arn:aws:iam::111122223333:user/ada");
+  EXPECT_EQ(call("BatchRebootClusterNodes", Json::object({{"ClusterName", "ml"}, {"NodeIds", Json::array({Json(one)})}})).json["Failed"].items()[0]["ErrorCode"].string(), "InstanceIdInUse");
+  const auto replace = call("BatchReplaceClusterNodes", Json::object({{"ClusterName", "ml"}, {"NodeLogicalIds", Json::array({Json(api::logical_id_of(kube::uid_of(object()), "gpu", 2))})}, {"NodeIds", Json::array({Json(head)})}}));
+  EXPECT_EQ(replace.json["SuccessfulNodeLogicalIds"].items().size(), 1u);
+  EXPECT_EQ(replace.json["Failed"].items()[0]["Message"].string(), "A Slurm controller is not replaced");
+  EXPECT_FALSE(site.api.all("instances").at({"", two})["spec"]["replace"]["id"].string().empty());
+}
+
+TEST_F(MadeClusters, NodesAreTold) {
+  ASSERT_EQ(call("CreateCluster", request()).status, 200);
+  const std::string one = instance("gpu", 1), old = instance("gpu", 2, "ShuttingDown"), now = instance("gpu", 2, "Pending", 2);
+  Json waiting = site.api.all("instances").at({"", now});
+  waiting.child("status").erase("node");
+  ASSERT_TRUE(site.api.put(api::kInstances, waiting));
+  EXPECT_EQ(call("ListClusterNodes", Json::object({{"ClusterName", "ml"}})).json["ClusterNodeSummaries"].items().size(), 2u) << "one has no instance yet";
+  const auto all = call("ListClusterNodes", Json::object({{"ClusterName", "ml"}, {"IncludeNodeLogicalIds", true}, {"SortBy", "NAME"}}));
+  EXPECT_EQ(all.json["ClusterNodeSummaries"].items().size(), 3u);
+  const auto node = call("DescribeClusterNode", Json::object({{"ClusterName", "ml"}, {"NodeId", one}}));
+  ASSERT_EQ(node.status, 200) << node.body;
+  EXPECT_EQ(node.json["NodeDetails"]["PrivatePrimaryIp"].string(), "10.77.1.4");
+  EXPECT_EQ(node.json["NodeDetails"]["InstanceStatus"]["Status"].string(), "Running");
+  const auto latest = call("DescribeClusterNode", Json::object({{"ClusterName", "ml"}, {"NodeLogicalId", api::logical_id_of(kube::uid_of(object()), "gpu", 2)}}));
+  EXPECT_EQ(latest.json["NodeDetails"]["InstanceStatus"]["Status"].string(), "Pending");
+  EXPECT_EQ(call("DescribeClusterNode", Json::object({{"ClusterName", "ml"}, {"NodeId", "i-0123456789abcdef0"}})).code, "ResourceNotFound");
+}
+
+// The controller writes status all the time: a change takes its turn.
+TEST_F(MadeClusters, AChangeThatMeetsTheControllersWritesIsMadeAgain) {
+  ASSERT_EQ(call("CreateCluster", request()).status, 200);
+  Racing busy(site.api);
+  int between = 3;
+  busy.after_get = [&](const kube::Resource& resource, const Json& read) {
+    if (resource.plural != "clusters" || between-- <= 0) return;
+    Json changed = read;
+    changed.child("status").set("summary", std::to_string(between));
+    EXPECT_TRUE(site.api.put(resource, changed));
+  };
+  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, all_operations(site.sources(busy)), site.clock, FrontOptions{.per_second = 0, .iam = {}, .eks = {}, .eks_cluster = {}, .audit = {}});
+  const auto said = call("BatchAddClusterNodes", Json::object({{"ClusterName", "ml"}, {"ClientToken", "t"}, {"NodesToAdd", Json::array({Json::object({{"InstanceGroupName", "gpu"}, {"IncrementTargetCountBy", 2}})})}}));
+  ASSERT_EQ(said.status, 200) << said.body;
+  EXPECT_EQ(said.json["Successful"].items().size(), 2u);
+  EXPECT_EQ(group_of("gpu")["instanceCount"].integer(), 4);
+}
+
+// Two sources of one fact.
+TEST(InstanceTypes, AreThoseOfTheModel) {
+  const auto& shape = TestSite::model().shape("ClusterInstanceType");
+  std::vector<std::string> ours, theirs(shape.values.begin(), shape.values.end());
+  for (const api::InstanceType& type : api::instance_types()) ours.emplace_back(type.name);
+  std::sort(theirs.begin(), theirs.end());
+  EXPECT_EQ(ours, theirs);
+  const api::InstanceType* p5 = api::find_instance_type("ml.p5.48xlarge");
+  ASSERT_NE(p5, nullptr);
+  EXPECT_EQ(p5->gpus, 8);
+  EXPECT_EQ(p5->max_pods, 49);
+  EXPECT_EQ(api::find_instance_type("ml.p5"), nullptr);
+}
+
+}  // namespace
+}  // namespace fairlead::hyperpod

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hyperpod/made_cluster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hyperpod/paging.h"
+
+namespace fairlead::hyperpod {
+namespace {
+
+Json group_details(const Sources& sources, const Json& group, const Json& status) {
+  Json told = upper_names(group);
+  const Json min = told["MinInstanceCount"];
+  Json out = only_known(sources.model, sources.model.shape("ClusterInstanceGroupDetails"), told);
+  if (!min.is_null()) out.set("MinCount", min);
+  return out.set("CurrentCount", status["current"].integer()).set("TargetCount", group["instanceCount"].integer()).set("Status", status["status"].string_or("Creating"));
+}
+
+Json instance_status(const Json& instance) {
+  Json out = Json::object({{"Status", instance["status"]["phase"].string_or("Pending")}});
+  if (const std::string& message = instance["status"]["message"].string(); !message.empty()) out.set("Message", cut(message, 1024));
+  return out;
+}
+
+Json summary(const Json& instance) {
+  const Json& spec = instance["spec"];
+  // A node that has no machine yet has no instance: AWS gives it no id.
+  const bool has_machine = !instance["status"]["node"].string().empty();
+  return Json::object({{"InstanceGroupName", spec["instanceGroupName"]}, {"InstanceId", has_machine ? kube::name_of(instance) : ""}, {"NodeLogicalId", spec["nodeLogicalId"]}, {"InstanceType", spec["instanceType"]}, {"LaunchTime", epoch(created_at(instance))}, {"InstanceStatus", instance_status(instance)}});
+}
+
+}  // namespace
+
+Answer<Json> describe_made(const Sources& sources, const Site& site, const Json& cluster) {
+  const Json &spec = cluster["spec"], &status = cluster["status"];
+  Json groups = Json::array();
+  const auto state_of = [&](const std::string& group) -> const Json& {
+    for (const Json& one : status["instanceGroups"].items())
+      if (one["instanceGroupName"].string() == group) return one;
+    static const Json none;
+    return none;
+  };
+  for (const Json& group : spec["instanceGroups"].items()) groups.push(group_details(sources, group, state_of(group["instanceGroupName"].string())));
+  for (const Json& left : status["instanceGroups"].items())
+    if (left["status"].string() == "Deleting") groups.push(Json::object({{"InstanceGroupName", left["instanceGroupName"]}, {"CurrentCount", left["current"].integer()}, {"TargetCount", 0}, {"Status", "Deleting"}}));
+  Json out = Json::object({{"ClusterArn", cluster_arn(site, cluster)}, {"ClusterName", name_of_entity(cluster)}, {"ClusterStatus", cluster_status(cluster)}, {"CreationTime", epoch(created_at(cluster))}, {"InstanceGroups", std::move(groups)}});
+  const Json told = upper_names(spec);
+  out.set("Orchestrator", told.has("Orchestrator") ? told["Orchestrator"] : Json::object({{"Slurm", Json::object()}}));
+  for (const char* const member : {"VpcConfig", "NodeProvisioningMode", "ClusterRole"})
+    if (told.has(member)) out.set(member, told[member]);
+  out.set("NodeRecovery", spec["nodeRecovery"].string_or("Automatic"));
+  if (const std::string& message = status["message"].string(); !message.empty()) out.set("FailureMessage", message);
+  return only_known(sources.model, sources.model.shape("DescribeClusterResponse"), out);
+}
+
+Answer<Json> list_made_nodes(const Sources& sources, const Json& cluster, const Json& input) {
+  const bool with_logical = input["IncludeNodeLogicalIds"].boolean();
+  const std::string& contains = input["InstanceGroupNameContains"].string();
+  const std::string& uid = kube::uid_of(cluster);
+  std::vector<Json> found;
+  std::vector<Entry> entries;
+  sources.instances.each("", [&](const Json& instance) {
+    const Json& spec = instance["spec"];
+    if (spec["clusterUid"].string() != uid || spec["instanceGroupName"].string().find(contains) == std::string::npos) return;
+    if (!with_logical && instance["status"]["node"].string().empty()) return;
+    entries.push_back({.name = fmt::format("{}-{:08}", spec["instanceGroupName"].string(), spec["number"].integer()), .id = kube::name_of(instance), .created = created_at(instance), .status = {}, .cluster = {}, .at = found.size()});
+    found.push_back(instance);
+  });
+  auto page = page_of(std::move(entries), input, [&](const Entry& entry) { return summary(found[entry.at]); });
+  if (!page) return std::unexpected(page.error());
+  Json out = Json::object({{"ClusterNodeSummaries", std::move(page->items)}});
+  if (!page->next.empty()) out.set("NextToken", page->next);
+  return out;
+}
+
+std::optional<Json> instance_by_id(const Sources& sources, const Json& cluster, const std::string& id) {
+  auto found = sources.instances.get({"", id});
+  if (!found || (*found)["spec"]["clusterUid"].string() != kube::uid_of(cluster)) return std::nullopt;
+  return found;
+}
+
+std::optional<Json> instance_by_logical_id(const Sources& sources, const Json& cluster, const std::string& id) {
+  std::optional<Json> out;
+  sources.instances.each("", [&](const Json& instance) {
+    const Json& spec = instance["spec"];
+    if (spec["nodeLogicalId"].string() != id || spec["clusterUid"].string() != kube::uid_of(cluster)) return;
+    if (!out || spec["attempt"].integer() > (*out)["spec"]["attempt"].integer()) out = instance;
+  });
+  return out;
+}
+
+Answer<Json> describe_made_node(const Sources& sources, const Json& cluster, const Json& input) {
+  const std::string &id = input["NodeId"].string(), &logical = input["NodeLogicalId"].string();
+  const auto instance = id.empty() ? instance_by_logical_id(sources, cluster, logical) : instance_by_id(sources, cluster, id);
+  if (!instance) return refuse("ResourceNotFound", fmt::format("Node {} not found in cluster {}", id.empty() ? logical : id, name_of_entity(cluster)));
+  Json group;
+  for (const Json& one : cluster["spec"]["instanceGroups"].items())
+    if (one["instanceGroupName"] == (*instance)["spec"]["instanceGroupName"]) group = upper_names(one);
+  Json node = only_known(sources.model, sources.model.shape("ClusterNodeDetails"), group.is_null() ? Json::object() : group);
+  const Json told = summary(*instance);
+  for (const auto& [name, value] : told.members()) node.set(name, value);
+  const Json& status = (*instance)["status"];
+  if (const std::string& address = status["address"].string(); !address.empty()) node.set("PrivatePrimaryIp", address);
+  if (const std::string& address = status["address6"].string(); !address.empty()) node.set("PrivatePrimaryIpv6", address);
+  return Json::object({{"NodeDetails", std::move(node)}});
+}
+
+}  // namespace fairlead::hyperpod
