@@ -116,7 +116,7 @@ void add_aws(CLI::App& app, Context& context) {
   CLI::App* started = aws->add_subcommand("run", "Run one command with them; no secret is shown");
   add_globals(*started, context);
   started->add_option("user", options->user, "whose key")->required();
-  started->add_option("command", options->command, "and its arguments, behind --")->required();
+  add_command_words(*started, options->command, "and its arguments, behind --")->required();
   started->callback([options, &context] { context.action = [options, &context] { return run(context, *options); }; });
   set_examples(*started, {{"fairlead aws run ada -- aws sts get-caller-identity", "who am I"}, {"fairlead aws run ada -- python3 train.py", "a script with boto3"}});
 }

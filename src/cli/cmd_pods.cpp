@@ -293,7 +293,7 @@ void add_exec(CLI::App& app, Context& context) {
   auto options = std::make_shared<ExecOptions>();
   CLI::App* command = app.add_subcommand("exec", "Run a command in a container");
   command->add_option("pod", options->pod, "POD or NAMESPACE/POD")->required();
-  command->add_option("command", options->command, "the command, behind --")->required();
+  add_command_words(*command, options->command, "the command, behind --")->required();
   command->add_flag("-i,--stdin", options->stdin_open, "send our stdin");
   command->add_flag("-t,--tty", options->tty, "with a terminal");
   add_globals(*command, context);

@@ -59,7 +59,7 @@ void add_ssh(CLI::App& app, Context& context) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("ssh", "Log in to a Slurm cluster");
   command->add_option("target", options->target, "[USER@]CLUSTER or [USER@]LOGIN-POD; nothing if there is one cluster");
-  command->add_option("command", options->command, "run this instead of a shell, behind --");
+  add_command_words(*command, options->command, "run this instead of a shell, behind --");
   add_globals(*command, context);
   set_examples(*command, {{"fairlead ssh", "root on the only cluster's login node"}, {"fairlead ssh ada@demo", "as user ada"}, {"fairlead ssh demo -- squeue", "one command"}});
   command->callback([options, &context] {
@@ -138,6 +138,7 @@ void add_run(CLI::App& app, Context& context) {
     context.action = [options, command, &context]() -> Result<int> {
       std::vector<std::string> words = command->remaining();
       if (!words.empty() && words.front() == "--") words.erase(words.begin());
+      for (std::string& word : words) word = as_typed(std::move(word));
       if (words.empty()) return fail(Code::Invalid, "usage: fairlead run COMMAND, e.g. `fairlead run -N 2 hostname`");
       auto session = context.session();
       if (!session) return std::unexpected(std::move(session.error()));

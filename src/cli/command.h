@@ -16,6 +16,7 @@
 
 namespace CLI {
 class App;
+class Option;
 }
 
 namespace fairlead::cli {
@@ -99,6 +100,10 @@ void add_whatif(CLI::App& app, Context& context);
 void add_team(CLI::App& app, Context& context);
 void add_policy(CLI::App& app, Context& context);
 void add_identity(CLI::App& app, Context& context);
+// A command of the user's own, behind --: its words as they were typed.
+CLI::Option* add_command_words(CLI::App& command, std::vector<std::string>& words, const char* help);
+inline constexpr char kGuard = '\x01';      // before such a word while it goes through the tree
+std::string as_typed(std::string word);     // without it
 void add_aws(CLI::App& app, Context& context);
 void add_image(CLI::App& app, Context& context);
 void add_render(CLI::App& app, Context& context);

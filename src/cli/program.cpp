@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/files.h"
@@ -108,6 +109,25 @@ std::unique_ptr<CLI::App> make_tree(Context& context) {
   return app;
 }
 
+std::vector<std::string> guard_words(int argc, const char* const* argv) {
+  std::vector<std::string> out;
+  bool behind = false;
+  for (int i = 1; i < argc; ++i) {
+    out.emplace_back(argv[i]);
+    if (behind && out.back().starts_with('[')) out.back().insert(0, 1, kGuard);
+    behind = behind || out.back() == "--";
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+std::string as_typed(std::string word) {
+  if (word.starts_with(kGuard)) word.erase(0, 1);
+  return word;
+}
+
+CLI::Option* add_command_words(CLI::App& command, std::vector<std::string>& words, const char* help) { return command.add_option("command", words, help)->transform(as_typed, ""); }
+
 namespace {
 
 std::string folder_of_this_program() {
@@ -135,7 +155,8 @@ int run_program(int argc, char** argv, Hooks hooks, const Clock& clock) {
   if (const char* dir = std::getenv("FAIRLEAD_STATE_DIR"); dir && *dir) context.globals.state_dir = dir;
   auto app = make_tree(context);
   try {
-    app->parse(argc, argv);
+    app->name(argv[0]);
+    app->parse(guard_words(argc, argv));
   } catch (const CLI::Success& wish) {  // --help
     return app->exit(wish);
   } catch (const CLI::ParseError& error) {

@@ -249,6 +249,14 @@ TEST_F(Tree, ExecTakesCombinedFlagsAndACommandBehindDashes) {
   EXPECT_THROW(app_->parse("exec"), CLI::ParseError);
 }
 
+// JSON is a usual argument of AWS's tools; the parser of command lines would take a list apart.
+TEST_F(Tree, WordsBehindDashesAreAsTheyWereTyped) {
+  const char* const typed[] = {"fairlead", "exec", "demo/login-0", "--", "show", R"([{"a": 1, "b": [2]}])", "[a,b]", "[]", "", "-o", "--"};
+  app_->parse(guard_words(static_cast<int>(std::size(typed)), typed));
+  std::vector<std::string> words = app_->get_subcommand("exec")->get_option("command")->as<std::vector<std::string>>();
+  EXPECT_THAT(words, ElementsAre("show", R"([{"a": 1, "b": [2]}])", "[a,b]", "[]", "", "-o", "--"));
+}
+
 TEST_F(Tree, AttachTakesAPodAndNoCommand) {
   app_->parse("attach -it demo/login-0 -c sshd");
   EXPECT_TRUE(context_.action);
