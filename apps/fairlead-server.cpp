@@ -126,7 +126,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   runner.add(std::make_unique<slurm::HeadAddressController>(api, std::make_unique<slurm::HeadWatch>(api, clock, changed), slurm::HeadAddressController::Options{}));
   runner.add(std::make_unique<slurm::ActiveCheckController>(api, clock));
   runner.add(std::make_unique<slurm::SlurmClusterController>(api, clock, slurm::make_keys, std::move(slurm_options)));
-  runner.add(std::make_unique<fleet::ClusterController>(api, clock, fleet::ClusterPlanOptions{.makes_machines = true, .storage_class = flags.cluster_storage_class}));
+  runner.add(std::make_unique<fleet::ClusterController>(api, clock, fleet::ClusterPlanOptions{.makes_machines = flags.cluster_machines, .storage_class = flags.cluster_storage_class}));
   if (const auto off = governance::why_governance_is_off(api); !off) {
     log_warn("task governance is off until the server starts again: its definitions cannot be read", {{"why", off.error().message}});
   } else if (off->empty()) {
@@ -269,6 +269,7 @@ int main(int argc, char** argv) {
   });
   app.add_option("--eks-endpoint", flags.eks_endpoint, "how clients reach its API (default: as this server does)")->group(aws)->type_name("URL");
   app.add_option("--cluster-storage-class", flags.cluster_storage_class, "StorageClass, of ReadWriteMany volumes, for what CreateCluster makes (default: the site's default class)")->group(aws)->type_name("NAME");
+  app.add_flag("--cluster-machines,!--no-cluster-machines", flags.cluster_machines, "what CreateCluster asks for beyond the spare machines is made on this machine, where local nodes are made (default); else it waits for machines")->group(aws);
   app.add_option("--aws-rate", flags.aws_rate, "calls a second of one identity, bursts of twice that; 0: no limit")->group(aws)->capture_default_str()->check(CLI::Range(0.0, 1e9));
   app.add_flag("--aws-relaxed-names", flags.aws_relaxed_names, "names that only machines of AWS have (file systems, zones, ids of nodes and volumes) may be any printable words")->group(aws);
   app.add_option("--aws-audit-log", flags.aws_audit_log, "file of who called what, one JSON line a call (default: aws-audit.log of the state folder; with --engine=kubernetes the server's own log); off: none")->group(aws)->type_name("FILE|off");

@@ -64,6 +64,7 @@ struct Flags {
   std::string cluster_domain = "cluster.local";
   bool local_machines = false;
   std::string cluster_storage_class;
+  bool cluster_machines = true;
   std::string node_ca_cert, node_ca_key, node_api_server;
 };
 

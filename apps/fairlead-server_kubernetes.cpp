@@ -186,7 +186,7 @@ int serve_kubernetes(const Flags& flags) {
   add_declared(*runner, std::make_unique<notify::DeliveryController>(fenced, clock, std::make_unique<notify::ThreadCourier>(notify::make_carrier(clock, flags.notify_local ? notify::Reach::AlsoLocal : notify::Reach::World), carried), notify::DeliveryController::Options{.space = flags.watch_namespace, .seed = Rng(seed + 1).next()}));
   // Clusters are of the whole site; without machines of ours they are for those who come by the AWS face.
   if (flags.watch_namespace.empty() && (flags.local_machines || (!flags.aws_listen.empty() && flags.aws_listen != "off")))
-    add_declared(*runner, std::make_unique<fleet::ClusterController>(fenced, clock, fleet::ClusterPlanOptions{.makes_machines = flags.local_machines, .storage_class = flags.cluster_storage_class}));
+    add_declared(*runner, std::make_unique<fleet::ClusterController>(fenced, clock, fleet::ClusterPlanOptions{.makes_machines = flags.local_machines && flags.cluster_machines, .storage_class = flags.cluster_storage_class}));
   Term term(std::move(runner));
 
   std::string space = flags.space;

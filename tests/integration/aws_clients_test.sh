@@ -22,7 +22,7 @@ says() { # WHAT STATUS TEXT COMMAND...
 site() { fairlead "$@" --state-dir "$work/state"; }
 as_ada() { fairlead aws run --state-dir "$work/state" ada -- "$@"; }
 
-serve --node-range 10.187.0.0/16 --pod-range 10.188.0.0/16 --service-range 10.189.0.0/16
+serve --no-cluster-machines --node-range 10.187.0.0/16 --pod-range 10.188.0.0/16 --service-range 10.189.0.0/16
 cat > "$work/site.yaml" << 'YAML'
 apiVersion: v1
 kind: Node
@@ -151,7 +151,7 @@ echo 'ok    nothing secret is in logs or in the store'
 # kill -9: who had a key has it, ARNs are the same, and sessions go on.
 session=$(as_ada "$clients/bin/aws" sts assume-role --role-arn "arn:aws:iam::$account:role/reader" --role-session-name night --duration-seconds 900)
 { kill -9 "$server" && wait "$server"; } 2> /dev/null || true
-serve --node-range 10.187.0.0/16 --pod-range 10.188.0.0/16 --service-range 10.189.0.0/16
+serve --no-cluster-machines --node-range 10.187.0.0/16 --pod-range 10.188.0.0/16 --service-range 10.189.0.0/16
 says 'the same account after kill -9' 0 "$account" as_ada "$clients/bin/aws" sts get-caller-identity
 read -r id secret token <<< "$(python3 -c 'import json, sys; c = json.loads(sys.argv[1])["Credentials"]; print(c["AccessKeyId"], c["SecretAccessKey"], c["SessionToken"])' "$session")"
 eval "$(site aws env)"

@@ -232,13 +232,12 @@ class Planner {
         one.leaves = true;
         continue;
       }
-      // Of the machines of one node the last that is there works, and those before it until then.
+      // Of the machines of one node the last that is there works, and those before it until then. They stand behind one another.
       const One* last = nullptr;
-      for (const One& other : of_group(one.value.group)) {
-        if (other.value.number != one.value.number || other.value.attempt <= one.value.attempt) continue;
-        last = &other;
-        const Json* node = node_of(other.value.node);
-        one.leaves = one.leaves || (node != nullptr && is_ready(*node) && owner_of(*node) == other.value.id && !other.value.deleting);
+      for (const One* other = &one + 1; other != mine_.data() + mine_.size() && other->value.group == one.value.group && other->value.number == one.value.number; ++other) {
+        last = other;
+        const Json* node = node_of(other->value.node);
+        one.leaves = one.leaves || (node != nullptr && is_ready(*node) && owner_of(*node) == other->value.id && !other->value.deleting);
       }
       if (last != nullptr && !one.leaves && !one.value.deleting) one.message = fmt::format("is replaced by {} as soon as that one is there", last->value.id);
     }

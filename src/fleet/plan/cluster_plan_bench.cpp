@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a large cluster costs: a cluster of 10,000 nodes (or as many as the first argument says) is carried through its life in memory, with the caches and the API of tests and machines that are there at once.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "api/network_ways.h"
+#include "api/node_set.h"
+#include "fleet/plan/cluster_plan.h"
+
+namespace fairlead::fleet {
+namespace {
+
+using kube::Json;
+namespace resources = kube::resources;
+
+double seconds_of(const auto& act) {
+  const auto begin = std::chrono::steady_clock::now();
+  act();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+long resident_mib() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss / 1024;
+}
+
+// The API's part: writes are taken over as they are.
+void carry_out(ClusterSnapshot& world, const ClusterPlan& plan, Instant now) {
+  std::map<std::string, std::size_t> by_name;
+  for (std::size_t i = 0; i < world.instances.size(); ++i) by_name[kube::name_of(world.instances[i])] = i;
+  for (const ClusterStep& step : plan.steps) {
+    const std::string& name = kube::name_of(step.object);
+    Json object = step.object;
+    if (kube::uid_of(object).empty()) object.child("metadata").set("uid", "u-" + name).set("generation", 1);
+    if (step.resource == api::kClusters) world.cluster = object;
+    else if (step.resource == api::kInstances && step.verb == ClusterStep::Verb::Create) world.instances.push_back(std::move(object));
+    else if (step.resource == api::kInstances) world.instances[by_name.at(name)] = std::move(object);
+    else if (step.resource == resources::machines) {
+      Json node = Json::object({{"metadata", Json::object({{"name", name}, {"labels", object["spec"]["labels"]}})}, {"status", Json::object()}});
+      kube::set_condition(node, {"Ready", "True", "", ""}, now);
+      world.nodes[name] = std::move(node);
+      world.machines[name] = std::move(object);
+    } else if (step.resource == resources::namespaces) world.space = std::move(object);
+    else if (step.resource == resources::claims) world.claims.push_back(std::move(object));
+    else if (step.resource == resources::slurm_clusters) world.slurm = std::move(object);
+    else if (step.resource == api::kNodeSets) {
+      std::erase_if(world.node_sets, [&](const Json& one) { return kube::name_of(one) == name; });
+      world.node_sets.push_back(std::move(object));
+    }
+  }
+  if (!plan.status.is_null()) world.cluster.set("status", plan.status);
+}
+
+// Slurm's part: a pod on each machine.
+void place_pods(ClusterSnapshot& world, Instant now) {
+  world.pods.clear();
+  std::size_t number = 0;
+  for (const Json& instance : world.instances) {
+    const bool head = instance["spec"]["instanceGroupName"].string() == "head";
+    Json labels = Json::object({{api::kSlurmRoleLabel, head ? "controller" : "worker"}});
+    if (!head) labels.set(api::kNodeSetLabel, "gpu");
+    Json pod = Json::object({{"metadata", Json::object({{"name", head ? "controller-0" : fmt::format("gpu-{}", number++)}, {"labels", std::move(labels)}})}, {"spec", Json::object({{"nodeName", instance["status"]["node"]}})}, {"status", Json::object({{"phase", "Running"}})}});
+    kube::set_condition(pod, {"Ready", "True", "", ""}, now);
+    world.pods.push_back(std::move(pod));
+  }
+  world.slurm.child("status").set("appliedConfigHash", "h");
+}
+
+int run(int nodes) {
+  const Instant now{std::chrono::hours(500'000)};
+  const ClusterPlanOptions options{.makes_machines = true};
+  ClusterSnapshot world;
+  const auto group = [](const char* name, int count, const char* type, Json slurm) { return Json::object({{"instanceGroupName", name}, {"instanceType", type}, {"instanceCount", count}, {"slurmConfig", std::move(slurm)}}); };
+  Json groups = Json::array({group("head", 1, "ml.c5.large", Json::object({{"nodeType", "Controller"}}))});
+  // Groups have 6,758 nodes at most, as in the API.
+  int left = nodes - 1;
+  for (int i = 0; left > 0; ++i) {
+    const int count = std::min(left, 6758);
+    groups.push(group(i == 0 ? "gpu" : "gpu2", count, "ml.p5.48xlarge", Json::object({{"nodeType", "Compute"}, {"partitionNames", Json::array({Json("train")})}})));
+    left -= count;
+  }
+  world.cluster = Json::object({{"metadata", Json::object({{"name", "big"}, {"uid", "u-big"}, {"generation", 1}})}, {"spec", Json::object({{"nodeProvisioningMode", "Continuous"}, {"instanceGroups", std::move(groups)}})}});
+  const long before = resident_mib();
+  double planning = 0, worst = 0;
+  int rounds = 0;
+  std::size_t writes = 0;
+  const auto round = [&] {
+    ClusterPlan plan;
+    const double spent = seconds_of([&] { plan = plan_cluster(world, now, options); });
+    planning += spent, worst = std::max(worst, spent), ++rounds;
+    writes += plan.steps.size() + (plan.status.is_null() ? 0 : 1);
+    carry_out(world, plan, now);
+    return !plan.steps.empty() || !plan.status.is_null();
+  };
+  while (round()) {
+  }
+  place_pods(world, now);
+  while (round()) {
+  }
+  fmt::print("{} nodes: {} rounds of planning from nothing to all machines, {} writes, {:.2f} s of CPU in all, the longest {:.0f} ms; {} MiB for objects and plans\n", nodes, rounds, writes, planning, worst * 1e3, resident_mib() - before);
+  double rest = 1e9;
+  for (int i = 0; i < 5; ++i) rest = std::min(rest, seconds_of([&] { (void)plan_cluster(world, now, options); }));
+  fmt::print("{} nodes: a round at rest {:.1f} ms\n", nodes, rest * 1e3);
+  for (Json& instance : world.instances)
+    if (instance["spec"]["number"].integer() == 7 && instance["spec"]["instanceGroupName"].string() == "gpu") instance.child("spec").set("replace", Json::object({{"id", "r"}}));
+  planning = worst = 0, rounds = 0, writes = 0;
+  for (int i = 0; i < 4; ++i) (void)round();
+  fmt::print("{} nodes: one is replaced: {:.1f} ms a round\n", nodes, planning / rounds * 1e3);
+  return world.cluster["status"]["phase"].string() == "InService" || nodes > 6759 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace fairlead::fleet
+
+int main(int argc, char** argv) { return fairlead::fleet::run(argc > 1 ? std::atoi(argv[1]) : 10'000); }
