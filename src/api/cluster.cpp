@@ -55,25 +55,17 @@ bool NumberSet::contains(int number) const {
   return after != ranges_.begin() && number <= (after - 1)->second;
 }
 
-void NumberSet::add(int number) {
-  if (number < 1 || contains(number)) return;
-  auto after = std::upper_bound(ranges_.begin(), ranges_.end(), number, [](int wanted, const auto& range) { return wanted < range.first; });
-  const bool joins_next = after != ranges_.end() && after->first == number + 1, joins_last = after != ranges_.begin() && (after - 1)->second == number - 1;
-  if (joins_next && joins_last) {
-    (after - 1)->second = after->second;
-    ranges_.erase(after);
-  } else if (joins_next) {
-    after->first = number;
-  } else if (joins_last) {
-    (after - 1)->second = number;
-  } else {
-    ranges_.insert(after, {number, number});
-  }
+void NumberSet::add(int first, int last) {
+  if (first < 1 || last < first) return;
+  // All that touch it become one with it.
+  auto begin = std::lower_bound(ranges_.begin(), ranges_.end(), first, [](const auto& range, int wanted) { return range.second < wanted - 1; });
+  auto end = begin;
+  for (; end != ranges_.end() && end->first <= last + 1; ++end) first = std::min(first, end->first), last = std::max(last, end->second);
+  ranges_.insert(ranges_.erase(begin, end), {first, last});
 }
 
 void NumberSet::add(const NumberSet& other) {
-  for (const auto& [first, last] : other.ranges_)
-    for (int number = first; number <= last; ++number) add(number);
+  for (const auto& [first, last] : other.ranges_) add(first, last);
 }
 
 int NumberSet::size() const {
@@ -160,6 +152,7 @@ InstanceGroup read_group(const Json& from, const std::string& where, const Json&
   read_numbers(out, from, where, problems);
   for (const Json& one : status.items())
     if (one["instanceGroupName"].string() == out.name) read_numbers(out, one, "status of " + out.name, problems);
+  if (out.live() > std::max(out.target, 0) + most) problem("issued", fmt::format("{} numbers would be in use; the API gives them out, {} at most", out.live(), most));
   return out;
 }
 
@@ -170,12 +163,32 @@ const InstanceGroup* Cluster::group(std::string_view wanted) const {
   return found == groups.end() ? nullptr : &*found;
 }
 
+std::string space_of_cluster(const std::string& name) { return plain_label("cluster-" + name, 63); }
+
+Json spec_in_force(const Json& object) {
+  const Json &spec = object["spec"], &failed = object["status"]["failed"], &good = object["status"]["good"]["spec"];
+  if (!failed.is_object() || !good.is_object() || failed["generation"].integer() != object["metadata"]["generation"].integer()) return spec;
+  Json out = good;
+  for (Json& group : out.child("instanceGroups").items())
+    for (const Json& other : spec["instanceGroups"].items()) {
+      if (other["instanceGroupName"] != group["instanceGroupName"]) continue;
+      group.set("issued", std::max(group["issued"].integer(), other["issued"].integer()));
+      auto retired = NumberSet::parse(group["retired"].string());
+      const auto more = NumberSet::parse(other["retired"].string());
+      if (!retired || !more) continue;
+      retired->add(*more);
+      if (const std::string text = retired->text(); !text.empty()) group.set("retired", text);
+    }
+  if (spec.has("additions")) out.set("additions", spec["additions"]);
+  return out;
+}
+
 Cluster read_cluster(const Json& object, const Json& spec) {
   Cluster out;
   out.name = kube::name_of(object);
   out.title = spec["clusterName"].string_or(out.name);
   out.uid = kube::uid_of(object);
-  out.space = plain_label("cluster-" + out.name, 63);
+  out.space = space_of_cluster(out.name);
   out.slurm_name = plain_label(out.name, 40);
   out.generation = object["metadata"]["generation"].integer();
   out.deleting = kube::deleting(object);

@@ -19,7 +19,7 @@ kube::Json instance_crd();
 
 inline constexpr const char* kClusterFinalizer = "fairlead.dev/cluster";
 inline constexpr const char* kInstanceFinalizer = "fairlead.dev/instance";
-inline constexpr const char* kClusterLabel = "fairlead.dev/cluster";              // of Instances, Machines and the namespace: the Cluster object
+inline constexpr const char* kClusterLabel = "fairlead.dev/cluster";              // of Instances, Machines, Nodes that a cluster has, and its namespace: the Cluster object
 inline constexpr const char* kInstanceLabel = "fairlead.dev/instance";            // of a Node and a Machine: the Instance that has it
 inline constexpr const char* kSpareLabel = "fairlead.dev/spare";                  // "true" on a Node: clusters may take it
 inline constexpr const char* kLogicalIdLabel = "fairlead.dev/node-logical-id";    // of Instances
@@ -36,7 +36,8 @@ class NumberSet {
   static Result<NumberSet> parse(std::string_view text);  // Invalid: not such a text
   std::string text() const;
   bool contains(int number) const;
-  void add(int number);
+  void add(int number) { add(number, number); }
+  void add(int first, int last);
   void add(const NumberSet& other);
   int size() const;
   int last() const { return ranges_.empty() ? 0 : ranges_.back().second; }
@@ -75,9 +76,12 @@ struct Cluster {
   std::vector<std::string> problems;  // sentences; nothing is changed while there are any
   const InstanceGroup* group(std::string_view name) const;
 };
-// Never fails. `spec`: what is in force where that is not the object's own (a change that is taken back).
+// The spec that is acted on: the object's own, or, of a change that was taken back, the last good one with the numbers that were given out since.
+kube::Json spec_in_force(const kube::Json& object);
+// Never fails. `spec`: spec_in_force.
 Cluster read_cluster(const kube::Json& object, const kube::Json& spec);
-inline Cluster read_cluster(const kube::Json& object) { return read_cluster(object, object["spec"]); }
+inline Cluster read_cluster(const kube::Json& object) { return read_cluster(object, spec_in_force(object)); }
+std::string space_of_cluster(const std::string& name);
 
 struct Instance {
   std::string id;                   // the object's name: "i-" and 17 of 0-9a-f

@@ -34,7 +34,7 @@ spec:
             type: object
             required: [instanceGroups]
             properties:
-              clusterName: {type: string, maxLength: 63, description: "As it was given, where that is not the object's name."}
+              clusterName: {type: string, maxLength: 63, pattern: "^[a-zA-Z0-9](-*[a-zA-Z0-9])*$", description: "As it was given, where that is not the object's name."}
               orchestrator:
                 type: object
                 description: One of the two; none is Slurm.
@@ -66,7 +66,7 @@ spec:
                       properties:
                         nodeType: {type: string, enum: [Controller, Login, Compute]}
                         partitionNames: {type: array, maxItems: 1, items: {type: string, pattern: "^[a-zA-Z0-9](-*[a-zA-Z0-9])*$", maxLength: 1024}}
-                    issued: {type: integer, minimum: 0, description: How many numbers of nodes were given out; kept by the API.}
+                    issued: {type: integer, minimum: 0, maximum: 50000000, description: How many numbers of nodes were given out; kept by the API.}
                     retired: {type: string, description: "Numbers of the nodes that are to go, e.g. 1-3,7."}
               additions:
                 type: array
@@ -84,7 +84,8 @@ spec:
               beganGeneration: {type: integer}
               served: {type: boolean, description: It was InService once.}
               good: {type: object, x-kubernetes-preserve-unknown-fields: true, description: The last spec that was InService.}
-              failed: {type: object, properties: {generation: {type: integer}, message: {type: string}}, description: The change that is taken back.}
+              mode: {type: string, description: Of provisioning; Continuous stays so.}
+              failed: {type: object, properties: {generation: {type: integer}, message: {type: string}, at: {type: string, format: date-time}}, description: The change that is taken back.}
               instanceGroups:
                 type: array
                 items:

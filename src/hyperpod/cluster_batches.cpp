@@ -17,20 +17,28 @@ constexpr int most_at_once = 50, most_in_group = 6758;
 
 // ---- BatchAddClusterNodes
 
+constexpr std::size_t most_tokens = 500;  // an object has its bounds; a caller that adds one node every minute needs 480
+
 // The nodes of an earlier call of this token, as they are now.
 Json replayed(const Sources& sources, const Json& cluster, const Json& addition) {
-  Json out = Json::array();
+  std::vector<std::pair<std::string, int>> numbers;  // group and number
+  std::set<std::string> ids;
   for (const Json& entry : addition["groups"].items())
-    for (std::int64_t number = entry["first"].integer(); number < entry["first"].integer() + entry["count"].integer(); ++number) {
-      const std::string& group = entry["instanceGroupName"].string();
-      const std::string logical = api::logical_id_of(kube::uid_of(cluster), group, static_cast<int>(number));
-      const auto instance = instance_by_logical_id(sources, cluster, logical);
-      // One that the controller has not come to is on its way; one that was retired is gone.
-      const api::Cluster now = api::read_cluster(cluster);
-      const api::InstanceGroup* of = now.group(group);
-      const bool gone = of == nullptr || of->retired.contains(static_cast<int>(number));
-      out.push(Json::object({{"NodeLogicalId", logical}, {"InstanceGroupName", group}, {"Status", instance ? (*instance)["status"]["phase"].string_or("Pending") : gone ? "NotFound" : "Pending"}}));
+    for (int i = 0; i < entry["count"].integer(); ++i) {
+      numbers.emplace_back(entry["instanceGroupName"].string(), static_cast<int>(entry["first"].integer()) + i);
+      ids.insert(api::logical_id_of(kube::uid_of(cluster), numbers.back().first, numbers.back().second));
     }
+  const auto there = instances_by_logical_id(sources, cluster, ids);
+  const api::Cluster now = api::read_cluster(cluster);
+  Json out = Json::array();
+  for (const auto& [group, number] : numbers) {
+    const std::string logical = api::logical_id_of(kube::uid_of(cluster), group, number);
+    const auto instance = there.find(logical);
+    // One that the controller has not come to is on its way; one that was retired is gone.
+    const api::InstanceGroup* of = now.group(group);
+    const bool gone = of == nullptr || of->retired.contains(number);
+    out.push(Json::object({{"NodeLogicalId", logical}, {"InstanceGroupName", group}, {"Status", instance != there.end() ? instance->second["status"]["phase"].string_or("Pending") : gone ? "NotFound" : "Pending"}}));
+  }
   return out;
 }
 
@@ -51,6 +59,7 @@ Answer<Json> batch_add(const Sources& sources, const Call& call, const Json& inp
   Json made, failed;
   const auto done = change_cluster(sources, *cluster, "BatchAddClusterNodes", [&](Json& now) -> Answer<void> {
     made = Json::array(), failed = Json::array();
+    now.set("spec", api::spec_in_force(now));
     Json& spec = now.child("spec");
     auto& additions = spec.child("additions").items();
     std::erase_if(additions, [&](const Json& one) { return parse_time(one["at"].string()).value_or(Instant()) + token_holds <= call.now; });
@@ -83,6 +92,7 @@ Answer<Json> batch_add(const Sources& sources, const Call& call, const Json& inp
       }
     }
     if (made.items().empty()) return refuse("replayed", "");  // nothing to write
+    if (!token.empty() && additions.size() >= most_tokens) return refuse("ThrottlingException", fmt::format("{} calls with a ClientToken within eight hours; their answers are kept so long", most_tokens));
     if (!token.empty()) additions.push_back(Json::object({{"token", token}, {"request", request}, {"at", print_time(call.now)}, {"groups", std::move(groups)}, {"failed", failed}}));
     if (const api::Cluster after = api::read_cluster(now); !after.problems.empty()) return invalid(after.problems.front());
     return {};
@@ -108,6 +118,9 @@ struct Chosen {
 Chosen choose(const Sources& sources, const Json& cluster, const Json& input, const char* code_member, const Judge& judge) {
   Chosen out;
   std::set<std::string> seen;
+  std::set<std::string> logical;
+  for (const Json& id : input["NodeLogicalIds"].items()) logical.insert(id.string());
+  const auto by_logical = instances_by_logical_id(sources, cluster, logical);
   const auto go = [&](const char* list, const char* id_member, const char* good, const char* bad, const auto& find) {
     if (!input.has(list)) return;
     Json fine = Json::array(), failed = Json::array();
@@ -125,12 +138,16 @@ Chosen choose(const Sources& sources, const Json& cluster, const Json& input, co
     if (!failed.items().empty()) out.out.set(bad, std::move(failed));
   };
   go("NodeIds", "NodeId", "Successful", "Failed", [&](const std::string& id) { return instance_by_id(sources, cluster, id); });
-  go("NodeLogicalIds", "NodeLogicalId", "SuccessfulNodeLogicalIds", "FailedNodeLogicalIds", [&](const std::string& id) { return instance_by_logical_id(sources, cluster, id); });
+  go("NodeLogicalIds", "NodeLogicalId", "SuccessfulNodeLogicalIds", "FailedNodeLogicalIds", [&](const std::string& id) {
+    const auto found = by_logical.find(id);
+    return found == by_logical.end() ? std::nullopt : std::optional(found->second);
+  });
   return out;
 }
 
 bool is_controller(const Json& cluster, const Json& instance) {
-  for (const Json& group : cluster["spec"]["instanceGroups"].items())
+  const Json spec = api::spec_in_force(cluster);
+  for (const Json& group : spec["instanceGroups"].items())
     if (group["instanceGroupName"] == instance["spec"]["instanceGroupName"]) return group["slurmConfig"]["nodeType"].string() == "Controller";
   return false;
 }
@@ -157,12 +174,15 @@ Answer<Json> batch_delete(const Sources& sources, const Call& call, const Json& 
     });
     out = std::move(chosen.out);
     bool changed = false;
+    const api::Cluster read = api::read_cluster(now);  // the controller may have retired one by itself
+    now.set("spec", api::spec_in_force(now));
     for (const Json& instance : chosen.instances)
       for (Json& group : now.child("spec").child("instanceGroups").items()) {
         if (group["instanceGroupName"] != instance["spec"]["instanceGroupName"]) continue;
         auto retired = api::NumberSet::parse(group["retired"].string());
         const int number = static_cast<int>(instance["spec"]["number"].integer());
-        if (!retired || retired->contains(number)) continue;
+        const api::InstanceGroup* of = read.group(group["instanceGroupName"].string());
+        if (!retired || of == nullptr || of->retired.contains(number)) continue;
         retired->add(number);
         const std::int64_t target = std::max<std::int64_t>(0, group["instanceCount"].integer() - 1);
         group.set("retired", retired->text()).set("instanceCount", target);

@@ -35,11 +35,9 @@ Answer<void> check_roles(const Sources& sources, const Call& call, const Json& i
   keys.set("iam:PassedToService", {"sagemaker.amazonaws.com"});
   for (const std::string& arn : roles) {
     if (auto done = call.allow("iam:PassRole", arn, keys); !done) return done;
-    const auto account = arn.find("::"), role = arn.find(":role/");
-    const std::string name = role == arn.npos ? "" : arn.substr(arn.rfind('/') + 1);
-    const bool ours = account != arn.npos && role != arn.npos && arn.substr(account + 2, role - account - 2) == call.site.account;
-    const auto identity = ours ? sources.directory.identity(api::identities::object_name(api::identities::Type::Role, name)) : nullptr;
-    if (identity == nullptr) return invalid(fmt::format("Role {} not found: make it by CreateRole of IAM, or fairlead identity create --role (docs/identities.md)", arn));
+    // The very role that he may pass: its account and path are part of its ARN.
+    const auto identity = sources.directory.identity(api::identities::object_name(api::identities::Type::Role, arn.substr(arn.rfind('/') + 1)));
+    if (identity == nullptr || identity->arn != arn) return invalid(fmt::format("Role {} not found: make it by CreateRole of IAM, or fairlead identity create --role (docs/identities.md)", arn));
   }
   return {};
 }
@@ -65,7 +63,9 @@ Answer<Json> create(const Sources& sources, const Call& call, const Json& input)
   if (auto done = check_roles(sources, call, input); !done) return std::unexpected(done.error());
   const std::string& name = input["ClusterName"].string();
   const auto taken = [&] { return refuse("ResourceInUse", fmt::format("Cluster {} already exists. Choose another name.", name)); };
-  if (!sources.index.named(name).empty()) return taken();
+  // A SlurmCluster of that name, in whatever namespace, takes none away: by its name the Cluster is meant.
+  for (const ClusterRow& row : sources.index.named(name))
+    if (row.key.space.empty()) return taken();
 
   Json spec = lower_names(input);
   spec.erase("tags");
@@ -93,6 +93,7 @@ Answer<void> apply_update(Json& cluster, const Json& input) {
   const bool continuous = cluster["spec"]["nodeProvisioningMode"].string() == "Continuous";
   if (!continuous && status != "InService") return refuse("ConflictException", fmt::format("Cluster {} is {}: it can be updated when it is InService", name_of_entity(cluster), status));
   Json& spec = cluster.child("spec");
+  spec = api::spec_in_force(cluster);  // a change that was taken back is not asked for again
   for (const Json& asked : input["InstanceGroups"].items()) {
     Json group = lower_names(asked);
     const std::string& name = group["instanceGroupName"].string();
@@ -102,6 +103,7 @@ Answer<void> apply_update(Json& cluster, const Json& input) {
       continue;
     }
     if ((*there)["instanceType"] != group["instanceType"]) return invalid(fmt::format("InstanceType of group {} does not change (it is {}): make another group", name, (*there)["instanceType"].string()));
+    if (group["slurmConfig"].has("partitionNames") && (*there)["slurmConfig"]["partitionNames"] != group["slurmConfig"]["partitionNames"]) return invalid(fmt::format("SlurmConfig.PartitionNames of group {} do not change: jobs of the old one would end; make another group", name));
     if (group.has("slurmConfig") && (*there)["slurmConfig"]["nodeType"] != group["slurmConfig"]["nodeType"]) return invalid(fmt::format("SlurmConfig.NodeType of group {} does not change (it is {})", name, (*there)["slurmConfig"]["nodeType"].string()));
     for (const char* const kept : {"issued", "retired", "slurmConfig"})
       if (there->has(kept) && !group.has(kept)) group.set(kept, (*there)[kept]);

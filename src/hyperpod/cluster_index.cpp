@@ -18,7 +18,7 @@ std::string cluster_status(const kube::Json& cluster) {
 
 void ClusterIndex::put(const kube::Json& cluster) {
   // What a Cluster is made of is told through it alone.
-  if (!kube::space_of(cluster).empty() && cluster["metadata"]["labels"].has(api::kClusterLabel)) return;
+  if (!kube::space_of(cluster).empty() && cluster["metadata"]["labels"].has(api::kClusterLabel)) return drop(kube::key_of(cluster));
   ClusterRow row{.key = kube::key_of(cluster), .name = kube::space_of(cluster).empty() ? name_of_entity(cluster) : kube::name_of(cluster), .id = entity_id(kube::uid_of(cluster)), .status = cluster_status(cluster), .created = created_at(cluster)};
   const std::unique_lock lock(mutex_);
   forget(row.key);

@@ -126,8 +126,6 @@ Json status_details(const Instance& one) {
   return out;
 }
 
-std::string told(const ClusterRow& row) { return row.key.space.empty() ? "a Cluster" : "in namespace " + row.key.space; }
-
 Answer<Json> list_clusters(const Sources& sources, const Call& call, const Json& input) {
   if (auto done = call.allow("sagemaker:ListClusters", "*"); !done) return std::unexpected(done.error());
   std::vector<Entry> entries;
@@ -195,12 +193,34 @@ Answer<Json> describe_node(const Sources& sources, const Call& call, const Json&
 
 }  // namespace
 
+Answer<Json> find_fresh(const Sources& sources, const Site& site, const std::string& name_or_arn) {
+  if (!name_or_arn.starts_with("arn:")) {
+    auto now = sources.api.get(api::kClusters, {"", object_name_of(name_or_arn)});
+    if (now && name_of_entity(*now) == name_or_arn) return std::move(*now);
+    if (!now && now.error().code != Code::NotFound) return std::unexpected(aws_error(now.error(), "read the cluster"));
+  } else if (name_or_arn.starts_with(arn_of(site, "cluster", ""))) {
+    auto list = sources.api.list(api::kClusters, "");
+    if (!list) return std::unexpected(aws_error(list.error(), "read the clusters"));
+    for (Json& one : list->items)
+      if (cluster_arn(site, one) == name_or_arn) return std::move(one);
+  }
+  return refuse("ResourceNotFound", fmt::format("Cluster {} not found", name_or_arn));
+}
+
 Answer<Json> allowed_cluster(const Sources& sources, const Call& call, const char* action, const Json& input) {
   const std::string& name = input["ClusterName"].string();
   auto cluster = find_cluster(sources, call.site, name);
   // Who may not see clusters is not told which there are: a name that is nobody's is asked for as an ARN with no id, and a refusal has the name alone.
-  const std::string arn = cluster ? cluster_arn(call.site, *cluster) : name.starts_with("arn:") ? name : arn_of(call.site, "cluster", "");
-  if (auto done = call.allow(std::string("sagemaker:") + action, arn, cluster ? tag_keys({}, tags_of(*cluster)) : iam::Keys(), name); !done) return std::unexpected(done.error());
+  const auto allow = [&] {
+    const std::string arn = cluster ? cluster_arn(call.site, *cluster) : name.starts_with("arn:") ? name : arn_of(call.site, "cluster", "");
+    return call.allow(std::string("sagemaker:") + action, arn, cluster ? tag_keys({}, tags_of(*cluster)) : iam::Keys(), name);
+  };
+  if (auto done = allow(); !done) return std::unexpected(done.error());
+  if (cluster || cluster.error().code != "ResourceNotFound") return cluster;
+  // Only for who may is the API itself asked.
+  cluster = find_fresh(sources, call.site, name);
+  if (!cluster) return cluster;
+  if (auto done = allow(); !done) return std::unexpected(done.error());
   return cluster;
 }
 
@@ -238,18 +258,9 @@ Answer<Json> find_cluster(const Sources& sources, const Site& site, const std::s
   } else {
     rows = sources.index.named(name_or_arn);
   }
-  if (rows.size() > 1) return invalid(fmt::format("There is more than one cluster {} ({}): name it by its ARN (ListClusters)", name_or_arn, fmt::format("{} and {}", told(rows[0]), told(rows[1]))));
-  // One that was made a moment ago may not be known here yet, and who made it asks for it at once.
-  if (rows.empty() && !name_or_arn.starts_with("arn:")) {
-    auto now = sources.api.get(api::kClusters, {"", object_name_of(name_or_arn)});
-    if (now && name_of_entity(*now) == name_or_arn) return std::move(*now);
-    if (!now && now.error().code != Code::NotFound) return std::unexpected(aws_error(now.error(), "read the cluster"));
-  } else if (rows.empty()) {
-    auto list = sources.api.list(api::kClusters, "");
-    if (!list) return std::unexpected(aws_error(list.error(), "read the clusters"));
-    for (Json& one : list->items)
-      if (cluster_arn(site, one) == name_or_arn) return std::move(one);
-  }
+  // A Cluster comes before SlurmClusters of its name: nobody takes it away from its users by making one.
+  if (const auto made = std::find_if(rows.begin(), rows.end(), [](const ClusterRow& row) { return row.key.space.empty(); }); made != rows.end()) rows = {*made};
+  if (rows.size() > 1) return invalid(fmt::format("There are clusters {} in namespaces {} and {}: name it by its ARN (ListClusters)", name_or_arn, rows[0].key.space, rows[1].key.space));
   auto object = rows.empty() ? std::nullopt : (rows.front().key.space.empty() ? sources.made : sources.clusters).get(rows.front().key);
   if (!object || entity_id(kube::uid_of(*object)) != rows.front().id) return refuse("ResourceNotFound", fmt::format("Cluster {} not found", name_or_arn));
   return std::move(*object);

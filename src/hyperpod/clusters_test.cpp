@@ -91,8 +91,11 @@ TEST_F(MadeClusters, CreateIsAnObjectAndToldAtOnce) {
 TEST_F(MadeClusters, ANameIsTakenOnce) {
   ASSERT_EQ(call("CreateCluster", request()).status, 200);
   EXPECT_EQ(call("CreateCluster", request()).code, "ResourceInUse");
+  // Who may make a SlurmCluster somewhere takes no name away from others.
   site.cluster("lab", "slurm");
-  EXPECT_EQ(call("CreateCluster", request("slurm")).code, "ResourceInUse") << "by a SlurmCluster";
+  ASSERT_EQ(call("CreateCluster", request("slurm")).status, 200);
+  site.index.put(object("slurm"));
+  EXPECT_EQ(call("DescribeCluster", Json::object({{"ClusterName", "slurm"}})).json["ClusterArn"].string(), site.arn(object("slurm")));
   ASSERT_EQ(call("CreateCluster", request("ML")).status, 200) << "names know case";
   EXPECT_EQ(call("DescribeCluster", Json::object({{"ClusterName", "ML"}})).json["ClusterName"].string(), "ML");
   EXPECT_EQ(call("CreateCluster", request("ML")).code, "ResourceInUse");
@@ -133,6 +136,55 @@ TEST_F(MadeClusters, RolesHaveToBePassed) {
   EXPECT_EQ(site.call(eve, "CreateCluster", other).code, "AccessDeniedException");
 }
 
+// The role that is found is the one that he may pass, path and all.
+TEST_F(MadeClusters, APathThatIsMadeUpPassesNoOtherRole) {
+  site.identity("Role", "admin", {});
+  const auto bea = site.user("bea", {R"({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "sagemaker:*", "Resource": "*"}, {"Effect": "Allow", "Action": "iam:PassRole", "Resource": "arn:aws:iam::111122223333:role/dev/*"}]})"});
+  Json input = request();
+  for (Json& one : input.child("InstanceGroups").items()) one.set("ExecutionRole", "arn:aws:iam::111122223333:role/dev/admin");
+  const auto said = site.call(bea, "CreateCluster", input);
+  EXPECT_EQ(said.code, "ValidationException");
+  EXPECT_THAT(said.message, HasSubstr("role/dev/admin not found"));
+}
+
+// A change that was taken back is neither told nor asked for again by the next one.
+TEST_F(MadeClusters, AChangeThatWasTakenBackIsOver) {
+  ASSERT_EQ(call("CreateCluster", request("ml", 2, false)).status, 200);
+  Json now = object();
+  now.child("status").set("phase", "InService").set("good", Json::object({{"generation", 1}, {"spec", now["spec"]}})).set("failed", Json::object({{"generation", 2}, {"message", "no machine"}}));
+  now.child("metadata").set("generation", 2);
+  for (Json& one : now.child("spec").child("instanceGroups").items())
+    if (one["instanceGroupName"].string() == "gpu") one.set("instanceCount", 100).set("issued", 100);
+  ASSERT_TRUE(site.api.put(api::kClusters, now));
+  site.index.put(object());
+  EXPECT_EQ(call("DescribeCluster", Json::object({{"ClusterName", "ml"}})).json["InstanceGroups"].items()[1]["TargetCount"].integer(), 2);
+  ASSERT_EQ(call("UpdateCluster", Json::object({{"ClusterName", "ml"}, {"InstanceGroups", Json::array({group("people", "ml.t3.medium", 1, "Login")})}})).status, 200);
+  EXPECT_EQ(group_of("gpu")["instanceCount"].integer(), 2);
+  EXPECT_EQ(group_of("gpu")["issued"].integer(), 100) << "numbers that were given out stay so";
+}
+
+TEST_F(MadeClusters, WhoMayNotCostsTheApiNothing) {
+  const auto eve = site.user("eve", {R"({"Version": "2012-10-17", "Statement": {"Effect": "Deny", "Action": "*", "Resource": "*"}})"});
+  Racing watched(site.api);
+  watched.unreadable = "clusters";
+  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, all_operations(site.sources(watched)), site.clock, FrontOptions{.per_second = 0, .iam = {}, .eks = {}, .eks_cluster = {}, .audit = {}});
+  const std::string arn = "arn:aws:sagemaker:fairlead-1:111122223333:cluster/aaaaaaaaaaaa";
+  EXPECT_EQ(site.call(eve, "DescribeCluster", Json::object({{"ClusterName", arn}})).code, "AccessDeniedException");
+  EXPECT_EQ(site.call(ada, "DescribeCluster", Json::object({{"ClusterName", arn}})).code, "ServiceUnavailable") << "who may is told what is there";
+}
+
+TEST_F(MadeClusters, TokensAreKeptToABound) {
+  ASSERT_EQ(call("CreateCluster", request()).status, 200);
+  Json now = object();
+  for (int i = 0; i < 500; ++i) now.child("spec").child("additions").push(Json::object({{"token", std::to_string(i)}, {"at", print_time(site.clock.now())}}));
+  ASSERT_TRUE(site.api.put(api::kClusters, now));
+  Json input = Json::object({{"ClusterName", "ml"}, {"ClientToken", "t"}, {"NodesToAdd", Json::array({Json::object({{"InstanceGroupName", "gpu"}, {"IncrementTargetCountBy", 1}})})}});
+  EXPECT_EQ(call("BatchAddClusterNodes", input).code, "ThrottlingException");
+  site.clock.advance(std::chrono::hours(8));
+  EXPECT_EQ(call("BatchAddClusterNodes", input).status, 200);
+  EXPECT_EQ(object()["spec"]["additions"].items().size(), 1u);
+}
+
 TEST_F(MadeClusters, UpdateChangesWhatIsNamed) {
   ASSERT_EQ(call("CreateCluster", request()).status, 200);
   Json changed = group("gpu", "ml.g5.xlarge", 5, "Compute", "train");
@@ -146,6 +198,8 @@ TEST_F(MadeClusters, UpdateChangesWhatIsNamed) {
   EXPECT_THAT(call("UpdateCluster", Json::object({{"ClusterName", "ml"}, {"InstanceGroupsToDelete", Json::array({Json("head")})}})).message, HasSubstr("has the controllers"));
   changed.set("InstanceType", "ml.g5.2xlarge");
   EXPECT_THAT(call("UpdateCluster", Json::object({{"ClusterName", "ml"}, {"InstanceGroups", Json::array({changed})}})).message, HasSubstr("InstanceType of group gpu does not change"));
+  changed.set("InstanceType", "ml.g5.xlarge").set("SlurmConfig", Json::object({{"NodeType", "Compute"}, {"PartitionNames", Json::array({Json("other")})}}));
+  EXPECT_THAT(call("UpdateCluster", Json::object({{"ClusterName", "ml"}, {"InstanceGroups", Json::array({changed})}})).message, HasSubstr("PartitionNames of group gpu do not change"));
   EXPECT_EQ(call("UpdateCluster", Json::object({{"ClusterName", "none"}, {"InstanceGroupsToDelete", Json::array({Json("x")})}})).code, "ResourceNotFound");
 }
 

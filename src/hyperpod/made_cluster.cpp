@@ -34,7 +34,8 @@ Json summary(const Json& instance) {
 }  // namespace
 
 Answer<Json> describe_made(const Sources& sources, const Site& site, const Json& cluster) {
-  const Json &spec = cluster["spec"], &status = cluster["status"];
+  const Json spec = api::spec_in_force(cluster);
+  const Json& status = cluster["status"];
   Json groups = Json::array();
   const auto state_of = [&](const std::string& group) -> const Json& {
     for (const Json& one : status["instanceGroups"].items())
@@ -81,22 +82,27 @@ std::optional<Json> instance_by_id(const Sources& sources, const Json& cluster, 
   return found;
 }
 
-std::optional<Json> instance_by_logical_id(const Sources& sources, const Json& cluster, const std::string& id) {
-  std::optional<Json> out;
+std::map<std::string, Json> instances_by_logical_id(const Sources& sources, const Json& cluster, const std::set<std::string>& ids) {
+  std::map<std::string, Json> out;
+  if (ids.empty()) return out;
   sources.instances.each("", [&](const Json& instance) {
     const Json& spec = instance["spec"];
-    if (spec["nodeLogicalId"].string() != id || spec["clusterUid"].string() != kube::uid_of(cluster)) return;
-    if (!out || spec["attempt"].integer() > (*out)["spec"]["attempt"].integer()) out = instance;
+    if (spec["clusterUid"].string() != kube::uid_of(cluster) || !ids.contains(spec["nodeLogicalId"].string())) return;
+    Json& there = out[spec["nodeLogicalId"].string()];
+    if (there.is_null() || spec["attempt"].integer() > there["spec"]["attempt"].integer()) there = instance;
   });
   return out;
 }
 
 Answer<Json> describe_made_node(const Sources& sources, const Json& cluster, const Json& input) {
   const std::string &id = input["NodeId"].string(), &logical = input["NodeLogicalId"].string();
-  const auto instance = id.empty() ? instance_by_logical_id(sources, cluster, logical) : instance_by_id(sources, cluster, id);
+  std::optional<Json> instance;
+  if (!id.empty()) instance = instance_by_id(sources, cluster, id);
+  else if (auto found = instances_by_logical_id(sources, cluster, {logical}); !found.empty()) instance = std::move(found.begin()->second);
   if (!instance) return refuse("ResourceNotFound", fmt::format("Node {} not found in cluster {}", id.empty() ? logical : id, name_of_entity(cluster)));
   Json group;
-  for (const Json& one : cluster["spec"]["instanceGroups"].items())
+  const Json spec = api::spec_in_force(cluster);
+  for (const Json& one : spec["instanceGroups"].items())
     if (one["instanceGroupName"] == (*instance)["spec"]["instanceGroupName"]) group = upper_names(one);
   Json node = only_known(sources.model, sources.model.shape("ClusterNodeDetails"), group.is_null() ? Json::object() : group);
   const Json told = summary(*instance);

@@ -40,6 +40,8 @@ inline bool is_made(const Json& cluster) { return kube::space_of(cluster).empty(
 Answer<Json> allowed_cluster(const Sources& sources, const Call& call, const char* action, const Json& input);
 // The same, fresh from the API, for changes. ValidationException: it was made by other means. ConflictException: it is being deleted.
 Answer<Json> cluster_to_change(const Sources& sources, const Call& call, const char* action, const Json& input);
+// A Cluster by name or ARN, of the API itself: one that was made a moment ago may not be known here yet, and who made it asks for it at once. O(all Clusters) for an ARN: for who may alone. ResourceNotFound: none.
+Answer<Json> find_fresh(const Sources& sources, const Site& site, const std::string& name_or_arn);
 // Reads, changes the spec by `apply`, writes; who was faster is read again. The whole takes its turn with the controller's writes.
 Answer<Json> change_cluster(const Sources& sources, const Json& cluster, const char* action, const std::function<Answer<void>(Json& cluster)>& apply);
 

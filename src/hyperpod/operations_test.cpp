@@ -315,7 +315,7 @@ TEST_F(Clusters, AnInstanceKeepsItsIdOnItsMachine) {
 
 TEST_F(Clusters, TwoOfOneNameAreToldApartByTheirArns) {
   const Json one = site.cluster("a", "train"), two = site.cluster("b", "train", false);
-  EXPECT_THAT(site.call(ada, "DescribeCluster", Json::object({{"ClusterName", "train"}})).message, HasSubstr("in namespace a and in namespace b"));
+  EXPECT_THAT(site.call(ada, "DescribeCluster", Json::object({{"ClusterName", "train"}})).message, HasSubstr("in namespaces a and b"));
   EXPECT_EQ(site.call(ada, "DescribeCluster", Json::object({{"ClusterName", site.arn(one)}})).json["ClusterStatus"].string(), "InService");
   EXPECT_EQ(site.call(ada, "DescribeCluster", Json::object({{"ClusterName", site.arn(two)}})).json["ClusterStatus"].string(), "Creating");
   EXPECT_EQ(site.call(ada, "DescribeCluster", Json::object({{"ClusterName", "none"}})).code, "ResourceNotFound");

@@ -42,9 +42,20 @@ Answer<Tagged> find(const Sources& sources, const Call& call, const std::string&
       if (found != list->items.end()) out = {resource, std::move(*found)};
     }
   }
-  iam::Keys keys = tag_keys(asked, out.resource == nullptr ? Tags() : tags_of(out.object));
-  if (!asked_keys.empty()) keys.set("aws:TagKeys", asked_keys);
-  if (auto done = call.allow("sagemaker:" + action, arn, keys); !done) return std::unexpected(done.error());
+  const auto allow = [&] {
+    iam::Keys keys = tag_keys(asked, out.resource == nullptr ? Tags() : tags_of(out.object));
+    if (!asked_keys.empty()) keys.set("aws:TagKeys", asked_keys);
+    return call.allow("sagemaker:" + action, arn, keys);
+  };
+  if (auto done = allow(); !done) return std::unexpected(done.error());
+  if (out.resource == nullptr && arn.starts_with(arn_of(call.site, "cluster", ""))) {
+    auto fresh = find_fresh(sources, call.site, arn);
+    if (!fresh && fresh.error().code != "ResourceNotFound") return std::unexpected(fresh.error());
+    if (fresh) {
+      out = {&api::kClusters, std::move(*fresh)};
+      if (auto done = allow(); !done) return std::unexpected(done.error());
+    }
+  }
   if (out.resource == nullptr) return refuse("ResourceNotFound", fmt::format("{} not found: clusters, cluster-scheduler-configs and compute-quotas of this site have tags", arn));
   return out;
 }

@@ -84,7 +84,7 @@ class TinyApi final : public KubeApi, public Caches {
     if (!now) return std::unexpected(std::move(now.error()));
     if (!options.uid.empty() && options.uid != uid_of(*now)) return fail(Code::Conflict, "another one");
     if (!options.resource_version.empty() && options.resource_version != version_of(*now)) return fail(Code::Conflict, "stale");
-    now->child("metadata").set("deletionTimestamp", "2026-01-01T00:00:00Z");
+    if (!deleting(*now)) now->child("metadata").set("deletionTimestamp", stamp ? stamp() : "2026-01-01T00:00:00Z");
     if (auto done = put(resource, std::move(*now)); !done) return std::unexpected(std::move(done.error()));
     return {};
   }

@@ -32,9 +32,17 @@ kube::Access cluster_access() {
 
 std::vector<kube::ObjectKey> ClusterController::in_space(const std::string& space) const {
   std::vector<kube::ObjectKey> out;
-  for (const Json& cluster : caches_->of(api::kClusters).list(""))
-    if (api::read_cluster(cluster).space == space) out.push_back(kube::key_of(cluster));
+  if (!space.starts_with("cluster-")) return out;
+  caches_->of(api::kClusters).each("", [&](const Json& cluster) {
+    if (api::space_of_cluster(kube::name_of(cluster)) == space) out.push_back(kube::key_of(cluster));
+  });
   return out;
+}
+
+// What decides whether a spare machine is taken.
+static Json as_spare(const Json& node) {
+  const Json* ready = kube::find_condition(node, "Ready");
+  return Json::array({node["metadata"]["labels"], node["spec"]["unschedulable"], node["spec"]["taints"], node["status"]["capacity"], ready == nullptr ? Json() : (*ready)["status"]});
 }
 
 std::vector<kube::Controller::Source> ClusterController::sources() const {
@@ -59,12 +67,12 @@ std::vector<kube::Controller::Source> ClusterController::sources() const {
       if (object == nullptr) continue;
       const Json& labels = (*object)["metadata"]["labels"];
       if (!labels[api::kInstanceLabel].string().empty()) instances.insert(labels[api::kInstanceLabel].string());
-      spare = spare || labels[api::kSpareLabel].string() == "true";
+      spare = spare || (labels[api::kSpareLabel].string() == "true" && labels[api::kInstanceLabel].is_null());
     }
+    spare = spare && (!change.before || !change.after || as_spare(*change.before) != as_spare(*change.after));
     for (const std::string& id : instances)
       if (const auto instance = caches_->of(api::kInstances).get({"", id})) out.push_back({"", (*instance)["spec"]["cluster"].string()});
-    if (spare)
-      for (const Json& cluster : caches_->of(api::kClusters).list("")) out.push_back(kube::key_of(cluster));
+    if (spare) caches_->of(api::kClusters).each("", [&](const Json& cluster) { out.push_back(kube::key_of(cluster)); });
     return out;
   };
   return {{api::kClusters, "", kube::key_itself}, {api::kInstances, "", of_label}, {resources::machines, "", of_label}, {resources::nodes, "", of_node}, {resources::slurm_clusters, "", of_space}, {api::kNodeSets, "", of_space}, {resources::pods, "", of_pod}};
@@ -98,33 +106,42 @@ Result<ClusterSnapshot> ClusterController::look(Json object) const {
   return out;
 }
 
-Result<void> ClusterController::take(const ClusterStep& step, const std::string& space) {
-  const auto forget = [](auto result) -> Result<void> {
-    if (!result) return std::unexpected(std::move(result.error()));
-    return {};
-  };
-  // The caches may be behind.
+// Caches may be behind. Nothing: the step may be taken; else why not yet.
+Result<std::optional<std::string>> ClusterController::objection(const ClusterStep& step, const std::string& space) {
+  const auto no = [](std::string why) { return std::optional<std::string>(std::move(why)); };
   if (!step.if_gone.empty()) {
     const auto machine = api_.get(resources::machines, {"", step.if_gone});
-    if (machine) return fail(Code::Conflict, fmt::format("machine {} is there", step.if_gone));
+    if (machine) return no(fmt::format("machine {} is there", step.if_gone));
     if (machine.error().code != Code::NotFound) return std::unexpected(machine.error());
   }
-  if (!step.if_not_of.empty()) {
-    const auto node = api_.get(resources::nodes, {"", step.if_not_of});
+  for (const std::string& name : {step.if_not_of, step.if_silent}) {
+    if (name.empty()) continue;
+    const auto node = api_.get(resources::nodes, {"", name});
     if (!node && node.error().code != Code::NotFound) return std::unexpected(node.error());
-    if (node && (*node)["metadata"]["labels"][api::kInstanceLabel].string() == kube::name_of(step.object)) return fail(Code::Conflict, fmt::format("{} is still its machine", step.if_not_of));
+    if (!node) continue;
+    if (name == step.if_not_of && (*node)["metadata"]["labels"][api::kInstanceLabel].string() == kube::name_of(step.object)) return no(fmt::format("{} is still its machine", name));
+    if (name == step.if_silent && kube::condition_is_true(*node, "Ready")) return no(fmt::format("{} answers again", name));
   }
   if (!step.if_live.empty()) {
     const auto instance = api_.get(api::kInstances, {"", step.if_live});
+    if (!instance && instance.error().code == Code::NotFound) return no(fmt::format("{} is gone", step.if_live));
     if (!instance) return std::unexpected(instance.error());
-    if (kube::deleting(*instance) || (*instance)["status"]["node"].string() != kube::name_of(step.object)) return fail(Code::Conflict, fmt::format("{} has changed", step.if_live));
+    if (kube::deleting(*instance) || (*instance)["status"]["node"].string() != kube::name_of(step.object)) return no(fmt::format("{} has changed", step.if_live));
   }
   if (!step.if_empty.empty()) {
     const auto pods = api_.list(resources::pods, space);
     if (!pods) return std::unexpected(pods.error());
     for (const Json& pod : pods->items)
-      if (pod["spec"]["nodeName"].string() == step.if_empty && !pod["metadata"]["labels"][api::kSlurmRoleLabel].is_null()) return fail(Code::Conflict, fmt::format("{} came to {} meanwhile", kube::name_of(pod), step.if_empty));
+      if (pod["spec"]["nodeName"].string() == step.if_empty && holds_machine(pod)) return no(fmt::format("{} came to {} meanwhile", kube::name_of(pod), step.if_empty));
   }
+  return std::optional<std::string>();
+}
+
+Result<void> ClusterController::take(const ClusterStep& step) {
+  const auto forget = [](auto result) -> Result<void> {
+    if (!result) return std::unexpected(std::move(result.error()));
+    return {};
+  };
   switch (step.verb) {
     case ClusterStep::Verb::Create: {
       // Names follow from what a thing is for: one that is there was made by a round whose end we have not seen.
@@ -135,7 +152,7 @@ Result<void> ClusterController::take(const ClusterStep& step, const std::string&
     case ClusterStep::Verb::Update: return forget(api_.update(step.resource, step.object));
     case ClusterStep::Verb::UpdateStatus: return forget(api_.update_status(step.resource, step.object));
     case ClusterStep::Verb::Delete: {
-      auto done = api_.remove(step.resource, kube::key_of(step.object), {.grace_seconds = {}, .uid = kube::uid_of(step.object), .resource_version = kube::version_of(step.object)});
+      auto done = api_.remove(step.resource, kube::key_of(step.object), {.grace_seconds = step.force ? std::optional<std::int64_t>(0) : std::nullopt, .uid = kube::uid_of(step.object), .resource_version = step.force ? "" : kube::version_of(step.object)});
       if (!done && done.error().code == Code::NotFound) return {};
       return done;
     }
@@ -157,14 +174,23 @@ Result<kube::Next> ClusterController::reconcile(const kube::ObjectKey& key) {
     if (!now) return std::unexpected(now.error());
     if (kube::version_of(*now) != kube::version_of(snapshot->cluster)) return fail(Code::Conflict, fmt::format("cluster {} has changed", key.name));
   }
+  // One that fails holds up no other: each says itself on what it depends.
   std::optional<Error> failed;
+  bool waits = false;
+  int failures = 0;
+  constexpr int most_failures = 20;  // an API that does not answer is not asked ten thousand times
   for (const ClusterStep& step : plan.steps) {
     const std::string what = fmt::format("{} {} {}", fleet::name(step.verb), step.resource.kind, kube::key_of(step.object).text());
+    const auto why_not = objection(step, space);
+    if (why_not && *why_not) {
+      waits = true;
+      continue;
+    }
     if (step.verb != ClusterStep::Verb::UpdateStatus) log_info("cluster step", {{"cluster", key.name}, {"step", what}, {"why", step.why}});
-    auto done = take(step, space);
+    auto done = why_not ? take(step) : Result<void>(std::unexpected(why_not.error()));
     if (done) continue;
-    failed = std::move(done.error()).in(what);
-    break;
+    if (!failed || failed->code == Code::Conflict) failed = std::move(done.error()).in(what);
+    if (++failures >= most_failures) break;
   }
   // The last: who reads it finds what it tells of.
   Json status = plan.status.is_null() ? snapshot->cluster["status"] : plan.status;
@@ -176,7 +202,8 @@ Result<kube::Next> ClusterController::reconcile(const kube::ObjectKey& key) {
     if (auto done = api_.update_status(api::kClusters, told); !done && !failed) return std::unexpected(std::move(done.error()).in("write the status of cluster " + key.name));
   }
   if (failed) return std::unexpected(std::move(*failed).in("cluster " + key.name));
-  return kube::Next{plan.look_again};
+  const auto soon = std::chrono::nanoseconds(std::chrono::seconds(1));
+  return kube::Next{waits ? std::min(plan.look_again.value_or(soon), soon) : plan.look_again};
 }
 
 }  // namespace fairlead::fleet

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clusters become machines that run: reads a Cluster and what is there for it, plans, writes. It holds nothing between two rounds; whoever dies between two writes, the next one goes on (docs/design/050).
 #pragma once
-#include <map>
-#include <mutex>
+#include <optional>
 #include <string>
 
 #include "fleet/plan/cluster_plan.h"
@@ -25,7 +24,8 @@ class ClusterController final : public kube::Controller {
 
  private:
   Result<ClusterSnapshot> look(kube::Json cluster) const;
-  Result<void> take(const ClusterStep& step, const std::string& space);
+  Result<std::optional<std::string>> objection(const ClusterStep& step, const std::string& space);
+  Result<void> take(const ClusterStep& step);
   std::vector<kube::ObjectKey> in_space(const std::string& space) const;
 
   kube::KubeApi& api_;

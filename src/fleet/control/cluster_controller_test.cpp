@@ -25,7 +25,7 @@ TEST(Clusters, AreMachinesThatRunSlurm) {
   EXPECT_EQ(site.api.all("machines").size(), 4u);
   const Json set = site.api.all("nodesets").at({"cluster-ml", "gpu"});
   EXPECT_EQ(set["spec"]["replicas"].integer(), 2);
-  EXPECT_EQ(kube::print_json(set["spec"]["nodeSelector"]), R"({"sagemaker.amazonaws.com/cluster-name":"ml","sagemaker.amazonaws.com/instance-group-name":"gpu"})");
+  EXPECT_EQ(kube::print_json(set["spec"]["nodeSelector"]), R"({"fairlead.dev/cluster":"ml","sagemaker.amazonaws.com/instance-group-name":"gpu"})");
   EXPECT_EQ(kube::print_json(set["spec"]["slurmd"]["resources"]), R"({"cpu":"3","memory":"13104Mi","nvidia.com/gpu":"1"})");
   const Json slurm = site.api.all("slurmclusters").at({"cluster-ml", "ml"});
   EXPECT_TRUE(slurm["spec"]["extensions"]["mockGpus"].boolean()) << "what is declared is not there";
@@ -304,6 +304,193 @@ TEST(Clusters, TwoThatWantOneMachineDoNotBothGetIt) {
   EXPECT_EQ(nodes.size(), 7u);
 }
 
+// A group that waits for a long job is not what cannot be carried out.
+TEST(Clusters, AllOrNothingWaitsForJobsOfNodesThatLeaveHoweverLongTheyTake) {
+  ClusterSite site;
+  site.create("ml", site.spec(3, false));
+  site.settle();
+  ASSERT_EQ(site.phase("ml"), "InService");
+  site.busy = {"cluster-ml/gpu-0", "cluster-ml/gpu-1", "cluster-ml/gpu-2"};
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "gpu").set("instanceCount", 1); });
+  for (int i = 0; i < 500; ++i) site.reconcile(), site.tick();  // forty minutes
+  EXPECT_EQ(site.phase("ml"), "Updating");
+  EXPECT_EQ(site.numbers("gpu"), "1 2 3");
+  site.busy.clear();
+  site.settle();
+  EXPECT_EQ(site.phase("ml"), "InService");
+  EXPECT_EQ(site.instances("gpu").size(), 1u);
+}
+
+// A node that is gone already fails no change of something else, and no change is taken back for ever because of it.
+TEST(Clusters, ANodeThatWasDeadBeforeIsNoReasonToTakeAChangeBack) {
+  ClusterSite site(false);
+  for (const char* name : {"c", "l"}) site.spare(name, *name == 'c' ? "ml.c5.large" : "ml.t3.medium", 2, 4, 0);
+  site.spare("l2", "ml.t3.medium", 2, 4, 0);
+  for (int i = 0; i < 3; ++i) site.spare(fmt::format("g{}", i), "ml.g5.xlarge", 4, 16, 1);
+  site.create("ml", site.spec(3, false));
+  site.settle();
+  ASSERT_EQ(site.phase("ml"), "InService");
+  const std::string dead = node_of(site.instances("gpu")[1]);
+  for (const auto& [key, pod] : std::map(site.api.all("pods")))
+    if (pod["spec"]["nodeName"].string() == dead) site.drop(resources::pods, key);
+  site.drop(resources::nodes, {"", dead});
+  site.settle();
+  EXPECT_EQ(site.instances("gpu")[1]["status"]["phase"].string(), "Failure");
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "logins").set("instanceCount", 2); });
+  site.settle();
+  EXPECT_EQ(site.phase("ml"), "InService");
+  EXPECT_EQ(site.status("ml")["message"].string(), "");
+  EXPECT_EQ(site.instances("logins").size(), 2u);
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "gpu").set("instanceCount", 5); });  // there are no more machines
+  site.settle();
+  EXPECT_EQ(site.phase("ml"), "InService") << "taken back";
+  EXPECT_THAT(site.status("ml")["message"].string(), HasSubstr("no machine of type ml.g5.xlarge"));
+  site.spare("g9", "ml.g5.xlarge", 4, 16, 1);
+  site.ask(kube::name_of(site.instances("gpu")[1]), "replace", "r");
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "6/6");
+}
+
+TEST(Clusters, FewerLoginNodesGoAlthoughSlurmWouldLeaveThem) {
+  ClusterSite site;
+  Json spec = site.spec(1);
+  site.group_of(spec, "logins").set("instanceCount", 2);
+  site.create("ml", spec);
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "4/4");
+  site.edit("ml", [&](Json& its) { site.group_of(its, "logins").set("instanceCount", 1).set("retired", "1"); });  // the machine of one of them
+  site.settle();
+  EXPECT_EQ(site.numbers("logins"), "2");
+  EXPECT_TRUE(site.all_run());
+  EXPECT_TRUE(site.api.all("pods").contains({"cluster-ml", "login-0"}));
+  EXPECT_FALSE(site.api.all("pods").contains({"cluster-ml", "login-1"}));
+  site.edit("ml", [&](Json& its) { std::erase_if(its.child("instanceGroups").items(), [](const Json& one) { return one["instanceGroupName"].string() == "logins"; }); });
+  site.settle();
+  EXPECT_EQ(site.numbers("logins"), "");
+  EXPECT_EQ(site.summary("ml"), "2/2");
+}
+
+// Where a partition goes, slurmctld ends its jobs: it stays until its last worker has gone.
+TEST(Clusters, APartitionGoesAfterItsLastWorker) {
+  ClusterSite site;
+  Json spec = site.spec(1);
+  spec.child("instanceGroups").push(site.group("cpu", "ml.m5.large", 1, "Compute", "cpu"));
+  site.create("ml", spec);
+  site.settle();
+  site.busy = {"cluster-ml/cpu-0"};
+  site.edit("ml", [&](Json& its) { std::erase_if(its.child("instanceGroups").items(), [](const Json& one) { return one["instanceGroupName"].string() == "cpu"; }); });
+  const auto lines = [&] { return kube::print_json(site.api.all("slurmclusters").at({"cluster-ml", "ml"})["spec"]["partitionConfiguration"]["rawConfig"]); };
+  for (int i = 0; i < 20; ++i) {
+    site.reconcile();
+    site.tick();
+    if (i == 0) continue;
+    EXPECT_THAT(lines(), HasSubstr("PartitionName=cpu Nodes=cpu MaxTime=INFINITE State=DRAIN"));
+  }
+  site.busy.clear();
+  site.settle();
+  EXPECT_THAT(lines(), testing::Not(HasSubstr("PartitionName=cpu")));
+  site.edit("ml", [&](Json& its) { site.group_of(its, "gpu").child("slurmConfig").set("partitionNames", Json::array({Json("other")})); });
+  site.settle();
+  EXPECT_THAT(site.status("ml")["message"].string(), HasSubstr("its partition does not change (it is train)"));
+  EXPECT_THAT(lines(), HasSubstr("PartitionName=train"));
+}
+
+TEST(Clusters, AClusterInUseIsNeverTakenBackAsAWhole) {
+  ClusterSite site(false);
+  for (const char* name : {"c", "l"}) site.spare(name, *name == 'c' ? "ml.c5.large" : "ml.t3.medium", 2, 4, 0);
+  site.spare("g1", "ml.g5.xlarge", 4, 16, 1);
+  site.create("ml", site.spec(2));
+  site.settle();
+  EXPECT_EQ(site.phase("ml"), "InService");
+  site.edit("ml", [&](Json& spec) { spec.erase("nodeProvisioningMode"); });
+  site.settle();
+  EXPECT_EQ(site.phase("ml"), "InService");
+  EXPECT_THAT(site.status("ml")["message"].string(), HasSubstr("a cluster that is Continuous stays so"));
+  EXPECT_EQ(site.instances().size(), 4u);
+  EXPECT_FALSE(site.api.all("slurmclusters").empty());
+}
+
+TEST(Clusters, TwoOfOneTitleKeepTheirMachinesApart) {
+  ClusterSite site;
+  Json spec = site.spec(1);
+  spec.set("clusterName", "ML");
+  site.create("ml-1", spec);
+  site.create("ml-2", spec);
+  site.settle();
+  EXPECT_EQ(site.summary("ml-1"), "3/3");
+  EXPECT_EQ(site.summary("ml-2"), "3/3");
+  for (const auto& [key, pod] : site.api.all("pods")) {
+    const Json node = site.api.all("nodes").at({"", pod["spec"]["nodeName"].string()});
+    EXPECT_EQ("cluster-" + node["metadata"]["labels"][api::kClusterLabel].string(), key.space);
+  }
+}
+
+TEST(Clusters, OtherPodsOfSlurmLeaveAMachineToo) {
+  ClusterSite site;
+  site.create("ml", site.spec(2));
+  site.settle();
+  const Json one = site.instances("gpu")[0];
+  ASSERT_TRUE(site.api.create(resources::pods, Json::object({{"metadata", Json::object({{"name", "exporter-x"}, {"namespace", "cluster-ml"}, {"labels", Json::object({{api::kSlurmClusterLabel, "ml"}, {api::kSlurmRoleLabel, "exporter"}})}})}, {"spec", Json::object({{"nodeName", node_of(one)}})}, {"status", Json::object({{"phase", "Running"}})}})));
+  site.ask(kube::name_of(one), "replace", "r");
+  site.settle();
+  EXPECT_EQ(site.numbers("gpu"), "1' 2");
+}
+
+TEST(Clusters, OfAMachineThatAPersonCordonedTheCordonStaysWhenItIsGivenBack) {
+  ClusterSite site(false);
+  for (const char* name : {"c", "l"}) site.spare(name, *name == 'c' ? "ml.c5.large" : "ml.t3.medium", 2, 4, 0);
+  for (const char* name : {"g1", "g2"}) site.spare(name, "ml.g5.xlarge", 4, 16, 1);
+  site.create("ml", site.spec(2));
+  site.settle();
+  Json node = site.api.all("nodes").at({"", "g1"});
+  node.child("spec").set("unschedulable", true);
+  ASSERT_TRUE(site.api.update(resources::nodes, node));
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "gpu").set("instanceCount", 1).set("retired", std::to_string(site.instances("gpu")[0]["status"]["node"].string() == "g1" ? 1 : 2)); });
+  site.settle();
+  EXPECT_FALSE(site.api.all("nodes").at({"", "g1"})["metadata"]["labels"].has(api::kInstanceLabel));
+  EXPECT_TRUE(site.api.all("nodes").at({"", "g1"})["spec"]["unschedulable"].boolean());
+}
+
+// What does not end is ended after five minutes: who deletes a cluster does not wait for a dead machine.
+TEST(Clusters, DeletionDoesNotWaitForAPodThatDoesNotEnd) {
+  ClusterSite site;
+  site.create("ml", site.spec(1));
+  site.settle();
+  site.stuck = true;
+  site.remove("ml");
+  const Instant began = site.clock.now();
+  while (site.clock.now() < began + std::chrono::seconds(295)) site.reconcile(), site.tick();
+  EXPECT_FALSE(site.api.all("machines").empty());
+  site.settle();
+  EXPECT_TRUE(site.nothing_left()) << site.picture();
+}
+
+TEST(Clusters, ListsOfPeopleStayBesideOurs) {
+  ClusterSite site;
+  site.create("ml", site.spec(1));
+  site.settle();
+  Json slurm = site.api.all("slurmclusters").at({"cluster-ml", "ml"});
+  slurm.child("spec").child("volumeSources").push(Json::object({{"name", "data"}, {"hostPath", Json::object({{"path", "/data"}})}}));
+  slurm.child("spec").child("partitionConfiguration").child("rawConfig").push(Json("PartitionName=night Nodes=gpu MaxTime=8:00:00"));
+  ASSERT_TRUE(site.api.update(resources::slurm_clusters, slurm));
+  site.edit("ml", [&](Json& spec) { spec.child("instanceGroups").push(site.group("cpu", "ml.m5.large", 1, "Compute", "cpu")); });
+  site.settle();
+  const std::string now = kube::print_json(site.api.all("slurmclusters").at({"cluster-ml", "ml"})["spec"]);
+  for (const char* text : {R"("name":"data")", "PartitionName=night", "PartitionName=cpu", "PartitionName=train"}) EXPECT_THAT(now, HasSubstr(text));
+}
+
+TEST(Clusters, SlurmIsToldOfMoreNodesThanItsDefault) {
+  api::Cluster cluster;
+  cluster.name = cluster.title = "big", cluster.space = "cluster-big", cluster.slurm_name = "big";
+  const Json wanted = slurm_cluster_of(cluster, {}, {});
+  EXPECT_TRUE(shaped(wanted, wanted, 512)["spec"]["customSlurmConfig"].is_null());
+  Json there = shaped(wanted, wanted, 513);
+  EXPECT_EQ(there["spec"]["customSlurmConfig"].string(), "MaxNodeCount=1024\n");
+  there.child("spec").set("customSlurmConfig", "MinJobAge=60\nMaxNodeCount=1024\nMaxJobCount=5");
+  EXPECT_EQ(shaped(there, wanted, 800)["spec"]["customSlurmConfig"].string(), "MinJobAge=60\nMaxNodeCount=1024\nMaxJobCount=5");
+  EXPECT_EQ(shaped(there, wanted, 6000)["spec"]["customSlurmConfig"].string(), "MinJobAge=60\nMaxNodeCount=8192\nMaxJobCount=5");
+}
+
 // ---- wrong input
 
 TEST(Clusters, AMistakeChangesNothing) {
@@ -502,9 +689,23 @@ TEST(ClustersProperty, WithCachesBehindNothingIsGivenTwiceAndAllComesToRest) {
       if (rng.below(40) == 0 && !instances.empty()) (void)site.api.remove(api::kInstances, kube::key_of(instances[rng.below(instances.size())]));
       if (rng.below(10) == 0) site.busy.insert(fmt::format("cluster-{}/gpu-{}", name, rng.below(3)));
       if (rng.below(10) == 0) site.busy.clear();
+      if (rng.below(15) == 0 && !instances.empty()) {
+        // A node that says nothing for a moment, and answers again.
+        const std::string name_of_node = node_of(instances[rng.below(instances.size())]);
+        if (const auto found = site.api.all("nodes").find({"", name_of_node}); found != site.api.all("nodes").end()) {
+          Json node = found->second;
+          kube::set_condition(node, {"Ready", kube::condition_is_true(node, "Ready") ? "Unknown" : "True", "Flaps", ""}, site.clock.now());
+          ASSERT_TRUE(site.api.put(resources::nodes, node));
+        }
+      }
       if (testing::Test::HasFailure()) FAIL() << "seed " << seed << " step " << step;
     }
     site.busy.clear();
+    for (const auto& [key, object] : std::map(site.api.all("nodes")))
+      if (Json node = object; !kube::condition_is_true(node, "Ready")) {
+        kube::set_condition(node, {"Ready", "True", "", ""}, site.clock.now());
+        ASSERT_TRUE(site.api.put(resources::nodes, node));
+      }
     const auto calm = [&] {
       for (int round = 0, still = 0; round < 400 && still < 5; ++round) {
         const auto before = site.picture();

@@ -204,7 +204,7 @@ class ClusterSite {
       }
     for (const auto& [key, object] : std::map(api.all("slurmclusters"))) run_cluster(key, object);
     for (const auto& [key, pod] : std::map(api.all("pods")))
-      if (!api.all("slurmclusters").contains({key.space, pod["metadata"]["labels"][api::kSlurmClusterLabel].string()})) drop(resources::pods, key);
+      if (!stuck && !api.all("slurmclusters").contains({key.space, pod["metadata"]["labels"][api::kSlurmClusterLabel].string()})) drop(resources::pods, key);
     for (const auto& [key, object] : std::map(api.all("nodesets")))
       if (kube::deleting(object)) {
         bool left = false;
@@ -241,15 +241,15 @@ class ClusterSite {
     std::vector<std::tuple<int, int, int>> order;
     for (const auto& [ordinal, pod] : there) order.emplace_back(pod["metadata"]["annotations"].has(api::kLeavesFirst) ? 0 : busy.contains(kube::key_of(pod).text()) ? 2 : 1, -ordinal, ordinal);
     std::sort(order.begin(), order.end());
-    int beyond = static_cast<int>(there.size()) - size;
+    int beyond = role == "login" ? 0 : static_cast<int>(there.size()) - size;  // login nodes beyond the size are left alone, for the people on them
     for (const auto& [rank, negative, ordinal] : order) {
       if (beyond-- <= 0) break;
       if (const auto key = kube::key_of(there.at(ordinal)); !busy.contains(key.text())) drop(resources::pods, key), there.erase(ordinal);
       else draining.insert(key.text());
     }
     for (const auto& [ordinal, pod] : std::map(there))
-      if (const auto key = kube::key_of(pod); pod["metadata"]["annotations"].has(api::kMadeAnew) && !busy.contains(key.text())) drop(resources::pods, key), there.erase(ordinal);
-    for (int ordinal = 0; static_cast<int>(there.size()) < size; ++ordinal) {
+      if (const auto key = kube::key_of(pod); role == "worker" && pod["metadata"]["annotations"].has(api::kMadeAnew) && !busy.contains(key.text())) drop(resources::pods, key), there.erase(ordinal);
+    for (int ordinal = 0; role == "worker" ? static_cast<int>(there.size()) < size : ordinal < size; ++ordinal) {
       if (there.contains(ordinal)) continue;
       Json labels = Json::object({{api::kSlurmClusterLabel, cluster.name}, {api::kSlurmRoleLabel, role}});
       if (!set.empty()) labels.set(api::kNodeSetLabel, set);
@@ -353,6 +353,7 @@ class ClusterSite {
   std::unique_ptr<ClusterController> controller;
   std::set<std::string> busy;      // pods with jobs
   std::set<std::string> draining;
+  bool stuck = false;              // pods of a cluster that is gone do not end by themselves
   std::map<std::string, int> reboots;
 
  private:

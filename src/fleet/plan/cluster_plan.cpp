@@ -33,6 +33,11 @@ const char* name(Verb verb) {
   return "?";
 }
 
+bool holds_machine(const Json& pod) {
+  const std::string& phase = pod["status"]["phase"].string();
+  return !pod["metadata"]["labels"][api::kSlurmRoleLabel].is_null() && phase != "Succeeded" && phase != "Failed";
+}
+
 namespace {
 
 constexpr const char* kCordonedBy = "fairlead.dev/cordoned-by";  // the Instance for which we did it: what a person cordons stays
@@ -64,9 +69,9 @@ class Planner {
   Planner(const ClusterSnapshot& snapshot, Instant now, const ClusterPlanOptions& options) : in_(snapshot), now_(now), options_(options), object_(snapshot.cluster), status_(object_["status"].is_object() ? object_["status"] : Json::object()) {
     const Json& failed = status_["failed"];
     taken_back_ = failed.is_object() && failed["generation"].integer() == object_["metadata"]["generation"].integer();
-    const Json& good = status_["good"]["spec"];
-    undone_ = taken_back_ && !good.is_object();
-    cluster_ = api::read_cluster(object_, taken_back_ && good.is_object() ? good : object_["spec"]);
+    served_ = status_["served"].boolean();
+    undone_ = taken_back_ && !status_["good"]["spec"].is_object() && !served_;
+    cluster_ = api::read_cluster(object_);
     slurm_ = cluster_.orchestrator == api::Orchestrator::Slurm;
     for (const Json& one : in_.instances) {
       Instance value = api::read_instance(one);
@@ -77,6 +82,10 @@ class Planner {
     std::sort(mine_.begin(), mine_.end(), [](const One& a, const One& b) { return std::tie(a.value.group, a.value.number, a.value.attempt) < std::tie(b.value.group, b.value.number, b.value.attempt); });
     for (const Json& pod : in_.pods)
       if (!pod["spec"]["nodeName"].string().empty()) pods_on_[pod["spec"]["nodeName"].string()].push_back(&pod);
+    // Who goes altogether waits so long for what does not answer.
+    const auto since = parse_time(cluster_.deleting ? object_["metadata"]["deletionTimestamp"].string() : undone_ ? status_["failed"]["at"].string() : "");
+    overdue_ = since && now_ >= *since + options_.silent;
+    if (since && !overdue_) look_again(*since + options_.silent - now_);
   }
 
   ClusterPlan run() {
@@ -100,12 +109,13 @@ class Planner {
       return done();
     }
     if (const std::string why = objection(); !why.empty()) {
-      tell(status_["served"].boolean() ? "InService" : "Failed", why);
+      tell(served_ ? "InService" : "Failed", why);
       return done();
     }
     count_numbers();
     make_instances();
     mark_leaving();
+    count_sizes();
     choose_machines();
     settle_instances();
     if (slurm_) shape_slurm();
@@ -116,7 +126,7 @@ class Planner {
  private:
   // ---- steps
 
-  void add(Verb verb, const kube::Resource& resource, Json object, std::string why) { out_.steps.push_back({.verb = verb, .resource = resource, .object = std::move(object), .if_empty = {}, .if_gone = {}, .if_live = {}, .if_not_of = {}, .why = std::move(why)}); }
+  void add(Verb verb, const kube::Resource& resource, Json object, std::string why) { out_.steps.push_back({.verb = verb, .resource = resource, .object = std::move(object), .if_empty = {}, .if_gone = {}, .if_live = {}, .if_not_of = {}, .if_silent = {}, .why = std::move(why)}); }
   ClusterStep& last() { return out_.steps.back(); }
   void look_again(std::chrono::nanoseconds after) { out_.look_again = out_.look_again ? std::min(*out_.look_again, after) : after; }
   const Json* node_of(const std::string& name) const { return find(in_.nodes, name); }
@@ -130,6 +140,13 @@ class Planner {
 
   std::string objection() const {
     if (!cluster_.problems.empty()) return cluster_.problems.size() == 1 ? cluster_.problems.front() : fmt::format("{} (and {} more)", cluster_.problems.front(), cluster_.problems.size() - 1);
+    if (status_["mode"].string() == "Continuous" && !cluster_.continuous) return "nodeProvisioningMode: a cluster that is Continuous stays so";
+    if (taken_back_ && !status_["good"].is_object()) return fmt::format("{}; the cluster stays as it is: change it again", status_["failed"]["message"].string());
+    // Where a partition goes, its jobs end: a group keeps its own.
+    for (const InstanceGroup& group : cluster_.groups)
+      if (const Json* set = find_named(in_.node_sets, group.set); set != nullptr && !group.partitions.empty())
+        if (const std::string& has = (*set)["metadata"]["annotations"][kPartitionNote].string(); !has.empty() && has != group.partitions.front() && !kube::deleting(*set))
+          return fmt::format("group {}: its partition does not change (it is {}); make another group", group.name, has);
     if (slurm_ && in_.space.is_object() && !is_namespace_of(in_.space, cluster_)) return fmt::format("namespace {} is there and belongs to something else: delete it, or give the cluster another name", cluster_.space);
     return "";
   }
@@ -145,6 +162,11 @@ class Planner {
     return out;
   }
 
+  static int ordinal_of(const Json& pod) {
+    const std::string& pod_name = kube::name_of(pod);
+    const auto dash = pod_name.rfind('-');
+    return dash == pod_name.npos ? 0 : std::atoi(pod_name.c_str() + dash + 1);
+  }
   static bool has_role(const Json& pod, const InstanceGroup& group) {
     const Json& labels = pod["metadata"]["labels"];
     const std::string& role = labels[api::kSlurmRoleLabel].string();
@@ -155,34 +177,31 @@ class Planner {
     }
     return false;
   }
-  static bool is_slurm_node(const Json& pod) {
-    const std::string& role = pod["metadata"]["labels"][api::kSlurmRoleLabel].string();
-    return role == "controller" || role == "login" || role == "worker";
-  }
-  int pods_of(const InstanceGroup& group) const {
-    return static_cast<int>(std::count_if(in_.pods.begin(), in_.pods.end(), [&](const Json& pod) { return has_role(pod, group); }));
-  }
-  bool has_pods(const std::string& node) const {
+  // Heads and login nodes have numbers of their own: those beyond the size are to go, or are the third voter of two heads.
+  static bool counts(const Json& pod, const InstanceGroup& group) { return has_role(pod, group) && (group.node_type == SlurmNodeType::Compute || ordinal_of(pod) < group.target); }
+  // Does anything of the group run on this machine that counts?
+  bool in_use(const std::string& node, const InstanceGroup& group) const {
     const auto found = pods_on_.find(node);
-    return found != pods_on_.end() && std::any_of(found->second.begin(), found->second.end(), [](const Json* pod) { return is_slurm_node(*pod); });
+    return found != pods_on_.end() && std::any_of(found->second.begin(), found->second.end(), [&](const Json* pod) { return holds_machine(*pod) && counts(*pod, group); });
   }
 
   // More are asked for: further numbers. Fewer: those without a machine, then those on whose machine Slurm has nothing any more, since it is Slurm that knows which worker idles.
   void count_numbers() {
     for (const InstanceGroup& group : cluster_.groups) {
-      Numbers numbers{.issued = group.issued, .retired = group.retired, .ours = stored_retired(group.name)};
+      Numbers numbers{.issued = group.issued, .retired = group.retired, .ours = group.retired};  // those of the spec, too: an older spec that is put back brings none back
       numbers_[group.name] = numbers;  // what is decided now is acted on when it is stored
       if (const int lacking = group.target - numbers.size(); lacking > 0) numbers.issued += lacking;
       if (int beyond = numbers.size() - group.target; beyond > 0) {
         const auto there = by_number(group.name);
-        const bool settled = !slurm_ || pods_of(group) <= group.target;
+        const auto of_it = std::count_if(in_.pods.begin(), in_.pods.end(), [&](const Json& pod) { return counts(pod, group); });
+        const bool settled = !slurm_ || of_it <= group.target;
         std::vector<std::pair<int, int>> candidates;  // rank, and the greatest number first
         for (int number = 1; number <= numbers.issued; ++number) {
           if (!numbers.live(number)) continue;
           const auto found = there.find(number);
           const bool placed = found != there.end() && !found->second->value.node.empty();
           if (!placed) candidates.emplace_back(found == there.end() ? 0 : 1, -number);
-          else if (settled && (!slurm_ || !has_pods(found->second->value.node))) candidates.emplace_back(2, -number);
+          else if (settled && (!slurm_ || !in_use(found->second->value.node, group))) candidates.emplace_back(2, -number);
         }
         std::sort(candidates.begin(), candidates.end());
         for (const auto& [rank, number] : candidates) {
@@ -194,13 +213,6 @@ class Planner {
       next_[group.name] = std::move(numbers);
     }
   }
-  NumberSet stored_retired(const std::string& group) const {
-    for (const Json& one : status_["instanceGroups"].items())
-      if (one["instanceGroupName"].string() == group)
-        if (auto stored = NumberSet::parse(one["retired"].string())) return *stored;
-    return {};
-  }
-
   Json new_instance(const InstanceGroup& group, int number, int attempt) const {
     const std::string id = api::instance_id_of(cluster_.uid, group.name, number, attempt), logical = api::logical_id_of(cluster_.uid, group.name, number);
     return Json::object({{"apiVersion", api::kInstances.api_version()}, {"kind", api::kInstances.kind},
@@ -248,7 +260,7 @@ class Planner {
   static std::string made_name(const Instance& instance) { return "hyperpod-" + instance.id; }
 
   Json labels_for(const Instance& instance) const {
-    Json out = Json::object({{api::kInstanceLabel, instance.id}, {api::kClusterNameLabel, cluster_.title}, {api::kGroupNameLabel, instance.group}, {api::kComputeTypeLabel, "hyperpod"}, {api::kInstanceTypeLabel, instance.type}});
+    Json out = Json::object({{api::kInstanceLabel, instance.id}, {api::kClusterLabel, cluster_.name}, {api::kClusterNameLabel, cluster_.title}, {api::kGroupNameLabel, instance.group}, {api::kComputeTypeLabel, "hyperpod"}, {api::kInstanceTypeLabel, instance.type}});
     return out;
   }
 
@@ -393,7 +405,11 @@ class Planner {
   void fail_instance(One& one, std::string why) {
     one.phase = "Failure";
     one.message = why;
-    if (failure_.empty()) failure_ = fmt::format("instance {} of group {}: {}", one.value.id, one.value.group, why);
+    // One that was there before this change began is not the change's.
+    const auto made = parse_time((*one.object)["metadata"]["creationTimestamp"].string());
+    const auto began = parse_time(status_["began"].string());
+    if (made && began && *made < *began && status_["beganGeneration"].integer(-1) == cluster_.generation) ++old_failures_[one.value.group];
+    else if (failure_.empty()) failure_ = fmt::format("instance {} of group {}: {}", one.value.id, one.value.group, why);
   }
   static void tell_addresses(One& one, const Json& node) {
     for (const Json& address : node["status"]["addresses"].items())
@@ -426,29 +442,23 @@ class Planner {
   // Asks what Slurm has on the machine to go. True: there is nothing.
   bool emptied(One& one, bool comes_back) {
     const auto found = pods_on_.find(one.value.node);
+    if (found == pods_on_.end() || overdue_) return true;
     bool empty = true;
-    if (found == pods_on_.end()) return empty;
+    const InstanceGroup* group = cluster_.group(one.value.group);
     for (const Json* pod : found->second) {
-      if (!is_slurm_node(*pod)) continue;
+      if (!holds_machine(*pod)) continue;
       empty = false;
-      one.message = fmt::format("{} is to leave it first{}", kube::name_of(*pod), (*pod)["metadata"]["labels"][api::kSlurmRoleLabel].string() == "worker" ? fmt::format("; condition WorkersAvailable of SlurmCluster {} says what it waits for", cluster_.slurm_name) : "");
+      const bool worker = (*pod)["metadata"]["labels"][api::kSlurmRoleLabel].string() == "worker";
+      one.message = fmt::format("{} is to leave it first{}", kube::name_of(*pod), worker ? fmt::format("; condition WorkersAvailable of SlurmCluster {} says what it waits for", cluster_.slurm_name) : "");
       if (kube::deleting(*pod) || cluster_.deleting || undone_) continue;
-      const InstanceGroup* group = cluster_.group(one.value.group);
-      const std::string& role = (*pod)["metadata"]["labels"][api::kSlurmRoleLabel].string();
-      if (role == "worker") {
-        if (group == nullptr) continue;  // its NodeSet goes as a whole
-        const bool fewer = !comes_back && pods_of(*group) > size_of(*group);
-        mark(*pod, fewer ? api::kLeavesFirst : api::kMadeAnew, one.value.id);
-      } else if (group != nullptr && !beyond(*pod, size_of(*group))) {
-        add(Verb::Delete, resources::pods, *pod, fmt::format("{} goes, and it is made again elsewhere", one.value.id));
-      }
+      if (!worker) {
+        add(Verb::Delete, resources::pods, *pod, fmt::format("{} goes; what is still wanted is made again elsewhere", one.value.id));
+      } else if (group != nullptr && has_role(*pod, *group)) {
+        const Sizes& sizes = sizes_.at(group->name);
+        mark(*pod, !comes_back && sizes.pods > sizes.wanted ? api::kLeavesFirst : api::kMadeAnew, one.value.id);
+      }  // else its NodeSet goes as a whole
     }
     return empty;
-  }
-  static bool beyond(const Json& pod, int size) {
-    const std::string& pod_name = kube::name_of(pod);
-    const auto dash = pod_name.rfind('-');
-    return dash != pod_name.npos && std::atoi(pod_name.c_str() + dash + 1) >= size;
   }
   void mark(const Json& pod, const char* annotation, const std::string& value) {
     if (pod["metadata"]["annotations"][annotation].string() == value) return;
@@ -480,16 +490,21 @@ class Planner {
         one.message = "its machine is taken down";
       } else {
         add(Verb::Delete, resources::machines, *machine, fmt::format("{} has left", value.id));
-        if (!silent || node == nullptr) last().if_empty = value.node;
+        guard(value.node, silent && node != nullptr);
       }
       return;
     }
     if (!ours) return forget("its machine is given back");
-    Json back = uncordoned(*node);
-    for (const char* const label : {api::kInstanceLabel, api::kClusterNameLabel, api::kGroupNameLabel, api::kComputeTypeLabel}) back.child("metadata").child("labels").erase(label);
-    if (!value.replace.empty()) back.child("metadata").child("labels").set(kReplaced, value.id);
+    Json back = (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id ? uncordoned(*node) : *node;
+    for (const char* const label : {api::kInstanceLabel, api::kClusterLabel, api::kClusterNameLabel, api::kGroupNameLabel, api::kComputeTypeLabel}) back.child("metadata").child("labels").erase(label);
+    // Nor is one that fell silent, and may run what it ran.
+    if (!value.replace.empty() || silent) back.child("metadata").child("labels").set(kReplaced, value.id);
     add(Verb::Update, resources::nodes, std::move(back), fmt::format("{} has left", value.id));
-    if (!silent) last().if_empty = value.node;
+    guard(value.node, silent);
+  }
+  void guard(const std::string& node, bool silent) {
+    if (overdue_) return;
+    (silent ? last().if_silent : last().if_empty) = node;
   }
 
   // A request to reboot, once for each id. True: it is under way.
@@ -512,7 +527,7 @@ class Planner {
     }
     // A controller's work is taken over or waits; people on a login node were asked for.
     const InstanceGroup* group = cluster_.group(value.group);
-    const bool drains = slurm_ && group != nullptr && group->node_type == SlurmNodeType::Compute && is_ready(node);
+    const bool drains = slurm_ && group != nullptr && group->node_type == SlurmNodeType::Compute && !is_silent(&node);
     if (value.reboot_stage == "Emptying") {
       if (!drains || (closed_for(one, node) && emptied(one, true))) stage("Rebooting");
       one.message = one.message.empty() ? "is to be rebooted" : "is to be rebooted; " + one.message;
@@ -527,7 +542,7 @@ class Planner {
     if (asked["id"].string() != value.reboot) {
       if (drains && !(closed_for(one, node) && emptied(one, true))) return true;  // one came meanwhile
       add(Verb::Update, resources::machines, laid_over(*machine, Json::object({{"spec", Json::object({{"reboot", Json::object({{"id", value.reboot}, {"by", fmt::format("cluster {}, instance {}", cluster_.title, value.id)}})}})}})), value.id + " is to be rebooted");
-      if (drains) last().if_empty = value.node;
+      if (group != nullptr && group->node_type == SlurmNodeType::Compute) guard(value.node, !drains);
       return true;
     }
     if (told["id"].string() != value.reboot || told["phase"].string() == "Rebooting") return true;
@@ -538,13 +553,33 @@ class Planner {
 
   // ---- Slurm
 
-  // How many nodes of the group Slurm is to have: those that have a machine, and no more than asked for.
-  int size_of(const InstanceGroup& group) const {
-    if (group.node_type == SlurmNodeType::Controller) return group.target;
-    std::set<int> placed;
-    for (const One& one : of_group(group.name))
-      if (!one.value.node.empty() && numbers_.at(group.name).live(one.value.number)) placed.insert(one.value.number);
-    return std::min(group.target, static_cast<int>(placed.size()));
+  // Of each group: how many nodes Slurm is to have in the end (those that have a machine, no more than asked for), how many it is told now, and how many pods there are.
+  struct Sizes {
+    int wanted = 0, now = 0, pods = 0;
+  };
+  void count_sizes() {
+    for (const InstanceGroup& group : cluster_.groups) {
+      Sizes& sizes = sizes_[group.name];
+      for (const Json& pod : in_.pods) sizes.pods += has_role(pod, group);
+      if (group.node_type == SlurmNodeType::Controller) {
+        sizes.wanted = sizes.now = group.target;
+        continue;
+      }
+      const Numbers& numbers = numbers_.at(group.name);
+      std::set<int> placed, unmarked;
+      for (const One& one : of_group(group.name)) {
+        if (one.value.node.empty()) continue;
+        if (numbers.live(one.value.number)) {
+          placed.insert(one.value.number);
+        } else if (const auto found = pods_on_.find(one.value.node); group.node_type == SlurmNodeType::Compute && found != pods_on_.end()) {
+          // Fewer are asked for when Slurm knows which one is meant: else it would choose another.
+          for (const Json* pod : found->second)
+            if (holds_machine(*pod) && has_role(*pod, group) && !kube::deleting(*pod) && !(*pod)["metadata"]["annotations"].has(api::kLeavesFirst)) unmarked.insert(one.value.number);
+        }
+      }
+      sizes.wanted = std::min(group.target, static_cast<int>(placed.size()));
+      sizes.now = sizes.wanted + static_cast<int>(unmarked.size());
+    }
   }
 
   ShapeOptions shape_options() const {
@@ -561,31 +596,41 @@ class Planner {
       return;
     }
     if (kube::deleting(in_.space)) return look_again(std::chrono::seconds(1));
-    const ShapeOptions shape = shape_options();
+    ShapeOptions shape = shape_options();
     for (Json& wanted : claims_of(cluster_, shape))
       if (std::none_of(in_.claims.begin(), in_.claims.end(), [&](const Json& there) { return kube::name_of(there) == kube::name_of(wanted); })) add(Verb::Create, resources::claims, std::move(wanted), "the cluster keeps its state and homes in it");
     std::map<std::string, int> sizes;
     std::set<std::string> sets;
+    int nodes = 0;
     for (const InstanceGroup& group : cluster_.groups) {
-      sizes[group.name] = size_of(group);
+      sizes[group.name] = sizes_.at(group.name).now;
       if (group.node_type != SlurmNodeType::Compute) continue;
       sets.insert(group.set);
-      apply(api::kNodeSets, find_named(in_.node_sets, group.set), node_set_of(cluster_, group, sizes[group.name]), fmt::format("group {}", group.name));
+      nodes += group.target;
+      Json wanted = node_set_of(cluster_, group, sizes[group.name]);
+      if (const Json* there = find_named(in_.node_sets, group.set); there == nullptr) add(Verb::Create, api::kNodeSets, std::move(wanted), fmt::format("group {}", group.name));
+      else put(api::kNodeSets, *there, laid_over(*there, Json::object({{"spec", wanted["spec"]}})), fmt::format("group {}", group.name));
     }
-    apply(resources::slurm_clusters, in_.slurm.is_object() ? &in_.slurm : nullptr, slurm_cluster_of(cluster_, sizes, shape), "the cluster");
     for (const Json& set : in_.node_sets)
-      if (set["metadata"]["labels"][api::kClusterLabel].string() == cluster_.name && !sets.contains(kube::name_of(set)) && !kube::deleting(set)) add(Verb::Delete, api::kNodeSets, set, "its group is gone");
+      if (set["metadata"]["labels"][api::kClusterLabel].string() == cluster_.name && !sets.contains(kube::name_of(set))) {
+        shape.ending[kube::name_of(set)] = set["metadata"]["annotations"][kPartitionNote].string();
+        if (!kube::deleting(set)) add(Verb::Delete, api::kNodeSets, set, "its group is gone");
+      }
+    Json wanted = slurm_cluster_of(cluster_, sizes, shape);
+    if (in_.slurm.is_object()) put(resources::slurm_clusters, in_.slurm, shaped(in_.slurm, wanted, nodes), "the cluster");
+    else add(Verb::Create, resources::slurm_clusters, shaped(wanted, wanted, nodes), "the cluster");
+    // Slurm leaves login nodes beyond the size alone, for the people on them; here somebody asked for fewer.
+    const auto logins = in_.slurm["spec"]["slurmNodes"]["login"]["size"].integer(1);
+    for (const Json& pod : in_.pods)
+      if (pod["metadata"]["labels"][api::kSlurmRoleLabel].string() == "login" && !kube::deleting(pod) && ordinal_of(pod) >= logins) add(Verb::Delete, resources::pods, pod, "fewer login nodes are asked for");
   }
   static const Json* find_named(const std::vector<Json>& all, const std::string& wanted) {
     const auto found = std::find_if(all.begin(), all.end(), [&](const Json& one) { return kube::name_of(one) == wanted; });
     return found == all.end() ? nullptr : &*found;
   }
   // What a person changed beside our fields stays.
-  void apply(const kube::Resource& resource, const Json* there, Json wanted, std::string why) {
-    if (there == nullptr) return add(Verb::Create, resource, std::move(wanted), std::move(why));
-    if (kube::deleting(*there)) return;
-    Json laid = laid_over(*there, Json::object({{"spec", wanted["spec"]}}));
-    if (laid != *there) add(Verb::Update, resource, std::move(laid), std::move(why));
+  void put(const kube::Resource& resource, const Json& there, Json laid, std::string why) {
+    if (!kube::deleting(there) && laid != there) add(Verb::Update, resource, std::move(laid), std::move(why));
   }
   bool applied() const {
     if (!slurm_) return true;
@@ -606,10 +651,14 @@ class Planner {
       left = true;
       if (!kube::deleting(set)) add(Verb::Delete, api::kNodeSets, set, "the cluster goes");
     }
-    left = left || std::any_of(in_.pods.begin(), in_.pods.end(), is_slurm_node);
-    if (!left) return true;
-    const auto asked = parse_time(object_["metadata"]["deletionTimestamp"].string());
-    if (asked && now_ >= *asked + options_.silent) return true;  // what does not answer goes with its machine
+    for (const Json& pod : in_.pods) {
+      left = left || holds_machine(pod);
+      // What does not answer is not waited for any longer: its machine goes, too.
+      if (!overdue_ || pod["spec"]["nodeName"].string().empty()) continue;
+      add(Verb::Delete, resources::pods, pod, "it does not end");
+      last().force = true;
+    }
+    if (!left || overdue_) return true;
     look_again(std::chrono::seconds(5));
     for (One& one : mine_) one.phase = "ShuttingDown", one.message = "what Slurm runs on it ends first";
     return false;
@@ -649,10 +698,9 @@ class Planner {
   static int rank(const One& one) { return one.phase == "Failure" ? 2 : one.value.node.empty() ? 1 : 0; }
 
   void judge() {
-    bool complete = applied(), enough = applied();
+    bool complete = applied(), enough = applied(), settled = true, waits = false;
     int running_all = 0, target_all = 0;
     Json groups = Json::array();
-    const bool served = status_["served"].boolean();
     std::set<std::string> told;
     for (const InstanceGroup& group : cluster_.groups) {
       const int running = running_of(group), target = group.target;
@@ -660,12 +708,16 @@ class Planner {
       const bool full = running == target && numbers_.at(group.name).size() == target;
       const auto mine = of_group(group.name);
       const bool leaving = std::any_of(mine.begin(), mine.end(), [](const One& one) { return one.leaves || one.value.deleting; });
-      complete = complete && full && !leaving;
+      const auto old = old_failures_.find(group.name);
+      const bool as_before = numbers_.at(group.name).size() == target && running + (old == old_failures_.end() ? 0 : old->second) >= target;
+      complete = complete && as_before && !leaving;
+      settled = settled && numbers_.at(group.name).size() == target && !leaving;
+      waits = waits || running + (old == old_failures_.end() ? 0 : old->second) < target;
       enough = enough && running >= (slurm_ && group.node_type == SlurmNodeType::Controller ? std::max(1, group.min) : group.min);
       const One* stuck = nullptr;
       for (const One& one : mine)
         if (!one.leaves && !one.value.deleting && one.phase != "Running" && (stuck == nullptr || rank(one) > rank(*stuck))) stuck = &one;
-      Json entry = Json::object({{"instanceGroupName", group.name}, {"status", full && !leaving ? "InService" : !served ? "Creating" : stuck != nullptr && (stuck->phase == "Failure" || stuck->value.node.empty()) ? "Degraded" : "Updating"}, {"current", running}, {"target", target}, {"issued", next_.at(group.name).issued}});
+      Json entry = Json::object({{"instanceGroupName", group.name}, {"status", full && !leaving ? "InService" : !served_ ? "Creating" : stuck != nullptr && (stuck->phase == "Failure" || stuck->value.node.empty()) ? "Degraded" : "Updating"}, {"current", running}, {"target", target}, {"issued", next_.at(group.name).issued}});
       if (const std::string ours = next_.at(group.name).ours.text(); !ours.empty()) entry.set("retired", ours);
       if (stuck != nullptr && !stuck->message.empty()) entry.set("message", fmt::format("{}: {}", stuck->value.id, stuck->message));
       groups.push(std::move(entry));
@@ -675,23 +727,25 @@ class Planner {
     for (const Json& before : status_["instanceGroups"].items()) {
       if (!told.insert(before["instanceGroupName"].string()).second) continue;
       const auto left = of_group(before["instanceGroupName"].string());
-      complete = complete && left.empty();
+      complete = complete && left.empty(), settled = settled && left.empty();
       Json entry = before;
       NumberSet retired;
-      for (int i = 1, issued = static_cast<int>(before["issued"].integer()); i <= issued; ++i) retired.add(i);
+      retired.add(1, static_cast<int>(before["issued"].integer()));
       entry.set("status", left.empty() ? "Deleted" : "Deleting").set("current", 0).set("target", 0);
       if (retired.size() > 0) entry.set("retired", retired.text());
       entry.erase("message");
       groups.push(std::move(entry));
     }
-    for (const One& one : mine_) complete = complete && told.contains(one.value.group);
+    for (const One& one : mine_)
+      if (!told.contains(one.value.group)) complete = settled = false;
     status_.set("instanceGroups", std::move(groups)).set("summary", fmt::format("{}/{}", running_all, target_all)).set("observedGeneration", cluster_.generation);
     if (slurm_) status_.set("namespace", cluster_.space);
     std::string slurm_refuses;
     if (const Json* valid = in_.slurm.is_object() ? kube::find_condition(in_.slurm, "SpecValid") : nullptr; valid != nullptr && (*valid)["status"].string() == "False") slurm_refuses = "Slurm: " + (*valid)["message"].string();
 
     if (cluster_.continuous) {
-      if (served || enough) {
+      status_.set("mode", "Continuous");
+      if (served_ || enough) {
         status_.set("served", true);
         tell("InService", slurm_refuses);
       } else {
@@ -707,27 +761,29 @@ class Planner {
       status_.erase("began");
       return tell("InService", kept);
     }
+    // Nothing of the change is left; what had failed before it has failed since.
+    if (taken_back_ && settled) return tell("InService", status_["failed"]["message"].string());
     if (taken_back_) return tell("RollingBack", status_["failed"]["message"].string());
     if (good == cluster_.generation) return tell("InService", slurm_refuses);
     const Instant began = parse_time(status_["began"].string()).value_or(now_);
     const bool same = status_["beganGeneration"].integer(-1) == cluster_.generation;
     if (!same) status_.set("began", print_time(now_)).set("beganGeneration", cluster_.generation);
-    tell(served ? "Updating" : "Creating", "");
+    tell(served_ ? "Updating" : "Creating", "");
     if (!same) return look_again(options_.no_machine);
     std::string why = failure_.empty() ? slurm_refuses : failure_;
     if (why.empty() && without_machine_ && now_ >= began + options_.no_machine) {
       for (const One& one : mine_)
         if (why.empty() && one.value.node.empty() && !one.message.empty()) why = fmt::format("group {}: {}", one.value.group, one.message);
-    } else if (why.empty() && now_ >= began + options_.patience) {
+    } else if (why.empty() && waits && now_ >= began + options_.patience) {  // jobs of what leaves may take their time
       why = fmt::format("not all instances ran within {} minutes", options_.patience.count() / 60);
       for (const One& one : mine_)
-        if (!one.message.empty() && one.phase != "Running") {
+        if (!one.message.empty() && one.phase != "Running" && !one.leaves) {
           why += fmt::format("; {} of group {}: {}", one.value.id, one.value.group, one.message);
           break;
         }
     }
     if (!why.empty()) {
-      status_.set("failed", Json::object({{"generation", cluster_.generation}, {"message", why}}));
+      status_.set("failed", Json::object({{"generation", cluster_.generation}, {"message", why}, {"at", print_time(now_)}}));
       return tell("RollingBack", why);
     }
     const Instant next = began + (without_machine_ && now_ < began + options_.no_machine ? options_.no_machine : options_.patience);
@@ -735,6 +791,9 @@ class Planner {
   }
 
   ClusterPlan done() {
+    std::set<std::string> changed;
+    for (const ClusterStep& step : out_.steps)
+      if (step.resource == api::kInstances && step.verb != Verb::Create) changed.insert(kube::name_of(step.object));
     for (One& one : mine_) {
       if (gone_) break;
       one.status.set("phase", one.phase.empty() ? one.value.phase.empty() ? "Pending" : one.value.phase : one.phase);
@@ -744,8 +803,7 @@ class Planner {
       // First of all: what is done with a machine follows from what is written here.
       Json told = *one.object;
       told.set("status", one.status);
-      const bool changes = std::any_of(out_.steps.begin(), out_.steps.end(), [&](const ClusterStep& step) { return step.resource == api::kInstances && step.verb != Verb::Create && kube::name_of(step.object) == one.value.id; });
-      if (!changes) told_.push_back({.verb = Verb::UpdateStatus, .resource = api::kInstances, .object = std::move(told), .if_empty = {}, .if_gone = {}, .if_live = {}, .if_not_of = {}, .why = "what is known of it"});
+      if (!changed.contains(one.value.id)) told_.push_back({.verb = Verb::UpdateStatus, .resource = api::kInstances, .object = std::move(told), .if_empty = {}, .if_gone = {}, .if_live = {}, .if_not_of = {}, .if_silent = {}, .why = "what is known of it"});
     }
     out_.steps.insert(out_.steps.begin(), std::make_move_iterator(told_.begin()), std::make_move_iterator(told_.end()));
     if (!gone_ && status_ != object_["status"]) out_.status = status_;
@@ -758,11 +816,13 @@ class Planner {
   const Json& object_;
   Json status_;
   api::Cluster cluster_;
-  bool taken_back_ = false, undone_ = false, slurm_ = true, without_machine_ = false, gone_ = false;
+  bool taken_back_ = false, undone_ = false, served_ = false, overdue_ = false, slurm_ = true, without_machine_ = false, gone_ = false;
   std::vector<One> mine_;
   std::set<std::string> promised_;
   std::map<std::string, std::vector<const Json*>> pods_on_;
   std::map<std::string, Numbers> numbers_, next_;  // as stored, and as it is to be
+  std::map<std::string, Sizes> sizes_;
+  std::map<std::string, int> old_failures_;  // by group: of before this change
   std::string failure_;
   std::vector<ClusterStep> told_;
   ClusterPlan out_;

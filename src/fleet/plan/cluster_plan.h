@@ -37,8 +37,9 @@ struct ClusterStep {
   Verb verb = Verb::Create;
   kube::Resource resource;
   kube::Json object;                      // whole; of Delete: with uid and version
-  // Caches may be behind; these are asked of the API itself before the step is taken: no node of Slurm is on this Node; no Machine of this name is there; this Instance has that machine, and is not being deleted; this Node is not of the Instance that the step is about.
-  std::string if_empty, if_gone, if_live, if_not_of;
+  // Caches may be behind; these are asked of the API itself before the step is taken: no node of Slurm is on this Node; no Machine of this name is there; this Instance has that machine, and is not being deleted; this Node is not of the Instance that the step is about; this Node is there no more, or not ready.
+  std::string if_empty, if_gone, if_live, if_not_of, if_silent;
+  bool force = false;                     // of a pod: without waiting for whoever runs it
   std::string why;
 };
 
@@ -52,5 +53,8 @@ struct ClusterPlan {
 ClusterPlan plan_cluster(const ClusterSnapshot& snapshot, Instant now, const ClusterPlanOptions& options);
 
 const char* name(ClusterStep::Verb verb);
+
+// A pod of Slurm that has not ended: what a machine has to be rid of before it goes.
+bool holds_machine(const kube::Json& pod);
 
 }  // namespace fairlead::fleet

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <set>
 
 #include "api/instance_types.h"
 #include "api/node_set.h"
@@ -22,7 +24,7 @@ Json object_of(const kube::Resource& resource, const api::Cluster& cluster, cons
   return Json::object({{"apiVersion", resource.api_version()}, {"kind", resource.kind}, {"metadata", std::move(metadata)}});
 }
 
-Json selector_of(const api::Cluster& cluster, const api::InstanceGroup& group) { return Json::object({{api::kClusterNameLabel, cluster.title}, {api::kGroupNameLabel, group.name}}); }
+Json selector_of(const api::Cluster& cluster, const api::InstanceGroup& group) { return Json::object({{api::kClusterLabel, cluster.name}, {api::kGroupNameLabel, group.name}}); }
 
 // What is left of a machine of the type for the one pod of Slurm on it: an agent, a network plug-in and munge need the rest.
 Json resources_of(const std::string& type_name, bool devices) {
@@ -43,18 +45,56 @@ Json claim(const api::Cluster& cluster, const char* name, const char* size, cons
   return out;
 }
 
-// Every node is in partition dev, as in HyperPod, and compute nodes in their own.
-Json partitions_of(const api::Cluster& cluster) {
-  std::map<std::string, std::string> by_name;
+// Every node is in partition dev, as in HyperPod, and compute nodes in their own. A partition goes after its last worker: its jobs would end with it.
+std::map<std::string, std::string> partitions_of(const api::Cluster& cluster, const std::map<std::string, std::string>& ending) {
+  std::map<std::string, std::string> nodes, out;
+  std::set<std::string> open;
+  const auto add = [&](const std::string& partition, const std::string& set) {
+    if (partition.empty() || partition == "dev") return;
+    std::string& list = nodes[partition];
+    list += (list.empty() ? "" : ",") + set;
+  };
   for (const api::InstanceGroup& group : cluster.groups)
-    for (const std::string& partition : group.partitions)
-      if (partition != "dev") {
-        std::string& nodes = by_name[partition];
-        nodes += (nodes.empty() ? "" : ",") + group.set;
-      }
-  Json lines = Json::array({Json("PartitionName=dev Nodes=ALL Default=YES MaxTime=INFINITE State=UP")});
-  for (const auto& [name, nodes] : by_name) lines.push(fmt::format("PartitionName={} Nodes={} MaxTime=INFINITE State=UP", name, nodes));
-  return lines;
+    for (const std::string& partition : group.partitions) add(partition, group.set), open.insert(partition);
+  for (const auto& [set, partition] : ending) add(partition, set);
+  out["dev"] = "PartitionName=dev Nodes=ALL Default=YES MaxTime=INFINITE State=UP";
+  for (const auto& [name, list] : nodes) out[name] = fmt::format("PartitionName={} Nodes={} MaxTime=INFINITE State={}", name, list, open.contains(name) ? "UP" : "DRAIN");
+  return out;
+}
+
+std::string partition_of_line(const std::string& line) {
+  constexpr std::string_view key = "PartitionName=";
+  if (!line.starts_with(key)) return "";
+  return line.substr(key.size(), line.find_first_of(" \t") == std::string::npos ? std::string::npos : line.find_first_of(" \t") - key.size());
+}
+
+// Entries of `ours` in the place of those of their names; the others stay.
+Json by_name(const Json& there, const Json& ours) {
+  Json out = Json::array();
+  std::set<std::string> put;
+  for (const Json& one : there.items()) {
+    const auto same = std::find_if(ours.items().begin(), ours.items().end(), [&](const Json& mine) { return mine["name"] == one["name"]; });
+    out.push(same == ours.items().end() ? one : *same);
+    put.insert(one["name"].string());
+  }
+  for (const Json& one : ours.items())
+    if (!put.contains(one["name"].string())) out.push(one);
+  return out;
+}
+
+// The text with MaxNodeCount of at least so many nodes, in powers of two, since it takes a restart of slurmctld.
+std::string with_max_nodes(const std::string& text, int nodes) {
+  constexpr int default_of_ours = 512;
+  if (nodes <= default_of_ours) return text;
+  int wanted = default_of_ours;
+  while (wanted < nodes) wanted *= 2;
+  constexpr std::string_view key = "MaxNodeCount=";
+  if (const auto at = text.find(key); at != std::string::npos) {
+    if (std::atoi(text.c_str() + at + key.size()) >= nodes) return text;
+    const auto end = text.find_first_not_of("0123456789", at + key.size());
+    return text.substr(0, at + key.size()) + std::to_string(wanted) + (end == std::string::npos ? "" : text.substr(end));
+  }
+  return text + (text.empty() || text.ends_with('\n') ? "" : "\n") + fmt::format("{}{}\n", key, wanted);
 }
 
 }  // namespace
@@ -73,6 +113,7 @@ std::vector<Json> claims_of(const api::Cluster& cluster, const ShapeOptions& opt
 
 Json node_set_of(const api::Cluster& cluster, const api::InstanceGroup& group, int size) {
   Json out = object_of(api::kNodeSets, cluster, group.set);
+  if (!group.partitions.empty()) out.child("metadata").set("annotations", Json::object({{kPartitionNote, group.partitions.front()}}));
   const auto claim_source = [](const char* name) { return Json::object({{"persistentVolumeClaim", Json::object({{"claimName", name}})}}); };
   out.set("spec", Json::object({{"clusterName", cluster.slurm_name}, {"replicas", size}, {"nodeSelector", selector_of(cluster, group)},
                                 {"slurmd", Json::object({{"resources", resources_of(group.type, true)}, {"volumes", Json::object({{"jail", claim_source(kJailClaim)}, {"spool", Json::object({{"emptyDir", Json::object()}})}})}})},
@@ -110,8 +151,15 @@ Json slurm_cluster_of(const api::Cluster& cluster, const std::map<std::string, i
     extensions.set("bindCores", false);
     if (gpus) extensions.set("mockGpus", true);
   }
+  Json lines = Json::array();
+  std::string names;
+  for (const auto& [name, line] : partitions_of(cluster, options.ending)) {
+    lines.push(line);
+    names += (names.empty() ? "" : ",") + name;
+  }
+  out.child("metadata").set("annotations", Json::object({{kPartitionsNote, names}}));
   out.set("spec", Json::object({{"k8sNodeFilters", std::move(filters)}, {"volumeSources", Json::array({source("controller-spool", kSpoolClaim), source("jail", kJailClaim)})}, {"slurmNodes", std::move(nodes)},
-                                {"partitionConfiguration", Json::object({{"configType", "custom"}, {"rawConfig", partitions_of(cluster)}})}, {"extensions", std::move(extensions)}}));
+                                {"partitionConfiguration", Json::object({{"configType", "custom"}, {"rawConfig", std::move(lines)}})}, {"extensions", std::move(extensions)}}));
   return out;
 }
 
@@ -119,6 +167,21 @@ Json laid_over(Json there, const Json& wanted) {
   if (!there.is_object() || !wanted.is_object()) return wanted;
   for (const auto& [name, value] : wanted.members()) there.set(name, laid_over(there[name], value));
   return there;
+}
+
+Json shaped(const Json& there, const Json& wanted, int nodes) {
+  Json want = Json::object({{"metadata", Json::object({{"annotations", wanted["metadata"]["annotations"]}})}, {"spec", wanted["spec"]}});
+  Json& spec = want.child("spec");
+  for (const char* const list : {"k8sNodeFilters", "volumeSources"}) spec.set(list, by_name(there["spec"][list], wanted["spec"][list]));
+  // Partitions of people stay; those that were ours and are no more go.
+  Json lines = wanted["spec"]["partitionConfiguration"]["rawConfig"];
+  const std::string ours = "," + there["metadata"]["annotations"][kPartitionsNote].string() + "," + wanted["metadata"]["annotations"][kPartitionsNote].string() + ",";
+  for (const Json& line : there["spec"]["partitionConfiguration"]["rawConfig"].items())
+    if (const std::string name = partition_of_line(line.string()); name.empty() || ours.find("," + name + ",") == std::string::npos) lines.push(line);
+  spec.child("partitionConfiguration").set("rawConfig", std::move(lines));
+  const std::string& custom = there["spec"]["customSlurmConfig"].string();
+  if (const std::string text = with_max_nodes(custom, nodes); text != custom) spec.set("customSlurmConfig", text);
+  return laid_over(there, want);
 }
 
 }  // namespace fairlead::fleet

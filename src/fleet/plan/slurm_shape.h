@@ -15,7 +15,10 @@ inline constexpr const char* kSpoolClaim = "controller-spool-pvc";    // Slurm's
 struct ShapeOptions {
   std::string storage_class;     // of the two claims; empty: the site's default
   bool local_machines = false;   // nodes share the cores of one machine, and their GPUs are declared
+  std::map<std::string, std::string> ending;  // sets that are still there although their group is gone, and their partition: jobs run in it
 };
+inline constexpr const char* kPartitionNote = "fairlead.dev/partition";    // of a NodeSet
+inline constexpr const char* kPartitionsNote = "fairlead.dev/partitions";  // of a SlurmCluster: those that are ours, with commas
 
 kube::Json namespace_of(const api::Cluster& cluster, const kube::Json& object);
 bool is_namespace_of(const kube::Json& space, const api::Cluster& cluster);
@@ -26,5 +29,7 @@ kube::Json slurm_cluster_of(const api::Cluster& cluster, const std::map<std::str
 
 // What stands in `wanted` laid over what is there: fields that are only there stay, lists are replaced as a whole.
 kube::Json laid_over(kube::Json there, const kube::Json& wanted);
+// The same for a SlurmCluster: of node filters, volume sources and partitions ours are put among those of people, by name; MaxNodeCount stands in customSlurmConfig where Slurm's default of ours would not do.
+kube::Json shaped(const kube::Json& there, const kube::Json& wanted, int nodes);
 
 }  // namespace fairlead::fleet
