@@ -74,7 +74,7 @@ sm batch-delete-cluster-nodes --cluster-name ml --node-ids "$victim" > /dev/null
 until_true 30 'it is told what is waited for' says 'gpu-1 is to leave it first' sm describe-cluster-node --cluster-name ml --node-id "$victim" --query NodeDetails.InstanceStatus --output text
 wait $job || fail 'the job was ended'
 until_true 90 'the node is gone' gone sm describe-cluster-node --cluster-name ml --node-id "$victim"
-same $'gpu-0\ngpu-2' bash -c "$(declare -f on km k); on sinfo -h -N -p train -o %N | sort" || fail 'Slurm still has it'
+until_true 30 'Slurm has forgotten it' same $'gpu-0\ngpu-2' bash -c "$(declare -f on km k); on sinfo -h -N -p train -o %N | sort"
 same $'2\t2' sm describe-cluster --cluster-name ml --query 'InstanceGroups[?InstanceGroupName==`gpu`].[CurrentCount,TargetCount]' --output text || fail 'the target is not lower'
 is_empty k get machine "hyperpod-$victim" --ignore-not-found -o name || fail 'its machine is left'
 refusal=$(sm batch-delete-cluster-nodes --cluster-name ml --node-ids "$(id_of controller-0)" --query 'Failed[].Code' --output text)

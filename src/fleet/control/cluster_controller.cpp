@@ -149,8 +149,13 @@ Result<void> ClusterController::take(const ClusterStep& step) {
       if (!done && done.error().code == Code::Exists) return {};
       return forget(std::move(done));
     }
-    case ClusterStep::Verb::Update: return forget(api_.update(step.resource, step.object));
-    case ClusterStep::Verb::UpdateStatus: return forget(api_.update_status(step.resource, step.object));
+    // Of an instance that has gone there is nothing left to say.
+    case ClusterStep::Verb::Update:
+    case ClusterStep::Verb::UpdateStatus: {
+      auto done = step.verb == ClusterStep::Verb::Update ? api_.update(step.resource, step.object) : api_.update_status(step.resource, step.object);
+      if (!done && done.error().code == Code::NotFound && step.resource == api::kInstances) return {};
+      return forget(std::move(done));
+    }
     case ClusterStep::Verb::Delete: {
       auto done = api_.remove(step.resource, kube::key_of(step.object), {.grace_seconds = step.force ? std::optional<std::int64_t>(0) : std::nullopt, .uid = kube::uid_of(step.object), .resource_version = step.force ? "" : kube::version_of(step.object)});
       if (!done && done.error().code == Code::NotFound) return {};
