@@ -436,6 +436,16 @@ TEST(Clusters, OtherPodsOfSlurmLeaveAMachineToo) {
   EXPECT_EQ(site.numbers("gpu"), "1' 2");
 }
 
+// A pod that has ended and is being deleted: whoever runs it takes the object away, and cannot without its machine.
+TEST(Clusters, AMachineStaysUntilItsPodsAreGoneAsObjectsToo) {
+  Json pod = Json::object({{"metadata", Json::object({{"name", "gpu-0"}, {"labels", Json::object({{api::kSlurmRoleLabel, "worker"}})}})}, {"status", Json::object({{"phase", "Running"}})}});
+  EXPECT_TRUE(holds_machine(pod));
+  pod.child("status").set("phase", "Failed");
+  EXPECT_FALSE(holds_machine(pod));
+  pod.child("metadata").set("deletionTimestamp", "2026-11-26T12:00:00Z");
+  EXPECT_TRUE(holds_machine(pod));
+}
+
 TEST(Clusters, OfAMachineThatAPersonCordonedTheCordonStaysWhenItIsGivenBack) {
   ClusterSite site(false);
   for (const char* name : {"c", "l"}) site.spare(name, *name == 'c' ? "ml.c5.large" : "ml.t3.medium", 2, 4, 0);

@@ -35,7 +35,8 @@ const char* name(Verb verb) {
 
 bool holds_machine(const Json& pod) {
   const std::string& phase = pod["status"]["phase"].string();
-  return !pod["metadata"]["labels"][api::kSlurmRoleLabel].is_null() && phase != "Succeeded" && phase != "Failed";
+  // One that is being deleted needs its machine to the end: without it the object stays until somebody finds out, and its name is taken so long.
+  return !pod["metadata"]["labels"][api::kSlurmRoleLabel].is_null() && (kube::deleting(pod) || (phase != "Succeeded" && phase != "Failed"));
 }
 
 namespace {

@@ -54,7 +54,7 @@ ClusterPlan plan_cluster(const ClusterSnapshot& snapshot, Instant now, const Clu
 
 const char* name(ClusterStep::Verb verb);
 
-// A pod of Slurm that has not ended: what a machine has to be rid of before it goes.
+// A pod of Slurm that has not ended, or is being deleted: what a machine has to be rid of before it goes.
 bool holds_machine(const kube::Json& pod);
 
 }  // namespace fairlead::fleet
