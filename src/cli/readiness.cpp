@@ -44,8 +44,10 @@ Readiness cluster_readiness(const Json& cluster) {
 Readiness groups_readiness(const Json& cluster) {
   const Json& status = cluster["status"];
   const std::string &phase = status["phase"].string(), &message = status["message"].string();
-  if (phase == "Failed") return {State::Refused, message};
-  if (phase.empty() || status["observedGeneration"].integer() < cluster["metadata"]["generation"].integer()) return waiting(message.empty() ? "not seen yet" : message);
+  const Json* valid = kube::find_condition(cluster, "SpecValid");
+  const bool seen = status["observedGeneration"].integer() >= cluster["metadata"]["generation"].integer();
+  if (phase == "Failed" || (seen && valid != nullptr && (*valid)["status"].string() == "False")) return {State::Refused, message};
+  if (phase.empty() || !seen) return waiting(message.empty() ? "not seen yet" : message);
   for (const auto& group : status["instanceGroups"].items())
     if (group["current"].integer() < group["target"].integer()) return waiting(fmt::format("{} instances run; {}: {}", status["summary"].string(), group["instanceGroupName"].string(), group["message"].string_or("starting")));
   return phase == "InService" ? Readiness{State::Ready, status["summary"].string() + " instances run"} : waiting(phase);

@@ -170,6 +170,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Look2{"groups_coming", "{kind: Cluster, metadata: {generation: 1}, status: {phase: InService, summary: 1/2, observedGeneration: 1, instanceGroups: [{instanceGroupName: gpu, current: 1, target: 2, message: no machine}]}}", "", State::Waiting, "1/2 instances run; gpu: no machine"},
                     Look2{"groups_changed", "{kind: Cluster, metadata: {generation: 2}, status: {phase: InService, observedGeneration: 1}}", "", State::Waiting, "not seen yet"},
                     Look2{"groups_ready", "{kind: Cluster, metadata: {generation: 1}, status: {phase: InService, summary: 2/2, observedGeneration: 1, instanceGroups: [{instanceGroupName: gpu, current: 2, target: 2}]}}", "", State::Ready, "2/2"},
+                    Look2{"groups_wrong", "{kind: Cluster, metadata: {generation: 2}, status: {phase: InService, message: no such type, observedGeneration: 2, conditions: [{type: SpecValid, status: 'False'}]}}", "", State::Refused, "no such type"},
                     Look2{"groups_failed", "{kind: Cluster, status: {phase: Failed, message: no such type}}", "", State::Refused, "no such type"},
                     Look2{"pod_pulling", "{kind: Pod, status: {phase: Pending, containerStatuses: [{name: a, state: {waiting: {reason: ErrImageNeverPull, message: no image x}}}]}}", "", State::Waiting, "a: no image x"},
                     Look2{"pod_unschedulable", "{kind: Pod, status: {phase: Pending, conditions: [{type: PodScheduled, status: 'False', message: 0/2 nodes}]}}", "", State::Waiting, "0/2 nodes"},

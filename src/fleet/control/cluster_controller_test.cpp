@@ -513,6 +513,7 @@ TEST(Clusters, AMistakeChangesNothing) {
   EXPECT_EQ(site.phase("ml"), "InService");
   EXPECT_THAT(site.status("ml")["message"].string(), HasSubstr("\"ml.nonsense\" is no type of the API"));
   EXPECT_EQ(site.api.all("machines"), machines);
+  EXPECT_FALSE(kube::condition_is_true(site.api.all("clusters").at({"", "ml"}), "SpecValid"));
   site.create("bad", Json::object({{"instanceGroups", Json::array({site.group("w", "ml.c5.large", 1, "Compute", "x")})}}));
   site.settle();
   EXPECT_EQ(site.phase("bad"), "Failed");

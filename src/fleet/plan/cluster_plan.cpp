@@ -109,8 +109,10 @@ class Planner {
       tell(gone ? "Failed" : "RollingBack", status_["failed"]["message"].string());
       return done();
     }
-    if (const std::string why = objection(); !why.empty()) {
-      tell(served_ ? "InService" : "Failed", why);
+    const std::string wrong = objection();
+    tell_validity(wrong);
+    if (!wrong.empty()) {
+      tell(served_ ? "InService" : "Failed", wrong);
       return done();
     }
     count_numbers();
@@ -685,6 +687,13 @@ class Planner {
     status_.set("phase", phase);
     if (message.empty()) status_.erase("message");
     else status_.set("message", message);
+  }
+
+  void tell_validity(const std::string& wrong) {
+    Json holder = Json::object({{"metadata", object_["metadata"]}, {"status", std::move(status_)}});
+    kube::set_condition(holder, {"SpecValid", wrong.empty() ? "True" : "False", wrong.empty() ? "Valid" : "Refused", wrong}, now_);
+    status_ = std::move(*holder.find("status"));
+    status_.set("observedGeneration", cluster_.generation);
   }
 
   // How many nodes of a group run.
