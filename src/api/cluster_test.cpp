@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <set>
+#include <vector>
 
 #include "api/instance_types.h"
 #include "base/rng.h"
@@ -43,7 +44,7 @@ TEST(NumberSet, ReadsRangesAndRefusesWhatIsNone) {
 
 TEST(PlainLabels, AreLabelsAndDiffer) {
   std::set<std::string> all;
-  for (const std::string name : {"ml", "ML", "Ml", "a.b", "a-b", "-x-", "", "äöü", std::string(100, 'a').c_str(), std::string(101, 'a').c_str(), "x--y"})
+  for (const std::string& name : std::vector<std::string>{"ml", "ML", "Ml", "a.b", "a-b", "-x-", "", "äöü", std::string(100, 'a'), std::string(101, 'a'), "x--y"})
     for (const std::size_t longest : {40u, 63u}) {
       const std::string label = plain_label(name, longest);
       EXPECT_THAT(kube::check_dns_label(label), IsEmpty()) << name << " -> " << label;
