@@ -10,6 +10,7 @@
 
 #include "api/instance_types.h"
 #include "base/encoding.h"
+#include "kube/selector.h"
 
 namespace fairlead::api {
 
@@ -148,6 +149,22 @@ InstanceGroup read_group(const Json& from, const std::string& where, const Json&
     if (out.node_type == SlurmNodeType::Compute && out.partitions.size() != 1) problem("slurmConfig.partitionNames", "a group of compute nodes is in one partition, beside dev");
     if (out.node_type != SlurmNodeType::Compute && !out.partitions.empty()) problem("slurmConfig.partitionNames", "only compute nodes are in partitions");
     if (out.node_type == SlurmNodeType::Controller && (out.target < 1 || out.target > 3)) problem("instanceCount", fmt::format("{} controllers; 1 to 3 are possible", out.target));
+  }
+  const Json& kubernetes = from["kubernetesConfig"];
+  if (orchestrator == Orchestrator::Slurm && !kubernetes.is_null()) problem("kubernetesConfig", "only clusters that Kubernetes orchestrates have it");
+  for (const auto& [key, value] : kubernetes["labels"].members()) {
+    std::string wrong = kube::check_label_key(key);
+    if (wrong.empty()) wrong = kube::check_label_value(value.string());
+    for (const char* const ours : {"fairlead.dev/", "sagemaker.amazonaws.com/", "kubernetes.io/", "node.kubernetes.io/"})
+      if (key.starts_with(ours)) wrong = "it is not yours to set";
+    if (wrong.empty()) out.labels[key] = value.string();
+    else problem("kubernetesConfig.labels", fmt::format("{}: {}", key, wrong));
+  }
+  for (const Json& taint : kubernetes["taints"].items()) {
+    const std::string& effect = taint["effect"].string();
+    if (const std::string wrong = kube::check_label_key(taint["key"].string()); !wrong.empty()) problem("kubernetesConfig.taints", wrong);
+    else if (effect != "NoSchedule" && effect != "PreferNoSchedule" && effect != "NoExecute") problem("kubernetesConfig.taints", fmt::format("\"{}\" is none of NoSchedule, PreferNoSchedule, NoExecute", effect));
+    else out.taints.push(taint);
   }
   read_numbers(out, from, where, problems);
   for (const Json& one : status.items())

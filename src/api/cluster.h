@@ -2,6 +2,7 @@
 // Cluster and Instance (fairlead.dev/v1alpha1) as values: what CreateCluster asks for, and each machine that it gets. `spec` of a Cluster is that request with lower-case first letters, beside three fields of ours (docs/design/050).
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,7 @@ inline constexpr const char* kSpareLabel = "fairlead.dev/spare";                
 inline constexpr const char* kLogicalIdLabel = "fairlead.dev/node-logical-id";    // of Instances
 inline constexpr const char* kClusterNameLabel = "sagemaker.amazonaws.com/cluster-name";         // of a Node, as in HyperPod
 inline constexpr const char* kGroupNameLabel = "sagemaker.amazonaws.com/instance-group-name";
+inline constexpr const char* kHealthLabel = "sagemaker.amazonaws.com/node-health-status";        // "Schedulable", ...
 inline constexpr const char* kComputeTypeLabel = "sagemaker.amazonaws.com/compute-type";         // "hyperpod"
 // Of pods, annotations by which their instance is emptied (docs/design/006).
 inline constexpr const char* kLeavesFirst = "fairlead.dev/leaves-first";  // when workers become fewer, this one goes before others
@@ -60,6 +62,8 @@ struct InstanceGroup {
   std::string role;                 // ExecutionRole: an ARN
   SlurmNodeType node_type = SlurmNodeType::Compute;
   std::vector<std::string> partitions;
+  std::map<std::string, std::string> labels;  // KubernetesConfig, of nodes that Kubernetes orchestrates
+  kube::Json taints = kube::Json::array();     // as in Node.spec.taints
   int issued = 0;                   // of the spec and the status: the greater
   NumberSet retired;                // of both
   int live() const { return issued - retired.size(); }

@@ -66,6 +66,14 @@ spec:
                       properties:
                         nodeType: {type: string, enum: [Controller, Login, Compute]}
                         partitionNames: {type: array, maxItems: 1, items: {type: string, pattern: "^[a-zA-Z0-9](-*[a-zA-Z0-9])*$", maxLength: 1024}}
+                    kubernetesConfig:
+                      type: object
+                      description: Labels and taints of nodes that Kubernetes orchestrates.
+                      properties:
+                        labels: {type: object, additionalProperties: {type: string}}
+                        taints:
+                          type: array
+                          items: {type: object, required: [key, effect], properties: {key: {type: string}, value: {type: string}, effect: {type: string, enum: [NoSchedule, PreferNoSchedule, NoExecute]}}}
                     issued: {type: integer, minimum: 0, maximum: 50000000, description: How many numbers of nodes were given out; kept by the API.}
                     retired: {type: string, description: "Numbers of the nodes that are to go, e.g. 1-3,7."}
               additions:

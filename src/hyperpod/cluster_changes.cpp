@@ -5,6 +5,7 @@
 #include <set>
 
 #include "api/identity_crds.h"
+#include "hyperpod/eks.h"
 #include "hyperpod/made_cluster.h"
 #include "hyperpod/paging.h"
 
@@ -12,14 +13,18 @@ namespace fairlead::hyperpod {
 namespace {
 
 // What is not carried out is refused: whoever asks for it must not believe to have got it.
-Answer<void> refuse_unserved(const Json& input) {
+Answer<void> refuse_unserved(const Sources& sources, const Site& site, const Json& input, bool creating) {
   for (const char* const member : {"RestrictedInstanceGroups", "RestrictedInstanceGroupsConfig", "TieredStorageConfig", "AutoScaling"})
     if (input.has(member)) return invalid(fmt::format("{} is not served yet", member));
-  if (input["Orchestrator"].has("Eks")) return invalid("Orchestrator.Eks is not served yet: clusters are orchestrated by Slurm");
+  if (const Json& eks = input["Orchestrator"]["Eks"]; !eks.is_null()) {
+    const std::string ours = sources.eks_cluster.empty() ? "" : eks_arn(site, sources.eks_cluster);
+    if (ours.empty() || eks["ClusterArn"].string() != ours) return invalid(fmt::format("EKS cluster {} not found: this site works with {}", eks["ClusterArn"].string(), ours.empty() ? "none" : ours));
+    if (creating && !input.has("VpcConfig")) return invalid("VpcConfig is required with Orchestrator Eks");
+  }
   if (input["Orchestrator"]["Slurm"].has("AccountingDatabase")) return invalid("Orchestrator.Slurm.AccountingDatabase is not served yet: set spec.slurmNodes.accounting of the SlurmCluster, in the namespace of the cluster");
   const auto& groups = input["InstanceGroups"].items();
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    for (const char* const member : {"InstanceRequirements", "LifeCycleConfig", "InstanceStorageConfigs", "OnStartDeepHealthChecks", "TrainingPlanArn", "ScheduledUpdateConfig", "AutoPatchConfig", "KubernetesConfig", "CapacityRequirements", "NetworkInterface", "ImageReleaseVersion"})
+    for (const char* const member : {"InstanceRequirements", "LifeCycleConfig", "InstanceStorageConfigs", "OnStartDeepHealthChecks", "TrainingPlanArn", "ScheduledUpdateConfig", "AutoPatchConfig", "CapacityRequirements", "NetworkInterface", "ImageReleaseVersion"})
       if (groups[i].has(member)) return invalid(fmt::format("InstanceGroups[{}].{} is not served yet", i, member));
     if (groups[i].has("ImageId") && groups[i]["ImageId"].string() != "default") return invalid(fmt::format("InstanceGroups[{}].ImageId: only default is served yet", i));
   }
@@ -58,7 +63,7 @@ Answer<Json> create(const Sources& sources, const Call& call, const Json& input)
     tagging.set("sagemaker:TaggingAction", {"CreateCluster"});
     if (auto done = call.allow("sagemaker:AddTags", any, tagging); !done) return std::unexpected(done.error());
   }
-  if (auto done = refuse_unserved(input); !done) return std::unexpected(done.error());
+  if (auto done = refuse_unserved(sources, call.site, input, true); !done) return std::unexpected(done.error());
   if (input["InstanceGroups"].items().empty()) return invalid("InstanceGroups: a cluster has at least one");
   if (auto done = check_roles(sources, call, input); !done) return std::unexpected(done.error());
   const std::string& name = input["ClusterName"].string();
@@ -67,7 +72,7 @@ Answer<Json> create(const Sources& sources, const Call& call, const Json& input)
   for (const ClusterRow& row : sources.index.named(name))
     if (row.key.space.empty()) return taken();
 
-  Json spec = lower_names(input);
+  Json spec = cluster_to_spec(input);
   spec.erase("tags");
   const std::string object_name = object_name_of(name);
   Json object = Json::object({{"apiVersion", api::kClusters.api_version()}, {"kind", api::kClusters.kind}, {"metadata", Json::object({{"name", object_name}})}, {"spec", std::move(spec)}});
@@ -95,7 +100,7 @@ Answer<void> apply_update(Json& cluster, const Json& input) {
   Json& spec = cluster.child("spec");
   spec = api::spec_in_force(cluster);  // a change that was taken back is not asked for again
   for (const Json& asked : input["InstanceGroups"].items()) {
-    Json group = lower_names(asked);
+    Json group = cluster_to_spec(asked);
     const std::string& name = group["instanceGroupName"].string();
     Json* there = group_in(spec, name);
     if (there == nullptr) {
@@ -118,6 +123,7 @@ Answer<void> apply_update(Json& cluster, const Json& input) {
   const Json rest = lower_names(input);
   for (const char* const field : {"nodeRecovery", "nodeProvisioningMode", "clusterRole"})
     if (rest.has(field)) spec.set(field, rest[field]);
+  if (spec["orchestrator"].has("eks") != input["Orchestrator"].has("Eks") && !input["Orchestrator"].is_null()) return invalid("Orchestrator does not change");
   if (rest["orchestrator"]["slurm"].is_object()) spec.child("orchestrator").set("slurm", rest["orchestrator"]["slurm"]);
   return check_object(cluster);
 }
@@ -125,7 +131,7 @@ Answer<void> apply_update(Json& cluster, const Json& input) {
 Answer<Json> update(const Sources& sources, const Call& call, const Json& input) {
   const auto cluster = cluster_to_change(sources, call, "UpdateCluster", input);
   if (!cluster) return cluster;
-  if (auto done = refuse_unserved(input); !done) return std::unexpected(done.error());
+  if (auto done = refuse_unserved(sources, call.site, input, false); !done) return std::unexpected(done.error());
   if (auto done = check_roles(sources, call, input); !done) return std::unexpected(done.error());
   const std::string who = kube::print_json(as_context(call).set("Time", print_time(call.now)));
   const auto done = change_cluster(sources, *cluster, "UpdateCluster", [&](Json& now) {

@@ -119,8 +119,28 @@ TEST_F(MadeClusters, WhatIsNotServedOrCannotBeIsRefusedAndNothingIsMade) {
   EXPECT_THAT(group_field("InstanceGroupName", "head"), HasSubstr("\"head\" is there twice"));
   EXPECT_THAT(with([&](Json& input) { input.child("InstanceGroups").items().erase(input.child("InstanceGroups").items().begin()); }), HasSubstr("0 groups with nodeType Controller"));
   EXPECT_THAT(with([&](Json& input) { input.child("InstanceGroups").items()[0].set("InstanceCount", 4); }), HasSubstr("4 controllers; 1 to 3 are possible"));
-  EXPECT_THAT(with([&](Json& input) { input.set("Orchestrator", Json::object({{"Eks", Json::object({{"ClusterArn", "arn:aws:eks:fairlead-1:111122223333:cluster/x"}})}})); }), HasSubstr("Orchestrator.Eks is not served yet"));
+  EXPECT_THAT(with([&](Json& input) { input.set("Orchestrator", Json::object({{"Eks", Json::object({{"ClusterArn", "arn:aws:eks:fairlead-1:111122223333:cluster/x"}})}})); }), HasSubstr("EKS cluster arn:aws:eks:fairlead-1:111122223333:cluster/x not found: this site works with arn:aws:eks:fairlead-1:111122223333:cluster/fairlead"));
+  EXPECT_THAT(group_field("KubernetesConfig", Json::object({{"Labels", Json::object({{"a", "b"}})}})), HasSubstr("only clusters that Kubernetes orchestrates have it"));
   EXPECT_TRUE(site.api.all("clusters").empty());
+}
+
+TEST_F(MadeClusters, OfKubernetesHaveLabelsAndTaintsAsTheyAreWritten) {
+  Json workers = Json::object({{"InstanceGroupName", "workers"}, {"InstanceType", "ml.g5.xlarge"}, {"InstanceCount", 2}, {"ExecutionRole", role},
+                               {"KubernetesConfig", Json::object({{"Labels", Json::object({{"Team", "Vision"}, {"example.com/Pool", "a"}})}, {"Taints", Json::array({Json::object({{"Key", "Gpu"}, {"Value", "yes"}, {"Effect", "NoSchedule"}})})}})}});
+  Json input = Json::object({{"ClusterName", "k"}, {"NodeProvisioningMode", "Continuous"}, {"Orchestrator", Json::object({{"Eks", Json::object({{"ClusterArn", "arn:aws:eks:fairlead-1:111122223333:cluster/fairlead"}})}})}, {"InstanceGroups", Json::array({workers})}});
+  EXPECT_THAT(call("CreateCluster", input).message, HasSubstr("VpcConfig is required"));
+  input.set("VpcConfig", Json::object({{"SecurityGroupIds", Json::array({Json("sg-12345678")})}, {"Subnets", Json::array({Json("subnet-12345678")})}}));
+  ASSERT_EQ(call("CreateCluster", input).status, 200);
+  const Json& config = group_of("workers", "k")["kubernetesConfig"];
+  EXPECT_EQ(kube::print_json(config["labels"]), R"({"Team":"Vision","example.com/Pool":"a"})");
+  EXPECT_EQ(kube::print_json(config["taints"]), R"([{"key":"Gpu","value":"yes","effect":"NoSchedule"}])");
+  const auto told = call("DescribeCluster", Json::object({{"ClusterName", "k"}}));
+  EXPECT_EQ(told.json["Orchestrator"]["Eks"]["ClusterArn"].string(), "arn:aws:eks:fairlead-1:111122223333:cluster/fairlead");
+  EXPECT_EQ(told.json["InstanceGroups"].items()[0]["KubernetesConfig"]["CurrentLabels"]["Team"].string(), "Vision");
+  EXPECT_EQ(told.json["InstanceGroups"].items()[0]["KubernetesConfig"]["DesiredTaints"].items()[0]["Key"].string(), "Gpu");
+  EXPECT_EQ(told.json["VpcConfig"]["Subnets"].items().size(), 1u);
+  workers.child("KubernetesConfig").child("Labels").set("fairlead.dev/instance", "i-0");
+  EXPECT_THAT(call("UpdateCluster", Json::object({{"ClusterName", "k"}, {"InstanceGroups", Json::array({workers})}})).message, HasSubstr("it is not yours to set"));
 }
 
 TEST_F(MadeClusters, RolesHaveToBePassed) {

@@ -132,7 +132,7 @@ Door::Door(kube::KubeApi& api, const Clock& clock, DoorOptions options, Site sit
       instances_(api, api::kInstances, "", [](const kube::Change&) {}),
       identities_(api, api::identities::identities, "", [this](const kube::Change& change) { follow_identities(directory_, change); }),
       keys_(api, kube::resources::secrets, options_.space, [this](const kube::Change& change) { follow_secret(change); }),
-      front_(model_, directory_, seal_, all_operations({api, model_, clusters_.cache(), index_, nodes_.cache(), made_.cache(), instances_.cache(), directory_}), clock, with_services(options_, api)) {}
+      front_(model_, directory_, seal_, all_operations({api, model_, clusters_.cache(), index_, nodes_.cache(), made_.cache(), instances_.cache(), directory_, options_.eks.name}), clock, with_services(options_, api)) {}
 
 Result<std::unique_ptr<Door>> Door::open(kube::KubeApi& api, const Clock& clock, DoorOptions options) {
   auto model = Model::load_own(options.names);

@@ -134,6 +134,24 @@ Json user_context(const Json& object, const char* annotation) {
 Json lower_names(const Json& value) { return renamed(value, false); }
 Json upper_names(const Json& value) { return renamed(value, true); }
 
+namespace {
+
+// Labels are put back as they were.
+Json with_labels(Json out, const Json& from, const char* groups, const char* groups_from, const char* config, const char* config_from, const char* labels, const char* labels_from) {
+  const auto put = [&](Json& group, const Json& original) {
+    if (const Json& kept = original[config_from][labels_from]; kept.is_object()) group.child(config).set(labels, kept);
+  };
+  put(out, from);
+  if (Json* list = out.find(groups); list != nullptr && list->is_array())
+    for (std::size_t i = 0; i < list->items().size(); ++i) put(list->items()[i], from[groups_from].items()[i]);
+  return out;
+}
+
+}  // namespace
+
+Json cluster_to_spec(const Json& input) { return with_labels(lower_names(input), input, "instanceGroups", "InstanceGroups", "kubernetesConfig", "KubernetesConfig", "labels", "Labels"); }
+Json spec_to_cluster(const Json& spec) { return with_labels(upper_names(spec), spec, "InstanceGroups", "instanceGroups", "KubernetesConfig", "kubernetesConfig", "Labels", "labels"); }
+
 Json only_known(const Model& model, const Model::Shape& shape, const Json& value) {
   if (shape.kind == Model::Kind::List && value.is_array()) {
     Json out = Json::array();

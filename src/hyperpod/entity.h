@@ -44,6 +44,9 @@ Json as_context(const Call& call);                                  // what thos
 // Members by the names of the API ("VCpu") from those of objects ("vCpu"), and back; what is inside, too.
 Json lower_names(const Json& value);
 Json upper_names(const Json& value);
+// The request of CreateCluster, or a group of it, as the object has it, and back: keys of Kubernetes' labels are nobody's names.
+Json cluster_to_spec(const Json& input);
+Json spec_to_cluster(const Json& spec);
 // What of the value the shape has; the rest is dropped.
 Json only_known(const Model& model, const Model::Shape& shape, const Json& value);
 

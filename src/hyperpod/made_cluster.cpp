@@ -11,8 +11,15 @@ namespace fairlead::hyperpod {
 namespace {
 
 Json group_details(const Sources& sources, const Json& group, const Json& status) {
-  Json told = upper_names(group);
+  Json told = spec_to_cluster(group);
   const Json min = told["MinInstanceCount"];
+  // Both are the same: a change counts at once.
+  if (const Json config = told["KubernetesConfig"]; !config.is_null()) {
+    Json details = Json::object();
+    for (const char* const what : {"Labels", "Taints"})
+      if (config.has(what)) details.set(std::string("Current") + what, config[what]).set(std::string("Desired") + what, config[what]);
+    told.set("KubernetesConfig", std::move(details));
+  }
   Json out = only_known(sources.model, sources.model.shape("ClusterInstanceGroupDetails"), told);
   if (!min.is_null()) out.set("MinCount", min);
   return out.set("CurrentCount", status["current"].integer()).set("TargetCount", group["instanceCount"].integer()).set("Status", status["status"].string_or("Creating"));
@@ -47,7 +54,7 @@ Answer<Json> describe_made(const Sources& sources, const Site& site, const Json&
   for (const Json& left : status["instanceGroups"].items())
     if (left["status"].string() == "Deleting") groups.push(Json::object({{"InstanceGroupName", left["instanceGroupName"]}, {"CurrentCount", left["current"].integer()}, {"TargetCount", 0}, {"Status", "Deleting"}}));
   Json out = Json::object({{"ClusterArn", cluster_arn(site, cluster)}, {"ClusterName", name_of_entity(cluster)}, {"ClusterStatus", cluster_status(cluster)}, {"CreationTime", epoch(created_at(cluster))}, {"InstanceGroups", std::move(groups)}});
-  const Json told = upper_names(spec);
+  const Json told = spec_to_cluster(spec);
   out.set("Orchestrator", told.has("Orchestrator") ? told["Orchestrator"] : Json::object({{"Slurm", Json::object()}}));
   for (const char* const member : {"VpcConfig", "NodeProvisioningMode", "ClusterRole"})
     if (told.has(member)) out.set(member, told[member]);
@@ -103,7 +110,8 @@ Answer<Json> describe_made_node(const Sources& sources, const Json& cluster, con
   Json group;
   const Json spec = api::spec_in_force(cluster);
   for (const Json& one : spec["instanceGroups"].items())
-    if (one["instanceGroupName"] == (*instance)["spec"]["instanceGroupName"]) group = upper_names(one);
+    if (one["instanceGroupName"] == (*instance)["spec"]["instanceGroupName"]) group = spec_to_cluster(one);
+  group.erase("KubernetesConfig");
   Json node = only_known(sources.model, sources.model.shape("ClusterNodeDetails"), group.is_null() ? Json::object() : group);
   const Json told = summary(*instance);
   for (const auto& [name, value] : told.members()) node.set(name, value);

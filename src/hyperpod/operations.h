@@ -19,6 +19,7 @@ struct Sources {
   const kube::Reader& made;     // Clusters: what CreateCluster asked for
   const kube::Reader& instances;
   const Directory& directory;
+  std::string eks_cluster;      // name of the Kubernetes that this server works with; empty: EKS is not served
 };
 
 // ListClusters, DescribeCluster, ListClusterNodes, DescribeClusterNode: of Clusters, and of the SlurmClusters that are there by other means.

@@ -71,7 +71,7 @@ class TestSite {
     front = std::make_unique<Front>(model(), directory, seal, all_operations(sources(api)), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .eks = [this](const http::Request& request, const Call& call) { return answer_eks(request, call, api, eks); }, .eks_cluster = "fairlead", .audit = [this](const Json& record) { audit.push_back(record); }});
   }
 
-  Sources sources(kube::KubeApi& through) { return {through, model(), api.of(kube::resources::slurm_clusters), index, api.of(kube::resources::nodes), api.of(api::kClusters), api.of(api::kInstances), directory}; }
+  Sources sources(kube::KubeApi& through) { return {through, model(), api.of(kube::resources::slurm_clusters), index, api.of(kube::resources::nodes), api.of(api::kClusters), api.of(api::kInstances), directory, "fairlead"}; }
   static const Model& model() {
     static const Model one = *Model::load_own();
     return one;

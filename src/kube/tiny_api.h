@@ -91,14 +91,17 @@ class TinyApi final : public KubeApi, public Caches {
   Result<List> list(const Resource& resource, const std::string& space, const ListOptions& options = {}) override {
     auto chosen = LabelSelector::parse(options.label_selector);
     if (!chosen) return std::unexpected(std::move(chosen.error()));
-    if (!options.field_selector.empty() || options.limit || !options.continue_token.empty()) return fail(Code::Unsupported, "list by fields or in parts");
+    constexpr std::string_view by_node = "spec.nodeName=";
+    const bool of_node = options.field_selector.starts_with(by_node);
+    if ((!options.field_selector.empty() && !of_node) || options.limit || !options.continue_token.empty()) return fail(Code::Unsupported, "list by fields or in parts");
     List out{.items = {}, .resource_version = std::to_string(version_), .continue_token = {}};
     for (const auto& [key, object] : objects_[resource.plural])
-      if ((space.empty() || key.space == space) && chosen->matches(object["metadata"]["labels"])) out.items.push_back(object);
+      if ((space.empty() || key.space == space) && chosen->matches(object["metadata"]["labels"]) && (!of_node || object["spec"]["nodeName"].string() == options.field_selector.substr(by_node.size()))) out.items.push_back(object);
     return out;
   }
   Result<std::unique_ptr<Watch>> watch(const Resource&, const std::string&, const WatchOptions&) override { return fail(Code::Unsupported, "watch"); }
-  Result<Json> post(const Resource&, const ObjectKey&, const std::string&, const Json&) override { return fail(Code::Unsupported, "post"); }
+  Result<Json> post(const Resource& resource, const ObjectKey& key, const std::string& subresource, const Json& body) override { return posted ? posted(resource, key, subresource, body) : fail(Code::Unsupported, "post"); }
+  std::function<Result<Json>(const Resource& resource, const ObjectKey& key, const std::string& subresource, const Json& body)> posted;  // none: nothing can be posted
   Result<ExecResult> exec(const ObjectKey& pod, const std::string& container, const std::vector<std::string>& command, const std::string&, std::chrono::milliseconds) override {
     std::string line = pod.text() + " " + container;
     for (const auto& word : command) line += " " + word;

@@ -27,7 +27,8 @@ kube::Access cluster_access() {
       .may({"list", "create"}, resources::claims)
       .may({"create", "update", "delete"}, resources::slurm_clusters)
       .may({"create", "update", "delete"}, api::kNodeSets)
-      .may({"list", "update", "delete"}, resources::pods);
+      .may({"list", "update", "delete"}, resources::pods)
+      .may({"create"}, resources::pods, "eviction");
 }
 
 std::vector<kube::ObjectKey> ClusterController::in_space(const std::string& space) const {
@@ -102,12 +103,16 @@ Result<ClusterSnapshot> ClusterController::look(Json object) const {
       out.pods = caches_->of(resources::pods).list(cluster.space);
     }
   }
+  if (cluster.orchestrator == api::Orchestrator::Eks)
+    caches_->of(resources::pods).each("", [&](const Json& pod) {
+      if (const std::string& node = pod["spec"]["nodeName"].string(); !node.empty() && named.contains(node)) out.pods.push_back(pod);
+    });
   out.cluster = std::move(object);
   return out;
 }
 
 // Caches may be behind. Nothing: the step may be taken; else why not yet.
-Result<std::optional<std::string>> ClusterController::objection(const ClusterStep& step, const std::string& space) {
+Result<std::optional<std::string>> ClusterController::objection(const ClusterStep& step, const std::string& space, api::Orchestrator orchestrator) {
   const auto no = [](std::string why) { return std::optional<std::string>(std::move(why)); };
   if (!step.if_gone.empty()) {
     const auto machine = api_.get(resources::machines, {"", step.if_gone});
@@ -129,10 +134,11 @@ Result<std::optional<std::string>> ClusterController::objection(const ClusterSte
     if (kube::deleting(*instance) || (*instance)["status"]["node"].string() != kube::name_of(step.object)) return no(fmt::format("{} has changed", step.if_live));
   }
   if (!step.if_empty.empty()) {
-    const auto pods = api_.list(resources::pods, space);
+    const bool slurm = orchestrator == api::Orchestrator::Slurm;
+    const auto pods = slurm ? api_.list(resources::pods, space) : api_.list(resources::pods, "", {.label_selector = {}, .field_selector = "spec.nodeName=" + step.if_empty, .limit = 0, .continue_token = {}, .resource_version = {}});
     if (!pods) return std::unexpected(pods.error());
     for (const Json& pod : pods->items)
-      if (pod["spec"]["nodeName"].string() == step.if_empty && holds_machine(pod)) return no(fmt::format("{} came to {} meanwhile", kube::name_of(pod), step.if_empty));
+      if (pod["spec"]["nodeName"].string() == step.if_empty && holds_machine(pod, orchestrator)) return no(fmt::format("{} came to {} meanwhile", kube::name_of(pod), step.if_empty));
   }
   return std::optional<std::string>();
 }
@@ -156,6 +162,13 @@ Result<void> ClusterController::take(const ClusterStep& step) {
       if (!done && done.error().code == Code::NotFound && step.resource == api::kInstances) return {};
       return forget(std::move(done));
     }
+    case ClusterStep::Verb::Evict: {
+      const Json eviction = Json::object({{"apiVersion", "policy/v1"}, {"kind", "Eviction"}, {"metadata", Json::object({{"name", kube::name_of(step.object)}, {"namespace", kube::space_of(step.object)}})},
+                                          {"deleteOptions", Json::object({{"preconditions", Json::object({{"uid", kube::uid_of(step.object)}})}})}});
+      auto done = api_.post(step.resource, kube::key_of(step.object), "eviction", eviction);
+      if (!done && done.error().code == Code::NotFound) return {};
+      return forget(std::move(done));
+    }
     case ClusterStep::Verb::Delete: {
       auto done = api_.remove(step.resource, kube::key_of(step.object), {.grace_seconds = step.force ? std::optional<std::int64_t>(0) : std::nullopt, .uid = kube::uid_of(step.object), .resource_version = step.force ? "" : kube::version_of(step.object)});
       if (!done && done.error().code == Code::NotFound) return {};
@@ -168,7 +181,7 @@ Result<void> ClusterController::take(const ClusterStep& step) {
 Result<kube::Next> ClusterController::reconcile(const kube::ObjectKey& key) {
   auto object = caches_->of(api::kClusters).get(key);
   if (!object) return kube::Next{};
-  const std::string space = api::read_cluster(*object).space;
+  const api::Cluster cluster = api::read_cluster(*object);
   auto snapshot = look(std::move(*object));
   if (!snapshot) return std::unexpected(std::move(snapshot.error()));
   const ClusterPlan plan = plan_cluster(*snapshot, clock_.now(), options_);
@@ -186,7 +199,7 @@ Result<kube::Next> ClusterController::reconcile(const kube::ObjectKey& key) {
   constexpr int most_failures = 20;  // an API that does not answer is not asked ten thousand times
   for (const ClusterStep& step : plan.steps) {
     const std::string what = fmt::format("{} {} {}", fleet::name(step.verb), step.resource.kind, kube::key_of(step.object).text());
-    const auto why_not = objection(step, space);
+    const auto why_not = objection(step, cluster.space, cluster.orchestrator);
     if (why_not && *why_not) {
       waits = true;
       continue;
@@ -194,6 +207,10 @@ Result<kube::Next> ClusterController::reconcile(const kube::ObjectKey& key) {
     if (step.verb != ClusterStep::Verb::UpdateStatus) log_info("cluster step", {{"cluster", key.name}, {"step", what}, {"why", step.why}});
     auto done = why_not ? take(step) : Result<void>(std::unexpected(why_not.error()));
     if (done) continue;
+    if (step.verb == ClusterStep::Verb::Evict && done.error().code == Code::Exhausted) {
+      waits = true;  // a disruption budget has its say
+      continue;
+    }
     if (!failed || failed->code == Code::Conflict) failed = std::move(done.error()).in(what);
     if (++failures >= most_failures) break;
   }

@@ -24,7 +24,7 @@ class ClusterController final : public kube::Controller {
 
  private:
   Result<ClusterSnapshot> look(kube::Json cluster) const;
-  Result<std::optional<std::string>> objection(const ClusterStep& step, const std::string& space);
+  Result<std::optional<std::string>> objection(const ClusterStep& step, const std::string& space, api::Orchestrator orchestrator);
   Result<void> take(const ClusterStep& step);
   std::vector<kube::ObjectKey> in_space(const std::string& space) const;
 

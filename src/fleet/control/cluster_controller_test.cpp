@@ -501,6 +501,101 @@ TEST(Clusters, SlurmIsToldOfMoreNodesThanItsDefault) {
   EXPECT_EQ(shaped(there, wanted, 6000)["spec"]["customSlurmConfig"].string(), "MinJobAge=60\nMaxNodeCount=8192\nMaxJobCount=5");
 }
 
+// ---- orchestrated by Kubernetes
+
+Json kubernetes_spec(int count) {
+  return Json::object({{"nodeProvisioningMode", "Continuous"}, {"orchestrator", Json::object({{"eks", Json::object({{"clusterArn", "arn"}})}})},
+                       {"instanceGroups", Json::array({Json::object({{"instanceGroupName", "workers"}, {"instanceType", "ml.g5.xlarge"}, {"instanceCount", count},
+                                                                     {"kubernetesConfig", Json::object({{"labels", Json::object({{"Team", "vision"}})}, {"taints", Json::array({Json::object({{"key", "gpu"}, {"value", "yes"}, {"effect", "NoSchedule"}})})}})}})})}});
+}
+void run_pod(ClusterSite& site, const std::string& pod, const std::string& node, bool of_daemon_set = false) {
+  (void)site.api.create(resources::namespaces, Json::object({{"metadata", Json::object({{"name", "team"}})}}));
+  Json metadata = Json::object({{"name", pod}, {"namespace", "team"}});
+  if (of_daemon_set) metadata.set("ownerReferences", Json::array({Json::object({{"kind", "DaemonSet"}, {"name", "d"}, {"controller", true}})}));
+  ASSERT_TRUE(site.api.create(resources::pods, Json::object({{"metadata", std::move(metadata)}, {"spec", Json::object({{"nodeName", node}})}, {"status", Json::object({{"phase", "Running"}})}})));
+}
+
+TEST(KubernetesClusters, AreNodesWithLabelsAndTaints) {
+  ClusterSite site;
+  site.create("k", kubernetes_spec(2));
+  site.settle();
+  EXPECT_EQ(site.phase("k"), "InService");
+  EXPECT_EQ(site.summary("k"), "2/2");
+  EXPECT_TRUE(site.api.all("slurmclusters").empty());
+  EXPECT_TRUE(site.api.all("namespaces").empty());
+  const Json node = site.api.all("nodes").at({"", node_of(site.instances()[0])});
+  EXPECT_EQ(node["metadata"]["labels"]["Team"].string(), "vision");
+  EXPECT_EQ(node["metadata"]["labels"][api::kHealthLabel].string(), "Schedulable");
+  EXPECT_EQ(node["spec"]["taints"].items().size(), 1u);
+  const auto before = site.picture();
+  for (int i = 0; i < 5; ++i) site.reconcile();
+  EXPECT_EQ(site.picture(), before);
+  site.remove("k");
+  site.settle();
+  EXPECT_TRUE(site.nothing_left());
+}
+
+TEST(KubernetesClusters, LabelsFollowTheGroupAndOthersStay) {
+  ClusterSite site(false);
+  site.spare("g", "ml.g5.xlarge", 4, 16, 1);
+  site.create("k", kubernetes_spec(1));
+  site.settle();
+  Json node = site.api.all("nodes").at({"", "g"});
+  node.child("metadata").child("labels").set("mine", "x").set(api::kHealthLabel, "UnschedulablePendingReboot");
+  node.child("spec").child("taints").push(Json::object({{"key", "mine"}, {"effect", "PreferNoSchedule"}}));
+  ASSERT_TRUE(site.api.update(resources::nodes, node));
+  site.edit("k", [&](Json& spec) { spec.child("instanceGroups").items()[0].set("kubernetesConfig", Json::object({{"labels", Json::object({{"tier", "gold"}})}})); });
+  site.settle();
+  node = site.api.all("nodes").at({"", "g"});
+  EXPECT_FALSE(node["metadata"]["labels"].has("Team"));
+  EXPECT_EQ(node["metadata"]["labels"]["tier"].string(), "gold");
+  EXPECT_EQ(node["metadata"]["labels"]["mine"].string(), "x");
+  EXPECT_EQ(node["metadata"]["labels"][api::kHealthLabel].string(), "UnschedulablePendingReboot") << "who watches health says so";
+  EXPECT_EQ(kube::print_json(node["spec"]["taints"]), R"([{"key":"mine","effect":"PreferNoSchedule"}])");
+  site.remove("k");
+  site.settle();
+  node = site.api.all("nodes").at({"", "g"});
+  for (const char* const label : {"tier", api::kHealthLabel, api::kInstanceLabel, api::kClusterLabel}) EXPECT_FALSE(node["metadata"]["labels"].has(label)) << label;
+  EXPECT_EQ(node["metadata"]["labels"]["mine"].string(), "x");
+  EXPECT_FALSE(node["metadata"]["annotations"].has("fairlead.dev/instance-labels"));
+}
+
+TEST(KubernetesClusters, PodsAreEvictedBeforeTheirMachineGoes) {
+  ClusterSite site;
+  site.create("k", kubernetes_spec(2));
+  site.settle();
+  const Json one = site.instances()[0];
+  run_pod(site, "web", node_of(one));
+  run_pod(site, "agent", node_of(one), true);
+  run_pod(site, "other", node_of(site.instances()[1]));
+  site.budgeted = {"team/web"};
+  site.ask(kube::name_of(one), "replace", "r");
+  site.settle();
+  EXPECT_TRUE(site.api.all("pods").contains({"team", "web"}));
+  EXPECT_EQ(site.numbers("workers"), "1 1' 2") << "its budget lets it not go";
+  EXPECT_THAT(site.instances()[0]["status"]["message"].string(), HasSubstr("pod team/web is to leave it first"));
+  site.budgeted.clear();
+  site.settle();
+  EXPECT_FALSE(site.api.all("pods").contains({"team", "web"}));
+  EXPECT_TRUE(site.api.all("pods").contains({"team", "other"}));
+  EXPECT_EQ(site.numbers("workers"), "1' 2");
+}
+
+TEST(KubernetesClusters, ARebootEvictsToo) {
+  ClusterSite site;
+  site.create("k", kubernetes_spec(1));
+  site.settle();
+  const Json one = site.instances()[0];
+  run_pod(site, "web", node_of(one));
+  ASSERT_TRUE(site.api.all("pods").contains({"team", "web"}));
+  site.ask(kube::name_of(one), "reboot", "b");
+  site.settle();
+  EXPECT_EQ(site.reboots[node_of(one)], 1);
+  EXPECT_FALSE(site.api.all("pods").contains({"team", "web"}));
+  EXPECT_FALSE(site.api.all("nodes").at({"", node_of(one)})["spec"]["unschedulable"].boolean());
+  EXPECT_TRUE(site.all_run());
+}
+
 // ---- wrong input
 
 TEST(Clusters, AMistakeChangesNothing) {
@@ -684,6 +779,7 @@ TEST(ClustersProperty, WithCachesBehindNothingIsGivenTwiceAndAllComesToRest) {
     for (int i = 0; i < 6; ++i) site.spare(fmt::format("g{}", i), "ml.g5.xlarge", 4, 16, 1);
     site.create("a", site.spec(2, rng.below(2) == 0));
     site.create("b", site.spec(1));
+    site.create("k", kubernetes_spec(1));
     for (int step = 0; step < 120; ++step) {
       for (const char* plural : LaggingCaches::kinds)
         if (rng.below(2) == 0) site.caches.refresh(plural);
@@ -698,6 +794,12 @@ TEST(ClustersProperty, WithCachesBehindNothingIsGivenTwiceAndAllComesToRest) {
         site.ask(kube::name_of(one), rng.below(2) == 0 ? "reboot" : "replace", fmt::format("x{}", step));
       }
       if (rng.below(40) == 0 && !instances.empty()) (void)site.api.remove(api::kInstances, kube::key_of(instances[rng.below(instances.size())]));
+      if (rng.below(12) == 0) site.edit("k", [&](Json& spec) { spec.child("instanceGroups").items()[0].set("instanceCount", static_cast<int>(rng.below(4))); });
+      if (const auto nodes = site.instances("workers"); rng.below(8) == 0 && !nodes.empty()) {
+        const Json& one = nodes[rng.below(nodes.size())];
+        if (rng.below(3) == 0) site.ask(kube::name_of(one), rng.below(2) == 0 ? "reboot" : "replace", fmt::format("k{}", step));
+        else if (const std::string node = node_of(one); site.api.all("nodes").contains({"", node}) && site.api.all("nodes").at({"", node})["metadata"]["labels"][api::kInstanceLabel].string() == kube::name_of(one) && !site.api.all("nodes").at({"", node})["spec"]["unschedulable"].boolean()) run_pod(site, fmt::format("web-{}", step), node);
+      }
       if (rng.below(10) == 0) site.busy.insert(fmt::format("cluster-{}/gpu-{}", name, rng.below(3)));
       if (rng.below(10) == 0) site.busy.clear();
       if (rng.below(15) == 0 && !instances.empty()) {
@@ -728,15 +830,17 @@ TEST(ClustersProperty, WithCachesBehindNothingIsGivenTwiceAndAllComesToRest) {
       }
     };
     calm();
-    for (const char* name : {"a", "b"}) {
+    for (const char* name : {"a", "b", "k"}) {
       const Json status = site.status(name);
       for (const Json& group : status["instanceGroups"].items())
         if (group["current"].integer() != group["target"].integer()) {
           EXPECT_THAT(group["message"].string(), HasSubstr("no machine of type")) << "seed " << seed << " " << name << " " << kube::print_json(status) << (only != nullptr ? site.picture() : "");
         }
     }
-    for (const char* name : {"a", "b"}) site.remove(name);
+    for (const char* name : {"a", "b", "k"}) site.remove(name);
     calm();
+    site.api.all("pods").clear();  // of tenants, evicted or not
+    site.api.all("namespaces").erase({"", "team"});
     EXPECT_TRUE(site.nothing_left()) << "seed " << seed << ": " << site.picture();
     for (const auto& [key, node] : site.api.all("nodes")) EXPECT_FALSE(node["metadata"]["labels"].has(api::kInstanceLabel)) << "seed " << seed;
     if (testing::Test::HasFailure()) FAIL() << "seed " << seed;

@@ -45,7 +45,9 @@ class MortalApi final : public kube::KubeApi {
     return write<Json>([&] { return api_.update_status(resource, object); });
   }
   Result<Json> patch(const kube::Resource&, const kube::ObjectKey&, kube::PatchType, const Json&, const std::string& = "") override { return gone(); }
-  Result<Json> post(const kube::Resource&, const kube::ObjectKey&, const std::string&, const Json&) override { return gone(); }
+  Result<Json> post(const kube::Resource& resource, const kube::ObjectKey& key, const std::string& subresource, const Json& body) override {
+    return write<Json>([&] { return api_.post(resource, key, subresource, body); });
+  }
   Result<void> remove(const kube::Resource& resource, const kube::ObjectKey& key, const kube::DeleteOptions& options = {}) override {
     return write<void>([&] { return api_.remove(resource, key, options); });
   }
@@ -91,6 +93,11 @@ class ClusterSite {
  public:
   explicit ClusterSite(bool makes_machines = true) : makes_machines_(makes_machines) {
     api.stamp = [this] { return print_time(clock.now()); };
+    api.posted = [this](const kube::Resource& resource, const kube::ObjectKey& key, const std::string&, const Json&) -> Result<Json> {
+      if (budgeted.contains(key.text())) return fail(Code::Exhausted, "its disruption budget lets it not go");
+      drop(resource, key);
+      return Json();
+    };
     restart();
   }
 
@@ -204,7 +211,7 @@ class ClusterSite {
       }
     for (const auto& [key, object] : std::map(api.all("slurmclusters"))) run_cluster(key, object);
     for (const auto& [key, pod] : std::map(api.all("pods")))
-      if (!stuck && !api.all("slurmclusters").contains({key.space, pod["metadata"]["labels"][api::kSlurmClusterLabel].string()})) drop(resources::pods, key);
+      if (!stuck && !pod["metadata"]["labels"][api::kSlurmClusterLabel].is_null() && !api.all("slurmclusters").contains({key.space, pod["metadata"]["labels"][api::kSlurmClusterLabel].string()})) drop(resources::pods, key);
     for (const auto& [key, object] : std::map(api.all("nodesets")))
       if (kube::deleting(object)) {
         bool left = false;
@@ -353,6 +360,7 @@ class ClusterSite {
   std::unique_ptr<ClusterController> controller;
   std::set<std::string> busy;      // pods with jobs
   std::set<std::string> draining;
+  std::set<std::string> budgeted;  // pods that may not be evicted
   bool stuck = false;              // pods of a cluster that is gone do not end by themselves
   std::map<std::string, int> reboots;
 

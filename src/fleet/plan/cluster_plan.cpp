@@ -29,19 +29,24 @@ const char* name(Verb verb) {
     case Verb::Update: return "update";
     case Verb::UpdateStatus: return "tell";
     case Verb::Delete: return "delete";
+    case Verb::Evict: return "evict";
   }
   return "?";
 }
 
-bool holds_machine(const Json& pod) {
+bool holds_machine(const Json& pod, api::Orchestrator orchestrator) {
   const std::string& phase = pod["status"]["phase"].string();
   // One that is being deleted needs its machine to the end: without it the object stays until somebody finds out, and its name is taken so long.
-  return !pod["metadata"]["labels"][api::kSlurmRoleLabel].is_null() && (kube::deleting(pod) || (phase != "Succeeded" && phase != "Failed"));
+  if (!kube::deleting(pod) && (phase == "Succeeded" || phase == "Failed")) return false;
+  if (orchestrator == api::Orchestrator::Slurm) return !pod["metadata"]["labels"][api::kSlurmRoleLabel].is_null();
+  const Json* owner = kube::controller_of(pod);
+  return (owner == nullptr || (*owner)["kind"].string() != "DaemonSet") && !pod["metadata"]["annotations"].has("kubernetes.io/config.mirror");
 }
 
 namespace {
 
 constexpr const char* kCordonedBy = "fairlead.dev/cordoned-by";  // the Instance for which we did it: what a person cordons stays
+constexpr const char* kDressed = "fairlead.dev/instance-labels";  // of a Node: {labels: [KEY], taints: ["KEY:EFFECT"]} that its group gave it
 constexpr const char* kReplaced = "fairlead.dev/replaced";       // of a machine that was given back because somebody had it replaced: it is no spare until a person says so
 
 bool cordoned(const Json& node) { return node["spec"]["unschedulable"].boolean(); }
@@ -185,7 +190,7 @@ class Planner {
   // Does anything of the group run on this machine that counts?
   bool in_use(const std::string& node, const InstanceGroup& group) const {
     const auto found = pods_on_.find(node);
-    return found != pods_on_.end() && std::any_of(found->second.begin(), found->second.end(), [&](const Json* pod) { return holds_machine(*pod) && counts(*pod, group); });
+    return found != pods_on_.end() && std::any_of(found->second.begin(), found->second.end(), [&](const Json* pod) { return holds_machine(*pod, cluster_.orchestrator) && counts(*pod, group); });
   }
 
   // More are asked for: further numbers. Fewer: those without a machine, then those on whose machine Slurm has nothing any more, since it is Slurm that knows which worker idles.
@@ -375,6 +380,12 @@ class Planner {
     }
     if (reboots(one, *node, machine)) return;
     if (cordoned(*node) && (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id) add(Verb::Update, resources::nodes, uncordoned(*node), "it is in use again");
+    if (!slurm_)
+      if (const InstanceGroup* of = cluster_.group(value.group); of != nullptr)
+        if (Json dressed = dress(*node, of->labels, of->taints, true); dressed != *node) {
+          add(Verb::Update, resources::nodes, std::move(dressed), fmt::format("labels and taints of group {}", value.group));
+          last().if_live = value.id;
+        }
     tell_addresses(one, *node);
     if (!is_ready(*node)) {
       const Json* ready = kube::find_condition(*node, "Ready");
@@ -419,6 +430,39 @@ class Planner {
       if (address["type"].string() == "InternalIP") one.status.set(address["address"].string().find(':') == std::string::npos ? "address" : "address6", address["address"]);
   }
 
+  // The node with the labels and taints of its group, and without those that the group had before. `in_use`: it carries the label of its health, whoever changes that.
+  static Json dress(Json node, const std::map<std::string, std::string>& labels, const Json& taints, bool in_use) {
+    const auto before = kube::parse_json(node["metadata"]["annotations"][kDressed].string());
+    Json& metadata = node.child("metadata");
+    const auto id_of = [](const Json& taint) { return taint["key"].string() + ":" + taint["effect"].string(); };
+    std::set<std::string> had;
+    if (before) {
+      for (const Json& label : (*before)["labels"].items())
+        if (!labels.contains(label.string())) metadata.child("labels").erase(label.string());
+      for (const Json& taint : (*before)["taints"].items()) had.insert(taint.string());
+    }
+    Json now_labels = Json::array(), now_taints = Json::array(), all = Json::array();
+    for (const auto& [key, value] : labels) {
+      metadata.child("labels").set(key, value);
+      now_labels.push(key);
+    }
+    if (in_use && !node["metadata"]["labels"].has(api::kHealthLabel)) metadata.child("labels").set(api::kHealthLabel, "Schedulable");
+    if (!in_use) metadata.child("labels").erase(api::kHealthLabel);
+    std::set<std::string> wanted;
+    for (const Json& taint : taints.items()) {
+      wanted.insert(id_of(taint));
+      now_taints.push(id_of(taint));
+    }
+    for (const Json& taint : node["spec"]["taints"].items())
+      if (!had.contains(id_of(taint)) && !wanted.contains(id_of(taint))) all.push(taint);
+    for (const Json& taint : taints.items()) all.push(taint);
+    if (!all.items().empty()) node.child("spec").set("taints", std::move(all));
+    else if (node["spec"].has("taints")) node.child("spec").erase("taints");
+    if (!now_labels.items().empty() || !now_taints.items().empty()) metadata.child("annotations").set(kDressed, kube::print_json(Json::object({{"labels", std::move(now_labels)}, {"taints", std::move(now_taints)}})));
+    else if (Json* annotations = metadata.find("annotations"); annotations != nullptr) annotations->erase(kDressed);
+    return node;
+  }
+
   static Json uncordoned(Json node) {
     node.child("spec").erase("unschedulable");
     if (Json* annotations = node.child("metadata").find("annotations"); annotations != nullptr) annotations->erase(kCordonedBy);
@@ -449,8 +493,14 @@ class Planner {
     bool empty = true;
     const InstanceGroup* group = cluster_.group(one.value.group);
     for (const Json* pod : found->second) {
-      if (!holds_machine(*pod)) continue;
+      if (!holds_machine(*pod, cluster_.orchestrator)) continue;
       empty = false;
+      if (!slurm_) {
+        one.message = fmt::format("pod {} is to leave it first", kube::key_of(*pod).text());
+        look_again(std::chrono::seconds(2));
+        if (!kube::deleting(*pod)) add(Verb::Evict, resources::pods, *pod, fmt::format("{} goes", one.value.id));
+        continue;
+      }
       const bool worker = (*pod)["metadata"]["labels"][api::kSlurmRoleLabel].string() == "worker";
       one.message = fmt::format("{} is to leave it first{}", kube::name_of(*pod), worker ? fmt::format("; condition WorkersAvailable of SlurmCluster {} says what it waits for", cluster_.slurm_name) : "");
       if (kube::deleting(*pod) || cluster_.deleting || undone_) continue;
@@ -498,7 +548,8 @@ class Planner {
       return;
     }
     if (!ours) return forget("its machine is given back");
-    Json back = (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id ? uncordoned(*node) : *node;
+    Json back = slurm_ ? *node : dress(*node, {}, Json::array(), false);
+    back = (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id ? uncordoned(std::move(back)) : std::move(back);
     for (const char* const label : {api::kInstanceLabel, api::kClusterLabel, api::kClusterNameLabel, api::kGroupNameLabel, api::kComputeTypeLabel}) back.child("metadata").child("labels").erase(label);
     // Nor is one that fell silent, and may run what it ran.
     if (!value.replace.empty() || silent) back.child("metadata").child("labels").set(kReplaced, value.id);
@@ -530,7 +581,7 @@ class Planner {
     }
     // A controller's work is taken over or waits; people on a login node were asked for.
     const InstanceGroup* group = cluster_.group(value.group);
-    const bool drains = slurm_ && group != nullptr && group->node_type == SlurmNodeType::Compute && !is_silent(&node);
+    const bool drains = group != nullptr && (!slurm_ || group->node_type == SlurmNodeType::Compute) && !is_silent(&node);
     if (value.reboot_stage == "Emptying") {
       if (!drains || (closed_for(one, node) && emptied(one, true))) stage("Rebooting");
       one.message = one.message.empty() ? "is to be rebooted" : "is to be rebooted; " + one.message;
@@ -545,7 +596,7 @@ class Planner {
     if (asked["id"].string() != value.reboot) {
       if (drains && !(closed_for(one, node) && emptied(one, true))) return true;  // one came meanwhile
       add(Verb::Update, resources::machines, laid_over(*machine, Json::object({{"spec", Json::object({{"reboot", Json::object({{"id", value.reboot}, {"by", fmt::format("cluster {}, instance {}", cluster_.title, value.id)}})}})}})), value.id + " is to be rebooted");
-      if (group != nullptr && group->node_type == SlurmNodeType::Compute) guard(value.node, !drains);
+      if (group != nullptr && (!slurm_ || group->node_type == SlurmNodeType::Compute)) guard(value.node, !drains);
       return true;
     }
     if (told["id"].string() != value.reboot || told["phase"].string() == "Rebooting") return true;
@@ -577,7 +628,7 @@ class Planner {
         } else if (const auto found = pods_on_.find(one.value.node); group.node_type == SlurmNodeType::Compute && found != pods_on_.end()) {
           // Fewer are asked for when Slurm knows which one is meant: else it would choose another.
           for (const Json* pod : found->second)
-            if (holds_machine(*pod) && has_role(*pod, group) && !kube::deleting(*pod) && !(*pod)["metadata"]["annotations"].has(api::kLeavesFirst)) unmarked.insert(one.value.number);
+            if (holds_machine(*pod, cluster_.orchestrator) && has_role(*pod, group) && !kube::deleting(*pod) && !(*pod)["metadata"]["annotations"].has(api::kLeavesFirst)) unmarked.insert(one.value.number);
         }
       }
       sizes.wanted = std::min(group.target, static_cast<int>(placed.size()));
@@ -645,6 +696,7 @@ class Planner {
 
   // True: nothing of Slurm is left, so that machines may go.
   bool take_down() {
+    if (!slurm_) return true;  // pods leave with their machines
     bool left = false;
     if (in_.slurm.is_object()) {
       left = true;
@@ -655,7 +707,7 @@ class Planner {
       if (!kube::deleting(set)) add(Verb::Delete, api::kNodeSets, set, "the cluster goes");
     }
     for (const Json& pod : in_.pods) {
-      left = left || holds_machine(pod);
+      left = left || holds_machine(pod, cluster_.orchestrator);
       // What does not answer is not waited for any longer: its machine goes, too.
       if (!overdue_ || pod["spec"]["nodeName"].string().empty()) continue;
       add(Verb::Delete, resources::pods, pod, "it does not end");

@@ -21,7 +21,7 @@ struct ClusterSnapshot {
   kube::Json space;                       // its namespace; null: there is none
   std::vector<kube::Json> claims;         // in it
   kube::Json slurm;                       // its SlurmCluster; null: there is none
-  std::vector<kube::Json> node_sets, pods;
+  std::vector<kube::Json> node_sets, pods;  // pods: of its namespace; where Kubernetes orchestrates, all that are on its nodes
 };
 
 struct ClusterPlanOptions {
@@ -33,7 +33,7 @@ struct ClusterPlanOptions {
 };
 
 struct ClusterStep {
-  enum class Verb { Create, Update, UpdateStatus, Delete };
+  enum class Verb { Create, Update, UpdateStatus, Delete, Evict };  // Evict: a pod, where its disruption budgets let it go
   Verb verb = Verb::Create;
   kube::Resource resource;
   kube::Json object;                      // whole; of Delete: with uid and version
@@ -54,7 +54,7 @@ ClusterPlan plan_cluster(const ClusterSnapshot& snapshot, Instant now, const Clu
 
 const char* name(ClusterStep::Verb verb);
 
-// A pod of Slurm that has not ended, or is being deleted: what a machine has to be rid of before it goes.
-bool holds_machine(const kube::Json& pod);
+// What a machine has to be rid of before it goes: a pod that has not ended, or is being deleted. Of Slurm; where Kubernetes orchestrates, any but those that come with each node (of a DaemonSet, or made by the kubelet itself).
+bool holds_machine(const kube::Json& pod, api::Orchestrator orchestrator = api::Orchestrator::Slurm);
 
 }  // namespace fairlead::fleet
