@@ -155,8 +155,10 @@ InstanceGroup read_group(const Json& from, const std::string& where, const Json&
   for (const auto& [key, value] : kubernetes["labels"].members()) {
     std::string wrong = kube::check_label_key(key);
     if (wrong.empty()) wrong = kube::check_label_value(value.string());
-    for (const char* const ours : {"fairlead.dev/", "sagemaker.amazonaws.com/", "kubernetes.io/", "node.kubernetes.io/"})
-      if (key.starts_with(ours)) wrong = "it is not yours to set";
+    // By these others decide: what a node is, which cluster has it, how it is.
+    const std::string domain = "." + key.substr(0, key.find('/') == std::string::npos ? 0 : key.find('/'));
+    for (const char* const theirs : {".fairlead.dev", ".sagemaker.amazonaws.com", ".kubernetes.io", ".k8s.io"})
+      if (domain.ends_with(theirs)) wrong = "it is not yours to set";
     if (wrong.empty()) out.labels[key] = value.string();
     else problem("kubernetesConfig.labels", fmt::format("{}: {}", key, wrong));
   }

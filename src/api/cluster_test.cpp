@@ -83,6 +83,18 @@ TEST(ReadCluster, SaysWhatCannotBe) {
   EXPECT_THAT(problem(Json::array({group("a", "Controller", 1), group("b", "Compute", 2).set("retired", "x")})), HasSubstr("\"x\" is not a list of numbers"));
   EXPECT_THAT(problem(Json::array({group("a", "Controller", 1).set("instanceType", "c5")})), HasSubstr("\"c5\" is no type of the API"));
 }
+TEST(ReadCluster, LabelsOfOthersAreNotSet) {
+  const auto read = [](const char* key) {
+    Json object = cluster(Json::array({Json::object({{"instanceGroupName", "w"}, {"instanceType", "ml.c5.large"}, {"instanceCount", 1}, {"kubernetesConfig", Json::object({{"labels", Json::object({{key, "x"}})}})}})}));
+    object.child("spec").set("orchestrator", Json::object({{"eks", Json::object()}}));
+    return read_cluster(object);
+  };
+  for (const char* key : {"fairlead.dev/instance", "sagemaker.amazonaws.com/cluster-name", "kubernetes.io/hostname", "node-role.kubernetes.io/control-plane", "topology.k8s.io/zone", "a b", "x/y/z"}) EXPECT_EQ(read(key).problems.size(), 1u) << key;
+  for (const char* key : {"Team", "example.com/pool", "notkubernetes.io/x"}) {
+    EXPECT_THAT(read(key).problems, IsEmpty()) << key;
+    EXPECT_EQ(read(key).groups.front().labels.at(key), "x");
+  }
+}
 TEST(ReadCluster, OfAChangeThatWasTakenBackTheOneBeforeIsInForce) {
   Json object = cluster(Json::array({group("head", "Controller", 1), group("gpu", "Compute", 9).set("issued", 9).set("retired", "4")}));
   const Json good = Json::array({group("head", "Controller", 1), group("gpu", "Compute", 2).set("issued", 2).set("retired", "1")});
