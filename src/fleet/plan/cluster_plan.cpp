@@ -112,6 +112,12 @@ class Planner {
       all_leave();
       const bool gone = take_down() && settle_instances() && space_gone();
       tell(gone ? "Failed" : "RollingBack", status_["failed"]["message"].string());
+      if (Json* groups = status_.find("instanceGroups"); groups != nullptr)
+        for (Json& group : groups->items()) {
+          group.set("current", 0).set("status", gone ? "Failed" : "Deleting");
+          group.erase("message");
+        }
+      status_.set("summary", "0/0");
       return done();
     }
     const std::string wrong = objection();
