@@ -439,21 +439,22 @@ class Planner {
   // The node with the labels and taints of its group, and without those that the group had before. `in_use`: it carries the label of its health, whoever changes that.
   static Json dress(Json node, const std::map<std::string, std::string>& labels, const Json& taints, bool in_use) {
     const auto before = kube::parse_json(node["metadata"]["annotations"][kDressed].string());
-    Json& metadata = node.child("metadata");
+    // Not kept: a member that is added moves the others.
+    const auto metadata = [&node]() -> Json& { return node.child("metadata"); };
     const auto id_of = [](const Json& taint) { return taint["key"].string() + ":" + taint["effect"].string(); };
     std::set<std::string> had;
     if (before) {
       for (const Json& label : (*before)["labels"].items())
-        if (!labels.contains(label.string())) metadata.child("labels").erase(label.string());
+        if (!labels.contains(label.string())) metadata().child("labels").erase(label.string());
       for (const Json& taint : (*before)["taints"].items()) had.insert(taint.string());
     }
     Json now_labels = Json::array(), now_taints = Json::array(), all = Json::array();
     for (const auto& [key, value] : labels) {
-      metadata.child("labels").set(key, value);
+      metadata().child("labels").set(key, value);
       now_labels.push(key);
     }
-    if (in_use && !node["metadata"]["labels"].has(api::kHealthLabel)) metadata.child("labels").set(api::kHealthLabel, "Schedulable");
-    if (!in_use) metadata.child("labels").erase(api::kHealthLabel);
+    if (in_use && !node["metadata"]["labels"].has(api::kHealthLabel)) metadata().child("labels").set(api::kHealthLabel, "Schedulable");
+    if (!in_use) metadata().child("labels").erase(api::kHealthLabel);
     std::set<std::string> wanted;
     for (const Json& taint : taints.items()) {
       wanted.insert(id_of(taint));
@@ -464,8 +465,8 @@ class Planner {
     for (const Json& taint : taints.items()) all.push(taint);
     if (!all.items().empty()) node.child("spec").set("taints", std::move(all));
     else if (node["spec"].has("taints")) node.child("spec").erase("taints");
-    if (!now_labels.items().empty() || !now_taints.items().empty()) metadata.child("annotations").set(kDressed, kube::print_json(Json::object({{"labels", std::move(now_labels)}, {"taints", std::move(now_taints)}})));
-    else if (Json* annotations = metadata.find("annotations"); annotations != nullptr) annotations->erase(kDressed);
+    if (!now_labels.items().empty() || !now_taints.items().empty()) metadata().child("annotations").set(kDressed, kube::print_json(Json::object({{"labels", std::move(now_labels)}, {"taints", std::move(now_taints)}})));
+    else if (Json* annotations = metadata().find("annotations"); annotations != nullptr) annotations->erase(kDressed);
     return node;
   }
 
