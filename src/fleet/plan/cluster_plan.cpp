@@ -8,7 +8,6 @@
 #include <span>
 
 #include "api/instance_types.h"
-#include "api/machine.h"
 #include "api/network_ways.h"
 #include "api/node_set.h"
 #include "kube/pod_words.h"
@@ -64,8 +63,7 @@ struct One {
 // The numbers of one group after this round.
 struct Numbers {
   int issued = 0;
-  NumberSet retired;  // of the spec and ours
-  NumberSet ours;     // of the status
+  NumberSet retired;  // of the spec, and of the status: stored there, an older spec that is put back brings none back
   bool live(int number) const { return number >= 1 && number <= issued && !retired.contains(number); }
   int size() const { return issued - retired.size(); }
 };
@@ -202,7 +200,7 @@ class Planner {
   // More are asked for: further numbers. Fewer: those without a machine, then those on whose machine Slurm has nothing any more, since it is Slurm that knows which worker idles.
   void count_numbers() {
     for (const InstanceGroup& group : cluster_.groups) {
-      Numbers numbers{.issued = group.issued, .retired = group.retired, .ours = group.retired};  // those of the spec, too: an older spec that is put back brings none back
+      Numbers numbers{.issued = group.issued, .retired = group.retired};
       numbers_[group.name] = numbers;  // what is decided now is acted on when it is stored
       if (const int lacking = group.target - numbers.size(); lacking > 0) numbers.issued += lacking;
       if (int beyond = numbers.size() - group.target; beyond > 0) {
@@ -221,7 +219,6 @@ class Planner {
         for (const auto& [rank, number] : candidates) {
           if (beyond-- == 0) break;
           numbers.retired.add(-number);
-          numbers.ours.add(-number);
         }
       }
       next_[group.name] = std::move(numbers);
@@ -274,8 +271,7 @@ class Planner {
   static std::string made_name(const Instance& instance) { return "hyperpod-" + instance.id; }
 
   Json labels_for(const Instance& instance) const {
-    Json out = Json::object({{api::kInstanceLabel, instance.id}, {api::kClusterLabel, cluster_.name}, {api::kClusterNameLabel, cluster_.title}, {api::kGroupNameLabel, instance.group}, {api::kComputeTypeLabel, "hyperpod"}, {api::kInstanceTypeLabel, instance.type}});
-    return out;
+    return Json::object({{api::kInstanceLabel, instance.id}, {api::kClusterLabel, cluster_.name}, {api::kClusterNameLabel, cluster_.title}, {api::kGroupNameLabel, instance.group}, {api::kComputeTypeLabel, "hyperpod"}, {api::kInstanceTypeLabel, instance.type}});
   }
 
   // Which machine an instance gets is written down before anything is done with it.
@@ -787,7 +783,7 @@ class Planner {
       for (const One& one : mine)
         if (!one.leaves && !one.value.deleting && one.phase != "Running" && (stuck == nullptr || rank(one) > rank(*stuck))) stuck = &one;
       Json entry = Json::object({{"instanceGroupName", group.name}, {"status", full && !leaving ? "InService" : !served_ ? "Creating" : stuck != nullptr && (stuck->phase == "Failure" || stuck->value.node.empty()) ? "Degraded" : "Updating"}, {"current", running}, {"target", target}, {"issued", next_.at(group.name).issued}});
-      if (const std::string ours = next_.at(group.name).ours.text(); !ours.empty()) entry.set("retired", ours);
+      if (const std::string retired = next_.at(group.name).retired.text(); !retired.empty()) entry.set("retired", retired);
       if (stuck != nullptr && !stuck->message.empty()) entry.set("message", fmt::format("{}: {}", stuck->value.id, stuck->message));
       groups.push(std::move(entry));
       told.insert(group.name);
