@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a large cluster costs: a cluster of 10,000 nodes (or as many as the first argument says) is carried through its life in memory, with the caches and the API of tests and machines that are there at once.
+// What a large cluster costs: a cluster of 10,000 nodes (or as many as the first argument says) is planned from nothing to all running, in memory: writes are taken over as they are, and machines are there at once.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -58,12 +58,13 @@ void carry_out(ClusterSnapshot& world, const ClusterPlan& plan, Instant now) {
 // Slurm's part: a pod on each machine.
 void place_pods(ClusterSnapshot& world, Instant now) {
   world.pods.clear();
-  std::size_t number = 0;
+  std::map<std::string, std::size_t> numbers;
   for (const Json& instance : world.instances) {
-    const bool head = instance["spec"]["instanceGroupName"].string() == "head";
+    const std::string& group = instance["spec"]["instanceGroupName"].string();
+    const bool head = group == "head";
     Json labels = Json::object({{api::kSlurmRoleLabel, head ? "controller" : "worker"}});
-    if (!head) labels.set(api::kNodeSetLabel, "gpu");
-    Json pod = Json::object({{"metadata", Json::object({{"name", head ? "controller-0" : fmt::format("gpu-{}", number++)}, {"labels", std::move(labels)}})}, {"spec", Json::object({{"nodeName", instance["status"]["node"]}})}, {"status", Json::object({{"phase", "Running"}})}});
+    if (!head) labels.set(api::kNodeSetLabel, group);
+    Json pod = Json::object({{"metadata", Json::object({{"name", head ? "controller-0" : fmt::format("{}-{}", group, numbers[group]++)}, {"labels", std::move(labels)}})}, {"spec", Json::object({{"nodeName", instance["status"]["node"]}})}, {"status", Json::object({{"phase", "Running"}})}});
     kube::set_condition(pod, {"Ready", "True", "", ""}, now);
     world.pods.push_back(std::move(pod));
   }
@@ -102,6 +103,7 @@ int run(int nodes) {
   while (round()) {
   }
   fmt::print("{} nodes: {} rounds of planning from nothing to all machines, {} writes, {:.2f} s of CPU in all, the longest {:.0f} ms; {} MiB for objects and plans\n", nodes, rounds, writes, planning, worst * 1e3, resident_mib() - before);
+  const bool all_run = world.cluster["status"]["summary"].string() == fmt::format("{0}/{0}", nodes);
   double rest = 1e9;
   for (int i = 0; i < 5; ++i) rest = std::min(rest, seconds_of([&] { (void)plan_cluster(world, now, options); }));
   fmt::print("{} nodes: a round at rest {:.1f} ms\n", nodes, rest * 1e3);
@@ -110,7 +112,7 @@ int run(int nodes) {
   planning = worst = 0, rounds = 0, writes = 0;
   for (int i = 0; i < 4; ++i) (void)round();
   fmt::print("{} nodes: one is replaced: {:.1f} ms a round\n", nodes, planning / rounds * 1e3);
-  return world.cluster["status"]["phase"].string() == "InService" || nodes > 6759 ? 0 : 1;
+  return all_run ? 0 : 1;
 }
 
 }  // namespace
