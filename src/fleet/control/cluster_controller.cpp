@@ -125,7 +125,9 @@ Result<std::optional<std::string>> ClusterController::objection(const ClusterSte
     if (!node && node.error().code != Code::NotFound) return std::unexpected(node.error());
     if (!node) continue;
     if (name == step.if_not_of && (*node)["metadata"]["labels"][api::kInstanceLabel].string() == kube::name_of(step.object)) return no(fmt::format("{} is still its machine", name));
-    if (name == step.if_silent && kube::condition_is_true(*node, "Ready")) return no(fmt::format("{} answers again", name));
+    // One that answered in between counts anew.
+    if (name == step.if_silent)
+      if (const auto since = silent_since(*node); !since || clock_.now() < *since + options_.silent) return no(fmt::format("{} has answered meanwhile", name));
   }
   if (!step.if_live.empty()) {
     const auto instance = api_.get(api::kInstances, {"", step.if_live});

@@ -686,6 +686,18 @@ TEST(Clusters, ASilentMachineIsGivenUpAfterFiveMinutes) {
   EXPECT_EQ(site.numbers("gpu"), "1'");
 }
 
+TEST(Clusters, HowLongANodeHasBeenSilent) {
+  Json node = Json::object();
+  EXPECT_FALSE(silent_since(node)) << "nobody knows";
+  const Instant then = *parse_time("2026-11-26T12:00:00Z");
+  kube::set_condition(node, {"Ready", "Unknown", "NodeStatusUnknown", ""}, then);
+  EXPECT_EQ(silent_since(node), then);
+  kube::set_condition(node, {"Ready", "True", "KubeletReady", ""}, then + std::chrono::seconds(400));
+  EXPECT_FALSE(silent_since(node));
+  kube::set_condition(node, {"Ready", "False", "KubeletNotReady", ""}, then + std::chrono::seconds(401));
+  EXPECT_EQ(silent_since(node), then + std::chrono::seconds(401)) << "it counts anew";
+}
+
 // ---- deaths
 
 // A life: made, more, one named away, one replaced, one rebooted, a group gone, all gone. After `death` the server is another.

@@ -33,6 +33,13 @@ const char* name(Verb verb) {
   return "?";
 }
 
+std::optional<Instant> silent_since(const Json& node) {
+  const Json* ready = kube::find_condition(node, "Ready");
+  if (ready == nullptr || (*ready)["status"].string() == "True") return std::nullopt;
+  const auto since = parse_time((*ready)["lastTransitionTime"].string());
+  return since ? std::optional<Instant>(*since) : std::nullopt;
+}
+
 bool holds_machine(const Json& pod, api::Orchestrator orchestrator) {
   const std::string& phase = pod["status"]["phase"].string();
   // One that is being deleted needs its machine to the end: without it the object stays until somebody finds out, and its name is taken so long.
@@ -480,10 +487,7 @@ class Planner {
   // What it ran has ended for all we can ever know: it has been silent for long.
   bool is_silent(const Json* node) {
     if (node == nullptr) return true;
-    if (is_ready(*node)) return false;
-    const Json* ready = kube::find_condition(*node, "Ready");
-    if (ready == nullptr) return false;
-    const auto since = parse_time((*ready)["lastTransitionTime"].string());
+    const auto since = silent_since(*node);
     if (!since) return false;
     if (now_ >= *since + options_.silent) return true;
     look_again(*since + options_.silent - now_);

@@ -37,7 +37,7 @@ struct ClusterStep {
   Verb verb = Verb::Create;
   kube::Resource resource;
   kube::Json object;                      // whole; of Delete: with uid and version
-  // Caches may be behind; these are asked of the API itself before the step is taken: no node of Slurm is on this Node; no Machine of this name is there; this Instance has that machine, and is not being deleted; this Node is not of the Instance that the step is about; this Node is there no more, or not ready.
+  // Caches may be behind; these are asked of the API itself before the step is taken: no node of Slurm is on this Node; no Machine of this name is there; this Instance has that machine, and is not being deleted; this Node is not of the Instance that the step is about; this Node is there no more, or has been silent for so long.
   std::string if_empty, if_gone, if_live, if_not_of, if_silent;
   bool force = false;                     // of a pod: without waiting for whoever runs it
   std::string why;
@@ -53,6 +53,9 @@ struct ClusterPlan {
 ClusterPlan plan_cluster(const ClusterSnapshot& snapshot, Instant now, const ClusterPlanOptions& options);
 
 const char* name(ClusterStep::Verb verb);
+
+// When a Node stopped being ready; nothing: it is ready, or nobody knows since when it is not.
+std::optional<Instant> silent_since(const kube::Json& node);
 
 // What a machine has to be rid of before it goes: a pod that has not ended, or is being deleted. Of Slurm; where Kubernetes orchestrates, any but those that come with each node (of a DaemonSet, or made by the kubelet itself).
 bool holds_machine(const kube::Json& pod, api::Orchestrator orchestrator = api::Orchestrator::Slurm);
