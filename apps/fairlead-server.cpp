@@ -120,13 +120,13 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   runner.add(std::move(machines));
   if (flags.controllers != "all") return;
   slurm::SlurmControllerOptions slurm_options;
-  slurm_options.objects.companion = kube::Json::object({{"hostPath", kube::Json::object({{"path", state_dir + "/bin"}, {"type", "Directory"}})}});
+  slurm_options.objects.companion = companion_folder(state_dir + "/bin");
   slurm_options.objects.closed_ranges = closed_ranges(flags, &ranges);
   const auto changed = [exits](const kube::ObjectKey& cluster) { exits->tell(slurm::HeadAddressController::kName, cluster); };
   runner.add(std::make_unique<slurm::HeadAddressController>(api, std::make_unique<slurm::HeadWatch>(api, clock, changed), slurm::HeadAddressController::Options{}));
   runner.add(std::make_unique<slurm::ActiveCheckController>(api, clock));
   runner.add(std::make_unique<slurm::SlurmClusterController>(api, clock, slurm::make_keys, std::move(slurm_options)));
-  runner.add(std::make_unique<fleet::ClusterController>(api, clock, fleet::ClusterPlanOptions{.makes_machines = flags.cluster_machines, .storage_class = flags.cluster_storage_class}));
+  runner.add(std::make_unique<fleet::ClusterController>(api, clock, cluster_options(flags, slurm::SlurmControllerOptions().default_image, companion_folder(state_dir + "/bin"), flags.cluster_machines), scripts_of(flags, state_dir)));
   if (const auto off = governance::why_governance_is_off(api); !off) {
     log_warn("task governance is off until the server starts again: its definitions cannot be read", {{"why", off.error().message}});
   } else if (off->empty()) {
@@ -268,6 +268,8 @@ int main(int argc, char** argv) {
     return !name.empty() && name.size() <= 100 && name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == std::string::npos && name[0] != '-' && name[0] != '_' ? std::string() : "1 to 100 of letters, digits, - and _";
   });
   app.add_option("--eks-endpoint", flags.eks_endpoint, "how clients reach its API (default: as this server does)")->group(aws)->type_name("URL");
+  app.add_option("--s3-directory", flags.s3_directory, "folder with a folder for each bucket, from which lifecycle scripts are read (default: s3 in the state directory, where the server makes local machines)")->group(aws)->type_name("DIR");
+  app.add_option("--script-limit", flags.script_limit, "seconds that a lifecycle script may take")->group(aws)->capture_default_str()->check(CLI::Range(1, 86'400));
   app.add_option("--cluster-storage-class", flags.cluster_storage_class, "StorageClass, of ReadWriteMany volumes, for what CreateCluster makes (default: the site's default class)")->group(aws)->type_name("NAME");
   app.add_flag("--cluster-machines,!--no-cluster-machines", flags.cluster_machines, "what CreateCluster asks for beyond the spare machines is made on this machine, where local nodes are made (default); else it waits for machines")->group(aws);
   app.add_option("--aws-rate", flags.aws_rate, "calls a second of one identity, bursts of twice that; 0: no limit")->group(aws)->capture_default_str()->check(CLI::Range(0.0, 1e9));

@@ -23,7 +23,9 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/own_program.h"
+#include "fleet/control/script_store.h"
 #include "fleet/plan/addresses.h"
+#include "fleet/plan/cluster_plan.h"
 #include "governance/decision_log.h"
 #include "hyperpod/door.h"
 #include "kube/controller.h"
@@ -64,6 +66,8 @@ struct Flags {
   std::string cluster_domain = "cluster.local";
   bool local_machines = false;
   std::string cluster_storage_class;
+  std::string s3_directory;
+  int script_limit = 3600;
   bool cluster_machines = true;
   std::string node_ca_cert, node_ca_key, node_api_server;
 };
@@ -75,6 +79,20 @@ inline std::vector<std::string> closed_ranges(const Flags& flags, const fleet::R
   for (const std::string& both : {fleet::print_nodes(*local_nodes), fleet::print_pods(*local_nodes)})
     for (std::string& one : split(both, ',')) out.push_back(std::move(one));
   return out;
+}
+
+// Of the volume by which pods have Slurm's companion program.
+inline kube::Json companion_folder(const std::string& path) { return kube::Json::object({{"hostPath", kube::Json::object({{"path", path}, {"type", "Directory"}})}}); }
+
+inline fleet::ClusterPlanOptions cluster_options(const Flags& flags, const std::string& image, kube::Json companion, bool makes_machines) {
+  return {.makes_machines = makes_machines, .storage_class = flags.cluster_storage_class, .scripts = {.image = image, .companion = std::move(companion), .limit = std::chrono::seconds(flags.script_limit)}};
+}
+
+// Where lifecycle scripts lie; null: nowhere. The folder need not be there yet.
+inline std::shared_ptr<const fleet::ScriptStore> scripts_of(const Flags& flags, const std::string& state_dir) {
+  if (!flags.s3_directory.empty()) return std::make_shared<fleet::ScriptFolder>(std::filesystem::absolute(flags.s3_directory).string());
+  if (flags.engine == "embedded" || flags.local_machines) return std::make_shared<fleet::ScriptFolder>(state_dir + "/s3");
+  return nullptr;
 }
 
 // What the engine of task governance is told and decides, written down; null: nowhere.

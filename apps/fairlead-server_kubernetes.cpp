@@ -176,7 +176,7 @@ int serve_kubernetes(const Flags& flags) {
   slurm::SlurmControllerOptions slurm_options{.default_image = flags.slurm_image, .space = flags.watch_namespace};
   slurm_options.objects.closed_ranges = closed_ranges(flags, flags.local_machines ? &*ranges : nullptr);
   slurm_options.objects.render.cluster_domain = flags.cluster_domain;
-  if (!companion_dir.empty()) slurm_options.objects.companion = kube::Json::object({{"hostPath", kube::Json::object({{"path", companion_dir}, {"type", "Directory"}})}});
+  if (!companion_dir.empty()) slurm_options.objects.companion = companion_folder(companion_dir);
   const auto changed = [exits](const kube::ObjectKey& cluster) { exits->tell(slurm::HeadAddressController::kName, cluster); };
   add_declared(*runner, std::make_unique<slurm::HeadAddressController>(fenced, std::make_unique<slurm::HeadWatch>(fenced, clock, changed), slurm::HeadAddressController::Options{.default_image = flags.slurm_image, .space = flags.watch_namespace}));
   add_declared(*runner, std::make_unique<slurm::ActiveCheckController>(fenced, clock, flags.watch_namespace));
@@ -186,7 +186,7 @@ int serve_kubernetes(const Flags& flags) {
   add_declared(*runner, std::make_unique<notify::DeliveryController>(fenced, clock, std::make_unique<notify::ThreadCourier>(notify::make_carrier(clock, flags.notify_local ? notify::Reach::AlsoLocal : notify::Reach::World), carried), notify::DeliveryController::Options{.space = flags.watch_namespace, .seed = Rng(seed + 1).next()}));
   // Clusters are of the whole site; without machines of ours they are for those who come by the AWS face.
   if (flags.watch_namespace.empty() && (flags.local_machines || (!flags.aws_listen.empty() && flags.aws_listen != "off")))
-    add_declared(*runner, std::make_unique<fleet::ClusterController>(fenced, clock, fleet::ClusterPlanOptions{.makes_machines = flags.local_machines && flags.cluster_machines, .storage_class = flags.cluster_storage_class}));
+    add_declared(*runner, std::make_unique<fleet::ClusterController>(fenced, clock, cluster_options(flags, flags.slurm_image, companion_dir.empty() ? kube::Json() : companion_folder(companion_dir), flags.local_machines && flags.cluster_machines), scripts_of(flags, state_dir)));
   Term term(std::move(runner));
 
   std::string space = flags.space;

@@ -30,6 +30,7 @@
 #include "hold.h"
 #include "id_mark.h"
 #include "jail.h"
+#include "lifecycle.h"
 #include "limits.h"
 #include "mark.h"
 #include "nodes.h"
@@ -285,6 +286,34 @@ int run_login() {
   return status;
 }
 
+// A script of a machine's life, where Slurm's commands work if there is Slurm.
+int run_script() {
+  auto options = lifecycle_options(own_environment());
+  if (!options) return complain(options.error());
+  std::optional<Child> munge;
+  const auto refuse = [&](const Error& error) {
+    if (const Fd word(::open(options->last_word.c_str(), O_WRONLY | O_CLOEXEC)); word && ::write(word.get(), error.message.data(), error.message.size()) < 0) log_warn("its last words were lost");
+    return complain(error);
+  };
+  if (lives_in_jail()) {
+    for (const char* dir : {"/run/slurm", "/etc/slurm"})
+      if (auto made = make_dirs(dir, 0755); !made) return refuse(made.error());
+    keep_client_conf("/etc/fairlead/slurm", "/etc/slurm");
+    if (auto jail = prepare_jail(); !jail) return refuse(jail.error());
+    if (auto users = prepare_users(); !users) return refuse(users.error());
+    auto started = Child::start({.argv = {"/proc/self/exe", "munge"}, .stdout_fd = 2, .stderr_fd = 2, .die_with_parent = true});
+    if (!started) return refuse(started.error());
+    munge = std::move(*started);
+    (void)wait_for_munge();  // without it a script runs as well, but Slurm's commands
+    options->root = kJail;
+    options->shared_root = true;
+  }
+  const Fd old_root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const int status = run_lifecycle(*options);
+  if (lives_in_jail() && ::fchdir(old_root.get()) == 0 && ::chroot(".") == 0) leave_jail();
+  return status;
+}
+
 // Root's keys: those of the resource and the site's own. Read at each login, so an edit counts at once.
 int print_authorized_keys(const std::string& user) {
   if (user != "root") return 0;
@@ -412,6 +441,7 @@ int main_of(int argc, char** argv) {
   if (command == "ids") return print_ids(exists("/run/slurm/state") ? "/run/slurm/state" : "/var/spool/slurmctld", first == "--at-least" && arguments.size() > 2 ? arguments[2] : "");
   if (command == "worker") return run_worker();
   if (command == "login") return run_login();
+  if (command == "lifecycle") return run_script();
   if (command == "accounting") return run_accounting();
   if (command == "rest") return run_rest();
   if (command == "meet-accounting" && !first.empty()) return meet_accounting(first);
@@ -448,6 +478,7 @@ int main_of(int argc, char** argv) {
   std::fputs(
       "fairlead-slurm: companion of Slurm's daemons, run inside their containers.\n"
       "  munge | controller | worker | login | accounting | database | rest   prepare the container and run that daemon\n"
+      "  lifecycle                             run a script of a machine's life, once, and end with its status\n"
       "  backups                               of the accounting database, one now and then\n"
       "  list-backups | restore-accounting NAME|latest [--force]\n"
       "  keep-sets                             of state, database and shared root, one now and then\n"

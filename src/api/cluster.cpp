@@ -103,6 +103,16 @@ std::string instance_id_of(const std::string& cluster_uid, const std::string& gr
 
 std::string_view text(SlurmNodeType type) { return type == SlurmNodeType::Controller ? "Controller" : type == SlurmNodeType::Login ? "Login" : "Compute"; }
 
+std::string entity_id(std::string_view uid) {
+  static constexpr std::string_view digits = "0123456789abcdefghijklmnopqrstuvwxyz";
+  const std::string hash = sha256(uid);
+  std::uint64_t number = 0;  // 36^12 is about 2^62
+  for (std::size_t i = 0; i < 8; ++i) number = number << 8U | static_cast<unsigned char>(hash[i]);
+  std::string id;
+  for (int i = 0; i < 12; ++i, number /= digits.size()) id += digits[number % digits.size()];
+  return id;
+}
+
 namespace {
 
 // The workers of a group are SET-0, SET-1, ...: no name of another part of a Slurm cluster (api/node_set.h).
@@ -119,6 +129,45 @@ void read_numbers(InstanceGroup& out, const Json& from, const std::string& where
   const auto retired = NumberSet::parse(from["retired"].string());
   if (!retired) problems.push_back(fmt::format("{}.retired: {}", where, retired.error().message));
   else out.retired.add(*retired);
+}
+
+// A file below the folder: no way out of it.
+bool is_inner_path(std::string_view path) {
+  if (path.empty() || path.front() == '/' || path.back() == '/' || path.find('\0') != path.npos || path.find('\n') != path.npos) return false;
+  for (std::string_view rest = path; !rest.empty();) {
+    const auto slash = rest.find('/');
+    const std::string_view part = rest.substr(0, slash);
+    if (part.empty() || part == "." || part == "..") return false;
+    rest = slash == rest.npos ? std::string_view() : rest.substr(slash + 1);
+  }
+  return true;
+}
+
+LifecycleScripts read_scripts(const Json& from, const auto& problem) {
+  LifecycleScripts out;
+  if (from.is_null()) return out;
+  out.uri = from["sourceS3Uri"].string();
+  out.on_create = from["onCreate"].string();
+  out.on_init_complete = from["onInitComplete"].string();
+  for (const auto& [field, file] : {std::pair("lifeCycleConfig.onCreate", out.on_create), std::pair("lifeCycleConfig.onInitComplete", out.on_init_complete)})
+    if (!file.empty() && !is_inner_path(file)) problem(field, fmt::format("\"{}\" is not the path of a file below sourceS3Uri", file));
+  if (out.uri.empty()) {
+    if (out.any()) problem("lifeCycleConfig.sourceS3Uri", "the folder of the scripts is expected, as s3://BUCKET/PREFIX");
+    return out;
+  }
+  // Names of buckets are those of S3: nothing else gets into a path.
+  static constexpr std::string_view scheme = "s3://";
+  std::string_view rest = std::string_view(out.uri).substr(std::min(scheme.size(), out.uri.size()));
+  const auto slash = rest.find('/');
+  out.bucket = std::string(rest.substr(0, slash));
+  std::string_view prefix = slash == rest.npos ? std::string_view() : rest.substr(slash + 1);
+  while (!prefix.empty() && prefix.back() == '/') prefix.remove_suffix(1);
+  out.prefix = std::string(prefix);
+  const bool bucket = out.bucket.size() >= 3 && out.bucket.size() <= 63 && out.bucket.front() != '.' && out.bucket.front() != '-' && out.bucket.find("..") == std::string::npos &&
+                      std::all_of(out.bucket.begin(), out.bucket.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-'; });
+  if (!out.uri.starts_with(scheme) || !bucket || (!out.prefix.empty() && !is_inner_path(out.prefix))) problem("lifeCycleConfig.sourceS3Uri", fmt::format("\"{}\" is not of the form s3://BUCKET/PREFIX", out.uri));
+  else if (!out.any()) problem("lifeCycleConfig", "onCreate or onInitComplete is expected: the script to run");
+  return out;
 }
 
 InstanceGroup read_group(const Json& from, const std::string& where, const Json& status, Orchestrator orchestrator, std::vector<std::string>& problems) {
@@ -168,6 +217,7 @@ InstanceGroup read_group(const Json& from, const std::string& where, const Json&
     else if (effect != "NoSchedule" && effect != "PreferNoSchedule" && effect != "NoExecute") problem("kubernetesConfig.taints", fmt::format("\"{}\" is none of NoSchedule, PreferNoSchedule, NoExecute", effect));
     else out.taints.push(taint);
   }
+  out.scripts = read_scripts(from["lifeCycleConfig"], problem);
   read_numbers(out, from, where, problems);
   for (const Json& one : status.items())
     if (one["instanceGroupName"].string() == out.name) read_numbers(out, one, "status of " + out.name, problems);
@@ -180,6 +230,10 @@ InstanceGroup read_group(const Json& from, const std::string& where, const Json&
 const InstanceGroup* Cluster::group(std::string_view wanted) const {
   const auto found = std::find_if(groups.begin(), groups.end(), [&](const InstanceGroup& one) { return one.name == wanted; });
   return found == groups.end() ? nullptr : &*found;
+}
+
+bool Cluster::has_scripts() const {
+  return std::any_of(groups.begin(), groups.end(), [](const InstanceGroup& one) { return one.scripts.any(); });
 }
 
 std::string space_of_cluster(const std::string& name) { return plain_label("cluster-" + name, 63); }
@@ -207,6 +261,7 @@ Cluster read_cluster(const Json& object, const Json& spec) {
   out.name = kube::name_of(object);
   out.title = spec["clusterName"].string_or(out.name);
   out.uid = kube::uid_of(object);
+  if (const std::string& begin = object["metadata"]["annotations"][kArnBegin].string(); !begin.empty()) out.arn = begin + entity_id(out.uid);
   out.space = space_of_cluster(out.name);
   out.slurm_name = plain_label(out.name, 40);
   out.generation = object["metadata"]["generation"].integer();
@@ -251,6 +306,7 @@ Instance read_instance(const Json& object) {
   out.message = status["message"].string();
   out.node = status["node"].string();
   out.made = status["made"].boolean();
+  out.ran = status.has("runningSince");
   out.reboot_id = status["reboot"]["id"].string();
   out.reboot_stage = status["reboot"]["stage"].string();
   return out;

@@ -18,6 +18,7 @@ inline const kube::Resource kInstances{"fairlead.dev", "v1alpha1", "instances", 
 kube::Json cluster_crd();
 kube::Json instance_crd();
 
+inline constexpr const char* kArnBegin = "fairlead.dev/arn-begin";  // annotation of a Cluster: "arn:aws:sagemaker:REGION:ACCOUNT:cluster/"
 inline constexpr const char* kClusterFinalizer = "fairlead.dev/cluster";
 inline constexpr const char* kInstanceFinalizer = "fairlead.dev/instance";
 inline constexpr const char* kClusterLabel = "fairlead.dev/cluster";              // of Instances, Machines, Nodes that a cluster has, and its namespace: the Cluster object
@@ -28,6 +29,7 @@ inline constexpr const char* kClusterNameLabel = "sagemaker.amazonaws.com/cluste
 inline constexpr const char* kGroupNameLabel = "sagemaker.amazonaws.com/instance-group-name";
 inline constexpr const char* kHealthLabel = "sagemaker.amazonaws.com/node-health-status";        // "Schedulable", ...
 inline constexpr const char* kComputeTypeLabel = "sagemaker.amazonaws.com/compute-type";         // "hyperpod"
+inline constexpr const char* kLifecycleLabel = "fairlead.dev/lifecycle-of";       // of the pod in which a script of that Instance runs
 // Of pods, annotations by which their instance is emptied (docs/design/006).
 inline constexpr const char* kLeavesFirst = "fairlead.dev/leaves-first";  // when workers become fewer, this one goes before others
 inline constexpr const char* kMadeAnew = "fairlead.dev/made-anew";        // it is drained, ended, and made again where there is room
@@ -53,6 +55,15 @@ enum class SlurmNodeType { Controller, Login, Compute };
 std::string_view text(SlurmNodeType type);
 enum class Orchestrator { Slurm, Eks };
 
+// LifeCycleConfig: scripts of the group's nodes, each run once on a machine before it is in use, as root (docs/design/051).
+struct LifecycleScripts {
+  std::string uri;                  // "s3://BUCKET/PREFIX"; empty: there are none
+  std::string bucket, prefix;       // prefix: without slashes at its ends, may be empty
+  std::string on_create;            // a file below it, before Slurm is there; may be empty
+  std::string on_init_complete;     // once Slurm runs on it, or, where Kubernetes orchestrates, the node is ready; may be empty
+  bool any() const { return !on_create.empty() || !on_init_complete.empty(); }
+};
+
 // Each node of a group has a number, given once: 1 to `issued`; those of `retired` are gone or to go. So a name never comes back.
 struct InstanceGroup {
   std::string name;                 // as in the request
@@ -64,6 +75,7 @@ struct InstanceGroup {
   std::vector<std::string> partitions;
   std::map<std::string, std::string> labels;  // KubernetesConfig, of nodes that Kubernetes orchestrates
   kube::Json taints = kube::Json::array();     // as in Node.spec.taints
+  LifecycleScripts scripts;
   int issued = 0;                   // of the spec and the status: the greater
   NumberSet retired;                // of both
   int live() const { return issued - retired.size(); }
@@ -71,6 +83,7 @@ struct InstanceGroup {
 
 struct Cluster {
   std::string name, title, uid;     // title: ClusterName as it was given
+  std::string arn;                  // empty: it did not come by the API
   std::string space, slurm_name;    // of what is made for it: namespace, SlurmCluster
   std::int64_t generation = 0;
   bool deleting = false, finalizer = false;
@@ -79,6 +92,7 @@ struct Cluster {
   std::vector<InstanceGroup> groups;  // as given
   std::vector<std::string> problems;  // sentences; nothing is changed while there are any
   const InstanceGroup* group(std::string_view name) const;
+  bool has_scripts() const;
 };
 // The spec that is acted on: the object's own, or, of a change that was taken back, the last good one with the numbers that were given out since.
 kube::Json spec_in_force(const kube::Json& object);
@@ -96,11 +110,15 @@ struct Instance {
   // From status.
   std::string phase, message, node, reboot_id, reboot_stage;
   bool made = false;                // the machine is ours, and goes with it
+  bool ran = false;                 // it was Running once: its scripts are behind it for good
 };
 Instance read_instance(const kube::Json& object);
 
 std::string logical_id_of(const std::string& cluster_uid, const std::string& group, int number);           // in the form of a UUID
 std::string instance_id_of(const std::string& cluster_uid, const std::string& group, int number, int attempt);
+
+// What stands behind the kind in an ARN: 12 of 0-9a-z, from an object's uid.
+std::string entity_id(std::string_view uid);
 
 // A DNS label for any name: itself, else in lower case, cut, with a hash of the whole. Different names give different labels.
 std::string plain_label(std::string_view name, std::size_t longest);

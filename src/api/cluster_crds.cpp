@@ -66,6 +66,14 @@ spec:
                       properties:
                         nodeType: {type: string, enum: [Controller, Login, Compute]}
                         partitionNames: {type: array, maxItems: 1, items: {type: string, pattern: "^[a-zA-Z0-9](-*[a-zA-Z0-9])*$", maxLength: 1024}}
+                    lifeCycleConfig:
+                      type: object
+                      description: Scripts that each machine of the group runs once, as root, before it is in use.
+                      required: [sourceS3Uri]
+                      properties:
+                        sourceS3Uri: {type: string, maxLength: 1024, description: "The folder of the scripts: s3://BUCKET/PREFIX."}
+                        onCreate: {type: string, maxLength: 128, description: A file below it; runs before Slurm is on the machine.}
+                        onInitComplete: {type: string, maxLength: 128, description: A file below it; runs once Slurm is on the machine.}
                     kubernetesConfig:
                       type: object
                       description: Labels and taints of nodes that Kubernetes orchestrates.
@@ -173,6 +181,12 @@ spec:
               address: {type: string}
               address6: {type: string}
               slurmNode: {type: string}
+              lifecycle:
+                type: object
+                description: What its scripts came to.
+                properties:
+                  onCreate: &script {type: object, properties: {phase: {type: string, description: "Succeeded, Failed."}, exitCode: {type: integer}, message: {type: string}, at: {type: string, format: date-time}, sum: {type: string, description: Of the files that it ran with.}}}
+                  onInitComplete: *script
               runningSince: {type: string, format: date-time}
               reboot: {type: object, properties: {id: {type: string}, stage: {type: string}, message: {type: string}}}
 )yaml";

@@ -65,6 +65,8 @@ constexpr Way kWays[] = {
     {.from = RestClients, .to = Rest, .first = 6820, .last = 6820, .port_of = PortOf::Rest, .what_for = "slurmrestd, by token (HTTP, not encrypted)"},
     {.from = Rest, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "slurmctld: what a token's owner asks"},
     {.from = Rest, .to = Accounting, .first = 6819, .last = 6819, .port_of = PortOf::Slurmdbd, .what_for = "slurmdbd: what a token's owner asks"},
+    {.from = Scripts, .to = Heads, .first = 6817, .last = 6817, .port_of = PortOf::Slurmctld, .what_for = "slurmctld: commands in lifecycle scripts"},
+    {.from = Scripts, .to = Accounting, .first = 6819, .last = 6819, .port_of = PortOf::Slurmdbd, .what_for = "slurmdbd: sacctmgr in lifecycle scripts"},
     {.from = Heads, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
     {.from = Heads, .to = Names, .first = 53, .last = 53, .what_for = "names"},
     {.from = Workers, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
@@ -77,10 +79,14 @@ constexpr Way kWays[] = {
     {.from = Exporter, .to = Names, .first = 53, .last = 53, .what_for = "names"},
     {.from = Rest, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
     {.from = Rest, .to = Names, .first = 53, .last = 53, .what_for = "names"},
+    {.from = Scripts, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .what_for = "names"},
+    {.from = Scripts, .to = Names, .first = 53, .last = 53, .what_for = "names"},
     {.from = Workers, .to = World, .what_for = "packages, data, containers, experiment trackers"},
     {.from = Workers, .to = World, .protocol = Protocol::Udp, .what_for = "packages, data, containers, experiment trackers"},
     {.from = Login, .to = World, .what_for = "packages, data, containers, experiment trackers"},
     {.from = Login, .to = World, .protocol = Protocol::Udp, .what_for = "packages, data, containers, experiment trackers"},
+    {.from = Scripts, .to = World, .what_for = "packages, data, containers, experiment trackers"},
+    {.from = Scripts, .to = World, .protocol = Protocol::Udp, .what_for = "packages, data, containers, experiment trackers"},
 };
 
 // Where clouds answer questions about the machine and hand out its credentials: for nobody but pods in the node's own network (spec R1.7).
@@ -89,7 +95,7 @@ const std::vector<std::string>& metadata_ranges() {
   return list;
 }
 
-bool is_slurm(Group group) { return group == Heads || group == Workers || group == Login || group == Accounting || group == Database || group == Exporter || group == Rest; }
+bool is_slurm(Group group) { return group == Heads || group == Workers || group == Login || group == Accounting || group == Database || group == Exporter || group == Rest || group == Scripts; }
 const char* role_of(Group group) {
   switch (group) {
     case Heads: return "controller";
@@ -98,6 +104,7 @@ const char* role_of(Group group) {
     case Database: return "database";
     case Exporter: return "exporter";
     case Rest: return "rest";
+    case Scripts: return kScriptRole;
     default: return "login";
   }
 }
@@ -168,6 +175,7 @@ bool has(const SlurmNetwork& network, Group group) {
     case Database: return network.accounting && network.database;
     case Exporter: return network.exporter;
     case Rest: return network.rest;
+    case Scripts: return network.scripts;
     case SharingHeads:
     case SharingLogin:
     case Guests:
@@ -279,6 +287,7 @@ std::string_view text(Group group) {
     case Exporter: return "exporter";
     case Rest: return "rest";
     case RestClients: return "REST clients";
+    case Scripts: return "scripts";
     case SharingHeads: return "sharing heads";
     case SharingLogin: return "sharing login";
     case Guests: return "guests";
@@ -306,6 +315,7 @@ std::string_view meaning(Group group) {
     case SiteDatabase: return "a database server that the resource names (`externalDB.host`); any address, at that port alone";
     case RestClients: return "pods of namespaces with the label `fairlead.dev/slurm-rest: allowed`";
     case Rest: return "pods with slurmrestd, where there are any";
+    case Scripts: return "pods in which lifecycle scripts of CreateCluster run";
     case Exporter: return "the pod that serves Slurm's metrics, where there is one";
     case SharingHeads: return "pods with slurmctld of a cluster that shares accounting with this one (`extensions.accounting.of`, `sharedWith`)";
     case SharingLogin: return "pods with sshd of a cluster that shares accounting with this one";
@@ -340,7 +350,7 @@ std::vector<PolicySpec> slurm_network_policies(const SlurmNetwork& network) {
   std::vector<PolicySpec> out;
   // Whatever else gets the cluster's label is closed until somebody opens it.
   out.push_back({prefix + "closed", Json::object({{"podSelector", Json::object({{"matchLabels", Json::object({{kSlurmClusterLabel, network.cluster}})}})}, {"policyTypes", both}})});
-  for (const Group group : {Heads, Workers, Login, Accounting, Database, Exporter, Rest})
+  for (const Group group : {Heads, Workers, Login, Accounting, Database, Exporter, Rest, Scripts})
     if (has(network, group)) {
       Json spec = Json::object({{"podSelector", selector_of(network, group)}});
       // An empty list is not kept by an API server, and would look like a change for ever.
@@ -369,7 +379,7 @@ std::string print_ways_markdown() {
     out += fmt::format("| {} | {} | {} {} | {} | {} |\n", text(way.from), text(way.to), protocols, ports_text(way), way.what_for, kept_text(way.kept));
   }
   out += "\n| group | who |\n|---|---|\n";
-  for (const Group group : {Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, RestClients, Heads, Workers, Login, Accounting, Database, SiteDatabase, Exporter, Rest, SharingHeads, SharingLogin, Guests, OtherAccounting, World}) out += fmt::format("| {} | {} |\n", text(group), meaning(group));
+  for (const Group group : {Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, RestClients, Heads, Workers, Login, Accounting, Database, SiteDatabase, Exporter, Rest, Scripts, SharingHeads, SharingLogin, Guests, OtherAccounting, World}) out += fmt::format("| {} | {} |\n", text(group), meaning(group));
   return out;
 }
 

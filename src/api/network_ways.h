@@ -11,9 +11,9 @@
 
 namespace fairlead::api {
 
-// Groups of a SlurmCluster (Heads, Workers, Login, Accounting, Database, Exporter, Rest) mean those of one cluster: those of another are nothing but Anybody to it, unless both share accounting
+// Groups of a SlurmCluster (Heads, Workers, Login, Accounting, Database, Exporter, Rest, Scripts) mean those of one cluster: those of another are nothing but Anybody to it, unless both share accounting
 // (SharingHeads, SharingLogin, Guests, OtherAccounting; docs/design/021).
-enum class Group { Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, RestClients, Heads, Workers, Login, Accounting, Database, SiteDatabase, Exporter, Rest, SharingHeads, SharingLogin, Guests, OtherAccounting, World };
+enum class Group { Anybody, People, Nodes, Server, Agents, Pods, Names, ClusterApi, Monitoring, RestClients, Heads, Workers, Login, Accounting, Database, SiteDatabase, Exporter, Rest, Scripts, SharingHeads, SharingLogin, Guests, OtherAccounting, World };
 std::string_view text(Group group);
 std::string_view meaning(Group group);  // for people: which pods or addresses
 
@@ -41,6 +41,7 @@ inline constexpr int kQuorumPort = 6821;  // UDP, between the heads of a SlurmCl
 
 inline constexpr const char* kSlurmClusterLabel = "fairlead.dev/slurm-cluster";
 inline constexpr const char* kSlurmRoleLabel = "fairlead.dev/slurm-role";
+inline constexpr const char* kScriptRole = "script";  // of a pod in which a lifecycle script runs (fleet/plan/lifecycle.h)
 // Of a namespace; "allowed": its pods read the metrics of every SlurmCluster. Who may change namespaces says so, nobody else.
 inline constexpr const char* kMonitoringLabel = "fairlead.dev/monitoring";
 // Of a namespace; "allowed": its pods may speak to slurmrestd of every SlurmCluster, which asks them for a token.
@@ -60,6 +61,7 @@ struct SlurmNetwork {
   bool accounting = false, database = false;  // pods with slurmdbd; a database of the cluster's own
   bool exporter = false;                      // a pod with Slurm's metrics
   bool rest = false;                          // pods with slurmrestd
+  bool scripts = false;                       // pods in which lifecycle scripts run
   int external_database_port = 0;             // 0: slurmdbd speaks to no database but the cluster's own
   std::vector<SharingNetwork> sharing;
   // Ranges that are no part of the world although any address may be spoken to there: nodes, pods of others, the API server. Those of either family.

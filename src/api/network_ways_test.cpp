@@ -26,7 +26,7 @@ TEST(NetworkWays, EveryLineIsWellFormedAndSaidOnce) {
       same += way.from == other.from && way.to == other.to && way.protocol == other.protocol && way.first == other.first && way.last == other.last && way.kept == other.kept;
     EXPECT_EQ(same, 1) << text(way.from) << " to " << text(way.to) << " " << way.first;
     // A policy stands around groups of a SlurmCluster alone: a line that it should keep names one of them.
-    const auto slurm = [](Group group) { return group == Heads || group == Workers || group == Login || group == Accounting || group == Database || group == Exporter || group == Rest; };
+    const auto slurm = [](Group group) { return group == Heads || group == Workers || group == Login || group == Accounting || group == Database || group == Exporter || group == Rest || group == Scripts; };
     EXPECT_EQ(way.kept == Kept::SlurmPolicy, slurm(way.from) || slurm(way.to));
   }
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "api/cluster.h"
 #include "api/network_ways.h"
 #include "api/slurm_fields.h"
 #include "api/slurm_quota.h"
@@ -250,6 +251,7 @@ InEffect field_in_effect(std::string_view path) {
 SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_image) {
   SlurmCluster out;
   out.name = kube::name_of(object);
+  out.has_machines = !object["metadata"]["labels"][kClusterLabel].is_null();
   out.space = kube::space_of(object);
   out.uid = kube::uid_of(object);
   out.generation = object["metadata"]["generation"].integer();

@@ -88,6 +88,9 @@ struct SlurmJail {
   bool wanted() const { return !image.empty(); }
 };
 inline constexpr const char* kJailVersion = "fairlead.dev/jail-version";
+// Of a SlurmCluster, by its name.
+inline std::string munge_secret_of(const std::string& cluster) { return cluster + "-munge"; }
+inline std::string config_map_of(const std::string& cluster) { return cluster + "-slurm-configs"; }
 inline constexpr const char* kJailVolume = "/mnt/jail-volume";  // where pods have the volume then; /mnt/jail is the root in it
 
 // What the user wrote for slurm.conf, as given: slurm/plan/custom_config.h says what is wrong with it, and what was in force stays so (docs/slurm-config.md).
@@ -134,6 +137,7 @@ struct SlurmCluster {
   SlurmAccounting accounting;        // spec.slurmNodes.accounting, spec.extensions.accounting
   SlurmBackup backup;                // spec.extensions.backup
   SlurmConfigChoices config;
+  bool has_machines = false;         // label fairlead.dev/cluster: it was made for CreateCluster, and scripts of its machines speak to it
   bool isolated = true;              // annotation fairlead.dev/network-isolation: "Off" takes the policies of api/network_ways.h away
   std::vector<std::string> notification_topics;  // spec.extensions.notifications[].topic: NotificationTopics of this namespace
   std::vector<std::string> notification_problems;  // entries of it that name no topic, with their field; among `ignored`, too

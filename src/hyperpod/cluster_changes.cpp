@@ -24,7 +24,7 @@ Answer<void> refuse_unserved(const Sources& sources, const Site& site, const Jso
   if (input["Orchestrator"]["Slurm"].has("AccountingDatabase")) return invalid("Orchestrator.Slurm.AccountingDatabase is not served yet: set spec.slurmNodes.accounting of the SlurmCluster, in the namespace of the cluster");
   const auto& groups = input["InstanceGroups"].items();
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    for (const char* const member : {"InstanceRequirements", "LifeCycleConfig", "InstanceStorageConfigs", "OnStartDeepHealthChecks", "TrainingPlanArn", "ScheduledUpdateConfig", "AutoPatchConfig", "CapacityRequirements", "NetworkInterface", "ImageReleaseVersion"})
+    for (const char* const member : {"InstanceRequirements", "InstanceStorageConfigs", "OnStartDeepHealthChecks", "TrainingPlanArn", "ScheduledUpdateConfig", "AutoPatchConfig", "CapacityRequirements", "NetworkInterface", "ImageReleaseVersion"})
       if (groups[i].has(member)) return invalid(fmt::format("InstanceGroups[{}].{} is not served yet", i, member));
     if (groups[i].has("ImageId") && groups[i]["ImageId"].string() != "default") return invalid(fmt::format("InstanceGroups[{}].ImageId: only default is served yet", i));
   }
@@ -77,6 +77,7 @@ Answer<Json> create(const Sources& sources, const Call& call, const Json& input)
   const std::string object_name = object_name_of(name);
   Json object = Json::object({{"apiVersion", api::kClusters.api_version()}, {"kind", api::kClusters.kind}, {"metadata", Json::object({{"name", object_name}})}, {"spec", std::move(spec)}});
   if (object_name != name) note(object, name_note, name);
+  note(object, api::kArnBegin, arn_of(call.site, "cluster", ""));
   note(object, maker_note, kube::print_json(as_context(call)));
   set_tags(object, *tags);
   if (auto done = check_object(object); !done) return std::unexpected(done.error());

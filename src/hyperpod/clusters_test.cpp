@@ -111,7 +111,15 @@ TEST_F(MadeClusters, WhatIsNotServedOrCannotBeIsRefusedAndNothingIsMade) {
   const auto group_field = [&](const char* field, Json value) {
     return with([&](Json& input) { input.child("InstanceGroups").items()[1].set(field, std::move(value)); });
   };
-  EXPECT_THAT(group_field("LifeCycleConfig", Json::object({{"SourceS3Uri", "s3://sagemaker-x/y"}, {"OnCreate", "on_create.sh"}})), HasSubstr("ValidationException: InstanceGroups[1].LifeCycleConfig is not served yet"));
+  EXPECT_THAT(group_field("InstanceStorageConfigs", Json::array({Json::object({{"EbsVolumeConfig", Json::object({{"VolumeSizeInGB", 10}})}})})), HasSubstr("ValidationException: InstanceGroups[1].InstanceStorageConfigs is not served yet"));
+  const auto scripts = [&](const char* uri, const char* on_create) { return group_field("LifeCycleConfig", Json::object({{"SourceS3Uri", uri}, {"OnCreate", on_create}})); };
+  EXPECT_THAT(scripts("s3://sagemaker-x/y", "/etc/passwd"), HasSubstr("lifeCycleConfig.onCreate: \"/etc/passwd\" is not the path of a file below sourceS3Uri"));
+  EXPECT_THAT(scripts("s3://sagemaker-x/y", "a/../../b"), HasSubstr("lifeCycleConfig.onCreate"));
+  EXPECT_THAT(scripts("s3://sagemaker-x/y/../../z", "a.sh"), HasSubstr("is not of the form s3://BUCKET/PREFIX"));
+  EXPECT_THAT(scripts("s3://Upper/y", "a.sh"), HasSubstr("is not of the form s3://BUCKET/PREFIX"));
+  EXPECT_THAT(scripts("https://sagemaker-x/y", "a.sh"), HasSubstr("ValidationException"));
+  EXPECT_THAT(group_field("LifeCycleConfig", Json::object({{"SourceS3Uri", "s3://sagemaker-x/y"}})), HasSubstr("onCreate or onInitComplete is expected"));
+  EXPECT_THAT(group_field("LifeCycleConfig", Json::object({{"OnCreate", "a.sh"}})), HasSubstr("lifeCycleConfig.sourceS3Uri: the folder of the scripts is expected"));
   EXPECT_THAT(group_field("ExecutionRole", "arn:aws:iam::111122223333:role/nobody"), HasSubstr("ValidationException: Role arn:aws:iam::111122223333:role/nobody not found: "));
   EXPECT_THAT(group_field("ExecutionRole", "arn:aws:iam::999999999999:role/node"), HasSubstr("999999999999:role/node"));
   EXPECT_THAT(group_field("SlurmConfig", Json::object({{"NodeType", "Compute"}})), HasSubstr("a group of compute nodes is in one partition"));
@@ -122,6 +130,21 @@ TEST_F(MadeClusters, WhatIsNotServedOrCannotBeIsRefusedAndNothingIsMade) {
   EXPECT_THAT(with([&](Json& input) { input.set("Orchestrator", Json::object({{"Eks", Json::object({{"ClusterArn", "arn:aws:eks:fairlead-1:111122223333:cluster/x"}})}})); }), HasSubstr("EKS cluster arn:aws:eks:fairlead-1:111122223333:cluster/x not found: this site works with arn:aws:eks:fairlead-1:111122223333:cluster/fairlead"));
   EXPECT_THAT(group_field("KubernetesConfig", Json::object({{"Labels", Json::object({{"a", "b"}})}})), HasSubstr("only clusters that Kubernetes orchestrates have it"));
   EXPECT_TRUE(site.api.all("clusters").empty());
+}
+
+TEST_F(MadeClusters, ScriptsOfAGroupAreToldAsTheyWereGiven) {
+  Json input = request("scripted");
+  const Json config = Json::object({{"SourceS3Uri", "s3://sagemaker-x/base/"}, {"OnCreate", "utils/on_create.sh"}, {"OnInitComplete", "on_init.sh"}});
+  input.child("InstanceGroups").items()[1].set("LifeCycleConfig", config);
+  ASSERT_EQ(call("CreateCluster", input).status, 200);
+  const Json object = site.api.all("clusters").at({"", "scripted"});
+  const api::Cluster read = api::read_cluster(object);
+  EXPECT_EQ(read.groups[1].scripts.bucket, "sagemaker-x");
+  EXPECT_EQ(read.groups[1].scripts.prefix, "base");
+  EXPECT_EQ(read.groups[1].scripts.on_create, "utils/on_create.sh");
+  EXPECT_EQ(read.arn, site.arn(object)) << "scripts are told the cluster's ARN";
+  site.index.put(object);
+  EXPECT_EQ(call("DescribeCluster", Json::object({{"ClusterName", "scripted"}})).json["InstanceGroups"].items()[1]["LifeCycleConfig"], config);
 }
 
 TEST_F(MadeClusters, OfKubernetesHaveLabelsAndTaintsAsTheyAreWritten) {

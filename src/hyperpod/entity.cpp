@@ -29,16 +29,6 @@ Json renamed(const Json& value, bool upper) {
 
 }  // namespace
 
-std::string entity_id(std::string_view uid) {
-  static constexpr std::string_view digits = "0123456789abcdefghijklmnopqrstuvwxyz";
-  const std::string hash = sha256(uid);
-  std::uint64_t number = 0;  // 36^12 is about 2^62
-  for (std::size_t i = 0; i < 8; ++i) number = number << 8U | static_cast<unsigned char>(hash[i]);
-  std::string id;
-  for (int i = 0; i < 12; ++i, number /= digits.size()) id += digits[number % digits.size()];
-  return id;
-}
-
 std::string arn_of(const Site& site, std::string_view kind, std::string_view id) { return fmt::format("arn:aws:sagemaker:{}:{}:{}/{}", site.region, site.account, kind, id); }
 
 std::string object_name_of(std::string_view name) {

@@ -5,8 +5,10 @@
 #include <string>
 #include <string_view>
 
+#include "api/cluster.h"
 #include "hyperpod/front.h"
 #include "hyperpod/text.h"
+#include "api/cluster.h"
 #include "kube/json.h"
 #include "kube/object.h"
 
@@ -21,7 +23,7 @@ inline constexpr const char* changer_note = "fairlead.dev/aws-modified-by";     
 inline constexpr const char* tags_note = "fairlead.dev/aws-tags";               // {KEY: VALUE}
 
 // Twelve of [a-z0-9], of this object and none after it with the same name: 36^12 ids, by SHA-256 of its uid.
-std::string entity_id(std::string_view uid);
+using api::entity_id;
 std::string arn_of(const Site& site, std::string_view kind, std::string_view id);  // "arn:aws:sagemaker:REGION:ACCOUNT:compute-quota/ID"
 // A name of Kubernetes for a name of AWS: itself, or in lower case with a hash.
 std::string object_name_of(std::string_view name);

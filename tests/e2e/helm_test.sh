@@ -132,6 +132,9 @@ ok 'wrong values are refused by name'
 ! render f $operator_chart | grep -q aws-listen || fail 'AWS clients are served without being asked for'
 render f $operator_chart -n lab --set server.aws.enabled=true > "$work/aws.yaml"
 grep -qF -- '--aws-endpoint=https://f-fairlead-aws.lab.svc' "$work/aws.yaml" || fail 'no endpoint for AWS clients'
+render f $operator_chart --set server.aws.enabled=true --set server.aws.scripts.persistentVolumeClaim.claimName=scripts --set server.decisionLogMiB=0 > "$work/scripts.yaml"
+for line in '--s3-directory=/srv/s3' '{name: scripts, mountPath: /srv/s3, readOnly: true}' 'claimName: scripts'; do grep -qF -- "$line" "$work/scripts.yaml" || fail "no $line where lifecycle scripts lie in a volume"; done
+! grep -q s3-directory "$work/aws.yaml" || fail 'a folder of scripts that nobody named'
 [[ $(grep -c '^  name: f-fairlead-aws$' "$work/aws.yaml") == 5 ]] || fail 'not a Service, two roles and two bindings for AWS clients'
 ok 'AWS clients are served where that is asked for, with rights for that'
 [[ $(render f $operator_chart --set metrics.serviceMonitor.enabled=true | grep -c '^kind: ServiceMonitor$') == 1 ]] || fail 'no ServiceMonitor'

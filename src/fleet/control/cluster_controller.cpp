@@ -25,9 +25,11 @@ kube::Access cluster_access() {
       .may({"get", "update"}, resources::nodes)
       .may({"get", "create", "delete"}, resources::namespaces)
       .may({"list", "create"}, resources::claims)
+      .may({"list", "create", "update"}, resources::config_maps)
+      .may({"create"}, resources::secrets)
       .may({"create", "update", "delete"}, resources::slurm_clusters)
       .may({"create", "update", "delete"}, api::kNodeSets)
-      .may({"list", "update", "delete"}, resources::pods)
+      .may({"list", "create", "update", "delete"}, resources::pods)
       .may({"create"}, resources::pods, "eviction");
 }
 
@@ -57,7 +59,8 @@ std::vector<kube::Controller::Source> ClusterController::sources() const {
   const auto of_space = [this](const kube::Change& change) { return in_space(kube::space_of(change.object())); };
   const auto of_pod = [this](const kube::Change& change) {
     const Json& pod = change.object();
-    return pod["metadata"]["labels"][api::kSlurmRoleLabel].is_null() ? std::vector<kube::ObjectKey>() : in_space(kube::space_of(pod));
+    const Json& labels = pod["metadata"]["labels"];
+    return labels[api::kSlurmRoleLabel].is_null() && labels[api::kLifecycleLabel].is_null() ? std::vector<kube::ObjectKey>() : in_space(kube::space_of(pod));
   };
   // A node that a cluster has; of one that is spare any that waits may want to know.
   const auto of_node = [this](const kube::Change& change) {
@@ -91,10 +94,10 @@ Result<ClusterSnapshot> ClusterController::look(Json object) const {
   });
   for (const std::string& name : named)
     if (auto machine = name.empty() ? std::nullopt : caches_->of(resources::machines).get({"", name})) out.machines.emplace(name, std::move(*machine));
-  if (cluster.orchestrator == api::Orchestrator::Slurm) {
+  if (cluster.orchestrator == api::Orchestrator::Slurm || cluster.has_scripts()) {
     if (auto space = api_.get(resources::namespaces, {"", cluster.space})) out.space = std::move(*space);
     else if (space.error().code != Code::NotFound) return pass(std::move(space.error()), "read namespace " + cluster.space);
-    if (is_namespace_of(out.space, cluster)) {
+    if (cluster.orchestrator == api::Orchestrator::Slurm && is_namespace_of(out.space, cluster)) {
       auto claims = api_.list(resources::claims, cluster.space);
       if (!claims) return pass(std::move(claims.error()), "read the claims in " + cluster.space);
       out.claims = std::move(claims->items);
@@ -107,7 +110,29 @@ Result<ClusterSnapshot> ClusterController::look(Json object) const {
     caches_->of(resources::pods).each("", [&](const Json& pod) {
       if (const std::string& node = pod["spec"]["nodeName"].string(); !node.empty() && named.contains(node)) out.pods.push_back(pod);
     });
+  if (const auto needed = needed_sources(cluster, out.instances, out.pods); !needed.empty() && is_namespace_of(out.space, cluster)) {
+    auto configs = api_.list(resources::config_maps, cluster.space, {.label_selector = fmt::format("{}={}", api::kClusterLabel, cluster.name), .field_selector = {}, .limit = 0, .continue_token = {}, .resource_version = {}});
+    if (!configs) return pass(std::move(configs.error()), "read the ConfigMaps in " + cluster.space);
+    out.configs = std::move(configs->items);
+    for (const std::string& uri : needed) out.sources.emplace(uri, source_of(uri, cluster));
+  }
   out.cluster = std::move(object);
+  return out;
+}
+
+ScriptSource ClusterController::source_of(const std::string& uri, const api::Cluster& cluster) const {
+  ScriptSource out;
+  for (const api::InstanceGroup& group : cluster.groups) {
+    if (group.scripts.uri != uri) continue;
+    auto files = scripts_ == nullptr ? Result<ScriptFiles>(fail(Code::NotFound, "this server has no place for lifecycle scripts: start it with --s3-directory")) : scripts_->read(group.scripts.bucket, group.scripts.prefix);
+    if (files) {
+      out.bundle = bundle_scripts(*files);
+    } else {
+      out.problem = fmt::format("{}: {}", uri, files.error().message);
+      out.missing = files.error().code == Code::NotFound || files.error().code == Code::Invalid || files.error().code == Code::Forbidden || files.error().code == Code::Exhausted;
+    }
+    break;
+  }
   return out;
 }
 
@@ -133,7 +158,7 @@ Result<std::optional<std::string>> ClusterController::objection(const ClusterSte
     const auto instance = api_.get(api::kInstances, {"", step.if_live});
     if (!instance && instance.error().code == Code::NotFound) return no(fmt::format("{} is gone", step.if_live));
     if (!instance) return std::unexpected(instance.error());
-    if (kube::deleting(*instance) || (*instance)["status"]["node"].string() != kube::name_of(step.object)) return no(fmt::format("{} has changed", step.if_live));
+    if (kube::deleting(*instance) || (*instance)["status"]["node"].string() != (step.live_node.empty() ? kube::name_of(step.object) : step.live_node)) return no(fmt::format("{} has changed", step.if_live));
   }
   if (!step.if_empty.empty()) {
     const bool slurm = orchestrator == api::Orchestrator::Slurm;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clusters become machines that run: reads a Cluster and what is there for it, plans, writes. It holds nothing between two rounds; whoever dies between two writes, the next one goes on (docs/design/050).
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "fleet/control/script_store.h"
 #include "fleet/plan/cluster_plan.h"
 #include "kube/controller.h"
 
@@ -14,7 +16,8 @@ kube::Access cluster_access();
 
 class ClusterController final : public kube::Controller {
  public:
-  ClusterController(kube::KubeApi& api, const Clock& clock, ClusterPlanOptions options = {}) : api_(api), clock_(clock), options_(std::move(options)) {}
+  // `scripts`: where lifecycle scripts lie; null: nowhere.
+  ClusterController(kube::KubeApi& api, const Clock& clock, ClusterPlanOptions options = {}, std::shared_ptr<const ScriptStore> scripts = nullptr) : api_(api), clock_(clock), options_(std::move(options)), scripts_(std::move(scripts)) {}
 
   std::string name() const override { return "cluster"; }
   std::vector<Source> sources() const override;
@@ -25,12 +28,14 @@ class ClusterController final : public kube::Controller {
  private:
   Result<ClusterSnapshot> look(kube::Json cluster) const;
   Result<std::optional<std::string>> objection(const ClusterStep& step, const std::string& space, api::Orchestrator orchestrator);
+  ScriptSource source_of(const std::string& uri, const api::Cluster& cluster) const;
   Result<void> take(const ClusterStep& step);
   std::vector<kube::ObjectKey> in_space(const std::string& space) const;
 
   kube::KubeApi& api_;
   const Clock& clock_;
   const ClusterPlanOptions options_;
+  const std::shared_ptr<const ScriptStore> scripts_;
   const kube::Caches* caches_ = nullptr;
 };
 

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -68,6 +70,18 @@ class MortalApi final : public kube::KubeApi {
   kube::KubeApi& api_;
 };
 
+// Scripts that are there, or are not.
+class MemoryScripts final : public ScriptStore {
+ public:
+  std::map<std::string, ScriptFiles> buckets;
+  Error error{Code::NotFound, "there is no such folder"};
+  Result<ScriptFiles> read(const std::string& bucket, const std::string&) const override {
+    const auto found = buckets.find(bucket);
+    if (found == buckets.end()) return std::unexpected(error);
+    return found->second;
+  }
+};
+
 // What a controller sees: of each kind what was there some time ago.
 class LaggingCaches final : public kube::Caches {
  public:
@@ -105,7 +119,7 @@ class ClusterSite {
   void restart() {
     mortal = std::make_unique<MortalApi>(checked);
     fenced = std::make_unique<kube::FencedApi>(*mortal, []() -> Result<std::int64_t> { return 1; });
-    controller = std::make_unique<ClusterController>(*fenced, clock, options());
+    controller = std::make_unique<ClusterController>(*fenced, clock, options(), scripts);
     controller->start(lagging ? static_cast<const kube::Caches&>(caches) : api);
   }
   ClusterPlanOptions options() const { return {.makes_machines = makes_machines_}; }
@@ -135,6 +149,13 @@ class ClusterSite {
       if (one["instanceGroupName"].string() == name) return one;
     throw std::out_of_range(name);
   }
+  // The group runs scripts from now on.
+  static Json with_scripts(Json group, const std::string& on_create, const std::string& on_init_complete = "", const std::string& bucket = "sagemaker-x") {
+    Json config = Json::object({{"sourceS3Uri", "s3://" + bucket + "/base"}});
+    if (!on_create.empty()) config.set("onCreate", on_create);
+    if (!on_init_complete.empty()) config.set("onInitComplete", on_init_complete);
+    return group.set("lifeCycleConfig", std::move(config));
+  }
   void remove(const std::string& name) { ASSERT_TRUE(api.remove(api::kClusters, {"", name})); }
   void ask(const std::string& instance, const char* what, const std::string& id) {
     Json object = api.all("instances").at({"", instance});
@@ -144,7 +165,7 @@ class ClusterSite {
   void spare(const std::string& name, const std::string& type, int cpus, int gib, int gpus) {
     Json capacity = Json::object({{"cpu", std::to_string(cpus)}, {"memory", fmt::format("{}Gi", gib)}});
     if (gpus > 0) capacity.set("nvidia.com/gpu", std::to_string(gpus));
-    Json node = Json::object({{"metadata", Json::object({{"name", name}, {"labels", Json::object({{api::kSpareLabel, "true"}, {"node.kubernetes.io/instance-type", type}})}})}, {"status", Json::object({{"capacity", std::move(capacity)}})}});
+    Json node = Json::object({{"metadata", Json::object({{"name", name}, {"labels", Json::object({{api::kSpareLabel, "true"}, {"node.kubernetes.io/instance-type", type}})}})}, {"status", Json::object({{"capacity", std::move(capacity)}, {"addresses", address()}})}});
     kube::set_condition(node, {"Ready", "True", "KubeletReady", ""}, clock.now());
     ASSERT_TRUE(api.create(resources::nodes, node));
   }
@@ -154,6 +175,46 @@ class ClusterSite {
     clock.advance(std::chrono::seconds(5));
     run_machines();
     run_slurm();
+    run_scripts();
+  }
+  // Pods of scripts run on the machine that they name; those whose Instance is gone are collected.
+  void run_scripts() {
+    for (const auto& [key, pod] : std::map(api.all("pods"))) {
+      const std::string& instance = pod["metadata"]["labels"][api::kLifecycleLabel].string();
+      if (instance.empty()) continue;
+      if (!api.all("instances").contains({"", instance})) {
+        drop(resources::pods, key);
+        continue;
+      }
+      const std::string& node = pod["spec"]["nodeName"].string();
+      if (pod["status"]["phase"].string() == "Succeeded" || pod["status"]["phase"].string() == "Failed" || !api.all("nodes").contains({"", node})) continue;
+      Json changed = pod;
+      if (pod["status"].is_null()) {
+        changed.set("status", Json::object({{"phase", "Running"}}));
+      } else if (const int code = script(pod); code >= 0) {
+        const bool create = key.name.ends_with("-on-create");
+        ran.push_back(fmt::format("{} {}", create ? "OnCreate" : "OnInitComplete", instance));
+        if (create) created.insert(instance);
+        changed.set("status", Json::object({{"phase", code == 0 ? "Succeeded" : "Failed"}, {"containerStatuses", Json::array({Json::object({{"name", "lifecycle"}, {"state", Json::object({{"terminated", Json::object({{"exitCode", code}, {"message", code == 0 ? "" : "it ended with 3:\nno route"}})}})}})})}}));
+      }
+      if (changed != pod) {
+        EXPECT_TRUE(api.put(resources::pods, changed));
+      }
+    }
+    // Nothing of Slurm is on a machine before it was prepared.
+    for (const auto& [key, pod] : api.all("pods")) {
+      if (pod["metadata"]["labels"][api::kSlurmRoleLabel].is_null() || !pod["metadata"]["labels"][api::kLifecycleLabel].is_null()) continue;
+      const auto node = api.all("nodes").find({"", pod["spec"]["nodeName"].string()});
+      if (node == api.all("nodes").end()) continue;
+      const auto instance = api.all("instances").find({"", node->second["metadata"]["labels"][api::kInstanceLabel].string()});
+      if (instance == api.all("instances").end()) continue;
+      const auto cluster = api.all("clusters").find({"", instance->second["spec"]["cluster"].string()});
+      if (cluster == api.all("clusters").end()) continue;
+      for (const Json& group : cluster->second["spec"]["instanceGroups"].items())
+        if (group["instanceGroupName"] == instance->second["spec"]["instanceGroupName"] && !group["lifeCycleConfig"]["onCreate"].is_null() && !instance->second["status"].has("runningSince")) {
+          EXPECT_TRUE(created.contains(instance->first.name)) << key.text() << " is on " << node->first.name << " before its script has run";
+        }
+    }
   }
   void run_machines() {
     auto machines = api.all("machines");
@@ -161,7 +222,7 @@ class ClusterSite {
       if (!api.all("nodes").contains(key)) {
         Json labels = machine["spec"]["labels"];
         Json capacity = machine["spec"]["local"];
-        Json node = Json::object({{"metadata", Json::object({{"name", key.name}, {"labels", std::move(labels)}, {"annotations", Json::object({{"world/machine", "true"}})}})}, {"status", Json::object({{"capacity", std::move(capacity)}})}});
+        Json node = Json::object({{"metadata", Json::object({{"name", key.name}, {"labels", std::move(labels)}, {"annotations", Json::object({{"world/machine", "true"}})}})}, {"status", Json::object({{"capacity", std::move(capacity)}, {"addresses", address()}})}});
         EXPECT_TRUE(api.create(resources::nodes, node));
       } else if (Json node = api.all("nodes").at(key); !kube::condition_is_true(node, "Ready")) {
         kube::set_condition(node, {"Ready", "True", "KubeletReady", ""}, clock.now());
@@ -180,6 +241,11 @@ class ClusterSite {
       if (node["metadata"]["annotations"].has("world/machine") && !machines.contains(key)) {
         for (const auto& [pod_key, pod] : std::map(api.all("pods")))
           if (pod["spec"]["nodeName"].string() == key.name) {
+            if (!pod["metadata"]["labels"][api::kLifecycleLabel].is_null()) {
+              EXPECT_TRUE(pod["status"]["phase"].string() != "Running") << "machine " << key.name << " was taken away under a script";
+              drop(resources::pods, pod_key);
+              continue;
+            }
             EXPECT_FALSE(busy.contains(pod_key.text())) << "the machine under job of " << pod_key.text() << " was taken away";
             EXPECT_TRUE(going_down(pod_key.space)) << "machine " << key.name << " was taken away under " << pod_key.text();
             drop(resources::pods, pod_key);
@@ -187,9 +253,13 @@ class ClusterSite {
         drop(resources::nodes, key);
       }
     // What is in a namespace goes with it.
-    for (const char* plural : {"pods", "nodesets", "slurmclusters", "persistentvolumeclaims"})
+    for (const char* plural : {"pods", "nodesets", "slurmclusters", "persistentvolumeclaims", "secrets", "configmaps"})
       for (const auto& [key, object] : std::map(api.all(plural)))
         if (!key.space.empty() && !api.all("namespaces").contains({"", key.space})) api.all(plural).erase(key);
+  }
+  Json address() {
+    ++addresses_;
+    return Json::array({Json::object({{"type", "InternalIP"}, {"address", fmt::format("10.0.{}.{}", addresses_ / 250, addresses_ % 250)}})});
   }
   bool going_down(const std::string& space) const {
     for (const auto& [key, object] : const_cast<kube::TinyApi&>(api).all("slurmclusters"))
@@ -228,6 +298,7 @@ class ClusterSite {
     Json changed = object;
     const auto head = api.all("pods").find({key.space, "controller-0"});
     const bool up = head != api.all("pods").end() && kube::condition_is_true(head->second, "Ready");
+    if (object["spec"].has("populateJail")) kube::set_condition(changed, {"JailReady", "True", "Populated", ""}, clock.now());
     if (up) changed.child("status").set("appliedConfigHash", "h");
     changed.child("status").set("observedGeneration", object["metadata"]["generation"].integer());
     if (changed != object) {
@@ -268,7 +339,7 @@ class ClusterSite {
         for (const auto& [key, node] : api.all("nodes")) {
           bool fits = kube::condition_is_true(node, "Ready") && !node["spec"]["unschedulable"].boolean();
           for (const auto& [label, value] : wanted.members()) fits = fits && node["metadata"]["labels"][label] == value;
-          for (const auto& [other_key, other] : api.all("pods")) fits = fits && other["spec"]["nodeName"].string() != key.name;
+          for (const auto& [other_key, other] : api.all("pods")) fits = fits && (other["spec"]["nodeName"].string() != key.name || !other["metadata"]["labels"][api::kLifecycleLabel].is_null());
           if (!fits) continue;
           changed.child("spec").set("nodeName", key.name);
           break;
@@ -306,7 +377,7 @@ class ClusterSite {
   }
   std::string summary(const std::string& name) { return status(name)["summary"].string(); }
   bool nothing_left() {
-    for (const char* plural : {"clusters", "instances", "machines", "slurmclusters", "nodesets", "pods", "namespaces", "persistentvolumeclaims"})
+    for (const char* plural : {"clusters", "instances", "machines", "slurmclusters", "nodesets", "pods", "namespaces", "persistentvolumeclaims", "secrets", "configmaps"})
       if (!api.all(plural).empty()) return false;
     return true;
   }
@@ -363,8 +434,13 @@ class ClusterSite {
   std::set<std::string> budgeted;  // pods that may not be evicted
   bool stuck = false;              // pods of a cluster that is gone do not end by themselves
   std::map<std::string, int> reboots;
+  std::shared_ptr<MemoryScripts> scripts = std::make_shared<MemoryScripts>();
+  std::function<int(const Json& pod)> script = [](const Json&) { return 0; };  // how one ends; less than 0: not yet
+  std::vector<std::string> ran;         // "OnCreate i-..."
+  std::set<std::string> created;        // instances whose OnCreate has ended
 
  private:
+  int addresses_ = 0;
   const bool makes_machines_;
 };
 

@@ -40,10 +40,28 @@ std::optional<Instant> silent_since(const Json& node) {
   return since ? std::optional<Instant>(*since) : std::nullopt;
 }
 
+static bool is_script(const Json& pod) { return !pod["metadata"]["labels"][api::kLifecycleLabel].is_null(); }
+
+std::set<std::string> needed_sources(const api::Cluster& cluster, const std::vector<Json>& instances, const std::vector<Json>& pods) {
+  std::set<std::string> out, at_work;
+  if (!cluster.has_scripts() || cluster.deleting) return out;
+  for (const Json& pod : pods)
+    if (is_script(pod)) at_work.insert(kube::name_of(pod));
+  for (const Json& object : instances) {
+    const Instance one = api::read_instance(object);
+    const InstanceGroup* group = one.cluster_uid == cluster.uid ? cluster.group(one.group) : nullptr;
+    if (group == nullptr || one.ran || one.deleting || one.node.empty()) continue;
+    for (const ScriptStage stage : kStages)
+      if (!file_of(group->scripts, stage).empty() && object["status"]["lifecycle"][field_of(stage)].is_null() && !at_work.contains(script_pod_name(one.id, stage))) out.insert(group->scripts.uri);
+  }
+  return out;
+}
+
 bool holds_machine(const Json& pod, api::Orchestrator orchestrator) {
   const std::string& phase = pod["status"]["phase"].string();
   // One that is being deleted needs its machine to the end: without it the object stays until somebody finds out, and its name is taken so long.
   if (!kube::deleting(pod) && (phase == "Succeeded" || phase == "Failed")) return false;
+  if (is_script(pod)) return true;
   if (orchestrator == api::Orchestrator::Slurm) return !pod["metadata"]["labels"][api::kSlurmRoleLabel].is_null();
   const Json* owner = kube::controller_of(pod);
   return (owner == nullptr || (*owner)["kind"].string() != "DaemonSet") && !pod["metadata"]["annotations"].has("kubernetes.io/config.mirror");
@@ -138,6 +156,7 @@ class Planner {
     choose_machines();
     settle_instances();
     if (slurm_) shape_slurm();
+    else if (needs_space() && in_.space.is_null()) add(Verb::Create, resources::namespaces, namespace_of(cluster_, object_), "scripts run in it");
     judge();
     return done();
   }
@@ -145,7 +164,7 @@ class Planner {
  private:
   // ---- steps
 
-  void add(Verb verb, const kube::Resource& resource, Json object, std::string why) { out_.steps.push_back({.verb = verb, .resource = resource, .object = std::move(object), .if_empty = {}, .if_gone = {}, .if_live = {}, .if_not_of = {}, .if_silent = {}, .why = std::move(why)}); }
+  void add(Verb verb, const kube::Resource& resource, Json object, std::string why) { out_.steps.push_back({.verb = verb, .resource = resource, .object = std::move(object), .if_empty = {}, .if_gone = {}, .if_live = {}, .live_node = {}, .if_not_of = {}, .if_silent = {}, .why = std::move(why)}); }
   ClusterStep& last() { return out_.steps.back(); }
   void look_again(std::chrono::nanoseconds after) { out_.look_again = out_.look_again ? std::min(*out_.look_again, after) : after; }
   const Json* node_of(const std::string& name) const { return find(in_.nodes, name); }
@@ -154,6 +173,8 @@ class Planner {
     const auto found = all.find(name);
     return found == all.end() ? nullptr : &found->second;
   }
+
+  bool needs_space() const { return slurm_ || cluster_.has_scripts(); }
 
   // ---- what was asked for
 
@@ -166,7 +187,7 @@ class Planner {
       if (const Json* set = find_named(in_.node_sets, group.set); set != nullptr && !group.partitions.empty())
         if (const std::string& has = (*set)["metadata"]["annotations"][kPartitionNote].string(); !has.empty() && has != group.partitions.front() && !kube::deleting(*set))
           return fmt::format("group {}: its partition does not change (it is {}); make another group", group.name, has);
-    if (slurm_ && in_.space.is_object() && !is_namespace_of(in_.space, cluster_)) return fmt::format("namespace {} is there and belongs to something else: delete it, or give the cluster another name", cluster_.space);
+    if (needs_space() && in_.space.is_object() && !is_namespace_of(in_.space, cluster_)) return fmt::format("namespace {} is there and belongs to something else: delete it, or give the cluster another name", cluster_.space);
     return "";
   }
 
@@ -252,6 +273,26 @@ class Planner {
     }
   }
 
+  static const Json& script_record(const One& one, ScriptStage stage) { return one.status["lifecycle"][field_of(stage)]; }
+  static const Json* failed_script(const One& one) {
+    for (const ScriptStage stage : kStages)
+      if (const Json& record = script_record(one, stage); record["phase"].string() == "Failed") return &record;
+    return nullptr;
+  }
+  // Continuous: after a minute, and twice as long each further time, up to half an hour.
+  std::optional<Instant> tries_again_at(const One& one) const {
+    const Json* failed = cluster_.continuous ? failed_script(one) : nullptr;
+    if (failed == nullptr) return std::nullopt;
+    const auto at = parse_time((*failed)["at"].string());
+    if (!at) return std::nullopt;
+    return *at + std::min<std::chrono::seconds>(std::chrono::minutes(30), std::chrono::seconds(60) * (1 << std::clamp(one.value.attempt - 1, 0, 10)));
+  }
+  // It may have what Slurm runs: nothing is to run on it before OnCreate has.
+  bool is_open(const One& one) const {
+    const InstanceGroup* group = cluster_.group(one.value.group);
+    return one.value.ran || group == nullptr || group->scripts.on_create.empty() || script_record(one, ScriptStage::OnCreate)["phase"].string() == "Succeeded";
+  }
+
   void all_leave() {
     for (One& one : mine_) one.leaves = true;
   }
@@ -261,6 +302,14 @@ class Planner {
       if (group == nullptr || !numbers_.at(group->name).live(one.value.number)) {
         one.leaves = true;
         continue;
+      }
+      // A machine on which a script failed is half made: it goes, and the next one tries again.
+      if (const auto at = tries_again_at(one); at && !one.value.deleting) {
+        if (now_ >= *at) {
+          one.leaves = true;
+          continue;
+        }
+        look_again(*at - now_);
       }
       // Of the machines of one node the last that is there works, and those before it until then. They stand behind one another.
       const One* last = nullptr;
@@ -277,8 +326,11 @@ class Planner {
 
   static std::string made_name(const Instance& instance) { return "hyperpod-" + instance.id; }
 
-  Json labels_for(const Instance& instance) const {
-    return Json::object({{api::kInstanceLabel, instance.id}, {api::kClusterLabel, cluster_.name}, {api::kClusterNameLabel, cluster_.title}, {api::kGroupNameLabel, instance.group}, {api::kComputeTypeLabel, "hyperpod"}, {api::kInstanceTypeLabel, instance.type}});
+  // By the group's name pods of Slurm find it.
+  Json labels_for(const Instance& instance, bool open) const {
+    Json out = Json::object({{api::kInstanceLabel, instance.id}, {api::kClusterLabel, cluster_.name}, {api::kClusterNameLabel, cluster_.title}, {api::kComputeTypeLabel, "hyperpod"}, {api::kInstanceTypeLabel, instance.type}});
+    if (open) out.set(api::kGroupNameLabel, instance.group);
+    return out;
   }
 
   // Which machine an instance gets is written down before anything is done with it.
@@ -333,7 +385,7 @@ class Planner {
     if (!more.members().empty()) local.set("resources", std::move(more));
     return Json::object({{"apiVersion", resources::machines.api_version()}, {"kind", resources::machines.kind},
                          {"metadata", Json::object({{"name", made_name(one.value)}, {"labels", Json::object({{api::kClusterLabel, cluster_.name}, {api::kInstanceLabel, one.value.id}})}, {"ownerReferences", Json::array({kube::owner_reference(*one.object)})}})},
-                         {"spec", Json::object({{"local", std::move(local)}, {"labels", labels_for(one.value)}})}});
+                         {"spec", Json::object({{"local", std::move(local)}, {"labels", labels_for(one.value, is_open(one))}})}});
   }
 
   // ---- each instance, from what is stored of it. True: none of those that leave is left.
@@ -378,7 +430,7 @@ class Planner {
         one.status.erase("node");  // another was quicker
         one.status.erase("made");
       } else {
-        add(Verb::Update, resources::nodes, laid_over(*node, Json::object({{"metadata", Json::object({{"labels", labels_for(value)}})}})), fmt::format("it is {} of group {} now", value.id, value.group));
+        add(Verb::Update, resources::nodes, laid_over(*node, Json::object({{"metadata", Json::object({{"labels", labels_for(value, is_open(one))}})}})), fmt::format("it is {} of group {} now", value.id, value.group));
         last().if_live = value.id;
       }
       return;
@@ -388,21 +440,29 @@ class Planner {
       return;
     }
     if (reboots(one, *node, machine)) return;
-    if (cordoned(*node) && (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id) add(Verb::Update, resources::nodes, uncordoned(*node), "it is in use again");
-    if (!slurm_)
-      if (const InstanceGroup* of = cluster_.group(value.group); of != nullptr)
-        if (Json dressed = dress(*node, of->labels, of->taints, true); dressed != *node) {
-          add(Verb::Update, resources::nodes, std::move(dressed), fmt::format("labels and taints of group {}", value.group));
-          last().if_live = value.id;
-        }
+    const bool open = is_open(one);
+    const InstanceGroup* of = cluster_.group(value.group);
+    Json dressed = !slurm_ && open && of != nullptr ? dress(*node, of->labels, of->taints, true) : *node;
+    if (!open && !slurm_) {
+      if (!closed_for(one, *node)) return;  // any pod might come
+    } else if (open && (*node)["metadata"]["labels"][api::kGroupNameLabel].string() != value.group) {
+      add(Verb::Update, resources::nodes, laid_over(*node, Json::object({{"metadata", Json::object({{"labels", labels_for(value, true)}})}})), fmt::format("group {} may use it", value.group));
+      last().if_live = value.id;
+    } else if (dressed != *node) {
+      add(Verb::Update, resources::nodes, std::move(dressed), fmt::format("labels and taints of group {}", value.group));
+      last().if_live = value.id;
+    } else if (cordoned(*node) && (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id) {
+      add(Verb::Update, resources::nodes, uncordoned(*node), "it is in use again");
+    }
     tell_addresses(one, *node);
     if (!is_ready(*node)) {
       const Json* ready = kube::find_condition(*node, "Ready");
       one.message = ready == nullptr ? "its machine starts" : fmt::format("its machine is not ready: {}", (*ready)["message"].string());
       return;
     }
+    if (!open) return run_script(one, ScriptStage::OnCreate);
     if (!slurm_) {
-      running(one);
+      complete(one);
       return;
     }
     const InstanceGroup* group = cluster_.group(value.group);
@@ -417,14 +477,125 @@ class Planner {
     }
     one.status.set("slurmNode", kube::name_of(*pod));
     const kube::PodWords words = kube::words_of_pod(*pod);
-    if (!kube::deleting(*pod) && (*pod)["status"]["phase"].string() == "Running" && kube::condition_is_true(*pod, "Ready")) running(one);
+    if (!kube::deleting(*pod) && (*pod)["status"]["phase"].string() == "Running" && kube::condition_is_true(*pod, "Ready")) complete(one);
     else one.message = fmt::format("{} on it: {}", kube::name_of(*pod), words.status == "Running" ? "not ready yet" : words.status);
     for (const Json& ip : (*pod)["status"]["podIPs"].items()) one.status.set(ip["ip"].string().find(':') == std::string::npos ? "address" : "address6", ip["ip"]);
   }
-  void running(One& one) const {
+  // Slurm, or Kubernetes, has it.
+  void complete(One& one) {
+    const InstanceGroup* group = cluster_.group(one.value.group);
+    if (!one.value.ran && group != nullptr && !group->scripts.on_init_complete.empty() && script_record(one, ScriptStage::OnInitComplete)["phase"].string() != "Succeeded") return run_script(one, ScriptStage::OnInitComplete);
     one.phase = "Running";
     if (!one.status.has("runningSince")) one.status.set("runningSince", print_time(now_));
   }
+  // What a script is to come to, in its own words; then a pod for it, once what it reads is there.
+  void run_script(One& one, ScriptStage stage) {
+    const Instance& value = one.value;
+    const InstanceGroup& group = *cluster_.group(value.group);
+    const std::string& file = file_of(group.scripts, stage);
+    if (const Json& record = script_record(one, stage); record["phase"].string() == "Failed") {
+      const auto again = tries_again_at(one);
+      return fail_instance(one, record["message"].string() + (again ? fmt::format(" (another machine tries it at {})", print_time(*again)) : ""));
+    }
+    const std::string pod_name = script_pod_name(value.id, stage);
+    const Json* pod = nullptr;
+    if (const auto found = pods_on_.find(value.node); found != pods_on_.end())
+      for (const Json* candidate : found->second)
+        if (kube::name_of(*candidate) == pod_name && kube::space_of(*candidate) == cluster_.space) pod = candidate;
+    if (pod != nullptr) {
+      const ScriptEnd end = end_of_script(*pod);
+      const auto note = [&](const char* phase) {
+        Json record = Json::object({{"phase", phase}, {"exitCode", end.exit_code}, {"at", print_time(now_)}, {"sum", (*pod)["metadata"]["annotations"]["fairlead.dev/script-sum"]}});
+        if (!end.message.empty()) record.set("message", fmt::format("{}: {}", file, end.message));
+        Json records = one.status["lifecycle"].is_object() ? one.status["lifecycle"] : Json::object();
+        one.status.set("lifecycle", std::move(records.set(field_of(stage), std::move(record))));
+      };
+      switch (end.kind) {
+        case ScriptEnd::Kind::Going:
+          one.message = fmt::format("{}: {} (kubectl logs -n {} {} -c lifecycle)", file, end.message, cluster_.space, pod_name);
+          return;
+        case ScriptEnd::Kind::Succeeded:
+          note("Succeeded");
+          one.message = fmt::format("{} has run", file);
+          return look_again(std::chrono::seconds(1));
+        case ScriptEnd::Kind::Failed:
+          note("Failed");
+          return fail_instance(one, fmt::format("{}: {}", file, end.message));
+        case ScriptEnd::Kind::Lost:
+          one.message = fmt::format("{}: {}; it is run again", file, end.message);
+          if (!kube::deleting(*pod)) add(Verb::Delete, resources::pods, *pod, "what became of the script is not known");
+          return look_again(std::chrono::seconds(10));
+      }
+    }
+    if (in_.space.is_null() || kube::deleting(in_.space)) {
+      one.message = fmt::format("{} waits for namespace {}", file, cluster_.space);
+      return;
+    }
+    if (const Json* ready = kube::find_condition(in_.slurm, "JailReady"); slurm_ && (ready == nullptr || (*ready)["status"].string() != "True")) {
+      one.message = fmt::format("{} waits for the shared root{}", file, ready == nullptr ? "" : ": " + (*ready)["message"].string());
+      return;
+    }
+    const auto source = in_.sources.find(group.scripts.uri);
+    if (source == in_.sources.end()) return look_again(std::chrono::seconds(1));
+    if (!source->second.bundle) {
+      if (source->second.missing) fail_instance(one, source->second.problem);
+      else one.message = source->second.problem;
+      return look_again(std::chrono::seconds(15));
+    }
+    const ScriptBundle& bundle = *source->second.bundle;
+    if (std::find(bundle.paths.begin(), bundle.paths.end(), file) == bundle.paths.end()) {
+      fail_instance(one, fmt::format("there is no file {} below {}", file, group.scripts.uri));
+      return look_again(std::chrono::seconds(15));
+    }
+    if (!configs_stored(value.id)) {
+      one.message = fmt::format("{} waits for what it is to read of the cluster", file);
+      return;
+    }
+    for (Json secret : bundle.secrets)
+      if (secrets_.insert(kube::name_of(secret)).second) {
+        secret.child("metadata").set("namespace", cluster_.space).set("labels", Json::object({{api::kClusterLabel, cluster_.name}})).set("ownerReferences", Json::array({kube::owner_reference(object_)}));
+        add(Verb::Create, resources::secrets, std::move(secret), fmt::format("scripts of {}", group.scripts.uri));
+      }
+    const Json* machine = machine_of(value.node);
+    const ScriptRoot root = slurm_ ? ScriptRoot::Shared : machine != nullptr && (*machine)["spec"]["local"].is_object() ? ScriptRoot::Container : ScriptRoot::Machine;
+    add(Verb::Create, resources::pods, script_pod(cluster_, group, value, *one.object, stage, root, bundle, options_.scripts), fmt::format("{} on {}", file, value.node));
+    last().if_live = value.id;
+    last().live_node = value.node;
+    one.message = fmt::format("{} starts", file);
+  }
+
+  // Scripts look for their own machine in it. True: it is there, and this machine in it.
+  bool configs_stored(const std::string& instance) {
+    if (!configs_) {
+      std::vector<ScriptNode> nodes;
+      for (const One& one : mine_) {
+        if (one.leaves || one.value.deleting || one.value.node.empty()) continue;
+        const Json* node = node_of(one.value.node);
+        if (node == nullptr) continue;
+        for (const Json& address : (*node)["status"]["addresses"].items())
+          if (address["type"].string() == "InternalIP") {
+            const std::string& machine = address["address"].string();
+            nodes.push_back({one.value.group, one.value.id, machine, slurm_ ? one.status["address"].string_or(machine) : machine, one.value.number});
+            break;
+          }
+      }
+      configs_.emplace();
+      bool stored = true;
+      for (Json& wanted : script_configs(cluster_, object_, nodes)) {
+        const Json* there = find_named(in_.configs, kube::name_of(wanted));
+        if (there != nullptr && (*there)["data"] == wanted["data"]) continue;
+        stored = false;
+        const bool fresh = there == nullptr;
+        if (!fresh) wanted = laid_over(*there, Json::object({{"data", wanted["data"]}}));
+        add(fresh ? Verb::Create : Verb::Update, resources::config_maps, std::move(wanted), "what scripts read of the cluster");
+      }
+      if (stored)
+        for (const ScriptNode& node : nodes) configs_->insert(node.instance);
+      else look_again(std::chrono::seconds(1));  // nobody tells of ConfigMaps
+    }
+    return configs_->contains(instance);
+  }
+
   void fail_instance(One& one, std::string why) {
     one.phase = "Failure";
     one.message = why;
@@ -502,6 +673,12 @@ class Planner {
     for (const Json* pod : found->second) {
       if (!holds_machine(*pod, cluster_.orchestrator)) continue;
       empty = false;
+      if (is_script(*pod)) {
+        one.message = fmt::format("its script is to end first ({})", kube::name_of(*pod));
+        look_again(std::chrono::seconds(2));
+        if ((one.leaves || one.value.deleting) && !kube::deleting(*pod)) add(Verb::Delete, resources::pods, *pod, fmt::format("{} goes", one.value.id));
+        continue;
+      }
       if (!slurm_) {
         one.message = fmt::format("pod {} is to leave it first", kube::key_of(*pod).text());
         look_again(std::chrono::seconds(2));
@@ -631,7 +808,7 @@ class Planner {
       for (const One& one : of_group(group.name)) {
         if (one.value.node.empty()) continue;
         if (numbers.live(one.value.number)) {
-          placed.insert(one.value.number);
+          if (is_open(one)) placed.insert(one.value.number);
         } else if (const auto found = pods_on_.find(one.value.node); group.node_type == SlurmNodeType::Compute && found != pods_on_.end()) {
           // Fewer are asked for when Slurm knows which one is meant: else it would choose another.
           for (const Json* pod : found->second)
@@ -645,6 +822,7 @@ class Planner {
 
   ShapeOptions shape_options() const {
     ShapeOptions out{.storage_class = options_.storage_class, .local_machines = options_.makes_machines};
+    out.jail_image = options_.scripts.image;
     // It stays as it was made: a change would start what runs anew.
     if (in_.slurm.is_object()) out.local_machines = in_.slurm["spec"]["extensions"].has("bindCores");
     return out;
@@ -715,6 +893,7 @@ class Planner {
     }
     for (const Json& pod : in_.pods) {
       left = left || holds_machine(pod, cluster_.orchestrator);
+      if (is_script(pod) && !overdue_ && !kube::deleting(pod)) add(Verb::Delete, resources::pods, pod, "the cluster goes");
       // What does not answer is not waited for any longer: its machine goes, too.
       if (!overdue_ || pod["spec"]["nodeName"].string().empty()) continue;
       add(Verb::Delete, resources::pods, pod, "it does not end");
@@ -872,7 +1051,7 @@ class Planner {
       // First of all: what is done with a machine follows from what is written here.
       Json told = *one.object;
       told.set("status", one.status);
-      if (!changed.contains(one.value.id)) told_.push_back({.verb = Verb::UpdateStatus, .resource = api::kInstances, .object = std::move(told), .if_empty = {}, .if_gone = {}, .if_live = {}, .if_not_of = {}, .if_silent = {}, .why = "what is known of it"});
+      if (!changed.contains(one.value.id)) told_.push_back({.verb = Verb::UpdateStatus, .resource = api::kInstances, .object = std::move(told), .if_empty = {}, .if_gone = {}, .if_live = {}, .live_node = {}, .if_not_of = {}, .if_silent = {}, .why = "what is known of it"});
     }
     out_.steps.insert(out_.steps.begin(), std::make_move_iterator(told_.begin()), std::make_move_iterator(told_.end()));
     if (!gone_ && status_ != object_["status"]) out_.status = status_;
@@ -893,6 +1072,8 @@ class Planner {
   std::map<std::string, Sizes> sizes_;
   std::map<std::string, int> old_failures_;  // by group: of before this change
   std::string failure_;
+  std::set<std::string> secrets_;            // that this round makes
+  std::optional<std::set<std::string>> configs_;  // instances that are in what is stored for scripts
   std::vector<ClusterStep> told_;
   ClusterPlan out_;
 };

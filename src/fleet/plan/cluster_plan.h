@@ -4,11 +4,13 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "api/cluster.h"
 #include "base/clock.h"
+#include "fleet/plan/lifecycle.h"
 #include "fleet/plan/slurm_shape.h"
 
 namespace fairlead::fleet {
@@ -21,12 +23,15 @@ struct ClusterSnapshot {
   kube::Json space;                       // its namespace; null: there is none
   std::vector<kube::Json> claims;         // in it
   kube::Json slurm;                       // its SlurmCluster; null: there is none
+  std::vector<kube::Json> configs;        // ConfigMaps in it that scripts read; only where needed_sources names any
+  std::map<std::string, ScriptSource> sources;  // by URI: those of needed_sources
   std::vector<kube::Json> node_sets, pods;  // pods: of its namespace; where Kubernetes orchestrates, all that are on its nodes
 };
 
 struct ClusterPlanOptions {
   bool makes_machines = false;            // local nodes can be made here
   std::string storage_class;
+  ScriptPodOptions scripts;
   std::chrono::seconds no_machine{60};    // all or nothing: how long a machine is waited for that nobody has
   std::chrono::seconds patience{1800};    // and how long the whole may take
   std::chrono::seconds silent{300};       // what a node that is not ready runs is believed to run on for so long, whoever wants to empty it
@@ -38,7 +43,9 @@ struct ClusterStep {
   kube::Resource resource;
   kube::Json object;                      // whole; of Delete: with uid and version
   // Caches may be behind; these are asked of the API itself before the step is taken: no node of Slurm is on this Node; no Machine of this name is there; this Instance has that machine, and is not being deleted; this Node is not of the Instance that the step is about; this Node is there no more, or has been silent for so long.
-  std::string if_empty, if_gone, if_live, if_not_of, if_silent;
+  std::string if_empty, if_gone, if_live;
+  std::string live_node;                  // of if_live: the machine, where that is not the object
+  std::string if_not_of, if_silent;
   bool force = false;                     // of a pod: without waiting for whoever runs it
   std::string why;
 };
@@ -52,12 +59,15 @@ struct ClusterPlan {
 // Equal arguments give equal plans. O(n log n) in instances, nodes and pods. Idempotent: once its steps have had their effect, there are none.
 ClusterPlan plan_cluster(const ClusterSnapshot& snapshot, Instant now, const ClusterPlanOptions& options);
 
+// URIs of the scripts that machines of the cluster are about to run. At rest there are none.
+std::set<std::string> needed_sources(const api::Cluster& cluster, const std::vector<kube::Json>& instances, const std::vector<kube::Json>& pods);
+
 const char* name(ClusterStep::Verb verb);
 
 // When a Node stopped being ready; nothing: it is ready, or nobody knows since when it is not.
 std::optional<Instant> silent_since(const kube::Json& node);
 
-// What a machine has to be rid of before it goes: a pod that has not ended, or is being deleted. Of Slurm; where Kubernetes orchestrates, any but those that come with each node (of a DaemonSet, or made by the kubelet itself).
+// What a machine has to be rid of before it goes: a pod that has not ended, or is being deleted. Of Slurm, or of a script; where Kubernetes orchestrates, any but those that come with each node (of a DaemonSet, or made by the kubelet itself).
 bool holds_machine(const kube::Json& pod, api::Orchestrator orchestrator = api::Orchestrator::Slurm);
 
 }  // namespace fairlead::fleet

@@ -35,6 +35,7 @@ Json resources_of(const std::string& type_name, bool devices) {
   if (devices && type->gpus > 0) out.set(api::kGpuResource, std::to_string(type->gpus));
   return out;
 }
+constexpr const char* kJailFilter = "machines";
 Json munge_resources() { return Json::object({{"cpu", "100m"}, {"memory", "64Mi"}}); }
 
 Json claim(const api::Cluster& cluster, const char* name, const char* size, const std::string& storage_class) {
@@ -158,8 +159,11 @@ Json slurm_cluster_of(const api::Cluster& cluster, const std::map<std::string, i
     names += (names.empty() ? "" : ",") + name;
   }
   out.child("metadata").set("annotations", Json::object({{kPartitionsNote, names}}));
+  // What scripts install is on all nodes, and stays when a node's pod is made anew. Any machine of the cluster may fill it.
+  if (cluster.has_scripts()) filters.push(Json::object({{"name", kJailFilter}, {"nodeSelector", Json::object({{api::kClusterLabel, cluster.name}})}}));
   out.set("spec", Json::object({{"k8sNodeFilters", std::move(filters)}, {"volumeSources", Json::array({source("controller-spool", kSpoolClaim), source("jail", kJailClaim)})}, {"slurmNodes", std::move(nodes)},
                                 {"partitionConfiguration", Json::object({{"configType", "custom"}, {"rawConfig", std::move(lines)}})}, {"extensions", std::move(extensions)}}));
+  if (cluster.has_scripts()) out.child("spec").set("populateJail", Json::object({{"image", options.jail_image}, {"k8sNodeFilterName", kJailFilter}}));
   return out;
 }
 
@@ -179,6 +183,7 @@ Json shaped(const Json& there, const Json& wanted, int nodes) {
   for (const Json& line : there["spec"]["partitionConfiguration"]["rawConfig"].items())
     if (const std::string name = partition_of_line(line.string()); name.empty() || ours.find("," + name + ",") == std::string::npos) lines.push(line);
   spec.child("partitionConfiguration").set("rawConfig", std::move(lines));
+  if (!there["spec"]["populateJail"].is_null()) spec.erase("populateJail");  // as somebody chose it, or as it was filled
   const std::string& custom = there["spec"]["customSlurmConfig"].string();
   if (const std::string text = with_max_nodes(custom, nodes); text != custom) spec.set("customSlurmConfig", text);
   return laid_over(there, want);

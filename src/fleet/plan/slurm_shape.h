@@ -15,6 +15,7 @@ inline constexpr const char* kSpoolClaim = "controller-spool-pvc";    // Slurm's
 struct ShapeOptions {
   std::string storage_class;     // of the two claims; empty: the site's default
   bool local_machines = false;   // nodes share the cores of one machine, and their GPUs are declared
+  std::string jail_image;        // the root that nodes share is filled from it, where scripts are to change it
   std::map<std::string, std::string> ending;  // sets that are still there although their group is gone, and their partition: jobs run in it
 };
 inline constexpr const char* kPartitionNote = "fairlead.dev/partition";    // of a NodeSet

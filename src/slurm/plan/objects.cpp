@@ -234,7 +234,7 @@ std::vector<Json> desired_config_maps(const SlurmCluster& cluster, const ObjectO
   files.set("generation", hash + "\n");
   // Workers have no such file, since slurmctld gives them the others alone: there the first line tells.
   files.set("slurm.conf", fmt::format("# Generation {}\n{}", hash, files["slurm.conf"].string()));
-  config_map(cluster.name + "-slurm-configs", std::move(files), Json::object({{kConfigHash, hash}}));
+  config_map(api::config_map_of(cluster.name), std::move(files), Json::object({{kConfigHash, hash}}));
   config_map(cluster.name + "-ssh-configs", Json::object({{"sshd_config", render_sshd_config(cluster)}}));
   if (!cluster.nccl_topology.empty()) config_map(cluster.name + "-nccl-topology", Json::object({{"virtualTopology.xml", cluster.nccl_topology}}));
   std::string keys;
@@ -261,6 +261,7 @@ std::vector<Json> desired_policies(const SlurmCluster& cluster, const ObjectOpti
                                                          .database = cluster.accounting.builtin,
                                                          .exporter = cluster.exporter.size > 0,
                                                          .rest = cluster.rest.size > 0,
+                                                         .scripts = cluster.has_machines,
                                                          .external_database_port = cluster.accounting.builtin ? 0 : cluster.accounting.external.port,
                                                          .sharing = std::move(sharing),
                                                          .closed_ranges = options.closed_ranges}))
@@ -354,7 +355,7 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
   const bool by_munge = role != Role::Rest;  // slurmrestd knows no secret: what it asks is in the name, and by the token, of who asks it
   Json volumes = by_munge ? Json::array({secret_volume("munge-key", munge_secret(cluster), 0400), memory_volume("munge-socket")}) : Json::array();
   volumes.push(memory_volume("run"));
-  volumes.push(config_volume("slurm-config", cluster.name + "-slurm-configs"));
+  volumes.push(config_volume("slurm-config", api::config_map_of(cluster.name)));
   volumes.push(chosen_volume(cluster, "jail", cluster.jail.wanted() ? api::SlurmVolume{cluster.jail.source, {}} : of.jail, claim_name(cluster, "jail", role, ordinal)));
   std::vector<Json> common = {mount("run", "/run/slurm"), mount("jail", cluster.jail.wanted() ? api::kJailVolume : "/mnt/jail", role == Role::Exporter || role == Role::Rest)};
   if (by_munge) common.insert(common.begin(), mount("munge-socket", "/run/munge"));

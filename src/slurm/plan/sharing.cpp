@@ -113,7 +113,6 @@ void settle_guest(const Snapshot& snapshot, SlurmCluster& cluster, const std::st
 
 }  // namespace
 
-std::string munge_secret_of(const std::string& cluster) { return cluster + "-munge"; }
 
 std::optional<ClusterRef> host_of(const Json& cluster) {
   const Json& spec = cluster["spec"];

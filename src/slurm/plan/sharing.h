@@ -26,7 +26,7 @@ std::optional<api::ClusterRef> host_of(const kube::Json& cluster);
 // Does this cluster's list hold that one, and first of its name?
 bool shares_with(const api::SlurmCluster& host, const api::ClusterRef& guest);
 // The Secret with a cluster's munge key.
-std::string munge_secret_of(const std::string& cluster);
+using api::munge_secret_of;
 
 // Fills cluster.accounting.sharing; a guest that may not join gets a problem of accounting, so that what it has stays as it is.
 void settle_sharing(const Snapshot& snapshot, api::SlurmCluster& cluster, const std::string& default_image);

@@ -27,6 +27,9 @@
 {{- end }}
 - --aws-listen=0.0.0.0:{{ include "fairlead.awsPort" . }}
 - --aws-endpoint={{ .Values.server.aws.endpoint | default (printf "https://%s-aws.%s.svc" (include "fairlead.fullname" .) .Release.Namespace) }}
+{{- if .Values.server.aws.scripts }}
+- --s3-directory=/srv/s3
+{{- end }}
 {{- end }}
 {{- if .Values.server.decisionLogMiB }}
 - --decision-log-maxsize={{ int .Values.server.decisionLogMiB }}

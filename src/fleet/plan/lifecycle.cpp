@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleet/plan/lifecycle.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/network_ways.h"
+#include "api/slurm_cluster.h"
+#include "base/encoding.h"
+#include "fleet/plan/slurm_shape.h"
+#include "kube/pod_words.h"
+
+namespace fairlead::fleet {
+
+using api::SlurmNodeType;
+using kube::Json;
+namespace resources = kube::resources;
+
+namespace {
+
+constexpr std::size_t kPart = 600 << 10;  // bytes in a Secret before base64: it takes 1 MiB of them, in requests that hold 4/3
+constexpr const char* kSourceFolder = "/opt/fairlead/lifecycle/source";
+constexpr const char* kConfigFolder = "/opt/fairlead/lifecycle/config";
+constexpr const char* kContainer = "lifecycle";
+constexpr const char* kClusterConfig = "lifecycle-cluster";
+
+Json env(const char* name, std::string value) { return Json::object({{"name", name}, {"value", std::move(value)}}); }
+Json mount(const char* name, std::string path, bool read_only = false) {
+  Json out = Json::object({{"name", name}, {"mountPath", std::move(path)}});
+  if (read_only) out.set("readOnly", true);
+  return out;
+}
+Json memory(const char* name) { return Json::object({{"name", name}, {"emptyDir", Json::object({{"medium", "Memory"}})}}); }
+std::string config_name(const api::InstanceGroup& group) { return api::plain_label("lifecycle-group-" + group.set, 63); }
+
+Json projected(const char* name, const char* kind, const std::vector<std::string>& names) {
+  Json sources = Json::array();
+  for (const std::string& one : names) sources.push(Json::object({{kind, Json::object({{"name", one}})}}));
+  return Json::object({{"name", name}, {"projected", Json::object({{"defaultMode", 0400}, {"sources", std::move(sources)}})}});
+}
+
+Json life_cycle_config(const api::LifecycleScripts& scripts) {
+  Json out = Json::object({{"SourceS3Uri", scripts.uri}});
+  if (!scripts.on_create.empty()) out.set("OnCreate", scripts.on_create);
+  if (!scripts.on_init_complete.empty()) out.set("OnInitComplete", scripts.on_init_complete);
+  return out;
+}
+
+Json provisioning_parameters(const api::Cluster& cluster) {
+  Json out = Json::object({{"version", "1.0.0"}, {"workload_manager", "slurm"}});
+  Json workers = Json::array();
+  for (const api::InstanceGroup& group : cluster.groups) {
+    if (group.node_type == SlurmNodeType::Controller) out.set("controller_group", group.name);
+    if (group.node_type == SlurmNodeType::Login) out.set("login_group", group.name);
+    if (group.node_type == SlurmNodeType::Compute) workers.push(Json::object({{"instance_group_name", group.name}, {"partition_name", group.partitions.empty() ? "dev" : group.partitions.front()}}));
+  }
+  return out.set("worker_groups", std::move(workers));
+}
+
+}  // namespace
+
+ScriptBundle bundle_scripts(const ScriptFiles& files) {
+  // The first Secret tells of all files: SHA-256, size, keys of the parts with commas, path. The sum of that text is the sum of all.
+  ScriptBundle out;
+  std::string manifest;
+  std::vector<std::pair<std::string, std::string>> parts;
+  for (const auto& [path, bytes] : files) {
+    std::string keys;
+    for (std::size_t at = 0; at < bytes.size(); at += kPart) {
+      const std::string key = fmt::format("part-{:05}", parts.size());
+      keys += (keys.empty() ? "" : ",") + key;
+      parts.emplace_back(key, bytes.substr(at, kPart));
+    }
+    manifest += fmt::format("{} {} {} {}\n", hex(sha256(bytes)), bytes.size(), keys.empty() ? "-" : keys, path);
+    out.paths.push_back(path);
+  }
+  out.sum = hex(sha256(manifest));
+  Json data = Json::object({{"manifest", base64(manifest)}});
+  std::size_t room = manifest.size() > kPart ? 0 : kPart - manifest.size();
+  const auto close = [&] {
+    const std::string name = fmt::format("lifecycle-{}-{}", out.sum.substr(0, 16), out.secrets.size());
+    out.names.push_back(name);
+    out.secrets.push_back(Json::object({{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", Json::object({{"name", name}})}, {"immutable", true}, {"type", "Opaque"}, {"data", std::move(data)}}));
+    data = Json::object();
+    room = kPart;
+  };
+  for (const auto& [key, bytes] : parts) {
+    if (bytes.size() > room) close();
+    data.set(key, base64(bytes));
+    room -= std::min(room, bytes.size());
+  }
+  close();
+  return out;
+}
+
+const char* field_of(ScriptStage stage) { return stage == ScriptStage::OnCreate ? "onCreate" : "onInitComplete"; }
+const std::string& file_of(const api::LifecycleScripts& scripts, ScriptStage stage) { return stage == ScriptStage::OnCreate ? scripts.on_create : scripts.on_init_complete; }
+std::string script_pod_name(const std::string& instance, ScriptStage stage) { return instance + (stage == ScriptStage::OnCreate ? "-on-create" : "-on-init-complete"); }
+
+Json script_pod(const api::Cluster& cluster, const api::InstanceGroup& group, const api::Instance& instance, const Json& owner, ScriptStage stage, ScriptRoot root, const ScriptBundle& bundle, const ScriptPodOptions& options) {
+  const bool slurm = cluster.orchestrator == api::Orchestrator::Slurm;
+  Json volumes = Json::array({projected("source", "secret", bundle.names), memory("run"), Json::object({{"name", "tmp"}, {"emptyDir", Json::object({{"sizeLimit", "10Gi"}})}})});
+  std::vector<std::string> configs{kClusterConfig};
+  std::string group_files;
+  for (const api::InstanceGroup& one : cluster.groups) {
+    configs.push_back(config_name(one));
+    group_files += (group_files.empty() ? "" : ",") + config_name(one) + ".json";
+  }
+  volumes.push(projected("config", "configMap", configs));
+  Json mounts = Json::array({mount("source", kSourceFolder, true), mount("config", kConfigFolder, true), mount("run", "/run/slurm"), mount("tmp", "/tmp")});
+  Json environment = Json::array({env("FAIRLEAD_INSTANCE", instance.id), env("FAIRLEAD_SCRIPT", file_of(group.scripts, stage)),
+                                  env("FAIRLEAD_SCRIPT_FOLDER", "/tmp/" + group.scripts.bucket + (group.scripts.prefix.empty() ? "" : "/" + group.scripts.prefix)), env("FAIRLEAD_SCRIPT_LIMIT", std::to_string(options.limit.count())),
+                                  env("FAIRLEAD_LIFE_CYCLE_CONFIG", kube::print_json(life_cycle_config(group.scripts))), env("FAIRLEAD_GROUP_FILES", group_files)});
+  // Scripts look for their own machine by its address; what was stored before this pod had one knows another.
+  environment.push(Json::object({{"name", "FAIRLEAD_ADDRESS"}, {"valueFrom", Json::object({{"fieldRef", Json::object({{"fieldPath", "status.podIP"}})}})}}));
+  if (slurm && group.node_type == SlurmNodeType::Controller) environment.push(env("FAIRLEAD_CONTROLLER", "1"));
+  if (options.companion.is_object()) {
+    Json companion = Json::object({{"name", "companion"}});
+    for (const auto& [key, value] : options.companion.members()) companion.set(key, value);
+    volumes.push(std::move(companion));
+    mounts.push(mount("companion", "/opt/fairlead/bin", true));
+  }
+  switch (root) {
+    case ScriptRoot::Shared: {
+      environment.push(env("FAIRLEAD_JAIL", "mount"));
+      volumes.push(Json::object({{"name", "jail"}, {"persistentVolumeClaim", Json::object({{"claimName", kJailClaim}})}}));
+      mounts.push(mount("jail", api::kJailVolume));
+      // Slurm's commands work in it.
+      volumes.push(Json::object({{"name", "munge-key"}, {"secret", Json::object({{"secretName", api::munge_secret_of(cluster.slurm_name)}, {"defaultMode", 0400}})}}));
+      volumes.push(Json::object({{"name", "slurm-config"}, {"configMap", Json::object({{"name", api::config_map_of(cluster.slurm_name)}})}}));
+      mounts.push(mount("munge-key", "/etc/fairlead/munge", true));
+      mounts.push(mount("slurm-config", "/etc/fairlead/slurm", true));
+      break;
+    }
+    case ScriptRoot::Machine:
+      environment.push(env("FAIRLEAD_SCRIPT_ROOT", "/host"));
+      volumes.push(Json::object({{"name", "machine"}, {"hostPath", Json::object({{"path", "/"}, {"type", "Directory"}})}}));
+      mounts.push(Json::object({{"name", "machine"}, {"mountPath", "/host"}, {"mountPropagation", "Bidirectional"}}));
+      break;
+    case ScriptRoot::Container: break;
+  }
+  Json container = Json::object({{"name", kContainer},
+                                 {"image", options.image},
+                                 {"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("lifecycle")})},
+                                 {"env", std::move(environment)},
+                                 {"securityContext", Json::object({{"privileged", true}, {"runAsUser", 0}, {"runAsGroup", 0}})},
+                                 {"volumeMounts", std::move(mounts)}});
+  Json spec = Json::object({{"nodeName", instance.node},
+                            {"restartPolicy", "Never"},
+                            {"enableServiceLinks", false},
+                            {"automountServiceAccountToken", false},
+                            {"terminationGracePeriodSeconds", 5},
+                            {"tolerations", Json::array({Json::object({{"operator", "Exists"}})})},
+                            {"containers", Json::array({std::move(container)})},
+                            {"volumes", std::move(volumes)}});
+  // With Slurm it is a node of the cluster's own network, whose policies let it speak to the heads; else it is the machine.
+  Json labels = Json::object({{"app.kubernetes.io/managed-by", "fairlead"}, {api::kClusterLabel, cluster.name}, {api::kLifecycleLabel, instance.id}});
+  if (slurm) labels.set(api::kSlurmClusterLabel, cluster.slurm_name).set(api::kSlurmRoleLabel, api::kScriptRole);
+  else spec.set("hostNetwork", true).set("dnsPolicy", "ClusterFirstWithHostNet");
+  if (root == ScriptRoot::Machine) spec.set("hostPID", true);
+  return Json::object({{"apiVersion", "v1"}, {"kind", "Pod"},
+                       {"metadata", Json::object({{"name", script_pod_name(instance.id, stage)}, {"namespace", cluster.space}, {"labels", std::move(labels)},
+                                                  {"annotations", Json::object({{"fairlead.dev/script-sum", bundle.sum}})}, {"ownerReferences", Json::array({kube::owner_reference(owner)})}})},
+                       {"spec", std::move(spec)}});
+}
+
+std::vector<Json> script_configs(const api::Cluster& cluster, const Json& owner, const std::vector<ScriptNode>& nodes) {
+  const bool slurm = cluster.orchestrator == api::Orchestrator::Slurm;
+  const auto config_map = [&](const std::string& name, Json data) {
+    return Json::object({{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", Json::object({{"name", name}, {"namespace", cluster.space}, {"labels", Json::object({{api::kClusterLabel, cluster.name}})}, {"ownerReferences", Json::array({kube::owner_reference(owner)})}})}, {"data", std::move(data)}});
+  };
+  std::map<std::string, Json> members;
+  std::vector<std::pair<int, std::string>> heads;
+  for (const ScriptNode& node : nodes) {
+    const api::InstanceGroup* group = cluster.group(node.group);
+    if (group == nullptr) continue;
+    auto [at, fresh] = members.try_emplace(node.group, Json::array());
+    at->second.push(Json::object({{"InstanceName", fmt::format("{}-{}", node.group, node.number)}, {"InstanceId", node.instance}, {"AgentIpAddress", node.machine}, {"CustomerIpAddress", node.address}}));
+    if (group->node_type == SlurmNodeType::Controller) heads.emplace_back(node.number, node.address);
+  }
+  std::sort(heads.begin(), heads.end());
+  Json told = Json::object({{"ClusterName", cluster.title}, {"ClusterArn", cluster.arn}, {"ClusterType", slurm ? "Slurm" : "Kubernetes"}});
+  Json own = told;  // as the first controller reads it: without an address of somebody else
+  if (slurm) {
+    Json others = Json::array();
+    for (std::size_t i = 1; i < heads.size(); ++i) others.push(heads[i].second);
+    const auto config = [&](const std::string& primary) { return Json::object({{"PrimaryControllerIp", primary}, {"SecondaryControllerIps", others}}); };
+    told.set("SlurmConfig", config(heads.empty() ? "" : heads.front().second));
+    own.set("SlurmConfig", config(""));
+  }
+  Json data = Json::object({{"cluster.json", kube::print_json(told)}, {"controller.json", kube::print_json(own)}});
+  if (slurm) data.set("provisioning_parameters.json", kube::print_json(provisioning_parameters(cluster)));
+  std::vector<Json> out{config_map(kClusterConfig, std::move(data))};
+  for (const api::InstanceGroup& group : cluster.groups) {
+    const auto found = members.find(group.name);
+    const Json text = Json::object({{"Name", group.name}, {"InstanceType", group.type}, {"Instances", found == members.end() ? Json::array() : found->second}});
+    out.push_back(config_map(config_name(group), Json::object({{config_name(group) + ".json", kube::print_json(text)}})));
+  }
+  return out;
+}
+
+ScriptEnd end_of_script(const Json& pod) {
+  const std::string& phase = pod["status"]["phase"].string();
+  for (const Json& container : pod["status"]["containerStatuses"].items()) {
+    if (container["name"].string() != kContainer) continue;
+    const Json& ended = container["state"]["terminated"];
+    if (!ended.is_object()) break;
+    const int code = static_cast<int>(ended["exitCode"].integer(-1));
+    std::string message(trim(ended["message"].string()));
+    if (code == 0) return {ScriptEnd::Kind::Succeeded, 0, std::move(message)};
+    // Told by the container's runtime of one that its machine took along: no word of the script itself.
+    if (message.empty() && (ended["reason"].string() == "ContainerStatusUnknown" || ended["reason"].string() == "NodeLost")) return {ScriptEnd::Kind::Lost, code, "its machine went down meanwhile"};
+    if (message.empty()) message = fmt::format("ended with {}{}", code, ended["reason"].string().empty() || ended["reason"].string() == "Error" ? "" : ", " + ended["reason"].string());
+    return {ScriptEnd::Kind::Failed, code, std::move(message)};
+  }
+  if (phase == "Failed" || phase == "Succeeded") return {ScriptEnd::Kind::Lost, 0, pod["status"]["message"].string_or(pod["status"]["reason"].string_or("its pod ended without a word"))};
+  return {ScriptEnd::Kind::Going, 0, kube::words_of_pod(pod).status};
+}
+
+}  // namespace fairlead::fleet

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lifecycle scripts of a cluster's machines: the pod in which one runs, what it finds there, what it came to. Pure; docs/design/051-lifecycle-scripts.md.
+// The contract (files, folders, environment) is HyperPod's: what its agent puts on a node before it runs OnCreate.
+#pragma once
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/cluster.h"
+#include "base/result.h"
+
+namespace fairlead::fleet {
+
+// All files below one s3://BUCKET/PREFIX, by their path below it, at one time.
+using ScriptFiles = std::map<std::string, std::string>;
+inline constexpr std::size_t kMostScriptFiles = 1000, kMostScriptBytes = 8 << 20;
+
+// As objects of the API: Secrets of one namespace, none larger than the API takes, named by what is in them.
+struct ScriptBundle {
+  std::string sum;                       // of paths and contents
+  std::vector<kube::Json> secrets;       // without namespace and owner
+  std::vector<std::string> names;        // of these
+  std::vector<std::string> paths;        // of the files
+};
+ScriptBundle bundle_scripts(const ScriptFiles& files);
+
+// What a look at such a place found.
+struct ScriptSource {
+  std::optional<ScriptBundle> bundle;
+  std::string problem;                   // else: one sentence
+  bool missing = false;                  // the problem is that there is no such folder, or that what is there cannot be taken: to wait does not help
+};
+
+enum class ScriptStage { OnCreate, OnInitComplete };
+inline constexpr ScriptStage kStages[] = {ScriptStage::OnCreate, ScriptStage::OnInitComplete};
+const char* field_of(ScriptStage stage);                                                        // "onCreate": of the spec and of Instance.status.lifecycle
+const std::string& file_of(const api::LifecycleScripts& scripts, ScriptStage stage);
+std::string script_pod_name(const std::string& instance, ScriptStage stage);
+
+struct ScriptPodOptions {
+  std::string image;                     // of Slurm's containers
+  kube::Json companion;                  // a pod volume source that holds fairlead-slurm; null: the image has it
+  std::chrono::seconds limit{3600};      // that a script may take
+};
+// Where its root is: the cluster's shared root; the machine itself; or the container's own, where the machine is one of ours that shares its root with this machine.
+enum class ScriptRoot { Shared, Machine, Container };
+kube::Json script_pod(const api::Cluster& cluster, const api::InstanceGroup& group, const api::Instance& instance, const kube::Json& owner, ScriptStage stage, ScriptRoot root, const ScriptBundle& bundle, const ScriptPodOptions& options);
+
+// What scripts read of the cluster, as ConfigMaps: one for the cluster, one for each group (6,758 nodes fit into none together).
+struct ScriptNode {
+  std::string group, instance;
+  std::string machine, address;          // of its machine; of what Slurm has on it, or again the machine's
+  int number = 0;
+};
+std::vector<kube::Json> script_configs(const api::Cluster& cluster, const kube::Json& owner, const std::vector<ScriptNode>& nodes);
+
+// What became of a script.
+struct ScriptEnd {
+  enum class Kind { Going, Succeeded, Failed, Lost };  // Lost: nobody knows whether it ended; the pod is to be made anew
+  Kind kind = Kind::Going;
+  int exit_code = 0;
+  std::string message;                   // its last lines, or what it waits for
+};
+ScriptEnd end_of_script(const kube::Json& pod);
+
+}  // namespace fairlead::fleet
