@@ -53,6 +53,8 @@ Result<Loaded> load(const LifecycleOptions& options) {
   Loaded out;
   const auto manifest = read_file(options.source + "/manifest");
   if (!manifest) return std::unexpected(manifest.error());
+  // What was fetched is what was asked for by whoever made this pod: a Secret may be somebody else's.
+  if (!options.sum.empty() && hex(sha256(*manifest)) != options.sum) return fail(Code::Invalid, "the scripts are not those that were fetched: their Secret was replaced");
   const auto listed = read_manifest(*manifest);
   if (!listed) return std::unexpected(listed.error());
   for (const BundledFile& file : *listed) {
@@ -65,7 +67,8 @@ Result<Loaded> load(const LifecycleOptions& options) {
     if (bytes.size() != file.bytes || hex(sha256(bytes)) != file.sum) return fail(Code::Invalid, fmt::format("{}: its checksum is not the one that was written down when it was fetched", file.path));
     out.files.emplace_back(file.path, std::move(bytes));
   }
-  std::vector<std::string> names = options.group_files;
+  std::vector<std::string> names;
+  for (const LifecycleOptions::Group& group : options.groups) names.insert(names.end(), group.files.begin(), group.files.end());
   names.push_back(options.controller ? "controller.json" : "cluster.json");
   if (options.controller) names.push_back("cluster.json");
   for (const std::string& name : names) {
@@ -80,9 +83,17 @@ Result<Loaded> load(const LifecycleOptions& options) {
 // `own`: as this machine is to read it; else as all nodes that share the root may.
 std::string resource_config(const LifecycleOptions& options, const Loaded& loaded, bool own) {
   std::string out = fmt::format("{{\"ClusterConfig\":{},\"InstanceGroups\":[", loaded.config.at(own && options.controller ? "controller.json" : "cluster.json"));
-  for (const std::string& name : options.group_files) {
-    const std::string& group = loaded.config.at(name);
-    out += (name == options.group_files.front() ? "" : ",") + (own && !options.address.empty() ? with_address(group, options.instance, options.address) : group);
+  for (const LifecycleOptions::Group& group : options.groups) {
+    out += fmt::format("{}{{\"Name\":\"{}\",\"InstanceType\":\"{}\",\"Instances\":[", &group == &options.groups.front() ? "" : ",", group.name, group.type);
+    bool first = true;
+    for (const std::string& file : group.files) {
+      std::string_view nodes = trim(loaded.config.at(file));
+      if (nodes.size() < 2 || nodes.front() != '[' || nodes.back() != ']' || trim(nodes.substr(1, nodes.size() - 2)).empty()) continue;
+      const std::string list(nodes.substr(1, nodes.size() - 2));
+      out += (first ? "" : ",") + (own && !options.address.empty() ? with_address(list, options.instance, options.address) : list);
+      first = false;
+    }
+    out += "]}";
   }
   return out + "]}\n";
 }
@@ -171,7 +182,7 @@ Result<void> check_script(const LifecycleOptions& options, const Loaded& loaded)
 
 class Log {
  public:
-  explicit Log(const char* path) : fd_(::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644)) {}
+  explicit Log(const char* path) : fd_(::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640)) {}
   void write(std::string_view bytes) {
     put(1, bytes);
     tail_ += bytes;
@@ -219,7 +230,7 @@ Result<int> run_to_end(const LifecycleOptions& options, Log& log, std::string& w
   std::optional<Exit> exit;
   bool open = true;
   std::optional<int> told;
-  std::chrono::nanoseconds quiet_from{};
+  std::chrono::nanoseconds ended_at{};
   while (!exit || open) {
     pollfd watched[2] = {{signals.get(), POLLIN, 0}, {open ? out.get() : -1, POLLIN, 0}};
     ::poll(watched, 2, 100);
@@ -233,27 +244,23 @@ Result<int> run_to_end(const LifecycleOptions& options, Log& log, std::string& w
     if (open && (watched[1].revents & (POLLIN | POLLHUP)) != 0) {
       char buffer[64 << 10];
       const ssize_t got = ::read(out.get(), buffer, sizeof buffer);
-      if (got > 0) {
-        log.write({buffer, static_cast<std::size_t>(got)});
-        quiet_from = clock.monotonic();
-      } else if (got == 0 || errno != EINTR) {
-        open = false;
-      }
+      if (got > 0) log.write({buffer, static_cast<std::size_t>(got)});
+      else if (got == 0 || errno != EINTR) open = false;
     }
     reap_orphans({child->pid()});
     if (!exit) {
       auto ended = child->wait(std::chrono::milliseconds(0));
       if (!ended) return std::unexpected(std::move(ended.error()));
       exit = *ended;
-      if (exit) quiet_from = clock.monotonic();
+      if (exit) ended_at = clock.monotonic();
     }
     if (!exit && !told && clock.monotonic() >= deadline) {
       told = kTooLong;
       why = fmt::format("it did not end within {} s and was ended", options.limit.count());
       end_all();
     }
-    // What runs on in the background may hold the pipe.
-    if (exit && clock.monotonic() - quiet_from > std::chrono::milliseconds(500)) break;
+    // What runs on in the background may hold the pipe, and write to it for ever.
+    if (exit && clock.monotonic() - ended_at > std::chrono::milliseconds(500)) break;
   }
   end_all();
   if (told) return *told;
@@ -296,14 +303,14 @@ Result<std::vector<BundledFile>> read_manifest(std::string_view text) {
   return out;
 }
 
-std::string with_address(std::string group, const std::string& instance, const std::string& address) {
+std::string with_address(std::string nodes, const std::string& instance, const std::string& address) {
   const std::string key = fmt::format("\"InstanceId\":\"{}\"", instance), field = "\"CustomerIpAddress\":\"";
-  auto at = group.find(key);
-  const auto end_of_entry = at == group.npos ? at : group.find('}', at);
-  at = at == group.npos ? at : group.find(field, at);
-  if (at == group.npos || at > end_of_entry) return group;
+  auto at = nodes.find(key);
+  const auto end_of_entry = at == nodes.npos ? at : nodes.find('}', at);
+  at = at == nodes.npos ? at : nodes.find(field, at);
+  if (at == nodes.npos || at > end_of_entry) return nodes;
   at += field.size();
-  return group.replace(at, group.find('"', at) - at, address);
+  return nodes.replace(at, nodes.find('"', at) - at, address);
 }
 
 std::string last_lines(std::string_view text, std::size_t most) {
@@ -350,7 +357,17 @@ Result<LifecycleOptions> lifecycle_options(const std::map<std::string, std::stri
   out.address = value("FAIRLEAD_ADDRESS");
   if (out.address.find_first_not_of("0123456789abcdef.:") != out.address.npos) return fail(Code::Invalid, "FAIRLEAD_ADDRESS: an address is expected");
   if (const std::string root = value("FAIRLEAD_SCRIPT_ROOT"); !root.empty()) out.root = root;
-  if (const std::string names = value("FAIRLEAD_GROUP_FILES"); !names.empty()) out.group_files = split(names, ',');
+  for (const std::string& text : split(value("FAIRLEAD_GROUP_FILES"), ';')) {
+    const auto parts = split(text, '=');
+    if (text.empty()) continue;
+    const auto plain = [](const std::string& name) { return !name.empty() && name.find_first_of("/\"\\\n") == name.npos && name.front() != '.'; };
+    if (parts.size() != 3 || !plain(parts[0]) || !plain(parts[1])) return fail(Code::Invalid, "FAIRLEAD_GROUP_FILES: NAME=TYPE=FILE,... is expected of each group");
+    LifecycleOptions::Group group{parts[0], parts[1], split(parts[2], ',')};
+    for (const std::string& file : group.files)
+      if (!plain(file)) return fail(Code::Invalid, "FAIRLEAD_GROUP_FILES: names of files are expected");
+    out.groups.push_back(std::move(group));
+  }
+  out.sum = value("FAIRLEAD_SCRIPT_SUM");
   if (out.instance.empty() || !is_inner_path(out.instance) || out.instance.find('/') != out.instance.npos) return fail(Code::Invalid, "FAIRLEAD_INSTANCE: the id of an instance is expected");
   if (!is_inner_path(out.script)) return fail(Code::Invalid, "FAIRLEAD_SCRIPT: a path below the folder of the scripts is expected");
   if (!out.folder.starts_with("/tmp/") || !is_inner_path(out.folder.substr(1))) return fail(Code::Invalid, "FAIRLEAD_SCRIPT_FOLDER: a folder below /tmp is expected");
@@ -387,6 +404,8 @@ int run_lifecycle(const LifecycleOptions& options) {
     const std::string tail = log.tail();
     tell(why + (tail.empty() ? "" : ":\n" + tail));
   }
+  // What it holds is nobody's who comes later to this machine.
+  (void)remove_tree(options.folder);
   log_info("the script has ended", {{"script", options.script}, {"status", std::to_string(*code)}});
   return *code;
 }

@@ -21,7 +21,12 @@ struct LifecycleOptions {
   std::string script;                                     // below the folder
   std::string folder;                                     // "/tmp/BUCKET/PREFIX", in the root
   std::string life_cycle_config;                          // JSON
-  std::vector<std::string> group_files;                   // in their order
+  struct Group {
+    std::string name, type;
+    std::vector<std::string> files;                       // lists of its nodes
+  };
+  std::vector<Group> groups;                              // in their order
+  std::string sum;                                        // SHA-256 of the manifest; empty: any
   bool controller = false;                                // of Slurm
   std::chrono::seconds limit{3600};
   std::string last_word = "/dev/termination-log";         // its last lines, in case it fails
@@ -39,8 +44,8 @@ struct BundledFile {
 };
 Result<std::vector<BundledFile>> read_manifest(std::string_view text);
 
-// The text of a group with the address of one instance replaced; as it is, where it does not hold it.
-std::string with_address(std::string group, const std::string& instance, const std::string& address);
+// A list of nodes with the address of one instance replaced; as it is, where it does not hold it.
+std::string with_address(std::string nodes, const std::string& instance, const std::string& address);
 
 // The last lines, at most `most` bytes, in UTF-8 without control characters.
 std::string last_lines(std::string_view text, std::size_t most);

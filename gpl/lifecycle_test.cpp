@@ -43,10 +43,10 @@ struct Lifecycle : testing::Test {
     ASSERT_TRUE(write_file_atomically(work + "/word", "", 0644));
     put_config("cluster.json", R"({"ClusterName":"ml","SlurmConfig":{"PrimaryControllerIp":"10.0.0.1"}})");
     put_config("controller.json", R"({"ClusterName":"ml","SlurmConfig":{"PrimaryControllerIp":""}})");
-    put_config("head.json", R"({"Name":"head","Instances":[{"CustomerIpAddress":"10.0.0.1"}]})");
-    put_config("gpu.json", R"({"Name":"gpu","Instances":[]})");
+    put_config("head.json", R"([{"CustomerIpAddress":"10.0.0.1"}])");
+    put_config("gpu.json", "[]");
     put_config("provisioning_parameters.json", R"({"version":"1.0.0"})");
-    options = {.source = work + "/source", .config = work + "/config", .root = root, .instance = "i-1", .script = "on_create.sh", .folder = "/tmp/sagemaker-x/some/prefix", .life_cycle_config = "{\"OnCreate\":\"on_create.sh\"}", .group_files = {"head.json", "gpu.json"}, .last_word = work + "/word"};
+    options = {.source = work + "/source", .config = work + "/config", .root = root, .instance = "i-1", .script = "on_create.sh", .folder = "/tmp/sagemaker-x/some/prefix", .life_cycle_config = "{\"OnCreate\":\"on_create.sh\"}", .groups = {{"head", "ml.c5.large", {"head.json"}}, {"gpu", "ml.g5.xlarge", {"gpu.json"}}}, .last_word = work + "/word"};
   }
   void TearDown() override {
     if (!work.empty()) (void)remove_tree(work);
@@ -86,7 +86,7 @@ TEST_F(Lifecycle, AScriptFindsWhatItIsPromised) {
   files["utils/empty"] = "";
   EXPECT_EQ(run(), 0) << text("/word");
   EXPECT_THAT(text("/out"), AllOf(HasSubstr("/tmp/sagemaker-x/some/prefix\n0\nfrom a file of /root\n"),
-                                  HasSubstr(R"({"ClusterConfig":{"ClusterName":"ml","SlurmConfig":{"PrimaryControllerIp":"10.0.0.1"}},"InstanceGroups":[{"Name":"head","Instances":[{"CustomerIpAddress":"10.0.0.1"}]},{"Name":"gpu","Instances":[]}]})"),
+                                  HasSubstr(R"({"ClusterConfig":{"ClusterName":"ml","SlurmConfig":{"PrimaryControllerIp":"10.0.0.1"}},"InstanceGroups":[{"Name":"head","InstanceType":"ml.c5.large","Instances":[{"CustomerIpAddress":"10.0.0.1"}]},{"Name":"gpu","InstanceType":"ml.g5.xlarge","Instances":[]}]})"),
                                   HasSubstr("{\"OnCreate\":\"on_create.sh\"}\n/opt/sagemaker_cluster\n"), HasSubstr("to stderr\n"), HasSubstr("-rwxr-xr-x")));
   EXPECT_THAT(text("/out"), StartsWith(text("/root/var/log/provision/provisioning.log")));
   EXPECT_EQ(text("/word"), "");
@@ -110,6 +110,25 @@ TEST_F(Lifecycle, OneThatHangsIsEndedWithAllThatItStarted) {
   const std::string pid(trim(text("/root/root/pid")));
   for (int i = 0; i < 100 && exists("/proc/" + pid); ++i) ::usleep(20'000);  // until init has reaped it
   EXPECT_FALSE(exists("/proc/" + pid)) << text("/root/root/pid");
+}
+
+TEST_F(Lifecycle, WhatWritesOnInTheBackgroundHoldsNothingUp) {
+  script("while :; do date; sleep 0.05; done & echo done");
+  EXPECT_EQ(run(), 0);
+  EXPECT_THAT(text("/out"), HasSubstr("done\n"));
+}
+
+TEST_F(Lifecycle, OthersThanTheFetchedAreNotRun) {
+  script("echo never");
+  options.sum = hex(sha256("another manifest"));
+  EXPECT_EQ(run(), 125);
+  EXPECT_THAT(text("/word"), HasSubstr("their Secret was replaced"));
+}
+
+TEST_F(Lifecycle, ItsFilesAreGoneAfterwards) {
+  script("echo a secret > note");
+  EXPECT_EQ(run(), 0);
+  EXPECT_FALSE(exists(root + options.folder));
 }
 
 TEST_F(Lifecycle, WhatItLeavesInTheBackgroundHoldsNothingUp) {
@@ -193,7 +212,9 @@ TEST_F(Lifecycle, NodesThatShareARootInstallOneAfterTheOther) {
 
 TEST_F(Lifecycle, ItFindsItselfByTheAddressThatItHas) {
   script("cat /opt/ml/config/resource_config.json");
-  put_config("gpu.json", R"({"Name":"gpu","Instances":[{"InstanceName":"gpu-1","InstanceId":"i-12","AgentIpAddress":"10.0.0.2","CustomerIpAddress":"10.0.0.2"},{"InstanceName":"gpu-2","InstanceId":"i-1","AgentIpAddress":"10.0.0.3","CustomerIpAddress":"10.0.0.3"}]})");
+  put_config("gpu.json", R"([{"InstanceName":"gpu-1","InstanceId":"i-12","AgentIpAddress":"10.0.0.2","CustomerIpAddress":"10.0.0.2"}])");
+  put_config("gpu2.json", R"([{"InstanceName":"gpu-2","InstanceId":"i-1","AgentIpAddress":"10.0.0.3","CustomerIpAddress":"10.0.0.3"}])");
+  options.groups[1].files = {"gpu.json", "gpu2.json"};
   options.shared_root = true;
   options.address = "10.9.0.7";
   EXPECT_EQ(run(), 0) << text("/word");
@@ -213,9 +234,10 @@ TEST(LifecycleManifest, AnythingElseIsRefused) {
 }
 
 TEST(LifecycleOptions, WhatIsMissingIsNamed) {
-  std::map<std::string, std::string> all{{"FAIRLEAD_INSTANCE", "i-1"}, {"FAIRLEAD_SCRIPT", "a/b.sh"}, {"FAIRLEAD_SCRIPT_FOLDER", "/tmp/b/p"}, {"FAIRLEAD_SCRIPT_LIMIT", "60"}};
+  std::map<std::string, std::string> all{{"FAIRLEAD_INSTANCE", "i-1"}, {"FAIRLEAD_SCRIPT", "a/b.sh"}, {"FAIRLEAD_SCRIPT_FOLDER", "/tmp/b/p"}, {"FAIRLEAD_SCRIPT_LIMIT", "60"}, {"FAIRLEAD_GROUP_FILES", "head=ml.c5.large=a.json;gpu=ml.g5.xlarge=b.json,c.json"}};
   ASSERT_TRUE(lifecycle_options(all));
-  for (const auto& [name, bad] : std::map<std::string, std::vector<std::string>>{{"FAIRLEAD_INSTANCE", {"", "..", "a/b"}}, {"FAIRLEAD_SCRIPT", {"", "/x", "../x"}}, {"FAIRLEAD_SCRIPT_FOLDER", {"", "/etc", "/tmp/", "/tmp/../etc"}}, {"FAIRLEAD_SCRIPT_LIMIT", {"x", "0", "-1", "99999999"}}})
+  EXPECT_EQ(lifecycle_options(all)->groups[1].files, (std::vector<std::string>{"b.json", "c.json"}));
+  for (const auto& [name, bad] : std::map<std::string, std::vector<std::string>>{{"FAIRLEAD_INSTANCE", {"", "..", "a/b"}}, {"FAIRLEAD_SCRIPT", {"", "/x", "../x"}}, {"FAIRLEAD_SCRIPT_FOLDER", {"", "/etc", "/tmp/", "/tmp/../etc"}}, {"FAIRLEAD_SCRIPT_LIMIT", {"x", "0", "-1", "99999999"}}, {"FAIRLEAD_GROUP_FILES", {"head", "head=x", "head=x=../y", "he\"ad=x=y", "head=x=y,"}}})
     for (const std::string& value : bad) {
       auto changed = all;
       changed[name] = value;

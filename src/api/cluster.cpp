@@ -227,6 +227,12 @@ InstanceGroup read_group(const Json& from, const std::string& where, const Json&
 
 }  // namespace
 
+LifecycleScripts read_lifecycle(const Json& config) {
+  bool good = true;
+  LifecycleScripts out = read_scripts(config, [&](const char*, const std::string&) { good = false; });
+  return good ? out : LifecycleScripts();
+}
+
 const InstanceGroup* Cluster::group(std::string_view wanted) const {
   const auto found = std::find_if(groups.begin(), groups.end(), [&](const InstanceGroup& one) { return one.name == wanted; });
   return found == groups.end() ? nullptr : &*found;
@@ -307,6 +313,7 @@ Instance read_instance(const Json& object) {
   out.node = status["node"].string();
   out.made = status["made"].boolean();
   out.ran = status.has("runningSince");
+  if (const Json& config = status["lifecycle"]["config"]; config.is_object()) out.scripts = read_lifecycle(config);
   out.reboot_id = status["reboot"]["id"].string();
   out.reboot_stage = status["reboot"]["stage"].string();
   return out;

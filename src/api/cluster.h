@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,8 +16,10 @@ namespace fairlead::api {
 
 inline const kube::Resource kClusters{"fairlead.dev", "v1alpha1", "clusters", "Cluster", false};
 inline const kube::Resource kInstances{"fairlead.dev", "v1alpha1", "instances", "Instance", false};
+inline const kube::Resource kClusterEvents{"fairlead.dev", "v1alpha1", "clusterevents", "ClusterEvent", true};
 kube::Json cluster_crd();
 kube::Json instance_crd();
+kube::Json cluster_event_crd();
 
 inline constexpr const char* kArnBegin = "fairlead.dev/arn-begin";  // annotation of a Cluster: "arn:aws:sagemaker:REGION:ACCOUNT:cluster/"
 inline constexpr const char* kClusterFinalizer = "fairlead.dev/cluster";
@@ -63,6 +66,7 @@ struct LifecycleScripts {
   std::string on_init_complete;     // once Slurm runs on it, or, where Kubernetes orchestrates, the node is ready; may be empty
   bool any() const { return !on_create.empty() || !on_init_complete.empty(); }
 };
+LifecycleScripts read_lifecycle(const kube::Json& config);  // `lifeCycleConfig`, in lower camel case; null, or one that is none: there are none
 
 // Each node of a group has a number, given once: 1 to `issued`; those of `retired` are gone or to go. So a name never comes back.
 struct InstanceGroup {
@@ -110,6 +114,7 @@ struct Instance {
   // From status.
   std::string phase, message, node, reboot_id, reboot_stage;
   bool made = false;                // the machine is ours, and goes with it
+  std::optional<LifecycleScripts> scripts;  // that it runs, since its machine was chosen or the first of them began; none: its group's, as these are
   bool ran = false;                 // it was Running once: its scripts are behind it for good
 };
 Instance read_instance(const kube::Json& object);

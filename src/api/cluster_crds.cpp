@@ -187,12 +187,61 @@ spec:
                 properties:
                   onCreate: &script {type: object, properties: {phase: {type: string, description: "Succeeded, Failed."}, exitCode: {type: integer}, message: {type: string}, at: {type: string, format: date-time}, sum: {type: string, description: Of the files that it ran with.}}}
                   onInitComplete: *script
+                  config: {type: object, x-kubernetes-preserve-unknown-fields: true, description: "lifeCycleConfig that it runs by, whatever its group's becomes; empty: none."}
+                  lost: {type: object, properties: {count: {type: integer}, at: {type: string, format: date-time}, pod: {type: string}}, description: Pods of scripts of which nobody knows what became of them.}
               runningSince: {type: string, format: date-time}
               reboot: {type: object, properties: {id: {type: string}, stage: {type: string}, message: {type: string}}}
 )yaml";
 
+constexpr const char* kClusterEventCrd = R"yaml(
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: clusterevents.fairlead.dev}
+spec:
+  group: fairlead.dev
+  scope: Namespaced
+  names: {plural: clusterevents, singular: clusterevent, kind: ClusterEvent, listKind: ClusterEventList}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    additionalPrinterColumns:
+    - {name: Time, type: date, jsonPath: .spec.time}
+    - {name: Level, type: string, jsonPath: .spec.level}
+    - {name: Kind, type: string, jsonPath: .spec.kind}
+    - {name: Description, type: string, jsonPath: .spec.description}
+    - {name: Failure, type: string, jsonPath: .spec.metadata.failureMessage}
+    schema:
+      openAPIV3Schema:
+        type: object
+        description: Something that happened to a cluster, one of its groups or instances. Made by the cluster's controller, in the cluster's namespace; the newest 500 of 90 days are kept.
+        required: [spec]
+        properties:
+          spec:
+            type: object
+            required: [clusterUid, resourceType, level, kind, time]
+            properties:
+              clusterUid: {type: string}
+              resourceType: {type: string, enum: [Cluster, InstanceGroup, Instance]}
+              level: {type: string, enum: [Info, Warn, Error]}
+              kind: {type: string}
+              time: {type: string, format: date-time}
+              description: {type: string}
+              instanceGroupName: {type: string}
+              instanceId: {type: string}
+              nodeLogicalId: {type: string}
+              metadata:
+                type: object
+                properties:
+                  failureMessage: {type: string}
+                  lcsExecutionState: {type: string, description: Of a lifecycle script.}
+                  instanceCount: {type: integer}
+                  targetCount: {type: integer}
+)yaml";
+
 }  // namespace
 
+kube::Json cluster_event_crd() { return parse_crd(kClusterEventCrd); }
 kube::Json cluster_crd() { return parse_crd(kClusterCrd); }
 kube::Json instance_crd() { return parse_crd(kInstanceCrd); }
 

@@ -160,6 +160,7 @@ std::vector<Json> crds() {
   all.push_back(identity_crd());
   all.push_back(cluster_crd());
   all.push_back(instance_crd());
+  all.push_back(cluster_event_crd());
   for (Json& crd : queue_crds()) all.push_back(std::move(crd));
   return all;
 }

@@ -158,6 +158,7 @@ kube::Access aws_access(const std::string& space) {
       .may({"get", "list", "watch", "patch"}, resources::slurm_clusters)
       .may({"get", "list", "watch", "create", "update", "patch", "delete"}, kClusters)
       .may({"get", "list", "watch", "update"}, kInstances)
+      .may({"get", "list"}, kClusterEvents)
       .may({"get", "list", "watch"}, resources::nodes)
       .may({"get", "list"}, resources::pods)
       .may({"get", "list"}, kNodeSets)

@@ -132,6 +132,48 @@ TEST_F(MadeClusters, WhatIsNotServedOrCannotBeIsRefusedAndNothingIsMade) {
   EXPECT_TRUE(site.api.all("clusters").empty());
 }
 
+TEST_F(MadeClusters, EventsAreToldTheNewestFirstAndByWhatIsAsked) {
+  ASSERT_EQ(call("CreateCluster", request()).status, 200);
+  site.index.put(object());
+  const std::string id = instance("gpu", 1);
+  const auto event = [&](const char* name, const char* time, const char* type, const char* level, const Json& more, const std::string& uid) {
+    Json spec = Json::object({{"clusterUid", uid}, {"resourceType", type}, {"level", level}, {"kind", "k"}, {"time", time}, {"description", std::string("event ") + name}, {"metadata", Json::object()}});
+    for (const auto& [key, value] : more.members()) spec.set(key, value);
+    EXPECT_TRUE(site.api.create(api::kClusterEvents, Json::object({{"metadata", Json::object({{"name", name}, {"namespace", "cluster-ml"}})}, {"spec", std::move(spec)}})));
+  };
+  const std::string uid = kube::uid_of(object());
+  const std::string first = "00000000-0000-4000-8000-000000000001", second = "00000000-0000-4000-8000-000000000002", third = "00000000-0000-4000-8000-000000000003", other = "00000000-0000-4000-8000-000000000004";
+  event(first.c_str(), "2026-11-25T12:00:00Z", "Cluster", "Info", Json::object(), uid);
+  event(second.c_str(), "2026-11-25T12:01:00Z", "InstanceGroup", "Info", Json::object({{"instanceGroupName", "gpu"}, {"metadata", Json::object({{"instanceCount", 0}, {"targetCount", 2}})}}), uid);
+  event(third.c_str(), "2026-11-25T12:02:00Z", "Instance", "Error", Json::object({{"instanceGroupName", "gpu"}, {"instanceId", id}, {"nodeLogicalId", api::logical_id_of(uid, "gpu", 1)}, {"metadata", Json::object({{"failureMessage", "no route"}, {"lcsExecutionState", "Failed"}})}}), uid);
+  event(other.c_str(), "2026-11-25T12:03:00Z", "Cluster", "Info", Json::object(), "of one that had its name");
+  const auto ids = [&](Json input) {
+    const auto said = call("ListClusterEvents", input.set("ClusterName", "ml"));
+    EXPECT_EQ(said.status, 200) << said.body;
+    std::string out;
+    for (const Json& one : said.json["Events"].items()) out += one["EventId"].string().back();
+    return out + (said.json.has("NextToken") ? "+" : "");
+  };
+  EXPECT_EQ(ids(Json::object()), "321");
+  EXPECT_EQ(ids(Json::object({{"SortBy", "EventTime"}, {"SortOrder", "Ascending"}})), "123");
+  EXPECT_EQ(ids(Json::object({{"InstanceGroupName", "gpu"}})), "32");
+  EXPECT_EQ(ids(Json::object({{"NodeId", id}})), "3");
+  EXPECT_EQ(ids(Json::object({{"ResourceType", "Cluster"}})), "1");
+  EXPECT_EQ(ids(Json::object({{"EventTimeAfter", 1795608030}})), "32");
+  EXPECT_EQ(ids(Json::object({{"EventTimeBefore", 1795608030}})), "1");
+  EXPECT_EQ(ids(Json::object({{"MaxResults", 2}})), "32+");
+  const auto token = call("ListClusterEvents", Json::object({{"ClusterName", "ml"}, {"MaxResults", 2}})).json["NextToken"];
+  EXPECT_EQ(ids(Json::object({{"MaxResults", 2}, {"NextToken", token}})), "1");
+  const auto told = call("DescribeClusterEvent", Json::object({{"ClusterName", "ml"}, {"EventId", third}}));
+  ASSERT_EQ(told.status, 200) << told.body;
+  EXPECT_EQ(told.json["EventDetails"]["EventLevel"].string(), "Error");
+  EXPECT_EQ(told.json["EventDetails"]["EventDetails"]["EventMetadata"]["Instance"]["FailureMessage"].string(), "no route");
+  EXPECT_EQ(told.json["EventDetails"]["EventDetails"]["EventMetadata"]["Instance"]["LcsExecutionState"].string(), "Failed");
+  EXPECT_EQ(call("DescribeClusterEvent", Json::object({{"ClusterName", "ml"}, {"EventId", second}})).json["EventDetails"]["EventDetails"]["EventMetadata"]["InstanceGroupScaling"]["TargetCount"].integer(), 2);
+  for (const std::string& id_of : {other, std::string("00000000-0000-4000-8000-000000000009")}) EXPECT_EQ(call("DescribeClusterEvent", Json::object({{"ClusterName", "ml"}, {"EventId", id_of}})).code, "ResourceNotFound");
+  EXPECT_EQ(call("ListClusterEvents", Json::object({{"ClusterName", "none"}})).code, "ResourceNotFound");
+}
+
 TEST_F(MadeClusters, ScriptsOfAGroupAreToldAsTheyWereGiven) {
   Json input = request("scripted");
   const Json config = Json::object({{"SourceS3Uri", "s3://sagemaker-x/base/"}, {"OnCreate", "utils/on_create.sh"}, {"OnInitComplete", "on_init.sh"}});

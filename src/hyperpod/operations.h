@@ -28,6 +28,8 @@ void add_cluster_operations(Operations& operations, const Sources& sources);
 void add_cluster_change_operations(Operations& operations, const Sources& sources);
 // BatchAddClusterNodes, BatchDeleteClusterNodes, BatchRebootClusterNodes, BatchReplaceClusterNodes.
 void add_batch_operations(Operations& operations, const Sources& sources);
+// ListClusterEvents, DescribeClusterEvent: ClusterEvents.
+void add_event_operations(Operations& operations, const Sources& sources);
 // ClusterSchedulerConfigs and ComputeQuotas: objects SchedulerConfig and ComputeQuota.
 void add_governance_operations(Operations& operations, const Sources& sources);
 // AddTags, ListTags, DeleteTags: of all of these.

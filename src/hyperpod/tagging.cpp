@@ -128,6 +128,7 @@ Operations all_operations(const Sources& sources) {
   add_cluster_operations(out, sources);
   add_cluster_change_operations(out, sources);
   add_batch_operations(out, sources);
+  add_event_operations(out, sources);
   add_governance_operations(out, sources);
   add_tag_operations(out, sources);
   return out;

@@ -103,10 +103,14 @@ failed() { sm list-cluster-nodes --cluster-name life --query "ClusterNodeSummari
 until_true 90 'it is told why' says 'no route to the license server' failed
 says 'on_create.sh: it ended with 7:' failed || fail 'what it ended with'
 says 'another machine tries it at' failed || fail 'when it is tried again'
+event=$(sm list-cluster-events --cluster-name life --resource-type Instance --query "Events[?EventLevel=='Error'].EventId | [0]" --output text)
+says 'no route to the license server' sm describe-cluster-event --cluster-name life --event-id "$event" --query EventDetails.EventDetails.EventMetadata.Instance.FailureMessage --output text || fail 'the event'
+same 3 sm list-cluster-events --cluster-name life --instance-group-name gpu --max-results 3 --no-paginate --query 'length(Events)' --output text || fail 'a page of events'
+says 'The cluster was Creating and is InService' k -n cluster-life get clusterevents || fail 'events for kubectl'
 same $'2\t3' sm describe-cluster --cluster-name life --query 'InstanceGroups[?InstanceGroupName==`gpu`].[CurrentCount,TargetCount]' --output text || fail 'its counts'
 printf '#!/bin/bash\necho fixed\n' > "$bucket/base/on_create.sh"
 until_true 180 'another machine has run it' same 3 bash -c "$(declare -f sm as); export SCENARIO_FAIRLEAD='$SCENARIO_FAIRLEAD' clients='$clients'; sm describe-cluster --cluster-name life --query 'InstanceGroups[?InstanceGroupName==\`gpu\`].CurrentCount' --output text"
-note 'one that fails tells its last lines; when it is mended another machine runs it'
+note 'one that fails tells its last lines, in an event, too; when it is mended another machine runs it'
 
 # Where Kubernetes orchestrates.
 cat > "$bucket/base/on_create.sh" << 'TEXT'

@@ -25,6 +25,7 @@ kube::Access cluster_access() {
       .may({"get", "update"}, resources::nodes)
       .may({"get", "create", "delete"}, resources::namespaces)
       .may({"list", "create"}, resources::claims)
+      .may({"create", "delete"}, api::kClusterEvents)
       .may({"list", "create", "update"}, resources::config_maps)
       .may({"create"}, resources::secrets)
       .may({"create", "update", "delete"}, resources::slurm_clusters)
@@ -79,7 +80,7 @@ std::vector<kube::Controller::Source> ClusterController::sources() const {
     if (spare) caches_->of(api::kClusters).each("", [&](const Json& cluster) { out.push_back(kube::key_of(cluster)); });
     return out;
   };
-  return {{api::kClusters, "", kube::key_itself}, {api::kInstances, "", of_label}, {resources::machines, "", of_label}, {resources::nodes, "", of_node}, {resources::slurm_clusters, "", of_space}, {api::kNodeSets, "", of_space}, {resources::pods, "", of_pod}};
+  return {{api::kClusters, "", kube::key_itself}, {api::kInstances, "", of_label}, {resources::machines, "", of_label}, {resources::nodes, "", of_node}, {resources::slurm_clusters, "", of_space}, {api::kNodeSets, "", of_space}, {resources::pods, "", of_pod}, {api::kClusterEvents, "", [](const kube::Change&) { return std::vector<kube::ObjectKey>(); }}};
 }
 
 Result<ClusterSnapshot> ClusterController::look(Json object) const {
@@ -94,45 +95,42 @@ Result<ClusterSnapshot> ClusterController::look(Json object) const {
   });
   for (const std::string& name : named)
     if (auto machine = name.empty() ? std::nullopt : caches_->of(resources::machines).get({"", name})) out.machines.emplace(name, std::move(*machine));
-  if (cluster.orchestrator == api::Orchestrator::Slurm || cluster.has_scripts()) {
-    if (auto space = api_.get(resources::namespaces, {"", cluster.space})) out.space = std::move(*space);
-    else if (space.error().code != Code::NotFound) return pass(std::move(space.error()), "read namespace " + cluster.space);
-    if (cluster.orchestrator == api::Orchestrator::Slurm && is_namespace_of(out.space, cluster)) {
-      auto claims = api_.list(resources::claims, cluster.space);
-      if (!claims) return pass(std::move(claims.error()), "read the claims in " + cluster.space);
-      out.claims = std::move(claims->items);
-      if (auto slurm = caches_->of(resources::slurm_clusters).get({cluster.space, cluster.slurm_name})) out.slurm = std::move(*slurm);
-      out.node_sets = caches_->of(api::kNodeSets).list(cluster.space);
-      out.pods = caches_->of(resources::pods).list(cluster.space);
-    }
+  if (auto space = api_.get(resources::namespaces, {"", cluster.space})) out.space = std::move(*space);
+  else if (space.error().code != Code::NotFound) return pass(std::move(space.error()), "read namespace " + cluster.space);
+  const bool ours = is_namespace_of(out.space, cluster);
+  if (ours) out.events = caches_->of(api::kClusterEvents).list(cluster.space);
+  if (ours && cluster.orchestrator == api::Orchestrator::Slurm) {
+    auto claims = api_.list(resources::claims, cluster.space);
+    if (!claims) return pass(std::move(claims.error()), "read the claims in " + cluster.space);
+    out.claims = std::move(claims->items);
+    if (auto slurm = caches_->of(resources::slurm_clusters).get({cluster.space, cluster.slurm_name})) out.slurm = std::move(*slurm);
+    out.node_sets = caches_->of(api::kNodeSets).list(cluster.space);
+    out.pods = caches_->of(resources::pods).list(cluster.space);
   }
   if (cluster.orchestrator == api::Orchestrator::Eks)
     caches_->of(resources::pods).each("", [&](const Json& pod) {
       if (const std::string& node = pod["spec"]["nodeName"].string(); !node.empty() && named.contains(node)) out.pods.push_back(pod);
     });
-  if (const auto needed = needed_sources(cluster, out.instances, out.pods); !needed.empty() && is_namespace_of(out.space, cluster)) {
+  if (const auto needed = needed_sources(cluster, out.instances, out.pods); !needed.empty() && ours) {
     auto configs = api_.list(resources::config_maps, cluster.space, {.label_selector = fmt::format("{}={}", api::kClusterLabel, cluster.name), .field_selector = {}, .limit = 0, .continue_token = {}, .resource_version = {}});
     if (!configs) return pass(std::move(configs.error()), "read the ConfigMaps in " + cluster.space);
     out.configs = std::move(configs->items);
-    for (const std::string& uri : needed) out.sources.emplace(uri, source_of(uri, cluster));
+    for (const auto& [uri, scripts] : needed) out.sources.emplace(uri, source_of(scripts));
   }
   out.cluster = std::move(object);
   return out;
 }
 
-ScriptSource ClusterController::source_of(const std::string& uri, const api::Cluster& cluster) const {
+ScriptSource ClusterController::source_of(const api::LifecycleScripts& scripts) const {
   ScriptSource out;
-  for (const api::InstanceGroup& group : cluster.groups) {
-    if (group.scripts.uri != uri) continue;
-    auto files = scripts_ == nullptr ? Result<ScriptFiles>(fail(Code::NotFound, "this server has no place for lifecycle scripts: start it with --s3-directory")) : scripts_->read(group.scripts.bucket, group.scripts.prefix);
-    if (files) {
-      out.bundle = bundle_scripts(*files);
-    } else {
-      out.problem = fmt::format("{}: {}", uri, files.error().message);
-      out.missing = files.error().code == Code::NotFound || files.error().code == Code::Invalid || files.error().code == Code::Forbidden || files.error().code == Code::Exhausted;
-    }
-    break;
+  auto files = scripts_ == nullptr ? Result<ScriptFiles>(fail(Code::NotFound, "this server has no place for lifecycle scripts: start it with --s3-directory")) : scripts_->read(scripts.bucket, scripts.prefix);
+  if (files) {
+    out.bundle = bundle_scripts(*files);
+    return out;
   }
+  out.problem = fmt::format("{}: {}", scripts.uri, files.error().message);
+  const Code code = files.error().code;
+  out.missing = code == Code::NotFound || code == Code::Invalid || code == Code::Forbidden || code == Code::Exhausted;
   return out;
 }
 
@@ -159,6 +157,7 @@ Result<std::optional<std::string>> ClusterController::objection(const ClusterSte
     if (!instance && instance.error().code == Code::NotFound) return no(fmt::format("{} is gone", step.if_live));
     if (!instance) return std::unexpected(instance.error());
     if (kube::deleting(*instance) || (*instance)["status"]["node"].string() != (step.live_node.empty() ? kube::name_of(step.object) : step.live_node)) return no(fmt::format("{} has changed", step.if_live));
+    if (!step.unrun.empty() && !(*instance)["status"]["lifecycle"][step.unrun].is_null()) return no(fmt::format("{} has run it", step.if_live));
   }
   if (!step.if_empty.empty()) {
     const bool slurm = orchestrator == api::Orchestrator::Slurm;
@@ -222,29 +221,38 @@ Result<kube::Next> ClusterController::reconcile(const kube::ObjectKey& key) {
   // One that fails holds up no other: each says itself on what it depends.
   std::optional<Error> failed;
   bool waits = false;
+  std::set<std::string> untold;  // what could not be told now is told in the next round, if it still is news then
   int failures = 0;
   constexpr int most_failures = 20;  // an API that does not answer is not asked ten thousand times
   for (const ClusterStep& step : plan.steps) {
     const std::string what = fmt::format("{} {} {}", fleet::name(step.verb), step.resource.kind, kube::key_of(step.object).text());
+    if (step.verb == ClusterStep::Verb::UpdateStatus && untold.contains(kube::name_of(step.object))) continue;
     const auto why_not = objection(step, cluster.space, cluster.orchestrator);
     if (why_not && *why_not) {
       waits = true;
       continue;
     }
-    if (step.verb != ClusterStep::Verb::UpdateStatus) log_info("cluster step", {{"cluster", key.name}, {"step", what}, {"why", step.why}});
+    const bool event = step.resource == api::kClusterEvents;
+    if (step.verb != ClusterStep::Verb::UpdateStatus && !event) log_info("cluster step", {{"cluster", key.name}, {"step", what}, {"why", step.why}});
     auto done = why_not ? take(step) : Result<void>(std::unexpected(why_not.error()));
     if (done) continue;
     if (step.verb == ClusterStep::Verb::Evict && done.error().code == Code::Exhausted) {
       waits = true;  // a disruption budget has its say
       continue;
     }
+    // A quota or a policy that is against it holds up nothing.
+    if (event && done.error().code != Code::Unavailable) {
+      if (done.error().code != Code::Conflict && step.verb == ClusterStep::Verb::Create) log_warn("an event was not written", {{"cluster", key.name}, {"event", step.object["spec"]["description"].string()}, {"error", done.error().message}});
+      continue;
+    }
+    if (event && step.verb == ClusterStep::Verb::Create) untold.insert(step.tells_of);
     if (!failed || failed->code == Code::Conflict) failed = std::move(done.error()).in(what);
     if (++failures >= most_failures) break;
   }
   // The last: who reads it finds what it tells of.
   Json status = plan.status.is_null() ? snapshot->cluster["status"] : plan.status;
   if (failed && failed->code != Code::Conflict && status.is_object()) status.set("message", failed->message.substr(0, 1000));
-  if (status != snapshot->cluster["status"]) {
+  if (status != snapshot->cluster["status"] && !untold.contains("")) {
     Json told = snapshot->cluster;
     if (told["status"]["phase"] != status["phase"] || told["status"]["message"] != status["message"]) log_info("cluster", {{"cluster", key.name}, {"status", status["phase"].string()}, {"message", status["message"].string()}});
     told.set("status", std::move(status));

@@ -28,7 +28,7 @@ class ClusterController final : public kube::Controller {
  private:
   Result<ClusterSnapshot> look(kube::Json cluster) const;
   Result<std::optional<std::string>> objection(const ClusterStep& step, const std::string& space, api::Orchestrator orchestrator);
-  ScriptSource source_of(const std::string& uri, const api::Cluster& cluster) const;
+  ScriptSource source_of(const api::LifecycleScripts& scripts) const;
   Result<void> take(const ClusterStep& step);
   std::vector<kube::ObjectKey> in_space(const std::string& space) const;
 

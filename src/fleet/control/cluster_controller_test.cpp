@@ -38,6 +38,39 @@ TEST(Clusters, AreMachinesThatRunSlurm) {
   EXPECT_EQ(site.picture(), before) << "at rest nothing is written";
 }
 
+TEST(Clusters, TellWhatHappensToThem) {
+  ClusterSite site;
+  site.create("ml", site.spec(2));
+  site.settle();
+  const auto told = [&] {
+    std::multiset<std::string> out;
+    for (const auto& [key, event] : site.api.all("clusterevents")) out.insert(event["spec"]["kind"].string() + " " + event["spec"]["resourceType"].string());
+    return out;
+  };
+  const auto first = told();
+  EXPECT_EQ(first.count("ClusterStatus Cluster"), 2u) << "Creating, InService";
+  EXPECT_EQ(first.count("ScalingStarted InstanceGroup"), 3u);
+  EXPECT_EQ(first.count("ScalingCompleted InstanceGroup"), 3u);
+  EXPECT_EQ(first.count("InstanceProvisioned Instance"), 4u);
+  site.edit("ml", [&](Json& its) { site.group_of(its, "gpu").set("instanceCount", 3); });
+  site.settle();
+  EXPECT_EQ(told().size(), first.size() + 3) << "started, provisioned, completed";
+  // One that a quota is against holds up nothing.
+  site.refuses_events = Error{Code::Forbidden, "exceeded quota"};
+  site.edit("ml", [&](Json& its) { site.group_of(its, "gpu").set("instanceCount", 4); });
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "6/6");
+  EXPECT_EQ(told().size(), first.size() + 3);
+  // Who does not answer is asked until he does.
+  site.refuses_events = Error{Code::Unavailable, "not now"};
+  site.edit("ml", [&](Json& its) { site.group_of(its, "gpu").set("instanceCount", 5); });
+  for (int i = 0; i < 10; ++i) site.reconcile(), site.tick();
+  site.refuses_events.reset();
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "7/7");
+  EXPECT_EQ(told().size(), first.size() + 6);
+}
+
 TEST(Clusters, GoWithAllThatWasMade) {
   ClusterSite site;
   site.create("ml", site.spec(2));
@@ -523,7 +556,6 @@ TEST(KubernetesClusters, AreNodesWithLabelsAndTaints) {
   EXPECT_EQ(site.phase("k"), "InService");
   EXPECT_EQ(site.summary("k"), "2/2");
   EXPECT_TRUE(site.api.all("slurmclusters").empty());
-  EXPECT_TRUE(site.api.all("namespaces").empty());
   const Json node = site.api.all("nodes").at({"", node_of(site.instances()[0])});
   EXPECT_EQ(node["metadata"]["labels"]["Team"].string(), "vision");
   EXPECT_EQ(node["metadata"]["labels"][api::kHealthLabel].string(), "Schedulable");

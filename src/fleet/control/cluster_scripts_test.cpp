@@ -68,11 +68,11 @@ TEST_F(Scripts, FindTheClusterAndThemselves) {
   const std::string id = kube::name_of(site.instances("gpu")[0]);
   const Json pod = site.api.all("pods").at({"cluster-ml", id + "-on-create"});
   EXPECT_EQ(pod["spec"]["nodeName"].string(), node_of(site.instances("gpu")[0]));
-  const auto group = kube::parse_json(site.api.all("configmaps").at({"cluster-ml", "lifecycle-group-gpu"})["data"]["lifecycle-group-gpu.json"].string());
+  const auto group = kube::parse_json(site.api.all("configmaps").at({"cluster-ml", "lifecycle-group-gpu-0"})["data"]["lifecycle-group-gpu-0.json"].string());
   ASSERT_TRUE(group);
-  EXPECT_EQ((*group)["Instances"].items()[0]["InstanceName"].string(), "gpu-1");
-  EXPECT_EQ((*group)["Instances"].items()[0]["InstanceId"].string(), id);
-  EXPECT_THAT((*group)["Instances"].items()[0]["CustomerIpAddress"].string(), HasSubstr("10.0.0."));
+  EXPECT_EQ(group->items()[0]["InstanceName"].string(), "gpu-1");
+  EXPECT_EQ(group->items()[0]["InstanceId"].string(), id);
+  EXPECT_THAT(group->items()[0]["CustomerIpAddress"].string(), HasSubstr("10.0.0."));
   const Json& data = site.api.all("configmaps").at({"cluster-ml", "lifecycle-cluster"})["data"];
   EXPECT_THAT(data["provisioning_parameters.json"].string(), HasSubstr(R"("controller_group":"controllers","login_group":"logins","worker_groups":[{"instance_group_name":"gpu","partition_name":"train"}])"));
   // The head has an address, and is told none of itself.
@@ -95,7 +95,7 @@ TEST_F(Scripts, AFailureIsToldAndAnotherMachineTriesItLaterAndLater) {
   EXPECT_EQ(kube::name_of(site.instances("gpu")[0]), first);
   EXPECT_EQ(count_of("OnCreate"), 1);
   site.clock.advance(61s);
-  rounds(8);
+  rounds(12);
   EXPECT_EQ(site.numbers("gpu"), "1'");
   EXPECT_EQ(count_of("OnCreate"), 2);
   EXPECT_FALSE(site.api.all("nodes").contains({"", "hyperpod-" + first})) << "the half made machine is gone";
@@ -212,8 +212,9 @@ TEST_F(Scripts, OneWhosePodIsLostRunsAgain) {
   pod.set("status", Json::object({{"phase", "Failed"}, {"reason", "Evicted"}, {"message", "The node had condition: [DiskPressure]."}}));
   ASSERT_TRUE(site.api.put(resources::pods, pod));
   site.reconcile();
-  EXPECT_FALSE(site.api.all("pods").contains(key));
   EXPECT_THAT(message(), HasSubstr("DiskPressure].; it is run again"));
+  site.reconcile();
+  EXPECT_FALSE(site.api.all("pods").contains(key)) << "when it is counted";
   first = false;
   site.settle();
   EXPECT_EQ(site.summary("ml"), "3/3");
@@ -223,7 +224,7 @@ TEST_F(Scripts, NodesOfKubernetesAreClosedUntilTheyHaveRun) {
   site.script = [](const Json&) { return -1; };
   Json group = Json::object({{"instanceGroupName", "workers"}, {"instanceType", "ml.g5.xlarge"}, {"instanceCount", 1}, {"kubernetesConfig", Json::object({{"labels", Json::object({{"Team", "vision"}})}})}});
   site.create("k", Json::object({{"nodeProvisioningMode", "Continuous"}, {"orchestrator", Json::object({{"eks", Json::object({{"clusterArn", "arn"}})}})}, {"instanceGroups", Json::array({ClusterSite::with_scripts(group, "on_create.sh", "on_init.sh")})}}));
-  rounds(8);
+  rounds(14);
   const auto node = [&] { return site.api.all("nodes").at({"", node_of(site.instances()[0])}); };
   EXPECT_TRUE(node()["spec"]["unschedulable"].boolean());
   EXPECT_FALSE(node()["metadata"]["labels"].has("Team"));
@@ -249,13 +250,149 @@ TEST_F(Scripts, OnASpareMachineHaveItsOwnRoot) {
   other.spare("g", "ml.g5.xlarge", 4, 16, 1);
   Json group = Json::object({{"instanceGroupName", "workers"}, {"instanceType", "ml.g5.xlarge"}, {"instanceCount", 1}});
   other.create("k", Json::object({{"nodeProvisioningMode", "Continuous"}, {"orchestrator", Json::object({{"eks", Json::object({{"clusterArn", "arn"}})}})}, {"instanceGroups", Json::array({ClusterSite::with_scripts(group, "on_create.sh")})}}));
-  for (int i = 0; i < 8; ++i) other.reconcile(), other.tick();
+  for (int i = 0; i < 14; ++i) other.reconcile(), other.tick();
   const Json pod = other.api.all("pods").at({"cluster-k", kube::name_of(other.instances()[0]) + "-on-create"});
   EXPECT_TRUE(pod["spec"]["hostPID"].boolean());
   EXPECT_THAT(kube::print_json(pod["spec"]["containers"]), HasSubstr(R"({"name":"FAIRLEAD_SCRIPT_ROOT","value":"/host"})"));
   other.remove("k");
   other.settle();
   EXPECT_FALSE(other.api.all("nodes").at({"", "g"})["spec"]["unschedulable"].boolean());
+}
+
+TEST_F(Scripts, AReplacedNodeWorksUntilTheOtherIsPrepared) {
+  site.create("ml", spec(1));
+  site.settle();
+  const std::string old = kube::name_of(site.instances("gpu")[0]);
+  site.script = [](const Json&) { return -1; };
+  site.ask(old, "replace", "r");
+  rounds(20);
+  EXPECT_EQ(site.numbers("gpu"), "1 1'");
+  EXPECT_EQ(site.instances("gpu")[0]["status"]["phase"].string(), "Running") << "another machine is there, and not ready for work";
+  site.script = [](const Json&) { return 0; };
+  site.settle();
+  EXPECT_EQ(site.numbers("gpu"), "1'");
+}
+
+TEST_F(Scripts, AReplacementThatFailsIsTriedAgainAlsoWhereAllOrNothingIs) {
+  site.create("ml", spec(1, "on_create.sh", "", false));
+  site.settle();
+  ASSERT_EQ(site.phase("ml"), "InService");
+  site.script = [](const Json&) { return 3; };
+  site.ask(kube::name_of(site.instances("gpu")[0]), "replace", "r");
+  rounds(15);
+  EXPECT_EQ(site.phase("ml"), "InService");
+  EXPECT_EQ(site.instances("gpu")[0]["status"]["phase"].string(), "Running");
+  site.script = [](const Json&) { return 0; };
+  site.clock.advance(121s);
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "3/3");
+  EXPECT_EQ(site.instances("gpu").size(), 1u);
+}
+
+TEST_F(Scripts, OneAtWorkIsNoReasonToTakeAChangeBack) {
+  site.script = [](const Json&) { return -1; };
+  site.create("ml", spec(1, "on_create.sh", "", false));
+  rounds(12);
+  site.clock.advance(50min);
+  rounds(5);
+  EXPECT_EQ(site.phase("ml"), "Creating");
+  site.script = [](const Json&) { return 0; };
+  site.settle();
+  EXPECT_EQ(site.phase("ml"), "InService");
+}
+
+TEST_F(Scripts, RunByWhatTheirGroupHadWhenTheyBegan) {
+  site.script = [](const Json&) { return -1; };
+  site.create("ml", spec(1));
+  rounds(12);
+  ASSERT_THAT(message(), HasSubstr("on_create.sh: Running"));
+  site.edit("ml", [&](Json& its) { site.group_of(its, "gpu").erase("lifeCycleConfig"); });
+  rounds(10);
+  EXPECT_THAT(message(), HasSubstr("on_create.sh: Running")) << "Slurm must not come under it";
+  site.script = [](const Json&) { return 0; };
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "3/3");
+}
+
+TEST_F(Scripts, ATakenAwayConfigurationEndsNoMachineThatRuns) {
+  site.script = [](const Json& pod) { return kube::name_of(pod).ends_with("complete") ? 3 : 0; };
+  site.create("ml", spec(1, "", "on_init.sh"));
+  rounds(14);
+  ASSERT_EQ(phase(), "Failure");
+  site.edit("ml", [&](Json& its) { site.group_of(its, "gpu").erase("lifeCycleConfig"); });
+  site.clock.advance(61s);
+  site.settle();
+  EXPECT_EQ(site.numbers("gpu"), "1'") << "once more, by what it began with, without a script now";
+  EXPECT_EQ(site.summary("ml"), "3/3");
+  site.clock.advance(1h);
+  site.settle();
+  EXPECT_EQ(site.numbers("gpu"), "1'");
+}
+
+TEST_F(Scripts, APodOfSomebodyElseIsNoScript) {
+  site.script = [](const Json&) { return -1; };
+  site.create("ml", spec(1));
+  for (int i = 0; i < 20 && (site.instances("gpu").empty() || node_of(site.instances("gpu")[0]).empty()); ++i) site.reconcile();
+  const Json instance = site.instances("gpu")[0];
+  const std::string name = kube::name_of(instance) + "-on-create";
+  Json pod = Json::object({{"metadata", Json::object({{"name", name}, {"namespace", "cluster-ml"}, {"labels", Json::object({{api::kLifecycleLabel, kube::name_of(instance)}})}})}, {"spec", Json::object({{"nodeName", node_of(instance)}})},
+                           {"status", *kube::parse_json(R"({"phase": "Succeeded", "containerStatuses": [{"name": "lifecycle", "state": {"terminated": {"exitCode": 0}}}]})")}});
+  ASSERT_TRUE(site.api.create(resources::pods, pod));
+  rounds(10);
+  EXPECT_EQ(phase(), "Pending");
+  EXPECT_EQ(message(), "on_create.sh waits: pod cluster-ml/" + name + " is not its own; delete it");
+  EXPECT_FALSE(is_script(pod));
+  ASSERT_TRUE(site.api.remove(resources::pods, {"cluster-ml", name}));
+  site.script = [](const Json&) { return 0; };
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "3/3");
+}
+
+TEST_F(Scripts, ARebootWaitsForOne) {
+  Json with = spec(1);
+  Json& head = site.group_of(with, "controllers");
+  head = ClusterSite::with_scripts(head, "on_create.sh");
+  site.script = [](const Json&) { return -1; };
+  site.create("ml", with);
+  rounds(12);
+  const Json instance = site.instances("controllers")[0];
+  site.ask(kube::name_of(instance), "reboot", "b");
+  rounds(8);
+  EXPECT_EQ(site.reboots[node_of(instance)], 0);
+  site.script = [](const Json&) { return 0; };
+  site.settle();
+  EXPECT_EQ(site.reboots[node_of(instance)], 1);
+  EXPECT_EQ(site.summary("ml"), "3/3");
+}
+
+TEST_F(Scripts, AMachineWithAHalfMadeRootIsSetAside) {
+  ClusterSite other(false);
+  other.scripts = site.scripts;
+  other.restart();
+  other.script = [](const Json&) { return 3; };
+  other.spare("g", "ml.g5.xlarge", 4, 16, 1);
+  Json group = Json::object({{"instanceGroupName", "workers"}, {"instanceType", "ml.g5.xlarge"}, {"instanceCount", 1}});
+  other.create("k", Json::object({{"nodeProvisioningMode", "Continuous"}, {"orchestrator", Json::object({{"eks", Json::object({{"clusterArn", "arn"}})}})}, {"instanceGroups", Json::array({ClusterSite::with_scripts(group, "on_create.sh")})}}));
+  other.settle();
+  EXPECT_THAT(other.instances()[0]["status"]["message"].string(), HasSubstr("of 1 somebody is to take away the label fairlead.dev/replaced"));
+  EXPECT_EQ(other.ran.size(), 1u);
+}
+
+TEST(ScriptConfigs, HoldGroupsOfAnySize) {
+  Json spec = Json::object({{"instanceGroups", Json::array({Json::object({{"instanceGroupName", std::string(63, 'n')}, {"instanceType", "ml.g5.xlarge"}, {"instanceCount", 6758}, {"issued", 6758 + 4000}, {"retired", "1-4000"}})})}, {"orchestrator", Json::object({{"eks", Json::object()}})}});
+  const api::Cluster cluster = api::read_cluster(Json::object({{"metadata", Json::object({{"name", "c"}, {"uid", "u"}})}, {"spec", spec}}));
+  ASSERT_TRUE(cluster.problems.empty()) << cluster.problems.front();
+  std::vector<ScriptNode> nodes;
+  for (int number = 4001; number <= 6758 + 4000; ++number) nodes.push_back({cluster.groups[0].name, fmt::format("i-{:017x}", number), "fd00:1234:5678:9abc:def0:1234:5678:9abc", "fd00:1234:5678:9abc:def0:1234:5678:9abc", number});
+  const auto configs = script_configs(cluster, Json::object(), nodes);
+  EXPECT_EQ(configs.size(), 1u + 5u) << "one of the cluster; of its 2,000s the first, and those in which a number is in use";
+  std::size_t entries = 0;
+  for (const Json& one : configs) {
+    EXPECT_LT(kube::print_json(one).size(), 1u << 20);
+    for (const auto& [key, text] : one["data"].members())
+      if (const auto list = kube::parse_json(text.string()); list && list->is_array()) entries += list->items().size();
+  }
+  EXPECT_EQ(entries, 6758u);
 }
 
 TEST(ScriptBundles, HoldWhatTheyWereMadeOf) {
@@ -279,13 +416,16 @@ TEST(ScriptBundles, HoldWhatTheyWereMadeOf) {
 
 TEST(ScriptEnds, AreReadFromThePod) {
   const auto pod = [](const char* status) { return Json::object({{"status", *kube::parse_json(status)}}); };
-  EXPECT_EQ(end_of_script(pod(R"({"phase": "Pending"})")).kind, ScriptEnd::Kind::Going);
+  EXPECT_EQ(end_of_script(pod(R"({"phase": "Pending"})")).kind, ScriptEnd::Kind::Waiting);
   EXPECT_EQ(end_of_script(pod(R"({"phase": "Running", "containerStatuses": [{"name": "lifecycle", "state": {"running": {}}}]})")).kind, ScriptEnd::Kind::Going);
   EXPECT_EQ(end_of_script(pod(R"({"phase": "Running", "containerStatuses": [{"name": "lifecycle", "state": {"terminated": {"exitCode": 0}}}]})")).kind, ScriptEnd::Kind::Succeeded);
   const ScriptEnd failed = end_of_script(pod(R"({"phase": "Failed", "containerStatuses": [{"name": "lifecycle", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]})"));
   EXPECT_EQ(failed.kind, ScriptEnd::Kind::Failed);
   EXPECT_EQ(failed.message, "ended with 137, OOMKilled");
   EXPECT_EQ(end_of_script(pod(R"({"phase": "Failed", "containerStatuses": [{"name": "lifecycle", "state": {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}}]})")).kind, ScriptEnd::Kind::Lost);
+  EXPECT_EQ(end_of_script(pod(R"({"phase": "Failed", "reason": "Evicted", "containerStatuses": [{"name": "lifecycle", "state": {"terminated": {"exitCode": 143, "message": "it was ended from outside"}}}]})")).kind, ScriptEnd::Kind::Lost);
+  EXPECT_EQ(end_of_script(pod(R"({"phase": "Failed", "containerStatuses": [{"name": "lifecycle", "state": {"terminated": {"exitCode": 143, "message": "it was ended from outside:\nhalf done"}}}]})")).kind, ScriptEnd::Kind::Lost);
+  EXPECT_EQ(end_of_script(pod(R"({"phase": "Failed", "containerStatuses": [{"name": "lifecycle", "state": {"terminated": {"exitCode": 143, "message": "it ended with 143"}}}]})")).kind, ScriptEnd::Kind::Failed);
   EXPECT_EQ(end_of_script(pod(R"({"phase": "Failed", "reason": "OutOfcpu"})")).kind, ScriptEnd::Kind::Lost);
 }
 

@@ -33,11 +33,13 @@ class MortalApi final : public kube::KubeApi {
   int dies_at = -1;
   Death how = Death::Before;
   bool dead = false;
+  const std::optional<Error>* refuses_events = nullptr;
 
   Result<Json> get(const kube::Resource& resource, const kube::ObjectKey& key) override { return dead ? gone() : api_.get(resource, key); }
   Result<kube::List> list(const kube::Resource& resource, const std::string& space, const kube::ListOptions& options = {}) override { return dead ? gone() : api_.list(resource, space, options); }
   Result<std::unique_ptr<kube::Watch>> watch(const kube::Resource&, const std::string&, const kube::WatchOptions&) override { return gone(); }
   Result<Json> create(const kube::Resource& resource, const Json& object) override {
+    if (refuses_events != nullptr && *refuses_events && resource == api::kClusterEvents) return std::unexpected(**refuses_events);
     return write<Json>([&] { return api_.create(resource, object); });
   }
   Result<Json> update(const kube::Resource& resource, const Json& object) override {
@@ -95,7 +97,7 @@ class LaggingCaches final : public kube::Caches {
   void refresh_all() {
     for (const char* plural : kinds) refresh(plural);
   }
-  static constexpr const char* kinds[] = {"clusters", "instances", "machines", "nodes", "slurmclusters", "nodesets", "pods"};
+  static constexpr const char* kinds[] = {"clusters", "instances", "machines", "nodes", "slurmclusters", "nodesets", "pods", "clusterevents"};
 
  private:
   kube::TinyApi& api_;
@@ -118,6 +120,7 @@ class ClusterSite {
   // A new server, that knows nothing.
   void restart() {
     mortal = std::make_unique<MortalApi>(checked);
+    mortal->refuses_events = &refuses_events;
     fenced = std::make_unique<kube::FencedApi>(*mortal, []() -> Result<std::int64_t> { return 1; });
     controller = std::make_unique<ClusterController>(*fenced, clock, options(), scripts);
     controller->start(lagging ? static_cast<const kube::Caches&>(caches) : api);
@@ -253,7 +256,7 @@ class ClusterSite {
         drop(resources::nodes, key);
       }
     // What is in a namespace goes with it.
-    for (const char* plural : {"pods", "nodesets", "slurmclusters", "persistentvolumeclaims", "secrets", "configmaps"})
+    for (const char* plural : {"pods", "nodesets", "slurmclusters", "persistentvolumeclaims", "secrets", "configmaps", "clusterevents"})
       for (const auto& [key, object] : std::map(api.all(plural)))
         if (!key.space.empty() && !api.all("namespaces").contains({"", key.space})) api.all(plural).erase(key);
   }
@@ -377,7 +380,7 @@ class ClusterSite {
   }
   std::string summary(const std::string& name) { return status(name)["summary"].string(); }
   bool nothing_left() {
-    for (const char* plural : {"clusters", "instances", "machines", "slurmclusters", "nodesets", "pods", "namespaces", "persistentvolumeclaims", "secrets", "configmaps"})
+    for (const char* plural : {"clusters", "instances", "machines", "slurmclusters", "nodesets", "pods", "namespaces", "persistentvolumeclaims", "secrets", "configmaps", "clusterevents"})
       if (!api.all(plural).empty()) return false;
     return true;
   }
@@ -436,6 +439,7 @@ class ClusterSite {
   std::map<std::string, int> reboots;
   std::shared_ptr<MemoryScripts> scripts = std::make_shared<MemoryScripts>();
   std::function<int(const Json& pod)> script = [](const Json&) { return 0; };  // how one ends; less than 0: not yet
+  std::optional<Error> refuses_events;
   std::vector<std::string> ran;         // "OnCreate i-..."
   std::set<std::string> created;        // instances whose OnCreate has ended
 

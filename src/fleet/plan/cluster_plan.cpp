@@ -10,6 +10,7 @@
 #include "api/instance_types.h"
 #include "api/network_ways.h"
 #include "api/node_set.h"
+#include "fleet/plan/cluster_events.h"
 #include "kube/pod_words.h"
 
 namespace fairlead::fleet {
@@ -40,19 +41,28 @@ std::optional<Instant> silent_since(const Json& node) {
   return since ? std::optional<Instant>(*since) : std::nullopt;
 }
 
-static bool is_script(const Json& pod) { return !pod["metadata"]["labels"][api::kLifecycleLabel].is_null(); }
+// The one that is due on a machine that has not run yet; nothing: none is, or it has failed.
+static std::optional<ScriptStage> due_script(const api::LifecycleScripts& scripts, const Json& status) {
+  for (const ScriptStage stage : kStages) {
+    const std::string& phase = status["lifecycle"][field_of(stage)]["phase"].string();
+    if (phase == "Failed") return std::nullopt;
+    if (phase.empty() && !file_of(scripts, stage).empty()) return stage;
+  }
+  return std::nullopt;
+}
 
-std::set<std::string> needed_sources(const api::Cluster& cluster, const std::vector<Json>& instances, const std::vector<Json>& pods) {
-  std::set<std::string> out, at_work;
-  if (!cluster.has_scripts() || cluster.deleting) return out;
+std::map<std::string, api::LifecycleScripts> needed_sources(const api::Cluster& cluster, const std::vector<Json>& instances, const std::vector<Json>& pods) {
+  std::map<std::string, api::LifecycleScripts> out;
+  std::set<std::string> at_work;
+  if (cluster.deleting) return out;
   for (const Json& pod : pods)
     if (is_script(pod)) at_work.insert(kube::name_of(pod));
   for (const Json& object : instances) {
     const Instance one = api::read_instance(object);
     const InstanceGroup* group = one.cluster_uid == cluster.uid ? cluster.group(one.group) : nullptr;
     if (group == nullptr || one.ran || one.deleting || one.node.empty()) continue;
-    for (const ScriptStage stage : kStages)
-      if (!file_of(group->scripts, stage).empty() && object["status"]["lifecycle"][field_of(stage)].is_null() && !at_work.contains(script_pod_name(one.id, stage))) out.insert(group->scripts.uri);
+    const api::LifecycleScripts& scripts = one.scripts ? *one.scripts : group->scripts;
+    if (const auto stage = due_script(scripts, object["status"]); stage && !at_work.contains(script_pod_name(one.id, *stage))) out.emplace(scripts.uri, scripts);
   }
   return out;
 }
@@ -156,7 +166,7 @@ class Planner {
     choose_machines();
     settle_instances();
     if (slurm_) shape_slurm();
-    else if (needs_space() && in_.space.is_null()) add(Verb::Create, resources::namespaces, namespace_of(cluster_, object_), "scripts run in it");
+    else if (in_.space.is_null()) add(Verb::Create, resources::namespaces, namespace_of(cluster_, object_), "what is made for the cluster is in it");
     judge();
     return done();
   }
@@ -164,7 +174,7 @@ class Planner {
  private:
   // ---- steps
 
-  void add(Verb verb, const kube::Resource& resource, Json object, std::string why) { out_.steps.push_back({.verb = verb, .resource = resource, .object = std::move(object), .if_empty = {}, .if_gone = {}, .if_live = {}, .live_node = {}, .if_not_of = {}, .if_silent = {}, .why = std::move(why)}); }
+  void add(Verb verb, const kube::Resource& resource, Json object, std::string why) { out_.steps.push_back({.verb = verb, .resource = resource, .object = std::move(object), .if_empty = {}, .if_gone = {}, .if_live = {}, .live_node = {}, .unrun = {}, .if_not_of = {}, .if_silent = {}, .tells_of = {}, .why = std::move(why)}); }
   ClusterStep& last() { return out_.steps.back(); }
   void look_again(std::chrono::nanoseconds after) { out_.look_again = out_.look_again ? std::min(*out_.look_again, after) : after; }
   const Json* node_of(const std::string& name) const { return find(in_.nodes, name); }
@@ -173,8 +183,6 @@ class Planner {
     const auto found = all.find(name);
     return found == all.end() ? nullptr : &found->second;
   }
-
-  bool needs_space() const { return slurm_ || cluster_.has_scripts(); }
 
   // ---- what was asked for
 
@@ -187,7 +195,7 @@ class Planner {
       if (const Json* set = find_named(in_.node_sets, group.set); set != nullptr && !group.partitions.empty())
         if (const std::string& has = (*set)["metadata"]["annotations"][kPartitionNote].string(); !has.empty() && has != group.partitions.front() && !kube::deleting(*set))
           return fmt::format("group {}: its partition does not change (it is {}); make another group", group.name, has);
-    if (needs_space() && in_.space.is_object() && !is_namespace_of(in_.space, cluster_)) return fmt::format("namespace {} is there and belongs to something else: delete it, or give the cluster another name", cluster_.space);
+    if (in_.space.is_object() && !is_namespace_of(in_.space, cluster_)) return fmt::format("namespace {} is there and belongs to something else: delete it, or give the cluster another name", cluster_.space);
     return "";
   }
 
@@ -276,21 +284,29 @@ class Planner {
   static const Json& script_record(const One& one, ScriptStage stage) { return one.status["lifecycle"][field_of(stage)]; }
   static const Json* failed_script(const One& one) {
     for (const ScriptStage stage : kStages)
-      if (const Json& record = script_record(one, stage); record["phase"].string() == "Failed") return &record;
+      if (const Json& record = script_record(one, stage); !one.value.ran && record["phase"].string() == "Failed") return &record;
     return nullptr;
   }
-  // Continuous: after a minute, and twice as long each further time, up to half an hour.
+  // After a minute, and twice as long each further time, up to half an hour. Of a change that is under way, all or nothing, there is no second try.
   std::optional<Instant> tries_again_at(const One& one) const {
-    const Json* failed = cluster_.continuous ? failed_script(one) : nullptr;
+    const bool under_way = !cluster_.continuous && !taken_back_ && status_["good"]["generation"].integer(-1) != cluster_.generation;
+    const Json* failed = under_way ? nullptr : failed_script(one);
     if (failed == nullptr) return std::nullopt;
     const auto at = parse_time((*failed)["at"].string());
     if (!at) return std::nullopt;
     return *at + std::min<std::chrono::seconds>(std::chrono::minutes(30), std::chrono::seconds(60) * (1 << std::clamp(one.value.attempt - 1, 0, 10)));
   }
-  // It may have what Slurm runs: nothing is to run on it before OnCreate has.
-  bool is_open(const One& one) const {
+  // By which it is prepared: its own, from when the first of them began; until then its group's.
+  const api::LifecycleScripts& scripts_of(const One& one) const {
+    static const api::LifecycleScripts none;
     const InstanceGroup* group = cluster_.group(one.value.group);
-    return one.value.ran || group == nullptr || group->scripts.on_create.empty() || script_record(one, ScriptStage::OnCreate)["phase"].string() == "Succeeded";
+    return one.value.ran ? none : one.value.scripts ? *one.value.scripts : group != nullptr ? group->scripts : none;
+  }
+  // It may have what Slurm runs: nothing is to run on it before OnCreate has.
+  bool is_open(const One& one) const { return scripts_of(one).on_create.empty() || script_record(one, ScriptStage::OnCreate)["phase"].string() == "Succeeded"; }
+  bool runs_script(const One& one) const {
+    const auto found = pods_on_.find(one.value.node);
+    return found != pods_on_.end() && std::any_of(found->second.begin(), found->second.end(), [&](const Json* pod) { return is_script(*pod) && holds_machine(*pod, cluster_.orchestrator); });
   }
 
   void all_leave() {
@@ -316,7 +332,7 @@ class Planner {
       for (const One* other = &one + 1; other != mine_.data() + mine_.size() && other->value.group == one.value.group && other->value.number == one.value.number; ++other) {
         last = other;
         const Json* node = node_of(other->value.node);
-        one.leaves = one.leaves || (node != nullptr && is_ready(*node) && owner_of(*node) == other->value.id && !other->value.deleting);
+        one.leaves = one.leaves || (node != nullptr && is_ready(*node) && owner_of(*node) == other->value.id && !other->value.deleting && is_open(*other));
       }
       if (last != nullptr && !one.leaves && !one.value.deleting) one.message = fmt::format("is replaced by {} as soon as that one is there", last->value.id);
     }
@@ -333,6 +349,11 @@ class Planner {
     return out;
   }
 
+  // Who has none when he gets a machine never has any.
+  void settle_scripts(One& one) const {
+    if (const InstanceGroup* group = cluster_.group(one.value.group); group == nullptr || !group->scripts.any()) one.status.child("lifecycle").set("config", Json::object());
+  }
+
   // Which machine an instance gets is written down before anything is done with it.
   void choose_machines() {
     std::vector<One*> waiting;
@@ -342,7 +363,7 @@ class Planner {
     if (waiting.empty()) return;
     std::map<std::string, std::vector<const Json*>> spares;  // by type
     std::map<std::string, std::string> lies;
-    std::map<std::string, int> busy;
+    std::map<std::string, int> busy, aside;
     for (const auto& [node_name, node] : in_.nodes) {
       const Json& labels = node["metadata"]["labels"];
       if (labels[api::kSpareLabel].string() != "true") continue;
@@ -355,6 +376,7 @@ class Planner {
       }
       const auto& taints = node["spec"]["taints"].items();
       const bool closed = std::any_of(taints.begin(), taints.end(), [](const Json& taint) { return taint["effect"].string() != "PreferNoSchedule"; });
+      if (!node["metadata"]["labels"][kReplaced].is_null()) ++aside[type_name];
       if (promised_.contains(node_name) || !owner_of(node).empty() || !is_ready(node) || cordoned(node) || closed || kube::deleting(node) || !node["metadata"]["labels"][kReplaced].is_null()) {
         ++busy[type_name];
         continue;
@@ -364,15 +386,19 @@ class Planner {
     for (One* one : waiting) {
       auto& free = spares[one->value.type];
       if (!free.empty()) {
+        settle_scripts(*one);
         one->status.set("node", kube::name_of(*free.front())).set("made", false);
         promised_.insert(kube::name_of(*free.front()));
         free.erase(free.begin());
       } else if (options_.makes_machines) {
+        settle_scripts(*one);
         one->status.set("node", made_name(one->value)).set("made", true);
       } else {
         const auto lie = lies.find(one->value.type);
+        const std::string set_aside = aside[one->value.type] == 0 ? "" : fmt::format("; of {} somebody is to take away the label {}", aside[one->value.type], kReplaced);
         one->message = lie != lies.end() ? fmt::format("no machine of type {} is free; {}", one->value.type, lie->second)
                                          : fmt::format("no machine of type {} is free ({} are in use or not ready); machines are taken whose Node has the labels {}=true and {}={}", one->value.type, busy[one->value.type], api::kSpareLabel, api::kInstanceTypeLabel, one->value.type);
+        one->message += set_aside;
         without_machine_ = true;
       }
     }
@@ -427,8 +453,7 @@ class Planner {
       return;
     } else if (const std::string& owner = owner_of(*node); owner != value.id) {
       if (!owner.empty()) {
-        one.status.erase("node");  // another was quicker
-        one.status.erase("made");
+        for (const char* const field : {"node", "made", "lifecycle"}) one.status.erase(field);  // another was quicker
       } else {
         add(Verb::Update, resources::nodes, laid_over(*node, Json::object({{"metadata", Json::object({{"labels", labels_for(value, is_open(one))}})}})), fmt::format("it is {} of group {} now", value.id, value.group));
         last().if_live = value.id;
@@ -483,35 +508,40 @@ class Planner {
   }
   // Slurm, or Kubernetes, has it.
   void complete(One& one) {
-    const InstanceGroup* group = cluster_.group(one.value.group);
-    if (!one.value.ran && group != nullptr && !group->scripts.on_init_complete.empty() && script_record(one, ScriptStage::OnInitComplete)["phase"].string() != "Succeeded") return run_script(one, ScriptStage::OnInitComplete);
+    if (!scripts_of(one).on_init_complete.empty() && script_record(one, ScriptStage::OnInitComplete)["phase"].string() != "Succeeded") return run_script(one, ScriptStage::OnInitComplete);
     one.phase = "Running";
     if (!one.status.has("runningSince")) one.status.set("runningSince", print_time(now_));
   }
   // What a script is to come to, in its own words; then a pod for it, once what it reads is there.
   void run_script(One& one, ScriptStage stage) {
     const Instance& value = one.value;
-    const InstanceGroup& group = *cluster_.group(value.group);
-    const std::string& file = file_of(group.scripts, stage);
+    const InstanceGroup* group = cluster_.group(value.group);
+    if (group == nullptr) return;  // it goes
+    const api::LifecycleScripts& scripts = scripts_of(one);
+    const std::string& file = file_of(scripts, stage);
     if (const Json& record = script_record(one, stage); record["phase"].string() == "Failed") {
       const auto again = tries_again_at(one);
       return fail_instance(one, record["message"].string() + (again ? fmt::format(" (another machine tries it at {})", print_time(*again)) : ""));
     }
     const std::string pod_name = script_pod_name(value.id, stage);
-    const Json* pod = nullptr;
-    if (const auto found = pods_on_.find(value.node); found != pods_on_.end())
-      for (const Json* candidate : found->second)
-        if (kube::name_of(*candidate) == pod_name && kube::space_of(*candidate) == cluster_.space) pod = candidate;
+    const Json* pod = find_named(in_.pods, pod_name);
+    if (pod != nullptr && kube::space_of(*pod) != cluster_.space) pod = nullptr;
+    if (pod != nullptr && (!is_script_of(*pod, *one.object) || (*pod)["spec"]["nodeName"].string() != value.node)) {
+      one.message = fmt::format("{} waits: pod {} is not its own; delete it", file, kube::key_of(*pod).text());
+      return look_again(std::chrono::seconds(15));
+    }
     if (pod != nullptr) {
       const ScriptEnd end = end_of_script(*pod);
       const auto note = [&](const char* phase) {
         Json record = Json::object({{"phase", phase}, {"exitCode", end.exit_code}, {"at", print_time(now_)}, {"sum", (*pod)["metadata"]["annotations"]["fairlead.dev/script-sum"]}});
         if (!end.message.empty()) record.set("message", fmt::format("{}: {}", file, end.message));
-        Json records = one.status["lifecycle"].is_object() ? one.status["lifecycle"] : Json::object();
-        one.status.set("lifecycle", std::move(records.set(field_of(stage), std::move(record))));
+        one.status.child("lifecycle").set(field_of(stage), std::move(record));
       };
       switch (end.kind) {
         case ScriptEnd::Kind::Going:
+          ++scripts_going_[value.group];  // it has its own limit
+          [[fallthrough]];
+        case ScriptEnd::Kind::Waiting:
           one.message = fmt::format("{}: {} (kubectl logs -n {} {} -c lifecycle)", file, end.message, cluster_.space, pod_name);
           return;
         case ScriptEnd::Kind::Succeeded:
@@ -523,8 +553,16 @@ class Planner {
           return fail_instance(one, fmt::format("{}: {}", file, end.message));
         case ScriptEnd::Kind::Lost:
           one.message = fmt::format("{}: {}; it is run again", file, end.message);
-          if (!kube::deleting(*pod)) add(Verb::Delete, resources::pods, *pod, "what became of the script is not known");
-          return look_again(std::chrono::seconds(10));
+          if (const Json& lost = one.status["lifecycle"]["lost"]; lost["pod"].string() != kube::uid_of(*pod)) one.status.child("lifecycle").set("lost", Json::object({{"count", lost["count"].integer() + 1}, {"at", print_time(now_)}, {"pod", kube::uid_of(*pod)}}));
+          else if (!kube::deleting(*pod)) add(Verb::Delete, resources::pods, *pod, "what became of the script is not known");
+          return look_again(std::chrono::seconds(2));
+      }
+    }
+    if (const Json& lost = one.status["lifecycle"]["lost"]; lost["count"].integer() > 1) {
+      const Instant next = parse_time(lost["at"].string()).value_or(now_) + std::min<std::chrono::seconds>(std::chrono::minutes(5), std::chrono::seconds(10) * (1 << std::clamp<std::int64_t>(lost["count"].integer() - 2, 0, 10)));
+      if (now_ < next) {
+        one.message = fmt::format("{}: what became of {} pods of it is not known; it is run again at {}", file, lost["count"].integer(), print_time(next));
+        return look_again(next - now_);
       }
     }
     if (in_.space.is_null() || kube::deleting(in_.space)) {
@@ -535,7 +573,7 @@ class Planner {
       one.message = fmt::format("{} waits for the shared root{}", file, ready == nullptr ? "" : ": " + (*ready)["message"].string());
       return;
     }
-    const auto source = in_.sources.find(group.scripts.uri);
+    const auto source = in_.sources.find(scripts.uri);
     if (source == in_.sources.end()) return look_again(std::chrono::seconds(1));
     if (!source->second.bundle) {
       if (source->second.missing) fail_instance(one, source->second.problem);
@@ -544,56 +582,83 @@ class Planner {
     }
     const ScriptBundle& bundle = *source->second.bundle;
     if (std::find(bundle.paths.begin(), bundle.paths.end(), file) == bundle.paths.end()) {
-      fail_instance(one, fmt::format("there is no file {} below {}", file, group.scripts.uri));
+      fail_instance(one, fmt::format("there is no file {} below {}", file, scripts.uri));
       return look_again(std::chrono::seconds(15));
     }
-    if (!configs_stored(value.id)) {
+    // From now on it runs by these, whatever its group's become.
+    if (!value.scripts) {
+      one.status.child("lifecycle").set("config", lifecycle_of(*group));
+      one.message = fmt::format("{} starts", file);
+      return look_again(std::chrono::seconds(1));
+    }
+    if (!configs_stored(one)) {
       one.message = fmt::format("{} waits for what it is to read of the cluster", file);
       return;
     }
     for (Json secret : bundle.secrets)
       if (secrets_.insert(kube::name_of(secret)).second) {
         secret.child("metadata").set("namespace", cluster_.space).set("labels", Json::object({{api::kClusterLabel, cluster_.name}})).set("ownerReferences", Json::array({kube::owner_reference(object_)}));
-        add(Verb::Create, resources::secrets, std::move(secret), fmt::format("scripts of {}", group.scripts.uri));
+        add(Verb::Create, resources::secrets, std::move(secret), fmt::format("scripts of {}", scripts.uri));
       }
     const Json* machine = machine_of(value.node);
     const ScriptRoot root = slurm_ ? ScriptRoot::Shared : machine != nullptr && (*machine)["spec"]["local"].is_object() ? ScriptRoot::Container : ScriptRoot::Machine;
-    add(Verb::Create, resources::pods, script_pod(cluster_, group, value, *one.object, stage, root, bundle, options_.scripts), fmt::format("{} on {}", file, value.node));
+    add(Verb::Create, resources::pods, script_pod(cluster_, *group, scripts, value, *one.object, stage, root, bundle, options_.scripts), fmt::format("{} on {}", file, value.node));
     last().if_live = value.id;
     last().live_node = value.node;
+    last().unrun = field_of(stage);
     one.message = fmt::format("{} starts", file);
   }
 
-  // Scripts look for their own machine in it. True: it is there, and this machine in it.
-  bool configs_stored(const std::string& instance) {
+  Json lifecycle_of(const InstanceGroup& group) const {
+    const Json spec = api::spec_in_force(object_);
+    for (const Json& one : spec["instanceGroups"].items())
+      if (one["instanceGroupName"].string() == group.name) return one["lifeCycleConfig"];
+    return Json::object();
+  }
+
+  // Scripts look for their own machine in what is stored of the cluster. True: it is there. It is written anew when a machine that is due is not, or the heads are others; else each node that comes would hold up all.
+  bool configs_stored(const One& due) {
     if (!configs_) {
+      configs_.emplace();
+      for (const Json& stored : in_.configs)
+        for (const auto& [key, text] : stored["data"].members())
+          if (const auto list = kube::parse_json(text.string()); list && list->is_array())
+            for (const Json& entry : list->items()) configs_->insert(entry["InstanceId"].string() + "/" + entry["AgentIpAddress"].string());
+    }
+    const Json* its_node = node_of(due.value.node);
+    const std::string machine = its_node == nullptr ? "" : machine_address(*its_node);
+    if (machine.empty()) return false;
+    const bool there = configs_->contains(due.value.id + "/" + machine);
+    if (!wanted_configs_) {
       std::vector<ScriptNode> nodes;
       for (const One& one : mine_) {
-        if (one.leaves || one.value.deleting || one.value.node.empty()) continue;
-        const Json* node = node_of(one.value.node);
+        const Json* node = one.leaves || one.value.deleting || one.value.node.empty() ? nullptr : node_of(one.value.node);
         if (node == nullptr) continue;
-        for (const Json& address : (*node)["status"]["addresses"].items())
-          if (address["type"].string() == "InternalIP") {
-            const std::string& machine = address["address"].string();
-            nodes.push_back({one.value.group, one.value.id, machine, slurm_ ? one.status["address"].string_or(machine) : machine, one.value.number});
-            break;
-          }
+        if (const std::string address = machine_address(*node); !address.empty()) nodes.push_back({one.value.group, one.value.id, address, slurm_ ? one.status["address"].string_or(address) : address, one.value.number});
       }
-      configs_.emplace();
-      bool stored = true;
-      for (Json& wanted : script_configs(cluster_, object_, nodes)) {
-        const Json* there = find_named(in_.configs, kube::name_of(wanted));
-        if (there != nullptr && (*there)["data"] == wanted["data"]) continue;
-        stored = false;
-        const bool fresh = there == nullptr;
-        if (!fresh) wanted = laid_over(*there, Json::object({{"data", wanted["data"]}}));
-        add(fresh ? Verb::Create : Verb::Update, resources::config_maps, std::move(wanted), "what scripts read of the cluster");
-      }
-      if (stored)
-        for (const ScriptNode& node : nodes) configs_->insert(node.instance);
-      else look_again(std::chrono::seconds(1));  // nobody tells of ConfigMaps
+      wanted_configs_ = script_configs(cluster_, object_, nodes);
     }
-    return configs_->contains(instance);
+    const Json* heads = find_named(in_.configs, kube::name_of(wanted_configs_->front()));
+    const bool current = heads != nullptr && (*heads)["data"] == wanted_configs_->front()["data"];
+    if (there && current) return true;
+    if (configs_written_) return false;
+    configs_written_ = true;
+    for (const Json& wanted : *wanted_configs_) {
+      const Json* stored = find_named(in_.configs, kube::name_of(wanted));
+      if (stored == nullptr) add(Verb::Create, resources::config_maps, wanted, "what scripts read of the cluster");
+      else if ((*stored)["data"] != wanted["data"]) {
+        Json changed = *stored;
+        changed.set("data", wanted["data"]);
+        add(Verb::Update, resources::config_maps, std::move(changed), "what scripts read of the cluster");
+      }
+    }
+    look_again(std::chrono::seconds(1));  // nobody tells of ConfigMaps
+    return false;
+  }
+  static std::string machine_address(const Json& node) {
+    for (const Json& address : node["status"]["addresses"].items())
+      if (address["type"].string() == "InternalIP") return address["address"].string();
+    return "";
   }
 
   void fail_instance(One& one, std::string why) {
@@ -736,7 +801,8 @@ class Planner {
     back = (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id ? uncordoned(std::move(back)) : std::move(back);
     for (const char* const label : {api::kInstanceLabel, api::kClusterLabel, api::kClusterNameLabel, api::kGroupNameLabel, api::kComputeTypeLabel}) back.child("metadata").child("labels").erase(label);
     // Nor is one that fell silent, and may run what it ran.
-    if (!value.replace.empty() || silent) back.child("metadata").child("labels").set(kReplaced, value.id);
+    // Where the script's root was the machine itself, it is half made.
+    if (!value.replace.empty() || silent || (!slurm_ && failed_script(one) != nullptr)) back.child("metadata").child("labels").set(kReplaced, value.id);
     add(Verb::Update, resources::nodes, std::move(back), fmt::format("{} has left", value.id));
     guard(value.node, silent);
   }
@@ -766,6 +832,11 @@ class Planner {
     // A controller's work is taken over or waits; people on a login node were asked for.
     const InstanceGroup* group = cluster_.group(value.group);
     const bool drains = group != nullptr && (!slurm_ || group->node_type == SlurmNodeType::Compute) && !is_silent(&node);
+    if (runs_script(one)) {
+      one.message = "is to be rebooted when its script has ended";
+      look_again(std::chrono::seconds(2));
+      return true;
+    }
     if (value.reboot_stage == "Emptying") {
       if (!drains || (closed_for(one, node) && emptied(one, true))) stage("Rebooting");
       one.message = one.message.empty() ? "is to be rebooted" : "is to be rebooted; " + one.message;
@@ -960,7 +1031,8 @@ class Planner {
       const bool as_before = numbers_.at(group.name).size() == target && running + (old == old_failures_.end() ? 0 : old->second) >= target;
       complete = complete && as_before && !leaving;
       settled = settled && numbers_.at(group.name).size() == target && !leaving;
-      waits = waits || running + (old == old_failures_.end() ? 0 : old->second) < target;
+      const auto going = scripts_going_.find(group.name);
+      waits = waits || running + (old == old_failures_.end() ? 0 : old->second) + (going == scripts_going_.end() ? 0 : going->second) < target;
       enough = enough && running >= (slurm_ && group.node_type == SlurmNodeType::Controller ? std::max(1, group.min) : group.min);
       const One* stuck = nullptr;
       for (const One& one : mine)
@@ -987,7 +1059,7 @@ class Planner {
     for (const One& one : mine_)
       if (!told.contains(one.value.group)) complete = settled = false;
     status_.set("instanceGroups", std::move(groups)).set("summary", fmt::format("{}/{}", running_all, target_all)).set("observedGeneration", cluster_.generation);
-    if (slurm_) status_.set("namespace", cluster_.space);
+    status_.set("namespace", cluster_.space);
     std::string slurm_refuses;
     if (const Json* valid = in_.slurm.is_object() ? kube::find_condition(in_.slurm, "SpecValid") : nullptr; valid != nullptr && (*valid)["status"].string() == "False") slurm_refuses = "Slurm: " + (*valid)["message"].string();
 
@@ -1014,6 +1086,10 @@ class Planner {
     if (taken_back_) return tell("RollingBack", status_["failed"]["message"].string());
     if (good == cluster_.generation) return tell("InService", slurm_refuses);
     const Instant began = parse_time(status_["began"].string()).value_or(now_);
+    Instant latest = began;  // what a script has taken is not waiting
+    for (const One& one : mine_)
+      for (const ScriptStage stage : kStages)
+        if (const auto at = parse_time(script_record(one, stage)["at"].string())) latest = std::max(latest, static_cast<Instant>(*at));
     const bool same = status_["beganGeneration"].integer(-1) == cluster_.generation;
     if (!same) status_.set("began", print_time(now_)).set("beganGeneration", cluster_.generation);
     tell(served_ ? "Updating" : "Creating", "");
@@ -1022,7 +1098,7 @@ class Planner {
     if (why.empty() && without_machine_ && now_ >= began + options_.no_machine) {
       for (const One& one : mine_)
         if (why.empty() && one.value.node.empty() && !one.message.empty()) why = fmt::format("group {}: {}", one.value.group, one.message);
-    } else if (why.empty() && waits && now_ >= began + options_.patience) {  // jobs of what leaves may take their time
+    } else if (why.empty() && waits && now_ >= latest + options_.patience) {  // jobs of what leaves may take their time
       why = fmt::format("not all instances ran within {} minutes", options_.patience.count() / 60);
       for (const One& one : mine_)
         if (!one.message.empty() && one.phase != "Running" && !one.leaves) {
@@ -1034,7 +1110,7 @@ class Planner {
       status_.set("failed", Json::object({{"generation", cluster_.generation}, {"message", why}, {"at", print_time(now_)}}));
       return tell("RollingBack", why);
     }
-    const Instant next = began + (without_machine_ && now_ < began + options_.no_machine ? options_.no_machine : options_.patience);
+    const Instant next = without_machine_ && now_ < began + options_.no_machine ? began + options_.no_machine : latest + options_.patience;
     if (next > now_) look_again(next - now_);
   }
 
@@ -1051,11 +1127,35 @@ class Planner {
       // First of all: what is done with a machine follows from what is written here.
       Json told = *one.object;
       told.set("status", one.status);
-      if (!changed.contains(one.value.id)) told_.push_back({.verb = Verb::UpdateStatus, .resource = api::kInstances, .object = std::move(told), .if_empty = {}, .if_gone = {}, .if_live = {}, .live_node = {}, .if_not_of = {}, .if_silent = {}, .why = "what is known of it"});
+      if (!changed.contains(one.value.id)) told_.push_back({.verb = Verb::UpdateStatus, .resource = api::kInstances, .object = std::move(told), .if_empty = {}, .if_gone = {}, .if_live = {}, .live_node = {}, .unrun = {}, .if_not_of = {}, .if_silent = {}, .tells_of = {}, .why = "what is known of it"});
     }
     out_.steps.insert(out_.steps.begin(), std::make_move_iterator(told_.begin()), std::make_move_iterator(told_.end()));
+    tell_events();
     if (!gone_ && status_ != object_["status"]) out_.status = status_;
     return std::move(out_);
+  }
+
+  // Before the statuses that they follow from: what was told again has the same name.
+  void tell_events() {
+    if (gone_ || cluster_.deleting || !in_.space.is_object() || kube::deleting(in_.space) || !is_namespace_of(in_.space, cluster_)) return;
+    // There was no place for the first ones.
+    Json from = object_;
+    if (in_.events.empty() && !served_) from.erase("status");
+    std::vector<InstanceChange> changes;
+    for (const One& one : mine_) changes.push_back({one.object, &one.status});
+    std::vector<ClusterStep> steps;
+    for (Json& event : cluster_events(from, status_, changes, [this](const std::string& node) { return node_of(node); }, now_)) {
+      event.child("metadata").set("namespace", cluster_.space).set("ownerReferences", Json::array({kube::owner_reference(object_)}));
+      ClusterStep step{.verb = Verb::Create, .resource = api::kClusterEvents, .object = std::move(event), .if_empty = {}, .if_gone = {}, .if_live = {}, .live_node = {}, .unrun = {}, .if_not_of = {}, .if_silent = {}, .tells_of = {}, .why = "it happened"};
+      step.tells_of = step.object["spec"]["instanceId"].string();
+      steps.push_back(std::move(step));
+    }
+    constexpr std::size_t at_a_time = 100;
+    for (const Json* event : events_to_forget(in_.events, now_)) {
+      if (out_.steps.size() >= at_a_time) break;
+      add(Verb::Delete, api::kClusterEvents, *event, "there are newer ones");
+    }
+    out_.steps.insert(out_.steps.begin(), std::make_move_iterator(steps.begin()), std::make_move_iterator(steps.end()));
   }
 
   const ClusterSnapshot& in_;
@@ -1073,7 +1173,10 @@ class Planner {
   std::map<std::string, int> old_failures_;  // by group: of before this change
   std::string failure_;
   std::set<std::string> secrets_;            // that this round makes
-  std::optional<std::set<std::string>> configs_;  // instances that are in what is stored for scripts
+  std::optional<std::set<std::string>> configs_;  // "INSTANCE/ADDRESS" of what is stored for scripts
+  std::optional<std::vector<Json>> wanted_configs_;
+  bool configs_written_ = false;
+  std::map<std::string, int> scripts_going_;  // by group: instances whose script is at work
   std::vector<ClusterStep> told_;
   ClusterPlan out_;
 };

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +22,7 @@ struct ClusterSnapshot {
   kube::Json space;                       // its namespace; null: there is none
   std::vector<kube::Json> claims;         // in it
   kube::Json slurm;                       // its SlurmCluster; null: there is none
+  std::vector<kube::Json> events;         // ClusterEvents in it
   std::vector<kube::Json> configs;        // ConfigMaps in it that scripts read; only where needed_sources names any
   std::map<std::string, ScriptSource> sources;  // by URI: those of needed_sources
   std::vector<kube::Json> node_sets, pods;  // pods: of its namespace; where Kubernetes orchestrates, all that are on its nodes
@@ -44,9 +44,10 @@ struct ClusterStep {
   kube::Json object;                      // whole; of Delete: with uid and version
   // Caches may be behind; these are asked of the API itself before the step is taken: no node of Slurm is on this Node; no Machine of this name is there; this Instance has that machine, and is not being deleted; this Node is not of the Instance that the step is about; this Node is there no more, or has been silent for so long.
   std::string if_empty, if_gone, if_live;
-  std::string live_node;                  // of if_live: the machine, where that is not the object
+  std::string live_node, unrun;           // of if_live: the machine, where that is not the object; and of its scripts this one ("onCreate") came to nothing yet
   std::string if_not_of, if_silent;
   bool force = false;                     // of a pod: without waiting for whoever runs it
+  std::string tells_of;                   // of a ClusterEvent: the Instance whose status is written only once this is told, as nobody tells it later; empty: the Cluster's
   std::string why;
 };
 
@@ -59,8 +60,8 @@ struct ClusterPlan {
 // Equal arguments give equal plans. O(n log n) in instances, nodes and pods. Idempotent: once its steps have had their effect, there are none.
 ClusterPlan plan_cluster(const ClusterSnapshot& snapshot, Instant now, const ClusterPlanOptions& options);
 
-// URIs of the scripts that machines of the cluster are about to run. At rest there are none.
-std::set<std::string> needed_sources(const api::Cluster& cluster, const std::vector<kube::Json>& instances, const std::vector<kube::Json>& pods);
+// What machines of the cluster are about to run, by URI. At rest there is nothing.
+std::map<std::string, api::LifecycleScripts> needed_sources(const api::Cluster& cluster, const std::vector<kube::Json>& instances, const std::vector<kube::Json>& pods);
 
 const char* name(ClusterStep::Verb verb);
 

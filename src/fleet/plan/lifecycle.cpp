@@ -23,6 +23,7 @@ constexpr std::size_t kPart = 600 << 10;  // bytes in a Secret before base64: it
 constexpr const char* kSourceFolder = "/opt/fairlead/lifecycle/source";
 constexpr const char* kConfigFolder = "/opt/fairlead/lifecycle/config";
 constexpr const char* kContainer = "lifecycle";
+constexpr const char* kEndedFromOutside = "it was ended from outside";  // as gpl/lifecycle.cpp says it
 constexpr const char* kClusterConfig = "lifecycle-cluster";
 
 Json env(const char* name, std::string value) { return Json::object({{"name", name}, {"value", std::move(value)}}); }
@@ -32,7 +33,14 @@ Json mount(const char* name, std::string path, bool read_only = false) {
   return out;
 }
 Json memory(const char* name) { return Json::object({{"name", name}, {"emptyDir", Json::object({{"medium", "Memory"}})}}); }
-std::string config_name(const api::InstanceGroup& group) { return api::plain_label("lifecycle-group-" + group.set, 63); }
+std::string config_name(const api::InstanceGroup& group, int part) { return api::plain_label(fmt::format("lifecycle-group-{}-{}", group.set, part), 63); }
+int parts_of(const api::InstanceGroup& group) { return std::max(1, (group.issued + kNodesPerConfig - 1) / kNodesPerConfig); }
+// Those of them in which there is a number that is in use.
+bool in_use(const api::InstanceGroup& group, int part) {
+  for (int number = part * kNodesPerConfig + 1; number <= std::min(group.issued, (part + 1) * kNodesPerConfig); ++number)
+    if (!group.retired.contains(number)) return true;
+  return part == 0;
+}
 
 Json projected(const char* name, const char* kind, const std::vector<std::string>& names) {
   Json sources = Json::array();
@@ -98,20 +106,32 @@ const char* field_of(ScriptStage stage) { return stage == ScriptStage::OnCreate 
 const std::string& file_of(const api::LifecycleScripts& scripts, ScriptStage stage) { return stage == ScriptStage::OnCreate ? scripts.on_create : scripts.on_init_complete; }
 std::string script_pod_name(const std::string& instance, ScriptStage stage) { return instance + (stage == ScriptStage::OnCreate ? "-on-create" : "-on-init-complete"); }
 
-Json script_pod(const api::Cluster& cluster, const api::InstanceGroup& group, const api::Instance& instance, const Json& owner, ScriptStage stage, ScriptRoot root, const ScriptBundle& bundle, const ScriptPodOptions& options) {
+bool is_script(const Json& pod) {
+  const Json* owner = kube::controller_of(pod);
+  const std::string& instance = pod["metadata"]["labels"][api::kLifecycleLabel].string();
+  return !instance.empty() && kube::space_of(pod).starts_with("cluster-") && owner != nullptr && (*owner)["kind"].string() == api::kInstances.kind && (*owner)["name"].string() == instance;
+}
+bool is_script_of(const Json& pod, const Json& instance) { return is_script(pod) && (*kube::controller_of(pod))["uid"].string() == kube::uid_of(instance); }
+
+Json script_pod(const api::Cluster& cluster, const api::InstanceGroup& group, const api::LifecycleScripts& scripts, const api::Instance& instance, const Json& owner, ScriptStage stage, ScriptRoot root, const ScriptBundle& bundle, const ScriptPodOptions& options) {
   const bool slurm = cluster.orchestrator == api::Orchestrator::Slurm;
   Json volumes = Json::array({projected("source", "secret", bundle.names), memory("run"), Json::object({{"name", "tmp"}, {"emptyDir", Json::object({{"sizeLimit", "10Gi"}})}})});
   std::vector<std::string> configs{kClusterConfig};
   std::string group_files;
   for (const api::InstanceGroup& one : cluster.groups) {
-    configs.push_back(config_name(one));
-    group_files += (group_files.empty() ? "" : ",") + config_name(one) + ".json";
+    std::string files;
+    for (int part = 0; part < parts_of(one); ++part)
+      if (in_use(one, part)) {
+        configs.push_back(config_name(one, part));
+        files += (files.empty() ? "" : ",") + config_name(one, part) + ".json";
+      }
+    group_files += fmt::format("{}{}={}={}", group_files.empty() ? "" : ";", one.name, one.type, files);
   }
   volumes.push(projected("config", "configMap", configs));
   Json mounts = Json::array({mount("source", kSourceFolder, true), mount("config", kConfigFolder, true), mount("run", "/run/slurm"), mount("tmp", "/tmp")});
-  Json environment = Json::array({env("FAIRLEAD_INSTANCE", instance.id), env("FAIRLEAD_SCRIPT", file_of(group.scripts, stage)),
-                                  env("FAIRLEAD_SCRIPT_FOLDER", "/tmp/" + group.scripts.bucket + (group.scripts.prefix.empty() ? "" : "/" + group.scripts.prefix)), env("FAIRLEAD_SCRIPT_LIMIT", std::to_string(options.limit.count())),
-                                  env("FAIRLEAD_LIFE_CYCLE_CONFIG", kube::print_json(life_cycle_config(group.scripts))), env("FAIRLEAD_GROUP_FILES", group_files)});
+  Json environment = Json::array({env("FAIRLEAD_INSTANCE", instance.id), env("FAIRLEAD_SCRIPT", file_of(scripts, stage)),
+                                  env("FAIRLEAD_SCRIPT_FOLDER", "/tmp/" + scripts.bucket + (scripts.prefix.empty() ? "" : "/" + scripts.prefix)), env("FAIRLEAD_SCRIPT_LIMIT", std::to_string(options.limit.count())),
+                                  env("FAIRLEAD_LIFE_CYCLE_CONFIG", kube::print_json(life_cycle_config(scripts))), env("FAIRLEAD_GROUP_FILES", group_files), env("FAIRLEAD_SCRIPT_SUM", bundle.sum)});
   // Scripts look for their own machine by its address; what was stored before this pod had one knows another.
   environment.push(Json::object({{"name", "FAIRLEAD_ADDRESS"}, {"valueFrom", Json::object({{"fieldRef", Json::object({{"fieldPath", "status.podIP"}})}})}}));
   if (slurm && group.node_type == SlurmNodeType::Controller) environment.push(env("FAIRLEAD_CONTROLLER", "1"));
@@ -170,12 +190,12 @@ std::vector<Json> script_configs(const api::Cluster& cluster, const Json& owner,
   const auto config_map = [&](const std::string& name, Json data) {
     return Json::object({{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", Json::object({{"name", name}, {"namespace", cluster.space}, {"labels", Json::object({{api::kClusterLabel, cluster.name}})}, {"ownerReferences", Json::array({kube::owner_reference(owner)})}})}, {"data", std::move(data)}});
   };
-  std::map<std::string, Json> members;
+  std::map<std::pair<std::string, int>, Json> members;
   std::vector<std::pair<int, std::string>> heads;
   for (const ScriptNode& node : nodes) {
     const api::InstanceGroup* group = cluster.group(node.group);
     if (group == nullptr) continue;
-    auto [at, fresh] = members.try_emplace(node.group, Json::array());
+    auto [at, fresh] = members.try_emplace({node.group, (node.number - 1) / kNodesPerConfig}, Json::array());
     at->second.push(Json::object({{"InstanceName", fmt::format("{}-{}", node.group, node.number)}, {"InstanceId", node.instance}, {"AgentIpAddress", node.machine}, {"CustomerIpAddress", node.address}}));
     if (group->node_type == SlurmNodeType::Controller) heads.emplace_back(node.number, node.address);
   }
@@ -192,16 +212,20 @@ std::vector<Json> script_configs(const api::Cluster& cluster, const Json& owner,
   Json data = Json::object({{"cluster.json", kube::print_json(told)}, {"controller.json", kube::print_json(own)}});
   if (slurm) data.set("provisioning_parameters.json", kube::print_json(provisioning_parameters(cluster)));
   std::vector<Json> out{config_map(kClusterConfig, std::move(data))};
-  for (const api::InstanceGroup& group : cluster.groups) {
-    const auto found = members.find(group.name);
-    const Json text = Json::object({{"Name", group.name}, {"InstanceType", group.type}, {"Instances", found == members.end() ? Json::array() : found->second}});
-    out.push_back(config_map(config_name(group), Json::object({{config_name(group) + ".json", kube::print_json(text)}})));
-  }
+  for (const api::InstanceGroup& group : cluster.groups)
+    for (int part = 0; part < parts_of(group); ++part) {
+      if (!in_use(group, part)) continue;
+      const auto found = members.find({group.name, part});
+      out.push_back(config_map(config_name(group, part), Json::object({{config_name(group, part) + ".json", kube::print_json(found == members.end() ? Json::array() : found->second)}})));
+    }
   return out;
 }
 
 ScriptEnd end_of_script(const Json& pod) {
-  const std::string& phase = pod["status"]["phase"].string();
+  const std::string &phase = pod["status"]["phase"].string(), &reason = pod["status"]["reason"].string();
+  // Ended by its node, or by somebody: that is no word of the script.
+  const bool taken = kube::deleting(pod) || kube::condition_is_true(pod, "DisruptionTarget") || reason == "Evicted" || reason == "NodeShutdown" || reason == "Terminated" || reason == "NodeLost" || reason == "Preempting" || reason == "Shutdown";
+  const auto lost = [&](int code, std::string otherwise) { return ScriptEnd{ScriptEnd::Kind::Lost, code, pod["status"]["message"].string_or(reason.empty() ? std::move(otherwise) : reason)}; };
   for (const Json& container : pod["status"]["containerStatuses"].items()) {
     if (container["name"].string() != kContainer) continue;
     const Json& ended = container["state"]["terminated"];
@@ -209,13 +233,13 @@ ScriptEnd end_of_script(const Json& pod) {
     const int code = static_cast<int>(ended["exitCode"].integer(-1));
     std::string message(trim(ended["message"].string()));
     if (code == 0) return {ScriptEnd::Kind::Succeeded, 0, std::move(message)};
-    // Told by the container's runtime of one that its machine took along: no word of the script itself.
-    if (message.empty() && (ended["reason"].string() == "ContainerStatusUnknown" || ended["reason"].string() == "NodeLost")) return {ScriptEnd::Kind::Lost, code, "its machine went down meanwhile"};
+    if (taken || message.starts_with(kEndedFromOutside) || ended["reason"].string() == "ContainerStatusUnknown") return lost(code, "it was ended from outside");
     if (message.empty()) message = fmt::format("ended with {}{}", code, ended["reason"].string().empty() || ended["reason"].string() == "Error" ? "" : ", " + ended["reason"].string());
     return {ScriptEnd::Kind::Failed, code, std::move(message)};
   }
-  if (phase == "Failed" || phase == "Succeeded") return {ScriptEnd::Kind::Lost, 0, pod["status"]["message"].string_or(pod["status"]["reason"].string_or("its pod ended without a word"))};
-  return {ScriptEnd::Kind::Going, 0, kube::words_of_pod(pod).status};
+  if (phase == "Failed" || phase == "Succeeded") return lost(0, "its pod ended without a word");
+  if (kube::deleting(pod)) return lost(0, "its pod is being deleted");
+  return {phase == "Running" ? ScriptEnd::Kind::Going : ScriptEnd::Kind::Waiting, 0, kube::words_of_pod(pod).status};
 }
 
 }  // namespace fairlead::fleet

@@ -46,20 +46,25 @@ struct ScriptPodOptions {
 };
 // Where its root is: the cluster's shared root; the machine itself; or the container's own, where the machine is one of ours that shares its root with this machine.
 enum class ScriptRoot { Shared, Machine, Container };
-kube::Json script_pod(const api::Cluster& cluster, const api::InstanceGroup& group, const api::Instance& instance, const kube::Json& owner, ScriptStage stage, ScriptRoot root, const ScriptBundle& bundle, const ScriptPodOptions& options);
+kube::Json script_pod(const api::Cluster& cluster, const api::InstanceGroup& group, const api::LifecycleScripts& scripts, const api::Instance& instance, const kube::Json& owner, ScriptStage stage, ScriptRoot root, const ScriptBundle& bundle, const ScriptPodOptions& options);
 
-// What scripts read of the cluster, as ConfigMaps: one for the cluster, one for each group (6,758 nodes fit into none together).
+// The pod is one of ours: made for an Instance that it names, in a cluster's namespace. Anybody may name a pod alike.
+bool is_script(const kube::Json& pod);
+bool is_script_of(const kube::Json& pod, const kube::Json& instance);
+
+// What scripts read of the cluster, as ConfigMaps: one for the cluster, and for each group one for each 2,000 of its numbers, since 6,758 nodes fit into none together.
 struct ScriptNode {
   std::string group, instance;
   std::string machine, address;          // of its machine; of what Slurm has on it, or again the machine's
   int number = 0;
 };
+inline constexpr int kNodesPerConfig = 2000;
 std::vector<kube::Json> script_configs(const api::Cluster& cluster, const kube::Json& owner, const std::vector<ScriptNode>& nodes);
 
 // What became of a script.
 struct ScriptEnd {
-  enum class Kind { Going, Succeeded, Failed, Lost };  // Lost: nobody knows whether it ended; the pod is to be made anew
-  Kind kind = Kind::Going;
+  enum class Kind { Waiting, Going, Succeeded, Failed, Lost };  // Waiting: it has not begun; Lost: nobody knows whether it ended; the pod is to be made anew
+  Kind kind = Kind::Waiting;
   int exit_code = 0;
   std::string message;                   // its last lines, or what it waits for
 };

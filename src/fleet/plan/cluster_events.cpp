@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleet/plan/cluster_events.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/encoding.h"
+
+namespace fairlead::fleet {
+
+using kube::Json;
+
+namespace {
+
+constexpr std::size_t kByName = 20;         // instances of a group in one round, of what goes well
+constexpr std::size_t kMostWords = 2000;    // bytes of a failure
+
+// In the form of a UUID, as the API has them.
+std::string event_id(const std::string& what) {
+  const std::string all = hex(sha256(what));
+  return fmt::format("{}-{}-{}-{}-{}", all.substr(0, 8), all.substr(8, 4), all.substr(12, 4), all.substr(16, 4), all.substr(20, 12));
+}
+
+class Teller {
+ public:
+  Teller(const Json& cluster, const Json& status, Instant now) : cluster_(cluster), before_(cluster["status"]), after_(status), now_(print_time(now)), generation_(std::to_string(cluster["metadata"]["generation"].integer())) {}
+
+  void tell_cluster() {
+    const std::string &was = before_["phase"].string(), &is = after_["phase"].string();
+    if (is.empty() || was == is) return;
+    const bool bad = is == "Failed" || is == "RollingBack";
+    const std::string& why = after_["message"].string();
+    Json& event = add("Cluster", bad ? "Error" : "Info", "ClusterStatus", {generation_, was, is}, was.empty() ? fmt::format("The cluster is {}", is) : fmt::format("The cluster was {} and is {}", was, is));
+    if (bad) fail(event, why);
+  }
+
+  void tell_groups() {
+    for (const Json& group : after_["instanceGroups"].items()) {
+      const std::string& name = group["instanceGroupName"].string();
+      const Json& was = group_of(before_, name);
+      const auto target = group["target"].integer(), current = group["current"].integer();
+      const std::string counts = fmt::format("{}/{}/{}/{}", group["issued"].integer(), group["retired"].string(), target, current);
+      const auto scaling = [&](Json& event) { event.child("spec").child("metadata").set("instanceCount", current).set("targetCount", target); };
+      if (was.is_null() || was["target"].integer() != target) {
+        Json& event = add("InstanceGroup", "Info", "ScalingStarted", {name, generation_, fmt::format("{}/{}", group["issued"].integer(), target)}, fmt::format("Group {} is to have {} instances; {} run", name, target, current));
+        event.child("spec").set("instanceGroupName", name);
+        scaling(event);
+      }
+      const bool lacked = was.is_null() || was["current"].integer() != was["target"].integer() || was["target"].integer() != target;
+      if (lacked && current == target && target > 0) {
+        Json& event = add("InstanceGroup", "Info", "ScalingCompleted", {name, counts}, fmt::format("Group {} has its {} instances", name, target));
+        event.child("spec").set("instanceGroupName", name);
+        scaling(event);
+      }
+      if (group["status"].string() == "Deleted" && !was.is_null() && was["status"].string() != "Deleted") add("InstanceGroup", "Info", "Deleted", {name, generation_}, fmt::format("Group {} is gone", name)).child("spec").set("instanceGroupName", name);
+      const std::string& message = group["message"].string();
+      if (message.find(": no machine of type ") != std::string::npos && was["message"].string().find(": no machine of type ") == std::string::npos) {
+        Json& event = add("InstanceGroup", "Warn", "CapacityMissing", {name, generation_, counts}, fmt::format("Group {} waits for machines", name));
+        event.child("spec").set("instanceGroupName", name);
+        fail(event, message);
+      }
+    }
+  }
+
+  void tell_instance(const InstanceChange& change, const Json* node) {
+    const Json &object = *change.object, &was = object["status"], &is = *change.status, &spec = object["spec"];
+    const std::string &id = kube::name_of(object), &group = spec["instanceGroupName"].string();
+    const auto about = [&](const char* level, const char* kind, std::vector<std::string> parts, std::string words) -> Json& {
+      parts.insert(parts.begin(), id);
+      Json& event = add("Instance", level, kind, parts, std::move(words));
+      Json& to = event.child("spec");
+      to.set("instanceGroupName", group).set("instanceId", id).set("nodeLogicalId", spec["nodeLogicalId"]);
+      return event;
+    };
+    bool script_failed = false;
+    for (const char* const stage : {"onCreate", "onInitComplete"}) {
+      const Json& record = is["lifecycle"][stage];
+      if (record.is_null() || !was["lifecycle"][stage].is_null()) continue;
+      const bool good = record["phase"].string() == "Succeeded";
+      script_failed = script_failed || !good;
+      const std::string name = stage == std::string_view("onCreate") ? "OnCreate" : "OnInitComplete";
+      if (good && !named(group, "LifecycleScript")) continue;
+      Json& event = about(good ? "Info" : "Error", "LifecycleScript", {stage}, fmt::format("Lifecycle script {} of instance {} of group {} {}", name, id, group, good ? "has run" : fmt::format("failed with exit status {}", record["exitCode"].integer())));
+      event.child("spec").child("metadata").set("lcsExecutionState", record["phase"]);
+      if (!good) fail(event, record["message"].string());
+    }
+    const std::string &phase_was = was["phase"].string(), &phase = is["phase"].string();
+    const std::string since = [&] {
+      const Json* ready = node == nullptr ? nullptr : kube::find_condition(*node, "Ready");
+      return (ready == nullptr ? "" : (*ready)["lastTransitionTime"].string()) + "/" + is["reboot"]["id"].string();
+    }();
+    if (is.has("runningSince") && !was.has("runningSince")) {
+      if (named(group, "InstanceProvisioned")) about("Info", "InstanceProvisioned", {}, fmt::format("Instance {} of group {} runs on node {}", id, group, is["node"].string()));
+    } else if (phase == "Running" && !phase_was.empty() && phase_was != "Running") {
+      if (named(group, "InstanceReady")) about("Info", "InstanceReady", {since}, fmt::format("Instance {} of group {} runs again", id, group));
+    }
+    if (phase == "Pending" && phase_was == "Running" && is["reboot"]["stage"].string() != "Emptying" && is["reboot"]["stage"].string() != "Rebooting") fail(about("Warn", "InstanceNotReady", {since}, fmt::format("Instance {} of group {} does not run", id, group)), is["message"].string());
+    if (phase == "Failure" && phase_was != "Failure" && !script_failed) fail(about("Error", "InstanceFailed", {is["message"].string()}, fmt::format("Instance {} of group {} has failed", id, group)), is["message"].string());
+    if (phase == "ShuttingDown" && phase_was != "ShuttingDown" && named(group, "InstanceTerminating")) about("Info", "InstanceTerminating", {}, fmt::format("Instance {} of group {} goes{}", id, group, spec["replace"]["id"].string().empty() ? "" : ", since it is replaced"));
+    const std::string stage_was = was["reboot"]["id"] == is["reboot"]["id"] ? was["reboot"]["stage"].string() : "";
+    const std::string& stage = is["reboot"]["stage"].string();
+    if (stage != stage_was) {
+      const std::string& request = is["reboot"]["id"].string();
+      if (stage == "Emptying") about("Info", "RebootStarted", {request}, fmt::format("Instance {} of group {} is to be rebooted when it is empty", id, group));
+      if (stage == "Done") about("Info", "RebootCompleted", {request}, fmt::format("Instance {} of group {} was rebooted", id, group));
+      if (stage == "Failed") fail(about("Error", "RebootFailed", {request}, fmt::format("Instance {} of group {} was not rebooted", id, group)), is["reboot"]["message"].string());
+    }
+  }
+
+  std::vector<Json> done() {
+    for (const auto& [of, count] : told_)
+      if (count > kByName) {
+        const auto& [group, kind] = of;
+        add("InstanceGroup", "Info", kind.c_str(), {group, now_, std::to_string(count)}, fmt::format("The same of {} more instances of group {}", count - kByName, group)).child("spec").set("instanceGroupName", group);
+      }
+    return std::move(out_);
+  }
+
+ private:
+  static const Json& group_of(const Json& status, const std::string& name) {
+    static const Json none;
+    for (const Json& one : status["instanceGroups"].items())
+      if (one["instanceGroupName"].string() == name) return one;
+    return none;
+  }
+  // Of what is no trouble, only so many by name.
+  bool named(const std::string& group, const char* kind) { return ++told_[{group, kind}] <= kByName; }
+  static void fail(Json& event, const std::string& why) {
+    if (!why.empty()) event.child("spec").child("metadata").set("failureMessage", why.size() <= kMostWords ? why : why.substr(0, kMostWords) + "...");
+  }
+  // Valid until the next.
+  Json& add(const char* type, const char* level, const char* kind, const std::vector<std::string>& parts, std::string words) {
+    std::string what = kube::uid_of(cluster_) + "/" + kind;
+    for (const std::string& part : parts) what += "/" + part;
+    out_.push_back(Json::object({{"apiVersion", api::kClusterEvents.api_version()}, {"kind", api::kClusterEvents.kind}, {"metadata", Json::object({{"name", event_id(what)}, {"labels", Json::object({{api::kClusterLabel, kube::name_of(cluster_)}})}})},
+                                 {"spec", Json::object({{"clusterUid", kube::uid_of(cluster_)}, {"resourceType", type}, {"level", level}, {"kind", kind}, {"time", now_}, {"description", std::move(words)}, {"metadata", Json::object()}})}}));
+    return out_.back();
+  }
+
+  const Json& cluster_;
+  const Json &before_, &after_;
+  const std::string now_, generation_;
+  std::map<std::pair<std::string, std::string>, std::size_t> told_;
+  std::vector<Json> out_;
+};
+
+}  // namespace
+
+std::vector<Json> cluster_events(const Json& cluster, const Json& status, const std::vector<InstanceChange>& instances, const std::function<const Json*(const std::string&)>& node_of, Instant now) {
+  Teller teller(cluster, status, now);
+  teller.tell_cluster();
+  teller.tell_groups();
+  for (const InstanceChange& change : instances)
+    if ((*change.object)["status"] != *change.status) teller.tell_instance(change, node_of((*change.status)["node"].string()));
+  return teller.done();
+}
+
+std::vector<const Json*> events_to_forget(const std::vector<Json>& events, Instant now) {
+  std::vector<std::pair<std::string, const Json*>> by_time;
+  for (const Json& event : events)
+    if (!kube::deleting(event)) by_time.emplace_back(event["spec"]["time"].string(), &event);
+  std::sort(by_time.begin(), by_time.end(), [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : kube::name_of(*a.second) < kube::name_of(*b.second); });
+  std::vector<const Json*> out;
+  const std::string oldest = print_time(now - kEventAge);
+  for (std::size_t i = 0; i < by_time.size(); ++i)
+    if (i >= kMostEvents || by_time[i].first < oldest) out.push_back(by_time[i].second);
+  return out;
+}
+
+}  // namespace fairlead::fleet
