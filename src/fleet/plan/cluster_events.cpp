@@ -152,8 +152,7 @@ std::vector<Json> cluster_events(const Json& cluster, const Json& status, const 
   Teller teller(cluster, status, now);
   teller.tell_cluster();
   teller.tell_groups();
-  for (const InstanceChange& change : instances)
-    if ((*change.object)["status"] != *change.status) teller.tell_instance(change, node_of((*change.status)["node"].string()));
+  for (const InstanceChange& change : instances) teller.tell_instance(change, node_of((*change.status)["node"].string()));
   return teller.done();
 }
 

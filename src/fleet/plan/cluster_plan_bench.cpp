@@ -44,6 +44,9 @@ void carry_out(ClusterSnapshot& world, const ClusterPlan& plan, Instant now) {
       kube::set_condition(node, {"Ready", "True", "", ""}, now);
       world.nodes[name] = std::move(node);
       world.machines[name] = std::move(object);
+    } else if (step.resource == api::kClusterEvents) {
+      if (step.verb == ClusterStep::Verb::Create) world.events.push_back(std::move(object));
+      else std::erase_if(world.events, [&](const Json& one) { return kube::name_of(one) == name; });
     } else if (step.resource == resources::namespaces) world.space = std::move(object);
     else if (step.resource == resources::claims) world.claims.push_back(std::move(object));
     else if (step.resource == resources::slurm_clusters) world.slurm = std::move(object);

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleet/plan/cluster_planner.h"
+
+#include "kube/pod_words.h"
+
+namespace fairlead::fleet::planner {
+
+bool Planner::settle_instances() {
+  bool gone = true;
+  for (One& one : mine_) {
+    const bool leaving = one.leaves || one.value.deleting;
+    if (leaving) {
+      gone = false;
+      one.phase = "ShuttingDown";
+      if (one.leaves && !one.value.deleting) add(Verb::Delete, api::kInstances, *one.object, cluster_.deleting ? "the cluster is deleted" : "it is to go");
+      else if (one.value.finalizer) let_go(one);
+    } else {
+      keep(one);
+    }
+  }
+  return gone;
+}
+
+void Planner::keep(One& one) {
+  const Instance& value = one.value;
+  one.phase = "Pending";
+  if (value.node.empty()) return;
+  const Json* node = node_of(value.node);
+  const Json* machine = machine_of(value.node);
+  if (value.made) {
+    if (machine == nullptr) {
+      if (options_.makes_machines) {
+        add(Verb::Create, resources::machines, new_machine(one), fmt::format("{} of group {} has none", value.id, value.group));
+        last().if_live = value.id;
+      } else {
+        one.message = "its machine is gone, and this server makes none";
+      }
+    } else if ((*machine)["status"]["phase"].string() == "Refused") {
+      fail_instance(one, kube::find_condition(*machine, "Ready") != nullptr ? (*kube::find_condition(*machine, "Ready"))["message"].string() : "its machine was refused");
+    }
+  } else if (node == nullptr) {
+    fail_instance(one, fmt::format("Node {} is gone: replace this instance", value.node));
+    return;
+  } else if (const std::string& owner = owner_of(*node); owner != value.id) {
+    if (!owner.empty()) {
+      for (const char* const field : {"node", "made", "lifecycle"}) one.status.erase(field);  // another was quicker
+    } else {
+      add(Verb::Update, resources::nodes, laid_over(*node, Json::object({{"metadata", Json::object({{"labels", labels_for(value, is_open(one))}})}})), fmt::format("it is {} of group {} now", value.id, value.group));
+      last().if_live = value.id;
+    }
+    return;
+  }
+  if (node == nullptr) {
+    if (one.message.empty()) one.message = "its machine is made";
+    return;
+  }
+  if (reboots(one, *node, machine)) return;
+  const bool open = is_open(one);
+  const InstanceGroup* of = cluster_.group(value.group);
+  Json dressed = !slurm_ && open && of != nullptr ? dress(*node, of->labels, of->taints, true) : *node;
+  if (!open && !slurm_) {
+    if (!closed_for(one, *node)) return;  // any pod might come
+  } else if (open && (*node)["metadata"]["labels"][api::kGroupNameLabel].string() != value.group) {
+    add(Verb::Update, resources::nodes, laid_over(*node, Json::object({{"metadata", Json::object({{"labels", labels_for(value, true)}})}})), fmt::format("group {} may use it", value.group));
+    last().if_live = value.id;
+  } else if (dressed != *node) {
+    add(Verb::Update, resources::nodes, std::move(dressed), fmt::format("labels and taints of group {}", value.group));
+    last().if_live = value.id;
+  } else if (cordoned(*node) && (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id) {
+    add(Verb::Update, resources::nodes, uncordoned(*node), "it is in use again");
+  }
+  tell_addresses(one, *node);
+  if (!is_ready(*node)) {
+    const Json* ready = kube::find_condition(*node, "Ready");
+    one.message = ready == nullptr ? "its machine starts" : fmt::format("its machine is not ready: {}", (*ready)["message"].string());
+    return;
+  }
+  if (!open) return run_script(one, ScriptStage::OnCreate);
+  if (!slurm_) {
+    complete(one);
+    return;
+  }
+  const InstanceGroup* group = cluster_.group(value.group);
+  const auto found = pods_on_.find(value.node);
+  const Json* pod = nullptr;
+  if (found != pods_on_.end() && group != nullptr)
+    for (const Json* candidate : found->second)
+      if (has_role(*candidate, *group)) pod = candidate;
+  if (pod == nullptr) {
+    if (one.message.empty()) one.message = "its machine is ready; Slurm has nothing on it yet";
+    return;
+  }
+  one.status.set("slurmNode", kube::name_of(*pod));
+  const kube::PodWords words = kube::words_of_pod(*pod);
+  if (!kube::deleting(*pod) && (*pod)["status"]["phase"].string() == "Running" && kube::condition_is_true(*pod, "Ready")) complete(one);
+  else one.message = fmt::format("{} on it: {}", kube::name_of(*pod), words.status == "Running" ? "not ready yet" : words.status);
+  for (const Json& ip : (*pod)["status"]["podIPs"].items()) one.status.set(ip["ip"].string().find(':') == std::string::npos ? "address" : "address6", ip["ip"]);
+}
+
+void Planner::fail_instance(One& one, std::string why) {
+  one.phase = "Failure";
+  one.message = why;
+  // One that was there before this change began is not the change's.
+  const auto made = parse_time((*one.object)["metadata"]["creationTimestamp"].string());
+  const auto began = parse_time(status_["began"].string());
+  if (made && began && *made < *began && status_["beganGeneration"].integer(-1) == cluster_.generation) ++old_failures_[one.value.group];
+  else if (failure_.empty()) failure_ = fmt::format("instance {} of group {}: {}", one.value.id, one.value.group, why);
+}
+
+Json Planner::dress(Json node, const std::map<std::string, std::string>& labels, const Json& taints, bool in_use) {
+  const auto before = kube::parse_json(node["metadata"]["annotations"][kDressed].string());
+  // Not kept: a member that is added moves the others.
+  const auto metadata = [&node]() -> Json& { return node.child("metadata"); };
+  const auto id_of = [](const Json& taint) { return taint["key"].string() + ":" + taint["effect"].string(); };
+  std::set<std::string> had;
+  if (before) {
+    for (const Json& label : (*before)["labels"].items())
+      if (!labels.contains(label.string())) metadata().child("labels").erase(label.string());
+    for (const Json& taint : (*before)["taints"].items()) had.insert(taint.string());
+  }
+  Json now_labels = Json::array(), now_taints = Json::array(), all = Json::array();
+  for (const auto& [key, value] : labels) {
+    metadata().child("labels").set(key, value);
+    now_labels.push(key);
+  }
+  if (in_use && !node["metadata"]["labels"].has(api::kHealthLabel)) metadata().child("labels").set(api::kHealthLabel, "Schedulable");
+  if (!in_use) metadata().child("labels").erase(api::kHealthLabel);
+  std::set<std::string> wanted;
+  for (const Json& taint : taints.items()) {
+    wanted.insert(id_of(taint));
+    now_taints.push(id_of(taint));
+  }
+  for (const Json& taint : node["spec"]["taints"].items())
+    if (!had.contains(id_of(taint)) && !wanted.contains(id_of(taint))) all.push(taint);
+  for (const Json& taint : taints.items()) all.push(taint);
+  if (!all.items().empty()) node.child("spec").set("taints", std::move(all));
+  else if (node["spec"].has("taints")) node.child("spec").erase("taints");
+  if (!now_labels.items().empty() || !now_taints.items().empty()) metadata().child("annotations").set(kDressed, kube::print_json(Json::object({{"labels", std::move(now_labels)}, {"taints", std::move(now_taints)}})));
+  else if (Json* annotations = metadata().find("annotations"); annotations != nullptr) annotations->erase(kDressed);
+  return node;
+}
+
+bool Planner::is_silent(const Json* node) {
+  if (node == nullptr) return true;
+  const auto since = silent_since(*node);
+  if (!since) return false;
+  if (now_ >= *since + options_.silent) return true;
+  look_again(*since + options_.silent - now_);
+  return false;
+}
+
+bool Planner::emptied(One& one, bool comes_back) {
+  const auto found = pods_on_.find(one.value.node);
+  if (found == pods_on_.end() || overdue_) return true;
+  bool empty = true;
+  const InstanceGroup* group = cluster_.group(one.value.group);
+  for (const Json* pod : found->second) {
+    if (!holds_machine(*pod, cluster_.orchestrator)) continue;
+    empty = false;
+    if (is_script(*pod)) {
+      one.message = fmt::format("its script is to end first ({})", kube::name_of(*pod));
+      look_again(std::chrono::seconds(2));
+      if ((one.leaves || one.value.deleting) && !kube::deleting(*pod)) add(Verb::Delete, resources::pods, *pod, fmt::format("{} goes", one.value.id));
+      continue;
+    }
+    if (!slurm_) {
+      one.message = fmt::format("pod {} is to leave it first", kube::key_of(*pod).text());
+      look_again(std::chrono::seconds(2));
+      if (!kube::deleting(*pod)) add(Verb::Evict, resources::pods, *pod, fmt::format("{} goes", one.value.id));
+      continue;
+    }
+    const bool worker = (*pod)["metadata"]["labels"][api::kSlurmRoleLabel].string() == "worker";
+    one.message = fmt::format("{} is to leave it first{}", kube::name_of(*pod), worker ? fmt::format("; condition WorkersAvailable of SlurmCluster {} says what it waits for", cluster_.slurm_name) : "");
+    if (kube::deleting(*pod) || cluster_.deleting || undone_) continue;
+    if (!worker) {
+      add(Verb::Delete, resources::pods, *pod, fmt::format("{} goes; what is still wanted is made again elsewhere", one.value.id));
+    } else if (group != nullptr && has_role(*pod, *group)) {
+      const Sizes& sizes = sizes_.at(group->name);
+      mark(*pod, !comes_back && sizes.pods > sizes.wanted ? api::kLeavesFirst : api::kMadeAnew, one.value.id);
+    }  // else its NodeSet goes as a whole
+  }
+  return empty;
+}
+
+void Planner::let_go(One& one) {
+  const Instance& value = one.value;
+  const auto forget = [&](const char* why) {
+    Json without = *one.object;
+    kube::remove_finalizer(without, api::kInstanceFinalizer);
+    add(Verb::Update, api::kInstances, std::move(without), why);
+    (value.made ? last().if_gone : last().if_not_of) = value.node;
+  };
+  if (value.node.empty()) return forget("it never had a machine");
+  const Json* node = node_of(value.node);
+  const Json* machine = machine_of(value.node);
+  const bool ours = node != nullptr && owner_of(*node) == value.id;
+  const bool silent = is_silent(node);
+  if (ours && !silent) {
+    if (!closed_for(one, *node)) return;
+    const bool comes_back = cluster_.group(value.group) != nullptr && numbers_.contains(value.group) && numbers_.at(value.group).live(value.number);
+    if (!emptied(one, comes_back)) return;
+  }
+  if (value.made) {
+    if (machine == nullptr) return forget("its machine is gone");
+    if (kube::deleting(*machine)) {
+      one.message = "its machine is taken down";
+    } else {
+      add(Verb::Delete, resources::machines, *machine, fmt::format("{} has left", value.id));
+      guard(value.node, silent && node != nullptr);
+    }
+    return;
+  }
+  if (!ours) return forget("its machine is given back");
+  Json back = slurm_ ? *node : dress(*node, {}, Json::array(), false);
+  back = (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id ? uncordoned(std::move(back)) : std::move(back);
+  for (const char* const label : {api::kInstanceLabel, api::kClusterLabel, api::kClusterNameLabel, api::kGroupNameLabel, api::kComputeTypeLabel}) back.child("metadata").child("labels").erase(label);
+  // Nor is one that fell silent, and may run what it ran.
+  // Where the script's root was the machine itself, it is half made.
+  if (!value.replace.empty() || silent || (!slurm_ && failed_script(one) != nullptr)) back.child("metadata").child("labels").set(kReplaced, value.id);
+  add(Verb::Update, resources::nodes, std::move(back), fmt::format("{} has left", value.id));
+  guard(value.node, silent);
+}
+
+bool Planner::reboots(One& one, const Json& node, const Json* machine) {
+  const Instance& value = one.value;
+  if (value.reboot.empty() || (value.reboot == value.reboot_id && (value.reboot_stage == "Done" || value.reboot_stage == "Failed"))) return false;
+  const auto stage = [&](const char* next, std::string message = {}) {
+    Json told = Json::object({{"id", value.reboot}, {"stage", next}});
+    if (!message.empty()) told.set("message", std::move(message));
+    one.status.set("reboot", std::move(told));
+  };
+  if (value.reboot != value.reboot_id) {
+    if (machine == nullptr) {
+      stage("Failed", "this machine is not Fairlead's to reboot: do it by its own means");
+      return false;
+    }
+    stage("Emptying");
+    one.message = "is to be rebooted";
+    return true;
+  }
+  // A controller's work is taken over or waits; people on a login node were asked for.
+  const InstanceGroup* group = cluster_.group(value.group);
+  const bool drains = group != nullptr && (!slurm_ || group->node_type == SlurmNodeType::Compute) && !is_silent(&node);
+  if (runs_script(one)) {
+    one.message = "is to be rebooted when its script has ended";
+    look_again(std::chrono::seconds(2));
+    return true;
+  }
+  if (value.reboot_stage == "Emptying") {
+    if (!drains || (closed_for(one, node) && emptied(one, true))) stage("Rebooting");
+    one.message = one.message.empty() ? "is to be rebooted" : "is to be rebooted; " + one.message;
+    return true;
+  }
+  one.message = "is rebooted";
+  if (machine == nullptr) {
+    stage("Failed", "its machine is gone");
+    return false;
+  }
+  const Json &asked = (*machine)["spec"]["reboot"], &told = (*machine)["status"]["reboot"];
+  if (asked["id"].string() != value.reboot) {
+    if (drains && !(closed_for(one, node) && emptied(one, true))) return true;  // one came meanwhile
+    add(Verb::Update, resources::machines, laid_over(*machine, Json::object({{"spec", Json::object({{"reboot", Json::object({{"id", value.reboot}, {"by", fmt::format("cluster {}, instance {}", cluster_.title, value.id)}})}})}})), value.id + " is to be rebooted");
+    if (group != nullptr && (!slurm_ || group->node_type == SlurmNodeType::Compute)) guard(value.node, !drains);
+    return true;
+  }
+  if (told["id"].string() != value.reboot || told["phase"].string() == "Rebooting") return true;
+  if (told["phase"].string() == "Refused") stage("Failed", told["message"].string());
+  else stage("Done");
+  return true;
+}
+
+}  // namespace fairlead::fleet::planner

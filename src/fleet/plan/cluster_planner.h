@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// How plan_cluster goes about it. Part of cluster_plan.h, for no one else: one Planner for one round, which takes what it decides down in order. Its functions are in
+// cluster_plan.cpp (the round), cluster_numbers.cpp (which nodes, on which machines), cluster_machines.cpp (each instance), cluster_scripts.cpp, cluster_slurm.cpp (what is made of them), cluster_judge.cpp (what is told).
+#pragma once
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "api/instance_types.h"
+#include "api/network_ways.h"
+#include "api/node_set.h"
+#include "fleet/plan/cluster_events.h"
+#include "fleet/plan/cluster_plan.h"
+
+namespace fairlead::fleet::planner {
+
+using api::Instance;
+using api::InstanceGroup;
+using api::NumberSet;
+using api::SlurmNodeType;
+using kube::Json;
+namespace resources = kube::resources;
+using Verb = ClusterStep::Verb;
+
+inline constexpr const char* kCordonedBy = "fairlead.dev/cordoned-by";  // the Instance for which we did it: what a person cordons stays
+inline constexpr const char* kDressed = "fairlead.dev/instance-labels";  // of a Node: {labels: [KEY], taints: ["KEY:EFFECT"]} that its group gave it
+inline constexpr const char* kReplaced = "fairlead.dev/replaced";       // of a machine that was given back because somebody had it replaced: it is no spare until a person says so
+
+inline bool cordoned(const Json& node) { return node["spec"]["unschedulable"].boolean(); }
+inline bool is_ready(const Json& node) { return kube::condition_is_true(node, "Ready"); }
+inline const std::string& owner_of(const Json& node) { return node["metadata"]["labels"][api::kInstanceLabel].string(); }
+
+struct One {
+  Instance value;
+  const Json* object = nullptr;
+  bool leaves = false;           // now
+  std::string phase, message;    // to be told
+  Json status;                   // what it is to be
+};
+
+// The numbers of one group after this round.
+struct Numbers {
+  int issued = 0;
+  NumberSet retired;  // of the spec, and of the status: stored there, an older spec that is put back brings none back
+  bool live(int number) const { return number >= 1 && number <= issued && !retired.contains(number); }
+  int size() const { return issued - retired.size(); }
+};
+
+class Planner {
+ public:
+  Planner(const ClusterSnapshot& snapshot, Instant now, const ClusterPlanOptions& options);
+
+  ClusterPlan run();
+
+ private:
+  // ---- steps
+
+  void add(Verb verb, const kube::Resource& resource, Json object, std::string why) { out_.steps.push_back({.verb = verb, .resource = resource, .object = std::move(object), .if_empty = {}, .if_gone = {}, .if_live = {}, .live_node = {}, .unrun = {}, .if_not_of = {}, .if_silent = {}, .tells_of = {}, .why = std::move(why)}); }
+  ClusterStep& last() { return out_.steps.back(); }
+  void look_again(std::chrono::nanoseconds after) { out_.look_again = out_.look_again ? std::min(*out_.look_again, after) : after; }
+  const Json* node_of(const std::string& name) const { return find(in_.nodes, name); }
+  const Json* machine_of(const std::string& name) const { return find(in_.machines, name); }
+  static const Json* find(const std::map<std::string, Json>& all, const std::string& name) {
+    const auto found = all.find(name);
+    return found == all.end() ? nullptr : &found->second;
+  }
+
+  // ---- what was asked for
+
+  std::string objection() const;
+
+  std::span<const One> of_group(const std::string& group) const {
+    const auto begin = std::lower_bound(mine_.begin(), mine_.end(), group, [](const One& one, const std::string& wanted) { return one.value.group < wanted; });
+    const auto end = std::upper_bound(begin, mine_.end(), group, [](const std::string& wanted, const One& one) { return wanted < one.value.group; });
+    return {begin, end};
+  }
+  std::map<int, const One*> by_number(const std::string& group) const {
+    std::map<int, const One*> out;
+    for (const One& one : of_group(group)) out[one.value.number] = &one;
+    return out;
+  }
+
+  static int ordinal_of(const Json& pod) {
+    const std::string& pod_name = kube::name_of(pod);
+    const auto dash = pod_name.rfind('-');
+    return dash == pod_name.npos ? 0 : std::atoi(pod_name.c_str() + dash + 1);
+  }
+  static bool has_role(const Json& pod, const InstanceGroup& group) {
+    const Json& labels = pod["metadata"]["labels"];
+    const std::string& role = labels[api::kSlurmRoleLabel].string();
+    switch (group.node_type) {
+      case SlurmNodeType::Controller: return role == "controller";
+      case SlurmNodeType::Login: return role == "login";
+      case SlurmNodeType::Compute: return role == "worker" && labels[api::kNodeSetLabel].string() == group.set;
+    }
+    return false;
+  }
+  // Heads and login nodes have numbers of their own: those beyond the size are to go, or are the third voter of two heads.
+  static bool counts(const Json& pod, const InstanceGroup& group) { return has_role(pod, group) && (group.node_type == SlurmNodeType::Compute || ordinal_of(pod) < group.target); }
+  // Does anything of the group run on this machine that counts?
+  bool in_use(const std::string& node, const InstanceGroup& group) const {
+    const auto found = pods_on_.find(node);
+    return found != pods_on_.end() && std::any_of(found->second.begin(), found->second.end(), [&](const Json* pod) { return holds_machine(*pod, cluster_.orchestrator) && counts(*pod, group); });
+  }
+
+  // More are asked for: further numbers. Fewer: those without a machine, then those on whose machine Slurm has nothing any more, since it is Slurm that knows which worker idles.
+  void count_numbers();
+  Json new_instance(const InstanceGroup& group, int number, int attempt) const;
+
+  void make_instances();
+
+  static const Json& script_record(const One& one, ScriptStage stage) { return one.status["lifecycle"][field_of(stage)]; }
+  static const Json* failed_script(const One& one) {
+    for (const ScriptStage stage : kStages)
+      if (const Json& record = script_record(one, stage); !one.value.ran && record["phase"].string() == "Failed") return &record;
+    return nullptr;
+  }
+  // After a minute, and twice as long each further time, up to half an hour. Of a change that is under way, all or nothing, there is no second try.
+  std::optional<Instant> tries_again_at(const One& one) const;
+  // By which it is prepared: its own, from when the first of them began; until then its group's.
+  const api::LifecycleScripts& scripts_of(const One& one) const {
+    static const api::LifecycleScripts none;
+    const InstanceGroup* group = cluster_.group(one.value.group);
+    return one.value.ran ? none : one.value.scripts ? *one.value.scripts : group != nullptr ? group->scripts : none;
+  }
+  // It may have what Slurm runs: nothing is to run on it before OnCreate has.
+  bool is_open(const One& one) const { return scripts_of(one).on_create.empty() || script_record(one, ScriptStage::OnCreate)["phase"].string() == "Succeeded"; }
+  bool runs_script(const One& one) const {
+    const auto found = pods_on_.find(one.value.node);
+    return found != pods_on_.end() && std::any_of(found->second.begin(), found->second.end(), [&](const Json* pod) { return is_script(*pod) && holds_machine(*pod, cluster_.orchestrator); });
+  }
+
+  void all_leave() {
+    for (One& one : mine_) one.leaves = true;
+  }
+  void mark_leaving();
+
+  // ---- machines
+
+  static std::string made_name(const Instance& instance) { return "hyperpod-" + instance.id; }
+
+  // By the group's name pods of Slurm find it.
+  Json labels_for(const Instance& instance, bool open) const {
+    Json out = Json::object({{api::kInstanceLabel, instance.id}, {api::kClusterLabel, cluster_.name}, {api::kClusterNameLabel, cluster_.title}, {api::kComputeTypeLabel, "hyperpod"}, {api::kInstanceTypeLabel, instance.type}});
+    if (open) out.set(api::kGroupNameLabel, instance.group);
+    return out;
+  }
+
+  // Who has none when he gets a machine never has any.
+  void settle_scripts(One& one) const {
+    if (const InstanceGroup* group = cluster_.group(one.value.group); group == nullptr || !group->scripts.any()) one.status.child("lifecycle").set("config", Json::object());
+  }
+
+  // Which machine an instance gets is written down before anything is done with it.
+  void choose_machines();
+
+  Json new_machine(const One& one) const;
+
+  // ---- each instance, from what is stored of it. True: none of those that leave is left.
+  bool settle_instances();
+
+  void keep(One& one);
+  // Slurm, or Kubernetes, has it.
+  void complete(One& one) {
+    if (!scripts_of(one).on_init_complete.empty() && script_record(one, ScriptStage::OnInitComplete)["phase"].string() != "Succeeded") return run_script(one, ScriptStage::OnInitComplete);
+    one.phase = "Running";
+    if (!one.status.has("runningSince")) one.status.set("runningSince", print_time(now_));
+  }
+  // What a script is to come to, in its own words; then a pod for it, once what it reads is there.
+  void run_script(One& one, ScriptStage stage);
+
+  Json lifecycle_of(const InstanceGroup& group) const {
+    const Json spec = api::spec_in_force(object_);
+    for (const Json& one : spec["instanceGroups"].items())
+      if (one["instanceGroupName"].string() == group.name) return one["lifeCycleConfig"];
+    return Json::object();
+  }
+
+  // Scripts look for their own machine in what is stored of the cluster. True: it is there. It is written anew when a machine that is due is not, or the heads are others; else each node that comes would hold up all.
+  bool configs_stored(const One& due);
+  static std::string machine_address(const Json& node) {
+    for (const Json& address : node["status"]["addresses"].items())
+      if (address["type"].string() == "InternalIP") return address["address"].string();
+    return "";
+  }
+
+  void fail_instance(One& one, std::string why);
+  static void tell_addresses(One& one, const Json& node) {
+    for (const Json& address : node["status"]["addresses"].items())
+      if (address["type"].string() == "InternalIP") one.status.set(address["address"].string().find(':') == std::string::npos ? "address" : "address6", address["address"]);
+  }
+
+  // The node with the labels and taints of its group, and without those that the group had before. `in_use`: it carries the label of its health, whoever changes that.
+  static Json dress(Json node, const std::map<std::string, std::string>& labels, const Json& taints, bool in_use);
+
+  static Json uncordoned(Json node) {
+    node.child("spec").erase("unschedulable");
+    if (Json* annotations = node.child("metadata").find("annotations"); annotations != nullptr) annotations->erase(kCordonedBy);
+    return node;
+  }
+  // True: it is closed to new pods, and was when these were looked at.
+  bool closed_for(const One& one, const Json& node) {
+    if (cordoned(node)) return true;
+    add(Verb::Update, resources::nodes, laid_over(node, Json::object({{"metadata", Json::object({{"annotations", Json::object({{kCordonedBy, one.value.id}})}})}, {"spec", Json::object({{"unschedulable", true}})}})), fmt::format("{} is emptied", one.value.id));
+    return false;
+  }
+  // What it ran has ended for all we can ever know: it has been silent for long.
+  bool is_silent(const Json* node);
+  // Asks what Slurm has on the machine to go. True: there is nothing.
+  bool emptied(One& one, bool comes_back);
+  void mark(const Json& pod, const char* annotation, const std::string& value) {
+    if (pod["metadata"]["annotations"][annotation].string() == value) return;
+    add(Verb::Update, resources::pods, laid_over(pod, Json::object({{"metadata", Json::object({{"annotations", Json::object({{annotation, value}})}})}})), "its machine is to be empty");
+  }
+
+  // A machine is given back when nothing of the cluster is on it.
+  void let_go(One& one);
+  void guard(const std::string& node, bool silent) {
+    if (overdue_) return;
+    (silent ? last().if_silent : last().if_empty) = node;
+  }
+
+  // A request to reboot, once for each id. True: it is under way.
+  bool reboots(One& one, const Json& node, const Json* machine);
+
+  // ---- Slurm
+
+  // Of each group: how many nodes Slurm is to have in the end (those that have a machine, no more than asked for), how many it is told now, and how many pods there are.
+  struct Sizes {
+    int wanted = 0, now = 0, pods = 0;
+  };
+  void count_sizes();
+
+  ShapeOptions shape_options() const;
+
+  void shape_slurm();
+  static const Json* find_named(const std::vector<Json>& all, const std::string& wanted) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Json& one) { return kube::name_of(one) == wanted; });
+    return found == all.end() ? nullptr : &*found;
+  }
+  // What a person changed beside our fields stays.
+  void put(const kube::Resource& resource, const Json& there, Json laid, std::string why) {
+    if (!kube::deleting(there) && laid != there) add(Verb::Update, resource, std::move(laid), std::move(why));
+  }
+  bool applied() const {
+    if (!slurm_) return true;
+    const Json& status = in_.slurm["status"];
+    return in_.slurm.is_object() && !status["appliedConfigHash"].string().empty() && status["observedGeneration"].integer() == in_.slurm["metadata"]["generation"].integer(status["observedGeneration"].integer());
+  }
+
+  // ---- the end
+
+  // True: nothing of Slurm is left, so that machines may go.
+  bool take_down();
+  // True: the namespace is gone.
+  bool space_gone();
+  void finish();
+
+  // ---- what is told
+
+  void tell(const std::string& phase, const std::string& message) {
+    status_.set("phase", phase);
+    if (message.empty()) status_.erase("message");
+    else status_.set("message", message);
+  }
+
+  void tell_validity(const std::string& wrong);
+
+  // How many nodes of a group run.
+  int running_of(const InstanceGroup& group) const;
+
+  // What tells most of why a group is not whole.
+  static int rank(const One& one) { return one.phase == "Failure" ? 2 : one.value.node.empty() ? 1 : 0; }
+
+  void judge();
+
+  ClusterPlan done();
+
+  // Before the statuses that they follow from: what was told again has the same name.
+  void tell_events();
+
+  const ClusterSnapshot& in_;
+  const Instant now_;
+  const ClusterPlanOptions& options_;
+  const Json& object_;
+  Json status_;
+  api::Cluster cluster_;
+  bool taken_back_ = false, undone_ = false, served_ = false, overdue_ = false, slurm_ = true, without_machine_ = false, gone_ = false;
+  std::vector<One> mine_;
+  std::set<std::string> promised_;
+  std::map<std::string, std::vector<const Json*>> pods_on_;
+  std::map<std::string, Numbers> numbers_, next_;  // as stored, and as it is to be
+  std::map<std::string, Sizes> sizes_;
+  std::map<std::string, int> old_failures_;  // by group: of before this change
+  std::string failure_;
+  std::set<std::string> secrets_;            // that this round makes
+  std::optional<std::set<std::string>> configs_;  // "INSTANCE/ADDRESS" of what is stored for scripts
+  std::optional<std::vector<Json>> wanted_configs_;
+  bool configs_written_ = false;
+  std::map<std::string, int> scripts_going_;  // by group: instances whose script is at work
+  std::vector<ClusterStep> told_;
+  std::vector<InstanceChange> changes_;      // instances whose status is another now
+  ClusterPlan out_;
+};
+
+}  // namespace fairlead::fleet::planner
