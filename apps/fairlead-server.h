@@ -88,11 +88,14 @@ inline fleet::ClusterPlanOptions cluster_options(const Flags& flags, const std::
   return {.makes_machines = makes_machines, .storage_class = flags.cluster_storage_class, .scripts = {.image = image, .companion = std::move(companion), .limit = std::chrono::seconds(flags.script_limit)}};
 }
 
-// Where lifecycle scripts lie; null: nowhere. The folder need not be there yet.
+// A folder with a folder for each bucket, where lifecycle scripts lie; empty: there is none. It need not be there yet.
+inline std::string s3_folder(const Flags& flags, const std::string& state_dir) {
+  if (!flags.s3_directory.empty()) return std::filesystem::absolute(flags.s3_directory).string();
+  return flags.engine == "embedded" || flags.local_machines ? state_dir + "/s3" : "";
+}
 inline std::shared_ptr<const fleet::ScriptStore> scripts_of(const Flags& flags, const std::string& state_dir) {
-  if (!flags.s3_directory.empty()) return std::make_shared<fleet::ScriptFolder>(std::filesystem::absolute(flags.s3_directory).string());
-  if (flags.engine == "embedded" || flags.local_machines) return std::make_shared<fleet::ScriptFolder>(state_dir + "/s3");
-  return nullptr;
+  const std::string folder = s3_folder(flags, state_dir);
+  return folder.empty() ? nullptr : std::make_shared<fleet::ScriptFolder>(folder);
 }
 
 // What the engine of task governance is told and decides, written down; null: nowhere.
@@ -113,6 +116,7 @@ struct AwsWiring {
   std::function<Result<http::KeyPair>(const http::CertificateRequest&)> issue;   // by the site's authority; null: by one of its own, in a Secret
   std::string ca_pem;                                                            // of `issue`
   hyperpod::EksCluster cluster;                                                  // the Kubernetes that this server works with; its name is --eks-name
+  std::string s3_folder;                                                         // empty: S3 is not served
   std::string audit_log;                                                         // where none is named; empty: the calls are lines of the log
 };
 // A face that comes later and goes earlier than who asks it. Thread-safe.

@@ -3,6 +3,7 @@
 #include "apps/fairlead-server.h"
 #include "apiserver/audit.h"
 #include "hyperpod/door.h"
+#include "hyperpod/s3.h"
 #include "kube/authority.h"
 
 namespace fairlead {
@@ -32,6 +33,7 @@ Result<std::unique_ptr<hyperpod::Door>> open_aws(const Flags& flags, kube::KubeA
   hyperpod::DoorOptions options{.address = wiring.address.empty() ? "0.0.0.0" : wiring.address, .port = wiring.port, .certificate = {}, .authority = {}, .endpoint = flags.aws_endpoint, .space = wiring.space, .account = flags.aws_account, .region = flags.aws_region, .front = {}};
   options.names = flags.aws_relaxed_names ? hyperpod::Names::Relaxed : hyperpod::Names::AsInAws;
   options.front.per_second = flags.aws_rate;
+  if (!wiring.s3_folder.empty()) options.front.s3 = [buckets = hyperpod::Buckets(wiring.s3_folder)](const http::Request& asked, const hyperpod::Call& call, std::optional<hyperpod::AwsError>& error) { return hyperpod::answer_s3(asked, call, buckets, error); };
   options.eks = wiring.cluster;
   options.eks.name = flags.eks_name;
   if (!flags.eks_endpoint.empty()) options.eks.endpoint = flags.eks_endpoint;

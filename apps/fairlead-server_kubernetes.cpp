@@ -203,7 +203,7 @@ int serve_kubernetes(const Flags& flags) {
     const auto version = said ? kube::parse_json(*said) : Result<kube::Json>(kube::Json());
     const std::string minor = version ? (*version)["minor"].string() : "";
     auto opened = open_aws(flags, **election, clock, {.address = aws_at->first, .port = aws_at->second, .space = space, .issue = {}, .ca_pem = {},
-                                                      .cluster = {.endpoint = config->rest.server, .ca_pem = config->rest.ca_pem, .version = minor.empty() ? "" : (*version)["major"].string() + "." + minor.substr(0, minor.find_first_not_of("0123456789"))}, .audit_log = ""});
+                                                      .cluster = {.endpoint = config->rest.server, .ca_pem = config->rest.ca_pem, .version = minor.empty() ? "" : (*version)["major"].string() + "." + minor.substr(0, minor.find_first_not_of("0123456789"))}, .s3_folder = s3_folder(flags, state_dir), .audit_log = ""});
     if (!opened) return refuse(opened.error().message);
     face = std::move(*opened);
     log_info("AWS clients are served", {{"port", std::to_string(face->port())}, {"account", face->site().account}, {"region", face->site().region}});

@@ -10,6 +10,7 @@
 #include "hyperpod/eks.h"
 #include "hyperpod/eks_token.h"
 #include "hyperpod/iam_service.h"
+#include "hyperpod/s3.h"
 #include "hyperpod/query_protocol.h"
 #include "hyperpod/sts.h"
 #include "hyperpod/text.h"
@@ -59,7 +60,7 @@ http::Response json_error(const AwsError& error, const std::string& id) {
   return {.status = error.status, .headers = {{"Content-Type", json_type}, {"x-amzn-RequestId", id}, {"x-amzn-ErrorType", error.code}}, .body = kube::print_json(body), .parts = {}};
 }
 
-http::Response error_of(const std::string& service, const AwsError& error, const std::string& id) { return speaks_query(service) ? query_error(service, error, id) : service == "eks" ? rest_error(error, id) : json_error(error, id); }
+http::Response error_of(const std::string& service, const AwsError& error, const std::string& id) { return speaks_query(service) ? query_error(service, error, id) : service == "eks" ? rest_error(error, id) : service == "s3" ? s3_error(error, "", id) : json_error(error, id); }
 
 // Of a query or an Authorization header, unverified: it only chooses the form of the answer.
 std::string service_of(const http::Request& request) {
@@ -78,7 +79,8 @@ struct Front::Said {
 };
 
 iam::Call Call::question(std::string_view action, const std::string& resource, iam::Keys keys) const {
-  iam::Call out{.caller = {}, .action = std::string(action), .resource = resource, .resource_account = resource == "*" ? site.account : "", .keys = std::move(keys)};
+  // ARNs of buckets name no account: all are this site's.
+  iam::Call out{.caller = {}, .action = std::string(action), .resource = resource, .resource_account = resource == "*" || resource.starts_with("arn:aws:s3:::") ? site.account : "", .keys = std::move(keys)};
   const bool role = who.identity->type == api::identities::Type::Role;
   out.caller = {.type = role ? iam::Caller::Type::Role : iam::Caller::Type::User, .arn = who.arn, .role_arn = role ? who.identity->arn : "", .role_guessed = false, .account = site.account};
   out.keys.set("aws:CurrentTime", {print_time(now)});
@@ -342,11 +344,20 @@ http::Response Front::answer(const http::Request& request) const {
       said.error = answer.error();
       response = rest_error(answer.error(), id);
     }
+  } else if (service == "s3" && options_.s3) {
+    said.source = "s3.amazonaws.com";
+    if (const std::string operation = s3_operation(request); !operation.empty()) said.name = operation;
+    if (const auto who = authenticate(request, said)) {
+      response = options_.s3(request, call_of(request, *who, id), said.error);
+    } else {
+      said.error = who.error();
+      response = s3_error(who.error(), request.target.path, id);
+    }
   } else {
     said.source = source_of(service);
     // Only who is known learns what is served.
     const auto who = authenticate(request, said);
-    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker, sts, iam and eks are", cut(service, 64))} : who.error();
+    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker, sts, iam, eks and s3 are", cut(service, 64))} : who.error();
     response = json_error(*said.error, id);
   }
   tell(request, id, said, response.status);

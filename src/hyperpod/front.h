@@ -55,6 +55,8 @@ struct FrontOptions {
   // Answers what comes for EKS; null: it is not served. And the cluster's name, for which tokens are signed.
   std::function<Answer<EksAnswer>(const http::Request& request, const Call& call)> eks;
   std::string eks_cluster;
+  // Answers what comes for S3, and says what was wrong; null: it is not served.
+  std::function<http::Response(const http::Request& request, const Call& call, std::optional<AwsError>& error)> s3;
   std::function<void(const Json&)> audit;  // a record of each call, as CloudTrail's; nothing secret in it. Null: none. Any thread
 };
 

@@ -18,6 +18,7 @@ namespace {
 constexpr std::string_view algorithm = "AWS4-HMAC-SHA256";
 constexpr std::string_view terminator = "aws4_request";
 constexpr std::string_view unsigned_payload = "UNSIGNED-PAYLOAD";
+constexpr std::string_view unsigned_chunks = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";  // of S3: the body comes in chunks, and TLS keeps it whole
 
 using iam::lower;
 
@@ -112,7 +113,7 @@ std::optional<std::string> header_value(const http::Headers& headers, std::strin
 std::string payload_hash(const Signature& signature, const http::Request& request) {
   if (signature.service == "s3") {
     if (signature.presigned) return std::string(unsigned_payload);
-    if (const auto said = header_value(request.headers, "x-amz-content-sha256"); said && *said == unsigned_payload) return *said;
+    if (const auto said = header_value(request.headers, "x-amz-content-sha256"); said && (*said == unsigned_payload || *said == unsigned_chunks)) return *said;
   }
   return hex(sha256(request.body));
 }
@@ -264,7 +265,8 @@ Answer<void> check_signature(const Signature& signature, const http::Request& re
   const bool good = equal_in_constant_time(signature_value(signature, request, secret), signature.value);
   // A hash that the client sends along is part of what it signed; another body was not.
   const auto said = header_value(request.headers, "x-amz-content-sha256");
-  if (!good || (said && *said != unsigned_payload && !equal_in_constant_time(*said, hex(sha256(request.body)))))
+  const bool unsigned_body = said && (*said == unsigned_payload || (signature.service == "s3" && *said == unsigned_chunks));
+  if (!good || (said && !unsigned_body && !equal_in_constant_time(*said, hex(sha256(request.body)))))
     return refuse("InvalidSignatureException", "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method. Consult the service documentation for details.");
   return {};
 }

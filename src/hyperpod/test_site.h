@@ -16,6 +16,7 @@
 #include "hyperpod/eks_token.h"
 #include "hyperpod/iam_service.h"
 #include "hyperpod/operations.h"
+#include "hyperpod/s3.h"
 #include "kube/tiny_api.h"
 
 namespace fairlead::hyperpod {
@@ -68,7 +69,7 @@ class TestSite {
 
   TestSite() {
     api.stamp = [this] { return print_time(clock.now()); };
-    front = std::make_unique<Front>(model(), directory, seal, all_operations(sources(api)), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .eks = [this](const http::Request& request, const Call& call) { return answer_eks(request, call, api, eks); }, .eks_cluster = "fairlead", .audit = [this](const Json& record) { audit.push_back(record); }});
+    front = std::make_unique<Front>(model(), directory, seal, all_operations(sources(api)), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .eks = [this](const http::Request& request, const Call& call) { return answer_eks(request, call, api, eks); }, .eks_cluster = "fairlead", .s3 = [this](const http::Request& request, const Call& call, std::optional<AwsError>& error) { return answer_s3(request, call, Buckets(s3_folder), error); }, .audit = [this](const Json& record) { audit.push_back(record); }});
   }
 
   Sources sources(kube::KubeApi& through) { return {through, model(), api.of(kube::resources::slurm_clusters), index, api.of(kube::resources::nodes), api.of(api::kClusters), api.of(api::kInstances), directory, "fairlead"}; }
@@ -154,6 +155,7 @@ class TestSite {
   ClusterIndex index;
   SessionSeal seal = *SessionSeal::make({std::string(32, 'k')});
   std::vector<Json> audit;
+  std::string s3_folder = "/nonexistent";
   std::unique_ptr<Front> front;
 
  private:
