@@ -91,6 +91,7 @@ spec:
           status:
             type: object
             properties:
+              phaseSince: {type: string, format: date-time}
               phase: {type: string, description: "ClusterStatus: Creating, InService, Updating, RollingBack, Failed, Deleting."}
               message: {type: string}
               summary: {type: string, description: "Instances that run, of those that are to be there."}
@@ -101,7 +102,7 @@ spec:
               served: {type: boolean, description: It was InService once.}
               good: {type: object, x-kubernetes-preserve-unknown-fields: true, description: The last spec that was InService.}
               mode: {type: string, description: Of provisioning; Continuous stays so.}
-              failed: {type: object, properties: {generation: {type: integer}, message: {type: string}, at: {type: string, format: date-time}}, description: The change that is taken back.}
+              failed: {type: object, properties: {generation: {type: integer}, message: {type: string}, at: {type: string, format: date-time}, done: {type: boolean}}, description: "The change that is taken back; done: it has been."}
               instanceGroups:
                 type: array
                 items:
@@ -114,6 +115,7 @@ spec:
                     issued: {type: integer}
                     retired: {type: string}
                     message: {type: string}
+                    since: {type: string, format: date-time}
               conditions:
                 type: array
                 x-kubernetes-list-type: map
@@ -174,6 +176,7 @@ spec:
           status:
             type: object
             properties:
+              phaseSince: {type: string, format: date-time}
               phase: {type: string, description: "InstanceStatus: Pending, Running, Failure, ShuttingDown."}
               message: {type: string}
               node: {type: string, description: Its Node; written before anything is done with it.}

@@ -4,13 +4,13 @@
 . "$(dirname "$0")/lib.sh"
 : "${SCENARIO_PROVIDE:?}"
 
-[ -n "${SCENARIO_STATE:-}" ] || { note 'left out: the scripts lie in a folder beside the server, which is elsewhere'; exit 0; }
 clients=$("$top/tests/peers/aws/clients.sh") || { [ $? != 77 ] || { note "left out: AWS's clients cannot be had here"; exit 0; }; fail "AWS's clients"; }
-folder=$SCENARIO_WORK/scripts bucket=$SCENARIO_STATE/s3/sagemaker-lab
+folder=$SCENARIO_WORK/scripts bucket=$SCENARIO_WORK/scripts/bucket
 mkdir -p "$folder"
 export XDG_STATE_HOME=$folder
 as() { "$SCENARIO_FAIRLEAD" aws run --kubeconfig "$KUBECONFIG" lil -- "$clients/bin/aws" "$@"; }
 sm() { as sagemaker "$@"; }
+upload() { as s3 sync --quiet --delete "$bucket/base" s3://sagemaker-lab/base; }
 km() { k -n cluster-life "$@"; }
 on() { km exec gpu-0 -c slurmd -- chroot /mnt/jail "$@"; }
 gone() { local out; ! out=$("$@" 2>&1) && [[ $out == *'not found'* || $out == *NotFound* ]]; }
@@ -20,6 +20,7 @@ clean_up() {
   trap - EXIT
   [ "$status" = 0 ] || { k get clusters,instances -o wide; km get pods -o wide; km describe slurmcluster life | tail -n 30; } >&2 || true
   k delete cluster life life-eks --ignore-not-found --timeout=120s > /dev/null || status=1
+  as s3 rm --quiet --recursive s3://sagemaker-lab > /dev/null 2>&1 || true
   f identity delete lil --with-keys > /dev/null 2>&1 || true
   f identity delete --role scripted > /dev/null 2>&1 || true
   rm -rf "${bucket:?}"
@@ -27,7 +28,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "eks:*", "iam:PassRole", "iam:GetRole", "sts:*"], "Resource": "*"}}' > "$folder/all.json"
+echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "eks:*", "s3:*", "iam:PassRole", "iam:GetRole", "sts:*"], "Resource": "*"}}' > "$folder/all.json"
 echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}}' > "$folder/trust.json"
 f identity create lil --policy "$folder/all.json" > /dev/null
 f identity create --role scripted --trust "$folder/trust.json" > /dev/null
@@ -48,6 +49,7 @@ sm create-cluster --cluster-name life --node-provisioning-mode Continuous --inst
 until_true 120 'it is told that there is no script' says 's3://sagemaker-lab/base/: there is no folder' message life gpu
 note 'scripts that are not there are named'
 
+as s3 mb s3://sagemaker-lab > /dev/null
 mkdir -p "$bucket/base/utils"
 cat > "$bucket/base/on_create.sh" << 'TEXT'
 #!/bin/bash
@@ -71,6 +73,8 @@ printf '#!/bin/sh\necho a tool of this cluster\n' > "/usr/local/bin/our-tool.$$"
 TEXT
 echo 'echo "a word of the library"' > "$bucket/base/utils/lib.sh"
 printf '#!/bin/bash\nset -e\nsinfo -h -o %%P\nsrun --version\necho "$SAGEMAKER_INSTANCE_ID" >> /srv/ran/complete\n' > "$bucket/base/on_init.sh"
+upload
+same $'base/on_create.sh\nbase/on_init.sh\nbase/utils/lib.sh' bash -c "$(declare -f as); export SCENARIO_FAIRLEAD='$SCENARIO_FAIRLEAD' clients='$clients'; as s3 ls --recursive s3://sagemaker-lab | awk '{ print \$4 }'" || fail 'the scripts are not there'
 until_true 180 'all three run' same 3 sm list-cluster-nodes --cluster-name life --query 'length(ClusterNodeSummaries[?InstanceStatus.Status==`Running`])' --output text
 same $'gpu-1\ngpu-2' bash -c "$(declare -f on km k); on ls /srv/ran | grep gpu" || fail 'OnCreate did not run on both'
 same 2 bash -c "$(declare -f on km k); on sort -u /srv/ran/complete | wc -l | tr -d ' '" || fail 'OnInitComplete did not run on both'
@@ -98,6 +102,7 @@ same 3 bash -c "$(declare -f on km k); on cat /srv/ran/gpu-1 /srv/ran/gpu-2 | wc
 note 'a reboot runs them not again, a new machine does'
 
 printf '#!/bin/bash\necho "no route to the license server" >&2\nexit 7\n' > "$bucket/base/on_create.sh"
+upload
 sm batch-add-cluster-nodes --cluster-name life --client-token fails --nodes-to-add InstanceGroupName=gpu,IncrementTargetCountBy=1 > /dev/null
 failed() { sm list-cluster-nodes --cluster-name life --query "ClusterNodeSummaries[?InstanceStatus.Status=='Failure'].InstanceStatus.Message" --output text; }
 until_true 90 'it is told why' says 'no route to the license server' failed
@@ -109,6 +114,7 @@ same 3 sm list-cluster-events --cluster-name life --instance-group-name gpu --ma
 says 'The cluster was Creating and is InService' k -n cluster-life get clusterevents || fail 'events for kubectl'
 same $'2\t3' sm describe-cluster --cluster-name life --query 'InstanceGroups[?InstanceGroupName==`gpu`].[CurrentCount,TargetCount]' --output text || fail 'its counts'
 printf '#!/bin/bash\necho fixed\n' > "$bucket/base/on_create.sh"
+upload
 until_true 180 'another machine has run it' same 3 bash -c "$(declare -f sm as); export SCENARIO_FAIRLEAD='$SCENARIO_FAIRLEAD' clients='$clients'; sm describe-cluster --cluster-name life --query 'InstanceGroups[?InstanceGroupName==\`gpu\`].CurrentCount' --output text"
 note 'one that fails tells its last lines, in an event, too; when it is mended another machine runs it'
 
@@ -120,6 +126,7 @@ grep -q '"ClusterType":"Kubernetes"' /opt/ml/config/resource_config.json
 [ ! -e provisioning_parameters.json ]
 echo "on a node of Kubernetes: $SAGEMAKER_INSTANCE_ID"
 TEXT
+upload
 scripts='{"SourceS3Uri": "s3://sagemaker-lab/base", "OnCreate": "on_create.sh"}'
 eks=$(as eks describe-cluster --name fairlead --query cluster.arn --output text)
 sm create-cluster --cluster-name life-eks --node-provisioning-mode Continuous --orchestrator "Eks={ClusterArn=$eks}" --vpc-config SecurityGroupIds=sg-12345678,Subnets=subnet-12345678 --instance-groups "[$(group workers ml.c5.large 1 "\"LifeCycleConfig\": $scripts")]" > /dev/null

@@ -24,7 +24,7 @@ kube::Access cluster_access() {
       .may({"get", "create", "update", "delete"}, resources::machines)
       .may({"get", "update"}, resources::nodes)
       .may({"get", "create", "delete"}, resources::namespaces)
-      .may({"list", "create"}, resources::claims)
+      .may({"list", "create", "delete"}, resources::claims)
       .may({"create", "delete"}, api::kClusterEvents)
       .may({"list", "create", "update"}, resources::config_maps)
       .may({"create"}, resources::secrets)
@@ -204,6 +204,16 @@ Result<void> ClusterController::take(const ClusterStep& step) {
   return {};
 }
 
+bool ClusterController::may_withhold(const std::string& cluster) {
+  const std::lock_guard lock(mutex_);
+  const auto [since, fresh] = unanswered_.try_emplace(cluster, clock_.now());
+  return clock_.now() < since->second + std::chrono::minutes(1);
+}
+void ClusterController::told(const std::string& cluster) {
+  const std::lock_guard lock(mutex_);
+  unanswered_.erase(cluster);
+}
+
 Result<kube::Next> ClusterController::reconcile(const kube::ObjectKey& key) {
   auto object = caches_->of(api::kClusters).get(key);
   if (!object) return kube::Next{};
@@ -221,12 +231,18 @@ Result<kube::Next> ClusterController::reconcile(const kube::ObjectKey& key) {
   // One that fails holds up no other: each says itself on what it depends.
   std::optional<Error> failed;
   bool waits = false;
-  std::set<std::string> untold;  // what could not be told now is told in the next round, if it still is news then
+  // What could not be told now is told in the next round, if it still is news then: its status is not written. Not for ever, though: an API that takes everything but events holds up nothing.
+  std::set<std::string> untold;
+  bool no_answer = false, refused = false;
   int failures = 0;
   constexpr int most_failures = 20;  // an API that does not answer is not asked ten thousand times
   for (const ClusterStep& step : plan.steps) {
     const std::string what = fmt::format("{} {} {}", fleet::name(step.verb), step.resource.kind, kube::key_of(step.object).text());
     if (step.verb == ClusterStep::Verb::UpdateStatus && untold.contains(kube::name_of(step.object))) continue;
+    if (no_answer && step.resource == api::kClusterEvents) {
+      if (step.verb == ClusterStep::Verb::Create) untold.insert(step.tells_of);
+      continue;
+    }
     const auto why_not = objection(step, cluster.space, cluster.orchestrator);
     if (why_not && *why_not) {
       waits = true;
@@ -241,22 +257,30 @@ Result<kube::Next> ClusterController::reconcile(const kube::ObjectKey& key) {
       continue;
     }
     // A quota or a policy that is against it holds up nothing.
-    if (event && done.error().code != Code::Unavailable) {
+    const bool later = done.error().code == Code::Unavailable || done.error().code == Code::Exhausted;
+    if (event && (!later || !may_withhold(key.name))) {
+      refused = refused || later;
       if (done.error().code != Code::Conflict && step.verb == ClusterStep::Verb::Create) log_warn("an event was not written", {{"cluster", key.name}, {"event", step.object["spec"]["description"].string()}, {"error", done.error().message}});
       continue;
     }
-    if (event && step.verb == ClusterStep::Verb::Create) untold.insert(step.tells_of);
+    if (event) {
+      no_answer = true;
+      if (step.verb == ClusterStep::Verb::Create) untold.insert(step.tells_of);
+      if (!failed || failed->code == Code::Conflict) failed = std::move(done.error()).in(what);
+      continue;
+    }
     if (!failed || failed->code == Code::Conflict) failed = std::move(done.error()).in(what);
     if (++failures >= most_failures) break;
   }
+  if (!no_answer && !refused) told(key.name);
   // The last: who reads it finds what it tells of.
   Json status = plan.status.is_null() ? snapshot->cluster["status"] : plan.status;
   if (failed && failed->code != Code::Conflict && status.is_object()) status.set("message", failed->message.substr(0, 1000));
   if (status != snapshot->cluster["status"] && !untold.contains("")) {
-    Json told = snapshot->cluster;
-    if (told["status"]["phase"] != status["phase"] || told["status"]["message"] != status["message"]) log_info("cluster", {{"cluster", key.name}, {"status", status["phase"].string()}, {"message", status["message"].string()}});
-    told.set("status", std::move(status));
-    if (auto done = api_.update_status(api::kClusters, told); !done && !failed) return std::unexpected(std::move(done.error()).in("write the status of cluster " + key.name));
+    Json changed = snapshot->cluster;
+    if (changed["status"]["phase"] != status["phase"] || changed["status"]["message"] != status["message"]) log_info("cluster", {{"cluster", key.name}, {"status", status["phase"].string()}, {"message", status["message"].string()}});
+    changed.set("status", std::move(status));
+    if (auto done = api_.update_status(api::kClusters, changed); !done && !failed) return std::unexpected(std::move(done.error()).in("write the status of cluster " + key.name));
   }
   if (failed) return std::unexpected(std::move(*failed).in("cluster " + key.name));
   const auto soon = std::chrono::nanoseconds(std::chrono::seconds(1));

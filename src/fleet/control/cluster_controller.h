@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clusters become machines that run: reads a Cluster and what is there for it, plans, writes. It holds nothing between two rounds; whoever dies between two writes, the next one goes on (docs/design/050).
 #pragma once
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -30,6 +32,8 @@ class ClusterController final : public kube::Controller {
   Result<std::optional<std::string>> objection(const ClusterStep& step, const std::string& space, api::Orchestrator orchestrator);
   ScriptSource source_of(const api::LifecycleScripts& scripts) const;
   Result<void> take(const ClusterStep& step);
+  bool may_withhold(const std::string& cluster);
+  void told(const std::string& cluster);
   std::vector<kube::ObjectKey> in_space(const std::string& space) const;
 
   kube::KubeApi& api_;
@@ -37,6 +41,8 @@ class ClusterController final : public kube::Controller {
   const ClusterPlanOptions options_;
   const std::shared_ptr<const ScriptStore> scripts_;
   const kube::Caches* caches_ = nullptr;
+  std::mutex mutex_;
+  std::map<std::string, Instant> unanswered_;  // since when events of a cluster find no answer; what is lost with it is time
 };
 
 }  // namespace fairlead::fleet

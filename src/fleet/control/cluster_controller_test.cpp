@@ -71,6 +71,36 @@ TEST(Clusters, TellWhatHappensToThem) {
   EXPECT_EQ(told().size(), first.size() + 6);
 }
 
+TEST(Clusters, WhatHappensAgainIsToldAgain) {
+  ClusterSite site;
+  site.create("ml", site.spec(1));
+  site.settle();
+  const std::string name = node_of(site.instances("gpu")[0]);
+  const auto turn = [&](const char* ready) {
+    Json node = site.api.all("nodes").at({"", name});
+    kube::set_condition(node, {"Ready", ready, "", ""}, site.clock.now());
+    ASSERT_TRUE(site.api.put(resources::nodes, node));
+    site.reconcile();
+    site.clock.advance(std::chrono::seconds(7));
+    site.reconcile();
+  };
+  for (int i = 0; i < 3; ++i) turn("Unknown"), turn("True");
+  std::multiset<std::string> told;
+  for (const auto& [key, event] : site.api.all("clusterevents")) told.insert(event["spec"]["kind"].string());
+  EXPECT_EQ(told.count("InstanceNotReady"), 3u);
+  EXPECT_EQ(told.count("InstanceReady"), 3u);
+}
+
+TEST(Clusters, EventsThatFindNoAnswerHoldNothingUpForEver) {
+  ClusterSite site;
+  site.refuses_events = Error{Code::Unavailable, "failed calling webhook"};
+  Json with = site.spec(30);
+  site.create("ml", with);
+  for (int i = 0; i < 40; ++i) site.reconcile(), site.tick();
+  EXPECT_EQ(site.phase("ml"), "InService");
+  EXPECT_EQ(site.summary("ml"), "32/32");
+}
+
 TEST(Clusters, GoWithAllThatWasMade) {
   ClusterSite site;
   site.create("ml", site.spec(2));
@@ -270,7 +300,12 @@ TEST(Clusters, AllOrNothingIsTakenBackWhereAMachineIsMissing) {
   EXPECT_TRUE(site.instances().empty());
   EXPECT_EQ(site.status("ml")["instanceGroups"].items()[0]["status"].string(), "Failed");
   EXPECT_TRUE(site.api.all("slurmclusters").empty());
-  EXPECT_TRUE(site.api.all("namespaces").empty());
+  EXPECT_TRUE(site.api.all("persistentvolumeclaims").empty());
+  // What was told stays to be read, to the end.
+  std::set<std::string> told;
+  for (const auto& [key, event] : site.api.all("clusterevents"))
+    if (event["spec"]["kind"].string() == "ClusterStatus") told.insert(event["spec"]["description"].string());
+  EXPECT_THAT(told, testing::Contains("The cluster was RollingBack and is Failed"));
   EXPECT_FALSE(site.api.all("nodes").at({"", "g1"})["metadata"]["labels"].has(api::kInstanceLabel));
   site.remove("ml");
   site.settle();

@@ -348,6 +348,57 @@ TEST_F(Scripts, APodOfSomebodyElseIsNoScript) {
   EXPECT_EQ(site.summary("ml"), "3/3");
 }
 
+TEST_F(Scripts, NoneComesUnderSlurmThatIsThere) {
+  site.script = [](const Json& pod) { return kube::name_of(pod).ends_with("complete") ? -1 : 0; };
+  site.create("ml", spec(1, "", "on_init.sh"));
+  rounds(14);
+  ASSERT_THAT(message(), HasSubstr("on_init.sh: Running"));
+  site.edit("ml", [&](Json& its) {
+    Json& group = site.group_of(its, "gpu");
+    group = ClusterSite::with_scripts(group, "on_create.sh", "on_init.sh");
+  });
+  rounds(6);
+  EXPECT_EQ(count_of("OnCreate"), 0);
+  EXPECT_EQ(site.api.all("nodesets").at({"cluster-ml", "gpu"})["spec"]["replicas"].integer(), 1);
+  site.script = [](const Json&) { return 0; };
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "3/3");
+  EXPECT_EQ(count_of("OnCreate"), 0);
+}
+
+TEST_F(Scripts, AMendedGroupIsFollowedWhileNothingCameOfTheOldOne) {
+  site.create("ml", spec(1, "on_create.sh", "on_init.sh"));
+  site.script = [](const Json& pod) { return kube::name_of(pod).ends_with("complete") ? -1 : 0; };
+  rounds(12);
+  site.scripts->buckets["sagemaker-y"] = std::exchange(site.scripts->buckets["sagemaker-x"], {});
+  site.scripts->buckets.erase("sagemaker-x");
+  // Its pod is lost, and what it ran by is gone.
+  const kube::ObjectKey key{"cluster-ml", kube::name_of(site.instances("gpu")[0]) + "-on-init-complete"};
+  if (site.api.all("pods").contains(key)) (void)site.api.remove(resources::pods, key);
+  rounds(3);
+  EXPECT_EQ(phase(), "Failure");
+  site.edit("ml", [&](Json& its) {
+    Json& group = site.group_of(its, "gpu");
+    group = ClusterSite::with_scripts(group, "on_create.sh", "on_init.sh", "sagemaker-y");
+  });
+  site.script = [](const Json&) { return 0; };
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "3/3");
+  EXPECT_EQ(count_of("OnCreate"), 1);
+  EXPECT_EQ(site.numbers("gpu"), "1");
+}
+
+TEST_F(Scripts, APodOfItsNameElsewhereIsNotInTheWay) {
+  Json group = Json::object({{"instanceGroupName", "workers"}, {"instanceType", "ml.g5.xlarge"}, {"instanceCount", 1}});
+  site.create("k", Json::object({{"nodeProvisioningMode", "Continuous"}, {"orchestrator", Json::object({{"eks", Json::object({{"clusterArn", "arn"}})}})}, {"instanceGroups", Json::array({ClusterSite::with_scripts(group, "on_create.sh")})}}));
+  for (int i = 0; i < 20 && (site.instances().empty() || node_of(site.instances()[0]).empty()); ++i) site.reconcile();
+  const Json instance = site.instances()[0];
+  ASSERT_TRUE(site.api.create(resources::namespaces, Json::object({{"metadata", Json::object({{"name", "a-tenant"}})}})));
+  ASSERT_TRUE(site.api.create(resources::pods, Json::object({{"metadata", Json::object({{"name", kube::name_of(instance) + "-on-create"}, {"namespace", "a-tenant"}, {"labels", Json::object({{api::kLifecycleLabel, kube::name_of(instance)}})}})}, {"spec", Json::object({{"nodeName", node_of(instance)}})}, {"status", Json::object({{"phase", "Running"}})}})));
+  rounds(20);
+  EXPECT_EQ(site.summary("k"), "1/1");
+}
+
 TEST_F(Scripts, ARebootWaitsForOne) {
   Json with = spec(1);
   Json& head = site.group_of(with, "controllers");

@@ -184,7 +184,7 @@ class ClusterSite {
   void run_scripts() {
     for (const auto& [key, pod] : std::map(api.all("pods"))) {
       const std::string& instance = pod["metadata"]["labels"][api::kLifecycleLabel].string();
-      if (instance.empty()) continue;
+      if (!is_script(pod)) continue;
       if (!api.all("instances").contains({"", instance})) {
         drop(resources::pods, key);
         continue;
@@ -214,7 +214,7 @@ class ClusterSite {
       const auto cluster = api.all("clusters").find({"", instance->second["spec"]["cluster"].string()});
       if (cluster == api.all("clusters").end()) continue;
       for (const Json& group : cluster->second["spec"]["instanceGroups"].items())
-        if (group["instanceGroupName"] == instance->second["spec"]["instanceGroupName"] && !group["lifeCycleConfig"]["onCreate"].is_null() && !instance->second["status"].has("runningSince")) {
+        if (const Json& own = instance->second["status"]["lifecycle"]["config"]; group["instanceGroupName"] == instance->second["spec"]["instanceGroupName"] && !(own.is_object() ? own : group["lifeCycleConfig"])["onCreate"].is_null() && !instance->second["status"].has("runningSince")) {
           EXPECT_TRUE(created.contains(instance->first.name)) << key.text() << " is on " << node->first.name << " before its script has run";
         }
     }

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/encoding.h"
 
 namespace fairlead::fleet {
 
 using kube::Json;
+
+bool lacks_machines(const Json& group) { return group["message"].string().find(": no machine of type ") != std::string::npos; }
 
 namespace {
 
@@ -32,7 +35,7 @@ class Teller {
     if (is.empty() || was == is) return;
     const bool bad = is == "Failed" || is == "RollingBack";
     const std::string& why = after_["message"].string();
-    Json& event = add("Cluster", bad ? "Error" : "Info", "ClusterStatus", {generation_, was, is}, was.empty() ? fmt::format("The cluster is {}", is) : fmt::format("The cluster was {} and is {}", was, is));
+    Json& event = add("Cluster", bad ? "Error" : "Info", "ClusterStatus", {generation_, was, is, before_["phaseSince"].string()}, was.empty() ? fmt::format("The cluster is {}", is) : fmt::format("The cluster was {} and is {}", was, is));
     if (bad) fail(event, why);
   }
 
@@ -56,19 +59,19 @@ class Teller {
       }
       if (group["status"].string() == "Deleted" && !was.is_null() && was["status"].string() != "Deleted") add("InstanceGroup", "Info", "Deleted", {name, generation_}, fmt::format("Group {} is gone", name)).child("spec").set("instanceGroupName", name);
       const std::string& message = group["message"].string();
-      if (message.find(": no machine of type ") != std::string::npos && was["message"].string().find(": no machine of type ") == std::string::npos) {
-        Json& event = add("InstanceGroup", "Warn", "CapacityMissing", {name, generation_, counts}, fmt::format("Group {} waits for machines", name));
+      if (lacks_machines(group) && !lacks_machines(was)) {
+        Json& event = add("InstanceGroup", "Warn", "CapacityMissing", {name, generation_, counts, was["since"].string()}, fmt::format("Group {} waits for machines", name));
         event.child("spec").set("instanceGroupName", name);
         fail(event, message);
       }
     }
   }
 
-  void tell_instance(const InstanceChange& change, const Json* node) {
+  void tell_instance(const InstanceChange& change) {
     const Json &object = *change.object, &was = object["status"], &is = *change.status, &spec = object["spec"];
     const std::string &id = kube::name_of(object), &group = spec["instanceGroupName"].string();
     const auto about = [&](const char* level, const char* kind, std::vector<std::string> parts, std::string words) -> Json& {
-      parts.insert(parts.begin(), id);
+      parts.insert(parts.begin(), kube::uid_of(object).empty() ? id : kube::uid_of(object));
       Json& event = add("Instance", level, kind, parts, std::move(words));
       Json& to = event.child("spec");
       to.set("instanceGroupName", group).set("instanceId", id).set("nodeLogicalId", spec["nodeLogicalId"]);
@@ -81,24 +84,21 @@ class Teller {
       const bool good = record["phase"].string() == "Succeeded";
       script_failed = script_failed || !good;
       const std::string name = stage == std::string_view("onCreate") ? "OnCreate" : "OnInitComplete";
-      if (good && !named(group, "LifecycleScript")) continue;
+      if (good && !named(group, "LifecycleScript", id)) continue;
       Json& event = about(good ? "Info" : "Error", "LifecycleScript", {stage}, fmt::format("Lifecycle script {} of instance {} of group {} {}", name, id, group, good ? "has run" : fmt::format("failed with exit status {}", record["exitCode"].integer())));
       event.child("spec").child("metadata").set("lcsExecutionState", record["phase"]);
       if (!good) fail(event, record["message"].string());
     }
     const std::string &phase_was = was["phase"].string(), &phase = is["phase"].string();
-    const std::string since = [&] {
-      const Json* ready = node == nullptr ? nullptr : kube::find_condition(*node, "Ready");
-      return (ready == nullptr ? "" : (*ready)["lastTransitionTime"].string()) + "/" + is["reboot"]["id"].string();
-    }();
+    const std::string& since = was["phaseSince"].string();  // what it stops being now it was since then
     if (is.has("runningSince") && !was.has("runningSince")) {
-      if (named(group, "InstanceProvisioned")) about("Info", "InstanceProvisioned", {}, fmt::format("Instance {} of group {} runs on node {}", id, group, is["node"].string()));
+      if (named(group, "InstanceProvisioned", id)) about("Info", "InstanceProvisioned", {}, fmt::format("Instance {} of group {} runs on node {}", id, group, is["node"].string()));
     } else if (phase == "Running" && !phase_was.empty() && phase_was != "Running") {
-      if (named(group, "InstanceReady")) about("Info", "InstanceReady", {since}, fmt::format("Instance {} of group {} runs again", id, group));
+      if (named(group, "InstanceReady", id)) about("Info", "InstanceReady", {since}, fmt::format("Instance {} of group {} runs again", id, group));
     }
     if (phase == "Pending" && phase_was == "Running" && is["reboot"]["stage"].string() != "Emptying" && is["reboot"]["stage"].string() != "Rebooting") fail(about("Warn", "InstanceNotReady", {since}, fmt::format("Instance {} of group {} does not run", id, group)), is["message"].string());
-    if (phase == "Failure" && phase_was != "Failure" && !script_failed) fail(about("Error", "InstanceFailed", {is["message"].string()}, fmt::format("Instance {} of group {} has failed", id, group)), is["message"].string());
-    if (phase == "ShuttingDown" && phase_was != "ShuttingDown" && named(group, "InstanceTerminating")) about("Info", "InstanceTerminating", {}, fmt::format("Instance {} of group {} goes{}", id, group, spec["replace"]["id"].string().empty() ? "" : ", since it is replaced"));
+    if (phase == "Failure" && phase_was != "Failure" && !script_failed) fail(about("Error", "InstanceFailed", {since}, fmt::format("Instance {} of group {} has failed", id, group)), is["message"].string());
+    if (phase == "ShuttingDown" && phase_was != "ShuttingDown" && named(group, "InstanceTerminating", id)) about("Info", "InstanceTerminating", {}, fmt::format("Instance {} of group {} goes{}", id, group, spec["replace"]["id"].string().empty() ? "" : ", since it is replaced"));
     const std::string stage_was = was["reboot"]["id"] == is["reboot"]["id"] ? was["reboot"]["stage"].string() : "";
     const std::string& stage = is["reboot"]["stage"].string();
     if (stage != stage_was) {
@@ -110,10 +110,12 @@ class Teller {
   }
 
   std::vector<Json> done() {
-    for (const auto& [of, count] : told_)
-      if (count > kByName) {
+    for (const auto& [of, ids] : told_)
+      if (const std::size_t count = ids.size(); count > kByName) {
         const auto& [group, kind] = of;
-        add("InstanceGroup", "Info", kind.c_str(), {group, now_, std::to_string(count)}, fmt::format("The same of {} more instances of group {}", count - kByName, group)).child("spec").set("instanceGroupName", group);
+        std::string all;
+        for (const std::string& id : ids) all += id + "/";
+        add("InstanceGroup", "Info", kind.c_str(), {group, all}, fmt::format("The same of {} more instances of group {}", count - kByName, group)).child("spec").set("instanceGroupName", group);
       }
     return std::move(out_);
   }
@@ -126,7 +128,11 @@ class Teller {
     return none;
   }
   // Of what is no trouble, only so many by name.
-  bool named(const std::string& group, const char* kind) { return ++told_[{group, kind}] <= kByName; }
+  bool named(const std::string& group, const char* kind, const std::string& id) {
+    auto& ids = told_[{group, kind}];
+    ids.insert(id);
+    return ids.size() <= kByName;
+  }
   static void fail(Json& event, const std::string& why) {
     if (!why.empty()) event.child("spec").child("metadata").set("failureMessage", why.size() <= kMostWords ? why : why.substr(0, kMostWords) + "...");
   }
@@ -142,29 +148,34 @@ class Teller {
   const Json& cluster_;
   const Json &before_, &after_;
   const std::string now_, generation_;
-  std::map<std::pair<std::string, std::string>, std::size_t> told_;
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> told_;
   std::vector<Json> out_;
 };
 
 }  // namespace
 
-std::vector<Json> cluster_events(const Json& cluster, const Json& status, const std::vector<InstanceChange>& instances, const std::function<const Json*(const std::string&)>& node_of, Instant now) {
+std::vector<Json> cluster_events(const Json& cluster, const Json& status, const std::vector<InstanceChange>& instances, Instant now) {
   Teller teller(cluster, status, now);
   teller.tell_cluster();
   teller.tell_groups();
-  for (const InstanceChange& change : instances) teller.tell_instance(change, node_of((*change.status)["node"].string()));
+  for (const InstanceChange& change : instances) teller.tell_instance(change);
   return teller.done();
 }
 
 std::vector<const Json*> events_to_forget(const std::vector<Json>& events, Instant now) {
-  std::vector<std::pair<std::string, const Json*>> by_time;
-  for (const Json& event : events)
-    if (!kube::deleting(event)) by_time.emplace_back(event["spec"]["time"].string(), &event);
-  std::sort(by_time.begin(), by_time.end(), [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : kube::name_of(*a.second) < kube::name_of(*b.second); });
-  std::vector<const Json*> out;
   const std::string oldest = print_time(now - kEventAge);
-  for (std::size_t i = 0; i < by_time.size(); ++i)
-    if (i >= kMostEvents || by_time[i].first < oldest) out.push_back(by_time[i].second);
+  std::vector<const Json*> out, kept;
+  for (const Json& event : events)
+    if (!kube::deleting(event)) (event["spec"]["time"].string() < oldest ? out : kept).push_back(&event);
+  if (kept.size() <= kMostEvents) return out;
+  // What went well is forgotten first.
+  const auto key = [](const Json* event) { return std::tuple((*event)["spec"]["level"].string() == "Info", (*event)["spec"]["time"].string()); };
+  std::sort(kept.begin(), kept.end(), [&](const Json* a, const Json* b) {
+    const auto [a_info, a_time] = key(a);
+    const auto [b_info, b_time] = key(b);
+    return a_info != b_info ? b_info : a_time != b_time ? a_time > b_time : kube::name_of(*a) < kube::name_of(*b);
+  });
+  out.insert(out.end(), kept.begin() + static_cast<std::ptrdiff_t>(kMostEvents), kept.end());
   return out;
 }
 

@@ -31,7 +31,7 @@ std::vector<std::string> told(const std::vector<Json>& events) {
 std::vector<Json> events(const char* before, const char* after, const std::vector<std::pair<Json, Json>>& instances = {}) {
   std::vector<InstanceChange> changes;
   for (const auto& [object, status] : instances) changes.push_back({&object, &status});
-  return cluster_events(cluster(before), *kube::parse_json(after), changes, [](const std::string&) -> const Json* { return nullptr; }, now);
+  return cluster_events(cluster(before), *kube::parse_json(after), changes, now);
 }
 std::vector<std::string> of_instance(const char* before, const char* after, const char* spec = R"({"instanceGroupName": "gpu", "nodeLogicalId": "l"})") { return told(events("{}", "{}", {{instance("i-1", before, spec), *kube::parse_json(after)}})); }
 

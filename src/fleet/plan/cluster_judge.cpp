@@ -41,6 +41,12 @@ void Planner::judge() {
     Json entry = Json::object({{"instanceGroupName", group.name}, {"status", full && !leaving ? "InService" : !served_ ? "Creating" : stuck != nullptr && (stuck->phase == "Failure" || stuck->value.node.empty()) ? "Degraded" : "Updating"}, {"current", running}, {"target", target}, {"issued", next_.at(group.name).issued}});
     if (const std::string retired = next_.at(group.name).retired.text(); !retired.empty()) entry.set("retired", retired);
     if (stuck != nullptr && !stuck->message.empty()) entry.set("message", fmt::format("{}: {}", stuck->value.id, stuck->message));
+    const Json* before = nullptr;
+    for (const Json& one : status_["instanceGroups"].items())
+      if (one["instanceGroupName"].string() == group.name) before = &one;
+    // By it one occurrence is told from the next.
+    const bool same = before != nullptr && (*before)["status"] == entry["status"] && lacks_machines(*before) == lacks_machines(entry);
+    entry.set("since", same && before->has("since") ? (*before)["since"].string() : print_time(now_));
     groups.push(std::move(entry));
     told.insert(group.name);
   }
@@ -83,8 +89,8 @@ void Planner::judge() {
     return tell("InService", kept);
   }
   // Nothing of the change is left; what had failed before it has failed since.
-  if (taken_back_ && settled) return tell("InService", status_["failed"]["message"].string());
-  if (taken_back_) return tell("RollingBack", status_["failed"]["message"].string());
+  if (taken_back_ && settled) status_.child("failed").set("done", true);
+  if (taken_back_) return tell(status_["failed"]["done"].boolean() ? "InService" : "RollingBack", status_["failed"]["message"].string());
   if (good == cluster_.generation) return tell("InService", slurm_refuses);
   const Instant began = parse_time(status_["began"].string()).value_or(now_);
   Instant latest = began;  // what a script has taken is not waiting

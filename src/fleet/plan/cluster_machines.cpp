@@ -43,7 +43,7 @@ void Planner::keep(One& one) {
     return;
   } else if (const std::string& owner = owner_of(*node); owner != value.id) {
     if (!owner.empty()) {
-      for (const char* const field : {"node", "made", "lifecycle"}) one.status.erase(field);  // another was quicker
+      for (const char* const field : {"node", "made", "lifecycle", "runningSince", "slurmNode", "address", "address6"}) one.status.erase(field);  // another was quicker
     } else {
       add(Verb::Update, resources::nodes, laid_over(*node, Json::object({{"metadata", Json::object({{"labels", labels_for(value, is_open(one))}})}})), fmt::format("it is {} of group {} now", value.id, value.group));
       last().if_live = value.id;
@@ -58,8 +58,12 @@ void Planner::keep(One& one) {
   const bool open = is_open(one);
   const InstanceGroup* of = cluster_.group(value.group);
   Json dressed = !slurm_ && open && of != nullptr ? dress(*node, of->labels, of->taints, true) : *node;
+  settle_scripts(one);
+  const bool fixed = value.ran || value.scripts.has_value();  // as it is stored
   if (!open && !slurm_) {
     if (!closed_for(one, *node)) return;  // any pod might come
+  } else if (!fixed) {
+    look_again(std::chrono::seconds(1));
   } else if (open && (*node)["metadata"]["labels"][api::kGroupNameLabel].string() != value.group) {
     add(Verb::Update, resources::nodes, laid_over(*node, Json::object({{"metadata", Json::object({{"labels", labels_for(value, true)}})}})), fmt::format("group {} may use it", value.group));
     last().if_live = value.id;
@@ -92,9 +96,9 @@ void Planner::keep(One& one) {
   }
   one.status.set("slurmNode", kube::name_of(*pod));
   const kube::PodWords words = kube::words_of_pod(*pod);
+  for (const Json& ip : (*pod)["status"]["podIPs"].items()) one.status.set(ip["ip"].string().find(':') == std::string::npos ? "address" : "address6", ip["ip"]);
   if (!kube::deleting(*pod) && (*pod)["status"]["phase"].string() == "Running" && kube::condition_is_true(*pod, "Ready")) complete(one);
   else one.message = fmt::format("{} on it: {}", kube::name_of(*pod), words.status == "Running" ? "not ready yet" : words.status);
-  for (const Json& ip : (*pod)["status"]["podIPs"].items()) one.status.set(ip["ip"].string().find(':') == std::string::npos ? "address" : "address6", ip["ip"]);
 }
 
 void Planner::fail_instance(One& one, std::string why) {
@@ -215,8 +219,10 @@ void Planner::let_go(One& one) {
   back = (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id ? uncordoned(std::move(back)) : std::move(back);
   for (const char* const label : {api::kInstanceLabel, api::kClusterLabel, api::kClusterNameLabel, api::kGroupNameLabel, api::kComputeTypeLabel}) back.child("metadata").child("labels").erase(label);
   // Nor is one that fell silent, and may run what it ran.
-  // Where the script's root was the machine itself, it is half made.
-  if (!value.replace.empty() || silent || (!slurm_ && failed_script(one) != nullptr)) back.child("metadata").child("labels").set(kReplaced, value.id);
+  // Where a script's root was the machine itself, and it did not end well, it is half made.
+  const bool own_root = !slurm_ && (machine == nullptr || !(*machine)["spec"]["local"].is_object());
+  const bool half_made = own_root && !value.ran && value.scripts && value.scripts->any() && (failed_script(one) != nullptr || script_record(one, ScriptStage::OnCreate)["phase"].string() != "Succeeded");
+  if (!value.replace.empty() || silent || half_made) back.child("metadata").child("labels").set(kReplaced, value.id);
   add(Verb::Update, resources::nodes, std::move(back), fmt::format("{} has left", value.id));
   guard(value.node, silent);
 }

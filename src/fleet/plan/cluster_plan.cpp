@@ -107,7 +107,8 @@ ClusterPlan Planner::run() {
   }
   if (undone_) {
     all_leave();
-    const bool gone = take_down() && settle_instances() && space_gone();
+    // Its namespace stays: what was told is in it.
+    const bool gone = take_down() && settle_instances() && claims_gone();
     tell(gone ? "Failed" : "RollingBack", status_["failed"]["message"].string());
     if (Json* groups = status_.find("instanceGroups"); groups != nullptr)
       for (Json& group : groups->items()) {
@@ -157,6 +158,8 @@ ClusterPlan Planner::done() {
     one.status.set("phase", one.phase.empty() ? one.value.phase.empty() ? "Pending" : one.value.phase : one.phase);
     if (one.message.empty()) one.status.erase("message");
     else one.status.set("message", one.message);
+    // By it one occurrence is told from the next.
+    if (one.status["phase"] != (*one.object)["status"]["phase"]) one.status.set("phaseSince", print_time(now_));
     if (one.status == (*one.object)["status"]) continue;
     changes_.push_back({one.object, &one.status});
     // First of all: what is done with a machine follows from what is written here.
@@ -165,6 +168,7 @@ ClusterPlan Planner::done() {
     if (!changed.contains(one.value.id)) told_.push_back({.verb = Verb::UpdateStatus, .resource = api::kInstances, .object = std::move(told), .if_empty = {}, .if_gone = {}, .if_live = {}, .live_node = {}, .unrun = {}, .if_not_of = {}, .if_silent = {}, .tells_of = {}, .why = "what is known of it"});
   }
   out_.steps.insert(out_.steps.begin(), std::make_move_iterator(told_.begin()), std::make_move_iterator(told_.end()));
+  if (status_["phase"] != object_["status"]["phase"]) status_.set("phaseSince", print_time(now_));
   tell_events();
   if (!gone_ && status_ != object_["status"]) out_.status = status_;
   return std::move(out_);
@@ -176,7 +180,7 @@ void Planner::tell_events() {
   Json from = object_;
   if (in_.events.empty() && !served_) from.erase("status");
   std::vector<ClusterStep> steps;
-  for (Json& event : cluster_events(from, status_, changes_, [this](const std::string& node) { return node_of(node); }, now_)) {
+  for (Json& event : cluster_events(from, status_, changes_, now_)) {
     event.child("metadata").set("namespace", cluster_.space).set("ownerReferences", Json::array({kube::owner_reference(object_)}));
     ClusterStep step{.verb = Verb::Create, .resource = api::kClusterEvents, .object = std::move(event), .if_empty = {}, .if_gone = {}, .if_live = {}, .live_node = {}, .unrun = {}, .if_not_of = {}, .if_silent = {}, .tells_of = {}, .why = "it happened"};
     step.tells_of = step.object["spec"]["instanceId"].string();
@@ -184,7 +188,10 @@ void Planner::tell_events() {
   }
   constexpr std::size_t at_a_time = 100;
   for (const Json* event : events_to_forget(in_.events, now_)) {
-    if (out_.steps.size() >= at_a_time) break;
+    if (out_.steps.size() >= at_a_time) {
+      look_again(std::chrono::seconds(1));
+      break;
+    }
     add(Verb::Delete, api::kClusterEvents, *event, "there are newer ones");
   }
   out_.steps.insert(out_.steps.begin(), std::make_move_iterator(steps.begin()), std::make_move_iterator(steps.end()));

@@ -131,6 +131,23 @@ class Planner {
   }
   // It may have what Slurm runs: nothing is to run on it before OnCreate has.
   bool is_open(const One& one) const { return scripts_of(one).on_create.empty() || script_record(one, ScriptStage::OnCreate)["phase"].string() == "Succeeded"; }
+  // What it was to run by is not there, and its group has something else by now: nothing has come of it, so it may.
+  bool renew_scripts(One& one, const InstanceGroup& group) {
+    if (!one.value.scripts || one.status["lifecycle"]["config"] == lifecycle_of(group)) return false;
+    fix_scripts(one);
+    one.message = "its group has other scripts now";
+    look_again(std::chrono::seconds(1));
+    return true;
+  }
+  const Json* script_pod_named(const std::string& pod_name) {
+    if (!script_pods_) {
+      script_pods_.emplace();
+      for (const Json& pod : in_.pods)
+        if (kube::space_of(pod) == cluster_.space) script_pods_->emplace(kube::name_of(pod), &pod);
+    }
+    const auto found = script_pods_->find(pod_name);
+    return found == script_pods_->end() ? nullptr : found->second;
+  }
   bool runs_script(const One& one) const {
     const auto found = pods_on_.find(one.value.node);
     return found != pods_on_.end() && std::any_of(found->second.begin(), found->second.end(), [&](const Json* pod) { return is_script(*pod) && holds_machine(*pod, cluster_.orchestrator); });
@@ -152,9 +169,13 @@ class Planner {
     return out;
   }
 
-  // Who has none when he gets a machine never has any.
+  // What lets Slurm in at once is fixed before it can: whatever the group becomes, no script comes under it later.
   void settle_scripts(One& one) const {
-    if (const InstanceGroup* group = cluster_.group(one.value.group); group == nullptr || !group->scripts.any()) one.status.child("lifecycle").set("config", Json::object());
+    if (!one.value.ran && !one.value.scripts && scripts_of(one).on_create.empty()) fix_scripts(one);
+  }
+  void fix_scripts(One& one) const {
+    const InstanceGroup* group = cluster_.group(one.value.group);
+    one.status.child("lifecycle").set("config", group == nullptr || !group->scripts.any() ? Json::object() : lifecycle_of(*group));
   }
 
   // Which machine an instance gets is written down before anything is done with it.
@@ -191,7 +212,9 @@ class Planner {
   }
 
   void fail_instance(One& one, std::string why);
-  static void tell_addresses(One& one, const Json& node) {
+  // Of the machine, until Slurm's node has one of its own.
+  void tell_addresses(One& one, const Json& node) const {
+    if (slurm_ && one.status.has("slurmNode")) return;
     for (const Json& address : node["status"]["addresses"].items())
       if (address["type"].string() == "InternalIP") one.status.set(address["address"].string().find(':') == std::string::npos ? "address" : "address6", address["address"]);
   }
@@ -260,6 +283,8 @@ class Planner {
   bool take_down();
   // True: the namespace is gone.
   bool space_gone();
+  // True: so are its volumes.
+  bool claims_gone();
   void finish();
 
   // ---- what is told
@@ -303,6 +328,7 @@ class Planner {
   std::optional<std::set<std::string>> configs_;  // "INSTANCE/ADDRESS" of what is stored for scripts
   std::optional<std::vector<Json>> wanted_configs_;
   bool configs_written_ = false;
+  std::optional<std::map<std::string, const Json*>> script_pods_;  // of its namespace, by name
   std::map<std::string, int> scripts_going_;  // by group: instances whose script is at work
   std::vector<ClusterStep> told_;
   std::vector<InstanceChange> changes_;      // instances whose status is another now

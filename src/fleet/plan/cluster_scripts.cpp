@@ -23,8 +23,7 @@ void Planner::run_script(One& one, ScriptStage stage) {
     return fail_instance(one, record["message"].string() + (again ? fmt::format(" (another machine tries it at {})", print_time(*again)) : ""));
   }
   const std::string pod_name = script_pod_name(value.id, stage);
-  const Json* pod = find_named(in_.pods, pod_name);
-  if (pod != nullptr && kube::space_of(*pod) != cluster_.space) pod = nullptr;
+  const Json* pod = script_pod_named(pod_name);
   if (pod != nullptr && (!is_script_of(*pod, *one.object) || (*pod)["spec"]["nodeName"].string() != value.node)) {
     one.message = fmt::format("{} waits: pod {} is not its own; delete it", file, kube::key_of(*pod).text());
     return look_again(std::chrono::seconds(15));
@@ -75,18 +74,20 @@ void Planner::run_script(One& one, ScriptStage stage) {
   const auto source = in_.sources.find(scripts.uri);
   if (source == in_.sources.end()) return look_again(std::chrono::seconds(1));
   if (!source->second.bundle) {
+    if (source->second.missing && renew_scripts(one, *group)) return;
     if (source->second.missing) fail_instance(one, source->second.problem);
     else one.message = source->second.problem;
     return look_again(std::chrono::seconds(15));
   }
   const ScriptBundle& bundle = *source->second.bundle;
   if (std::find(bundle.paths.begin(), bundle.paths.end(), file) == bundle.paths.end()) {
+    if (renew_scripts(one, *group)) return;
     fail_instance(one, fmt::format("there is no file {} below {}", file, scripts.uri));
     return look_again(std::chrono::seconds(15));
   }
   // From now on it runs by these, whatever its group's become.
   if (!value.scripts) {
-    one.status.child("lifecycle").set("config", lifecycle_of(*group));
+    fix_scripts(one);
     one.message = fmt::format("{} starts", file);
     return look_again(std::chrono::seconds(1));
   }
@@ -130,7 +131,8 @@ bool Planner::configs_stored(const One& due) {
     wanted_configs_ = script_configs(cluster_, object_, nodes);
   }
   const Json* heads = find_named(in_.configs, kube::name_of(wanted_configs_->front()));
-  const bool current = heads != nullptr && (*heads)["data"] == wanted_configs_->front()["data"];
+  // A pod that mounts one that is not there would wait for ever.
+  const bool current = heads != nullptr && (*heads)["data"] == wanted_configs_->front()["data"] && std::all_of(wanted_configs_->begin(), wanted_configs_->end(), [&](const Json& wanted) { return find_named(in_.configs, kube::name_of(wanted)) != nullptr; });
   if (there && current) return true;
   if (configs_written_) return false;
   configs_written_ = true;

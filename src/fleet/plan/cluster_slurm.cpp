@@ -79,6 +79,17 @@ bool Planner::space_gone() {
   return false;
 }
 
+bool Planner::claims_gone() {
+  bool gone = true;
+  for (const Json& claim : in_.claims) {
+    if (kube::name_of(claim) != kJailClaim && kube::name_of(claim) != kSpoolClaim) continue;
+    gone = false;
+    if (!kube::deleting(claim)) add(Verb::Delete, resources::claims, claim, "the cluster goes");
+  }
+  if (!gone) look_again(std::chrono::seconds(2));  // nobody tells of claims
+  return gone;
+}
+
 void Planner::finish() {
   if (!space_gone()) return;
   Json without = object_;
