@@ -163,9 +163,7 @@ LifecycleScripts read_scripts(const Json& from, const auto& problem) {
   std::string_view prefix = slash == rest.npos ? std::string_view() : rest.substr(slash + 1);
   while (!prefix.empty() && prefix.back() == '/') prefix.remove_suffix(1);
   out.prefix = std::string(prefix);
-  const bool bucket = out.bucket.size() >= 3 && out.bucket.size() <= 63 && out.bucket.front() != '.' && out.bucket.front() != '-' && out.bucket.find("..") == std::string::npos &&
-                      std::all_of(out.bucket.begin(), out.bucket.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-'; });
-  if (!out.uri.starts_with(scheme) || !bucket || (!out.prefix.empty() && !is_inner_path(out.prefix))) problem("lifeCycleConfig.sourceS3Uri", fmt::format("\"{}\" is not of the form s3://BUCKET/PREFIX", out.uri));
+  if (!out.uri.starts_with(scheme) || !is_bucket_name(out.bucket) || (!out.prefix.empty() && !is_inner_path(out.prefix))) problem("lifeCycleConfig.sourceS3Uri", fmt::format("\"{}\" is not of the form s3://BUCKET/PREFIX", out.uri));
   else if (!out.any()) problem("lifeCycleConfig", "onCreate or onInitComplete is expected: the script to run");
   return out;
 }
@@ -226,6 +224,10 @@ InstanceGroup read_group(const Json& from, const std::string& where, const Json&
 }
 
 }  // namespace
+
+bool is_bucket_name(std::string_view name) {
+  return name.size() >= 3 && name.size() <= 63 && name.front() != '.' && name.front() != '-' && name.find("..") == name.npos && std::all_of(name.begin(), name.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-'; });
+}
 
 LifecycleScripts read_lifecycle(const Json& config) {
   bool good = true;

@@ -66,6 +66,7 @@ struct LifecycleScripts {
   std::string on_init_complete;     // once Slurm runs on it, or, where Kubernetes orchestrates, the node is ready; may be empty
   bool any() const { return !on_create.empty() || !on_init_complete.empty(); }
 };
+bool is_bucket_name(std::string_view name);  // by the rules of S3: nothing else gets into a path
 LifecycleScripts read_lifecycle(const kube::Json& config);  // `lifeCycleConfig`, in lower camel case; null, or one that is none: there are none
 
 // Each node of a group has a number, given once: 1 to `issued`; those of `retired` are gone or to go. So a name never comes back.

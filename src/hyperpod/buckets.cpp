@@ -63,10 +63,6 @@ Result<Fd> folder_of(const std::string& bucket, const std::string& path, bool ma
 
 }  // namespace
 
-bool is_bucket_name(std::string_view name) {
-  return name.size() >= 3 && name.size() <= 63 && name.front() != '.' && name.front() != '-' && name.find("..") == name.npos && std::all_of(name.begin(), name.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-'; });
-}
-
 bool is_object_key(std::string_view key) {
   if (key.empty() || key.size() > 1024 || std::any_of(key.begin(), key.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; })) return false;
   for (const std::string& part : split(key, '/'))

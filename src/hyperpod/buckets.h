@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/cluster.h"
 #include "base/clock.h"
 #include "base/result.h"
 
@@ -19,8 +20,7 @@ struct ObjectInfo {
   std::string etag;  // 32 hex digits: another file, another mark; no sum of its content
 };
 
-// Names of S3: nothing else gets into a path.
-bool is_bucket_name(std::string_view name);
+using api::is_bucket_name;
 // Of a key that is a path below the bucket: no empty parts, no "." and "..", no control characters, at most 1,024 bytes.
 bool is_object_key(std::string_view key);
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/encoding.h"
+#include "http/server_rules.h"
 #include "hyperpod/query_protocol.h"
 #include "hyperpod/text.h"
 
@@ -31,14 +32,6 @@ std::optional<Place> place_of(const http::Request& request) {
 
 bool asks(const http::Request& request, std::string_view name) {
   return std::any_of(request.target.query.begin(), request.target.query.end(), [&](const auto& pair) { return pair.first == name; });
-}
-
-std::string http_time(Instant time) {
-  const std::time_t seconds = std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char text[40];
-  return {text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts)};
 }
 
 http::Response xml(const std::string& id, std::string body) { return {.status = 200, .headers = {{"Content-Type", "application/xml"}, {"x-amz-request-id", id}}, .body = R"(<?xml version="1.0" encoding="UTF-8"?>)" "\n" + std::move(body), .parts = {}}; }
@@ -178,7 +171,7 @@ class Answerer {
     return out.substr(0, out.size() - 1) + ".000Z";
   }
 
-  static http::Headers headers_of(const ObjectInfo& object, const std::string& id) { return {{"ETag", "\"" + object.etag + "\""}, {"Last-Modified", http_time(object.modified)}, {"Content-Type", "binary/octet-stream"}, {"Accept-Ranges", "bytes"}, {"x-amz-request-id", id}}; }
+  static http::Headers headers_of(const ObjectInfo& object, const std::string& id) { return {{"ETag", "\"" + object.etag + "\""}, {"Last-Modified", http::http_date(object.modified)}, {"Content-Type", "binary/octet-stream"}, {"Accept-Ranges", "bytes"}, {"x-amz-request-id", id}}; }
 
   Answer<http::Response> get_object() {
     if (auto done = call_.allow("s3:GetObject", arn(key_)); !done) return std::unexpected(done.error());
