@@ -394,18 +394,25 @@ int run_lifecycle(const LifecycleOptions& options) {
   const auto loaded = load(options);
   if (!loaded) return refuse(loaded.error().message);
   if (options.root != "/" && (::chroot(options.root.c_str()) != 0 || ::chdir("/") != 0)) return refuse(fmt::format("enter {}: {}", options.root, std::strerror(errno)));
-  if (auto done = lay_out(options, *loaded); !done) return refuse(done.error().message);
-  if (auto done = check_script(options, *loaded); !done) return refuse(done.error().message);
+  // What it holds is nobody's who comes later to this machine. A folder that is somebody else's is his.
+  const auto tidy = [&] {
+    if (own_folders(options.folder)) (void)remove_tree(options.folder);
+  };
+  const auto give_up = [&](const std::string& words) {
+    tidy();
+    return refuse(words);
+  };
+  if (auto done = lay_out(options, *loaded); !done) return give_up(done.error().message);
+  if (auto done = check_script(options, *loaded); !done) return give_up(done.error().message);
   Log log((std::string(kLogFolder) + "/provisioning.log").c_str());
   std::string why;
   const auto code = run_to_end(options, log, why);
-  if (!code) return refuse(code.error().message);
+  if (!code) return give_up(code.error().message);
   if (*code != 0) {
     const std::string tail = log.tail();
     tell(why + (tail.empty() ? "" : ":\n" + tail));
   }
-  // What it holds is nobody's who comes later to this machine.
-  (void)remove_tree(options.folder);
+  tidy();
   log_info("the script has ended", {{"script", options.script}, {"status", std::to_string(*code)}});
   return *code;
 }

@@ -143,6 +143,7 @@ TEST_F(Lifecycle, WhatIsNoScriptIsToldInWordsThatHelp) {
   files["on_create.sh"] = "echo hello\n";
   EXPECT_EQ(run(), 125);
   EXPECT_THAT(text("/word"), HasSubstr("it does not begin with #!"));
+  EXPECT_FALSE(exists(root + options.folder)) << "nothing of it is left";
   files["on_create.sh"] = "#!/bin/sh\r\necho hello\r\n";
   EXPECT_EQ(run(), 125);
   EXPECT_THAT(text("/word"), HasSubstr("CR LF"));
@@ -176,6 +177,7 @@ TEST_F(Lifecycle, AFolderInTmpThatSomebodyElseMadeIsRefused) {
   ASSERT_EQ(::chown((root + "/tmp/sagemaker-x").c_str(), 1000, 1000), 0);
   EXPECT_EQ(run(), 125);
   EXPECT_THAT(text("/word"), HasSubstr("/tmp/sagemaker-x is not a folder that root alone can change"));
+  EXPECT_TRUE(exists(root + "/tmp/sagemaker-x"));
   ASSERT_TRUE(remove_tree(root + "/tmp/sagemaker-x"));
   ASSERT_EQ(::symlink("/etc", (root + "/tmp/sagemaker-x").c_str()), 0);
   EXPECT_EQ(run(), 125);
