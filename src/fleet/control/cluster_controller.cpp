@@ -243,6 +243,7 @@ Result<kube::Next> ClusterController::reconcile(const kube::ObjectKey& key) {
       if (step.verb == ClusterStep::Verb::Create) untold.insert(step.tells_of);
       continue;
     }
+    if (refused && step.resource == api::kClusterEvents) continue;  // each would wait for an answer, and hold up what comes after
     const auto why_not = objection(step, cluster.space, cluster.orchestrator);
     if (why_not && *why_not) {
       waits = true;
