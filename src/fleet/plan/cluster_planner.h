@@ -283,7 +283,7 @@ class Planner {
   bool take_down();
   // True: the namespace is gone.
   bool space_gone();
-  // True: so are its volumes.
+  // True: its volumes are gone.
   bool claims_gone();
   void finish();
 

@@ -31,7 +31,7 @@ void Planner::run_script(One& one, ScriptStage stage) {
   if (pod != nullptr) {
     const ScriptEnd end = end_of_script(*pod);
     const auto note = [&](const char* phase) {
-      Json record = Json::object({{"phase", phase}, {"exitCode", end.exit_code}, {"at", print_time(now_)}, {"sum", (*pod)["metadata"]["annotations"]["fairlead.dev/script-sum"]}});
+      Json record = Json::object({{"phase", phase}, {"exitCode", end.exit_code}, {"at", print_time(now_)}, {"sum", (*pod)["metadata"]["annotations"][kScriptSum]}});
       if (!end.message.empty()) record.set("message", fmt::format("{}: {}", file, end.message));
       one.status.child("lifecycle").set(field_of(stage), std::move(record));
     };

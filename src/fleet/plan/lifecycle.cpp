@@ -181,7 +181,7 @@ Json script_pod(const api::Cluster& cluster, const api::InstanceGroup& group, co
   if (root == ScriptRoot::Machine) spec.set("hostPID", true);
   return Json::object({{"apiVersion", "v1"}, {"kind", "Pod"},
                        {"metadata", Json::object({{"name", script_pod_name(instance.id, stage)}, {"namespace", cluster.space}, {"labels", std::move(labels)},
-                                                  {"annotations", Json::object({{"fairlead.dev/script-sum", bundle.sum}})}, {"ownerReferences", Json::array({kube::owner_reference(owner)})}})},
+                                                  {"annotations", Json::object({{kScriptSum, bundle.sum}})}, {"ownerReferences", Json::array({kube::owner_reference(owner)})}})},
                        {"spec", std::move(spec)}});
 }
 
