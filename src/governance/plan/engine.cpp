@@ -73,6 +73,7 @@ void ContinuousEngine::State::configure(const EngineSpec& spec) {
     if (!ledger.has_parent(n)) roots[ledger.tree(n)] = n;
   versions.assign(trees, 1);
   dirty.assign(trees, {});
+  open_cells.assign(trees, {});
   dirty_trees.clear();
   tree_is_dirty.assign(trees, false);
   by_tree.assign(trees, {});
@@ -82,6 +83,9 @@ void ContinuousEngine::State::configure(const EngineSpec& spec) {
   for (auto* list : {&pruned_in, &path_in, &source_in, &share_in}) list->assign(nodes, 0);
   source_at.assign(nodes, 0);
   share_at.assign(nodes, {});
+  looked_at.assign(nodes, 0);
+  best_of.assign(nodes, {});
+  looks = 0;
   searches = 0;
   lost_to.clear();  // other quotas, other rights
   queue_of.assign(nodes, nothing);
@@ -133,6 +137,7 @@ void ContinuousEngine::State::compile(ClassId c) {
   Class& k = classes[c];
   k.asks.clear(), k.order.clear(), k.parts.clear(), k.options.clear(), k.uses.clear(), k.places.clear();
   k.never = {};
+  k.simple = false;
   for (std::uint32_t p = 0; p < k.spec.pod_sets.size(); ++p) {
     const std::optional<PlaceAsk>& asked = k.spec.pod_sets[p].place;
     if (!asked || asked->count <= 0) continue;
@@ -195,6 +200,7 @@ void ContinuousEngine::State::compile(ClassId c) {
     }
     k.parts.push_back(part);
   }
+  k.simple = k.parts.size() == 1 && k.options.size() == 1 && k.places.empty() && !k.spec.can_be_cut();
 }
 
 void ContinuousEngine::State::count(Class& k, Choice& choice) {
@@ -384,11 +390,10 @@ void ContinuousEngine::State::freed(NodeId leaf, const std::vector<Use>& uses) {
   for (const Use& use : uses) {
     for (NodeId node = leaf; node != no_node; node = ledger.parent(node)) {
       Cell& cell = cells[base[node] + use.column];
-      while (!cell.exact.empty() && cell.exact.front().threshold >= ledger.usage(node, use.column)) {
-        const Waiter who = cell.exact.front();
-        std::pop_heap(cell.exact.begin(), cell.exact.end(), needs_less_use);
-        cell.exact.pop_back();
-        if (classes[who.what].generation == who.generation && !goes_on_waiting(who.what)) wake(who.what);
+      if (!cell.open && !cell.exact.empty() && cell.exact.front().threshold >= ledger.usage(node, use.column)) {  // who of them is woken, the drain decides
+        cell.open = true;
+        open_cells[ledger.tree(node)].push_back({node, use.column});
+        mark_tree(ledger.tree(node));
       }
       if (cell.waiters.empty()) {
         cell.released = 0;
@@ -421,6 +426,10 @@ void ContinuousEngine::State::mark(std::uint32_t q) {
   queue.dirty = true;
   const std::uint32_t tree = ledger.tree(queue.leaf);
   dirty[tree].push_back(q);
+  mark_tree(tree);
+}
+
+void ContinuousEngine::State::mark_tree(std::uint32_t tree) {
   if (tree_is_dirty[tree]) return;
   tree_is_dirty[tree] = true;
   dirty_trees.push_back(tree);

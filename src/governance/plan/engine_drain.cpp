@@ -175,7 +175,7 @@ void ContinuousEngine::State::tell_restless(std::vector<EngineDecision>& out) {
     if (!k.parked || k.lacks == no_column || k.wait.rule != EngineWait::Rule::Short) continue;
     const auto tight = ledger.tight(queues[k.queue].leaf, k.lacks);
     k.wait.node = tight.node, k.wait.column = k.lacks, k.wait.missing = minus(k.wants, tight.available);
-    if (k.told == k.wait) continue;
+    if (k.told.rule == k.wait.rule && k.told.node == k.wait.node && k.told.column == k.wait.column && k.told.missing == k.wait.missing) continue;  // of this rule there is no more
     k.told = k.wait;
     out.push_back({EngineDecision::Kind::Waits, nothing, c});
   }
@@ -206,6 +206,10 @@ void ContinuousEngine::State::park(ClassId c, std::vector<EngineDecision>& out) 
     waiters.push_back({.what = c, .generation = k.generation, .missing = one.missing, .per_pod = counted ? k.places[one.of].ask.per_pod : PodAmounts{}, .counted = counted});
   }
   if (!queues[k.queue].strict) queues[k.queue].classes.remove(c, class_at, [this](ClassId a, ClassId b) { return class_first(a, b); });
+  if (k.lacks != no_column && k.wait.rule == EngineWait::Rule::Short) {  // told at the end, when it is known how much
+    if (!std::exchange(k.retold, true)) restless.push_back(c);
+    return;
+  }
   if (k.told == k.wait) return;
   k.told = k.wait;
   out.push_back({EngineDecision::Kind::Waits, nothing, c});
@@ -303,10 +307,12 @@ void ContinuousEngine::State::drain(std::vector<EngineDecision>& out) {
     std::sort(trees.begin(), trees.end());
     for (const std::uint32_t tree : trees) drain(tree, out);
   }
-  if (!restless.empty()) tell_restless(out);
+  tell_restless(out);
 }
 
 void ContinuousEngine::State::drain(std::uint32_t tree, std::vector<EngineDecision>& out) {
+  bool looked = false;
+  std::uint32_t next = nothing;  // whose turn it is beside all that are not awake
   while (true) {
     // Those whose jobs, or room, have changed; more of them when victims had more than was needed.
     for (const std::uint32_t q : sorted(std::exchange(dirty[tree], {}))) {
@@ -314,6 +320,17 @@ void ContinuousEngine::State::drain(std::uint32_t tree, std::vector<EngineDecisi
       refresh(q, out);
     }
     const std::uint32_t q = first(tree);
+    const bool settled = q != nothing && q == std::exchange(next, nothing);
+    if (!settled && !open_cells[tree].empty()) {
+      if (!looked && may_look(q)) {
+        next = wake_first(tree, q);
+        looked = dirty[tree].empty() || next != nothing;
+      } else if (wake_rest(tree)) {
+        continue;
+      }
+      if (!dirty[tree].empty()) continue;
+      next = nothing;
+    }
     if (q == nothing) break;
     Queue& queue = queues[q];
     if (queue.version != versions[tree] || queue.found.preempts) {  // others were admitted since it was found

@@ -62,8 +62,7 @@ bool ContinuousEngine::State::queue_first(std::uint32_t a, std::uint32_t b) cons
   return later(y.head, x.head);
 }
 
-bool ContinuousEngine::State::bid_first(NodeId a, NodeId b) const {
-  const Bid &x = bids[a], &y = bids[b];
+bool ContinuousEngine::State::bid_first(const Bid& x, const Bid& y) const {
   if (x.borrows != y.borrows) return y.borrows;
   if (const int order = compare(x.share, y.share); order != 0) return order < 0;
   const Queue &p = queues[x.queue], &q = queues[y.queue];
@@ -89,7 +88,7 @@ void ContinuousEngine::State::reorder(std::uint32_t q) {
     else heap.remove(q, queue_at, less);
     return;
   }
-  const auto less = [this](NodeId a, NodeId b) { return bid_first(a, b); };
+  const auto less = [this](NodeId a, NodeId b) { return bid_first(bids[a], bids[b]); };
   std::uint32_t nominee = queue.nominates ? q : nothing, weighed = nothing;
   for (NodeId node = queue.leaf; ledger.has_parent(node);) {
     const NodeId above = ledger.parent(node);

@@ -82,6 +82,7 @@ struct ContinuousEngine::State {
     std::uint32_t generation = 0;      // of its waiting for room
     bool parked = false;
     bool retold = false;               // it is in `restless`
+    bool simple = false;               // there is one way to give it quota, a sum of numbers
     Column lacks = no_column;          // parked for want of one thing alone, which is asked for again before it wakes; else no_column
     Amount wants = 0;                  // of it
     EngineWait wait, told;
@@ -130,6 +131,7 @@ struct ContinuousEngine::State {
     std::uint64_t version = 0;        // of its tree, when this was found
     Entry head;
     std::int64_t priority = 0;
+    std::uint64_t looked_at = 0;      // by wake_first()
   };
 
   struct Waiter {
@@ -149,6 +151,11 @@ struct ContinuousEngine::State {
     Amount released = 0;
     std::vector<Waiter> waiters;  // a heap: who misses least first; thresholds are counts of what was released
     std::vector<Waiter> exact;    // a heap: thresholds are uses of the node, at which they fit there
+    bool open = false;            // in `open_cells`: the use may have fallen to some of these
+  };
+  struct CellAt {
+    NodeId node = no_node;
+    Column column = no_column;
   };
 
   // Fair order: what a child brings to its cohort.
@@ -174,6 +181,7 @@ struct ContinuousEngine::State {
   void count(Class& k, Choice& choice);
   void give_back(const Class& k, const Choice& choice, const EnginePlacement* place);
   void mark(std::uint32_t queue);
+  void mark_tree(std::uint32_t tree);
   void wake(ClassId c);
   void freed(NodeId leaf, const std::vector<Use>& uses);  // in `ledger`: wakes
   Held held_of(JobId job) const;
@@ -207,6 +215,21 @@ struct ContinuousEngine::State {
   void drain(std::vector<EngineDecision>& out);
   void drain(std::uint32_t tree, std::vector<EngineDecision>& out);
   bool drop_stale(Class& k);  // true: a live one is at the front
+
+  // engine_open.cpp
+  struct Fit {
+    bool fits = true;
+    int level = 0;     // how far it borrows, if it does
+    Use lacks;         // the first thing that is short, and how much of it must be available
+    Ledger::Tight at;  // what there is of that
+  };
+  Fit fit(const Class& k) const;  // of a simple one
+  bool may_look(std::uint32_t rival) const;
+  std::uint32_t wake_first(std::uint32_t tree, std::uint32_t rival);
+  bool wake_rest(std::uint32_t tree);
+  bool look_into(const CellAt& at);
+  std::uint32_t first_of(const std::vector<std::uint32_t>& bidding);
+  Bid bid_of(std::uint32_t q, NodeId node);
 
   // engine_claims.cpp
   const Ledger& seen() const { return claims.empty() ? ledger : claimed; }  // where room is looked for
@@ -253,7 +276,7 @@ struct ContinuousEngine::State {
   void add_to_line(const Class& got);  // a job of it was admitted
   bool class_first(ClassId a, ClassId b) const;
   bool queue_first(std::uint32_t a, std::uint32_t b) const;
-  bool bid_first(NodeId a, NodeId b) const;
+  bool bid_first(const Bid& a, const Bid& b) const;
   void weigh(std::uint32_t q, NodeId from);
   void reorder(std::uint32_t q);
   std::uint32_t first(std::uint32_t tree) const;
@@ -293,6 +316,7 @@ struct ContinuousEngine::State {
   std::vector<std::uint64_t> versions;     // of each tree: moves with its usage
   std::vector<std::vector<std::uint32_t>> dirty;  // queues, by tree
   std::vector<std::uint32_t> dirty_trees;
+  std::vector<std::vector<CellAt>> open_cells;  // cells in which somebody may fit now, by tree
   std::vector<bool> tree_is_dirty;
 
   std::vector<std::uint32_t> class_at, queue_at, node_at;  // places in heaps
@@ -312,7 +336,7 @@ struct ContinuousEngine::State {
     Amount want = 0;  // what the queue must have available for it; 0: it depends on more
   };
   std::vector<Shortage> short_of;
-  std::vector<ClassId> restless;  // something was given back that was not enough: what they miss is another amount now
+  std::vector<ClassId> restless;  // what they miss may be another amount now: told at the end of a drain
   std::vector<NoPlace> no_place;                 // beside them
   std::shared_ptr<const EnginePlacement> found_place;  // by look() and look_for_victims()
   struct Fitting {
@@ -339,6 +363,19 @@ struct ContinuousEngine::State {
   std::vector<Share> share_at;
   std::vector<std::uint32_t> source_at;
   std::uint64_t searches = 0;
+  // Of wake_first().
+  struct Candidate {
+    ClassId what = 0;
+    int level = 0;
+  };
+  std::uint64_t looks = 0;
+  std::vector<std::uint32_t> in_heap;   // places that are to be looked at
+  std::vector<ClassId> moved;
+  std::vector<Candidate> candidates;
+  std::vector<Candidate> passed_over;   // that would be awake, and could not be told from those that are, if all had been woken
+  std::vector<std::uint32_t> bidders;   // their queues, with what each would nominate
+  std::vector<Bid> best_of;            // of each node's children, in the look whose number `looked_at` has
+  std::vector<std::uint64_t> looked_at;
 };
 
 }  // namespace fairlead::governance

@@ -13,6 +13,7 @@ class IndexedHeap {
  public:
   bool empty() const { return items_.empty(); }
   std::uint32_t top() const { return items_.front(); }
+  std::size_t size() const { return items_.size(); }
 
   // It is new, or its key has changed.
   template <class Less>

@@ -148,7 +148,7 @@ class Ledger {
   struct Node {
     NodeId parent = no_node;
     std::uint32_t tree = 0;
-    std::size_t row = 0;       // of cells_: `rows` rows of the tree's width
+    std::size_t row = 0;       // of cells_: for each column of the tree its `rows` numbers, which are asked for together
     std::size_t lendable = 0;  // of lendable_: one for each resource of the tree
     std::uint32_t first_child = 0, child_count = 0;
     int height = 0;
@@ -169,7 +169,7 @@ class Ledger {
     Amount value;
   };
 
-  std::size_t cell(NodeId node, Row row, Column c) const { return nodes_[node].row + static_cast<std::size_t>(row) * trees_[nodes_[node].tree].width + c; }
+  std::size_t cell(NodeId node, Row row, Column c) const { return nodes_[node].row + std::size_t{c} * rows + static_cast<std::size_t>(row); }
   Amount at(NodeId node, Row row, Column c) const { return cells_[cell(node, row, c)]; }
   Amount& set(NodeId node, Row row, Column c) { return cells_[cell(node, row, c)]; }
   void write_usage(NodeId node, Column c, Amount value);
