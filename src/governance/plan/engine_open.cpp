@@ -20,7 +20,7 @@ ContinuousEngine::State::Fit ContinuousEngine::State::fit(const Class& k) const 
   return out;
 }
 
-// Those in the cell who fit become candidates. Those who find another limit wait at that. Those whose queue has somebody awake, and those of whom more than numbers is to be asked, are woken. False: nobody is left in it for whom the use is low enough.
+// Those in the cell for whom its use is low enough become candidates. Those whose queue has somebody awake, and those of whom more than numbers is to be asked, are woken. False: nobody became one.
 bool ContinuousEngine::State::look_into(const CellAt& at) {
   Cell& cell = cells[base[at.node] + at.column];
   const auto is_stale = [this](const Waiter& one) { return classes[one.what].generation != one.generation; };
@@ -31,7 +31,7 @@ bool ContinuousEngine::State::look_into(const CellAt& at) {
   const Amount used = ledger.usage(at.node, at.column);
   const std::size_t before = candidates.size();
   std::size_t stale = 0;
-  moved.clear(), in_heap.clear();
+  woken.clear(), in_heap.clear();
   if (!cell.exact.empty()) in_heap.push_back(0);
   for (std::size_t next = 0; next < in_heap.size(); ++next) {  // the heap's upper part
     const std::uint32_t place = in_heap[next];
@@ -45,28 +45,34 @@ bool ContinuousEngine::State::look_into(const CellAt& at) {
     }
     const Queue& queue = queues[k.queue];
     if (!k.simple || !queue.classes.empty() || queue.nominates) {
-      if (!k.simple && goes_on_waiting(one.what)) ++k.generation, moved.push_back(one.what);
-      else wake(one.what);
+      woken.push_back(one.what);
       ++stale;
       continue;
     }
     if (!std::exchange(k.retold, true)) restless.push_back(one.what);
-    if (const Fit found = fit(k); found.fits) {
-      candidates.push_back({one.what, found.level});
-    } else {
-      ++stale;
-      ++k.generation;
-      k.lacks = found.lacks.column, k.wants = found.lacks.amount;
-      moved.push_back(one.what);
-    }
+    candidates.push_back(one.what);
+  }
+  for (const ClassId c : woken) {
+    ++classes[c].generation;
+    if (!goes_on_waiting(c)) wake(c);
   }
   if (stale > 8 + cell.exact.size() / 4) {
     std::erase_if(cell.exact, is_stale);
     std::make_heap(cell.exact.begin(), cell.exact.end(), needs_less_use);
   }
-  for (const ClassId c : moved)
-    if (!goes_on_waiting(c)) wake(c);
   return candidates.size() > before;
+}
+
+// It fits; or it finds another limit, and waits at that.
+bool ContinuousEngine::State::fits_or_moves(ClassId c, int& level) {
+  Class& k = classes[c];
+  const Fit found = fit(k);
+  level = found.level;
+  if (found.fits) return true;
+  ++k.generation;
+  k.lacks = found.lacks.column, k.wants = found.lacks.amount;
+  if (!wait_at(found.at.node, k.lacks, minus(k.wants, found.at.available), c)) wake(c);
+  return false;
 }
 
 // Not where more than these decides, or would have to be undone: what is kept for others, victims; by share, several nominees.
@@ -126,18 +132,20 @@ std::uint32_t ContinuousEngine::State::wake_first(std::uint32_t tree, std::uint3
   }
   open_cells[tree].insert(open_cells[tree].end(), still.begin(), still.end());
   if (candidates.empty() || !dirty[tree].empty()) return nothing;
-  for (const Candidate& one : candidates) {
-    const Class& k = classes[one.what];
+  int level = 0;
+  for (const ClassId c : candidates) {
+    const Class& k = classes[c];
     Queue& queue = queues[k.queue];
-    const bool fresh = std::exchange(queue.looked_at, looks) != looks;
-    if (!fresh && !class_first(one.what, queue.what)) continue;
-    if (fresh) bidders.push_back(k.queue);
-    queue.what = one.what;
-    queue.found = {.shape = one.what, .level = one.level};
+    if (queue.looked_at == looks && !class_first(c, queue.what)) continue;
+    if (!fits_or_moves(c, level)) continue;
+    if (std::exchange(queue.looked_at, looks) != looks) bidders.push_back(k.queue);
+    queue.what = c;
+    queue.found = {.shape = c, .level = level};
     queue.head = k.waiting.front();
     queue.priority = k.spec.priority;
     queue.version = versions[tree];
   }
+  if (bidders.empty() || !dirty[tree].empty()) return nothing;
   for (const std::uint32_t q : bidders) {
     Class& k = classes[queues[q].what];
     chosen.assign(k.asks.size(), nothing);
@@ -162,17 +170,19 @@ bool ContinuousEngine::State::wake_rest(std::uint32_t tree) {
     cells[base[at.node] + at.column].open = false;
     (void)look_into(at);
   }
-  const std::vector<Candidate> over = std::exchange(passed_over, {});
+  const std::vector<ClassId> over = std::exchange(passed_over, {});
   const std::vector<std::uint32_t> bidding = std::exchange(bidders, {});
+  int level = 0;
+  std::erase_if(candidates, [&](ClassId c) { return !fits_or_moves(c, level); });
   if (candidates.empty()) return !dirty[tree].empty();
   const auto less = [this](ClassId a, ClassId b) { return class_first(a, b); };
-  for (const Candidate& one : over) {
-    Class& k = classes[one.what];
+  for (const ClassId c : over) {
+    Class& k = classes[c];
     if (!k.parked) continue;  // it is the one that was woken
     Queue& queue = queues[k.queue];
     k.parked = false;
     ++k.generation;
-    queue.classes.put(one.what, class_at, less);
+    queue.classes.put(c, class_at, less);
     if (queue.looked_at != looks) mark(k.queue);  // that of whom was admitted: it nominates anew
   }
   for (const std::uint32_t q : bidding) {
@@ -180,7 +190,7 @@ bool ContinuousEngine::State::wake_rest(std::uint32_t tree) {
     queues[q].nominates = true;
     reorder(q);
   }
-  for (const Candidate& one : candidates) wake(one.what);
+  for (const ClassId c : candidates) wake(c);
   return true;
 }
 

@@ -228,6 +228,7 @@ struct ContinuousEngine::State {
   std::uint32_t wake_first(std::uint32_t tree, std::uint32_t rival);
   bool wake_rest(std::uint32_t tree);
   bool look_into(const CellAt& at);
+  bool fits_or_moves(ClassId c, int& level);
   std::uint32_t first_of(const std::vector<std::uint32_t>& bidding);
   Bid bid_of(std::uint32_t q, NodeId node);
 
@@ -364,15 +365,11 @@ struct ContinuousEngine::State {
   std::vector<std::uint32_t> source_at;
   std::uint64_t searches = 0;
   // Of wake_first().
-  struct Candidate {
-    ClassId what = 0;
-    int level = 0;
-  };
   std::uint64_t looks = 0;
   std::vector<std::uint32_t> in_heap;   // places that are to be looked at
-  std::vector<ClassId> moved;
-  std::vector<Candidate> candidates;
-  std::vector<Candidate> passed_over;   // that would be awake, and could not be told from those that are, if all had been woken
+  std::vector<ClassId> woken;
+  std::vector<ClassId> candidates;
+  std::vector<ClassId> passed_over;     // that would be awake, and could not be told from those that are, if all had been woken
   std::vector<std::uint32_t> bidders;   // their queues, with what each would nominate
   std::vector<Bid> best_of;            // of each node's children, in the look whose number `looked_at` has
   std::vector<std::uint64_t> looked_at;
