@@ -78,9 +78,12 @@ bool ContinuousEngine::State::fits_or_moves(ClassId c, int& level) {
 // Not where more than these decides, or would have to be undone: what is kept for others, victims; by share, several nominees.
 bool ContinuousEngine::State::may_look(std::uint32_t rival) const {
   if (!claims.empty()) return false;
-  if (rival == nothing) return true;
-  if (queues[rival].found.preempts) return false;
-  for (NodeId node = queues[rival].leaf; fair && ledger.has_parent(node); node = ledger.parent(node))
+  return rival == nothing || (!queues[rival].found.preempts && alone(rival));
+}
+
+// By share: no other queue of its tree nominates. Else whose turn it is does not depend on who does not fit.
+bool ContinuousEngine::State::alone(std::uint32_t q) const {
+  for (NodeId node = queues[q].leaf; fair && ledger.has_parent(node); node = ledger.parent(node))
     if (by_cohort[ledger.parent(node)].size() != 1) return false;
   return true;
 }
@@ -163,7 +166,8 @@ std::uint32_t ContinuousEngine::State::wake_first(std::uint32_t tree, std::uint3
   return q;
 }
 
-// After wake_first(), or instead: if anybody fits beside whom it admitted, all are woken, and those whom their queues would have nominated are nominees. True: some are awake now.
+// After wake_first(), or instead: if anybody fits beside whom it admitted, all are woken, and those whom their queues would have nominated are nominees. By share also where several are awake: one who does not fit any more stands for his
+// cohort until his turn. True: some are awake now.
 bool ContinuousEngine::State::wake_rest(std::uint32_t tree) {
   candidates.clear();
   for (const CellAt& at : std::exchange(open_cells[tree], {})) {
@@ -174,7 +178,7 @@ bool ContinuousEngine::State::wake_rest(std::uint32_t tree) {
   const std::vector<std::uint32_t> bidding = std::exchange(bidders, {});
   int level = 0;
   std::erase_if(candidates, [&](ClassId c) { return !fits_or_moves(c, level); });
-  if (candidates.empty()) return !dirty[tree].empty();
+  if (const std::uint32_t q = first(tree); candidates.empty() && (bidding.empty() || q == nothing || alone(q))) return !dirty[tree].empty();
   const auto less = [this](ClassId a, ClassId b) { return class_first(a, b); };
   for (const ClassId c : over) {
     Class& k = classes[c];

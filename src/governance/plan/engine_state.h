@@ -225,6 +225,7 @@ struct ContinuousEngine::State {
   };
   Fit fit(const Class& k) const;  // of a simple one
   bool may_look(std::uint32_t rival) const;
+  bool alone(std::uint32_t q) const;
   std::uint32_t wake_first(std::uint32_t tree, std::uint32_t rival);
   bool wake_rest(std::uint32_t tree);
   bool look_into(const CellAt& at);
