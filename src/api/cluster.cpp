@@ -240,6 +240,13 @@ const InstanceGroup* Cluster::group(std::string_view wanted) const {
   return found == groups.end() ? nullptr : &*found;
 }
 
+bool SoftwareUpdate::of(std::string_view group) const { return !id.empty() && (groups.empty() || std::find(groups.begin(), groups.end(), group) != groups.end()); }
+
+int SoftwareUpdate::batch_of(int instances) const {
+  if (batch <= 0) return std::max(1, instances);
+  return std::max(1, percent ? static_cast<int>(std::int64_t{instances} * std::min(batch, 100) / 100) : batch);
+}
+
 bool Cluster::has_scripts() const {
   return std::any_of(groups.begin(), groups.end(), [](const InstanceGroup& one) { return one.scripts.any(); });
 }
@@ -277,6 +284,14 @@ Cluster read_cluster(const Json& object, const Json& spec) {
   out.finalizer = kube::has_finalizer(object, kClusterFinalizer);
   out.orchestrator = spec["orchestrator"]["eks"].is_object() ? Orchestrator::Eks : Orchestrator::Slurm;
   out.continuous = spec["nodeProvisioningMode"].string() == "Continuous";
+  if (const Json& update = spec["softwareUpdate"]; update.is_object()) {
+    out.software.id = update["id"].string();
+    for (const Json& group : update["instanceGroups"].items()) out.software.groups.push_back(group.string());
+    const Json &deployment = update["deploymentConfig"], &most = deployment["rollingUpdatePolicy"]["maximumBatchSize"];
+    out.software.batch = static_cast<int>(std::clamp<std::int64_t>(most["value"].integer(), 0, 1'000'000));
+    out.software.percent = most["type"].string() == "CAPACITY_PERCENTAGE";
+    out.software.wait = std::chrono::seconds(std::clamp<std::int64_t>(deployment["waitIntervalInSeconds"].integer(), 0, 3600));
+  }
   std::set<std::string> names, sets;
   int controllers = 0, logins = 0;
   const auto& groups = spec["instanceGroups"].items();
@@ -318,6 +333,8 @@ Instance read_instance(const Json& object) {
   if (const Json& config = status["lifecycle"]["config"]; config.is_object()) out.scripts = read_lifecycle(config);
   out.reboot_id = status["reboot"]["id"].string();
   out.reboot_stage = status["reboot"]["stage"].string();
+  out.software_id = status["software"]["id"].string();
+  out.software_stage = status["software"]["stage"].string();
   return out;
 }
 

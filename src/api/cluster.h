@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cluster and Instance (fairlead.dev/v1alpha1) as values: what CreateCluster asks for, and each machine that it gets. `spec` of a Cluster is that request with lower-case first letters, beside three fields of ours (docs/design/050).
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -86,6 +87,17 @@ struct InstanceGroup {
   int live() const { return issued - retired.size(); }
 };
 
+// UpdateClusterSoftware: machines of these groups are made anew and prepared again, so many at a time, each once it is empty. A new id asks for it once.
+struct SoftwareUpdate {
+  std::string id;                   // empty: none was asked for
+  std::vector<std::string> groups;  // empty: all
+  int batch = 0;                    // of a group, at a time; 0: all
+  bool percent = false;             // of its instances
+  std::chrono::seconds wait{0};     // between batches
+  bool of(std::string_view group) const;
+  int batch_of(int instances) const;  // at least one
+};
+
 struct Cluster {
   std::string name, title, uid;     // title: ClusterName as it was given
   std::string arn;                  // empty: it did not come by the API
@@ -94,6 +106,7 @@ struct Cluster {
   bool deleting = false, finalizer = false;
   Orchestrator orchestrator = Orchestrator::Slurm;
   bool continuous = false;          // nodeProvisioningMode; else all or nothing
+  SoftwareUpdate software;          // the last that was asked for
   std::vector<InstanceGroup> groups;  // as given
   std::vector<std::string> problems;  // sentences; nothing is changed while there are any
   const InstanceGroup* group(std::string_view name) const;
@@ -114,6 +127,8 @@ struct Instance {
   bool deleting = false, finalizer = false;
   // From status.
   std::string phase, message, node, reboot_id, reboot_stage;
+  std::string software_id, software_stage;  // of the last update: Emptying, Renewing (its machine goes), Preparing, Done
+  bool updating() const { return !software_stage.empty() && software_stage != "Done"; }
   bool made = false;                // the machine is ours, and goes with it
   std::optional<LifecycleScripts> scripts;  // that it runs, since its machine was chosen or the first of them began; none: its group's, as these are
   bool ran = false;                 // it was Running once: its scripts are behind it for good

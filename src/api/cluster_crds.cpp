@@ -84,6 +84,28 @@ spec:
                           items: {type: object, required: [key, effect], properties: {key: {type: string}, value: {type: string}, effect: {type: string, enum: [NoSchedule, PreferNoSchedule, NoExecute]}}}
                     issued: {type: integer, minimum: 0, maximum: 50000000, description: How many numbers of nodes were given out; kept by the API.}
                     retired: {type: string, description: "Numbers of the nodes that are to go, e.g. 1-3,7."}
+              softwareUpdate:
+                type: object
+                description: Machines are made anew and prepared again, group by group, each once it is empty. A new id asks for it once.
+                required: [id]
+                properties:
+                  id: {type: string, minLength: 1, maxLength: 64}
+                  by: {type: string, maxLength: 600}
+                  instanceGroups: {type: array, maxItems: 100, items: {type: string, maxLength: 63}, description: "Groups that are updated; none: all."}
+                  deploymentConfig:
+                    type: object
+                    properties:
+                      rollingUpdatePolicy:
+                        type: object
+                        properties:
+                          maximumBatchSize:
+                            type: object
+                            description: Instances of a group that are updated at a time. Not given, all are.
+                            required: [type, value]
+                            properties:
+                              type: {type: string, enum: [INSTANCE_COUNT, CAPACITY_PERCENTAGE]}
+                              value: {type: integer, minimum: 1, maximum: 1000000}
+                      waitIntervalInSeconds: {type: integer, minimum: 0, maximum: 3600, description: Between batches.}
               additions:
                 type: array
                 description: What BatchAddClusterNodes asked for in the last eight hours, by token.
@@ -92,7 +114,20 @@ spec:
             type: object
             properties:
               phaseSince: {type: string, format: date-time}
-              phase: {type: string, description: "ClusterStatus: Creating, InService, Updating, RollingBack, Failed, Deleting."}
+              phase: {type: string, description: "ClusterStatus: Creating, InService, Updating, SystemUpdating, RollingBack, Failed, Deleting."}
+              softwareUpdate:
+                type: object
+                description: The last one.
+                properties:
+                  id: {type: string}
+                  phase: {type: string, description: "InProgress, Succeeded, Failed."}
+                  message: {type: string}
+                  began: {type: string, format: date-time}
+                  ended: {type: string, format: date-time}
+                  previous: {type: string, description: The id of the one before.}
+                  instanceGroups:
+                    type: array
+                    items: {type: object, properties: {instanceGroupName: {type: string}, status: {type: string, description: "SoftwareUpdateStatus: Pending, InProgress, Succeeded, Failed."}, updated: {type: integer}, of: {type: integer}}}
               message: {type: string}
               summary: {type: string, description: "Instances that run, of those that are to be there."}
               namespace: {type: string, description: "Of what is made for it."}
@@ -177,7 +212,7 @@ spec:
             type: object
             properties:
               phaseSince: {type: string, format: date-time}
-              phase: {type: string, description: "InstanceStatus: Pending, Running, Failure, ShuttingDown."}
+              phase: {type: string, description: "InstanceStatus: Pending, Running, Failure, SystemUpdating, ShuttingDown."}
               message: {type: string}
               node: {type: string, description: Its Node; written before anything is done with it.}
               made: {type: boolean, description: The machine was made for it.}
@@ -194,6 +229,7 @@ spec:
                   lost: {type: object, properties: {count: {type: integer}, at: {type: string, format: date-time}, pod: {type: string}}, description: Pods of scripts of which nobody knows what became of them.}
               runningSince: {type: string, format: date-time}
               reboot: {type: object, properties: {id: {type: string}, stage: {type: string}, message: {type: string}}}
+              software: {type: object, properties: {id: {type: string}, stage: {type: string, description: "Emptying, Renewing, Preparing, Done."}, at: {type: string, format: date-time}, machine: {type: string}}, description: Of its last software update; at when it came to this stage; machine the uid of the one that goes.}
 )yaml";
 
 constexpr const char* kClusterEventCrd = R"yaml(

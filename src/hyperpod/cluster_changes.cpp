@@ -143,6 +143,48 @@ Answer<Json> update(const Sources& sources, const Call& call, const Json& input)
   return Json::object({{"ClusterArn", cluster_arn(call.site, *done)}});
 }
 
+// ---- UpdateClusterSoftware
+
+Answer<void> check_software_update(const Json& cluster, const Json& input) {
+  if (input.has("ImageId") && input["ImageId"].string() != "default") return invalid("ImageId: only default is served yet: machines get what this site has for them");
+  const Json& deployment = input["DeploymentConfig"];
+  if (deployment.has("AutoRollbackConfiguration")) return invalid("DeploymentConfig.AutoRollbackConfiguration is not served yet: there are no alarms. An instance that fails ends the update, and the others stay as they are");
+  if (deployment["RollingUpdatePolicy"].has("RollbackMaximumBatchSize")) return invalid("DeploymentConfig.RollingUpdatePolicy.RollbackMaximumBatchSize is not served yet: an update is not rolled back; an instance that fails ends it");
+  if (const Json& most = deployment["RollingUpdatePolicy"]["MaximumBatchSize"]; most["Type"].string() == "CAPACITY_PERCENTAGE" && most["Value"].integer() > 100) return invalid("DeploymentConfig.RollingUpdatePolicy.MaximumBatchSize.Value: a percentage is 100 at most");
+  const api::Cluster read = api::read_cluster(cluster);
+  std::set<std::string> seen;
+  const auto& groups = input["InstanceGroups"].items();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const std::string& name = groups[i]["InstanceGroupName"].string();
+    if (groups[i].has("ImageReleaseVersion")) return invalid(fmt::format("InstanceGroups[{}].ImageReleaseVersion is not served yet", i));
+    if (read.group(name) == nullptr) return invalid(fmt::format("InstanceGroups[{}]: there is no group {}", i, name));
+    if (!seen.insert(name).second) return invalid(fmt::format("InstanceGroups[{}]: group {} is there twice", i, name));
+  }
+  return {};
+}
+
+Answer<Json> update_software(const Sources& sources, const Call& call, const Json& input) {
+  const auto cluster = cluster_to_change(sources, call, "UpdateClusterSoftware", input);
+  if (!cluster) return cluster;
+  if (auto done = check_software_update(*cluster, input); !done) return std::unexpected(done.error());
+  Json request = Json::object({{"id", call.request_id}, {"by", cut(call.who.arn, 600)}});
+  if (input.has("InstanceGroups")) {
+    Json names = Json::array();
+    for (const Json& group : input["InstanceGroups"].items()) names.push(group["InstanceGroupName"]);
+    request.set("instanceGroups", std::move(names));
+  }
+  if (input.has("DeploymentConfig")) request.set("deploymentConfig", lower_names(input["DeploymentConfig"]));
+  const auto done = change_cluster(sources, *cluster, "UpdateClusterSoftware", [&](Json& now) -> Answer<void> {
+    const std::string status = cluster_status(now);
+    if (status != "InService") return refuse("ConflictException", fmt::format("Cluster {} is {}: its software can be updated when it is InService", name_of_entity(now), status));
+    now.set("spec", api::spec_in_force(now));
+    now.child("spec").set("softwareUpdate", request);
+    return check_object(now);
+  });
+  if (!done) return done;
+  return Json::object({{"ClusterArn", cluster_arn(call.site, *done)}});
+}
+
 Answer<Json> remove(const Sources& sources, const Call& call, const Json& input) {
   auto cluster = allowed_cluster(sources, call, "DeleteCluster", input);
   if (!cluster) return cluster;
@@ -158,6 +200,7 @@ Answer<Json> remove(const Sources& sources, const Call& call, const Json& input)
 void add_cluster_change_operations(Operations& operations, const Sources& sources) {
   operations["CreateCluster"] = [sources](const Call& call, const Json& input) { return create(sources, call, input); };
   operations["UpdateCluster"] = [sources](const Call& call, const Json& input) { return update(sources, call, input); };
+  operations["UpdateClusterSoftware"] = [sources](const Call& call, const Json& input) { return update_software(sources, call, input); };
   operations["DeleteCluster"] = [sources](const Call& call, const Json& input) { return remove(sources, call, input); };
 }
 

@@ -8,9 +8,21 @@
 
 namespace fairlead::hyperpod {
 
+bool software_update_waits(const kube::Json& cluster) {
+  const kube::Json &asked = cluster["spec"]["softwareUpdate"], &told = cluster["status"]["softwareUpdate"];
+  return asked.is_object() && asked["id"] != told["id"] && asked["id"] != told["previous"];
+}
+
 std::string cluster_status(const kube::Json& cluster) {
   if (kube::deleting(cluster)) return "Deleting";
-  if (kube::space_of(cluster).empty()) return cluster["status"]["phase"].string_or("Creating");  // a Cluster
+  if (kube::space_of(cluster).empty()) {  // a Cluster
+    const kube::Json& status = cluster["status"];
+    const std::string phase = status["phase"].string_or("Creating");
+    // Whoever asked for something and waits for InService must not find that of before.
+    if (phase != "InService") return phase;
+    if (software_update_waits(cluster)) return "SystemUpdating";
+    return cluster["spec"]["nodeProvisioningMode"].string() != "Continuous" && cluster["metadata"]["generation"].integer() != status["observedGeneration"].integer(cluster["metadata"]["generation"].integer()) ? "Updating" : phase;
+  }
   if (!cluster["status"]["appliedConfigHash"].string().empty()) return "InService";
   const kube::Json* valid = kube::find_condition(cluster, "SpecValid");
   return valid != nullptr && (*valid)["status"].string() == "False" ? "Failed" : "Creating";

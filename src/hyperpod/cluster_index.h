@@ -23,6 +23,7 @@ struct ClusterRow {
 };
 // Of a Cluster what its status says. Else Creating until a configuration was in force once: a head that is away for a moment does not take that back. Failed while the resource cannot be carried out and never was.
 std::string cluster_status(const kube::Json& cluster);
+bool software_update_waits(const kube::Json& cluster);  // it was asked for and is not taken up yet
 
 class ClusterIndex {
  public:

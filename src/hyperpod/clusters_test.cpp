@@ -297,6 +297,75 @@ TEST_F(MadeClusters, AllOrNothingIsChangedWhenItIsInService) {
   EXPECT_THAT(call("BatchAddClusterNodes", Json::object({{"ClusterName", "ml"}, {"NodesToAdd", Json::array({Json::object({{"InstanceGroupName", "gpu"}, {"IncrementTargetCountBy", 1}})})}})).message, HasSubstr("NodeProvisioningMode Continuous"));
 }
 
+TEST_F(MadeClusters, AnUpdateOfTheSoftwareIsARequestInTheSpec) {
+  ASSERT_EQ(call("CreateCluster", request()).status, 200);
+  tell("Creating");
+  EXPECT_EQ(call("UpdateClusterSoftware", Json::object({{"ClusterName", "ml"}})).code, "ConflictException");
+  tell("InService");
+  const auto ask = [&](const char* more) {
+    Json input = *kube::parse_json(more);
+    input.set("ClusterName", "ml");
+    return call("UpdateClusterSoftware", input);
+  };
+  for (const auto& [more, words] : std::map<std::string, std::string>{
+           {R"({"InstanceGroups": [{"InstanceGroupName": "cpu"}]})", "InstanceGroups[0]: there is no group cpu"},
+           {R"({"InstanceGroups": [{"InstanceGroupName": "gpu"}, {"InstanceGroupName": "gpu"}]})", "InstanceGroups[1]: group gpu is there twice"},
+           {R"({"InstanceGroups": [{"InstanceGroupName": "gpu", "ImageReleaseVersion": "1.2.3"}]})", "ImageReleaseVersion is not served yet"},
+           {R"({"ImageId": "ami-0123456789abcdef0"})", "ImageId: only default is served yet"},
+           {R"({"DeploymentConfig": {"AutoRollbackConfiguration": [{"AlarmName": "a"}]}})", "AutoRollbackConfiguration is not served yet: there are no alarms"},
+           {R"({"DeploymentConfig": {"RollingUpdatePolicy": {"MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1}, "RollbackMaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1}}}})", "RollbackMaximumBatchSize is not served yet"},
+           {R"({"DeploymentConfig": {"RollingUpdatePolicy": {"MaximumBatchSize": {"Type": "CAPACITY_PERCENTAGE", "Value": 101}}}})", "a percentage is 100 at most"}}) {
+    const auto said = ask(more.c_str());
+    EXPECT_EQ(said.code, "ValidationException") << more;
+    EXPECT_THAT(said.body, HasSubstr(words));
+  }
+  EXPECT_TRUE(object()["spec"]["softwareUpdate"].is_null());
+  const auto said = ask(R"({"InstanceGroups": [{"InstanceGroupName": "gpu"}], "DeploymentConfig": {"RollingUpdatePolicy": {"MaximumBatchSize": {"Type": "CAPACITY_PERCENTAGE", "Value": 25}}, "WaitIntervalInSeconds": 60}})");
+  ASSERT_EQ(said.status, 200) << said.body;
+  EXPECT_TRUE(said.json.has("ClusterArn"));
+  const Json asked = object()["spec"]["softwareUpdate"];
+  EXPECT_EQ(asked["instanceGroups"].items().size(), 1u);
+  const api::SoftwareUpdate read = api::read_cluster(object()).software;
+  EXPECT_TRUE(read.of("gpu") && !read.of("head"));
+  EXPECT_EQ(read.batch_of(8), 2);
+  EXPECT_EQ(read.batch_of(3), 1);
+  EXPECT_EQ(read.wait, std::chrono::seconds(60));
+  // At once, before the controller has seen it; and there is one at a time.
+  site.index.put(object());
+  EXPECT_EQ(call("DescribeCluster", Json::object({{"ClusterName", "ml"}})).json["ClusterStatus"].string(), "SystemUpdating");
+  EXPECT_EQ(ask("{}").code, "ConflictException");
+  // As the controller tells it.
+  Json changed = object();
+  changed.child("status").set("softwareUpdate", Json::object({{"id", asked["id"]}, {"phase", "InProgress"}, {"instanceGroups", *kube::parse_json(R"([{"instanceGroupName": "gpu", "status": "InProgress"}])")}})).set("phase", "SystemUpdating");
+  ASSERT_TRUE(site.api.put(api::kClusters, changed));
+  const auto described = call("DescribeCluster", Json::object({{"ClusterName", "ml"}})).json;
+  EXPECT_EQ(described["ClusterStatus"].string(), "SystemUpdating");
+  EXPECT_FALSE(described["InstanceGroups"].items()[0].has("SoftwareUpdateStatus"));
+  EXPECT_EQ(described["InstanceGroups"].items()[1]["SoftwareUpdateStatus"].string(), "InProgress");
+  EXPECT_EQ(described["InstanceGroups"].items()[1]["ActiveSoftwareUpdateConfig"]["WaitIntervalInSeconds"].integer(), 60);
+  const std::string id = instance("gpu", 1);
+  Json done = site.api.all("instances").at({"", id});
+  done.child("status").set("software", Json::object({{"id", asked["id"]}, {"stage", "Done"}, {"at", "2026-11-26T12:00:00Z"}}));
+  ASSERT_TRUE(site.api.put(api::kInstances, done));
+  EXPECT_TRUE(call("DescribeClusterNode", Json::object({{"ClusterName", "ml"}, {"NodeId", id}})).json["NodeDetails"].has("LastSoftwareUpdateTime"));
+  EXPECT_TRUE(call("ListClusterNodes", Json::object({{"ClusterName", "ml"}})).json["ClusterNodeSummaries"].items()[0].has("LastSoftwareUpdateTime"));
+}
+
+// Whoever asked for a change and waits for InService does not find that of before.
+TEST_F(MadeClusters, AChangeIsToldBeforeTheControllerHasSeenIt) {
+  ASSERT_EQ(call("CreateCluster", request("ml", 2, false)).status, 200);
+  Json served = object();
+  served.child("metadata").set("generation", 1);
+  served.child("status").set("phase", "InService").set("observedGeneration", 1);
+  ASSERT_TRUE(site.api.put(api::kClusters, served));
+  EXPECT_EQ(cluster_status(object()), "InService");
+  served.child("metadata").set("generation", 2);
+  ASSERT_TRUE(site.api.put(api::kClusters, served));
+  EXPECT_EQ(cluster_status(object()), "Updating");
+  served.child("spec").set("nodeProvisioningMode", "Continuous");
+  EXPECT_EQ(cluster_status(served), "InService");
+}
+
 TEST_F(MadeClusters, DeleteIsAlwaysPossible) {
   ASSERT_EQ(call("CreateCluster", request()).status, 200);
   Json held = object();

@@ -10,6 +10,13 @@
 namespace fairlead::hyperpod {
 namespace {
 
+// Of a group: what became of the last update of its software; null: it was never updated.
+Json software_update(const Json& cluster, const std::string& group) {
+  for (const Json& one : cluster["status"]["softwareUpdate"]["instanceGroups"].items())
+    if (one["instanceGroupName"].string() == group) return one["status"];
+  return Json();
+}
+
 Json group_details(const Sources& sources, const Json& group, const Json& status) {
   Json told = spec_to_cluster(group);
   const Json min = told["MinInstanceCount"];
@@ -38,6 +45,14 @@ Json summary(const Json& instance) {
   return Json::object({{"InstanceGroupName", spec["instanceGroupName"]}, {"InstanceId", has_machine ? kube::name_of(instance) : ""}, {"NodeLogicalId", spec["nodeLogicalId"]}, {"InstanceType", spec["instanceType"]}, {"LaunchTime", epoch(created_at(instance))}, {"InstanceStatus", instance_status(instance)}});
 }
 
+// A node that was updated; null: it is as it was made.
+Json updated_at(const Json& instance) {
+  const Json& software = instance["status"]["software"];
+  if (software["stage"].string() != "Done") return Json();
+  const auto at = parse_time(software["at"].string());
+  return at ? epoch(*at) : Json();
+}
+
 }  // namespace
 
 Answer<Json> describe_made(const Sources& sources, const Site& site, const Json& cluster) {
@@ -50,7 +65,16 @@ Answer<Json> describe_made(const Sources& sources, const Site& site, const Json&
     static const Json none;
     return none;
   };
-  for (const Json& group : spec["instanceGroups"].items()) groups.push(group_details(sources, group, state_of(group["instanceGroupName"].string())));
+  for (const Json& group : spec["instanceGroups"].items()) {
+    const std::string& name = group["instanceGroupName"].string();
+    Json told = group_details(sources, group, state_of(name));
+    if (Json update = software_update(cluster, name); !update.is_null()) {
+      if (update.string() == "InProgress" || update.string() == "Pending")
+        if (const Json& config = spec["softwareUpdate"]["deploymentConfig"]; config.is_object()) told.set("ActiveSoftwareUpdateConfig", upper_names(config));
+      told.set("SoftwareUpdateStatus", std::move(update));
+    }
+    groups.push(std::move(told));
+  }
   for (const Json& left : status["instanceGroups"].items())
     if (left["status"].string() == "Deleting") groups.push(Json::object({{"InstanceGroupName", left["instanceGroupName"]}, {"CurrentCount", left["current"].integer()}, {"TargetCount", 0}, {"Status", "Deleting"}}));
   Json out = Json::object({{"ClusterArn", cluster_arn(site, cluster)}, {"ClusterName", name_of_entity(cluster)}, {"ClusterStatus", cluster_status(cluster)}, {"CreationTime", epoch(created_at(cluster))}, {"InstanceGroups", std::move(groups)}});
@@ -76,7 +100,11 @@ Answer<Json> list_made_nodes(const Sources& sources, const Json& cluster, const 
     entries.push_back({.name = fmt::format("{}-{:08}", spec["instanceGroupName"].string(), spec["number"].integer()), .id = kube::name_of(instance), .created = created_at(instance), .status = {}, .cluster = {}, .at = found.size()});
     found.push_back(instance);
   });
-  auto page = page_of(std::move(entries), input, [&](const Entry& entry) { return summary(found[entry.at]); });
+  auto page = page_of(std::move(entries), input, [&](const Entry& entry) { 
+    Json told = summary(found[entry.at]);
+    if (Json at = updated_at(found[entry.at]); !at.is_null()) told.set("LastSoftwareUpdateTime", std::move(at));
+    return told;
+  });
   if (!page) return std::unexpected(page.error());
   Json out = Json::object({{"ClusterNodeSummaries", std::move(page->items)}});
   if (!page->next.empty()) out.set("NextToken", page->next);
@@ -115,6 +143,7 @@ Answer<Json> describe_made_node(const Sources& sources, const Json& cluster, con
   Json node = only_known(sources.model, sources.model.shape("ClusterNodeDetails"), group.is_null() ? Json::object() : group);
   const Json told = summary(*instance);
   for (const auto& [name, value] : told.members()) node.set(name, value);
+  if (Json at = updated_at(*instance); !at.is_null()) node.set("LastSoftwareUpdateTime", std::move(at));
   const Json& status = (*instance)["status"];
   if (const std::string& address = status["address"].string(); !address.empty()) node.set("PrivatePrimaryIp", address);
   if (const std::string& address = status["address6"].string(); !address.empty()) node.set("PrivatePrimaryIpv6", address);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Lifecycle scripts as HyperPod's users have them: each machine runs them once, before it is in use, with the files that they expect; what they make is there for jobs; one that fails tells its last lines, and another machine tries again.
+# Lifecycle scripts as HyperPod's users have them: each machine runs them once, before it is in use, with the files that they expect; what they make is there for jobs; an update of the software runs them again, batch after batch; one that
+# fails tells its last lines, and another machine tries again.
 . "$(dirname "$0")/lib.sh"
 : "${SCENARIO_PROVIDE:?}"
 
@@ -101,6 +102,22 @@ until_true 90 'the new one runs' same 3 sm list-cluster-nodes --cluster-name lif
 same 3 bash -c "$(declare -f on km k); on cat /srv/ran/gpu-1 /srv/ran/gpu-2 | wc -l | tr -d ' '" || fail 'a new machine ran them not once'
 note 'a reboot runs them not again, a new machine does'
 
+ids() { sm list-cluster-nodes --cluster-name life --query 'sort(ClusterNodeSummaries[].InstanceId)' --output text; }
+were=$(ids)
+refusal=$(sm update-cluster-software --cluster-name life --instance-groups InstanceGroupName=none 2>&1) && fail 'an update of a group that is not there'
+[[ $refusal == *ValidationException*'there is no group none'* ]] || fail "of a group that is not there: $refusal"
+sm update-cluster-software --cluster-name life --deployment-config 'RollingUpdatePolicy={MaximumBatchSize={Type=INSTANCE_COUNT,Value=1}},WaitIntervalInSeconds=1' > /dev/null
+same SystemUpdating sm describe-cluster --cluster-name life --query ClusterStatus --output text || fail 'it is told at once'
+refusal=$(sm update-cluster-software --cluster-name life 2>&1) && fail 'two updates at once'
+[[ $refusal == *ConflictException* ]] || fail "of a second update: $refusal"
+until_true 180 'its software is updated' same InService sm describe-cluster --cluster-name life --query ClusterStatus --output text
+same $'Succeeded\tSucceeded' sm describe-cluster --cluster-name life --query 'InstanceGroups[].SoftwareUpdateStatus' --output text || fail 'of each group'
+same "$were" ids || fail 'its nodes have other names'
+same 3 sm list-cluster-nodes --cluster-name life --query 'length(ClusterNodeSummaries[?InstanceStatus.Status==`Running` && LastSoftwareUpdateTime])' --output text || fail 'all three run, and were updated'
+same 5 bash -c "$(declare -f on km k); on cat /srv/ran/gpu-1 /srv/ran/gpu-2 | wc -l | tr -d ' '" || fail 'an update ran them not once on each'
+until_true 60 'Slurm has them again' same 2 bash -c "$(declare -f on km k); on srun -p train -N2 our-tool | wc -l | tr -d ' '"
+note 'an update of the software makes one machine after the other anew, and runs them again'
+
 printf '#!/bin/bash\necho "no route to the license server" >&2\nexit 7\n' > "$bucket/base/on_create.sh"
 upload
 sm batch-add-cluster-nodes --cluster-name life --client-token fails --nodes-to-add InstanceGroupName=gpu,IncrementTargetCountBy=1 > /dev/null
@@ -134,6 +151,10 @@ until_true 90 'its node runs' same Running sm list-cluster-nodes --cluster-name 
 id=$(sm list-cluster-nodes --cluster-name life-eks --query 'ClusterNodeSummaries[0].InstanceId' --output text)
 says "on a node of Kubernetes: $id" k -n cluster-life-eks logs "$id-on-create" || fail 'its log'
 is_empty k get node "hyperpod-$id" -o 'jsonpath={.spec.unschedulable}' || fail 'its node stays closed'
+sm update-cluster-software --cluster-name life-eks > /dev/null
+until_true 120 'its software is updated' same $'InService\tSucceeded' sm describe-cluster --cluster-name life-eks --query '[ClusterStatus, InstanceGroups[0].SoftwareUpdateStatus]' --output text
+same "$id" sm list-cluster-nodes --cluster-name life-eks --query 'ClusterNodeSummaries[?InstanceStatus.Status==`Running`].InstanceId' --output text || fail 'its node'
+is_empty k get node "hyperpod-$id" -o 'jsonpath={.spec.unschedulable}' || fail 'its node stays closed after an update'
 note 'so do machines that Kubernetes orchestrates'
 
 sm delete-cluster --cluster-name life-eks > /dev/null

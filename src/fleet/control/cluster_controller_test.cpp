@@ -816,11 +816,17 @@ struct Life {
     rest();
     told("rebooted");
     EXPECT_EQ(site.reboots[node], 1);
+    site.taken_down.clear();
+    site.edit("ml", [](Json& its) { its.set("softwareUpdate", *kube::parse_json(R"({"id": "u", "deploymentConfig": {"rollingUpdatePolicy": {"maximumBatchSize": {"type": "INSTANCE_COUNT", "value": 1}}}})")); });
+    rest();
+    told("updated");
+    for (const auto& [machine, times] : site.taken_down) EXPECT_EQ(times, 1) << machine << " was made anew more than once";
+    EXPECT_EQ(site.taken_down.size(), 5u);
     site.edit("ml", [&](Json& its) { std::erase_if(its.child("instanceGroups").items(), [](const Json& one) { return one["instanceGroupName"].string() == "cpu"; }); });
     rest();
     told("fewer groups");
     EXPECT_EQ(std::set<std::string>(site.ran.begin(), site.ran.end()).size(), site.ran.size()) << "a script ran twice";
-    EXPECT_EQ(site.ran.size(), 8u) << "two scripts on four machines";
+    EXPECT_EQ(site.ran.size(), 12u) << "two scripts on four machines, and again on the two that were updated";
     site.remove("ml");
     rest();
     out += site.nothing_left() ? "nothing is left\n" : "left: " + site.picture();
@@ -837,6 +843,7 @@ TEST(Clusters, ADeathAtAnyWriteEndsTheSame) {
             "one away: InService 5/5 gpu 2 3 cpu 1 machines 5\n"
             "replaced: InService 5/5 gpu 2' 3 cpu 1 machines 5\n"
             "rebooted: InService 5/5 gpu 2' 3 cpu 1 machines 5\n"
+            "updated: InService 5/5 gpu 2' 3 cpu 1 machines 5\n"
             "fewer groups: InService 4/4 gpu 2' 3 cpu  machines 4\n"
             "nothing is left\n");
   ASSERT_GT(whole.writes, 50);
@@ -886,6 +893,9 @@ TEST(ClustersProperty, WithCachesBehindNothingIsGivenTwiceAndAllComesToRest) {
         const Json& one = instances[rng.below(instances.size())];
         site.ask(kube::name_of(one), rng.below(2) == 0 ? "reboot" : "replace", fmt::format("x{}", step));
       }
+      if (luck.below(30) == 0)
+        if (const std::string of = luck.below(3) == 0 ? "k" : name; site.api.all("clusters").contains({"", of}))
+          site.edit(of, [&](Json& spec) { spec.set("softwareUpdate", *kube::parse_json(fmt::format(R"({{"id": "u{}", "deploymentConfig": {{"rollingUpdatePolicy": {{"maximumBatchSize": {{"type": "INSTANCE_COUNT", "value": {}}}}}}}}})", step, 1 + luck.below(3)))); });
       if (rng.below(40) == 0 && !instances.empty()) (void)site.api.remove(api::kInstances, kube::key_of(instances[rng.below(instances.size())]));
       if (rng.below(12) == 0) site.edit("k", [&](Json& spec) { spec.child("instanceGroups").items()[0].set("instanceCount", static_cast<int>(rng.below(4))); });
       if (const auto nodes = site.instances("workers"); rng.below(8) == 0 && !nodes.empty()) {

@@ -196,8 +196,9 @@ class ClusterSite {
         changed.set("status", Json::object({{"phase", "Running"}}));
       } else if (const int code = script(pod); code >= 0) {
         const bool create = key.name.ends_with("-on-create");
-        ran.push_back(fmt::format("{} {}", create ? "OnCreate" : "OnInitComplete", instance));
-        if (create) created.insert(instance);
+        const std::string& update = pod["metadata"]["annotations"][kScriptUpdate].string();
+        ran.push_back(fmt::format("{} {}{}", create ? "OnCreate" : "OnInitComplete", instance, update.empty() ? "" : " for " + update));
+        if (create) created.insert(instance + "/" + update);
         changed.set("status", Json::object({{"phase", code == 0 ? "Succeeded" : "Failed"}, {"containerStatuses", Json::array({Json::object({{"name", "lifecycle"}, {"state", Json::object({{"terminated", Json::object({{"exitCode", code}, {"message", code == 0 ? "" : "it ended with 3:\nno route"}})}})}})})}}));
       }
       if (changed != pod) {
@@ -215,11 +216,22 @@ class ClusterSite {
       if (cluster == api.all("clusters").end()) continue;
       for (const Json& group : cluster->second["spec"]["instanceGroups"].items())
         if (const Json& own = instance->second["status"]["lifecycle"]["config"]; group["instanceGroupName"] == instance->second["spec"]["instanceGroupName"] && !(own.is_object() ? own : group["lifeCycleConfig"])["onCreate"].is_null() && !instance->second["status"].has("runningSince")) {
-          EXPECT_TRUE(created.contains(instance->first.name)) << key.text() << " is on " << node->first.name << " before its script has run";
+          EXPECT_TRUE(created.contains(instance->first.name + "/" + instance->second["status"]["software"]["id"].string())) << key.text() << " is on " << node->first.name << " before its script has run";
         }
     }
   }
   void run_machines() {
+    // A machine goes after its Node; one that is deleted is there until then.
+    for (const auto& [key, machine] : std::map(api.all("machines"))) {
+      if (kube::deleting(machine)) {
+        take_away(key);
+        drop(resources::machines, key);
+        ++taken_down[key.name];
+      } else if (Json changed = machine; !kube::has_finalizer(machine, "world/machine")) {
+        kube::add_finalizer(changed, "world/machine");
+        EXPECT_TRUE(api.put(resources::machines, changed));
+      }
+    }
     auto machines = api.all("machines");
     for (const auto& [key, machine] : machines) {
       if (!api.all("nodes").contains(key)) {
@@ -241,24 +253,25 @@ class ClusterSite {
     }
     auto nodes = api.all("nodes");
     for (const auto& [key, node] : nodes)
-      if (node["metadata"]["annotations"].has("world/machine") && !machines.contains(key)) {
-        for (const auto& [pod_key, pod] : std::map(api.all("pods")))
-          if (pod["spec"]["nodeName"].string() == key.name) {
-            if (!pod["metadata"]["labels"][api::kLifecycleLabel].is_null()) {
-              EXPECT_TRUE(pod["status"]["phase"].string() != "Running") << "machine " << key.name << " was taken away under a script";
-              drop(resources::pods, pod_key);
-              continue;
-            }
-            EXPECT_FALSE(busy.contains(pod_key.text())) << "the machine under job of " << pod_key.text() << " was taken away";
-            EXPECT_TRUE(going_down(pod_key.space)) << "machine " << key.name << " was taken away under " << pod_key.text();
-            drop(resources::pods, pod_key);
-          }
-        drop(resources::nodes, key);
-      }
+      if (node["metadata"]["annotations"].has("world/machine") && !machines.contains(key)) take_away(key);
     // What is in a namespace goes with it.
     for (const char* plural : {"pods", "nodesets", "slurmclusters", "persistentvolumeclaims", "secrets", "configmaps", "clusterevents"})
       for (const auto& [key, object] : std::map(api.all(plural)))
         if (!key.space.empty() && !api.all("namespaces").contains({"", key.space})) api.all(plural).erase(key);
+  }
+  void take_away(const kube::ObjectKey& key) {
+    for (const auto& [pod_key, pod] : std::map(api.all("pods")))
+      if (pod["spec"]["nodeName"].string() == key.name) {
+        if (!pod["metadata"]["labels"][api::kLifecycleLabel].is_null()) {
+          EXPECT_TRUE(pod["status"]["phase"].string() != "Running") << "machine " << key.name << " was taken away under a script";
+          drop(resources::pods, pod_key);
+          continue;
+        }
+        EXPECT_FALSE(busy.contains(pod_key.text())) << "the machine under job of " << pod_key.text() << " was taken away";
+        EXPECT_TRUE(going_down(pod_key.space)) << "machine " << key.name << " was taken away under " << pod_key.text();
+        drop(resources::pods, pod_key);
+      }
+    drop(resources::nodes, key);
   }
   Json address() {
     ++addresses_;
@@ -437,11 +450,12 @@ class ClusterSite {
   std::set<std::string> budgeted;  // pods that may not be evicted
   bool stuck = false;              // pods of a cluster that is gone do not end by themselves
   std::map<std::string, int> reboots;
+  std::map<std::string, int> taken_down;  // machines, by name
   std::shared_ptr<MemoryScripts> scripts = std::make_shared<MemoryScripts>();
   std::function<int(const Json& pod)> script = [](const Json&) { return 0; };  // how one ends; less than 0: not yet
   std::optional<Error> refuses_events;
   std::vector<std::string> ran;         // "OnCreate i-..."
-  std::set<std::string> created;        // instances whose OnCreate has ended
+  std::set<std::string> created;        // "INSTANCE/UPDATE" whose OnCreate has ended
 
  private:
   int addresses_ = 0;

@@ -39,6 +39,16 @@ class Teller {
     if (bad) fail(event, why);
   }
 
+  void tell_software() {
+    const Json &was = before_["softwareUpdate"], &is = after_["softwareUpdate"];
+    if (!is.is_object() || is == was) return;
+    const std::string &id = is["id"].string(), &phase = is["phase"].string();
+    if (was["id"].string() == id && was["phase"].string() == phase) return;
+    if (phase == "InProgress") add("Cluster", "Info", "SoftwareUpdateStarted", {id}, "The software of the cluster is updated");
+    if (phase == "Succeeded") add("Cluster", "Info", "SoftwareUpdateCompleted", {id}, "The software of the cluster was updated");
+    if (phase == "Failed") fail(add("Cluster", "Error", "SoftwareUpdateFailed", {id}, "The software of the cluster was not updated as a whole"), is["message"].string());
+  }
+
   void tell_groups() {
     for (const Json& group : after_["instanceGroups"].items()) {
       const std::string& name = group["instanceGroupName"].string();
@@ -85,13 +95,23 @@ class Teller {
       script_failed = script_failed || !good;
       const std::string name = stage == std::string_view("onCreate") ? "OnCreate" : "OnInitComplete";
       if (good && !named(group, "LifecycleScript", id)) continue;
-      Json& event = about(good ? "Info" : "Error", "LifecycleScript", {stage}, fmt::format("Lifecycle script {} of instance {} of group {} {}", name, id, group, good ? "has run" : fmt::format("failed with exit status {}", record["exitCode"].integer())));
+      std::vector<std::string> parts{stage};
+      if (const std::string& update = is["software"]["id"].string(); !update.empty()) parts.push_back(update);
+      Json& event = about(good ? "Info" : "Error", "LifecycleScript", std::move(parts), fmt::format("Lifecycle script {} of instance {} of group {} {}", name, id, group, good ? "has run" : fmt::format("failed with exit status {}", record["exitCode"].integer())));
       event.child("spec").child("metadata").set("lcsExecutionState", record["phase"]);
       if (!good) fail(event, record["message"].string());
     }
     const std::string &phase_was = was["phase"].string(), &phase = is["phase"].string();
     const std::string& since = was["phaseSince"].string();  // what it stops being now it was since then
-    if (is.has("runningSince") && !was.has("runningSince")) {
+    const Json &software = is["software"], &software_was = was["software"];
+    if (software.is_object() && software["stage"] != software_was["stage"]) {
+      const std::string& update = software["id"].string();
+      if (software["stage"].string() == "Emptying" && named(group, "SoftwareUpdateStarted", id)) about("Info", "SoftwareUpdateStarted", {update}, fmt::format("Instance {} of group {} is updated when it is empty", id, group));
+      if (software["stage"].string() == "Done" && named(group, "SoftwareUpdateCompleted", id)) about("Info", "SoftwareUpdateCompleted", {update}, fmt::format("Instance {} of group {} was updated", id, group));
+    }
+    if (software["stage"].string() == "Done" && software["stage"] != software_was["stage"]) {
+      // told
+    } else if (is.has("runningSince") && !was.has("runningSince")) {
       if (named(group, "InstanceProvisioned", id)) about("Info", "InstanceProvisioned", {}, fmt::format("Instance {} of group {} runs on node {}", id, group, is["node"].string()));
     } else if (phase == "Running" && !phase_was.empty() && phase_was != "Running") {
       if (named(group, "InstanceReady", id)) about("Info", "InstanceReady", {since}, fmt::format("Instance {} of group {} runs again", id, group));
@@ -157,6 +177,7 @@ class Teller {
 std::vector<Json> cluster_events(const Json& cluster, const Json& status, const std::vector<InstanceChange>& instances, Instant now) {
   Teller teller(cluster, status, now);
   teller.tell_cluster();
+  teller.tell_software();
   teller.tell_groups();
   for (const InstanceChange& change : instances) teller.tell_instance(change);
   return teller.done();

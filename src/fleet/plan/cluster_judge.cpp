@@ -39,6 +39,8 @@ void Planner::judge() {
     for (const One& one : mine)
       if (!one.leaves && !one.value.deleting && one.phase != "Running" && (stuck == nullptr || rank(one) > rank(*stuck))) stuck = &one;
     Json entry = Json::object({{"instanceGroupName", group.name}, {"status", full && !leaving ? "InService" : !served_ ? "Creating" : stuck != nullptr && (stuck->phase == "Failure" || stuck->value.node.empty()) ? "Degraded" : "Updating"}, {"current", running}, {"target", target}, {"issued", next_.at(group.name).issued}});
+    for (const Json& update : rolls_out() ? status_["softwareUpdate"]["instanceGroups"].items() : std::vector<Json>())
+      if (update["instanceGroupName"].string() == group.name && update["status"].string() == "InProgress") entry.set("status", "SystemUpdating");
     if (const std::string retired = next_.at(group.name).retired.text(); !retired.empty()) entry.set("retired", retired);
     if (stuck != nullptr && !stuck->message.empty()) entry.set("message", fmt::format("{}: {}", stuck->value.id, stuck->message));
     const Json* before = nullptr;

@@ -16,6 +16,7 @@ bool Planner::settle_instances() {
       else if (one.value.finalizer) let_go(one);
     } else {
       keep(one);
+      if (one.phase == "Pending" && one.value.updating()) one.phase = "SystemUpdating";
     }
   }
   return gone;
@@ -27,6 +28,7 @@ void Planner::keep(One& one) {
   if (value.node.empty()) return;
   const Json* node = node_of(value.node);
   const Json* machine = machine_of(value.node);
+  if (renews(one, node, machine)) return;
   if (value.made) {
     if (machine == nullptr) {
       if (options_.makes_machines) {
@@ -43,7 +45,7 @@ void Planner::keep(One& one) {
     return;
   } else if (const std::string& owner = owner_of(*node); owner != value.id) {
     if (!owner.empty()) {
-      for (const char* const field : {"node", "made", "lifecycle", "runningSince", "slurmNode", "address", "address6"}) one.status.erase(field);  // another was quicker
+      for (const char* const field : {"node", "made", "lifecycle", "runningSince", "slurmNode", "address", "address6", "software"}) one.status.erase(field);  // another was quicker
     } else {
       add(Verb::Update, resources::nodes, laid_over(*node, Json::object({{"metadata", Json::object({{"labels", labels_for(value, is_open(one))}})}})), fmt::format("it is {} of group {} now", value.id, value.group));
       last().if_live = value.id;
@@ -62,6 +64,12 @@ void Planner::keep(One& one) {
   const bool fixed = value.ran || value.scripts.has_value();  // as it is stored
   if (!open && !slurm_) {
     if (!closed_for(one, *node)) return;  // any pod might come
+  } else if (!open && (*node)["metadata"]["labels"].has(api::kGroupNameLabel)) {
+    Json shut = *node;
+    shut.child("metadata").child("labels").erase(api::kGroupNameLabel);
+    add(Verb::Update, resources::nodes, std::move(shut), "its scripts run before Slurm is on it again");
+    last().if_live = value.id;
+    return;
   } else if (!fixed) {
     look_again(std::chrono::seconds(1));
   } else if (open && (*node)["metadata"]["labels"][api::kGroupNameLabel].string() != value.group) {

@@ -127,6 +127,7 @@ ClusterPlan Planner::run() {
   count_numbers();
   make_instances();
   mark_leaving();
+  roll_out();
   count_sizes();
   choose_machines();
   settle_instances();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How plan_cluster goes about it. Part of cluster_plan.h, for no one else: one Planner for one round, which takes what it decides down in order. Its functions are in
-// cluster_plan.cpp (the round), cluster_numbers.cpp (which nodes, on which machines), cluster_machines.cpp (each instance), cluster_scripts.cpp, cluster_slurm.cpp (what is made of them), cluster_judge.cpp (what is told).
+// cluster_plan.cpp (the round), cluster_numbers.cpp (which nodes, on which machines), cluster_machines.cpp (each instance), cluster_scripts.cpp, cluster_software.cpp, cluster_slurm.cpp (what is made of them), cluster_judge.cpp (what is told).
 #pragma once
 #include <fmt/format.h>
 
@@ -191,6 +191,7 @@ class Planner {
   void complete(One& one) {
     if (!scripts_of(one).on_init_complete.empty() && script_record(one, ScriptStage::OnInitComplete)["phase"].string() != "Succeeded") return run_script(one, ScriptStage::OnInitComplete);
     one.phase = "Running";
+    if (one.value.software_stage == "Preparing") one.status.set("software", Json::object({{"id", one.value.software_id}, {"stage", "Done"}, {"at", print_time(now_)}}));
     if (!one.status.has("runningSince")) one.status.set("runningSince", print_time(now_));
   }
   // What a script is to come to, in its own words; then a pod for it, once what it reads is there.
@@ -252,6 +253,17 @@ class Planner {
   // A request to reboot, once for each id. True: it is under way.
   bool reboots(One& one, const Json& node, const Json* machine);
 
+  // ---- software updates (cluster_software.cpp)
+
+  bool rolls_out() const { return status_["softwareUpdate"]["phase"].string() == "InProgress"; }
+  void roll_out();
+  // What became of one of a group's instances; Waits: it is not as it was to be before the update, and is waited for.
+  enum class Updated : std::uint8_t { Yes, UnderWay, Failed, Due, Waits };
+  Updated update_of(const One& one, Instant began, std::string& why) const;
+  // Its machine is emptied, or goes. True: nothing else is done with it.
+  bool renews(One& one, const Json* node, const Json* machine);
+  void prepare_again(One& one);
+
   // ---- Slurm
 
   // Of each group: how many nodes Slurm is to have in the end (those that have a machine, no more than asked for), how many it is told now, and how many pods there are.
@@ -290,7 +302,7 @@ class Planner {
   // ---- what is told
 
   void tell(const std::string& phase, const std::string& message) {
-    status_.set("phase", phase);
+    status_.set("phase", phase == "InService" && rolls_out() ? "SystemUpdating" : phase);
     if (message.empty()) status_.erase("message");
     else status_.set("message", message);
   }

@@ -28,6 +28,11 @@ void Planner::run_script(One& one, ScriptStage stage) {
     one.message = fmt::format("{} waits: pod {} is not its own; delete it", file, kube::key_of(*pod).text());
     return look_again(std::chrono::seconds(15));
   }
+  if (pod != nullptr && (*pod)["metadata"]["annotations"][kScriptUpdate].string() != value.software_id) {
+    one.message = fmt::format("{} waits for its pod of before to go", file);
+    if (!kube::deleting(*pod)) add(Verb::Delete, resources::pods, *pod, "the machine is prepared again");
+    return look_again(std::chrono::seconds(2));
+  }
   if (pod != nullptr) {
     const ScriptEnd end = end_of_script(*pod);
     const auto note = [&](const char* phase) {

@@ -179,9 +179,11 @@ Json script_pod(const api::Cluster& cluster, const api::InstanceGroup& group, co
   if (slurm) labels.set(api::kSlurmClusterLabel, cluster.slurm_name).set(api::kSlurmRoleLabel, api::kScriptRole);
   else spec.set("hostNetwork", true).set("dnsPolicy", "ClusterFirstWithHostNet");
   if (root == ScriptRoot::Machine) spec.set("hostPID", true);
+  Json annotations = Json::object({{kScriptSum, bundle.sum}});
+  if (!instance.software_id.empty()) annotations.set(kScriptUpdate, instance.software_id);
   return Json::object({{"apiVersion", "v1"}, {"kind", "Pod"},
                        {"metadata", Json::object({{"name", script_pod_name(instance.id, stage)}, {"namespace", cluster.space}, {"labels", std::move(labels)},
-                                                  {"annotations", Json::object({{kScriptSum, bundle.sum}})}, {"ownerReferences", Json::array({kube::owner_reference(owner)})}})},
+                                                  {"annotations", std::move(annotations)}, {"ownerReferences", Json::array({kube::owner_reference(owner)})}})},
                        {"spec", std::move(spec)}});
 }
 

@@ -37,6 +37,7 @@ enum class ScriptStage { OnCreate, OnInitComplete };
 inline constexpr ScriptStage kStages[] = {ScriptStage::OnCreate, ScriptStage::OnInitComplete};
 const char* field_of(ScriptStage stage);                                                        // "onCreate": of the spec and of Instance.status.lifecycle
 const std::string& file_of(const api::LifecycleScripts& scripts, ScriptStage stage);
+inline constexpr const char* kScriptUpdate = "fairlead.dev/software-update";  // annotation of its pod: the update that it prepares the machine again for; none: the first time
 inline constexpr const char* kScriptSum = "fairlead.dev/script-sum";  // annotation of its pod: ScriptBundle::sum
 std::string script_pod_name(const std::string& instance, ScriptStage stage);
 
