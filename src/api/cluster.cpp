@@ -283,6 +283,7 @@ Cluster read_cluster(const Json& object, const Json& spec) {
   out.deleting = kube::deleting(object);
   out.finalizer = kube::has_finalizer(object, kClusterFinalizer);
   out.orchestrator = spec["orchestrator"]["eks"].is_object() ? Orchestrator::Eks : Orchestrator::Slurm;
+  out.recovers = spec["nodeRecovery"].string() != "None";
   out.continuous = spec["nodeProvisioningMode"].string() == "Continuous";
   if (const Json& update = spec["softwareUpdate"]; update.is_object()) {
     out.software.id = update["id"].string();

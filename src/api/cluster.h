@@ -107,6 +107,7 @@ struct Cluster {
   Orchestrator orchestrator = Orchestrator::Slurm;
   bool continuous = false;          // nodeProvisioningMode; else all or nothing
   SoftwareUpdate software;          // the last that was asked for
+  bool recovers = true;             // nodeRecovery: what labels of its nodes' health ask for is done
   std::vector<InstanceGroup> groups;  // as given
   std::vector<std::string> problems;  // sentences; nothing is changed while there are any
   const InstanceGroup* group(std::string_view name) const;

@@ -155,7 +155,11 @@ sm update-cluster-software --cluster-name life-eks > /dev/null
 until_true 120 'its software is updated' same $'InService\tSucceeded' sm describe-cluster --cluster-name life-eks --query '[ClusterStatus, InstanceGroups[0].SoftwareUpdateStatus]' --output text
 same "$id" sm list-cluster-nodes --cluster-name life-eks --query 'ClusterNodeSummaries[?InstanceStatus.Status==`Running`].InstanceId' --output text || fail 'its node'
 is_empty k get node "hyperpod-$id" -o 'jsonpath={.spec.unschedulable}' || fail 'its node stays closed after an update'
-note 'so do machines that Kubernetes orchestrates'
+k label node "hyperpod-$id" --overwrite sagemaker.amazonaws.com/node-health-status=unschedulablePendingReboot > /dev/null
+until_true 90 'its label has it rebooted' same Done k get instance "$id" -o 'jsonpath={.status.reboot.stage}'
+until_true 60 'it is schedulable again' same Schedulable k get node "hyperpod-$id" -o 'jsonpath={.metadata.labels.sagemaker\.amazonaws\.com/node-health-status}'
+until_true 60 'it runs' same "$id" sm list-cluster-nodes --cluster-name life-eks --query 'ClusterNodeSummaries[?InstanceStatus.Status==`Running`].InstanceId' --output text
+note 'so do machines that Kubernetes orchestrates; a label of its health has one rebooted'
 
 sm delete-cluster --cluster-name life-eks > /dev/null
 sm delete-cluster --cluster-name life > /dev/null

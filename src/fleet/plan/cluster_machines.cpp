@@ -56,6 +56,7 @@ void Planner::keep(One& one) {
     if (one.message.empty()) one.message = "its machine is made";
     return;
   }
+  if (owner_of(*node) == value.id) recover(one, *node);
   if (reboots(one, *node, machine)) return;
   const bool open = is_open(one);
   const InstanceGroup* of = cluster_.group(value.group);
@@ -225,7 +226,8 @@ void Planner::let_go(One& one) {
   if (!ours) return forget("its machine is given back");
   Json back = slurm_ ? *node : dress(*node, {}, Json::array(), false);
   back = (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id ? uncordoned(std::move(back)) : std::move(back);
-  for (const char* const label : {api::kInstanceLabel, api::kClusterLabel, api::kClusterNameLabel, api::kGroupNameLabel, api::kComputeTypeLabel}) back.child("metadata").child("labels").erase(label);
+  for (const char* const label : {api::kInstanceLabel, api::kClusterLabel, api::kClusterNameLabel, api::kGroupNameLabel, api::kComputeTypeLabel, api::kHealthLabel}) back.child("metadata").child("labels").erase(label);
+  if (Json* annotations = back.child("metadata").find("annotations"); annotations != nullptr) annotations->erase(kRecovery);
   // Nor is one that fell silent, and may run what it ran.
   // Where a script's root was the machine itself, and it did not end well, it is half made.
   const bool own_root = !slurm_ && (machine == nullptr || !(*machine)["spec"]["local"].is_object());

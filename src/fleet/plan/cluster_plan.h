@@ -65,6 +65,10 @@ std::map<std::string, api::LifecycleScripts> needed_sources(const api::Cluster& 
 
 const char* name(ClusterStep::Verb verb);
 
+// What a value of the label of a node's health asks for: UnschedulablePendingReboot, UnschedulablePendingReplacement, and what comes close to them.
+enum class RecoveryAsked : std::uint8_t { None, Reboot, Replace };
+RecoveryAsked recovery_of(std::string_view word);
+
 // When a Node stopped being ready; nothing: it is ready, or nobody knows since when it is not.
 std::optional<Instant> silent_since(const kube::Json& node);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How plan_cluster goes about it. Part of cluster_plan.h, for no one else: one Planner for one round, which takes what it decides down in order. Its functions are in
-// cluster_plan.cpp (the round), cluster_numbers.cpp (which nodes, on which machines), cluster_machines.cpp (each instance), cluster_scripts.cpp, cluster_software.cpp, cluster_slurm.cpp (what is made of them), cluster_judge.cpp (what is told).
+// cluster_plan.cpp (the round), cluster_numbers.cpp (which nodes, on which machines), cluster_machines.cpp (each instance), cluster_scripts.cpp, cluster_health.cpp, cluster_software.cpp, cluster_slurm.cpp (what is made of them), cluster_judge.cpp (what is told).
 #pragma once
 #include <fmt/format.h>
 
@@ -31,6 +31,10 @@ using Verb = ClusterStep::Verb;
 inline constexpr const char* kCordonedBy = "fairlead.dev/cordoned-by";  // the Instance for which we did it: what a person cordons stays
 inline constexpr const char* kDressed = "fairlead.dev/instance-labels";  // of a Node: {labels: [KEY], taints: ["KEY:EFFECT"]} that its group gave it
 inline constexpr const char* kReplaced = "fairlead.dev/replaced";       // of a machine that was given back because somebody had it replaced: it is no spare until a person says so
+
+inline constexpr const char* kRecovery = "fairlead.dev/recovery";       // of a Node: what its health label asked for, and the id of that request
+inline constexpr const char* kRebootNote = "Reboot ";
+inline constexpr const char* kReplaceNote = "Replace ";
 
 inline bool cordoned(const Json& node) { return node["spec"]["unschedulable"].boolean(); }
 inline bool is_ready(const Json& node) { return kube::condition_is_true(node, "Ready"); }
@@ -252,6 +256,9 @@ class Planner {
 
   // A request to reboot, once for each id. True: it is under way.
   bool reboots(One& one, const Json& node, const Json* machine);
+
+  // What the label of its Node's health asks for becomes a request at the instance (cluster_health.cpp).
+  void recover(One& one, const Json& node);
 
   // ---- software updates (cluster_software.cpp)
 
