@@ -121,10 +121,10 @@ spec:
                 properties:
                   id: {type: string}
                   phase: {type: string, description: "InProgress, Succeeded, Failed."}
-                  message: {type: string}
+                  message: {type: string, description: "Why it failed, or what it waits for."}
                   began: {type: string, format: date-time}
                   ended: {type: string, format: date-time}
-                  previous: {type: string, description: The id of the one before.}
+                  earlier: {type: array, items: {type: string}, description: Ids of those before; none of them is asked for again.}
                   instanceGroups:
                     type: array
                     items: {type: object, properties: {instanceGroupName: {type: string}, status: {type: string, description: "SoftwareUpdateStatus: Pending, InProgress, Succeeded, Failed."}, updated: {type: integer}, of: {type: integer}}}
@@ -229,7 +229,7 @@ spec:
                   lost: {type: object, properties: {count: {type: integer}, at: {type: string, format: date-time}, pod: {type: string}}, description: Pods of scripts of which nobody knows what became of them.}
               runningSince: {type: string, format: date-time}
               reboot: {type: object, properties: {id: {type: string}, stage: {type: string}, message: {type: string}}}
-              software: {type: object, properties: {id: {type: string}, stage: {type: string, description: "Emptying, Renewing, Preparing, Done."}, at: {type: string, format: date-time}, machine: {type: string}}, description: Of its last software update; at when it came to this stage; machine the uid of the one that goes.}
+              software: {type: object, properties: {id: {type: string}, stage: {type: string, description: "Emptying, Renewing, Preparing, Done."}, at: {type: string, format: date-time}, machine: {type: string}, node: {type: string}, updated: {type: string, format: date-time}, before: {type: string}}, description: "Of its last software update. At: when it came to this stage; machine and node: uids of those that go; updated: when it was, the last time; before: the id of the update before."}
 )yaml";
 
 constexpr const char* kClusterEventCrd = R"yaml(

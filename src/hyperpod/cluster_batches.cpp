@@ -204,7 +204,8 @@ Answer<Json> batch_ask(const Sources& sources, const Call& call, const Json& inp
   if (!cluster) return cluster;
   if (auto done = check_lists(*cluster, input); !done) return std::unexpected(done.error());
   const bool replace = std::string_view(request) == "replace";
-  if (replace && cluster_status(*cluster) != "InService") return refuse("ConflictException", fmt::format("Cluster {} is {}: nodes are replaced when it is InService", name_of_entity(*cluster), cluster_status(*cluster)));
+  // While its software is updated, too: a node that has failed may be what the update waits for.
+  if (const std::string status = cluster_status(*cluster); replace && status != "InService" && status != "SystemUpdating") return refuse("ConflictException", fmt::format("Cluster {} is {}: nodes are replaced when it is InService", name_of_entity(*cluster), cluster_status(*cluster)));
   Chosen chosen = choose(sources, *cluster, input, "ErrorCode", [&](const std::optional<Json>& instance) -> std::optional<Refused> {
     if (!instance) return Refused{"InstanceIdNotFound", "Node not found"};
     if (goes(*instance) || (*instance)["status"]["node"].string().empty()) return Refused{"InvalidInstanceStatus", fmt::format("The node is {}", (*instance)["status"]["phase"].string_or("Pending"))};

@@ -10,7 +10,9 @@ namespace fairlead::hyperpod {
 
 bool software_update_waits(const kube::Json& cluster) {
   const kube::Json &asked = cluster["spec"]["softwareUpdate"], &told = cluster["status"]["softwareUpdate"];
-  return asked.is_object() && asked["id"] != told["id"] && asked["id"] != told["previous"];
+  if (!asked.is_object() || asked["id"] == told["id"]) return false;
+  const auto& earlier = told["earlier"].items();
+  return std::none_of(earlier.begin(), earlier.end(), [&](const kube::Json& id) { return id == asked["id"]; });
 }
 
 std::string cluster_status(const kube::Json& cluster) {

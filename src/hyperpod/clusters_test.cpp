@@ -345,7 +345,7 @@ TEST_F(MadeClusters, AnUpdateOfTheSoftwareIsARequestInTheSpec) {
   EXPECT_EQ(described["InstanceGroups"].items()[1]["ActiveSoftwareUpdateConfig"]["WaitIntervalInSeconds"].integer(), 60);
   const std::string id = instance("gpu", 1);
   Json done = site.api.all("instances").at({"", id});
-  done.child("status").set("software", Json::object({{"id", asked["id"]}, {"stage", "Done"}, {"at", "2026-11-26T12:00:00Z"}}));
+  done.child("status").set("software", Json::object({{"id", asked["id"]}, {"stage", "Done"}, {"updated", "2026-11-26T12:00:00Z"}}));
   ASSERT_TRUE(site.api.put(api::kInstances, done));
   EXPECT_TRUE(call("DescribeClusterNode", Json::object({{"ClusterName", "ml"}, {"NodeId", id}})).json["NodeDetails"].has("LastSoftwareUpdateTime"));
   EXPECT_TRUE(call("ListClusterNodes", Json::object({{"ClusterName", "ml"}})).json["ClusterNodeSummaries"].items()[0].has("LastSoftwareUpdateTime"));

@@ -12,6 +12,7 @@ namespace {
 
 // Of a group: what became of the last update of its software; null: it was never updated.
 Json software_update(const Json& cluster, const std::string& group) {
+  if (software_update_waits(cluster) && api::read_cluster(cluster).software.of(group)) return Json("Pending");
   for (const Json& one : cluster["status"]["softwareUpdate"]["instanceGroups"].items())
     if (one["instanceGroupName"].string() == group) return one["status"];
   return Json();
@@ -48,8 +49,7 @@ Json summary(const Json& instance) {
 // A node that was updated; null: it is as it was made.
 Json updated_at(const Json& instance) {
   const Json& software = instance["status"]["software"];
-  if (software["stage"].string() != "Done") return Json();
-  const auto at = parse_time(software["at"].string());
+  const auto at = parse_time(software["updated"].string());
   return at ? epoch(*at) : Json();
 }
 

@@ -609,7 +609,7 @@ TEST(KubernetesClusters, LabelsFollowTheGroupAndOthersStay) {
   site.create("k", kubernetes_spec(1));
   site.settle();
   Json node = site.api.all("nodes").at({"", "g"});
-  node.child("metadata").child("labels").set("mine", "x").set(api::kHealthLabel, "UnschedulablePendingReboot");
+  node.child("metadata").child("labels").set("mine", "x").set(api::kHealthLabel, "Unschedulable");
   node.child("spec").child("taints").push(Json::object({{"key", "mine"}, {"effect", "PreferNoSchedule"}}));
   ASSERT_TRUE(site.api.update(resources::nodes, node));
   site.edit("k", [&](Json& spec) { spec.child("instanceGroups").items()[0].set("kubernetesConfig", Json::object({{"labels", Json::object({{"tier", "gold"}})}})); });
@@ -618,7 +618,7 @@ TEST(KubernetesClusters, LabelsFollowTheGroupAndOthersStay) {
   EXPECT_FALSE(node["metadata"]["labels"].has("Team"));
   EXPECT_EQ(node["metadata"]["labels"]["tier"].string(), "gold");
   EXPECT_EQ(node["metadata"]["labels"]["mine"].string(), "x");
-  EXPECT_EQ(node["metadata"]["labels"][api::kHealthLabel].string(), "UnschedulablePendingReboot") << "who watches health says so";
+  EXPECT_EQ(node["metadata"]["labels"][api::kHealthLabel].string(), "Unschedulable") << "who watches health says so";
   EXPECT_EQ(kube::print_json(node["spec"]["taints"]), R"([{"key":"mine","effect":"PreferNoSchedule"}])");
   site.remove("k");
   site.settle();

@@ -188,6 +188,170 @@ TEST_F(SoftwareUpdates, AreTakenBackByAnOlderSpecAndNotAskedForAgain) {
   for (const auto& [key, node] : site.api.all("nodes")) EXPECT_FALSE(node["spec"]["unschedulable"].boolean()) << key.name;
 }
 
+TEST_F(SoftwareUpdates, AnEarlierRequestIsNotAskedForAgain) {
+  site.create("ml", site.spec(1));
+  site.settle();
+  for (const char* id : {"u1", "u2", "u3"}) {
+    ask(id, {"gpu"});
+    site.settle();
+  }
+  site.taken_down.clear();
+  ask("u1", {"gpu"});
+  site.settle();
+  EXPECT_THAT(site.taken_down, IsEmpty());
+  EXPECT_EQ(update()["id"].string(), "u3");
+  EXPECT_EQ(site.phase("ml"), "InService");
+}
+
+TEST_F(SoftwareUpdates, DoNotWaitForMachinesThatAreNotThere) {
+  ClusterSite few(false);
+  few.spare("c", "ml.c5.large", 2, 4, 0);
+  few.spare("l", "ml.t3.medium", 2, 4, 0);
+  few.spare("g", "ml.g5.xlarge", 4, 16, 1);
+  few.create("ml", few.spec(3));
+  few.settle();
+  ASSERT_EQ(few.summary("ml"), "3/5");
+  few.edit("ml", [](Json& spec) { spec.set("softwareUpdate", Json::object({{"id", "u"}})); });
+  few.settle();
+  EXPECT_EQ(few.status("ml")["softwareUpdate"]["phase"].string(), "Succeeded");
+  EXPECT_EQ(few.phase("ml"), "InService");
+}
+
+// One that does not run and does not fail is waited for, and told; to replace it is the way out.
+TEST_F(SoftwareUpdates, WaitForOneThatIsSilentUntilItIsReplaced) {
+  site.create("ml", site.spec(2));
+  site.settle();
+  const Json one = site.instances("gpu").front();
+  const auto silence = [&] {
+    if (const auto found = site.api.all("nodes").find({"", node_of(one)}); found != site.api.all("nodes").end()) {
+      Json node = found->second;
+      kube::set_condition(node, {"Ready", "Unknown", "NodeStatusUnknown", "no word of it"}, site.clock.now());
+      ASSERT_TRUE(site.api.put(resources::nodes, node));
+    }
+  };
+  silence();
+  site.reconcile();
+  ask("u", {"gpu"});
+  for (int i = 0; i < 60; ++i) {
+    site.reconcile();
+    site.tick();
+    silence();
+  }
+  EXPECT_EQ(site.phase("ml"), "SystemUpdating");
+  EXPECT_THAT(update()["message"].string(), HasSubstr("waits for instance " + kube::name_of(one) + " of group gpu: its machine is not ready"));
+  site.ask(kube::name_of(one), "replace", "r");
+  for (int i = 0; i < 120; ++i) {
+    site.reconcile();
+    site.tick();
+    silence();
+  }
+  EXPECT_EQ(update()["phase"].string(), "Succeeded");
+  EXPECT_FALSE(update().has("message"));
+  EXPECT_EQ(site.numbers("gpu"), "1' 2");
+}
+
+// Without Continuous mode: an update in a change that is taken back, twice, leaves neither the update of before nor itself hanging.
+TEST_F(SoftwareUpdates, InAChangeThatIsTakenBackAreOver) {
+  ClusterSite few(false);
+  few.spare("c", "ml.c5.large", 2, 4, 0);
+  few.spare("l", "ml.t3.medium", 2, 4, 0);
+  few.spare("g", "ml.g5.xlarge", 4, 16, 1);
+  few.create("ml", few.spec(1, false));
+  few.settle();
+  ASSERT_EQ(few.phase("ml"), "InService");
+  const auto edit = [&](const char* id, int workers) {
+    few.edit("ml", [&](Json& spec) {
+      spec.set("softwareUpdate", Json::object({{"id", id}}));
+      few.group_of(spec, "gpu").set("instanceCount", workers);
+    });
+    few.settle();
+  };
+  edit("a", 1);
+  EXPECT_EQ(few.status("ml")["softwareUpdate"]["phase"].string(), "Succeeded");
+  for (const char* id : {"b", "c"}) {
+    edit(id, 3);
+    EXPECT_EQ(few.phase("ml"), "InService");
+    EXPECT_THAT(few.status("ml")["message"].string(), HasSubstr("no machine of type"));
+    EXPECT_EQ(few.status("ml")["softwareUpdate"]["phase"].string(), "Failed");
+    EXPECT_EQ(few.status("ml")["softwareUpdate"]["message"].string(), "it was taken back");
+  }
+  edit("d", 1);
+  EXPECT_EQ(few.status("ml")["softwareUpdate"]["phase"].string(), "Succeeded");
+  EXPECT_EQ(few.summary("ml"), "3/3");
+}
+
+// A spare machine that falls silent while it is emptied, and comes back with its job, is not prepared beside it.
+TEST_F(SoftwareUpdates, PrepareNothingBesideAJob) {
+  ClusterSite without(false);
+  without.scripts = site.scripts;
+  without.restart();
+  without.spare("c", "ml.c5.large", 2, 4, 0);
+  without.spare("l", "ml.t3.medium", 2, 4, 0);
+  without.spare("g", "ml.g5.xlarge", 4, 16, 1);
+  without.create("ml", scripted(1));
+  without.settle();
+  without.busy.insert("cluster-ml/gpu-0");
+  without.edit("ml", [](Json& spec) { spec.set("softwareUpdate", *kube::parse_json(R"({"id": "u", "instanceGroups": ["gpu"]})")); });
+  for (int i = 0; i < 8; ++i) without.reconcile(), without.tick();
+  ASSERT_EQ(without.instances("gpu")[0]["status"]["software"]["stage"].string(), "Emptying");
+  const auto tell = [&](const char* ready) {
+    Json node = without.api.all("nodes").at({"", "g"});
+    kube::set_condition(node, {"Ready", ready, "x", ""}, without.clock.now());
+    ASSERT_TRUE(without.api.put(resources::nodes, node));
+  };
+  tell("Unknown");
+  without.clock.advance(301s);
+  for (int i = 0; i < 4; ++i) without.reconcile();
+  EXPECT_EQ(without.instances("gpu")[0]["status"]["software"]["stage"].string(), "Emptying");
+  tell("True");
+  const std::size_t scripts = without.ran.size();
+  for (int i = 0; i < 40; ++i) without.reconcile(), without.tick();
+  EXPECT_EQ(without.ran.size(), scripts) << "a script ran beside a job";
+  EXPECT_TRUE(without.api.all("pods").contains({"cluster-ml", "gpu-0"}));
+  EXPECT_EQ(without.phase("ml"), "SystemUpdating");
+  without.busy.clear();
+  without.settle();
+  EXPECT_EQ(without.status("ml")["softwareUpdate"]["phase"].string(), "Succeeded");
+  EXPECT_EQ(without.ran.size(), scripts + 2);
+  EXPECT_FALSE(without.api.all("nodes").at({"", "g"})["spec"]["unschedulable"].boolean());
+}
+
+// Caches that still show the machine and the node of before: neither is the next batch begun, nor is a script given the wrong root.
+TEST_F(SoftwareUpdates, OfNodesOfKubernetesWaitForTheNewMachine) {
+  site.lagging = true;
+  site.restart();
+  Json spec = Json::object({{"orchestrator", Json::object({{"eks", Json::object({{"clusterArn", "arn:aws:eks:x:111122223333:cluster/x"}})}})}, {"nodeProvisioningMode", "Continuous"}});
+  Json workers = Json::object({{"instanceGroupName", "workers"}, {"instanceType", "ml.g5.xlarge"}, {"instanceCount", 2}, {"executionRole", "arn:aws:iam::111122223333:role/x"}});
+  spec.set("instanceGroups", Json::array({ClusterSite::with_scripts(workers, "on_create.sh")}));
+  site.create("ml", spec);
+  const auto rounds_of = [&](int count, std::set<std::string> held) {
+    for (int i = 0; i < count; ++i) {
+      for (const char* plural : LaggingCaches::kinds)
+        if (!held.contains(plural)) site.caches.refresh(plural);
+      site.reconcile();
+      site.tick();
+    }
+  };
+  rounds_of(40, {});
+  ASSERT_EQ(site.summary("ml"), "2/2");
+  ask("u", {}, R"({"rollingUpdatePolicy":{"maximumBatchSize":{"type":"INSTANCE_COUNT","value":1}}})");
+  for (int i = 0; i < 200 && update()["phase"].string() != "Succeeded"; ++i) {
+    rounds_of(3, i % 4 == 1 ? std::set<std::string>{"nodes", "machines"} : i % 4 == 2 ? std::set<std::string>{"machines"} : i % 4 == 3 ? std::set<std::string>{"nodes"} : std::set<std::string>{});
+    int away = 0;
+    for (const Json& one : site.instances("workers")) away += !site.api.all("nodes").contains({"", node_of(one)});
+    EXPECT_LE(away, 1) << "two machines are away at once";
+    for (const auto& [key, pod] : site.api.all("pods"))
+      if (is_script(pod)) {
+        EXPECT_FALSE(pod["spec"]["hostPID"].boolean()) << "a local machine's script has the root of its host";
+      }
+  }
+  rounds_of(20, {});
+  EXPECT_EQ(update()["phase"].string(), "Succeeded");
+  EXPECT_EQ(site.summary("ml"), "2/2");
+  EXPECT_EQ(site.taken_down.size(), 2u);
+  EXPECT_EQ(site.ran.size(), 4u);
+}
+
 TEST_F(SoftwareUpdates, AskedForWithANewClusterAreDoneWithIt) {
   Json spec = site.spec(1);
   spec.set("softwareUpdate", Json::object({{"id", "u"}}));

@@ -32,8 +32,11 @@ void Planner::judge() {
     const bool as_before = numbers_.at(group.name).size() == target && running + (old == old_failures_.end() ? 0 : old->second) >= target;
     complete = complete && as_before && !leaving;
     settled = settled && numbers_.at(group.name).size() == target && !leaving;
-    const auto going = scripts_going_.find(group.name);
-    waits = waits || running + (old == old_failures_.end() ? 0 : old->second) + (going == scripts_going_.end() ? 0 : going->second) < target;
+    const auto count = [&](const std::map<std::string, int>& all) {
+      const auto found = all.find(group.name);
+      return found == all.end() ? 0 : found->second;
+    };
+    waits = waits || running + count(old_failures_) + std::max(count(scripts_going_), count(updating_)) < target;
     enough = enough && running >= (slurm_ && group.node_type == SlurmNodeType::Controller ? std::max(1, group.min) : group.min);
     const One* stuck = nullptr;
     for (const One& one : mine)

@@ -16,7 +16,10 @@ bool Planner::settle_instances() {
       else if (one.value.finalizer) let_go(one);
     } else {
       keep(one);
-      if (one.phase == "Pending" && one.value.updating()) one.phase = "SystemUpdating";
+      if (one.phase == "Pending" && one.value.updating()) {
+        one.phase = "SystemUpdating";
+        ++updating_[one.value.group];
+      }
     }
   }
   return gone;
@@ -29,6 +32,9 @@ void Planner::keep(One& one) {
   const Json* node = node_of(value.node);
   const Json* machine = machine_of(value.node);
   if (renews(one, node, machine)) return;
+  const bool again = value.software_stage == "Preparing";
+  // Of the machine that went.
+  if (again && node != nullptr && kube::uid_of(*node) == (*one.object)["status"]["software"]["node"].string()) node = nullptr;
   if (value.made) {
     if (machine == nullptr) {
       if (options_.makes_machines) {
@@ -37,6 +43,7 @@ void Planner::keep(One& one) {
       } else {
         one.message = "its machine is gone, and this server makes none";
       }
+      if (again) return;
     } else if ((*machine)["status"]["phase"].string() == "Refused") {
       fail_instance(one, kube::find_condition(*machine, "Ready") != nullptr ? (*kube::find_condition(*machine, "Ready"))["message"].string() : "its machine was refused");
     }
@@ -79,7 +86,7 @@ void Planner::keep(One& one) {
   } else if (dressed != *node) {
     add(Verb::Update, resources::nodes, std::move(dressed), fmt::format("labels and taints of group {}", value.group));
     last().if_live = value.id;
-  } else if (cordoned(*node) && (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id) {
+  } else if ((open || !again) && cordoned(*node) && (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id) {
     add(Verb::Update, resources::nodes, uncordoned(*node), "it is in use again");
   }
   tell_addresses(one, *node);
@@ -88,6 +95,8 @@ void Planner::keep(One& one) {
     one.message = ready == nullptr ? "its machine starts" : fmt::format("its machine is not ready: {}", (*ready)["message"].string());
     return;
   }
+  // One that stayed where it is may have got something while it was silent.
+  if (!open && again && !runs_script(one) && !(closed_for(one, *node) && emptied(one, true))) return;
   if (!open) return run_script(one, ScriptStage::OnCreate);
   if (!slurm_) {
     complete(one);

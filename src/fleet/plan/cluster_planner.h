@@ -195,7 +195,7 @@ class Planner {
   void complete(One& one) {
     if (!scripts_of(one).on_init_complete.empty() && script_record(one, ScriptStage::OnInitComplete)["phase"].string() != "Succeeded") return run_script(one, ScriptStage::OnInitComplete);
     one.phase = "Running";
-    if (one.value.software_stage == "Preparing") one.status.set("software", Json::object({{"id", one.value.software_id}, {"stage", "Done"}, {"at", print_time(now_)}}));
+    if (one.value.software_stage == "Preparing") note_software(one, "Done");
     if (!one.status.has("runningSince")) one.status.set("runningSince", print_time(now_));
   }
   // What a script is to come to, in its own words; then a pod for it, once what it reads is there.
@@ -266,7 +266,8 @@ class Planner {
   void roll_out();
   // What became of one of a group's instances; Waits: it is not as it was to be before the update, and is waited for.
   enum class Updated : std::uint8_t { Yes, UnderWay, Failed, Due, Waits };
-  Updated update_of(const One& one, Instant began, std::string& why) const;
+  Updated update_of(const One& one, Instant began, std::string& why);
+  void note_software(One& one, const char* stage);
   // Its machine is emptied, or goes. True: nothing else is done with it.
   bool renews(One& one, const Json* node, const Json* machine);
   void prepare_again(One& one);
@@ -348,6 +349,7 @@ class Planner {
   std::optional<std::vector<Json>> wanted_configs_;
   bool configs_written_ = false;
   std::optional<std::map<std::string, const Json*>> script_pods_;  // of its namespace, by name
+  std::map<std::string, int> updating_;       // by group: instances whose software is updated
   std::map<std::string, int> scripts_going_;  // by group: instances whose script is at work
   std::vector<ClusterStep> told_;
   std::vector<InstanceChange> changes_;      // instances whose status is another now

@@ -106,11 +106,13 @@ void Planner::run_script(One& one, ScriptStage stage) {
       add(Verb::Create, resources::secrets, std::move(secret), fmt::format("scripts of {}", scripts.uri));
     }
   const Json* machine = machine_of(value.node);
-  const ScriptRoot root = slurm_ ? ScriptRoot::Shared : machine != nullptr && (*machine)["spec"]["local"].is_object() ? ScriptRoot::Container : ScriptRoot::Machine;
+  // One that was made shares its root with the machine that it is made on, whether its object is seen just now or not.
+  const ScriptRoot root = slurm_ ? ScriptRoot::Shared : value.made || (machine != nullptr && (*machine)["spec"]["local"].is_object()) ? ScriptRoot::Container : ScriptRoot::Machine;
   add(Verb::Create, resources::pods, script_pod(cluster_, *group, scripts, value, *one.object, stage, root, bundle, options_.scripts), fmt::format("{} on {}", file, value.node));
   last().if_live = value.id;
   last().live_node = value.node;
   last().unrun = field_of(stage);
+  if (value.software_stage == "Preparing" && stage == ScriptStage::OnCreate) last().if_empty = value.node;
   one.message = fmt::format("{} starts", file);
 }
 

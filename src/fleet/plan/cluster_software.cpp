@@ -4,12 +4,14 @@
 
 namespace fairlead::fleet::planner {
 
-Planner::Updated Planner::update_of(const One& one, Instant began, std::string& why) const {
+Planner::Updated Planner::update_of(const One& one, Instant began, std::string& why) {
   const Instance& value = one.value;
   if (value.software_id != cluster_.software.id || value.software_stage.empty()) {
     // Made since then, or to be replaced, which comes to the same.
     const auto made = parse_time((*one.object)["metadata"]["creationTimestamp"].string());
     if (!value.replace.empty() || (made && *made >= began)) return Updated::Yes;
+    // So is what has no machine yet, and what comes in place of one that has failed.
+    if (value.node.empty() || value.phase == "Failure") return Updated::Yes;
     const bool reboots = !value.reboot.empty() && (value.reboot != value.reboot_id || (value.reboot_stage != "Done" && value.reboot_stage != "Failed"));
     return value.phase == "Running" && !reboots && !value.updating() ? Updated::Due : Updated::Waits;
   }
@@ -21,11 +23,25 @@ Planner::Updated Planner::update_of(const One& one, Instant began, std::string& 
   Instant since = parse_time(one.status["software"]["at"].string()).value_or(now_);
   for (const ScriptStage stage : kStages)
     if (const auto at = parse_time(script_record(one, stage)["at"].string())) since = std::max(since, static_cast<Instant>(*at));
-  if (value.software_stage == "Preparing" && now_ >= since + options_.patience && !runs_script(one)) {
-    why = fmt::format("it does not run {} minutes after it was made anew: {}", options_.patience.count() / 60, value.message);
-    return Updated::Failed;
+  if (value.software_stage != "Emptying" && !runs_script(one)) {
+    if (now_ >= since + options_.patience) {
+      why = fmt::format("it does not run {} minutes after it was emptied: {}", options_.patience.count() / 60, value.message);
+      return Updated::Failed;
+    }
+    look_again(since + options_.patience - now_);
   }
   return Updated::UnderWay;
+}
+
+void Planner::note_software(One& one, const char* stage) {
+  const Json before = one.status["software"];
+  const bool same = before["id"].string() == cluster_.software.id || stage != std::string_view("Emptying");
+  Json next = Json::object({{"id", stage == std::string_view("Emptying") ? cluster_.software.id : before["id"].string()}, {"stage", stage}, {"at", print_time(now_)}});
+  for (const char* const kept : {"machine", "node", "updated", "before"})
+    if (before.has(kept)) next.set(kept, before[kept]);
+  if (!same && before.has("id")) next.set("before", before["id"]);
+  if (stage == std::string_view("Done")) next.set("updated", print_time(now_));
+  one.status.set("software", std::move(next));
 }
 
 void Planner::roll_out() {
@@ -33,22 +49,40 @@ void Planner::roll_out() {
   const auto end = [&](const char* phase, const std::string& message) {
     Json& told = status_.child("softwareUpdate");
     told.set("phase", phase).set("ended", print_time(now_));
-    if (!message.empty()) told.set("message", message);
+    if (message.empty()) told.erase("message");
+    else told.set("message", message);
+    for (Json& group : told.child("instanceGroups").items())
+      if (group["status"].string() == "InProgress" || group["status"].string() == "Pending") group.set("status", phase);
+  };
+  // What became of other groups, the last time that they were.
+  const auto with_others = [&](Json groups) {
+    for (const Json& before : status_["softwareUpdate"]["instanceGroups"].items())
+      if (!asked.of(before["instanceGroupName"].string()) && cluster_.group(before["instanceGroupName"].string()) != nullptr) groups.push(before);
+    return groups;
   };
   if (const Json& told = status_["softwareUpdate"]; told["id"].string() != asked.id) {
     if (rolls_out()) return end("Failed", "it was taken back");
-    if (asked.id.empty() || asked.id == told["previous"].string()) return;  // what an older spec asked for is behind us
-    Json begun = Json::object({{"id", asked.id}, {"phase", served_ ? "InProgress" : "Succeeded"}, {"began", print_time(now_)}});  // one that is made yet is made with it
-    if (const std::string& previous = told["id"].string(); !previous.empty()) begun.set("previous", previous);
+    Json earlier = Json::array();
+    for (const Json& id : told["earlier"].items()) earlier.push(id);
+    // What an older spec asked for is behind us.
+    if (asked.id.empty() || std::any_of(earlier.items().begin(), earlier.items().end(), [&](const Json& id) { return id.string() == asked.id; })) return;
+    if (const std::string& last = told["id"].string(); !last.empty()) earlier.push(last);
+    constexpr std::size_t kept = 20;
+    if (earlier.items().size() > kept) earlier.items().erase(earlier.items().begin());
+    Json groups = Json::array();
+    for (const InstanceGroup& group : cluster_.groups)
+      if (asked.of(group.name)) groups.push(Json::object({{"instanceGroupName", group.name}, {"status", served_ ? "Pending" : "Succeeded"}, {"updated", 0}, {"of", group.target}}));
+    Json begun = Json::object({{"id", asked.id}, {"phase", served_ ? "InProgress" : "Succeeded"}, {"began", print_time(now_)}, {"instanceGroups", with_others(std::move(groups))}});  // one that is made yet is made with it
+    if (!earlier.items().empty()) begun.set("earlier", std::move(earlier));
     status_.set("softwareUpdate", std::move(begun));
     return look_again(std::chrono::seconds(1));
   }
   if (!rolls_out()) return;
   // A change of the spec comes first, and may be taken back.
-  if (!cluster_.continuous && status_["good"]["generation"].integer(-1) != cluster_.generation) return;
+  if (!cluster_.continuous && (taken_back_ ? !status_["failed"]["done"].boolean() : status_["good"]["generation"].integer(-1) != cluster_.generation)) return;
   const Instant began = parse_time(status_["softwareUpdate"]["began"].string()).value_or(now_);
   Json groups = Json::array();
-  std::string failure;
+  std::string failure, waits_for;
   bool all = true, heads_done = true;
   // Who leads first, alone: where that goes wrong, nothing else is touched.
   for (const bool heads : {true, false})
@@ -66,7 +100,7 @@ void Planner::roll_out() {
         switch (update_of(one, began, why)) {
           case Updated::Yes:
             ++updated;
-            if (const auto at = parse_time(one.status["software"]["at"].string()); at && one.value.software_id == asked.id) last = std::max(last, static_cast<Instant>(*at));
+            if (const auto at = parse_time(one.status["software"]["updated"].string()); at && one.value.software_id == asked.id) last = std::max(last, static_cast<Instant>(*at));
             break;
           case Updated::UnderWay: ++under_way; break;
           case Updated::Failed:
@@ -74,7 +108,9 @@ void Planner::roll_out() {
             if (failure.empty()) failure = fmt::format("instance {} of group {}: {}", one.value.id, group.name, why);
             break;
           case Updated::Due: due.push_back(&one); break;
-          case Updated::Waits: break;
+          case Updated::Waits:
+            if (waits_for.empty()) waits_for = fmt::format("waits for instance {} of group {}{}{}", one.value.id, group.name, one.value.message.empty() ? "" : ": ", one.value.message);
+            break;
         }
       }
       const bool done = updated == of;
@@ -83,26 +119,25 @@ void Planner::roll_out() {
         if (updated > 0 && now_ < last + asked.wait) {
           look_again(last + asked.wait - now_);
         } else {
-          due.resize(std::min<std::size_t>(due.size(), static_cast<std::size_t>(asked.batch_of(of))));
-          for (One* one : due) one->status.set("software", Json::object({{"id", asked.id}, {"stage", "Emptying"}, {"at", print_time(now_)}}));
+          due.resize(std::min<std::size_t>(due.size(), static_cast<std::size_t>(heads ? 1 : asked.batch_of(of))));
+          for (One* one : due) note_software(*one, "Emptying");
           under_way = static_cast<int>(due.size());
         }
       }
       heads_done = heads_done && (done || !heads);
       groups.push(Json::object({{"instanceGroupName", group.name}, {"status", failed ? "Failed" : done ? "Succeeded" : updated + under_way > 0 ? "InProgress" : "Pending"}, {"updated", updated}, {"of", of}}));
     }
-  status_.child("softwareUpdate").set("instanceGroups", std::move(groups));
-  if (!failure.empty()) {
-    for (Json& group : status_.child("softwareUpdate").child("instanceGroups").items())
-      if (group["status"].string() == "InProgress" || group["status"].string() == "Pending") group.set("status", "Failed");
-    return end("Failed", failure + "; instances that were not updated yet stay as they are");
-  }
+  groups = with_others(std::move(groups));
+  Json& told = status_.child("softwareUpdate").set("instanceGroups", std::move(groups));
+  if (waits_for.empty()) told.erase("message");
+  else told.set("message", waits_for);
+  if (!failure.empty()) return end("Failed", failure + "; instances that were not updated yet stay as they are");
   if (all) end("Succeeded", "");
 }
 
 void Planner::prepare_again(One& one) {
   for (const char* const field : {"lifecycle", "runningSince", "slurmNode", "address", "address6"}) one.status.erase(field);
-  one.status.set("software", Json::object({{"id", one.value.software_id}, {"stage", "Preparing"}, {"at", print_time(now_)}}));
+  note_software(one, "Preparing");
   look_again(std::chrono::seconds(1));
 }
 
@@ -111,16 +146,22 @@ bool Planner::renews(One& one, const Json* node, const Json* machine) {
   const bool emptying = value.software_stage == "Emptying";
   if (!emptying && value.software_stage != "Renewing") return false;
   if (emptying && (value.software_id != cluster_.software.id || !rolls_out())) {  // another failed, or it was taken back: nothing was done to this one
-    one.status.erase("software");
+    Json& software = one.status.child("software");
+    if (software.has("updated")) software.set("id", software["before"].string_or(software["id"].string())).set("stage", "Done");
+    else one.status.erase("software");
     return false;
   }
-  const bool silent = is_silent(node);
+  const bool goes = value.made && machine != nullptr && options_.makes_machines;
+  if (emptying && !goes && (node == nullptr || owner_of(*node) != value.id)) return false;  // keep() tells what is wrong
+  const bool silent = (goes || !emptying) && is_silent(node);  // one that stays is prepared when it answers, and not before
   const auto empty = [&] { return silent || owner_of(*node) != value.id || (closed_for(one, *node) && emptied(one, true)); };
   if (emptying) {
     if (!empty()) {
       one.message = "its software is to be updated" + (one.message.empty() ? "" : "; " + one.message);
-    } else if (value.made && machine != nullptr) {
-      one.status.set("software", Json::object({{"id", value.software_id}, {"stage", "Renewing"}, {"at", print_time(now_)}, {"machine", kube::uid_of(*machine)}}));
+    } else if (goes) {
+      note_software(one, "Renewing");
+      Json& software = one.status.child("software").set("machine", kube::uid_of(*machine));
+      if (node != nullptr) software.set("node", kube::uid_of(*node));
       one.message = "its machine is made anew";
     } else {
       prepare_again(one);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/result.h"
 #include "governance/plan/engine_state.h"
@@ -390,9 +391,8 @@ void ContinuousEngine::State::freed(NodeId leaf, const std::vector<Use>& uses) {
   for (const Use& use : uses) {
     for (NodeId node = leaf; node != no_node; node = ledger.parent(node)) {
       Cell& cell = cells[base[node] + use.column];
-      if (!cell.open && !cell.exact.empty() && cell.exact.front().threshold >= ledger.usage(node, use.column)) {  // who of them is woken, the drain decides
-        cell.open = true;
-        open_cells[ledger.tree(node)].push_back({node, use.column});
+      if (!cell.exact.empty() && cell.exact.front().threshold >= ledger.usage(node, use.column)) {  // who of them is woken, the drain decides
+        if (!std::exchange(cell.open, true)) open_cells[ledger.tree(node)].push_back({node, use.column});
         mark_tree(ledger.tree(node));
       }
       if (cell.waiters.empty()) {

@@ -169,7 +169,7 @@ bool ContinuousEngine::State::lacks_as_before(ClassId c) {
 }
 
 void ContinuousEngine::State::tell_restless(std::vector<EngineDecision>& out) {
-  for (const ClassId c : std::exchange(restless, {})) {
+  for (const ClassId c : sorted(std::exchange(restless, {}))) {  // a fork tells them in this order, too
     Class& k = classes[c];
     k.retold = false;
     if (!k.parked || k.lacks == no_column || k.wait.rule != EngineWait::Rule::Short) continue;

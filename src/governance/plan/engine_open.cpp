@@ -148,7 +148,10 @@ std::uint32_t ContinuousEngine::State::wake_first(std::uint32_t tree, std::uint3
     queue.priority = k.spec.priority;
     queue.version = versions[tree];
   }
-  if (bidders.empty() || !dirty[tree].empty()) return nothing;
+  if (bidders.empty() || !dirty[tree].empty()) {
+    bidders.clear();
+    return nothing;
+  }
   for (const std::uint32_t q : bidders) {
     Class& k = classes[queues[q].what];
     chosen.assign(k.asks.size(), nothing);
@@ -178,7 +181,7 @@ bool ContinuousEngine::State::wake_rest(std::uint32_t tree) {
   const std::vector<std::uint32_t> bidding = std::exchange(bidders, {});
   int level = 0;
   std::erase_if(candidates, [&](ClassId c) { return !fits_or_moves(c, level); });
-  if (const std::uint32_t q = first(tree); candidates.empty() && (bidding.empty() || q == nothing || alone(q))) return !dirty[tree].empty();
+  if (const std::uint32_t q = first(tree); candidates.empty() && (bidding.empty() || q == nothing || (alone(q) && !queues[q].found.preempts))) return !dirty[tree].empty();
   const auto less = [this](ClassId a, ClassId b) { return class_first(a, b); };
   for (const ClassId c : over) {
     Class& k = classes[c];
