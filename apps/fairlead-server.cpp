@@ -31,6 +31,7 @@
 #include "governance/control/teams_controller.h"
 #include "governance/conversion_server.h"
 #include "kube/controller.h"
+#include "notify/control/cluster_event_controller.h"
 #include "notify/control/delivery_controller.h"
 #include "notify/control/role_change_controller.h"
 #include "placement/control/node_lifecycle_controller.h"
@@ -141,6 +142,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
     runner.add(std::make_unique<governance::TeamsController>(api, clock));
     runner.add(std::make_unique<governance::InquiryController>(api, clock));
   }
+  runner.add(std::make_unique<notify::ClusterEventController>(api, notify::ClusterEventController::Options{}));
   runner.add(std::make_unique<notify::RoleChangeController>(api, clock, notify::RoleChangeController::Options{}));
   const auto carried = [exits](const kube::ObjectKey& topic) { exits->tell(notify::DeliveryController::kName, topic); };
   runner.add(std::make_unique<notify::DeliveryController>(api, clock, std::make_unique<notify::ThreadCourier>(notify::make_carrier(clock, flags.notify_local ? notify::Reach::AlsoLocal : notify::Reach::World), carried), notify::DeliveryController::Options{.seed = random_seed()}));

@@ -29,6 +29,7 @@
 #include "kube/kubeconfig.h"
 #include "kube/leader.h"
 #include "kube/rest_client.h"
+#include "notify/control/cluster_event_controller.h"
 #include "notify/control/delivery_controller.h"
 #include "notify/control/role_change_controller.h"
 #include "slurm/control/active_check_controller.h"
@@ -184,13 +185,14 @@ int serve_kubernetes(const Flags& flags) {
   add_declared(*runner, std::make_unique<notify::RoleChangeController>(fenced, clock, notify::RoleChangeController::Options{.space = flags.watch_namespace}));
   const auto carried = [exits](const kube::ObjectKey& topic) { exits->tell(notify::DeliveryController::kName, topic); };
   add_declared(*runner, std::make_unique<notify::DeliveryController>(fenced, clock, std::make_unique<notify::ThreadCourier>(notify::make_carrier(clock, flags.notify_local ? notify::Reach::AlsoLocal : notify::Reach::World), carried), notify::DeliveryController::Options{.space = flags.watch_namespace, .seed = Rng(seed + 1).next()}));
+  const std::string space = !flags.space.empty() ? flags.space : config->context == "in-cluster" ? config->space : "fairlead-system";
   // Clusters are of the whole site; without machines of ours they are for those who come by the AWS face.
-  if (flags.watch_namespace.empty() && (flags.local_machines || (!flags.aws_listen.empty() && flags.aws_listen != "off")))
+  if (flags.watch_namespace.empty() && (flags.local_machines || (!flags.aws_listen.empty() && flags.aws_listen != "off"))) {
     add_declared(*runner, std::make_unique<fleet::ClusterController>(fenced, clock, cluster_options(flags, flags.slurm_image, companion_dir.empty() ? kube::Json() : companion_folder(companion_dir), flags.local_machines && flags.cluster_machines), scripts_of(flags, state_dir)));
+    add_declared(*runner, std::make_unique<notify::ClusterEventController>(fenced, notify::ClusterEventController::Options{.site_space = space}));
+  }
   Term term(std::move(runner));
 
-  std::string space = flags.space;
-  if (space.empty()) space = config->context == "in-cluster" ? config->space : "fairlead-system";
   // On every replica, whoever leads: without it nobody reads v1beta1 of queues.
   std::unique_ptr<governance::ConversionPoint> conversion;
   if (!flags.webhook_listen.empty() && flags.watch_namespace.empty())

@@ -23,6 +23,7 @@
 #include "governance/plan/views.h"
 #include "governance/plan/whatif.h"
 #include "kube/rest_client.h"
+#include "notify/control/cluster_event_controller.h"
 #include "notify/control/delivery_controller.h"
 #include "notify/control/role_change_controller.h"
 #include "notify/plan/preview.h"
@@ -74,7 +75,7 @@ kube::Access server_access(const std::string& space, bool local_machines, bool c
     access.add(kube::full_access(governance::InquiryController(**api, clock)));
   }
   if (local_machines) access.add(fleet::machine_access());
-  if (clusters && space.empty()) access.add(kube::full_access(fleet::ClusterController(**api, clock)));
+  if (clusters && space.empty()) access.add(kube::full_access(fleet::ClusterController(**api, clock))).add(kube::full_access(notify::ClusterEventController(**api, {})));
   return access;
 }
 

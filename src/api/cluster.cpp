@@ -253,6 +253,20 @@ bool Cluster::has_scripts() const {
 
 std::string space_of_cluster(const std::string& name) { return plain_label("cluster-" + name, 63); }
 
+Json event_metadata(const Json& event) {
+  const Json &spec = event["spec"], &had = spec["metadata"];
+  const std::string& type = spec["resourceType"].string();
+  Json out = Json::object();
+  if (had.has("failureMessage")) out.set("FailureMessage", had["failureMessage"]);
+  if (type == "Instance") {
+    if (had.has("lcsExecutionState")) out.set("LcsExecutionState", had["lcsExecutionState"]);
+    if (spec.has("nodeLogicalId")) out.set("NodeLogicalId", spec["nodeLogicalId"]);
+    return Json::object({{"Instance", std::move(out)}});
+  }
+  if (type == "InstanceGroup" && had.has("targetCount")) return Json::object({{"InstanceGroupScaling", std::move(out.set("InstanceCount", had["instanceCount"]).set("TargetCount", had["targetCount"]))}});
+  return Json::object({{type, std::move(out)}});
+}
+
 Json spec_in_force(const Json& object) {
   const Json &spec = object["spec"], &failed = object["status"]["failed"], &good = object["status"]["good"]["spec"];
   if (!failed.is_object() || !good.is_object() || failed["generation"].integer() != object["metadata"]["generation"].integer()) return spec;

@@ -119,6 +119,8 @@ kube::Json spec_in_force(const kube::Json& object);
 Cluster read_cluster(const kube::Json& object, const kube::Json& spec);
 inline Cluster read_cluster(const kube::Json& object) { return read_cluster(object, spec_in_force(object)); }
 std::string space_of_cluster(const std::string& name);
+// EventMetadata of a ClusterEvent, as HyperPod's API and its copies have it.
+kube::Json event_metadata(const kube::Json& event);
 
 struct Instance {
   std::string id;                   // the object's name: "i-" and 17 of 0-9a-f

@@ -14,20 +14,6 @@ Json event_summary(const Site& site, const Json& cluster, const Json& event) {
   return out;
 }
 
-Json event_metadata(const Json& spec) {
-  const Json& had = spec["metadata"];
-  const std::string& type = spec["resourceType"].string();
-  Json out = Json::object();
-  if (had.has("failureMessage")) out.set("FailureMessage", had["failureMessage"]);
-  if (type == "Instance") {
-    if (had.has("lcsExecutionState")) out.set("LcsExecutionState", had["lcsExecutionState"]);
-    if (spec.has("nodeLogicalId")) out.set("NodeLogicalId", spec["nodeLogicalId"]);
-    return Json::object({{"Instance", std::move(out)}});
-  }
-  if (type == "InstanceGroup" && had.has("targetCount")) return Json::object({{"InstanceGroupScaling", std::move(out.set("InstanceCount", had["instanceCount"]).set("TargetCount", had["targetCount"]))}});
-  return Json::object({{type, std::move(out)}});
-}
-
 // Those of this cluster, and of none that had its name before. Events of clusters that CreateCluster did not make: none.
 Answer<std::vector<Json>> events_of(const Sources& sources, const Json& cluster) {
   std::vector<Json> out;
@@ -78,7 +64,7 @@ Answer<Json> describe_event(const Sources& sources, const Call& call, const Json
   if (!event && event.error().code != Code::NotFound) return std::unexpected(aws_error(event.error(), "read the event"));
   if (!event || (*event)["spec"]["clusterUid"].string() != kube::uid_of(*cluster)) return not_found();
   Json details = event_summary(call.site, *cluster, *event);
-  details.set("EventDetails", Json::object({{"EventMetadata", event_metadata((*event)["spec"])}}));
+  details.set("EventDetails", Json::object({{"EventMetadata", api::event_metadata(*event)}}));
   return Json::object({{"EventDetails", std::move(details)}});
 }
 

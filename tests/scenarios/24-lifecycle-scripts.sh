@@ -120,6 +120,7 @@ note 'an update of the software makes one machine after the other anew, and runs
 
 printf '#!/bin/bash\necho "no route to the license server" >&2\nexit 7\n' > "$bucket/base/on_create.sh"
 upload
+echo '{"apiVersion": "fairlead.dev/v1alpha1", "kind": "NotificationTopic", "metadata": {"name": "clusters", "namespace": "cluster-life"}, "spec": {"clusterEvents": {"levels": ["Error"]}, "channels": [{"name": "nobody", "webhook": {"url": "https://nobody.invalid/"}}]}}' | k apply -f - > /dev/null
 sm batch-add-cluster-nodes --cluster-name life --client-token fails --nodes-to-add InstanceGroupName=gpu,IncrementTargetCountBy=1 > /dev/null
 failed() { sm list-cluster-nodes --cluster-name life --query "ClusterNodeSummaries[?InstanceStatus.Status=='Failure'].InstanceStatus.Message" --output text; }
 until_true 90 'it is told why' says 'no route to the license server' failed
@@ -127,6 +128,9 @@ says 'on_create.sh: it ended with 7:' failed || fail 'what it ended with'
 says 'another machine tries it at' failed || fail 'when it is tried again'
 event=$(sm list-cluster-events --cluster-name life --resource-type Instance --query "Events[?EventLevel=='Error'].EventId | [0]" --output text)
 says 'no route to the license server' sm describe-cluster-event --cluster-name life --event-id "$event" --query EventDetails.EventDetails.EventMetadata.Instance.FailureMessage --output text || fail 'the event'
+letter() { km get notifications -o json | python3 -c 'import json, sys; [print(e["detail-type"], e["detail"]["EventDetails"]["EventId"], e["detail"]["EventDetails"]["EventDetails"]["EventMetadata"]["Instance"]["FailureMessage"]) for e in (n["spec"]["event"]["envelope"] for n in json.load(sys.stdin)["items"])]'; }
+until_true 30 'somebody is to be told' says "SageMaker HyperPod Cluster Event $event" letter
+says 'no route to the license server' letter || fail 'what is told'
 same 3 sm list-cluster-events --cluster-name life --instance-group-name gpu --max-results 3 --no-paginate --query 'length(Events)' --output text || fail 'a page of events'
 says 'The cluster was Creating and is InService' k -n cluster-life get clusterevents || fail 'events for kubectl'
 same $'2\t3' sm describe-cluster --cluster-name life --query 'InstanceGroups[?InstanceGroupName==`gpu`].[CurrentCount,TargetCount]' --output text || fail 'its counts'

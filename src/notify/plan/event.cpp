@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
+#include "api/cluster.h"
 #include "base/encoding.h"
 
 namespace fairlead::notify {
@@ -13,7 +15,7 @@ using kube::Json;
 
 namespace {
 
-constexpr EventType kTypes[] = {EventType::PrimaryOn, EventType::PrimaryOff, EventType::BackupReady, EventType::BackupLost, EventType::Test};
+constexpr EventType kTypes[] = {EventType::PrimaryOn, EventType::PrimaryOff, EventType::BackupReady, EventType::BackupLost, EventType::ClusterEvent, EventType::Test};
 
 std::string upper(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
@@ -30,6 +32,7 @@ std::string_view text(EventType type) {
     case EventType::PrimaryOff: return "PrimaryOff";
     case EventType::BackupReady: return "BackupReady";
     case EventType::BackupLost: return "BackupLost";
+    case EventType::ClusterEvent: return "ClusterEvent";
     case EventType::Test: return "Test";
   }
   return "Test";
@@ -48,7 +51,8 @@ std::string uuid_of(const std::string& event_id) {
 }
 
 std::string summary(const Event& event) {
-  std::string out = event.type == EventType::Test ? fmt::format("Test of notifications for topic in namespace {}", event.space)
+  std::string out = event.type == EventType::ClusterEvent ? fmt::format("Cluster {}: {}: {}", event.cluster, upper(event.envelope["detail"]["EventDetails"]["EventLevel"].string()), event.envelope["detail"]["EventDetails"]["Description"].string())
+                    : event.type == EventType::Test ? fmt::format("Test of notifications for topic in namespace {}", event.space)
                                                   : fmt::format("Slurm cluster {}/{}: {} {} is {} (was {})", event.space, event.cluster, event.witness ? "witness" : "head", event.head, upper(event.new_state), upper(event.old_state));
   std::replace_if(out.begin(), out.end(), [](unsigned char c) { return c < ' ' || c >= 0x7f; }, '?');
   return out;
@@ -64,8 +68,35 @@ Json event_json(const Event& event) {
     if (event.witness) out.set("witness", true);
     out.set("redundancy", Json::object({{"ready", event.ready}, {"wanted", event.wanted}}));
   }
+  if (event.type == EventType::ClusterEvent) return out.set("cause", event.cause).set("envelope", event.envelope);
   if (event.term > 0) out.set("term", static_cast<std::int64_t>(event.term));
   out.set("cause", event.cause).set("nextStep", event.next_step);
+  return out;
+}
+
+Json body_of(const Event& event) { return event.type == EventType::ClusterEvent ? event.envelope : event_json(event); }
+
+Event cluster_event(const Json& object, const Json& cluster) {
+  const Json& spec = object["spec"];
+  const api::Cluster of = api::read_cluster(cluster);
+  Event out{.id = "evt-" + hex(sha256(kube::uid_of(object) + "/" + kube::name_of(object))).substr(0, 32), .type = EventType::ClusterEvent, .space = kube::space_of(object), .cluster = of.title, .cluster_uid = of.uid};
+  out.time = parse_time(spec["time"].string()).value_or(Instant());
+  out.cause = spec["metadata"]["failureMessage"].string();
+  // arn:aws:sagemaker:REGION:ACCOUNT:cluster/ID; one that was applied as a file has none.
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; !of.arn.empty() && at != std::string::npos;) {
+    const auto end = of.arn.find(':', at);
+    parts.push_back(of.arn.substr(at, end == std::string::npos ? end : end - at));
+    at = end == std::string::npos ? end : end + 1;
+  }
+  Json details = Json::object({{"EventId", kube::name_of(object)}, {"ClusterArn", of.arn}, {"ClusterName", of.title}, {"ResourceType", spec["resourceType"]}, {"EventTime", print_time(out.time)}, {"Description", spec["description"]}, {"EventLevel", spec["level"]}});
+  if (spec.has("instanceGroupName")) details.set("InstanceGroupName", spec["instanceGroupName"]);
+  if (spec.has("instanceId")) details.set("InstanceId", spec["instanceId"]);
+  details.set("EventDetails", Json::object({{"EventMetadata", api::event_metadata(object)}}));
+  Json resources = Json::array();
+  if (!of.arn.empty()) resources.push(of.arn);
+  out.envelope = Json::object({{"version", "0"}, {"id", uuid_of(out.id)}, {"detail-type", "SageMaker HyperPod Cluster Event"}, {"source", "aws.sagemaker"}, {"account", parts.size() > 4 ? parts[4] : ""}, {"time", print_time(out.time)}, {"region", parts.size() > 3 ? parts[3] : ""},
+                               {"resources", std::move(resources)}, {"detail", Json::object({{"EventDetails", std::move(details)}})}});
   return out;
 }
 
@@ -88,6 +119,8 @@ Result<Event> read_event(const Json& from) {
   out.new_state = from["newState"].string();
   out.cause = from["cause"].string();
   out.next_step = from["nextStep"].string();
+  out.envelope = from["envelope"];
+  if (out.type == EventType::ClusterEvent && !out.envelope.is_object()) return fail(Code::Invalid, "spec.event.envelope is none");
   out.ready = static_cast<int>(std::clamp<std::int64_t>(from["redundancy"]["ready"].integer(), 0, 1000));
   out.wanted = static_cast<int>(std::clamp<std::int64_t>(from["redundancy"]["wanted"].integer(), 0, 1000));
   out.term = static_cast<std::uint64_t>(std::max<std::int64_t>(from["term"].integer(), 0));

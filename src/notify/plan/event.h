@@ -10,7 +10,7 @@
 
 namespace fairlead::notify {
 
-enum class EventType { PrimaryOn, PrimaryOff, BackupReady, BackupLost, Test };
+enum class EventType { PrimaryOn, PrimaryOff, BackupReady, BackupLost, ClusterEvent, Test };
 std::string_view text(EventType type);
 
 struct Event {
@@ -24,6 +24,7 @@ struct Event {
   std::string cause, next_step;      // sentences without secrets
   int ready = 0, wanted = 0;         // heads that serve or could, of those asked for
   std::uint64_t term = 0;            // of an election; 0: there is none
+  kube::Json envelope;               // ClusterEvent: what is sent in place of all this, in the form of an event of EventBridge
 };
 
 // `seq`: how many changes of this head were told before; with it the same change is another event when it happens again.
@@ -34,7 +35,10 @@ std::string uuid_of(const std::string& event_id);
 // "Slurm cluster lab/demo: head controller-0 is OFF (was ON)"; printable ASCII, one line.
 std::string summary(const Event& event);
 
-kube::Json event_json(const Event& event);  // the body of a webhook and spec.event of a Notification
+kube::Json event_json(const Event& event);  // spec.event of a Notification
+kube::Json body_of(const Event& event);     // of a webhook, and the message of SNS: the event, or its envelope
+// A ClusterEvent as HyperPod's events come by EventBridge ("SageMaker HyperPod Cluster Event"), with the failure's words, which AWS leaves out. `cluster`: the Cluster that it is of.
+Event cluster_event(const kube::Json& event, const kube::Json& cluster);
 // Invalid: no id of ours or an unknown type.
 Result<Event> read_event(const kube::Json& from);
 

@@ -29,6 +29,15 @@ std::string mail_text(const Event& event) {
     if (!value.empty()) out += fmt::format("{:<12}{}\n", name, value);
   };
   line("Event:", std::string(text(event.type)));
+  if (event.type == EventType::ClusterEvent) {
+    const Json& details = event.envelope["detail"]["EventDetails"];
+    line("Cluster:", event.cluster);
+    line("Group:", details["InstanceGroupName"].string());
+    line("Instance:", details["InstanceId"].string());
+    line("Time:", print_time(event.time));
+    line("Why:", event.cause);
+    return out + fmt::format("\nThe same event may come twice; its id is {}.\n", event.id);
+  }
   line("Cluster:", event.cluster.empty() ? "" : event.space + "/" + event.cluster);
   line(event.witness ? "Witness:" : "Head:", event.head);
   line("State:", event.head.empty() ? "" : fmt::format("{} -> {}", event.old_state, event.new_state));
@@ -59,7 +68,7 @@ Result<std::string> read_signing_key(std::string_view text) {
 }
 
 Post render_webhook(const Event& event, std::string_view key, Instant sent) {
-  Post out{.headers = {{"Content-Type", "application/json"}}, .body = kube::print_json(event_json(event))};
+  Post out{.headers = {{"Content-Type", "application/json"}}, .body = kube::print_json(body_of(event))};
   sign(out.headers, event, out.body, key, sent);
   return out;
 }
@@ -72,7 +81,7 @@ Post render_sns(const Event& event, const Topic& topic, const std::string& topic
                                             {"MessageId", id},
                                             {"TopicArn", arn},
                                             {"Subject", summary(event).substr(0, 100)},  // SNS has no longer ones
-                                            {"Message", kube::print_json(event_json(event))},
+                                            {"Message", kube::print_json(body_of(event))},
                                             {"Timestamp", print_time(event.time).substr(0, 19) + ".000Z"}}));
   sign(out.headers, event, out.body, key, sent);
   return out;

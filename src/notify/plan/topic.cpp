@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "api/cluster.h"
+
 namespace fairlead::notify {
 namespace {
 
@@ -156,7 +158,27 @@ Topic read_topic(const Json& object) {
     else out.channels.push_back(std::move(channel));
   }
   if (out.channels.empty()) out.problem = "spec.channels: there is none";
+  if (const auto made = parse_time(object["metadata"]["creationTimestamp"].string())) out.made = *made;
+  if (const Json& events = object["spec"]["clusterEvents"]; events.is_object()) {
+    ClusterEventRule& rule = out.cluster_events.emplace();
+    const auto read = [&](const char* field, std::set<std::string>& into) {
+      if (!events.has(field)) return;
+      into.clear();
+      for (const Json& one : events[field].items()) into.insert(one.string());
+    };
+    read("levels", rule.levels), read("clusters", rule.clusters), read("kinds", rule.kinds);
+  }
   return out;
+}
+
+bool is_told(const Topic& topic, const Json& event, const std::string& title, const std::string& site_space) {
+  if (!topic.cluster_events || (topic.space != site_space && topic.space != kube::space_of(event))) return false;
+  const Json& spec = event["spec"];
+  const ClusterEventRule& rule = *topic.cluster_events;
+  if (!rule.levels.contains(spec["level"].string()) || (!rule.kinds.empty() && !rule.kinds.contains(spec["kind"].string()))) return false;
+  if (!rule.clusters.empty() && !rule.clusters.contains(title) && !rule.clusters.contains(event["metadata"]["labels"][api::kClusterLabel].string())) return false;
+  const auto time = parse_time(spec["time"].string());
+  return time && (!topic.made || *time >= *topic.made);
 }
 
 std::vector<Target> targets_of(const Topic& topic) {

@@ -3,10 +3,12 @@
 #pragma once
 #include <chrono>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "kube/json.h"
 #include "kube/object.h"
@@ -60,14 +62,24 @@ struct Channel {
 // Where a channel connects to; `secret_url`: what urlFrom names. Empty: its address cannot be read.
 std::string host_of(const Channel& channel, const std::string& secret_url);
 
+// Of which ClusterEvents a topic is told.
+struct ClusterEventRule {
+  std::set<std::string> levels{"Warn", "Error"};
+  std::set<std::string> clusters, kinds;  // by ClusterName or the object's; empty: all
+};
 struct Topic {
   std::string name, space, uid;
+  std::optional<Instant> made;
   std::int64_t generation = 0;
   std::vector<Channel> channels;  // names are unique
+  std::optional<ClusterEventRule> cluster_events;  // none: it is told of none
   std::string problem;            // of the whole; a sentence
 };
 // Never fails: what cannot be read becomes a problem.
 Topic read_topic(const kube::Json& object);
+
+// Is the topic told of this ClusterEvent? Those of the site's own namespace may be of all clusters, others of the cluster alone whose namespace they are in. What happened before a topic was there it is not told.
+bool is_told(const Topic& topic, const kube::Json& event, const std::string& title, const std::string& site_space);
 
 // What is delivered or not by itself: a channel, of mail each of its recipients. "pager", "mail/ops@example.com".
 struct Target {
