@@ -100,7 +100,7 @@ Answer<Json> list_made_nodes(const Sources& sources, const Json& cluster, const 
     entries.push_back({.name = fmt::format("{}-{:08}", spec["instanceGroupName"].string(), spec["number"].integer()), .id = kube::name_of(instance), .created = created_at(instance), .status = {}, .cluster = {}, .at = found.size()});
     found.push_back(instance);
   });
-  auto page = page_of(std::move(entries), input, [&](const Entry& entry) { 
+  auto page = page_of(std::move(entries), input, [&](const Entry& entry) {
     Json told = summary(found[entry.at]);
     if (Json at = updated_at(found[entry.at]); !at.is_null()) told.set("LastSoftwareUpdateTime", std::move(at));
     return told;

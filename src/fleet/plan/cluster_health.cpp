@@ -32,7 +32,6 @@ void Planner::recover(One& one, const Json& node) {
     add(Verb::Update, resources::nodes, std::move(changed), std::move(why));
     last().if_live = value.id;
   };
-  const bool reboots = !value.reboot.empty() && (value.reboot != value.reboot_id || (value.reboot_stage != "Done" && value.reboot_stage != "Failed"));
   if (noted.empty()) {
     const InstanceGroup* group = cluster_.group(value.group);
     if (asked == RecoveryAsked::None || group == nullptr || !value.replace.empty()) return;
@@ -40,7 +39,7 @@ void Planner::recover(One& one, const Json& node) {
       one.message = fmt::format("its Node has label {}={}, and nodeRecovery None leaves it so", api::kHealthLabel, label);
     } else if (asked == RecoveryAsked::Replace && slurm_ && group->node_type == SlurmNodeType::Controller) {
       one.message = fmt::format("its Node has label {}={}: a Slurm controller is not replaced", api::kHealthLabel, label);
-    } else if (!reboots && !value.updating()) {  // one after the other
+    } else if (!is_to_reboot(value) && !value.updating()) {  // one after the other
       // By the version that has the label: once for each time that it is set.
       write(fmt::format("{}health-{}", asked == RecoveryAsked::Reboot ? kRebootNote : kReplaceNote, hex(sha256(kube::uid_of(node) + "/" + kube::version_of(node))).substr(0, 16)), asked == RecoveryAsked::Reboot ? "UnschedulablePendingReboot" : "UnschedulablePendingReplacement", fmt::format("label {}={} asks for it", api::kHealthLabel, label));
     }
@@ -59,12 +58,12 @@ void Planner::recover(One& one, const Json& node) {
     return ask("replace");
   }
   if (value.reboot == id) {
-    if (value.reboot_id != id || (value.reboot_stage != "Done" && value.reboot_stage != "Failed")) return;
+    if (is_to_reboot(value)) return;
     const bool done = value.reboot_stage == "Done";
     return write("", asked == RecoveryAsked::Reboot ? done ? "Schedulable" : "Unschedulable" : nullptr, done ? "it was rebooted" : "it could not be rebooted");
   }
   if (asked != RecoveryAsked::Reboot) return write("", nullptr, "nobody asks for it any more");
-  if (!reboots) ask("reboot");
+  if (!is_to_reboot(value)) ask("reboot");
 }
 
 }  // namespace planner

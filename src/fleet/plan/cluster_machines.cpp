@@ -248,7 +248,7 @@ void Planner::let_go(One& one) {
 
 bool Planner::reboots(One& one, const Json& node, const Json* machine) {
   const Instance& value = one.value;
-  if (value.reboot.empty() || (value.reboot == value.reboot_id && (value.reboot_stage == "Done" || value.reboot_stage == "Failed"))) return false;
+  if (!is_to_reboot(value)) return false;
   const auto stage = [&](const char* next, std::string message = {}) {
     Json told = Json::object({{"id", value.reboot}, {"stage", next}});
     if (!message.empty()) told.set("message", std::move(message));

@@ -36,6 +36,8 @@ inline constexpr const char* kRecovery = "fairlead.dev/recovery";       // of a 
 inline constexpr const char* kRebootNote = "Reboot ";
 inline constexpr const char* kReplaceNote = "Replace ";
 
+// It was asked to, and that has not come to its end.
+inline bool is_to_reboot(const Instance& value) { return !value.reboot.empty() && (value.reboot != value.reboot_id || (value.reboot_stage != "Done" && value.reboot_stage != "Failed")); }
 inline bool cordoned(const Json& node) { return node["spec"]["unschedulable"].boolean(); }
 inline bool is_ready(const Json& node) { return kube::condition_is_true(node, "Ready"); }
 inline const std::string& owner_of(const Json& node) { return node["metadata"]["labels"][api::kInstanceLabel].string(); }

@@ -12,8 +12,7 @@ Planner::Updated Planner::update_of(const One& one, Instant began, std::string& 
     if (!value.replace.empty() || (made && *made >= began)) return Updated::Yes;
     // So is what has no machine yet, and what comes in place of one that has failed.
     if (value.node.empty() || value.phase == "Failure") return Updated::Yes;
-    const bool reboots = !value.reboot.empty() && (value.reboot != value.reboot_id || (value.reboot_stage != "Done" && value.reboot_stage != "Failed"));
-    return value.phase == "Running" && !reboots && !value.updating() ? Updated::Due : Updated::Waits;
+    return value.phase == "Running" && !is_to_reboot(value) && !value.updating() ? Updated::Due : Updated::Waits;
   }
   if (value.software_stage == "Done") return Updated::Yes;
   if (value.phase == "Failure") {
