@@ -104,16 +104,16 @@ class Teller {
     const std::string &phase_was = was["phase"].string(), &phase = is["phase"].string();
     const std::string& since = was["phaseSince"].string();  // what it stops being now it was since then
     const Json &software = is["software"], &software_was = was["software"];
-    if (software.is_object() && software["stage"] != software_was["stage"]) {
+    const std::string& software_stage = software["stage"].string();
+    const bool updated = software_stage == "Done" && software_was["stage"].string() != "Done";
+    if (software_stage != software_was["stage"].string()) {
       const std::string& update = software["id"].string();
-      if (software["stage"].string() == "Emptying" && named(group, "SoftwareUpdateStarted", id)) about("Info", "SoftwareUpdateStarted", {update}, fmt::format("Instance {} of group {} is updated when it is empty", id, group));
-      if (software["stage"].string() == "Done" && named(group, "SoftwareUpdateCompleted", id)) about("Info", "SoftwareUpdateCompleted", {update}, fmt::format("Instance {} of group {} was updated", id, group));
+      if (software_stage == "Emptying" && named(group, "SoftwareUpdateStarted", id)) about("Info", "SoftwareUpdateStarted", {update}, fmt::format("Instance {} of group {} is updated when it is empty", id, group));
+      if (updated && named(group, "SoftwareUpdateCompleted", id)) about("Info", "SoftwareUpdateCompleted", {update}, fmt::format("Instance {} of group {} was updated", id, group));
     }
-    if (software["stage"].string() == "Done" && software["stage"] != software_was["stage"]) {
-      // told
-    } else if (is.has("runningSince") && !was.has("runningSince")) {
+    if (!updated && is.has("runningSince") && !was.has("runningSince")) {
       if (named(group, "InstanceProvisioned", id)) about("Info", "InstanceProvisioned", {}, fmt::format("Instance {} of group {} runs on node {}", id, group, is["node"].string()));
-    } else if (phase == "Running" && !phase_was.empty() && phase_was != "Running") {
+    } else if (!updated && phase == "Running" && !phase_was.empty() && phase_was != "Running") {
       if (named(group, "InstanceReady", id)) about("Info", "InstanceReady", {since}, fmt::format("Instance {} of group {} runs again", id, group));
     }
     if (phase == "Pending" && phase_was == "Running" && is["reboot"]["stage"].string() != "Emptying" && is["reboot"]["stage"].string() != "Rebooting") fail(about("Warn", "InstanceNotReady", {since}, fmt::format("Instance {} of group {} does not run", id, group)), is["message"].string());
