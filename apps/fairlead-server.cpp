@@ -8,6 +8,7 @@
 #include "api/crds.h"
 #include "api/network_ways.h"
 #include "api/queue_crds.h"
+#include "api/training_crd.h"
 #include "api/user_roles.h"
 #include "apiserver/api_controllers.h"
 #include "apiserver/embedded.h"
@@ -39,6 +40,7 @@
 #include "slurm/control/active_check_controller.h"
 #include "slurm/control/head_address_controller.h"
 #include "slurm/control/slurm_cluster_controller.h"
+#include "training/control/training_controller.h"
 #include "slurm/keys.h"
 
 namespace fairlead {
@@ -52,6 +54,8 @@ Result<void> install_crds(kube::KubeApi& api, const api::QueueWebhook& webhook) 
   if (foreign != nullptr) log_warn("task governance is off: its definitions belong to somebody else", {{"definition", kube::name_of(*foreign)}, {"group", std::string(api::queue_group)}});
   for (kube::Json& crd : api::crds()) {
     if (foreign != nullptr && api::is_queue_crd(crd)) continue;
+    // Somebody's own operator works with it, as on a cluster that is SageMaker's.
+    if (api::is_training_crd(crd) && std::ranges::any_of(there->items, [](const kube::Json& one) { return api::is_training_crd(one) && !api::is_our_training_crd(one); })) continue;
     if (api::is_queue_crd(crd) && !crd["spec"]["conversion"].is_null()) crd.child("spec").set("conversion", api::queue_conversion(webhook));
     const auto created = api.create(kube::resources::crds, crd);
     if (created) continue;
@@ -142,6 +146,8 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
     runner.add(std::make_unique<governance::TeamsController>(api, clock));
     runner.add(std::make_unique<governance::InquiryController>(api, clock));
   }
+  if (const auto off = training::why_training_is_off(api); !off || !off->empty()) log_warn("training jobs are left alone", {{"why", off ? *off : off.error().message}});
+  else runner.add(std::make_unique<training::TrainingController>(api, clock, training::make_http_agents()));
   runner.add(std::make_unique<notify::ClusterEventController>(api, notify::ClusterEventController::Options{}));
   runner.add(std::make_unique<notify::RoleChangeController>(api, clock, notify::RoleChangeController::Options{}));
   const auto carried = [exits](const kube::ObjectKey& topic) { exits->tell(notify::DeliveryController::kName, topic); };

@@ -36,6 +36,7 @@
 #include "slurm/control/head_address_controller.h"
 #include "slurm/control/slurm_cluster_controller.h"
 #include "slurm/keys.h"
+#include "training/control/training_controller.h"
 
 namespace fairlead {
 namespace {
@@ -212,6 +213,17 @@ int serve_kubernetes(const Flags& flags) {
   }
 
   const std::string identity = make_identity(flags);
+  // The definition of training jobs may be that of SageMaker's own operator.
+  const auto add_training = [&](kube::Runner& to) {
+    if (!flags.watch_namespace.empty()) return;
+    const auto off = training::why_training_is_off(**election);
+    if (!off && off.error().code != Code::Forbidden && off.error().code != Code::Unauthorized) {
+      log_error("cannot tell whether training jobs may be run: this server ends, its supervisor starts it again", {{"why", off.error().message}});
+      ::_exit(1);
+    }
+    if (!off || !off->empty()) return log_warn("training jobs are left alone", {{"why", off ? *off : off.error().message}});
+    add_declared(to, std::make_unique<training::TrainingController>(fenced, clock, training::make_http_agents()));
+  };
   // Queues are of the whole cluster, and need definitions of a group that is Kueue's.
   const auto add_governance = [&](kube::Runner& to) {
     if (!flags.watch_namespace.empty()) return;
@@ -238,7 +250,12 @@ int serve_kubernetes(const Flags& flags) {
   };
 
   auto leader = std::make_unique<kube::Leader>(
-      **election, clock, kube::LeaderOptions{.lease = {space, flags.lease}, .identity = identity, .times = {}, .seed = seed}, [&term, &add_governance](std::int64_t) { term.begin(add_governance); },
+      **election, clock, kube::LeaderOptions{.lease = {space, flags.lease}, .identity = identity, .times = {}, .seed = seed}, [&term, &add_governance, &add_training](std::int64_t) {
+        term.begin([&](kube::Runner& to) {
+          add_governance(to);
+          add_training(to);
+        });
+      },
       [](const std::string& why) {
         // Nothing of what it believed holds any more; a fresh process stands by. Everything it did is in the API.
         log_error("no longer leading: this server ends, its supervisor starts it again as a stand-by", {{"why", why}});

@@ -30,6 +30,7 @@
 #include "slurm/control/active_check_controller.h"
 #include "slurm/control/head_address_controller.h"
 #include "slurm/control/slurm_cluster_controller.h"
+#include "training/control/training_controller.h"
 #include "slurm/keys.h"
 #include "slurm/plan/render.h"
 
@@ -73,6 +74,7 @@ kube::Access server_access(const std::string& space, bool local_machines, bool c
     access.add(kube::full_access(governance::SlurmLedgerController(**api, clock)));
     access.add(kube::full_access(governance::TeamsController(**api, clock)));
     access.add(kube::full_access(governance::InquiryController(**api, clock)));
+    access.add(kube::full_access(training::TrainingController(**api, clock, nullptr)));
   }
   if (local_machines) access.add(fleet::machine_access());
   if (clusters && space.empty()) access.add(kube::full_access(fleet::ClusterController(**api, clock))).add(kube::full_access(notify::ClusterEventController(**api, {})));

@@ -5,6 +5,7 @@
 #include "api/identity_crds.h"
 #include "api/queue_crds.h"
 #include "api/team_crds.h"
+#include "api/training_crd.h"
 
 namespace fairlead::api {
 
@@ -161,6 +162,7 @@ std::vector<Json> crds() {
   all.push_back(cluster_crd());
   all.push_back(instance_crd());
   all.push_back(cluster_event_crd());
+  all.push_back(training_crd());
   for (Json& crd : queue_crds()) all.push_back(std::move(crd));
   return all;
 }

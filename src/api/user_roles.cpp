@@ -28,6 +28,8 @@ Json role(const char* name, const char* added_to, Json rules) {
 
 const char* const slurm_group = "slurm.nebius.ai";
 const char* const own_group = "fairlead.dev";
+const char* const training_group = "sagemaker.amazonaws.com";
+const Words training_kinds{"hyperpodpytorchjobs"};
 const Words slurm_kinds{"slurmclusters", "nodesets", "activechecks"};
 
 }  // namespace
@@ -35,15 +37,15 @@ const Words slurm_kinds{"slurmclusters", "nodesets", "activechecks"};
 std::vector<Json> user_roles() {
   std::vector<Json> out;
   // Where a namespace may queue, and what its workloads ask for, is for administrators and controllers to write: others see it.
-  out.push_back(role("fairlead-view", "view", Json::array({rule(slurm_group, slurm_kinds, look), rule(queue_group, {"localqueues", "workloads"}, look), rule(own_group, {"inquiries"}, look)})));
-  out.push_back(role("fairlead-edit", "edit", Json::array({rule(slurm_group, slurm_kinds, {"create", "delete", "patch", "update"}), rule(own_group, {"inquiries"}, {"create", "delete"})})));
+  out.push_back(role("fairlead-view", "view", Json::array({rule(slurm_group, slurm_kinds, look), rule(queue_group, {"localqueues", "workloads"}, look), rule(own_group, {"inquiries"}, look), rule(training_group, training_kinds, look)})));
+  out.push_back(role("fairlead-edit", "edit", Json::array({rule(slurm_group, slurm_kinds, {"create", "delete", "patch", "update"}), rule(own_group, {"inquiries"}, {"create", "delete"}), rule(training_group, training_kinds, {"create", "delete", "patch", "update"})})));
   // No rights over rights, quotas, queues, nodes, or the namespace itself.
   out.push_back(role(team_member_role, nullptr,
                      Json::array({rule("", {"configmaps", "persistentvolumeclaims", "pods", "secrets", "services"}, work),
                                   rule("", {"pods/attach", "pods/exec", "pods/portforward"}, {"create", "get"}),
                                   rule("", {"endpoints", "events", "limitranges", "pods/log", "pods/status", "resourcequotas", "serviceaccounts"}, look),
                                   rule("batch", {"cronjobs", "jobs"}, work), rule("batch", {"cronjobs/status", "jobs/status"}, look), rule(queue_group, {"localqueues", "workloads"}, look),
-                                  rule(own_group, {"inquiries"}, {"create", "delete", "get", "list", "watch"})})));
+                                  rule(own_group, {"inquiries"}, {"create", "delete", "get", "list", "watch"}), rule(training_group, training_kinds, work)})));
   out.push_back(role(team_viewer_role, nullptr,
                      Json::array({rule("", {"namespaces", "nodes"}, look), rule("scheduling.k8s.io", {"priorityclasses"}, look), rule("storage.k8s.io", {"storageclasses"}, look),
                                   rule(queue_group, {"admissionchecks", "clusterqueues", "cohorts", "resourceflavors", "topologies", "workloadpriorityclasses"}, look), rule(own_group, {"computequotas", "schedulerconfigs"}, look)})));

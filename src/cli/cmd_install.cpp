@@ -10,6 +10,7 @@
 
 #include "api/identity_crds.h"
 #include "api/queue_crds.h"
+#include "api/training_crd.h"
 #include "api/team_crds.h"
 #include "cli/command.h"
 #include "cli/install_plan.h"
@@ -62,10 +63,10 @@ Result<std::string> installed_version(Session& session, const std::string& space
 }
 
 // Refuses whatever belongs to somebody else, all of it in one message; with --adopt only what a running controller still works with. Definitions of queues that are somebody else's (Kueue's own) are no reason
-// to refuse: all of that group are taken out of `manifests`, and it says so.
+// to refuse: all of that group are taken out of `manifests`, and it says so; of the definition of training jobs (SageMaker's own) likewise.
 Result<std::vector<Json>> check_owners(Session& session, std::vector<Json>& manifests, bool adopt, Instant now) {
   std::vector<Json> adopted;
-  std::string refusals, foreign_queues;
+  std::string refusals, foreign_queues, foreign_training;
   for (const Json& wanted : manifests) {
     if (wanted["kind"].string() == "Namespace") continue;
     auto existing = look(session, wanted);
@@ -85,6 +86,10 @@ Result<std::vector<Json>> check_owners(Session& session, std::vector<Json>& mani
       adopted.push_back(std::move(**existing));
       continue;
     }
+    if (!adopt && api::is_training_crd(wanted)) {
+      foreign_training = owner.who;
+      continue;
+    }
     if (!adopt && api::is_queue_crd(wanted)) {
       if (foreign_queues.empty()) foreign_queues = fmt::format("{} belongs to {}", title_of(wanted), owner.who);
       continue;
@@ -95,6 +100,10 @@ Result<std::vector<Json>> check_owners(Session& session, std::vector<Json>& mani
   if (!foreign_queues.empty()) {
     std::erase_if(manifests, [](const Json& one) { return api::is_queue_crd(one); });
     fmt::print("Task governance stays off: {}, so all definitions of {} are left as they are. --adopt takes them over once no other controller works with them.\n", foreign_queues, api::queue_group);
+  }
+  if (!foreign_training.empty()) {
+    std::erase_if(manifests, [](const Json& one) { return api::is_training_crd(one); });
+    fmt::print("Training jobs are left to their own operator: {} belongs to {}. --adopt takes it over once no other controller works with it.\n", api::kTrainingCrd, foreign_training);
   }
   if (refusals.empty()) return adopted;
   return fail(Code::Exists, fmt::format("these are there and not ours, so nothing was changed:{}{}", refusals, adopt ? "" : "\n--adopt takes them over once no other controller works with them"));

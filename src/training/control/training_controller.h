@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+
+#include "kube/controller.h"
+#include "training/agents.h"
+
+namespace fairlead::training {
+
+// HyperPodPyTorchJobs: observes pods, nodes and agents, plans (plan/training_plan.h), writes the status, then acts. All state is in the objects and in the agents.
+class TrainingController final : public kube::Controller {
+ public:
+  static constexpr const char* kName = "training-jobs";
+  TrainingController(kube::KubeApi& api, const Clock& clock, std::unique_ptr<Agents> agents) : api_(api), clock_(clock), agents_(std::move(agents)) {}
+  std::string name() const override { return kName; }
+  std::vector<Source> sources() const override;
+  std::optional<kube::Access> access() const override;
+  void start(const kube::Caches& caches) override { caches_ = &caches; }
+  Result<kube::Next> reconcile(const kube::ObjectKey& key) override;
+
+ private:
+  struct Seen;
+  Result<Seen> observe(kube::Json job);
+  Result<void> act(const kube::Json& job, const Seen& seen, bool& again);
+
+  kube::KubeApi& api_;
+  const Clock& clock_;
+  const std::unique_ptr<Agents> agents_;
+  const kube::Caches* caches_ = nullptr;
+};
+
+// Why training jobs cannot be run here: their definition is not there, or it is somebody else's (SageMaker's own operator works with it). Empty: they can.
+Result<std::string> why_training_is_off(kube::KubeApi& api);
+
+}  // namespace fairlead::training

@@ -1,0 +1,579 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/plan/training_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <set>
+
+#include "base/encoding.h"
+
+namespace fairlead::training {
+
+using kube::Json;
+using namespace std::chrono_literals;
+using std::chrono::seconds;
+
+namespace {
+
+constexpr seconds kPollStarting{2}, kPollRunning{5}, kPollPlain{15};
+constexpr seconds kAgentGrace{60};     // so long an entry point may need before we believe that no agent comes, and an agent that is asked to stop to answer again
+constexpr const char* kNoAgent = "RunningWithoutAgent";  // reason of Running where nobody has told us who starts the processes
+constexpr seconds kShutdownGrace{60};  // so long agents of a job that has ended may need to leave by themselves
+// In this order they stand in the status: of those that hold, `hyp list` shows the last.
+constexpr std::array<const char*, 7> kConditions{"Created", "Suspended", "PodsRunning", "Running", "Faulted", "Completed", "Failed"};
+
+std::int64_t number_of(const std::string& text, std::int64_t otherwise) {
+  std::int64_t value = otherwise;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : otherwise;
+}
+
+// Before new pods are made after a fault: nothing, 5 s, 10 s, ... 5 min. By the restarts of this window, so that what failed once a day waits for nothing.
+seconds back_off(const Json& status) {
+  const std::int64_t count = status["restartStatus"]["restartCount"].integer() + 4 * status["restartStatus"]["fullJobRestartCount"].integer();
+  return count <= 1 ? 0s : std::min(300s, seconds(5LL << std::min<std::int64_t>(count - 2, 6)));
+}
+
+std::string ended_words(const Json& pod) {
+  for (const Json& container : pod["status"]["containerStatuses"].items()) {
+    const Json& end = container["state"]["terminated"];
+    if (end.is_null() || end["exitCode"].integer() == 0) continue;
+    return fmt::format("container {} ended with exit code {}{}", container["name"].string(), end["exitCode"].integer(), end["reason"].string().empty() || end["reason"].string() == "Error" ? "" : " (" + end["reason"].string() + ")");
+  }
+  const std::string &reason = pod["status"]["reason"].string(), &message = pod["status"]["message"].string();
+  return reason.empty() ? "it has failed" : fmt::format("{}{}{}", reason, message.empty() ? "" : ": ", message.substr(0, 200));
+}
+
+std::string word_of(const Json& job, std::int64_t attempt, int nodes) { return fmt::format("{}-{}x{}", kube::uid_of(job).substr(0, 8), attempt, nodes); }
+
+// The address that a pod was made with; empty: it is rank 0, or none is needed.
+std::string master_of(const Json& pod) {
+  for (const Json& container : pod["spec"]["containers"].items())
+    for (const Json& one : container["env"].items())
+      if (one["name"].string() == "PET_MASTER_ADDR") return one["value"].string();
+  return "";
+}
+
+struct Member {
+  const Json* pod = nullptr;
+  const Replica* replica = nullptr;
+  int index = 0, rank = -1;
+  std::int64_t made = 0;
+  bool going = false, succeeded = false, failed = false, running = false, sick = false;
+  AgentSeen agent;
+  bool ended() const { return succeeded || failed; }
+  bool live() const { return !going && !ended(); }
+  bool answers() const { return agent.how == AgentSeen::How::Answered; }
+  bool is(AgentState state) const { return answers() && agent.report.state == state; }
+  const std::string& name() const { return kube::name_of(*pod); }
+  const std::string& node() const { return (*pod)["spec"]["nodeName"].string(); }
+  const std::string& address() const { return (*pod)["status"]["podIP"].string(); }
+};
+
+struct Fault {
+  int weight = 0;  // the heaviest gives its name: what broke a node explains what its processes say
+  std::string reason, message;
+  std::vector<const Member*> members;
+  std::set<int> ranks;
+};
+
+class Planner {
+ public:
+  explicit Planner(const TrainingInput& input) : in_(input), job_(read_training_job(input.job)), status_(input.job["status"].is_object() ? input.job["status"] : Json::object({})) {}
+
+  TrainingPlan plan() {
+    if (kube::deleting(in_.job)) return {};  // its pods go with it
+    decide();
+    if (!(status_ == in_.job["status"])) out_.status = std::move(status_);
+    return std::move(out_);
+  }
+
+ private:
+  void decide() {
+    if (holds("Completed") || holds("Failed")) return wind_down();
+    if (!job_.problem.empty()) return refuse();
+    if (!holds("Created")) {
+      if (job_.suspended) note(false, "JobInitiallySuspended", "The job was suspended when it was created. It goes on when its queue admits it, or when spec.runPolicy.suspend is taken back");
+      else note(false, "Created", fmt::format("{} pods are made, {} of them spare", job_.nodes + spares(), spares()));
+      set("Created", true, "Created", "");
+    }
+    gather();
+    if (job_.suspended) return suspend();
+    if (holds("Suspended")) {
+      set("Suspended", false, "Resumed", "");
+      status_.erase("startTime");
+    }
+    if (status_["startTime"].string().empty()) status_.set("startTime", print_time(in_.now));
+    if (late()) return;
+    if (holds("Running") && (*condition("Running"))["reason"].string() == kNoAgent && launcher_ == Launcher::Agent) set("Running", false, "AgentFound", "An agent answers after all");
+    for (const Member& one : strays_) let_go(one);
+    if (begun()) {
+      if (completed()) return complete();
+      if (const auto fault = find_fault()) return restart(*fault);
+      if (rescaled()) return;
+    } else if (const auto crash = crashed_early()) {
+      return restart(*crash);
+    }
+    if (!holds("Running")) prepare();
+    else if (late_ranks()) keep_spares();
+    tell_state();
+  }
+
+  // ---- the status
+
+  Instant now() const { return in_.now; }
+  std::int64_t attempt() const { return status_["restartCount"].integer(); }
+  const Json* condition(const char* type) const {
+    for (const Json& one : status_["conditions"].items())
+      if (one["type"].string() == type) return &one;
+    return nullptr;
+  }
+  bool holds(const char* type) const {
+    const Json* const found = condition(type);
+    return found != nullptr && (*found)["status"].string() == "True";
+  }
+  Instant since(const char* type) const {
+    const Json* const found = condition(type);
+    return found == nullptr ? now() : parse_time((*found)["lastTransitionTime"].string()).value_or(now());
+  }
+  // A condition that never held is not told as False.
+  void set(const char* type, bool value, const std::string& reason, const std::string& message) {
+    const Json* const found = condition(type);
+    if (found == nullptr && !value) return;
+    const bool flips = found == nullptr || ((*found)["status"].string() == "True") != value;
+    Json made = Json::object({{"type", type}, {"status", value ? "True" : "False"}, {"lastTransitionTime", flips ? print_time(now()) : (*found)["lastTransitionTime"].string()}, {"reason", reason}});
+    if (!message.empty()) made.set("message", message);
+    Json all = Json::array();
+    for (const char* one : kConditions) {
+      if (std::string_view(one) == type) all.push(made);
+      else if (const Json* const other = condition(one)) all.push(*other);
+    }
+    status_.set("conditions", std::move(all));
+  }
+  void note(bool warning, std::string reason, std::string message) { out_.notes.push_back({warning, std::move(reason), std::move(message)}); }
+  void again(seconds after) {
+    after = std::max(after, 1s);
+    if (!out_.again || after < *out_.again) out_.again = after;
+  }
+  void again_at(Instant when) { again(std::chrono::ceil<seconds>(when - now())); }
+
+  // ---- what there is
+
+  int spares() const {
+    int sum = 0;
+    for (const Replica& one : job_.replicas) sum += one.spares;
+    return sum;
+  }
+  bool late_ranks() const { return launcher_ == Launcher::Agent && spares() > 0; }
+  const std::string& word() const { return word_; }
+
+  void gather() {
+    word_ = word_of(in_.job, attempt(), job_.nodes);
+    ranks_.assign(static_cast<std::size_t>(job_.nodes), nullptr);
+    members_.reserve(in_.pods.size());
+    for (const Json& pod : in_.pods) {
+      Member one{.pod = &pod, .rank = static_cast<int>(number_of(pod["metadata"]["labels"][kRankLabel].string(), -1)), .made = number_of(pod["metadata"]["annotations"][kMadeFor].string(), 0)};
+      const std::string& phase = pod["status"]["phase"].string();
+      one.going = kube::deleting(pod);
+      one.succeeded = phase == "Succeeded";
+      one.failed = phase == "Failed";
+      one.running = phase == "Running";
+      if (!one.node().empty())
+        if (const auto node = in_.nodes.find(one.node()); node != in_.nodes.end()) one.sick = is_unhealthy(node->second);
+      if (const auto said = in_.agents.find(one.name()); said != in_.agents.end()) one.agent = said->second;
+      for (const Replica& replica : job_.replicas) {
+        const std::string start = fmt::format("{}-{}-", kube::name_of(in_.job), replica.name);
+        if (pod["metadata"]["labels"][kReplicaLabel].string() != replica.name || !one.name().starts_with(start)) continue;
+        one.replica = &replica;
+        one.index = static_cast<int>(number_of(one.name().substr(start.size()), -1));
+      }
+      members_.push_back(std::move(one));
+    }
+    const auto answers = [](const Member& one) { return one.live() && one.answers(); };
+    launcher_ = job_.launcher == Launcher::Unknown && std::ranges::any_of(members_, answers) ? Launcher::Agent : job_.launcher;
+    std::ranges::sort(members_, {}, [](const Member& one) { return std::tuple(one.going, one.ended(), one.index, one.name()); });
+    for (Member& one : members_) {
+      const bool wanted = one.replica != nullptr && one.index >= 0 && one.index < one.replica->count + (launcher_ == Launcher::Plain ? 0 : one.replica->spares);
+      if (!wanted || (one.live() && one.rank >= 0 && (one.rank >= job_.nodes || ranks_[static_cast<std::size_t>(one.rank)] != nullptr))) {
+        strays_.push_back(one);
+      } else {
+        names_.insert(one.name());
+        if (one.rank >= 0 && one.rank < job_.nodes && ranks_[static_cast<std::size_t>(one.rank)] == nullptr) ranks_[static_cast<std::size_t>(one.rank)] = &one;
+      }
+    }
+  }
+
+  bool in_attempt(const Member& one) const { return one.answers() && one.agent.report.attempt == word() && one.agent.report.state != AgentState::Ready && one.agent.report.state != AgentState::Init; }
+  bool is_plain() const {
+    if (launcher_ != Launcher::Unknown) return launcher_ == Launcher::Plain;
+    // Nobody has told us, and nobody answers: as soon as one has ended by itself, or none has come for so long, there is no agent.
+    return std::ranges::all_of(ranks_, [&](const Member* one) {
+      if (one == nullptr || one->going) return false;
+      if (one->ended()) return true;
+      const auto started = parse_time((*one->pod)["status"]["startTime"].string());
+      return one->running && started && now() - *started >= kAgentGrace;
+    });
+  }
+  // Processes of this attempt may be there. Of those that begin by themselves: once all are there, since the first one waits for the others.
+  bool begun() const {
+    if (holds("Running")) return true;
+    if (launcher_ == Launcher::Agent) return std::ranges::any_of(ranks_, [&](const Member* one) { return one != nullptr && in_attempt(*one); });
+    return std::ranges::all_of(ranks_, [&](const Member* one) { return one != nullptr && one->made == attempt() && !is_of_other_size(*one) && (one->ended() || (one->running && launcher_ == Launcher::Plain)); });
+  }
+  static bool is_complete(const Member& one, const std::string& word) { return one.succeeded || (!one.going && one.is(AgentState::Completed) && one.agent.report.attempt == word); }
+  bool completed() const {
+    return std::ranges::all_of(ranks_, [&](const Member* one) { return one != nullptr && is_complete(*one, word()); });
+  }
+
+  // ---- faults
+
+  static void add(std::optional<Fault>& to, int weight, const std::string& reason, const std::string& message, int rank, const Member* member) {
+    if (!to) to.emplace();
+    if (weight > to->weight) std::tie(to->weight, to->reason, to->message) = std::tuple(weight, reason, message);
+    to->ranks.insert(rank);
+    if (member != nullptr) to->members.push_back(member);
+  }
+  std::optional<Fault> find_fault() const {
+    std::optional<Fault> out;
+    for (int rank = 0; rank < job_.nodes; ++rank) {
+      const Member* const one = ranks_[static_cast<std::size_t>(rank)];
+      if (one == nullptr) {
+        if (!grown(rank)) add(out, 1, "PodLost", fmt::format("The pod of rank {} is not there any more", rank), rank, nullptr);
+      } else if (one->sick && !one->succeeded) {
+        add(out, 5, "NodeFault", fmt::format("Found unhealthy node {}", one->node()), rank, one);
+      } else if (one->going && !one->succeeded) {
+        add(out, 2, "PodLost", fmt::format("Pod {} is deleted", one->name()), rank, one);
+      } else if (one->failed) {
+        add(out, 3, "PodFailed", fmt::format("Pod {}: {}", one->name(), ended_words(*one->pod)), rank, one);
+      } else if (one->answers() && one->agent.report.attempt == word() && one->is(AgentState::Faulted)) {
+        const AgentReport& said = one->agent.report;
+        add(out, 4, said.reason.empty() ? "WorkerFault" : reason_of(said.reason), fmt::format("Pod {}: {}", one->name(), said.message.empty() ? "its processes have failed" : said.message), rank, one);
+      } else if (holds("Running") && one->answers() && (one->is(AgentState::Init) || one->is(AgentState::Ready))) {
+        add(out, 3, "AgentRestarted", fmt::format("Pod {}: its processes do not run any more", one->name()), rank, one);
+      }
+    }
+    return out;
+  }
+  // Before anything ran: a pod of this very attempt that has failed is a fault of it, one of an earlier is what it began with.
+  std::optional<Fault> crashed_early() const {
+    std::optional<Fault> out;
+    for (const Member& one : members_) {
+      if (one.made != attempt() || one.replica == nullptr) continue;
+      else if (one.failed) add(out, 3, "PodFailed", fmt::format("Pod {}: {}", one.name(), ended_words(*one.pod)), one.rank, &one);
+      else if (one.succeeded && launcher_ == Launcher::Agent) add(out, 2, "PodEnded", fmt::format("Pod {} has ended before its agent was told anything: does its command end in hyperpodrun?", one.name()), one.rank, &one);
+    }
+    return out;
+  }
+  // What an agent calls a fault, as the reason of a condition: letters, digits and '_'.
+  static std::string reason_of(const std::string& text) {
+    std::string out;
+    for (const char c : text.substr(0, 128))
+      if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_') out += c;
+    return out.empty() || std::isalpha(static_cast<unsigned char>(out[0])) == 0 ? "WorkerFault" : out;
+  }
+
+  // One write that says all: which attempt comes, how, and why.
+  void restart(const Fault& fault) {
+    const RestartLimits& limits = job_.limits;
+    const Instant start = parse_time(status_["startTime"].string()).value_or(now());
+    const std::int64_t window = std::max<std::int64_t>(0, std::chrono::floor<seconds>(now() - start).count() / limits.window.count());
+    const Json& counts = status_["restartStatus"];
+    const bool same = counts["currentEvalPeriod"].integer() == window;
+    std::int64_t standard = same ? counts["restartCount"].integer() : 0, full = same ? counts["fullJobRestartCount"].integer() : 0;
+    const std::string what = fmt::format("{}: {}", fault.reason, fault.message);
+    note(true, fault.reason, fault.message);
+    tell_faulty(fault);
+    if (limits.retries && attempt() >= *limits.retries) return end(false, "RetriesExhausted", fmt::format("{} (restarted {} times, and spec.runPolicy.jobMaxRetryCount is {})", what, attempt(), *limits.retries));
+    bool whole = false;
+    if (!limits.windows || standard < limits.before_full) {
+      ++standard;
+    } else if (full < limits.full) {
+      whole = true;
+      standard = 0;
+      ++full;
+    } else {
+      return end(false, "RestartLimitExceeded", fmt::format("{} ({} restarts and {} of the whole job within {} s: spec.runPolicy.restartPolicy allows no more)", what, standard, full, limits.window.count()));
+    }
+    const bool new_pods = whole || is_plain() || launcher_ != Launcher::Agent;
+    status_.set("restartStatus", Json::object({{"currentEvalPeriod", window}, {"fullJobRestartCount", full}, {"restartCount", standard}}));
+    status_.set("restartCount", attempt() + 1);
+    status_.child("latestFaultyPodInstanceList").set("restartType", new_pods ? "JLR" : "PLR");
+    set("Running", false, fault.reason, fault.message);
+    set("Faulted", false, "", "");  // a fault while one is mended is another one, with a time of its own
+    set("Faulted", true, fault.reason, fmt::format("{}. Restart {} is under way: {}", fault.message, attempt(), new_pods ? "with new pods" : "of the processes in their pods"));
+    again(1s);
+  }
+  void tell_faulty(const Fault& fault) {
+    Json pods = Json::array(), nodes = Json::array(), ranks = Json::array();
+    std::set<std::string> once;
+    for (const Member* one : fault.members) {
+      pods.push(one->name());
+      if (!one->node().empty() && once.insert(one->node()).second) nodes.push(one->node());
+    }
+    for (const int rank : fault.ranks) ranks.push(std::to_string(rank));
+    Json& list = status_.child("latestFaultyPodInstanceList");
+    list.set("faultyInstanceIdList", std::move(nodes)).set("faultyPodList", std::move(pods)).set("faultyRankList", std::move(ranks));
+  }
+
+  // Another number of nodes is wished: no fault, and no restart that counts.
+  bool grown(int rank) const {
+    for (int other = rank + 1; other < job_.nodes; ++other)
+      if (ranks_[static_cast<std::size_t>(other)] != nullptr) return false;
+    return std::ranges::any_of(ranks_, [&](const Member* one) { return one != nullptr && is_of_other_size(*one); });
+  }
+  bool is_of_other_size(const Member& one) const {
+    if (launcher_ != Launcher::Agent) return number_of((*one.pod)["metadata"]["annotations"][kNodesOf].string(), job_.nodes) != job_.nodes;
+    const std::string& said = one.agent.report.attempt;
+    const std::string stem = word().substr(0, word().rfind('x') + 1);
+    return one.answers() && said != word() && said.starts_with(stem);
+  }
+  bool rescaled() {
+    if (!holds("Running") || std::ranges::none_of(ranks_, [&](const Member* one) { return one != nullptr && is_of_other_size(*one); })) return false;
+    note(false, "Rescaling", fmt::format("The job goes on with {} nodes", job_.nodes));
+    set("Running", false, "Rescaling", fmt::format("It goes on with {} nodes", job_.nodes));
+    again(1s);
+    return true;
+  }
+
+  // ---- towards an attempt that runs
+
+  bool is_outdated(const Member& one) const {
+    if (launcher_ == Launcher::Plain && (one.made < attempt() || is_of_other_size(one))) return true;
+    if (launcher_ != Launcher::Agent && is_led_elsewhere(one)) return true;
+    return one.made < attempt() && status_["latestFaultyPodInstanceList"]["restartType"].string() == "JLR" && holds("Faulted");
+  }
+  // Its processes look for the first one where it is not any more.
+  bool is_led_elsewhere(const Member& one) const {
+    const Member* const first = ranks_[0];
+    const std::string told = master_of(*one.pod);
+    return !told.empty() && !one.ended() && first != nullptr && first != &one && first->live() && !first->address().empty() && first->address() != told;
+  }
+  // Nobody is to do again what it has done in this attempt.
+  bool is_done(const Member& one) const { return one.succeeded && one.made == attempt() && launcher_ != Launcher::Agent; }
+  void prepare() {
+    for (const Member& one : members_)
+      if (one.replica != nullptr && !one.going && !is_done(one) && (one.ended() || one.sick || is_outdated(one)) && names_.contains(one.name())) remove(one);
+    for (const Member& one : members_)
+      if (usable(one) || one.going) settle(one);
+    give_ranks();
+    make_missing();
+    if (launcher_ == Launcher::Agent && !(holds("Faulted") && now() < since("Faulted") + back_off(status_))) start();
+    again(kPollStarting);
+  }
+  void keep_spares() {
+    for (const Member& one : members_)
+      if (one.rank < 0 && one.replica != nullptr && (one.ended() || one.sick) && names_.contains(one.name())) remove(one);
+    make_missing();
+  }
+  bool usable(const Member& one) const { return one.live() && !one.sick && !is_outdated(one) && names_.contains(one.name()) && !removed_.contains(one.name()); }
+
+  // An agent that does something else than waiting for us is stopped, that of a pod that takes its time to go, too.
+  void settle(const Member& one) {
+    if (!one.answers() || one.replica == nullptr) {
+      if (one.going) return;
+      // It cannot be told, and its processes may be those of an attempt that the others have left.
+      if (launcher_ == Launcher::Agent && one.made < attempt() && holds("Faulted") && one.running && now() - since("Faulted") >= kAgentGrace) {
+        note(true, "AgentSilent", fmt::format("Pod {} is made anew: its agent has not answered for {} s", one.name(), kAgentGrace.count()));
+        remove(one);
+      }
+      return;
+    }
+    const bool busy = one.is(AgentState::Running) || one.is(AgentState::Faulted) || one.is(AgentState::Completed);
+    if (!busy || in_attempt(one)) return;
+    out_.orders.push_back({.pod = one.name(), .what = Agents::Order::What::Stop, .at = at(one), .stop = {.graceful = one.is(AgentState::Running) && is_of_other_size(one)}});
+  }
+  // Those that are ready first; a pod keeps the number that its name has, if it is free.
+  void give_ranks() {
+    if (!late_ranks()) return;
+    std::vector<Member*> free;
+    for (Member& one : members_)
+      if (usable(one) && one.rank < 0 && one.is(AgentState::Ready)) free.push_back(&one);
+    const auto give = [&](Member& one, int rank) {
+      one.rank = rank;
+      ranks_[static_cast<std::size_t>(rank)] = &one;
+      out_.ranks[one.name()] = rank;
+    };
+    const auto is_free = [&](int rank) {
+      const Member* const holder = ranks_[static_cast<std::size_t>(rank)];
+      return holder == nullptr || !usable(*holder);
+    };
+    for (Member* one : free)
+      if (one->index < one->replica->count && is_free(one->replica->first_rank + one->index)) give(*one, one->replica->first_rank + one->index);
+    for (Member* one : free)
+      for (int i = 0; one->rank < 0 && i < one->replica->count; ++i)
+        if (is_free(one->replica->first_rank + i)) give(*one, one->replica->first_rank + i);
+  }
+  void make_missing() {
+    if (holds("Faulted"))
+      if (const Instant from = since("Faulted") + back_off(status_); now() < from) return again_at(from);
+    // Of a job whose processes begin by themselves the others are told where the first one is.
+    const Member* const first = ranks_[0];
+    const bool tells_master = launcher_ != Launcher::Agent;
+    const std::string master = first != nullptr && (usable(*first) || is_done(*first)) ? first->address() : "";
+    for (const Replica& replica : job_.replicas) {
+      const int count = replica.count + (launcher_ == Launcher::Agent ? replica.spares : 0);
+      for (int index = 0; index < count; ++index) {
+        if (names_.contains(pod_name(in_.job, replica, index)) || is_stray(pod_name(in_.job, replica, index))) continue;
+        const int rank = replica.first_rank + index;
+        if (tells_master && rank != 0 && master.empty()) continue;
+        Json pod = make_pod(in_.job, job_, replica, {.index = index, .rank = late_ranks() ? -1 : rank, .attempt = attempt(), .master_address = tells_master && rank != 0 ? master : ""});
+        pod.child("metadata").child("annotations").set(kNodesOf, std::to_string(job_.nodes));
+        out_.create.push_back(std::move(pod));
+      }
+    }
+  }
+  // One that is not wanted any more: its processes may write down where they are.
+  void let_go(const Member& one) {
+    if (one.replica != nullptr && one.live() && one.is(AgentState::Stopping)) return;
+    if (one.replica != nullptr && one.live() && one.is(AgentState::Running)) out_.orders.push_back({.pod = one.name(), .what = Agents::Order::What::Stop, .at = at(one), .stop = {.graceful = true}});
+    else remove(one);
+  }
+  bool is_stray(const std::string& name) const {
+    return std::ranges::any_of(strays_, [&](const Member& one) { return one.name() == name; });
+  }
+  void start() {
+    // A pod that goes may still train. Of one whose agent does not answer nobody knows; its node may be dead, and it has lost the others.
+    if (std::ranges::any_of(members_, [&](const Member& one) { return (one.going || removed_.contains(one.name())) && one.answers() && one.agent.report.state != AgentState::Ready && one.agent.report.state != AgentState::Init; })) return;
+    const auto waits = [&](const Member* one) { return one == nullptr || !usable(*one) || out_.ranks.contains(one->name()) || one->address().empty() || !(one->is(AgentState::Ready) || in_attempt(*one)); };
+    if (std::ranges::any_of(ranks_, waits)) return;
+    StartOrder order{.nodes = job_.nodes, .restarts = static_cast<int>(attempt()), .attempt = word(), .master_address = ranks_[0]->address(), .master_port = static_cast<int>(kMasterPort + attempt() % 100), .rules = job_.rules};
+    for (const Member* one : ranks_) order.addresses.push_back(one->address());
+    for (const Member* one : ranks_) {
+      order.rank = one->rank;
+      if (!in_attempt(*one)) out_.orders.push_back({.pod = one->name(), .what = Agents::Order::What::Start, .at = at(*one), .start = order});
+    }
+  }
+  AgentAt at(const Member& one) const { return {one.address(), one.replica->agent_port}; }
+
+  // ---- what is told
+
+  void tell_state() {
+    const bool pods_run = std::ranges::all_of(ranks_, [&](const Member* one) { return one != nullptr && !one->going && (one->running || one->succeeded) && !removed_.contains(one->name()); });
+    if (pods_run) set("PodsRunning", true, "PodsRunning", "");
+    else if (!holds("Running")) set("PodsRunning", false, "PodsPending", "");
+    if (holds("Running")) return again(launcher_ == Launcher::Agent ? kPollRunning : kPollPlain);
+    const bool started = launcher_ == Launcher::Agent ? std::ranges::all_of(ranks_, [&](const Member* one) { return one != nullptr && (in_attempt(*one) || one->succeeded); }) : pods_run && is_plain();
+    if (!started) return;
+    std::string message;
+    if (holds("Faulted")) {
+      message = fmt::format("The fault of reason {} was remediated in {} milliseconds.", (*condition("Faulted"))["reason"].string(), std::chrono::floor<std::chrono::milliseconds>(now() - since("Faulted")).count());
+      set("Faulted", false, "Remediated", message);
+    }
+    note(false, "Running", message.empty() ? fmt::format("{} nodes have begun", job_.nodes) : message);
+    set("Running", true, launcher_ == Launcher::Unknown ? kNoAgent : "Running", message);
+    if (ranks_[0] != nullptr) status_.set("masterAddr", ranks_[0]->address()).set("masterPort", std::to_string(kMasterPort + attempt() % 100));
+    again(launcher_ == Launcher::Agent ? kPollRunning : kPollPlain);
+  }
+
+  void refuse() {
+    const Json* const before = condition("Created");
+    if (before == nullptr || (*before)["message"].string() != job_.problem) note(true, "InvalidSpec", job_.problem);
+    if (before == nullptr) set("Created", true, "", "");  // so that it can be told as false
+    set("Created", false, "InvalidSpec", job_.problem);
+  }
+
+  // ---- ends
+
+  void complete() {
+    set("PodsRunning", false, "Completed", "");
+    end(true, "Completed", fmt::format("All {} nodes have completed", job_.nodes));
+  }
+  void end(bool good, const std::string& reason, const std::string& message) {
+    note(!good, good ? "Completed" : "Failed", message);
+    set("Running", false, reason, "");
+    set("Faulted", false, reason, "");
+    set(good ? "Completed" : "Failed", true, reason, message);
+    status_.set("completionTime", print_time(now()));
+    out_.create.clear();
+    out_.orders.clear();
+    out_.ranks.clear();
+    again(1s);
+  }
+  // A deadline has passed: true.
+  bool late() {
+    const Instant start = parse_time(status_["startTime"].string()).value_or(now());
+    const auto passed = [&](const std::optional<seconds>& limit, Instant from, const char* reason, const char* field) {
+      if (!limit) return false;
+      if (now() < from + *limit) {
+        again_at(from + *limit);
+        return false;
+      }
+      note(true, reason, fmt::format("spec.runPolicy.{} is {} s", field, limit->count()));
+      end(false, reason, fmt::format("spec.runPolicy.{}: {} s are over", field, limit->count()));
+      return true;
+    };
+    if (passed(job_.active_deadline, start, "DeadlineExceeded", "activeDeadlineSeconds")) return true;
+    if (holds("Faulted")) return passed(job_.fault_deadline, since("Faulted"), "FaultDeadlineExceeded", "faultDeadlineSeconds");
+    return condition("Running") == nullptr && passed(job_.startup_deadline, start, "StartupDeadlineExceeded", "startupDeadlineSeconds");
+  }
+  void suspend() {
+    const bool first = !holds("Suspended");
+    if (first && condition("Running") != nullptr) note(false, "Suspended", "Its pods are taken away until it goes on");
+    set("Running", false, "Suspended", "");
+    set("PodsRunning", false, "Suspended", "");
+    set("Faulted", false, "Suspended", "");
+    set("Suspended", true, "Suspended", "spec.runPolicy.suspend is set: its queue, or somebody, holds it");
+    for (const Member& one : members_) remove(one);
+  }
+  void wind_down() {
+    gather();
+    const Instant ended = parse_time(status_["completionTime"].string()).value_or(now());
+    const bool all = job_.clean == "All";
+    for (const Member& one : members_) {
+      if (one.going) continue;
+      if (one.ended()) {
+        if (all || (one.succeeded && job_.clean == "OnlyComplete")) remove(one);
+      } else if (!all && one.replica != nullptr && one.answers() && now() - ended < kShutdownGrace) {
+        // It leaves by itself, and its log stays.
+        if (!one.is(AgentState::Shutdown) && !one.is(AgentState::Stopping)) out_.orders.push_back({.pod = one.name(), .what = Agents::Order::What::Shutdown, .at = at(one)});
+        again(kPollStarting);
+      } else {
+        remove(one);
+      }
+    }
+    if (!job_.ttl) return;
+    if (now() >= ended + *job_.ttl) out_.remove_job = true;
+    else again_at(ended + *job_.ttl);
+  }
+  void remove(const Member& one) {
+    if (one.going || !removed_.insert(one.name()).second) return;
+    out_.remove.push_back(kube::key_of(*one.pod));
+    out_.uids[one.name()] = kube::uid_of(*one.pod);
+  }
+
+  static constexpr const char* kNodesOf = "fairlead.dev/training-nodes";
+  const TrainingInput& in_;
+  TrainingJob job_;
+  Json status_;
+  TrainingPlan out_;
+  Launcher launcher_ = Launcher::Unknown;
+  std::vector<Member> members_, strays_;
+  std::vector<Member*> ranks_;  // by rank
+  std::string word_;
+  std::set<std::string> names_, removed_;
+};
+
+}  // namespace
+
+std::string attempt_word(const Json& job, std::int64_t attempt) { return word_of(job, attempt, read_training_job(job).nodes); }
+
+std::map<std::string, AgentAt> agents_to_ask(const Json& job, const std::vector<Json>& pods) {
+  std::map<std::string, AgentAt> out;
+  const TrainingJob read = read_training_job(job);
+  if (read.launcher == Launcher::Plain || !read.problem.empty() || read.suspended || kube::deleting(job)) return out;
+  for (const Json& pod : pods) {
+    const std::string& address = pod["status"]["podIP"].string();
+    if (address.empty() || pod["status"]["phase"].string() != "Running") continue;
+    for (const Replica& replica : read.replicas)
+      if (pod["metadata"]["labels"][kReplicaLabel].string() == replica.name) out[kube::name_of(pod)] = {address, replica.agent_port};
+  }
+  return out;
+}
+
+TrainingPlan plan_training(const TrainingInput& input) { return Planner(input).plan(); }
+
+}  // namespace fairlead::training
