@@ -132,9 +132,11 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   runner.add(std::make_unique<slurm::ActiveCheckController>(api, clock));
   runner.add(std::make_unique<slurm::SlurmClusterController>(api, clock, slurm::make_keys, std::move(slurm_options)));
   runner.add(std::make_unique<fleet::ClusterController>(api, clock, cluster_options(flags, slurm::SlurmControllerOptions().default_image, companion_folder(state_dir + "/bin"), flags.cluster_machines), scripts_of(flags, state_dir)));
+  auto queues = training::TrainingController::Queues::None;
   if (const auto off = governance::why_governance_is_off(api); !off) {
     log_warn("task governance is off until the server starts again: its definitions cannot be read", {{"why", off.error().message}});
   } else if (off->empty()) {
+    queues = training::TrainingController::Queues::Ours;
     const auto decided = [exits](const kube::ObjectKey& key) { exits->tell(governance::QueueController::kName, key); };
     runner.add(std::make_unique<governance::QueueController>(api, clock, decided, governance::QueueControllerOptions{.books = {}, .log_by = "fairlead-server " FAIRLEAD_VERSION}, make_decision_log(flags, state_dir)));
     runner.add(std::make_unique<governance::JobController>(api, clock));
@@ -147,7 +149,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
     runner.add(std::make_unique<governance::InquiryController>(api, clock));
   }
   if (const auto off = training::why_training_is_off(api); !off || !off->empty()) log_warn("training jobs are left alone", {{"why", off ? *off : off.error().message}});
-  else runner.add(std::make_unique<training::TrainingController>(api, clock, training::make_http_agents()));
+  else runner.add(std::make_unique<training::TrainingController>(api, clock, training::make_http_agents(), queues));
   runner.add(std::make_unique<notify::ClusterEventController>(api, notify::ClusterEventController::Options{}));
   runner.add(std::make_unique<notify::RoleChangeController>(api, clock, notify::RoleChangeController::Options{}));
   const auto carried = [exits](const kube::ObjectKey& topic) { exits->tell(notify::DeliveryController::kName, topic); };

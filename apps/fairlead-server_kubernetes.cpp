@@ -213,18 +213,8 @@ int serve_kubernetes(const Flags& flags) {
   }
 
   const std::string identity = make_identity(flags);
-  // The definition of training jobs may be that of SageMaker's own operator.
-  const auto add_training = [&](kube::Runner& to) {
-    if (!flags.watch_namespace.empty()) return;
-    const auto off = training::why_training_is_off(**election);
-    if (!off && off.error().code != Code::Forbidden && off.error().code != Code::Unauthorized) {
-      log_error("cannot tell whether training jobs may be run: this server ends, its supervisor starts it again", {{"why", off.error().message}});
-      ::_exit(1);
-    }
-    if (!off || !off->empty()) return log_warn("training jobs are left alone", {{"why", off ? *off : off.error().message}});
-    add_declared(to, std::make_unique<training::TrainingController>(fenced, clock, training::make_http_agents()));
-  };
   // Queues are of the whole cluster, and need definitions of a group that is Kueue's.
+  auto queues = training::TrainingController::Queues::None;
   const auto add_governance = [&](kube::Runner& to) {
     if (!flags.watch_namespace.empty()) return;
     const auto off = governance::why_governance_is_off(**election);
@@ -233,6 +223,7 @@ int serve_kubernetes(const Flags& flags) {
       ::_exit(1);
     }
     if (!off || !off->empty()) return log_warn("task governance is off", {{"why", off ? *off : off.error().message}});
+    queues = training::TrainingController::Queues::Ours;
     if (conversion) add_declared(to, std::make_unique<governance::ConversionController>(fenced, [&conversion] { return conversion->where(0ms); }));
     const auto decided = [exits](const kube::ObjectKey& key) { exits->tell(governance::QueueController::kName, key); };
     const bool nowhere = flags.decision_log.empty() && !exists(state_dir);
@@ -249,6 +240,17 @@ int serve_kubernetes(const Flags& flags) {
     add_declared(to, std::make_unique<governance::InquiryController>(fenced, clock));
   };
 
+  // The definition of training jobs may be that of SageMaker's own operator.
+  const auto add_training = [&](kube::Runner& to) {
+    if (!flags.watch_namespace.empty()) return;
+    const auto off = training::why_training_is_off(**election);
+    if (!off && off.error().code != Code::Forbidden && off.error().code != Code::Unauthorized) {
+      log_error("cannot tell whether training jobs may be run: this server ends, its supervisor starts it again", {{"why", off.error().message}});
+      ::_exit(1);
+    }
+    if (!off || !off->empty()) return log_warn("training jobs are left alone", {{"why", off ? *off : off.error().message}});
+    add_declared(to, std::make_unique<training::TrainingController>(fenced, clock, training::make_http_agents(), queues));
+  };
   auto leader = std::make_unique<kube::Leader>(
       **election, clock, kube::LeaderOptions{.lease = {space, flags.lease}, .identity = identity, .times = {}, .seed = seed}, [&term, &add_governance, &add_training](std::int64_t) {
         term.begin([&](kube::Runner& to) {

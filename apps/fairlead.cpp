@@ -74,7 +74,7 @@ kube::Access server_access(const std::string& space, bool local_machines, bool c
     access.add(kube::full_access(governance::SlurmLedgerController(**api, clock)));
     access.add(kube::full_access(governance::TeamsController(**api, clock)));
     access.add(kube::full_access(governance::InquiryController(**api, clock)));
-    access.add(kube::full_access(training::TrainingController(**api, clock, nullptr)));
+    access.add(kube::full_access(training::TrainingController(**api, clock, nullptr, training::TrainingController::Queues::Ours)));
   }
   if (local_machines) access.add(fleet::machine_access());
   if (clusters && space.empty()) access.add(kube::full_access(fleet::ClusterController(**api, clock))).add(kube::full_access(notify::ClusterEventController(**api, {})));

@@ -87,7 +87,7 @@ spec:
                   startupDeadlineSeconds: {type: integer, minimum: 0, description: "From its start until it runs for the first time."}
                   faultDeadlineSeconds: {type: integer, minimum: 0, description: "From a fault until it runs again."}
                   activeDeadlineSeconds: {type: integer, minimum: 1, description: "From its start; forecasts read it, too."}
-                  ttlSecondsAfterFinished: {type: integer, minimum: -1, description: "So long after its end the job is deleted; -1 or not given: never."}
+                  ttlSecondsAfterFinished: {type: integer, minimum: -1, description: "So long after its end the job is deleted; -1, 0 (which hyp writes when it is given none) or not given: never."}
                   workloadMode: {type: string, description: Kept.}
                   logMonitoringConfiguration:
                     type: array

@@ -43,8 +43,8 @@ struct Site {
     agents = fresh.get();
     agents->all = std::move(before);
     agents->broken = std::move(broken);
-    if (!api) api.emplace(store, kube::full_access(TrainingController(store, clock, nullptr)));
-    controller.emplace(*api, clock, std::move(fresh));
+    if (!api) api.emplace(store, kube::full_access(TrainingController(store, clock, nullptr, TrainingController::Queues::Ours)));
+    controller.emplace(*api, clock, std::move(fresh), TrainingController::Queues::Ours);
     controller->start(store);
   }
   template <class T>

@@ -8,7 +8,10 @@ cd "$(dirname "$0")/../.."
 here=tests/peers/aws
 # shellcheck source=tests/lib.sh
 . tests/lib.sh
+# shellcheck source=tests/e2e/kubectl_lib.sh
+. tests/e2e/kubectl_lib.sh
 clients=$("$here/clients.sh") || { [ $? != 77 ] || { echo "skipped: AWS's clients cannot be had here"; exit 77; }; fail "AWS's clients"; }
+hyp=$(tests/peers/hyp/hyp.sh) || hyp=''
 export HOME=$work XDG_STATE_HOME=$work/home
 
 fairlead() { "$build/bin/fairlead" "$@"; }
@@ -110,6 +113,45 @@ review() { # TOKEN
 token=$(as_ada "$clients/bin/aws" eks get-token --cluster-name fairlead | python3 -c 'import json, sys; print(json.load(sys.stdin)["status"]["token"])')
 says 'a webhook says who that is' 0 '"groups":["node-watchers"]' review "$token"
 says 'and that a changed token is nobody' 0 '"authenticated":false' review "${token%???}AAA"
+# hyp, the fourth client: clusters, a way into one by its access entry, jobs in it.
+if [ -n "$hyp" ] && kubectl=$(any_kubectl) && [ -n "$kubectl" ]; then
+  mkdir -p "$work/hyp"
+  ln -sf "$kubectl" "$work/hyp/kubectl"
+  hyp() { HOME=$work/hyp KUBECONFIG=$work/hyp/kubeconfig PATH=$work/hyp:$clients/bin:$PATH PYTHONWARNINGS=ignore as_ada "$hyp/bin/hyp" "$@"; }
+  site apply -f - > /dev/null << 'YAML'
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: trainers}
+rules:
+- {apiGroups: [sagemaker.amazonaws.com], resources: [hyperpodpytorchjobs], verbs: ["*"]}
+- {apiGroups: [""], resources: [pods, pods/log, namespaces, nodes], verbs: [get, list, watch]}
+- {apiGroups: [""], resources: [configmaps], verbs: [delete]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: trainers}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: trainers}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: node-watchers}]
+YAML
+  eks=$(as_ada "$clients/bin/aws" eks describe-cluster --name fairlead --query cluster.arn --output text)
+  as_ada "$clients/bin/aws" sagemaker create-cluster --cluster-name hypnosis --node-provisioning-mode Continuous --orchestrator "Eks={ClusterArn=$eks}" --vpc-config SecurityGroupIds=sg-12345678,Subnets=subnet-12345678 \
+    --instance-groups "[{\"InstanceGroupName\": \"Workers\", \"InstanceType\": \"ml.c5.large\", \"InstanceCount\": 1, \"ExecutionRole\": \"arn:aws:iam::$account:role/reader\"}]" > /dev/null
+  says 'hyp list-cluster' 0 '"Cluster": "hypnosis"' hyp list-cluster
+  says 'a cluster of Slurm is refused by hyp' 1 'not EKS-orchestrated' hyp set-cluster-context --cluster-name demo
+  says 'hyp set-cluster-context' 0 '' hyp set-cluster-context --cluster-name hypnosis
+  says 'hyp get-cluster-context' 0 'cluster/fairlead' hyp get-cluster-context
+  says 'hyp describe cluster' 0 'hypnosis' hyp describe cluster hypnosis
+  says 'hyp create' 0 'Successfully submitted' hyp create hyp-pytorch-job --job-name one --namespace demo --image busybox:1 --replica-count 2 --command '[hyperpodrun, train.py]'
+  says 'hyp list' 0 'Created' hyp list hyp-pytorch-job --namespace demo
+  says 'hyp describe' 0 'Replicas: 2' hyp describe hyp-pytorch-job --job-name one --namespace demo
+  says 'hyp list-pods' 0 'one-pod-1' hyp list-pods hyp-pytorch-job --job-name one --namespace demo
+  says 'hyp of a job that is not there' 1 'not found' hyp describe hyp-pytorch-job --job-name two --namespace demo
+  says 'hyp delete' 0 'Successful deleted' hyp delete hyp-pytorch-job --job-name one --namespace demo
+  says 'and nothing is left of it' 0 'No jobs found' hyp list hyp-pytorch-job --namespace demo
+  as_ada "$clients/bin/aws" sagemaker delete-cluster --cluster-name hypnosis > /dev/null
+else
+  echo 'ok    (hyp or kubectl cannot be had here: left out)'
+fi
 as_ada "$clients/bin/aws" eks delete-access-entry --cluster-name fairlead --principal-arn "arn:aws:iam::$account:user/ada" > /dev/null
 out_again() { ! by_token > "$work/out" 2>&1 && grep -q Unauthorized "$work/out"; }
 wait_until 10 'without her entry she is out again' out_again

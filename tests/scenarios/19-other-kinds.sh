@@ -8,33 +8,32 @@ clean_up() {
   trap - EXIT
   [ $status = 0 ] || {
     k -n team-k get workloads -o wide || true
-    k -n team-k get hyperpodpytorchjobs -o yaml || true
+    k -n team-k get pytorchjobs -o yaml || true
     k -n team-k get events || true
   } >&2
-  k -n team-k delete hyperpodpytorchjobs --all --ignore-not-found --timeout=30s > /dev/null || status=1
+  k -n team-k delete pytorchjobs --all --ignore-not-found --timeout=30s > /dev/null || status=1
   k delete namespace team-k --ignore-not-found --timeout=60s > /dev/null || status=1
   k delete clusterqueue team-k --ignore-not-found --timeout=30s > /dev/null || status=1
   k delete resourceflavor pool-kinds --ignore-not-found --timeout=30s > /dev/null || status=1
-  k delete crd hyperpodpytorchjobs.sagemaker.amazonaws.com --ignore-not-found --timeout=30s > /dev/null || status=1
+  k delete crd pytorchjobs.kubeflow.org --ignore-not-found --timeout=30s > /dev/null || status=1
   exit "$status"
 }
 trap clean_up EXIT
 t() { k -n team-k "$@"; }
-field() { t get hyperpodpytorchjob "$1" -o "jsonpath={$2}"; }
+field() { t get pytorchjob "$1" -o "jsonpath={$2}"; }
 train() { # NAME REPLICAS
   t create -f - > /dev/null << YAML
-apiVersion: sagemaker.amazonaws.com/v1
-kind: HyperPodPyTorchJob
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
 metadata: {name: $1, labels: {kueue.x-k8s.io/queue-name: queue}}
 spec:
-  nprocPerNode: "1"
-  replicaSpecs:
-  - name: pod
-    replicas: $2
-    template:
-      metadata: {labels: {kueue.x-k8s.io/queue-name: queue}}
-      spec:
-        containers: [{name: pytorch, image: 'busybox:1', resources: {requests: {cpu: 10m}}}]
+  pytorchReplicaSpecs:
+    Worker:
+      replicas: $2
+      template:
+        metadata: {labels: {kueue.x-k8s.io/queue-name: queue}}
+        spec:
+          containers: [{name: pytorch, image: 'busybox:1', resources: {requests: {cpu: 10m}}}]
 YAML
 }
 
@@ -43,11 +42,11 @@ k create namespace team-k > /dev/null
 k apply -f - > /dev/null << 'YAML'
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: hyperpodpytorchjobs.sagemaker.amazonaws.com}
+metadata: {name: pytorchjobs.kubeflow.org}
 spec:
-  group: sagemaker.amazonaws.com
+  group: kubeflow.org
   scope: Namespaced
-  names: {plural: hyperpodpytorchjobs, singular: hyperpodpytorchjob, kind: HyperPodPyTorchJob, listKind: HyperPodPyTorchJobList}
+  names: {plural: pytorchjobs, singular: pytorchjob, kind: PyTorchJob, listKind: PyTorchJobList}
   versions:
   - name: v1
     served: true
@@ -74,15 +73,15 @@ kind: LocalQueue
 metadata: {name: queue, namespace: team-k}
 spec: {clusterQueue: team-k}
 YAML
-until_true 30 'the kind is served' k -n team-k get hyperpodpytorchjobs
+until_true 30 'the kind is served' k -n team-k get pytorchjobs
 train t1 4
-until_true 60 't1 has its quota' same cpu field t1 '.spec.replicaSpecs[0].template.spec.nodeSelector.example\.com/pool'
+until_true 60 't1 has its quota' same cpu field t1 '.spec.pytorchReplicaSpecs.Worker.template.spec.nodeSelector.example\.com/pool'
 same false field t1 .spec.runPolicy.suspend || fail 't1 is not released'
 train t2 2
 until_true 30 't2 is held' same true field t2 .spec.runPolicy.suspend
-says '10m cpu in pool-kinds' f explain -n team-k hyperpodpytorchjob/t2 || fail 'fairlead explain does not tell why it waits'
-note 'a HyperPodPyTorchJob is held by its own switch until it has quota'
-t patch hyperpodpytorchjob t1 --subresource=status --type=merge -p '{"status":{"conditions":[{"type":"Completed","status":"True","message":"trained"}]}}' > /dev/null
+says '10m cpu in pool-kinds' f explain -n team-k pytorchjob/t2 || fail 'fairlead explain does not tell why it waits'
+note 'a PyTorchJob is held by its own switch until it has quota'
+t patch pytorchjob t1 --subresource=status --type=merge -p '{"status":{"conditions":[{"type":"Succeeded","status":"True","message":"trained"}]}}' > /dev/null
 until_true 30 't2 has what t1 gives back' same false field t2 .spec.runPolicy.suspend
 same trained t get workloads -o 'jsonpath={.items[?(@.metadata.ownerReferences[0].name=="t1")].status.conditions[?(@.type=="Finished")].message}' || fail 'the Workload of t1 does not say that it has ended'
 note 'its end gives the quota to the next'

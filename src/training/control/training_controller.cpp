@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "api/queue_crds.h"
 #include "api/training_crd.h"
 #include "base/encoding.h"
 #include "base/log.h"
@@ -23,6 +24,8 @@ struct TrainingController::Seen {
 };
 
 namespace {
+
+constexpr const char* kQueueLabel = "kueue.x-k8s.io/queue-name";
 
 void tell(kube::KubeApi& api, const Json& job, const TrainingNote& note, Instant now) {
   const std::string key = fmt::format("{}/{}/{}/{}", kube::uid_of(job), note.reason, note.message, now.time_since_epoch().count());
@@ -60,7 +63,9 @@ std::vector<kube::Controller::Source> TrainingController::sources() const {
     });
     return jobs;
   };
-  return {{kJobs, "", kube::key_itself}, {resources::pods, "", kube::key_of_owner(kJobs.kind)}, {resources::nodes, "", of_node}};
+  std::vector<Source> out{{kJobs, "", kube::key_itself}, {resources::pods, "", kube::key_of_owner(kJobs.kind)}, {resources::nodes, "", of_node}};
+  if (queues_ == Queues::Ours) out.push_back({api::queues::workloads, "", kube::key_of_owner(kJobs.kind)});
+  return out;
 }
 
 std::optional<kube::Access> TrainingController::access() const {
@@ -71,6 +76,17 @@ std::optional<kube::Access> TrainingController::access() const {
       .may({"create", "patch", "delete"}, resources::pods)
       .may({"create"}, resources::events)
       .may({"get"}, resources::crds, "", "", {api::kTrainingCrd});
+}
+
+// By the words of its Workload, which governance makes: a job is there before its queue has seen it.
+bool TrainingController::is_admitted(const Json& job) const {
+  if (queues_ == Queues::None || job["metadata"]["labels"][kQueueLabel].string().empty()) return true;
+  bool admitted = false;
+  caches_->of(api::queues::workloads).each(kube::space_of(job), [&](const Json& workload) {
+    const Json* owner = kube::controller_of(workload);
+    if (owner != nullptr && (*owner)["uid"].string() == kube::uid_of(job) && kube::condition_is_true(workload, "Admitted") && !kube::condition_is_true(workload, "Evicted") && !kube::deleting(workload)) admitted = true;
+  });
+  return admitted;
 }
 
 Result<TrainingController::Seen> TrainingController::observe(Json job) {
@@ -91,6 +107,7 @@ Result<TrainingController::Seen> TrainingController::observe(Json job) {
     const auto& answer = said[i++];
     in.agents[pod] = answer ? AgentSeen{AgentSeen::How::Answered, *answer} : AgentSeen{AgentSeen::How::Silent, {}};
   }
+  in.admitted = is_admitted(job);
   in.job = std::move(job);
   in.pods = out.pods;
   in.now = clock_.now();

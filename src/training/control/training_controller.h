@@ -11,7 +11,9 @@ namespace fairlead::training {
 class TrainingController final : public kube::Controller {
  public:
   static constexpr const char* kName = "training-jobs";
-  TrainingController(kube::KubeApi& api, const Clock& clock, std::unique_ptr<Agents> agents) : api_(api), clock_(clock), agents_(std::move(agents)) {}
+  // Queues: task governance is on here; a job that names a queue begins when its Workload is admitted.
+  enum class Queues { None, Ours };
+  TrainingController(kube::KubeApi& api, const Clock& clock, std::unique_ptr<Agents> agents, Queues queues) : api_(api), clock_(clock), agents_(std::move(agents)), queues_(queues) {}
   std::string name() const override { return kName; }
   std::vector<Source> sources() const override;
   std::optional<kube::Access> access() const override;
@@ -21,11 +23,13 @@ class TrainingController final : public kube::Controller {
  private:
   struct Seen;
   Result<Seen> observe(kube::Json job);
+  bool is_admitted(const kube::Json& job) const;
   Result<void> act(const kube::Json& job, const Seen& seen, bool& again);
 
   kube::KubeApi& api_;
   const Clock& clock_;
   const std::unique_ptr<Agents> agents_;
+  const Queues queues_;
   const kube::Caches* caches_ = nullptr;
 };
 

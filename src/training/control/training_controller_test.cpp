@@ -235,6 +235,55 @@ TEST(TrainingJob, IsHeldAndGoesOn) {
   EXPECT_EQ(site.status()["restartCount"].integer(), 1) << "to be held is no fault";
 }
 
+TEST(TrainingJob, InAQueueItWaitsUntilThatHasSeenIt) {
+  Site site;
+  Json job = Site::job_of("t", 2);
+  job.child("metadata").child("labels").set("kueue.x-k8s.io/queue-name", "queue");
+  site.add(job);
+  site.run(3s);
+  EXPECT_EQ(site.shown(), "Suspended") << "nobody has suspended it, and nobody has admitted it";
+  EXPECT_THAT(site.pods(), IsEmpty());
+  const auto workload = [&](const char* condition) {
+    Json one = Json::object({{"metadata", Json::object({{"name", "w"}, {"namespace", "team"}, {"ownerReferences", Json::array({kube::owner_reference(site.job())})}})}});
+    one.child("metadata").child("ownerReferences").items()[0].set("uid", kube::uid_of(site.job()));
+    one.set("status", Json::object({{"conditions", Json::array({Json::object({{"type", condition}, {"status", "True"}})})}}));
+    Site::must(site.store.put({"kueue.x-k8s.io", "v1beta2", "workloads", "Workload", true}, one));
+  };
+  workload("QuotaReserved");
+  site.run(3s);
+  EXPECT_THAT(site.pods(), IsEmpty());
+  workload("Admitted");
+  site.run(8s);
+  EXPECT_EQ(site.shown(), "Running");
+  // What it has is taken by suspend alone: a cache that does not know its Workload any more is no reason.
+  site.store.all("workloads").clear();
+  site.run(20s);
+  EXPECT_EQ(site.shown(), "Running");
+  EXPECT_EQ(site.pods().size(), 2u);
+  EXPECT_THAT(site.api->refusals(), IsEmpty());
+}
+
+TEST(TrainingJob, APodThatWasTakenAwayIsNoFaultOfWhatComesThen) {
+  Site site;
+  site.add(Site::job_of("t", 2));
+  site.run(6s);
+  Json slow = site.pod("t-pod-1");
+  kube::add_finalizer(slow, "test/slow");
+  Site::must(site.store.put(resources::pods, slow));
+  site.change([](Json& job) { job.child("spec").child("runPolicy").set("suspend", true); });
+  site.run(2s);
+  site.change([](Json& job) { job.child("spec").child("runPolicy").set("suspend", false); });
+  site.run(2s);
+  site.end_pod("t-pod-1", 137);
+  site.run(2s);
+  slow = site.pod("t-pod-1");
+  kube::remove_finalizer(slow, "test/slow");
+  Site::must(site.store.put(resources::pods, slow));
+  site.run(10s);
+  EXPECT_EQ(site.shown(), "Running");
+  EXPECT_EQ(site.status()["restartCount"].integer(), 0);
+}
+
 TEST(TrainingJob, WithoutAgentsNodesAreToldTheFirstOne) {
   Site site;
   site.agent_images = false;

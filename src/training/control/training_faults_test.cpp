@@ -59,7 +59,7 @@ struct FaultySite : Site {
     agents = fresh.get();
     agents->all = std::move(before);
     agents->broken = std::move(broken);
-    controller.emplace(over, clock, std::move(fresh));
+    controller.emplace(over, clock, std::move(fresh), TrainingController::Queues::Ours);
     controller->start(store);
   }
   void step() {

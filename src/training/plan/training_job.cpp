@@ -153,6 +153,7 @@ TrainingJob read_training_job(const Json& job) {
   out.fault_deadline = seconds_of(policy["faultDeadlineSeconds"]);
   out.active_deadline = seconds_of(policy["activeDeadlineSeconds"]);
   out.ttl = seconds_of(policy["ttlSecondsAfterFinished"]);
+  if (out.ttl && out.ttl->count() == 0) out.ttl.reset();  // hyp writes 0 with every run policy, and looks for the job afterwards
   out.rules = policy["logMonitoringConfiguration"];
   out.problem = read_replicas(job, out);
   if (out.problem.empty() && out.clean != "None" && out.clean != "All" && out.clean != "OnlyComplete") out.problem = fmt::format("spec.runPolicy.cleanPodPolicy: {} is none of None, All, OnlyComplete", out.clean.substr(0, 64));

@@ -48,7 +48,11 @@ std::string ended_words(const Json& pod) {
   return reason.empty() ? "it has failed" : fmt::format("{}{}{}", reason, message.empty() ? "" : ": ", message.substr(0, 200));
 }
 
-std::string word_of(const Json& job, std::int64_t attempt, int nodes) { return fmt::format("{}-{}x{}", kube::uid_of(job).substr(0, 8), attempt, nodes); }
+// With the moment at which it last began: after it was held, processes that take their time to end are those of another run.
+std::string word_of(const Json& job, const std::string& start, std::int64_t attempt, int nodes) {
+  const auto began = parse_time(start);
+  return fmt::format("{}-{}-{}x{}", kube::uid_of(job).substr(0, 8), began ? std::chrono::floor<seconds>(*began).time_since_epoch().count() : 0, attempt, nodes);
+}
 
 // The address that a pod was made with; empty: it is rank 0, or none is needed.
 std::string master_of(const Json& pod) {
@@ -97,17 +101,19 @@ class Planner {
     if (holds("Completed") || holds("Failed")) return wind_down();
     if (!job_.problem.empty()) return refuse();
     if (!holds("Created")) {
-      if (job_.suspended) note(false, "JobInitiallySuspended", "The job was suspended when it was created. It goes on when its queue admits it, or when spec.runPolicy.suspend is taken back");
+      if (job_.suspended || !in_.admitted) note(false, "JobInitiallySuspended", "The job was suspended when it was created. It goes on when its queue admits it, or when spec.runPolicy.suspend is taken back");
       else note(false, "Created", fmt::format("{} pods are made, {} of them spare", job_.nodes + spares(), spares()));
       set("Created", true, "Created", "");
     }
     gather();
-    if (job_.suspended) return suspend();
+    // A queue may not have seen it yet: until it has, nothing is made. What is there is taken away by spec.runPolicy.suspend alone.
+    if (job_.suspended || (!in_.admitted && in_.pods.empty())) return suspend();
     if (holds("Suspended")) {
       set("Suspended", false, "Resumed", "");
       status_.erase("startTime");
     }
     if (status_["startTime"].string().empty()) status_.set("startTime", print_time(in_.now));
+    word_ = word_of(in_.job, status_["startTime"].string(), attempt(), job_.nodes);
     if (late()) return;
     if (holds("Running") && (*condition("Running"))["reason"].string() == kNoAgent && launcher_ == Launcher::Agent) set("Running", false, "AgentFound", "An agent answers after all");
     for (const Member& one : strays_) let_go(one);
@@ -172,7 +178,6 @@ class Planner {
   const std::string& word() const { return word_; }
 
   void gather() {
-    word_ = word_of(in_.job, attempt(), job_.nodes);
     ranks_.assign(static_cast<std::size_t>(job_.nodes), nullptr);
     members_.reserve(in_.pods.size());
     for (const Json& pod : in_.pods) {
@@ -262,7 +267,7 @@ class Planner {
   std::optional<Fault> crashed_early() const {
     std::optional<Fault> out;
     for (const Member& one : members_) {
-      if (one.made != attempt() || one.replica == nullptr) continue;
+      if (one.made != attempt() || one.replica == nullptr || one.going) continue;
       else if (one.failed) add(out, 3, "PodFailed", fmt::format("Pod {}: {}", one.name(), ended_words(*one.pod)), one.rank, &one);
       else if (one.succeeded && launcher_ == Launcher::Agent) add(out, 2, "PodEnded", fmt::format("Pod {} has ended before its agent was told anything: does its command end in hyperpodrun?", one.name()), one.rank, &one);
     }
@@ -408,6 +413,7 @@ class Planner {
         if (is_free(one->replica->first_rank + i)) give(*one, one->replica->first_rank + i);
   }
   void make_missing() {
+    if (!in_.admitted) return;
     if (holds("Faulted"))
       if (const Instant from = since("Faulted") + back_off(status_); now() < from) return again_at(from);
     // Of a job whose processes begin by themselves the others are told where the first one is.
@@ -516,7 +522,7 @@ class Planner {
     set("Running", false, "Suspended", "");
     set("PodsRunning", false, "Suspended", "");
     set("Faulted", false, "Suspended", "");
-    set("Suspended", true, "Suspended", "spec.runPolicy.suspend is set: its queue, or somebody, holds it");
+    set("Suspended", true, "Suspended", job_.suspended ? "spec.runPolicy.suspend is set: its queue, or somebody, holds it" : "Its queue has not admitted it");
     for (const Member& one : members_) remove(one);
   }
   void wind_down() {
@@ -559,7 +565,7 @@ class Planner {
 
 }  // namespace
 
-std::string attempt_word(const Json& job, std::int64_t attempt) { return word_of(job, attempt, read_training_job(job).nodes); }
+std::string attempt_word(const Json& job, std::int64_t attempt) { return word_of(job, job["status"]["startTime"].string(), attempt, read_training_job(job).nodes); }
 
 std::map<std::string, AgentAt> agents_to_ask(const Json& job, const std::vector<Json>& pods) {
   std::map<std::string, AgentAt> out;
