@@ -25,6 +25,7 @@ constexpr Way kWays[] = {
     {.from = Server, .to = ClusterApi, .first = 6443, .last = 6443, .port_of = PortOf::ApiServer, .kept = Kept::ChartPolicy, .what_for = "the API of the cluster that the server is installed in"},
     {.from = Server, .to = Names, .protocol = Protocol::Udp, .first = 53, .last = 53, .kept = Kept::ChartPolicy, .what_for = "names"},
     {.from = Server, .to = Names, .first = 53, .last = 53, .kept = Kept::ChartPolicy, .what_for = "names"},
+    {.from = Server, .to = Pods, .first = 8080, .last = 8080, .kept = Kept::ChartPolicy, .what_for = "agents (hyperpodrun) in the pods of training jobs; one with another --server-port needs a way of its own"},
     {.from = Server, .to = World, .first = 443, .last = 443, .kept = Kept::ChartPolicy, .what_for = "notifications by webhook"},
     {.from = Server, .to = World, .first = 465, .last = 465, .kept = Kept::ChartPolicy, .what_for = "notifications by mail, TLS"},
     {.from = Server, .to = World, .first = 587, .last = 587, .kept = Kept::ChartPolicy, .what_for = "notifications by mail, STARTTLS"},

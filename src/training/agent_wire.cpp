@@ -41,6 +41,7 @@ Result<AgentReport> parse_agent_report(std::string_view body) {
   if (!said) return fail(Code::Invalid, "what answers is no agent: " + said.error().message);
   const std::string& word = (*said)["status"].string();
   const auto state = std::ranges::find_if(kStates, [&](const auto& one) { return one.second == word; });
+  if (!said->has("agent_version") || !said->has("transitions")) return fail(Code::Invalid, "what answers is no agent: it names no agent_version");
   if (state == kStates.end()) return fail(Code::Invalid, fmt::format("what answers is no agent: its status is \"{}\"", plain(word.substr(0, 64))));
   AgentReport out{.state = state->first, .reason = plain((*said)["reason"].string()), .message = plain((*said)["message"].string()), .attempt = (*said)["ipversion"].string()};
   if (out.attempt.size() > 128) out.attempt = "?";
@@ -49,7 +50,7 @@ Result<AgentReport> parse_agent_report(std::string_view body) {
 
 std::string body_of(const StartOrder& order) {
   Json addresses = Json::array();
-  for (std::size_t rank = 0; rank < order.addresses.size(); ++rank) addresses.push(Json::object({{"rank", static_cast<std::int64_t>(rank)}, {"ip", order.addresses[rank]}}));
+  for (std::size_t rank = 0; order.addresses && rank < order.addresses->size(); ++rank) addresses.push(Json::object({{"rank", static_cast<std::int64_t>(rank)}, {"ip", (*order.addresses)[rank]}}));
   Json body = Json::object({{"rank", order.rank}, {"nnodes", order.nodes}, {"faultCount", order.restarts}, {"master_addr", order.master_address}, {"master_port", order.master_port},
                             {"ipVersion", order.attempt}, {"rankIps", std::move(addresses)}, {"progress", Json::object({})}, {"spare", false}});
   if (!order.rules.items().empty()) body.set("log_monitoring_configuration", order.rules);

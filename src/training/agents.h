@@ -22,7 +22,7 @@ struct AgentReport {
   std::string attempt;          // the word that the last /start had with it; empty: none was started
   friend bool operator==(const AgentReport&, const AgentReport&) = default;
 };
-// What `GET /status` answers. Invalid: it is no such answer.
+// What `GET /status` answers, to 64 KiB; it has agent_version and transitions, as no health page has. Invalid: it is no such answer.
 Result<AgentReport> parse_agent_report(std::string_view body);
 
 struct AgentAt {
@@ -38,9 +38,8 @@ struct StartOrder {
   std::string attempt;
   std::string master_address;
   int master_port = 0;
-  std::vector<std::string> addresses;  // of all ranks
+  std::shared_ptr<const std::vector<std::string>> addresses;  // of all ranks; one list for all orders
   kube::Json rules;                    // logMonitoringConfiguration; null: none
-  friend bool operator==(const StartOrder&, const StartOrder&) = default;
 };
 std::string body_of(const StartOrder& order);
 
@@ -52,7 +51,7 @@ struct StopOrder {
 };
 std::string body_of(const StopOrder& order);
 
-// Thread-safe, blocking; several at once are asked side by side. Unavailable: no answer, the outcome is unknown. Invalid: it answers, and not as an agent does.
+// Thread-safe, blocking; several at once are asked side by side. Unavailable: no answer, the outcome is unknown. Invalid: it answers, and not as an agent does. Exhausted, of a status: it was not asked, as those before it took too long.
 class Agents {
  public:
   virtual ~Agents() = default;
@@ -65,7 +64,7 @@ class Agents {
   };
   virtual std::vector<Result<void>> tell(const std::vector<Order>& orders) = 0;  // one for each, in order
 };
-// By HTTP to the pods' addresses, at most 32 at once, 2 s to connect and 5 s for an answer. What a pod's status names is no word of ours: addresses of this machine alone (loopback, link-local) are Invalid, but for tests.
+// By HTTP to the pods' addresses, at most 32 at once, 2 s to connect, 4 s for an answer, 8 s for a look at all of them. What a pod's status names is no word of ours: addresses of this machine alone (loopback, link-local) are Invalid, but for tests.
 enum class AgentReach { Pods, AlsoLocal };
 std::unique_ptr<Agents> make_http_agents(AgentReach reach = AgentReach::Pods);
 

@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -14,7 +15,8 @@ namespace fairlead::training {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr std::size_t kAtOnce = 32;
+constexpr std::size_t kAtOnce = 32, kAnswerLimit = 64 << 10;
+constexpr std::chrono::milliseconds kAnswer{4'000}, kLook{8'000};
 
 bool is_local(const std::string& address) {
   in_addr four{};
@@ -28,25 +30,41 @@ bool is_local(const std::string& address) {
 }
 
 Result<std::string> ask(const AgentAt& at, const char* method, const std::string& path, std::string body) {
-  const auto client = http::Client::make({.host = at.address, .port = at.port, .tls = false, .connect_timeout = 2s, .request_timeout = 5s, .kept_connections = 0});
+  const auto client = http::Client::make({.host = at.address, .port = at.port, .tls = false, .connect_timeout = 2s, .request_timeout = kAnswer, .kept_connections = 0});
   if (!client) return std::unexpected(client.error());
   http::ClientRequest request{.method = method, .target = path, .headers = {{"Accept", "application/json"}}, .body = std::move(body)};
   if (!request.body.empty()) request.headers.emplace_back("Content-Type", "application/json");
-  auto answer = (*client)->request(request);
+  // Piece by piece: a container may answer without an end.
+  auto answer = (*client)->open(request);
   if (!answer) return fail(Code::Unavailable, std::move(answer.error().message));
-  if (answer->status != 200) return fail(Code::Invalid, fmt::format("{} {} of {}:{}: HTTP {}", method, path, at.address, at.port, answer->status));
-  return std::move(answer->body);
+  if ((*answer)->status() != 200) return fail(Code::Invalid, fmt::format("{} {} of {}:{}: HTTP {}", method, path, at.address, at.port, (*answer)->status()));
+  std::string out;
+  const auto until = std::chrono::steady_clock::now() + kAnswer;
+  while (true) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    if (left <= 0ms) return fail(Code::Unavailable, "its answer takes too long");
+    auto piece = (*answer)->read(left);
+    if (!piece) return fail(Code::Unavailable, std::move(piece.error().message));
+    if (!*piece) return fail(Code::Unavailable, "its answer takes too long");
+    if ((*piece)->empty()) return out;
+    out += **piece;
+    if (out.size() > kAnswerLimit) return fail(Code::Invalid, "its answer is longer than an agent's");
+  }
 }
 
 // f(0) ... f(count - 1), side by side.
 template <class F>
 void side_by_side(std::size_t count, const F& f) {
-  if (count == 1) return f(std::size_t{0});
   std::atomic<std::size_t> next{0};
   std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < std::min(count, kAtOnce); ++i)
     threads.emplace_back([&] {
-      for (std::size_t at = next++; at < count; at = next++) f(at);
+      for (std::size_t at = next++; at < count; at = next++) {
+        try {
+          f(at);
+        } catch (const std::exception&) {  // no memory for an answer: it stays unanswered
+        }
+      }
     });
 }
 
@@ -55,7 +73,12 @@ class HttpAgents final : public Agents {
   explicit HttpAgents(AgentReach reach) : reach_(reach) {}
   std::vector<Result<AgentReport>> status(const std::vector<AgentAt>& agents) override {
     std::vector<Result<AgentReport>> out(agents.size(), fail(Code::Unavailable, ""));
+    const auto until = std::chrono::steady_clock::now() + kLook;
     side_by_side(agents.size(), [&](std::size_t i) {
+      if (std::chrono::steady_clock::now() > until) {
+        out[i] = fail(Code::Exhausted, "not asked: the others took too long");
+        return;
+      }
       auto body = ask_at(agents[i], "GET", "/status", "");
       if (body) out[i] = parse_agent_report(*body);
       else out[i] = std::unexpected(std::move(body.error()));

@@ -56,7 +56,7 @@ struct HttpWorld : World {
     if (fake.all.at(inside).state == AgentState::Shutdown) return {.status = 503};
     if (request.method == "GET" && request.target.path == "/status") {
       const auto said = fake.status({inside})[0];
-      kube::Json body = kube::Json::object({{"status", std::string(name(said->state))}, {"transitions", kube::Json::object({})}});
+      kube::Json body = kube::Json::object({{"status", std::string(name(said->state))}, {"transitions", kube::Json::object({})}, {"agent_version", "fake"}});
       if (!said->reason.empty()) body.set("reason", said->reason);
       if (!said->message.empty()) body.set("message", said->message);
       if (!said->attempt.empty()) body.set("ipversion", said->attempt);
@@ -156,7 +156,7 @@ class AgentSuite : public testing::TestWithParam<Kind> {
     const auto done = world->agents().tell({order})[0];
     ASSERT_TRUE(done) << done.error().message;
   }
-  StartOrder first{.rank = 0, .nodes = 1, .restarts = 0, .attempt = "abc-0x1", .master_address = "127.0.0.1", .master_port = 29500, .addresses = {"127.0.0.1"}};
+  StartOrder first{.rank = 0, .nodes = 1, .restarts = 0, .attempt = "abc-0x1", .master_address = "127.0.0.1", .master_port = 29500, .addresses = std::make_shared<const std::vector<std::string>>(1, "127.0.0.1")};
   std::unique_ptr<World> world;
 };
 
@@ -208,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(, AgentSuite,
                          [](const auto& kind) { return kind.param.name; });
 
 TEST(HttpAgents, WhatAnswersIsNotAlwaysAnAgent) {
-  const std::vector<std::pair<int, std::string>> answers{{200, "hello"}, {200, "{}"}, {200, R"({"status":"RUNNING"})"}, {404, R"({"status":"running"})"}, {302, ""}, {200, std::string(200, '[')}, {200, R"({"status":{"a":1}})"}};
+  const std::vector<std::pair<int, std::string>> answers{{200, "hello"}, {200, "{}"}, {200, R"({"status":"RUNNING"})"}, {404, R"({"status":"running"})"}, {302, ""}, {200, std::string(200, '[')}, {200, R"({"status":{"a":1}})"}, {200, R"({"status":"running"})"}, {200, std::string(70'000, ' ') + R"({"status":"ready","agent_version":"1","transitions":{}})"}};
   std::size_t at = 0;
   auto server = http::Server::start({}, [&](http::Request, const std::shared_ptr<http::Exchange>& exchange) { exchange->respond({.status = answers[at].first, .headers = {}, .body = answers[at].second, .parts = {}}); });
   ASSERT_TRUE(server);
@@ -237,7 +237,7 @@ TEST(HttpAgents, ManyAreAskedSideBySide) {
   std::atomic<int> asked{0};
   auto server = http::Server::start({.threads = 8}, [&](http::Request, const std::shared_ptr<http::Exchange>& exchange) {
     ++asked;
-    exchange->respond({.status = 200, .headers = {}, .body = R"({"status":"ready"})", .parts = {}});
+    exchange->respond({.status = 200, .headers = {}, .body = R"({"status":"ready","agent_version":"1","transitions":{}})", .parts = {}});
   });
   ASSERT_TRUE(server);
   const auto agents = make_http_agents(AgentReach::AlsoLocal);
@@ -247,7 +247,7 @@ TEST(HttpAgents, ManyAreAskedSideBySide) {
 }
 
 TEST(AgentWire, WhatAContainerSaysIsCut) {
-  const auto said = parse_agent_report(kube::print_json(kube::Json::object({{"status", "faulted"}, {"reason", std::string(5000, 'r')}, {"message", "a\nb\x1b[31m" + std::string(3000, 'm')}, {"ipversion", std::string(500, 'v')}})));
+  const auto said = parse_agent_report(kube::print_json(kube::Json::object({{"status", "faulted"}, {"agent_version", "1.1.3"}, {"transitions", kube::Json::object({})}, {"reason", std::string(5000, 'r')}, {"message", "a\nb\x1b[31m" + std::string(3000, 'm')}, {"ipversion", std::string(500, 'v')}})));
   ASSERT_TRUE(said);
   EXPECT_LE(said->reason.size(), 1027u);
   EXPECT_THAT(said->message, StartsWith("a b [31mmm"));

@@ -174,10 +174,11 @@ says "Found unhealthy node $node" t get events --field-selector reason=NodeFault
 k label node "$node" sagemaker.amazonaws.com/node-health-status- > /dev/null
 note 'a node that is to be rebooted is left; the other pod stays'
 
-t patch hyperpodpytorchjob steps --type=merge -p '{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"nowhere"}}}' > /dev/null
-until_true 60 'a job that has no queue is taken back' is_empty t get pods -o name
+workload=$(t get workloads -o 'jsonpath={.items[?(@.metadata.ownerReferences[0].name=="steps")].metadata.name}')
+t patch workload "$workload" --type=merge -p '{"spec":{"active":false}}' > /dev/null
+until_true 60 'a job whose quota is taken back has no pods' is_empty t get pods -o name
 same Suspended shown steps || fail 'hyp does not see that it is held'
-t patch hyperpodpytorchjob steps --type=merge -p '{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"queue"}}}' > /dev/null
+t patch workload "$workload" --type=merge -p '{"spec":{"active":true}}' > /dev/null
 until_true 90 'and goes on' same True status_of steps 'conditions[?(@.type=="Running")].status'
 for pod in steps-pod-0 steps-pod-1; do inside "$pod" touch /tmp/complete; done
 until_true 60 'it completes' same True status_of steps 'conditions[?(@.type=="Completed")].status'

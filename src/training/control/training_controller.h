@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 
 #include "kube/controller.h"
 #include "training/agents.h"
@@ -22,6 +25,12 @@ class TrainingController final : public kube::Controller {
 
  private:
   struct Seen;
+  struct Index {  // what a job may have; looked up again when it is used
+    std::set<std::string> pods, workloads;
+  };
+  std::vector<kube::ObjectKey> note(const kube::Change& change, std::set<std::string> Index::*list) const;
+  Result<void> make_pods(const kube::Json& job, const Seen& seen);
+  Result<void> give_orders(const kube::Json& job, const Seen& seen, bool& again);
   Result<Seen> observe(kube::Json job);
   bool is_admitted(const kube::Json& job) const;
   Result<void> act(const kube::Json& job, const Seen& seen, bool& again);
@@ -31,6 +40,14 @@ class TrainingController final : public kube::Controller {
   const std::unique_ptr<Agents> agents_;
   const Queues queues_;
   const kube::Caches* caches_ = nullptr;
+  mutable std::mutex mutex_;
+  mutable std::map<kube::ObjectKey, Index> index_;                         // by job
+  mutable std::map<std::string, std::set<kube::ObjectKey>> by_node_;       // jobs with a pod on it
+  struct Silence {
+    int looks = 0;
+    std::chrono::nanoseconds ask_at{};  // monotonic
+  };
+  std::map<kube::ObjectKey, std::map<AgentAt, Silence>> silent_;           // of each job: agents that do not answer are asked less often
 };
 
 // Why training jobs cannot be run here: their definition is not there, or it is somebody else's (SageMaker's own operator works with it). Empty: they can.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <tuple>
 
 namespace fairlead::training {
 
@@ -31,14 +32,19 @@ std::string command_of(const Json& container) {
   return out;
 }
 
+bool starts_agent(const Json& container) {
+  const std::string command = command_of(container);
+  return command.find("hyperpodrun") != std::string::npos || command.find("hyperpod_elastic_agent") != std::string::npos;
+}
+
 Launcher launcher_of(const Json& job, const std::vector<Replica>& replicas) {
   if (const std::string& said = job["metadata"]["annotations"][kLauncher].string(); said == "hyperpodrun") return Launcher::Agent;
   else if (said == "torchrun") return Launcher::Plain;
   bool silent = false;
   for (const Replica& replica : replicas) {
     const auto& containers = replica.pod["spec"]["containers"].items();
+    if (std::ranges::any_of(containers, starts_agent)) return Launcher::Agent;
     const std::string command = containers.empty() ? "" : command_of(containers[0]);
-    if (command.find("hyperpodrun") != std::string::npos || command.find("hyperpod_elastic_agent") != std::string::npos) return Launcher::Agent;
     silent = silent || (command.find("torchrun") == std::string::npos && command.find("torch.distributed.") == std::string::npos && !command.starts_with("python"));
   }
   return silent ? Launcher::Unknown : Launcher::Plain;
@@ -62,6 +68,30 @@ bool is_label(const std::string& name) {
   return plain(name.front()) && plain(name.back()) && std::ranges::all_of(name, [&](char c) { return plain(c) || c == '-'; });
 }
 
+// What we change in a template must be of the form that it has everywhere: the definition lets anything pass. Empty: it is.
+std::string odd_shape(const Json& spec) {
+  const auto object = [](const Json& value) { return value.is_null() || value.is_object(); };
+  for (const char* list : {"containers", "initContainers"})
+    for (const Json& one : spec[list].items())
+      if (!one.is_object()) return fmt::format("{}: a container is an object", list);
+  if (!object(spec["affinity"])) return "affinity: it is an object";
+  if (!object(spec["affinity"]["nodeAffinity"])) return "affinity.nodeAffinity: it is an object";
+  const Json& required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+  if (!object(required)) return "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution: it is an object";
+  const Json& terms = required["nodeSelectorTerms"];
+  if (!terms.is_null() && !terms.is_array()) return "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: it is a list";
+  for (const Json& term : terms.items())
+    if (!term.is_object()) return "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: a term is an object";
+  return "";
+}
+
+// Whose end is the pod's end, and where its agent listens: the one that starts an agent, else the first.
+std::pair<std::string, unsigned short> main_container(const std::vector<Json>& containers) {
+  auto at = std::ranges::find_if(containers, starts_agent);
+  if (at == containers.end()) at = containers.begin();
+  return {(*at)["name"].string(), agent_port_of(*at)};
+}
+
 std::string read_replicas(const Json& job, TrainingJob& out) {
   const auto& specs = job["spec"]["replicaSpecs"].items();
   if (specs.empty()) return "spec.replicaSpecs: at least one is needed";
@@ -78,7 +108,8 @@ std::string read_replicas(const Json& job, TrainingJob& out) {
     one.spares = static_cast<int>(spares);
     const auto& containers = one.pod["spec"]["containers"].items();
     if (containers.empty()) return at + ".template.spec.containers: at least one is needed";
-    one.agent_port = agent_port_of(containers[0]);
+    if (std::string problem = odd_shape(one.pod["spec"]); !problem.empty()) return fmt::format("{}.template.spec.{}", at, problem);
+    std::tie(one.main, one.agent_port) = main_container(containers);
     const std::string longest = pod_name(job, one, one.count + one.spares - 1);
     if (longest.size() > 253) return fmt::format("metadata.name: its pods' names, such as {}, would be longer than 253 characters", longest);
     out.nodes += one.count;
@@ -168,7 +199,8 @@ Json make_pod(const Json& job, const TrainingJob& read, const Replica& replica, 
   metadata.child("labels").set(kJobLabel, kube::name_of(job)).set(kReplicaLabel, replica.name);
   metadata.child("labels").erase(kRankLabel);
   if (wish.rank >= 0) metadata.child("labels").set(kRankLabel, std::to_string(wish.rank));
-  metadata.child("annotations").set(kMadeFor, std::to_string(wish.attempt));
+  metadata.child("annotations").set(kMadeFor, std::to_string(wish.attempt)).set(kNodesOf, std::to_string(read.nodes));
+  if (!wish.master_address.empty()) metadata.child("annotations").set(kMasterOf, wish.master_address);
   metadata.set("ownerReferences", Json::array({kube::owner_reference(job)}));
 
   Json spec = replica.pod["spec"];

@@ -17,6 +17,8 @@ inline constexpr const char* kJobLabel = "HPJob";                            // 
 inline constexpr const char* kReplicaLabel = "fairlead.dev/training-replica";  // of a pod: the replicaSpec that it is of
 inline constexpr const char* kRankLabel = "fairlead.dev/training-rank";      // of a pod: its place among the job's nodes; a spare has none
 inline constexpr const char* kMadeFor = "fairlead.dev/training-attempt";     // annotation of a pod: the restartCount that it was made at
+inline constexpr const char* kNodesOf = "fairlead.dev/training-nodes";       // annotation of a pod: how many nodes the job had when it was made
+inline constexpr const char* kMasterOf = "fairlead.dev/training-master";     // annotation of a pod: the address of rank 0 that it was made with
 inline constexpr const char* kLauncher = "fairlead.dev/launcher";            // annotation of a job: hyperpodrun or torchrun, where its command does not tell
 inline constexpr int kMasterPort = 29500;                                    // of attempt 0; each has another, so that nobody of an earlier one joins
 
@@ -28,6 +30,7 @@ struct Replica {
   int count = 1, spares = 0;
   int first_rank = 0;
   kube::Json pod;  // its template
+  std::string main;  // the container whose end is the pod's end, whatever runs beside it
   unsigned short agent_port = 8080;
 };
 

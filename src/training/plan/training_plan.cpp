@@ -20,6 +20,7 @@ using std::chrono::seconds;
 namespace {
 
 constexpr seconds kPollStarting{2}, kPollRunning{5}, kPollPlain{15};
+constexpr seconds kStuck{300};         // after a fault: so long an agent may need to be ready again
 constexpr seconds kAgentGrace{60};     // so long an entry point may need before we believe that no agent comes, and an agent that is asked to stop to answer again
 constexpr const char* kNoAgent = "RunningWithoutAgent";  // reason of Running where nobody has told us who starts the processes
 constexpr seconds kShutdownGrace{60};  // so long agents of a job that has ended may need to leave by themselves
@@ -54,26 +55,25 @@ std::string word_of(const Json& job, const std::string& start, std::int64_t atte
   return fmt::format("{}-{}-{}x{}", kube::uid_of(job).substr(0, 8), began ? std::chrono::floor<seconds>(*began).time_since_epoch().count() : 0, attempt, nodes);
 }
 
-// The address that a pod was made with; empty: it is rank 0, or none is needed.
-std::string master_of(const Json& pod) {
-  for (const Json& container : pod["spec"]["containers"].items())
-    for (const Json& one : container["env"].items())
-      if (one["name"].string() == "PET_MASTER_ADDR") return one["value"].string();
-  return "";
-}
-
 struct Member {
   const Json* pod = nullptr;
   const Replica* replica = nullptr;
   int index = 0, rank = -1;
+  int told_rank = -1;  // of its label, which may be another's by now
   std::int64_t made = 0;
   bool going = false, succeeded = false, failed = false, running = false, sick = false;
+  bool left_others = false;  // its main container has ended, and others run on
+  bool foreign = false;      // what answers at its address is the agent of another job
   AgentSeen agent;
   bool ended() const { return succeeded || failed; }
   bool live() const { return !going && !ended(); }
   bool answers() const { return agent.how == AgentSeen::How::Answered; }
   bool is(AgentState state) const { return answers() && agent.report.state == state; }
   const std::string& name() const { return kube::name_of(*pod); }
+  seconds age(Instant now) const {  // since it was started on its node
+    const auto started = parse_time((*pod)["status"]["startTime"].string());
+    return started && now > *started ? std::chrono::floor<seconds>(now - *started) : 0s;
+  }
   const std::string& node() const { return (*pod)["spec"]["nodeName"].string(); }
   const std::string& address() const { return (*pod)["status"]["podIP"].string(); }
 };
@@ -99,7 +99,13 @@ class Planner {
  private:
   void decide() {
     if (holds("Completed") || holds("Failed")) return wind_down();
-    if (!job_.problem.empty()) return refuse();
+    if (!job_.problem.empty()) {
+      refuse();
+      gather();
+      if (job_.suspended) suspend();
+      else if (!status_["startTime"].string().empty()) (void)late();
+      return;
+    }
     if (!holds("Created")) {
       if (job_.suspended || !in_.admitted) note(false, "JobInitiallySuspended", "The job was suspended when it was created. It goes on when its queue admits it, or when spec.runPolicy.suspend is taken back");
       else note(false, "Created", fmt::format("{} pods are made, {} of them spare", job_.nodes + spares(), spares()));
@@ -111,6 +117,7 @@ class Planner {
     if (holds("Suspended")) {
       set("Suspended", false, "Resumed", "");
       status_.erase("startTime");
+      status_.erase("restartStatus");  // windows are counted from the start
     }
     if (status_["startTime"].string().empty()) status_.set("startTime", print_time(in_.now));
     word_ = word_of(in_.job, status_["startTime"].string(), attempt(), job_.nodes);
@@ -119,10 +126,12 @@ class Planner {
     for (const Member& one : strays_) let_go(one);
     if (begun()) {
       if (completed()) return complete();
+      if (rescaled() || astray()) return;
       if (const auto fault = find_fault()) return restart(*fault);
-      if (rescaled()) return;
     } else if (const auto crash = crashed_early()) {
       return restart(*crash);
+    } else if (const auto stuck = stuck_agents()) {
+      return restart(*stuck);
     }
     if (!holds("Running")) prepare();
     else if (late_ranks()) keep_spares();
@@ -132,7 +141,7 @@ class Planner {
   // ---- the status
 
   Instant now() const { return in_.now; }
-  std::int64_t attempt() const { return status_["restartCount"].integer(); }
+  std::int64_t attempt() const { return std::clamp<std::int64_t>(status_["restartCount"].integer(), 0, 1'000'000'000); }
   const Json* condition(const char* type) const {
     for (const Json& one : status_["conditions"].items())
       if (one["type"].string() == type) return &one;
@@ -180,54 +189,76 @@ class Planner {
   void gather() {
     ranks_.assign(static_cast<std::size_t>(job_.nodes), nullptr);
     members_.reserve(in_.pods.size());
-    for (const Json& pod : in_.pods) {
-      Member one{.pod = &pod, .rank = static_cast<int>(number_of(pod["metadata"]["labels"][kRankLabel].string(), -1)), .made = number_of(pod["metadata"]["annotations"][kMadeFor].string(), 0)};
-      const std::string& phase = pod["status"]["phase"].string();
-      one.going = kube::deleting(pod);
-      one.succeeded = phase == "Succeeded";
-      one.failed = phase == "Failed";
-      one.running = phase == "Running";
-      if (!one.node().empty())
-        if (const auto node = in_.nodes.find(one.node()); node != in_.nodes.end()) one.sick = is_unhealthy(node->second);
-      if (const auto said = in_.agents.find(one.name()); said != in_.agents.end()) one.agent = said->second;
-      for (const Replica& replica : job_.replicas) {
-        const std::string start = fmt::format("{}-{}-", kube::name_of(in_.job), replica.name);
-        if (pod["metadata"]["labels"][kReplicaLabel].string() != replica.name || !one.name().starts_with(start)) continue;
-        one.replica = &replica;
-        one.index = static_cast<int>(number_of(one.name().substr(start.size()), -1));
-      }
-      members_.push_back(std::move(one));
-    }
+    for (const Json& pod : in_.pods) members_.push_back(read_member(pod));
     const auto answers = [](const Member& one) { return one.live() && one.answers(); };
     launcher_ = job_.launcher == Launcher::Unknown && std::ranges::any_of(members_, answers) ? Launcher::Agent : job_.launcher;
-    std::ranges::sort(members_, {}, [](const Member& one) { return std::tuple(one.going, one.ended(), one.index, one.name()); });
+    // Those that live first, of them those with a rank.
+    std::ranges::sort(members_, {}, [](const Member& one) { return std::tuple(one.going, one.ended(), one.rank < 0, one.index, one.name()); });
+    std::map<const Replica*, int> seats;  // how many are taken
     for (Member& one : members_) {
-      const bool wanted = one.replica != nullptr && one.index >= 0 && one.index < one.replica->count + (launcher_ == Launcher::Plain ? 0 : one.replica->spares);
-      if (!wanted || (one.live() && one.rank >= 0 && (one.rank >= job_.nodes || ranks_[static_cast<std::size_t>(one.rank)] != nullptr))) {
+      if (one.replica != nullptr && one.rank >= 0 && taken(one)) one.rank = -1;
+      // An agent's pod may have any rank of its replica; of others the name is the rank.
+      const bool fits = one.replica != nullptr && one.index >= 0 && (launcher_ == Launcher::Agent ? true : one.index < one.replica->count + (launcher_ == Launcher::Plain ? 0 : one.replica->spares) && one.rank == one.replica->first_rank + one.index);
+      if (!fits || seats[one.replica] >= one.replica->count + (launcher_ == Launcher::Plain ? 0 : one.replica->spares)) {
         strays_.push_back(one);
-      } else {
-        names_.insert(one.name());
-        if (one.rank >= 0 && one.rank < job_.nodes && ranks_[static_cast<std::size_t>(one.rank)] == nullptr) ranks_[static_cast<std::size_t>(one.rank)] = &one;
+        continue;
       }
+      ++seats[one.replica];
+      names_.insert(one.name());
+      if (one.rank >= 0) ranks_[static_cast<std::size_t>(one.rank)] = &one;
     }
+    seats_ = std::move(seats);
+  }
+  bool taken(const Member& one) const { return one.rank < one.replica->first_rank || one.rank >= one.replica->first_rank + one.replica->count || ranks_[static_cast<std::size_t>(one.rank)] != nullptr; }
+  Member read_member(const Json& pod) const {
+    Member one{.pod = &pod, .rank = static_cast<int>(number_of(pod["metadata"]["labels"][kRankLabel].string(), -1)), .made = number_of(pod["metadata"]["annotations"][kMadeFor].string(), 0)};
+    for (const Replica& replica : job_.replicas) {
+      const std::string start = fmt::format("{}-{}-", kube::name_of(in_.job), replica.name);
+      if (pod["metadata"]["labels"][kReplicaLabel].string() != replica.name || !one.name().starts_with(start)) continue;
+      one.replica = &replica;
+      one.index = static_cast<int>(number_of(one.name().substr(start.size()), -1));
+    }
+    one.told_rank = one.rank;
+    const std::string& phase = pod["status"]["phase"].string();
+    one.going = kube::deleting(pod);
+    one.succeeded = phase == "Succeeded";
+    one.failed = phase == "Failed";
+    one.running = phase == "Running";
+    if (one.running && one.replica != nullptr)
+      for (const Json& container : pod["status"]["containerStatuses"].items()) {
+        const Json& end = container["state"]["terminated"];
+        if (end.is_null() || container["name"].string() != one.replica->main) continue;
+        one.left_others = true;
+        one.running = false;
+        (end["exitCode"].integer() == 0 ? one.succeeded : one.failed) = true;
+      }
+    if (!one.node().empty())
+      if (const auto node = in_.nodes.find(one.node()); node != in_.nodes.end()) one.sick = is_unhealthy(node->second);
+    if (const auto said = in_.agents.find(one.name()); said != in_.agents.end()) one.agent = said->second;
+    if (const std::string& attempt = one.agent.report.attempt; (is_busy(one) || one.is(AgentState::Stopping)) && !attempt.empty() && !attempt.starts_with(kube::uid_of(in_.job).substr(0, 8) + "-")) {
+      // On a node's own network another job's agent may have the port. (One that is ready may have read the word in a folder that an earlier job had, too.)
+      one.foreign = true;
+      one.agent = {.how = AgentSeen::How::Silent, .report = {}};
+    }
+    return one;
   }
 
-  bool in_attempt(const Member& one) const { return one.answers() && one.agent.report.attempt == word() && one.agent.report.state != AgentState::Ready && one.agent.report.state != AgentState::Init; }
+  static bool is_busy(const Member& one) { return one.is(AgentState::Running) || one.is(AgentState::Faulted) || one.is(AgentState::Completed); }
+  bool in_attempt(const Member& one) const { return is_busy(one) && one.agent.report.attempt == word(); }
   bool is_plain() const {
     if (launcher_ != Launcher::Unknown) return launcher_ == Launcher::Plain;
     // Nobody has told us, and nobody answers: as soon as one has ended by itself, or none has come for so long, there is no agent.
     return std::ranges::all_of(ranks_, [&](const Member* one) {
       if (one == nullptr || one->going) return false;
       if (one->ended()) return true;
-      const auto started = parse_time((*one->pod)["status"]["startTime"].string());
-      return one->running && started && now() - *started >= kAgentGrace;
+      return one->running && one->age(now()) >= kAgentGrace;
     });
   }
   // Processes of this attempt may be there. Of those that begin by themselves: once all are there, since the first one waits for the others.
   bool begun() const {
     if (holds("Running")) return true;
     if (launcher_ == Launcher::Agent) return std::ranges::any_of(ranks_, [&](const Member* one) { return one != nullptr && in_attempt(*one); });
-    return std::ranges::all_of(ranks_, [&](const Member* one) { return one != nullptr && one->made == attempt() && !is_of_other_size(*one) && (one->ended() || (one->running && launcher_ == Launcher::Plain)); });
+    return std::ranges::all_of(ranks_, [&](const Member* one) { return one != nullptr && !one->going && one->made == attempt() && !is_of_other_size(*one) && (one->ended() || (one->running && launcher_ == Launcher::Plain)); });
   }
   static bool is_complete(const Member& one, const std::string& word) { return one.succeeded || (!one.going && one.is(AgentState::Completed) && one.agent.report.attempt == word); }
   bool completed() const {
@@ -247,7 +278,7 @@ class Planner {
     for (int rank = 0; rank < job_.nodes; ++rank) {
       const Member* const one = ranks_[static_cast<std::size_t>(rank)];
       if (one == nullptr) {
-        if (!grown(rank)) add(out, 1, "PodLost", fmt::format("The pod of rank {} is not there any more", rank), rank, nullptr);
+        add(out, 1, "PodLost", fmt::format("The pod of rank {} is not there any more", rank), rank, nullptr);
       } else if (one->sick && !one->succeeded) {
         add(out, 5, "NodeFault", fmt::format("Found unhealthy node {}", one->node()), rank, one);
       } else if (one->going && !one->succeeded) {
@@ -320,16 +351,12 @@ class Planner {
       if (!one->node().empty() && once.insert(one->node()).second) nodes.push(one->node());
     }
     for (const int rank : fault.ranks) ranks.push(std::to_string(rank));
+    if (!status_["latestFaultyPodInstanceList"].is_object()) status_.set("latestFaultyPodInstanceList", Json::object({}));
     Json& list = status_.child("latestFaultyPodInstanceList");
     list.set("faultyInstanceIdList", std::move(nodes)).set("faultyPodList", std::move(pods)).set("faultyRankList", std::move(ranks));
   }
 
   // Another number of nodes is wished: no fault, and no restart that counts.
-  bool grown(int rank) const {
-    for (int other = rank + 1; other < job_.nodes; ++other)
-      if (ranks_[static_cast<std::size_t>(other)] != nullptr) return false;
-    return std::ranges::any_of(ranks_, [&](const Member* one) { return one != nullptr && is_of_other_size(*one); });
-  }
   bool is_of_other_size(const Member& one) const {
     if (launcher_ != Launcher::Agent) return number_of((*one.pod)["metadata"]["annotations"][kNodesOf].string(), job_.nodes) != job_.nodes;
     const std::string& said = one.agent.report.attempt;
@@ -344,6 +371,24 @@ class Planner {
     return true;
   }
 
+  // Running, and yet an agent is at something else than this attempt (a status that was put back): all begin anew, and nothing counts.
+  bool astray() {
+    if (!holds("Running") || std::ranges::none_of(ranks_, [&](const Member* one) { return one != nullptr && is_busy(*one) && !in_attempt(*one); })) return false;
+    note(true, "Resync", "An agent is at another attempt than the job: its processes begin anew");
+    set("Running", false, "Resync", "");
+    again(1s);
+    return true;
+  }
+  // After a fault an agent may never come back: processes that cannot be ended, an image that hangs.
+  std::optional<Fault> stuck_agents() const {
+    if (launcher_ != Launcher::Agent || !holds("Faulted") || now() - since("Faulted") < kStuck) return std::nullopt;
+    std::optional<Fault> out;
+    for (const Member& one : members_)
+      if (one.live() && one.running && one.rank >= 0 && one.replica != nullptr && one.age(now()) >= kStuck && !one.is(AgentState::Ready) && !in_attempt(one))
+        add(out, 3, "AgentStuck", fmt::format("Pod {}: its agent {}", one.name(), one.answers() ? fmt::format("is {} for too long", name(one.agent.report.state)) : "does not answer"), one.rank, &one);
+    return out;
+  }
+
   // ---- towards an attempt that runs
 
   bool is_outdated(const Member& one) const {
@@ -354,7 +399,7 @@ class Planner {
   // Its processes look for the first one where it is not any more.
   bool is_led_elsewhere(const Member& one) const {
     const Member* const first = ranks_[0];
-    const std::string told = master_of(*one.pod);
+    const std::string& told = (*one.pod)["metadata"]["annotations"][kMasterOf].string();
     return !told.empty() && !one.ended() && first != nullptr && first != &one && first->live() && !first->address().empty() && first->address() != told;
   }
   // Nobody is to do again what it has done in this attempt.
@@ -370,33 +415,32 @@ class Planner {
     again(kPollStarting);
   }
   void keep_spares() {
+    give_ranks();  // none is free; what a spare has of an earlier place is taken off
     for (const Member& one : members_)
-      if (one.rank < 0 && one.replica != nullptr && (one.ended() || one.sick) && names_.contains(one.name())) remove(one);
+      if (one.rank < 0 && one.replica != nullptr && names_.contains(one.name()) && (one.sick || (one.ended() && one.age(now()) >= kAgentGrace))) remove(one);
     make_missing();
   }
   bool usable(const Member& one) const { return one.live() && !one.sick && !is_outdated(one) && names_.contains(one.name()) && !removed_.contains(one.name()); }
 
   // An agent that does something else than waiting for us is stopped, that of a pod that takes its time to go, too.
   void settle(const Member& one) {
-    if (!one.answers() || one.replica == nullptr) {
-      if (one.going) return;
-      // It cannot be told, and its processes may be those of an attempt that the others have left.
-      if (launcher_ == Launcher::Agent && one.made < attempt() && holds("Faulted") && one.running && now() - since("Faulted") >= kAgentGrace) {
-        note(true, "AgentSilent", fmt::format("Pod {} is made anew: its agent has not answered for {} s", one.name(), kAgentGrace.count()));
-        remove(one);
-      }
-      return;
+    if (one.replica == nullptr) return;
+    // It cannot be told, or does not do it, and its processes may be those of an attempt that the others have left.
+    const bool idles = !one.answers() || one.is(AgentState::Stopping) || one.is(AgentState::Init);
+    if (idles && !one.going && launcher_ == Launcher::Agent && one.made < attempt() && holds("Faulted") && one.running && now() - since("Faulted") >= kAgentGrace) {
+      note(true, "AgentSilent", fmt::format("Pod {} is made anew: its agent has not been ready for {} s", one.name(), kAgentGrace.count()));
+      return remove(one);
     }
-    const bool busy = one.is(AgentState::Running) || one.is(AgentState::Faulted) || one.is(AgentState::Completed);
-    if (!busy || in_attempt(one)) return;
+    if (!one.answers()) return;
+    if (!is_busy(one) || in_attempt(one)) return;
     out_.orders.push_back({.pod = one.name(), .what = Agents::Order::What::Stop, .at = at(one), .stop = {.graceful = one.is(AgentState::Running) && is_of_other_size(one)}});
   }
   // Those that are ready first; a pod keeps the number that its name has, if it is free.
   void give_ranks() {
-    if (!late_ranks()) return;
+    if (launcher_ != Launcher::Agent) return;
     std::vector<Member*> free;
     for (Member& one : members_)
-      if (usable(one) && one.rank < 0 && one.is(AgentState::Ready)) free.push_back(&one);
+      if (usable(one) && one.rank < 0 && one.replica != nullptr && one.is(AgentState::Ready)) free.push_back(&one);
     const auto give = [&](Member& one, int rank) {
       one.rank = rank;
       ranks_[static_cast<std::size_t>(rank)] = &one;
@@ -411,6 +455,8 @@ class Planner {
     for (Member* one : free)
       for (int i = 0; one->rank < 0 && i < one->replica->count; ++i)
         if (is_free(one->replica->first_rank + i)) give(*one, one->replica->first_rank + i);
+    for (const Member& one : members_)
+      if (usable(one) && one.rank < 0 && one.told_rank >= 0) out_.ranks[one.name()] = -1;
   }
   void make_missing() {
     if (!in_.admitted) return;
@@ -422,12 +468,15 @@ class Planner {
     const std::string master = first != nullptr && (usable(*first) || is_done(*first)) ? first->address() : "";
     for (const Replica& replica : job_.replicas) {
       const int count = replica.count + (launcher_ == Launcher::Agent ? replica.spares : 0);
-      for (int index = 0; index < count; ++index) {
+      int seats = seats_[&replica];
+      for (int index = 0; index < count && seats < count; ++index) {
         if (names_.contains(pod_name(in_.job, replica, index)) || is_stray(pod_name(in_.job, replica, index))) continue;
         const int rank = replica.first_rank + index;
         if (tells_master && rank != 0 && master.empty()) continue;
-        Json pod = make_pod(in_.job, job_, replica, {.index = index, .rank = late_ranks() ? -1 : rank, .attempt = attempt(), .master_address = tells_master && rank != 0 ? master : ""});
-        pod.child("metadata").child("annotations").set(kNodesOf, std::to_string(job_.nodes));
+        ++seats;
+        // With spares, and where another has the rank of its name, it is given when it is ready.
+        const bool late = late_ranks() || (launcher_ == Launcher::Agent && ranks_[static_cast<std::size_t>(rank)] != nullptr);
+        Json pod = make_pod(in_.job, job_, replica, {.index = index, .rank = late ? -1 : rank, .attempt = attempt(), .master_address = tells_master && rank != 0 ? master : ""});
         out_.create.push_back(std::move(pod));
       }
     }
@@ -442,12 +491,14 @@ class Planner {
     return std::ranges::any_of(strays_, [&](const Member& one) { return one.name() == name; });
   }
   void start() {
-    // A pod that goes may still train. Of one whose agent does not answer nobody knows; its node may be dead, and it has lost the others.
-    if (std::ranges::any_of(members_, [&](const Member& one) { return (one.going || removed_.contains(one.name())) && one.answers() && one.agent.report.state != AgentState::Ready && one.agent.report.state != AgentState::Init; })) return;
+    // A pod that goes, or is not wanted any more, may still train. Of one whose agent does not answer nobody knows; its node may be dead, and it has lost the others.
+    if (std::ranges::any_of(members_, [&](const Member& one) { return (is_busy(one) && !in_attempt(one)) || one.is(AgentState::Stopping); })) return;
     const auto waits = [&](const Member* one) { return one == nullptr || !usable(*one) || out_.ranks.contains(one->name()) || one->address().empty() || !(one->is(AgentState::Ready) || in_attempt(*one)); };
     if (std::ranges::any_of(ranks_, waits)) return;
     StartOrder order{.nodes = job_.nodes, .restarts = static_cast<int>(attempt()), .attempt = word(), .master_address = ranks_[0]->address(), .master_port = static_cast<int>(kMasterPort + attempt() % 100), .rules = job_.rules};
-    for (const Member* one : ranks_) order.addresses.push_back(one->address());
+    auto addresses = std::make_shared<std::vector<std::string>>();
+    for (const Member* one : ranks_) addresses->push_back(one->address());
+    order.addresses = std::move(addresses);
     for (const Member* one : ranks_) {
       order.rank = one->rank;
       if (!in_attempt(*one)) out_.orders.push_back({.pod = one->name(), .what = Agents::Order::What::Start, .at = at(*one), .start = order});
@@ -459,8 +510,8 @@ class Planner {
 
   void tell_state() {
     const bool pods_run = std::ranges::all_of(ranks_, [&](const Member* one) { return one != nullptr && !one->going && (one->running || one->succeeded) && !removed_.contains(one->name()); });
-    if (pods_run) set("PodsRunning", true, "PodsRunning", "");
-    else if (!holds("Running")) set("PodsRunning", false, "PodsPending", "");
+    if (pods_run) set("PodsRunning", true, "PodsRunning", holds("Running") ? "" : waits_for());
+    else if (!holds("Running")) tell_false("PodsRunning", "PodsPending", waits_for());
     if (holds("Running")) return again(launcher_ == Launcher::Agent ? kPollRunning : kPollPlain);
     const bool started = launcher_ == Launcher::Agent ? std::ranges::all_of(ranks_, [&](const Member* one) { return one != nullptr && (in_attempt(*one) || one->succeeded); }) : pods_run && is_plain();
     if (!started) return;
@@ -473,6 +524,39 @@ class Planner {
     set("Running", true, launcher_ == Launcher::Unknown ? kNoAgent : "Running", message);
     if (ranks_[0] != nullptr) status_.set("masterAddr", ranks_[0]->address()).set("masterPort", std::to_string(kMasterPort + attempt() % 100));
     again(launcher_ == Launcher::Agent ? kPollRunning : kPollPlain);
+  }
+
+  // Who keeps it from running: the first by rank, and how many more.
+  std::string waits_for() const {
+    std::string first;
+    int others = 0;
+    for (int rank = 0; rank < job_.nodes; ++rank) {
+      const Member* const one = ranks_[static_cast<std::size_t>(rank)];
+      std::string why;
+      if (one == nullptr) why = fmt::format("rank {} has no pod", rank);
+      else if (one->going) why = fmt::format("pod {} is deleted", one->name());
+      else if (!one->running && !one->succeeded) why = fmt::format("pod {} is {}", one->name(), pending_words(*one->pod));
+      else if (launcher_ == Launcher::Plain || one->succeeded || one->is(AgentState::Ready) || in_attempt(*one)) continue;
+      else if (one->foreign) why = fmt::format("at port {} of pod {} the agent of another job answers", one->replica->agent_port, one->name());
+      else if (!one->answers()) why = fmt::format("no agent answers at port {} of pod {}", one->replica->agent_port, one->name());
+      else why = fmt::format("the agent of pod {} is {}", one->name(), name(one->agent.report.state));
+      if (first.empty()) first = why;
+      else ++others;
+    }
+    if (first.empty()) return "";
+    return fmt::format("Waits: {}{}", first, others == 0 ? "" : fmt::format(", and {} more", others));
+  }
+  static std::string pending_words(const Json& pod) {
+    for (const char* list : {"initContainerStatuses", "containerStatuses"})
+      for (const Json& one : pod["status"][list].items())
+        if (const std::string& reason = one["state"]["waiting"]["reason"].string(); !reason.empty() && reason != "ContainerCreating" && reason != "PodInitializing") return reason;
+    const std::string& node = pod["spec"]["nodeName"].string();
+    return node.empty() ? "not on a node yet" : "Pending";
+  }
+  // As set(false), also of one that never held.
+  void tell_false(const char* type, const std::string& reason, const std::string& message) {
+    if (condition(type) == nullptr) set(type, true, reason, message);
+    set(type, false, reason, message);
   }
 
   void refuse() {
@@ -531,11 +615,11 @@ class Planner {
     const bool all = job_.clean == "All";
     for (const Member& one : members_) {
       if (one.going) continue;
-      if (one.ended()) {
+      if (one.ended() && !one.left_others) {
         if (all || (one.succeeded && job_.clean == "OnlyComplete")) remove(one);
-      } else if (!all && one.replica != nullptr && one.answers() && now() - ended < kShutdownGrace) {
-        // It leaves by itself, and its log stays.
-        if (!one.is(AgentState::Shutdown) && !one.is(AgentState::Stopping)) out_.orders.push_back({.pod = one.name(), .what = Agents::Order::What::Shutdown, .at = at(one)});
+      } else if (!all && one.replica != nullptr && job_.launcher != Launcher::Plain && now() - ended < kShutdownGrace && !one.left_others) {
+        // It leaves by itself, and its log stays; one that does not answer any more may be about to.
+        if (one.answers() && !one.is(AgentState::Shutdown) && !one.is(AgentState::Stopping)) out_.orders.push_back({.pod = one.name(), .what = Agents::Order::What::Shutdown, .at = at(one)});
         again(kPollStarting);
       } else {
         remove(one);
@@ -551,7 +635,6 @@ class Planner {
     out_.uids[one.name()] = kube::uid_of(*one.pod);
   }
 
-  static constexpr const char* kNodesOf = "fairlead.dev/training-nodes";
   const TrainingInput& in_;
   TrainingJob job_;
   Json status_;
@@ -560,6 +643,7 @@ class Planner {
   std::vector<Member> members_, strays_;
   std::vector<Member*> ranks_;  // by rank
   std::string word_;
+  std::map<const Replica*, int> seats_;
   std::set<std::string> names_, removed_;
 };
 

@@ -44,7 +44,7 @@ struct TrainingPlan {
   std::vector<kube::Json> create;
   std::vector<kube::ObjectKey> remove;  // with the uid that was seen, in `uids`
   std::map<std::string, std::string> uids;
-  std::map<std::string, int> ranks;     // pods that get a rank now
+  std::map<std::string, int> ranks;     // pods that get a rank now, or lose it (-1)
   std::vector<PodOrder> orders;
   bool remove_job = false;
   std::optional<std::chrono::seconds> again;

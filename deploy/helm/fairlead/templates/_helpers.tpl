@@ -37,6 +37,13 @@ app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
 {{- /* The name of a definition of kueue.x-k8s.io that is there and somebody else's; empty: none, or nobody to ask (`helm template`). */ -}}
+{{- define "fairlead.foreignTraining" -}}
+{{- $there := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "hyperpodpytorchjobs.sagemaker.amazonaws.com" }}
+{{- if $there }}
+{{- if ne (get (default (dict) $there.metadata.labels) "app.kubernetes.io/part-of") "fairlead" }}hyperpodpytorchjobs.sagemaker.amazonaws.com{{ end }}
+{{- end }}
+{{- end }}
+
 {{- define "fairlead.foreignQueues" -}}
 {{- range $path, $_ := .Files.Glob "files/crds/*.kueue.x-k8s.io.yaml" }}
 {{- $name := base $path | trimSuffix ".yaml" }}
