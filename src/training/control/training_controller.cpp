@@ -136,32 +136,41 @@ Result<TrainingController::Seen> TrainingController::observe(Json job) {
   std::vector<AgentAt> agents;
   for (const auto& [pod, at] : ask)
     if (const auto before = silent.find(at); before == silent.end() || now >= before->second.ask_at) agents.push_back(at);
-  const auto said = agents_->status(agents);
   std::map<AgentAt, AgentSeen> seen;
-  for (std::size_t i = 0; i < agents.size(); ++i) {
-    if (said[i]) {
-      seen[agents[i]] = {AgentSeen::How::Answered, *said[i]};
-      silent.erase(agents[i]);
-    } else if (said[i].error().code != Code::Exhausted) {
-      seen[agents[i]] = {AgentSeen::How::Silent, {}};
-      Silence& silence = silent[agents[i]];
-      if (++silence.looks > kLooks) silence.ask_at = clock_.monotonic() + kAskSilent;
+  const auto look = [&](const std::vector<AgentAt>& at_these) {
+    const auto said = agents_->status(at_these);
+    for (std::size_t i = 0; i < at_these.size(); ++i) {
+      if (said[i]) {
+        seen[at_these[i]] = {AgentSeen::How::Answered, *said[i]};
+        silent.erase(at_these[i]);
+      } else if (said[i].error().code != Code::Exhausted) {
+        seen[at_these[i]] = {AgentSeen::How::Silent, {}};
+        Silence& silence = silent[at_these[i]];
+        if (++silence.looks > kLooks) silence.ask_at = clock_.monotonic() + kAskSilent;
+      }
     }
-  }
-  for (const auto& [pod, at] : ask) {
-    if (const auto answer = seen.find(at); answer != seen.end()) in.agents[pod] = answer->second;
-    else if (silent.contains(at)) in.agents[pod] = {AgentSeen::How::Silent, {}};
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    if (silent.empty()) silent_.erase(key);
-    else silent_[key] = std::move(silent);
-  }
+    for (const auto& [pod, at] : ask) {
+      if (const auto answer = seen.find(at); answer != seen.end()) in.agents[pod] = answer->second;
+      else if (silent.contains(at)) in.agents[pod] = {AgentSeen::How::Silent, {}};
+    }
+  };
+  look(agents);
   in.admitted = is_admitted(job);
   in.job = std::move(job);
   in.pods = out.pods;
   in.now = clock_.now();
   out.plan = plan_training(in);
+  // Nobody begins on a silence that is some seconds old.
+  std::vector<AgentAt> others;
+  for (const auto& [pod, at] : ask)
+    if (std::ranges::find(agents, at) == agents.end()) others.push_back(at);
+  if (!others.empty() && std::ranges::any_of(out.plan.orders, [](const PodOrder& one) { return one.what == Agents::Order::What::Start; })) {
+    look(others);
+    out.plan = plan_training(in);
+  }
+  const std::lock_guard lock(mutex_);
+  if (silent.empty()) silent_.erase(key);
+  else silent_[key] = std::move(silent);
   return out;
 }
 
