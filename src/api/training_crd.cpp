@@ -56,20 +56,20 @@ spec:
                   properties:
                     name: {type: string, minLength: 1, maxLength: 63, pattern: "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
                     replicas: {type: integer, minimum: 1, maximum: 10000, default: 1, description: Nodes.}
-                    maxReplicas: {type: integer, minimum: 1, maximum: 10000, description: "Kept; see elasticPolicy."}
+                    maxReplicas: {type: integer, minimum: 1, maximum: 10000, description: "As elasticPolicy.maxReplicas, where that is not given."}
                     spares: {type: integer, minimum: 0, maximum: 10000, description: "Pods beside them that are ready to take the place of one that fails. They count in quotas."}
                     template: {type: object, x-kubernetes-preserve-unknown-fields: true, description: "The pod. It is restarted by the job alone: restartPolicy is Never."}
               elasticPolicy:
                 type: object
-                description: "Kept, not acted upon yet: the job runs with spec.replicaSpecs[].replicas nodes."
+                description: "The job moves between sizes by itself: it grows by pods that find room (in a queue each asks for quota of its own, and gives it back alone), and goes on with those that are left. For one replicaSpec, with an agent (hyperpodrun)."
                 properties:
-                  minReplicas: {type: integer, minimum: 1}
-                  maxReplicas: {type: integer, minimum: 1}
-                  replicaIncrementStep: {type: integer, minimum: 1}
-                  replicaDiscreteValues: {type: array, maxItems: 1000, items: {type: integer, minimum: 1}}
-                  scalingTimeoutInSeconds: {type: integer, minimum: 0}
-                  gracefulShutdownTimeoutInSeconds: {type: integer, minimum: 0}
-                  faultyScaleDownTimeoutInSeconds: {type: integer, minimum: 0}
+                  minReplicas: {type: integer, minimum: 1, maximum: 10000}
+                  maxReplicas: {type: integer, minimum: 1, maximum: 10000}
+                  replicaIncrementStep: {type: integer, minimum: 1, description: "Sizes are minReplicas, minReplicas + step ... Not given: 1."}
+                  replicaDiscreteValues: {type: array, maxItems: 1000, items: {type: integer, minimum: 1}, description: "These sizes alone."}
+                  scalingTimeoutInSeconds: {type: integer, minimum: 0, description: "Pods that joined are up so long before it grows. Not given: 60."}
+                  gracefulShutdownTimeoutInSeconds: {type: integer, minimum: 0, description: "Processes get SIGUSR1, and so long to write down where they are."}
+                  faultyScaleDownTimeoutInSeconds: {type: integer, minimum: 0, description: "After a fault it waits so long for pods that are gone. Not given: 30."}
               runPolicy:
                 type: object
                 properties:
@@ -83,7 +83,7 @@ spec:
                       numRestartBeforeFullJobRestart: {type: integer, minimum: 0, description: "Restarts within a window before all pods are made anew. Not given: 3."}
                       maxFullJobRestarts: {type: integer, minimum: 0, description: "Of these within a window before the job has failed. Not given: 1."}
                       maxNumRepeatOffendersToAvoid: {type: integer, minimum: 0, description: Kept.}
-                      scaleUpSnoozeTimeInSeconds: {type: integer, minimum: 0, description: Kept.}
+                      scaleUpSnoozeTimeInSeconds: {type: integer, minimum: 0, description: "An elastic job runs so long before it grows."}
                   startupDeadlineSeconds: {type: integer, minimum: 0, description: "From its start until it runs for the first time."}
                   faultDeadlineSeconds: {type: integer, minimum: 0, description: "From a fault until it runs again."}
                   activeDeadlineSeconds: {type: integer, minimum: 1, description: "From its start; forecasts read it, too."}

@@ -151,7 +151,10 @@ up() {
   [ ! -e "$dir/run/ports" ] || read -r api_port etcd_port peer_port manager_port scheduler_port < "$dir/run/ports"
   for port in $api_port $etcd_port $peer_port $manager_port $scheduler_port; do is_free "$port" || api_port=''; done
   if [ -z "$api_port" ]; then
-    api_port=$(free_port) etcd_port=$(free_port) peer_port=$(free_port) manager_port=$(free_port) scheduler_port=$(free_port)
+    # None of them listens yet, so two might be the same.
+    until [ "$(printf '%s\n' "$api_port" "$etcd_port" "$peer_port" "$manager_port" "$scheduler_port" | sort -u | grep -c .)" = 5 ]; do
+      api_port=$(free_port) etcd_port=$(free_port) peer_port=$(free_port) manager_port=$(free_port) scheduler_port=$(free_port)
+    done
     echo "$api_port $etcd_port $peer_port $manager_port $scheduler_port" > "$dir/run/ports"
   fi
   echo "https://127.0.0.1:$api_port" > "$dir/run/address"

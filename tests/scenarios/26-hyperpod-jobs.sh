@@ -95,7 +95,7 @@ if [ -n "$agent" ]; then
 else
   run='[python3, /tests/training_agent.py, --nproc-per-node=1, python3, -u, /work/steps.py]'
 fi
-# NAME RULES SPARES: two nodes that count, and do what files in /tmp of their pods say.
+# NAME RULES [NODES [MORE]]: nodes that count, and do what files in /tmp of their pods say.
 count() {
   t apply -f - > /dev/null << YAML
 apiVersion: v1
@@ -120,13 +120,14 @@ kind: HyperPodPyTorchJob
 metadata: {name: $1, labels: {kueue.x-k8s.io/queue-name: queue}, annotations: {fairlead.dev/launcher: hyperpodrun}}
 spec:
   nprocPerNode: "1"
+  ${4:-}
   runPolicy:
     cleanPodPolicy: All
     jobMaxRetryCount: 10
     logMonitoringConfiguration: [$2]
   replicaSpecs:
   - name: pod
-    replicas: 2
+    replicas: ${3:-2}
     template:
       spec:
         terminationGracePeriodSeconds: 2
@@ -180,6 +181,20 @@ until_true 60 'it completes' same True status_of steps 'conditions[?(@.type=="Co
 until_true 60 'cleanPodPolicy All' is_empty t get pods -o name
 same 3 status_of steps restartCount || fail 'to be held counted as a restart'
 note 'a job that is taken back goes on, and completes'
+
+count grow '' 1 'elasticPolicy: {minReplicas: 1, maxReplicas: 2, scalingTimeoutInSeconds: 3, gracefulShutdownTimeoutInSeconds: 1}'
+until_true 60 'it begins with one node' says 'rank 0 of 1 ' t logs grow-pod-0
+until_true 60 'and grows' says 'rank 0 of 2 ' t logs grow-pod-0
+workload=$(t get workloads -o 'jsonpath={.items[?(@.metadata.ownerReferences[0].name=="grow-pod-1")].metadata.name}')
+[ -n "$workload" ] || fail 'what it grew by has no quota of its own'
+t patch workload "$workload" --type=merge -p '{"spec":{"active":false}}' > /dev/null
+again() { (($(t logs grow-pod-0 | grep -c "rank 0 of $1 ") >= 2)); }
+until_true 60 'it goes on with one when that is taken back' again 1
+until_true 60 'and grows again' again 2
+same 0 status_of grow 'restartStatus.restartCount' || same '' status_of grow 'restartStatus.restartCount' || fail 'to grow and shrink counted as restarts'
+for pod in grow-pod-0 grow-pod-1; do inside "$pod" touch /tmp/complete; done
+until_true 60 'it completes' same True status_of grow 'conditions[?(@.type=="Completed")].status'
+note 'an elastic job grows by a pod with a quota of its own, and goes on when that is taken back'
 
 # ---- bad input
 refusal=$(t create -f - 2>&1 << 'YAML'

@@ -107,7 +107,7 @@ std::vector<ObjectKey> PodController::note_workload(const kube::Change& change) 
 // The Job that queues it together with its other pods; empty: none.
 Result<std::string> PodController::queued_owner(const Json& pod) const {
   const Json* owner = kube::controller_of(pod);
-  if (owner != nullptr && is_gang((*owner)["apiVersion"].string(), (*owner)["kind"].string())) return fmt::format("{} {}", (*owner)["kind"].string(), (*owner)["name"].string());
+  if (owner != nullptr && is_gang((*owner)["apiVersion"].string(), (*owner)["kind"].string()) && pod["metadata"]["labels"][kElasticMember].is_null()) return fmt::format("{} {}", (*owner)["kind"].string(), (*owner)["name"].string());
   if (owner == nullptr || (*owner)["kind"].string() != kBatchJobs.kind || (*owner)["apiVersion"].string() != kBatchJobs.api_version()) return std::string();
   const ObjectKey key{kube::space_of(pod), (*owner)["name"].string()};
   std::optional<Json> job = caches_->of(kBatchJobs).get(key);

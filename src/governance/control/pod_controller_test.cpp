@@ -124,6 +124,31 @@ TEST(QueuedPods, ThoseOfAQueuedJobAreItsOwnBusiness) {
   EXPECT_THAT(events(site), testing::Not(HasSubstr("no scheduling gate")));
 }
 
+// docs/design/055: what an elastic job grows by has a quota of its own, and is taken back alone; the rest of its pods is its own business.
+TEST(QueuedPods, AMemberOfAnElasticJobIsQueuedByItself) {
+  Site site;
+  const auto put = [&](const char* name, const char* label) {
+    site.put(resources::pods, fmt::format("{{apiVersion: v1, kind: Pod, metadata: {{name: {0}, namespace: lab, uid: uid-{0}, creationTimestamp: '{2}', finalizers: [node], labels: {{kueue.x-k8s.io/queue-name: team-b{1}}}, ownerReferences: [{{apiVersion: sagemaker.amazonaws.com/v1, kind: HyperPodPyTorchJob, "
+                                          "name: own, uid: uid-own, controller: true}}]}}, spec: {{schedulingGates: [{{name: kueue.x-k8s.io/admission}}], containers: [{{name: c, resources: {{requests: {{cpu: 1}}}}}}]}}, status: {{phase: Pending}}}}",
+                                          name, label, print_time(site.clock_.now())));
+  };
+  site.put(Site::gangs().resource, "{apiVersion: sagemaker.amazonaws.com/v1, kind: HyperPodPyTorchJob, metadata: {name: own, namespace: lab, uid: uid-own}, spec: {replicaSpecs: [{name: pod, replicas: 1, template: {spec: {containers: [{name: c}]}}}]}}");
+  put("own-pod-1", "");
+  put("own-pod-2", ", fairlead.dev/elastic-member: 'true'");
+  site.settle();
+  EXPECT_EQ(site.pod_state("own-pod-1"), "held") << "it goes with its job";
+  EXPECT_EQ(site.pod_state("own-pod-2"), "Running");
+  EXPECT_EQ(site.api_.all("clusterqueues").at({"", "b"})["status"]["admittedWorkloads"].integer(), 1);
+  const std::string workload = pod_workload_name(site.api_.all("pods").at({"lab", "own-pod-2"}));
+  ASSERT_TRUE(site.api_.all("workloads").contains({"lab", workload}));
+  Json off = site.api_.all("workloads").at({"lab", workload});
+  off.child("spec").set("active", false);
+  site.put(queues::workloads, kube::print_json(off));
+  site.settle();
+  EXPECT_EQ(site.pod_state("own-pod-2"), "gone") << "taken back";
+  EXPECT_EQ(site.pod_state("own-pod-1"), "held");
+}
+
 // A leader that has just started: its cache has the pod as it is, and its Workload from before it was admitted, or not at all.
 TEST(QueuedPods, NobodyIsStoppedOnAnOldStateOfItsWorkload) {
   for (const bool known : {false, true}) {

@@ -11,6 +11,8 @@ namespace fairlead::governance {
 
 inline constexpr const char* kAdmissionGate = "kueue.x-k8s.io/admission";
 inline constexpr const char* kManaged = api::queue_managed;
+// Label of a pod of a training job beyond what that has quota for: it asks for its own, and is taken back alone (docs/design/055).
+inline constexpr const char* kElasticMember = "fairlead.dev/elastic-member";
 inline constexpr const char* kGroupLabel = "kueue.x-k8s.io/pod-group-name";
 inline constexpr const char* kGroupCount = "kueue.x-k8s.io/pod-group-total-count";         // annotations from here on
 inline constexpr const char* kGroupFast = "kueue.x-k8s.io/pod-group-fast-admission";

@@ -156,6 +156,7 @@ Result<TrainingController::Seen> TrainingController::observe(Json job) {
   };
   look(agents);
   in.admitted = is_admitted(job);
+  in.in_queue = queues_ == Queues::Ours && !job["metadata"]["labels"][kQueueLabel].string().empty();
   in.job = std::move(job);
   in.pods = out.pods;
   in.now = clock_.now();

@@ -128,7 +128,7 @@ TEST(TrainingFaults, AServerThatDiesAtAnyWriteIsFollowedByOneThatGoesOn) {
 
 TEST(TrainingFaults, AtRandom) {
   const char* only = std::getenv("FAIRLEAD_SEED");
-  const std::uint64_t from = only != nullptr ? std::strtoull(only, nullptr, 10) : 0, to = only != nullptr ? from + 1 : test_rounds<std::uint64_t>(150, 20'000);
+  const std::uint64_t from = only != nullptr ? std::strtoull(only, nullptr, 10) : 0, to = only != nullptr ? from + 1 : test_rounds<std::uint64_t>(80, 20'000);
   for (std::uint64_t seed = from; seed < to; ++seed) {
     Rng rng(seed);
     FaultySite site;

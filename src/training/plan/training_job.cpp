@@ -104,8 +104,9 @@ std::string read_replicas(const Json& job, TrainingJob& out) {
     const std::int64_t count = specs[i]["replicas"].integer(1), spares = specs[i]["spares"].integer(0);
     if (count < 1 || count > kMostNodes) return fmt::format("{}.replicas: {} is not between 1 and {}", at, count, kMostNodes);
     if (spares < 0 || spares > kMostNodes) return fmt::format("{}.spares: {} is not between 0 and {}", at, spares, kMostNodes);
-    one.count = static_cast<int>(count);
+    one.count = one.base = static_cast<int>(count);
     one.spares = static_cast<int>(spares);
+    one.seats = one.count + one.spares;
     const auto& containers = one.pod["spec"]["containers"].items();
     if (containers.empty()) return at + ".template.spec.containers: at least one is needed";
     if (std::string problem = odd_shape(one.pod["spec"]); !problem.empty()) return fmt::format("{}.template.spec.{}", at, problem);
@@ -117,6 +118,38 @@ std::string read_replicas(const Json& job, TrainingJob& out) {
     out.replicas.push_back(std::move(one));
   }
   if (kube::name_of(job).size() > 63) return fmt::format("metadata.name: longer than 63 characters; its pods have it as a label ({})", kJobLabel);
+  return "";
+}
+
+// What the policy says is wrong, or empty.
+std::string read_elastic(const Json& job, TrainingJob& out) {
+  const Json &policy = job["spec"]["elasticPolicy"], &restarts = job["spec"]["runPolicy"]["restartPolicy"];
+  if (!policy.is_object() || out.replicas.empty()) return "";
+  if (out.replicas.size() != 1) return "spec.elasticPolicy: it is for one replicaSpec";
+  Replica& replica = out.replicas.front();
+  const std::int64_t least = policy["minReplicas"].integer(1), most = policy["maxReplicas"].integer(std::max<std::int64_t>(least, job["spec"]["replicaSpecs"].items()[0]["maxReplicas"].integer(replica.base)));
+  if (least < 1 || most < least || most > kMostNodes) return fmt::format("spec.elasticPolicy: minReplicas {} and maxReplicas {} are no range within 1 and {}", least, most, kMostNodes);
+  Elastic elastic;
+  if (const Json& values = policy["replicaDiscreteValues"]; !values.items().empty()) {
+    std::set<int> sizes;
+    for (const Json& one : values.items())
+      if (one.integer() >= least && one.integer() <= most) sizes.insert(static_cast<int>(one.integer()));
+    if (sizes.empty()) return fmt::format("spec.elasticPolicy.replicaDiscreteValues: none is within {} and {}", least, most);
+    elastic.sizes.assign(sizes.begin(), sizes.end());
+  } else {
+    const std::int64_t step = std::max<std::int64_t>(1, policy["replicaIncrementStep"].integer(1));
+    for (std::int64_t size = least; size <= most; size += step) elastic.sizes.push_back(static_cast<int>(size));
+  }
+  elastic.settle = seconds_of(policy["scalingTimeoutInSeconds"]).value_or(elastic.settle);
+  elastic.give_up = seconds_of(policy["faultyScaleDownTimeoutInSeconds"]).value_or(elastic.give_up);
+  elastic.snooze = seconds_of(restarts["scaleUpSnoozeTimeInSeconds"]).value_or(elastic.snooze);
+  elastic.write_down = seconds_of(policy["gracefulShutdownTimeoutInSeconds"]);
+  if (out.launcher == Launcher::Plain) return "";  // its pods cannot be told another size: it stays as it is
+  const std::int64_t target = job["status"]["elasticScalingStatus"]["targetReplicas"][replica.name].integer();
+  if (std::ranges::find(elastic.sizes, target) != elastic.sizes.end()) replica.count = out.nodes = static_cast<int>(target);
+  const auto next = std::ranges::upper_bound(elastic.sizes, replica.count);
+  replica.seats = std::max(next == elastic.sizes.end() ? replica.count : *next, replica.base) + replica.spares;
+  out.elastic = std::move(elastic);
   return "";
 }
 
@@ -170,6 +203,11 @@ void avoid_unhealthy(Json& spec) {
 
 }  // namespace
 
+int Elastic::at_most(int nodes) const {
+  const auto above = std::ranges::upper_bound(sizes, nodes);
+  return above == sizes.begin() ? 0 : *std::prev(above);
+}
+
 bool is_unhealthy(const Json& node) { return node["metadata"]["labels"][kHealthLabel].string().starts_with("Unschedulable"); }
 
 std::string pod_name(const Json& job, const Replica& replica, int index) { return fmt::format("{}-{}-{}", kube::name_of(job), replica.name, index); }
@@ -189,6 +227,7 @@ TrainingJob read_training_job(const Json& job) {
   out.problem = read_replicas(job, out);
   if (out.problem.empty() && out.clean != "None" && out.clean != "All" && out.clean != "OnlyComplete") out.problem = fmt::format("spec.runPolicy.cleanPodPolicy: {} is none of None, All, OnlyComplete", out.clean.substr(0, 64));
   out.launcher = launcher_of(job, out.replicas);
+  if (out.problem.empty()) out.problem = read_elastic(job, out);
   return out;
 }
 
@@ -198,12 +237,21 @@ Json make_pod(const Json& job, const TrainingJob& read, const Replica& replica, 
     if (const Json& from = replica.pod["metadata"][part]; from.is_object()) metadata.set(part, from);
   metadata.child("labels").set(kJobLabel, kube::name_of(job)).set(kReplicaLabel, replica.name);
   metadata.child("labels").erase(kRankLabel);
+  metadata.child("labels").erase(kElasticLabel);
+  if (wish.elastic) metadata.child("labels").set(kElasticLabel, "true");
   if (wish.rank >= 0) metadata.child("labels").set(kRankLabel, std::to_string(wish.rank));
   metadata.child("annotations").set(kMadeFor, std::to_string(wish.attempt)).set(kNodesOf, std::to_string(read.nodes));
   if (!wish.master_address.empty()) metadata.child("annotations").set(kMasterOf, wish.master_address);
   metadata.set("ownerReferences", Json::array({kube::owner_reference(job)}));
 
   Json spec = replica.pod["spec"];
+  if (wish.queued) {
+    for (const char* label : {"kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"})
+      if (const Json& said = job["metadata"]["labels"][label]; !said.is_null()) metadata.child("labels").set(label, said);
+    Json gates = spec["schedulingGates"].is_array() ? spec["schedulingGates"] : Json::array();
+    gates.push(Json::object({{"name", "kueue.x-k8s.io/admission"}}));
+    spec.set("schedulingGates", std::move(gates));
+  }
   spec.set("restartPolicy", "Never");  // its end is ours to judge
   avoid_unhealthy(spec);
   const auto value = [](const std::string& text) { return Json::object({{"name", ""}, {"value", text}}); };

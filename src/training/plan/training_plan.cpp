@@ -62,6 +62,7 @@ struct Member {
   int told_rank = -1;  // of its label, which may be another's by now
   std::int64_t made = 0;
   bool going = false, succeeded = false, failed = false, running = false, sick = false;
+  bool elastic = false;      // it has a quota of its own
   bool left_others = false;  // its main container has ended, and others run on
   bool foreign = false;      // what answers at its address is the agent of another job
   AgentSeen agent;
@@ -127,12 +128,16 @@ class Planner {
     if (begun()) {
       if (completed()) return complete();
       if (rescaled() || astray()) return;
-      if (const auto fault = find_fault()) return restart(*fault);
+      const auto fault = find_fault();
+      if (fault && taken_back(*fault)) return;
+      if (fault) return restart(*fault);
+      if (grows()) return;
     } else if (const auto crash = crashed_early()) {
       return restart(*crash);
     } else if (const auto stuck = stuck_agents()) {
       return restart(*stuck);
     }
+    if (!holds("Running") && shrinks()) return;
     if (!holds("Running")) prepare();
     else if (late_ranks()) keep_spares();
     tell_state();
@@ -183,7 +188,8 @@ class Planner {
     for (const Replica& one : job_.replicas) sum += one.spares;
     return sum;
   }
-  bool late_ranks() const { return launcher_ == Launcher::Agent && spares() > 0; }
+  bool late_ranks() const { return launcher_ == Launcher::Agent && (spares() > 0 || job_.elastic); }
+  int seats_of(const Replica& one) const { return launcher_ == Launcher::Plain ? one.count : launcher_ == Launcher::Agent ? one.seats : one.count + one.spares; }
   const std::string& word() const { return word_; }
 
   void gather() {
@@ -198,8 +204,8 @@ class Planner {
     for (Member& one : members_) {
       if (one.replica != nullptr && one.rank >= 0 && taken(one)) one.rank = -1;
       // An agent's pod may have any rank of its replica; of others the name is the rank.
-      const bool fits = one.replica != nullptr && one.index >= 0 && (launcher_ == Launcher::Agent ? true : one.index < one.replica->count + (launcher_ == Launcher::Plain ? 0 : one.replica->spares) && one.rank == one.replica->first_rank + one.index);
-      if (!fits || seats[one.replica] >= one.replica->count + (launcher_ == Launcher::Plain ? 0 : one.replica->spares)) {
+      const bool fits = one.replica != nullptr && one.index >= 0 && (launcher_ == Launcher::Agent ? true : one.index < seats_of(*one.replica) && one.rank == one.replica->first_rank + one.index);
+      if (!fits || seats[one.replica] >= seats_of(*one.replica)) {
         strays_.push_back(one);
         continue;
       }
@@ -219,6 +225,7 @@ class Planner {
       one.index = static_cast<int>(number_of(one.name().substr(start.size()), -1));
     }
     one.told_rank = one.rank;
+    one.elastic = !pod["metadata"]["labels"][kElasticLabel].is_null();
     const std::string& phase = pod["status"]["phase"].string();
     one.going = kube::deleting(pod);
     one.succeeded = phase == "Succeeded";
@@ -389,6 +396,54 @@ class Planner {
     return out;
   }
 
+  // ---- elastic jobs: another size is a write of the target; what follows is a change of `replicas` like any other
+
+  void resize(int nodes, bool faulty, const std::string& reason, const std::string& why) {
+    note(false, reason, fmt::format("From {} to {} nodes: {}", job_.nodes, nodes, why));
+    status_.set("elasticScalingStatus", Json::object({{"targetReplicas", Json::object({{job_.replicas.front().name, nodes}})}, {"lastUpdated", print_time(now())}, {"lastScalingTime", print_time(now())}, {"podsScaled", true}, {"isFaultyPodScaleDown", faulty}}));
+    again(1s);
+  }
+  bool grows() {
+    if (!job_.elastic || launcher_ != Launcher::Agent || !holds("Running")) return false;
+    const Elastic& elastic = *job_.elastic;
+    auto joined = std::ranges::count_if(members_, [&](const Member& one) { return usable(one) && one.rank < 0 && one.is(AgentState::Ready) && one.age(now()) >= elastic.settle; }) - spares();
+    const int nodes = elastic.at_most(job_.nodes + static_cast<int>(std::max<std::ptrdiff_t>(joined, 0)));
+    if (nodes <= job_.nodes) return false;
+    if (const Instant from = since("Running") + elastic.snooze; now() < from) {
+      again_at(from);
+      return false;
+    }
+    resize(nodes, false, "ScalingUp", fmt::format("{} more are ready", joined));
+    return true;
+  }
+  // Quota of its own that is taken back is no fault: it goes on with what is left, at once.
+  bool taken_back(const Fault& fault) {
+    if (!job_.elastic || fault.reason != "PodLost" || std::ranges::any_of(fault.members, [](const Member* one) { return !one->going || !one->elastic; }) || fault.members.size() != fault.ranks.size()) return false;
+    const int nodes = job_.elastic->at_most(job_.nodes - static_cast<int>(fault.ranks.size()));
+    if (nodes == 0) return false;
+    resize(nodes, false, "ScalingDown", fmt::format("{} are taken back by their queue, or by somebody", fault.ranks.size()));
+    return true;
+  }
+  // Not all come back, or come at all: it begins with those that are ready.
+  bool shrinks() {
+    if (!job_.elastic || launcher_ != Launcher::Agent) return false;
+    const Elastic& elastic = *job_.elastic;
+    Instant from = parse_time(status_["startTime"].string()).value_or(now());
+    if (condition("Running") != nullptr) from = std::max(from, since("Running"));
+    from = holds("Faulted") ? since("Faulted") + elastic.give_up : std::max(from, parse_time(status_["elasticScalingStatus"]["lastScalingTime"].string()).value_or(from)) + elastic.settle;
+    // Those that are about to end what they did count, too.
+    const auto ready = std::ranges::count_if(members_, [&](const Member& one) { return usable(one) && one.answers(); });
+    if (ready >= job_.nodes) return false;
+    const int nodes = elastic.at_most(static_cast<int>(ready));
+    if (nodes == 0 || nodes >= job_.nodes) return false;
+    if (now() < from) {
+      again_at(from);
+      return false;
+    }
+    resize(nodes, holds("Faulted"), "ScalingDown", fmt::format("{} of {} are ready", ready, job_.nodes));
+    return true;
+  }
+
   // ---- towards an attempt that runs
 
   bool is_outdated(const Member& one) const {
@@ -433,7 +488,12 @@ class Planner {
     }
     if (!one.answers()) return;
     if (!is_busy(one) || in_attempt(one)) return;
-    out_.orders.push_back({.pod = one.name(), .what = Agents::Order::What::Stop, .at = at(one), .stop = {.graceful = one.is(AgentState::Running) && is_of_other_size(one)}});
+    out_.orders.push_back({.pod = one.name(), .what = Agents::Order::What::Stop, .at = at(one), .stop = stop_of(one)});
+  }
+  StopOrder stop_of(const Member& one) const {
+    StopOrder out{.graceful = one.is(AgentState::Running) && is_of_other_size(one)};
+    if (out.graceful && job_.elastic && job_.elastic->write_down) out.timeout_seconds = static_cast<int>(job_.elastic->write_down->count());
+    return out;
   }
   // Those that are ready first; a pod keeps the number that its name has, if it is free.
   void give_ranks() {
@@ -467,16 +527,19 @@ class Planner {
     const bool tells_master = launcher_ != Launcher::Agent;
     const std::string master = first != nullptr && (usable(*first) || is_done(*first)) ? first->address() : "";
     for (const Replica& replica : job_.replicas) {
-      const int count = replica.count + (launcher_ == Launcher::Agent ? replica.spares : 0);
+      const int count = launcher_ == Launcher::Agent ? replica.seats : replica.count;
       int seats = seats_[&replica];
+      // Those for which the job has quota come first.
+      auto own = std::ranges::count_if(members_, [&](const Member& one) { return one.replica == &replica && !one.elastic && names_.contains(one.name()); });
       for (int index = 0; index < count && seats < count; ++index) {
         if (names_.contains(pod_name(in_.job, replica, index)) || is_stray(pod_name(in_.job, replica, index))) continue;
         const int rank = replica.first_rank + index;
         if (tells_master && rank != 0 && master.empty()) continue;
         ++seats;
+        const bool elastic = job_.elastic && launcher_ == Launcher::Agent && own++ >= replica.base + replica.spares;
         // With spares, and where another has the rank of its name, it is given when it is ready.
         const bool late = late_ranks() || (launcher_ == Launcher::Agent && ranks_[static_cast<std::size_t>(rank)] != nullptr);
-        Json pod = make_pod(in_.job, job_, replica, {.index = index, .rank = late ? -1 : rank, .attempt = attempt(), .master_address = tells_master && rank != 0 ? master : ""});
+        Json pod = make_pod(in_.job, job_, replica, {.index = index, .rank = late ? -1 : rank, .attempt = attempt(), .elastic = elastic, .queued = elastic && in_.in_queue, .master_address = tells_master && rank != 0 ? master : ""});
         out_.create.push_back(std::move(pod));
       }
     }

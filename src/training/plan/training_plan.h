@@ -22,6 +22,7 @@ struct TrainingInput {
   std::vector<kube::Json> pods;             // that it owns
   std::map<std::string, AgentSeen> agents;  // by pod; of those with an address
   std::map<std::string, kube::Json> nodes;  // of its pods; null: there is no such node
+  bool in_queue = false;                    // of ours: what it has beyond its quota asks for its own
   bool admitted = true;                     // its queue has let it go, or it is in none: else no pod is made. What suspends it is the job alone
   Instant now{};
 };
