@@ -206,7 +206,10 @@ TEST(TrainingElastic, AtRandom) {
     }
     site.agents->lost = 0;
     site.full.clear();
-    site.run(1200s);
+    for (int i = 0, calm = 0; i < 1200 && calm < 150; ++i) {
+      site.run(1s);
+      calm = site.shown() == "Running" ? calm + 1 : 0;
+    }
     ASSERT_EQ(site.shown(), "Running") << "seed " << seed << ": " << kube::print_json(site.status());
     const TrainingJob read = read_training_job(site.job());
     const int spares = read.replicas[0].spares;

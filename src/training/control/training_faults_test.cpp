@@ -185,7 +185,10 @@ TEST(TrainingFaults, AtRandom) {
       Site::must(site.store.put(resources::pods, slow));
     }
     site.change([](Json& changed) { changed.child("spec").child("runPolicy").set("suspend", false); });
-    for (int i = 0; i < 900; ++i) site.step();
+    for (int i = 0, calm = 0; i < 900 && calm < 60; ++i) {
+      site.step();
+      calm = site.shown() == "Running" ? calm + 1 : 0;
+    }
     std::string agents;
     for (const auto& [at, agent] : site.agents->all) agents += fmt::format(" {} {} {} rank {};", at.address, name(agent.state), agent.attempt, agent.rank);
     for (const std::string& pod : site.pods()) agents += fmt::format(" {} at {}: {};", pod, site.at(pod).address, kube::print_json(site.pod(pod)["metadata"]));
