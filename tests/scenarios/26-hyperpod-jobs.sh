@@ -150,9 +150,10 @@ first=$(uid_of steps-pod-0) second=$(uid_of steps-pod-1)
 inside steps-pod-1 touch /tmp/crash
 until_true 60 'a crash is a restart' same 1 status_of steps restartCount
 until_true 60 'and it is remedied' says 'The fault of reason WorkerCrash was remediated in' status_of steps 'conditions[?(@.type=="Running")].message'
+remedy=$(status_of steps 'conditions[?(@.type=="Running")].message')
 until_true 30 'of all processes' says 'attempt 1' t logs steps-pod-0
 [ "$first $second" = "$(uid_of steps-pod-0) $(uid_of steps-pod-1)" ] || fail 'a pod was made anew for a process that crashed'
-note 'a process that crashes: all begin anew in their pods'
+note "a process that crashes: all begin anew in their pods (${remedy##* in })"
 inside steps-pod-0 touch /tmp/hang
 until_true 90 'a log that says nothing is a fault' same 2 status_of steps restartCount
 says LogHang_Steps status_of steps 'conditions[?(@.type=="Faulted")].reason' || fail 'the fault has not the rule'"'"'s name'
@@ -165,11 +166,12 @@ first=$(uid_of steps-pod-0)
 k label node "$node" sagemaker.amazonaws.com/node-health-status=UnschedulablePendingReboot > /dev/null
 until_true 60 'the node is left' same 3 status_of steps restartCount
 until_true 90 'and the job runs elsewhere' says 'The fault of reason NodeFault was remediated in' status_of steps 'conditions[?(@.type=="Running")].message'
+remedy=$(status_of steps 'conditions[?(@.type=="Running")].message')
 [ "$node" != "$(t get pod steps-pod-1 -o 'jsonpath={.spec.nodeName}')" ] || fail 'it is on that node still'
 [ "$first" = "$(uid_of steps-pod-0)" ] || fail 'the pod of a healthy node was made anew'
 says "Found unhealthy node $node" t get events --field-selector reason=NodeFault -o 'jsonpath={.items[*].message}' || fail 'no event of the node'
 k label node "$node" sagemaker.amazonaws.com/node-health-status- > /dev/null
-note 'a node that is to be rebooted is left; the other pod stays'
+note "a node that is to be rebooted is left; the other pod stays (${remedy##* in })"
 
 workload=$(t get workloads -o 'jsonpath={.items[?(@.metadata.ownerReferences[0].name=="steps")].metadata.name}')
 t patch workload "$workload" --type=merge -p '{"spec":{"active":false}}' > /dev/null

@@ -19,7 +19,7 @@ using std::chrono::seconds;
 
 namespace {
 
-constexpr seconds kPollStarting{2}, kPollRunning{5}, kPollPlain{15};
+constexpr seconds kPollStarting{1}, kPollRunning{5}, kPollPlain{15};
 constexpr seconds kStuck{300};         // after a fault: so long an agent may need to be ready again
 constexpr seconds kAgentGrace{60};     // so long an entry point may need before we believe that no agent comes, and an agent that is asked to stop to answer again
 constexpr const char* kNoAgent = "RunningWithoutAgent";  // reason of Running where nobody has told us who starts the processes
