@@ -23,6 +23,7 @@ flags.add_argument("command", nargs=argparse.REMAINDER)
 options = flags.parse_args()
 
 lock = threading.Lock()
+told_to_end = threading.Event()  # by a signal
 state, reason, message, attempt, order = "ready", "", "", "", None
 processes, rules = [], []
 
@@ -73,7 +74,7 @@ def kill(number=signal.SIGKILL):
 
 def watch():
     global state, reason, message, processes, rules
-    while state != "shutdown":
+    while state != "shutdown" and not told_to_end.is_set():
         time.sleep(0.1)
         with lock:
             if state == "running" and not processes:
@@ -95,7 +96,7 @@ def watch():
                 kill()
                 processes, state, reason, message = [], "ready", "", ""
     kill()
-    os._exit(0)
+    os._exit(143 if told_to_end.is_set() else 0)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -138,8 +139,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def leave(*_):
-    global state
-    state = "shutdown"
+    told_to_end.set()
 
 
 signal.signal(signal.SIGTERM, leave)

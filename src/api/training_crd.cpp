@@ -65,7 +65,7 @@ spec:
                 properties:
                   minReplicas: {type: integer, minimum: 1, maximum: 10000}
                   maxReplicas: {type: integer, minimum: 1, maximum: 10000}
-                  replicaIncrementStep: {type: integer, minimum: 1, description: "Sizes are minReplicas, minReplicas + step ... Not given: 1."}
+                  replicaIncrementStep: {type: integer, minimum: 1, maximum: 10000, description: "Sizes are minReplicas, minReplicas + step ... Not given: 1."}
                   replicaDiscreteValues: {type: array, maxItems: 1000, items: {type: integer, minimum: 1}, description: "These sizes alone."}
                   scalingTimeoutInSeconds: {type: integer, minimum: 0, description: "Pods that joined are up so long before it grows. Not given: 60."}
                   gracefulShutdownTimeoutInSeconds: {type: integer, minimum: 0, description: "Processes get SIGUSR1, and so long to write down where they are."}

@@ -51,7 +51,7 @@ struct StopOrder {
 };
 std::string body_of(const StopOrder& order);
 
-// Thread-safe, blocking; several at once are asked side by side. Unavailable: no answer, the outcome is unknown. Invalid: it answers, and not as an agent does. Exhausted, of a status: it was not asked, as those before it took too long.
+// Thread-safe, blocking; several at once are asked side by side. Unavailable: no answer, the outcome is unknown. Invalid: it answers, and not as an agent does. Exhausted: it was not asked, or told, as those before it took too long.
 class Agents {
  public:
   virtual ~Agents() = default;

@@ -87,8 +87,13 @@ class HttpAgents final : public Agents {
   }
   std::vector<Result<void>> tell(const std::vector<Order>& orders) override {
     std::vector<Result<void>> out(orders.size(), Result<void>());
+    const auto until = std::chrono::steady_clock::now() + kLook;
     side_by_side(orders.size(), [&](std::size_t i) {
       const Order& one = orders[i];
+      if (std::chrono::steady_clock::now() > until) {
+        out[i] = fail(Code::Exhausted, "not told: the others took too long");
+        return;
+      }
       auto done = one.what == Order::What::Start ? ask_at(one.at, "POST", "/start", body_of(one.start)) : one.what == Order::What::Stop ? ask_at(one.at, "POST", "/stop", body_of(one.stop)) : ask_at(one.at, "POST", "/shutdown", "");
       if (!done) out[i] = std::unexpected(std::move(done.error()));
     });

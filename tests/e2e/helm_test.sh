@@ -228,6 +228,13 @@ ok 'the API server takes every object, no field unknown'
 k create -f $operator_chart/files/crds/machines.fairlead.dev.yaml > /dev/null
 refused 'invalid ownership metadata' "$HELM" install f site/fairlead --version "$version" -n fairlead-system --create-namespace
 k delete crd machines.fairlead.dev > /dev/null
+# That of training jobs may be SageMaker's operator's: everything else is installed.
+sed '/app.kubernetes.io\/part-of/d; /^  labels:$/d' $operator_chart/files/crds/hyperpodpytorchjobs.sagemaker.amazonaws.com.yaml | k create -f - > /dev/null
+h install f site/fairlead --version "$version" -n fairlead-system --create-namespace || fail 'install the operator beside another training operator'
+same_owner=$(k get crd hyperpodpytorchjobs.sagemaker.amazonaws.com -o jsonpath='{.metadata.labels}')
+[ -z "$same_owner" ] || fail "the definition of training jobs was taken over: $same_owner"
+h uninstall f -n fairlead-system || fail 'uninstall'
+k delete crd hyperpodpytorchjobs.sagemaker.amazonaws.com > /dev/null
 h install f site/fairlead --version "$version" -n fairlead-system --create-namespace || fail 'install the operator'
 eventually 30 k get slurmclusters -A
 [[ $(k -n fairlead-system get deployment f-fairlead-server -o jsonpath='{.spec.replicas}') == 2 ]] || fail 'not 2 replicas'

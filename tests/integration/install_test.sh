@@ -174,6 +174,21 @@ does "$fairlead" uninstall --purge --yes
 refuses "$kubectl" get crd slurmclusters.slurm.nebius.ai
 say "somebody else's CRD is refused with its owner's name, adopted once its controller is stopped"
 
+# --- SageMaker's own training operator is there ---
+"$fairlead" install --dry-run -o json | python3 -c '
+import json, sys
+crd = next(o for o in json.load(sys.stdin)["items"] if o["metadata"]["name"] == "hyperpodpytorchjobs.sagemaker.amazonaws.com")
+crd["metadata"] = {"name": crd["metadata"]["name"], "labels": {"app.kubernetes.io/managed-by": "Helm"},
+                   "annotations": {"meta.helm.sh/release-name": "hp-training-operator", "meta.helm.sh/release-namespace": "aws-hyperpod"}}
+json.dump(crd, sys.stdout)' > "$work/crd.json"
+does "$kubectl" create -f "$work/crd.json"
+does "$fairlead" install
+says 'Training jobs are left to their own operator: hyperpodpytorchjobs.sagemaker.amazonaws.com belongs to the Helm release hp-training-operator in namespace aws-hyperpod'
+does "$fairlead" uninstall --purge --yes
+does "$kubectl" get crd hyperpodpytorchjobs.sagemaker.amazonaws.com
+does "$kubectl" delete crd hyperpodpytorchjobs.sagemaker.amazonaws.com
+say "the definition of training jobs is left to SageMaker's operator"
+
 # --- one namespace only ---
 does "$kubectl" get namespace lab
 does "$fairlead" install

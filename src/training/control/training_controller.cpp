@@ -51,19 +51,27 @@ void tell(kube::KubeApi& api, const Json& job, const TrainingNote& note, Instant
 }  // namespace
 
 std::vector<ObjectKey> TrainingController::note(const kube::Change& change, std::set<std::string> Index::*list) const {
-  const Json& object = change.object();
-  const Json* owner = kube::controller_of(object);
-  if (owner == nullptr || (*owner)["kind"].string() != kJobs.kind || !(*owner)["apiVersion"].string().starts_with(kJobs.group + "/")) return {};
-  const ObjectKey job{kube::space_of(object), (*owner)["name"].string()};
+  const auto job_of = [](const std::optional<Json>& object) {
+    const Json* owner = object ? kube::controller_of(*object) : nullptr;
+    const bool ours = owner != nullptr && (*owner)["kind"].string() == kJobs.kind && (*owner)["apiVersion"].string().starts_with(kJobs.group + "/");
+    return ours ? std::optional(ObjectKey{kube::space_of(*object), (*owner)["name"].string()}) : std::nullopt;
+  };
+  const auto before = job_of(change.before), after = job_of(change.after);
+  std::set<ObjectKey> out;
   const std::lock_guard lock(mutex_);
-  if (change.after) {
-    (index_[job].*list).insert(kube::name_of(object));
-    if (const std::string& node = object["spec"]["nodeName"].string(); !node.empty()) by_node_[node].insert(job);
-  } else if (const auto at = index_.find(job); at != index_.end()) {
-    (at->second.*list).erase(kube::name_of(object));
-    if (at->second.pods.empty() && at->second.workloads.empty()) index_.erase(at);
+  if (after) {
+    (index_[*after].*list).insert(kube::name_of(*change.after));
+    if (const std::string& node = (*change.after)["spec"]["nodeName"].string(); !node.empty()) by_node_[node].insert(*after);
+    out.insert(*after);
   }
-  return {job};
+  if (before && before != after) {  // gone, or another's by now
+    if (const auto at = index_.find(*before); at != index_.end()) {
+      (at->second.*list).erase(kube::name_of(*change.before));
+      if (at->second.pods.empty() && at->second.workloads.empty()) index_.erase(at);
+    }
+    out.insert(*before);
+  }
+  return {out.begin(), out.end()};
 }
 
 std::vector<kube::Controller::Source> TrainingController::sources() const {
@@ -144,14 +152,15 @@ Result<TrainingController::Seen> TrainingController::observe(Json job) {
         seen[at_these[i]] = {AgentSeen::How::Answered, *said[i]};
         silent.erase(at_these[i]);
       } else if (said[i].error().code != Code::Exhausted) {
-        seen[at_these[i]] = {AgentSeen::How::Silent, {}};
+        seen.erase(at_these[i]);
         Silence& silence = silent[at_these[i]];
+        if (silence.looks == 0) silence.since = clock_.monotonic();
         if (++silence.looks > kLooks) silence.ask_at = clock_.monotonic() + kAskSilent;
       }
     }
     for (const auto& [pod, at] : ask) {
       if (const auto answer = seen.find(at); answer != seen.end()) in.agents[pod] = answer->second;
-      else if (silent.contains(at)) in.agents[pod] = {AgentSeen::How::Silent, {}};
+      else if (const auto silence = silent.find(at); silence != silent.end()) in.agents[pod] = {AgentSeen::How::Silent, {}, std::chrono::floor<std::chrono::seconds>(clock_.monotonic() - silence->second.since)};
     }
   };
   look(agents);
@@ -177,8 +186,13 @@ Result<TrainingController::Seen> TrainingController::observe(Json job) {
 
 Result<void> TrainingController::make_pods(const Json& job, const Seen& seen) {
   const std::vector<Json>& wanted = seen.plan.create;
+  const ObjectKey key = kube::key_of(job);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto before = refused_.find(key); wanted.empty() || (before != refused_.end() && clock_.monotonic() < before->second.again_at)) return {};
+  }
   const auto made = kube::create_all(api_, resources::pods, wanted);
-  Result<void> out;
+  std::optional<Error> out;
   for (std::size_t i = 0; i < made.size(); ++i) {
     if (made[i]) continue;
     const Error& error = made[i].error();
@@ -187,15 +201,24 @@ Result<void> TrainingController::make_pods(const Json& job, const Seen& seen) {
       const auto there = api_.get(resources::pods, kube::key_of(wanted[i]));
       const Json* owner = there ? kube::controller_of(*there) : nullptr;
       if (!there || (owner != nullptr && (*owner)["uid"].string() == kube::uid_of(job)) || kube::deleting(*there)) continue;
-      out = fail(Code::Exists, fmt::format("a pod {} is there that does not belong to this job: delete it, or give the job another name", kube::name_of(wanted[i])));
+      out = Error(Code::Exists, fmt::format("a pod {} is there that does not belong to this job: delete it, or give the job another name", kube::name_of(wanted[i])));
     } else {
-      out = std::unexpected(error);
+      if (error.code == Code::Unavailable || error.code == Code::Conflict) return pass(Error(error), "make the pods of HyperPodPyTorchJob " + key.text());
+      out = error;
     }
     // Said once, however often it is tried.
-    if (error.code != Code::Unavailable) tell(api_, job, {true, "FailedCreate", out.error().message}, clock_.now(), kOnce);
+    tell(api_, job, {true, "FailedCreate", out->message}, clock_.now(), kOnce);
   }
-  if (!out) return pass(std::move(out.error()), "make the pods of HyperPodPyTorchJob " + kube::key_of(job).text());
-  return out;
+  const std::lock_guard lock(mutex_);
+  if (!out) {
+    refused_.erase(key);
+    return {};
+  }
+  // What it has is looked after as before; these are tried again by and by.
+  Refusal& refusal = refused_[key];
+  refusal.again_at = clock_.monotonic() + std::min<std::chrono::seconds>(std::chrono::seconds(60), std::chrono::seconds(2 << std::min(refusal.times++, 5)));
+  log_warn("pods of a training job are refused", {{"job", key.text()}, {"reason", out->message}});
+  return {};
 }
 
 Result<void> TrainingController::give_orders(const Json& job, const Seen& seen, bool& again) {
@@ -258,6 +281,7 @@ Result<kube::Next> TrainingController::reconcile(const ObjectKey& key) {
   if (!job && job.error().code == Code::NotFound) {
     const std::lock_guard lock(mutex_);
     silent_.erase(key);
+    refused_.erase(key);
     for (auto& [node, jobs] : by_node_) jobs.erase(key);
     return kube::Next{};
   }
@@ -277,10 +301,10 @@ Result<kube::Next> TrainingController::reconcile(const ObjectKey& key) {
     auto written = api_.update_status(kJobs, changed);
     if (!written && written.error().code == Code::NotFound) return kube::Next{};
     if (!written) return pass(std::move(written.error()), "write the status of HyperPodPyTorchJob " + key.text());
-    for (const TrainingNote& note : plan.notes) {
-      log_info("training job", {{"job", key.text()}, {"what", note.reason}, {"why", note.message}});
-      tell(api_, *job, note, clock_.now());
-    }
+  }
+  for (const TrainingNote& note : plan.notes) {
+    log_info("training job", {{"job", key.text()}, {"what", note.reason}, {"why", note.message}});
+    tell(api_, *job, note, clock_.now(), plan.status.is_null() ? kOnce : Often::Each);
   }
   bool again = false;
   if (auto done = act(*job, *seen, again); !done) return std::unexpected(std::move(done.error()));

@@ -45,8 +45,13 @@ class TrainingController final : public kube::Controller {
   mutable std::map<std::string, std::set<kube::ObjectKey>> by_node_;       // jobs with a pod on it
   struct Silence {
     int looks = 0;
-    std::chrono::nanoseconds ask_at{};  // monotonic
+    std::chrono::nanoseconds ask_at{}, since{};  // monotonic
   };
+  struct Refusal {
+    int times = 0;
+    std::chrono::nanoseconds again_at{};  // monotonic
+  };
+  std::map<kube::ObjectKey, Refusal> refused_;                             // of each job: pods that the API does not take
   std::map<kube::ObjectKey, std::map<AgentAt, Silence>> silent_;           // of each job: agents that do not answer are asked less often
 };
 

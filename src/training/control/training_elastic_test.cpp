@@ -180,6 +180,118 @@ TEST(TrainingElastic, WhatMakesNoSense) {
   EXPECT_EQ(site.pods().size(), 2u);
 }
 
+TEST(TrainingElastic, NumbersThatAreNone) {
+  for (const std::int64_t step : {std::int64_t{9'223'372'036'854'775'807}, std::int64_t{-5}, std::int64_t{0}}) {
+    Site site;
+    Json policy = sizes(1, 4, 1);
+    policy.set("replicaIncrementStep", step);
+    site.add(elastic_job(2, policy));
+    site.run(10s);
+    for (const Json& target : {Json(-1), Json(0), Json(99), Json("x"), Json(1)}) {
+      site.change([&](Json& job) { job.child("status").set("elasticScalingStatus", Json::object({{"targetReplicas", Json::object({{"pod", target}})}})); });
+      site.run(5s);
+    }
+    site.change([&](Json& job) { job.child("status").set("elasticScalingStatus", "x"); });
+    site.run(100s);
+    EXPECT_EQ(site.shown(), "Running") << step;
+  }
+}
+
+TEST(TrainingElastic, WhatIsHeldBeginsWithItsOwnQuota) {
+  for (const char* command : {"hyperpodrun train.py", ""}) {
+    Site site;
+    Json job = elastic_job(2, sizes(1, 4, 1));
+    if (*command == 0) job.child("spec").child("replicaSpecs").items()[0].child("template").child("spec").child("containers").items()[0].set("command", Json::array());
+    site.add(job);
+    site.run(100s);
+    ASSERT_EQ(nodes_of(site), 4) << command;
+    site.change([](Json& changed) { changed.child("spec").child("runPolicy").set("suspend", true); });
+    site.run(3s);
+    ASSERT_THAT(site.pods(), IsEmpty());
+    close_nodes(site, 2);
+    site.change([](Json& changed) { changed.child("spec").child("runPolicy").set("suspend", false); });
+    ASSERT_TRUE(site.reconcile());
+    int own = 0;
+    for (const std::string& pod : site.pods()) own += site.pod(pod)["metadata"]["labels"][kElasticLabel].is_null() ? 1 : 0;
+    EXPECT_LE(own, 2) << "no more than it has quota for: " << command;
+    site.run(12s);
+    EXPECT_EQ(site.shown(), "Running") << command;
+    EXPECT_EQ(nodes_of(site), 2) << command;
+  }
+}
+
+TEST(TrainingElastic, WhatQueuesPutIntoTheTemplateIsTheJobsOwn) {
+  Site site;
+  Json job = elastic_job(1, sizes(1, 2, 1));
+  job.child("metadata").child("labels").set("kueue.x-k8s.io/queue-name", "queue");
+  Json& pod = job.child("spec").child("replicaSpecs").items()[0].child("template");
+  pod.child("metadata").child("labels").set("kueue.x-k8s.io/podset", "pod").set("kueue.x-k8s.io/local-queue-name", "queue").set("mine", "stays");
+  pod.child("metadata").child("annotations").set("kueue.x-k8s.io/workload", "w").set("kueue.x-k8s.io/podset-required-topology", "rack");
+  pod.child("spec").set("schedulingGates", Json::array({Json::object({{"name", "kueue.x-k8s.io/topology"}}), Json::object({{"name", "example.com/own"}})}));
+  const Json full = job;
+  const TrainingJob read = read_training_job(full);
+  const Json made = make_pod(full, read, read.replicas[0], {.index = 1, .elastic = true, .queued = true});
+  const Json labels = made["metadata"]["labels"], gates = made["spec"]["schedulingGates"];
+  EXPECT_TRUE(labels["kueue.x-k8s.io/podset"].is_null());
+  EXPECT_EQ(labels["kueue.x-k8s.io/queue-name"].string(), "queue");
+  EXPECT_EQ(labels["mine"].string(), "stays");
+  EXPECT_TRUE(made["metadata"]["annotations"]["kueue.x-k8s.io/workload"].is_null());
+  ASSERT_EQ(gates.items().size(), 2u);
+  EXPECT_EQ(gates.items()[0]["name"].string(), "example.com/own");
+  EXPECT_EQ(gates.items()[1]["name"].string(), "kueue.x-k8s.io/admission");
+  const Json own = make_pod(full, read, read.replicas[0], {.index = 0});
+  EXPECT_EQ(own["metadata"]["annotations"]["kueue.x-k8s.io/workload"].string(), "w");
+}
+
+TEST(TrainingElastic, AMomentsSilenceShrinksNothing) {
+  Site site;
+  site.add(elastic_job(4, sizes(1, 4, 1)));
+  site.run(10s);
+  ASSERT_EQ(nodes_of(site), 4);
+  site.clock.advance(3600s);
+  // As if it had been about to begin for a while.
+  site.change([&](Json& job) { job.child("status").child("conditions").items()[2].set("status", "False").set("reason", "Rescaling").set("lastTransitionTime", print_time(site.clock.now() - 40s)); });
+  for (const char* pod : {"t-pod-1", "t-pod-2", "t-pod-3"}) site.agent(pod).silent = true;
+  site.run(3s);
+  for (const char* pod : {"t-pod-1", "t-pod-2", "t-pod-3"}) site.agent(pod).silent = false;
+  site.run(20s);
+  EXPECT_EQ(site.shown(), "Running");
+  EXPECT_EQ(nodes_of(site), 4);
+  EXPECT_TRUE(site.status()["elasticScalingStatus"].is_null());
+}
+
+TEST(TrainingElastic, WhatIsTakenBackIsNoFaultHoweverItIsSeen) {
+  for (const int how : {0, 1, 2, 3}) {
+    Site site;
+    site.add(elastic_job(2, sizes(2, 4, 1)));
+    site.run(130s);
+    ASSERT_EQ(nodes_of(site), 4);
+    close_nodes(site, 0);
+    std::string elastic = "t-pod-3";
+    if (how == 1) {  // gone before anybody looked
+      ASSERT_TRUE(site.store.remove(resources::pods, {"team", elastic}));
+    } else {
+      Json taken = site.pod(elastic);
+      kube::add_finalizer(taken, "test/grace");
+      Site::must(site.store.put(resources::pods, taken));
+      ASSERT_TRUE(site.store.remove(resources::pods, {"team", elastic}));
+      if (how == 2) site.agents->fault(site.at("t-pod-0"));  // it has lost the other
+      if (how == 3) site.end_pod(elastic, 0);                 // told to end, it ended well
+    }
+    site.run(3s);
+    if (how != 1) {
+      Json taken = site.pod(elastic);
+      kube::remove_finalizer(taken, "test/grace");
+      Site::must(site.store.put(resources::pods, taken));
+    }
+    site.run(15s);
+    EXPECT_EQ(site.shown(), "Running") << how;
+    EXPECT_EQ(nodes_of(site), 3) << how;
+    EXPECT_EQ(site.status()["restartCount"].integer(), 0) << how;
+    EXPECT_THAT(site.agents->broken, IsEmpty()) << how;
+  }
+}
+
 TEST(TrainingElastic, AtRandom) {
   for (std::uint64_t seed = 0; seed < test_rounds<std::uint64_t>(25, 5'000); ++seed) {
     Rng rng(seed);

@@ -251,6 +251,112 @@ TEST(TrainingOddities, AnAgentThatNeverComesBack) {
   EXPECT_THAT(site.message("Failed"), HasSubstr("its agent does not answer"));
 }
 
+TEST(TrainingOddities, AnAgentThatDoesNotComeBackAfterAChangeOfSize) {
+  for (const bool silent : {false, true}) {
+    Site site;
+    site.add(Site::job_of("t", 2, "hyperpodrun train.py", Json::object({{"jobMaxRetryCount", 20}})));
+    site.run(6s);
+    site.change([](Json& job) { job.child("spec").child("replicaSpecs").items()[0].set("replicas", 3); });
+    site.run(2s);
+    site.agent("t-pod-1").silent = silent;
+    site.agent("t-pod-1").state = AgentState::Stopping;
+    site.agent("t-pod-1").stopping = 1'000'000;
+    site.run(120s);
+    EXPECT_EQ(site.shown(), "Running") << silent;
+    EXPECT_EQ(site.agent("t-pod-0").nodes, 3);
+    EXPECT_EQ(site.status()["restartCount"].integer(), 0);
+  }
+}
+
+TEST(TrainingOddities, AnEntryPointWhoseAgentsAreAllSilent) {
+  Site site;
+  Json job = Site::job_of("t", 2, "");
+  job.child("spec").child("replicaSpecs").items()[0].set("spares", 1);
+  site.add(job);
+  site.run(15s);
+  site.end_pod("t-pod-0", 1);
+  site.run(20s);
+  ASSERT_EQ(site.shown(), "Running");
+  const auto before = site.pods();
+  std::vector<std::string> uids;
+  for (const std::string& pod : before) uids.push_back(kube::uid_of(site.pod(pod)));
+  const auto restarts = site.status()["restartCount"].integer();
+  for (auto& [at, agent] : site.agents->all) agent.silent = true;
+  site.run(400s);
+  for (auto& [at, agent] : site.agents->all) agent.silent = false;
+  site.run(20s);
+  std::vector<std::string> after;
+  for (const std::string& pod : site.pods()) after.push_back(kube::uid_of(site.pod(pod)));
+  EXPECT_EQ(after, uids) << "we were cut off, and they trained";
+  EXPECT_EQ(site.status()["restartCount"].integer(), restarts);
+}
+
+TEST(TrainingOddities, CutOffInTheMiddleOfARestart) {
+  Site site;
+  site.add(Site::job_of("t", 3));
+  site.run(6s);
+  site.agents->fault(site.at("t-pod-0"));
+  site.run(1s);
+  std::vector<std::string> uids;
+  for (const std::string& pod : site.pods()) uids.push_back(kube::uid_of(site.pod(pod)));
+  for (auto& [at, agent] : site.agents->all) agent.silent = true;
+  site.run(400s);
+  for (auto& [at, agent] : site.agents->all) agent.silent = false;
+  site.run(30s);
+  std::vector<std::string> after;
+  for (const std::string& pod : site.pods()) after.push_back(kube::uid_of(site.pod(pod)));
+  EXPECT_EQ(site.shown(), "Running");
+  EXPECT_EQ(after, uids) << "nobody was there to say who is silent";
+}
+
+TEST(TrainingOddities, ToEndWellWhenToldToEndIsNoCompletion) {
+  for (const char* command : {"torchrun train.py", "hyperpodrun train.py"}) {
+    Site site;
+    site.agent_images = std::string_view(command).starts_with("hyperpodrun");
+    site.add(Site::job_of("t", 1, command));
+    site.run(6s);
+    ASSERT_EQ(site.shown(), "Running");
+    Json pod = site.pod("t-pod-0");
+    kube::add_finalizer(pod, "test/grace");
+    Site::must(site.store.put(resources::pods, pod));
+    ASSERT_TRUE(site.store.remove(resources::pods, {"team", "t-pod-0"}));
+    site.end_pod("t-pod-0", 0);
+    pod = site.pod("t-pod-0");
+    pod.child("status").child("containerStatuses").items()[0].child("state").child("terminated").set("finishedAt", print_time(site.clock.now()));
+    Site::must(site.store.put(resources::pods, pod));
+    site.run(2s);
+    EXPECT_NE(site.shown(), "Completed") << command;
+    pod = site.pod("t-pod-0");
+    kube::remove_finalizer(pod, "test/grace");
+    Site::must(site.store.put(resources::pods, pod));
+    site.run(15s);
+    EXPECT_EQ(site.shown(), "Running") << command;
+    EXPECT_EQ(site.status()["restartCount"].integer(), 1);
+  }
+}
+
+TEST(TrainingOddities, WhatIsRefusedSlowsNothingElse) {
+  Site site;
+  Json job = Site::job_of("t", 1);
+  job.child("spec").child("replicaSpecs").items()[0].set("spares", 1);
+  site.add(job);
+  site.run(8s);
+  ASSERT_TRUE(site.store.remove(resources::pods, {"team", "t-pod-1"}));
+  Refusing refusing(*site.api);
+  auto agents = std::make_unique<FakeAgents>();
+  agents->all = site.agents->all;
+  site.agents = agents.get();
+  site.controller.emplace(refusing, site.clock, std::move(agents), TrainingController::Queues::Ours);
+  site.controller->start(site.store);
+  for (int i = 0; i < 50; ++i) {
+    const auto next = site.reconcile();
+    ASSERT_TRUE(next) << next.error().message;
+    ASSERT_TRUE(next->again_after);
+    ASSERT_LE(*next->again_after, 5s) << "faults are found by looking";
+    site.clock.advance(5s);
+  }
+}
+
 TEST(TrainingOddities, TheAgentOfAnotherJobIsLeftAlone) {
   Site site;
   site.add(Site::job_of("a", 1));

@@ -137,7 +137,7 @@ std::string read_elastic(const Json& job, TrainingJob& out) {
     if (sizes.empty()) return fmt::format("spec.elasticPolicy.replicaDiscreteValues: none is within {} and {}", least, most);
     elastic.sizes.assign(sizes.begin(), sizes.end());
   } else {
-    const std::int64_t step = std::max<std::int64_t>(1, policy["replicaIncrementStep"].integer(1));
+    const std::int64_t step = std::clamp<std::int64_t>(policy["replicaIncrementStep"].integer(1), 1, kMostNodes);
     for (std::int64_t size = least; size <= most; size += step) elastic.sizes.push_back(static_cast<int>(size));
   }
   elastic.settle = seconds_of(policy["scalingTimeoutInSeconds"]).value_or(elastic.settle);
@@ -246,6 +246,10 @@ Json make_pod(const Json& job, const TrainingJob& read, const Replica& replica, 
 
   Json spec = replica.pod["spec"];
   if (wish.queued) {
+    // What governance has put into the template is of the job's own Workload: its places, its gates.
+    const auto of_queues = [](const std::string& key) { return key.starts_with("kueue.x-k8s.io/"); };
+    for (const char* part : {"labels", "annotations"}) std::erase_if(metadata.child(part).members(), [&](const auto& member) { return of_queues(member.first); });
+    if (spec["schedulingGates"].is_array()) std::erase_if(spec.child("schedulingGates").items(), [&](const Json& gate) { return of_queues(gate["name"].string()); });
     for (const char* label : {"kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"})
       if (const Json& said = job["metadata"]["labels"][label]; !said.is_null()) metadata.child("labels").set(label, said);
     Json gates = spec["schedulingGates"].is_array() ? spec["schedulingGates"] : Json::array();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 #include <set>
 
 #include "base/encoding.h"
@@ -49,10 +50,10 @@ std::string ended_words(const Json& pod) {
   return reason.empty() ? "it has failed" : fmt::format("{}{}{}", reason, message.empty() ? "" : ": ", message.substr(0, 200));
 }
 
-// With the moment at which it last began: after it was held, processes that take their time to end are those of another run.
-std::string word_of(const Json& job, const std::string& start, std::int64_t attempt, int nodes) {
-  const auto began = parse_time(start);
-  return fmt::format("{}-{}-{}x{}", kube::uid_of(job).substr(0, 8), began ? std::chrono::floor<seconds>(*began).time_since_epoch().count() : 0, attempt, nodes);
+// With the moment at which it last began, or was given another size: after it was held, processes that take their time to end are those of another run.
+std::string word_of(const Json& job, const Json& status, std::int64_t attempt, int nodes) {
+  const Instant began = std::max(parse_time(status["startTime"].string()).value_or(Instant()), parse_time(status["elasticScalingStatus"]["lastScalingTime"].string()).value_or(Instant()));
+  return fmt::format("{}-{}x{}-{}", kube::uid_of(job).substr(0, 8), attempt, nodes, std::chrono::floor<seconds>(began).time_since_epoch().count());
 }
 
 struct Member {
@@ -83,7 +84,7 @@ struct Fault {
   int weight = 0;  // the heaviest gives its name: what broke a node explains what its processes say
   std::string reason, message;
   std::vector<const Member*> members;
-  std::set<int> ranks;
+  std::map<int, std::string> ranks;  // and why
 };
 
 class Planner {
@@ -112,16 +113,19 @@ class Planner {
       else note(false, "Created", fmt::format("{} pods are made, {} of them spare", job_.nodes + spares(), spares()));
       set("Created", true, "Created", "");
     }
-    gather();
     // A queue may not have seen it yet: until it has, nothing is made. What is there is taken away by spec.runPolicy.suspend alone.
-    if (job_.suspended || (!in_.admitted && in_.pods.empty())) return suspend();
-    if (holds("Suspended")) {
+    const bool held = job_.suspended || (!in_.admitted && in_.pods.empty());
+    if (!held && holds("Suspended")) {
       set("Suspended", false, "Resumed", "");
       status_.erase("startTime");
-      status_.erase("restartStatus");  // windows are counted from the start
+      status_.erase("restartStatus");         // windows are counted from the start
+      status_.erase("elasticScalingStatus");  // it begins with what it has quota for
+      job_ = read_training_job(Json(in_.job).set("status", status_));
     }
+    gather();
+    if (held) return suspend();
     if (status_["startTime"].string().empty()) status_.set("startTime", print_time(in_.now));
-    word_ = word_of(in_.job, status_["startTime"].string(), attempt(), job_.nodes);
+    word_ = word_of(in_.job, status_, attempt(), job_.nodes);
     if (late()) return;
     if (holds("Running") && (*condition("Running"))["reason"].string() == kNoAgent && launcher_ == Launcher::Agent) set("Running", false, "AgentFound", "An agent answers after all");
     for (const Member& one : strays_) let_go(one);
@@ -189,7 +193,7 @@ class Planner {
     return sum;
   }
   bool late_ranks() const { return launcher_ == Launcher::Agent && (spares() > 0 || job_.elastic); }
-  int seats_of(const Replica& one) const { return launcher_ == Launcher::Plain ? one.count : launcher_ == Launcher::Agent ? one.seats : one.count + one.spares; }
+  int seats_of(const Replica& one) const { return launcher_ == Launcher::Plain ? one.count : one.seats; }
   const std::string& word() const { return word_; }
 
   void gather() {
@@ -197,14 +201,16 @@ class Planner {
     members_.reserve(in_.pods.size());
     for (const Json& pod : in_.pods) members_.push_back(read_member(pod));
     const auto answers = [](const Member& one) { return one.live() && one.answers(); };
-    launcher_ = job_.launcher == Launcher::Unknown && std::ranges::any_of(members_, answers) ? Launcher::Agent : job_.launcher;
+    anybody_ = std::ranges::any_of(members_, answers);
+    // Of an entry point that nobody told us of the address of rank 0 is written down once its agents have begun: that they are silent now changes nothing.
+    launcher_ = job_.launcher == Launcher::Unknown && (anybody_ || !status_["masterAddr"].string().empty()) ? Launcher::Agent : job_.launcher;
     // Those that live first, of them those with a rank.
     std::ranges::sort(members_, {}, [](const Member& one) { return std::tuple(one.going, one.ended(), one.rank < 0, one.index, one.name()); });
     std::map<const Replica*, int> seats;  // how many are taken
     for (Member& one : members_) {
       if (one.replica != nullptr && one.rank >= 0 && taken(one)) one.rank = -1;
-      // An agent's pod may have any rank of its replica; of others the name is the rank.
-      const bool fits = one.replica != nullptr && one.index >= 0 && (launcher_ == Launcher::Agent ? true : one.index < seats_of(*one.replica) && one.rank == one.replica->first_rank + one.index);
+      // An agent's pod may have any rank of its replica; where there is none the name is the rank.
+      const bool fits = one.replica != nullptr && one.index >= 0 && (launcher_ != Launcher::Plain || (one.index < one.replica->count && one.rank == one.replica->first_rank + one.index));
       if (!fits || seats[one.replica] >= seats_of(*one.replica)) {
         strays_.push_back(one);
         continue;
@@ -214,6 +220,12 @@ class Planner {
       if (one.rank >= 0) ranks_[static_cast<std::size_t>(one.rank)] = &one;
     }
     seats_ = std::move(seats);
+  }
+  static bool ended_by_itself(const Json& pod) {
+    const auto until = parse_time(pod["metadata"]["deletionTimestamp"].string());  // the end of its grace
+    for (const Json& container : pod["status"]["containerStatuses"].items())
+      if (const auto end = parse_time(container["state"]["terminated"]["finishedAt"].string()); end && until && *end < *until - seconds(std::clamp<std::int64_t>(pod["metadata"]["deletionGracePeriodSeconds"].integer(), 0, 86'400))) return true;
+    return false;
   }
   bool taken(const Member& one) const { return one.rank < one.replica->first_rank || one.rank >= one.replica->first_rank + one.replica->count || ranks_[static_cast<std::size_t>(one.rank)] != nullptr; }
   Member read_member(const Json& pod) const {
@@ -231,6 +243,7 @@ class Planner {
     one.succeeded = phase == "Succeeded";
     one.failed = phase == "Failed";
     one.running = phase == "Running";
+    if (one.going && one.succeeded && !ended_by_itself(pod)) one.succeeded = false;  // told to end, it ended well: that is no completion
     if (one.running && one.replica != nullptr)
       for (const Json& container : pod["status"]["containerStatuses"].items()) {
         const Json& end = container["state"]["terminated"];
@@ -267,9 +280,10 @@ class Planner {
     if (launcher_ == Launcher::Agent) return std::ranges::any_of(ranks_, [&](const Member* one) { return one != nullptr && in_attempt(*one); });
     return std::ranges::all_of(ranks_, [&](const Member* one) { return one != nullptr && !one->going && one->made == attempt() && !is_of_other_size(*one) && (one->ended() || (one->running && launcher_ == Launcher::Plain)); });
   }
-  static bool is_complete(const Member& one, const std::string& word) { return one.succeeded || (!one.going && one.is(AgentState::Completed) && one.agent.report.attempt == word); }
+  // An agent stays when its processes have completed: one that has ended was ended.
+  bool is_complete(const Member& one) const { return launcher_ == Launcher::Agent ? !one.going && one.is(AgentState::Completed) && one.agent.report.attempt == word() : one.succeeded; }
   bool completed() const {
-    return std::ranges::all_of(ranks_, [&](const Member* one) { return one != nullptr && is_complete(*one, word()); });
+    return std::ranges::all_of(ranks_, [&](const Member* one) { return one != nullptr && is_complete(*one); });
   }
 
   // ---- faults
@@ -277,7 +291,7 @@ class Planner {
   static void add(std::optional<Fault>& to, int weight, const std::string& reason, const std::string& message, int rank, const Member* member) {
     if (!to) to.emplace();
     if (weight > to->weight) std::tie(to->weight, to->reason, to->message) = std::tuple(weight, reason, message);
-    to->ranks.insert(rank);
+    to->ranks[rank] = reason;
     if (member != nullptr) to->members.push_back(member);
   }
   std::optional<Fault> find_fault() const {
@@ -290,6 +304,8 @@ class Planner {
         add(out, 5, "NodeFault", fmt::format("Found unhealthy node {}", one->node()), rank, one);
       } else if (one->going && !one->succeeded) {
         add(out, 2, "PodLost", fmt::format("Pod {} is deleted", one->name()), rank, one);
+      } else if (one->succeeded && launcher_ == Launcher::Agent) {
+        add(out, 2, "PodEnded", fmt::format("Pod {} has ended before its agent was told to", one->name()), rank, one);
       } else if (one->failed) {
         add(out, 3, "PodFailed", fmt::format("Pod {}: {}", one->name(), ended_words(*one->pod)), rank, one);
       } else if (one->answers() && one->agent.report.attempt == word() && one->is(AgentState::Faulted)) {
@@ -357,7 +373,7 @@ class Planner {
       pods.push(one->name());
       if (!one->node().empty() && once.insert(one->node()).second) nodes.push(one->node());
     }
-    for (const int rank : fault.ranks) ranks.push(std::to_string(rank));
+    for (const auto& [rank, why] : fault.ranks) ranks.push(std::to_string(rank));
     if (!status_["latestFaultyPodInstanceList"].is_object()) status_.set("latestFaultyPodInstanceList", Json::object({}));
     Json& list = status_.child("latestFaultyPodInstanceList");
     list.set("faultyInstanceIdList", std::move(nodes)).set("faultyPodList", std::move(pods)).set("faultyRankList", std::move(ranks));
@@ -367,8 +383,7 @@ class Planner {
   bool is_of_other_size(const Member& one) const {
     if (launcher_ != Launcher::Agent) return number_of((*one.pod)["metadata"]["annotations"][kNodesOf].string(), job_.nodes) != job_.nodes;
     const std::string& said = one.agent.report.attempt;
-    const std::string stem = word().substr(0, word().rfind('x') + 1);
-    return one.answers() && said != word() && said.starts_with(stem);
+    return one.answers() && said != word() && said.starts_with(word().substr(0, word().find('x') + 1));
   }
   bool rescaled() {
     if (!holds("Running") || std::ranges::none_of(ranks_, [&](const Member* one) { return one != nullptr && is_of_other_size(*one); })) return false;
@@ -386,9 +401,19 @@ class Planner {
     again(1s);
     return true;
   }
+  // Since when its processes are to begin anew; none: they have never begun, or are at it.
+  std::optional<Instant> restless() const {
+    if (condition("Running") == nullptr || holds("Running")) return std::nullopt;
+    return std::max({holds("Faulted") ? since("Faulted") : since("Running"), parse_time(status_["startTime"].string()).value_or(Instant())});
+  }
+  // Those that were asked to write down where they are may take as long as was promised.
+  seconds patience() const { return !holds("Faulted") && job_.elastic ? std::min(job_.elastic->write_down.value_or(0s), 86'400s) : 0s; }
+  // Silence is judged only where somebody speaks: else it may be us who are cut off.
+  bool anybody_or_one() const { return anybody_ || job_.nodes == 1; }
   // After a fault an agent may never come back: processes that cannot be ended, an image that hangs.
   std::optional<Fault> stuck_agents() const {
-    if (launcher_ != Launcher::Agent || !holds("Faulted") || now() - since("Faulted") < kStuck) return std::nullopt;
+    const auto from = restless();
+    if (launcher_ != Launcher::Agent || !anybody_or_one() || !from || now() - *from < kStuck + patience()) return std::nullopt;
     std::optional<Fault> out;
     for (const Member& one : members_)
       if (one.live() && one.running && one.rank >= 0 && one.replica != nullptr && one.age(now()) >= kStuck && !one.is(AgentState::Ready) && !in_attempt(one))
@@ -416,12 +441,23 @@ class Planner {
     resize(nodes, false, "ScalingUp", fmt::format("{} more are ready", joined));
     return true;
   }
-  // Quota of its own that is taken back is no fault: it goes on with what is left, at once.
+  // Quota of its own that is taken back is no fault: it goes on with what is left, at once. Processes that lost the others by it may have failed already.
   bool taken_back(const Fault& fault) {
-    if (!job_.elastic || fault.reason != "PodLost" || std::ranges::any_of(fault.members, [](const Member* one) { return !one->going || !one->elastic; }) || fault.members.size() != fault.ranks.size()) return false;
-    const int nodes = job_.elastic->at_most(job_.nodes - static_cast<int>(fault.ranks.size()));
+    if (!job_.elastic || launcher_ != Launcher::Agent) return false;
+    const Replica& replica = job_.replicas.front();
+    const auto own = std::ranges::count_if(members_, [&](const Member& one) { return one.replica == &replica && !one.elastic && one.live(); });
+    int lost = 0;
+    for (const auto& [rank, why] : fault.ranks) {
+      const Member* const one = ranks_[static_cast<std::size_t>(rank)];
+      const bool is_gone = one == nullptr ? own >= replica.base + replica.spares : one->going && one->elastic;
+      if (why == "PodLost" && is_gone) ++lost;
+      else if (one == nullptr || one->going || !one->is(AgentState::Faulted)) return false;
+    }
+    if (lost == 0) return false;
+    const auto idle = std::ranges::count_if(members_, [&](const Member& one) { return usable(one) && one.rank < 0 && one.is(AgentState::Ready); });
+    const int nodes = job_.elastic->at_most(std::min(job_.nodes, job_.nodes - lost + static_cast<int>(idle)));
     if (nodes == 0) return false;
-    resize(nodes, false, "ScalingDown", fmt::format("{} are taken back by their queue, or by somebody", fault.ranks.size()));
+    resize(nodes, false, "ScalingDown", fmt::format("{} are taken back by their queue, or by somebody", lost));
     return true;
   }
   // Not all come back, or come at all: it begins with those that are ready.
@@ -430,9 +466,13 @@ class Planner {
     const Elastic& elastic = *job_.elastic;
     Instant from = parse_time(status_["startTime"].string()).value_or(now());
     if (condition("Running") != nullptr) from = std::max(from, since("Running"));
-    from = holds("Faulted") ? since("Faulted") + elastic.give_up : std::max(from, parse_time(status_["elasticScalingStatus"]["lastScalingTime"].string()).value_or(from)) + elastic.settle;
-    // Those that are about to end what they did count, too.
-    const auto ready = std::ranges::count_if(members_, [&](const Member& one) { return usable(one) && one.answers(); });
+    from = holds("Faulted") ? since("Faulted") + back_off(status_) + elastic.give_up : std::max(from, parse_time(status_["elasticScalingStatus"]["lastScalingTime"].string()).value_or(from)) + elastic.settle;
+    // Those that end what they did, begin on their node, or were not heard for a moment count, too.
+    const auto ready = std::ranges::count_if(members_, [&](const Member& one) {
+      if (!usable(one)) return false;
+      if (one.running) return one.agent.how != AgentSeen::How::Silent || one.agent.silent_for < kAgentGrace;
+      return !one.node().empty() && now() - from < kStuck;
+    });
     if (ready >= job_.nodes) return false;
     const int nodes = elastic.at_most(static_cast<int>(ready));
     if (nodes == 0 || nodes >= job_.nodes) return false;
@@ -440,7 +480,7 @@ class Planner {
       again_at(from);
       return false;
     }
-    resize(nodes, holds("Faulted"), "ScalingDown", fmt::format("{} of {} are ready", ready, job_.nodes));
+    resize(nodes, holds("Faulted"), "ScalingDown", fmt::format("{} of {} are there", ready, job_.nodes));
     return true;
   }
 
@@ -482,7 +522,9 @@ class Planner {
     if (one.replica == nullptr) return;
     // It cannot be told, or does not do it, and its processes may be those of an attempt that the others have left.
     const bool idles = !one.answers() || one.is(AgentState::Stopping) || one.is(AgentState::Init);
-    if (idles && !one.going && launcher_ == Launcher::Agent && one.made < attempt() && holds("Faulted") && one.running && now() - since("Faulted") >= kAgentGrace) {
+    const auto from = restless();
+    const bool was_there = from && one.age(now()) > now() - *from;
+    if (idles && !one.going && launcher_ == Launcher::Agent && was_there && anybody_or_one() && one.running && now() - *from >= kAgentGrace + patience()) {
       note(true, "AgentSilent", fmt::format("Pod {} is made anew: its agent has not been ready for {} s", one.name(), kAgentGrace.count()));
       return remove(one);
     }
@@ -490,8 +532,8 @@ class Planner {
     if (!is_busy(one) || in_attempt(one)) return;
     out_.orders.push_back({.pod = one.name(), .what = Agents::Order::What::Stop, .at = at(one), .stop = stop_of(one)});
   }
-  StopOrder stop_of(const Member& one) const {
-    StopOrder out{.graceful = one.is(AgentState::Running) && is_of_other_size(one)};
+  StopOrder stop_of(const Member& one, bool gently = false) const {
+    StopOrder out{.graceful = gently || (one.is(AgentState::Running) && is_of_other_size(one))};
     if (out.graceful && job_.elastic && job_.elastic->write_down) out.timeout_seconds = static_cast<int>(job_.elastic->write_down->count());
     return out;
   }
@@ -527,7 +569,8 @@ class Planner {
     const bool tells_master = launcher_ != Launcher::Agent;
     const std::string master = first != nullptr && (usable(*first) || is_done(*first)) ? first->address() : "";
     for (const Replica& replica : job_.replicas) {
-      const int count = launcher_ == Launcher::Agent ? replica.seats : replica.count;
+      // Before an agent is seen: no spares, and nothing beyond what the job has quota for.
+      const int count = launcher_ == Launcher::Agent ? replica.seats : std::min(replica.count, replica.base);
       int seats = seats_[&replica];
       // Those for which the job has quota come first.
       auto own = std::ranges::count_if(members_, [&](const Member& one) { return one.replica == &replica && !one.elastic && names_.contains(one.name()); });
@@ -536,7 +579,7 @@ class Planner {
         const int rank = replica.first_rank + index;
         if (tells_master && rank != 0 && master.empty()) continue;
         ++seats;
-        const bool elastic = job_.elastic && launcher_ == Launcher::Agent && own++ >= replica.base + replica.spares;
+        const bool elastic = job_.elastic && own++ >= replica.base + replica.spares;
         // With spares, and where another has the rank of its name, it is given when it is ready.
         const bool late = late_ranks() || (launcher_ == Launcher::Agent && ranks_[static_cast<std::size_t>(rank)] != nullptr);
         Json pod = make_pod(in_.job, job_, replica, {.index = index, .rank = late ? -1 : rank, .attempt = attempt(), .elastic = elastic, .queued = elastic && in_.in_queue, .master_address = tells_master && rank != 0 ? master : ""});
@@ -547,7 +590,7 @@ class Planner {
   // One that is not wanted any more: its processes may write down where they are.
   void let_go(const Member& one) {
     if (one.replica != nullptr && one.live() && one.is(AgentState::Stopping)) return;
-    if (one.replica != nullptr && one.live() && one.is(AgentState::Running)) out_.orders.push_back({.pod = one.name(), .what = Agents::Order::What::Stop, .at = at(one), .stop = {.graceful = true}});
+    if (one.replica != nullptr && one.live() && one.is(AgentState::Running)) out_.orders.push_back({.pod = one.name(), .what = Agents::Order::What::Stop, .at = at(one), .stop = stop_of(one, true)});
     else remove(one);
   }
   bool is_stray(const std::string& name) const {
@@ -585,7 +628,7 @@ class Planner {
     }
     note(false, "Running", message.empty() ? fmt::format("{} nodes have begun", job_.nodes) : message);
     set("Running", true, launcher_ == Launcher::Unknown ? kNoAgent : "Running", message);
-    if (ranks_[0] != nullptr) status_.set("masterAddr", ranks_[0]->address()).set("masterPort", std::to_string(kMasterPort + attempt() % 100));
+    if (ranks_[0] != nullptr && launcher_ != Launcher::Unknown) status_.set("masterAddr", ranks_[0]->address()).set("masterPort", std::to_string(kMasterPort + attempt() % 100));
     again(launcher_ == Launcher::Agent ? kPollRunning : kPollPlain);
   }
 
@@ -680,7 +723,7 @@ class Planner {
       if (one.going) continue;
       if (one.ended() && !one.left_others) {
         if (all || (one.succeeded && job_.clean == "OnlyComplete")) remove(one);
-      } else if (!all && one.replica != nullptr && job_.launcher != Launcher::Plain && now() - ended < kShutdownGrace && !one.left_others) {
+      } else if (!all && one.running && one.replica != nullptr && job_.launcher != Launcher::Plain && now() - ended < kShutdownGrace && !one.left_others) {
         // It leaves by itself, and its log stays; one that does not answer any more may be about to.
         if (one.answers() && !one.is(AgentState::Shutdown) && !one.is(AgentState::Stopping)) out_.orders.push_back({.pod = one.name(), .what = Agents::Order::What::Shutdown, .at = at(one)});
         again(kPollStarting);
@@ -706,13 +749,14 @@ class Planner {
   std::vector<Member> members_, strays_;
   std::vector<Member*> ranks_;  // by rank
   std::string word_;
+  bool anybody_ = false;  // some agent answers: we are not cut off from all of them
   std::map<const Replica*, int> seats_;
   std::set<std::string> names_, removed_;
 };
 
 }  // namespace
 
-std::string attempt_word(const Json& job, std::int64_t attempt) { return word_of(job, job["status"]["startTime"].string(), attempt, read_training_job(job).nodes); }
+std::string attempt_word(const Json& job, std::int64_t attempt) { return word_of(job, job["status"], attempt, read_training_job(job).nodes); }
 
 std::map<std::string, AgentAt> agents_to_ask(const Json& job, const std::vector<Json>& pods) {
   std::map<std::string, AgentAt> out;

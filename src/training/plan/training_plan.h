@@ -15,6 +15,7 @@ namespace fairlead::training {
 struct AgentSeen {
   enum class How { Unasked, Silent, Answered } how = How::Unasked;  // Silent: nobody answers, or not as an agent does
   AgentReport report = {};
+  std::chrono::seconds silent_for{0};
 };
 
 struct TrainingInput {

@@ -36,7 +36,7 @@ app.kubernetes.io/component: {{ .component }}
 {{- else -}}{{- printf "%s/%s:%s" $registry .program (default .root.Chart.AppVersion .root.Values.image.tag) -}}{{- end -}}
 {{- end -}}
 
-{{- /* The name of a definition of kueue.x-k8s.io that is there and somebody else's; empty: none, or nobody to ask (`helm template`). */ -}}
+{{- /* The definition of training jobs that SageMaker's own operator has brought; empty: there is none. */ -}}
 {{- define "fairlead.foreignTraining" -}}
 {{- $there := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "hyperpodpytorchjobs.sagemaker.amazonaws.com" }}
 {{- if $there }}
@@ -44,6 +44,7 @@ app.kubernetes.io/component: {{ .component }}
 {{- end }}
 {{- end }}
 
+{{- /* The name of a definition of kueue.x-k8s.io that is there and somebody else's; empty: none, or nobody to ask (`helm template`). */ -}}
 {{- define "fairlead.foreignQueues" -}}
 {{- range $path, $_ := .Files.Glob "files/crds/*.kueue.x-k8s.io.yaml" }}
 {{- $name := base $path | trimSuffix ".yaml" }}
