@@ -90,10 +90,10 @@ note 'what it gives back is the next one'"'"'s; hyp delete'
 
 # ---- agents
 if [ -n "$agent" ]; then
-  run="[\"$agent/bin/hyperpodrun\", --nproc-per-node=1, --log-dir=/tmp/hyperpod, --tee=3, /work/steps.py]"
+  run="[\"$agent/bin/hyperpodrun\", --nproc-per-node=1, --log-dir=/tmp/hyperpod, --tee=3, /job/steps.py]"
   note 'with hyperpodrun of hyperpod-elastic-agent'
 else
-  run='[python3, /tests/training_agent.py, --nproc-per-node=1, python3, -u, /work/steps.py]'
+  run='[python3, /tests/training_agent.py, --nproc-per-node=1, python3, -u, /job/steps.py]'
 fi
 # NAME RULES [NODES [MORE]]: nodes that count, and do what files in /tmp of their pods say.
 count() {
@@ -138,7 +138,7 @@ spec:
           command: $run
           ports: [{containerPort: 8080}]
           resources: {requests: {cpu: 10m}}
-          volumeMounts: [{name: steps, mountPath: /work}, {name: tests, mountPath: /tests, readOnly: true}${agent:+, {name: agent, mountPath: "$agent", readOnly: true\}}]
+          volumeMounts: [{name: steps, mountPath: /job}, {name: tests, mountPath: /tests, readOnly: true}${agent:+, {name: agent, mountPath: "$agent", readOnly: true\}}]
         volumes: [{name: steps, configMap: {name: steps}}, {name: tests, hostPath: {path: "$top/tests"}}${agent:+, {name: agent, hostPath: {path: "$agent"\}\}}]
 YAML
 }
