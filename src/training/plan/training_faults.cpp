@@ -148,6 +148,7 @@ std::optional<Fault> Planner::stuck_agents() const {
 void Planner::resize(int nodes, bool faulty, const std::string& reason, const std::string& why) {
   note(false, reason, fmt::format("From {} to {} nodes: {}", job_.nodes, nodes, why));
   status_.set("elasticScalingStatus", Json::object({{"targetReplicas", Json::object({{job_.replicas.front().name, nodes}})}, {"lastUpdated", print_time(now())}, {"lastScalingTime", print_time(now())}, {"podsScaled", true}, {"isFaultyPodScaleDown", faulty}}));
+  set("Running", false, "Rescaling", fmt::format("It goes on with {} nodes", nodes));  // whoever is left is to begin anew, even if that is nobody
   again(1s);
 }
 
