@@ -3,6 +3,11 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <stdexcept>
+
 #include "api/crds.h"
 #include "api/training_crd.h"
 #include "kube/tiny_api.h"
