@@ -26,6 +26,7 @@ if [ -z "${FAIRLEAD_TEST_INSIDE:-}" ]; then
     [ -d "/var/lib/fairlead/images/$image" ] || "$top/images/build.sh" "$top/images/$image" /var/lib/fairlead/images > /dev/null 2>&1 || { echo "the image $image could not be built" >&2; exit 1; }
   done
   "$peers/python/run.sh" --prepare || echo 'the Python client is left out'
+  "$peers/hyp/hyp.sh" > /dev/null || echo 'hyp is left out'
   "$peers/kubelet.sh" --prepare || echo 'the kubelet is left out'
   export FAIRLEAD_TEST_INSIDE=1
   exec unshare --net --mount --propagation private bash "$0" "$build" "$@"
