@@ -116,7 +116,7 @@ bool TrainingController::is_admitted(const Json& job) const {
   });
 }
 
-Result<TrainingController::Seen> TrainingController::observe(Json job) {
+TrainingController::Seen TrainingController::observe(Json job) {
   Seen out;
   TrainingInput in;
   const ObjectKey key = kube::key_of(job);
@@ -229,7 +229,6 @@ Result<void> TrainingController::give_orders(const Json& job, const Seen& seen, 
   std::map<std::string, Json> there;
   for (Json& pod : now->items) there[kube::name_of(pod)] = std::move(pod);
   std::vector<Agents::Order> orders;
-  std::vector<std::string> names;
   bool starts = true;
   for (const PodOrder& order : plan.orders) {
     const auto then = std::ranges::find_if(seen.pods, [&](const Json& one) { return kube::name_of(one) == order.pod; });
@@ -242,7 +241,6 @@ Result<void> TrainingController::give_orders(const Json& job, const Seen& seen, 
       continue;
     }
     orders.push_back({.at = order.at, .what = order.what, .start = order.start, .stop = order.stop});
-    names.push_back(order.pod);
   }
   // All begin together, or none.
   if (!starts) std::erase_if(orders, [](const Agents::Order& one) { return one.what == Agents::Order::What::Start; });
@@ -287,9 +285,8 @@ Result<kube::Next> TrainingController::reconcile(const ObjectKey& key) {
   }
   if (!job) return pass(std::move(job.error()), "read HyperPodPyTorchJob " + key.text());
   const auto began = clock_.monotonic();
-  auto seen = observe(*job);
-  if (!seen) return std::unexpected(std::move(seen.error()));
-  const TrainingPlan& plan = seen->plan;
+  const Seen seen = observe(*job);
+  const TrainingPlan& plan = seen.plan;
   if (plan.remove_job) {
     auto gone = api_.remove(kJobs, key, {.grace_seconds = {}, .uid = kube::uid_of(*job), .resource_version = kube::version_of(*job), .propagation = kube::DeleteOptions::Propagation::Background});
     if (!gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), "delete HyperPodPyTorchJob " + key.text());
@@ -307,7 +304,7 @@ Result<kube::Next> TrainingController::reconcile(const ObjectKey& key) {
     tell(api_, *job, note, clock_.now(), plan.status.is_null() ? kOnce : Often::Each);
   }
   bool again = false;
-  if (auto done = act(*job, *seen, again); !done) return std::unexpected(std::move(done.error()));
+  if (auto done = act(*job, seen, again); !done) return std::unexpected(std::move(done.error()));
   // A job whose agents take their time is looked at less often: others wait meanwhile.
   const std::chrono::nanoseconds rest = 4 * (clock_.monotonic() - began);
   if (again) return kube::Next{std::max<std::chrono::nanoseconds>(std::chrono::milliseconds(200), rest)};

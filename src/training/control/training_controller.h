@@ -31,7 +31,7 @@ class TrainingController final : public kube::Controller {
   std::vector<kube::ObjectKey> note(const kube::Change& change, std::set<std::string> Index::*list) const;
   Result<void> make_pods(const kube::Json& job, const Seen& seen);
   Result<void> give_orders(const kube::Json& job, const Seen& seen, bool& again);
-  Result<Seen> observe(kube::Json job);
+  Seen observe(kube::Json job);
   bool is_admitted(const kube::Json& job) const;
   Result<void> act(const kube::Json& job, const Seen& seen, bool& again);
 

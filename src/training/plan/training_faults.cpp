@@ -90,7 +90,7 @@ void Planner::restart(const Fault& fault) {
   } else {
     return end(false, "RestartLimitExceeded", fmt::format("{} ({} restarts and {} of the whole job within {} s: spec.runPolicy.restartPolicy allows no more)", what, standard, full, limits.window.count()));
   }
-  const bool new_pods = whole || is_plain() || launcher_ != Launcher::Agent;
+  const bool new_pods = whole || launcher_ != Launcher::Agent;
   status_.set("restartStatus", Json::object({{"currentEvalPeriod", window}, {"fullJobRestartCount", full}, {"restartCount", standard}}));
   status_.set("restartCount", attempt() + 1);
   status_.child("latestFaultyPodInstanceList").set("restartType", new_pods ? "JLR" : "PLR");

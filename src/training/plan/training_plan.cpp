@@ -96,7 +96,7 @@ void Planner::tell_state() {
   if (pods_run) set("PodsRunning", true, "PodsRunning", holds("Running") ? "" : waits_for());
   else if (!holds("Running")) tell_false("PodsRunning", "PodsPending", waits_for());
   if (holds("Running")) return again(launcher_ == Launcher::Agent ? kPollRunning : kPollPlain);
-  const bool started = launcher_ == Launcher::Agent ? std::ranges::all_of(ranks_, [&](const Member* one) { return one != nullptr && (in_attempt(*one) || one->succeeded); }) : pods_run && is_plain();
+  const bool started = launcher_ == Launcher::Agent ? std::ranges::all_of(ranks_, [&](const Member* one) { return one != nullptr && in_attempt(*one); }) : pods_run && is_plain();
   if (!started) return;
   std::string message;
   if (holds("Faulted")) {

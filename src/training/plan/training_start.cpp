@@ -44,7 +44,6 @@ void Planner::settle(const Member& one) {
     note(true, "AgentSilent", fmt::format("Pod {} is made anew: its agent has not been ready for {} s", one.name(), kAgentGrace.count()));
     return remove(one);
   }
-  if (!one.answers()) return;
   if (!is_busy(one) || in_attempt(one)) return;
   out_.orders.push_back({.pod = one.name(), .what = Agents::Order::What::Stop, .at = at(one), .stop = stop_of(one)});
 }
