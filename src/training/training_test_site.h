@@ -36,21 +36,29 @@ struct Site {
     restart();
     for (int i = 0; i < 6; ++i) must(store.create(resources::nodes, Json::object({{"metadata", Json::object({{"name", fmt::format("node-{}", i)}})}})));
   }
-  // A server that knows nothing of what the one before did.
-  void restart() {
-    std::map<AgentAt, FakeAgents::Agent> before;
-    std::vector<std::string> broken;
-    if (agents != nullptr) {
-      before = agents->all;
-      broken = agents->broken;
-    }
+  // A server that knows nothing of what the one before did; over another API, if one is given.
+  void restart(kube::KubeApi* over = nullptr) {
     auto fresh = std::make_unique<FakeAgents>();
+    if (agents != nullptr) {
+      fresh->all = agents->all;
+      fresh->broken = agents->broken;
+    }
     agents = fresh.get();
-    agents->all = std::move(before);
-    agents->broken = std::move(broken);
     if (!api) api.emplace(store, kube::full_access(TrainingController(store, clock, nullptr, TrainingController::Queues::Ours)));
-    controller.emplace(*api, clock, std::move(fresh), TrainingController::Queues::Ours);
+    controller.emplace(over != nullptr ? *over : *api, clock, std::move(fresh), TrainingController::Queues::Ours);
     controller->start(store);
+  }
+  // A pod that takes its time to go, until it is let go.
+  void hold(const std::string& name) {
+    Json slow = pod(name);
+    kube::add_finalizer(slow, "test/slow");
+    must(store.put(resources::pods, slow));
+  }
+  void let_go(const std::string& name) {
+    Json slow = pod(name);
+    if (!kube::has_finalizer(slow, "test/slow")) return;
+    kube::remove_finalizer(slow, "test/slow");
+    must(store.put(resources::pods, slow));
   }
   template <class T>
   static T must(Result<T> result) {

@@ -136,16 +136,12 @@ TEST(TrainingElastic, InAQueueWhatItGrowsByHasAQuotaOfItsOwn) {
   site.run(100s);
   ASSERT_EQ(nodes_of(site), 4);
   // Its queue takes it back: it has a while to end.
-  Json taken = site.pod("t-pod-3");
-  kube::add_finalizer(taken, "test/grace");
-  Site::must(site.store.put(resources::pods, taken));
+  site.hold("t-pod-3");
   close_nodes(site, 0);
   ASSERT_TRUE(site.store.remove(resources::pods, {"team", "t-pod-3"}));
   site.run(3s);
   EXPECT_TRUE(site.agent("t-pod-0").graceful);
-  taken = site.pod("t-pod-3");
-  kube::remove_finalizer(taken, "test/grace");
-  Site::must(site.store.put(resources::pods, taken));
+  site.let_go("t-pod-3");
   site.run(12s);
   EXPECT_EQ(site.shown(), "Running");
   EXPECT_EQ(nodes_of(site), 3);
@@ -293,18 +289,14 @@ TEST(TrainingElastic, WhatIsTakenBackIsNoFaultHoweverItIsSeen) {
     if (how == 1) {  // gone before anybody looked
       ASSERT_TRUE(site.store.remove(resources::pods, {"team", elastic}));
     } else {
-      Json taken = site.pod(elastic);
-      kube::add_finalizer(taken, "test/grace");
-      Site::must(site.store.put(resources::pods, taken));
+      site.hold(elastic);
       ASSERT_TRUE(site.store.remove(resources::pods, {"team", elastic}));
       if (how == 2) site.agents->fault(site.at("t-pod-0"));  // it has lost the other
       if (how == 3) site.end_pod(elastic, 0);                 // told to end, it ended well
     }
     site.run(3s);
     if (how != 1) {
-      Json taken = site.pod(elastic);
-      kube::remove_finalizer(taken, "test/grace");
-      Site::must(site.store.put(resources::pods, taken));
+      site.let_go(elastic);
     }
     site.run(15s);
     EXPECT_EQ(site.shown(), "Running") << how;

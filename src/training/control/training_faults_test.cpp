@@ -50,17 +50,7 @@ struct FaultySite : Site {
   void arm(int writes, bool done) {
     left = writes;
     dying.emplace(*api, left, done);
-    anew(*dying);
-  }
-  void anew(kube::KubeApi& over) {
-    std::map<AgentAt, FakeAgents::Agent> before = agents->all;
-    std::vector<std::string> broken = agents->broken;
-    auto fresh = std::make_unique<FakeAgents>();
-    agents = fresh.get();
-    agents->all = std::move(before);
-    agents->broken = std::move(broken);
-    controller.emplace(over, clock, std::move(fresh), TrainingController::Queues::Ours);
-    controller->start(store);
+    restart(&*dying);
   }
   void step() {
     kubelet();
@@ -70,7 +60,7 @@ struct FaultySite : Site {
     } catch (const DyingApi::Died&) {
       ++deaths;
       dying.reset();
-      anew(*api);
+      restart();
     }
     clock.advance(1s);
   }
@@ -154,17 +144,12 @@ TEST(TrainingFaults, AtRandom) {
         case 7: if (rng.below(2) == 0) site.change([&](Json& changed) { changed.child("spec").child("replicaSpecs").items()[0].set("replicas", 1 + static_cast<int>(rng.below(4))); }); break;
         case 8: {  // a pod that takes its time to go
           if (pod.empty()) break;
-          Json slow = site.pod(pod);
-          kube::add_finalizer(slow, "test/slow");
-          Site::must(site.store.put(resources::pods, slow));
+          site.hold(pod);
           break;
         }
         case 9: {
           for (const std::string& one : pods) {
-            Json slow = site.pod(one);
-            if (!kube::has_finalizer(slow, "test/slow")) continue;
-            kube::remove_finalizer(slow, "test/slow");
-            Site::must(site.store.put(resources::pods, slow));
+            site.let_go(one);
           }
           break;
         }
@@ -175,14 +160,12 @@ TEST(TrainingFaults, AtRandom) {
     }
     // No more faults.
     site.dying.reset();
-    site.anew(*site.api);
+    site.restart();
     site.agents->lost = 0;
     for (auto& [at, agent] : site.agents->all) agent.silent = false;
     for (int i = 0; i < 6; ++i) site.mark_node(fmt::format("node-{}", i), "");
     for (const std::string& one : site.pods()) {
-      Json slow = site.pod(one);
-      kube::remove_finalizer(slow, "test/slow");
-      Site::must(site.store.put(resources::pods, slow));
+      site.let_go(one);
     }
     site.change([](Json& changed) { changed.child("spec").child("runPolicy").set("suspend", false); });
     for (int i = 0, calm = 0; i < 900 && calm < 60; ++i) {

@@ -90,9 +90,7 @@ TEST(TrainingOddities, HeldAndLetGoWhilePodsTakeTheirTimeToGo) {
   site.add(Site::job_of("t", 2, "torchrun train.py", Json::object({{"jobMaxRetryCount", 0}})));
   site.run(6s);
   for (const std::string& name : site.pods()) {
-    Json slow = site.pod(name);
-    kube::add_finalizer(slow, "test/slow");
-    Site::must(site.store.put(resources::pods, slow));
+    site.hold(name);
   }
   site.change([](Json& job) { job.child("spec").child("runPolicy").set("suspend", true); });
   site.run(2s);
@@ -100,9 +98,7 @@ TEST(TrainingOddities, HeldAndLetGoWhilePodsTakeTheirTimeToGo) {
   site.run(3s);
   EXPECT_NE(site.shown(), "Failed");
   for (const std::string& name : site.pods()) {
-    Json slow = site.pod(name);
-    kube::remove_finalizer(slow, "test/slow");
-    Site::must(site.store.put(resources::pods, slow));
+    site.let_go(name);
   }
   site.run(8s);
   EXPECT_EQ(site.shown(), "Running");
@@ -148,11 +144,7 @@ TEST(TrainingOddities, ASpareDoesNotWaitForAPodThatIsRefused) {
   site.run(8s);
   ASSERT_EQ(site.shown(), "Running");
   Refusing refusing(*site.api);
-  auto agents = std::make_unique<FakeAgents>();
-  agents->all = site.agents->all;
-  site.agents = agents.get();
-  site.controller.emplace(refusing, site.clock, std::move(agents), TrainingController::Queues::Ours);
-  site.controller->start(site.store);
+  site.restart(&refusing);
   site.end_pod("t-pod-0", 1);
   for (int i = 0; i < 30; ++i) {
     site.kubelet();
@@ -316,19 +308,15 @@ TEST(TrainingOddities, ToEndWellWhenToldToEndIsNoCompletion) {
     site.add(Site::job_of("t", 1, command));
     site.run(6s);
     ASSERT_EQ(site.shown(), "Running");
-    Json pod = site.pod("t-pod-0");
-    kube::add_finalizer(pod, "test/grace");
-    Site::must(site.store.put(resources::pods, pod));
+    site.hold("t-pod-0");
     ASSERT_TRUE(site.store.remove(resources::pods, {"team", "t-pod-0"}));
     site.end_pod("t-pod-0", 0);
-    pod = site.pod("t-pod-0");
+    Json pod = site.pod("t-pod-0");
     pod.child("status").child("containerStatuses").items()[0].child("state").child("terminated").set("finishedAt", print_time(site.clock.now()));
     Site::must(site.store.put(resources::pods, pod));
     site.run(2s);
     EXPECT_NE(site.shown(), "Completed") << command;
-    pod = site.pod("t-pod-0");
-    kube::remove_finalizer(pod, "test/grace");
-    Site::must(site.store.put(resources::pods, pod));
+    site.let_go("t-pod-0");
     site.run(15s);
     EXPECT_EQ(site.shown(), "Running") << command;
     EXPECT_EQ(site.status()["restartCount"].integer(), 1);
@@ -343,11 +331,7 @@ TEST(TrainingOddities, WhatIsRefusedSlowsNothingElse) {
   site.run(8s);
   ASSERT_TRUE(site.store.remove(resources::pods, {"team", "t-pod-1"}));
   Refusing refusing(*site.api);
-  auto agents = std::make_unique<FakeAgents>();
-  agents->all = site.agents->all;
-  site.agents = agents.get();
-  site.controller.emplace(refusing, site.clock, std::move(agents), TrainingController::Queues::Ours);
-  site.controller->start(site.store);
+  site.restart(&refusing);
   for (int i = 0; i < 50; ++i) {
     const auto next = site.reconcile();
     ASSERT_TRUE(next) << next.error().message;
