@@ -15,11 +15,23 @@ hyp=$(tests/peers/hyp/hyp.sh) || hyp=''
 export HOME=$work XDG_STATE_HOME=$work/home
 
 fairlead() { "$build/bin/fairlead" "$@"; }
-says() { # WHAT STATUS TEXT COMMAND...
-  local what=$1 want=$2 text=$3 status=0
-  shift 3
+try() { # STATUS TEXT COMMAND...: no text is nothing that it must say
+  local want=$1 text=$2
+  shift 2
+  status=0
   "$@" < /dev/null > "$work/out" 2>&1 || status=$?
-  if [ "$status" != "$want" ] || ! grep -qF -- "$text" "$work/out"; then fail "$what: status $status"; fi
+  [ "$status" = "$want" ] && { [ -z "$text" ] || grep -qF -- "$text" "$work/out"; }
+}
+says() { # WHAT STATUS TEXT COMMAND...
+  local what=$1
+  shift
+  try "$@" || fail "$what: status $status, not $1 with \"$2\""
+  echo "ok    $what"
+}
+comes() { # WHAT STATUS TEXT COMMAND...: what the server's controllers have yet to do
+  local what=$1
+  shift
+  wait_until 20 "$what" try "$@"
   echo "ok    $what"
 }
 site() { fairlead "$@" --state-dir "$work/state"; }
@@ -142,12 +154,12 @@ YAML
   says 'hyp get-cluster-context' 0 'cluster/fairlead' hyp get-cluster-context
   says 'hyp describe cluster' 0 'hypnosis' hyp describe cluster hypnosis
   says 'hyp create' 0 'Successfully submitted' hyp create hyp-pytorch-job --job-name one --namespace demo --image busybox:1 --replica-count 2 --command '[hyperpodrun, train.py]'
-  says 'hyp list' 0 'Created' hyp list hyp-pytorch-job --namespace demo
-  says 'hyp describe' 0 'Replicas: 2' hyp describe hyp-pytorch-job --job-name one --namespace demo
-  says 'hyp list-pods' 0 'one-pod-1' hyp list-pods hyp-pytorch-job --job-name one --namespace demo
+  comes 'hyp list' 0 'Created' hyp list hyp-pytorch-job --namespace demo
+  comes 'hyp describe' 0 'Replicas: 2' hyp describe hyp-pytorch-job --job-name one --namespace demo
+  comes 'hyp list-pods' 0 'one-pod-1' hyp list-pods hyp-pytorch-job --job-name one --namespace demo
   says 'hyp of a job that is not there' 1 'not found' hyp describe hyp-pytorch-job --job-name two --namespace demo
   says 'hyp delete' 0 'Successful deleted' hyp delete hyp-pytorch-job --job-name one --namespace demo
-  says 'and nothing is left of it' 0 'No jobs found' hyp list hyp-pytorch-job --namespace demo
+  comes 'and nothing is left of it' 0 'No jobs found' hyp list hyp-pytorch-job --namespace demo
   as_ada "$clients/bin/aws" sagemaker delete-cluster --cluster-name hypnosis > /dev/null
 else
   echo 'ok    (hyp or kubectl cannot be had here: left out)'
