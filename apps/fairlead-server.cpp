@@ -32,6 +32,8 @@
 #include "governance/control/teams_controller.h"
 #include "governance/conversion_server.h"
 #include "kube/controller.h"
+#include "node/control/route_controller.h"
+#include "node/netlink.h"
 #include "notify/control/cluster_event_controller.h"
 #include "notify/control/delivery_controller.h"
 #include "notify/control/role_change_controller.h"
@@ -81,12 +83,40 @@ Result<void> install_roles(kube::KubeApi& api) {
   return {};
 }
 
-// Where pods find the API: at the listening address if it is one that others reach, else at this machine's address among the local nodes.
-apiserver::ApiServiceOptions api_service(const Flags& flags, const fleet::Ranges& ranges, int port) {
+// At which other machines reach the API: what was said, else the listening address if it is one of a machine. Empty: they do not.
+std::string reached_address(const Flags& flags) {
+  if (!flags.advertise.empty()) return flags.advertise;
   const auto listen = parse_listen("--listen", flags.listen);
   const std::string address = listen ? listen->first : "";
   const bool reachable = !address.empty() && address.find_first_not_of("0123456789.") == std::string::npos && address != "0.0.0.0" && !address.starts_with("127.");
-  return {.service_address = apiserver::api_service_address(flags.service_ranges), .address = reachable ? address : fleet::host_address(ranges), .port = port};
+  return reachable ? address : "";
+}
+
+// Where pods find the API: at the listening address if it is one that others reach, else at this machine's address among the local nodes.
+apiserver::ApiServiceOptions api_service(const Flags& flags, const fleet::Ranges& ranges, int port) {
+  const std::string reached = reached_address(flags);
+  return {.service_address = apiserver::api_service_address(flags.service_ranges), .address = reached.empty() ? fleet::host_address(ranges) : reached, .port = port};
+}
+
+// Where hosts that join find it.
+fleet::JoinDoorOptions join_options(const Flags& flags, const apiserver::EmbeddedServer& server, const std::string& state_dir, const fleet::Ranges& ranges) {
+  fleet::JoinDoorOptions out{.ca_pem = server.ca_pem(), .pods_range = fleet::print_network(ranges.pods), .volumes_dir = state_dir + "/volumes", .companion_dir = state_dir + "/bin", .sign = [&server](const std::string& request, const http::CertificateRequest& about) { return server.sign(request, about); }};
+  std::vector<std::pair<fleet::Network, std::string>> closed{{ranges.nodes, "addresses of local machines"}, {ranges.pods, "addresses of pods"}};
+  for (const std::string& both : flags.service_ranges)
+    for (const std::string& one : split(both, ','))
+      if (const auto range = fleet::parse_network(one)) closed.emplace_back(*range, "addresses of services");
+  out.why_not_address = [closed = std::move(closed), own = std::vector<std::string>{reached_address(flags), parse_listen("--listen", flags.listen).value_or(std::pair<std::string, unsigned short>()).first}](const std::string& text) -> std::string {
+    const auto address = fleet::parse_network(text);
+    if (!address) return text + " is not an IPv4 address";
+    const auto here = node::own_addresses();
+    if (std::ranges::find(own, text) != own.end() || !here || here->contains(text)) return text + " is an address of the server's machine";
+    for (const auto& [range, what] : closed)
+      if (fleet::overlap(range, *address)) return fmt::format("{} is one of the {}", text, what);
+    return "";
+  };
+  if (const std::string address = reached_address(flags); !address.empty()) out.servers.push_back(fmt::format("https://{}:{}", address, server.port()));
+  else out.why_nowhere = fmt::format("this server listens at {}, which no other machine reaches: start it with --listen 0.0.0.0:{} --advertise-address ADDRESS, one of this machine's", flags.listen, server.port());
+  return out;
 }
 
 // The AWS face beside the API, on the next port; a port that is taken is told and harms nothing, unless it was asked for.
@@ -123,6 +153,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   const std::string machine_controller = machines->name();
   host.watch_exits([exits, machine_controller](const std::string& name) { exits->tell(machine_controller, name); });
   runner.add(std::move(machines));
+  if (::geteuid() == 0) runner.add(std::make_unique<node::HostRouteController>(api::kHostLabel, fleet::print_network(ranges.pods)));
   if (flags.controllers != "all") return;
   slurm::SlurmControllerOptions slurm_options;
   slurm_options.objects.companion = companion_folder(state_dir + "/bin");
@@ -193,6 +224,7 @@ int serve(Flags flags) {
   }
   while (options.state_dir.size() > 1 && options.state_dir.back() == '/') options.state_dir.pop_back();
   options.names = {fleet::host_address(*ranges)};
+  if (!flags.advertise.empty()) options.names.push_back(flags.advertise);
   options.service_ranges = flags.service_ranges;
   if (const std::string address = apiserver::api_service_address(flags.service_ranges); !address.empty()) options.names.push_back(address);
   const std::string pid_file = options.state_dir + "/run/server.pid";
@@ -204,6 +236,11 @@ int serve(Flags flags) {
     if (!user->session.empty()) out.extra.push_back({"sessionName", {user->session}});
     return out;
   };
+  const auto hosts = std::make_shared<LateJoinDoor>();
+  options.beside = [hosts](const http::Request& request, const std::shared_ptr<http::Exchange>& exchange) { return hosts->take(request, exchange); };
+  options.check_node = [hosts](const apiserver::User& user, const kube::Json* old, const kube::Json& next) { return hosts->check_node(user, old, next); };
+  options.brief_watches = {api::kHostsGroup, std::chrono::minutes(2)};
+  options.check_peer = [hosts](const http::Peer& peer) { return hosts->check(peer); };
   auto server = apiserver::EmbeddedServer::start(options, clock);
   if (!server) return refuse(server.error().message);
   // The API asks it by its URL, as any other.
@@ -217,6 +254,9 @@ int serve(Flags flags) {
   if (auto done = install_crds(*first, at); !done) return refuse(done.error().message);
   if (auto done = install_roles(*first); !done) return refuse(done.error().message);
 
+  // No leader's fence: it is the API's own, and writes by the version that it has read.
+  fleet::JoinDoor join_door((*server)->api(), clock, join_options(flags, **server, options.state_dir, *ranges));
+  const OpenJoinDoor open_door(hosts, join_door);
   if (auto done = install_companion(options.state_dir + "/bin"); !done) return refuse(done.error().message);
   if (auto done = write_file_durably(pid_file, fmt::format("{}\n", ::getpid()), 0644); !done) return refuse(done.error().message);
 
@@ -252,6 +292,9 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("fairlead-server ") + FAIRLEAD_VERSION);
   app.add_option("--state-dir", flags.state_dir, "folder that holds everything of this site")->capture_default_str();
   app.add_option("--listen", flags.listen, "address and port of the API; port 0 takes any free one")->capture_default_str();
+  app.add_option("--advertise-address", flags.advertise, "at which hosts that join, and their pods, reach the API (default: --listen's, if other machines reach that)")->type_name("ADDRESS")->check([](const std::string& text) {
+    return !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos && text != "0.0.0.0" && !text.starts_with("127.") ? std::string() : "\"" + text + "\" is not an IPv4 address at which other machines reach this one";
+  });
   app.add_option("--node-range", flags.node_range, "addresses of local nodes, a /16 that no route of this machine uses; for both families a comma and an IPv6 range, such as 10.77.0.0/16,fd00:77::/64 (/112 or larger; default where pods have one)")->capture_default_str();
   app.add_option("--pod-range", flags.pod_range, "addresses of pods on local nodes, a /16 that no route of this machine uses; for both families a comma and an IPv6 range, such as 10.78.0.0/16,fd00:78::/56 (/56 or larger: each node gets a /64)")->capture_default_str();
   app.add_option("--service-range", flags.service_ranges, "addresses of services; they live on local nodes only, no route of this machine needs them; for both families a comma and an IPv6 range, such as 10.79.0.0/16,fd00:79::/112")->capture_default_str()->type_name("RANGE");

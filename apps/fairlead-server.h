@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <filesystem>
@@ -19,10 +20,13 @@
 #include <vector>
 #include <thread>
 
+#include "apiserver/auth_types.h"
+#include "apiserver/waiting_threads.h"
 #include "base/encoding.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/own_program.h"
+#include "fleet/control/join_door.h"
 #include "fleet/control/script_store.h"
 #include "fleet/plan/addresses.h"
 #include "fleet/plan/cluster_plan.h"
@@ -37,6 +41,7 @@ struct Flags {
   std::string listen = "127.0.0.1:6443";
   std::string node_range = "10.77.0.0/16", pod_range = "10.78.0.0/16";
   std::vector<std::string> service_ranges{"10.79.0.0/16"};
+  std::string advertise;         // at which hosts that join reach the API; empty: --listen's, if others reach that
   std::vector<std::string> closed_ranges;  // api::SlurmNetwork; beside those of local nodes and their pods
   std::string log_level = "info";
   std::string engine = "embedded";
@@ -135,6 +140,50 @@ class LateFace {
  private:
   mutable std::shared_mutex mutex_;
   const hyperpod::Door* door_ = nullptr;
+};
+// The door for hosts, likewise; its work waits for the disk, so it has a thread of its own.
+class LateJoinDoor {
+ public:
+  void set(fleet::JoinDoor* door) {
+    const std::unique_lock lock(mutex_);
+    door_ = door;
+  }
+  bool take(const http::Request& request, const std::shared_ptr<http::Exchange>& exchange) {
+    if (!fleet::JoinDoor::serves(request.target.path)) return false;
+    const bool room = threads_.post([this, request, exchange] {
+      const std::shared_lock lock(mutex_);
+      exchange->respond(door_ == nullptr ? http::Response{.status = 503, .body = "{\"message\": \"the server starts or stops: try again\"}\n"} : door_->answer(request));
+    });
+    if (!room) exchange->respond({.status = 503, .body = "{\"message\": \"many hosts join at once: try again\"}\n"});
+    return true;
+  }
+  Result<void> check(const http::Peer& peer) {
+    const std::shared_lock lock(mutex_);
+    // Before the door is there nobody can be asked.
+    if (door_ == nullptr) return std::ranges::find(peer.organizations, api::kHostsGroup) == peer.organizations.end() ? Result<void>() : fail(Code::Unavailable, "the server starts or stops: try again");
+    return door_->check(peer);
+  }
+  Result<void> check_node(const apiserver::User& user, const kube::Json* old, const kube::Json& next) {
+    if (!user.in(api::kHostsGroup)) return {};
+    const std::shared_lock lock(mutex_);
+    return door_ == nullptr ? fail(Code::Unavailable, "the server starts or stops: try again") : door_->check_node(user.name, user.groups, old, next);
+  }
+
+ private:
+  std::shared_mutex mutex_;
+  fleet::JoinDoor* door_ = nullptr;
+  apiserver::WaitingThreads threads_{2, 64};  // first to go: it does what was posted
+};
+// The door while it is there, whichever way the program leaves.
+class OpenJoinDoor {
+ public:
+  OpenJoinDoor(std::shared_ptr<LateJoinDoor> late, fleet::JoinDoor& door) : late_(std::move(late)) { late_->set(&door); }
+  OpenJoinDoor(const OpenJoinDoor&) = delete;
+  OpenJoinDoor& operator=(const OpenJoinDoor&) = delete;
+  ~OpenJoinDoor() { late_->set(nullptr); }
+
+ private:
+  const std::shared_ptr<LateJoinDoor> late_;
 };
 Result<std::unique_ptr<hyperpod::Door>> open_aws(const Flags& flags, kube::KubeApi& api, const Clock& clock, const AwsWiring& wiring);
 

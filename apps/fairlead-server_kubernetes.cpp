@@ -171,7 +171,7 @@ int serve_kubernetes(const Flags& flags) {
     host = std::move(*made);
     companion_dir = state_dir + "/bin";
     if (auto done = install_companion(companion_dir); !done) return refuse(done.error().message);
-    auto machines = std::make_unique<fleet::MachineController>(fenced, *host, clock, fleet::MachineControllerOptions{.ranges = *ranges});
+    auto machines = std::make_unique<fleet::MachineController>(fenced, *host, clock, fleet::MachineControllerOptions{.ranges = *ranges, .hosts_join = false});
     host->watch_exits([exits, name = machines->name()](const std::string& node) { exits->tell(name, node); });
     add_declared(*runner, std::move(machines));
   }

@@ -13,6 +13,7 @@
 
 #include "agent/access_review.h"
 #include "agent/heartbeat.h"
+#include "api/join.h"
 #include "base/encoding.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -163,7 +164,7 @@ class RunningAgent final : public Agent {
     auto watch = ExitWatcher::watch(runtime_->exits_dir());
     if (!watch) return std::unexpected(std::move(watch.error()));
     runner_->add(std::move(pods));
-    network_->add(std::make_unique<node::RouteController>(config.node_name));
+    network_->add(std::make_unique<node::RouteController>(config.node_name, node::RouteScope{.label = api::kHostLabel, .joined = config.joined, .within = config.pods_range}));
     network_->add(std::make_unique<node::DnsController>(book));
     network_->add(std::make_unique<node::NetworkController>(
         node::NetworkOptions{

@@ -63,9 +63,10 @@ Json pod_ranges(const node::NodeConfig& config) {
 Machine look_at_machine(const node::NodeConfig& config) {
   Machine out;
   // New with every start of the node: its folder is on a tmpfs.
-  const std::string boot = config.run_dir + "/boot-id";
+  const std::string boot = config.boot_id_file.empty() ? config.run_dir + "/boot-id" : config.boot_id_file;
   out.boot_id = first_line(boot);
-  if (out.boot_id.empty()) {
+  // A name that is made up counts for a boot only where it is written down.
+  if (out.boot_id.empty() && config.boot_id_file.empty()) {
     out.boot_id = random_uuid();
     if (auto written = write_file_atomically(boot, out.boot_id + "\n", 0644); !written)
       log_warn("boot id not written", {{"reason", written.error().message}});
@@ -195,7 +196,8 @@ Result<Json> Heartbeat::ensure_node() {
   // Labels that the configuration names are kept as it says; others are their owners'.
   Json labels = Json::object();
   for (const auto& [name, value] : own_labels(config_))
-    if ((*node)["metadata"]["labels"][name].string() != value) labels.set(name, value);
+    // Of a host that joined the controller gives labels, after the Node was made.
+    if (!(config_.joined && config_.labels.contains(name)) && (*node)["metadata"]["labels"][name].string() != value) labels.set(name, value);
   Json patch = Json::object();
   if (!labels.members().empty()) patch.set("metadata", Json::object({{"labels", std::move(labels)}}));
   if ((*node)["spec"]["podCIDR"].string().empty())

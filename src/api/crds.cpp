@@ -31,6 +31,7 @@ spec:
     - {name: Power, type: string, jsonPath: .spec.power}
     - {name: Link, type: string, jsonPath: .spec.link}
     - {name: Address, type: string, jsonPath: .status.address}
+    - {name: Type, type: string, priority: 1, jsonPath: .spec.host.instanceType}
     - {name: CPU, type: string, jsonPath: .spec.local.cpu}
     - {name: Memory, type: string, jsonPath: .spec.local.memory}
     - {name: Pid, type: integer, priority: 1, jsonPath: .status.pid}
@@ -44,8 +45,24 @@ spec:
         properties:
           spec:
             type: object
-            required: [local]
+            x-kubernetes-validations:
+            - {rule: "has(self.local) != has(self.host)", message: "one of local and host is needed"}
+            - {rule: "has(self.host) == has(oldSelf.host)", message: "a machine stays local, or a host: delete it and make another"}
+            - {rule: "!has(self.host) || ((!has(self.power) || self.power == 'On') && (!has(self.link) || self.link == 'Connected'))", message: "power and link of a host are not ours to switch"}
             properties:
+              host:
+                type: object
+                description: A host that joins by a token (fairlead node add).
+                properties:
+                  instanceType: {type: string, maxLength: 64, description: "The ml.* type that it is to be; it joins if it has what that has."}
+                  address: {type: string, format: ipv4, description: "At which it is to be; without, the one from which it asks."}
+                  gone: {type: boolean, description: "An administrator's word that nothing of it runs any more: a machine that is deleted waits for that while pods are bound to it."}
+                  join:
+                    type: object
+                    description: The token that was given out last; written by fairlead node add.
+                    properties:
+                      tokenHash: {type: string, pattern: "^[0-9a-f]{64}$", description: "SHA-256 of its secret, in hex."}
+                      expires: {type: string, format: date-time}
               local:
                 type: object
                 description: A node on this machine, in namespaces of its own; how much it declares to have.
@@ -102,13 +119,24 @@ spec:
                   by: {type: string}
                   phase: {type: string, description: "Rebooting, Done or Refused."}
                   message: {type: string}
-                  was: {type: object, properties: {pid: {type: integer}, startTicks: {type: integer}}, description: The first process that was to end.}
+                  was: {type: object, properties: {pid: {type: integer}, startTicks: {type: integer}, boot: {type: string}}, description: "The first process that was to end; of a host its boot."}
                   began: {type: string, format: date-time}
                   ended: {type: string, format: date-time}
               reboots:
                 type: array
                 description: The last ones.
                 items: {type: object, properties: {id: {type: string}, at: {type: string, format: date-time}}}
+              labels: {type: object, additionalProperties: {type: string}, description: Those that its Node was given. Of a host.}
+              nodeUID: {type: string, description: That Node.}
+              host:
+                type: object
+                description: The host that joined.
+                properties:
+                  key: {type: string, description: "SHA-256 of its public key: certificates of another count no more."}
+                  token: {type: string, description: Hash of the token by which it came.}
+                  address: {type: string}
+                  joined: {type: string, format: date-time}
+                  facts: {type: object, x-kubernetes-preserve-unknown-fields: true, description: What it said that it has.}
               observedGeneration: {type: integer}
               conditions:
                 type: array

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "api/instance_types.h"
 #include "kube/selector.h"
 
 namespace fairlead::api {
@@ -22,6 +23,36 @@ void read_quantity(Machine& out, const std::string& resource, const Json& value,
 
 }  // namespace
 
+namespace {
+
+void read_local(Machine& out, const Json& local) {
+  if (!local.is_object()) out.problems.push_back("spec.local: say how much of this machine it declares, e.g. {cpu: \"2\", memory: 4Gi}; or spec.host: {}, for a host that joins (fairlead node add)");
+  read_quantity(out, "cpu", local.has("cpu") ? local["cpu"] : Json("1"), "spec.local.cpu");
+  read_quantity(out, "memory", local.has("memory") ? local["memory"] : Json("2Gi"), "spec.local.memory");
+  for (const auto& [resource, amount] : local["resources"].members()) {
+    if (resource == "cpu" || resource == "memory") continue;  // said above, once
+    read_quantity(out, resource, amount, "spec.local.resources." + resource);
+  }
+}
+
+void read_host(Machine& out, const Json& spec) {
+  const Json& host = spec["host"];
+  HostSpec& into = out.spec.host.emplace();
+  into.instance_type = host["instanceType"].string();
+  if (!into.instance_type.empty() && find_instance_type(into.instance_type) == nullptr) out.problems.push_back(fmt::format("spec.host.instanceType: the API has no type {}", into.instance_type));
+  into.token_hash = host["join"]["tokenHash"].string();
+  if (auto end = parse_time(host["join"]["expires"].string())) into.token_expires = *end;
+  into.address = host["address"].string();
+  into.gone = host["gone"].boolean();
+  // A common name has 64 characters at most (RFC 5280), and "system:node:" is 12 of them.
+  if (out.name.size() > kLongestHostName) out.problems.push_back(fmt::format("metadata.name: of a host, {} characters at most", kLongestHostName));
+  if (spec["local"].is_object()) out.problems.push_back("spec.host, spec.local: one of them");
+  if (spec["link"].string() == "Cut") out.problems.push_back("spec.link: the network of a host is not ours to cut");
+  if (spec["power"].string() == "Off") out.problems.push_back("spec.power: this host's power is not ours to switch: do it by its own means");
+}
+
+}  // namespace
+
 Machine read_machine(const Json& object) {
   Machine out;
   out.name = kube::name_of(object);
@@ -33,14 +64,8 @@ Machine read_machine(const Json& object) {
   if (const std::string wrong = kube::check_dns_label(out.name); !wrong.empty()) out.problems.push_back(fmt::format("metadata.name: a machine's name is a host name: {}", wrong));
 
   const Json& spec = object["spec"];
-  const Json& local = spec["local"];
-  if (!local.is_object()) out.problems.push_back("spec.local: only machines on this machine are known: say how much of it this one declares, e.g. {cpu: \"2\", memory: 4Gi}");
-  read_quantity(out, "cpu", local.has("cpu") ? local["cpu"] : Json("1"), "spec.local.cpu");
-  read_quantity(out, "memory", local.has("memory") ? local["memory"] : Json("2Gi"), "spec.local.memory");
-  for (const auto& [resource, amount] : local["resources"].members()) {
-    if (resource == "cpu" || resource == "memory") continue;  // said above, once
-    read_quantity(out, resource, amount, "spec.local.resources." + resource);
-  }
+  if (spec["host"].is_object()) read_host(out, spec);
+  else read_local(out, spec["local"]);
   for (const auto& [key, value] : spec["labels"].members()) {
     std::string wrong = kube::check_label_key(key);
     if (wrong.empty()) wrong = kube::check_label_value(value.string());
@@ -69,6 +94,10 @@ Machine read_machine(const Json& object) {
   out.seat.address6 = second(status["addresses"]);
   out.seat.pod_cidr6 = second(status["podCIDRs"]);
   out.phase = status["phase"].string();
+  const Json& host = status["host"];
+  out.host = HostRecord{.key = host["key"].string(), .token_hash = host["token"].string(), .address = host["address"].string(), .joined = host["joined"].string()};
+  out.reboot.boot = noted["was"]["boot"].string();
+  if (auto began = parse_time(noted["began"].string())) out.reboot.began = *began;
   return out;
 }
 

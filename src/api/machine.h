@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machine (fairlead.dev/v1alpha1) as a value: a node that Fairlead itself brings up. Today on this machine (`spec.local`).
+// Machine (fairlead.dev/v1alpha1) as a value: a node that Fairlead itself brings up on this machine (`spec.local`), or a host that joins by a token (`spec.host`, docs/design/056).
 #pragma once
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 
+#include "base/clock.h"
 #include "kube/json.h"
 #include "kube/object.h"
 
@@ -17,8 +18,25 @@ inline constexpr const char* kOutOfService = "node.kubernetes.io/out-of-service"
 enum class Power { On, Off };
 enum class Link { Connected, Cut };
 
+// What is asked of a host.
+struct HostSpec {
+  std::string instance_type;               // "ml.g5.xlarge"; empty: it is called none
+  std::string token_hash;                  // of the token that was given out last (api/join.h); empty: none
+  std::optional<Instant> token_expires;
+  std::string address;                     // at which it is to be; empty: the one from which it asks
+  bool gone = false;                       // an administrator's word that nothing of it runs any more
+};
+// The host that joined, written down before its certificate is signed.
+struct HostRecord {
+  std::string key;                         // fingerprint of its public key (http/pki.h); empty: none has joined
+  std::string token_hash;                  // by which it came
+  std::string address, joined;
+  friend bool operator==(const HostRecord&, const HostRecord&) = default;
+};
+
 // What the user asks for.
 struct MachineSpec {
+  std::optional<HostSpec> host;            // else it is local
   std::map<std::string, std::string> capacity;  // "cpu" -> "2", "memory" -> "4Gi", "nvidia.com/gpu" -> "1"
   std::map<std::string, std::string> labels;
   kube::Json taints = kube::Json::array();      // as in Node.spec.taints
@@ -33,6 +51,8 @@ struct RebootRecord {
   std::string message;
   std::int64_t pid = 0;             // the first process that is to end, and no other; 0: none ran
   std::uint64_t start_ticks = 0;
+  std::optional<Instant> began;     // when it was written down
+  std::string boot;                 // of a host: status.nodeInfo.bootID that is to end; empty: it was silent
   friend bool operator==(const RebootRecord&, const RebootRecord&) = default;
 };
 
@@ -53,12 +73,14 @@ struct Machine {
   Seat seat;                       // from status
   std::string phase;               // from status
   RebootRecord reboot;             // from status
+  HostRecord host;                 // from status
   std::vector<std::string> problems;  // of the spec, in sentences; nothing is started while there are any
 };
 
 // Never fails: what cannot be read becomes a problem.
 Machine read_machine(const kube::Json& object);
 
+inline constexpr std::size_t kLongestHostName = 52;
 inline constexpr const char* kMachineFinalizer = "fairlead.dev/machine";
 
 }  // namespace fairlead::api

@@ -125,9 +125,12 @@ std::vector<Json> AccessAdmission::default_classes() const {
 Result<void> AccessAdmission::admit(const AdmissionCall& call, Json& object) const {
   const kube::Resource& resource = call.resource;
   const bool create = call.old == nullptr;
-  if (const User* user = call.context.requester.get(); user != nullptr && same(resource, r::nodes) && (call.subresource.empty() || create)) {
+  if (const User* user = call.context.requester.get(); user != nullptr && same(resource, r::nodes)) {
     if (const std::string node = user->node(); !node.empty()) {
-      if (auto done = check_node_write(node, call.old, object); !done) return forbidden(resource, kube::name_of(object), done.error().message);
+      if (call.subresource.empty() || create)
+        if (auto done = check_node_write(node, call.old, object); !done) return forbidden(resource, kube::name_of(object), done.error().message);
+      if (check_node_)
+        if (auto done = check_node_(*user, call.old, object); !done) return forbidden(resource, kube::name_of(object), done.error().message);
     }
   }
   if (!call.subresource.empty()) return {};

@@ -2,6 +2,7 @@
 // What a write must pass between its defaults and its validation, beyond what the object says: who writes, and what else is there. The registry asks; the answer changes the
 // new object or refuses it.
 #pragma once
+#include <functional>
 #include <string_view>
 
 #include "apiserver/auth_access.h"
@@ -19,7 +20,8 @@ std::string mirror_pod_refusal(const kube::Json& pod);
 // As Kubernetes' plug-ins ServiceAccount, Priority and NodeRestriction, RBAC's escalation check, and that of the parameters of admission policies.
 class AccessAdmission final : public Admission {
  public:
-  AccessAdmission(const Access& access, const Registry& registry) : access_(access), registry_(registry) {}
+  using NodeCheck = std::function<Result<void>(const User& user, const kube::Json* old, const kube::Json& next)>;  // HandlerOptions::check_node; may be empty
+  AccessAdmission(const Access& access, const Registry& registry, NodeCheck check_node = {}) : access_(access), registry_(registry), check_node_(std::move(check_node)) {}
   Result<void> admit(const AdmissionCall& call, kube::Json& object) const override;
 
  private:
@@ -32,6 +34,7 @@ class AccessAdmission final : public Admission {
 
   const Access& access_;
   const Registry& registry_;
+  const NodeCheck check_node_;
 };
 
 }  // namespace fairlead::apiserver

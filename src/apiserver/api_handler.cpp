@@ -84,10 +84,18 @@ class Handler final : public ApiHandler {
       return call->exchange->respond({.status = 200, .headers = {{"Content-Type", "text/plain; charset=utf-8"}, {"X-Content-Type-Options", "nosniff"}}, .body = "ok"});
     }
     if (call->route.what == Route::What::Version) return version(*call);
+    if (options_.check_peer && !call->request.peer.common_name.empty())
+      if (auto stands = options_.check_peer(call->request.peer); !stands) {
+        log_debug("a client certificate was refused", {{"name", call->request.peer.common_name}, {"reason", stands.error().message}});
+        return call->refuse(status_of(stands.error().code == Code::Unauthorized ? Error{Code::Unauthorized, "Unauthorized"} : stands.error()));
+      }
+    if (options_.beside && options_.beside(call->request, call->exchange)) return;
     auto caller = access_.authenticate(call->request);
     if (caller) {
       call->user = *caller->user;
       call->real_user = std::move(caller->real);
+      const User& real = call->real_user ? *call->real_user : call->user;
+      if (!options_.brief_watches.first.empty() && real.in(options_.brief_watches.first)) call->longest_watch = options_.brief_watches.second;
     }
     if (options_.audit) record(*call);
     if (!caller) return call->refuse(status_of(caller.error()));
@@ -307,7 +315,7 @@ class Handler final : public ApiHandler {
   const HandlerOptions options_;
   const Clock& clock_;
   Access access_;
-  const AccessAdmission admission_{access_, registry_};
+  const AccessAdmission admission_{access_, registry_, options_.check_node};
   Limits limits_{options_.limits};
   OpenApi open_api_;
   InFlight in_flight_;

@@ -2,6 +2,7 @@
 // The HTTP face of the Registry: routing, authentication, discovery, OpenAPI v3, Tables, watches as chunked lines, protobuf request bodies, logs and exec by way of
 // the agents. Never blocks a server thread: writes answer when they are durable, proxied streams run on threads of their own (bounded).
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,14 @@ struct HandlerOptions {
   std::optional<TokenKeys> token_keys;  // of service accounts; none: they get no tokens
   TokenSite token_site;
   std::function<Result<User>(std::string_view token)> foreign_tokens;  // AccessOptions::foreign
+  // What others serve at paths of their own, before anybody is asked who he is; it may block. False: not its path.
+  std::function<bool(const http::Request& request, const std::shared_ptr<http::Exchange>& exchange)> beside;
+  // Asked of each verified client certificate; an error is Unauthorized.
+  std::function<Result<void>(const http::Peer& peer)> check_peer;
+  // Asked of what a node writes of its own Node, its status included, beside what holds for all nodes; an error is Forbidden. `old` is null where it registers.
+  std::function<Result<void>(const User& user, const kube::Json* old, const kube::Json& next)> check_node;
+  // Group of users whose watches last no longer than this, so that who is let in no more sees no more.
+  std::pair<std::string, std::chrono::seconds> brief_watches;
   LimitOptions limits;
   std::shared_ptr<AuditLog> audit;      // none: nothing is recorded
   // How to reach agents for logs and exec: the server's client certificate, shown to https://<node InternalIP>:<kubelet port>.

@@ -342,7 +342,7 @@ void Objects::watch(const CallPtr& call, const KindPtr& kind) {
   const std::chrono::seconds length(*timeout > 0 ? *timeout : 1'800 + (spread.fetch_add(373) % 1'800 + 1'800) % 1'800);
   WatchPlan plan{.kind = kind, .space = call->route.space, .query = std::move(*query), .form = call->form, .include = *include};
   plan.bookmarks = flag(call->request.target.query, "allowWatchBookmarks");
-  plan.timeout = length;
+  plan.timeout = call->longest_watch ? std::min(length, *call->longest_watch) : length;
   watches_.open(std::move(plan), call->exchange);
 }
 

@@ -31,6 +31,7 @@ struct Call {
   std::string verb;
   Form form = Form::Json;
   bool pretty = false;
+  std::optional<std::chrono::seconds> longest_watch;
   std::string_view query(std::string_view name) const { return http::find(request.target.query, name); }
   StatusDetails about() const { return {.name = route.name, .group = route.group, .kind = route.plural}; }
   void refuse(const Error& error) const;  // a Status with details of the resource asked for

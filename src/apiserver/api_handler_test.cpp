@@ -53,6 +53,34 @@ TEST(ApiHandler, KnowsWhoAsks) {
   EXPECT_EQ(api.ask("POST", "/api/v1/nodes", node("w0"), {}, "node-token").status, 201);
 }
 
+TEST(ApiHandler, ACertificateThatCountsNoMoreIsNobodys) {
+  Api api({.check_peer = [](const http::Peer& peer) { return peer.key == "old" ? Result<void>(fail(Code::Unauthorized, "removed")) : Result<void>(); }});
+  const auto as = [&](const std::string& key, const std::string& path) {
+    auto exchange = std::make_shared<testing_kit::RecordedExchange>();
+    api.handler->handle({.method = "GET", .target = *http::parse_target(path), .headers = {}, .body = {}, .peer = {.address = {}, .common_name = "admin", .organizations = {"system:masters"}, .key = key}}, exchange);
+    return exchange->wait();
+  };
+  EXPECT_EQ(as("new", "/api/v1/nodes").status, 200);
+  const auto refused = as("old", "/api/v1/nodes");
+  EXPECT_EQ(refused.status, 401);
+  EXPECT_EQ((*kube::parse_json(refused.body))["message"].string(), "Unauthorized");
+  EXPECT_EQ(api.ask("GET", "/api/v1/nodes").status, 200);  // a token is no certificate
+}
+
+TEST(ApiHandler, WhatIsServedBesideTheApiNeedsNoName) {
+  Api api({.beside = [](const http::Request& request, const std::shared_ptr<http::Exchange>& exchange) {
+             if (request.target.path != "/beside") return false;
+             exchange->respond({.status = 200, .headers = {}, .body = "here"});
+             return true;
+           },
+           .check_peer = [](const http::Peer& peer) { return peer.key == "old" ? Result<void>(fail(Code::Unauthorized, "removed")) : Result<void>(); }});
+  EXPECT_EQ(api.ask("GET", "/beside", "", {}, "").body, "here");
+  EXPECT_EQ(api.ask("GET", "/besides", "", {}, "").status, 401);
+  auto exchange = std::make_shared<testing_kit::RecordedExchange>();
+  api.handler->handle({.method = "GET", .target = *http::parse_target("/beside"), .headers = {}, .body = {}, .peer = {.address = {}, .common_name = "a", .organizations = {}, .key = "old"}}, exchange);
+  EXPECT_EQ(exchange->wait().status, 401);
+}
+
 TEST(ApiHandler, ANodeReadsTheSecretsOfItsPodsOnly) {
   Api api;
   const std::string space = "/api/v1/namespaces/default";

@@ -140,6 +140,8 @@ Result<void> EmbeddedServer::make_token_keys() {
 
 Result<http::KeyPair> EmbeddedServer::issue(const http::CertificateRequest& request) const { return http::issue(ca_, request, clock_.now()); }
 
+Result<std::string> EmbeddedServer::sign(const std::string& signing_request, const http::CertificateRequest& request) const { return http::sign(ca_, signing_request, request, clock_.now()); }
+
 Result<void> EmbeddedServer::serve() {
   auto store = open_sqlite_store({.path = path("store.db"), .common = common_parts});
   if (!store) return std::unexpected(std::move(store.error()));
@@ -151,6 +153,10 @@ Result<void> EmbeddedServer::serve() {
   HandlerOptions handler{.tokens = options_.tokens,
                          .token_keys = token_keys_,
                          .foreign_tokens = options_.foreign_tokens,
+                         .beside = options_.beside,
+                         .check_peer = options_.check_peer,
+                         .check_node = options_.check_node,
+                         .brief_watches = options_.brief_watches,
                          .limits = options_.limits,
                          .ca_pem = ca_.certificate_pem,
                          .client_certificate_pem = agent_client_.certificate_pem,

@@ -27,6 +27,10 @@ struct EmbeddedOptions {
   std::vector<std::string> names;               // further names and addresses of this server (its address in the fabric): in its certificate
   std::vector<TokenUser> tokens;
   std::function<Result<User>(std::string_view token)> foreign_tokens;  // bearer tokens of others (AccessOptions::foreign)
+  std::function<bool(const http::Request& request, const std::shared_ptr<http::Exchange>& exchange)> beside;  // HandlerOptions::beside
+  std::function<Result<void>(const http::Peer& peer)> check_peer;                                            // HandlerOptions::check_peer
+  std::function<Result<void>(const User& user, const kube::Json* old, const kube::Json& next)> check_node;  // HandlerOptions::check_node
+  std::pair<std::string, std::chrono::seconds> brief_watches;                                              // HandlerOptions::brief_watches
   LimitOptions limits;
   AuditOptions audit;                           // no path: no log
   int threads = 2;
@@ -48,6 +52,7 @@ class EmbeddedServer {
   Result<void> also_listen(const std::string& address) { return server_->also_listen(address, port()); }
   const std::string& ca_pem() const { return ca_.certificate_pem; }
   Result<http::KeyPair> issue(const http::CertificateRequest& request) const;
+  Result<std::string> sign(const std::string& signing_request, const http::CertificateRequest& request) const;  // for the key of a signing request (http/pki.h)
   std::string admin_kubeconfig() const { return options_.state_dir + "/pki/admin.kubeconfig"; }
 
  private:

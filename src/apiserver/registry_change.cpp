@@ -132,7 +132,13 @@ Result<Decision> EmbeddedRegistry::decide_change(const WriteContext& context, co
   if (const std::string& version = kube::version_of(body); !version.empty() && version != std::to_string(revision)) return modified(resource, key.name);
   if (const std::string& uid = kube::uid_of(body); !uid.empty() && uid != kube::uid_of(current))
     return cannot_fulfil(resource, key.name, fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}", uid, kube::uid_of(current)));
-  if (subresource == "status") return decide_status(kind, current, std::move(body), std::move(*warnings));
+  if (subresource == "status") {
+    auto decided = decide_status(kind, current, std::move(body), std::move(*warnings));
+    // Of what is told about things, only what nodes tell of themselves is asked about: others believe their addresses.
+    if (!decided || !same_resource(resource, kube::resources::nodes)) return decided;
+    if (auto admitted = admit({resource, key.space, subresource, context, &current}, decided->next); !admitted) return std::unexpected(std::move(admitted.error()));
+    return decided;
+  }
   if (subresource == "finalize") return decide_finalize(kind, current, body);
 
   keep_system_fields(current, body);

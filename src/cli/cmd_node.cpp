@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// node list | kill | cut | heal | reboot: drills with local nodes.
+// node list | kill | cut | heal | reboot: machines, and drills with local ones. cmd_host.cpp has node add | remove.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -22,6 +22,7 @@ constexpr auto kPause = std::chrono::milliseconds(100);
 Result<int> change(Context& context, const std::string& name, Json spec, const std::string& phase, std::optional<bool> node_ready, bool wait, double timeout, const std::string& told) {
   auto session = context.session();
   if (!session) return std::unexpected(std::move(session.error()));
+  if (auto machine = session->get(resources::machines, "", name); machine && (*machine)["spec"]["host"].is_object()) return fail(Code::Unsupported, fmt::format("{} is a host: its power and link are not ours to switch", name));
   auto patched = session->request("PATCH", kube::path_of(resources::machines, "", name), Json::object({{"spec", std::move(spec)}}), "application/merge-patch+json");
   if (!patched && patched.error().code == Code::NotFound) {
     if (session->get(resources::nodes, "", name)) return fail(Code::Unsupported, fmt::format("{} is not a machine that Fairlead brought up, so its power and link are not ours", name));
@@ -128,6 +129,11 @@ Result<int> reboot(Context& context, const std::string& name, bool wait, double 
   }
 }
 
+std::string why_of(const Json& machine) {
+  const Json* ready = kube::find_condition(machine, "Ready");
+  return ready == nullptr ? "" : (*ready)["message"].string();
+}
+
 Result<int> list(Context& context) {
   auto session = context.session();
   if (!session) return std::unexpected(std::move(session.error()));
@@ -139,7 +145,7 @@ Result<int> list(Context& context) {
   }
   const Look look = context.look();
   std::vector<Row> rows{{{.text = "NAME", .style = Style::Dim}, {.text = "PHASE", .style = Style::Dim}, {.text = "NODE", .style = Style::Dim}, {.text = "ADDRESS", .style = Style::Dim}, {.text = "PODS", .style = Style::Dim},
-                         {.text = "PID", .style = Style::Dim, .right = true}, {.text = "STARTS", .style = Style::Dim, .right = true}}};
+                         {.text = "PID", .style = Style::Dim, .right = true}, {.text = "STARTS", .style = Style::Dim, .right = true}, {.text = "WHY", .style = Style::Dim}}};
   for (const auto& machine : *machines) {
     const Json& status = machine["status"];
     auto node = session->get(resources::nodes, "", kube::name_of(machine));
@@ -147,7 +153,7 @@ Result<int> list(Context& context) {
     const std::string phase = status["phase"].string_or("New");
     rows.push_back({{.text = kube::name_of(machine)}, {.text = phase, .style = phase == "Running" ? Style::Good : Style::Warn}, {.text = ready ? "Ready" : node ? "NotReady" : "-", .style = ready ? Style::Good : Style::Bad},
                     {.text = status["address"].string()}, {.text = status["podCIDR"].string()}, {.text = status.has("pid") ? std::to_string(status["pid"].integer()) : "-", .right = true},
-                    {.text = std::to_string(status["starts"].integer()), .right = true}});
+                    {.text = machine["spec"]["host"].is_object() ? "-" : std::to_string(status["starts"].integer()), .right = true}, {.text = phase == "Running" ? "" : why_of(machine)}});
   }
   fmt::print("{}", draw_rows(rows, "", look));
   return 0;
@@ -156,10 +162,11 @@ Result<int> list(Context& context) {
 }  // namespace
 
 void add_node(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand("node", "Local nodes: list them, reboot them; cut their power or network for drills, and heal them");
+  CLI::App* command = app.add_subcommand("node", "Machines: add hosts of yours, list, reboot, remove them; cut the power or network of local ones for drills");
   command->require_subcommand(1);
   add_globals(*command, context);
-  set_examples(*command, {{"fairlead node kill worker-0", "power cut: everything on it is gone at once"}, {"fairlead node cut worker-0", "its network link is taken away"}, {"fairlead node heal worker-0", "power and link are back"}, {"fairlead node reboot worker-0 --dry-run", "whose containers would end"}});
+  set_examples(*command, {{"fairlead node kill worker-0", "power cut: everything on it is gone at once"}, {"fairlead node cut worker-0", "its network link is taken away"}, {"fairlead node heal worker-0", "power and link are back"}, {"fairlead node reboot worker-0 --dry-run", "whose containers would end"}, {"fairlead node add box-07 --type ml.c5.18xlarge --spare", "a token by which a host joins"}});
+  add_node_hosts(*command, context);
 
   CLI::App* listing = command->add_subcommand("list", "The machines, their nodes and first processes");
   add_globals(*listing, context);

@@ -108,6 +108,8 @@ void add_aws(CLI::App& app, Context& context);
 void add_image(CLI::App& app, Context& context);
 void add_render(CLI::App& app, Context& context);
 void add_node(CLI::App& app, Context& context);
+void add_node_hosts(CLI::App& node, Context& context);  // behind add_node
+void add_join(CLI::App& app, Context& context);         // join, leave
 void add_site(CLI::App& app, Context& context);  // kubeconfig, version
 void add_ports(CLI::App& app, Context& context);
 void add_completion(CLI::App& app, Context& context);

@@ -156,13 +156,13 @@ void add_use(Overview::Node& row, const std::vector<Json>& pods, const SlurmNode
 void judge_node(Overview::Node& row, const Json* node, const Json* machine_object, std::vector<Overview::Problem>& problems) {
   const std::string heal = "fairlead node heal " + row.name;
   const api::Machine machine = machine_object ? api::read_machine(*machine_object) : api::Machine{};
-  if (machine_object && machine.spec.power == api::Power::Off) {
+  if (machine_object && !machine.spec.host && machine.spec.power == api::Power::Off) {
     row.state = "Off";
     row.health = Health::Off;
     problems.push_back({Health::Bad, row.name, "the power is off", heal});
     return;
   }
-  if (machine_object && machine.spec.link == api::Link::Cut) {
+  if (machine_object && !machine.spec.host && machine.spec.link == api::Link::Cut) {
     row.state = "Cut off";
     row.health = Health::Bad;
     problems.push_back({Health::Bad, row.name, "its network link is cut", heal});

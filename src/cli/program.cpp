@@ -95,6 +95,7 @@ std::unique_ptr<CLI::App> make_tree(Context& context) {
   add_identity(*app, context);
   add_aws(*app, context);
   add_node(*app, context);
+  add_join(*app, context);
   add_image(*app, context);
   add_render(*app, context);
   add_site(*app, context);

@@ -31,6 +31,7 @@ struct Peer {
   std::string address;                      // "127.0.0.1"
   std::string common_name;                  // of the verified client certificate; empty: none was shown
   std::vector<std::string> organizations;   // its O fields
+  std::string key;                          // SHA-256, in hex, of its public key (http/pki.h)
 };
 
 struct Request {

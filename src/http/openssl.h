@@ -25,4 +25,7 @@ using OwnedMemory = Owned<BIO, BIO_free_all>;
 // Reads from `text`, which must outlive it.
 inline OwnedMemory memory_of(const std::string& text) { return OwnedMemory(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))); }
 
+// SHA-256, in hex, of a public key as http/pki.h's fingerprint_of_key tells it.
+std::string fingerprint(EVP_PKEY* key);
+
 }  // namespace fairlead::http

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/encoding.h"
 #include "http/openssl.h"
 
 namespace fairlead::http {
@@ -132,9 +133,9 @@ struct Draft {
   Certificate certificate;
 };
 
-// A fresh key and a certificate with everything but issuer, extensions and signature.
-Result<Draft> draft(const std::string& common_name, const std::vector<std::string>& organizations, Instant begin, Instant end) {
-  Draft out{OwnedKey(EVP_EC_gen("P-256")), Certificate(X509_new())};
+// A certificate for this key with everything but issuer, extensions and signature.
+Result<Draft> draft(OwnedKey key, const std::string& common_name, const std::vector<std::string>& organizations, Instant begin, Instant end) {
+  Draft out{std::move(key), Certificate(X509_new())};
   if (!out.key || !out.certificate) return openssl_failed("make key");
   X509* const certificate = out.certificate.get();
   X509_set_version(certificate, X509_VERSION_3);
@@ -149,6 +150,25 @@ Result<Draft> draft(const std::string& common_name, const std::vector<std::strin
   }
   if (auto done = add_name(subject, NID_commonName, common_name, "common name"); !done) return std::unexpected(std::move(done.error()));
   return out;
+}
+
+using SigningRequest = Owned<X509_REQ, X509_REQ_free>;
+
+// Its key, if the request is signed by it.
+Result<OwnedKey> key_of_request(const std::string& pem) {
+  const SigningRequest request(PEM_read_bio_X509_REQ(memory_of(pem).get(), nullptr, nullptr, nullptr));
+  OwnedKey key(request ? X509_REQ_get_pubkey(request.get()) : nullptr);
+  ERR_clear_error();
+  if (!request) return fail(Code::Invalid, "not a signing request in PEM form");
+  // Before anything is computed with it: of other kinds that may take long.
+  char curve[32] = "";
+  const bool known = key && EVP_PKEY_get_base_id(key.get()) == EVP_PKEY_EC && EVP_PKEY_get_group_name(key.get(), curve, sizeof curve, nullptr) == 1 && (std::string_view(curve) == "prime256v1" || std::string_view(curve) == "P-256");
+  ERR_clear_error();
+  if (!known) return fail(Code::Invalid, "the signing request's key is not one of the curve P-256");
+  const bool signed_by_it = X509_REQ_verify(request.get(), key.get()) == 1;
+  ERR_clear_error();
+  if (!signed_by_it) return fail(Code::Invalid, "the signing request is not signed by its key");
+  return key;
 }
 
 Result<KeyPair> sign_and_print(const Draft& made, EVP_PKEY* signer) {
@@ -174,7 +194,7 @@ Result<void> add_extensions(X509* certificate, X509* issuer, const std::vector<E
 }  // namespace
 
 Result<KeyPair> make_ca(const std::string& common_name, Instant now) {
-  auto made = draft(common_name, {}, now - clock_difference, now + ca_valid);
+  auto made = draft(OwnedKey(EVP_EC_gen("P-256")), common_name, {}, now - clock_difference, now + ca_valid);
   if (!made) return pass(std::move(made.error()), "make certificate authority");
   X509* const certificate = made->certificate.get();
   if (X509_set_issuer_name(certificate, X509_get_subject_name(certificate)) != 1) return openssl_failed("make certificate authority");
@@ -186,34 +206,113 @@ Result<KeyPair> make_ca(const std::string& common_name, Instant now) {
   return sign_and_print(*made, made->key.get());
 }
 
-Result<KeyPair> issue(const KeyPair& ca, const CertificateRequest& request, Instant now) {
-  const std::string doing = fmt::format("issue certificate for \"{}\"", request.common_name);
+namespace {
+
+struct Signed {
+  Draft made;
+  OwnedKey signer;
+};
+
+Result<Signed> prepare(const KeyPair& ca, OwnedKey key, const CertificateRequest& request, Instant now) {
   auto ca_certificate = parse_certificate(ca.certificate_pem);
-  if (!ca_certificate) return pass(std::move(ca_certificate.error()), doing);
+  if (!ca_certificate) return std::unexpected(std::move(ca_certificate.error()));
   auto ca_key = parse_key(ca.key_pem);
-  if (!ca_key) return pass(std::move(ca_key.error()), doing);
+  if (!ca_key) return std::unexpected(std::move(ca_key.error()));
   if (X509_check_private_key(ca_certificate->get(), ca_key->get()) != 1) {
     ERR_clear_error();
-    return fail(Code::Invalid, doing + ": the authority's key does not belong to its certificate");
+    return fail(Code::Invalid, "the authority's key does not belong to its certificate");
   }
   auto ca_end = instant_of(X509_get0_notAfter(ca_certificate->get()));
-  if (!ca_end) return pass(std::move(ca_end.error()), doing);
-  if (*ca_end <= now) return fail(Code::Invalid, doing + ": the authority's certificate has ended");
+  if (!ca_end) return std::unexpected(std::move(ca_end.error()));
+  if (*ca_end <= now) return fail(Code::Invalid, "the authority's certificate has ended");
 
   const Instant end = std::min<Instant>(now + request.valid, *ca_end);
-  auto made = draft(request.common_name, request.organizations, now - clock_difference, end);
-  if (!made) return pass(std::move(made.error()), doing);
+  auto made = draft(std::move(key), request.common_name, request.organizations, now - clock_difference, end);
+  if (!made) return std::unexpected(std::move(made.error()));
   X509* const certificate = made->certificate.get();
-  if (X509_set_issuer_name(certificate, X509_get_subject_name(ca_certificate->get())) != 1) return openssl_failed(doing);
+  if (X509_set_issuer_name(certificate, X509_get_subject_name(ca_certificate->get())) != 1) return openssl_failed("name the issuer");
   std::vector<Extension> extensions = {{NID_basic_constraints, "critical,CA:FALSE"}, {NID_key_usage, "critical,digitalSignature"}};
   if (request.server && request.client) extensions.push_back({NID_ext_key_usage, "serverAuth,clientAuth"});
   if (request.server && !request.client) extensions.push_back({NID_ext_key_usage, "serverAuth"});
   if (!request.server && request.client) extensions.push_back({NID_ext_key_usage, "clientAuth"});
   extensions.push_back({NID_subject_key_identifier, "hash"});
   extensions.push_back({NID_authority_key_identifier, "keyid:always"});
-  if (auto done = add_extensions(certificate, ca_certificate->get(), extensions); !done) return pass(std::move(done.error()), doing);
-  if (auto done = add_alternative_names(certificate, request); !done) return pass(std::move(done.error()), doing);
-  return sign_and_print(*made, ca_key->get());
+  if (auto done = add_extensions(certificate, ca_certificate->get(), extensions); !done) return std::unexpected(std::move(done.error()));
+  if (auto done = add_alternative_names(certificate, request); !done) return std::unexpected(std::move(done.error()));
+  return Signed{std::move(*made), std::move(*ca_key)};
+}
+
+std::string issuing(const CertificateRequest& request) { return fmt::format("issue certificate for \"{}\"", request.common_name); }
+
+}  // namespace
+
+std::string fingerprint(EVP_PKEY* key) {
+  unsigned char* der = nullptr;
+  const int size = i2d_PUBKEY(key, &der);
+  INVARIANT(size > 0);
+  const std::string bytes(reinterpret_cast<const char*>(der), static_cast<std::size_t>(size));
+  OPENSSL_free(der);
+  return hex(sha256(bytes));
+}
+
+Result<KeyPair> issue(const KeyPair& ca, const CertificateRequest& request, Instant now) {
+  auto ready = prepare(ca, OwnedKey(EVP_EC_gen("P-256")), request, now);
+  if (!ready) return pass(std::move(ready.error()), issuing(request));
+  return sign_and_print(ready->made, ready->signer.get());
+}
+
+Result<std::string> make_key() {
+  const OwnedKey key(EVP_EC_gen("P-256"));
+  if (!key) return openssl_failed("make key");
+  return print_key(key.get());
+}
+
+Result<std::string> make_signing_request(const std::string& key_pem, const std::string& common_name) {
+  const std::string doing = "make a signing request";
+  auto key = parse_key(key_pem);
+  if (!key) return pass(std::move(key.error()), doing);
+  const SigningRequest request(X509_REQ_new());
+  if (!request || X509_REQ_set_version(request.get(), X509_REQ_VERSION_1) != 1 || X509_REQ_set_pubkey(request.get(), key->get()) != 1) return openssl_failed(doing);
+  if (auto done = add_name(X509_REQ_get_subject_name(request.get()), NID_commonName, common_name, "common name"); !done) return pass(std::move(done.error()), doing);
+  const OwnedMemory out(BIO_new(BIO_s_mem()));
+  if (X509_REQ_sign(request.get(), key->get(), EVP_sha256()) == 0 || PEM_write_bio_X509_REQ(out.get(), request.get()) != 1) return openssl_failed(doing);
+  return text_of(out.get());
+}
+
+Result<std::string> sign(const KeyPair& ca, const std::string& signing_request_pem, const CertificateRequest& request, Instant now) {
+  auto key = key_of_request(signing_request_pem);
+  if (!key) return pass(std::move(key.error()), issuing(request));
+  auto ready = prepare(ca, std::move(*key), request, now);
+  if (!ready) return pass(std::move(ready.error()), issuing(request));
+  if (X509_sign(ready->made.certificate.get(), ready->signer.get(), EVP_sha256()) == 0) return openssl_failed(issuing(request));
+  return print_certificate(ready->made.certificate.get());
+}
+
+Result<std::string> fingerprint_of_key(const std::string& key_pem) {
+  auto key = parse_key(key_pem);
+  if (!key) return std::unexpected(std::move(key.error()));
+  return fingerprint(key->get());
+}
+
+Result<std::string> fingerprint_of_request(const std::string& signing_request_pem) {
+  auto key = key_of_request(signing_request_pem);
+  if (!key) return std::unexpected(std::move(key.error()));
+  return fingerprint(key->get());
+}
+
+Result<std::string> fingerprint_of_certificate(const std::string& certificate_pem) {
+  auto certificate = parse_certificate(certificate_pem);
+  if (!certificate) return std::unexpected(std::move(certificate.error()));
+  EVP_PKEY* const key = X509_get0_pubkey(certificate->get());
+  ERR_clear_error();
+  if (key == nullptr) return fail(Code::Invalid, "the certificate's key cannot be read");
+  return fingerprint(key);
+}
+
+Result<Instant> beginning(const std::string& certificate_pem) {
+  auto certificate = parse_certificate(certificate_pem);
+  if (!certificate) return std::unexpected(std::move(certificate.error()));
+  return instant_of(X509_get0_notBefore(certificate->get()));
 }
 
 Result<Instant> expiry(const std::string& certificate_pem) {

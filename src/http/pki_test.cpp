@@ -96,5 +96,38 @@ TEST(Pki, RefusesWhatCannotBeACertificate) {
   EXPECT_EQ(expiry("nonsense").error().code, Code::Invalid);
 }
 
+TEST(Pki, WhoAsksForACertificateGetsWhatTheSignerDecidesForItsKeyAlone) {
+  const Site site;
+  const std::string key = *make_key();
+  const std::string request = *make_signing_request(key, "system:masters or what you like");
+  const auto certificate = sign(site.ca, request, {.common_name = "system:node:a", .organizations = {"system:nodes"}, .ip_addresses = {"10.0.0.7"}, .server = true, .client = true, .valid = 24h}, noon());
+  ASSERT_TRUE(certificate) << certificate.error().message;
+  EXPECT_EQ(verdict(site.ca.certificate_pem, *certificate, noon(), X509_PURPOSE_SSL_CLIENT), "ok");
+  EXPECT_EQ(verdict(site.ca.certificate_pem, *certificate, noon(), X509_PURPOSE_SSL_SERVER), "ok");
+  char name[64] = "";
+  X509_NAME_get_text_by_NID(X509_get_subject_name(read(*certificate).get()), NID_commonName, name, sizeof name);
+  EXPECT_STREQ(name, "system:node:a");
+  EXPECT_EQ(*beginning(*certificate), noon() - 5min);
+  EXPECT_EQ(*expiry(*certificate), noon() + 24h);
+  EXPECT_EQ(*fingerprint_of_key(key), *fingerprint_of_request(request));
+  EXPECT_EQ(*fingerprint_of_key(key), *fingerprint_of_certificate(*certificate));
+  EXPECT_EQ(fingerprint_of_key(key)->size(), 64U);
+  EXPECT_NE(*fingerprint_of_key(key), *fingerprint_of_key(*make_key()));
+}
+
+TEST(Pki, RequestsThatAreNoneAreRefused) {
+  const Site site;
+  const std::string request = *make_signing_request(*make_key(), "a");
+  std::string other = *make_signing_request(*make_key(), "a");
+  // The middle of another one: its signature is not of that key.
+  other.replace(100, 60, request.substr(100, 60));
+  for (const std::string& bad : {std::string(), std::string("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"), site.ca.certificate_pem, request.substr(0, request.size() / 2), other}) {
+    EXPECT_EQ(sign(site.ca, bad, {.common_name = "a", .client = true}, noon()).error().code, Code::Invalid) << bad;
+    EXPECT_EQ(fingerprint_of_request(bad).error().code, Code::Invalid);
+  }
+  EXPECT_EQ(fingerprint_of_certificate("x").error().code, Code::Invalid);
+  EXPECT_EQ(fingerprint_of_key("x").error().code, Code::Invalid);
+}
+
 }  // namespace
 }  // namespace fairlead::http

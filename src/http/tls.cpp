@@ -119,6 +119,7 @@ void read_peer_name(SSL* tls, Peer& peer) {
   if (names.size() != 1) return;
   peer.common_name = std::move(names[0]);
   peer.organizations = name_entries(subject, NID_organizationName);
+  if (EVP_PKEY* const key = X509_get0_pubkey(certificate.get())) peer.key = fingerprint(key);
 }
 
 }  // namespace fairlead::http

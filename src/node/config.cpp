@@ -26,7 +26,11 @@ Result<NodeConfig> parse_node_config(const std::string& text) {
       {"cluster_domain", &out.cluster_domain},
       {"serving_cert_file", &out.serving_cert_file},
       {"serving_key_file", &out.serving_key_file},
-      {"client_ca_file", &out.client_ca_file}};
+      {"client_ca_file", &out.client_ca_file},
+      {"reboot_command", &out.reboot_command},
+      {"companion_dir", &out.companion_dir},
+      {"boot_id_file", &out.boot_id_file},
+      {"pods_range", &out.pods_range}};
   for (const auto& [key, value] : json->members()) {
     const auto is = required.find(key), may = optional.find(key);
     if (is != required.end() || may != optional.end()) {
@@ -45,8 +49,8 @@ Result<NodeConfig> parse_node_config(const std::string& text) {
       }
     } else if (key == "taints") {
       out.taints = value;
-    } else if (key == "masquerade") {
-      out.masquerade = value.boolean();
+    } else if (key == "masquerade" || key == "joined") {
+      (key == "joined" ? out.joined : out.masquerade) = value.boolean();
     } else {
       return fail(Code::Invalid, key + ": not a setting of the agent");
     }
@@ -71,6 +75,7 @@ Result<NodeConfig> parse_node_config(const std::string& text) {
   }
   if (out.run_dir.empty()) out.run_dir = out.node_dir + "/run";
   if (out.cgroup_parent[0] != '/') return fail(Code::Invalid, "cgroup_parent: must begin with a slash");
+  if (out.joined && (out.cgroup_parent.size() < 2 || out.cgroup_parent.ends_with('/') || out.cgroup_parent.find("/..") != std::string::npos || out.cgroup_parent.find("//") != std::string::npos)) return fail(Code::Invalid, "cgroup_parent: the path of a group of its own is expected, such as /fairlead");
   return out;
 }
 

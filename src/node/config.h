@@ -29,6 +29,12 @@ struct NodeConfig {
   kube::Json taints;  // as in spec.taints
   std::map<std::string, std::string> capacity;
   std::string cluster_domain = "cluster.local";
+  // Of a host that joined: it renews its certificate, reboots when its Machine says so, and keeps Slurm's companion in its place.
+  bool joined = false;
+  std::string reboot_command = "systemctl reboot";  // words, split at spaces
+  std::string companion_dir;                        // empty: somebody else puts it there
+  std::string boot_id_file;                         // names this boot; empty: a file of run_dir does, which is gone after a reboot
+  std::string pods_range;                           // of the site: routes outside of it are nobody's to make; empty: any
 
   std::string node_ips() const { return node_ip6.empty() ? node_ip : node_ip + "," + node_ip6; }
   std::vector<std::string> pod_cidrs() const { return pod_cidr6.empty() ? std::vector<std::string>{pod_cidr} : std::vector<std::string>{pod_cidr, pod_cidr6}; }

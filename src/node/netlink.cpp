@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <ifaddrs.h>
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
@@ -15,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "base/fd.h"
@@ -178,6 +180,26 @@ Result<std::string> address_of(const std::string& link) {
   });
   if (!done) return std::unexpected(std::move(done.error()));
   return out;
+}
+
+Result<std::set<std::string>> own_addresses() {
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return fail_errno(errno, "read this machine's addresses");
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owned(all, ::freeifaddrs);
+  std::set<std::string> out;
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+    char text[INET_ADDRSTRLEN] = "";
+    if (::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr, text, sizeof text) != nullptr) out.insert(text);
+  }
+  return out;
+}
+
+Result<void> route_ipv4() {
+  const std::string path = "/proc/sys/net/ipv4/ip_forward";
+  const Fd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd || ::write(fd.get(), "1", 1) != 1) return fail_errno(errno, "set " + path);
+  return {};
 }
 
 Result<void> route_ipv6() {

@@ -2,6 +2,7 @@
 // The few things that a node asks of the kernel's network set-up, by rtnetlink. Addresses and ranges of both families.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 
 #include "base/result.h"
@@ -14,6 +15,11 @@ Result<void> ensure_bridge(const std::string& link, const std::string& address);
 // The first IPv4 address of a link; empty: it has none. NotFound: no such link.
 Result<std::string> address_of(const std::string& link);
 
+// All IPv4 addresses of this network namespace.
+Result<std::set<std::string>> own_addresses();
+
+// Makes this network namespace hand IPv4 packets on. Repeatable.
+Result<void> route_ipv4();
 // Makes this network namespace hand IPv6 packets on, and addresses in it count at once: nobody is asked whether they are taken, as they are given out by us. Repeatable.
 Result<void> route_ipv6();
 

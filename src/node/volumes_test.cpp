@@ -355,6 +355,9 @@ TEST_F(VolumesTest, RoutesFollowTheNodes) {
       parse(
           R"({"metadata": {"name": "half"}, "spec": {"podCIDRs": ["10.9.4.0/24", "fd00:9:0:4::/64"]}, "status": {"addresses": [{"type": "InternalIP", "address": "10.8.0.4"}]}})")};
   EXPECT_EQ(wanted_routes(both, "me"), (Routes{{"10.9.3.0/24", "10.8.0.3"}, {"10.9.4.0/24", "10.8.0.4"}, {"fd00:9:0:3::/64", "fd00:8::103"}}));
+  EXPECT_TRUE(is_within("10.9.3.0/24", "10.9.0.0/16"));
+  EXPECT_TRUE(is_within("10.9.0.0/16", "10.9.0.0/16"));
+  for (const char* const elsewhere : {"10.10.3.0/24", "10.8.0.0/14", "fd00:9:0:3::/64", "", "10.9.3.0", "10.9.3.0/99"}) EXPECT_FALSE(is_within(elsewhere, "10.9.0.0/16")) << elsewhere;
   const Routes wanted = wanted_routes(nodes, "me");
   EXPECT_EQ(wanted, (Routes{{"10.9.2.0/24", "10.8.0.2"}}));
   // In the kernel of this test's own network namespace.

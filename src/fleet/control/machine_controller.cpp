@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "api/join.h"
+#include "api/instance_types.h"
 #include "base/log.h"
 
 namespace fairlead::fleet {
@@ -19,18 +21,28 @@ constexpr const char* kMachineOff = "machine-off";  // value of our taint
 MachineController::MachineController(kube::KubeApi& api, LocalHost& host, const Clock& clock, MachineControllerOptions options)
     : api_(api), host_(host), clock_(clock), options_(std::move(options)) {}
 
-std::vector<kube::Controller::Source> MachineController::sources() const { return {{.resource = resources::machines, .space = "", .keys = kube::key_itself}}; }
+std::vector<kube::Controller::Source> MachineController::sources() const {
+  const auto hosts = [](const kube::Change& change) -> std::vector<kube::ObjectKey> {
+    if (change.object()["metadata"]["labels"][api::kHostLabel].string() != "true") return {};
+    return {{"", kube::name_of(change.object())}};
+  };
+  return {{.resource = resources::machines, .space = "", .keys = kube::key_itself}, {.resource = resources::nodes, .space = "", .keys = hosts}};
+}
 
 kube::Access machine_access() {
   return kube::Access()
       .may({"get", "list", "watch", "update"}, resources::machines)
       .may({"update"}, resources::machines, "status")
-      .may({"get", "update", "delete"}, resources::nodes)
+      .may({"get", "list", "watch", "update", "delete"}, resources::nodes)
       .may({"update"}, resources::nodes, "status")
+      .may({"list"}, resources::pods)
       .may({"get", "delete"}, resources::leases, "", "kube-node-lease");
 }
 
-void MachineController::start(const kube::Caches& caches) { machines_ = &caches.of(resources::machines); }
+void MachineController::start(const kube::Caches& caches) {
+  machines_ = &caches.of(resources::machines);
+  nodes_ = &caches.of(resources::nodes);
+}
 
 Result<kube::Next> MachineController::reconcile(const kube::ObjectKey& key) {
   auto object = machines_->get(key);
@@ -48,6 +60,8 @@ Result<kube::Next> MachineController::reconcile(const kube::ObjectKey& key) {
     if (auto done = give_seat(*object); !done) return pass(std::move(done.error()), "give machine " + machine.name + " a seat");
     return kube::Next{};
   }
+
+  if (machine.spec.host) return reconcile_host(machine, std::move(*object));
 
   if (!machine.deleting)
     if (auto done = host_.ready(); !done) {
@@ -91,6 +105,76 @@ Result<kube::Next> MachineController::reconcile(const kube::ObjectKey& key) {
   return kube::Next{options_.look_again};
 }
 
+Result<kube::Next> MachineController::reconcile_host(const api::Machine& machine, Json object) {
+  std::optional<Json> node;
+  const auto view = look_at(machine, node);
+  if (!view) return std::unexpected(view.error());
+  const HostPlan plan = plan_host(machine, *view, clock_.now());
+  if (plan.forget) {
+    if (auto done = forget(machine, object, is_node_of(machine, view->node)); !done) return pass(std::move(done.error()), "forget machine " + machine.name);
+    log_info("host removed", {{"machine", machine.name}});
+    return kube::Next{};
+  }
+  if (plan.note) {
+    // Before anybody acts on it; the change of status brings us back.
+    if (auto done = write_down(*plan.note, std::move(object)); !done) return pass(std::move(done.error()), "write down that machine " + machine.name + " is to reboot");
+    return kube::Next{};
+  }
+  if (plan.rebooted) {
+    object.child("status").child("reboot").set("phase", "Done").set("ended", print_time(clock_.now())).set("message", "it has booted since");
+    log_info("machine rebooted", {{"machine", machine.name}, {"request", machine.reboot.id}});
+  } else if (!plan.not_rebooted.empty()) {
+    object.child("status").child("reboot").set("phase", "Refused").set("ended", print_time(clock_.now())).set("message", plan.not_rebooted);
+    log_warn("machine did not reboot", {{"machine", machine.name}, {"request", machine.reboot.id}, {"why", plan.not_rebooted}});
+  }
+  if (is_node_of(machine, view->node))
+    if (auto done = dress(machine, *view->node, object); !done) return pass(std::move(done.error()), "give the node of machine " + machine.name + " its labels");
+  Json& status = object.child("status");
+  if (!machine.host.address.empty()) status.set("address", machine.host.address);
+  const MachinePlan told{.steps = {}, .phase = plan.phase, .why = plan.why, .look_again_after = {}};
+  if (auto done = write_status(std::move(object), told, {}, std::nullopt); !done) return pass(std::move(done.error()), "write the status of machine " + machine.name);
+  return kube::Next{plan.look_again_after ? *plan.look_again_after : options_.look_again};
+}
+
+Result<HostView> MachineController::look_at(const api::Machine& machine, std::optional<Json>& node) {
+  HostView out{.hosts_join = options_.hosts_join};
+  node = nodes_->get({"", machine.name});
+  if (!machine.deleting) {
+    if (node) out.node = &*node;
+    return out;
+  }
+  // What is taken away is looked at where it is, not where it was seen last.
+  auto now = api_.get(resources::nodes, {"", machine.name});
+  if (!now && now.error().code != Code::NotFound) return pass(std::move(now.error()), "read its Node");
+  node = now ? std::optional(std::move(*now)) : std::nullopt;
+  if (node) out.node = &*node;
+  auto pods = api_.list(resources::pods, "", {.field_selector = "spec.nodeName=" + machine.name});
+  if (!pods) return pass(std::move(pods.error()), "list its pods");
+  out.pods.emplace();
+  for (const Json& pod : pods->items)
+    if (const std::string& phase = pod["status"]["phase"].string(); pod["spec"]["nodeName"].string() == machine.name && phase != "Succeeded" && phase != "Failed") out.pods->push_back(kube::key_of(pod).text());
+  return out;
+}
+
+Result<void> MachineController::dress(const api::Machine& machine, const Json& node, Json& object) {
+  std::map<std::string, std::string> wanted = machine.spec.labels;
+  if (!machine.spec.host->instance_type.empty()) wanted[api::kInstanceTypeLabel] = machine.spec.host->instance_type;
+  Json given = Json::object();
+  for (const auto& [key, value] : wanted) given.set(key, value);
+  Json& status = object.child("status");
+  if (status["labels"] == given && status["nodeUID"].string() == kube::uid_of(node)) return {};
+  const Json before = status["nodeUID"].string() == kube::uid_of(node) ? status["labels"] : Json();
+  Json dressed = node;
+  Json& labels = dressed.child("metadata").child("labels");
+  for (const auto& [key, value] : before.members())
+    if (!wanted.contains(key)) labels.erase(key);
+  for (const auto& [key, value] : wanted) labels.set(key, value);
+  if (dressed != node)
+    if (auto done = api_.update(resources::nodes, dressed); !done) return std::unexpected(std::move(done.error()));
+  status.set("labels", std::move(given)).set("nodeUID", kube::uid_of(node));
+  return {};
+}
+
 Result<void> MachineController::give_seat(const Json& object) {
   api::Seat seat;
   {
@@ -117,8 +201,11 @@ Result<void> MachineController::give_seat(const Json& object) {
   Json copy = object;
   Json& status = copy.child("status");
   if (!status.is_object()) status = Json::object();
-  status.set("phase", "Pending").set("node", kube::name_of(object)).set("index", seat.index).set("address", seat.address).set("podCIDR", seat.pod_cidr);
-  if (!seat.address6.empty()) status.set("addresses", Json::array({seat.address, seat.address6})).set("podCIDRs", Json::array({seat.pod_cidr, seat.pod_cidr6}));
+  const bool host = object["spec"]["host"].is_object();
+  status.set("phase", "Pending").set("node", kube::name_of(object)).set("index", seat.index).set("podCIDR", seat.pod_cidr);
+  // A host brings its address with it.
+  if (!host) status.set("address", seat.address);
+  if (!host && !seat.address6.empty()) status.set("addresses", Json::array({seat.address, seat.address6})).set("podCIDRs", Json::array({seat.pod_cidr, seat.pod_cidr6}));
   if (auto done = api_.update_status(resources::machines, copy); !done) return std::unexpected(std::move(done.error()));
   return {};
 }
@@ -129,7 +216,8 @@ Result<void> MachineController::write_down(const api::RebootRecord& record, Json
   Json& status = object.child("status");
   Json noted = Json::object({{"id", record.id}, {"by", object["spec"]["reboot"]["by"].string()}, {"phase", record.phase}, {"message", record.message}, {"began", now}});
   if (record.phase != "Refused") {
-    noted.set("was", Json::object({{"pid", record.pid}, {"startTicks", static_cast<std::int64_t>(record.start_ticks)}}));
+    if (record.boot.empty()) noted.set("was", Json::object({{"pid", record.pid}, {"startTicks", static_cast<std::int64_t>(record.start_ticks)}}));
+    else noted.set("was", Json::object({{"boot", record.boot}}));
     Json last = Json::array();
     const auto& before = status["reboots"].items();
     for (std::size_t i = before.size() - std::min(before.size(), kKept - 1); i < before.size(); ++i) last.push(before[i]);
@@ -158,7 +246,7 @@ Result<void> MachineController::do_step(Step step, const api::Machine& machine, 
     case Step::Kill: return host_.kill(machine.name);
     case Step::Stop: return host_.stop(machine.name, options_.stop_grace);
     case Step::Remove: return host_.remove(machine.name, machine.seat);
-    case Step::Forget: return forget(machine, object);
+    case Step::Forget: return forget(machine, object, true);
   }
   return fail(Code::Internal, "no such step");
 }
@@ -192,8 +280,9 @@ Result<void> MachineController::declare(const std::string& name, bool in_service
   return {};
 }
 
-Result<void> MachineController::forget(const api::Machine& machine, const Json& object) {
+Result<void> MachineController::forget(const api::Machine& machine, const Json& object, bool with_node) {
   for (const auto& [resource, key] : {std::pair(resources::nodes, kube::ObjectKey{"", machine.name}), std::pair(resources::leases, kube::ObjectKey{"kube-node-lease", machine.name})}) {
+    if (!with_node) break;
     const auto now = api_.get(resource, key);
     if (!now && now.error().code == Code::NotFound) continue;
     if (!now) return pass(now.error(), "read its " + resource.kind);

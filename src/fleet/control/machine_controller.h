@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machines become nodes: reads a Machine, looks at the host, does the steps that are due, tells in status what is.
+// Machines become nodes: reads a Machine, looks at the host, does the steps that are due, tells in status what is. Of hosts that join it gives out the range of their pods, and tells what their Nodes tell.
 #pragma once
 #include <map>
 #include <mutex>
 #include <set>
 
 #include "fleet/local_host.h"
+#include "fleet/plan/host_plan.h"
 #include "kube/controller.h"
 
 namespace fairlead::fleet {
@@ -14,6 +15,7 @@ struct MachineControllerOptions {
   Ranges ranges;
   MachinePlanOptions plan;
   std::chrono::milliseconds stop_grace{5'000};
+  bool hosts_join = true;               // the engine is ours, and lets hosts in (fleet/control/join_door.h)
   std::chrono::seconds look_again{30};  // a running machine is looked at this often although nothing was told
 };
 
@@ -31,12 +33,16 @@ class MachineController final : public kube::Controller {
   Result<kube::Next> reconcile(const kube::ObjectKey& key) override;
 
  private:
+  Result<kube::Next> reconcile_host(const api::Machine& machine, kube::Json object);
+  Result<HostView> look_at(const api::Machine& machine, std::optional<kube::Json>& node);
+  // Labels that the Machine gives are put on its Node when they or the Node are others than before; what people change there stays.
+  Result<void> dress(const api::Machine& machine, const kube::Json& node, kube::Json& object);
   Result<void> give_seat(const kube::Json& object);
   Result<void> write_down(const api::RebootRecord& record, kube::Json object);
   Result<void> do_step(Step step, const api::Machine& machine, kube::Json& object);
   // On its Node: taint api::kOutOfService and Ready=False while it is dead for certain; the taint goes before it is started.
   Result<void> declare(const std::string& name, bool in_service);
-  Result<void> forget(const api::Machine& machine, const kube::Json& object);
+  Result<void> forget(const api::Machine& machine, const kube::Json& object, bool with_node);
   // Writes status if it says anything new.
   Result<void> write_status(kube::Json object, const MachinePlan& plan, const Observation& seen, const std::optional<Error>& error);
 
@@ -44,7 +50,7 @@ class MachineController final : public kube::Controller {
   LocalHost& host_;
   const Clock& clock_;
   MachineControllerOptions options_;
-  const kube::Reader* machines_ = nullptr;
+  const kube::Reader *machines_ = nullptr, *nodes_ = nullptr;
   std::mutex mutex_;
   std::map<std::string, int> given_;  // uid -> index: seats given by us that the cache may not show yet
 };

@@ -18,7 +18,7 @@ namespace fairlead::fleet {
 struct Network {  // IPv4
   std::uint32_t base = 0;
   int bits = 0;
-  std::uint32_t last() const { return bits == 0 ? ~0U : base | (~0U >> bits); }
+  std::uint32_t last() const { return bits == 0 ? ~0U : bits >= 32 ? base : base | (~0U >> bits); }
   friend bool operator==(const Network&, const Network&) = default;
 };
 Result<Network> parse_network(std::string_view text);  // "10.77.0.0/16"; "10.1.2.3" is a /32. Invalid: malformed, or bits set below the mask.

@@ -35,6 +35,14 @@ INSTANTIATE_TEST_SUITE_P(Fleet, Networks6,
                                          Text{"empty", "", ""}, Text{"no_bits", "fd00::/", ""}, Text{"zone", "fe80::%eth0/64", ""}, Text{"two_gaps", "fd::1::/64", ""}),
                          [](const auto& row) { return row.param.name; });
 
+TEST(FourNetworks, OneAddressIsARangeOfOne) {
+  const auto net = [](const char* text) { return *parse_network(text); };
+  EXPECT_EQ(net("10.44.0.11").last(), net("10.44.0.11").base);
+  EXPECT_FALSE(overlap(net("10.77.0.0/16"), net("10.44.0.11")));
+  EXPECT_TRUE(overlap(net("10.77.0.0/16"), net("10.77.3.4/32")));
+  EXPECT_EQ(net("0.0.0.0/0").last(), ~0U);
+}
+
 TEST(Networks6, OverlapWhereOneHoldsTheOther) {
   const auto net = [](const char* text) { return *parse_network6(text); };
   EXPECT_TRUE(overlap(net("fd00::/8"), net("fd00:77::/64")));

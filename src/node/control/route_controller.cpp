@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/control/route_controller.h"
 
+#include <arpa/inet.h>
+
+#include <cstdlib>
+#include <functional>
+#include <optional>
+
 #include "base/log.h"
 #include "kube/object.h"
 
@@ -21,18 +27,28 @@ Routes wanted_routes(const std::vector<Json>& nodes, const std::string& own_name
   return out;
 }
 
-std::vector<kube::Controller::Source> RouteController::sources() const {
-  // One key for all: routes are compared as a whole.
-  return {
-      {.resource = kube::resources::nodes, .space = "", .keys = [](const kube::Change&) -> std::vector<kube::ObjectKey> { return {{"", "all"}}; }}};
+Routes wanted_routes(const std::vector<Json>& nodes, const std::string& own_name, const RouteScope& scope) {
+  std::vector<Json> alike;
+  for (const Json& node : nodes)
+    if (scope.label.empty() || (node["metadata"]["labels"][scope.label].string() == "true") == scope.joined) alike.push_back(node);
+  Routes out = wanted_routes(alike, own_name);
+  std::erase_if(out, [&](const auto& route) { return !scope.within.empty() && !is_within(route.first, scope.within); });
+  return out;
 }
 
-Result<kube::Next> RouteController::reconcile(const kube::ObjectKey&) {
-  const Routes wanted = wanted_routes(nodes_->list(""), node_name_);
+namespace {
+
+// One key for all: routes are compared as a whole.
+std::vector<kube::Controller::Source> all_nodes() {
+  return {{.resource = kube::resources::nodes, .space = "", .keys = [](const kube::Change&) -> std::vector<kube::ObjectKey> { return {{"", "all"}}; }}};
+}
+
+// What is wanted is made, what is ours and not wanted goes. Somebody else may change routes: looked at again now and then.
+Result<kube::Next> settle(const Routes& wanted, const std::function<bool(const std::string& range)>& ours) {
   auto have = our_routes();
   if (!have) return std::unexpected(std::move(have.error()));
   for (const auto& [range, gateway] : *have) {
-    if (wanted.contains(range)) continue;
+    if (wanted.contains(range) || !ours(range)) continue;
     if (auto deleted = delete_route(range); !deleted) return std::unexpected(std::move(deleted.error()));
     log_info("route deleted", {{"range", range}, {"gateway", gateway}});
   }
@@ -46,8 +62,39 @@ Result<kube::Next> RouteController::reconcile(const kube::ObjectKey&) {
       first = std::move(set.error());  // one node with a bad address must not cost the others their routes
   }
   if (first) return std::unexpected(std::move(*first));
-  // Somebody else may change routes: looked at again now and then.
   return kube::Next{std::chrono::seconds(30)};
+}
+
+// "10.78.3.0/24" as its first address and its length.
+std::optional<std::pair<std::uint32_t, int>> parse_range(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  in_addr address{};
+  if (slash == std::string::npos || ::inet_pton(AF_INET, text.substr(0, slash).c_str(), &address) != 1) return std::nullopt;
+  const int bits = std::atoi(text.c_str() + slash + 1);
+  if (bits < 1 || bits > 32) return std::nullopt;
+  return std::pair(ntohl(address.s_addr), bits);
+}
+
+}  // namespace
+
+bool is_within(const std::string& range, const std::string& outer) {
+  const auto inner = parse_range(range), whole = parse_range(outer);
+  return inner && whole && inner->second >= whole->second && (inner->first ^ whole->first) >> (32 - whole->second) == 0;
+}
+
+std::vector<kube::Controller::Source> RouteController::sources() const { return all_nodes(); }
+Result<kube::Next> RouteController::reconcile(const kube::ObjectKey&) {
+  return settle(wanted_routes(nodes_->list(""), node_name_, scope_), [](const std::string&) { return true; });
+}
+
+std::vector<kube::Controller::Source> HostRouteController::sources() const { return all_nodes(); }
+Result<kube::Next> HostRouteController::reconcile(const kube::ObjectKey&) {
+  const Routes wanted = wanted_routes(nodes_->list(""), "", {.label = label_, .joined = true, .within = within_});
+  auto own = own_addresses();
+  if (!own) return std::unexpected(std::move(own.error()));
+  for (const auto& [range, gateway] : wanted)
+    if (own->contains(gateway)) return kube::Next{std::chrono::seconds(30)};
+  return settle(wanted, [this](const std::string& range) { return is_within(range, within_); });
 }
 
 }  // namespace fairlead::node

@@ -1,0 +1,269 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Hosts that join a site by a token: two machines made of namespaces on a link with the server, by the real commands. What runs on them, what they may not do, and what becomes of them.
+#   hosts_test.sh BUILD_DIR   (as root)
+set -euo pipefail
+build=$(realpath "${1:?usage: hosts_test.sh BUILD_DIR}")
+top=$(cd "$(dirname "$0")/../.." && pwd)
+[ "$(id -u)" = 0 ] || { echo 'skipped: needs root'; exit 77; }
+# A network of its own: the server's addresses are nobody else's.
+if [ -z "${FAIRLEAD_HOSTS_INSIDE:-}" ]; then
+  images=${FAIRLEAD_IMAGES_DIR:-/var/lib/fairlead/images}
+  [ -d "$images/busybox" ] || "$top/images/build.sh" "$top/images/busybox" "$images" > /dev/null 2>&1 || { echo 'the image busybox could not be built' >&2; exit 1; }
+  FAIRLEAD_HOSTS_INSIDE=$images exec unshare --net --mount "$0" "$build"
+fi
+images=$FAIRLEAD_HOSTS_INSIDE
+cd "$top"
+# shellcheck source=tests/lib.sh
+. tests/lib.sh
+
+group=fairlead-hosts-$$
+declare -A keeper=()
+# A host's life, boot after boot: its link is made anew each time, as its network namespace is.
+live() { # NAME ADDRESS
+  local name=$1 address=$2 dir=$work/$1 first
+  while [ ! -e "$dir/off" ]; do
+    unshare --net --mount --pid --uts --ipc --fork --kill-child bash "$top/tests/e2e/host_init.sh" "$dir" "$name" "$build/bin/fairlead-agent" >> "$work/$name.log" 2>&1 &
+    first=$!
+    until [ "$(readlink "/proc/$first/ns/net" 2> /dev/null)" != "$(readlink /proc/self/ns/net)" ] || ! kill -0 "$first" 2> /dev/null; do read -rt 0.05 <> <(:) || true; done
+    ip link add "up-$name" type veth peer name eth0 netns "$first"
+    ip link set "up-$name" master lan up
+    nsenter -t "$first" -n sh -c "ip addr add $address/24 dev eth0 && ip link set eth0 up && ip route add default via 10.44.0.1"
+    echo "$first" > "$dir/first"
+    wait "$first" || true
+    ip link delete "up-$name" 2> /dev/null || true
+    # What a reboot takes away.
+    find /sys/fs/cgroup -depth -type d -path "*/$group-$name*" -exec rmdir {} + 2> /dev/null || true
+  done
+}
+power_on() {
+  mkdir -p "$work/$1/state" "$work/$1/etc"
+  cp -al "$images" "$work/$1/state/images"
+  live "$1" "$2" > /dev/null 2>> "$work/$1.log" &
+  keeper[$1]=$!
+  wait_until 20 "host $1 boots" test -e "$work/$1/up"
+}
+inner() { pgrep -P "$(cat "$work/$1/first")"; }
+# A command on a host.
+at() {
+  local name=$1
+  shift
+  nsenter -t "$(inner "$name")" -n -m -p -u -i "$@"
+}
+places() { echo --config-dir "$work/$1/etc" --state-dir "$work/$1/state" --run-dir /run/fairlead-agent --boot-id-file /run/boot-id --cgroup "/$group-$1"; }
+join() { # NAME TOKEN OPTION...
+  local name=$1 token=$2
+  shift 2
+  # shellcheck disable=SC2046
+  at "$name" "$build/bin/fairlead-agent" join - $(places "$name") --reboot-command "touch $work/$name/reboot" --no-start "$@" <<< "$token"
+}
+before_end() {
+  local name
+  for name in "${!keeper[@]}"; do touch "$work/$name/off"; done
+  for name in "${!keeper[@]}"; do
+    kill -KILL "$(inner "$name" 2> /dev/null)" 2> /dev/null || true
+    wait "${keeper[$name]}" 2> /dev/null || true
+    find /sys/fs/cgroup -depth -type d -path "*/$group-$name*" -exec rmdir {} + 2> /dev/null || true
+  done
+  keeper=()
+  for name in a b; do [ ! -s "$work/$name/agent.log" ] || cp "$work/$name/agent.log" "$work/agent-$name.log"; done
+}
+
+f() { FAIRLEAD_STATE_DIR=$work/state "$build/bin/fairlead" "$@"; }
+# says WHAT STATUS TEXT COMMAND...
+says() {
+  local what=$1 want=$2 text=$3 status=0
+  shift 3
+  "$@" < /dev/null > "$work/out" 2>&1 || status=$?
+  [ "$status" = "$want" ] && { [ -z "$text" ] || grep -qF -- "$text" "$work/out"; } || fail "$what: status $status, not $want with \"$text\""
+  echo "ok    $what"
+}
+answers() { # TEXT COMMAND...
+  local text=$1 out
+  shift
+  out=$("$@" 2>&1 < /dev/null) && [[ $out == *"$text"* ]] || { echo "wanted \"$text\", got: $out"; return 1; }
+}
+field() { f get "$1" "$2" -o json | python3 -c 'import json, sys; value = json.load(sys.stdin)
+for key in sys.argv[1].split("."): value = value.get(key, "") if isinstance(value, dict) else ""
+print(value)' "$3"; }
+is() { [[ $(field "$1" "$2" "$3") == "$4" ]]; }
+has() { [[ $(field "$1" "$2" "$3") == *"$4"* ]]; }
+token_of() { f node add "$@" -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])'; }
+ready() { f get nodes | grep -qE "^$1 +Ready"; }
+
+ip link set lo up
+ip link add lan type bridge
+ip addr add 10.44.0.1/24 dev lan
+ip link set lan up
+listen() { start server.log "$build/bin/fairlead-server" --state-dir "$work/state" --listen 0.0.0.0:6443 --advertise-address 10.44.0.1 --node-range 10.187.0.0/16 --pod-range 10.188.0.0/16 --service-range 10.189.0.0/16; server=$last; wait_until 30 'the server serves' grep -q ' serving ' "$work/server.log"; }
+
+# A server that no other machine reaches says so.
+start server.log "$build/bin/fairlead-server" --state-dir "$work/state" --listen 127.0.0.1:6443 --node-range 10.187.0.0/16 --pod-range 10.188.0.0/16 --service-range 10.189.0.0/16
+server=$last
+wait_until 30 'the server serves' grep -q ' serving ' "$work/server.log"
+says 'a server that nobody reaches' 1 '--advertise-address' f node add a
+stop_server || fail 'the server did not end well'
+listen
+power_on a 10.44.0.11
+power_on b 10.44.0.12
+echo 'ok    a server and two hosts on one link'
+
+says 'a type that there is not' 1 'no such type' f node add a --type ml.x9.large
+says 'a spare one of no type' 1 'say --type' f node add a --spare
+says 'a dry run' 0 'would wait for its host' f node add a --dry-run
+says 'made nothing' 1 'not found' f get machine a
+says 'what a host does with a token' 0 'fairlead join flj1.' f node add a
+first=$(token_of a)
+wait_until 10 'it waits' has machine a status.phase Waiting
+says 'which is told' 0 'is to be run on it before' f node list
+second=$(token_of a)
+says 'a token that was replaced' 1 'is not known here' join a "$first"
+says 'half a token' 1 'is not a token to join by' join a "${second:0:200}"
+says 'a dry run on the host' 0 'nothing was asked or written' join a "$second" --dry-run
+[ ! -e "$work/a/etc/node.key" ] || fail 'a dry run wrote a key'
+says 'GPUs that no pod would get' 1 'do not get GPUs' f node add b --type ml.p5.48xlarge
+lie=$(token_of b --type ml.c5.18xlarge)
+says 'a host that is not what it is to be' 1 "ml.c5.18xlarge has 72 CPUs; this machine has $(nproc)" join b "$lie"
+wait_until 10 'it is not in' has machine b status.phase Waiting
+says 'it joins' 0 'joined https://10.44.0.1:6443 as a at 10.44.0.11' join a "$second"
+wait_until 30 'its node is ready' ready a
+wait_until 10 'its machine runs' is machine a status.phase Running
+says 'twice' 0 'had joined https://10.44.0.1:6443 as a' join a "$second"
+[ "$(stat -c %a "$work/a/etc/node.key")" = 600 ] || fail 'others read its key'
+! grep -rqF -- "$(cut -c6-60 <<< "$second")" "$work/state" "$work/a" "$work/server.log" || fail 'a token is kept somewhere'
+
+# Somebody else with the same token; one who takes another's address; one with no token.
+says 'a stolen token' 1 'this token was used before' join b "$second"
+says "another's address" 1 'comes from 10.44.0.12, not from 10.44.0.11' join b "$(token_of b --type ml.t3.medium)" --address 10.44.0.11
+says "the server's address" 1 'comes from 10.44.0.12, not from 10.44.0.1' join b "$(token_of b --type ml.t3.medium)" --address 10.44.0.1
+says 'an address that is taken, even if an administrator says it' 1 'has the address 10.44.0.11 already' join b "$(token_of b --type ml.t3.medium --address 10.44.0.11)" --address 10.44.0.11
+f delete machine b > /dev/null
+says 'it is told what to do' 1 'fairlead node remove a' join b "$second"
+says 'with a token of its own' 0 'as b at 10.44.0.12' join b "$(token_of b --type ml.t3.medium --spare --label rack=r1)"
+wait_until 30 'b is ready' ready b
+is node b 'metadata.labels' "{}" && fail 'b has no labels'
+has node b metadata.labels "'fairlead.dev/spare': 'true'" && has node b metadata.labels "'node.kubernetes.io/instance-type': 'ml.t3.medium'" && has node b metadata.labels "'rack': 'r1'" || fail "labels of b: $(field node b metadata.labels)"
+says 'both in the list' 0 'b ' f node list
+says 'a token for a machine that has joined' 1 'has joined already' f node add b
+
+# What runs on them reaches the other, and the server reaches both.
+pod() { cat << YAML
+apiVersion: v1
+kind: Pod
+metadata: {name: on-$1, labels: {app: echo}}
+spec:
+  nodeName: $1
+  terminationGracePeriodSeconds: 1
+  containers:
+  - {name: main, image: "busybox:1", command: [sh, -c, "while :; do echo from-$1 | nc -l -p 8080; done"]}
+YAML
+}
+{ pod a; echo ---; pod b; } > "$work/pods.yaml"
+cat > "$work/service.yaml" << 'YAML'
+apiVersion: v1
+kind: Service
+metadata: {name: echo}
+spec: {selector: {app: echo}, ports: [{port: 80, targetPort: 8080}]}
+YAML
+f apply -f "$work/pods.yaml" > /dev/null
+f apply -f "$work/service.yaml" > /dev/null
+for name in a b; do wait_until 60 "a pod on $name" is pod "on-$name" status.phase Running; done
+ip_of() { field pod "on-$1" status.podIP; }
+wait_until 30 'a pod reaches one on the other host' answers from-b f exec on-a -- nc -w 3 "$(ip_of b)" 8080
+wait_until 30 'and back' answers from-a f exec on-b -- nc -w 3 "$(ip_of a)" 8080
+wait_until 30 'by a service, by its name' answers from- f exec on-b -- nc -w 3 echo.default.svc.cluster.local 80
+wait_until 30 'the server reaches a pod' answers from-b timeout 5 bash -c "exec 3<> /dev/tcp/$(ip_of b)/8080; cat <&3"
+says 'logs and commands go through the agents' 0 on-a f exec on-a -- hostname
+
+# A token for the certificate: it may do what a node may, as itself alone.
+by() { curl -sS --max-time 10 --cacert "$work/$1/etc/ca.crt" --cert "$work/$1/etc/node.crt" --key "$work/$1/etc/node.key" "https://10.44.0.1:6443$2" "${@:3}"; }
+says 'a host reads its node' 0 '"name":"a"' by a /api/v1/nodes/a
+says "not another's to write" 0 'cannot' by a /api/v1/nodes/b -X PATCH -H 'Content-Type: application/merge-patch+json' --data '{"metadata": {"labels": {"x": "y"}}}'
+write() { by a "/api/v1/nodes/a$1" -X PATCH -H 'Content-Type: application/merge-patch+json' --data "$2"; }
+says 'nor the range of its pods' 0 'the range of its pods is 10.188.1.0/24' write '' '{"spec": {"podCIDR": "10.44.0.1/32", "podCIDRs": ["10.44.0.1/32"]}}'
+says 'nor its address' 0 'its address is 10.44.0.11' write /status '{"status": {"addresses": [{"type": "InternalIP", "address": "10.44.0.1"}]}}'
+says 'nor what it is sold as' 0 'is given by its Machine' write '' '{"metadata": {"labels": {"fairlead.dev/spare": "true"}}}'
+says 'nor secrets' 0 'cannot list' by a /api/v1/secrets
+says 'without a certificate nothing is renewed' 0 'is expected' curl -sS --cacert "$work/a/etc/ca.crt" https://10.44.0.1:6443/fairlead/renew -X POST --data '{}'
+before=$(sha256sum < "$work/a/etc/node.crt")
+says 'a certificate is renewed' 0 'the certificate holds until' at a "$build/bin/fairlead-agent" renew --config "$work/a/etc/agent.json"
+[ "$before" != "$(sha256sum < "$work/a/etc/node.crt")" ] || fail 'it is the same certificate'
+
+agent=$(at a pgrep -f 'fairlead-agent run')
+at a kill -HUP "$agent"
+wait_until 20 'its agent starts anew' grep -q 'starts anew' "$work/a/agent.log"
+wait_until 30 'and is reached by the new certificate' answers on-a f exec on-a -- hostname
+[ "$(at a pgrep -f 'fairlead-agent run')" = "$agent" ] || fail 'it is another process'
+echo 'ok    its agent takes it up'
+
+# kill -9 of the server and of an agent: pods go on, the host needs no token again.
+started=$(f exec on-a -- sh -c 'cut -d" " -f22 /proc/1/stat')
+{ kill -9 "$server" && wait "$server"; } 2> /dev/null || true
+at a pkill -9 -f 'fairlead-agent run' || true
+listen
+wait_until 60 'the pod on a can be reached again' f exec on-a -- true
+[ "$(f exec on-a -- sh -c 'cut -d" " -f22 /proc/1/stat')" = "$started" ] || fail 'its container was started anew'
+wait_until 30 'a is ready' ready a
+echo 'ok    kill -9 of the server and of an agent: what runs goes on'
+
+# A reboot: by its agent, once for each request.
+boot=$(field node a status.nodeInfo.bootID)
+says 'a dry run of a reboot' 0 'default/on-a' f node reboot a --dry-run
+says 'a reboot' 0 '' f node reboot a --timeout 90
+[ "$(field node a status.nodeInfo.bootID)" != "$boot" ] || fail 'it is the same boot'
+wait_until 60 'its pod is back' f exec on-a -- true
+is machine a status.reboot.phase Done || fail "reboot: $(field machine a status.reboot)"
+boot=$(field node a status.nodeInfo.bootID)
+read -rt 8 <> <(:) || true
+[ "$(field node a status.nodeInfo.bootID)" = "$boot" ] || fail 'it rebooted again'
+echo 'ok    once'
+
+# A silent host cannot be rebooted, and is told of; it comes back by itself.
+touch "$work/b/no-agent"
+wait_until 120 'b is silent' is machine b status.phase Silent
+says 'a silent host' 1 'it is silent' f node reboot b
+rm "$work/b/no-agent"
+wait_until 60 'b is back' is machine b status.phase Running
+
+# Installed anew: another key takes its place, the old certificate ends.
+cp -r "$work/b/etc" "$work/b/old"
+says 'pods may run there still' 1 'the host of before may still run' f node add b --again
+says 'no token is given out by a dry run' 0 'would wait' f node add b --again --gone --dry-run
+says 'a wrong token takes nothing away' 1 'was used before' join b "$second" --again
+says 'its agent still works' 0 on-b f exec on-b -- hostname
+says 'joins anew' 0 'as b at' join b "$(token_of b --again --gone)" --again
+old() { curl -sS --max-time 10 --cacert "$work/b/old/ca.crt" --cert "$work/b/old/node.crt" --key "$work/b/old/node.key" https://10.44.0.1:6443/api/v1/nodes/b; }
+says 'the key of before is nobody' 0 Unauthorized old
+at b pkill -f 'fairlead-agent run' || true
+wait_until 60 'b reports by its new key' answers on-b f exec on-b -- hostname
+
+# Removed: out at once; what runs there goes on, and starts nowhere else, until somebody says that it has ended.
+says 'pods are on it' 1 'drain it first' f node remove a
+says 'a dry run' 0 'pods are on it' f node remove a --dry-run
+says 'by force' 0 'starts nowhere else' f node remove a --force
+says 'it is out' 0 Unauthorized by a /api/v1/nodes/a
+wait_until 20 'its agent says so' grep -q 'is not of the site any more' "$work/a/agent.log"
+wait_until 20 'its machine tells what it waits for' has machine a status.phase Removing
+has machine a status.conditions 'fairlead node remove a --gone' || fail "it does not tell what to do: $(field machine a status.conditions)"
+says 'no new token meanwhile' 1 'is being deleted' f node add a
+f get node a > /dev/null || fail 'its node is gone although pods may run there'
+at a pgrep -f 'nc -l -p 8080' > /dev/null || fail 'what ran there has ended'
+says 'not while its agent runs' 1 'stop it first' at a "$build/bin/fairlead-agent" leave --yes --config-dir "$work/a/etc"
+gone_node() { ! f get node a > /dev/null 2>&1; }
+touch "$work/a/no-agent"
+no_agent() { ! at a pgrep -f 'fairlead-agent run' > /dev/null; }
+wait_until 10 'its agent has ended' no_agent
+says 'a host does not leave by mistake' 1 'say --yes' at a "$build/bin/fairlead-agent" leave --config-dir "$work/a/etc"
+says 'it leaves' 0 'images and volumes stay' at a "$build/bin/fairlead-agent" leave --yes --config-dir "$work/a/etc"
+! at a pgrep -f 'nc -l -p 8080' > /dev/null || fail 'something runs on'
+[ ! -e "$work/a/etc/node.key" ] && [ -d "$work/a/state/images/busybox" ] || fail 'what is left of it'
+! at a ip link show fairlead0 > /dev/null 2>&1 || fail 'a link is left'
+says 'twice' 1 'has not joined' at a "$build/bin/fairlead-agent" leave --yes --config-dir "$work/a/etc"
+says 'somebody says so' 0 'is removed' f node remove a --gone
+wait_until 20 'its node is gone' gone_node
+gone_machine() { ! f get machine a > /dev/null 2>&1; }
+wait_until 20 'its machine, too' gone_machine
+says 'and may come again' 0 'as a at 10.44.0.11' join a "$(token_of a)"
+rm "$work/a/no-agent"
+wait_until 60 'a is ready again' ready a
+echo 'hosts_test: all passed'
