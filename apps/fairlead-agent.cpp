@@ -30,6 +30,7 @@
 #include "base/process.h"
 #include "http/pki.h"
 #include "kube/rest_client.h"
+#include "node/cdi_files.h"
 #include "node/netlink.h"
 
 namespace fairlead {
@@ -69,6 +70,8 @@ int run_agent(const std::string& config_path, const std::string& run_dir) {
   auto config = node::read_node_config(config_path);
   if (!config) return refuse(config.error().message);
   if (!run_dir.empty()) config->run_dir = run_dir;
+  // What is declared wins.
+  for (const node::CdiKind& kind : node::read_cdi(config->cdi_dirs)) config->capacity.emplace(kind.kind, std::to_string(node::handed_out(kind).size()));
   if (::geteuid() != 0) return refuse("must be run as root: it makes namespaces, mounts and cgroups");
   kube::RestConfig rest{.server = config->api_server};
   for (const auto& [path, into] : {std::pair(&config->ca_file, &rest.ca_pem), std::pair(&config->cert_file, &rest.certificate_pem),
@@ -261,6 +264,7 @@ int main(int argc, char** argv) {
   join->add_option("--run-dir", places.run_dir, "what is gone after a reboot: a folder on a tmpfs")->capture_default_str()->type_name("DIR");
   join->add_option("--cgroup", places.cgroup_parent, "a group of its own, below which containers are")->capture_default_str()->type_name("PATH");
   join->add_option("--reboot-command", places.reboot_command, "how this host is rebooted")->capture_default_str()->type_name("WORDS");
+  join->add_option("--cdi-dir", places.cdi_dirs, "folders of CDI files, which say which devices pods may have")->capture_default_str()->type_name("DIR");
   join->add_option("--boot-id-file", places.boot_id_file, "file whose first line names this boot")->capture_default_str()->type_name("FILE");
   auto* renewal = app.add_subcommand("renew", "renew this host's certificate now; the agent does it by itself when two thirds of its time are over");
   std::string renew_config = places.config();

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/sysinfo.h>
@@ -16,6 +17,7 @@
 #include "base/encoding.h"
 #include "base/fd.h"
 #include "base/files.h"
+#include "node/cdi_files.h"
 
 namespace fairlead::agent {
 
@@ -40,21 +42,28 @@ std::string os_of(const HostFiles& files) {
   return "";
 }
 
+// What pods may have is what CDI's files give out: what the machine has besides is told, and counts for nothing.
 void look_for_devices(api::HostFacts& out, const HostFiles& files) {
+  for (const node::CdiKind& kind : node::read_cdi(files.cdi_dirs))
+    if (kind.kind == api::kGpuResource || kind.kind == api::kNeuronResource)
+      if (const std::size_t many = node::handed_out(kind).size(); many > 0) out.devices[kind.kind] = static_cast<std::int64_t>(many);
+  std::vector<std::string> has;
+  const auto tell = [&](std::int64_t count, const std::string& what, const char* resource) {
+    const auto given = out.devices.find(resource);
+    has.push_back(fmt::format("{} x {}{}", count, what, given == out.devices.end() ? " (which no CDI file names)" : given->second == count ? "" : fmt::format(" (CDI files name {})", given->second)));
+  };
   if (auto cards = list_dir(files.root + "/proc/driver/nvidia/gpus"); cards && !cards->empty()) {
-    out.devices[api::kGpuResource] = static_cast<std::int64_t>(cards->size());
     auto about = read_file(fmt::format("{}/proc/driver/nvidia/gpus/{}/information", files.root, cards->front()), 64_KiB);
     const std::string model = about ? field_of(*about, "Model") : "";
-    out.devices_text = fmt::format("{} x {}", cards->size(), model.empty() ? "NVIDIA GPU" : model);
+    tell(static_cast<std::int64_t>(cards->size()), model.empty() ? "NVIDIA GPU" : model, api::kGpuResource);
   }
   if (auto devices = list_dir(files.root + "/dev")) {
     const auto many = std::ranges::count_if(*devices, [](const std::string& name) { return name.starts_with("neuron") && name.size() > 6 && name.find_first_not_of("0123456789", 6) == std::string::npos; });
-    if (many > 0) {
-      out.devices[api::kNeuronResource] = many;
-      out.devices_text += fmt::format("{}{} x AWS Neuron", out.devices_text.empty() ? "" : ", ", many);
-    }
+    if (many > 0) tell(many, "AWS Neuron", api::kNeuronResource);
   }
-  out.devices_text = out.devices_text.substr(0, 256);
+  if (has.empty())
+    for (const auto& [resource, count] : out.devices) has.push_back(fmt::format("{} x {}", count, resource));
+  out.devices_text = fmt::format("{}", fmt::join(has, ", ")).substr(0, 256);
 }
 
 bool has_program(const HostFiles& files, const std::string& name) {

@@ -12,6 +12,7 @@ namespace fairlead::agent {
 struct HostFiles {
   std::string root;                                 // before /proc, /dev, /etc, /sys; tests have their own
   std::vector<std::string> path{"/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/bin", "/usr/local/sbin"};  // where programs are looked for
+  std::vector<std::string> cdi_dirs{};              // whose files say which devices pods may have; as they are, without `root`
 };
 
 // `address` is taken as it is. Unavailable: the kernel's files cannot be read.

@@ -39,13 +39,16 @@ TEST_F(Host, TellsWhatItHas) {
   put("/etc/os-release", "NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n");
   for (const char* const card : {"0000:01:00.0", "0000:02:00.0"}) put(std::string("/proc/driver/nvidia/gpus/") + card + "/information", "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ: 1\n");
   for (const char* const device : {"/dev/neuron0", "/dev/neuron1", "/dev/neuron10", "/dev/neuronx", "/dev/null0"}) put(device, "");
-  const auto facts = look_at_host("10.0.0.7", {.root = root_, .path = {}});
+  put("/cdi/nvidia.json", R"({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "0"}, {"name": "1"}, {"name": "all"}]})");
+  const auto facts = look_at_host("10.0.0.7", {.root = root_, .path = {}, .cdi_dirs = {root_ + "/cdi"}});
   ASSERT_TRUE(facts) << facts.error().message;
   EXPECT_EQ(facts->memory_mib, 15'921);
   EXPECT_GE(facts->cpus, 1);
   EXPECT_EQ(facts->os, "Debian GNU/Linux 12 (bookworm)");
-  EXPECT_EQ(facts->devices, (std::map<std::string, std::int64_t>{{"nvidia.com/gpu", 2}, {"aws.amazon.com/neurondevice", 3}}));
-  EXPECT_EQ(facts->devices_text, "2 x NVIDIA H100 80GB HBM3, 3 x AWS Neuron");
+  // What pods cannot get does not count.
+  EXPECT_EQ(facts->devices, (std::map<std::string, std::int64_t>{{"nvidia.com/gpu", 2}}));
+  EXPECT_EQ(facts->devices_text, "2 x NVIDIA H100 80GB HBM3, 3 x AWS Neuron (which no CDI file names)");
+  EXPECT_EQ(look_at_host("10.0.0.7", {.root = root_, .path = {}})->devices_text, "2 x NVIDIA H100 80GB HBM3 (which no CDI file names), 3 x AWS Neuron (which no CDI file names)");
   EXPECT_EQ(facts->address, "10.0.0.7");
 }
 

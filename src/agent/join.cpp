@@ -133,6 +133,7 @@ Result<void> write_down(const JoinOptions& options, const Asked& asked, const st
                               {"cluster_domain", answer.cluster_domain},
                               {"masquerade", true},
                               {"joined", true},
+                              {"cdi_dirs", Json::array(std::vector<Json>(places.cdi_dirs.begin(), places.cdi_dirs.end()))},
                               {"boot_id_file", places.boot_id_file},
                               {"pods_range", answer.pods_range},
                               {"reboot_command", places.reboot_command}});
@@ -179,7 +180,7 @@ Result<Joined> join(const JoinOptions& options, const Clock& clock) {
     address = std::move(*own);
   }
   if (address.starts_with("127.")) return fail(Code::Invalid, fmt::format("others do not reach this host at {}: say at which address by --address", address));
-  auto facts = look_at_host(address);
+  auto facts = look_at_host(address, {.cdi_dirs = places.cdi_dirs});
   if (!facts) return std::unexpected(std::move(facts.error()));
   Joined out{.name = options.token.name, .address = address, .server = options.token.servers.front(), .pod_cidr = {}, .facts = *facts};
   if (options.dry_run) return out;

@@ -20,6 +20,7 @@ struct JoinPlaces {
   std::string boot_id_file = "/proc/sys/kernel/random/boot_id";
   std::string cgroup_parent = "/fairlead";
   std::string reboot_command = "systemctl reboot"; // words, split at spaces
+  std::vector<std::string> cdi_dirs{"/etc/cdi", "/var/run/cdi"};
   std::string config() const { return config_dir + "/agent.json"; }
   std::string key() const { return config_dir + "/node.key"; }
   std::string next_key() const { return config_dir + "/node.key.new"; }  // until its certificate is there

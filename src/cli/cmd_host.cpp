@@ -84,8 +84,6 @@ Result<void> ended_there(Session& session, const AddOptions& options, const std:
 
 Result<int> add(Context& context, const AddOptions& options) {
   if (!options.type.empty() && api::find_instance_type(options.type) == nullptr) return fail(Code::Invalid, fmt::format("--type {}: HyperPod's API has no such type", options.type));
-  if (const api::InstanceType* type = options.type.empty() ? nullptr : api::find_instance_type(options.type); type != nullptr && (type->gpus > 0 || type->neurons > 0))
-    return fail(Code::Unsupported, fmt::format("--type {}: pods of this agent do not get GPUs or Neuron devices of hosts yet, so no cluster could use it as one", options.type));
   if (options.name.size() > api::kLongestHostName) return fail(Code::Invalid, fmt::format("{}: the name of a host has {} characters at most", options.name, api::kLongestHostName));
   if (options.spare && options.type.empty()) return fail(Code::Invalid, "--spare: a spare machine is taken by its type: say --type as well");
   auto session = context.session();
@@ -188,7 +186,7 @@ void add_node_hosts(CLI::App& node, Context& context) {
   sub->add_flag("--gone", adding->gone, "nothing of the host of before runs any more");
   sub->add_flag("--dry-run", adding->dry_run, "ask the server whether it would do it");
   add_globals(*sub, context);
-  set_examples(*sub, {{"fairlead node add box-07 --type ml.c5.18xlarge --spare", "for clusters of HyperPod's API"}, {"fairlead node add rack-3", "for pods and Slurm"}});
+  set_examples(*sub, {{"fairlead node add gpu-07 --type ml.p5.48xlarge --spare", "for clusters of HyperPod's API"}, {"fairlead node add rack-3", "for pods and Slurm"}});
   sub->callback([adding, &context] { context.action = [adding, &context] { return add(context, *adding); }; });
 
   auto removing = std::make_shared<RemoveOptions>();
@@ -198,7 +196,7 @@ void add_node_hosts(CLI::App& node, Context& context) {
   sub->add_flag("--force", removing->force, "even if pods are on it, or a cluster has it: it is shut out, its Node stays until its pods are gone");
   sub->add_flag("--dry-run", removing->dry_run, "tell what is on it, change nothing");
   add_globals(*sub, context);
-  set_examples(*sub, {{"fairlead node remove box-07", ""}, {"fairlead node remove box-07 --gone", "it is off"}});
+  set_examples(*sub, {{"fairlead node remove gpu-07", ""}, {"fairlead node remove gpu-07 --gone", "it is off"}});
   sub->callback([removing, &context] { context.action = [removing, &context] { return remove(context, *removing); }; });
 }
 

@@ -165,7 +165,7 @@ void add_node(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("node", "Machines: add hosts of yours, list, reboot, remove them; cut the power or network of local ones for drills");
   command->require_subcommand(1);
   add_globals(*command, context);
-  set_examples(*command, {{"fairlead node kill worker-0", "power cut: everything on it is gone at once"}, {"fairlead node cut worker-0", "its network link is taken away"}, {"fairlead node heal worker-0", "power and link are back"}, {"fairlead node reboot worker-0 --dry-run", "whose containers would end"}, {"fairlead node add box-07 --type ml.c5.18xlarge --spare", "a token by which a host joins"}});
+  set_examples(*command, {{"fairlead node kill worker-0", "power cut: everything on it is gone at once"}, {"fairlead node cut worker-0", "its network link is taken away"}, {"fairlead node heal worker-0", "power and link are back"}, {"fairlead node reboot worker-0 --dry-run", "whose containers would end"}, {"fairlead node add gpu-07 --type ml.p5.48xlarge --spare", "a token by which a host joins"}});
   add_node_hosts(*command, context);
 
   CLI::App* listing = command->add_subcommand("list", "The machines, their nodes and first processes");

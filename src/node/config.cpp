@@ -47,6 +47,11 @@ Result<NodeConfig> parse_node_config(const std::string& text) {
         const std::string text_value = item.is_string() ? item.string() : kube::print_json(item);
         (key == "labels" ? out.labels : key == "annotations" ? out.annotations : out.capacity)[name] = text_value;
       }
+    } else if (key == "cdi_dirs") {
+      for (const Json& folder : value.items()) {
+        if (!folder.string().starts_with('/')) return fail(Code::Invalid, "cdi_dirs: paths of folders are expected");
+        out.cdi_dirs.push_back(folder.string());
+      }
     } else if (key == "taints") {
       out.taints = value;
     } else if (key == "masquerade" || key == "joined") {

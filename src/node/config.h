@@ -33,6 +33,7 @@ struct NodeConfig {
   bool joined = false;
   std::string reboot_command = "systemctl reboot";  // words, split at spaces
   std::string companion_dir;                        // empty: somebody else puts it there
+  std::vector<std::string> cdi_dirs;                // whose files say which devices pods may have; empty: none, and declared ones are only counted
   std::string boot_id_file;                         // names this boot; empty: a file of run_dir does, which is gone after a reboot
   std::string pods_range;                           // of the site: routes outside of it are nobody's to make; empty: any
 

@@ -27,6 +27,11 @@ std::string print_attempt(const Attempt& attempt) {
                            {"image_id", attempt.image_id},
                            {"created_ns", when(attempt.created)},
                            {"backoff_seconds", attempt.backoff_seconds}});
+  if (!attempt.devices.empty()) {
+    Json devices = Json::object();
+    for (const auto& [resource, names] : attempt.devices) devices.set(resource, Json::array(std::vector<Json>(names.begin(), names.end())));
+    out.set("devices", std::move(devices));
+  }
   if (attempt.started) out.set("started_ns", when(*attempt.started));
   if (attempt.end)
     out.set("end", Json::object({{"code", attempt.end->code},
@@ -49,6 +54,8 @@ Result<Attempt> parse_attempt(const std::string& text) {
               .started = {},
               .backoff_seconds = static_cast<int>((*json)["backoff_seconds"].integer()),
               .end = {}};
+  for (const auto& [resource, names] : (*json)["devices"].members())
+    for (const Json& name : names.items()) out.devices[resource].push_back(name.string());
   if (json->has("started_ns")) out.started = when((*json)["started_ns"]);
   if (const Json& end = (*json)["end"]; end.is_object())
     out.end = Attempt::End{.code = static_cast<int>(end["code"].integer()),

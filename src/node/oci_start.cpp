@@ -218,6 +218,7 @@ Result<void> OciRuntime::start(const ContainerSpec& spec) {
                   .created = clock_.now(),
                   .started = {},
                   .backoff_seconds = spec.backoff_seconds,
+                  .devices = spec.granted,
                   .end = {}};
   if (auto written = write_attempt(spec.pod_uid, spec.name, attempt); !written) return written;
   step("recorded");

@@ -51,7 +51,7 @@ at() {
   shift
   nsenter -t "$(inner "$name")" -n -m -p -u -i "$@"
 }
-places() { echo --config-dir "$work/$1/etc" --state-dir "$work/$1/state" --run-dir /run/fairlead-agent --boot-id-file /run/boot-id --cgroup "/$group-$1"; }
+places() { echo --config-dir "$work/$1/etc" --state-dir "$work/$1/state" --run-dir /run/fairlead-agent --boot-id-file /run/boot-id --cdi-dir "$work/$1/cdi" --cgroup "/$group-$1"; }
 join() { # NAME TOKEN OPTION...
   local name=$1 token=$2
   shift 2

@@ -29,7 +29,7 @@ says 'a token that was replaced' 1 'is not known here' join a "$first"
 says 'half a token' 1 'is not a token to join by' join a "${second:0:200}"
 says 'a dry run on the host' 0 'nothing was asked or written' join a "$second" --dry-run
 [ ! -e "$work/a/etc/node.key" ] || fail 'a dry run wrote a key'
-says 'GPUs that no pod would get' 1 'do not get GPUs' f node add b --type ml.p5.48xlarge
+says 'a host without the GPUs that it is to have' 1 'ml.g5.xlarge has 1 of nvidia.com/gpu; this machine has 0' join b "$(token_of b --type ml.g5.xlarge)"
 lie=$(token_of b --type ml.c5.18xlarge)
 says 'a host that is not what it is to be' 1 "ml.c5.18xlarge has 72 CPUs; this machine has $(nproc)" join b "$lie"
 wait_until 10 'it is not in' has machine b status.phase Waiting
@@ -82,6 +82,46 @@ wait_until 30 'and back' answers from-a f exec on-b -- nc -w 3 "$(ip_of a)" 8080
 wait_until 30 'by a service, by its name' answers from- f exec on-b -- nc -w 3 echo.default.svc.cluster.local 80
 wait_until 30 'the server reaches a pod' answers from-b timeout 5 bash -c "exec 3<> /dev/tcp/$(ip_of b)/8080; cat <&3"
 says 'logs and commands go through the agents' 0 on-a f exec on-a -- hostname
+
+# Devices: a file of the host says which there are and what a container needs for one (CDI); two pods have one each, a third waits.
+mkdir -p "$work/a/cdi"
+cat > "$work/a/cdi/gpus.yaml" << YAML
+cdiVersion: 0.5.0
+kind: nvidia.com/gpu
+devices:
+- {name: "0", containerEdits: {deviceNodes: [{path: /dev/nvidia0, hostPath: /dev/zero}], env: [GPU=first]}}
+- {name: "1", containerEdits: {deviceNodes: [{path: /dev/nvidia1, hostPath: /dev/full}], env: [GPU=second]}}
+- {name: all, containerEdits: {deviceNodes: [{path: /dev/nvidia0, hostPath: /dev/zero}, {path: /dev/nvidia1, hostPath: /dev/full}]}}
+containerEdits:
+  mounts: [{hostPath: $work/a/cdi, containerPath: /driver, options: [ro, bind]}]
+  hooks: [{hookName: createRuntime, path: /bin/touch, args: [touch, $work/a/hook-ran]}]
+YAML
+at a kill -HUP "$(at a pgrep -f 'fairlead-agent run')"
+counted() { has node a status.allocatable "'nvidia.com/gpu': '2'"; }
+wait_until 30 'its node counts two' counted
+gpu() { pod a | sed "s/name: on-a/name: gpu-$1/; s/app: echo/app: gpu/; s/command: .*/resources: {limits: {nvidia.com\/gpu: 1}}, command: [sleep, \"100000\"]}/"; }
+{ gpu 1; echo ---; gpu 2; } > "$work/gpus.yaml"
+f apply -f "$work/gpus.yaml" > /dev/null
+for name in 1 2; do wait_until 30 "the pod gpu-$name" is pod "gpu-$name" status.phase Running; done
+[ "$(for name in 1 2; do f exec "gpu-$name" -- sh -c 'echo $GPU'; done | sort | tr '\n' ' ')" = 'first second ' ] || fail 'two pods have the same device'
+one=$(f exec gpu-1 -- sh -c 'echo $GPU')
+case $one in first) device=/dev/nvidia0 other=/dev/nvidia1 ;; *) device=/dev/nvidia1 other=/dev/nvidia0 ;; esac
+says 'it has its device, and not the other' 0 "$device" f exec gpu-1 -- sh -c "test -c $device && head -c 4 $device > /dev/null && ! test -e $other && test -e /driver/gpus.yaml && echo $device"
+[ -e "$work/a/hook-ran" ] || fail 'the hook did not run'
+gpu 3 > "$work/gpu.yaml"
+f apply -f "$work/gpu.yaml" > /dev/null
+wait_until 30 'a third is told why it waits' has pod gpu-3 status '1 of nvidia.com/gpu are asked for, 0 are free on this node'
+# What an agent gave out, the next one knows.
+at a pkill -9 -f 'fairlead-agent run' || true
+wait_until 60 'its pods can be reached again' f exec gpu-1 -- true
+read -rt 4 <> <(:) || true
+has pod gpu-3 status 'are free on this node' || fail "a device was given out twice: $(field pod gpu-3 status)"
+f delete pod gpu-2 > /dev/null
+wait_until 30 'it gets the one that is free again' is pod gpu-3 status.phase Running
+[ "$(f exec gpu-3 -- sh -c 'echo $GPU')" != "$one" ] || fail 'it has the other one'
+f delete pod gpu-1 > /dev/null
+f delete pod gpu-3 > /dev/null
+echo 'ok    devices of a host: each pod has its own'
 
 # A token for the certificate: it may do what a node may, as itself alone.
 by() { curl -sS --max-time 10 --cacert "$work/$1/etc/ca.crt" --cert "$work/$1/etc/node.crt" --key "$work/$1/etc/node.key" "https://10.44.0.1:6443$2" "${@:3}"; }

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "kube/object.h"
 #include "kube/selector.h"
+#include "node/cdi_files.h"
 #include "node/checks.h"
 #include "node/images.h"
 #include "node/oci_runtime.h"
@@ -478,11 +479,18 @@ Result<void> PodController::start_container(const StartContainer& action, const 
   }
   spec->mounts.insert(spec->mounts.end(), mounts->begin(), mounts->end());
   if (spec->privileged) spec->devices = host_devices();
+  // Until the attempt is written down with its devices, nobody else chooses.
+  std::unique_lock granting(granting_, std::defer_lock);
+  if (!ports_.config.cdi_dirs.empty() && !asked_devices(*container).empty()) {
+    granting.lock();
+    if (auto granted = grant_devices(*container, *spec); !granted) return trouble("CreateContainerError", granted.error().message, 2s);
+  }
   {
     const std::lock_guard lock(mutex_);
     attempts_[spec->id] = kube::key_of(pod);
   }
   auto started = ports_.runtime.start(*spec);
+  if (granting.owns_lock()) granting.unlock();
   {
     const std::lock_guard lock(memory.mutex);
     memory.containers[action.name].trouble.reset();
@@ -498,6 +506,32 @@ Result<void> PodController::start_container(const StartContainer& action, const 
       ports_.events.tell(pod, Events::Type::Warning, "FailedPostStartHook", fmt::format("postStart hook of {} failed: {}", action.name, why));
       (void)ports_.runtime.signal(uid, action.name, SIGKILL);
     }
+  }
+  return {};
+}
+
+Result<void> PodController::grant_devices(const Json& container, ContainerSpec& spec) {
+  const auto asked = asked_devices(container);
+  for (const CdiKind& kind : read_cdi(ports_.config.cdi_dirs)) {
+    const auto wanted = asked.find(kind.kind);
+    if (wanted == asked.end()) continue;
+    std::set<std::string> taken;
+    auto pods = ports_.runtime.list();
+    if (!pods) return std::unexpected(std::move(pods.error()));
+    for (const std::string& uid : *pods) {
+      auto there = ports_.runtime.peek(uid);
+      if (!there && there.error().code == Code::NotFound) continue;
+      if (!there) return pass(std::move(there.error()), "see who has which devices");
+      for (const auto& [name, one] : there->containers) {
+        // Of this very container what an attempt that was cut off had is free again.
+        if (!one.latest || one.latest->end || (uid == spec.pod_uid && name == spec.name)) continue;
+        if (const auto has = one.latest->devices.find(kind.kind); has != one.latest->devices.end()) taken.insert(has->second.begin(), has->second.end());
+      }
+    }
+    auto chosen = choose_devices(kind, taken, wanted->second);
+    if (!chosen) return std::unexpected(std::move(chosen.error()));
+    if (auto done = apply_edits(edits_for(kind, *chosen), spec); !done) return pass(std::move(done.error()), kind.kind);
+    spec.granted[kind.kind] = std::move(*chosen);
   }
   return {};
 }

@@ -40,6 +40,15 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
+// A program that the runtime runs on the node at a stage of the container's start or end (OCI runtime specification, hooks).
+struct ContainerHook {
+  std::string stage;  // "createContainer"
+  std::string path;
+  std::vector<std::string> args, env;
+  std::int64_t timeout_seconds = 0;  // 0: none
+  friend bool operator==(const ContainerHook&, const ContainerHook&) = default;
+};
+
 struct Limits {
   std::optional<std::int64_t> cpu_shares;  // v1 scale, 1024 is one CPU
   std::optional<MilliCpu> cpu;             // quota; empty: none
@@ -66,6 +75,8 @@ struct ContainerSpec {
   std::map<std::string, std::string> sysctls;
   std::vector<MountSpec> mounts;
   std::vector<Device> devices;  // beyond the usual ones
+  std::vector<ContainerHook> hooks;
+  std::map<std::string, std::vector<std::string>> granted;  // by resource, the devices that it alone has: "nvidia.com/gpu" -> "0", "3"
   Limits limits;
   std::string termination_path = "/dev/termination-log";
   bool termination_from_log = false;  // FallbackToLogsOnError

@@ -110,14 +110,23 @@ Json make_oci_config(const ContainerSpec& spec, const SandboxPaths& sandbox, con
   }
   if (spec.seccomp) linux.set("seccomp", seccomp);
 
+  Json hooks = Json::object();
+  for (const ContainerHook& hook : spec.hooks) {
+    Json one = Json::object({{"path", hook.path}, {"args", texts(hook.args)}, {"env", texts(hook.env)}});
+    if (hook.timeout_seconds > 0) one.set("timeout", hook.timeout_seconds);
+    hooks.child(hook.stage).push(std::move(one));
+  }
+
   Json annotations = Json::object();
   if (spec.in) annotations.set("fairlead.dev/stdin", "true");
-  return Json::object({{"ociVersion", "1.0.2"},
+  Json out = Json::object({{"ociVersion", "1.0.2"},
                        {"annotations", std::move(annotations)},
                        {"process", std::move(process)},
                        {"root", Json::object({{"path", rootfs}, {"readonly", spec.read_only_root}})},
                        {"mounts", std::move(mounts)},
                        {"linux", std::move(linux)}});
+  if (!spec.hooks.empty()) out.set("hooks", std::move(hooks));
+  return out;
 }
 
 }  // namespace fairlead::node

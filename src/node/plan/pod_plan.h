@@ -21,6 +21,7 @@ struct Attempt {
   Instant created{};
   std::optional<Instant> started;  // empty: its start was begun and not finished
   int backoff_seconds = 0;         // that was waited before it
+  std::map<std::string, std::vector<std::string>> devices{};  // ContainerSpec::granted: its own until it ends
   struct End {
     int code = 0, signal = 0;
     Instant at{};
