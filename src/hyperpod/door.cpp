@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "http/memory_tls.h"
 #include "hyperpod/iam_service.h"
+#include "hyperpod/secrets_manager.h"
 
 namespace fairlead::hyperpod {
 namespace {
@@ -53,6 +54,7 @@ FrontOptions with_services(const DoorOptions& door, kube::KubeApi& api) {
   FrontOptions options = door.front;
   options.eks_cluster = door.eks.name;
   options.eks = [&api, cluster = door.eks](const http::Request& request, const Call& call) { return answer_eks(request, call, api, cluster); };
+  options.secrets = [&api, space = door.space](const std::string& operation, const Json& input, const Call& call) { return answer_secrets(operation, input, call, api, space); };
   options.iam = [&api, space = door.space](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, space); };
   return options;
 }

@@ -10,8 +10,9 @@
 #include "hyperpod/eks.h"
 #include "hyperpod/eks_token.h"
 #include "hyperpod/iam_service.h"
-#include "hyperpod/s3.h"
 #include "hyperpod/query_protocol.h"
+#include "hyperpod/s3.h"
+#include "hyperpod/secrets_manager.h"
 #include "hyperpod/sts.h"
 #include "hyperpod/text.h"
 #include "iam/simulate.h"
@@ -223,6 +224,27 @@ http::Response Front::answer_json(const http::Request& request, const std::strin
   return json_error(answer.error(), id);
 }
 
+http::Response Front::answer_secrets_manager(const http::Request& request, const std::string& id, Said& said) const {
+  said.source = "secretsmanager.amazonaws.com";
+  constexpr std::string_view prefix = "secretsmanager.";
+  const std::string_view target = http::find(request.headers, "x-amz-target");
+  const std::string operation(target.starts_with(prefix) ? target.substr(prefix.size()) : "");
+  if (is_secrets_operation(operation)) said.name = operation;
+  Answer<Json> answer = Json();
+  if (const auto who = authenticate(request, said); !who) {
+    answer = std::unexpected(who.error());
+  } else if (request.method != "POST" || !http::find(request.headers, "content-type").starts_with(json_type)) {
+    answer = refuse("SerializationException", fmt::format("POST with Content-Type {} is expected", json_type));
+  } else if (auto body = kube::parse_json(request.body.empty() ? "{}" : request.body, {.depth_limit = 8}); !body || !body->is_object()) {
+    answer = refuse("SerializationException", "the body is no JSON object");
+  } else {
+    answer = options_.secrets(operation, without_nulls(*body), call_of(request, *who, id));
+  }
+  if (answer) return {.status = 200, .headers = {{"Content-Type", json_type}, {"x-amzn-RequestId", id}, {"Cache-Control", "no-store"}}, .body = kube::print_json(*answer), .parts = {}};
+  said.error = answer.error();
+  return json_error(answer.error(), id);
+}
+
 http::Response Front::answer_query(const std::string& service, const http::Request& request, const std::string& id, Said& said) const {
   said.source = service + ".amazonaws.com";
   auto form = read_form(request);
@@ -332,6 +354,8 @@ http::Response Front::answer(const http::Request& request) const {
     response = answer_query(service, request, id, said);
   } else if (service == "sagemaker") {
     response = answer_json(request, id, said);
+  } else if (service == "secretsmanager" && options_.secrets) {
+    response = answer_secrets_manager(request, id, said);
   } else if (service == "eks" && options_.eks) {
     said.source = "eks.amazonaws.com";
     if (const std::string operation = eks_operation(request); !operation.empty()) said.name = operation;
@@ -357,7 +381,7 @@ http::Response Front::answer(const http::Request& request) const {
     said.source = source_of(service);
     // Only who is known learns what is served.
     const auto who = authenticate(request, said);
-    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker, sts, iam, eks and s3 are", cut(service, 64))} : who.error();
+    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker, sts, iam, eks, s3 and secretsmanager are", cut(service, 64))} : who.error();
     response = json_error(*said.error, id);
   }
   tell(request, id, said, response.status);

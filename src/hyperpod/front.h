@@ -57,6 +57,8 @@ struct FrontOptions {
   std::string eks_cluster;
   // Answers what comes for S3, and says what was wrong; null: it is not served.
   std::function<http::Response(const http::Request& request, const Call& call, std::optional<AwsError>& error)> s3;
+  // Answers operations of Secrets Manager; null: it is not served.
+  std::function<Answer<Json>(const std::string& operation, const Json& input, const Call& call)> secrets;
   std::function<void(const Json&)> audit;  // a record of each call, as CloudTrail's; nothing secret in it. Null: none. Any thread
 };
 
@@ -83,6 +85,7 @@ class Front {
   Answer<Json> sagemaker(const http::Request& request, const Call& call) const;
   Answer<std::string> sts(const std::string& action, const http::Query& form, const Call& call) const;
   http::Response review_token(const http::Request& request, const std::string& id, Said& said) const;
+  http::Response answer_secrets_manager(const http::Request& request, const std::string& id, Said& said) const;
   http::Response answer_json(const http::Request& request, const std::string& id, Said& said) const;
   http::Response answer_query(const std::string& service, const http::Request& request, const std::string& id, Said& said) const;
   Call call_of(const http::Request& request, const Principal& who, const std::string& id) const;

@@ -71,7 +71,7 @@ request = urllib.request.Request(field('server') + '/api/v1/nodes/g0/status', js
 urllib.request.urlopen(request, context=context).read()
 PY
 
-echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "sts:AssumeRole", "iam:*", "eks:*"], "Resource": "*"}}' > "$work/all.json"
+echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "sts:AssumeRole", "iam:*", "eks:*", "secretsmanager:GetSecretValue"], "Resource": "*"}}' > "$work/all.json"
 echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:Describe*", "sagemaker:List*"], "Resource": "*"}}' > "$work/read.json"
 account=$(site aws env -o json | python3 -c 'import json, re, sys; print(re.search(r"aws-ca-(\d+)", json.load(sys.stdin)["AWS_CA_BUNDLE"]).group(1))')
 printf '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::%s:user/ada"}, "Action": "sts:AssumeRole"}}' "$account" > "$work/trust.json"
@@ -95,6 +95,19 @@ run() { # NAME COMMAND...
 run boto3 "$clients/bin/python" "$here/scenario.py" boto3 "$here/scenario.json" "$account"
 run 'the AWS CLI' "$clients/bin/python" "$here/scenario.py" cli "$here/scenario.json" "$account"
 if [ -d "$clients/js/node_modules" ]; then run 'JavaScript' node "$here/scenario.mjs" "$clients/js" "$here/scenario.json" "$account"; else echo 'ok    (no Node.js: left out JavaScript)'; fi
+
+# Secrets that somebody has marked for it, by the CLI and boto3.
+site apply -f - > /dev/null << 'YAML'
+apiVersion: v1
+kind: Secret
+metadata: {name: prod-db, namespace: fairlead-system, labels: {fairlead.dev/secrets-manager: "true"}, annotations: {fairlead.dev/secret-name: prod/db}}
+stringData: {username: lab, password: correct horse}
+YAML
+secret() { as_ada "$clients/bin/aws" secretsmanager get-secret-value --secret-id "$1" --query SecretString --output text; }
+says 'a secret by the AWS CLI' 0 '"password":"correct horse"' secret prod/db
+says 'by its ARN, by boto3' 0 'lab' as_ada "$clients/bin/python" -c 'import boto3, json, sys; c = boto3.client("secretsmanager"); print(json.loads(c.get_secret_value(SecretId=c.get_secret_value(SecretId="prod/db")["ARN"])["SecretString"])["username"])'
+says 'one that is not there' 255 'ResourceNotFoundException' secret prod/none
+says 'keys of identities are none' 255 'ResourceNotFoundException' secret fairlead-aws-sessions
 
 # Into Kubernetes by AWS's tools: `aws eks update-kubeconfig`, and a token that is a presigned question of STS.
 as_ada "$clients/bin/aws" eks update-kubeconfig --name fairlead --kubeconfig "$work/ada.kubeconfig" > /dev/null
