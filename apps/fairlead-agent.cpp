@@ -30,10 +30,12 @@
 #include "base/process.h"
 #include "http/pki.h"
 #include "kube/rest_client.h"
-#include "node/cdi_files.h"
 #include "node/netlink.h"
 
 namespace fairlead {
+
+static std::vector<std::string> own_words;  // what this program was called with; set once, at its begin
+
 namespace {
 
 int refuse(const std::string& why) {
@@ -42,14 +44,13 @@ int refuse(const std::string& why) {
 }
 
 // The same program with the same arguments, in this process: nobody else need be there who starts it.
-void start_anew(const std::string& config_path, const std::string& run_dir) {
+void start_anew() {
   auto self = own_program();
-  std::vector<std::string> words{self ? *self : "/proc/self/exe", "run", "--config", config_path};
-  if (!run_dir.empty()) words.insert(words.end(), {"--run-dir", run_dir});
+  std::vector<std::string> words = own_words;
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  ::execv(argv[0], argv.data());
+  ::execv(self ? self->c_str() : "/proc/self/exe", argv.data());
   log_error("the agent cannot start anew; whoever looks after it does", {{"reason", std::strerror(errno)}});
   ::_exit(1);
 }
@@ -70,8 +71,6 @@ int run_agent(const std::string& config_path, const std::string& run_dir) {
   auto config = node::read_node_config(config_path);
   if (!config) return refuse(config.error().message);
   if (!run_dir.empty()) config->run_dir = run_dir;
-  // What is declared wins.
-  for (const node::CdiKind& kind : node::read_cdi(config->cdi_dirs)) config->capacity.emplace(kind.kind, std::to_string(node::handed_out(kind).size()));
   if (::geteuid() != 0) return refuse("must be run as root: it makes namespaces, mounts and cgroups");
   kube::RestConfig rest{.server = config->api_server};
   for (const auto& [path, into] : {std::pair(&config->ca_file, &rest.ca_pem), std::pair(&config->cert_file, &rest.certificate_pem),
@@ -97,7 +96,7 @@ int run_agent(const std::string& config_path, const std::string& run_dir) {
   log_info("agent started", {{"node", name}, {"version", FAIRLEAD_VERSION}});
   std::unique_ptr<agent::HostDuty> duty;
   if (own.joined) {
-    agent::HostDutyPorts ports{.renew = [own] { return agent::renew_certificate(own); }, .restart = [config_path, run_dir] { start_anew(config_path, run_dir); }, .reboot = [own]() -> Result<void> {
+    agent::HostDutyPorts ports{.renew = [own] { return agent::renew_certificate(own); }, .restart = [] { start_anew(); }, .reboot = [own]() -> Result<void> {
                                  auto done = run_checked({.argv = split(own.reboot_command, ' ')}, 60s);
                                  return done ? Result<void>() : std::unexpected(std::move(done.error()));
                                }};
@@ -107,7 +106,7 @@ int run_agent(const std::string& config_path, const std::string& run_dir) {
   ::sigwait(&stop_signals, &number);
   if (number == SIGHUP) {
     log_info("agent starts anew; containers go on", {{"signal", "HUP"}});
-    start_anew(config_path, run_dir);
+    start_anew();
   }
   log_info("agent stops; containers go on", {{"signal", std::to_string(number)}});
   // Not through destructors, which wait for hooks of containers: all state is on disk, and a stop is no different from a crash.
@@ -235,6 +234,7 @@ int renew(const std::string& config_path) {
 }  // namespace fairlead
 
 int main(int argc, char** argv) {
+  fairlead::own_words.assign(argv, argv + argc);
   CLI::App app("fairlead-agent " FAIRLEAD_VERSION ": runs the pods of one node");
   app.require_subcommand(1);
   std::string config_path, run_dir, log_level = "info";

@@ -207,6 +207,8 @@ int serve(Flags flags) {
   if (flags.engine != "embedded") return refuse(fmt::format("--engine={}: embedded or kubernetes is expected", flags.engine), 2);
   const auto listen = parse_listen("--listen", flags.listen);
   if (!listen) return refuse(listen.error().message, 2);
+  if (!flags.advertise.empty() && (listen->first.starts_with("127.") || listen->first == "localhost" || listen->first == "::1"))
+    return refuse(fmt::format("--advertise-address {}: nobody listens there with --listen {}; --listen 0.0.0.0:{} does", flags.advertise, flags.listen, listen->second), 2);
   const auto ranges = fleet::parse_ranges(flags.node_range, flags.pod_range);
   if (!ranges) return refuse(ranges.error().message, 2);
   auto service_ranges = apiserver::parse_service_ranges(flags.service_ranges);

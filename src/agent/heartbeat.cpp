@@ -6,11 +6,13 @@
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
+#include "api/join.h"
 #include "base/encoding.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "kube/object.h"
+#include "node/cdi_files.h"
 
 namespace fairlead::agent {
 namespace {
@@ -34,6 +36,9 @@ std::string architecture() {
 
 std::map<std::string, std::string> own_labels(const node::NodeConfig& config) {
   std::map<std::string, std::string> out = config.labels;
+  // Of a host that joined its Machine gives the others, as they are by now.
+  if (config.joined)
+    std::erase_if(out, [](const auto& label) { return label.first != api::kHostLabel; });
   for (const char* prefix : {"kubernetes.io/", "beta.kubernetes.io/"}) {
     out.emplace(std::string(prefix) + "os", "linux");
     out.emplace(std::string(prefix) + "arch", architecture());
@@ -86,6 +91,15 @@ Machine look_at_machine(const node::NodeConfig& config) {
   out.cpu = std::to_string(get_nprocs());
   struct statvfs disk{};
   if (::statvfs(config.node_dir.c_str(), &disk) == 0) out.storage = std::to_string(disk.f_blocks * disk.f_frsize / 1024) + "Ki";
+  return out;
+}
+
+std::map<std::string, std::string> device_capacity(const node::NodeConfig& config, const Json& before, std::vector<std::string>& complaints) {
+  std::map<std::string, std::string> out = config.capacity;
+  if (config.cdi_dirs.empty()) return out;
+  for (const node::CdiKind& kind : node::read_cdi(config.cdi_dirs, &complaints)) out.emplace(kind.kind, std::to_string(node::handed_out(kind).size()));
+  for (const auto& [resource, amount] : before["status"]["capacity"].members())
+    if (resource.find('/') != std::string::npos) out.emplace(resource, "0");
   return out;
 }
 
@@ -196,8 +210,7 @@ Result<Json> Heartbeat::ensure_node() {
   // Labels that the configuration names are kept as it says; others are their owners'.
   Json labels = Json::object();
   for (const auto& [name, value] : own_labels(config_))
-    // Of a host that joined the controller gives labels, after the Node was made.
-    if (!(config_.joined && config_.labels.contains(name)) && (*node)["metadata"]["labels"][name].string() != value) labels.set(name, value);
+    if ((*node)["metadata"]["labels"][name].string() != value) labels.set(name, value);
   Json patch = Json::object();
   if (!labels.members().empty()) patch.set("metadata", Json::object({{"labels", std::move(labels)}}));
   if ((*node)["spec"]["podCIDR"].string().empty())
@@ -208,7 +221,13 @@ Result<Json> Heartbeat::ensure_node() {
   }
   // A heartbeat by status is needed only now and then, as the Lease tells that we live; anything else that differs is written at once.
   const Json& before = (*node)["status"];
-  const Json status = make_node_status(config_, machine_, *node, clock_.now());
+  node::NodeConfig now = config_;
+  std::vector<std::string> complaints;
+  now.capacity = device_capacity(config_, *node, complaints);
+  if (complaints != complaints_)
+    for (const std::string& one : complaints) log_warn("a CDI file is left out", {{"file", one}});
+  complaints_ = std::move(complaints);
+  const Json status = make_node_status(now, machine_, *node, clock_.now());
   bool differs = false;
   for (const char* member : {"capacity", "allocatable", "addresses", "daemonEndpoints", "nodeInfo"})
     if (before[member] != status[member]) differs = true;

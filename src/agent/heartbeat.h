@@ -18,6 +18,9 @@ struct Machine {  // what the machine says of itself
 };
 Machine look_at_machine(const node::NodeConfig& config);
 
+// Of an agent whose configuration names folders of CDI files: how many of each kind there are, beside what is declared. What the Node was said to have, and is not there, is none: it is not left standing.
+std::map<std::string, std::string> device_capacity(const node::NodeConfig& config, const kube::Json& before, std::vector<std::string>& complaints);
+
 // The Node as it should be. Pure.
 kube::Json make_node(const node::NodeConfig& config, const Machine& machine, Instant now);
 // status of it with the transition times of `before` where nothing changed.
@@ -39,6 +42,7 @@ class Heartbeat {
   const Clock& clock_;
   const node::NodeConfig config_;
   const Machine machine_;
+  std::vector<std::string> complaints_;  // that were told: each once
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::jthread thread_;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/files.h"
 #include "kube/object.h"
 #include "node/memory_api.h"
 
@@ -33,6 +34,34 @@ node::NodeConfig config() {
 }
 const Machine machine{
     .boot_id = "b", .machine_id = "m", .kernel = "6", .os_image = "Debian", .runtime = "crun://1", .cpu = "8", .memory = "1000Ki", .storage = ""};
+
+TEST(NodeObject, DevicesAreThoseThatFilesNameNow) {
+  char folder[] = "/tmp/fairlead-cdi-XXXXXX";
+  node::NodeConfig own = config();
+  own.cdi_dirs = {::mkdtemp(folder)};
+  own.capacity = {{"cpu", "2"}, {"declared.example/x", "3"}};
+  const Json before = *kube::parse_json(R"({"status": {"capacity": {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "8", "gone.example/y": "1", "declared.example/x": "9"}}})");
+  std::vector<std::string> complaints;
+  EXPECT_EQ(device_capacity(own, before, complaints), (std::map<std::string, std::string>{{"cpu", "2"}, {"declared.example/x", "3"}, {"gone.example/y", "0"}, {"nvidia.com/gpu", "0"}}));
+  ASSERT_TRUE(write_file_atomically(std::string(folder) + "/a.json", R"({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "0"}, {"name": "1"}, {"name": "all"}]})", 0644));
+  ASSERT_TRUE(write_file_atomically(std::string(folder) + "/b.json", "{", 0644));
+  EXPECT_EQ(device_capacity(own, before, complaints).at("nvidia.com/gpu"), "2");
+  EXPECT_EQ(complaints.size(), 1U);
+  own.cdi_dirs.clear();
+  EXPECT_EQ(device_capacity(own, before, complaints), own.capacity);  // what others say of a Node stays theirs
+  ASSERT_TRUE(remove_tree(folder));
+}
+
+TEST(NodeObject, AHostThatJoinedLeavesLabelsToItsMachine) {
+  node::NodeConfig own = config();
+  own.joined = true;
+  own.labels = {{"fairlead.dev/host", "true"}, {"fairlead.dev/pool", "as-it-was"}, {"rack", "r1"}};
+  const Json labels = make_node(own, machine, epoch)["metadata"]["labels"];
+  EXPECT_EQ(labels["fairlead.dev/host"].string(), "true");
+  EXPECT_FALSE(labels.has("fairlead.dev/pool"));
+  EXPECT_FALSE(labels.has("rack"));
+  EXPECT_TRUE(labels.has("kubernetes.io/hostname"));
+}
 
 TEST(NodeObject, SaysWhatTheConfigurationAndTheMachineSay) {
   const Json node = make_node(config(), machine, epoch);

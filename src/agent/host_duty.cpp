@@ -58,6 +58,13 @@ void HostDuty::renew_if_due() {
     log_warn("the certificate is not renewed yet", {{"ends", print_time(*end)}, {"reason", done.error().message}});
     return;
   }
+  // By a clock that is wrong the new one would be due as well, and the agent would do nothing else.
+  auto fresh = read_file(config_.cert_file, 1_MiB);
+  const auto fresh_begin = fresh ? http::beginning(*fresh) : begin, fresh_end = fresh ? http::expiry(*fresh) : end;
+  if (!fresh_begin || !fresh_end || renewal_is_due(*fresh_begin, *fresh_end, clock_.now())) {
+    log_warn("the certificate was renewed and would have to be again: is this machine's clock right?", {{"ends", fresh_end ? print_time(*fresh_end) : ""}, {"now", print_time(clock_.now())}});
+    return;
+  }
   log_info("the certificate was renewed; the agent starts anew", {{"ended", print_time(*end)}});
   ports_.restart();
 }

@@ -184,6 +184,20 @@ TEST_F(Joining, WhoWasRefusedKeepsWhatWorked) {
   EXPECT_EQ(*http::fingerprint_of_key(*read_file(options_.places.key())), keys_.at(2));
 }
 
+TEST_F(Joining, AKeyThatWaitsIsNoLeaveToTakeAnotherSitesPlace) {
+  ASSERT_TRUE(join(options_, clock_));
+  options_.again = true;
+  answer_ = [](const http::Request&) { return refuse(503, "in a moment"); };
+  EXPECT_FALSE(join(options_, clock_));
+  ASSERT_TRUE(exists(options_.places.next_key()));
+  options_.again = false;
+  options_.token.name = "elsewhere";
+  answer_ = [this](const http::Request& request) { return accept(request); };
+  EXPECT_EQ(join(options_, clock_).error().code, Code::Exists);
+  options_.token.name = "a";
+  EXPECT_TRUE(join(options_, clock_));
+}
+
 TEST_F(Joining, CutOffAnywhereItIsFinishedTheNextTime) {
   ASSERT_TRUE(join(options_, clock_));
   const auto same = [&] {
@@ -278,7 +292,7 @@ class Duty : public Host {
     node::NodeConfig config;
     config.node_name = "a";
     config.cert_file = root_ + "/node.crt";
-    return std::make_unique<HostDuty>(api_, clock_, config, "boot-1", HostDutyPorts{.renew = [this]() -> Result<void> { ++renewals_; return renewable_ ? Result<void>() : fail(Code::Unavailable, "no"); }, .restart = [this] { ++restarts_; }, .reboot = [this]() -> Result<void> { ++reboots_; return {}; }});
+    return std::make_unique<HostDuty>(api_, clock_, config, "boot-1", HostDutyPorts{.renew = [this]() -> Result<void> { ++renewals_; if (fresh_) certificate(*fresh_, 24h * 90); return renewable_ ? Result<void>() : fail(Code::Unavailable, "no"); }, .restart = [this] { ++restarts_; }, .reboot = [this]() -> Result<void> { ++reboots_; return {}; }});
   }
   // The thread's own first round.
   template <class Condition>
@@ -289,11 +303,13 @@ class Duty : public Host {
   ManualClock clock_{*parse_time("2026-03-01T00:00:00Z")};
   kube::TinyApi api_;
   bool renewable_ = true;
+  std::optional<Instant> fresh_;  // when the new certificate begins; none: it stays the old one
   std::atomic<int> renewals_{0}, restarts_{0}, reboots_{0};
 };
 
 TEST_F(Duty, RenewsInTimeAndStartsAnew) {
   certificate(clock_.now() - 24h * 61, 24h * 90);
+  fresh_ = clock_.now();
   const auto running = duty();
   EXPECT_TRUE(comes([this] { return restarts_ == 1; }));
   EXPECT_EQ(renewals_, 1);
@@ -307,6 +323,14 @@ TEST_F(Duty, WhatIsNotDueOrNotPossibleRestartsNothing) {
   const auto running = duty();
   EXPECT_TRUE(comes([this] { return renewals_ == 1; }));
   EXPECT_EQ(restarts_, 0);
+}
+
+TEST_F(Duty, ByAWrongClockItDoesNotStartAnewAllTheTime) {
+  certificate(clock_.now() - 24h * 80, 24h * 90);
+  fresh_ = clock_.now() - 24h * 70;  // the server's now
+  const auto running = duty();
+  EXPECT_TRUE(comes([this] { return renewals_ == 1; }));
+  EXPECT_FALSE(comes([this] { return restarts_ > 0; }));
 }
 
 TEST_F(Duty, RebootsIfItsOwnBootIsNamed) {

@@ -166,12 +166,12 @@ Result<Joined> join(const JoinOptions& options, const Clock& clock) {
   // A key that still waits is of a join that was cut off.
   if (auto done = finish(places); !done) return std::unexpected(std::move(done.error()));
   const bool unfinished = exists(places.next_key());
-  if (exists(places.config()) && !options.again && !unfinished) {
+  if (exists(places.config()) && !options.again) {
     auto there = node::read_node_config(places.config());
     if (!there) return pass(std::move(there.error()), "this host has a configuration already");
     const bool same = there->joined && there->node_name == options.token.name && std::ranges::find(options.token.servers, there->api_server) != options.token.servers.end();
     if (!same) return fail(Code::Exists, fmt::format("this host is a node already, {} at {}: `fairlead leave` ends that, --again joins anew in its place", there->node_name, there->api_server));
-    return Joined{.name = there->node_name, .address = there->node_ip, .server = there->api_server, .pod_cidr = there->pod_cidr, .facts = {}, .before = true};
+    if (!unfinished) return Joined{.name = there->node_name, .address = there->node_ip, .server = there->api_server, .pod_cidr = there->pod_cidr, .facts = {}, .before = true};
   }
   std::string address = options.address;
   if (address.empty()) {

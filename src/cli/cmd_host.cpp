@@ -53,6 +53,7 @@ Result<Json> wanted_machine(const AddOptions& options, const std::optional<Json>
   Json& host = out.child("spec").child("host");
   if (!options.type.empty()) host.set("instanceType", options.type);
   if (!options.address.empty()) host.set("address", options.address);
+  host.erase("gone");  // it was said of the one before
   host.set("join", Json::object({{"tokenHash", hash}, {"expires", expires}}));
   if (options.spare) out.child("spec").child("labels").set(api::kSpareLabel, "true");
   for (const std::string& label : options.labels) {

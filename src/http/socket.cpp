@@ -92,6 +92,11 @@ std::string peer_address(int fd) {
   auto* const name = reinterpret_cast<sockaddr*>(&address);
   if (::getpeername(fd, name, &size) != 0) return {};
   if (address.ss_family == AF_UNIX) return "unix";
+  // Who comes by IPv4 to a socket of both families is told as who he is.
+  if (const auto* const six = reinterpret_cast<const sockaddr_in6*>(name); address.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&six->sin6_addr)) {
+    char four[INET_ADDRSTRLEN] = "";
+    return ::inet_ntop(AF_INET, six->sin6_addr.s6_addr + 12, four, sizeof four) == nullptr ? "" : four;
+  }
   // Without the interface of a link-local address: who asks is what counts.
   char text[INET6_ADDRSTRLEN] = "";
   const void* const bytes = address.ss_family == AF_INET ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(name)->sin_addr)

@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "base/files.h"
-#include "base/log.h"
 
 namespace fairlead::node {
 
-std::vector<CdiKind> read_cdi(const std::vector<std::string>& folders) {
+std::vector<CdiKind> read_cdi(const std::vector<std::string>& folders, std::vector<std::string>* complaints) {
   std::map<std::string, CdiKind> kinds;
   for (const std::string& folder : folders) {
     auto names = list_dir(folder);
@@ -24,12 +24,11 @@ std::vector<CdiKind> read_cdi(const std::vector<std::string>& folders) {
       auto text = read_file(folder + "/" + name, 16_MiB);
       auto kind = text ? parse_cdi(*text) : Result<CdiKind>(std::unexpected(text.error()));
       if (!kind) {
-        log_warn("a CDI file is left out", {{"file", folder + "/" + name}, {"reason", kind.error().message}});
+        if (complaints != nullptr) complaints->push_back(fmt::format("{}/{}: {}", folder, name, kind.error().message));
         continue;
       }
-      auto& into = kinds.try_emplace(kind->kind, CdiKind{.kind = kind->kind, .common = {}, .devices = {}}).first->second;
-      into.common = std::move(kind->common);
-      for (auto& [device, edits] : kind->devices) into.devices.insert_or_assign(device, std::move(edits));
+      const std::string of = kind->kind;
+      lay_over(kinds.try_emplace(of, CdiKind{.kind = of, .commons = {}, .devices = {}}).first->second, std::move(*kind));
     }
   }
   std::vector<CdiKind> out;
@@ -42,7 +41,7 @@ Result<void> apply_edits(const CdiEdits& edits, ContainerSpec& spec) {
     struct stat about {};
     if (::stat(node.host_path.c_str(), &about) != 0) return fail(Code::Unavailable, fmt::format("{}: {}", node.host_path, std::strerror(errno)));
     if (!S_ISCHR(about.st_mode) && !S_ISBLK(about.st_mode)) return fail(Code::Unavailable, fmt::format("{} is no device", node.host_path));
-    Device device{.path = node.path, .type = S_ISBLK(about.st_mode) ? 'b' : 'c', .major = major(about.st_rdev), .minor = minor(about.st_rdev), .mode = static_cast<std::uint32_t>(about.st_mode & 0777)};
+    Device device{.path = node.path, .type = S_ISBLK(about.st_mode) ? 'b' : 'c', .major = major(about.st_rdev), .minor = minor(about.st_rdev), .mode = node.mode.value_or(static_cast<std::uint32_t>(about.st_mode & 0777)), .uid = node.uid.value_or(about.st_uid), .gid = node.gid.value_or(about.st_gid), .permissions = node.permissions};
     const auto same = std::ranges::find(spec.devices, device.path, &Device::path);
     if (same == spec.devices.end()) spec.devices.push_back(std::move(device));
     else *same = std::move(device);

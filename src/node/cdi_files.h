@@ -8,9 +8,9 @@
 
 namespace fairlead::node {
 
-// Of *.yaml, *.yml and *.json in these folders, each after the other; of two files of one kind the later folder's devices come first, as the specification has it (/etc/cdi, then /var/run/cdi, which wins).
-// What cannot be read or understood is logged and left out: one bad file must not cost the others.
-std::vector<CdiKind> read_cdi(const std::vector<std::string>& folders);
+// Of *.yaml, *.yml and *.json in these folders, each after the other; of two devices of one kind and name that of the later folder counts, as the specification has it (/etc/cdi, then /var/run/cdi).
+// What cannot be read or understood is told in `complaints` (null: to nobody) and left out: one bad file must not cost the others.
+std::vector<CdiKind> read_cdi(const std::vector<std::string>& folders, std::vector<std::string>* complaints = nullptr);
 
 // Adds to the container what the edits say. Unavailable: a device node is not there.
 Result<void> apply_edits(const CdiEdits& edits, ContainerSpec& spec);

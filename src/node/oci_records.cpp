@@ -29,7 +29,11 @@ std::string print_attempt(const Attempt& attempt) {
                            {"backoff_seconds", attempt.backoff_seconds}});
   if (!attempt.devices.empty()) {
     Json devices = Json::object();
-    for (const auto& [resource, names] : attempt.devices) devices.set(resource, Json::array(std::vector<Json>(names.begin(), names.end())));
+    for (const auto& [resource, granted] : attempt.devices) {
+      Json list = Json::array();
+      for (const GrantedDevice& one : granted) list.push(Json::object({{"name", one.name}, {"nodes", Json::array(std::vector<Json>(one.nodes.begin(), one.nodes.end()))}}));
+      devices.set(resource, std::move(list));
+    }
     out.set("devices", std::move(devices));
   }
   if (attempt.started) out.set("started_ns", when(*attempt.started));
@@ -54,8 +58,11 @@ Result<Attempt> parse_attempt(const std::string& text) {
               .started = {},
               .backoff_seconds = static_cast<int>((*json)["backoff_seconds"].integer()),
               .end = {}};
-  for (const auto& [resource, names] : (*json)["devices"].members())
-    for (const Json& name : names.items()) out.devices[resource].push_back(name.string());
+  for (const auto& [resource, granted] : (*json)["devices"].members())
+    for (const Json& one : granted.items()) {
+      GrantedDevice& device = out.devices[resource].emplace_back(GrantedDevice{.name = one["name"].string(), .nodes = {}});
+      for (const Json& node : one["nodes"].items()) device.nodes.push_back(node.string());
+    }
   if (json->has("started_ns")) out.started = when((*json)["started_ns"]);
   if (const Json& end = (*json)["end"]; end.is_object())
     out.end = Attempt::End{.code = static_cast<int>(end["code"].integer()),

@@ -386,14 +386,16 @@ Result<PodOnNode> OciRuntime::read_all(const std::string& pod_uid, Settling sett
     PodOnNode::Container& seen = out.containers[container];
     for (auto it = numbers.rbegin(); it != numbers.rend(); ++it) {
       auto attempt = read_attempt(pod_uid, container, *it);
-      if (!attempt) continue;  // cut off before its record was written: nothing of it exists
+      // Cut off before its record was written: nothing of it exists. One that cannot be read for want of a descriptor is none of these.
+      if (!attempt && attempt.error().code != Code::NotFound && attempt.error().code != Code::Invalid) return std::unexpected(std::move(attempt.error()));
+      if (!attempt) continue;
+      if (exists(bundle(attempt->id))) seen.held.push_back(*attempt);
       if (!seen.latest) {
         if (settling == Settling::Yes)
           if (auto settled = settle(*record, container, *attempt); !settled) return std::unexpected(std::move(settled.error()));
         seen.latest = std::move(*attempt);
-      } else {
+      } else if (!seen.previous) {
         seen.previous = std::move(*attempt);
-        break;
       }
     }
   }

@@ -39,6 +39,7 @@ struct PodOnNode {
   std::optional<Sandbox> sandbox;
   struct Container {
     std::optional<Attempt> latest, previous;
+    std::vector<Attempt> held;  // of which something may still be there: processes, mounts; what they alone have is not free
   };
   std::map<std::string, Container> containers;
 };

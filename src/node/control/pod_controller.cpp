@@ -451,9 +451,10 @@ Result<void> PodController::start_container(const StartContainer& action, const 
   const Json* container = container_named(pod, action.name);
   INVARIANT(container != nullptr);
   const auto trouble = [&](const std::string& reason, const std::string& message, std::chrono::seconds pause) -> Result<void> {
-    log_warn("container cannot be started", {{"pod", kube::key_of(pod).text()}, {"container", action.name}, {"reason", message}});
     ports_.events.tell(pod, Events::Type::Warning, "Failed", message);
     const std::lock_guard lock(memory.mutex);
+    const auto& before = memory.containers[action.name].trouble;
+    if (!before || before->message != message) log_warn("container cannot be started", {{"pod", kube::key_of(pod).text()}, {"container", action.name}, {"reason", message}});
     memory.containers[action.name].trouble = Trouble{.reason = reason, .message = message, .retry_at = ports_.clock.now() + pause};
     return {};
   };
@@ -479,18 +480,17 @@ Result<void> PodController::start_container(const StartContainer& action, const 
   }
   spec->mounts.insert(spec->mounts.end(), mounts->begin(), mounts->end());
   if (spec->privileged) spec->devices = host_devices();
-  // Until the attempt is written down with its devices, nobody else chooses.
-  std::unique_lock granting(granting_, std::defer_lock);
-  if (!ports_.config.cdi_dirs.empty() && !asked_devices(*container).empty()) {
-    granting.lock();
-    if (auto granted = grant_devices(*container, *spec); !granted) return trouble("CreateContainerError", granted.error().message, 2s);
-  }
+  if (!ports_.config.cdi_dirs.empty() && !asked_devices(*container).empty())
+    if (auto granted = grant_devices(*container, *spec); !granted) return trouble("CreateContainerError", granted.error().message, 10s);
   {
     const std::lock_guard lock(mutex_);
     attempts_[spec->id] = kube::key_of(pod);
   }
   auto started = ports_.runtime.start(*spec);
-  if (granting.owns_lock()) granting.unlock();
+  {
+    const std::lock_guard lock(granting_);
+    reserved_.erase(spec->id);  // from here on what is written down tells
+  }
   {
     const std::lock_guard lock(memory.mutex);
     memory.containers[action.name].trouble.reset();
@@ -512,28 +512,50 @@ Result<void> PodController::start_container(const StartContainer& action, const 
 
 Result<void> PodController::grant_devices(const Json& container, ContainerSpec& spec) {
   const auto asked = asked_devices(container);
-  for (const CdiKind& kind : read_cdi(ports_.config.cdi_dirs)) {
-    const auto wanted = asked.find(kind.kind);
-    if (wanted == asked.end()) continue;
-    std::set<std::string> taken;
-    auto pods = ports_.runtime.list();
-    if (!pods) return std::unexpected(std::move(pods.error()));
-    for (const std::string& uid : *pods) {
-      auto there = ports_.runtime.peek(uid);
-      if (!there && there.error().code == Code::NotFound) continue;
-      if (!there) return pass(std::move(there.error()), "see who has which devices");
-      for (const auto& [name, one] : there->containers) {
-        // Of this very container what an attempt that was cut off had is free again.
-        if (!one.latest || one.latest->end || (uid == spec.pod_uid && name == spec.name)) continue;
-        if (const auto has = one.latest->devices.find(kind.kind); has != one.latest->devices.end()) taken.insert(has->second.begin(), has->second.end());
-      }
+  const auto kinds = read_cdi(ports_.config.cdi_dirs);
+  const std::lock_guard lock(granting_);
+  std::optional<std::vector<GrantedDevice>> taken;
+  Granted granted;
+  for (const auto& [resource, count] : asked) {
+    const auto kind = std::ranges::find(kinds, resource, &CdiKind::kind);
+    if (kind == kinds.end()) {
+      // What the configuration declares is only counted. Of the rest the Node was said to have some: a container without them is not what was asked for.
+      if (ports_.config.capacity.contains(resource)) continue;
+      return fail(Code::Unavailable, fmt::format("no CDI file of this node names {} now", resource));
     }
-    auto chosen = choose_devices(kind, taken, wanted->second);
+    if (!taken) {
+      auto held = held_devices(spec.id);
+      if (!held) return std::unexpected(std::move(held.error()));
+      taken = std::move(*held);
+    }
+    auto chosen = choose_devices(*kind, *taken, count);
     if (!chosen) return std::unexpected(std::move(chosen.error()));
-    if (auto done = apply_edits(edits_for(kind, *chosen), spec); !done) return pass(std::move(done.error()), kind.kind);
-    spec.granted[kind.kind] = std::move(*chosen);
+    if (auto done = apply_edits(edits_for(*kind, *chosen), spec); !done) return pass(std::move(done.error()), resource);
+    taken->insert(taken->end(), chosen->begin(), chosen->end());
+    granted[resource] = std::move(*chosen);
   }
+  spec.granted = granted;
+  if (!granted.empty()) reserved_[spec.id] = std::move(granted);
   return {};
+}
+
+Result<std::vector<GrantedDevice>> PodController::held_devices(const std::string& but) {
+  std::vector<GrantedDevice> out;
+  const auto add = [&](const std::string& id, const Granted& granted) {
+    if (id == but) return;  // a start of it that was cut off is wiped before it is tried again
+    for (const auto& [resource, devices] : granted) out.insert(out.end(), devices.begin(), devices.end());
+  };
+  for (const auto& [id, granted] : reserved_) add(id, granted);
+  auto pods = ports_.runtime.list();
+  if (!pods) return std::unexpected(std::move(pods.error()));
+  for (const std::string& uid : *pods) {
+    auto there = ports_.runtime.peek(uid);
+    if (!there && there.error().code == Code::NotFound) continue;
+    if (!there) return pass(std::move(there.error()), "see who has which devices");
+    for (const auto& [name, one] : there->containers)
+      for (const Attempt& attempt : one.held) add(attempt.id, attempt.devices);
+  }
+  return out;
 }
 
 std::string PodController::run_hook(const Json& pod, const Json& container, const Json& hook, const std::string& ip,

@@ -65,8 +65,9 @@ class PodController final : public kube::Controller {
   VolumeSources sources_for(const kube::Json& pod, const std::string& ip);
   std::vector<std::pair<std::string, std::string>> service_environment(const kube::Json& pod) const;
   // Runs a postStart or preStop handler to its end; what went wrong, empty: nothing.
-  // Gives the container the devices that it asks for, of those that no running one has, with all that CDI says it needs. Under granting_.
+  // Gives the container the devices that it asks for, of those that nobody has, with all that CDI says it needs; reserved until its start is over. Exhausted, Unavailable: it waits.
   Result<void> grant_devices(const kube::Json& container, ContainerSpec& spec);
+  Result<std::vector<GrantedDevice>> held_devices(const std::string& but);  // under granting_; all but those of one attempt
   std::string run_hook(const kube::Json& pod, const kube::Json& container, const kube::Json& hook, const std::string& ip,
                        std::chrono::milliseconds limit);
   Result<kube::Json> fetch(const kube::Resource& resource, const std::string& space, const std::string& name, const char* what, bool fresh);
@@ -75,7 +76,8 @@ class PodController final : public kube::Controller {
   const kube::Reader* pods_ = nullptr;
   Volumes volumes_;
   mutable std::mutex mutex_;
-  std::mutex granting_;  // held from the choice of devices until the attempt that has them is written down; before mutex_
+  std::mutex granting_;
+  std::map<std::string, Granted> reserved_;  // under granting_; by attempt, between the choice and what the runtime has written down
   std::map<std::string, std::shared_ptr<Memory>> memories_;  // under mutex_; by uid
   std::map<std::string, kube::ObjectKey> on_disk_;           // under mutex_; uid -> key
   std::map<std::string, kube::ObjectKey> attempts_;          // under mutex_; attempt id -> key

@@ -84,7 +84,7 @@ bool is_within(const std::string& range, const std::string& outer) {
 
 std::vector<kube::Controller::Source> RouteController::sources() const { return all_nodes(); }
 Result<kube::Next> RouteController::reconcile(const kube::ObjectKey&) {
-  return settle(wanted_routes(nodes_->list(""), node_name_, scope_), [](const std::string&) { return true; });
+  return settle(wanted_routes(nodes_->list(""), node_name_, scope_), [this](const std::string& range) { return scope_.within.empty() || is_within(range, scope_.within); });
 }
 
 std::vector<kube::Controller::Source> HostRouteController::sources() const { return all_nodes(); }

@@ -36,7 +36,11 @@ Result<CdiEdits> parse_edits(const Json& json, const std::string& where) {
     out.env.push_back(std::move(one));
   }
   for (const Json& node : json["deviceNodes"].items()) {
-    CdiNode one{.path = node["path"].string(), .host_path = node["hostPath"].string_or(node["path"].string())};
+    CdiNode one{.path = node["path"].string(), .host_path = node["hostPath"].string_or(node["path"].string()), .permissions = node["permissions"].string_or("rwm")};
+    if (node["fileMode"].is_number()) one.mode = static_cast<std::uint32_t>(node["fileMode"].integer() & 0777);
+    if (node["uid"].is_number()) one.uid = node["uid"].integer();
+    if (node["gid"].is_number()) one.gid = node["gid"].integer();
+    if (one.permissions.find_first_not_of("rwm") != std::string::npos || one.uid.value_or(0) < 0 || one.gid.value_or(0) < 0) return fail(Code::Invalid, fmt::format("{}.deviceNodes: permissions are of r, w and m, owners are numbers from 0 on", where));
     if (!is_path(one.path) || !is_path(one.host_path)) return fail(Code::Invalid, fmt::format("{}.deviceNodes: a path is expected", where));
     out.nodes.push_back(std::move(one));
   }
@@ -71,26 +75,26 @@ Result<CdiKind> parse_cdi(std::string_view text) {
   if (!documents) return std::unexpected(std::move(documents.error()));
   if (documents->size() != 1 || !documents->front().is_object()) return fail(Code::Invalid, "one object is expected");
   const Json& json = documents->front();
-  CdiKind out{.kind = json["kind"].string(), .common = {}, .devices = {}};
+  CdiKind out{.kind = json["kind"].string(), .commons = {}, .devices = {}};
   const std::size_t slash = out.kind.find('/');
   if (json["cdiVersion"].string().empty() || slash == std::string::npos || !kube::check_label_key(out.kind).empty()) return fail(Code::Invalid, "cdiVersion and kind (such as nvidia.com/gpu) are expected");
   auto common = parse_edits(json["containerEdits"], "containerEdits");
   if (!common) return std::unexpected(std::move(common.error()));
-  out.common = std::move(*common);
+  out.commons.push_back(std::move(*common));
   if (json["devices"].items().size() > kMost) return fail(Code::Invalid, "devices: too many");
   for (const Json& device : json["devices"].items()) {
     const std::string& name = device["name"].string();
     if (name.empty() || name.size() > 128) return fail(Code::Invalid, "devices: each has a name");
     auto edits = parse_edits(device["containerEdits"], fmt::format("devices[{}].containerEdits", name));
     if (!edits) return std::unexpected(std::move(edits.error()));
-    if (!out.devices.emplace(name, std::move(*edits)).second) return fail(Code::Invalid, fmt::format("devices: {} is there twice", name));
+    if (!out.devices.emplace(name, CdiDevice{std::move(*edits)}).second) return fail(Code::Invalid, fmt::format("devices: {} is there twice", name));
   }
   return out;
 }
 
 std::vector<std::string> handed_out(const CdiKind& kind) {
   std::vector<std::string> whole, parts, others;
-  for (const auto& [name, edits] : kind.devices) {
+  for (const auto& [name, device] : kind.devices) {
     const std::size_t numbers = numbers_of(name).size();
     if (name != "all") (numbers == 1 ? whole : numbers == 2 ? parts : others).push_back(name);
   }
@@ -102,27 +106,46 @@ std::vector<std::string> handed_out(const CdiKind& kind) {
   return std::move(out);
 }
 
-Result<std::vector<std::string>> choose_devices(const CdiKind& kind, const std::set<std::string>& taken, std::int64_t count) {
-  std::vector<std::string> out;
+void lay_over(CdiKind& into, CdiKind later) {
+  const std::size_t shift = into.commons.size();
+  for (CdiEdits& common : later.commons) into.commons.push_back(std::move(common));
+  for (auto& [name, device] : later.devices) {
+    device.common += shift;
+    into.devices.insert_or_assign(name, std::move(device));
+  }
+}
+
+Result<std::vector<GrantedDevice>> choose_devices(const CdiKind& kind, const std::vector<GrantedDevice>& taken, std::int64_t count) {
+  std::vector<GrantedDevice> out;
   std::int64_t free = 0;
   for (std::string& name : handed_out(kind)) {
-    if (taken.contains(name)) continue;
+    GrantedDevice one{.name = std::move(name), .nodes = {}};
+    for (const CdiNode& node : kind.devices.at(one.name).edits.nodes) one.nodes.push_back(node.host_path);
+    std::ranges::sort(one.nodes);
+    // Parts of one GPU share some of their nodes: it is all of them that tell.
+    if (std::ranges::any_of(taken, [&](const GrantedDevice& other) { return other.name == one.name || (!one.nodes.empty() && other.nodes == one.nodes); })) continue;
     ++free;
-    if (static_cast<std::int64_t>(out.size()) < count) out.push_back(std::move(name));
+    if (static_cast<std::int64_t>(out.size()) < count) out.push_back(std::move(one));
   }
   if (static_cast<std::int64_t>(out.size()) < count) return fail(Code::Exhausted, fmt::format("{} of {} are asked for, {} are free on this node", count, kind.kind, free));
   return out;
 }
 
-CdiEdits edits_for(const CdiKind& kind, const std::vector<std::string>& names) {
-  CdiEdits out = kind.common;
-  for (const std::string& name : names) {
-    const CdiEdits& one = kind.devices.at(name);
+CdiEdits edits_for(const CdiKind& kind, const std::vector<GrantedDevice>& devices) {
+  CdiEdits out;
+  const auto add = [&](const CdiEdits& one) {
     out.env.insert(out.env.end(), one.env.begin(), one.env.end());
     out.nodes.insert(out.nodes.end(), one.nodes.begin(), one.nodes.end());
     out.mounts.insert(out.mounts.end(), one.mounts.begin(), one.mounts.end());
     out.hooks.insert(out.hooks.end(), one.hooks.begin(), one.hooks.end());
-  }
+  };
+  std::vector<std::size_t> commons;
+  for (const GrantedDevice& device : devices)
+    if (const std::size_t common = kind.devices.at(device.name).common; std::ranges::find(commons, common) == commons.end()) {
+      commons.push_back(common);
+      add(kind.commons.at(common));
+    }
+  for (const GrantedDevice& device : devices) add(kind.devices.at(device.name).edits);
   return out;
 }
 

@@ -8,8 +8,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!kind) return 0;
   const auto names = handed_out(*kind);
   const auto chosen = choose_devices(*kind, {}, static_cast<std::int64_t>(names.size()));
-  INVARIANT(chosen && *chosen == names);
+  INVARIANT(chosen && chosen->size() == names.size());
   INVARIANT(!choose_devices(*kind, {}, static_cast<std::int64_t>(names.size()) + 1));
-  for (const CdiNode& node : edits_for(*kind, names).nodes) INVARIANT(node.path.starts_with('/') && node.host_path.starts_with('/'));
+  for (const CdiNode& node : edits_for(*kind, *chosen).nodes) INVARIANT(node.path.starts_with('/') && node.host_path.starts_with('/'));
   return 0;
 }

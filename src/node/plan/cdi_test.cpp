@@ -48,7 +48,7 @@ TEST(Cdi, ReadsWhatNvidiasToolWrites) {
   ASSERT_TRUE(kind) << kind.error().message;
   EXPECT_EQ(kind->kind, "nvidia.com/gpu");
   EXPECT_THAT(handed_out(*kind), ElementsAre("0", "2", "10"));
-  const CdiEdits edits = edits_for(*kind, {"0", "2"});
+  const CdiEdits edits = edits_for(*kind, {{"0", {}}, {"2", {}}});
   EXPECT_THAT(edits.env, ElementsAre("NVIDIA_VISIBLE_DEVICES=void", "SECOND=yes"));
   ASSERT_EQ(edits.nodes.size(), 3U);
   EXPECT_EQ(edits.nodes[0].host_path, "/dev/null");
@@ -62,8 +62,8 @@ TEST(Cdi, ReadsWhatNvidiasToolWrites) {
 
 TEST(Cdi, TheSameDeviceUnderSeveralNamesIsGivenOutOnce) {
   const auto names = [](std::vector<std::string> all) {
-    CdiKind kind{.kind = "x/y", .common = {}, .devices = {}};
-    for (std::string& name : all) kind.devices.emplace(std::move(name), CdiEdits());
+    CdiKind kind{.kind = "x/y", .commons = {}, .devices = {}};
+    for (std::string& name : all) kind.devices.emplace(std::move(name), CdiDevice());
     return handed_out(kind);
   };
   EXPECT_THAT(names({"all", "1", "0", "GPU-a", "0:1"}), ElementsAre("0", "1"));
@@ -74,18 +74,30 @@ TEST(Cdi, TheSameDeviceUnderSeveralNamesIsGivenOutOnce) {
 }
 
 TEST(Cdi, WhatSomebodyHasIsNotGivenAgain) {
+  const auto has = [](std::string name, std::vector<std::string> nodes) { return GrantedDevice{.name = std::move(name), .nodes = std::move(nodes)}; };
   const auto kind = *parse_cdi(kNvidia);
-  EXPECT_THAT(*choose_devices(kind, {}, 2), ElementsAre("0", "2"));
-  EXPECT_THAT(*choose_devices(kind, {"0"}, 2), ElementsAre("2", "10"));
-  EXPECT_THAT(*choose_devices(kind, {"0", "gone"}, 0), testing::IsEmpty());
-  const auto too_many = choose_devices(kind, {"0"}, 3);
+  const auto names = [&](const std::vector<GrantedDevice>& taken, std::int64_t count) {
+    std::vector<std::string> out;
+    const auto chosen = choose_devices(kind, taken, count);
+    for (const GrantedDevice& one : *chosen) out.push_back(one.name);
+    return out;
+  };
+  EXPECT_THAT(names({}, 2), ElementsAre("0", "2"));
+  EXPECT_EQ(choose_devices(kind, {}, 2)->back(), has("2", {"/dev/zero"}));
+  EXPECT_THAT(names({has("0", {"/dev/nvidia0"})}, 2), ElementsAre("2", "10"));
+  EXPECT_THAT(names({has("0", {}), has("gone", {})}, 0), testing::IsEmpty());
+  // Files change under containers that run: the same device by another name, another by the same.
+  EXPECT_THAT(names({has("GPU-5c1d", {"/dev/nvidia0"})}, 2), ElementsAre("2", "10"));
+  EXPECT_THAT(names({has("0", {"/dev/zero"})}, 1), ElementsAre("10"));
+  EXPECT_THAT(names({has("x", {"/dev/nvidia0", "/dev/nvidia1"})}, 1), ElementsAre("0"));  // a part of one shares some of its nodes
+  const auto too_many = choose_devices(kind, {has("0", {})}, 3);
   EXPECT_EQ(too_many.error().code, Code::Exhausted);
   EXPECT_EQ(too_many.error().message, "3 of nvidia.com/gpu are asked for, 2 are free on this node");
 }
 
 TEST(Cdi, WhatIsNoneIsRefused) {
   for (const char* const bad : {"", "[]", "7", "kind: nvidia.com/gpu", "{cdiVersion: 0.5.0, kind: gpu}", "{cdiVersion: 0.5.0, kind: a/b/c}", "{cdiVersion: 0.5.0, kind: a.b/c, devices: [{}]}", "{cdiVersion: 0.5.0, kind: a.b/c, devices: [{name: x}, {name: x}]}",
-                                "{cdiVersion: 0.5.0, kind: a.b/c, containerEdits: {env: [x]}}", "{cdiVersion: 0.5.0, kind: a.b/c, containerEdits: {deviceNodes: [{path: relative}]}}", "{cdiVersion: 0.5.0, kind: a.b/c, containerEdits: {mounts: [{hostPath: /a}]}}",
+                                "{cdiVersion: 0.5.0, kind: a.b/c, containerEdits: {env: [x]}}", "{cdiVersion: 0.5.0, kind: a.b/c, containerEdits: {deviceNodes: [{path: relative}]}}", "{cdiVersion: 0.5.0, kind: a.b/c, containerEdits: {mounts: [{hostPath: /a}]}}", "{cdiVersion: 0.5.0, kind: a.b/c, containerEdits: {deviceNodes: [{path: /a, permissions: rx}]}}", "{cdiVersion: 0.5.0, kind: a.b/c, containerEdits: {deviceNodes: [{path: /a, uid: -1}]}}",
                                 "{cdiVersion: 0.5.0, kind: a.b/c, containerEdits: {hooks: [{hookName: never, path: /x}]}}", "{cdiVersion: 0.5.0, kind: a.b/c, containerEdits: {hooks: [{hookName: prestart, path: x}]}}", "a: 1\n---\nb: 2\n"})
     EXPECT_FALSE(parse_cdi(bad)) << bad;
   EXPECT_TRUE(parse_cdi("{\"cdiVersion\": \"0.5.0\", \"kind\": \"a.b/c\", \"annotations\": {\"x\": \"y\"}}"));
@@ -119,10 +131,14 @@ TEST_F(CdiFiles, OneBadFileDoesNotCostTheOthers) {
   put("/etc/README", "cdiVersion: 0.5.0");
   put("/run/nvidia.json", R"({"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": [{"name": "3", "containerEdits": {}}, {"name": "0", "containerEdits": {"env": ["NEWER=1"]}}], "containerEdits": {}})");
   put("/run/other.json", R"({"cdiVersion": "0.6.0", "kind": "x.y/nic", "devices": [{"name": "mlx0", "containerEdits": {}}]})");
-  const auto kinds = read_cdi({root_ + "/etc", root_ + "/run", root_ + "/none"});
+  std::vector<std::string> complaints;
+  const auto kinds = read_cdi({root_ + "/etc", root_ + "/run", root_ + "/none"}, &complaints);
+  EXPECT_THAT(complaints, ElementsAre(HasSubstr("/etc/bad.json: ")));
   ASSERT_EQ(kinds.size(), 2U);
   EXPECT_THAT(handed_out(kinds[0]), ElementsAre("0", "2", "3", "10"));
-  EXPECT_THAT(edits_for(kinds[0], {"0"}).env, ElementsAre("NEWER=1"));
+  // What is common to the devices of a file is so for them alone.
+  EXPECT_THAT(edits_for(kinds[0], {{"0", {}}}).env, ElementsAre("NEWER=1"));
+  EXPECT_THAT(edits_for(kinds[0], {{"2", {}}, {"0", {}}, {"10", {}}}).env, ElementsAre("NVIDIA_VISIBLE_DEVICES=void", "SECOND=yes", "NEWER=1"));
   EXPECT_THAT(handed_out(kinds[1]), ElementsAre("mlx0"));
   EXPECT_TRUE(read_cdi({}).empty());
 }
@@ -132,23 +148,28 @@ TEST_F(CdiFiles, DeviceNodesAreWhatTheyAreOnTheMachine) {
   spec.env = {"A=b"};
   spec.devices = {{.path = "/dev/gpu0", .type = 'c', .major = 9, .minor = 9}};  // of a privileged container
   spec.mounts = {{.source = "/own", .target = "/usr/lib/x.so"}};
-  ASSERT_TRUE(apply_edits({.env = {"B=c"}, .nodes = {{"/dev/gpu0", "/dev/zero"}, {"/dev/ctl", "/dev/null"}}, .mounts = {{.source = "/host", .target = "/usr/lib/x.so"}, {.source = "/host", .target = "/usr/lib/y.so"}}, .hooks = {{.stage = "prestart", .path = "/h", .args = {}, .env = {}}}}, spec));
+  ASSERT_TRUE(apply_edits({.env = {"B=c"}, .nodes = {{.path = "/dev/gpu0", .host_path = "/dev/zero", .mode = 0660, .uid = 7, .gid = 44, .permissions = "r"}, {.path = "/dev/ctl", .host_path = "/dev/null"}}, .mounts = {{.source = "/host", .target = "/usr/lib/x.so"}, {.source = "/host", .target = "/usr/lib/y.so"}}, .hooks = {{.stage = "prestart", .path = "/h", .args = {}, .env = {}}}}, spec));
   ASSERT_EQ(spec.devices.size(), 2U);
   EXPECT_EQ(spec.devices[0].major, 1);
   EXPECT_EQ(spec.devices[0].minor, 5);
   EXPECT_EQ(spec.devices[1].minor, 3);
+  EXPECT_EQ(spec.devices[1].mode, 0666U);
+  EXPECT_EQ(spec.devices[1].permissions, "rwm");
+  const Json linux = make_oci_config(spec, {}, "/rootfs", {})["linux"];
+  EXPECT_EQ(kube::print_json(linux["devices"].items()[0]), R"({"path":"/dev/gpu0","type":"c","major":1,"minor":5,"fileMode":432,"uid":7,"gid":44})");
+  EXPECT_THAT(kube::print_json(linux["resources"]["devices"]), HasSubstr(R"("minor":5,"access":"r"})"));
   EXPECT_THAT(spec.env, ElementsAre("A=b", "B=c"));
   EXPECT_EQ(spec.mounts.size(), 2U);
   EXPECT_EQ(spec.mounts[0].source, "/own");  // the pod's own comes first
-  EXPECT_THAT(apply_edits({.env = {}, .nodes = {{"/dev/gpu9", "/dev/none-such"}}, .mounts = {}, .hooks = {}}, spec).error().message, HasSubstr("/dev/none-such"));
-  EXPECT_FALSE(apply_edits({.env = {}, .nodes = {{"/dev/x", "/etc/passwd"}}, .mounts = {}, .hooks = {}}, spec));
+  EXPECT_THAT(apply_edits({.env = {}, .nodes = {{.path = "/dev/gpu9", .host_path = "/dev/none-such"}}, .mounts = {}, .hooks = {}}, spec).error().message, HasSubstr("/dev/none-such"));
+  EXPECT_FALSE(apply_edits({.env = {}, .nodes = {{.path = "/dev/x", .host_path = "/etc/passwd"}}, .mounts = {}, .hooks = {}}, spec));
 }
 
 TEST(Cdi, HooksAreToldToTheRuntimeByTheirStage) {
   ContainerSpec spec;
   spec.hooks = {{.stage = "createContainer", .path = "/a", .args = {"a", "b"}, .env = {"K=v"}, .timeout_seconds = 7}, {.stage = "createContainer", .path = "/c", .args = {}, .env = {}}};
   const Json config = make_oci_config(spec, {}, "/rootfs", {});
-  EXPECT_EQ(kube::print_json(config["hooks"]), R"({"createContainer":[{"path":"/a","args":["a","b"],"env":["K=v"],"timeout":7},{"path":"/c","args":[],"env":[]}]})");
+  EXPECT_EQ(kube::print_json(config["hooks"]), R"({"createContainer":[{"path":"/a","args":["a","b"],"env":["K=v"],"timeout":7},{"path":"/c","args":["/c"]}]})");
   spec.hooks.clear();
   EXPECT_FALSE(make_oci_config(spec, {}, "/rootfs", {}).has("hooks"));
 }
@@ -156,7 +177,7 @@ TEST(Cdi, HooksAreToldToTheRuntimeByTheirStage) {
 TEST(Cdi, WhoHasWhichDeviceOutlivesTheAgent) {
   Attempt attempt;
   attempt.number = 3;
-  attempt.devices = {{"nvidia.com/gpu", {"0", "2"}}};
+  attempt.devices = {{"nvidia.com/gpu", {{"0", {"/dev/nvidia0"}}, {"2", {}}}}};
   EXPECT_EQ(parse_attempt(print_attempt(attempt))->devices, attempt.devices);
   EXPECT_TRUE(parse_attempt(R"({"number": 1})")->devices.empty());
 }

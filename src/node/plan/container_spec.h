@@ -37,6 +37,8 @@ struct Device {
   char type = 'c';   // 'c' or 'b'
   std::int64_t major = 0, minor = 0;
   std::uint32_t mode = 0666;
+  std::int64_t uid = 0, gid = 0;
+  std::string permissions = "rwm";  // of "r", "w", "m"
   friend bool operator==(const Device&, const Device&) = default;
 };
 
@@ -48,6 +50,14 @@ struct ContainerHook {
   std::int64_t timeout_seconds = 0;  // 0: none
   friend bool operator==(const ContainerHook&, const ContainerHook&) = default;
 };
+
+// A device that a container alone has. Its name may mean another one in a later file; its nodes tell.
+struct GrantedDevice {
+  std::string name;                // "0", "GPU-5c..."
+  std::vector<std::string> nodes;  // on the machine, sorted: "/dev/nvidia0"
+  friend bool operator==(const GrantedDevice&, const GrantedDevice&) = default;
+};
+using Granted = std::map<std::string, std::vector<GrantedDevice>>;  // by resource
 
 struct Limits {
   std::optional<std::int64_t> cpu_shares;  // v1 scale, 1024 is one CPU
@@ -76,7 +86,7 @@ struct ContainerSpec {
   std::vector<MountSpec> mounts;
   std::vector<Device> devices;  // beyond the usual ones
   std::vector<ContainerHook> hooks;
-  std::map<std::string, std::vector<std::string>> granted;  // by resource, the devices that it alone has: "nvidia.com/gpu" -> "0", "3"
+  Granted granted;
   Limits limits;
   std::string termination_path = "/dev/termination-log";
   bool termination_from_log = false;  // FallbackToLogsOnError

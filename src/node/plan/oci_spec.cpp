@@ -35,7 +35,7 @@ Json resources(const ContainerSpec& spec) {
     devices.push(Json::object({{"allow", true}, {"type", "c"}, {"major", 136}, {"access", "rwm"}}));
     for (const Device& device : spec.devices)
       devices.push(Json::object(
-          {{"allow", true}, {"type", std::string(1, device.type)}, {"major", device.major}, {"minor", device.minor}, {"access", "rwm"}}));
+          {{"allow", true}, {"type", std::string(1, device.type)}, {"major", device.major}, {"minor", device.minor}, {"access", device.permissions}}));
   }
   out.set("devices", std::move(devices));
   return out;
@@ -104,15 +104,17 @@ Json make_oci_config(const ContainerSpec& spec, const SandboxPaths& sandbox, con
                                  {"major", device.major},
                                  {"minor", device.minor},
                                  {"fileMode", static_cast<std::int64_t>(device.mode)},
-                                 {"uid", 0},
-                                 {"gid", 0}}));
+                                 {"uid", device.uid},
+                                 {"gid", device.gid}}));
     linux.set("devices", std::move(devices));
   }
   if (spec.seccomp) linux.set("seccomp", seccomp);
 
   Json hooks = Json::object();
   for (const ContainerHook& hook : spec.hooks) {
-    Json one = Json::object({{"path", hook.path}, {"args", texts(hook.args)}, {"env", texts(hook.env)}});
+    // As execv has them: the first of args is the program's own name.
+    Json one = Json::object({{"path", hook.path}, {"args", texts(hook.args.empty() ? std::vector<std::string>{hook.path} : hook.args)}});
+    if (!hook.env.empty()) one.set("env", texts(hook.env));
     if (hook.timeout_seconds > 0) one.set("timeout", hook.timeout_seconds);
     hooks.child(hook.stage).push(std::move(one));
   }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "kube/json.h"
+#include "node/plan/container_spec.h"
 
 namespace fairlead::node {
 
@@ -21,7 +22,7 @@ struct Attempt {
   Instant created{};
   std::optional<Instant> started;  // empty: its start was begun and not finished
   int backoff_seconds = 0;         // that was waited before it
-  std::map<std::string, std::vector<std::string>> devices{};  // ContainerSpec::granted: its own until it ends
+  Granted devices{};               // its own until nothing of it is left
   struct End {
     int code = 0, signal = 0;
     Instant at{};
