@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fleet/control/join_door.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
 
 #include "api/machine.h"
 #include "fleet/control/machine_controller.h"
@@ -24,13 +29,14 @@ class Unsteady final : public kube::KubeApi {
   std::function<void()> before_status;      // somebody else is quicker
   bool lose_answer = false, refuse = false;
 
-  Result<Json> get(const kube::Resource& r, const kube::ObjectKey& k) override { return api_.get(r, k); }
-  Result<kube::List> list(const kube::Resource& r, const std::string& s, const kube::ListOptions& o) override { return api_.list(r, s, o); }
+  Result<Json> get(const kube::Resource& r, const kube::ObjectKey& k) override { const std::lock_guard lock(mutex_); return api_.get(r, k); }
+  Result<kube::List> list(const kube::Resource& r, const std::string& s, const kube::ListOptions& o) override { const std::lock_guard lock(mutex_); return api_.list(r, s, o); }
   Result<std::unique_ptr<kube::Watch>> watch(const kube::Resource&, const std::string&, const kube::WatchOptions&) override { return fail(Code::Unsupported, "no"); }
-  Result<Json> create(const kube::Resource& r, const Json& o) override { return api_.create(r, o); }
-  Result<Json> update(const kube::Resource& r, const Json& o) override { return api_.update(r, o); }
+  Result<Json> create(const kube::Resource& r, const Json& o) override { const std::lock_guard lock(mutex_); return api_.create(r, o); }
+  Result<Json> update(const kube::Resource& r, const Json& o) override { const std::lock_guard lock(mutex_); return api_.update(r, o); }
   Result<Json> update_status(const kube::Resource& r, const Json& o) override {
     if (auto other = std::exchange(before_status, {})) other();
+    const std::lock_guard lock(mutex_);
     if (std::exchange(refuse, false)) return fail(Code::Unavailable, "the store is full");
     auto done = api_.update_status(r, o);
     if (std::exchange(lose_answer, false)) return fail(Code::Unavailable, "the answer was lost");
@@ -39,11 +45,12 @@ class Unsteady final : public kube::KubeApi {
   Result<Json> patch(const kube::Resource&, const kube::ObjectKey&, kube::PatchType, const Json&, const std::string&) override { return fail(Code::Unsupported, "no"); }
   Result<Json> apply(const kube::Resource&, const Json&, const kube::ApplyOptions&) override { return fail(Code::Unsupported, "no"); }
   Result<Json> post(const kube::Resource&, const kube::ObjectKey&, const std::string&, const Json&) override { return fail(Code::Unsupported, "no"); }
-  Result<void> remove(const kube::Resource& r, const kube::ObjectKey& k, const kube::DeleteOptions& o) override { return api_.remove(r, k, o); }
+  Result<void> remove(const kube::Resource& r, const kube::ObjectKey& k, const kube::DeleteOptions& o) override { const std::lock_guard lock(mutex_); return api_.remove(r, k, o); }
   Result<kube::ExecResult> exec(const kube::ObjectKey&, const std::string&, const std::vector<std::string>&, const std::string&, std::chrono::milliseconds) override { return fail(Code::Unsupported, "no"); }
 
  private:
   kube::TinyApi& api_;
+  std::mutex mutex_;  // TinyApi is for one thread
 };
 
 class Door : public testing::Test {
@@ -102,6 +109,23 @@ TEST_F(Door, OfTwoHostsWithOneTokenOneComesIn) {
   EXPECT_THAT(said.body, HasSubstr("by a host at 10.0.0.8"));
   EXPECT_TRUE(door_.check(peer(other_)));
   EXPECT_EQ(door_.check(peer(key_)).error().code, Code::Unauthorized);
+}
+
+TEST_F(Door, OfManyThatComeAtOnceWithOneAddressOneComesIn) {
+  constexpr int kHosts = 8;
+  for (int i = 0; i < kHosts; ++i)
+    ASSERT_TRUE(api_.create(resources::machines, *kube::parse_json(fmt::format(R"({{"apiVersion": "fairlead.dev/v1alpha1", "kind": "Machine", "metadata": {{"name": "m{}", "uid": "u{}"}}, "spec": {{"host": {{"join": {{"tokenHash": "{}", "expires": "2027-01-20T00:00:00Z"}}}}}}}})", i, i, api::hash_of_secret(kSecret)))));
+  settle();
+  std::vector<http::Request> requests;
+  for (int i = 0; i < kHosts; ++i)
+    requests.push_back({.method = "POST", .target = {.path = api::kJoinPath}, .headers = {}, .body = api::print_join_request({.name = fmt::format("m{}", i), .secret = kSecret, .signing_request = *http::make_signing_request(*http::make_key(), "x"), .facts = {.cpus = 4, .memory_mib = 16'000, .devices = {}, .devices_text = {}, .address = "10.0.0.7"}}), .peer = {.address = "10.0.0.7"}});
+  std::atomic<int> in{0}, out{0};
+  {
+    std::vector<std::jthread> threads;
+    for (const http::Request& request : requests) threads.emplace_back([&] { ++(door_.answer(request).status == 200 ? in : out); });
+  }
+  EXPECT_EQ(in, 1);
+  EXPECT_EQ(out, kHosts - 1);
 }
 
 TEST_F(Door, TheControllerMayWriteMeanwhile) {
