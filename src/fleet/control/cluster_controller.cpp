@@ -80,7 +80,14 @@ std::vector<kube::Controller::Source> ClusterController::sources() const {
     if (spare) caches_->of(api::kClusters).each("", [&](const Json& cluster) { out.push_back(kube::key_of(cluster)); });
     return out;
   };
-  return {{api::kClusters, "", kube::key_itself}, {api::kInstances, "", of_label}, {resources::machines, "", of_label}, {resources::nodes, "", of_node}, {resources::slurm_clusters, "", of_space}, {api::kNodeSets, "", of_space}, {resources::pods, "", of_pod}, {api::kClusterEvents, "", [](const kube::Change&) { return std::vector<kube::ObjectKey>(); }}};
+  // One that was made for a cluster says so; of a host that was taken as a spare one its Node does.
+  const auto of_machine = [this, of_label](const kube::Change& change) {
+    std::vector<kube::ObjectKey> out = of_label(change);
+    if (const auto node = caches_->of(resources::nodes).get({"", kube::name_of(change.object())}))
+      if (const auto instance = caches_->of(api::kInstances).get({"", (*node)["metadata"]["labels"][api::kInstanceLabel].string()})) out.push_back({"", (*instance)["spec"]["cluster"].string()});
+    return out;
+  };
+  return {{api::kClusters, "", kube::key_itself}, {api::kInstances, "", of_label}, {resources::machines, "", of_machine}, {resources::nodes, "", of_node}, {resources::slurm_clusters, "", of_space}, {api::kNodeSets, "", of_space}, {resources::pods, "", of_pod}, {api::kClusterEvents, "", [](const kube::Change&) { return std::vector<kube::ObjectKey>(); }}};
 }
 
 Result<ClusterSnapshot> ClusterController::look(Json object) const {

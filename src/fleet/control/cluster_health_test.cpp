@@ -66,6 +66,18 @@ TEST_F(NodeRecovery, ALabelReplacesWhenTheJobHasEnded) {
   EXPECT_EQ(site.summary("ml"), "3/3");
 }
 
+// A host that was taken as a spare machine has no label of the cluster on its Machine: its Node has, and the word that it has rebooted stands in the Machine alone.
+TEST_F(NodeRecovery, AClusterHearsOfTheMachineOfAHostThatItTook) {
+  const Json node = Json::object({{"metadata", Json::object({{"name", "host-7"}, {"labels", Json::object({{api::kInstanceLabel, "i-1"}})}})}});
+  ASSERT_TRUE(site.api.create(kube::resources::nodes, node));
+  ASSERT_TRUE(site.api.create(api::kInstances, Json::object({{"metadata", Json::object({{"name", "i-1"}})}, {"spec", Json::object({{"cluster", "ml"}})}})));
+  const Json machine = Json::object({{"metadata", Json::object({{"name", "host-7"}})}, {"spec", Json::object({{"host", Json::object()}})}});
+  std::vector<kube::ObjectKey> told;
+  for (const auto& source : site.controller->sources())
+    if (source.resource.plural == kube::resources::machines.plural) told = source.keys({.before = machine, .after = machine});
+  EXPECT_EQ(told, (std::vector<kube::ObjectKey>{{"", "ml"}}));
+}
+
 TEST_F(NodeRecovery, NoneLeavesTheLabelAndSaysSo) {
   Json spec = site.spec(1);
   spec.set("nodeRecovery", "None");

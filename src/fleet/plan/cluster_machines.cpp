@@ -288,7 +288,10 @@ bool Planner::reboots(One& one, const Json& node, const Json* machine) {
     if (group != nullptr && (!slurm_ || group->node_type == SlurmNodeType::Compute)) guard(value.node, !drains);
     return true;
   }
-  if (told["id"].string() != value.reboot || told["phase"].string() == "Rebooting") return true;
+  if (told["id"].string() != value.reboot || told["phase"].string() == "Rebooting") {
+    look_again(std::chrono::seconds(10));
+    return true;
+  }
   if (told["phase"].string() == "Refused") stage("Failed", told["message"].string());
   else stage("Done");
   return true;
