@@ -26,7 +26,7 @@ struct HostSpec {
   std::string address;                     // at which it is to be; empty: the one from which it asks
   bool gone = false;                       // an administrator's word that nothing of it runs any more
 };
-// The host that joined, written down before its certificate is signed.
+// The host that joined, written down before it is answered: certificates of another key count no more.
 struct HostRecord {
   std::string key;                         // fingerprint of its public key (http/pki.h); empty: none has joined
   std::string token_hash;                  // by which it came

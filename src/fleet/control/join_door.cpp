@@ -77,7 +77,7 @@ http::Response JoinDoor::join(const http::Request& request) {
     Json object;
     auto there = machine(asked->name, &object);
     if (!there) return refuse(503, there.error().message);
-    JoinView view{.machine = std::move(*there), .others = {}, .node = {}, .from = request.peer.address, .why_not_address = options_.why_not_address};
+    JoinView view{.machine = std::move(*there), .others = {}, .node = {}, .from = request.peer.address, .address_trouble = {}};
     // Who has no token makes nobody look any further.
     if (is_token_of(view.machine, asked->secret)) {
       auto all = api_.list(resources::machines, "");
@@ -86,6 +86,7 @@ http::Response JoinDoor::join(const http::Request& request) {
       auto node = api_.get(resources::nodes, {"", asked->name});
       if (!node && node.error().code != Code::NotFound) return refuse(503, node.error().message);
       if (node) view.node = std::move(*node);
+      if (options_.why_not_address) view.address_trouble = options_.why_not_address(asked->facts.address);
     }
     const JoinPlan plan = plan_join(view, *asked, *key, clock_.now());
     if (!plan.accepted()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where hosts come in: asks the plan (fleet/plan/join.h), writes down who it is, then signs. And who shows a host's certificate: does it still count?
+// Where hosts come in: asks the plan (fleet/plan/join.h), signs, writes down whose key counts, then answers. And who shows a host's certificate: does it still count?
 #pragma once
 #include <chrono>
 #include <functional>

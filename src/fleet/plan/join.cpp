@@ -45,7 +45,7 @@ JoinPlan plan_join(const JoinView& view, const api::JoinRequest& request, const 
   const api::HostSpec& wanted = *machine.spec.host;
   const api::HostRecord& there = machine.host;
   if (there.token_hash == hash && there.key != key)
-    return refuse(409, fmt::format("this token was used before: at {} by a host at {}. If that was not you, somebody else has it: `fairlead node remove {}` shuts that host out", there.joined, there.address, machine.name));
+    return refuse(409, fmt::format("this token was used before: at {} by a host at {}. If that was not you, somebody else has it: `fairlead node remove {} --force` shuts that host out", there.joined, there.address, machine.name));
   if (!wanted.token_expires || now >= *wanted.token_expires) return refuse(401, fmt::format("this token has ended{}: `fairlead node add {}` makes another", wanted.token_expires ? " at " + print_time(*wanted.token_expires) : "", machine.name));
   if (!machine.problems.empty()) return refuse(422, fmt::format("machine {} is not in order: {}", machine.name, machine.problems.front()));
   if (view.node && (*view.node)["metadata"]["labels"][api::kHostLabel].string() != "true") return refuse(409, fmt::format("there is a node {} that did not join by a token: choose another name", machine.name));
@@ -53,8 +53,7 @@ JoinPlan plan_join(const JoinView& view, const api::JoinRequest& request, const 
   if (!wanted.address.empty() && wanted.address != address) return refuse(422, fmt::format("machine {} is to have the address {}, not {}", machine.name, wanted.address, address));
   // Its certificate is one of a server at that address, which nobody may get for an address that he does not have.
   if (wanted.address.empty() && address != view.from) return refuse(422, fmt::format("this request comes from {}, not from {}: `fairlead node add {} --address {}` lets it come by another way", view.from, address, machine.name, address));
-  if (wanted.address.empty() && view.why_not_address)
-    if (const std::string why = view.why_not_address(address); !why.empty()) return refuse(422, fmt::format("{}; if this host is meant to have it: `fairlead node add {} --address {}`", why, machine.name, address));
+  if (wanted.address.empty() && !view.address_trouble.empty()) return refuse(422, fmt::format("{}; if this host is meant to have it: `fairlead node add {} --address {}`", view.address_trouble, machine.name, address));
   for (const api::Machine& other : view.others)
     if (other.name != machine.name && (other.seat.address == address || other.host.address == address)) return refuse(409, fmt::format("machine {} has the address {} already", other.name, address));
   if (machine.seat.index == 0) return refuse(503, fmt::format("machine {} gets its addresses for pods in a moment", machine.name));

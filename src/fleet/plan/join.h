@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // May this host come in as this machine, and what is written down of it (docs/design/056). Pure.
 #pragma once
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,7 +14,7 @@ namespace fairlead::fleet {
 struct JoinPlan {
   int status = 200;
   std::string why;            // for the host's administrator
-  std::optional<kube::Json> record;  // status.host, where it is to be written before anything is signed
+  std::optional<kube::Json> record;  // status.host, where it is to be written before the answer: a certificate counts once its key stands there
   bool accepted() const { return status == 200; }
 };
 struct JoinView {
@@ -23,8 +22,7 @@ struct JoinView {
   std::vector<api::Machine> others;     // all machines of the site
   std::optional<kube::Json> node;       // the Node of that name
   std::string from;                     // address from which the request comes
-  // Why no host may have this address (the server's own, one of the site's ranges); empty: it may. What an administrator has named is not asked about.
-  std::function<std::string(const std::string& address)> why_not_address;
+  std::string address_trouble;          // why no host may have the address of the request (the server's own, one of the site's ranges) unless an administrator has named it; empty: it may
 };
 // Is the token this machine's? Nothing else is looked at before.
 bool is_token_of(const std::optional<api::Machine>& machine, const std::string& secret);

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 const Instant kNow = *parse_time("2026-03-01T12:00:00Z");
 // As it is asked where nothing else matters: from the address that it has.
 JoinPlan plan_join(const std::optional<api::Machine>& machine, std::vector<api::Machine> others, const api::JoinRequest& request, const std::string& key, Instant now) {
-  return plan_join(JoinView{.machine = machine, .others = std::move(others), .node = {}, .from = request.facts.address, .why_not_address = {}}, request, key, now);
+  return plan_join(JoinView{.machine = machine, .others = std::move(others), .node = {}, .from = request.facts.address, .address_trouble = {}}, request, key, now);
 }
 HostPlan plan_host(const api::Machine& machine, const Json* node, Instant now) { return plan_host(machine, HostView{.node = node}, now); }
 const std::string kSecret(64, 'a'), kOther(64, 'b');
@@ -163,13 +163,13 @@ TEST(HostPlan, ARebootIsNotedWithTheBootThatIsToEndAndIsDoneWhenThereIsAnother) 
 }
 
 TEST(JoinPlan, AnAddressIsTheOneThatItAsksFromUnlessAnAdministratorNamesIt) {
-  JoinView view{.machine = waiting(), .others = {}, .node = {}, .from = "10.0.0.9", .why_not_address = {}};
+  JoinView view{.machine = waiting(), .others = {}, .node = {}, .from = "10.0.0.9", .address_trouble = {}};
   EXPECT_EQ(plan_join(view, request(), "key", kNow).status, 422);
   EXPECT_THAT(plan_join(view, request(), "key", kNow).why, HasSubstr("comes from 10.0.0.9, not from 10.0.0.7"));
   view.from = "10.0.0.7";
   EXPECT_TRUE(plan_join(view, request(), "key", kNow).accepted());
   // The server's own: its certificate would be one of the server's.
-  view.why_not_address = [](const std::string& address) { return address == "10.0.0.7" ? std::string("10.0.0.7 is an address of the server's machine") : ""; };
+  view.address_trouble = "10.0.0.7 is an address of the server's machine";
   EXPECT_EQ(plan_join(view, request(), "key", kNow).status, 422);
   view.machine->spec.host->address = "10.0.0.7";
   EXPECT_TRUE(plan_join(view, request(), "key", kNow).accepted());
@@ -180,7 +180,7 @@ TEST(JoinPlan, AnAddressIsTheOneThatItAsksFromUnlessAnAdministratorNamesIt) {
 }
 
 TEST(JoinPlan, ANodeThatIsThereByOtherMeansStaysWhoItIs) {
-  JoinView view{.machine = waiting(), .others = {}, .node = Json::object({{"metadata", Json::object({{"name", "a"}})}}), .from = "10.0.0.7", .why_not_address = {}};
+  JoinView view{.machine = waiting(), .others = {}, .node = Json::object({{"metadata", Json::object({{"name", "a"}})}}), .from = "10.0.0.7", .address_trouble = {}};
   EXPECT_EQ(plan_join(view, request(), "key", kNow).status, 409);
   view.node->child("metadata").set("labels", Json::object({{api::kHostLabel, "true"}}));
   EXPECT_TRUE(plan_join(view, request(), "key", kNow).accepted());
