@@ -64,16 +64,6 @@ Result<Json> wanted_machine(const AddOptions& options, const std::optional<Json>
   return out;
 }
 
-// Pods that are bound to the machine and have not ended.
-Result<std::vector<std::string>> pods_on(Session& session, const std::string& name) {
-  auto pods = session.list(resources::pods);
-  if (!pods) return std::unexpected(std::move(pods.error()));
-  std::vector<std::string> out;
-  for (const Json& pod : *pods)
-    if (const std::string& phase = pod["status"]["phase"].string(); pod["spec"]["nodeName"].string() == name && phase != "Succeeded" && phase != "Failed") out.push_back(kube::key_of(pod).text());
-  return out;
-}
-
 // Another host would start at once what the one of before may still run.
 Result<void> ended_there(Session& session, const AddOptions& options, const std::optional<Json>& there) {
   if (!there || (*there)["status"]["host"]["key"].string().empty() || options.gone) return {};
@@ -172,6 +162,15 @@ Result<int> hand_over(const Context& context, std::vector<std::string> words, co
 }
 
 }  // namespace
+
+Result<std::vector<std::string>> pods_on(Session& session, const std::string& node) {
+  auto pods = session.list(resources::pods);
+  if (!pods) return std::unexpected(std::move(pods.error()));
+  std::vector<std::string> out;
+  for (const Json& pod : *pods)
+    if (const std::string& phase = pod["status"]["phase"].string(); pod["spec"]["nodeName"].string() == node && phase != "Succeeded" && phase != "Failed") out.push_back(kube::key_of(pod).text());
+  return out;
+}
 
 void add_node_hosts(CLI::App& node, Context& context) {
   auto adding = std::make_shared<AddOptions>();

@@ -81,11 +81,9 @@ Result<int> reboot(Context& context, const std::string& name, bool wait, double 
   if (const std::string& asked = (*machine)["spec"]["reboot"]["id"].string(); !asked.empty() && asked != (*machine)["status"]["reboot"]["id"].string())
     return fail(Code::Conflict, fmt::format("a reboot of {} is asked for already, by {}", name, (*machine)["spec"]["reboot"]["by"].string_or("somebody")));
   if (dry_run) {
-    auto pods = session->list(resources::pods);
+    auto pods = pods_on(*session, name);
     if (!pods) return std::unexpected(std::move(pods.error()));
-    Json ended = Json::array();
-    for (const Json& pod : *pods)
-      if (const std::string& phase = pod["status"]["phase"].string(); pod["spec"]["nodeName"].string() == name && phase != "Succeeded" && phase != "Failed") ended.push(kube::key_of(pod).text());
+    Json ended = Json::array(std::vector<Json>(pods->begin(), pods->end()));
     if (!context.wants("table")) {
       print_json_or_yaml(Json::object({{"machine", name}, {"dryRun", true}, {"pods", std::move(ended)}}), context.globals.output);
       return 0;

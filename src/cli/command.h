@@ -109,6 +109,7 @@ void add_image(CLI::App& app, Context& context);
 void add_render(CLI::App& app, Context& context);
 void add_node(CLI::App& app, Context& context);
 void add_node_hosts(CLI::App& node, Context& context);  // behind add_node
+Result<std::vector<std::string>> pods_on(Session& session, const std::string& node);  // that are bound to it and have not ended, "default/web-0"
 void add_join(CLI::App& app, Context& context);         // join, leave
 void add_site(CLI::App& app, Context& context);  // kubeconfig, version
 void add_ports(CLI::App& app, Context& context);
