@@ -18,6 +18,7 @@
 #include "base/rng.h"
 #include "fleet/control/cluster_controller.h"
 #include "fleet/control/machine_controller.h"
+#include "fleet/control/power_controller.h"
 #include "fleet/host_socket.h"
 #include "fleet/local_host.h"
 #include "governance/control/conversion_controller.h"
@@ -143,7 +144,7 @@ std::uint64_t random_seed() {
   return seed;
 }
 
-void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exits, apiserver::EmbeddedServer& server, fleet::LocalHost& host, const Clock& clock, const std::string& state_dir, const fleet::Ranges& ranges, const Flags& flags) {
+void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exits, apiserver::EmbeddedServer& server, fleet::LocalHost& host, fleet::PowerControl& power, const Clock& clock, const std::string& state_dir, const fleet::Ranges& ranges, const Flags& flags) {
   kube::KubeApi& api = server.api();
   for (auto& controller : apiserver::make_api_controllers(server.registry(), api, clock, {.ca_pem = server.ca_pem(), .volumes_folder = state_dir + "/volumes", .service = api_service(flags, ranges, server.port())})) runner.add(std::move(controller));
   // Every binding waits until it is durable: many at once share the disk's work.
@@ -153,6 +154,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   const std::string machine_controller = machines->name();
   host.watch_exits([exits, machine_controller](const std::string& name) { exits->tell(machine_controller, name); });
   runner.add(std::move(machines));
+  runner.add(std::make_unique<fleet::PowerController>(api, power, clock, fleet::PowerControllerOptions{.space = api::identities::default_space}));
   if (::geteuid() == 0) runner.add(std::make_unique<node::HostRouteController>(api::kHostLabel, fleet::print_network(ranges.pods)));
   if (flags.controllers != "all") return;
   slurm::SlurmControllerOptions slurm_options;
@@ -263,10 +265,11 @@ int serve(Flags flags) {
   if (auto done = write_file_durably(pid_file, fmt::format("{}\n", ::getpid()), 0644); !done) return refuse(done.error().message);
 
   // Destroyed in reverse: controllers first, then the host's threads, the server last.
+  const auto power = fleet::make_power_control();
   auto host = make_host(flags, options.state_dir, *ranges, **server);
   kube::Runner runner((*server)->api(), clock, Rng(static_cast<std::uint64_t>(clock.now().time_since_epoch().count())).next());
   const auto exits = std::make_shared<ExitRelay>(runner);
-  add_controllers(runner, exits, **server, *host, clock, options.state_dir, *ranges, flags);
+  add_controllers(runner, exits, **server, *host, *power, clock, options.state_dir, *ranges, flags);
   runner.add(std::make_unique<governance::ConversionController>((*server)->api(), [at] { return std::optional(at); }));
   const auto face = open_face(flags, **server, clock, options.state_dir, listen->first);
   if (!face) return refuse(face.error().message);

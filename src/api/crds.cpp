@@ -48,7 +48,8 @@ spec:
             x-kubernetes-validations:
             - {rule: "has(self.local) != has(self.host)", message: "one of local and host is needed"}
             - {rule: "has(self.host) == has(oldSelf.host)", message: "a machine stays local, or a host: delete it and make another"}
-            - {rule: "!has(self.host) || ((!has(self.power) || self.power == 'On') && (!has(self.link) || self.link == 'Connected'))", message: "power and link of a host are not ours to switch"}
+            - {rule: "!has(self.host) || !has(self.link) || self.link == 'Connected'", message: "the link of a host is not ours to cut"}
+            - {rule: "!has(self.host) || has(self.host.bmc) || !has(self.power) || self.power == 'On'", message: "the power of a host is ours to switch only by its BMC (spec.host.bmc)"}
             properties:
               host:
                 type: object
@@ -57,6 +58,18 @@ spec:
                   instanceType: {type: string, maxLength: 64, description: "The ml.* type that it is to be; it joins if it has what that has."}
                   address: {type: string, format: ipv4, description: "At which it is to be; without, the one from which it asks."}
                   gone: {type: boolean, description: "An administrator's word that nothing of it runs any more: a machine that is deleted waits for that while pods are bound to it."}
+                  shutdownSeconds: {type: integer, minimum: 0, maximum: 3600, description: "Before its power is cut its system is asked to end, and has so long for that."}
+                  bmc:
+                    type: object
+                    description: The controller on its board by which its power is switched.
+                    required: [address, secret]
+                    properties:
+                      address: {type: string, maxLength: 300, description: "https://ADDRESS (Redfish) or ipmi://ADDRESS."}
+                      system: {type: string, maxLength: 300, description: "Of several systems behind one Redfish service, which: its Id, or its path."}
+                      secret: {type: string, maxLength: 253, description: "A Secret in the server's namespace, with username and password."}
+                      certificateAuthority: {type: string, maxLength: 16384, description: "PEM: whom its certificate has to be signed by."}
+                      check: {type: string, maxLength: 64, description: "Another word: it is asked at once whether it answers."}
+                      key: {type: string, pattern: "^[0-9a-f]{64}$", description: "In place of that: SHA-256 of its certificate's public key, in hex."}
                   join:
                     type: object
                     description: The token that was given out last; written by fairlead node add.
@@ -119,7 +132,7 @@ spec:
                   by: {type: string}
                   phase: {type: string, description: "Rebooting, Done or Refused."}
                   message: {type: string}
-                  was: {type: object, properties: {pid: {type: integer}, startTicks: {type: integer}, boot: {type: string}}, description: "The first process that was to end; of a host its boot."}
+                  was: {type: object, properties: {pid: {type: integer}, startTicks: {type: integer}, boot: {type: string}, silent: {type: boolean}}, description: "The first process that was to end; of a host its boot."}
                   began: {type: string, format: date-time}
                   ended: {type: string, format: date-time}
               reboots:
@@ -128,6 +141,24 @@ spec:
                 items: {type: object, properties: {id: {type: string}, at: {type: string, format: date-time}}}
               labels: {type: object, additionalProperties: {type: string}, description: Those that its Node was given. Of a host.}
               nodeUID: {type: string, description: That Node.}
+              power:
+                type: object
+                description: "Of a host with a BMC: what that says, and what was sent to it."
+                properties:
+                  state: {type: string, description: "On, Off, Changing or Unknown."}
+                  want: {type: string, description: What was begun last.}
+                  since: {type: string, format: date-time}
+                  done: {type: boolean}
+                  act: {type: string, description: What was sent last.}
+                  acted: {type: string, format: date-time}
+                  tries: {type: integer}
+                  offSince: {type: string, format: date-time}
+                  offLease: {type: string, description: When its agent had reported last at that moment.}
+                  proven: {type: boolean, description: "It is off, and its agent has reported nothing since: nothing runs there."}
+                  restart: {type: string, description: The last request to reboot that was carried out by the BMC.}
+                  restarts: {type: integer}
+                  generation: {type: integer, description: Of the Machine that this was decided on.}
+                  message: {type: string}
               host:
                 type: object
                 description: The host that joined.

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+
 #include "api/instance_types.h"
 #include "kube/selector.h"
 
@@ -35,6 +38,24 @@ void read_local(Machine& out, const Json& local) {
   }
 }
 
+bool is_fingerprint(std::string_view text) { return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == text.npos; }
+
+void read_bmc(Machine& out, const Json& bmc) {
+  auto read = read_bmc_address(bmc["address"].string());
+  if (!read) {
+    out.problems.push_back("spec.host.bmc.address: " + read.error().message);
+    return;
+  }
+  read->system = bmc["system"].string();
+  read->secret = bmc["secret"].string();
+  read->ca_pem = bmc["certificateAuthority"].string();
+  read->server_key = bmc["key"].string();
+  if (read->secret.empty()) out.problems.push_back("spec.host.bmc.secret: the name of a Secret that holds username and password of its BMC");
+  if (!read->server_key.empty() && !is_fingerprint(read->server_key)) out.problems.push_back("spec.host.bmc.key: SHA-256 of a public key, 64 hexadecimal digits");
+  if (read->kind == Bmc::Kind::Ipmi && !(read->system.empty() && read->ca_pem.empty() && read->server_key.empty())) out.problems.push_back("spec.host.bmc: system, key and certificateAuthority are Redfish's; IPMI has none of them");
+  out.spec.host->bmc = std::move(*read);
+}
+
 void read_host(Machine& out, const Json& spec) {
   const Json& host = spec["host"];
   HostSpec& into = out.spec.host.emplace();
@@ -48,10 +69,63 @@ void read_host(Machine& out, const Json& spec) {
   if (out.name.size() > kLongestHostName) out.problems.push_back(fmt::format("metadata.name: of a host, {} characters at most", kLongestHostName));
   if (spec["local"].is_object()) out.problems.push_back("spec.host, spec.local: one of them");
   if (spec["link"].string() == "Cut") out.problems.push_back("spec.link: the network of a host is not ours to cut");
-  if (spec["power"].string() == "Off") out.problems.push_back("spec.power: this host's power is not ours to switch: do it by its own means");
+  if (host["bmc"].is_object()) read_bmc(out, host["bmc"]);
+  into.shutdown = std::chrono::seconds(std::clamp<std::int64_t>(host["shutdownSeconds"].integer(), 0, 3600));
+  if (spec["power"].string() == "Off" && !host["bmc"].is_object()) out.problems.push_back("spec.power: this host's power is not ours to switch: do it by its own means, or say where its BMC is (fairlead node bmc)");
+}
+
+PowerRecord read_power(const Json& from) {
+  const auto time = [&](const char* member) -> std::optional<Instant> {
+    auto parsed = parse_time(from[member].string());
+    return parsed ? std::optional(*parsed) : std::nullopt;
+  };
+  return {.state = from["state"].string(), .want = from["want"].string(), .since = time("since"), .done = from["done"].boolean(), .act = from["act"].string(), .acted = time("acted"), .tries = static_cast<int>(from["tries"].integer()), .off_since = time("offSince"), .off_lease = from["offLease"].string(), .proven = from["proven"].boolean(), .restart = from["restart"].string(), .restarts = static_cast<int>(from["restarts"].integer()), .generation = from["generation"].integer(), .message = from["message"].string()};
 }
 
 }  // namespace
+
+Result<Bmc> read_bmc_address(std::string_view text) {
+  Bmc out;
+  if (text.starts_with("https://")) text.remove_prefix(8);
+  else if (text.starts_with("ipmi://")) text.remove_prefix(7), out.kind = Bmc::Kind::Ipmi, out.port = 623;
+  else return fail(Code::Invalid, "https://ADDRESS (Redfish) or ipmi://ADDRESS is expected; without TLS the password would be seen by others");
+  if (text.ends_with('/')) text.remove_suffix(1);
+  std::string_view port;
+  if (text.starts_with('[')) {
+    const std::size_t end = text.find(']');
+    if (end == text.npos || (end + 1 < text.size() && text[end + 1] != ':')) return fail(Code::Invalid, "an address of IPv6 stands in [ ]");
+    if (end + 1 < text.size()) port = text.substr(end + 2);
+    if (port.empty() && end + 1 < text.size()) return fail(Code::Invalid, "a port is expected after \":\"");
+    out.host = text.substr(1, end - 1);
+  } else {
+    const std::size_t colon = text.find(':');
+    out.host = text.substr(0, colon);
+    if (colon != text.npos) {
+      port = text.substr(colon + 1);
+      if (port.empty()) return fail(Code::Invalid, "a port is expected after \":\"");
+    }
+  }
+  if (out.host.empty() || out.host.size() > 253 || out.host.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:") != out.host.npos || out.host.front() == '-') return fail(Code::Invalid, "a name or an address is expected, and nothing after it but a port");
+  if (!port.empty()) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+    if (error != std::errc() || end != port.data() + port.size() || number < 1 || number > 65'535) return fail(Code::Invalid, "a port is a number from 1 to 65535");
+    out.port = static_cast<unsigned short>(number);
+  }
+  return out;
+}
+
+Json power_json(const PowerRecord& record) {
+  Json out = Json::object();
+  const auto text = [&](const char* member, const std::string& value) { if (!value.empty()) out.set(member, value); };
+  const auto time = [&](const char* member, const std::optional<Instant>& value) { if (value) out.set(member, print_time(*value)); };
+  const auto number = [&](const char* member, int value) { if (value != 0) out.set(member, value); };
+  const auto flag = [&](const char* member, bool value) { if (value) out.set(member, true); };
+  text("state", record.state), text("want", record.want), time("since", record.since), flag("done", record.done), text("act", record.act), time("acted", record.acted), number("tries", record.tries);
+  time("offSince", record.off_since), text("offLease", record.off_lease), flag("proven", record.proven), text("restart", record.restart), number("restarts", record.restarts), text("message", record.message);
+  out.set("generation", record.generation);
+  return out;
+}
 
 Machine read_machine(const Json& object) {
   Machine out;
@@ -97,6 +171,8 @@ Machine read_machine(const Json& object) {
   const Json& host = status["host"];
   out.host = HostRecord{.key = host["key"].string(), .token_hash = host["token"].string(), .address = host["address"].string(), .joined = host["joined"].string()};
   out.reboot.boot = noted["was"]["boot"].string();
+  out.reboot.silent = noted["was"]["silent"].boolean();
+  out.power = read_power(status["power"]);
   if (auto began = parse_time(noted["began"].string())) out.reboot.began = *began;
   return out;
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Machine (fairlead.dev/v1alpha1) as a value: a node that Fairlead itself brings up on this machine (`spec.local`), or a host that joins by a token (`spec.host`, docs/design/056).
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 
 #include "base/clock.h"
+#include "base/result.h"
 #include "kube/json.h"
 #include "kube/object.h"
 
@@ -18,6 +20,21 @@ inline constexpr const char* kOutOfService = "node.kubernetes.io/out-of-service"
 enum class Power { On, Off };
 enum class Link { Connected, Cut };
 
+// The controller on a host's board (BMC) by which its power is switched, whatever its system does (docs/design/057).
+struct Bmc {
+  enum class Kind { Redfish, Ipmi };
+  Kind kind = Kind::Redfish;
+  std::string host;                        // name or address, without brackets
+  unsigned short port = 443;               // IPMI: 623
+  std::string system;                      // of several systems behind one Redfish service, which: its Id, or its path
+  std::string secret;                      // Secret in the server's namespace: username, password
+  std::string ca_pem;                      // whom its certificate has to be signed by; empty: server_key decides
+  std::string server_key;                  // SHA-256 of its certificate's public key, in hex; empty and no ca_pem: nobody is trusted
+  friend bool operator==(const Bmc&, const Bmc&) = default;
+};
+// "https://10.0.9.7", "https://[fd00::7]:8443", "ipmi://10.0.9.7": kind, host and port of it. Invalid, in a sentence: plain HTTP, a path, a user.
+Result<Bmc> read_bmc_address(std::string_view text);
+
 // What is asked of a host.
 struct HostSpec {
   std::string instance_type;               // "ml.g5.xlarge"; empty: it is called none
@@ -25,6 +42,8 @@ struct HostSpec {
   std::optional<Instant> token_expires;
   std::string address;                     // at which it is to be; empty: the one from which it asks
   bool gone = false;                       // an administrator's word that nothing of it runs any more
+  std::optional<Bmc> bmc;
+  std::chrono::seconds shutdown{0};        // before its power is cut its system is asked to end, and has so long for that; 0: it is not asked
 };
 // The host that joined, written down before it is answered: certificates of another key count no more.
 struct HostRecord {
@@ -53,7 +72,27 @@ struct RebootRecord {
   std::uint64_t start_ticks = 0;
   std::optional<Instant> began;     // when it was written down
   std::string boot;                 // of a host: status.nodeInfo.bootID that is to end; empty: it was silent
+  bool silent = false;              // of a host: its agent could not hear of it; its BMC restarts it
   friend bool operator==(const RebootRecord&, const RebootRecord&) = default;
+};
+
+// What is known and was done of a host's power, by its BMC (status.power); written down before anything is done.
+struct PowerRecord {
+  std::string state;                // On, Off, Changing, Unknown; empty: nobody has looked
+  std::string want;                 // On, Off: what was begun last; empty: we have never switched it
+  std::optional<Instant> since;     // when that was begun
+  bool done = false;                // it was seen to be so
+  std::string act;                  // what was sent last: On, ForceOff, GracefulShutdown, ForceRestart
+  std::optional<Instant> acted;     // when that was written down, before it was sent
+  int tries = 0;                    // how often something was sent for what is wanted
+  std::optional<Instant> off_since; // since when its BMC has said Off, at each look
+  std::string off_lease;            // spec.renewTime of its Node's Lease at that moment
+  bool proven = false;              // it was Off for long enough, and its agent renewed nothing since: nothing runs there
+  std::string restart;              // id of the last request to reboot that was carried out by the BMC
+  int restarts = 0;
+  std::int64_t generation = 0;      // of the Machine that this was decided on
+  std::string message;              // one sentence
+  friend bool operator==(const PowerRecord&, const PowerRecord&) = default;
 };
 
 // What has been given to it, written down before it is used: a machine keeps its seat for life.
@@ -74,8 +113,11 @@ struct Machine {
   std::string phase;               // from status
   RebootRecord reboot;             // from status
   HostRecord host;                 // from status
+  PowerRecord power;               // from status
   std::vector<std::string> problems;  // of the spec, in sentences; nothing is started while there are any
 };
+
+kube::Json power_json(const PowerRecord& record);  // as read_machine reads it
 
 // Never fails: what cannot be read becomes a problem.
 Machine read_machine(const kube::Json& object);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// node add | node remove: hosts of one's own as nodes of a site; join | leave: on such a host.
+// node add | node remove | node bmc: hosts of one's own as nodes of a site; join | leave: on such a host.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -8,12 +8,15 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "api/cluster.h"
+#include "api/identity_crds.h"
 #include "api/instance_types.h"
 #include "api/join.h"
 #include "api/machine.h"
 #include "base/encoding.h"
+#include "base/files.h"
 #include "base/rng.h"
 #include "cli/command.h"
 #include "cli/site_files.h"
@@ -145,6 +148,108 @@ Result<int> remove(Context& context, const RemoveOptions& options) {
   return 0;
 }
 
+struct BmcOptions {
+  std::string name, address, user, password_file, secret, key, ca_file, system;
+  int shutdown = -1;
+  bool remove = false, dry_run = false;
+  double timeout = 60;
+};
+
+Result<std::string> password_of(const std::string& file) {
+  std::string text;
+  if (file == "-") {
+    char buffer[4096];
+    for (ssize_t got = 0; (got = ::read(STDIN_FILENO, buffer, sizeof buffer)) > 0 && text.size() < 1 << 16;) text.append(buffer, static_cast<std::size_t>(got));
+  } else {
+    auto read = read_file(file);
+    if (!read) return std::unexpected(std::move(read.error()));
+    text = std::move(*read);
+  }
+  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
+  if (text.empty()) return fail(Code::Invalid, fmt::format("{} holds no password", file));
+  return text;
+}
+
+// The Secret with user and password: made, or written anew.
+Result<void> keep_secret(Session& session, const BmcOptions& options, const std::string& name) {
+  auto password = password_of(options.password_file);
+  if (!password) return std::unexpected(std::move(password.error()));
+  const Json secret = Json::object({{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", Json::object({{"name", name}, {"namespace", api::identities::default_space}})}, {"data", Json::object({{"username", base64(options.user)}, {"password", base64(*password)}})}});
+  auto written = session.request("PATCH", kube::path_of(resources::secrets, api::identities::default_space, name), Json::object({{"data", secret["data"]}}), "application/merge-patch+json");
+  if (!written && written.error().code == Code::NotFound) written = session.request("POST", kube::path_of(resources::secrets, api::identities::default_space, ""), secret);
+  if (!written) return std::unexpected(std::move(written.error()));
+  return {};
+}
+
+// Where the BMC of a host is; then waits for what the server finds there.
+Result<int> set_bmc(Context& context, const BmcOptions& options) {
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  auto machine = session->get(resources::machines, "", options.name);
+  if (!machine && machine.error().code == Code::NotFound) return fail(Code::NotFound, fmt::format("there is no machine \"{}\": see `fairlead node list`", options.name));
+  if (!machine) return std::unexpected(std::move(machine.error()));
+  if (!(*machine)["spec"]["host"].is_object()) return fail(Code::Unsupported, fmt::format("{} is a local machine: it has no BMC", options.name));
+  const Json& before = (*machine)["spec"]["host"]["bmc"];
+  Json bmc = before.is_object() ? before : Json::object();
+  if (options.remove) {
+    bmc = nullptr;
+  } else {
+    if (!options.address.empty()) bmc.set("address", options.address);
+    if (auto read = api::read_bmc_address(bmc["address"].string()); !read) return fail(Code::Invalid, fmt::format("{}: {}", bmc["address"].string_or("no address"), read.error().message));
+    if (options.user.empty() != options.password_file.empty()) return fail(Code::Invalid, "--user and --password-file: both, or a --secret that holds them");
+    const std::string secret = !options.secret.empty() ? options.secret : bmc["secret"].string_or("bmc-" + options.name);
+    if (options.user.empty() && options.secret.empty() && !before.is_object()) return fail(Code::Invalid, "by which user? --user NAME --password-file FILE, or --secret NAME");
+    bmc.set("secret", secret).set("check", random_uuid());
+    if (!options.system.empty()) bmc.set("system", options.system);
+    if (!options.key.empty()) bmc.set("key", options.key), bmc.set("certificateAuthority", nullptr);
+    if (!options.ca_file.empty()) {
+      auto pem = read_file(options.ca_file);
+      if (!pem) return std::unexpected(std::move(pem.error()));
+      bmc.set("certificateAuthority", std::move(*pem)).set("key", nullptr);
+    }
+    if (!options.user.empty() && !options.dry_run)
+      if (auto kept = keep_secret(*session, options, secret); !kept) return std::unexpected(std::move(kept.error()));
+  }
+  Json host = Json::object({{"bmc", std::move(bmc)}});
+  if (options.shutdown >= 0) host.set("shutdownSeconds", options.shutdown);
+  auto patched = session->request("PATCH", kube::path_of(resources::machines, "", options.name) + (options.dry_run ? "?dryRun=All" : ""), Json::object({{"spec", Json::object({{"host", std::move(host)}})}}), "application/merge-patch+json");
+  if (!patched) return std::unexpected(std::move(patched.error()));
+  if (options.dry_run || options.remove) {
+    fmt::print("{} {}\n", options.name, options.remove ? (options.dry_run ? "would have no BMC any more" : "has no BMC any more: its power is not switched from here") : "would be switched by its BMC at " + options.address);
+    return 0;
+  }
+  const std::int64_t generation = (*patched)["metadata"]["generation"].integer();
+  Progress progress(context.look());
+  progress.begin("BMC of " + options.name);
+  const auto deadline = context.clock.monotonic() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(options.timeout));
+  for (;;) {
+    auto now = session->get(resources::machines, "", options.name);
+    if (!now) {
+      progress.fail();
+      return std::unexpected(std::move(now.error()));
+    }
+    const Json& power = (*now)["status"]["power"];
+    if (power["generation"].integer() >= generation) {
+      const std::string& state = power["state"].string();
+      if (!context.wants("table")) {
+        print_json_or_yaml(Json::object({{"machine", options.name}, {"power", power}}), context.globals.output);
+        return state == "Unknown" ? 1 : 0;
+      }
+      if (state == "Unknown") {
+        progress.fail();
+        return fail(Code::Unavailable, power["message"].string());
+      }
+      progress.end(fmt::format("it answers: power {}", state));
+      return 0;
+    }
+    if (context.clock.monotonic() > deadline) {
+      progress.fail();
+      return fail(Code::Unavailable, fmt::format("after {} the server has told nothing of it; see `fairlead node list` and the server's log", print_seconds(options.timeout)));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
 // The agent does it: it knows hosts. `input`: what it reads from stdin; its arguments can be seen by others.
 Result<int> hand_over(const Context& context, std::vector<std::string> words, const std::optional<std::string>& input) {
   const std::string program = find_sibling(context.own_dir, "fairlead-agent");
@@ -188,6 +293,24 @@ void add_node_hosts(CLI::App& node, Context& context) {
   add_globals(*sub, context);
   set_examples(*sub, {{"fairlead node add gpu-07 --type ml.p5.48xlarge --spare", "for clusters of HyperPod's API"}, {"fairlead node add rack-3", "for pods and Slurm"}});
   sub->callback([adding, &context] { context.action = [adding, &context] { return add(context, *adding); }; });
+
+  auto board = std::make_shared<BmcOptions>();
+  sub = node.add_subcommand("bmc", "Say where the BMC of a host is, by which its power is switched (Redfish, IPMI), and try it");
+  sub->add_option("name", board->name, "machine")->required();
+  sub->add_option("address", board->address, "https://ADDRESS (Redfish) or ipmi://ADDRESS");
+  sub->add_option("--user", board->user, "of the BMC; may switch power (Redfish: role Operator)");
+  sub->add_option("--password-file", board->password_file, "file with its password; - reads stdin")->type_name("FILE");
+  sub->add_option("--secret", board->secret, "a Secret of the server's namespace that holds username and password (default: bmc-NAME)");
+  sub->add_option("--key", board->key, "SHA-256 of the public key of its certificate, as the first try without it tells")->type_name("HEX");
+  sub->add_option("--ca", board->ca_file, "in place of --key: whom its certificate is signed by")->type_name("FILE")->excludes("--key");
+  sub->add_option("--system", board->system, "of several systems behind one service, which");
+  sub->add_option("--shutdown", board->shutdown, "seconds that its system has to end before its power is cut (default: it is not asked)")->check(CLI::Range(0, 3600));
+  sub->add_flag("--remove", board->remove, "its power is not switched from here any more");
+  sub->add_flag("--dry-run", board->dry_run, "ask the server whether it would take that");
+  sub->add_option("--timeout", board->timeout, "seconds to wait for what the server finds")->capture_default_str();
+  add_globals(*sub, context);
+  set_examples(*sub, {{"fairlead node bmc gpu-07 https://10.0.9.7 --user fairlead --password-file -", "tells the key that its certificate has"}, {"fairlead node bmc gpu-07 --key 3f0c...", "trusts that one, and tries it"}});
+  sub->callback([board, &context] { context.action = [board, &context] { return set_bmc(context, *board); }; });
 
   auto removing = std::make_shared<RemoveOptions>();
   sub = node.add_subcommand("remove", "Take a host out of this site: its certificate counts no more");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// node list | kill | cut | heal | reboot: machines, and drills with local ones. cmd_host.cpp has node add | remove.
+// node list | kill | cut | heal | reboot: machines, and drills with local ones. cmd_host.cpp has node add | remove | bmc.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -19,10 +19,18 @@ namespace {
 constexpr auto kPause = std::chrono::milliseconds(100);
 
 // Patches the machine and waits until it is so; with `node_ready` also until its node tells that it is well (or no longer does).
-Result<int> change(Context& context, const std::string& name, Json spec, const std::string& phase, std::optional<bool> node_ready, bool wait, double timeout, const std::string& told) {
+Result<int> change(Context& context, const std::string& name, Json spec, const std::string& phase, std::optional<bool> node_ready, bool wait, double timeout, const std::string& told, bool force = false) {
   auto session = context.session();
   if (!session) return std::unexpected(std::move(session.error()));
-  if (auto machine = session->get(resources::machines, "", name); machine && (*machine)["spec"]["host"].is_object()) return fail(Code::Unsupported, fmt::format("{} is a host: its power and link are not ours to switch", name));
+  if (auto machine = session->get(resources::machines, "", name); machine && (*machine)["spec"]["host"].is_object()) {
+    if (spec["link"].string() == "Cut") return fail(Code::Unsupported, fmt::format("{} is a host: its network is not ours to cut", name));
+    if (!(*machine)["spec"]["host"]["bmc"].is_object()) return fail(Code::Unsupported, fmt::format("{} is a host, and nobody has said where its BMC is, by which its power is switched: fairlead node bmc {} ADDRESS", name, name));
+    if (spec["power"].string() == "Off" && !force) {
+      auto busy = pods_on(*session, name);
+      if (!busy) return std::unexpected(std::move(busy.error()));
+      if (!busy->empty()) return fail(Code::Conflict, fmt::format("{} pods are on {} ({}{}): drain it first (kubectl drain {} --ignore-daemonsets), or say --force", busy->size(), name, busy->front(), busy->size() > 1 ? ", ..." : "", name));
+    }
+  }
   auto patched = session->request("PATCH", kube::path_of(resources::machines, "", name), Json::object({{"spec", std::move(spec)}}), "application/merge-patch+json");
   if (!patched && patched.error().code == Code::NotFound) {
     if (session->get(resources::nodes, "", name)) return fail(Code::Unsupported, fmt::format("{} is not a machine that Fairlead brought up, so its power and link are not ours", name));
@@ -58,6 +66,8 @@ Result<int> change(Context& context, const std::string& name, Json spec, const s
       waits_for = *node_ready ? "the node to be ready" : "the cluster to notice (its lease runs out)";
     } else if (const Json* condition = kube::find_condition(*machine, "Ready"); condition && (*condition)["reason"].string() == "StepFailed") {
       waits_for = (*condition)["message"].string();
+    } else if (const std::string& power = status["power"]["message"].string(); !power.empty()) {
+      waits_for += " (" + power + ")";
     }
     if (context.clock.monotonic() > deadline) {
       progress.fail(waits_for);
@@ -160,7 +170,7 @@ Result<int> list(Context& context) {
 }  // namespace
 
 void add_node(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand("node", "Machines: add hosts of yours, list, reboot, remove them; cut the power or network of local ones for drills");
+  CLI::App* command = app.add_subcommand("node", "Machines: add hosts of yours, list, reboot, remove them, switch their power; cut the power or network of local ones for drills");
   command->require_subcommand(1);
   add_globals(*command, context);
   set_examples(*command, {{"fairlead node kill worker-0", "power cut: everything on it is gone at once"}, {"fairlead node cut worker-0", "its network link is taken away"}, {"fairlead node heal worker-0", "power and link are back"}, {"fairlead node reboot worker-0 --dry-run", "whose containers would end"}, {"fairlead node add gpu-07 --type ml.p5.48xlarge --spare", "a token by which a host joins"}});
@@ -173,11 +183,13 @@ void add_node(CLI::App& app, Context& context) {
 
   struct Options {
     std::string name;
-    bool wait = true, dry_run = false;
+    bool wait = true, dry_run = false, force = false;
     double timeout = 180;
   };
+  std::shared_ptr<Options> last;
   const auto add = [&](const char* word, const char* about, auto make) {
     auto options = std::make_shared<Options>();
+    last = options;
     CLI::App* sub = command->add_subcommand(word, about);
     sub->add_option("name", options->name, "machine")->required();
     sub->add_flag("--wait,!--no-wait", options->wait, "wait until the cluster has noticed (default)");
@@ -186,9 +198,10 @@ void add_node(CLI::App& app, Context& context) {
     set_examples(*sub, {{std::string("fairlead node ") + word + " worker-0", about}});
     sub->callback([options, make, &context] { context.action = [options, make] { return make(*options); }; });
   };
-  add("kill", "Power cut: its first process and everything on it is killed at once", [&context](const Options& options) {
-    return change(context, options.name, Json::object({{"power", "Off"}}), "Off", false, options.wait, options.timeout, "power off; everything on it is dead");
+  add("kill", "Power cut: everything on it is dead at once. Of a host by its BMC", [&context](const Options& options) {
+    return change(context, options.name, Json::object({{"power", "Off"}}), "Off", false, options.wait, options.timeout, "power off; everything on it is dead", options.force);
   });
+  command->get_subcommand("kill")->add_flag("--force", last->force, "even if pods are on that host");
   add("cut", "Partition: its network link is taken down, it runs on", [&context](const Options& options) {
     return change(context, options.name, Json::object({{"link", "Cut"}}), "Cut", false, options.wait, options.timeout, "link down; it runs on alone");
   });

@@ -23,6 +23,7 @@ struct ClientOptions {
   std::string proxy;            // "http://user:password@proxy:3128": connections are made through it by CONNECT (http/proxy.h); empty: straight
   std::string server_name;      // checked against the certificate and sent as SNI; empty: host
   std::function<Result<void>(const std::string& address)> may_connect;  // asked of each address that the host turned out to have, as digits; none: all. A proxy's are not asked for
+  std::string server_key;       // not empty: exactly the server whose certificate has this public key is trusted (fingerprint_of_certificate), whatever name or signer it has. Of one with another key the error tells which it has
   bool trust_any_server = false;  // no check of the server's certificate at all: only where a user has asked for exactly that
   std::chrono::milliseconds connect_timeout{5'000};
   std::chrono::milliseconds request_timeout{60'000};

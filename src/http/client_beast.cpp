@@ -164,7 +164,12 @@ Result<void> Connection::handshake(const ClientOptions& options, ssl::context& c
     busy = false;
   });
   if (auto done = finish_operation(busy, deadline, "TLS with"); !done) return done;
-  if (!error) return {};
+  if (!error) {
+    if (options.server_key.empty()) return {};
+    auto trusted = check_server_key(raw, options.server_key);
+    if (!trusted) return pass(std::move(trusted.error()), "TLS with " + peer_);
+    return {};
+  }
   if (const long verdict = SSL_get_verify_result(raw); verdict != X509_V_OK) {
     return fail(Code::Unavailable, fmt::format("TLS with {}: its certificate is not trusted for \"{}\": {}", peer_, name, X509_verify_cert_error_string(verdict)));
   }

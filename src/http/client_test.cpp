@@ -127,6 +127,23 @@ TEST(Client, TrustsNoOtherAuthorityAndNoOtherName) {
   EXPECT_EQ(Client::make(options).error().code, Code::Invalid);
 }
 
+// Of devices that sign for themselves, under any name.
+TEST(Client, TrustsExactlyTheKeyThatItWasTold) {
+  const TestSite site;
+  std::atomic<int> asked = 0;
+  const auto server = serve([&](Request, auto exchange) { ++asked; exchange->respond(Response{.body = "well"}); }, {.tls = site.files()});
+  const std::string key = *fingerprint_of_certificate(site.server.certificate_pem);
+  ClientOptions options{.host = "127.0.0.1", .port = server->port(), .server_name = "another.name", .server_key = key};
+  auto answer = (*Client::make(options))->request({.target = "/"});
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->body, "well");
+  options.server_key = std::string(64, '0');
+  answer = (*Client::make(options))->request({.target = "/"});
+  ASSERT_FALSE(answer);
+  EXPECT_THAT(answer.error().message, testing::AllOf(HasSubstr(key), HasSubstr("not the one that is trusted")));
+  EXPECT_EQ(asked, 1);
+}
+
 TEST(Client, KeepsConnectionsAndFindsClosedOnes) {
   auto handler = [](Request request, std::shared_ptr<Exchange> exchange) {
     exchange->respond({.headers = {{"Connection", "x"}}, .body = request.target.path});

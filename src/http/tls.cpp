@@ -80,7 +80,7 @@ Result<std::shared_ptr<ssl::context>> make_client_tls(const ClientOptions& optio
   SSL_CTX* const raw = context->native_handle();
   SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
   SSL_CTX_set_alpn_protos(raw, protocols, sizeof protocols - 1);
-  context->set_verify_mode(options.trust_any_server ? ssl::verify_none : ssl::verify_peer);
+  context->set_verify_mode(options.trust_any_server || !options.server_key.empty() ? ssl::verify_none : ssl::verify_peer);
   error_code error;
   if (options.ca_pem.empty()) {
     context->set_default_verify_paths(error);
@@ -108,6 +108,14 @@ Result<void> expect_server(SSL* tls, const std::string& name) {
     ERR_clear_error();
     return fail(Code::Invalid, fmt::format("\"{}\" is not the name of a server", name));
   }
+  return {};
+}
+
+Result<void> check_server_key(SSL* tls, const std::string& wanted) {
+  const Owned<X509, X509_free> certificate(SSL_get1_peer_certificate(tls));
+  EVP_PKEY* const key = certificate ? X509_get0_pubkey(certificate.get()) : nullptr;
+  if (key == nullptr) return fail(Code::Unavailable, "it showed no certificate");
+  if (const std::string is = fingerprint(key); is != wanted) return fail(Code::Unavailable, fmt::format("its certificate has the key {} (SHA-256), and not the one that is trusted", is));
   return {};
 }
 

@@ -17,6 +17,9 @@ Result<std::shared_ptr<boost::asio::ssl::context>> make_client_tls(const ClientO
 // For the handshake of a client: the name or address that the server's certificate must be for. Invalid: OpenSSL takes it for neither.
 Result<void> expect_server(SSL* tls, const std::string& name);
 
+// After the handshake of a client: has the server exactly this key? Unavailable: it has another, which is told; nothing has been sent to it.
+Result<void> check_server_key(SSL* tls, const std::string& fingerprint);
+
 // After the handshake of a server: who the client is by its certificate. Names stay empty if none was shown, or one with several common names.
 void read_peer_name(SSL* tls, Peer& peer);
 

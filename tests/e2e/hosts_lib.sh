@@ -24,6 +24,10 @@ declare -A keeper=()
 live() { # NAME ADDRESS
   local name=$1 address=$2 dir=$work/$1 first
   while [ ! -e "$dir/off" ]; do
+    if [ -e "$dir/no-power" ]; then
+      read -rt 0.1 <> <(:) || true
+      continue
+    fi
     unshare --net --mount --pid --uts --ipc --fork --kill-child bash "$top/tests/e2e/host_init.sh" "$dir" "$name" "$build/bin/fairlead-agent" >> "$work/$name.log" 2>&1 &
     first=$!
     until [ "$(readlink "/proc/$first/ns/net" 2> /dev/null)" != "$(readlink /proc/self/ns/net)" ] || ! kill -0 "$first" 2> /dev/null; do read -rt 0.05 <> <(:) || true; done
@@ -43,6 +47,27 @@ power_on() {
   live "$1" "$2" > /dev/null 2>> "$work/$1.log" &
   keeper[$1]=$!
   wait_until 20 "host $1 boots" test -e "$work/$1/up"
+}
+# A board for a host, by Redfish over HTTPS on 127.0.0.1:PORT, user admin, password in $work/NAME/bmc-password. $work/NAME/bmc-lies: it says Off, and does nothing.
+board() { # NAME PORT
+  local dir=$work/$1
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "/CN=board of $1" -keyout "$dir/bmc.key" -out "$dir/bmc.crt" 2> /dev/null
+  echo "word-of-$1" > "$dir/bmc-password"
+  cat > "$dir/board.sh" << SH
+#!/bin/sh
+end() { kill -KILL \$(pgrep -P "\$(cat '$dir/first')") 2> /dev/null || true; }
+echo "\$1" >> '$dir/bmc.log'
+[ ! -e '$dir/bmc-lies' ] || { [ "\$1" != state ] || exit 1; exit 0; }
+case \$1 in
+state) ! test -e '$dir/no-power' ;;
+On) rm -f '$dir/no-power' ;;
+ForceOff | GracefulShutdown) touch '$dir/no-power'; end ;;
+ForceRestart) end ;;
+esac
+SH
+  chmod 755 "$dir/board.sh"
+  start "board-$1.log" "$build/bin/fairlead-bmc" --listen "127.0.0.1:$2" --certificate "$dir/bmc.crt" --key "$dir/bmc.key" --password-file "$dir/bmc-password" "$dir/board.sh"
+  wait_until 10 "the board of $1 answers" grep -q serving "$work/board-$1.log"
 }
 inner() { pgrep -P "$(cat "$work/$1/first")"; }
 # A command on a host.

@@ -170,8 +170,40 @@ echo 'ok    once'
 touch "$work/b/no-agent"
 wait_until 120 'b is silent' is machine b status.phase Silent
 says 'a silent host' 1 'it is silent' f node reboot b
+says 'nor is its power ours' 1 'fairlead node bmc b' f node kill b
+
+# By its board it can (Redfish): restarted once, cut off, switched on; and a board that lies is not believed.
+board b 8443
+says 'a board without TLS' 1 'the password would be seen' f node bmc b http://127.0.0.1:8443 --user admin --password-file "$work/b/bmc-password"
+says 'a board that nobody trusts yet' 1 'nobody has said whom to trust' f node bmc b https://127.0.0.1:8443 --user admin --password-file "$work/b/bmc-password"
+key=$(grep -oE '[0-9a-f]{64}' "$work/out" | head -n 1)
+[ "$key" = "$(openssl x509 -in "$work/b/bmc.crt" -noout -pubkey | openssl pkey -pubin -outform der | sha256sum | cut -d' ' -f1)" ] || fail "it tells another key: $key"
+echo wrong > "$work/wrong"
+says 'a wrong password' 1 'refuses user "admin"' f node bmc b --key "$key" --user admin --password-file "$work/wrong"
+says 'the right one' 0 'power On' f node bmc b --user admin --password-file "$work/b/bmc-password"
+! grep -rqF "word-of-b" "$work/server.log" "$work/state/audit.log" 2> /dev/null || fail 'the password of a board is in a log'
+boot=$(field node b status.nodeInfo.bootID)
+f node reboot b --no-wait --timeout 1 > /dev/null 2>&1 || true
+wait_until 30 'its board restarts it' grep -q ForceRestart "$work/b/bmc.log"
 rm "$work/b/no-agent"
+wait_until 60 'it has rebooted' is machine b status.reboot.phase Done
+[ "$(field node b status.nodeInfo.bootID)" != "$boot" ] && [ "$(grep -c ForceRestart "$work/b/bmc.log")" = 1 ] || fail 'it was not restarted once'
 wait_until 60 'b is back' is machine b status.phase Running
+wait_until 60 'its pod, too' f exec on-b -- true
+says 'not while pods are on it' 1 'say --force' f node kill b
+says 'cut off' 0 'power off' f node kill b --force --no-wait
+off_for_certain() { has node b spec.taints machine-off && is machine b status.power.proven True && ! ready b; }
+wait_until 60 'it is dead for certain' off_for_certain
+says 'switched on' 0 'power on' f node heal b
+has node b spec.taints machine-off && fail 'it is still said to be off'
+wait_until 60 'its pod is back' f exec on-b -- true
+touch "$work/b/bmc-lies"
+f node kill b --force --no-wait > /dev/null
+wait_until 60 'a board that says Off of a host that reports' has machine b status.power.message 'not believed'
+has node b spec.taints machine-off && fail 'a board that lies was believed'
+rm "$work/b/bmc-lies"
+says 'the truth' 0 'power on' f node heal b
+says 'without a board' 0 'has no BMC' f node bmc b --remove
 
 # Installed anew: another key takes its place, the old certificate ends.
 cp -r "$work/b/etc" "$work/b/old"

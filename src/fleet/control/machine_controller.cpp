@@ -8,15 +8,12 @@
 #include "api/join.h"
 #include "api/instance_types.h"
 #include "base/log.h"
+#include "fleet/control/out_of_service.h"
 
 namespace fairlead::fleet {
 
 using kube::Json;
 namespace resources = kube::resources;
-
-namespace {
-constexpr const char* kMachineOff = "machine-off";  // value of our taint
-}
 
 MachineController::MachineController(kube::KubeApi& api, LocalHost& host, const Clock& clock, MachineControllerOptions options)
     : api_(api), host_(host), clock_(clock), options_(std::move(options)) {}
@@ -98,7 +95,7 @@ Result<kube::Next> MachineController::reconcile(const kube::ObjectKey& key) {
   }
   // Dead for certain: the host saw it. Whoever waits for proof need not wait for silence.
   if (!failed && !machine.deleting && !seen->process && (*object)["status"]["starts"].integer() > 0)
-    if (auto told = declare(machine.name, false); !told) return pass(std::move(told.error()), "say that machine " + machine.name + " is off");
+    if (auto told = declare_out_of_service(api_, clock_, machine.name, true, "its first process is gone"); !told) return pass(std::move(told.error()), "say that machine " + machine.name + " is off");
   if (auto done = write_status(std::move(*object), plan, *seen, failed); !done) return pass(std::move(done.error()), "write the status of machine " + machine.name);
   if (failed) return std::unexpected(std::move(*failed));
   if (plan.look_again_after) return kube::Next{plan.look_again_after};
@@ -217,7 +214,7 @@ Result<void> MachineController::write_down(const api::RebootRecord& record, Json
   Json noted = Json::object({{"id", record.id}, {"by", object["spec"]["reboot"]["by"].string()}, {"phase", record.phase}, {"message", record.message}, {"began", now}});
   if (record.phase != "Refused") {
     if (record.boot.empty()) noted.set("was", Json::object({{"pid", record.pid}, {"startTicks", static_cast<std::int64_t>(record.start_ticks)}}));
-    else noted.set("was", Json::object({{"boot", record.boot}}));
+    else noted.set("was", record.silent ? Json::object({{"boot", record.boot}, {"silent", true}}) : Json::object({{"boot", record.boot}}));
     Json last = Json::array();
     const auto& before = status["reboots"].items();
     for (std::size_t i = before.size() - std::min(before.size(), kKept - 1); i < before.size(); ++i) last.push(before[i]);
@@ -233,7 +230,7 @@ Result<void> MachineController::write_down(const api::RebootRecord& record, Json
 Result<void> MachineController::do_step(Step step, const api::Machine& machine, Json& object) {
   switch (step) {
     case Step::Start: {
-      if (auto told = declare(machine.name, true); !told) return std::unexpected(std::move(told.error()));
+      if (auto told = declare_out_of_service(api_, clock_, machine.name, false); !told) return std::unexpected(std::move(told.error()));
       auto started = host_.start(machine);
       if (!started) return std::unexpected(std::move(started.error()));
       Json& status = object.child("status");
@@ -249,35 +246,6 @@ Result<void> MachineController::do_step(Step step, const api::Machine& machine, 
     case Step::Forget: return forget(machine, object, true);
   }
   return fail(Code::Internal, "no such step");
-}
-
-Result<void> MachineController::declare(const std::string& name, bool in_service) {
-  auto node = api_.get(resources::nodes, {"", name});
-  if (!node) {
-    if (node.error().code == Code::NotFound) return {};
-    return std::unexpected(std::move(node.error()));
-  }
-  const auto ours = [](const Json& taint) { return taint["key"].string() == api::kOutOfService && taint["value"].string() == kMachineOff; };
-  Json taints = Json::array();
-  bool there = false;
-  for (const Json& taint : (*node)["spec"]["taints"].items()) {
-    there = there || ours(taint);
-    if (!in_service || !ours(taint)) taints.push(taint);
-  }
-  if (there == in_service) {
-    // NoSchedule: its pods stay its own, for it may be back in a moment. Who wants them elsewhere sets NoExecute.
-    if (!in_service) taints.push(Json::object({{"key", api::kOutOfService}, {"value", kMachineOff}, {"effect", "NoSchedule"}}));
-    if (taints.items().empty()) node->child("spec").erase("taints");
-    else node->child("spec").set("taints", std::move(taints));
-    auto written = api_.update(resources::nodes, *node);
-    if (!written) return std::unexpected(std::move(written.error()));
-    node = std::move(written);
-  }
-  // Back in service it says so itself.
-  if (in_service || !kube::condition_is_true(*node, "Ready")) return {};
-  kube::set_condition(*node, {.type = "Ready", .status = "False", .reason = "MachineOff", .message = "its first process is gone"}, clock_.now());
-  if (auto written = api_.update_status(resources::nodes, *node); !written) return std::unexpected(std::move(written.error()));
-  return {};
 }
 
 Result<void> MachineController::forget(const api::Machine& machine, const Json& object, bool with_node) {

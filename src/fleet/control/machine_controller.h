@@ -40,8 +40,6 @@ class MachineController final : public kube::Controller {
   Result<void> give_seat(const kube::Json& object);
   Result<void> write_down(const api::RebootRecord& record, kube::Json object);
   Result<void> do_step(Step step, const api::Machine& machine, kube::Json& object);
-  // On its Node: taint api::kOutOfService and Ready=False while it is dead for certain; the taint goes before it is started.
-  Result<void> declare(const std::string& name, bool in_service);
   Result<void> forget(const api::Machine& machine, const kube::Json& object, bool with_node);
   // Writes status if it says anything new.
   Result<void> write_status(kube::Json object, const MachinePlan& plan, const Observation& seen, const std::optional<Error>& error);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "api/join.h"
+#include "fleet/plan/power_plan.h"
 #include "kube/object.h"
 
 namespace fairlead::fleet {
@@ -69,9 +70,15 @@ HostPlan plan_host(const api::Machine& machine, const HostView& view, Instant no
     api::RebootRecord& note = plan.note.emplace(api::RebootRecord{.id = machine.spec.reboot, .phase = "Rebooting", .message = "its agent reboots it"});
     note.boot = boot_of(node);
     // What nobody has seen begin, nobody can see end.
-    if (!ready || note.boot.empty()) {
+    if (machine.spec.power == api::Power::Off) {
       note.phase = "Refused";
-      note.message = "it is silent: nobody there would hear of it; reboot it by its own means";
+      note.message = "spec.power is Off: switch it on";
+    } else if (note.boot.empty() || (!ready && !machine.spec.host->bmc)) {
+      note.phase = "Refused";
+      note.message = "it is silent: nobody there would hear of it; reboot it by its own means, or say where its BMC is (fairlead node bmc)";
+    } else if (!ready) {
+      note.silent = true;
+      note.message = "its BMC restarts it";
     }
   }
   plan.rebooted = !plan.note && machine.reboot.phase == "Rebooting" && ready && !boot_of(node).empty() && boot_of(node) != machine.reboot.boot;
@@ -91,10 +98,18 @@ HostPlan plan_host(const api::Machine& machine, const HostView& view, Instant no
   } else if (node == nullptr) {
     plan.phase = "Starting";
     plan.why = fmt::format("it has joined from {}; its agent has not reported yet", machine.host.address);
+  } else if (machine.spec.power == api::Power::Off) {
+    const bool off = machine.power.want == "Off" && machine.power.state == name(PowerState::Off);
+    plan.phase = off ? "Off" : "PoweringOff";
+    plan.why = machine.power.message.empty() ? "spec.power is Off" : machine.power.message;
+  } else if (!ready && machine.power.state == name(PowerState::Off)) {
+    plan.phase = "Off";
+    plan.why = machine.power.message;
   } else if (!ready) {
     const Json* condition = kube::find_condition(*node, "Ready");
     plan.phase = "Silent";
     plan.why = condition == nullptr ? "its agent has told nothing of itself" : fmt::format("its Node is not ready: {}", (*condition)["message"].string());
+    if (!machine.power.message.empty()) plan.why += "; " + machine.power.message;
   } else {
     plan.phase = "Running";
     plan.why = "its agent reports";

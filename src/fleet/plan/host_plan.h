@@ -11,7 +11,7 @@
 namespace fairlead::fleet {
 
 struct HostPlan {
-  std::string phase;  // Waiting, Starting, Running, Silent, Refused, Removing
+  std::string phase;  // Waiting, Starting, Running, Silent, PoweringOff, Off, Refused, Removing
   std::string why;    // one sentence
   bool forget = false;                      // our finalizer goes, and its Node if that is its own
   std::optional<api::RebootRecord> note;    // written down now, and nothing else is done in this round

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleet/ipmi.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/fd.h"
+#include "base/process.h"
+#include "fleet/redfish.h"
+
+namespace fairlead::fleet {
+
+namespace {
+
+constexpr std::chrono::seconds kLimit{40};
+constexpr std::size_t kLongestPassword = 20;  // IPMI 2.0, 22.28: Set User Password
+
+class IpmiControl final : public PowerControl {
+ public:
+  explicit IpmiControl(std::string program) : program_(std::move(program)) {}
+
+  Result<PowerState> state(const BmcAccess& access) override {
+    auto said = ask(access, "status");
+    if (!said) return std::unexpected(std::move(said.error()));
+    return read_ipmi_status(*said);
+  }
+  Result<void> act(const BmcAccess& access, PowerAction action) override {
+    auto now = state(access);
+    if (!now) return std::unexpected(std::move(now.error()));
+    if (action == PowerAction::On ? *now == PowerState::On : *now == PowerState::Off && action != PowerAction::ForceRestart) return {};
+    const char* word = "on";
+    switch (action) {
+      case PowerAction::On: break;
+      case PowerAction::ForceOff: word = "off"; break;
+      case PowerAction::GracefulShutdown: word = "soft"; break;
+      case PowerAction::ForceRestart: word = *now == PowerState::Off ? "on" : "reset"; break;
+    }
+    auto said = ask(access, word);
+    if (!said) return std::unexpected(std::move(said.error()));
+    return {};
+  }
+
+ private:
+  // The password goes by a file that is in memory alone: arguments and environments can be read by others.
+  Result<std::string> ask(const BmcAccess& access, const char* word) const {
+    if (access.password.size() > kLongestPassword) return fail(Code::Invalid, fmt::format("the password in Secret {} has more than the {} characters that IPMI allows", access.bmc.secret, kLongestPassword));
+    const Fd password(::memfd_create("bmc", MFD_CLOEXEC));
+    if (!password || ::write(password.get(), access.password.data(), access.password.size()) != static_cast<ssize_t>(access.password.size())) return fail_errno(errno, "hand the password to ipmitool");
+    constexpr int kInChild = 3;
+    Command command{.argv = {program_, "-I", "lanplus", "-H", access.bmc.host, "-p", std::to_string(access.bmc.port), "-U", access.user, "-f", fmt::format("/proc/self/fd/{}", kInChild), "-L", "OPERATOR", "-N", "3", "-R", "3", "chassis", "power", word}};
+    command.pass = {{password.get(), kInChild}};
+    auto ran = run(command, kLimit);
+    if (!ran && ran.error().code == Code::NotFound) return fail(Code::Unavailable, "ipmitool is not installed on the server's machine: apt install ipmitool");
+    if (!ran) return pass(std::move(ran.error()), "ipmitool");
+    if (ran->exit.code != 0) {
+      std::string why = ran->err.empty() ? ran->out : ran->err;
+      why.resize(std::min<std::size_t>(why.size(), 300));
+      std::replace_if(why.begin(), why.end(), [](unsigned char c) { return c < ' ' || c >= 0x7f; }, ' ');
+      while (why.ends_with(' ')) why.pop_back();
+      return fail(Code::Unavailable, fmt::format("its BMC does not answer ({} chassis power {}): {}", program_, word, why));
+    }
+    return std::move(ran->out);
+  }
+  const std::string program_;
+};
+
+}  // namespace
+
+Result<PowerState> read_ipmi_status(std::string_view text) {
+  if (text.find("Chassis Power is on") != text.npos) return PowerState::On;
+  if (text.find("Chassis Power is off") != text.npos) return PowerState::Off;
+  return fail(Code::Invalid, "its BMC does not say whether the power is on");
+}
+
+std::unique_ptr<PowerControl> make_ipmi_control(std::string program) { return std::make_unique<IpmiControl>(std::move(program)); }
+
+namespace {
+
+class EitherControl final : public PowerControl {
+ public:
+  Result<PowerState> state(const BmcAccess& access) override { return of(access).state(access); }
+  Result<void> act(const BmcAccess& access, PowerAction action) override { return of(access).act(access, action); }
+
+ private:
+  PowerControl& of(const BmcAccess& access) { return access.bmc.kind == api::Bmc::Kind::Ipmi ? *ipmi_ : *redfish_; }
+  std::unique_ptr<PowerControl> redfish_ = make_redfish_control(), ipmi_ = make_ipmi_control();
+};
+
+}  // namespace
+
+std::unique_ptr<PowerControl> make_power_control() { return std::make_unique<EitherControl>(); }
+
+}  // namespace fairlead::fleet
