@@ -19,7 +19,7 @@ struct BmcAccess {
 class PowerControl {
  public:
   virtual ~PowerControl() = default;
-  // Unavailable: it does not answer, or is not the one that is trusted (its key is told). Unauthorized: not with this user. NotFound: no such system. Invalid: it says what no BMC should.
+  // Unavailable: it does not answer, or is not the one that is trusted (its key is told). Unauthorized: not with this user (by IPMI: Unavailable, since the board is then silent). NotFound: no such system. Invalid: it says what no BMC should.
   virtual Result<PowerState> state(const BmcAccess& access) = 0;
   // Returns when the BMC has taken it, which is before it is so; also when it is so already. Unsupported: it cannot do that.
   virtual Result<void> act(const BmcAccess& access, PowerAction action) = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One suite for the fake and for Redfish against our own service; and what only Redfish and IPMI have.
+// One suite for the fake, for Redfish against our own service, and for IPMI by ipmitool against OpenIPMI's simulated board; and what only one of them has.
 #include "fleet/power_control.h"
 
 #include <fmt/format.h>
@@ -7,8 +7,12 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <optional>
+#include <thread>
 
+#include "base/encoding.h"
 #include "base/files.h"
+#include "base/process.h"
 #include "fleet/fake_power.h"
 #include "fleet/ipmi.h"
 #include "fleet/redfish.h"
@@ -80,12 +84,77 @@ class RedfishBoard final : public Board {
   std::unique_ptr<PowerControl> control_ = make_power_control();
 };
 
+// OpenIPMI's simulated board, asked by the real ipmitool.
+class IpmiBoard final : public Board {
+ public:
+  IpmiBoard() {
+    const std::string script = folder_.write("board.sh", fmt::format(R"SH(#!/bin/sh
+shift
+while [ $# -gt 0 ]; do
+  case "$1" in
+  get) shift; [ "$1" = power ] && echo "power:$(cat {0}/power)" || echo "$1:0" ;;
+  set) [ "$2" != power ] || {{ echo "$3" > {0}/power; echo "power $3" >> {0}/told; }}
+       [ "$2" != shutdown ] || {{ echo 0 > {0}/power; echo shutdown >> {0}/told; }}
+       [ "$2" != reset ] || echo reset >> {0}/told
+       shift 2 ;;
+  check) shift ;;
+  esac
+  shift
+done
+)SH", folder_.path()));
+    ::chmod(script.c_str(), 0755);
+    folder_.write("power", "1\n");
+    folder_.write("lan.conf", fmt::format(R"(name "board"
+set_working_mc 0x20
+  startlan 1
+    addr 127.0.0.1 {0}
+    priv_limit admin
+    allowed_auths_callback none md2 md5 straight
+    allowed_auths_user none md2 md5 straight
+    allowed_auths_operator none md2 md5 straight
+    allowed_auths_admin none md2 md5 straight
+    guid a123456789abcdefa123456789abcdef
+  endlan
+  chassis_control "{1} 0x20"
+  user 1 true "" "none" user 10 none md2 md5 straight
+  user 2 true "admin" "secret" admin 10 none md2 md5 straight
+)", kPort, script));
+    folder_.write("board.emu", "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02\nmc_enable 0x20\n");
+    auto child = Child::start({.argv = {"ipmi_sim", "-c", folder_.path() + "/lan.conf", "-f", folder_.path() + "/board.emu", "-s", folder_.path(), "-n"}, .die_with_parent = true});
+    if (child) board_.emplace(std::move(*child));
+    for (int i = 0; board_ && i < 100 && !control_->state(access()); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  bool there() const { return board_.has_value(); }
+  PowerControl& control() override { return *control_; }
+  BmcAccess access() override { return {.bmc = {.kind = api::Bmc::Kind::Ipmi, .host = "127.0.0.1", .port = kPort, .secret = "s"}, .user = "admin", .password = "secret"}; }
+  std::vector<PowerAction> told() override {
+    std::vector<PowerAction> out;
+    const auto said = read_file(folder_.path() + "/told");
+    for (const std::string& line : split(said ? *said : "", '\n'))
+      if (line == "power 0") out.push_back(PowerAction::ForceOff);
+      else if (line == "power 1") out.push_back(PowerAction::On);
+      else if (line == "reset") out.push_back(PowerAction::ForceRestart);
+      else if (line == "shutdown") out.push_back(PowerAction::GracefulShutdown);
+    return out;
+  }
+
+ private:
+  static constexpr unsigned short kPort = 19'623;
+  const http::TestFolder folder_;
+  std::optional<Child> board_;
+  std::unique_ptr<PowerControl> control_ = make_power_control();
+};
+
 template <class T>
 class AnyPowerControl : public testing::Test {
  protected:
+  void SetUp() override {
+    if constexpr (std::is_same_v<T, IpmiBoard>)
+      if (!board_.there()) GTEST_SKIP() << "ipmi_sim is not installed (package openipmi)";
+  }
   T board_;
 };
-using Boards = testing::Types<FakeBoard, RedfishBoard>;
+using Boards = testing::Types<FakeBoard, RedfishBoard, IpmiBoard>;
 TYPED_TEST_SUITE(AnyPowerControl, Boards);
 
 TYPED_TEST(AnyPowerControl, SwitchesAndTells) {
@@ -108,8 +177,9 @@ TYPED_TEST(AnyPowerControl, SwitchesAndTells) {
 TYPED_TEST(AnyPowerControl, LetsNobodyElseIn) {
   BmcAccess access = this->board_.access();
   access.password = "wrong";
-  EXPECT_EQ(this->board_.control().state(access).error().code, Code::Unauthorized);
-  EXPECT_EQ(this->board_.control().act(access, PowerAction::ForceOff).error().code, Code::Unauthorized);
+  const Code refused = access.bmc.kind == api::Bmc::Kind::Ipmi ? Code::Unavailable : Code::Unauthorized;
+  EXPECT_EQ(this->board_.control().state(access).error().code, refused);
+  EXPECT_EQ(this->board_.control().act(access, PowerAction::ForceOff).error().code, refused);
   EXPECT_THAT(this->board_.control().state(access).error().message, Not(HasSubstr("wrong")));
   EXPECT_TRUE(this->board_.told().empty());
 }
@@ -177,7 +247,7 @@ TEST(Redfish, AnswersThatAreNoneAreErrors) {
   EXPECT_EQ(read_redfish_system(R"({"PowerState": "PoweringOff"})")->state, PowerState::Changing);
 }
 
-// In place of ipmitool: what it is asked, and what the real one answers. (The real one against a simulated board: tests/integration/power_test.sh.)
+// In place of ipmitool: how it is asked.
 TEST(Ipmi, AsksByIpmitoolWithoutShowingThePassword) {
   const http::TestFolder folder;
   const std::string program = folder.write("ipmitool", "#!/bin/sh\necho \"$@\" >> " + folder.path() + "/asked\nread -r password < /proc/self/fd/3\n[ \"$password\" = pass ] || { echo 'Error: Unable to establish IPMI v2 / RMCP+ session' >&2; exit 1; }\necho 'Chassis Power is on'\n");
