@@ -10,7 +10,6 @@
 
 #include "base/fd.h"
 #include "base/process.h"
-#include "fleet/redfish.h"
 
 namespace fairlead::fleet {
 
@@ -81,21 +80,5 @@ Result<PowerState> read_ipmi_status(std::string_view text) {
 }
 
 std::unique_ptr<PowerControl> make_ipmi_control(std::string program) { return std::make_unique<IpmiControl>(std::move(program)); }
-
-namespace {
-
-class EitherControl final : public PowerControl {
- public:
-  Result<PowerState> state(const BmcAccess& access) override { return of(access).state(access); }
-  Result<void> act(const BmcAccess& access, PowerAction action) override { return of(access).act(access, action); }
-
- private:
-  PowerControl& of(const BmcAccess& access) { return access.bmc.kind == api::Bmc::Kind::Ipmi ? *ipmi_ : *redfish_; }
-  std::unique_ptr<PowerControl> redfish_ = make_redfish_control(), ipmi_ = make_ipmi_control();
-};
-
-}  // namespace
-
-std::unique_ptr<PowerControl> make_power_control() { return std::make_unique<EitherControl>(); }
 
 }  // namespace fairlead::fleet
