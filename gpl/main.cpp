@@ -495,7 +495,7 @@ int main_of(int argc, char** argv) {
       "  reconfigure HASH [--always] [--restart]   wait for them, then tell slurmctld and the nodes to read them, and see that it stands them\n"
       "  generation                            of the configuration in use here\n"
       "  sessions                              who is in this login container (JSON)\n"
-      "  nodes | drain | undrain | forget | requeue | cancel   what Slurm knows of its nodes, and steps of a scale-down\n"
+      "  nodes | drain | undrain | lift | forget | requeue | cancel   what Slurm knows of its nodes, and steps of a scale-down\n"
       "  check-look | check-run | check-cancel | check-drain | check-comment | check-try | check-settle   checks of nodes as jobs, and what follows from them\n"
       "  queue-look | queue-hold | queue-release | queue-requeue | queue-comment   jobs whose quotas are kept by Fairlead, and steps of their admission\n"
       "  died NODE ENDED|- WHY [POD-UID@MACHINE]   its processes are gone: Slurm requeues their jobs, which start again without delay\n"

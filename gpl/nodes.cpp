@@ -590,7 +590,7 @@ std::string reason_of_death(const NodeRecord& node, const std::string& ours) {
 }
 
 bool is_node_command(std::string_view command) {
-  return command == "expect" || command == "nodes" || command == "drain" || command == "undrain" || command == "forget" || command == "requeue" || command == "cancel";
+  return command == "expect" || command == "nodes" || command == "drain" || command == "undrain" || command == "forget" || command == "requeue" || command == "cancel" || command == "lift";
 }
 
 int not_as_supposed(const std::string& why) {
@@ -611,8 +611,8 @@ int run_node_command(const std::vector<std::string>& arguments) {
   const std::string name = arguments.size() > 1 ? arguments[1] : "";
   const bool listing = command == "nodes", ends = command == "requeue" || command == "cancel";
   const auto asked = listing ? read_listing(arguments) : std::optional<Listing>();
-  if (listing ? !asked : !host_name(name) || (ends ? arguments.size() < 3 : arguments.size() != (command == "drain" || command == "expect" ? 3u : 2u))) {
-    std::fputs("usage: fairlead-slurm nodes [--port N] [--nodes worker-[3-5],worker-9] [--queue N] | drain NODE REASON | undrain NODE | forget NODE | expect NODE DEFINITION | requeue NODE JOB... | cancel NODE JOB...\n", stderr);
+  if (listing ? !asked : !host_name(name) || (ends ? arguments.size() < 3 : arguments.size() != (command == "drain" || command == "expect" || command == "lift" ? 3u : 2u))) {
+    std::fputs("usage: fairlead-slurm nodes [--port N] [--nodes worker-[3-5],worker-9] [--queue N] | drain NODE REASON | undrain NODE | lift NODE REASON | forget NODE | expect NODE DEFINITION | requeue NODE JOB... | cancel NODE JOB...\n", stderr);
     return 2;
   }
   Result<std::vector<QueuedJob>> queue = std::vector<QueuedJob>();
@@ -627,7 +627,7 @@ int run_node_command(const std::vector<std::string>& arguments) {
   const std::string target = "nodename=" + name;
   if (command == "expect") return expect(name, arguments[2], found == seen->nodes.end() ? nullptr : &*found, seen->jobs);
   if (found == seen->nodes.end()) {
-    if (command == "forget" || command == "undrain") return 0;
+    if (command == "forget" || command == "undrain" || command == "lift") return 0;
     return not_as_supposed("Slurm has no node " + name);
   }
   if (command == "drain") {
@@ -641,6 +641,11 @@ int run_node_command(const std::vector<std::string>& arguments) {
     if (failing(*found) || !reason_is_ours(found->reason)) return not_as_supposed(fmt::format("{} was drained by {}: {}", name, found->by, found->reason));
     // Not "resume", which would also bring back a node that is DOWN. Slurm 22.05.8 calls the node silent until its next ping, about a second later.
     return tell_slurm({"scontrol", "update", target, "state=undrain"});
+  }
+  if (command == "lift") {
+    if (!found->has("DRAIN") && !failing(*found) && !found->has("DOWN")) return 0;
+    if (found->reason != arguments[2]) return not_as_supposed(fmt::format("{} is out of service by {}: {}", name, found->by, found->reason));
+    return tell_slurm({"scontrol", "update", target, "state=resume"});
   }
   if (command == "forget") {
     if (!is_empty(*found, seen->jobs)) return not_as_supposed(name + " is not empty");

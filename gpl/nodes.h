@@ -96,7 +96,7 @@ bool says_no_answer(std::string_view text);
 void append_json(std::string& out, std::string_view text);
 void append_json(std::string& out, const std::vector<std::string>& list);
 
-// The commands nodes, drain, undrain, forget, expect, requeue and cancel. `nodes --nodes LIST` prints all nodes, but only the jobs that run on those of the list or insist on them; with `--queue N` also the first N jobs that
+// The commands nodes, drain, undrain, lift, forget, expect, requeue and cancel. `lift NODE REASON` puts a node in service again that is out of it, whoever did that, for exactly this reason. `nodes --nodes LIST` prints all nodes, but only the jobs that run on those of the list or insist on them; with `--queue N` also the first N jobs that
 // wait. `expect NODE DEFINITION` makes the record of a worker that is not there, DOWN, so that jobs may wait for it; one that is there and serves or has jobs is left alone.
 bool is_node_command(std::string_view command);
 // Exit status 0: done, or it was so already. 1: Slurm refused: stderr says what. 2: usage. 3: the node is not as the command supposes; nothing was done. 4: Slurm did not answer, or not to its end: what was done is

@@ -66,6 +66,84 @@ TEST_F(NodeRecovery, ALabelReplacesWhenTheJobHasEnded) {
   EXPECT_EQ(site.summary("ml"), "3/3");
 }
 
+// The Slurm operator's word: `scontrol update nodename=gpu-0 state=fail reason="Action:..."`.
+struct SlurmReason : NodeRecovery {
+  Json slurm() { return site.api.all("slurmclusters").begin()->second; }
+  std::string pod_uid() {
+    for (const auto& [key, pod] : site.api.all("pods"))
+      if (pod["spec"]["nodeName"].string() == node() && pod["metadata"]["labels"][api::kSlurmRoleLabel].string() == "worker") return worker = kube::name_of(pod), kube::uid_of(pod);
+    return "";
+  }
+  void say(const char* action, const char* id, bool exact = true) {
+    const std::string uid = pod_uid();
+    Json object = slurm();
+    object.child("status").set("nodeActions", Json::object({{worker, Json::object({{"action", action}, {"id", id}, {"uid", uid}, {"reason", std::string("Action:") + action}, {"by", "root"}, {"exact", exact}})}}));
+    ASSERT_TRUE(site.api.update_status(resources::slurm_clusters, object));
+  }
+  std::string worker;
+};
+
+TEST_F(SlurmReason, RebootsOnce) {
+  site.create("ml", site.spec(2));
+  site.settle();
+  const std::string on = node(), id = kube::name_of(first());
+  say("Reboot", "r1", false);
+  site.settle();
+  EXPECT_EQ(site.reboots[on], 1);
+  EXPECT_EQ(label(on), "Schedulable");
+  EXPECT_FALSE(noted());
+  EXPECT_EQ(kube::name_of(first()), id);
+  EXPECT_EQ(first()["spec"]["reboot"]["by"].string(), "reason \"Action:Reboot\" in Slurm, by root (taken for Action:Reboot)");
+  // Slurm still says it, of the worker that was there before.
+  for (int i = 0; i < 20; ++i) site.reconcile(), site.tick();
+  EXPECT_EQ(site.reboots[on], 1);
+  say("Reboot", "r2");
+  site.settle();
+  EXPECT_EQ(site.reboots[on], 2);
+  EXPECT_EQ(site.summary("ml"), "4/4");
+}
+
+TEST_F(SlurmReason, ReplacesWhenTheJobHasEnded) {
+  site.create("ml", site.spec(1));
+  site.settle();
+  site.busy.insert("cluster-ml/gpu-0");
+  const std::string on = node();
+  say("Replace", "r1");
+  for (int i = 0; i < 40; ++i) site.reconcile(), site.tick();
+  EXPECT_TRUE(site.api.all("nodes").contains({"", on})) << "its job runs";
+  site.busy.clear();
+  site.settle();
+  EXPECT_EQ(site.numbers("gpu"), "1'");
+  EXPECT_FALSE(site.api.all("nodes").contains({"", on}));
+}
+
+TEST_F(SlurmReason, OfAnotherPodOrWithoutRecoveryIsLeftAlone) {
+  Json spec = site.spec(2);
+  spec.set("nodeRecovery", "None");
+  site.create("ml", spec);
+  site.settle();
+  const std::string on = node();
+  say("Reboot", "r1");
+  for (int i = 0; i < 20; ++i) site.reconcile(), site.tick();
+  EXPECT_EQ(site.reboots[on], 0);
+  EXPECT_THAT(first()["status"]["message"].string(), HasSubstr("nodeRecovery None"));
+}
+
+TEST_F(SlurmReason, TakenBackBeforeItWasBegunNothingIsDone) {
+  site.create("ml", site.spec(2));
+  site.settle();
+  const std::string on = node();
+  say("Reboot", "r1");
+  while (!noted()) site.reconcile();
+  Json object = slurm();
+  object.child("status").erase("nodeActions");
+  ASSERT_TRUE(site.api.update_status(resources::slurm_clusters, object));
+  site.settle();
+  EXPECT_EQ(site.reboots[on], 0);
+  EXPECT_EQ(label(on), "Schedulable");
+  EXPECT_FALSE(noted());
+}
+
 // A host that was taken as a spare machine has no label of the cluster on its Machine: its Node has, and the word that it has rebooted stands in the Machine alone.
 TEST_F(NodeRecovery, AClusterHearsOfTheMachineOfAHostThatItTook) {
   const Json node = Json::object({{"metadata", Json::object({{"name", "host-7"}, {"labels", Json::object({{api::kInstanceLabel, "i-1"}})}})}});

@@ -260,6 +260,7 @@ class Planner {
   bool reboots(One& one, const Json& node, const Json* machine);
 
   // What the label of its Node's health asks for becomes a request at the instance (cluster_health.cpp).
+  const Json* slurm_action(const One& one) const;
   void recover(One& one, const Json& node);
 
   // ---- software updates (cluster_software.cpp)

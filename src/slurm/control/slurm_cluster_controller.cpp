@@ -175,7 +175,7 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
     for (auto at = ended_.lower_bound({key.space, ""}); at != ended_.end() && at->first.space == key.space; ++at) snapshot.ended.emplace(at->first.name, at->second);
   }
   const Instant asked = clock_.now();
-  snapshot.look_due = look_due(key, asked);
+  snapshot.look_due = look_due(key, asked, asks_for_actions(*cluster) ? kActionLook : kRareLook);
   if (const auto at = wants_look(snapshot, options_.default_image, asked)) snapshot.view = look(*at);
   if (snapshot.view) {
     // Machines whose pods are gone, and whose slurmd Slurm still knows.
@@ -287,10 +287,10 @@ Result<std::map<std::string, std::string>> SlurmClusterController::copied_key(co
   return std::map<std::string, std::string>{{"munge.key", std::move(*key)}};
 }
 
-bool SlurmClusterController::look_due(const kube::ObjectKey& key, Instant now) {
+bool SlurmClusterController::look_due(const kube::ObjectKey& key, Instant now, std::chrono::nanoseconds often) {
   const std::lock_guard lock(mutex_);
   const auto last = looked_.find(key);
-  return last == looked_.end() || now < last->second || now >= last->second + kRareLook;
+  return last == looked_.end() || now < last->second || now >= last->second + often;
 }
 
 Result<void> SlurmClusterController::still_wanted(const Step& step, const Json& cluster, Instant asked) {
@@ -311,7 +311,7 @@ Result<void> SlurmClusterController::still_wanted(const Step& step, const Json& 
     return {};
   }
   if (node->tell.verb == NodeVerb::Died) return still_dead(*node, kube::space_of(cluster));
-  if (node->tell.verb != NodeVerb::Undrain) return {};
+  if (node->tell.verb != NodeVerb::Undrain && node->tell.verb != NodeVerb::Lift) return {};
   // Jobs would begin on a worker that has seconds to live.
   auto pod = api_.get(resources::pods, {kube::space_of(cluster), node->tell.node});
   if (!pod || kube::uid_of(*pod) != node->pod_uid || kube::deleting(*pod)) return fail(Code::Conflict, "its pod is ending or another one");

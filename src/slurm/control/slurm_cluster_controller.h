@@ -43,7 +43,7 @@ class SlurmClusterController final : public kube::Controller {
   Result<void> leave_sets_alone(const kube::ObjectKey& key);
   Neighbours neighbours_of(const kube::Json& cluster) const;
   Result<std::map<std::string, std::string>> copied_key(const kube::Json& cluster, const api::ClusterRef& from);
-  bool look_due(const kube::ObjectKey& key, Instant now);
+  bool look_due(const kube::ObjectKey& key, Instant now, std::chrono::nanoseconds often);
   // What Slurm knows now; nothing: it did not answer, which permits nothing.
   std::optional<SlurmView> look(const Look& at);
   Trial try_config(const TrialWanted& wanted);

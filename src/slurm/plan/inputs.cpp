@@ -242,6 +242,8 @@ std::vector<ConfigOf> wants_configs(const Snapshot& snapshot, const ObjectOption
   return unseen_configs(snapshot, cluster, rollout.mounted);
 }
 
+bool asks_for_actions(const Json& cluster) { return !cluster["metadata"]["labels"][api::kClusterLabel].string().empty(); }
+
 std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& default_image, Instant now) {
   const SlurmCluster cluster = read_cluster(snapshot, default_image);
   if (cluster.deleting || cluster.paused || !cluster.problems.empty()) return std::nullopt;

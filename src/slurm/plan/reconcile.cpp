@@ -51,6 +51,7 @@ Plan ClusterPlanner::run() {
   plan_versions();
   const bool common = plan_common();
   plan_lost();
+  plan_actions_asked();
   plan_workers();
   const bool claims = plan_claims();
   if (common && claims) {

@@ -69,6 +69,7 @@ class ClusterPlanner {
   void plan_versions();
   // Workers that are proven to be dead.
   void plan_lost();
+  void plan_actions_asked();
   void say_autoscaling();
   static constexpr std::chrono::seconds kFollow{5};
   // Which workers are to be there, and what is done with the others: kind by kind.

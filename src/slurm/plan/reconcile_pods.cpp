@@ -9,6 +9,7 @@
 
 #include "api/node_set.h"
 #include "api/slurm_import.h"
+#include "slurm/plan/actions.h"
 #include "slurm/plan/accounting.h"
 #include "slurm/plan/backup.h"
 #include "slurm/plan/inputs.h"
@@ -47,6 +48,26 @@ void ClusterPlanner::plan_lost() {
     const auto proof = proof_of_death(pod, "slurmd", find(snapshot_.nodes, pod["spec"]["nodeName"].string()));
     if (proof && proof->machine) plan_.steps.push_back(DeletePod{.key = kube::key_of(pod), .uid = kube::uid_of(pod), .why = proof->why, .version = kube::version_of(pod), .forget = true});
   }
+}
+
+// Only where somebody has the machines who reboots and replaces them (docs/design/050).
+void ClusterPlanner::plan_actions_asked() {
+  if (!asks_for_actions(snapshot_.cluster)) return;
+  ActionsInput input{.memory = snapshot_.cluster["status"]["nodeActions"], .view = snapshot_.view};
+  for (const auto& [name, pod] : snapshot_.pods)
+    if (of_role(pod, cluster_, Role::Worker)) input.pods[name] = &pod;
+  for (const auto& [name, node] : snapshot_.nodes) input.nodes[name] = &node;
+  ActionsPlan asked = plan_actions(input);
+  if (asked.memory.is_null()) object_.child("status").erase("nodeActions");
+  else object_.child("status").set("nodeActions", std::move(asked.memory));
+  auto& notes = views_[Role::Worker].leaving;
+  notes.insert(notes.end(), asked.notes.begin(), asked.notes.end());
+  look_again_in(kActionLook);
+  if (const Json* head = ready_head(snapshot_, cluster_))
+    for (auto& tell : asked.steps) {
+      const Json* pod = find(snapshot_.pods, tell.node);
+      plan_.steps.push_back(NodeStep{kube::key_of(*head), std::move(tell), pod ? kube::uid_of(*pod) : ""});
+    }
 }
 
 void ClusterPlanner::say_autoscaling() {

@@ -441,6 +441,7 @@ std::string_view text(NodeVerb verb) {
     case NodeVerb::Cancel: return "cancel";
     case NodeVerb::Died: return "died";
     case NodeVerb::Expect: return "expect";
+    case NodeVerb::Lift: return "lift";
   }
   return "";
 }

@@ -43,7 +43,7 @@ struct EndPod {  // nothing of Slurm runs in it
   int ordinal = 0;
   std::string why;
 };
-enum class NodeVerb { Drain, Undrain, Forget, Requeue, Cancel, Died, Expect };
+enum class NodeVerb { Drain, Undrain, Forget, Requeue, Cancel, Died, Expect, Lift };
 std::string_view text(NodeVerb verb);  // as fairlead-slurm knows it
 struct TellSlurm {
   NodeVerb verb = NodeVerb::Drain;

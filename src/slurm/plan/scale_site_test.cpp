@@ -270,6 +270,7 @@ class Site {
         for (const auto& id : step.arguments) jobs_.erase(std::stoi(id));
         break;
       case NodeVerb::Died: ADD_FAILURE() << "no scale-down says that a worker died"; break;
+      case NodeVerb::Lift: ADD_FAILURE() << "no scale-down lifts what people asked for"; break;
       case NodeVerb::Expect: ADD_FAILURE() << "no number here follows the queue"; break;
     }
   }
