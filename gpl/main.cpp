@@ -30,6 +30,7 @@
 #include "hold.h"
 #include "id_mark.h"
 #include "jail.h"
+#include "deep_check.h"
 #include "lifecycle.h"
 #include "limits.h"
 #include "mark.h"
@@ -286,6 +287,12 @@ int run_login() {
   return status;
 }
 
+int run_check_of_machine() {
+  const auto options = deep_check_options(own_environment());
+  if (!options) return complain(options.error());
+  return run_deep_check(*options);
+}
+
 // A script of a machine's life, where Slurm's commands work if there is Slurm.
 int run_script() {
   auto options = lifecycle_options(own_environment());
@@ -442,6 +449,7 @@ int main_of(int argc, char** argv) {
   if (command == "worker") return run_worker();
   if (command == "login") return run_login();
   if (command == "lifecycle") return run_script();
+  if (command == "deep-check") return run_check_of_machine();
   if (command == "accounting") return run_accounting();
   if (command == "rest") return run_rest();
   if (command == "meet-accounting" && !first.empty()) return meet_accounting(first);
@@ -478,6 +486,7 @@ int main_of(int argc, char** argv) {
   std::fputs(
       "fairlead-slurm: companion of Slurm's daemons, run inside their containers.\n"
       "  munge | controller | worker | login | accounting | database | rest   prepare the container and run that daemon\n"
+      "  deep-check                            try processors, memory, disk and devices of a machine, and end with 1 if it has a fault\n"
       "  lifecycle                             run a script of a machine's life, once, and end with its status\n"
       "  backups                               of the accounting database, one now and then\n"
       "  list-backups | restore-accounting NAME|latest [--force]\n"

@@ -204,6 +204,18 @@ seen '"DRAIN" in n["state"] and n["reason"] == "loose cable" and "slurmd" not in
 refused 3 'loose cable' undrain worker-0
 ok 'whoever set a node down keeps the reason, and the drain'
 
+for state in fail drain down; do
+  inside scontrol update nodename=worker-0 state=resume 2> /dev/null || true
+  inside scontrol update nodename=worker-0 state=$state reason='Action:Reboot'
+  refused 3 'Action:Reboot' lift worker-0 'Action:Replace'
+  companion lift worker-0 'Action:Reboot'
+  seen 'not {"FAIL", "DRAIN", "DOWN"} & set(n["state"])' || fail "not lifted from $state: $(cat "$work/nodes.log")"
+  companion lift worker-0 'Action:Reboot'
+done
+inside scontrol update nodename=worker-0 state=down reason='loose cable'
+inside scontrol update nodename=worker-0 state=drain reason='loose cable'
+ok 'a state that was set for a reason is lifted for exactly this one'
+
 named=$(inside sbatch --parsable -o /dev/null -w worker-0 --wrap true)
 companion forget worker-0
 seen "n == {} and j['$named']['requested'] == ['worker-0'] and j['$named']['nodes'] == []" || fail "forgotten: $(cat "$work/nodes.log")"

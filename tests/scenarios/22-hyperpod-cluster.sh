@@ -100,6 +100,14 @@ until_true 30 'another boot' bash -c "$(declare -f boot k); export node=$node; [
 until_true 60 'and takes jobs' same gpu-2 on srun -p train -w gpu-2 hostname
 note 'a rebooted node is the same one, booted anew'
 
+# Through Slurm, as HyperPod's users do it; mistyped, too.
+before=$(boot)
+on scontrol update nodename=gpu-2 state=fail reason='action: reboot'
+until_true 120 'it has rebooted for what was said in Slurm' bash -c "$(declare -f boot k); export node=$node; now=\$(boot); [ -n \"\$now\" ] && [ \"\$now\" != '$before' ]"
+until_true 90 'and is in service again' same gpu-2 on srun --immediate=5 -p train -w gpu-2 hostname
+until_true 30 'it is told by whom it was asked' says 'reason "action: reboot" in Slurm' k get instance "$node" -o 'jsonpath={.spec.reboot.by}'
+note 'Action:Reboot as reason of a node in Slurm reboots its machine'
+
 sm update-cluster --cluster-name ml --instance-groups "[$(group gpu ml.g5.xlarge 1 "$compute"), $(group cpu ml.m5.large 1 '{"NodeType": "Compute", "PartitionNames": ["cpu"]}')]" > /dev/null
 until_true 120 'another group, and fewer of this one' same $'cpu\t1\t1\ngpu\t1\t1' bash -c "$(declare -f sm as); export SCENARIO_FAIRLEAD='$SCENARIO_FAIRLEAD' clients='$clients'; sm describe-cluster --cluster-name ml --query 'InstanceGroups[?SlurmConfig.NodeType==\`Compute\`].[InstanceGroupName,CurrentCount,TargetCount]' --output text | sort"
 until_true 60 'its partition' same cpu-0 on srun -p cpu hostname
