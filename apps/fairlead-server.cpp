@@ -327,6 +327,7 @@ int main(int argc, char** argv) {
   });
   app.add_option("--eks-endpoint", flags.eks_endpoint, "how clients reach its API (default: as this server does)")->group(aws)->type_name("URL");
   app.add_option("--s3-directory", flags.s3_directory, "folder with a folder for each bucket, from which lifecycle scripts are read (default: s3 in the state directory, where the server makes local machines)")->group(aws)->type_name("DIR");
+  app.add_option("--deep-health-check-seconds", flags.deep_check, "seconds that a deep health check puts a machine under load")->group(aws)->capture_default_str()->check(CLI::Range(3, 86'400));
   app.add_option("--script-limit", flags.script_limit, "seconds that a lifecycle script may take")->group(aws)->capture_default_str()->check(CLI::Range(1, 86'400));
   app.add_option("--cluster-storage-class", flags.cluster_storage_class, "StorageClass, of ReadWriteMany volumes, for what CreateCluster makes (default: the site's default class)")->group(aws)->type_name("NAME");
   app.add_flag("--cluster-machines,!--no-cluster-machines", flags.cluster_machines, "what CreateCluster asks for beyond the spare machines is made on this machine, where local nodes are made (default); else it waits for machines")->group(aws);

@@ -72,7 +72,7 @@ struct Flags {
   bool local_machines = false;
   std::string cluster_storage_class;
   std::string s3_directory;
-  int script_limit = 3600;
+  int script_limit = 3600, deep_check = 60;
   bool cluster_machines = true;
   std::string node_ca_cert, node_ca_key, node_api_server;
 };
@@ -90,7 +90,7 @@ inline std::vector<std::string> closed_ranges(const Flags& flags, const fleet::R
 inline kube::Json companion_folder(const std::string& path) { return kube::Json::object({{"hostPath", kube::Json::object({{"path", path}, {"type", "Directory"}})}}); }
 
 inline fleet::ClusterPlanOptions cluster_options(const Flags& flags, const std::string& image, kube::Json companion, bool makes_machines) {
-  return {.makes_machines = makes_machines, .storage_class = flags.cluster_storage_class, .scripts = {.image = image, .companion = std::move(companion), .limit = std::chrono::seconds(flags.script_limit)}};
+  return {.makes_machines = makes_machines, .storage_class = flags.cluster_storage_class, .scripts = {.image = image, .companion = std::move(companion), .limit = std::chrono::seconds(flags.script_limit), .check = std::chrono::seconds(flags.deep_check)}};
 }
 
 // A folder with a folder for each bucket, where lifecycle scripts lie; empty: there is none. It need not be there yet.

@@ -170,7 +170,7 @@ Result<Found> try_disk(const std::string& folder, std::uint64_t bytes, std::chro
   };
   const auto began = Clock::now();
   std::uint64_t written = 0;
-  while (written < bytes && (written == 0 || Clock::now() - began < limit / 2)) {
+  while (written < bytes && (written == 0 || Clock::now() - began < std::chrono::duration<double>(limit) / 2)) {
     fill(written);
     const auto* const from = reinterpret_cast<const char*>(part.data());
     std::size_t done = 0;

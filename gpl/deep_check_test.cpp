@@ -2,6 +2,11 @@
 #include "deep_check.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "base/files.h"
 

@@ -216,6 +216,12 @@ InstanceGroup read_group(const Json& from, const std::string& where, const Json&
     else out.taints.push(taint);
   }
   out.scripts = read_scripts(from["lifeCycleConfig"], problem);
+  for (const Json& check : from["onStartDeepHealthChecks"].items()) {
+    if (check.string() != "InstanceStress") problem("onStartDeepHealthChecks", fmt::format("\"{}\": InstanceStress alone is served", check.string()));
+    else out.checks_on_start = true;
+  }
+  // As in HyperPod: while it is checked a node carries a taint of ours, and who sets taints would have others taken for it.
+  if (out.checks_on_start && !out.taints.items().empty()) problem("kubernetesConfig.taints", "not in a group with onStartDeepHealthChecks");
   read_numbers(out, from, where, problems);
   for (const Json& one : status.items())
     if (one["instanceGroupName"].string() == out.name) read_numbers(out, one, "status of " + out.name, problems);
@@ -338,6 +344,9 @@ Instance read_instance(const Json& object) {
   out.attempt = static_cast<int>(spec["attempt"].integer(1));
   out.reboot = spec["reboot"]["id"].string();
   out.replace = spec["replace"]["id"].string();
+  out.health_check = spec["healthCheck"]["id"].string();
+  out.check_id = status["healthCheck"]["id"].string();
+  out.check_stage = status["healthCheck"]["stage"].string();
   out.deleting = kube::deleting(object);
   out.finalizer = kube::has_finalizer(object, kInstanceFinalizer);
   out.phase = status["phase"].string();

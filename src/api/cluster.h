@@ -32,6 +32,7 @@ inline constexpr const char* kLogicalIdLabel = "fairlead.dev/node-logical-id";  
 inline constexpr const char* kClusterNameLabel = "sagemaker.amazonaws.com/cluster-name";         // of a Node, as in HyperPod
 inline constexpr const char* kGroupNameLabel = "sagemaker.amazonaws.com/instance-group-name";
 inline constexpr const char* kHealthLabel = "sagemaker.amazonaws.com/node-health-status";        // "Schedulable", ...
+inline constexpr const char* kDeepCheckLabel = "sagemaker.amazonaws.com/deep-health-check-status";  // "InProgress", "Passed", "Failed"
 inline constexpr const char* kComputeTypeLabel = "sagemaker.amazonaws.com/compute-type";         // "hyperpod"
 inline constexpr const char* kLifecycleLabel = "fairlead.dev/lifecycle-of";       // of the pod in which a script of that Instance runs
 // Of pods, annotations by which their instance is emptied (docs/design/006).
@@ -82,6 +83,7 @@ struct InstanceGroup {
   std::map<std::string, std::string> labels;  // KubernetesConfig, of nodes that Kubernetes orchestrates
   kube::Json taints = kube::Json::array();     // as in Node.spec.taints
   LifecycleScripts scripts;
+  bool checks_on_start = false;     // onStartDeepHealthChecks: a machine is in use once it has passed (docs/design/058)
   int issued = 0;                   // of the spec and the status: the greater
   NumberSet retired;                // of both
   int live() const { return issued - retired.size(); }
@@ -126,10 +128,12 @@ struct Instance {
   std::string id;                   // the object's name: "i-" and 17 of 0-9a-f
   std::string cluster, cluster_uid, group, type, logical_id;
   int number = 0, attempt = 0;      // attempt: of the machines that this node of the cluster has had
-  std::string reboot, replace;      // id of the last request
+  std::string reboot, replace, health_check;  // id of the last request
   bool deleting = false, finalizer = false;
   // From status.
   std::string phase, message, node, reboot_id, reboot_stage;
+  std::string check_id, check_stage;  // of the last deep health check ("start": of the one before it was in use): Emptying, Checking, Passed, Failed
+  bool checking() const { return check_stage == "Emptying" || check_stage == "Checking"; }
   std::string software_id, software_stage;  // of the last update: Emptying, Renewing (its machine goes), Preparing, Done
   bool updating() const { return !software_stage.empty() && software_stage != "Done"; }
   bool made = false;                // the machine is ours, and goes with it

@@ -74,6 +74,7 @@ spec:
                         sourceS3Uri: {type: string, maxLength: 1024, description: "The folder of the scripts: s3://BUCKET/PREFIX."}
                         onCreate: {type: string, maxLength: 128, description: A file below it; runs before Slurm is on the machine.}
                         onInitComplete: {type: string, maxLength: 128, description: A file below it; runs once Slurm is on the machine.}
+                    onStartDeepHealthChecks: {type: array, maxItems: 2, items: {type: string, enum: [InstanceStress]}, description: A machine is in use once it has passed them.}
                     kubernetesConfig:
                       type: object
                       description: Labels and taints of nodes that Kubernetes orchestrates.
@@ -208,11 +209,12 @@ spec:
               instanceType: {type: string}
               reboot: &request {type: object, required: [id], properties: {id: {type: string, minLength: 1, maxLength: 64}, by: {type: string, maxLength: 600}}, description: A new id asks for it once.}
               replace: *request
+              healthCheck: *request
           status:
             type: object
             properties:
               phaseSince: {type: string, format: date-time}
-              phase: {type: string, description: "InstanceStatus: Pending, Running, Failure, SystemUpdating, ShuttingDown."}
+              phase: {type: string, description: "InstanceStatus: Pending, Running, Failure, SystemUpdating, DeepHealthCheckInProgress, ShuttingDown."}
               message: {type: string}
               node: {type: string, description: Its Node; written before anything is done with it.}
               made: {type: boolean, description: The machine was made for it.}
@@ -228,6 +230,7 @@ spec:
                   config: {type: object, x-kubernetes-preserve-unknown-fields: true, description: "lifeCycleConfig that it runs by, whatever its group's becomes; empty: none."}
                   lost: {type: object, properties: {count: {type: integer}, at: {type: string, format: date-time}, pod: {type: string}}, description: Pods of scripts of which nobody knows what became of them.}
               runningSince: {type: string, format: date-time}
+              healthCheck: {type: object, properties: {id: {type: string, description: "Of the request; start: of the check before it is in use."}, stage: {type: string, description: "Emptying, Checking, Passed, Failed."}, at: {type: string, format: date-time}, message: {type: string, description: What was found.}, lost: {type: integer}, pod: {type: string}}, description: Of its last deep health check.}
               reboot: {type: object, properties: {id: {type: string}, stage: {type: string}, message: {type: string}}}
               software: {type: object, properties: {id: {type: string}, stage: {type: string, description: "Emptying, Renewing, Preparing, Done."}, at: {type: string, format: date-time}, machine: {type: string}, node: {type: string}, updated: {type: string, format: date-time}, before: {type: string}}, description: "Of its last software update. At: when it came to this stage; machine and node: uids of those that go; updated: when it was, the last time; before: the id of the update before."}
 )yaml";

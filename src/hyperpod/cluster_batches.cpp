@@ -198,6 +198,19 @@ Answer<Json> batch_delete(const Sources& sources, const Call& call, const Json& 
   return out;
 }
 
+// A request at the instance, by this call; one that went meanwhile needs none.
+Answer<void> ask_instance(const Sources& sources, const Call& call, const Json& instance, const char* request, const char* action) {
+  for (int attempt = 0;; ++attempt) {
+    auto now = sources.api.get(api::kInstances, kube::key_of(instance));
+    if (!now && now.error().code == Code::NotFound) return {};
+    if (!now) return std::unexpected(aws_error(now.error(), action));
+    now->child("spec").set(request, Json::object({{"id", call.request_id}, {"by", cut(call.who.arn, 600)}}));
+    const auto done = sources.api.update(api::kInstances, *now);
+    if (done || done.error().code == Code::NotFound) return {};
+    if (done.error().code != Code::Conflict || attempt >= 20) return std::unexpected(aws_error(done.error(), action));
+  }
+}
+
 // Reboot or replace: a request at the instance, which the controller takes up.
 Answer<Json> batch_ask(const Sources& sources, const Call& call, const Json& input, const char* action, const char* request) {
   const auto cluster = cluster_to_change(sources, call, action, input);
@@ -217,16 +230,44 @@ Answer<Json> batch_ask(const Sources& sources, const Call& call, const Json& inp
     return std::nullopt;
   });
   for (const Json& instance : chosen.instances)
-    for (int attempt = 0;; ++attempt) {
-      auto now = sources.api.get(api::kInstances, kube::key_of(instance));
-      if (!now && now.error().code == Code::NotFound) break;  // it went meanwhile, which is no less than was asked for
-      if (!now) return std::unexpected(aws_error(now.error(), action));
-      now->child("spec").set(request, Json::object({{"id", call.request_id}, {"by", cut(call.who.arn, 600)}}));
-      const auto done = sources.api.update(api::kInstances, *now);
-      if (done || done.error().code == Code::NotFound) break;
-      if (done.error().code != Code::Conflict || attempt >= 20) return std::unexpected(aws_error(done.error(), action));
-    }
+    if (auto done = ask_instance(sources, call, instance, request, action); !done) return std::unexpected(done.error());
   return std::move(chosen.out);
+}
+
+// Each entry names a group, and instances of it, or none: then all of it that are in use. What two entries name is checked once.
+Answer<Json> start_health_check(const Sources& sources, const Call& call, const Json& input) {
+  const char* const action = "StartClusterHealthCheck";
+  const auto cluster = cluster_to_change(sources, call, action, input);
+  if (!cluster) return cluster;
+  if (const std::string status = cluster_status(*cluster); status != "InService") return invalid(fmt::format("Cluster {} is {}: nodes are checked when it is InService", name_of_entity(*cluster), status));
+  const api::Cluster read = api::read_cluster(*cluster);
+  std::map<std::string, Json> chosen;
+  const auto& entries = input["DeepHealthCheckConfigurations"].items();
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto wrong = [&](const std::string& why) { return invalid(fmt::format("DeepHealthCheckConfigurations[{}].{}", i, why)); };
+    const std::string& name = entries[i]["InstanceGroupName"].string();
+    const api::InstanceGroup* group = read.group(name);
+    if (group == nullptr) return wrong(fmt::format("InstanceGroupName: cluster {} has no group {}", name_of_entity(*cluster), name));
+    if (read.orchestrator == api::Orchestrator::Slurm && group->node_type != api::SlurmNodeType::Compute) return wrong(fmt::format("InstanceGroupName: {} has no compute nodes: its work cannot be moved", name));
+    for (const Json& check : entries[i]["DeepHealthChecks"].items())
+      if (check.string() != "InstanceStress") return wrong(fmt::format("DeepHealthChecks: {} is not served yet; InstanceStress is", check.string()));
+    const auto usable = [](const Json& instance) { return !goes(instance) && instance["spec"]["replace"].is_null() && (instance["status"]["phase"].string() == "Running" || instance["status"]["healthCheck"]["stage"].string() == "Failed"); };
+    if (entries[i]["InstanceIds"].items().empty()) {
+      sources.instances.each("", [&](const Json& instance) {
+        if (instance["spec"]["clusterUid"].string() == kube::uid_of(*cluster) && instance["spec"]["instanceGroupName"].string() == name && usable(instance)) chosen.emplace(kube::name_of(instance), instance);
+      });
+      continue;
+    }
+    for (const Json& id : entries[i]["InstanceIds"].items()) {
+      auto instance = instance_by_id(sources, *cluster, id.string());
+      if (!instance || (*instance)["spec"]["instanceGroupName"].string() != name) return wrong(fmt::format("InstanceIds: group {} has no instance {}", name, id.string()));
+      if (!usable(*instance)) return wrong(fmt::format("InstanceIds: {} is {}: one that is Running can be checked", id.string(), (*instance)["status"]["phase"].string_or("Pending")));
+      chosen.emplace(id.string(), std::move(*instance));
+    }
+  }
+  for (const auto& [id, instance] : chosen)
+    if (auto done = ask_instance(sources, call, instance, "healthCheck", action); !done) return std::unexpected(done.error());
+  return Json::object({{"ClusterArn", cluster_arn(call.site, *cluster)}});
 }
 
 }  // namespace
@@ -235,6 +276,7 @@ void add_batch_operations(Operations& operations, const Sources& sources) {
   operations["BatchAddClusterNodes"] = [sources](const Call& call, const Json& input) { return batch_add(sources, call, input); };
   operations["BatchDeleteClusterNodes"] = [sources](const Call& call, const Json& input) { return batch_delete(sources, call, input); };
   operations["BatchRebootClusterNodes"] = [sources](const Call& call, const Json& input) { return batch_ask(sources, call, input, "BatchRebootClusterNodes", "reboot"); };
+  operations["StartClusterHealthCheck"] = [sources](const Call& call, const Json& input) { return start_health_check(sources, call, input); };
   operations["BatchReplaceClusterNodes"] = [sources](const Call& call, const Json& input) { return batch_ask(sources, call, input, "BatchReplaceClusterNodes", "replace"); };
 }
 

@@ -24,8 +24,10 @@ Answer<void> refuse_unserved(const Sources& sources, const Site& site, const Jso
   if (input["Orchestrator"]["Slurm"].has("AccountingDatabase")) return invalid("Orchestrator.Slurm.AccountingDatabase is not served yet: set spec.slurmNodes.accounting of the SlurmCluster, in the namespace of the cluster");
   const auto& groups = input["InstanceGroups"].items();
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    for (const char* const member : {"InstanceRequirements", "InstanceStorageConfigs", "OnStartDeepHealthChecks", "TrainingPlanArn", "ScheduledUpdateConfig", "AutoPatchConfig", "CapacityRequirements", "NetworkInterface", "ImageReleaseVersion"})
+    for (const char* const member : {"InstanceRequirements", "InstanceStorageConfigs", "TrainingPlanArn", "ScheduledUpdateConfig", "AutoPatchConfig", "CapacityRequirements", "NetworkInterface", "ImageReleaseVersion"})
       if (groups[i].has(member)) return invalid(fmt::format("InstanceGroups[{}].{} is not served yet", i, member));
+    for (const Json& check : groups[i]["OnStartDeepHealthChecks"].items())
+      if (check.string() != "InstanceStress") return invalid(fmt::format("InstanceGroups[{}].OnStartDeepHealthChecks: {} is not served yet; InstanceStress is", i, check.string()));
     if (groups[i].has("ImageId") && groups[i]["ImageId"].string() != "default") return invalid(fmt::format("InstanceGroups[{}].ImageId: only default is served yet", i));
   }
   return {};

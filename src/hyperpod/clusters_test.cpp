@@ -112,6 +112,7 @@ TEST_F(MadeClusters, WhatIsNotServedOrCannotBeIsRefusedAndNothingIsMade) {
     return with([&](Json& input) { input.child("InstanceGroups").items()[1].set(field, std::move(value)); });
   };
   EXPECT_THAT(group_field("InstanceStorageConfigs", Json::array({Json::object({{"EbsVolumeConfig", Json::object({{"VolumeSizeInGB", 10}})}})})), HasSubstr("ValidationException: InstanceGroups[1].InstanceStorageConfigs is not served yet"));
+  EXPECT_THAT(group_field("OnStartDeepHealthChecks", Json::array({Json("InstanceStress"), Json("InstanceConnectivity")})), HasSubstr("InstanceGroups[1].OnStartDeepHealthChecks: InstanceConnectivity is not served yet"));
   const auto scripts = [&](const char* uri, const char* on_create) { return group_field("LifeCycleConfig", Json::object({{"SourceS3Uri", uri}, {"OnCreate", on_create}})); };
   EXPECT_THAT(scripts("s3://sagemaker-x/y", "/etc/passwd"), HasSubstr("lifeCycleConfig.onCreate: \"/etc/passwd\" is not the path of a file below sourceS3Uri"));
   EXPECT_THAT(scripts("s3://sagemaker-x/y", "a/../../b"), HasSubstr("lifeCycleConfig.onCreate"));
@@ -460,6 +461,33 @@ TEST_F(MadeClusters, RebootAndReplaceAreRequestsAtTheInstance) {
   EXPECT_EQ(replace.json["SuccessfulNodeLogicalIds"].items().size(), 1u);
   EXPECT_EQ(replace.json["Failed"].items()[0]["Message"].string(), "A Slurm controller is not replaced");
   EXPECT_FALSE(site.api.all("instances").at({"", two})["spec"]["replace"]["id"].string().empty());
+}
+
+TEST_F(MadeClusters, HealthChecksAreRequestsAtInstancesInUse) {
+  ASSERT_EQ(call("CreateCluster", request("ml", 4)).status, 200);
+  const std::string one = instance("gpu", 1), two = instance("gpu", 2), pending = instance("gpu", 3, "Pending"), gone = instance("gpu", 4, "ShuttingDown"), head = instance("head", 1);
+  const auto asked = [&](const std::string& id) { return !site.api.all("instances").at({"", id})["spec"]["healthCheck"]["id"].string().empty(); };
+  const auto check = [&](const std::string& group, const std::vector<std::string>& ids, const char* what = "InstanceStress") {
+    Json entry = Json::object({{"InstanceGroupName", group}, {"DeepHealthChecks", Json::array({Json(what)})}});
+    if (!ids.empty()) entry.set("InstanceIds", Json::array(std::vector<Json>(ids.begin(), ids.end())));
+    return call("StartClusterHealthCheck", Json::object({{"ClusterName", "ml"}, {"DeepHealthCheckConfigurations", Json::array({entry, entry})}}));
+  };
+  EXPECT_THAT(check("gpu", {one}).message, HasSubstr("InService"));
+  tell("InService");
+  EXPECT_THAT(check("none", {}).message, HasSubstr("DeepHealthCheckConfigurations[0].InstanceGroupName: cluster ml has no group none"));
+  EXPECT_THAT(check("head", {}).message, HasSubstr("has no compute nodes"));
+  EXPECT_THAT(check("gpu", {head}).message, HasSubstr("group gpu has no instance " + head));
+  EXPECT_THAT(check("gpu", {pending}).message, HasSubstr("is Pending: one that is Running can be checked"));
+  EXPECT_THAT(check("gpu", {one}, "InstanceConnectivity").message, HasSubstr("InstanceConnectivity is not served yet"));
+  for (const std::string& id : {one, two, pending, gone, head}) EXPECT_FALSE(asked(id));
+  const auto said = check("gpu", {one});
+  ASSERT_EQ(said.status, 200) << said.body;
+  EXPECT_TRUE(said.json["ClusterArn"].string().ends_with(api::entity_id(kube::uid_of(object()))));
+  EXPECT_TRUE(asked(one));
+  EXPECT_FALSE(asked(two));
+  ASSERT_EQ(check("gpu", {}).status, 200);
+  EXPECT_TRUE(asked(two));
+  for (const std::string& id : {pending, gone, head}) EXPECT_FALSE(asked(id));
 }
 
 TEST_F(MadeClusters, NodesAreTold) {

@@ -26,7 +26,7 @@ struct Sources {
 void add_cluster_operations(Operations& operations, const Sources& sources);
 // CreateCluster, UpdateCluster, DeleteCluster.
 void add_cluster_change_operations(Operations& operations, const Sources& sources);
-// BatchAddClusterNodes, BatchDeleteClusterNodes, BatchRebootClusterNodes, BatchReplaceClusterNodes.
+// BatchAddClusterNodes, BatchDeleteClusterNodes, BatchRebootClusterNodes, BatchReplaceClusterNodes, StartClusterHealthCheck.
 void add_batch_operations(Operations& operations, const Sources& sources);
 // ListClusterEvents, DescribeClusterEvent: ClusterEvents.
 void add_event_operations(Operations& operations, const Sources& sources);

@@ -108,6 +108,14 @@ until_true 90 'and is in service again' same gpu-2 on srun --immediate=5 -p trai
 until_true 30 'it is told by whom it was asked' says 'reason "action: reboot" in Slurm' k get instance "$node" -o 'jsonpath={.spec.reboot.by}'
 note 'Action:Reboot as reason of a node in Slurm reboots its machine'
 
+sm start-cluster-health-check --cluster-name ml --deep-health-check-configurations "[{\"InstanceGroupName\": \"gpu\", \"InstanceIds\": [\"$node\"], \"DeepHealthChecks\": [\"InstanceStress\"]}]" > /dev/null
+until_true 60 'it is checked' same DeepHealthCheckInProgress sm describe-cluster-node --cluster-name ml --node-id "$node" --query NodeDetails.InstanceStatus.Status --output text
+until_true 150 'it has passed' same Passed k get instance "$node" -o 'jsonpath={.status.healthCheck.stage}'
+until_true 90 'and runs again' running 4
+says 'all the same' k get instance "$node" -o 'jsonpath={.status.healthCheck.message}' || fail 'it does not tell what was tried'
+until_true 60 'its node takes jobs' same gpu-2 on srun -p train -w gpu-2 hostname
+note 'a deep health check puts a node under load, and in service again'
+
 sm update-cluster --cluster-name ml --instance-groups "[$(group gpu ml.g5.xlarge 1 "$compute"), $(group cpu ml.m5.large 1 '{"NodeType": "Compute", "PartitionNames": ["cpu"]}')]" > /dev/null
 until_true 120 'another group, and fewer of this one' same $'cpu\t1\t1\ngpu\t1\t1' bash -c "$(declare -f sm as); export SCENARIO_FAIRLEAD='$SCENARIO_FAIRLEAD' clients='$clients'; sm describe-cluster --cluster-name ml --query 'InstanceGroups[?SlurmConfig.NodeType==\`Compute\`].[InstanceGroupName,CurrentCount,TargetCount]' --output text | sort"
 until_true 60 'its partition' same cpu-0 on srun -p cpu hostname

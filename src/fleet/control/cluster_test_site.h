@@ -168,7 +168,7 @@ class ClusterSite {
   void spare(const std::string& name, const std::string& type, int cpus, int gib, int gpus) {
     Json capacity = Json::object({{"cpu", std::to_string(cpus)}, {"memory", fmt::format("{}Gi", gib)}});
     if (gpus > 0) capacity.set("nvidia.com/gpu", std::to_string(gpus));
-    Json node = Json::object({{"metadata", Json::object({{"name", name}, {"labels", Json::object({{api::kSpareLabel, "true"}, {"node.kubernetes.io/instance-type", type}})}})}, {"status", Json::object({{"capacity", std::move(capacity)}, {"addresses", address()}})}});
+    Json node = Json::object({{"metadata", Json::object({{"name", name}, {"labels", Json::object({{api::kSpareLabel, "true"}, {"node.kubernetes.io/instance-type", type}})}})}, {"status", Json::object({{"capacity", capacity}, {"allocatable", capacity}, {"addresses", address()}})}});
     kube::set_condition(node, {"Ready", "True", "KubeletReady", ""}, clock.now());
     ASSERT_TRUE(api.create(resources::nodes, node));
   }
@@ -195,9 +195,15 @@ class ClusterSite {
       if (pod["status"].is_null()) {
         changed.set("status", Json::object({{"phase", "Running"}}));
       } else if (const int code = script(pod); code >= 0) {
+        if (key.name.ends_with("-deep-health-check")) {
+          checks.push_back(instance + " for " + pod["metadata"]["annotations"][kCheckRequest].string());
+          // Nothing of Slurm, and no work, is on a machine under load.
+          for (const auto& [other, on] : api.all("pods"))
+            EXPECT_FALSE(on["spec"]["nodeName"].string() == node && on["status"]["phase"].string() == "Running" && !on["metadata"]["labels"][api::kSlurmRoleLabel].is_null()) << other.text() << " is on " << node << " while it is checked";
+        }
         const bool create = key.name.ends_with("-on-create");
         const std::string& update = pod["metadata"]["annotations"][kScriptUpdate].string();
-        ran.push_back(fmt::format("{} {}{}", create ? "OnCreate" : "OnInitComplete", instance, update.empty() ? "" : " for " + update));
+        if (!key.name.ends_with("-deep-health-check")) ran.push_back(fmt::format("{} {}{}", create ? "OnCreate" : "OnInitComplete", instance, update.empty() ? "" : " for " + update));
         if (create) created.insert(instance + "/" + update);
         changed.set("status", Json::object({{"phase", code == 0 ? "Succeeded" : "Failed"}, {"containerStatuses", Json::array({Json::object({{"name", "lifecycle"}, {"state", Json::object({{"terminated", Json::object({{"exitCode", code}, {"message", code == 0 ? "" : "it ended with 3:\nno route"}})}})}})})}}));
       }
@@ -237,7 +243,8 @@ class ClusterSite {
       if (!api.all("nodes").contains(key)) {
         Json labels = machine["spec"]["labels"];
         Json capacity = machine["spec"]["local"];
-        Json node = Json::object({{"metadata", Json::object({{"name", key.name}, {"labels", std::move(labels)}, {"annotations", Json::object({{"world/machine", "true"}})}})}, {"status", Json::object({{"capacity", std::move(capacity)}, {"addresses", address()}})}});
+        for (const auto& [resource, amount] : machine["spec"]["local"]["resources"].members()) capacity.set(resource, amount);
+        Json node = Json::object({{"metadata", Json::object({{"name", key.name}, {"labels", std::move(labels)}, {"annotations", Json::object({{"world/machine", "true"}})}})}, {"status", Json::object({{"capacity", capacity}, {"allocatable", capacity}, {"addresses", address()}})}});
         EXPECT_TRUE(api.create(resources::nodes, node));
       } else if (Json node = api.all("nodes").at(key); !kube::condition_is_true(node, "Ready")) {
         kube::set_condition(node, {"Ready", "True", "KubeletReady", ""}, clock.now());
@@ -452,6 +459,7 @@ class ClusterSite {
   std::map<std::string, int> reboots;
   std::map<std::string, int> taken_down;  // machines, by name
   std::shared_ptr<MemoryScripts> scripts = std::make_shared<MemoryScripts>();
+  std::vector<std::string> checks;           // deep health checks that came to an end: "INSTANCE for REQUEST"
   std::function<int(const Json& pod)> script = [](const Json&) { return 0; };  // how one ends; less than 0: not yet
   std::optional<Error> refuses_events;
   std::vector<std::string> ran;         // "OnCreate i-..."

@@ -117,8 +117,15 @@ class Teller {
       if (named(group, "InstanceReady", id)) about("Info", "InstanceReady", {since}, fmt::format("Instance {} of group {} runs again", id, group));
     }
     if (phase == "Pending" && phase_was == "Running" && is["reboot"]["stage"].string() != "Emptying" && is["reboot"]["stage"].string() != "Rebooting") fail(about("Warn", "InstanceNotReady", {since}, fmt::format("Instance {} of group {} does not run", id, group)), is["message"].string());
-    if (phase == "Failure" && phase_was != "Failure" && !script_failed) fail(about("Error", "InstanceFailed", {since}, fmt::format("Instance {} of group {} has failed", id, group)), is["message"].string());
+    if (phase == "Failure" && phase_was != "Failure" && !script_failed && is["healthCheck"]["stage"].string() != "Failed") fail(about("Error", "InstanceFailed", {since}, fmt::format("Instance {} of group {} has failed", id, group)), is["message"].string());
     if (phase == "ShuttingDown" && phase_was != "ShuttingDown" && named(group, "InstanceTerminating", id)) about("Info", "InstanceTerminating", {}, fmt::format("Instance {} of group {} goes{}", id, group, spec["replace"]["id"].string().empty() ? "" : ", since it is replaced"));
+    const std::string& check_stage = is["healthCheck"]["stage"].string();
+    if (check_stage != was["healthCheck"]["stage"].string() || is["healthCheck"]["id"] != was["healthCheck"]["id"]) {
+      const std::vector<std::string> request{is["healthCheck"]["id"].string(), is["healthCheck"]["at"].string()};
+      if (check_stage == "Checking" && named(group, "DeepHealthCheckStarted", id)) about("Info", "DeepHealthCheckStarted", request, fmt::format("Instance {} of group {} is checked", id, group));
+      if (check_stage == "Passed" && named(group, "DeepHealthCheckPassed", id)) about("Info", "DeepHealthCheckPassed", request, fmt::format("Instance {} of group {} has passed its deep health check: {}", id, group, is["healthCheck"]["message"].string()));
+      if (check_stage == "Failed") fail(about("Error", "DeepHealthCheckFailed", request, fmt::format("Instance {} of group {} has failed its deep health check", id, group)), is["healthCheck"]["message"].string());
+    }
     const std::string stage_was = was["reboot"]["id"] == is["reboot"]["id"] ? was["reboot"]["stage"].string() : "";
     const std::string& stage = is["reboot"]["stage"].string();
     if (stage != stage_was) {

@@ -64,7 +64,12 @@ void Planner::keep(One& one) {
     return;
   }
   if (owner_of(*node) == value.id) recover(one, *node);
-  if (reboots(one, *node, machine)) return;
+  if (reboots(one, *node, machine) || empties_for_check(one, *node)) return;
+  if (std::optional<Json> told = told_of_check(one, *node)) {
+    add(Verb::Update, resources::nodes, std::move(*told), "its deep health check");
+    last().if_live = value.id;
+    return;
+  }
   const bool open = is_open(one);
   const InstanceGroup* of = cluster_.group(value.group);
   Json dressed = !slurm_ && open && of != nullptr ? dress(*node, of->labels, of->taints, true) : *node;
@@ -75,7 +80,7 @@ void Planner::keep(One& one) {
   } else if (!open && (*node)["metadata"]["labels"].has(api::kGroupNameLabel)) {
     Json shut = *node;
     shut.child("metadata").child("labels").erase(api::kGroupNameLabel);
-    add(Verb::Update, resources::nodes, std::move(shut), "its scripts run before Slurm is on it again");
+    add(Verb::Update, resources::nodes, std::move(shut), "what is due before Slurm is on it comes first");
     last().if_live = value.id;
     return;
   } else if (!fixed) {
@@ -86,7 +91,7 @@ void Planner::keep(One& one) {
   } else if (dressed != *node) {
     add(Verb::Update, resources::nodes, std::move(dressed), fmt::format("labels and taints of group {}", value.group));
     last().if_live = value.id;
-  } else if ((open || !again) && cordoned(*node) && (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id) {
+  } else if ((open || (!again && one.status["healthCheck"].is_null())) && cordoned(*node) && (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id) {
     add(Verb::Update, resources::nodes, uncordoned(*node), "it is in use again");
   }
   tell_addresses(one, *node);
@@ -97,7 +102,7 @@ void Planner::keep(One& one) {
   }
   // One that stayed where it is may have got something while it was silent.
   if (!open && again && !runs_script(one) && !(closed_for(one, *node) && emptied(one, true))) return;
-  if (!open) return run_script(one, ScriptStage::OnCreate);
+  if (!open) return is_prepared(one) ? run_check(one, *node) : run_script(one, ScriptStage::OnCreate);
   if (!slurm_) {
     complete(one);
     return;
@@ -235,13 +240,15 @@ void Planner::let_go(One& one) {
   if (!ours) return forget("its machine is given back");
   Json back = slurm_ ? *node : dress(*node, {}, Json::array(), false);
   back = (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id ? uncordoned(std::move(back)) : std::move(back);
-  for (const char* const label : {api::kInstanceLabel, api::kClusterLabel, api::kClusterNameLabel, api::kGroupNameLabel, api::kComputeTypeLabel, api::kHealthLabel}) back.child("metadata").child("labels").erase(label);
+  for (const char* const label : {api::kInstanceLabel, api::kClusterLabel, api::kClusterNameLabel, api::kGroupNameLabel, api::kComputeTypeLabel, api::kHealthLabel, api::kDeepCheckLabel}) back.child("metadata").child("labels").erase(label);
   if (Json* annotations = back.child("metadata").find("annotations"); annotations != nullptr) annotations->erase(kRecovery);
+  back = without_check_taint(std::move(back));
   // Nor is one that fell silent, and may run what it ran.
   // Where a script's root was the machine itself, and it did not end well, it is half made.
   const bool own_root = !slurm_ && (machine == nullptr || !(*machine)["spec"]["local"].is_object());
   const bool half_made = own_root && !value.ran && value.scripts && value.scripts->any() && (failed_script(one) != nullptr || script_record(one, ScriptStage::OnCreate)["phase"].string() != "Succeeded");
-  if (!value.replace.empty() || silent || half_made) back.child("metadata").child("labels").set(kReplaced, value.id);
+  const bool faulty = value.check_stage == "Failed";
+  if (!value.replace.empty() || silent || half_made || faulty) back.child("metadata").child("labels").set(kReplaced, value.id);
   add(Verb::Update, resources::nodes, std::move(back), fmt::format("{} has left", value.id));
   guard(value.node, silent);
 }

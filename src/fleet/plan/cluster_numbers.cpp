@@ -149,7 +149,7 @@ void Planner::count_sizes() {
     for (const One& one : of_group(group.name)) {
       if (one.value.node.empty()) continue;
       if (numbers.live(one.value.number)) {
-        if (is_open(one) || one.value.updating()) placed.insert(one.value.number);  // whose software is updated keeps its place
+        if (is_open(one) || one.value.updating() || one.value.ran) placed.insert(one.value.number);  // whose software is updated, or who is checked again, keeps its place
       } else if (const auto found = pods_on_.find(one.value.node); group.node_type == SlurmNodeType::Compute && found != pods_on_.end()) {
         // Fewer are asked for when Slurm knows which one is meant: else it would choose another.
         for (const Json* pod : found->second)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How plan_cluster goes about it. Part of cluster_plan.h, for no one else: one Planner for one round, which takes what it decides down in order. Its functions are in
-// cluster_plan.cpp (the round), cluster_numbers.cpp (which nodes, on which machines), cluster_machines.cpp (each instance), cluster_scripts.cpp, cluster_health.cpp, cluster_software.cpp, cluster_slurm.cpp (what is made of them), cluster_judge.cpp (what is told).
+// cluster_plan.cpp (the round), cluster_numbers.cpp (which nodes, on which machines), cluster_machines.cpp (each instance), cluster_scripts.cpp, cluster_health.cpp, cluster_checks.cpp, cluster_software.cpp, cluster_slurm.cpp (what is made of them), cluster_judge.cpp (what is told).
 #pragma once
 #include <fmt/format.h>
 
@@ -41,6 +41,9 @@ inline bool is_to_reboot(const Instance& value) { return !value.reboot.empty() &
 inline bool cordoned(const Json& node) { return node["spec"]["unschedulable"].boolean(); }
 inline bool is_ready(const Json& node) { return kube::condition_is_true(node, "Ready"); }
 inline const std::string& owner_of(const Json& node) { return node["metadata"]["labels"][api::kInstanceLabel].string(); }
+
+// The node without the taint of a deep health check.
+Json without_check_taint(Json node);
 
 struct One {
   Instance value;
@@ -125,6 +128,7 @@ class Planner {
   static const Json* failed_script(const One& one) {
     for (const ScriptStage stage : kStages)
       if (const Json& record = script_record(one, stage); !one.value.ran && record["phase"].string() == "Failed") return &record;
+    if (const Json& record = one.status["healthCheck"]; !one.value.ran && record["stage"].string() == "Failed") return &record;
     return nullptr;
   }
   // After a minute, and twice as long each further time, up to half an hour. Of a change that is under way, all or nothing, there is no second try.
@@ -136,7 +140,26 @@ class Planner {
     return one.value.ran ? none : one.value.scripts ? *one.value.scripts : group != nullptr ? group->scripts : none;
   }
   // It may have what Slurm runs: nothing is to run on it before OnCreate has.
-  bool is_open(const One& one) const { return scripts_of(one).on_create.empty() || script_record(one, ScriptStage::OnCreate)["phase"].string() == "Succeeded"; }
+  bool is_open(const One& one) const { return is_prepared(one) && !shut_by_check(one); }
+  // OnCreate has run well, or there is none.
+  bool is_prepared(const One& one) const { return scripts_of(one).on_create.empty() || script_record(one, ScriptStage::OnCreate)["phase"].string() == "Succeeded"; }
+
+  // ---- deep health checks (docs/design/058)
+  // Before it is in use for the first time, or prepared again.
+  bool checked_on_start(const One& one) const {
+    const InstanceGroup* group = cluster_.group(one.value.group);
+    return group != nullptr && group->checks_on_start && !one.value.ran;
+  }
+  // Nothing is to run on it until it has passed.
+  bool shut_by_check(const One& one) const {
+    const std::string& stage = one.status["healthCheck"]["stage"].string();
+    return stage == "Checking" || stage == "Failed" || (checked_on_start(one) && stage != "Passed");
+  }
+  // A request: its work ends first. True: it is under way, and is not shut yet.
+  bool empties_for_check(One& one, const Json& node);
+  // What the Node has to say of a check, where it says something else.
+  std::optional<Json> told_of_check(const One& one, const Json& node) const;
+  void run_check(One& one, const Json& node);
   // What it was to run by is not there, and its group has something else by now: nothing has come of it, so it may.
   bool renew_scripts(One& one, const InstanceGroup& group) {
     if (!one.value.scripts || one.status["lifecycle"]["config"] == lifecycle_of(group)) return false;

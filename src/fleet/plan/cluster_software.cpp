@@ -135,7 +135,7 @@ void Planner::roll_out() {
 }
 
 void Planner::prepare_again(One& one) {
-  for (const char* const field : {"lifecycle", "runningSince", "slurmNode", "address", "address6"}) one.status.erase(field);
+  for (const char* const field : {"lifecycle", "runningSince", "slurmNode", "address", "address6", "healthCheck"}) one.status.erase(field);
   note_software(one, "Preparing");
   look_again(std::chrono::seconds(1));
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "api/instance_types.h"
 #include "api/network_ways.h"
 #include "api/slurm_cluster.h"
 #include "base/encoding.h"
@@ -185,6 +186,31 @@ Json script_pod(const api::Cluster& cluster, const api::InstanceGroup& group, co
                        {"metadata", Json::object({{"name", script_pod_name(instance.id, stage)}, {"namespace", cluster.space}, {"labels", std::move(labels)},
                                                   {"annotations", std::move(annotations)}, {"ownerReferences", Json::array({kube::owner_reference(owner)})}})},
                        {"spec", std::move(spec)}});
+}
+
+std::string check_pod_name(const std::string& instance) { return instance + "-deep-health-check"; }
+
+Json check_pod(const api::Cluster& cluster, const api::Instance& instance, const std::string& request, const Json& owner, int gpus, const ScriptPodOptions& options) {
+  Json volumes = Json::array({Json::object({{"name", "tmp"}, {"emptyDir", Json::object({{"sizeLimit", "1Gi"}})}})});
+  Json mounts = Json::array({mount("tmp", "/tmp")});
+  if (options.companion.is_object()) {
+    Json companion = Json::object({{"name", "companion"}});
+    for (const auto& [key, value] : options.companion.members()) companion.set(key, value);
+    volumes.push(std::move(companion));
+    mounts.push(mount("companion", "/opt/fairlead/bin", true));
+  }
+  Json container = Json::object({{"name", kContainer},
+                                 {"image", options.image},
+                                 {"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("deep-check")})},
+                                 {"env", Json::array({env("FAIRLEAD_CHECK_SECONDS", std::to_string(options.check.count())), env("FAIRLEAD_CHECK_GPUS", std::to_string(gpus))})},
+                                 {"volumeMounts", std::move(mounts)}});
+  if (gpus > 0) container.set("resources", Json::object({{"limits", Json::object({{api::kGpuResource, std::to_string(gpus)}})}}));
+  return Json::object({{"apiVersion", "v1"}, {"kind", "Pod"},
+                       {"metadata", Json::object({{"name", check_pod_name(instance.id)}, {"namespace", cluster.space},
+                                                  {"labels", Json::object({{"app.kubernetes.io/managed-by", "fairlead"}, {api::kClusterLabel, cluster.name}, {api::kLifecycleLabel, instance.id}})},
+                                                  {"annotations", Json::object({{kCheckRequest, request}})}, {"ownerReferences", Json::array({kube::owner_reference(owner)})}})},
+                       {"spec", Json::object({{"nodeName", instance.node}, {"restartPolicy", "Never"}, {"enableServiceLinks", false}, {"automountServiceAccountToken", false}, {"terminationGracePeriodSeconds", 5},
+                                              {"tolerations", Json::array({Json::object({{"operator", "Exists"}})})}, {"containers", Json::array({std::move(container)})}, {"volumes", std::move(volumes)}})}});
 }
 
 std::vector<Json> script_configs(const api::Cluster& cluster, const Json& owner, const std::vector<ScriptNode>& nodes) {

@@ -45,10 +45,16 @@ struct ScriptPodOptions {
   std::string image;                     // of Slurm's containers
   kube::Json companion;                  // a pod volume source that holds fairlead-slurm; null: the image has it
   std::chrono::seconds limit{3600};      // that a script may take
+  std::chrono::seconds check{60};        // that a deep health check takes
 };
 // Where its root is: the cluster's shared root; the machine itself; or the container's own, where the machine is one of ours that shares its root with this machine.
 enum class ScriptRoot { Shared, Machine, Container };
 kube::Json script_pod(const api::Cluster& cluster, const api::InstanceGroup& group, const api::LifecycleScripts& scripts, const api::Instance& instance, const kube::Json& owner, ScriptStage stage, ScriptRoot root, const ScriptBundle& bundle, const ScriptPodOptions& options);
+
+// The pod that tries a machine (`fairlead-slurm deep-check`); it ends as scripts do. `gpus`: that it is to have.
+std::string check_pod_name(const std::string& instance);
+inline constexpr const char* kCheckRequest = "fairlead.dev/health-check";  // annotation of it: the id of the request
+kube::Json check_pod(const api::Cluster& cluster, const api::Instance& instance, const std::string& request, const kube::Json& owner, int gpus, const ScriptPodOptions& options);
 
 // The pod is one of ours: made for an Instance that it names, in a cluster's namespace. Anybody may name a pod alike.
 bool is_script(const kube::Json& pod);

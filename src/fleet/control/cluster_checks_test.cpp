@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Deep health checks, in the small world of cluster_test_site.h.
+#include <gmock/gmock.h>
+
+#include "fleet/control/cluster_test_site.h"
+
+namespace fairlead::fleet {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+struct DeepChecks : testing::Test {
+  ClusterSite site;
+  Json spec(int workers, bool on_start, bool continuous = true) {
+    Json out = site.spec(workers, continuous);
+    if (on_start) site.group_of(out, "gpu").set("onStartDeepHealthChecks", Json::array({Json("InstanceStress")}));
+    return out;
+  }
+  Json first() { return site.instances("gpu").front(); }
+  std::string node() { return first()["status"]["node"].string(); }
+  Json node_object(const std::string& name) { return site.api.all("nodes").at({"", name}); }
+  std::string label(const std::string& of, const char* key) { return node_object(of)["metadata"]["labels"][key].string(); }
+  bool tainted(const std::string& of) {
+    const Json object = node_object(of);
+    for (const Json& taint : object["spec"]["taints"].items())
+      if (taint["key"].string() == api::kHealthLabel) return true;
+    return false;
+  }
+  void ask(const char* id) {
+    Json object = first();
+    object.child("spec").set("healthCheck", Json::object({{"id", id}, {"by", "ada"}}));
+    ASSERT_TRUE(site.api.update(api::kInstances, object));
+  }
+  void rounds(int count) {
+    for (int i = 0; i < count; ++i) site.reconcile(), site.tick();
+  }
+};
+
+TEST_F(DeepChecks, OnStartNothingIsOnAMachineBeforeItHasPassed) {
+  bool ends = false;
+  site.script = [&](const Json&) { return ends ? 0 : -1; };
+  site.create("ml", spec(2, true));
+  rounds(10);
+  EXPECT_EQ(first()["status"]["phase"].string(), "DeepHealthCheckInProgress");
+  EXPECT_EQ(label(node(), api::kDeepCheckLabel), "InProgress");
+  EXPECT_EQ(label(node(), api::kHealthLabel), "Unschedulable");
+  EXPECT_TRUE(tainted(node()));
+  ends = true;
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "4/4");
+  EXPECT_THAT(site.checks, SizeIs(2));
+  EXPECT_EQ(label(node(), api::kDeepCheckLabel), "Passed");
+  EXPECT_EQ(label(node(), api::kHealthLabel), "Schedulable");
+  EXPECT_FALSE(tainted(node()));
+  const auto before = site.picture();
+  rounds(5);
+  EXPECT_EQ(site.picture(), before) << "at rest nothing is written";
+}
+
+TEST_F(DeepChecks, WhenAskedItsJobEndsFirst) {
+  site.create("ml", spec(1, false));
+  site.settle();
+  site.busy.insert("cluster-ml/gpu-0");
+  ask("c1");
+  rounds(20);
+  EXPECT_THAT(site.checks, IsEmpty()) << "its job runs";
+  EXPECT_EQ(first()["status"]["phase"].string(), "DeepHealthCheckInProgress");
+  site.busy.clear();
+  site.settle();
+  EXPECT_THAT(site.checks, ElementsAre(kube::name_of(first()) + " for c1"));
+  EXPECT_EQ(first()["status"]["healthCheck"]["stage"].string(), "Passed");
+  EXPECT_EQ(site.summary("ml"), "3/3");
+  EXPECT_FALSE(node_object(node())["spec"]["unschedulable"].boolean());
+  ask("c2");
+  site.settle();
+  EXPECT_THAT(site.checks, SizeIs(2));
+}
+
+TEST_F(DeepChecks, AFaultyMachineIsReplaced) {
+  site.create("ml", spec(2, false));
+  site.settle();
+  const std::string faulty = node(), id = kube::name_of(first());
+  site.script = [&](const Json& pod) { return pod["spec"]["nodeName"].string() == faulty ? 1 : 0; };
+  ask("c1");
+  site.settle();
+  EXPECT_FALSE(site.api.all("instances").contains({"", id}));
+  EXPECT_FALSE(site.api.all("nodes").contains({"", faulty}));
+  EXPECT_EQ(site.summary("ml"), "4/4");
+}
+
+TEST_F(DeepChecks, WithoutRecoveryItStaysOutOfUseUntilItPasses) {
+  Json with = spec(2, false);
+  with.set("nodeRecovery", "None");
+  site.create("ml", with);
+  site.settle();
+  const std::string faulty = node(), id = kube::name_of(first());
+  int code = 1;
+  site.script = [&](const Json&) { return code; };
+  ask("c1");
+  rounds(40);
+  EXPECT_TRUE(site.api.all("instances").contains({"", id}));
+  EXPECT_EQ(first()["status"]["phase"].string(), "Failure");
+  EXPECT_THAT(first()["status"]["message"].string(), HasSubstr("deep health check: it ended with 3"));
+  EXPECT_EQ(label(faulty, api::kDeepCheckLabel), "Failed");
+  EXPECT_TRUE(tainted(faulty));
+  code = 0;
+  ask("c2");
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "4/4");
+  EXPECT_FALSE(tainted(faulty));
+}
+
+TEST_F(DeepChecks, WhatCouldNotBeTriedIsNoFault) {
+  site.create("ml", spec(1, false));
+  site.settle();
+  int code = 125;
+  site.script = [&](const Json&) { return code; };
+  ask("c1");
+  rounds(60);
+  EXPECT_EQ(first()["status"]["healthCheck"]["stage"].string(), "Checking");
+  EXPECT_GT(site.checks.size(), 1U) << "it is made again";
+  code = 0;
+  for (int i = 0; i < 120 && first()["status"]["healthCheck"]["stage"].string() != "Passed"; ++i) rounds(1);
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "3/3");
+}
+
+TEST_F(DeepChecks, OnStartAFaultyMachineIsLeftForAnother) {
+  int faults = 1;
+  site.script = [&](const Json&) { return faults-- > 0 ? 1 : 0; };
+  site.create("ml", spec(1, true));
+  for (int i = 0; i < 200 && site.summary("ml") != "3/3"; ++i) rounds(1);
+  EXPECT_EQ(site.summary("ml"), "3/3");
+  EXPECT_EQ(first()["spec"]["attempt"].integer(), 2);
+}
+
+TEST_F(DeepChecks, AllOrNothingIsTakenBack) {
+  site.script = [&](const Json&) { return 1; };
+  site.create("ml", spec(1, true, false));
+  site.settle();
+  EXPECT_EQ(site.phase("ml"), "Failed");
+  EXPECT_THAT(site.instances(), IsEmpty());
+}
+
+// The server dies after each of its writes in turn: every machine is checked once, and serves in the end.
+TEST_F(DeepChecks, ADeathAtEachWriteConverges) {
+  for (int dies_at = 0; dies_at < 60; dies_at += 1) {
+    ClusterSite world;
+    Json with = world.spec(2);
+    world.group_of(with, "gpu").set("onStartDeepHealthChecks", Json::array({Json("InstanceStress")}));
+    world.create("ml", with);
+    world.mortal->dies_at = dies_at;
+    for (int i = 0; i < 40; ++i) {
+      world.reconcile();
+      if (world.mortal->dead) world.restart();
+      world.tick();
+    }
+    world.settle();
+    EXPECT_EQ(world.summary("ml"), "4/4") << dies_at;
+    std::set<std::string> once(world.checks.begin(), world.checks.end());
+    EXPECT_EQ(once.size(), world.checks.size()) << dies_at;
+  }
+}
+
+}  // namespace
+}  // namespace fairlead::fleet
