@@ -202,10 +202,12 @@ Result<Found> try_disk(const std::string& folder, std::uint64_t bytes, std::chro
 
 Result<Found> try_devices(int gpus, std::chrono::seconds limit) {
   if (gpus == 0) return Found{"devices: none are asked for"};
+  ::setenv("FAIRLEAD_MOCK_GPUS", std::to_string(gpus).c_str(), 0);  // images without GPUs may have a stand-in, which then shows them
   const auto listing = run(Command{.argv = {"nvidia-smi", "-L"}}, std::min<std::chrono::milliseconds>(limit, std::chrono::seconds(30)));
   if (!listing && listing.error().code == Code::NotFound) return Found{fmt::format("devices: {} GPUs by its Node's word; there is no nvidia-smi here to ask", gpus)};
   if (!listing) return Found{"devices: nvidia-smi does not answer", true};
   if (listing->exit.code != 0) return Found{fmt::format("devices: nvidia-smi ended with {}: {}", listing->exit.code, std::string(trim(listing->err.empty() ? listing->out : listing->err)).substr(0, 300)), true};
+  if (listing->out.find("Fairlead Mock GPU") != std::string::npos) return Found{fmt::format("devices: {} GPUs by its Node's word; nvidia-smi is a stand-in here", gpus)};
   if (const int there = count_gpus(listing->out); there != gpus) return Found{fmt::format("devices: {} GPUs of {}", there, gpus), true};
   const auto diagnosis = run(Command{.argv = {"dcgmi", "diag", "-r", "2"}}, limit + std::chrono::minutes(5));
   if (!diagnosis && diagnosis.error().code == Code::NotFound) return Found{fmt::format("devices: {} GPUs; there is no dcgmi here to try them", gpus)};
@@ -255,7 +257,7 @@ int run_deep_check(const DeepCheckOptions& options) {
   for (const int kind : {0, 1, 2, 3}) {
     const Result<Found> found = kind == 0 ? try_devices(options.gpus, part) : kind == 1 ? try_processors(part, options.flip_at) : kind == 2 ? try_memory(part, options.most_memory) : try_disk(options.folder, options.most_disk, part);
     if (!found) return last(125, fmt::format("the check could not be made: {}", found.error().message));
-    if (found->fault) return last(1, found->words);
+    if (found->fault) return last(kFaultFound, found->words);
     std::printf("%s\n", found->words.c_str());
     told += (told.empty() ? "" : "; ") + found->words;
   }

@@ -21,7 +21,8 @@ struct DeepCheckOptions {
 };
 Result<DeepCheckOptions> deep_check_options(const std::map<std::string, std::string>& environment);  // Invalid: which one is wrong
 
-// 0: all well; 1: a fault, whose words are the last word and the last line of stdout; 125: the check itself could not be made (no room), which says nothing of the machine.
+inline constexpr int kFaultFound = 10;  // a status that nothing else ends with: not 1, as programs complain that could not begin
+// 0: all well; kFaultFound: a fault, whose words are the last word and the last line of stdout; 125: the check itself could not be made (no room), which says nothing of the machine.
 int run_deep_check(const DeepCheckOptions& options);
 
 // How many GPUs `nvidia-smi -L` lists.

@@ -39,7 +39,7 @@ TEST_F(DeepCheck, AWellMachinePassesAndSaysWhatWasTried) {
 
 TEST_F(DeepCheck, OneWrongResultIsAFault) {
   options.flip_at = 5;
-  EXPECT_EQ(run_deep_check(options), 1);
+  EXPECT_EQ(run_deep_check(options), kFaultFound);
   EXPECT_THAT(word(), testing::AllOf(HasSubstr("processor"), HasSubstr("is right")));
 }
 
@@ -60,15 +60,19 @@ TEST_F(DeepCheck, GpusAreCountedByNvidiaSmi) {
   ::setenv("PATH", (folder + ":" + before).c_str(), 1);
   options.gpus = 2;
   stand_in("nvidia-smi", "echo 'GPU 0: x'\n");
-  EXPECT_EQ(run_deep_check(options), 1);
+  EXPECT_EQ(run_deep_check(options), kFaultFound);
   EXPECT_EQ(word(), "devices: 1 GPUs of 2");
   stand_in("nvidia-smi", "echo 'GPU 0: x'; echo 'GPU 1: x'\n");
   stand_in("dcgmi", "echo '| Memory | Fail |'; exit 1\n");
-  EXPECT_EQ(run_deep_check(options), 1);
+  EXPECT_EQ(run_deep_check(options), kFaultFound);
   stand_in("dcgmi", "echo 'no host engine'; exit 1\n");
   EXPECT_EQ(run_deep_check(options), 0);
   EXPECT_THAT(word(), HasSubstr("could not try them"));
+  stand_in("nvidia-smi", "for i in $(seq 1 $FAIRLEAD_MOCK_GPUS); do echo \"GPU $i: Fairlead Mock GPU (UUID: x)\"; done\n");
+  EXPECT_EQ(run_deep_check(options), 0);
+  EXPECT_THAT(word(), HasSubstr("2 GPUs by its Node's word; nvidia-smi is a stand-in"));
   ::setenv("PATH", before.c_str(), 1);
+  ::unsetenv("FAIRLEAD_MOCK_GPUS");
 }
 
 TEST(DeepCheckOptions, AreReadFromTheEnvironment) {

@@ -486,7 +486,7 @@ int main_of(int argc, char** argv) {
   std::fputs(
       "fairlead-slurm: companion of Slurm's daemons, run inside their containers.\n"
       "  munge | controller | worker | login | accounting | database | rest   prepare the container and run that daemon\n"
-      "  deep-check                            try processors, memory, disk and devices of a machine, and end with 1 if it has a fault\n"
+      "  deep-check                            try processors, memory, disk and devices of a machine, and end with 10 if it has a fault\n"
       "  lifecycle                             run a script of a machine's life, once, and end with its status\n"
       "  backups                               of the accounting database, one now and then\n"
       "  list-backups | restore-accounting NAME|latest [--force]\n"

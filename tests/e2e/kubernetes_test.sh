@@ -124,7 +124,7 @@ scenarios() { # ENGINE
 
 start_embedded() { # OPTIONS of fairlead-server
   fresh_site
-  "$build/bin/fairlead-server" --state-dir "$site" --listen 127.0.0.1:0 --notify-local "${ranges[@]}" "$@" > "$work/server.log" 2>&1 &
+  "$build/bin/fairlead-server" --state-dir "$site" --listen 127.0.0.1:0 --notify-local --deep-health-check-seconds 6 "${ranges[@]}" "$@" > "$work/server.log" 2>&1 &
   server=$!
   export KUBECONFIG=$site/pki/admin.kubeconfig
   wait_until 30 'the embedded server answers' "$SCENARIO_KUBECTL" get --raw /readyz
@@ -186,7 +186,7 @@ run_kubernetes() {
   tell 'fairlead install: done'
   # The controllers act under rights of their own, not the administrator's.
   server_kubeconfig
-  "$build/bin/fairlead-server" --engine=kubernetes --kubeconfig "$work/server.kubeconfig" --state-dir "$site" "${both_ranges[@]}" --namespace fairlead-system --health-listen 127.0.0.1:18080 --aws-listen 127.0.0.1:0 --notify-local --local-machines --node-ca-cert "$work/peer/pki/ca.crt" --node-ca-key "$work/peer/pki/ca.key" \
+  "$build/bin/fairlead-server" --engine=kubernetes --kubeconfig "$work/server.kubeconfig" --state-dir "$site" "${both_ranges[@]}" --namespace fairlead-system --health-listen 127.0.0.1:18080 --aws-listen 127.0.0.1:0 --notify-local --deep-health-check-seconds 6 --local-machines --node-ca-cert "$work/peer/pki/ca.crt" --node-ca-key "$work/peer/pki/ca.key" \
     > "$work/server.log" 2>&1 &
   server=$!
   # Objects with finalizers need the controllers until they are gone, so the server ends last.

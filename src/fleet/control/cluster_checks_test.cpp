@@ -83,7 +83,7 @@ TEST_F(DeepChecks, AFaultyMachineIsReplaced) {
   site.create("ml", spec(2, false));
   site.settle();
   const std::string faulty = node(), id = kube::name_of(first());
-  site.script = [&](const Json& pod) { return pod["spec"]["nodeName"].string() == faulty ? 1 : 0; };
+  site.script = [&](const Json& pod) { return pod["spec"]["nodeName"].string() == faulty ? 10 : 0; };
   ask("c1");
   site.settle();
   EXPECT_FALSE(site.api.all("instances").contains({"", id}));
@@ -97,7 +97,7 @@ TEST_F(DeepChecks, WithoutRecoveryItStaysOutOfUseUntilItPasses) {
   site.create("ml", with);
   site.settle();
   const std::string faulty = node(), id = kube::name_of(first());
-  int code = 1;
+  int code = 10;
   site.script = [&](const Json&) { return code; };
   ask("c1");
   rounds(40);
@@ -130,7 +130,7 @@ TEST_F(DeepChecks, WhatCouldNotBeTriedIsNoFault) {
 
 TEST_F(DeepChecks, OnStartAFaultyMachineIsLeftForAnother) {
   int faults = 1;
-  site.script = [&](const Json&) { return faults-- > 0 ? 1 : 0; };
+  site.script = [&](const Json&) { return faults-- > 0 ? 10 : 0; };
   site.create("ml", spec(1, true));
   for (int i = 0; i < 200 && site.summary("ml") != "3/3"; ++i) rounds(1);
   EXPECT_EQ(site.summary("ml"), "3/3");
@@ -138,7 +138,7 @@ TEST_F(DeepChecks, OnStartAFaultyMachineIsLeftForAnother) {
 }
 
 TEST_F(DeepChecks, AllOrNothingIsTakenBack) {
-  site.script = [&](const Json&) { return 1; };
+  site.script = [&](const Json&) { return 10; };
   site.create("ml", spec(1, true, false));
   site.settle();
   EXPECT_EQ(site.phase("ml"), "Failed");

@@ -136,8 +136,8 @@ void Planner::run_check(One& one, const Json& node) {
       return look_again(std::chrono::seconds(2));
     }
     ScriptEnd end = end_of_script(*pod);
-    // Only 1 is a word of the machine: what could not be tried says nothing of it.
-    constexpr int kFault = 1;
+    // Only this is a word of the machine (gpl/deep_check.h): what could not be tried says nothing of it.
+    constexpr int kFault = 10;
     if (end.kind == ScriptEnd::Kind::Failed && end.exit_code != kFault) end.kind = ScriptEnd::Kind::Lost;
     switch (end.kind) {
       case ScriptEnd::Kind::Going: ++scripts_going_[value.group]; [[fallthrough]];  // it has its own limit
