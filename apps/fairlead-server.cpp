@@ -19,6 +19,7 @@
 #include "fleet/control/cluster_controller.h"
 #include "fleet/control/machine_controller.h"
 #include "fleet/control/power_controller.h"
+#include "fleet/control/training_plan_controller.h"
 #include "fleet/host_socket.h"
 #include "fleet/local_host.h"
 #include "governance/control/conversion_controller.h"
@@ -165,6 +166,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   runner.add(std::make_unique<slurm::ActiveCheckController>(api, clock));
   runner.add(std::make_unique<slurm::SlurmClusterController>(api, clock, slurm::make_keys, std::move(slurm_options)));
   runner.add(std::make_unique<fleet::ClusterController>(api, clock, cluster_options(flags, slurm::SlurmControllerOptions().default_image, companion_folder(state_dir + "/bin"), flags.cluster_machines), scripts_of(flags, state_dir)));
+  runner.add(std::make_unique<fleet::TrainingPlanController>(api, clock));
   auto queues = training::TrainingController::Queues::None;
   if (const auto off = governance::why_governance_is_off(api); !off) {
     log_warn("task governance is off until the server starts again: its definitions cannot be read", {{"why", off.error().message}});

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "fleet/control/cluster_controller.h"
 #include "fleet/control/machine_controller.h"
+#include "fleet/control/training_plan_controller.h"
 #include "fleet/local_host.h"
 #include "governance/control/conversion_controller.h"
 #include "governance/control/inquiry_controller.h"
@@ -190,6 +191,7 @@ int serve_kubernetes(const Flags& flags) {
   // Clusters are of the whole site; without machines of ours they are for those who come by the AWS face.
   if (flags.watch_namespace.empty() && (flags.local_machines || (!flags.aws_listen.empty() && flags.aws_listen != "off"))) {
     add_declared(*runner, std::make_unique<fleet::ClusterController>(fenced, clock, cluster_options(flags, flags.slurm_image, companion_dir.empty() ? kube::Json() : companion_folder(companion_dir), flags.local_machines && flags.cluster_machines), scripts_of(flags, state_dir)));
+    add_declared(*runner, std::make_unique<fleet::TrainingPlanController>(fenced, clock));
     add_declared(*runner, std::make_unique<notify::ClusterEventController>(fenced, notify::ClusterEventController::Options{.site_space = space}));
   }
   Term term(std::move(runner));

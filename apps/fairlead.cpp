@@ -5,6 +5,7 @@
 #include "cli/program.h"
 #include "fleet/control/cluster_controller.h"
 #include "fleet/control/machine_controller.h"
+#include "fleet/control/training_plan_controller.h"
 #include "fleet/fabric.h"
 #include "fleet/site.h"
 #include "fleet/teardown.h"
@@ -77,7 +78,7 @@ kube::Access server_access(const std::string& space, bool local_machines, bool c
     access.add(kube::full_access(training::TrainingController(**api, clock, nullptr, training::TrainingController::Queues::Ours)));
   }
   if (local_machines) access.add(fleet::machine_access());
-  if (clusters && space.empty()) access.add(kube::full_access(fleet::ClusterController(**api, clock))).add(kube::full_access(notify::ClusterEventController(**api, {})));
+  if (clusters && space.empty()) access.add(kube::full_access(fleet::ClusterController(**api, clock))).add(kube::full_access(fleet::TrainingPlanController(**api, clock))).add(kube::full_access(notify::ClusterEventController(**api, {})));
   return access;
 }
 

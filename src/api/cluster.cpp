@@ -9,6 +9,7 @@
 #include <set>
 
 #include "api/instance_types.h"
+#include "api/training_plan.h"
 #include "base/encoding.h"
 #include "kube/selector.h"
 
@@ -222,6 +223,12 @@ InstanceGroup read_group(const Json& from, const std::string& where, const Json&
   }
   // As in HyperPod: while it is checked a node carries a taint of ours, and who sets taints would have others taken for it.
   if (out.checks_on_start && !out.taints.items().empty()) problem("kubernetesConfig.taints", "not in a group with onStartDeepHealthChecks");
+  if (const std::string& named = from["trainingPlanArn"].string(); !named.empty()) {
+    out.plan = plan_object_name(named);
+    if (out.plan.empty()) problem("trainingPlanArn", fmt::format("\"{}\" is neither the ARN of a training plan nor a name", named));
+    // Slurm's heads are there from the first day to the last.
+    if (orchestrator == Orchestrator::Slurm && out.node_type != SlurmNodeType::Compute) problem("trainingPlanArn", "only groups of compute nodes have a training plan");
+  }
   read_numbers(out, from, where, problems);
   for (const Json& one : status.items())
     if (one["instanceGroupName"].string() == out.name) read_numbers(out, one, "status of " + out.name, problems);

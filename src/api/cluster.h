@@ -28,6 +28,8 @@ inline constexpr const char* kInstanceFinalizer = "fairlead.dev/instance";
 inline constexpr const char* kClusterLabel = "fairlead.dev/cluster";              // of Instances, Machines, Nodes that a cluster has, and its namespace: the Cluster object
 inline constexpr const char* kInstanceLabel = "fairlead.dev/instance";            // of a Node and a Machine: the Instance that has it
 inline constexpr const char* kSpareLabel = "fairlead.dev/spare";                  // "true" on a Node: clusters may take it
+inline constexpr const char* kReplacedLabel = "fairlead.dev/replaced";            // of a Node that was given back because somebody had it replaced: it is no spare until a person says so
+inline constexpr const char* kCordonedByNote = "fairlead.dev/cordoned-by";        // annotation of a Node: the Instance for which it was cordoned; what a person cordons has none
 inline constexpr const char* kLogicalIdLabel = "fairlead.dev/node-logical-id";    // of Instances
 inline constexpr const char* kClusterNameLabel = "sagemaker.amazonaws.com/cluster-name";         // of a Node, as in HyperPod
 inline constexpr const char* kGroupNameLabel = "sagemaker.amazonaws.com/instance-group-name";
@@ -84,6 +86,7 @@ struct InstanceGroup {
   kube::Json taints = kube::Json::array();     // as in Node.spec.taints
   LifecycleScripts scripts;
   bool checks_on_start = false;     // onStartDeepHealthChecks: a machine is in use once it has passed (docs/design/058)
+  std::string plan;                 // trainingPlanArn: the TrainingPlan object out of which its machines come; empty: none
   int issued = 0;                   // of the spec and the status: the greater
   NumberSet retired;                // of both
   int live() const { return issued - retired.size(); }

@@ -61,6 +61,7 @@ spec:
                     instanceCount: {type: integer, minimum: 0, maximum: 6758}
                     minInstanceCount: {type: integer, minimum: 0, maximum: 6758}
                     executionRole: {type: string}
+                    trainingPlanArn: {type: string, maxLength: 2048, description: "The TrainingPlan out of which its machines come: its ARN, or its name."}
                     slurmConfig:
                       type: object
                       properties:

@@ -6,6 +6,7 @@
 #include "api/queue_crds.h"
 #include "api/team_crds.h"
 #include "api/training_crd.h"
+#include "api/training_plan.h"
 
 namespace fairlead::api {
 
@@ -221,6 +222,7 @@ std::vector<Json> crds() {
   all.push_back(cluster_crd());
   all.push_back(instance_crd());
   all.push_back(cluster_event_crd());
+  all.push_back(training_plan_crd());
   all.push_back(training_crd());
   for (Json& crd : queue_crds()) all.push_back(std::move(crd));
   return all;

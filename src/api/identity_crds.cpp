@@ -9,6 +9,7 @@
 #include "api/crds.h"
 #include "api/node_set.h"
 #include "api/team_crds.h"
+#include "api/training_plan.h"
 #include "base/encoding.h"
 #include "base/rng.h"
 
@@ -159,6 +160,7 @@ kube::Access aws_access(const std::string& space) {
       .may({"get", "list", "watch", "create", "update", "patch", "delete"}, kClusters)
       .may({"get", "list", "watch", "update"}, kInstances)
       .may({"get", "list"}, kClusterEvents)
+      .may({"get", "list", "create", "update", "patch"}, kTrainingPlans)
       .may({"get", "list", "watch"}, resources::nodes)
       .may({"get", "list"}, resources::pods)
       .may({"get", "list"}, kNodeSets)

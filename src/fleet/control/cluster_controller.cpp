@@ -87,13 +87,22 @@ std::vector<kube::Controller::Source> ClusterController::sources() const {
       if (const auto instance = caches_->of(api::kInstances).get({"", (*node)["metadata"]["labels"][api::kInstanceLabel].string()})) out.push_back({"", (*instance)["spec"]["cluster"].string()});
     return out;
   };
-  return {{api::kClusters, "", kube::key_itself}, {api::kInstances, "", of_label}, {resources::machines, "", of_machine}, {resources::nodes, "", of_node}, {resources::slurm_clusters, "", of_space}, {api::kNodeSets, "", of_space}, {resources::pods, "", of_pod}, {api::kClusterEvents, "", [](const kube::Change&) { return std::vector<kube::ObjectKey>(); }}};
+  const auto of_plan = [this](const kube::Change& change) {
+    std::vector<kube::ObjectKey> out;
+    caches_->of(api::kClusters).each("", [&](const Json& cluster) {
+      const auto& groups = cluster["spec"]["instanceGroups"].items();
+      if (std::any_of(groups.begin(), groups.end(), [&](const Json& group) { return api::plan_object_name(group["trainingPlanArn"].string()) == kube::name_of(change.object()); })) out.push_back(kube::key_of(cluster));
+    });
+    return out;
+  };
+  return {{api::kClusters, "", kube::key_itself}, {api::kTrainingPlans, "", of_plan}, {api::kInstances, "", of_label}, {resources::machines, "", of_machine}, {resources::nodes, "", of_node}, {resources::slurm_clusters, "", of_space}, {api::kNodeSets, "", of_space}, {resources::pods, "", of_pod}, {api::kClusterEvents, "", [](const kube::Change&) { return std::vector<kube::ObjectKey>(); }}};
 }
 
 Result<ClusterSnapshot> ClusterController::look(Json object) const {
   const api::Cluster cluster = api::read_cluster(object);
   ClusterSnapshot out;
   out.instances = caches_->of(api::kInstances).list("");
+  caches_->of(api::kTrainingPlans).each("", [&](const Json& plan) { out.plans.emplace(kube::name_of(plan), api::read_training_plan(plan)); });
   std::set<std::string> named;
   for (const Json& one : out.instances)
     if (one["spec"]["clusterUid"].string() == cluster.uid) named.insert(one["status"]["node"].string());

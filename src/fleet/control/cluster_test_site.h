@@ -14,6 +14,7 @@
 #include "api/cluster.h"
 #include "api/network_ways.h"
 #include "api/node_set.h"
+#include "api/training_plan.h"
 #include "base/rng.h"
 #include "fleet/control/cluster_controller.h"
 #include "kube/fenced_api.h"
@@ -89,6 +90,7 @@ class LaggingCaches final : public kube::Caches {
  public:
   explicit LaggingCaches(kube::TinyApi& api) : api_(api) {}
   const kube::Reader& of(const kube::Resource& resource) const override {
+    if (resource == api::kTrainingPlans) return api_.of(resource);
     auto& view = views_[resource.plural];
     view.objects = &seen_[resource.plural];
     return view;

@@ -46,6 +46,10 @@ void Planner::judge() {
       if (update["instanceGroupName"].string() == group.name && update["status"].string() == "InProgress") entry.set("status", "SystemUpdating");
     if (const std::string retired = next_.at(group.name).retired.text(); !retired.empty()) entry.set("retired", retired);
     if (stuck != nullptr && !stuck->message.empty()) entry.set("message", fmt::format("{}: {}", stuck->value.id, stuck->message));
+    if (const std::string& note = plan_note(group.name); !note.empty()) {
+      if (stuck == nullptr || stuck->message.empty() || stuck->message == note) entry.set("message", note);
+      if (target < asked_of(group.name) && entry["status"].string() == "InService") entry.set("status", served_ ? "Degraded" : "Creating");
+    }
     const Json* before = nullptr;
     for (const Json& one : status_["instanceGroups"].items())
       if (one["instanceGroupName"].string() == group.name) before = &one;

@@ -51,8 +51,10 @@ void Planner::keep(One& one) {
     fail_instance(one, fmt::format("Node {} is gone: replace this instance", value.node));
     return;
   } else if (const std::string& owner = owner_of(*node); owner != value.id) {
-    if (!owner.empty()) {
-      for (const char* const field : {"node", "made", "lifecycle", "runningSince", "slurmNode", "address", "address6", "software"}) one.status.erase(field);  // another was quicker
+    // Another was quicker, or it is kept for a plan by now. What has run on it is its own, whoever took the label away.
+    if (const InstanceGroup* group = cluster_.group(value.group); !owner.empty() || (!value.ran && group != nullptr && !suits(*group, *node))) {
+      if (owner.empty()) one.gives_up = value.node;
+      for (const char* const field : {"node", "made", "lifecycle", "runningSince", "slurmNode", "address", "address6", "software"}) one.status.erase(field);
     } else {
       add(Verb::Update, resources::nodes, laid_over(*node, Json::object({{"metadata", Json::object({{"labels", labels_for(value, is_open(one))}})}})), fmt::format("it is {} of group {} now", value.id, value.group));
       last().if_live = value.id;

@@ -26,6 +26,8 @@ void Planner::count_numbers() {
         numbers.retired.add(-number);
       }
     }
+    if (const auto back = wanted_back_.find(group.name); back != wanted_back_.end())
+      for (const int number : back->second) numbers.retired.add(number);
     next_[group.name] = std::move(numbers);
   }
 }
@@ -83,9 +85,9 @@ void Planner::choose_machines() {
     for (One& one : mine_)
       if (one.value.group == group.name && one.value.node.empty() && !one.leaves && !one.value.deleting) waiting.push_back(&one);
   if (waiting.empty()) return;
-  std::map<std::string, std::vector<const Json*>> spares;  // by type
+  std::map<std::pair<std::string, std::string>, std::vector<const Json*>> spares;  // by type, and the plan for which they are kept
   std::map<std::string, std::string> lies;
-  std::map<std::string, int> busy, aside;
+  std::map<std::string, int> busy, aside, kept;
   for (const auto& [node_name, node] : in_.nodes) {
     const Json& labels = node["metadata"]["labels"];
     if (labels[api::kSpareLabel].string() != "true") continue;
@@ -103,15 +105,23 @@ void Planner::choose_machines() {
       ++busy[type_name];
       continue;
     }
-    spares[type_name].push_back(&node);
+    const std::string& kept_for = labels[api::kPlanLabel].string();
+    if (!kept_for.empty()) ++kept[type_name];
+    spares[{type_name, kept_for}].push_back(&node);
   }
   for (One* one : waiting) {
-    auto& free = spares[one->value.type];
-    if (!free.empty()) {
+    const std::string& plan = cluster_.group(one->value.group)->plan;
+    auto& free = spares[{one->value.type, plan}];
+    if (const std::string& note = plan_note(one->value.group); !note.empty()) {
+      one->message = note;
+    } else if (!free.empty()) {
       settle_scripts(*one);
       one->status.set("node", kube::name_of(*free.front())).set("made", false);
       promised_.insert(kube::name_of(*free.front()));
       free.erase(free.begin());
+    } else if (!plan.empty()) {
+      one->message = fmt::format("no machine of type {} is free of those that training plan {} has: they are in use, not ready, or not there yet (kubectl get trainingplan {})", one->value.type, plan, plan);
+      without_machine_ = true;
     } else if (options_.makes_machines) {
       settle_scripts(*one);
       one->status.set("node", made_name(one->value)).set("made", true);
@@ -119,7 +129,7 @@ void Planner::choose_machines() {
       const auto lie = lies.find(one->value.type);
       const std::string set_aside = aside[one->value.type] == 0 ? "" : fmt::format("; of {} somebody is to take away the label {}", aside[one->value.type], kReplaced);
       one->message = lie != lies.end() ? fmt::format("no machine of type {} is free; {}", one->value.type, lie->second)
-                                       : fmt::format("no machine of type {} is free ({} are in use or not ready); machines are taken whose Node has the labels {}=true and {}={}", one->value.type, busy[one->value.type], api::kSpareLabel, api::kInstanceTypeLabel, one->value.type);
+                                       : fmt::format("no machine of type {} is free ({} are in use or not ready{}); machines are taken whose Node has the labels {}=true and {}={}", one->value.type, busy[one->value.type], kept[one->value.type] == 0 ? "" : fmt::format(", {} are kept for training plans", kept[one->value.type]), api::kSpareLabel, api::kInstanceTypeLabel, one->value.type);
       one->message += set_aside;
       without_machine_ = true;
     }

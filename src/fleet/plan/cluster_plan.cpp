@@ -124,6 +124,7 @@ ClusterPlan Planner::run() {
     tell(served_ ? "InService" : "Failed", wrong);
     return done();
   }
+  limit_by_plans();
   count_numbers();
   make_instances();
   mark_leaving();
@@ -166,7 +167,7 @@ ClusterPlan Planner::done() {
     // First of all: what is done with a machine follows from what is written here.
     Json told = *one.object;
     told.set("status", one.status);
-    if (!changed.contains(one.value.id)) told_.push_back({.verb = Verb::UpdateStatus, .resource = api::kInstances, .object = std::move(told), .if_empty = {}, .if_gone = {}, .if_live = {}, .live_node = {}, .unrun = {}, .if_not_of = {}, .if_silent = {}, .tells_of = {}, .why = "what is known of it"});
+    if (!changed.contains(one.value.id)) told_.push_back({.verb = Verb::UpdateStatus, .resource = api::kInstances, .object = std::move(told), .if_empty = {}, .if_gone = {}, .if_live = {}, .live_node = {}, .unrun = {}, .if_not_of = one.gives_up, .if_silent = {}, .tells_of = {}, .why = "what is known of it"});
   }
   out_.steps.insert(out_.steps.begin(), std::make_move_iterator(told_.begin()), std::make_move_iterator(told_.end()));
   if (status_["phase"] != object_["status"]["phase"]) status_.set("phaseSince", print_time(now_));

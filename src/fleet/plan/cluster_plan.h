@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/cluster.h"
+#include "api/training_plan.h"
 #include "base/clock.h"
 #include "fleet/plan/lifecycle.h"
 #include "fleet/plan/slurm_shape.h"
@@ -25,6 +26,7 @@ struct ClusterSnapshot {
   std::vector<kube::Json> events;         // ClusterEvents in it
   std::vector<kube::Json> configs;        // ConfigMaps in it that scripts read; only where needed_sources names any
   std::map<std::string, ScriptSource> sources;  // by URI: those of needed_sources
+  std::map<std::string, api::TrainingPlan> plans;  // by name: all
   std::vector<kube::Json> node_sets, pods;  // pods: of its namespace; where Kubernetes orchestrates, all that are on its nodes
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How plan_cluster goes about it. Part of cluster_plan.h, for no one else: one Planner for one round, which takes what it decides down in order. Its functions are in
-// cluster_plan.cpp (the round), cluster_numbers.cpp (which nodes, on which machines), cluster_machines.cpp (each instance), cluster_scripts.cpp, cluster_health.cpp, cluster_checks.cpp, cluster_software.cpp, cluster_slurm.cpp (what is made of them), cluster_judge.cpp (what is told).
+// cluster_plan.cpp (the round), cluster_numbers.cpp (which nodes, on which machines), cluster_reservations.cpp (by which plans), cluster_machines.cpp (each instance), cluster_scripts.cpp, cluster_health.cpp, cluster_checks.cpp, cluster_software.cpp, cluster_slurm.cpp (what is made of them), cluster_judge.cpp (what is told).
 #pragma once
 #include <fmt/format.h>
 
@@ -28,9 +28,9 @@ using kube::Json;
 namespace resources = kube::resources;
 using Verb = ClusterStep::Verb;
 
-inline constexpr const char* kCordonedBy = "fairlead.dev/cordoned-by";  // the Instance for which we did it: what a person cordons stays
+inline constexpr const char* kCordonedBy = api::kCordonedByNote;  // what a person cordons stays
 inline constexpr const char* kDressed = "fairlead.dev/instance-labels";  // of a Node: {labels: [KEY], taints: ["KEY:EFFECT"]} that its group gave it
-inline constexpr const char* kReplaced = "fairlead.dev/replaced";       // of a machine that was given back because somebody had it replaced: it is no spare until a person says so
+inline constexpr const char* kReplaced = api::kReplacedLabel;
 
 inline constexpr const char* kRecovery = "fairlead.dev/recovery";       // of a Node: what its health label asked for, and the id of that request
 inline constexpr const char* kRebootNote = "Reboot ";
@@ -51,6 +51,7 @@ struct One {
   bool leaves = false;           // now
   std::string phase, message;    // to be told
   Json status;                   // what it is to be
+  std::string gives_up = {};     // the Node that it had chosen and leaves to a plan: told once the API itself says that the Node is not its own
 };
 
 // The numbers of one group after this round.
@@ -206,6 +207,16 @@ class Planner {
     const InstanceGroup* group = cluster_.group(one.value.group);
     one.status.child("lifecycle").set("config", group == nullptr || !group->scripts.any() ? Json::object() : lifecycle_of(*group));
   }
+
+  // ---- training plans (cluster_reservations.cpp)
+
+  // Of a group whose plan is not in force: no further nodes, and without those that another plan wants back.
+  void limit_by_plans();
+  std::string why_not_in_force(const InstanceGroup& group);  // empty: it is, or the group has no plan
+  const std::string& plan_note(const std::string& group) const;
+  int asked_of(const std::string& group) const;              // how many nodes its spec asks for, whatever the plan says
+  // A group with a plan takes the machines that are kept for it, and no others; one without takes what is kept for none.
+  bool suits(const InstanceGroup& group, const Json& node) const;
 
   // Which machine an instance gets is written down before anything is done with it.
   void choose_machines();
@@ -368,6 +379,9 @@ class Planner {
   std::map<std::string, std::vector<const Json*>> pods_on_;
   std::map<std::string, Numbers> numbers_, next_;  // as stored, and as it is to be
   std::map<std::string, Sizes> sizes_;
+  std::map<std::string, std::string> plan_notes_;       // by group: why its plan is not in force
+  std::map<std::string, std::set<int>> wanted_back_;    // by group: numbers
+  std::map<std::string, int> asked_;                    // by group, of those that have a note
   std::map<std::string, int> old_failures_;  // by group: of before this change
   std::string failure_;
   std::set<std::string> secrets_;            // that this round makes

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleet/plan/reservations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <tuple>
+
+namespace fairlead::fleet {
+
+using api::Commitment;
+using api::PlanMachine;
+using api::PlanPhase;
+using api::Plans;
+using api::TrainingPlan;
+using kube::Json;
+using Holder = PlanMachine::Holder;
+
+namespace {
+
+// Of what an extension takes that is not granted yet: no object has this name, so no group gets such a machine.
+constexpr const char* kNoPlan = "0_extension";
+
+class Reservations {
+ public:
+  Reservations(const std::vector<Json>& objects, const std::vector<PlanMachine>& machines, Instant now) : objects_(objects), machines_(machines), plans_(read_plans(objects)), now_(now), wanted_(machines.size()) {}
+
+  ReservationPlan run() {
+    decide();
+    std::set<std::string> types;
+    for (const auto& [name, plan] : plans_)
+      if (plan.granted) types.insert(plan.granted->type);
+    if (out_.due) types.insert(out_.due->type);
+    for (const std::string& type : types) assign(type);
+    for (std::size_t i = 0; i < machines_.size(); ++i) {
+      const PlanMachine& one = machines_[i];
+      if (wanted_[i].plan != one.label || wanted_[i].wanted_back != one.wanted_back) out_.marks.push_back({one.node, wanted_[i].plan, wanted_[i].wanted_back, one.version});
+    }
+    for (const Json& object : objects_)
+      if (!kube::deleting(object)) tell(object);
+    return std::move(out_);
+  }
+
+ private:
+  void look_again(Instant at) {
+    if (at > now_) out_.look_again = std::min(out_.look_again.value_or(at), at);
+  }
+
+  // ---- what is asked for
+
+  struct Request {
+    Instant asked;
+    std::string plan;
+    const TrainingPlan::Extension* extension = nullptr;  // null: the plan itself
+  };
+
+  // Requests by age: who asked first is looked at first, and the others wait for that.
+  void decide() {
+    std::vector<Request> requests;
+    for (const auto& [name, plan] : plans_) {
+      if (plan.phase(now_) == PlanPhase::Pending) requests.push_back({plan.created, name});
+      for (const TrainingPlan::Extension& one : plan.extensions)
+        if (!plan.extended.contains(one.id) && plan.phase(now_) != PlanPhase::Pending) requests.push_back({one.asked.value_or(plan.created), name, &one});
+    }
+    std::stable_sort(requests.begin(), requests.end(), [](const Request& a, const Request& b) { return std::tie(a.asked, a.plan) < std::tie(b.asked, b.plan); });
+    for (const Request& one : requests) {
+      const TrainingPlan& plan = plans_.at(one.plan);
+      const std::string type = plan.granted ? plan.granted->type : plan.type;
+      Commitment wanted{.count = plan.granted ? plan.granted->count : plan.count, .window = one.extension != nullptr ? one.extension->window : api::PlanWindow{plan.start.value_or(std::chrono::floor<std::chrono::seconds>(now_)), plan.end}};
+      const std::string why = one.extension != nullptr ? why_not_extended(plan, *one.extension) : why_not_granted(plan, wanted);
+      const std::string no_room = why.empty() ? lacking(type, wanted) : why;
+      if (no_room.empty()) {
+        out_.due = ReservationPlan::Due{.plan = one.plan, .extension = one.extension != nullptr ? one.extension->id : "", .type = type, .wanted = wanted};
+        return;
+      }
+      refused_[{one.plan, one.extension != nullptr ? one.extension->id : ""}] = no_room;
+    }
+  }
+
+  std::string why_not_granted(const TrainingPlan& plan, const Commitment& wanted) const {
+    if (!plan.problems.empty()) return plan.problems.front();
+    if (wanted.window.end <= now_) return fmt::format("its end, {}, has passed", print_time(wanted.window.end));
+    return wanted.window.start >= wanted.window.end ? "spec.endTime: it is not after the start" : "";
+  }
+  std::string why_not_extended(const TrainingPlan& plan, const TrainingPlan::Extension& extension) const {
+    if (!plan.granted) return "the plan was not granted";
+    if (plan.phase(now_) == PlanPhase::Expired) return fmt::format("the plan ended at {}", print_time(plan.granted->window.end));
+    if (extension.window.start != plan.granted->window.end) return fmt::format("the plan ends at {} by now: search again", print_time(plan.granted->window.end));
+    return extension.window.end <= extension.window.start ? "it ends before it begins" : "";
+  }
+  // What is promised after `now` counts: the past is over.
+  std::string lacking(const std::string& type, const Commitment& wanted) const {
+    const int there = api::promisable(machines_, type);
+    const int promised = api::peak(api::commitments(plans_, type), std::max(now_, wanted.window.start), wanted.window.end);
+    if (promised + wanted.count <= there) return "";
+    const auto others = std::count_if(machines_.begin(), machines_.end(), [&](const PlanMachine& one) { return one.type == type && one.healthy && one.holder == Holder::Others; });
+    return fmt::format("{} machines of type {} are asked for from {} to {}; {} can be promised, and {} of them are ({} more are in use by groups without a plan, which have no end)", wanted.count, type, print_time(wanted.window.start), print_time(wanted.window.end), there, promised, others);
+  }
+
+  // ---- which machine is kept for which plan
+
+  struct Need {
+    std::string plan;
+    Instant start;
+    int count = 0;
+    bool active = false;
+  };
+
+  void assign(const std::string& type) {
+    std::vector<Need> active, coming;
+    int now_needed = 0;
+    for (const auto& [name, plan] : plans_) {
+      if (!plan.granted || plan.granted->type != type || plan.granted->window.end <= now_) continue;
+      const bool begun = plan.active(now_);
+      (begun ? active : coming).push_back({name, plan.granted->window.start, plan.granted->count, begun});
+      if (begun) now_needed += plan.granted->count;
+    }
+    std::vector<Commitment> all = api::commitments(plans_, type);
+    if (out_.due && out_.due->type == type) {
+      all.push_back(out_.due->wanted);
+      coming.push_back({out_.due->extension.empty() ? out_.due->plan : kNoPlan, out_.due->wanted.window.start, out_.due->wanted.count});
+    }
+    const auto by_start = [](const Need& a, const Need& b) { return std::tie(a.start, a.plan) < std::tie(b.start, b.plan); };
+    std::sort(active.begin(), active.end(), by_start);
+    std::sort(coming.begin(), coming.end(), by_start);
+    // As many in all as will be promised at one time; what plans that end leave is for those that begin then.
+    int more = std::max(0, api::peak(all, now_, api::kForever) - now_needed);
+    for (Need& one : coming) more -= one.count = std::min(one.count, more);
+
+    const auto take = [&](Need& need, const std::function<bool(const PlanMachine&)>& fits) {
+      for (std::size_t i = 0; i < machines_.size() && need.count > 0; ++i) {
+        const PlanMachine& one = machines_[i];
+        if (one.type != type || !one.promisable() || !wanted_[i].plan.empty() || !fits(one)) continue;
+        wanted_[i].plan = need.plan;
+        // Asked back of a group only when it is needed at once, and for as long as that is so.
+        if (need.active && one.holder == Holder::Ended) wanted_[i].wanted_back = one.instance;
+        --need.count;
+      }
+    };
+    const auto is_free = [](const PlanMachine& one) { return one.holder == Holder::Nobody; };
+    for (Need& need : active) take(need, [&](const PlanMachine& one) { return one.holder == Holder::Plan && one.plan == need.plan; });
+    for (Need& need : active) take(need, [&](const PlanMachine& one) { return is_free(one) && one.label == need.plan; });
+    for (Need& need : active) {
+      take(need, [&](const PlanMachine& one) { return is_free(one) && one.label.empty(); });
+      take(need, is_free);
+      take(need, [&](const PlanMachine& one) { return one.holder == Holder::Leaving; });
+      // One that was asked back is not asked of another in the next round.
+      take(need, [&](const PlanMachine& one) { return one.holder == Holder::Ended && one.label == need.plan; });
+      take(need, [&](const PlanMachine& one) { return one.holder == Holder::Ended; });
+    }
+    for (Need& need : coming) take(need, [&](const PlanMachine& one) { return is_free(one) && one.label == need.plan; });
+    for (Need& need : coming) {
+      take(need, is_free);
+      take(need, [&](const PlanMachine& one) { return one.label == need.plan && one.holder != Holder::Plan; });
+      take(need, [](const PlanMachine& one) { return one.holder != Holder::Plan; });
+    }
+    // One of its own that is out of order stays marked beside those that count; so does a free one as long as the plan has too few.
+    for (std::size_t i = 0; i < machines_.size(); ++i) {
+      const PlanMachine& one = machines_[i];
+      if (one.type != type || one.healthy || one.label.empty()) continue;
+      for (const Need& need : active)
+        if (one.label == need.plan && ((one.holder == Holder::Plan && one.plan == need.plan) || (one.holder != Holder::Others && need.count > 0))) wanted_[i].plan = need.plan;
+    }
+    for (const Need& need : active) missing_[need.plan] = need.count;
+  }
+
+  // ---- what is told
+
+  void tell(const Json& object) {
+    const TrainingPlan& plan = plans_.at(kube::name_of(object));
+    Json status = object["status"].is_object() ? object["status"] : Json::object();
+    if (const auto refused = refused_.find({plan.name, ""}); refused != refused_.end()) {
+      status.set("failed", true).set("phase", "Failed").set("message", refused->second).set("decidedAt", print_time(now_));
+      out_.statuses.push_back({plan.name, std::move(status)});
+      return;
+    }
+    for (const TrainingPlan::Extension& one : plan.extensions)
+      if (const auto refused = refused_.find({plan.name, one.id}); refused != refused_.end() && !plan.extended.contains(one.id)) {
+        if (!status["extensions"].is_array()) status.set("extensions", Json::array());
+        status.child("extensions").push(Json::object({{"id", one.id}, {"granted", false}, {"message", refused->second}, {"decidedAt", print_time(now_)}}));
+      }
+    const PlanPhase phase = plan.phase(now_);
+    status.set("phase", std::string(api::text(phase)));
+    if (plan.granted) {
+      look_again(plan.granted->window.start);
+      look_again(plan.granted->window.end);
+      std::string message = count(plan, status);
+      if (message.empty()) status.erase("message");
+      else status.set("message", std::move(message));
+    } else if (phase == PlanPhase::Pending) {
+      status.set("message", "is looked at; requests are decided in the order in which they came");
+    }
+    if (status != object["status"]) out_.statuses.push_back({plan.name, std::move(status)});
+  }
+
+  std::string count(const TrainingPlan& plan, Json& status) const {
+    int kept = 0, in_use = 0, available = 0, unhealthy = 0, awaited = 0, stay = 0;
+    for (std::size_t i = 0; i < machines_.size(); ++i) {
+      const PlanMachine& one = machines_[i];
+      const bool has = one.holder == Holder::Plan && one.plan == plan.name, is_kept = wanted_[i].plan == plan.name;
+      stay += one.holder == Holder::Ended && one.plan == plan.name;
+      in_use += has || (one.holder == Holder::Ended && one.plan == plan.name);
+      kept += is_kept;
+      unhealthy += (is_kept || has) && !one.healthy;
+      available += is_kept && one.healthy && one.holder == Holder::Nobody;
+      awaited += is_kept && one.healthy && (one.holder == Holder::Ended || one.holder == Holder::Leaving) && plan.active(now_);
+    }
+    status.set("instances", Json::object({{"kept", kept}, {"inUse", in_use}, {"available", available}, {"unhealthy", unhealthy}}));
+    switch (plan.phase(now_)) {
+      case PlanPhase::Scheduled: return fmt::format("begins at {}", print_time(plan.granted->window.start));
+      case PlanPhase::Expired: return fmt::format("ended at {}{}", print_time(plan.granted->window.end), stay == 0 ? "" : fmt::format("; {} machines stay with its groups until another plan needs them", stay));
+      default: break;
+    }
+    std::string out;
+    if (const auto found = missing_.find(plan.name); found != missing_.end() && found->second > 0) out = fmt::format("{} of {} machines are lacking: there are no more of type {} that answer and are free", found->second, plan.granted->count, plan.granted->type);
+    if (awaited > 0) out += fmt::format("{}{} machines are yet to be given back by groups that go, or whose plan has ended", out.empty() ? "" : "; ", awaited);
+    return out;
+  }
+
+  struct Wanted {
+    std::string plan, wanted_back;
+  };
+  const std::vector<Json>& objects_;
+  const std::vector<PlanMachine>& machines_;
+  const Plans plans_;
+  const Instant now_;
+  std::vector<Wanted> wanted_;                 // beside machines_
+  std::map<std::pair<std::string, std::string>, std::string> refused_;  // plan and extension: why
+  std::map<std::string, int> missing_;         // of plans that are Active
+  ReservationPlan out_;
+};
+
+}  // namespace
+
+Plans read_plans(const std::vector<Json>& objects) {
+  Plans out;
+  for (const Json& object : objects)
+    if (!kube::deleting(object)) out.emplace(kube::name_of(object), api::read_training_plan(object));
+  return out;
+}
+
+ReservationPlan plan_reservations(const std::vector<Json>& objects, const std::vector<PlanMachine>& machines, Instant now) { return Reservations(objects, machines, now).run(); }
+
+bool is_secured(const ReservationPlan::Due& due, const Plans& plans, const std::vector<PlanMachine>& machines, Instant now) {
+  const auto marked = std::count_if(machines.begin(), machines.end(), [&](const PlanMachine& one) { return one.type == due.type && one.promisable() && !one.label.empty(); });
+  return api::peak(api::commitments(plans, due.type), std::max(now, due.wanted.window.start), due.wanted.window.end) + due.wanted.count <= marked;
+}
+
+Json granted_status(const Json& object, const ReservationPlan::Due& due, Instant now) {
+  Json status = object["status"].is_object() ? object["status"] : Json::object();
+  if (due.extension.empty()) {
+    status.set("granted", Json::object({{"instanceType", due.type}, {"instanceCount", due.wanted.count}})).set("startTime", print_time(due.wanted.window.start)).set("endTime", print_time(due.wanted.window.end)).set("decidedAt", print_time(now));
+    const bool begun = due.wanted.window.start <= now;
+    status.set("phase", begun ? "Active" : "Scheduled");
+    if (begun) status.erase("message");
+    else status.set("message", fmt::format("begins at {}", print_time(due.wanted.window.start)));
+    return status;
+  }
+  if (!status["extensions"].is_array()) status.set("extensions", Json::array());
+  status.child("extensions").push(Json::object({{"id", due.extension}, {"granted", true}, {"decidedAt", print_time(now)}}));
+  return status.set("endTime", print_time(due.wanted.window.end));
+}
+
+}  // namespace fairlead::fleet

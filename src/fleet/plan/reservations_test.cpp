@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleet/plan/reservations.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "kube/object.h"
+
+namespace fairlead::fleet {
+namespace {
+
+using api::PlanMachine;
+using kube::Json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Holder = PlanMachine::Holder;
+using Mark = ReservationPlan::Mark;
+
+const Instant now = *parse_time("2026-11-26T12:00:00Z");
+Instant at(int hours) { return now + std::chrono::hours(hours); }
+
+Json asked(const std::string& name, int count, int start, int end, const std::string& created = "2026-11-26T11:00:00Z") {
+  return *kube::parse_json(fmt::format(R"({{"metadata": {{"name": "{}", "creationTimestamp": "{}"}}, "spec": {{"instanceType": "ml.g5.xlarge", "instanceCount": {}, "startTime": "{}", "endTime": "{}"}}}})", name, created, count, print_time(at(start)), print_time(at(end))));
+}
+Json granted(const std::string& name, int count, int start, int end) {
+  Json out = asked(name, count, start, end);
+  return out.set("status", granted_status(out, {.plan = name, .extension = "", .type = "ml.g5.xlarge", .wanted = {count, {at(start), at(end)}}}, now));
+}
+Json extending(Json plan, const std::string& id, int from, int to) {
+  if (!plan["spec"].has("extensions")) plan.child("spec").set("extensions", Json::array());
+  plan.child("spec").child("extensions").push(Json::object({{"id", id}, {"startTime", print_time(at(from))}, {"endTime", print_time(at(to))}, {"requestedAt", print_time(now)}}));
+  return plan;
+}
+PlanMachine machine(const std::string& node, const std::string& label = "", Holder holder = Holder::Nobody, const std::string& plan = "", bool healthy = true) {
+  return {.node = node, .type = "ml.g5.xlarge", .label = label, .wanted_back = "", .holder = holder, .plan = plan, .instance = holder == Holder::Nobody ? "" : "i-" + node, .healthy = healthy};
+}
+const Json& status_of(const ReservationPlan& plan, const std::string& name) {
+  static const Json none;
+  for (const ReservationPlan::Status& one : plan.statuses)
+    if (one.plan == name) return one.status;
+  return none;
+}
+
+TEST(Reservations, AreMarkedBeforeTheyAreGranted) {
+  const std::vector<Json> plans{asked("spring", 2, 1, 3)};
+  std::vector<PlanMachine> machines{machine("a", "", Holder::Others), machine("b"), machine("c"), machine("d")};
+  ReservationPlan plan = plan_reservations(plans, machines, now);
+  EXPECT_THAT(plan.marks, ElementsAre(Mark{"b", "spring", ""}, Mark{"c", "spring", ""}));
+  ASSERT_TRUE(plan.due);
+  EXPECT_FALSE(is_secured(*plan.due, read_plans(plans), machines, now));
+  EXPECT_EQ(status_of(plan, "spring")["phase"].string(), "Pending");
+  machines[1].label = machines[2].label = "spring";
+  plan = plan_reservations(plans, machines, now);
+  EXPECT_THAT(plan.marks, IsEmpty());
+  EXPECT_TRUE(is_secured(*plan.due, read_plans(plans), machines, now));
+  machines[2].holder = Holder::Others;
+  EXPECT_FALSE(is_secured(*plan.due, read_plans(plans), machines, now)) << "what somebody else has counts for nothing";
+}
+
+TEST(Reservations, WhatThereIsNoRoomForIsRefusedWithTheNumbers) {
+  const std::vector<PlanMachine> machines{machine("a", "", Holder::Others), machine("b", "winter"), machine("c")};
+  const auto plan = plan_reservations({granted("winter", 1, 0, 2), asked("spring", 2, 1, 3)}, machines, now);
+  EXPECT_FALSE(plan.due);
+  const Json& status = status_of(plan, "spring");
+  EXPECT_EQ(status["phase"].string(), "Failed");
+  EXPECT_TRUE(status["failed"].boolean());
+  EXPECT_EQ(status["message"].string(), "2 machines of type ml.g5.xlarge are asked for from 2026-11-26T13:00:00Z to 2026-11-26T15:00:00Z; 2 can be promised, and 1 of them are (1 more are in use by groups without a plan, which have no end)");
+  EXPECT_TRUE(plan_reservations({granted("winter", 1, 0, 2), asked("spring", 2, 2, 3)}, machines, now).due) << "when the other is over there is room";
+  EXPECT_THAT(status_of(plan_reservations({asked("past", 1, -3, -1)}, machines, now), "past")["message"].string(), HasSubstr("has passed"));
+}
+
+TEST(Reservations, WhoAskedFirstIsFirst) {
+  const std::vector<PlanMachine> machines{machine("a"), machine("b")};
+  const auto plan = plan_reservations({asked("a", 2, 1, 2, "2026-11-26T11:00:01Z"), asked("b", 2, 1, 2, "2026-11-26T11:00:00Z")}, machines, now);
+  ASSERT_TRUE(plan.due);
+  EXPECT_EQ(plan.due->plan, "b");
+  EXPECT_FALSE(status_of(plan, "a")["failed"].boolean()) << "it is decided when the other one is";
+}
+
+TEST(Reservations, MachinesGoFromPlanToPlan) {
+  const std::vector<Json> plans{granted("one", 2, -2, 1), granted("two", 2, 1, 3)};
+  std::vector<PlanMachine> machines{machine("a", "one", Holder::Plan, "one"), machine("b", "one"), machine("c")};
+  EXPECT_THAT(plan_reservations(plans, machines, now).marks, IsEmpty()) << "two suffice for both, one after the other";
+  machines[0].holder = Holder::Ended;  // as the inventory sees it after the end
+  const auto after = plan_reservations(plans, machines, at(1));
+  EXPECT_THAT(after.marks, ElementsAre(Mark{"a", "", ""}, Mark{"b", "two", ""}, Mark{"c", "two", ""})) << "free ones first: what runs runs on";
+  machines.pop_back();
+  const auto fewer = plan_reservations(plans, machines, at(1));
+  EXPECT_THAT(fewer.marks, ElementsAre(Mark{"a", "two", "i-a"}, Mark{"b", "two", ""})) << "it is needed: its instance is to give it back";
+  EXPECT_THAT(status_of(fewer, "two")["message"].string(), HasSubstr("1 machines are yet to be given back"));
+  machines[0].label = "two", machines[0].wanted_back = "i-a", machines[1].label = "two";
+  EXPECT_THAT(plan_reservations(plans, machines, at(1)).marks, IsEmpty()) << "and nothing else is asked of anybody";
+}
+
+TEST(Reservations, AShortPlanFillsTheTimeBeforeALaterOne) {
+  std::vector<PlanMachine> machines{machine("a", "later"), machine("b", "later")};
+  const auto plan = plan_reservations({granted("later", 2, 5, 9), asked("now", 1, 0, 5)}, machines, now);
+  ASSERT_TRUE(plan.due);
+  EXPECT_TRUE(is_secured(*plan.due, read_plans({granted("later", 2, 5, 9)}), machines, now));
+  const auto then = plan_reservations({granted("later", 2, 5, 9), granted("now", 1, 0, 5)}, machines, now);
+  EXPECT_THAT(then.marks, ElementsAre(Mark{"a", "now", ""}));
+}
+
+TEST(Reservations, AMachineThatIsOutOfOrderIsMadeUpFor) {
+  const std::vector<Json> plans{granted("one", 2, -2, 1)};
+  std::vector<PlanMachine> machines{machine("a", "one", Holder::Plan, "one", false), machine("b", "one"), machine("c")};
+  EXPECT_THAT(plan_reservations(plans, machines, now).marks, ElementsAre(Mark{"c", "one", ""})) << "the broken one stays its own";
+  machines[2].holder = Holder::Others;
+  const auto lacking = plan_reservations(plans, machines, now);
+  EXPECT_THAT(lacking.marks, IsEmpty());
+  EXPECT_THAT(status_of(lacking, "one")["message"].string(), HasSubstr("1 of 2 machines are lacking"));
+  EXPECT_EQ(kube::print_json(status_of(lacking, "one")["instances"]), R"({"kept":2,"inUse":1,"available":1,"unhealthy":1})");
+}
+
+TEST(Reservations, WhatIsLeftOfPlansThatAreGoneIsTakenAway) {
+  std::vector<PlanMachine> machines{machine("a", "gone"), machine("b", "over", Holder::Ended, "over"), machine("c", "x", Holder::Others)};
+  machines[1].wanted_back = "i-b";
+  EXPECT_THAT(plan_reservations({granted("over", 1, -2, -1)}, machines, now).marks, ElementsAre(Mark{"a", "", ""}, Mark{"b", "", ""}, Mark{"c", "", ""}));
+}
+
+TEST(Reservations, AnExtensionTakesTheMachinesThatNobodyElseHas) {
+  const std::vector<PlanMachine> machines{machine("a", "one"), machine("b", "one")};
+  const Json one = granted("one", 2, -1, 2);
+  const auto plan = plan_reservations({extending(one, "x", 2, 4), granted("later", 1, 4, 6)}, machines, now);
+  ASSERT_TRUE(plan.due);
+  EXPECT_EQ(plan.due->extension, "x");
+  EXPECT_TRUE(is_secured(*plan.due, read_plans({one}), machines, now));
+  Json status = granted_status(extending(one, "x", 2, 4), *plan.due, now);
+  EXPECT_EQ(status["endTime"].string(), print_time(at(4)));
+  Json done = extending(one, "x", 2, 4);
+  done.set("status", status);
+  EXPECT_FALSE(plan_reservations({done}, machines, now).due) << "once";
+  const auto message = [&](const Json& of, const std::vector<Json>& others) {
+    std::vector<Json> all{of};
+    all.insert(all.end(), others.begin(), others.end());
+    const auto said = plan_reservations(all, machines, now);
+    EXPECT_FALSE(said.due);
+    const Json& told = status_of(said, "one");
+    EXPECT_EQ(told["phase"].string(), kube::print_json(of["status"]["endTime"]) == "\"2026-11-26T11:00:00Z\"" ? "Expired" : "Active") << "the plan itself goes on";
+    return told["extensions"].items().empty() ? "" : told["extensions"].items().back()["message"].string();
+  };
+  EXPECT_THAT(message(extending(one, "x", 2, 4), {granted("later", 1, 3, 6)}), HasSubstr("2 can be promised, and 1 of them are"));
+  EXPECT_THAT(message(extending(one, "x", 1, 4), {}), HasSubstr("the plan ends at 2026-11-26T14:00:00Z by now"));
+  EXPECT_THAT(message(extending(granted("one", 2, -3, -1), "x", -1, 4), {}), HasSubstr("the plan ended at"));
+}
+
+// Random sites, carried out to the end: what is granted at any hour is never more than there is, by counting; nothing of others is marked; machines that groups with a plan have in its time stay theirs; the whole comes to rest.
+TEST(ReservationsProperty, NothingIsPromisedTwice) {
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    Rng rng(seed);
+    std::vector<Json> plans;
+    std::vector<PlanMachine> machines;
+    for (int i = 0, most = static_cast<int>(rng.below(6)); i < most; ++i) machines.push_back(machine(fmt::format("m{}", i), "", rng.below(4) == 0 ? Holder::Others : Holder::Nobody, "", rng.below(6) != 0));
+    for (int i = 0; i < 6; ++i) {
+      const int start = static_cast<int>(rng.below(8)) - 1;
+      plans.push_back(asked(fmt::format("p{}", i), 1 + static_cast<int>(rng.below(3)), start, start + 1 + static_cast<int>(rng.below(5)), print_time(now + std::chrono::seconds(rng.below(3)))));
+    }
+    const auto there = std::count_if(machines.begin(), machines.end(), [](const PlanMachine& one) { return one.promisable(); });
+    Instant clock = now;
+    for (int hour = 0; hour < 14; ++hour, clock += 1h) {
+      int round = 0;
+      for (;; ++round) {
+        ASSERT_LT(round, 40) << "seed " << seed << " does not come to rest";
+        const ReservationPlan plan = plan_reservations(plans, machines, clock);
+        ASSERT_EQ(kube::print_json(status_of(plan, "p0")), kube::print_json(status_of(plan_reservations(plans, machines, clock), "p0")));
+        for (const Mark& mark : plan.marks)
+          for (PlanMachine& one : machines) {
+            if (one.node != mark.node) continue;
+            ASSERT_TRUE(mark.plan.empty() || one.promisable() || one.label == mark.plan) << "seed " << seed;
+            ASSERT_FALSE(one.holder == Holder::Plan && one.healthy && mark.plan != one.plan) << "seed " << seed << ": in its time a machine stays with its plan";
+            one.label = mark.plan, one.wanted_back = mark.wanted_back;
+          }
+        bool wrote = !plan.marks.empty();
+        for (Json& object : plans) {
+          const std::string& name = kube::name_of(object);
+          if (plan.due && plan.due->plan == name && is_secured(*plan.due, read_plans(plans), machines, clock)) {
+            object.set("status", granted_status(object, *plan.due, clock)), wrote = true;
+            continue;
+          }
+          for (const auto& one : plan.statuses)
+            if (one.plan == name) object.set("status", one.status), wrote = true;
+        }
+        if (!wrote) {
+          ASSERT_FALSE(plan.due) << "seed " << seed << ": there is room, and it is not granted";
+          break;
+        }
+      }
+      // By counting: each hour from now on.
+      for (int later = 0; later < 20; ++later) {
+        int sum = 0;
+        for (const auto& [name, plan] : read_plans(plans))
+          if (plan.granted && plan.granted->window.start <= clock + std::chrono::hours(later) && clock + std::chrono::hours(later) < plan.granted->window.end) sum += plan.granted->count;
+        ASSERT_LE(sum, there) << "seed " << seed << " hour " << hour << "+" << later;
+        const auto marked = std::count_if(machines.begin(), machines.end(), [](const PlanMachine& one) { return !one.label.empty() && one.promisable(); });
+        ASSERT_GE(marked, sum) << "seed " << seed << ": what is promised is kept from others";
+      }
+      // Groups take, and give back; plans end and their groups stay.
+      const api::Plans read = read_plans(plans);
+      for (PlanMachine& one : machines) {
+        const auto plan = read.find(one.label);
+        const Instant next = clock + 1h;
+        if (one.holder == Holder::Nobody && one.healthy && plan != read.end() && plan->second.active(clock) && rng.below(2) == 0) one.holder = Holder::Plan, one.plan = one.label, one.instance = "i-" + one.node;
+        if (!one.wanted_back.empty() && rng.below(2) == 0) {
+          ASSERT_EQ(one.wanted_back, one.instance);
+          one.holder = Holder::Nobody, one.plan = one.instance = "";
+        }
+        if (one.holder == Holder::Plan && !read.at(one.plan).active(next)) one.holder = Holder::Ended;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fairlead::fleet
