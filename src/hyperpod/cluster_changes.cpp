@@ -8,6 +8,7 @@
 #include "hyperpod/eks.h"
 #include "hyperpod/made_cluster.h"
 #include "hyperpod/paging.h"
+#include "hyperpod/plan_view.h"
 
 namespace fairlead::hyperpod {
 namespace {
@@ -24,7 +25,7 @@ Answer<void> refuse_unserved(const Sources& sources, const Site& site, const Jso
   if (input["Orchestrator"]["Slurm"].has("AccountingDatabase")) return invalid("Orchestrator.Slurm.AccountingDatabase is not served yet: set spec.slurmNodes.accounting of the SlurmCluster, in the namespace of the cluster");
   const auto& groups = input["InstanceGroups"].items();
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    for (const char* const member : {"InstanceRequirements", "InstanceStorageConfigs", "TrainingPlanArn", "ScheduledUpdateConfig", "AutoPatchConfig", "CapacityRequirements", "NetworkInterface", "ImageReleaseVersion"})
+    for (const char* const member : {"InstanceRequirements", "InstanceStorageConfigs", "ScheduledUpdateConfig", "AutoPatchConfig", "CapacityRequirements", "NetworkInterface", "ImageReleaseVersion"})
       if (groups[i].has(member)) return invalid(fmt::format("InstanceGroups[{}].{} is not served yet", i, member));
     for (const Json& check : groups[i]["OnStartDeepHealthChecks"].items())
       if (check.string() != "InstanceStress") return invalid(fmt::format("InstanceGroups[{}].OnStartDeepHealthChecks: {} is not served yet; InstanceStress is", i, check.string()));
@@ -68,6 +69,7 @@ Answer<Json> create(const Sources& sources, const Call& call, const Json& input)
   if (auto done = refuse_unserved(sources, call.site, input, true); !done) return std::unexpected(done.error());
   if (input["InstanceGroups"].items().empty()) return invalid("InstanceGroups: a cluster has at least one");
   if (auto done = check_roles(sources, call, input); !done) return std::unexpected(done.error());
+  if (auto done = check_plans(sources, call, "CreateCluster", input, Json()); !done) return std::unexpected(done.error());
   const std::string& name = input["ClusterName"].string();
   const auto taken = [&] { return refuse("ResourceInUse", fmt::format("Cluster {} already exists. Choose another name.", name)); };
   // A SlurmCluster of that name, in whatever namespace, takes none away: by its name the Cluster is meant.
@@ -113,7 +115,7 @@ Answer<void> apply_update(Json& cluster, const Json& input) {
     if ((*there)["instanceType"] != group["instanceType"]) return invalid(fmt::format("InstanceType of group {} does not change (it is {}): make another group", name, (*there)["instanceType"].string()));
     if (group["slurmConfig"].has("partitionNames") && (*there)["slurmConfig"]["partitionNames"] != group["slurmConfig"]["partitionNames"]) return invalid(fmt::format("SlurmConfig.PartitionNames of group {} do not change: jobs of the old one would end; make another group", name));
     if (group.has("slurmConfig") && (*there)["slurmConfig"]["nodeType"] != group["slurmConfig"]["nodeType"]) return invalid(fmt::format("SlurmConfig.NodeType of group {} does not change (it is {})", name, (*there)["slurmConfig"]["nodeType"].string()));
-    for (const char* const kept : {"issued", "retired", "slurmConfig"})
+    for (const char* const kept : {"issued", "retired", "slurmConfig", "trainingPlanArn"})
       if (there->has(kept) && !group.has(kept)) group.set(kept, (*there)[kept]);
     *there = std::move(group);
   }
@@ -136,6 +138,7 @@ Answer<Json> update(const Sources& sources, const Call& call, const Json& input)
   if (!cluster) return cluster;
   if (auto done = refuse_unserved(sources, call.site, input, false); !done) return std::unexpected(done.error());
   if (auto done = check_roles(sources, call, input); !done) return std::unexpected(done.error());
+  if (auto done = check_plans(sources, call, "UpdateCluster", input, *cluster); !done) return std::unexpected(done.error());
   const std::string who = kube::print_json(as_context(call).set("Time", print_time(call.now)));
   const auto done = change_cluster(sources, *cluster, "UpdateCluster", [&](Json& now) {
     note(now, changer_note, who);

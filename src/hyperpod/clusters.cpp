@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "api/instance_types.h"
 #include "api/network_ways.h"
@@ -11,6 +12,7 @@
 #include "base/encoding.h"
 #include "hyperpod/made_cluster.h"
 #include "hyperpod/paging.h"
+#include "hyperpod/plan_view.h"
 #include "kube/pod_words.h"
 
 namespace fairlead::hyperpod {
@@ -126,15 +128,34 @@ Json status_details(const Instance& one) {
   return out;
 }
 
+// ARNs of the plans of a cluster's groups.
+std::set<std::string> plans_of(const Sources& sources, const Site& site, const ClusterRow& row) {
+  std::set<std::string> out;
+  const auto cluster = row.key.space.empty() ? sources.made.get(row.key) : std::nullopt;
+  if (!cluster) return out;
+  const Json spec = api::spec_in_force(*cluster);
+  for (const Json& group : spec["instanceGroups"].items())
+    if (const std::string& named = group["trainingPlanArn"].string(); !named.empty()) out.insert(plan_arn(site, named));
+  return out;
+}
+
 Answer<Json> list_clusters(const Sources& sources, const Call& call, const Json& input) {
   if (auto done = call.allow("sagemaker:ListClusters", "*"); !done) return std::unexpected(done.error());
   std::vector<Entry> entries;
-  if (!input.has("TrainingPlanArn")) {  // no cluster has one yet
-    std::vector<ClusterRow> rows = sources.index.all();
-    entries.reserve(rows.size());
-    for (ClusterRow& row : rows) entries.push_back({.name = std::move(row.name), .id = std::move(row.id), .created = row.created, .status = std::move(row.status)});
-  }
-  auto page = page_of(std::move(entries), input, [&](const Entry& one) { return Json::object({{"ClusterArn", arn_of(call.site, "cluster", one.id)}, {"ClusterName", one.name}, {"CreationTime", epoch(one.created)}, {"ClusterStatus", one.status}}); });
+  std::vector<ClusterRow> rows = sources.index.all();
+  const std::string& wanted = input["TrainingPlanArn"].string();
+  entries.reserve(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (const ClusterRow& row = rows[i]; wanted.empty() || plans_of(sources, call.site, row).contains(wanted)) entries.push_back({.name = row.name, .id = row.id, .created = row.created, .status = row.status, .cluster = {}, .at = i});
+  auto page = page_of(std::move(entries), input, [&](const Entry& one) {
+    Json told = Json::object({{"ClusterArn", arn_of(call.site, "cluster", one.id)}, {"ClusterName", one.name}, {"CreationTime", epoch(one.created)}, {"ClusterStatus", one.status}});
+    if (const std::set<std::string> plans = plans_of(sources, call.site, rows[one.at]); !plans.empty()) {
+      Json arns = Json::array();
+      for (const std::string& arn : plans) arns.push(arn);
+      told.set("TrainingPlanArns", std::move(arns));
+    }
+    return told;
+  });
   if (!page) return std::unexpected(page.error());
   Json out = Json::object({{"ClusterSummaries", std::move(page->items)}});
   if (!page->next.empty()) out.set("NextToken", page->next);
@@ -144,7 +165,7 @@ Answer<Json> list_clusters(const Sources& sources, const Call& call, const Json&
 Answer<Json> describe_cluster(const Sources& sources, const Call& call, const Json& input) {
   auto object = allowed_cluster(sources, call, "DescribeCluster", input);
   if (!object) return object;
-  if (is_made(*object)) return describe_made(sources, call.site, *object);
+  if (is_made(*object)) return describe_made(sources, call.site, *object, call.now);
   auto cluster = read_cluster(sources, std::move(*object));
   if (!cluster) return std::unexpected(cluster.error());
   if (auto done = add_sets(sources, *cluster); !done) return std::unexpected(done.error());

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "hyperpod/paging.h"
+#include "hyperpod/plan_view.h"
 
 namespace fairlead::hyperpod {
 namespace {
@@ -55,7 +56,7 @@ Json updated_at(const Json& instance) {
 
 }  // namespace
 
-Answer<Json> describe_made(const Sources& sources, const Site& site, const Json& cluster) {
+Answer<Json> describe_made(const Sources& sources, const Site& site, const Json& cluster, Instant now) {
   const Json spec = api::spec_in_force(cluster);
   const Json& status = cluster["status"];
   Json groups = Json::array();
@@ -72,6 +73,10 @@ Answer<Json> describe_made(const Sources& sources, const Site& site, const Json&
       if (update.string() == "InProgress" || update.string() == "Pending")
         if (const Json& config = spec["softwareUpdate"]["deploymentConfig"]; config.is_object()) told.set("ActiveSoftwareUpdateConfig", upper_names(config));
       told.set("SoftwareUpdateStatus", std::move(update));
+    }
+    if (const std::string& named = group["trainingPlanArn"].string(); !named.empty()) {
+      told.set("TrainingPlanArn", plan_arn(site, named));
+      if (Json plan = plan_status(sources, site, named, now); !plan.is_null()) told.set("TrainingPlanStatus", std::move(plan));
     }
     groups.push(std::move(told));
   }

@@ -11,7 +11,7 @@
 
 namespace fairlead::hyperpod {
 
-Answer<Json> describe_made(const Sources& sources, const Site& site, const Json& cluster);
+Answer<Json> describe_made(const Sources& sources, const Site& site, const Json& cluster, Instant now);
 Answer<Json> list_made_nodes(const Sources& sources, const Json& cluster, const Json& input);
 Answer<Json> describe_made_node(const Sources& sources, const Json& cluster, const Json& input);
 

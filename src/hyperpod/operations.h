@@ -32,6 +32,8 @@ void add_batch_operations(Operations& operations, const Sources& sources);
 void add_event_operations(Operations& operations, const Sources& sources);
 // ClusterSchedulerConfigs and ComputeQuotas: objects SchedulerConfig and ComputeQuota.
 void add_governance_operations(Operations& operations, const Sources& sources);
+// Training plans, their extensions and reserved capacity: objects TrainingPlan.
+void add_training_plan_operations(Operations& operations, const Sources& sources);
 // AddTags, ListTags, DeleteTags: of all of these.
 void add_tag_operations(Operations& operations, const Sources& sources);
 

@@ -7,6 +7,7 @@
 #include "api/team_crds.h"
 #include "hyperpod/operations.h"
 #include "hyperpod/paging.h"
+#include "hyperpod/plan_view.h"
 
 namespace fairlead::hyperpod {
 namespace {
@@ -34,6 +35,11 @@ Answer<Tagged> find(const Sources& sources, const Call& call, const std::string&
         if (auto now = sources.api.get(resource, kube::key_of(*cluster)); now && kube::uid_of(*now) == kube::uid_of(*cluster)) out = {&resource, std::move(*now)};
       }
     }
+    if (kind == "training-plan") {
+      auto plan = find_plan(sources, call.site, arn);
+      if (!plan && plan.error().code != "ResourceNotFound") return std::unexpected(plan.error());
+      if (plan) out = {&api::kTrainingPlans, std::move(*plan)};
+    }
     for (const auto& [name, resource] : {std::pair<std::string_view, const kube::Resource*>{"cluster-scheduler-config", &api::teams::configs}, {"compute-quota", &api::teams::quotas}}) {
       if (kind != name) continue;
       auto list = sources.api.list(*resource, "");
@@ -56,7 +62,7 @@ Answer<Tagged> find(const Sources& sources, const Call& call, const std::string&
       if (auto done = allow(); !done) return std::unexpected(done.error());
     }
   }
-  if (out.resource == nullptr) return refuse("ResourceNotFound", fmt::format("{} not found: clusters, cluster-scheduler-configs and compute-quotas of this site have tags", arn));
+  if (out.resource == nullptr) return refuse("ResourceNotFound", fmt::format("{} not found: clusters, cluster-scheduler-configs, compute-quotas and training-plans of this site have tags", arn));
   return out;
 }
 
@@ -130,6 +136,7 @@ Operations all_operations(const Sources& sources) {
   add_batch_operations(out, sources);
   add_event_operations(out, sources);
   add_governance_operations(out, sources);
+  add_training_plan_operations(out, sources);
   add_tag_operations(out, sources);
   return out;
 }

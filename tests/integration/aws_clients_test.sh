@@ -44,6 +44,14 @@ kind: Node
 metadata: {name: g0, labels: {node.kubernetes.io/instance-type: ml.g5.xlarge}}
 ---
 apiVersion: v1
+kind: Node
+metadata: {name: p0, labels: {node.kubernetes.io/instance-type: ml.p5.4xlarge, fairlead.dev/spare: "true"}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: p1, labels: {node.kubernetes.io/instance-type: ml.p5.4xlarge, fairlead.dev/spare: "true"}}
+---
+apiVersion: v1
 kind: Namespace
 metadata: {name: demo}
 YAML
@@ -52,7 +60,7 @@ sed -n '/^kind: SlurmCluster/,/^---/p' examples/demo.yaml | sed '/^---/d' > "$wo
 { echo 'apiVersion: slurm.nebius.ai/v1'; cat "$work/rest.yaml"; } > "$work/cluster.yaml"
 site apply -f "$work/site.yaml" > /dev/null
 site apply -f "$work/cluster.yaml" > /dev/null
-# A node that gives what one machine of this type has.
+# Nodes that give what machines of these types have.
 python3 - "$admin" << 'PY'
 import base64, json, ssl, sys, tempfile, urllib.request
 text = open(sys.argv[1]).read()
@@ -65,10 +73,11 @@ for name in ('client-certificate-data', 'client-key-data', 'certificate-authorit
     files.append(file)
 context = ssl.create_default_context(cafile=files[2].name)
 context.load_cert_chain(files[0].name, files[1].name)
-amounts = {'cpu': '4', 'memory': '16Gi', 'nvidia.com/gpu': '1', 'pods': '110'}
-patch = {'status': {'capacity': amounts, 'allocatable': amounts, 'conditions': [{'type': 'Ready', 'status': 'True', 'reason': 'Test', 'message': '', 'lastHeartbeatTime': '2035-01-01T00:00:00Z', 'lastTransitionTime': '2026-01-01T00:00:00Z'}]}}
-request = urllib.request.Request(field('server') + '/api/v1/nodes/g0/status', json.dumps(patch).encode(), {'Content-Type': 'application/merge-patch+json'}, method='PATCH')
-urllib.request.urlopen(request, context=context).read()
+for node, cpu, memory in (('g0', '4', '16Gi'), ('p0', '16', '256Gi'), ('p1', '16', '256Gi')):
+    amounts = {'cpu': cpu, 'memory': memory, 'nvidia.com/gpu': '1', 'pods': '110'}
+    patch = {'status': {'capacity': amounts, 'allocatable': amounts, 'conditions': [{'type': 'Ready', 'status': 'True', 'reason': 'Test', 'message': '', 'lastHeartbeatTime': '2035-01-01T00:00:00Z', 'lastTransitionTime': '2026-01-01T00:00:00Z'}]}}
+    request = urllib.request.Request(field('server') + f'/api/v1/nodes/{node}/status', json.dumps(patch).encode(), {'Content-Type': 'application/merge-patch+json'}, method='PATCH')
+    urllib.request.urlopen(request, context=context).read()
 PY
 
 echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "sts:AssumeRole", "iam:*", "eks:*", "secretsmanager:GetSecretValue"], "Resource": "*"}}' > "$work/all.json"
@@ -91,10 +100,39 @@ run() { # NAME COMMAND...
   shift
   as_ada "$@" > "$work/out" 2>&1 || fail "the scenario by $name"
   grep -c '^ok ' "$work/out" | sed "s/^/ok    the scenario by $name: steps /"
+  # The API has no way to end one: an administrator does.
+  site get trainingplans > "$work/plans" && grep -q 'spring' "$work/plans" || fail "the scenario by $name left no training plan"
+  site delete trainingplan "$(awk '/spring/ { print $1 }' "$work/plans")" > /dev/null
 }
+# No kubelet is on the machines that plans are about: their leases are renewed here.
+renew() {
+  while kill -0 "$$" 2> /dev/null; do
+    for node in p0 p1; do
+      printf -- '---\napiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: %s, namespace: kube-node-lease}\nspec: {holderIdentity: %s, leaseDurationSeconds: 40, renewTime: "%s"}\n' "$node" "$node" "$(date -u +%FT%T.%6NZ)"
+    done > "$work/leases.yaml"
+    site apply -f "$work/leases.yaml" > /dev/null 2>&1 || true
+    sleep 5
+  done
+}
+renew &
+renewer=$!
 run boto3 "$clients/bin/python" "$here/scenario.py" boto3 "$here/scenario.json" "$account"
 run 'the AWS CLI' "$clients/bin/python" "$here/scenario.py" cli "$here/scenario.json" "$account"
 if [ -d "$clients/js/node_modules" ]; then run 'JavaScript' node "$here/scenario.mjs" "$clients/js" "$here/scenario.json" "$account"; else echo 'ok    (no Node.js: left out JavaScript)'; fi
+
+# Plans by file: the same controller decides.
+by_file() { # NAME MACHINES END
+  printf 'apiVersion: fairlead.dev/v1alpha1\nkind: TrainingPlan\nmetadata: {name: %s}\nspec: {instanceType: ml.p5.4xlarge, instanceCount: %s, endTime: "%s"}\n' "$@" | site apply -f -
+}
+says 'a plan by a file' 0 'created' by_file hand 1 2035-01-01T00:00:00Z
+comes 'it is granted' 0 'Active' site get trainingplan hand
+says 'more than there is left' 0 'created' by_file greedy 2 2035-01-01T00:00:00Z
+comes 'is refused' 0 '2 can be promised, and 1 of them are' site get trainingplan greedy
+says 'a plan does not change' 1 'a plan does not change' by_file hand 2 2035-01-01T00:00:00Z
+says 'the API tells of it' 0 'hand' as_ada "$clients/bin/aws" sagemaker list-training-plans --filters Name=Status,Value=Active --query 'TrainingPlanSummaries[].TrainingPlanName'
+says 'whose machine it is stands at the machine' 0 'p0' site get nodes -l fairlead.dev/training-plan=hand
+says 'plans are deleted' 0 'deleted' site delete trainingplan hand greedy
+kill "$renewer"
 
 # Secrets that somebody has marked for it, by the CLI and boto3.
 site apply -f - > /dev/null << 'YAML'
