@@ -16,6 +16,7 @@
 
 #include "base/encoding.h"
 #include "kube/json.h"
+#include "kube/yaml_tags.h"
 
 namespace fairlead::kube {
 
@@ -159,7 +160,7 @@ Json resolve(const YAML::Mark& mark, const std::string& tag, const std::string& 
 // Builds one value a document out of yaml-cpp's events.
 class Reader final : public YAML::EventHandler {
  public:
-  explicit Reader(std::string_view text) : text_(text) {}
+  Reader(std::string_view text, const YamlTagged& tagged) : text_(text), tagged_(tagged) {}
   std::vector<Json> documents;
 
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -188,7 +189,13 @@ class Reader final : public YAML::EventHandler {
       stack_.back().key_at = mark.pos;
       return;
     }
-    add(mark, anchor, resolve(mark, tag, text), text.size() + 16, text);
+    const bool key = at_key();
+    Json value = resolve(mark, tag, text);
+    if (own_tag(tag)) {
+      if (key) refuse(mark, fmt::format("a key cannot have the tag {}", tag));
+      value = made_of(mark, tag, std::move(value));
+    }
+    add(mark, anchor, std::move(value), text.size() + 16, text);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto found = anchors_.find(anchor);
@@ -197,11 +204,11 @@ class Reader final : public YAML::EventHandler {
     if (spent_on_aliases_ > alias_budget) refuse(mark, "aliases expand this document beyond all measure");
     add(mark, 0, found->second.value, found->second.cost, "");
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
-    open(mark, anchor, Json::array(), false);
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    open(mark, tag, anchor, Json::array(), false);
   }
-  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value style) override {
-    open(mark, anchor, Json::object(), style == YAML::EmitterStyle::Block);
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value style) override {
+    open(mark, tag, anchor, Json::object(), style == YAML::EmitterStyle::Block);
   }
   void OnSequenceEnd() override { close(); }
   void OnMapEnd() override { close(); }
@@ -210,6 +217,7 @@ class Reader final : public YAML::EventHandler {
   struct Frame {
     Json value;
     YAML::Mark mark;
+    std::string tag;
     YAML::anchor_t anchor = 0;
     std::size_t cost = 16;
     bool block = false;              // a map in block style
@@ -226,12 +234,20 @@ class Reader final : public YAML::EventHandler {
 
   bool at_key() const { return !stack_.empty() && stack_.back().value.is_object() && !stack_.back().key; }
 
-  void open(const YAML::Mark& mark, YAML::anchor_t anchor, Json value, bool block) {
+  bool own_tag(const std::string& tag) const { return tagged_ && tag.size() > 1 && tag[0] == '!' && tag[1] != '!'; }
+  Json made_of(const YAML::Mark& mark, const std::string& tag, Json value) const {
+    auto made = tagged_(tag, std::move(value));
+    if (!made) refuse(mark, made.error().message);
+    return std::move(*made);
+  }
+
+  void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Json value, bool block) {
     if (at_key()) refuse(mark, "a map or list cannot be a key");
     if (stack_.size() >= yaml_depth_limit) refuse(mark, fmt::format("nested deeper than {} levels", yaml_depth_limit));
     Frame frame;
     frame.value = std::move(value);
     frame.mark = mark;
+    frame.tag = tag;
     frame.anchor = anchor;
     frame.block = block;
     stack_.push_back(std::move(frame));
@@ -243,6 +259,7 @@ class Reader final : public YAML::EventHandler {
     for (const Json& from : frame.merged)
       for (const auto& [key, value] : from.members())
         if (frame.keys.insert(key).second) frame.value.members().emplace_back(key, value);
+    if (own_tag(frame.tag)) frame.value = made_of(frame.mark, frame.tag, std::move(frame.value));
     add(frame.mark, frame.anchor, std::move(frame.value), frame.cost, "");
   }
 
@@ -294,6 +311,7 @@ class Reader final : public YAML::EventHandler {
   }
 
   std::string_view text_;
+  const YamlTagged& tagged_;
   bool first_ = true;
   Json root_;
   std::vector<Frame> stack_;
@@ -432,7 +450,9 @@ void append_tree(std::string& out, const Json& value, std::size_t indent, bool f
 
 }  // namespace
 
-Result<std::vector<Json>> parse_yaml(std::string_view text) {
+Result<std::vector<Json>> parse_yaml(std::string_view text) { return parse_tagged_yaml(text, nullptr); }
+
+Result<std::vector<Json>> parse_tagged_yaml(std::string_view text, const YamlTagged& tagged) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   if (!valid_utf8(text)) return fail(Code::Invalid, "invalid YAML: not UTF-8");
   if (const auto zero = text.find('\0'); zero != std::string_view::npos)
@@ -440,7 +460,7 @@ Result<std::vector<Json>> parse_yaml(std::string_view text) {
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
-    Reader reader(text);
+    Reader reader(text, tagged);
     while (parser.HandleNextDocument(reader)) {
     }
     return std::move(reader.documents);

@@ -3,6 +3,7 @@
 
 #include "base/rng.h"
 #include "kube/json.h"
+#include "kube/yaml_tags.h"
 
 namespace fairlead::kube {
 namespace {
@@ -148,6 +149,19 @@ Json random_json(Rng& rng, int depth) {
     }
     default: return awkward_text(rng);
   }
+}
+
+TEST(Yaml, TagsOfItsOwnAreMadeOfByWhoAsks) {
+  const auto named = [](std::string_view tag, Json value) -> Result<Json> {
+    if (tag == "!Bad") return fail(Code::Invalid, "no such tag");
+    return Json::object({{std::string(tag.substr(1)), std::move(value)}});
+  };
+  const auto read = parse_tagged_yaml("a: !Ref x\nb: !Join ['', [!Ref y, 2]]\nc: !Map {k: !Ref z}\nd: ! \"plain\"\ne: !!str 5\nf: !Ref 5", named);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(print_json(read->front()), R"({"a":{"Ref":"x"},"b":{"Join":["",[{"Ref":"y"},2]]},"c":{"Map":{"k":{"Ref":"z"}}},"d":"plain","e":"5","f":{"Ref":"5"}})");
+  EXPECT_EQ(print_json(parse_yaml("a: !Ref x")->front()), R"({"a":"x"})");
+  EXPECT_EQ(parse_tagged_yaml("a:\n  b: !Bad x", named).error().message, "line 2, column 6: no such tag");
+  EXPECT_FALSE(parse_tagged_yaml("!Ref a: b", named));
 }
 
 TEST(YamlProperty, WhatItPrintsItReadsBack) {
