@@ -298,6 +298,11 @@ Json spec_in_force(const Json& object) {
   return out;
 }
 
+void keep_of_group(Json& group, const Json& there) {
+  for (const char* const kept : {"issued", "retired", "slurmConfig", "trainingPlanArn"})
+    if (there.has(kept) && !group.has(kept)) group.set(kept, there[kept]);
+}
+
 Cluster read_cluster(const Json& object, const Json& spec) {
   Cluster out;
   out.name = kube::name_of(object);

@@ -120,6 +120,8 @@ struct Cluster {
 };
 // The spec that is acted on: the object's own, or, of a change that was taken back, the last good one with the numbers that were given out since.
 kube::Json spec_in_force(const kube::Json& object);
+// What a group that is asked for anew keeps of the one that is there: the numbers that were given out, and its place in Slurm where nothing is said of it.
+void keep_of_group(kube::Json& group, const kube::Json& there);
 // Never fails. `spec`: spec_in_force.
 Cluster read_cluster(const kube::Json& object, const kube::Json& spec);
 inline Cluster read_cluster(const kube::Json& object) { return read_cluster(object, spec_in_force(object)); }

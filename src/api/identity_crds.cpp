@@ -8,6 +8,7 @@
 #include "api/cluster.h"
 #include "api/crds.h"
 #include "api/node_set.h"
+#include "api/stack.h"
 #include "api/team_crds.h"
 #include "api/training_plan.h"
 #include "base/encoding.h"
@@ -161,6 +162,7 @@ kube::Access aws_access(const std::string& space) {
       .may({"get", "list", "watch", "update"}, kInstances)
       .may({"get", "list"}, kClusterEvents)
       .may({"get", "list", "create", "update", "patch"}, kTrainingPlans)
+      .may({"get", "list", "create", "update", "delete"}, kStacks)
       .may({"get", "list", "watch"}, resources::nodes)
       .may({"get", "list"}, resources::pods)
       .may({"get", "list"}, kNodeSets)

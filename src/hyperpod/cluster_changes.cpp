@@ -5,6 +5,7 @@
 #include <set>
 
 #include "api/identity_crds.h"
+#include "hyperpod/cluster_requests.h"
 #include "hyperpod/eks.h"
 #include "hyperpod/made_cluster.h"
 #include "hyperpod/paging.h"
@@ -56,7 +57,11 @@ Answer<void> check_object(const Json& object) {
   return invalid(fmt::format("{}", fmt::join(read.problems, "; ")));
 }
 
-Answer<Json> create(const Sources& sources, const Call& call, const Json& input) {
+std::unexpected<AwsError> taken(const std::string& name) { return refuse("ResourceInUse", fmt::format("Cluster {} already exists. Choose another name.", name)); }
+
+}  // namespace
+
+Answer<Json> cluster_to_make(const Sources& sources, const Call& call, const Json& input) {
   const auto tags = read_tags(input["Tags"]);
   if (!tags) return std::unexpected(tags.error());
   const std::string any = arn_of(call.site, "cluster", "*");
@@ -71,10 +76,9 @@ Answer<Json> create(const Sources& sources, const Call& call, const Json& input)
   if (auto done = check_roles(sources, call, input); !done) return std::unexpected(done.error());
   if (auto done = check_plans(sources, call, "CreateCluster", input, Json()); !done) return std::unexpected(done.error());
   const std::string& name = input["ClusterName"].string();
-  const auto taken = [&] { return refuse("ResourceInUse", fmt::format("Cluster {} already exists. Choose another name.", name)); };
   // A SlurmCluster of that name, in whatever namespace, takes none away: by its name the Cluster is meant.
   for (const ClusterRow& row : sources.index.named(name))
-    if (row.key.space.empty()) return taken();
+    if (row.key.space.empty()) return taken(name);
 
   Json spec = cluster_to_spec(input);
   spec.erase("tags");
@@ -85,8 +89,16 @@ Answer<Json> create(const Sources& sources, const Call& call, const Json& input)
   note(object, maker_note, kube::print_json(as_context(call)));
   set_tags(object, *tags);
   if (auto done = check_object(object); !done) return std::unexpected(done.error());
-  const auto made = sources.api.create(api::kClusters, object);
-  if (!made && made.error().code == Code::Exists) return taken();
+  return object;
+}
+
+namespace {
+
+Answer<Json> create(const Sources& sources, const Call& call, const Json& input) {
+  const auto object = cluster_to_make(sources, call, input);
+  if (!object) return object;
+  const auto made = sources.api.create(api::kClusters, *object);
+  if (!made && made.error().code == Code::Exists) return taken(input["ClusterName"].string());
   if (!made) return std::unexpected(aws_error(made.error(), "CreateCluster"));
   return Json::object({{"ClusterArn", cluster_arn(call.site, *made)}});
 }
@@ -115,8 +127,7 @@ Answer<void> apply_update(Json& cluster, const Json& input) {
     if ((*there)["instanceType"] != group["instanceType"]) return invalid(fmt::format("InstanceType of group {} does not change (it is {}): make another group", name, (*there)["instanceType"].string()));
     if (group["slurmConfig"].has("partitionNames") && (*there)["slurmConfig"]["partitionNames"] != group["slurmConfig"]["partitionNames"]) return invalid(fmt::format("SlurmConfig.PartitionNames of group {} do not change: jobs of the old one would end; make another group", name));
     if (group.has("slurmConfig") && (*there)["slurmConfig"]["nodeType"] != group["slurmConfig"]["nodeType"]) return invalid(fmt::format("SlurmConfig.NodeType of group {} does not change (it is {})", name, (*there)["slurmConfig"]["nodeType"].string()));
-    for (const char* const kept : {"issued", "retired", "slurmConfig", "trainingPlanArn"})
-      if (there->has(kept) && !group.has(kept)) group.set(kept, (*there)[kept]);
+    api::keep_of_group(group, *there);
     *there = std::move(group);
   }
   for (const Json& name : input["InstanceGroupsToDelete"].items()) {
@@ -132,6 +143,16 @@ Answer<void> apply_update(Json& cluster, const Json& input) {
   if (rest["orchestrator"]["slurm"].is_object()) spec.child("orchestrator").set("slurm", rest["orchestrator"]["slurm"]);
   return check_object(cluster);
 }
+
+}  // namespace
+
+Answer<void> check_cluster_update(const Sources& sources, const Call& call, Json cluster, const Json& input) {
+  if (auto done = refuse_unserved(sources, call.site, input, false); !done) return done;
+  if (auto done = check_roles(sources, call, input); !done) return done;
+  return apply_update(cluster, input);
+}
+
+namespace {
 
 Answer<Json> update(const Sources& sources, const Call& call, const Json& input) {
   const auto cluster = cluster_to_change(sources, call, "UpdateCluster", input);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "http/memory_tls.h"
+#include "hyperpod/cloudformation.h"
 #include "hyperpod/iam_service.h"
 #include "hyperpod/secrets_manager.h"
 
@@ -50,10 +51,11 @@ void follow_identities(Directory& directory, const kube::Change& change) {
   if (change.after) directory.put_identity(*change.after);
   else directory.drop_identity(kube::name_of(change.object()));
 }
-FrontOptions with_services(const DoorOptions& door, kube::KubeApi& api) {
+FrontOptions with_services(const DoorOptions& door, kube::KubeApi& api, const Sources& sources) {
   FrontOptions options = door.front;
   options.eks_cluster = door.eks.name;
   options.eks = [&api, cluster = door.eks](const http::Request& request, const Call& call) { return answer_eks(request, call, api, cluster); };
+  options.cloudformation = [sources](const std::string& action, const http::Query& form, const Call& call) { return answer_cloudformation(action, form, call, sources); };
   options.secrets = [&api, space = door.space](const std::string& operation, const Json& input, const Call& call) { return answer_secrets(operation, input, call, api, space); };
   options.iam = [&api, space = door.space](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, space); };
   return options;
@@ -134,7 +136,9 @@ Door::Door(kube::KubeApi& api, const Clock& clock, DoorOptions options, Site sit
       instances_(api, api::kInstances, "", [](const kube::Change&) {}),
       identities_(api, api::identities::identities, "", [this](const kube::Change& change) { follow_identities(directory_, change); }),
       keys_(api, kube::resources::secrets, options_.space, [this](const kube::Change& change) { follow_secret(change); }),
-      front_(model_, directory_, seal_, all_operations({api, model_, clusters_.cache(), index_, nodes_.cache(), made_.cache(), instances_.cache(), directory_, options_.eks.name}), clock, with_services(options_, api)) {}
+      front_(model_, directory_, seal_, all_operations(sources_of(api)), clock, with_services(options_, api, sources_of(api))) {}
+
+Sources Door::sources_of(kube::KubeApi& api) const { return {api, model_, clusters_.cache(), index_, nodes_.cache(), made_.cache(), instances_.cache(), directory_, options_.eks.name}; }
 
 Result<std::unique_ptr<Door>> Door::open(kube::KubeApi& api, const Clock& clock, DoorOptions options) {
   auto model = Model::load_own(options.names);

@@ -51,6 +51,7 @@ class Door {
 
  private:
   Door(kube::KubeApi& api, const Clock& clock, DoorOptions options, Site site, SessionSeal seal, Model model);
+  Sources sources_of(kube::KubeApi& api) const;
   void work(std::stop_token stop);
   void take(http::Request request, std::shared_ptr<http::Exchange> exchange);
   void follow_secret(const kube::Change& change);

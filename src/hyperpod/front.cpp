@@ -7,6 +7,7 @@
 
 #include "base/encoding.h"
 #include "base/rng.h"
+#include "hyperpod/cloudformation.h"
 #include "hyperpod/eks.h"
 #include "hyperpod/eks_token.h"
 #include "hyperpod/iam_service.h"
@@ -40,7 +41,7 @@ http::Response rest_error(const AwsError& error, const std::string& id) {
   return {.status = status, .headers = {{"Content-Type", "application/json"}, {"x-amzn-RequestId", id}, {"x-amzn-ErrorType", error.code}}, .body = kube::print_json(Json::object({{"message", error.message}})), .parts = {}};
 }
 
-bool speaks_query(std::string_view service) { return service == "sts" || service == "iam"; }
+bool speaks_query(std::string_view service) { return service == "sts" || service == "iam" || service == "cloudformation"; }
 
 // A null is as if it were not there; what comes after need not think of it.
 Json without_nulls(const Json& value) {
@@ -249,7 +250,7 @@ http::Response Front::answer_query(const std::string& service, const http::Reque
   said.source = service + ".amazonaws.com";
   auto form = read_form(request);
   const std::string action(form ? http::find(*form, "Action") : "");
-  if (service == "sts" ? is_sts_action(action) : is_iam_action(action)) said.name = action;
+  if (service == "sts" ? is_sts_action(action) : service == "iam" ? is_iam_action(action) : is_cloudformation_action(action)) said.name = action;
   Answer<std::string> answer = std::string();
   if (!form) {
     answer = std::unexpected(form.error());
@@ -257,7 +258,7 @@ http::Response Front::answer_query(const std::string& service, const http::Reque
     answer = std::unexpected(who.error());
   } else {
     const Call call = call_of(request, *who, id);
-    answer = service == "sts" ? answer_sts(action, *form, call, directory_, seal_) : options_.iam(action, *form, call);
+    answer = service == "sts" ? answer_sts(action, *form, call, directory_, seal_) : service == "iam" ? options_.iam(action, *form, call) : options_.cloudformation(action, *form, call);
   }
   if (answer) return query_answer(service, action, *answer, id);
   said.error = answer.error();
@@ -350,7 +351,7 @@ http::Response Front::answer(const http::Request& request) const {
     return response;
   }
   const std::string service = service_of(request);
-  if (service == "sts" || (service == "iam" && options_.iam)) {
+  if (service == "sts" || (service == "iam" && options_.iam) || (service == "cloudformation" && options_.cloudformation)) {
     response = answer_query(service, request, id, said);
   } else if (service == "sagemaker") {
     response = answer_json(request, id, said);
@@ -381,7 +382,7 @@ http::Response Front::answer(const http::Request& request) const {
     said.source = source_of(service);
     // Only who is known learns what is served.
     const auto who = authenticate(request, said);
-    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker, sts, iam, eks, s3 and secretsmanager are", cut(service, 64))} : who.error();
+    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker, sts, iam, eks, s3, secretsmanager and cloudformation are", cut(service, 64))} : who.error();
     response = json_error(*said.error, id);
   }
   tell(request, id, said, response.status);

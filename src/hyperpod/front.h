@@ -52,6 +52,8 @@ struct FrontOptions {
   bool tls = true;
   // Answers the actions of IAM; null: they are not served.
   std::function<Answer<std::string>(const std::string& action, const http::Query& form, const Call& call)> iam;
+  // Answers the actions of CloudFormation; null: they are not served.
+  std::function<Answer<std::string>(const std::string& action, const http::Query& form, const Call& call)> cloudformation;
   // Answers what comes for EKS; null: it is not served. And the cluster's name, for which tokens are signed.
   std::function<Answer<EksAnswer>(const http::Request& request, const Call& call)> eks;
   std::string eks_cluster;

@@ -11,7 +11,10 @@
 namespace fairlead::hyperpod {
 namespace {
 
-std::string_view namespace_of(std::string_view service) { return service == "iam" ? "https://iam.amazonaws.com/doc/2010-05-08/" : "https://sts.amazonaws.com/doc/2011-06-15/"; }
+std::string_view namespace_of(std::string_view service) {
+  if (service == "cloudformation") return "http://cloudformation.amazonaws.com/doc/2010-05-15/";
+  return service == "iam" ? "https://iam.amazonaws.com/doc/2010-05-08/" : "https://sts.amazonaws.com/doc/2011-06-15/";
+}
 
 struct QueryCode {
   std::string_view json, query;

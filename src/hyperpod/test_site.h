@@ -12,6 +12,7 @@
 #include "api/cluster.h"
 #include "api/team_crds.h"
 #include "base/encoding.h"
+#include "hyperpod/cloudformation.h"
 #include "hyperpod/eks.h"
 #include "hyperpod/eks_token.h"
 #include "hyperpod/iam_service.h"
@@ -70,7 +71,7 @@ class TestSite {
 
   TestSite() {
     api.stamp = [this] { return print_time(clock.now()); };
-    front = std::make_unique<Front>(model(), directory, seal, all_operations(sources(api)), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .eks = [this](const http::Request& request, const Call& call) { return answer_eks(request, call, api, eks); }, .eks_cluster = "fairlead", .s3 = [this](const http::Request& request, const Call& call, std::optional<AwsError>& error) { return answer_s3(request, call, Buckets(s3_folder), error); }, .secrets = [this](const std::string& operation, const Json& input, const Call& call) { return answer_secrets(operation, input, call, api, "fairlead-system"); }, .audit = [this](const Json& record) { audit.push_back(record); }});
+    front = std::make_unique<Front>(model(), directory, seal, all_operations(sources(api)), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .cloudformation = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_cloudformation(action, form, call, sources(api)); }, .eks = [this](const http::Request& request, const Call& call) { return answer_eks(request, call, api, eks); }, .eks_cluster = "fairlead", .s3 = [this](const http::Request& request, const Call& call, std::optional<AwsError>& error) { return answer_s3(request, call, Buckets(s3_folder), error); }, .secrets = [this](const std::string& operation, const Json& input, const Call& call) { return answer_secrets(operation, input, call, api, "fairlead-system"); }, .audit = [this](const Json& record) { audit.push_back(record); }});
   }
 
   Sources sources(kube::KubeApi& through) { return {through, model(), api.of(kube::resources::slurm_clusters), index, api.of(kube::resources::nodes), api.of(api::kClusters), api.of(api::kInstances), directory, "fairlead"}; }
