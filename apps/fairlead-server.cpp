@@ -44,6 +44,7 @@
 #include "slurm/control/active_check_controller.h"
 #include "slurm/control/head_address_controller.h"
 #include "slurm/control/slurm_cluster_controller.h"
+#include "stacks/control/stack_controller.h"
 #include "training/control/training_controller.h"
 #include "slurm/keys.h"
 
@@ -167,6 +168,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   runner.add(std::make_unique<slurm::SlurmClusterController>(api, clock, slurm::make_keys, std::move(slurm_options)));
   runner.add(std::make_unique<fleet::ClusterController>(api, clock, cluster_options(flags, slurm::SlurmControllerOptions().default_image, companion_folder(state_dir + "/bin"), flags.cluster_machines), scripts_of(flags, state_dir)));
   runner.add(std::make_unique<fleet::TrainingPlanController>(api, clock));
+  runner.add(std::make_unique<stacks::StackController>(api, clock));
   auto queues = training::TrainingController::Queues::None;
   if (const auto off = governance::why_governance_is_off(api); !off) {
     log_warn("task governance is off until the server starts again: its definitions cannot be read", {{"why", off.error().message}});

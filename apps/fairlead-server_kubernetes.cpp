@@ -37,6 +37,7 @@
 #include "slurm/control/head_address_controller.h"
 #include "slurm/control/slurm_cluster_controller.h"
 #include "slurm/keys.h"
+#include "stacks/control/stack_controller.h"
 #include "training/control/training_controller.h"
 
 namespace fairlead {
@@ -192,6 +193,7 @@ int serve_kubernetes(const Flags& flags) {
   if (flags.watch_namespace.empty() && (flags.local_machines || (!flags.aws_listen.empty() && flags.aws_listen != "off"))) {
     add_declared(*runner, std::make_unique<fleet::ClusterController>(fenced, clock, cluster_options(flags, flags.slurm_image, companion_dir.empty() ? kube::Json() : companion_folder(companion_dir), flags.local_machines && flags.cluster_machines), scripts_of(flags, state_dir)));
     add_declared(*runner, std::make_unique<fleet::TrainingPlanController>(fenced, clock));
+    add_declared(*runner, std::make_unique<stacks::StackController>(fenced, clock));
     add_declared(*runner, std::make_unique<notify::ClusterEventController>(fenced, notify::ClusterEventController::Options{.site_space = space}));
   }
   Term term(std::move(runner));

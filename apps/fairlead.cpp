@@ -31,6 +31,7 @@
 #include "slurm/control/active_check_controller.h"
 #include "slurm/control/head_address_controller.h"
 #include "slurm/control/slurm_cluster_controller.h"
+#include "stacks/control/stack_controller.h"
 #include "training/control/training_controller.h"
 #include "slurm/keys.h"
 #include "slurm/plan/render.h"
@@ -78,7 +79,7 @@ kube::Access server_access(const std::string& space, bool local_machines, bool c
     access.add(kube::full_access(training::TrainingController(**api, clock, nullptr, training::TrainingController::Queues::Ours)));
   }
   if (local_machines) access.add(fleet::machine_access());
-  if (clusters && space.empty()) access.add(kube::full_access(fleet::ClusterController(**api, clock))).add(kube::full_access(fleet::TrainingPlanController(**api, clock))).add(kube::full_access(notify::ClusterEventController(**api, {})));
+  if (clusters && space.empty()) access.add(kube::full_access(fleet::ClusterController(**api, clock))).add(kube::full_access(fleet::TrainingPlanController(**api, clock))).add(kube::full_access(stacks::StackController(**api, clock))).add(kube::full_access(notify::ClusterEventController(**api, {})));
   return access;
 }
 

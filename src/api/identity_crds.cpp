@@ -162,7 +162,7 @@ kube::Access aws_access(const std::string& space) {
       .may({"get", "list", "watch", "update"}, kInstances)
       .may({"get", "list"}, kClusterEvents)
       .may({"get", "list", "create", "update", "patch"}, kTrainingPlans)
-      .may({"get", "list", "create", "update", "delete"}, kStacks)
+      .may({"get", "list", "create", "update"}, kStacks)
       .may({"get", "list", "watch"}, resources::nodes)
       .may({"get", "list"}, resources::pods)
       .may({"get", "list"}, kNodeSets)
