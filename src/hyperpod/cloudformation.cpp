@@ -8,6 +8,7 @@
 #include <charconv>
 #include <functional>
 #include <map>
+#include <set>
 
 #include "api/stack.h"
 #include "base/encoding.h"
@@ -216,6 +217,38 @@ class CloudFormation {
     return out + "</Parameters>" + element("Description", of->description);
   }
 
+  Answer<std::string> summary() {
+    if (auto done = known({"StackName", "TemplateBody"}); !done) return std::unexpected(done.error());
+    std::string body = given("TemplateBody");
+    if (const std::string name = given("StackName"); !name.empty() == !body.empty()) return invalid("Either StackName or TemplateBody is expected.");
+    if (body.empty()) {
+      const auto stack = found("GetTemplateSummary", given("StackName"));
+      if (!stack) return std::unexpected(stack.error());
+      body = api::stack_in_force(*stack)["template"].string();
+      // There are change sets alone yet.
+      if (body.empty() && !(*stack)["spec"]["changeSets"].items().empty()) body = (*stack)["spec"]["changeSets"].items().back()["template"].string();
+    } else if (auto done = call_.allow("cloudformation:GetTemplateSummary", "*"); !done) {
+      return std::unexpected(done.error());
+    }
+    const auto of = formation::read_template(body);
+    if (!of) return invalid(of.error().message);
+    std::string out = "<Parameters>";
+    for (const formation::Parameter& one : of->parameters) {
+      out += "<member>" + xml_element("ParameterKey", one.name) + (one.fallback ? xml_element("DefaultValue", one.hidden ? "****" : *one.fallback) : "") + xml_element("ParameterType", one.type) + xml_element("NoEcho", one.hidden ? "true" : "false") + element("Description", one.description) + "<ParameterConstraints>";
+      if (!one.allowed.empty()) {
+        out += "<AllowedValues>";
+        for (const std::string& value : one.allowed) out += xml_element("member", value);
+        out += "</AllowedValues>";
+      }
+      out += "</ParameterConstraints></member>";
+    }
+    out += "</Parameters>" + element("Description", of->description) + "<ResourceTypes>";
+    std::set<std::string> types;
+    for (const formation::Resource& one : of->resources) types.insert(one.type);
+    for (const std::string& type : types) out += xml_element("member", type);
+    return out + "</ResourceTypes>";
+  }
+
   // ---- change sets: what a request would do, kept until it is done
 
   Answer<std::string> create_change_set() {
@@ -356,12 +389,12 @@ class CloudFormation {
     if (text != "true" && text != "false") return invalid(fmt::format("{}: true or false is expected", name));
     return text == "true";
   }
-  // What is not carried out is refused: whoever asks for it must not believe to have got it. Names that end with a dot are lists.
+  // What is not carried out is refused: whoever asks for it must not believe to have got it. Names that end with a dot are lists; an empty one comes as "Capabilities=", and asks for nothing.
   Answer<void> known(std::initializer_list<std::string_view> names) const {
-    static constexpr std::array<std::string_view, 4> inputs{"Parameters.", "Tags.", "Capabilities.", "Tags"};
+    static constexpr std::array<std::string_view, 3> inputs{"Parameters.", "Tags.", "Capabilities."};
     const bool takes_template = std::find(names.begin(), names.end(), "UsePreviousTemplate") != names.end() || std::find(names.begin(), names.end(), "OnFailure") != names.end();
     for (const auto& [name, value] : form_) {
-      if (name == "Action" || name == "Version" || name.starts_with("X-Amz-")) continue;
+      if (name == "Action" || name == "Version" || name.starts_with("X-Amz-") || value.empty()) continue;
       if (name == "EnableTerminationProtection" && value != "false") return invalid("EnableTerminationProtection is not served here");
       const auto fits = [&](std::string_view one) { return one.ends_with('.') ? name.starts_with(one) : name == one; };
       if (std::any_of(names.begin(), names.end(), fits) || (takes_template && std::any_of(inputs.begin(), inputs.end(), fits))) continue;
@@ -577,6 +610,7 @@ const std::map<std::string, Work, std::less<>>& works() {
       {"DescribeStackResources", [](CloudFormation& of) { return of.describe_resources(); }},
       {"DescribeStackResource", [](CloudFormation& of) { return of.describe_resource(); }},
       {"GetTemplate", [](CloudFormation& of) { return of.get_template(); }},
+      {"GetTemplateSummary", [](CloudFormation& of) { return of.summary(); }},
       {"ValidateTemplate", [](CloudFormation& of) { return of.validate(); }},
       {"CreateChangeSet", [](CloudFormation& of) { return of.create_change_set(); }},
       {"DescribeChangeSet", [](CloudFormation& of) { return of.describe_change_set(); }},

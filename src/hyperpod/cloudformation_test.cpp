@@ -240,6 +240,8 @@ TEST_F(CloudFormationApi, WhatBecameOfItIsTold) {
   const auto checked = call("ValidateTemplate", {{"TemplateBody", kTemplate}});
   EXPECT_THAT(checked.body, AllOf(HasSubstr("<NoEcho>true</NoEcho>"), HasSubstr("<DefaultValue>2</DefaultValue>"), Not(HasSubstr("hush"))));
   EXPECT_EQ(call("ValidateTemplate", {{"TemplateBody", "Resources: {}"}}).code, "ValidationError");
+  for (const Form& form : {Form{{"StackName", "Lab"}}, Form{{"TemplateBody", kTemplate}}}) EXPECT_THAT(call("GetTemplateSummary", form).body, AllOf(HasSubstr("<ParameterType>Number</ParameterType>"), HasSubstr("<member>AWS::SageMaker::Cluster</member>"), Not(HasSubstr("hush"))));
+  EXPECT_EQ(call("GetTemplateSummary", {}).code, "ValidationError");
 }
 
 TEST_F(CloudFormationApi, ADeletionIsAskedForOnce) {
@@ -256,7 +258,7 @@ TEST_F(CloudFormationApi, ADeletionIsAskedForOnce) {
 }
 
 TEST_F(CloudFormationApi, ChangeSetsAreWhatDeployNeeds) {
-  const auto made = call("CreateChangeSet", with(kTemplate, {{"ChangeSetName", "first"}, {"ChangeSetType", "CREATE"}, {"Parameters.member.1.ParameterKey", "Key"}, {"Parameters.member.1.ParameterValue", "a-secret"}}));
+  const auto made = call("CreateChangeSet", with(kTemplate, {{"ChangeSetName", "first"}, {"ChangeSetType", "CREATE"}, {"Capabilities", ""}, {"Tags", ""}, {"Parameters.member.1.ParameterKey", "Key"}, {"Parameters.member.1.ParameterValue", "a-secret"}}));
   ASSERT_EQ(made.status, 200) << made.body;
   EXPECT_EQ(call("DescribeStacks", {{"StackName", "Lab"}}).text("StackStatus"), "REVIEW_IN_PROGRESS");
   for (const Form& form : {Form{{"ChangeSetName", made.text("Id")}}, Form{{"ChangeSetName", "first"}, {"StackName", "Lab"}}}) {
