@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # CloudFormation of a real server by the AWS CLI and boto3 as they are: stacks of clusters are made, changed, fail, go back, and go; waiters, deploy and change sets; kill -9 in between.
-# The clusters are those of an orchestrator that needs no machines to be in service, and of Slurm where one has to fail: scenario 27 has machines.
+# There are no machines: clusters that Kubernetes orchestrates are in service without any, and one of Slurm fails for want of them.
 #   cloudformation_test.sh BUILD_DIR
 set -euo pipefail
 build=$(realpath "${1:?usage: cloudformation_test.sh BUILD_DIR}")
