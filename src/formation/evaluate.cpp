@@ -13,6 +13,7 @@ namespace fairlead::formation {
 namespace {
 
 constexpr std::size_t kLongestValue = 4'096;
+constexpr std::size_t kMostOutputs = std::size_t{128} << 10;  // of all together
 constexpr std::size_t kMostText = std::size_t{4} << 20;
 
 template <class... Args>
@@ -338,10 +339,13 @@ Result<Json> Evaluation::properties(const Resource& resource) const {
 Result<std::vector<Told>> Evaluation::outputs(const Attributes& attributes) const {
   Run run{*this, &attributes};
   std::vector<Told> out;
+  std::size_t all = 0;
   for (const Output& one : of_.outputs) {
     if (!holds(one.condition)) continue;
     auto value = run.text(one.value, "Outputs." + one.key);
     if (!value) return std::unexpected(value.error());
+    all += one.key.size() + one.description.size() + value->size();
+    if (value->size() > kLongestValue || all > kMostOutputs) return wrong("Outputs.{}: an output has at most {} bytes, and all together {}", one.key, kLongestValue, kMostOutputs);
     out.push_back({one.key, one.description, std::move(*value)});
   }
   return out;

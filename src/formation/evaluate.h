@@ -36,6 +36,7 @@ class Evaluation {
   bool is_made(const Resource& resource) const { return holds(resource.condition); }
   // Its Properties. Invalid: what they need of another resource is not known before that is there: refused, as all of a stack is settled before anything is made; and what a function cannot do. Text that comes to more than 4 MiB in all is refused.
   Result<Json> properties(const Resource& resource) const;
+  // Each of 4,096 bytes at most.
   Result<std::vector<Told>> outputs(const Attributes& attributes) const;
 
  private:

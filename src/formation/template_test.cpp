@@ -167,6 +167,13 @@ TEST(TemplateLimits, TextThatDoublesIsRefused) {
   EXPECT_THAT(properties(with(nested)), HasSubstr("more than 4194304 bytes"));
 }
 
+TEST(TemplateLimits, OutputsAreShort) {
+  const Template of = read("Parameters: {P: {Type: String}}\nResources: {C: {Type: T}}\nOutputs: {O: {Value: !Sub '${P}${P}'}}");
+  const auto evaluation = Evaluation::make(of, {{"P", std::string(3'000, 'x')}}, place);
+  ASSERT_TRUE(evaluation);
+  EXPECT_THAT(evaluation->outputs([](const std::string&, const std::string&) { return std::optional<std::string>(); }).error().message, HasSubstr("at most 4096 bytes"));
+}
+
 // No bytes bring it down, and equal ones mean the same.
 TEST(TemplateProperty, ChangedTemplatesAreReadOrRefused) {
   const std::string whole = kWhole;

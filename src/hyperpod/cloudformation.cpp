@@ -19,6 +19,7 @@
 namespace fairlead::hyperpod {
 namespace {
 
+constexpr std::size_t kMostBytes = 900 << 10;  // of what is asked for: a stack is one object, and its events need room
 constexpr std::size_t kMostChangeSets = 5;  // of a stack, each with its template
 
 bool is_stack_name(std::string_view name) {
@@ -38,6 +39,12 @@ AwsError stack_error(const Error& error, const char* action) {
   // A limit of the API's size of objects.
   if (error.code == Code::Invalid) return {"ValidationException", fmt::format("{}: {}", action, error.message)};
   return aws_error(error, action);
+}
+
+Answer<void> check_size(const Json& stack) {
+  const std::size_t bytes = kube::print_json(stack["spec"]).size();
+  if (bytes > kMostBytes) return invalid(fmt::format("The stack with its parameters, clusters and change sets comes to {} bytes; at most {} are served here: split it, or delete change sets", bytes, kMostBytes));
+  return {};
 }
 
 class CloudFormation {
@@ -74,6 +81,7 @@ class CloudFormation {
     if (!wish) return std::unexpected(wish.error());
     Json object = new_object(name, request.arn);
     object.child("spec").set("operation", std::move(*operation)).set("target", std::move(wish->side));
+    if (auto fine = check_size(object); !fine) return std::unexpected(fine.error());
     const auto made = sources_.api.create(api::kStacks, object);
     if (!made && made.error().code == Code::Exists) {
       const auto now = sources_.api.get(api::kStacks, {"", object_name_of(name)});
@@ -289,6 +297,7 @@ class CloudFormation {
       Json sets = object["spec"]["changeSets"].is_array() ? object["spec"]["changeSets"] : Json::array();
       sets.push(std::move(set));
       object.child("spec").set("changeSets", std::move(sets));
+      if (auto fine = check_size(object); !fine) return std::unexpected(fine.error());
       const auto done = fresh ? sources_.api.create(api::kStacks, object) : sources_.api.update(api::kStacks, object);
       if (done) return xml_element("Id", id) + xml_element("StackId", object["spec"]["arn"].string());
       if ((done.error().code != Code::Conflict && done.error().code != Code::Exists) || attempt >= 10) return std::unexpected(stack_error(done.error(), "CreateChangeSet"));
@@ -348,7 +357,9 @@ class CloudFormation {
       auto operation = operation_of(update ? "Update" : "Create");
       if (!operation) return std::unexpected(operation.error());
       if (!update) operation->set("onFailure", *disabled ? "DO_NOTHING" : "ROLLBACK");
-      const auto done = sources_.api.update(api::kStacks, updated(stack, std::move(*operation), std::move(wish->side)));
+      const Json changed = updated(stack, std::move(*operation), std::move(wish->side));
+      if (auto fine = check_size(changed); !fine) return std::unexpected(fine.error());
+      const auto done = sources_.api.update(api::kStacks, changed);
       if (done) return "";
       if (done.error().code != Code::Conflict || attempt >= 10) return std::unexpected(stack_error(done.error(), "ExecuteChangeSet"));
     }
@@ -484,6 +495,9 @@ class CloudFormation {
       const auto changed = decide(*stack);
       if (!changed) return std::unexpected(changed.error());
       if (!*changed) return stack;
+      // A deletion adds nothing.
+      if ((**changed)["spec"]["operation"]["kind"].string() != "Delete")
+        if (auto fine = check_size(**changed); !fine) return std::unexpected(fine.error());
       auto done = sources_.api.update(api::kStacks, **changed);
       if (done) return std::move(*done);
       if (done.error().code == Code::NotFound) return absent(given("StackName"));

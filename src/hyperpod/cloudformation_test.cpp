@@ -244,6 +244,26 @@ TEST_F(CloudFormationApi, WhatBecameOfItIsTold) {
   EXPECT_EQ(call("GetTemplateSummary", {}).code, "ValidationError");
 }
 
+TEST_F(CloudFormationApi, WhatIsInTheMakingIsNotDeletedByWhoMayNot) {
+  ASSERT_EQ(call("CreateStack", with(kTemplate)).status, 200);
+  ASSERT_TRUE(cluster().is_null());
+  const Credentials bob = site.user("bob", {R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "cloudformation:*", "Resource": "*"}})"});
+  EXPECT_THAT(call("DeleteStack", {{"StackName", "Lab"}}, &bob).message, HasSubstr("sagemaker:DeleteCluster"));
+  EXPECT_EQ(call("DeleteStack", {{"StackName", "Lab"}}).status, 200);
+}
+
+TEST_F(CloudFormationApi, WhatDoesNotFitIntoOneObjectIsRefused) {
+  std::string declared = "  Workers: {Type: Number, Default: 2}\n";
+  for (int i = 0; i < 190; ++i) declared += fmt::format("  P{}: {{Type: String}}\n", i);
+  Form form = with(changed("  Workers: {Type: Number, Default: 2}\n", declared));
+  for (int i = 0; i < 190; ++i) {
+    form.emplace_back(fmt::format("Parameters.member.{}.ParameterKey", i + 1), fmt::format("P{}", i));
+    form.emplace_back(fmt::format("Parameters.member.{}.ParameterValue", i + 1), std::string(4'096, 'x'));
+  }
+  ASSERT_EQ(call("CreateChangeSet", [&] { Form one = form; one.emplace_back("ChangeSetName", "a"); one.emplace_back("ChangeSetType", "CREATE"); return one; }()).status, 200);
+  EXPECT_THAT(call("CreateChangeSet", [&] { Form one = form; one.emplace_back("ChangeSetName", "b"); one.emplace_back("ChangeSetType", "CREATE"); return one; }()).message, HasSubstr("at most 921600 are served here"));
+}
+
 TEST_F(CloudFormationApi, ADeletionIsAskedForOnce) {
   make();
   EXPECT_THAT(call("DeleteStack", {{"StackName", "Lab"}, {"RetainResources.member.1", "Cluster"}}).message, HasSubstr("DeletionPolicy Retain"));

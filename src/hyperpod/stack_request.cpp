@@ -84,7 +84,8 @@ bool goes(const Json& resource, bool after_creation) {
 Answer<void> allow_deletion(const Sources& sources, const Call& call, const Json& stack, const Json& resource) {
   const auto cluster = cluster_of_stack(sources, stack, resource);
   if (!cluster) return std::unexpected(cluster.error());
-  if (cluster->is_null()) return {};
+  // What is in the making may be there in a moment.
+  if (cluster->is_null()) return api::is_stack_at_rest(api::stack_phase(stack)) ? Answer<void>() : call.allow("sagemaker:DeleteCluster", arn_of(call.site, "cluster", "*"));
   return call.allow("sagemaker:DeleteCluster", cluster_arn(call.site, *cluster), tag_keys({}, tags_of(*cluster)));
 }
 

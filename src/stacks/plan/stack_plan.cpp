@@ -19,6 +19,16 @@ using kube::Json;
 namespace {
 
 constexpr std::size_t kMostEvents = 300;
+constexpr std::size_t kLongestReason = 500;  // bytes: all events are in one object
+
+std::string shortened(std::string text) {
+  std::size_t end = kLongestReason;
+  if (text.size() <= end) return text;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  text.resize(end);
+  return text;
+}
+
 constexpr const char* kStackType = "AWS::CloudFormation::Stack";
 
 std::string arn_of(const Json& cluster) {
@@ -100,7 +110,7 @@ class Planner {
   void event(const std::string& id, const std::string& type, const std::string& physical, const std::string& status, const std::string& reason) {
     const std::int64_t number = status_["count"].integer() + 1;
     Json told = Json::object({{"number", number}, {"at", print_time(now_)}, {"logicalId", id}, {"type", type}, {"physicalId", physical}, {"status", status}});
-    if (!reason.empty()) told.set("reason", reason);
+    if (!reason.empty()) told.set("reason", shortened(reason));
     if (const std::string& token = in_.stack["spec"]["operation"]["token"].string(); !token.empty()) told.set("token", token);
     status_.set("count", number);
     auto& events = status_.child("events").items();
@@ -110,7 +120,7 @@ class Planner {
   void tell(const std::string& phase, const std::string& reason = "") {
     status_.set("phase", phase).set("since", print_time(now_));
     if (reason.empty()) status_.erase("reason");
-    else status_.set("reason", reason);
+    else status_.set("reason", shortened(reason));
     event(stack_.title, kStackType, stack_.arn, phase, reason);
   }
   Json* entry_of(const std::string& id) {
@@ -129,7 +139,7 @@ class Planner {
     if (!physical.empty()) entry->set("physicalId", physical);
     entry->set("status", status).set("operation", operation_).set("at", print_time(now_));
     if (reason.empty()) entry->erase("reason");
-    else entry->set("reason", reason);
+    else entry->set("reason", shortened(reason));
     const std::string shown = (*entry)["physicalId"].string();
     event(resource.id, resource.type, shown, status, reason);
   }
