@@ -277,9 +277,13 @@ class CloudFormation {
       if (type == "UPDATE" && review) return invalid(fmt::format("Stack [{}] does not exist", name));
       if (type == "UPDATE")
         if (auto fine = check_updatable(object); !fine) return std::unexpected(fine.error());
+      // One without a change is of no use: each deploy that finds nothing to do leaves one, and they make room for others.
+      Json sets = Json::array();
       for (const Json& one : object["spec"]["changeSets"].items())
+        if (!one.has("failed")) sets.push(one);
+      for (const Json& one : sets.items())
         if (one["name"].string() == title) return refuse("AlreadyExistsException", fmt::format("ChangeSet {} already exists", title));
-      if (object["spec"]["changeSets"].items().size() >= kMostChangeSets) return refuse("LimitExceededException", fmt::format("a stack has at most {} change sets here: delete one", kMostChangeSets));
+      if (sets.items().size() >= kMostChangeSets) return refuse("LimitExceededException", fmt::format("a stack has at most {} change sets here: delete one", kMostChangeSets));
       const auto previous = flag("UsePreviousTemplate");
       if (!previous) return std::unexpected(previous.error());
       if (*previous != given("TemplateBody").empty() || (*previous && type == "CREATE")) return invalid("Either TemplateBody or UsePreviousTemplate is expected.");
@@ -294,7 +298,6 @@ class CloudFormation {
       set.set("changes", std::move(changes));
       if (!wish->differs) set.set("failed", "The submitted information didn't contain changes. Submit different information to create a change set.");
       const std::string id = set["id"].string();
-      Json sets = object["spec"]["changeSets"].is_array() ? object["spec"]["changeSets"] : Json::array();
       sets.push(std::move(set));
       object.child("spec").set("changeSets", std::move(sets));
       if (auto fine = check_size(object); !fine) return std::unexpected(fine.error());

@@ -301,6 +301,7 @@ TEST_F(CloudFormationApi, ChangeSetsAreWhatDeployNeeds) {
   EXPECT_EQ(same.text("Status"), "FAILED");
   EXPECT_THAT(same.text("StatusReason"), HasSubstr("The submitted information didn't contain changes"));
   EXPECT_EQ(call("ExecuteChangeSet", {{"ChangeSetName", "same"}, {"StackName", "Lab"}}).code, "InvalidChangeSetStatus");
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(call("CreateChangeSet", with(kTemplate, {{"ChangeSetName", i == 6 ? "same" : fmt::format("same-{}", i)}, {"Parameters.member.1.ParameterKey", "Key"}, {"Parameters.member.1.UsePreviousValue", "true"}})).status, 200) << "those without a change make room";
   EXPECT_EQ(call("DeleteChangeSet", {{"ChangeSetName", "same"}, {"StackName", "Lab"}}).status, 200);
   EXPECT_EQ(call("DeleteChangeSet", {{"ChangeSetName", "same"}, {"StackName", "Lab"}}).status, 200);
   const auto more = call("CreateChangeSet", with(kTemplate, {{"ChangeSetName", "more"}, {"Parameters.member.1.ParameterKey", "Workers"}, {"Parameters.member.1.ParameterValue", "7"}}));

@@ -282,7 +282,7 @@ TEST_F(Stacks, OnFailureSaysWhatHappens) {
   EXPECT_TRUE(site.stack().is_null());
   EXPECT_TRUE(site.api.all("clusters").empty());
 
-  site.create(side({resource("B", "two", spec(2))}), "DELETE");
+  site.create(side({resource("B", "two", spec(2), {}, "RetainExceptOnCreate")}), "DELETE");
   site.settle();
   EXPECT_TRUE(site.stack().is_null());
   EXPECT_TRUE(site.api.all("clusters").empty());

@@ -205,7 +205,8 @@ class Planner {
         if (side.resource(one.id) == nullptr) all.push_back(one);
       // What an earlier operation left out by its policy is none of the stack's any more.
       std::erase_if(all, [&](const StackResource& one) { return entry_of(one.id) == nullptr && cluster_of(one) == nullptr; });
-      if (take_down(all, Rollback::No)) tell("DELETE_COMPLETE");
+      // OnFailure DELETE is a way back, too.
+      if (take_down(all, stack_.kind == "Create" && !stack_.deleting ? Rollback::Yes : Rollback::No)) tell("DELETE_COMPLETE");
       return;
     }
     if (phase == "DELETE_COMPLETE") out_.gone = true;
