@@ -130,7 +130,7 @@ class Teller {
     const std::string& stage = is["reboot"]["stage"].string();
     if (stage != stage_was) {
       const std::string& request = is["reboot"]["id"].string();
-      if (stage == "Emptying") about("Info", "RebootStarted", {request}, fmt::format("Instance {} of group {} is to be rebooted when it is empty", id, group));
+      if (stage == "Emptying") about("Info", "RebootStarted", {request}, fmt::format("Instance {} of group {} is to be rebooted when it is empty; asked for by {}", id, group, spec["reboot"]["by"].string_or("somebody")));
       if (stage == "Done") about("Info", "RebootCompleted", {request}, fmt::format("Instance {} of group {} was rebooted", id, group));
       if (stage == "Failed") fail(about("Error", "RebootFailed", {request}, fmt::format("Instance {} of group {} was not rebooted", id, group)), is["reboot"]["message"].string());
     }

@@ -62,7 +62,7 @@ TEST(ClusterEvents, OfItsInstances) {
   EXPECT_THAT(of_instance("{}", R"({"lifecycle": {"onInitComplete": {"phase": "Succeeded", "exitCode": 0}}})"), ElementsAre("Info LifecycleScript: Lifecycle script OnInitComplete of instance i-1 of group gpu has run"));
   EXPECT_THAT(of_instance(R"({"phase": "Running"})", R"({"phase": "ShuttingDown"})"), ElementsAre("Info InstanceTerminating: Instance i-1 of group gpu goes"));
   EXPECT_THAT(of_instance(R"({"phase": "Running"})", R"({"phase": "ShuttingDown"})", R"({"instanceGroupName": "gpu", "replace": {"id": "r"}})"), ElementsAre("Info InstanceTerminating: Instance i-1 of group gpu goes, since it is replaced"));
-  EXPECT_THAT(of_instance(R"({"phase": "Running", "runningSince": "t"})", R"({"phase": "Pending", "runningSince": "t", "reboot": {"id": "b", "stage": "Emptying"}})"), ElementsAre("Info RebootStarted: Instance i-1 of group gpu is to be rebooted when it is empty"));
+  EXPECT_THAT(of_instance(R"({"phase": "Running", "runningSince": "t"})", R"({"phase": "Pending", "runningSince": "t", "reboot": {"id": "b", "stage": "Emptying"}})"), ElementsAre("Info RebootStarted: Instance i-1 of group gpu is to be rebooted when it is empty; asked for by somebody"));
   EXPECT_THAT(of_instance(R"({"reboot": {"id": "b", "stage": "Rebooting"}})", R"({"reboot": {"id": "b", "stage": "Failed", "message": "its machine is gone"}})"), ElementsAre("Error RebootFailed: Instance i-1 of group gpu was not rebooted [its machine is gone]"));
 }
 

@@ -175,7 +175,7 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
     for (auto at = ended_.lower_bound({key.space, ""}); at != ended_.end() && at->first.space == key.space; ++at) snapshot.ended.emplace(at->first.name, at->second);
   }
   const Instant asked = clock_.now();
-  snapshot.look_due = look_due(key, asked, asks_for_actions(*cluster) ? kActionLook : kRareLook);
+  snapshot.look_due = look_due(key, asked, action_look(*cluster).value_or(kRareLook));
   if (const auto at = wants_look(snapshot, options_.default_image, asked)) snapshot.view = look(*at);
   if (snapshot.view) {
     // Machines whose pods are gone, and whose slurmd Slurm still knows.

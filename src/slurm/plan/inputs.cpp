@@ -242,7 +242,10 @@ std::vector<ConfigOf> wants_configs(const Snapshot& snapshot, const ObjectOption
   return unseen_configs(snapshot, cluster, rollout.mounted);
 }
 
-bool asks_for_actions(const Json& cluster) { return !cluster["metadata"]["labels"][api::kClusterLabel].string().empty(); }
+std::optional<std::chrono::seconds> action_look(const Json& cluster) {
+  if (cluster["metadata"]["labels"][api::kClusterLabel].string().empty()) return std::nullopt;
+  return std::chrono::seconds(cluster["status"]["nodeActions"].members().empty() ? 30 : 5);
+}
 
 std::optional<Look> wants_look(const Snapshot& snapshot, const std::string& default_image, Instant now) {
   const SlurmCluster cluster = read_cluster(snapshot, default_image);

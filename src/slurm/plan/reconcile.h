@@ -72,9 +72,8 @@ struct Plan {
 inline constexpr const char* kChart = "fairlead.dev/chart";
 std::optional<kube::Condition> chart_condition(const kube::Json& cluster, const std::string& operator_version);
 
-// Has somebody the machines of its workers who reboots and replaces them? Then Slurm is looked at this often, for what people ask for there (plan/actions.h).
-bool asks_for_actions(const kube::Json& cluster);
-inline constexpr std::chrono::seconds kActionLook{30};
+// Has somebody the machines of its workers who reboots and replaces them? Then Slurm is looked at so often, for what people ask for there (plan/actions.h): every 30 seconds, and every 5 while something is asked for. None: nobody has.
+std::optional<std::chrono::seconds> action_look(const kube::Json& cluster);
 
 // Does the plan need to know what Slurm knows? Then the head named is to be asked: `fairlead-slurm nodes`.
 struct Look { kube::ObjectKey head; int slurmd_port = 0; std::string nodes; int queue = 0; };  // nodes: whose jobs are asked for; empty: all; queue: so many of the jobs that wait, too

@@ -52,7 +52,7 @@ void ClusterPlanner::plan_lost() {
 
 // Only where somebody has the machines who reboots and replaces them (docs/design/050).
 void ClusterPlanner::plan_actions_asked() {
-  if (!asks_for_actions(snapshot_.cluster)) return;
+  if (!action_look(snapshot_.cluster)) return;
   ActionsInput input{.memory = snapshot_.cluster["status"]["nodeActions"], .view = snapshot_.view};
   for (const auto& [name, pod] : snapshot_.pods)
     if (of_role(pod, cluster_, Role::Worker)) input.pods[name] = &pod;
@@ -62,7 +62,7 @@ void ClusterPlanner::plan_actions_asked() {
   else object_.child("status").set("nodeActions", std::move(asked.memory));
   auto& notes = views_[Role::Worker].leaving;
   notes.insert(notes.end(), asked.notes.begin(), asked.notes.end());
-  look_again_in(kActionLook);
+  look_again_in(*action_look(object_));
   if (const Json* head = ready_head(snapshot_, cluster_))
     for (auto& tell : asked.steps) {
       const Json* pod = find(snapshot_.pods, tell.node);
