@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -89,8 +90,8 @@ Result<Found> try_processors(std::chrono::seconds limit, int flip_at) {
   std::mutex mutex;
   std::string wrong;
   const std::vector<int> cpus = processors();
-  std::vector<std::thread> threads;
-  for (const int cpu : cpus)
+  std::vector<std::jthread> threads;
+  for (const int cpu : cpus) try {
     threads.emplace_back([&, cpu] {
       if (cpu >= 0) {
         cpu_set_t one;
@@ -108,7 +109,10 @@ Result<Found> try_processors(std::chrono::seconds limit, int flip_at) {
         return;
       }
     });
-  for (std::thread& thread : threads) thread.join();
+  } catch (const std::system_error& error) {
+    return fail(Code::Exhausted, fmt::format("a thread for each of {} processors: {}", cpus.size(), error.what()));  // those that run end by themselves
+  }
+  threads.clear();
   if (!wrong.empty()) return Found{wrong, true};
   return Found{fmt::format("processors: {}, {} results, all the same", cpus.size(), units.load())};
 }
@@ -132,6 +136,7 @@ Result<Found> try_memory(std::chrono::seconds limit, std::uint64_t most) {
   std::uint64_t size = most > 0 ? most : free_memory();
   size -= size % 4096;
   if (size < 4096) return fail(Code::Exhausted, "there is no memory left to try");
+  const std::uint64_t began_with = size;
   void* const room = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED) return fail_errno(errno, "take memory");
   auto* const words = static_cast<volatile std::uint64_t*>(room);
@@ -143,6 +148,8 @@ Result<Found> try_memory(std::chrono::seconds limit, std::uint64_t most) {
     const std::uint64_t turn = pass % 2 == 0 ? 0 : ~0ULL;
     std::uint64_t written = 0;
     for (std::uint64_t at = 0; at < size && (pass > 0 || at == 0 || Clock::now() < end); at += kPart) {
+      // Others on this machine may take memory meanwhile, such as a check beside this one: it is theirs first.
+      if (pass == 0 && at > 0 && most == 0 && free_memory() < began_with / 4) break;
       const std::uint64_t to = std::min(size, at + kPart);
       for (std::uint64_t i = at / 8; i < to / 8; ++i) words[i] = mixed(i + pass / 2) ^ turn;
       written = to;
@@ -203,22 +210,37 @@ Result<Found> try_disk(const std::string& folder, std::uint64_t bytes, std::chro
 Result<Found> try_devices(int gpus, std::chrono::seconds limit) {
   if (gpus == 0) return Found{"devices: none are asked for"};
   ::setenv("FAIRLEAD_MOCK_GPUS", std::to_string(gpus).c_str(), 0);  // images without GPUs may have a stand-in, which then shows them
-  const auto listing = run(Command{.argv = {"nvidia-smi", "-L"}}, std::min<std::chrono::milliseconds>(limit, std::chrono::seconds(30)));
+  // Slow or not to be begun is no fault of GPUs.
+  const auto listing = run(Command{.argv = {"nvidia-smi", "-L"}}, std::chrono::minutes(2));
   if (!listing && listing.error().code == Code::NotFound) return Found{fmt::format("devices: {} GPUs by its Node's word; there is no nvidia-smi here to ask", gpus)};
-  if (!listing) return Found{"devices: nvidia-smi does not answer", true};
-  if (listing->exit.code != 0) return Found{fmt::format("devices: nvidia-smi ended with {}: {}", listing->exit.code, std::string(trim(listing->err.empty() ? listing->out : listing->err)).substr(0, 300)), true};
+  if (!listing) return fail(Code::Unavailable, "nvidia-smi did not end in two minutes");
   if (listing->out.find("Fairlead Mock GPU") != std::string::npos) return Found{fmt::format("devices: {} GPUs by its Node's word; nvidia-smi is a stand-in here", gpus)};
+  // 6: it looked, and found none (nvidia-smi(1), RETURN VALUE); other statuses tell of its library or driver.
+  constexpr int kNoDevice = 6;
+  if (listing->exit.code != 0 && listing->exit.code != kNoDevice) return fail(Code::Unavailable, fmt::format("nvidia-smi ended with {}: {}", listing->exit.code, std::string(trim(listing->err.empty() ? listing->out : listing->err)).substr(0, 300)));
   if (const int there = count_gpus(listing->out); there != gpus) return Found{fmt::format("devices: {} GPUs of {}", there, gpus), true};
-  const auto diagnosis = run(Command{.argv = {"dcgmi", "diag", "-r", "2"}}, limit + std::chrono::minutes(5));
+  const auto diagnosis = run(Command{.argv = {"dcgmi", "diag", "-r", "2"}}, limit + std::chrono::minutes(10));
   if (!diagnosis && diagnosis.error().code == Code::NotFound) return Found{fmt::format("devices: {} GPUs; there is no dcgmi here to try them", gpus)};
   if (!diagnosis) return fail(Code::Unavailable, "dcgmi did not end in time");
-  // Its own trouble (no host engine) says nothing of GPUs.
-  if (diagnosis->exit.code != 0 && diagnosis->out.find("Fail") == std::string::npos) return Found{fmt::format("devices: {} GPUs; dcgmi could not try them", gpus)};
-  if (diagnosis->exit.code != 0) return Found{"devices: dcgmi diag -r 2 found a fault", true};
+  if (const std::string fault = dcgm_fault(diagnosis->out); !fault.empty()) return Found{"devices: dcgmi diag: " + fault, true};
+  // Its own trouble (no host engine, permissions) says nothing of GPUs.
+  if (diagnosis->exit.code != 0) return Found{fmt::format("devices: {} GPUs; dcgmi could not try them", gpus)};
   return Found{fmt::format("devices: {} GPUs, dcgmi diag -r 2 passed", gpus)};
 }
 
 }  // namespace
+
+std::string dcgm_fault(std::string_view table) {
+  for (const std::string& line : split(table, '\n')) {
+    const auto columns = split(line, '|');
+    if (columns.size() < 3) continue;
+    const std::string_view test = trim(columns[1]), result = trim(columns[2]);
+    if (!result.starts_with("Fail")) continue;
+    for (const std::string_view of : {"Memory", "GPU Memory", "PCIe", "NVLink", "Diagnostic", "Targeted Stress", "Targeted Power", "Memory Bandwidth", "Memtest", "Pulse Test", "EUD Test"})
+      if (test == of) return fmt::format("{}: {}", test, result);
+  }
+  return "";
+}
 
 int count_gpus(std::string_view listing) {
   int out = 0;

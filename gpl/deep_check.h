@@ -25,6 +25,9 @@ inline constexpr int kFaultFound = 10;  // a status that nothing else ends with:
 // 0: all well; kFaultFound: a fault, whose words are the last word and the last line of stdout; 125: the check itself could not be made (no room), which says nothing of the machine.
 int run_deep_check(const DeepCheckOptions& options);
 
+// The first test of hardware that failed, of what `dcgmi diag` prints as a table: "PCIe: Fail - GPU 3"; empty: none. Those of software and permissions (Deployment) do not count.
+std::string dcgm_fault(std::string_view table);
+
 // How many GPUs `nvidia-smi -L` lists.
 int count_gpus(std::string_view listing);
 

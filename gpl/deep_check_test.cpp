@@ -62,8 +62,12 @@ TEST_F(DeepCheck, GpusAreCountedByNvidiaSmi) {
   stand_in("nvidia-smi", "echo 'GPU 0: x'\n");
   EXPECT_EQ(run_deep_check(options), kFaultFound);
   EXPECT_EQ(word(), "devices: 1 GPUs of 2");
+  stand_in("nvidia-smi", "echo 'NVIDIA-SMI could not find libnvidia-ml.so'; exit 12\n");
+  EXPECT_EQ(run_deep_check(options), 125) << "its library is missing: that says nothing of GPUs";
+  stand_in("nvidia-smi", "echo 'No devices were found'; exit 6\n");
+  EXPECT_EQ(run_deep_check(options), kFaultFound);
   stand_in("nvidia-smi", "echo 'GPU 0: x'; echo 'GPU 1: x'\n");
-  stand_in("dcgmi", "echo '| Memory | Fail |'; exit 1\n");
+  stand_in("dcgmi", "echo '| GPU Memory                | Fail - GPU 1                                   |'; exit 1\n");
   EXPECT_EQ(run_deep_check(options), kFaultFound);
   stand_in("dcgmi", "echo 'no host engine'; exit 1\n");
   EXPECT_EQ(run_deep_check(options), 0);
@@ -73,6 +77,11 @@ TEST_F(DeepCheck, GpusAreCountedByNvidiaSmi) {
   EXPECT_THAT(word(), HasSubstr("2 GPUs by its Node's word; nvidia-smi is a stand-in"));
   ::setenv("PATH", before.c_str(), 1);
   ::unsetenv("FAIRLEAD_MOCK_GPUS");
+}
+
+TEST(DeepCheckDcgm, OnlyTestsOfHardwareCount) {
+  EXPECT_EQ(dcgm_fault("| PCIe                      | Fail - GPU 3                                   |\n"), "PCIe: Fail - GPU 3");
+  EXPECT_EQ(dcgm_fault("| Permissions and OS Blocks | Fail                                           |\nError: Failed to connect\n| PCIe | Pass - All |\n"), "");
 }
 
 TEST(DeepCheckOptions, AreReadFromTheEnvironment) {

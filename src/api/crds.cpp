@@ -156,6 +156,11 @@ spec:
                   tries: {type: integer}
                   offSince: {type: string, format: date-time}
                   offLease: {type: string, description: When its agent had reported last at that moment.}
+                  offLooked: {type: string, format: date-time}
+                  disbelieved: {type: boolean, description: Its agent has reported although it says Off.}
+                  restartBegan: {type: string, format: date-time}
+                  failed: {type: string, description: Why the last that was sent was not taken.}
+                  board: {type: string, description: Which BMC all this is of.}
                   proven: {type: boolean, description: "It is off, and its agent has reported nothing since: nothing runs there."}
                   restart: {type: string, description: The last request to reboot that was carried out by the BMC.}
                   restarts: {type: integer}

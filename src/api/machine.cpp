@@ -53,6 +53,7 @@ void read_bmc(Machine& out, const Json& bmc) {
   if (read->secret.empty()) out.problems.push_back("spec.host.bmc.secret: the name of a Secret that holds username and password of its BMC");
   if (!read->server_key.empty() && !is_fingerprint(read->server_key)) out.problems.push_back("spec.host.bmc.key: SHA-256 of a public key, 64 hexadecimal digits");
   if (read->kind == Bmc::Kind::Ipmi && !(read->system.empty() && read->ca_pem.empty() && read->server_key.empty())) out.problems.push_back("spec.host.bmc: system, key and certificateAuthority are Redfish's; IPMI has none of them");
+  if (!read->server_key.empty() && !read->ca_pem.empty()) out.problems.push_back("spec.host.bmc: key, or certificateAuthority: one of them says whom to trust");
   out.spec.host->bmc = std::move(*read);
 }
 
@@ -79,7 +80,7 @@ PowerRecord read_power(const Json& from) {
     auto parsed = parse_time(from[member].string());
     return parsed ? std::optional(*parsed) : std::nullopt;
   };
-  return {.state = from["state"].string(), .want = from["want"].string(), .since = time("since"), .done = from["done"].boolean(), .act = from["act"].string(), .acted = time("acted"), .tries = static_cast<int>(from["tries"].integer()), .off_since = time("offSince"), .off_lease = from["offLease"].string(), .proven = from["proven"].boolean(), .restart = from["restart"].string(), .restarts = static_cast<int>(from["restarts"].integer()), .generation = from["generation"].integer(), .message = from["message"].string()};
+  return {.state = from["state"].string(), .want = from["want"].string(), .since = time("since"), .done = from["done"].boolean(), .act = from["act"].string(), .acted = time("acted"), .tries = static_cast<int>(from["tries"].integer()), .off_since = time("offSince"), .off_lease = from["offLease"].string(), .off_looked = time("offLooked"), .disbelieved = from["disbelieved"].boolean(), .proven = from["proven"].boolean(), .restart = from["restart"].string(), .restart_began = time("restartBegan"), .restarts = static_cast<int>(from["restarts"].integer()), .failed = from["failed"].string(), .board = from["board"].string(), .generation = from["generation"].integer(), .message = from["message"].string()};
 }
 
 }  // namespace
@@ -122,7 +123,8 @@ Json power_json(const PowerRecord& record) {
   const auto number = [&](const char* member, int value) { if (value != 0) out.set(member, value); };
   const auto flag = [&](const char* member, bool value) { if (value) out.set(member, true); };
   text("state", record.state), text("want", record.want), time("since", record.since), flag("done", record.done), text("act", record.act), time("acted", record.acted), number("tries", record.tries);
-  time("offSince", record.off_since), text("offLease", record.off_lease), flag("proven", record.proven), text("restart", record.restart), number("restarts", record.restarts), text("message", record.message);
+  time("offSince", record.off_since), text("offLease", record.off_lease), time("offLooked", record.off_looked), flag("disbelieved", record.disbelieved), flag("proven", record.proven), text("restart", record.restart), time("restartBegan", record.restart_began), number("restarts", record.restarts);
+  text("failed", record.failed), text("board", record.board), text("message", record.message);
   out.set("generation", record.generation);
   return out;
 }

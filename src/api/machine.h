@@ -87,9 +87,14 @@ struct PowerRecord {
   int tries = 0;                    // how often something was sent for what is wanted
   std::optional<Instant> off_since; // since when its BMC has said Off, at each look
   std::string off_lease;            // spec.renewTime of its Node's Lease at that moment
+  std::optional<Instant> off_looked;  // the last of these looks, until it is proven
+  bool disbelieved = false;         // its agent has reported although it says Off
   bool proven = false;              // it was Off for long enough, and its agent renewed nothing since: nothing runs there
   std::string restart;              // id of the last request to reboot that was carried out by the BMC
+  std::optional<Instant> restart_began;  // when that became the BMC's business
   int restarts = 0;
+  std::string failed;               // why the last that was sent was not taken; empty: it was
+  std::string board;                // which BMC all this is of
   std::int64_t generation = 0;      // of the Machine that this was decided on
   std::string message;              // one sentence
   friend bool operator==(const PowerRecord&, const PowerRecord&) = default;

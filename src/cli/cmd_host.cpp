@@ -214,8 +214,9 @@ Result<int> set_bmc(Context& context, const BmcOptions& options) {
   if (options.shutdown >= 0) host.set("shutdownSeconds", options.shutdown);
   auto patched = session->request("PATCH", kube::path_of(resources::machines, "", options.name) + (options.dry_run ? "?dryRun=All" : ""), Json::object({{"spec", Json::object({{"host", std::move(host)}})}}), "application/merge-patch+json");
   if (!patched) return std::unexpected(std::move(patched.error()));
+  if (const api::Machine read = api::read_machine(*patched); !options.remove && !read.problems.empty()) return fail(Code::Invalid, read.problems.front());
   if (options.dry_run || options.remove) {
-    fmt::print("{} {}\n", options.name, options.remove ? (options.dry_run ? "would have no BMC any more" : "has no BMC any more: its power is not switched from here") : "would be switched by its BMC at " + options.address);
+    fmt::print("{} {}\n", options.name, options.remove ? (options.dry_run ? "would have no BMC any more" : "has no BMC any more: its power is not switched from here") : "would be switched by its BMC at " + (*patched)["spec"]["host"]["bmc"]["address"].string());
     return 0;
   }
   const std::int64_t generation = (*patched)["metadata"]["generation"].integer();

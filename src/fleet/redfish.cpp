@@ -40,7 +40,8 @@ class RedfishControl final : public PowerControl {
     http::ClientOptions options{.host = access.bmc.host, .port = access.bmc.port, .ca_pem = access.bmc.ca_pem};
     // Nobody is trusted until somebody said whom: the refusal then tells the key that was seen.
     if (options.ca_pem.empty()) options.server_key = access.bmc.server_key.empty() ? "-" : access.bmc.server_key;
-    options.request_timeout = std::chrono::seconds(30);
+    options.connect_timeout = std::chrono::seconds(3);
+    options.request_timeout = std::chrono::seconds(15);
     options.kept_connections = 1;
     auto client = http::Client::make(std::move(options));
     if (!client) return pass(std::move(client.error()), "its BMC's certificate authority");

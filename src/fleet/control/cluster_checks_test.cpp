@@ -2,6 +2,7 @@
 // Deep health checks, in the small world of cluster_test_site.h.
 #include <gmock/gmock.h>
 
+#include "api/instance_types.h"
 #include "fleet/control/cluster_test_site.h"
 
 namespace fairlead::fleet {
@@ -111,6 +112,63 @@ TEST_F(DeepChecks, WithoutRecoveryItStaysOutOfUseUntilItPasses) {
   site.settle();
   EXPECT_EQ(site.summary("ml"), "4/4");
   EXPECT_FALSE(tainted(faulty));
+}
+
+// What was asked for once is done once, also when the machine is prepared again for another reason.
+TEST_F(DeepChecks, AnUpdateOfTheSoftwareAsksForNoneAgain) {
+  site.create("ml", spec(1, false));
+  site.settle();
+  ask("c1");
+  site.settle();
+  ASSERT_THAT(site.checks, SizeIs(1));
+  Json object = site.api.all("clusters").at({"", "ml"});
+  object.child("spec").set("softwareUpdate", Json::object({{"id", "u1"}}));
+  ASSERT_TRUE(site.api.update(api::kClusters, object));
+  site.settle();
+  EXPECT_EQ(first()["status"]["software"]["stage"].string(), "Done");
+  EXPECT_THAT(site.checks, SizeIs(1));
+  ask("c2");
+  site.settle();
+  EXPECT_THAT(site.checks, SizeIs(2));
+}
+
+TEST_F(DeepChecks, WhatHadFailedStaysShutWhileItIsEmptiedForAnother) {
+  Json with = spec(1, false);
+  with.set("nodeRecovery", "None");
+  site.create("ml", with);
+  site.settle();
+  site.script = [](const Json&) { return 10; };
+  ask("c1");
+  rounds(20);
+  ASSERT_EQ(first()["status"]["healthCheck"]["stage"].string(), "Failed");
+  ask("c2");
+  bool emptied = false;
+  for (int i = 0; i < 10; ++i) {
+    site.reconcile();
+    emptied = emptied || first()["status"]["healthCheck"]["stage"].string() == "Emptying";
+    EXPECT_FALSE(node_object(node())["metadata"]["labels"].has(api::kGroupNameLabel)) << i;
+    site.tick();
+  }
+  EXPECT_TRUE(emptied);
+}
+
+TEST_F(DeepChecks, GpusThatAreNotToldYetAreWaitedFor) {
+  site.create("ml", spec(1, true));
+  const auto offer = [&](const char* count) {
+    Json object = node_object(node());
+    if (count == nullptr) object.child("status").child("allocatable").erase(api::kGpuResource);
+    else object.child("status").child("allocatable").set(api::kGpuResource, count);
+    ASSERT_TRUE(site.api.update_status(resources::nodes, object));
+  };
+  while (site.instances("gpu").empty()) rounds(1);
+  for (int i = 0; i < 20 && (first()["status"]["node"].string().empty() || !site.api.all("nodes").contains({"", node()})); ++i) rounds(1);
+  offer(nullptr);
+  site.checks.clear();
+  for (int i = 0; i < 200; ++i) rounds(1);
+  EXPECT_NE(first()["status"]["healthCheck"]["stage"].string(), "Failed");
+  offer("1");
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "3/3");
 }
 
 TEST_F(DeepChecks, WhatCouldNotBeTriedIsNoFault) {

@@ -76,8 +76,9 @@ struct SlurmReason : NodeRecovery {
   }
   void say(const char* action, const char* id, bool exact = true) {
     const std::string uid = pod_uid();
+    const Json on = site.api.all("nodes").at({"", node()});
     Json object = slurm();
-    object.child("status").set("nodeActions", Json::object({{worker, Json::object({{"action", action}, {"id", id}, {"uid", uid}, {"reason", std::string("Action:") + action}, {"by", "root"}, {"exact", exact}})}}));
+    object.child("status").set("nodeActions", Json::object({{worker, Json::object({{"action", action}, {"id", id}, {"uid", uid}, {"node", kube::uid_of(on)}, {"boot", on["status"]["nodeInfo"]["bootID"]}, {"reason", std::string("Action:") + action}, {"by", "root"}, {"exact", exact}})}}));
     ASSERT_TRUE(site.api.update_status(resources::slurm_clusters, object));
   }
   std::string worker;

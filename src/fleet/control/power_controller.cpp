@@ -17,6 +17,8 @@ std::vector<kube::Controller::Source> PowerController::sources() const {
   const auto machines = [](const kube::Change& change) -> std::vector<kube::ObjectKey> {
     const Json& machine = change.object();
     if (!machine["spec"]["host"]["bmc"].is_object() && !machine["status"].has("power")) return {};
+    // Not what we write ourselves at each look.
+    if (change.before && change.after && (*change.before)["spec"] == (*change.after)["spec"] && (*change.before)["status"]["reboot"] == (*change.after)["status"]["reboot"]) return {};
     return {kube::key_of(machine)};
   };
   // Only that a Node begins or ceases to be ready says something about power; it reports all the time.
@@ -70,6 +72,7 @@ Result<PowerSeen> PowerController::look(const api::Machine& machine, const Resul
   if (lease) out.lease = (*lease)["spec"]["renewTime"].string();
   if (const auto node = nodes_->get({"", machine.name})) {
     out.ready = kube::condition_is_true(*node, "Ready");
+    out.boot = (*node)["status"]["nodeInfo"]["bootID"].string();
     out.declared = is_declared_out_of_service(*node);
   }
   return out;
@@ -84,7 +87,7 @@ Result<void> PowerController::forget(const std::string& name, Json object) {
 
 Result<kube::Next> PowerController::reconcile(const kube::ObjectKey& key) {
   auto object = machines_->get(key);
-  if (!object || kube::deleting(*object)) return kube::Next{};
+  if (!object) return kube::Next{};
   const api::Machine machine = api::read_machine(*object);
   if (!machine.spec.host) return kube::Next{};
   if (!machine.spec.host->bmc) {
@@ -93,8 +96,8 @@ Result<kube::Next> PowerController::reconcile(const kube::ObjectKey& key) {
     if (auto done = forget(machine.name, std::move(*object)); !done) return pass(std::move(done.error()), "forget the power of machine " + machine.name);
     return kube::Next{};
   }
-  if (!machine.problems.empty()) return kube::Next{};
-  const auto access = access_of(machine);
+  // What is not understood is not asked; what was proven before then ends.
+  const Result<BmcAccess> access = machine.problems.empty() ? access_of(machine) : Result<BmcAccess>(fail(Code::Invalid, machine.problems.front()));
   const auto seen = look(machine, access);
   if (!seen) return std::unexpected(seen.error());
   PowerPlan plan = plan_power(machine, *seen, clock_.now());
@@ -112,7 +115,9 @@ Result<kube::Next> PowerController::reconcile(const kube::ObjectKey& key) {
     // It is read again soon, and sent again if nothing came of it.
     if (auto done = control_.act(*access, *plan.act); !done) {
       log_warn("power not switched", {{"machine", machine.name}, {"action", fleet::name(*plan.act)}, {"error", done.error().message}});
-      plan.record.message = done.error().message;
+      plan.record.message = plan.record.failed = done.error().message;
+      // Not taken for certain, or not known to be: it is sent again in a minute.
+      if (*plan.act == PowerAction::ForceRestart) --plan.record.restarts;
       object->child("status").set("power", api::power_json(plan.record));
       if (auto told = api_.update_status(resources::machines, *object); !told) log_warn("machine status not written", {{"machine", machine.name}, {"error", told.error().message}});
     }

@@ -74,7 +74,7 @@ TEST_F(Powers, OffUntilItIsProvenAndOnAgain) {
   EXPECT_THAT(power_.board("10.0.9.7").told, ElementsAre(PowerAction::ForceOff));
   EXPECT_EQ(machine()["status"]["power"]["state"].string(), "Off");
   EXPECT_FALSE(is_declared_out_of_service(node()));
-  pass_time(seconds(30));
+  pass_time(seconds(35));
   EXPECT_TRUE(is_declared_out_of_service(node()));
   EXPECT_FALSE(kube::condition_is_true(node(), "Ready"));
   want("On");
@@ -93,7 +93,7 @@ TEST_F(Powers, SaysWhyItCannot) {
   pass_time(seconds(5));
   EXPECT_THAT(machine()["status"]["power"]["message"].string(), HasSubstr("there is no Secret fairlead-system/bmc-a"));
   secret("secret");
-  pass_time(seconds(10));
+  pass_time(seconds(35));
   EXPECT_EQ(machine()["status"]["power"]["state"].string(), "Off");
 }
 
@@ -115,6 +115,9 @@ TEST_F(Powers, ADeathAtEachStepConverges) {
   for (int dies_at = 0; dies_at < 8; ++dies_at) {
     int writes = 0;
     const auto lives = [&] { return writes++ < dies_at; };
+    Json ready = node();
+    kube::set_condition(ready, {.type = "Ready", .status = "True", .reason = "Reports", .message = ""}, clock_.now());
+    ASSERT_TRUE(api_.update_status(resources::nodes, ready));
     want("Off");
     kube::FencedApi dying(checked_, [&]() -> Result<std::int64_t> {
       if (!lives()) return fail(Code::Unavailable, "dead");
@@ -129,6 +132,7 @@ TEST_F(Powers, ADeathAtEachStepConverges) {
     pass_time(seconds(90));
     EXPECT_EQ(power_.board("10.0.9.7").state, PowerState::Off) << dies_at;
     EXPECT_TRUE(is_declared_out_of_service(node())) << dies_at;
+    EXPECT_FALSE(kube::condition_is_true(node(), "Ready")) << dies_at;
     want("On");
     pass_time(seconds(90));
     EXPECT_EQ(power_.board("10.0.9.7").state, PowerState::On) << dies_at;

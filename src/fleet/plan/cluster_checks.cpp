@@ -25,9 +25,13 @@ Json without_check_taint(Json node) {
 
 namespace {
 
-Json with_check_taint(Json node) {
+bool has_check_taint(const Json& node) {
   const auto& taints = node["spec"]["taints"].items();
-  if (std::any_of(taints.begin(), taints.end(), is_check_taint)) return node;
+  return std::any_of(taints.begin(), taints.end(), is_check_taint);
+}
+
+Json with_check_taint(Json node) {
+  if (has_check_taint(node)) return node;
   Json all = node["spec"]["taints"].is_array() ? node["spec"]["taints"] : Json::array();
   all.push(Json::object({{"key", api::kHealthLabel}, {"value", kTaintValue}, {"effect", "NoSchedule"}}));
   node.child("spec").set("taints", std::move(all));
@@ -35,7 +39,13 @@ Json with_check_taint(Json node) {
 }
 
 void note(One& one, const std::string& id, const char* stage, Instant now, std::string message = {}) {
+  const Json before = one.status["healthCheck"];
   Json told = Json::object({{"id", id}, {"stage", stage}, {"at", print_time(now)}});
+  // A request that came to an end is not asked for again; and what had failed stays shut until it has passed.
+  const std::string& last = before["id"].string();
+  if (!last.empty() && last != id && !last.starts_with("start")) told.set("answered", last);
+  else if (before.has("answered")) told.set("answered", before["answered"]);
+  if (stage == std::string_view("Emptying") && before["stage"].string() == "Failed") told.set("failed", true);
   if (!message.empty()) told.set("message", std::move(message));
   one.status.set("healthCheck", std::move(told));
 }
@@ -45,7 +55,7 @@ void note(One& one, const std::string& id, const char* stage, Instant now, std::
 bool Planner::empties_for_check(One& one, const Json& node) {
   const Instance& value = one.value;
   const Json record = one.status["healthCheck"];
-  if (value.health_check.empty() || (record["id"].string() == value.health_check && record["stage"].string() != "Emptying")) return false;
+  if (value.health_check.empty() || record["answered"].string() == value.health_check || (record["id"].string() == value.health_check && record["stage"].string() != "Emptying")) return false;
   // One after the other; and one that is not in use yet is checked as soon as it is prepared.
   if (!value.replace.empty() || value.updating() || is_to_reboot(value) || (!value.ran && record["stage"].string() != "Failed")) return false;
   one.phase = "DeepHealthCheckInProgress";
@@ -85,10 +95,13 @@ std::optional<Json> Planner::told_of_check(const One& one, const Json& node) con
   };
   if (stage == "Checking" || (checked_on_start(one) && stage.empty())) {
     out = with_check_taint(node);
-    say("InProgress", kTaintValue);
-  } else if (stage == "Passed" && told == "InProgress") {
+    // What somebody asked for by the label is done afterwards.
+    const std::string& asked = node["metadata"]["labels"][api::kHealthLabel].string();
+    say("InProgress", recovery_of(asked) == RecoveryAsked::None ? kTaintValue : asked.c_str());
+  } else if (stage == "Passed" && (told == "InProgress" || has_check_taint(node))) {
     out = without_check_taint(node);
-    say("Passed", "Schedulable");
+    const std::string& asked = node["metadata"]["labels"][api::kHealthLabel].string();
+    say("Passed", recovery_of(asked) == RecoveryAsked::None ? "Schedulable" : asked.c_str());
   } else if (stage == "Failed" && told == "InProgress") {
     // By this label it is replaced, where nodes are to be (cluster_health.cpp). One that was never in use goes by itself.
     const InstanceGroup* group = cluster_.group(one.value.group);
@@ -123,7 +136,14 @@ void Planner::run_check(One& one, const Json& node) {
   };
   const api::InstanceType* type = api::find_instance_type(value.type);
   const int gpus = type == nullptr ? 0 : type->gpus;
-  if (const std::int64_t has = std::atoll(node["status"]["allocatable"][api::kGpuResource].string().c_str()); gpus > has) return failed(fmt::format("{} has {} GPUs; its node offers {}", value.type, gpus, has));
+  if (const Json& offered = node["status"]["allocatable"][api::kGpuResource]; gpus > std::atoll(offered.string().c_str())) {
+    // Whoever tells of GPUs comes after the node does, also after each boot. Nothing told is no fault; too few for long is.
+    constexpr std::chrono::minutes kGpusCome{10};
+    const auto since = parse_time(record["at"].string());
+    if (!offered.is_null() && since && now_ - *since >= kGpusCome) return failed(fmt::format("{} has {} GPUs; its node offers {}", value.type, gpus, offered.string()));
+    one.message = fmt::format("its deep health check waits for GPUs: {} has {}, its node offers {}", value.type, gpus, offered.string_or("none yet"));
+    return look_again(std::chrono::seconds(10));
+  }
   const std::string pod_name = check_pod_name(value.id);
   if (const Json* pod = script_pod_named(pod_name); pod != nullptr) {
     if (!is_script_of(*pod, *one.object) || (*pod)["spec"]["nodeName"].string() != value.node) {
@@ -165,6 +185,11 @@ void Planner::run_check(One& one, const Json& node) {
   if (in_.space.is_null() || kube::deleting(in_.space)) {
     one.message = fmt::format("its deep health check waits for namespace {}", cluster_.space);
     return;
+  }
+  // One may have come since it was emptied.
+  if (!id.starts_with("start") && !(closed_for(one, node) && emptied(one, true))) {
+    one.message = "its deep health check waits" + (one.message.empty() ? "" : ": " + one.message);
+    return look_again(std::chrono::seconds(2));
   }
   add(Verb::Create, resources::pods, check_pod(cluster_, value, id, *one.object, gpus, options_.scripts), fmt::format("deep health check of {}", value.node));
   last().if_live = value.id;

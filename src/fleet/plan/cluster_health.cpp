@@ -18,15 +18,16 @@ RecoveryAsked recovery_of(std::string_view word) {
 
 namespace planner {
 
-// What Slurm says is asked for of the worker that runs on this machine now (SlurmCluster's status.nodeActions); null: nothing. Of a worker that was made since, it is done or somebody else's.
-const Json* Planner::slurm_action(const One& one) const {
+// What Slurm says is asked for of the machine under the worker that is here now (SlurmCluster's status.nodeActions); null: nothing. Of another machine, or of a boot before this one, it is done.
+const Json* Planner::slurm_action(const One& one, const Json& node) const {
   const InstanceGroup* group = cluster_.group(one.value.group);
   const auto found = pods_on_.find(one.value.node);
   if (!slurm_ || group == nullptr || group->node_type != SlurmNodeType::Compute || found == pods_on_.end()) return nullptr;
   for (const Json* pod : found->second) {
     if (!has_role(*pod, *group)) continue;
     const Json& entry = in_.slurm["status"]["nodeActions"][kube::name_of(*pod)];
-    if (entry.is_object() && entry["uid"].string() == kube::uid_of(*pod)) return &entry;
+    if (!entry.is_object() || entry["node"].string() != kube::uid_of(node)) continue;
+    if (entry["action"].string() != "Reboot" || entry["boot"].string() == node["status"]["nodeInfo"]["bootID"].string()) return &entry;
   }
   return nullptr;
 }
@@ -35,7 +36,7 @@ void Planner::recover(One& one, const Json& node) {
   const Instance& value = one.value;
   const std::string& label = node["metadata"]["labels"][api::kHealthLabel].string();
   const std::string& noted = node["metadata"]["annotations"][kRecovery].string();
-  const Json* const by_slurm = slurm_action(one);
+  const Json* const by_slurm = slurm_action(one, node);
   const std::string slurm_id = by_slurm == nullptr ? "" : "slurm-" + (*by_slurm)["id"].string();
   const RecoveryAsked of_slurm = by_slurm == nullptr ? RecoveryAsked::None : (*by_slurm)["action"].string() == "Reboot" ? RecoveryAsked::Reboot : RecoveryAsked::Replace;
   const auto write = [&](const std::string& note, const char* health, std::string why) {
@@ -49,7 +50,7 @@ void Planner::recover(One& one, const Json& node) {
   };
   if (noted.empty()) {
     const InstanceGroup* group = cluster_.group(value.group);
-    const bool in_slurm = of_slurm != RecoveryAsked::None && value.reboot != slurm_id && value.replace != slurm_id;
+    const bool in_slurm = of_slurm != RecoveryAsked::None && value.reboot != slurm_id && value.replace != slurm_id && one.status["slurmAction"].string() != slurm_id;
     const RecoveryAsked asked = in_slurm ? of_slurm : recovery_of(label);
     if (asked == RecoveryAsked::None || group == nullptr || !value.replace.empty()) return;
     const std::string what = in_slurm ? fmt::format("reason \"{}\" in Slurm", (*by_slurm)["reason"].string()) : fmt::format("label {}={}", api::kHealthLabel, label);
@@ -84,6 +85,7 @@ void Planner::recover(One& one, const Json& node) {
   if (value.reboot == id) {
     if (is_to_reboot(value)) return;
     const bool done = value.reboot_stage == "Done";
+    if (in_slurm) one.status.set("slurmAction", id);  // answered, whatever is asked for after it
     return write("", recovery_of(label) == RecoveryAsked::Reboot ? done ? "Schedulable" : "Unschedulable" : nullptr, done ? "it was rebooted" : "it could not be rebooted");
   }
   if (asked != RecoveryAsked::Reboot) return withdraw();

@@ -65,9 +65,11 @@ void Planner::keep(One& one) {
     if (one.message.empty()) one.message = "its machine is made";
     return;
   }
+  const std::size_t steps = out_.steps.size();
   if (owner_of(*node) == value.id) recover(one, *node);
+  const bool recovers = out_.steps.size() > steps;
   if (reboots(one, *node, machine) || empties_for_check(one, *node)) return;
-  if (std::optional<Json> told = told_of_check(one, *node)) {
+  if (std::optional<Json> told = recovers ? std::nullopt : told_of_check(one, *node)) {
     add(Verb::Update, resources::nodes, std::move(*told), "its deep health check");
     last().if_live = value.id;
     return;
@@ -249,7 +251,7 @@ void Planner::let_go(One& one) {
   // Where a script's root was the machine itself, and it did not end well, it is half made.
   const bool own_root = !slurm_ && (machine == nullptr || !(*machine)["spec"]["local"].is_object());
   const bool half_made = own_root && !value.ran && value.scripts && value.scripts->any() && (failed_script(one) != nullptr || script_record(one, ScriptStage::OnCreate)["phase"].string() != "Succeeded");
-  const bool faulty = value.check_stage == "Failed";
+  const bool faulty = value.check_stage == "Failed" || one.status["healthCheck"]["failed"].boolean();
   if (!value.replace.empty() || silent || half_made || faulty) back.child("metadata").child("labels").set(kReplaced, value.id);
   add(Verb::Update, resources::nodes, std::move(back), fmt::format("{} has left", value.id));
   guard(value.node, silent);

@@ -154,7 +154,7 @@ class Planner {
   // Nothing is to run on it until it has passed.
   bool shut_by_check(const One& one) const {
     const std::string& stage = one.status["healthCheck"]["stage"].string();
-    return stage == "Checking" || stage == "Failed" || (checked_on_start(one) && stage != "Passed");
+    return stage == "Checking" || stage == "Failed" || one.status["healthCheck"]["failed"].boolean() || (checked_on_start(one) && stage != "Passed");
   }
   // A request: its work ends first. True: it is under way, and is not shut yet.
   bool empties_for_check(One& one, const Json& node);
@@ -294,7 +294,7 @@ class Planner {
   bool reboots(One& one, const Json& node, const Json* machine);
 
   // What the label of its Node's health asks for becomes a request at the instance (cluster_health.cpp).
-  const Json* slurm_action(const One& one) const;
+  const Json* slurm_action(const One& one, const Json& node) const;
   void recover(One& one, const Json& node);
 
   // ---- software updates (cluster_software.cpp)

@@ -135,7 +135,13 @@ void Planner::roll_out() {
 }
 
 void Planner::prepare_again(One& one) {
-  for (const char* const field : {"lifecycle", "runningSince", "slurmNode", "address", "address6", "healthCheck"}) one.status.erase(field);
+  for (const char* const field : {"lifecycle", "runningSince", "slurmNode", "address", "address6"}) one.status.erase(field);
+  if (const Json before = one.status["healthCheck"]; !before.is_null()) {
+    const std::string& last = before["id"].string();
+    const std::string answered = last.starts_with("start") ? before["answered"].string() : last;
+    if (answered.empty()) one.status.erase("healthCheck");
+    else one.status.set("healthCheck", Json::object({{"answered", answered}}));
+  }
   note_software(one, "Preparing");
   look_again(std::chrono::seconds(1));
 }

@@ -12,25 +12,29 @@ using api::Power;
 namespace {
 
 using std::chrono::seconds;
-constexpr seconds kAtWork{5}, kSendAgain{30}, kStartAgain{60}, kNotKnown{30}, kSilent{60}, kIdle{600};
+constexpr seconds kAtWork{5}, kSendAgain{30}, kStartAgain{60}, kNotKnown{30}, kSilent{60}, kSeldom{300}, kIdle{600}, kSurelyOff{10};
 constexpr std::chrono::minutes kRestartAgain{14};
+constexpr seconds kHear{60};
 
 class PowerPlanner {
  public:
   PowerPlanner(const api::Machine& machine, const PowerSeen& seen, Instant now) : machine_(machine), seen_(seen), now_(now) {}
 
   PowerPlan run() {
-    api::PowerRecord& record = plan_.record = machine_.power;
+    const std::string board = fmt::format("{}:{} {}", machine_.spec.host->bmc->host, machine_.spec.host->bmc->port, machine_.spec.host->bmc->system);
+    api::PowerRecord& record = plan_.record = machine_.power.board == board ? machine_.power : api::PowerRecord{};
+    record.board = board;
     record.message.clear();
     record.generation = machine_.generation;
     record.state = seen_.state ? name(*seen_.state) : "Unknown";
-    plan_.look_again_after = !seen_.state ? kNotKnown : seen_.ready ? kIdle : kSilent;
+    plan_.look_again_after = !seen_.state ? kSeldom : seen_.ready ? kIdle : kSilent;
     if (!seen_.state) record.message = seen_.why;
     const bool off = machine_.spec.power == Power::Off;
     if (off) switch_off();
     else switch_on();
     look_for_death();
-    if (record.proven != seen_.declared) plan_.in_service = !record.proven;
+    if (!record.failed.empty() && !plan_.act && !record.proven) record.message = record.failed;
+    if (record.proven ? !seen_.declared || seen_.ready : seen_.declared) plan_.in_service = !record.proven;
     return std::move(plan_);
   }
 
@@ -47,6 +51,7 @@ class PowerPlanner {
   void send(PowerAction action) {
     plan_.record.act = name(action);
     plan_.record.acted = now_;
+    plan_.record.failed.clear();
     ++plan_.record.tries;
     plan_.act = action;
     plan_.look_again_after = kAtWork;
@@ -56,7 +61,8 @@ class PowerPlanner {
   void switch_off() {
     api::PowerRecord& record = plan_.record;
     if (record.want != "Off") begin("Off");
-    if (seen_.state == PowerState::Off) record.done = true;
+    // Boards say Off for a moment when they start anew themselves.
+    if (seen_.state == PowerState::Off && record.off_since && now_ - *record.off_since >= kSurelyOff) record.done = true;
     if (record.done) {
       // Somebody stands before it: the power is not taken from under his hands.
       if (seen_.state == PowerState::On) record.message = "it was switched off, and somebody switched it on: that stays so";
@@ -93,23 +99,32 @@ class PowerPlanner {
     api::PowerRecord& record = plan_.record;
     const api::RebootRecord& asked = machine_.reboot;
     if (asked.phase != "Rebooting" || !asked.began) return false;
+    // It has booted since; that its Node is not ready is another matter.
+    if (!seen_.boot.empty() && seen_.boot != asked.boot) return false;
     if (!asked.silent && now_ - *asked.began < kRebootByAgent) {
       plan_.look_again_after = std::min<std::chrono::nanoseconds>(plan_.look_again_after, *asked.began + kRebootByAgent - now_);
       return false;
     }
     if (record.restart != asked.id) {
       record.restart = asked.id;
+      record.restart_began = now_;
       record.restarts = 0;
-      record.act.clear();
-      record.acted.reset();
+      record.failed.clear();
+      // One that was switched on since it was asked for is booting.
+      if (record.act != name(PowerAction::On) || !record.acted || *record.acted < *asked.began) record.act.clear(), record.acted.reset();
     }
     look_soon();
     if (!seen_.state) return true;
+    // Whoever was away meanwhile has not heard from its agent yet.
+    if (now_ - *asked.began > kHear && now_ < record.restart_began.value_or(now_) + kHear) {
+      record.message = "its BMC restarts it if its agent does not report";
+      return true;
+    }
     if (seen_.state == PowerState::Off) {
       starting_ = true;
       record.message = "it is switched on, for a reboot";
       if (record.act != name(PowerAction::On) || waited(kStartAgain)) send(PowerAction::On);
-    } else if (seen_.state == PowerState::On && record.act != name(PowerAction::On) && (record.restarts == 0 || (record.restarts == 1 && waited(kRestartAgain)))) {
+    } else if (seen_.state == PowerState::On && record.act != name(PowerAction::On) && ((record.restarts == 0 && waited(kStartAgain)) || (record.restarts == 1 && waited(kRestartAgain)))) {
       ++record.restarts;
       record.message = "it is restarted by its BMC";
       send(PowerAction::ForceRestart);
@@ -121,26 +136,33 @@ class PowerPlanner {
 
   void look_for_death() {
     api::PowerRecord& record = plan_.record;
-    if (starting_ || seen_.state != PowerState::Off) {
+    // Of a host that never reported, silence says nothing.
+    if (starting_ || seen_.state != PowerState::Off || seen_.lease.empty()) {
       record.off_since.reset();
+      record.off_looked.reset();
       record.off_lease.clear();
-      record.proven = false;
+      record.proven = record.disbelieved = false;
+      // Of one that was never there it is enough that it says so.
+      if (seen_.state == PowerState::Off && !starting_) record.off_since = machine_.power.off_since.value_or(now_);
       return;
     }
-    if (!record.off_since) {
+    const bool first = !record.off_since, reported = !first && record.off_lease != seen_.lease;
+    const bool gap = !record.proven && record.off_looked && (now_ < *record.off_looked || now_ - *record.off_looked > kLookGap);
+    if (first || reported || gap || (!record.proven && !record.off_looked)) {
       record.off_since = now_;
       record.off_lease = seen_.lease;
       record.proven = false;
-    } else if (record.off_lease != seen_.lease) {
-      record.off_since = now_;
-      record.off_lease = seen_.lease;
-      record.proven = false;
-      record.message = "its BMC says Off, but its agent has reported since: that is not believed";
+      record.disbelieved = record.disbelieved || reported;
     } else if (now_ - *record.off_since >= kProofOfDeath) {
       record.proven = true;
+      record.disbelieved = false;
     }
-    if (!record.proven) plan_.look_again_after = std::min<std::chrono::nanoseconds>(plan_.look_again_after, kAtWork);
-    if (record.message.empty()) record.message = record.proven ? "it is off, and its agent reports no more: nothing runs there" : "its BMC says Off; whether its agent is silent is waited for";
+    if (record.proven) record.off_looked.reset();
+    else record.off_looked = now_;
+    if (!record.proven && !reported) plan_.look_again_after = std::min<std::chrono::nanoseconds>(plan_.look_again_after, kAtWork);
+    else if (reported) plan_.look_again_after = kSilent;
+    if (record.disbelieved) record.message = "its BMC says Off, but its agent has reported since: that is not believed";
+    else if (record.message.empty()) record.message = record.proven ? "it is off, and its agent reports no more: nothing runs there" : "its BMC says Off; whether its agent is silent is waited for";
   }
 
   const api::Machine& machine_;

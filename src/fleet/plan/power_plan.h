@@ -19,6 +19,7 @@ struct PowerSeen {
   std::optional<PowerState> state;  // by its BMC; none: it did not say
   std::string why;                  // why not
   std::string lease;                // spec.renewTime of its Node's Lease, read after `state`; empty: there is none
+  std::string boot;                 // status.nodeInfo.bootID of its Node; empty: not known
   bool ready = false;               // its Node
   bool declared = false;            // its Node carries our word that it is out of service
 };
@@ -30,8 +31,8 @@ struct PowerPlan {
   std::chrono::nanoseconds look_again_after{};
 };
 
-// Its BMC has to have said Off for so long, and its agent to have reported nothing meanwhile (it does every 10 s), until the host counts as dead.
-inline constexpr std::chrono::seconds kProofOfDeath{30};
+// Its BMC has to have said Off for so long, and its agent to have reported nothing meanwhile (it does every 10 s), until the host counts as dead; at looks of which none is further from the next than this: while nobody looked, nobody may have listened to the agent either.
+inline constexpr std::chrono::seconds kProofOfDeath{30}, kLookGap{20};
 // An agent that was told to reboot has so long for it before the BMC does it.
 inline constexpr std::chrono::minutes kRebootByAgent{15};
 

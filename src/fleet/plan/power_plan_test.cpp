@@ -19,6 +19,11 @@ struct PowerPlans : testing::Test {
     machine.name = "a";
     machine.spec.host.emplace().bmc = api::Bmc{.host = "10.0.9.7"};
   }
+  // Looks every five seconds, for so long.
+  PowerPlan looks(PowerState state, seconds time, const std::string& lease = "t0", bool declared = false) {
+    for (const Instant end = now + time; now < end; now += seconds(5)) look(state, lease, declared);
+    return look(state, lease, declared);
+  }
   // One look; what was written down stays.
   PowerPlan look(std::optional<PowerState> state, const std::string& lease = "t0", bool declared = false) {
     PowerPlan plan = plan_power(machine, {.state = state, .why = "its BMC does not answer", .lease = lease, .ready = false, .declared = declared}, now);
@@ -47,12 +52,12 @@ TEST_F(PowerPlans, OffCutsThePowerAndProvesIt) {
   now += seconds(5);
   plan = look(PowerState::Off);
   EXPECT_FALSE(plan.act);
+  EXPECT_FALSE(plan.record.done) << "boards say so for a moment";
+  plan = looks(PowerState::Off, seconds(10));
   EXPECT_TRUE(plan.record.done);
   EXPECT_FALSE(plan.in_service);
-  now += kProofOfDeath - seconds(1);
-  EXPECT_FALSE(look(PowerState::Off).in_service);
-  now += seconds(1);
-  plan = look(PowerState::Off);
+  EXPECT_FALSE(looks(PowerState::Off, seconds(15)).in_service);
+  plan = looks(PowerState::Off, seconds(5));
   EXPECT_EQ(plan.in_service, false);
   EXPECT_TRUE(plan.record.proven);
   EXPECT_FALSE(look(PowerState::Off, "t0", true).in_service);  // it is said
@@ -83,9 +88,7 @@ TEST_F(PowerPlans, ABoardThatLiesIsNotBelieved) {
 TEST_F(PowerPlans, SilenceOfTheBoardIsNoProofAndEndsOne) {
   machine.spec.power = api::Power::Off;
   look(PowerState::On);
-  look(PowerState::Off);
-  now += kProofOfDeath;
-  EXPECT_TRUE(look(PowerState::Off).record.proven);
+  EXPECT_TRUE(looks(PowerState::Off, kProofOfDeath).record.proven);
   const PowerPlan plan = look(std::nullopt, "t0", true);
   EXPECT_EQ(plan.in_service, true);
   EXPECT_EQ(plan.record.state, "Unknown");
@@ -93,8 +96,26 @@ TEST_F(PowerPlans, SilenceOfTheBoardIsNoProofAndEndsOne) {
   EXPECT_THAT(plan.record.message, HasSubstr("does not answer"));
   // From the beginning.
   EXPECT_FALSE(look(PowerState::Off).record.proven);
-  now += kProofOfDeath;
-  EXPECT_TRUE(look(PowerState::Off).record.proven);
+  EXPECT_TRUE(looks(PowerState::Off, kProofOfDeath).record.proven);
+}
+
+// A server that was away heard no agent either.
+TEST_F(PowerPlans, TimeInWhichNobodyLookedProvesNothing) {
+  looks(PowerState::Off, seconds(10));
+  now += std::chrono::minutes(5);
+  EXPECT_FALSE(look(PowerState::Off).record.proven);
+  EXPECT_FALSE(looks(PowerState::Off, seconds(20)).record.proven);
+  EXPECT_TRUE(looks(PowerState::Off, seconds(10)).record.proven);
+}
+
+TEST_F(PowerPlans, OfAHostThatNeverReportedSilenceProvesNothing) {
+  EXPECT_FALSE(looks(PowerState::Off, seconds(120), "").record.proven);
+}
+
+TEST_F(PowerPlans, AnotherBoardIsAnotherMatter) {
+  looks(PowerState::Off, kProofOfDeath);
+  machine.spec.host->bmc->host = "10.0.9.8";
+  EXPECT_FALSE(look(PowerState::Off, "t0", true).record.proven);
 }
 
 TEST_F(PowerPlans, ItsSystemIsAskedFirst) {
@@ -110,9 +131,7 @@ TEST_F(PowerPlans, ItsSystemIsAskedFirst) {
 TEST_F(PowerPlans, WhoSwitchesItOnByHandIsNotCutOff) {
   machine.spec.power = api::Power::Off;
   look(PowerState::On);
-  look(PowerState::Off);
-  now += kProofOfDeath;
-  look(PowerState::Off);
+  looks(PowerState::Off, kProofOfDeath);
   now += std::chrono::hours(1);
   const PowerPlan plan = look(PowerState::On, "t0", true);
   EXPECT_FALSE(plan.act);
@@ -123,9 +142,7 @@ TEST_F(PowerPlans, WhoSwitchesItOnByHandIsNotCutOff) {
 TEST_F(PowerPlans, OnTakesBackWhatIsSaidOfItBeforeItIsSwitchedOn) {
   machine.spec.power = api::Power::Off;
   look(PowerState::On);
-  look(PowerState::Off);
-  now += kProofOfDeath;
-  look(PowerState::Off);
+  looks(PowerState::Off, kProofOfDeath);
   machine.spec.power = api::Power::On;
   PowerPlan plan = look(PowerState::Off, "t0", true);
   EXPECT_EQ(plan.act, PowerAction::On);
@@ -143,8 +160,7 @@ TEST_F(PowerPlans, WhatOthersSwitchedOffStaysOffAndCountsAsDead) {
   look(PowerState::On);
   now += seconds(600);
   EXPECT_FALSE(look(PowerState::Off).act);
-  now += kProofOfDeath;
-  const PowerPlan plan = look(PowerState::Off);
+  const PowerPlan plan = looks(PowerState::Off, kProofOfDeath);
   EXPECT_FALSE(plan.act);
   EXPECT_EQ(plan.in_service, false);
 }
@@ -161,6 +177,7 @@ TEST_F(PowerPlans, ASilentHostIsRestartedOnce) {
   now += std::chrono::minutes(15);
   EXPECT_FALSE(look(PowerState::On).act);
   machine.reboot.id = "r2";
+  machine.reboot.began = now;
   EXPECT_EQ(look(PowerState::On).act, PowerAction::ForceRestart);
 }
 
@@ -178,7 +195,15 @@ TEST_F(PowerPlans, AnAgentThatDoesNotRebootIsHelpedAfterAWhile) {
   EXPECT_FALSE(plan.act);
   EXPECT_LE(plan.look_again_after, seconds(1));
   now += seconds(1);
+  EXPECT_FALSE(look(PowerState::On).act) << "its agent may report in a moment";
+  now += seconds(60);
   EXPECT_EQ(look(PowerState::On).act, PowerAction::ForceRestart);
+}
+
+TEST_F(PowerPlans, WhatHasBootedSinceIsNotRestarted) {
+  machine.reboot = {.id = "r1", .phase = "Rebooting", .message = {}, .began = now, .boot = "b", .silent = true};
+  now += std::chrono::hours(1);
+  for (int i = 0; i < 3; ++i, now += seconds(60)) EXPECT_FALSE(plan_power(machine, {.state = PowerState::On, .why = {}, .lease = "t", .boot = "b2"}, now).act);
 }
 
 TEST_F(PowerPlans, ARecordIsReadAsItWasWritten) {
@@ -206,6 +231,7 @@ TEST(PowerProperty, NoHostThatReportsIsDeclaredDead) {
       now += seconds(1);
       if (on && now - renewed >= seconds(10)) renewed = now;
       if (chance(1)) lies = !lies;
+      if (chance(1)) now += seconds(random() % 100);  // nobody is there, and hears nothing
       if (chance(1)) on = !on, renewed = on ? now : renewed;
       if (chance(2)) machine.spec.power = chance(50) ? api::Power::On : api::Power::Off;
       if (!chance(30)) continue;

@@ -61,7 +61,8 @@ ActionsPlan plan_actions(const ActionsInput& input) {
     const Json* pod = find(input.pods, name);
     const Json& before = input.memory[name];
     Json entry;
-    if (before.is_object() && before["action"].string() == word(asked.action) && before["since"].string() == node.since && before["reason"].string() == node.reason) {
+    // As long as the word stands it is one request: Slurm tells another time for it when we write it down again (a death, a drain).
+    if (before.is_object() && before["action"].string() == word(asked.action) && before["reason"].string() == node.reason) {
       entry = before;
     } else {
       const Machine machine = machine_of(input, pod);

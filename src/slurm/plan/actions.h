@@ -27,7 +27,7 @@ struct ActionsInput {
   std::optional<SlurmView> view;                   // none: what was asked for stays so
 };
 struct ActionsPlan {
-  // NAME -> {action, id (another for each time that it is asked for), uid of the pod, node and boot (of its machine at that moment), reason, exact}; null: none.
+  // NAME -> {action, id (of this request: as long as the node is out of service for this reason, whatever time Slurm tells of it), uid of the pod, node (uid) and boot of its machine at that moment, since, by, reason, exact}; null: none.
   kube::Json memory;
   std::vector<TellSlurm> steps;
   std::vector<std::string> notes;  // for condition WorkersAvailable

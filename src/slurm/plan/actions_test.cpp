@@ -87,6 +87,11 @@ TEST_F(Actions, EachTimeIsAnother) {
   const std::string first = memory["gpu-0"]["id"].string();
   slurm.since = "2026-11-26T21:00:00Z";
   look();
+  EXPECT_EQ(memory["gpu-0"]["id"].string(), first) << "the same word, written down again";
+  slurm.state = {"IDLE"};
+  look();
+  slurm.state = {"IDLE", "FAIL"};
+  look();
   EXPECT_NE(memory["gpu-0"]["id"].string(), first);
 }
 
