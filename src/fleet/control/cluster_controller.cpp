@@ -173,6 +173,7 @@ Result<std::optional<std::string>> ClusterController::objection(const ClusterSte
     if (!instance && instance.error().code == Code::NotFound) return no(fmt::format("{} is gone", step.if_live));
     if (!instance) return std::unexpected(instance.error());
     if (kube::deleting(*instance) || (*instance)["status"]["node"].string() != (step.live_node.empty() ? kube::name_of(step.object) : step.live_node)) return no(fmt::format("{} has changed", step.if_live));
+    if (!step.stages.is_null() && stages_of((*instance)["status"]) != step.stages) return no(fmt::format("{} is at another stage", step.if_live));
     if (!step.unrun.empty() && !(*instance)["status"]["lifecycle"][step.unrun].is_null()) return no(fmt::format("{} has run it", step.if_live));
   }
   if (!step.if_empty.empty()) {

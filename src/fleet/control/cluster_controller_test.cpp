@@ -860,9 +860,11 @@ TEST(Clusters, ADeathAtAnyWriteEndsTheSame) {
 // ---- caches that are behind, edits at any time
 
 TEST(ClustersProperty, WithCachesBehindNothingIsGivenTwiceAndAllComesToRest) {
-  const int seeds = test_rounds(60, 5000);
   const char* const only = std::getenv("FAIRLEAD_SEED");  // one alone
-  for (int seed = only != nullptr ? std::atoi(only) : 1; seed <= (only != nullptr ? std::atoi(only) : seeds); ++seed) {
+  std::vector<int> seeds{305};  // found: a machine opened by a view of before it was closed
+  for (int seed = 1; seed <= test_rounds(60, 5000); ++seed) seeds.push_back(seed);
+  if (only != nullptr) seeds = {std::atoi(only)};
+  for (const int seed : seeds) {
     Rng rng(static_cast<std::uint64_t>(seed));
     ClusterSite site(rng.below(2) == 0);
     site.lagging = true;

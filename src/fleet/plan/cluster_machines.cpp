@@ -92,11 +92,17 @@ void Planner::keep(One& one) {
   } else if (open && (*node)["metadata"]["labels"][api::kGroupNameLabel].string() != value.group) {
     add(Verb::Update, resources::nodes, laid_over(*node, Json::object({{"metadata", Json::object({{"labels", labels_for(value, true)}})}})), fmt::format("group {} may use it", value.group));
     last().if_live = value.id;
+    last().live_node = value.node;
+    last().stages = stages_of(one.status);
   } else if (dressed != *node) {
     add(Verb::Update, resources::nodes, std::move(dressed), fmt::format("labels and taints of group {}", value.group));
     last().if_live = value.id;
   } else if ((open || (!again && one.status["healthCheck"].is_null())) && cordoned(*node) && (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id) {
     add(Verb::Update, resources::nodes, uncordoned(*node), "it is in use again");
+    // By a view of before it was closed it would be opened under whoever works there.
+    last().if_live = value.id;
+    last().live_node = value.node;
+    last().stages = stages_of(one.status);
   }
   tell_addresses(one, *node);
   if (!is_ready(*node)) {

@@ -201,6 +201,8 @@ void Planner::tell_events() {
 
 }  // namespace planner
 
+Json stages_of(const Json& status) { return Json::array({status["reboot"]["stage"], status["software"]["stage"], status["healthCheck"]["stage"]}); }
+
 ClusterPlan plan_cluster(const ClusterSnapshot& snapshot, Instant now, const ClusterPlanOptions& options) { return planner::Planner(snapshot, now, options).run(); }
 
 }  // namespace fairlead::fleet

@@ -48,10 +48,14 @@ struct ClusterStep {
   std::string if_empty, if_gone, if_live;
   std::string live_node, unrun;           // of if_live: the machine, where that is not the object; and of its scripts this one ("onCreate") came to nothing yet
   std::string if_not_of, if_silent;
+  kube::Json stages = {};                 // of if_live: its status said this of reboot, software, healthCheck when this was decided; null: not asked
   bool force = false;                     // of a pod: without waiting for whoever runs it
   std::string tells_of;                   // of a ClusterEvent: the Instance whose status is written only once this is told, as nobody tells it later; empty: the Cluster's
   std::string why;
 };
+
+// What of an Instance's status says that it is closed for something.
+kube::Json stages_of(const kube::Json& status);
 
 struct ClusterPlan {
   std::vector<ClusterStep> steps;         // in this order; one that fails ends the round
