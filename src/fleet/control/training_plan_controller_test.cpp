@@ -221,6 +221,39 @@ TEST(TrainingPlans, AllOrNothingWaitsForThePlan) {
   EXPECT_EQ(site.summary("k"), "2/2");
 }
 
+// The number of an instance that goes is the one without a machine afterwards: no other instance goes for it.
+TEST(TrainingPlans, AfterTheEndAnInstanceThatGoesTakesNoOtherWithIt) {
+  for (const bool continuous : {true, false}) {
+    PlanSite site;
+    for (int i = 0; i < 3; ++i) site.spare(fmt::format("g{}", i), "ml.g5.xlarge", 4, 16, 1);
+    site.plan("one", 3, std::nullopt, 10);
+    Json spec = PlanSite::workers(3, "one");
+    if (!continuous) spec.erase("nodeProvisioningMode");
+    site.create("k", spec);
+    site.until(5);
+    ASSERT_EQ(site.summary("k"), "3/3");
+    site.until(12);
+    ASSERT_EQ(site.plan_phase("one"), "Expired");
+    const auto running = [&] {
+      std::set<std::int64_t> out;
+      for (const Json& one : site.instances("workers"))
+        if (!kube::deleting(one) && !one["status"]["node"].string().empty()) out.insert(one["spec"]["number"].integer());
+      return out;
+    };
+    const std::set<std::int64_t> all{1, 2, 3}, rest{2, 3};
+    ASSERT_EQ(running(), all);
+    std::string first;
+    for (const Json& one : site.instances("workers"))
+      if (one["spec"]["number"].integer() == 1) first = kube::name_of(one);
+    ASSERT_TRUE(site.api.remove(api::kInstances, {"", first}));
+    for (int i = 0; i < 40; ++i) {
+      site.round();
+      ASSERT_EQ(running(), rest) << (continuous ? "each for itself" : "all or nothing") << ", round " << i;
+    }
+    EXPECT_EQ(site.summary("k"), continuous ? "2/3" : "2/2");
+  }
+}
+
 TEST(TrainingPlans, AGroupGoesOnWithTheNextPlan) {
   PlanSite site;
   site.spare("g0", "ml.g5.xlarge", 4, 16, 1), site.spare("g1", "ml.g5.xlarge", 4, 16, 1);

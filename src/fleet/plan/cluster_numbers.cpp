@@ -12,13 +12,18 @@ void Planner::count_numbers() {
       const auto there = by_number(group.name);
       const auto of_it = std::count_if(in_.pods.begin(), in_.pods.end(), [&](const Json& pod) { return counts(pod, group); });
       const bool settled = !slurm_ || of_it <= group.target;
+      const auto kept = placed_.find(group.name);  // where a plan is not in force: an instance that waits to replace another is not all that its number has
+      const auto busy = [&](int number) {
+        const auto mine = of_group(group.name);
+        return std::any_of(mine.begin(), mine.end(), [&](const One& one) { return one.value.number == number && !one.value.node.empty() && in_use(one.value.node, group); });
+      };
       std::vector<std::pair<int, int>> candidates;  // rank, and the greatest number first
       for (int number = 1; number <= numbers.issued; ++number) {
         if (!numbers.live(number)) continue;
         const auto found = there.find(number);
-        const bool placed = found != there.end() && !found->second->value.node.empty();
+        const bool placed = (found != there.end() && !found->second->value.node.empty()) || (kept != placed_.end() && kept->second.contains(number));
         if (!placed) candidates.emplace_back(found == there.end() ? 0 : 1, -number);
-        else if (settled && (!slurm_ || !in_use(found->second->value.node, group))) candidates.emplace_back(2, -number);
+        else if (settled && (!slurm_ || !busy(number))) candidates.emplace_back(2, -number);
       }
       std::sort(candidates.begin(), candidates.end());
       for (const auto& [rank, number] : candidates) {

@@ -381,6 +381,7 @@ class Planner {
   std::map<std::string, Sizes> sizes_;
   std::map<std::string, std::string> plan_notes_;       // by group: why its plan is not in force
   std::map<std::string, std::set<int>> wanted_back_;    // by group: numbers
+  std::map<std::string, std::set<int>> placed_;         // by group, of those that have a note: numbers that have a machine, also one that goes
   std::map<std::string, int> asked_;                    // by group, of those that have a note
   std::map<std::string, int> old_failures_;  // by group: of before this change
   std::string failure_;

@@ -39,23 +39,26 @@ std::string Planner::why_not_in_force(const InstanceGroup& group) {
 
 void Planner::limit_by_plans() {
   for (InstanceGroup& group : cluster_.groups) {
-    if (group.plan.empty()) continue;
-    std::string note = why_not_in_force(group);
-    if (note.empty()) continue;
+    std::string note = group.plan.empty() ? "" : why_not_in_force(group);
+    // What is wanted back is kept for another plan by now; a mark that is left from before the group's own plan began means nothing.
     std::set<int> placed, back;
     for (const One& one : of_group(group.name)) {
       const Instance& value = one.value;
-      if (value.node.empty() || value.deleting || value.number > group.issued || group.retired.contains(value.number)) continue;
+      if (value.node.empty() || value.number > group.issued || group.retired.contains(value.number)) continue;
       placed.insert(value.number);
       const Json* node = node_of(value.node);
-      if (node != nullptr && owner_of(*node) == value.id && (*node)["metadata"]["annotations"][api::kWantedBack].string() == value.id) back.insert(value.number);
+      if (value.deleting || node == nullptr || owner_of(*node) != value.id || (*node)["metadata"]["annotations"][api::kWantedBack].string() != value.id) continue;
+      const std::string& kept_for = (*node)["metadata"]["labels"][api::kPlanLabel].string();
+      if (group.node_type != SlurmNodeType::Controller && !kept_for.empty() && (kept_for != group.plan || !note.empty())) back.insert(value.number);
     }
     // The numbers of machines that are wanted back are retired as by BatchDelete: emptied, jobs end as the rules say, then given back. Until that is stored they count, else Slurm would be told of fewer workers without a word of which.
-    wanted_back_[group.name] = back;
+    if (!back.empty()) wanted_back_[group.name] = back;
+    if (note.empty()) continue;
     asked_[group.name] = group.target;
-    // Numbers that were given out wait, where each node waits for itself (BatchAdd has told of them); where all comes or nothing, none is waited for.
+    // Numbers that were given out wait, where each node waits for itself (BatchAdd has told of them); where all comes or nothing, none is waited for. One whose instance goes counts until it has gone: then its number is the one without a machine, and no other goes for it.
     group.target = std::min(group.target, cluster_.continuous ? group.live() : static_cast<int>(placed.size()));
     group.min = std::min(group.min, static_cast<int>(placed.size()));
+    placed_[group.name] = std::move(placed);
     plan_notes_[group.name] = std::move(note);
   }
 }
