@@ -51,4 +51,12 @@ std::map<std::string, std::string> capacity_of(const InstanceType& type) {
   return out;
 }
 
+bool closed_by_taints(const Json& node) {
+  const auto& taints = node["spec"]["taints"].items();
+  return std::any_of(taints.begin(), taints.end(), [](const Json& taint) {
+    const std::string& key = taint["key"].string();
+    return taint["effect"].string() != "PreferNoSchedule" && key != "node.kubernetes.io/not-ready" && key != "node.kubernetes.io/unreachable" && key != "node.kubernetes.io/unschedulable";
+  });
+}
+
 }  // namespace fairlead::api

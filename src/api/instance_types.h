@@ -25,6 +25,8 @@ const InstanceType* find_instance_type(std::string_view name);  // nullptr: the 
 
 // What status.capacity of a Node lacks of the type, with both numbers; empty: it may be called that. Devices must be as many; cores at least; memory at least nine tenths, since firmware and kernel keep some.
 std::string why_not_of_type(const InstanceType& type, const kube::Json& node);
+// Does a taint keep new work away? Not those that say in other words that the node does not answer or is cordoned: these are looked at apart, with the patience that they deserve.
+bool closed_by_taints(const kube::Json& node);
 // What is declared of a machine that is made to be of this type.
 std::map<std::string, std::string> capacity_of(const InstanceType& type);
 

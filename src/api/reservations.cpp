@@ -35,11 +35,12 @@ bool take_dash(std::string_view& rest) {
 }
 constexpr std::int64_t kLatest = 9'000'000'000;  // what nanoseconds in 64 bits hold
 
-std::optional<PlanWindow> take_window(std::string_view& rest) {
+// Searches are for whole hours.
+std::optional<PlanWindow> take_window(std::string_view& rest, std::int64_t most_hours) {
   const auto start = take_number(rest, kLatest);
   if (!start || !take_dash(rest)) return std::nullopt;
   const auto end = take_number(rest, kLatest);
-  if (!end || *end <= *start) return std::nullopt;
+  if (!end || *end <= *start || (*end - *start) % 3600 != 0 || *end - *start > most_hours * 3600) return std::nullopt;
   return PlanWindow{Instant(std::chrono::seconds(*start)), Instant(std::chrono::seconds(*end))};
 }
 
@@ -57,7 +58,10 @@ void Inventory::cluster(const Json& object) {
 void Inventory::instance(const Json& object) {
   const Json& spec = object["spec"];
   Seen seen{.id = kube::name_of(object), .node = object["status"]["node"].string(), .cluster_uid = spec["clusterUid"].string(), .group = spec["instanceGroupName"].string(), .leaves = kube::deleting(object), .replaced = !spec["replace"]["id"].string().empty()};
-  if (seen.node.empty()) return;
+  if (seen.node.empty()) {
+    if (!seen.leaves && !seen.replaced) ++waiting_[{seen.cluster_uid, seen.group}];
+    return;
+  }
   on_.emplace(seen.node, seen.id);
   instances_[seen.id] = std::move(seen);
 }
@@ -83,18 +87,21 @@ void Inventory::node(const Json& object) {
     const auto named = seen == instances_.end() ? plan_of_.end() : plan_of_.find({seen->second.cluster_uid, seen->second.group});
     const auto plan = named == plan_of_.end() ? plans_.end() : plans_.find(named->second);
     replaced = replaced || (seen != instances_.end() && seen->second.replaced);
-    // Whose it is, nobody knows here yet. One that is kept for a plan was taken by a group of that plan: no other can.
-    if (seen == instances_.end() || !clusters_.contains(seen->second.cluster_uid)) out.holder = out.label.empty() ? PlanMachine::Holder::Others : PlanMachine::Holder::Nobody;
-    else if (seen->second.leaves || gone_.contains(seen->second.cluster_uid)) out.holder = PlanMachine::Holder::Leaving;
-    else if (plan == plans_.end()) out.holder = PlanMachine::Holder::Others;
-    else if (const PlanPhase phase = plan->second.phase(now_); phase == PlanPhase::Active && plan->second.granted->type == out.type) out.holder = PlanMachine::Holder::Plan;
-    else out.holder = phase == PlanPhase::Expired ? PlanMachine::Holder::Ended : PlanMachine::Holder::Others;
-    if (out.holder == PlanMachine::Holder::Plan || out.holder == PlanMachine::Holder::Ended) out.plan = plan->first;
+    const bool kept = !out.label.empty();
+    const bool in_time = plan != plans_.end() && plan->second.active(now_) && plan->second.granted->type == out.type;
+    const bool ended = plan != plans_.end() && plan->second.phase(now_) == PlanPhase::Expired;
+    // One that is kept for a plan was taken by a group of a plan: no other can. Whatever that group names by now, it is not the group's for ever: others were promised it.
+    if (seen == instances_.end() || !clusters_.contains(seen->second.cluster_uid)) out.holder = kept ? PlanMachine::Holder::Unknown : PlanMachine::Holder::Others;
+    else if (seen->second.leaves || gone_.contains(seen->second.cluster_uid) || (kept && named == plan_of_.end())) out.holder = PlanMachine::Holder::Leaving;
+    else if (in_time) out.holder = PlanMachine::Holder::Plan;
+    else out.holder = ended || kept ? PlanMachine::Holder::Ended : PlanMachine::Holder::Others;
+    if (in_time || ended) out.plan = plan->first;
+    if (out.holder != PlanMachine::Holder::Plan && out.holder != PlanMachine::Holder::Ended) out.plan.clear();
   }
   const bool cordoned = object["spec"]["unschedulable"].boolean() && (id.empty() || annotations[kCordonedByNote].string() != id);
-  const auto& taints = object["spec"]["taints"].items();
-  // Those of the group that has it are its own business; those that Kubernetes sets follow from the conditions.
-  const bool closed = id.empty() && std::any_of(taints.begin(), taints.end(), [](const Json& taint) { return taint["effect"].string() != "PreferNoSchedule" && !taint["key"].string().starts_with("node.kubernetes.io/"); });
+  const bool closed = id.empty() && closed_by_taints(object);  // those of the group that has it are its own business
+  // What its group found out about it is worth as much to the next one.
+  const bool failed = labels[kDeepCheckLabel].string() == "Failed" || labels[kHealthLabel].string() == "UnschedulablePendingReplacement";
   const Json* ready = kube::find_condition(object, "Ready");
   bool answers = ready != nullptr && (*ready)["status"].string() == "True";
   if (ready != nullptr && !answers)
@@ -102,7 +109,8 @@ void Inventory::node(const Json& object) {
       answers = true;
       look_again_ = std::min(look_again_.value_or(kForever), *since + kSilent);
     }
-  out.healthy = answers && !cordoned && !closed && !replaced && !kube::deleting(object) && why_not_of_type(*type, object).empty();
+  out.replaced = replaced || failed;
+  out.healthy = answers && !cordoned && !closed && !out.replaced && !kube::deleting(object) && why_not_of_type(*type, object).empty();
   machines_.push_back(std::move(out));
 }
 
@@ -115,9 +123,16 @@ std::vector<PlanMachine> Inventory::machines() {
     const auto most = static_cast<std::size_t>(std::max(0, plans_.at(name).granted->count));
     if (held.size() <= most) continue;
     std::stable_sort(held.begin(), held.end(), [&, plan = &name](const PlanMachine* a, const PlanMachine* b) { return (a->label == *plan) > (b->label == *plan); });
-    for (std::size_t i = most; i < held.size(); ++i) held[i]->holder = PlanMachine::Holder::Others, held[i]->plan.clear();
+    for (std::size_t i = most; i < held.size(); ++i) held[i]->holder = held[i]->label.empty() ? PlanMachine::Holder::Others : PlanMachine::Holder::Ended, held[i]->plan.clear();
   }
   return std::move(machines_);
+}
+
+std::map<std::string, int> Inventory::waiting() const {
+  std::map<std::string, int> out;
+  for (const auto& [group, count] : waiting_)
+    if (const auto plan = plan_of_.find(group); plan != plan_of_.end() && !plan->second.empty() && !gone_.contains(group.first)) out[plan->second] += count;
+  return out;
 }
 
 int promisable(const std::vector<PlanMachine>& machines, std::string_view type) {
@@ -179,7 +194,7 @@ std::optional<Offering> parse_offering_id(std::string_view id) {
   std::string_view rest = id.substr(4);
   const auto count = take_number(rest, kMostPlanned);
   if (!count || !take_dash(rest)) return std::nullopt;
-  const auto window = take_window(rest);
+  const auto window = take_window(rest, kLongestPlan.count());
   if (!window || !take_dash(rest)) return std::nullopt;
   std::string type;
   for (std::size_t i = 0; i < rest.size(); ++i) {
@@ -202,7 +217,7 @@ std::optional<ExtensionOffering> parse_extension_id(std::string_view id) {
   if (!std::all_of(out.plan_id.begin(), out.plan_id.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z'); })) return std::nullopt;
   rest.remove_prefix(length);
   if (!take_dash(rest)) return std::nullopt;
-  const auto window = take_window(rest);
+  const auto window = take_window(rest, kLongestExtension.count());
   if (!window || !rest.empty()) return std::nullopt;
   out.window = *window;
   return extension_id(out) == id ? std::optional(std::move(out)) : std::nullopt;

@@ -17,16 +17,18 @@
 namespace fairlead::api {
 
 struct PlanMachine {
-  // Nobody; an instance that is being deleted, or whose cluster is; a group within its Active plan; a group whose plan has ended; any other: what these have is nobody's to promise.
-  enum class Holder : std::uint8_t { Nobody, Leaving, Plan, Ended, Others };
+  // Nobody; an instance that goes, or whose group or cluster does; a group within its Active plan; a group that has it by a plan that is in force for it no more, or not yet: its own has ended, or the machine is kept for a plan (label) whatever the group names by now; any other: what these have is nobody's to promise; an instance that is not known here, of a machine that is kept for a plan.
+  enum class Holder : std::uint8_t { Nobody, Leaving, Plan, Ended, Others, Unknown };
   std::string node, version;   // version: of the Node that was looked at
   std::string type;
   std::string label;           // kPlanLabel; empty: it is kept for none
   std::string wanted_back;     // kWantedBack
   Holder holder = Holder::Nobody;
-  std::string plan, instance;  // of who has it; plan: where holder is Plan or Ended
-  bool healthy = false;        // it has what the type has, is open and answers (or has not for less than five minutes), and nobody wants it replaced
-  bool promisable() const { return healthy && holder != Holder::Others; }
+  std::string plan, instance;  // of who has it; plan: where holder is Plan, or Ended by its group's own plan
+  bool healthy = false;        // it has what the type has, is open and answers (or has not for less than five minutes), has failed no deep check, and nobody wants it replaced
+  bool replaced = false;       // somebody does; else what is out of order may come back
+  bool lately = false;         // out of order, and not for long: who looks all the time says so
+  bool promisable() const { return healthy && holder != Holder::Others && holder != Holder::Unknown; }
 };
 
 using Plans = std::map<std::string, TrainingPlan>;  // by name
@@ -39,7 +41,8 @@ class Inventory {
   void cluster(const kube::Json& object);
   void instance(const kube::Json& object);
   void node(const kube::Json& object);
-  std::vector<PlanMachine> machines();            // by node name. Of a plan that is Active its groups have as many as it reserves; what they have beyond is Others'
+  std::vector<PlanMachine> machines();            // by node name. Of a plan that is Active its groups have as many as it reserves; what they have beyond is as if they named none
+  std::map<std::string, int> waiting() const;     // by plan: instances of its groups that have no machine yet
   std::optional<Instant> look_again() const { return look_again_; }  // when a silent machine counts no more
 
  private:
@@ -50,8 +53,9 @@ class Inventory {
   const Plans& plans_;
   const Instant now_;
   std::set<std::string> clusters_, gone_;                              // by uid; gone_: being deleted
-  std::map<std::pair<std::string, std::string>, std::string> plan_of_; // of groups, by uid of the cluster, and name
-  std::map<std::string, Seen> instances_;                        // by id
+  std::map<std::pair<std::string, std::string>, std::string> plan_of_; // of groups, by uid of the cluster, and name; empty: it names none
+  std::map<std::string, Seen> instances_;                        // by id, of those that have a machine
+  std::map<std::pair<std::string, std::string>, int> waiting_;   // of groups, as plan_of_: those that have none
   std::map<std::string, std::string> on_;                        // id by node: who has chosen it
   std::vector<PlanMachine> machines_;
   std::optional<Instant> look_again_;
@@ -85,6 +89,9 @@ inline constexpr std::size_t kMostOfferings = 3;
 std::vector<Offering> offerings(const OfferingQuestion& question, int there, const std::vector<Commitment>& promised, Instant now);
 // How many can be promised: PlanMachine::promisable, of the type.
 int promisable(const std::vector<PlanMachine>& machines, std::string_view type);
+
+inline constexpr std::chrono::hours kLongestPlan{87600};      // TrainingPlanDurationHoursInput
+inline constexpr std::chrono::hours kLongestExtension{4368};  // TrainingPlanExtensionDurationHours
 
 // An id says what is offered, so that nothing has to be stored: "tpo-4-1795694400-1795780800-ml--p5--48xlarge". Nothing: it is none that we could have written.
 std::string offering_id(const Offering& offering);

@@ -87,12 +87,12 @@ TEST(OfferingIds, SayWhatIsOffered) {
   const std::string id = offering_id(offering);
   EXPECT_EQ(id, "tpo-16-1795694400-1795780800-ml--p6-b200--48xlarge");
   EXPECT_EQ(parse_offering_id(id), offering);
-  for (const char* wrong : {"", "tpo-", "tpo-16-1795694400-1795780800", "tpo-0-1795694400-1795780800-ml--p5--48xlarge", "tpo-257-1795694400-1795780800-ml--p5--48xlarge", "tpo-4-1795780800-1795694400-ml--p5--48xlarge", "tpo-04-1795694400-1795780800-ml--p5--48xlarge", "tpo-4--1-1795780800-ml--p5--48xlarge", "tpo-4-1795694400-1795780800-ml--none", "tpo-4-1795694400-1795780800-ml.p5.48xlarge", "tpo-4-1795694400-99999999999-ml--p5--48xlarge"})
+  for (const char* wrong : {"", "tpo-", "tpo-16-1795694400-1795780800", "tpo-0-1795694400-1795780800-ml--p5--48xlarge", "tpo-257-1795694400-1795780800-ml--p5--48xlarge", "tpo-4-1795780800-1795694400-ml--p5--48xlarge", "tpo-04-1795694400-1795780800-ml--p5--48xlarge", "tpo-4--1-1795780800-ml--p5--48xlarge", "tpo-4-1795694400-1795780800-ml--none", "tpo-4-1795694400-1795780800-ml.p5.48xlarge", "tpo-4-1795694400-99999999999-ml--p5--48xlarge", "tpo-4-1795694400-1795694401-ml--p5--48xlarge", "tpo-4-1795694400-2111058000-ml--p5--48xlarge"})
     EXPECT_EQ(parse_offering_id(wrong), std::nullopt) << wrong;
   const ExtensionOffering extension{"abcdefghij01", {at(0), at(24)}};
   EXPECT_EQ(extension_id(extension), "tpe-abcdefghij01-1795694400-1795780800");
   EXPECT_EQ(parse_extension_id(extension_id(extension)), extension);
-  for (const char* wrong : {"", "tpe-abcdefghij01", "tpe-ABCDEFGHIJ01-1795694400-1795780800", "tpe-abcdefghij01-1795694400-1795780800-", "tpe-abcdefghij01-1795694400-1795694400"}) EXPECT_EQ(parse_extension_id(wrong), std::nullopt) << wrong;
+  for (const char* wrong : {"", "tpe-abcdefghij01", "tpe-ABCDEFGHIJ01-1795694400-1795780800", "tpe-abcdefghij01-1795694400-1795780800-", "tpe-abcdefghij01-1795694400-1795694400", "tpe-abcdefghij01-1795694400-1795694460", "tpe-abcdefghij01-1795694400-1811422800"}) EXPECT_EQ(parse_extension_id(wrong), std::nullopt) << wrong;
 }
 
 struct Machines : testing::Test {
@@ -129,7 +129,7 @@ struct Machines : testing::Test {
     return inventory.machines();
   }
   std::string seen() {
-    static constexpr const char* names[] = {"nobody", "leaving", "plan", "ended", "others"};
+    static constexpr const char* names[] = {"nobody", "leaving", "plan", "ended", "others", "unknown"};
     std::string out;
     for (const PlanMachine& one : look()) out += fmt::format("{}{}: {}{}{}\n", one.node, one.healthy ? "" : "!", names[static_cast<int>(one.holder)], one.plan.empty() ? "" : " " + one.plan, one.promisable() ? "" : " -");
     return out;
@@ -155,9 +155,32 @@ TEST_F(Machines, AreWhatClustersMayTakeAndWhoHasThem) {
   node("n8", "i-8"), instance("i-8", "c-", "n8").child("metadata").set("deletionTimestamp", "2026-11-26T12:00:00Z");
   node("n9", "i-9"), instance("i-9", "c-gone", "n9");
   node("na", "i-a"), instance("i-a", "c-now", "na").child("spec").set("instanceGroupName", "cpu");
-  EXPECT_EQ(seen(), "free: nobody\nn0: others -\nn1: plan now\nn2: ended over\nn3: others -\nn4: others -\nn5: others -\nn6: others -\nn7: others -\nn7b: nobody\nn8: leaving\nn9: others -\nna: others -\n");
-  EXPECT_EQ(promisable(look(), "ml.g5.xlarge"), 5);
+  EXPECT_EQ(seen(), "free: nobody\nn0: others -\nn1: plan now\nn2: ended over\nn3: others -\nn4: others -\nn5: others -\nn6: others -\nn7: others -\nn7b: unknown -\nn8: leaving\nn9: others -\nna: others -\n");
+  EXPECT_EQ(promisable(look(), "ml.g5.xlarge"), 4) << "what an unknown instance has is kept, and promised to nobody else";
   EXPECT_EQ(promisable(look(), "ml.p5.48xlarge"), 0);
+}
+
+// Whatever its group names after it was given out by a plan: others were promised it.
+TEST_F(Machines, ThatWereGivenOutByAPlanStayPlanned) {
+  plan("over", 4, -2, -1), plan("small", 1, -1, 1), plan("later", 4, 1, 2);
+  for (const char* of : {"over", "small", "later", ""}) group(fmt::format("c-{}", of), of);
+  group("c-none", "nonesuch");
+  int at = 0;
+  const auto held = [&](const std::string& cluster) {
+    const int i = at++;
+    node(fmt::format("n{}", i), fmt::format("i-{}", i), "later"), instance(fmt::format("i-{}", i), cluster, fmt::format("n{}", i));
+  };
+  for (const char* cluster : {"c-", "c-none", "c-later", "c-small", "c-small", "c-over", "c-"}) held(cluster);
+  instances.back().child("spec").set("instanceGroupName", "gone");
+  EXPECT_EQ(seen(), "n0: ended\nn1: ended\nn2: ended\nn3: plan small\nn4: ended\nn5: ended over\nn6: leaving\n");
+}
+
+TEST_F(Machines, ThatFailedADeepCheckDoNotCount) {
+  node("a").child("metadata").child("labels").set(kDeepCheckLabel, "Failed");
+  node("b").child("metadata").child("labels").set(kDeepCheckLabel, "Passed");
+  node("c").child("metadata").child("labels").set(kHealthLabel, "UnschedulablePendingReplacement");
+  EXPECT_EQ(seen(), "a!: nobody -\nb: nobody\nc!: nobody -\n");
+  EXPECT_TRUE(look()[0].replaced && !look()[1].replaced && look()[2].replaced);
 }
 
 TEST_F(Machines, ThatNobodyCouldUseDoNotCount) {
@@ -170,8 +193,9 @@ TEST_F(Machines, ThatNobodyCouldUseDoNotCount) {
   kube::set_condition(node("g"), {"Ready", "Unknown", "", ""}, at(-1));
   kube::set_condition(node("h"), {"Ready", "Unknown", "", ""}, now - 1min);
   node("h2").child("spec").set("taints", *kube::parse_json(R"([{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}])"));
+  node("h3").child("spec").set("taints", *kube::parse_json(R"([{"key": "node.kubernetes.io/network-unavailable", "effect": "NoSchedule"}])"));
   node("i").child("metadata").child("labels").set(kSpareLabel, "no");
-  EXPECT_EQ(seen(), "a!: nobody -\nb!: nobody -\nc!: nobody -\nd!: nobody -\ne!: nobody -\nf!: nobody -\ng!: nobody -\nh: nobody\nh2: nobody\n");
+  EXPECT_EQ(seen(), "a!: nobody -\nb!: nobody -\nc!: nobody -\nd!: nobody -\ne!: nobody -\nf!: nobody -\ng!: nobody -\nh: nobody\nh2: nobody\nh3!: nobody -\n");
   std::optional<Instant> again;
   (void)look(&again);
   EXPECT_EQ(again, now + 4min);

@@ -47,6 +47,7 @@ spec:
             type: object
             required: [instanceType, instanceCount, endTime]
             x-kubernetes-validations:
+            - {rule: "!has(oldSelf.extensions) || (has(self.extensions) && oldSelf.extensions.all(e, e in self.extensions))", message: "an extension that was asked for neither changes nor goes: ask for another"}
             - {rule: "self.instanceType == oldSelf.instanceType && self.instanceCount == oldSelf.instanceCount && self.endTime == oldSelf.endTime && has(self.startTime) == has(oldSelf.startTime) && (!has(self.startTime) || self.startTime == oldSelf.startTime)", message: "a plan does not change: extend it, or make another"}
             properties:
               instanceType: {type: string, maxLength: 64, description: An ml.* type of the API.}
@@ -56,6 +57,8 @@ spec:
               extensions:
                 type: array
                 maxItems: 100
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [id]
                 description: Later ends that were asked for; each is granted or not as a whole.
                 items:
                   type: object
@@ -94,7 +97,8 @@ spec:
                   required: [id]
                   properties:
                     id: {type: string}
-                    granted: {type: boolean}
+                    granted: {type: boolean, description: Not there before it is decided.}
+                    seenAt: {type: string, format: date-time, description: "When it was seen first, if it does not say when it was asked for: its place in the queue."}
                     message: {type: string}
                     decidedAt: {type: string, format: date-time}
 )yaml";
@@ -155,7 +159,11 @@ TrainingPlan read_training_plan(const Json& object) {
   const auto start = time_of(status["startTime"]), end = time_of(status["endTime"]);
   if (const Json& granted = status["granted"]; granted.is_object() && start && end && !out.failed)
     out.granted = TrainingPlan::Grant{.type = granted["instanceType"].string(), .count = static_cast<int>(std::clamp<std::int64_t>(granted["instanceCount"].integer(), 0, kMostPlanned)), .window = {*start, *end}};
-  for (const Json& one : status["extensions"].items()) out.extended[one["id"].string()] = one["granted"].boolean();
+  for (const Json& one : status["extensions"].items()) {
+    if (one.has("granted")) out.extended[one["id"].string()] = one["granted"].boolean();
+    for (TrainingPlan::Extension& asked : out.extensions)
+      if (asked.id == one["id"].string() && !asked.asked) asked.asked = time_of(one["seenAt"]);
+  }
   return out;
 }
 

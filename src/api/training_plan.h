@@ -42,7 +42,7 @@ struct TrainingPlan {
   struct Extension {
     std::string id;                    // of its offering
     PlanWindow window;                 // from the end of before to the new one
-    std::optional<Instant> asked;
+    std::optional<Instant> asked;      // or first seen
   };
   std::vector<Extension> extensions;   // in the order in which they were asked for
   // Decided, from status.

@@ -13,7 +13,6 @@ namespace {
 constexpr const char *hyperpod_target = "hyperpod-cluster", *fee = "0", *currency = "USD";
 constexpr std::chrono::hours offering_age{1};  // how long an offering that began at once may be taken up
 constexpr std::size_t most_extensions = 100;
-constexpr std::int64_t longest_extension = 4368;  // TrainingPlanExtensionDurationHours
 
 Json targets() { return Json::array({Json(hyperpod_target)}); }
 
@@ -70,7 +69,7 @@ Answer<Json> search_extensions(const Sources& sources, const Call& call, const J
   const auto object = allowed_plan(sources, call, "SearchTrainingPlanOfferings", arn);
   if (!object) return object;
   if (!input.has("DurationHours")) return invalid("DurationHours is needed: by how much the plan is to be longer");
-  if (input["DurationHours"].integer() > longest_extension) return invalid(fmt::format("DurationHours: an extension has {} hours at most", longest_extension));
+  if (input["DurationHours"].integer() > api::kLongestExtension.count()) return invalid(fmt::format("DurationHours: an extension has {} hours at most", api::kLongestExtension.count()));
   for (const char* const other : {"InstanceType", "InstanceCount"})
     if (input.has(other)) return invalid(fmt::format("{}: a plan is extended with the instances that it has; search with TrainingPlanArn and DurationHours", other));
   const api::TrainingPlan plan = api::read_training_plan(*object);

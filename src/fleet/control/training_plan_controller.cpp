@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "api/cluster.h"
 #include "api/instance_types.h"
@@ -56,7 +57,7 @@ std::vector<kube::Controller::Source> TrainingPlanController::sources() const {
   return {{api::kTrainingPlans, "", of_plan}, {resources::nodes, "", of_node}, {api::kInstances, "", of(as_holder)}, {api::kClusters, "", of(as_owner)}};
 }
 
-std::vector<api::PlanMachine> TrainingPlanController::machines(const api::Plans& plans, Instant now, const std::vector<Json>* nodes, std::optional<Instant>& look_again) const {
+std::vector<api::PlanMachine> TrainingPlanController::machines(const api::Plans& plans, Instant now, const std::vector<Json>* nodes, std::optional<Instant>& look_again, std::map<std::string, int>& waiting) const {
   api::Inventory inventory(plans, now);
   caches_->of(api::kClusters).each("", [&](const Json& object) { inventory.cluster(object); });
   caches_->of(api::kInstances).each("", [&](const Json& object) { inventory.instance(object); });
@@ -65,6 +66,7 @@ std::vector<api::PlanMachine> TrainingPlanController::machines(const api::Plans&
   else
     caches_->of(resources::nodes).each("", [&](const Json& object) { inventory.node(object); });
   look_again = inventory.look_again();
+  waiting = inventory.waiting();
   return inventory.machines();
 }
 
@@ -92,7 +94,8 @@ Result<bool> TrainingPlanController::grant(const ReservationPlan::Due& due, cons
   const auto marked = api_.list(resources::nodes, "", {.label_selector = api::kPlanLabel, .field_selector = {}, .limit = 0, .continue_token = {}, .resource_version = {}});
   if (!marked) return pass(marked.error(), "read the Nodes that are kept for plans");
   std::optional<Instant> unused;
-  if (!is_secured(due, plans, machines(plans, now, &marked->items, unused), now)) return false;
+  std::map<std::string, int> not_needed;
+  if (!is_secured(due, plans, machines(plans, now, &marked->items, unused, not_needed), now)) return false;
   for (const Json& object : objects) {
     if (kube::name_of(object) != due.plan) continue;
     Json changed = object;
@@ -101,6 +104,21 @@ Result<bool> TrainingPlanController::grant(const ReservationPlan::Due& due, cons
     log_info("a plan is granted", {{"plan", due.plan}, {"extension", due.extension}, {"type", due.type}, {"machines", std::to_string(due.wanted.count)}, {"from", print_time(due.wanted.window.start)}, {"to", print_time(due.wanted.window.end)}});
   }
   return true;
+}
+
+// Kept in memory alone: after a restart what is out of order is given its time anew.
+void TrainingPlanController::remember(std::vector<api::PlanMachine>& all, Instant now, std::optional<Instant>& look_again) {
+  constexpr std::chrono::minutes lately{5};
+  std::map<std::string, Instant> broken;
+  for (api::PlanMachine& one : all) {
+    if (one.healthy) continue;
+    const auto before = broken_.find(one.node);
+    const Instant since = before == broken_.end() ? now : std::min(now, before->second);
+    broken.emplace(one.node, since);
+    one.lately = now < since + lately;
+    if (one.lately) look_again = std::min(look_again.value_or(since + lately), since + lately);
+  }
+  broken_ = std::move(broken);
 }
 
 Result<kube::Next> TrainingPlanController::reconcile(const kube::ObjectKey&) {
@@ -115,10 +133,12 @@ Result<kube::Next> TrainingPlanController::reconcile(const kube::ObjectKey&) {
   const api::Plans plans = read_plans(objects);
   any_ = !objects.empty();
   std::optional<Instant> look_again;
-  const std::vector<api::PlanMachine> all = machines(plans, now, nullptr, look_again);
+  std::map<std::string, int> waiting;
+  std::vector<api::PlanMachine> all = machines(plans, now, nullptr, look_again, waiting);
+  remember(all, now, look_again);
   seen_ = all.size();
   looked_ = clock_.monotonic();
-  const ReservationPlan plan = plan_reservations(objects, all, now);
+  const ReservationPlan plan = plan_reservations(objects, all, waiting, now);
   // One that fails holds up no other.
   std::optional<Error> failed;
   const auto note = [&](Error error) {
@@ -128,17 +148,19 @@ Result<kube::Next> TrainingPlanController::reconcile(const kube::ObjectKey&) {
   constexpr int most_failures = 20;  // an API that does not answer is not asked a thousand times
   for (const ReservationPlan::Mark& one : plan.marks)
     if (auto done = mark(one); !done) {
+      const Code code = done.error().code;
       note(std::move(done.error()));
-      if (++failures >= most_failures) break;
+      if (code == Code::Unavailable && ++failures >= most_failures) break;
     }
-  bool granted = false;
-  if (plan.due && !failed) {
-    auto done = grant(*plan.due, objects, plans, now);
+  // A Node that cannot be written holds up nobody for whom there are enough others: that is looked at anew, by the API itself.
+  std::set<std::string> granted;  // plans
+  for (const ReservationPlan::Due& due : plan.due) {
+    auto done = grant(due, objects, plans, now);
     if (!done) note(std::move(done.error()));
-    else granted = *done;
+    else if (*done) granted.insert(due.plan);
   }
   for (const ReservationPlan::Status& one : plan.statuses) {
-    if (granted && one.plan == plan.due->plan) continue;  // written a moment ago, with another version
+    if (granted.contains(one.plan)) continue;  // written a moment ago, with another version
     for (const Json& object : objects) {
       if (kube::name_of(object) != one.plan) continue;
       Json changed = object;
@@ -148,7 +170,7 @@ Result<kube::Next> TrainingPlanController::reconcile(const kube::ObjectKey&) {
     }
   }
   if (failed) return std::unexpected(std::move(*failed));
-  if (plan.due) return kube::Next{std::chrono::nanoseconds(std::chrono::seconds(1))};
+  if (!plan.due.empty()) return kube::Next{std::chrono::nanoseconds(std::chrono::seconds(1))};
   if (plan.look_again) look_again = std::min(look_again.value_or(*plan.look_again), *plan.look_again);
   if (!look_again) return kube::Next{};
   return kube::Next{std::max(std::chrono::nanoseconds(*look_again - now), std::chrono::nanoseconds(std::chrono::milliseconds(1)))};

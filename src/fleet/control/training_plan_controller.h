@@ -2,6 +2,7 @@
 // Training plans become machines that are kept: grants what there is room for, marks Nodes, tells how plans stand. All plans are one key, decided by one thread; what it decides by is read anew in each round (docs/design/059).
 #pragma once
 #include <atomic>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -26,7 +27,9 @@ class TrainingPlanController final : public kube::Controller {
 
  private:
   // Clusters and instances of the caches; of the nodes given, or of all.
-  std::vector<api::PlanMachine> machines(const api::Plans& plans, Instant now, const std::vector<kube::Json>* nodes, std::optional<Instant>& look_again) const;
+  std::vector<api::PlanMachine> machines(const api::Plans& plans, Instant now, const std::vector<kube::Json>* nodes, std::optional<Instant>& look_again, std::map<std::string, int>& waiting) const;
+  // Says of what is out of order whether that is so lately.
+  void remember(std::vector<api::PlanMachine>& all, Instant now, std::optional<Instant>& look_again);
   Result<void> mark(const ReservationPlan::Mark& mark);
   Result<bool> grant(const ReservationPlan::Due& due, const std::vector<kube::Json>& objects, const api::Plans& plans, Instant now);
 
@@ -34,6 +37,7 @@ class TrainingPlanController final : public kube::Controller {
   const Clock& clock_;
   const kube::Caches* caches_ = nullptr;
   mutable std::atomic<bool> any_ = false;  // there is a plan, for all that is known
+  std::map<std::string, Instant> broken_;  // Nodes: since when they are seen to be out of order
   // Thousands of machines that change one after the other are looked at together, a second later.
   std::size_t seen_ = 0;
   std::chrono::nanoseconds looked_{};

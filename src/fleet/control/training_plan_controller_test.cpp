@@ -72,7 +72,9 @@ class PlanSite : public ClusterSite {
       const std::string &owner = labels[api::kInstanceLabel].string(), &kept = labels[api::kPlanLabel].string();
       const auto instance = api.all("instances").find({"", owner});
       const std::string plan = instance == api.all("instances").end() ? "" : plan_of[instance->second["spec"]["cluster"].string() + "/" + instance->second["spec"]["instanceGroupName"].string()];
-      if (!owner.empty() && instance != api.all("instances").end() && !kube::deleting(instance->second) && plan.empty()) {
+      if (instance != api.all("instances").end() && !plan.empty()) by_plan.insert({key.name, owner});
+      // What it had by a plan it gives back, whatever its group names by now.
+      if (!owner.empty() && instance != api.all("instances").end() && !kube::deleting(instance->second) && plan.empty() && (kept.empty() || !by_plan.contains({key.name, owner}))) {
         EXPECT_EQ(kept, "") << key.name << " is kept for a plan, and a group without one has it";
       } else {
         ++free_of_others;
@@ -100,6 +102,7 @@ class PlanSite : public ClusterSite {
 
   Instant began;
   bool died = false;
+  std::set<std::pair<std::string, std::string>> by_plan;  // Nodes and who has had them by a plan
   int plan_writes = 0;
   kube::CheckedApi plan_checked{api, kube::full_access(TrainingPlanController(api, clock))};
   std::unique_ptr<MortalApi> plan_mortal;
@@ -252,6 +255,87 @@ TEST(TrainingPlans, AfterTheEndAnInstanceThatGoesTakesNoOtherWithIt) {
     }
     EXPECT_EQ(site.summary("k"), continuous ? "2/3" : "2/2");
   }
+}
+
+// However a group lets go of its plan: what it had by it is promised to the next.
+TEST(TrainingPlans, WhatAPlanGaveOutGoesToTheNextOneWhateverTheGroupNames) {
+  for (const char* way : {"no plan", "the plan is deleted", "a later plan", "no plan, after the end", "a later plan, after the end"}) {
+    PlanSite site;
+    site.spare("g0", "ml.g5.xlarge", 4, 16, 1), site.spare("g1", "ml.g5.xlarge", 4, 16, 1);
+    site.plan("one", 2, std::nullopt, 10);
+    site.create("k", PlanSite::workers(2, "one"));
+    site.until(3);
+    ASSERT_EQ(site.nodes_of("k"), "g0 g1");
+    site.plan("two", 2, 10, 60);
+    site.plan("three", 2, 60, 90);
+    site.create("n", PlanSite::workers(2, "two"));
+    site.until(std::string_view(way).ends_with("end") ? 10 : 5);
+    ASSERT_EQ(site.plan_phase("three"), "Scheduled");
+    if (way[0] == 'n') site.edit("k", [&](Json& spec) { site.group_of(spec, "workers").erase("trainingPlanArn"); });
+    else if (way[0] == 'a') site.edit("k", [&](Json& spec) { site.group_of(spec, "workers").set("trainingPlanArn", "three"); });
+    else (void)site.api.remove(api::kTrainingPlans, {"", "one"});
+    site.until(9);
+    if (!std::string_view(way).ends_with("end")) {
+      EXPECT_EQ(site.nodes_of("k"), "g0 g1") << way << ": nobody needs them yet";
+    }
+    site.until(25);
+    EXPECT_EQ(site.nodes_of("n"), "g0 g1") << way;
+    EXPECT_EQ(site.plan_status("two")["instances"]["inUse"].integer(), 2) << way;
+  }
+}
+
+// A machine that breaks in use takes none from another group; one that is free has five minutes to come back.
+TEST(TrainingPlans, ARebootDrainsNobody) {
+  PlanSite site;
+  for (int i = 0; i < 3; ++i) site.spare(fmt::format("g{}", i), "ml.g5.xlarge", 4, 16, 1);
+  site.plan("over", 1, std::nullopt, 5);
+  site.create("o", PlanSite::workers(1, "over"));
+  site.until(2);
+  site.plan("one", 2, std::nullopt, 100);
+  site.create("k", PlanSite::workers(1, "one"));
+  site.until(8);
+  ASSERT_EQ(site.summary("k"), "1/1");
+  ASSERT_EQ(site.nodes_of("o") + "," + site.nodes_of("k") + "," + site.kept_for("one"), "g0,g1,g1 g2");
+  const auto gpus = [&](const char* count) {
+    Json node = site.api.all("nodes").at({"", "g2"});
+    node.child("status").child("capacity").set("nvidia.com/gpu", count);
+    ASSERT_TRUE(site.api.update_status(resources::nodes, node));
+  };
+  gpus("0");
+  site.until(9);
+  site.edit("k", [&](Json& spec) { site.group_of(spec, "workers").set("instanceCount", 2); });
+  site.until(12);
+  EXPECT_EQ(site.summary("o"), "1/1");
+  EXPECT_EQ(site.kept_for("one"), "g0 g1 g2");
+  gpus("1");
+  site.until(20);
+  EXPECT_EQ(site.nodes_of("o"), "g0");
+  EXPECT_EQ(site.nodes_of("k"), "g1 g2");
+  EXPECT_EQ(site.kept_for("one"), "g1 g2");
+  site.edit("k", [&](Json& spec) { site.group_of(spec, "workers").set("instanceCount", 1); });
+  site.until(22);
+  ASSERT_EQ(site.nodes_of("k"), "g1");
+  gpus("0");
+  site.edit("k", [&](Json& spec) { site.group_of(spec, "workers").set("instanceCount", 2); });
+  site.until(30);
+  EXPECT_EQ(site.nodes_of("o"), "") << "after five minutes it is no moment any more";
+}
+
+TEST(TrainingPlans, ANodeThatCannotBeWrittenHoldsUpNoGrant) {
+  PlanSite site;
+  site.lagging = true;
+  site.restart(), site.restart_plans();
+  site.spare("c0", "ml.c5.large", 2, 4, 0), site.spare("g0", "ml.g5.xlarge", 4, 16, 1);
+  Json node = site.api.all("nodes").at({"", "c0"});
+  node.child("metadata").child("labels").set(api::kPlanLabel, "gone");
+  ASSERT_TRUE(site.api.update(resources::nodes, node));
+  site.caches.refresh_all();
+  node = site.api.all("nodes").at({"", "c0"});
+  node.child("metadata").child("labels").set("mine", "x");
+  ASSERT_TRUE(site.api.update(resources::nodes, node));
+  site.plan("one", 1, 10, 100);
+  EXPECT_FALSE(site.plan_controller->reconcile(TrainingPlanController::kAll)) << "it is tried again";
+  EXPECT_EQ(site.plan_phase("one"), "Scheduled");
 }
 
 TEST(TrainingPlans, AGroupGoesOnWithTheNextPlan) {

@@ -103,10 +103,8 @@ void Planner::choose_machines() {
       lies.emplace(type_name, fmt::format("{}: {}", node_name, lie));
       continue;
     }
-    const auto& taints = node["spec"]["taints"].items();
-    const bool closed = std::any_of(taints.begin(), taints.end(), [](const Json& taint) { return taint["effect"].string() != "PreferNoSchedule"; });
     if (!node["metadata"]["labels"][kReplaced].is_null()) ++aside[type_name];
-    if (promised_.contains(node_name) || !owner_of(node).empty() || !is_ready(node) || cordoned(node) || closed || kube::deleting(node) || !node["metadata"]["labels"][kReplaced].is_null()) {
+    if (promised_.contains(node_name) || !owner_of(node).empty() || !is_ready(node) || cordoned(node) || api::closed_by_taints(node) || kube::deleting(node) || !node["metadata"]["labels"][kReplaced].is_null()) {
       ++busy[type_name];
       continue;
     }

@@ -138,7 +138,7 @@ int run_plans(int nodes) {
   const auto look = [&] {
     api::Inventory inventory(read, now);
     for (const Json& node : machines) inventory.node(node);
-    return plan_reservations(plans, inventory.machines(), now);
+    return plan_reservations(plans, inventory.machines(), inventory.waiting(), now);
   };
   const ReservationPlan first = look();
   for (std::size_t i = 0; i < first.marks.size(); ++i) machines[i].child("metadata").child("labels").set(api::kPlanLabel, first.marks[i].plan);

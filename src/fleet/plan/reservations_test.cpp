@@ -44,39 +44,46 @@ const Json& status_of(const ReservationPlan& plan, const std::string& name) {
   return none;
 }
 
+// Of every plan somebody waits, for more than it has.
+ReservationPlan plan_reservations(const std::vector<Json>& objects, const std::vector<PlanMachine>& machines, Instant when) {
+  std::map<std::string, int> waiting;
+  for (const Json& one : objects) waiting[kube::name_of(one)] = 100;
+  return fleet::plan_reservations(objects, machines, waiting, when);
+}
+
 TEST(Reservations, AreMarkedBeforeTheyAreGranted) {
   const std::vector<Json> plans{asked("spring", 2, 1, 3)};
   std::vector<PlanMachine> machines{machine("a", "", Holder::Others), machine("b"), machine("c"), machine("d")};
   ReservationPlan plan = plan_reservations(plans, machines, now);
   EXPECT_THAT(plan.marks, ElementsAre(Mark{"b", "spring", ""}, Mark{"c", "spring", ""}));
-  ASSERT_TRUE(plan.due);
-  EXPECT_FALSE(is_secured(*plan.due, read_plans(plans), machines, now));
+  ASSERT_EQ(plan.due.size(), 1u);
+  EXPECT_FALSE(is_secured(plan.due.front(), read_plans(plans), machines, now));
   EXPECT_EQ(status_of(plan, "spring")["phase"].string(), "Pending");
   machines[1].label = machines[2].label = "spring";
   plan = plan_reservations(plans, machines, now);
   EXPECT_THAT(plan.marks, IsEmpty());
-  EXPECT_TRUE(is_secured(*plan.due, read_plans(plans), machines, now));
+  EXPECT_TRUE(is_secured(plan.due.front(), read_plans(plans), machines, now));
   machines[2].holder = Holder::Others;
-  EXPECT_FALSE(is_secured(*plan.due, read_plans(plans), machines, now)) << "what somebody else has counts for nothing";
+  EXPECT_FALSE(is_secured(plan.due.front(), read_plans(plans), machines, now)) << "what somebody else has counts for nothing";
 }
 
 TEST(Reservations, WhatThereIsNoRoomForIsRefusedWithTheNumbers) {
   const std::vector<PlanMachine> machines{machine("a", "", Holder::Others), machine("b", "winter"), machine("c")};
   const auto plan = plan_reservations({granted("winter", 1, 0, 2), asked("spring", 2, 1, 3)}, machines, now);
-  EXPECT_FALSE(plan.due);
+  EXPECT_THAT(plan.due, IsEmpty());
   const Json& status = status_of(plan, "spring");
   EXPECT_EQ(status["phase"].string(), "Failed");
   EXPECT_TRUE(status["failed"].boolean());
   EXPECT_EQ(status["message"].string(), "2 machines of type ml.g5.xlarge are asked for from 2026-11-26T13:00:00Z to 2026-11-26T15:00:00Z; 2 can be promised, and 1 of them are (1 more are in use by groups without a plan, which have no end)");
-  EXPECT_TRUE(plan_reservations({granted("winter", 1, 0, 2), asked("spring", 2, 2, 3)}, machines, now).due) << "when the other is over there is room";
+  EXPECT_FALSE(plan_reservations({granted("winter", 1, 0, 2), asked("spring", 2, 2, 3)}, machines, now).due.empty()) << "when the other is over there is room";
   EXPECT_THAT(status_of(plan_reservations({asked("past", 1, -3, -1)}, machines, now), "past")["message"].string(), HasSubstr("has passed"));
 }
 
 TEST(Reservations, WhoAskedFirstIsFirst) {
   const std::vector<PlanMachine> machines{machine("a"), machine("b")};
   const auto plan = plan_reservations({asked("a", 2, 1, 2, "2026-11-26T11:00:01Z"), asked("b", 2, 1, 2, "2026-11-26T11:00:00Z")}, machines, now);
-  ASSERT_TRUE(plan.due);
-  EXPECT_EQ(plan.due->plan, "b");
+  ASSERT_EQ(plan.due.size(), 1u);
+  EXPECT_EQ(plan.due.front().plan, "b");
   EXPECT_FALSE(status_of(plan, "a")["failed"].boolean()) << "it is decided when the other one is";
 }
 
@@ -98,8 +105,8 @@ TEST(Reservations, MachinesGoFromPlanToPlan) {
 TEST(Reservations, AShortPlanFillsTheTimeBeforeALaterOne) {
   std::vector<PlanMachine> machines{machine("a", "later"), machine("b", "later")};
   const auto plan = plan_reservations({granted("later", 2, 5, 9), asked("now", 1, 0, 5)}, machines, now);
-  ASSERT_TRUE(plan.due);
-  EXPECT_TRUE(is_secured(*plan.due, read_plans({granted("later", 2, 5, 9)}), machines, now));
+  ASSERT_EQ(plan.due.size(), 1u);
+  EXPECT_TRUE(is_secured(plan.due.front(), read_plans({granted("later", 2, 5, 9)}), machines, now));
   const auto then = plan_reservations({granted("later", 2, 5, 9), granted("now", 1, 0, 5)}, machines, now);
   EXPECT_THAT(then.marks, ElementsAre(Mark{"a", "now", ""}));
 }
@@ -115,6 +122,76 @@ TEST(Reservations, AMachineThatIsOutOfOrderIsMadeUpFor) {
   EXPECT_EQ(kube::print_json(status_of(lacking, "one")["instances"]), R"({"kept":2,"inUse":1,"available":1,"unhealthy":1})");
 }
 
+TEST(Reservations, AMachineThatRebootsComesBackAsWhatItWas) {
+  std::vector<PlanMachine> machines{machine("a", "later", Holder::Nobody, "", false), machine("b", "later"), machine("c", "", Holder::Others)};
+  EXPECT_THAT(plan_reservations({granted("later", 2, 1, 3)}, machines, now).marks, IsEmpty()) << "before it begins, too";
+  machines[2] = machine("c");
+  EXPECT_THAT(plan_reservations({granted("later", 2, 1, 3)}, machines, now).marks, ElementsAre(Mark{"a", "", ""}, Mark{"c", "later", ""})) << "unless another makes up for it";
+  machines[2] = machine("c", "other");
+  EXPECT_THAT(plan_reservations({granted("later", 1, 1, 3), granted("other", 2, 1, 3)}, machines, now).marks, ElementsAre(Mark{"a", "other", ""})) << "it goes to who lacks one";
+}
+
+TEST(Reservations, NoGroupGivesBackForWhatMayBeOverInAMoment) {
+  const std::vector<Json> plans{granted("one", 2, -1, 9), granted("over", 1, -5, -1)};
+  std::vector<PlanMachine> machines{machine("a", "one", Holder::Plan, "one", false), machine("b", "one", Holder::Plan, "one"), machine("c", "", Holder::Ended, "over")};
+  const auto asked_back = [&] {
+    const auto plan = plan_reservations(plans, machines, now);
+    for (const Mark& mark : plan.marks)
+      if (mark.node == "c") return mark.wanted_back;
+    return machines[2].wanted_back;
+  };
+  EXPECT_EQ(asked_back(), "") << "its own may come back";
+  machines[0].replaced = true;
+  EXPECT_EQ(asked_back(), "i-c") << "this one will not";
+  for (const Mark& mark : fleet::plan_reservations(plans, machines, {{"over", 5}}, now).marks) EXPECT_EQ(mark.wanted_back, "") << "of its own nobody waits for one";
+  machines[0] = machine("a", "one", Holder::Nobody, "", false);
+  EXPECT_EQ(asked_back(), "i-c");
+  machines[0].lately = true;
+  EXPECT_EQ(asked_back(), "") << "one that is free has its time to come back";
+  machines.push_back(machine("d"));
+  EXPECT_EQ(plan_reservations(plans, machines, now).marks, (std::vector<Mark>{{"a", "", "", ""}, {"d", "one", "", ""}})) << "a free one makes up for it at once";
+}
+
+TEST(Reservations, WhatAnUnknownInstanceHasIsKeptAndPromisedToNobody) {
+  std::vector<PlanMachine> machines{machine("a", "one", Holder::Unknown), machine("b")};
+  const Json one = granted("one", 1, -1, 9);
+  const auto alone = plan_reservations({one}, machines, now);
+  EXPECT_THAT(alone.marks, IsEmpty());
+  EXPECT_EQ(kube::print_json(status_of(alone, "one")["instances"]), R"({"kept":1,"inUse":0,"available":0,"unhealthy":0})");
+  EXPECT_THAT(status_of(alone, "one")["message"].string(), HasSubstr("1 machines have label fairlead.dev/instance of an Instance that is not known here"));
+  const auto more = plan_reservations({one, asked("two", 1, 1, 2)}, machines, now);
+  EXPECT_THAT(more.due, IsEmpty());
+  EXPECT_EQ(status_of(more, "two")["phase"].string(), "Pending") << "it may be known in a moment";
+  EXPECT_THAT(status_of(more, "two")["message"].string(), HasSubstr("waits: there is room if 1 machines count"));
+  EXPECT_EQ(status_of(plan_reservations({one, asked("two", 2, 1, 2)}, machines, now), "two")["phase"].string(), "Failed");
+}
+
+TEST(Reservations, AnExtensionThatDoesNotSayWhenItCameIsInLineFromWhenItWasSeen) {
+  const std::vector<PlanMachine> machines{machine("a", "one")};
+  Json one = extending(granted("one", 1, -1, 2), "x", 2, 4);
+  one.child("spec").child("extensions").items()[0].erase("requestedAt");
+  const std::string before = "2026-11-26T11:30:00Z";
+  const auto first = plan_reservations({one, asked("two", 1, 3, 5, before)}, machines, now);
+  ASSERT_EQ(first.due.size(), 1u);
+  EXPECT_EQ(first.due.front().plan, "two") << "however old the plan that is to be longer";
+  ASSERT_EQ(status_of(first, "one")["extensions"].items().size(), 1u);
+  EXPECT_EQ(status_of(first, "one")["extensions"].items()[0]["seenAt"].string(), print_time(now));
+  one.set("status", status_of(first, "one"));
+  EXPECT_FALSE(api::read_training_plan(one).extended.contains("x"));
+  const auto then = plan_reservations({one, asked("two", 1, 3, 5, print_time(now + 1s))}, machines, now + 2s);
+  ASSERT_EQ(then.due.size(), 1u);
+  EXPECT_EQ(then.due.front().extension, "x");
+  EXPECT_EQ(granted_status(one, then.due.front(), now)["extensions"].items().size(), 1u);
+}
+
+TEST(Reservations, OneTypeWaitsForNoOther) {
+  Json other = asked("other", 1, 1, 2, "2026-11-26T11:30:00Z");
+  other.child("spec").set("instanceType", "ml.p5.48xlarge");
+  std::vector<PlanMachine> machines{machine("a"), machine("b")};
+  machines[1].type = "ml.p5.48xlarge";
+  EXPECT_EQ(plan_reservations({asked("one", 1, 1, 2), other}, machines, now).due.size(), 2u);
+}
+
 TEST(Reservations, WhatIsLeftOfPlansThatAreGoneIsTakenAway) {
   std::vector<PlanMachine> machines{machine("a", "gone"), machine("b", "over", Holder::Ended, "over"), machine("c", "x", Holder::Others)};
   machines[1].wanted_back = "i-b";
@@ -125,19 +202,19 @@ TEST(Reservations, AnExtensionTakesTheMachinesThatNobodyElseHas) {
   const std::vector<PlanMachine> machines{machine("a", "one"), machine("b", "one")};
   const Json one = granted("one", 2, -1, 2);
   const auto plan = plan_reservations({extending(one, "x", 2, 4), granted("later", 1, 4, 6)}, machines, now);
-  ASSERT_TRUE(plan.due);
-  EXPECT_EQ(plan.due->extension, "x");
-  EXPECT_TRUE(is_secured(*plan.due, read_plans({one}), machines, now));
-  Json status = granted_status(extending(one, "x", 2, 4), *plan.due, now);
+  ASSERT_EQ(plan.due.size(), 1u);
+  EXPECT_EQ(plan.due.front().extension, "x");
+  EXPECT_TRUE(is_secured(plan.due.front(), read_plans({one}), machines, now));
+  Json status = granted_status(extending(one, "x", 2, 4), plan.due.front(), now);
   EXPECT_EQ(status["endTime"].string(), print_time(at(4)));
   Json done = extending(one, "x", 2, 4);
   done.set("status", status);
-  EXPECT_FALSE(plan_reservations({done}, machines, now).due) << "once";
+  EXPECT_TRUE(plan_reservations({done}, machines, now).due.empty()) << "once";
   const auto message = [&](const Json& of, const std::vector<Json>& others) {
     std::vector<Json> all{of};
     all.insert(all.end(), others.begin(), others.end());
     const auto said = plan_reservations(all, machines, now);
-    EXPECT_FALSE(said.due);
+    EXPECT_THAT(said.due, IsEmpty());
     const Json& told = status_of(said, "one");
     EXPECT_EQ(told["phase"].string(), kube::print_json(of["status"]["endTime"]) == "\"2026-11-26T11:00:00Z\"" ? "Expired" : "Active") << "the plan itself goes on";
     return told["extensions"].items().empty() ? "" : told["extensions"].items().back()["message"].string();
@@ -176,15 +253,15 @@ TEST(ReservationsProperty, NothingIsPromisedTwice) {
         bool wrote = !plan.marks.empty();
         for (Json& object : plans) {
           const std::string& name = kube::name_of(object);
-          if (plan.due && plan.due->plan == name && is_secured(*plan.due, read_plans(plans), machines, clock)) {
-            object.set("status", granted_status(object, *plan.due, clock)), wrote = true;
+          if (!plan.due.empty() && plan.due.front().plan == name && is_secured(plan.due.front(), read_plans(plans), machines, clock)) {
+            object.set("status", granted_status(object, plan.due.front(), clock)), wrote = true;
             continue;
           }
           for (const auto& one : plan.statuses)
             if (one.plan == name) object.set("status", one.status), wrote = true;
         }
         if (!wrote) {
-          ASSERT_FALSE(plan.due) << "seed " << seed << ": there is room, and it is not granted";
+          ASSERT_THAT(plan.due, IsEmpty()) << "seed " << seed << ": there is room, and it is not granted";
           break;
         }
       }
