@@ -93,6 +93,7 @@ class Reservations {
         // Not to be undone, so not decided by what may be seen in a moment.
         waits_[key] = fmt::format("waits: there is room if {} machines count whose Nodes have label {} of an Instance that is not known here; where none of that name comes, take the label away", unknown, api::kInstanceLabel);
         busy.insert(type);
+        look_again(wanted.window.end);
       } else {
         refused_[key] = no_room;
       }
