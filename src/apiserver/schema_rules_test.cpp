@@ -65,6 +65,27 @@ TEST(SchemaRules, CompareWithWhatWasThere) {
 }
 
 // A rule that came later does not hold up changes of something else.
+// Our own, as they are installed.
+TEST(SchemaRules, ExtensionsOfTrainingPlansNeitherChangeNorGo) {
+  const auto text = read_file(std::string(SOURCE_DIR) + "/deploy/helm/fairlead/files/crds/trainingplans.fairlead.dev.yaml");
+  ASSERT_TRUE(text);
+  FieldErrors none;
+  const auto schema = Schema::compile(yaml(*text)["spec"]["versions"].items().at(0)["schema"]["openAPIV3Schema"], "", none);
+  ASSERT_THAT(none.texts(), IsEmpty());
+  const auto plan = [](const std::string& extensions) { return yaml("{spec: {instanceType: ml.p5.48xlarge, instanceCount: 1, endTime: '2026-12-01T00:00:00Z'" + extensions + "}}"); };
+  const auto change = [&](const std::string& from, const std::string& to) {
+    const Json before = plan(from), next = plan(to);
+    FieldErrors errors;
+    schema->validate(next, errors, &before);
+    return errors.texts();
+  };
+  const std::string x = "{id: first, startTime: '2026-12-01T00:00:00Z', endTime: '2026-12-02T00:00:00Z', requestedAt: '2026-11-26T12:00:00Z'}", earlier = "{id: first, startTime: '2026-12-01T00:00:00Z', endTime: '2026-12-02T00:00:00Z', requestedAt: '2026-11-20T12:00:00Z'}", y = "{id: later, startTime: '2026-12-02T00:00:00Z', endTime: '2026-12-03T00:00:00Z'}";
+  EXPECT_THAT(change("", ", extensions: [" + x + "]"), IsEmpty());
+  EXPECT_THAT(change(", extensions: [" + x + "]", ", extensions: [" + x + ", " + y + "]"), IsEmpty());
+  for (const std::string& to : {std::string(), std::string(", extensions: []"), ", extensions: [" + earlier + "]", ", extensions: [" + y + "]"}) EXPECT_THAT(change(", extensions: [" + x + "]", to), ElementsAre(HasSubstr("an extension that was asked for neither changes nor goes"))) << to;
+  EXPECT_THAT(change("", ", extensions: [" + x + ", " + earlier + "]"), ElementsAre(HasSubstr("Duplicate value"))) << "one of a name";
+}
+
 TEST(SchemaRules, WhatIsAsItWasIsNotComplainedOf) {
   EXPECT_THAT(said("{crew: 0, ratio: 1}", "{crew: 0}"), IsEmpty());
   EXPECT_THAT(said("{crew: -1}", "{crew: 0}"), ElementsAre(HasSubstr("failed rule: self > 0")));
