@@ -197,13 +197,13 @@ class Reservations {
       take(need, [&](const PlanMachine& one) { return one.label == need.plan && one.holder != Holder::Plan; });
       take(need, [](const PlanMachine& one) { return one.holder != Holder::Plan && one.holder != Holder::Unknown; });
     }
-    // One of its own that is out of order stays marked beside those that count; so does any other as long as the plan has too few, whether it has begun or not: a machine that reboots comes back as what it was.
+    // One of its own that is out of order stays marked, by the plan that its group has now, beside those that count; so does any other as long as the plan has too few, whether it has begun or not: a machine that reboots comes back as what it was.
     for (std::size_t i = 0; i < machines_.size(); ++i) {
       const PlanMachine& one = machines_[i];
       if (one.type != type || one.healthy || one.label.empty()) continue;
       for (const std::vector<Need>* needs : {&active, &coming})
         for (const Need& need : *needs)
-          if (one.label == need.plan && ((one.holder == Holder::Plan && one.plan == need.plan) || (one.holder != Holder::Others && need.lacks() > 0))) wanted_[i].plan = need.plan;
+          if (one.holder == Holder::Plan ? one.plan == need.plan : one.label == need.plan && one.holder != Holder::Others && need.lacks() > 0) wanted_[i].plan = need.plan;
     }
     // One that is kept for a plan that has enough makes up for another plan's, once it is well.
     std::map<std::string, int> still;

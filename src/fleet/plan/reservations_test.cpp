@@ -131,6 +131,11 @@ TEST(Reservations, AMachineThatRebootsComesBackAsWhatItWas) {
   EXPECT_THAT(plan_reservations({granted("later", 1, 1, 3), granted("other", 2, 1, 3)}, machines, now).marks, ElementsAre(Mark{"a", "other", ""})) << "it goes to who lacks one";
 }
 
+TEST(Reservations, AMachineThatIsOutOfOrderGoesOnWithItsGroup) {
+  const std::vector<PlanMachine> machines{machine("a", "over", Holder::Plan, "next", false)};
+  EXPECT_THAT(plan_reservations({granted("over", 1, -2, -1), granted("next", 1, -1, 3)}, machines, now).marks, ElementsAre(Mark{"a", "next", ""}));
+}
+
 TEST(Reservations, NoGroupGivesBackForWhatMayBeOverInAMoment) {
   const std::vector<Json> plans{granted("one", 2, -1, 9), granted("over", 1, -5, -1)};
   std::vector<PlanMachine> machines{machine("a", "one", Holder::Plan, "one", false), machine("b", "one", Holder::Plan, "one"), machine("c", "", Holder::Ended, "over")};
