@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kLongestValue = 4'096;
 constexpr std::size_t kMostOutputs = std::size_t{128} << 10;  // of all together
+constexpr std::size_t kMostElements = 256;  // of a list that is given as a parameter
 constexpr std::size_t kMostText = std::size_t{4} << 20;
 
 template <class... Args>
@@ -38,11 +39,25 @@ std::size_t characters(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
-// A hidden value is told to nobody, not even where it is wrong.
-Result<void> check_value(const Parameter& of, const std::string& value) {
+// A hidden value is told to nobody, not even where it is wrong. `steps`: what the patterns of all parameters have taken.
+Result<void> check_value(const Parameter& of, const std::string& value, std::size_t& steps) {
   const auto no = [&](const std::string& otherwise) { return wrong("Parameter '{}' {}", of.name, of.constraint.empty() ? otherwise : "failed to satisfy constraint: " + of.constraint); };
   if (value.size() > kLongestValue) return wrong("Parameter '{}' has more than {} bytes", of.name, kLongestValue);
-  for (const std::string& part : parts_of(of, value)) {
+  const std::vector<std::string> parts = parts_of(of, value);
+  if (parts.size() > kMostElements) return wrong("Parameter '{}' has {} elements; a list has at most {} here", of.name, parts.size(), kMostElements);
+  const auto spend = [&](std::size_t more) -> Result<void> {
+    steps += more;
+    if (steps > kMostPatternSteps) return wrong("Parameter '{}': AllowedPattern: the patterns of this template take too much time on these values: make them or the values shorter", of.name);
+    return {};
+  };
+  std::optional<Pattern> pattern;
+  if (!of.pattern.empty()) {
+    auto made = Pattern::make(of.pattern);
+    if (!made) return wrong("Parameter '{}': AllowedPattern: {}", of.name, made.error().message);
+    if (auto done = spend(made->cost_to_make()); !done) return done;
+    pattern = std::move(*made);
+  }
+  for (const std::string& part : parts) {
     if (of.type == "Number" || of.type == "List<Number>") {
       double number = 0;
       const std::string text = trimmed(part);
@@ -53,10 +68,9 @@ Result<void> check_value(const Parameter& of, const std::string& value) {
       if (of.most && number > *of.most) return no(fmt::format("must be a number not greater than {}", *of.most));
     }
     if (!of.allowed.empty() && std::find(of.allowed.begin(), of.allowed.end(), part) == of.allowed.end()) return no(fmt::format("must be one of AllowedValues: {}", fmt::join(of.allowed, ", ")));
-    if (!of.pattern.empty()) {
-      const auto good = matches_whole(of.pattern, part);
-      if (!good) return wrong("Parameter '{}': AllowedPattern: {}", of.name, good.error().message);
-      if (!*good) return no(fmt::format("must match pattern {}", of.pattern));
+    if (pattern) {
+      if (auto done = spend(pattern->cost_to_match(part.size())); !done) return done;
+      if (!pattern->matches_whole(part)) return no(fmt::format("must match pattern {}", of.pattern));
     }
   }
   const auto length = static_cast<std::int64_t>(characters(value));
@@ -71,6 +85,7 @@ Result<Values> settle_parameters(const Template& of, const Values& given) {
   for (const auto& [name, value] : given)
     if (of.parameter(name) == nullptr) return wrong("Parameters: [{}] do not exist in the template", name);
   Values out;
+  std::size_t steps = 0;
   std::vector<std::string> missing;
   for (const Parameter& one : of.parameters) {
     const auto found = given.find(one.name);
@@ -79,7 +94,7 @@ Result<Values> settle_parameters(const Template& of, const Values& given) {
       continue;
     }
     const std::string& value = found == given.end() ? *one.fallback : found->second;
-    if (auto done = check_value(one, value); !done) return std::unexpected(done.error());
+    if (auto done = check_value(one, value, steps); !done) return std::unexpected(done.error());
     out.emplace(one.name, value);
   }
   if (!missing.empty()) return wrong("Parameters: [{}] must have values", fmt::join(missing, ", "));

@@ -64,7 +64,8 @@ Result<void> only(const Json& of, const std::string& where, std::initializer_lis
   return {};
 }
 
-Result<Parameter> read_parameter(const std::string& name, const Json& of) {
+// `steps`: what making the patterns of all parameters has taken.
+Result<Parameter> read_parameter(const std::string& name, const Json& of, std::size_t& steps) {
   Parameter out{.name = name, .type = of["Type"].string(), .description = of["Description"].string(), .constraint = of["ConstraintDescription"].string(), .fallback = {}, .allowed = {}, .pattern = {}, .shortest = {}, .longest = {}, .least = {}, .most = {}};
   const std::string where = "Parameters." + name;
   if (!is_name(name)) return wrong("{}: letters and digits are expected, {} at most", where, kMostName);
@@ -86,7 +87,12 @@ Result<Parameter> read_parameter(const std::string& name, const Json& of) {
   }
   out.pattern = of["AllowedPattern"].string();
   if (of.has("AllowedPattern") && (out.pattern.empty() || out.type == "Number" || out.type == "List<Number>")) return wrong("{}: AllowedPattern: a regular expression for texts is expected", where);
-  if (auto good = matches_whole(out.pattern, ""); !out.pattern.empty() && !good) return wrong("{}: AllowedPattern: {}", where, good.error().message);
+  if (!out.pattern.empty()) {
+    const auto pattern = Pattern::make(out.pattern);
+    if (!pattern) return wrong("{}: AllowedPattern: {}", where, pattern.error().message);
+    steps += pattern->cost_to_make();
+    if (steps > kMostPatternSteps) return wrong("{}: AllowedPattern: the patterns of this template are too large: repeat less in them", where);
+  }
   for (const auto& [member, into] : {std::pair<const char*, std::optional<std::int64_t>*>{"MinLength", &out.shortest}, {"MaxLength", &out.longest}}) {
     const Json* value = of.find(member);
     if (value == nullptr) continue;
@@ -377,9 +383,10 @@ Result<Template> read_template(std::string_view text) {
   const auto parameters = section(*json, "Parameters", kMostParameters), mappings = section(*json, "Mappings", kMostMappings), conditions = section(*json, "Conditions", kMostResources), resources = section(*json, "Resources", kMostResources), outputs = section(*json, "Outputs", kMostOutputs);
   for (const auto* one : {&parameters, &mappings, &conditions, &resources, &outputs})
     if (!*one) return std::unexpected(one->error());
+  std::size_t steps = 0;
   if (*parameters != nullptr)
     for (const auto& [name, value] : (*parameters)->members()) {
-      auto one = read_parameter(name, value);
+      auto one = read_parameter(name, value, steps);
       if (!one) return std::unexpected(one.error());
       out.parameters.push_back(std::move(*one));
     }

@@ -120,6 +120,41 @@ INSTANTIATE_TEST_SUITE_P(
                     Row{"tagged_key", "Resources: {!Ref C: {Type: T}}", "a key cannot have the tag"}, Row{"both", "Parameters: {C: {Type: String}}\nResources: {C: {Type: T}}", "both a parameter and a resource"}),
     [](const auto& row) { return row.param.name; });
 
+// By steps, not by time: what would take long is refused before it is done.
+TEST(Patterns, HaveABudget) {
+  const Template list = read("Parameters: {P: {Type: CommaDelimitedList, AllowedPattern: '(x|y){1000}|.{0,1000}'}}\nResources: {C: {Type: T}}");
+  const auto elements = [](int count) {
+    std::string out = "a";
+    for (int i = 1; i < count; ++i) out += ",a";
+    return out;
+  };
+  EXPECT_TRUE(settle_parameters(list, {{"P", elements(256)}}));
+  EXPECT_THAT(settle_parameters(list, {{"P", elements(257)}}).error().message, HasSubstr("has 257 elements; a list has at most 256 here"));
+  // Over all parameters.
+  std::string declared = "Parameters:\n";
+  Values given;
+  for (int i = 0; i < 8; ++i) {
+    declared += fmt::format("  P{}: {{Type: String, AllowedPattern: '(x|y){{1000}}|.{{0,1000}}'}}\n", i);
+    given[fmt::format("P{}", i)] = std::string(1'000, 'x');
+  }
+  const auto all = read_template(declared + "Resources: {C: {Type: T}}");
+  ASSERT_TRUE(all) << all.error().message;
+  const auto settled = settle_parameters(*all, given);
+  ASSERT_FALSE(settled);
+  EXPECT_THAT(settled.error().message, HasSubstr("the patterns of this template"));
+  std::string many = "Parameters:\n";
+  for (int i = 0; i < 200; ++i) many += fmt::format("  P{}: {{Type: String, AllowedPattern: '(x|y){{1000}}|.{{0,1000}}|z{{1000}}'}}\n", i);
+  EXPECT_THAT(refusal(many + "Resources: {C: {Type: T}}"), HasSubstr("the patterns of this template are too large"));
+  // What people write has room.
+  std::string usual = "Parameters:\n";
+  Values names;
+  for (int i = 0; i < 200; ++i) {
+    usual += fmt::format("  P{}: {{Type: String, AllowedPattern: '[a-zA-Z][-a-zA-Z0-9]{{0,62}}'}}\n", i);
+    names[fmt::format("P{}", i)] = std::string(60, 'x');
+  }
+  EXPECT_TRUE(settle_parameters(read(usual + "Resources: {C: {Type: T}}"), names));
+}
+
 struct ParameterRow {
   const char* name;
   std::string declared, value, want;  // want: empty: it is taken
