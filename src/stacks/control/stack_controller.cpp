@@ -89,6 +89,7 @@ Result<kube::Next> StackController::reconcile(const kube::ObjectKey& key) {
     if (before["phase"] != after["phase"]) log_info("stack", {{"stack", key.name}, {"status", after["phase"].string()}, {"reason", after["reason"].string()}});
     auto done = api_.update_status(api::kStacks, snapshot.stack);
     if (!done) return pass(std::move(done.error()), "write the status of stack " + key.name);
+    snapshot.stack = std::move(*done);
   } else if (!plan.steps.empty() || plan.gone) {
     const auto now = api_.get(api::kStacks, key);
     if (!now) return pass(Error(now.error()), "read stack " + key.name);
@@ -97,7 +98,18 @@ Result<kube::Next> StackController::reconcile(const kube::ObjectKey& key) {
   std::optional<Error> failed;
   for (const StackStep& step : plan.steps) {
     log_info("stack step", {{"stack", key.name}, {"cluster", kube::name_of(step.object)}, {"why", step.why}});
-    if (auto done = take(step); !done && (!failed || failed->code == Code::Conflict)) failed = std::move(done.error()).in("cluster " + kube::name_of(step.object));
+    auto done = take(step);
+    if (done) continue;
+    // What is refused for good is told, not tried again.
+    if (done.error().code == Code::Invalid || done.error().code == Code::Forbidden)
+      if (Json status = plan_refused(snapshot.stack, step.resource, done.error().message, clock_.now()); !status.is_null()) {
+        snapshot.stack.set("status", std::move(status));
+        auto told = api_.update_status(api::kStacks, snapshot.stack);
+        if (!told) return pass(std::move(told.error()), "write the status of stack " + key.name);
+        snapshot.stack = std::move(*told);
+        continue;
+      }
+    if (!failed || failed->code == Code::Conflict) failed = std::move(done.error()).in("cluster " + kube::name_of(step.object));
   }
   if (failed) return std::unexpected(std::move(*failed).in("stack " + key.name));
   if (plan.gone && plan.status.is_null())

@@ -28,11 +28,15 @@ class WorldApi final : public kube::KubeApi {
   int writes = 0, dies_at = -1;
   Death how = Death::Before;
   bool dead = false;
+  std::function<std::optional<Error>(const kube::Resource&, const Json&)> refusal;  // what the API says to a write
+  std::function<bool(const kube::Resource&, const Json&)> holds;                   // an update that is under way, and whose end nobody sees
 
   Result<Json> get(const kube::Resource& resource, const kube::ObjectKey& key) override { return dead ? gone() : api_.get(resource, key); }
   Result<kube::List> list(const kube::Resource& resource, const std::string& space, const kube::ListOptions& options = {}) override { return dead ? gone() : api_.list(resource, space, options); }
   Result<std::unique_ptr<kube::Watch>> watch(const kube::Resource&, const std::string&, const kube::WatchOptions&) override { return gone(); }
   Result<Json> create(const kube::Resource& resource, const Json& object) override {
+    if (refusal)
+      if (auto error = refusal(resource, object)) return std::unexpected(*error);
     return write<Json>([&] {
       Json made = object;
       made.child("metadata").set("generation", 1);
@@ -40,6 +44,9 @@ class WorldApi final : public kube::KubeApi {
     });
   }
   Result<Json> update(const kube::Resource& resource, const Json& object) override {
+    if (refusal)
+      if (auto error = refusal(resource, object)) return std::unexpected(*error);
+    if (holds && holds(resource, object)) return gone();
     return write<Json>([&] {
       Json changed = object;
       if (const auto now = api_.get(resource, kube::key_of(object))) {
@@ -387,6 +394,118 @@ TEST_F(Stacks, AClusterThatIsGoneCannotBeBroughtBack) {
   site.ask("Delete");
   site.settle();
   EXPECT_TRUE(site.stack().is_null());
+}
+
+TEST_F(Stacks, OneThatCannotGoBackLeavesNoOtherBehind) {
+  site.create(side({resource("A", "one", spec(1)), resource("B", "two", spec(2)), resource("D", "three", spec(1))}));
+  site.settle();
+  site.ask("Update", side({resource("A", "one", spec(5)), resource("B", "two", spec(3)), resource("D", "three", spec(1, "bad")), resource("N", "new", spec(1))}));
+  while (site.counts("two") != "a:3" || site.counts("one") != "a:5" || site.cluster("new").is_null()) site.round();
+  site.api.all("clusters").erase({"", "one"});
+  site.settle();
+  ASSERT_EQ(site.phase(), "UPDATE_ROLLBACK_FAILED");
+  EXPECT_EQ(site.state("A"), "UPDATE_FAILED");
+  EXPECT_EQ(site.counts("two"), "a:2");
+  EXPECT_EQ(site.counts("three"), "a:1");
+  EXPECT_TRUE(site.cluster("new").is_null()) << "the next update knows nothing of it";
+  EXPECT_EQ(site.state("N"), "");
+  // From there it goes on, without the one that is gone.
+  site.ask("Update", side({resource("B", "two", spec(4)), resource("D", "three", spec(1))}));
+  site.settle();
+  EXPECT_EQ(site.phase(), "UPDATE_COMPLETE");
+  EXPECT_EQ(site.counts("two"), "a:4");
+}
+
+TEST_F(Stacks, APlanThatWasGivenIsTakenBack) {
+  const auto with_plan = [](Json of) {
+    of.child("instanceGroups").items()[0].set("trainingPlanArn", "arn:plan");
+    return of;
+  };
+  const auto plan = [&] {
+    const Json now = site.cluster("one");
+    return now["spec"]["instanceGroups"].items().at(0)["trainingPlanArn"].string();
+  };
+  site.create(side({resource("A", "one", spec(1)), resource("B", "two", spec(1))}));
+  site.settle();
+  site.ask("Update", side({resource("A", "one", with_plan(spec(1))), resource("B", "two", spec(1, "bad"), {"A"})}));
+  while (plan() != "arn:plan") site.round();
+  site.settle();
+  ASSERT_EQ(site.phase(), "UPDATE_ROLLBACK_COMPLETE");
+  EXPECT_EQ(plan(), "");
+  // An update takes it out, too.
+  site.ask("Update", side({resource("A", "one", with_plan(spec(1))), resource("B", "two", spec(1))}));
+  site.settle();
+  ASSERT_EQ(plan(), "arn:plan");
+  site.ask("Update", side({resource("A", "one", spec(1)), resource("B", "two", spec(1))}));
+  site.settle();
+  EXPECT_EQ(plan(), "");
+  // One that somebody gave by UpdateCluster stays.
+  Json object = site.cluster("one");
+  object.child("spec").child("instanceGroups").items()[0].set("trainingPlanArn", "arn:theirs");
+  ASSERT_TRUE(site.api.put(api::kClusters, object));
+  site.ask("Update", side({resource("A", "one", spec(2)), resource("B", "two", spec(1))}));
+  site.settle();
+  EXPECT_EQ(site.counts("one"), "a:2");
+  EXPECT_EQ(plan(), "arn:theirs");
+}
+
+// A write of the change is under way for long, and arrives when the stack has gone back: it finds another version.
+TEST_F(Stacks, AChangeThatComesLateDoesNotCome) {
+  site.create(side({resource("A", "one", spec(1)), resource("B", "two", spec(1))}));
+  site.settle();
+  site.ask("Update", side({resource("A", "one", spec(5)), resource("B", "two", spec(1, "bad"))}));
+  std::optional<Json> late;
+  site.world->holds = [&](const kube::Resource& of, const Json& object) {
+    if (of != api::kClusters || kube::name_of(object) != "one" || late) return false;
+    late = object;
+    return true;
+  };
+  while (!late) site.round();
+  // The server that wrote it is believed dead; the others go on, and the change of the other cluster fails.
+  site.restart();
+  site.slow = {"one"};
+  site.run_clusters();
+  site.settle();
+  ASSERT_EQ(site.phase(), "UPDATE_ROLLBACK_COMPLETE");
+  EXPECT_FALSE(site.world->update(api::kClusters, *late));
+  EXPECT_EQ(site.counts("one"), "a:1");
+}
+
+TEST_F(Stacks, WhatTheApiRefusesForGoodHasFailed) {
+  const auto refusing = [&](const std::string& name, Code code) {
+    site.world->refusal = [name, code](const kube::Resource& of, const Json& object) -> std::optional<Error> { return of == api::kClusters && kube::name_of(object) == name ? std::optional(Error{code, "no such member"}) : std::nullopt; };
+  };
+  refusing("two", Code::Invalid);
+  site.create(side({resource("A", "one", spec(1)), resource("B", "two", spec(1))}));
+  site.settle();
+  EXPECT_EQ(site.phase(), "ROLLBACK_COMPLETE");
+  EXPECT_THAT(site.events("B"), testing::Contains("CREATE_FAILED"));
+  EXPECT_THAT(kube::print_json(site.stack()["status"]["events"]), HasSubstr("no such member"));
+  EXPECT_TRUE(site.api.all("clusters").empty());
+  site.ask("Delete");
+  site.settle();
+  ASSERT_TRUE(site.stack().is_null());
+
+  site.world->refusal = nullptr;
+  site.create(side({resource("A", "one", spec(1)), resource("B", "two", spec(1))}));
+  site.settle();
+  refusing("one", Code::Forbidden);
+  site.ask("Update", side({resource("A", "one", spec(5)), resource("B", "two", spec(1))}));
+  site.settle();
+  EXPECT_THAT(site.events("A"), testing::Contains("UPDATE_FAILED"));
+  EXPECT_EQ(site.phase(), "UPDATE_ROLLBACK_FAILED") << "the way back is refused, too";
+  site.world->refusal = nullptr;
+  site.ask("Update", side({resource("A", "one", spec(3)), resource("B", "two", spec(1))}));
+  site.settle();
+  EXPECT_EQ(site.phase(), "UPDATE_COMPLETE");
+  // What comes and goes is tried again.
+  refusing("one", Code::Unavailable);
+  site.ask("Update", side({resource("A", "one", spec(4)), resource("B", "two", spec(1))}));
+  site.settle();
+  EXPECT_EQ(site.phase(), "UPDATE_IN_PROGRESS");
+  site.world->refusal = nullptr;
+  site.settle();
+  EXPECT_EQ(site.phase(), "UPDATE_COMPLETE");
 }
 
 TEST_F(Stacks, DeletedByHandItsClustersGoWithIt) {

@@ -105,6 +105,19 @@ class Planner {
     return std::move(out_);
   }
 
+  Json refused(const std::string& id, const std::string& why) {
+    const Json* entry = entry_of(id);
+    if (entry == nullptr) return {};
+    const std::string state = (*entry)["status"].string();
+    if (state != "CREATE_IN_PROGRESS" && state != "UPDATE_IN_PROGRESS") return {};
+    operation_ = (*entry)["operation"].string();
+    const StackResource* resource = stack_.target.resource(id);
+    if (resource == nullptr) resource = stack_.before.resource(id);
+    if (resource == nullptr) return {};
+    mark(*resource, state.starts_with("CREATE_") ? "CREATE_FAILED" : "UPDATE_FAILED", why);
+    return std::move(status_);
+  }
+
  private:
   // ---- what is written down
   void event(const std::string& id, const std::string& type, const std::string& physical, const std::string& status, const std::string& reason) {
@@ -190,12 +203,8 @@ class Planner {
     }
     if (phase == "UPDATE_ROLLBACK_IN_PROGRESS") return go_back();
     if (phase == "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS") {
-      std::vector<StackResource> made;
-      for (const StackResource& one : touched(stack_.target))
-        if (stack_.before.resource(one.id) == nullptr) made.push_back(one);
-      if (!take_down(made, Rollback::Yes)) return;
-      for (const StackResource& one : made) forget(one.id);
-      return tell("UPDATE_ROLLBACK_COMPLETE");
+      if (take_down_made()) tell("UPDATE_ROLLBACK_COMPLETE");
+      return;
     }
     if (phase == "DELETE_IN_PROGRESS") {
       const bool back = status_["back"].boolean();
@@ -284,7 +293,7 @@ class Planner {
       Json notes = resource.annotations.is_object() ? resource.annotations : Json::object();
       notes.set(api::kStackUid, stack_.uid).set(api::kStackResource, resource.id);
       Json object = Json::object({{"apiVersion", api::kClusters.api_version()}, {"kind", api::kClusters.kind}, {"metadata", Json::object({{"name", resource.cluster}, {"labels", Json::object({{api::kStackLabel, stack_.name}})}, {"annotations", std::move(notes)}})}, {"spec", resource.spec}});
-      out_.steps.push_back({.verb = StackStep::Verb::Create, .object = std::move(object), .why = fmt::format("resource {} is to be made", resource.id)});
+      out_.steps.push_back({.verb = StackStep::Verb::Create, .object = std::move(object), .resource = resource.id, .why = fmt::format("resource {} is to be made", resource.id)});
       return;
     }
     if (!is_ours(*cluster, resource)) return mark(resource, "CREATE_FAILED", fmt::format("Cluster {} already exists. Choose another name.", resource.title));
@@ -299,7 +308,16 @@ class Planner {
   void change(const StackResource& resource, const StackResource& from, const std::string& operation, bool back) {
     const Json* cluster = cluster_of(resource);
     if (cluster == nullptr || !is_ours(*cluster, resource)) return mark(resource, "UPDATE_FAILED", fmt::format("Cluster {} is not there any more, or is another one", resource.title));
-    if ((*cluster)["metadata"]["annotations"][api::kStackOperation].string() != operation) {
+    const std::string& last = (*cluster)["metadata"]["annotations"][api::kStackOperation].string();
+    if (back && last == fence_of(operation)) return mark(resource, "UPDATE_COMPLETE");
+    if (back && last != operation && last != status_["operation"].string()) {
+      // The change never came to the cluster, and there is nothing to take back. It may be on its way yet: this write is before it, and it finds another version.
+      Json object = *cluster;
+      object.child("metadata").child("annotations").set(api::kStackOperation, fence_of(operation));
+      out_.steps.push_back({.verb = StackStep::Verb::Update, .object = std::move(object), .resource = resource.id, .why = fmt::format("resource {} stays as it is", resource.id)});
+      return;
+    }
+    if (last != operation) {
       if (kube::deleting(*cluster)) return mark(resource, "UPDATE_FAILED", fmt::format("Cluster {} is being deleted", resource.title));
       if (!takes_changes(*cluster)) {
         if (back && (*cluster)["status"]["phase"].string() == "Failed") return mark(resource, "UPDATE_FAILED", fmt::format("Cluster {} is Failed", resource.title));
@@ -312,7 +330,7 @@ class Planner {
       // Who asked last, as UpdateCluster notes it.
       for (const auto& [name, value] : resource.annotations.members())
         if (from.annotations[name] != value) object.child("metadata").child("annotations").set(name, value);
-      out_.steps.push_back({.verb = StackStep::Verb::Update, .object = std::move(object), .why = fmt::format("resource {} is to be {}", resource.id, back ? "as it was" : "changed")});
+      out_.steps.push_back({.verb = StackStep::Verb::Update, .object = std::move(object), .resource = resource.id, .why = fmt::format("resource {} is to be {}", resource.id, back ? "as it was" : "changed")});
       return;
     }
     std::string why;
@@ -322,36 +340,42 @@ class Planner {
   }
 
   // ---- back
+  static std::string fence_of(const std::string& operation) { return operation + "/fence"; }
   void go_back() {
     const std::string forward = operation_, back = operation_ + "/back";
-    bool all = true, failed = false;
+    bool waits = false, failed = false;
     for (const StackResource* one : in_order(stack_.before.resources)) {
       const StackResource* target = stack_.target.resource(one->id);
       const std::string state = state_of(one->id, back);
       if (state.empty() && !state_of(one->id, forward).starts_with("UPDATE_")) continue;
       operation_ = back;
       if (state.empty()) {
-        const Json* cluster = cluster_of(*one);
-        const bool reached = cluster != nullptr && is_ours(*cluster, *one) && (*cluster)["metadata"]["annotations"][api::kStackOperation].string() == forward;
-        // A change that never came to the cluster leaves nothing to take back.
-        if (cluster != nullptr && is_ours(*cluster, *one) && !reached) mark(*one, "UPDATE_COMPLETE");
-        else mark(*one, "UPDATE_IN_PROGRESS");
+        mark(*one, "UPDATE_IN_PROGRESS");
       } else if (state == "UPDATE_IN_PROGRESS" && target != nullptr) {
         change(*one, *target, back, true);
       }
       const std::string now = state_of(one->id, back);
       operation_ = forward;
-      all = all && now == "UPDATE_COMPLETE";
+      waits = waits || now == "UPDATE_IN_PROGRESS";
       failed = failed || now == "UPDATE_FAILED";
     }
-    if (failed) {
-      out_.steps.clear();
-      return tell("UPDATE_ROLLBACK_FAILED", "A cluster could not be brought back to what it was. Its resource says why; mend it by UpdateCluster, or delete the stack.");
-    }
-    if (all) tell("UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS");
+    if (waits) return;  // one that cannot go back leaves none of the others behind
+    if (!failed) return tell("UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS");
+    // What was made goes here, too: the next update knows nothing of it.
+    if (!take_down_made()) return;
+    tell("UPDATE_ROLLBACK_FAILED", "A cluster could not be brought back to what it was. Its resource says why: mend it by UpdateCluster, or take it out of the template by UpdateStack, or delete the stack.");
   }
 
   enum class Rollback { No, Yes };
+  // Of an update that is taken back, those that it has made.
+  bool take_down_made() {
+    std::vector<StackResource> made;
+    for (const StackResource& one : touched(stack_.target))
+      if (stack_.before.resource(one.id) == nullptr) made.push_back(one);
+    if (!take_down(made, Rollback::Yes)) return false;
+    for (const StackResource& one : made) forget(one.id);
+    return true;
+  }
   // Those that depend on others go before them. True: all have gone, or stay as their policy says.
   bool take_down(const std::vector<StackResource>& all, Rollback rollback) {
     std::vector<const StackResource*> order = in_order(all);
@@ -380,7 +404,7 @@ class Planner {
     }
     const Json* cluster = cluster_of(resource);
     if (cluster == nullptr || !is_ours(*cluster, resource)) return mark(resource, "DELETE_COMPLETE");
-    if (!kube::deleting(*cluster)) out_.steps.push_back({.verb = StackStep::Verb::Delete, .object = *cluster, .why = fmt::format("resource {} goes", resource.id)});
+    if (!kube::deleting(*cluster)) out_.steps.push_back({.verb = StackStep::Verb::Delete, .object = *cluster, .resource = resource.id, .why = fmt::format("resource {} goes", resource.id)});
   }
 
   void write_outputs() {
@@ -417,6 +441,11 @@ class Planner {
 
 StackPlan plan_stack(const StackSnapshot& snapshot, Instant now) { return Planner(snapshot, now).plan(); }
 
+Json plan_refused(const Json& stack, const std::string& resource, const std::string& why, Instant now) {
+  const StackSnapshot snapshot{.stack = stack, .clusters = {}};
+  return Planner(snapshot, now).refused(resource, why);
+}
+
 std::vector<std::string> clusters_of(const Json& stack) {
   const Stack read = api::read_stack(stack);
   std::set<std::string> names;
@@ -439,7 +468,10 @@ Json changed_spec(const Json& cluster, const Json& from, const Json& to) {
   Json groups = Json::array();
   for (const Json& asked : to["instanceGroups"].items()) {
     Json group = asked;
-    if (const Json* there = named(out, group["instanceGroupName"].string())) api::keep_of_group(group, *there);
+    const std::string name = group["instanceGroupName"].string();
+    if (const Json* there = named(out, name)) api::keep_of_group(group, *there);
+    // What was given and is given no more goes; what somebody else has given stays.
+    if (const Json* was = named(from, name); was != nullptr && was->has("trainingPlanArn") && !asked.has("trainingPlanArn")) group.erase("trainingPlanArn");
     groups.push(std::move(group));
   }
   for (const Json& there : out["instanceGroups"].items())

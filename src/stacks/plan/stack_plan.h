@@ -22,6 +22,7 @@ struct StackStep {
   enum class Verb { Create, Update, Delete };
   Verb verb = Verb::Create;
   kube::Json object;                           // a Cluster, whole; of Delete: with uid and version
+  std::string resource;                        // its logical id
   std::string why;
 };
 
@@ -34,6 +35,9 @@ struct StackPlan {
 
 // Equal arguments give equal plans. Idempotent: once its steps have had their effect, there are none. No Cluster is changed or deleted that does not say that this very stack made it. O(n^2) in the resources of the stack.
 StackPlan plan_stack(const StackSnapshot& snapshot, Instant now);
+
+// Of a step that the API refuses for good (Invalid, Forbidden): the stack's status with that resource as failed, by `why`; null: the resource is not under way any more, or it goes, which is tried again.
+kube::Json plan_refused(const kube::Json& stack, const std::string& resource, const std::string& why, Instant now);
 
 // The names of all Clusters that a plan looks at.
 std::vector<std::string> clusters_of(const kube::Json& stack);
