@@ -46,6 +46,9 @@ spec:
                   id: {type: string, minLength: 1}
                   kind: {type: string, enum: [Create, Update, Delete]}
                   token: {type: string, description: ClientRequestToken.}
+                  request: {type: string, description: "SHA-256 of the request, where it has a token: with another request the token is refused."}
+                  changeSet: {type: string, description: "Id of the change set that was carried out: asked for again, it is done."}
+                  changeSetName: {type: string}
                   onFailure: {type: string, enum: [ROLLBACK, DO_NOTHING, DELETE]}
                   timeoutMinutes: {type: integer, minimum: 1}
                   by: {type: string}

@@ -57,7 +57,9 @@ class CloudFormation {
     if (auto done = known({"StackName", "TemplateBody", "OnFailure", "DisableRollback", "TimeoutInMinutes", "ClientRequestToken", "EnableTerminationProtection"}); !done) return std::unexpected(done.error());
     const std::string name = given("StackName");
     if (!is_stack_name(name)) return bad_name(name);
-    if (auto done = call_.allow("cloudformation:CreateStack", any_arn(name)); !done) return std::unexpected(done.error());
+    const auto asked_tags = tags_asked();
+    if (!asked_tags) return std::unexpected(asked_tags.error());
+    if (auto done = call_.allow("cloudformation:CreateStack", any_arn(name), tag_keys(*asked_tags, {})); !done) return std::unexpected(done.error());
     auto operation = operation_of("Create");
     if (!operation) return std::unexpected(operation.error());
     auto on_failure = given("OnFailure");
@@ -102,7 +104,10 @@ class CloudFormation {
     const auto done = change("UpdateStack", [&](const Json& stack) -> Answer<std::optional<Json>> {
       auto operation = operation_of("Update");
       if (!operation) return std::unexpected(operation.error());
-      if (is_repeated(stack, "Update")) return std::optional<Json>();
+      if (has_token(stack, "Update")) {
+        if (is_repeated(stack, "Update")) return std::optional<Json>();
+        return refuse("TokenAlreadyExistsException", "A client request token already exists: another request had this ClientRequestToken. Give each request one of its own");
+      }
       if (auto fine = check_updatable(stack); !fine) return std::unexpected(fine.error());
       const auto previous = flag("UsePreviousTemplate");
       if (!previous) return std::unexpected(previous.error());
@@ -262,14 +267,16 @@ class CloudFormation {
   Answer<std::string> create_change_set() {
     if (auto done = known({"StackName", "ChangeSetName", "ChangeSetType", "TemplateBody", "UsePreviousTemplate", "ClientToken", "Description", "OnStackFailure", "IncludeNestedStacks"}); !done) return std::unexpected(done.error());
     const std::string name = stack_name_of(given("StackName")), title = given("ChangeSetName"), type = given("ChangeSetType", "UPDATE");
-    if (!is_stack_name(name)) return bad_name(name);
+    if (!is_stack_name(name)) return bad_name(given("StackName"));
     if (!is_stack_name(title)) return invalid(fmt::format("ChangeSetName '{}': a letter, then letters, digits and -, 128 at most", cut(title, 128)));
     if (type != "CREATE" && type != "UPDATE") return invalid("ChangeSetType: CREATE or UPDATE is served here");
     if (const auto nested = flag("IncludeNestedStacks"); !nested || *nested) return invalid("IncludeNestedStacks: nested stacks are not served here");
     if (const std::string what = given("OnStackFailure"); !what.empty() && what != "ROLLBACK") return invalid("OnStackFailure: ROLLBACK alone is served here");
+    const auto asked_tags = tags_asked();
+    if (!asked_tags) return std::unexpected(asked_tags.error());
     for (int attempt = 0;; ++attempt) {
-      auto stack = found("CreateChangeSet", given("StackName"));
-      const bool fresh = !stack && type == "CREATE" && stack.error() == absent(given("StackName")).error();
+      auto stack = found("CreateChangeSet", given("StackName"), *asked_tags);
+      const bool fresh = !stack && type == "CREATE" && name == given("StackName") && stack.error() == absent(name).error();
       if (!stack && !fresh) return std::unexpected(stack.error());
       Json object = fresh ? new_object(name, new_arn(name)) : *stack;
       const bool review = fresh || api::stack_phase(object) == "REVIEW_IN_PROGRESS";
@@ -282,7 +289,11 @@ class CloudFormation {
       for (const Json& one : object["spec"]["changeSets"].items())
         if (!one.has("failed")) sets.push(one);
       for (const Json& one : sets.items())
-        if (one["name"].string() == title) return refuse("AlreadyExistsException", fmt::format("ChangeSet {} already exists", title));
+        if (one["name"].string() == title) {
+          const bool same = one.has("token") && one["token"].string() == given("ClientToken") && one["by"].string() == cut(call_.who.arn, 600) && one["request"].string() == digest();
+          if (same) return xml_element("Id", one["id"].string()) + xml_element("StackId", object["spec"]["arn"].string());
+          return refuse("AlreadyExistsException", fmt::format("ChangeSet {} already exists", title));
+        }
       if (sets.items().size() >= kMostChangeSets) return refuse("LimitExceededException", fmt::format("a stack has at most {} change sets here: delete one", kMostChangeSets));
       const auto previous = flag("UsePreviousTemplate");
       if (!previous) return std::unexpected(previous.error());
@@ -292,6 +303,7 @@ class CloudFormation {
       auto wish = stack_wish(sources_, call_, request, type == "CREATE" ? Json() : object);
       if (!wish) return std::unexpected(wish.error());
       Json set = Json::object({{"name", title}, {"id", fmt::format("arn:aws:cloudformation:{}:{}:changeSet/{}/{}", call_.site.region, call_.site.account, title, call_.request_id)}, {"type", type}, {"at", print_time(call_.now)}, {"template", request.body}, {"parameters", wish->side["parameters"]}, {"tags", wish->side["tags"]}, {"capabilities", wish->side["capabilities"]}});
+      if (const std::string token = given("ClientToken"); !token.empty()) set.set("token", cut(token, 128)).set("by", cut(call_.who.arn, 600)).set("request", digest());
       if (const std::string said = given("Description"); !said.empty()) set.set("description", cut(said, 1024));
       Json changes = Json::array();
       for (const StackChange& one : wish->changes) changes.push(Json::object({{"action", one.action}, {"logicalId", one.id}, {"type", one.type}, {"physicalId", one.physical}}));
@@ -341,6 +353,7 @@ class CloudFormation {
       const auto at = change_set("ExecuteChangeSet");
       if (!at) return std::unexpected(at.error());
       const auto& [stack, set] = *at;
+      if (set.is_null()) return "";  // done already: the answer was lost
       if (set.has("failed")) return refuse("InvalidChangeSetStatus", fmt::format("ChangeSet [{}] cannot be executed in its current status of [FAILED]", set["id"].string()));
       const bool update = set["type"].string() == "UPDATE";
       if (update && *disabled) return invalid("DisableRollback is not served here for updates: an update that fails goes back");
@@ -360,6 +373,7 @@ class CloudFormation {
       auto operation = operation_of(update ? "Update" : "Create");
       if (!operation) return std::unexpected(operation.error());
       if (!update) operation->set("onFailure", *disabled ? "DO_NOTHING" : "ROLLBACK");
+      operation->set("changeSet", set["id"]).set("changeSetName", set["name"]);
       const Json changed = updated(stack, std::move(*operation), std::move(wish->side));
       if (auto fine = check_size(changed); !fine) return std::unexpected(fine.error());
       const auto done = sources_.api.update(api::kStacks, changed);
@@ -434,15 +448,8 @@ class CloudFormation {
       else request.parameters[key] = given(begin + "ParameterValue");
     }
     const bool says_tags = std::any_of(form_.begin(), form_.end(), [](const auto& one) { return one.first == "Tags" || one.first.starts_with("Tags."); });
-    Json list = Json::array();
-    for (int i = 1; !given(fmt::format("Tags.member.{}.Key", i)).empty(); ++i) {
-      const std::string key = given(fmt::format("Tags.member.{}.Key", i)), value = given(fmt::format("Tags.member.{}.Value", i));
-      if (key.size() > 128 || value.size() > 256) return invalid("a tag's key has at most 128 characters, its value 256");
-      list.push(Json::object({{"Key", key}, {"Value", value}}));
-    }
-    if (list.items().size() > 50) return invalid("at most 50 tags");
     if (says_tags || !update) {
-      auto tags = read_tags(list);
+      auto tags = tags_asked();
       if (!tags) return std::unexpected(tags.error());
       request.tags = std::move(*tags);
     }
@@ -451,11 +458,22 @@ class CloudFormation {
       if (one != "CAPABILITY_IAM" && one != "CAPABILITY_NAMED_IAM" && one != "CAPABILITY_AUTO_EXPAND") return invalid(fmt::format("Capabilities: {} is none", cut(one, 64)));
     return {};
   }
+  // Those that the request gives; none given: none.
+  Answer<Tags> tags_asked() const {
+    Json list = Json::array();
+    for (int i = 1; !given(fmt::format("Tags.member.{}.Key", i)).empty(); ++i) {
+      const std::string key = given(fmt::format("Tags.member.{}.Key", i)), value = given(fmt::format("Tags.member.{}.Value", i));
+      if (key.size() > 128 || value.size() > 256) return invalid("a tag's key has at most 128 characters, its value 256");
+      list.push(Json::object({{"Key", key}, {"Value", value}}));
+    }
+    if (list.items().size() > 50) return invalid("at most 50 tags");
+    return read_tags(list);
+  }
   Answer<Json> operation_of(const char* kind) const {
     Json out = Json::object({{"id", call_.request_id}, {"kind", kind}, {"by", cut(call_.who.arn, 600)}, {"at", print_time(call_.now)}});
     if (const std::string token = given("ClientRequestToken"); !token.empty()) {
       if (token.size() > 128) return invalid("ClientRequestToken: at most 128 characters");
-      out.set("token", token);
+      out.set("token", token).set("request", digest());
     }
     return out;
   }
@@ -467,21 +485,23 @@ class CloudFormation {
   static std::unexpected<AwsError> absent(const std::string& name) { return invalid(fmt::format("Stack with id {} does not exist", cut(name, 300))); }
   std::string stack_name_of(const std::string& name_or_arn) const {
     if (!name_or_arn.starts_with("arn:")) return name_or_arn;
-    const auto slash = name_or_arn.find('/');
-    return slash == name_or_arn.npos ? "" : name_or_arn.substr(slash + 1, name_or_arn.find('/', slash + 1) - slash - 1);
+    const auto fields = split(name_or_arn, ':');
+    if (fields.size() != 6 || fields[1] != "aws" || fields[2] != "cloudformation" || fields[3] != call_.site.region || fields[4] != call_.site.account) return "";
+    const auto parts = split(fields[5], '/');
+    return parts.size() == 3 && parts[0] == "stack" && !parts[2].empty() ? std::string(parts[1]) : "";
   }
   static Json new_object(const std::string& name, const std::string& arn) {
     return Json::object({{"apiVersion", api::kStacks.api_version()}, {"kind", api::kStacks.kind}, {"metadata", Json::object({{"name", object_name_of(name)}, {"finalizers", Json::array({Json(api::kStackFinalizer)})}})}, {"spec", Json::object({{"stackName", name}, {"arn", arn}})}});
   }
   // By its name or ARN, if the caller may do this to it; who may not learns nothing of what is there.
-  Answer<Json> found(const char* action, const std::string& name_or_arn) const {
+  Answer<Json> found(const char* action, const std::string& name_or_arn, const Tags& asked_tags = {}) const {
     if (name_or_arn.empty()) return invalid("1 validation error detected: Value null at 'stackName' failed to satisfy constraint: Member must not be null");
     const std::string name = stack_name_of(name_or_arn);
     if (!is_stack_name(name)) return bad_name(name_or_arn);
     auto stack = sources_.api.get(api::kStacks, {"", object_name_of(name)});
     if (!stack && stack.error().code != Code::NotFound) return std::unexpected(aws_error(stack.error(), action));
     const bool there = stack && (*stack)["spec"]["stackName"].string() == name && (name == name_or_arn || (*stack)["spec"]["arn"].string() == name_or_arn);
-    if (auto done = call_.allow(std::string("cloudformation:") + action, there ? (*stack)["spec"]["arn"].string() : name == name_or_arn ? any_arn(name) : name_or_arn, there ? tag_keys({}, tags_of_stack(*stack)) : iam::Keys(), name_or_arn); !done) return std::unexpected(done.error());
+    if (auto done = call_.allow(std::string("cloudformation:") + action, there ? (*stack)["spec"]["arn"].string() : name == name_or_arn ? any_arn(name) : name_or_arn, tag_keys(asked_tags, there ? tags_of_stack(*stack) : Tags()), name_or_arn); !done) return std::unexpected(done.error());
     if (!there) return absent(name_or_arn);
     return std::move(*stack);
   }
@@ -492,8 +512,10 @@ class CloudFormation {
   }
   // Reads, decides and writes; who was faster is read again. Nothing from `decide`: it is as it should be.
   Answer<Json> change(const char* action, const std::function<Answer<std::optional<Json>>(const Json&)>& decide) const {
+    const auto asked_tags = tags_asked();
+    if (!asked_tags) return std::unexpected(asked_tags.error());
     for (int attempt = 0;; ++attempt) {
-      auto stack = found(action, given("StackName"));
+      auto stack = found(action, given("StackName"), *asked_tags);
       if (!stack) return stack;
       const auto changed = decide(*stack);
       if (!changed) return std::unexpected(changed.error());
@@ -519,37 +541,68 @@ class CloudFormation {
   }
   Answer<void> check_updatable(const Json& stack) const {
     const std::string phase = api::stack_phase(stack);
-    if (phase == "CREATE_COMPLETE" || phase == "UPDATE_COMPLETE" || phase == "UPDATE_ROLLBACK_COMPLETE") return {};
+    if (phase == "CREATE_COMPLETE" || phase == "UPDATE_COMPLETE" || phase == "UPDATE_ROLLBACK_COMPLETE" || phase == "UPDATE_ROLLBACK_FAILED") return {};
     return invalid(fmt::format("Stack:{} is in {} state and can not be updated.", stack["spec"]["arn"].string(), phase));
   }
-  bool is_repeated(const Json& stack, const char* kind) const {
+  bool has_token(const Json& stack, const char* kind) const {
     const std::string token = given("ClientRequestToken");
     const Json& last = stack["spec"]["operation"];
     return !token.empty() && last["token"].string() == token && last["kind"].string() == kind;
   }
+  // The very request again, of who made it: the token of somebody else, or with another request, repeats nothing.
+  bool is_repeated(const Json& stack, const char* kind) const {
+    const Json& last = stack["spec"]["operation"];
+    return has_token(stack, kind) && last["by"].string() == cut(call_.who.arn, 600) && last["request"].string() == digest();
+  }
+  std::string digest() const {
+    std::vector<std::pair<std::string, std::string>> said;
+    for (const auto& [name, value] : form_)
+      if (!name.starts_with("X-Amz-")) said.emplace_back(name, value);
+    std::ranges::sort(said);
+    Json all = Json::array();
+    for (const auto& [name, value] : said) {
+      all.push(name);
+      all.push(value);
+    }
+    return hex(sha256(kube::print_json(all)));
+  }
   Answer<std::string> repeated(const Json& stack, const char* kind, const std::string& name) const {
-    // The token of somebody else repeats nothing.
-    if (is_repeated(stack, kind) && stack["spec"]["operation"]["by"].string() == cut(call_.who.arn, 600)) return xml_element("StackId", stack["spec"]["arn"].string());
+    if (is_repeated(stack, kind)) return xml_element("StackId", stack["spec"]["arn"].string());
     return refuse("AlreadyExistsException", fmt::format("Stack [{}] already exists", name));
   }
+  // A change set that this caller has executed, and nothing was asked of the stack since: ExecuteChangeSet of it again does nothing.
+  bool was_executed(const char* action, const Json& stack, const std::string& title) const {
+    const Json& last = stack["spec"]["operation"];
+    const bool named = last["changeSet"].string() == title || (last["changeSetName"].string() == title && !given("StackName").empty());
+    return std::string_view(action) == "ExecuteChangeSet" && named && last["by"].string() == cut(call_.who.arn, 600) && last["token"].string() == given("ClientRequestToken");
+  }
+  // The stack, and the change set; null: it was executed (was_executed).
   Answer<std::pair<Json, Json>> change_set(const char* action) const {
     const std::string title = given("ChangeSetName");
     const auto not_found = [&] { return refuse("ChangeSetNotFound", fmt::format("ChangeSet [{}] does not exist", cut(title, 300)), 404); };
     if (title.empty()) return invalid("1 validation error detected: Value null at 'changeSetName' failed to satisfy constraint: Member must not be null");
     if (given("StackName").empty() && title.starts_with("arn:")) {
       // The ARN of a change set does not name its stack: all are looked at, by who may see all.
-      if (auto done = call_.allow(std::string("cloudformation:") + action, fmt::format("arn:aws:cloudformation:{}:{}:stack/*/*", call_.site.region, call_.site.account)); !done) return std::unexpected(done.error());
+      const std::string any = fmt::format("arn:aws:cloudformation:{}:{}:stack/*/*", call_.site.region, call_.site.account);
+      if (auto done = call_.allow(std::string("cloudformation:") + action, any, {}, any); !done) return std::unexpected(done.error());
       auto stacks = sources_.api.list(api::kStacks, "");
       if (!stacks) return std::unexpected(aws_error(stacks.error(), action));
-      for (Json& stack : stacks->items)
+      for (const Json& stack : stacks->items) {
+        Json found;
         for (const Json& set : stack["spec"]["changeSets"].items())
-          if (set["id"].string() == title) return std::pair(stack, set);
+          if (set["id"].string() == title) found = set;
+        if (found.is_null() && !was_executed(action, stack, title)) continue;
+        // What is said of this very stack counts, too.
+        if (auto done = call_.allow(std::string("cloudformation:") + action, stack["spec"]["arn"].string(), tag_keys({}, tags_of_stack(stack)), any); !done) return std::unexpected(done.error());
+        return std::pair(stack, std::move(found));
+      }
       return not_found();
     }
     auto stack = found(action, given("StackName"));
     if (!stack) return std::unexpected(stack.error());
     for (const Json& set : (*stack)["spec"]["changeSets"].items())
       if (set["name"].string() == title || set["id"].string() == title) return std::pair(*stack, set);
+    if (was_executed(action, *stack, title)) return std::pair(*stack, Json());
     return not_found();
   }
 

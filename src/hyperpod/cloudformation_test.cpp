@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "api/stack.h"
+#include "base/encoding.h"
 #include "hyperpod/test_site.h"
 
 namespace fairlead::hyperpod {
@@ -190,7 +191,11 @@ TEST_F(CloudFormationApi, AnUpdateSaysWhatIsToBe) {
   EXPECT_EQ(object["spec"]["target"]["resources"].items()[0]["spec"]["instanceGroups"].items()[1]["instanceCount"].integer(), 5);
   EXPECT_THAT(object["spec"]["target"]["resources"].items()[0]["annotations"][changer_note].string(), HasSubstr("user/ada"));
   EXPECT_EQ(call("DescribeStacks", {{"StackName", "Lab"}}).text("StackStatus"), "UPDATE_IN_PROGRESS");
-  EXPECT_EQ(call("UpdateStack", with(kTemplate, {{"ClientRequestToken", "u"}})).status, 200) << "the same request again";
+  const Form again{{"StackName", "Lab"}, {"UsePreviousTemplate", "true"}, {"Parameters.member.1.ParameterKey", "Workers"}, {"Parameters.member.1.ParameterValue", "5"}, {"Parameters.member.2.ParameterKey", "Key"}, {"Parameters.member.2.UsePreviousValue", "true"}, {"ClientRequestToken", "u"}};
+  EXPECT_EQ(call("UpdateStack", again).status, 200) << "the same request again";
+  EXPECT_EQ(call("UpdateStack", with(kTemplate, {{"ClientRequestToken", "u"}})).code, "TokenAlreadyExistsException") << "another request";
+  const Credentials bob = site.user("bob", {everything});
+  EXPECT_EQ(call("UpdateStack", again, &bob).code, "TokenAlreadyExistsException") << "somebody else";
   EXPECT_THAT(call("UpdateStack", with(kTemplate)).message, HasSubstr("is in UPDATE_IN_PROGRESS state and can not be updated."));
   // One that was taken back is what it was.
   carry_out("UPDATE_ROLLBACK_COMPLETE");
@@ -294,7 +299,13 @@ TEST_F(CloudFormationApi, ChangeSetsAreWhatDeployNeeds) {
   EXPECT_EQ(stack()["spec"]["target"]["parameters"]["Key"].string(), "a-secret");
   EXPECT_EQ(call("DescribeStacks", {{"StackName", "Lab"}}).text("StackStatus"), "CREATE_IN_PROGRESS");
   carry_out("CREATE_COMPLETE");
-  EXPECT_EQ(call("ExecuteChangeSet", {{"ChangeSetName", "first"}, {"StackName", "Lab"}}).code, "ChangeSetNotFound");
+  const Json once = stack();
+  for (const Form& form : {Form{{"ChangeSetName", "first"}, {"StackName", "Lab"}}, Form{{"ChangeSetName", made.text("Id")}}}) EXPECT_EQ(call("ExecuteChangeSet", form).status, 200) << "the answer was lost";
+  EXPECT_EQ(stack(), once);
+  EXPECT_EQ(call("ExecuteChangeSet", {{"ChangeSetName", "first"}, {"StackName", "Lab"}, {"ClientRequestToken", "other"}}).code, "ChangeSetNotFound");
+  EXPECT_EQ(call("DescribeChangeSet", {{"ChangeSetName", "first"}, {"StackName", "Lab"}}).code, "ChangeSetNotFound");
+  const Credentials eve = site.user("eve", {everything});
+  EXPECT_EQ(call("ExecuteChangeSet", {{"ChangeSetName", "first"}, {"StackName", "Lab"}}, &eve).code, "ChangeSetNotFound") << "somebody else's";
 
   ASSERT_EQ(call("CreateChangeSet", with(kTemplate, {{"ChangeSetName", "same"}, {"Parameters.member.1.ParameterKey", "Key"}, {"Parameters.member.1.UsePreviousValue", "true"}})).status, 200);
   const auto same = call("DescribeChangeSet", {{"ChangeSetName", "same"}, {"StackName", "Lab"}});
@@ -315,6 +326,146 @@ TEST_F(CloudFormationApi, ChangeSetsAreWhatDeployNeeds) {
   ASSERT_EQ(call("ExecuteChangeSet", {{"ChangeSetName", "more"}, {"StackName", "Lab"}}).status, 200);
   EXPECT_EQ(stack()["spec"]["operation"]["kind"].string(), "Update");
   EXPECT_TRUE(stack()["spec"]["changeSets"].is_null());
+}
+
+TEST_F(CloudFormationApi, AChangeSetByItsArnIsOfAStackThatMayBeDenied) {
+  const auto made = call("CreateChangeSet", with(kTemplate, {{"ChangeSetName", "first"}, {"ChangeSetType", "CREATE"}}));
+  ASSERT_EQ(made.status, 200) << made.body;
+  const auto denied = [&](const std::string& name, const std::string& statement) { return site.user(name, {fmt::format(R"({{"Version": "2012-10-17", "Statement": [{{"Effect": "Allow", "Action": "*", "Resource": "*"}}, {{"Effect": "Deny", "Action": "cloudformation:*", {}}}]}})", statement)}); };
+  const Credentials bob = denied("bob", R"("Resource": "arn:aws:cloudformation:*:*:stack/Lab/*")"), none = site.user("none", {R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "cloudformation:*", "Resource": "arn:aws:cloudformation:*:*:stack/Other/*"}})"});
+  for (const char* const action : {"DescribeChangeSet", "ExecuteChangeSet", "DeleteChangeSet"}) {
+    const auto said = call(action, {{"ChangeSetName", made.text("Id")}}, &bob);
+    EXPECT_EQ(said.code, "AccessDenied") << action << said.body;
+    const auto why = [](const std::string& message) { return message.substr(message.find(" is not")); };
+    EXPECT_EQ(why(said.message), why(call(action, {{"ChangeSetName", made.text("Id")}}, &none).message)) << "both kinds of no";
+  }
+  EXPECT_EQ(stack()["spec"]["changeSets"].items().size(), 1u);
+  // By a tag of the stack.
+  ASSERT_EQ(call("CreateStack", {{"StackName", "Tagged"}, {"TemplateBody", changed("ClusterName: ml", "ClusterName: lm")}, {"Tags.member.1.Key", "env"}, {"Tags.member.1.Value", "prod"}}).status, 200);
+  Json tagged = site.api.all("stacks").at({"", object_name_of("Tagged")});
+  tagged.child("spec").set("changeSets", Json::array({Json::object({{"id", "arn:aws:cloudformation:fairlead-1:111122223333:changeSet/x/y"}, {"name", "x"}, {"type", "UPDATE"}})}));
+  ASSERT_TRUE(site.api.put(api::kStacks, tagged));
+  const Credentials eve = denied("eve", R"("Resource": "*", "Condition": {"StringEquals": {"aws:ResourceTag/env": "prod"}})");
+  EXPECT_EQ(call("DeleteChangeSet", {{"ChangeSetName", "arn:aws:cloudformation:fairlead-1:111122223333:changeSet/x/y"}}, &eve).code, "AccessDenied");
+  EXPECT_EQ(call("DeleteChangeSet", {{"ChangeSetName", made.text("Id")}}, &eve).status, 200);
+}
+
+TEST_F(CloudFormationApi, TagsOfTheRequestAreAskedFor) {
+  const Credentials bob = site.user("bob", {R"({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}, {"Effect": "Deny", "Action": "cloudformation:*", "Resource": "*", "Condition": {"StringEquals": {"aws:RequestTag/env": "prod"}}}]})"});
+  const Form tags{{"Tags.member.1.Key", "env"}, {"Tags.member.1.Value", "prod"}};
+  EXPECT_EQ(call("CreateStack", with(kTemplate, tags), &bob).code, "AccessDenied");
+  Form set = tags;
+  set.emplace_back("ChangeSetName", "first");
+  set.emplace_back("ChangeSetType", "CREATE");
+  EXPECT_EQ(call("CreateChangeSet", with(kTemplate, set), &bob).code, "AccessDenied");
+  EXPECT_TRUE(site.api.all("stacks").empty());
+  make();
+  EXPECT_EQ(call("UpdateStack", with(kTemplate, tags), &bob).code, "AccessDenied");
+  EXPECT_EQ(call("UpdateStack", with(kTemplate), &bob).message, "No updates are to be performed.");
+}
+
+TEST_F(CloudFormationApi, AnArnIsAWholeOne) {
+  for (const char* const name : {"arn:Lab/x", "arn:aws:cloudformation:fairlead-1:111122223333:stack/Lab", "arn:aws:cloudformation:elsewhere:111122223333:stack/Lab/u", "arn:aws:cloudformation:fairlead-1:999999999999:stack/Lab/u", "arn:aws:s3:fairlead-1:111122223333:stack/Lab/u", "arn:aws:cloudformation:fairlead-1:111122223333:stack/Lab/u/v", "arn:aws:cloudformation:fairlead-1:111122223333:stack/Lab/u"})
+    EXPECT_EQ(call("CreateChangeSet", {{"StackName", name}, {"TemplateBody", kTemplate}, {"ChangeSetName", "first"}, {"ChangeSetType", "CREATE"}}).code, "ValidationError") << name;
+  EXPECT_TRUE(site.api.all("stacks").empty());
+}
+
+TEST_F(CloudFormationApi, AnUpdateAsksForTrainingPlans) {
+  make();
+  const std::string plan = "arn:aws:sagemaker:fairlead-1:111122223333:training-plan/theirs", body = changed("InstanceCount: !Ref Workers", "InstanceCount: !Ref Workers, TrainingPlanArn: '" + plan + "'");
+  const Credentials bob = site.user("bob", {fmt::format(R"({{"Version": "2012-10-17", "Statement": [{{"Effect": "Allow", "Action": "*", "Resource": "*"}}, {{"Effect": "Deny", "Action": "sagemaker:*", "Resource": "{}"}}]}})", plan)});
+  EXPECT_EQ(call("UpdateStack", with(body), &bob).code, "AccessDenied");
+  EXPECT_EQ(call("CreateChangeSet", with(body, {{"ChangeSetName", "more"}}), &bob).code, "AccessDenied");
+  EXPECT_EQ(call("UpdateStack", with(body)).code, "ValidationError") << "it is not there";
+  // One that the stack had: an update that fails would give it back.
+  Json object = stack(), there = cluster();
+  object.child("spec").child("target").child("resources").items()[0].child("spec").child("instanceGroups").items()[1].set("trainingPlanArn", plan);
+  ASSERT_TRUE(site.api.put(api::kStacks, object));
+  const auto said = call("UpdateStack", with(kTemplate), &bob);
+  EXPECT_EQ(said.code, "AccessDenied") << said.body;
+  EXPECT_THAT(said.message, HasSubstr("An update that fails goes back"));
+  EXPECT_EQ(call("UpdateStack", with(kTemplate)).status, 200) << "one that is gone is in nobody's way";
+}
+
+TEST_F(CloudFormationApi, AnUpdateMayGoBackOnlyToWhatItsCallerMayGive) {
+  site.identity("Role", "admin", {});
+  const std::string gpu = "role/node', SlurmConfig: {NodeType: Compute";
+  ASSERT_EQ(call("CreateStack", with(changed(gpu, "role/admin', SlurmConfig: {NodeType: Compute"))).status, 200);
+  carry_out("CREATE_COMPLETE");
+  // Taken off by hand.
+  Json object = cluster();
+  object.child("spec").child("instanceGroups").items()[1].set("executionRole", "arn:aws:iam::111122223333:role/node");
+  ASSERT_TRUE(site.api.put(api::kClusters, object));
+  const Credentials bob = site.user("bob", {R"({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}, {"Effect": "Deny", "Action": "iam:PassRole", "Resource": "arn:aws:iam::111122223333:role/admin"}]})"});
+  const auto said = call("UpdateStack", with(kTemplate), &bob);
+  EXPECT_EQ(said.code, "AccessDenied") << said.body;
+  EXPECT_THAT(said.message, testing::AllOf(HasSubstr("iam:PassRole"), HasSubstr("role/admin"), HasSubstr("An update that fails goes back")));
+  EXPECT_EQ(call("UpdateStack", with(kTemplate)).status, 200);
+}
+
+TEST_F(CloudFormationApi, AGroupThatWasDeletedByHandLeavesTheTemplate) {
+  std::string body = kTemplate;
+  body.insert(body.find("Outputs:"), "        - {InstanceGroupName: more, InstanceType: ml.g5.xlarge, InstanceCount: 1, ExecutionRole: !Sub 'arn:aws:iam::${AWS::AccountId}:role/node', SlurmConfig: {NodeType: Compute, PartitionNames: [train]}}\n");
+  ASSERT_EQ(call("CreateStack", with(body)).status, 200);
+  carry_out("CREATE_COMPLETE");
+  Json object = cluster();
+  ASSERT_EQ(object["spec"]["instanceGroups"].items().size(), 3u);
+  object.child("spec").child("instanceGroups").items().pop_back();
+  ASSERT_TRUE(site.api.put(api::kClusters, object));
+  EXPECT_EQ(call("UpdateStack", with(kTemplate)).status, 200);
+}
+
+TEST_F(CloudFormationApi, HiddenValuesAreNotRead) {
+  make();
+  const Form kept{{"Parameters.member.1.ParameterKey", "Key"}, {"Parameters.member.1.UsePreviousValue", "true"}, {"Parameters.member.2.ParameterKey", "Workers"}, {"Parameters.member.2.ParameterValue", "5"}};
+  const std::string open = changed("NoEcho: true, Default: hush-hush", "Default: x");
+  auto said = call("UpdateStack", with(open, kept));
+  EXPECT_EQ(said.code, "ValidationError");
+  EXPECT_THAT(said.message, HasSubstr("given with NoEcho"));
+  Form set = kept;
+  set.emplace_back("ChangeSetName", "more");
+  EXPECT_THAT(call("CreateChangeSet", with(open, set)).message, HasSubstr("given with NoEcho"));
+  for (const char* const output : {"!Ref Key", "!Sub 'x${Key}'", "!Join [',', [a, !Sub ['${B}', {B: !Ref Key}]]]", "{'Fn::Base64': !Ref Key}"}) {
+    said = call("UpdateStack", with(changed("Arn: {Value: !GetAtt Cluster.ClusterArn}", fmt::format("Arn: {{Value: {}}}", output)), kept));
+    EXPECT_THAT(said.message, HasSubstr("Outputs.Arn: parameter Key has NoEcho")) << output;
+  }
+  // With another value it may be told, and the same template may keep it.
+  EXPECT_EQ(call("CreateChangeSet", with(open, {{"ChangeSetName", "more"}, {"Parameters.member.1.ParameterKey", "Key"}, {"Parameters.member.1.ParameterValue", "new"}})).status, 200);
+  EXPECT_EQ(call("UpdateStack", with(kTemplate, kept)).status, 200);
+}
+
+TEST_F(CloudFormationApi, HiddenValuesAreInNoErrorAndNoAudit) {
+  const std::string secret = "s3cr3t-w0rd", long_one(900, 'q');
+  const auto named = [](const std::string& name) { return changed("ClusterName: ml", "ClusterName: " + name); };
+  const std::string map = "Mappings: {Map: {top: {second: third}}}\n";
+  for (const auto& [body, value] : std::vector<std::pair<std::string, std::string>>{{map + named("!FindInMap [Map, !Ref Key, second]"), secret}, {named("!Select [!Ref Key, [a]]"), secret}, {named("!Sub 'no name ${Key}'"), secret}, {named("!Sub 'no name ${Key}'"), long_one}, {map + named("!FindInMap [Map, {'Fn::Base64': !Ref Key}, second]"), secret},
+                                                                                   {changed("ClusterName: ml", "Surprise: !Ref Key\n      ClusterName: ml"), secret}, {changed("role/node', SlurmConfig: {NodeType: Controller}", "role/${Key}', SlurmConfig: {NodeType: Controller}"), secret}}) {
+    site.audit.clear();
+    const auto said = call("CreateStack", with(body, {{"Parameters.member.1.ParameterKey", "Key"}, {"Parameters.member.1.ParameterValue", value}}));
+    EXPECT_EQ(said.status, 400) << body;
+    ASSERT_FALSE(site.audit.empty());
+    const std::string told = said.body + said.message + kube::print_json(site.audit.back());
+    EXPECT_THAT(told, AllOf(Not(HasSubstr("s3cr3t")), Not(HasSubstr("w0rd")), Not(HasSubstr("qqqq")), Not(HasSubstr(base64(secret))))) << body;
+    EXPECT_THAT(kube::print_json(site.audit.back()), HasSubstr("errorMessage"));
+  }
+}
+
+TEST_F(CloudFormationApi, ARequestForAChangeSetIsRepeated) {
+  const Form form = with(kTemplate, {{"ChangeSetName", "first"}, {"ChangeSetType", "CREATE"}, {"ClientToken", "t"}});
+  const auto made = call("CreateChangeSet", form);
+  ASSERT_EQ(made.status, 200) << made.body;
+  EXPECT_EQ(call("CreateChangeSet", form).text("Id"), made.text("Id"));
+  Form other = form;
+  other.emplace_back("Description", "another");
+  EXPECT_EQ(call("CreateChangeSet", other).code, "AlreadyExistsException");
+  const Credentials bob = site.user("bob", {everything});
+  EXPECT_EQ(call("CreateChangeSet", form, &bob).code, "AlreadyExistsException");
+}
+
+TEST_F(CloudFormationApi, WhatCouldNotGoBackIsUpdated) {
+  make();
+  carry_out("UPDATE_ROLLBACK_FAILED");
+  EXPECT_EQ(call("UpdateStack", with(kTemplate, {{"Parameters.member.1.ParameterKey", "Workers"}, {"Parameters.member.1.ParameterValue", "5"}})).status, 200);
 }
 
 TEST_F(CloudFormationApi, WhatIsNotServedIsRefusedByName) {

@@ -149,7 +149,33 @@ Answer<void> apply_update(Json& cluster, const Json& input) {
 Answer<void> check_cluster_update(const Sources& sources, const Call& call, Json cluster, const Json& input) {
   if (auto done = refuse_unserved(sources, call.site, input, false); !done) return done;
   if (auto done = check_roles(sources, call, input); !done) return done;
+  if (auto done = check_plans(sources, call, "UpdateCluster", input, cluster); !done) return done;
   return apply_update(cluster, input);
+}
+
+Answer<void> check_cluster_return(const Sources& sources, const Call& call, const Json& before, const Json& input) {
+  std::set<std::string> roles, plans;
+  const auto gather = [&](const Json& of, const auto& keep) {
+    if (of.has("ClusterRole")) keep(roles, of["ClusterRole"].string());
+    for (const Json& group : of["InstanceGroups"].items()) {
+      if (group.has("ExecutionRole")) keep(roles, group["ExecutionRole"].string());
+      if (group.has("TrainingPlanArn")) keep(plans, group["TrainingPlanArn"].string());
+    }
+  };
+  gather(before, [](std::set<std::string>& into, const std::string& arn) { into.insert(arn); });
+  gather(input, [](std::set<std::string>& from, const std::string& arn) { from.erase(arn); });  // these were asked for
+  const char* const why = ". An update that fails goes back to what the stack had before, and that needs this right, too";
+  iam::Keys keys;
+  keys.set("iam:PassedToService", {"sagemaker.amazonaws.com"});
+  for (const std::string& arn : roles)
+    if (auto done = call.allow("iam:PassRole", arn, keys); !done) return refuse(done.error().code, done.error().message + why);
+  for (const std::string& arn : plans) {
+    const auto plan = allowed_plan(sources, call, "UpdateCluster", arn);
+    if (!plan && plan.error().code == "AccessDeniedException") return refuse(plan.error().code, plan.error().message + why);
+    // One that is gone is not gone back to: the cluster is refused it then.
+    if (!plan && plan.error().code != "ResourceNotFound") return std::unexpected(plan.error());
+  }
+  return {};
 }
 
 namespace {
@@ -157,9 +183,7 @@ namespace {
 Answer<Json> update(const Sources& sources, const Call& call, const Json& input) {
   const auto cluster = cluster_to_change(sources, call, "UpdateCluster", input);
   if (!cluster) return cluster;
-  if (auto done = refuse_unserved(sources, call.site, input, false); !done) return std::unexpected(done.error());
-  if (auto done = check_roles(sources, call, input); !done) return std::unexpected(done.error());
-  if (auto done = check_plans(sources, call, "UpdateCluster", input, *cluster); !done) return std::unexpected(done.error());
+  if (auto done = check_cluster_update(sources, call, *cluster, input); !done) return std::unexpected(done.error());
   const std::string who = kube::print_json(as_context(call).set("Time", print_time(call.now)));
   const auto done = change_cluster(sources, *cluster, "UpdateCluster", [&](Json& now) {
     note(now, changer_note, who);

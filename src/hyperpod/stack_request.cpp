@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "api/cluster.h"
 #include "api/stack.h"
 #include "base/encoding.h"
 #include "hyperpod/cluster_requests.h"
@@ -150,13 +151,17 @@ struct Wishing {
     asked.set("ClusterName", cluster_arn(call.site, *cluster));
     const auto now = cluster_to_change(sources, call, "UpdateCluster", asked);
     if (!now) return now;
+    // One that was taken out by UpdateCluster meanwhile is gone as it is.
+    const Json live = api::spec_in_force(*now);
+    const auto is_live = [&](const Json& name) { return std::ranges::any_of(live["instanceGroups"].items(), [&](const Json& one) { return one["instanceGroupName"] == name; }); };
     Json gone = Json::array();
     for (const Json& group : there["spec"]["instanceGroups"].items()) {
       const bool kept = std::ranges::any_of(input["InstanceGroups"].items(), [&](const Json& one) { return one["InstanceGroupName"] == group["instanceGroupName"]; });
-      if (!kept) gone.push(group["instanceGroupName"]);
+      if (!kept && is_live(group["instanceGroupName"])) gone.push(group["instanceGroupName"]);
     }
     if (!gone.items().empty()) asked.set("InstanceGroupsToDelete", std::move(gone));
     if (auto done = check_cluster_update(sources, call, *now, asked); !done) return std::unexpected(done.error());
+    if (auto done = check_cluster_return(sources, call, spec_to_cluster(there["spec"]), asked); !done) return std::unexpected(done.error());
     out.set("spec", std::move(spec));
     Json notes = there["annotations"].is_object() ? there["annotations"] : Json::object();
     notes.set(changer_note, kube::print_json(as_context(call).set("Time", print_time(call.now))));
@@ -196,7 +201,65 @@ Answer<void> allow_stack_deletion(const Sources& sources, const Call& call, cons
   return {};
 }
 
-Answer<StackWish> stack_wish(const Sources& sources, const Call& call, const StackRequest& request, const Json& stack) {
+namespace {
+
+// Values of parameters that have NoEcho: in none of the messages that leave, which answers and the audit tell. Whole, in pieces (a part that a function split off, one that was cut) and in the forms that functions and texts give them. Of what has less than 4 bytes nothing is left out.
+class Hush {
+ public:
+  void add(const std::string& value) {
+    add_form(value);
+    add_form(base64(value));
+    const std::string written = kube::print_json(Json(value));
+    add_form(written.substr(1, written.size() - 2));
+    for (const std::string& part : split(value, ','))
+      if (const auto first = part.find_first_not_of(' '); first != part.npos) add_form(part.substr(first, part.find_last_not_of(' ') - first + 1));
+  }
+  std::string over(const std::string& message) const {
+    std::vector<bool> hidden(message.size());
+    for (const std::size_t length : lengths_)
+      for (std::size_t at = 0; at + length <= message.size(); ++at)
+        if (pieces_.contains(message.substr(at, length))) std::fill_n(hidden.begin() + static_cast<std::ptrdiff_t>(at), length, true);
+    std::string out;
+    for (std::size_t at = 0; at < message.size(); ++at) {
+      if (!hidden[at]) out += message[at];
+      else if (at == 0 || !hidden[at - 1]) out += "****";
+    }
+    return out;
+  }
+
+ private:
+  static constexpr std::size_t kShortest = 4, kPiece = 8;
+  void add_form(const std::string& form) {
+    if (form.size() < kShortest) return;
+    const std::size_t length = std::min(form.size(), kPiece);
+    lengths_.insert(length);
+    for (std::size_t at = 0; at + length <= form.size(); ++at) pieces_.insert(form.substr(at, length));
+  }
+  std::set<std::size_t> lengths_;
+  std::set<std::string> pieces_;
+};
+
+// The parameter with NoEcho that a value tells, by Ref or Fn::Sub; null: none.
+const formation::Parameter* hidden_in(const formation::Template& of, const Json& value) {
+  const auto hidden = [&](std::string_view name) -> const formation::Parameter* {
+    const formation::Parameter* parameter = of.parameter(name);
+    return parameter != nullptr && parameter->hidden ? parameter : nullptr;
+  };
+  if (value.has("Ref"))
+    if (const auto* found = hidden(value["Ref"].string())) return found;
+  if (const Json& form = value["Fn::Sub"]; !form.is_null()) {
+    const std::string text = form.is_array() && !form.items().empty() ? form.items()[0].string() : form.string();
+    for (const formation::Parameter& one : of.parameters)
+      if (one.hidden && text.find("${" + one.name + "}") != text.npos) return &one;
+  }
+  for (const Json& part : value.items())
+    if (const auto* found = hidden_in(of, part)) return found;
+  for (const auto& [name, part] : value.members())
+    if (const auto* found = hidden_in(of, part)) return found;
+  return nullptr;
+}
+
+Answer<StackWish> wish_for(const Sources& sources, const Call& call, const StackRequest& request, const Json& stack, Hush& hush) {
   const auto of = formation::read_template(request.body);
   if (!of) return invalid(of.error().message);
   if (of->resources.size() > kMostClusters) return invalid(fmt::format("Template format error: a stack has at most {} resources here, this one has {}", kMostClusters, of->resources.size()));
@@ -205,8 +268,22 @@ Answer<StackWish> stack_wish(const Sources& sources, const Call& call, const Sta
   const Json none;
   const Json& before = stack.is_null() ? none : api::stack_in_force(stack);
   formation::Values given = request.parameters;
+  const auto is_hidden = [&](const std::string& name) {
+    const formation::Parameter* parameter = of->parameter(name);
+    return parameter != nullptr && parameter->hidden;
+  };
+  for (const auto& [name, value] : given)
+    if (is_hidden(name)) hush.add(value);
+  for (const formation::Parameter& one : of->parameters)
+    if (one.hidden && one.fallback) hush.add(*one.fallback);
+  const auto of_before = request.kept.empty() ? Result<formation::Template>(formation::Template()) : formation::read_template(before["template"].string());
   for (const std::string& name : request.kept) {
     const Json* value = before["parameters"].find(name);
+    const formation::Parameter* was = of_before ? of_before->parameter(name) : nullptr;
+    // Who gave it did so under NoEcho; what cannot be told counts as hidden.
+    const bool was_hidden = was == nullptr || was->hidden;
+    if (value != nullptr && was_hidden) hush.add(value->string());
+    if (value != nullptr && was_hidden && !is_hidden(name)) return invalid(fmt::format("Parameter {}: its previous value was given with NoEcho, and this template tells it. Keep NoEcho, or give a ParameterValue", name));
     if (value == nullptr) return invalid(fmt::format("Invalid input for parameter key {}. Cannot specify usePreviousValue as true for a parameter key not in the previous template", name));
     given[name] = value->string();
   }
@@ -255,6 +332,8 @@ Answer<StackWish> stack_wish(const Sources& sources, const Call& call, const Sta
     out.changes.push_back({"Remove", one["logicalId"].string(), one["type"].string(), cluster && !cluster->is_null() ? cluster_arn(call.site, *cluster) : ""});
     out.differs = true;
   }
+  for (const formation::Output& one : of->outputs)
+    if (const auto* parameter = hidden_in(*of, one.value)) return invalid(fmt::format("Outputs.{}: parameter {} has NoEcho, and an output tells its value to whoever may describe the stack: not served here", one.key, parameter->name));
   Json outputs = Json::array();
   const auto told = evaluation->outputs([&](const std::string&, const std::string& name) { return likely(call.site, name); });
   if (!told) return invalid("Template error: " + told.error().message);
@@ -269,6 +348,15 @@ Answer<StackWish> stack_wish(const Sources& sources, const Call& call, const Sta
   if (!of->description.empty()) out.side.set("description", of->description);
   if (!capabilities.items().empty()) out.side.set("capabilities", std::move(capabilities));
   for (const char* const member : {"tags", "description", "likelyOutputs"}) out.differs = out.differs || before[member] != out.side[member];
+  return out;
+}
+
+}  // namespace
+
+Answer<StackWish> stack_wish(const Sources& sources, const Call& call, const StackRequest& request, const Json& stack) {
+  Hush hush;
+  auto out = wish_for(sources, call, request, stack, hush);
+  if (!out) out.error().message = hush.over(out.error().message);
   return out;
 }
 
