@@ -461,7 +461,7 @@ class CloudFormation {
   // Those that the request gives; none given: none.
   Answer<Tags> tags_asked() const {
     Json list = Json::array();
-    for (int i = 1; !given(fmt::format("Tags.member.{}.Key", i)).empty(); ++i) {
+    for (int i = 1; i <= 51 && !given(fmt::format("Tags.member.{}.Key", i)).empty(); ++i) {
       const std::string key = given(fmt::format("Tags.member.{}.Key", i)), value = given(fmt::format("Tags.member.{}.Value", i));
       if (key.size() > 128 || value.size() > 256) return invalid("a tag's key has at most 128 characters, its value 256");
       list.push(Json::object({{"Key", key}, {"Value", value}}));

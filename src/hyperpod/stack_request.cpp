@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <unordered_map>
 
 #include "api/cluster.h"
 #include "api/stack.h"
@@ -206,37 +207,54 @@ namespace {
 // Values of parameters that have NoEcho: in none of the messages that leave, which answers and the audit tell. Whole, in pieces (a part that a function split off, one that was cut) and in the forms that functions and texts give them. Of what has less than 4 bytes nothing is left out.
 class Hush {
  public:
-  void add(const std::string& value) {
-    add_form(value);
-    add_form(base64(value));
-    const std::string written = kube::print_json(Json(value));
-    add_form(written.substr(1, written.size() - 2));
-    for (const std::string& part : split(value, ','))
-      if (const auto first = part.find_first_not_of(' '); first != part.npos) add_form(part.substr(first, part.find_last_not_of(' ') - first + 1));
-  }
+  void add(const std::string& value) { values_.push_back(value); }
+  // O(message + values): both come in one request.
   std::string over(const std::string& message) const {
-    std::vector<bool> hidden(message.size());
-    for (const std::size_t length : lengths_)
-      for (std::size_t at = 0; at + length <= message.size(); ++at)
-        if (pieces_.contains(message.substr(at, length))) std::fill_n(hidden.begin() + static_cast<std::ptrdiff_t>(at), length, true);
+    Mask mask{message, std::vector<bool>(message.size()), {}};
+    for (std::size_t at = 0; at + kPiece <= message.size(); ++at) mask.pieces[message.substr(at, kPiece)].push_back(at);
+    for (const std::string& value : values_) {
+      if (value.size() < kShortest) continue;
+      mask.hide(value);
+      const std::string written = kube::print_json(Json(value));
+      mask.hide(std::string_view(written).substr(1, written.size() - 2));
+      for (const std::string& part : split(value, ','))
+        if (const auto first = part.find_first_not_of(' '); first != part.npos) mask.hide(std::string_view(part).substr(first, part.find_last_not_of(' ') - first + 1));
+      // In Base64 it has three faces, by what comes before it.
+      mask.hide(base64(value));
+      for (std::size_t before = 0; before < 3; ++before) {
+        const std::string face = base64(std::string(before, 'x') + value);
+        if (face.size() > 8) mask.hide(std::string_view(face).substr(4, face.size() - 8));
+      }
+    }
     std::string out;
     for (std::size_t at = 0; at < message.size(); ++at) {
-      if (!hidden[at]) out += message[at];
-      else if (at == 0 || !hidden[at - 1]) out += "****";
+      if (!mask.hidden[at]) out += message[at];
+      else if (at == 0 || !mask.hidden[at - 1]) out += "****";
     }
     return out;
   }
 
  private:
   static constexpr std::size_t kShortest = 4, kPiece = 8;
-  void add_form(const std::string& form) {
-    if (form.size() < kShortest) return;
-    const std::size_t length = std::min(form.size(), kPiece);
-    lengths_.insert(length);
-    for (std::size_t at = 0; at + length <= form.size(); ++at) pieces_.insert(form.substr(at, length));
-  }
-  std::set<std::size_t> lengths_;
-  std::set<std::string> pieces_;
+  struct Mask {
+    std::string_view message;
+    std::vector<bool> hidden;
+    std::unordered_map<std::string, std::vector<std::size_t>> pieces;  // of the message, and where they are
+
+    void hide_at(std::size_t at, std::size_t length) { std::fill_n(hidden.begin() + static_cast<std::ptrdiff_t>(at), length, true); }
+    void hide(std::string_view form) {
+      if (form.size() < kShortest) return;
+      if (form.size() < kPiece)
+        for (auto at = message.find(form); at != message.npos; at = message.find(form, at + 1)) hide_at(at, form.size());
+      for (std::size_t at = 0; at + kPiece <= form.size(); ++at) {
+        const auto found = pieces.find(std::string(form.substr(at, kPiece)));
+        if (found == pieces.end()) continue;
+        for (const std::size_t there : found->second) hide_at(there, kPiece);
+        pieces.erase(found);
+      }
+    }
+  };
+  std::vector<std::string> values_;
 };
 
 // The parameter with NoEcho that a value tells, by Ref or Fn::Sub; null: none.

@@ -561,6 +561,17 @@ struct Life {
     settle();
     site.ask("Update", side({resource("A", "one", spec(4)), resource("N", "new", spec(1))}));
     settle();
+    // One that is busy fails the change, which goes back by a fence.
+    site.slow = {"one"};
+    site.run_clusters();
+    site.ask("Update", side({resource("A", "one", spec(6)), resource("N", "new", spec(2))}));
+    settle();
+    site.slow.clear();
+    settle();
+    // One that is gone cannot go back; the other does, and what was made goes.
+    site.api.all("clusters").erase({"", "one"});
+    site.ask("Update", side({resource("A", "one", spec(7), {"N"}), resource("B", "two", spec(1)), resource("N", "new", spec(2))}));
+    settle();
     site.ask("Delete");
     settle();
     site.create(side({resource("A", "one", spec(1)), resource("F", "failing", spec(1), {"A"})}));
@@ -601,7 +612,9 @@ TEST(StackLife, AServerMayDieAtAnyWrite) {
   EXPECT_THAT(whole.seen, HasSubstr("UPDATE_ROLLBACK_COMPLETE:A=UPDATE_COMPLETE B=UPDATE_COMPLETE"));
   EXPECT_THAT(whole.seen, HasSubstr("UPDATE_COMPLETE:A=UPDATE_COMPLETE N=CREATE_COMPLETE"));
   EXPECT_THAT(whole.seen, HasSubstr("ROLLBACK_COMPLETE:A=DELETE_COMPLETE F=DELETE_COMPLETE"));
-  ASSERT_GT(whole.writes, 45);
+  EXPECT_THAT(whole.seen, HasSubstr("UPDATE_ROLLBACK_COMPLETE:A=UPDATE_COMPLETE N=UPDATE_COMPLETE"));
+  EXPECT_THAT(whole.seen, HasSubstr("UPDATE_ROLLBACK_FAILED:A=UPDATE_FAILED N=UPDATE_COMPLETE"));
+  ASSERT_GT(whole.writes, 65);
   for (const auto how : {WorldApi::Death::Before, WorldApi::Death::After})
     for (int death = 0; death < whole.writes; ++death) {
       const Life life(death, how);
