@@ -463,8 +463,6 @@ TEST_F(Stacks, AChangeThatComesLateDoesNotCome) {
   while (!late) site.round();
   // The server that wrote it is believed dead; the others go on, and the change of the other cluster fails.
   site.restart();
-  site.slow = {"one"};
-  site.run_clusters();
   site.settle();
   ASSERT_EQ(site.phase(), "UPDATE_ROLLBACK_COMPLETE");
   EXPECT_FALSE(site.world->update(api::kClusters, *late));
