@@ -13,7 +13,7 @@ namespace fairlead::formation {
 
 using Values = std::map<std::string, std::string>;  // of parameters, as they are given
 
-// Those given, and defaults for the rest. Invalid: in AWS's words, of all that does not hold the first: one that is not in the template or has no value, that is not allowed, does not match, is too long or too large.
+// Those given, and defaults for the rest. Invalid: in AWS's words, of all that does not hold the first: one that is not in the template or has no value, that is not allowed, does not match, is too long or too large. Lists have 256 elements at most; patterns a budget of kMostPatternSteps, over all parameters.
 Result<Values> settle_parameters(const Template& of, const Values& given);
 
 // The pseudo parameters.

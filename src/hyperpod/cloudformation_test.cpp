@@ -450,6 +450,15 @@ TEST_F(CloudFormationApi, HiddenValuesAreInNoErrorAndNoAudit) {
   }
 }
 
+// What the stack has of an earlier request is told no more than what this one brings.
+TEST_F(CloudFormationApi, HiddenValuesOfBeforeAreInNoError) {
+  const std::string body = changed("ClusterName: ml", "ClusterName: !Ref Key");
+  ASSERT_EQ(call("CreateStack", with(body, {{"Parameters.member.1.ParameterKey", "Key"}, {"Parameters.member.1.ParameterValue", "s3cr3t-name"}})).status, 200);
+  carry_out("CREATE_COMPLETE");
+  const auto said = call("UpdateStack", with(body, {{"Parameters.member.1.ParameterKey", "Key"}, {"Parameters.member.1.ParameterValue", "other"}}));
+  EXPECT_THAT(said.message, HasSubstr("ClusterName does not change (it is ****)"));
+}
+
 TEST_F(CloudFormationApi, ARequestForAChangeSetIsRepeated) {
   const Form form = with(kTemplate, {{"ChangeSetName", "first"}, {"ChangeSetType", "CREATE"}, {"ClientToken", "t"}});
   const auto made = call("CreateChangeSet", form);

@@ -172,7 +172,7 @@ Answer<void> check_cluster_return(const Sources& sources, const Call& call, cons
   for (const std::string& arn : plans) {
     const auto plan = allowed_plan(sources, call, "UpdateCluster", arn);
     if (!plan && plan.error().code == "AccessDeniedException") return refuse(plan.error().code, plan.error().message + why);
-    // One that is gone is not gone back to: the cluster is refused it then.
+    // Of one that is gone the right to its name was asked.
     if (!plan && plan.error().code != "ResourceNotFound") return std::unexpected(plan.error());
   }
   return {};

@@ -294,14 +294,17 @@ Answer<StackWish> wish_for(const Sources& sources, const Call& call, const Stack
     if (is_hidden(name)) hush.add(value);
   for (const formation::Parameter& one : of->parameters)
     if (one.hidden && one.fallback) hush.add(*one.fallback);
-  const auto of_before = request.kept.empty() ? Result<formation::Template>(formation::Template()) : formation::read_template(before["template"].string());
+  const auto of_before = formation::read_template(before["template"].string());
+  // Who gave it did so under NoEcho; what cannot be told counts as hidden.
+  const auto was_hidden = [&](const std::string& name) {
+    const formation::Parameter* was = of_before ? of_before->parameter(name) : nullptr;
+    return was == nullptr || was->hidden;
+  };
+  for (const auto& [name, value] : before["parameters"].members())
+    if (was_hidden(name) || (is_hidden(name) && request.kept.contains(name))) hush.add(value.string());
   for (const std::string& name : request.kept) {
     const Json* value = before["parameters"].find(name);
-    const formation::Parameter* was = of_before ? of_before->parameter(name) : nullptr;
-    // Who gave it did so under NoEcho; what cannot be told counts as hidden.
-    const bool was_hidden = was == nullptr || was->hidden;
-    if (value != nullptr && was_hidden) hush.add(value->string());
-    if (value != nullptr && was_hidden && !is_hidden(name)) return invalid(fmt::format("Parameter {}: its previous value was given with NoEcho, and this template tells it. Keep NoEcho, or give a ParameterValue", name));
+    if (value != nullptr && was_hidden(name) && !is_hidden(name)) return invalid(fmt::format("Parameter {}: its previous value was given with NoEcho, and this template tells it. Keep NoEcho, or give a ParameterValue", name));
     if (value == nullptr) return invalid(fmt::format("Invalid input for parameter key {}. Cannot specify usePreviousValue as true for a parameter key not in the previous template", name));
     given[name] = value->string();
   }

@@ -67,7 +67,8 @@ says 'one of other things is refused by name' 255 'resource Bucket is of type AW
 says 'who may not pass the role makes no stack' 255 'AccessDenied' as_user bob -- "$clients/bin/aws" cloudformation create-stack --stack-name lab --template-body "file://$work/lab.yaml"
 says 'nothing was made of it' 255 'Stack with id lab does not exist' cf describe-stacks --stack-name lab
 says 'a stack' 0 ":stack/lab/" cf create-stack --stack-name lab --template-body "file://$work/lab.yaml" --parameters ParameterKey=Word,ParameterValue=hush --tags Key=team,Value=vision --client-request-token once
-says 'the same request again' 0 ":stack/lab/" cf create-stack --stack-name lab --template-body "file://$work/lab.yaml" --client-request-token once
+says 'the same request again' 0 ":stack/lab/" cf create-stack --stack-name lab --template-body "file://$work/lab.yaml" --parameters ParameterKey=Word,ParameterValue=hush --tags Key=team,Value=vision --client-request-token once
+says 'another with its token' 255 'AlreadyExistsException' cf create-stack --stack-name lab --template-body "file://$work/lab.yaml" --client-request-token once
 says 'its name is taken' 255 'AlreadyExistsException' cf create-stack --stack-name lab --template-body "file://$work/lab.yaml"
 says 'it is waited for' 0 '' timeout 120 "$build/bin/fairlead" aws run --state-dir "$work/state" ada -- "$clients/bin/aws" cloudformation wait stack-create-complete --stack-name lab
 arn=$(sm describe-cluster --cluster-name lab-one --query ClusterArn --output text)
@@ -84,6 +85,11 @@ says 'its tags are those of the cluster' 0 'vision' sm list-tags --resource-arn 
 says 'kubectl sees it, too' 0 'CREATE_COMPLETE' site get stacks
 
 says 'nothing to do' 255 'No updates are to be performed.' cf update-stack --stack-name lab --template-body "file://$work/lab.yaml" --parameters ParameterKey=Word,UsePreviousValue=true
+sed 's/NoEcho: true, //' "$work/lab.yaml" > "$work/open.yaml"
+says 'what was hidden stays so' 255 'given with NoEcho' cf update-stack --stack-name lab --template-body "file://$work/open.yaml" --parameters ParameterKey=Word,UsePreviousValue=true
+says 'outputs do not tell it' 255 'parameter Word has NoEcho' cf update-stack --stack-name lab --template-body "$(cat "$work/lab.yaml"; echo '  Word: {Value: !Ref Word}')" --parameters ParameterKey=Word,UsePreviousValue=true
+sed 's/ClusterName: .*/ClusterName: !Select [!Ref Word, [a]]/' "$work/lab.yaml" > "$work/tells.yaml"
+says 'errors do not tell it' 255 'at index ****' cf create-stack --stack-name tells --template-body "file://$work/tells.yaml" --parameters ParameterKey=Word,ParameterValue=hush
 says 'more workers' 0 ':stack/lab/' cf update-stack --stack-name lab --use-previous-template --parameters ParameterKey=Workers,ParameterValue=3 ParameterKey=Word,UsePreviousValue=true
 says 'are waited for' 0 '' timeout 120 "$build/bin/fairlead" aws run --state-dir "$work/state" ada -- "$clients/bin/aws" cloudformation wait stack-update-complete --stack-name lab
 says 'and asked for' 0 '"TargetCount": 3' sm describe-cluster --cluster-name lab-one
