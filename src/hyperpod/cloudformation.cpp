@@ -156,7 +156,7 @@ class CloudFormation {
       if (!stack) return std::unexpected(stack.error());
       return "<Stacks><member>" + picture(*stack) + "</member></Stacks>";
     }
-    return every("DescribeStacks", "Stacks", [](const Json&) { return true; }, [this](const Json& stack) { return picture(stack); });
+    return every("DescribeStacks", "Stacks", [](const Json&) { return true; }, [](const Json& stack) { return picture(stack); });
   }
 
   Answer<std::string> list() {
