@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "api/instance_types.h"
+#include "base/test_rounds.h"
 #include "fleet/control/cluster_test_site.h"
 
 namespace fairlead::fleet {
@@ -205,7 +206,7 @@ TEST_F(DeepChecks, AllOrNothingIsTakenBack) {
 
 // The server dies after each of its writes in turn: every machine is checked once, and serves in the end.
 TEST_F(DeepChecks, ADeathAtEachWriteConverges) {
-  for (int dies_at = 0; dies_at < 60; dies_at += 1) {
+  for (int dies_at = 0; dies_at < 60; dies_at += test_stride()) {
     ClusterSite world;
     Json with = world.spec(2);
     world.group_of(with, "gpu").set("onStartDeepHealthChecks", Json::array({Json("InstanceStress")}));

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "base/test_rounds.h"
 #include "kube/object.h"
 
 namespace fairlead::fleet {
@@ -231,7 +232,7 @@ TEST(Reservations, AnExtensionTakesTheMachinesThatNobodyElseHas) {
 
 // Random sites, carried out to the end: at any hour as many are marked as are granted, by counting, though machines break and heal, groups let go of their plans, and others take whatever is not marked; nothing of others is marked; machines that groups with a plan have in its time stay theirs; the whole comes to rest.
 TEST(ReservationsProperty, NothingIsPromisedTwice) {
-  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+  for (std::uint64_t seed = 0, seeds = test_rounds<std::uint64_t>(800, 3000); seed < seeds; ++seed) {
     Rng rng(seed);
     std::vector<Json> plans;
     std::vector<PlanMachine> machines;
