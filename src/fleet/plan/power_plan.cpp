@@ -138,12 +138,13 @@ class PowerPlanner {
     api::PowerRecord& record = plan_.record;
     // Of a host that never reported, silence says nothing.
     if (starting_ || seen_.state != PowerState::Off || seen_.lease.empty()) {
+      const std::optional<Instant> since = record.off_since;
       record.off_since.reset();
       record.off_looked.reset();
       record.off_lease.clear();
       record.proven = record.disbelieved = false;
       // Of one that was never there it is enough that it says so.
-      if (seen_.state == PowerState::Off && !starting_) record.off_since = machine_.power.off_since.value_or(now_);
+      if (seen_.state == PowerState::Off && !starting_) record.off_since = since.value_or(now_);
       return;
     }
     const bool first = !record.off_since, reported = !first && record.off_lease != seen_.lease;
