@@ -76,6 +76,28 @@ Result<void> ended_there(Session& session, const AddOptions& options, const std:
   return fail(Code::Conflict, fmt::format("{} pods are bound to {} ({}{}), which the host of before may still run: drain it first (kubectl drain {} --ignore-daemonsets), or say --gone if nothing of it runs any more", pods->size(), options.name, pods->front(), pods->size() > 1 ? ", ..." : "", options.name));
 }
 
+constexpr int kTurns = 10;
+constexpr std::chrono::milliseconds kTurn{20};
+enum class Written { Yes, Overtaken };
+
+Result<Written> write_machine(Session& session, const AddOptions& options, const std::string& hash, const std::string& expires) {
+  std::optional<Json> there;
+  if (auto got = session.get(resources::machines, "", options.name)) there = std::move(*got);
+  else if (got.error().code != Code::NotFound) return std::unexpected(std::move(got.error()));
+  if (there && !(*there)["spec"]["host"].is_object()) return fail(Code::Conflict, fmt::format("{} is a local machine: choose another name", options.name));
+  if (there && kube::deleting(*there)) return fail(Code::Conflict, fmt::format("{} is being deleted: try again in a moment", options.name));
+  if (there && !(*there)["status"]["host"]["key"].string().empty() && !options.again)
+    return fail(Code::Exists, fmt::format("{} has joined already, at {}: --again gives out a token for another host in its place, or for the same one installed anew", options.name, (*there)["status"]["host"]["address"].string()));
+  if (auto free = ended_there(session, options, there); !free) return std::unexpected(std::move(free.error()));
+  auto wanted = wanted_machine(options, there, hash, expires);
+  if (!wanted) return std::unexpected(std::move(wanted.error()));
+  const std::string target = there ? kube::path_of(resources::machines, "", options.name) : kube::path_of(resources::machines, "", "");
+  auto answer = session.request(there ? "PUT" : "POST", options.dry_run ? target + "?dryRun=All" : target, *wanted);
+  if (answer) return Written::Yes;
+  if (answer.error().code == (there ? Code::Conflict : Code::Exists)) return Written::Overtaken;
+  return std::unexpected(std::move(answer.error()));
+}
+
 Result<int> add(Context& context, const AddOptions& options) {
   if (!options.type.empty() && api::find_instance_type(options.type) == nullptr) return fail(Code::Invalid, fmt::format("--type {}: HyperPod's API has no such type", options.type));
   if (options.name.size() > api::kLongestHostName) return fail(Code::Invalid, fmt::format("{}: the name of a host has {} characters at most", options.name, api::kLongestHostName));
@@ -84,21 +106,16 @@ Result<int> add(Context& context, const AddOptions& options) {
   if (!session) return std::unexpected(std::move(session.error()));
   auto place = place_of(*session, options);
   if (!place) return std::unexpected(std::move(place.error()));
-  std::optional<Json> there;
-  if (auto got = session->get(resources::machines, "", options.name)) there = std::move(*got);
-  else if (got.error().code != Code::NotFound) return std::unexpected(std::move(got.error()));
-  if (there && !(*there)["spec"]["host"].is_object()) return fail(Code::Conflict, fmt::format("{} is a local machine: choose another name", options.name));
-  if (there && kube::deleting(*there)) return fail(Code::Conflict, fmt::format("{} is being deleted: try again in a moment", options.name));
-  if (there && !(*there)["status"]["host"]["key"].string().empty() && !options.again)
-    return fail(Code::Exists, fmt::format("{} has joined already, at {}: --again gives out a token for another host in its place, or for the same one installed anew", options.name, (*there)["status"]["host"]["address"].string()));
-  if (auto free = ended_there(*session, options, there); !free) return std::unexpected(std::move(free.error()));
   const std::string secret = hex(secret_bytes(32));
   const std::string expires = print_time(context.clock.now() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double, std::ratio<3600>>(options.hours)));
-  auto wanted = wanted_machine(options, there, api::hash_of_secret(secret), expires);
-  if (!wanted) return std::unexpected(std::move(wanted.error()));
-  const std::string target = there ? kube::path_of(resources::machines, "", options.name) : kube::path_of(resources::machines, "", "");
-  auto written = session->request(there ? "PUT" : "POST", options.dry_run ? target + "?dryRun=All" : target, *wanted);
-  if (!written) return std::unexpected(std::move(written.error()));
+  // Controllers write to the same object: who was overtaken looks anew, at what is there now.
+  for (int turn = 1;; ++turn) {
+    auto written = write_machine(*session, options, api::hash_of_secret(secret), expires);
+    if (!written) return std::unexpected(std::move(written.error()));
+    if (*written == Written::Yes) break;
+    if (turn == kTurns) return fail(Code::Conflict, fmt::format("machine/{} was changed by others each time that it was to be written: try again", options.name));
+    std::this_thread::sleep_for(turn * kTurn);
+  }
   const std::string token = options.dry_run ? "" : api::print_join_token({.servers = place->servers, .ca_pem = place->ca_pem, .name = options.name, .secret = secret});
   if (!context.wants("table")) {
     Json out = Json::object({{"machine", options.name}, {"expires", expires}, {"servers", Json::array(std::vector<Json>(place->servers.begin(), place->servers.end()))}, {"dryRun", options.dry_run}});

@@ -78,6 +78,13 @@ Result<int> change(Context& context, const std::string& name, Json spec, const s
   }
 }
 
+Result<void> no_reboot_under_way(const Json& machine, const std::string& name) {
+  if (machine["spec"]["power"].string() == "Off") return fail(Code::Conflict, fmt::format("the power of {} is off: fairlead node heal {}", name, name));
+  if (const std::string& asked = machine["spec"]["reboot"]["id"].string(); !asked.empty() && asked != machine["status"]["reboot"]["id"].string())
+    return fail(Code::Conflict, fmt::format("a reboot of {} is asked for already, by {}", name, machine["spec"]["reboot"]["by"].string_or("somebody")));
+  return {};
+}
+
 // Stops the machine's first process and everything on it, and starts it anew: the request that a check makes (docs/design/022), by a person.
 Result<int> reboot(Context& context, const std::string& name, bool wait, double timeout, bool dry_run) {
   auto session = context.session();
@@ -87,9 +94,7 @@ Result<int> reboot(Context& context, const std::string& name, bool wait, double 
   if (!machine && machine.error().code == Code::NotFound)
     return node ? fail(Code::Unsupported, fmt::format("{} is not a machine that Fairlead brought up, so it cannot reboot it", name)) : fail(Code::NotFound, fmt::format("there is no machine \"{}\": see `fairlead node list`", name));
   if (!machine) return std::unexpected(std::move(machine.error()));
-  if ((*machine)["spec"]["power"].string() == "Off") return fail(Code::Conflict, fmt::format("the power of {} is off: fairlead node heal {}", name, name));
-  if (const std::string& asked = (*machine)["spec"]["reboot"]["id"].string(); !asked.empty() && asked != (*machine)["status"]["reboot"]["id"].string())
-    return fail(Code::Conflict, fmt::format("a reboot of {} is asked for already, by {}", name, (*machine)["spec"]["reboot"]["by"].string_or("somebody")));
+  if (auto free = no_reboot_under_way(*machine, name); !free) return std::unexpected(std::move(free.error()));
   if (dry_run) {
     auto pods = pods_on(*session, name);
     if (!pods) return std::unexpected(std::move(pods.error()));
@@ -103,8 +108,17 @@ Result<int> reboot(Context& context, const std::string& name, bool wait, double 
     return 0;
   }
   const std::string id = random_uuid(), boot = node ? (*node)["status"]["nodeInfo"]["bootID"].string() : "";
-  Json patch = Json::object({{"metadata", Json::object({{"resourceVersion", kube::version_of(*machine)}})}, {"spec", Json::object({{"reboot", Json::object({{"id", id}, {"by", "fairlead node reboot"}, {"why", nullptr}})}})}});
-  if (auto patched = session->request("PATCH", kube::path_of(resources::machines, "", name), std::move(patch), "application/merge-patch+json"); !patched) return std::unexpected(std::move(patched.error()));
+  // Controllers write to the same object: overtaken by one, we look anew whether somebody else asked.
+  for (int turn = 1;; ++turn) {
+    const Json patch = Json::object({{"metadata", Json::object({{"resourceVersion", kube::version_of(*machine)}})}, {"spec", Json::object({{"reboot", Json::object({{"id", id}, {"by", "fairlead node reboot"}, {"why", nullptr}})}})}});
+    auto patched = session->request("PATCH", kube::path_of(resources::machines, "", name), patch, "application/merge-patch+json");
+    if (patched) break;
+    if (patched.error().code != Code::Conflict || turn == 10) return std::unexpected(std::move(patched.error()));
+    std::this_thread::sleep_for(turn * std::chrono::milliseconds(20));
+    machine = session->get(resources::machines, "", name);
+    if (!machine) return std::unexpected(std::move(machine.error()));
+    if (auto free = no_reboot_under_way(*machine, name); !free) return std::unexpected(std::move(free.error()));
+  }
   Progress progress(context.look());
   progress.begin("machine " + name);
   const auto deadline = context.clock.monotonic() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout));
