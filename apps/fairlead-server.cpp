@@ -118,20 +118,25 @@ fleet::JoinDoorOptions join_options(const Flags& flags, const apiserver::Embedde
     return "";
   };
   if (const std::string address = reached_address(flags); !address.empty()) out.servers.push_back(fmt::format("https://{}:{}", address, server.port()));
-  else out.why_nowhere = fmt::format("this server listens at {}, which no other machine reaches: start it with --listen 0.0.0.0:{} --advertise-address ADDRESS, one of this machine's", flags.listen, server.port());
+  else out.why_nowhere = fmt::format("this server listens at {}, which no other machine reaches: run `fairlead up --advertise-address ADDRESS` with one of this machine's (or start fairlead-server with --listen 0.0.0.0:{} and that option)", flags.listen, server.port());
   return out;
 }
 
 // The AWS face beside the API, on the next port; a port that is taken is told and harms nothing, unless it was asked for.
 Result<std::unique_ptr<hyperpod::Door>> open_face(const Flags& flags, apiserver::EmbeddedServer& server, const Clock& clock, const std::string& state_dir, const std::string& address) {
   if (flags.aws_listen == "off") return nullptr;
-  AwsWiring wiring{.address = address, .port = static_cast<unsigned short>(flags.listen.ends_with(":0") || server.port() == 65'535 ? 0 : server.port() + 1), .space = api::identities::default_space, .issue = [&server](const http::CertificateRequest& request) { return server.issue(request); }, .ca_pem = server.ca_pem(), .cluster = {.endpoint = fmt::format("https://{}:{}", address.empty() || address == "0.0.0.0" || address == "::" ? "127.0.0.1" : address.find(':') == std::string::npos ? address : "[" + address + "]", server.port()), .ca_pem = server.ca_pem(), .version = "1.33"}, .s3_folder = s3_folder(flags, state_dir), .audit_log = state_dir + "/aws-audit.log"};
+  // Clients elsewhere are told the address that hosts are told, unless the listening address says more.
+  const bool everywhere = address.empty() || address == "0.0.0.0" || address == "::";
+  const std::string host = !everywhere ? address : flags.advertise.empty() ? "127.0.0.1" : flags.advertise;
+  AwsWiring wiring{.address = address, .port = static_cast<unsigned short>(flags.listen.ends_with(":0") || server.port() == 65'535 ? 0 : server.port() + 1), .space = api::identities::default_space, .issue = [&server](const http::CertificateRequest& request) { return server.issue(request); }, .ca_pem = server.ca_pem(), .cluster = {.endpoint = fmt::format("https://{}:{}", host.find(':') == std::string::npos ? host : "[" + host + "]", server.port()), .ca_pem = server.ca_pem(), .version = "1.33"}, .s3_folder = s3_folder(flags, state_dir), .audit_log = state_dir + "/aws-audit.log"};
   if (!flags.aws_listen.empty()) {
     const auto listen = parse_listen("--aws-listen", flags.aws_listen);
     if (!listen) return std::unexpected(listen.error());
     std::tie(wiring.address, wiring.port) = *listen;
   }
-  auto door = open_aws(flags, server.api(), clock, wiring);
+  Flags told = flags;
+  if (told.aws_endpoint.empty() && everywhere && !flags.advertise.empty() && flags.aws_listen.empty() && wiring.port != 0) told.aws_endpoint = fmt::format("https://{}:{}", host, wiring.port);
+  auto door = open_aws(told, server.api(), clock, wiring);
   if (!door && flags.aws_listen.empty() && door.error().code == Code::Unavailable) {
     log_warn("the AWS face is off: give it another port by --aws-listen", {{"why", door.error().message}});
     return nullptr;
@@ -209,6 +214,7 @@ std::unique_ptr<fleet::LocalHost> make_host(const Flags& flags, const std::strin
 }
 
 int serve(Flags flags) {
+  if (flags.engine == "kubernetes" && !(flags.root_key + flags.old_root_key).empty()) return refuse("--root-key-command: with --engine=kubernetes Secrets are the cluster's, and so is their encryption (--encryption-provider-config of kube-apiserver)", 2);
   if (flags.engine == "kubernetes") return serve_kubernetes(flags);
   if (flags.engine != "embedded") return refuse(fmt::format("--engine={}: embedded or kubernetes is expected", flags.engine), 2);
   const auto listen = parse_listen("--listen", flags.listen);
@@ -235,6 +241,12 @@ int serve(Flags flags) {
   if (!flags.advertise.empty()) options.names.push_back(flags.advertise);
   options.service_ranges = flags.service_ranges;
   if (const std::string address = apiserver::api_service_address(flags.service_ranges); !address.empty()) options.names.push_back(address);
+  for (const auto& [program, key] : {std::pair(flags.root_key, &options.root_key), {flags.old_root_key, &options.old_root_key}}) {
+    if (program.empty()) continue;
+    auto holder = apiserver::program_root_key(program);
+    if (!holder) return refuse(holder.error().message, 2);
+    *key = std::move(*holder);
+  }
   const std::string pid_file = options.state_dir + "/run/server.pid";
   const auto late = std::make_shared<LateFace>();
   options.foreign_tokens = [late](std::string_view token) -> Result<apiserver::User> {
@@ -304,6 +316,8 @@ int main(int argc, char** argv) {
   app.add_option("--advertise-address", flags.advertise, "at which hosts that join, and their pods, reach the API (default: --listen's, if other machines reach that)")->type_name("ADDRESS")->check([](const std::string& text) {
     return !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos && text != "0.0.0.0" && !text.starts_with("127.") ? std::string() : "\"" + text + "\" is not an IPv4 address at which other machines reach this one";
   });
+  app.add_option("--root-key-command", flags.root_key, "a program that holds the root key (a TPM, a KMS), under which the keys of the state folder are sealed; `PROGRAM wrap` and `PROGRAM unwrap` (docs/root-key.md)")->type_name("PROGRAM");
+  app.add_option("--old-root-key-command", flags.old_root_key, "the program that held it before: the keys are brought under the new one, or opened if there is none")->type_name("PROGRAM");
   app.add_option("--node-range", flags.node_range, "addresses of local nodes, a /16 that no route of this machine uses; for both families a comma and an IPv6 range, such as 10.77.0.0/16,fd00:77::/64 (/112 or larger; default where pods have one)")->capture_default_str();
   app.add_option("--pod-range", flags.pod_range, "addresses of pods on local nodes, a /16 that no route of this machine uses; for both families a comma and an IPv6 range, such as 10.78.0.0/16,fd00:78::/56 (/56 or larger: each node gets a /64)")->capture_default_str();
   app.add_option("--service-range", flags.service_ranges, "addresses of services; they live on local nodes only, no route of this machine needs them; for both families a comma and an IPv6 range, such as 10.79.0.0/16,fd00:79::/112")->capture_default_str()->type_name("RANGE");

@@ -42,6 +42,7 @@ struct Flags {
   std::string node_range = "10.77.0.0/16", pod_range = "10.78.0.0/16";
   std::vector<std::string> service_ranges{"10.79.0.0/16"};
   std::string advertise;         // at which hosts that join reach the API; empty: --listen's, if others reach that
+  std::string root_key, old_root_key;  // programs (apiserver/root_key.h)
   std::vector<std::string> closed_ranges;  // api::SlurmNetwork; beside those of local nodes and their pods
   std::string log_level = "info";
   std::string engine = "embedded";

@@ -31,12 +31,6 @@ Result<void> write_pair(const std::string& stem, const http::KeyPair& pair) {
   if (auto done = write_file_durably(stem + ".key", pair.key_pem, 0600); !done) return done;
   return write_file_durably(stem + ".crt", pair.certificate_pem, 0644);
 }
-Result<http::KeyPair> read_pair(const std::string& stem) {
-  auto certificate = read_file(stem + ".crt"), key = read_file(stem + ".key");
-  if (!certificate) return std::unexpected(std::move(certificate.error()));
-  if (!key) return std::unexpected(std::move(key.error()));
-  return http::KeyPair{std::move(*certificate), std::move(*key)};
-}
 
 }  // namespace
 
@@ -77,10 +71,13 @@ Result<void> EmbeddedServer::make_keys() {
   if (exists(path("store.db")) && (!exists(secrets) || !exists(ca + ".key"))) {
     return fail(Code::Invalid, fmt::format("{} holds a store but not its keys (pki/secrets.key, pki/ca.key): put them back, or move store.db away to begin anew", options_.state_dir));
   }
+  auto folder = KeyFolder::open(pki, options_.root_key.get(), options_.old_root_key.get());
+  if (!folder) return std::unexpected(std::move(folder.error()));
+  keys_ = std::move(*folder);
   if (!exists(secrets)) {
-    if (auto done = write_file_durably(secrets, secret_bytes(32), 0600); !done) return done;
+    if (auto done = keys_->write("secrets.key", "secrets", secret_bytes(32)); !done) return done;
   }
-  auto key = read_file(secrets);
+  auto key = keys_->read("secrets.key", "secrets");
   if (!key) return std::unexpected(std::move(key.error()));
   if (key->size() != 32) return fail(Code::Invalid, fmt::format("{} is not a key of 32 bytes", secrets));
   secret_key_ = std::move(*key);
@@ -88,11 +85,14 @@ Result<void> EmbeddedServer::make_keys() {
   if (!exists(ca + ".crt")) {
     auto made = http::make_ca("fairlead-ca", now);
     if (!made) return std::unexpected(std::move(made.error()));
-    if (auto done = write_pair(ca, *made); !done) return done;
+    // The key is written first, so that a certificate that is there has its key.
+    if (auto done = keys_->write("ca.key", "ca", made->key_pem); !done) return done;
+    if (auto done = write_file_durably(ca + ".crt", made->certificate_pem, 0644); !done) return done;
   }
-  auto pair = read_pair(ca);
-  if (!pair) return std::unexpected(std::move(pair.error()));
-  ca_ = std::move(*pair);
+  auto ca_certificate = read_file(ca + ".crt"), ca_key = keys_->read("ca.key", "ca");
+  if (!ca_certificate) return std::unexpected(std::move(ca_certificate.error()));
+  if (!ca_key) return std::unexpected(std::move(ca_key.error()));
+  ca_ = {std::move(*ca_certificate), std::move(*ca_key)};
   const auto ca_end = http::expiry(ca_.certificate_pem);
   if (!ca_end) return pass(ca_end.error(), ca + ".crt");
   if (*ca_end < now) return fail(Code::Invalid, fmt::format("the site CA {}.crt has expired: move the pki folder away to make a new one", ca));
@@ -118,16 +118,16 @@ Result<void> EmbeddedServer::make_token_keys() {
   if (!exists(file)) {
     auto made = make_token_key();
     if (!made) return std::unexpected(std::move(made.error()));
-    if (auto done = write_file_durably(file, *made, 0600); !done) return done;
+    if (auto done = keys_->write("tokens.key", "tokens", *made); !done) return done;
   }
-  auto key = read_file(file);
+  auto key = keys_->read("tokens.key", "tokens");
   if (!key) return std::unexpected(std::move(key.error()));
   std::vector<std::string> older;
   if (exists(folder)) {
     auto names = list_dir(folder);
     if (!names) return std::unexpected(std::move(names.error()));
     for (const std::string& name : *names) {
-      auto pem = read_file(folder + "/" + name);
+      auto pem = keys_->read("tokens-old/" + name, "tokens");
       if (!pem) return std::unexpected(std::move(pem.error()));
       older.push_back(std::move(*pem));
     }

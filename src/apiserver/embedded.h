@@ -2,6 +2,7 @@
 // The embedded engine as one value: state folder, certificates, store, registry and HTTPS server, put together in order and taken down in reverse.
 //   STATE/pki/   ca.crt ca.key server.crt server.key agent-client.crt agent-client.key secrets.key admin.kubeconfig   (0700, keys 0600)
 //                tokens.key signs tokens of service accounts; tokens-old/*.pem only verify them (move the key there to make a new one at the next start)
+//                root.json where a root key holds them (root_key.h)
 //   STATE/store.db
 //   STATE/run/   server.lock (held while it runs)
 #pragma once
@@ -12,6 +13,7 @@
 #include "apiserver/api_handler.h"
 #include "apiserver/local_api.h"
 #include "apiserver/registry.h"
+#include "apiserver/root_key.h"
 #include "apiserver/store/store.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -33,6 +35,7 @@ struct EmbeddedOptions {
   std::pair<std::string, std::chrono::seconds> brief_watches;                                              // HandlerOptions::brief_watches
   LimitOptions limits;
   AuditOptions audit;                           // no path: no log
+  std::shared_ptr<RootKey> root_key, old_root_key;  // what the keys of the folder are under, and were (KeyFolder::open); nullptr: nothing
   int threads = 2;
   std::vector<std::string> service_ranges;      // of service addresses, one of each family; empty: services are headless
 };
@@ -68,6 +71,7 @@ class EmbeddedServer {
   const Clock& clock_;
   Fd lock_;
   http::KeyPair ca_, agent_client_;
+  std::optional<KeyFolder> keys_;
   std::string secret_key_;
   std::optional<TokenKeys> token_keys_;
   std::unique_ptr<Store> store_;

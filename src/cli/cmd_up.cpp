@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // up: the server runs, the file's objects are there, everything is ready. down: nothing is left.
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
 #include <iostream>
 #include <set>
 #include <thread>
@@ -32,7 +37,7 @@ struct UpOptions {
   bool wait = true, dry_run = false, skip_checks = false, force = false;
   double timeout = 600;
   std::optional<unsigned short> port;
-  std::string node_range, pod_range, service_range;
+  std::string node_range, pod_range, service_range, advertise_address, root_key_command;
 };
 
 std::string last_lines(const std::string& path, std::size_t count) {
@@ -61,22 +66,28 @@ bool answers(Context& context) {
   return session && session->request("GET", "/version");
 }
 
-Result<void> start_server(Context& context, const SiteSettings& settings, Progress& progress) {
+// `before`: what the site was started with. What holds the root key is written down only when the keys are under it: until then the site is as it was.
+Result<void> start_server(Context& context, const SiteSettings& settings, const SiteSettings& before, Progress& progress) {
   const std::string& dir = context.globals.state_dir;
   const std::string program = find_sibling(context.own_dir, "fairlead-server");
   if (program.empty()) return fail(Code::NotFound, fmt::format("fairlead-server is not beside fairlead in {}: build or install it whole", context.own_dir));
   if (auto made = make_dirs(dir + "/run", 0755); !made) return made;
-  if (auto written = write_settings(dir, settings); !written) return written;
+  SiteSettings until_then = settings;
+  until_then.root_key_command = before.root_key_command;
+  if (auto written = write_settings(dir, until_then); !written) return written;
   const std::string log_path = dir + "/run/server.log";
   const Fd log(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!log) return fail_errno(errno, "open " + log_path);
-  const SiteSettings defaults;
-  std::vector<std::string> argv{program, "--state-dir", dir, "--listen", fmt::format("127.0.0.1:{}", settings.port), "--node-range", settings.node_range, "--pod-range", settings.pod_range};
+  std::vector<std::string> argv{program, "--state-dir", dir, "--listen", fmt::format("{}:{}", settings.advertise_address.empty() ? "127.0.0.1" : "0.0.0.0", settings.port), "--node-range", settings.node_range, "--pod-range", settings.pod_range};
   if (!settings.service_range.empty()) argv.insert(argv.end(), {"--service-range", settings.service_range});
+  if (!settings.root_key_command.empty()) argv.insert(argv.end(), {"--root-key-command", settings.root_key_command});
+  if (!before.root_key_command.empty() && before.root_key_command != settings.root_key_command) argv.insert(argv.end(), {"--old-root-key-command", before.root_key_command});
+  if (!settings.advertise_address.empty()) argv.insert(argv.end(), {"--advertise-address", settings.advertise_address});
   auto child = Child::start({.argv = std::move(argv), .environment = {}, .working_directory = "/", .stdout_fd = log.get(), .stderr_fd = log.get(), .new_session = true});
   if (!child) return std::unexpected(std::move(child.error()));
   const auto deadline = context.clock.monotonic() + std::chrono::seconds(60);
-  while (!answers(context)) {
+  // It writes down who it is before it acts: until then nobody else could end it.
+  while (!answers(context) || !running_server(dir)) {
     auto exit = child->wait(kPause);
     if (!exit) return std::unexpected(std::move(exit.error()));
     if (*exit) return fail(Code::Unavailable, fmt::format("fairlead-server ended with status {}; the end of its log ({}):{}", (*exit)->code, log_path, last_lines(log_path, 3)));
@@ -84,6 +95,23 @@ Result<void> start_server(Context& context, const SiteSettings& settings, Progre
     progress.redraw();
   }
   child->detach();
+  return settings == until_then ? Result<void>() : write_settings(dir, settings);
+}
+
+// Ends the server alone: machines, pods and their containers run on, and the next one takes them over.
+Result<void> stop_server(Context& context, Progress& progress) {
+  const std::string& dir = context.globals.state_dir;
+  const auto identity = running_server(dir);
+  if (!identity) return fail(Code::Unavailable, fmt::format("the server that answers was not started in {}: end it where it was started, then run this again", dir));
+  auto process = open_process(*identity);
+  if (!process && process.error().code == Code::NotFound) return {};
+  if (!process) return std::unexpected(std::move(process.error()));
+  if (::syscall(SYS_pidfd_send_signal, process->get(), SIGTERM, nullptr, 0) != 0 && errno != ESRCH) return fail_errno(errno, fmt::format("end fairlead-server (process {})", identity->pid));
+  const auto deadline = context.clock.monotonic() + std::chrono::seconds(60);
+  for (pollfd ended{.fd = process->get(), .events = POLLIN, .revents = 0}; ::poll(&ended, 1, 100) <= 0;) {
+    if (context.clock.monotonic() > deadline) return fail(Code::Unavailable, fmt::format("fairlead-server (process {}) has not ended after a minute", identity->pid));
+    progress.redraw();
+  }
   return {};
 }
 
@@ -186,19 +214,28 @@ Result<int> up(Context& context, const UpOptions& options) {
   auto documents = options.files.empty() ? Result<std::vector<Json>>(std::vector<Json>()) : read_documents(options.files);
   if (!documents) return std::unexpected(std::move(documents.error()));
   const std::string& dir = context.globals.state_dir;
-  SiteSettings settings = read_settings(dir);
+  const SiteSettings before = read_settings(dir);
+  SiteSettings settings = before;
   if (options.port) settings.port = *options.port;
   if (!options.node_range.empty()) settings.node_range = options.node_range;
   if (!options.pod_range.empty()) settings.pod_range = options.pod_range;
   if (!options.service_range.empty()) settings.service_range = options.service_range;
   const bool own_site = context.own_site();
-  const bool running = answers(context);
+  bool running = answers(context);
+  if (!own_site && !(options.advertise_address + options.root_key_command).empty()) return fail(Code::Invalid, "usage: --advertise-address and --root-key-command are of a site of this machine");
+  if (!options.advertise_address.empty()) settings.advertise_address = options.advertise_address == "off" ? "" : options.advertise_address;
+  if (!options.root_key_command.empty()) settings.root_key_command = options.root_key_command == "off" ? "" : options.root_key_command;
+  std::vector<std::string> changes;
+  if (settings.advertise_address != before.advertise_address) changes.push_back("to be reached " + (settings.advertise_address.empty() ? "by this machine alone" : "at " + settings.advertise_address));
+  if (settings.root_key_command != before.root_key_command) changes.push_back(settings.root_key_command.empty() ? "its keys open" : "its keys under " + settings.root_key_command);
+  const bool restarts = running && !changes.empty();
 
   if (options.dry_run) {
     std::optional<Session> session;
     if (running)
       if (auto opened = context.session()) session.emplace(std::move(*opened));
-    if (!running) fmt::print("would start the site in {} (API on port {})\n", dir, settings.port);
+    if (!running) fmt::print("would start the site in {} (API on port {}{})\n", dir, settings.port, settings.advertise_address.empty() ? "" : ", reached at " + settings.advertise_address);
+    if (restarts) fmt::print("would restart the server, {}; what runs goes on\n", fmt::join(changes, ", "));
     for (const Json& document : *documents) {
       std::string word = "would be created";
       if (session) {
@@ -221,6 +258,14 @@ Result<int> up(Context& context, const UpOptions& options) {
 
   Progress progress(context.look());
   progress.begin("server");
+  if (restarts) {
+    progress.note(fmt::format("restarts, {}", fmt::join(changes, ", ")));
+    if (auto stopped = stop_server(context, progress); !stopped) {
+      progress.fail();
+      return std::unexpected(std::move(stopped.error()));
+    }
+    running = false;
+  }
   if (!running) {
     if (!own_site) {
       progress.fail();
@@ -229,7 +274,11 @@ Result<int> up(Context& context, const UpOptions& options) {
       const auto reached = opened->request("GET", "/version");
       return fail(Code::Unavailable, "the cluster does not answer: " + (reached ? std::string("try again") : reached.error().message));
     }
-    if (auto started = start_server(context, settings, progress); !started) {
+    if (auto started = start_server(context, settings, before, progress); !started) {
+      if (restarts) {
+        const auto again = start_server(context, before, before, progress);
+        started.error().message += again ? "; the server runs again, as before" : "; as before it does not start either: " + again.error().message;
+      }
       progress.fail();
       return std::unexpected(std::move(started.error()));
     }
@@ -317,9 +366,19 @@ void add_up(CLI::App& app, Context& context) {
   command->add_option("--node-range", options->node_range, "addresses of local nodes, a /16, and for both families a comma and an IPv6 range (first start; default 10.77.0.0/16, and fd00:77::/64 where pods have one)")->type_name("NETWORK");
   command->add_option("--pod-range", options->pod_range, "addresses of their pods, a /16, and for both families a comma and an IPv6 /56, such as 10.78.0.0/16,fd00:78::/56 (first start; default 10.78.0.0/16)")->type_name("NETWORK");
   command->add_option("--service-range", options->service_range, "addresses of services, for both families such as 10.79.0.0/16,fd00:79::/112 (first start; default 10.79.0.0/16)")->type_name("NETWORK");
+  command->add_option("--advertise-address", options->advertise_address, "at which hosts that join reach this machine; the API then listens at all of its addresses (a site that runs is restarted for it, and what runs there goes on); off: for this machine alone, the default")
+      ->type_name("ADDRESS|off")
+      ->check([](const std::string& text) {
+        in_addr address{};
+        const bool good = ::inet_pton(AF_INET, text.c_str(), &address) == 1 && address.s_addr != 0 && !text.starts_with("127.");
+        return text == "off" || good ? std::string() : "\"" + text + "\" is not an IPv4 address at which other machines reach this one";
+      });
+  command->add_option("--root-key-command", options->root_key_command, "a program that holds the root key of this site's keys, in a TPM or a KMS (docs/root-key.md; a site that runs is restarted for it); off: the keys are as they are, the default")
+      ->type_name("PROGRAM|off")
+      ->check([](const std::string& text) { return text == "off" || text.starts_with('/') ? std::string() : "\"" + text + "\": the full path of a program is expected"; });
   command->add_flag("--skip-checks", options->skip_checks, "do not look at the machine first");
   add_globals(*command, context);
-  set_examples(*command, {{"sudo fairlead up -f examples/demo.yaml", "start the demo"}, {"sudo fairlead up", "a site with nothing in it, for CreateCluster"}, {"fairlead up -f cluster.yaml --context prod", "on a Kubernetes cluster where Fairlead is installed"}, {"fairlead up -f site.yaml --dry-run", "what would be done"}});
+  set_examples(*command, {{"sudo fairlead up -f examples/demo.yaml", "start the demo"}, {"sudo fairlead up", "a site with nothing in it, for CreateCluster"}, {"sudo fairlead up --advertise-address 10.0.0.5", "the same, which hosts can join"}, {"fairlead up -f cluster.yaml --context prod", "on a Kubernetes cluster where Fairlead is installed"}, {"fairlead up -f site.yaml --dry-run", "what would be done"}});
   command->callback([options, &context] { context.action = [options, &context] { return up(context, *options); }; });
 }
 

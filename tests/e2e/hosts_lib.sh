@@ -84,7 +84,11 @@ join() { # NAME TOKEN OPTION...
   at "$name" "$build/bin/fairlead-agent" join - $(places "$name") --reboot-command "touch $work/$name/reboot" --no-start "$@" <<< "$token"
 }
 before_end() {
-  local name
+  local name pid
+  # A server that `fairlead up` started is nobody's child.
+  pid=$(cat "$work/state/run/server.pid" 2> /dev/null || true)
+  [ -z "$pid" ] || ! tr '\0' ' ' < "/proc/$pid/cmdline" 2> /dev/null | grep -qF "$work/state" || ! kill "$pid" 2> /dev/null || for _ in $(seq 100); do gone "$pid" || read -rt 0.1 <> <(:) || true; done
+  [ ! -s "$work/state/run/server.log" ] || cp "$work/state/run/server.log" "$work/up.log"
   for name in "${!keeper[@]}"; do touch "$work/$name/off"; done
   for name in "${!keeper[@]}"; do
     kill -KILL "$(inner "$name" 2> /dev/null)" 2> /dev/null || true

@@ -5,12 +5,42 @@
 # shellcheck source=tests/e2e/hosts_lib.sh
 . "$(dirname "$0")/hosts_lib.sh"
 
-# A server that no other machine reaches says so.
-start server.log "$build/bin/fairlead-server" --state-dir "$work/state" --listen 127.0.0.1:6443 --node-range 10.187.0.0/16 --pod-range 10.188.0.0/16 --service-range 10.189.0.0/16
-server=$last
-wait_until 30 'the server serves' grep -q ' serving ' "$work/server.log"
-says 'a server that nobody reaches' 1 '--advertise-address' f node add a
-stop_server || fail 'the server did not end well'
+# A site of one machine says that no other reaches it, and how one would.
+up() { f up --node-range 10.187.0.0/16 --pod-range 10.188.0.0/16 --service-range 10.189.0.0/16 "$@"; }
+own_server() { cat "$work/state/run/server.pid"; }
+says 'a site of this machine' 0 'https://127.0.0.1:6443' up
+alone=$(own_server)
+says 'a server that nobody reaches' 1 'fairlead up --advertise-address' f node add a
+says 'an address that only this machine has' 2 'is not an IPv4 address at which other machines reach this one' up --advertise-address 127.0.0.2
+says 'what would be done' 0 'would restart the server, to be reached at 10.44.0.1' up --advertise-address 10.44.0.1 --dry-run
+[ "$(own_server)" = "$alone" ] || fail 'a dry run restarted it'
+says 'hosts can join it' 0 '' up --advertise-address 10.44.0.1
+[ "$(own_server)" != "$alone" ] && gone "$alone" || fail 'the server was not restarted'
+says 'which it remembers' 0 'runs already' up
+says 'a dry run of a token' 0 'hosts would look for https://10.44.0.1:6443' f node add a --dry-run
+# Its keys under a root key, as a program holds it; one that holds nothing leaves the site as it was.
+holder() { printf '#!/bin/sh\n%s\n' "$2" > "$work/$1" && chmod 755 "$work/$1"; }
+holder broken 'echo "no TPM here" >&2; exit 1'
+holder held "case \$1 in wrap) openssl enc -aes-256-cbc -pbkdf2 -pass file:'$work/kek' -a -A ;; unwrap) openssl enc -d -aes-256-cbc -pbkdf2 -pass file:'$work/kek' -a -A ;; esac"
+echo secret > "$work/kek"
+f apply -f - > /dev/null <<< '{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}, "stringData": {"word": "open-sesame"}}'
+says 'a root key that is not there' 1 'no TPM here; the server runs again, as before' up --root-key-command "$work/broken"
+[ "$(stat -c %s "$work/state/pki/secrets.key")" = 32 ] || fail 'the keys are not as they were'
+says 'a root key' 0 '' up --root-key-command "$work/held"
+grep -q 'fairlead sealed key' "$work/state/pki/secrets.key" && grep -q 'fairlead sealed key' "$work/state/pki/ca.key" && ! grep -q PRIVATE "$work/state/pki/ca.key" || fail 'the keys are open'
+[ "$(field secret mine data.word | base64 -d)" = open-sesame ] || fail 'a Secret is lost'
+says 'which it remembers' 0 'runs already' up
+restarted=$(own_server)
+kill "$restarted"
+wait_until 30 'the server ends' gone "$restarted"
+says 'a start without it' 1 'say by --root-key-command what holds it' "$build/bin/fairlead-server" --state-dir "$work/state" --listen 127.0.0.1:6443
+says 'a start that knows it' 0 'https://' up
+says 'open again' 0 '' up --root-key-command off
+grep -q PRIVATE "$work/state/pki/ca.key" && [ ! -e "$work/state/pki/root.json" ] || fail 'the keys are sealed'
+[ "$(field secret mine data.word | base64 -d)" = open-sesame ] || fail 'a Secret is lost'
+restarted=$(own_server)
+kill "$restarted"
+wait_until 30 'the server ends' gone "$restarted"
 listen
 power_on a 10.44.0.11
 power_on b 10.44.0.12
@@ -18,7 +48,6 @@ echo 'ok    a server and two hosts on one link'
 
 says 'a type that there is not' 1 'no such type' f node add a --type ml.x9.large
 says 'a spare one of no type' 1 'say --type' f node add a --spare
-says 'a dry run' 0 'would wait for its host' f node add a --dry-run
 says 'made nothing' 1 'not found' f get machine a
 says 'what a host does with a token' 0 'fairlead join flj1.' f node add a
 first=$(token_of a)

@@ -175,7 +175,19 @@ YAML
 run_kubernetes() {
   rm -rf "$site"
   fresh_site
-  start_peer --bind 0.0.0.0 --advertise "$host"
+  # It believes tokens of `aws eks get-token` (docs/identities.md): it asks fairlead-server, whose authority is made here, before both.
+  local aws_port=16444
+  (umask 077 && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=fairlead-aws -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign,cRLSign \
+    -keyout "$work/aws-ca.key" -out "$work/aws-ca.crt" 2> /dev/null)
+  cat > "$work/token-review.yaml" << TEXT
+apiVersion: v1
+kind: Config
+clusters: [{name: fairlead, cluster: {server: "https://127.0.0.1:$aws_port/kubernetes/token-review", certificate-authority: "$work/aws-ca.crt"}}]
+users: [{name: kube-apiserver, user: {}}]
+contexts: [{name: review, context: {cluster: fairlead, user: kube-apiserver}}]
+current-context: review
+TEXT
+  start_peer --bind 0.0.0.0 --advertise "$host" --api-option --authentication-token-webhook-version=v1 --api-option "--authentication-token-webhook-config-file=$work/token-review.yaml"
   "$SCENARIO_KUBECTL" create namespace demo > /dev/null
   provide_volume jail-pvc 40Gi
   # Local volumes say where they are: these nodes are all on one machine.
@@ -184,9 +196,10 @@ run_kubernetes() {
   "$work/provide" "$work" demo demo-backup 20Gi # the operator makes the claim
   "$build/bin/fairlead" install --local-machines --aws --kubeconfig "$KUBECONFIG" > "$work/install.log" 2>&1 || { cat "$work/install.log" >&2; fail 'fairlead install'; }
   tell 'fairlead install: done'
+  "$SCENARIO_KUBECTL" -n fairlead-system create secret generic fairlead-aws-ca --from-file=ca.crt="$work/aws-ca.crt" --from-file=ca.key="$work/aws-ca.key" > /dev/null
   # The controllers act under rights of their own, not the administrator's.
   server_kubeconfig
-  "$build/bin/fairlead-server" --engine=kubernetes --kubeconfig "$work/server.kubeconfig" --state-dir "$site" "${both_ranges[@]}" --namespace fairlead-system --health-listen 127.0.0.1:18080 --aws-listen 127.0.0.1:0 --notify-local --deep-health-check-seconds 6 --local-machines --node-ca-cert "$work/peer/pki/ca.crt" --node-ca-key "$work/peer/pki/ca.key" \
+  "$build/bin/fairlead-server" --engine=kubernetes --kubeconfig "$work/server.kubeconfig" --state-dir "$site" "${both_ranges[@]}" --namespace fairlead-system --health-listen 127.0.0.1:18080 --aws-listen 127.0.0.1:$aws_port --notify-local --deep-health-check-seconds 6 --local-machines --node-ca-cert "$work/peer/pki/ca.crt" --node-ca-key "$work/peer/pki/ca.key" \
     > "$work/server.log" 2>&1 &
   server=$!
   # Objects with finalizers need the controllers until they are gone, so the server ends last.

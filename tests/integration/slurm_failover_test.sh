@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Three heads and a witness, and two and a witness, with the real slurmctld: whatever happens to the head that serves, another one does, what was confirmed is there under its id, no id is given twice, what runs runs on.
-#   slurm_failover_test.sh BUILD_DIR   (as root)     FAIRLEAD_ROUNDS: of each kind (20, of three that are variants of others 3, with two heads 8)     FAIRLEAD_FAULTS: which, one after the other on one cluster (all, on several)
+#   slurm_failover_test.sh BUILD_DIR   (as root)     FAIRLEAD_ROUNDS: of each kind (8, of three that are variants of others 3, with two heads 4)     FAIRLEAD_FAULTS: which, one after the other on one cluster (all, on several)
 #   FAIRLEAD_FULL=1: 200 rounds of each (with two heads 100), on clusters of 50 rounds and one fault, four at once: an hour of two cores
 #   FAIRLEAD_ACCOUNTING: with slurmdbd and its database beside the heads also where the fault is another
 #   FAIRLEAD_TIMES: a file for a line "fault seconds confirmed-before-it lost twice ended both" of each round; both: confirmations that were asked of the head that served before, after another one had started its slurmctld; with two
@@ -53,8 +53,8 @@ own_machine "$0" "$build"
 # shellcheck source=tests/slurm_heads.sh
 . "$(dirname "$0")/../slurm_heads.sh"
 rounds_of() { # KIND
-  local sample=20
-  [ "$heads" = 3 ] || sample=8
+  local sample=8
+  [ "$heads" = 3 ] || sample=4
   [[ " freeze mute planned " != *" $1 "* ]] || sample=3
   echo "${FAIRLEAD_ROUNDS:-$sample}"
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// scenario.json by the AWS SDK for JavaScript; see scenario.py for what a step says.
-//   scenario.mjs FOLDER-OF-node_modules SCENARIO ACCOUNT
+// A scenario by the AWS SDK for JavaScript; see scenario.py for what a step says.
+//   scenario.mjs FOLDER-OF-node_modules SCENARIO ACCOUNT [NAME=VALUE...]
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 
-const [folder, file, account] = process.argv.slice(2);
+const [folder, file, account, ...given] = process.argv.slice(2);
+const pause = 1000 * Number(process.env.SCENARIO_PAUSE ?? "0.2"), patience = 1000 * Number(process.env.FAIRLEAD_PATIENCE ?? "2");
 const require = createRequire(folder + "/");
 const services = { sagemaker: [require("@aws-sdk/client-sagemaker"), "SageMakerClient"], sts: [require("@aws-sdk/client-sts"), "STSClient"], iam: [require("@aws-sdk/client-iam"), "IAMClient"], eks: [require("@aws-sdk/client-eks"), "EKSClient"] };
 
@@ -22,7 +23,7 @@ const same = (got, want) => {
 };
 const differences = (answer, wanted = {}) => Object.entries(wanted).filter(([path, want]) => !same(part(answer, path), want)).map(([path, want]) => `${path}: want ${text(want)}, got ${text(part(answer, path))}`);
 
-const names = { account };
+const names = { account, ...Object.fromEntries(given.map((one) => [one.slice(0, one.indexOf("=")), one.slice(one.indexOf("=") + 1)])) };
 let credentials;
 let number = 0;
 for (const raw of JSON.parse(readFileSync(file, "utf8"))) {
@@ -30,7 +31,7 @@ for (const raw of JSON.parse(readFileSync(file, "utf8"))) {
   for (const key of ["input", "expect", "until", "message"]) if (key in step) step[key] = filled(step[key], names);
   const title = `${++number} ${step.operation}`;
   const [library, client] = services[step.service];
-  const end = Date.now() + 60_000;
+  const end = Date.now() + (step.seconds ?? 30) * patience;
   let answer, refused, waits;
   for (;;) {
     answer = {}, refused = undefined;
@@ -39,9 +40,9 @@ for (const raw of JSON.parse(readFileSync(file, "utf8"))) {
     } catch (error) {
       refused = error;
     }
-    waits = refused ? [] : differences(answer, step.until);
+    waits = refused ? [] : step.error && step.until ? [`want ${step.error}, got ${text(answer)}`] : differences(answer, step.until);
     if (waits.length === 0 || Date.now() > end) break;
-    await new Promise((done) => setTimeout(done, 200));
+    await new Promise((done) => setTimeout(done, pause));
   }
   const wrong = [...waits];
   if (step.error) {

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs scenario.json by boto3 or by the AWS CLI, with the credentials of the environment.
+"""Runs a scenario by boto3 or by the AWS CLI, with the credentials of the environment.
 
-  scenario.py boto3|cli SCENARIO ACCOUNT
-Each step calls an operation; `expect` compares parts of the answer ("A.0.B", with * at either end of a text), `until` asks again until they hold, `error` and `message` are
-those of a refusal, `save` keeps parts for later steps ("$name"), `become` goes on with the credentials of the answer, or with the first ones again.
+  scenario.py boto3|cli SCENARIO ACCOUNT [NAME=VALUE...]
+Each step calls an operation; `expect` compares parts of the answer ("A.0.B", with * at either end of a text), `until` asks again until they hold (for `seconds`, 30 if not said, times FAIRLEAD_PATIENCE, 2 if not said), `error` and
+`message` are those of a refusal (with `until` given as {}: which may be long in coming), `save` keeps parts for later steps ("$name"), `become` goes on with the credentials of the answer, or with the
+first ones again. $account and what is given as NAME=VALUE are known from the beginning.
 """
 import fnmatch
 import json
@@ -92,20 +93,23 @@ def main():
     call = {"boto3": by_boto3, "cli": by_cli}[sys.argv[1]]
     with open(sys.argv[2], encoding="utf-8") as file:
         steps = json.load(file)
-    names, credentials = {"account": sys.argv[3]}, {}
+    names, credentials = {"account": sys.argv[3], **dict(given.split("=", 1) for given in sys.argv[4:])}, {}
+    pause, patience = float(os.environ.get("SCENARIO_PAUSE", "0.2")), int(os.environ.get("FAIRLEAD_PATIENCE", "2"))
     for number, step in enumerate(steps, 1):
         step = {key: filled(value, names) if key in ("input", "expect", "until", "message") else value for key, value in step.items()}
         title = f"{number} {step['operation']}"
-        end = time.monotonic() + 60
+        end = time.monotonic() + step.get("seconds", 30) * patience
         while True:
             try:
                 answer, refused = call(step["service"], step["operation"], step["input"], credentials), None
             except Refused as error:
                 answer, refused = {}, error
             waits = differences(answer, step.get("until", {})) if refused is None else []
+            if refused is None and "error" in step and "until" in step:
+                waits = [f"want {step['error']}, got {answer}"]
             if not waits or time.monotonic() > end:
                 break
-            time.sleep(0.2)
+            time.sleep(pause)
         wrong = list(waits)
         if "error" in step:
             if refused is None:
