@@ -91,9 +91,9 @@ hyp_says '"Cluster": "eks-hyp"' list-cluster
 hyp_says eks-hyp describe cluster eks-hyp
 hyp_says '' set-cluster-context --cluster-name eks-hyp
 hyp_says cluster/fairlead get-cluster-context
-hyp_says 'Successfully submitted' create hyp-pytorch-job --job-name one --namespace four --image busybox:1 --pull-policy IfNotPresent --replica-count 1 --command '[sh, -c, "echo trained by $HOSTNAME"]'
+hyp_says 'Successfully submitted' create hyp-pytorch-job --job-name one --namespace four --image busybox:1 --pull-policy IfNotPresent --replica-count 1 --command '[hostname]'
 until_true 60 'it completes' says Completed h describe hyp-pytorch-job --job-name one --namespace four
-hyp_says 'trained by one-pod-0' get-logs hyp-pytorch-job --job-name one --pod-name one-pod-0 --namespace four
+hyp_says one-pod-0 get-logs hyp-pytorch-job --job-name one --pod-name one-pod-0 --namespace four
 hyp_says 'Successful deleted' delete hyp-pytorch-job --job-name one --namespace four
 as "$clients/bin/aws" eks delete-access-entry --cluster-name fairlead --principal-arn "$user" > /dev/null
 as "$clients/bin/aws" sagemaker delete-cluster --cluster-name eks-hyp > /dev/null
