@@ -23,7 +23,9 @@ std::string_view role_name(std::string_view arn) {
 // How `principal` names this caller. `widely`: for a Deny.
 Grant names(const Principal& principal, const Caller& caller, bool widely) {
   switch (principal.type) {
-    case Principal::Type::Everyone: return Grant::Broad;
+    // Whom a provider vouches for is let in by the provider's name alone: tokens of everybody's are too many.
+    case Principal::Type::Everyone: return caller.type == Caller::Type::Federated && !widely ? Grant::None : Grant::Broad;
+    case Principal::Type::Federated: return caller.type == Caller::Type::Federated && principal.value == caller.arn ? Grant::Direct : Grant::None;
     case Principal::Type::Service: return caller.type == Caller::Type::Service && principal.value == caller.arn ? Grant::Direct : Grant::None;
     case Principal::Type::Aws: {
       if (caller.account.empty()) return Grant::None;
@@ -50,7 +52,8 @@ bool excepted(const std::vector<Principal>& principals, const Caller& caller) {
   switch (caller.type) {
     case Caller::Type::Anonymous: return false;
     case Caller::Type::Root: return account;
-    case Caller::Type::Service: return self;
+    case Caller::Type::Service:
+    case Caller::Type::Federated: return self;
     case Caller::Type::User: return account && self;
     case Caller::Type::Role: return account && role && (self || caller.arn == caller.role_arn);
   }
@@ -113,6 +116,10 @@ Result<Caller> read_caller(std::string_view text) {
         out.type = Caller::Type::Role, out.role_arn = text;
         return out;
       }
+      if (iam && rest.starts_with("oidc-provider/") && rest.size() > 14) {
+        out.type = Caller::Type::Federated, out.account.clear();
+        return out;
+      }
       const std::size_t slash = rest.rfind('/');
       if (sts && rest.starts_with("assumed-role/") && slash > 13 && slash + 1 < rest.size()) {
         const std::string_view partition = text.substr(4, text.find(':', 4) - 4);
@@ -124,7 +131,7 @@ Result<Caller> read_caller(std::string_view text) {
     out.type = Caller::Type::Service;
     return out;
   }
-  return fail(Code::Invalid, fmt::format("\"{}\" is no caller; say arn:aws:iam::111122223333:user/NAME, ...:role/NAME, arn:aws:sts::111122223333:assumed-role/NAME/SESSION, an account of twelve digits (its root), a service such as ec2.amazonaws.com, or anonymous", text));
+  return fail(Code::Invalid, fmt::format("\"{}\" is no caller; say arn:aws:iam::111122223333:user/NAME, ...:role/NAME, arn:aws:sts::111122223333:assumed-role/NAME/SESSION, an account of twelve digits (its root), a service such as ec2.amazonaws.com, arn:aws:iam::111122223333:oidc-provider/HOST (whom that provider vouches for), or anonymous", text));
 }
 
 void fill_keys(Call& call) {
@@ -137,8 +144,9 @@ void fill_keys(Call& call) {
     if (lower(call.action).starts_with("kms:")) call.keys.set_default("kms:CallerAccount", caller.account);
   }
   constexpr std::array types{"Anonymous", "Account", "User", "AssumedRole", "Service"};
-  if (caller.type != Caller::Type::Service) call.keys.set_default("aws:PrincipalType", types[static_cast<std::size_t>(caller.type)]);
-  else call.keys.set_default("aws:PrincipalServiceName", caller.arn);
+  if (caller.type == Caller::Type::Service) call.keys.set_default("aws:PrincipalServiceName", caller.arn);
+  else if (caller.type == Caller::Type::Federated) call.keys.set_default("aws:FederatedProvider", caller.arn);
+  else call.keys.set_default("aws:PrincipalType", types[static_cast<std::size_t>(caller.type)]);
   call.keys.set_default("aws:PrincipalIsAWSService", caller.type == Caller::Type::Service ? "true" : "false");
   if (caller.type == Caller::Type::User) call.keys.set_default("aws:username", caller.arn.substr(caller.arn.rfind('/') + 1));
   call.keys.set_default("aws:ViaAWSService", "false");

@@ -16,14 +16,14 @@
 namespace fairlead::iam {
 
 struct Caller {
-  enum class Type : std::uint8_t { Anonymous, Root, User, Role, Service };
+  enum class Type : std::uint8_t { Anonymous, Root, User, Role, Service, Federated };
   Type type = Type::Anonymous;
-  std::string arn;       // of the user, the session of a role, the role itself, the account's root; of a service its name
+  std::string arn;       // of the user, the session of a role, the role itself, the account's root; of a service its name; Federated: of the identity provider
   std::string role_arn;  // Role: of the role
   bool role_guessed = false;  // its path is not known: role_arn has none. A Deny that names a role of this name and account is meant; an Allow has to name it whole
-  std::string account;   // twelve digits; empty: a service, nobody
+  std::string account;   // twelve digits; empty: a service, one whom a provider vouches for, nobody
 };
-// "arn:aws:iam::111122223333:user/ada", ":role/NAME", ":root", "arn:aws:sts::111122223333:assumed-role/NAME/SESSION" (its role's path is not known), "111122223333" (its root), "ec2.amazonaws.com", "anonymous". Invalid: anything else.
+// "arn:aws:iam::111122223333:user/ada", ":role/NAME", ":root", "arn:aws:sts::111122223333:assumed-role/NAME/SESSION" (its role's path is not known), "111122223333" (its root), "ec2.amazonaws.com", "arn:aws:iam::111122223333:oidc-provider/HOST/PATH" (whom that provider vouches for), "anonymous". Invalid: anything else.
 Result<Caller> read_caller(std::string_view text);
 
 struct Call {

@@ -424,5 +424,27 @@ TEST(DecideProperties, KeysThatNobodyKnowsNeverAllow) {
   EXPECT_GT(lost, 3u);
 }
 
+// Whom an identity provider vouches for is let in by its name alone, and by conditions on what it says.
+TEST(Federated, IsLetInByItsProviderAlone) {
+  const std::string of = "arn:aws:iam::111122223333:oidc-provider/kubernetes.default.svc.cluster.local";
+  const auto outcome = [&](const std::string& statements, const std::string& who = "arn:aws:iam::111122223333:oidc-provider/kubernetes.default.svc.cluster.local") {
+    const Bundle trust = bundle(statements, PolicyKind::Resource);
+    Call asked{.caller = *read_caller(who), .action = "sts:AssumeRoleWithWebIdentity", .resource = "arn:aws:iam::111122223333:role/r", .resource_account = {}, .keys = {}};
+    asked.keys.set("kubernetes.default.svc.cluster.local:sub", {"system:serviceaccount:ml:train"});
+    fill_keys(asked);
+    return decide(asked, {.identity = nullptr, .boundary = nullptr, .session = nullptr, .resource = &trust, .resource_must_allow = true}).outcome;
+  };
+  const std::string allow = R"({"Effect": "Allow", "Action": "sts:AssumeRoleWithWebIdentity", "Principal": )";
+  EXPECT_EQ(outcome(allow + R"({"Federated": ")" + of + R"("}})"), Outcome::Allowed);
+  EXPECT_EQ(outcome(allow + R"({"Federated": ")" + of + R"("}, "Condition": {"StringEquals": {"kubernetes.default.svc.cluster.local:sub": "system:serviceaccount:ml:train"}}})"), Outcome::Allowed);
+  EXPECT_EQ(outcome(allow + R"({"Federated": ")" + of + R"("}, "Condition": {"StringEquals": {"kubernetes.default.svc.cluster.local:sub": "system:serviceaccount:ml:eval"}}})"), Outcome::ImplicitDeny);
+  EXPECT_EQ(outcome(allow + R"({"Federated": ")" + of + R"("}})", "arn:aws:iam::111122223333:oidc-provider/elsewhere"), Outcome::ImplicitDeny);
+  EXPECT_EQ(outcome(allow + R"({"Federated": ")" + of + R"("}})", "arn:aws:iam::111122223333:user/ada"), Outcome::ImplicitDeny);
+  for (const char* const principal : {R"("*"})", R"({"AWS": "*"}})", R"({"AWS": "111122223333"}})", R"({"AWS": "arn:aws:iam::111122223333:root"}})", R"({"Service": "sts.amazonaws.com"}})"}) EXPECT_EQ(outcome(allow + principal), Outcome::ImplicitDeny) << principal;
+  EXPECT_EQ(outcome(allow + R"({"Federated": ")" + of + R"("}}, {"Effect": "Deny", "Action": "*", "Principal": "*"})"), Outcome::ExplicitDeny);
+  EXPECT_EQ(outcome(allow + R"({"Federated": ")" + of + R"("}}, {"Effect": "Deny", "Action": "*", "NotPrincipal": {"Federated": ")" + of + R"("}})"), Outcome::Allowed);
+  EXPECT_EQ(outcome(allow + R"({"Federated": ")" + of + R"("}}, {"Effect": "Deny", "Action": "*", "NotPrincipal": {"Federated": "arn:aws:iam::111122223333:oidc-provider/elsewhere"}})"), Outcome::ExplicitDeny);
+}
+
 }  // namespace
 }  // namespace fairlead::iam
