@@ -3,6 +3,7 @@
 
 #include "api/cluster.h"
 #include "api/identity_crds.h"
+#include "api/pod_identity.h"
 #include "api/queue_crds.h"
 #include "api/stack.h"
 #include "api/team_crds.h"
@@ -230,6 +231,7 @@ std::vector<Json> crds() {
   all.push_back(cluster_event_crd());
   all.push_back(training_plan_crd());
   all.push_back(stack_crd());
+  all.push_back(pod_identity::association_crd());
   all.push_back(training_crd());
   for (Json& crd : queue_crds()) all.push_back(std::move(crd));
   return all;

@@ -8,6 +8,7 @@
 #include "api/cluster.h"
 #include "api/crds.h"
 #include "api/node_set.h"
+#include "api/pod_identity.h"
 #include "api/stack.h"
 #include "api/team_crds.h"
 #include "api/training_plan.h"
@@ -170,8 +171,24 @@ kube::Access aws_access(const std::string& space) {
       .may(all, teams::quotas)
       .may({"get", "list", "watch", "create", "patch", "delete"}, resources::secrets, "", space)
       .may({"create"}, resources::config_maps, "", space)
-      .may({"get", "patch"}, resources::config_maps, "", space, {settings_name});
+      .may({"get", "patch"}, resources::config_maps, "", space, {settings_name})
+      // Credentials of pods: whose token it is, which role their accounts have, and that the API asks about new ones.
+      .may({"create"}, pod_identity::token_reviews)
+      .may({"get"}, resources::service_accounts)
+      .may({"get", "list", "create", "update", "delete"}, pod_identity::associations)
+      .may({"create"}, pod_identity::mutating_webhooks)
+      .may({"patch"}, pod_identity::mutating_webhooks, "", "", {pod_identity::webhook_name});
   return access;
+}
+
+std::vector<kube::Json> node_settings_role(const std::string& space) {
+  constexpr const char *rbac = "rbac.authorization.k8s.io", *name = "fairlead-aws-settings";
+  const auto object = [&](const char* kind) { return kube::Json::object({{"apiVersion", std::string(rbac) + "/v1"}, {"kind", kind}, {"metadata", kube::Json::object({{"name", name}, {"namespace", space}})}}); };
+  const kube::Access access = kube::Access().may({"get"}, kube::resources::config_maps, "", space, {settings_name});
+  kube::Json binding = object("RoleBinding");
+  binding.set("roleRef", kube::Json::object({{"apiGroup", rbac}, {"kind", "Role"}, {"name", name}}));
+  binding.set("subjects", kube::Json::array({kube::Json::object({{"apiGroup", rbac}, {"kind", "Group"}, {"name", "system:nodes"}})}));
+  return {object("Role").set("rules", kube::role_rules(access, space)), std::move(binding)};
 }
 
 std::string random_key_id(std::string_view begin) {

@@ -45,6 +45,8 @@ std::optional<AccessKey> read_key(const kube::Json& secret);
 kube::Json write_key(const AccessKey& key, const std::string& space);
 // What the AWS face asks of a cluster's API (settings and keys in `space`): roles are made from it.
 kube::Access aws_access(const std::string& space);
+// A Role and its RoleBinding: nodes read the site's settings, to hand their pods' questions for credentials on. Nothing in them is secret.
+std::vector<kube::Json> node_settings_role(const std::string& space);
 inline constexpr const char* aws_service = "fairlead-aws";  // by which it is reached in a cluster
 inline constexpr int aws_port = 6444;                       // of pods
 

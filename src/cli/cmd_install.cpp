@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "api/identity_crds.h"
+#include "api/pod_identity.h"
 #include "api/queue_crds.h"
 #include "api/training_crd.h"
 #include "api/team_crds.h"
@@ -296,7 +297,7 @@ Result<void> release(Session& session, const kube::Resource& resource, const cha
 Result<void> purge_aws(Session& session, const std::string& space) {
   auto keys = session.list(resources::secrets, space);
   if (!keys) return pass(std::move(keys.error()), "look for access keys");
-  std::vector<std::pair<const kube::Resource*, std::string>> all{{&resources::secrets, api::identities::sessions_name}, {&resources::secrets, api::identities::authority_name}, {&resources::config_maps, api::identities::settings_name}};
+  std::vector<std::pair<const kube::Resource*, std::string>> all{{&resources::secrets, api::identities::sessions_name}, {&resources::secrets, api::identities::authority_name}, {&resources::secrets, api::pod_identity::webhook_secret}, {&resources::config_maps, api::identities::settings_name}};
   for (const Json& key : *keys)
     if (key["type"].string() == api::identities::key_type) all.emplace_back(&resources::secrets, kube::name_of(key));
   for (const auto& [resource, name] : all)
@@ -368,6 +369,12 @@ Result<int> uninstall(Context& context, const UninstallOptions& options) {
     }
   }
   if (auto done = prune(*session, {}, options.dry_run); !done) return std::unexpected(std::move(done.error()));
+  // Nobody answers about new pods any more.
+  if (auto there = look(*session, Json::object({{"apiVersion", api::pod_identity::mutating_webhooks.api_version()}, {"kind", api::pod_identity::mutating_webhooks.kind}, {"metadata", Json::object({{"name", api::pod_identity::webhook_name}})}})); there && *there) {
+    if (!options.dry_run)
+      if (auto gone = session->api().remove(api::pod_identity::mutating_webhooks, {"", api::pod_identity::webhook_name}); !gone && gone.error().code != Code::NotFound) return pass(std::move(gone.error()), api::pod_identity::webhook_name);
+    fmt::print("{} {}\n", place_of(**there), options.dry_run ? "would be removed" : "removed");
+  }
   // Nobody decides any more: no work may be refused for want of a decision.
   for (const auto* const kind : {&resources::admission_policy_bindings, &resources::admission_policies}) {
     auto made = session->list(*kind, "", std::string(api::teams::made_label) + "=true");

@@ -207,6 +207,11 @@ std::vector<Json> install_manifests(const InstallOptions& options, const kube::A
   for (const auto& space : spaces) out.push_back(binding(kName, space, options.space));
   if (options.local_nodes)
     for (Json& one : local_node_role()) out.push_back(std::move(one));
+  if (options.local_nodes && options.aws)
+    for (Json& one : api::identities::node_settings_role(options.space)) {
+      one.set("metadata", metadata(kube::name_of(one), options.space));
+      out.push_back(std::move(one));
+    }
   if (options.replicas > 0 && options.watch_namespace.empty()) out.push_back(server_service(options, api::queue_webhook_name, "webhooks"));
   if (options.replicas > 0 && options.aws) out.push_back(server_service(options, api::identities::aws_service, "aws"));
   if (options.replicas > 0) out.push_back(deployment(options));

@@ -34,7 +34,7 @@ TEST(Install, MakesThingsInTheOrderInWhichTheyAreNeeded) {
   EXPECT_THAT(titles(install_manifests({}, some_access(""))),
               ElementsAre("Namespace fairlead-system", "CustomResourceDefinition machines.fairlead.dev", "CustomResourceDefinition slurmclusters.slurm.nebius.ai", "CustomResourceDefinition nodesets.slurm.nebius.ai", "CustomResourceDefinition activechecks.slurm.nebius.ai",
                           "CustomResourceDefinition notificationtopics.fairlead.dev", "CustomResourceDefinition notifications.fairlead.dev",
-                          "CustomResourceDefinition schedulerconfigs.fairlead.dev", "CustomResourceDefinition computequotas.fairlead.dev", "CustomResourceDefinition inquiries.fairlead.dev", "CustomResourceDefinition identities.fairlead.dev", "CustomResourceDefinition clusters.fairlead.dev", "CustomResourceDefinition instances.fairlead.dev", "CustomResourceDefinition clusterevents.fairlead.dev", "CustomResourceDefinition trainingplans.fairlead.dev", "CustomResourceDefinition stacks.fairlead.dev", "CustomResourceDefinition hyperpodpytorchjobs.sagemaker.amazonaws.com",
+                          "CustomResourceDefinition schedulerconfigs.fairlead.dev", "CustomResourceDefinition computequotas.fairlead.dev", "CustomResourceDefinition inquiries.fairlead.dev", "CustomResourceDefinition identities.fairlead.dev", "CustomResourceDefinition clusters.fairlead.dev", "CustomResourceDefinition instances.fairlead.dev", "CustomResourceDefinition clusterevents.fairlead.dev", "CustomResourceDefinition trainingplans.fairlead.dev", "CustomResourceDefinition stacks.fairlead.dev", "CustomResourceDefinition podidentityassociations.fairlead.dev", "CustomResourceDefinition hyperpodpytorchjobs.sagemaker.amazonaws.com",
                           "CustomResourceDefinition resourceflavors.kueue.x-k8s.io", "CustomResourceDefinition topologies.kueue.x-k8s.io", "CustomResourceDefinition workloadpriorityclasses.kueue.x-k8s.io",
                           "CustomResourceDefinition admissionchecks.kueue.x-k8s.io", "CustomResourceDefinition cohorts.kueue.x-k8s.io", "CustomResourceDefinition clusterqueues.kueue.x-k8s.io",
                           "CustomResourceDefinition localqueues.kueue.x-k8s.io", "CustomResourceDefinition workloads.kueue.x-k8s.io",
@@ -92,6 +92,16 @@ TEST(Install, LocalNodesSeeNoSecrets) {
     if (kube::name_of(one) != "fairlead-local-nodes") continue;
     EXPECT_THAT(print_json(one), testing::Not(testing::AnyOf(HasSubstr("secrets"), HasSubstr("create"), HasSubstr("\"*\""))));
   }
+}
+
+TEST(Install, LocalNodesReadTheAwsSettingsAndNoOtherMap) {
+  const auto manifests = install_manifests({.replicas = 0, .aws = true, .local_nodes = true}, some_access(""));
+  EXPECT_THAT(titles(manifests), testing::IsSupersetOf({"Role fairlead-system/fairlead-aws-settings", "RoleBinding fairlead-system/fairlead-aws-settings"}));
+  for (const auto& one : manifests) {
+    if (kube::name_of(one) != "fairlead-aws-settings" || one["kind"].string() != "Role") continue;
+    EXPECT_EQ(one["rules"], *kube::parse_json(R"([{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["fairlead-aws"], "verbs": ["get"]}])"));
+  }
+  EXPECT_THAT(titles(install_manifests({.replicas = 0, .local_nodes = true}, some_access(""))), testing::Not(Contains("Role fairlead-system/fairlead-aws-settings")));
 }
 
 TEST(Install, EverythingButUsersThingsIsMarkedAsOurs) {

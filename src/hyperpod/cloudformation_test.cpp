@@ -45,7 +45,7 @@ std::string changed(const std::string& what, const std::string& by) {
 class CloudFormationApi : public testing::Test {
  protected:
   CloudFormationApi() {
-    site.identity("Role", "node", {});
+    site.node_role("node");
     ada = site.user("ada", {everything});
   }
   TestSite::Said call(const char* action, Form form, const Credentials* who = nullptr) {
@@ -388,7 +388,7 @@ TEST_F(CloudFormationApi, AnUpdateAsksForTrainingPlans) {
 }
 
 TEST_F(CloudFormationApi, AnUpdateMayGoBackOnlyToWhatItsCallerMayGive) {
-  site.identity("Role", "admin", {});
+  site.node_role("admin");
   const std::string gpu = "role/node', SlurmConfig: {NodeType: Compute";
   ASSERT_EQ(call("CreateStack", with(changed(gpu, "role/admin', SlurmConfig: {NodeType: Compute"))).status, 200);
   carry_out("CREATE_COMPLETE");

@@ -10,6 +10,7 @@
 #include "hyperpod/made_cluster.h"
 #include "hyperpod/paging.h"
 #include "hyperpod/plan_view.h"
+#include "hyperpod/trust.h"
 
 namespace fairlead::hyperpod {
 namespace {
@@ -35,10 +36,11 @@ Answer<void> refuse_unserved(const Sources& sources, const Site& site, const Jso
   return {};
 }
 
-// The caller hands these roles to the machines: he has to be allowed to, and they have to be there.
-Answer<void> check_roles(const Sources& sources, const Call& call, const Json& input) {
-  std::set<std::string> roles;
-  for (const Json& group : input["InstanceGroups"].items()) roles.insert(group["ExecutionRole"].string());
+// The caller hands these roles to the machines: he has to be allowed to, they have to be there, and to let the service have them. `source`: the cluster's ARN, as far as it is known.
+Answer<void> check_roles(const Sources& sources, const Call& call, const Json& input, const std::string& source) {
+  std::set<std::string> roles, execution;
+  for (const Json& group : input["InstanceGroups"].items()) execution.insert(group["ExecutionRole"].string());
+  roles = execution;
   if (input.has("ClusterRole")) roles.insert(input["ClusterRole"].string());
   iam::Keys keys;
   keys.set("iam:PassedToService", {"sagemaker.amazonaws.com"});
@@ -47,6 +49,16 @@ Answer<void> check_roles(const Sources& sources, const Call& call, const Json& i
     // The very role that he may pass: its account and path are part of its ARN.
     const auto identity = sources.directory.identity(api::identities::object_name(api::identities::Type::Role, arn.substr(arn.rfind('/') + 1)));
     if (identity == nullptr || identity->arn != arn) return invalid(fmt::format("Role {} not found: make it by CreateRole of IAM, or fairlead identity create --role (docs/identities.md)", arn));
+    iam::Keys about;
+    about.set("aws:SourceArn", {source});
+    // A role that scales the cluster is assumed by another service; one for both is fine.
+    const bool runs_nodes = execution.contains(arn);
+    const char* const service = runs_nodes ? "sagemaker.amazonaws.com" : "hyperpod.sagemaker.amazonaws.com";
+    std::string why = why_not_trusted(*identity, "sagemaker.amazonaws.com", "sts:AssumeRole", about, call.site, call.now);
+    if (!why.empty() && !runs_nodes) why = why_not_trusted(*identity, service, "sts:AssumeRole", about, call.site, call.now);
+    if (!why.empty())
+      return invalid(fmt::format("Could not assume role {}. Please ensure that the role exists and allows principal '{}' to assume the role ({}): add {{\"Effect\": \"Allow\", \"Principal\": {{\"Service\": \"{}\"}}, \"Action\": \"sts:AssumeRole\"}} to its trust policy, by UpdateAssumeRolePolicy of IAM or fairlead identity create --role {} --trust FILE (docs/identities.md)",
+                                 arn, service, why, service, identity->name));
   }
   return {};
 }
@@ -73,7 +85,7 @@ Answer<Json> cluster_to_make(const Sources& sources, const Call& call, const Jso
   }
   if (auto done = refuse_unserved(sources, call.site, input, true); !done) return std::unexpected(done.error());
   if (input["InstanceGroups"].items().empty()) return invalid("InstanceGroups: a cluster has at least one");
-  if (auto done = check_roles(sources, call, input); !done) return std::unexpected(done.error());
+  if (auto done = check_roles(sources, call, input, any); !done) return std::unexpected(done.error());
   if (auto done = check_plans(sources, call, "CreateCluster", input, Json()); !done) return std::unexpected(done.error());
   const std::string& name = input["ClusterName"].string();
   // A SlurmCluster of that name, in whatever namespace, takes none away: by its name the Cluster is meant.
@@ -148,7 +160,7 @@ Answer<void> apply_update(Json& cluster, const Json& input) {
 
 Answer<void> check_cluster_update(const Sources& sources, const Call& call, Json cluster, const Json& input) {
   if (auto done = refuse_unserved(sources, call.site, input, false); !done) return done;
-  if (auto done = check_roles(sources, call, input); !done) return done;
+  if (auto done = check_roles(sources, call, input, cluster_arn(call.site, cluster)); !done) return done;
   if (auto done = check_plans(sources, call, "UpdateCluster", input, cluster); !done) return done;
   return apply_update(cluster, input);
 }

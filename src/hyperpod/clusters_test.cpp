@@ -17,7 +17,7 @@ constexpr const char* role = "arn:aws:iam::111122223333:role/node";
 class MadeClusters : public testing::Test {
  protected:
   MadeClusters() {
-    site.identity("Role", "node", {});
+    site.node_role("node");
     ada = site.user("ada", {everything});
   }
   Json group(const std::string& name, const std::string& type, int count, const std::string& node_type, const std::string& partition = "") const {
@@ -222,9 +222,45 @@ TEST_F(MadeClusters, RolesHaveToBePassed) {
   EXPECT_EQ(site.call(eve, "CreateCluster", other).code, "AccessDeniedException");
 }
 
+TEST_F(MadeClusters, RolesHaveToTrustTheService) {
+  const auto with = [&](const char* name, const char* trust, const char* operation = "CreateCluster") {
+    site.identity("Role", "node", {}, trust == nullptr ? Json::object() : Json::object({{"trustPolicy", trust}}));
+    const auto said = call(operation, request(name));
+    return said.code + ": " + said.message;
+  };
+  for (const char* const trust : {static_cast<const char*>(nullptr),
+                                  R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"AWS": "111122223333"}, "Action": "sts:AssumeRole"}})",
+                                  R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}})",
+                                  R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:TagSession"}})",
+                                  R"({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}, {"Effect": "Deny", "Principal": "*", "Action": "sts:*"}]})",
+                                  R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole", "Condition": {"StringEquals": {"aws:SourceAccount": "999999999999"}}}})",
+                                  R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole", "Condition": {"ArnLike": {"aws:SourceArn": "arn:aws:sagemaker:fairlead-1:111122223333:notebook-instance/*"}}}})"}) {
+    const std::string said = with("ml", trust);
+    EXPECT_THAT(said, testing::StartsWith("ValidationException: Could not assume role arn:aws:iam::111122223333:role/node. Please ensure that the role exists and allows principal 'sagemaker.amazonaws.com' to assume the role")) << (trust == nullptr ? "none" : trust);
+    EXPECT_THAT(said, HasSubstr(R"("Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"})"));
+  }
+  EXPECT_TRUE(site.api.all("clusters").empty());
+  EXPECT_THAT(with("ml", R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Service": ["ec2.amazonaws.com", "sagemaker.amazonaws.com"]}, "Action": "sts:AssumeRole", "Condition": {"StringEquals": {"aws:SourceAccount": "111122223333"}, "ArnLike": {"aws:SourceArn": "arn:aws:sagemaker:*:111122223333:cluster/*"}}}})"), testing::StartsWith(": "));
+  site.index.put(object("ml"));
+  // What is given out again later is looked at again.
+  site.identity("Role", "node", {});
+  EXPECT_THAT(call("UpdateCluster", Json::object({{"ClusterName", "ml"}, {"InstanceGroups", request()["InstanceGroups"]}})).message, HasSubstr("Could not assume role"));
+}
+
+// A role for scaling is assumed by another service; one that serves both will do.
+TEST_F(MadeClusters, ARoleOfTheClusterTrustsAnotherService) {
+  const auto with = [&](const char* name, const char* service) {
+    site.identity("Role", "scale", {}, Json::object({{"trustPolicy", fmt::format(R"({{"Statement": {{"Effect": "Allow", "Principal": {{"Service": "{}"}}, "Action": "sts:AssumeRole"}}}})", service)}}));
+    return call("CreateCluster", request(name).set("ClusterRole", "arn:aws:iam::111122223333:role/scale")).message;
+  };
+  EXPECT_THAT(with("a", "ec2.amazonaws.com"), HasSubstr("allows principal 'hyperpod.sagemaker.amazonaws.com'"));
+  EXPECT_EQ(with("b", "hyperpod.sagemaker.amazonaws.com"), "");
+  EXPECT_EQ(with("c", "sagemaker.amazonaws.com"), "");
+}
+
 // The role that is found is the one that he may pass, path and all.
 TEST_F(MadeClusters, APathThatIsMadeUpPassesNoOtherRole) {
-  site.identity("Role", "admin", {});
+  site.node_role("admin");
   const auto bea = site.user("bea", {R"({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "sagemaker:*", "Resource": "*"}, {"Effect": "Allow", "Action": "iam:PassRole", "Resource": "arn:aws:iam::111122223333:role/dev/*"}]})"});
   Json input = request();
   for (Json& one : input.child("InstanceGroups").items()) one.set("ExecutionRole", "arn:aws:iam::111122223333:role/dev/admin");

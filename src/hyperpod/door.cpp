@@ -13,6 +13,7 @@
 #include "http/memory_tls.h"
 #include "hyperpod/cloudformation.h"
 #include "hyperpod/iam_service.h"
+#include "hyperpod/pod_associations.h"
 #include "hyperpod/secrets_manager.h"
 
 namespace fairlead::hyperpod {
@@ -51,8 +52,11 @@ void follow_identities(Directory& directory, const kube::Change& change) {
   if (change.after) directory.put_identity(*change.after);
   else directory.drop_identity(kube::name_of(change.object()));
 }
-FrontOptions with_services(const DoorOptions& door, kube::KubeApi& api, const Sources& sources) {
+FrontOptions with_services(const DoorOptions& door, kube::KubeApi& api, const Sources& sources, const Clock& clock, std::function<PodSite()> pod_site) {
   FrontOptions options = door.front;
+  options.review_account = [&api, &clock](std::string_view token, const std::string& audience) { return review_account_token(api, token, audience, clock.now()); };
+  options.association = [&api](const std::string& space, const std::string& account) { return find_association(api, space, account); };
+  options.pod_review = [&api, site = std::move(pod_site)](const Json& review) { return answer_pod_review(review, [&api](const kube::Resource& resource, const kube::ObjectKey& key) { return api.get(resource, key); }, site()); };
   options.eks_cluster = door.eks.name;
   options.eks = [&api, cluster = door.eks](const http::Request& request, const Call& call) { return answer_eks(request, call, api, cluster); };
   options.cloudformation = [sources](const std::string& action, const http::Query& form, const Call& call) { return answer_cloudformation(action, form, call, sources); };
@@ -120,6 +124,32 @@ Result<SessionSeal> settle_sessions(kube::KubeApi& api, const std::string& space
   return fail(Code::Unavailable, fmt::format("Secret {} comes and goes", key.text()));
 }
 
+Result<std::string> settle_pod_secret(kube::KubeApi& api, const std::string& space) {
+  const kube::ObjectKey key{space, api::pod_identity::webhook_secret};
+  for (int tries = 0; tries < 3; ++tries) {
+    const auto there = api.get(kube::resources::secrets, key);
+    if (there) {
+      const auto bytes = parse_base64((*there)["data"]["path"].string());
+      if (!bytes || bytes->size() < 16) return fail(Code::Invalid, fmt::format("Secret {}: data.path has no 16 bytes or more; delete it, and the next start makes another", key.text()));
+      return hex(*bytes);
+    }
+    if (there.error().code != Code::NotFound) return pass(there.error(), "read Secret " + key.text());
+    const auto made = api.create(kube::resources::secrets, Json::object({{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", Json::object({{"name", key.name}, {"namespace", space}})}, {"type", "Opaque"}, {"data", Json::object({{"path", base64(secret_bytes(32))}})}}));
+    if (!made && made.error().code != Code::Exists) return pass(made.error(), "make Secret " + key.text());
+  }
+  return fail(Code::Unavailable, fmt::format("Secret {} comes and goes", key.text()));
+}
+
+Result<void> settle_pod_webhook(kube::KubeApi& api, const PodWebhook& webhook) {
+  const Json wanted = pod_webhook_configuration(webhook);
+  const auto made = api.create(api::pod_identity::mutating_webhooks, wanted);
+  if (made) return {};
+  if (made.error().code != Code::Exists) return pass(made.error(), "make MutatingWebhookConfiguration " + kube::name_of(wanted));
+  const auto done = api.patch(api::pod_identity::mutating_webhooks, kube::key_of(wanted), kube::PatchType::Merge, Json::object({{"webhooks", wanted["webhooks"]}}));
+  if (!done) return pass(done.error(), "write MutatingWebhookConfiguration " + kube::name_of(wanted));
+  return {};
+}
+
 static void follow_cluster(ClusterIndex& index, const kube::Change& change) {
   if (change.after) index.put(*change.after);
   else index.drop(kube::key_of(change.object()));
@@ -136,7 +166,7 @@ Door::Door(kube::KubeApi& api, const Clock& clock, DoorOptions options, Site sit
       instances_(api, api::kInstances, "", [](const kube::Change&) {}),
       identities_(api, api::identities::identities, "", [this](const kube::Change& change) { follow_identities(directory_, change); }),
       keys_(api, kube::resources::secrets, options_.space, [this](const kube::Change& change) { follow_secret(change); }),
-      front_(model_, directory_, seal_, all_operations(sources_of(api)), clock, with_services(options_, api, sources_of(api))) {}
+      front_(model_, directory_, seal_, all_operations(sources_of(api)), clock, with_services(options_, api, sources_of(api), clock, [this] { return pod_site(); })) {}
 
 Sources Door::sources_of(kube::KubeApi& api) const { return {api, model_, clusters_.cache(), index_, nodes_.cache(), made_.cache(), instances_.cache(), directory_, options_.eks.name}; }
 
@@ -148,6 +178,11 @@ Result<std::unique_ptr<Door>> Door::open(kube::KubeApi& api, const Clock& clock,
   options.eks.created = site->founded;
   auto seal = settle_sessions(api, options.space);
   if (!seal) return std::unexpected(std::move(seal.error()));
+  if (options.pod_hook) {
+    auto secret = settle_pod_secret(api, options.space);
+    if (!secret) return std::unexpected(std::move(secret.error()));
+    options.front.pod_review_secret = std::move(*secret);
+  }
   std::unique_ptr<Door> door(new Door(api, clock, std::move(options), std::move(*site), std::move(*seal), std::move(*model)));
   const DoorOptions& chosen = door->options_;
   for (int i = 0; i < chosen.workers; ++i) door->workers_.emplace_back([self = door.get()](std::stop_token stop) { self->work(stop); });
@@ -155,6 +190,7 @@ Result<std::unique_ptr<Door>> Door::open(kube::KubeApi& api, const Clock& clock,
                                              [self = door.get()](http::Request request, std::shared_ptr<http::Exchange> exchange) { self->take(std::move(request), std::move(exchange)); });
   if (!server) return std::unexpected(std::move(server.error()));
   door->server_ = std::move(*server);
+  door->port_ = door->server_->port();
   if (auto done = door->publish(api); !done) return std::unexpected(done.error());
   return door;
 }
@@ -181,8 +217,8 @@ void Door::follow_secret(const kube::Change& change) {
 
 // On a thread of the server: what nobody can have signed gets no further.
 void Door::take(http::Request request, std::shared_ptr<http::Exchange> exchange) {
-  // Who is not known yet must not be told that nobody is.
-  if (!known()) return exchange->respond(Front::busy(request, "this server has just started and does not know its identities yet; try again"));
+  // Who is not known yet must not be told that nobody is. What pods get depends on nobody.
+  if (!known() && !request.target.path.starts_with(Front::pod_review_path)) return exchange->respond(Front::busy(request, "this server has just started and does not know its identities yet; try again"));
   if (auto refusal = front_.turn_away(request)) return exchange->respond(std::move(*refusal));
   std::unique_lock lock(mutex_);
   if (waiting_.size() >= most_waiting) {
@@ -210,15 +246,28 @@ void Door::work(std::stop_token stop) {
   }
 }
 
-Result<void> Door::publish(kube::KubeApi& api) const {
+std::string Door::own_endpoint() const {
+  if (!options_.endpoint.empty()) return options_.endpoint;
   // Everywhere is no address that a client can go to: this machine is, and the certificate says so.
   const bool everywhere = options_.address == "0.0.0.0" || options_.address == "::";
   const std::string host = everywhere ? "127.0.0.1" : options_.address.find(':') == std::string::npos ? options_.address : "[" + options_.address + "]";
-  if (everywhere && options_.endpoint.empty()) log_warn("AWS clients on other machines are not told where to go: say so by --aws-endpoint");
-  const std::string endpoint = options_.endpoint.empty() ? fmt::format("https://{}:{}", host, port()) : options_.endpoint;
+  return fmt::format("https://{}:{}", host, port_.load());
+}
+
+PodSite Door::pod_site() const {
+  PodSite out{.endpoint = {}, .region = directory_.site().region, .ca_pem = options_.authority.certificate_pem};
+  if (port_ != 0) out.endpoint = options_.pod_host.empty() ? own_endpoint() : fmt::format("https://{}:{}", options_.pod_host, port_.load());
+  return out;
+}
+
+Result<void> Door::publish(kube::KubeApi& api) const {
+  if (options_.endpoint.empty() && (options_.address == "0.0.0.0" || options_.address == "::")) log_warn("AWS clients on other machines are not told where to go: say so by --aws-endpoint");
   const kube::ObjectKey key{options_.space, api::identities::settings_name};
-  const Json patch = Json::object({{"data", Json::object({{"endpoint", endpoint}, {"ca.crt", options_.authority.certificate_pem}})}});
+  const Json patch = Json::object({{"data", Json::object({{"endpoint", own_endpoint()}, {"pod-endpoint", pod_site().endpoint}, {"ca.crt", options_.authority.certificate_pem}})}});
   if (const auto done = api.patch(kube::resources::config_maps, key, kube::PatchType::Merge, patch); !done) return pass(done.error(), "write ConfigMap " + key.text());
+  // Without it pods are made as before, and everything else works: an older role of this server lacks the right.
+  if (options_.pod_hook)
+    if (const auto done = settle_pod_webhook(api, {.url = own_endpoint(), .space = options_.space, .service = options_.pod_hook->service, .path = std::string(Front::pod_review_path) + options_.front.pod_review_secret, .ca_pem = options_.authority.certificate_pem}); !done) log_warn("pods get no AWS credentials of their service accounts", {{"why", done.error().message}});
   return {};
 }
 

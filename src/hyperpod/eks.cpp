@@ -10,6 +10,7 @@
 #include "hyperpod/eks_token.h"
 #include "hyperpod/entity.h"
 #include "hyperpod/paging.h"
+#include "hyperpod/pod_associations.h"
 
 namespace fairlead::hyperpod {
 namespace {
@@ -37,8 +38,9 @@ class Eks {
   Answer<EksAnswer> run() {
     const std::string operation = eks_operation(request_);
     const auto& path = request_.target.segments;
-    if (operation.empty()) return refuse("UnknownOperationException", "EKS: clusters, their access entries and add-ons are served here", 404);
+    if (operation.empty()) return refuse("UnknownOperationException", "EKS: clusters, their access entries, pod identity associations and add-ons are served here", 404);
     if (operation == "ListClusters") return list_clusters();
+    if (!association_operation(request_).empty()) return answer_association(operation, request_, call_, api_, cluster_);
     const std::string arn = eks_arn(call_.site, path[1]);
     const bool entries = path.size() > 2 && path[2] == "access-entries";
     std::string principal = path.size() > 3 && entries ? path[3] : "";
@@ -79,7 +81,9 @@ class Eks {
   }
 
   Json picture() const {
-    return Json::object({{"name", cluster_.name}, {"arn", eks_arn(call_.site, cluster_.name)}, {"createdAt", epoch(cluster_.created)}, {"version", cluster_.version}, {"endpoint", cluster_.endpoint}, {"status", "ACTIVE"},
+    Json identity = Json::object();
+    if (!cluster_.issuer.empty()) identity.set("oidc", Json::object({{"issuer", cluster_.issuer}}));
+    return Json::object({{"name", cluster_.name}, {"identity", std::move(identity)}, {"arn", eks_arn(call_.site, cluster_.name)}, {"createdAt", epoch(cluster_.created)}, {"version", cluster_.version}, {"endpoint", cluster_.endpoint}, {"status", "ACTIVE"},
                          {"certificateAuthority", Json::object({{"data", base64(cluster_.ca_pem)}})}, {"accessConfig", Json::object({{"authenticationMode", "API"}})}, {"tags", Json::object()}});
   }
 
@@ -206,6 +210,7 @@ std::string eks_operation(const http::Request& request) {
   const bool get = method == "GET", post = method == "POST";
   if (path.size() == 1) return get ? "ListClusters" : "";
   if (path.size() == 2) return get ? "DescribeCluster" : "";
+  if (const std::string operation = association_operation(request); !operation.empty()) return operation;
   if (path[2] == "addons") return !get ? "" : path.size() == 3 ? "ListAddons" : path.size() == 4 ? "DescribeAddon" : "";
   if (path[2] != "access-entries") return "";
   if (path.size() == 3) return get ? "ListAccessEntries" : post ? "CreateAccessEntry" : "";

@@ -13,6 +13,7 @@ struct EksCluster {
   std::string name = "fairlead";
   std::string endpoint, ca_pem;     // as clients reach its API
   std::string version;              // "1.33"
+  std::string issuer = {};          // of tokens of its service accounts, as trust policies name it: "https://HOST/PATH"; empty: not known
   Instant created{};
 };
 std::string eks_arn(const Site& site, const std::string& cluster);
@@ -21,7 +22,7 @@ struct EksAnswer {
   int status = 200;
   Json body;
 };
-// Method and path as in EKS's REST API: /clusters, /clusters/NAME, its /access-entries, /addons. Errors have EKS's names and statuses (ResourceNotFoundException 404, ResourceInUseException 409).
+// Method and path as in EKS's REST API: /clusters, /clusters/NAME, its /access-entries, /pod-identity-associations, /addons. Errors have EKS's names and statuses (ResourceNotFoundException 404, ResourceInUseException 409).
 Answer<EksAnswer> answer_eks(const http::Request& request, const Call& call, kube::KubeApi& api, const EksCluster& cluster);
 // "DescribeCluster", ... for the audit; empty: no such operation.
 std::string eks_operation(const http::Request& request);

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 
+#include "api/pod_identity.h"
 #include "base/encoding.h"
 #include "base/rng.h"
 #include "hyperpod/cloudformation.h"
 #include "hyperpod/eks.h"
 #include "hyperpod/eks_token.h"
 #include "hyperpod/iam_service.h"
+#include "hyperpod/pod_associations.h"
 #include "hyperpod/query_protocol.h"
 #include "hyperpod/s3.h"
 #include "hyperpod/secrets_manager.h"
@@ -24,6 +26,9 @@ namespace {
 constexpr std::string_view target_prefix = "SageMaker.";
 constexpr const char* json_type = "application/x-amz-json-1.1";
 constexpr std::size_t most_review_bytes = 32 << 10;
+constexpr std::size_t most_exchange_bytes = 32 << 10;  // of a form with a token, or of the headers that matter
+constexpr double exchanges_per_second = 50;            // of tokens, from one bucket of addresses: each asks the API
+constexpr std::size_t exchange_buckets = 256;
 constexpr std::size_t most_told = 1024;     // of each text in the audit
 constexpr double nobodys_per_second = 20;   // refusals of nobody that the audit is told of; the rest is counted
 
@@ -71,12 +76,30 @@ std::string service_of(const http::Request& request) {
   return http::find(request.headers, "x-amz-target").empty() && http::find(request.headers, "content-type").starts_with("application/x-www-form-urlencoded") ? "sts" : "sagemaker";
 }
 
+// Whom nobody has signed for, and who shows a token of his pod instead.
+bool is_web_identity(const http::Request& request) {
+  if (request.method != "POST" || request.target.path != "/" || !http::find(request.headers, "authorization").empty() || !http::find(request.headers, "content-type").starts_with("application/x-www-form-urlencoded")) return false;
+  return request.body.starts_with("Action=AssumeRoleWithWebIdentity&") || request.body.find("&Action=AssumeRoleWithWebIdentity") != request.body.npos;
+}
+// Not a bucket "v1" of S3: that is signed.
+bool is_credentials(const http::Request& request) { return request.target.path == api::pod_identity::credentials_path && request.method == "GET" && request.target.query.empty() && !http::find(request.headers, "authorization").starts_with("AWS4-"); }
+
+// As agents of EKS say it: SDKs show people the text.
+http::Response credentials_error(const AwsError& error, const std::string& id) {
+  int status = error.status;
+  for (const char* const denied : {"AccessDeniedException", "InvalidIdentityToken", "ExpiredTokenException"})
+    if (error.code == denied) status = 403;
+  if (error.code == "ThrottlingException") status = 429;
+  if (error.code == "IDPCommunicationError") status = 503;
+  return {.status = status, .headers = {{"Content-Type", "application/json"}, {"x-amzn-RequestId", id}, {"x-amzn-ErrorType", error.code}, {"Cache-Control", "no-store"}}, .body = kube::print_json(Json::object({{"code", error.code}, {"message", error.message}})), .parts = {}};
+}
+
 }  // namespace
 
 struct Front::Said {
   std::string source = "sagemaker.amazonaws.com", name = "Unknown";
   std::string arn, user_id, key_id;
-  bool role = false;
+  bool role = false, web = false;  // web: a pod showed its token
   std::optional<AwsError> error;
 };
 
@@ -91,6 +114,12 @@ iam::Call Call::question(std::string_view action, const std::string& resource, i
   out.keys.set("aws:RequestedRegion", {who.region});
   std::map<std::string, std::vector<std::string>> tags;  // keys of conditions know no case: two that differ in it are two values, of which nobody knows which is meant
   for (const auto& [key, value] : who.identity->tags) tags[iam::lower("aws:PrincipalTag/" + key)].push_back(value);
+  if (who.session) {
+    std::map<std::string, std::vector<std::string>> own;  // what the session brought goes before
+    for (const auto& [key, value] : who.session->tags) own[iam::lower("aws:PrincipalTag/" + key)].push_back(value);
+    for (auto& [key, values] : own) tags[key] = std::move(values);
+    if (!who.session->provider.empty()) out.keys.set("aws:FederatedProvider", {who.session->provider});
+  }
   for (auto& [key, values] : tags) out.keys.set(key, std::move(values));
   if (who.session) out.keys.set("aws:MultiFactorAuthPresent", {"false"});
   out.keys.set("aws:userid", {who.user_id});
@@ -295,7 +324,62 @@ http::Response Front::review_token(const http::Request& request, const std::stri
   return answer(200, Json::object({{"apiVersion", "authentication.k8s.io/v1"}, {"kind", "TokenReview"}, {"status", std::move(status)}}));
 }
 
+Answer<void> Front::spend_of_source(const http::Request& request) const { return spend(fmt::format("from {}", std::hash<std::string>()(request.peer.address) % exchange_buckets), exchanges_per_second); }
+
+http::Response Front::answer_web_identity(const http::Request& request, const std::string& id, Said& said) const {
+  said.source = "sts.amazonaws.com";
+  said.name = web_identity_action;
+  Answer<WebSession> answer;
+  if (const auto form = read_form(request); !form) answer = std::unexpected(form.error());
+  else if (const auto done = spend_of_source(request); !done) answer = std::unexpected(done.error());
+  else answer = assume_with_web_identity(*form, options_.review_account, directory_, seal_, request.peer.address, clock_.now());
+  if (answer) {
+    said.arn = answer->arn, said.user_id = answer->user_id, said.web = true;
+    return query_answer("sts", web_identity_action, answer->xml, id);
+  }
+  said.error = answer.error();
+  return query_error("sts", answer.error(), id);
+}
+
+http::Response Front::answer_credentials(const http::Request& request, const std::string& id, Said& said) const {
+  said.source = "eks-auth.amazonaws.com";
+  said.name = "AssumeRoleForPodIdentity";
+  Answer<PodSession> answer;
+  if (const auto done = spend_of_source(request); !done) answer = std::unexpected(done.error());
+  else answer = container_credentials(trim(http::find(request.headers, "authorization")), options_.review_account, options_.association, directory_, seal_, options_.eks_cluster, clock_.now());
+  if (answer) {
+    said.arn = answer->arn, said.user_id = answer->user_id, said.web = true;
+    return {.status = 200, .headers = {{"Content-Type", "application/json"}, {"x-amzn-RequestId", id}, {"Cache-Control", "no-store"}}, .body = kube::print_json(answer->body), .parts = {}};
+  }
+  said.error = answer.error();
+  return credentials_error(answer.error(), id);
+}
+
+http::Response Front::review_pod(const http::Request& request, const std::string& id) const {
+  const auto answer = [&](int status, const Json& body) { return http::Response{.status = status, .headers = {{"Content-Type", "application/json"}, {"x-amzn-RequestId", id}}, .body = kube::print_json(body), .parts = {}}; };
+  const std::string_view secret = std::string_view(request.target.path).substr(pod_review_path.size());
+  if (!options_.pod_review || options_.pod_review_secret.empty() || !equal_in_constant_time(secret, options_.pod_review_secret)) return answer(404, Json::object({{"message", "nothing is served here"}}));
+  const auto review = request.method == "POST" ? kube::parse_json(request.body, {.depth_limit = 100}) : Result<Json>(fail(Code::Invalid, ""));
+  const auto said = review ? options_.pod_review(*review) : std::nullopt;
+  return said ? answer(200, *said) : answer(400, Json::object({{"message", "an AdmissionReview of admission.k8s.io/v1 is posted"}}));
+}
+
 std::optional<http::Response> Front::turn_away(const http::Request& request) const {
+  if (request.target.path.starts_with(pod_review_path)) {
+    // A kube-apiserver's own; its pods may be as large as the door takes.
+    if (!options_.pod_review_secret.empty() && equal_in_constant_time(std::string_view(request.target.path).substr(pod_review_path.size()), options_.pod_review_secret)) return std::nullopt;
+    return rest_error({"ResourceNotFoundException", "nothing is served here", 404}, random_uuid());
+  }
+  if (options_.review_account && is_web_identity(request)) {
+    if (request.body.size() <= most_exchange_bytes) return std::nullopt;
+    return query_error("sts", {"RequestEntityTooLarge", "a request with a token has no more than 32 KiB", 413}, random_uuid());
+  }
+  if (options_.review_account && options_.association && is_credentials(request)) {
+    // What cannot be such a token asks nobody.
+    const auto claims = read_token_claims(trim(http::find(request.headers, "authorization")));
+    if (claims && claims->has_audience(api::pod_identity::container_audience)) return std::nullopt;
+    return credentials_error({"AccessDeniedException", fmt::format("the Authorization header is the token of a pod for {}", api::pod_identity::container_audience)}, random_uuid());
+  }
   if (request.target.path == token_review_path) {
     if (request.body.size() <= most_review_bytes) return std::nullopt;
     return rest_error({"RequestEntityTooLarge", "a TokenReview has no more than 32 KiB", 413}, random_uuid());
@@ -331,7 +415,7 @@ void Front::tell(const http::Request& request, const std::string& id, const Said
     }
     untold = std::exchange(untold_, 0);
   }
-  Json identity = Json::object({{"type", said.arn.empty() ? "Unknown" : said.role ? "AssumedRole" : "IAMUser"}});
+  Json identity = Json::object({{"type", said.arn.empty() ? "Unknown" : said.web ? "WebIdentityUser" : said.role ? "AssumedRole" : "IAMUser"}});
   if (!said.arn.empty()) identity.set("arn", said.arn).set("principalId", said.user_id).set("accountId", directory_.site().account);
   if (!said.key_id.empty()) identity.set("accessKeyId", said.key_id);
   Json record = Json::object({{"eventTime", print_micro_time(clock_.now())}, {"eventSource", said.source}, {"eventName", said.name}, {"userIdentity", std::move(identity)}, {"sourceIPAddress", request.peer.address}, {"userAgent", cut(std::string(http::find(request.headers, "user-agent")), 512)},
@@ -347,6 +431,13 @@ http::Response Front::answer(const http::Request& request) const {
   http::Response response;
   if (request.target.path == token_review_path) {
     response = review_token(request, id, said);
+    tell(request, id, said, response.status);
+    return response;
+  }
+  if (request.target.path.starts_with(pod_review_path)) return review_pod(request, id);  // of each new pod: the audit is of calls
+  const bool web = options_.review_account && is_web_identity(request);
+  if (web || (options_.review_account && options_.association && is_credentials(request))) {
+    response = web ? answer_web_identity(request, id, said) : answer_credentials(request, id, said);
     tell(request, id, said, response.status);
     return response;
   }

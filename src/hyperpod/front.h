@@ -14,6 +14,7 @@
 #include "hyperpod/directory.h"
 #include "hyperpod/model.h"
 #include "hyperpod/session_token.h"
+#include "hyperpod/web_identity.h"
 #include "kube/kube_api.h"
 
 namespace fairlead::hyperpod {
@@ -61,6 +62,13 @@ struct FrontOptions {
   std::function<http::Response(const http::Request& request, const Call& call, std::optional<AwsError>& error)> s3;
   // Answers operations of Secrets Manager; null: it is not served.
   std::function<Answer<Json>(const std::string& operation, const Json& input, const Call& call)> secrets;
+  // Says whose token of a service account this is; null: web identities and container credentials are not served.
+  ReviewToken review_account;
+  // The association of a service account (FindAssociation); null: container credentials are not served.
+  std::function<Result<std::optional<Json>>(const std::string& space, const std::string& account)> association;
+  // Answers an AdmissionReview about a pod; null: none is served. And what stands behind pod_review_path: who does not know it is not answered, as the answer names roles.
+  std::function<std::optional<Json>(const Json& review)> pod_review;
+  std::string pod_review_secret;
   std::function<void(const Json&)> audit;  // a record of each call, as CloudTrail's; nothing secret in it. Null: none. Any thread
 };
 
@@ -75,6 +83,8 @@ class Front {
   Answer<KubernetesUser> kubernetes_user_of(std::string_view token) const;
   // POST token_review_path: a TokenReview of authentication.k8s.io/v1, as a kube-apiserver sends to its webhook. Needs no signature: who asks has the token.
   static constexpr std::string_view token_review_path = "/kubernetes/token-review";
+  // POST pod_review_path SECRET: an AdmissionReview of admission.k8s.io/v1 about a pod that is made.
+  static constexpr std::string_view pod_review_path = "/kubernetes/pods/";
   // 503, in the form of the service that is asked.
   static http::Response busy(const http::Request& request, const std::string& why);
 
@@ -87,6 +97,10 @@ class Front {
   Answer<Json> sagemaker(const http::Request& request, const Call& call) const;
   Answer<std::string> sts(const std::string& action, const http::Query& form, const Call& call) const;
   http::Response review_token(const http::Request& request, const std::string& id, Said& said) const;
+  http::Response review_pod(const http::Request& request, const std::string& id) const;
+  http::Response answer_web_identity(const http::Request& request, const std::string& id, Said& said) const;
+  http::Response answer_credentials(const http::Request& request, const std::string& id, Said& said) const;
+  Answer<void> spend_of_source(const http::Request& request) const;
   http::Response answer_secrets_manager(const http::Request& request, const std::string& id, Said& said) const;
   http::Response answer_json(const http::Request& request, const std::string& id, Said& said) const;
   http::Response answer_query(const std::string& service, const http::Request& request, const std::string& id, Said& said) const;

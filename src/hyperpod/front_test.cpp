@@ -344,6 +344,15 @@ TEST(Front, AnswersManyAtOnceWhileEverythingChanges) {
   EXPECT_EQ(records, 180U);
 }
 
+TEST(Sessions, KeepTheirTagsAndWhoVouchedForThem) {
+  const SessionSeal seal = *SessionSeal::make({std::string(32, 'k')});
+  Session session{.role = "role-a", .role_id = "AROA1", .name = "s1", .key_id = {}, .secret = {}, .policies = {}, .issued = Instant(1s), .expires = Instant(2s), .tags = {{"kubernetes-namespace", "ml"}, {"a", ""}}, .provider = "arn:aws:iam::111122223333:oidc-provider/h"};
+  make_session_key(session);
+  EXPECT_EQ(*seal.open(*seal.close(session)), session);
+  session.tags.clear(), session.provider.clear();
+  EXPECT_EQ(*seal.open(*seal.close(session)), session);
+}
+
 TEST(Sessions, AnOldKeyStillOpensAndANewOneSeals) {
   const SessionSeal before = *SessionSeal::make({std::string(32, 'a')}), after = *SessionSeal::make({std::string(32, 'b'), std::string(32, 'a')}), later = *SessionSeal::make({std::string(32, 'b')});
   Session session{.role = "role-x", .role_id = "AROAX", .name = "n", .key_id = {}, .secret = {}, .policies = {"{}"}, .issued = *parse_time("2026-11-25T12:00:00Z"), .expires = *parse_time("2026-11-25T13:00:00Z")};

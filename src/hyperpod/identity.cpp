@@ -70,6 +70,12 @@ Identity read_identity(const Json& object, const Site& site) {
   return out;
 }
 
+std::optional<std::string> role_object(std::string_view arn, const Site& site) {
+  if (!arn.starts_with(fmt::format("arn:aws:iam::{}:role/", site.account))) return std::nullopt;
+  const std::string_view name = arn.substr(arn.rfind('/') + 1);
+  return api::identities::is_name(name) ? std::optional(api::identities::object_name(api::identities::Type::Role, name)) : std::nullopt;
+}
+
 std::string session_arn(const Identity& role, const std::string& session, const Site& site) { return fmt::format("arn:aws:sts::{}:assumed-role/{}/{}", site.account, role.name, session); }
 
 }  // namespace fairlead::hyperpod

@@ -44,6 +44,8 @@ Identity read_identity(const kube::Json& object, const Site& site);
 std::string identity_arn(const kube::Json& object, const Site& site);  // as its spec says, without reading the rest
 // Text of a document in a field that holds it as text or as an object.
 std::string document_text(const kube::Json& field);
+// "arn:aws:iam::111122223333:role/path/NAME": the object that would hold it; nothing: no role of this site. Whether its path is that one, its own ARN says.
+std::optional<std::string> role_object(std::string_view arn, const Site& site);
 // Of such a session: "arn:aws:sts::111122223333:assumed-role/NAME/SESSION".
 std::string session_arn(const Identity& role, const std::string& session, const Site& site);
 

@@ -86,7 +86,13 @@ std::vector<std::string> SessionSeal::keys() const {
 Result<std::string> SessionSeal::close(const Session& session) const {
   Json policies = Json::array();
   for (const std::string& policy : session.policies) policies.push(policy);
-  const Json json = Json::object({{"r", session.role}, {"u", session.role_id}, {"n", session.name}, {"a", session.key_id}, {"s", session.secret}, {"i", seconds(session.issued)}, {"e", seconds(session.expires)}, {"p", std::move(policies)}});
+  Json json = Json::object({{"r", session.role}, {"u", session.role_id}, {"n", session.name}, {"a", session.key_id}, {"s", session.secret}, {"i", seconds(session.issued)}, {"e", seconds(session.expires)}, {"p", std::move(policies)}});
+  if (!session.tags.empty()) {
+    Json tags = Json::array();
+    for (const auto& [key, value] : session.tags) tags.push(Json::array({Json(key), Json(value)}));
+    json.set("t", std::move(tags));
+  }
+  if (!session.provider.empty()) json.set("f", session.provider);
   std::string token = base64(seal(keys().front(), kube::print_json(json)));
   if (token.size() > most_token_bytes) return fail(Code::Exhausted, fmt::format("the session's policies make a token of {} bytes; at most {} go into a header", token.size(), most_token_bytes));
   return token;
@@ -103,6 +109,9 @@ std::optional<Session> SessionSeal::open(std::string_view token) const {
     if (!json) return std::nullopt;
     Session session{.role = (*json)["r"].string(), .role_id = (*json)["u"].string(), .name = (*json)["n"].string(), .key_id = (*json)["a"].string(), .secret = (*json)["s"].string(), .policies = {}, .issued = instant((*json)["i"]), .expires = instant((*json)["e"])};
     for (const Json& policy : (*json)["p"].items()) session.policies.push_back(policy.string());
+    for (const Json& tag : (*json)["t"].items())
+      if (tag.items().size() == 2) session.tags.emplace_back(tag.items()[0].string(), tag.items()[1].string());
+    session.provider = (*json)["f"].string();
     if (session.role.empty() || session.role_id.empty() || session.key_id.empty() || session.secret.empty()) return std::nullopt;
     return session;
   }

@@ -7,6 +7,7 @@
 #include <shared_mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -22,6 +23,8 @@ struct Session {
   std::string key_id, secret; // "ASIA..."
   std::vector<std::string> policies;  // given when it was assumed: they take away
   Instant issued, expires;
+  std::vector<std::pair<std::string, std::string>> tags = {};  // aws:PrincipalTag/KEY of this session, before those of the role
+  std::string provider = {};  // ARN of the identity provider that vouched for who assumed it; empty: none
   friend bool operator==(const Session&, const Session&) = default;
 };
 

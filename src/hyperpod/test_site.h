@@ -17,6 +17,8 @@
 #include "hyperpod/eks_token.h"
 #include "hyperpod/iam_service.h"
 #include "hyperpod/operations.h"
+#include "hyperpod/pod_associations.h"
+#include "hyperpod/pod_credentials.h"
 #include "hyperpod/s3.h"
 #include "hyperpod/secrets_manager.h"
 #include "kube/tiny_api.h"
@@ -25,8 +27,10 @@ namespace fairlead::hyperpod {
 
 inline constexpr const char* everything = R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}})";
 
+inline constexpr const char* trusts_sagemaker = R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}})";
+
 // The API of a test with something in its way.
-struct Racing final : kube::KubeApi {
+struct Racing : kube::KubeApi {
   kube::TinyApi& api;
   std::function<void()> before_create;
   std::function<void(const kube::Resource& resource, const Json& object)> after_get;  // of what was read a moment ago
@@ -54,6 +58,35 @@ struct Racing final : kube::KubeApi {
   Result<kube::ExecResult> exec(const kube::ObjectKey&, const std::string&, const std::vector<std::string>&, const std::string&, std::chrono::milliseconds) override { return fail(Code::Unsupported, "exec"); }
 };
 
+// Its TokenReviews are answered as a kube-apiserver that has issued `tokens` does.
+struct Reviewing final : Racing {
+  std::map<std::string, Json> tokens;  // their status, by token
+  int asked = 0;
+  bool away = false;
+  explicit Reviewing(kube::TinyApi& of) : Racing(of) {}
+  Result<Json> create(const kube::Resource& resource, const Json& object) override {
+    if (resource.plural != api::pod_identity::token_reviews.plural) return Racing::create(resource, object);
+    ++asked;
+    if (away) return fail(Code::Unavailable, "no answer");
+    Json out = object;
+    const auto found = tokens.find(object["spec"]["token"].string());
+    return out.set("status", found == tokens.end() ? *kube::parse_json(R"({"user": {}, "error": "invalid bearer token"})") : found->second);
+  }
+  // A token that holds for this pod's account.
+  std::string issue(const std::string& space, const std::string& account, const std::string& audience, Instant expires, const std::string& issuer = "https://kubernetes.default.svc.cluster.local") {
+    const auto url = [](const std::string& bytes) {
+      std::string text = base64(bytes);
+      while (text.ends_with('=')) text.pop_back();
+      for (char& c : text) c = c == '+' ? '-' : c == '/' ? '_' : c;
+      return text;
+    };
+    const std::string name = "system:serviceaccount:" + space + ":" + account;
+    const std::string token = url(R"({"alg":"ES256"})") + "." + url(kube::print_json(Json::object({{"iss", issuer}, {"sub", name}, {"aud", Json::array({Json(audience)})}, {"exp", std::chrono::duration_cast<std::chrono::seconds>(expires.time_since_epoch()).count()}}))) + "." + url(fmt::format("signature {}", tokens.size()));
+    tokens[token] = Json::object({{"authenticated", true}, {"audiences", Json::array({Json(audience)})}, {"user", Json::object({{"username", name}, {"uid", "u1"}, {"extra", *kube::parse_json(R"({"authentication.kubernetes.io/pod-name": ["train-0"], "authentication.kubernetes.io/pod-uid": ["pod-uid-1"]})")}})}});
+    return token;
+  }
+};
+
 class TestSite {
  public:
   struct Said {
@@ -71,7 +104,7 @@ class TestSite {
 
   TestSite() {
     api.stamp = [this] { return print_time(clock.now()); };
-    front = std::make_unique<Front>(model(), directory, seal, all_operations(sources(api)), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .cloudformation = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_cloudformation(action, form, call, sources(api)); }, .eks = [this](const http::Request& request, const Call& call) { return answer_eks(request, call, api, eks); }, .eks_cluster = "fairlead", .s3 = [this](const http::Request& request, const Call& call, std::optional<AwsError>& error) { return answer_s3(request, call, Buckets(s3_folder), error); }, .secrets = [this](const std::string& operation, const Json& input, const Call& call) { return answer_secrets(operation, input, call, api, "fairlead-system"); }, .audit = [this](const Json& record) { audit.push_back(record); }});
+    front = std::make_unique<Front>(model(), directory, seal, all_operations(sources(api)), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .cloudformation = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_cloudformation(action, form, call, sources(api)); }, .eks = [this](const http::Request& request, const Call& call) { return answer_eks(request, call, api, eks); }, .eks_cluster = "fairlead", .s3 = [this](const http::Request& request, const Call& call, std::optional<AwsError>& error) { return answer_s3(request, call, Buckets(s3_folder), error); }, .secrets = [this](const std::string& operation, const Json& input, const Call& call) { return answer_secrets(operation, input, call, api, "fairlead-system"); }, .review_account = [this](std::string_view token, const std::string& audience) { return review_account_token(reviews, token, audience, clock.now()); }, .association = [this](const std::string& space, const std::string& account) { return find_association(api, space, account); }, .pod_review = [this](const Json& review) { return answer_pod_review(review, [this](const kube::Resource& resource, const kube::ObjectKey& key) { return reviews.get(resource, key); }, pod_site); }, .pod_review_secret = "5ec4e7", .audit = [this](const Json& record) { audit.push_back(record); }});
   }
 
   Sources sources(kube::KubeApi& through) { return {through, model(), api.of(kube::resources::slurm_clusters), index, api.of(kube::resources::nodes), api.of(api::kClusters), api.of(api::kInstances), directory, "fairlead"}; }
@@ -89,6 +122,8 @@ class TestSite {
     uids_[object] = fmt::format("uid-{}-{}", object, ++made_);
     directory.put_identity(Json::object({{"metadata", Json::object({{"name", object}, {"uid", uids_[object]}})}, {"spec", std::move(spec)}}));
   }
+  // A role that machines may be given.
+  void node_role(const std::string& name, Json more = Json::object()) { identity("Role", name, {}, more.set("trustPolicy", trusts_sagemaker)); }
   Credentials key_of(const std::string& user, bool active = true) {
     const std::string object = api::identities::object_name(api::identities::Type::User, user);
     auto key = api::identities::new_key(object, uids_.contains(object) ? uids_[object] : "none");
@@ -123,6 +158,12 @@ class TestSite {
     sign_request(of, who, "fairlead-1", "sagemaker", clock.now());
     return send(std::move(of));
   }
+  // A form that nobody has signed.
+  Said unsigned_form(const std::vector<std::pair<std::string, std::string>>& form) {
+    std::string body = "Version=2011-06-15";
+    for (const auto& [name, value] : form) body += "&" + name + "=" + http::escape(value);
+    return send({.method = "POST", .target = *http::parse_target("/"), .headers = {{"Host", "127.0.0.1:6444"}, {"Content-Type", "application/x-www-form-urlencoded; charset=utf-8"}}, .body = body, .peer = {.address = "10.78.3.7", .common_name = {}, .organizations = {}}});
+  }
   Said sts(const Credentials& who, const std::vector<std::pair<std::string, std::string>>& form) { return query(who, "sts", "2011-06-15", form); }
   // What it made or changed is known to the directory afterwards, as by its watches.
   Said iam(const Credentials& who, const std::vector<std::pair<std::string, std::string>>& form) {
@@ -151,6 +192,8 @@ class TestSite {
 
   ManualClock clock{*parse_time("2026-11-25T12:00:00Z")};
   kube::TinyApi api;
+  Reviewing reviews{api};
+  PodSite pod_site{.endpoint = "https://10.77.1.1:6444", .region = "fairlead-1", .ca_pem = "PEM"};
   Site site{"111122223333", "fairlead-1", {}};
   EksCluster eks{.endpoint = "https://api:6443", .ca_pem = "PEM", .version = "1.33"};
   Directory directory{site};

@@ -16,7 +16,7 @@ class TrainingPlans : public testing::Test {
  protected:
   static constexpr const char* type = "ml.p5.4xlarge";
   TrainingPlans() {
-    site.identity("Role", "node", {});
+    site.node_role("node");
     ada = site.user("ada", {everything});
   }
   void spare(const std::string& name) {
