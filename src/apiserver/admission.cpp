@@ -160,6 +160,8 @@ Result<void> AccessAdmission::admit_pod(const AdmissionCall& call, Json& pod) co
   if (!account)
     return forbidden(r::pods, name, fmt::format("error looking up service account {}/{}: serviceaccount \"{}\" not found", call.space, account_name, account_name));
   if (!mirror) apply_service_account(pod, *account);
+  // As by a mutating webhook: after the account's defaults, before anything is judged.
+  if (!mirror && equip_pod_) equip_pod_(call.space, *account, pod, [this](const kube::Resource& resource, const kube::ObjectKey& key) { return find(resource, key); });
 
   const std::string class_name = std::as_const(pod)["spec"]["priorityClassName"].string();
   const auto named = class_name.empty() ? std::nullopt : find(priority_classes, {"", class_name});

@@ -3,6 +3,8 @@
 // new object or refuses it.
 #pragma once
 #include <functional>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "apiserver/auth_access.h"
@@ -17,11 +19,15 @@ void apply_service_account(kube::Json& pod, const kube::Json& account);
 bool is_mirror_pod(const kube::Json& pod);
 std::string mirror_pod_refusal(const kube::Json& pod);
 
+// Gives a new pod of `space` and of this service account what the site has for it. `look` finds an object as it is now; nothing: it is not there. Must not block, and must leave a pod as it is that it has nothing for.
+using FindObject = std::function<std::optional<kube::Json>(const kube::Resource& resource, const kube::ObjectKey& key)>;
+using PodEquipment = std::function<void(const std::string& space, const kube::Json& account, kube::Json& pod, const FindObject& look)>;
+
 // As Kubernetes' plug-ins ServiceAccount, Priority and NodeRestriction, RBAC's escalation check, and that of the parameters of admission policies.
 class AccessAdmission final : public Admission {
  public:
   using NodeCheck = std::function<Result<void>(const User& user, const kube::Json* old, const kube::Json& next)>;  // HandlerOptions::check_node; may be empty
-  AccessAdmission(const Access& access, const Registry& registry, NodeCheck check_node = {}) : access_(access), registry_(registry), check_node_(std::move(check_node)) {}
+  AccessAdmission(const Access& access, const Registry& registry, NodeCheck check_node = {}, PodEquipment equip_pod = {}) : access_(access), registry_(registry), check_node_(std::move(check_node)), equip_pod_(std::move(equip_pod)) {}
   Result<void> admit(const AdmissionCall& call, kube::Json& object) const override;
 
  private:
@@ -35,6 +41,7 @@ class AccessAdmission final : public Admission {
   const Access& access_;
   const Registry& registry_;
   const NodeCheck check_node_;
+  const PodEquipment equip_pod_;
 };
 
 }  // namespace fairlead::apiserver

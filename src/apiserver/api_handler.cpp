@@ -10,6 +10,7 @@
 #include "apiserver/api_handler_objects.h"
 #include "apiserver/auth_reviews.h"
 #include "apiserver/discovery.h"
+#include "apiserver/local_api.h"
 #include "apiserver/openapi.h"
 #include "apiserver/waiting_threads.h"
 #include "base/encoding.h"
@@ -69,6 +70,12 @@ class Handler final : public ApiHandler {
     watches_.stop();
     proxy_.stop();
     if (!in_flight_.wait_until_none(std::chrono::seconds(3))) log_warn("writes were still under way when the API stopped");
+  }
+
+  Result<Json> review(const kube::Resource& resource, const Json& body) const override {
+    const Review* const review = find_review(resource.group, resource.version, resource.plural);
+    if (review == nullptr || review->kind != "TokenReview") return fail(Code::NotFound, fmt::format("{} are not served here", resource.plural));
+    return answer_review(access_, User{.name = std::string(controllers_user), .groups = {std::string(masters_group)}}, *review, "", body, clock_.now());
   }
 
   void handle(http::Request request, std::shared_ptr<http::Exchange> exchange) override {
@@ -315,7 +322,7 @@ class Handler final : public ApiHandler {
   const HandlerOptions options_;
   const Clock& clock_;
   Access access_;
-  const AccessAdmission admission_{access_, registry_, options_.check_node};
+  const AccessAdmission admission_{access_, registry_, options_.check_node, options_.equip_pod};
   Limits limits_{options_.limits};
   OpenApi open_api_;
   InFlight in_flight_;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "apiserver/admission.h"
 #include "apiserver/auth_access.h"
 #include "apiserver/audit.h"
 #include "apiserver/limits.h"
@@ -26,6 +27,8 @@ struct HandlerOptions {
   std::function<Result<void>(const http::Peer& peer)> check_peer;
   // Asked of what a node writes of its own Node, its status included, beside what holds for all nodes; an error is Forbidden. `old` is null where it registers.
   std::function<Result<void>(const User& user, const kube::Json* old, const kube::Json& next)> check_node;
+  // What the site gives a new pod beside what its service account does; null: nothing. Asked in the write, after the account's defaults: it must not block.
+  PodEquipment equip_pod;
   // Group of users whose watches last no longer than this, so that who is let in no more sees no more.
   std::pair<std::string, std::chrono::seconds> brief_watches;
   LimitOptions limits;
@@ -42,6 +45,8 @@ class ApiHandler {
   virtual void handle(http::Request request, std::shared_ptr<http::Exchange> exchange) = 0;
   // Ends all watches and proxies, answers new requests with 503 and waits (up to 3 s) for writes under way. Call before the http::Server goes.
   virtual void drain() = 0;
+  // A TokenReview that the server itself asks (ReviewPort). NotFound: another kind.
+  virtual Result<kube::Json> review(const kube::Resource& resource, const kube::Json& body) const = 0;
 };
 
 }  // namespace fairlead::apiserver

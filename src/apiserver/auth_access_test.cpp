@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "apiserver/api_test_kit.h"
+#include "apiserver/local_api.h"
 #include "apiserver/rbac_controller.h"
 #include "apiserver/rbac_kinds.h"
 
@@ -307,6 +308,51 @@ TEST(RbacDefaults, AreKeptAndLeaveWhatWasAdded) {
   EXPECT_EQ((*reconciled_binding(nobody, binding))["subjects"], binding["subjects"]);
   elsewhere.child("roleRef").set("name", "x");
   EXPECT_FALSE(reconciled_binding(elsewhere, binding));
+}
+
+// The server's own questions go the way of everybody's, and find a token of an account that is for somebody else.
+TEST(Tokens, TheServerItselfAsksWhoseTheyAre) {
+  World world;
+  world.must("/api/v1/namespaces/default/serviceaccounts", "{metadata: {name: train}}");
+  const std::string token = world.said("admin-token", "POST", "/api/v1/namespaces/default/serviceaccounts/train/token", "{spec: {audiences: [sts.amazonaws.com]}}")["status"]["token"].string();
+  ASSERT_FALSE(token.empty());
+  const kube::Resource reviews_of_tokens{"authentication.k8s.io", "v1", "tokenreviews", "TokenReview", false};
+  const auto api = make_local_api(*world.registry, {}, controllers_user, [&](const kube::Resource& resource, const Json& body) { return world.handler->review(resource, body); });
+  const auto ask = [&](const std::string& of, const char* audience) { return api->create(reviews_of_tokens, Json::object({{"spec", Json::object({{"token", of}, {"audiences", Json::array({Json(audience)})}})}})); };
+  const auto good = ask(token, "sts.amazonaws.com");
+  ASSERT_TRUE(good) << good.error().message;
+  EXPECT_TRUE((*good)["status"]["authenticated"].boolean());
+  EXPECT_EQ((*good)["status"]["user"]["username"].string(), "system:serviceaccount:default:train");
+  EXPECT_EQ((*good)["status"]["audiences"], *kube::parse_json(R"(["sts.amazonaws.com"])"));
+  EXPECT_FALSE((*ask(token, "pods.eks.amazonaws.com"))["status"]["authenticated"].boolean());
+  EXPECT_FALSE((*ask("x.y.z", "sts.amazonaws.com"))["status"]["authenticated"].boolean());
+  EXPECT_EQ(api->create({"authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", false}, Json::object()).error().code, Code::NotFound);
+  EXPECT_EQ(make_local_api(*world.registry)->create(reviews_of_tokens, Json::object()).error().code, Code::NotFound);
+}
+
+TEST(PodAdmission, NewPodsGetWhatTheSiteHasForTheirAccounts) {
+  HandlerOptions options = World::with_keys();
+  options.equip_pod = [](const std::string& space, const Json& account, Json& pod, const FindObject& look) {
+    if (!account["metadata"]["annotations"].has("equip")) return;
+    const auto map = look(kube::resources::config_maps, {space, "site"});
+    pod.child("metadata").child("annotations").set("equipped", map ? (*map)["data"]["word"].string() : std::string("nothing"));
+  };
+  World world(std::move(options));
+  world.must("/api/v1/namespaces/default/serviceaccounts", "{metadata: {name: default}}");
+  world.must("/api/v1/namespaces/default/serviceaccounts", "{metadata: {name: train, annotations: {equip: 'yes'}}}");
+  world.must("/api/v1/namespaces/default/configmaps", "{metadata: {name: site}, data: {word: hello}}");
+  const auto pod = [&](const std::string& name, const std::string& account, const std::string& more = "") {
+    return world.said("admin-token", "POST", "/api/v1/namespaces/default/pods", "{metadata: {name: " + name + more + "}, spec: {" + account + "containers: [{name: c, image: i}]}}")["metadata"]["annotations"]["equipped"].string();
+  };
+  EXPECT_EQ(pod("one", "serviceAccountName: train, "), "hello");
+  EXPECT_EQ(pod("two", ""), "");
+  // By the controllers of the server itself, too.
+  const auto made = make_local_api(*world.registry)->create(kube::resources::pods, kube::parse_yaml("{metadata: {name: three, namespace: default}, spec: {serviceAccountName: train, containers: [{name: c, image: i}]}}")->at(0));
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ((*made)["metadata"]["annotations"]["equipped"].string(), "hello");
+  // Only when they are made.
+  EXPECT_EQ(world.status("admin-token", "PATCH", "/api/v1/namespaces/default/pods/two", "{metadata: {labels: {a: b}}}", {{"Content-Type", "application/merge-patch+json"}}), 200);
+  EXPECT_TRUE(world.said("admin-token", "GET", "/api/v1/namespaces/default/pods/two")["metadata"]["annotations"]["equipped"].is_null());
 }
 
 TEST(RbacDefaults, AggregatesWhatItSelects) {

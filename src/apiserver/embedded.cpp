@@ -156,6 +156,7 @@ Result<void> EmbeddedServer::serve() {
                          .beside = options_.beside,
                          .check_peer = options_.check_peer,
                          .check_node = options_.check_node,
+                         .equip_pod = options_.equip_pod,
                          .brief_watches = options_.brief_watches,
                          .limits = options_.limits,
                          .ca_pem = ca_.certificate_pem,
@@ -166,7 +167,9 @@ Result<void> EmbeddedServer::serve() {
     if (!audit) return std::unexpected(std::move(audit.error()));
     handler.audit = std::move(*audit);
   }
-  api_ = make_local_api(*registry_, make_agent_exec(*registry_, handler));
+  api_ = make_local_api(*registry_, make_agent_exec(*registry_, handler), controllers_user, [this](const kube::Resource& resource, const kube::Json& body) -> Result<kube::Json> {
+    return handler_ ? handler_->review(resource, body) : Result<kube::Json>(fail(Code::Unavailable, "the server starts or stops: try again"));
+  });
   handler_ = ApiHandler::make(*registry_, clock_, std::move(handler));
 
   const std::string pki = path("pki");

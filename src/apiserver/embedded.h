@@ -32,6 +32,7 @@ struct EmbeddedOptions {
   std::function<bool(const http::Request& request, const std::shared_ptr<http::Exchange>& exchange)> beside;  // HandlerOptions::beside
   std::function<Result<void>(const http::Peer& peer)> check_peer;                                            // HandlerOptions::check_peer
   std::function<Result<void>(const User& user, const kube::Json* old, const kube::Json& next)> check_node;  // HandlerOptions::check_node
+  PodEquipment equip_pod;                                                                                  // HandlerOptions::equip_pod
   std::pair<std::string, std::chrono::seconds> brief_watches;                                              // HandlerOptions::brief_watches
   LimitOptions limits;
   AuditOptions audit;                           // no path: no log

@@ -165,7 +165,7 @@ class Answers {
 
 class LocalApi final : public kube::KubeApi, public kube::ManyWrites {
  public:
-  LocalApi(Registry& registry, ExecPort exec, std::string user) : registry_(registry), exec_(std::move(exec)), user_(std::move(user)) {}
+  LocalApi(Registry& registry, ExecPort exec, std::string user, ReviewPort review) : registry_(registry), exec_(std::move(exec)), user_(std::move(user)), review_(std::move(review)) {}
 
   Result<Json> get(const kube::Resource& resource, const kube::ObjectKey& key) override {
     const auto kind = find(resource);
@@ -206,6 +206,7 @@ class LocalApi final : public kube::KubeApi, public kube::ManyWrites {
 
   Result<Json> create(const kube::Resource& resource, const Json& object) override {
     const auto kind = find(resource);
+    if (!kind && review_) return review_(resource, object);
     if (!kind) return not_served(resource);
     Answer answer;
     registry_.create(context(), *kind, kube::space_of(object), object, answer.reply());
@@ -286,10 +287,11 @@ class LocalApi final : public kube::KubeApi, public kube::ManyWrites {
   Registry& registry_;
   ExecPort exec_;
   const std::string user_;
+  const ReviewPort review_;
 };
 
 }  // namespace
 
-std::unique_ptr<kube::KubeApi> make_local_api(Registry& registry, ExecPort exec, const std::string& user) { return std::make_unique<LocalApi>(registry, std::move(exec), user); }
+std::unique_ptr<kube::KubeApi> make_local_api(Registry& registry, ExecPort exec, const std::string& user, ReviewPort review) { return std::make_unique<LocalApi>(registry, std::move(exec), user, std::move(review)); }
 
 }  // namespace fairlead::apiserver
