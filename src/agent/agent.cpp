@@ -12,8 +12,11 @@
 #include <thread>
 
 #include "agent/access_review.h"
+#include "agent/credentials_relay.h"
 #include "agent/heartbeat.h"
+#include "api/identity_crds.h"
 #include "api/join.h"
+#include "api/pod_identity.h"
 #include "base/encoding.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -174,6 +177,8 @@ class RunningAgent final : public Agent {
     network_->start();
     exits_ = std::make_unique<ExitWatcher>(
         std::move(*watch), [controller](const std::string& id) { controller->container_ended(id); }, [this] { runtime_->rotate_logs(); });
+    if (options_.answer_credentials)
+      if (auto relayed = relay_credentials(config); !relayed) log_warn("pods of this node get no container credentials", {{"why", relayed.error().message}});
     if (options_.serve)
       if (auto serving = serve(config); !serving) return serving;
     heartbeat_ = std::make_unique<Heartbeat>(api_, clock_, config, machine);
@@ -181,6 +186,20 @@ class RunningAgent final : public Agent {
   }
 
  private:
+  // On the pods' bridge, which is ours: an address of the loopback would be everybody's.
+  Result<void> relay_credentials(const node::NodeConfig& config) {
+    const std::string address = api::pod_identity::credentials_host;
+    if (auto done = node::ensure_bridge(config.bridge, address + "/32"); !done) return done;
+    auto relay = CredentialsRelay::start(clock_, {.address = address, .find_face = [this]() -> Result<FaceAddress> {
+                                                    const auto settings = api_.get(kube::resources::config_maps, {api::identities::default_space, api::identities::settings_name});
+                                                    if (!settings) return pass(settings.error(), "read ConfigMap fairlead-aws");
+                                                    return read_face_address(*settings);
+                                                  }});
+    if (!relay) return std::unexpected(std::move(relay.error()));
+    relay_ = std::move(*relay);
+    return {};
+  }
+
   Result<void> serve(const node::NodeConfig& config) {
     access_ =
         std::make_unique<node::PodAccess>(*runtime_, clock_, config.node_name, [this](const http::Peer& peer) { return reviews_.allows(peer); });
@@ -228,6 +247,7 @@ class RunningAgent final : public Agent {
   std::unique_ptr<kube::Runner> runner_, network_;
   std::unique_ptr<node::DnsServer> names_;
   std::unique_ptr<ExitWatcher> exits_;
+  std::unique_ptr<CredentialsRelay> relay_;
   std::unique_ptr<node::PodAccess> access_;
   std::unique_ptr<http::Server> server_;
   std::unique_ptr<Heartbeat> heartbeat_;

@@ -14,6 +14,7 @@ struct AgentOptions {
   node::NodeConfig config;
   bool answer_names = true;                       // DNS on the pods' bridge, port 53
   bool serve = true;                              // HTTPS on node_ip:listen_port
+  bool answer_credentials = true;                 // container credentials for pods, at 169.254.170.23:80; where that is taken, pods go without
   std::function<void(std::string_view)> at_step;  // see OciRuntimeOptions
 };
 

@@ -60,7 +60,7 @@ class AgentCrash : public node::NodeTest {
       node::MemoryApi api;
       std::atomic<int> steps{0};
       (void)api.create(kube::resources::pods, pod());
-      auto agent = Agent::start(api, clock_, {.config = config(), .answer_names = false, .serve = false, .at_step = [&](std::string_view step) {
+      auto agent = Agent::start(api, clock_, {.config = config(), .answer_names = false, .serve = false, .answer_credentials = false, .at_step = [&](std::string_view step) {
                                                 if (++steps != count) return;
                                                 (void)!::write(ends[1], step.data(), step.size());
                                                 ::kill(::getpid(), SIGKILL);
@@ -115,7 +115,7 @@ TEST_F(AgentCrash, AtEveryStepTheNextAgentConverges) {
     const std::string when = "killed at step " + std::to_string(count) + " (" + at + "): ";
     node::MemoryApi api;
     ASSERT_TRUE(api.create(kube::resources::pods, pod()));
-    auto agent = Agent::start(api, clock_, {.config = config(), .answer_names = false, .serve = false, .at_step = {}});
+    auto agent = Agent::start(api, clock_, {.config = config(), .answer_names = false, .serve = false, .answer_credentials = false, .at_step = {}});
     ASSERT_TRUE(agent) << agent.error().message;
     const kube::ObjectKey key{"default", "p"};
     ASSERT_TRUE(api.wait_until([&](const auto& objects) { return kube::condition_is_true(objects.at({"pods", key}), "Ready"); }))
@@ -134,7 +134,7 @@ TEST_F(AgentCrash, APodThatIsGoneIsRemovedWhateverWasLeftOfIt) {
   for (std::string at; run_until_step(count, at); count += 2) {
     ASSERT_LT(count, 200);
     node::MemoryApi api;
-    auto agent = Agent::start(api, clock_, {.config = config(), .answer_names = false, .serve = false, .at_step = {}});
+    auto agent = Agent::start(api, clock_, {.config = config(), .answer_names = false, .serve = false, .answer_credentials = false, .at_step = {}});
     ASSERT_TRUE(agent) << agent.error().message;
     for (int i = 0; i < 1000 && !list_dir(root_ + "/node/pods")->empty(); ++i) ::poll(nullptr, 0, 10);
     agent->reset();

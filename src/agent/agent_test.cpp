@@ -49,7 +49,7 @@ class AgentTest : public node::NodeTest {
     start_agent();
   }
   void start_agent() {
-    auto agent = Agent::start(api_, clock_, {.config = config_, .answer_names = true, .serve = false, .at_step = {}});
+    auto agent = Agent::start(api_, clock_, {.config = config_, .answer_names = true, .serve = false, .answer_credentials = false, .at_step = {}});
     ASSERT_TRUE(agent) << agent.error().message;
     agent_ = std::move(*agent);
   }
