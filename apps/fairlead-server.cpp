@@ -123,23 +123,33 @@ fleet::JoinDoorOptions join_options(const Flags& flags, const apiserver::Embedde
 }
 
 // The AWS face beside the API, on the next port; a port that is taken is told and harms nothing, unless it was asked for.
-Result<std::unique_ptr<hyperpod::Door>> open_face(const Flags& flags, apiserver::EmbeddedServer& server, const Clock& clock, const std::string& state_dir, const std::string& address) {
+Result<std::unique_ptr<hyperpod::Door>> open_face(const Flags& flags, apiserver::EmbeddedServer& server, const Clock& clock, const std::string& state_dir, const std::string& address, const fleet::Ranges& ranges) {
   if (flags.aws_listen == "off") return nullptr;
   // Clients elsewhere are told the address that hosts are told, unless the listening address says more.
   const bool everywhere = address.empty() || address == "0.0.0.0" || address == "::";
   const std::string host = !everywhere ? address : flags.advertise.empty() ? "127.0.0.1" : flags.advertise;
-  AwsWiring wiring{.address = address, .port = static_cast<unsigned short>(flags.listen.ends_with(":0") || server.port() == 65'535 ? 0 : server.port() + 1), .space = api::identities::default_space, .issue = [&server](const http::CertificateRequest& request) { return server.issue(request); }, .ca_pem = server.ca_pem(), .cluster = {.endpoint = fmt::format("https://{}:{}", host.find(':') == std::string::npos ? host : "[" + host + "]", server.port()), .ca_pem = server.ca_pem(), .version = "1.33"}, .s3_folder = s3_folder(flags, state_dir), .audit_log = state_dir + "/aws-audit.log"};
+  AwsWiring wiring{.address = address, .port = static_cast<unsigned short>(flags.listen.ends_with(":0") || server.port() == 65'535 ? 0 : server.port() + 1), .space = api::identities::default_space, .issue = [&server](const http::CertificateRequest& request) { return server.issue(request); }, .ca_pem = server.ca_pem(), .cluster = {.endpoint = fmt::format("https://{}:{}", host.find(':') == std::string::npos ? host : "[" + host + "]", server.port()), .ca_pem = server.ca_pem(), .version = "1.33", .issuer = apiserver::TokenSite().issuer}, .s3_folder = s3_folder(flags, state_dir), .audit_log = state_dir + "/aws-audit.log"};
   if (!flags.aws_listen.empty()) {
     const auto listen = parse_listen("--aws-listen", flags.aws_listen);
     if (!listen) return std::unexpected(listen.error());
     std::tie(wiring.address, wiring.port) = *listen;
   }
+  // Pods go where they find the API, unless it was said how clients come.
+  const std::string reached = reached_address(flags);
+  if (flags.aws_endpoint.empty()) wiring.pod_host = reached.empty() ? fleet::host_address(ranges) : reached;
   Flags told = flags;
   if (told.aws_endpoint.empty() && everywhere && !flags.advertise.empty() && flags.aws_listen.empty() && wiring.port != 0) told.aws_endpoint = fmt::format("https://{}:{}", host, wiring.port);
   auto door = open_aws(told, server.api(), clock, wiring);
   if (!door && flags.aws_listen.empty() && door.error().code == Code::Unavailable) {
     log_warn("the AWS face is off: give it another port by --aws-listen", {{"why", door.error().message}});
     return nullptr;
+  }
+  if (!door) return door;
+  // Nodes have to find it for their pods.
+  for (const kube::Json& one : api::identities::node_settings_role(wiring.space)) {
+    const bool role = one["kind"].string() == "Role";
+    const auto made = server.api().create(role ? kube::Resource{"rbac.authorization.k8s.io", "v1", "roles", "Role", true} : api::rbac::role_bindings, one);
+    if (!made && made.error().code != Code::Exists) return pass(made.error(), "let nodes read the AWS settings");
   }
   return door;
 }
@@ -199,9 +209,13 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
 }
 
 // The machine that local nodes live on: by our own hands where we are root, else by those of the helper.
-std::unique_ptr<fleet::LocalHost> make_host(const Flags& flags, const std::string& state_dir, const fleet::Ranges& ranges, apiserver::EmbeddedServer& server) {
+std::unique_ptr<fleet::LocalHost> make_host(const Flags& flags, const std::string& state_dir, const fleet::Ranges& ranges, apiserver::EmbeddedServer& server, const std::shared_ptr<LateFace>& face) {
   const auto issue = [&server](const http::CertificateRequest& request) { return server.issue(request); };
-  const auto on_address = [&server](const std::string& address) { return server.also_listen(address); };
+  const auto on_address = [&server, face](const std::string& address) {
+    auto done = server.also_listen(address);
+    if (done) face->also_listen(address);  // of its own failure it warns: machines do not need it
+    return done;
+  };
   if (!flags.machines_socket.empty())
     return fleet::make_remote_host({.socket = flags.machines_socket, .ranges = ranges, .api_port = server.port(), .ca_pem = server.ca_pem(), .issue = issue, .on_address = on_address});
   return fleet::make_local_host({.state_dir = state_dir,
@@ -256,6 +270,7 @@ int serve(Flags flags) {
     if (!user->session.empty()) out.extra.push_back({"sessionName", {user->session}});
     return out;
   };
+  options.equip_pod = [late](const std::string& space, const kube::Json& account, kube::Json& pod, const apiserver::FindObject& look) { late->equip(space, account, pod, look); };
   const auto hosts = std::make_shared<LateJoinDoor>();
   options.beside = [hosts](const http::Request& request, const std::shared_ptr<http::Exchange>& exchange) { return hosts->take(request, exchange); };
   options.check_node = [hosts](const apiserver::User& user, const kube::Json* old, const kube::Json& next) { return hosts->check_node(user, old, next); };
@@ -282,12 +297,12 @@ int serve(Flags flags) {
 
   // Destroyed in reverse: controllers first, then the host's threads, the server last.
   const auto power = fleet::make_power_control();
-  auto host = make_host(flags, options.state_dir, *ranges, **server);
+  auto host = make_host(flags, options.state_dir, *ranges, **server, late);
   kube::Runner runner((*server)->api(), clock, Rng(static_cast<std::uint64_t>(clock.now().time_since_epoch().count())).next());
   const auto exits = std::make_shared<ExitRelay>(runner);
   add_controllers(runner, exits, **server, *host, *power, clock, options.state_dir, *ranges, flags);
   runner.add(std::make_unique<governance::ConversionController>((*server)->api(), [at] { return std::optional(at); }));
-  const auto face = open_face(flags, **server, clock, options.state_dir, listen->first);
+  const auto face = open_face(flags, **server, clock, options.state_dir, listen->first, *ranges);
   if (!face) return refuse(face.error().message);
   late->set(face->get());
   runner.start();

@@ -20,6 +20,8 @@
 #include <vector>
 #include <thread>
 
+#include "api/pod_identity.h"
+#include "apiserver/admission.h"
 #include "apiserver/auth_types.h"
 #include "apiserver/waiting_threads.h"
 #include "base/encoding.h"
@@ -33,6 +35,7 @@
 #include "governance/decision_log.h"
 #include "hyperpod/door.h"
 #include "kube/controller.h"
+#include "kube/patch.h"
 
 namespace fairlead {
 
@@ -124,13 +127,37 @@ struct AwsWiring {
   hyperpod::EksCluster cluster;                                                  // the Kubernetes that this server works with; its name is --eks-name
   std::string s3_folder;                                                         // empty: S3 is not served
   std::string audit_log;                                                         // where none is named; empty: the calls are lines of the log
+  std::string pod_host;                                                          // DoorOptions::pod_host
+  std::optional<hyperpod::DoorOptions::PodHook> pod_hook;                        // DoorOptions::pod_hook
 };
 // A face that comes later and goes earlier than who asks it. Thread-safe.
 class LateFace {
  public:
-  void set(const hyperpod::Door* door) {
+  void set(hyperpod::Door* door) {
     const std::unique_lock lock(mutex_);
     door_ = door;
+    if (door_ != nullptr && !address_.empty()) listen();
+  }
+  // Pods reach the face there from now on, or from when it is there.
+  void also_listen(const std::string& address) {
+    const std::unique_lock lock(mutex_);
+    address_ = address;
+    if (door_ != nullptr) listen();
+  }
+  // What the engine gives pods that have a role (PodEquipment).
+  void equip(const std::string& space, const kube::Json& account, kube::Json& pod, const apiserver::FindObject& look) const {
+    const std::shared_lock lock(mutex_);
+    if (door_ == nullptr) return;
+    const auto look_up = [&](const kube::Resource& resource, const kube::ObjectKey& key) -> Result<kube::Json> {
+      if (resource.plural == kube::resources::service_accounts.plural) return account;
+      auto found = look(resource, key);
+      return found ? Result<kube::Json>(std::move(*found)) : Result<kube::Json>(fail(Code::NotFound, key.text()));
+    };
+    const auto patch = hyperpod::plan_pod_credentials(pod, space, look_up, door_->pod_site());
+    if (patch && patch->items().empty()) return;
+    auto equipped = patch ? kube::json_patch(pod, *patch) : Result<kube::Json>(std::unexpected(patch.error()));
+    if (equipped) pod = std::move(*equipped);
+    else log_warn("a pod has no AWS credentials of its service account, should it have any", {{"account", space + "/" + kube::name_of(account)}, {"why", equipped.error().message}});
   }
   hyperpod::Answer<hyperpod::KubernetesUser> user_of(std::string_view token) const {
     const std::shared_lock lock(mutex_);
@@ -139,8 +166,13 @@ class LateFace {
   }
 
  private:
+  void listen() {
+    if (auto done = door_->also_listen(address_); !done) log_warn("pods do not reach the AWS face", {{"why", done.error().message}});
+    address_.clear();
+  }
   mutable std::shared_mutex mutex_;
-  const hyperpod::Door* door_ = nullptr;
+  hyperpod::Door* door_ = nullptr;
+  std::string address_;  // where it is not listened at yet
 };
 // The door for hosts, likewise; its work waits for the disk, so it has a thread of its own.
 class LateJoinDoor {

@@ -10,7 +10,7 @@ namespace fairlead {
 namespace {
 
 // What clients may call it: loopback, where it listens, and the host of --aws-endpoint.
-http::CertificateRequest certificate_for(const std::string& address, const std::string& endpoint) {
+http::CertificateRequest certificate_for(const std::string& address, const std::string& pod_host, const std::string& endpoint) {
   http::CertificateRequest out{.common_name = "fairlead-aws", .organizations = {}, .dns_names = {"localhost"}, .ip_addresses = {"127.0.0.1", "::1"}, .server = true, .client = false, .valid = std::chrono::hours(24 * 365 * 10)};
   const auto add = [&](const std::string& host) {
     const bool ip = host.find_first_not_of("0123456789.") == std::string::npos || host.find(':') != std::string::npos;
@@ -18,6 +18,7 @@ http::CertificateRequest certificate_for(const std::string& address, const std::
     if (!host.empty() && host != "0.0.0.0" && host != "::" && std::find(names.begin(), names.end(), host) == names.end()) names.push_back(host);
   };
   add(address);
+  add(pod_host);
   std::string host = endpoint;
   if (const auto scheme = host.find("://"); scheme != std::string::npos) host.erase(0, scheme + 3);
   host = host.substr(0, host.find('/'));
@@ -34,11 +35,13 @@ Result<std::unique_ptr<hyperpod::Door>> open_aws(const Flags& flags, kube::KubeA
   options.names = flags.aws_relaxed_names ? hyperpod::Names::Relaxed : hyperpod::Names::AsInAws;
   options.front.per_second = flags.aws_rate;
   if (!wiring.s3_folder.empty()) options.front.s3 = [buckets = hyperpod::Buckets(wiring.s3_folder)](const http::Request& asked, const hyperpod::Call& call, std::optional<hyperpod::AwsError>& error) { return hyperpod::answer_s3(asked, call, buckets, error); };
+  options.pod_host = wiring.pod_host;
+  options.pod_hook = wiring.pod_hook;
   options.eks = wiring.cluster;
   options.eks.name = flags.eks_name;
   if (!flags.eks_endpoint.empty()) options.eks.endpoint = flags.eks_endpoint;
   if (!flags.aws_endpoint.empty() && !flags.aws_endpoint.starts_with("https://")) return fail(Code::Invalid, "--aws-endpoint " + flags.aws_endpoint + ": https://HOST[:PORT] is expected");
-  http::CertificateRequest request = certificate_for(wiring.address, flags.aws_endpoint);
+  http::CertificateRequest request = certificate_for(wiring.address, wiring.pod_host, flags.aws_endpoint);
   if (wiring.issue) {
     auto certificate = wiring.issue(request);
     if (!certificate) return std::unexpected(std::move(certificate.error()));

@@ -102,7 +102,7 @@ class LateFence {
   std::atomic<const kube::Leader*> leader_{nullptr};
 };
 
-Result<std::unique_ptr<fleet::LocalHost>> make_host(const Flags& flags, const kube::RestConfig& rest, const std::string& state_dir, const fleet::Ranges& ranges, const Clock& clock) {
+Result<std::unique_ptr<fleet::LocalHost>> make_host(const Flags& flags, const kube::RestConfig& rest, const std::string& state_dir, const fleet::Ranges& ranges, const Clock& clock, const std::shared_ptr<LateFace>& late) {
   if (flags.node_ca_cert.empty() || flags.node_ca_key.empty()) return fail(Code::Invalid, "--local-machines needs --node-ca-cert and --node-ca-key: the cluster must know the nodes' certificates");
   auto certificate = read_file(flags.node_ca_cert, 1_MiB);
   if (!certificate) return pass(std::move(certificate.error()), "--node-ca-cert");
@@ -121,7 +121,10 @@ Result<std::unique_ptr<fleet::LocalHost>> make_host(const Flags& flags, const ku
                                  .cluster_domain = flags.cluster_domain,
                                  .ca_pem = rest.ca_pem,
                                  .issue = [authority, &clock](const http::CertificateRequest& request) { return http::issue(authority, request, clock.now()); },
-                                 .on_address = {}});
+                                 .on_address = [late](const std::string& address) -> Result<void> {
+                                   late->also_listen(address);
+                                   return {};
+                                 }});
 }
 
 void add_declared(kube::Runner& runner, std::unique_ptr<kube::Controller> controller) {
@@ -166,9 +169,10 @@ int serve_kubernetes(const Flags& flags) {
   const std::uint64_t seed = static_cast<std::uint64_t>(clock.now().time_since_epoch().count()) ^ static_cast<std::uint64_t>(::getpid());
   auto runner = std::make_unique<kube::Runner>(fenced, clock, Rng(seed).next());
   const auto exits = std::make_shared<ExitRelay>(*runner);
+  const auto late = std::make_shared<LateFace>();
   std::string companion_dir = flags.companion_dir;
   if (flags.local_machines) {
-    auto made = make_host(flags, config->rest, state_dir, *ranges, clock);
+    auto made = make_host(flags, config->rest, state_dir, *ranges, clock, late);
     if (!made) return refuse(made.error().message, 2);
     host = std::move(*made);
     companion_dir = state_dir + "/bin";
@@ -208,11 +212,20 @@ int serve_kubernetes(const Flags& flags) {
   if (!flags.aws_listen.empty() && flags.aws_listen != "off") {
     const auto said = (*election)->get_raw("/version", "application/json");
     const auto version = said ? kube::parse_json(*said) : Result<kube::Json>(kube::Json());
+    // A cluster's own API finds Services, and no names of the cluster's.
+    const std::string inside = fmt::format(".{}.svc", space), named = flags.aws_endpoint.starts_with("https://") ? flags.aws_endpoint.substr(8) : "";
+    hyperpod::DoorOptions::PodHook hook;
+    if (named.ends_with(inside)) hook.service = named.substr(0, named.size() - inside.size());
+    // Of tokens of its accounts, as trust policies name it; without the right to know it, it is not told, and holds all the same.
+    const auto discovery = (*election)->get_raw("/.well-known/openid-configuration", "application/json");
+    const auto openid = discovery ? kube::parse_json(*discovery) : Result<kube::Json>(kube::Json());
     const std::string minor = version ? (*version)["minor"].string() : "";
     auto opened = open_aws(flags, **election, clock, {.address = aws_at->first, .port = aws_at->second, .space = space, .issue = {}, .ca_pem = {},
-                                                      .cluster = {.endpoint = config->rest.server, .ca_pem = config->rest.ca_pem, .version = minor.empty() ? "" : (*version)["major"].string() + "." + minor.substr(0, minor.find_first_not_of("0123456789"))}, .s3_folder = s3_folder(flags, state_dir), .audit_log = ""});
+                                                      .cluster = {.endpoint = config->rest.server, .ca_pem = config->rest.ca_pem, .version = minor.empty() ? "" : (*version)["major"].string() + "." + minor.substr(0, minor.find_first_not_of("0123456789")), .issuer = openid ? (*openid)["issuer"].string() : ""}, .s3_folder = s3_folder(flags, state_dir), .audit_log = "",
+                                                      .pod_host = flags.aws_endpoint.empty() && flags.local_machines ? fleet::host_address(*ranges) : "", .pod_hook = flags.watch_namespace.empty() ? std::optional(hook) : std::nullopt});
     if (!opened) return refuse(opened.error().message);
     face = std::move(*opened);
+    late->set(face.get());
     log_info("AWS clients are served", {{"port", std::to_string(face->port())}, {"account", face->site().account}, {"region", face->site().region}});
   }
 
@@ -279,6 +292,7 @@ int serve_kubernetes(const Flags& flags) {
   if (!health) {
     const std::string why = health.error().message;
     fence->set(nullptr);
+    late->set(nullptr);
     term.end();
     return refuse(why);
   }
@@ -290,6 +304,7 @@ int serve_kubernetes(const Flags& flags) {
   static const StopWatchdog watchdog;
   health->reset();
   exits->cut();
+  late->set(nullptr);
   term.end();      // while we still lead: what is under way may end
   fence->set(nullptr);
   leader.reset();  // gives the lease back

@@ -83,7 +83,7 @@ PY
 echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "sts:AssumeRole", "iam:*", "eks:*", "secretsmanager:GetSecretValue"], "Resource": "*"}}' > "$work/all.json"
 echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:Describe*", "sagemaker:List*"], "Resource": "*"}}' > "$work/read.json"
 account=$(site aws env -o json | python3 -c 'import json, re, sys; print(re.search(r"aws-ca-(\d+)", json.load(sys.stdin)["AWS_CA_BUNDLE"]).group(1))')
-printf '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::%s:user/ada"}, "Action": "sts:AssumeRole"}}' "$account" > "$work/trust.json"
+printf '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::%s:user/ada", "Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}}' "$account" > "$work/trust.json"
 
 says 'a user' 0 'identity/user-ada created' site identity create ada --policy "$work/all.json"
 says 'again, nothing changes' 0 'identity/user-ada as it was' site identity create ada --policy "$work/all.json"
@@ -219,6 +219,99 @@ as_ada "$clients/bin/aws" eks delete-access-entry --cluster-name fairlead --prin
 out_again() { ! by_token > "$work/out" 2>&1 && grep -q Unauthorized "$work/out"; }
 wait_until 10 'without her entry she is out again' out_again
 echo 'ok    who has no entry any more is out'
+
+# Pods with roles: what a new pod is given, and what unmodified SDKs make of it.
+issuer=$(as_ada "$clients/bin/aws" eks describe-cluster --name fairlead --query cluster.identity.oidc.issuer --output text)
+issuer=${issuer#https://}
+printf '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Federated": "arn:aws:iam::%s:oidc-provider/%s"}, "Action": "sts:AssumeRoleWithWebIdentity", "Condition": {"StringEquals": {"%s:sub": "system:serviceaccount:demo:train", "%s:aud": "sts.amazonaws.com"}}}}' "$account" "$issuer" "$issuer" "$issuer" > "$work/web.json"
+echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Service": "pods.eks.amazonaws.com"}, "Action": ["sts:AssumeRole", "sts:TagSession"]}}' > "$work/pods.json"
+site identity create --role web --trust "$work/web.json" --policy "$work/read.json" > /dev/null
+site identity create --role pods --trust "$work/pods.json" --policy "$work/read.json" > /dev/null
+site apply -f - > /dev/null << YAML
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: train, namespace: demo, annotations: {eks.amazonaws.com/role-arn: "arn:aws:iam::$account:role/web"}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: serve, namespace: demo}
+YAML
+associations() { as_ada "$clients/bin/python" -c 'import boto3, sys; c = boto3.client("eks"); print(c.'"$1"')' ; }
+associate() { as_ada "$clients/bin/aws" eks create-pod-identity-association --cluster-name fairlead --namespace demo --service-account serve --role-arn "arn:aws:iam::$account:role/$1" --query association.associationId --output text; }
+comes 'a role that does not trust pods' 255 'Trust policy of role is not valid for EKS Pod Identity' associate web
+comes 'an association by the AWS CLI' 0 'a-' associate pods
+id=$(cat "$work/out")
+says 'of an account once' 255 'ResourceInUseException' associate pods
+says 'described by boto3' 0 'role/pods' associations "describe_pod_identity_association(clusterName='fairlead', associationId='$id')"
+says 'and listed' 0 "$id" associations "list_pod_identity_associations(clusterName='fairlead', namespace='demo')"
+pod() { printf 'apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: demo}\nspec: {schedulerName: nobody, serviceAccountName: %s, containers: [{name: c, image: "busybox:1"}]}\n' "$1" "$2" | site apply -f - > /dev/null && site get pod "$1" -n demo -o json; }
+says 'a pod of an annotated account' 0 '"AWS_WEB_IDENTITY_TOKEN_FILE"' pod with-role train
+says 'a pod of an associated account' 0 'http://169.254.170.23/v1/credentials' pod with-association serve
+pod without default > "$work/out" && ! grep -q AWS_ "$work/out" || fail 'a pod of another account is given something'
+site delete pod with-role with-association without -n demo > /dev/null
+# Tokens as the kubelet has them for these pods.
+cat > "$work/token.py" << 'PY'
+import base64, json, ssl, sys, tempfile, urllib.request
+text = open(sys.argv[1]).read()
+field = lambda name: next(line.split(':', 1)[1].strip() for line in text.splitlines() if line.strip().startswith(name + ':'))
+files = []
+for name in ('client-certificate-data', 'client-key-data', 'certificate-authority-data'):
+    file = tempfile.NamedTemporaryFile()
+    file.write(base64.b64decode(field(name)))
+    file.flush()
+    files.append(file)
+context = ssl.create_default_context(cafile=files[2].name)
+context.load_cert_chain(files[0].name, files[1].name)
+request = urllib.request.Request(field('server') + f'/api/v1/namespaces/demo/serviceaccounts/{sys.argv[2]}/token', json.dumps({'apiVersion': 'authentication.k8s.io/v1', 'kind': 'TokenRequest', 'spec': {'audiences': [sys.argv[3]], 'expirationSeconds': 3600}}).encode(), {'Content-Type': 'application/json'})
+sys.stdout.write(json.load(urllib.request.urlopen(request, context=context))['status']['token'])
+PY
+token() { python3 "$work/token.py" "$admin" "$@"; }
+me='import boto3; print(boto3.client("sts").get_caller_identity()["Arn"])'
+bare() { # COMMAND...: with what a pod has, and no key
+  (eval "$(site aws env)" && env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY AWS_EC2_METADATA_DISABLED=true "$@")
+}
+token train sts.amazonaws.com > "$work/token"
+web() { bare env AWS_ROLE_ARN="arn:aws:iam::$account:role/web" AWS_WEB_IDENTITY_TOKEN_FILE="$work/token" "$@"; }
+says 'boto3 with a token file' 0 ':assumed-role/web/' web "$clients/bin/python" -c "$me"
+says 'the AWS CLI, too' 0 'ClusterSummaries' web "$clients/bin/aws" sagemaker list-clusters --output json
+says 'within what the role may' 255 'AccessDenied' web "$clients/bin/aws" sagemaker delete-cluster --cluster-name none
+token serve sts.amazonaws.com > "$work/token"
+says 'the token of another account' 1 'Not authorized to perform sts:AssumeRoleWithWebIdentity' web "$clients/bin/python" -c "$me"
+token train https://kubernetes.default.svc.cluster.local > "$work/token"
+says 'a token that is for the API' 1 'Incorrect token audience' web "$clients/bin/python" -c "$me"
+# The endpoint on a node is a relay; here loopback stands for it, which SDKs take as well.
+token serve pods.eks.amazonaws.com > "$work/token"
+eval "$(site aws env)"
+"$clients/bin/python" - "$AWS_ENDPOINT_URL" "$AWS_CA_BUNDLE" > "$work/relay" << 'PY' &
+import http.server, ssl, sys, urllib.error, urllib.request
+context = ssl.create_default_context(cafile=sys.argv[2])
+class Relay(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        try:
+            answer = urllib.request.urlopen(urllib.request.Request(sys.argv[1] + self.path, headers={'Authorization': self.headers['Authorization']}), context=context)
+        except urllib.error.HTTPError as refused:
+            answer = refused
+        self.send_response(answer.status if hasattr(answer, 'status') else answer.code)
+        self.end_headers()
+        self.wfile.write(answer.read())
+    def log_message(self, *_):
+        pass
+server = http.server.HTTPServer(('127.0.0.1', 0), Relay)
+print(server.server_port, flush=True)
+server.serve_forever()
+PY
+relay=$!
+wait_until 10 'the relay listens' test -s "$work/relay"
+container() { bare env AWS_CONTAINER_CREDENTIALS_FULL_URI="http://127.0.0.1:$(cat "$work/relay")/v1/credentials" AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE="$work/token" "$@"; }
+says 'boto3 with container credentials' 0 ':assumed-role/pods/eks-fairlead-serve-' container "$clients/bin/python" -c "$me"
+if [ -d "$clients/js/node_modules" ]; then
+  js='const { STSClient, GetCallerIdentityCommand } = require(process.argv[1] + "/node_modules/@aws-sdk/client-sts"); new STSClient({}).send(new GetCallerIdentityCommand({})).then((a) => console.log(a.Arn), (e) => { console.error(e); process.exit(1); });'
+  says 'the SDK for JavaScript with container credentials' 0 ':assumed-role/pods/' container node -e "$js" "$clients/js"
+fi
+says 'deleted by boto3' 0 "$id" associations "delete_pod_identity_association(clusterName='fairlead', associationId='$id')"
+says 'who is associated no more gets nothing' 1 'has no pod identity association' container "$clients/bin/python" -c "$me"
+kill "$relay"
+unset AWS_ENDPOINT_URL AWS_REGION AWS_DEFAULT_REGION AWS_CA_BUNDLE NODE_EXTRA_CA_CERTS
 
 # A key is changed without an outage: the second one works before the first one ends.
 old=$(site identity key list ada -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["AccessKeyId"])')

@@ -16,8 +16,9 @@ clean_up() {
   [ "$status" = 0 ] || k get clusters,instances,machines,pods -A -o wide >&2 || true
   k delete cluster eks --ignore-not-found --timeout=120s > /dev/null || status=1
   k delete namespace tenants --ignore-not-found --timeout=60s > /dev/null || status=1
+  [ -z "${association:-}" ] || as eks delete-pod-identity-association --cluster-name fairlead --association-id "$association" > /dev/null 2>&1 || true
   f identity delete kim --with-keys > /dev/null 2>&1 || true
-  f identity delete --role workers > /dev/null 2>&1 || true
+  for role in workers web pods; do f identity delete --role $role > /dev/null 2>&1 || true; done
   exit "$status"
 }
 trap clean_up EXIT
@@ -43,20 +44,35 @@ same 'tenants=only:NoSchedule' k get node -l Team=blue -o 'jsonpath={.items[0].s
 note 'two nodes with the labels and taints of their group'
 
 k create namespace tenants > /dev/null
-pod() { # NAME NODE
+# Accounts with a role: one by its annotation, one by an association.
+issuer=$(as eks describe-cluster --name fairlead --query cluster.identity.oidc.issuer --output text)
+issuer=${issuer#https://}
+account=$(cut -d: -f5 <<< "$role")
+printf '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Federated": "arn:aws:iam::%s:oidc-provider/%s"}, "Action": "sts:AssumeRoleWithWebIdentity", "Condition": {"StringEquals": {"%s:sub": "system:serviceaccount:tenants:web", "%s:aud": "sts.amazonaws.com"}}}}' "$account" "$issuer" "$issuer" "$issuer" > "$folder/web.json"
+echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Service": "pods.eks.amazonaws.com"}, "Action": ["sts:AssumeRole", "sts:TagSession"]}}' > "$folder/pods.json"
+f identity create --role web --trust "$folder/web.json" > /dev/null
+f identity create --role pods --trust "$folder/pods.json" > /dev/null
+k -n tenants create serviceaccount web > /dev/null
+k -n tenants annotate serviceaccount web "eks.amazonaws.com/role-arn=arn:aws:iam::$account:role/web" > /dev/null
+k -n tenants create serviceaccount serve > /dev/null
+associate() { association=$(as eks create-pod-identity-association --cluster-name fairlead --namespace tenants --service-account serve --role-arn "arn:aws:iam::$account:role/pods" --query association.associationId --output text 2>&1) && [[ $association == a-* ]]; }
+until_true 20 'an association' associate
+pod() { # NAME NODE ACCOUNT
   k -n tenants apply -f - > /dev/null << YAML
 apiVersion: v1
 kind: Pod
 metadata: {name: $1, labels: {app: $1}}
 spec:
   terminationGracePeriodSeconds: 0
+  serviceAccountName: $3
   nodeSelector: {kubernetes.io/hostname: $2}
   tolerations: [{key: tenants, operator: Exists}]
   containers: [{name: work, image: 'busybox:1', imagePullPolicy: IfNotPresent, command: [sleep, "1000"]}]
 YAML
 }
 node=$(k get nodes -l Team=blue -o 'jsonpath={.items[0].metadata.name}')
-pod web "$node"
+pod web "$node" web
+pod serve "$node" serve
 k -n tenants apply -f - > /dev/null << 'YAML'
 apiVersion: policy/v1
 kind: PodDisruptionBudget
@@ -64,6 +80,24 @@ metadata: {name: web}
 spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
 YAML
 k -n tenants wait pod web --for=condition=Ready --timeout=60s > /dev/null || fail 'the pod does not run'
+# What their programs have, shown to AWS's CLI as it is.
+k -n tenants wait pod serve --for=condition=Ready --timeout=60s > /dev/null || fail 'the other pod does not run'
+inside() { k -n tenants exec "$1" -- sh -c "$2"; }
+inside web 'cat "$AWS_WEB_IDENTITY_TOKEN_FILE"' > "$folder/token"
+same "arn:aws:iam::$account:role/web" inside web 'echo "$AWS_ROLE_ARN"' || fail 'the role of an annotated account'
+# shellcheck disable=SC2016
+inside web 'a=${AWS_ENDPOINT_URL#https://}; grep -q BEGIN "$AWS_CA_BUNDLE" && nc -w 5 "${a%:*}" "${a#*:}" < /dev/null' || fail 'the pod does not reach the site'
+by_token() { AWS_ROLE_ARN="arn:aws:iam::$account:role/web" AWS_WEB_IDENTITY_TOKEN_FILE=$folder/token as_nobody sts get-caller-identity; }
+as_nobody() { (eval "$(f aws env)" && env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY -u AWS_SESSION_TOKEN "$clients/bin/aws" "$@"); }
+says ':assumed-role/web/' by_token || fail 'its token is exchanged for no role'
+# shellcheck disable=SC2016
+inside serve 'wget -qO- --header "Authorization: $(cat "$AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")" "$AWS_CONTAINER_CREDENTIALS_FULL_URI"' > "$folder/credentials" || fail 'the node answers no pod that asks for its credentials'
+field() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$folder/credentials" "$1"; }
+by_credentials() { (eval "$(f aws env)" && AWS_ACCESS_KEY_ID=$(field AccessKeyId) AWS_SECRET_ACCESS_KEY=$(field SecretAccessKey) AWS_SESSION_TOKEN=$(field Token) "$clients/bin/aws" sts get-caller-identity); }
+says ':assumed-role/pods/eks-fairlead-serve-' by_credentials || fail 'what the node handed out is good for nothing'
+k -n tenants delete pod serve --wait=false > /dev/null
+note 'pods have the roles of their service accounts, by token file and from their node'
+
 until_true 30 'the budget counts it' same 1 k -n tenants get pdb web -o 'jsonpath={.status.currentHealthy}'
 victim=${node#hyperpod-}
 logical=$(sm describe-cluster-node --cluster-name eks --node-id "$victim" --query NodeDetails.NodeLogicalId --output text)
