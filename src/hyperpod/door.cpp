@@ -249,8 +249,7 @@ void Door::work(std::stop_token stop) {
 std::string Door::own_endpoint() const {
   if (!options_.endpoint.empty()) return options_.endpoint;
   // Everywhere is no address that a client can go to: this machine is, and the certificate says so.
-  const bool everywhere = options_.address == "0.0.0.0" || options_.address == "::";
-  const std::string host = everywhere ? "127.0.0.1" : options_.address.find(':') == std::string::npos ? options_.address : "[" + options_.address + "]";
+  const std::string host = everywhere() ? "127.0.0.1" : options_.address.find(':') == std::string::npos ? options_.address : "[" + options_.address + "]";
   return fmt::format("https://{}:{}", host, port_.load());
 }
 
@@ -261,7 +260,7 @@ PodSite Door::pod_site() const {
 }
 
 Result<void> Door::publish(kube::KubeApi& api) const {
-  if (options_.endpoint.empty() && (options_.address == "0.0.0.0" || options_.address == "::")) log_warn("AWS clients on other machines are not told where to go: say so by --aws-endpoint");
+  if (options_.endpoint.empty() && everywhere()) log_warn("AWS clients on other machines are not told where to go: say so by --aws-endpoint");
   const kube::ObjectKey key{options_.space, api::identities::settings_name};
   const Json patch = Json::object({{"data", Json::object({{"endpoint", own_endpoint()}, {"pod-endpoint", pod_site().endpoint}, {"ca.crt", options_.authority.certificate_pem}})}});
   if (const auto done = api.patch(kube::resources::config_maps, key, kube::PatchType::Merge, patch); !done) return pass(done.error(), "write ConfigMap " + key.text());

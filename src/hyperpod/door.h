@@ -63,8 +63,8 @@ class Door {
   const Site& site() const { return directory_.site(); }
   // Of a token of `aws eks get-token`; an error: it is none, or lets nobody in.
   Answer<KubernetesUser> kubernetes_user_of(std::string_view token) const { return front_.kubernetes_user_of(token); }
-  // On a further address (the fabric's, once it is there), which the certificate has.
-  Result<void> also_listen(const std::string& address) { return server_->also_listen(address, port()); }
+  // On a further address (the fabric's, once it is there), which the certificate has. Nothing to do where all addresses are listened at.
+  Result<void> also_listen(const std::string& address) { return everywhere() ? Result<void>() : server_->also_listen(address, port()); }
   // What pods that are made get to find this site. Any thread.
   PodSite pod_site() const;
 
@@ -77,6 +77,7 @@ class Door {
   bool known() const { return identities_.synced() && keys_.synced() && clusters_.synced() && nodes_.synced() && made_.synced() && instances_.synced(); }
   Result<void> publish(kube::KubeApi& api) const;
   std::string own_endpoint() const;
+  bool everywhere() const { return options_.address == "0.0.0.0" || options_.address == "::"; }
 
   struct Job {
     http::Request request;

@@ -60,7 +60,8 @@ Json plan_pod_credentials(const Json& pod, const Json& account, const Json* asso
   Json patch = Json::array();
   const Json& spec = pod["spec"];
   const std::string role = association != nullptr ? (*association)["spec"]["roleArn"].string() : account["metadata"]["annotations"][names::role_note].string();
-  if (role.empty() || !spec.is_object()) return patch;
+  // A pod that a node runs of its own accord has no account, and may have no token.
+  if (role.empty() || !spec.is_object() || pod["metadata"]["annotations"].has("kubernetes.io/config.mirror")) return patch;
   const bool container = association != nullptr;
   const std::string folder = container ? names::container_folder : names::web_folder, volume = container ? names::container_volume : names::web_volume, file = container ? names::container_file : names::web_file;
   const std::string ca = folder + "/ca.crt";

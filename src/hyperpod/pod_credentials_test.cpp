@@ -66,6 +66,9 @@ TEST(PodCredentialsPlan, OthersGetNothing) {
   EXPECT_TRUE(plan_pod_credentials(plain, yaml(R"({"metadata": {"name": "train"}})"), nullptr, here).items().empty());
   EXPECT_TRUE(plan_pod_credentials(plain, Json::object(), nullptr, here).items().empty());
   EXPECT_TRUE(plan_pod_credentials(Json(), account, nullptr, here).items().empty());
+  Json mirror = plain;
+  mirror.child("metadata").child("annotations").set("kubernetes.io/config.mirror", "x");
+  EXPECT_TRUE(plan_pod_credentials(mirror, account, nullptr, here).items().empty()) << "an API refuses it with a token";
 }
 
 TEST(PodCredentialsPlan, WhatThePodSaysItselfStays) {

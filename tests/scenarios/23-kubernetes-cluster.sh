@@ -86,7 +86,7 @@ inside() { k -n tenants exec "$1" -- sh -c "$2"; }
 inside web 'cat "$AWS_WEB_IDENTITY_TOKEN_FILE"' > "$folder/token"
 same "arn:aws:iam::$account:role/web" inside web 'echo "$AWS_ROLE_ARN"' || fail 'the role of an annotated account'
 # shellcheck disable=SC2016
-inside web 'a=${AWS_ENDPOINT_URL#https://}; grep -q BEGIN "$AWS_CA_BUNDLE" && nc -w 5 "${a%:*}" "${a#*:}" < /dev/null' || fail 'the pod does not reach the site'
+inside web 'a=${AWS_ENDPOINT_URL#https://}; grep -q BEGIN "$AWS_CA_BUNDLE" && nc -w 5 "${a%:*}" "${a#*:}" < /dev/null > /dev/null' || fail 'the pod does not reach the site'
 by_token() { AWS_ROLE_ARN="arn:aws:iam::$account:role/web" AWS_WEB_IDENTITY_TOKEN_FILE=$folder/token as_nobody sts get-caller-identity; }
 as_nobody() { (eval "$(f aws env)" && env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY -u AWS_SESSION_TOKEN "$clients/bin/aws" "$@"); }
 says ':assumed-role/web/' by_token || fail 'its token is exchanged for no role'
