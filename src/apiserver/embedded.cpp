@@ -170,6 +170,7 @@ Result<void> EmbeddedServer::serve() {
   api_ = make_local_api(*registry_, make_agent_exec(*registry_, handler), controllers_user, [this](const kube::Resource& resource, const kube::Json& body) -> Result<kube::Json> {
     return handler_ ? handler_->review(resource, body) : Result<kube::Json>(fail(Code::Unavailable, "the server starts or stops: try again"));
   });
+  logs_ = make_agent_log(*registry_, handler);
   handler_ = ApiHandler::make(*registry_, clock_, std::move(handler));
 
   const std::string pki = path("pki");

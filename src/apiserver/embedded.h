@@ -19,6 +19,7 @@
 #include "base/fd.h"
 #include "http/pki.h"
 #include "http/server.h"
+#include "kube/pod_log.h"
 
 namespace fairlead::apiserver {
 
@@ -51,6 +52,7 @@ class EmbeddedServer {
   Registry& registry() { return *registry_; }
   // For controllers in this process; exec goes through agents.
   kube::KubeApi& api() { return *api_; }
+  const kube::PodLog& logs() const { return logs_; }  // of containers, through agents
   unsigned short port() const { return server_->port(); }
   // The same API on a further address (the fabric's, once it is there). The address must be in `names`.
   Result<void> also_listen(const std::string& address) { return server_->also_listen(address, port()); }
@@ -78,6 +80,7 @@ class EmbeddedServer {
   std::unique_ptr<Store> store_;
   std::unique_ptr<Registry> registry_;
   std::unique_ptr<kube::KubeApi> api_;
+  kube::PodLog logs_;
   std::unique_ptr<ApiHandler> handler_;
   std::unique_ptr<http::Server> server_;
 };

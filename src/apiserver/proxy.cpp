@@ -354,6 +354,31 @@ void Proxy::join(std::string_view what, const http::Request& request, const kube
   });
 }
 
+kube::PodLog make_agent_log(const Registry& registry, HandlerOptions options) {
+  return [&registry, options = std::move(options)](const Json& pod, const kube::PodLogQuery& query, std::chrono::milliseconds limit, const std::function<bool(std::string_view)>& take) -> Result<void> {
+    auto container = choose_container(pod, query.container);
+    if (!container) return std::unexpected(std::move(container.error()));
+    auto agent = agent_of(registry, pod, options);
+    if (!agent) return std::unexpected(std::move(agent.error()));
+    agent->connect_timeout = std::min(agent->connect_timeout, limit);
+    auto client = http::Client::make(*agent);
+    if (!client) return pass(std::move(client.error()), "log");
+    http::ClientRequest ask{.target = agent_path("containerLogs", pod, *container) + "?timestamps=true"};
+    if (query.previous) ask.target += "&previous=true";
+    if (query.since) ask.target += "&sinceTime=" + http::escape(print_time(*query.since));
+    auto reader = (*client)->open(ask);
+    if (!reader) return fail(Code::Unavailable, "log: " + reader.error().message);
+    if ((*reader)->status() == 200) return kube::hand_on(**reader, limit, take);
+    std::string body;
+    (void)kube::hand_on(**reader, std::min<std::chrono::milliseconds>(limit, 5s), [&](std::string_view piece) {
+      body += piece.substr(0, 4096 - std::min<std::size_t>(4096, body.size()));
+      return body.size() < 4096;
+    });
+    const Status said = status_from_agent((*reader)->status(), body);
+    return fail(said.code == 404 ? Code::NotFound : said.code == 400 ? Code::Invalid : Code::Unavailable, said.message);
+  };
+}
+
 ExecPort make_agent_exec(const Registry& registry, HandlerOptions options) {
   return [&registry, options = std::move(options)](const Json& pod, const std::string& asked, const std::vector<std::string>& command, const std::string& input,
                                                    std::chrono::milliseconds limit) -> Result<kube::ExecResult> {

@@ -10,6 +10,7 @@
 #include "apiserver/registry.h"
 #include "http/client.h"
 #include "http/server.h"
+#include "kube/pod_log.h"
 
 namespace fairlead::apiserver {
 
@@ -50,5 +51,7 @@ class Proxy {
 
 // Exec for the in-process API: the same way, to the end, with captured output. `registry` must outlive it.
 ExecPort make_agent_exec(const Registry& registry, HandlerOptions options);
+// The same for what containers have printed.
+kube::PodLog make_agent_log(const Registry& registry, HandlerOptions options);
 
 }  // namespace fairlead::apiserver

@@ -302,6 +302,22 @@ TEST_F(ProxyFixture, ExecInProcessCollectsOutputAndExitStatus) {
   EXPECT_THAT(late.error().message, testing::HasSubstr("not finished within 200 ms"));
 }
 
+TEST_F(ProxyFixture, LogsInProcessAreHandedOnUntilTheirEndOrWhoeverAsksHasEnough) {
+  const auto log = make_agent_log(*api->registry, options);
+  const auto object = api->json("GET", pod);
+  std::string text;
+  const auto take = [&](std::string_view piece) {
+    text += piece;
+    return text.size() < 5;
+  };
+  ASSERT_TRUE(log(object, {.container = "c", .previous = false, .since = {}}, 10s, take));
+  EXPECT_EQ(text, "tail \n");
+  EXPECT_EQ(log(object, {.container = "c", .previous = true, .since = {}}, 10s, take).error(), (Error{Code::Invalid, "previous terminated container \"c\" in pod \"p\" not found"}));
+  EXPECT_EQ(log(object, {.container = "none", .previous = false, .since = {}}, 10s, take).error().code, Code::Invalid);
+  agent_server.reset();
+  EXPECT_EQ(log(object, {.container = "c", .previous = false, .since = {}}, 10s, take).error().code, Code::Unavailable);
+}
+
 TEST_F(ProxyFixture, DrainingEndsSessions) {
   auto socket = client->open_websocket(get(pod + "/exec?command=cat&stdin=true"), {"v5.channel.k8s.io"});
   ASSERT_TRUE(socket) << socket.error().message;

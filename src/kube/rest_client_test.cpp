@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "http/server.h"
+#include "kube/pod_log.h"
 
 namespace fairlead::kube {
 namespace {
@@ -341,6 +342,19 @@ TEST(RestRaw, TextTablesAndLogs) {
   EXPECT_EQ(world.last_line(), "GET /api/v1/namespaces/n/pods/p/log?container=c&follow=true&tailLines=3");
   EXPECT_EQ(**(*log)->read(20s), "line 1\nline 2\n");
   EXPECT_EQ(**(*log)->read(20s), "");
+}
+
+TEST(RestApi, LogsAreAskedForWithTheirTimesAndHandedOn) {
+  World world(always(200, "2026-01-01T00:00:00Z a\n"));
+  std::string text;
+  const auto take = [&](std::string_view piece) { return text += piece, true; };
+  const Json of = Json::object({{"metadata", Json::object({{"name", "p"}, {"namespace", "n"}})}});
+  const PodLog log = pod_log_of(std::shared_ptr<RestApi>(&world.api(), [](RestApi*) {}));
+  ASSERT_TRUE(log(of, {.container = "c", .previous = true, .since = {}}, 20s, take));
+  EXPECT_EQ(text, "2026-01-01T00:00:00Z a\n");
+  EXPECT_EQ(world.last_line(), "GET /api/v1/namespaces/n/pods/p/log?container=c&previous=true&timestamps=true");
+  ASSERT_TRUE(log(of, {.container = "c", .previous = false, .since = SystemClock{}.now() - 1h}, 20s, take));
+  EXPECT_THAT(world.last_line(), testing::MatchesRegex("GET .*/log\\?container=c&timestamps=true&sinceSeconds=37[0-9][0-9]"));  // with room for clocks that differ
 }
 
 // Answers 401 until the bearer token is `good`.
