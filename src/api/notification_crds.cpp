@@ -43,7 +43,6 @@ spec:
                   kinds: {type: array, maxItems: 100, items: {type: string, maxLength: 63}, description: "ClusterStatus, InstanceFailed, ...; none: all."}
               channels:
                 type: array
-                minItems: 1
                 maxItems: 16
                 x-kubernetes-list-type: map
                 x-kubernetes-list-map-keys: [name]

@@ -20,7 +20,7 @@ Result<void> carry_by_http(const Parcel& parcel, Instant now, Reach reach) {
     if (!read) return pass(std::move(read.error()), "hmacSecret");
     key = std::move(*read);
   }
-  Post post = channel.kind == Channel::Kind::Sns ? render_sns(parcel.event, parcel.of, channel.topic_arn, key, now) : render_webhook(parcel.event, key, now);
+  Post post = channel.kind == Channel::Kind::Sns ? render_sns(parcel.event, parcel.of, channel.topic_arn, url->tls ? "https" : "http", key, now) : render_webhook(parcel.event, key, now);
   post.headers.emplace_back("User-Agent", "fairlead-notify/" FAIRLEAD_VERSION);
 
   const std::string at = fmt::format("{}:{}", url->host, url->port);

@@ -15,7 +15,7 @@ using kube::Json;
 
 namespace {
 
-constexpr EventType kTypes[] = {EventType::PrimaryOn, EventType::PrimaryOff, EventType::BackupReady, EventType::BackupLost, EventType::ClusterEvent, EventType::Test};
+constexpr EventType kTypes[] = {EventType::PrimaryOn, EventType::PrimaryOff, EventType::BackupReady, EventType::BackupLost, EventType::ClusterEvent, EventType::Message, EventType::Test};
 
 std::string upper(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
@@ -33,6 +33,7 @@ std::string_view text(EventType type) {
     case EventType::BackupReady: return "BackupReady";
     case EventType::BackupLost: return "BackupLost";
     case EventType::ClusterEvent: return "ClusterEvent";
+    case EventType::Message: return "Message";
     case EventType::Test: return "Test";
   }
   return "Test";
@@ -52,6 +53,7 @@ std::string uuid_of(const std::string& event_id) {
 
 std::string summary(const Event& event) {
   std::string out = event.type == EventType::ClusterEvent ? fmt::format("Cluster {}: {}: {}", event.cluster, upper(event.envelope["detail"]["EventDetails"]["EventLevel"].string()), event.envelope["detail"]["EventDetails"]["Description"].string())
+                    : event.type == EventType::Message ? event.message["subject"].string_or(fmt::format("Message to a topic of namespace {}", event.space))
                     : event.type == EventType::Test ? fmt::format("Test of notifications for topic in namespace {}", event.space)
                                                   : fmt::format("Slurm cluster {}/{}: {} {} is {} (was {})", event.space, event.cluster, event.witness ? "witness" : "head", event.head, upper(event.new_state), upper(event.old_state));
   std::replace_if(out.begin(), out.end(), [](unsigned char c) { return c < ' ' || c >= 0x7f; }, '?');
@@ -69,9 +71,15 @@ Json event_json(const Event& event) {
     out.set("redundancy", Json::object({{"ready", event.ready}, {"wanted", event.wanted}}));
   }
   if (event.type == EventType::ClusterEvent) return out.set("cause", event.cause).set("envelope", event.envelope);
+  if (event.type == EventType::Message) return out.set("message", event.message);
   if (event.term > 0) out.set("term", static_cast<std::int64_t>(event.term));
   out.set("cause", event.cause).set("nextStep", event.next_step);
   return out;
+}
+
+std::string message_text(const Event& event, std::string_view protocol) {
+  const Json& own = event.message["texts"][protocol];
+  return own.is_string() ? own.string() : event.message["text"].string();
 }
 
 Json body_of(const Event& event) { return event.type == EventType::ClusterEvent ? event.envelope : event_json(event); }
@@ -121,6 +129,8 @@ Result<Event> read_event(const Json& from) {
   out.next_step = from["nextStep"].string();
   out.envelope = from["envelope"];
   if (out.type == EventType::ClusterEvent && !out.envelope.is_object()) return fail(Code::Invalid, "spec.event.envelope is none");
+  out.message = from["message"];
+  if (out.type == EventType::Message && !out.message["text"].is_string()) return fail(Code::Invalid, "spec.event.message.text is none");
   out.ready = static_cast<int>(std::clamp<std::int64_t>(from["redundancy"]["ready"].integer(), 0, 1000));
   out.wanted = static_cast<int>(std::clamp<std::int64_t>(from["redundancy"]["wanted"].integer(), 0, 1000));
   out.term = static_cast<std::uint64_t>(std::max<std::int64_t>(from["term"].integer(), 0));

@@ -10,7 +10,7 @@
 
 namespace fairlead::notify {
 
-enum class EventType { PrimaryOn, PrimaryOff, BackupReady, BackupLost, ClusterEvent, Test };
+enum class EventType { PrimaryOn, PrimaryOff, BackupReady, BackupLost, ClusterEvent, Message, Test };
 std::string_view text(EventType type);
 
 struct Event {
@@ -25,6 +25,7 @@ struct Event {
   int ready = 0, wanted = 0;         // heads that serve or could, of those asked for
   std::uint64_t term = 0;            // of an election; 0: there is none
   kube::Json envelope;               // ClusterEvent: what is sent in place of all this, in the form of an event of EventBridge
+  kube::Json message;                // Message: {text, subject, attributes, texts} (api/notification.h)
 };
 
 // `seq`: how many changes of this head were told before; with it the same change is another event when it happens again.
@@ -37,6 +38,7 @@ std::string summary(const Event& event);
 
 kube::Json event_json(const Event& event);  // spec.event of a Notification
 kube::Json body_of(const Event& event);     // of a webhook, and the message of SNS: the event, or its envelope
+std::string message_text(const Event& event, std::string_view protocol);  // of a Message: what it says by this protocol (https, http, email)
 // A ClusterEvent as HyperPod's events come by EventBridge ("SageMaker HyperPod Cluster Event"), with the failure's words, which AWS leaves out. `cluster`: the Cluster that it is of.
 Event cluster_event(const kube::Json& event, const kube::Json& cluster);
 // Invalid: no id of ours or an unknown type.

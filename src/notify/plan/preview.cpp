@@ -21,7 +21,7 @@ Json preview(const Topic& topic, const Event& event, Instant now) {
     } else if (channel.kind == Channel::Kind::Email) {
       one.set("body", render_mail(event, channel.from, target.recipient));
     } else {
-      const Post post = channel.kind == Channel::Kind::Sns ? render_sns(event, topic, channel.topic_arn, "", now) : render_webhook(event, "", now);
+      const Post post = channel.kind == Channel::Kind::Sns ? render_sns(event, topic, channel.topic_arn, channel.url.starts_with("http://") ? "http" : "https", "", now) : render_webhook(event, "", now);
       Json headers = Json::array();
       for (const auto& [name, value] : post.headers) headers.push(Json::array({Json(name), Json(value)}));
       one.set("headers", std::move(headers)).set("body", post.body);

@@ -24,6 +24,7 @@ void sign(HeaderLines& headers, const Event& event, const std::string& body, std
 }
 
 std::string mail_text(const Event& event) {
+  if (event.type == EventType::Message) return fmt::format("{}\n\nThe same message may come twice; its id is {}.\n", message_text(event, "email"), event.id);
   std::string out = summary(event) + "\n\n";
   const auto line = [&out](const char* name, const std::string& value) {
     if (!value.empty()) out += fmt::format("{:<12}{}\n", name, value);
@@ -73,16 +74,17 @@ Post render_webhook(const Event& event, std::string_view key, Instant sent) {
   return out;
 }
 
-Post render_sns(const Event& event, const Topic& topic, const std::string& topic_arn, std::string_view key, Instant sent) {
+Post render_sns(const Event& event, const Topic& topic, const std::string& topic_arn, std::string_view protocol, std::string_view key, Instant sent) {
   const std::string arn = topic_arn.empty() ? fmt::format("arn:aws:sns:fairlead:000000000000:{}", topic.name) : topic_arn;
   const std::string id = uuid_of(event.id);
   Post out{.headers = {{"Content-Type", "text/plain; charset=UTF-8"}, {"x-amz-sns-message-type", "Notification"}, {"x-amz-sns-message-id", id}, {"x-amz-sns-topic-arn", arn}}};
-  out.body = kube::print_json(Json::object({{"Type", "Notification"},
-                                            {"MessageId", id},
-                                            {"TopicArn", arn},
-                                            {"Subject", summary(event).substr(0, 100)},  // SNS has no longer ones
-                                            {"Message", kube::print_json(body_of(event))},
-                                            {"Timestamp", print_time(event.time).substr(0, 19) + ".000Z"}}));
+  Json body = Json::object({{"Type", "Notification"}, {"MessageId", id}, {"TopicArn", arn}});
+  const bool published = event.type == EventType::Message;
+  if (!published) body.set("Subject", summary(event).substr(0, 100));  // SNS has no longer ones
+  else if (const std::string& subject = event.message["subject"].string(); !subject.empty()) body.set("Subject", subject);
+  body.set("Message", published ? message_text(event, protocol) : kube::print_json(body_of(event))).set("Timestamp", print_time(event.time).substr(0, 19) + ".000Z");
+  if (published && event.message["attributes"].is_object()) body.set("MessageAttributes", event.message["attributes"]);
+  out.body = kube::print_json(body);
   sign(out.headers, event, out.body, key, sent);
   return out;
 }
@@ -115,7 +117,7 @@ std::string render_mail(const Event& event, const std::string& from, const std::
   const auto seconds = std::chrono::floor<std::chrono::seconds>(event.time);
   // Names of days and months are English whatever the locale: fmt uses the classic one.
   const std::string date = fmt::format("{:%a, %d %b %Y %H:%M:%S} +0000", fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::time_point_cast<std::chrono::system_clock::duration>(seconds))));
-  std::string subject = "[Fairlead] " + summary(event), folded;
+  std::string subject = (event.type == EventType::Message ? "" : "[Fairlead] ") + summary(event), folded;
   // Folded at spaces: lines of a header have 78 characters, 998 at the very most.
   for (std::size_t room = 69; subject.size() > room; room = 77) {
     std::size_t at = subject.rfind(' ', room);

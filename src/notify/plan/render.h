@@ -21,8 +21,8 @@ struct Post {
 // attempt), webhook-signature: "v1," and base64 of HMAC-SHA256 over "ID.TIMESTAMP.BODY". `key`: raw bytes; empty: not signed.
 Post render_webhook(const Event& event, std::string_view key, Instant sent);
 // The document and the headers that Amazon SNS sends to an HTTP(S) subscriber. MessageId is the event's id as a UUID. Not signed with X.509; with a key it has the
-// headers of a webhook too. `topic_arn` empty: one made from the topic's name.
-Post render_sns(const Event& event, const Topic& topic, const std::string& topic_arn, std::string_view key, Instant sent);
+// headers of a webhook too. `topic_arn` empty: one made from the topic's name. `protocol`: http or https, for a message that says something else by each.
+Post render_sns(const Event& event, const Topic& topic, const std::string& topic_arn, std::string_view protocol, std::string_view key, Instant sent);
 
 // A whole message of RFC 5322 with CRLF lines of at most 78 characters, ASCII alone. Addresses must be is_mail_address.
 std::string render_mail(const Event& event, const std::string& from, const std::string& to);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "base/encoding.h"
+#include "notify/plan/delivery.h"
 #include "notify/plan/preview.h"
 #include "notify/plan/smtp.h"
 
@@ -54,7 +55,7 @@ TEST(Webhook, SaysEverything) {
 }
 
 TEST(Sns, IsTheDocumentOfASubscriber) {
-  const Post post = render_sns(event(), {.name = "operators"}, "", "", kNow);
+  const Post post = render_sns(event(), {.name = "operators"}, "", "https", "", kNow);
   const auto body = kube::parse_json(post.body);
   ASSERT_TRUE(body);
   EXPECT_EQ((*body)["Type"].string(), "Notification");
@@ -64,6 +65,39 @@ TEST(Sns, IsTheDocumentOfASubscriber) {
   EXPECT_LE((*body)["Subject"].string().size(), 100u);
   EXPECT_EQ(kube::parse_json((*body)["Message"].string()).value()["id"].string(), event().id);
   EXPECT_EQ(header(post, "x-amz-sns-message-type"), "Notification");
+}
+
+TEST(Sns, AMessageIsSentAsItWasPublished) {
+  const Json topic = Json::object({{"metadata", Json::object({{"name", "alarms"}, {"namespace", "fairlead-system"}, {"uid", "t"}})}});
+  api::Published published{.digits = "0123456789abcdef0123456789abcdef", .time = kNow, .text = "a {\"b\": 1}\nline", .subject = "It burns", .attributes = Json::object({{"level", Json::object({{"Type", "String"}, {"Value", "high"}})}}), .texts = Json::object({{"http", "plain"}, {"email", "by mail\r\n.\r\n"}})};
+  const Json object = api::published_notification(published, topic);
+  EXPECT_EQ(kube::name_of(object), "evt-0123456789abcdef0123456789abcdef.alarms");
+  const Letter letter = read_letter(object);
+  ASSERT_EQ(letter.problem, "");
+  EXPECT_EQ(letter.event.type, EventType::Message);
+  EXPECT_EQ(kube::print_json(event_json(letter.event)["message"]), kube::print_json(object["spec"]["event"]["message"]));
+  const Post post = render_sns(letter.event, {.name = "alarms"}, "arn:aws:sns:fairlead-1:111122223333:alarms", "https", "", kNow);
+  const auto body = kube::parse_json(post.body);
+  ASSERT_TRUE(body);
+  EXPECT_EQ((*body)["MessageId"].string(), api::message_id_of(published.digits));
+  EXPECT_EQ((*body)["Message"].string(), published.text);
+  EXPECT_EQ((*body)["Subject"].string(), "It burns");
+  EXPECT_EQ((*body)["MessageAttributes"]["level"]["Value"].string(), "high");
+  EXPECT_EQ(kube::parse_json(render_sns(letter.event, {.name = "alarms"}, "", "http", "", kNow).body).value()["Message"].string(), "plain");
+  const std::string mail = render_mail(letter.event, "fairlead@example.com", "ops@example.com");
+  EXPECT_THAT(mail, HasSubstr("\r\nSubject: It burns\r\n"));
+  EXPECT_THAT(mail, HasSubstr("by mail=0D\r\n"));
+  EXPECT_EQ(kube::parse_json(render_webhook(letter.event, "", kNow).body).value()["message"]["text"].string(), published.text);
+  // Without a subject none is made up.
+  published.subject.clear();
+  EXPECT_FALSE(kube::parse_json(render_sns(read_letter(api::published_notification(published, topic)).event, {.name = "alarms"}, "", "https", "", kNow).body).value().has("Subject"));
+}
+
+TEST(Topic, WhatSnsMadeNeedsNoChannels) {
+  Json object = Json::object({{"metadata", Json::object({{"name", "alarms"}, {"namespace", "fairlead-system"}})}, {"spec", Json::object({{"channels", Json::array()}})}});
+  EXPECT_EQ(read_topic(object).problem, "spec.channels: there is none");
+  object.child("metadata").set("annotations", Json::object({{api::kTopicNameNote, "alarms"}}));
+  EXPECT_EQ(read_topic(object).problem, "");
 }
 
 TEST(Mail, CannotBeGivenAnotherHeader) {

@@ -80,6 +80,7 @@ std::string next_step(const api::SlurmCluster& cluster, const std::string& head,
     case EventType::BackupLost: return fmt::format("If it is not back in ten minutes: {}", look);
     case EventType::BackupReady: return "None.";
     case EventType::ClusterEvent:
+    case EventType::Message:
     case EventType::Test: return "None.";
   }
   return "None.";

@@ -157,7 +157,8 @@ Topic read_topic(const Json& object) {
     else if (out.channels.size() == kMaxChannels) out.problem = fmt::format("spec.channels: {} are possible", kMaxChannels);
     else out.channels.push_back(std::move(channel));
   }
-  if (out.channels.empty()) out.problem = "spec.channels: there is none";
+  // What SNS's API makes has no subscribers at first.
+  if (out.channels.empty() && !object["metadata"]["annotations"].has(api::kTopicNameNote)) out.problem = "spec.channels: there is none";
   if (const auto made = parse_time(object["metadata"]["creationTimestamp"].string())) out.made = *made;
   if (const Json& events = object["spec"]["clusterEvents"]; events.is_object()) {
     ClusterEventRule& rule = out.cluster_events.emplace();

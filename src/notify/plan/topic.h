@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/notification.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "kube/json.h"
@@ -15,8 +16,8 @@
 
 namespace fairlead::notify {
 
-inline const kube::Resource kTopics{"fairlead.dev", "v1alpha1", "notificationtopics", "NotificationTopic", true};
-inline const kube::Resource kNotifications{"fairlead.dev", "v1alpha1", "notifications", "Notification", true};
+using api::kNotifications;
+using api::kTopics;
 
 // Where an HTTP channel posts to. `target`: escaped path and query, never empty. It may be a secret by itself (chat services): only host and port are ever shown.
 struct Url {
