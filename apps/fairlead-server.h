@@ -125,6 +125,7 @@ struct AwsWiring {
   std::function<Result<http::KeyPair>(const http::CertificateRequest&)> issue;   // by the site's authority; null: by one of its own, in a Secret
   std::string ca_pem;                                                            // of `issue`
   hyperpod::EksCluster cluster;                                                  // the Kubernetes that this server works with; its name is --eks-name
+  kube::PodLog logs;                                                             // of containers
   std::string s3_folder;                                                         // empty: S3 is not served
   std::string audit_log;                                                         // where none is named; empty: the calls are lines of the log
   std::string pod_host;                                                          // DoorOptions::pod_host

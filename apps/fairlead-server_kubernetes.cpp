@@ -221,7 +221,7 @@ int serve_kubernetes(const Flags& flags) {
     const auto openid = discovery ? kube::parse_json(*discovery) : Result<kube::Json>(kube::Json());
     const std::string minor = version ? (*version)["minor"].string() : "";
     auto opened = open_aws(flags, **election, clock, {.address = aws_at->first, .port = aws_at->second, .space = space, .issue = {}, .ca_pem = {},
-                                                      .cluster = {.endpoint = config->rest.server, .ca_pem = config->rest.ca_pem, .version = minor.empty() ? "" : (*version)["major"].string() + "." + minor.substr(0, minor.find_first_not_of("0123456789")), .issuer = openid ? (*openid)["issuer"].string() : ""}, .s3_folder = s3_folder(flags, state_dir), .audit_log = "",
+                                                      .cluster = {.endpoint = config->rest.server, .ca_pem = config->rest.ca_pem, .version = minor.empty() ? "" : (*version)["major"].string() + "." + minor.substr(0, minor.find_first_not_of("0123456789")), .issuer = openid ? (*openid)["issuer"].string() : ""}, .logs = kube::pod_log_of(*api), .s3_folder = s3_folder(flags, state_dir), .audit_log = "",
                                                       .pod_host = flags.aws_endpoint.empty() && flags.local_machines ? fleet::host_address(*ranges) : "", .pod_hook = flags.watch_namespace.empty() ? std::optional(hook) : std::nullopt});
     if (!opened) return refuse(opened.error().message);
     face = std::move(*opened);

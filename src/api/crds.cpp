@@ -226,6 +226,7 @@ std::vector<Json> crds() {
   all.push_back(notification_crd());
   for (Json& crd : team_crds()) all.push_back(std::move(crd));
   all.push_back(identity_crd());
+  all.push_back(managed_policy_crd());
   all.push_back(cluster_crd());
   all.push_back(instance_crd());
   all.push_back(cluster_event_crd());

@@ -8,6 +8,7 @@
 #include "api/cluster.h"
 #include "api/crds.h"
 #include "api/node_set.h"
+#include "api/notification.h"
 #include "api/pod_identity.h"
 #include "api/stack.h"
 #include "api/team_crds.h"
@@ -61,6 +62,12 @@ spec:
                   properties:
                     name: {type: string, pattern: "^[A-Za-z0-9+=,.@_-]{1,128}$"}
                     document: &document {x-kubernetes-preserve-unknown-fields: true, description: "A policy in the grammar of IAM: the JSON as text, or the same as an object. While one of them cannot be understood, the identity may do nothing."}
+              attachedPolicies:
+                type: array
+                maxItems: 20
+                x-kubernetes-list-type: set
+                description: "ARNs of ManagedPolicies. While one of them is not there, the identity may do nothing."
+                items: {type: string, minLength: 20, maxLength: 2048}
               permissionsBoundary: *document
               trustPolicy: *document
               maxSessionSeconds: {type: integer, minimum: 3600, maximum: 43200, default: 3600, description: "Of a Role: how long it may be assumed."}
@@ -84,15 +91,83 @@ spec:
                     value: {type: string, maxLength: 256}
 )yaml";
 
+constexpr const char* kPolicyCrd = R"yaml(
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: managedpolicies.fairlead.dev}
+spec:
+  group: fairlead.dev
+  scope: Cluster
+  names: {plural: managedpolicies, singular: managedpolicy, kind: ManagedPolicy, listKind: ManagedPolicyList}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    additionalPrinterColumns:
+    - {name: Name, type: string, jsonPath: .spec.name}
+    - {name: Path, type: string, priority: 1, jsonPath: .spec.path}
+    - {name: Version, type: string, jsonPath: .spec.version}
+    - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
+    schema:
+      openAPIV3Schema:
+        type: object
+        description: A policy that several Identities have; attached by its ARN in their spec.attachedPolicies.
+        required: [spec]
+        properties:
+          spec:
+            type: object
+            required: [name, document]
+            properties:
+              name: {type: string, pattern: "^[A-Za-z0-9+=,.@_-]{1,128}$", description: "As in its ARN. The object is named policy-NAME in lower case, with a hash where that is no name of Kubernetes; another object's policy is not believed."}
+              path: {type: string, pattern: "^/([!-~]+/)?$", maxLength: 512, default: /}
+              description: {type: string, maxLength: 1000}
+              document: &document {x-kubernetes-preserve-unknown-fields: true, description: "In the grammar of IAM: the JSON as text, or the same as an object. While it cannot be understood, nobody to whom it is attached may do anything."}
+              version: {type: string, pattern: "^v[1-9][0-9]{0,8}$", default: v1, description: "Of the document."}
+              versionCreated: {type: string, format: date-time}
+              lastVersion: {type: integer, minimum: 1, description: "The highest number that a version had."}
+              otherVersions:
+                type: array
+                maxItems: 4
+                description: "That are kept, and decide nothing."
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [id]
+                items:
+                  type: object
+                  required: [id, document]
+                  properties:
+                    id: {type: string, pattern: "^v[1-9][0-9]{0,8}$"}
+                    created: {type: string, format: date-time}
+                    document: *document
+)yaml";
+
+// Source: docs.aws.amazon.com, "AWS managed policies for SageMaker HyperPod", "Prerequisites for using SageMaker HyperPod"; awsome-distributed-training's set-up of roles.
+const std::vector<std::string>& names_of_aws() {
+  static const std::vector<std::string> all{"AmazonEC2ContainerRegistryReadOnly", "AmazonEKSClusterPolicy", "AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonFSxReadOnlyAccess", "AmazonPrometheusRemoteWriteAccess", "AmazonS3FullAccess", "AmazonS3ReadOnlyAccess", "AmazonSSMManagedInstanceCore", "AmazonSageMakerClusterInstanceRolePolicy", "AmazonSageMakerFullAccess", "AmazonSageMakerHyperPodServiceRolePolicy", "CloudWatchAgentServerPolicy", "CloudWatchLogsFullAccess"};
+  return all;
+}
+
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 
 }  // namespace
 
 kube::Json identity_crd() { return parse_crd(kCrd); }
+kube::Json managed_policy_crd() { return parse_crd(kPolicyCrd); }
 
 namespace identities {
 
 const kube::Resource identities{"fairlead.dev", "v1alpha1", "identities", "Identity", false};
+
+const kube::Resource managed_policies{"fairlead.dev", "v1alpha1", "managedpolicies", "ManagedPolicy", false};
+
+const std::vector<std::string>& aws_policies() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> out;
+    for (const std::string& name : names_of_aws()) out.push_back("arn:aws:iam::aws:policy/" + name);
+    return out;
+  }();
+  return all;
+}
+bool is_aws_policy(std::string_view arn) { return std::find(aws_policies().begin(), aws_policies().end(), arn) != aws_policies().end(); }
 
 std::string_view text(Type type) { return type == Type::User ? "User" : "Role"; }
 
@@ -102,13 +177,16 @@ std::optional<Type> read_type(std::string_view text) {
   return std::nullopt;
 }
 
-bool is_name(std::string_view name) {
+static bool has_name(std::string_view name, std::size_t most) {
   static constexpr std::string_view others = "+=,.@_-";
-  return !name.empty() && name.size() <= 64 &&
+  return !name.empty() && name.size() <= most &&
          std::all_of(name.begin(), name.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || others.find(c) != others.npos; });
 }
 
-std::string object_name(Type type, std::string_view name) {
+bool is_name(std::string_view name) { return has_name(name, 64); }
+bool is_policy_name(std::string_view name) { return has_name(name, 128); }
+
+static std::string object_name_of(const std::string& begin, std::string_view name) {
   std::string plain, lower;
   bool same = true;
   for (char c : name) {
@@ -118,10 +196,12 @@ std::string object_name(Type type, std::string_view name) {
     plain += c;
   }
   while (!plain.empty() && plain.back() == '-') plain.pop_back(), same = false;
-  const std::string begin = type == Type::User ? "user-" : "role-";
   // "a-" and "a", "a.b" and "a-b" are different people: what was changed to fit carries a hash of the name.
   return same ? begin + plain : fmt::format("{}{}.{}", begin, plain.empty() ? "x" : plain, hex(sha256(lower)).substr(0, 10));
 }
+
+std::string object_name(Type type, std::string_view name) { return object_name_of(type == Type::User ? "user-" : "role-", name); }
+std::string policy_object_name(std::string_view name) { return object_name_of("policy-", name); }
 
 std::string key_object_name(std::string_view key_id) {
   std::string out = "access-key-";
@@ -158,6 +238,7 @@ kube::Access aws_access(const std::string& space) {
   const std::vector<std::string> all{"get", "list", "create", "update", "patch", "delete"};
   Access access;
   access.may({"get", "list", "watch", "create", "update", "delete"}, identities)
+      .may({"get", "list", "watch", "create", "update", "delete"}, managed_policies)
       .may({"get", "list", "watch", "patch"}, resources::slurm_clusters)
       .may({"get", "list", "watch", "create", "update", "patch", "delete"}, kClusters)
       .may({"get", "list", "watch", "update"}, kInstances)
@@ -166,6 +247,10 @@ kube::Access aws_access(const std::string& space) {
       .may({"get", "list", "create", "update"}, kStacks)
       .may({"get", "list", "watch"}, resources::nodes)
       .may({"get", "list"}, resources::pods)
+      .may({"get"}, resources::pods, "log")
+      .may({"get", "list", "create", "update", "delete"}, kTopics, "", space)
+      .may({"update"}, kTopics, "finalizers", space)
+      .may({"create"}, kNotifications, "", space)
       .may({"get", "list"}, kNodeSets)
       .may(all, teams::configs)
       .may(all, teams::quotas)

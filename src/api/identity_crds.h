@@ -13,6 +13,7 @@
 namespace fairlead::api {
 
 kube::Json identity_crd();
+kube::Json managed_policy_crd();
 
 namespace identities {
 
@@ -28,6 +29,15 @@ inline constexpr std::size_t most_keys = 2;  // of one user, as in IAM: the new 
 enum class Type { User, Role };
 std::string_view text(Type type);
 std::optional<Type> read_type(std::string_view text);
+// ManagedPolicy: a document that several identities have, attached by its ARN (spec.attachedPolicies). `spec.document` is the default version.
+extern const kube::Resource managed_policies;  // fairlead.dev/v1alpha1, cluster-wide
+inline constexpr std::size_t most_attached = 20, most_versions = 5;
+bool is_policy_name(std::string_view name);            // 1 to 128 of the same letters
+std::string policy_object_name(std::string_view name); // "policy-trainers"; where it is no name of Kubernetes, with a hash
+// Of AWS's own policies (arn:aws:iam::aws:policy/...) those that scripts for HyperPod attach to roles. They only allow, and what they allow are AWS's services: here they are names that allow nothing. Others may deny, so they are not taken.
+bool is_aws_policy(std::string_view arn);
+const std::vector<std::string>& aws_policies();        // their ARNs, sorted
+
 // Names are IAM's: 1 to 64 of letters, digits and +=,.@_-, unique without regard to case.
 bool is_name(std::string_view name);
 // The object that holds it: "user-ada"; where the name is no name of Kubernetes, with a hash: "role-slurm-login-1a2b3c4d".

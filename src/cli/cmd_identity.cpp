@@ -99,6 +99,7 @@ Result<int> list(Context& context, const Options&) {
     if (keys) active = std::ranges::count_if(*keys, [&](const AccessKey& key) { return key.identity == kube::name_of(object) && key.active; });
     Json names = Json::array();
     for (const Json& policy : spec["policies"].items()) names.push(policy["name"]);
+    for (const Json& arn : spec["attachedPolicies"].items()) names.push(arn.string().substr(arn.string().rfind('/') + 1));
     const bool user = spec["type"].string() == "User";
     out.push(Json::object({{"type", spec["type"]}, {"name", spec["name"]}, {"arn", fmt::format("arn:aws:iam::{}:{}{}{}", settings ? settings->account : "?", user ? "user" : "role", spec["path"].string_or("/"), spec["name"].string())}, {"policies", std::move(names)}, {"disabled", spec["disabled"].boolean()}, {"activeKeys", keys ? Json(active) : Json()}}));
   }

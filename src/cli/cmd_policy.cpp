@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// policy check, policy simulate: documents in the grammar of IAM, read and tried before they are in force. They need no site.
+// policy check, policy simulate: documents in the grammar of IAM, read and tried before they are in force. They need no site, unless an identity of one is asked about.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -12,7 +12,9 @@
 #include <map>
 #include <optional>
 
+#include "api/identity_crds.h"
 #include "cli/command.h"
+#include "cli/identities.h"
 #include "cli/policy_picture.h"
 #include "iam/simulate.h"
 
@@ -44,8 +46,7 @@ Result<iam::Document> read_document(const std::string& path, iam::PolicyKind kin
   return iam::Document{path, std::move(*policy)};
 }
 
-Result<std::optional<iam::Bundle>> read_bundle(const std::vector<std::string>& paths, iam::PolicyKind kind) {
-  std::vector<iam::Document> all;
+Result<std::optional<iam::Bundle>> read_bundle(const std::vector<std::string>& paths, iam::PolicyKind kind, std::vector<iam::Document> all = {}) {
   for (const std::string& path : paths) {
     auto one = read_document(path, kind);
     if (!one) return std::unexpected(std::move(one.error()));
@@ -108,8 +109,50 @@ Result<int> check(const std::vector<std::string>& paths, const std::string& name
 
 struct Question {
   std::vector<std::string> policies, boundaries, sessions, actions, resources{"*"}, keys;
-  std::string resource_policy, resource_account, caller, expect;
+  std::string resource_policy, resource_account, caller, expect, identity;
 };
+
+// What an identity of the site has: its own policies, those that are attached to it, its boundary; and its ARN, by which it calls.
+struct Stored {
+  std::vector<iam::Document> policies, boundary;
+  std::string arn;
+};
+Result<Stored> read_stored(Context& context, const std::string& named) {
+  namespace names = api::identities;
+  const bool role = named.starts_with("role/");
+  const std::string name = role || named.starts_with("user/") ? named.substr(5) : named;
+  if (!names::is_name(name)) return fail(Code::Invalid, fmt::format("--identity {}: NAME of a user, or role/NAME, is expected", named));
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  const auto settings = settings_of(*session);
+  if (!settings) return pass(settings.error(), "the site's account");
+  const auto object = session->get(names::identities, "", names::object_name(role ? names::Type::Role : names::Type::User, name));
+  if (!object) return std::unexpected(object.error());
+  const Json& spec = (*object)["spec"];
+  Stored out{.policies = {}, .boundary = {}, .arn = fmt::format("arn:aws:iam::{}:{}{}{}", settings->account, role ? "role" : "user", spec["path"].string_or("/"), spec["name"].string())};
+  if (spec["disabled"].boolean()) return fail(Code::Invalid, fmt::format("{} is disabled: it may do nothing", out.arn));
+  // As the server does: what cannot be read takes all rights.
+  const auto add = [&](std::vector<iam::Document>& to, const std::string& as, const Json& document) -> Result<void> {
+    auto policy = iam::read_policy(document.is_string() ? document.string() : kube::print_json(document), iam::PolicyKind::Identity);
+    if (!policy) return fail(Code::Invalid, fmt::format("{} may do nothing: {}: {}", out.arn, as, policy.error().message));
+    to.push_back({as, std::move(*policy)});
+    return {};
+  };
+  for (const Json& one : spec["policies"].items())
+    if (auto done = add(out.policies, "policy " + one["name"].string(), one["document"]); !done) return std::unexpected(done.error());
+  for (const Json& one : spec["attachedPolicies"].items()) {
+    const std::string& arn = one.string();
+    if (names::is_aws_policy(arn)) continue;  // it allows nothing here
+    const std::string of = arn.substr(arn.rfind('/') + 1);
+    const auto policy = names::is_policy_name(of) ? session->get(names::managed_policies, "", names::policy_object_name(of)) : Result<Json>(fail(Code::NotFound, ""));
+    if (!policy && policy.error().code != Code::NotFound) return std::unexpected(policy.error());
+    if (!policy || fmt::format("arn:aws:iam::{}:policy{}{}", settings->account, (*policy)["spec"]["path"].string_or("/"), (*policy)["spec"]["name"].string()) != arn) return fail(Code::Invalid, fmt::format("{} may do nothing: {} is attached to it and is not there", out.arn, arn));
+    if (auto done = add(out.policies, "attached policy " + arn, (*policy)["spec"]["document"]); !done) return std::unexpected(done.error());
+  }
+  if (!spec["permissionsBoundary"].is_null())
+    if (auto done = add(out.boundary, "permissionsBoundary", spec["permissionsBoundary"]); !done) return std::unexpected(done.error());
+  return out;
+}
 
 // Its keys: those that are given (one that is given twice has two values), the time, and what follows from the call.
 Result<iam::Call> make_call(const Question& of, const std::string& action, const std::string& resource, Instant now) {
@@ -141,11 +184,19 @@ Result<iam::Call> make_call(const Question& of, const std::string& action, const
   return out;
 }
 
-Result<int> simulate(const Question& of, const Context& context) {
+Result<int> simulate(Question of, Context& context) {
   if (auto problem = unknown_form(context)) return std::unexpected(std::move(*problem));
   if (!of.expect.empty() && of.expect != "allowed" && of.expect != "denied") return fail(Code::Invalid, fmt::format("usage: --expect {} is not known; say allowed or denied", of.expect));
-  if (of.policies.empty() && of.resource_policy.empty()) return fail(Code::Invalid, "usage: name documents: --policy FILE (of the caller), --resource-policy FILE (of a key, a role, a bucket)");
-  const auto identity = read_bundle(of.policies, iam::PolicyKind::Identity), boundary = read_bundle(of.boundaries, iam::PolicyKind::Identity), session = read_bundle(of.sessions, iam::PolicyKind::Identity),
+  if (of.policies.empty() && of.resource_policy.empty() && of.identity.empty()) return fail(Code::Invalid, "usage: name documents: --policy FILE (of the caller), --identity NAME (one of the site), --resource-policy FILE (of a key, a role, a bucket)");
+  Stored stored;
+  if (!of.identity.empty() && !of.boundaries.empty()) return fail(Code::Invalid, "usage: --identity has its own boundary: leave --boundary out");
+  if (!of.identity.empty()) {
+    auto read = read_stored(context, of.identity);
+    if (!read) return std::unexpected(std::move(read.error()));
+    stored = std::move(*read);
+    if (of.caller.empty()) of.caller = stored.arn;
+  }
+  const auto identity = read_bundle(of.policies, iam::PolicyKind::Identity, std::move(stored.policies)), boundary = read_bundle(of.boundaries, iam::PolicyKind::Identity, std::move(stored.boundary)), session = read_bundle(of.sessions, iam::PolicyKind::Identity),
              resource = read_bundle(of.resource_policy.empty() ? std::vector<std::string>{} : std::vector{of.resource_policy}, iam::PolicyKind::Resource);
   for (const auto* one : {&identity, &boundary, &session, &resource})
     if (!*one) return std::unexpected(one->error());
@@ -190,6 +241,7 @@ void add_policy(CLI::App& app, Context& context) {
   auto question = std::make_shared<Question>();
   CLI::App* simulates = group->add_subcommand("simulate", "May this caller do that? Each statement says what part it has in the answer");
   simulates->add_option("--policy", question->policies, "of the caller (may be repeated)")->type_name("FILE")->allow_extra_args(false);
+  simulates->add_option("--identity", question->identity, "a user of the site, or role/NAME: what it has, attached policies and boundary included, beside what is given here")->type_name("NAME");
   simulates->add_option("--boundary", question->boundaries, "the caller's permissions boundary: it only takes away")->type_name("FILE")->allow_extra_args(false);
   simulates->add_option("--session-policy", question->sessions, "given when the role was assumed: it only takes away")->type_name("FILE")->allow_extra_args(false);
   simulates->add_option("--resource-policy", question->resource_policy, "of what is asked for: a key's policy, a role's trust")->type_name("FILE");
@@ -202,6 +254,7 @@ void add_policy(CLI::App& app, Context& context) {
   add_globals(*simulates, context);
   set_examples(*simulates, {{"fairlead policy simulate --policy a.json --action sagemaker:DescribeCluster --resource ARN", "why, or why not"},
                             {"fairlead policy simulate --policy a.json --action s3:GetObject --context-key aws:SourceIp=10.0.0.1", "with a condition key"},
+                            {"fairlead policy simulate --identity ada --action sagemaker:CreateCluster", "by what she has on the site"},
                             {"fairlead policy simulate --resource-policy key.json --as ROLE --action kms:Decrypt --expect denied", "in a test"}});
   simulates->callback([question, &context] { context.action = [question, &context] { return simulate(*question, context); }; });
 }

@@ -13,8 +13,10 @@
 #include "http/memory_tls.h"
 #include "hyperpod/cloudformation.h"
 #include "hyperpod/iam_service.h"
+#include "hyperpod/logs.h"
 #include "hyperpod/pod_associations.h"
 #include "hyperpod/secrets_manager.h"
+#include "hyperpod/sns.h"
 
 namespace fairlead::hyperpod {
 namespace {
@@ -52,6 +54,10 @@ void follow_identities(Directory& directory, const kube::Change& change) {
   if (change.after) directory.put_identity(*change.after);
   else directory.drop_identity(kube::name_of(change.object()));
 }
+void follow_policies(Directory& directory, const kube::Change& change) {
+  if (change.after) directory.put_policy(*change.after);
+  else directory.drop_policy(kube::name_of(change.object()));
+}
 FrontOptions with_services(const DoorOptions& door, kube::KubeApi& api, const Sources& sources, const Clock& clock, std::function<PodSite()> pod_site) {
   FrontOptions options = door.front;
   options.review_account = [&api, &clock](std::string_view token, const std::string& audience) { return review_account_token(api, token, audience, clock.now()); };
@@ -61,6 +67,8 @@ FrontOptions with_services(const DoorOptions& door, kube::KubeApi& api, const So
   options.eks = [&api, cluster = door.eks](const http::Request& request, const Call& call) { return answer_eks(request, call, api, cluster); };
   options.cloudformation = [sources](const std::string& action, const http::Query& form, const Call& call) { return answer_cloudformation(action, form, call, sources); };
   options.secrets = [&api, space = door.space](const std::string& operation, const Json& input, const Call& call) { return answer_secrets(operation, input, call, api, space); };
+  options.sns = [&api, space = door.space](const std::string& action, const http::Query& form, const Call& call) { return answer_sns(action, form, call, api, space); };
+  options.logs = [sources, &clock, log = door.logs](const std::string& operation, const Json& input, const Call& call) { return answer_logs(operation, input, call, {sources, log, clock}); };
   options.iam = [&api, space = door.space](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, space); };
   return options;
 }
@@ -165,6 +173,7 @@ Door::Door(kube::KubeApi& api, const Clock& clock, DoorOptions options, Site sit
       made_(api, api::kClusters, "", [this](const kube::Change& change) { follow_cluster(index_, change); }),
       instances_(api, api::kInstances, "", [](const kube::Change&) {}),
       identities_(api, api::identities::identities, "", [this](const kube::Change& change) { follow_identities(directory_, change); }),
+      policies_(api, api::identities::managed_policies, "", [this](const kube::Change& change) { follow_policies(directory_, change); }),
       keys_(api, kube::resources::secrets, options_.space, [this](const kube::Change& change) { follow_secret(change); }),
       front_(model_, directory_, seal_, all_operations(sources_of(api)), clock, with_services(options_, api, sources_of(api), clock, [this] { return pod_site(); })) {}
 

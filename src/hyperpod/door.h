@@ -22,6 +22,7 @@
 #include "hyperpod/operations.h"
 #include "hyperpod/pod_credentials.h"
 #include "kube/cache.h"
+#include "kube/pod_log.h"
 
 namespace fairlead::hyperpod {
 
@@ -41,6 +42,7 @@ struct DoorOptions {
     std::string service;                // in `space`, at 443; empty: at `endpoint`
   };
   std::optional<PodHook> pod_hook;
+  kube::PodLog logs;                    // of containers; null: CloudWatch Logs has no lines
   FrontOptions front;
 };
 
@@ -74,7 +76,7 @@ class Door {
   void work(std::stop_token stop);
   void take(http::Request request, std::shared_ptr<http::Exchange> exchange);
   void follow_secret(const kube::Change& change);
-  bool known() const { return identities_.synced() && keys_.synced() && clusters_.synced() && nodes_.synced() && made_.synced() && instances_.synced(); }
+  bool known() const { return identities_.synced() && policies_.synced() && keys_.synced() && clusters_.synced() && nodes_.synced() && made_.synced() && instances_.synced(); }
   Result<void> publish(kube::KubeApi& api) const;
   std::string own_endpoint() const;
   bool everywhere() const { return options_.address == "0.0.0.0" || options_.address == "::"; }
@@ -89,7 +91,7 @@ class Door {
   SessionSeal seal_;
   Directory directory_;
   ClusterIndex index_;
-  kube::Informer clusters_, nodes_, made_, instances_, identities_, keys_;
+  kube::Informer clusters_, nodes_, made_, instances_, identities_, policies_, keys_;
   Front front_;
   std::mutex mutex_;
   std::condition_variable_any changed_;

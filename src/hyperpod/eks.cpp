@@ -93,7 +93,7 @@ class Eks {
   }
 
   Json entry_picture(const Json& object) const {
-    const Identity identity = read_identity(object, call_.site);
+    const Identity identity = read_identity(object, call_.site, {});
     Json groups = Json::array();
     for (const std::string& group : identity.access_entry->groups) groups.push(group);
     const bool role = identity.type == api::identities::Type::Role;

@@ -12,10 +12,12 @@
 #include "hyperpod/eks.h"
 #include "hyperpod/eks_token.h"
 #include "hyperpod/iam_service.h"
+#include "hyperpod/logs.h"
 #include "hyperpod/pod_associations.h"
 #include "hyperpod/query_protocol.h"
 #include "hyperpod/s3.h"
 #include "hyperpod/secrets_manager.h"
+#include "hyperpod/sns.h"
 #include "hyperpod/sts.h"
 #include "hyperpod/text.h"
 #include "iam/simulate.h"
@@ -46,7 +48,7 @@ http::Response rest_error(const AwsError& error, const std::string& id) {
   return {.status = status, .headers = {{"Content-Type", "application/json"}, {"x-amzn-RequestId", id}, {"x-amzn-ErrorType", error.code}}, .body = kube::print_json(Json::object({{"message", error.message}})), .parts = {}};
 }
 
-bool speaks_query(std::string_view service) { return service == "sts" || service == "iam" || service == "cloudformation"; }
+bool speaks_query(std::string_view service) { return service == "sts" || service == "iam" || service == "cloudformation" || service == "sns"; }
 
 // A null is as if it were not there; what comes after need not think of it.
 Json without_nulls(const Json& value) {
@@ -225,7 +227,7 @@ Answer<void> Front::spend(const std::string& bucket_of, double per_second) const
 }
 
 Call Front::call_of(const http::Request& request, const Principal& who, const std::string& id) const {
-  return {.who = who, .site = directory_.site(), .now = clock_.now(), .request_id = id, .source = request.peer.address, .agent = std::string(http::find(request.headers, "user-agent")).substr(0, 512), .tls = options_.tls};
+  return {.who = who, .site = directory_.site(), .now = clock_.now(), .request_id = id, .source = request.peer.address, .agent = std::string(http::find(request.headers, "user-agent")).substr(0, 512), .tls = options_.tls, .invocation = std::string(http::find(request.headers, "amz-sdk-invocation-id")).substr(0, 128)};
 }
 
 Answer<Json> Front::sagemaker(const http::Request& request, const Call& call) const {
@@ -254,12 +256,11 @@ http::Response Front::answer_json(const http::Request& request, const std::strin
   return json_error(answer.error(), id);
 }
 
-http::Response Front::answer_secrets_manager(const http::Request& request, const std::string& id, Said& said) const {
-  said.source = "secretsmanager.amazonaws.com";
-  constexpr std::string_view prefix = "secretsmanager.";
+http::Response Front::answer_service(const std::string& service, std::string_view prefix, bool (*known)(std::string_view operation), const Service& work, const http::Request& request, const std::string& id, Said& said) const {
+  said.source = service + ".amazonaws.com";
   const std::string_view target = http::find(request.headers, "x-amz-target");
   const std::string operation(target.starts_with(prefix) ? target.substr(prefix.size()) : "");
-  if (is_secrets_operation(operation)) said.name = operation;
+  if (known(operation)) said.name = operation;
   Answer<Json> answer = Json();
   if (const auto who = authenticate(request, said); !who) {
     answer = std::unexpected(who.error());
@@ -268,7 +269,7 @@ http::Response Front::answer_secrets_manager(const http::Request& request, const
   } else if (auto body = kube::parse_json(request.body.empty() ? "{}" : request.body, {.depth_limit = 8}); !body || !body->is_object()) {
     answer = refuse("SerializationException", "the body is no JSON object");
   } else {
-    answer = options_.secrets(operation, without_nulls(*body), call_of(request, *who, id));
+    answer = work(operation, without_nulls(*body), call_of(request, *who, id));
   }
   if (answer) return {.status = 200, .headers = {{"Content-Type", json_type}, {"x-amzn-RequestId", id}, {"Cache-Control", "no-store"}}, .body = kube::print_json(*answer), .parts = {}};
   said.error = answer.error();
@@ -279,7 +280,7 @@ http::Response Front::answer_query(const std::string& service, const http::Reque
   said.source = service + ".amazonaws.com";
   auto form = read_form(request);
   const std::string action(form ? http::find(*form, "Action") : "");
-  if (service == "sts" ? is_sts_action(action) : service == "iam" ? is_iam_action(action) : is_cloudformation_action(action)) said.name = action;
+  if (service == "sts" ? is_sts_action(action) : service == "iam" ? is_iam_action(action) : service == "sns" ? is_sns_action(action) : is_cloudformation_action(action)) said.name = action;
   Answer<std::string> answer = std::string();
   if (!form) {
     answer = std::unexpected(form.error());
@@ -287,7 +288,7 @@ http::Response Front::answer_query(const std::string& service, const http::Reque
     answer = std::unexpected(who.error());
   } else {
     const Call call = call_of(request, *who, id);
-    answer = service == "sts" ? answer_sts(action, *form, call, directory_, seal_) : service == "iam" ? options_.iam(action, *form, call) : options_.cloudformation(action, *form, call);
+    answer = service == "sts" ? answer_sts(action, *form, call, directory_, seal_) : service == "iam" ? options_.iam(action, *form, call) : service == "sns" ? options_.sns(action, *form, call) : options_.cloudformation(action, *form, call);
   }
   if (answer) return query_answer(service, action, *answer, id);
   said.error = answer.error();
@@ -442,12 +443,14 @@ http::Response Front::answer(const http::Request& request) const {
     return response;
   }
   const std::string service = service_of(request);
-  if (service == "sts" || (service == "iam" && options_.iam) || (service == "cloudformation" && options_.cloudformation)) {
+  if (service == "sts" || (service == "iam" && options_.iam) || (service == "cloudformation" && options_.cloudformation) || (service == "sns" && options_.sns)) {
     response = answer_query(service, request, id, said);
   } else if (service == "sagemaker") {
     response = answer_json(request, id, said);
   } else if (service == "secretsmanager" && options_.secrets) {
-    response = answer_secrets_manager(request, id, said);
+    response = answer_service(service, "secretsmanager.", is_secrets_operation, options_.secrets, request, id, said);
+  } else if (service == "logs" && options_.logs) {
+    response = answer_service(service, "Logs_20140328.", is_logs_operation, options_.logs, request, id, said);
   } else if (service == "eks" && options_.eks) {
     said.source = "eks.amazonaws.com";
     if (const std::string operation = eks_operation(request); !operation.empty()) said.name = operation;
@@ -473,7 +476,7 @@ http::Response Front::answer(const http::Request& request) const {
     said.source = source_of(service);
     // Only who is known learns what is served.
     const auto who = authenticate(request, said);
-    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker, sts, iam, eks, s3, secretsmanager and cloudformation are", cut(service, 64))} : who.error();
+    said.error = who ? AwsError{"UnknownOperationException", fmt::format("service \"{}\" is not served here: sagemaker, sts, iam, eks, s3, secretsmanager, logs, sns and cloudformation are", cut(service, 64))} : who.error();
     response = json_error(*said.error, id);
   }
   tell(request, id, said, response.status);

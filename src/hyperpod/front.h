@@ -36,6 +36,7 @@ struct Call {
   std::string request_id;
   std::string source, agent;  // of the client
   bool tls = true;
+  std::string invocation;     // by which SDKs tell that they send a request again (amz-sdk-invocation-id); empty: they do not
 
   // AccessDeniedException in AWS's words, with what decided. `resource`: an ARN, or "*". `keys`: beside those that every call has. `named`: what the caller called it, where that is no ARN: he is told that, and no more, so that he does not
   // learn what is there.
@@ -55,6 +56,8 @@ struct FrontOptions {
   std::function<Answer<std::string>(const std::string& action, const http::Query& form, const Call& call)> iam;
   // Answers the actions of CloudFormation; null: they are not served.
   std::function<Answer<std::string>(const std::string& action, const http::Query& form, const Call& call)> cloudformation;
+  // Answers the actions of SNS; null: they are not served.
+  std::function<Answer<std::string>(const std::string& action, const http::Query& form, const Call& call)> sns;
   // Answers what comes for EKS; null: it is not served. And the cluster's name, for which tokens are signed.
   std::function<Answer<EksAnswer>(const http::Request& request, const Call& call)> eks;
   std::string eks_cluster;
@@ -69,6 +72,8 @@ struct FrontOptions {
   // Answers an AdmissionReview about a pod; null: none is served. And what stands behind pod_review_path: who does not know it is not answered, as the answer names roles.
   std::function<std::optional<Json>(const Json& review)> pod_review;
   std::string pod_review_secret;
+  // The same of CloudWatch Logs.
+  std::function<Answer<Json>(const std::string& operation, const Json& input, const Call& call)> logs;
   std::function<void(const Json&)> audit;  // a record of each call, as CloudTrail's; nothing secret in it. Null: none. Any thread
 };
 
@@ -101,7 +106,9 @@ class Front {
   http::Response answer_web_identity(const http::Request& request, const std::string& id, Said& said) const;
   http::Response answer_credentials(const http::Request& request, const std::string& id, Said& said) const;
   Answer<void> spend_of_source(const http::Request& request) const;
-  http::Response answer_secrets_manager(const http::Request& request, const std::string& id, Said& said) const;
+  using Service = std::function<Answer<Json>(const std::string& operation, const Json& input, const Call& call)>;
+  // JSON 1.1 of another service; `prefix`: of X-Amz-Target. What `known` does not know is not written into the audit.
+  http::Response answer_service(const std::string& service, std::string_view prefix, bool (*known)(std::string_view operation), const Service& work, const http::Request& request, const std::string& id, Said& said) const;
   http::Response answer_json(const http::Request& request, const std::string& id, Said& said) const;
   http::Response answer_query(const std::string& service, const http::Request& request, const std::string& id, Said& said) const;
   Call call_of(const http::Request& request, const Principal& who, const std::string& id) const;

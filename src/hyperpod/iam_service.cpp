@@ -40,7 +40,7 @@ class Iam {
   Answer<std::string> create(Type type) {
     const std::string name = text("Name", type), path = given("Path", "/");
     if (!names::is_name(name)) return bad_name(type, name);
-    if (path.size() > 512 || !path.starts_with('/') || !path.ends_with('/') || std::any_of(path.begin(), path.end(), [](char c) { return c < '!' || c > '~'; }) || path.find("//") != path.npos) return invalid(fmt::format("Path '{}': it begins and ends with / and has printable characters", cut(path, 128)));
+    if (!is_path(path)) return invalid(fmt::format("Path '{}': it begins and ends with / and has printable characters", cut(path, 128)));
     const auto tags = given_tags();
     if (!tags) return std::unexpected(tags.error());
     for (const std::string& action : {action_for("Create", type), action_for("Tag", type)})
@@ -89,6 +89,7 @@ class Iam {
     if (!object) return std::unexpected(object.error());
     const std::string name = (*object)["spec"]["name"].string();
     if (!(*object)["spec"]["policies"].items().empty()) return refuse("DeleteConflict", fmt::format("Cannot delete entity, must delete policies first: {}.", (*object)["spec"]["policies"].items().front()["name"].string()), 409);
+    if (!(*object)["spec"]["attachedPolicies"].items().empty()) return refuse("DeleteConflict", "Cannot delete entity, must detach all policies first.", 409);
     if (type == Type::User) {
       const auto keys = keys_of(*object);
       if (!keys) return std::unexpected(keys.error());
@@ -165,6 +166,186 @@ class Iam {
     if (policies.items().size() == (*object)["spec"]["policies"].items().size()) return none("The policy " + cut(name, 128));
     object->child("spec").set("policies", std::move(policies));
     return write(*object);
+  }
+
+  Answer<std::string> create_managed() {
+    const std::string name = given("PolicyName"), path = given("Path", "/"), arn = policy_arn(path, name);
+    if (!names::is_policy_name(name)) return invalid(fmt::format("PolicyName '{}': 1 to 128 of letters, digits and +=,.@_-", cut(name, 128)));
+    if (!is_path(path)) return invalid(fmt::format("Path '{}': it begins and ends with / and has printable characters", cut(path, 128)));
+    if (auto done = call_.allow("iam:CreatePolicy", arn); !done) return std::unexpected(done.error());
+    if (!given("Tags.member.1.Key").empty()) return invalid("Tags of policies are not served here");
+    auto text = document("PolicyDocument", iam::PolicyKind::Identity);
+    if (!text) return std::unexpected(text.error());
+    Json spec = Json::object({{"name", name}, {"document", std::move(*text)}, {"version", "v1"}, {"versionCreated", print_time(call_.now)}, {"lastVersion", 1}});
+    if (path != "/") spec.set("path", path);
+    if (const std::string description = given("Description"); !description.empty()) spec.set("description", cut(description, 1000));
+    const auto made = api_.create(names::managed_policies, Json::object({{"apiVersion", names::managed_policies.api_version()}, {"kind", "ManagedPolicy"}, {"metadata", Json::object({{"name", names::policy_object_name(name)}})}, {"spec", std::move(spec)}}));
+    if (!made) return std::unexpected(iam_error(made.error(), "A policy called " + name));
+    return "<Policy>" + policy_picture(*made, 0) + "</Policy>";
+  }
+
+  Answer<std::string> get_managed() {
+    const auto policy = find_managed("iam:GetPolicy");
+    if (!policy) return std::unexpected(policy.error());
+    const auto count = attachments(given("PolicyArn"));
+    if (!count) return std::unexpected(count.error());
+    return "<Policy>" + policy_picture(*policy, count->size(), true) + "</Policy>";
+  }
+
+  Answer<std::string> list_managed() {
+    if (auto done = call_.allow("iam:ListPolicies", "*"); !done) return std::unexpected(done.error());
+    const std::string scope = given("Scope", "All"), prefix = given("PathPrefix", "/"), attached = given("OnlyAttached", "false");
+    if (scope != "All" && scope != "AWS" && scope != "Local") return invalid("Scope: All, AWS or Local is expected");
+    if (const std::string usage = given("PolicyUsageFilter", "PermissionsPolicy"); usage != "PermissionsPolicy") return invalid("PolicyUsageFilter: PermissionsPolicy is served here: a boundary is a document of its Identity");
+    auto objects = api_.list(names::managed_policies, "");
+    if (!objects) return std::unexpected(aws_error(objects.error(), "list policies"));
+    if (scope == "AWS") objects->items.clear();
+    if (scope != "Local")
+      for (const std::string& arn : names::aws_policies()) objects->items.push_back(aws_policy(arn));
+    const auto counts = attachments("");
+    if (!counts) return std::unexpected(counts.error());
+    std::vector<const Json*> chosen;
+    std::vector<std::string> all;
+    std::vector<std::size_t> used;
+    for (const Json& object : objects->items) {
+      const std::string arn = arn_of_policy(object);
+      const auto count = static_cast<std::size_t>(std::count_if(counts->begin(), counts->end(), [&](const auto& one) { return one.first == arn; }));
+      if (!object["spec"]["path"].string_or("/").starts_with(prefix) || (attached == "true" && count == 0)) continue;
+      chosen.push_back(&object), all.push_back(arn), used.push_back(count);
+    }
+    return page(all, [&](std::size_t i) { return "<member>" + policy_picture(*chosen[i], used[i]) + "</member>"; }, "Policies", "policies " + scope + prefix + attached);
+  }
+
+  Answer<std::string> delete_managed() {
+    const auto policy = find_managed("iam:DeletePolicy", true);
+    if (!policy) return std::unexpected(policy.error());
+    const auto count = attachments(given("PolicyArn"));
+    if (!count) return std::unexpected(count.error());
+    if (!count->empty()) return refuse("DeleteConflict", "Cannot delete a policy attached to entities.", 409);
+    if (!(*policy)["spec"]["otherVersions"].items().empty()) return refuse("DeleteConflict", "This policy has more than one version. Before you delete a policy, you must delete the policy's versions. The default version is deleted with the policy.", 409);
+    const auto gone = api_.remove(names::managed_policies, kube::key_of(*policy), {.grace_seconds = {}, .uid = kube::uid_of(*policy), .resource_version = kube::version_of(*policy)});
+    if (!gone) return std::unexpected(iam_error(gone.error(), "Policy " + given("PolicyArn")));
+    return "";
+  }
+
+  Answer<std::string> create_version() {
+    auto policy = find_managed("iam:CreatePolicyVersion", true);
+    if (!policy) return std::unexpected(policy.error());
+    auto text = document("PolicyDocument", iam::PolicyKind::Identity);
+    if (!text) return std::unexpected(text.error());
+    Json& spec = policy->child("spec");
+    const Json before = spec;
+    Json others = before["otherVersions"].is_array() ? before["otherVersions"] : Json::array();
+    if (others.items().size() + 2 > names::most_versions) return refuse("LimitExceeded", fmt::format("A managed policy can have up to {} versions. Before you create a new version, you must delete an existing version.", names::most_versions), 409);
+    // Numbers are given once. One that came by a file may not say which was the last.
+    std::int64_t last = std::max<std::int64_t>(before["lastVersion"].integer(1), number_of(before["version"].string_or("v1")));
+    for (const Json& one : others.items()) last = std::max(last, number_of(one["id"].string()));
+    const std::string id = fmt::format("v{}", last + 1), now = print_time(call_.now);
+    const bool chosen = given("SetAsDefault") == "true";
+    if (chosen) {
+      others.push(default_version(*policy));
+      spec.set("document", std::move(*text)).set("version", id).set("versionCreated", now);
+    } else {
+      others.push(Json::object({{"id", id}, {"created", now}, {"document", std::move(*text)}}));
+    }
+    spec.set("lastVersion", last + 1).set("otherVersions", std::move(others));
+    if (auto done = write_policy(*policy); !done) return std::unexpected(done.error());
+    return "<PolicyVersion>" + xml_element("VersionId", id) + xml_element("IsDefaultVersion", chosen ? "true" : "false") + xml_element("CreateDate", now) + "</PolicyVersion>";
+  }
+
+  Answer<std::string> get_version() {
+    const auto policy = find_managed("iam:GetPolicyVersion");
+    if (!policy) return std::unexpected(policy.error());
+    for (const auto& [version, chosen] : versions(*policy))
+      if (version["id"].string() == given("VersionId")) return "<PolicyVersion>" + xml_element("Document", http::escape(document_text(version["document"]))) + version_picture(version, chosen) + "</PolicyVersion>";
+    return no_version();
+  }
+
+  Answer<std::string> list_versions() {
+    const auto policy = find_managed("iam:ListPolicyVersions");
+    if (!policy) return std::unexpected(policy.error());
+    const auto all = versions(*policy);
+    std::vector<std::string> ids;
+    for (const auto& [version, chosen] : all) ids.push_back(version["id"].string());
+    return page(ids, [&](std::size_t i) { return "<member>" + version_picture(all[i].first, all[i].second) + "</member>"; }, "Versions", "versions of " + given("PolicyArn"));
+  }
+
+  Answer<std::string> change_versions(bool remove) {
+    auto policy = find_managed(remove ? "iam:DeletePolicyVersion" : "iam:SetDefaultPolicyVersion", true);
+    if (!policy) return std::unexpected(policy.error());
+    const std::string id = given("VersionId");
+    const Json was = default_version(*policy);
+    if (was["id"].string() == id) return remove ? Answer<std::string>(refuse("DeleteConflict", "Cannot delete the default version of a policy.", 409)) : Answer<std::string>("");
+    Json others = Json::array(), chosen;
+    for (const Json& one : (*policy)["spec"]["otherVersions"].items())
+      if (one["id"].string() == id) chosen = one;
+      else others.push(one);
+    if (chosen.is_null()) return no_version();
+    Json& spec = policy->child("spec");
+    if (!remove) {
+      others.push(was);
+      spec.set("document", chosen["document"]).set("version", id).set("versionCreated", chosen["created"].is_string() ? chosen["created"] : Json(print_time(created_at(*policy))));
+    }
+    spec.set("otherVersions", std::move(others));
+    return write_policy(*policy);
+  }
+
+  Answer<std::string> attach(Type type, bool detach) {
+    const std::string arn = given("PolicyArn");
+    iam::Keys keys;
+    keys.set("iam:PolicyARN", {arn});
+    auto object = find_for(fmt::format("iam:{}{}Policy", detach ? "Detach" : "Attach", names::text(type)), type, std::move(keys));
+    if (!object) return std::unexpected(object.error());
+    const auto& there = (*object)["spec"]["attachedPolicies"].items();
+    const bool has = std::any_of(there.begin(), there.end(), [&](const Json& one) { return one.string() == arn; });
+    if (detach && !has) return none("Policy " + cut(arn, 256) + " was not found, or is not attached: it");
+    if (!detach && has) return "";
+    Json attached = Json::array();
+    for (const Json& one : there)
+      if (one.string() != arn) attached.push(one);
+    if (!detach) {
+      if (const auto policy = read_managed(arn); !policy) return std::unexpected(policy.error());
+      if (there.size() >= names::most_attached) return refuse("LimitExceeded", fmt::format("Cannot exceed quota for PoliciesPer{}: {}", names::text(type), names::most_attached), 409);
+      attached.push(arn);
+    }
+    if (attached.items().empty()) object->child("spec").erase("attachedPolicies");
+    else object->child("spec").set("attachedPolicies", std::move(attached));
+    return write(*object);
+  }
+
+  Answer<std::string> list_attached(Type type) {
+    const auto object = find_for(fmt::format("iam:ListAttached{}Policies", names::text(type)), type);
+    if (!object) return std::unexpected(object.error());
+    std::vector<std::string> all;
+    for (const Json& one : (*object)["spec"]["attachedPolicies"].items())
+      if (const std::string& arn = one.string(); arn.substr(std::min(arn.size(), arn.find(":policy/") + 7)).starts_with(given("PathPrefix", "/"))) all.push_back(arn);
+    return page(all, [&](std::size_t i) { return "<member>" + xml_element("PolicyName", all[i].substr(all[i].rfind('/') + 1)) + xml_element("PolicyArn", all[i]) + "</member>"; }, "AttachedPolicies", "attached " + kube::uid_of(*object) + given("PathPrefix", "/"));
+  }
+
+  Answer<std::string> list_entities() {
+    const auto policy = find_managed("iam:ListEntitiesForPolicy");
+    if (!policy) return std::unexpected(policy.error());
+    const std::string filter = given("EntityFilter");
+    if (!filter.empty() && filter != "User" && filter != "Role" && filter != "Group") return invalid("EntityFilter: User, Role or Group is expected");
+    const auto found = attachments(given("PolicyArn"));
+    if (!found) return std::unexpected(found.error());
+    // Users and roles have lists of their own and one marker.
+    std::vector<std::string> names_of_all;
+    for (const auto& [arn, object] : *found)
+      if (const std::string& type = object["spec"]["type"].string(); (filter.empty() || filter == type) && object["spec"]["path"].string_or("/").starts_with(given("PathPrefix", "/"))) names_of_all.push_back(type + " " + object["spec"]["name"].string());
+    const auto rows = page(names_of_all, [&](std::size_t i) { return names_of_all[i] + "\n"; }, "rows", "entities of " + given("PolicyArn") + filter);
+    if (!rows) return rows;
+    std::map<std::string, std::string> lists;
+    const auto end = rows->find("</rows>");
+    for (const std::string& row : split(std::string_view(*rows).substr(6, end - 6), '\n'))
+      if (const auto space = row.find(' '); space != row.npos) {
+        const std::string type = row.substr(0, space), name = row.substr(space + 1);
+        std::string id;
+        for (const auto& [arn, object] : *found)
+          if (object["spec"]["type"].string() == type && object["spec"]["name"].string() == name) id = read_identity(object, call_.site, {}).id;
+        lists[type] += "<member>" + xml_element(type + "Name", name) + xml_element(type + "Id", id) + "</member>";
+      }
+    return "<PolicyGroups></PolicyGroups><PolicyUsers>" + lists["User"] + "</PolicyUsers><PolicyRoles>" + lists["Role"] + "</PolicyRoles>" + rows->substr(end + 7);
   }
 
   Answer<std::string> create_key() {
@@ -245,8 +426,71 @@ class Iam {
     return text;
   }
 
-  // The identity of the form, if the caller may do this to it. Without a UserName: who asks.
-  Answer<Json> find_for(const std::string& action, Type type) const {
+  static bool is_path(const std::string& path) { return path.size() <= 512 && path.starts_with('/') && path.ends_with('/') && std::none_of(path.begin(), path.end(), [](char c) { return c < '!' || c > '~'; }) && path.find("//") == path.npos; }
+  std::string policy_arn(const std::string& path, const std::string& name) const { return fmt::format("arn:aws:iam::{}:policy{}{}", call_.site.account, path, name); }
+  // One of AWS's, as the others are: it says nothing, so it allows nothing.
+  static Json aws_policy(const std::string& arn) {
+    return Json::object({{"metadata", Json::object({{"uid", arn}, {"creationTimestamp", "2023-01-01T00:00:00Z"}})}, {"spec", Json::object({{"arn", arn}, {"name", arn.substr(arn.rfind('/') + 1)}, {"document", R"({"Version":"2012-10-17","Statement":[]})"}, {"description", "A name of AWS's; here it allows nothing"}})}});
+  }
+  std::string arn_of_policy(const Json& object) const { return object["spec"]["arn"].string_or(managed_policy_arn(object, call_.site)); }
+  // NoSuchEntity: it is not there, or its object is another's.
+  Answer<Json> read_managed(const std::string& arn) const {
+    if (names::is_aws_policy(arn)) return aws_policy(arn);
+    const std::string name = arn.substr(arn.rfind('/') + 1), missing = fmt::format("Policy {} does not exist or is not attachable{}", cut(arn, 256), arn.starts_with("arn:aws:iam::aws:") ? " here: of AWS's own, ListPolicies names those that are. It" : ": it");
+    if (!names::is_policy_name(name)) return none(missing);
+    auto object = api_.get(names::managed_policies, {"", names::policy_object_name(name)});
+    if (!object && object.error().code != Code::NotFound) return std::unexpected(aws_error(object.error(), "read policy"));
+    if (!object || managed_policy_arn(*object, call_.site) != arn) return none(missing);
+    return std::move(*object);
+  }
+  Answer<Json> find_managed(const char* action, bool changes = false) const {
+    const std::string arn = given("PolicyArn");
+    if (arn.size() < 20 || arn.size() > 2048 || !arn.starts_with("arn:aws:iam::") || arn.find(":policy/") == arn.npos) return invalid("PolicyArn: arn:aws:iam::ACCOUNT:policy/NAME is expected");
+    if (auto done = call_.allow(action, arn); !done) return std::unexpected(done.error());
+    if (changes && arn.starts_with("arn:aws:iam::aws:")) return refuse("AccessDenied", "Policies of AWS's own are not changed.", 403);
+    return read_managed(arn);
+  }
+  Answer<std::string> write_policy(const Json& object) const {
+    const auto done = api_.update(names::managed_policies, object);
+    if (!done) return std::unexpected(iam_error(done.error(), "Policy " + given("PolicyArn")));
+    return "";
+  }
+  // Of all identities, or of this policy: (ARN, Identity object).
+  Answer<std::vector<std::pair<std::string, Json>>> attachments(const std::string& arn) const {
+    const auto objects = api_.list(names::identities, "");
+    if (!objects) return std::unexpected(aws_error(objects.error(), "list identities"));
+    std::vector<std::pair<std::string, Json>> out;
+    for (const Json& object : objects->items)
+      for (const Json& one : object["spec"]["attachedPolicies"].items())
+        if (arn.empty() || one.string() == arn) out.emplace_back(one.string(), object);
+    return out;
+  }
+  static std::unexpected<AwsError> no_version() { return none("The version of the policy"); }
+  static std::int64_t number_of(const std::string& id) { return id.size() > 1 && id.size() < 11 ? std::atoll(id.c_str() + 1) : 0; }
+  static Json default_version(const Json& policy) {
+    const Json& spec = policy["spec"];
+    return Json::object({{"id", spec["version"].string_or("v1")}, {"created", spec["versionCreated"].string_or(print_time(created_at(policy)))}, {"document", spec["document"]}});
+  }
+  // Newest first, and whether it is the default.
+  static std::vector<std::pair<Json, bool>> versions(const Json& policy) {
+    std::vector<std::pair<Json, bool>> out{{default_version(policy), true}};
+    for (const Json& one : policy["spec"]["otherVersions"].items()) out.emplace_back(one, false);
+    std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return number_of(a.first["id"].string()) > number_of(b.first["id"].string()); });
+    return out;
+  }
+  static std::string version_picture(const Json& version, bool chosen) { return xml_element("VersionId", version["id"].string()) + xml_element("IsDefaultVersion", chosen ? "true" : "false") + (version["created"].is_string() ? xml_element("CreateDate", version["created"].string()) : ""); }
+  std::string policy_picture(const Json& object, std::size_t attached, bool whole = false) const {
+    const Json& spec = object["spec"];
+    std::string letters = hex(sha256(kube::uid_of(object))).substr(0, 17);
+    std::transform(letters.begin(), letters.end(), letters.begin(), [](char c) { return static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c); });
+    std::string out = xml_element("PolicyName", spec["name"].string()) + xml_element("PolicyId", "ANPA" + letters) + xml_element("Arn", arn_of_policy(object)) + xml_element("Path", spec["path"].string_or("/")) + xml_element("DefaultVersionId", spec["version"].string_or("v1")) +
+                      xml_element("AttachmentCount", std::to_string(attached)) + xml_element("PermissionsBoundaryUsageCount", "0") + xml_element("IsAttachable", "true") + xml_element("CreateDate", print_time(created_at(object))) + xml_element("UpdateDate", spec["versionCreated"].string_or(print_time(created_at(object))));
+    if (whole && spec.has("description")) out += xml_element("Description", spec["description"].string());
+    return out;
+  }
+
+  // The identity of the form, if the caller may do this to it. Without a UserName: who asks. `more`: condition keys.
+  Answer<Json> find_for(const std::string& action, Type type, iam::Keys more = {}) const {
     std::string name = text("Name", type);
     if (name.empty() && type == Type::User) {
       if (call_.who.identity->type != Type::User) return invalid("Must specify userName when calling with non-User credentials");
@@ -260,11 +504,12 @@ class Iam {
     if (object)
       for (const Json& tag : (*object)["spec"]["tags"].items()) tags[tag["key"].string()] = tag["value"].string();
     iam::Keys keys = tag_keys({}, tags);
+    if (const auto* policy = more.find("iam:policyarn"); policy != nullptr) keys.set("iam:PolicyARN", *policy);
     if (object && !(*object)["spec"]["permissionsBoundary"].is_null()) keys.set("iam:PermissionsBoundary", {"inline"});  // it is there, and has no ARN
     // A name and nothing else: a path would tell that it is there.
     if (auto done = call_.allow(action, arn(type, path, name), keys, fmt::format("{} {}", type == Type::User ? "user" : "role", name)); !done) return std::unexpected(done.error());
     if (!object) return none(title(type, name));
-    if (read_identity(*object, call_.site).name != name) return none(title(type, name));  // names are told apart by case when they are asked for
+    if (read_identity(*object, call_.site, {}).name != name) return none(title(type, name));  // names are told apart by case when they are asked for
     return std::move(*object);
   }
   Answer<Json> find(const char* verb, Type type) const { return find_for(action_for(verb, type), type); }
@@ -297,7 +542,7 @@ class Iam {
   }
 
   std::string picture(const Json& object) const {
-    const Identity identity = read_identity(object, call_.site);
+    const Identity identity = read_identity(object, call_.site, {});
     const std::string word(names::text(identity.type));
     std::string out = xml_element("Path", identity.path) + xml_element(word + "Name", identity.name) + xml_element(word + "Id", identity.id) + xml_element("Arn", identity.arn) + xml_element("CreateDate", print_time(created_at(object)));
     if (identity.type == Type::Role) {
@@ -361,6 +606,22 @@ const std::map<std::string, Work, std::less<>>& works() {
       {"GetRolePolicy", [](Iam& iam) { return iam.get_policy(Type::Role); }},
       {"ListRolePolicies", [](Iam& iam) { return iam.list_policies(Type::Role); }},
       {"DeleteRolePolicy", [](Iam& iam) { return iam.delete_policy(Type::Role); }},
+      {"CreatePolicy", [](Iam& iam) { return iam.create_managed(); }},
+      {"GetPolicy", [](Iam& iam) { return iam.get_managed(); }},
+      {"ListPolicies", [](Iam& iam) { return iam.list_managed(); }},
+      {"DeletePolicy", [](Iam& iam) { return iam.delete_managed(); }},
+      {"CreatePolicyVersion", [](Iam& iam) { return iam.create_version(); }},
+      {"GetPolicyVersion", [](Iam& iam) { return iam.get_version(); }},
+      {"ListPolicyVersions", [](Iam& iam) { return iam.list_versions(); }},
+      {"SetDefaultPolicyVersion", [](Iam& iam) { return iam.change_versions(false); }},
+      {"DeletePolicyVersion", [](Iam& iam) { return iam.change_versions(true); }},
+      {"AttachUserPolicy", [](Iam& iam) { return iam.attach(Type::User, false); }},
+      {"DetachUserPolicy", [](Iam& iam) { return iam.attach(Type::User, true); }},
+      {"ListAttachedUserPolicies", [](Iam& iam) { return iam.list_attached(Type::User); }},
+      {"AttachRolePolicy", [](Iam& iam) { return iam.attach(Type::Role, false); }},
+      {"DetachRolePolicy", [](Iam& iam) { return iam.attach(Type::Role, true); }},
+      {"ListAttachedRolePolicies", [](Iam& iam) { return iam.list_attached(Type::Role); }},
+      {"ListEntitiesForPolicy", [](Iam& iam) { return iam.list_entities(); }},
       {"CreateAccessKey", [](Iam& iam) { return iam.create_key(); }},
       {"ListAccessKeys", [](Iam& iam) { return iam.list_keys(); }},
       {"UpdateAccessKey", [](Iam& iam) { return iam.update_key(); }},
@@ -375,7 +636,7 @@ bool is_iam_action(std::string_view action) { return works().contains(action); }
 
 Answer<std::string> answer_iam(const std::string& action, const http::Query& form, const Call& call, kube::KubeApi& api, const std::string& space) {
   const auto found = works().find(action);
-  if (found == works().end()) return refuse("UnknownOperationException", fmt::format("Could not find operation {}; users, roles, their policies (Put..., not Attach...) and access keys are served here", action.empty() ? "(no Action)" : cut(action, 128)));
+  if (found == works().end()) return refuse("UnknownOperationException", fmt::format("Could not find operation {}; users, roles, their policies, managed policies and access keys are served here", action.empty() ? "(no Action)" : cut(action, 128)));
   Iam iam(form, call, api, space);
   return found->second(iam);
 }

@@ -12,7 +12,7 @@ namespace fairlead::hyperpod {
 
 bool is_iam_action(std::string_view action);
 // What is inside of <ACTIONResult>. Users: CreateUser, GetUser, ListUsers, DeleteUser; their keys: Create-, List-, Update-, DeleteAccessKey; roles: CreateRole, GetRole, ListRoles, UpdateRole, UpdateAssumeRolePolicy, DeleteRole; policies of both: Put-,
-// Get-, List-, DeleteUserPolicy and ...RolePolicy. Keys lie in namespace `space`. Needs the permission of the same name on the identity's ARN, as in AWS; what has no UserName is about who asks.
+// Get-, List-, DeleteUserPolicy and ...RolePolicy; managed policies: Create-, Get-, List-, DeletePolicy, their versions (Create-, Get-, List-, Set Default-, DeletePolicyVersion), Attach-, Detach-, ListAttached...Policies of users and roles, ListEntitiesForPolicy. Keys lie in namespace `space`. Needs the permission of the same name on the identity's ARN, as in AWS; what has no UserName is about who asks.
 Answer<std::string> answer_iam(const std::string& action, const http::Query& form, const Call& call, kube::KubeApi& api, const std::string& space);
 
 }  // namespace fairlead::hyperpod

@@ -145,8 +145,8 @@ TEST_F(IamService, NonsenseIsRefused) {
   EXPECT_EQ(call("PutUserPolicy", {{"UserName", "ada"}, {"PolicyName", "p"}, {"PolicyDocument", "{"}}).code, "MalformedPolicyDocument");
   EXPECT_EQ(call("PutUserPolicy", {{"UserName", "ada"}, {"PolicyName", "p q"}, {"PolicyDocument", everything}}).code, "ValidationError");
   EXPECT_EQ(call("UpdateAccessKey", {{"UserName", "ada"}, {"AccessKeyId", "AKIAX"}, {"Status", "On"}}).code, "ValidationError");
-  EXPECT_EQ(call("AttachUserPolicy", {}).code, "InvalidAction");
-  EXPECT_THAT(call("AttachUserPolicy", {}).message, HasSubstr("Put..., not Attach..."));
+  EXPECT_EQ(call("CreateGroup", {}).code, "InvalidAction");
+  EXPECT_THAT(call("CreateGroup", {}).message, HasSubstr("managed policies and access keys are served here"));
 }
 
 }  // namespace

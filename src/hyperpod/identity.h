@@ -2,6 +2,7 @@
 // An Identity object as those who decide need it. Pure.
 #pragma once
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,8 +40,19 @@ struct Identity {
   std::string problem;                   // why it may do nothing: a document that cannot be understood, a name that is another's; empty: it may
 };
 
-// Never fails: what is wrong is its problem.
-Identity read_identity(const kube::Json& object, const Site& site);
+// A ManagedPolicy, read once for all to whom it is attached.
+struct ManagedPolicy {
+  std::string object, uid, name, path = "/", arn;
+  std::shared_ptr<const iam::Policy> policy;  // its default version; null: `problem`
+  std::string problem;
+};
+ManagedPolicy read_managed_policy(const kube::Json& object, const Site& site);  // never fails
+std::string managed_policy_arn(const kube::Json& object, const Site& site);
+// By ARN; null: it is not there. It is asked for policies of this site alone: AWS's own allow nothing here (api::identities::is_aws_policy).
+using FindPolicy = std::function<std::shared_ptr<const ManagedPolicy>(const std::string& arn)>;
+
+// Never fails: what is wrong is its problem, an attached policy that is not there, too: a Deny could be in it.
+Identity read_identity(const kube::Json& object, const Site& site, const FindPolicy& find);
 std::string identity_arn(const kube::Json& object, const Site& site);  // as its spec says, without reading the rest
 // Text of a document in a field that holds it as text or as an object.
 std::string document_text(const kube::Json& field);

@@ -13,6 +13,7 @@ namespace {
 
 std::string_view namespace_of(std::string_view service) {
   if (service == "cloudformation") return "http://cloudformation.amazonaws.com/doc/2010-05-15/";
+  if (service == "sns") return "http://sns.amazonaws.com/doc/2010-03-31/";
   return service == "iam" ? "https://iam.amazonaws.com/doc/2010-05-08/" : "https://sts.amazonaws.com/doc/2011-06-15/";
 }
 
@@ -113,6 +114,10 @@ http::Response query_error(std::string_view service, const AwsError& error, cons
   int status = error.status;
   for (const QueryCode& one : codes)
     if (one.json == error.code) code = one.query, status = one.status;
+  // SNS has names of its own for these.
+  if (service == "sns" && code == "AccessDenied") code = "AuthorizationError";
+  if (service == "sns" && code == "ValidationError") code = "InvalidParameter";
+  if (service == "sns" && code == "Throttling") code = "Throttled", status = 429;
   return {.status = status,
           .headers = {{"Content-Type", "text/xml"}, {"x-amzn-RequestId", request_id}},
           .body = fmt::format("<ErrorResponse xmlns=\"{}\"><Error>{}{}{}</Error>{}</ErrorResponse>", namespace_of(service), xml_element("Type", status < 500 ? "Sender" : "Receiver"), xml_element("Code", code), xml_element("Message", error.message),

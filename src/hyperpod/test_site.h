@@ -16,11 +16,13 @@
 #include "hyperpod/eks.h"
 #include "hyperpod/eks_token.h"
 #include "hyperpod/iam_service.h"
+#include "hyperpod/logs.h"
 #include "hyperpod/operations.h"
 #include "hyperpod/pod_associations.h"
 #include "hyperpod/pod_credentials.h"
 #include "hyperpod/s3.h"
 #include "hyperpod/secrets_manager.h"
+#include "hyperpod/sns.h"
 #include "kube/tiny_api.h"
 
 namespace fairlead::hyperpod {
@@ -104,7 +106,7 @@ class TestSite {
 
   TestSite() {
     api.stamp = [this] { return print_time(clock.now()); };
-    front = std::make_unique<Front>(model(), directory, seal, all_operations(sources(api)), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .cloudformation = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_cloudformation(action, form, call, sources(api)); }, .eks = [this](const http::Request& request, const Call& call) { return answer_eks(request, call, api, eks); }, .eks_cluster = "fairlead", .s3 = [this](const http::Request& request, const Call& call, std::optional<AwsError>& error) { return answer_s3(request, call, Buckets(s3_folder), error); }, .secrets = [this](const std::string& operation, const Json& input, const Call& call) { return answer_secrets(operation, input, call, api, "fairlead-system"); }, .review_account = [this](std::string_view token, const std::string& audience) { return review_account_token(reviews, token, audience, clock.now()); }, .association = [this](const std::string& space, const std::string& account) { return find_association(api, space, account); }, .pod_review = [this](const Json& review) { return answer_pod_review(review, [this](const kube::Resource& resource, const kube::ObjectKey& key) { return reviews.get(resource, key); }, pod_site); }, .pod_review_secret = "5ec4e7", .audit = [this](const Json& record) { audit.push_back(record); }});
+    front = std::make_unique<Front>(model(), directory, seal, all_operations(sources(api)), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .cloudformation = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_cloudformation(action, form, call, sources(api)); }, .sns = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_sns(action, form, call, api, "fairlead-system"); }, .eks = [this](const http::Request& request, const Call& call) { return answer_eks(request, call, api, eks); }, .eks_cluster = "fairlead", .s3 = [this](const http::Request& request, const Call& call, std::optional<AwsError>& error) { return answer_s3(request, call, Buckets(s3_folder), error); }, .secrets = [this](const std::string& operation, const Json& input, const Call& call) { return answer_secrets(operation, input, call, api, "fairlead-system"); }, .review_account = [this](std::string_view token, const std::string& audience) { return review_account_token(reviews, token, audience, clock.now()); }, .association = [this](const std::string& space, const std::string& account) { return find_association(api, space, account); }, .pod_review = [this](const Json& review) { return answer_pod_review(review, [this](const kube::Resource& resource, const kube::ObjectKey& key) { return reviews.get(resource, key); }, pod_site); }, .pod_review_secret = "5ec4e7", .logs = [this](const std::string& operation, const Json& input, const Call& call) { return answer_logs(operation, input, call, {sources(api), logs, clock}); }, .audit = [this](const Json& record) { audit.push_back(record); }});
   }
 
   Sources sources(kube::KubeApi& through) { return {through, model(), api.of(kube::resources::slurm_clusters), index, api.of(kube::resources::nodes), api.of(api::kClusters), api.of(api::kInstances), directory, "fairlead"}; }
@@ -168,6 +170,7 @@ class TestSite {
   // What it made or changed is known to the directory afterwards, as by its watches.
   Said iam(const Credentials& who, const std::vector<std::pair<std::string, std::string>>& form) {
     Said said = query(who, "iam", "2010-05-08", form);
+    for (const auto& [key, object] : api.all("managedpolicies")) directory.put_policy(object);
     for (const auto& [key, object] : api.all("identities")) directory.put_identity(object);
     for (const auto& [key, object] : api.all("secrets")) directory.put_key(object);
     return said;
@@ -200,6 +203,7 @@ class TestSite {
   ClusterIndex index;
   SessionSeal seal = *SessionSeal::make({std::string(32, 'k')});
   std::vector<Json> audit;
+  kube::PodLog logs;  // of containers
   std::string s3_folder = "/nonexistent";
   std::unique_ptr<Front> front;
 

@@ -37,7 +37,7 @@ comes() { # WHAT STATUS TEXT COMMAND...: what the server's controllers have yet 
 site() { fairlead "$@" --state-dir "$work/state"; }
 as_ada() { fairlead aws run --state-dir "$work/state" ada -- "$@"; }
 
-serve --no-cluster-machines --node-range 10.187.0.0/16 --pod-range 10.188.0.0/16 --service-range 10.189.0.0/16
+serve --no-cluster-machines --notify-local --node-range 10.187.0.0/16 --pod-range 10.188.0.0/16 --service-range 10.189.0.0/16
 cat > "$work/site.yaml" << 'YAML'
 apiVersion: v1
 kind: Node
@@ -80,7 +80,7 @@ for node, cpu, memory in (('g0', '4', '16Gi'), ('p0', '16', '256Gi'), ('p1', '16
     urllib.request.urlopen(request, context=context).read()
 PY
 
-echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "sts:AssumeRole", "iam:*", "eks:*", "secretsmanager:GetSecretValue"], "Resource": "*"}}' > "$work/all.json"
+echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "sts:AssumeRole", "iam:*", "eks:*", "secretsmanager:GetSecretValue", "logs:*", "sns:*"], "Resource": "*"}}' > "$work/all.json"
 echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:Describe*", "sagemaker:List*"], "Resource": "*"}}' > "$work/read.json"
 account=$(site aws env -o json | python3 -c 'import json, re, sys; print(re.search(r"aws-ca-(\d+)", json.load(sys.stdin)["AWS_CA_BUNDLE"]).group(1))')
 printf '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::%s:user/ada", "Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}}' "$account" > "$work/trust.json"
@@ -146,6 +146,29 @@ says 'a secret by the AWS CLI' 0 '"password":"correct horse"' secret prod/db
 says 'by its ARN, by boto3' 0 'lab' as_ada "$clients/bin/python" -c 'import boto3, json, sys; c = boto3.client("secretsmanager"); print(json.loads(c.get_secret_value(SecretId=c.get_secret_value(SecretId="prod/db")["ARN"])["SecretString"])["username"])'
 says 'one that is not there' 255 'ResourceNotFoundException' secret prod/none
 says 'keys of identities are none' 255 'ResourceNotFoundException' secret fairlead-aws-sessions
+
+# Logs, topics and managed policies, by boto3 and the CLI. Without machines nothing prints: a pod that waits has a stream without lines.
+site apply -f - > /dev/null << 'YAML'
+apiVersion: v1
+kind: Pod
+metadata: {name: talker, namespace: demo, labels: {fairlead.dev/slurm-cluster: demo, fairlead.dev/slurm-role: visitor}}
+spec: {containers: [{name: main, image: none}]}
+YAML
+as_ada "$clients/bin/python" "$here/services.py" "$account" > "$work/out" 2>&1 || fail 'services by boto3'
+grep -c '^ok ' "$work/out" | sed 's/^/ok    logs, SNS and managed policies by boto3: steps /'
+says 'log groups by the AWS CLI' 0 '/aws/sagemaker/Clusters/demo/' as_ada "$clients/bin/aws" logs describe-log-groups --query 'logGroups[].logGroupName'
+says 'a topic by the AWS CLI' 0 ":$account:by-cli" as_ada "$clients/bin/aws" sns create-topic --name by-cli
+says 'a message by the AWS CLI' 0 'MessageId' as_ada "$clients/bin/aws" sns publish --topic-arn "arn:aws:sns:fairlead-1:$account:by-cli" --message hello
+site apply -f - > /dev/null << 'YAML'
+apiVersion: fairlead.dev/v1alpha1
+kind: ManagedPolicy
+metadata: {name: policy-taggers}
+spec: {name: Taggers, document: {Version: "2012-10-17", Statement: {Effect: Allow, Action: "sagemaker:AddTags", Resource: "*"}}}
+YAML
+says 'a policy of a file is attached by the AWS CLI' 0 '' as_ada "$clients/bin/aws" iam attach-role-policy --role-name reader --policy-arn "arn:aws:iam::$account:policy/Taggers"
+says 'and is taken into account where permissions are tried' 0 "by attached policy arn:aws:iam::$account:policy/Taggers" site policy simulate --identity role/reader --action sagemaker:AddTags --resource "arn:aws:sagemaker:fairlead-1:$account:cluster/abcdefabcdef"
+says 'one that is not there takes all rights' 1 'is not there' bash -c '"$0" delete managedpolicy policy-taggers --state-dir "$1" > /dev/null && "$0" policy simulate --identity role/reader --action sagemaker:ListClusters --state-dir "$1"' "$build/bin/fairlead" "$work/state"
+as_ada "$clients/bin/aws" iam detach-role-policy --role-name reader --policy-arn "arn:aws:iam::$account:policy/Taggers"
 
 # Into Kubernetes by AWS's tools: `aws eks update-kubeconfig`, and a token that is a presigned question of STS.
 as_ada "$clients/bin/aws" eks update-kubeconfig --name fairlead --kubeconfig "$work/ada.kubeconfig" > /dev/null

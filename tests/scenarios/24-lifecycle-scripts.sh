@@ -29,7 +29,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "eks:*", "s3:*", "iam:PassRole", "iam:GetRole", "sts:*"], "Resource": "*"}}' > "$folder/all.json"
+echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "eks:*", "s3:*", "iam:PassRole", "iam:GetRole", "sts:*", "logs:*"], "Resource": "*"}}' > "$folder/all.json"
 echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}}' > "$folder/trust.json"
 f identity create lil --policy "$folder/all.json" > /dev/null
 f identity create --role scripted --trust "$folder/trust.json" > /dev/null
@@ -83,6 +83,10 @@ node() { sm list-cluster-nodes --cluster-name life --query "sort_by(ClusterNodeS
 id=$(node 0)
 says 'a word of the library' km logs "$id-on-create" || fail 'its log'
 says 'train' km logs "$id-on-init-complete" || fail "Slurm's commands in a script"
+group=/aws/sagemaker/Clusters/life/$(sm describe-cluster --cluster-name life --query ClusterArn --output text | sed 's|.*/||')
+says 'a word of the library' as logs get-log-events --log-group-name "$group" --log-stream-name "LifecycleConfig/gpu/$id" --start-from-head --query 'events[].message' --output text || fail 'its log by the API'
+says 'train' as logs filter-log-events --log-group-name "$group" --log-stream-name-prefix LifecycleConfig/gpu --filter-pattern train --query 'events[].message' --output text || fail 'the logs of both by a filter'
+says 'Slurm/controller-0/slurmctld' as logs describe-log-streams --log-group-name "$group" --query 'logStreams[].logStreamName' --output text || fail "Slurm's logs"
 says 'a word of the library' on cat "/var/log/provision/$id/provisioning.log" || fail 'its log file'
 same on_create.sh sm describe-cluster-node --cluster-name life --node-id "$id" --query NodeDetails.LifeCycleConfig.OnCreate --output text || fail 'it is told'
 note 'both scripts ran on both machines, with the files that they expect'
