@@ -20,6 +20,13 @@ std::optional<Instant> time_of(const Json& field) {
   return time ? std::optional<Instant>(*time) : std::nullopt;
 }
 
+// What is needed to ask for its log: a cluster has thousands of pods.
+Json slim(const Json& pod) {
+  Json names = Json::array();
+  for (const Json& container : pod["spec"]["containers"].items()) names.push(Json::object({{"name", container["name"]}}));
+  return Json::object({{"metadata", Json::object({{"name", kube::name_of(pod)}, {"namespace", kube::space_of(pod)}})}, {"spec", Json::object({{"nodeName", pod["spec"]["nodeName"]}, {"containers", std::move(names)}})}});
+}
+
 // Of the run that goes on, or was the last, and the one before it.
 void add_runs(LogStream& stream, const Json& pod, const std::string& container) {
   const auto& statuses = pod["status"]["containerStatuses"].items();
@@ -28,7 +35,7 @@ void add_runs(LogStream& stream, const Json& pod, const std::string& container) 
   const Json &state = (*found)["state"], &before = (*found)["lastState"]["terminated"];
   const bool now = state["running"].is_object() || state["terminated"].is_object();
   const auto add = [&](const Json& run, bool previous) {
-    LogSegment segment{.pod = pod, .query = {.container = container, .previous = previous, .since = {}}, .from = time_of(run["startedAt"]).value_or(created_at(pod)), .to = {}, .kept = {}};
+    LogSegment segment{.pod = slim(pod), .query = {.container = container, .previous = previous, .since = {}}, .from = time_of(run["startedAt"]).value_or(created_at(pod)), .to = {}, .kept = {}};
     if (const auto end = time_of(run["finishedAt"])) segment.to = *end + kLate;
     stream.segments.push_back(std::move(segment));
   };

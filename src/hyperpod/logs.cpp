@@ -18,6 +18,7 @@ constexpr std::size_t kMostEvents = 10'000;
 constexpr std::size_t kMostBytes = 1 << 20;        // of a page
 constexpr std::size_t kStreamsOfPage = 100;        // that are read for one page of FilterLogEvents
 constexpr auto kPatience = std::chrono::seconds(15);   // after which a page begins no further stream
+constexpr auto kEnd = std::chrono::seconds(30);        // after which a page that may not end earlier is given up
 constexpr auto kReadLimit = std::chrono::seconds(10);  // of one log
 constexpr std::string_view kGroupBegin = "/aws/sagemaker/Clusters/";
 
@@ -83,7 +84,7 @@ Answer<ClusterRow> find_group(const Sources& sources, const std::string& group) 
 
 class Reader {
  public:
-  Reader(const Call& call, const LogSources& from) : call_(call), from_(from), begun_(from.clock.monotonic()) {}
+  explicit Reader(const LogSources& from) : from_(from), begun_(from.clock.monotonic()) {}
 
   // `about`: the one stream that is asked for; empty: all.
   Answer<std::map<std::string, LogStream>> streams(const ClusterRow& row, const std::string& about = {}) {
@@ -140,7 +141,7 @@ class Reader {
     }
     return {};
   }
-  bool late() const { return from_.clock.monotonic() - begun_ > kPatience; }
+  bool late(std::chrono::seconds after = kPatience) const { return from_.clock.monotonic() - begun_ > after; }
   static AwsError failed(const Error& error, const char* doing) {
     AwsError out = aws_error(error, doing);
     if (out.status >= 500) out = {"ServiceUnavailableException", out.message, 503};
@@ -148,7 +149,6 @@ class Reader {
   }
 
  private:
-  const Call& call_;
   const LogSources& from_;
   const std::chrono::nanoseconds begun_;
   std::map<std::string, std::string> unreachable_;  // nodes that did not answer, and why: nobody waits for them twice in one call
@@ -197,7 +197,7 @@ Answer<Json> describe_streams(const Json& input, const Call& call, const LogSour
   const std::string order = input["orderBy"].string_or("LogStreamName"), &prefix = input["logStreamNamePrefix"].string();
   if (order != "LogStreamName" && order != "LastEventTime") return wrong("orderBy: LogStreamName or LastEventTime is expected");
   if (order == "LastEventTime" && !prefix.empty()) return wrong("Cannot order by LastEventTime with a logStreamNamePrefix.");
-  const auto streams = Reader(call, from).streams(*row);
+  const auto streams = Reader(from).streams(*row);
   if (!streams) return std::unexpected(streams.error());
   std::vector<Entry> entries;
   std::vector<const LogStream*> all;
@@ -260,7 +260,7 @@ Answer<Json> get_events(const Json& input, const Call& call, const LogSources& f
     if (!read) return wrong("The specified nextToken is invalid.");
     back = parts[0] == "b", place = *read;
   }
-  Reader reader(call, from);
+  Reader reader(from);
   const auto streams = reader.streams(*row, name);
   if (!streams) return std::unexpected(streams.error());
   const auto stream = streams->find(name);
@@ -345,7 +345,7 @@ Answer<Json> filter_events(const Json& input, const Call& call, const LogSources
     going = std::move(*read);
   }
 
-  Reader reader(call, from);
+  Reader reader(from);
   const auto streams = reader.streams(*row);
   if (!streams) return std::unexpected(streams.error());
   for (const std::string& name : named)
@@ -376,6 +376,7 @@ Answer<Json> filter_events(const Json& input, const Call& call, const LogSources
   };
   for (const LogStream* stream : chosen) {
     if (going.last.empty() ? read >= kStreamsOfPage || (read > 0 && reader.late()) : stream->name > going.last) break;
+    if (reader.late(kEnd)) return away("reading these streams takes too long; ask again, or for fewer of them");
     ++read;
     last_read = stream->name;
     const auto done = reader.scan(*stream, going.after ? std::max(window->from, going.after->first.time) : window->from, [&](LogLine&& line) {

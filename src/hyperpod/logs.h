@@ -20,7 +20,7 @@ namespace fairlead::hyperpod {
 
 // A stretch of a stream: a run of a container, or lines that were kept of others that are gone.
 struct LogSegment {
-  Json pod;                      // null: what is kept
+  Json pod;                      // its name, node and containers; null: what is kept
   kube::PodLogQuery query;
   Instant from{};
   std::optional<Instant> to;     // no line is later; none: it goes on

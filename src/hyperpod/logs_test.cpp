@@ -321,6 +321,31 @@ TEST_F(Logs, ManyStreamsAreReadAHundredAtATime) {
   EXPECT_FALSE(seen.contains("7"));
 }
 
+TEST_F(Logs, APageEndsWhereReadingTakesLong) {
+  for (int i = 0; i < 5; ++i) {
+    const std::string id = fmt::format("i-{:017x}", i);
+    script(add_instance(id, "slow"), "-on-create", "2026-11-25T10:00:00Z");
+    printed[id + "-on-create/lifecycle"] = fmt::format("2026-11-25T10:00:05Z {}a\n2026-11-25T10:00:06Z {}b\n", i, i);
+  }
+  auto step = 9s;
+  site.logs = [this, &step, quick = site.logs](const Json& pod, const kube::PodLogQuery& query, std::chrono::milliseconds limit, const std::function<bool(std::string_view)>& take) {
+    site.clock.advance(step);
+    return quick(pod, query, limit, take);
+  };
+  // Two streams, then the clock says that it is enough: the next page goes on with those that were not read.
+  auto said = ask("FilterLogEvents", of_group());
+  EXPECT_THAT(messages(said), ElementsAre("0a", "1a", "0b", "1b"));
+  said = ask("FilterLogEvents", of_group(Json::object({{"nextToken", said.json["nextToken"]}})));
+  EXPECT_THAT(messages(said), ElementsAre("2a", "3a", "2b", "3b"));
+  // A page that was cut by its size has to read the same streams again, and says so where it cannot.
+  said = ask("FilterLogEvents", of_group(Json::object({{"limit", 1}})));
+  EXPECT_THAT(messages(said), ElementsAre("0a"));
+  step = 31s;
+  EXPECT_EQ(ask("FilterLogEvents", of_group(Json::object({{"limit", 1}, {"nextToken", said.json["nextToken"]}}))).code, "ServiceUnavailableException");
+  step = 1s;
+  EXPECT_THAT(messages(ask("FilterLogEvents", of_group(Json::object({{"limit", 1}, {"nextToken", said.json["nextToken"]}})))), ElementsAre("1a"));
+}
+
 TEST_F(Logs, ANodeThatDoesNotAnswerIsToldAndHidesNoOther) {
   const Json second = add_instance("i-0123456789abcdef2", "cpu");
   script(instance, "-on-create", "2026-11-25T10:00:00Z");
