@@ -142,7 +142,7 @@ spec:
 
 // Source: docs.aws.amazon.com, "AWS managed policies for SageMaker HyperPod", "Prerequisites for using SageMaker HyperPod"; awsome-distributed-training's set-up of roles.
 const std::vector<std::string>& names_of_aws() {
-  static const std::vector<std::string> all{"AmazonEC2ContainerRegistryReadOnly", "AmazonEKSClusterPolicy", "AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonFSxReadOnlyAccess", "AmazonPrometheusRemoteWriteAccess", "AmazonS3FullAccess", "AmazonS3ReadOnlyAccess", "AmazonSSMManagedInstanceCore", "AmazonSageMakerClusterInstanceRolePolicy", "AmazonSageMakerFullAccess", "AmazonSageMakerHyperPodServiceRolePolicy", "CloudWatchAgentServerPolicy", "CloudWatchLogsFullAccess"};
+  static const std::vector<std::string> all{"AmazonEC2ContainerRegistryReadOnly", "AmazonEKSClusterPolicy", "AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonFSxReadOnlyAccess", "AmazonPrometheusRemoteWriteAccess", "AmazonS3FullAccess", "AmazonS3ReadOnlyAccess", "AmazonSSMManagedInstanceCore", "AmazonSageMakerClusterInstanceRolePolicy", "AmazonSageMakerFullAccess", "CloudWatchAgentServerPolicy", "CloudWatchLogsFullAccess"};
   return all;
 }
 
