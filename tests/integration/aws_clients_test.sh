@@ -365,16 +365,31 @@ grep -q '"eventName":"CreateComputeQuota"' "$work/state/aws-audit.log" || fail '
 if grep -aqF -- "$secrets" "$work/state/store.db" "$work/state/store.db-wal"; then fail 'a secret is in the store as it is'; fi
 echo 'ok    nothing secret is in logs or in the store'
 
-# kill -9: who had a key has it, ARNs are the same, and sessions go on.
+# kill -9: who had a key has it, ARNs are the same, sessions go on, and a message that was published is delivered.
+hook=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+as_ada "$clients/bin/aws" sns subscribe --topic-arn "arn:aws:sns:fairlead-1:$account:by-cli" --protocol http --notification-endpoint "http://127.0.0.1:$hook/" > /dev/null
+message=$(as_ada "$clients/bin/aws" sns publish --topic-arn "arn:aws:sns:fairlead-1:$account:by-cli" --message 'it outlives' --query MessageId --output text)
 session=$(as_ada "$clients/bin/aws" sts assume-role --role-arn "arn:aws:iam::$account:role/reader" --role-session-name night --duration-seconds 900)
 { kill -9 "$server" && wait "$server"; } 2> /dev/null || true
-serve --no-cluster-machines --node-range 10.187.0.0/16 --pod-range 10.188.0.0/16 --service-range 10.189.0.0/16
+serve --no-cluster-machines --notify-local --node-range 10.187.0.0/16 --pod-range 10.188.0.0/16 --service-range 10.189.0.0/16
+start hook.log python3 -u -c '
+import http.server, sys
+class Hook(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        print(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Hook).serve_forever()' "$hook"
+hooked=$last
 says 'the same account after kill -9' 0 "$account" as_ada "$clients/bin/aws" sts get-caller-identity
 read -r id secret token <<< "$(python3 -c 'import json, sys; c = json.loads(sys.argv[1])["Credentials"]; print(c["AccessKeyId"], c["SecretAccessKey"], c["SessionToken"])' "$session")"
 eval "$(site aws env)"
 says 'a session goes on' 0 'assumed-role/reader/night' env AWS_ACCESS_KEY_ID="$id" AWS_SECRET_ACCESS_KEY="$secret" AWS_SESSION_TOKEN="$token" "$clients/bin/aws" sts get-caller-identity
 says 'a user with an active key is not deleted by mistake' 1 'has an active access key' site identity delete ada
 says 'but with it' 0 'with 1 access keys' site identity delete ada --with-keys
+wait_until 20 'a message is delivered after kill -9' grep -q "\"MessageId\":\"$message\".*\"Message\":\"it outlives\"" "$work/hook.log"
+echo 'ok    a message that was published before is delivered'
+stop "$hooked" || true
 stop_server || fail 'the server did not end well'
 status=0
 timeout 60 "$build/bin/fairlead-server" --state-dir "$work/state" --listen 127.0.0.1:0 --aws-account 111122223333 > "$work/out" 2>&1 || status=$?
