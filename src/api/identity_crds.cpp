@@ -263,6 +263,10 @@ kube::Access aws_access(const std::string& space) {
       .may({"get", "list", "create", "update", "delete"}, pod_identity::associations)
       .may({"create"}, pod_identity::mutating_webhooks)
       .may({"patch"}, pod_identity::mutating_webhooks, "", "", {pod_identity::webhook_name});
+  // What is looked at before Kubernetes is to orchestrate a cluster: its network plug-in, its families of addresses, what the site says of its networks.
+  access.may({"list"}, Resource{"apps", "v1", "daemonsets", "DaemonSet", true})
+      .may({"get"}, resources::services)
+      .may({"get"}, resources::config_maps, "", space, {networks_name});
   return access;
 }
 

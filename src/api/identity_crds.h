@@ -59,6 +59,7 @@ kube::Access aws_access(const std::string& space);
 std::vector<kube::Json> node_settings_role(const std::string& space);
 inline constexpr const char* aws_service = "fairlead-aws";  // by which it is reached in a cluster
 inline constexpr int aws_port = 6444;                       // of pods
+inline constexpr const char* networks_name = "fairlead-networks";  // ConfigMap of the server's namespace: what the site's networks are (docs/clusters.md)
 
 std::string random_key_id(std::string_view begin);  // "AKIA" of users, "ASIA" of sessions, and 16 of A-Z2-7
 AccessKey new_key(std::string identity, std::string identity_uid);  // from the kernel's randomness, in AWS's form: AKIA and 16 of A-Z2-7; 40 of base64

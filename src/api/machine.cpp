@@ -129,6 +129,8 @@ Json power_json(const PowerRecord& record) {
   return out;
 }
 
+bool is_run_by_agent(const Json& node) { return node["status"]["nodeInfo"]["kubeletVersion"].string().find("-fairlead.") != std::string::npos; }
+
 Machine read_machine(const Json& object) {
   Machine out;
   out.name = kube::name_of(object);

@@ -124,6 +124,9 @@ struct Machine {
 
 kube::Json power_json(const PowerRecord& record);  // as read_machine reads it
 
+// Is this Node run by Fairlead's agent, on whatever engine? It heeds what a Node's annotations of ours ask of it; a kubelet does not.
+bool is_run_by_agent(const kube::Json& node);
+
 // Never fails: what cannot be read becomes a problem.
 Machine read_machine(const kube::Json& object);
 

@@ -115,6 +115,7 @@ void add_site(CLI::App& app, Context& context);  // kubeconfig, version
 void add_ports(CLI::App& app, Context& context);
 void add_completion(CLI::App& app, Context& context);
 void add_preflight(CLI::App& app, Context& context);
+void add_cluster(CLI::App& app, Context& context);
 void add_install(CLI::App& app, Context& context);  // install, upgrade, uninstall
 
 // Shared by commands.

@@ -5,12 +5,15 @@
 #include <set>
 
 #include "api/identity_crds.h"
+#include "api/instance_types.h"
+#include "base/log.h"
 #include "hyperpod/cluster_requests.h"
 #include "hyperpod/eks.h"
 #include "hyperpod/made_cluster.h"
 #include "hyperpod/paging.h"
 #include "hyperpod/plan_view.h"
 #include "hyperpod/trust.h"
+#include "orchestrator/look.h"
 
 namespace fairlead::hyperpod {
 namespace {
@@ -63,6 +66,28 @@ Answer<void> check_roles(const Sources& sources, const Call& call, const Json& i
   return {};
 }
 
+// Whether clusters can be made on this Kubernetes at all; what is merely not known is told in the log.
+Answer<void> check_kubernetes(const Sources& sources, const Json& input) {
+  if (input["Orchestrator"]["Eks"].is_null()) return {};
+  orchestrator::Facts facts = orchestrator::look(sources.api, sources.space);
+  facts.version = sources.eks_version;
+  facts.authentication_mode = sources.eks_authentication;
+  orchestrator::Asked asked;
+  for (const Json& subnet : input["VpcConfig"]["Subnets"].items()) asked.subnets.push_back(subnet.string());
+  for (const Json& group : input["InstanceGroups"].items()) {
+    for (const Json& subnet : group["OverrideVpcConfig"]["Subnets"].items()) asked.subnets.push_back(subnet.string());
+    const api::InstanceType* type = api::find_instance_type(group["InstanceType"].string());
+    asked.nodes.push_back({.of = "group " + group["InstanceGroupName"].string(), .arn = group["ExecutionRole"].string(), .accelerated = type != nullptr && (type->gpus > 0 || type->neurons > 0)});
+  }
+  if (input.has("ClusterRole")) asked.autoscaler = {.of = "the cluster", .arn = input["ClusterRole"].string()};
+  const auto findings = orchestrator::check(facts, asked);
+  for (const auto& one : findings)
+    if (one.verdict != orchestrator::Verdict::Ok) log_info("preflight of a cluster", {{"cluster", input["ClusterName"].string()}, {"check", one.check}, {"verdict", std::string(orchestrator::text(one.verdict))}, {"what", one.what}});
+  const std::string objections = orchestrator::objections(findings);
+  if (!objections.empty()) return invalid(cut(fmt::format("This Kubernetes cannot orchestrate the cluster: {}. (`fairlead cluster preflight` shows all checks.)", objections), 2048));
+  return {};
+}
+
 Answer<void> check_object(const Json& object) {
   const api::Cluster read = api::read_cluster(object);
   if (read.problems.empty()) return {};
@@ -101,6 +126,7 @@ Answer<Json> cluster_to_make(const Sources& sources, const Call& call, const Jso
   note(object, maker_note, kube::print_json(as_context(call)));
   set_tags(object, *tags);
   if (auto done = check_object(object); !done) return std::unexpected(done.error());
+  if (auto done = check_kubernetes(sources, input); !done) return std::unexpected(done.error());
   return object;
 }
 

@@ -209,6 +209,27 @@ TEST_F(MadeClusters, OfKubernetesHaveLabelsAndTaintsAsTheyAreWritten) {
   EXPECT_THAT(call("UpdateCluster", Json::object({{"ClusterName", "k"}, {"InstanceGroups", Json::array({workers})}})).message, HasSubstr("it is not yours to set"));
 }
 
+TEST_F(MadeClusters, OfAKubernetesThatCannotHaveThemAreRefusedBeforeAnythingIsMade) {
+  const Json workers = Json::object({{"InstanceGroupName", "workers"}, {"InstanceType", "ml.g5.xlarge"}, {"InstanceCount", 2}, {"ExecutionRole", role}});
+  Json input = Json::object({{"ClusterName", "k"}, {"NodeProvisioningMode", "Continuous"}, {"Orchestrator", Json::object({{"Eks", Json::object({{"ClusterArn", "arn:aws:eks:fairlead-1:111122223333:cluster/fairlead"}})}})}, {"VpcConfig", Json::object({{"SecurityGroupIds", Json::array({Json("sg-12345678")})}, {"Subnets", Json::array({Json("subnet-12345678")})}})}, {"InstanceGroups", Json::array({workers})}});
+  const kube::Resource daemon_sets{"apps", "v1", "daemonsets", "DaemonSet", true};
+  ASSERT_TRUE(site.api.create(daemon_sets, *kube::parse_json(R"({"metadata": {"name": "aws-node", "namespace": "kube-system"}, "spec": {"template": {"spec": {"containers": [{"name": "aws-node", "image": "x/amazon-k8s-cni:v1.17.0"}]}}}})")));
+  ASSERT_TRUE(site.api.create(kube::resources::config_maps, *kube::parse_json(R"({"metadata": {"name": "fairlead-networks", "namespace": "fairlead-system"}, "data": {"subnet-12345678": "public 10.0.0.0/16"}})")));
+  input.set("ClusterRole", role);
+  auto said = call("CreateCluster", input);
+  EXPECT_EQ(said.code, "ValidationException");
+  EXPECT_THAT(said.message, HasSubstr("This Kubernetes cannot orchestrate the cluster: cni: Amazon VPC CNI (kube-system/aws-node) is 1.17.0; 1.18.3 or newer is needed"));
+  EXPECT_THAT(said.message, HasSubstr("subnets: subnet-12345678 is public"));
+  EXPECT_THAT(said.message, HasSubstr("roles: ClusterRole is the ExecutionRole of group workers"));
+  EXPECT_TRUE(site.api.all("clusters").empty());
+  // What Slurm orchestrates is asked none of it.
+  EXPECT_EQ(call("CreateCluster", request()).status, 200);
+  ASSERT_TRUE(site.api.remove(daemon_sets, {"kube-system", "aws-node"}));
+  ASSERT_TRUE(site.api.remove(kube::resources::config_maps, {"fairlead-system", "fairlead-networks"}));
+  input.erase("ClusterRole");
+  EXPECT_EQ(call("CreateCluster", input).status, 200) << "what is not known keeps nobody from it";
+}
+
 TEST_F(MadeClusters, RolesHaveToBePassed) {
   const auto eve = site.user("eve", {R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "sagemaker:*", "Resource": "*"}})"});
   const auto said = site.call(eve, "CreateCluster", request());

@@ -84,7 +84,7 @@ class Eks {
     Json identity = Json::object();
     if (!cluster_.issuer.empty()) identity.set("oidc", Json::object({{"issuer", cluster_.issuer}}));
     return Json::object({{"name", cluster_.name}, {"identity", std::move(identity)}, {"arn", eks_arn(call_.site, cluster_.name)}, {"createdAt", epoch(cluster_.created)}, {"version", cluster_.version}, {"endpoint", cluster_.endpoint}, {"status", "ACTIVE"},
-                         {"certificateAuthority", Json::object({{"data", base64(cluster_.ca_pem)}})}, {"accessConfig", Json::object({{"authenticationMode", "API"}})}, {"tags", Json::object()}});
+                         {"certificateAuthority", Json::object({{"data", base64(cluster_.ca_pem)}})}, {"accessConfig", Json::object({{"authenticationMode", cluster_.authentication_mode}})}, {"tags", Json::object()}});
   }
 
   Answer<EksAnswer> list_clusters() {

@@ -14,6 +14,7 @@ struct EksCluster {
   std::string endpoint, ca_pem;     // as clients reach its API
   std::string version;              // "1.33"
   std::string issuer = {};          // of tokens of its service accounts, as trust policies name it: "https://HOST/PATH"; empty: not known
+  std::string authentication_mode = "API";  // access entries let people in (eks_token.h), and there is no aws-auth
   Instant created{};
 };
 std::string eks_arn(const Site& site, const std::string& cluster);

@@ -93,10 +93,14 @@ class TinyApi final : public KubeApi, public Caches {
     if (!chosen) return std::unexpected(std::move(chosen.error()));
     constexpr std::string_view by_node = "spec.nodeName=";
     const bool of_node = options.field_selector.starts_with(by_node);
-    if ((!options.field_selector.empty() && !of_node) || options.limit || !options.continue_token.empty()) return fail(Code::Unsupported, "list by fields or in parts");
+    if ((!options.field_selector.empty() && !of_node) || !options.continue_token.empty()) return fail(Code::Unsupported, "list by fields or further parts");
     List out{.items = {}, .resource_version = std::to_string(version_), .continue_token = {}};
     for (const auto& [key, object] : objects_[resource.plural])
       if ((space.empty() || key.space == space) && chosen->matches(object["metadata"]["labels"]) && (!of_node || object["spec"]["nodeName"].string() == options.field_selector.substr(by_node.size()))) out.items.push_back(object);
+    if (options.limit > 0 && static_cast<std::int64_t>(out.items.size()) > options.limit) {
+      out.items.resize(static_cast<std::size_t>(options.limit));
+      out.continue_token = "more";  // which is not served
+    }
     return out;
   }
   Result<std::unique_ptr<Watch>> watch(const Resource&, const std::string&, const WatchOptions&) override { return fail(Code::Unsupported, "watch"); }
