@@ -92,9 +92,23 @@ struct Waker {
   }
 };
 
+// The heartbeat comes last and goes first: who wakes it before or after finds nobody.
+struct Pulse {
+  std::mutex mutex;
+  Heartbeat* heartbeat = nullptr;
+  void look_again() {
+    const std::lock_guard lock(mutex);
+    if (heartbeat != nullptr) heartbeat->look_again();
+  }
+};
+
 class RunningAgent final : public Agent {
  public:
   ~RunningAgent() override {
+    {
+      const std::lock_guard lock(pulse_->mutex);
+      pulse_->heartbeat = nullptr;
+    }
     const std::lock_guard lock(waker_->mutex);
     waker_->runner = nullptr;
   }
@@ -109,6 +123,8 @@ class RunningAgent final : public Agent {
     const node::NodeConfig& config = options_.config;
     for (const std::string& folder : {config.node_dir, config.run_dir, config.volumes_dir})
       if (auto made = make_dirs(folder, 0711); !made) return made;
+    // Before any pod is started that finds its place empty.
+    volume_ = std::make_unique<VolumeKeeper>(VolumePlaces{.folder = config.node_dir + "/instance-volume"}, [pulse = pulse_] { pulse->look_again(); });
     auto runtime = node::OciRuntime::open({.state_dir = config.node_dir,
                                            .run_dir = config.run_dir,
                                            .logs_dir = config.node_dir + "/logs",
@@ -168,6 +184,7 @@ class RunningAgent final : public Agent {
     if (!watch) return std::unexpected(std::move(watch.error()));
     runner_->add(std::move(pods));
     network_->add(std::make_unique<node::RouteController>(config.node_name, node::RouteScope{.label = api::kHostLabel, .joined = config.joined, .within = config.pods_range}));
+    network_->add(std::make_unique<WishController>(config.node_name, [pulse = pulse_] { pulse->look_again(); }));
     network_->add(std::make_unique<node::DnsController>(book));
     network_->add(std::make_unique<node::NetworkController>(
         node::NetworkOptions{
@@ -181,7 +198,12 @@ class RunningAgent final : public Agent {
       if (auto relayed = relay_credentials(config); !relayed) log_warn("pods of this node get no container credentials", {{"why", relayed.error().message}});
     if (options_.serve)
       if (auto serving = serve(config); !serving) return serving;
-    heartbeat_ = std::make_unique<Heartbeat>(api_, clock_, config, machine);
+    heartbeat_ = std::make_unique<Heartbeat>(api_, clock_, config, machine, volume_.get());
+    {
+      const std::lock_guard lock(pulse_->mutex);
+      pulse_->heartbeat = heartbeat_.get();
+    }
+    pulse_->look_again();  // what was asked before it was there
     return {};
   }
 
@@ -241,6 +263,8 @@ class RunningAgent final : public Agent {
   node::NodeApi own_api_;
   AccessReview reviews_;
   const std::shared_ptr<Waker> waker_ = std::make_shared<Waker>();
+  const std::shared_ptr<Pulse> pulse_ = std::make_shared<Pulse>();
+  std::unique_ptr<VolumeKeeper> volume_;
   std::unique_ptr<node::OciRuntime> runtime_;
   std::unique_ptr<node::Events> events_;
   std::unique_ptr<kube::KubeApi> whole_api_;

@@ -6,12 +6,15 @@
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
+#include "api/instance_types.h"
+#include "api/instance_volume.h"
 #include "api/join.h"
 #include "base/encoding.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "kube/object.h"
+#include "kube/selector.h"
 #include "node/cdi_files.h"
 
 namespace fairlead::agent {
@@ -108,6 +111,9 @@ Json make_node_status(const node::NodeConfig& config, const Machine& machine, co
   capacity.emplace("cpu", machine.cpu);
   capacity.emplace("memory", machine.memory);
   capacity.emplace("pods", "110");
+  // Of a cluster that Kubernetes orchestrates: as many as its type has. Never more than it had by itself.
+  const std::string& most = before["metadata"]["annotations"][api::kMaxPodsNote].string();
+  if (const auto asked = kube::Quantity::parse(most), own = kube::Quantity::parse(capacity.at("pods")); asked && own && asked->value() > 0 && asked->value() < own->value()) capacity["pods"] = std::to_string(asked->value());
   if (!machine.storage.empty()) capacity.emplace("ephemeral-storage", machine.storage);
   Json conditions = Json::array();
   struct Row {
@@ -177,8 +183,8 @@ Json make_node(const node::NodeConfig& config, const Machine& machine, Instant n
                        {"status", make_node_status(config, machine, Json::object(), now)}});
 }
 
-Heartbeat::Heartbeat(kube::KubeApi& api, const Clock& clock, node::NodeConfig config, Machine machine)
-    : api_(api), clock_(clock), config_(std::move(config)), machine_(std::move(machine)), thread_([this](const std::stop_token& stop) {
+Heartbeat::Heartbeat(kube::KubeApi& api, const Clock& clock, node::NodeConfig config, Machine machine, VolumeKeeper* volume)
+    : api_(api), clock_(clock), config_(std::move(config)), machine_(std::move(machine)), volume_(volume), thread_([this](const std::stop_token& stop) {
         bool fine = false;
         while (!stop.stop_requested()) {
           auto done = beat();
@@ -189,9 +195,33 @@ Heartbeat::Heartbeat(kube::KubeApi& api, const Clock& clock, node::NodeConfig co
           fine = done.has_value();
           std::unique_lock lock(mutex_);
           // Sooner after a failure: a lease of 40 s survives a few lost beats.
-          changed_.wait_for(lock, stop, fine ? std::chrono::milliseconds(period) : std::chrono::milliseconds(2000), [] { return false; });
+          changed_.wait_for(lock, stop, fine ? std::chrono::milliseconds(period) : std::chrono::milliseconds(2000), [this] { return again_; });
+          again_ = false;
         }
       }) {}
+
+std::vector<kube::Controller::Source> WishController::sources() const {
+  return {{.resource = kube::resources::nodes, .space = "", .keys = [own = node_name_](const kube::Change& change) { return kube::name_of(change.object()) == own ? std::vector<kube::ObjectKey>{{"", own}} : std::vector<kube::ObjectKey>(); }}};
+}
+
+Result<kube::Next> WishController::reconcile(const kube::ObjectKey& key) {
+  const auto node = nodes_->get(key);
+  if (!node) return kube::Next{};
+  const Json& notes = (*node)["metadata"]["annotations"];
+  std::string asked = notes[api::kMaxPodsNote].string() + "\n" + notes[api::kVolumeNote].string();
+  if (asked == seen_) return kube::Next{};
+  seen_ = std::move(asked);
+  look_();
+  return kube::Next{};
+}
+
+void Heartbeat::look_again() {
+  {
+    const std::lock_guard lock(mutex_);
+    again_ = true;
+  }
+  changed_.notify_all();
+}
 
 Heartbeat::~Heartbeat() {
   thread_.request_stop();
@@ -261,10 +291,25 @@ Result<void> Heartbeat::renew_lease(const Json& node) {
   return {};
 }
 
+Result<void> Heartbeat::keep_volume(const Json& node) {
+  const std::string& note = node["metadata"]["annotations"][api::kVolumeNote].string();
+  if (volume_ == nullptr || note.empty()) return {};  // no order changes nothing
+  auto order = api::parse_volume_order(note);
+  if (!order) return std::unexpected(std::move(order.error()));
+  volume_->ask(*order);
+  const auto state = volume_->state();
+  if (!state || *state == api::read_volume_state(node)) return {};
+  auto told = api_.patch(kube::resources::nodes, {"", config_.node_name}, kube::PatchType::Merge, Json::object({{"metadata", Json::object({{"annotations", Json::object({{api::kVolumeStateNote, api::print_volume_state(*state)}})}})}}));
+  if (!told) return pass(std::move(told.error()), "tell of the volume of node " + config_.node_name);
+  return {};
+}
+
 Result<void> Heartbeat::beat() {
   auto node = ensure_node();
   if (!node) return std::unexpected(std::move(node.error()));
-  return renew_lease(*node);
+  // First of all it lives.
+  if (auto done = renew_lease(*node); !done) return done;
+  return keep_volume(*node);
 }
 
 }  // namespace fairlead::agent

@@ -6,7 +6,9 @@
 #include <string>
 #include <thread>
 
+#include "agent/instance_volume.h"
 #include "base/clock.h"
+#include "kube/controller.h"
 #include "kube/kube_api.h"
 #include "node/config.h"
 
@@ -23,28 +25,50 @@ std::map<std::string, std::string> device_capacity(const node::NodeConfig& confi
 
 // The Node as it should be. Pure.
 kube::Json make_node(const node::NodeConfig& config, const Machine& machine, Instant now);
-// status of it with the transition times of `before` where nothing changed.
+// status of it with the transition times of `before` where nothing changed. Annotation fairlead.dev/max-pods of `before` limits how many pods it takes.
 kube::Json make_node_status(const node::NodeConfig& config, const Machine& machine, const kube::Json& before, Instant now);
 // The strategic merge patch for it: what others wrote stays.
 kube::Json make_status_patch(kube::Json status);
 
+// Sees at once, by the node's own watch, what the annotations ask of it; the heartbeat would see it at its next beat.
+class WishController final : public kube::Controller {
+ public:
+  WishController(std::string node_name, std::function<void()> look) : node_name_(std::move(node_name)), look_(std::move(look)) {}
+  std::string name() const override { return "wishes"; }
+  std::vector<Source> sources() const override;
+  void start(const kube::Caches& caches) override { nodes_ = &caches.of(kube::resources::nodes); }
+  Result<kube::Next> reconcile(const kube::ObjectKey& key) override;
+
+ private:
+  const std::string node_name_;
+  const std::function<void()> look_;
+  const kube::Reader* nodes_ = nullptr;
+  std::string seen_;
+};
+
 class Heartbeat {
  public:
-  Heartbeat(kube::KubeApi& api, const Clock& clock, node::NodeConfig config, Machine machine);
+  // `volume`: keeps the volume that the Node's annotation orders; null: orders are not looked at. Outlives it.
+  Heartbeat(kube::KubeApi& api, const Clock& clock, node::NodeConfig config, Machine machine, VolumeKeeper* volume = nullptr);
   ~Heartbeat();  // stops; the Node stays
   // One round; for tests and the thread. Errors are tried again with the next beat.
   Result<void> beat();
+  // The next beat is due now: something is asked of this node.
+  void look_again();
 
  private:
   Result<kube::Json> ensure_node();
   Result<void> renew_lease(const kube::Json& node);
+  Result<void> keep_volume(const kube::Json& node);
   kube::KubeApi& api_;
   const Clock& clock_;
   const node::NodeConfig config_;
   const Machine machine_;
+  VolumeKeeper* const volume_;
   std::vector<std::string> complaints_;  // that were told: each once
   std::mutex mutex_;
   std::condition_variable_any changed_;
+  bool again_ = false;
   std::jthread thread_;
 };
 

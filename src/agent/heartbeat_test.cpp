@@ -52,6 +52,19 @@ TEST(NodeObject, DevicesAreThoseThatFilesNameNow) {
   ASSERT_TRUE(remove_tree(folder));
 }
 
+TEST(NodeObject, TakesAsManyPodsAsItsClusterSays) {
+  const auto pods = [](const node::NodeConfig& own, const char* asked) {
+    const Json status = make_node_status(own, machine, Json::object({{"metadata", Json::object({{"annotations", Json::object({{"fairlead.dev/max-pods", asked}})}})}}), epoch);
+    EXPECT_EQ(status["capacity"]["pods"], status["allocatable"]["pods"]);
+    return status["allocatable"]["pods"].string();
+  };
+  EXPECT_EQ(pods(config(), "14"), "14");
+  for (const char* const strange : {"", "0", "-3", "many", "200", "1e99"}) EXPECT_EQ(pods(config(), strange), "110") << strange;
+  node::NodeConfig own = config();
+  own.capacity["pods"] = "9";
+  EXPECT_EQ(pods(own, "14"), "9") << "its own limit is not lifted";
+}
+
 TEST(NodeObject, AHostThatJoinedLeavesLabelsToItsMachine) {
   node::NodeConfig own = config();
   own.joined = true;

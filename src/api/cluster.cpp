@@ -9,6 +9,7 @@
 #include <set>
 
 #include "api/instance_types.h"
+#include "api/instance_volume.h"
 #include "api/training_plan.h"
 #include "base/encoding.h"
 #include "kube/selector.h"
@@ -169,6 +170,21 @@ LifecycleScripts read_scripts(const Json& from, const auto& problem) {
   return out;
 }
 
+void read_storage(InstanceGroup& out, const Json& configs, Orchestrator orchestrator, const auto& problem) {
+  const char* const field = "instanceStorageConfigs";
+  for (const Json& one : configs.items()) {
+    const Json& volume = one["ebsVolumeConfig"];
+    if (one.has("fsxLustreConfig") || one.has("fsxOpenZfsConfig")) problem(field, "FSx file systems are not served: mount the site's own by a lifecycle script, or give pods a claim (docs/clusters.md)");
+    else if (!volume.is_object()) problem(field, "ebsVolumeConfig is expected");
+    else if (orchestrator == Orchestrator::Slurm) problem(field, "served where Kubernetes orchestrates; with Slurm, give the SlurmCluster a volume (jailSubMounts)");
+    else if (volume["rootVolume"].boolean()) problem(field, "rootVolume is not served: the root of a machine is its own");
+    else if (volume.has("volumeKmsKeyId")) problem(field, "volumeKmsKeyId is not served yet: the volume is a file on the machine's own disk, as encrypted as that is");
+    else if (const std::int64_t gib = volume["volumeSizeInGB"].integer(); gib < 1 || gib > kMostVolumeGib) problem(field, fmt::format("volumeSizeInGB is a whole number from 1 to {}", kMostVolumeGib));
+    else if (out.volume_gib > 0) problem(field, "one volume beside the root is served");
+    else out.volume_gib = static_cast<int>(gib);
+  }
+}
+
 InstanceGroup read_group(const Json& from, const std::string& where, const Json& status, Orchestrator orchestrator, std::vector<std::string>& problems) {
   InstanceGroup out;
   out.name = from["instanceGroupName"].string();
@@ -217,6 +233,7 @@ InstanceGroup read_group(const Json& from, const std::string& where, const Json&
     else out.taints.push(taint);
   }
   out.scripts = read_scripts(from["lifeCycleConfig"], problem);
+  read_storage(out, from["instanceStorageConfigs"], orchestrator, problem);
   for (const Json& check : from["onStartDeepHealthChecks"].items()) {
     if (check.string() != "InstanceStress") problem("onStartDeepHealthChecks", fmt::format("\"{}\": InstanceStress alone is served", check.string()));
     else out.checks_on_start = true;
@@ -299,7 +316,7 @@ Json spec_in_force(const Json& object) {
 }
 
 void keep_of_group(Json& group, const Json& there) {
-  for (const char* const kept : {"issued", "retired", "slurmConfig", "trainingPlanArn"})
+  for (const char* const kept : {"issued", "retired", "slurmConfig", "trainingPlanArn", "instanceStorageConfigs"})
     if (there.has(kept) && !group.has(kept)) group.set(kept, there[kept]);
 }
 

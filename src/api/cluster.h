@@ -85,6 +85,7 @@ struct InstanceGroup {
   std::map<std::string, std::string> labels;  // KubernetesConfig, of nodes that Kubernetes orchestrates
   kube::Json taints = kube::Json::array();     // as in Node.spec.taints
   LifecycleScripts scripts;
+  int volume_gib = 0;               // instanceStorageConfigs: at /opt/sagemaker of each node (docs/design/063); 0: none
   bool checks_on_start = false;     // onStartDeepHealthChecks: a machine is in use once it has passed (docs/design/058)
   std::string plan;                 // trainingPlanArn: the TrainingPlan object out of which its machines come; empty: none
   int issued = 0;                   // of the spec and the status: the greater

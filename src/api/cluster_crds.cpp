@@ -75,6 +75,18 @@ spec:
                         sourceS3Uri: {type: string, maxLength: 1024, description: "The folder of the scripts: s3://BUCKET/PREFIX."}
                         onCreate: {type: string, maxLength: 128, description: A file below it; runs before Slurm is on the machine.}
                         onInitComplete: {type: string, maxLength: 128, description: A file below it; runs once Slurm is on the machine.}
+                    instanceStorageConfigs:
+                      type: array
+                      maxItems: 4
+                      description: A volume of each node, at /opt/sagemaker; where Kubernetes orchestrates.
+                      items:
+                        type: object
+                        x-kubernetes-preserve-unknown-fields: true
+                        properties:
+                          ebsVolumeConfig:
+                            type: object
+                            x-kubernetes-preserve-unknown-fields: true
+                            properties: {volumeSizeInGB: {type: integer, minimum: 1, maximum: 16384}}
                     onStartDeepHealthChecks: {type: array, maxItems: 2, items: {type: string, enum: [InstanceStress]}, description: A machine is in use once it has passed them.}
                     kubernetesConfig:
                       type: object

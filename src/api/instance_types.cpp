@@ -44,6 +44,17 @@ std::string why_not_of_type(const InstanceType& type, const Json& node) {
   return "";
 }
 
+int most_pods(const InstanceType& type) {
+  if (type.max_pods > 0) return type.max_pods;
+  return type.cpus <= 2 ? 9 : type.cpus <= 8 ? 14 : type.cpus < 64 ? 29 : 49;
+}
+
+std::string why_too_many_pods(const InstanceType& type, const Json& node) {
+  const std::int64_t has = milli(node["status"]["allocatable"], "pods") / 1000;
+  if (has <= most_pods(type)) return "";
+  return fmt::format("{} holds {} pods at most{}; this machine's kubelet takes {}: set maxPods: {} in its KubeletConfiguration and start it anew", type.name, most_pods(type), type.max_pods > 0 ? "" : " (a value of Fairlead's: HyperPod documents none)", has, most_pods(type));
+}
+
 std::map<std::string, std::string> capacity_of(const InstanceType& type) {
   std::map<std::string, std::string> out{{"cpu", std::to_string(type.cpus)}, {"memory", fmt::format("{}Gi", type.memory_gib)}};
   if (type.gpus > 0) out[kGpuResource] = std::to_string(type.gpus);

@@ -30,7 +30,7 @@ Answer<void> refuse_unserved(const Sources& sources, const Site& site, const Jso
   if (input["Orchestrator"]["Slurm"].has("AccountingDatabase")) return invalid("Orchestrator.Slurm.AccountingDatabase is not served yet: set spec.slurmNodes.accounting of the SlurmCluster, in the namespace of the cluster");
   const auto& groups = input["InstanceGroups"].items();
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    for (const char* const member : {"InstanceRequirements", "InstanceStorageConfigs", "ScheduledUpdateConfig", "AutoPatchConfig", "CapacityRequirements", "NetworkInterface", "ImageReleaseVersion"})
+    for (const char* const member : {"InstanceRequirements", "ScheduledUpdateConfig", "AutoPatchConfig", "CapacityRequirements", "NetworkInterface", "ImageReleaseVersion"})
       if (groups[i].has(member)) return invalid(fmt::format("InstanceGroups[{}].{} is not served yet", i, member));
     for (const Json& check : groups[i]["OnStartDeepHealthChecks"].items())
       if (check.string() != "InstanceStress") return invalid(fmt::format("InstanceGroups[{}].OnStartDeepHealthChecks: {} is not served yet; InstanceStress is", i, check.string()));
@@ -165,6 +165,9 @@ Answer<void> apply_update(Json& cluster, const Json& input) {
     if ((*there)["instanceType"] != group["instanceType"]) return invalid(fmt::format("InstanceType of group {} does not change (it is {}): make another group", name, (*there)["instanceType"].string()));
     if (group["slurmConfig"].has("partitionNames") && (*there)["slurmConfig"]["partitionNames"] != group["slurmConfig"]["partitionNames"]) return invalid(fmt::format("SlurmConfig.PartitionNames of group {} do not change: jobs of the old one would end; make another group", name));
     if (group.has("slurmConfig") && (*there)["slurmConfig"]["nodeType"] != group["slurmConfig"]["nodeType"]) return invalid(fmt::format("SlurmConfig.NodeType of group {} does not change (it is {})", name, (*there)["slurmConfig"]["nodeType"].string()));
+    // What a volume holds would not fit any more.
+    const auto size_of = [](const Json& of) { return of["instanceStorageConfigs"].items().empty() ? 0 : of["instanceStorageConfigs"].items()[0]["ebsVolumeConfig"]["volumeSizeInGB"].integer(); };
+    if (group.has("instanceStorageConfigs") && size_of(group) < size_of(*there)) return invalid(fmt::format("InstanceStorageConfigs of group {}: a volume does not shrink (it has {} GiB); make another group", name, size_of(*there)));
     api::keep_of_group(group, *there);
     *there = std::move(group);
   }

@@ -111,7 +111,7 @@ TEST_F(MadeClusters, WhatIsNotServedOrCannotBeIsRefusedAndNothingIsMade) {
   const auto group_field = [&](const char* field, Json value) {
     return with([&](Json& input) { input.child("InstanceGroups").items()[1].set(field, std::move(value)); });
   };
-  EXPECT_THAT(group_field("InstanceStorageConfigs", Json::array({Json::object({{"EbsVolumeConfig", Json::object({{"VolumeSizeInGB", 10}})}})})), HasSubstr("ValidationException: InstanceGroups[1].InstanceStorageConfigs is not served yet"));
+  EXPECT_THAT(group_field("InstanceStorageConfigs", Json::array({Json::object({{"EbsVolumeConfig", Json::object({{"VolumeSizeInGB", 10}})}})})), HasSubstr("ValidationException: spec.instanceGroups[1].instanceStorageConfigs: served where Kubernetes orchestrates"));
   EXPECT_THAT(group_field("OnStartDeepHealthChecks", Json::array({Json("InstanceStress"), Json("InstanceConnectivity")})), HasSubstr("InstanceGroups[1].OnStartDeepHealthChecks: InstanceConnectivity is not served yet"));
   const auto scripts = [&](const char* uri, const char* on_create) { return group_field("LifeCycleConfig", Json::object({{"SourceS3Uri", uri}, {"OnCreate", on_create}})); };
   EXPECT_THAT(scripts("s3://sagemaker-x/y", "/etc/passwd"), HasSubstr("lifeCycleConfig.onCreate: \"/etc/passwd\" is not the path of a file below sourceS3Uri"));
@@ -207,6 +207,37 @@ TEST_F(MadeClusters, OfKubernetesHaveLabelsAndTaintsAsTheyAreWritten) {
   EXPECT_EQ(told.json["VpcConfig"]["Subnets"].items().size(), 1u);
   workers.child("KubernetesConfig").child("Labels").set("fairlead.dev/instance", "i-0");
   EXPECT_THAT(call("UpdateCluster", Json::object({{"ClusterName", "k"}, {"InstanceGroups", Json::array({workers})}})).message, HasSubstr("it is not yours to set"));
+}
+
+TEST_F(MadeClusters, OfKubernetesHaveVolumes) {
+  const auto workers = [&](Json configs) {
+    return Json::object({{"InstanceGroupName", "workers"}, {"InstanceType", "ml.g5.xlarge"}, {"InstanceCount", 2}, {"ExecutionRole", role}, {"InstanceStorageConfigs", std::move(configs)}});
+  };
+  const auto volume = [](Json config) { return Json::array({Json::object({{"EbsVolumeConfig", std::move(config)}})}); };
+  const auto sized = [&](int gib) { return volume(Json::object({{"VolumeSizeInGB", gib}})); };
+  const auto create = [&](Json configs) {
+    return call("CreateCluster", Json::object({{"ClusterName", "k"}, {"NodeProvisioningMode", "Continuous"}, {"Orchestrator", Json::object({{"Eks", Json::object({{"ClusterArn", "arn:aws:eks:fairlead-1:111122223333:cluster/fairlead"}})}})}, {"VpcConfig", Json::object({{"SecurityGroupIds", Json::array({Json("sg-12345678")})}, {"Subnets", Json::array({Json("subnet-12345678")})}})}, {"InstanceGroups", Json::array({workers(std::move(configs))})}}));
+  };
+  for (const auto& [configs, says] : {std::pair(volume(Json::object({{"VolumeSizeInGB", 10}, {"VolumeKmsKeyId", "alias/mine"}})), "volumeKmsKeyId is not served yet"),
+                                      std::pair(volume(Json::object({{"RootVolume", true}, {"VolumeKmsKeyId", "alias/mine"}})), "rootVolume is not served: the root of a machine is its own"),
+                                      std::pair(volume(Json::object()), "volumeSizeInGB is a whole number from 1 to 16384"),
+                                      std::pair(Json::array({sized(1).items()[0], sized(2).items()[0]}), "one volume beside the root is served"),
+                                      std::pair(Json::array({Json::object({{"FsxLustreConfig", Json::object({{"DnsName", "fs-0123456789abcdef0.fsx.us-west-2.amazonaws.com"}, {"MountName", "m"}})}})}), "FSx file systems are not served")}) {
+    const auto said = create(configs);
+    EXPECT_EQ(said.code, "ValidationException") << said.body;
+    EXPECT_THAT(said.message, HasSubstr(says));
+  }
+  ASSERT_EQ(create(sized(500)).status, 200);
+  EXPECT_EQ(api::read_cluster(object("k")).groups[0].volume_gib, 500);
+  EXPECT_EQ(call("DescribeCluster", Json::object({{"ClusterName", "k"}})).json["InstanceGroups"].items()[0]["InstanceStorageConfigs"], sized(500));
+  const auto update = [&](Json group) { return call("UpdateCluster", Json::object({{"ClusterName", "k"}, {"InstanceGroups", Json::array({std::move(group)})}})); };
+  EXPECT_THAT(update(workers(sized(400))).message, HasSubstr("a volume does not shrink (it has 500 GiB)"));
+  Json without = workers(sized(1));
+  without.erase("InstanceStorageConfigs");
+  ASSERT_EQ(update(without).status, 200);
+  EXPECT_EQ(api::read_cluster(object("k")).groups[0].volume_gib, 500) << "what is not said stays";
+  ASSERT_EQ(update(workers(sized(600))).status, 200);
+  EXPECT_EQ(api::read_cluster(object("k")).groups[0].volume_gib, 600);
 }
 
 TEST_F(MadeClusters, OfAKubernetesThatCannotHaveThemAreRefusedBeforeAnythingIsMade) {
@@ -594,6 +625,7 @@ TEST(InstanceTypes, AreThoseOfTheModel) {
   ASSERT_NE(p5, nullptr);
   EXPECT_EQ(p5->gpus, 8);
   EXPECT_EQ(p5->max_pods, 49);
+  EXPECT_EQ(api::most_pods(*p5), 49);
   EXPECT_EQ(api::find_instance_type("ml.p5"), nullptr);
 }
 

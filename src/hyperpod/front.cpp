@@ -240,6 +240,7 @@ Answer<Json> Front::sagemaker(const http::Request& request, const Call& call) co
   if (!body) return refuse("SerializationException", body.error().message);
   if (auto done = model_.check(model_.shape(operation->input), *body); !done) return std::unexpected(done.error());
   const auto found = operations_.find(name);
+  if (name == "AttachClusterNodeNetworkInterface") return refuse("UnknownOperationException", "AttachClusterNodeNetworkInterface is not served: an elastic network interface is AWS's own, and a card of one's own machine is not attached by a call. Plug it in; pods get further networks by a CNI plug-in such as Multus (docs/hyperpod-compatibility.md)");
   if (found == operations_.end()) return refuse("UnknownOperationException", fmt::format("{} is not served yet by this version of Fairlead (docs/hyperpod-compatibility.md says what is)", name));
   return found->second(call, without_nulls(*body));
 }

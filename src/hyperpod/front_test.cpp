@@ -137,7 +137,7 @@ TEST(Front, CallsThatAreNone) {
   TestSite site;
   const auto ada = site.user("ada", {everything});
   EXPECT_EQ(site.call(ada, "ListCluster").code, "UnknownOperationException");
-  EXPECT_THAT(site.call(ada, "AttachClusterNodeNetworkInterface", *kube::parse_json(R"({"ClusterName": "demo", "NodeId": "i-0123456789abcdef0", "NetworkInterfaceId": "eni-0123456789abcdef0"})")).message, HasSubstr("is not served yet"));
+  EXPECT_THAT(site.call(ada, "AttachClusterNodeNetworkInterface", *kube::parse_json(R"({"ClusterName": "demo", "NodeId": "i-0123456789abcdef0", "NetworkInterfaceId": "eni-0123456789abcdef0"})")).message, HasSubstr("is not served: an elastic network interface is AWS"));
   EXPECT_EQ(site.call(ada, "DescribeCluster").code, "ValidationException");
   EXPECT_EQ(site.call(ada, "DescribeCluster", Json::object({{"ClusterName", 5}})).code, "SerializationException");
   for (const char* const body : {"{", "[]", "\"x\"", "{\"a\":1}x", "{\"MaxResults\": \"5\"}"}) {

@@ -74,7 +74,7 @@ for name in ('client-certificate-data', 'client-key-data', 'certificate-authorit
 context = ssl.create_default_context(cafile=files[2].name)
 context.load_cert_chain(files[0].name, files[1].name)
 for node, cpu, memory in (('g0', '4', '16Gi'), ('p0', '16', '256Gi'), ('p1', '16', '256Gi')):
-    amounts = {'cpu': cpu, 'memory': memory, 'nvidia.com/gpu': '1', 'pods': '110'}
+    amounts = {'cpu': cpu, 'memory': memory, 'nvidia.com/gpu': '1', 'pods': '14'}
     patch = {'status': {'capacity': amounts, 'allocatable': amounts, 'conditions': [{'type': 'Ready', 'status': 'True', 'reason': 'Test', 'message': '', 'lastHeartbeatTime': '2035-01-01T00:00:00Z', 'lastTransitionTime': '2026-01-01T00:00:00Z'}]}}
     request = urllib.request.Request(field('server') + f'/api/v1/nodes/{node}/status', json.dumps(patch).encode(), {'Content-Type': 'application/merge-patch+json'}, method='PATCH')
     urllib.request.urlopen(request, context=context).read()
@@ -227,6 +227,8 @@ YAML
   says 'hyp set-cluster-context' 0 '' hyp set-cluster-context --cluster-name hypnosis
   says 'hyp get-cluster-context' 0 'cluster/fairlead' hyp get-cluster-context
   says 'hyp describe cluster' 0 'hypnosis' hyp describe cluster hypnosis
+  says 'hyp update cluster' 0 'has been updated' hyp update cluster --cluster-name hypnosis --node-recovery None --instance-groups "[{\"instance_group_name\": \"Workers\", \"instance_type\": \"ml.c5.large\", \"instance_count\": 1, \"execution_role\": \"arn:aws:iam::$account:role/reader\", \"kubernetes_config\": {\"labels\": {\"team\": \"vision\"}}}]"
+  says 'and it is so' 0 $'None\tvision' as_ada "$clients/bin/aws" sagemaker describe-cluster --cluster-name hypnosis --query '[NodeRecovery, InstanceGroups[0].KubernetesConfig.DesiredLabels.team]' --output text
   says 'hyp create' 0 'Successfully submitted' hyp create hyp-pytorch-job --job-name one --namespace demo --image busybox:1 --replica-count 2 --command '[hyperpodrun, train.py]'
   comes 'hyp list' 0 'Created' hyp list hyp-pytorch-job --namespace demo
   comes 'hyp describe' 0 'Replicas: 2' hyp describe hyp-pytorch-job --job-name one --namespace demo

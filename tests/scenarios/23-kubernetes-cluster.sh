@@ -15,6 +15,7 @@ clean_up() {
   trap - EXIT
   [ "$status" = 0 ] || k get clusters,instances,machines,pods -A -o wide >&2 || true
   k delete cluster eks --ignore-not-found --timeout=120s > /dev/null || status=1
+  k -n fairlead-system delete configmap fairlead-networks --ignore-not-found > /dev/null || status=1
   k delete namespace tenants --ignore-not-found --timeout=60s > /dev/null || status=1
   [ -z "${association:-}" ] || as eks delete-pod-identity-association --cluster-name fairlead --association-id "$association" > /dev/null 2>&1 || true
   f identity delete kim --with-keys > /dev/null 2>&1 || true
@@ -32,15 +33,32 @@ until_true 20 'kim is known' says ':user/kim' as sts get-caller-identity
 role=$(as iam get-role --role-name workers --query Role.Arn --output text)
 eks=$(as eks describe-cluster --name fairlead --query cluster.arn --output text)
 group() { # COUNT LABELS
-  printf '[{"InstanceGroupName": "Workers", "InstanceType": "ml.c5.large", "InstanceCount": %s, "ExecutionRole": "%s", "KubernetesConfig": {"Labels": %s, "Taints": [{"Key": "tenants", "Value": "only", "Effect": "NoSchedule"}]}}]' "$1" "$role" "$2"
+  printf '[{"InstanceGroupName": "Workers", "InstanceType": "ml.c5.large", "InstanceCount": %s, "ExecutionRole": "%s", %s "KubernetesConfig": {"Labels": %s, "Taints": [{"Key": "tenants", "Value": "only", "Effect": "NoSchedule"}]}}]' "$1" "$role" "$storage" "$2"
 }
+# A volume is a file behind a loop device.
+storage='' volume='' place=''
+if [ -e /dev/loop-control ]; then
+  storage='"InstanceStorageConfigs": [{"EbsVolumeConfig": {"VolumeSizeInGB": 1}}],' volume=', volumeMounts: [{name: own, mountPath: /own}]' place='  volumes: [{name: own, hostPath: {path: /opt/sagemaker}}]'
+else
+  note 'no loop devices here: volumes of instances are left out'
+fi
 network='SecurityGroupIds=sg-12345678,Subnets=subnet-12345678'
 refusal=$(sm create-cluster --cluster-name eks --orchestrator "Eks={ClusterArn=${eks%fairlead}other}" --vpc-config "$network" --instance-groups "$(group 1 '{}')" 2>&1) && fail 'another EKS cluster is taken'
 [[ $refusal == *"this site works with $eks"* ]] || fail "of another EKS cluster: $refusal"
+f cluster preflight -o json > "$folder/preflight" || fail "the preflight: $(cat "$folder/preflight")"
+says '"ready": true' cat "$folder/preflight" || fail "the preflight: $(cat "$folder/preflight")"
+says '"authentication"' cat "$folder/preflight" || fail 'the preflight does not tell all checks'
+k -n fairlead-system create configmap fairlead-networks --from-literal 'subnet-12345678=public 192.0.2.0/24' > /dev/null
+refusal=$(sm create-cluster --cluster-name eks --orchestrator "Eks={ClusterArn=$eks}" --vpc-config "$network" --instance-groups "$(group 1 '{}')" 2>&1) && fail 'a public subnet is taken'
+[[ $refusal == *'subnets: subnet-12345678 is public'* ]] || fail "of a public subnet: $refusal"
+! f cluster preflight --subnet subnet-12345678 > "$folder/preflight" || fail 'a public subnet passes the preflight'
+k -n fairlead-system patch configmap fairlead-networks --type=merge -p '{"data": {"subnet-12345678": "private 10.0.0.0/16"}}' > /dev/null
+note 'what the site says of its networks is held against a cluster before anything is made'
 sm create-cluster --cluster-name eks --node-provisioning-mode Continuous --orchestrator "Eks={ClusterArn=$eks}" --vpc-config "$network" --instance-groups "$(group 2 '{"Team": "blue"}')" > /dev/null
 until_true 60 'two nodes run' same $'InService\t2' sm describe-cluster --cluster-name eks --query '[ClusterStatus,InstanceGroups[0].CurrentCount]' --output text
 same 2 bash -c "$(declare -f k); k get nodes -l Team=blue,sagemaker.amazonaws.com/cluster-name=eks,sagemaker.amazonaws.com/node-health-status=Schedulable -o name | wc -l | tr -d ' '" || fail 'labels of the nodes'
 same 'tenants=only:NoSchedule' k get node -l Team=blue -o 'jsonpath={.items[0].spec.taints[?(@.key=="tenants")].key}={.items[0].spec.taints[?(@.key=="tenants")].value}:{.items[0].spec.taints[?(@.key=="tenants")].effect}' || fail 'their taint'
+same '9 9' bash -c "$(declare -f k); k get nodes -l Team=blue -o 'jsonpath={.items[*].status.allocatable.pods}'" || fail 'they hold as many pods as their type'
 note 'two nodes with the labels and taints of their group'
 
 k create namespace tenants > /dev/null
@@ -67,7 +85,8 @@ spec:
   serviceAccountName: $3
   nodeSelector: {kubernetes.io/hostname: $2}
   tolerations: [{key: tenants, operator: Exists}]
-  containers: [{name: work, image: 'busybox:1', imagePullPolicy: IfNotPresent, command: [sleep, "1000"]}]
+  containers: [{name: work, image: 'busybox:1', imagePullPolicy: IfNotPresent, command: [sleep, "1000"]$volume}]
+$place
 YAML
 }
 node=$(k get nodes -l Team=blue -o 'jsonpath={.items[0].metadata.name}')
@@ -98,6 +117,12 @@ says ':assumed-role/pods/eks-fairlead-serve-' by_credentials || fail 'what the n
 k -n tenants delete pod serve --wait=false > /dev/null
 note 'pods have the roles of their service accounts, by token file and from their node'
 
+if [ -n "$storage" ]; then
+  size=$(k -n tenants exec web -- df -m /own | awk 'END { print $2 }')
+  [ "$size" -gt 900 ] && [ "$size" -lt 1024 ] || fail "its volume has $size MiB"
+  k -n tenants exec web -- touch /own/kept || fail 'it cannot be written to'
+  note 'a volume of its own at /opt/sagemaker'
+fi
 until_true 30 'the budget counts it' same 1 k -n tenants get pdb web -o 'jsonpath={.status.currentHealthy}'
 victim=${node#hyperpod-}
 logical=$(sm describe-cluster-node --cluster-name eks --node-id "$victim" --query NodeDetails.NodeLogicalId --output text)

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include "api/instance_types.h"
+#include "api/instance_volume.h"
 #include "base/test_rounds.h"
 #include "fleet/control/cluster_test_site.h"
 
@@ -601,6 +603,145 @@ TEST(KubernetesClusters, AreNodesWithLabelsAndTaints) {
   site.remove("k");
   site.settle();
   EXPECT_TRUE(site.nothing_left());
+}
+
+void set_pods(ClusterSite& site, const char* name, const char* pods, const char* kubelet) {
+  Json node = site.api.all("nodes").at({"", name});
+  node.child("status").child("allocatable").set("pods", pods);
+  node.child("status").set("nodeInfo", Json::object({{"kubeletVersion", kubelet}}));
+  ASSERT_TRUE(site.api.put(resources::nodes, node));
+}
+
+TEST(KubernetesClusters, AMachineThatIsMadeDeclaresAsManyPodsAsItsType) {
+  ClusterSite site;
+  site.create("k", kubernetes_spec(1));
+  site.settle();
+  EXPECT_EQ(site.api.all("machines").begin()->second["spec"]["local"]["resources"]["pods"].string(), "14");
+  EXPECT_EQ(site.api.all("nodes").at({"", node_of(site.instances()[0])})["metadata"]["annotations"][api::kMaxPodsNote].string(), "14");
+  site.create("ml", site.spec(1));
+  site.settle();
+  for (const auto& [key, machine] : site.api.all("machines"))
+    if (machine["metadata"]["labels"][api::kClusterLabel].string() == "ml") {
+      EXPECT_FALSE(machine["spec"]["local"]["resources"].has("pods")) << "Slurm's nodes hold what they did";
+    }
+}
+
+TEST(KubernetesClusters, AKubeletThatTakesTooManyPodsIsNotTaken) {
+  ClusterSite site(false);
+  site.spare("g", "ml.g5.xlarge", 4, 16, 1);
+  set_pods(site, "g", "110", "v1.33.1");
+  site.create("k", kubernetes_spec(1));
+  site.settle();
+  EXPECT_THAT(site.instances()[0]["status"]["message"].string(), HasSubstr("g: ml.g5.xlarge holds 14 pods at most; this machine's kubelet takes 110: set maxPods: 14 in its KubeletConfiguration"));
+  set_pods(site, "g", "14", "v1.33.1");
+  site.settle();
+  EXPECT_EQ(site.summary("k"), "1/1");
+  // What runs is kept, and told.
+  set_pods(site, "g", "110", "v1.33.1");
+  site.settle();
+  EXPECT_EQ(site.summary("k"), "1/1");
+  EXPECT_THAT(site.instances()[0]["status"]["message"].string(), HasSubstr("this machine's kubelet takes 110"));
+}
+
+TEST(KubernetesClusters, AnAgentIsToldHowManyPodsAndIsInUseOnceItTakesNoMore) {
+  ClusterSite site(false);
+  site.spare("g", "ml.g5.xlarge", 4, 16, 1);
+  set_pods(site, "g", "110", "v1.30.0-fairlead.0.9");
+  site.create("k", kubernetes_spec(1));
+  site.settle();
+  EXPECT_EQ(site.api.all("nodes").at({"", "g"})["metadata"]["annotations"][api::kMaxPodsNote].string(), "14");
+  EXPECT_EQ(site.summary("k"), "0/1");
+  EXPECT_THAT(site.instances()[0]["status"]["message"].string(), HasSubstr("its agent is to take 14 pods at most"));
+  set_pods(site, "g", "14", "v1.30.0-fairlead.0.9");
+  site.settle();
+  EXPECT_EQ(site.summary("k"), "1/1");
+  EXPECT_TRUE(site.instances()[0]["status"]["message"].is_null());
+  site.remove("k");
+  site.settle();
+  EXPECT_FALSE(site.api.all("nodes").at({"", "g"})["metadata"]["annotations"].has(api::kMaxPodsNote)) << "it is the cluster's limit, not the machine's";
+}
+
+// ---- volumes of instances
+
+Json volume_spec(int count, int gib) {
+  Json out = kubernetes_spec(count);
+  out.child("instanceGroups").items()[0].set("instanceStorageConfigs", Json::array({Json::object({{"ebsVolumeConfig", Json::object({{"volumeSizeInGB", gib}})}})}));
+  return out;
+}
+api::VolumeOrder order_on(ClusterSite& site, const std::string& node) {
+  const auto order = api::parse_volume_order(site.api.all("nodes").at({"", node})["metadata"]["annotations"][api::kVolumeNote].string());
+  return order ? *order : api::VolumeOrder();
+}
+void answer_volume(ClusterSite& site, const std::string& node, const api::VolumeState& state) {
+  Json object = site.api.all("nodes").at({"", node});
+  object.child("metadata").child("annotations").set(api::kVolumeStateNote, api::print_volume_state(state));
+  ASSERT_TRUE(site.api.put(resources::nodes, object));
+}
+
+TEST(KubernetesClusters, AMachineIsClosedUntilItsVolumeIsThere) {
+  ClusterSite site;
+  site.create("k", volume_spec(1, 100));
+  site.settle();
+  Json one = site.instances()[0];
+  const std::string node = node_of(one), id = kube::name_of(one);
+  EXPECT_EQ(site.summary("k"), "0/1");
+  EXPECT_EQ(one["status"]["message"].string(), "its volume of 100 GiB is made");
+  EXPECT_EQ(order_on(site, node), (api::VolumeOrder{.instance = id, .gib = 100, .released = false}));
+  EXPECT_TRUE(site.api.all("nodes").at({"", node})["spec"]["unschedulable"].boolean()) << "what came before it would write into its place";
+  answer_volume(site, node, {.instance = "", .gib = 0, .of = "i-0123456789abcdef0", .failed = "of another order"});
+  site.settle();
+  EXPECT_EQ(site.instances()[0]["status"]["message"].string(), "its volume of 100 GiB is made");
+  answer_volume(site, node, {.instance = "", .gib = 0, .of = id, .failed = "make the volume: no room"});
+  site.settle();
+  EXPECT_EQ(site.instances()[0]["status"]["message"].string(), "its volume of 100 GiB: make the volume: no room");
+  answer_volume(site, node, {.instance = id, .gib = 100, .of = id, .failed = ""});
+  site.settle();
+  EXPECT_EQ(site.summary("k"), "1/1");
+  EXPECT_TRUE(site.instances()[0]["status"]["message"].is_null());
+  EXPECT_FALSE(site.api.all("nodes").at({"", node})["spec"]["unschedulable"].boolean());
+  const auto before = site.picture();
+  for (int i = 0; i < 5; ++i) site.reconcile();
+  EXPECT_EQ(site.picture(), before);
+  // It grows under what runs, and never shrinks.
+  site.edit("k", [](Json& spec) { spec = volume_spec(1, 200); });
+  site.settle();
+  EXPECT_EQ(order_on(site, node).gib, 200);
+  EXPECT_EQ(site.summary("k"), "1/1");
+  EXPECT_EQ(site.instances()[0]["status"]["message"].string(), "its volume of 200 GiB is made");
+  EXPECT_FALSE(site.api.all("nodes").at({"", node})["spec"]["unschedulable"].boolean());
+  site.edit("k", [](Json& spec) { spec = volume_spec(1, 50); });
+  site.settle();
+  EXPECT_EQ(order_on(site, node).gib, 200);
+  // A reboot orders nothing anew; a replacement has a volume of its own.
+  site.ask(id, "reboot", "b");
+  site.settle();
+  EXPECT_EQ(order_on(site, node).instance, id);
+  site.ask(id, "replace", "r");
+  site.settle();
+  one = site.instances().back();
+  EXPECT_NE(kube::name_of(one), id);
+  EXPECT_EQ(order_on(site, node_of(one)), (api::VolumeOrder{.instance = kube::name_of(one), .gib = 50, .released = false}));
+}
+
+TEST(KubernetesClusters, ASpareMachineIsToldWhenItsVolumeMayGo) {
+  ClusterSite site(false);
+  site.spare("kubelet", "ml.g5.xlarge", 4, 16, 1);
+  set_pods(site, "kubelet", "14", "v1.33.1");
+  site.create("k", volume_spec(1, 10));
+  site.settle();
+  EXPECT_THAT(site.instances()[0]["status"]["message"].string(), HasSubstr("no machine of type ml.g5.xlarge is free that makes volumes (instanceStorageConfigs): hosts that joined do, nodes with a kubelet do not (kubelet)"));
+  site.spare("host", "ml.g5.xlarge", 4, 16, 1);
+  set_pods(site, "host", "14", "v1.30.0-fairlead.0.9");
+  site.settle();
+  const std::string id = kube::name_of(site.instances()[0]);
+  ASSERT_EQ(node_of(site.instances()[0]), "host");
+  answer_volume(site, "host", {.instance = id, .gib = 10, .of = id, .failed = ""});
+  site.settle();
+  EXPECT_EQ(site.summary("k"), "1/1");
+  site.remove("k");
+  site.settle();
+  EXPECT_EQ(order_on(site, "host"), (api::VolumeOrder{.instance = id, .gib = 0, .released = true}));
+  EXPECT_FALSE(site.api.all("nodes").at({"", "host"})["spec"]["unschedulable"].boolean());
 }
 
 TEST(KubernetesClusters, LabelsFollowTheGroupAndOthersStay) {

@@ -76,7 +76,7 @@ void Planner::keep(One& one) {
   }
   const bool open = is_open(one);
   const InstanceGroup* of = cluster_.group(value.group);
-  Json dressed = !slurm_ && open && of != nullptr ? dress(*node, of->labels, of->taints, true) : *node;
+  Json dressed = !slurm_ && open && of != nullptr ? with_volume(with_most_pods(dress(*node, of->labels, of->taints, true), api::find_instance_type(value.type)), value.id, of->volume_gib) : *node;
   settle_scripts(one);
   const bool fixed = value.ran || value.scripts.has_value();  // as it is stored
   if (!open && !slurm_) {
@@ -112,9 +112,15 @@ void Planner::keep(One& one) {
   }
   // One that stayed where it is may have got something while it was silent.
   if (!open && again && !runs_script(one) && !(closed_for(one, *node) && emptied(one, true))) return;
+  if (!open && lacks_volume(one)) return order_volume(one, *node);
   if (!open) return is_prepared(one) ? run_check(one, *node) : run_script(one, ScriptStage::OnCreate);
   if (!slurm_) {
-    complete(one);
+    const api::InstanceType* type = api::find_instance_type(value.type);
+    const std::string crowd = type == nullptr ? "" : why_too_many_pods(*type, *node);
+    // One that is in use stays so: what it runs is not ended for that.
+    if (!crowd.empty()) one.message = api::is_run_by_agent(*node) ? fmt::format("its agent is to take {} pods at most", api::most_pods(*type)) : crowd;
+    if (one.message.empty()) one.message = volume_note(one, *node);
+    if (crowd.empty() || value.ran) complete(one);
     return;
   }
   const InstanceGroup* group = cluster_.group(value.group);
@@ -175,6 +181,53 @@ Json Planner::dress(Json node, const std::map<std::string, std::string>& labels,
   if (!now_labels.items().empty() || !now_taints.items().empty()) metadata().child("annotations").set(kDressed, kube::print_json(Json::object({{"labels", std::move(now_labels)}, {"taints", std::move(now_taints)}})));
   else if (Json* annotations = metadata().find("annotations"); annotations != nullptr) annotations->erase(kDressed);
   return node;
+}
+
+Json Planner::with_most_pods(Json node, const api::InstanceType* type) {
+  if (type != nullptr) node.child("metadata").child("annotations").set(api::kMaxPodsNote, std::to_string(api::most_pods(*type)));
+  else if (Json* annotations = node.child("metadata").find("annotations"); annotations != nullptr) annotations->erase(api::kMaxPodsNote);
+  return node;
+}
+
+std::string Planner::volume_note(const One& one, const Json& node) const {
+  const InstanceGroup* group = cluster_.group(one.value.group);
+  if (slurm_ || group == nullptr || group->volume_gib == 0) return "";
+  const api::VolumeState state = api::read_volume_state(node);
+  if (state.instance == one.value.id && state.gib >= group->volume_gib) return "";
+  if (state.of == one.value.id && !state.failed.empty()) return fmt::format("its volume of {} GiB: {}", group->volume_gib, state.failed);
+  return fmt::format("its volume of {} GiB is made", group->volume_gib);
+}
+
+bool Planner::lacks_volume(const One& one) const {
+  const InstanceGroup* group = cluster_.group(one.value.group);
+  if (slurm_ || group == nullptr || group->volume_gib == 0 || (one.value.ran && one.value.software_stage != "Preparing")) return false;
+  const Json* node = node_of(one.value.node);
+  return node == nullptr || !volume_note(one, *node).empty();
+}
+
+Json Planner::with_volume(Json node, const std::string& instance, int gib) {
+  if (gib == 0) return node;
+  const auto before = api::parse_volume_order(node["metadata"]["annotations"][api::kVolumeNote].string());
+  // Nothing shrinks.
+  const std::int64_t most = before && before->instance == instance && !before->released ? std::max<std::int64_t>(before->gib, gib) : gib;
+  node.child("metadata").child("annotations").set(api::kVolumeNote, api::print_volume_order({.instance = instance, .gib = most, .released = false}));
+  return node;
+}
+
+Json Planner::without_volume(Json node, const std::string& instance) {
+  const auto before = api::parse_volume_order(node["metadata"]["annotations"][api::kVolumeNote].string());
+  if (before && before->instance == instance) node.child("metadata").child("annotations").set(api::kVolumeNote, api::print_volume_order({.instance = instance, .gib = 0, .released = true}));
+  return node;
+}
+
+void Planner::order_volume(One& one, const Json& node) {
+  one.message = volume_note(one, node);
+  const InstanceGroup* group = cluster_.group(one.value.group);
+  Json ordered = with_volume(node, one.value.id, group->volume_gib);
+  if (ordered == node) return;
+  add(Verb::Update, resources::nodes, std::move(ordered), fmt::format("a volume of {} GiB is to be on it", group->volume_gib));
+  last().if_live = one.value.id;
+  last().live_node = one.value.node;
 }
 
 bool Planner::is_silent(const Json* node) {
@@ -248,7 +301,7 @@ void Planner::let_go(One& one) {
     return;
   }
   if (!ours) return forget("its machine is given back");
-  Json back = slurm_ ? *node : dress(*node, {}, Json::array(), false);
+  Json back = slurm_ ? *node : without_volume(with_most_pods(dress(*node, {}, Json::array(), false), nullptr), value.id);
   back = (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id ? uncordoned(std::move(back)) : std::move(back);
   for (const char* const label : {api::kInstanceLabel, api::kClusterLabel, api::kClusterNameLabel, api::kGroupNameLabel, api::kComputeTypeLabel, api::kHealthLabel, api::kDeepCheckLabel}) back.child("metadata").child("labels").erase(label);
   if (Json* annotations = back.child("metadata").find("annotations"); annotations != nullptr) annotations->erase(kRecovery);

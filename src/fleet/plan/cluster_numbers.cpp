@@ -103,6 +103,11 @@ void Planner::choose_machines() {
       lies.emplace(type_name, fmt::format("{}: {}", node_name, lie));
       continue;
     }
+    // Whoever is no agent of ours takes what its own configuration says: it is put right before it comes, or does not come.
+    if (const std::string crowd = slurm_ || api::is_run_by_agent(node) ? "" : why_too_many_pods(*type, node); !crowd.empty()) {
+      lies.emplace(type_name, fmt::format("{}: {}", node_name, crowd));
+      continue;
+    }
     if (!node["metadata"]["labels"][kReplaced].is_null()) ++aside[type_name];
     if (promised_.contains(node_name) || !owner_of(node).empty() || !is_ready(node) || cordoned(node) || api::closed_by_taints(node) || kube::deleting(node) || !node["metadata"]["labels"][kReplaced].is_null()) {
       ++busy[type_name];
@@ -113,17 +118,24 @@ void Planner::choose_machines() {
     spares[{type_name, kept_for}].push_back(&node);
   }
   for (One* one : waiting) {
-    const std::string& plan = cluster_.group(one->value.group)->plan;
+    const InstanceGroup& group = *cluster_.group(one->value.group);
+    const std::string& plan = group.plan;
     auto& free = spares[{one->value.type, plan}];
+    // A kubelet makes no volumes.
+    const auto chosen = std::find_if(free.begin(), free.end(), [&](const Json* node) { return group.volume_gib == 0 || slurm_ || api::is_run_by_agent(*node); });
     if (const std::string& note = plan_note(one->value.group); !note.empty()) {
       one->message = note;
-    } else if (!free.empty()) {
+    } else if (chosen != free.end()) {
       settle_scripts(*one);
-      one->status.set("node", kube::name_of(*free.front())).set("made", false);
-      promised_.insert(kube::name_of(*free.front()));
-      free.erase(free.begin());
+      one->status.set("node", kube::name_of(**chosen)).set("made", false);
+      promised_.insert(kube::name_of(**chosen));
+      free.erase(chosen);
+    } else if (!free.empty() && !options_.makes_machines) {
+      one->message = fmt::format("no machine of type {} is free that makes volumes (instanceStorageConfigs): hosts that joined do, nodes with a kubelet do not ({})", one->value.type, kube::name_of(*free.front()));
+      without_machine_ = true;
     } else if (!plan.empty()) {
       one->message = fmt::format("no machine of type {} is free of those that training plan {} has: they are in use, not ready, or not there yet (kubectl get trainingplan {})", one->value.type, plan, plan);
+      if (const auto lie = lies.find(one->value.type); lie != lies.end()) one->message += "; " + lie->second;
       without_machine_ = true;
     } else if (options_.makes_machines) {
       settle_scripts(*one);
@@ -143,6 +155,7 @@ Json Planner::new_machine(const One& one) const {
   const api::InstanceType* type = api::find_instance_type(one.value.type);
   Json local = Json::object(), more = Json::object();
   for (const auto& [resource, amount] : api::capacity_of(*type)) (resource == "cpu" || resource == "memory" ? local : more).set(resource, amount);
+  if (!slurm_) more.set("pods", std::to_string(api::most_pods(*type)));
   if (!more.members().empty()) local.set("resources", std::move(more));
   return Json::object({{"apiVersion", resources::machines.api_version()}, {"kind", resources::machines.kind},
                        {"metadata", Json::object({{"name", made_name(one.value)}, {"labels", Json::object({{api::kClusterLabel, cluster_.name}, {api::kInstanceLabel, one.value.id}})}, {"ownerReferences", Json::array({kube::owner_reference(*one.object)})}})},

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "api/instance_types.h"
+#include "api/instance_volume.h"
+#include "api/machine.h"
 #include "api/network_ways.h"
 #include "api/node_set.h"
 #include "fleet/plan/cluster_events.h"
@@ -141,7 +143,7 @@ class Planner {
     return one.value.ran ? none : one.value.scripts ? *one.value.scripts : group != nullptr ? group->scripts : none;
   }
   // It may have what Slurm runs: nothing is to run on it before OnCreate has.
-  bool is_open(const One& one) const { return is_prepared(one) && !shut_by_check(one); }
+  bool is_open(const One& one) const { return is_prepared(one) && !shut_by_check(one) && !lacks_volume(one); }
   // OnCreate has run well, or there is none.
   bool is_prepared(const One& one) const { return scripts_of(one).on_create.empty() || script_record(one, ScriptStage::OnCreate)["phase"].string() == "Succeeded"; }
 
@@ -262,6 +264,17 @@ class Planner {
 
   // The node with the labels and taints of its group, and without those that the group had before. `in_use`: it carries the label of its health, whoever changes that.
   static Json dress(Json node, const std::map<std::string, std::string>& labels, const Json& taints, bool in_use);
+
+  // Its volume is to be there before anything runs that would write into its place (docs/design/063). One that was in use before its group had any stays in use.
+  bool lacks_volume(const One& one) const;
+  // With what its agent is to do for it; a group without a volume orders nothing, and takes none away. Once it has left: delete it.
+  static Json with_volume(Json node, const std::string& instance, int gib);
+  static Json without_volume(Json node, const std::string& instance);
+  void order_volume(One& one, const Json& node);
+  std::string volume_note(const One& one, const Json& node) const;  // what is still due; empty: nothing
+
+  // How many pods its agent is to take; of no type: as many as it would by itself.
+  static Json with_most_pods(Json node, const api::InstanceType* type);
 
   static Json uncordoned(Json node) {
     node.child("spec").erase("unschedulable");

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/instance_volume.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/encoding.h"
+#include "base/fd.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/process.h"
+
+namespace fairlead::agent {
+
+using Step = VolumePlan::Step;
+
+namespace {
+
+constexpr std::string_view suffix = ".img", unfinished = ".img.new", growing = ".grows";
+constexpr std::int64_t gibibyte = std::int64_t{1} << 30;
+constexpr auto limit = std::chrono::minutes(10);
+
+std::string image_of(const VolumePlaces& places, const std::string& instance) { return places.folder + "/" + instance + std::string(suffix); }
+
+// There while it grows: a death in between leaves a file that is larger than its file system.
+std::string mark_of(const VolumePlaces& places, const std::string& instance) { return places.folder + "/" + instance + std::string(growing); }
+
+// The device that is mounted there last, "/dev/loop3"; empty: nothing is. By the kernel's own table.
+Result<std::string> device_at(const std::string& mount_point) {
+  auto text = read_file("/proc/self/mountinfo", 8_MiB);
+  if (!text) return std::unexpected(std::move(text.error()));
+  std::string out;
+  for (const std::string& line : split(*text, '\n')) {
+    const auto words = split(line, ' ');
+    if (words.size() < 10 || words[4] != mount_point) continue;
+    const auto dash = std::find(words.begin() + 6, words.end(), "-");
+    out = dash != words.end() && words.end() - dash > 2 ? *(dash + 2) : "?";
+  }
+  return out;
+}
+
+// The file behind a loop device; empty: it is none. The kernel marks one that was deleted.
+std::string backing_of(const std::string& device) {
+  if (!device.starts_with("/dev/loop")) return "";
+  auto text = read_file("/sys/block/" + device.substr(5) + "/loop/backing_file", 64_KiB);
+  return text ? std::string(trim(*text)) : "";
+}
+
+Result<VolumeView> look(const VolumePlaces& places) {
+  VolumeView out;
+  if (exists(places.folder)) {
+    auto names = list_dir(places.folder);
+    if (!names) return std::unexpected(std::move(names.error()));
+    std::sort(names->begin(), names->end());
+    for (const std::string& name : *names) {
+      if (!name.ends_with(suffix)) continue;
+      struct stat about {};
+      if (::stat((places.folder + "/" + name).c_str(), &about) != 0) return fail_errno(errno, "look at " + name);
+      const std::string instance = name.substr(0, name.size() - suffix.size());
+      out.images.push_back({.instance = instance, .gib = exists(mark_of(places, instance)) ? 0 : about.st_size / gibibyte});
+    }
+  }
+  auto device = device_at(places.mount_point);
+  if (!device) return std::unexpected(std::move(device.error()));
+  if (!device->empty()) {
+    char resolved[4096];
+    const std::string folder = ::realpath(places.folder.c_str(), resolved) != nullptr ? resolved : places.folder;
+    const std::string backing = backing_of(*device);
+    for (const auto& image : out.images)
+      if (backing == folder + "/" + image.instance + std::string(suffix)) out.mounted = image.instance;
+    out.foreign = out.mounted.empty();
+  } else if (exists(places.mount_point)) {
+    auto names = list_dir(places.mount_point);
+    if (!names) return std::unexpected(std::move(names.error()));
+    out.occupied = !names->empty();
+  }
+  return out;
+}
+
+Result<void> set_size(const std::string& path, std::int64_t bytes, int flags) {
+  const Fd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
+  if (!fd) return fail_errno(errno, "open " + path);
+  if (::ftruncate(fd.get(), bytes) != 0) return fail_errno(errno, "size " + path);
+  if (::fsync(fd.get()) != 0) return fail_errno(errno, "sync " + path);
+  return {};
+}
+
+// Room is not set aside: what is not there at the moment would only be found out when it is written.
+Result<void> check_room(const std::string& folder, std::int64_t bytes) {
+  struct statvfs disk {};
+  if (::statvfs(folder.c_str(), &disk) != 0) return fail_errno(errno, "look at " + folder);
+  const auto room = static_cast<std::int64_t>(disk.f_bavail * disk.f_frsize);
+  if (room < bytes) return fail(Code::Exhausted, fmt::format("{} GiB are asked for, and {} has {:.1f} GiB free: make room, or ask for less", bytes / gibibyte, folder, static_cast<double>(room) / static_cast<double>(gibibyte)));
+  return {};
+}
+
+Result<void> make(const VolumePlaces& places, const std::string& instance, std::int64_t gib) {
+  if (auto done = make_dirs(places.folder, 0700); !done) return done;
+  if (auto done = check_room(places.folder, gib * gibibyte); !done) return done;
+  const std::string path = places.folder + "/" + instance + std::string(unfinished);
+  // A new file each time: only what nobody has ever had a volume by is formatted.
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "remove " + path);
+  if (auto done = set_size(path, gib * gibibyte, O_CREAT | O_EXCL); !done) return done;
+  if (auto done = run_checked({.argv = {"mkfs.xfs", "-q", "-f", "-L", "sagemaker", path}}, limit); !done) return std::unexpected(std::move(done.error()));
+  if (::rename(path.c_str(), image_of(places, instance).c_str()) != 0) return fail_errno(errno, "name " + path);
+  return {};
+}
+
+Result<void> mount_it(const VolumePlaces& places, const std::string& instance) {
+  if (auto done = make_dirs(places.mount_point); !done) return done;
+  auto done = run_checked({.argv = {"mount", "-t", "xfs", "-o", "loop,nosuid,nodev", image_of(places, instance), places.mount_point}}, limit);
+  if (!done) return std::unexpected(std::move(done.error()));
+  return {};
+}
+
+Result<void> grow(const VolumePlaces& places, const std::string& instance, std::int64_t gib) {
+  const std::string image = image_of(places, instance);
+  struct stat about {};
+  if (::stat(image.c_str(), &about) != 0) return fail_errno(errno, "look at " + image);
+  if (auto done = check_room(places.folder, gib * gibibyte - static_cast<std::int64_t>(about.st_blocks) * 512); !done) return done;
+  if (auto done = write_file_durably(mark_of(places, instance), "", 0600); !done) return done;
+  if (about.st_size < gib * gibibyte)  // never smaller
+    if (auto done = set_size(image, gib * gibibyte, 0); !done) return done;
+  auto device = device_at(places.mount_point);
+  if (!device) return std::unexpected(std::move(device.error()));
+  for (const auto& argv : {std::vector<std::string>{"losetup", "--set-capacity", *device}, std::vector<std::string>{"xfs_growfs", places.mount_point}})
+    if (auto done = run_checked({.argv = argv}, limit); !done) return std::unexpected(std::move(done.error()));
+  if (::unlink(mark_of(places, instance).c_str()) != 0) return fail_errno(errno, "note that the volume has grown");
+  return {};
+}
+
+Result<void> take(const VolumePlaces& places, const VolumePlan::Due& due) {
+  switch (due.step) {
+    case Step::Unmount:
+      if (::umount2(places.mount_point.c_str(), 0) != 0) return errno == EBUSY ? fail(Code::Unavailable, fmt::format("{} is in use: what runs there is to end first", places.mount_point)) : fail_errno(errno, "unmount " + places.mount_point);
+      return {};  // the folder stays: another local node may have its own volume mounted there, which the kernel would take off with it
+    case Step::Delete:
+      for (const std::string& path : {image_of(places, due.instance), mark_of(places, due.instance)})
+        if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "delete the volume of " + due.instance);
+      return {};
+    case Step::Make: return make(places, due.instance, due.gib);
+    case Step::Grow: return grow(places, due.instance, due.gib);
+    case Step::Mount: return mount_it(places, due.instance);
+  }
+  return fail(Code::Internal, "no such step");
+}
+
+const char* name(Step step) {
+  switch (step) {
+    case Step::Unmount: return "unmount";
+    case Step::Delete: return "delete";
+    case Step::Make: return "make";
+    case Step::Grow: return "grow";
+    case Step::Mount: return "mount";
+  }
+  return "?";
+}
+
+}  // namespace
+
+VolumePlan plan_volume(const std::optional<api::VolumeOrder>& order, const VolumeView& seen) {
+  VolumePlan out;
+  const std::string place = api::kVolumePath;
+  if (!order) {
+    if (seen.mounted.empty() && !seen.foreign && !seen.occupied && seen.images.size() == 1) out.steps.push_back({Step::Mount, seen.images.front().instance, 0});
+    return out;
+  }
+  const auto own = std::find_if(seen.images.begin(), seen.images.end(), [&](const auto& image) { return image.instance == order->instance; });
+  const bool wanted = !order->released;
+  if (wanted && seen.foreign) return {.steps = {}, .refused = fmt::format("something else is mounted at {}: unmount it, or ask for no volume", place)};
+  if (wanted && seen.occupied) return {.steps = {}, .refused = fmt::format("there are files in {}, which a volume would hide: move them away", place)};
+  bool mounted = !seen.mounted.empty();
+  if (mounted && (!wanted || seen.mounted != order->instance)) {
+    out.steps.push_back({Step::Unmount, seen.mounted, 0});
+    mounted = false;
+  }
+  // Who comes next has this machine: whoever had it before has left, with what he had.
+  for (const auto& image : seen.images)
+    if (image.instance != order->instance || !wanted) out.steps.push_back({Step::Delete, image.instance, 0});
+  if (!wanted) return out;
+  if (own == seen.images.end()) out.steps.push_back({Step::Make, order->instance, order->gib});
+  if (!mounted) out.steps.push_back({Step::Mount, order->instance, 0});
+  if (own != seen.images.end() && own->gib < order->gib) out.steps.push_back({Step::Grow, order->instance, order->gib});
+  return out;
+}
+
+api::VolumeState settle_volume(const VolumePlaces& places, const std::optional<api::VolumeOrder>& order) {
+  api::VolumeState out;
+  if (order) out.of = order->instance;
+  const auto tell = [&](const VolumeView& seen) {
+    out.instance = seen.mounted;
+    for (const auto& image : seen.images)
+      if (image.instance == seen.mounted) out.gib = image.gib;
+  };
+  auto seen = look(places);
+  if (!seen) {
+    out.failed = seen.error().message;
+    return out;
+  }
+  const VolumePlan plan = plan_volume(order, *seen);
+  out.failed = plan.refused;
+  for (const VolumePlan::Due& due : plan.steps) {
+    log_info("volume step", {{"step", name(due.step)}, {"instance", due.instance}, {"gib", std::to_string(due.gib)}});
+    if (auto done = take(places, due); !done) {
+      out.failed = fmt::format("{} the volume: {}", name(due.step), done.error().message);
+      log_warn("volume step failed", {{"step", name(due.step)}, {"instance", due.instance}, {"error", done.error().message}});
+      break;
+    }
+  }
+  if (!plan.steps.empty()) seen = look(places);
+  if (seen) tell(*seen);
+  else out.failed = seen.error().message;
+  return out;
+}
+
+VolumeKeeper::VolumeKeeper(VolumePlaces places, std::function<void()> changed) : places_(std::move(places)), changed_(std::move(changed)) {
+  if (exists(places_.folder)) (void)settle_volume(places_, std::nullopt);
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+VolumeKeeper::~VolumeKeeper() {
+  thread_.request_stop();
+  wake_.notify_all();
+}
+
+void VolumeKeeper::ask(std::optional<api::VolumeOrder> order) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (order != order_) state_.reset();
+    order_ = std::move(order);
+    asked_ = true;
+  }
+  wake_.notify_all();
+}
+
+std::optional<api::VolumeState> VolumeKeeper::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+void VolumeKeeper::run(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, stop, [this] { return asked_; });
+    if (stop.stop_requested()) return;
+    asked_ = false;
+    const auto order = order_;
+    lock.unlock();
+    api::VolumeState now = settle_volume(places_, order);
+    lock.lock();
+    if (order != order_) continue;  // of what is asked now nothing is known yet
+    const bool other = !state_ || *state_ != now;
+    state_ = std::move(now);
+    if (!other) continue;
+    lock.unlock();
+    changed_();
+    lock.lock();
+  }
+}
+
+}  // namespace fairlead::agent

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/instance_volume.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "agent/heartbeat.h"
+#include "base/files.h"
+#include "node/memory_api.h"
+
+namespace fairlead::agent {
+namespace {
+
+using kube::Json;
+using testing::HasSubstr;
+using Step = VolumePlan::Step;
+using Due = VolumePlan::Due;
+
+constexpr const char* a = "i-0123456789abcdef0";
+constexpr const char* b = "i-fedcba98765432100";
+api::VolumeOrder order(const char* instance, std::int64_t gib) { return {.instance = instance, .gib = gib, .released = false}; }
+api::VolumeOrder release(const char* instance) { return {.instance = instance, .gib = 0, .released = true}; }
+
+struct Case {
+  const char* name;
+  std::optional<api::VolumeOrder> order;
+  VolumeView seen;
+  std::vector<Due> steps;
+  const char* refused = "";
+};
+struct VolumePlans : testing::TestWithParam<Case> {};
+TEST_P(VolumePlans, Are) {
+  const VolumePlan plan = plan_volume(GetParam().order, GetParam().seen);
+  EXPECT_EQ(plan.steps, GetParam().steps);
+  EXPECT_THAT(plan.refused, HasSubstr(GetParam().refused));
+  EXPECT_EQ(plan.refused.empty(), *GetParam().refused == '\0');
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, VolumePlans,
+    testing::Values(Case{"first", order(a, 10), {}, {{Step::Make, a, 10}, {Step::Mount, a, 0}}},
+                    Case{"at_rest", order(a, 10), {.images = {{a, 10}}, .mounted = a}, {}},
+                    Case{"after_a_reboot", order(a, 10), {.images = {{a, 10}}}, {{Step::Mount, a, 0}}},
+                    Case{"before_the_order_is_known", std::nullopt, {.images = {{a, 10}}}, {{Step::Mount, a, 0}}},
+                    Case{"no_order_deletes_nothing", std::nullopt, {.images = {{a, 10}, {b, 5}}, .mounted = a}, {}},
+                    Case{"two_and_no_order", std::nullopt, {.images = {{a, 10}, {b, 5}}}, {}},
+                    Case{"grows", order(a, 20), {.images = {{a, 10}}, .mounted = a}, {{Step::Grow, a, 20}}},
+                    Case{"grows_after_a_death", order(a, 20), {.images = {{a, 0}}}, {{Step::Mount, a, 0}, {Step::Grow, a, 20}}},
+                    Case{"never_shrinks", order(a, 5), {.images = {{a, 10}}, .mounted = a}, {}},
+                    Case{"another_instance", order(b, 5), {.images = {{a, 10}}, .mounted = a}, {{Step::Unmount, a, 0}, {Step::Delete, a, 0}, {Step::Make, b, 5}, {Step::Mount, b, 0}}},
+                    Case{"released", release(a), {.images = {{a, 10}}, .mounted = a}, {{Step::Unmount, a, 0}, {Step::Delete, a, 0}}},
+                    Case{"released_and_gone", release(a), {}, {}},
+                    Case{"files_are_not_hidden", order(a, 10), {.occupied = true}, {}, "there are files in /opt/sagemaker"},
+                    Case{"a_mount_of_somebody", order(a, 10), {.foreign = true}, {}, "something else is mounted"},
+                    Case{"released_beside_a_mount_of_somebody", release(a), {.images = {{a, 10}}, .foreign = true}, {{Step::Delete, a, 0}}}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(VolumeOrders, AreReadAsTheyAreWritten) {
+  for (const auto& one : {order(a, 10), release(b)}) EXPECT_EQ(*api::parse_volume_order(api::print_volume_order(one)), one);
+  for (const char* const wrong : {"", "[]", R"({"gib": 1})", R"({"instance": "i-../../etc", "gib": 1})", R"({"instance": "i-0", "gib": 0})", R"({"instance": "i-0", "gib": 20000})", R"({"instance": "x-0", "gib": 1})"}) EXPECT_FALSE(api::parse_volume_order(wrong)) << wrong;
+  const api::VolumeState state{.instance = a, .gib = 3, .of = b, .failed = "no room"};
+  EXPECT_EQ(api::read_volume_state(Json::object({{"metadata", Json::object({{"annotations", Json::object({{api::kVolumeStateNote, api::print_volume_state(state)}})}})}})), state);
+  EXPECT_EQ(api::read_volume_state(Json::object()), api::VolumeState());
+}
+
+// A real file system, in a folder of the test.
+struct RealVolume : testing::Test {
+  RealVolume() {
+    char folder[] = "/var/tmp/fairlead-volume-XXXXXX";
+    top = ::mkdtemp(folder);
+    places = {.folder = top + "/images", .mount_point = top + "/at"};
+  }
+  ~RealVolume() override {
+    ::umount2(places.mount_point.c_str(), MNT_DETACH);
+    EXPECT_TRUE(remove_tree(top));
+  }
+  void SetUp() override {
+    if (::geteuid() != 0 || !exists("/dev/loop-control")) GTEST_SKIP() << "needs root and loop devices";
+  }
+  double gib_there() const {
+    struct statvfs of {};
+    EXPECT_EQ(::statvfs(places.mount_point.c_str(), &of), 0);
+    return static_cast<double>(of.f_blocks) * static_cast<double>(of.f_frsize) / (1 << 30);
+  }
+  std::string top;
+  VolumePlaces places;
+};
+
+TEST_F(RealVolume, LivesAsLongAsItsInstance) {
+  auto state = settle_volume(places, order(a, 1));
+  ASSERT_EQ(state, (api::VolumeState{.instance = a, .gib = 1, .of = a, .failed = ""}));
+  EXPECT_GT(gib_there(), 0.9);
+  EXPECT_LT(gib_there(), 1.0);
+  ASSERT_TRUE(write_file_atomically(places.mount_point + "/kept", "yes", 0644));
+  EXPECT_EQ(settle_volume(places, order(a, 1)), state) << "again is nothing";
+  // A reboot: nothing is mounted, and the agent has not heard of the order yet.
+  ASSERT_EQ(::umount2(places.mount_point.c_str(), 0), 0);
+  {
+    VolumeKeeper keeper(places, [] {});
+    EXPECT_EQ(*read_file(places.mount_point + "/kept", 64_KiB), "yes");
+  }
+  // It grows where it is.
+  state = settle_volume(places, order(a, 2));
+  EXPECT_EQ(state, (api::VolumeState{.instance = a, .gib = 2, .of = a, .failed = ""}));
+  EXPECT_GT(gib_there(), 1.8);
+  EXPECT_EQ(*read_file(places.mount_point + "/kept", 64_KiB), "yes");
+  // Cut off while it grew: it is grown to the end.
+  ASSERT_TRUE(write_file_atomically(places.folder + "/" + a + ".grows", "", 0600));
+  EXPECT_EQ(settle_volume(places, order(a, 2)), state);
+  EXPECT_FALSE(exists(places.folder + "/" + a + ".grows"));
+  EXPECT_EQ(settle_volume(places, order(a, 1)).gib, 2) << "it does not shrink";
+  // Another instance finds nothing of it.
+  state = settle_volume(places, order(b, 1));
+  EXPECT_EQ(state, (api::VolumeState{.instance = b, .gib = 1, .of = b, .failed = ""}));
+  EXPECT_FALSE(exists(places.mount_point + "/kept"));
+  EXPECT_FALSE(exists(places.folder + "/" + a + ".img"));
+  EXPECT_EQ(settle_volume(places, release(b)), (api::VolumeState{.instance = "", .gib = 0, .of = b, .failed = ""}));
+  EXPECT_FALSE(exists(places.folder + "/" + b + ".img"));
+  EXPECT_TRUE(std::filesystem::is_empty(places.mount_point));
+}
+
+TEST_F(RealVolume, WhatWasCutOffIsMadeAnewAndWhatIsInTheWayStays) {
+  ASSERT_TRUE(make_dirs(places.folder, 0700));
+  ASSERT_TRUE(write_file_atomically(places.folder + "/" + a + ".img.new", "half", 0600));
+  ASSERT_TRUE(make_dirs(places.mount_point));
+  ASSERT_TRUE(write_file_atomically(places.mount_point + "/mine", "x", 0644));
+  auto state = settle_volume(places, order(a, 1));
+  EXPECT_THAT(state.failed, HasSubstr("there are files in"));
+  EXPECT_EQ(state.instance, "");
+  EXPECT_EQ(*read_file(places.mount_point + "/mine", 64_KiB), "x");
+  ASSERT_TRUE(std::filesystem::remove(places.mount_point + "/mine"));
+  EXPECT_EQ(settle_volume(places, order(a, 1)).instance, a);
+  EXPECT_FALSE(exists(places.folder + "/" + a + ".img.new"));
+  // In use: nothing is deleted under whoever uses it.
+  {
+    const Fd held(::open((places.mount_point).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_TRUE(held);
+    state = settle_volume(places, release(a));
+    EXPECT_THAT(state.failed, HasSubstr("is in use"));
+    EXPECT_EQ(state.instance, a);
+    EXPECT_TRUE(exists(places.folder + "/" + a + ".img"));
+  }
+  EXPECT_EQ(settle_volume(places, release(a)).failed, "");
+  EXPECT_THAT(settle_volume(places, order(a, api::kMostVolumeGib)).failed, HasSubstr("make room, or ask for less"));
+}
+
+TEST_F(RealVolume, TheHeartbeatTellsOfIt) {
+  node::MemoryApi api;
+  const SystemClock clock;
+  std::atomic<int> changes = 0;
+  VolumeKeeper keeper(places, [&] { ++changes; });
+  node::NodeConfig config{.node_name = "n1", .node_ip = "10.0.0.1", .pod_cidr = "10.1.0.0/24", .node_dir = top, .run_dir = top};
+  Heartbeat heartbeat(api, clock, config, look_at_machine(config), &keeper);
+  ASSERT_TRUE(heartbeat.beat());
+  EXPECT_FALSE(keeper.state()) << "nobody has asked";
+  ASSERT_TRUE(api.patch(kube::resources::nodes, {"", "n1"}, kube::PatchType::Merge, Json::object({{"metadata", Json::object({{"annotations", Json::object({{api::kVolumeNote, api::print_volume_order(order(a, 1))}})}})}}), ""));
+  ASSERT_TRUE(heartbeat.beat());
+  for (int i = 0; i < 1000 && changes == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ASSERT_TRUE(heartbeat.beat());
+  EXPECT_EQ(api::read_volume_state(*api.get(kube::resources::nodes, {"", "n1"})).instance, a);
+}
+
+}  // namespace
+}  // namespace fairlead::agent
