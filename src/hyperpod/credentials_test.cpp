@@ -219,6 +219,14 @@ TEST_F(Associations, AreMadeDescribedListedChangedAndDeleted) {
   EXPECT_NE(associate().body["association"]["associationId"].string(), id);
 }
 
+TEST_F(Associations, TakeRolesWhateverPoliciesAreAttachedToThem) {
+  role("trainer", pods_trust);
+  Json object = site.api.all("identities").at({"", "role-trainer"});
+  object.child("spec").set("attachedPolicies", Json::array({Json("arn:aws:iam::111122223333:policy/data")}));
+  ASSERT_TRUE(site.api.put(api::identities::identities, object));
+  EXPECT_EQ(associate().status, 200);
+}
+
 TEST_F(Associations, NeedARoleThatMayBePassedAndTrusts) {
   role("trainer", pods_trust);
   const Credentials bob = site.user("bob", {R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "eks:*", "Resource": "*"}})"});

@@ -108,7 +108,9 @@ class Associations {
     const auto role = object ? api_.get(api::identities::identities, {"", *object}) : Result<Json>(fail(Code::NotFound, ""));
     if (!role && role.error().code != Code::NotFound) return std::unexpected(aws_error(role.error(), "read role"));
     if (!role || identity_arn(*role, call_.site) != arn) return bad(fmt::format("Role provided in the request does not exist: {}", cut(arn, 256)));
-    const std::string why = why_not(read_identity(*role, call_.site), eks_arn(call_.site, cluster_.name), call_.site, call_.now);
+    Json trusted = *role;
+    trusted.child("spec").erase("attachedPolicies");  // who may have it is asked, not what it may do
+    const std::string why = why_not(read_identity(trusted, call_.site, {}), eks_arn(call_.site, cluster_.name), call_.site, call_.now);
     if (!why.empty())
       return bad(fmt::format("Trust policy of role is not valid for EKS Pod Identity ({}): add {{\"Effect\": \"Allow\", \"Principal\": {{\"Service\": \"{}\"}}, \"Action\": [\"sts:AssumeRole\", \"sts:TagSession\"]}} to the trust policy of {}", why, service, cut(arn, 256)));
     return {};
