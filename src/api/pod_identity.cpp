@@ -33,11 +33,9 @@ spec:
           spec:
             type: object
             required: [namespace, serviceAccount, roleArn]
-            x-kubernetes-validations:
-            - {rule: "self.namespace == oldSelf.namespace && self.serviceAccount == oldSelf.serviceAccount", message: "an association stays with its service account"}
             properties:
-              namespace: {type: string, minLength: 1, maxLength: 63}
-              serviceAccount: {type: string, minLength: 1, maxLength: 253}
+              namespace: {type: string, minLength: 1, maxLength: 63, x-kubernetes-validations: [{rule: "self == oldSelf", message: "an association stays with its service account"}]}
+              serviceAccount: {type: string, minLength: 1, maxLength: 253, x-kubernetes-validations: [{rule: "self == oldSelf", message: "an association stays with its service account"}]}
               roleArn: {type: string, minLength: 1, maxLength: 2048}
               disableSessionTags: {type: boolean, default: false, description: "Sessions carry no tags of cluster, namespace, account and pod."}
 )yaml";
