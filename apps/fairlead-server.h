@@ -148,7 +148,10 @@ class LateFace {
   // What the engine gives pods that have a role (PodEquipment).
   void equip(const std::string& space, const kube::Json& account, kube::Json& pod, const apiserver::FindObject& look) const {
     const std::shared_lock lock(mutex_);
-    if (door_ == nullptr) return;
+    if (door_ == nullptr) {
+      if (const std::string& role = account["metadata"]["annotations"][api::pod_identity::role_note].string(); !role.empty()) log_warn("a pod has no AWS credentials of its service account: AWS clients are not served, or not yet; delete it, and its controller makes another", {{"account", space + "/" + kube::name_of(account)}, {"role", role}});
+      return;
+    }
     const auto look_up = [&](const kube::Resource& resource, const kube::ObjectKey& key) -> Result<kube::Json> {
       if (resource.plural == kube::resources::service_accounts.plural) return account;
       auto found = look(resource, key);

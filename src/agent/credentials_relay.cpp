@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -23,6 +25,9 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t most_waiting = 64, most_connections = 256, most_answer_bytes = 64 << 10, most_token_bytes = 20'000;
 constexpr std::chrono::seconds face_is_known{60};
+// From one pod: nobody who asks all the time takes the turns of others. SDKs ask once an hour.
+constexpr double per_pod_per_second = 5, per_pod_at_once = 20;
+constexpr std::size_t most_pods = 4096;
 
 http::Response refuse(int status, const std::string& code, const std::string& message) {
   return {.status = status, .headers = {{"Content-Type", "application/json"}, {"Cache-Control", "no-store"}}, .body = kube::print_json(kube::Json::object({{"code", code}, {"message", message}})), .parts = {}};
@@ -57,12 +62,29 @@ class Relay final : public CredentialsRelay {
     RelayDecision decision = decide_relay(request);
     if (!decision.forward) return exchange->respond(std::move(decision.refusal));
     std::unique_lock lock(mutex_);
+    if (!spend(request.peer.address)) {
+      lock.unlock();
+      return exchange->respond(refuse(429, "ThrottlingException", "this pod asks too often; try again"));
+    }
     if (waiting_.size() >= most_waiting) {
       lock.unlock();
       return exchange->respond(refuse(503, "ServiceUnavailable", "many pods of this node ask at once; try again"));
     }
     waiting_.push_back({std::move(decision.question), std::move(exchange)});
     changed_.notify_one();
+  }
+
+  // With mutex_ held.
+  bool spend(const std::string& pod) {
+    const auto now = clock_.monotonic();
+    if (pods_.size() >= most_pods && !pods_.contains(pod)) pods_.clear();
+    auto [found, added] = pods_.try_emplace(pod, Allowance{per_pod_at_once, now});
+    Allowance& its = found->second;
+    its.left = std::min(per_pod_at_once, its.left + std::chrono::duration<double>(now - its.at).count() * per_pod_per_second);
+    its.at = now;
+    if (its.left < 1) return false;
+    its.left -= 1;
+    return true;
   }
 
   void work(const std::stop_token& stop) {
@@ -98,6 +120,7 @@ class Relay final : public CredentialsRelay {
     if (client_ && clock_.monotonic() - found_at_ < face_is_known) return client_;
     auto found = options_.find_face();
     if (!found && client_) return client_;  // where it was, it may still be
+    if (!found && !known_.host.empty()) found = known_;
     if (!found) return std::unexpected(std::move(found.error()));
     found_at_ = clock_.monotonic();
     if (client_ && known_ == *found) return client_;
@@ -112,6 +135,11 @@ class Relay final : public CredentialsRelay {
     if (client_ == client) client_.reset();
   }
 
+  struct Allowance {
+    double left;
+    std::chrono::nanoseconds at;
+  };
+
   const Clock& clock_;
   const CredentialsRelayOptions options_;
   std::mutex face_mutex_;  // held while the API is asked where the face is: one question is enough
@@ -121,6 +149,7 @@ class Relay final : public CredentialsRelay {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<Job> waiting_;
+  std::map<std::string, Allowance> pods_;  // by address
   std::vector<std::jthread> workers_;
   std::unique_ptr<http::Server> server_;
 };

@@ -94,6 +94,13 @@ TEST_F(Relayed, NothingElseGoesOn) {
   EXPECT_EQ(looked, 0);
 }
 
+TEST_F(Relayed, OnePodDoesNotTakeTheTurnsOfOthers) {
+  int answered = 0, refused = 0;
+  for (int i = 0; i < 60 && refused == 0; ++i) (ask().status == 429 ? refused : answered) += 1;
+  EXPECT_GE(answered, 20);
+  EXPECT_EQ(refused, 1);
+}
+
 TEST_F(Relayed, AFaceOfAnotherAuthorityIsNotAsked) {
   where = FaceAddress{"127.0.0.1", face->port(), http::make_ca("other", clock.now())->certificate_pem};
   EXPECT_EQ(ask().status, 503);

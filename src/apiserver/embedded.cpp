@@ -127,6 +127,7 @@ Result<void> EmbeddedServer::make_token_keys() {
     auto names = list_dir(folder);
     if (!names) return std::unexpected(std::move(names.error()));
     for (const std::string& name : *names) {
+      if (name.starts_with('.')) continue;
       auto pem = keys_->read("tokens-old/" + name, "tokens");
       if (!pem) return std::unexpected(std::move(pem.error()));
       older.push_back(std::move(*pem));

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <vector>
 
 #include "apiserver/seal.h"
@@ -97,6 +98,15 @@ Result<std::unique_ptr<RootKey>> program_root_key(const std::string& program) {
   if (::stat(program.c_str(), &about) != 0) return fail_errno(errno, "root key: " + program);
   if (!S_ISREG(about.st_mode) || ::access(program.c_str(), X_OK) != 0) return fail(Code::Invalid, fmt::format("root key: {} is not a program that may be run", program));
   if ((about.st_mode & 0022) != 0 || (about.st_uid != 0 && about.st_uid != ::geteuid())) return fail(Code::Forbidden, fmt::format("root key: {} could be changed by others: it has to be root's, and writable for its owner alone (chown root, chmod go-w)", program));
+  // Nor may others put another program in its place.
+  std::error_code error;
+  for (std::filesystem::path folder = std::filesystem::canonical(program, error).parent_path(); !error && !folder.empty(); folder = folder.parent_path()) {
+    if (::stat(folder.c_str(), &about) != 0) return fail_errno(errno, "root key: " + folder.string());
+    const bool others = (about.st_mode & 0022) != 0 && (about.st_mode & S_ISVTX) == 0;
+    if (others || (about.st_uid != 0 && about.st_uid != ::geteuid())) return fail(Code::Forbidden, fmt::format("root key: {} could be exchanged by others, who may write to {}", program, folder.string()));
+    if (folder == folder.parent_path()) break;
+  }
+  if (error) return fail(Code::Invalid, fmt::format("root key: {}: {}", program, error.message()));
   return std::make_unique<ProgramRootKey>(program);
 }
 
@@ -116,17 +126,34 @@ Result<void> KeyFolder::write(const std::string& path, std::string_view role, st
   return write_file_durably(folder_ + "/" + path, std::string(kMark) + base64(close_box(sealing_, role, key, secret_bytes(kBoxNonce))) + "\n", 0600);
 }
 
+// What outlives a start, with the role of each.
+Result<std::vector<std::pair<std::string, std::string_view>>> KeyFolder::keys() const {
+  std::vector<std::pair<std::string, std::string_view>> out;
+  for (const auto& [path, role] : {std::pair("secrets.key", "secrets"), {"ca.key", "ca"}, {"tokens.key", "tokens"}})
+    if (exists(folder_ + "/" + path)) out.emplace_back(path, role);
+  if (!exists(folder_ + "/tokens-old")) return out;
+  auto names = list_dir(folder_ + "/tokens-old");
+  if (!names) return std::unexpected(std::move(names.error()));
+  for (const std::string& name : *names)
+    if (!name.starts_with('.')) out.emplace_back("tokens-old/" + name, "tokens");
+  return out;
+}
+
+// All that is sealed opens; Invalid: not by this key.
+Result<void> KeyFolder::prove() const {
+  auto all = keys();
+  if (!all) return std::unexpected(std::move(all.error()));
+  for (const auto& [path, role] : *all)
+    if (auto key = read(path, role); !key) return std::unexpected(std::move(key.error()));
+  return {};
+}
+
 // Each key by itself: whatever is sealed or open meanwhile, read() takes both while root.json is there.
 Result<void> KeyFolder::convert(bool seal) const {
-  std::vector<std::pair<std::string, std::string_view>> keys{{"secrets.key", "secrets"}, {"ca.key", "ca"}, {"tokens.key", "tokens"}};
-  if (exists(folder_ + "/tokens-old")) {
-    auto names = list_dir(folder_ + "/tokens-old");
-    if (!names) return std::unexpected(std::move(names.error()));
-    for (const std::string& name : *names) keys.emplace_back("tokens-old/" + name, "tokens");
-  }
+  auto all = keys();
+  if (!all) return std::unexpected(std::move(all.error()));
   const KeyFolder plain(folder_, "");
-  for (const auto& [path, role] : keys) {
-    if (!exists(folder_ + "/" + path)) continue;
+  for (const auto& [path, role] : *all) {
     auto text = read_file(folder_ + "/" + path, 64_KiB);
     if (!text) return std::unexpected(std::move(text.error()));
     if (text->starts_with(kMark) == seal) continue;
@@ -137,10 +164,25 @@ Result<void> KeyFolder::convert(bool seal) const {
   return {};
 }
 
+// What a death in the middle of a write left: it may be a key in the open.
+Result<void> KeyFolder::sweep() const {
+  for (const std::string& folder : {folder_, folder_ + "/tokens-old"}) {
+    if (!exists(folder)) continue;
+    auto names = list_dir(folder);
+    if (!names) return std::unexpected(std::move(names.error()));
+    for (const std::string& name : *names)
+      if (name.starts_with(".tmp-") && ::unlink((folder + "/" + name).c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "remove " + folder + "/" + name);
+  }
+  return {};
+}
+
 Result<KeyFolder> KeyFolder::open(std::string folder, RootKey* now, RootKey* before) {
   const std::string file = folder + "/root.json";
+  if (auto done = KeyFolder(folder, "").sweep(); !done) return std::unexpected(std::move(done.error()));
   if (!exists(file)) {
-    if (now == nullptr) return KeyFolder(std::move(folder), "");
+    KeyFolder plain(folder, "");
+    if (now == nullptr) return plain;
+    if (auto done = plain.prove(); !done) return std::unexpected(std::move(done.error()));  // one is sealed: its root.json is lost, and is not to be covered by another
     const std::string sealing = secret_bytes(kKeySize);
     auto wrapped = wrap_and_try(*now, sealing);
     if (!wrapped) return std::unexpected(std::move(wrapped.error()));
@@ -153,29 +195,33 @@ Result<KeyFolder> KeyFolder::open(std::string folder, RootKey* now, RootKey* bef
   auto wrapped = read_root(file);
   if (!wrapped) return std::unexpected(std::move(wrapped.error()));
   if (now == nullptr && before == nullptr) return fail(Code::Invalid, fmt::format("the keys in {} are sealed under a root key: say by --root-key-command what holds it", folder));
+  // A holder is believed when what is sealed opens by what it gives; nothing is written before that.
+  const auto opened_by = [&](RootKey& holder) -> Result<KeyFolder> {
+    auto sealing = holder.unwrap(*wrapped);
+    if (!sealing) return std::unexpected(std::move(sealing.error()));
+    if (sealing->size() != kKeySize) return fail(Code::Invalid, fmt::format("{} gave back no key of {} bytes", holder.name(), kKeySize));
+    KeyFolder out(folder, std::move(*sealing));
+    if (auto done = out.prove(); !done) return std::unexpected(std::move(done.error()));
+    return out;
+  };
   // By the one of now first: a change that had been made before a death is not made again.
-  Result<std::string> sealing = now != nullptr ? now->unwrap(*wrapped) : before->unwrap(*wrapped);
-  bool anew = now == nullptr;
-  if (!sealing && now != nullptr && before != nullptr) {
-    auto older = before->unwrap(*wrapped);
-    if (!older) return fail(older.error().code, fmt::format("neither holds the root key: {}; {}", sealing.error().message, older.error().message));
-    sealing = std::move(older), anew = true;
+  auto out = opened_by(now != nullptr ? *now : *before);
+  bool anew = false;
+  if (!out && now != nullptr && before != nullptr) {
+    auto older = opened_by(*before);
+    if (!older) return fail(older.error().code, fmt::format("neither holds the root key: {}; {}", out.error().message, older.error().message));
+    out = std::move(older), anew = true;
   }
-  if (!sealing) return std::unexpected(std::move(sealing.error()));
-  if (sealing->size() != kKeySize) return fail(Code::Invalid, "the root key's holder gave back no key of 32 bytes");
-  KeyFolder out(folder, *sealing);
+  if (!out) return out;
   if (now == nullptr) {
-    if (auto done = out.convert(false); !done) return std::unexpected(std::move(done.error()));
+    if (auto done = out->convert(false); !done) return std::unexpected(std::move(done.error()));
     if (auto done = remove_file_durably(folder, file); !done) return std::unexpected(std::move(done.error()));
     log_info("the keys of this site are not sealed any more", {{"were by", before->name()}});
     return KeyFolder(std::move(folder), "");
   }
-  // Nothing is wrapped anew that does not open what is there.
-  if (auto done = out.convert(true); !done) return std::unexpected(std::move(done.error()));
-  if (exists(folder + "/secrets.key"))
-    if (auto key = out.read("secrets.key", "secrets"); !key) return std::unexpected(std::move(key.error()));
+  if (auto done = out->convert(true); !done) return std::unexpected(std::move(done.error()));
   if (anew) {
-    auto again = wrap_and_try(*now, *sealing);
+    auto again = wrap_and_try(*now, out->sealing_);
     if (!again) return std::unexpected(std::move(again.error()));
     if (auto done = write_root(file, *again); !done) return std::unexpected(std::move(done.error()));
     log_info("the root key was changed", {{"by", now->name()}, {"was by", before->name()}});

@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
 
@@ -38,7 +40,10 @@ class KeyFolder {
 
  private:
   KeyFolder(std::string folder, std::string sealing) : folder_(std::move(folder)), sealing_(std::move(sealing)) {}
+  Result<std::vector<std::pair<std::string, std::string_view>>> keys() const;  // path, role
+  Result<void> prove() const;
   Result<void> convert(bool seal) const;
+  Result<void> sweep() const;
 
   std::string folder_, sealing_;  // the sealing key; empty: there is none
 };

@@ -170,6 +170,40 @@ TEST_F(RootKeyTest, WhatIsDamagedOrExchangedIsRefused) {
   EXPECT_THAT(opened->read("ca.key", "ca").error().message, HasSubstr("there is no root.json"));
 }
 
+TEST_F(RootKeyTest, WhatADeathInAWriteLeftIsNoKeyAndDoesNotStay) {
+  for (const char* const left : {".tmp-1-1", "tokens-old/.tmp-1-2"}) put(left, plain["ca.key"]);
+  EXPECT_EQ(keys(&tpm), plain);
+  EXPECT_FALSE(exists(folder + "/.tmp-1-1") || exists(folder + "/tokens-old/.tmp-1-2"));
+}
+
+TEST_F(RootKeyTest, AHolderIsBelievedWhenWhatIsSealedOpens) {
+  ASSERT_EQ(keys(&tpm), plain);
+  // One with a single place for a key: whatever line it is given, it gives back that.
+  struct Slot : Holder {
+    using Holder::Holder;
+    Result<std::string> wrap(std::string_view plain_key) override { return kept = plain_key, "1"; }
+    Result<std::string> unwrap(const std::string&) override { return kept.empty() ? secret_bytes(32) : kept; }
+    std::string kept;
+  } slot{"slot"};
+  put("ca.key", plain["ca.key"]);  // one is open still
+  EXPECT_THAT(why(&slot), HasSubstr("does not fit"));
+  EXPECT_TRUE(open_to_all("ca.key"));
+  EXPECT_EQ(keys(&slot, &tpm), plain);  // asked, found wrong, and given the key by the one before
+  EXPECT_EQ(keys(&slot), plain);
+}
+
+TEST_F(RootKeyTest, ALostRootIsNotCoveredByAnother) {
+  ASSERT_EQ(keys(&tpm), plain);
+  const std::string root = raw("root.json");
+  put("ca.key", plain["ca.key"]);
+  std::filesystem::remove(folder + "/root.json");
+  EXPECT_THAT(why(&tpm), HasSubstr("there is no root.json"));
+  EXPECT_FALSE(exists(folder + "/root.json"));
+  EXPECT_TRUE(open_to_all("ca.key"));
+  put("root.json", root);
+  EXPECT_EQ(keys(&tpm), plain);
+}
+
 TEST_F(RootKeyTest, AHolderThatGivesSomethingElseBackGetsNothing) {
   struct Wrong : Holder {
     using Holder::Holder;
@@ -227,6 +261,11 @@ TEST_F(ProgramTest, NotOneThatOthersMayChange) {
   EXPECT_THAT(program_root_key(program("exit 0\n", 0600)).error().message, HasSubstr("not a program"));
   EXPECT_EQ(program_root_key(program("exit 0\n", 0777)).error().code, Code::Forbidden);
   EXPECT_EQ(program_root_key(program("exit 0\n", 0775)).error().code, Code::Forbidden);
+  const std::string good = program("exit 0\n");
+  EXPECT_TRUE(program_root_key(good));
+  ASSERT_EQ(::chmod(folder.c_str(), 0777), 0);
+  EXPECT_THAT(program_root_key(good).error().message, HasSubstr("could be exchanged by others"));
+  ASSERT_EQ(::chmod(folder.c_str(), 0700), 0);
 }
 
 }  // namespace

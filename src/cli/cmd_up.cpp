@@ -66,36 +66,39 @@ bool answers(Context& context) {
   return session && session->request("GET", "/version");
 }
 
-// `before`: what the site was started with. What holds the root key is written down only when the keys are under it: until then the site is as it was.
-Result<void> start_server(Context& context, const SiteSettings& settings, const SiteSettings& before, Progress& progress) {
+// While a change of what holds the root key is under way both are written down, and given to the server, which takes the keys as it finds them: a death in between loses neither.
+Result<void> start_server(Context& context, const SiteSettings& settings, Progress& progress) {
   const std::string& dir = context.globals.state_dir;
   const std::string program = find_sibling(context.own_dir, "fairlead-server");
   if (program.empty()) return fail(Code::NotFound, fmt::format("fairlead-server is not beside fairlead in {}: build or install it whole", context.own_dir));
   if (auto made = make_dirs(dir + "/run", 0755); !made) return made;
-  SiteSettings until_then = settings;
-  until_then.root_key_command = before.root_key_command;
-  if (auto written = write_settings(dir, until_then); !written) return written;
+  if (auto written = write_settings(dir, settings); !written) return written;
   const std::string log_path = dir + "/run/server.log";
   const Fd log(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!log) return fail_errno(errno, "open " + log_path);
   std::vector<std::string> argv{program, "--state-dir", dir, "--listen", fmt::format("{}:{}", settings.advertise_address.empty() ? "127.0.0.1" : "0.0.0.0", settings.port), "--node-range", settings.node_range, "--pod-range", settings.pod_range};
   if (!settings.service_range.empty()) argv.insert(argv.end(), {"--service-range", settings.service_range});
   if (!settings.root_key_command.empty()) argv.insert(argv.end(), {"--root-key-command", settings.root_key_command});
-  if (!before.root_key_command.empty() && before.root_key_command != settings.root_key_command) argv.insert(argv.end(), {"--old-root-key-command", before.root_key_command});
+  if (!settings.old_root_key_command.empty()) argv.insert(argv.end(), {"--old-root-key-command", settings.old_root_key_command});
   if (!settings.advertise_address.empty()) argv.insert(argv.end(), {"--advertise-address", settings.advertise_address});
   auto child = Child::start({.argv = std::move(argv), .environment = {}, .working_directory = "/", .stdout_fd = log.get(), .stderr_fd = log.get(), .new_session = true});
   if (!child) return std::unexpected(std::move(child.error()));
-  const auto deadline = context.clock.monotonic() + std::chrono::seconds(60);
+  // A holder of the root key has a minute for each of up to four questions.
+  const bool asks = !(settings.root_key_command + settings.old_root_key_command).empty();
+  const auto deadline = context.clock.monotonic() + std::chrono::seconds(asks ? 300 : 60);
   // It writes down who it is before it acts: until then nobody else could end it.
   while (!answers(context) || !running_server(dir)) {
     auto exit = child->wait(kPause);
     if (!exit) return std::unexpected(std::move(exit.error()));
     if (*exit) return fail(Code::Unavailable, fmt::format("fairlead-server ended with status {}; the end of its log ({}):{}", (*exit)->code, log_path, last_lines(log_path, 3)));
-    if (context.clock.monotonic() > deadline) return fail(Code::Unavailable, fmt::format("fairlead-server does not answer after a minute; see {}", log_path));
+    if (context.clock.monotonic() > deadline) return fail(Code::Unavailable, fmt::format("fairlead-server does not answer after {} minutes; see {}", asks ? 5 : 1, log_path));
     progress.redraw();
   }
   child->detach();
-  return settings == until_then ? Result<void>() : write_settings(dir, settings);
+  if (settings.old_root_key_command.empty()) return {};
+  SiteSettings done = settings;
+  done.old_root_key_command.clear();
+  return write_settings(dir, done);
 }
 
 // Ends the server alone: machines, pods and their containers run on, and the next one takes them over.
@@ -225,6 +228,12 @@ Result<int> up(Context& context, const UpOptions& options) {
   if (!own_site && !(options.advertise_address + options.root_key_command).empty()) return fail(Code::Invalid, "usage: --advertise-address and --root-key-command are of a site of this machine");
   if (!options.advertise_address.empty()) settings.advertise_address = options.advertise_address == "off" ? "" : options.advertise_address;
   if (!options.root_key_command.empty()) settings.root_key_command = options.root_key_command == "off" ? "" : options.root_key_command;
+  if (settings.root_key_command != before.root_key_command) {
+    if (!before.root_key_command.empty() && !before.old_root_key_command.empty() && before.old_root_key_command != settings.root_key_command)
+      return fail(Code::Conflict, fmt::format("a change of the root key from {} to {} is not through: `fairlead up` first, or --root-key-command with one of the two", before.old_root_key_command, before.root_key_command));
+    settings.old_root_key_command = before.root_key_command.empty() ? before.old_root_key_command : before.root_key_command;
+    if (settings.old_root_key_command == settings.root_key_command) settings.old_root_key_command.clear();
+  }
   std::vector<std::string> changes;
   if (settings.advertise_address != before.advertise_address) changes.push_back("to be reached " + (settings.advertise_address.empty() ? "by this machine alone" : "at " + settings.advertise_address));
   if (settings.root_key_command != before.root_key_command) changes.push_back(settings.root_key_command.empty() ? "its keys open" : "its keys under " + settings.root_key_command);
@@ -274,9 +283,14 @@ Result<int> up(Context& context, const UpOptions& options) {
       const auto reached = opened->request("GET", "/version");
       return fail(Code::Unavailable, "the cluster does not answer: " + (reached ? std::string("try again") : reached.error().message));
     }
-    if (auto started = start_server(context, settings, before, progress); !started) {
+    if (auto started = start_server(context, settings, progress); !started) {
       if (restarts) {
-        const auto again = start_server(context, before, before, progress);
+        auto again = start_server(context, before, progress);
+        if (!again && settings.root_key_command != before.root_key_command && !settings.root_key_command.empty()) {  // some of the keys may be under it by now
+          SiteSettings back = before;
+          back.old_root_key_command = settings.root_key_command;
+          again = start_server(context, back, progress);
+        }
         started.error().message += again ? "; the server runs again, as before" : "; as before it does not start either: " + again.error().message;
       }
       progress.fail();

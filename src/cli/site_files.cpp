@@ -23,6 +23,7 @@ SiteSettings read_settings(const std::string& state_dir) {
   settings.pod_range = (*json)["podRange"].string_or(settings.pod_range);
   settings.service_range = (*json)["serviceRange"].string_or("");
   settings.root_key_command = (*json)["rootKeyCommand"].string_or("");
+  settings.old_root_key_command = (*json)["oldRootKeyCommand"].string_or("");
   settings.advertise_address = (*json)["advertiseAddress"].string_or("");
   return settings;
 }
@@ -31,6 +32,7 @@ Result<void> write_settings(const std::string& state_dir, const SiteSettings& se
   Json json = Json::object({{"port", static_cast<int>(settings.port)}, {"nodeRange", settings.node_range}, {"podRange", settings.pod_range}});
   if (!settings.service_range.empty()) json.set("serviceRange", settings.service_range);
   if (!settings.root_key_command.empty()) json.set("rootKeyCommand", settings.root_key_command);
+  if (!settings.old_root_key_command.empty()) json.set("oldRootKeyCommand", settings.old_root_key_command);
   if (!settings.advertise_address.empty()) json.set("advertiseAddress", settings.advertise_address);
   return write_file_durably(state_dir + "/site.json", kube::print_json_indented(json) + "\n", 0644);
 }

@@ -16,7 +16,8 @@ struct SiteSettings {
   unsigned short port = 6443;
   std::string node_range = "10.77.0.0/16", pod_range = "10.78.0.0/16";
   std::string service_range{};  // empty: fairlead-server's default
-  std::string root_key_command{};   // what holds the root key; empty: there is none
+  std::string root_key_command{};      // what holds the root key; empty: there is none
+  std::string old_root_key_command{};  // what held it before, while it is not known whether the keys have changed over
   std::string advertise_address{};  // at which hosts reach it; empty: it listens for this machine alone
   friend bool operator==(const SiteSettings&, const SiteSettings&) = default;
 };

@@ -315,6 +315,14 @@ TEST_F(Associations, AreWorthNothingUnsigned) {
   EXPECT_NE(turned(of), 0);
   http::Request form{.method = "POST", .target = *http::parse_target("/"), .headers = {{"Content-Type", "application/x-www-form-urlencoded"}}, .body = "Action=AssumeRoleWithWebIdentity&Version=2011-06-15", .peer = {}};
   EXPECT_EQ(turned(form), 0);
+  for (const std::string& one : {std::string("a.b.c"), std::string("secret")}) {
+    http::Request no = form;
+    no.body += "&WebIdentityToken=" + one;
+    EXPECT_EQ(turned(no), 400) << "what is no token asks nobody";
+  }
+  http::Request good = form;
+  good.body += "&WebIdentityToken=" + web_token();
+  EXPECT_EQ(turned(good), 0);
   form.body += "&x=" + std::string(32 << 10, 'x');
   EXPECT_EQ(turned(form), 413);
   form.body = "Action=AssumeRole&RoleSessionName=Action=AssumeRoleWithWebIdentity";

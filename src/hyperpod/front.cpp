@@ -31,6 +31,7 @@ constexpr std::size_t most_review_bytes = 32 << 10;
 constexpr std::size_t most_exchange_bytes = 32 << 10;  // of a form with a token, or of the headers that matter
 constexpr double exchanges_per_second = 50;            // of tokens, from one bucket of addresses: each asks the API
 constexpr std::size_t exchange_buckets = 256;
+constexpr int most_exchanges = 6;                      // at once: others have workers left, however slow the API answers
 constexpr std::size_t most_told = 1024;     // of each text in the audit
 constexpr double nobodys_per_second = 20;   // refusals of nobody that the audit is told of; the rest is counted
 
@@ -357,6 +358,22 @@ http::Response Front::answer_credentials(const http::Request& request, const std
   return credentials_error(answer.error(), id);
 }
 
+http::Response Front::exchange(const http::Request& request, const std::string& id, Said& said, bool web) const {
+  struct Place {
+    explicit Place(std::atomic<int>& of) : count(of), number(of.fetch_add(1) + 1) {}
+    Place(const Place&) = delete;
+    ~Place() { count.fetch_sub(1); }
+    std::atomic<int>& count;
+    const int number;
+  };
+  const Place place(exchanges_);
+  if (place.number <= most_exchanges) return web ? answer_web_identity(request, id, said) : answer_credentials(request, id, said);
+  said.source = web ? "sts.amazonaws.com" : "eks-auth.amazonaws.com";
+  said.name = web ? web_identity_action : "AssumeRoleForPodIdentity";
+  said.error = AwsError{web ? "Throttling" : "ThrottlingException", "Rate exceeded: many tokens are exchanged at once", 400};
+  return web ? query_error("sts", *said.error, id) : credentials_error(*said.error, id);
+}
+
 http::Response Front::review_pod(const http::Request& request, const std::string& id) const {
   const auto answer = [&](int status, const Json& body) { return http::Response{.status = status, .headers = {{"Content-Type", "application/json"}, {"x-amzn-RequestId", id}}, .body = kube::print_json(body), .parts = {}}; };
   const std::string_view secret = std::string_view(request.target.path).substr(pod_review_path.size());
@@ -373,8 +390,13 @@ std::optional<http::Response> Front::turn_away(const http::Request& request) con
     return rest_error({"ResourceNotFoundException", "nothing is served here", 404}, random_uuid());
   }
   if (options_.review_account && is_web_identity(request)) {
-    if (request.body.size() <= most_exchange_bytes) return std::nullopt;
-    return query_error("sts", {"RequestEntityTooLarge", "a request with a token has no more than 32 KiB", 413}, random_uuid());
+    if (request.body.size() > most_exchange_bytes) return query_error("sts", {"RequestEntityTooLarge", "a request with a token has no more than 32 KiB", 413}, random_uuid());
+    // What cannot be such a token asks nobody; what is no form, or has none, is told so there.
+    const auto form = read_form(request);
+    const std::string_view token = form ? http::find(*form, "WebIdentityToken") : std::string_view();
+    const auto claims = token.empty() ? std::nullopt : read_token_claims(token);
+    if (token.empty() || token.size() > most_account_token_bytes || claims) return std::nullopt;
+    return query_error("sts", {"InvalidIdentityToken", "WebIdentityToken is no token of a service account", 400}, random_uuid());
   }
   if (options_.review_account && options_.association && is_credentials(request)) {
     // What cannot be such a token asks nobody.
@@ -439,7 +461,7 @@ http::Response Front::answer(const http::Request& request) const {
   if (request.target.path.starts_with(pod_review_path)) return review_pod(request, id);  // of each new pod: the audit is of calls
   const bool web = options_.review_account && is_web_identity(request);
   if (web || (options_.review_account && options_.association && is_credentials(request))) {
-    response = web ? answer_web_identity(request, id, said) : answer_credentials(request, id, said);
+    response = exchange(request, id, said, web);
     tell(request, id, said, response.status);
     return response;
   }

@@ -2,6 +2,7 @@
 // The AWS face as a function: an HTTP request in, its answer out. Who signs is found in the directory, what he may is decided by his policies, what he asks for is a translation to objects and back: nothing is stored here, so any number of
 // servers may answer. docs/design/049-aws-face.md.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -95,6 +96,7 @@ class Front {
 
  private:
   struct Said;  // what the audit is told
+  mutable std::atomic<int> exchanges_{0};  // of tokens, at this moment
   Answer<Principal> authenticate(const http::Request& request, Said& said) const;
   Answer<Principal> principal_of(const Signature& signature, std::string& secret) const;
   Answer<void> spend(const std::string& bucket, double per_second) const;
@@ -106,6 +108,7 @@ class Front {
   http::Response answer_web_identity(const http::Request& request, const std::string& id, Said& said) const;
   http::Response answer_credentials(const http::Request& request, const std::string& id, Said& said) const;
   Answer<void> spend_of_source(const http::Request& request) const;
+  http::Response exchange(const http::Request& request, const std::string& id, Said& said, bool web) const;
   using Service = std::function<Answer<Json>(const std::string& operation, const Json& input, const Call& call)>;
   // JSON 1.1 of another service; `prefix`: of X-Amz-Target. What `known` does not know is not written into the audit.
   http::Response answer_service(const std::string& service, std::string_view prefix, bool (*known)(std::string_view operation), const Service& work, const http::Request& request, const std::string& id, Said& said) const;

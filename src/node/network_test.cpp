@@ -57,6 +57,23 @@ TEST(NetworkRules, AServiceGoesToItsReadyEndpointsAndIsRejectedWithoutAny) {
   EXPECT_EQ(rules, network_rules(seen));
 }
 
+// Tokens of pods are sent to the node's own relay there: no pod and no service gets them by asking for the port or the address.
+TEST(NetworkRules, TheAddressOfCredentialsIsTheNodesAlone) {
+  NetworkSeen seen{.node_name = "n1", .own_ranges = {"10.1.0.0/24"}};
+  seen.pods = {pod("a", "thief", "10.1.0.2", "thief"), pod("a", "other", "10.1.0.3", "other")};
+  seen.pods[0].child("spec").set("containers", parse("{a: [{name: main, ports: [{containerPort: 80, hostPort: 80}]}]}")["a"]);
+  seen.pods[1].child("spec").set("containers", parse("{a: [{name: main, ports: [{containerPort: 80, hostPort: 80, hostIP: 169.254.170.23}]}]}")["a"]);
+  const std::string rules = network_rules(seen);
+  const auto chain = rules.find("chain addresses {");
+  ASSERT_NE(chain, std::string::npos);
+  const auto own = rules.find("ip daddr 169.254.170.23 return", chain);
+  ASSERT_NE(own, std::string::npos);
+  for (const char* const other : {"vmap @services", "dnat ip to 10.1.0.2:80", "dnat ip to 10.1.0.3:80"}) {
+    ASSERT_NE(rules.find(other, chain), std::string::npos) << other;
+    EXPECT_LT(own, rules.find(other, chain)) << other;
+  }
+}
+
 TEST(NetworkRules, NothingOfAnObjectsTextGetsIn) {
   NetworkSeen seen{.node_name = "n1", .own_ranges = {"10.1.0.0/24; flush ruleset"}, .cluster_ranges = {"} evil", "10.0.0.0/8x"}};
   seen.services = {

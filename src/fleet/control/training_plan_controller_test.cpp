@@ -535,7 +535,7 @@ TEST(TrainingPlans, ADeathAtAnyWriteEndsTheSame) {
   const int plan_writes = whole.plan_mortal->writes, cluster_writes = whole.mortal->writes;
   ASSERT_GT(plan_writes, 15);
   for (const auto how : {MortalApi::Death::Before, MortalApi::Death::After}) {
-    for (int death = 0; death < plan_writes; death += test_stride() > 1 ? plan_writes / 3 : 1) {
+    for (int death = 0; death < plan_writes; death += test_stride() > 1 ? plan_writes / 2 : 1) {
       PlanSite site;
       site.plan_mortal->dies_at = death, site.plan_mortal->how = how;
       ASSERT_EQ(live(site), wanted) << "death of plans at write " << death << (how == MortalApi::Death::Before ? ", before it" : ", after it");

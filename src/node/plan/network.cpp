@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "api/pod_identity.h"
 #include "base/encoding.h"
 #include "kube/object.h"
 #include "kube/selector.h"
@@ -99,6 +100,8 @@ class Rules {
     }
     out += chains_;
     out += "  chain addresses {\n";
+    // Tokens of pods go to the node itself, whatever ports and addresses other pods and services ask for.
+    out += fmt::format("    ip daddr {} return\n", api::pod_identity::credentials_host);
     for (const Family family : families)
       out += fmt::format("    {0} daddr . meta l4proto . th dport vmap @services{1}\n", word(family), digit(family));
     for (const Family family : families)
