@@ -232,7 +232,10 @@ Result<Json> Heartbeat::ensure_node() {
   const kube::ObjectKey key{"", config_.node_name};
   auto node = api_.get(kube::resources::nodes, key);
   if (!node && node.error().code == Code::NotFound) {
-    node = api_.create(kube::resources::nodes, make_node(config_, machine_, clock_.now()));
+    Json made = make_node(config_, machine_, clock_.now());
+    // Whose volume is here is known as soon as the node is: nobody else is to get it before.
+    if (const auto state = volume_ == nullptr ? std::nullopt : volume_->state(); state && *state != api::VolumeState()) made.child("metadata").child("annotations").set(api::kVolumeStateNote, api::print_volume_state(*state));
+    node = api_.create(kube::resources::nodes, std::move(made));
     if (!node && node.error().code == Code::Exists) node = api_.get(kube::resources::nodes, key);
     if (!node) return pass(std::move(node.error()), "register node " + config_.node_name);
   }
@@ -293,10 +296,14 @@ Result<void> Heartbeat::renew_lease(const Json& node) {
 
 Result<void> Heartbeat::keep_volume(const Json& node) {
   const std::string& note = node["metadata"]["annotations"][api::kVolumeNote].string();
-  if (volume_ == nullptr || note.empty()) return {};  // no order changes nothing
-  auto order = api::parse_volume_order(note);
-  if (!order) return std::unexpected(std::move(order.error()));
-  volume_->ask(*order);
+  if (volume_ == nullptr) return {};
+  std::optional<api::VolumeOrder> order;
+  if (!note.empty()) {
+    auto parsed = api::parse_volume_order(note);
+    if (!parsed) return std::unexpected(std::move(parsed.error()));
+    order = std::move(*parsed);
+  }
+  volume_->ask(std::move(order));  // no order changes nothing, and what is there is told all the same
   const auto state = volume_->state();
   if (!state || *state == api::read_volume_state(node)) return {};
   auto told = api_.patch(kube::resources::nodes, {"", config_.node_name}, kube::PatchType::Merge, Json::object({{"metadata", Json::object({{"annotations", Json::object({{api::kVolumeStateNote, api::print_volume_state(*state)}})}})}}));

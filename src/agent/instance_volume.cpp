@@ -3,6 +3,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/fs.h>
+#include <linux/loop.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -10,6 +13,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <thread>
 
 #include "base/encoding.h"
 #include "base/fd.h"
@@ -32,14 +37,27 @@ std::string image_of(const VolumePlaces& places, const std::string& instance) { 
 // There while it grows: a death in between leaves a file that is larger than its file system.
 std::string mark_of(const VolumePlaces& places, const std::string& instance) { return places.folder + "/" + instance + std::string(growing); }
 
+// As mountinfo has it: without links, and with octal escapes. Empty: it is not there.
+Result<std::string> resolved(const std::string& path) {
+  char buffer[4096];
+  if (::realpath(path.c_str(), buffer) == nullptr) return errno == ENOENT ? Result<std::string>("") : fail_errno(errno, "resolve " + path);
+  std::string out;
+  for (const char c : std::string_view(buffer))
+    if (c == ' ' || c == '\t' || c == '\n' || c == '\\') out += fmt::format("\\{:03o}", static_cast<unsigned>(c));
+    else out += c;
+  return out;
+}
+
 // The device that is mounted there last, "/dev/loop3"; empty: nothing is. By the kernel's own table.
 Result<std::string> device_at(const std::string& mount_point) {
+  auto place = resolved(mount_point);
+  if (!place || place->empty()) return place;
   auto text = read_file("/proc/self/mountinfo", 8_MiB);
   if (!text) return std::unexpected(std::move(text.error()));
   std::string out;
   for (const std::string& line : split(*text, '\n')) {
     const auto words = split(line, ' ');
-    if (words.size() < 10 || words[4] != mount_point) continue;
+    if (words.size() < 10 || words[4] != *place) continue;
     const auto dash = std::find(words.begin() + 6, words.end(), "-");
     out = dash != words.end() && words.end() - dash > 2 ? *(dash + 2) : "?";
   }
@@ -53,6 +71,43 @@ std::string backing_of(const std::string& device) {
   return text ? std::string(trim(*text)) : "";
 }
 
+// Is it behind a loop device? A mount in another namespace, a pod's, keeps the file system alive when ours is gone. An error: it cannot be known.
+Result<bool> is_attached(const std::string& image) {
+  struct stat about {};
+  if (::stat(image.c_str(), &about) != 0) return errno == ENOENT ? Result<bool>(false) : fail_errno(errno, "look at " + image);
+  auto devices = list_dir("/sys/block");
+  if (!devices) return std::unexpected(std::move(devices.error()));
+  const std::string_view own_name = std::string_view(image).substr(image.rfind('/') + 1);
+  for (const std::string& device : *devices) {
+    if (!device.starts_with("loop")) continue;
+    const std::string note = "/sys/block/" + device + "/loop/backing_file";
+    auto text = read_file(note, 64_KiB);
+    if (!text && !exists(note)) continue;  // one that is free has none
+    const Fd opened(::open(("/dev/" + device).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    loop_info64 info{};
+    if (opened && ::ioctl(opened.get(), LOOP_GET_STATUS64, &info) == 0) {
+      if (info.lo_device == about.st_dev && info.lo_inode == about.st_ino) return true;
+      continue;
+    }
+    if (opened && errno == ENXIO) continue;  // free by now
+    if (!text) return std::unexpected(std::move(text.error()));
+    // No device file here: by its name, which only this instance's has.
+    std::string_view backing = trim(*text);
+    if (backing.ends_with(" (deleted)")) backing.remove_suffix(10);
+    if (backing.substr(backing.rfind('/') + 1) == own_name) return true;
+  }
+  return false;
+}
+
+// Best effort: not every file system knows it.
+void set_immutable(const std::string& folder, bool on) {
+  const Fd opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  int flags = 0;
+  if (!opened || ::ioctl(opened.get(), FS_IOC_GETFLAGS, &flags) != 0 || ((flags & FS_IMMUTABLE_FL) != 0) == on) return;
+  flags ^= FS_IMMUTABLE_FL;
+  if (::ioctl(opened.get(), FS_IOC_SETFLAGS, &flags) != 0) log_warn("the place of a volume cannot be made unwritable", {{"folder", folder}, {"error", std::strerror(errno)}});
+}
+
 Result<VolumeView> look(const VolumePlaces& places) {
   VolumeView out;
   if (exists(places.folder)) {
@@ -60,6 +115,7 @@ Result<VolumeView> look(const VolumePlaces& places) {
     if (!names) return std::unexpected(std::move(names.error()));
     std::sort(names->begin(), names->end());
     for (const std::string& name : *names) {
+      if (name.ends_with(unfinished) || (name.ends_with(growing) && !exists(image_of(places, name.substr(0, name.size() - growing.size()))))) out.litter.push_back(name);
       if (!name.ends_with(suffix)) continue;
       struct stat about {};
       if (::stat((places.folder + "/" + name).c_str(), &about) != 0) return fail_errno(errno, "look at " + name);
@@ -70,8 +126,8 @@ Result<VolumeView> look(const VolumePlaces& places) {
   auto device = device_at(places.mount_point);
   if (!device) return std::unexpected(std::move(device.error()));
   if (!device->empty()) {
-    char resolved[4096];
-    const std::string folder = ::realpath(places.folder.c_str(), resolved) != nullptr ? resolved : places.folder;
+    char real[4096];
+    const std::string folder = ::realpath(places.folder.c_str(), real) != nullptr ? real : places.folder;
     const std::string backing = backing_of(*device);
     for (const auto& image : out.images)
       if (backing == folder + "/" + image.instance + std::string(suffix)) out.mounted = image.instance;
@@ -114,7 +170,11 @@ Result<void> make(const VolumePlaces& places, const std::string& instance, std::
 }
 
 Result<void> mount_it(const VolumePlaces& places, const std::string& instance) {
+  // Its name is on disk before anybody writes into it.
+  const Fd folder(::open(places.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder || ::fsync(folder.get()) != 0) return fail_errno(errno, "sync " + places.folder);
   if (auto done = make_dirs(places.mount_point); !done) return done;
+  set_immutable(places.mount_point, false);
   auto done = run_checked({.argv = {"mount", "-t", "xfs", "-o", "loop,nosuid,nodev", image_of(places, instance), places.mount_point}}, limit);
   if (!done) return std::unexpected(std::move(done.error()));
   return {};
@@ -141,10 +201,19 @@ Result<void> take(const VolumePlaces& places, const VolumePlan::Due& due) {
     case Step::Unmount:
       if (::umount2(places.mount_point.c_str(), 0) != 0) return errno == EBUSY ? fail(Code::Unavailable, fmt::format("{} is in use: what runs there is to end first", places.mount_point)) : fail_errno(errno, "unmount " + places.mount_point);
       return {};  // the folder stays: another local node may have its own volume mounted there, which the kernel would take off with it
-    case Step::Delete:
+    case Step::Delete: {
+      // The kernel lets go of a device a moment after its last mount.
+      auto attached = is_attached(image_of(places, due.instance));
+      for (int i = 0; i < 10 && attached && *attached; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        attached = is_attached(image_of(places, due.instance));
+      }
+      if (!attached) return std::unexpected(std::move(attached.error()));
+      if (*attached) return fail(Code::Unavailable, fmt::format("the volume of {} is in use: what has it mounted (a pod) is to end first", due.instance));
       for (const std::string& path : {image_of(places, due.instance), mark_of(places, due.instance)})
         if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "delete the volume of " + due.instance);
       return {};
+    }
     case Step::Make: return make(places, due.instance, due.gib);
     case Step::Grow: return grow(places, due.instance, due.gib);
     case Step::Mount: return mount_it(places, due.instance);
@@ -168,23 +237,36 @@ const char* name(Step step) {
 VolumePlan plan_volume(const std::optional<api::VolumeOrder>& order, const VolumeView& seen) {
   VolumePlan out;
   const std::string place = api::kVolumePath;
+  const std::string foreign = fmt::format("something else is mounted at {}: unmount it, or ask for no volume", place), occupied = fmt::format("there are files in {}, which a volume would hide: move them away", place);
   if (!order) {
-    if (seen.mounted.empty() && !seen.foreign && !seen.occupied && seen.images.size() == 1) out.steps.push_back({Step::Mount, seen.images.front().instance, 0});
+    if (!seen.mounted.empty() || seen.images.empty()) return out;
+    if (seen.foreign) out.refused = foreign;
+    else if (seen.occupied) out.refused = occupied;
+    else if (seen.images.size() > 1) out.refused = fmt::format("the volumes of {} instances are there, and no order says whose is to be mounted", seen.images.size());
+    else out.steps.push_back({Step::Mount, seen.images.front().instance, 0});
     return out;
   }
   const auto own = std::find_if(seen.images.begin(), seen.images.end(), [&](const auto& image) { return image.instance == order->instance; });
-  const bool wanted = !order->released;
-  if (wanted && seen.foreign) return {.steps = {}, .refused = fmt::format("something else is mounted at {}: unmount it, or ask for no volume", place)};
-  if (wanted && seen.occupied) return {.steps = {}, .refused = fmt::format("there are files in {}, which a volume would hide: move them away", place)};
+  if (order->released) {
+    out.litter = seen.litter;
+    if (own == seen.images.end()) return out;
+    // What is mounted there may stand on top of it.
+    if (seen.foreign) return {.steps = {}, .litter = {}, .refused = fmt::format("something else is mounted at {}: unmount it, and the volume of {} is deleted", place, order->instance)};
+    if (seen.mounted == order->instance) out.steps.push_back({Step::Unmount, order->instance, 0});
+    out.steps.push_back({Step::Delete, order->instance, 0});
+    return out;
+  }
+  if (seen.foreign) return {.steps = {}, .litter = {}, .refused = foreign};
+  if (seen.occupied) return {.steps = {}, .litter = {}, .refused = occupied};
+  out.litter = seen.litter;
   bool mounted = !seen.mounted.empty();
-  if (mounted && (!wanted || seen.mounted != order->instance)) {
+  if (mounted && seen.mounted != order->instance) {
     out.steps.push_back({Step::Unmount, seen.mounted, 0});
     mounted = false;
   }
   // Who comes next has this machine: whoever had it before has left, with what he had.
   for (const auto& image : seen.images)
-    if (image.instance != order->instance || !wanted) out.steps.push_back({Step::Delete, image.instance, 0});
-  if (!wanted) return out;
+    if (image.instance != order->instance) out.steps.push_back({Step::Delete, image.instance, 0});
   if (own == seen.images.end()) out.steps.push_back({Step::Make, order->instance, order->gib});
   if (!mounted) out.steps.push_back({Step::Mount, order->instance, 0});
   if (own != seen.images.end() && own->gib < order->gib) out.steps.push_back({Step::Grow, order->instance, order->gib});
@@ -196,8 +278,13 @@ api::VolumeState settle_volume(const VolumePlaces& places, const std::optional<a
   if (order) out.of = order->instance;
   const auto tell = [&](const VolumeView& seen) {
     out.instance = seen.mounted;
-    for (const auto& image : seen.images)
-      if (image.instance == seen.mounted) out.gib = image.gib;
+    for (const auto& image : seen.images) {
+      if (!seen.mounted.empty() && image.instance == seen.mounted) out.gib = image.gib;
+      // One that waits for nothing but its mount is named last: another is in its way.
+      if (seen.mounted.empty() && (out.instance.empty() || out.instance == out.of)) out.instance = image.instance;
+    }
+    const bool bare = seen.mounted.empty() && !seen.foreign && !seen.occupied;
+    if (bare && (order || !seen.images.empty())) set_immutable(places.mount_point, !seen.images.empty());
   };
   auto seen = look(places);
   if (!seen) {
@@ -206,6 +293,8 @@ api::VolumeState settle_volume(const VolumePlaces& places, const std::optional<a
   }
   const VolumePlan plan = plan_volume(order, *seen);
   out.failed = plan.refused;
+  for (const std::string& name : plan.litter)
+    if (::unlink((places.folder + "/" + name).c_str()) != 0 && errno != ENOENT) log_warn("a file that was left half made stays", {{"file", name}, {"error", std::strerror(errno)}});
   for (const VolumePlan::Due& due : plan.steps) {
     log_info("volume step", {{"step", name(due.step)}, {"instance", due.instance}, {"gib", std::to_string(due.gib)}});
     if (auto done = take(places, due); !done) {
@@ -221,7 +310,7 @@ api::VolumeState settle_volume(const VolumePlaces& places, const std::optional<a
 }
 
 VolumeKeeper::VolumeKeeper(VolumePlaces places, std::function<void()> changed) : places_(std::move(places)), changed_(std::move(changed)) {
-  if (exists(places_.folder)) (void)settle_volume(places_, std::nullopt);
+  if (exists(places_.folder)) state_ = settle_volume(places_, std::nullopt);
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 

@@ -24,6 +24,7 @@ struct VolumeView {
   std::string mounted;            // instance whose image is mounted in its place; empty: none
   bool foreign = false;           // something else is mounted there
   bool occupied = false;          // nothing is mounted there, and there are files below it
+  std::vector<std::string> litter;  // names of files that were left half made, of no image that is there
 };
 struct VolumePlan {
   enum class Step { Unmount, Delete, Make, Grow, Mount };
@@ -34,22 +35,23 @@ struct VolumePlan {
     friend bool operator==(const Due&, const Due&) = default;
   };
   std::vector<Due> steps;         // in this order; one that fails ends the round
+  std::vector<std::string> litter;  // files that go before
   std::string refused;            // why nothing is done; empty: the steps lead to what was ordered
 };
-// Without an order: what is there is mounted, where that is one volume, and nothing is deleted. Volumes of others go only when another instance, or a release, is ordered: data is deleted by an order, never for want of one. Nothing shrinks.
+// Without an order: what is there is mounted, where that is one volume, and nothing is deleted. Volumes of others go only when another instance is ordered; with a release, that of the instance which it names, and no other: data is deleted by an order, never for want of one. Nothing shrinks.
 VolumePlan plan_volume(const std::optional<api::VolumeOrder>& order, const VolumeView& seen);
 
 struct VolumePlaces {
   std::string folder;                              // of the images
   std::string mount_point = api::kVolumePath;
 };
-// Looks, does what is due, tells. Blocks (a file system is made); idempotent after a death at any step.
+// Looks, does what is due, tells. Blocks (a file system is made); idempotent after a death at any step. An image that is behind a loop device still, whoever has it mounted, is not deleted. While an image is there and not mounted, the empty place is made unwritable where its file system can do that (FS_IMMUTABLE_FL): what a pod wrote there would be in the way of each mount from then on.
 api::VolumeState settle_volume(const VolumePlaces& places, const std::optional<api::VolumeOrder>& order);
 
 // Does so on a thread of its own: nobody's heartbeat waits for a file system.
 class VolumeKeeper {
  public:
-  // What was there before is mounted before this returns, so that no pod finds the place empty. `changed`: called, from the thread, when the state is another.
+  // What was there before is mounted, and its state known, before this returns, so that no pod finds the place empty and no cluster the node free. `changed`: called, from the thread, when the state is another.
   VolumeKeeper(VolumePlaces places, std::function<void()> changed);
   ~VolumeKeeper();
   // Tried again with each call until it is so.

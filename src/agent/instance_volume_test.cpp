@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -13,6 +16,7 @@
 #include <thread>
 
 #include "agent/heartbeat.h"
+#include "base/fd.h"
 #include "base/files.h"
 #include "node/memory_api.h"
 
@@ -50,7 +54,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"after_a_reboot", order(a, 10), {.images = {{a, 10}}}, {{Step::Mount, a, 0}}},
                     Case{"before_the_order_is_known", std::nullopt, {.images = {{a, 10}}}, {{Step::Mount, a, 0}}},
                     Case{"no_order_deletes_nothing", std::nullopt, {.images = {{a, 10}, {b, 5}}, .mounted = a}, {}},
-                    Case{"two_and_no_order", std::nullopt, {.images = {{a, 10}, {b, 5}}}, {}},
+                    Case{"two_and_no_order", std::nullopt, {.images = {{a, 10}, {b, 5}}}, {}, "no order says whose"},
+                    Case{"no_order_and_files_in_the_place", std::nullopt, {.images = {{a, 10}}, .occupied = true}, {}, "there are files in /opt/sagemaker"},
+                    Case{"no_order_and_no_volume", std::nullopt, {.foreign = true}, {}},
                     Case{"grows", order(a, 20), {.images = {{a, 10}}, .mounted = a}, {{Step::Grow, a, 20}}},
                     Case{"grows_after_a_death", order(a, 20), {.images = {{a, 0}}}, {{Step::Mount, a, 0}, {Step::Grow, a, 20}}},
                     Case{"never_shrinks", order(a, 5), {.images = {{a, 10}}, .mounted = a}, {}},
@@ -59,8 +65,33 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"released_and_gone", release(a), {}, {}},
                     Case{"files_are_not_hidden", order(a, 10), {.occupied = true}, {}, "there are files in /opt/sagemaker"},
                     Case{"a_mount_of_somebody", order(a, 10), {.foreign = true}, {}, "something else is mounted"},
-                    Case{"released_beside_a_mount_of_somebody", release(a), {.images = {{a, 10}}, .foreign = true}, {{Step::Delete, a, 0}}}),
+                    Case{"released_takes_no_other", release(a), {.images = {{a, 10}, {b, 5}}, .mounted = b}, {{Step::Delete, a, 0}}},
+                    Case{"a_late_release_takes_nothing", release(a), {.images = {{b, 5}}, .mounted = b}, {}},
+                    Case{"released_under_a_mount_of_somebody", release(a), {.images = {{a, 10}}, .foreign = true}, {}, "something else is mounted at /opt/sagemaker: unmount it, and the volume"},
+                    Case{"released_and_gone_beside_a_mount_of_somebody", release(a), {.foreign = true}, {}}),
     [](const auto& row) { return row.param.name; });
+
+TEST(VolumeLitter, WhatWasLeftHalfMadeGoesByAnOrder) {
+  const VolumeView seen{.images = {{a, 10}}, .mounted = a, .litter = {"x.img.new", "y.grows"}};
+  EXPECT_EQ(plan_volume(order(a, 10), seen).litter, seen.litter);
+  EXPECT_EQ(plan_volume(release(a), seen).litter, seen.litter);
+  EXPECT_TRUE(plan_volume(std::nullopt, seen).litter.empty());
+}
+
+TEST(VolumeOrders, TellWhoseVolumeIsThereStill) {
+  const auto node = [](const std::string& order, const api::VolumeState& state, const char* version = "v1.30.0-fairlead.1") {
+    return Json::object({{"metadata", Json::object({{"annotations", Json::object({{api::kVolumeNote, order}, {api::kVolumeStateNote, api::print_volume_state(state)}})}})}, {"status", Json::object({{"nodeInfo", Json::object({{"kubeletVersion", version}})}})}});
+  };
+  EXPECT_EQ(api::volume_of_another(node("", {}), ""), "");
+  EXPECT_EQ(api::volume_of_another(node("", {.instance = a, .gib = 1, .of = "", .failed = ""}), ""), a);
+  EXPECT_EQ(api::volume_of_another(node("", {.instance = a, .gib = 1, .of = "", .failed = ""}), a), "");
+  EXPECT_EQ(api::volume_of_another(node("", {.instance = a, .gib = 1, .of = "", .failed = ""}), b), a);
+  const std::string released = api::print_volume_order(release(a));
+  EXPECT_EQ(api::volume_of_another(node(released, {.instance = "", .gib = 0, .of = a, .failed = ""}), b), "") << "it says that it did";
+  EXPECT_EQ(api::volume_of_another(node(released, {.instance = "", .gib = 0, .of = a, .failed = "cannot look"}), b), a);
+  EXPECT_EQ(api::volume_of_another(node(released, {}), b), a) << "it has not answered";
+  EXPECT_EQ(api::volume_of_another(node(released, {}, "v1.33.1"), b), "") << "a kubelet has no volumes, and never answers";
+}
 
 TEST(VolumeOrders, AreReadAsTheyAreWritten) {
   for (const auto& one : {order(a, 10), release(b)}) EXPECT_EQ(*api::parse_volume_order(api::print_volume_order(one)), one);
@@ -78,12 +109,24 @@ struct RealVolume : testing::Test {
     places = {.folder = top + "/images", .mount_point = top + "/at"};
   }
   ~RealVolume() override {
-    ::umount2(places.mount_point.c_str(), MNT_DETACH);
+    for (const std::string& at : {top + "/elsewhere", places.mount_point, places.mount_point}) ::umount2(at.c_str(), MNT_DETACH);
+    (void)set_flags(flags() & ~FS_IMMUTABLE_FL);
     EXPECT_TRUE(remove_tree(top));
   }
   void SetUp() override {
     if (::geteuid() != 0 || !exists("/dev/loop-control")) GTEST_SKIP() << "needs root and loop devices";
   }
+  // Of the place; -1: its file system has none.
+  int flags() const {
+    const Fd opened(::open(places.mount_point.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    int out = 0;
+    return opened && ::ioctl(opened.get(), FS_IOC_GETFLAGS, &out) == 0 ? out : -1;
+  }
+  bool set_flags(int wanted) const {
+    const Fd opened(::open(places.mount_point.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    return opened && ::ioctl(opened.get(), FS_IOC_SETFLAGS, &wanted) == 0;
+  }
+  std::string image(const char* instance) const { return places.folder + "/" + instance + ".img"; }
   double gib_there() const {
     struct statvfs of {};
     EXPECT_EQ(::statvfs(places.mount_point.c_str(), &of), 0);
@@ -151,6 +194,118 @@ TEST_F(RealVolume, WhatWasCutOffIsMadeAnewAndWhatIsInTheWayStays) {
   EXPECT_THAT(settle_volume(places, order(a, api::kMostVolumeGib)).failed, HasSubstr("make room, or ask for less"));
 }
 
+TEST_F(RealVolume, IsFoundWhereItsPlaceIsALink) {
+  ASSERT_TRUE(make_dirs(top + "/real"));
+  ASSERT_EQ(::symlink((top + "/real").c_str(), (top + "/link").c_str()), 0);
+  VolumePlaces linked = places;
+  linked.mount_point = top + "/link/at";
+  const api::VolumeState there{.instance = a, .gib = 1, .of = a, .failed = ""};
+  EXPECT_EQ(settle_volume(linked, order(a, 1)), there);
+  EXPECT_EQ(settle_volume(linked, order(a, 1)), there) << "it is not mounted twice";
+  {
+    const Fd held(::open(linked.mount_point.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const auto state = settle_volume(linked, release(a));
+    EXPECT_EQ(state.instance, a);
+    EXPECT_THAT(state.failed, HasSubstr("is in use"));
+    EXPECT_TRUE(exists(image(a)));
+  }
+  EXPECT_EQ(settle_volume(linked, release(a)).failed, "");
+  EXPECT_FALSE(exists(image(a)));
+}
+
+TEST_F(RealVolume, WhatAPodHasMountedStillIsNotDeleted) {
+  ASSERT_EQ(settle_volume(places, order(a, 1)).failed, "");
+  ASSERT_TRUE(write_file_atomically(places.mount_point + "/kept", "yes", 0644));
+  // As a pod's namespace has it: our own can be unmounted.
+  ASSERT_TRUE(make_dirs(top + "/elsewhere"));
+  ASSERT_EQ(::mount(places.mount_point.c_str(), (top + "/elsewhere").c_str(), nullptr, MS_BIND, nullptr), 0);
+  for (const auto& asked : {release(a), release(a), order(b, 1)}) {
+    const auto state = settle_volume(places, asked);
+    EXPECT_EQ(state.instance, a) << "it is there still";
+    EXPECT_EQ(state.gib, 0);
+    EXPECT_THAT(state.failed, HasSubstr("the volume of " + std::string(a) + " is in use"));
+    EXPECT_TRUE(exists(image(a)));
+    EXPECT_FALSE(exists(image(b)));
+  }
+  EXPECT_EQ(*read_file(top + "/elsewhere/kept", 64_KiB), "yes");
+  ASSERT_EQ(::umount2((top + "/elsewhere").c_str(), 0), 0);
+  EXPECT_EQ(settle_volume(places, order(b, 1)), (api::VolumeState{.instance = b, .gib = 1, .of = b, .failed = ""}));
+  EXPECT_FALSE(exists(image(a)));
+  // Something on top of it.
+  ASSERT_EQ(::mount("tmpfs", places.mount_point.c_str(), "tmpfs", 0, "size=1m"), 0);
+  const auto state = settle_volume(places, release(b));
+  EXPECT_EQ(state.instance, b);
+  EXPECT_THAT(state.failed, HasSubstr("something else is mounted at"));
+  EXPECT_TRUE(exists(image(b)));
+  ASSERT_EQ(::umount2(places.mount_point.c_str(), 0), 0);
+  EXPECT_EQ(settle_volume(places, release(b)), (api::VolumeState{.instance = "", .gib = 0, .of = b, .failed = ""}));
+}
+
+TEST_F(RealVolume, NothingIsWrittenBelowOneThatCannotBeMounted) {
+  ASSERT_TRUE(make_dirs(places.folder, 0700));
+  ASSERT_TRUE(make_dirs(places.mount_point));
+  ASSERT_TRUE(write_file_atomically(image(a), "no file system", 0600));
+  if (flags() < 0 || !set_flags(flags() | FS_IMMUTABLE_FL) || !set_flags(flags() & ~FS_IMMUTABLE_FL)) GTEST_SKIP() << "this file system knows no immutable folders";
+  const auto writable = [&] { return write_file_atomically(places.mount_point + "/x", "x", 0644) && std::filesystem::remove(places.mount_point + "/x"); };
+  auto state = settle_volume(places, std::nullopt);
+  EXPECT_EQ(state.instance, a);
+  EXPECT_EQ(state.gib, 0);
+  EXPECT_THAT(state.failed, HasSubstr("mount the volume"));
+  EXPECT_FALSE(writable());
+  // Two, and nobody says whose is right.
+  ASSERT_TRUE(write_file_atomically(image(b), "nor here", 0600));
+  EXPECT_THAT(settle_volume(places, std::nullopt).failed, HasSubstr("no order says whose"));
+  EXPECT_FALSE(writable());
+  // It is mounted in the same place once it can be.
+  state = settle_volume(places, release(b));
+  EXPECT_EQ(state.instance, a);
+  EXPECT_FALSE(exists(image(b)));
+  EXPECT_FALSE(writable());
+  ASSERT_EQ(settle_volume(places, release(a)).failed, "");
+  EXPECT_TRUE(writable());
+  ASSERT_EQ(settle_volume(places, order(a, 1)).failed, "");
+  EXPECT_TRUE(writable());
+  ASSERT_EQ(::umount2(places.mount_point.c_str(), 0), 0);
+  EXPECT_GE(flags(), 0);
+  EXPECT_EQ(flags() & FS_IMMUTABLE_FL, 0);
+  ASSERT_TRUE(set_flags(flags() | FS_IMMUTABLE_FL));
+  EXPECT_EQ(settle_volume(places, std::nullopt).gib, 1);
+  EXPECT_TRUE(writable());
+}
+
+TEST_F(RealVolume, LeavesNothingHalfMadeOfOthers) {
+  ASSERT_TRUE(make_dirs(places.folder, 0700));
+  for (const std::string& name : {std::string(b) + ".img.new", std::string(b) + ".grows", std::string("notes")}) ASSERT_TRUE(write_file_atomically(places.folder + "/" + name, "x", 0600));
+  EXPECT_EQ(settle_volume(places, std::nullopt), api::VolumeState());
+  EXPECT_TRUE(exists(places.folder + "/" + b + ".img.new"));
+  EXPECT_EQ(settle_volume(places, release(a)).failed, "");
+  EXPECT_FALSE(exists(places.folder + "/" + b + ".img.new"));
+  EXPECT_FALSE(exists(places.folder + "/" + b + ".grows"));
+  EXPECT_TRUE(exists(places.folder + "/notes"));
+  // What says that an image which is there has begun to grow stays.
+  ASSERT_TRUE(write_file_atomically(image(b), "x", 0600));
+  ASSERT_TRUE(write_file_atomically(places.folder + "/" + b + ".grows", "", 0600));
+  (void)settle_volume(places, release(a));
+  EXPECT_TRUE(exists(places.folder + "/" + b + ".grows"));
+}
+
+TEST_F(RealVolume, ANodeThatIsRegisteredAnewSaysWhoseIsThere) {
+  ASSERT_EQ(settle_volume(places, order(a, 1)).failed, "");
+  node::MemoryApi api;
+  const SystemClock clock;
+  std::atomic<int> changes = 0;
+  VolumeKeeper keeper(places, [&] { ++changes; });
+  node::NodeConfig config{.node_name = "n1", .node_ip = "10.0.0.1", .pod_cidr = "10.1.0.0/24", .node_dir = top, .run_dir = top};
+  Heartbeat heartbeat(api, clock, config, look_at_machine(config), &keeper);
+  ASSERT_TRUE(heartbeat.beat());
+  const auto told = [&] { return api::read_volume_state(*api.get(kube::resources::nodes, {"", "n1"})); };
+  EXPECT_EQ(told(), (api::VolumeState{.instance = a, .gib = 1, .of = "", .failed = ""})) << "from its first moment";
+  // Taken away by somebody: told again, without any order.
+  ASSERT_TRUE(api.patch(kube::resources::nodes, {"", "n1"}, kube::PatchType::Merge, Json::object({{"metadata", Json::object({{"annotations", Json::object({{api::kVolumeStateNote, nullptr}})}})}}), ""));
+  ASSERT_TRUE(heartbeat.beat());
+  EXPECT_EQ(told().instance, a);
+}
+
 TEST_F(RealVolume, TheHeartbeatTellsOfIt) {
   node::MemoryApi api;
   const SystemClock clock;
@@ -159,7 +314,11 @@ TEST_F(RealVolume, TheHeartbeatTellsOfIt) {
   node::NodeConfig config{.node_name = "n1", .node_ip = "10.0.0.1", .pod_cidr = "10.1.0.0/24", .node_dir = top, .run_dir = top};
   Heartbeat heartbeat(api, clock, config, look_at_machine(config), &keeper);
   ASSERT_TRUE(heartbeat.beat());
-  EXPECT_FALSE(keeper.state()) << "nobody has asked";
+  for (int i = 0; i < 1000 && changes == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  changes = 0;
+  ASSERT_TRUE(keeper.state());
+  EXPECT_EQ(*keeper.state(), api::VolumeState()) << "nobody has ordered anything";
+  EXPECT_FALSE((*api.get(kube::resources::nodes, {"", "n1"}))["metadata"]["annotations"].has(api::kVolumeStateNote)) << "and a node without one has nothing to tell";
   ASSERT_TRUE(api.patch(kube::resources::nodes, {"", "n1"}, kube::PatchType::Merge, Json::object({{"metadata", Json::object({{"annotations", Json::object({{api::kVolumeNote, api::print_volume_order(order(a, 1))}})}})}}), ""));
   ASSERT_TRUE(heartbeat.beat());
   for (int i = 0; i < 1000 && changes == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));

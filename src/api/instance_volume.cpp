@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "api/machine.h"
+
 namespace fairlead::api {
 
 using kube::Json;
@@ -43,6 +45,14 @@ VolumeState read_volume_state(const Json& node) {
   const auto json = kube::parse_json(node["metadata"]["annotations"][kVolumeStateNote].string(), {.depth_limit = 4});
   if (!json || !json->is_object()) return {};
   return {.instance = (*json)["instance"].string(), .gib = (*json)["gib"].integer(), .of = (*json)["of"].string(), .failed = (*json)["failed"].string()};
+}
+
+std::string volume_of_another(const Json& node, std::string_view instance) {
+  const VolumeState state = read_volume_state(node);
+  if (!state.instance.empty() && state.instance != instance) return state.instance;
+  const auto order = parse_volume_order(node["metadata"]["annotations"][kVolumeNote].string());
+  const bool answered = order && state.of == order->instance && state.failed.empty();
+  return order && order->instance != instance && !answered && is_run_by_agent(node) ? order->instance : "";
 }
 
 }  // namespace fairlead::api

@@ -27,13 +27,15 @@ std::string print_volume_order(const VolumeOrder& order);
 Result<VolumeOrder> parse_volume_order(std::string_view text);  // Invalid: it is none; then nothing is done
 
 struct VolumeState {
-  std::string instance;       // whose volume is mounted; empty: nobody's
-  std::int64_t gib = 0;
-  std::string of;             // instance of the order that this is the answer to
+  std::string instance;       // whose volume is there; empty: nobody's
+  std::int64_t gib = 0;       // 0: it is not mounted, or grows
+  std::string of;             // instance of the order that this is the answer to; empty: there was none
   std::string failed;         // why what it ordered is not so; empty: it is
   friend bool operator==(const VolumeState&, const VolumeState&) = default;
 };
 std::string print_volume_state(const VolumeState& state);
 VolumeState read_volume_state(const kube::Json& node);          // nothing that can be read: nobody's
+// Whose volume is on the node still, other than of `instance` (empty: anybody's), or may be: its agent was to delete it, and has not told that it did. Empty: nobody's is known.
+std::string volume_of_another(const kube::Json& node, std::string_view instance);
 
 }  // namespace fairlead::api
