@@ -168,6 +168,11 @@ Result<std::optional<std::string>> ClusterController::objection(const ClusterSte
     if (name == step.if_silent)
       if (const auto since = silent_since(*node); !since || clock_.now() < *since + options_.silent) return no(fmt::format("{} has answered meanwhile", name));
   }
+  if (!step.if_no_instance.empty()) {
+    const auto instance = api_.get(api::kInstances, {"", step.if_no_instance});
+    if (instance) return no(fmt::format("{} is there", step.if_no_instance));
+    if (instance.error().code != Code::NotFound) return std::unexpected(instance.error());
+  }
   if (!step.if_live.empty()) {
     const auto instance = api_.get(api::kInstances, {"", step.if_live});
     if (!instance && instance.error().code == Code::NotFound) return no(fmt::format("{} is gone", step.if_live));

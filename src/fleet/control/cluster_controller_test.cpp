@@ -744,6 +744,132 @@ TEST(KubernetesClusters, ASpareMachineIsToldWhenItsVolumeMayGo) {
   EXPECT_FALSE(site.api.all("nodes").at({"", "host"})["spec"]["unschedulable"].boolean());
 }
 
+TEST(KubernetesClusters, AMachineWithAnothersVolumeIsGivenToNobody) {
+  ClusterSite site(false);
+  site.spare("host", "ml.g5.xlarge", 4, 16, 1);
+  set_pods(site, "host", "14", "v1.30.0-fairlead.0.9");
+  site.create("k", volume_spec(1, 10));
+  site.settle();
+  const std::string id = kube::name_of(site.instances()[0]);
+  answer_volume(site, "host", {.instance = id, .gib = 10, .of = id, .failed = ""});
+  site.settle();
+  ASSERT_EQ(site.summary("k"), "1/1");
+  site.remove("k");
+  site.settle();
+  ASSERT_TRUE(order_on(site, "host").released);
+  // It was busy, and is so still.
+  answer_volume(site, "host", {.instance = id, .gib = 10, .of = id, .failed = "unmount the volume: /opt/sagemaker is in use: what runs there is to end first"});
+  for (const auto& spec : {kubernetes_spec(1), volume_spec(1, 10)}) {
+    site.create("next", spec);
+    site.settle();
+    EXPECT_EQ(node_of(site.instances()[0]), "");
+    EXPECT_THAT(site.instances()[0]["status"]["message"].string(), HasSubstr("host: the volume of instance " + id + " is still on it: unmount the volume: /opt/sagemaker is in use"));
+    site.remove("next");
+    site.settle();
+  }
+  EXPECT_EQ(order_on(site, "host"), (api::VolumeOrder{.instance = id, .gib = 0, .released = true})) << "nobody takes the order away";
+  // That it has not answered is no answer.
+  answer_volume(site, "host", {});
+  site.create("next", kubernetes_spec(1));
+  site.settle();
+  EXPECT_EQ(node_of(site.instances()[0]), "");
+  answer_volume(site, "host", {.instance = "", .gib = 0, .of = id, .failed = ""});
+  site.settle();
+  EXPECT_EQ(node_of(site.instances()[0]), "host");
+  EXPECT_EQ(site.summary("next"), "1/1");
+}
+
+TEST(KubernetesClusters, AVolumeOfAnInstanceThatIsGoneIsReleasedWhereItsNodeComesAnew) {
+  ClusterSite site(false);
+  constexpr const char* gone = "i-0123456789abcdef0";
+  site.spare("host", "ml.g5.xlarge", 4, 16, 1);
+  set_pods(site, "host", "14", "v1.30.0-fairlead.0.9");
+  answer_volume(site, "host", {.instance = gone, .gib = 10, .of = "", .failed = ""});
+  site.create("k", kubernetes_spec(1));
+  site.settle();
+  EXPECT_EQ(node_of(site.instances()[0]), "");
+  EXPECT_EQ(order_on(site, "host"), (api::VolumeOrder{.instance = gone, .gib = 0, .released = true}));
+  answer_volume(site, "host", {.instance = "", .gib = 0, .of = gone, .failed = ""});
+  site.settle();
+  EXPECT_EQ(site.summary("k"), "1/1");
+  // Of one that is there nothing is deleted, wherever its volume turns up.
+  const std::string alive = kube::name_of(site.instances()[0]);
+  site.spare("other", "ml.g5.xlarge", 4, 16, 1);
+  set_pods(site, "other", "14", "v1.30.0-fairlead.0.9");
+  answer_volume(site, "other", {.instance = alive, .gib = 10, .of = "", .failed = ""});
+  site.edit("k", [](Json& spec) { spec = kubernetes_spec(2); });
+  site.settle();
+  EXPECT_EQ(order_on(site, "other"), api::VolumeOrder());
+  EXPECT_EQ(site.summary("k"), "1/2");
+  // Nor is a machine taken whose agent could not look.
+  answer_volume(site, "other", {.instance = "", .gib = 0, .of = "", .failed = "read the folder: Input/output error"});
+  site.settle();
+  EXPECT_EQ(site.summary("k"), "1/2");
+  answer_volume(site, "other", {});
+  site.settle();
+  EXPECT_EQ(site.summary("k"), "2/2");
+}
+
+TEST(KubernetesClusters, AnInstanceThatLeavesReleasesItsVolumeOnANodeThatCameAnew) {
+  ClusterSite site(false);
+  site.spare("host", "ml.g5.xlarge", 4, 16, 1);
+  set_pods(site, "host", "14", "v1.30.0-fairlead.0.9");
+  site.create("k", volume_spec(1, 10));
+  site.settle();
+  const std::string id = kube::name_of(site.instances()[0]);
+  answer_volume(site, "host", {.instance = id, .gib = 10, .of = id, .failed = ""});
+  site.settle();
+  ASSERT_EQ(site.summary("k"), "1/1");
+  site.remove("k");
+  Json node = site.api.all("nodes").at({"", "host"});
+  node.child("metadata").child("annotations").erase(api::kVolumeNote);
+  for (const char* const label : {api::kInstanceLabel, api::kClusterLabel}) node.child("metadata").child("labels").erase(label);
+  ASSERT_TRUE(site.api.put(resources::nodes, node));
+  site.settle();
+  EXPECT_TRUE(site.instances().empty());
+  EXPECT_EQ(order_on(site, "host"), (api::VolumeOrder{.instance = id, .gib = 0, .released = true}));
+}
+
+// It came to light after the machine was chosen.
+void waits_for_anothers_volume(ClusterSite& site, const Json& spec) {
+  constexpr const char* before = "i-0123456789abcdef0";
+  site.create("k", spec);
+  for (int i = 0; i < 50 && node_of(site.instances().empty() ? Json() : site.instances().back()) != "host"; ++i) site.reconcile();
+  const auto mine = [&] {
+    for (const Json& one : site.instances())
+      if (node_of(one) == "host") return one;
+    return Json();
+  };
+  ASSERT_FALSE(mine().is_null());
+  answer_volume(site, "host", {.instance = before, .gib = 10, .of = "", .failed = ""});
+  site.settle();
+  EXPECT_EQ(order_on(site, "host"), (api::VolumeOrder{.instance = before, .gib = 0, .released = true}));
+  EXPECT_THAT(mine()["status"]["message"].string(), HasSubstr("the volume of instance i-0123456789abcdef0 is to go from its machine first"));
+  EXPECT_NE(mine()["status"]["phase"].string(), "Running");
+  EXPECT_FALSE(site.api.all("nodes").at({"", "host"})["metadata"]["labels"].has(api::kGroupNameLabel) && !site.api.all("nodes").at({"", "host"})["spec"]["unschedulable"].boolean());
+  answer_volume(site, "host", {.instance = before, .gib = 0, .of = before, .failed = "delete the volume: it is in use"});
+  site.settle();
+  EXPECT_NE(mine()["status"]["phase"].string(), "Running");
+  answer_volume(site, "host", {.instance = "", .gib = 0, .of = before, .failed = ""});
+  site.settle();
+  EXPECT_EQ(mine()["status"]["phase"].string(), "Running");
+  EXPECT_TRUE(mine()["status"]["message"].is_null());
+}
+TEST(KubernetesClusters, AGroupWithoutAVolumeWaitsUntilAnothersIsGone) {
+  ClusterSite site(false);
+  site.spare("host", "ml.g5.xlarge", 4, 16, 1);
+  set_pods(site, "host", "14", "v1.30.0-fairlead.0.9");
+  waits_for_anothers_volume(site, kubernetes_spec(1));
+}
+TEST(Clusters, SlurmWaitsUntilAnothersVolumeIsGone) {
+  ClusterSite site(false);
+  site.spare("c", "ml.c5.large", 2, 4, 0);
+  site.spare("l", "ml.t3.medium", 2, 4, 0);
+  site.spare("host", "ml.g5.xlarge", 4, 16, 1);
+  set_pods(site, "host", "110", "v1.30.0-fairlead.0.9");
+  waits_for_anothers_volume(site, site.spec(1));
+}
+
 TEST(KubernetesClusters, LabelsFollowTheGroupAndOthersStay) {
   ClusterSite site(false);
   site.spare("g", "ml.g5.xlarge", 4, 16, 1);

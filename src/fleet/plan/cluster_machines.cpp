@@ -191,8 +191,13 @@ Json Planner::with_most_pods(Json node, const api::InstanceType* type) {
 
 std::string Planner::volume_note(const One& one, const Json& node) const {
   const InstanceGroup* group = cluster_.group(one.value.group);
-  if (slurm_ || group == nullptr || group->volume_gib == 0) return "";
+  if (group == nullptr) return "";
   const api::VolumeState state = api::read_volume_state(node);
+  if (slurm_ || group->volume_gib == 0) {
+    if (const std::string other = api::volume_of_another(node, one.value.id); !other.empty()) return fmt::format("the volume of instance {} is to go from its machine first{}", other, state.failed.empty() ? "" : ": " + state.failed);
+    // It could not look.
+    return state.of.empty() && state.instance.empty() && !state.failed.empty() ? "whether its machine has somebody's volume is not known: " + state.failed : "";
+  }
   if (state.instance == one.value.id && state.gib >= group->volume_gib) return "";
   if (state.of == one.value.id && !state.failed.empty()) return fmt::format("its volume of {} GiB: {}", group->volume_gib, state.failed);
   return fmt::format("its volume of {} GiB is made", group->volume_gib);
@@ -200,9 +205,9 @@ std::string Planner::volume_note(const One& one, const Json& node) const {
 
 bool Planner::lacks_volume(const One& one) const {
   const InstanceGroup* group = cluster_.group(one.value.group);
-  if (slurm_ || group == nullptr || group->volume_gib == 0 || (one.value.ran && one.value.software_stage != "Preparing")) return false;
+  if (group == nullptr || (one.value.ran && one.value.software_stage != "Preparing")) return false;
   const Json* node = node_of(one.value.node);
-  return node == nullptr || !volume_note(one, *node).empty();
+  return node == nullptr ? !slurm_ && group->volume_gib != 0 : !volume_note(one, *node).empty();
 }
 
 Json Planner::with_volume(Json node, const std::string& instance, int gib) {
@@ -216,16 +221,39 @@ Json Planner::with_volume(Json node, const std::string& instance, int gib) {
 
 Json Planner::without_volume(Json node, const std::string& instance) {
   const auto before = api::parse_volume_order(node["metadata"]["annotations"][api::kVolumeNote].string());
-  if (before && before->instance == instance) node.child("metadata").child("annotations").set(api::kVolumeNote, api::print_volume_order({.instance = instance, .gib = 0, .released = true}));
+  return before && before->instance == instance ? with_release(std::move(node), instance) : node;
+}
+
+Json Planner::with_release(Json node, const std::string& instance) {
+  const api::VolumeOrder release{.instance = instance, .gib = 0, .released = true};
+  // It becomes part of a path: what is no instance's id is not asked for.
+  if (const std::string text = api::print_volume_order(release); api::parse_volume_order(text)) node.child("metadata").child("annotations").set(api::kVolumeNote, text);
   return node;
+}
+
+std::string Planner::what_is_left(const Json& node) {
+  const api::VolumeState state = api::read_volume_state(node);
+  if (const std::string other = api::volume_of_another(node, ""); !other.empty()) return fmt::format("the volume of instance {} is still on it{}", other, state.failed.empty() ? "" : ": " + state.failed);
+  return state.of.empty() && !state.failed.empty() ? "whether somebody's volume is on it is not known: " + state.failed : "";
+}
+
+void Planner::release_what_is_left(const Json& node) {
+  const std::string other = api::volume_of_another(node, "");
+  if (other.empty() || std::any_of(in_.instances.begin(), in_.instances.end(), [&](const Json& one) { return kube::name_of(one) == other; })) return;
+  Json released = with_release(node, other);
+  if (released == node) return;
+  add(Verb::Update, resources::nodes, std::move(released), fmt::format("{} is gone, and its volume is still on it", other));
+  last().if_no_instance = other;
 }
 
 void Planner::order_volume(One& one, const Json& node) {
   one.message = volume_note(one, node);
   const InstanceGroup* group = cluster_.group(one.value.group);
-  Json ordered = with_volume(node, one.value.id, group->volume_gib);
+  const std::string other = slurm_ || group->volume_gib == 0 ? api::volume_of_another(node, one.value.id) : "";
+  if (other.empty() && (slurm_ || group->volume_gib == 0)) return;
+  Json ordered = other.empty() ? with_volume(node, one.value.id, group->volume_gib) : with_release(node, other);
   if (ordered == node) return;
-  add(Verb::Update, resources::nodes, std::move(ordered), fmt::format("a volume of {} GiB is to be on it", group->volume_gib));
+  add(Verb::Update, resources::nodes, std::move(ordered), other.empty() ? fmt::format("a volume of {} GiB is to be on it", group->volume_gib) : fmt::format("the volume of {} is to go from it", other));
   last().if_live = one.value.id;
   last().live_node = one.value.node;
 }
@@ -300,7 +328,12 @@ void Planner::let_go(One& one) {
     }
     return;
   }
-  if (!ours) return forget("its machine is given back");
+  if (!ours) {
+    // Registered anew, it knows of no order.
+    if (node != nullptr && owner_of(*node).empty() && api::read_volume_state(*node).instance == value.id)
+      if (Json released = with_release(*node, value.id); released != *node) return add(Verb::Update, resources::nodes, std::move(released), fmt::format("{} has left, and its volume is still on it", value.id));
+    return forget("its machine is given back");
+  }
   Json back = slurm_ ? *node : without_volume(with_most_pods(dress(*node, {}, Json::array(), false), nullptr), value.id);
   back = (*node)["metadata"]["annotations"][kCordonedBy].string() == value.id ? uncordoned(std::move(back)) : std::move(back);
   for (const char* const label : {api::kInstanceLabel, api::kClusterLabel, api::kClusterNameLabel, api::kGroupNameLabel, api::kComputeTypeLabel, api::kHealthLabel, api::kDeepCheckLabel}) back.child("metadata").child("labels").erase(label);

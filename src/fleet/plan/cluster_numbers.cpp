@@ -93,6 +93,8 @@ void Planner::choose_machines() {
   std::map<std::pair<std::string, std::string>, std::vector<const Json*>> spares;  // by type, and the plan for which they are kept
   std::map<std::string, std::string> lies;
   std::map<std::string, int> busy, aside, kept;
+  std::set<std::string> types;  // that are waited for
+  for (const One* one : waiting) types.insert(one->value.type);
   for (const auto& [node_name, node] : in_.nodes) {
     const Json& labels = node["metadata"]["labels"];
     if (labels[api::kSpareLabel].string() != "true") continue;
@@ -111,6 +113,11 @@ void Planner::choose_machines() {
     if (!node["metadata"]["labels"][kReplaced].is_null()) ++aside[type_name];
     if (promised_.contains(node_name) || !owner_of(node).empty() || !is_ready(node) || cordoned(node) || api::closed_by_taints(node) || kube::deleting(node) || !node["metadata"]["labels"][kReplaced].is_null()) {
       ++busy[type_name];
+      continue;
+    }
+    if (const std::string left = what_is_left(node); !left.empty()) {
+      if (types.contains(type_name)) release_what_is_left(node);
+      lies.emplace(type_name, fmt::format("{}: {}", node_name, left));
       continue;
     }
     const std::string& kept_for = labels[api::kPlanLabel].string();

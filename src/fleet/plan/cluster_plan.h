@@ -44,10 +44,10 @@ struct ClusterStep {
   Verb verb = Verb::Create;
   kube::Resource resource;
   kube::Json object;                      // whole; of Delete: with uid and version
-  // Caches may be behind; these are asked of the API itself before the step is taken: no node of Slurm is on this Node; no Machine of this name is there; this Instance has that machine, and is not being deleted; this Node is not of the Instance that the step is about; this Node is there no more, or has been silent for so long.
+  // Caches may be behind; these are asked of the API itself before the step is taken: no node of Slurm is on this Node; no Machine of this name is there; this Instance has that machine, and is not being deleted; this Node is not of the Instance that the step is about; this Node is there no more, or has been silent for so long; no Instance of this name is there.
   std::string if_empty, if_gone, if_live;
   std::string live_node, unrun;           // of if_live: the machine, where that is not the object; and of its scripts this one ("onCreate") came to nothing yet
-  std::string if_not_of, if_silent;
+  std::string if_not_of, if_silent, if_no_instance = {};
   kube::Json stages = {};                 // of if_live: its status said this of reboot, software, healthCheck when this was decided; null: not asked
   bool force = false;                     // of a pod: without waiting for whoever runs it
   std::string tells_of;                   // of a ClusterEvent: the Instance whose status is written only once this is told, as nobody tells it later; empty: the Cluster's

@@ -73,7 +73,7 @@ class Planner {
  private:
   // ---- steps
 
-  void add(Verb verb, const kube::Resource& resource, Json object, std::string why) { out_.steps.push_back({.verb = verb, .resource = resource, .object = std::move(object), .if_empty = {}, .if_gone = {}, .if_live = {}, .live_node = {}, .unrun = {}, .if_not_of = {}, .if_silent = {}, .tells_of = {}, .why = std::move(why)}); }
+  void add(Verb verb, const kube::Resource& resource, Json object, std::string why) { out_.steps.push_back({.verb = verb, .resource = resource, .object = std::move(object), .if_empty = {}, .if_gone = {}, .if_live = {}, .live_node = {}, .unrun = {}, .if_not_of = {}, .if_silent = {}, .if_no_instance = {}, .tells_of = {}, .why = std::move(why)}); }
   ClusterStep& last() { return out_.steps.back(); }
   void look_again(std::chrono::nanoseconds after) { out_.look_again = out_.look_again ? std::min(*out_.look_again, after) : after; }
   const Json* node_of(const std::string& name) const { return find(in_.nodes, name); }
@@ -267,9 +267,13 @@ class Planner {
 
   // Its volume is to be there before anything runs that would write into its place (docs/design/063). One that was in use before its group had any stays in use.
   bool lacks_volume(const One& one) const;
-  // With what its agent is to do for it; a group without a volume orders nothing, and takes none away. Once it has left: delete it.
+  // With what its agent is to do for it; a group without a volume orders nothing, and takes none away. Once it has left, or another has the machine: delete it.
   static Json with_volume(Json node, const std::string& instance, int gib);
   static Json without_volume(Json node, const std::string& instance);
+  static Json with_release(Json node, const std::string& instance);
+  // Of a spare machine: whoever came next would find it. Empty: nothing. It is deleted once the API itself says that the instance is gone: its Node may have been made anew since, and knows of no order.
+  static std::string what_is_left(const Json& node);
+  void release_what_is_left(const Json& node);
   void order_volume(One& one, const Json& node);
   std::string volume_note(const One& one, const Json& node) const;  // what is still due; empty: nothing
 
