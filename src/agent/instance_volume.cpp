@@ -288,7 +288,8 @@ api::VolumeState settle_volume(const VolumePlaces& places, const std::optional<a
   };
   auto seen = look(places);
   if (!seen) {
-    out.failed = seen.error().message;
+    // Where volumes were never kept none is there, whatever is at their place.
+    if (order || exists(places.folder)) out.failed = seen.error().message;
     return out;
   }
   const VolumePlan plan = plan_volume(order, *seen);

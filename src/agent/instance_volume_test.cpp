@@ -109,7 +109,7 @@ struct RealVolume : testing::Test {
     places = {.folder = top + "/images", .mount_point = top + "/at"};
   }
   ~RealVolume() override {
-    for (const std::string& at : {top + "/elsewhere", places.mount_point, places.mount_point}) ::umount2(at.c_str(), MNT_DETACH);
+    for (const std::string& at : {top + "/elsewhere", top + "/real/at", places.mount_point, places.mount_point}) ::umount2(at.c_str(), MNT_DETACH);
     (void)set_flags(flags() & ~FS_IMMUTABLE_FL);
     EXPECT_TRUE(remove_tree(top));
   }
@@ -273,6 +273,14 @@ TEST_F(RealVolume, NothingIsWrittenBelowOneThatCannotBeMounted) {
   EXPECT_TRUE(writable());
 }
 
+TEST_F(RealVolume, WhereNoneWasKeptItsPlaceMayBeAnything) {
+  ASSERT_TRUE(write_file_atomically(places.mount_point, "no folder", 0644));
+  EXPECT_EQ(settle_volume(places, std::nullopt), api::VolumeState());
+  EXPECT_NE(settle_volume(places, order(a, 1)).failed, "");
+  ASSERT_TRUE(make_dirs(places.folder, 0700));
+  EXPECT_NE(settle_volume(places, std::nullopt).failed, "") << "whether one is mounted there is not known";
+}
+
 TEST_F(RealVolume, LeavesNothingHalfMadeOfOthers) {
   ASSERT_TRUE(make_dirs(places.folder, 0700));
   for (const std::string& name : {std::string(b) + ".img.new", std::string(b) + ".grows", std::string("notes")}) ASSERT_TRUE(write_file_atomically(places.folder + "/" + name, "x", 0600));
@@ -295,6 +303,8 @@ TEST_F(RealVolume, ANodeThatIsRegisteredAnewSaysWhoseIsThere) {
   const SystemClock clock;
   std::atomic<int> changes = 0;
   VolumeKeeper keeper(places, [&] { ++changes; });
+  ASSERT_TRUE(keeper.state()) << "it is known before anybody asks";
+  EXPECT_EQ(keeper.state()->instance, a);
   node::NodeConfig config{.node_name = "n1", .node_ip = "10.0.0.1", .pod_cidr = "10.1.0.0/24", .node_dir = top, .run_dir = top};
   Heartbeat heartbeat(api, clock, config, look_at_machine(config), &keeper);
   ASSERT_TRUE(heartbeat.beat());
