@@ -176,6 +176,13 @@ class Iam {
     if (!given("Tags.member.1.Key").empty()) return invalid("Tags of policies are not served here");
     auto text = document("PolicyDocument", iam::PolicyKind::Identity);
     if (!text) return std::unexpected(text.error());
+    // Whoever was given what had this name before is not given this.
+    const auto left = attachments(arn);
+    if (!left) return std::unexpected(left.error());
+    if (!left->empty()) {
+      const Json& holder = left->front().second["spec"];
+      return refuse("EntityAlreadyExists", fmt::format("{} {} still has {} attached, which was deleted: this policy would be theirs at once. Detach it first (Detach{}Policy){}.", holder["type"].string(), holder["name"].string(), arn, holder["type"].string(), left->size() > 1 ? fmt::format("; {} others have it, too", left->size() - 1) : ""), 409);
+    }
     Json spec = Json::object({{"name", name}, {"document", std::move(*text)}, {"version", "v1"}, {"versionCreated", print_time(call_.now)}, {"lastVersion", 1}});
     if (path != "/") spec.set("path", path);
     if (const std::string description = given("Description"); !description.empty()) spec.set("description", cut(description, 1000));
@@ -303,14 +310,23 @@ class Iam {
     Json attached = Json::array();
     for (const Json& one : there)
       if (one.string() != arn) attached.push(one);
+    std::string uid;
     if (!detach) {
-      if (const auto policy = read_managed(arn); !policy) return std::unexpected(policy.error());
+      const auto policy = read_managed(arn);
+      if (!policy) return std::unexpected(policy.error());
+      uid = kube::uid_of(*policy);
       if (there.size() >= names::most_attached) return refuse("LimitExceeded", fmt::format("Cannot exceed quota for PoliciesPer{}: {}", names::text(type), names::most_attached), 409);
       attached.push(arn);
     }
     if (attached.items().empty()) object->child("spec").erase("attachedPolicies");
     else object->child("spec").set("attachedPolicies", std::move(attached));
-    return write(*object);
+    auto done = write(*object);
+    if (!done || detach) return done;
+    // Deleted meanwhile by who did not see this attachment: another policy of its name is not to be theirs.
+    const auto after = read_managed(arn);
+    if (after ? kube::uid_of(*after) == uid : after.error().code != "NoSuchEntity") return after ? done : std::unexpected(after.error());
+    if (auto undone = take_back(kube::key_of(*object), arn); !undone) return std::unexpected(undone.error());
+    return after ? Answer<std::string>(refuse("ConcurrentModification", fmt::format("Policy {} was deleted and made anew at the same time; try again.", arn), 409)) : std::unexpected(after.error());
   }
 
   Answer<std::string> list_attached(Type type) {
@@ -389,6 +405,22 @@ class Iam {
   }
 
  private:
+  Answer<void> take_back(const kube::ObjectKey& identity, const std::string& arn) const {
+    for (int tries = 0;; ++tries) {
+      auto object = api_.get(names::identities, identity);
+      if (!object && object.error().code == Code::NotFound) return {};
+      if (!object) return std::unexpected(aws_error(object.error(), "take back the attachment of " + arn));
+      Json left = Json::array();
+      for (const Json& one : (*object)["spec"]["attachedPolicies"].items())
+        if (one.string() != arn) left.push(one);
+      if (left.items().size() == (*object)["spec"]["attachedPolicies"].items().size()) return {};
+      if (left.items().empty()) object->child("spec").erase("attachedPolicies");
+      else object->child("spec").set("attachedPolicies", std::move(left));
+      const auto done = api_.update(names::identities, *object);
+      if (done) return {};
+      if (done.error().code != Code::Conflict || tries >= 9) return std::unexpected(iam_error(done.error(), "The identity"));
+    }
+  }
   std::string given(std::string_view name, std::string_view otherwise = "") const {
     const auto value = http::find(form_, name);
     return std::string(value.empty() ? otherwise : value);

@@ -164,6 +164,44 @@ TEST_F(ManagedPolicies, WhatIsNotThereOrCannotBeUnderstoodTakesAllRights) {
   EXPECT_THAT(site.call(ada, "ListClusters").message, HasSubstr("is not there"));
 }
 
+TEST_F(ManagedPolicies, AnAttachmentThatIsLeftGetsNoOtherPolicy) {
+  make();
+  const Credentials ada = user("ada");
+  call("AttachUserPolicy", {{"UserName", "ada"}, {"PolicyArn", kArn}});
+  const Json object = site.api.all("managedpolicies").begin()->second;
+  ASSERT_TRUE(site.api.remove(api::identities::managed_policies, kube::key_of(object), {}));  // by kubectl
+  const auto said = make("Trainers", everything);
+  EXPECT_EQ(said.code, "EntityAlreadyExists") << said.body;
+  EXPECT_EQ(said.status, 409);
+  EXPECT_THAT(said.message, AllOf(HasSubstr("User ada still has " + std::string(kArn) + " attached"), HasSubstr("DetachUserPolicy")));
+  EXPECT_EQ(site.api.all("managedpolicies").size(), 0U);
+  EXPECT_EQ(call("DetachUserPolicy", {{"UserName", "ada"}, {"PolicyArn", kArn}}).status, 200);
+  EXPECT_EQ(make("Trainers", everything).status, 200);
+  EXPECT_EQ(site.call(ada, "ListClusters").code, "AccessDeniedException");
+}
+
+TEST_F(ManagedPolicies, AnAttachmentIsTakenBackWhereItsPolicyWentMeanwhile) {
+  for (const bool anew : {false, true}) {
+    make();
+    const std::string name = anew ? "eve" : "ada";
+    user(name);
+    const Json object = site.api.all("managedpolicies").begin()->second;
+    Racing racing(site.api);
+    bool done = false;
+    racing.after_get = [&](const kube::Resource& resource, const Json&) {
+      if (resource.plural != "managedpolicies" || std::exchange(done, true)) return;
+      ASSERT_TRUE(site.api.remove(api::identities::managed_policies, kube::key_of(object), {}));
+      Json next = Json::object({{"metadata", Json::object({{"name", kube::name_of(object)}})}, {"spec", object["spec"]}});
+      if (anew) { ASSERT_TRUE(site.api.create(api::identities::managed_policies, next)); }
+    };
+    auto front = std::exchange(site.front, std::make_unique<Front>(site.model(), site.directory, site.seal, Operations(), site.clock, FrontOptions{.per_second = 0, .iam = [&](const std::string& action, const http::Query& form, const Call& asked) { return answer_iam(action, form, asked, racing, "fairlead-system"); }}));
+    EXPECT_EQ(call("AttachUserPolicy", {{"UserName", name}, {"PolicyArn", kArn}}).code, anew ? "ConcurrentModification" : "NoSuchEntity");
+    EXPECT_TRUE(done);
+    site.front = std::move(front);
+    EXPECT_THAT(call("ListAttachedUserPolicies", {{"UserName", name}}).body, Not(HasSubstr(kArn)));
+  }
+}
+
 TEST_F(ManagedPolicies, WhoMayAttachWhatIsDecidedByTheArnOfThePolicy) {
   make();
   make("Admins", everything);
