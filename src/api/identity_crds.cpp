@@ -250,7 +250,7 @@ kube::Access aws_access(const std::string& space) {
       .may({"get"}, resources::pods, "log")
       .may({"get", "list", "create", "update", "delete"}, kTopics, "", space)
       .may({"update"}, kTopics, "finalizers", space)
-      .may({"create"}, kNotifications, "", space)
+      .may({"create", "list"}, kNotifications, "", space)
       .may({"get", "list"}, kNodeSets)
       .may(all, teams::configs)
       .may(all, teams::quotas)

@@ -21,7 +21,8 @@ namespace fairlead::hyperpod {
 namespace {
 
 constexpr std::size_t kMostChannels = 16, kMostRecipients = 16;  // of a topic, and of a mail channel, as its definition says
-constexpr const char* kOwnChannel = "sns-";                      // how the names of channels begin that Subscribe made
+constexpr const char* kMailChannel = "sns-mail";                 // of all addresses that Subscribe was given
+constexpr auto kLook = std::chrono::seconds(15);
 constexpr const char* kDisplayNote = "fairlead.dev/sns-display-name";
 
 std::unexpected<AwsError> wrong(std::string why) { return refuse("InvalidParameter", "Invalid parameter: " + std::move(why)); }
@@ -38,6 +39,7 @@ AwsError failed(const Error& error, const char* doing) {
 bool is_topic_name(std::string_view name) {
   return !name.empty() && name.size() <= 256 && std::ranges::all_of(name, [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_'; });
 }
+bool by_create(const Json& topic) { return topic["metadata"]["annotations"].has(api::kTopicNameNote); }  // by CreateTopic
 std::string sns_name(const Json& topic) { return topic["metadata"]["annotations"][api::kTopicNameNote].string_or(kube::name_of(topic)); }
 // A host and a path without what would end a line or hide who is asked; the carrier reads it again.
 bool is_endpoint(std::string_view url, std::string_view protocol) {
@@ -52,6 +54,9 @@ bool is_mail(std::string_view text) {
   return at != text.npos && at <= 64 && text.size() <= 254 && fits(text.substr(0, at), ".!#$%&'*+/=?^_`{|}~-") && fits(text.substr(at + 1), ".-");
 }
 
+// The name of a channel that Subscribe makes says which address it has: one that somebody wrote or changed is told by it, on topics of anybody.
+std::string channel_name(std::string_view protocol, std::string_view endpoint) { return protocol == "email" ? kMailChannel : "sns-" + hex(sha256(fmt::format("{} {}", protocol, endpoint))).substr(0, 16); }
+
 struct Subscription {
   std::string arn, protocol, endpoint;
   std::string channel, recipient;  // of the topic
@@ -60,7 +65,7 @@ struct Subscription {
 
 class Sns {
  public:
-  Sns(const http::Query& form, const Call& call, kube::KubeApi& api, const std::string& space) : form_(form), call_(call), api_(api), space_(space) {}
+  Sns(const http::Query& form, const Call& call, kube::KubeApi& api, const std::string& space, KeptMessages& kept) : form_(form), call_(call), api_(api), space_(space), kept_(kept) {}
 
   // What is not of the operation is refused by its name: who asks for a filter must not be sent everything.
   Answer<void> only(std::initializer_list<std::string_view> known) const {
@@ -87,6 +92,9 @@ class Sns {
     auto there = find(name);
     if (there) return xml_element("TopicArn", arn);
     if (there.error().code != "NotFound") return std::unexpected(there.error());
+    const auto others = all();
+    if (!others) return std::unexpected(others.error());
+    if (std::ranges::count_if(*others, by_create) >= static_cast<std::ptrdiff_t>(kMostTopics)) return refuse("TopicLimitExceeded", fmt::format("CreateTopic makes {} topics at most; delete one, or make a NotificationTopic in namespace {} by kubectl", kMostTopics, space_), 403);
     Json notes = Json::object({{api::kTopicNameNote, name}});
     if (!display.empty()) notes.set(kDisplayNote, as_utf8(display));
     Json object = Json::object({{"apiVersion", api::kTopics.api_version()}, {"kind", api::kTopics.kind}, {"metadata", Json::object({{"name", object_name_of(name)}, {"namespace", space_}, {"annotations", std::move(notes)}})}, {"spec", Json::object({{"channels", Json::array()}})}});
@@ -150,13 +158,14 @@ class Sns {
   Answer<std::string> add_channel(Json& now, const std::string& protocol, const std::string& endpoint, bool& changed) const {
     Json* const topic = &now;
     const std::string name = sns_name(*topic);
-    for (const Subscription& one : subscriptions(*topic))
-      if (one.protocol == protocol && one.endpoint == endpoint) return xml_element("SubscriptionArn", one.arn);
+    const std::string channel = channel_name(protocol, endpoint);
+    for (const Subscription& one : subscriptions(*topic)) {
+      if (protocol == "email" ? one.protocol == protocol && one.endpoint == endpoint : one.own && one.channel == channel) return xml_element("SubscriptionArn", one.arn);
+      if (one.channel == channel && !one.own) return wrong(fmt::format("Endpoint: channel {} of NotificationTopic {} was changed and has another address; take it out of spec.channels, then subscribe", channel, kube::key_of(*topic).text()));
+    }
     Json channels = (*topic)["spec"]["channels"].is_array() ? (*topic)["spec"]["channels"] : Json::array();
-    std::string channel = kOwnChannel + hex(sha256(protocol + " " + endpoint)).substr(0, 16);
     bool room = true;
     if (protocol == "email") {
-      channel = std::string(kOwnChannel) + "mail";
       auto& list = channels.items();
       const auto there = std::find_if(list.begin(), list.end(), [&](const Json& one) { return one["name"].string() == channel; });
       if (there != list.end()) {
@@ -333,7 +342,7 @@ class Sns {
     std::vector<Subscription> out;
     for (const Json& channel : topic["spec"]["channels"].items()) {
       const std::string& name = channel["name"].string();
-      const bool own = name.starts_with(kOwnChannel) && topic["metadata"]["annotations"].has(api::kTopicNameNote);
+      bool own = name == kMailChannel && channel["email"].is_object();
       const auto add = [&](std::string protocol, std::string endpoint, const std::string& recipient) { out.push_back({subscription_arn(topic, name, recipient), std::move(protocol), std::move(endpoint), name, recipient, own}); };
       if (channel["email"].is_object()) {
         for (const Json& to : channel["email"]["to"].items()) add("email", to.string(), to.string());
@@ -344,6 +353,7 @@ class Sns {
       const auto scheme = url.find("://");
       const std::string host = scheme == url.npos ? "..." : url.substr(scheme + 3, url.find_first_of("/?#", scheme + 3) - scheme - 3);
       const std::string protocol = url.starts_with("http://") ? "http" : "https";
+      own = channel["sns"].is_object() && name == channel_name(protocol, url);
       add(protocol, own ? url : fmt::format("{}://{}/...", protocol, host), "");
     }
     return out;
@@ -406,7 +416,9 @@ class Sns {
     // One more would push out the oldest that still waits.
     for (const Json& one : topic["status"]["channels"].items())
       if (one["waiting"].integer() >= static_cast<std::int64_t>(api::kMostWaiting)) return refuse("ThrottlingException", fmt::format("{} messages of this topic wait for {} already: kubectl -n {} describe notificationtopic {}", one["waiting"].integer(), one["target"].string(), space_, kube::name_of(topic)));
-    const auto made = api_.create(api::kNotifications, api::published_notification(message, topic));
+    const Json object = api::published_notification(message, topic);
+    if (auto done = kept_.take(api_, space_, kube::name_of(topic), kube::print_json(object["spec"]).size()); !done) return done;
+    const auto made = api_.create(api::kNotifications, object);
     if (!made && made.error().code != Code::Exists) return std::unexpected(failed(made.error(), "publish"));
     return {};
   }
@@ -428,6 +440,7 @@ class Sns {
   const Call& call_;
   kube::KubeApi& api_;
   const std::string& space_;
+  KeptMessages& kept_;
 };
 
 using Work = std::function<Answer<std::string>(Sns&)>;
@@ -450,14 +463,53 @@ const std::map<std::string, Work, std::less<>>& works() {
 
 }  // namespace
 
+Answer<void> KeptMessages::take(kube::KubeApi& api, const std::string& space, const std::string& topic, std::size_t bytes) {
+  std::unique_lock lock(mutex_);
+  if (!looking_ && (!looked_ || clock_.monotonic() - *looked_ >= kLook)) {
+    looking_ = true;
+    taken_.clear();
+    lock.unlock();
+    std::map<std::string, std::size_t> found;
+    std::size_t sum = 0;
+    std::optional<Error> error;
+    for (kube::ListOptions options{.label_selector = {}, .field_selector = {}, .limit = 100, .continue_token = {}, .resource_version = {}};;) {
+      const auto some = api.list(api::kNotifications, space, options);
+      if (!some) {
+        error = some.error();
+        break;
+      }
+      for (const Json& one : some->items)
+        if (one["spec"]["event"]["type"].string() == "Message") {
+          const std::size_t size = kube::print_json(one["spec"]).size();
+          found[one["spec"]["topic"].string()] += size, sum += size;
+        }
+      options.continue_token = some->continue_token;
+      if (options.continue_token.empty() || sum > kMostKeptBytes) break;  // more than there is room for is enough to know
+    }
+    lock.lock();
+    looking_ = false;
+    if (error) return std::unexpected(aws_error(*error, "count the messages that are kept"));
+    for (const auto& [name, size] : taken_) found[name] += size;  // perhaps twice, until the next look
+    kept_ = std::move(found), looked_ = clock_.monotonic();
+  }
+  std::size_t sum = 0;
+  for (const auto& [name, size] : kept_) sum += size;
+  const auto of_topic = kept_.find(topic);
+  if (of_topic != kept_.end() && of_topic->second + bytes > kMostKeptBytesOfTopic) return refuse("ThrottlingException", fmt::format("the messages of this topic that are kept have {} MiB already; they go as they are delivered: kubectl -n {} describe notificationtopic {}", kMostKeptBytesOfTopic >> 20, space, topic));
+  if (sum + bytes > kMostKeptBytes) return refuse("ThrottlingException", fmt::format("the published messages that are kept have {} MiB already; they go as they are delivered: kubectl -n {} get notifications, notificationtopics", kMostKeptBytes >> 20, space));
+  kept_[topic] += bytes;
+  if (looking_) taken_[topic] += bytes;
+  return {};
+}
+
 std::string topic_arn(const Site& site, std::string_view name) { return fmt::format("arn:aws:sns:{}:{}:{}", site.region, site.account, name); }
 
 bool is_sns_action(std::string_view action) { return works().contains(action); }
 
-Answer<std::string> answer_sns(const std::string& action, const http::Query& form, const Call& call, kube::KubeApi& api, const std::string& space) {
+Answer<std::string> answer_sns(const std::string& action, const http::Query& form, const Call& call, kube::KubeApi& api, const std::string& space, KeptMessages& kept) {
   const auto found = works().find(action);
   if (found == works().end()) return refuse("UnknownOperationException", fmt::format("SNS: {} is not served here; topics, subscriptions and Publish are (docs/hyperpod-compatibility.md)", action.empty() ? "(no Action)" : cut(action, 128)));
-  Sns sns(form, call, api, space);
+  Sns sns(form, call, api, space, kept);
   return found->second(sns);
 }
 

@@ -73,6 +73,84 @@ TEST_F(SnsService, WhatAdministratorsMadeIsToldWithoutItsSecretsAndNotTakenAway)
   EXPECT_EQ(call("Subscribe", {{"TopicArn", "arn:aws:sns:fairlead-1:111122223333:theirs"}, {"Protocol", "https"}, {"Endpoint", "https://a/"}}).code, "NotFound");
 }
 
+TEST_F(SnsService, WhatSubscribeMadeIsKnownByItsNameOnTopicsOfAdministratorsToo) {
+  ASSERT_TRUE(site.api.create(api::kTopics, *kube::parse_json(R"({"metadata": {"name": "ops", "namespace": "fairlead-system"}, "spec": {"channels": [{"name": "chat", "webhook": {"url": "https://chat.example.com/secret/path"}}]}})")));
+  const std::string ops = "arn:aws:sns:fairlead-1:111122223333:ops";
+  const auto subscribe_to = [&](const std::string& endpoint) { return call("Subscribe", {{"TopicArn", ops}, {"Protocol", "https"}, {"Endpoint", endpoint}}); };
+  const auto first = subscribe_to("https://alarm.example.com/hook");
+  ASSERT_EQ(first.status, 200) << first.body;
+  EXPECT_EQ(subscribe_to("https://alarm.example.com/hook").text("SubscriptionArn"), first.text("SubscriptionArn"));
+  ASSERT_EQ(topic()["spec"]["channels"].items().size(), 2U);
+  EXPECT_THAT(call("ListSubscriptionsByTopic", {{"TopicArn", ops}}).body, AllOf(HasSubstr("<Endpoint>https://alarm.example.com/hook</Endpoint>"), HasSubstr("<Endpoint>https://chat.example.com/...</Endpoint>")));
+  // As an address that is told without its path looks like: it is another one.
+  EXPECT_NE(subscribe_to("https://chat.example.com/...").text("SubscriptionArn"), "");
+  EXPECT_EQ(topic()["spec"]["channels"].items().size(), 3U);
+  // Changed by hand: it is not what was subscribed to any more, and its address may be a secret.
+  Json changed = topic(), channels = changed["spec"]["channels"];
+  channels.items()[1].child("sns").set("url", "https://other.example.com/secret/path");
+  changed.child("spec").set("channels", channels);
+  ASSERT_TRUE(site.api.update(api::kTopics, changed));
+  EXPECT_THAT(call("ListSubscriptionsByTopic", {{"TopicArn", ops}}).body, Not(HasSubstr("secret")));
+  EXPECT_THAT(subscribe_to("https://alarm.example.com/hook").message, HasSubstr("was changed and has another address"));
+  EXPECT_THAT(call("Unsubscribe", {{"SubscriptionArn", first.text("SubscriptionArn")}}).message, HasSubstr("was not made by Subscribe"));
+  changed = topic(), channels.items()[1].child("sns").set("url", "https://alarm.example.com/hook");
+  changed.child("spec").set("channels", channels);
+  ASSERT_TRUE(site.api.update(api::kTopics, changed));
+  EXPECT_EQ(call("Unsubscribe", {{"SubscriptionArn", first.text("SubscriptionArn")}}).status, 200);
+  EXPECT_EQ(topic()["spec"]["channels"].items().size(), 2U);
+}
+
+TEST_F(SnsService, TopicsHaveAnEnd) {
+  ASSERT_TRUE(site.api.create(api::kTopics, *kube::parse_json(R"({"metadata": {"name": "ops", "namespace": "fairlead-system"}, "spec": {"channels": []}})")));  // does not count
+  for (std::size_t i = 0; i < kMostTopics; ++i) ASSERT_EQ(call("CreateTopic", {{"Name", fmt::format("t{}", i)}}).status, 200) << i;
+  const auto said = call("CreateTopic", {{"Name", "more"}});
+  EXPECT_EQ(said.code, "TopicLimitExceeded");
+  EXPECT_EQ(said.status, 403);
+  EXPECT_THAT(said.message, HasSubstr("delete one"));
+  EXPECT_EQ(call("CreateTopic", {{"Name", "t7"}}).status, 200);  // it is there
+  EXPECT_EQ(call("DeleteTopic", {{"TopicArn", "arn:aws:sns:fairlead-1:111122223333:t7"}}).status, 200);
+  EXPECT_EQ(call("CreateTopic", {{"Name", "more"}}).status, 200);
+}
+
+TEST_F(SnsService, MessagesThatAreKeptHaveAnEnd) {
+  call("CreateTopic", {{"Name", "Alarms"}});
+  subscribe("https", "https://alarm.example.com/");
+  const std::string large(256 << 10, 'a'), name = kube::name_of(topic());
+  const auto publish = [&](const std::string& text) { return call("Publish", {{"TopicArn", arn}, {"Message", text}}); };
+  // What a topic may take, told at once by who counts along.
+  for (int i = 0; i < 63; ++i) ASSERT_EQ(publish(large).status, 200) << i;
+  auto said = publish(large);
+  EXPECT_EQ(said.code, "Throttled") << said.body;
+  EXPECT_EQ(said.status, 429);
+  EXPECT_THAT(said.message, AllOf(HasSubstr("16 MiB"), HasSubstr("describe notificationtopic " + name)));
+  EXPECT_EQ(stored().size(), 63U);
+  EXPECT_EQ(publish("small").status, 200);
+  // Delivered and gone: seen at the next look.
+  for (const Json& one : stored()) ASSERT_TRUE(site.api.remove(api::kNotifications, kube::key_of(one), {}));
+  EXPECT_EQ(publish(large).code, "Throttled");
+  site.clock.advance(15s);
+  EXPECT_EQ(publish(large).status, 200);
+  // What all may take; events of clusters are none of it.
+  for (int i = 0; i < 70; ++i) {
+    const char* type = i < 6 ? "ClusterEvent" : "Message";
+    ASSERT_TRUE(site.api.create(api::kNotifications, Json::object({{"metadata", Json::object({{"name", fmt::format("n{}", i)}, {"namespace", "fairlead-system"}})}, {"spec", Json::object({{"topic", fmt::format("t{}", i)}, {"event", Json::object({{"type", type}, {"message", Json::object({{"text", std::string((1 << 20) - 12288, 'b')}})}})}})}})));
+  }
+  site.clock.advance(15s);
+  EXPECT_EQ(publish(large).status, 200);
+  said = publish(large);
+  EXPECT_EQ(said.code, "Throttled");
+  EXPECT_THAT(said.message, HasSubstr("64 MiB"));
+  // A batch tells of each; who cannot count keeps nothing.
+  EXPECT_THAT(call("PublishBatch", {{"TopicArn", arn}, {"PublishBatchRequestEntries.member.1.Id", "a"}, {"PublishBatchRequestEntries.member.1.Message", large}}).body, HasSubstr("<Failed><member><Id>a</Id>"));
+  Racing racing(site.api);
+  racing.unreadable = "notifications";
+  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, Operations(), site.clock, FrontOptions{.per_second = 0, .sns = [&](const std::string& action, const http::Query& form, const Call& asked) { return answer_sns(action, form, asked, racing, "fairlead-system", site.kept); }});
+  site.clock.advance(15s);
+  const auto before = stored().size();
+  EXPECT_GE(publish("m").status, 500);
+  EXPECT_EQ(stored().size(), before);
+}
+
 TEST_F(SnsService, MailNeedsTheSitesServer) {
   call("CreateTopic", {{"Name", "Alarms"}});
   EXPECT_THAT(call("Subscribe", {{"TopicArn", arn}, {"Protocol", "email"}, {"Endpoint", "ops@example.com"}}).message, AllOf(HasSubstr("email needs the site's mail server"), HasSubstr(kMailServer)));
@@ -97,7 +175,7 @@ TEST_F(SnsService, TheCouriersWritesDoNotGetInTheWay) {
     next.set("status", Json::object({{"observedGeneration", races}}));
     ASSERT_TRUE(site.api.update_status(api::kTopics, next));
   };
-  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, Operations(), site.clock, FrontOptions{.per_second = 0, .sns = [&](const std::string& action, const http::Query& form, const Call& asked) { return answer_sns(action, form, asked, racing, "fairlead-system"); }});
+  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, Operations(), site.clock, FrontOptions{.per_second = 0, .sns = [&](const std::string& action, const http::Query& form, const Call& asked) { return answer_sns(action, form, asked, racing, "fairlead-system", site.kept); }});
   const std::string made = subscribe("https", "https://alarm.example.com/");
   ASSERT_NE(made, "");
   EXPECT_LE(races, 0);

@@ -432,5 +432,23 @@ TEST(Deliveries, AreGivenUpAfterAWeekAndNeverForAChannelThatIsGone) {
   for (const auto& one : plan.letters) EXPECT_EQ(letter_status(read_letter(Json::object({{"spec", Json::object({{"event", event_json(one.event)}})}, {"status", letter_status(one)}})))["deliveries"], letter_status(one)["deliveries"]) << "comes back";
 }
 
+TEST(Deliveries, OfLargeMessagesThatAreOverTheOldestGo) {
+  const Instant now = *parse_time("2026-03-14T00:00:00Z");
+  const Topic topic = read_topic(kube::parse_yaml("{metadata: {name: t}, spec: {channels: [{name: hook, webhook: {url: \"https://h/x\"}}]}}")->at(0));
+  const auto letter = [&](int hours, EventType type, Delivery::State state) {
+    Event event{.id = event_id("u", "h", hours, "", ""), .type = type, .time = now, .space = "lab", .message = Json::object({{"text", std::string(200 << 10, 'a')}})};
+    Letter out{.key = {"lab", fmt::format("n{}", hours)}, .uid = fmt::format("u{}", hours), .made = now - std::chrono::hours(hours), .event = event, .deliveries = {{.target = "hook", .state = state, .attempts = 1, .since = now}}};
+    const Letter read = read_letter(Json::object({{"metadata", Json::object({{"name", out.key.name}, {"namespace", "lab"}, {"uid", out.uid}, {"creationTimestamp", print_time(out.made)}})}, {"spec", Json::object({{"topic", "t"}, {"event", event_json(event)}})}, {"status", letter_status(out)}}));
+    EXPECT_EQ(read.bytes, type == EventType::Message ? 200U << 10 : 0U);
+    return read;
+  };
+  using State = Delivery::State;
+  const auto plan = plan_delivery(topic, {letter(6, EventType::Test, State::Delivered), letter(5, EventType::Message, State::Waiting), letter(4, EventType::Message, State::Delivered), letter(3, EventType::Message, State::Delivered), letter(2, EventType::Message, State::Delivered)}, {}, Json(), now);
+  std::vector<std::string> gone;
+  for (const Removal& one : plan.removals) gone.push_back(one.key.name);
+  EXPECT_EQ(gone, (std::vector<std::string>{"n4", "n3"}));  // 400 KiB are left, of them what waits
+  EXPECT_THAT(plan.sends, SizeIs(1));
+}
+
 }  // namespace
 }  // namespace fairlead::notify

@@ -131,6 +131,13 @@ class Planner {
     for (const bool finished : {true, false})
       for (std::size_t i = 0; i < plan_.letters.size() && left > kKept; ++i)
         if (!gone.contains(i) && over(plan_.letters[i]) == finished) remove(i, "there are too many");
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < plan_.letters.size(); ++i) bytes += gone.contains(i) ? 0 : plan_.letters[i].bytes;
+    for (std::size_t i = 0; i < plan_.letters.size() && bytes > kKeptBytes; ++i) {
+      if (gone.contains(i) || !over(plan_.letters[i]) || plan_.letters[i].bytes == 0) continue;
+      bytes -= plan_.letters[i].bytes;
+      remove(i, "it is over and large");
+    }
     std::erase_if(plan_.sends, [&](const Send& send) { return gone.contains(send.letter); });
     if (!plan_.letters.empty() && !plan_.look_again) plan_.look_again = std::chrono::hours(1);
   }
@@ -179,6 +186,8 @@ Letter read_letter(const Json& notification) {
   auto event = read_event(notification["spec"]["event"]);
   if (event) out.event = std::move(*event);
   else out.problem = event.error().message;
+  for (const char* part : {"text", "subject"}) out.bytes += out.event.message[part].string().size();
+  for (const char* part : {"attributes", "texts"}) out.bytes += out.event.message.has(part) ? kube::print_json(out.event.message[part]).size() : 0;
   // A hand that made one with an old time would have it given up at once; without a time it would be.
   if (out.made == Instant{}) out.made = out.event.time;
   for (const Json& one : notification["status"]["deliveries"].items()) {

@@ -33,6 +33,7 @@ struct Letter {
   Event event;
   std::string problem;               // the event cannot be read: nobody made it that way but a hand
   std::vector<Delivery> deliveries;  // empty: just made
+  std::size_t bytes = 0;             // of a published message
 };
 Letter read_letter(const kube::Json& notification);
 kube::Json letter_status(const Letter& letter);  // {state: Waiting|Delivered|GaveUp|..., deliveries: [...]}
@@ -41,6 +42,7 @@ kube::Json letter_status(const Letter& letter);  // {state: Waiting|Delivered|Ga
 std::chrono::nanoseconds retry_after(int attempts, double chance);
 
 inline constexpr std::size_t kKept = 200;            // Notifications of a topic; beyond it the oldest go, those that are delivered first
+inline constexpr std::size_t kKeptBytes = 512 << 10;  // of published messages of a topic; beyond it the oldest of those that are over go
 inline constexpr auto kPatience = std::chrono::hours(24 * 7);  // then a delivery is given up, and one that is over is forgotten
 
 struct Send {
