@@ -375,7 +375,7 @@ kube::PodLog make_agent_log(const Registry& registry, HandlerOptions options) {
       return body.size() < 4096;
     });
     const Status said = status_from_agent((*reader)->status(), body);
-    return fail(said.code == 404 ? Code::NotFound : said.code == 400 ? Code::Invalid : Code::Unavailable, said.message);
+    return fail(said.code == 404 ? Code::NotFound : said.code == 400 ? Code::Invalid : Code::Internal, said.message);
   };
 }
 

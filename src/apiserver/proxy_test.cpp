@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
+
 #include "apiserver/api_test_kit.h"
 #include "http/test_site.h"
 
@@ -87,11 +89,13 @@ class ProxyFixture : public testing::Test {
     ASSERT_EQ(api->ask("PATCH", "/api/v1/nodes/w0/status", status, {{"Content-Type", "application/merge-patch+json"}}).status, 200);
   }
 
+  std::atomic<bool> broken = false;  // it cannot open a log
   // The agent: /containerLogs, /exec and /attach by what the query asks.
   void agent(http::Request request, std::shared_ptr<http::Exchange> exchange) {
     notes.add(fmt::format("{} by {}", request.target.path, request.peer.common_name));
     const http::Query& query = request.target.query;
     if (request.target.segments.at(0) == "containerLogs") {
+      if (broken) return exchange->respond({.status = 500, .body = "failed to open log file\n"});
       if (http::find(query, "previous") == "true") return exchange->respond({.status = 400, .body = "previous terminated container \"c\" in pod \"p\" not found\n"});
       if (http::find(query, "follow") != "true") return exchange->respond({.body = fmt::format("tail {}\n", http::find(query, "tailLines"))});
       auto stream = exchange->stream(200, {{"Content-Type", "text/plain"}});
@@ -314,6 +318,9 @@ TEST_F(ProxyFixture, LogsInProcessAreHandedOnUntilTheirEndOrWhoeverAsksHasEnough
   EXPECT_EQ(text, "tail \n");
   EXPECT_EQ(log(object, {.container = "c", .previous = true, .since = {}}, 10s, take).error(), (Error{Code::Invalid, "previous terminated container \"c\" in pod \"p\" not found"}));
   EXPECT_EQ(log(object, {.container = "none", .previous = false, .since = {}}, 10s, take).error().code, Code::Invalid);
+  // It answers: that says nothing of others.
+  broken = true;
+  EXPECT_EQ(log(object, {.container = "c", .previous = false, .since = {}}, 10s, take).error(), (Error{Code::Internal, "failed to open log file"}));
   agent_server.reset();
   EXPECT_EQ(log(object, {.container = "c", .previous = false, .since = {}}, 10s, take).error().code, Code::Unavailable);
 }

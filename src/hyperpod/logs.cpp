@@ -20,6 +20,7 @@ constexpr std::size_t kStreamsOfPage = 100;        // that are read for one page
 constexpr auto kPatience = std::chrono::seconds(15);   // after which a page begins no further stream
 constexpr auto kEnd = std::chrono::seconds(30);        // after which a page that may not end earlier is given up
 constexpr auto kReadLimit = std::chrono::seconds(10);  // of one log
+constexpr std::size_t kMark = 8;                   // hex digits by which a token names a stream
 constexpr std::string_view kGroupBegin = "/aws/sagemaker/Clusters/";
 
 std::unexpected<AwsError> wrong(std::string why) { return refuse("InvalidParameterException", std::move(why)); }
@@ -117,6 +118,7 @@ class Reader {
   // Lines from `since` on (some before it may come, too), each once and in order, until `take` wants no more.
   Result<void> scan(const LogStream& stream, Instant since, const LogLines::Take& take) {
     LogLines lines;
+    lost_ = false;
     for (const LogSegment& segment : stream.segments) {
       if (segment.to && *segment.to < since) continue;
       if (segment.pod.is_null()) {
@@ -129,18 +131,25 @@ class Reader {
       if (!from_.log) return fail(Code::Unavailable, "logs cannot be read here");
       kube::PodLogQuery query = segment.query;
       if (since > segment.from) query.since = std::chrono::floor<std::chrono::seconds>(since);
-      bool more = true;
-      auto done = from_.log(segment.pod, query, std::chrono::duration_cast<std::chrono::milliseconds>(kReadLimit), [&](std::string_view piece) { return more = lines.add(piece, take); });
-      // Gone since it was listed, or not begun: there are no lines.
-      if (!done && done.error().code != Code::NotFound && done.error().code != Code::Invalid) {
+      bool more = true, answered = false;
+      auto done = from_.log(segment.pod, query, std::chrono::duration_cast<std::chrono::milliseconds>(kReadLimit), [&](std::string_view piece) { return answered = true, more = lines.add(piece, take); });
+      const bool gone = !done && (done.error().code == Code::NotFound || done.error().code == Code::Invalid);
+      if (!done && !gone) {
         std::string why = fmt::format("the log of pod {} on node {} cannot be read now: {}", kube::key_of(segment.pod).text(), node, done.error().message);
-        unreachable_[node] = why;
+        // A log that is too long, or one that this container cannot give, says nothing of the others of its node.
+        if (done.error().code == Code::Unavailable && !answered) unreachable_[node] = why;
         return fail(Code::Unavailable, std::move(why));
       }
       if (!more || !lines.end(take)) return {};
+      // It had begun, so it had a log.
+      if (gone) {
+        lost_ = true;
+        if (!lines.give(segment.from, fmt::format("[fairlead] the log of pod {}, container {}{}, is not there any more: {}", kube::key_of(segment.pod).text(), query.container, query.previous ? " (its run before)" : "", as_utf8(done.error().message)), take)) return {};
+      }
     }
     return {};
   }
+  bool lost() const { return lost_; }  // of what the last scan() read something is gone for good
   bool late(std::chrono::seconds after = kPatience) const { return from_.clock.monotonic() - begun_ > after; }
   static AwsError failed(const Error& error, const char* doing) {
     AwsError out = aws_error(error, doing);
@@ -151,6 +160,7 @@ class Reader {
  private:
   const LogSources& from_;
   const std::chrono::nanoseconds begun_;
+  bool lost_ = false;
   std::map<std::string, std::string> unreachable_;  // nodes that did not answer, and why: nobody waits for them twice in one call
 };
 
@@ -296,21 +306,26 @@ Answer<Json> get_events(const Json& input, const Call& call, const LogSources& f
   return Json::object({{"events", std::move(events)}, {"nextForwardToken", token('f', last)}, {"nextBackwardToken", token('b', first)}});
 }
 
-// Where FilterLogEvents goes on: with streams from `first` to `last` (empty: as many as a page takes), after this line of them.
+// Where FilterLogEvents goes on: with streams from `first` to `last` (empty: as many as a page takes), after this line of them, without those of which a page has told that they cannot be read.
 struct Going {
   std::string first, last;
   std::optional<std::pair<LogPlace, std::string>> after;
+  std::set<std::string> told;  // marks of streams
 };
+std::string mark_of(const std::string& stream) { return hex(sha256(stream)).substr(0, kMark); }
 std::string write_going(const Going& going, const std::string& question) {
-  return base64(kube::print_json(Json::array({Json(question), Json(going.first), Json(going.last), Json(going.after ? write_place(going.after->first) : ""), Json(going.after ? going.after->second : "")})));
+  std::string marks;
+  for (const std::string& mark : going.told) marks += mark;
+  return base64(kube::print_json(Json::array({Json(question), Json(going.first), Json(going.last), Json(going.after ? write_place(going.after->first) : ""), Json(going.after ? going.after->second : ""), Json(marks)})));
 }
 std::optional<Going> read_going(const std::string& token, const std::string& question) {
   const auto text = parse_base64(token);
   const auto json = text ? kube::parse_json(*text, {.depth_limit = 4}) : Result<Json>(fail(Code::Invalid, ""));
-  if (!json || json->items().size() != 5 || json->items()[0].string() != question) return std::nullopt;
+  if (!json || json->items().size() != 6 || json->items()[0].string() != question) return std::nullopt;
   for (const Json& part : json->items())
     if (!part.is_string()) return std::nullopt;
-  Going out{json->items()[1].string(), json->items()[2].string(), {}};
+  Going out{json->items()[1].string(), json->items()[2].string(), {}, {}};
+  for (std::string_view marks = json->items()[5].string(); !marks.empty(); marks.remove_prefix(std::min(marks.size(), kMark))) out.told.emplace(marks.substr(0, kMark));
   if (const std::string& place = json->items()[3].string(); !place.empty()) {
     const auto read = read_place(place);
     if (!read) return std::nullopt;
@@ -359,18 +374,19 @@ Answer<Json> filter_events(const Json& input, const Call& call, const LogSources
 
   // The earliest lines of all of them: a line that comes when there is no room takes the place of the latest.
   using Key = std::tuple<Instant, std::string, int>;
-  std::map<Key, std::string> page;
+  std::map<Key, std::string> page, notices;  // `notices`: of streams that cannot be read; they are of the page, and no line pushes them out
   std::size_t bytes = 0, read = 0, unread = 0;
   bool more = false;
   std::string why, last_read;
   Json searched = Json::array();
-  const auto put = [&](Key key, std::string text) {
+  const auto put = [&](std::map<Key, std::string>& where, Key key, std::string text) {
     bytes += text.size() + 26;
-    page.emplace(std::move(key), std::move(text));
-    while (page.size() > *most || (bytes > kMostBytes && page.size() > 1)) {
-      const auto latest = std::prev(page.end());
+    where.emplace(std::move(key), std::move(text));
+    while (page.size() + notices.size() > *most || (bytes > kMostBytes && page.size() + notices.size() > 1)) {
+      auto& full = page.empty() ? notices : page;
+      const auto latest = std::prev(full.end());
       bytes -= latest->second.size() + 26;
-      page.erase(latest);
+      full.erase(latest);
       more = true;
     }
   };
@@ -384,19 +400,26 @@ Answer<Json> filter_events(const Json& input, const Call& call, const LogSources
       if (line.place.time > window->until) return false;
       Key key{line.place.time, stream->name, line.place.nth};
       if (going.after && key <= Key{going.after->first.time, going.after->second, going.after->first.nth}) return true;
-      if (more && key > page.rbegin()->first) return false;
-      if (pattern->matches(line.text)) put(std::move(key), std::move(line.text));
+      if (more && (page.empty() || key > page.rbegin()->first)) return false;
+      if (pattern->matches(line.text)) put(page, std::move(key), std::move(line.text));
       return true;
     });
+    if (!done || reader.lost()) searched.push(Json::object({{"logStreamName", stream->name}, {"searchedCompletely", false}}));
     if (!done) {
       ++unread, why = done.error().message;
-      searched.push(Json::object({{"logStreamName", stream->name}, {"searchedCompletely", false}}));
+      if (going.told.contains(mark_of(stream->name))) continue;
+      // A pattern leaves no place to tell of it, and a page that goes on would pass what this stream had: the same is asked for again.
+      if (going.after || !pattern->all.empty() || !pattern->any.empty() || !pattern->none.empty()) return away(fmt::format("{}. Ask the same again, or leave {} out by logStreamNames or logStreamNamePrefix", why, stream->name));
       // Told among the lines, once for a walk: who reads a hundred machines is not to lose the others by one.
-      if (pattern->all.empty() && pattern->any.empty() && pattern->none.empty() && !going.after) put({std::max(window->from, stream->segments.front().from), stream->name, -1}, "[fairlead] " + why);
+      put(notices, {std::max(window->from, stream->segments.front().from), stream->name, -1}, "[fairlead] " + why);
     }
   }
   if (read > 0 && unread == read) return away(why);
 
+  std::set<std::string> told = going.told;
+  for (const auto& [key, text] : notices) told.insert(mark_of(std::get<1>(key)));
+  if (!page.empty()) going.after = {LogPlace{std::get<0>(page.rbegin()->first), std::get<2>(page.rbegin()->first)}, std::get<1>(page.rbegin()->first)};
+  for (auto& [key, text] : notices) page.emplace(key, std::move(text));
   Json events = Json::array();
   for (const auto& [key, text] : page) {
     const auto& [time, stream, nth] = key;
@@ -405,10 +428,9 @@ Answer<Json> filter_events(const Json& input, const Call& call, const LogSources
   }
   Json out = Json::object({{"events", std::move(events)}, {"searchedLogStreams", std::move(searched)}});
   if (more) {
-    const auto& [time, stream, nth] = page.rbegin()->first;
-    out.set("nextToken", write_going({.first = going.first, .last = going.last.empty() ? last_read : going.last, .after = {{{time, nth}, stream}}}, question));
+    out.set("nextToken", write_going({.first = going.first, .last = going.last.empty() ? last_read : going.last, .after = going.after, .told = std::move(told)}, question));
   } else if (const std::string& end = going.last.empty() ? last_read : going.last; !chosen.empty() && chosen.back()->name > end) {
-    out.set("nextToken", write_going({.first = end + '\x01', .last = {}, .after = {}}, question));
+    out.set("nextToken", write_going({.first = end + '\x01', .last = {}, .after = {}, .told = {}}, question));
   }
   return out;
 }

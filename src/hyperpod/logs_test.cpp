@@ -12,6 +12,7 @@
 namespace fairlead::hyperpod {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -86,6 +87,8 @@ struct Logs : testing::Test {
   Credentials root = site.user("root", {everything});
   std::map<std::string, std::string> printed;  // by POD/CONTAINER, "/previous" behind it
   std::set<std::string> broken;                // nodes that do not answer
+  std::map<std::string, Code> failing;         // by POD/CONTAINER: what is said of this log
+  std::set<std::string> endless;               // POD/CONTAINER whose log is not read to its end in time
   std::vector<std::string> asked;
   Json made, instance;
   std::string group;
@@ -94,6 +97,7 @@ struct Logs : testing::Test {
     site.logs = [this](const Json& pod, const kube::PodLogQuery& query, std::chrono::milliseconds, const std::function<bool(std::string_view)>& take) -> Result<void> {
       asked.push_back(kube::name_of(pod) + "/" + query.container);
       if (broken.contains(pod["spec"]["nodeName"].string())) return fail(Code::Unavailable, "no route to host");
+      if (const auto code = failing.find(asked.back()); code != failing.end()) return fail(code->second, "said the node");
       const auto found = printed.find(kube::name_of(pod) + "/" + query.container + (query.previous ? "/previous" : ""));
       if (found == printed.end()) return fail(Code::Invalid, "container is waiting to start");
       for (const std::string& line : split(found->second, '\n')) {
@@ -102,6 +106,7 @@ struct Logs : testing::Test {
         if (query.since && time && *time < *query.since) continue;
         if (!take(line + "\n")) return {};
       }
+      if (endless.contains(asked.back())) return fail(Code::Unavailable, "its log was not read to its end in time");
       return {};
     };
     made = *site.api.create(api::kClusters, Json::object({{"metadata", Json::object({{"name", "ml"}, {"generation", 1}})}, {"spec", *kube::parse_json(R"({"clusterName": "ml", "instanceGroups": []})")}}));
@@ -359,13 +364,107 @@ TEST_F(Logs, ANodeThatDoesNotAnswerIsToldAndHidesNoOther) {
   EXPECT_THAT(messages(said).front(), HasSubstr("[fairlead] the log of pod cluster-ml/i-0123456789abcdef0-on-create on node m0 cannot be read now: no route to host"));
   EXPECT_EQ(said.json["searchedLogStreams"].items()[0]["logStreamName"].string(), stream);
   EXPECT_FALSE(said.json["searchedLogStreams"].items()[0]["searchedCompletely"].boolean(true));
-  EXPECT_EQ(messages(ask("FilterLogEvents", of_group(Json::object({{"filterPattern", "cpu"}})))).size(), 10U);
+  // A pattern has no line to tell it by.
+  EXPECT_THAT(ask("FilterLogEvents", of_group(Json::object({{"filterPattern", "cpu"}}))).message, AllOf(HasSubstr("no route to host. Ask the same again, or leave " + stream + " out by logStreamNames")));
+  EXPECT_EQ(ask("FilterLogEvents", of_group(Json::object({{"filterPattern", "cpu"}}))).code, "ServiceUnavailableException");
+  EXPECT_EQ(messages(ask("FilterLogEvents", of_group(Json::object({{"filterPattern", "cpu"}, {"logStreamNamePrefix", "LifecycleConfig/cpu"}})))).size(), 10U);
   // Asked for alone it is no empty log.
   EXPECT_EQ(ask("FilterLogEvents", of_group(Json::object({{"logStreamNames", Json::array({Json(stream)})}}))).code, "ServiceUnavailableException");
   said = ask("GetLogEvents", of_group(Json::object({{"logStreamName", stream}})));
   EXPECT_EQ(said.code, "ServiceUnavailableException");
   EXPECT_EQ(said.status, 503);
   EXPECT_THAT(said.message, HasSubstr("no route to host"));
+}
+
+TEST_F(Logs, AWalkLosesNoLineOfANodeThatIsAwayForAWhile) {
+  const Json second = add_instance("i-0123456789abcdef2", "cpu");
+  script(instance, "-on-create", "2026-11-25T10:00:00Z");
+  script(second, "-on-create", "2026-11-25T10:00:05Z", "", "m1");
+  printed["i-0123456789abcdef0-on-create/lifecycle"] = ten();
+  printed["i-0123456789abcdef2-on-create/lifecycle"] = ten(5, "cpu");
+  auto said = ask("FilterLogEvents", of_group(Json::object({{"limit", 4}})));
+  Json more = Json::object({{"limit", 4}, {"nextToken", said.json["nextToken"]}});
+  broken.insert("m0");
+  said = ask("FilterLogEvents", of_group(more));
+  EXPECT_EQ(said.code, "ServiceUnavailableException") << said.body;
+  broken.clear();
+  EXPECT_THAT(messages(ask("FilterLogEvents", of_group(more))), ElementsAre("line 4", "cpu 5", "line 5", "cpu 6"));
+}
+
+TEST_F(Logs, WhatCannotBeReadIsToldOnAFullPageToo) {
+  const Json second = add_instance("i-0123456789abcdef2", "cpu"), third = add_instance("i-0123456789abcdef3", "net");
+  script(second, "-on-create", "2026-11-25T10:00:00Z", "", "m1");
+  script(instance, "-on-create", "2026-11-25T10:01:00Z");  // later than all that the page has
+  script(third, "-on-create", "2026-11-25T10:01:00Z", "", "m2");
+  printed["i-0123456789abcdef2-on-create/lifecycle"] = ten(0, "cpu");
+  printed["i-0123456789abcdef3-on-create/lifecycle"] = "2026-11-25T10:02:00Z net\n";
+  broken.insert("m0");
+  auto said = ask("FilterLogEvents", of_group(Json::object({{"limit", 4}})));
+  EXPECT_THAT(messages(said), ElementsAre("cpu 0", "cpu 1", "cpu 2", HasSubstr("[fairlead] the log of pod cluster-ml/i-0123456789abcdef0-on-create")));
+  // It was told: the others go on, all of them.
+  std::vector<std::string> rest;
+  for (int pages = 0; pages < 5 && said.json.has("nextToken"); ++pages) {
+    said = ask("FilterLogEvents", of_group(Json::object({{"limit", 4}, {"nextToken", said.json["nextToken"]}})));
+    ASSERT_EQ(said.status, 200) << said.body;
+    EXPECT_FALSE(said.json["searchedLogStreams"].items()[0]["searchedCompletely"].boolean(true));
+    for (std::string& one : messages(said)) rest.push_back(std::move(one));
+  }
+  EXPECT_THAT(rest, ElementsAre("cpu 3", "cpu 4", "cpu 5", "cpu 6", "cpu 7", "cpu 8", "cpu 9", "net"));
+  // More of them than a page has room for, one after the other.
+  broken.insert("m2");
+  rest.clear();
+  Json more = Json::object({{"limit", 1}});
+  for (int pages = 0; pages < 20; ++pages) {
+    said = ask("FilterLogEvents", of_group(more));
+    ASSERT_EQ(said.status, 200) << said.body;
+    ASSERT_EQ(messages(said).size(), 1U);
+    rest.push_back(messages(said)[0]);
+    if (!said.json.has("nextToken")) break;
+    more.set("nextToken", said.json["nextToken"]);
+  }
+  ASSERT_EQ(rest.size(), 12U);
+  EXPECT_THAT(rest[0], HasSubstr("abcdef0-on-create on node m0"));
+  EXPECT_THAT(rest[1], HasSubstr("abcdef3-on-create on node m2"));
+  EXPECT_EQ(rest[2], "cpu 0");
+  EXPECT_EQ(rest[11], "cpu 9");
+}
+
+TEST_F(Logs, OneLogThatCannotBeReadHidesNoOtherOfItsNode) {
+  const Json second = add_instance("i-0123456789abcdef2", "cpu");
+  script(instance, "-on-create", "2026-11-25T10:00:00Z");
+  script(second, "-on-create", "2026-11-25T10:00:00Z");  // on the same node, read first
+  printed["i-0123456789abcdef0-on-create/lifecycle"] = ten();
+  printed["i-0123456789abcdef2-on-create/lifecycle"] = "2026-11-25T10:00:00Z much\n";
+  const std::string first = "i-0123456789abcdef2-on-create/lifecycle";
+  for (const Code code : {Code::Internal, Code::Forbidden, Code::Exhausted}) {
+    failing[first] = code;
+    const auto said = ask("FilterLogEvents", of_group());
+    EXPECT_EQ(messages(said).size(), 11U) << said.body;
+    EXPECT_EQ(said.json["searchedLogStreams"].items().size(), 1U);
+  }
+  failing.clear();
+  endless.insert(first);
+  EXPECT_THAT(messages(ask("FilterLogEvents", of_group())), AllOf(testing::Contains("line 9"), testing::Contains("much"), testing::Contains(HasSubstr("not read to its end in time"))));
+  // Who cannot be reached is not waited for again.
+  endless.clear(), broken.insert("m0"), asked.clear();
+  EXPECT_EQ(ask("FilterLogEvents", of_group()).code, "ServiceUnavailableException");
+  EXPECT_EQ(asked.size(), 1U);
+}
+
+TEST_F(Logs, ALogThatIsNotThereAnyMoreIsNoEmptyLog) {
+  ASSERT_TRUE(site.api.create(kube::resources::pods, *kube::parse_json(R"({"metadata": {"name": "w-0", "namespace": "cluster-ml", "labels": {"fairlead.dev/slurm-cluster": "ml", "fairlead.dev/slurm-role": "worker"}}, "spec": {"nodeName": "m0", "containers": [{"name": "slurmd"}]},
+    "status": {"containerStatuses": [{"name": "slurmd", "state": {"running": {"startedAt": "2026-11-25T10:01:00Z"}}, "lastState": {"terminated": {"startedAt": "2026-11-25T10:00:00Z", "finishedAt": "2026-11-25T10:00:50Z"}}}]}})")));
+  printed["w-0/slurmd"] = "2026-11-25T10:01:00.5Z again\n";
+  const std::string gone = "[fairlead] the log of pod cluster-ml/w-0, container slurmd (its run before), is not there any more: container is waiting to start";
+  auto said = ask("GetLogEvents", of_group(Json::object({{"logStreamName", "Slurm/w-0/slurmd"}, {"startFromHead", true}})));
+  EXPECT_THAT(messages(said), ElementsAre(gone, "again"));
+  EXPECT_THAT(messages(ask("GetLogEvents", of_group(Json::object({{"logStreamName", "Slurm/w-0/slurmd"}, {"nextToken", said.json["nextForwardToken"]}})))), IsEmpty());
+  said = ask("FilterLogEvents", of_group());
+  EXPECT_THAT(messages(said), ElementsAre(gone, "again"));
+  EXPECT_FALSE(said.json["searchedLogStreams"].items()[0]["searchedCompletely"].boolean(true));
+  EXPECT_THAT(messages(ask("FilterLogEvents", of_group(Json::object({{"startTime", 1795600860000}})))), ElementsAre("again"));
+  failing["w-0/slurmd"] = Code::NotFound;  // since it was listed
+  EXPECT_THAT(messages(ask("GetLogEvents", of_group(Json::object({{"logStreamName", "Slurm/w-0/slurmd"}})))), ElementsAre(HasSubstr("(its run before), is not there any more: said the node"), HasSubstr("container slurmd, is not there any more: said the node")));
 }
 
 TEST_F(Logs, OfWhatIsGoneIsToldWhatWasKept) {

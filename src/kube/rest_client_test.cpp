@@ -355,6 +355,11 @@ TEST(RestApi, LogsAreAskedForWithTheirTimesAndHandedOn) {
   EXPECT_EQ(world.last_line(), "GET /api/v1/namespaces/n/pods/p/log?container=c&previous=true&timestamps=true");
   ASSERT_TRUE(log(of, {.container = "c", .previous = false, .since = SystemClock{}.now() - 1h}, 20s, take));
   EXPECT_THAT(world.last_line(), testing::MatchesRegex("GET .*/log\\?container=c&timestamps=true&sinceSeconds=37[0-9][0-9]"));  // with room for clocks that differ
+  // A kubelet that cannot be reached, and one that cannot give this log.
+  for (const auto& [said, code] : std::initializer_list<std::pair<const char*, Code>>{{"Get \"https://10.0.0.9:10250/containerLogs/n/p/c\": dial tcp 10.0.0.9:10250: connect: no route to host", Code::Unavailable}, {"failed to open log file", Code::Internal}}) {
+    World failing(always(500, status_body(500, "InternalError", said)));
+    EXPECT_EQ(pod_log_of(std::shared_ptr<RestApi>(&failing.api(), [](RestApi*) {}))(of, {.container = "c", .previous = false, .since = {}}, 20s, take).error().code, code) << said;
+  }
 }
 
 // Answers 401 until the bearer token is `good`.
