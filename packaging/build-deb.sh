@@ -160,6 +160,7 @@ cp -r "$root"/images/{build.sh,recipe.py,busybox,mariadb,slurm} "$work/fairlead/
 find "$work/fairlead/usr/lib/fairlead/images" -name __pycache__ -prune -exec rm -rf {} +
 cp -r "$root/examples" "$work/fairlead/usr/share/doc/fairlead/examples"
 find "$work/fairlead/usr/share/doc/fairlead/examples" -type f -exec chmod 0644 {} +
+chmod 0755 "$work"/fairlead/usr/share/doc/fairlead/examples/root-key/*  # programs, to be named as they are
 readme fairlead "$root/README.md"
 man fairlead fairlead 1
 chmod 0755 "$work"/fairlead/usr/lib/fairlead/images/slurm/files/nvidia-smi
