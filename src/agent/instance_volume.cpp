@@ -77,6 +77,7 @@ Result<bool> is_attached(const std::string& image) {
   if (::stat(image.c_str(), &about) != 0) return errno == ENOENT ? Result<bool>(false) : fail_errno(errno, "look at " + image);
   auto devices = list_dir("/sys/block");
   if (!devices) return std::unexpected(std::move(devices.error()));
+  if (devices->empty()) return fail(Code::Unavailable, "no block device is seen here, so whether the file is in use cannot be known: mount sysfs at /sys");
   const std::string_view own_name = std::string_view(image).substr(image.rfind('/') + 1);
   for (const std::string& device : *devices) {
     if (!device.starts_with("loop")) continue;
