@@ -260,14 +260,11 @@ VolumePlan plan_volume(const std::optional<api::VolumeOrder>& order, const Volum
   if (seen.foreign) return {.steps = {}, .litter = {}, .refused = foreign};
   if (seen.occupied) return {.steps = {}, .litter = {}, .refused = occupied};
   out.litter = seen.litter;
-  bool mounted = !seen.mounted.empty();
-  if (mounted && seen.mounted != order->instance) {
-    out.steps.push_back({Step::Unmount, seen.mounted, 0});
-    mounted = false;
-  }
-  // Who comes next has this machine: whoever had it before has left, with what he had.
-  for (const auto& image : seen.images)
-    if (image.instance != order->instance) out.steps.push_back({Step::Delete, image.instance, 0});
+  // An order may be of yesterday (a Node that somebody put back): what another instance has goes by a release that names it, and by nothing else.
+  const auto other = std::find_if(seen.images.begin(), seen.images.end(), [&](const auto& image) { return image.instance != order->instance; });
+  if (other != seen.images.end()) out.refused = fmt::format("the volume of instance {} is there: it is deleted when it is released", other->instance);
+  const bool mounted = seen.mounted == order->instance;
+  if (other != seen.images.end() && (own == seen.images.end() || (!mounted && !seen.mounted.empty()))) return out;
   if (own == seen.images.end()) out.steps.push_back({Step::Make, order->instance, order->gib});
   if (!mounted) out.steps.push_back({Step::Mount, order->instance, 0});
   if (own != seen.images.end() && own->gib < order->gib) out.steps.push_back({Step::Grow, order->instance, order->gib});

@@ -60,7 +60,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"grows", order(a, 20), {.images = {{a, 10}}, .mounted = a}, {{Step::Grow, a, 20}}},
                     Case{"grows_after_a_death", order(a, 20), {.images = {{a, 0}}}, {{Step::Mount, a, 0}, {Step::Grow, a, 20}}},
                     Case{"never_shrinks", order(a, 5), {.images = {{a, 10}}, .mounted = a}, {}},
-                    Case{"another_instance", order(b, 5), {.images = {{a, 10}}, .mounted = a}, {{Step::Unmount, a, 0}, {Step::Delete, a, 0}, {Step::Make, b, 5}, {Step::Mount, b, 0}}},
+                    Case{"another_instance", order(b, 5), {.images = {{a, 10}}, .mounted = a}, {}, "the volume of instance i-0123456789abcdef0 is there: it is deleted when it is released"},
+                    Case{"another_instance_after_a_reboot", order(b, 5), {.images = {{a, 10}}}, {}, "is there: it is deleted when it is released"},
+                    Case{"both_and_the_other_is_mounted", order(b, 5), {.images = {{a, 10}, {b, 5}}, .mounted = a}, {}, "is there: it is deleted when it is released"},
+                    Case{"both_after_a_reboot", order(b, 5), {.images = {{a, 10}, {b, 5}}}, {{Step::Mount, b, 0}}, "is there: it is deleted when it is released"},
                     Case{"released", release(a), {.images = {{a, 10}}, .mounted = a}, {{Step::Unmount, a, 0}, {Step::Delete, a, 0}}},
                     Case{"released_and_gone", release(a), {}, {}},
                     Case{"files_are_not_hidden", order(a, 10), {.occupied = true}, {}, "there are files in /opt/sagemaker"},
@@ -159,7 +162,12 @@ TEST_F(RealVolume, LivesAsLongAsItsInstance) {
   EXPECT_EQ(settle_volume(places, order(a, 2)), state);
   EXPECT_FALSE(exists(places.folder + "/" + a + ".grows"));
   EXPECT_EQ(settle_volume(places, order(a, 1)).gib, 2) << "it does not shrink";
-  // Another instance finds nothing of it.
+  // An order of another instance is no leave to delete it; after its release that one finds nothing of it.
+  state = settle_volume(places, order(b, 1));
+  EXPECT_EQ(state.instance, a);
+  EXPECT_THAT(state.failed, HasSubstr("it is deleted when it is released"));
+  EXPECT_EQ(*read_file(places.mount_point + "/kept", 64_KiB), "yes");
+  EXPECT_EQ(settle_volume(places, release(a)), (api::VolumeState{.instance = "", .gib = 0, .of = a, .failed = ""}));
   state = settle_volume(places, order(b, 1));
   EXPECT_EQ(state, (api::VolumeState{.instance = b, .gib = 1, .of = b, .failed = ""}));
   EXPECT_FALSE(exists(places.mount_point + "/kept"));
@@ -219,18 +227,19 @@ TEST_F(RealVolume, WhatAPodHasMountedStillIsNotDeleted) {
   // As a pod's namespace has it: our own can be unmounted.
   ASSERT_TRUE(make_dirs(top + "/elsewhere"));
   ASSERT_EQ(::mount(places.mount_point.c_str(), (top + "/elsewhere").c_str(), nullptr, MS_BIND, nullptr), 0);
-  for (const auto& asked : {release(a), release(a), order(b, 1)}) {
+  for (const auto& [asked, why] : {std::pair(release(a), "the volume of " + std::string(a) + " is in use"), {release(a), "is in use"}, {order(b, 1), "it is deleted when it is released"}}) {
     const auto state = settle_volume(places, asked);
     EXPECT_EQ(state.instance, a) << "it is there still";
     EXPECT_EQ(state.gib, 0);
-    EXPECT_THAT(state.failed, HasSubstr("the volume of " + std::string(a) + " is in use"));
+    EXPECT_THAT(state.failed, HasSubstr(why));
     EXPECT_TRUE(exists(image(a)));
     EXPECT_FALSE(exists(image(b)));
   }
   EXPECT_EQ(*read_file(top + "/elsewhere/kept", 64_KiB), "yes");
   ASSERT_EQ(::umount2((top + "/elsewhere").c_str(), 0), 0);
-  EXPECT_EQ(settle_volume(places, order(b, 1)), (api::VolumeState{.instance = b, .gib = 1, .of = b, .failed = ""}));
+  EXPECT_EQ(settle_volume(places, release(a)), (api::VolumeState{.instance = "", .gib = 0, .of = a, .failed = ""}));
   EXPECT_FALSE(exists(image(a)));
+  EXPECT_EQ(settle_volume(places, order(b, 1)), (api::VolumeState{.instance = b, .gib = 1, .of = b, .failed = ""}));
   // Something on top of it.
   ASSERT_EQ(::mount("tmpfs", places.mount_point.c_str(), "tmpfs", 0, "size=1m"), 0);
   const auto state = settle_volume(places, release(b));

@@ -18,7 +18,7 @@ inline constexpr std::int64_t kMostVolumeGib = 16'384;
 
 // Whose volume is to be there. No order at all changes nothing: what is there stays.
 struct VolumeOrder {
-  std::string instance;       // "i-...": of another one nothing is kept
+  std::string instance;       // "i-..."; what another one has is in its way until that is released
   std::int64_t gib = 0;       // at least so large
   bool released = false;      // that instance has left: its volume is deleted
   friend bool operator==(const VolumeOrder&, const VolumeOrder&) = default;

@@ -861,6 +861,26 @@ TEST(KubernetesClusters, AGroupWithoutAVolumeWaitsUntilAnothersIsGone) {
   set_pods(site, "host", "14", "v1.30.0-fairlead.0.9");
   waits_for_anothers_volume(site, kubernetes_spec(1));
 }
+TEST(KubernetesClusters, AGroupWithAVolumeHasAnothersReleasedBeforeItsOwnIsMade) {
+  constexpr const char* before = "i-0123456789abcdef0";
+  ClusterSite site(false);
+  site.spare("host", "ml.g5.xlarge", 4, 16, 1);
+  set_pods(site, "host", "14", "v1.30.0-fairlead.0.9");
+  site.create("k", volume_spec(1, 10));
+  site.settle();
+  const std::string id = kube::name_of(site.instances()[0]);
+  ASSERT_EQ(order_on(site, "host"), (api::VolumeOrder{.instance = id, .gib = 10, .released = false}));
+  answer_volume(site, "host", {.instance = before, .gib = 10, .of = id, .failed = "the volume of instance i-0123456789abcdef0 is there"});
+  site.settle();
+  EXPECT_EQ(order_on(site, "host"), (api::VolumeOrder{.instance = before, .gib = 0, .released = true}));
+  EXPECT_NE(site.instances()[0]["status"]["phase"].string(), "Running");
+  answer_volume(site, "host", {.instance = "", .gib = 0, .of = before, .failed = ""});
+  site.settle();
+  EXPECT_EQ(order_on(site, "host"), (api::VolumeOrder{.instance = id, .gib = 10, .released = false}));
+  answer_volume(site, "host", {.instance = id, .gib = 10, .of = id, .failed = ""});
+  site.settle();
+  EXPECT_EQ(site.instances()[0]["status"]["phase"].string(), "Running");
+}
 TEST(Clusters, SlurmWaitsUntilAnothersVolumeIsGone) {
   ClusterSite site(false);
   site.spare("c", "ml.c5.large", 2, 4, 0);

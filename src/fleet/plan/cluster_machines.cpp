@@ -193,8 +193,8 @@ std::string Planner::volume_note(const One& one, const Json& node) const {
   const InstanceGroup* group = cluster_.group(one.value.group);
   if (group == nullptr) return "";
   const api::VolumeState state = api::read_volume_state(node);
+  if (const std::string other = api::volume_of_another(node, one.value.id); !other.empty()) return fmt::format("the volume of instance {} is to go from its machine first{}", other, state.failed.empty() ? "" : ": " + state.failed);
   if (slurm_ || group->volume_gib == 0) {
-    if (const std::string other = api::volume_of_another(node, one.value.id); !other.empty()) return fmt::format("the volume of instance {} is to go from its machine first{}", other, state.failed.empty() ? "" : ": " + state.failed);
     // It could not look.
     return state.of.empty() && state.instance.empty() && !state.failed.empty() ? "whether its machine has somebody's volume is not known: " + state.failed : "";
   }
@@ -249,7 +249,7 @@ void Planner::release_what_is_left(const Json& node) {
 void Planner::order_volume(One& one, const Json& node) {
   one.message = volume_note(one, node);
   const InstanceGroup* group = cluster_.group(one.value.group);
-  const std::string other = slurm_ || group->volume_gib == 0 ? api::volume_of_another(node, one.value.id) : "";
+  const std::string other = api::volume_of_another(node, one.value.id);
   if (other.empty() && (slurm_ || group->volume_gib == 0)) return;
   Json ordered = other.empty() ? with_volume(node, one.value.id, group->volume_gib) : with_release(node, other);
   if (ordered == node) return;
