@@ -256,7 +256,7 @@ int serve(Flags flags) {
   options.service_ranges = flags.service_ranges;
   if (const std::string address = apiserver::api_service_address(flags.service_ranges); !address.empty()) options.names.push_back(address);
   for (const auto& [program, key] : {std::pair(flags.root_key, &options.root_key), {flags.old_root_key, &options.old_root_key}}) {
-    if (program.empty()) continue;
+    if (program.empty() || (key == &options.old_root_key && !exists(options.state_dir + "/pki/root.json"))) continue;  // nothing was ever under it
     auto holder = apiserver::program_root_key(program);
     if (!holder) return refuse(holder.error().message, 2);
     *key = std::move(*holder);

@@ -118,6 +118,17 @@ Result<void> stop_server(Context& context, Progress& progress) {
   return {};
 }
 
+// A change with which the server does not start is taken back, so that the site runs. What is told of that.
+std::string go_back(Context& context, const SiteSettings& tried, const SiteSettings& before, Progress& progress) {
+  auto again = start_server(context, before, progress);
+  if (!again && tried.root_key_command != before.root_key_command) {  // some of the keys may be under it by now
+    SiteSettings both = before;
+    both.old_root_key_command = tried.root_key_command;
+    again = start_server(context, both, progress);
+  }
+  return again ? "; the server runs again, as before" : "; as before it does not start either: " + again.error().message;
+}
+
 Result<void> ensure_crds(Context& context, Session& session, Progress& progress) {
   const auto deadline = context.clock.monotonic() + std::chrono::seconds(60);
   auto there = session.list(resources::crds);
@@ -284,15 +295,8 @@ Result<int> up(Context& context, const UpOptions& options) {
       return fail(Code::Unavailable, "the cluster does not answer: " + (reached ? std::string("try again") : reached.error().message));
     }
     if (auto started = start_server(context, settings, progress); !started) {
-      if (restarts) {
-        auto again = start_server(context, before, progress);
-        if (!again && settings.root_key_command != before.root_key_command && !settings.root_key_command.empty()) {  // some of the keys may be under it by now
-          SiteSettings back = before;
-          back.old_root_key_command = settings.root_key_command;
-          again = start_server(context, back, progress);
-        }
-        started.error().message += again ? "; the server runs again, as before" : "; as before it does not start either: " + again.error().message;
-      }
+      if (restarts) started.error().message += go_back(context, settings, before, progress);
+      else if (!exists(dir + "/pki/root.json")) (void)write_settings(dir, before);  // nothing came under a root key that could not be had
       progress.fail();
       return std::unexpected(std::move(started.error()));
     }

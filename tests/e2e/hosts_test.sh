@@ -41,6 +41,11 @@ grep -q PRIVATE "$work/state/pki/ca.key" && [ ! -e "$work/state/pki/root.json" ]
 restarted=$(own_server)
 kill "$restarted"
 wait_until 30 'the server ends' gone "$restarted"
+says 'a holder that is not there' 1 'No such file' up --root-key-command "$work/none"
+says 'is not asked again' 0 'https://' up
+restarted=$(own_server)
+kill "$restarted"
+wait_until 30 'the server ends' gone "$restarted"
 listen
 power_on a 10.44.0.11
 power_on b 10.44.0.12
