@@ -177,7 +177,7 @@ if [ "$kubernetes" = 1 ]; then
 fi
 [ "$sanitizers" = 0 ] || for name in asan tsan; do build_as_test "$name" cmake --build "build/$name" -j "$(jobs_for 1500)" --target unit_tests; done
 [ "$checks" = 0 ] || build_as_test alone cmake --build build/release -j "$(jobs_for 700)" --target checks
-echo '{"version": {"major": 1, "minor": 0}, "local": [{"machine": [{"id": "0", "slots": 2}]}]}' > build/ctest/machine.json
+echo '{"version": {"major": 1, "minor": 0}, "local": [{"machine": [{"id": "0", "slots": 3}]}]}' > build/ctest/machine.json
 select=()
 [ "$unit" = 0 ] || select+=(-L '^unit$')
 [ -z "$pattern" ] || select+=(-R "$pattern")
@@ -209,7 +209,7 @@ in_short() {
   done
   end_of_failed
 }
-ctest --test-dir build/ctest -j 3 --resource-spec-file "$PWD/build/ctest/machine.json" --output-on-failure --no-tests=error ${select[@]+"${select[@]}"} 2>&1 9>&- | tee build/ctest.log | in_short | sed -u "/$closing/,\$d" || status=${PIPESTATUS[0]}
+ctest --test-dir build/ctest -j 4 --resource-spec-file "$PWD/build/ctest/machine.json" --output-on-failure --no-tests=error ${select[@]+"${select[@]}"} 2>&1 9>&- | tee build/ctest.log | in_short | sed -u "/$closing/,\$d" || status=${PIPESTATUS[0]}
 printf 'seconds per phase:%s\n  %-28s %5d s\n  %-28s %5d s\n' "$phases" 'tests' $((SECONDS - started)) 'all' $((SECONDS - began))
 cat build/release/first-runs/*.passed 2> /dev/null | sed 's/^/passed at its second run alone, too slow at the first (log in build\/release\/first-runs): /' || true
 sed -n "/$closing/,\$p" build/ctest.log

@@ -123,12 +123,12 @@ fleet::JoinDoorOptions join_options(const Flags& flags, const apiserver::Embedde
 }
 
 // The AWS face beside the API, on the next port; a port that is taken is told and harms nothing, unless it was asked for.
-Result<std::unique_ptr<hyperpod::Door>> open_face(const Flags& flags, apiserver::EmbeddedServer& server, const Clock& clock, const std::string& state_dir, const std::string& address, const fleet::Ranges& ranges) {
+Result<std::unique_ptr<hyperpod::Door>> open_face(const Flags& flags, apiserver::EmbeddedServer& server, const Clock& clock, const std::string& state_dir, const std::string& address, const fleet::Ranges& ranges, const std::shared_ptr<const api::Alarms>& alarms) {
   if (flags.aws_listen == "off") return nullptr;
   // Clients elsewhere are told the address that hosts are told, unless the listening address says more.
   const bool everywhere = address.empty() || address == "0.0.0.0" || address == "::";
   const std::string host = !everywhere ? address : flags.advertise.empty() ? "127.0.0.1" : flags.advertise;
-  AwsWiring wiring{.address = address, .port = static_cast<unsigned short>(flags.listen.ends_with(":0") || server.port() == 65'535 ? 0 : server.port() + 1), .space = api::identities::default_space, .issue = [&server](const http::CertificateRequest& request) { return server.issue(request); }, .ca_pem = server.ca_pem(), .cluster = {.endpoint = fmt::format("https://{}:{}", host.find(':') == std::string::npos ? host : "[" + host + "]", server.port()), .ca_pem = server.ca_pem(), .version = "1.33", .issuer = apiserver::TokenSite().issuer}, .logs = server.logs(), .s3_folder = s3_folder(flags, state_dir), .audit_log = state_dir + "/aws-audit.log"};
+  AwsWiring wiring{.address = address, .port = static_cast<unsigned short>(flags.listen.ends_with(":0") || server.port() == 65'535 ? 0 : server.port() + 1), .space = api::identities::default_space, .issue = [&server](const http::CertificateRequest& request) { return server.issue(request); }, .ca_pem = server.ca_pem(), .cluster = {.endpoint = fmt::format("https://{}:{}", host.find(':') == std::string::npos ? host : "[" + host + "]", server.port()), .ca_pem = server.ca_pem(), .version = "1.33", .issuer = apiserver::TokenSite().issuer}, .logs = server.logs(), .s3_folder = s3_folder(flags, state_dir), .audit_log = state_dir + "/aws-audit.log", .pod_host = {}, .pod_hook = {}, .alarms = alarms};
   if (!flags.aws_listen.empty()) {
     const auto listen = parse_listen("--aws-listen", flags.aws_listen);
     if (!listen) return std::unexpected(listen.error());
@@ -161,7 +161,7 @@ std::uint64_t random_seed() {
   return seed;
 }
 
-void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exits, apiserver::EmbeddedServer& server, fleet::LocalHost& host, fleet::PowerControl& power, const Clock& clock, const std::string& state_dir, const fleet::Ranges& ranges, const Flags& flags) {
+void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exits, apiserver::EmbeddedServer& server, fleet::LocalHost& host, fleet::PowerControl& power, const Clock& clock, const std::string& state_dir, const fleet::Ranges& ranges, const Flags& flags, const std::shared_ptr<const api::Alarms>& alarms) {
   kube::KubeApi& api = server.api();
   for (auto& controller : apiserver::make_api_controllers(server.registry(), api, clock, {.ca_pem = server.ca_pem(), .volumes_folder = state_dir + "/volumes", .service = api_service(flags, ranges, server.port())})) runner.add(std::move(controller));
   // Every binding waits until it is durable: many at once share the disk's work.
@@ -181,7 +181,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   runner.add(std::make_unique<slurm::HeadAddressController>(api, std::make_unique<slurm::HeadWatch>(api, clock, changed), slurm::HeadAddressController::Options{}));
   runner.add(std::make_unique<slurm::ActiveCheckController>(api, clock));
   runner.add(std::make_unique<slurm::SlurmClusterController>(api, clock, slurm::make_keys, std::move(slurm_options)));
-  runner.add(std::make_unique<fleet::ClusterController>(api, clock, cluster_options(flags, slurm::SlurmControllerOptions().default_image, companion_folder(state_dir + "/bin"), flags.cluster_machines), scripts_of(flags, state_dir)));
+  runner.add(std::make_unique<fleet::ClusterController>(api, clock, cluster_options(flags, slurm::SlurmControllerOptions().default_image, companion_folder(state_dir + "/bin"), flags.cluster_machines), scripts_of(flags, state_dir), alarms));
   runner.add(std::make_unique<fleet::TrainingPlanController>(api, clock));
   runner.add(std::make_unique<stacks::StackController>(api, clock));
   auto queues = training::TrainingController::Queues::None;
@@ -243,6 +243,8 @@ int serve(Flags flags) {
 
   const sigset_t signals = prepare_process();
   static const SystemClock clock;
+  const auto alarms = alarms_of(flags, clock);
+  if (!alarms) return refuse(alarms.error().message, 2);
   apiserver::EmbeddedOptions options{.state_dir = std::filesystem::absolute(flags.state_dir).lexically_normal().string(), .address = listen->first, .port = listen->second};
   options.limits.per_second = flags.client_rate;
   options.limits.burst = 2 * flags.client_rate;
@@ -300,9 +302,9 @@ int serve(Flags flags) {
   auto host = make_host(flags, options.state_dir, *ranges, **server, late);
   kube::Runner runner((*server)->api(), clock, Rng(static_cast<std::uint64_t>(clock.now().time_since_epoch().count())).next());
   const auto exits = std::make_shared<ExitRelay>(runner);
-  add_controllers(runner, exits, **server, *host, *power, clock, options.state_dir, *ranges, flags);
+  add_controllers(runner, exits, **server, *host, *power, clock, options.state_dir, *ranges, flags, *alarms);
   runner.add(std::make_unique<governance::ConversionController>((*server)->api(), [at] { return std::optional(at); }));
-  const auto face = open_face(flags, **server, clock, options.state_dir, listen->first, *ranges);
+  const auto face = open_face(flags, **server, clock, options.state_dir, listen->first, *ranges, *alarms);
   if (!face) return refuse(face.error().message);
   late->set(face->get());
   runner.start();
@@ -360,6 +362,9 @@ int main(int argc, char** argv) {
   });
   app.add_option("--eks-endpoint", flags.eks_endpoint, "how clients reach its API (default: as this server does)")->group(aws)->type_name("URL");
   app.add_option("--s3-directory", flags.s3_directory, "folder with a folder for each bucket, from which lifecycle scripts are read (default: s3 in the state directory, where the server makes local machines)")->group(aws)->type_name("DIR");
+  app.add_option("--prometheus-url", flags.prometheus_url, "a Prometheus whose alerting rules are the alarms that roll an update of software back (AutoRollbackConfiguration)")->group(aws)->type_name("URL");
+  app.add_option("--prometheus-ca", flags.prometheus_ca, "authority of its certificate (default: the system's)")->group(aws)->type_name("FILE");
+  app.add_option("--prometheus-token-file", flags.prometheus_token, "bearer token that is sent to it; read anew each time")->group(aws)->type_name("FILE");
   app.add_option("--deep-health-check-seconds", flags.deep_check, "seconds that a deep health check puts a machine under load")->group(aws)->capture_default_str()->check(CLI::Range(3, 86'400));
   app.add_option("--script-limit", flags.script_limit, "seconds that a lifecycle script may take")->group(aws)->capture_default_str()->check(CLI::Range(1, 86'400));
   app.add_option("--cluster-storage-class", flags.cluster_storage_class, "StorageClass, of ReadWriteMany volumes, for what CreateCluster makes (default: the site's default class)")->group(aws)->type_name("NAME");

@@ -32,6 +32,7 @@
 #include "fleet/control/script_store.h"
 #include "fleet/plan/addresses.h"
 #include "fleet/plan/cluster_plan.h"
+#include "fleet/prometheus.h"
 #include "governance/decision_log.h"
 #include "hyperpod/door.h"
 #include "kube/controller.h"
@@ -76,6 +77,7 @@ struct Flags {
   bool local_machines = false;
   std::string cluster_storage_class;
   std::string s3_directory;
+  std::string prometheus_url, prometheus_ca, prometheus_token;
   int script_limit = 3600, deep_check = 60;
   bool cluster_machines = true;
   std::string node_ca_cert, node_ca_key, node_api_server;
@@ -107,6 +109,13 @@ inline std::shared_ptr<const fleet::ScriptStore> scripts_of(const Flags& flags, 
   return folder.empty() ? nullptr : std::make_shared<fleet::ScriptFolder>(folder);
 }
 
+// What watches updates of software; null: nothing.
+inline Result<std::shared_ptr<const api::Alarms>> alarms_of(const Flags& flags, const Clock& clock) {
+  if (!flags.prometheus_url.empty()) return fleet::make_prometheus_alarms({.url = flags.prometheus_url, .ca_file = flags.prometheus_ca, .token_file = flags.prometheus_token}, clock);
+  if (!flags.prometheus_ca.empty() || !flags.prometheus_token.empty()) return fail(Code::Invalid, "--prometheus-ca and --prometheus-token-file go with --prometheus-url");
+  return std::shared_ptr<const api::Alarms>();
+}
+
 // What the engine of task governance is told and decides, written down; null: nowhere.
 inline std::unique_ptr<governance::DecisionSink> make_decision_log(const Flags& flags, const std::string& state_dir) {
   if (flags.decision_log == "off") return nullptr;
@@ -130,6 +139,7 @@ struct AwsWiring {
   std::string audit_log;                                                         // where none is named; empty: the calls are lines of the log
   std::string pod_host;                                                          // DoorOptions::pod_host
   std::optional<hyperpod::DoorOptions::PodHook> pod_hook;                        // DoorOptions::pod_hook
+  std::shared_ptr<const api::Alarms> alarms = nullptr;                           // DoorOptions::alarms
 };
 // A face that comes later and goes earlier than who asks it. Thread-safe.
 class LateFace {

@@ -39,6 +39,7 @@ Result<std::unique_ptr<hyperpod::Door>> open_aws(const Flags& flags, kube::KubeA
   options.pod_hook = wiring.pod_hook;
   options.eks = wiring.cluster;
   options.logs = wiring.logs;
+  options.alarms = wiring.alarms;
   options.eks.name = flags.eks_name;
   if (!flags.eks_endpoint.empty()) options.eks.endpoint = flags.eks_endpoint;
   if (!flags.aws_endpoint.empty() && !flags.aws_endpoint.starts_with("https://")) return fail(Code::Invalid, "--aws-endpoint " + flags.aws_endpoint + ": https://HOST[:PORT] is expected");

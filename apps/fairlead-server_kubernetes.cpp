@@ -145,6 +145,8 @@ int serve_kubernetes(const Flags& flags) {
   if (!ranges) return refuse(ranges.error().message, 2);
   const sigset_t signals = prepare_process();
   static const SystemClock clock;
+  const auto alarms = alarms_of(flags, clock);
+  if (!alarms) return refuse(alarms.error().message, 2);
 
   auto config = kube::load_config({.kubeconfig = flags.kubeconfig, .context = flags.context, .environment = environment});
   if (!config) return refuse(config.error().message);
@@ -195,7 +197,7 @@ int serve_kubernetes(const Flags& flags) {
   const std::string space = !flags.space.empty() ? flags.space : config->context == "in-cluster" ? config->space : "fairlead-system";
   // Clusters are of the whole site; without machines of ours they are for those who come by the AWS face.
   if (flags.watch_namespace.empty() && (flags.local_machines || (!flags.aws_listen.empty() && flags.aws_listen != "off"))) {
-    add_declared(*runner, std::make_unique<fleet::ClusterController>(fenced, clock, cluster_options(flags, flags.slurm_image, companion_dir.empty() ? kube::Json() : companion_folder(companion_dir), flags.local_machines && flags.cluster_machines), scripts_of(flags, state_dir)));
+    add_declared(*runner, std::make_unique<fleet::ClusterController>(fenced, clock, cluster_options(flags, flags.slurm_image, companion_dir.empty() ? kube::Json() : companion_folder(companion_dir), flags.local_machines && flags.cluster_machines), scripts_of(flags, state_dir), *alarms));
     add_declared(*runner, std::make_unique<fleet::TrainingPlanController>(fenced, clock));
     add_declared(*runner, std::make_unique<stacks::StackController>(fenced, clock));
     add_declared(*runner, std::make_unique<notify::ClusterEventController>(fenced, notify::ClusterEventController::Options{.site_space = space}));
@@ -222,7 +224,7 @@ int serve_kubernetes(const Flags& flags) {
     const std::string minor = version ? (*version)["minor"].string() : "";
     auto opened = open_aws(flags, **election, clock, {.address = aws_at->first, .port = aws_at->second, .space = space, .issue = {}, .ca_pem = {},
                                                       .cluster = {.endpoint = config->rest.server, .ca_pem = config->rest.ca_pem, .version = minor.empty() ? "" : (*version)["major"].string() + "." + minor.substr(0, minor.find_first_not_of("0123456789")), .issuer = openid ? (*openid)["issuer"].string() : ""}, .logs = kube::pod_log_of(*api), .s3_folder = s3_folder(flags, state_dir), .audit_log = "",
-                                                      .pod_host = flags.aws_endpoint.empty() && flags.local_machines ? fleet::host_address(*ranges) : "", .pod_hook = flags.watch_namespace.empty() ? std::optional(hook) : std::nullopt});
+                                                      .pod_host = flags.aws_endpoint.empty() && flags.local_machines ? fleet::host_address(*ranges) : "", .pod_hook = flags.watch_namespace.empty() ? std::optional(hook) : std::nullopt, .alarms = *alarms});
     if (!opened) return refuse(opened.error().message);
     face = std::move(*opened);
     late->set(face.get());

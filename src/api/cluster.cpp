@@ -262,6 +262,7 @@ bool is_bucket_name(std::string_view name) {
 LifecycleScripts read_lifecycle(const Json& config) {
   bool good = true;
   LifecycleScripts out = read_scripts(config, [&](const char*, const std::string&) { good = false; });
+  out.sum = config["sum"].string();
   return good ? out : LifecycleScripts();
 }
 
@@ -272,9 +273,9 @@ const InstanceGroup* Cluster::group(std::string_view wanted) const {
 
 bool SoftwareUpdate::of(std::string_view group) const { return !id.empty() && (groups.empty() || std::find(groups.begin(), groups.end(), group) != groups.end()); }
 
-int SoftwareUpdate::batch_of(int instances) const {
-  if (batch <= 0) return std::max(1, instances);
-  return std::max(1, percent ? static_cast<int>(std::int64_t{instances} * std::min(batch, 100) / 100) : batch);
+int CapacitySize::of(int instances) const {
+  if (value <= 0) return std::max(1, instances);
+  return std::max(1, percent ? static_cast<int>(std::int64_t{instances} * std::min(value, 100) / 100) : value);
 }
 
 bool Cluster::has_scripts() const {
@@ -295,6 +296,16 @@ Json event_metadata(const Json& event) {
   }
   if (type == "InstanceGroup" && had.has("targetCount")) return Json::object({{"InstanceGroupScaling", std::move(out.set("InstanceCount", had["instanceCount"]).set("TargetCount", had["targetCount"]))}});
   return Json::object({{type, std::move(out)}});
+}
+
+const Json& lifecycle_in_force(const Json& object, const Json& spec, std::string_view group) {
+  static const Json none;
+  const Json* own = &none;
+  for (const Json& one : spec["instanceGroups"].items())
+    if (one["instanceGroupName"].string() == group) own = &one["lifeCycleConfig"];
+  for (const Json& pin : object["status"]["scripts"].items())
+    if (pin["instanceGroupName"].string() == group && pin["insteadOf"] == (own->is_null() ? Json::object() : *own)) return pin["lifeCycleConfig"];
+  return *own;
 }
 
 Json spec_in_force(const Json& object) {
@@ -337,9 +348,12 @@ Cluster read_cluster(const Json& object, const Json& spec) {
   if (const Json& update = spec["softwareUpdate"]; update.is_object()) {
     out.software.id = update["id"].string();
     for (const Json& group : update["instanceGroups"].items()) out.software.groups.push_back(group.string());
-    const Json &deployment = update["deploymentConfig"], &most = deployment["rollingUpdatePolicy"]["maximumBatchSize"];
-    out.software.batch = static_cast<int>(std::clamp<std::int64_t>(most["value"].integer(), 0, 1'000'000));
-    out.software.percent = most["type"].string() == "CAPACITY_PERCENTAGE";
+    const Json &deployment = update["deploymentConfig"], &policy = deployment["rollingUpdatePolicy"];
+    const auto size = [](const Json& most) { return CapacitySize{.value = static_cast<int>(std::clamp<std::int64_t>(most["value"].integer(), 0, 1'000'000)), .percent = most["type"].string() == "CAPACITY_PERCENTAGE"}; };
+    out.software.batch = size(policy["maximumBatchSize"]);
+    out.software.back_batch = size(policy["rollbackMaximumBatchSize"]);
+    for (const Json& alarm : deployment["autoRollbackConfiguration"].items())
+      if (const std::string& name = alarm["alarmName"].string(); !name.empty()) out.software.alarms.push_back(name);
     out.software.wait = std::chrono::seconds(std::clamp<std::int64_t>(deployment["waitIntervalInSeconds"].integer(), 0, 3600));
   }
   std::set<std::string> names, sets;
@@ -351,6 +365,7 @@ Cluster read_cluster(const Json& object, const Json& spec) {
     if (!names.insert(group.name).second) out.problems.push_back(fmt::format("{}.instanceGroupName: \"{}\" is there twice", where, group.name));
     else if (!sets.insert(group.set).second) out.problems.push_back(fmt::format("{}.instanceGroupName: \"{}\" is too much like the name of another group", where, group.name));
     if (group.min > 0 && !out.continuous) out.problems.push_back(fmt::format("{}.minInstanceCount: only with nodeProvisioningMode Continuous", where));
+    if (!object["status"]["scripts"].items().empty()) group.scripts = read_lifecycle(lifecycle_in_force(object, spec, group.name));
     controllers += group.node_type == SlurmNodeType::Controller;
     logins += group.node_type == SlurmNodeType::Login;
     out.groups.push_back(std::move(group));

@@ -68,7 +68,9 @@ struct LifecycleScripts {
   std::string bucket, prefix;       // prefix: without slashes at its ends, may be empty
   std::string on_create;            // a file below it, before Slurm is there; may be empty
   std::string on_init_complete;     // once Slurm runs on it, or, where Kubernetes orchestrates, the node is ready; may be empty
+  std::string sum;                  // of all files there: those that they were then, as they are kept with the cluster; empty: what lies there now
   bool any() const { return !on_create.empty() || !on_init_complete.empty(); }
+  std::string source() const { return sum.empty() ? uri : uri + "@" + sum; }  // by which what lies there is told from what lay there
 };
 bool is_bucket_name(std::string_view name);  // by the rules of S3: nothing else gets into a path
 LifecycleScripts read_lifecycle(const kube::Json& config);  // `lifeCycleConfig`, in lower camel case; null, or one that is none: there are none
@@ -94,14 +96,20 @@ struct InstanceGroup {
 };
 
 // UpdateClusterSoftware: machines of these groups are made anew and prepared again, so many at a time, each once it is empty. A new id asks for it once.
+struct CapacitySize {
+  int value = 0;                    // 0: all
+  bool percent = false;             // of the instances of a group
+  int of(int instances) const;      // at least one
+};
 struct SoftwareUpdate {
   std::string id;                   // empty: none was asked for
   std::vector<std::string> groups;  // empty: all
-  int batch = 0;                    // of a group, at a time; 0: all
-  bool percent = false;             // of its instances
-  std::chrono::seconds wait{0};     // between batches
+  CapacitySize batch, back_batch;   // of a group, at a time: onwards, and of a rollback
+  std::chrono::seconds wait{0};     // between batches; where there are alarms, after the last one, too
+  std::vector<std::string> alarms;  // one that fires, or an instance that fails, rolls it back; empty: nothing does
   bool of(std::string_view group) const;
-  int batch_of(int instances) const;  // at least one
+  std::string back_id() const { return id + kBack; }  // what its instances are told of its rollback as
+  static constexpr const char* kBack = ".back";
 };
 
 struct Cluster {
@@ -119,6 +127,8 @@ struct Cluster {
   const InstanceGroup* group(std::string_view name) const;
   bool has_scripts() const;
 };
+// By what machines of a group are prepared: its lifeCycleConfig, or, after a rollback and until that is changed or updated, the one of before with the sum of its files (status.scripts, docs/design/065). `spec`: spec_in_force. Valid as long as both.
+const kube::Json& lifecycle_in_force(const kube::Json& object, const kube::Json& spec, std::string_view group);
 // The spec that is acted on: the object's own, or, of a change that was taken back, the last good one with the numbers that were given out since.
 kube::Json spec_in_force(const kube::Json& object);
 // What a group that is asked for anew keeps of the one that is there: the numbers that were given out, and its place in Slurm where nothing is said of it.

@@ -116,10 +116,20 @@ spec:
                             type: object
                             description: Instances of a group that are updated at a time. Not given, all are.
                             required: [type, value]
-                            properties:
+                            properties: &size
                               type: {type: string, enum: [INSTANCE_COUNT, CAPACITY_PERCENTAGE]}
                               value: {type: integer, minimum: 1, maximum: 1000000}
-                      waitIntervalInSeconds: {type: integer, minimum: 0, maximum: 3600, description: Between batches.}
+                          rollbackMaximumBatchSize:
+                            type: object
+                            description: The same of a rollback.
+                            required: [type, value]
+                            properties: *size
+                      waitIntervalInSeconds: {type: integer, minimum: 0, maximum: 3600, description: "Between batches; where there are alarms, after the last one, too."}
+                      autoRollbackConfiguration:
+                        type: array
+                        maxItems: 10
+                        description: Alarms. While one fires, or an instance fails, the update is rolled back; while one cannot be read, no further batch begins.
+                        items: {type: object, required: [alarmName], properties: {alarmName: {type: string, minLength: 1, maxLength: 255}}}
               additions:
                 type: array
                 description: What BatchAddClusterNodes asked for in the last eight hours, by token.
@@ -134,14 +144,20 @@ spec:
                 description: The last one.
                 properties:
                   id: {type: string}
-                  phase: {type: string, description: "InProgress, Succeeded, Failed."}
+                  phase: {type: string, description: "InProgress, Succeeded, RollbackInProgress, RollbackComplete, Failed."}
                   message: {type: string, description: "Why it failed, or what it waits for."}
+                  reason: {type: string, description: Why it is rolled back.}
+                  before: {type: array, items: {type: object, properties: {instanceGroupName: {type: string}, lifeCycleConfig: {type: object, x-kubernetes-preserve-unknown-fields: true}}}, description: By what machines of its groups had been prepared.}
                   began: {type: string, format: date-time}
                   ended: {type: string, format: date-time}
                   earlier: {type: array, items: {type: string}, description: Ids of those before; none of them is asked for again.}
                   instanceGroups:
                     type: array
-                    items: {type: object, properties: {instanceGroupName: {type: string}, status: {type: string, description: "SoftwareUpdateStatus: Pending, InProgress, Succeeded, Failed."}, updated: {type: integer}, of: {type: integer}}}
+                    items: {type: object, properties: {instanceGroupName: {type: string}, status: {type: string, description: "SoftwareUpdateStatus: Pending, InProgress, Succeeded, RollbackInProgress, RollbackComplete, Failed."}, updated: {type: integer}, of: {type: integer}}}
+              scripts:
+                type: array
+                description: "Groups that were rolled back: by what their machines are prepared as long as their lifeCycleConfig is that of insteadOf, or until their software is updated."
+                items: {type: object, properties: {instanceGroupName: {type: string}, lifeCycleConfig: {type: object, x-kubernetes-preserve-unknown-fields: true}, insteadOf: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
               message: {type: string}
               summary: {type: string, description: "Instances that run, of those that are to be there."}
               namespace: {type: string, description: "Of what is made for it."}

@@ -37,7 +37,7 @@ struct UpOptions {
   bool wait = true, dry_run = false, skip_checks = false, force = false;
   double timeout = 600;
   std::optional<unsigned short> port;
-  std::string node_range, pod_range, service_range, advertise_address, root_key_command;
+  std::string node_range, pod_range, service_range, advertise_address, root_key_command, prometheus_url, prometheus_ca, prometheus_token;
 };
 
 std::string last_lines(const std::string& path, std::size_t count) {
@@ -80,6 +80,8 @@ Result<void> start_server(Context& context, const SiteSettings& settings, Progre
   if (!settings.service_range.empty()) argv.insert(argv.end(), {"--service-range", settings.service_range});
   if (!settings.root_key_command.empty()) argv.insert(argv.end(), {"--root-key-command", settings.root_key_command});
   if (!settings.old_root_key_command.empty()) argv.insert(argv.end(), {"--old-root-key-command", settings.old_root_key_command});
+  for (const auto& [option, value] : {std::pair("--prometheus-url", settings.prometheus_url), {"--prometheus-ca", settings.prometheus_ca}, {"--prometheus-token-file", settings.prometheus_token}})
+    if (!value.empty()) argv.insert(argv.end(), {option, value});
   if (!settings.advertise_address.empty()) argv.insert(argv.end(), {"--advertise-address", settings.advertise_address});
   auto child = Child::start({.argv = std::move(argv), .environment = {}, .working_directory = "/", .stdout_fd = log.get(), .stderr_fd = log.get(), .new_session = true});
   if (!child) return std::unexpected(std::move(child.error()));
@@ -236,7 +238,12 @@ Result<int> up(Context& context, const UpOptions& options) {
   if (!options.service_range.empty()) settings.service_range = options.service_range;
   const bool own_site = context.own_site();
   bool running = answers(context);
-  if (!own_site && !(options.advertise_address + options.root_key_command).empty()) return fail(Code::Invalid, "usage: --advertise-address and --root-key-command are of a site of this machine");
+  const std::string of_prometheus = options.prometheus_url + options.prometheus_ca + options.prometheus_token;
+  if (!own_site && !(options.advertise_address + options.root_key_command + of_prometheus).empty()) return fail(Code::Invalid, "usage: --advertise-address, --root-key-command and --prometheus-* are of a site of this machine");
+  for (const auto& [given, kept] : {std::pair(&options.prometheus_url, &settings.prometheus_url), {&options.prometheus_ca, &settings.prometheus_ca}, {&options.prometheus_token, &settings.prometheus_token}})
+    if (!given->empty()) *kept = *given == "off" ? "" : *given;
+  if (options.prometheus_url == "off") settings.prometheus_ca = settings.prometheus_token = "";
+  if (settings.prometheus_url.empty() && !(settings.prometheus_ca + settings.prometheus_token).empty()) return fail(Code::Invalid, "usage: --prometheus-ca and --prometheus-token-file go with --prometheus-url");
   if (!options.advertise_address.empty()) settings.advertise_address = options.advertise_address == "off" ? "" : options.advertise_address;
   if (!options.root_key_command.empty()) settings.root_key_command = options.root_key_command == "off" ? "" : options.root_key_command;
   if (settings.root_key_command != before.root_key_command) {
@@ -248,6 +255,7 @@ Result<int> up(Context& context, const UpOptions& options) {
   std::vector<std::string> changes;
   if (settings.advertise_address != before.advertise_address) changes.push_back("to be reached " + (settings.advertise_address.empty() ? "by this machine alone" : "at " + settings.advertise_address));
   if (settings.root_key_command != before.root_key_command) changes.push_back(settings.root_key_command.empty() ? "its keys open" : "its keys under " + settings.root_key_command);
+  if (std::tie(settings.prometheus_url, settings.prometheus_ca, settings.prometheus_token) != std::tie(before.prometheus_url, before.prometheus_ca, before.prometheus_token)) changes.push_back(settings.prometheus_url.empty() ? "without alarms" : "its alarms those of " + settings.prometheus_url);
   const bool restarts = running && !changes.empty();
 
   if (options.dry_run) {
@@ -394,6 +402,10 @@ void add_up(CLI::App& app, Context& context) {
   command->add_option("--root-key-command", options->root_key_command, "a program that holds the root key of this site's keys, in a TPM or a KMS (docs/root-key.md; a site that runs is restarted for it); off: the keys are as they are, the default")
       ->type_name("PROGRAM|off")
       ->check([](const std::string& text) { return text == "off" || text.starts_with('/') ? std::string() : "\"" + text + "\": the full path of a program is expected"; });
+  const auto file = [](const std::string& text) { return text == "off" || text.starts_with('/') ? std::string() : "\"" + text + "\": the full path of a file is expected"; };
+  command->add_option("--prometheus-url", options->prometheus_url, "a Prometheus whose alerting rules are the alarms that roll an update of software back (docs/clusters.md; a site that runs is restarted for it); off: none, the default")->type_name("URL|off");
+  command->add_option("--prometheus-ca", options->prometheus_ca, "authority of its certificate; off: the system's, the default")->type_name("FILE|off")->check(file);
+  command->add_option("--prometheus-token-file", options->prometheus_token, "bearer token that is sent to it; off: none, the default")->type_name("FILE|off")->check(file);
   command->add_flag("--skip-checks", options->skip_checks, "do not look at the machine first");
   add_globals(*command, context);
   set_examples(*command, {{"sudo fairlead up -f examples/demo.yaml", "start the demo"}, {"sudo fairlead up", "a site with nothing in it, for CreateCluster"}, {"sudo fairlead up --advertise-address 10.0.0.5", "the same, which hosts can join"}, {"fairlead up -f cluster.yaml --context prod", "on a Kubernetes cluster where Fairlead is installed"}, {"fairlead up -f site.yaml --dry-run", "what would be done"}});

@@ -24,6 +24,9 @@ SiteSettings read_settings(const std::string& state_dir) {
   settings.service_range = (*json)["serviceRange"].string_or("");
   settings.root_key_command = (*json)["rootKeyCommand"].string_or("");
   settings.old_root_key_command = (*json)["oldRootKeyCommand"].string_or("");
+  settings.prometheus_url = (*json)["prometheus"]["url"].string_or("");
+  settings.prometheus_ca = (*json)["prometheus"]["ca"].string_or("");
+  settings.prometheus_token = (*json)["prometheus"]["tokenFile"].string_or("");
   settings.advertise_address = (*json)["advertiseAddress"].string_or("");
   return settings;
 }
@@ -33,6 +36,8 @@ Result<void> write_settings(const std::string& state_dir, const SiteSettings& se
   if (!settings.service_range.empty()) json.set("serviceRange", settings.service_range);
   if (!settings.root_key_command.empty()) json.set("rootKeyCommand", settings.root_key_command);
   if (!settings.old_root_key_command.empty()) json.set("oldRootKeyCommand", settings.old_root_key_command);
+  for (const auto& [name, value] : {std::pair("url", settings.prometheus_url), {"ca", settings.prometheus_ca}, {"tokenFile", settings.prometheus_token}})
+    if (!value.empty()) json.child("prometheus").set(name, value);
   if (!settings.advertise_address.empty()) json.set("advertiseAddress", settings.advertise_address);
   return write_file_durably(state_dir + "/site.json", kube::print_json_indented(json) + "\n", 0644);
 }

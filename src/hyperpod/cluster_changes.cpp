@@ -239,9 +239,9 @@ Answer<Json> update(const Sources& sources, const Call& call, const Json& input)
 Answer<void> check_software_update(const Json& cluster, const Json& input) {
   if (input.has("ImageId") && input["ImageId"].string() != "default") return invalid("ImageId: only default is served yet: machines get what this site has for them");
   const Json& deployment = input["DeploymentConfig"];
-  if (deployment.has("AutoRollbackConfiguration")) return invalid("DeploymentConfig.AutoRollbackConfiguration is not served yet: there are no alarms. An instance that fails ends the update, and the others stay as they are");
-  if (deployment["RollingUpdatePolicy"].has("RollbackMaximumBatchSize")) return invalid("DeploymentConfig.RollingUpdatePolicy.RollbackMaximumBatchSize is not served yet: an update is not rolled back; an instance that fails ends it");
-  if (const Json& most = deployment["RollingUpdatePolicy"]["MaximumBatchSize"]; most["Type"].string() == "CAPACITY_PERCENTAGE" && most["Value"].integer() > 100) return invalid("DeploymentConfig.RollingUpdatePolicy.MaximumBatchSize.Value: a percentage is 100 at most");
+  if (deployment["RollingUpdatePolicy"].has("RollbackMaximumBatchSize") && !deployment.has("AutoRollbackConfiguration")) return invalid("DeploymentConfig.RollingUpdatePolicy.RollbackMaximumBatchSize: an update is rolled back where AutoRollbackConfiguration names an alarm");
+  for (const char* const size : {"MaximumBatchSize", "RollbackMaximumBatchSize"})
+    if (const Json& most = deployment["RollingUpdatePolicy"][size]; most["Type"].string() == "CAPACITY_PERCENTAGE" && most["Value"].integer() > 100) return invalid(fmt::format("DeploymentConfig.RollingUpdatePolicy.{}.Value: a percentage is 100 at most", size));
   const api::Cluster read = api::read_cluster(cluster);
   std::set<std::string> seen;
   const auto& groups = input["InstanceGroups"].items();
@@ -254,10 +254,35 @@ Answer<void> check_software_update(const Json& cluster, const Json& input) {
   return {};
 }
 
+// It is not begun under an alarm that would end it, or that nobody can read.
+Answer<void> check_alarms(const Sources& sources, const Json& configuration) {
+  std::vector<std::string> names;
+  for (const Json& alarm : configuration.items()) {
+    const std::string& name = alarm["AlarmName"].string();
+    if (std::find(names.begin(), names.end(), name) != names.end()) return invalid(fmt::format("DeploymentConfig.AutoRollbackConfiguration: alarm {} is there twice", name));
+    names.push_back(name);
+  }
+  if (names.empty()) return {};
+  if (sources.alarms == nullptr) return invalid("DeploymentConfig.AutoRollbackConfiguration: this server knows of no alarms. They are alerting rules of a Prometheus: start fairlead-server with --prometheus-url");
+  using State = api::Alarm::State;
+  for (const auto& [name, alarm] : sources.alarms->look(names)) {
+    const std::string why = alarm.message.empty() ? "" : ": " + alarm.message;
+    switch (alarm.state) {
+      case State::Ok: break;
+      case State::Missing: return invalid(fmt::format("DeploymentConfig.AutoRollbackConfiguration: there is no alarm {}{}", name, why));
+      case State::Firing:
+      case State::Pending: return invalid(fmt::format("DeploymentConfig.AutoRollbackConfiguration: alarm {} {}{}; the update is not begun", name, alarm.state == State::Firing ? "fires now" : "is about to fire", why));
+      case State::Unknown: return invalid(fmt::format("DeploymentConfig.AutoRollbackConfiguration: whether alarm {} is well is not known{}; the update is not begun", name, why));
+    }
+  }
+  return {};
+}
+
 Answer<Json> update_software(const Sources& sources, const Call& call, const Json& input) {
   const auto cluster = cluster_to_change(sources, call, "UpdateClusterSoftware", input);
   if (!cluster) return cluster;
   if (auto done = check_software_update(*cluster, input); !done) return std::unexpected(done.error());
+  if (auto done = check_alarms(sources, input["DeploymentConfig"]["AutoRollbackConfiguration"]); !done) return std::unexpected(done.error());
   Json request = Json::object({{"id", call.request_id}, {"by", cut(call.who.arn, 600)}});
   if (input.has("InstanceGroups")) {
     Json names = Json::array();

@@ -386,6 +386,40 @@ TEST_F(MadeClusters, AllOrNothingIsChangedWhenItIsInService) {
   EXPECT_THAT(call("BatchAddClusterNodes", Json::object({{"ClusterName", "ml"}, {"NodesToAdd", Json::array({Json::object({{"InstanceGroupName", "gpu"}, {"IncrementTargetCountBy", 1}})})}})).message, HasSubstr("NodeProvisioningMode Continuous"));
 }
 
+struct ToldAlarms final : api::Alarms {
+  api::Alarm told;
+  std::map<std::string, api::Alarm> look(const std::vector<std::string>& names) const override {
+    std::map<std::string, api::Alarm> out;
+    for (const std::string& name : names) out[name] = told;
+    return out;
+  }
+};
+
+TEST_F(MadeClusters, AnUpdateIsNotBegunUnderAnAlarm) {
+  ASSERT_EQ(call("CreateCluster", request()).status, 200);
+  tell("InService");
+  const auto alarms = std::make_shared<ToldAlarms>();
+  site.alarms = alarms;
+  site.front = std::make_unique<Front>(site.model(), site.directory, site.seal, all_operations(site.sources(site.api)), site.clock, FrontOptions{.per_second = 0, .iam = {}, .eks = {}, .eks_cluster = {}, .audit = {}});
+  using State = api::Alarm::State;
+  const auto ask = [&](const char* names = R"([{"AlarmName": "slow"}])") {
+    return call("UpdateClusterSoftware", Json::object({{"ClusterName", "ml"}, {"DeploymentConfig", Json::object({{"AutoRollbackConfiguration", *kube::parse_json(names)}, {"RollingUpdatePolicy", *kube::parse_json(R"({"MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1}, "RollbackMaximumBatchSize": {"Type": "CAPACITY_PERCENTAGE", "Value": 50}})")}})}}));
+  };
+  for (const auto& [state, words] : {std::pair(State::Firing, "alarm slow fires now: why; the update is not begun"), {State::Pending, "alarm slow is about to fire: why"}, {State::Missing, "there is no alarm slow: why"}, {State::Unknown, "whether alarm slow is well is not known: why"}}) {
+    alarms->told = {.state = state, .message = "why"};
+    const auto said = ask();
+    EXPECT_EQ(said.code, "ValidationException");
+    EXPECT_THAT(said.message, HasSubstr(words));
+  }
+  alarms->told = {.state = State::Ok, .message = {}};
+  EXPECT_THAT(ask(R"([{"AlarmName": "slow"}, {"AlarmName": "slow"}])").message, HasSubstr("alarm slow is there twice"));
+  EXPECT_TRUE(object()["spec"]["softwareUpdate"].is_null());
+  ASSERT_EQ(ask().status, 200);
+  const api::SoftwareUpdate read = api::read_cluster(object()).software;
+  EXPECT_EQ(read.alarms, std::vector<std::string>{"slow"});
+  EXPECT_EQ(read.back_batch.of(8), 4);
+}
+
 TEST_F(MadeClusters, AnUpdateOfTheSoftwareIsARequestInTheSpec) {
   ASSERT_EQ(call("CreateCluster", request()).status, 200);
   tell("Creating");
@@ -401,8 +435,9 @@ TEST_F(MadeClusters, AnUpdateOfTheSoftwareIsARequestInTheSpec) {
            {R"({"InstanceGroups": [{"InstanceGroupName": "gpu"}, {"InstanceGroupName": "gpu"}]})", "InstanceGroups[1]: group gpu is there twice"},
            {R"({"InstanceGroups": [{"InstanceGroupName": "gpu", "ImageReleaseVersion": "1.2.3"}]})", "ImageReleaseVersion is not served yet"},
            {R"({"ImageId": "ami-0123456789abcdef0"})", "ImageId: only default is served yet"},
-           {R"({"DeploymentConfig": {"AutoRollbackConfiguration": [{"AlarmName": "a"}]}})", "AutoRollbackConfiguration is not served yet: there are no alarms"},
-           {R"({"DeploymentConfig": {"RollingUpdatePolicy": {"MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1}, "RollbackMaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1}}}})", "RollbackMaximumBatchSize is not served yet"},
+           {R"({"DeploymentConfig": {"AutoRollbackConfiguration": [{"AlarmName": "a"}]}})", "AutoRollbackConfiguration: this server knows of no alarms"},
+           {R"({"DeploymentConfig": {"RollingUpdatePolicy": {"MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1}, "RollbackMaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1}}}})", "RollbackMaximumBatchSize: an update is rolled back where AutoRollbackConfiguration names an alarm"},
+           {R"({"DeploymentConfig": {"AutoRollbackConfiguration": [{"AlarmName": "a"}], "RollingUpdatePolicy": {"MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1}, "RollbackMaximumBatchSize": {"Type": "CAPACITY_PERCENTAGE", "Value": 101}}}})", "RollbackMaximumBatchSize.Value: a percentage is 100 at most"},
            {R"({"DeploymentConfig": {"RollingUpdatePolicy": {"MaximumBatchSize": {"Type": "CAPACITY_PERCENTAGE", "Value": 101}}}})", "a percentage is 100 at most"}}) {
     const auto said = ask(more.c_str());
     EXPECT_EQ(said.code, "ValidationException") << more;
@@ -416,8 +451,8 @@ TEST_F(MadeClusters, AnUpdateOfTheSoftwareIsARequestInTheSpec) {
   EXPECT_EQ(asked["instanceGroups"].items().size(), 1u);
   const api::SoftwareUpdate read = api::read_cluster(object()).software;
   EXPECT_TRUE(read.of("gpu") && !read.of("head"));
-  EXPECT_EQ(read.batch_of(8), 2);
-  EXPECT_EQ(read.batch_of(3), 1);
+  EXPECT_EQ(read.batch.of(8), 2);
+  EXPECT_EQ(read.batch.of(3), 1);
   EXPECT_EQ(read.wait, std::chrono::seconds(60));
   // At once, before the controller has seen it; and there is one at a time.
   site.index.put(object());

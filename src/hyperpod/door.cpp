@@ -177,7 +177,7 @@ Door::Door(kube::KubeApi& api, const Clock& clock, DoorOptions options, Site sit
       keys_(api, kube::resources::secrets, options_.space, [this](const kube::Change& change) { follow_secret(change); }),
       front_(model_, directory_, seal_, all_operations(sources_of(api)), clock, with_services(options_, api, sources_of(api), clock, [this] { return pod_site(); })) {}
 
-Sources Door::sources_of(kube::KubeApi& api) const { return {api, model_, clusters_.cache(), index_, nodes_.cache(), made_.cache(), instances_.cache(), directory_, options_.eks.name, options_.eks.version, options_.eks.authentication_mode, options_.space}; }
+Sources Door::sources_of(kube::KubeApi& api) const { return {api, model_, clusters_.cache(), index_, nodes_.cache(), made_.cache(), instances_.cache(), directory_, options_.eks.name, options_.eks.version, options_.eks.authentication_mode, options_.space, options_.alarms.get()}; }
 
 Result<std::unique_ptr<Door>> Door::open(kube::KubeApi& api, const Clock& clock, DoorOptions options) {
   auto model = Model::load_own(options.names);

@@ -43,6 +43,7 @@ struct DoorOptions {
   };
   std::optional<PodHook> pod_hook;
   kube::PodLog logs;                    // of containers; null: CloudWatch Logs has no lines
+  std::shared_ptr<const api::Alarms> alarms = nullptr;  // by which updates of software are rolled back; null: there are none
   FrontOptions front;
 };
 

@@ -70,7 +70,7 @@ Answer<Json> describe_made(const Sources& sources, const Site& site, const Json&
     const std::string& name = group["instanceGroupName"].string();
     Json told = group_details(sources, group, state_of(name));
     if (Json update = software_update(cluster, name); !update.is_null()) {
-      if (update.string() == "InProgress" || update.string() == "Pending")
+      if (update.string() == "InProgress" || update.string() == "Pending" || update.string() == "RollbackInProgress")
         if (const Json& config = spec["softwareUpdate"]["deploymentConfig"]; config.is_object()) told.set("ActiveSoftwareUpdateConfig", upper_names(config));
       told.set("SoftwareUpdateStatus", std::move(update));
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations that are served, each a translation to objects and back (docs/hyperpod-compatibility.md).
 #pragma once
+#include "api/alarms.h"
 #include "api/identity_crds.h"
 #include "hyperpod/cluster_index.h"
 #include "hyperpod/entity.h"
@@ -23,6 +24,7 @@ struct Sources {
   std::string eks_cluster;      // name of the Kubernetes that this server works with; empty: EKS is not served
   std::string eks_version{}, eks_authentication{};  // of it, as DescribeCluster of EKS tells them
   std::string space = api::identities::default_space;  // the server's
+  const api::Alarms* alarms = nullptr;  // by which updates of software are rolled back; null: this server knows of none
 };
 
 // ListClusters, DescribeCluster, ListClusterNodes, DescribeClusterNode: of Clusters, and of the SlurmClusters that are there by other means.

@@ -27,7 +27,7 @@ kube::Access cluster_access() {
       .may({"list", "create", "delete"}, resources::claims)
       .may({"create", "delete"}, api::kClusterEvents)
       .may({"list", "create", "update"}, resources::config_maps)
-      .may({"create"}, resources::secrets)
+      .may({"get", "create"}, resources::secrets)
       .may({"create", "update", "delete"}, resources::slurm_clusters)
       .may({"create", "update", "delete"}, api::kNodeSets)
       .may({"list", "create", "update", "delete"}, resources::pods)
@@ -131,13 +131,43 @@ Result<ClusterSnapshot> ClusterController::look(Json object) const {
     auto configs = api_.list(resources::config_maps, cluster.space, {.label_selector = fmt::format("{}={}", api::kClusterLabel, cluster.name), .field_selector = {}, .limit = 0, .continue_token = {}, .resource_version = {}});
     if (!configs) return pass(std::move(configs.error()), "read the ConfigMaps in " + cluster.space);
     out.configs = std::move(configs->items);
-    for (const auto& [uri, scripts] : needed) out.sources.emplace(uri, source_of(scripts));
+    for (const auto& [uri, scripts] : needed) out.sources.emplace(uri, source_of(scripts, cluster.space));
+  }
+  if (const auto asked = needed_alarms(object, cluster.software); !asked.empty()) {
+    if (alarms_ != nullptr) out.alarms = alarms_->look(asked);
+    else
+      for (const std::string& name : asked) out.alarms[name] = {.state = api::Alarm::State::Unknown, .message = "this server knows of no alarms: start it with --prometheus-url"};
   }
   out.cluster = std::move(object);
   return out;
 }
 
-ScriptSource ClusterController::source_of(const api::LifecycleScripts& scripts) const {
+ScriptSource ClusterController::kept_source(const api::LifecycleScripts& scripts, const std::string& space) const {
+  ScriptSource out;
+  std::vector<Json> secrets;
+  while (true) {
+    auto secret = api_.get(resources::secrets, {space, bundle_secret_name(scripts.sum, secrets.size())});
+    if (secret) {
+      secrets.push_back(std::move(*secret));
+    } else if (secret.error().code != Code::NotFound) {
+      out.problem = fmt::format("{} as it was: {}", scripts.uri, secret.error().message);
+      return out;
+    }
+    auto bundle = kept_bundle(scripts.sum, secrets);
+    if (bundle) {
+      out.bundle = std::move(*bundle);
+      return out;
+    }
+    if (!secret) {
+      out.problem = fmt::format("{} as it was: {}; have it updated, or change its LifeCycleConfig", scripts.uri, bundle.error().message);
+      out.missing = true;
+      return out;
+    }
+  }
+}
+
+ScriptSource ClusterController::source_of(const api::LifecycleScripts& scripts, const std::string& space) const {
+  if (!scripts.sum.empty()) return kept_source(scripts, space);
   ScriptSource out;
   auto files = scripts_ == nullptr ? Result<ScriptFiles>(fail(Code::NotFound, "this server has no place for lifecycle scripts: start it with --s3-directory")) : scripts_->read(scripts.bucket, scripts.prefix);
   if (files) {

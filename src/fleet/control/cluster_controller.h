@@ -18,8 +18,8 @@ kube::Access cluster_access();
 
 class ClusterController final : public kube::Controller {
  public:
-  // `scripts`: where lifecycle scripts lie; null: nowhere.
-  ClusterController(kube::KubeApi& api, const Clock& clock, ClusterPlanOptions options = {}, std::shared_ptr<const ScriptStore> scripts = nullptr) : api_(api), clock_(clock), options_(std::move(options)), scripts_(std::move(scripts)) {}
+  // `scripts`: where lifecycle scripts lie; `alarms`: what watches updates. Null: nowhere, and nothing.
+  ClusterController(kube::KubeApi& api, const Clock& clock, ClusterPlanOptions options = {}, std::shared_ptr<const ScriptStore> scripts = nullptr, std::shared_ptr<const api::Alarms> alarms = nullptr) : api_(api), clock_(clock), options_(std::move(options)), scripts_(std::move(scripts)), alarms_(std::move(alarms)) {}
 
   std::string name() const override { return "cluster"; }
   std::vector<Source> sources() const override;
@@ -30,7 +30,8 @@ class ClusterController final : public kube::Controller {
  private:
   Result<ClusterSnapshot> look(kube::Json cluster) const;
   Result<std::optional<std::string>> objection(const ClusterStep& step, const std::string& space, api::Orchestrator orchestrator);
-  ScriptSource source_of(const api::LifecycleScripts& scripts) const;
+  ScriptSource source_of(const api::LifecycleScripts& scripts, const std::string& space) const;
+  ScriptSource kept_source(const api::LifecycleScripts& scripts, const std::string& space) const;
   Result<void> take(const ClusterStep& step);
   bool may_withhold(const std::string& cluster);
   void told(const std::string& cluster);
@@ -40,6 +41,7 @@ class ClusterController final : public kube::Controller {
   const Clock& clock_;
   const ClusterPlanOptions options_;
   const std::shared_ptr<const ScriptStore> scripts_;
+  const std::shared_ptr<const api::Alarms> alarms_;
   const kube::Caches* caches_ = nullptr;
   std::mutex mutex_;
   std::map<std::string, Instant> unanswered_;  // since when events of a cluster find no answer; what is lost with it is time

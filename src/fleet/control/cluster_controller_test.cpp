@@ -1159,7 +1159,8 @@ TEST(ClustersProperty, WithCachesBehindNothingIsGivenTwiceAndAllComesToRest) {
     for (int i = 0; i < 3; ++i) site.spare(fmt::format("c{}", i), "ml.c5.large", 2, 4, 0), site.spare(fmt::format("l{}", i), "ml.t3.medium", 2, 4, 0);
     for (int i = 0; i < 6; ++i) site.spare(fmt::format("g{}", i), "ml.g5.xlarge", 4, 16, 1);
     site.scripts->buckets["sagemaker-x"] = {{"on_create.sh", "#!/bin/sh\n"}, {"on_init.sh", "#!/bin/sh\n"}};
-    Rng luck(static_cast<std::uint64_t>(seed) + 1'000'000);
+    Rng luck(static_cast<std::uint64_t>(seed) + 1'000'000), fate(static_cast<std::uint64_t>(seed) + 2'000'000);
+    const bool watched = seed % 2 == 0;  // by alarms, while scripts change
     site.script = [&](const Json& pod) { return luck.below(3) == 0 ? -1 : kube::space_of(pod) != "cluster-a" && luck.below(4) == 0 ? 3 : 0; };
     const auto maybe_scripted = [&](Json its) {
       for (Json& group : its.child("instanceGroups").items())
@@ -1192,6 +1193,12 @@ TEST(ClustersProperty, WithCachesBehindNothingIsGivenTwiceAndAllComesToRest) {
       if (luck.below(30) == 0)
         if (const std::string of = luck.below(3) == 0 ? "k" : name; site.api.all("clusters").contains({"", of}))
           site.edit(of, [&](Json& spec) { spec.set("softwareUpdate", *kube::parse_json(fmt::format(R"({{"id": "u{}", "deploymentConfig": {{"rollingUpdatePolicy": {{"maximumBatchSize": {{"type": "INSTANCE_COUNT", "value": {}}}}}}}}})", step, 1 + luck.below(3)))); });
+      if (watched && fate.below(25) == 0)
+        if (const std::string of = fate.below(3) == 0 ? "k" : name; site.api.all("clusters").contains({"", of})) {
+          site.scripts->buckets["sagemaker-x"]["on_create.sh"] = fmt::format("#!/bin/sh\n# {}\n", step);
+          site.edit(of, [&](Json& spec) { spec.set("softwareUpdate", *kube::parse_json(fmt::format(R"({{"id": "w{}", "deploymentConfig": {{"autoRollbackConfiguration": [{{"alarmName": "hot"}}], "rollingUpdatePolicy": {{"maximumBatchSize": {{"type": "INSTANCE_COUNT", "value": {}}}}}}}}})", step, 1 + fate.below(3)))); });
+        }
+      if (watched && fate.below(6) == 0) site.alarms->told["hot"] = {.state = static_cast<api::Alarm::State>(fate.below(5)), .message = "as chance has it"};
       if (rng.below(40) == 0 && !instances.empty()) (void)site.api.remove(api::kInstances, kube::key_of(instances[rng.below(instances.size())]));
       if (rng.below(12) == 0) site.edit("k", [&](Json& spec) { spec.child("instanceGroups").items()[0].set("instanceCount", static_cast<int>(rng.below(4))); });
       if (const auto nodes = site.instances("workers"); rng.below(8) == 0 && !nodes.empty()) {
@@ -1213,6 +1220,7 @@ TEST(ClustersProperty, WithCachesBehindNothingIsGivenTwiceAndAllComesToRest) {
       if (testing::Test::HasFailure()) FAIL() << "seed " << seed << " step " << step;
     }
     site.busy.clear();
+    site.alarms->told.clear();
     site.script = [](const Json&) { return 0; };
     for (const auto& [key, object] : std::map(site.api.all("nodes")))
       if (Json node = object; !kube::condition_is_true(node, "Ready")) {
@@ -1234,6 +1242,7 @@ TEST(ClustersProperty, WithCachesBehindNothingIsGivenTwiceAndAllComesToRest) {
     calm();
     for (const char* name : {"a", "b", "k"}) {
       const Json status = site.status(name);
+      EXPECT_THAT(status["softwareUpdate"]["phase"].string(), testing::AnyOf("", "Succeeded", "Failed", "RollbackComplete")) << "seed " << seed << " " << name << " " << kube::print_json(status);
       if (status["phase"].string() == "Failed") {
         EXPECT_THAT(status["message"].string(), testing::AnyOf(HasSubstr("no machine of type"), HasSubstr("not all instances ran"))) << "seed " << seed;
         for (const Json& group : status["instanceGroups"].items()) EXPECT_EQ(group["current"].integer(), 0) << "seed " << seed;

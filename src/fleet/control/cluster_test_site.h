@@ -85,6 +85,20 @@ class MemoryScripts final : public ScriptStore {
   }
 };
 
+// Alarms that are as a test says; one that it does not speak of is well.
+class MemoryAlarms final : public api::Alarms {
+ public:
+  std::map<std::string, api::Alarm> told;
+  std::map<std::string, api::Alarm> look(const std::vector<std::string>& names) const override {
+    std::map<std::string, api::Alarm> out;
+    for (const std::string& name : names) {
+      const auto found = told.find(name);
+      out[name] = found == told.end() ? api::Alarm{.state = api::Alarm::State::Ok, .message = {}} : found->second;
+    }
+    return out;
+  }
+};
+
 // What a controller sees: of each kind what was there some time ago.
 class LaggingCaches final : public kube::Caches {
  public:
@@ -124,7 +138,7 @@ class ClusterSite {
     mortal = std::make_unique<MortalApi>(checked);
     mortal->refuses_events = &refuses_events;
     fenced = std::make_unique<kube::FencedApi>(*mortal, []() -> Result<std::int64_t> { return 1; });
-    controller = std::make_unique<ClusterController>(*fenced, clock, options(), scripts);
+    controller = std::make_unique<ClusterController>(*fenced, clock, options(), scripts, alarms);
     controller->start(lagging ? static_cast<const kube::Caches&>(caches) : api);
   }
   ClusterPlanOptions options() const { return {.makes_machines = makes_machines_}; }
@@ -461,6 +475,7 @@ class ClusterSite {
   std::map<std::string, int> reboots;
   std::map<std::string, int> taken_down;  // machines, by name
   std::shared_ptr<MemoryScripts> scripts = std::make_shared<MemoryScripts>();
+  std::shared_ptr<MemoryAlarms> alarms = std::make_shared<MemoryAlarms>();
   std::vector<std::string> checks;           // deep health checks that came to an end: "INSTANCE for REQUEST"
   std::function<int(const Json& pod)> script = [](const Json&) { return 0; };  // how one ends; less than 0: not yet
   std::optional<Error> refuses_events;

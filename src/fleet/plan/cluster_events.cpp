@@ -46,6 +46,8 @@ class Teller {
     if (was["id"].string() == id && was["phase"].string() == phase) return;
     if (phase == "InProgress") add("Cluster", "Info", "SoftwareUpdateStarted", {id}, "The software of the cluster is updated");
     if (phase == "Succeeded") add("Cluster", "Info", "SoftwareUpdateCompleted", {id}, "The software of the cluster was updated");
+    if (phase == "RollbackInProgress") fail(add("Cluster", "Warn", "SoftwareUpdateRollbackStarted", {id}, "The software of the cluster goes back to what it was"), is["reason"].string());
+    if (phase == "RollbackComplete") fail(add("Cluster", "Warn", "SoftwareUpdateRollbackCompleted", {id}, "The software of the cluster is what it was before the update"), is["reason"].string());
     if (phase == "Failed") fail(add("Cluster", "Error", "SoftwareUpdateFailed", {id}, "The software of the cluster was not updated as a whole"), is["message"].string());
   }
 
@@ -108,8 +110,10 @@ class Teller {
     const bool updated = software_stage == "Done" && software_was["stage"].string() != "Done";
     if (software_stage != software_was["stage"].string()) {
       const std::string& update = software["id"].string();
-      if (software_stage == "Emptying" && named(group, "SoftwareUpdateStarted", id)) about("Info", "SoftwareUpdateStarted", {update}, fmt::format("Instance {} of group {} is updated when it is empty", id, group));
-      if (updated && named(group, "SoftwareUpdateCompleted", id)) about("Info", "SoftwareUpdateCompleted", {update}, fmt::format("Instance {} of group {} was updated", id, group));
+      const bool back = update.ends_with(api::SoftwareUpdate::kBack);
+      const char *const starts = back ? "SoftwareUpdateRollbackStarted" : "SoftwareUpdateStarted", *const ends = back ? "SoftwareUpdateRollbackCompleted" : "SoftwareUpdateCompleted";
+      if (software_stage == "Emptying" && named(group, starts, id)) about("Info", starts, {update}, fmt::format("Instance {} of group {} is {} when it is empty", id, group, back ? "given the software of before" : "updated"));
+      if (updated && named(group, ends, id)) about("Info", ends, {update}, fmt::format("Instance {} of group {} {}", id, group, back ? "has the software of before" : "was updated"));
     }
     if (!updated && is.has("runningSince") && !was.has("runningSince")) {
       if (named(group, "InstanceProvisioned", id)) about("Info", "InstanceProvisioned", {}, fmt::format("Instance {} of group {} runs on node {}", id, group, is["node"].string()));

@@ -43,7 +43,7 @@ void Planner::judge() {
       if (!one.leaves && !one.value.deleting && one.phase != "Running" && (stuck == nullptr || rank(one) > rank(*stuck))) stuck = &one;
     Json entry = Json::object({{"instanceGroupName", group.name}, {"status", full && !leaving ? "InService" : !served_ ? "Creating" : stuck != nullptr && (stuck->phase == "Failure" || stuck->value.node.empty()) ? "Degraded" : "Updating"}, {"current", running}, {"target", target}, {"issued", next_.at(group.name).issued}});
     for (const Json& update : rolls_out() ? status_["softwareUpdate"]["instanceGroups"].items() : std::vector<Json>())
-      if (update["instanceGroupName"].string() == group.name && update["status"].string() == "InProgress") entry.set("status", "SystemUpdating");
+      if (update["instanceGroupName"].string() == group.name && (update["status"].string() == "InProgress" || update["status"].string() == "RollbackInProgress")) entry.set("status", "SystemUpdating");
     if (const std::string retired = next_.at(group.name).retired.text(); !retired.empty()) entry.set("retired", retired);
     if (stuck != nullptr && !stuck->message.empty()) entry.set("message", fmt::format("{}: {}", stuck->value.id, stuck->message));
     if (const std::string& note = plan_note(group.name); !note.empty()) {
@@ -95,6 +95,7 @@ void Planner::judge() {
     if (!taken_back_ && good != cluster_.generation) status_.set("good", Json::object({{"generation", cluster_.generation}, {"spec", object_["spec"]}}));
     status_.set("served", true);
     status_.erase("began");
+    if (taken_back_) status_.child("failed").set("done", true);
     return tell("InService", kept);
   }
   // Nothing of the change is left; what had failed before it has failed since.

@@ -52,9 +52,14 @@ std::map<std::string, api::LifecycleScripts> needed_sources(const api::Cluster& 
     const InstanceGroup* group = one.cluster_uid == cluster.uid ? cluster.group(one.group) : nullptr;
     if (group == nullptr || one.ran || one.deleting || one.node.empty()) continue;
     const api::LifecycleScripts& scripts = one.scripts ? *one.scripts : group->scripts;
-    if (const auto stage = due_script(scripts, object["status"]); stage && !at_work.contains(script_pod_name(one.id, *stage))) out.emplace(scripts.uri, scripts);
+    if (const auto stage = due_script(scripts, object["status"]); stage && !at_work.contains(script_pod_name(one.id, *stage))) out.emplace(scripts.source(), scripts);
   }
   return out;
+}
+
+std::vector<std::string> needed_alarms(const Json& cluster, const api::SoftwareUpdate& asked) {
+  const Json& told = cluster["status"]["softwareUpdate"];
+  return told["id"].string() == asked.id && told["phase"].string() == "InProgress" ? asked.alarms : std::vector<std::string>();
 }
 
 bool holds_machine(const Json& pod, api::Orchestrator orchestrator) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api/alarms.h"
 #include "api/cluster.h"
 #include "api/training_plan.h"
 #include "base/clock.h"
@@ -25,7 +26,8 @@ struct ClusterSnapshot {
   kube::Json slurm;                       // its SlurmCluster; null: there is none
   std::vector<kube::Json> events;         // ClusterEvents in it
   std::vector<kube::Json> configs;        // ConfigMaps in it that scripts read; only where needed_sources names any
-  std::map<std::string, ScriptSource> sources;  // by URI: those of needed_sources
+  std::map<std::string, ScriptSource> sources;  // by LifecycleScripts::source(): those of needed_sources
+  std::map<std::string, api::Alarm> alarms;  // by name: those of needed_alarms
   std::map<std::string, api::TrainingPlan> plans;  // by name: all
   std::vector<kube::Json> node_sets, pods;  // pods: of its namespace; where Kubernetes orchestrates, all that are on its nodes
 };
@@ -68,6 +70,9 @@ ClusterPlan plan_cluster(const ClusterSnapshot& snapshot, Instant now, const Clu
 
 // What machines of the cluster are about to run, by URI. At rest there is nothing.
 std::map<std::string, api::LifecycleScripts> needed_sources(const api::Cluster& cluster, const std::vector<kube::Json>& instances, const std::vector<kube::Json>& pods);
+
+// Alarms that say whether an update of its software goes on; of a cluster that is not updated, none.
+std::vector<std::string> needed_alarms(const kube::Json& cluster, const api::SoftwareUpdate& asked);
 
 const char* name(ClusterStep::Verb verb);
 

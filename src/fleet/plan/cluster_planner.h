@@ -239,12 +239,7 @@ class Planner {
   // What a script is to come to, in its own words; then a pod for it, once what it reads is there.
   void run_script(One& one, ScriptStage stage);
 
-  Json lifecycle_of(const InstanceGroup& group) const {
-    const Json spec = api::spec_in_force(object_);
-    for (const Json& one : spec["instanceGroups"].items())
-      if (one["instanceGroupName"].string() == group.name) return one["lifeCycleConfig"];
-    return Json::object();
-  }
+  Json lifecycle_of(const InstanceGroup& group) const { return api::lifecycle_in_force(object_, api::spec_in_force(object_), group.name); }
 
   // Scripts look for their own machine in what is stored of the cluster. True: it is there. It is written anew when a machine that is due is not, or the heads are others; else each node that comes would hold up all.
   bool configs_stored(const One& due);
@@ -316,11 +311,29 @@ class Planner {
 
   // ---- software updates (cluster_software.cpp)
 
-  bool rolls_out() const { return status_["softwareUpdate"]["phase"].string() == "InProgress"; }
+  bool goes_back() const { return status_["softwareUpdate"]["phase"].string() == "RollbackInProgress"; }
+  bool rolls_out() const { return status_["softwareUpdate"]["phase"].string() == "InProgress" || goes_back(); }
+  // What instances are told of it as: of the update, or of its rollback (docs/design/065).
+  std::string update_id() const { return goes_back() ? cluster_.software.back_id() : cluster_.software.id; }
   void roll_out();
+  // True: it is one that was not seen before; or there is nothing to do.
+  bool begins_update();
+  void end_update(const char* phase, const std::string& message);
+  // Of other groups what became of them the last time that they were updated stays.
+  Json with_other_groups(Json groups) const;
+  void roll_back(const std::string& reason);
+  // Empty: all of its alarms are well. Else why no further batch begins; `fires`: one says that the update is to go back.
+  std::string alarmed(bool& fires);
+  // By what most machines of the group that run were prepared; null: that is not known.
+  Json prepared_by(const InstanceGroup& group) const;
+  bool is_of_before(const One& one) const;
   // What became of one of a group's instances; Waits: it is not as it was to be before the update, and is waited for.
   enum class Updated : std::uint8_t { Yes, UnderWay, Failed, Due, Waits };
   Updated update_of(const One& one, Instant began, std::string& why);
+  static bool made_since(const One& one, Instant began);
+  Updated rollback_of(const One& one, Instant began, std::string& why);
+  // Of one that was begun with.
+  Updated under_way(const One& one, std::string& why);
   void note_software(One& one, const char* stage);
   // Its machine is emptied, or goes. True: nothing else is done with it.
   bool renews(One& one, const Json* node, const Json* machine);

@@ -76,7 +76,7 @@ void Planner::run_script(One& one, ScriptStage stage) {
     one.message = fmt::format("{} waits for the shared root{}", file, ready == nullptr ? "" : ": " + (*ready)["message"].string());
     return;
   }
-  const auto source = in_.sources.find(scripts.uri);
+  const auto source = in_.sources.find(scripts.source());
   if (source == in_.sources.end()) return look_again(std::chrono::seconds(1));
   if (!source->second.bundle) {
     if (source->second.missing && renew_scripts(one, *group)) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// UpdateClusterSoftware (docs/design/052): batch after batch of a group is emptied, its machines are made anew where they are ours, and prepared again. One that fails ends it: what was not touched stays as it is.
+// UpdateClusterSoftware (docs/design/052): batch after batch of a group is emptied, its machines are made anew where they are ours, and prepared again. One that fails ends it: what was not touched stays as it is; where alarms watch it, that or an alarm takes all back (docs/design/065).
 #include "fleet/plan/cluster_planner.h"
 
 namespace fairlead::fleet::planner {
@@ -8,14 +8,18 @@ Planner::Updated Planner::update_of(const One& one, Instant began, std::string& 
   const Instance& value = one.value;
   if (value.software_id != cluster_.software.id || value.software_stage.empty()) {
     // Made since then, or to be replaced, which comes to the same.
-    const auto made = parse_time((*one.object)["metadata"]["creationTimestamp"].string());
-    if (!value.replace.empty() || (made && *made >= began)) return Updated::Yes;
+    if (!value.replace.empty() || made_since(one, began)) return Updated::Yes;
     // So is what has no machine yet, and what comes in place of one that has failed.
     if (value.node.empty() || value.phase == "Failure") return Updated::Yes;
     return value.phase == "Running" && !is_to_reboot(value) && !value.updating() ? Updated::Due : Updated::Waits;
   }
-  if (value.software_stage == "Done") return Updated::Yes;
-  if (value.phase == "Failure") {
+  return value.software_stage == "Done" ? Updated::Yes : under_way(one, why);
+}
+
+Planner::Updated Planner::under_way(const One& one, std::string& why) {
+  const Instance& value = one.value;
+  // What it failed with onwards is behind it once it is prepared anew.
+  if (value.phase == "Failure" && !(goes_back() && value.software_stage == "Emptying" && failed_script(one) != nullptr)) {
     why = value.message;
     return Updated::Failed;
   }
@@ -32,10 +36,108 @@ Planner::Updated Planner::update_of(const One& one, Instant began, std::string& 
   return Updated::UnderWay;
 }
 
+// ---- back to what was there before (docs/design/065)
+
+Planner::Updated Planner::rollback_of(const One& one, Instant began, std::string& why) {
+  const Instance& value = one.value;
+  if (value.software_id == cluster_.software.back_id()) return value.software_stage == "Done" ? Updated::Yes : under_way(one, why);
+  const bool touched = value.software_id == cluster_.software.id && value.updating() && value.software_stage != "Emptying";
+  const bool updated = value.software_id == cluster_.software.id && value.software_stage == "Done";
+  // What is only being emptied is let go. What comes in place of another, or has no machine yet, is prepared as before.
+  if (!touched && !updated && (!made_since(one, began) || !value.replace.empty() || value.node.empty())) return Updated::Yes;
+  if (touched ? value.software_stage == "Renewing" || !value.scripts || is_of_before(one) : false) return under_way(one, why);
+  if (is_of_before(one) || (!updated && !touched && !value.ran && !value.scripts)) return Updated::Yes;
+  // Whatever else its new software keeps it from, it need not run for that.
+  return is_to_reboot(value) || runs_script(one) || value.phase == "DeepHealthCheckInProgress" || (value.ran && value.phase != "Running" && value.phase != "Failure") ? Updated::Waits : Updated::Due;
+}
+
+bool Planner::made_since(const One& one, Instant began) {
+  const auto made = parse_time((*one.object)["metadata"]["creationTimestamp"].string());
+  return made && *made >= began;
+}
+
+namespace {
+
+// Of the files that its scripts were among.
+const std::string& sum_of(const Json& lifecycle) {
+  const std::string& first = lifecycle[field_of(ScriptStage::OnCreate)]["sum"].string();
+  return first.empty() ? lifecycle[field_of(ScriptStage::OnInitComplete)]["sum"].string() : first;
+}
+const Json* of_group_in(const Json& list, const std::string& group) {
+  for (const Json& one : list.items())
+    if (one["instanceGroupName"].string() == group) return &one;
+  return nullptr;
+}
+
+}  // namespace
+
+Json Planner::prepared_by(const InstanceGroup& group) const {
+  std::map<std::string, int> counts;
+  Json out;
+  int most = 0;
+  for (const One& one : of_group(group.name)) {
+    const Json& lifecycle = one.status["lifecycle"];
+    if (!one.value.ran || one.leaves || one.value.deleting) continue;
+    Json config = lifecycle["config"].is_object() ? lifecycle["config"] : Json::object();
+    if (const std::string& sum = sum_of(lifecycle); !sum.empty()) config.set("sum", sum);
+    if (const int count = ++counts[kube::print_json(config)]; count > most) {
+      most = count;
+      out = std::move(config);
+    }
+  }
+  return !out.is_null() && api::read_lifecycle(out).any() && !out.has("sum") ? Json() : out;
+}
+
+bool Planner::is_of_before(const One& one) const {
+  const Json* pin = of_group_in(status_["scripts"], one.value.group);
+  if (pin == nullptr) return true;  // there is nothing to go back to
+  const Json &wanted = (*pin)["lifeCycleConfig"], &has = one.status["lifecycle"]["config"];
+  if (has == wanted) return true;
+  Json config = has.is_object() ? has : Json::object();
+  if (const std::string& sum = sum_of(one.status["lifecycle"]); !sum.empty()) config.set("sum", sum);
+  return config == wanted;
+}
+
+std::string Planner::alarmed(bool& fires) {
+  using State = api::Alarm::State;
+  std::string out;
+  for (const std::string& name : cluster_.software.alarms) {
+    const auto found = in_.alarms.find(name);
+    const api::Alarm alarm = found == in_.alarms.end() ? api::Alarm{.state = State::Unknown, .message = "it was not looked at yet"} : found->second;
+    if (alarm.state == State::Ok) continue;
+    fires = alarm.state == State::Firing;
+    const char* const what = fires ? "fires" : alarm.state == State::Pending ? "is about to fire" : alarm.state == State::Missing ? "is not there" : "is not known to be well";
+    if (fires || out.empty()) out = fmt::format("alarm {} {}{}{}", name, what, alarm.message.empty() ? "" : ": ", alarm.message);
+    if (fires) break;
+  }
+  return out;
+}
+
+void Planner::roll_back(const std::string& reason) {
+  Json& told = status_.child("softwareUpdate");
+  told.set("phase", "RollbackInProgress").set("reason", reason);
+  told.erase("message");
+  for (Json& group : told.child("instanceGroups").items())
+    if (cluster_.software.of(group["instanceGroupName"].string())) group.set("status", "RollbackInProgress");
+  Json pins = Json::array();
+  const Json before = told["before"];
+  for (const Json& pin : status_["scripts"].items())
+    if (of_group_in(before, pin["instanceGroupName"].string()) == nullptr) pins.push(pin);
+  const Json spec = api::spec_in_force(object_);
+  for (const Json& was : before.items()) {
+    const Json* group = of_group_in(spec["instanceGroups"], was["instanceGroupName"].string());
+    if (group == nullptr) continue;
+    Json instead = (*group)["lifeCycleConfig"].is_object() ? (*group)["lifeCycleConfig"] : Json::object();
+    if (instead != was["lifeCycleConfig"]) pins.push(Json::object({{"instanceGroupName", was["instanceGroupName"]}, {"lifeCycleConfig", was["lifeCycleConfig"]}, {"insteadOf", std::move(instead)}}));
+  }
+  status_.set("scripts", std::move(pins));
+  look_again(std::chrono::seconds(1));
+}
+
 void Planner::note_software(One& one, const char* stage) {
   const Json before = one.status["software"];
-  const bool same = before["id"].string() == cluster_.software.id || stage != std::string_view("Emptying");
-  Json next = Json::object({{"id", stage == std::string_view("Emptying") ? cluster_.software.id : before["id"].string()}, {"stage", stage}, {"at", print_time(now_)}});
+  const bool same = before["id"].string() == update_id() || stage != std::string_view("Emptying");
+  Json next = Json::object({{"id", stage == std::string_view("Emptying") ? update_id() : before["id"].string()}, {"stage", stage}, {"at", print_time(now_)}});
   for (const char* const kept : {"machine", "node", "updated", "before"})
     if (before.has(kept)) next.set(kept, before[kept]);
   if (!same && before.has("id")) next.set("before", before["id"]);
@@ -43,52 +145,89 @@ void Planner::note_software(One& one, const char* stage) {
   one.status.set("software", std::move(next));
 }
 
+void Planner::end_update(const char* phase, const std::string& message) {
+  Json& told = status_.child("softwareUpdate");
+  told.set("phase", phase).set("ended", print_time(now_));
+  if (message.empty()) told.erase("message");
+  else told.set("message", message);
+  for (Json& group : told.child("instanceGroups").items())
+    if (const std::string& status = group["status"].string(); status == "InProgress" || status == "Pending" || status == "RollbackInProgress") group.set("status", phase);
+}
+
+Json Planner::with_other_groups(Json groups) const {
+  for (const Json& before : status_["softwareUpdate"]["instanceGroups"].items())
+    if (!cluster_.software.of(before["instanceGroupName"].string()) && cluster_.group(before["instanceGroupName"].string()) != nullptr) groups.push(before);
+  return groups;
+}
+
+bool Planner::begins_update() {
+  const api::SoftwareUpdate& asked = cluster_.software;
+  const Json& told = status_["softwareUpdate"];
+  if (told["id"].string() == asked.id) return false;
+  if (rolls_out()) {
+    end_update("Failed", "it was taken back");
+    return true;
+  }
+  Json earlier = Json::array();
+  for (const Json& id : told["earlier"].items()) earlier.push(id);
+  // What an older spec asked for is behind us.
+  if (asked.id.empty() || std::any_of(earlier.items().begin(), earlier.items().end(), [&](const Json& id) { return id.string() == asked.id; })) return true;
+  if (const std::string& last = told["id"].string(); !last.empty()) earlier.push(last);
+  constexpr std::size_t kept = 20;
+  if (earlier.items().size() > kept) earlier.items().erase(earlier.items().begin());
+  Json groups = Json::array(), before = Json::array(), pins = Json::array();
+  std::string unknown;
+  for (const InstanceGroup& group : cluster_.groups) {
+    if (!asked.of(group.name)) continue;
+    groups.push(Json::object({{"instanceGroupName", group.name}, {"status", served_ ? "Pending" : "Succeeded"}, {"updated", 0}, {"of", group.target}}));
+    const auto its = of_group(group.name);
+    if (asked.alarms.empty() || std::none_of(its.begin(), its.end(), [](const One& one) { return one.value.ran && !one.leaves && !one.value.deleting; })) continue;
+    Json config = prepared_by(group);
+    if (config.is_null()) unknown = group.name;
+    before.push(Json::object({{"instanceGroupName", group.name}, {"lifeCycleConfig", std::move(config)}}));
+  }
+  // From now on they are prepared by what is there.
+  for (const Json& pin : status_["scripts"].items())
+    if (!asked.of(pin["instanceGroupName"].string())) pins.push(pin);
+  Json begun = Json::object({{"id", asked.id}, {"phase", served_ ? "InProgress" : "Succeeded"}, {"began", print_time(now_)}, {"instanceGroups", with_other_groups(std::move(groups))}});  // one that is made yet is made with it
+  if (!earlier.items().empty()) begun.set("earlier", std::move(earlier));
+  if (!before.items().empty()) begun.set("before", std::move(before));
+  status_.set("softwareUpdate", std::move(begun));
+  if (!unknown.empty()) {
+    end_update("Failed", fmt::format("by what machines of group {} were prepared is not known, so there is nothing to go back to: ask for the update without AutoRollbackConfiguration", unknown));
+    return true;
+  }
+  if (pins.items().empty()) status_.erase("scripts");
+  else status_.set("scripts", std::move(pins));
+  look_again(std::chrono::seconds(1));
+  return true;
+}
+
 void Planner::roll_out() {
   const api::SoftwareUpdate& asked = cluster_.software;
-  const auto end = [&](const char* phase, const std::string& message) {
-    Json& told = status_.child("softwareUpdate");
-    told.set("phase", phase).set("ended", print_time(now_));
-    if (message.empty()) told.erase("message");
-    else told.set("message", message);
-    for (Json& group : told.child("instanceGroups").items())
-      if (group["status"].string() == "InProgress" || group["status"].string() == "Pending") group.set("status", phase);
-  };
-  // What became of other groups, the last time that they were.
-  const auto with_others = [&](Json groups) {
-    for (const Json& before : status_["softwareUpdate"]["instanceGroups"].items())
-      if (!asked.of(before["instanceGroupName"].string()) && cluster_.group(before["instanceGroupName"].string()) != nullptr) groups.push(before);
-    return groups;
-  };
-  if (const Json& told = status_["softwareUpdate"]; told["id"].string() != asked.id) {
-    if (rolls_out()) return end("Failed", "it was taken back");
-    Json earlier = Json::array();
-    for (const Json& id : told["earlier"].items()) earlier.push(id);
-    // What an older spec asked for is behind us.
-    if (asked.id.empty() || std::any_of(earlier.items().begin(), earlier.items().end(), [&](const Json& id) { return id.string() == asked.id; })) return;
-    if (const std::string& last = told["id"].string(); !last.empty()) earlier.push(last);
-    constexpr std::size_t kept = 20;
-    if (earlier.items().size() > kept) earlier.items().erase(earlier.items().begin());
-    Json groups = Json::array();
-    for (const InstanceGroup& group : cluster_.groups)
-      if (asked.of(group.name)) groups.push(Json::object({{"instanceGroupName", group.name}, {"status", served_ ? "Pending" : "Succeeded"}, {"updated", 0}, {"of", group.target}}));
-    Json begun = Json::object({{"id", asked.id}, {"phase", served_ ? "InProgress" : "Succeeded"}, {"began", print_time(now_)}, {"instanceGroups", with_others(std::move(groups))}});  // one that is made yet is made with it
-    if (!earlier.items().empty()) begun.set("earlier", std::move(earlier));
-    status_.set("softwareUpdate", std::move(begun));
-    return look_again(std::chrono::seconds(1));
-  }
-  if (!rolls_out()) return;
+  if (begins_update() || !rolls_out()) return;
   // A change of the spec comes first, and may be taken back.
   if (!cluster_.continuous && (taken_back_ ? !status_["failed"]["done"].boolean() : status_["good"]["generation"].integer(-1) != cluster_.generation)) return;
   const Instant began = parse_time(status_["softwareUpdate"]["began"].string()).value_or(now_);
+  const bool back = goes_back();
+  std::string alarm;  // why no further batch begins
+  if (!back && !asked.alarms.empty()) {
+    bool fires = false;
+    alarm = alarmed(fires);
+    if (fires) return roll_back(alarm);
+    look_again(std::chrono::seconds(10));  // nobody tells of alarms
+  }
+  const char *const under = back ? "RollbackInProgress" : "InProgress", *const good = back ? "RollbackComplete" : "Succeeded";
   Json groups = Json::array();
   std::string failure, waits_for;
   bool all = true, heads_done = true;
+  Instant last_of_all = began;
   // Who leads first, alone: where that goes wrong, nothing else is touched.
   for (const bool heads : {true, false})
     for (const InstanceGroup& group : cluster_.groups) {
       if (!asked.of(group.name) || (slurm_ && group.node_type == SlurmNodeType::Controller) != heads) continue;
       const Numbers& numbers = numbers_.at(group.name);
-      int of = 0, updated = 0, under_way = 0;
+      int of = 0, updated = 0, going = 0;
       bool failed = false;
       Instant last = began;
       std::vector<One*> due;
@@ -96,12 +235,12 @@ void Planner::roll_out() {
         if (one.value.group != group.name || one.leaves || one.value.deleting || !numbers.live(one.value.number)) continue;
         ++of;
         std::string why;
-        switch (update_of(one, began, why)) {
+        switch (back ? rollback_of(one, began, why) : update_of(one, began, why)) {
           case Updated::Yes:
             ++updated;
-            if (const auto at = parse_time(one.status["software"]["updated"].string()); at && one.value.software_id == asked.id) last = std::max(last, static_cast<Instant>(*at));
+            if (const auto at = parse_time(one.status["software"]["updated"].string()); at && one.value.software_id == update_id()) last = std::max(last, static_cast<Instant>(*at));
             break;
-          case Updated::UnderWay: ++under_way; break;
+          case Updated::UnderWay: ++going; break;
           case Updated::Failed:
             failed = true;
             if (failure.empty()) failure = fmt::format("instance {} of group {}: {}", one.value.id, group.name, why);
@@ -114,24 +253,29 @@ void Planner::roll_out() {
       }
       const bool done = updated == of;
       all = all && done;
-      if (failure.empty() && under_way == 0 && !due.empty() && (heads || heads_done)) {
-        if (updated > 0 && now_ < last + asked.wait) {
+      last_of_all = std::max(last_of_all, last);
+      if (failure.empty() && going == 0 && !due.empty() && (heads || heads_done)) {
+        if (!back && updated > 0 && now_ < last + asked.wait) {
           look_again(last + asked.wait - now_);
-        } else {
-          due.resize(std::min<std::size_t>(due.size(), static_cast<std::size_t>(heads ? 1 : asked.batch_of(of))));
+        } else if (alarm.empty()) {
+          due.resize(std::min<std::size_t>(due.size(), static_cast<std::size_t>(heads ? 1 : (back ? asked.back_batch : asked.batch).of(of))));
           for (One* one : due) note_software(*one, "Emptying");
-          under_way = static_cast<int>(due.size());
+          going = static_cast<int>(due.size());
         }
       }
       heads_done = heads_done && (done || !heads);
-      groups.push(Json::object({{"instanceGroupName", group.name}, {"status", failed ? "Failed" : done ? "Succeeded" : updated + under_way > 0 ? "InProgress" : "Pending"}, {"updated", updated}, {"of", of}}));
+      groups.push(Json::object({{"instanceGroupName", group.name}, {"status", failed ? "Failed" : done ? good : back || updated + going > 0 ? under : "Pending"}, {"updated", updated}, {"of", of}}));
     }
-  groups = with_others(std::move(groups));
-  Json& told = status_.child("softwareUpdate").set("instanceGroups", std::move(groups));
+  Json& told = status_.child("softwareUpdate").set("instanceGroups", with_other_groups(std::move(groups)));
+  if (!alarm.empty()) waits_for = alarm + "; no further batch begins until that is over";
   if (waits_for.empty()) told.erase("message");
   else told.set("message", waits_for);
-  if (!failure.empty()) return end("Failed", failure + "; instances that were not updated yet stay as they are");
-  if (all) end("Succeeded", "");
+  if (!failure.empty()) return back || asked.alarms.empty() ? end_update("Failed", failure + (back ? "; the rollback ends here" : "; instances that were not updated yet stay as they are")) : roll_back(failure);
+  if (!all) return;
+  if (back) return end_update("RollbackComplete", std::string(told["reason"].string()));
+  // Of what the last batch brought alarms speak later, too.
+  if (!asked.alarms.empty() && now_ < last_of_all + asked.wait) return look_again(last_of_all + asked.wait - now_);
+  if (alarm.empty()) end_update("Succeeded", "");
 }
 
 void Planner::prepare_again(One& one) {
@@ -150,7 +294,7 @@ bool Planner::renews(One& one, const Json* node, const Json* machine) {
   const Instance& value = one.value;
   const bool emptying = value.software_stage == "Emptying";
   if (!emptying && value.software_stage != "Renewing") return false;
-  if (emptying && (value.software_id != cluster_.software.id || !rolls_out())) {  // another failed, or it was taken back: nothing was done to this one
+  if (emptying && (value.software_id != update_id() || !rolls_out())) {  // another failed, or it was taken back: nothing was done to this one
     Json& software = one.status.child("software");
     if (software.has("updated")) software.set("id", software["before"].string_or(software["id"].string())).set("stage", "Done");
     else one.status.erase("software");
@@ -162,7 +306,7 @@ bool Planner::renews(One& one, const Json* node, const Json* machine) {
   const auto empty = [&] { return silent || owner_of(*node) != value.id || (closed_for(one, *node) && emptied(one, true)); };
   if (emptying) {
     if (!empty()) {
-      one.message = "its software is to be updated" + (one.message.empty() ? "" : "; " + one.message);
+      one.message = (goes_back() ? "its software is to be that of before" : "its software is to be updated") + (one.message.empty() ? "" : "; " + one.message);
     } else if (goes) {
       note_software(one, "Renewing");
       Json& software = one.status.child("software").set("machine", kube::uid_of(*machine));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "api/instance_types.h"
 #include "api/network_ways.h"
@@ -88,7 +89,7 @@ ScriptBundle bundle_scripts(const ScriptFiles& files) {
   Json data = Json::object({{"manifest", base64(manifest)}});
   std::size_t room = manifest.size() > kPart ? 0 : kPart - manifest.size();
   const auto close = [&] {
-    const std::string name = fmt::format("lifecycle-{}-{}", out.sum.substr(0, 16), out.secrets.size());
+    const std::string name = bundle_secret_name(out.sum, out.secrets.size());
     out.names.push_back(name);
     out.secrets.push_back(Json::object({{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", Json::object({{"name", name}})}, {"immutable", true}, {"type", "Opaque"}, {"data", std::move(data)}}));
     data = Json::object();
@@ -100,6 +101,42 @@ ScriptBundle bundle_scripts(const ScriptFiles& files) {
     room -= std::min(room, bytes.size());
   }
   close();
+  return out;
+}
+
+std::string bundle_secret_name(const std::string& sum, std::size_t index) { return fmt::format("lifecycle-{}-{}", sum.substr(0, 16), index); }
+
+Result<ScriptBundle> kept_bundle(const std::string& sum, const std::vector<Json>& secrets) {
+  ScriptBundle out;
+  out.sum = sum;
+  const auto lacking = [&](const char* what) { return fail(Code::NotFound, fmt::format("the scripts of sum {} are not kept any more: {}", sum.substr(0, 16), what)); };
+  const auto manifest = secrets.empty() ? Result<std::string>(fail(Code::NotFound, "")) : parse_base64(secrets.front()["data"]["manifest"].string());
+  if (!manifest) return lacking("their first Secret is not there");
+  if (hex(sha256(*manifest)) != sum) return lacking("their first Secret holds something else");
+  std::set<std::string> parts;
+  for (const Json& secret : secrets) {
+    out.names.push_back(kube::name_of(secret));
+    for (const auto& [key, bytes] : secret["data"].members()) parts.insert(key);
+  }
+  std::string_view rest = *manifest;
+  while (!rest.empty()) {
+    const auto end = rest.find('\n');
+    std::string_view line = rest.substr(0, end);
+    rest = end == rest.npos ? std::string_view() : rest.substr(end + 1);
+    std::string_view keys;
+    for (int field = 0; field < 3; ++field) {
+      const auto space = line.find(' ');
+      if (space == line.npos) return lacking("their first Secret cannot be read");
+      keys = line.substr(0, space);
+      line.remove_prefix(space + 1);
+    }
+    out.paths.emplace_back(line);
+    for (std::size_t at = 0; keys != "-" && at <= keys.size();) {
+      const auto comma = std::min(keys.find(',', at), keys.size());
+      if (!parts.contains(std::string(keys.substr(at, comma - at)))) return lacking("a Secret of theirs is not there");
+      at = comma + 1;
+    }
+  }
   return out;
 }
 

@@ -25,6 +25,10 @@ struct ScriptBundle {
   std::vector<std::string> paths;        // of the files
 };
 ScriptBundle bundle_scripts(const ScriptFiles& files);
+// The name of one of its Secrets, from 0.
+std::string bundle_secret_name(const std::string& sum, std::size_t index);
+// The bundle that these Secrets hold, as they are kept (docs/design/065); its `secrets` are empty, for they are there. NotFound: they are not all of it, or not what `sum` says. As many as it has, in order.
+Result<ScriptBundle> kept_bundle(const std::string& sum, const std::vector<kube::Json>& secrets);
 
 // What a look at such a place found.
 struct ScriptSource {
