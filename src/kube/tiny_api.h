@@ -34,6 +34,12 @@ class TinyApi final : public KubeApi, public Caches {
     return view;
   }
   std::map<ObjectKey, Json>& all(const std::string& plural) { return objects_[plural]; }
+  // Equal for as long as nothing is written, and nothing goes. Cheap.
+  std::pair<std::int64_t, std::size_t> mark() const {
+    std::size_t count = 0;
+    for (const auto& [plural, objects] : objects_) count += objects.size();
+    return {static_cast<std::int64_t>(version_), count};
+  }
   std::function<std::string()> stamp;  // when objects are made; none: nobody asks
 
   // Whatever the object's version.

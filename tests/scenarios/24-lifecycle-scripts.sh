@@ -6,6 +6,7 @@
 : "${SCENARIO_PROVIDE:?}"
 
 clients=$("$top/tests/peers/aws/clients.sh") || { [ $? != 77 ] || { note "left out: AWS's clients cannot be had here"; exit 0; }; fail "AWS's clients"; }
+prometheus_pid=''
 folder=$SCENARIO_WORK/scripts bucket=$SCENARIO_WORK/scripts/bucket
 mkdir -p "$folder"
 export XDG_STATE_HOME=$folder
@@ -19,6 +20,7 @@ message() { sm list-cluster-nodes --cluster-name "$1" --query "ClusterNodeSummar
 clean_up() {
   local status=$?
   trap - EXIT
+  [ -z "$prometheus_pid" ] || kill "$prometheus_pid" 2> /dev/null || true
   [ "$status" = 0 ] || { k get clusters,instances -o wide; km get pods -o wide; km describe slurmcluster life | tail -n 30; } >&2 || true
   k delete cluster life life-eks --ignore-not-found --timeout=120s > /dev/null || status=1
   as s3 rm --quiet --recursive s3://sagemaker-lab > /dev/null 2>&1 || true
@@ -157,12 +159,44 @@ eks=$(as eks describe-cluster --name fairlead --query cluster.arn --output text)
 sm create-cluster --cluster-name life-eks --node-provisioning-mode Continuous --orchestrator "Eks={ClusterArn=$eks}" --vpc-config SecurityGroupIds=sg-12345678,Subnets=subnet-12345678 --instance-groups "[$(group workers ml.c5.large 1 "\"LifeCycleConfig\": $scripts")]" > /dev/null
 until_true 90 'its node runs' same Running sm list-cluster-nodes --cluster-name life-eks --query 'ClusterNodeSummaries[0].InstanceStatus.Status' --output text
 id=$(sm list-cluster-nodes --cluster-name life-eks --query 'ClusterNodeSummaries[0].InstanceId' --output text)
+first=$id
 says "on a node of Kubernetes: $id" k -n cluster-life-eks logs "$id-on-create" || fail 'its log'
 is_empty k get node "hyperpod-$id" -o 'jsonpath={.spec.unschedulable}' || fail 'its node stays closed'
 sm update-cluster-software --cluster-name life-eks > /dev/null
 until_true 120 'its software is updated' same $'InService\tSucceeded' sm describe-cluster --cluster-name life-eks --query '[ClusterStatus, InstanceGroups[0].SoftwareUpdateStatus]' --output text
 same "$id" sm list-cluster-nodes --cluster-name life-eks --query 'ClusterNodeSummaries[?InstanceStatus.Status==`Running`].InstanceId' --output text || fail 'its node'
 is_empty k get node "hyperpod-$id" -o 'jsonpath={.spec.unschedulable}' || fail 'its node stays closed after an update'
+# An update that alarms watch.
+watched() { sm update-cluster-software --cluster-name life-eks --deployment-config '{"AutoRollbackConfiguration": [{"AlarmName": "'"$1"'"}], "RollingUpdatePolicy": {"MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1}, "RollbackMaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1}}, "WaitIntervalInSeconds": 600}'; }
+refused() { local said; ! said=$(watched "$1" 2>&1) && [[ $said == *ValidationException*"$2"* ]] || { echo "$said"; return 1; }; }
+if prometheus=$(FAIRLEAD_ONLY_THERE=1 "$top/tests/peers/prometheus.sh"); then
+  until_true 10 'nobody is asked in vain' refused NodesAreHot "whether alarm NodesAreHot is well is not known: Prometheus at $SCENARIO_ALARMS"
+  mkdir -p "$folder/prometheus"
+  rules() { # THRESHOLD: of the time
+    printf 'groups:\n- name: nodes\n  interval: 1s\n  rules:\n  - alert: NodesAreHot\n    expr: vector(time()) > %s\n    annotations: {summary: "they are at 91 degrees"}\n' "$1" > "$folder/prometheus/rules.yaml"
+    [ -z "$prometheus_pid" ] || kill -HUP "$prometheus_pid"
+  }
+  rules 9e12
+  echo '{"rule_files": ["rules.yaml"]}' > "$folder/prometheus/prometheus.yml"
+  "$prometheus/prometheus" --config.file="$folder/prometheus/prometheus.yml" --storage.tsdb.path="$folder/prometheus/data" --web.listen-address="${SCENARIO_ALARMS#http://}" > "$folder/prometheus/log" 2>&1 &
+  prometheus_pid=$!
+  until_true 30 'what is no alarm is refused' refused NoSuchAlarm 'there is no alarm NoSuchAlarm'
+  printf '#!/bin/bash\necho "by the second version"\n' > "$bucket/base/on_create.sh"
+  upload
+  until_true 30 'Prometheus has evaluated it' watched NodesAreHot
+  until_true 120 'it is prepared by what is there now' says 'by the second version' k -n cluster-life-eks logs "$id-on-create"
+  until_true 60 'it runs' same $'SystemUpdating\tInProgress' sm describe-cluster --cluster-name life-eks --query '[ClusterStatus, InstanceGroups[0].SoftwareUpdateStatus]' --output text
+  rules 0
+  until_true 120 'it is as before' same $'InService\tRollbackComplete' sm describe-cluster --cluster-name life-eks --query '[ClusterStatus, InstanceGroups[0].SoftwareUpdateStatus]' --output text
+  says "on a node of Kubernetes: $id" k -n cluster-life-eks logs "$id-on-create" || fail 'it was prepared by other files'
+  same 'alarm NodesAreHot fires: they are at 91 degrees' k get cluster life-eks -o 'jsonpath={.status.softwareUpdate.reason}' || fail 'why'
+  says 'alarm NodesAreHot fires: they are at 91 degrees' k -n cluster-life-eks get clusterevents -o 'jsonpath={.items[*].spec.metadata.failureMessage}' || fail 'an event says why'
+  same "$first" sm list-cluster-nodes --cluster-name life-eks --query 'ClusterNodeSummaries[?InstanceStatus.Status==`Running`].InstanceId' --output text || fail 'its node'
+  refused NodesAreHot 'alarm NodesAreHot fires now' || fail 'an update under an alarm'
+  kill "$prometheus_pid"
+  note 'an update that an alarm watches goes back to the scripts of before, whatever the bucket holds now'
+fi
+
 k label node "hyperpod-$id" --overwrite sagemaker.amazonaws.com/node-health-status=unschedulablePendingReboot > /dev/null
 until_true 90 'its label has it rebooted' same Done k get instance "$id" -o 'jsonpath={.status.reboot.stage}'
 until_true 60 'it is schedulable again' same Schedulable k get node "hyperpod-$id" -o 'jsonpath={.metadata.labels.sagemaker\.amazonaws\.com/node-health-status}'

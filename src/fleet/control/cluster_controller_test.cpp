@@ -1229,11 +1229,11 @@ TEST(ClustersProperty, WithCachesBehindNothingIsGivenTwiceAndAllComesToRest) {
       }
     const auto calm = [&] {
       for (int round = 0, still = 0; round < 400 && still < 5; ++round) {
-        const auto before = site.picture();
+        const auto before = site.api.mark();
         site.caches.refresh_all();
         site.reconcile();
         site.tick();
-        still = site.picture() == before ? still + 1 : 0;
+        still = site.api.mark() == before ? still + 1 : 0;
         if (round == 399) ADD_FAILURE() << "seed " << seed << " does not come to rest";
       }
     };

@@ -121,6 +121,7 @@ TEST_F(SoftwareRollbacks, GoInBatchesOfTheirOwn) {
   ASSERT_TRUE(until([&] { return updated() == 4; }));
   rounds(20);
   EXPECT_EQ(phase(), "InProgress") << "the last batch is watched, too";
+  EXPECT_EQ(update()["instanceGroups"].items()[0]["status"].string(), "InProgress");
   site.alarms->told["slow"] = {State::Firing, ""};
   int most = 0;
   ASSERT_TRUE(until([&] {
@@ -153,7 +154,7 @@ TEST_F(SoftwareRollbacks, NothingMoreBeginsWhileAnAlarmIsNotKnown) {
     ASSERT_TRUE(until([&] { return phase() == "InProgress" && updated() == 1; }));
     const auto before = site.taken_down;
     site.alarms->told["slow"] = alarm;
-    rounds(60);
+    rounds(15);  // more than the interval between batches
     EXPECT_EQ(site.taken_down, before);
     EXPECT_EQ(phase(), "InProgress");
     EXPECT_THAT(update()["message"].string(), HasSubstr(words));
@@ -307,7 +308,7 @@ TEST_F(SoftwareRollbacks, DeathAtAnyWrite) {
   };
   run(-1, MortalApi::Death::Before);
   ASSERT_GT(writes, 20);
-  const int step = test_rounds(5, 1, 23);
+  const int step = test_rounds(5, 1, 61);
   for (int at = 0; at < writes; at += step)
     for (const auto how : {MortalApi::Death::Before, MortalApi::Death::After}) {
       SCOPED_TRACE(fmt::format("at {}, {}", at, how == MortalApi::Death::Before ? "before" : "after"));

@@ -445,10 +445,10 @@ class ClusterSite {
   // Until nothing changes any more, time aside.
   void settle(int most = 300) {
     for (int round = 0, still = 0; round < most; ++round) {
-      const auto before = picture();
+      const auto before = api.mark();
       reconcile();
       tick();
-      still = picture() == before ? still + 1 : 0;
+      still = api.mark() == before ? still + 1 : 0;
       if (still >= 16) return;  // longer than a machine is waited for
     }
     ADD_FAILURE() << "does not settle";

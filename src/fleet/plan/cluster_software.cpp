@@ -251,7 +251,7 @@ void Planner::roll_out() {
             break;
         }
       }
-      const bool done = updated == of;
+      const bool done = updated == of;  // where alarms watch it, it has succeeded only with all others, and a while later
       all = all && done;
       last_of_all = std::max(last_of_all, last);
       if (failure.empty() && going == 0 && !due.empty() && (heads || heads_done)) {
@@ -264,7 +264,7 @@ void Planner::roll_out() {
         }
       }
       heads_done = heads_done && (done || !heads);
-      groups.push(Json::object({{"instanceGroupName", group.name}, {"status", failed ? "Failed" : done ? good : back || updated + going > 0 ? under : "Pending"}, {"updated", updated}, {"of", of}}));
+      groups.push(Json::object({{"instanceGroupName", group.name}, {"status", failed ? "Failed" : done && (back || asked.alarms.empty()) ? good : back || updated + going > 0 ? under : "Pending"}, {"updated", updated}, {"of", of}}));
     }
   Json& told = status_.child("softwareUpdate").set("instanceGroups", with_other_groups(std::move(groups)));
   if (!alarm.empty()) waits_for = alarm + "; no further batch begins until that is over";
