@@ -153,14 +153,15 @@ if [ "$full" = 1 ]; then
 fi
 
 # One run of ctest over all builds, so that its closing lines speak of every test. What else is to be built is a test, too: one after the other in what processor time the tests leave
-# over, since scripts mostly wait, and who needs it waits for it. Scripts and unit tests run two at a time: `machine` is what they ask for.
+# over, since scripts mostly wait, and who needs it waits for it. Scripts and unit tests run three at a time: `machine` is what they ask for.
 rm -rf build/ctest build/release/first-runs
 mkdir build/ctest
 plan=build/ctest/CTestTestfile.cmake cost=9000
 build_as_test() { # NAME COMMAND...
-  local name=build.$1
+  local name=build.$1 rank='chrt --idle 0'
+  [ "$1" != peers ] || rank='nice -n 5' # the longest tests wait for it
   shift
-  printf 'add_test([=[%s]=] chrt --idle 0%s)\n' "$name" "$(printf ' [=[%s]=]' "$@")" >> "$plan"
+  printf 'add_test([=[%s]=] %s%s)\n' "$name" "$rank" "$(printf ' [=[%s]=]' "$@")" >> "$plan"
   printf 'set_tests_properties([=[%s]=] PROPERTIES FIXTURES_SETUP %s RESOURCE_LOCK builder SKIP_RETURN_CODE 77 TIMEOUT 4800 WORKING_DIRECTORY [=[%s]=] COST %s)\n' \
     "$name" "$name" "$PWD" "$cost" >> "$plan"
   cost=$((cost - 1000))

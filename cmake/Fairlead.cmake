@@ -52,7 +52,7 @@ if(FAIRLEAD_FUZZ)
 endif()
 
 # fairlead_unit_test(NAME PROGRAM): the test KIND.NAME, and its program among those that test.sh builds.
-# In a run of several builds, those with sanitizers are themselves tests (test.sh): theirs wait for build.KIND. `machine` is what such a run gives out two of.
+# In a run of several builds, those with sanitizers are themselves tests (test.sh): theirs wait for build.KIND. `machine` is what such a run gives out three of.
 function(fairlead_unit_test name program)
   set(test ${FAIRLEAD_TEST_KIND}.${name})
   add_dependencies(unit_tests ${program})
