@@ -347,6 +347,7 @@ Cluster read_cluster(const Json& object, const Json& spec) {
   out.continuous = spec["nodeProvisioningMode"].string() == "Continuous";
   if (const Json& update = spec["softwareUpdate"]; update.is_object()) {
     out.software.id = update["id"].string();
+    if (out.software.id.ends_with(SoftwareUpdate::kBack)) out.problems.push_back(fmt::format("spec.softwareUpdate.id: \"{}\" ends with {}, as that of a rollback does", out.software.id, SoftwareUpdate::kBack));
     for (const Json& group : update["instanceGroups"].items()) out.software.groups.push_back(group.string());
     const Json &deployment = update["deploymentConfig"], &policy = deployment["rollingUpdatePolicy"];
     const auto size = [](const Json& most) { return CapacitySize{.value = static_cast<int>(std::clamp<std::int64_t>(most["value"].integer(), 0, 1'000'000)), .percent = most["type"].string() == "CAPACITY_PERCENTAGE"}; };

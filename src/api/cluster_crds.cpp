@@ -147,7 +147,8 @@ spec:
                   phase: {type: string, description: "InProgress, Succeeded, RollbackInProgress, RollbackComplete, Failed."}
                   message: {type: string, description: "Why it failed, or what it waits for."}
                   reason: {type: string, description: Why it is rolled back.}
-                  before: {type: array, items: {type: object, properties: {instanceGroupName: {type: string}, lifeCycleConfig: {type: object, x-kubernetes-preserve-unknown-fields: true}}}, description: By what machines of its groups had been prepared.}
+                  rollbackBegan: {type: string, format: date-time}
+                  before: {type: array, items: {type: object, properties: {instanceGroupName: {type: string}, lifeCycleConfig: {type: object, x-kubernetes-preserve-unknown-fields: true}, own: {type: object, x-kubernetes-preserve-unknown-fields: true}}}, description: "By what machines of its groups had been prepared, and their lifeCycleConfig when it began."}
                   began: {type: string, format: date-time}
                   ended: {type: string, format: date-time}
                   earlier: {type: array, items: {type: string}, description: Ids of those before; none of them is asked for again.}
@@ -307,6 +308,9 @@ spec:
                 properties:
                   failureMessage: {type: string}
                   lcsExecutionState: {type: string, description: Of a lifecycle script.}
+                  clusterStatus: {type: string, description: What the cluster is now.}
+                  repairAction: {type: string, description: "Reboot, Replace: what its health, or somebody by its health, had done."}
+                  healthReason: {type: string, description: Who or what asked for that.}
                   instanceCount: {type: integer}
                   targetCount: {type: integer}
 )yaml";

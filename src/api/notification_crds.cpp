@@ -38,6 +38,7 @@ spec:
                 type: object
                 description: "It is told of events of clusters (ClusterEvent), too: in the server's own namespace (fairlead-system) of those of all clusters, in the namespace of a cluster of that one's, elsewhere of none."
                 properties:
+                  detailTypes: {type: array, maxItems: 3, items: {type: string, enum: [ClusterEvent, ClusterStateChange, NodeHealth]}, description: "In which of EventBridge's forms; levels and kinds choose among the first. Not given: ClusterEvent."}
                   levels: {type: array, maxItems: 3, items: {type: string, enum: [Info, Warn, Error]}, description: "Not given: Warn and Error."}
                   clusters: {type: array, maxItems: 100, items: {type: string, maxLength: 63}, description: "Their names; none: all."}
                   kinds: {type: array, maxItems: 100, items: {type: string, maxLength: 63}, description: "ClusterStatus, InstanceFailed, ...; none: all."}

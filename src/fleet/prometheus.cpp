@@ -14,22 +14,31 @@ namespace fairlead::fleet {
 namespace {
 
 using api::Alarm;
-constexpr std::chrono::seconds kFresh{3}, kPatience{2};
+constexpr std::chrono::seconds kFresh{3}, kHolds{10}, kPatience{2};
 
 class PrometheusAlarms final : public api::Alarms {
  public:
-  PrometheusAlarms(PrometheusOptions options, kube::ServerUrl server, std::shared_ptr<http::Client> client, const Clock& clock) : options_(std::move(options)), server_(std::move(server)), client_(std::move(client)), clock_(clock) {}
+  PrometheusAlarms(PrometheusOptions options, kube::ServerUrl server, const Clock& clock) : options_(std::move(options)), server_(std::move(server)), clock_(clock) {}
 
   std::map<std::string, Alarm> look(const std::vector<std::string>& names) const override {
-    const std::lock_guard lock(mutex_);  // who asks meanwhile waits for the same answer
-    const Instant now = clock_.now();
-    if (!asked_ || now < *asked_ || now >= *asked_ + kFresh) {
-      answer_ = ask();
+    std::unique_lock lock(mutex_);
+    const auto fresh = [&](std::chrono::seconds age) { return asked_ && clock_.now() >= *asked_ && clock_.now() < *asked_ + age; };
+    if (!fresh(kFresh) && !asking_) {
+      asking_ = true;
+      lock.unlock();
+      auto answer = ask();
+      lock.lock();
+      asking_ = false;
+      answer_ = std::move(answer);
       asked_ = clock_.now();
     }
-    std::string problem = answer_ ? "" : answer_.error().message;
-    if (answer_) {
-      if (auto read = read_alert_rules(*answer_, names, now)) return std::move(*read);
+    // Somebody else asks: what was said a moment ago holds, and nobody waits for the answer.
+    const Result<std::string> answer = fresh(kHolds) ? answer_ : Result<std::string>(fail(Code::Unavailable, "it is being asked"));
+    const Instant now = clock_.now();
+    lock.unlock();
+    std::string problem = answer ? "" : answer.error().message;
+    if (answer) {
+      if (auto read = read_alert_rules(*answer, names, now)) return std::move(*read);
       else problem = read.error().message;
     }
     std::map<std::string, Alarm> out;
@@ -38,7 +47,9 @@ class PrometheusAlarms final : public api::Alarms {
   }
 
  private:
+  // By one thread at a time.
   Result<std::string> ask() const {
+    if (auto done = connect(); !done) return std::unexpected(std::move(done.error()));
     http::ClientRequest request{.target = server_.prefix + "/api/v1/rules?type=alert", .headers = {{"Accept", "application/json"}}};
     if (!options_.token_file.empty()) {
       auto token = read_file(options_.token_file, 64_KiB);
@@ -54,11 +65,33 @@ class PrometheusAlarms final : public api::Alarms {
     return std::move(answer->body);
   }
 
+  // A file of authorities that is not there keeps no server from starting, and one that changes is followed.
+  Result<void> connect() const {
+    std::string pem;
+    if (!options_.ca_file.empty()) {
+      auto read = read_file(options_.ca_file, 1_MiB);
+      if (!read) return pass(std::move(read.error()), "--prometheus-ca");
+      pem = std::move(*read);
+    }
+    if (client_ != nullptr && pem == pem_) return {};
+    http::ClientOptions to{.host = server_.host, .port = server_.port, .tls = server_.tls, .ca_pem = pem};
+    to.connect_timeout = kPatience;
+    to.request_timeout = kPatience;
+    to.kept_connections = 1;
+    auto client = http::Client::make(std::move(to));
+    if (!client) return pass(std::move(client.error()), "--prometheus-ca");
+    client_ = std::move(*client);
+    pem_ = std::move(pem);
+    return {};
+  }
+
   const PrometheusOptions options_;
   const kube::ServerUrl server_;
-  const std::shared_ptr<http::Client> client_;
   const Clock& clock_;
+  mutable std::shared_ptr<http::Client> client_;  // these two of who asks
+  mutable std::string pem_;
   mutable std::mutex mutex_;
+  mutable bool asking_ = false;
   mutable std::optional<Instant> asked_;
   mutable Result<std::string> answer_{std::string()};
 };
@@ -68,19 +101,8 @@ class PrometheusAlarms final : public api::Alarms {
 Result<std::shared_ptr<const api::Alarms>> make_prometheus_alarms(PrometheusOptions options, const Clock& clock) {
   auto server = kube::parse_server(options.url);
   if (!server) return pass(std::move(server.error()), "--prometheus-url");
-  http::ClientOptions to{.host = server->host, .port = server->port, .tls = server->tls};
-  if (!options.ca_file.empty()) {
-    auto pem = read_file(options.ca_file, 1_MiB);
-    if (!pem) return pass(std::move(pem.error()), "--prometheus-ca");
-    to.ca_pem = std::move(*pem);
-  }
   if (!options.token_file.empty() && !server->tls && server->host != "127.0.0.1" && server->host != "localhost" && server->host != "::1") return fail(Code::Invalid, "--prometheus-token-file: the token would be sent in the clear: give an https URL");
-  to.connect_timeout = kPatience;
-  to.request_timeout = kPatience;
-  to.kept_connections = 1;
-  auto client = http::Client::make(std::move(to));
-  if (!client) return pass(std::move(client.error()), "--prometheus-ca");
-  return std::shared_ptr<const api::Alarms>(std::make_shared<PrometheusAlarms>(std::move(options), std::move(*server), std::move(*client), clock));
+  return std::shared_ptr<const api::Alarms>(std::make_shared<PrometheusAlarms>(std::move(options), std::move(*server), clock));
 }
 
 }  // namespace fairlead::fleet

@@ -19,10 +19,10 @@ Result<std::map<std::string, api::Alarm>> read_alert_rules(std::string_view body
 
 struct PrometheusOptions {
   std::string url;         // "https://prometheus.example.com:9090/prefix"; http, too
-  std::string ca_file;     // PEM; empty: the system's authorities
+  std::string ca_file;     // PEM, read anew each time; empty: the system's authorities
   std::string token_file;  // read anew each time; sent as a bearer token; empty: none
 };
-// Asks at most every three seconds, and waits two for an answer; while there is none alarms are Unknown. Invalid: the URL, or a file that cannot be read.
+// Asks at most every three seconds, by one thread at a time, and waits two for an answer; others are told what was said in the last ten. While there is no answer alarms are Unknown. Invalid: the URL.
 Result<std::shared_ptr<const api::Alarms>> make_prometheus_alarms(PrometheusOptions options, const Clock& clock);
 
 }  // namespace fairlead::fleet

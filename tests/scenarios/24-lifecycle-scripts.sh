@@ -194,6 +194,7 @@ if prometheus=$(FAIRLEAD_ONLY_THERE=1 "$top/tests/peers/prometheus.sh"); then
   same "$first" sm list-cluster-nodes --cluster-name life-eks --query 'ClusterNodeSummaries[?InstanceStatus.Status==`Running`].InstanceId' --output text || fail 'its node'
   refused NodesAreHot 'alarm NodesAreHot fires now' || fail 'an update under an alarm'
   kill "$prometheus_pid"
+  prometheus_pid=''
   note 'an update that an alarm watches goes back to the scripts of before, whatever the bucket holds now'
 fi
 

@@ -1217,6 +1217,17 @@ TEST(ClustersProperty, WithCachesBehindNothingIsGivenTwiceAndAllComesToRest) {
           ASSERT_TRUE(site.api.put(resources::nodes, node));
         }
       }
+      for (const char* of : {"a", "b", "k"})
+        if (const Json status = site.api.all("clusters").contains({"", of}) ? site.status(of) : Json(); status["softwareUpdate"]["phase"].string() == "RollbackComplete")
+          for (const Json& pin : status["scripts"].items())
+            for (const Json& one : site.instances(pin["instanceGroupName"].string())) {
+              const Json& told = one["status"];
+              if (one["spec"]["cluster"].string() != of || !told.has("runningSince") || kube::deleting(one) || one["spec"].has("replace")) continue;
+              for (const char* const stage : {"onCreate", "onInitComplete"})
+                if (told["lifecycle"].has(stage)) {
+                  EXPECT_EQ(told["lifecycle"][stage]["sum"], pin["lifeCycleConfig"]["sum"]) << "seed " << seed << " step " << step << ": " << kube::name_of(one) << " is not as it was before: " << kube::print_json(told) << " " << kube::print_json(status["softwareUpdate"]) << kube::print_json(pin);
+                }
+            }
       if (testing::Test::HasFailure()) FAIL() << "seed " << seed << " step " << step;
     }
     site.busy.clear();

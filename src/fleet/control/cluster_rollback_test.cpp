@@ -271,6 +271,196 @@ TEST_F(SoftwareRollbacks, WhereTheScriptsOfBeforeAreNotKeptItEndsAndSaysSo) {
   EXPECT_EQ(site.summary("ml"), "4/4");
 }
 
+// ---- what the new files do to the way back
+
+TEST_F(SoftwareRollbacks, AreNotEndedByWhatFailedOnwards) {
+  // A file that the new version lacks: no script has run of which there would be a record.
+  begin(3);
+  ask("u");
+  ASSERT_TRUE(until([&] { return updated() == 1; }));
+  site.scripts->buckets["sagemaker-x"] = {{"readme", "the rest was not uploaded"}};
+  site.settle();
+  EXPECT_EQ(phase(), "RollbackComplete") << kube::print_json(update());
+  EXPECT_THAT(update()["message"].string(), HasSubstr("there is no file on_create.sh below"));
+  EXPECT_EQ(site.summary("ml"), "5/5");
+  EXPECT_EQ(sums(), one);
+}
+
+TEST_F(SoftwareRollbacks, DoNotWaitForWhatTheNewSoftwareBroke) {
+  begin(2);
+  ask("u");
+  ASSERT_TRUE(until([&] { return updated() == 1; }));
+  const auto broken = [&] {
+    for (const Json& each : site.instances("gpu"))
+      if (each["status"]["software"]["stage"].string() == "Done" && each["status"]["software"]["id"].string() == "u") {
+        Json node = site.api.all("nodes").at({"", each["status"]["node"].string()});
+        kube::set_condition(node, {"Ready", "False", "KubeletNotReady", "the new software"}, site.clock.now());
+        ASSERT_TRUE(site.api.put(resources::nodes, node));
+      }
+  };
+  broken();
+  site.reconcile();
+  site.alarms->told["hot"] = {State::Firing, ""};
+  for (int i = 0; i < 120 && phase() != "RollbackComplete"; ++i) {
+    site.reconcile();
+    broken();  // the world would make it well
+    site.clock.advance(5s);
+    site.run_machines();
+    broken();
+    site.run_slurm();
+    site.run_scripts();
+  }
+  EXPECT_EQ(phase(), "RollbackComplete") << kube::print_json(update());
+  site.settle();
+  EXPECT_EQ(sums(), one);
+}
+
+// The alarm fires in each round of the update of an instance in turn: what was prepared by the new files is never taken for gone back.
+TEST_F(SoftwareRollbacks, AtAnyMomentNothingKeepsTheNewFiles) {
+  const int rounds_of_one = 40;
+  for (int at = 1; at < rounds_of_one; at += test_rounds(1, 1, 7)) {
+    SCOPED_TRACE(at);
+    ClusterSite world;
+    world.scripts->buckets["sagemaker-x"] = files("one");
+    Json spec = world.spec(2);
+    Json& group = world.group_of(spec, "gpu");
+    group = ClusterSite::with_scripts(group, at % 3 == 0 ? "" : "on_create.sh", "on_init.sh");
+    world.create("ml", spec);
+    world.settle();
+    world.scripts->buckets["sagemaker-x"] = files("two");
+    world.edit("ml", [&](Json& all) {
+      all.set("softwareUpdate", *kube::parse_json(std::string(R"({"id":"u","instanceGroups":["gpu"],"deploymentConfig":)") + kOneByOne + "}"));
+      if (at % 2 == 0) world.group_of(all, "gpu").set("instanceCount", 3);  // one comes meanwhile
+    });
+    for (int i = 0; i < at; ++i) world.reconcile(), world.tick();
+    world.alarms->told["hot"] = {State::Firing, ""};
+    world.settle();
+    EXPECT_EQ(world.status("ml")["softwareUpdate"]["phase"].string(), "RollbackComplete") << kube::print_json(world.status("ml")["softwareUpdate"]);
+    const std::string wanted = bundle_scripts(files("one")).sum;
+    for (const Json& each : world.instances("gpu"))
+      for (const char* const stage : {"onCreate", "onInitComplete"})
+        if (const Json& record = each["status"]["lifecycle"][stage]; !record.is_null()) {
+          EXPECT_EQ(record["sum"].string(), wanted) << kube::name_of(each) << " " << stage;
+        }
+    for (const auto& [machine, times] : world.taken_down) EXPECT_LE(times, 2) << machine;
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(SoftwareRollbacks, ReachOneThatWaitedForItsMachine) {
+  ClusterSite few(false);
+  few.scripts = site.scripts;
+  few.restart();
+  few.spare("c", "ml.c5.large", 2, 4, 0);
+  few.spare("l", "ml.t3.medium", 2, 4, 0);
+  few.spare("g0", "ml.g5.xlarge", 4, 16, 1);
+  few.create("ml", scripted(2));
+  few.settle();
+  ASSERT_EQ(few.summary("ml"), "3/4");
+  const std::string before = few.instances("gpu")[0]["status"]["lifecycle"]["onCreate"]["sum"].string();
+  few.scripts->buckets["sagemaker-x"] = files("two");
+  few.busy.insert("cluster-ml/gpu-0");
+  few.edit("ml", [&](Json& spec) { spec.set("softwareUpdate", *kube::parse_json(std::string(R"({"id":"u","instanceGroups":["gpu"],"deploymentConfig":)") + kOneByOne + "}")); });
+  for (int i = 0; i < 5; ++i) few.reconcile(), few.tick();
+  few.spare("g1", "ml.g5.xlarge", 4, 16, 1);
+  for (int i = 0; i < 20; ++i) few.reconcile(), few.tick();
+  for (const Json& each : few.instances("gpu")) ASSERT_FALSE(each["status"]["lifecycle"]["onCreate"].is_null()) << "it was made before the update, and prepared in it";
+  few.alarms->told["hot"] = {State::Firing, ""};
+  few.busy.clear();
+  few.settle();
+  EXPECT_EQ(few.status("ml")["softwareUpdate"]["phase"].string(), "RollbackComplete");
+  for (const Json& each : few.instances("gpu")) EXPECT_EQ(each["status"]["lifecycle"]["onCreate"]["sum"].string(), before);
+}
+
+TEST_F(SoftwareRollbacks, KeepThePinOfAGroupThatHasNobody) {
+  begin(1);
+  ask("u");
+  ASSERT_TRUE(until([&] { return updated() == 1; }));
+  site.alarms->told["slow"] = {State::Firing, ""};
+  site.settle();
+  ASSERT_EQ(phase(), "RollbackComplete");
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "gpu").set("instanceCount", 0); });
+  site.settle();
+  site.alarms->told.clear();
+  site.alarms->told["hot"] = {State::Pending, ""};
+  ask("again");
+  rounds(5);
+  site.alarms->told["hot"] = {State::Firing, ""};
+  site.settle();
+  ASSERT_EQ(phase(), "RollbackComplete");
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "gpu").set("instanceCount", 1); });
+  site.settle();
+  EXPECT_EQ(sums().begin()->second, one.begin()->second);
+}
+
+TEST_F(SoftwareRollbacks, APinThatPeopleHaveChangedAwayFromDoesNotComeBack) {
+  begin(1);
+  ask("u");
+  ASSERT_TRUE(until([&] { return updated() == 1; }));
+  site.alarms->told["slow"] = {State::Firing, ""};
+  site.settle();
+  ASSERT_TRUE(site.status("ml").has("scripts"));
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "gpu").child("lifeCycleConfig").erase("onInitComplete"); });
+  site.settle();
+  EXPECT_FALSE(site.status("ml").has("scripts"));
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "gpu").child("lifeCycleConfig").set("onInitComplete", "on_init.sh"); });
+  site.ask(kube::name_of(site.instances("gpu")[0]), "replace", "r");
+  site.settle();
+  EXPECT_EQ(sums().begin()->second, two + two);
+}
+
+TEST_F(SoftwareRollbacks, LeaveAGroupWhoseConfigurationWasChangedMeanwhile) {
+  begin(2);
+  ask("u");
+  ASSERT_TRUE(until([&] { return updated() == 1; }));
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "gpu").child("lifeCycleConfig").erase("onInitComplete"); });
+  rounds(2);
+  site.alarms->told["slow"] = {State::Firing, ""};
+  site.taken_down.clear();
+  site.settle();
+  EXPECT_EQ(phase(), "RollbackComplete");
+  EXPECT_THAT(update()["reason"].string(), HasSubstr("(not group gpu: its lifeCycleConfig has been changed since)"));
+  EXPECT_THAT(site.taken_down, IsEmpty());
+}
+
+TEST_F(SoftwareRollbacks, OneThatIsReplacedIsNotMadeAnewBefore) {
+  begin(2);
+  ask("u");
+  ASSERT_TRUE(until([&] { return updated() == 2; }));
+  const Json replaced = site.instances("gpu")[0];
+  site.ask(kube::name_of(replaced), "replace", "r");
+  site.taken_down.clear();
+  site.alarms->told["slow"] = {State::Firing, ""};
+  site.settle();
+  EXPECT_EQ(phase(), "RollbackComplete");
+  EXPECT_EQ(site.taken_down[replaced["status"]["node"].string()], 1) << "it goes, and no more";
+  for (const auto& [id, sum] : sums()) EXPECT_EQ(sum, one.begin()->second) << id;
+}
+
+TEST_F(SoftwareRollbacks, OfAControllerComeFirst) {
+  begin(2);
+  site.edit("ml", [](Json& spec) { spec.set("softwareUpdate", *kube::parse_json(R"({"id": "u", "deploymentConfig": {"autoRollbackConfiguration": [{"alarmName": "slow"}], "waitIntervalInSeconds": 600}})")); });
+  ASSERT_TRUE(until([&] { return update()["instanceGroups"].items().size() == 3 && update()["instanceGroups"].items()[2]["updated"].integer() == 2; }));
+  site.alarms->told["slow"] = {State::Firing, ""};
+  site.settle();
+  EXPECT_EQ(phase(), "RollbackComplete") << kube::print_json(update());
+  EXPECT_EQ(sums(), one);
+  EXPECT_EQ(site.summary("ml"), "4/4");
+}
+
+TEST_F(SoftwareRollbacks, AnUpdateWithNoWayBackIsNotBegun) {
+  begin(1);
+  Json object = site.instances("gpu")[0];
+  object.child("status").child("lifecycle").child("onCreate").erase("sum");
+  object.child("status").child("lifecycle").child("onInitComplete").erase("sum");
+  ASSERT_TRUE(site.api.put(api::kInstances, object));
+  ask("u");
+  site.settle();
+  EXPECT_EQ(phase(), "Failed");
+  EXPECT_THAT(update()["message"].string(), HasSubstr("by what machines of group gpu were prepared is not known"));
+  EXPECT_EQ(site.phase("ml"), "InService");
+}
+
 // A death at each write, before and after its effect, while an update goes back: it comes to the same, and nothing is done twice.
 TEST_F(SoftwareRollbacks, DeathAtAnyWrite) {
   int writes = 0;

@@ -237,7 +237,7 @@ class ClusterSite {
       const auto cluster = api.all("clusters").find({"", instance->second["spec"]["cluster"].string()});
       if (cluster == api.all("clusters").end()) continue;
       for (const Json& group : cluster->second["spec"]["instanceGroups"].items())
-        if (const Json& own = instance->second["status"]["lifecycle"]["config"]; group["instanceGroupName"] == instance->second["spec"]["instanceGroupName"] && !(own.is_object() ? own : group["lifeCycleConfig"])["onCreate"].is_null() && !instance->second["status"].has("runningSince")) {
+        if (const Json& own = instance->second["status"]["lifecycle"]["config"]; group["instanceGroupName"] == instance->second["spec"]["instanceGroupName"] && !(own.is_object() ? own : group["lifeCycleConfig"])["onCreate"].is_null() && !instance->second["status"].has("runningSince") && instance->second["status"]["software"]["stage"].string() != "Emptying") {
           EXPECT_TRUE(created.contains(instance->first.name + "/" + instance->second["status"]["software"]["id"].string())) << key.text() << " is on " << node->first.name << " before its script has run";
         }
     }

@@ -36,6 +36,7 @@ class Teller {
     const bool bad = is == "Failed" || is == "RollingBack";
     const std::string& why = after_["message"].string();
     Json& event = add("Cluster", bad ? "Error" : "Info", "ClusterStatus", {generation_, was, is, before_["phaseSince"].string()}, was.empty() ? fmt::format("The cluster is {}", is) : fmt::format("The cluster was {} and is {}", was, is));
+    event.child("spec").child("metadata").set("clusterStatus", is);
     if (bad) fail(event, why);
   }
 
@@ -122,7 +123,12 @@ class Teller {
     }
     if (phase == "Pending" && phase_was == "Running" && is["reboot"]["stage"].string() != "Emptying" && is["reboot"]["stage"].string() != "Rebooting") fail(about("Warn", "InstanceNotReady", {since}, fmt::format("Instance {} of group {} does not run", id, group)), is["message"].string());
     if (phase == "Failure" && phase_was != "Failure" && !script_failed && is["healthCheck"]["stage"].string() != "Failed") fail(about("Error", "InstanceFailed", {since}, fmt::format("Instance {} of group {} has failed", id, group)), is["message"].string());
-    if (phase == "ShuttingDown" && phase_was != "ShuttingDown" && named(group, "InstanceTerminating", id)) about("Info", "InstanceTerminating", {}, fmt::format("Instance {} of group {} goes{}", id, group, spec["replace"]["id"].string().empty() ? "" : ", since it is replaced"));
+    // By whom its health asks, cluster_health.cpp.
+    const auto of_health = [&](Json& event, const Json& request, const char* action) {
+      if (const std::string& asked = request["id"].string(); !asked.starts_with("health-") && !asked.starts_with("slurm-")) return;
+      event.child("spec").child("metadata").set("repairAction", action).set("healthReason", request["by"]);
+    };
+    if (phase == "ShuttingDown" && phase_was != "ShuttingDown" && named(group, "InstanceTerminating", id)) of_health(about("Info", "InstanceTerminating", {}, fmt::format("Instance {} of group {} goes{}", id, group, spec["replace"]["id"].string().empty() ? "" : ", since it is replaced")), spec["replace"], "Replace");
     const std::string& check_stage = is["healthCheck"]["stage"].string();
     if (check_stage != was["healthCheck"]["stage"].string() || is["healthCheck"]["id"] != was["healthCheck"]["id"]) {
       const std::vector<std::string> request{is["healthCheck"]["id"].string(), is["healthCheck"]["at"].string()};
@@ -134,7 +140,7 @@ class Teller {
     const std::string& stage = is["reboot"]["stage"].string();
     if (stage != stage_was) {
       const std::string& request = is["reboot"]["id"].string();
-      if (stage == "Emptying") about("Info", "RebootStarted", {request}, fmt::format("Instance {} of group {} is to be rebooted when it is empty; asked for by {}", id, group, spec["reboot"]["by"].string_or("somebody")));
+      if (stage == "Emptying") of_health(about("Info", "RebootStarted", {request}, fmt::format("Instance {} of group {} is to be rebooted when it is empty; asked for by {}", id, group, spec["reboot"]["by"].string_or("somebody"))), spec["reboot"], "Reboot");
       if (stage == "Done") about("Info", "RebootCompleted", {request}, fmt::format("Instance {} of group {} was rebooted", id, group));
       if (stage == "Failed") fail(about("Error", "RebootFailed", {request}, fmt::format("Instance {} of group {} was not rebooted", id, group)), is["reboot"]["message"].string());
     }

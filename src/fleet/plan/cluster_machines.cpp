@@ -33,6 +33,10 @@ void Planner::keep(One& one) {
   const Json* machine = machine_of(value.node);
   if (renews(one, node, machine)) return;
   const bool again = value.software_stage == "Preparing";
+  if (again && held_.contains(value.id)) {
+    one.message = "is to be prepared as before";
+    return;
+  }
   // Of the machine that went.
   if (again && node != nullptr && kube::uid_of(*node) == (*one.object)["status"]["software"]["node"].string()) node = nullptr;
   if (value.made) {

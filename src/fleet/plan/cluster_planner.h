@@ -233,7 +233,7 @@ class Planner {
   void complete(One& one) {
     if (!scripts_of(one).on_init_complete.empty() && script_record(one, ScriptStage::OnInitComplete)["phase"].string() != "Succeeded") return run_script(one, ScriptStage::OnInitComplete);
     one.phase = "Running";
-    if (one.value.software_stage == "Preparing") note_software(one, "Done");
+    if (one.value.software_stage == "Preparing" && one.status["software"]["stage"].string() == "Preparing") note_software(one, "Done");
     if (!one.status.has("runningSince")) one.status.set("runningSince", print_time(now_));
   }
   // What a script is to come to, in its own words; then a pod for it, once what it reads is there.
@@ -324,13 +324,16 @@ class Planner {
   void roll_back(const std::string& reason);
   // Empty: all of its alarms are well. Else why no further batch begins; `fires`: one says that the update is to go back.
   std::string alarmed(bool& fires);
-  // By what most machines of the group that run were prepared; null: that is not known.
-  Json prepared_by(const InstanceGroup& group) const;
+  // By what most machines of the group that run were prepared, or would be; null: that is not known; nothing: it has none, and nothing holds for them but its own.
+  std::optional<Json> prepared_by(const InstanceGroup& group) const;
+  Json own_lifecycle(const std::string& group) const;  // as its spec has it
+  void drop_pins();
   bool is_of_before(const One& one) const;
   // What became of one of a group's instances; Waits: it is not as it was to be before the update, and is waited for.
   enum class Updated : std::uint8_t { Yes, UnderWay, Failed, Due, Waits };
   Updated update_of(const One& one, Instant began, std::string& why);
   static bool made_since(const One& one, Instant began);
+  static bool prepared_since(const One& one, Instant began);
   Updated rollback_of(const One& one, Instant began, std::string& why);
   // Of one that was begun with.
   Updated under_way(const One& one, std::string& why);
@@ -419,6 +422,7 @@ class Planner {
   std::optional<std::set<std::string>> configs_;  // "INSTANCE/ADDRESS" of what is stored for scripts
   std::optional<std::vector<Json>> wanted_configs_;
   bool configs_written_ = false;
+  std::set<std::string> held_;                // ids: they are to go back, so nothing more of what they are prepared by begins
   std::optional<std::map<std::string, const Json*>> script_pods_;  // of its namespace, by name
   std::map<std::string, int> updating_;       // by group: instances whose software is updated
   std::map<std::string, int> scripts_going_;  // by group: instances whose script is at work

@@ -16,6 +16,10 @@ void Planner::run_script(One& one, ScriptStage stage) {
   const Instance& value = one.value;
   const InstanceGroup* group = cluster_.group(value.group);
   if (group == nullptr) return;  // it goes
+  if (held_.contains(value.id)) {
+    one.message = "is to be prepared as before";
+    return;
+  }
   const api::LifecycleScripts& scripts = scripts_of(one);
   const std::string& file = file_of(scripts, stage);
   if (const Json& record = script_record(one, stage); record["phase"].string() == "Failed") {

@@ -18,14 +18,18 @@ Planner::Updated Planner::update_of(const One& one, Instant began, std::string& 
 
 Planner::Updated Planner::under_way(const One& one, std::string& why) {
   const Instance& value = one.value;
-  // What it failed with onwards is behind it once it is prepared anew.
-  if (value.phase == "Failure" && !(goes_back() && value.software_stage == "Emptying" && failed_script(one) != nullptr)) {
+  const Instant turned = parse_time(status_["softwareUpdate"]["rollbackBegan"].string()).value_or(Instant());
+  const auto failing = parse_time(one.status["phaseSince"].string());
+  const auto at = parse_time(one.status["software"]["at"].string());
+  // What it failed with onwards is behind it, and has not been prepared anew yet.
+  const bool behind = goes_back() && failing && (*failing <= turned || (value.software_stage == "Emptying" && at && *failing <= *at));
+  if (value.phase == "Failure" && !behind) {
     why = value.message;
     return Updated::Failed;
   }
-  Instant since = parse_time(one.status["software"]["at"].string()).value_or(now_);
+  Instant since = std::max(at ? static_cast<Instant>(*at) : now_, turned);
   for (const ScriptStage stage : kStages)
-    if (const auto at = parse_time(script_record(one, stage)["at"].string())) since = std::max(since, static_cast<Instant>(*at));
+    if (const auto ran = parse_time(script_record(one, stage)["at"].string())) since = std::max(since, static_cast<Instant>(*ran));
   if (value.software_stage != "Emptying" && !runs_script(one)) {
     if (now_ >= since + options_.patience) {
       why = fmt::format("it does not run {} minutes after it was emptied: {}", options_.patience.count() / 60, value.message);
@@ -40,15 +44,16 @@ Planner::Updated Planner::under_way(const One& one, std::string& why) {
 
 Planner::Updated Planner::rollback_of(const One& one, Instant began, std::string& why) {
   const Instance& value = one.value;
+  if (!value.replace.empty()) return Updated::Yes;  // what comes in its place is prepared as before
   if (value.software_id == cluster_.software.back_id()) return value.software_stage == "Done" ? Updated::Yes : under_way(one, why);
   const bool touched = value.software_id == cluster_.software.id && value.updating() && value.software_stage != "Emptying";
   const bool updated = value.software_id == cluster_.software.id && value.software_stage == "Done";
-  // What is only being emptied is let go. What comes in place of another, or has no machine yet, is prepared as before.
-  if (!touched && !updated && (!made_since(one, began) || !value.replace.empty() || value.node.empty())) return Updated::Yes;
-  if (touched ? value.software_stage == "Renewing" || !value.scripts || is_of_before(one) : false) return under_way(one, why);
-  if (is_of_before(one) || (!updated && !touched && !value.ran && !value.scripts)) return Updated::Yes;
-  // Whatever else its new software keeps it from, it need not run for that.
-  return is_to_reboot(value) || runs_script(one) || value.phase == "DeepHealthCheckInProgress" || (value.ran && value.phase != "Running" && value.phase != "Failure") ? Updated::Waits : Updated::Due;
+  // What is only being emptied is let go. What has no machine yet is prepared as before.
+  if (!touched && !updated && (!prepared_since(one, began) || value.node.empty())) return Updated::Yes;
+  if (touched && (value.software_stage == "Renewing" || !value.scripts || is_of_before(one))) return under_way(one, why);
+  if (is_of_before(one) || (!touched && !value.ran && !value.scripts)) return Updated::Yes;
+  // Whatever its new software keeps it from, it need not run to go back.
+  return is_to_reboot(value) || runs_script(one) || (value.ran && value.phase == "DeepHealthCheckInProgress") ? Updated::Waits : Updated::Due;
 }
 
 bool Planner::made_since(const One& one, Instant began) {
@@ -56,36 +61,68 @@ bool Planner::made_since(const One& one, Instant began) {
   return made && *made >= began;
 }
 
+// Of one that the update has not come to: by what was there since then.
+bool Planner::prepared_since(const One& one, Instant began) {
+  if (made_since(one, began) || (!one.value.ran && one.value.scripts)) return true;
+  const auto since = [&](const Json& when) {
+    const auto at = parse_time(when.string());
+    return at && *at >= began;
+  };
+  return since(one.status["runningSince"]) || std::any_of(std::begin(kStages), std::end(kStages), [&](ScriptStage stage) { return since(script_record(one, stage)["at"]); });
+}
+
 namespace {
 
-// Of the files that its scripts were among.
-const std::string& sum_of(const Json& lifecycle) {
-  const std::string& first = lifecycle[field_of(ScriptStage::OnCreate)]["sum"].string();
-  return first.empty() ? lifecycle[field_of(ScriptStage::OnInitComplete)]["sum"].string() : first;
-}
 const Json* of_group_in(const Json& list, const std::string& group) {
   for (const Json& one : list.items())
     if (one["instanceGroupName"].string() == group) return &one;
   return nullptr;
 }
+// Of the files that its scripts were among; empty: none ran, or not all of them were among the same.
+std::string sum_of(const Json& lifecycle) {
+  std::string out;
+  for (const ScriptStage stage : kStages) {
+    const std::string& sum = lifecycle[field_of(stage)]["sum"].string();
+    if (!out.empty() && !sum.empty() && sum != out) return "";
+    if (!sum.empty()) out = sum;
+  }
+  return out;
+}
+Json without_sum(const Json& config) {
+  Json out = config.is_object() ? config : Json::object();
+  out.erase("sum");
+  return out;
+}
 
 }  // namespace
 
-Json Planner::prepared_by(const InstanceGroup& group) const {
+Json Planner::own_lifecycle(const std::string& group) const {
+  const Json spec = api::spec_in_force(object_);
+  const Json* found = of_group_in(spec["instanceGroups"], group);
+  return found != nullptr && (*found)["lifeCycleConfig"].is_object() ? (*found)["lifeCycleConfig"] : Json::object();
+}
+
+std::optional<Json> Planner::prepared_by(const InstanceGroup& group) const {
   std::map<std::string, int> counts;
-  Json out;
+  std::optional<Json> out;
+  bool unknown = false;
   int most = 0;
   for (const One& one : of_group(group.name)) {
-    const Json& lifecycle = one.status["lifecycle"];
     if (!one.value.ran || one.leaves || one.value.deleting) continue;
-    Json config = lifecycle["config"].is_object() ? lifecycle["config"] : Json::object();
-    if (const std::string& sum = sum_of(lifecycle); !sum.empty()) config.set("sum", sum);
-    if (const int count = ++counts[kube::print_json(config)]; count > most) {
+    const Json& lifecycle = one.status["lifecycle"];
+    Json config = without_sum(lifecycle["config"]);
+    if (const std::string sum = sum_of(lifecycle); !sum.empty()) config.set("sum", sum);
+    if (api::read_lifecycle(config).any() && !config.has("sum")) {
+      unknown = true;
+    } else if (const int count = ++counts[kube::print_json(config)]; count > most) {
       most = count;
       out = std::move(config);
     }
   }
-  return !out.is_null() && api::read_lifecycle(out).any() && !out.has("sum") ? Json() : out;
+  if (out || unknown) return out ? out : Json();
+  // Nobody runs: what would come now.
+  const Json* pin = of_group_in(status_["scripts"], group.name);
+  return pin == nullptr ? std::nullopt : std::optional((*pin)["lifeCycleConfig"]);
 }
 
 bool Planner::is_of_before(const One& one) const {
@@ -93,9 +130,19 @@ bool Planner::is_of_before(const One& one) const {
   if (pin == nullptr) return true;  // there is nothing to go back to
   const Json &wanted = (*pin)["lifeCycleConfig"], &has = one.status["lifecycle"]["config"];
   if (has == wanted) return true;
-  Json config = has.is_object() ? has : Json::object();
-  if (const std::string& sum = sum_of(one.status["lifecycle"]); !sum.empty()) config.set("sum", sum);
-  return config == wanted;
+  if (without_sum(has) != without_sum(wanted)) return false;
+  // By files that lay there when it was prepared: all of its scripts, and none is due.
+  return one.value.ran && sum_of(one.status["lifecycle"]) == wanted["sum"].string();
+}
+
+// A configuration that people have changed since, or that is gone, takes its pin along; not one of a change that may be taken back yet.
+void Planner::drop_pins() {
+  if (status_["scripts"].is_null() || (!cluster_.continuous && (taken_back_ || status_["good"]["generation"].integer(-1) != cluster_.generation))) return;
+  Json pins = Json::array();
+  for (const Json& pin : status_["scripts"].items())
+    if (cluster_.group(pin["instanceGroupName"].string()) != nullptr && pin["insteadOf"] == own_lifecycle(pin["instanceGroupName"].string())) pins.push(pin);
+  if (pins.items().empty()) status_.erase("scripts");
+  else if (pins != status_["scripts"]) status_.set("scripts", std::move(pins));
 }
 
 std::string Planner::alarmed(bool& fires) {
@@ -115,22 +162,27 @@ std::string Planner::alarmed(bool& fires) {
 
 void Planner::roll_back(const std::string& reason) {
   Json& told = status_.child("softwareUpdate");
-  told.set("phase", "RollbackInProgress").set("reason", reason);
-  told.erase("message");
-  for (Json& group : told.child("instanceGroups").items())
-    if (cluster_.software.of(group["instanceGroupName"].string())) group.set("status", "RollbackInProgress");
+  std::string others;
   Json pins = Json::array();
   const Json before = told["before"];
   for (const Json& pin : status_["scripts"].items())
     if (of_group_in(before, pin["instanceGroupName"].string()) == nullptr) pins.push(pin);
-  const Json spec = api::spec_in_force(object_);
   for (const Json& was : before.items()) {
-    const Json* group = of_group_in(spec["instanceGroups"], was["instanceGroupName"].string());
-    if (group == nullptr) continue;
-    Json instead = (*group)["lifeCycleConfig"].is_object() ? (*group)["lifeCycleConfig"] : Json::object();
-    if (instead != was["lifeCycleConfig"]) pins.push(Json::object({{"instanceGroupName", was["instanceGroupName"]}, {"lifeCycleConfig", was["lifeCycleConfig"]}, {"insteadOf", std::move(instead)}}));
+    const std::string& group = was["instanceGroupName"].string();
+    Json own = own_lifecycle(group);
+    if (cluster_.group(group) == nullptr) continue;
+    if (own != was["own"]) others += fmt::format("{} group {}", others.empty() ? "" : ",", group);  // what people asked for since counts
+    else if (own != was["lifeCycleConfig"]) pins.push(Json::object({{"instanceGroupName", group}, {"lifeCycleConfig", was["lifeCycleConfig"]}, {"insteadOf", std::move(own)}}));
   }
-  status_.set("scripts", std::move(pins));
+  told.set("phase", "RollbackInProgress").set("rollbackBegan", print_time(now_)).set("reason", others.empty() ? reason : fmt::format("{} (not{}: its lifeCycleConfig has been changed since)", reason, others));
+  told.erase("message");
+  for (Json& group : told.child("instanceGroups").items())
+    if (cluster_.software.of(group["instanceGroupName"].string())) group.set("status", "RollbackInProgress");
+  if (pins.items().empty()) status_.erase("scripts");
+  else status_.set("scripts", std::move(pins));
+  // By what this round still takes for theirs nothing more is begun.
+  for (const One& one : mine_)
+    if (cluster_.software.of(one.value.group)) held_.insert(one.value.id);
   look_again(std::chrono::seconds(1));
 }
 
@@ -180,11 +232,10 @@ bool Planner::begins_update() {
   for (const InstanceGroup& group : cluster_.groups) {
     if (!asked.of(group.name)) continue;
     groups.push(Json::object({{"instanceGroupName", group.name}, {"status", served_ ? "Pending" : "Succeeded"}, {"updated", 0}, {"of", group.target}}));
-    const auto its = of_group(group.name);
-    if (asked.alarms.empty() || std::none_of(its.begin(), its.end(), [](const One& one) { return one.value.ran && !one.leaves && !one.value.deleting; })) continue;
-    Json config = prepared_by(group);
-    if (config.is_null()) unknown = group.name;
-    before.push(Json::object({{"instanceGroupName", group.name}, {"lifeCycleConfig", std::move(config)}}));
+    std::optional<Json> config = asked.alarms.empty() ? std::nullopt : prepared_by(group);
+    if (!config) continue;
+    if (config->is_null()) unknown = group.name;
+    else before.push(Json::object({{"instanceGroupName", group.name}, {"lifeCycleConfig", std::move(*config)}, {"own", own_lifecycle(group.name)}}));
   }
   // From now on they are prepared by what is there.
   for (const Json& pin : status_["scripts"].items())
@@ -205,9 +256,8 @@ bool Planner::begins_update() {
 
 void Planner::roll_out() {
   const api::SoftwareUpdate& asked = cluster_.software;
+  drop_pins();
   if (begins_update() || !rolls_out()) return;
-  // A change of the spec comes first, and may be taken back.
-  if (!cluster_.continuous && (taken_back_ ? !status_["failed"]["done"].boolean() : status_["good"]["generation"].integer(-1) != cluster_.generation)) return;
   const Instant began = parse_time(status_["softwareUpdate"]["began"].string()).value_or(now_);
   const bool back = goes_back();
   std::string alarm;  // why no further batch begins
@@ -217,6 +267,8 @@ void Planner::roll_out() {
     if (fires) return roll_back(alarm);
     look_again(std::chrono::seconds(10));  // nobody tells of alarms
   }
+  // A change of the spec comes first, and may be taken back.
+  if (!cluster_.continuous && (taken_back_ ? !status_["failed"]["done"].boolean() : status_["good"]["generation"].integer(-1) != cluster_.generation)) return;
   const char *const under = back ? "RollbackInProgress" : "InProgress", *const good = back ? "RollbackComplete" : "Succeeded";
   Json groups = Json::array();
   std::string failure, waits_for;
@@ -245,7 +297,10 @@ void Planner::roll_out() {
             failed = true;
             if (failure.empty()) failure = fmt::format("instance {} of group {}: {}", one.value.id, group.name, why);
             break;
-          case Updated::Due: due.push_back(&one); break;
+          case Updated::Due:
+            due.push_back(&one);
+            if (back) held_.insert(one.value.id);
+            break;
           case Updated::Waits:
             if (waits_for.empty()) waits_for = fmt::format("waits for instance {} of group {}{}{}", one.value.id, group.name, one.value.message.empty() ? "" : ": ", one.value.message);
             break;
@@ -296,7 +351,8 @@ bool Planner::renews(One& one, const Json* node, const Json* machine) {
   if (!emptying && value.software_stage != "Renewing") return false;
   if (emptying && (value.software_id != update_id() || !rolls_out())) {  // another failed, or it was taken back: nothing was done to this one
     Json& software = one.status.child("software");
-    if (software.has("updated")) software.set("id", software["before"].string_or(software["id"].string())).set("stage", "Done");
+    if (!value.ran && software.has("before")) software.set("id", Json(software["before"])).set("stage", "Preparing");  // of an update that had begun with it
+    else if (software.has("updated")) software.set("id", software["before"].string_or(software["id"].string())).set("stage", "Done");
     else one.status.erase("software");
     return false;
   }

@@ -5,7 +5,7 @@
 
 #include "api/cluster.h"
 #include "base/log.h"
-#include "notify/plan/event.h"
+#include "notify/plan/eventbridge.h"
 #include "notify/plan/topic.h"
 
 namespace fairlead::notify {
@@ -29,16 +29,19 @@ Result<kube::Next> ClusterEventController::reconcile(const kube::ObjectKey& key)
   auto event = caches_->of(api::kClusterEvents).get(key);
   if (!event || kube::deleting(*event) || (*event)["metadata"]["annotations"].has(kMark)) return kube::Next{};
   const std::string& name = (*event)["metadata"]["labels"][api::kClusterLabel].string();
-  std::vector<Topic> topics;
-  std::vector<Json> owners;
+  struct Told {
+    Topic topic;
+    Json owner;
+    DetailType type;
+  };
+  std::vector<Told> topics;
   std::optional<Json> cluster;
   caches_->of(kTopics).each("", [&](const Json& object) {
     const Topic topic = read_topic(object);
     if (!topic.cluster_events || kube::deleting(object)) return;
     if (!cluster) cluster = caches_->of(api::kClusters).get({"", name}).value_or(Json());
-    if (!is_told(topic, *event, (*cluster)["spec"]["clusterName"].string_or(name), options_.site_space)) return;
-    topics.push_back(topic);
-    owners.push_back(kube::owner_reference(object));
+    for (const DetailType type : kDetailTypes)
+      if (is_told(topic, type, *event, (*cluster)["spec"]["clusterName"].string_or(name), options_.site_space)) topics.push_back({topic, kube::owner_reference(object), type});
   });
   if (topics.empty()) return kube::Next{};
   if (cluster->is_null() || kube::uid_of(*cluster) != (*event)["spec"]["clusterUid"].string()) {
@@ -47,17 +50,21 @@ Result<kube::Next> ClusterEventController::reconcile(const kube::ObjectKey& key)
     if (!now || kube::uid_of(*now) != (*event)["spec"]["clusterUid"].string()) return kube::Next{};  // of one that is gone
     cluster = std::move(*now);
   }
-  const Event told = cluster_event(*event, *cluster);
-  for (std::size_t i = 0; i < topics.size(); ++i) {
-    Json letter = notification_object(told, topics[i].name, owners[i]);
-    letter.child("metadata").set("namespace", topics[i].space);
+  bool wanted = false;
+  for (const auto& [topic, owner, type] : topics) {
+    const auto told = eventbridge_event(type, *event, *cluster);
+    if (!told) continue;
+    wanted = true;
+    Json letter = notification_object(*told, topic.name, owner);
+    letter.child("metadata").set("namespace", topic.space);
     auto made = api_.create(kNotifications, letter);
     // There already: made before the mark was written.
     if (made || made.error().code == Code::Exists) continue;
     const bool for_good = made.error().code == Code::Invalid || made.error().code == Code::Forbidden || made.error().code == Code::NotFound;
-    log_warn("cluster event not queued", {{"event", key.text()}, {"topic", topics[i].space + "/" + topics[i].name}, {"reason", made.error().message}, {"again", for_good ? "no" : "yes"}});
-    if (!for_good) return pass(std::move(made.error()), fmt::format("make a notification for {}/{}", topics[i].space, topics[i].name));
+    log_warn("cluster event not queued", {{"event", key.text()}, {"topic", topic.space + "/" + topic.name}, {"reason", made.error().message}, {"again", for_good ? "no" : "yes"}});
+    if (!for_good) return pass(std::move(made.error()), fmt::format("make a notification for {}/{}", topic.space, topic.name));
   }
+  if (!wanted) return kube::Next{};
   // Only now: whoever dies before makes the same ones again, under the same names.
   event->child("metadata").child("annotations").set(kMark, "true");
   auto done = api_.update(api::kClusterEvents, *event);

@@ -71,6 +71,61 @@ TEST_F(ClusterEvents, AreChosenByClusterAndKind) {
   EXPECT_THAT(told(), UnorderedElementsAre("fairlead-system/by-title", "fairlead-system/by-object", "fairlead-system/by-kind"));
 }
 
+// Each form is a letter of its own; levels and kinds choose among the first alone.
+TEST_F(ClusterEvents, ComeInTheFormsThatATopicAsksFor) {
+  topic("fairlead-system", "states", R"({"detailTypes": ["ClusterStateChange"]})");
+  topic("fairlead-system", "health", R"({"detailTypes": ["NodeHealth"], "levels": ["Error"]})");
+  topic("fairlead-system", "all", R"({"detailTypes": ["ClusterEvent", "ClusterStateChange", "NodeHealth"], "levels": ["Info", "Warn", "Error"]})");
+  const auto failed = event("a", "Error");  // InstanceFailed: of the first form alone
+  EXPECT_TRUE(go(failed));
+  EXPECT_THAT(told(), UnorderedElementsAre("fairlead-system/all"));
+  const auto change = [&](const kube::ObjectKey& key, const char* kind, const char* metadata) {
+    Json object = api.all("clusterevents").at(key);
+    object.child("spec").set("kind", kind).set("metadata", *kube::parse_json(metadata));
+    ASSERT_TRUE(api.put(api::kClusterEvents, object));
+  };
+  const auto envelopes = [&] {
+    std::map<std::string, Json> out;
+    for (const auto& [key, one] : api.all("notifications")) out[one["spec"]["topic"].string() + " " + one["spec"]["event"]["envelope"]["detail-type"].string()] = one["spec"]["event"];
+    api.all("notifications").clear();
+    return out;
+  };
+  envelopes();
+  const auto state = event("b", "Info");
+  change(state, "ClusterStatus", R"({"clusterStatus": "InService"})");
+  EXPECT_TRUE(go(state));
+  auto letters = envelopes();
+  ASSERT_EQ(letters.size(), 3u);
+  const Json told_state = letters.at("states SageMaker HyperPod Cluster State Change");
+  EXPECT_EQ(told_state["summary"].string(), "Cluster ML is InService");
+  const Json& detail = told_state["envelope"]["detail"];
+  EXPECT_EQ(detail["ClusterStatus"].string(), "InService");
+  EXPECT_TRUE(detail["ClusterArn"].string().starts_with("arn:aws:sagemaker:eu-x-1:111122223333:cluster/")) << detail["ClusterArn"].string();
+  EXPECT_EQ(detail["NodeRecovery"].string(), "Automatic");
+  EXPECT_NE(letters.at("all SageMaker HyperPod Cluster Event")["envelope"]["id"], letters.at("all SageMaker HyperPod Cluster State Change")["envelope"]["id"]);
+  for (const auto& [kind, metadata, status, repair, reason] : {std::tuple("InstanceNotReady", R"({"failureMessage": "its kubelet is silent"})", "Unhealthy", "None", "its kubelet is silent"),
+                                                               {"RebootStarted", R"({"repairAction": "Reboot", "healthReason": "label sagemaker.amazonaws.com/node-health-status=x"})", "Unhealthy", "Reboot", "label sagemaker.amazonaws.com/node-health-status=x"},
+                                                               {"DeepHealthCheckFailed", R"({"failureMessage": "GPU 3 is gone"})", "Unhealthy", "Replace", "GPU 3 is gone"},
+                                                               {"DeepHealthCheckPassed", "{}", "Healthy", "None", "Instance i-1 of group gpu has failed"}}) {
+    SCOPED_TRACE(kind);
+    const auto key = event(std::string("h") + kind, "Info");
+    change(key, kind, metadata);
+    EXPECT_TRUE(go(key));
+    letters = envelopes();
+    ASSERT_EQ(letters.size(), 3u) << "both forms to one topic, one to the other";
+    const Json& health = letters.at("health SageMaker HyperPod Cluster Node Health Event")["envelope"]["detail"];
+    EXPECT_EQ(health["InstanceId"].string(), "i-1");
+    EXPECT_EQ(health["HealthSummary"]["HealthStatus"].string(), status);
+    EXPECT_EQ(health["HealthSummary"]["RepairAction"].string(), repair);
+    EXPECT_EQ(health["HealthSummary"]["HealthStatusReason"].string(), reason);
+  }
+  // A reboot that a person asked for says nothing of health.
+  const auto asked = event("c", "Info");
+  change(asked, "RebootStarted", "{}");
+  EXPECT_TRUE(go(asked));
+  EXPECT_EQ(envelopes().size(), 1u);
+}
+
 TEST_F(ClusterEvents, OfBeforeATopicWasThereAreNotToldIt) {
   const auto old = event("a", "Error", "ml-a1", "2026-11-26T11:59:59Z");
   topic("fairlead-system", "all", "{}");

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "api/cluster.h"
 #include "base/encoding.h"
 
 namespace fairlead::notify {
@@ -25,6 +24,15 @@ std::string upper(std::string text) {
 bool is_id(const std::string& text) { return text.size() == 36 && text.starts_with("evt-") && text.find_first_not_of("0123456789abcdef", 4) == std::string::npos; }
 
 }  // namespace
+
+std::string_view text(DetailType type) {
+  switch (type) {
+    case DetailType::ClusterEvent: return "ClusterEvent";
+    case DetailType::StateChange: return "ClusterStateChange";
+    case DetailType::NodeHealth: return "NodeHealth";
+  }
+  return "ClusterEvent";
+}
 
 std::string_view text(EventType type) {
   switch (type) {
@@ -52,7 +60,10 @@ std::string uuid_of(const std::string& event_id) {
 }
 
 std::string summary(const Event& event) {
-  std::string out = event.type == EventType::ClusterEvent ? fmt::format("Cluster {}: {}: {}", event.cluster, upper(event.envelope["detail"]["EventDetails"]["EventLevel"].string()), event.envelope["detail"]["EventDetails"]["Description"].string())
+  const Json& detail = event.envelope["detail"];
+  std::string out = event.type == EventType::ClusterEvent && detail.has("ClusterStatus") ? fmt::format("Cluster {} is {}", event.cluster, detail["ClusterStatus"].string())
+                    : event.type == EventType::ClusterEvent && detail.has("HealthSummary") ? fmt::format("Cluster {}: instance {} is {}: {}", event.cluster, detail["InstanceId"].string(), detail["HealthSummary"]["HealthStatus"].string(), detail["HealthSummary"]["HealthStatusReason"].string())
+                    : event.type == EventType::ClusterEvent ? fmt::format("Cluster {}: {}: {}", event.cluster, upper(detail["EventDetails"]["EventLevel"].string()), detail["EventDetails"]["Description"].string())
                     : event.type == EventType::Message ? event.message["subject"].string_or(fmt::format("Message to a topic of namespace {}", event.space))
                     : event.type == EventType::Test ? fmt::format("Test of notifications for topic in namespace {}", event.space)
                                                   : fmt::format("Slurm cluster {}/{}: {} {} is {} (was {})", event.space, event.cluster, event.witness ? "witness" : "head", event.head, upper(event.new_state), upper(event.old_state));
@@ -83,30 +94,6 @@ std::string message_text(const Event& event, std::string_view protocol) {
 }
 
 Json body_of(const Event& event) { return event.type == EventType::ClusterEvent ? event.envelope : event_json(event); }
-
-Event cluster_event(const Json& object, const Json& cluster) {
-  const Json& spec = object["spec"];
-  const api::Cluster of = api::read_cluster(cluster);
-  Event out{.id = "evt-" + hex(sha256(kube::uid_of(object) + "/" + kube::name_of(object))).substr(0, 32), .type = EventType::ClusterEvent, .space = kube::space_of(object), .cluster = of.title, .cluster_uid = of.uid};
-  out.time = parse_time(spec["time"].string()).value_or(Instant());
-  out.cause = spec["metadata"]["failureMessage"].string();
-  // arn:aws:sagemaker:REGION:ACCOUNT:cluster/ID; one that was applied as a file has none.
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; !of.arn.empty() && at != std::string::npos;) {
-    const auto end = of.arn.find(':', at);
-    parts.push_back(of.arn.substr(at, end == std::string::npos ? end : end - at));
-    at = end == std::string::npos ? end : end + 1;
-  }
-  Json details = Json::object({{"EventId", kube::name_of(object)}, {"ClusterArn", of.arn}, {"ClusterName", of.title}, {"ResourceType", spec["resourceType"]}, {"EventTime", print_time(out.time)}, {"Description", spec["description"]}, {"EventLevel", spec["level"]}});
-  if (spec.has("instanceGroupName")) details.set("InstanceGroupName", spec["instanceGroupName"]);
-  if (spec.has("instanceId")) details.set("InstanceId", spec["instanceId"]);
-  details.set("EventDetails", Json::object({{"EventMetadata", api::event_metadata(object)}}));
-  Json resources = Json::array();
-  if (!of.arn.empty()) resources.push(of.arn);
-  out.envelope = Json::object({{"version", "0"}, {"id", uuid_of(out.id)}, {"detail-type", "SageMaker HyperPod Cluster Event"}, {"source", "aws.sagemaker"}, {"account", parts.size() > 4 ? parts[4] : ""}, {"time", print_time(out.time)}, {"region", parts.size() > 3 ? parts[3] : ""},
-                               {"resources", std::move(resources)}, {"detail", Json::object({{"EventDetails", std::move(details)}})}});
-  return out;
-}
 
 Result<Event> read_event(const Json& from) {
   Event out{.id = from["id"].string()};

@@ -13,6 +13,11 @@ namespace fairlead::notify {
 enum class EventType { PrimaryOn, PrimaryOff, BackupReady, BackupLost, ClusterEvent, Message, Test };
 std::string_view text(EventType type);
 
+// In which forms EventBridge has what happens to a cluster (plan/eventbridge.h): "SageMaker HyperPod Cluster Event", "... Cluster State Change", "... Cluster Node Health Event".
+enum class DetailType { ClusterEvent, StateChange, NodeHealth };
+inline constexpr DetailType kDetailTypes[] = {DetailType::ClusterEvent, DetailType::StateChange, DetailType::NodeHealth};
+std::string_view text(DetailType type);  // ClusterEvent, ClusterStateChange, NodeHealth
+
 struct Event {
   std::string id;  // "evt-" and 32 hex digits: the same for the same change, however often it is seen or sent
   EventType type = EventType::Test;
@@ -39,8 +44,6 @@ std::string summary(const Event& event);
 kube::Json event_json(const Event& event);  // spec.event of a Notification
 kube::Json body_of(const Event& event);     // of a webhook, and the message of SNS: the event, or its envelope
 std::string message_text(const Event& event, std::string_view protocol);  // of a Message: what it says by this protocol (https, http, email)
-// A ClusterEvent as HyperPod's events come by EventBridge ("SageMaker HyperPod Cluster Event"), with the failure's words, which AWS leaves out. `cluster`: the Cluster that it is of.
-Event cluster_event(const kube::Json& event, const kube::Json& cluster);
 // Invalid: no id of ours or an unknown type.
 Result<Event> read_event(const kube::Json& from);
 

@@ -31,10 +31,12 @@ std::string mail_text(const Event& event) {
   };
   line("Event:", std::string(text(event.type)));
   if (event.type == EventType::ClusterEvent) {
-    const Json& details = event.envelope["detail"]["EventDetails"];
+    const Json &detail = event.envelope["detail"], &details = detail["EventDetails"], &health = detail["HealthSummary"];
     line("Cluster:", event.cluster);
     line("Group:", details["InstanceGroupName"].string());
-    line("Instance:", details["InstanceId"].string());
+    line("Instance:", details["InstanceId"].string_or(detail["InstanceId"].string()));
+    line("Repair:", health["RepairAction"].string());
+    line("Advice:", health["Recommendation"].string());
     line("Time:", print_time(event.time));
     line("Why:", event.cause);
     return out + fmt::format("\nThe same event may come twice; its id is {}.\n", event.id);

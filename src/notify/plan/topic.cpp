@@ -167,16 +167,21 @@ Topic read_topic(const Json& object) {
       into.clear();
       for (const Json& one : events[field].items()) into.insert(one.string());
     };
+    if (events.has("detailTypes")) rule.types.clear();
+    for (const Json& one : events["detailTypes"].items())
+      for (const DetailType type : kDetailTypes)
+        if (one.string() == text(type)) rule.types.insert(type);
     read("levels", rule.levels), read("clusters", rule.clusters), read("kinds", rule.kinds);
   }
   return out;
 }
 
-bool is_told(const Topic& topic, const Json& event, const std::string& title, const std::string& site_space) {
+bool is_told(const Topic& topic, DetailType type, const Json& event, const std::string& title, const std::string& site_space) {
   if (!topic.cluster_events || (topic.space != site_space && topic.space != kube::space_of(event))) return false;
   const Json& spec = event["spec"];
   const ClusterEventRule& rule = *topic.cluster_events;
-  if (!rule.levels.contains(spec["level"].string()) || (!rule.kinds.empty() && !rule.kinds.contains(spec["kind"].string()))) return false;
+  if (!rule.types.contains(type)) return false;
+  if (type == DetailType::ClusterEvent && (!rule.levels.contains(spec["level"].string()) || (!rule.kinds.empty() && !rule.kinds.contains(spec["kind"].string())))) return false;
   if (!rule.clusters.empty() && !rule.clusters.contains(title) && !rule.clusters.contains(event["metadata"]["labels"][api::kClusterLabel].string())) return false;
   const auto time = parse_time(spec["time"].string());
   return time && (!topic.made || *time >= *topic.made);

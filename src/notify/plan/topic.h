@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/notification.h"
+#include "notify/plan/event.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "kube/json.h"
@@ -65,7 +66,8 @@ std::string host_of(const Channel& channel, const std::string& secret_url);
 
 // Of which ClusterEvents a topic is told.
 struct ClusterEventRule {
-  std::set<std::string> levels{"Warn", "Error"};
+  std::set<DetailType> types{DetailType::ClusterEvent};
+  std::set<std::string> levels{"Warn", "Error"};  // these and `kinds` are of DetailType::ClusterEvent
   std::set<std::string> clusters, kinds;  // by ClusterName or the object's; empty: all
 };
 struct Topic {
@@ -79,8 +81,8 @@ struct Topic {
 // Never fails: what cannot be read becomes a problem.
 Topic read_topic(const kube::Json& object);
 
-// Is the topic told of this ClusterEvent? Those of the site's own namespace may be of all clusters, others of the cluster alone whose namespace they are in. What happened before a topic was there it is not told.
-bool is_told(const Topic& topic, const kube::Json& event, const std::string& title, const std::string& site_space);
+// Is the topic told of this ClusterEvent in this form? Those of the site's own namespace may be of all clusters, others of the cluster alone whose namespace they are in. What happened before a topic was there it is not told.
+bool is_told(const Topic& topic, DetailType type, const kube::Json& event, const std::string& title, const std::string& site_space);
 
 // What is delivered or not by itself: a channel, of mail each of its recipients. "pager", "mail/ops@example.com".
 struct Target {
