@@ -1134,10 +1134,10 @@ TEST(Clusters, ADeathAtAnyWriteEndsTheSame) {
             "fewer groups: InService 4/4 gpu 2' 3 cpu  machines 4\n"
             "nothing is left\n");
   ASSERT_GT(whole.writes, 50);
-  // Each fourth place in the sample, others the other way.
-  const int stride = std::getenv("FAIRLEAD_FULL") != nullptr ? 1 : test_stride() > 1 ? whole.writes / 2 : 4;  // two places each way where memory is watched
+  // Each eighth place in the sample, others the other way.
+  const int stride = std::getenv("FAIRLEAD_FULL") != nullptr ? 1 : test_stride() > 1 ? whole.writes / 2 : 8;  // two places each way where memory is watched
   for (const auto how : {MortalApi::Death::Before, MortalApi::Death::After})
-    for (int death = how == MortalApi::Death::After && stride > 1 ? 2 : 0; death < whole.writes; death += stride) {
+    for (int death = how == MortalApi::Death::After && stride > 1 ? 4 : 0; death < whole.writes; death += stride) {
       Life life(death, how);
       ASSERT_EQ(life.live(), wanted) << "death at write " << death << (how == MortalApi::Death::Before ? ", before it" : ", after it");
       ASSERT_TRUE(life.died);
