@@ -1067,14 +1067,14 @@ struct Life {
   }
   void rest() {
     for (int round = 0, still = 0; round < 400 && still < 4; ++round) {
-      const auto before = site.picture();
+      const auto before = site.api.mark();
       site.reconcile();
       if (site.mortal->dead) {
         died = true;
         site.restart();
       }
       site.tick();
-      still = site.picture() == before ? still + 1 : 0;
+      still = site.api.mark() == before ? still + 1 : 0;
     }
     writes = site.mortal->writes;
   }
