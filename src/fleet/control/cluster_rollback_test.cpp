@@ -71,6 +71,7 @@ struct SoftwareRollbacks : testing::Test {
 
 TEST_F(SoftwareRollbacks, BringBackTheScriptsThatWereThere) {
   for (const bool continuous : {true, false}) {
+    if (!continuous && test_stride() > 1) continue;  // memory is watched
     SCOPED_TRACE(continuous);
     site.alarms->told.clear();
     site.scripts->buckets["sagemaker-x"] = files("one");
