@@ -263,7 +263,7 @@ Answer<void> check_alarms(const Sources& sources, const Json& configuration) {
     names.push_back(name);
   }
   if (names.empty()) return {};
-  if (sources.alarms == nullptr) return invalid("DeploymentConfig.AutoRollbackConfiguration: this server knows of no alarms. They are alerting rules of a Prometheus: start fairlead-server with --prometheus-url");
+  if (sources.alarms == nullptr) return invalid("DeploymentConfig.AutoRollbackConfiguration: this server knows of no alarms. They are alerting rules of a Prometheus: run `fairlead up --prometheus-url URL`, or start fairlead-server with that option");
   using State = api::Alarm::State;
   for (const auto& [name, alarm] : sources.alarms->look(names)) {
     const std::string why = alarm.message.empty() ? "" : ": " + alarm.message;

@@ -136,7 +136,7 @@ Result<ClusterSnapshot> ClusterController::look(Json object) const {
   if (const auto asked = needed_alarms(object, cluster.software); !asked.empty()) {
     if (alarms_ != nullptr) out.alarms = alarms_->look(asked);
     else
-      for (const std::string& name : asked) out.alarms[name] = {.state = api::Alarm::State::Unknown, .message = "this server knows of no alarms: start it with --prometheus-url"};
+      for (const std::string& name : asked) out.alarms[name] = {.state = api::Alarm::State::Unknown, .message = "this server knows of no alarms: run `fairlead up --prometheus-url URL`, or start fairlead-server with that option"};
   }
   out.cluster = std::move(object);
   return out;

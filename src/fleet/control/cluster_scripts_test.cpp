@@ -16,8 +16,6 @@ using testing::Not;
 using testing::SizeIs;
 using namespace std::chrono_literals;
 
-std::string node_of(const Json& instance) { return instance["status"]["node"].string(); }
-
 struct Scripts : testing::Test {
   ClusterSite site;
   Scripts() { site.scripts->buckets["sagemaker-x"] = {{"on_create.sh", "#!/bin/sh\n"}, {"utils/lib.sh", "x"}, {"on_init.sh", "#!/bin/sh\n"}}; }

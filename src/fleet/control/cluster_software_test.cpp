@@ -12,8 +12,6 @@ using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 using namespace std::chrono_literals;
 
-std::string node_of(const Json& instance) { return instance["status"]["node"].string(); }
-
 struct SoftwareUpdates : testing::Test {
   ClusterSite site;
   SoftwareUpdates() { site.scripts->buckets["sagemaker-x"] = {{"on_create.sh", "#!/bin/sh\n"}, {"on_init.sh", "#!/bin/sh\n"}}; }

@@ -488,4 +488,19 @@ class ClusterSite {
   const bool makes_machines_;
 };
 
+inline std::string node_of(const Json& instance) { return instance["status"]["node"].string(); }
+// A cluster that Kubernetes orchestrates, with labels and taints for its nodes.
+inline Json kubernetes_spec(int count) {
+  return Json::object({{"nodeProvisioningMode", "Continuous"}, {"orchestrator", Json::object({{"eks", Json::object({{"clusterArn", "arn"}})}})},
+                       {"instanceGroups", Json::array({Json::object({{"instanceGroupName", "workers"}, {"instanceType", "ml.g5.xlarge"}, {"instanceCount", count},
+                                                                     {"kubernetesConfig", Json::object({{"labels", Json::object({{"Team", "vision"}})}, {"taints", Json::array({Json::object({{"key", "gpu"}, {"value", "yes"}, {"effect", "NoSchedule"}})})}})}})})}});
+}
+// Of a tenant, on a node.
+inline void run_pod(ClusterSite& site, const std::string& pod, const std::string& node, bool of_daemon_set = false) {
+  (void)site.api.create(resources::namespaces, Json::object({{"metadata", Json::object({{"name", "team"}})}}));
+  Json metadata = Json::object({{"name", pod}, {"namespace", "team"}});
+  if (of_daemon_set) metadata.set("ownerReferences", Json::array({Json::object({{"kind", "DaemonSet"}, {"name", "d"}, {"controller", true}})}));
+  ASSERT_TRUE(site.api.create(resources::pods, Json::object({{"metadata", std::move(metadata)}, {"spec", Json::object({{"nodeName", node}})}, {"status", Json::object({{"phase", "Running"}})}})));
+}
+
 }  // namespace fairlead::fleet
