@@ -252,6 +252,7 @@ int main(int argc, char** argv) {
   auto* join = app.add_subcommand("join", "make this host a node of a site, by a token of `fairlead node add`");
   join->add_option("token", join_flags.token, "the token, or - to read it from stdin")->required();
   join->add_option("--address", join_flags.options.address, "at which the server and other nodes reach this host (default: the one by which it reaches the server)")->type_name("ADDRESS");
+  join->add_flag("--metadata", join_flags.options.metadata, "answer 169.254.169.254 on this host, so that its processes have the role of their instance group; not on a cloud's machine, which has a service of its own there");
   join->add_flag("--again", join_flags.options.again, "it has joined before: join anew, by a new key");
   join->add_flag("--dry-run", join_flags.options.dry_run, "look at this host, ask and write nothing");
   join->add_flag("--start,!--no-start", join_flags.start, "start the agent by systemd, where it runs (default)");

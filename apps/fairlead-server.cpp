@@ -123,12 +123,12 @@ fleet::JoinDoorOptions join_options(const Flags& flags, const apiserver::Embedde
 }
 
 // The AWS face beside the API, on the next port; a port that is taken is told and harms nothing, unless it was asked for.
-Result<std::unique_ptr<hyperpod::Door>> open_face(const Flags& flags, apiserver::EmbeddedServer& server, const Clock& clock, const std::string& state_dir, const std::string& address, const fleet::Ranges& ranges, const std::shared_ptr<const api::Alarms>& alarms) {
+Result<std::unique_ptr<hyperpod::Door>> open_face(const Flags& flags, apiserver::EmbeddedServer& server, const Clock& clock, const std::string& state_dir, const std::string& address, const fleet::Ranges& ranges, const std::shared_ptr<const api::Alarms>& alarms, std::function<Result<void>(const http::Peer&)> check_node) {
   if (flags.aws_listen == "off") return nullptr;
   // Clients elsewhere are told the address that hosts are told, unless the listening address says more.
   const bool everywhere = address.empty() || address == "0.0.0.0" || address == "::";
   const std::string host = !everywhere ? address : flags.advertise.empty() ? "127.0.0.1" : flags.advertise;
-  AwsWiring wiring{.address = address, .port = static_cast<unsigned short>(flags.listen.ends_with(":0") || server.port() == 65'535 ? 0 : server.port() + 1), .space = api::identities::default_space, .issue = [&server](const http::CertificateRequest& request) { return server.issue(request); }, .ca_pem = server.ca_pem(), .cluster = {.endpoint = fmt::format("https://{}:{}", host.find(':') == std::string::npos ? host : "[" + host + "]", server.port()), .ca_pem = server.ca_pem(), .version = "1.33", .issuer = apiserver::TokenSite().issuer}, .logs = server.logs(), .s3_folder = s3_folder(flags, state_dir), .audit_log = state_dir + "/aws-audit.log", .pod_host = {}, .pod_hook = {}, .alarms = alarms};
+  AwsWiring wiring{.address = address, .port = static_cast<unsigned short>(flags.listen.ends_with(":0") || server.port() == 65'535 ? 0 : server.port() + 1), .space = api::identities::default_space, .issue = [&server](const http::CertificateRequest& request) { return server.issue(request); }, .ca_pem = server.ca_pem(), .cluster = {.endpoint = fmt::format("https://{}:{}", host.find(':') == std::string::npos ? host : "[" + host + "]", server.port()), .ca_pem = server.ca_pem(), .version = "1.33", .issuer = apiserver::TokenSite().issuer}, .logs = server.logs(), .s3_folder = s3_folder(flags, state_dir), .audit_log = state_dir + "/aws-audit.log", .pod_host = {}, .pod_hook = {}, .node_ca_pem = server.ca_pem(), .check_node = std::move(check_node), .alarms = alarms};
   if (!flags.aws_listen.empty()) {
     const auto listen = parse_listen("--aws-listen", flags.aws_listen);
     if (!listen) return std::unexpected(listen.error());
@@ -304,7 +304,7 @@ int serve(Flags flags) {
   const auto exits = std::make_shared<ExitRelay>(runner);
   add_controllers(runner, exits, **server, *host, *power, clock, options.state_dir, *ranges, flags, *alarms);
   runner.add(std::make_unique<governance::ConversionController>((*server)->api(), [at] { return std::optional(at); }));
-  const auto face = open_face(flags, **server, clock, options.state_dir, listen->first, *ranges, *alarms);
+  const auto face = open_face(flags, **server, clock, options.state_dir, listen->first, *ranges, *alarms, options.check_peer);
   if (!face) return refuse(face.error().message);
   late->set(face->get());
   runner.start();

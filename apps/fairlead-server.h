@@ -139,6 +139,8 @@ struct AwsWiring {
   std::string audit_log;                                                         // where none is named; empty: the calls are lines of the log
   std::string pod_host;                                                          // DoorOptions::pod_host
   std::optional<hyperpod::DoorOptions::PodHook> pod_hook;                        // DoorOptions::pod_hook
+  std::string node_ca_pem = {};                                                  // DoorOptions::node_ca_pem
+  std::function<Result<void>(const http::Peer&)> check_node = {};                // DoorOptions::check_node
   std::shared_ptr<const api::Alarms> alarms = nullptr;                           // DoorOptions::alarms
 };
 // A face that comes later and goes earlier than who asks it. Thread-safe.

@@ -39,6 +39,8 @@ Result<std::unique_ptr<hyperpod::Door>> open_aws(const Flags& flags, kube::KubeA
   options.pod_hook = wiring.pod_hook;
   options.eks = wiring.cluster;
   options.logs = wiring.logs;
+  options.node_ca_pem = wiring.node_ca_pem;
+  options.check_node = wiring.check_node;
   options.alarms = wiring.alarms;
   options.eks.name = flags.eks_name;
   if (!flags.eks_endpoint.empty()) options.eks.endpoint = flags.eks_endpoint;

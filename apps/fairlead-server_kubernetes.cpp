@@ -218,13 +218,16 @@ int serve_kubernetes(const Flags& flags) {
     const std::string inside = fmt::format(".{}.svc", space), named = flags.aws_endpoint.starts_with("https://") ? flags.aws_endpoint.substr(8) : "";
     hyperpod::DoorOptions::PodHook hook;
     if (named.ends_with(inside)) hook.service = named.substr(0, named.size() - inside.size());
+    // Of its nodes only those have an agent of ours whose certificates are signed here.
+    auto node_ca = flags.node_ca_cert.empty() ? Result<std::string>(std::string()) : read_file(flags.node_ca_cert, 1_MiB);
+    if (!node_ca) return refuse("--node-ca-cert: " + node_ca.error().message);
     // Of tokens of its accounts, as trust policies name it; without the right to know it, it is not told, and holds all the same.
     const auto discovery = (*election)->get_raw("/.well-known/openid-configuration", "application/json");
     const auto openid = discovery ? kube::parse_json(*discovery) : Result<kube::Json>(kube::Json());
     const std::string minor = version ? (*version)["minor"].string() : "";
     auto opened = open_aws(flags, **election, clock, {.address = aws_at->first, .port = aws_at->second, .space = space, .issue = {}, .ca_pem = {},
                                                       .cluster = {.endpoint = config->rest.server, .ca_pem = config->rest.ca_pem, .version = minor.empty() ? "" : (*version)["major"].string() + "." + minor.substr(0, minor.find_first_not_of("0123456789")), .issuer = openid ? (*openid)["issuer"].string() : ""}, .logs = kube::pod_log_of(*api), .s3_folder = s3_folder(flags, state_dir), .audit_log = "",
-                                                      .pod_host = flags.aws_endpoint.empty() && flags.local_machines ? fleet::host_address(*ranges) : "", .pod_hook = flags.watch_namespace.empty() ? std::optional(hook) : std::nullopt, .alarms = *alarms});
+                                                      .pod_host = flags.aws_endpoint.empty() && flags.local_machines ? fleet::host_address(*ranges) : "", .pod_hook = flags.watch_namespace.empty() ? std::optional(hook) : std::nullopt, .node_ca_pem = *node_ca, .alarms = *alarms});
     if (!opened) return refuse(opened.error().message);
     face = std::move(*opened);
     late->set(face.get());

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +15,7 @@
 #include "agent/access_review.h"
 #include "agent/credentials_relay.h"
 #include "agent/heartbeat.h"
+#include "agent/metadata_service.h"
 #include "api/identity_crds.h"
 #include "api/join.h"
 #include "api/pod_identity.h"
@@ -196,6 +198,8 @@ class RunningAgent final : public Agent {
         std::move(*watch), [controller](const std::string& id) { controller->container_ended(id); }, [this] { runtime_->rotate_logs(); });
     if (options_.answer_credentials)
       if (auto relayed = relay_credentials(config); !relayed) log_warn("pods of this node get no container credentials", {{"why", relayed.error().message}});
+    if (options_.answer_metadata && config.metadata)
+      if (auto told = tell_metadata(config); !told) log_warn("processes of this node have no metadata service", {{"why", told.error().message}});
     if (options_.serve)
       if (auto serving = serve(config); !serving) return serving;
     heartbeat_ = std::make_unique<Heartbeat>(api_, clock_, config, machine, volume_.get());
@@ -212,13 +216,34 @@ class RunningAgent final : public Agent {
   Result<void> relay_credentials(const node::NodeConfig& config) {
     const std::string address = api::pod_identity::credentials_host;
     if (auto done = node::ensure_bridge(config.bridge, address + "/32"); !done) return done;
-    auto relay = CredentialsRelay::start(clock_, {.address = address, .find_face = [this]() -> Result<FaceAddress> {
-                                                    const auto settings = api_.get(kube::resources::config_maps, {api::identities::default_space, api::identities::settings_name});
-                                                    if (!settings) return pass(settings.error(), "read ConfigMap fairlead-aws");
-                                                    return read_face_address(*settings);
-                                                  }});
+    auto relay = CredentialsRelay::start(clock_, {.address = address, .find_face = [this] { return find_face(); }});
     if (!relay) return std::unexpected(std::move(relay.error()));
     relay_ = std::move(*relay);
+    return {};
+  }
+
+  Result<FaceAddress> find_face() {
+    const auto settings = api_.get(kube::resources::config_maps, {api::identities::default_space, api::identities::settings_name});
+    if (!settings) return pass(settings.error(), "read ConfigMap fairlead-aws");
+    return read_face_address(*settings);
+  }
+
+  // On the bridge too: it goes when the bridge does.
+  Result<void> tell_metadata(const node::NodeConfig& config) {
+    const std::string address = api::node_identity::metadata_host;
+    if (auto done = node::ensure_bridge(config.bridge, address + "/32"); !done) return done;
+    utsname machine{};
+    ::uname(&machine);
+    MetadataServiceOptions options{.address = address, .facts = {.name = config.node_name, .address = config.node_ip, .address6 = config.node_ip6, .architecture = machine.machine == std::string_view("aarch64") ? "arm64" : machine.machine}, .own = {config.node_ip}, .find_face = [this] { return find_face(); }, .certificate = {}};
+    options.certificate = [certificate = config.cert_file, key = config.key_file]() -> Result<http::KeyPair> {
+      auto own = read_file(certificate, 1_MiB);
+      auto its = own ? read_file(key, 1_MiB) : Result<std::string>(std::string());
+      if (!own || !its) return std::unexpected(own ? its.error() : own.error());
+      return http::KeyPair{std::move(*own), std::move(*its)};
+    };
+    auto service = MetadataService::start(clock_, std::move(options));
+    if (!service) return std::unexpected(std::move(service.error()));
+    metadata_ = std::move(*service);
     return {};
   }
 
@@ -272,6 +297,7 @@ class RunningAgent final : public Agent {
   std::unique_ptr<node::DnsServer> names_;
   std::unique_ptr<ExitWatcher> exits_;
   std::unique_ptr<CredentialsRelay> relay_;
+  std::unique_ptr<MetadataService> metadata_;
   std::unique_ptr<node::PodAccess> access_;
   std::unique_ptr<http::Server> server_;
   std::unique_ptr<Heartbeat> heartbeat_;

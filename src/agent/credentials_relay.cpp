@@ -17,14 +17,12 @@
 #include "base/log.h"
 #include "http/client.h"
 #include "http/server.h"
-#include "kube/rest_client.h"
 
 namespace fairlead::agent {
 namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t most_waiting = 64, most_connections = 256, most_answer_bytes = 64 << 10, most_token_bytes = 20'000;
-constexpr std::chrono::seconds face_is_known{60};
 // From one pod: nobody who asks all the time takes the turns of others. SDKs ask once an hour.
 constexpr double per_pod_per_second = 5, per_pod_at_once = 20;
 constexpr std::size_t most_pods = 4096;
@@ -35,7 +33,7 @@ http::Response refuse(int status, const std::string& code, const std::string& me
 
 class Relay final : public CredentialsRelay {
  public:
-  Relay(const Clock& clock, CredentialsRelayOptions options) : clock_(clock), options_(std::move(options)) {}
+  Relay(const Clock& clock, CredentialsRelayOptions options) : clock_(clock), options_(std::move(options)), face_(clock, options_.find_face) {}
   ~Relay() override {
     server_.reset();
     for (std::jthread& worker : workers_) worker.request_stop();
@@ -101,11 +99,11 @@ class Relay final : public CredentialsRelay {
   }
 
   http::Response ask(const RelayedQuestion& question) {
-    auto client = face();
+    auto client = face_.get();
     if (!client) return refuse(503, "ServiceUnavailable", "the site's AWS endpoint is not known on this node: " + client.error().message);
     auto answer = (*client)->request({.method = "GET", .target = api::pod_identity::credentials_path, .headers = {{"Authorization", question.token}, {"Accept", "application/json"}}, .body = {}});
     if (!answer) {
-      forget(*client);
+      face_.forget(*client);
       log_warn("the AWS face does not answer", {{"why", answer.error().message}});
       return refuse(503, "ServiceUnavailable", "the site's AWS endpoint does not answer; try again");
     }
@@ -115,26 +113,6 @@ class Relay final : public CredentialsRelay {
     return out;
   }
 
-  Result<std::shared_ptr<http::Client>> face() {
-    const std::lock_guard lock(face_mutex_);
-    if (client_ && clock_.monotonic() - found_at_ < face_is_known) return client_;
-    auto found = options_.find_face();
-    if (!found && client_) return client_;  // where it was, it may still be
-    if (!found && !known_.host.empty()) found = known_;
-    if (!found) return std::unexpected(std::move(found.error()));
-    found_at_ = clock_.monotonic();
-    if (client_ && known_ == *found) return client_;
-    auto made = http::Client::make({.host = found->host, .port = found->port, .unix_socket = {}, .tls = true, .ca_pem = found->ca_pem, .certificate_pem = {}, .key_pem = {}, .proxy = {}, .server_name = {}, .may_connect = {}, .server_key = {}, .connect_timeout = 1s, .request_timeout = 5s});
-    if (!made) return std::unexpected(std::move(made.error()));
-    known_ = std::move(*found);
-    client_ = std::move(*made);
-    return client_;
-  }
-  void forget(const std::shared_ptr<http::Client>& client) {
-    const std::lock_guard lock(face_mutex_);
-    if (client_ == client) client_.reset();
-  }
-
   struct Allowance {
     double left;
     std::chrono::nanoseconds at;
@@ -142,10 +120,7 @@ class Relay final : public CredentialsRelay {
 
   const Clock& clock_;
   const CredentialsRelayOptions options_;
-  std::mutex face_mutex_;  // held while the API is asked where the face is: one question is enough
-  std::shared_ptr<http::Client> client_;
-  FaceAddress known_;
-  std::chrono::nanoseconds found_at_{};
+  FaceClient face_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<Job> waiting_;
@@ -155,16 +130,6 @@ class Relay final : public CredentialsRelay {
 };
 
 }  // namespace
-
-Result<FaceAddress> read_face_address(const kube::Json& config_map) {
-  const kube::Json& data = config_map["data"];
-  const std::string& endpoint = data["pod-endpoint"].string().empty() ? data["endpoint"].string() : data["pod-endpoint"].string();
-  if (endpoint.empty() || data["ca.crt"].string().empty()) return fail(Code::Invalid, "ConfigMap fairlead-aws has no endpoint, or no ca.crt, yet");
-  const auto url = kube::parse_server(endpoint);
-  if (!url) return pass(url.error(), "ConfigMap fairlead-aws: endpoint");
-  if (!url->tls) return fail(Code::Invalid, "ConfigMap fairlead-aws: endpoint is no https URL");
-  return FaceAddress{.host = url->host, .port = url->port, .ca_pem = data["ca.crt"].string()};
-}
 
 RelayDecision decide_relay(const http::Request& request) {
   const auto no = [](int status, const char* code, std::string message) { return RelayDecision{.forward = false, .question = {}, .refusal = refuse(status, code, std::move(message))}; };

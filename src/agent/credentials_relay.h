@@ -7,22 +7,12 @@
 #include <memory>
 #include <string>
 
+#include "agent/face_client.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "http/message.h"
-#include "kube/json.h"
 
 namespace fairlead::agent {
-
-// Where the face is, and whom to believe.
-struct FaceAddress {
-  std::string host;
-  unsigned short port = 443;
-  std::string ca_pem;
-  friend bool operator==(const FaceAddress&, const FaceAddress&) = default;
-};
-// Of ConfigMap fairlead-aws. Invalid: it does not say.
-Result<FaceAddress> read_face_address(const kube::Json& config_map);
 
 // The question that goes on: method, path and token alone. An answer instead: what no SDK sends.
 struct RelayedQuestion {

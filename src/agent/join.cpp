@@ -133,6 +133,7 @@ Result<void> write_down(const JoinOptions& options, const Asked& asked, const st
                               {"cluster_domain", answer.cluster_domain},
                               {"masquerade", true},
                               {"joined", true},
+                              {"metadata", options.metadata},
                               {"cdi_dirs", Json::array(std::vector<Json>(places.cdi_dirs.begin(), places.cdi_dirs.end()))},
                               {"boot_id_file", places.boot_id_file},
                               {"pods_range", answer.pods_range},

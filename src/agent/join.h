@@ -31,6 +31,7 @@ struct JoinOptions {
   api::JoinToken token;
   std::string address;      // at which others reach this host; empty: the one by which it reaches the server
   JoinPlaces places;
+  bool metadata = false;    // it answers 169.254.169.254, where no cloud does
   bool again = false;       // it has joined before: by another key now
   bool dry_run = false;     // asks and writes nothing
   std::chrono::milliseconds patience{60'000};  // for a server that does not answer, or says "in a moment"

@@ -19,7 +19,7 @@ constexpr Way kWays[] = {
     {.from = Nodes, .to = Server, .first = 6443, .last = 6443, .kept = Kept::Listener, .what_for = "watching pods, status, leases, tokens (HTTPS)"},
     {.from = People, .to = Server, .first = 6444, .last = 6444, .kept = Kept::Listener, .what_for = "AWS clients (HTTPS)"},
     {.from = Pods, .to = Server, .first = 6444, .last = 6444, .kept = Kept::Listener, .what_for = "AWS clients in pods that have a role (HTTPS)"},
-    {.from = Nodes, .to = Server, .first = 6444, .last = 6444, .kept = Kept::Listener, .what_for = "container credentials of their pods (HTTPS)"},
+    {.from = Nodes, .to = Server, .first = 6444, .last = 6444, .kept = Kept::Listener, .what_for = "container credentials of their pods, and their own role (HTTPS)"},
     {.from = ClusterApi, .to = Server, .first = 6444, .last = 6444, .kept = Kept::Listener, .what_for = "what new pods get, and tokens of AWS's clients (HTTPS)"},
     {.from = Pods, .to = Nodes, .first = 80, .last = 80, .kept = Kept::Listener, .what_for = "container credentials, at 169.254.170.23"},
     {.from = Server, .to = Nodes, .first = 10250, .last = 10250, .kept = Kept::Listener, .what_for = "logs, exec, attach (HTTPS, certificate of the server)"},

@@ -344,12 +344,13 @@ void add_node_hosts(CLI::App& node, Context& context) {
 void add_join(CLI::App& app, Context& context) {
   struct Options {
     std::string token, address;
-    bool again = false, dry_run = false, start = true, yes = false;
+    bool again = false, dry_run = false, metadata = false, start = true, yes = false;
   };
   auto options = std::make_shared<Options>();
   CLI::App* sub = app.add_subcommand("join", "Make this host a node of a site, by a token of `fairlead node add`");
   sub->add_option("token", options->token, "the token, or - to read it from stdin")->required();
   sub->add_option("--address", options->address, "at which the server and other nodes reach this host (default: the one by which it reaches the server)")->type_name("ADDRESS");
+  sub->add_flag("--metadata", options->metadata, "answer 169.254.169.254 on this host, so that its programs have the role of their instance group; not on a cloud's machine, which has a service of its own there");
   sub->add_flag("--again", options->again, "it has joined before: join anew, by a new key");
   sub->add_flag("--dry-run", options->dry_run, "look at this host, ask and write nothing");
   sub->add_flag("--start,!--no-start", options->start, "start the agent by systemd, where it runs (default)");
@@ -359,6 +360,7 @@ void add_join(CLI::App& app, Context& context) {
     context.action = [options, &context]() -> Result<int> {
       std::vector<std::string> words{"join", "-"};
       if (!options->address.empty()) words.insert(words.end(), {"--address", options->address});
+      if (options->metadata) words.emplace_back("--metadata");
       if (options->again) words.emplace_back("--again");
       if (options->dry_run) words.emplace_back("--dry-run");
       if (!options->start) words.emplace_back("--no-start");

@@ -26,12 +26,15 @@ Result<Fd> hidden_file(const char* name, std::string_view text) {
 
 }  // namespace
 
-Result<std::unique_ptr<Server>> serve_with_certificate(ServerOptions options, const KeyPair& certificate, Handler handler) {
+Result<std::unique_ptr<Server>> serve_with_certificate(ServerOptions options, const KeyPair& certificate, Handler handler, const std::string& client_ca_pem) {
   auto chain = hidden_file("server.crt", certificate.certificate_pem);
   if (!chain) return std::unexpected(std::move(chain.error()));
   auto key = hidden_file("server.key", certificate.key_pem);
   if (!key) return std::unexpected(std::move(key.error()));
-  options.tls = TlsFiles{.certificate = fmt::format("/proc/self/fd/{}", chain->get()), .key = fmt::format("/proc/self/fd/{}", key->get()), .client_ca = {}};
+  Result<Fd> authority = Fd();
+  if (!client_ca_pem.empty()) authority = hidden_file("clients.crt", client_ca_pem);
+  if (!authority) return std::unexpected(std::move(authority.error()));
+  options.tls = TlsFiles{.certificate = fmt::format("/proc/self/fd/{}", chain->get()), .key = fmt::format("/proc/self/fd/{}", key->get()), .client_ca = client_ca_pem.empty() ? "" : fmt::format("/proc/self/fd/{}", authority->get())};
   return Server::start(std::move(options), std::move(handler));
 }
 

@@ -171,11 +171,25 @@ Door::Door(kube::KubeApi& api, const Clock& clock, DoorOptions options, Site sit
       clusters_(api, kube::resources::slurm_clusters, "", [this](const kube::Change& change) { follow_cluster(index_, change); }),
       nodes_(api, kube::resources::nodes, "", [](const kube::Change&) {}),
       made_(api, api::kClusters, "", [this](const kube::Change& change) { follow_cluster(index_, change); }),
-      instances_(api, api::kInstances, "", [](const kube::Change&) {}),
+      instances_(api, api::kInstances, "", [this](const kube::Change& change) { node_index_.follow(change); }),
       identities_(api, api::identities::identities, "", [this](const kube::Change& change) { follow_identities(directory_, change); }),
       policies_(api, api::identities::managed_policies, "", [this](const kube::Change& change) { follow_policies(directory_, change); }),
       keys_(api, kube::resources::secrets, options_.space, [this](const kube::Change& change) { follow_secret(change); }),
-      front_(model_, directory_, seal_, all_operations(sources_of(api)), clock, with_services(options_, api, sources_of(api), clock, [this] { return pod_site(); })) {}
+      front_(model_, directory_, seal_, all_operations(sources_of(api)), clock, front_options(api, clock)) {}
+
+FrontOptions Door::front_options(kube::KubeApi& api, const Clock& clock) {
+  FrontOptions out = with_services(options_, api, sources_of(api), clock, [this] { return pod_site(); });
+  if (options_.node_ca_pem.empty()) return out;
+  out.node_document = [this, &clock](const http::Peer& peer) -> Answer<NodeDocument> {
+    if (options_.check_node)
+      if (const auto done = options_.check_node(peer); !done) {
+        if (done.error().code != Code::Unauthorized) return refuse("ServiceUnavailable", "whether this certificate counts is not known now; try again", 503);
+        return refuse("AccessDeniedException", done.error().message);
+      }
+    return node_document(node_of(peer), node_index_, instances_.cache(), made_.cache(), directory_, seal_, clock.now());
+  };
+  return out;
+}
 
 Sources Door::sources_of(kube::KubeApi& api) const { return {api, model_, clusters_.cache(), index_, nodes_.cache(), made_.cache(), instances_.cache(), directory_, options_.eks.name, options_.eks.version, options_.eks.authentication_mode, options_.space, options_.alarms.get()}; }
 
@@ -196,7 +210,7 @@ Result<std::unique_ptr<Door>> Door::open(kube::KubeApi& api, const Clock& clock,
   const DoorOptions& chosen = door->options_;
   for (int i = 0; i < chosen.workers; ++i) door->workers_.emplace_back([self = door.get()](std::stop_token stop) { self->work(stop); });
   auto server = http::serve_with_certificate({.address = chosen.address, .port = chosen.port, .unix_socket = {}, .tls = {}, .threads = 2, .body_limit = 1_MiB, .connection_limit = most_connections, .refusal = {}}, chosen.certificate,
-                                             [self = door.get()](http::Request request, std::shared_ptr<http::Exchange> exchange) { self->take(std::move(request), std::move(exchange)); });
+                                             [self = door.get()](http::Request request, std::shared_ptr<http::Exchange> exchange) { self->take(std::move(request), std::move(exchange)); }, chosen.node_ca_pem);
   if (!server) return std::unexpected(std::move(server.error()));
   door->server_ = std::move(*server);
   door->port_ = door->server_->port();

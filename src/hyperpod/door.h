@@ -43,6 +43,9 @@ struct DoorOptions {
   };
   std::optional<PodHook> pod_hook;
   kube::PodLog logs;                    // of containers; null: CloudWatch Logs has no lines
+  // Nodes prove by client certificates of these authorities who they are, and are told of their instance (node_identity.h); empty: they are not. `check_node`: why a certificate that verifies counts no more.
+  std::string node_ca_pem = {};
+  std::function<Result<void>(const http::Peer&)> check_node = {};
   std::shared_ptr<const api::Alarms> alarms = nullptr;  // by which updates of software are rolled back; null: there are none
   FrontOptions front;
 };
@@ -76,6 +79,7 @@ class Door {
   Sources sources_of(kube::KubeApi& api) const;
   void work(std::stop_token stop);
   void take(http::Request request, std::shared_ptr<http::Exchange> exchange);
+  FrontOptions front_options(kube::KubeApi& api, const Clock& clock);
   void follow_secret(const kube::Change& change);
   bool known() const { return identities_.synced() && policies_.synced() && keys_.synced() && clusters_.synced() && nodes_.synced() && made_.synced() && instances_.synced(); }
   Result<void> publish(kube::KubeApi& api) const;
@@ -92,6 +96,7 @@ class Door {
   SessionSeal seal_;
   Directory directory_;
   ClusterIndex index_;
+  NodeIndex node_index_;
   kube::Informer clusters_, nodes_, made_, instances_, identities_, policies_, keys_;
   Front front_;
   std::mutex mutex_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "api/node_identity.h"
 #include "api/pod_identity.h"
 #include "base/encoding.h"
 #include "base/rng.h"
@@ -31,6 +32,7 @@ constexpr std::size_t most_review_bytes = 32 << 10;
 constexpr std::size_t most_exchange_bytes = 32 << 10;  // of a form with a token, or of the headers that matter
 constexpr double exchanges_per_second = 50;            // of tokens, from one bucket of addresses: each asks the API
 constexpr std::size_t exchange_buckets = 256;
+constexpr double documents_per_second = 2;             // of one node
 constexpr int most_exchanges = 6;                      // at once: others have workers left, however slow the API answers
 constexpr std::size_t most_told = 1024;     // of each text in the audit
 constexpr double nobodys_per_second = 20;   // refusals of nobody that the audit is told of; the rest is counted
@@ -86,6 +88,9 @@ bool is_web_identity(const http::Request& request) {
 }
 // Not a bucket "v1" of S3: that is signed.
 bool is_credentials(const http::Request& request) { return request.target.path == api::pod_identity::credentials_path && request.method == "GET" && request.target.query.empty() && !http::find(request.headers, "authorization").starts_with("AWS4-"); }
+
+// Not a bucket "v1" of S3: that is signed.
+bool is_node_document(const http::Request& request) { return request.target.path == api::node_identity::document_path && request.method == "GET" && request.target.query.empty() && http::find(request.headers, "authorization").empty(); }
 
 // As agents of EKS say it: SDKs show people the text.
 http::Response credentials_error(const AwsError& error, const std::string& id) {
@@ -358,6 +363,20 @@ http::Response Front::answer_credentials(const http::Request& request, const std
   return credentials_error(answer.error(), id);
 }
 
+http::Response Front::answer_node(const http::Request& request, const std::string& id, Said& said) const {
+  said.source = "sts.amazonaws.com";
+  said.name = "AssumeRole";
+  Answer<NodeDocument> answer;
+  if (const auto done = spend("node " + node_of(request.peer), documents_per_second); !done) answer = std::unexpected(done.error());
+  else answer = options_.node_document(request.peer);
+  if (answer) {
+    said.arn = answer->arn, said.user_id = answer->user_id, said.role = true;
+    return {.status = 200, .headers = {{"Content-Type", "application/json"}, {"x-amzn-RequestId", id}, {"Cache-Control", "no-store"}}, .body = kube::print_json(answer->body), .parts = {}};
+  }
+  said.error = answer.error();
+  return credentials_error(answer.error(), id);
+}
+
 http::Response Front::exchange(const http::Request& request, const std::string& id, Said& said, bool web) const {
   struct Place {
     explicit Place(std::atomic<int>& of) : count(of), number(of.fetch_add(1) + 1) {}
@@ -403,6 +422,10 @@ std::optional<http::Response> Front::turn_away(const http::Request& request) con
     const auto claims = read_token_claims(trim(http::find(request.headers, "authorization")));
     if (claims && claims->has_audience(api::pod_identity::container_audience)) return std::nullopt;
     return credentials_error({"AccessDeniedException", fmt::format("the Authorization header is the token of a pod for {}", api::pod_identity::container_audience)}, random_uuid());
+  }
+  if (options_.node_document && is_node_document(request)) {
+    if (!node_of(request.peer).empty()) return std::nullopt;
+    return credentials_error({"AccessDeniedException", "the client certificate of a node is expected"}, random_uuid());
   }
   if (request.target.path == token_review_path) {
     if (request.body.size() <= most_review_bytes) return std::nullopt;
@@ -459,6 +482,11 @@ http::Response Front::answer(const http::Request& request) const {
     return response;
   }
   if (request.target.path.starts_with(pod_review_path)) return review_pod(request, id);  // of each new pod: the audit is of calls
+  if (options_.node_document && is_node_document(request)) {
+    response = answer_node(request, id, said);
+    tell(request, id, said, response.status);
+    return response;
+  }
   const bool web = options_.review_account && is_web_identity(request);
   if (web || (options_.review_account && options_.association && is_credentials(request))) {
     response = exchange(request, id, said, web);

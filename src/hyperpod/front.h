@@ -14,6 +14,7 @@
 #include "http/message.h"
 #include "hyperpod/directory.h"
 #include "hyperpod/model.h"
+#include "hyperpod/node_identity.h"
 #include "hyperpod/session_token.h"
 #include "hyperpod/web_identity.h"
 #include "kube/kube_api.h"
@@ -70,6 +71,8 @@ struct FrontOptions {
   ReviewToken review_account;
   // The association of a service account (FindAssociation); null: container credentials are not served.
   std::function<Result<std::optional<Json>>(const std::string& space, const std::string& account)> association;
+  // The document of the node whose client certificate this is, of http::Peer's proof; null: nodes are told nothing.
+  std::function<Answer<NodeDocument>(const http::Peer& peer)> node_document;
   // Answers an AdmissionReview about a pod; null: none is served. And what stands behind pod_review_path: who does not know it is not answered, as the answer names roles.
   std::function<std::optional<Json>(const Json& review)> pod_review;
   std::string pod_review_secret;
@@ -107,6 +110,7 @@ class Front {
   http::Response review_pod(const http::Request& request, const std::string& id) const;
   http::Response answer_web_identity(const http::Request& request, const std::string& id, Said& said) const;
   http::Response answer_credentials(const http::Request& request, const std::string& id, Said& said) const;
+  http::Response answer_node(const http::Request& request, const std::string& id, Said& said) const;
   Answer<void> spend_of_source(const http::Request& request) const;
   http::Response exchange(const http::Request& request, const std::string& id, Said& said, bool web) const;
   using Service = std::function<Answer<Json>(const std::string& operation, const Json& input, const Call& call)>;

@@ -54,8 +54,8 @@ Result<NodeConfig> parse_node_config(const std::string& text) {
       }
     } else if (key == "taints") {
       out.taints = value;
-    } else if (key == "masquerade" || key == "joined") {
-      (key == "joined" ? out.joined : out.masquerade) = value.boolean();
+    } else if (key == "masquerade" || key == "joined" || key == "metadata") {
+      (key == "joined" ? out.joined : key == "metadata" ? out.metadata : out.masquerade) = value.boolean();
     } else {
       return fail(Code::Invalid, key + ": not a setting of the agent");
     }

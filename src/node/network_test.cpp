@@ -66,12 +66,17 @@ TEST(NetworkRules, TheAddressOfCredentialsIsTheNodesAlone) {
   const std::string rules = network_rules(seen);
   const auto chain = rules.find("chain addresses {");
   ASSERT_NE(chain, std::string::npos);
-  const auto own = rules.find("ip daddr 169.254.170.23 return", chain);
+  const auto own = rules.find("ip daddr { 169.254.169.254, 169.254.170.23 } return", chain);
   ASSERT_NE(own, std::string::npos);
   for (const char* const other : {"vmap @services", "dnat ip to 10.1.0.2:80", "dnat ip to 10.1.0.3:80"}) {
     ASSERT_NE(rules.find(other, chain), std::string::npos) << other;
     EXPECT_LT(own, rules.find(other, chain)) << other;
   }
+}
+
+TEST(NetworkRules, TheMachinesMetadataIsForItsOwnProcesses) {
+  const std::string rules = network_rules({.node_name = "n1", .own_ranges = {"10.1.0.0/24"}});
+  for (const char* const rule : {"iifname != \"lo\" ip daddr 169.254.169.254 reject", "iifname != \"lo\" ip6 daddr fd00:ec2::254 reject", "    ip daddr 169.254.169.254 reject", "    ip6 daddr fd00:ec2::254 reject"}) EXPECT_THAT(rules, HasSubstr(rule));
 }
 
 TEST(NetworkRules, NothingOfAnObjectsTextGetsIn) {

@@ -75,12 +75,13 @@ k -n tenants annotate serviceaccount web "eks.amazonaws.com/role-arn=arn:aws:iam
 k -n tenants create serviceaccount serve > /dev/null
 associate() { association=$(as eks create-pod-identity-association --cluster-name fairlead --namespace tenants --service-account serve --role-arn "arn:aws:iam::$account:role/pods" --query association.associationId --output text 2>&1) && [[ $association == a-* ]]; }
 until_true 20 'an association' associate
-pod() { # NAME NODE ACCOUNT
+pod() { # NAME NODE ACCOUNT [FIELDS OF SPEC]
   k -n tenants apply -f - > /dev/null << YAML
 apiVersion: v1
 kind: Pod
 metadata: {name: $1, labels: {app: $1}}
 spec:
+  ${4:-}
   terminationGracePeriodSeconds: 0
   serviceAccountName: $3
   nodeSelector: {kubernetes.io/hostname: $2}
@@ -116,6 +117,32 @@ by_credentials() { (eval "$(f aws env)" && AWS_ACCESS_KEY_ID=$(field AccessKeyId
 says ':assumed-role/pods/eks-fairlead-serve-' by_credentials || fail 'what the node handed out is good for nothing'
 k -n tenants delete pod serve --wait=false > /dev/null
 note 'pods have the roles of their service accounts, by token file and from their node'
+
+# The machine's own role is for its processes and pods in its network. busybox has no PUT.
+pod machine "$node" default 'hostNetwork: true'
+k -n tenants wait pod machine --for=condition=Ready --timeout=60s > /dev/null || fail 'the pod in the network of the node does not run'
+metadata_token='printf "PUT /latest/api/token HTTP/1.1\r\nHost: x\r\nX-aws-ec2-metadata-token-ttl-seconds: 60\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" | nc -w 5 169.254.169.254 80'
+metadata() { inside machine "token=\$($metadata_token | tail -n 1); wget -qO- --header \"X-aws-ec2-metadata-token: \$token\" http://169.254.169.254/latest/meta-data/$1"; }
+until_true 20 'the node knows its instance' same "${node#hyperpod-}" metadata instance-id
+same workers metadata iam/security-credentials/ || fail 'the role of the node'
+metadata iam/security-credentials/workers > "$folder/credentials" || fail 'the node has no credentials of its role'
+says ":assumed-role/workers/${node#hyperpod-}" by_credentials || fail 'credentials of the node are good for nothing'
+says 401 inside machine 'wget -O- http://169.254.169.254/latest/meta-data/instance-id 2>&1 || true' || fail 'the metadata service answers without a token'
+is_empty inside web "$metadata_token 2> /dev/null || true" || fail 'a pod without hostNetwork reaches the metadata service'
+# SDKs as they are, among the node's own processes. They come to the site as pods do.
+on_node() { # COMMAND...
+  local pid
+  pid=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["pid"])' "$SCENARIO_STATE/nodes/$node/init.json")
+  (eval "$(f aws env)" && nsenter -t "$pid" -n env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY -u AWS_SESSION_TOKEN -u AWS_EC2_METADATA_DISABLED AWS_ENDPOINT_URL="$(k -n fairlead-system get configmap fairlead-aws -o 'jsonpath={.data.pod-endpoint}')" "$@")
+}
+says ":assumed-role/workers/${node#hyperpod-}" on_node "$clients/bin/aws" sts get-caller-identity || fail 'the AWS CLI on the node'
+says ":assumed-role/workers/${node#hyperpod-}" on_node "$clients/bin/python" -c 'import boto3; print(boto3.client("sts").get_caller_identity()["Arn"])' || fail 'boto3 on the node'
+if [ -d "$clients/js/node_modules" ]; then
+  js='const { STSClient, GetCallerIdentityCommand } = require(process.argv[1] + "/node_modules/@aws-sdk/client-sts"); new STSClient({}).send(new GetCallerIdentityCommand({})).then((a) => console.log(a.Arn), (e) => { console.error(e); process.exit(1); });'
+  says ":assumed-role/workers/${node#hyperpod-}" on_node node -e "$js" "$clients/js" || fail 'the SDK for JavaScript on the node'
+fi
+k -n tenants delete pod machine > /dev/null
+note 'processes of the node have the role of their group by SDKs as they are, other pods do not'
 
 if [ -n "$storage" ]; then
   size=$(k -n tenants exec web -- df -m /own | awk 'END { print $2 }')

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "api/node_identity.h"
 #include "api/pod_identity.h"
 #include "base/encoding.h"
 #include "kube/object.h"
@@ -101,7 +102,7 @@ class Rules {
     out += chains_;
     out += "  chain addresses {\n";
     // Tokens of pods go to the node itself, whatever ports and addresses other pods and services ask for.
-    out += fmt::format("    ip daddr {} return\n", api::pod_identity::credentials_host);
+    out += fmt::format("    ip daddr {{ {}, {} }} return\n", api::node_identity::metadata_host, api::pod_identity::credentials_host);
     for (const Family family : families)
       out += fmt::format("    {0} daddr . meta l4proto . th dport vmap @services{1}\n", word(family), digit(family));
     for (const Family family : families)
@@ -139,6 +140,14 @@ class Rules {
     deserted_ports();
     out += "  }\n";
     // An accept ends one of these chains, not the way of the packet: what may leave its pod is still asked whether it may enter the other.
+    // The machine's own rights are not for pods of others: neither what this node answers nor what a cloud does.
+    const auto metadata = [&](const char* hook, const char* where) {
+      out += fmt::format("  chain metadata_{0} {{\n    type filter hook {0} priority filter - 10; policy accept;\n", hook);
+      for (const std::string& to : {fmt::format("{}ip daddr {}", where, api::node_identity::metadata_host), fmt::format("{}ip6 daddr {}", where, api::node_identity::metadata_host6)}) out += fmt::format("    {0} meta l4proto tcp reject with tcp reset\n    {0} reject\n", to);
+      out += "  }\n";
+    };
+    metadata("input", "iifname != \"lo\" ");
+    metadata("forward", "");
     out += "  chain leave {\n    type filter hook forward priority filter - 5; policy accept;\n    ct state established,related accept\n";
     deserted();
     for (const Family family : families) out += fmt::format("    {0} saddr vmap @egress{1}\n", word(family), digit(family));
