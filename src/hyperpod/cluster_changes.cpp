@@ -6,6 +6,7 @@
 
 #include "api/identity_crds.h"
 #include "api/instance_types.h"
+#include "api/slurm_partitions.h"
 #include "base/log.h"
 #include "hyperpod/cluster_requests.h"
 #include "hyperpod/eks.h"
@@ -36,6 +37,14 @@ Answer<void> refuse_unserved(const Sources& sources, const Site& site, const Jso
       if (check.string() != "InstanceStress") return invalid(fmt::format("InstanceGroups[{}].OnStartDeepHealthChecks: {} is not served yet; InstanceStress is", i, check.string()));
     if (groups[i].has("ImageId") && groups[i]["ImageId"].string() != "default") return invalid(fmt::format("InstanceGroups[{}].ImageId: only default is served yet", i));
   }
+  return {};
+}
+
+// As in AWS: with Continuous what people put into the SlurmCluster is always merged; a strategy of before has no meaning then.
+Answer<void> settle_strategy(Json& spec, const Json& input) {
+  if (spec["nodeProvisioningMode"].string() != "Continuous" || !spec["orchestrator"]["slurm"].has("slurmConfigStrategy")) return {};
+  if (input["Orchestrator"]["Slurm"].has("SlurmConfigStrategy")) return invalid("Orchestrator.Slurm.SlurmConfigStrategy is not for NodeProvisioningMode Continuous, where partitions of people always stay (Merge)");
+  spec.child("orchestrator").child("slurm").erase("slurmConfigStrategy");
   return {};
 }
 
@@ -125,6 +134,7 @@ Answer<Json> cluster_to_make(const Sources& sources, const Call& call, const Jso
   note(object, api::kArnBegin, arn_of(call.site, "cluster", ""));
   note(object, maker_note, kube::print_json(as_context(call)));
   set_tags(object, *tags);
+  if (auto done = settle_strategy(object.child("spec"), input); !done) return std::unexpected(done.error());
   if (auto done = check_object(object); !done) return std::unexpected(done.error());
   if (auto done = check_kubernetes(sources, input); !done) return std::unexpected(done.error());
   return object;
@@ -139,6 +149,22 @@ Answer<Json> create(const Sources& sources, const Call& call, const Json& input)
   if (!made && made.error().code == Code::Exists) return taken(input["ClusterName"].string());
   if (!made) return std::unexpected(aws_error(made.error(), "CreateCluster"));
   return Json::object({{"ClusterArn", cluster_arn(call.site, *made)}});
+}
+
+// Managed: what people put beside the groups' partitions is looked at before anything changes.
+Answer<void> check_drift(const Sources& sources, const Json& cluster, const Json& input) {
+  Json orchestrator = api::spec_in_force(cluster)["orchestrator"];
+  if (const Json rest = lower_names(input); rest["orchestrator"]["slurm"].is_object()) orchestrator = rest["orchestrator"];
+  if (api::read_strategy(orchestrator) != api::SlurmConfigStrategy::Managed) return {};
+  const api::Cluster read = api::read_cluster(cluster);
+  const auto slurm = sources.api.get(kube::resources::slurm_clusters, {read.space, read.slurm_name});
+  if (!slurm && slurm.error().code == Code::NotFound) return {};
+  if (!slurm) return std::unexpected(aws_error(slurm.error(), "UpdateCluster"));
+  std::string names;
+  for (const std::string& line : api::lines_of_people(*slurm))
+    if (const std::string name = api::partition_of_line(line); !name.empty()) names += (names.empty() ? "" : ", ") + cut(name, 64);
+  if (names.empty()) return {};
+  return invalid(fmt::format("SlurmConfigStrategy is Managed, and SlurmCluster {}/{} has partitions that are of no group: {}. Take them out of its partitionConfiguration, or update with SlurmConfigStrategy Merge (they stay) or Overwrite (they go, and their jobs with them)", read.space, read.slurm_name, cut(names, 300)));
 }
 
 Json* group_in(Json& spec, const std::string& name) {
@@ -182,6 +208,7 @@ Answer<void> apply_update(Json& cluster, const Json& input) {
     if (rest.has(field)) spec.set(field, rest[field]);
   if (spec["orchestrator"].has("eks") != input["Orchestrator"].has("Eks") && !input["Orchestrator"].is_null()) return invalid("Orchestrator does not change");
   if (rest["orchestrator"]["slurm"].is_object()) spec.child("orchestrator").set("slurm", rest["orchestrator"]["slurm"]);
+  if (auto done = settle_strategy(spec, input); !done) return done;
   return check_object(cluster);
 }
 
@@ -191,6 +218,7 @@ Answer<void> check_cluster_update(const Sources& sources, const Call& call, Json
   if (auto done = refuse_unserved(sources, call.site, input, false); !done) return done;
   if (auto done = check_roles(sources, call, input, cluster_arn(call.site, cluster)); !done) return done;
   if (auto done = check_plans(sources, call, "UpdateCluster", input, cluster); !done) return done;
+  if (auto done = check_drift(sources, cluster, input); !done) return done;
   return apply_update(cluster, input);
 }
 

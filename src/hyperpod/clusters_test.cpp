@@ -386,6 +386,33 @@ TEST_F(MadeClusters, AllOrNothingIsChangedWhenItIsInService) {
   EXPECT_THAT(call("BatchAddClusterNodes", Json::object({{"ClusterName", "ml"}, {"NodesToAdd", Json::array({Json::object({{"InstanceGroupName", "gpu"}, {"IncrementTargetCountBy", 1}})})}})).message, HasSubstr("NodeProvisioningMode Continuous"));
 }
 
+TEST_F(MadeClusters, ManagedSlurmIsNotUpdatedOverPartitionsOfPeople) {
+  const auto strategy = [](const char* which) { return Json::object({{"Slurm", Json::object({{"SlurmConfigStrategy", which}})}}); };
+  EXPECT_THAT(call("CreateCluster", request("other", 2, true).set("Orchestrator", strategy("Merge"))).message, HasSubstr("not for NodeProvisioningMode Continuous"));
+  ASSERT_EQ(call("CreateCluster", request("ml", 2, false).set("Orchestrator", strategy("Managed"))).status, 200);
+  tell("InService");
+  const Json input = Json::object({{"ClusterName", "ml"}, {"InstanceGroups", Json::array({group("gpu", "ml.g5.xlarge", 3, "Compute", "train")})}});
+  const auto update = [&](Json with = Json()) { return call("UpdateCluster", with.is_null() ? input : Json(input).set("Orchestrator", std::move(with))); };
+  EXPECT_EQ(update().status, 200) << "nothing is there yet";
+  const auto lines = [&](std::vector<Json> of) { return Json::object({{"partitionConfiguration", Json::object({{"configType", "custom"}, {"rawConfig", Json::array(std::move(of))}})}}); };
+  Json slurm = *site.api.create(kube::resources::slurm_clusters, Json::object({{"metadata", Json::object({{"name", "ml"}, {"namespace", "cluster-ml"}, {"annotations", Json::object({{"fairlead.dev/partitions", "dev,train"}})}})}, {"spec", lines({"PartitionName=dev Nodes=ALL", "PartitionName=train Nodes=gpu"})}}));
+  tell("InService");
+  EXPECT_EQ(update().status, 200);
+  ASSERT_TRUE(site.api.update(kube::resources::slurm_clusters, slurm.set("spec", lines({"PartitionName=dev Nodes=ALL", "PartitionName=night Nodes=gpu"}))));
+  tell("InService");
+  const auto refused = update();
+  EXPECT_EQ(refused.code, "ValidationException");
+  EXPECT_THAT(refused.message, HasSubstr("SlurmCluster cluster-ml/ml has partitions that are of no group: night."));
+  EXPECT_EQ(update(strategy("Overwrite")).status, 200);
+  EXPECT_EQ(object()["spec"]["orchestrator"]["slurm"]["slurmConfigStrategy"].string(), "Overwrite");
+  tell("InService");
+  EXPECT_EQ(update(strategy("Managed")).code, "ValidationException");
+  EXPECT_EQ(update(strategy("Merge")).status, 200);
+  tell("InService");
+  ASSERT_EQ(call("UpdateCluster", Json(input).set("NodeProvisioningMode", "Continuous")).status, 200);
+  EXPECT_FALSE(object()["spec"]["orchestrator"]["slurm"].has("slurmConfigStrategy")) << "it has no meaning any more";
+}
+
 struct ToldAlarms final : api::Alarms {
   api::Alarm told;
   std::map<std::string, api::Alarm> look(const std::vector<std::string>& names) const override {

@@ -81,11 +81,17 @@ says "the server's address" 1 'comes from 10.44.0.12, not from 10.44.0.1' join b
 says 'an address that is taken, even if an administrator says it' 1 'has the address 10.44.0.11 already' join b "$(token_of b --type ml.t3.medium --address 10.44.0.11)" --address 10.44.0.11
 f delete machine b > /dev/null
 says 'it is told what to do' 1 'fairlead node remove a' join b "$second"
-says 'with a token of its own' 0 'as b at 10.44.0.12' join b "$(token_of b --type ml.t3.medium --spare --label rack=r1)"
+says 'with a token of its own' 0 'as b at 10.44.0.12' join b "$(token_of b --type ml.t3.medium --spare --label rack=r1)" --metadata
 wait_until 30 'b is ready' ready b
 is node b 'metadata.labels' "{}" && fail 'b has no labels'
 has node b metadata.labels "'fairlead.dev/spare': 'true'" && has node b metadata.labels "'node.kubernetes.io/instance-type': 'ml.t3.medium'" && has node b metadata.labels "'rack': 'r1'" || fail "labels of b: $(field node b metadata.labels)"
 says 'both in the list' 0 'b ' f node list
+# Who the site believes is told so, also that it is in no cluster: else nothing at all is told.
+# shellcheck disable=SC2016
+metadata() { at "$1" sh -c 'curl -sSf -m 9 -H "X-aws-ec2-metadata-token: $(curl -sSf -m 9 -X PUT -H "X-aws-ec2-metadata-token-ttl-seconds: 60" http://169.254.169.254/latest/api/token)" "http://169.254.169.254/latest/meta-data/$0"' "$2"; }
+says 'its own programs are told of the host' 0 '10.44.0.12' metadata b local-ipv4
+says 'which is no instance' 22 '404' metadata b iam/security-credentials/
+! at a ip -4 addr | grep -q 169.254.169.254 || fail 'a host that did not ask for it has the address of a metadata service'
 says 'a token for a machine that has joined' 1 'has joined already' f node add b
 
 # What runs on them reaches the other, and the server reaches both.

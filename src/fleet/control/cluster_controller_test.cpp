@@ -557,6 +557,20 @@ TEST(Clusters, ListsOfPeopleStayBesideOurs) {
   for (const char* text : {R"("name":"data")", "PartitionName=night", "PartitionName=cpu", "PartitionName=train"}) EXPECT_THAT(now, HasSubstr(text));
 }
 
+TEST(Clusters, PartitionsOfPeopleStayUnlessTheyAreToBeOverwritten) {
+  api::Cluster cluster;
+  cluster.name = cluster.title = "ml", cluster.space = "cluster-ml", cluster.slurm_name = "ml";
+  const Json wanted = slurm_cluster_of(cluster, {}, {});
+  Json there = shaped(wanted, wanted, 4);
+  there.child("spec").child("partitionConfiguration").child("rawConfig").push(Json("PartitionName=night Nodes=ALL MaxTime=8:00:00"));
+  const auto lines = [&](api::SlurmConfigStrategy strategy) { return kube::print_json(shaped(there, wanted, 4, strategy)["spec"]["partitionConfiguration"]["rawConfig"]); };
+  EXPECT_THAT(lines(api::SlurmConfigStrategy::Merge), HasSubstr("PartitionName=night"));
+  EXPECT_THAT(lines(api::SlurmConfigStrategy::Managed), HasSubstr("PartitionName=night")) << "what runs goes on: an update is refused";
+  EXPECT_THAT(lines(api::SlurmConfigStrategy::Overwrite), Not(HasSubstr("PartitionName=night")));
+  EXPECT_THAT(lines(api::SlurmConfigStrategy::Overwrite), HasSubstr("PartitionName=dev"));
+  EXPECT_EQ(api::lines_of_people(there), std::vector<std::string>{"PartitionName=night Nodes=ALL MaxTime=8:00:00"});
+}
+
 TEST(Clusters, SlurmIsToldOfMoreNodesThanItsDefault) {
   api::Cluster cluster;
   cluster.name = cluster.title = "big", cluster.space = "cluster-big", cluster.slurm_name = "big";

@@ -39,7 +39,7 @@ void Planner::shape_slurm() {
       if (!kube::deleting(set)) add(Verb::Delete, api::kNodeSets, set, "its group is gone");
     }
   Json wanted = slurm_cluster_of(cluster_, sizes, shape);
-  if (in_.slurm.is_object()) put(resources::slurm_clusters, in_.slurm, shaped(in_.slurm, wanted, nodes), "the cluster");
+  if (in_.slurm.is_object()) put(resources::slurm_clusters, in_.slurm, shaped(in_.slurm, wanted, nodes, api::read_strategy(api::spec_in_force(object_)["orchestrator"])), "the cluster");
   else add(Verb::Create, resources::slurm_clusters, shaped(wanted, wanted, nodes), "the cluster");
   // Slurm leaves login nodes beyond the size alone, for the people on them; here somebody asked for fewer.
   const auto logins = in_.slurm["spec"]["slurmNodes"]["login"]["size"].integer(1);

@@ -63,12 +63,6 @@ std::map<std::string, std::string> partitions_of(const api::Cluster& cluster, co
   return out;
 }
 
-std::string partition_of_line(const std::string& line) {
-  constexpr std::string_view key = "PartitionName=";
-  if (!line.starts_with(key)) return "";
-  return line.substr(key.size(), line.find_first_of(" \t") == std::string::npos ? std::string::npos : line.find_first_of(" \t") - key.size());
-}
-
 // Entries of `ours` in the place of those of their names; the others stay.
 Json by_name(const Json& there, const Json& ours) {
   Json out = Json::array();
@@ -158,7 +152,7 @@ Json slurm_cluster_of(const api::Cluster& cluster, const std::map<std::string, i
     lines.push(line);
     names += (names.empty() ? "" : ",") + name;
   }
-  out.child("metadata").set("annotations", Json::object({{kPartitionsNote, names}}));
+  out.child("metadata").set("annotations", Json::object({{api::kPartitionsNote, names}}));
   // What scripts install is on all nodes, and stays when a node's pod is made anew. Any machine of the cluster may fill it.
   if (cluster.has_scripts()) filters.push(Json::object({{"name", kJailFilter}, {"nodeSelector", Json::object({{api::kClusterLabel, cluster.name}})}}));
   out.set("spec", Json::object({{"k8sNodeFilters", std::move(filters)}, {"volumeSources", Json::array({source("controller-spool", kSpoolClaim), source("jail", kJailClaim)})}, {"slurmNodes", std::move(nodes)},
@@ -173,15 +167,14 @@ Json laid_over(Json there, const Json& wanted) {
   return there;
 }
 
-Json shaped(const Json& there, const Json& wanted, int nodes) {
+Json shaped(const Json& there, const Json& wanted, int nodes, api::SlurmConfigStrategy strategy) {
   Json want = Json::object({{"metadata", Json::object({{"annotations", wanted["metadata"]["annotations"]}})}, {"spec", wanted["spec"]}});
   Json& spec = want.child("spec");
   for (const char* const list : {"k8sNodeFilters", "volumeSources"}) spec.set(list, by_name(there["spec"][list], wanted["spec"][list]));
   // Partitions of people stay; those that were ours and are no more go.
   Json lines = wanted["spec"]["partitionConfiguration"]["rawConfig"];
-  const std::string ours = "," + there["metadata"]["annotations"][kPartitionsNote].string() + "," + wanted["metadata"]["annotations"][kPartitionsNote].string() + ",";
-  for (const Json& line : there["spec"]["partitionConfiguration"]["rawConfig"].items())
-    if (const std::string name = partition_of_line(line.string()); name.empty() || ours.find("," + name + ",") == std::string::npos) lines.push(line);
+  if (strategy != api::SlurmConfigStrategy::Overwrite)
+    for (std::string& line : api::lines_of_people(there, wanted["metadata"]["annotations"][api::kPartitionsNote].string())) lines.push(std::move(line));
   spec.child("partitionConfiguration").set("rawConfig", std::move(lines));
   if (!there["spec"]["populateJail"].is_null()) spec.erase("populateJail");  // as somebody chose it, or as it was filled
   const std::string& custom = there["spec"]["customSlurmConfig"].string();

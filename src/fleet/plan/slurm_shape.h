@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "api/cluster.h"
+#include "api/slurm_partitions.h"
 
 namespace fairlead::fleet {
 
@@ -19,7 +20,6 @@ struct ShapeOptions {
   std::map<std::string, std::string> ending;  // sets that are still there although their group is gone, and their partition: jobs run in it
 };
 inline constexpr const char* kPartitionNote = "fairlead.dev/partition";    // of a NodeSet
-inline constexpr const char* kPartitionsNote = "fairlead.dev/partitions";  // of a SlurmCluster: those that are ours, with commas
 
 kube::Json namespace_of(const api::Cluster& cluster, const kube::Json& object);
 bool is_namespace_of(const kube::Json& space, const api::Cluster& cluster);
@@ -30,7 +30,7 @@ kube::Json slurm_cluster_of(const api::Cluster& cluster, const std::map<std::str
 
 // What stands in `wanted` laid over what is there: fields that are only there stay, lists are replaced as a whole.
 kube::Json laid_over(kube::Json there, const kube::Json& wanted);
-// The same for a SlurmCluster: of node filters, volume sources and partitions ours are put among those of people, by name; MaxNodeCount stands in customSlurmConfig where Slurm's default of ours would not do.
-kube::Json shaped(const kube::Json& there, const kube::Json& wanted, int nodes);
+// The same for a SlurmCluster: of node filters, volume sources and partitions ours are put among those of people, by name; MaxNodeCount stands in customSlurmConfig where Slurm's default of ours would not do. `strategy`: Overwrite takes the partitions of people away.
+kube::Json shaped(const kube::Json& there, const kube::Json& wanted, int nodes, api::SlurmConfigStrategy strategy = api::SlurmConfigStrategy::Merge);
 
 }  // namespace fairlead::fleet
