@@ -149,6 +149,7 @@ spec:
                   reason: {type: string, description: Why it is rolled back.}
                   rollbackBegan: {type: string, format: date-time}
                   before: {type: array, items: {type: object, properties: {instanceGroupName: {type: string}, lifeCycleConfig: {type: object, x-kubernetes-preserve-unknown-fields: true}, own: {type: object, x-kubernetes-preserve-unknown-fields: true}}}, description: "By what machines of its groups had been prepared, and their lifeCycleConfig when it began."}
+                  lifted: {type: array, items: {type: object, properties: {instanceGroupName: {type: string}, lifeCycleConfig: {type: object, x-kubernetes-preserve-unknown-fields: true}, insteadOf: {type: object, x-kubernetes-preserve-unknown-fields: true}}}, description: "Of scripts, what it took away when it began."}
                   began: {type: string, format: date-time}
                   ended: {type: string, format: date-time}
                   earlier: {type: array, items: {type: string}, description: Ids of those before; none of them is asked for again.}

@@ -410,6 +410,38 @@ TEST_F(SoftwareRollbacks, APinThatPeopleHaveChangedAwayFromDoesNotComeBack) {
   EXPECT_EQ(sums().begin()->second, two + two);
 }
 
+TEST_F(SoftwareRollbacks, ThePinOfBeforeIsThereAgainWhenTheNextUpdateIsTakenBackUnbegun) {
+  begin(2);
+  ask("u");
+  ASSERT_TRUE(until([&] { return updated() == 1; }));
+  site.alarms->told["hot"] = {State::Firing, "90 degrees"};
+  site.settle();
+  ASSERT_EQ(phase(), "RollbackComplete");
+  const Json pins = site.status("ml")["scripts"];
+  ASSERT_FALSE(pins.is_null());
+  site.alarms->told = {{"slow", {State::Unknown, "no answer"}}};  // nothing begins
+  ask("w");
+  rounds(5);
+  ASSERT_EQ(update()["id"].string(), "w");
+  EXPECT_FALSE(site.status("ml").has("scripts"));
+  site.edit("ml", [](Json& spec) { spec.erase("softwareUpdate"); });
+  site.settle();
+  EXPECT_EQ(phase(), "Failed");
+  EXPECT_EQ(site.status("ml")["scripts"], pins);
+  site.edit("ml", [&](Json& spec) { site.group_of(spec, "gpu").set("instanceCount", 3); });
+  site.settle();
+  EXPECT_EQ(sums().size(), 3u);
+  for (const auto& [id, sum] : sums()) EXPECT_EQ(sum, one.begin()->second) << id;
+  // Of one that had begun it stays lifted: its machines are of the new files.
+  site.alarms->told.clear();
+  ask("x");
+  ASSERT_TRUE(until([&] { return updated() == 1; }));
+  site.edit("ml", [](Json& spec) { spec.erase("softwareUpdate"); });
+  site.settle();
+  EXPECT_EQ(phase(), "Failed");
+  EXPECT_FALSE(site.status("ml").has("scripts"));
+}
+
 TEST_F(SoftwareRollbacks, LeaveAGroupWhoseConfigurationWasChangedMeanwhile) {
   begin(2);
   ask("u");

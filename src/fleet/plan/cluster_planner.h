@@ -317,6 +317,7 @@ class Planner {
   std::string update_id() const { return goes_back() ? cluster_.software.back_id() : cluster_.software.id; }
   void roll_out();
   // True: it is one that was not seen before; or there is nothing to do.
+  void lay_pins_back();
   bool begins_update();
   void end_update(const char* phase, const std::string& message);
   // Of other groups what became of them the last time that they were updated stays.

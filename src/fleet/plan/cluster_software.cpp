@@ -212,11 +212,26 @@ Json Planner::with_other_groups(Json groups) const {
   return groups;
 }
 
+// Of an update that is taken back: groups of which it has touched nothing are prepared as before it.
+void Planner::lay_pins_back() {
+  const Json told = status_["softwareUpdate"];
+  if (told["phase"].string() != "InProgress" || told["lifted"].items().empty()) return;
+  Json pins = status_["scripts"].is_array() ? status_["scripts"] : Json::array();
+  for (const Json& pin : told["lifted"].items()) {
+    const std::string& group = pin["instanceGroupName"].string();
+    const bool touched = std::any_of(mine_.begin(), mine_.end(), [&](const One& one) { return one.value.group == group && one.value.software_id == told["id"].string(); });
+    if (!touched && of_group_in(pins, group) == nullptr) pins.push(pin);
+  }
+  if (!pins.items().empty()) status_.set("scripts", std::move(pins));
+  status_.child("softwareUpdate").erase("lifted");
+}
+
 bool Planner::begins_update() {
   const api::SoftwareUpdate& asked = cluster_.software;
   const Json& told = status_["softwareUpdate"];
   if (told["id"].string() == asked.id) return false;
   if (rolls_out()) {
+    lay_pins_back();
     end_update("Failed", "it was taken back");
     return true;
   }
@@ -238,11 +253,12 @@ bool Planner::begins_update() {
     else before.push(Json::object({{"instanceGroupName", group.name}, {"lifeCycleConfig", std::move(*config)}, {"own", own_lifecycle(group.name)}}));
   }
   // From now on they are prepared by what is there.
-  for (const Json& pin : status_["scripts"].items())
-    if (!asked.of(pin["instanceGroupName"].string())) pins.push(pin);
+  Json lifted = Json::array();
+  for (const Json& pin : status_["scripts"].items()) (asked.of(pin["instanceGroupName"].string()) ? lifted : pins).push(pin);
   Json begun = Json::object({{"id", asked.id}, {"phase", served_ ? "InProgress" : "Succeeded"}, {"began", print_time(now_)}, {"instanceGroups", with_other_groups(std::move(groups))}});  // one that is made yet is made with it
   if (!earlier.items().empty()) begun.set("earlier", std::move(earlier));
   if (!before.items().empty()) begun.set("before", std::move(before));
+  if (!lifted.items().empty()) begun.set("lifted", std::move(lifted));
   status_.set("softwareUpdate", std::move(begun));
   if (!unknown.empty()) {
     end_update("Failed", fmt::format("by what machines of group {} were prepared is not known, so there is nothing to go back to: ask for the update without AutoRollbackConfiguration", unknown));
