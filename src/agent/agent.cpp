@@ -198,8 +198,11 @@ class RunningAgent final : public Agent {
         std::move(*watch), [controller](const std::string& id) { controller->container_ended(id); }, [this] { runtime_->rotate_logs(); });
     if (options_.answer_credentials)
       if (auto relayed = relay_credentials(config); !relayed) log_warn("pods of this node get no container credentials", {{"why", relayed.error().message}});
-    if (options_.answer_metadata && config.metadata)
-      if (auto told = tell_metadata(config); !told) log_warn("processes of this node have no metadata service", {{"why", told.error().message}});
+    auto told = options_.answer_metadata && config.metadata ? tell_metadata(config) : Result<void>();
+    if (!told) log_warn("processes of this node have no metadata service", {{"why", told.error().message}});
+    // Of an agent of before: where nobody answers, the address may be a cloud's.
+    if (!metadata_)
+      if (auto gone = node::drop_address(config.bridge, std::string(api::node_identity::metadata_host) + "/32"); !gone) log_warn("the address of a metadata service stays", {{"why", gone.error().message}});
     if (options_.serve)
       if (auto serving = serve(config); !serving) return serving;
     heartbeat_ = std::make_unique<Heartbeat>(api_, clock_, config, machine, volume_.get());

@@ -133,12 +133,14 @@ Result<void> write_down(const JoinOptions& options, const Asked& asked, const st
                               {"cluster_domain", answer.cluster_domain},
                               {"masquerade", true},
                               {"joined", true},
-                              {"metadata", options.metadata},
                               {"cdi_dirs", Json::array(std::vector<Json>(places.cdi_dirs.begin(), places.cdi_dirs.end()))},
                               {"boot_id_file", places.boot_id_file},
                               {"pods_range", answer.pods_range},
                               {"reboot_command", places.reboot_command}});
   if (!answer.companion_dir.empty()) config.set("companion_dir", answer.companion_dir);
+  // Joining anew keeps it. Where it is off there is no word of it: an agent of before would not know it.
+  const auto before = exists(places.config()) ? node::read_node_config(places.config()) : Result<node::NodeConfig>(node::NodeConfig());
+  if (options.metadata || (before && before->metadata)) config.set("metadata", true);
   const std::string text = kube::print_json_indented(config) + "\n";
   // Nothing is put in the place of what is in use before the agent would take it.
   if (auto read = node::parse_node_config(text); !read) return std::unexpected(std::move(read.error()));
@@ -172,6 +174,7 @@ Result<Joined> join(const JoinOptions& options, const Clock& clock) {
     if (!there) return pass(std::move(there.error()), "this host has a configuration already");
     const bool same = there->joined && there->node_name == options.token.name && std::ranges::find(options.token.servers, there->api_server) != options.token.servers.end();
     if (!same) return fail(Code::Exists, fmt::format("this host is a node already, {} at {}: `fairlead leave` ends that, --again joins anew in its place", there->node_name, there->api_server));
+    if (!unfinished && options.metadata && !there->metadata) return fail(Code::Exists, fmt::format("this host has joined without --metadata: write \"metadata\": true into {} and start the agent anew (systemctl restart fairlead-agent)", places.config()));
     if (!unfinished) return Joined{.name = there->node_name, .address = there->node_ip, .server = there->api_server, .pod_cidr = there->pod_cidr, .facts = {}, .before = true};
   }
   std::string address = options.address;

@@ -18,18 +18,21 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t most_waiting = 256, most_connections = 256, most_answer_bytes = 64 << 10;
-constexpr std::chrono::seconds document_is_fresh{60}, trouble_is_fresh{2};
+constexpr std::chrono::seconds document_is_fresh{5}, nothing_is_fresh{1}, trouble_is_fresh{2}, trouble_is_borne{10};  // borne: while what is kept is still good
 
 class Service final : public MetadataService {
  public:
   Service(const Clock& clock, MetadataServiceOptions options) : clock_(clock), options_(std::move(options)), tokens_(secret_bytes(32)), face_(clock, options_.find_face, options_.certificate) {}
   ~Service() override {
     server_.reset();
-    worker_.request_stop();
+    for (std::jthread* thread : {&worker_, &asker_}) thread->request_stop();
     changed_.notify_all();
+    wanted_.notify_all();
+    known_.notify_all();
   }
   Result<void> start() {
     worker_ = std::jthread([this](std::stop_token stop) { work(stop); });
+    asker_ = std::jthread([this](std::stop_token stop) { keep_asking(stop); });
     auto server = http::Server::start({.address = options_.address, .port = options_.port, .unix_socket = {}, .tls = {}, .threads = 1, .body_limit = 1_KiB, .idle_timeout = 30s, .connection_limit = most_connections, .refusal = {}},
                                       [this](http::Request request, std::shared_ptr<http::Exchange> exchange) { take(request, std::move(exchange)); });
     if (!server) return std::unexpected(std::move(server.error()));
@@ -69,49 +72,80 @@ class Service final : public MetadataService {
         job = std::move(waiting_.front());
         waiting_.pop_front();
       }
-      look_anew();
-      const Instant now = clock_.now();
-      if (!trouble_.empty() && !usable(now)) {
-        job.exchange->respond(busy(trouble_));
-        continue;
-      }
-      job.exchange->respond(answer_metadata(metadata_tree(options_.facts, document_, now), job.path));
+      job.exchange->respond(answer(job.path, stop));
     }
   }
 
-  // What was told before holds while the face does not answer, until its credentials end.
-  bool usable(Instant now) const { return document_ && (!ends_ || now < *ends_); }
-
-  // On the worker alone, as are the fields that it sets.
-  void look_anew() {
-    const auto now = clock_.monotonic();
-    if (looked_at_ && now - *looked_at_ < (trouble_.empty() ? document_is_fresh : trouble_is_fresh)) return;
-    std::string trouble = ask();
-    if (!trouble.empty() && trouble != trouble_) log_warn("what instance this node is cannot be asked", {{"why", trouble}});
-    trouble_ = std::move(trouble);
-    looked_at_ = clock_.monotonic();
+  http::Response answer(const std::string& path, const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    if (!fresh()) {
+      // A face that does not come back is waited for once.
+      const bool hopeless = asking_since_ && std::chrono::steady_clock::now() - *asking_since_ >= options_.patience;
+      wanted_now_ = true;
+      wanted_.notify_all();
+      if (!hopeless) known_.wait_for(lock, stop, options_.patience, [this] { return fresh(); });
+    }
+    const Instant now = clock_.now();
+    if (!looked_at_) return busy("what instance this node is, is being asked; try again");
+    if (!trouble_.empty() && !usable(now)) return busy(trouble_);
+    // What could not be asked again holds as long as its credentials.
+    if (document_ && !usable(now)) return busy("the site's AWS endpoint does not answer; try again");
+    return answer_metadata(metadata_tree(options_.facts, document_, now), path);
   }
 
-  // Empty: it is known now, also that there is none.
-  std::string ask() {
+  // With mutex_ held, as the next.
+  bool usable(Instant now) const { return document_ && (!ends_ || now < *ends_); }
+  bool fresh() const {
+    if (!looked_at_) return false;
+    const auto limit = trouble_.empty() ? (document_ && !(*document_)["credentials"].is_null() ? document_is_fresh : nothing_is_fresh) : usable(clock_.now()) ? trouble_is_borne : trouble_is_fresh;
+    return clock_.monotonic() - *looked_at_ < limit;
+  }
+
+  // On a thread of its own: a face that is silent keeps nobody from what is known.
+  void keep_asking(const std::stop_token& stop) {
+    while (true) {
+      {
+        std::unique_lock lock(mutex_);
+        if (!wanted_.wait(lock, stop, [this] { return wanted_now_; })) return;
+        wanted_now_ = false;
+        asking_since_ = std::chrono::steady_clock::now();
+      }
+      Told told = ask();
+      const std::lock_guard lock(mutex_);
+      asking_since_.reset();
+      wanted_now_ = false;
+      if (!told.trouble.empty() && told.trouble != trouble_) log_warn("what instance this node is cannot be asked", {{"why", told.trouble}});
+      if (!told.keep) {
+        document_ = std::move(told.document);
+        ends_.reset();
+        if (document_)
+          if (const kube::Json& its = (*document_)["credentials"]; !its.is_null()) ends_ = *parse_time(its["Expiration"].string());
+      }
+      trouble_ = std::move(told.trouble);
+      looked_at_ = clock_.monotonic();
+      known_.notify_all();
+    }
+  }
+
+  struct Told {
+    std::string trouble;                    // empty: it is known now, also that there is none
+    bool keep = false;                      // what was told before holds
+    std::optional<kube::Json> document;
+  };
+  Told ask() {
     auto client = face_.get();
-    if (!client) return "the site's AWS endpoint is not known on this node: " + client.error().message;
+    if (!client) return {"the site's AWS endpoint is not known on this node: " + client.error().message, true, {}};
     auto answer = (*client)->request({.method = "GET", .target = api::node_identity::document_path, .headers = {{"Accept", "application/json"}}, .body = {}});
     if (!answer) {
       face_.forget(*client);
-      return "the site's AWS endpoint does not answer: " + answer.error().message;
+      return {"the site's AWS endpoint does not answer: " + answer.error().message, true, {}};
     }
-    if (answer->status == 404 || answer->status == 403 || answer->status == 401) {
-      document_.reset(), ends_.reset();
-      return answer->status == 404 ? "" : "the site does not believe this node's certificate";
-    }
+    if (answer->status == 404) return {};
+    if (answer->status == 403 || answer->status == 401) return {"the site does not believe this node's certificate", false, {}};
     auto read = answer->status == 200 && answer->body.size() <= most_answer_bytes ? kube::parse_json(answer->body, {.depth_limit = 8}) : Result<kube::Json>(fail(Code::Unavailable, fmt::format("status {}", answer->status)));
-    if (!read) return "the site's AWS endpoint answers something else: " + read.error().message;
-    if (const auto good = check_document(*read); !good) return good.error().message;
-    document_ = std::move(*read);
-    ends_.reset();
-    if (const kube::Json& its = (*document_)["credentials"]; !its.is_null()) ends_ = *parse_time(its["Expiration"].string());
-    return "";
+    if (!read) return {"the site's AWS endpoint answers something else: " + read.error().message, true, {}};
+    if (const auto good = check_document(*read); !good) return {good.error().message, true, {}};
+    return {{}, false, std::move(*read)};
   }
 
   const Clock& clock_;
@@ -122,10 +156,12 @@ class Service final : public MetadataService {
   std::optional<Instant> ends_;
   std::string trouble_;
   std::optional<std::chrono::nanoseconds> looked_at_;
-  std::mutex mutex_;
-  std::condition_variable_any changed_;
+  std::optional<std::chrono::steady_clock::time_point> asking_since_;  // of this process, whatever clock_ is
+  bool wanted_now_ = false;
+  std::mutex mutex_;  // of all of these
+  std::condition_variable_any changed_, wanted_, known_;
   std::deque<Job> waiting_;
-  std::jthread worker_;
+  std::jthread worker_, asker_;
   std::unique_ptr<http::Server> server_;
 };
 

@@ -18,6 +18,7 @@ struct MetadataServiceOptions {
   NodeFacts facts;
   std::set<std::string> own;            // addresses by which the node's processes come, beside `address` and 127.0.0.1
   FaceClient::Find find_face;
+  std::chrono::milliseconds patience{800};  // of a question, while the face is asked: SDKs wait a second
   FaceClient::Certificate certificate;  // of the node
 };
 

@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <mutex>
 
@@ -136,17 +140,20 @@ struct Served : testing::Test {
   HandClock clock;
   std::mutex mutex;
   std::vector<std::string> seen;  // who asked
+  std::atomic<bool> silent = false;
+  std::vector<std::shared_ptr<http::Exchange>> held;
   http::Response answer{.status = 200, .headers = {{"Content-Type", "application/json"}}, .body = kube::print_json(document), .parts = {}};
   std::unique_ptr<http::Server> face = *http::serve_with_certificate({.address = "127.0.0.1", .port = 0}, site.server, [this](http::Request asked, std::shared_ptr<http::Exchange> exchange) {
     const std::lock_guard lock(mutex);
     seen.push_back(asked.peer.common_name + " " + asked.target.path);
-    exchange->respond(answer);
+    if (silent) held.push_back(std::move(exchange));
+    else exchange->respond(answer);
   }, site.ca.certificate_pem);
   http::KeyPair own = *http::issue(site.ca, {.common_name = "system:node:w0", .organizations = {"system:nodes"}, .client = true}, SystemClock().now());
   Result<FaceAddress> where = FaceAddress{"127.0.0.1", face->port(), site.ca.certificate_pem};
   std::unique_ptr<MetadataService> service = start({});
-  std::unique_ptr<MetadataService> start(std::set<std::string> addresses) {
-    return *MetadataService::start(clock, {.address = "127.0.0.1", .port = 0, .facts = facts, .own = std::move(addresses), .find_face = [this] { return where; }, .certificate = [this]() -> Result<http::KeyPair> { return own; }});
+  std::unique_ptr<MetadataService> start(std::set<std::string> addresses, std::chrono::milliseconds patience = 20s) {
+    return *MetadataService::start(clock, {.address = "127.0.0.1", .port = 0, .facts = facts, .own = std::move(addresses), .find_face = [this] { return where; }, .patience = patience, .certificate = [this]() -> Result<http::KeyPair> { return own; }});
   }
   http::Response ask(const std::string& method, const std::string& target, http::Headers headers) {
     const auto client = *http::Client::make({.host = "127.0.0.1", .port = service->port(), .tls = false});
@@ -160,12 +167,12 @@ struct Served : testing::Test {
   void pass_time(int by) { clock.seconds += by; }
 };
 
-TEST_F(Served, TheNodeProvesItselfAndIsAskedForOnceAMinute) {
+TEST_F(Served, TheNodeProvesItselfAndIsAskedForNowAndThen) {
   const auto id = look("meta-data/instance-id");
   EXPECT_EQ(id.status, 200);
   EXPECT_EQ(id.body, "i-0a1b2c3d4e5f60718");
   EXPECT_EQ(look("meta-data/iam/security-credentials/").body, "workers");
-  pass_time(59);
+  pass_time(4);
   EXPECT_EQ(look("meta-data/iam/security-credentials/workers").status, 200);
   EXPECT_THAT(seen, testing::ElementsAre("system:node:w0 /v1/node"));
   pass_time(2);
@@ -185,6 +192,58 @@ TEST_F(Served, WhatWasToldHoldsWhileTheFaceIsAwayUntilItEnds) {
   pass_time(3600);
   EXPECT_EQ(look("meta-data/iam/security-credentials/workers").status, 503) << "they have ended";
   EXPECT_EQ(look("meta-data/instance-id").status, 503);
+}
+
+TEST_F(Served, ASilentFaceKeepsNobodyFromWhatIsKnown) {
+  service.reset();
+  service = start({}, 50ms);
+  for (int tries = 0; tries < 100 && look("meta-data/instance-id").status != 200; ++tries) continue;
+  ASSERT_EQ(look("meta-data/instance-id").status, 200);
+  silent = true;
+  pass_time(61);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(look("meta-data/iam/security-credentials/workers").status, 200);
+  pass_time(3600);
+  EXPECT_EQ(look("meta-data/iam/security-credentials/workers").status, 503) << "they have ended";
+  silent = false;
+}
+
+TEST_F(Served, AnotherInstanceIsTheNodesWithinSeconds) {
+  EXPECT_EQ(look("meta-data/instance-id").body, "i-0a1b2c3d4e5f60718");
+  Json other = document;
+  other.set("instanceId", "i-1");
+  answer.body = kube::print_json(other);
+  pass_time(6);
+  EXPECT_EQ(look("meta-data/instance-id").body, "i-1");
+  answer = {.status = 404, .headers = {}, .body = "{}", .parts = {}};
+  pass_time(6);
+  EXPECT_EQ(look("meta-data/instance-id").status, 404);
+  answer = {.status = 200, .headers = {}, .body = kube::print_json(document), .parts = {}};
+  pass_time(2);
+  EXPECT_EQ(look("meta-data/instance-id").body, "i-0a1b2c3d4e5f60718") << "that it was none is soon forgotten";
+}
+
+TEST_F(Served, WhoComesFromAnotherAddressIsNobodyOfTheNode) {
+  const auto status_from = [&](const char* by) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in from{}, to{};
+    from.sin_family = to.sin_family = AF_INET;
+    ::inet_pton(AF_INET, by, &from.sin_addr);
+    ::inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+    to.sin_port = htons(service->port());
+    EXPECT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&from), sizeof from), 0);
+    EXPECT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+    const std::string asked = "PUT /latest/api/token HTTP/1.1\r\nHost: x\r\nX-aws-ec2-metadata-token-ttl-seconds: 60\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    EXPECT_EQ(::send(fd, asked.data(), asked.size(), MSG_NOSIGNAL), static_cast<ssize_t>(asked.size()));
+    std::string said(12, ' ');
+    EXPECT_EQ(::recv(fd, said.data(), said.size(), MSG_WAITALL), 12);
+    ::close(fd);
+    return said.substr(9);
+  };
+  EXPECT_EQ(status_from("127.0.0.1"), "200");
+  EXPECT_EQ(status_from("127.0.0.2"), "403") << "a pod's connection has the pod's address";
+  service.reset();
+  service = start({"127.0.0.2"});
+  EXPECT_EQ(status_from("127.0.0.2"), "200");
 }
 
 TEST_F(Served, ANodeThatWasGivenBackHasNothing) {

@@ -252,8 +252,7 @@ class LinuxHost final : public LocalHost {
                                 {"taints", machine.spec.taints},
                                 {"capacity", strings(machine.spec.capacity)},
                                 {"cluster_domain", options_.cluster_domain},
-                                {"fabric_interface", "eth0"},
-                                {"metadata", true}});
+                                {"fabric_interface", "eth0"}});
     if (!machine.seat.address6.empty()) config.set("node_ip6", machine.seat.address6).set("pod_cidr6", machine.seat.pod_cidr6);
     return write_file_durably(site_.config_of(machine.name), kube::print_json_indented(config) + "\n", 0644);
   }

@@ -34,7 +34,7 @@ Result<std::unique_ptr<Server>> serve_with_certificate(ServerOptions options, co
   Result<Fd> authority = Fd();
   if (!client_ca_pem.empty()) authority = hidden_file("clients.crt", client_ca_pem);
   if (!authority) return std::unexpected(std::move(authority.error()));
-  options.tls = TlsFiles{.certificate = fmt::format("/proc/self/fd/{}", chain->get()), .key = fmt::format("/proc/self/fd/{}", key->get()), .client_ca = client_ca_pem.empty() ? "" : fmt::format("/proc/self/fd/{}", authority->get())};
+  options.tls = TlsFiles{.certificate = fmt::format("/proc/self/fd/{}", chain->get()), .key = fmt::format("/proc/self/fd/{}", key->get()), .client_ca = client_ca_pem.empty() ? "" : fmt::format("/proc/self/fd/{}", authority->get()), .strangers = true};
   return Server::start(std::move(options), std::move(handler));
 }
 

@@ -8,7 +8,7 @@
 
 namespace fairlead::http {
 
-// As Server::start, by HTTPS with this certificate; `options.tls` is set here. `client_ca_pem`: client certificates are asked for and, if shown, have to be of these authorities; empty: none are asked for.
+// As Server::start, by HTTPS with this certificate; `options.tls` is set here. `client_ca_pem`: client certificates are asked for and, if shown, those of these authorities tell who it is (others: nobody); empty: none are asked for.
 Result<std::unique_ptr<Server>> serve_with_certificate(ServerOptions options, const KeyPair& certificate, Handler handler, const std::string& client_ca_pem = {});
 
 }  // namespace fairlead::http

@@ -61,6 +61,7 @@ struct TlsFiles {
   std::string certificate;  // PEM file: own certificate (and chain)
   std::string key;          // PEM file
   std::string client_ca;    // PEM file: client certificates are asked for and, if shown, must verify against this; empty: not asked
+  bool strangers = false;   // whose certificate does not verify is served as if he had shown none
 };
 
 struct ServerOptions {

@@ -367,7 +367,7 @@ http::Response Front::answer_node(const http::Request& request, const std::strin
   said.source = "sts.amazonaws.com";
   said.name = "AssumeRole";
   Answer<NodeDocument> answer;
-  if (const auto done = spend("node " + node_of(request.peer), documents_per_second); !done) answer = std::unexpected(done.error());
+  if (const auto done = spend("node " + node_of(request.peer) + " " + request.peer.key, documents_per_second); !done) answer = std::unexpected(done.error());
   else answer = options_.node_document(request.peer);
   if (answer) {
     said.arn = answer->arn, said.user_id = answer->user_id, said.role = true;

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -150,6 +151,9 @@ Result<void> check_tcp(const std::string& ip, int port, std::chrono::millisecond
 }
 
 Result<int> check_http(const HttpCheck& check, std::chrono::milliseconds limit) {
+  // Of a pod's specification: nothing of it begins another line, or another request, of the node's.
+  const auto plain = [](std::string_view text) { return std::none_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }); };
+  if (!plain(check.path) || !std::all_of(check.headers.begin(), check.headers.end(), [&](const auto& one) { return plain(one.first) && plain(one.second); })) return fail(Code::Invalid, "path and headers of a probe have no control characters");
   const auto deadline = Steady::now() + limit;
   auto fd = connect_to(check.ip, check.port, deadline);
   if (!fd) return std::unexpected(std::move(fd.error()));

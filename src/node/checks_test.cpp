@@ -78,6 +78,12 @@ TEST(HttpCheck, TellsTheStatusAndSendsWhatWasAsked) {
 
 TEST(HttpCheck, SpeaksIpv6AndRefusesWhatIsNotHttp) {
   Once six("HTTP/1.1 200 OK\r\n\r\n", AF_INET6);
+  // Nothing of a pod's specification begins another line or request of the node's.
+  for (const HttpCheck& bad : {HttpCheck{.ip = "::1", .port = six.port(), .path = "/x HTTP/1.1\r\n\r\nPUT /y"}, HttpCheck{.ip = "::1", .port = six.port(), .headers = {{"X-A", "b\r\n\r\nPUT /y HTTP/1.1"}}}, HttpCheck{.ip = "::1", .port = six.port(), .headers = {{"X-A\n", "b"}}}}) {
+    const auto no = check_http(bad, 5s);
+    ASSERT_FALSE(no);
+    EXPECT_EQ(no.error().code, Code::Invalid);
+  }
   EXPECT_EQ(check_http({.ip = "::1", .port = six.port()}, 5s).value_or(0), 200);
   for (const char* answer : {"SSH-2.0-OpenSSH\r\n", "HTTP/1.1 2x0 OK", "", "HTTP/1.1"}) {
     Once server(answer);

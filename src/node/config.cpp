@@ -13,6 +13,7 @@ Result<NodeConfig> parse_node_config(const std::string& text) {
   auto json = kube::parse_json(text);
   if (!json) return std::unexpected(std::move(json.error()));
   NodeConfig out;
+  bool metadata_said = false;
   const std::map<std::string, std::string*> required{
       {"node_name", &out.node_name},   {"node_ip", &out.node_ip},         {"pod_cidr", &out.pod_cidr},          {"api_server", &out.api_server},
       {"ca_file", &out.ca_file},       {"cert_file", &out.cert_file},     {"key_file", &out.key_file},          {"node_dir", &out.node_dir},
@@ -56,6 +57,7 @@ Result<NodeConfig> parse_node_config(const std::string& text) {
       out.taints = value;
     } else if (key == "masquerade" || key == "joined" || key == "metadata") {
       (key == "joined" ? out.joined : key == "metadata" ? out.metadata : out.masquerade) = value.boolean();
+      metadata_said = metadata_said || key == "metadata";
     } else {
       return fail(Code::Invalid, key + ": not a setting of the agent");
     }
@@ -78,6 +80,7 @@ Result<NodeConfig> parse_node_config(const std::string& text) {
   } else if (out.serving_key_file.empty()) {
     return fail(Code::Invalid, "serving_key_file: missing");
   }
+  if (!metadata_said) out.metadata = !out.joined;
   if (out.run_dir.empty()) out.run_dir = out.node_dir + "/run";
   if (out.cgroup_parent[0] != '/') return fail(Code::Invalid, "cgroup_parent: must begin with a slash");
   if (out.joined && (out.cgroup_parent.size() < 2 || out.cgroup_parent.ends_with('/') || out.cgroup_parent.find("/..") != std::string::npos || out.cgroup_parent.find("//") != std::string::npos)) return fail(Code::Invalid, "cgroup_parent: the path of a group of its own is expected, such as /fairlead");

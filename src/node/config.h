@@ -25,7 +25,7 @@ struct NodeConfig {
   std::string fabric_interface = "eth0";  // the link with node_ip
   std::string bridge = "fairlead0";
   bool masquerade = false;
-  bool metadata = false;  // answers 169.254.169.254 for its own processes; not where a cloud does
+  bool metadata = false;  // answers 169.254.169.254 for its own processes; not where a cloud does. Not said in the file: local machines do, hosts that joined do not
   std::map<std::string, std::string> labels, annotations;
   kube::Json taints;  // as in spec.taints
   std::map<std::string, std::string> capacity;

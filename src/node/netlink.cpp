@@ -165,6 +165,22 @@ Result<void> ensure_bridge(const std::string& link, const std::string& address) 
   return set_link_up(link);
 }
 
+Result<void> drop_address(const std::string& link, const std::string& address) {
+  auto range = parse_range(address);
+  if (!range) return std::unexpected(std::move(range.error()));
+  ifaddrmsg body{};
+  body.ifa_family = range->family;
+  body.ifa_prefixlen = range->bits;
+  body.ifa_index = ::if_nametoindex(link.c_str());
+  if (body.ifa_index == 0) return {};
+  Message message(RTM_DELADDR, NLM_F_ACK);
+  message.body(body);
+  message.attribute(IFA_LOCAL, range->address.data(), range->size());
+  const auto own = own_addresses();
+  if (own && range->family == AF_INET && !own->contains(address.substr(0, address.find('/')))) return {};
+  return talk(std::move(message), "take the address " + address + " from " + link);
+}
+
 Result<std::string> address_of(const std::string& link) {
   const unsigned index = ::if_nametoindex(link.c_str());
   if (index == 0) return fail(Code::NotFound, "there is no link " + link);

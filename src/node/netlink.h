@@ -12,6 +12,8 @@ namespace fairlead::node {
 Result<void> set_link_up(const std::string& link);
 // Makes the bridge if it is not there, gives it "10.78.3.1/24" or "fd00:78:0:3::1/64" and raises it. Repeatable.
 Result<void> ensure_bridge(const std::string& link, const std::string& address);
+// Takes an address away again. Repeatable; no such link: nothing to do.
+Result<void> drop_address(const std::string& link, const std::string& address);
 // The first IPv4 address of a link; empty: it has none. NotFound: no such link.
 Result<std::string> address_of(const std::string& link);
 

@@ -76,7 +76,7 @@ TEST(NetworkRules, TheAddressOfCredentialsIsTheNodesAlone) {
 
 TEST(NetworkRules, TheMachinesMetadataIsForItsOwnProcesses) {
   const std::string rules = network_rules({.node_name = "n1", .own_ranges = {"10.1.0.0/24"}});
-  for (const char* const rule : {"iifname != \"lo\" ip daddr 169.254.169.254 reject", "iifname != \"lo\" ip6 daddr fd00:ec2::254 reject", "    ip daddr 169.254.169.254 reject", "    ip6 daddr fd00:ec2::254 reject"}) EXPECT_THAT(rules, HasSubstr(rule));
+  for (const char* const rule : {"iifname != \"lo\" ip saddr @cluster4 ip daddr 169.254.169.254 meta l4proto tcp reject", "iifname != \"lo\" ip6 saddr @cluster6 ip6 daddr fd00:ec2::254 meta l4proto tcp reject", "    ip saddr @own4 ip daddr 169.254.169.254 meta l4proto { tcp, udp } th dport 53 accept\n    ip saddr @own4 ip daddr 169.254.169.254 meta l4proto tcp reject", "    ip6 saddr @own6 ip6 daddr fd00:ec2::254 meta l4proto != tcp reject"}) EXPECT_THAT(rules, HasSubstr(rule));
 }
 
 TEST(NetworkRules, NothingOfAnObjectsTextGetsIn) {

@@ -141,13 +141,17 @@ class Rules {
     out += "  }\n";
     // An accept ends one of these chains, not the way of the packet: what may leave its pod is still asked whether it may enter the other.
     // The machine's own rights are not for pods of others: neither what this node answers nor what a cloud does.
-    const auto metadata = [&](const char* hook, const char* where) {
+    const auto metadata = [&](const char* hook, const char* whose, const char* way) {
       out += fmt::format("  chain metadata_{0} {{\n    type filter hook {0} priority filter - 10; policy accept;\n", hook);
-      for (const std::string& to : {fmt::format("{}ip daddr {}", where, api::node_identity::metadata_host), fmt::format("{}ip6 daddr {}", where, api::node_identity::metadata_host6)}) out += fmt::format("    {0} meta l4proto tcp reject with tcp reset\n    {0} reject\n", to);
+      for (const Family family : families) {
+        // Some clouds answer names at the same address, to which resolv.conf of their machines leads.
+        const std::string match = fmt::format("{0}{1} saddr @{2}{3} {1} daddr {4} meta l4proto", way, word(family), whose, digit(family), family == Family::V4 ? api::node_identity::metadata_host : api::node_identity::metadata_host6);
+        out += fmt::format("    {0} {{ tcp, udp }} th dport 53 accept\n    {0} tcp reject with tcp reset\n    {0} != tcp reject\n", match);
+      }
       out += "  }\n";
     };
-    metadata("input", "iifname != \"lo\" ");
-    metadata("forward", "");
+    metadata("input", "cluster", "iifname != \"lo\" ");  // also of pods of other nodes, by a node port
+    metadata("forward", "own", "");
     out += "  chain leave {\n    type filter hook forward priority filter - 5; policy accept;\n    ct state established,related accept\n";
     deserted();
     for (const Family family : families) out += fmt::format("    {0} saddr vmap @egress{1}\n", word(family), digit(family));
