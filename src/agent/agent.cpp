@@ -198,7 +198,7 @@ class RunningAgent final : public Agent {
         std::move(*watch), [controller](const std::string& id) { controller->container_ended(id); }, [this] { runtime_->rotate_logs(); });
     if (options_.answer_credentials)
       if (auto relayed = relay_credentials(config); !relayed) log_warn("pods of this node get no container credentials", {{"why", relayed.error().message}});
-    auto told = options_.answer_metadata && config.metadata ? tell_metadata(config) : Result<void>();
+    auto told = config.metadata ? tell_metadata(config) : Result<void>();
     if (!told) log_warn("processes of this node have no metadata service", {{"why", told.error().message}});
     // Of an agent of before: where nobody answers, the address may be a cloud's.
     if (!metadata_)

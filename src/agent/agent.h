@@ -15,7 +15,6 @@ struct AgentOptions {
   bool answer_names = true;                       // DNS on the pods' bridge, port 53
   bool serve = true;                              // HTTPS on node_ip:listen_port
   bool answer_credentials = true;                 // container credentials for pods, at 169.254.170.23:80; where that is taken, pods go without
-  bool answer_metadata = true;                    // where the configuration has `metadata`: 169.254.169.254:80; where that is taken, the node goes without
   std::function<void(std::string_view)> at_step;  // see OciRuntimeOptions
 };
 
