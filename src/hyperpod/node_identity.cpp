@@ -20,12 +20,10 @@ constexpr std::chrono::hours longest_life{6};  // as EC2 hands out; a role's own
 // Why its processes may not have this role now; empty: they may.
 std::string why_not(const Identity* role, const std::string& arn, const std::string& cluster, const Site& site, Instant now) {
   if (role == nullptr || role->arn != arn) return fmt::format("role {} does not exist", arn);
-  if (role->disabled) return fmt::format("role {} is disabled", arn);
-  if (!role->problem.empty()) return fmt::format("Identity {} has to be mended: {}", role->object, role->problem);
   iam::Keys keys;
   keys.set("aws:SourceArn", {cluster});
   const std::string why = why_not_trusted(*role, "sagemaker.amazonaws.com", "sts:AssumeRole", std::move(keys), site, now);
-  return why.empty() ? "" : fmt::format("the trust policy of {} does not let sagemaker.amazonaws.com assume it ({})", arn, why);
+  return why.empty() ? "" : fmt::format("{} does not let sagemaker.amazonaws.com assume it: {}", arn, why);
 }
 
 }  // namespace
