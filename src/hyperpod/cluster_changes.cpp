@@ -155,7 +155,7 @@ Answer<Json> create(const Sources& sources, const Call& call, const Json& input)
 Answer<void> check_drift(const Sources& sources, const Json& cluster, const Json& input) {
   Json orchestrator = api::spec_in_force(cluster)["orchestrator"];
   if (const Json rest = lower_names(input); rest["orchestrator"]["slurm"].is_object()) orchestrator = rest["orchestrator"];
-  if (api::read_strategy(orchestrator) != api::SlurmConfigStrategy::Managed) return {};
+  if (input["NodeProvisioningMode"].string() == "Continuous" || api::read_strategy(orchestrator) != api::SlurmConfigStrategy::Managed) return {};  // with Continuous they stay
   const api::Cluster read = api::read_cluster(cluster);
   const auto slurm = sources.api.get(kube::resources::slurm_clusters, {read.space, read.slurm_name});
   if (!slurm && slurm.error().code == Code::NotFound) return {};

@@ -409,7 +409,12 @@ TEST_F(MadeClusters, ManagedSlurmIsNotUpdatedOverPartitionsOfPeople) {
   EXPECT_EQ(update(strategy("Managed")).code, "ValidationException");
   EXPECT_EQ(update(strategy("Merge")).status, 200);
   tell("InService");
-  ASSERT_EQ(call("UpdateCluster", Json(input).set("NodeProvisioningMode", "Continuous")).status, 200);
+  ASSERT_TRUE(site.api.remove(kube::resources::slurm_clusters, {"cluster-ml", "ml"}, {}));
+  ASSERT_EQ(update(strategy("Managed")).status, 200);
+  ASSERT_TRUE(site.api.create(kube::resources::slurm_clusters, Json::object({{"metadata", Json::object({{"name", "ml"}, {"namespace", "cluster-ml"}})}, {"spec", lines({"PartitionName=night Nodes=gpu"})}})));
+  tell("InService");
+  EXPECT_EQ(update().code, "ValidationException");
+  ASSERT_EQ(call("UpdateCluster", Json(input).set("NodeProvisioningMode", "Continuous")).status, 200) << "which keeps them";
   EXPECT_FALSE(object()["spec"]["orchestrator"]["slurm"].has("slurmConfigStrategy")) << "it has no meaning any more";
 }
 
