@@ -135,14 +135,20 @@ on_node() { # COMMAND...
   pid=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["pid"])' "$SCENARIO_STATE/nodes/$node/init.json")
   (eval "$(f aws env)" && nsenter -t "$pid" -n env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY -u AWS_SESSION_TOKEN -u AWS_EC2_METADATA_DISABLED AWS_ENDPOINT_URL="$(k -n fairlead-system get configmap fairlead-aws -o 'jsonpath={.data.pod-endpoint}')" "$@")
 }
-says ":assumed-role/workers/${node#hyperpod-}" on_node "$clients/bin/aws" sts get-caller-identity || fail 'the AWS CLI on the node'
-says ":assumed-role/workers/${node#hyperpod-}" on_node "$clients/bin/python" -c 'import boto3; print(boto3.client("sts").get_caller_identity()["Arn"])' || fail 'boto3 on the node'
-if [ -d "$clients/js/node_modules" ]; then
-  js='const { STSClient, GetCallerIdentityCommand } = require(process.argv[1] + "/node_modules/@aws-sdk/client-sts"); new STSClient({}).send(new GetCallerIdentityCommand({})).then((a) => console.log(a.Arn), (e) => { console.error(e); process.exit(1); });'
-  says ":assumed-role/workers/${node#hyperpod-}" on_node node -e "$js" "$clients/js" || fail 'the SDK for JavaScript on the node'
+sdks=''
+if [ ! -e "${SCENARIO_STATE:-}/nodes/$node/init.json" ]; then
+  note 'left out: SDKs on the node, which is not on this machine'
+else
+  sdks=' by SDKs as they are'
+  says ":assumed-role/workers/${node#hyperpod-}" on_node "$clients/bin/aws" sts get-caller-identity || fail 'the AWS CLI on the node'
+  says ":assumed-role/workers/${node#hyperpod-}" on_node "$clients/bin/python" -c 'import boto3; print(boto3.client("sts").get_caller_identity()["Arn"])' || fail 'boto3 on the node'
+  if [ -d "$clients/js/node_modules" ]; then
+    js='const { STSClient, GetCallerIdentityCommand } = require(process.argv[1] + "/node_modules/@aws-sdk/client-sts"); new STSClient({}).send(new GetCallerIdentityCommand({})).then((a) => console.log(a.Arn), (e) => { console.error(e); process.exit(1); });'
+    says ":assumed-role/workers/${node#hyperpod-}" on_node node -e "$js" "$clients/js" || fail 'the SDK for JavaScript on the node'
+  fi
 fi
 k -n tenants delete pod machine > /dev/null
-note 'processes of the node have the role of their group by SDKs as they are, other pods do not'
+note "processes of the node have the role of their group$sdks, other pods do not"
 
 if [ -n "$storage" ]; then
   size=$(k -n tenants exec web -- df -m /own | awk 'END { print $2 }')
