@@ -19,6 +19,7 @@
 #include "fleet/control/cluster_controller.h"
 #include "fleet/control/machine_controller.h"
 #include "fleet/control/power_controller.h"
+#include "fleet/control/interface_controller.h"
 #include "fleet/control/training_plan_controller.h"
 #include "fleet/host_socket.h"
 #include "fleet/local_host.h"
@@ -45,6 +46,8 @@
 #include "slurm/control/head_address_controller.h"
 #include "slurm/control/slurm_cluster_controller.h"
 #include "stacks/control/stack_controller.h"
+#include "storage/control/claim_volume_controller.h"
+#include "storage/control/pod_attach_controller.h"
 #include "training/control/training_controller.h"
 #include "slurm/keys.h"
 
@@ -102,6 +105,12 @@ apiserver::ApiServiceOptions api_service(const Flags& flags, const fleet::Ranges
 }
 
 // Where hosts that join find it.
+// As machines that become nodes find it.
+fleet::KubernetesFacts of_this_kubernetes(const Flags& flags, const fleet::Ranges& ranges, const apiserver::EmbeddedServer& server) {
+  const std::string host = api_service(flags, ranges, server.port()).address;
+  return {.name = {}, .endpoint = fmt::format("https://{}:{}", host.find(':') == std::string::npos ? host : "[" + host + "]", server.port()), .authority = server.ca_pem(), .service_range = flags.service_ranges.empty() ? "" : flags.service_ranges.front()};
+}
+
 fleet::JoinDoorOptions join_options(const Flags& flags, const apiserver::EmbeddedServer& server, const std::string& state_dir, const fleet::Ranges& ranges) {
   fleet::JoinDoorOptions out{.ca_pem = server.ca_pem(), .pods_range = fleet::print_network(ranges.pods), .volumes_dir = state_dir + "/volumes", .companion_dir = state_dir + "/bin", .sign = [&server](const std::string& request, const http::CertificateRequest& about) { return server.sign(request, about); }};
   std::vector<std::pair<fleet::Network, std::string>> closed{{ranges.nodes, "addresses of local machines"}, {ranges.pods, "addresses of pods"}};
@@ -163,6 +172,8 @@ std::uint64_t random_seed() {
 
 void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exits, apiserver::EmbeddedServer& server, fleet::LocalHost& host, fleet::PowerControl& power, const Clock& clock, const std::string& state_dir, const fleet::Ranges& ranges, const Flags& flags, const std::shared_ptr<const api::Alarms>& alarms) {
   kube::KubeApi& api = server.api();
+  runner.add(std::make_unique<storage::ClaimVolumeController>(api, clock));
+  runner.add(std::make_unique<storage::PodAttachController>(api, clock));
   for (auto& controller : apiserver::make_api_controllers(server.registry(), api, clock, {.ca_pem = server.ca_pem(), .volumes_folder = state_dir + "/volumes", .service = api_service(flags, ranges, server.port())})) runner.add(std::move(controller));
   // Every binding waits until it is durable: many at once share the disk's work.
   runner.add(std::make_unique<placement::PlacementController>(api, clock, placement::PlacementOptions{.writers = 64, .claims = true, .events_aside = true}));
@@ -181,8 +192,9 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   runner.add(std::make_unique<slurm::HeadAddressController>(api, std::make_unique<slurm::HeadWatch>(api, clock, changed), slurm::HeadAddressController::Options{}));
   runner.add(std::make_unique<slurm::ActiveCheckController>(api, clock));
   runner.add(std::make_unique<slurm::SlurmClusterController>(api, clock, slurm::make_keys, std::move(slurm_options)));
-  runner.add(std::make_unique<fleet::ClusterController>(api, clock, cluster_options(flags, slurm::SlurmControllerOptions().default_image, companion_folder(state_dir + "/bin"), flags.cluster_machines), scripts_of(flags, state_dir), alarms));
+  runner.add(std::make_unique<fleet::ClusterController>(api, clock, cluster_options(flags, slurm::SlurmControllerOptions().default_image, companion_folder(state_dir + "/bin"), flags.cluster_machines, of_this_kubernetes(flags, ranges, server)), scripts_of(flags, state_dir), alarms));
   runner.add(std::make_unique<fleet::TrainingPlanController>(api, clock));
+  runner.add(std::make_unique<fleet::InterfaceController>(api, clock));
   runner.add(std::make_unique<stacks::StackController>(api, clock));
   auto queues = training::TrainingController::Queues::None;
   if (const auto off = governance::why_governance_is_off(api); !off) {
@@ -366,6 +378,7 @@ int main(int argc, char** argv) {
   app.add_option("--prometheus-ca", flags.prometheus_ca, "authority of its certificate (default: the system's)")->group(aws)->type_name("FILE");
   app.add_option("--prometheus-token-file", flags.prometheus_token, "bearer token that is sent to it; read anew each time")->group(aws)->type_name("FILE");
   app.add_option("--deep-health-check-seconds", flags.deep_check, "seconds that a deep health check puts a machine under load")->group(aws)->capture_default_str()->check(CLI::Range(3, 86'400));
+  app.add_option("--min-count-limit", flags.min_count_limit, "seconds that a group may take to come to its MinInstanceCount before it goes back to what it had")->group(aws)->capture_default_str()->check(CLI::Range(1, 864'000));
   app.add_option("--script-limit", flags.script_limit, "seconds that a lifecycle script may take")->group(aws)->capture_default_str()->check(CLI::Range(1, 86'400));
   app.add_option("--cluster-storage-class", flags.cluster_storage_class, "StorageClass, of ReadWriteMany volumes, for what CreateCluster makes (default: the site's default class)")->group(aws)->type_name("NAME");
   app.add_flag("--cluster-machines,!--no-cluster-machines", flags.cluster_machines, "what CreateCluster asks for beyond the spare machines is made on this machine, where local nodes are made (default); else it waits for machines")->group(aws);

@@ -78,7 +78,7 @@ struct Flags {
   std::string cluster_storage_class;
   std::string s3_directory;
   std::string prometheus_url, prometheus_ca, prometheus_token;
-  int script_limit = 3600, deep_check = 60;
+  int script_limit = 3600, deep_check = 60, min_count_limit = 10'800;
   bool cluster_machines = true;
   std::string node_ca_cert, node_ca_key, node_api_server;
 };
@@ -95,8 +95,10 @@ inline std::vector<std::string> closed_ranges(const Flags& flags, const fleet::R
 // Of the volume by which pods have Slurm's companion program.
 inline kube::Json companion_folder(const std::string& path) { return kube::Json::object({{"hostPath", kube::Json::object({{"path", path}, {"type", "Directory"}})}}); }
 
-inline fleet::ClusterPlanOptions cluster_options(const Flags& flags, const std::string& image, kube::Json companion, bool makes_machines) {
-  return {.makes_machines = makes_machines, .storage_class = flags.cluster_storage_class, .scripts = {.image = image, .companion = std::move(companion), .limit = std::chrono::seconds(flags.script_limit), .check = std::chrono::seconds(flags.deep_check)}};
+inline fleet::ClusterPlanOptions cluster_options(const Flags& flags, const std::string& image, kube::Json companion, bool makes_machines, fleet::KubernetesFacts kubernetes) {
+  kubernetes.name = flags.eks_name;
+  if (!flags.eks_endpoint.empty()) kubernetes.endpoint = flags.eks_endpoint;
+  return {.makes_machines = makes_machines, .storage_class = flags.cluster_storage_class, .scripts = {.kubernetes = std::move(kubernetes), .image = image, .companion = std::move(companion), .limit = std::chrono::seconds(flags.script_limit), .check = std::chrono::seconds(flags.deep_check)}, .minimum = std::chrono::seconds(flags.min_count_limit)};
 }
 
 // A folder with a folder for each bucket, where lifecycle scripts lie; empty: there is none. It need not be there yet.

@@ -35,6 +35,12 @@ Result<std::unique_ptr<hyperpod::Door>> open_aws(const Flags& flags, kube::KubeA
   options.names = flags.aws_relaxed_names ? hyperpod::Names::Relaxed : hyperpod::Names::AsInAws;
   options.front.per_second = flags.aws_rate;
   if (!wiring.s3_folder.empty()) options.front.s3 = [buckets = hyperpod::Buckets(wiring.s3_folder)](const http::Request& asked, const hyperpod::Call& call, std::optional<hyperpod::AwsError>& error) { return hyperpod::answer_s3(asked, call, buckets, error); };
+  if (!wiring.s3_folder.empty())
+    options.read_object = [buckets = hyperpod::Buckets(wiring.s3_folder)](const std::string& bucket, const std::string& key) -> Result<std::string> {
+      auto object = buckets.read(bucket, key);
+      if (!object) return std::unexpected(std::move(object.error()));
+      return std::move(object->second);
+    };
   options.pod_host = wiring.pod_host;
   options.pod_hook = wiring.pod_hook;
   options.eks = wiring.cluster;

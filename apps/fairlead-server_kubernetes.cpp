@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "fleet/control/cluster_controller.h"
 #include "fleet/control/machine_controller.h"
+#include "fleet/control/interface_controller.h"
 #include "fleet/control/training_plan_controller.h"
 #include "fleet/local_host.h"
 #include "governance/control/conversion_controller.h"
@@ -102,6 +103,14 @@ class LateFence {
   std::atomic<const kube::Leader*> leader_{nullptr};
 };
 
+// Where machines reach the API, which may be this one's loopback for us. Local machines find it at this machine's address among them.
+std::string api_for_nodes(const Flags& flags, const kube::RestConfig& rest, const fleet::Ranges& ranges) {
+  if (!flags.node_api_server.empty()) return flags.node_api_server;
+  const auto url = kube::parse_server(rest.server);
+  const bool own = url && (url->host == "localhost" || url->host.starts_with("127.") || url->host == "::1");
+  return own && flags.local_machines ? fmt::format("https://{}:{}", fleet::host_address(ranges), url->port) : rest.server;
+}
+
 Result<std::unique_ptr<fleet::LocalHost>> make_host(const Flags& flags, const kube::RestConfig& rest, const std::string& state_dir, const fleet::Ranges& ranges, const Clock& clock, const std::shared_ptr<LateFace>& late) {
   if (flags.node_ca_cert.empty() || flags.node_ca_key.empty()) return fail(Code::Invalid, "--local-machines needs --node-ca-cert and --node-ca-key: the cluster must know the nodes' certificates");
   auto certificate = read_file(flags.node_ca_cert, 1_MiB);
@@ -110,14 +119,11 @@ Result<std::unique_ptr<fleet::LocalHost>> make_host(const Flags& flags, const ku
   if (!key) return pass(std::move(key.error()), "--node-ca-key");
   const auto url = kube::parse_server(rest.server);
   if (!url) return std::unexpected(url.error());
-  std::string server = flags.node_api_server.empty() ? rest.server : flags.node_api_server;
-  if (flags.node_api_server.empty() && (url->host == "localhost" || url->host.starts_with("127.") || url->host == "::1"))
-    server = fmt::format("https://{}:{}", fleet::host_address(ranges), url->port);
   const http::KeyPair authority{std::move(*certificate), std::move(*key)};
   return fleet::make_local_host({.state_dir = state_dir,
                                  .agent_program = program_folder() + "/fairlead-agent",
                                  .ranges = ranges,
-                                 .api_server = server,
+                                 .api_server = api_for_nodes(flags, rest, ranges),
                                  .cluster_domain = flags.cluster_domain,
                                  .ca_pem = rest.ca_pem,
                                  .issue = [authority, &clock](const http::CertificateRequest& request) { return http::issue(authority, request, clock.now()); },
@@ -197,8 +203,9 @@ int serve_kubernetes(const Flags& flags) {
   const std::string space = !flags.space.empty() ? flags.space : config->context == "in-cluster" ? config->space : "fairlead-system";
   // Clusters are of the whole site; without machines of ours they are for those who come by the AWS face.
   if (flags.watch_namespace.empty() && (flags.local_machines || (!flags.aws_listen.empty() && flags.aws_listen != "off"))) {
-    add_declared(*runner, std::make_unique<fleet::ClusterController>(fenced, clock, cluster_options(flags, flags.slurm_image, companion_dir.empty() ? kube::Json() : companion_folder(companion_dir), flags.local_machines && flags.cluster_machines), scripts_of(flags, state_dir), *alarms));
+    add_declared(*runner, std::make_unique<fleet::ClusterController>(fenced, clock, cluster_options(flags, flags.slurm_image, companion_dir.empty() ? kube::Json() : companion_folder(companion_dir), flags.local_machines && flags.cluster_machines, {.name = {}, .endpoint = api_for_nodes(flags, config->rest, *ranges), .authority = config->rest.ca_pem, .service_range = {}}), scripts_of(flags, state_dir), *alarms));
     add_declared(*runner, std::make_unique<fleet::TrainingPlanController>(fenced, clock));
+    add_declared(*runner, std::make_unique<fleet::InterfaceController>(fenced, clock));
     add_declared(*runner, std::make_unique<stacks::StackController>(fenced, clock));
     add_declared(*runner, std::make_unique<notify::ClusterEventController>(fenced, notify::ClusterEventController::Options{.site_space = space}));
   }

@@ -5,6 +5,7 @@
 #include "cli/program.h"
 #include "fleet/control/cluster_controller.h"
 #include "fleet/control/machine_controller.h"
+#include "fleet/control/interface_controller.h"
 #include "fleet/control/training_plan_controller.h"
 #include "fleet/fabric.h"
 #include "fleet/site.h"
@@ -79,7 +80,7 @@ kube::Access server_access(const std::string& space, bool local_machines, bool c
     access.add(kube::full_access(training::TrainingController(**api, clock, nullptr, training::TrainingController::Queues::Ours)));
   }
   if (local_machines) access.add(fleet::machine_access());
-  if (clusters && space.empty()) access.add(kube::full_access(fleet::ClusterController(**api, clock))).add(kube::full_access(fleet::TrainingPlanController(**api, clock))).add(kube::full_access(stacks::StackController(**api, clock))).add(kube::full_access(notify::ClusterEventController(**api, {})));
+  if (clusters && space.empty()) access.add(kube::full_access(fleet::ClusterController(**api, clock))).add(kube::full_access(fleet::TrainingPlanController(**api, clock))).add(kube::full_access(fleet::InterfaceController(**api, clock))).add(kube::full_access(stacks::StackController(**api, clock))).add(kube::full_access(notify::ClusterEventController(**api, {})));
   return access;
 }
 
@@ -128,8 +129,8 @@ int main(int argc, char** argv) {
   using namespace fairlead;
   static const SystemClock clock;
   cli::Hooks hooks;
-  hooks.teardown = [](const std::string& state_dir, bool keep_images, bool keep_data, const std::function<void(const std::string&)>& tell) {
-    return fleet::teardown_site(state_dir, {.keep_images = keep_images, .keep_data = keep_data}, tell);
+  hooks.teardown = [](const std::string& state_dir, bool keep_images, bool keep_data, const std::function<Result<void>()>& before_files, const std::function<void(const std::string&)>& tell) {
+    return fleet::teardown_site(state_dir, {.keep_images = keep_images, .keep_data = keep_data, .before_files = before_files}, tell);
   };
   hooks.leftovers = fleet::site_leftovers;
   hooks.network_conflict = network_conflict;

@@ -95,6 +95,19 @@ int run(double seconds, int clusters) {
       const auto made = api.create(kube::resources::slurm_clusters, *kube::parse_json(fmt::format(R"({{"apiVersion": "slurm.nebius.ai/v1", "kind": "SlurmCluster", "metadata": {{"name": "c{}", "namespace": "bench"}}, "spec": {{"slurmNodes": {{"controller": {{"size": 1}}, "login": {{"size": 1}}, "worker": {{"size": 4}}}}}}}})", i)));
       if (!made) give_up("cluster: " + made.error().message);
     }
+    // One as CreateCluster makes it, of 1,000 nodes that run.
+    const Json cluster = need(api.create(api::kClusters, *kube::parse_json(R"({"apiVersion": "fairlead.dev/v1alpha1", "kind": "Cluster", "metadata": {"name": "made"}, "spec": {"nodeProvisioningMode": "Continuous", "instanceGroups": [
+      {"instanceGroupName": "head", "instanceType": "ml.c5.large", "instanceCount": 1, "issued": 1, "slurmConfig": {"nodeType": "Controller"}},
+      {"instanceGroupName": "gpu", "instanceType": "ml.p5.48xlarge", "instanceCount": 999, "issued": 999, "slurmConfig": {"nodeType": "Compute", "partitionNames": ["train"]}}]}})")), "cluster");
+    std::string node;
+    for (int i = 1; i <= 1000; ++i) {
+      const bool head = i == 1000;
+      const std::string group = head ? "head" : "gpu";
+      node = api::instance_id_of(kube::uid_of(cluster), group, head ? 1 : i, 1);
+      Json instance = need(api.create(api::kInstances, Json::object({{"apiVersion", api::kInstances.api_version()}, {"kind", api::kInstances.kind}, {"metadata", Json::object({{"name", node}})}, {"spec", Json::object({{"cluster", "made"}, {"clusterUid", kube::uid_of(cluster)}, {"instanceGroupName", group}, {"number", head ? 1 : i}, {"attempt", 1}, {"nodeLogicalId", api::logical_id_of(kube::uid_of(cluster), group, head ? 1 : i)}, {"instanceType", head ? "ml.c5.large" : "ml.p5.48xlarge"}})}})), "instance");
+      instance.set("status", Json::object({{"phase", "Running"}, {"node", "node-" + node}, {"address", fmt::format("10.0.{}.{}", i / 250, i % 250)}, {"runningSince", "2026-11-25T12:00:00Z"}}));
+      (void)need(api.update_status(api::kInstances, instance), "instance");
+    }
     auto certificate = need(server->issue({.common_name = "bench", .ip_addresses = {"127.0.0.1"}, .server = true}), "certificate");
     hyperpod::DoorOptions options{.certificate = std::move(certificate), .authority = {server->ca_pem(), ""}, .endpoint = {}, .account = {}, .region = {}, .front = {}};
     options.front.per_second = 0;
@@ -105,7 +118,8 @@ int run(double seconds, int clusters) {
     std::this_thread::sleep_for(std::chrono::seconds(1));
     const hyperpod::Credentials who{key.id, key.secret, ""};
     for (const Call& call : {Call{"GetCallerIdentity", "sts", "", "Action=GetCallerIdentity&Version=2011-06-15"}, Call{"DescribeCluster", "sagemaker", "SageMaker.DescribeCluster", fmt::format(R"({{"ClusterName":"c{}"}})", clusters / 2)},
-                             Call{"ListClusters, a page of 100", "sagemaker", "SageMaker.ListClusters", R"({"MaxResults":100})"}})
+                             Call{"DescribeCluster, made, 1,000 nodes", "sagemaker", "SageMaker.DescribeCluster", R"({"ClusterName":"made"})"}, Call{"DescribeClusterNode", "sagemaker", "SageMaker.DescribeClusterNode", fmt::format(R"({{"ClusterName":"made","NodeId":"{}"}})", node)},
+                             Call{"ListClusterNodes, a page of 100", "sagemaker", "SageMaker.ListClusterNodes", R"({"ClusterName":"made","MaxResults":100})"}, Call{"ListClusters, a page of 100", "sagemaker", "SageMaker.ListClusters", R"({"MaxResults":100})"}})
       for (const int connections : {1, 16, 64}) measure(call, connections, Seconds(seconds), who, door->port(), server->ca_pem());
   }
   std::filesystem::remove_all(folder);

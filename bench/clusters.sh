@@ -42,14 +42,24 @@ say 'CreateCluster until all instances run' "$(since "$begin")"
 begin=$EPOCHREALTIME
 cluster "$nodes" | f up -f - --timeout 300 > "$work/up.log" 2>&1 || { cat "$work/up.log" >&2; exit 1; }
 say 'one node more until it runs' "$(since "$begin")"
-victim=$(f get instances -o json | python3 -c 'import json, sys
-print(next(one["metadata"]["name"] for one in json.load(sys.stdin)["items"] if one["spec"]["instanceGroupName"] == "cpu" and one["spec"]["number"] == 7))')
-begin=$EPOCHREALTIME
-printf 'apiVersion: fairlead.dev/v1alpha1\nkind: Instance\nmetadata: {name: %s}\nspec: {replace: {id: bench}}\n' "$victim" | f apply -f - > /dev/null
-until f get instances -o json | python3 -c 'import json, sys
-items = [one for one in json.load(sys.stdin)["items"] if one["spec"]["number"] == 7 and one["spec"]["instanceGroupName"] == "cpu"]
-sys.exit(not (len(items) == 1 and items[0]["spec"]["attempt"] == 2 and items[0]["status"]["phase"] == "Running"))'; do read -rt 0.1 <> <(:) || true; done
-say 'an idle node replaced: the new one runs, the old machine is gone' "$(since "$begin")"
+# replaced NUMBER WHAT: the compute node of that number, idle, gets another machine.
+replaced() {
+  local victim begin
+  victim=$(f get instances -o json | python3 -c 'import json, sys
+print(next(one["metadata"]["name"] for one in json.load(sys.stdin)["items"] if one["spec"]["instanceGroupName"] == "cpu" and one["spec"]["number"] == int(sys.argv[1])))' "$1")
+  begin=$EPOCHREALTIME
+  printf 'apiVersion: fairlead.dev/v1alpha1\nkind: Instance\nmetadata: {name: %s}\nspec: {replace: {id: bench}}\n' "$victim" | f apply -f - > /dev/null
+  until f get instances -o json | python3 -c 'import json, sys
+items = [one for one in json.load(sys.stdin)["items"] if one["spec"]["number"] == int(sys.argv[1]) and one["spec"]["instanceGroupName"] == "cpu"]
+sys.exit(not (len(items) == 1 and items[0]["spec"]["attempt"] == 2 and items[0]["status"]["phase"] == "Running"))' "$1"; do read -rt 0.1 <> <(:) || true; done
+  say "$2" "$(since "$begin")"
+}
+first=$((nodes / 7 + 1))
+replaced "$first" 'an idle node replaced, no spare there: the new one runs, the old machine is gone'
+for spare in 1 2 3; do
+  printf 'apiVersion: fairlead.dev/v1alpha1\nkind: Machine\nmetadata: {name: spare-%s}\nspec: {local: {cpu: "2", memory: 4Gi}, labels: {fairlead.dev/spare: "true", node.kubernetes.io/instance-type: ml.c5.large}}\n' "$spare" | f up -f - --timeout 120 > "$work/up.log" 2>&1 || { cat "$work/up.log" >&2; exit 1; }
+  replaced "$((first + spare))" 'an idle node replaced from a spare: the new one runs, the old machine is gone'
+done
 server=$(cat "$FAIRLEAD_STATE_DIR/run/server.pid")
 echo "{\"bench\":\"clusters\",\"nodes\":$nodes,\"what\":\"fairlead-server\",\"rss_mb\":$(awk '/VmRSS/ {printf "%.0f", $2 / 1024}' "/proc/$server/status"),\"cpu_seconds\":$(ps -o cputimes= -p "$server" | tr -d ' ')}"
 begin=$EPOCHREALTIME

@@ -32,6 +32,7 @@
 #include "jail.h"
 #include "deep_check.h"
 #include "lifecycle.h"
+#include "link_check.h"
 #include "limits.h"
 #include "mark.h"
 #include "nodes.h"
@@ -293,6 +294,22 @@ int run_check_of_machine() {
   return run_deep_check(*options);
 }
 
+// Until it is ended.
+int run_link_listener() {
+  const auto options = link_check_options(own_environment());
+  if (!options) return complain(options.error());
+  const auto socket = link_socket(options->port);
+  if (!socket) return complain(socket.error());
+  serve_links(*socket, options->token);
+  return 0;
+}
+
+int run_check_of_links() {
+  const auto options = link_check_options(own_environment());
+  if (!options) return complain(options.error());
+  return run_link_check(*options);
+}
+
 // A script of a machine's life, where Slurm's commands work if there is Slurm.
 int run_script() {
   auto options = lifecycle_options(own_environment());
@@ -450,6 +467,8 @@ int main_of(int argc, char** argv) {
   if (command == "login") return run_login();
   if (command == "lifecycle") return run_script();
   if (command == "deep-check") return run_check_of_machine();
+  if (command == "answer-links") return run_link_listener();
+  if (command == "check-links") return run_check_of_links();
   if (command == "accounting") return run_accounting();
   if (command == "rest") return run_rest();
   if (command == "meet-accounting" && !first.empty()) return meet_accounting(first);
@@ -487,6 +506,7 @@ int main_of(int argc, char** argv) {
       "fairlead-slurm: companion of Slurm's daemons, run inside their containers.\n"
       "  munge | controller | worker | login | accounting | database | rest   prepare the container and run that daemon\n"
       "  deep-check                            try processors, memory, disk and devices of a machine, and end with 10 if it has a fault\n"
+      "  check-links | answer-links            try the ways to other machines; answer those who try\n"
       "  lifecycle                             run a script of a machine's life, once, and end with its status\n"
       "  backups                               of the accounting database, one now and then\n"
       "  list-backups | restore-accounting NAME|latest [--force]\n"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes the Debian packages from programs that are built: fairlead (command line), fairlead-server, fairlead-machines, fairlead-agent, fairlead-slurm.
+# Makes the Debian packages from programs that are built: fairlead (command line), fairlead-server, fairlead-machines, fairlead-agent, fairlead-volumes (with fairlead-csi), fairlead-slurm.
 #
 #   build-deb.sh BUILD_DIR OUT_DIR [--version VERSION]
 #
@@ -189,6 +189,13 @@ unit fairlead-agent
 readme fairlead-agent "$here/README.md"
 finish fairlead-agent Apache-2.0 'conmon, containernetworking-plugins, crun, iproute2, nftables, init-system-helpers (>= 1.54~)' '' 'control plane of AI training clusters: the program on every node' \
   'Runs the pods of one node by crun and conmon, and reports about them. Containers go on while it is restarted or upgraded.'
+
+program fairlead-volumes fairlead-volumes
+program fairlead-volumes fairlead-csi
+unit fairlead-volumes
+readme fairlead-volumes "$root/docs/volumes.md"
+finish fairlead-volumes Apache-2.0 'e2fsprogs, xfsprogs, init-system-helpers (>= 1.54~)' '' 'control plane of AI training clusters: block volumes' \
+  'Keeps the volumes of this machine in a pool on XFS: snapshots, copies, growth, attachment to nodes. With the CSI driver csi.fairlead.dev. Volumes stay attached while it is restarted or upgraded.'
 
 program fairlead-slurm fairlead-slurm
 # It runs in whatever image the user names, which may have no zlib, or another one.

@@ -190,7 +190,7 @@ class RunningAgent final : public Agent {
     network_->add(std::make_unique<node::DnsController>(book));
     network_->add(std::make_unique<node::NetworkController>(
         node::NetworkOptions{
-            .node_name = config.node_name, .own_ranges = config.pod_cidrs(), .own_gateways = gateways, .masquerade = config.masquerade},
+            .node_name = config.node_name, .own_ranges = config.pod_cidrs(), .own_gateways = gateways, .metadata = config.metadata, .masquerade = config.masquerade, .with_role = with_role_},
         clock_));
     runner_->start();
     network_->start();
@@ -205,7 +205,7 @@ class RunningAgent final : public Agent {
       if (auto gone = node::drop_address(config.bridge, std::string(api::node_identity::metadata_host) + "/32"); !gone) log_warn("the address of a metadata service stays", {{"why", gone.error().message}});
     if (options_.serve)
       if (auto serving = serve(config); !serving) return serving;
-    heartbeat_ = std::make_unique<Heartbeat>(api_, clock_, config, machine, volume_.get());
+    heartbeat_ = std::make_unique<Heartbeat>(api_, clock_, config, machine, volume_.get(), [](const api::InterfaceOrders& orders) { return settle_interfaces(orders); });
     {
       const std::lock_guard lock(pulse_->mutex);
       pulse_->heartbeat = heartbeat_.get();
@@ -237,7 +237,7 @@ class RunningAgent final : public Agent {
     if (auto done = node::ensure_bridge(config.bridge, address + "/32"); !done) return done;
     utsname machine{};
     ::uname(&machine);
-    MetadataServiceOptions options{.address = address, .facts = {.name = config.node_name, .address = config.node_ip, .address6 = config.node_ip6, .architecture = machine.machine == std::string_view("aarch64") ? "arm64" : machine.machine}, .own = {config.node_ip}, .find_face = [this] { return find_face(); }, .certificate = {}};
+    MetadataServiceOptions options{.address = address, .facts = {.name = config.node_name, .address = config.node_ip, .address6 = config.node_ip6, .architecture = machine.machine == std::string_view("aarch64") ? "arm64" : machine.machine}, .own = {config.node_ip}, .slurm_cluster_of = [pods = with_role_](const std::string& from) { return pods->of(from); }, .find_face = [this] { return find_face(); }, .certificate = {}};
     options.certificate = [certificate = config.cert_file, key = config.key_file]() -> Result<http::KeyPair> {
       auto own = read_file(certificate, 1_MiB);
       auto its = own ? read_file(key, 1_MiB) : Result<std::string>(std::string());
@@ -300,6 +300,7 @@ class RunningAgent final : public Agent {
   std::unique_ptr<node::DnsServer> names_;
   std::unique_ptr<ExitWatcher> exits_;
   std::unique_ptr<CredentialsRelay> relay_;
+  const std::shared_ptr<node::PodsWithRole> with_role_ = std::make_shared<node::PodsWithRole>();
   std::unique_ptr<MetadataService> metadata_;
   std::unique_ptr<node::PodAccess> access_;
   std::unique_ptr<http::Server> server_;

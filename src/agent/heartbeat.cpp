@@ -8,6 +8,7 @@
 
 #include "api/instance_types.h"
 #include "api/instance_volume.h"
+#include "api/network_interface.h"
 #include "api/join.h"
 #include "base/encoding.h"
 #include "base/files.h"
@@ -183,8 +184,8 @@ Json make_node(const node::NodeConfig& config, const Machine& machine, Instant n
                        {"status", make_node_status(config, machine, Json::object(), now)}});
 }
 
-Heartbeat::Heartbeat(kube::KubeApi& api, const Clock& clock, node::NodeConfig config, Machine machine, VolumeKeeper* volume)
-    : api_(api), clock_(clock), config_(std::move(config)), machine_(std::move(machine)), volume_(volume), thread_([this](const std::stop_token& stop) {
+Heartbeat::Heartbeat(kube::KubeApi& api, const Clock& clock, node::NodeConfig config, Machine machine, VolumeKeeper* volume, Settle settle)
+    : api_(api), clock_(clock), config_(std::move(config)), machine_(std::move(machine)), volume_(volume), settle_(std::move(settle)), thread_([this](const std::stop_token& stop) {
         bool fine = false;
         while (!stop.stop_requested()) {
           auto done = beat();
@@ -208,7 +209,7 @@ Result<kube::Next> WishController::reconcile(const kube::ObjectKey& key) {
   const auto node = nodes_->get(key);
   if (!node) return kube::Next{};
   const Json& notes = (*node)["metadata"]["annotations"];
-  std::string asked = notes[api::kMaxPodsNote].string() + "\n" + notes[api::kVolumeNote].string();
+  std::string asked = notes[api::kMaxPodsNote].string() + "\n" + notes[api::kVolumeNote].string() + "\n" + notes[api::kInterfacesNote].string();
   if (asked == seen_) return kube::Next{};
   seen_ = std::move(asked);
   look_();
@@ -232,6 +233,9 @@ Result<Json> Heartbeat::ensure_node() {
   const kube::ObjectKey key{"", config_.node_name};
   auto node = api_.get(kube::resources::nodes, key);
   if (!node && node.error().code == Code::NotFound) {
+    // Who has no Node has no interface: others may have its addresses by now.
+    if (settle_)
+      if (auto gone = settle_({}); !gone) return pass(gone.error(), "take network interfaces away before node " + config_.node_name + " registers");
     Json made = make_node(config_, machine_, clock_.now());
     // Whose volume is here is known as soon as the node is: nobody else is to get it before.
     if (const auto state = volume_ == nullptr ? std::nullopt : volume_->state(); state && *state != api::VolumeState()) made.child("metadata").child("annotations").set(api::kVolumeStateNote, api::print_volume_state(*state));
@@ -316,7 +320,16 @@ Result<void> Heartbeat::beat() {
   if (!node) return std::unexpected(std::move(node.error()));
   // First of all it lives.
   if (auto done = renew_lease(*node); !done) return done;
-  return keep_volume(*node);
+  auto interfaces = settle_ ? keep_interfaces(api_, *node, settle_, !settled_) : Result<void>();
+  if (!interfaces && interfaces.error().code == Code::Conflict) {  // what is ordered has changed meanwhile
+    look_again();
+    interfaces = {};
+  } else if (interfaces) {
+    settled_ = true;
+  }
+  // One of them that fails holds up no other.
+  if (auto volume = keep_volume(*node); !volume) return volume;
+  return interfaces;
 }
 
 }  // namespace fairlead::agent

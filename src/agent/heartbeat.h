@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "agent/instance_volume.h"
+#include "agent/network_interfaces.h"
 #include "base/clock.h"
 #include "kube/controller.h"
 #include "kube/kube_api.h"
@@ -48,8 +49,8 @@ class WishController final : public kube::Controller {
 
 class Heartbeat {
  public:
-  // `volume`: keeps the volume that the Node's annotation orders; null: orders are not looked at. Outlives it.
-  Heartbeat(kube::KubeApi& api, const Clock& clock, node::NodeConfig config, Machine machine, VolumeKeeper* volume = nullptr);
+  // `volume`: keeps the volume that the Node's annotation orders; null: orders are not looked at. Outlives it. `settle`: puts up the network interfaces that it orders; none: they are not looked at.
+  Heartbeat(kube::KubeApi& api, const Clock& clock, node::NodeConfig config, Machine machine, VolumeKeeper* volume = nullptr, Settle settle = {});
   ~Heartbeat();  // stops; the Node stays
   // One round; for tests and the thread. Errors are tried again with the next beat.
   Result<void> beat();
@@ -65,6 +66,8 @@ class Heartbeat {
   const node::NodeConfig config_;
   const Machine machine_;
   VolumeKeeper* const volume_;
+  const Settle settle_;
+  bool settled_ = false;  // what an agent of before left has been looked at
   std::vector<std::string> complaints_;  // that were told: each once
   std::mutex mutex_;
   std::condition_variable_any changed_;

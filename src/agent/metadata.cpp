@@ -49,8 +49,10 @@ bool MetadataTokens::good(std::string_view token, Instant now) const {
   return error == std::errc() && end == until.data() + until.size() && now.time_since_epoch() < std::chrono::seconds(seconds);
 }
 
+http::Response not_for_pods() { return say(403, "the metadata service is for processes of the node, pods with hostNetwork and the pods of its Slurm cluster: other pods have the role of their service account\n"); }
+
 MetadataQuestion read_metadata_question(const http::Request& request, bool own, const MetadataTokens& tokens, Instant now) {
-  if (!own) return refuse(403, "the metadata service is for processes of the node and pods with hostNetwork: other pods have the role of their service account\n");
+  if (!own) return {.ask = MetadataAsk::Refused, .path = {}, .answer = not_for_pods()};
   const std::string& path = request.target.path;
   if (path == std::string(root) + "/api/token") {
     if (request.method != "PUT") return refuse(405, "PUT is expected\n");

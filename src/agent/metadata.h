@@ -31,8 +31,10 @@ struct MetadataQuestion {
   std::string path;          // of Look: below /latest/, without a slash at its end
   http::Response answer;     // of Refused and Token
 };
-// `own`: is this an address of the node itself? What comes from elsewhere, such as a pod's network, is refused whatever it asks.
+// `own`: is this an address of the node itself, or of a pod that is to be answered as one? What comes from elsewhere, such as a pod's network, is refused whatever it asks.
 MetadataQuestion read_metadata_question(const http::Request& request, bool own, const MetadataTokens& tokens, Instant now);
+
+http::Response not_for_pods();
 
 // What is known of the node. `document`: of the site (api/node_identity.h); nothing: it is no instance of a cluster.
 struct NodeFacts {

@@ -43,7 +43,7 @@ class Service final : public MetadataService {
 
  private:
   struct Job {
-    std::string path;
+    std::string path, slurm;  // slurm: whose pod asks; empty: a process of the node
     std::shared_ptr<http::Exchange> exchange;
   };
 
@@ -52,14 +52,15 @@ class Service final : public MetadataService {
   void take(const http::Request& request, std::shared_ptr<http::Exchange> exchange) {
     const std::string& from = request.peer.address;
     const bool own = from == options_.address || from == "127.0.0.1" || options_.own.contains(from);
-    MetadataQuestion question = read_metadata_question(request, own, tokens_, clock_.now());
+    std::string slurm = own || !options_.slurm_cluster_of ? "" : options_.slurm_cluster_of(from);
+    MetadataQuestion question = read_metadata_question(request, own || !slurm.empty(), tokens_, clock_.now());
     if (question.ask != MetadataAsk::Look) return exchange->respond(std::move(question.answer));
     std::unique_lock lock(mutex_);
     if (waiting_.size() >= most_waiting) {
       lock.unlock();
       return exchange->respond(busy("many ask at once; try again"));
     }
-    waiting_.push_back({std::move(question.path), std::move(exchange)});
+    waiting_.push_back({std::move(question.path), std::move(slurm), std::move(exchange)});
     changed_.notify_one();
   }
 
@@ -72,11 +73,11 @@ class Service final : public MetadataService {
         job = std::move(waiting_.front());
         waiting_.pop_front();
       }
-      job.exchange->respond(answer(job.path, stop));
+      job.exchange->respond(answer(job, stop));
     }
   }
 
-  http::Response answer(const std::string& path, const std::stop_token& stop) {
+  http::Response answer(const Job& job, const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     if (!fresh()) {
       // A face that does not come back is waited for once.
@@ -90,7 +91,8 @@ class Service final : public MetadataService {
     if (!trouble_.empty() && !usable(now)) return busy(trouble_);
     // What could not be asked again holds as long as its credentials.
     if (document_ && !usable(now)) return busy("the site's AWS endpoint does not answer; try again");
-    return answer_metadata(metadata_tree(options_.facts, document_, now), path);
+    if (!job.slurm.empty() && (!document_ || (*document_)["slurmCluster"].string() != job.slurm)) return not_for_pods();
+    return answer_metadata(metadata_tree(options_.facts, document_, now), job.path);
   }
 
   // With mutex_ held, as the next.

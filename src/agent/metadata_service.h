@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The metadata service of a node, for its own processes and pods with hostNetwork: answers by agent/metadata.h, out of the document that the site's AWS face has of the node. docs/design/066-node-metadata.md.
 #pragma once
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -17,6 +18,7 @@ struct MetadataServiceOptions {
   unsigned short port = 80;             // 0: any free one
   NodeFacts facts;
   std::set<std::string> own;            // addresses by which the node's processes come, beside `address` and 127.0.0.1
+  std::function<std::string(const std::string& address)> slurm_cluster_of{};  // "NAMESPACE/NAME" of the Slurm cluster whose node the pod with this address is; empty, or none given: no such pod. It is answered if the instance is of that cluster
   FaceClient::Find find_face;
   std::chrono::milliseconds patience{800};  // of a question, while the face is asked: SDKs wait a second
   FaceClient::Certificate certificate;  // of the node

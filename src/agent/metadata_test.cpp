@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "agent/metadata_service.h"
+#include "base/fd.h"
 #include "http/client.h"
 #include "http/memory_tls.h"
 #include "http/test_site.h"
@@ -246,6 +247,48 @@ TEST_F(Served, WhoComesFromAnotherAddressIsNobodyOfTheNode) {
   service.reset();
   service = start({"127.0.0.2"});
   EXPECT_EQ(status_from("127.0.0.2"), "200");
+}
+
+// A pod of a Slurm cluster is answered as its node is, if the instance is of that cluster.
+TEST_F(Served, PodsThatAreTheNodeOfTheInstancesSlurmCluster) {
+  service.reset();
+  std::string of;
+  service = *MetadataService::start(clock, {.address = "127.0.0.2", .port = 0, .facts = facts, .own = {}, .slurm_cluster_of = [&](const std::string& from) { return from == "127.0.0.3" ? of : ""; }, .find_face = [this] { return where; }, .patience = 20s, .certificate = [this]() -> Result<http::KeyPair> { return own; }});
+  // As `curl --interface 127.0.0.3` does.
+  const auto from_pod = [&](const std::string& request) {
+    const Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in from{}, to{};
+    from.sin_family = to.sin_family = AF_INET;
+    ::inet_pton(AF_INET, "127.0.0.3", &from.sin_addr);
+    ::inet_pton(AF_INET, "127.0.0.2", &to.sin_addr);
+    to.sin_port = htons(service->port());
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&from), sizeof from), 0);
+    EXPECT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+    EXPECT_EQ(::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL), static_cast<ssize_t>(request.size()));
+    std::string said;
+    char block[4096];
+    for (ssize_t got; (got = ::recv(fd.get(), block, sizeof block, 0)) > 0;) said.append(block, static_cast<std::size_t>(got));
+    return said;
+  };
+  const auto token = [&] {
+    const std::string said = from_pod("PUT /latest/api/token HTTP/1.1\r\nHost: x\r\nX-aws-ec2-metadata-token-ttl-seconds: 60\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    return said.starts_with("HTTP/1.1 200") ? said.substr(said.find("\r\n\r\n") + 4) : said;
+  };
+  const auto id = [&] { return from_pod("GET /latest/meta-data/instance-id HTTP/1.1\r\nHost: x\r\nX-aws-ec2-metadata-token: " + token() + "\r\nConnection: close\r\n\r\n"); };
+  EXPECT_THAT(token(), HasSubstr("HTTP/1.1 403")) << "some pod";
+  of = "blue/blue";
+  EXPECT_THAT(id(), HasSubstr("HTTP/1.1 403")) << "the instance is in no Slurm cluster";
+  Json slurm = document;
+  slurm.set("slurmCluster", "blue/blue");
+  answer.body = kube::print_json(slurm);
+  pass_time(6);
+  EXPECT_THAT(id(), HasSubstr("i-0a1b2c3d4e5f60718"));
+  of = "red/red";
+  EXPECT_THAT(id(), HasSubstr("HTTP/1.1 403")) << "of another's";
+  of = "blue/blue";
+  answer = {.status = 404, .headers = {}, .body = "{}", .parts = {}};
+  pass_time(6);
+  EXPECT_THAT(id(), HasSubstr("HTTP/1.1 403")) << "it was given back";
 }
 
 TEST_F(Served, ANodeThatWasGivenBackHasNothing) {

@@ -117,6 +117,13 @@ std::string entity_id(std::string_view uid) {
 
 namespace {
 
+bool add_check(DeepChecks& to, std::string_view name) {
+  if (name == "InstanceStress") return to.stress = true;
+  if (name == "InstanceConnectivity") return to.connectivity = true;
+  return false;
+}
+
+
 // The workers of a group are SET-0, SET-1, ...: no name of another part of a Slurm cluster (api/node_set.h).
 std::string set_of(const std::string& group) {
   constexpr std::size_t longest = 40;
@@ -234,12 +241,10 @@ InstanceGroup read_group(const Json& from, const std::string& where, const Json&
   }
   out.scripts = read_scripts(from["lifeCycleConfig"], problem);
   read_storage(out, from["instanceStorageConfigs"], orchestrator, problem);
-  for (const Json& check : from["onStartDeepHealthChecks"].items()) {
-    if (check.string() != "InstanceStress") problem("onStartDeepHealthChecks", fmt::format("\"{}\": InstanceStress alone is served", check.string()));
-    else out.checks_on_start = true;
-  }
+  for (const Json& check : from["onStartDeepHealthChecks"].items())
+    if (!add_check(out.checks_on_start, check.string())) problem("onStartDeepHealthChecks", fmt::format("\"{}\" is none of InstanceStress, InstanceConnectivity", check.string()));
   // As in HyperPod: while it is checked a node carries a taint of ours, and who sets taints would have others taken for it.
-  if (out.checks_on_start && !out.taints.items().empty()) problem("kubernetesConfig.taints", "not in a group with onStartDeepHealthChecks");
+  if (out.checks_on_start.any() && !out.taints.items().empty()) problem("kubernetesConfig.taints", "not in a group with onStartDeepHealthChecks");
   if (const std::string& named = from["trainingPlanArn"].string(); !named.empty()) {
     out.plan = plan_object_name(named);
     if (out.plan.empty()) problem("trainingPlanArn", fmt::format("\"{}\" is neither the ARN of a training plan nor a name", named));
@@ -294,6 +299,7 @@ Json event_metadata(const Json& event) {
     if (spec.has("nodeLogicalId")) out.set("NodeLogicalId", spec["nodeLogicalId"]);
     return Json::object({{"Instance", std::move(out)}});
   }
+  if (had.has("minCount")) out.set("MinCount", had["minCount"]);
   if (type == "InstanceGroup" && had.has("targetCount")) return Json::object({{"InstanceGroupScaling", std::move(out.set("InstanceCount", had["instanceCount"]).set("TargetCount", had["targetCount"]))}});
   return Json::object({{type, std::move(out)}});
 }
@@ -327,7 +333,7 @@ Json spec_in_force(const Json& object) {
 }
 
 void keep_of_group(Json& group, const Json& there) {
-  for (const char* const kept : {"issued", "retired", "slurmConfig", "trainingPlanArn", "instanceStorageConfigs"})
+  for (const char* const kept : {"issued", "retired", "slurmConfig", "trainingPlanArn", "instanceStorageConfigs", "lifeCycleConfig", "kubernetesConfig"})
     if (there.has(kept) && !group.has(kept)) group.set(kept, there[kept]);
 }
 
@@ -390,6 +396,8 @@ Instance read_instance(const Json& object) {
   out.reboot = spec["reboot"]["id"].string();
   out.replace = spec["replace"]["id"].string();
   out.health_check = spec["healthCheck"]["id"].string();
+  for (const Json& check : spec["healthCheck"]["checks"].items()) add_check(out.health_checks, check.string());
+  if (!out.health_checks.any()) out.health_checks.stress = !out.health_check.empty();
   out.check_id = status["healthCheck"]["id"].string();
   out.check_stage = status["healthCheck"]["stage"].string();
   out.deleting = kube::deleting(object);

@@ -39,7 +39,8 @@ inline constexpr const char* kComputeTypeLabel = "sagemaker.amazonaws.com/comput
 inline constexpr const char* kLifecycleLabel = "fairlead.dev/lifecycle-of";       // of the pod in which a script of that Instance runs
 // Of pods, annotations by which their instance is emptied (docs/design/006).
 inline constexpr const char* kLeavesFirst = "fairlead.dev/leaves-first";  // when workers become fewer, this one goes before others
-inline constexpr const char* kMadeAnew = "fairlead.dev/made-anew";        // it is drained, ended, and made again where there is room
+inline constexpr const char* kMadeAnew = "fairlead.dev/made-anew";        // it is drained, ended, and made again where there is room; a few at a time
+inline constexpr const char* kMadeAnewTogether = "fairlead.dev/made-anew-together";  // so, however many are: their machines are wanted empty at the same time
 
 // Whole numbers from 1 on: "1-3,7". Few ranges however many numbers.
 class NumberSet {
@@ -75,6 +76,13 @@ struct LifecycleScripts {
 bool is_bucket_name(std::string_view name);  // by the rules of S3: nothing else gets into a path
 LifecycleScripts read_lifecycle(const kube::Json& config);  // `lifeCycleConfig`, in lower camel case; null, or one that is none: there are none
 
+// Deep health checks by HyperPod's names (docs/design/058).
+struct DeepChecks {
+  bool stress = false;        // InstanceStress
+  bool connectivity = false;  // InstanceConnectivity
+  bool any() const { return stress || connectivity; }
+};
+
 // Each node of a group has a number, given once: 1 to `issued`; those of `retired` are gone or to go. So a name never comes back.
 struct InstanceGroup {
   std::string name;                 // as in the request
@@ -88,7 +96,7 @@ struct InstanceGroup {
   kube::Json taints = kube::Json::array();     // as in Node.spec.taints
   LifecycleScripts scripts;
   int volume_gib = 0;               // instanceStorageConfigs: at /opt/sagemaker of each node (docs/design/063); 0: none
-  bool checks_on_start = false;     // onStartDeepHealthChecks: a machine is in use once it has passed (docs/design/058)
+  DeepChecks checks_on_start;       // onStartDeepHealthChecks: a machine is in use once it has passed (docs/design/058)
   std::string plan;                 // trainingPlanArn: the TrainingPlan object out of which its machines come; empty: none
   int issued = 0;                   // of the spec and the status: the greater
   NumberSet retired;                // of both
@@ -145,6 +153,7 @@ struct Instance {
   std::string cluster, cluster_uid, group, type, logical_id;
   int number = 0, attempt = 0;      // attempt: of the machines that this node of the cluster has had
   std::string reboot, replace, health_check;  // id of the last request
+  DeepChecks health_checks;         // what the last request asks for
   bool deleting = false, finalizer = false;
   // From status.
   std::string phase, message, node, reboot_id, reboot_stage;

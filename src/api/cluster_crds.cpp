@@ -87,7 +87,7 @@ spec:
                             type: object
                             x-kubernetes-preserve-unknown-fields: true
                             properties: {volumeSizeInGB: {type: integer, minimum: 1, maximum: 16384}}
-                    onStartDeepHealthChecks: {type: array, maxItems: 2, items: {type: string, enum: [InstanceStress]}, description: A machine is in use once it has passed them.}
+                    onStartDeepHealthChecks: {type: array, maxItems: 2, items: {type: string, enum: [InstanceStress, InstanceConnectivity]}, description: A machine is in use once it has passed them.}
                     kubernetesConfig:
                       type: object
                       description: Labels and taints of nodes that Kubernetes orchestrates.
@@ -168,6 +168,7 @@ spec:
               beganGeneration: {type: integer}
               served: {type: boolean, description: It was InService once.}
               good: {type: object, x-kubernetes-preserve-unknown-fields: true, description: The last spec that was InService.}
+              slurmConfigHash: {type: string, description: Of the configuration that Slurm runs with.}
               mode: {type: string, description: Of provisioning; Continuous stays so.}
               failed: {type: object, properties: {generation: {type: integer}, message: {type: string}, at: {type: string, format: date-time}, done: {type: boolean}}, description: "The change that is taken back; done: it has been."}
               instanceGroups:
@@ -183,6 +184,11 @@ spec:
                     retired: {type: string}
                     message: {type: string}
                     since: {type: string, format: date-time}
+                    reservation: {type: string, description: "Of a group with a training plan: InForce, or Missing, and why in message."}
+                    minimum:
+                      type: object
+                      description: "What comes of minInstanceCount: since when instances lack, what it goes back to, and when it was given up."
+                      properties: {min: {type: integer}, target: {type: integer}, good: {type: integer}, goodMin: {type: integer}, since: {type: string, format: date-time}, held: {type: boolean}, rolledBack: {type: string, format: date-time}, message: {type: string}}
               conditions:
                 type: array
                 x-kubernetes-list-type: map
@@ -240,7 +246,8 @@ spec:
               instanceType: {type: string}
               reboot: &request {type: object, required: [id], properties: {id: {type: string, minLength: 1, maxLength: 64}, by: {type: string, maxLength: 600}}, description: A new id asks for it once.}
               replace: *request
-              healthCheck: *request
+              replaces: {type: string, maxLength: 64, description: The request by which it came into the place of another.}
+              healthCheck: {type: object, required: [id], properties: {id: {type: string, minLength: 1, maxLength: 64}, by: {type: string, maxLength: 600}, checks: {type: array, maxItems: 2, items: {type: string, enum: [InstanceStress, InstanceConnectivity]}, description: "Not given: InstanceStress."}}, description: A new id asks for it once.}
           status:
             type: object
             properties:
@@ -262,7 +269,7 @@ spec:
                   lost: {type: object, properties: {count: {type: integer}, at: {type: string, format: date-time}, pod: {type: string}}, description: Pods of scripts of which nobody knows what became of them.}
               runningSince: {type: string, format: date-time}
               slurmAction: {type: string, description: "Id of the last request by a reason in Slurm that was answered."}
-              healthCheck: {type: object, properties: {answered: {type: string, description: The last request that came to an end before.}, failed: {type: boolean, description: It had failed when this one began.}, id: {type: string, description: "Of the request; start: of the check before it is in use."}, stage: {type: string, description: "Emptying, Checking, Passed, Failed."}, at: {type: string, format: date-time}, message: {type: string, description: What was found.}, lost: {type: integer}, pod: {type: string}}, description: Of its last deep health check.}
+              healthCheck: {type: object, properties: {answered: {type: string, description: The last request that came to an end before.}, failed: {type: boolean, description: It had failed when this one began.}, id: {type: string, description: "Of the request; start: of the check before it is in use."}, stage: {type: string, description: "Emptying, Checking, Passed, Failed."}, at: {type: string, format: date-time}, message: {type: string, description: What was found.}, checks: {type: array, maxItems: 2, items: {type: string}}, lost: {type: integer}, pod: {type: string}, meeting: {type: object, properties: {since: {type: string, format: date-time}, round: {type: string}, members: {type: array, maxItems: 32, items: {type: string}}, tried: {type: string, description: What it says of the links that it tried.}, over: {type: boolean, description: It came to nothing.}, again: {type: integer}, why: {type: string}}, description: With whom its links are tried.}}, description: Of its last deep health check.}
               reboot: {type: object, properties: {id: {type: string}, stage: {type: string}, message: {type: string}}}
               software: {type: object, properties: {id: {type: string}, stage: {type: string, description: "Emptying, Renewing, Preparing, Done."}, at: {type: string, format: date-time}, machine: {type: string}, node: {type: string}, updated: {type: string, format: date-time}, before: {type: string}}, description: "Of its last software update. At: when it came to this stage; machine and node: uids of those that go; updated: when it was, the last time; before: the id of the update before."}
 )yaml";
@@ -314,6 +321,7 @@ spec:
                   healthReason: {type: string, description: Who or what asked for that.}
                   instanceCount: {type: integer}
                   targetCount: {type: integer}
+                  minCount: {type: integer}
 )yaml";
 
 }  // namespace

@@ -8,7 +8,9 @@
 #include "api/stack.h"
 #include "api/team_crds.h"
 #include "api/training_crd.h"
+#include "api/network_interface.h"
 #include "api/training_plan.h"
+#include "api/volume.h"
 
 namespace fairlead::api {
 
@@ -231,6 +233,8 @@ std::vector<Json> crds() {
   all.push_back(instance_crd());
   all.push_back(cluster_event_crd());
   all.push_back(training_plan_crd());
+  all.push_back(network_interface_crd());
+  for (Json& crd : volume_crds()) all.push_back(std::move(crd));
   all.push_back(stack_crd());
   all.push_back(pod_identity::association_crd());
   all.push_back(training_crd());

@@ -12,7 +12,10 @@
 #include "api/pod_identity.h"
 #include "api/stack.h"
 #include "api/team_crds.h"
+#include "api/network_interface.h"
 #include "api/training_plan.h"
+#include "api/volume.h"
+#include "api/user_roles.h"
 #include "base/encoding.h"
 #include "base/rng.h"
 
@@ -77,6 +80,20 @@ spec:
                 properties:
                   username: {type: string, maxLength: 253, pattern: "^[^:]*(:.*)?$", description: "Its ARN, if it is left out; of a session {{SessionName}} stands for its name. behind a colon. Not system:, eks:, aws:, amazon:, iam:, kubeadm:, fairlead: at the beginning, nor for groups."}
                   groups: {type: array, maxItems: 50, x-kubernetes-list-type: set, items: {type: string, minLength: 1, maxLength: 253}}
+                  policies:
+                    type: array
+                    maxItems: 20
+                    x-kubernetes-list-type: map
+                    x-kubernetes-list-map-keys: [policyArn]
+                    description: "Access policies of EKS (AssociateAccessPolicy). Each gives a group to which an administrator has bound a role: fairlead:access:view, or fairlead:access:view:NAMESPACE."
+                    items:
+                      type: object
+                      required: [policyArn]
+                      properties:
+                        policyArn: {type: string, minLength: 1, maxLength: 200}
+                        namespaces: {type: array, minItems: 1, maxItems: 50, x-kubernetes-list-type: set, items: {type: string, minLength: 1, maxLength: 63}, description: "Where; left out: in the whole cluster."}
+                        associatedAt: {type: string, format: date-time}
+                        modifiedAt: {type: string, format: date-time}
               disabled: {type: boolean, default: false, description: "Its keys and sessions are refused at once; nothing of it is lost."}
               tags:
                 type: array
@@ -245,6 +262,13 @@ kube::Access aws_access(const std::string& space) {
       .may({"get", "list"}, kClusterEvents)
       .may({"get", "list", "create", "update", "patch"}, kTrainingPlans)
       .may({"get", "list", "create", "update"}, kStacks)
+      .may({"list", "update"}, kNetworkInterfaces)
+      .may({"get", "list", "create", "update", "delete"}, kVolumes)
+      .may({"get", "list", "create", "delete"}, kSnapshots)
+      .may({"get", "list", "create", "delete"}, kAttachments)
+      .may({"get", "list"}, kVolumePools)
+      .may({"list"}, rbac::cluster_role_bindings)
+      .may({"list"}, rbac::role_bindings)
       .may({"get", "list", "watch"}, resources::nodes)
       .may({"get", "list"}, resources::pods)
       .may({"get"}, resources::pods, "log")

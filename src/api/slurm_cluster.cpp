@@ -8,6 +8,7 @@
 
 #include "api/cluster.h"
 #include "api/network_ways.h"
+#include "api/node_identity.h"
 #include "api/slurm_fields.h"
 #include "api/slurm_quota.h"
 #include "kube/selector.h"
@@ -278,6 +279,7 @@ SlurmCluster read_slurm_cluster(const Json& object, const std::string& default_i
     out.isolated = value != "Off";
     if (value != "Off" && value != "On") problems.push_back(fmt::format("metadata.annotations: {} is \"{}\"; it is On or Off", kNetworkIsolation, value));
   }
+  out.role_of_instance = object["metadata"]["annotations"][node_identity::pods_note].string() == "true";
   out.controller = read_role(nodes["controller"], "spec.slurmNodes.controller", "slurmctld", 6817, default_image, problems);
   out.worker = read_role(nodes["worker"], "spec.slurmNodes.worker", "slurmd", 6818, default_image, problems);
   out.has_workers = nodes["worker"].is_object();

@@ -17,6 +17,8 @@
 
 namespace fairlead::api {
 
+inline constexpr const char* kNoConfig = "none";  // status.appliedConfigHash of a SlurmCluster: the nodes were or may have been told of something else
+
 struct SlurmSubMount {
   std::string name, path, source_name, sub_path;
   bool read_only = false;
@@ -138,6 +140,7 @@ struct SlurmCluster {
   SlurmBackup backup;                // spec.extensions.backup
   SlurmConfigChoices config;
   bool has_machines = false;         // label fairlead.dev/cluster: it was made for CreateCluster, and scripts of its machines speak to it
+  bool role_of_instance = false;     // annotation of api/node_identity.h: its pods have the role of the machine that they are on
   bool isolated = true;              // annotation fairlead.dev/network-isolation: "Off" takes the policies of api/network_ways.h away
   std::vector<std::string> notification_topics;  // spec.extensions.notifications[].topic: NotificationTopics of this namespace
   std::vector<std::string> notification_problems;  // entries of it that name no topic, with their field; among `ignored`, too

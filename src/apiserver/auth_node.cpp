@@ -93,6 +93,9 @@ Verdict authorize_node(const std::string& node, const Attributes& a, const NodeF
   }
   if (a.group.empty() && a.resource == "persistentvolumes" && a.subresource.empty() && a.verb == "get")
     return only_own(facts.pod_there_uses(node, a.resource, "", a.name), "read persistentvolumes of claims that pods bound to it use");
+  // VOLUME.NODE: whether a volume is attached to it.
+  if (a.group == "fairlead.dev" && a.resource == "attachments" && a.subresource.empty() && a.verb == "get")
+    return only_own(a.name.size() > node.size() + 1 && a.name.ends_with("." + node) && a.name.find('.') == a.name.size() - node.size() - 1, "read attachments of volumes to itself");
   if (a.group.empty() && a.resource == "nodes") {
     const bool fits = (a.verb == "create" && a.subresource.empty()) || (is_change(a.verb) && (a.subresource.empty() || a.subresource == "status")) ||
                       (a.verb == "get" && a.subresource == "status");

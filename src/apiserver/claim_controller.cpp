@@ -52,6 +52,16 @@ bool belongs_to(const Json& volume, const Json& claim) {
   return named && (reference["uid"].string().empty() || reference["uid"].string() == kube::uid_of(claim));
 }
 
+// A volume of the CSI driver: others make it, attach it and grow it.
+bool is_block(const Json& volume) { return volume["spec"]["csi"].is_object(); }
+// The pool that its nodes reach, where it says so.
+std::string pool_of(const Json& volume) {
+  for (const Json& term : volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"].items())
+    for (const Json& one : term["matchExpressions"].items())
+      if (one["key"].string() == claim_pool_label && one["operator"].string() == "In" && one["values"].items().size() == 1) return one["values"].items()[0].string();
+  return "";
+}
+
 Json reference_to(const Json& claim) {
   return Json::object({{"kind", "PersistentVolumeClaim"}, {"namespace", kube::space_of(claim)}, {"name", kube::name_of(claim)}, {"uid", kube::uid_of(claim)}, {"apiVersion", "v1"},
                        {"resourceVersion", kube::version_of(claim)}});
@@ -108,7 +118,7 @@ Result<Json> ClaimController::find_static(const Json& claim) {
   const auto selector = kube::LabelSelector::from_object(spec["selector"]);
   const Json* best = nullptr;
   for (const Json& volume : volumes->items) {
-    if (kube::deleting(volume) || path_of(volume).empty()) continue;
+    if (kube::deleting(volume) || (path_of(volume).empty() && !is_block(volume))) continue;
     const Json& of = volume["spec"];
     if (!of["claimRef"].is_null()) {
       if (!belongs_to(volume, claim)) continue;
@@ -203,18 +213,19 @@ Result<kube::Next> ClaimController::bind(Json claim) {
   if (volume->is_null()) return kube::Next{};
   // A claim that grows takes its own volume with it.
   const Json& asked = claim["spec"]["resources"]["requests"]["storage"];
-  if (kube::name_of(*volume) == dynamic_name(claim) && size_of(asked) > size_of((*volume)["spec"]["capacity"]["storage"])) {
+  if (!is_block(*volume) && kube::name_of(*volume) == dynamic_name(claim) && size_of(asked) > size_of((*volume)["spec"]["capacity"]["storage"])) {
     volume->child("spec").child("capacity").set("storage", asked);
     auto written = api_.update(workloads::volumes, *volume);
     if (!written) return std::unexpected(std::move(written.error()));
     volume = std::move(*written);
   }
-  const std::string path = path_of(*volume);
-  if (auto made = make_dirs(folder_ + "/" + path, 0755); !made) return pass(std::move(made.error()), "make the directory of claim " + kube::key_of(claim).text());
-  if (claim["spec"]["volumeName"].string() != kube::name_of(*volume) || claim["metadata"]["annotations"][claim_path_annotation].string() != path) {
+  const std::string path = path_of(*volume), pool = pool_of(*volume);
+  if (auto made = path.empty() ? Result<void>() : make_dirs(folder_ + "/" + path, 0755); !made) return pass(std::move(made.error()), "make the directory of claim " + kube::key_of(claim).text());
+  if (claim["spec"]["volumeName"].string() != kube::name_of(*volume) || claim["metadata"]["annotations"][claim_path_annotation].string() != path || claim["metadata"]["annotations"][claim_pool_annotation].string() != pool) {
     claim.child("spec").set("volumeName", kube::name_of(*volume));
     Json& annotations = claim.child("metadata").child("annotations");
-    annotations.set(claim_path_annotation, path);
+    if (!path.empty()) annotations.set(claim_path_annotation, path);
+    if (!pool.empty()) annotations.set(claim_pool_annotation, pool);
     annotations.set("pv.kubernetes.io/bind-completed", "yes");
     annotations.set("pv.kubernetes.io/bound-by-controller", "yes");
     auto written = api_.update(kube::resources::claims, claim);
@@ -293,7 +304,7 @@ Result<void> ClaimController::drop_volume(const Json& volume) {
 Result<kube::Next> ClaimController::keep_volume(Json volume) {
   const Json& reference = volume["spec"]["claimRef"];
   std::string phase = "Available", message;
-  if (path_of(volume).empty()) {
+  if (path_of(volume).empty() && !is_block(volume)) {
     phase = "Failed";
     message = fmt::format("the path of a volume must lie beneath {}", folder_);
   } else if (!reference.is_null() && !reference["uid"].string().empty()) {
@@ -301,7 +312,7 @@ Result<kube::Next> ClaimController::keep_volume(Json volume) {
     if (!claim && !gone(claim.error())) return std::unexpected(claim.error());
     if (claim && kube::uid_of(*claim) == reference["uid"].string()) return kube::Next{};  // the claim keeps it, also from being deleted
     phase = "Released";
-    if (volume["spec"]["persistentVolumeReclaimPolicy"].string() == "Delete") {
+    if (volume["spec"]["persistentVolumeReclaimPolicy"].string() == "Delete" && !is_block(volume)) {
       const std::string path = folder_ + "/" + path_of(volume);
       if (exists(path))
         if (auto removed = remove_tree(path); !removed) return pass(std::move(removed.error()), "delete the directory of volume " + kube::name_of(volume));
@@ -310,7 +321,9 @@ Result<kube::Next> ClaimController::keep_volume(Json volume) {
       return kube::Next{};
     }
   }
-  if (kube::deleting(volume)) {
+  // What is behind it goes first, and who sees to that waits for the phase.
+  const bool others = is_block(volume) && phase == "Released" && volume["spec"]["persistentVolumeReclaimPolicy"].string() == "Delete";
+  if (kube::deleting(volume) && !others) {
     if (auto dropped = drop_volume(volume); !dropped) return std::unexpected(std::move(dropped.error()));
     return kube::Next{};
   }

@@ -4,7 +4,8 @@
 //   released/NAMESPACE-NAME-UID   what a deleted claim without a class leaves, unless its annotation fairlead.dev/reclaim says Delete
 // A claim is bound to a volume that is there and fits (same class, enough room, its modes and selector), else one is made for it: at once, or when a pod that uses it was
 // placed (class with WaitForFirstConsumer). A volume whose claim is gone is removed with its directory (Delete) or stays as Released (Retain).
-// The size asked for is written down, not enforced. A claim that a pod uses is not deleted before that pod has ended, nor a volume that a claim has.
+// Volumes of the CSI driver are bound alike, and made, attached, grown and deleted by others (storage/).
+// The size asked for of a directory is written down, not enforced. A claim that a pod uses is not deleted before that pod has ended, nor a volume that a claim has.
 #pragma once
 #include "base/clock.h"
 #include "kube/controller.h"
@@ -14,6 +15,8 @@ namespace fairlead::apiserver {
 inline constexpr std::string_view claim_finalizer = "kubernetes.io/pvc-protection";
 inline constexpr std::string_view claim_path_annotation = "fairlead.dev/path";
 inline constexpr std::string_view claim_reclaim_annotation = "fairlead.dev/reclaim";
+inline constexpr std::string_view claim_pool_annotation = "fairlead.dev/pool";           // of a claim whose volume is in a pool: for placement
+inline constexpr std::string_view claim_pool_label = "topology.fairlead.dev/pool";
 
 // Claims by namespace and name, volumes by name alone.
 class ClaimController final : public kube::Controller {

@@ -235,12 +235,16 @@ void check_volume_object(const Json& volume, FieldErrors& errors) {
   const auto size = kube::Quantity::from_json(spec["capacity"]["storage"]);
   if (spec["capacity"]["storage"].is_null()) errors.required("spec.capacity");
   else if (!size || size->value() <= 0) errors.invalid("spec.capacity[storage]", spec["capacity"]["storage"], "must be greater than zero");
-  if (!spec.has("hostPath")) errors.not_supported_here("spec", "volumes of the embedded engine are directories: use hostPath, or let a claim make one");
-  else if (spec["hostPath"]["path"].string().empty()) errors.required("spec.hostPath.path");
+  const bool csi = spec.has("csi");
+  if (!spec.has("hostPath") && !csi) errors.not_supported_here("spec", "volumes of the embedded engine are directories (hostPath) and volumes of csi.fairlead.dev: use one of them, or let a claim make one");
+  else if (spec.has("hostPath") && csi) errors.forbidden("spec.csi", "may not specify more than 1 volume type");
+  else if (csi && spec["csi"]["driver"].string() != "csi.fairlead.dev") errors.not_supported_here("spec.csi.driver", "csi.fairlead.dev is what there is");
+  else if (csi && spec["csi"]["volumeHandle"].string().empty()) errors.required("spec.csi.volumeHandle");
+  else if (!csi && spec["hostPath"]["path"].string().empty()) errors.required("spec.hostPath.path");
   if (const std::string& policy = spec["persistentVolumeReclaimPolicy"].string(); policy != "Delete" && policy != "Retain")
     errors.unsupported_value("spec.persistentVolumeReclaimPolicy", policy, {"Delete", "Retain"});
   if (spec["volumeMode"].string() != "Filesystem") errors.not_supported_here("spec.volumeMode", "use Filesystem");
-  if (spec.has("nodeAffinity")) errors.not_supported_here("spec.nodeAffinity", "directories are the same on every node");
+  if (spec.has("nodeAffinity") && !csi) errors.not_supported_here("spec.nodeAffinity", "directories are the same on every node");
 }
 
 // --- columns ---
@@ -369,7 +373,7 @@ void check_workload_change(const kube::Resource& resource, const Json& old, cons
     if (!(old["reclaimPolicy"] == next["reclaimPolicy"])) errors.forbidden("reclaimPolicy", "updates to reclaimPolicy are forbidden.");
     if (!(old["volumeBindingMode"] == next["volumeBindingMode"])) errors.invalid("volumeBindingMode", next["volumeBindingMode"], "field is immutable");
   }
-  if (is(resource, workloads::volumes) && !(old["spec"]["hostPath"] == next["spec"]["hostPath"]))
+  if (is(resource, workloads::volumes) && (!(old["spec"]["hostPath"] == next["spec"]["hostPath"]) || !(old["spec"]["csi"] == next["spec"]["csi"])))
     errors.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation");
 }
 

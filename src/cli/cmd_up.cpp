@@ -22,6 +22,8 @@
 #include "cli/command.h"
 #include "cli/probe.h"
 #include "cli/readiness.h"
+#include "cli/site_volumes.h"
+#include "kube/selector.h"
 
 namespace fairlead::cli {
 
@@ -37,7 +39,7 @@ struct UpOptions {
   bool wait = true, dry_run = false, skip_checks = false, force = false;
   double timeout = 600;
   std::optional<unsigned short> port;
-  std::string node_range, pod_range, service_range, advertise_address, root_key_command, prometheus_url, prometheus_ca, prometheus_token;
+  std::string node_range, pod_range, service_range, advertise_address, root_key_command, prometheus_url, prometheus_ca, prometheus_token, volumes;
 };
 
 std::string last_lines(const std::string& path, std::size_t count) {
@@ -239,7 +241,12 @@ Result<int> up(Context& context, const UpOptions& options) {
   const bool own_site = context.own_site();
   bool running = answers(context);
   const std::string of_prometheus = options.prometheus_url + options.prometheus_ca + options.prometheus_token;
-  if (!own_site && !(options.advertise_address + options.root_key_command + of_prometheus).empty()) return fail(Code::Invalid, "usage: --advertise-address, --root-key-command and --prometheus-* are of a site of this machine");
+  if (!own_site && !(options.advertise_address + options.root_key_command + of_prometheus + options.volumes).empty()) return fail(Code::Invalid, "usage: --advertise-address, --root-key-command, --volumes and --prometheus-* are of a site of this machine");
+  if (!options.volumes.empty()) {
+    if (exists(dir + "/pool.img") && !before.volumes.empty() && before.volumes != options.volumes) return fail(Code::Conflict, fmt::format("the site has a pool of volumes of {} already: it keeps its size", before.volumes));
+    if (find_sibling(context.own_dir, "fairlead-volumes").empty()) return fail(Code::NotFound, fmt::format("--volumes: fairlead-volumes is not beside fairlead in {}: install its package, or build it (ninja fairlead-volumes)", context.own_dir));
+    settings.volumes = options.volumes;
+  }
   for (const auto& [given, kept] : {std::pair(&options.prometheus_url, &settings.prometheus_url), {&options.prometheus_ca, &settings.prometheus_ca}, {&options.prometheus_token, &settings.prometheus_token}})
     if (!given->empty()) *kept = *given == "off" ? "" : *given;
   if (options.prometheus_url == "off") settings.prometheus_ca = settings.prometheus_token = "";
@@ -262,6 +269,7 @@ Result<int> up(Context& context, const UpOptions& options) {
     std::optional<Session> session;
     if (running)
       if (auto opened = context.session()) session.emplace(std::move(*opened));
+    if (!settings.volumes.empty() && !exists(dir + "/pool.img")) fmt::print("would make a pool of volumes of {} in {}/pool.img\n", settings.volumes, dir);
     if (!running) fmt::print("would start the site in {} (API on port {}{})\n", dir, settings.port, settings.advertise_address.empty() ? "" : ", reached at " + settings.advertise_address);
     if (restarts) fmt::print("would restart the server, {}; what runs goes on\n", fmt::join(changes, ", "));
     for (const Json& document : *documents) {
@@ -313,6 +321,19 @@ Result<int> up(Context& context, const UpOptions& options) {
   if (!session) return std::unexpected(std::move(session.error()));
   progress.end(running ? "runs already" : session->server());
 
+  if (own_site && (!settings.volumes.empty() || exists(dir + "/pool.img"))) {
+    progress.begin("volumes");
+    auto started = start_volumes(context, settings, progress);
+    if (!started) {
+      progress.fail();
+      return std::unexpected(std::move(started.error()));
+    }
+    progress.end(*started);
+    // What could not be made is not asked for at each later up.
+    if (running && settings.volumes != before.volumes)
+      if (auto written = write_settings(dir, settings); !written) return std::unexpected(std::move(written.error()));
+  }
+
   progress.begin("objects");
   if (auto done = ensure_crds(context, *session, progress); !done) {
     progress.fail();
@@ -343,14 +364,14 @@ Result<int> down(Context& context, bool keep_images, bool keep_data, bool yes) {
   const std::string& dir = context.globals.state_dir;
   if (!context.own_site()) return fail(Code::Invalid, "usage: `down` removes the site of a state folder on this machine; on a cluster, `fairlead delete -f FILE` removes what a file names and `fairlead uninstall` Fairlead itself");
   if (::geteuid() != 0) return fail(Code::Forbidden, "not root: namespaces, links and cgroups are removed, so run it again with sudo");
-  const bool there = exists(dir + "/run") || exists(dir + "/pki") || exists(dir + "/nodes") || !context.hooks.leftovers(dir).empty();
+  const bool there = exists(dir + "/pool.img") || exists(dir + "/run") || exists(dir + "/pki") || exists(dir + "/nodes") || !context.hooks.leftovers(dir).empty();
   if (!there && (keep_images || !exists(dir + "/images"))) {
     fmt::print("Nothing to do: no site runs in {}.\n", dir);
     return 0;
   }
   // Claims hold people's data; whoever sits at a terminal is asked.
   auto claims = list_dir(dir + "/volumes");
-  if (!keep_data && !yes && claims && !claims->empty() && is_terminal(STDIN_FILENO)) {
+  if (!keep_data && !yes && ((claims && !claims->empty()) || exists(dir + "/pool.img")) && is_terminal(STDIN_FILENO)) {
     fmt::print("This removes the site in {} with the data of its claims{}. Go on? [y/N] ", dir, keep_images ? "; images stay" : " and its images");
     std::fflush(stdout);
     std::string answer;
@@ -362,7 +383,7 @@ Result<int> down(Context& context, bool keep_images, bool keep_data, bool yes) {
   }
   Progress progress(context.look());
   progress.begin("site " + dir);
-  auto done = context.hooks.teardown(dir, keep_images, keep_data, [&](const std::string& what) { progress.line(what); });
+  auto done = context.hooks.teardown(dir, keep_images, keep_data, [&] { return end_volumes(context, keep_data); }, [&](const std::string& what) { progress.line(what); });
   if (!done) {
     progress.fail();
     return std::unexpected(std::move(done.error()).in("not everything could be removed, run `fairlead down` again"));
@@ -406,6 +427,12 @@ void add_up(CLI::App& app, Context& context) {
   command->add_option("--prometheus-url", options->prometheus_url, "a Prometheus whose alerting rules are the alarms that roll an update of software back (docs/clusters.md; a site that runs is restarted for it); off: none, the default")->type_name("URL|off");
   command->add_option("--prometheus-ca", options->prometheus_ca, "authority of its certificate; off: the system's, the default")->type_name("FILE|off")->check(file);
   command->add_option("--prometheus-token-file", options->prometheus_token, "bearer token that is sent to it; off: none, the default")->type_name("FILE|off")->check(file);
+  command->add_option("--volumes", options->volumes, "a pool of block volumes of this size on this machine, such as 50Gi (docs/volumes.md); its room is set aside at once, and it is there at each later up")
+      ->type_name("SIZE")
+      ->check([](const std::string& text) {
+        const auto size = kube::Quantity::parse(text);
+        return size && size->value() >= (std::int64_t{1} << 30) ? std::string() : "\"" + text + "\": a size of 1Gi at least is expected";
+      });
   command->add_flag("--skip-checks", options->skip_checks, "do not look at the machine first");
   add_globals(*command, context);
   set_examples(*command, {{"sudo fairlead up -f examples/demo.yaml", "start the demo"}, {"sudo fairlead up", "a site with nothing in it, for CreateCluster"}, {"sudo fairlead up --advertise-address 10.0.0.5", "the same, which hosts can join"}, {"fairlead up -f cluster.yaml --context prod", "on a Kubernetes cluster where Fairlead is installed"}, {"fairlead up -f site.yaml --dry-run", "what would be done"}});

@@ -30,8 +30,8 @@ struct Globals {
 
 // What other folders do for us: given by apps/, because folders of one level do not include one another.
 struct Hooks {
-  // Removes all of a site from this machine without its server; tells each thing done.
-  std::function<Result<void>(const std::string& state_dir, bool keep_images, bool keep_data, const std::function<void(const std::string&)>& tell)> teardown;
+  // Removes all of a site from this machine without its server; tells each thing done. `before_files`: done once no node runs.
+  std::function<Result<void>(const std::string& state_dir, bool keep_images, bool keep_data, const std::function<Result<void>()>& before_files, const std::function<void(const std::string&)>& tell)> teardown;
   std::function<std::vector<std::string>(const std::string& state_dir)> leftovers;
   // Is a range of local machines in use by something else here? A sentence; empty: free.
   std::function<std::string(const std::string& state_dir, const std::string& node_range, const std::string& pod_range)> network_conflict;
@@ -116,6 +116,7 @@ void add_ports(CLI::App& app, Context& context);
 void add_completion(CLI::App& app, Context& context);
 void add_preflight(CLI::App& app, Context& context);
 void add_cluster(CLI::App& app, Context& context);
+void add_volume(CLI::App& app, Context& context);
 void add_install(CLI::App& app, Context& context);  // install, upgrade, uninstall
 
 // Shared by commands.

@@ -79,6 +79,9 @@ std::string bash_script(const std::vector<Leaf>& leaves, bool zsh) {
          "    'fairlead quota') words=\"$words $(fairlead get clusterqueues,cohorts -o name 2>/dev/null | cut -d/ -f2)\" ;;\n"
          "    'fairlead team members' | 'fairlead team add-member' | 'fairlead team remove-member') words=\"$words $(fairlead team list 2>/dev/null | awk 'NR > 1 {print $1}')\" ;;\n"
          "    'fairlead image rm') words=\"$words $(fairlead image list 2>/dev/null | awk 'NR > 1 {print $1}')\" ;;\n"
+         "    'fairlead volume snapshot' | 'fairlead volume grow' | 'fairlead volume modify' | 'fairlead volume attach' | 'fairlead volume detach' | 'fairlead volume snapshots') words=\"$words $(fairlead get volumes -o name 2>/dev/null | cut -d/ -f2)\" ;;\n"
+         "    'fairlead volume restore') words=\"$words $(fairlead get snapshots -o name 2>/dev/null | cut -d/ -f2)\" ;;\n"
+         "    'fairlead volume rm') words=\"$words $(fairlead get volumes,snapshots -o name 2>/dev/null | cut -d/ -f2)\" ;;\n"
          "    'fairlead completion') words='bash zsh fish' ;;\n"
          "  esac\n"
          "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n}\ncomplete -F _fairlead_words fairlead\n";

@@ -102,6 +102,7 @@ std::unique_ptr<CLI::App> make_tree(Context& context) {
   add_ports(*app, context);
   add_preflight(*app, context);
   add_cluster(*app, context);
+  add_volume(*app, context);
   add_install(*app, context);
   add_completion(*app, context);
   set_examples(*app, {{"sudo fairlead up -f examples/demo.yaml", "start the cluster of this file, wait until it is ready"},

@@ -27,6 +27,7 @@ SiteSettings read_settings(const std::string& state_dir) {
   settings.prometheus_url = (*json)["prometheus"]["url"].string_or("");
   settings.prometheus_ca = (*json)["prometheus"]["ca"].string_or("");
   settings.prometheus_token = (*json)["prometheus"]["tokenFile"].string_or("");
+  settings.volumes = (*json)["volumes"].string_or("");
   settings.advertise_address = (*json)["advertiseAddress"].string_or("");
   return settings;
 }
@@ -38,6 +39,7 @@ Result<void> write_settings(const std::string& state_dir, const SiteSettings& se
   if (!settings.old_root_key_command.empty()) json.set("oldRootKeyCommand", settings.old_root_key_command);
   for (const auto& [name, value] : {std::pair("url", settings.prometheus_url), {"ca", settings.prometheus_ca}, {"tokenFile", settings.prometheus_token}})
     if (!value.empty()) json.child("prometheus").set(name, value);
+  if (!settings.volumes.empty()) json.set("volumes", settings.volumes);
   if (!settings.advertise_address.empty()) json.set("advertiseAddress", settings.advertise_address);
   return write_file_durably(state_dir + "/site.json", kube::print_json_indented(json) + "\n", 0644);
 }

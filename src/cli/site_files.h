@@ -19,6 +19,7 @@ struct SiteSettings {
   std::string root_key_command{};      // what holds the root key; empty: there is none
   std::string old_root_key_command{};  // what held it before, while it is not known whether the keys have changed over
   std::string prometheus_url{}, prometheus_ca{}, prometheus_token{};  // whose rules are alarms, the authority of its certificate, a file with its token; empty: none
+  std::string volumes{};  // size of its pool of volumes, as it was given; empty: it has none
   std::string advertise_address{};  // at which hosts reach it; empty: it listens for this machine alone
   friend bool operator==(const SiteSettings&, const SiteSettings&) = default;
 };

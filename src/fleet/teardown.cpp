@@ -78,14 +78,21 @@ Result<void> teardown_site(const std::string& state_dir, const TeardownOptions& 
     failures.note(Fabric(site, Ranges{}).tear_down(), "remove the network");
     say("removed the network " + site.host_link());
   }
+  if (options.before_files)
+    if (auto done = options.before_files(); !done) {
+      failures.note(std::move(done), "take the volumes away");
+      return std::move(failures).result();
+    }
   failures.note(unmount_below(site.dir), "unmount what is below " + site.dir);
 
   if (exists(site.dir)) {
     auto names = list_dir(site.dir);
     if (!names) return std::unexpected(std::move(names.error()));
     for (const auto& name : *names) {
+      // A pool of volumes that is there still is not this site's: its own has gone by now.
+      if (name == "pool" && exists(site.dir + "/pool/pool.id")) continue;
       if (name == "images" && options.keep_images) continue;
-      if (options.keep_data && (name == "volumes" || name.starts_with("store.db") || name == "pki")) continue;
+      if (options.keep_data && (name == "volumes" || name.starts_with("store.db") || name == "pki" || name == "pool.img")) continue;
       failures.note(remove_tree(site.dir + "/" + name), "remove " + site.dir + "/" + name);
     }
     if (::rmdir(site.dir.c_str()) == 0)

@@ -12,6 +12,7 @@ namespace fairlead::fleet {
 struct TeardownOptions {
   bool keep_images = true;   // images/ is costly to build and belongs to no cluster
   bool keep_data = false;    // volumes/ and the store: false removes them
+  std::function<Result<void>()> before_files;  // called once no node runs, before anything is unmounted or removed; where it fails, nothing more is done
 };
 // Server, nodes, mounts below the state folder, cgroups, links and namespaces, then the state's files. Goes on after a failure and returns
 // the first one; may be repeated. `tell` hears each thing done, in a few words.

@@ -70,17 +70,19 @@ DecisionSink::Then DecisionLogFile::put(Piece piece) {
     return Then::Off;
   }
   waiting_ += size;
-  beginning_ += piece.begins ? 1 : 0;
+  will_be_ = (takes_a_new_file(piece, will_be_) ? 0 : will_be_) + size;
   todo_.push_back(std::move(piece));
   changed_.notify_all();
-  return beginning_ == 0 && written_ + waiting_ > options_.limit.value ? Then::BeginAnew : Then::GoOn;
+  return will_be_ > options_.limit.value ? Then::BeginAnew : Then::GoOn;
 }
+
+bool DecisionLogFile::takes_a_new_file(const Piece& piece, std::int64_t size) const { return piece.begins && size > 0 && size + static_cast<std::int64_t>(piece.lines.size()) > options_.limit.value; }
 
 void DecisionLogFile::rest(std::string why) {
   log_warn("the decision log is off for now; decisions go on", {{"file", options_.path}, {"why", why}, {"tried_again_in_seconds", std::to_string(std::chrono::duration_cast<std::chrono::seconds>(retry_).count())}});
   problem_ = std::move(why);
   todo_.clear();
-  waiting_ = 0, beginning_ = 0;
+  waiting_ = 0;
   lost_ = resting_ = true;
   changed_.notify_all();
 }
@@ -98,7 +100,7 @@ void DecisionLogFile::run(const std::stop_token& stop) {
     if (resting_) {
       if (changed_.wait_for(lock, stop, retry_, [] { return false; }); stop.stop_requested()) return;
       retry_ = std::min(2 * retry_, options_.most_retry);
-      resting_ = false;
+      resting_ = false, will_be_ = size_;  // what waited was dropped
     }
     if (!open_) {
       lock.unlock();
@@ -111,7 +113,7 @@ void DecisionLogFile::run(const std::stop_token& stop) {
         rest(std::move(done.error().message));
         continue;
       }
-      open_ = true, written_ = size;
+      open_ = true, will_be_ = size;
       problem_.clear();
       changed_.notify_all();
     }
@@ -132,10 +134,9 @@ void DecisionLogFile::run(const std::stop_token& stop) {
       rest(std::move(done.error().message));
       continue;
     }
-    written_ = size;
+    if (todo_.empty()) will_be_ = size;  // whatever others did to the file
     if (!resting_) {
       waiting_ -= static_cast<std::int64_t>(piece.lines.size());
-      beginning_ -= piece.begins ? 1 : 0;
       problem_.clear();
       retry_ = options_.retry;
     }
@@ -182,7 +183,7 @@ Result<void> DecisionLogFile::write(const Piece& piece) {
   if (::fstat(file_.get(), &about) != 0) return trouble("look at it");
   if (about.st_nlink == 0) return fail(Code::Unavailable, "somebody deleted it");
   size_ = about.st_size;
-  if (piece.begins && size_ > 0 && size_ + static_cast<std::int64_t>(piece.lines.size()) > options_.limit.value) {
+  if (takes_a_new_file(piece, size_)) {
     if (std::rename(options_.path.c_str(), (options_.path + ".1").c_str()) != 0) return trouble("rename it to " + options_.path + ".1");
     if (auto opened = open_file(O_EXCL); !opened) return opened;
   }

@@ -62,6 +62,7 @@ class DecisionLogFile final : public DecisionSink {
   Result<void> open_file(int more_flags);
   Result<void> cut_open_line();
   Result<void> write(const Piece& piece);
+  [[nodiscard]] bool takes_a_new_file(const Piece& piece, std::int64_t size) const;  // if the file has that size then
 
   const DecisionLogOptions options_;
   Fd file_;                // of the thread
@@ -70,8 +71,8 @@ class DecisionLogFile final : public DecisionSink {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<Piece> todo_;
-  std::int64_t written_ = 0, waiting_ = 0;  // bytes in the file; bytes that wait or are being written
-  int beginning_ = 0;                       // pieces among them that begin a part: how large the file is then is not known yet
+  std::int64_t waiting_ = 0;    // bytes that wait or are being written
+  std::int64_t will_be_ = 0;    // bytes in the file once they are written
   bool open_ = false, lost_ = true, resting_ = false, writing_ = false;
   std::string problem_;
   std::chrono::nanoseconds retry_;

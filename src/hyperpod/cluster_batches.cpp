@@ -199,12 +199,15 @@ Answer<Json> batch_delete(const Sources& sources, const Call& call, const Json& 
 }
 
 // A request at the instance, by this call; one that went meanwhile needs none.
-Answer<void> ask_instance(const Sources& sources, const Call& call, const Json& instance, const char* request, const char* action) {
+Answer<void> ask_instance(const Sources& sources, const Call& call, const Json& instance, const char* request, const char* action, const Json& checks = {}) {
   for (int attempt = 0;; ++attempt) {
     auto now = sources.api.get(api::kInstances, kube::key_of(instance));
     if (!now && now.error().code == Code::NotFound) return {};
     if (!now) return std::unexpected(aws_error(now.error(), action));
-    now->child("spec").set(request, Json::object({{"id", call.request_id}, {"by", cut(call.who.arn, 600)}}));
+    if ((*now)["spec"][request]["id"].string() == call.once) return {};  // it was sent again
+    Json asked = Json::object({{"id", call.once}, {"by", cut(call.who.arn, 600)}});
+    if (checks.is_array()) asked.set("checks", checks);
+    now->child("spec").set(request, std::move(asked));
     const auto done = sources.api.update(api::kInstances, *now);
     if (done || done.error().code == Code::NotFound) return {};
     if (done.error().code != Code::Conflict || attempt >= 20) return std::unexpected(aws_error(done.error(), action));
@@ -221,6 +224,7 @@ Answer<Json> batch_ask(const Sources& sources, const Call& call, const Json& inp
   if (const std::string status = cluster_status(*cluster); replace && status != "InService" && status != "SystemUpdating") return refuse("ConflictException", fmt::format("Cluster {} is {}: nodes are replaced when it is InService", name_of_entity(*cluster), cluster_status(*cluster)));
   Chosen chosen = choose(sources, *cluster, input, "ErrorCode", [&](const std::optional<Json>& instance) -> std::optional<Refused> {
     if (!instance) return Refused{"InstanceIdNotFound", "Node not found"};
+    if ((*instance)["spec"][request]["id"].string() == call.once || (replace && (*instance)["spec"]["replaces"].string() == call.once)) return std::nullopt;  // sent again: it is asked for, or done
     if (goes(*instance) || (*instance)["status"]["node"].string().empty()) return Refused{"InvalidInstanceStatus", fmt::format("The node is {}", (*instance)["status"]["phase"].string_or("Pending"))};
     if (replace && is_controller(*cluster, *instance)) return Refused{"InvalidInstanceStatus", "A Slurm controller is not replaced"};
     if (!(*instance)["spec"]["replace"].is_null()) return Refused{"InstanceIdInUse", "The node is being replaced"};
@@ -230,7 +234,8 @@ Answer<Json> batch_ask(const Sources& sources, const Call& call, const Json& inp
     return std::nullopt;
   });
   for (const Json& instance : chosen.instances)
-    if (auto done = ask_instance(sources, call, instance, request, action); !done) return std::unexpected(done.error());
+    if (const bool done_before = replace && instance["spec"]["replaces"].string() == call.once; done_before) continue;
+    else if (auto done = ask_instance(sources, call, instance, request, action); !done) return std::unexpected(done.error());
   return std::move(chosen.out);
 }
 
@@ -241,7 +246,7 @@ Answer<Json> start_health_check(const Sources& sources, const Call& call, const 
   if (!cluster) return cluster;
   if (const std::string status = cluster_status(*cluster); status != "InService") return invalid(fmt::format("Cluster {} is {}: nodes are checked when it is InService", name_of_entity(*cluster), status));
   const api::Cluster read = api::read_cluster(*cluster);
-  std::map<std::string, Json> chosen;
+  std::map<std::string, std::pair<Json, std::set<std::string>>> chosen;  // with the checks that it is to pass
   const auto& entries = input["DeepHealthCheckConfigurations"].items();
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const auto wrong = [&](const std::string& why) { return invalid(fmt::format("DeepHealthCheckConfigurations[{}].{}", i, why)); };
@@ -249,12 +254,14 @@ Answer<Json> start_health_check(const Sources& sources, const Call& call, const 
     const api::InstanceGroup* group = read.group(name);
     if (group == nullptr) return wrong(fmt::format("InstanceGroupName: cluster {} has no group {}", name_of_entity(*cluster), name));
     if (read.orchestrator == api::Orchestrator::Slurm && group->node_type != api::SlurmNodeType::Compute) return wrong(fmt::format("InstanceGroupName: {} has no compute nodes: its work cannot be moved", name));
-    for (const Json& check : entries[i]["DeepHealthChecks"].items())
-      if (check.string() != "InstanceStress") return wrong(fmt::format("DeepHealthChecks: {} is not served yet; InstanceStress is", check.string()));
+    const auto choose_one = [&](const Json& instance) {
+      auto& checks = chosen.emplace(kube::name_of(instance), std::pair(instance, std::set<std::string>())).first->second.second;
+      for (const Json& check : entries[i]["DeepHealthChecks"].items()) checks.insert(check.string());
+    };
     const auto usable = [](const Json& instance) { return !goes(instance) && instance["spec"]["replace"].is_null() && (instance["status"]["phase"].string() == "Running" || instance["status"]["healthCheck"]["stage"].string() == "Failed"); };
     if (entries[i]["InstanceIds"].items().empty()) {
       sources.instances.each("", [&](const Json& instance) {
-        if (instance["spec"]["clusterUid"].string() == kube::uid_of(*cluster) && instance["spec"]["instanceGroupName"].string() == name && usable(instance)) chosen.emplace(kube::name_of(instance), instance);
+        if (instance["spec"]["clusterUid"].string() == kube::uid_of(*cluster) && instance["spec"]["instanceGroupName"].string() == name && usable(instance)) choose_one(instance);
       });
       continue;
     }
@@ -262,11 +269,14 @@ Answer<Json> start_health_check(const Sources& sources, const Call& call, const 
       auto instance = instance_by_id(sources, *cluster, id.string());
       if (!instance || (*instance)["spec"]["instanceGroupName"].string() != name) return wrong(fmt::format("InstanceIds: group {} has no instance {}", name, id.string()));
       if (!usable(*instance)) return wrong(fmt::format("InstanceIds: {} is {}: one that is Running can be checked", id.string(), (*instance)["status"]["phase"].string_or("Pending")));
-      chosen.emplace(id.string(), std::move(*instance));
+      choose_one(*instance);
     }
   }
-  for (const auto& [id, instance] : chosen)
-    if (auto done = ask_instance(sources, call, instance, "healthCheck", action); !done) return std::unexpected(done.error());
+  for (const auto& [id, one] : chosen) {
+    Json checks = Json::array();
+    for (const std::string& check : one.second) checks.push(check);
+    if (auto done = ask_instance(sources, call, one.first, "healthCheck", action, checks); !done) return std::unexpected(done.error());
+  }
   return Json::object({{"ClusterArn", cluster_arn(call.site, *cluster)}});
 }
 

@@ -13,6 +13,7 @@
 #include "hyperpod/made_cluster.h"
 #include "hyperpod/paging.h"
 #include "hyperpod/plan_view.h"
+#include "hyperpod/provisioning.h"
 #include "hyperpod/trust.h"
 #include "orchestrator/look.h"
 
@@ -33,8 +34,6 @@ Answer<void> refuse_unserved(const Sources& sources, const Site& site, const Jso
   for (std::size_t i = 0; i < groups.size(); ++i) {
     for (const char* const member : {"InstanceRequirements", "ScheduledUpdateConfig", "AutoPatchConfig", "CapacityRequirements", "NetworkInterface", "ImageReleaseVersion"})
       if (groups[i].has(member)) return invalid(fmt::format("InstanceGroups[{}].{} is not served yet", i, member));
-    for (const Json& check : groups[i]["OnStartDeepHealthChecks"].items())
-      if (check.string() != "InstanceStress") return invalid(fmt::format("InstanceGroups[{}].OnStartDeepHealthChecks: {} is not served yet; InstanceStress is", i, check.string()));
     if (groups[i].has("ImageId") && groups[i]["ImageId"].string() != "default") return invalid(fmt::format("InstanceGroups[{}].ImageId: only default is served yet", i));
   }
   return {};
@@ -48,18 +47,22 @@ Answer<void> settle_strategy(Json& spec, const Json& input) {
   return {};
 }
 
+iam::Keys pass_keys(const Identity* role) {
+  iam::Keys out = role == nullptr ? iam::Keys() : tag_keys({}, Tags(role->tags.begin(), role->tags.end()));
+  out.set("iam:PassedToService", {"sagemaker.amazonaws.com"});
+  return out;
+}
+
 // The caller hands these roles to the machines: he has to be allowed to, they have to be there, and to let the service have them. `source`: the cluster's ARN, as far as it is known.
 Answer<void> check_roles(const Sources& sources, const Call& call, const Json& input, const std::string& source) {
   std::set<std::string> roles, execution;
   for (const Json& group : input["InstanceGroups"].items()) execution.insert(group["ExecutionRole"].string());
   roles = execution;
   if (input.has("ClusterRole")) roles.insert(input["ClusterRole"].string());
-  iam::Keys keys;
-  keys.set("iam:PassedToService", {"sagemaker.amazonaws.com"});
   for (const std::string& arn : roles) {
-    if (auto done = call.allow("iam:PassRole", arn, keys); !done) return done;
     // The very role that he may pass: its account and path are part of its ARN.
     const auto identity = sources.directory.identity(api::identities::object_name(api::identities::Type::Role, arn.substr(arn.rfind('/') + 1)));
+    if (auto done = call.allow("iam:PassRole", arn, pass_keys(identity.get())); !done) return done;
     if (identity == nullptr || identity->arn != arn) return invalid(fmt::format("Role {} not found: make it by CreateRole of IAM, or fairlead identity create --role (docs/identities.md)", arn));
     iam::Keys about;
     about.set("aws:SourceArn", {source});
@@ -71,6 +74,36 @@ Answer<void> check_roles(const Sources& sources, const Call& call, const Json& i
     if (!why.empty())
       return invalid(fmt::format("Could not assume role {}. Please ensure that the role exists and allows principal '{}' to assume the role ({}): add {{\"Effect\": \"Allow\", \"Principal\": {{\"Service\": \"{}\"}}, \"Action\": \"sts:AssumeRole\"}} to its trust policy, by UpdateAssumeRolePolicy of IAM or fairlead identity create --role {} --trust FILE (docs/identities.md)",
                                  arn, service, why, service, identity->name));
+  }
+  return {};
+}
+
+// What AWS's own policies let the role of a node read, of those that HyperPod's guides attach to it ("AWS managed policy reference"). Here they allow nothing by themselves (docs/identities.md); of a role without boundary this alone is known of them.
+bool reads_by_aws_policy(const Identity& role, const std::string& bucket, const std::string& object) {
+  if (role.boundary != nullptr) return false;
+  return std::any_of(role.aws_policies.begin(), role.aws_policies.end(), [&](const std::string& name) {
+    if (name == "AmazonS3FullAccess" || name == "AmazonS3ReadOnlyAccess") return true;
+    if (name == "AmazonSageMakerClusterInstanceRolePolicy") return bucket.starts_with("sagemaker-");
+    return name == "AmazonSageMakerFullAccess" && iam::lower(object).find("sagemaker") != std::string::npos;
+  });
+}
+
+// As in AWS it is the group's role by which scripts come to its machines: who may pass a role does not read with it what it may not read. Asked when the request comes.
+Answer<void> check_scripts(const Sources& sources, const Call& call, const Json& input) {
+  for (const Json& group : input["InstanceGroups"].items()) {
+    const api::LifecycleScripts scripts = api::read_lifecycle(lower_names(group["LifeCycleConfig"]));
+    const std::string& arn = group["ExecutionRole"].string();
+    const auto role = sources.directory.identity(api::identities::object_name(api::identities::Type::Role, arn.substr(arn.rfind('/') + 1)));
+    if (scripts.bucket.empty() || role == nullptr) continue;  // what is wrong with these others tell
+    const Principal node{.identity = role, .session = {}, .session_policies = {}, .arn = session_arn(*role, "SageMaker", call.site), .user_id = role->id + ":SageMaker", .key_id = {}, .region = call.who.region};
+    const Call as{.who = node, .site = call.site, .now = call.now, .request_id = call.request_id, .source = {}, .agent = {}};
+    for (const std::string& file : {scripts.on_create, scripts.on_init_complete}) {
+      const std::string object = fmt::format("arn:aws:s3:::{}/{}{}", scripts.bucket, scripts.prefix.empty() ? "" : scripts.prefix + "/", file);
+      if (file.empty()) continue;
+      const iam::Decision decision = iam::decide(as.question("s3:GetObject", object), {.identity = role->policies.get(), .boundary = role->boundary.get(), .session = nullptr, .resource = nullptr});
+      if (!decision.allowed() && (decision.outcome != iam::Outcome::ImplicitDeny || !reads_by_aws_policy(*role, scripts.bucket, object)))
+        return invalid(fmt::format("ExecutionRole {} of group {} may not read its lifecycle scripts: allow it s3:GetObject on {} (or attach AmazonSageMakerClusterInstanceRolePolicy, for buckets whose names begin with sagemaker-)", arn, group["InstanceGroupName"].string(), object));
+    }
   }
   return {};
 }
@@ -111,7 +144,9 @@ Answer<Json> cluster_to_make(const Sources& sources, const Call& call, const Jso
   const auto tags = read_tags(input["Tags"]);
   if (!tags) return std::unexpected(tags.error());
   const std::string any = arn_of(call.site, "cluster", "*");
-  if (auto done = call.allow("sagemaker:CreateCluster", any, tag_keys(*tags, {})); !done) return std::unexpected(done.error());
+  iam::Keys about = tag_keys(*tags, {});
+  set_request_keys(about, input);
+  if (auto done = call.allow("sagemaker:CreateCluster", any, about); !done) return std::unexpected(done.error());
   if (!tags->empty()) {
     iam::Keys tagging = tag_keys(*tags, {});
     tagging.set("sagemaker:TaggingAction", {"CreateCluster"});
@@ -120,6 +155,7 @@ Answer<Json> cluster_to_make(const Sources& sources, const Call& call, const Jso
   if (auto done = refuse_unserved(sources, call.site, input, true); !done) return std::unexpected(done.error());
   if (input["InstanceGroups"].items().empty()) return invalid("InstanceGroups: a cluster has at least one");
   if (auto done = check_roles(sources, call, input, any); !done) return std::unexpected(done.error());
+  if (auto done = check_scripts(sources, call, input); !done) return std::unexpected(done.error());
   if (auto done = check_plans(sources, call, "CreateCluster", input, Json()); !done) return std::unexpected(done.error());
   const std::string& name = input["ClusterName"].string();
   // A SlurmCluster of that name, in whatever namespace, takes none away: by its name the Cluster is meant.
@@ -135,6 +171,7 @@ Answer<Json> cluster_to_make(const Sources& sources, const Call& call, const Jso
   note(object, maker_note, kube::print_json(as_context(call)));
   set_tags(object, *tags);
   if (auto done = settle_strategy(object.child("spec"), input); !done) return std::unexpected(done.error());
+  if (auto done = settle_roles(object.child("spec"), sources.read_object); !done) return std::unexpected(done.error());
   if (auto done = check_object(object); !done) return std::unexpected(done.error());
   if (auto done = check_kubernetes(sources, input); !done) return std::unexpected(done.error());
   return object;
@@ -174,7 +211,7 @@ Json* group_in(Json& spec, const std::string& name) {
 }
 
 // Groups that are named become what is said of them, others stay.
-Answer<void> apply_update(Json& cluster, const Json& input) {
+Answer<void> apply_update(const Sources& sources, Json& cluster, const Json& input) {
   const std::string status = cluster_status(cluster);
   const bool continuous = cluster["spec"]["nodeProvisioningMode"].string() == "Continuous";
   if (!continuous && status != "InService") return refuse("ConflictException", fmt::format("Cluster {} is {}: it can be updated when it is InService", name_of_entity(cluster), status));
@@ -209,6 +246,7 @@ Answer<void> apply_update(Json& cluster, const Json& input) {
   if (spec["orchestrator"].has("eks") != input["Orchestrator"].has("Eks") && !input["Orchestrator"].is_null()) return invalid("Orchestrator does not change");
   if (rest["orchestrator"]["slurm"].is_object()) spec.child("orchestrator").set("slurm", rest["orchestrator"]["slurm"]);
   if (auto done = settle_strategy(spec, input); !done) return done;
+  if (auto done = settle_roles(spec, sources.read_object); !done) return done;
   return check_object(cluster);
 }
 
@@ -217,9 +255,10 @@ Answer<void> apply_update(Json& cluster, const Json& input) {
 Answer<void> check_cluster_update(const Sources& sources, const Call& call, Json cluster, const Json& input) {
   if (auto done = refuse_unserved(sources, call.site, input, false); !done) return done;
   if (auto done = check_roles(sources, call, input, cluster_arn(call.site, cluster)); !done) return done;
+  if (auto done = check_scripts(sources, call, input); !done) return done;
   if (auto done = check_plans(sources, call, "UpdateCluster", input, cluster); !done) return done;
   if (auto done = check_drift(sources, cluster, input); !done) return done;
-  return apply_update(cluster, input);
+  return apply_update(sources, cluster, input);
 }
 
 Answer<void> check_cluster_return(const Sources& sources, const Call& call, const Json& before, const Json& input) {
@@ -234,10 +273,8 @@ Answer<void> check_cluster_return(const Sources& sources, const Call& call, cons
   gather(before, [](std::set<std::string>& into, const std::string& arn) { into.insert(arn); });
   gather(input, [](std::set<std::string>& from, const std::string& arn) { from.erase(arn); });  // these were asked for
   const char* const why = ". An update that fails goes back to what the stack had before, and that needs this right, too";
-  iam::Keys keys;
-  keys.set("iam:PassedToService", {"sagemaker.amazonaws.com"});
   for (const std::string& arn : roles)
-    if (auto done = call.allow("iam:PassRole", arn, keys); !done) return refuse(done.error().code, done.error().message + why);
+    if (auto done = call.allow("iam:PassRole", arn, pass_keys(sources.directory.identity(api::identities::object_name(api::identities::Type::Role, arn.substr(arn.rfind('/') + 1))).get())); !done) return refuse(done.error().code, done.error().message + why);
   for (const std::string& arn : plans) {
     const auto plan = allowed_plan(sources, call, "UpdateCluster", arn);
     if (!plan && plan.error().code == "AccessDeniedException") return refuse(plan.error().code, plan.error().message + why);
@@ -256,7 +293,7 @@ Answer<Json> update(const Sources& sources, const Call& call, const Json& input)
   const std::string who = kube::print_json(as_context(call).set("Time", print_time(call.now)));
   const auto done = change_cluster(sources, *cluster, "UpdateCluster", [&](Json& now) {
     note(now, changer_note, who);
-    return apply_update(now, input);
+    return apply_update(sources, now, input);
   });
   if (!done) return done;
   return Json::object({{"ClusterArn", cluster_arn(call.site, *done)}});

@@ -234,7 +234,9 @@ Answer<Json> allowed_cluster(const Sources& sources, const Call& call, const cha
   // Who may not see clusters is not told which there are: a name that is nobody's is asked for as an ARN with no id, and a refusal has the name alone.
   const auto allow = [&] {
     const std::string arn = cluster ? cluster_arn(call.site, *cluster) : name.starts_with("arn:") ? name : arn_of(call.site, "cluster", "");
-    return call.allow(std::string("sagemaker:") + action, arn, cluster ? tag_keys({}, tags_of(*cluster)) : iam::Keys(), name);
+    iam::Keys keys = cluster ? tag_keys({}, tags_of(*cluster)) : iam::Keys();
+    set_request_keys(keys, input);
+    return call.allow(std::string("sagemaker:") + action, arn, keys, name);
   };
   if (auto done = allow(); !done) return std::unexpected(done.error());
   if (cluster || cluster.error().code != "ResourceNotFound") return cluster;

@@ -112,7 +112,6 @@ TEST_F(MadeClusters, WhatIsNotServedOrCannotBeIsRefusedAndNothingIsMade) {
     return with([&](Json& input) { input.child("InstanceGroups").items()[1].set(field, std::move(value)); });
   };
   EXPECT_THAT(group_field("InstanceStorageConfigs", Json::array({Json::object({{"EbsVolumeConfig", Json::object({{"VolumeSizeInGB", 10}})}})})), HasSubstr("ValidationException: spec.instanceGroups[1].instanceStorageConfigs: served where Kubernetes orchestrates"));
-  EXPECT_THAT(group_field("OnStartDeepHealthChecks", Json::array({Json("InstanceStress"), Json("InstanceConnectivity")})), HasSubstr("InstanceGroups[1].OnStartDeepHealthChecks: InstanceConnectivity is not served yet"));
   const auto scripts = [&](const char* uri, const char* on_create) { return group_field("LifeCycleConfig", Json::object({{"SourceS3Uri", uri}, {"OnCreate", on_create}})); };
   EXPECT_THAT(scripts("s3://sagemaker-x/y", "/etc/passwd"), HasSubstr("lifeCycleConfig.onCreate: \"/etc/passwd\" is not the path of a file below sourceS3Uri"));
   EXPECT_THAT(scripts("s3://sagemaker-x/y", "a/../../b"), HasSubstr("lifeCycleConfig.onCreate"));
@@ -190,6 +189,77 @@ TEST_F(MadeClusters, ScriptsOfAGroupAreToldAsTheyWereGiven) {
   EXPECT_EQ(call("DescribeCluster", Json::object({{"ClusterName", "scripted"}})).json["InstanceGroups"].items()[1]["LifeCycleConfig"], config);
 }
 
+// As scripts from before SlurmConfig ask for them.
+TEST_F(MadeClusters, RolesOfGroupsMayComeFromTheFileBesideTheScripts) {
+  Json input = request("ml", 2, false);
+  for (Json& one : input.child("InstanceGroups").items()) {
+    one.erase("SlurmConfig");
+    one.set("LifeCycleConfig", Json::object({{"SourceS3Uri", "s3://sagemaker-lab/base"}, {"OnCreate", "on_create.sh"}}));
+  }
+  EXPECT_THAT(call("CreateCluster", input).message, HasSubstr("there is no s3://sagemaker-lab/base/provisioning_parameters.json"));
+  EXPECT_TRUE(site.api.all("clusters").empty());
+  std::string workers = R"({"instance_group_name": "gpu", "partition_name": "train"})";
+  site.read_object = [&](const std::string& bucket, const std::string& key) -> Result<std::string> {
+    EXPECT_EQ(bucket + "/" + key, "sagemaker-lab/base/provisioning_parameters.json");
+    return R"({"version": "1.0.0", "workload_manager": "slurm", "controller_group": "head", "worker_groups": [)" + workers + "]}";
+  };
+  ASSERT_EQ(call("CreateCluster", input).status, 200);
+  EXPECT_EQ(group_of("head")["slurmConfig"]["nodeType"].string(), "Controller");
+  EXPECT_EQ(group_of("gpu")["slurmConfig"]["partitionNames"].items()[0].string(), "train");
+  // Another group, once the file knows it; those that are there keep their place.
+  tell("InService");
+  Json more = input["InstanceGroups"].items()[1];
+  more.set("InstanceGroupName", "cpu");
+  const Json update = Json::object({{"ClusterName", "ml"}, {"InstanceGroups", Json::array({input["InstanceGroups"].items()[1], more})}});
+  EXPECT_THAT(call("UpdateCluster", update).message, HasSubstr("group cpu has no SlurmConfig"));
+  workers += R"(, {"instance_group_name": "cpu", "partition_name": "cpu"})";
+  ASSERT_EQ(call("UpdateCluster", update).status, 200);
+  EXPECT_EQ(group_of("cpu")["slurmConfig"]["partitionNames"].items()[0].string(), "cpu");
+  EXPECT_EQ(group_of("gpu")["slurmConfig"]["partitionNames"].items()[0].string(), "train");
+}
+
+// Who may pass a role reads with it what the role may read, and no more.
+TEST_F(MadeClusters, ScriptsAreReadByTheRoleOfTheirGroup) {
+  Json input = request("ml");
+  input.child("InstanceGroups").items()[1].set("LifeCycleConfig", Json::object({{"SourceS3Uri", "s3://sagemaker-lab/base"}, {"OnCreate", "on_create.sh"}}));
+  const std::string trust = R"({"Statement": {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}})";
+  const auto with = [&](std::vector<std::string> policies, const char* attached = nullptr) {
+    Json more = Json::object({{"trustPolicy", trust}});
+    if (attached != nullptr) more.set("attachedPolicies", Json::array({Json(std::string("arn:aws:iam::aws:policy/") + attached)}));
+    site.identity("Role", "node", std::move(policies), more);
+    const auto said = call("CreateCluster", input);
+    if (said.status == 200) {
+      EXPECT_TRUE(site.api.remove(api::kClusters, {"", "ml"}));
+    }
+    return said.message;
+  };
+  const std::string team = R"({"Statement": {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::sagemaker-lab/base/*"}})", deny = R"({"Statement": {"Effect": "Deny", "Action": "s3:*", "Resource": "*"}})";
+  EXPECT_THAT(with({}), HasSubstr("role/node of group gpu may not read its lifecycle scripts: allow it s3:GetObject on arn:aws:s3:::sagemaker-lab/base/on_create.sh"));
+  EXPECT_EQ(with({team}), "");
+  EXPECT_THAT(with({team, deny}), HasSubstr("may not read"));
+  EXPECT_EQ(with({}, "AmazonSageMakerClusterInstanceRolePolicy"), "");
+  EXPECT_THAT(with({deny}, "AmazonSageMakerClusterInstanceRolePolicy"), HasSubstr("may not read"));
+  EXPECT_THAT(with({}, "AmazonEKS_CNI_Policy"), HasSubstr("may not read"));
+  input.child("InstanceGroups").items()[1].child("LifeCycleConfig").set("SourceS3Uri", "s3://others/base");
+  EXPECT_THAT(with({team}), HasSubstr("may not read"));
+  EXPECT_THAT(with({}, "AmazonSageMakerClusterInstanceRolePolicy"), HasSubstr("may not read"));
+  EXPECT_EQ(with({}, "AmazonS3ReadOnlyAccess"), "");
+}
+
+// Who scales a group by name, type, count and role does not mean that its scripts and labels are to go.
+TEST_F(MadeClusters, WhatAnUpdateDoesNotNameOfAGroupStays) {
+  Json input = request();
+  input.child("InstanceGroups").items()[1].set("LifeCycleConfig", Json::object({{"SourceS3Uri", "s3://sagemaker-lab/base"}, {"OnCreate", "on_create.sh"}}));
+  ASSERT_EQ(call("CreateCluster", input).status, 200);
+  tell("InService");
+  Json fewer = request("ml", 5)["InstanceGroups"].items()[1];
+  fewer.erase("SlurmConfig");
+  ASSERT_EQ(call("UpdateCluster", Json::object({{"ClusterName", "ml"}, {"InstanceGroups", Json::array({fewer})}})).status, 200);
+  EXPECT_EQ(group_of("gpu")["instanceCount"].integer(), 5);
+  EXPECT_EQ(group_of("gpu")["lifeCycleConfig"]["onCreate"].string(), "on_create.sh");
+  EXPECT_EQ(group_of("gpu")["slurmConfig"]["nodeType"].string(), "Compute");
+}
+
 TEST_F(MadeClusters, OfKubernetesHaveLabelsAndTaintsAsTheyAreWritten) {
   Json workers = Json::object({{"InstanceGroupName", "workers"}, {"InstanceType", "ml.g5.xlarge"}, {"InstanceCount", 2}, {"ExecutionRole", role},
                                {"KubernetesConfig", Json::object({{"Labels", Json::object({{"Team", "Vision"}, {"example.com/Pool", "a"}})}, {"Taints", Json::array({Json::object({{"Key", "Gpu"}, {"Value", "yes"}, {"Effect", "NoSchedule"}})})}})}});
@@ -205,6 +275,10 @@ TEST_F(MadeClusters, OfKubernetesHaveLabelsAndTaintsAsTheyAreWritten) {
   EXPECT_EQ(told.json["InstanceGroups"].items()[0]["KubernetesConfig"]["CurrentLabels"]["Team"].string(), "Vision");
   EXPECT_EQ(told.json["InstanceGroups"].items()[0]["KubernetesConfig"]["DesiredTaints"].items()[0]["Key"].string(), "Gpu");
   EXPECT_EQ(told.json["VpcConfig"]["Subnets"].items().size(), 1u);
+  Json checked = workers, second = input;
+  checked.set("OnStartDeepHealthChecks", Json::array({Json("InstanceStress")}));
+  second.set("ClusterName", "checked").set("InstanceGroups", Json::array({checked}));
+  EXPECT_THAT(call("CreateCluster", second).message, HasSubstr("kubernetesConfig.taints: not in a group with onStartDeepHealthChecks"));
   workers.child("KubernetesConfig").child("Labels").set("fairlead.dev/instance", "i-0");
   EXPECT_THAT(call("UpdateCluster", Json::object({{"ClusterName", "k"}, {"InstanceGroups", Json::array({workers})}})).message, HasSubstr("it is not yours to set"));
 }
@@ -272,6 +346,25 @@ TEST_F(MadeClusters, RolesHaveToBePassed) {
   Json other = request("other");
   other.child("InstanceGroups").items()[0].set("ExecutionRole", "arn:aws:iam::111122223333:role/nobody");
   EXPECT_EQ(site.call(eve, "CreateCluster", other).code, "AccessDeniedException");
+}
+
+TEST_F(MadeClusters, TypesAndNetworksOfARequestDecide) {
+  const auto who = [&](const char* name, const char* more) { return site.user(name, {R"({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": ["sagemaker:*", "iam:PassRole"], "Resource": "*"}, )" + std::string(more) + "]}"}); };
+  const auto eve = who("eve", R"({"Effect": "Deny", "Action": ["sagemaker:CreateCluster", "sagemaker:UpdateCluster"], "Resource": "*", "Condition": {"ForAnyValue:StringLike": {"sagemaker:InstanceTypes": "ml.g5*"}}})");
+  EXPECT_EQ(site.call(eve, "CreateCluster", request()).code, "AccessDeniedException");
+  Json plain = request();
+  plain.child("InstanceGroups").items()[1].set("InstanceType", "ml.m5.large");
+  EXPECT_EQ(site.call(eve, "CreateCluster", plain).status, 200);
+  tell("InService");
+  Json more = request()["InstanceGroups"].items()[1];
+  more.set("InstanceGroupName", "more");
+  const Json update = Json::object({{"ClusterName", "ml"}, {"InstanceGroups", Json::array({more})}});
+  EXPECT_EQ(site.call(eve, "UpdateCluster", update).code, "AccessDeniedException");
+  EXPECT_EQ(call("UpdateCluster", update).status, 200);
+  // A role whose tags he may not pass.
+  site.identity("Role", "node", {}, Json::object({{"trustPolicy", R"({"Statement": {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}})"}, {"tags", Json::array({Json::object({{"key", "team"}, {"value", "other"}})})}}));
+  const auto bob = who("bob", R"({"Effect": "Deny", "Action": "iam:PassRole", "Resource": "*", "Condition": {"StringEquals": {"iam:ResourceTag/team": "other"}}})");
+  EXPECT_THAT(site.call(bob, "CreateCluster", request("bobs")).message, HasSubstr("iam:PassRole"));
 }
 
 TEST_F(MadeClusters, RolesHaveToTrustTheService) {
@@ -618,6 +711,65 @@ TEST_F(MadeClusters, RebootAndReplaceAreRequestsAtTheInstance) {
   EXPECT_FALSE(site.api.all("instances").at({"", two})["spec"]["replace"]["id"].string().empty());
 }
 
+// A cluster of the same id in another account, region or partition is none.
+TEST_F(MadeClusters, WhatIsOfAnotherAccountIsNotThere) {
+  ASSERT_EQ(call("CreateCluster", request()).status, 200);
+  tell("InService");
+  const std::string own = site.arn(object()), id = own.substr(own.rfind('/') + 1), node = instance("gpu", 1);
+  const std::string before = kube::print_json(object());
+  for (const char* const begin : {"arn:aws:sagemaker:fairlead-1:999900001111:cluster/", "arn:aws:sagemaker:us-east-1:111122223333:cluster/", "arn:aws-cn:sagemaker:fairlead-1:111122223333:cluster/"}) {
+    const std::string other = std::string(begin) + id;
+    for (const auto& [operation, input] : std::vector<std::pair<const char*, Json>>{{"DescribeCluster", {}}, {"ListClusterNodes", {}}, {"ListClusterEvents", {}}, {"DeleteCluster", {}}, {"DescribeClusterNode", Json::object({{"NodeId", node}})}, {"BatchRebootClusterNodes", Json::object({{"NodeIds", Json::array({Json(node)})}})},
+                                                                                   {"BatchDeleteClusterNodes", Json::object({{"NodeIds", Json::array({Json(node)})}})}, {"UpdateClusterSoftware", {}}, {"UpdateCluster", Json::object({{"InstanceGroups", request("ml", 9)["InstanceGroups"]}})}}) {
+      Json of = input.is_object() ? input : Json::object();
+      of.set("ClusterName", other);
+      const auto said = call(operation, of);
+      EXPECT_EQ(said.status, 400) << operation << other << said.body;
+      EXPECT_THAT(said.code, testing::AnyOf("AccessDeniedException", "ResourceNotFound", "ValidationException")) << operation << other;
+    }
+  }
+  EXPECT_EQ(kube::print_json(object()), before);
+  EXPECT_TRUE(site.api.all("instances").at({"", node})["spec"]["reboot"].is_null());
+}
+
+// An SDK whose answer was lost sends its request again, and who has seen one may: neither boots a machine twice, nor takes the disks of the one that came.
+TEST_F(MadeClusters, WhatIsSentAgainIsDoneOnce) {
+  ASSERT_EQ(call("CreateCluster", request("ml", 3)).status, 200);
+  tell("InService");
+  const std::string one = instance("gpu", 1), two = instance("gpu", 2), logical = api::logical_id_of(kube::uid_of(object()), "gpu", 2);
+  const auto send = [&](const char* operation, const Json& input, const char* invocation) {
+    http::Request of = site.request(operation, kube::print_json(input));
+    if (invocation != nullptr) of.headers.emplace_back("amz-sdk-invocation-id", invocation);
+    sign_request(of, ada, "fairlead-1", "sagemaker", site.clock.now());
+    return site.send(std::move(of));
+  };
+  const auto at = [&](const std::string& id) { return site.api.all("instances").at({"", id}); };
+  const Json reboot = Json::object({{"ClusterName", "ml"}, {"NodeIds", Json::array({Json(one)})}});
+  for (const char* const invocation : {"i-1", static_cast<const char*>(nullptr)}) {
+    ASSERT_EQ(send("BatchRebootClusterNodes", reboot, invocation).json["Successful"].items().size(), 1u);
+    const std::string id = at(one)["spec"]["reboot"]["id"].string();
+    EXPECT_EQ(send("BatchRebootClusterNodes", reboot, invocation).json["Successful"].items().size(), 1u) << "while it is under way";
+    Json done = at(one);
+    done.child("status").set("reboot", Json::object({{"id", id}, {"stage", "Done"}}));
+    ASSERT_TRUE(site.api.put(api::kInstances, done));
+    if (invocation != nullptr) site.clock.advance(5s);  // an SDK signs it anew
+    EXPECT_EQ(send("BatchRebootClusterNodes", reboot, invocation).json["Successful"].items().size(), 1u);
+    EXPECT_EQ(at(one)["spec"]["reboot"]["id"].string(), id);
+  }
+  const Json replace = Json::object({{"ClusterName", "ml"}, {"NodeLogicalIds", Json::array({Json(logical)})}});
+  ASSERT_EQ(send("BatchReplaceClusterNodes", replace, "i-2").json["SuccessfulNodeLogicalIds"].items().size(), 1u);
+  const std::string id = at(two)["spec"]["replace"]["id"].string();
+  // As the controller makes the next one.
+  ASSERT_TRUE(site.api.remove(api::kInstances, {"", two}));
+  Json next = at(instance("gpu", 2, "Running", 2));
+  next.child("spec").set("replaces", id);
+  ASSERT_TRUE(site.api.put(api::kInstances, next));
+  EXPECT_EQ(send("BatchReplaceClusterNodes", replace, "i-2").json["SuccessfulNodeLogicalIds"].items().size(), 1u);
+  EXPECT_TRUE(at(kube::name_of(next))["spec"]["replace"].is_null()) << "it is what came of that request";
+  EXPECT_EQ(send("BatchReplaceClusterNodes", replace, "i-3").json["SuccessfulNodeLogicalIds"].items().size(), 1u);
+  EXPECT_FALSE(at(kube::name_of(next))["spec"]["replace"].is_null()) << "another request";
+}
+
 TEST_F(MadeClusters, HealthChecksAreRequestsAtInstancesInUse) {
   ASSERT_EQ(call("CreateCluster", request("ml", 4)).status, 200);
   const std::string one = instance("gpu", 1), two = instance("gpu", 2), pending = instance("gpu", 3, "Pending"), gone = instance("gpu", 4, "ShuttingDown"), head = instance("head", 1);
@@ -633,7 +785,6 @@ TEST_F(MadeClusters, HealthChecksAreRequestsAtInstancesInUse) {
   EXPECT_THAT(check("head", {}).message, HasSubstr("has no compute nodes"));
   EXPECT_THAT(check("gpu", {head}).message, HasSubstr("group gpu has no instance " + head));
   EXPECT_THAT(check("gpu", {pending}).message, HasSubstr("is Pending: one that is Running can be checked"));
-  EXPECT_THAT(check("gpu", {one}, "InstanceConnectivity").message, HasSubstr("InstanceConnectivity is not served yet"));
   for (const std::string& id : {one, two, pending, gone, head}) EXPECT_FALSE(asked(id));
   const auto said = check("gpu", {one});
   ASSERT_EQ(said.status, 200) << said.body;
@@ -643,6 +794,12 @@ TEST_F(MadeClusters, HealthChecksAreRequestsAtInstancesInUse) {
   ASSERT_EQ(check("gpu", {}).status, 200);
   EXPECT_TRUE(asked(two));
   for (const std::string& id : {pending, gone, head}) EXPECT_FALSE(asked(id));
+  // What two entries name is checked once, for all that they ask for.
+  const Json both = Json::array({Json::object({{"InstanceGroupName", "gpu"}, {"InstanceIds", Json::array({Json(two)})}, {"DeepHealthChecks", Json::array({Json("InstanceStress")})}}), Json::object({{"InstanceGroupName", "gpu"}, {"DeepHealthChecks", Json::array({Json("InstanceConnectivity")})}})});
+  ASSERT_EQ(call("StartClusterHealthCheck", Json::object({{"ClusterName", "ml"}, {"DeepHealthCheckConfigurations", both}})).status, 200);
+  const auto checks = [&](const std::string& id) { return kube::print_json(site.api.all("instances").at({"", id})["spec"]["healthCheck"]["checks"]); };
+  EXPECT_EQ(checks(one), R"(["InstanceConnectivity"])");
+  EXPECT_EQ(checks(two), R"(["InstanceConnectivity","InstanceStress"])");
 }
 
 TEST_F(MadeClusters, NodesAreTold) {

@@ -227,6 +227,17 @@ TEST_F(Associations, TakeRolesWhateverPoliciesAreAttachedToThem) {
   EXPECT_EQ(associate().status, 200);
 }
 
+TEST_F(Associations, TagsOfAnAssociationDecide) {
+  role("trainer", pods_trust);
+  const auto made = eks(ada, "POST", "", Json::object({{"namespace", "ml"}, {"serviceAccount", "train"}, {"roleArn", role_arn}, {"tags", Json::object({{"keep", "yes"}})}}));
+  ASSERT_EQ(made.status, 200) << kube::print_json(made.body);
+  const std::string path = "/" + made.body["association"]["associationId"].string();
+  const Credentials eve = site.user("eve", {R"({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "eks:*", "Resource": "*"}, {"Effect": "Deny", "Action": "eks:DeletePodIdentityAssociation", "Resource": "*", "Condition": {"StringEquals": {"aws:ResourceTag/keep": "yes"}}}]})"});
+  EXPECT_EQ(eks(eve, "GET", path).status, 200);
+  EXPECT_EQ(eks(eve, "DELETE", path).code, "AccessDeniedException");
+  EXPECT_EQ(eks(ada, "DELETE", path).status, 200);
+}
+
 TEST_F(Associations, NeedARoleThatMayBePassedAndTrusts) {
   role("trainer", pods_trust);
   const Credentials bob = site.user("bob", {R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "eks:*", "Resource": "*"}})"});
@@ -308,7 +319,12 @@ TEST_F(Associations, AreWorthNothingUnsigned) {
     return response ? response->status : 0;
   };
   http::Request of{.method = "GET", .target = *http::parse_target("/v1/credentials"), .headers = {{"Authorization", "nothing"}}, .body = {}, .peer = {}};
+  site.audit.clear();
   EXPECT_EQ(turned(of), 403);
+  ASSERT_EQ(site.audit.size(), 1u) << "it is on record";
+  EXPECT_EQ(site.audit[0]["eventName"].string(), "AssumeRoleForPodIdentity");
+  EXPECT_EQ(site.audit[0]["errorCode"].string(), "AccessDeniedException");
+  EXPECT_EQ(site.audit[0]["responseCode"].integer(), 403);
   of.headers = {{"Authorization", pod_token()}};
   EXPECT_EQ(turned(of), 0);
   of.method = "POST";

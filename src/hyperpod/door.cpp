@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "http/memory_tls.h"
 #include "hyperpod/cloudformation.h"
+#include "hyperpod/ec2.h"
 #include "hyperpod/iam_service.h"
 #include "hyperpod/logs.h"
 #include "hyperpod/pod_associations.h"
@@ -65,6 +66,7 @@ FrontOptions with_services(const DoorOptions& door, kube::KubeApi& api, const So
   options.pod_review = [&api, site = std::move(pod_site)](const Json& review) { return answer_pod_review(review, [&api](const kube::Resource& resource, const kube::ObjectKey& key) { return api.get(resource, key); }, site()); };
   options.eks_cluster = door.eks.name;
   options.eks = [&api, cluster = door.eks](const http::Request& request, const Call& call) { return answer_eks(request, call, api, cluster); };
+  options.ec2 = [sources](const std::string& action, const http::Query& form, const Call& call) { return answer_ec2(action, form, call, sources); };
   options.cloudformation = [sources](const std::string& action, const http::Query& form, const Call& call) { return answer_cloudformation(action, form, call, sources); };
   options.secrets = [&api, space = door.space](const std::string& operation, const Json& input, const Call& call) { return answer_secrets(operation, input, call, api, space); };
   options.sns = [&api, space = door.space, kept = std::make_shared<KeptMessages>(clock)](const std::string& action, const http::Query& form, const Call& call) { return answer_sns(action, form, call, api, space, *kept); };
@@ -191,7 +193,7 @@ FrontOptions Door::front_options(kube::KubeApi& api, const Clock& clock) {
   return out;
 }
 
-Sources Door::sources_of(kube::KubeApi& api) const { return {api, model_, clusters_.cache(), index_, nodes_.cache(), made_.cache(), instances_.cache(), directory_, options_.eks.name, options_.eks.version, options_.eks.authentication_mode, options_.space, options_.alarms.get()}; }
+Sources Door::sources_of(kube::KubeApi& api) const { return {api, model_, clusters_.cache(), index_, nodes_.cache(), made_.cache(), instances_.cache(), directory_, options_.eks.name, options_.eks.version, options_.eks.authentication_mode, options_.space, options_.read_object, options_.alarms.get()}; }
 
 Result<std::unique_ptr<Door>> Door::open(kube::KubeApi& api, const Clock& clock, DoorOptions options) {
   auto model = Model::load_own(options.names);
@@ -209,7 +211,7 @@ Result<std::unique_ptr<Door>> Door::open(kube::KubeApi& api, const Clock& clock,
   std::unique_ptr<Door> door(new Door(api, clock, std::move(options), std::move(*site), std::move(*seal), std::move(*model)));
   const DoorOptions& chosen = door->options_;
   for (int i = 0; i < chosen.workers; ++i) door->workers_.emplace_back([self = door.get()](std::stop_token stop) { self->work(stop); });
-  auto server = http::serve_with_certificate({.address = chosen.address, .port = chosen.port, .unix_socket = {}, .tls = {}, .threads = 2, .body_limit = 1_MiB, .connection_limit = most_connections, .refusal = {}}, chosen.certificate,
+  auto server = http::serve_with_certificate({.address = chosen.address, .port = chosen.port, .unix_socket = {}, .tls = {}, .threads = 2, .body_limit = 1_MiB, .connection_limit = most_connections, .refusal = refused_unread}, chosen.certificate,
                                              [self = door.get()](http::Request request, std::shared_ptr<http::Exchange> exchange) { self->take(std::move(request), std::move(exchange)); }, chosen.node_ca_pem);
   if (!server) return std::unexpected(std::move(server.error()));
   door->server_ = std::move(*server);

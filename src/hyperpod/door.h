@@ -46,6 +46,7 @@ struct DoorOptions {
   // Nodes prove by client certificates of these authorities who they are, and are told of their instance (node_identity.h); empty: they are not. `check_node`: why a certificate that verifies counts no more.
   std::string node_ca_pem = {};
   std::function<Result<void>(const http::Peer&)> check_node = {};
+  ReadObject read_object = {};          // of S3; null: it is not served
   std::shared_ptr<const api::Alarms> alarms = nullptr;  // by which updates of software are rolled back; null: there are none
   FrontOptions front;
 };

@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "base/encoding.h"
+#include "hyperpod/access_policies.h"
 #include "hyperpod/eks_token.h"
 #include "hyperpod/entity.h"
 #include "hyperpod/paging.h"
@@ -15,7 +16,7 @@
 namespace fairlead::hyperpod {
 namespace {
 
-constexpr std::size_t most_groups = 50;
+constexpr std::size_t most_groups = 50, most_policies = 20, most_namespaces = 50;
 
 std::unexpected<AwsError> not_found(const std::string& what) { return refuse("ResourceNotFoundException", what, 404); }
 std::unexpected<AwsError> bad(const std::string& why) { return refuse("InvalidParameterException", why); }
@@ -38,25 +39,39 @@ class Eks {
   Answer<EksAnswer> run() {
     const std::string operation = eks_operation(request_);
     const auto& path = request_.target.segments;
-    if (operation.empty()) return refuse("UnknownOperationException", "EKS: clusters, their access entries, pod identity associations and add-ons are served here", 404);
+    if (operation.empty()) return refuse("UnknownOperationException", "EKS: clusters, their access entries and policies, pod identity associations and add-ons are served here", 404);
     if (operation == "ListClusters") return list_clusters();
+    if (operation == "ListAccessPolicies") return list_policies();
     if (!association_operation(request_).empty()) return answer_association(operation, request_, call_, api_, cluster_);
     const std::string arn = eks_arn(call_.site, path[1]);
     const bool entries = path.size() > 2 && path[2] == "access-entries";
     std::string principal = path.size() > 3 && entries ? path[3] : "";
     iam::Keys keys;
     keys.set("eks:clusterName", {path[1]});
+    const bool policies = path.size() > 4 && entries;
     Json input = Json::object();
-    if (entries && request_.method == "POST" && path.size() < 5) {
+    if (entries && request_.method == "POST") {
       auto read = body();
       if (!read) return std::unexpected(read.error());
       input = std::move(*read);
+      if (policies) {
+        keys.set("eks:policyArn", {input["policyArn"].string()});
+        keys.set("eks:accessScope", {input["accessScope"]["type"].string()});
+        std::vector<std::string> spaces;
+        for (const Json& space : input["accessScope"]["namespaces"].items()) spaces.push_back(space.string());
+        if (!spaces.empty()) keys.set("eks:namespaces", spaces);
+      }
       if (principal.empty() && operation == "CreateAccessEntry") principal = input["principalArn"].string();
-      // What the entry would be, as conditions ask for it.
-      const auto before = operation == "UpdateAccessEntry" ? identity_of(principal) : Answer<Json>(Json());
-      const Json& entry = before ? (*before)["spec"]["accessEntry"] : Json();
+    }
+    if (operation == "DisassociateAccessPolicy") keys.set("eks:policyArn", {path[5]});
+    // What the entry is or would be, as conditions ask for it: of whatever changes it.
+    if (entries && request_.method != "GET") {
+      auto before = operation == "CreateAccessEntry" ? Answer<Json>(Json()) : identity_of(principal);
+      if (!before && before.error().code != "InvalidParameterException") return std::unexpected(before.error());  // a Deny could be about it
+      const Json none;
+      const Json& entry = before ? (*before)["spec"]["accessEntry"] : none;
       std::vector<std::string> groups;
-      const bool given = !input["kubernetesGroups"].is_null();
+      const bool given = !policies && !input["kubernetesGroups"].is_null();
       for (const Json& group : (given ? input["kubernetesGroups"] : entry["groups"]).items()) groups.push_back(group.string());
       if (!groups.empty()) keys.set("eks:kubernetesGroups", groups);
       if (const std::string name = input["username"].string_or(entry["username"].string()); !name.empty()) keys.set("eks:username", {name});
@@ -185,12 +200,84 @@ class Eks {
       identity->child("spec").erase("accessEntry");
       return write(std::move(*identity), false);
     }
-    if (operation == "ListAssociatedAccessPolicies") return EksAnswer{200, Json::object({{"clusterName", cluster_.name}, {"principalArn", principal}, {"associatedAccessPolicies", Json::array()}})};
-    if (operation == "AssociateAccessPolicy") return bad("access policies of EKS are not served here: bind a Role or ClusterRole to one of the entry's kubernetesGroups");
+    if (operation == "ListAssociatedAccessPolicies") {
+      Json list = Json::array();
+      for (const Json& one : (*identity)["spec"]["accessEntry"]["policies"].items()) list.push(policy_picture(one));
+      return EksAnswer{200, Json::object({{"clusterName", cluster_.name}, {"principalArn", principal}, {"associatedAccessPolicies", std::move(list)}})};
+    }
+    if (operation == "AssociateAccessPolicy") return associate(std::move(*identity), principal, input);
+    if (operation == "DisassociateAccessPolicy") return dissociate(std::move(*identity), request_.target.segments[5]);
     auto entry = entry_of(*identity, input, (*identity)["spec"]["accessEntry"]);
     if (!entry) return std::unexpected(entry.error());
     identity->child("spec").set("accessEntry", std::move(*entry));
     return write(std::move(*identity), true);
+  }
+
+  Answer<EksAnswer> list_policies() const {
+    if (auto done = call_.allow("eks:ListAccessPolicies", "*"); !done) return std::unexpected(done.error());
+    Json out = Json::array();
+    for (const AccessPolicy& one : access_policies()) out.push(Json::object({{"name", one.name}, {"arn", one.arn()}}));
+    return EksAnswer{200, Json::object({{"accessPolicies", std::move(out)}})};
+  }
+
+  static Json policy_picture(const Json& one) {
+    const bool whole = one["namespaces"].is_null();
+    const auto time = [&](const char* field) { return epoch(parse_time(one[field].string()).value_or(Instant{})); };
+    return Json::object({{"policyArn", one["policyArn"]}, {"accessScope", Json::object({{"type", whole ? "cluster" : "namespace"}, {"namespaces", whole ? Json::array() : one["namespaces"]}})}, {"associatedAt", time("associatedAt")}, {"modifiedAt", time("modifiedAt")}});
+  }
+
+  // Namespaces of a scope; none: the whole cluster.
+  static Answer<std::vector<std::string>> read_scope(const Json& scope) {
+    const std::string& type = scope["type"].string();
+    const Json& names = scope["namespaces"];
+    if (type == "cluster") return names.items().empty() ? Answer<std::vector<std::string>>(std::vector<std::string>()) : bad("accessScope: namespaces are for a scope of type namespace");
+    if (type != "namespace") return bad("accessScope: type is cluster or namespace");
+    if (!names.is_array() || names.items().empty() || names.items().size() > most_namespaces) return bad(fmt::format("accessScope: 1 to {} namespaces are expected", most_namespaces));
+    std::vector<std::string> out;
+    for (const Json& one : names.items()) {
+      if (!is_kubernetes_name(one.string(), 63, false)) return bad(fmt::format("accessScope: {} is no name of a namespace (patterns are not served)", cut(kube::print_json(one), 100)));
+      out.push_back(one.string());
+    }
+    std::sort(out.begin(), out.end());
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    return out;
+  }
+
+  Answer<EksAnswer> associate(Json identity, const std::string& principal, const Json& input) {
+    for (const auto& [name, value] : input.members())
+      if (name != "policyArn" && name != "accessScope" && !value.is_null()) return bad(fmt::format("{} is not served here", cut(name, 100)));
+    const std::string& arn = input["policyArn"].string();
+    const AccessPolicy* policy = find_access_policy(arn);
+    if (policy == nullptr) return bad(fmt::format("The policyArn parameter format is not valid, or there is no such policy here: {}; list-access-policies tells which there are", cut(arn, 200)));
+    auto spaces = read_scope(input["accessScope"]);
+    if (!spaces) return std::unexpected(spaces.error());
+    if (auto done = check_offered(api_, *policy, *spaces); !done) return std::unexpected(done.error());
+    const std::string now = print_time(std::chrono::floor<std::chrono::seconds>(call_.now));
+    Json one = Json::object({{"policyArn", arn}, {"associatedAt", now}, {"modifiedAt", now}}), list = Json::array();
+    if (!spaces->empty()) {
+      Json names = Json::array();
+      for (const std::string& space : *spaces) names.push(space);
+      one.set("namespaces", std::move(names));
+    }
+    for (const Json& other : identity["spec"]["accessEntry"]["policies"].items()) {
+      if (other["policyArn"].string() == arn) one.set("associatedAt", other["associatedAt"]);
+      else list.push(other);
+    }
+    list.push(one);
+    if (list.items().size() > most_policies) return bad(fmt::format("an access entry has at most {} access policies", most_policies));
+    identity.child("spec").child("accessEntry").set("policies", std::move(list));
+    if (auto done = write(std::move(identity), false); !done) return done;
+    return EksAnswer{200, Json::object({{"clusterName", cluster_.name}, {"principalArn", principal}, {"associatedAccessPolicy", policy_picture(one)}})};
+  }
+
+  Answer<EksAnswer> dissociate(Json identity, const std::string& arn) {
+    Json list = Json::array();
+    const auto& before = identity["spec"]["accessEntry"]["policies"].items();
+    for (const Json& one : before)
+      if (one["policyArn"].string() != arn) list.push(one);
+    if (list.items().size() == before.size()) return not_found(fmt::format("No associated policy {} found for the access entry", cut(arn, 200)));
+    identity.child("spec").child("accessEntry").set("policies", std::move(list));
+    return write(std::move(identity), false);
   }
 
   const http::Request& request_;
@@ -206,6 +293,7 @@ std::string eks_arn(const Site& site, const std::string& cluster) { return fmt::
 std::string eks_operation(const http::Request& request) {
   const auto& path = request.target.segments;
   const std::string& method = request.method;
+  if (path.size() == 1 && path[0] == "access-policies") return method == "GET" ? "ListAccessPolicies" : "";
   if (path.empty() || path[0] != "clusters") return "";
   const bool get = method == "GET", post = method == "POST";
   if (path.size() == 1) return get ? "ListClusters" : "";
@@ -216,6 +304,7 @@ std::string eks_operation(const http::Request& request) {
   if (path.size() == 3) return get ? "ListAccessEntries" : post ? "CreateAccessEntry" : "";
   if (path.size() == 4) return get ? "DescribeAccessEntry" : post ? "UpdateAccessEntry" : method == "DELETE" ? "DeleteAccessEntry" : "";
   if (path.size() == 5 && path[4] == "access-policies") return get ? "ListAssociatedAccessPolicies" : post ? "AssociateAccessPolicy" : "";
+  if (path.size() == 6 && path[4] == "access-policies") return method == "DELETE" ? "DisassociateAccessPolicy" : "";
   return "";
 }
 

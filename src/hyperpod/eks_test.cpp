@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "api/user_roles.h"
+#include "hyperpod/access_policies.h"
 #include "hyperpod/test_site.h"
 
 namespace fairlead::hyperpod {
@@ -171,13 +173,72 @@ TEST_F(EksService, AccessEntriesComeAndGo) {
   EXPECT_EQ(call("GET", entries).json["accessEntries"], Json::array({Json(admin_arn)}));
   EXPECT_EQ(call("POST", one, R"({"username": "root-of-all"})").json["accessEntry"]["username"].string(), "root-of-all");
   EXPECT_EQ(call("GET", one).json["accessEntry"]["kubernetesGroups"], Json::array({Json("trainers")}));
-  EXPECT_EQ(call("POST", one + "/access-policies", R"({"policyArn": "x"})").status, 400);
   EXPECT_EQ(call("GET", one + "/access-policies").json["associatedAccessPolicies"].items().size(), 0U);
   for (const auto& [key, object] : site.api.all("identities")) site.directory.put_identity(object);
   EXPECT_TRUE(site.front->kubernetes_user_of(token_of(admin, site.clock.now())));
   EXPECT_EQ(call("DELETE", one).status, 200);
   for (const auto& [key, object] : site.api.all("identities")) site.directory.put_identity(object);
   EXPECT_FALSE(site.front->kubernetes_user_of(token_of(admin, site.clock.now())));
+}
+
+// An access policy is a group that only it gives, and gives what an administrator has bound to the group; without that it is refused.
+TEST_F(EksService, AccessPoliciesGiveWhatAnAdministratorOffers) {
+  const std::string arn = "arn:aws:iam::111122223333:user/admin", entries = "/clusters/fairlead/access-entries", policies = entries + "/" + http::escape(arn) + "/access-policies";
+  const auto associate = [&](const char* policy, const char* scope, const Credentials* who = nullptr) { return call("POST", policies, fmt::format(R"({{"policyArn": "arn:aws:eks::aws:cluster-access-policy/{}", "accessScope": {}}})", policy, scope).c_str(), who); };
+  const auto groups = [&] {
+    for (const auto& [key, object] : site.api.all("identities")) site.directory.put_identity(object);
+    return site.front->kubernetes_user_of(token_of(admin, site.clock.now()))->groups;
+  };
+  const auto bind = [&](const kube::Resource& resource, const char* space, const char* group) {
+    Json meta = Json::object({{"name", "offer"}});
+    if (resource.namespaced) meta.set("namespace", space);
+    ASSERT_TRUE(site.api.create(resource, Json::object({{"metadata", std::move(meta)}, {"roleRef", Json::object({{"kind", "ClusterRole"}, {"name", "view"}})}, {"subjects", Json::array({Json::object({{"kind", "Group"}, {"name", group}})})}})));
+  };
+  EXPECT_EQ(call("GET", "/access-policies").json["accessPolicies"].items().size(), 4U);
+  EXPECT_EQ(associate("AmazonEKSViewPolicy", R"({"type": "cluster"})").status, 404) << "there is no entry";
+  ASSERT_EQ(call("POST", entries, (R"({"principalArn": ")" + arn + R"(", "kubernetesGroups": ["trainers"]})").c_str()).status, 200);
+  EXPECT_THAT(associate("AmazonEKSViewPolicy", R"({"type": "cluster"})").message, HasSubstr("kubectl create clusterrolebinding fairlead-access-view --clusterrole=view --group=fairlead:access:view`"));
+  EXPECT_THAT(associate("AmazonEKSViewPolicy", R"({"type": "namespace", "namespaces": ["a"]})").message, HasSubstr("kubectl -n a create rolebinding fairlead-access-view --clusterrole=view --group=fairlead:access:view:a`"));
+  bind(api::rbac::role_bindings, "a", "fairlead:access:view:a");
+  EXPECT_EQ(associate("AmazonEKSViewPolicy", R"({"type": "cluster"})").status, 400) << "what is offered in one namespace is not offered everywhere";
+  EXPECT_EQ(associate("AmazonEKSEditPolicy", R"({"type": "namespace", "namespaces": ["a"]})").status, 400);
+  EXPECT_EQ(associate("AmazonEKSViewPolicy", R"({"type": "namespace", "namespaces": ["a", "b"]})").status, 400);
+  EXPECT_THAT(groups(), ElementsAre("trainers"));
+  const auto made = associate("AmazonEKSViewPolicy", R"({"type": "namespace", "namespaces": ["a"]})");
+  ASSERT_EQ(made.status, 200) << made.body;
+  EXPECT_EQ(made.json["associatedAccessPolicy"]["accessScope"], *kube::parse_json(R"({"type": "namespace", "namespaces": ["a"]})"));
+  EXPECT_THAT(groups(), ElementsAre("trainers", "fairlead:access:view:a"));
+  bind(api::rbac::cluster_role_bindings, "", "fairlead:access:view");
+  EXPECT_EQ(associate("AmazonEKSViewPolicy", R"({"type": "cluster"})").status, 200);
+  EXPECT_THAT(groups(), ElementsAre("trainers", "fairlead:access:view")) << "again is instead";
+  const Json listed = call("GET", policies).json["associatedAccessPolicies"];
+  ASSERT_EQ(listed.items().size(), 1U);
+  EXPECT_EQ(listed.items()[0]["policyArn"].string(), "arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy");
+  EXPECT_EQ(listed.items()[0]["accessScope"]["type"].string(), "cluster");
+  EXPECT_EQ(call("POST", entries + "/" + http::escape(arn), R"({"kubernetesGroups": []})").status, 200);
+  EXPECT_THAT(groups(), ElementsAre("fairlead:access:view")) << "an update of the entry leaves its policies";
+  for (const char* const odd : {R"({"type": "cluster", "namespaces": ["a"]})", R"({"type": "namespace"})", R"({"type": "namespace", "namespaces": ["a-*"]})", R"({"type": "namespace", "namespaces": "a"})", "{}", "7"}) EXPECT_EQ(associate("AmazonEKSViewPolicy", odd).status, 400) << odd;
+  EXPECT_EQ(associate("AmazonEKSNoPolicy", R"({"type": "cluster"})").status, 400);
+  const auto bob = site.user("bob", {R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "eks:*", "Resource": "*", "Condition": {"StringEquals": {"eks:accessScope": "namespace"}, "ForAllValues:StringEquals": {"eks:namespaces": ["a"]}}}})"});
+  EXPECT_EQ(associate("AmazonEKSViewPolicy", R"({"type": "cluster"})", &bob).status, 403);
+  EXPECT_EQ(associate("AmazonEKSViewPolicy", R"({"type": "namespace", "namespaces": ["b"]})", &bob).status, 403);
+  EXPECT_EQ(associate("AmazonEKSViewPolicy", R"({"type": "namespace", "namespaces": ["a"]})", &bob).status, 200);
+  // A Deny by what the entry is holds for all that changes it, and by a scope for what has one.
+  ASSERT_EQ(call("POST", entries + "/" + http::escape(arn), R"({"kubernetesGroups": ["locked"]})").status, 200);
+  const auto cid = site.user("cid", {R"({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "eks:*", "Resource": "*"}, {"Effect": "Deny", "Action": "eks:*", "Resource": "*", "Condition": {"ForAnyValue:StringEquals": {"eks:kubernetesGroups": "locked"}}}, {"Effect": "Deny", "Action": "eks:*", "Resource": "*", "Condition": {"StringEquals": {"eks:accessScope": "cluster"}}}]})"});
+  const std::string view = policies + "/" + http::escape("arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy");
+  EXPECT_EQ(associate("AmazonEKSViewPolicy", R"({"type": "namespace", "namespaces": ["a"]})", &cid).status, 403);
+  EXPECT_EQ(call("DELETE", view, "", &cid).status, 403);
+  EXPECT_EQ(call("DELETE", entries + "/" + http::escape(arn), "", &cid).status, 403);
+  EXPECT_EQ(call("GET", "/clusters/fairlead", "", &cid).status, 200);
+  ASSERT_EQ(call("POST", entries + "/" + http::escape(arn), R"({"kubernetesGroups": []})").status, 200);
+  EXPECT_EQ(associate("AmazonEKSViewPolicy", R"({"type": "cluster"})", &cid).status, 403);
+  EXPECT_EQ(call("DELETE", view).status, 200);
+  EXPECT_EQ(call("DELETE", view).status, 404);
+  EXPECT_THAT(groups(), ElementsAre());
+  // Nobody names such a group himself, and what an object holds beside that gives nothing.
+  EXPECT_EQ(call("POST", entries + "/" + http::escape(arn), R"({"kubernetesGroups": ["fairlead:access:view"]})").status, 400);
+  EXPECT_THAT(groups_of_policies(*kube::parse_json(R"([{"policyArn": "x"}, {"policyArn": "arn:aws:eks::aws:cluster-access-policy/AmazonEKSEditPolicy", "namespaces": {}}, {"policyArn": "arn:aws:eks::aws:cluster-access-policy/AmazonEKSEditPolicy", "namespaces": [7, ""]}])")), ElementsAre());
 }
 
 // Conditions see what an entry would be, not what they are not told.

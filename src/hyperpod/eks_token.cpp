@@ -75,6 +75,7 @@ Answer<KubernetesUser> kubernetes_user(const Principal& who) {
     out.name.replace(at, 15, session);
   }
   if (is_reserved_name(out.name) || std::any_of(out.groups.begin(), out.groups.end(), is_reserved_name)) return refuse("AccessDeniedException", identity.arn + "'s access entry has names that nobody may have");
+  out.groups.insert(out.groups.end(), identity.access_entry->policy_groups.begin(), identity.access_entry->policy_groups.end());
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/encoding.h"
 
@@ -95,6 +96,22 @@ void set_tags(Json& object, const Tags& tags) {
   Json json = Json::object();
   for (const auto& [key, value] : tags) json.set(key, value);
   note(object, tags_note, tags.empty() ? "" : kube::print_json(json));
+}
+
+void set_request_keys(iam::Keys& keys, const Json& input) {
+  std::set<std::string> types, subnets, security;
+  const auto add_network = [&](const Json& network) {
+    for (const Json& one : network["Subnets"].items()) subnets.insert(one.string());
+    for (const Json& one : network["SecurityGroupIds"].items()) security.insert(one.string());
+  };
+  add_network(input["VpcConfig"]);
+  for (const Json& group : input["InstanceGroups"].items()) {
+    if (group.has("InstanceType")) types.insert(group["InstanceType"].string());
+    add_network(group["OverrideVpcConfig"]);
+  }
+  keys.set("sagemaker:InstanceTypes", {types.begin(), types.end()});
+  keys.set("sagemaker:VpcSubnets", {subnets.begin(), subnets.end()});
+  keys.set("sagemaker:VpcSecurityGroupIds", {security.begin(), security.end()});
 }
 
 iam::Keys tag_keys(const Tags& asked, const Tags& there) {

@@ -38,6 +38,8 @@ void set_tags(Json& object, const Tags& tags);
 Answer<void> check_case(const Tags& tags);              // ValidationException: two keys that differ only in case, since conditions of policies know none
 // aws:RequestTag/KEY and aws:TagKeys of what is asked for; aws:ResourceTag/KEY and sagemaker:ResourceTag/KEY of what is there.
 iam::Keys tag_keys(const Tags& asked, const Tags& there);
+// What a request says of machines and networks, for conditions: sagemaker:InstanceTypes, sagemaker:VpcSubnets, sagemaker:VpcSecurityGroupIds, of all its groups.
+void set_request_keys(iam::Keys& keys, const kube::Json& input);
 
 void note(Json& object, const char* annotation, std::string text);  // empty: takes it away
 Json user_context(const Json& object, const char* annotation);      // UserContext, or null

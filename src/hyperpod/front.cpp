@@ -10,6 +10,7 @@
 #include "base/encoding.h"
 #include "base/rng.h"
 #include "hyperpod/cloudformation.h"
+#include "hyperpod/ec2.h"
 #include "hyperpod/eks.h"
 #include "hyperpod/eks_token.h"
 #include "hyperpod/iam_service.h"
@@ -51,7 +52,7 @@ http::Response rest_error(const AwsError& error, const std::string& id) {
   return {.status = status, .headers = {{"Content-Type", "application/json"}, {"x-amzn-RequestId", id}, {"x-amzn-ErrorType", error.code}}, .body = kube::print_json(Json::object({{"message", error.message}})), .parts = {}};
 }
 
-bool speaks_query(std::string_view service) { return service == "sts" || service == "iam" || service == "cloudformation" || service == "sns"; }
+bool speaks_query(std::string_view service) { return service == "sts" || service == "iam" || service == "cloudformation" || service == "sns" || service == "ec2"; }
 
 // A null is as if it were not there; what comes after need not think of it.
 Json without_nulls(const Json& value) {
@@ -112,8 +113,9 @@ struct Front::Said {
 };
 
 iam::Call Call::question(std::string_view action, const std::string& resource, iam::Keys keys) const {
-  // ARNs of buckets name no account: all are this site's.
-  iam::Call out{.caller = {}, .action = std::string(action), .resource = resource, .resource_account = resource == "*" || resource.starts_with("arn:aws:s3:::") ? site.account : "", .keys = std::move(keys)};
+  // ARNs of buckets and of snapshots name no account: all are this site's.
+  const bool unnamed = resource == "*" || resource.starts_with("arn:aws:s3:::") || resource.starts_with(fmt::format("arn:aws:ec2:{}::snapshot/", site.region));
+  iam::Call out{.caller = {}, .action = std::string(action), .resource = resource, .resource_account = unnamed ? site.account : "", .keys = std::move(keys)};
   const bool role = who.identity->type == api::identities::Type::Role;
   out.caller = {.type = role ? iam::Caller::Type::Role : iam::Caller::Type::User, .arn = who.arn, .role_arn = role ? who.identity->arn : "", .role_guessed = false, .account = site.account};
   out.keys.set("aws:CurrentTime", {print_time(now)});
@@ -233,7 +235,9 @@ Answer<void> Front::spend(const std::string& bucket_of, double per_second) const
 }
 
 Call Front::call_of(const http::Request& request, const Principal& who, const std::string& id) const {
-  return {.who = who, .site = directory_.site(), .now = clock_.now(), .request_id = id, .source = request.peer.address, .agent = std::string(http::find(request.headers, "user-agent")).substr(0, 512), .tls = options_.tls, .invocation = std::string(http::find(request.headers, "amz-sdk-invocation-id")).substr(0, 128)};
+  const std::string_view invocation = http::find(request.headers, "amz-sdk-invocation-id"), signature = http::find(request.headers, "authorization");
+  const std::string once = invocation.empty() && signature.empty() ? id : hex(sha256(fmt::format("{}\n{}", who.arn, invocation.empty() ? signature : invocation))).substr(0, 32);
+  return {.who = who, .site = directory_.site(), .now = clock_.now(), .request_id = id, .source = request.peer.address, .agent = std::string(http::find(request.headers, "user-agent")).substr(0, 512), .tls = options_.tls, .invocation = std::string(invocation).substr(0, 128), .once = once};
 }
 
 Answer<Json> Front::sagemaker(const http::Request& request, const Call& call) const {
@@ -246,7 +250,6 @@ Answer<Json> Front::sagemaker(const http::Request& request, const Call& call) co
   if (!body) return refuse("SerializationException", body.error().message);
   if (auto done = model_.check(model_.shape(operation->input), *body); !done) return std::unexpected(done.error());
   const auto found = operations_.find(name);
-  if (name == "AttachClusterNodeNetworkInterface") return refuse("UnknownOperationException", "AttachClusterNodeNetworkInterface is not served: an elastic network interface is AWS's own, and a card of one's own machine is not attached by a call. Plug it in; pods get further networks by a CNI plug-in such as Multus (docs/hyperpod-compatibility.md)");
   if (found == operations_.end()) return refuse("UnknownOperationException", fmt::format("{} is not served yet by this version of Fairlead (docs/hyperpod-compatibility.md says what is)", name));
   return found->second(call, without_nulls(*body));
 }
@@ -287,7 +290,7 @@ http::Response Front::answer_query(const std::string& service, const http::Reque
   said.source = service + ".amazonaws.com";
   auto form = read_form(request);
   const std::string action(form ? http::find(*form, "Action") : "");
-  if (service == "sts" ? is_sts_action(action) : service == "iam" ? is_iam_action(action) : service == "sns" ? is_sns_action(action) : is_cloudformation_action(action)) said.name = action;
+  if (service == "sts" ? is_sts_action(action) : service == "iam" ? is_iam_action(action) : service == "sns" ? is_sns_action(action) : service == "ec2" ? is_ec2_action(action) : is_cloudformation_action(action)) said.name = action;
   Answer<std::string> answer = std::string();
   if (!form) {
     answer = std::unexpected(form.error());
@@ -295,7 +298,7 @@ http::Response Front::answer_query(const std::string& service, const http::Reque
     answer = std::unexpected(who.error());
   } else {
     const Call call = call_of(request, *who, id);
-    answer = service == "sts" ? answer_sts(action, *form, call, directory_, seal_) : service == "iam" ? options_.iam(action, *form, call) : service == "sns" ? options_.sns(action, *form, call) : options_.cloudformation(action, *form, call);
+    answer = service == "sts" ? answer_sts(action, *form, call, directory_, seal_) : service == "iam" ? options_.iam(action, *form, call) : service == "sns" ? options_.sns(action, *form, call) : service == "ec2" ? options_.ec2(action, *form, call) : options_.cloudformation(action, *form, call);
   }
   if (answer) return query_answer(service, action, *answer, id);
   said.error = answer.error();
@@ -403,33 +406,43 @@ http::Response Front::review_pod(const http::Request& request, const std::string
 }
 
 std::optional<http::Response> Front::turn_away(const http::Request& request) const {
+  // Recorded as others are that nobody has proven to be somebody.
+  const auto turned = [&](const char* source, std::string_view name, AwsError error, const auto& form) {
+    const std::string id = random_uuid();
+    http::Response response = form(error, id);
+    Said said;
+    said.source = source, said.name = name, said.error = std::move(error);
+    tell(request, id, said, response.status);
+    return response;
+  };
+  const auto as_query = [](const AwsError& error, const std::string& id) { return query_error("sts", error, id); };
   if (request.target.path.starts_with(pod_review_path)) {
     // A kube-apiserver's own; its pods may be as large as the door takes.
     if (!options_.pod_review_secret.empty() && equal_in_constant_time(std::string_view(request.target.path).substr(pod_review_path.size()), options_.pod_review_secret)) return std::nullopt;
     return rest_error({"ResourceNotFoundException", "nothing is served here", 404}, random_uuid());
   }
   if (options_.review_account && is_web_identity(request)) {
-    if (request.body.size() > most_exchange_bytes) return query_error("sts", {"RequestEntityTooLarge", "a request with a token has no more than 32 KiB", 413}, random_uuid());
+    if (request.body.size() > most_exchange_bytes) return turned("sts.amazonaws.com", web_identity_action, {"RequestEntityTooLarge", "a request with a token has no more than 32 KiB", 413}, as_query);
     // What cannot be such a token asks nobody; what is no form, or has none, is told so there.
     const auto form = read_form(request);
     const std::string_view token = form ? http::find(*form, "WebIdentityToken") : std::string_view();
     const auto claims = token.empty() ? std::nullopt : read_token_claims(token);
     if (token.empty() || token.size() > most_account_token_bytes || claims) return std::nullopt;
-    return query_error("sts", {"InvalidIdentityToken", "WebIdentityToken is no token of a service account", 400}, random_uuid());
+    return turned("sts.amazonaws.com", web_identity_action, {"InvalidIdentityToken", "WebIdentityToken is no token of a service account", 400}, as_query);
   }
   if (options_.review_account && options_.association && is_credentials(request)) {
     // What cannot be such a token asks nobody.
     const auto claims = read_token_claims(trim(http::find(request.headers, "authorization")));
     if (claims && claims->has_audience(api::pod_identity::container_audience)) return std::nullopt;
-    return credentials_error({"AccessDeniedException", fmt::format("the Authorization header is the token of a pod for {}", api::pod_identity::container_audience)}, random_uuid());
+    return turned("eks-auth.amazonaws.com", "AssumeRoleForPodIdentity", {"AccessDeniedException", fmt::format("the Authorization header is the token of a pod for {}", api::pod_identity::container_audience), 400}, credentials_error);
   }
   if (options_.node_document && is_node_document(request)) {
     if (!node_of(request.peer).empty()) return std::nullopt;
-    return credentials_error({"AccessDeniedException", "the client certificate of a node is expected"}, random_uuid());
+    return turned("sts.amazonaws.com", "AssumeRole", {"AccessDeniedException", "the client certificate of a node is expected", 400}, credentials_error);
   }
   if (request.target.path == token_review_path) {
     if (request.body.size() <= most_review_bytes) return std::nullopt;
-    return rest_error({"RequestEntityTooLarge", "a TokenReview has no more than 32 KiB", 413}, random_uuid());
+    return turned("eks.amazonaws.com", "ReviewToken", {"RequestEntityTooLarge", "a TokenReview has no more than 32 KiB", 413}, rest_error);
   }
   const auto signature = read_signature(request);
   Answer<void> done;
@@ -494,7 +507,7 @@ http::Response Front::answer(const http::Request& request) const {
     return response;
   }
   const std::string service = service_of(request);
-  if (service == "sts" || (service == "iam" && options_.iam) || (service == "cloudformation" && options_.cloudformation) || (service == "sns" && options_.sns)) {
+  if (service == "sts" || (service == "iam" && options_.iam) || (service == "cloudformation" && options_.cloudformation) || (service == "sns" && options_.sns) || (service == "ec2" && options_.ec2)) {
     response = answer_query(service, request, id, said);
   } else if (service == "sagemaker") {
     response = answer_json(request, id, said);
@@ -532,6 +545,12 @@ http::Response Front::answer(const http::Request& request) const {
   }
   tell(request, id, said, response.status);
   return response;
+}
+
+http::Response refused_unread(const http::Response& plain) {
+  // "Common Error Types" of AWS, and S3's names for what is too large.
+  const char* const code = plain.status == 413 ? "RequestEntityTooLarge" : plain.status == 431 ? "RequestHeaderSectionTooLarge" : "MalformedHttpRequestException";
+  return json_error({.code = code, .message = std::string(trim(plain.body)), .status = plain.status}, random_uuid());
 }
 
 }  // namespace fairlead::hyperpod

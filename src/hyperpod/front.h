@@ -39,6 +39,7 @@ struct Call {
   std::string source, agent;  // of the client
   bool tls = true;
   std::string invocation;     // by which SDKs tell that they send a request again (amz-sdk-invocation-id); empty: they do not
+  std::string once = {};      // the same for a request that is sent again, by an SDK or by who has seen it: what it asks for is done once
 
   // AccessDeniedException in AWS's words, with what decided. `resource`: an ARN, or "*". `keys`: beside those that every call has. `named`: what the caller called it, where that is no ARN: he is told that, and no more, so that he does not
   // learn what is there.
@@ -60,6 +61,8 @@ struct FrontOptions {
   std::function<Answer<std::string>(const std::string& action, const http::Query& form, const Call& call)> cloudformation;
   // Answers the actions of SNS; null: they are not served.
   std::function<Answer<std::string>(const std::string& action, const http::Query& form, const Call& call)> sns;
+  // Answers the actions of EC2 about volumes; null: they are not served.
+  std::function<Answer<std::string>(const std::string& action, const http::Query& form, const Call& call)> ec2;
   // Answers what comes for EKS; null: it is not served. And the cluster's name, for which tokens are signed.
   std::function<Answer<EksAnswer>(const http::Request& request, const Call& call)> eks;
   std::string eks_cluster;
@@ -134,5 +137,8 @@ class Front {
   mutable std::map<std::string, Bucket, std::less<>> buckets_;  // by identity; "": of those who are nobody
   mutable std::uint64_t untold_ = 0;                            // refusals of nobody that the audit was not told of
 };
+
+// What the server refuses before anybody has read it (400, 413, 431), in AWS's form: JSON, since of which service it is nobody knows.
+http::Response refused_unread(const http::Response& plain);
 
 }  // namespace fairlead::hyperpod

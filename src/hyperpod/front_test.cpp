@@ -137,7 +137,6 @@ TEST(Front, CallsThatAreNone) {
   TestSite site;
   const auto ada = site.user("ada", {everything});
   EXPECT_EQ(site.call(ada, "ListCluster").code, "UnknownOperationException");
-  EXPECT_THAT(site.call(ada, "AttachClusterNodeNetworkInterface", *kube::parse_json(R"({"ClusterName": "demo", "NodeId": "i-0123456789abcdef0", "NetworkInterfaceId": "eni-0123456789abcdef0"})")).message, HasSubstr("is not served: an elastic network interface is AWS"));
   EXPECT_EQ(site.call(ada, "DescribeCluster").code, "ValidationException");
   EXPECT_EQ(site.call(ada, "DescribeCluster", Json::object({{"ClusterName", 5}})).code, "SerializationException");
   for (const char* const body : {"{", "[]", "\"x\"", "{\"a\":1}x", "{\"MaxResults\": \"5\"}"}) {
@@ -177,6 +176,16 @@ const std::string role_arn = "arn:aws:iam::111122223333:role/deploy";
 std::vector<std::pair<std::string, std::string>> assume(std::vector<std::pair<std::string, std::string>> more = {}) {
   more.insert(more.begin(), {{"Action", "AssumeRole"}, {"RoleArn", role_arn}, {"RoleSessionName", "night"}});
   return more;
+}
+
+TEST(Front, WhatIsTooLargeToBeReadIsRefusedInTheSameForm) {
+  const auto said = refused_unread({.status = 413, .headers = {}, .body = "the body is larger than 1048576 bytes\n", .parts = {}});
+  EXPECT_EQ(said.status, 413);
+  const Json body = *kube::parse_json(said.body);
+  EXPECT_EQ(body["__type"].string(), "RequestEntityTooLarge");
+  EXPECT_EQ(body["message"].string(), "the body is larger than 1048576 bytes");
+  EXPECT_NE(http::find(said.headers, "x-amzn-requestid"), "");
+  EXPECT_EQ((*kube::parse_json(refused_unread({.status = 400, .headers = {}, .body = "x", .parts = {}}).body))["__type"].string(), "MalformedHttpRequestException");
 }
 
 TEST(AssumeRole, GivesWhatTheRoleMay) {
@@ -247,6 +256,29 @@ TEST(AssumeRole, WhoMay) {
   site.identity("Role", "deploy", {everything});  // without a trust policy nobody is trusted
   EXPECT_EQ(code(bob), "AccessDenied");
   EXPECT_EQ(site.sts(bob, {{"Action", "AssumeRole"}, {"RoleArn", "arn:aws:iam::999900001111:role/deploy"}, {"RoleSessionName", "night"}}).code, "AccessDenied");
+}
+
+// Which roles somebody may take on may depend on their tags: a Deny by them holds, an Allow by them allows those alone.
+TEST(AssumeRole, TagsOfTheRoleDecide) {
+  TestSite site;
+  const Json tags = Json::array({Json::object({{"key", "Protected"}, {"value", "true"}})});
+  const auto role_with = [&](bool tagged) {
+    Json more = Json::object({{"trustPolicy", trust("111122223333")}});
+    if (tagged) more.set("tags", tags);
+    site.identity("Role", "deploy", {everything}, more);
+  };
+  const char* const any = R"({"Statement": {"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": "*"}})";
+  for (const char* const family : {"iam", "aws"}) {
+    const std::string key = std::string(family) + ":ResourceTag/protected";
+    const auto denied = site.user("d", {any, R"({"Statement": {"Effect": "Deny", "Action": "sts:*", "Resource": "*", "Condition": {"StringEquals": {")" + key + R"(": "true"}}}})"});
+    const auto allowed = site.user("a", {R"({"Statement": {"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": "*", "Condition": {"StringEquals": {")" + key + R"(": "true"}}}})"});
+    role_with(true);
+    EXPECT_EQ(site.sts(denied, assume()).code, "AccessDenied") << key;
+    EXPECT_EQ(site.sts(allowed, assume()).code, "") << key;
+    role_with(false);
+    EXPECT_EQ(site.sts(denied, assume()).code, "") << key;
+    EXPECT_EQ(site.sts(allowed, assume()).code, "AccessDenied") << key;
+  }
 }
 
 TEST(AssumeRole, SessionPoliciesTakeAway) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/encoding.h"
+#include "hyperpod/access_policies.h"
 
 namespace fairlead::hyperpod {
 
@@ -68,7 +69,7 @@ Identity read_identity(const Json& object, const Site& site, const FindPolicy& f
   out.id = (user ? "AIDA" : "AROA") + letters;
   out.disabled = spec["disabled"].boolean();
   if (const Json& entry = spec["accessEntry"]; entry.is_object()) {
-    out.access_entry.emplace(Identity::AccessEntry{entry["username"].string(), {}});
+    out.access_entry.emplace(Identity::AccessEntry{entry["username"].string(), {}, groups_of_policies(entry["policies"])});
     for (const Json& group : entry["groups"].items()) out.access_entry->groups.push_back(group.string());
   }
   for (const Json& tag : spec["tags"].items()) out.tags.emplace_back(tag["key"].string(), tag["value"].string());
@@ -78,7 +79,10 @@ Identity read_identity(const Json& object, const Site& site, const FindPolicy& f
   std::vector<iam::Document> attached;
   for (const Json& one : spec["attachedPolicies"].items()) {
     const std::string& arn = one.string();
-    if (api::identities::is_aws_policy(arn)) continue;  // it allows nothing here
+    if (api::identities::is_aws_policy(arn)) {  // it allows nothing here
+      out.aws_policies.push_back(arn.substr(arn.rfind('/') + 1));
+      continue;
+    }
     const auto policy = find ? find(arn) : nullptr;
     if (policy == nullptr || policy->policy == nullptr) {
       if (out.problem.empty()) out.problem = policy == nullptr ? fmt::format("spec.attachedPolicies: {} is not there", arn) : fmt::format("spec.attachedPolicies: {}: {}", arn, policy->problem);

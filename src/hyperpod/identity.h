@@ -33,8 +33,10 @@ struct Identity {
   struct AccessEntry {
     std::string username;                // empty: its ARN
     std::vector<std::string> groups;
+    std::vector<std::string> policy_groups;  // access_policies.h
   };
   std::optional<AccessEntry> access_entry;  // to Kubernetes; none: it has no way in
+  std::vector<std::string> aws_policies;   // names of AWS's own that are attached
   bool disabled = false;
   std::vector<std::pair<std::string, std::string>> tags;  // aws:PrincipalTag/KEY
   std::string problem;                   // why it may do nothing: a document that cannot be understood, a name that is another's; empty: it may

@@ -237,6 +237,7 @@ Result<Model> Model::load(std::string_view text, Names names) {
       if (!matcher) return pass(std::move(matcher.error()), "service model: " + name);
       shape.matches = std::move(*matcher);
       if (names == Names::Relaxed && aws_names.contains(name)) {
+        shape.least = 1, shape.most = 253;
         shape.pattern = "[!-~]{1,253}";
         shape.matches = is_printable_word;
       }

@@ -66,6 +66,7 @@ Answer<NodeDocument> node_document(const std::string& node, const NodeIndex& ind
   const api::Cluster cluster = api::read_cluster(*owner);
   const std::string arn = cluster_arn(site, *owner);
   NodeDocument out{.body = Json::object({{"accountId", site.account}, {"region", site.region}, {"instanceId", instance.id}, {"instanceType", instance.type}, {"clusterName", cluster.title}, {"clusterArn", arn}, {"instanceGroupName", instance.group}}), .arn = {}, .user_id = {}};
+  if (cluster.orchestrator == api::Orchestrator::Slurm) out.body.set("slurmCluster", cluster.space + "/" + cluster.slurm_name);
   const api::InstanceGroup* const group = cluster.group(instance.group);
   if (group == nullptr) {
     out.body.set("problem", fmt::format("its cluster has no group {} any more", instance.group));

@@ -77,6 +77,7 @@ TEST_F(Nodes, HaveTheRoleOfTheirGroup) {
   EXPECT_EQ(said.json["instanceType"].string(), "ml.c5.large");
   EXPECT_EQ(said.json["accountId"].string(), "111122223333");
   EXPECT_EQ(said.json["clusterName"].string(), "Blue");
+  EXPECT_EQ(said.json["slurmCluster"].string(), "cluster-blue/blue") << "whose pods are this node";
   EXPECT_EQ(said.json["roleName"].string(), "workers");
   EXPECT_EQ(said.json["credentials"]["Expiration"].string(), "2026-11-25T13:00:00Z") << "no longer than the role allows";
   const Credentials session{said.json["credentials"]["AccessKeyId"].string(), said.json["credentials"]["SecretAccessKey"].string(), said.json["credentials"]["Token"].string()};

@@ -6,6 +6,7 @@
 #include "hyperpod/cluster_index.h"
 #include "hyperpod/entity.h"
 #include "hyperpod/front.h"
+#include "hyperpod/provisioning.h"
 #include "kube/cache.h"
 #include "kube/kube_api.h"
 
@@ -24,6 +25,7 @@ struct Sources {
   std::string eks_cluster;      // name of the Kubernetes that this server works with; empty: EKS is not served
   std::string eks_version{}, eks_authentication{};  // of it, as DescribeCluster of EKS tells them
   std::string space = api::identities::default_space;  // the server's
+  ReadObject read_object = {};  // S3 as this server serves it; null: it does not
   const api::Alarms* alarms = nullptr;  // by which updates of software are rolled back; null: this server knows of none
 };
 
@@ -33,6 +35,10 @@ void add_cluster_operations(Operations& operations, const Sources& sources);
 void add_cluster_change_operations(Operations& operations, const Sources& sources);
 // BatchAddClusterNodes, BatchDeleteClusterNodes, BatchRebootClusterNodes, BatchReplaceClusterNodes, StartClusterHealthCheck.
 void add_batch_operations(Operations& operations, const Sources& sources);
+// AttachClusterNodeNetworkInterface: NetworkInterfaces, which an administrator has made.
+void add_interface_operations(Operations& operations, const Sources& sources);
+// AttachClusterNodeVolume, DetachClusterNodeVolume: Attachments of Volumes.
+void add_node_volume_operations(Operations& operations, const Sources& sources);
 // ListClusterEvents, DescribeClusterEvent: ClusterEvents.
 void add_event_operations(Operations& operations, const Sources& sources);
 // ClusterSchedulerConfigs and ComputeQuotas: objects SchedulerConfig and ComputeQuota.

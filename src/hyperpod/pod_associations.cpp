@@ -26,11 +26,6 @@ std::unexpected<AwsError> bad(const std::string& why) { return refuse("InvalidPa
 
 std::string id_of(const Json& object) { return "a-" + hex(sha256(kube::uid_of(object))).substr(0, 17); }
 
-bool is_kubernetes_name(std::string_view name, std::size_t most, bool dots) {
-  const auto plain = [&](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || (dots && c == '.'); };
-  return !name.empty() && name.size() <= most && std::all_of(name.begin(), name.end(), plain) && name.front() != '-' && name.back() != '-' && name.front() != '.' && name.back() != '.';
-}
-
 // What stops pods from having this role; empty: nothing. Both actions, as EKS asks of a trust policy.
 std::string why_not(const Identity& role, const std::string& cluster_arn, const Site& site, Instant now) {
   for (const char* const action : {"sts:AssumeRole", "sts:TagSession"}) {
@@ -56,6 +51,9 @@ class Associations {
     const std::string resource = one ? arn_of_id(path_[3]) : eks_arn(call_.site, path_[1]);
     iam::Keys keys;
     Tags tags;
+    // What is asked about it may depend on its tags; whether it is there is told to those alone who may.
+    auto there = one ? by_id(path_[3]) : Answer<Json>(not_found(""));
+    if (there) keys = tag_keys({}, tags_of(*there));
     if (operation == "CreatePodIdentityAssociation") {
       for (const auto& [key, value] : input["tags"].members()) tags[key] = value.string();
       keys = tag_keys(tags, {});
@@ -65,7 +63,6 @@ class Associations {
     if (path_[1] != cluster_.name) return not_found(fmt::format("No cluster found for name: {}.", cut(path_[1], 100)));
     if (operation == "ListPodIdentityAssociations") return list();
     if (operation == "CreatePodIdentityAssociation") return create(input, tags, keys);
-    auto there = by_id(path_[3]);
     if (!there) return std::unexpected(there.error());
     if (operation == "DescribePodIdentityAssociation") return EksAnswer{200, Json::object({{"association", picture(*there)}})};
     if (operation == "DeletePodIdentityAssociation") {
@@ -101,11 +98,14 @@ class Associations {
 
   // He hands this role to pods: he has to be allowed to, and the role has to let the service have it.
   Answer<void> check_role(const std::string& arn) const {
-    iam::Keys keys;
-    keys.set("iam:PassedToService", {service});
-    if (auto done = call_.allow("iam:PassRole", arn, keys); !done) return done;
     const auto object = role_object(arn, call_.site);
     const auto role = object ? api_.get(api::identities::identities, {"", *object}) : Result<Json>(fail(Code::NotFound, ""));
+    Tags tags;
+    if (role)
+      for (const Json& tag : (*role)["spec"]["tags"].items()) tags[tag["key"].string()] = tag["value"].string();
+    iam::Keys keys = tag_keys({}, tags);
+    keys.set("iam:PassedToService", {service});
+    if (auto done = call_.allow("iam:PassRole", arn, keys); !done) return done;
     if (!role && role.error().code != Code::NotFound) return std::unexpected(aws_error(role.error(), "read role"));
     if (!role || identity_arn(*role, call_.site) != arn) return bad(fmt::format("Role provided in the request does not exist: {}", cut(arn, 256)));
     Json trusted = *role;
@@ -212,6 +212,11 @@ std::string session_name(const std::string& cluster, const AccountToken& who) {
 }
 
 }  // namespace
+
+bool is_kubernetes_name(std::string_view name, std::size_t most, bool dots) {
+  const auto plain = [&](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || (dots && c == '.'); };
+  return !name.empty() && name.size() <= most && std::all_of(name.begin(), name.end(), plain) && name.front() != '-' && name.back() != '-' && name.front() != '.' && name.back() != '.';
+}
 
 std::string association_operation(const http::Request& request) {
   const auto& path = request.target.segments;

@@ -11,6 +11,9 @@
 
 namespace fairlead::hyperpod {
 
+// A label of DNS of at most `most` characters, or with `dots` several: the name of a namespace, of a service account.
+bool is_kubernetes_name(std::string_view name, std::size_t most, bool dots);
+
 // "CreatePodIdentityAssociation", ... of /clusters/NAME/pod-identity-associations[/ID]; empty: none of them.
 std::string association_operation(const http::Request& request);
 // `operation`: one of these, for this cluster's name (the path's may be another). Errors as EKS has them.

@@ -12,6 +12,7 @@ namespace fairlead::hyperpod {
 namespace {
 
 std::string_view namespace_of(std::string_view service) {
+  if (service == "ec2") return "http://ec2.amazonaws.com/doc/2016-11-15/";
   if (service == "cloudformation") return "http://cloudformation.amazonaws.com/doc/2010-05-15/";
   if (service == "sns") return "http://sns.amazonaws.com/doc/2010-03-31/";
   return service == "iam" ? "https://iam.amazonaws.com/doc/2010-05-08/" : "https://sts.amazonaws.com/doc/2011-06-15/";
@@ -103,6 +104,9 @@ std::string xml_escape(std::string_view text) {
 std::string xml_element(std::string_view name, std::string_view text) { return fmt::format("<{0}>{1}</{0}>", name, xml_escape(text)); }
 
 http::Response query_answer(std::string_view service, std::string_view action, std::string_view result, const std::string& request_id) {
+  // EC2's is an older form: no <ACTIONResult>, and the id in front.
+  if (service == "ec2")
+    return {.status = 200, .headers = {{"Content-Type", "text/xml;charset=UTF-8"}, {"x-amzn-RequestId", request_id}}, .body = fmt::format("<{0}Response xmlns=\"{1}\">{2}{3}</{0}Response>", action, namespace_of(service), xml_element("requestId", request_id), result), .parts = {}};
   return {.status = 200,
           .headers = {{"Content-Type", "text/xml"}, {"x-amzn-RequestId", request_id}},
           .body = fmt::format("<{0}Response xmlns=\"{1}\"><{0}Result>{2}</{0}Result><ResponseMetadata>{3}</ResponseMetadata></{0}Response>", action, namespace_of(service), result, xml_element("RequestId", request_id)),
@@ -114,6 +118,14 @@ http::Response query_error(std::string_view service, const AwsError& error, cons
   int status = error.status;
   for (const QueryCode& one : codes)
     if (one.json == error.code) code = one.query, status = one.status;
+  if (service == "ec2") {
+    // EC2's own names, docs.aws.amazon.com, EC2 "Error codes for the Amazon EC2 API".
+    if (code == "AccessDenied") code = "UnauthorizedOperation";
+    if (code == "InvalidClientTokenId" || code == "SignatureDoesNotMatch") code = "AuthFailure";
+    if (code == "ValidationError") code = "InvalidParameterValue";
+    if (code == "Throttling") code = "RequestLimitExceeded", status = 503;
+    return {.status = status, .headers = {{"Content-Type", "text/xml;charset=UTF-8"}, {"x-amzn-RequestId", request_id}}, .body = fmt::format("<Response><Errors><Error>{}{}</Error></Errors>{}</Response>", xml_element("Code", code), xml_element("Message", error.message), xml_element("RequestID", request_id)), .parts = {}};
+  }
   // SNS has names of its own for these.
   if (service == "sns" && code == "AccessDenied") code = "AuthorizationError";
   if (service == "sns" && code == "ValidationError") code = "InvalidParameter";

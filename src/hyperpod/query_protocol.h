@@ -13,7 +13,7 @@ namespace fairlead::hyperpod {
 Answer<http::Query> read_form(const http::Request& request);
 std::string xml_escape(std::string_view text);
 std::string xml_element(std::string_view name, std::string_view text);  // with its text escaped
-// `service`: "sts", "iam", "sns", "cloudformation". `result`: what is inside of <ACTIONResult>.
+// `service`: "sts", "iam", "sns", "cloudformation", "ec2". `result`: what is inside of <ACTIONResult>.
 http::Response query_answer(std::string_view service, std::string_view action, std::string_view result, const std::string& request_id);
 // Codes by the names that this protocol has for them (InvalidClientTokenId, SignatureDoesNotMatch, AccessDenied, ...), and its statuses.
 http::Response query_error(std::string_view service, const AwsError& error, const std::string& request_id);

@@ -9,6 +9,7 @@
 
 #include "api/pod_identity.h"
 #include "base/encoding.h"
+#include "hyperpod/entity.h"
 #include "hyperpod/query_protocol.h"
 #include "hyperpod/text.h"
 #include "hyperpod/trust.h"
@@ -74,7 +75,7 @@ Answer<std::string> assume_role(const http::Query& form, const Call& call, const
   const std::string& arn = wanted->arn;
   const auto object = role_object(arn, call.site);
   const auto role = object ? directory.identity(*object) : nullptr;
-  iam::Keys keys;
+  iam::Keys keys = role ? tag_keys({}, Tags(role->tags.begin(), role->tags.end())) : iam::Keys();
   if (const auto external = http::find(form, "ExternalId"); !external.empty()) keys.set("sts:ExternalId", {std::string(external)});
   keys.set("sts:RoleSessionName", {wanted->name});
   const auto denied = [&](const std::string& why) { return refuse("AccessDeniedException", fmt::format("User: {} is not authorized to perform: sts:AssumeRole on resource: {}{}", call.who.arn, arn, why)); };

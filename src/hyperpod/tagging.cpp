@@ -134,6 +134,8 @@ Operations all_operations(const Sources& sources) {
   add_cluster_operations(out, sources);
   add_cluster_change_operations(out, sources);
   add_batch_operations(out, sources);
+  add_interface_operations(out, sources);
+  add_node_volume_operations(out, sources);
   add_event_operations(out, sources);
   add_governance_operations(out, sources);
   add_training_plan_operations(out, sources);

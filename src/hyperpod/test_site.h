@@ -13,6 +13,7 @@
 #include "api/team_crds.h"
 #include "base/encoding.h"
 #include "hyperpod/cloudformation.h"
+#include "hyperpod/ec2.h"
 #include "hyperpod/eks.h"
 #include "hyperpod/eks_token.h"
 #include "hyperpod/iam_service.h"
@@ -106,10 +107,11 @@ class TestSite {
 
   TestSite() {
     api.stamp = [this] { return print_time(clock.now()); };
-    front = std::make_unique<Front>(model(), directory, seal, all_operations(sources(api)), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .cloudformation = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_cloudformation(action, form, call, sources(api)); }, .sns = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_sns(action, form, call, api, "fairlead-system", kept); }, .eks = [this](const http::Request& request, const Call& call) { return answer_eks(request, call, api, eks); }, .eks_cluster = "fairlead", .s3 = [this](const http::Request& request, const Call& call, std::optional<AwsError>& error) { return answer_s3(request, call, Buckets(s3_folder), error); }, .secrets = [this](const std::string& operation, const Json& input, const Call& call) { return answer_secrets(operation, input, call, api, "fairlead-system"); }, .review_account = [this](std::string_view token, const std::string& audience) { return review_account_token(reviews, token, audience, clock.now()); }, .association = [this](const std::string& space, const std::string& account) { return find_association(api, space, account); }, .pod_review = [this](const Json& review) { return answer_pod_review(review, [this](const kube::Resource& resource, const kube::ObjectKey& key) { return reviews.get(resource, key); }, pod_site); }, .pod_review_secret = "5ec4e7", .logs = [this](const std::string& operation, const Json& input, const Call& call) { return answer_logs(operation, input, call, {sources(api), logs, clock}); }, .audit = [this](const Json& record) { audit.push_back(record); }});
+    front = std::make_unique<Front>(model(), directory, seal, all_operations(sources(api)), clock, FrontOptions{.per_second = 0, .iam = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_iam(action, form, call, api, "fairlead-system"); }, .cloudformation = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_cloudformation(action, form, call, sources(api)); }, .sns = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_sns(action, form, call, api, "fairlead-system", kept); }, .ec2 = [this](const std::string& action, const http::Query& form, const Call& call) { return answer_ec2(action, form, call, sources(api)); }, .eks = [this](const http::Request& request, const Call& call) { return answer_eks(request, call, api, eks); }, .eks_cluster = "fairlead", .s3 = [this](const http::Request& request, const Call& call, std::optional<AwsError>& error) { return answer_s3(request, call, Buckets(s3_folder), error); }, .secrets = [this](const std::string& operation, const Json& input, const Call& call) { return answer_secrets(operation, input, call, api, "fairlead-system"); }, .review_account = [this](std::string_view token, const std::string& audience) { return review_account_token(reviews, token, audience, clock.now()); }, .association = [this](const std::string& space, const std::string& account) { return find_association(api, space, account); }, .pod_review = [this](const Json& review) { return answer_pod_review(review, [this](const kube::Resource& resource, const kube::ObjectKey& key) { return reviews.get(resource, key); }, pod_site); }, .pod_review_secret = "5ec4e7", .logs = [this](const std::string& operation, const Json& input, const Call& call) { return answer_logs(operation, input, call, {sources(api), logs, clock}); }, .audit = [this](const Json& record) { audit.push_back(record); }});
   }
 
-  Sources sources(kube::KubeApi& through) { return {through, model(), api.of(kube::resources::slurm_clusters), index, api.of(kube::resources::nodes), api.of(api::kClusters), api.of(api::kInstances), directory, "fairlead", eks.version, eks.authentication_mode, "fairlead-system", alarms.get()}; }
+  Sources sources(kube::KubeApi& through) { return {through, model(), api.of(kube::resources::slurm_clusters), index, api.of(kube::resources::nodes), api.of(api::kClusters), api.of(api::kInstances), directory, "fairlead", eks.version, eks.authentication_mode, "fairlead-system", [this](const std::string& bucket, const std::string& key) { return read_object(bucket, key); }, alarms.get()}; }
+  ReadObject read_object = [](const std::string&, const std::string&) -> Result<std::string> { return fail(Code::NotFound, "there is no such object"); };
   std::shared_ptr<const api::Alarms> alarms;
   static const Model& model() {
     static const Model one = *Model::load_own();
@@ -126,7 +128,7 @@ class TestSite {
     directory.put_identity(Json::object({{"metadata", Json::object({{"name", object}, {"uid", uids_[object]}})}, {"spec", std::move(spec)}}));
   }
   // A role that machines may be given.
-  void node_role(const std::string& name, Json more = Json::object()) { identity("Role", name, {}, more.set("trustPolicy", trusts_sagemaker)); }
+  void node_role(const std::string& name, Json more = Json::object()) { identity("Role", name, {R"({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::*"}})"}, more.set("trustPolicy", trusts_sagemaker)); }
   Credentials key_of(const std::string& user, bool active = true) {
     const std::string object = api::identities::object_name(api::identities::Type::User, user);
     auto key = api::identities::new_key(object, uids_.contains(object) ? uids_[object] : "none");

@@ -148,7 +148,7 @@ constexpr std::string_view known_keys[] = {
     "aws:resourceorgid", "aws:resourceorgpaths", "aws:resourcetag/", "aws:securetransport", "aws:sourceaccount", "aws:sourcearn", "aws:sourceidentity", "aws:sourceip", "aws:sourceowner", "aws:sourceorgid", "aws:sourceorgpaths", "aws:sourcevpc", "aws:sourcevpce", "aws:tagkeys",
     "aws:tokenissuetime", "aws:useragent", "aws:userid", "aws:username", "aws:viaawsservice", "aws:vpcsourceip",
     "cloudwatch:namespace", "ec2:attribute/", "ec2:availabilityzone", "ec2:createaction", "ec2:encrypted", "ec2:instancetype", "ec2:kmskeyid", "ec2:parentsnapshot", "ec2:parentvolume", "ec2:region", "ec2:resourcetag/", "ec2:snapshotid", "ec2:volumeid", "ec2:volumeiops", "ec2:volumesize", "ec2:volumethroughput", "ec2:volumetype",
-    "eks:accessentrytype", "eks:clustername", "eks:namespaces", "eks:policyarn", "eks:principalarn", "eks:kubernetesgroups", "eks:username",
+    "eks:accessentrytype", "eks:accessscope", "eks:clustername", "eks:namespaces", "eks:policyarn", "eks:principalarn", "eks:kubernetesgroups", "eks:username",
     "iam:awsservicename", "iam:passedtoservice", "iam:permissionsboundary", "iam:policyarn", "iam:associatedresourcearn", "iam:resourcetag/",
     "kms:bypasspolicylockoutsafetycheck", "kms:calleraccount", "kms:encryptioncontext:", "kms:encryptioncontextkeys", "kms:encryptionalgorithm", "kms:granteeprincipal", "kms:grantconstrainttype", "kms:grantisforawsresource", "kms:grantoperations", "kms:keyorigin", "kms:keyspec", "kms:keyusage",
     "kms:multiregion", "kms:requestalias", "kms:resourcealiases", "kms:retiringprincipal", "kms:viaservice",

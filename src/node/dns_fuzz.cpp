@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                     const std::string& name) { return DnsService{.space = space, .name = name, .selector = {{"a", "b"}}}; },
       .pods =
           [](const std::string& space) {
-            return std::vector<DnsPod>(40, {.space = space, .name = "p", .addresses = {"10.0.0.1", "fd00::1"}, .labels = {{"a", "b"}}, .ready = true});
+            return std::make_shared<const std::vector<DnsPod>>(40, DnsPod{.space = space, .name = "p", .addresses = {"10.0.0.1", "fd00::1"}, .labels = {{"a", "b"}}, .ready = true});
           }};
   const std::string answer = print_dns_answer(*question, resolve_name(*question, names), 512);
   INVARIANT(answer.size() <= 512 && answer.substr(0, 2) == packet.substr(0, 2));

@@ -12,6 +12,9 @@
 #include <atomic>
 #include <cerrno>
 #include <list>
+#include <map>
+#include <memory>
+#include <mutex>
 
 #include "base/log.h"
 #include "kube/object.h"
@@ -134,9 +137,67 @@ std::vector<std::string> pod_addresses(const Json& status) {
 }
 }  // namespace
 
+// What is asked for often is kept as it is asked: Slurm has each node resolve all the others, and to read all pods for each name would be a hundred thousand of them for fifty nodes.
 struct DnsController::Book {
   std::string domain;
   std::atomic<const kube::Reader*> services{nullptr}, pods{nullptr};
+
+  // Of what has changed the newest is read, by one after the other: what is read last is stored last.
+  void follow_pod(const kube::Change& change) {
+    const kube::Reader* all = pods;
+    if (all == nullptr || (change.before && change.after && read_pod(*change.before) == read_pod(*change.after))) return;
+    const kube::ObjectKey key = kube::key_of(change.object());
+    const std::lock_guard lock(mutex_);
+    const auto object = all->get(key);
+    auto& space = pods_[key.space];
+    const auto before = space.find(key.name);
+    std::optional<DnsPod> now = object ? read_pod(*object) : std::nullopt;
+    if (now ? before != space.end() && before->second == *now : before == space.end()) return;
+    if (now) space.insert_or_assign(key.name, std::move(*now));
+    else space.erase(before);
+    lists_.erase(key.space);
+    lists_.erase("");
+  }
+  void follow_service(const kube::Change& change) {
+    const kube::Reader* all = services;
+    if (all == nullptr) return;
+    const kube::ObjectKey key = kube::key_of(change.object());
+    const std::lock_guard lock(mutex_);
+    const auto object = all->get(key);
+    if (!object) {
+      services_.erase(key);
+      return;
+    }
+    const Json& spec = (*object)["spec"];
+    services_.insert_or_assign(key, DnsService{.space = key.space, .name = key.name, .addresses = service_addresses(spec), .selector = pairs(spec["selector"]), .not_ready_too = spec["publishNotReadyAddresses"].boolean()});
+  }
+  std::optional<DnsService> service(const kube::ObjectKey& key) {
+    const std::lock_guard lock(mutex_);
+    const auto found = services_.find(key);
+    return found == services_.end() ? std::nullopt : std::optional(found->second);
+  }
+  DnsPods pods_of(const std::string& space) {
+    const std::lock_guard lock(mutex_);
+    DnsPods& out = lists_[space];
+    if (out) return out;
+    auto list = std::make_shared<std::vector<DnsPod>>();
+    for (const auto& [name, all] : pods_)
+      if (space.empty() || name == space)
+        for (const auto& [pod, known] : all) list->push_back(known);
+    return out = std::move(list);
+  }
+
+ private:
+  static std::optional<DnsPod> read_pod(const Json& pod) {
+    const std::string& phase = pod["status"]["phase"].string();
+    if (phase == "Succeeded" || phase == "Failed") return std::nullopt;
+    return DnsPod{.space = kube::space_of(pod), .name = kube::name_of(pod), .hostname = pod["spec"]["hostname"].string(), .subdomain = pod["spec"]["subdomain"].string(), .addresses = pod_addresses(pod["status"]), .labels = pairs(pod["metadata"]["labels"]), .ready = kube::condition_is_true(pod, "Ready") && !kube::deleting(pod)};
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, std::map<std::string, DnsPod>> pods_;  // by namespace and name
+  std::map<kube::ObjectKey, DnsService> services_;
+  std::map<std::string, DnsPods> lists_;  // of a namespace, "" of all, while nothing there changes
 };
 
 std::shared_ptr<DnsController::Book> DnsController::make_book(std::string domain) {
@@ -146,8 +207,14 @@ std::shared_ptr<DnsController::Book> DnsController::make_book(std::string domain
 }
 
 std::vector<kube::Controller::Source> DnsController::sources() const {
-  const auto nothing = [](const kube::Change&) { return std::vector<kube::ObjectKey>(); };
-  return {{.resource = kube::resources::services, .space = "", .keys = nothing}, {.resource = kube::resources::pods, .space = "", .keys = nothing}};
+  // They are followed, and there is nothing to reconcile.
+  const auto of = [book = book_](void (Book::*follow)(const kube::Change&)) {
+    return [book, follow](const kube::Change& change) {
+      (book.get()->*follow)(change);
+      return std::vector<kube::ObjectKey>();
+    };
+  };
+  return {{.resource = kube::resources::services, .space = "", .keys = of(&Book::follow_service)}, {.resource = kube::resources::pods, .space = "", .keys = of(&Book::follow_pod)}};
 }
 
 void DnsController::start(const kube::Caches& caches) {
@@ -162,37 +229,8 @@ std::vector<Json> DnsController::services(const Book& book) {
   return services != nullptr ? services->list("") : std::vector<Json>();
 }
 
-DnsAnswer DnsController::resolve(const Book& book, const DnsQuestion& question) {
-  const kube::Reader *services = book.services, *pods = book.pods;
-  const DnsNames names{.domain = book.domain,
-                       .service = [&](const std::string& space, const std::string& name) -> std::optional<DnsService> {
-                         auto object = services != nullptr ? services->get({space, name}) : std::nullopt;
-                         if (!object) return std::nullopt;
-                         const Json& spec = (*object)["spec"];
-                         return DnsService{.space = space,
-                                           .name = name,
-                                           .addresses = service_addresses(spec),
-                                           .selector = pairs(spec["selector"]),
-                                           .not_ready_too = spec["publishNotReadyAddresses"].boolean()};
-                       },
-                       .pods =
-                           [&](const std::string& space) {
-                             std::vector<DnsPod> out;
-                             if (pods == nullptr) return out;
-                             for (const Json& pod : pods->list(space)) {
-                               const std::string& phase = pod["status"]["phase"].string();
-                               if (phase == "Succeeded" || phase == "Failed") continue;
-                               out.push_back({.space = kube::space_of(pod),
-                                              .name = kube::name_of(pod),
-                                              .hostname = pod["spec"]["hostname"].string(),
-                                              .subdomain = pod["spec"]["subdomain"].string(),
-                                              .addresses = pod_addresses(pod["status"]),
-                                              .labels = pairs(pod["metadata"]["labels"]),
-                                              .ready = kube::condition_is_true(pod, "Ready") && !kube::deleting(pod)});
-                             }
-                             return out;
-                           }};
-  return resolve_name(question, names);
+DnsAnswer DnsController::resolve(Book& book, const DnsQuestion& question) {
+  return resolve_name(question, {.domain = book.domain, .service = [&](const std::string& space, const std::string& name) { return book.service({space, name}); }, .pods = [&](const std::string& space) { return book.pods_of(space); }});
 }
 
 }  // namespace fairlead::node

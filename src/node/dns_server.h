@@ -38,7 +38,7 @@ class DnsController final : public kube::Controller {
   explicit DnsController(std::shared_ptr<Book> book) : book_(std::move(book)) {}
   static std::shared_ptr<Book> make_book(std::string domain);
   static std::vector<kube::Json> services(const Book& book);  // all that are known by now
-  static DnsAnswer resolve(const Book& book, const DnsQuestion& question);
+  static DnsAnswer resolve(Book& book, const DnsQuestion& question);  // any thread
   std::string name() const override { return "dns"; }
   std::vector<Source> sources() const override;
   void start(const kube::Caches& caches) override;

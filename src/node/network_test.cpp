@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "api/node_identity.h"
 #include "base/encoding.h"
 #include "kube/object.h"
 #include "node/node_fixture.h"
@@ -77,6 +78,32 @@ TEST(NetworkRules, TheAddressOfCredentialsIsTheNodesAlone) {
 TEST(NetworkRules, TheMachinesMetadataIsForItsOwnProcesses) {
   const std::string rules = network_rules({.node_name = "n1", .own_ranges = {"10.1.0.0/24"}});
   for (const char* const rule : {"iifname != \"lo\" ip saddr @cluster4 ip daddr 169.254.169.254 meta l4proto tcp reject", "iifname != \"lo\" ip6 saddr @cluster6 ip6 daddr fd00:ec2::254 meta l4proto tcp reject", "    ip saddr @own4 ip daddr 169.254.169.254 meta l4proto { tcp, udp } th dport 53 accept\n    ip saddr @own4 ip daddr 169.254.169.254 meta l4proto tcp reject", "    ip6 saddr @own6 ip6 daddr fd00:ec2::254 meta l4proto != tcp reject"}) EXPECT_THAT(rules, HasSubstr(rule));
+}
+
+// Nodes of a Slurm cluster of instances: by what the cluster made, on this node, and where the node answers.
+TEST(NetworkRules, PodsThatAreTheMachinesNodeReachItsMetadata) {
+  NetworkSeen seen{.node_name = "n1", .own_ranges = {"10.1.0.0/24"}, .metadata = true};
+  const auto worker = [](const char* name, const char* ip) {
+    Json out = pod("a", name, ip, "worker");
+    out.child("metadata").set("annotations", Json::object({{api::node_identity::pods_note, "true"}}));
+    out.child("metadata").set("ownerReferences", parse("{a: [{apiVersion: slurm.nebius.ai/v1, kind: SlurmCluster, name: one, uid: u, controller: true}]}")["a"]);
+    return out;
+  };
+  EXPECT_EQ(kube::resources::slurm_clusters.api_version(), "slurm.nebius.ai/v1");
+  seen.pods.assign(7, Json());
+  for (int i = 0; i < 7; ++i) seen.pods[static_cast<std::size_t>(i)] = worker(fmt::format("w{}", i).c_str(), fmt::format("10.1.0.{}", i + 2).c_str());
+  seen.pods[1].child("metadata").child("annotations").set(api::node_identity::pods_note, "false");
+  seen.pods[2].child("metadata").child("ownerReferences").items()[0].set("controller", false);
+  seen.pods[3].child("metadata").child("ownerReferences").items()[0].set("kind", "StatefulSet");
+  seen.pods[4].child("spec").set("nodeName", "n2");
+  seen.pods[5].child("spec").set("hostNetwork", true);
+  seen.pods[6].child("status").set("phase", "Failed");
+  EXPECT_EQ(pods_with_role(seen.pods, "n1"), (std::map<std::string, std::string>{{"10.1.0.2", "a/one"}}));
+  const std::string lets = "    ip saddr @with_role ip daddr 169.254.169.254 tcp dport 80 accept\n", rules = network_rules(seen);
+  EXPECT_THAT(rules, HasSubstr("  set with_role {\n    type ipv4_addr\n    elements = { 10.1.0.2 }\n"));
+  EXPECT_LT(rules.find(lets), rules.find("ip saddr @cluster4 ip daddr 169.254.169.254"));
+  seen.metadata = false;
+  EXPECT_THAT(network_rules(seen), HasSubstr("  set with_role {\n    type ipv4_addr\n  }\n")) << "what answers there is a cloud's";
 }
 
 TEST(NetworkRules, NothingOfAnObjectsTextGetsIn) {

@@ -14,6 +14,7 @@
 #include <set>
 #include <thread>
 
+#include "api/node_identity.h"
 #include "base/fd.h"
 #include "kube/object.h"
 #include "node/node_fixture.h"
@@ -132,6 +133,8 @@ class NetworkWaysTest : public NodeTest {
         for (const Port& port : ports_) {
           Fd fd = make_socket(port.protocol);
           const sockaddr_in address = at(party.ip, port.number);
+          const int on = 1;  // connections of the test before may linger
+          ASSERT_EQ(::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
           ASSERT_EQ(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0) << party.name << " " << port.number;
           ASSERT_TRUE(port.protocol == Protocol::Udp || ::listen(fd.get(), 500) == 0);
           listeners_.emplace(std::pair(party.name, port), std::move(fd));
@@ -273,6 +276,34 @@ TEST_F(NetworkWaysTest, EveryPairOfGroupsIsOpenOrClosedAsTheTableSays) {
   try_every_pair(false);
   set_policies({});
   try_every_pair(true);
+}
+
+// Whatever policies close; and nobody beside them, and no other port.
+TEST_F(NetworkWaysTest, NodesOfASlurmClusterOfInstancesReachTheMachinesMetadata) {
+  add_cluster("a", "one", 1);
+  add_pod("stranger", "c", "", Group::Anybody);
+  add_address("metadata", "169.254.169.254");
+  if (HasFatalFailure()) return;
+  ports_.insert({Protocol::Tcp, 80});
+  listen_everywhere();
+  for (Json& pod : seen_.pods)
+    if (kube::name_of(pod).ends_with("worker-0")) {
+      pod.child("metadata").set("annotations", Json::object({{api::node_identity::pods_note, "true"}}));
+      pod.child("metadata").set("ownerReferences", Json::array({Json::object({{"apiVersion", kube::resources::slurm_clusters.api_version()}, {"kind", kube::resources::slurm_clusters.kind}, {"name", "one"}, {"controller", true}})}));
+    }
+  for (const bool answers : {true, false}) {
+    seen_.metadata = answers;
+    set_policies({kPods});
+    for (const Party& from : parties_) {
+      if (from.pin.empty()) continue;
+      std::set<std::pair<std::string, Port>> there;
+      for (const auto& one : reached_from(from))
+        if (one.first == "metadata" && one.second.number != 53) there.insert(one);
+      const bool worker = from.name.ends_with("worker-0");
+      EXPECT_EQ(there.size(), worker && answers ? 1u : 0u) << from.name;
+      for (const auto& one : there) EXPECT_EQ(one.second, (Port{Protocol::Tcp, 80}));
+    }
+  }
 }
 
 }  // namespace

@@ -81,16 +81,11 @@ void Prober::work(const std::stop_token& stop) {
         lock.unlock();
         on_change_(next.attempt_id);
         lock.lock();
-        if (!entries_.contains(next.attempt_id)) continue;
       }
     }
-    // A probe that waits for the startup probe looks again soon.
-    due_.push(
-        {.at = clock_.monotonic() + (wanted ? std::chrono::nanoseconds(spec.period)
-                                            : std::chrono::nanoseconds(std::min<std::chrono::milliseconds>(spec.period, std::chrono::seconds(1)))),
-         .attempt_id = next.attempt_id,
-         .probe = next.probe,
-         .generation = next.generation});
+    const auto same = entries_.find(next.attempt_id);
+    if (same == entries_.end() || same->second.generation != next.generation) continue;
+    due_.push({.at = clock_.monotonic() + same->second.state.pause(next.probe), .attempt_id = next.attempt_id, .probe = next.probe, .generation = next.generation});
     changed_.notify_one();
   }
 }

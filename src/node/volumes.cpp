@@ -15,6 +15,7 @@
 
 #include "base/encoding.h"
 #include "base/files.h"
+#include "blocks/staging.h"
 #include "kube/object.h"
 #include "kube/selector.h"
 #include "node/mounts.h"
@@ -326,11 +327,25 @@ Result<void> Volumes::prepare_one(const Json& pod, const Json& volume, const Vol
   const Json& reference = volume["persistentVolumeClaim"];
   auto place = place_of(reference, sources);
   if (!place) return std::unexpected(std::move(place.error()));
+  const std::int64_t group = fs_group(pod);
+  if (!place->volume.empty()) {
+    const std::string doing = fmt::format("persistentvolumeclaim \"{}\"", reference["claimName"].string());
+    // Nodes of one machine see one another's devices: that it is there says nothing of whose it is.
+    if (const auto mounted = exists(here) ? is_mount_point(here) : Result<bool>(false); !mounted || !*mounted) {
+      const auto attached = sources.attachment ? sources.attachment(place->volume) : Result<Json>(fail(Code::Unavailable, "attachments are not known here"));
+      if (!attached && attached.error().code != Code::NotFound) return pass(attached.error(), doing + ": whether its volume is attached to this node");
+      if (!attached || kube::deleting(*attached) || (*attached)["status"]["phase"].string() != "Attached") return fail(Code::Unavailable, fmt::format("{}: volume {} is not attached to this node yet", doing, place->volume));
+    }
+    // Mounted for each pod, at a place of its own: who goes takes his mount with him, and with the last one the device is free.
+    if (auto done = blocks::stage({.volume = place->volume, .place = here, .type = place->file_system, .flags = place->mount_options, .read_only = place->read_only}); !done) return pass(std::move(done.error()), doing);
+    if (group >= 0 && !place->read_only && !reference["readOnly"].boolean()) return give_claim_to_group(here, group, pod["spec"]["securityContext"]["fsGroupChangePolicy"].string());
+    return {};
+  }
   if (auto there = ensure_host_path(place->path, place->type); !there)
     return pass(std::move(there.error()), fmt::format("persistentvolumeclaim \"{}\"", reference["claimName"].string()));
   // Another hostPath may be anything of the node's: that is not given away.
-  if (fs_group(pod) >= 0 && !reference["readOnly"].boolean() && (place->local || is_own(place->path)))
-    return give_claim_to_group(place->path, fs_group(pod), pod["spec"]["securityContext"]["fsGroupChangePolicy"].string());
+  if (group >= 0 && !reference["readOnly"].boolean() && (place->local || is_own(place->path)))
+    return give_claim_to_group(place->path, group, pod["spec"]["securityContext"]["fsGroupChangePolicy"].string());
   return {};
 }
 
@@ -358,6 +373,7 @@ Result<std::string> Volumes::source_of(const Json& pod, const Json& volume, cons
   if (!reference.is_object()) return folder(kube::uid_of(pod), volume["name"].string());
   auto place = place_of(reference, sources);
   if (!place) return std::unexpected(std::move(place.error()));
+  if (!place->volume.empty()) return folder(kube::uid_of(pod), volume["name"].string());
   return std::move(place->path);
 }
 
@@ -375,6 +391,22 @@ Result<void> Volumes::refresh(const Json& pod, const VolumeSources& sources) con
     if (!files) return pass(std::move(files.error()), fmt::format("volume \"{}\"", volume["name"].string()));
     auto published = publish_files(folder(kube::uid_of(pod), volume["name"].string()), *files, fs_group(pod));
     if (!published) return pass(std::move(published.error()), fmt::format("volume \"{}\"", volume["name"].string()));
+  }
+  return {};
+}
+
+Result<void> Volumes::grow(const Json& pod) {
+  for (const Json& volume : pod["spec"]["volumes"].items()) {
+    if (!volume["persistentVolumeClaim"].is_object()) continue;
+    const std::string here = folder(kube::uid_of(pod), volume["name"].string());
+    const auto mounted = exists(here) ? is_mount_point(here) : Result<bool>(false);
+    const std::lock_guard lock(mutex_);
+    if (sizes_.size() > 1'000) std::erase_if(sizes_, [](const auto& one) { return !exists(one.first); });  // of pods that are gone
+    if (!mounted || !*mounted) {
+      sizes_.erase(here);
+      continue;
+    }
+    if (auto done = blocks::grow_to_device(here, sizes_[here]); !done) return pass(std::move(done.error()), fmt::format("volume \"{}\"", volume["name"].string()));
   }
   return {};
 }

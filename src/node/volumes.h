@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct VolumeSources {
   EnvironmentSources objects;
   std::function<Result<kube::Json>(const std::string& name)> claim, volume;  // PersistentVolumeClaim, PersistentVolume. NotFound: there is none
   std::function<Result<kube::Json>()> node;
+  std::function<Result<kube::Json>(const std::string& volume)> attachment;  // of a volume of csi.fairlead.dev to this node, as it is now. NotFound: it is not attached here
   // A token of the pod's service account for this audience ("": the API's own). The same one again until it is to be replaced.
   std::function<Result<std::string>(const std::string& audience, std::int64_t seconds)> token;
 };
@@ -45,6 +47,8 @@ class Volumes {
   Result<void> prepare(const kube::Json& pod, const VolumeSources& sources) const;
   // Rewrites the volumes that are made of API objects if those changed.
   Result<void> refresh(const kube::Json& pod, const VolumeSources& sources) const;
+  // Volumes whose device has grown: what is on them takes it up.
+  Result<void> grow(const kube::Json& pod);
   // What uses more of the disk than it may, as a sentence; empty: nothing does. An emptyDir by its sizeLimit; a container (its layer and its logs) by its limit
   // of ephemeral-storage; all together by the sum of those, if every container has one. Walks the folders that have a limit. `logs`: the pod's folder.
   std::string over_limit(const kube::Json& pod, const std::string& logs) const;
@@ -62,6 +66,8 @@ class Volumes {
   // Where the volume's content is on the node.
   Result<std::string> source_of(const kube::Json& pod, const kube::Json& volume, const VolumeSources& sources) const;
   std::string pods_dir_, volumes_dir_;
+  std::mutex mutex_;
+  std::map<std::string, std::int64_t> sizes_;  // of devices, by where they are mounted
 };
 
 // The files of /etc that a node writes for its pods.

@@ -116,6 +116,16 @@ says 'all the same' k get instance "$node" -o 'jsonpath={.status.healthCheck.mes
 until_true 60 'its node takes jobs' same gpu-2 on srun -p train -w gpu-2 hostname
 note 'a deep health check puts a node under load, and in service again'
 
+other=$(id_of gpu-0)
+sm start-cluster-health-check --cluster-name ml --deep-health-check-configurations '[{"InstanceGroupName": "gpu", "DeepHealthChecks": ["InstanceConnectivity"]}]' > /dev/null
+links_tried() { says 'MB/s each way' k get instance "$1" -o 'jsonpath={.status.healthCheck.stage} {.status.healthCheck.message}'; }
+until_true 150 'their links are tried' links_tried "$node"
+until_true 60 'from both ends' links_tried "$other"
+says "links: 1 ($other" k get instance "$node" -o 'jsonpath={.status.healthCheck.message}' || fail 'it was not tried with the other'
+is_empty k get pods -n cluster-ml --field-selector "metadata.name=$node-links-answer" -o name || fail 'what answers is left'
+until_true 90 'all run again' running 4
+note 'nodes of a group try the links between them'
+
 sm update-cluster --cluster-name ml --instance-groups "[$(group gpu ml.g5.xlarge 1 "$compute"), $(group cpu ml.m5.large 1 '{"NodeType": "Compute", "PartitionNames": ["cpu"]}')]" > /dev/null
 until_true 120 'another group, and fewer of this one' same $'cpu\t1\t1\ngpu\t1\t1' bash -c "$(declare -f sm as); export SCENARIO_FAIRLEAD='$SCENARIO_FAIRLEAD' clients='$clients'; sm describe-cluster --cluster-name ml --query 'InstanceGroups[?SlurmConfig.NodeType==\`Compute\`].[InstanceGroupName,CurrentCount,TargetCount]' --output text | sort"
 until_true 60 'its partition' same cpu-0 on srun -p cpu hostname

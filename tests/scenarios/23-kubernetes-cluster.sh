@@ -16,6 +16,7 @@ clean_up() {
   [ "$status" = 0 ] || k get clusters,instances,machines,pods -A -o wide >&2 || true
   k delete cluster eks --ignore-not-found --timeout=120s > /dev/null || status=1
   k -n fairlead-system delete configmap fairlead-networks --ignore-not-found > /dev/null || status=1
+  k delete networkinterface eni-0a1b2c3d --ignore-not-found --timeout=60s > /dev/null || status=1
   k delete namespace tenants --ignore-not-found --timeout=60s > /dev/null || status=1
   [ -z "${association:-}" ] || as eks delete-pod-identity-association --cluster-name fairlead --association-id "$association" > /dev/null 2>&1 || true
   f identity delete kim --with-keys > /dev/null 2>&1 || true
@@ -24,7 +25,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "eks:*", "iam:PassRole", "iam:GetRole", "sts:*"], "Resource": "*"}}' > "$folder/all.json"
+echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "ec2:AttachNetworkInterface", "eks:*", "iam:PassRole", "iam:GetRole", "sts:*"], "Resource": "*"}}' > "$folder/all.json"
 echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}}' > "$folder/trust.json"
 f identity create kim --policy "$folder/all.json" > /dev/null
 f identity create --role workers --trust "$folder/trust.json" > /dev/null
@@ -90,6 +91,31 @@ spec:
 $place
 YAML
 }
+has_ended() { [[ $(k -n tenants get pod "$1" -o 'jsonpath={.status.phase}') =~ ^(Succeeded|Failed)$ ]]; }
+# boto3 as it is, within a pod: NAME ACCOUNT.
+sdk_pod() {
+  k -n tenants apply -f - > /dev/null << YAML
+apiVersion: v1
+kind: Pod
+metadata: {name: $1}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 0
+  serviceAccountName: $2
+  nodeSelector: {kubernetes.io/hostname: $node}
+  tolerations: [{key: tenants, operator: Exists}]
+  containers:
+  - name: work
+    image: 'slurm:22.05'
+    imagePullPolicy: IfNotPresent
+    command: [python3, -c, 'import boto3; print(boto3.client("sts").get_caller_identity()["Arn"])']
+    env: [{name: PYTHONPATH, value: /sdk}]
+    volumeMounts: [{name: sdk, mountPath: /sdk, readOnly: true}]
+  volumes: [{name: sdk, hostPath: {path: "$(echo "$clients"/lib/python3*/site-packages)", type: Directory}}]
+YAML
+  until_true 60 "boto3 in pod $1 has ended" has_ended "$1"
+  k -n tenants logs "$1"
+}
 node=$(k get nodes -l Team=blue -o 'jsonpath={.items[0].metadata.name}')
 pod web "$node" web
 pod serve "$node" serve
@@ -115,8 +141,10 @@ inside serve 'wget -qO- --header "Authorization: $(cat "$AWS_CONTAINER_AUTHORIZA
 field() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$folder/credentials" "$1"; }
 by_credentials() { (eval "$(f aws env)" && AWS_ACCESS_KEY_ID=$(field AccessKeyId) AWS_SECRET_ACCESS_KEY=$(field SecretAccessKey) AWS_SESSION_TOKEN=$(field Token) "$clients/bin/aws" sts get-caller-identity); }
 says ':assumed-role/pods/eks-fairlead-serve-' by_credentials || fail 'what the node handed out is good for nothing'
-k -n tenants delete pod serve --wait=false > /dev/null
-note 'pods have the roles of their service accounts, by token file and from their node'
+says ':assumed-role/web/' sdk_pod sdk-token web || fail 'boto3 in a pod, by token file'
+says ':assumed-role/pods/eks-fairlead-sdk-node-' sdk_pod sdk-node serve || fail 'boto3 in a pod, from its node'
+k -n tenants delete pod serve sdk-token sdk-node --wait=false > /dev/null
+note 'pods have the roles of their service accounts, by token file and from their node, also for boto3 as it is'
 
 # The machine's own role is for its processes and pods in its network. busybox has no PUT.
 pod machine "$node" default 'hostNetwork: true'
@@ -147,7 +175,32 @@ else
     says ":assumed-role/workers/${node#hyperpod-}" on_node node -e "$js" "$clients/js" || fail 'the SDK for JavaScript on the node'
   fi
 fi
-k -n tenants delete pod machine > /dev/null
+
+# A network interface of the site goes to the node, and with its instance away.
+address=$(k get node "$node" -o 'jsonpath={.status.addresses[?(@.type=="InternalIP")].address}' | cut -d' ' -f1)
+k apply -f - > /dev/null << YAML
+apiVersion: fairlead.dev/v1alpha1
+kind: NetworkInterface
+metadata: {name: eni-0a1b2c3d}
+spec: {addresses: ["${address%.*}.213/24"], description: of the scenario}
+YAML
+until_true 20 'it is told of' same Available k get networkinterface eni-0a1b2c3d -o 'jsonpath={.status.phase}'
+# By boto3: the AWS CLI of version 1 does not know the call yet.
+attach() { "$SCENARIO_FAIRLEAD" aws run --kubeconfig "$KUBECONFIG" kim -- "$clients/bin/python" -c 'import boto3, sys; print(boto3.client("sagemaker").attach_cluster_node_network_interface(ClusterName="eks", NodeId=sys.argv[1], NetworkInterfaceId=sys.argv[2])["AttachmentId"])' "$@"; }
+refusal=$(attach "${node#hyperpod-}" eni-0a1b2c3e 2>&1) && fail 'an interface that is not there'
+[[ $refusal == *ResourceNotFound* ]] || fail "of an interface that is not there: $refusal"
+attachment=$(attach "${node#hyperpod-}" eni-0a1b2c3d) && [[ $attachment == eni-attach-* ]] || fail "no attachment: $attachment"
+same "$attachment" attach "${node#hyperpod-}" eni-0a1b2c3d || fail 'sent again it is another'
+until_true 30 'it is there' same "Attached $node" k get networkinterface eni-0a1b2c3d -o 'jsonpath={.status.phase} {.status.node}'
+says "${address%.*}.213/24" inside machine 'ip address show dev eni-0a1b2c3d' || fail 'the node has no such interface'
+neighbour=$(k get nodes -l Team=blue -o name | grep -v "/$node\$")
+pod neighbour "${neighbour#node/}" default 'hostNetwork: true'
+k -n tenants wait pod neighbour --for=condition=Ready --timeout=60s > /dev/null || fail 'the pod in the network of the other node does not run'
+until_true 20 'the other node reaches it' inside neighbour "ping -c 1 -W 2 ${address%.*}.213"
+other=$(attach "${neighbour#node/hyperpod-}" eni-0a1b2c3d 2>&1) && fail 'two nodes have it'
+[[ $other == *"is attached to ${node#hyperpod-}"* ]] || fail "of the second node: $other"
+k -n tenants delete pod machine neighbour > /dev/null
+note 'a network interface of the site is attached to a node, and reached from another'
 note "processes of the node have the role of their group$sdks, other pods do not"
 
 if [ -n "$storage" ]; then
@@ -174,4 +227,5 @@ is_empty k get nodes -l Team=blue -o name || fail 'the old label is left'
 sm delete-cluster --cluster-name eks > /dev/null
 until_true 60 'it is gone' gone sm describe-cluster --cluster-name eks
 is_empty k get machines,instances -l fairlead.dev/cluster=eks -o name || fail 'machines are left'
+until_true 30 'its network interface is free' same Available k get networkinterface eni-0a1b2c3d -o 'jsonpath={.status.phase}'
 note 'labels follow the group; DeleteCluster leaves nothing'

@@ -34,7 +34,8 @@ trap clean_up EXIT
 echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "eks:*", "s3:*", "iam:PassRole", "iam:GetRole", "sts:*", "logs:*"], "Resource": "*"}}' > "$folder/all.json"
 echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}}' > "$folder/trust.json"
 f identity create lil --policy "$folder/all.json" > /dev/null
-f identity create --role scripted --trust "$folder/trust.json" > /dev/null
+echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::sagemaker-*/*"}}' > "$folder/read.json"
+f identity create --role scripted --policy "$folder/read.json" --trust "$folder/trust.json" > /dev/null
 f identity key add lil > /dev/null 2>&1 || fail 'no key for lil'
 until_true 20 'lil is known' says ':user/lil' as sts get-caller-identity
 role=$(as iam get-role --role-name scripted --query Role.Arn --output text)
@@ -151,6 +152,13 @@ cat > "$bucket/base/on_create.sh" << 'TEXT'
 set -e
 grep -q '"ClusterType":"Kubernetes"' /opt/ml/config/resource_config.json
 [ ! -e provisioning_parameters.json ]
+python3 - << 'PYTHON'
+import base64, json, ssl, urllib.request
+config = json.load(open("/opt/ml/config/resource_config.json"))["ClusterConfig"]["KubernetesConfig"]
+assert config["EksClusterName"] == "fairlead", config
+trust = ssl.create_default_context(cadata=base64.b64decode(config["EksClusterCertificateAuthority"]).decode())
+assert "gitVersion" in json.load(urllib.request.urlopen(config["EksClusterEndpoint"] + "/version", timeout=20, context=trust))
+PYTHON
 echo "on a node of Kubernetes: $SAGEMAKER_INSTANCE_ID"
 TEXT
 upload

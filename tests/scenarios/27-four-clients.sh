@@ -20,21 +20,27 @@ clean_up() {
   for way in boto3 cli js hyp; do k delete cluster "slurm-$way" "eks-$way" --ignore-not-found --timeout=120s > /dev/null || status=1; done
   k delete namespace four --ignore-not-found --timeout=60s > /dev/null || status=1
   k delete clusterrolebinding,clusterrole four --ignore-not-found > /dev/null || status=1
+  as "$clients/bin/aws" s3 rb --force s3://sagemaker-four > /dev/null 2>&1 || true
   f identity delete dot --with-keys > /dev/null 2>&1 || true
   f identity delete --role four > /dev/null 2>&1 || true
   exit "$status"
 }
 trap clean_up EXIT
 
-echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "eks:*", "iam:PassRole", "iam:GetRole", "sts:*"], "Resource": "*"}}' > "$folder/all.json"
+echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": ["sagemaker:*", "eks:*", "s3:*", "logs:*", "iam:PassRole", "iam:GetRole", "sts:*"], "Resource": "*"}}' > "$folder/all.json"
 echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}}' > "$folder/trust.json"
 f identity create dot --policy "$folder/all.json" > /dev/null
-f identity create --role four --trust "$folder/trust.json" > /dev/null
+echo '{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::sagemaker-four/*"}}' > "$folder/read.json"
+f identity create --role four --policy "$folder/read.json" --trust "$folder/trust.json" > /dev/null
 f identity key add dot > /dev/null 2>&1 || fail 'no key for dot'
 until_true 20 'dot is known' says ':user/dot' as "$clients/bin/aws" sts get-caller-identity
 role=$(as "$clients/bin/aws" iam get-role --role-name four --query Role.Arn --output text)
 account=$(cut -d: -f5 <<< "$role")
 eks=$(as "$clients/bin/aws" eks describe-cluster --name fairlead --query cluster.arn --output text)
+
+as "$clients/bin/aws" s3 mb s3://sagemaker-four > /dev/null
+printf '#!/bin/bash\necho "$SAGEMAKER_INSTANCE_ID prepares"\n' > "$folder/on_create.sh"
+as "$clients/bin/aws" s3 cp --quiet "$folder/on_create.sh" s3://sagemaker-four/base/on_create.sh
 
 life() { # ORCHESTRATOR CLIENT
   local steps=$top/tests/peers/aws/life-$1.json given=("$account" "name=$1-$2" "role=$role" "eks=$eks")
@@ -53,7 +59,7 @@ for orchestrator in slurm eks; do
   for way in "${ways[@]}"; do wait "${running[$way]}" || fail "$orchestrator by $way: $(tail -n 2 "$folder/$orchestrator-$way")"; done
   is_empty k get clusters,instances -o name || fail "something is left of clusters with $orchestrator"
   is_empty k get machines -l fairlead.dev/cluster -o name || fail 'machines are left'
-  note "$orchestrator: a cluster's life by ${ways[*]}, at the same time"
+  note "$orchestrator: a cluster's life by ${ways[*]}, at the same time: made, changed, its logs read, deleted"
 done
 [ ${#ways[@]} = 3 ] || note 'no Node.js: left out JavaScript'
 
@@ -91,6 +97,22 @@ hyp_says '"Cluster": "eks-hyp"' list-cluster
 hyp_says eks-hyp describe cluster eks-hyp
 hyp_says '' set-cluster-context --cluster-name eks-hyp
 hyp_says cluster/fairlead get-cluster-context
+# An access policy gives what an administrator has offered, there and nowhere else.
+by_token() { PATH=$clients/bin:$PATH "$SCENARIO_FAIRLEAD" aws run --kubeconfig "$KUBECONFIG" dot -- "$SCENARIO_KUBECTL" --kubeconfig "$folder/kubeconfig" "$@"; }
+policy() { as "$clients/bin/aws" eks "$1" --cluster-name fairlead --principal-arn "$user" --policy-arn arn:aws:eks::aws:cluster-access-policy/AmazonEKSEditPolicy "${@:2}"; }
+refusal=$(policy associate-access-policy --access-scope type=namespace,namespaces=four 2>&1) && fail 'what nobody offers is given'
+[[ $refusal == *'kubectl -n four create rolebinding fairlead-access-edit --clusterrole=edit --group=fairlead:access:edit:four'* ]] || fail "of a policy that is not offered: $refusal"
+refusal=$(by_token -n four get secrets 2>&1) && fail 'secrets are shown before'
+[[ $refusal == *Forbidden* ]] || fail "before: $refusal"
+k -n four create rolebinding fairlead-access-edit --clusterrole=edit --group=fairlead:access:edit:four > /dev/null
+policy associate-access-policy --access-scope type=namespace,namespaces=four > /dev/null
+until_true 20 'its policy counts' by_token -n four get secrets
+refusal=$(by_token -n default get secrets 2>&1) && fail 'it counts in another namespace'
+[[ $refusal == *Forbidden* ]] || fail "elsewhere: $refusal"
+policy disassociate-access-policy > /dev/null
+shut() { local out; ! out=$(by_token -n four get secrets 2>&1) && [[ $out == *Forbidden* ]]; }
+until_true 20 'it counts no more' shut
+note 'an access policy, once an administrator offers it'
 hyp_says 'Successfully submitted' create hyp-pytorch-job --job-name one --namespace four --image busybox:1 --pull-policy IfNotPresent --replica-count 1 --command '[hostname]'
 until_true 60 'it completes' says Completed h describe hyp-pytorch-job --job-name one --namespace four
 hyp_says one-pod-0 get-logs hyp-pytorch-job --job-name one --pod-name one-pod-0 --namespace four

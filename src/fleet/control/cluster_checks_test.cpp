@@ -36,6 +36,26 @@ struct DeepChecks : testing::Test {
     object.child("spec").set("healthCheck", Json::object({{"id", id}, {"by", "ada"}}));
     ASSERT_TRUE(site.api.update(api::kInstances, object));
   }
+  // InstanceConnectivity, of all in the group.
+  void ask_links(const char* id, bool stress = false) {
+    for (Json object : site.instances("gpu")) {
+      Json checks = Json::array({Json("InstanceConnectivity")});
+      if (stress) checks.push("InstanceStress");
+      object.child("spec").set("healthCheck", Json::object({{"id", id}, {"by", "ada"}, {"checks", std::move(checks)}}));
+      ASSERT_TRUE(site.api.update(api::kInstances, object));
+    }
+  }
+  bool all_passed() {
+    for (const Json& object : site.instances("gpu"))
+      if (object["status"]["healthCheck"]["stage"].string() != "Passed") return false;
+    return true;
+  }
+  std::vector<std::string> pods_of_checks() {
+    std::vector<std::string> out;
+    for (const auto& [key, pod] : site.api.all("pods"))
+      if (key.name.ends_with("-links-answer")) out.push_back(key.name);
+    return out;
+  }
   void rounds(int count) {
     for (int i = 0; i < count; ++i) site.reconcile(), site.tick();
   }
@@ -221,6 +241,163 @@ TEST_F(DeepChecks, ADeathAtEachWriteConverges) {
     EXPECT_EQ(world.summary("ml"), "4/4") << dies_at;
     std::set<std::string> once(world.checks.begin(), world.checks.end());
     EXPECT_EQ(once.size(), world.checks.size()) << dies_at;
+  }
+}
+
+// ---- InstanceConnectivity
+
+TEST_F(DeepChecks, LinksAreTriedTogetherAndNothingIsLeftOfIt) {
+  site.create("ml", spec(4, false));
+  site.settle();
+  ask_links("c1", true);
+  for (int i = 0; i < 200 && !all_passed(); ++i) rounds(1);
+  site.settle();
+  EXPECT_TRUE(all_passed());
+  EXPECT_THAT(site.checks, SizeIs(4)) << "under load first";
+  EXPECT_THAT(site.links, SizeIs(4));
+  EXPECT_THAT(first()["status"]["healthCheck"]["message"].string(), HasSubstr("links: 3 ("));
+  EXPECT_THAT(pods_of_checks(), IsEmpty());
+  EXPECT_EQ(site.summary("ml"), "6/6");
+  const auto before = site.picture();
+  rounds(5);
+  EXPECT_EQ(site.picture(), before) << "at rest nothing is written";
+  ask_links("c2");
+  for (int i = 0; i < 200 && site.links.size() < 8; ++i) rounds(1);
+  site.settle();
+  EXPECT_TRUE(all_passed());
+  EXPECT_THAT(site.checks, SizeIs(4)) << "by links alone";
+}
+
+TEST_F(DeepChecks, OneThatReachesNobodyIsReplaced) {
+  site.create("ml", spec(3, false));
+  site.settle();
+  const std::string id = kube::name_of(first());
+  site.link = [&](const auto& from, const auto& to) { return from != id && to != id; };
+  ask_links("c1");
+  for (int i = 0; i < 300 && site.api.all("instances").contains({"", id}); ++i) rounds(1);
+  site.settle();
+  EXPECT_FALSE(site.api.all("instances").contains({"", id}));
+  EXPECT_EQ(site.summary("ml"), "5/5");
+  int passed = 0;
+  for (const Json& object : site.instances("gpu")) passed += object["status"]["healthCheck"]["stage"].string() == "Passed";
+  EXPECT_EQ(passed, 2) << "the others are well, and stay";
+}
+
+// At which end the fault is cannot be told: neither is replaced, and neither is in use before the link works.
+TEST_F(DeepChecks, OfTwoNeitherIsCondemnedNorInUse) {
+  site.create("ml", spec(2, false));
+  site.settle();
+  bool works = false;
+  site.link = [&](const auto&, const auto&) { return works; };
+  std::set<std::string> before;
+  for (const Json& object : site.instances("gpu")) before.insert(kube::name_of(object));
+  ask_links("c1");
+  rounds(200);
+  EXPECT_GT(site.links.size(), 2U) << "it is tried again";
+  for (const Json& object : site.instances("gpu")) {
+    EXPECT_TRUE(before.contains(kube::name_of(object)));
+    EXPECT_EQ(object["status"]["healthCheck"]["stage"].string(), "Checking");
+    EXPECT_THAT(object["status"]["message"].string(), HasSubstr("cannot be told"));
+    EXPECT_TRUE(tainted(object["status"]["node"].string()));
+  }
+  works = true;
+  for (int i = 0; i < 200 && !all_passed(); ++i) rounds(1);
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "4/4");
+}
+
+TEST_F(DeepChecks, OneAloneHasNobodyToBeTriedWithAndPasses) {
+  site.create("ml", spec(1, false));
+  site.settle();
+  ask_links("c1");
+  for (int i = 0; i < 100 && !all_passed(); ++i) rounds(1);
+  EXPECT_THAT(first()["status"]["healthCheck"]["message"].string(), HasSubstr("no other machine"));
+  EXPECT_THAT(site.links, IsEmpty());
+}
+
+TEST_F(DeepChecks, OneThatDoesNotAnswerIsNotWaitedForWithoutEnd) {
+  site.create("ml", spec(3, false));
+  site.settle();
+  const std::string id = kube::name_of(first());
+  site.answers = [&](const Json& pod) { return pod["metadata"]["labels"][api::kLifecycleLabel].string() != id; };
+  ask_links("c1");
+  const auto passed = [&] {
+    int count = 0;
+    for (const Json& object : site.instances("gpu")) count += object["status"]["healthCheck"]["stage"].string() == "Passed";
+    return count;
+  };
+  for (int i = 0; i < 600 && passed() < 2; ++i) rounds(1);
+  EXPECT_EQ(passed(), 2);
+  EXPECT_EQ(first()["status"]["healthCheck"]["stage"].string(), "Checking") << "what could not be tried is no fault";
+  EXPECT_TRUE(site.api.all("instances").contains({"", id}));
+}
+
+// Of two, one of which never answers: what was not tried with anybody has not passed.
+TEST_F(DeepChecks, OneWhoseOnlyPeerToldNothingHasNotPassed) {
+  site.create("ml", spec(2, false));
+  site.settle();
+  const std::string id = kube::name_of(first());
+  bool up = false;
+  site.answers = [&](const Json& pod) { return up || pod["metadata"]["labels"][api::kLifecycleLabel].string() != id; };
+  ask_links("c1");
+  rounds(400);
+  for (const Json& object : site.instances("gpu")) EXPECT_EQ(object["status"]["healthCheck"]["stage"].string(), "Checking");
+  EXPECT_THAT(site.instances("gpu").back()["status"]["message"].string(), HasSubstr("told nothing"));
+  up = true;
+  for (int i = 0; i < 600 && !all_passed(); ++i) rounds(1);
+  EXPECT_TRUE(all_passed());
+}
+
+TEST_F(DeepChecks, OnStartMachinesMeetBeforeSlurmComes) {
+  Json with = spec(3, false);
+  site.group_of(with, "gpu").set("onStartDeepHealthChecks", Json::array({Json("InstanceStress"), Json("InstanceConnectivity")}));
+  site.create("ml", with);
+  for (int i = 0; i < 300 && site.summary("ml") != "5/5"; ++i) rounds(1);
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "5/5");
+  EXPECT_THAT(site.links, SizeIs(3));
+  EXPECT_THAT(pods_of_checks(), IsEmpty());
+}
+
+// All or nothing with one machine that reaches nobody: another takes its place, and what came is used once the links are known to work.
+TEST_F(DeepChecks, OnStartOneThatReachesNobodyIsLeftForAnother) {
+  Json with = spec(3, false);
+  site.group_of(with, "gpu").set("onStartDeepHealthChecks", Json::array({Json("InstanceConnectivity")}));
+  site.create("ml", with);
+  while (site.instances("gpu").empty()) rounds(1);
+  const std::string id = kube::name_of(first());
+  site.link = [&](const auto& from, const auto& to) { return from != id && to != id; };
+  for (int i = 0; i < 400 && site.summary("ml") != "5/5"; ++i) rounds(1);
+  EXPECT_EQ(site.summary("ml"), "5/5");
+  EXPECT_FALSE(site.api.all("instances").contains({"", id}));
+}
+
+// The server dies after each of its writes in turn: all meet, one is replaced, and nothing is left.
+TEST_F(DeepChecks, ADeathAtEachWriteOfAMeetingConverges) {
+  for (int dies_at = 0; dies_at < 90; dies_at += test_stride()) {
+    ClusterSite world;
+    world.create("ml", world.spec(3));
+    world.settle();
+    const std::string id = kube::name_of(world.instances("gpu").front());
+    world.link = [&](const auto& from, const auto& to) { return from != id && to != id; };
+    for (Json object : world.instances("gpu")) {
+      object.child("spec").set("healthCheck", Json::object({{"id", "c1"}, {"checks", Json::array({Json("InstanceConnectivity")})}}));
+      ASSERT_TRUE(world.api.update(api::kInstances, object));
+    }
+    world.mortal->writes = 0;
+    world.mortal->dies_at = dies_at;
+    for (int i = 0; i < 400 && (i < 60 || world.api.all("instances").contains({"", id}) || world.summary("ml") != "5/5"); ++i) {
+      world.reconcile();
+      if (world.mortal->dead) world.restart();
+      world.tick();
+    }
+    world.settle();
+    EXPECT_EQ(world.summary("ml"), "5/5") << dies_at;
+    EXPECT_FALSE(world.api.all("instances").contains({"", id})) << dies_at;
+    int passed = 0;
+    for (const Json& object : world.instances("gpu")) passed += object["status"]["healthCheck"]["stage"].string() == "Passed";
+    EXPECT_EQ(passed, 2) << dies_at;
+    for (const auto& [key, pod] : world.api.all("pods")) EXPECT_FALSE(key.name.ends_with("-links-answer")) << dies_at;
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "api/instance_types.h"
 #include "api/instance_volume.h"
+#include "api/node_identity.h"
 #include "fleet/control/cluster_test_site.h"
 
 namespace fairlead::fleet {
@@ -355,6 +356,58 @@ TEST(Clusters, WhatIsContinuousUsesWhatThereIs) {
   EXPECT_EQ(site.api.all("nodesets").at({"cluster-ml", "gpu"})["spec"]["replicas"].integer(), 2) << "Slurm is asked for what has a machine";
 }
 
+// Two groups that wait for each other's machines would wait for ever: who has not come to his least number in three hours gives back what he has.
+TEST(Clusters, AGroupThatDoesNotComeToItsLeastNumberGoesBack) {
+  ClusterSite site(false);
+  site.spare("c", "ml.c5.large", 2, 4, 0);
+  site.spare("l", "ml.t3.medium", 2, 4, 0);
+  for (int i = 0; i < 3; ++i) site.spare(fmt::format("g{}", i), "ml.g5.xlarge", 4, 16, 1);
+  Json spec = site.spec(2);
+  site.group_of(spec, "gpu").set("minInstanceCount", 2);
+  site.create("ml", spec);
+  site.settle();
+  ASSERT_EQ(site.summary("ml"), "4/4");
+  site.edit("ml", [&](Json& now) { site.group_of(now, "gpu").set("instanceCount", 6).set("minInstanceCount", 5); });
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "5/8");
+  site.clock.advance(std::chrono::seconds(10'500));
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "5/8");
+  site.clock.advance(std::chrono::seconds(400));
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "4/4");
+  Json asked = site.api.all("clusters").at({"", "ml"});
+  const Json& group = site.group_of(asked.child("spec"), "gpu");
+  EXPECT_EQ(group["instanceCount"].integer(), 2);
+  EXPECT_EQ(group["minInstanceCount"].integer(), 2);
+  const Json told = site.status("ml")["instanceGroups"].items()[2];
+  EXPECT_EQ(told["status"].string(), "InService");
+  EXPECT_THAT(told["message"].string(), HasSubstr("3 of 6 instances ran after 180 minutes, and 5 at least were asked for: it goes back to 2, of which 2 at least"));
+  int events = 0;
+  for (const auto& [key, event] : site.api.all("clusterevents"))
+    if (event["spec"]["kind"].string() == "MinCountRolledBack") ++events;
+  EXPECT_EQ(events, 1);
+  // Asked for again it is tried again.
+  site.edit("ml", [&](Json& now) { site.group_of(now, "gpu").set("instanceCount", 3).set("minInstanceCount", 3); });
+  site.settle();
+  EXPECT_EQ(site.summary("ml"), "5/5");
+  EXPECT_FALSE(site.status("ml")["instanceGroups"].items()[2].has("message"));
+}
+
+// A Slurm without a controller is none: its group is waited for, however long that takes.
+TEST(Clusters, ControllersAreNotGivenUp) {
+  ClusterSite site(false);
+  Json spec = site.spec(1);
+  site.group_of(spec, "controllers").set("minInstanceCount", 1);
+  site.create("ml", spec);
+  site.settle();
+  site.clock.advance(std::chrono::hours(4));
+  site.settle();
+  Json asked = site.api.all("clusters").at({"", "ml"});
+  EXPECT_EQ(site.group_of(asked.child("spec"), "controllers")["instanceCount"].integer(), 1);
+  EXPECT_EQ(site.phase("ml"), "Creating");
+}
+
 TEST(Clusters, TwoThatWantOneMachineDoNotBothGetIt) {
   ClusterSite site(false);
   for (const char* name : {"c1", "c2"}) site.spare(name, "ml.c5.large", 2, 4, 0);
@@ -561,6 +614,7 @@ TEST(Clusters, PartitionsOfPeopleStayUnlessTheyAreToBeOverwritten) {
   api::Cluster cluster;
   cluster.name = cluster.title = "ml", cluster.space = "cluster-ml", cluster.slurm_name = "ml";
   const Json wanted = slurm_cluster_of(cluster, {}, {});
+  EXPECT_EQ(wanted["metadata"]["annotations"][api::node_identity::pods_note].string(), "true") << "its pods are instances";
   Json there = shaped(wanted, wanted, 4);
   there.child("spec").child("partitionConfiguration").child("rawConfig").push(Json("PartitionName=night Nodes=ALL MaxTime=8:00:00"));
   const auto lines = [&](api::SlurmConfigStrategy strategy) { return kube::print_json(shaped(there, wanted, 4, strategy)["spec"]["partitionConfiguration"]["rawConfig"]); };

@@ -47,6 +47,7 @@ TEST_F(NodeRecovery, ALabelRebootsOnceForEachTimeThatItIsSet) {
   set(on, "unschedulablePendingreboot");
   site.settle();
   EXPECT_EQ(site.reboots[on], 2) << "also with a word that is near enough";
+  EXPECT_THAT(first()["spec"]["reboot"]["by"].string(), HasSubstr("node-health-status=unschedulablePendingreboot of Node " + on + " (taken for UnschedulablePendingReboot)"));
   EXPECT_EQ(label(on), "Schedulable");
   EXPECT_EQ(site.summary("ml"), "4/4");
 }

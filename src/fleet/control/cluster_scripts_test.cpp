@@ -200,6 +200,20 @@ TEST_F(Scripts, ANodeIsTakenAwayWhileOneHangs) {
   EXPECT_EQ(site.api.all("machines").size(), 3u);
 }
 
+// It wrote more than it may: run again it would again, so it has failed, and says so.
+TEST_F(Scripts, OneThatFillsItsDiskHasFailed) {
+  site.script = [&](const Json&) { return -1; };
+  site.create("ml", spec(1));
+  rounds(12);
+  Json pod = site.api.all("pods").at({"cluster-ml", kube::name_of(site.instances("gpu")[0]) + "-on-create"});
+  pod.set("status", Json::object({{"phase", "Failed"}, {"reason", "Evicted"}, {"message", "Usage of EmptyDir volume \"tmp\" exceeds the limit \"10Gi\"."}}));
+  ASSERT_TRUE(site.api.put(resources::pods, pod));
+  site.reconcile();
+  site.reconcile();
+  EXPECT_THAT(message(), HasSubstr("exceeds the limit"));
+  EXPECT_EQ(site.instances("gpu")[0]["status"]["phase"].string(), "Failure");
+}
+
 TEST_F(Scripts, OneWhosePodIsLostRunsAgain) {
   bool first = true;
   site.script = [&](const Json&) { return first ? -1 : 0; };
@@ -433,7 +447,7 @@ TEST(ScriptConfigs, HoldGroupsOfAnySize) {
   ASSERT_TRUE(cluster.problems.empty()) << cluster.problems.front();
   std::vector<ScriptNode> nodes;
   for (int number = 4001; number <= 6758 + 4000; ++number) nodes.push_back({cluster.groups[0].name, fmt::format("i-{:017x}", number), "fd00:1234:5678:9abc:def0:1234:5678:9abc", "fd00:1234:5678:9abc:def0:1234:5678:9abc", number});
-  const auto configs = script_configs(cluster, Json::object(), nodes);
+  const auto configs = script_configs(cluster, Json::object(), nodes, {});
   EXPECT_EQ(configs.size(), 1u + 5u) << "one of the cluster; of its 2,000s the first, and those in which a number is in use";
   std::size_t entries = 0;
   for (const Json& one : configs) {
@@ -442,6 +456,18 @@ TEST(ScriptConfigs, HoldGroupsOfAnySize) {
       if (const auto list = kube::parse_json(text.string()); list && list->is_array()) entries += list->items().size();
   }
   EXPECT_EQ(entries, 6758u);
+}
+
+TEST(ScriptConfigs, TellNodesOfTheirKubernetes) {
+  const auto config = [](Json orchestrator, const KubernetesFacts& facts) {
+    const api::Cluster cluster = api::read_cluster(Json::object({{"metadata", Json::object({{"name", "c"}, {"uid", "u"}})}, {"spec", Json::object({{"instanceGroups", Json::array()}, {"orchestrator", std::move(orchestrator)}})}}));
+    return *kube::parse_json(script_configs(cluster, Json::object(), {}, facts)[0]["data"]["cluster.json"].string());
+  };
+  const KubernetesFacts facts{.name = "fairlead", .endpoint = "https://10.77.1.1:6443", .authority = "PEM", .service_range = "10.79.0.0/16"};
+  const Json eks = Json::object({{"eks", Json::object()}});
+  EXPECT_EQ(config(eks, facts)["KubernetesConfig"], *kube::parse_json(R"({"EksClusterName": "fairlead", "EksClusterEndpoint": "https://10.77.1.1:6443", "EksClusterCertificateAuthority": "UEVN", "EksServiceIpv4Cidr": "10.79.0.0/16"})"));
+  EXPECT_EQ(config(eks, {.name = "fairlead"})["KubernetesConfig"], *kube::parse_json(R"({"EksClusterName": "fairlead"})")) << "what is not known is not told";
+  EXPECT_FALSE(config(Json::object({{"slurm", Json::object()}}), facts).has("KubernetesConfig"));
 }
 
 TEST(ScriptBundles, HoldWhatTheyWereMadeOf) {

@@ -15,6 +15,7 @@
 #include "api/network_ways.h"
 #include "api/node_set.h"
 #include "api/training_plan.h"
+#include "base/encoding.h"
 #include "base/rng.h"
 #include "fleet/control/cluster_controller.h"
 #include "kube/fenced_api.h"
@@ -35,6 +36,7 @@ class MortalApi final : public kube::KubeApi {
   Death how = Death::Before;
   bool dead = false;
   const std::optional<Error>* refuses_events = nullptr;
+  std::vector<std::pair<kube::ObjectKey, Json>>* patches = nullptr;  // the next one goes there, and whoever sent it is dead
 
   Result<Json> get(const kube::Resource& resource, const kube::ObjectKey& key) override { return dead ? gone() : api_.get(resource, key); }
   Result<kube::List> list(const kube::Resource& resource, const std::string& space, const kube::ListOptions& options = {}) override { return dead ? gone() : api_.list(resource, space, options); }
@@ -49,7 +51,14 @@ class MortalApi final : public kube::KubeApi {
   Result<Json> update_status(const kube::Resource& resource, const Json& object) override {
     return write<Json>([&] { return api_.update_status(resource, object); });
   }
-  Result<Json> patch(const kube::Resource&, const kube::ObjectKey&, kube::PatchType, const Json&, const std::string& = "") override { return gone(); }
+  Result<Json> patch(const kube::Resource& resource, const kube::ObjectKey& key, kube::PatchType type, const Json& patch, const std::string& subresource = "") override {
+    if (patches != nullptr && !dead) {
+      patches->emplace_back(key, patch);
+      dead = true;
+      return gone();
+    }
+    return write<Json>([&] { return api_.patch(resource, key, type, patch, subresource); });
+  }
   Result<Json> post(const kube::Resource& resource, const kube::ObjectKey& key, const std::string& subresource, const Json& body) override {
     return write<Json>([&] { return api_.post(resource, key, subresource, body); });
   }
@@ -208,8 +217,23 @@ class ClusterSite {
       const std::string& node = pod["spec"]["nodeName"].string();
       if (pod["status"]["phase"].string() == "Succeeded" || pod["status"]["phase"].string() == "Failed" || !api.all("nodes").contains({"", node})) continue;
       Json changed = pod;
-      if (pod["status"].is_null()) {
+      if (key.name.ends_with("-links-answer")) {
+        if (answers(pod)) changed.set("status", Json::object({{"phase", "Running"}, {"podIP", "at-" + instance}}));  // to its end
+      } else if (pod["status"].is_null()) {
         changed.set("status", Json::object({{"phase", "Running"}}));
+      } else if (key.name.ends_with("-links-check")) {
+        std::string told;
+        const std::string peers = pod["spec"]["containers"].items().front()["env"].items().back()["value"].string();
+        for (const std::string& peer : split(peers, ' '))
+          if (const auto at = peer.find('='); at != peer.npos) {
+            const std::string to = peer.substr(0, at);
+            EXPECT_EQ(peer.substr(at + 1), "at-" + to);
+            const auto there = api.all("pods").find({key.space, to + "-links-answer"});
+            const bool answered = there != api.all("pods").end() && there->second["metadata"]["annotations"][kCheckRequest] == pod["metadata"]["annotations"][kCheckRequest];
+            told += fmt::format("{} {}\n", to, link(instance, to) ? answered ? "ok 900 MB/s" : "unknown nobody listens there" : "fault timed out");
+          }
+        links.push_back(instance);
+        changed.set("status", Json::object({{"phase", "Succeeded"}, {"containerStatuses", Json::array({Json::object({{"name", "lifecycle"}, {"state", Json::object({{"terminated", Json::object({{"exitCode", 0}, {"message", told}})}})}})})}}));
       } else if (const int code = script(pod); code >= 0) {
         if (key.name.ends_with("-deep-health-check")) {
           checks.push_back(instance + " for " + pod["metadata"]["annotations"][kCheckRequest].string());
@@ -365,7 +389,7 @@ class ClusterSite {
       else draining.insert(key.text());
     }
     for (const auto& [ordinal, pod] : std::map(there))
-      if (const auto key = kube::key_of(pod); role == "worker" && pod["metadata"]["annotations"].has(api::kMadeAnew) && !busy.contains(key.text())) drop(resources::pods, key), there.erase(ordinal);
+      if (const auto key = kube::key_of(pod); role == "worker" && (pod["metadata"]["annotations"].has(api::kMadeAnew) || pod["metadata"]["annotations"].has(api::kMadeAnewTogether)) && !busy.contains(key.text())) drop(resources::pods, key), there.erase(ordinal);
     for (int ordinal = 0; role == "worker" ? static_cast<int>(there.size()) < size : ordinal < size; ++ordinal) {
       if (there.contains(ordinal)) continue;
       Json labels = Json::object({{api::kSlurmClusterLabel, cluster.name}, {api::kSlurmRoleLabel, role}});
@@ -477,6 +501,9 @@ class ClusterSite {
   std::map<std::string, int> taken_down;  // machines, by name
   std::shared_ptr<MemoryScripts> scripts = std::make_shared<MemoryScripts>();
   std::shared_ptr<MemoryAlarms> alarms = std::make_shared<MemoryAlarms>();
+  std::function<bool(const std::string&, const std::string&)> link = [](const std::string&, const std::string&) { return true; };  // between two instances: it works
+  std::function<bool(const Json&)> answers = [](const Json&) { return true; };  // the pod that answers for one comes up
+  std::vector<std::string> links;            // instances that have tried theirs
   std::vector<std::string> checks;           // deep health checks that came to an end: "INSTANCE for REQUEST"
   std::function<int(const Json& pod)> script = [](const Json&) { return 0; };  // how one ends; less than 0: not yet
   std::optional<Error> refuses_events;

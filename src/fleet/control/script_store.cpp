@@ -31,7 +31,7 @@ class Reader {
     std::vector<std::string> names;
     errno = 0;
     while (const dirent* entry = ::readdir(dir))
-      if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+      if (const std::string_view name = entry->d_name; name != "." && name != ".." && name != ".git" && !name.starts_with(".fairlead-")) names.emplace_back(name);  // uploads that have not come to their end (hyperpod/buckets.h)
     const int error = errno;
     ::closedir(dir);
     if (error != 0) return fail_errno(error, "read " + path);

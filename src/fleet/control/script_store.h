@@ -14,7 +14,7 @@ class ScriptStore {
   virtual Result<ScriptFiles> read(const std::string& bucket, const std::string& prefix) const = 0;
 };
 
-// A folder with a folder for each bucket. Hidden files (".git", editors' own) are left out; links that stay within the bucket are followed.
+// A folder with a folder for each bucket. ".git" is left out, and uploads that have not come to their end (".fairlead-..."); links that stay within the bucket are followed.
 class ScriptFolder final : public ScriptStore {
  public:
   explicit ScriptFolder(std::string folder) : folder_(std::move(folder)) {}

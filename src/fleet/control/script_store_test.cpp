@@ -42,11 +42,15 @@ TEST_F(Folder, GivesWhatLiesBelowThePrefix) {
   EXPECT_EQ(read("bucket", "")->size(), 3u);
 }
 
-TEST_F(Folder, HiddenFilesAndWhatIsNoFileAreLeftOut) {
+TEST_F(Folder, WhatIsNoFileOrIsOfNoUseIsLeftOut) {
   put("bucket/base/.git/config", "x");
-  put("bucket/base/.on_create.sh.swp", "x");
+  put("bucket/base/.fairlead-upload-1", "half");
   ASSERT_EQ(::mkfifo((work + "/bucket/base/pipe").c_str(), 0600), 0);  // opening one would wait for a writer
   EXPECT_EQ(read("bucket", "base")->size(), 2u);
+  put("bucket/base/.env", "A=1\n");
+  put("bucket/base/.config/x", "y");
+  EXPECT_EQ(read("bucket", "base")->at(".env"), "A=1\n") << "S3 knows of no hidden files";
+  EXPECT_EQ(read("bucket", "base")->size(), 4u);
 }
 
 TEST_F(Folder, LinksStayWithinTheBucket) {

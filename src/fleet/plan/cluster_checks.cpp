@@ -38,7 +38,20 @@ Json with_check_taint(Json node) {
   return node;
 }
 
-void note(One& one, const std::string& id, const char* stage, Instant now, std::string message = {}) {
+Json names_of(const api::DeepChecks& checks) {
+  Json out = Json::array();
+  if (checks.stress) out.push("InstanceStress");
+  if (checks.connectivity) out.push("InstanceConnectivity");
+  return out;
+}
+bool asks_for(const Json& record, std::string_view check) {
+  const auto& all = record["checks"].items();
+  return std::any_of(all.begin(), all.end(), [&](const Json& one) { return one.string() == check; });
+}
+
+}  // namespace
+
+void note_check(One& one, const std::string& id, const char* stage, Instant now, std::string message) {
   const Json before = one.status["healthCheck"];
   Json told = Json::object({{"id", id}, {"stage", stage}, {"at", print_time(now)}});
   // A request that came to an end is not asked for again; and what had failed stays shut until it has passed.
@@ -46,11 +59,11 @@ void note(One& one, const std::string& id, const char* stage, Instant now, std::
   if (!last.empty() && last != id && !last.starts_with("start")) told.set("answered", last);
   else if (before.has("answered")) told.set("answered", before["answered"]);
   if (stage == std::string_view("Emptying") && before["stage"].string() == "Failed") told.set("failed", true);
+  // Others of its meeting are judged by what it told, too.
+  if (const Json& meeting = before["meeting"]; last == id && meeting.has("tried")) told.set("meeting", Json::object({{"round", meeting["round"]}, {"tried", meeting["tried"]}}));
   if (!message.empty()) told.set("message", std::move(message));
   one.status.set("healthCheck", std::move(told));
 }
-
-}  // namespace
 
 bool Planner::empties_for_check(One& one, const Json& node) {
   const Instance& value = one.value;
@@ -60,7 +73,7 @@ bool Planner::empties_for_check(One& one, const Json& node) {
   if (!value.replace.empty() || value.updating() || is_to_reboot(value) || (!value.ran && record["stage"].string() != "Failed")) return false;
   one.phase = "DeepHealthCheckInProgress";
   if (record["id"].string() != value.health_check) {
-    note(one, value.health_check, "Emptying", now_);
+    note_check(one, value.health_check, "Emptying", now_);
     one.message = "is to be checked";
     look_again(std::chrono::seconds(1));
     return true;
@@ -76,7 +89,8 @@ bool Planner::empties_for_check(One& one, const Json& node) {
     return true;
   }
   if (closed_for(one, node) && emptied(one, true)) {
-    note(one, value.health_check, "Checking", now_);
+    note_check(one, value.health_check, "Checking", now_);
+    one.status.child("healthCheck").set("checks", names_of(value.health_checks));
     look_again(std::chrono::seconds(1));
   }
   one.message = one.message.empty() ? "is to be checked" : "is to be checked; " + one.message;
@@ -125,12 +139,15 @@ void Planner::run_check(One& one, const Json& node) {
   }
   one.phase = "DeepHealthCheckInProgress";
   if (record["stage"].string().empty()) {
-    note(one, id, "Checking", now_);
+    note_check(one, id, "Checking", now_);
+    if (const InstanceGroup* group = cluster_.group(value.group)) one.status.child("healthCheck").set("checks", names_of(group->checks_on_start));
     one.message = "its deep health check begins";
     return look_again(std::chrono::seconds(1));
   }
+  const bool links = asks_for(record, "InstanceConnectivity");
+  if (links && (record.has("meeting") || !asks_for(record, "InstanceStress"))) return meet(one, node);
   const auto failed = [&](std::string why) {
-    note(one, id, "Failed", now_, why);
+    note_check(one, id, "Failed", now_, why);
     one.message = why;
     look_again(std::chrono::seconds(1));
   };
@@ -144,57 +161,81 @@ void Planner::run_check(One& one, const Json& node) {
     one.message = fmt::format("its deep health check waits for GPUs: {} has {}, its node offers {}", value.type, gpus, offered.string_or("none yet"));
     return look_again(std::chrono::seconds(10));
   }
-  const std::string pod_name = check_pod_name(value.id);
-  if (const Json* pod = script_pod_named(pod_name); pod != nullptr) {
-    if (!is_script_of(*pod, *one.object) || (*pod)["spec"]["nodeName"].string() != value.node) {
-      one.message = fmt::format("its deep health check waits: pod {} is not its own; delete it", kube::key_of(*pod).text());
-      return look_again(std::chrono::seconds(15));
-    }
-    if (kube::deleting(*pod) || (*pod)["metadata"]["annotations"][kCheckRequest].string() != id) {
-      one.message = "its deep health check waits for the pod of before to go";
-      if (!kube::deleting(*pod)) add(Verb::Delete, resources::pods, *pod, "it is checked again");
-      return look_again(std::chrono::seconds(2));
-    }
-    ScriptEnd end = end_of_script(*pod);
-    // Only this is a word of the machine (gpl/deep_check.h): what could not be tried says nothing of it.
-    constexpr int kFault = 10;
-    if (end.kind == ScriptEnd::Kind::Failed && end.exit_code != kFault) end.kind = ScriptEnd::Kind::Lost;
-    switch (end.kind) {
-      case ScriptEnd::Kind::Going: ++scripts_going_[value.group]; [[fallthrough]];  // it has its own limit
-      case ScriptEnd::Kind::Waiting: one.message = fmt::format("deep health check: {} (kubectl logs -n {} {})", end.message, cluster_.space, pod_name); return;
-      case ScriptEnd::Kind::Succeeded:
-        note(one, id, "Passed", now_, end.message);
-        one.message = "it has passed its deep health check";
-        return look_again(std::chrono::seconds(1));
-      case ScriptEnd::Kind::Failed: return failed(end.message);
-      case ScriptEnd::Kind::Lost: {
-        // Again after 10, 20, ... 300 seconds.
-        const std::int64_t lost = record["lost"].integer();
-        const Instant next = parse_time(record["at"].string()).value_or(now_) + std::min<std::chrono::seconds>(std::chrono::minutes(5), std::chrono::seconds(10) * (1 << std::clamp<std::int64_t>(lost - 1, 0, 10)));
-        one.message = fmt::format("deep health check: {}; it is made again", end.message);
-        if (record["pod"].string() != kube::uid_of(*pod)) {
-          Json& told = one.status.child("healthCheck");
-          told.set("lost", lost + 1).set("at", print_time(now_)).set("pod", kube::uid_of(*pod));
-          return look_again(std::chrono::seconds(10));
-        }
-        if (now_ >= next) add(Verb::Delete, resources::pods, *pod, "what became of the check is not known");
-        return look_again(now_ >= next ? std::chrono::nanoseconds(std::chrono::seconds(2)) : std::chrono::nanoseconds(next - now_));
-      }
-    }
+  const CheckPod check = look_at_check(one, check_pod_name(value.id), id);
+  switch (check.kind) {
+    case CheckPod::Kind::Waits: return;
+    case CheckPod::Kind::Going: ++scripts_going_[value.group]; return;  // it has its own limit
+    case CheckPod::Kind::Missing: return begin_check(one, node, [&] { return check_pod(cluster_, value, id, *one.object, gpus, options_.scripts); });
+    case CheckPod::Kind::Fault: return failed(check.message);
+    case CheckPod::Kind::Passed: break;
   }
+  if (links) {
+    one.status.child("healthCheck").set("message", check.message);
+    return meet(one, node);
+  }
+  note_check(one, id, "Passed", now_, check.message);
+  one.message = "it has passed its deep health check";
+  look_again(std::chrono::seconds(1));
+}
+
+Planner::CheckPod Planner::look_at_check(One& one, const std::string& pod_name, const std::string& request) {
+  const Json record = one.status["healthCheck"];
+  const Json* pod = script_pod_named(pod_name);
+  if (pod == nullptr) return {.kind = CheckPod::Kind::Missing};
+  if (!is_script_of(*pod, *one.object) || (*pod)["spec"]["nodeName"].string() != one.value.node) {
+    one.message = fmt::format("its deep health check waits: pod {} is not its own; delete it", kube::key_of(*pod).text());
+    look_again(std::chrono::seconds(15));
+    return {};
+  }
+  if (kube::deleting(*pod) || (*pod)["metadata"]["annotations"][kCheckRequest].string() != request) {
+    one.message = "its deep health check waits for the pod of before to go";
+    if (!kube::deleting(*pod)) add(Verb::Delete, resources::pods, *pod, "it is checked again");
+    look_again(std::chrono::seconds(2));
+    return {};
+  }
+  ScriptEnd end = end_of_script(*pod);
+  // Only this is a word of the machine (gpl/deep_check.h): what could not be tried says nothing of it.
+  constexpr int kFault = 10;
+  if (end.kind == ScriptEnd::Kind::Failed && end.exit_code != kFault) end.kind = ScriptEnd::Kind::Lost;
+  switch (end.kind) {
+    case ScriptEnd::Kind::Waiting:
+    case ScriptEnd::Kind::Going:
+      one.message = fmt::format("deep health check: {} (kubectl logs -n {} {})", end.message, cluster_.space, pod_name);
+      return {.kind = end.kind == ScriptEnd::Kind::Going ? CheckPod::Kind::Going : CheckPod::Kind::Waits, .pod = pod};
+    case ScriptEnd::Kind::Succeeded: return {.kind = CheckPod::Kind::Passed, .message = end.message};
+    case ScriptEnd::Kind::Failed: return {.kind = CheckPod::Kind::Fault, .message = end.message};
+    case ScriptEnd::Kind::Lost: break;
+  }
+  // Again after 10, 20, ... 300 seconds.
+  const std::int64_t lost = record["lost"].integer();
+  const Instant next = parse_time(record["at"].string()).value_or(now_) + std::min<std::chrono::seconds>(std::chrono::minutes(5), std::chrono::seconds(10) * (1 << std::clamp<std::int64_t>(lost - 1, 0, 10)));
+  one.message = fmt::format("deep health check: {}; it is made again", end.message);
+  if (record["pod"].string() != kube::uid_of(*pod)) {
+    Json& told = one.status.child("healthCheck");
+    told.set("lost", lost + 1).set("at", print_time(now_)).set("pod", kube::uid_of(*pod));
+    look_again(std::chrono::seconds(10));
+    return {};
+  }
+  if (now_ >= next) add(Verb::Delete, resources::pods, *pod, "what became of the check is not known");
+  look_again(now_ >= next ? std::chrono::nanoseconds(std::chrono::seconds(2)) : std::chrono::nanoseconds(next - now_));
+  return {};
+}
+
+void Planner::begin_check(One& one, const Json& node, const std::function<Json()>& pod) {
   if (in_.space.is_null() || kube::deleting(in_.space)) {
     one.message = fmt::format("its deep health check waits for namespace {}", cluster_.space);
     return;
   }
   // One may have come since it was emptied.
-  if (!id.starts_with("start") && !(closed_for(one, node) && emptied(one, true))) {
+  const bool asked = !one.status["healthCheck"]["id"].string().starts_with("start");
+  if (asked && !(closed_for(one, node) && emptied(one, true))) {
     one.message = "its deep health check waits" + (one.message.empty() ? "" : ": " + one.message);
     return look_again(std::chrono::seconds(2));
   }
-  add(Verb::Create, resources::pods, check_pod(cluster_, value, id, *one.object, gpus, options_.scripts), fmt::format("deep health check of {}", value.node));
-  last().if_live = value.id;
-  last().live_node = value.node;
-  if (!id.starts_with("start")) last().if_empty = value.node;
+  add(Verb::Create, resources::pods, pod(), fmt::format("deep health check of {}", one.value.node));
+  last().if_live = one.value.id;
+  last().live_node = one.value.node;
+  if (asked) last().if_empty = one.value.node;
   one.message = "its deep health check begins";
 }
 

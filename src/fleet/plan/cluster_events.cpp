@@ -40,6 +40,16 @@ class Teller {
     if (bad) fail(event, why);
   }
 
+  // What Slurm runs with, and what it does not take.
+  void tell_slurm() {
+    constexpr std::string_view refusal = "Slurm: ";
+    const std::string &was = before_["message"].string(), &is = after_["message"].string();
+    if (is.starts_with(refusal) && is != was) fail(add("Cluster", "Error", "SlurmConfigRefused", {generation_, is}, "The configuration of Slurm is not applied"), is.substr(refusal.size()));
+    const std::string& hash = after_["slurmConfigHash"].string();
+    if (hash.empty() || hash == before_["slurmConfigHash"].string()) return;
+    add("Cluster", "Info", "SlurmConfigApplied", {hash, before_["slurmConfigHash"].string()}, "Slurm has the cluster's configuration");
+  }
+
   void tell_software() {
     const Json &was = before_["softwareUpdate"], &is = after_["softwareUpdate"];
     if (!is.is_object() || is == was) return;
@@ -58,7 +68,10 @@ class Teller {
       const Json& was = group_of(before_, name);
       const auto target = group["target"].integer(), current = group["current"].integer();
       const std::string counts = fmt::format("{}/{}/{}/{}", group["issued"].integer(), group["retired"].string(), target, current);
-      const auto scaling = [&](Json& event) { event.child("spec").child("metadata").set("instanceCount", current).set("targetCount", target); };
+      const auto scaling = [&](Json& event) {
+        Json& metadata = event.child("spec").child("metadata").set("instanceCount", current).set("targetCount", target);
+        if (const std::int64_t least = least_of(name); least > 0) metadata.set("minCount", least);
+      };
       if (was.is_null() || was["target"].integer() != target) {
         Json& event = add("InstanceGroup", "Info", "ScalingStarted", {name, generation_, fmt::format("{}/{}", group["issued"].integer(), target)}, fmt::format("Group {} is to have {} instances; {} run", name, target, current));
         event.child("spec").set("instanceGroupName", name);
@@ -69,6 +82,23 @@ class Teller {
         Json& event = add("InstanceGroup", "Info", "ScalingCompleted", {name, counts}, fmt::format("Group {} has its {} instances", name, target));
         event.child("spec").set("instanceGroupName", name);
         scaling(event);
+      }
+      if (const std::int64_t least = least_of(name); least > 0 && current >= least && was["current"].integer() < least) {
+        Json& event = add("InstanceGroup", "Info", "MinCountReached", {name, counts, fmt::format("{}", least)}, fmt::format("Group {} has {} instances, and {} at least are asked for", name, current, least));
+        event.child("spec").set("instanceGroupName", name);
+        scaling(event);
+      }
+      if (const std::string& reservation = group["reservation"].string(); !reservation.empty() && reservation != was["reservation"].string()) {
+        const bool found = reservation == "InForce";
+        Json& event = add("InstanceGroup", found ? "Info" : "Warn", found ? "CapacityReservationFound" : "CapacityReservationMissing", {name, generation_, was["since"].string()}, fmt::format("Group {} {}", name, found ? "has its training plan" : "does without its training plan"));
+        event.child("spec").set("instanceGroupName", name);
+        if (!found) fail(event, group["message"].string());
+      }
+      if (const Json& minimum = group["minimum"]; minimum.has("rolledBack") && !was["minimum"].has("rolledBack")) {
+        Json& event = add("InstanceGroup", "Error", "MinCountRolledBack", {name, minimum["rolledBack"].string()}, fmt::format("Group {} goes back to {} instances", name, minimum["good"].integer()));
+        event.child("spec").set("instanceGroupName", name);
+        scaling(event);
+        fail(event, lacks_machines(group) ? minimum["message"].string() + "; " + group["message"].string() : minimum["message"].string());
       }
       if (group["status"].string() == "Deleted" && !was.is_null() && was["status"].string() != "Deleted") add("InstanceGroup", "Info", "Deleted", {name, generation_}, fmt::format("Group {} is gone", name)).child("spec").set("instanceGroupName", name);
       const std::string& message = group["message"].string();
@@ -81,7 +111,8 @@ class Teller {
   }
 
   void tell_instance(const InstanceChange& change) {
-    const Json &object = *change.object, &was = object["status"], &is = *change.status, &spec = object["spec"];
+    static const Json none;
+    const Json &object = *change.object, &was = object["status"], &is = change.status == nullptr ? none : *change.status, &spec = object["spec"];
     const std::string &id = kube::name_of(object), &group = spec["instanceGroupName"].string();
     const auto about = [&](const char* level, const char* kind, std::vector<std::string> parts, std::string words) -> Json& {
       parts.insert(parts.begin(), kube::uid_of(object).empty() ? id : kube::uid_of(object));
@@ -90,6 +121,10 @@ class Teller {
       to.set("instanceGroupName", group).set("instanceId", id).set("nodeLogicalId", spec["nodeLogicalId"]);
       return event;
     };
+    if (change.status == nullptr) {
+      if (named(group, "InstanceTerminated", id)) about("Info", "InstanceTerminated", {}, fmt::format("Instance {} of group {} is gone", id, group));
+      return;
+    }
     bool script_failed = false;
     for (const char* const stage : {"onCreate", "onInitComplete"}) {
       const Json& record = is["lifecycle"][stage];
@@ -118,6 +153,7 @@ class Teller {
     }
     if (!updated && is.has("runningSince") && !was.has("runningSince")) {
       if (named(group, "InstanceProvisioned", id)) about("Info", "InstanceProvisioned", {}, fmt::format("Instance {} of group {} runs on node {}", id, group, is["node"].string()));
+      if (!spec["replaces"].string().empty() && named(group, "ReplaceCompleted", id)) about("Info", "ReplaceCompleted", {}, fmt::format("Instance {} of group {} runs in the place of one that was replaced", id, group));
     } else if (!updated && phase == "Running" && !phase_was.empty() && phase_was != "Running") {
       if (named(group, "InstanceReady", id)) about("Info", "InstanceReady", {since}, fmt::format("Instance {} of group {} runs again", id, group));
     }
@@ -136,6 +172,9 @@ class Teller {
       if (check_stage == "Passed" && named(group, "DeepHealthCheckPassed", id)) about("Info", "DeepHealthCheckPassed", request, fmt::format("Instance {} of group {} has passed its deep health check: {}", id, group, is["healthCheck"]["message"].string()));
       if (check_stage == "Failed") fail(about("Error", "DeepHealthCheckFailed", request, fmt::format("Instance {} of group {} has failed its deep health check", id, group)), is["healthCheck"]["message"].string());
     }
+    // Once for each request, however often its links are tried again.
+    if (const Json &meeting = is["healthCheck"]["meeting"], &before = was["healthCheck"]["meeting"]; meeting["again"].integer() > 0 && before["again"].integer() == 0)
+      fail(about("Warn", "DeepHealthCheckUndecided", {is["healthCheck"]["id"].string(), is["healthCheck"]["at"].string()}, fmt::format("What is wrong with the links of instance {} of group {} cannot be told; they are tried again", id, group)), meeting["why"].string());
     const std::string stage_was = was["reboot"]["id"] == is["reboot"]["id"] ? was["reboot"]["stage"].string() : "";
     const std::string& stage = is["reboot"]["stage"].string();
     if (stage != stage_was) {
@@ -158,6 +197,12 @@ class Teller {
   }
 
  private:
+  // MinInstanceCount of the group.
+  std::int64_t least_of(const std::string& name) const {
+    for (const Json& one : cluster_["spec"]["instanceGroups"].items())
+      if (one["instanceGroupName"].string() == name) return one["minInstanceCount"].integer();
+    return 0;
+  }
   static const Json& group_of(const Json& status, const std::string& name) {
     static const Json none;
     for (const Json& one : status["instanceGroups"].items())
@@ -194,6 +239,7 @@ class Teller {
 std::vector<Json> cluster_events(const Json& cluster, const Json& status, const std::vector<InstanceChange>& instances, Instant now) {
   Teller teller(cluster, status, now);
   teller.tell_cluster();
+  teller.tell_slurm();
   teller.tell_software();
   teller.tell_groups();
   for (const InstanceChange& change : instances) teller.tell_instance(change);

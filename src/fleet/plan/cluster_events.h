@@ -12,7 +12,7 @@ namespace fairlead::fleet {
 
 struct InstanceChange {
   const kube::Json* object = nullptr;   // with the status of before
-  const kube::Json* status = nullptr;   // of now
+  const kube::Json* status = nullptr;   // of now; null: it is let go of
 };
 // ClusterEvents, without namespace and owner. The name of each follows from what happened: told again, it is the same.
 // Of what goes well on many instances of a group at once, a few are told by name, and how many more.

@@ -42,6 +42,28 @@ TEST(ClusterEvents, OfTheCluster) {
   EXPECT_THAT(told(events(R"({"phase": "InService"})", R"({"phase": "InService"})")), IsEmpty());
 }
 
+TEST(ClusterEvents, OfItsSlurm) {
+  EXPECT_THAT(told(events(R"({"message": ""})", R"({"message": "Slurm: spec.size: 9 is too many", "slurmConfigHash": ""})")), ElementsAre("Error SlurmConfigRefused: The configuration of Slurm is not applied [spec.size: 9 is too many]"));
+  EXPECT_THAT(told(events(R"({"message": "Slurm: x"})", R"({"message": "Slurm: x"})")), IsEmpty());
+  EXPECT_THAT(told(events(R"({"slurmConfigHash": "a"})", R"({"slurmConfigHash": "b"})")), ElementsAre("Info SlurmConfigApplied: Slurm has the cluster's configuration"));
+  EXPECT_THAT(told(events(R"({"slurmConfigHash": "b"})", R"({"slurmConfigHash": "b"})")), IsEmpty());
+}
+
+TEST(ClusterEvents, OfReservationsAndOfTheFewestThatDidNotCome) {
+  const auto group = [](const char* more) { return fmt::format(R"({{"instanceGroups": [{{"instanceGroupName": "gpu", "current": 0, "target": 2, "issued": 2, "status": "Creating"{}}}]}})", more); };
+  EXPECT_THAT(told(events(group("").c_str(), group(R"(, "reservation": "Missing", "message": "waits for training plan p")").c_str())), ElementsAre("Warn CapacityReservationMissing: Group gpu does without its training plan [waits for training plan p]"));
+  EXPECT_THAT(told(events(group(R"(, "reservation": "Missing")").c_str(), group(R"(, "reservation": "InForce")").c_str())), ElementsAre("Info CapacityReservationFound: Group gpu has its training plan"));
+  const char* const gone_back = R"(, "minimum": {"good": 1, "rolledBack": "2026-11-26T12:00:00Z", "message": "1 of 2"}, "message": "i-2: no machine of type a is free")";
+  EXPECT_THAT(told(events(group(R"(, "message": "i-2: no machine of type a is free")").c_str(), group(gone_back).c_str())), ElementsAre("Error MinCountRolledBack: Group gpu goes back to 1 instances [1 of 2; i-2: no machine of type a is free]"));
+  EXPECT_THAT(told(events(group(gone_back).c_str(), group(gone_back).c_str())), IsEmpty());
+}
+
+TEST(ClusterEvents, OfInstancesThatComeAndGoForOthers) {
+  EXPECT_THAT(of_instance(R"({"phase": "Pending"})", R"({"phase": "Running", "runningSince": "t", "node": "w0"})", R"({"instanceGroupName": "gpu", "nodeLogicalId": "l", "replaces": "r-1"})"), ElementsAre("Info InstanceProvisioned: Instance i-1 of group gpu runs on node w0", "Info ReplaceCompleted: Instance i-1 of group gpu runs in the place of one that was replaced"));
+  const Json gone = instance("i-1", "{}");
+  EXPECT_THAT(told(cluster_events(cluster("{}"), *kube::parse_json("{}"), {{&gone, nullptr}}, now)), ElementsAre("Info InstanceTerminated: Instance i-1 of group gpu is gone"));
+}
+
 TEST(ClusterEvents, OfItsGroups) {
   const auto group = [](int current, int target, const char* status, const char* message = "") { return fmt::format(R"({{"instanceGroups": [{{"instanceGroupName": "gpu", "current": {}, "target": {}, "issued": 2, "status": "{}", "message": "{}"}}]}})", current, target, status, message); };
   EXPECT_THAT(told(events("{}", group(0, 2, "Creating").c_str())), ElementsAre("Info ScalingStarted: Group gpu is to have 2 instances; 0 run"));
@@ -50,6 +72,22 @@ TEST(ClusterEvents, OfItsGroups) {
   EXPECT_THAT(told(events(group(1, 2, "Creating").c_str(), group(1, 2, "Degraded", "i-2: no machine of type ml.g5.xlarge is free").c_str())), ElementsAre("Warn CapacityMissing: Group gpu waits for machines [i-2: no machine of type ml.g5.xlarge is free]"));
   EXPECT_THAT(told(events(group(1, 2, "Degraded", "i-2: no machine of type a").c_str(), group(1, 2, "Degraded", "i-2: no machine of type a, 2 in use").c_str())), IsEmpty());
   EXPECT_THAT(told(events(group(0, 0, "Deleting").c_str(), group(0, 0, "Deleted").c_str())), ElementsAre("Info Deleted: Group gpu is gone"));
+}
+
+TEST(ClusterEvents, OfTheFewestThatAreAskedFor) {
+  Json of = cluster(R"({"instanceGroups": [{"instanceGroupName": "gpu", "current": 1, "target": 4, "issued": 4}]})");
+  of.set("spec", *kube::parse_json(R"({"instanceGroups": [{"instanceGroupName": "gpu", "minInstanceCount": 2}]})"));
+  const auto now_has = [&](int current) { return cluster_events(of, *kube::parse_json(fmt::format(R"({{"instanceGroups": [{{"instanceGroupName": "gpu", "current": {}, "target": 4, "issued": 4}}]}})", current)), {}, now); };
+  const auto reached = now_has(2);
+  EXPECT_THAT(told(reached), ElementsAre("Info MinCountReached: Group gpu has 2 instances, and 2 at least are asked for"));
+  EXPECT_EQ(reached[0]["spec"]["metadata"]["minCount"].integer(), 2);
+  EXPECT_THAT(now_has(1), IsEmpty());
+}
+
+TEST(ClusterEvents, OfLinksOfWhichNothingCanBeTold) {
+  const char* const once = R"({"phase": "DeepHealthCheckInProgress", "healthCheck": {"id": "c1", "stage": "Checking", "meeting": {"again": 1, "why": "links: 1 of 1 does not work"}}})";
+  EXPECT_THAT(of_instance(R"({"phase": "DeepHealthCheckInProgress", "healthCheck": {"id": "c1", "stage": "Checking", "meeting": {"round": "r"}}})", once), ElementsAre("Warn DeepHealthCheckUndecided: What is wrong with the links of instance i-1 of group gpu cannot be told; they are tried again [links: 1 of 1 does not work]"));
+  EXPECT_THAT(of_instance(once, R"({"phase": "DeepHealthCheckInProgress", "healthCheck": {"id": "c1", "stage": "Checking", "meeting": {"again": 2, "why": "links: 1 of 1 does not work"}}})"), IsEmpty());
 }
 
 TEST(ClusterEvents, OfItsInstances) {

@@ -61,16 +61,18 @@ void Planner::recover(One& one, const Json& node) {
     } else if (!is_to_reboot(value) && !value.updating()) {  // one after the other
       // By the version that has the label, or by Slurm's word: once for each time that it is set.
       const std::string id = in_slurm ? slurm_id : "health-" + hex(sha256(kube::uid_of(node) + "/" + kube::version_of(node))).substr(0, 16);
-      write((asked == RecoveryAsked::Reboot ? kRebootNote : kReplaceNote) + id, asked == RecoveryAsked::Reboot ? "UnschedulablePendingReboot" : "UnschedulablePendingReplacement", what + " asks for it");
+      const char* const health = asked == RecoveryAsked::Reboot ? "UnschedulablePendingReboot" : "UnschedulablePendingReplacement";
+      write((asked == RecoveryAsked::Reboot ? kRebootNote : kReplaceNote) + id + (in_slurm || label == health ? "" : " " + label), health, what + " asks for it");
     }
     return;
   }
   const bool replace = noted.starts_with(kReplaceNote);
-  const std::string id = noted.substr(noted.find(' ') + 1);
+  const auto words = split(noted, ' ');
+  const std::string id = words.size() > 1 ? words[1] : "", written = words.size() > 2 ? words[2] : "";  // as somebody had written the label
   const bool in_slurm = id.starts_with("slurm-");
   const RecoveryAsked asked = !in_slurm ? recovery_of(label) : id == slurm_id ? of_slurm : RecoveryAsked::None;
   const auto ask = [&](const char* what) {
-    const std::string by = in_slurm ? fmt::format("reason \"{}\" in Slurm, by {}{}", (*by_slurm)["reason"].string(), (*by_slurm)["by"].string(), (*by_slurm)["exact"].boolean(true) ? "" : " (taken for Action:" + (*by_slurm)["action"].string() + ")") : fmt::format("label {}={} of Node {}", api::kHealthLabel, label, kube::name_of(node));
+    const std::string by = in_slurm ? fmt::format("reason \"{}\" in Slurm, by {}{}", (*by_slurm)["reason"].string(), (*by_slurm)["by"].string(), (*by_slurm)["exact"].boolean(true) ? "" : " (taken for Action:" + (*by_slurm)["action"].string() + ")") : fmt::format("label {}={} of Node {}{}", api::kHealthLabel, written.empty() ? label : written, kube::name_of(node), written.empty() ? "" : " (taken for " + label + ")");
     Json request = *one.object;
     request.child("spec").set(what, Json::object({{"id", id}, {"by", by}}));
     add(Verb::Update, api::kInstances, std::move(request), by);

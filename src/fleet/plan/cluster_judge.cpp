@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fleet/plan/cluster_planner.h"
+#include "fleet/plan/minimum.h"
 
 namespace fairlead::fleet::planner {
 
@@ -15,6 +16,33 @@ int Planner::running_of(const InstanceGroup& group) const {
   for (const One& one : of_group(group.name))
     if (one.phase == "Running" && numbers_.at(group.name).live(one.value.number)) out.insert(one.value.number);
   return static_cast<int>(out.size());
+}
+
+Json Planner::minimum_of(const InstanceGroup& group, const Json* before, int running) {
+  // Without its controllers a cluster is none: they are waited for.
+  if (!cluster_.continuous || (slurm_ && group.node_type == SlurmNodeType::Controller)) return Json();
+  const int asked = asked_of(group.name), least = asked_least_.contains(group.name) ? asked_least_.at(group.name) : group.min;
+  Json out = next_minimum(before == nullptr ? Json() : (*before)["minimum"], {.min = least, .target = asked, .running = running, .target_before = before == nullptr ? 0 : static_cast<int>((*before)["target"].integer()), .held = !plan_note(group.name).empty()}, now_, options_.minimum);
+  if (out.has("since") && !out.has("rolledBack") && !out.has("held"))
+    if (const Instant due = parse_time(out["since"].string()).value_or(now_) + options_.minimum; due > now_) look_again(due - now_);
+  if (gives_up(out, least, asked)) look_again(std::chrono::seconds(1));
+  return out;
+}
+
+std::optional<Json> Planner::without_given_up() const {
+  Json spec = object_["spec"];
+  bool any = false;
+  for (Json& group : spec.child("instanceGroups").items()) {
+    const Json* told = nullptr;
+    for (const Json& one : object_["status"]["instanceGroups"].items())  // as it is stored: what was not told yet is not done
+      if (one["instanceGroupName"] == group["instanceGroupName"]) told = &one["minimum"];
+    const auto target = group["instanceCount"].integer(), least = group["minInstanceCount"].integer();
+    if (told == nullptr || !gives_up(*told, static_cast<int>(least), static_cast<int>(target))) continue;
+    group.set("instanceCount", (*told)["good"]).set("minInstanceCount", (*told)["goodMin"]);
+    any = true;
+  }
+  // What could not be carried out would stop all of the cluster.
+  return any && api::read_cluster(object_, spec).problems.empty() ? std::optional(std::move(spec)) : std::nullopt;
 }
 
 void Planner::judge() {
@@ -50,9 +78,14 @@ void Planner::judge() {
       if (stuck == nullptr || stuck->message.empty() || stuck->message == note) entry.set("message", note);
       if (target < asked_of(group.name) && entry["status"].string() == "InService") entry.set("status", served_ ? "Degraded" : "Creating");
     }
+    if (!group.plan.empty()) entry.set("reservation", plan_note(group.name).empty() ? "InForce" : "Missing");
     const Json* before = nullptr;
     for (const Json& one : status_["instanceGroups"].items())
       if (one["instanceGroupName"].string() == group.name) before = &one;
+    if (const Json minimum = minimum_of(group, before, running); minimum.is_object()) {
+      entry.set("minimum", minimum);
+      if (!minimum["message"].string().empty() && !entry.has("message")) entry.set("message", minimum["message"]);
+    }
     // By it one occurrence is told from the next.
     const bool same = before != nullptr && (*before)["status"] == entry["status"] && lacks_machines(*before) == lacks_machines(entry);
     entry.set("since", same && before->has("since") ? (*before)["since"].string() : print_time(now_));
@@ -76,6 +109,7 @@ void Planner::judge() {
     if (!told.contains(one.value.group)) complete = settled = false;
   status_.set("instanceGroups", std::move(groups)).set("summary", fmt::format("{}/{}", running_all, target_all)).set("observedGeneration", cluster_.generation);
   status_.set("namespace", cluster_.space);
+  if (const std::string& hash = in_.slurm["status"]["appliedConfigHash"].string(); slurm_ && applied() && hash != api::kNoConfig) status_.set("slurmConfigHash", in_.slurm["status"]["appliedConfigHash"]);
   std::string slurm_refuses;
   if (const Json* valid = in_.slurm.is_object() ? kube::find_condition(in_.slurm, "SpecValid") : nullptr; valid != nullptr && (*valid)["status"].string() == "False") slurm_refuses = "Slurm: " + (*valid)["message"].string();
 

@@ -298,7 +298,7 @@ bool Planner::emptied(One& one, bool comes_back) {
       add(Verb::Delete, resources::pods, *pod, fmt::format("{} goes; what is still wanted is made again elsewhere", one.value.id));
     } else if (group != nullptr && has_role(*pod, *group)) {
       const Sizes& sizes = sizes_.at(group->name);
-      mark(*pod, !comes_back && sizes.pods > sizes.wanted ? api::kLeavesFirst : api::kMadeAnew, one.value.id);
+      mark(*pod, !comes_back && sizes.pods > sizes.wanted ? api::kLeavesFirst : comes_back && meets_when_empty(one) ? api::kMadeAnewTogether : api::kMadeAnew, one.value.id);
     }  // else its NodeSet goes as a whole
   }
   return empty;
@@ -311,6 +311,7 @@ void Planner::let_go(One& one) {
     kube::remove_finalizer(without, api::kInstanceFinalizer);
     add(Verb::Update, api::kInstances, std::move(without), why);
     (value.made ? last().if_gone : last().if_not_of) = value.node;
+    changes_.push_back({one.object, nullptr});
   };
   if (value.node.empty()) return forget("it never had a machine");
   const Json* node = node_of(value.node);

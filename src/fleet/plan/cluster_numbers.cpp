@@ -37,11 +37,13 @@ void Planner::count_numbers() {
   }
 }
 
-Json Planner::new_instance(const InstanceGroup& group, int number, int attempt) const {
+Json Planner::new_instance(const InstanceGroup& group, int number, int attempt, const std::string& replaces) const {
   const std::string id = api::instance_id_of(cluster_.uid, group.name, number, attempt), logical = api::logical_id_of(cluster_.uid, group.name, number);
-  return Json::object({{"apiVersion", api::kInstances.api_version()}, {"kind", api::kInstances.kind},
+  Json out = Json::object({{"apiVersion", api::kInstances.api_version()}, {"kind", api::kInstances.kind},
                        {"metadata", Json::object({{"name", id}, {"labels", Json::object({{api::kClusterLabel, cluster_.name}, {api::kLogicalIdLabel, logical}})}, {"finalizers", Json::array({Json(api::kInstanceFinalizer)})}, {"ownerReferences", Json::array({kube::owner_reference(object_)})}})},
                        {"spec", Json::object({{"cluster", cluster_.name}, {"clusterUid", cluster_.uid}, {"instanceGroupName", group.name}, {"number", number}, {"attempt", attempt}, {"nodeLogicalId", logical}, {"instanceType", group.type}})}});
+  if (!replaces.empty()) out.child("spec").set("replaces", replaces);
+  return out;
 }
 
 void Planner::make_instances() {
@@ -51,9 +53,9 @@ void Planner::make_instances() {
     for (int number = 1; number <= numbers.issued; ++number) {
       if (!numbers.live(number)) continue;
       const auto found = there.find(number);
-      if (found == there.end()) add(Verb::Create, api::kInstances, new_instance(group, number, 1), "a node is asked for");
-      else if (const Instance& last = found->second->value; last.deleting) add(Verb::Create, api::kInstances, new_instance(group, number, last.attempt + 1), last.id + " was deleted");
-      else if (!last.replace.empty()) add(Verb::Create, api::kInstances, new_instance(group, number, last.attempt + 1), last.id + " is to be replaced");
+      if (found == there.end()) add(Verb::Create, api::kInstances, new_instance(group, number, 1, ""), "a node is asked for");
+      else if (const Instance& last = found->second->value; last.deleting) add(Verb::Create, api::kInstances, new_instance(group, number, last.attempt + 1, last.replace), last.id + " was deleted");
+      else if (!last.replace.empty()) add(Verb::Create, api::kInstances, new_instance(group, number, last.attempt + 1, last.replace), last.id + " is to be replaced");
     }
   }
 }

@@ -140,6 +140,12 @@ ClusterPlan Planner::run() {
   if (slurm_) shape_slurm();
   else if (in_.space.is_null()) add(Verb::Create, resources::namespaces, namespace_of(cluster_, object_), "what is made for the cluster is in it");
   judge();
+  // Last: whatever may refuse it holds up nothing else.
+  if (std::optional<Json> spec = cluster_.continuous ? without_given_up() : std::nullopt) {
+    Json with = object_;
+    with.set("spec", std::move(*spec));
+    add(Verb::Update, api::kClusters, std::move(with), "a group has not come to its minInstanceCount in time");
+  }
   return done();
 }
 

@@ -38,6 +38,7 @@ struct ClusterPlanOptions {
   ScriptPodOptions scripts;
   std::chrono::seconds no_machine{60};    // all or nothing: how long a machine is waited for that nobody has
   std::chrono::seconds patience{1800};    // and how long the whole may take
+  std::chrono::seconds minimum{10'800};   // and until a group has its minInstanceCount (minimum.h)
   std::chrono::seconds silent{300};       // what a node that is not ready runs is believed to run on for so long, whoever wants to empty it
 };
 

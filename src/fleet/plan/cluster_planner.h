@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How plan_cluster goes about it. Part of cluster_plan.h, for no one else: one Planner for one round, which takes what it decides down in order. Its functions are in
-// cluster_plan.cpp (the round), cluster_numbers.cpp (which nodes, on which machines), cluster_reservations.cpp (by which plans), cluster_machines.cpp (each instance), cluster_scripts.cpp, cluster_health.cpp, cluster_checks.cpp, cluster_software.cpp, cluster_slurm.cpp (what is made of them), cluster_judge.cpp (what is told).
+// cluster_plan.cpp (the round), cluster_numbers.cpp (which nodes, on which machines), cluster_reservations.cpp (by which plans), cluster_machines.cpp (each instance), cluster_scripts.cpp, cluster_health.cpp, cluster_checks.cpp, cluster_links.cpp, cluster_software.cpp, cluster_slurm.cpp (what is made of them), cluster_judge.cpp (what is told).
 #pragma once
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -34,7 +35,7 @@ inline constexpr const char* kCordonedBy = api::kCordonedByNote;  // what a pers
 inline constexpr const char* kDressed = "fairlead.dev/instance-labels";  // of a Node: {labels: [KEY], taints: ["KEY:EFFECT"]} that its group gave it
 inline constexpr const char* kReplaced = api::kReplacedLabel;
 
-inline constexpr const char* kRecovery = "fairlead.dev/recovery";       // of a Node: what its health label asked for, and the id of that request
+inline constexpr const char* kRecovery = "fairlead.dev/recovery";       // of a Node: what its health label asked for, the id of that request, and the label as it was written where that was not quite the word
 inline constexpr const char* kRebootNote = "Reboot ";
 inline constexpr const char* kReplaceNote = "Replace ";
 
@@ -55,6 +56,9 @@ struct One {
   Json status;                   // what it is to be
   std::string gives_up = {};     // the Node that it had chosen and leaves to a plan: told once the API itself says that the Node is not its own
 };
+
+// The stage that its deep health check has come to.
+void note_check(One& one, const std::string& id, const char* stage, Instant now, std::string message = {});
 
 // The numbers of one group after this round.
 struct Numbers {
@@ -123,7 +127,7 @@ class Planner {
 
   // More are asked for: further numbers. Fewer: those without a machine, then those on whose machine Slurm has nothing any more, since it is Slurm that knows which worker idles.
   void count_numbers();
-  Json new_instance(const InstanceGroup& group, int number, int attempt) const;
+  Json new_instance(const InstanceGroup& group, int number, int attempt, const std::string& replaces) const;  // `replaces`: the request that its machine comes by, if by any
 
   void make_instances();
 
@@ -151,7 +155,7 @@ class Planner {
   // Before it is in use for the first time, or prepared again.
   bool checked_on_start(const One& one) const {
     const InstanceGroup* group = cluster_.group(one.value.group);
-    return group != nullptr && group->checks_on_start && !one.value.ran;
+    return group != nullptr && group->checks_on_start.any() && !one.value.ran;
   }
   // Nothing is to run on it until it has passed.
   bool shut_by_check(const One& one) const {
@@ -163,6 +167,22 @@ class Planner {
   // What the Node has to say of a check, where it says something else.
   std::optional<Json> told_of_check(const One& one, const Json& node) const;
   void run_check(One& one, const Json& node);
+  // What became of a pod of a check, which is told where it is not at its end: another pod has its name, one of an earlier request is to go, what became of it is not known.
+  struct CheckPod {
+    enum class Kind { Missing, Waits, Going, Passed, Fault } kind = Kind::Waits;
+    std::string message = {};      // at its end
+    const Json* pod = nullptr;     // where it is Going
+  };
+  CheckPod look_at_check(One& one, const std::string& pod_name, const std::string& request);
+  // Once its namespace is there and nothing else is on the machine.
+  void begin_check(One& one, const Json& node, const std::function<Json()>& pod);
+
+  // Its links, with others of its group that are checked just then (cluster_links.cpp).
+  void meet(One& one, const Json& node);
+  bool meets_when_empty(const One& one) const;  // it is emptied for that
+  bool comes_to_meet(const One& other) const;   // it will, before long
+  void try_links(One& one, const Json& node);
+  void judge(One& one);
   // What it was to run by is not there, and its group has something else by now: nothing has come of it, so it may.
   bool renew_scripts(One& one, const InstanceGroup& group) {
     if (!one.value.scripts || one.status["lifecycle"]["config"] == lifecycle_of(group)) return false;
@@ -395,6 +415,10 @@ class Planner {
   static int rank(const One& one) { return one.phase == "Failure" ? 2 : one.value.node.empty() ? 1 : 0; }
 
   void judge();
+  // Of a group that has not come to its least number in time, in its part of the status.
+  Json minimum_of(const InstanceGroup& group, const Json* before, int running);
+  // The spec that is asked for instead of one that was given up; nothing: none was.
+  std::optional<Json> without_given_up() const;
 
   ClusterPlan done();
 
@@ -417,6 +441,7 @@ class Planner {
   std::map<std::string, std::set<int>> wanted_back_;    // by group: numbers
   std::map<std::string, std::set<int>> placed_;         // by group, of those that have a note: numbers that have a machine, also one that goes
   std::map<std::string, int> asked_;                    // by group, of those that have a note
+  std::map<std::string, int> asked_least_;              // the same of their minInstanceCount
   std::map<std::string, int> old_failures_;  // by group: of before this change
   std::string failure_;
   std::set<std::string> secrets_;            // that this round makes

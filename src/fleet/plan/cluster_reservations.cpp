@@ -55,6 +55,7 @@ void Planner::limit_by_plans() {
     if (!back.empty()) wanted_back_[group.name] = back;
     if (note.empty()) continue;
     asked_[group.name] = group.target;
+    asked_least_[group.name] = group.min;
     // Numbers that were given out wait, where each node waits for itself (BatchAdd has told of them); where all comes or nothing, none is waited for. One whose instance goes counts until it has gone: then its number is the one without a machine, and no other goes for it.
     group.target = std::min(group.target, cluster_.continuous ? group.live() : static_cast<int>(placed.size()));
     group.min = std::min(group.min, static_cast<int>(placed.size()));

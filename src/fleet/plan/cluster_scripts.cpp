@@ -139,7 +139,7 @@ bool Planner::configs_stored(const One& due) {
       if (node == nullptr) continue;
       if (const std::string address = machine_address(*node); !address.empty()) nodes.push_back({one.value.group, one.value.id, address, slurm_ ? one.status["address"].string_or(address) : address, one.value.number});
     }
-    wanted_configs_ = script_configs(cluster_, object_, nodes);
+    wanted_configs_ = script_configs(cluster_, object_, nodes, options_.scripts.kubernetes);
   }
   const Json* heads = find_named(in_.configs, kube::name_of(wanted_configs_->front()));
   // A pod that mounts one that is not there would wait for ever.

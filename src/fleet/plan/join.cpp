@@ -18,6 +18,7 @@ JoinPlan refuse(int status, std::string why) { return {.status = status, .why = 
 std::string lie(const std::string& type_name, const api::HostFacts& facts) {
   const api::InstanceType* type = type_name.empty() ? nullptr : api::find_instance_type(type_name);
   if (type == nullptr) return "";
+  if (!facts.architecture.empty() && (facts.architecture == "aarch64") != type->arm) return fmt::format("{} has processors of {}; this machine has {}", type->name, type->arm ? "aarch64" : "x86_64", facts.architecture);
   Json capacity = Json::object();
   for (const auto& [resource, amount] : api::capacity_of(facts)) capacity.set(resource, amount);
   return api::why_not_of_type(*type, Json::object({{"status", Json::object({{"capacity", std::move(capacity)}})}}));

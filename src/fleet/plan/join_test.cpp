@@ -93,6 +93,10 @@ TEST(JoinPlan, ALieIsRefusedWithTheNumbers) {
   EXPECT_THAT(plan.why, HasSubstr("4 CPUs; this machine has 3"));
   asked.facts.cpus = 4, asked.facts.memory_mib = 8'000;
   EXPECT_THAT(plan_join(machine, {}, asked, "key", kNow).why, HasSubstr("16 GiB of memory; this machine has 7.8"));
+  asked.facts.memory_mib = 16'000, asked.facts.architecture = "aarch64";
+  EXPECT_THAT(plan_join(machine, {}, asked, "key", kNow).why, HasSubstr("ml.g5.xlarge has processors of x86_64; this machine has aarch64"));
+  asked.facts.architecture = "x86_64";
+  EXPECT_TRUE(plan_join(machine, {}, asked, "key", kNow).accepted());
 }
 
 TEST(JoinPlan, NobodyTakesAnothersAddress) {

@@ -172,7 +172,10 @@ Json script_pod(const api::Cluster& cluster, const api::InstanceGroup& group, co
                                   env("FAIRLEAD_LIFE_CYCLE_CONFIG", kube::print_json(life_cycle_config(scripts))), env("FAIRLEAD_GROUP_FILES", group_files), env("FAIRLEAD_SCRIPT_SUM", bundle.sum)});
   // Scripts look for their own machine by its address; what was stored before this pod had one knows another.
   environment.push(Json::object({{"name", "FAIRLEAD_ADDRESS"}, {"valueFrom", Json::object({{"fieldRef", Json::object({{"fieldPath", "status.podIP"}})}})}}));
-  if (slurm && group.node_type == SlurmNodeType::Controller) environment.push(env("FAIRLEAD_CONTROLLER", "1"));
+  // Of several the first is the primary one; the others read its address, as compute nodes do.
+  int first = 1;
+  while (group.retired.contains(first)) ++first;
+  if (slurm && group.node_type == SlurmNodeType::Controller && instance.number == first) environment.push(env("FAIRLEAD_CONTROLLER", "1"));
   if (options.companion.is_object()) {
     Json companion = Json::object({{"name", "companion"}});
     for (const auto& [key, value] : options.companion.members()) companion.set(key, value);
@@ -227,7 +230,10 @@ Json script_pod(const api::Cluster& cluster, const api::InstanceGroup& group, co
 
 std::string check_pod_name(const std::string& instance) { return instance + "-deep-health-check"; }
 
-Json check_pod(const api::Cluster& cluster, const api::Instance& instance, const std::string& request, const Json& owner, int gpus, const ScriptPodOptions& options) {
+namespace {
+
+// `fairlead-slurm COMMAND` on the machine of an instance.
+Json companion_pod(const api::Cluster& cluster, const api::Instance& instance, const std::string& name, const char* command, Json environment, const std::string& request, const Json& owner, const ScriptPodOptions& options) {
   Json volumes = Json::array({Json::object({{"name", "tmp"}, {"emptyDir", Json::object({{"sizeLimit", "1Gi"}})}})});
   Json mounts = Json::array({mount("tmp", "/tmp")});
   if (options.companion.is_object()) {
@@ -238,19 +244,38 @@ Json check_pod(const api::Cluster& cluster, const api::Instance& instance, const
   }
   Json container = Json::object({{"name", kContainer},
                                  {"image", options.image},
-                                 {"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json("deep-check")})},
-                                 {"env", Json::array({env("FAIRLEAD_CHECK_SECONDS", std::to_string(options.check.count())), env("FAIRLEAD_CHECK_GPUS", std::to_string(gpus))})},
+                                 {"command", Json::array({Json("/opt/fairlead/bin/fairlead-slurm"), Json(command)})},
+                                 {"env", std::move(environment)},
                                  {"volumeMounts", std::move(mounts)}});
-  if (gpus > 0) container.set("resources", Json::object({{"limits", Json::object({{api::kGpuResource, std::to_string(gpus)}})}}));
   return Json::object({{"apiVersion", "v1"}, {"kind", "Pod"},
-                       {"metadata", Json::object({{"name", check_pod_name(instance.id)}, {"namespace", cluster.space},
+                       {"metadata", Json::object({{"name", name}, {"namespace", cluster.space},
                                                   {"labels", Json::object({{"app.kubernetes.io/managed-by", "fairlead"}, {api::kClusterLabel, cluster.name}, {api::kLifecycleLabel, instance.id}})},
                                                   {"annotations", Json::object({{kCheckRequest, request}})}, {"ownerReferences", Json::array({kube::owner_reference(owner)})}})},
                        {"spec", Json::object({{"nodeName", instance.node}, {"restartPolicy", "Never"}, {"enableServiceLinks", false}, {"automountServiceAccountToken", false}, {"terminationGracePeriodSeconds", 5},
                                               {"tolerations", Json::array({Json::object({{"operator", "Exists"}})})}, {"containers", Json::array({std::move(container)})}, {"volumes", std::move(volumes)}})}});
 }
 
-std::vector<Json> script_configs(const api::Cluster& cluster, const Json& owner, const std::vector<ScriptNode>& nodes) {
+}  // namespace
+
+Json check_pod(const api::Cluster& cluster, const api::Instance& instance, const std::string& request, const Json& owner, int gpus, const ScriptPodOptions& options) {
+  Json out = companion_pod(cluster, instance, check_pod_name(instance.id), "deep-check", Json::array({env("FAIRLEAD_CHECK_SECONDS", std::to_string(options.check.count())), env("FAIRLEAD_CHECK_GPUS", std::to_string(gpus))}), request, owner, options);
+  if (gpus > 0) out.child("spec").child("containers").items().front().set("resources", Json::object({{"limits", Json::object({{api::kGpuResource, std::to_string(gpus)}})}}));
+  return out;
+}
+
+std::string answering_pod_name(const std::string& instance) { return instance + "-links-answer"; }
+std::string links_pod_name(const std::string& instance) { return instance + "-links-check"; }
+
+Json answering_pod(const api::Cluster& cluster, const api::Instance& instance, const std::string& meeting, const Json& owner, const ScriptPodOptions& options) {
+  return companion_pod(cluster, instance, answering_pod_name(instance.id), "answer-links", Json::array({env("FAIRLEAD_CHECK_TOKEN", meeting)}), meeting, owner, options);
+}
+
+Json links_pod(const api::Cluster& cluster, const api::Instance& instance, const std::string& meeting, const Json& owner, const std::string& peers, const ScriptPodOptions& options) {
+  const auto seconds = std::max<std::int64_t>(1, options.check.count() / 3);  // as each part of a stress check
+  return companion_pod(cluster, instance, links_pod_name(instance.id), "check-links", Json::array({env("FAIRLEAD_CHECK_TOKEN", meeting), env("FAIRLEAD_CHECK_SECONDS", std::to_string(seconds)), env("FAIRLEAD_CHECK_PEERS", peers)}), meeting, owner, options);
+}
+
+std::vector<Json> script_configs(const api::Cluster& cluster, const Json& owner, const std::vector<ScriptNode>& nodes, const KubernetesFacts& kubernetes) {
   const bool slurm = cluster.orchestrator == api::Orchestrator::Slurm;
   const auto config_map = [&](const std::string& name, Json data) {
     return Json::object({{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", Json::object({{"name", name}, {"namespace", cluster.space}, {"labels", Json::object({{api::kClusterLabel, cluster.name}})}, {"ownerReferences", Json::array({kube::owner_reference(owner)})}})}, {"data", std::move(data)}});
@@ -273,6 +298,11 @@ std::vector<Json> script_configs(const api::Cluster& cluster, const Json& owner,
     const auto config = [&](const std::string& primary) { return Json::object({{"PrimaryControllerIp", primary}, {"SecondaryControllerIps", others}}); };
     told.set("SlurmConfig", config(heads.empty() ? "" : heads.front().second));
     own.set("SlurmConfig", config(""));
+  } else {
+    Json config = Json::object();
+    for (const auto& [field, value] : {std::pair("EksClusterName", kubernetes.name), {"EksClusterEndpoint", kubernetes.endpoint}, {"EksClusterCertificateAuthority", base64(kubernetes.authority)}, {"EksServiceIpv4Cidr", kubernetes.service_range}})
+      if (!value.empty()) config.set(field, value);
+    told.set("KubernetesConfig", std::move(config));
   }
   Json data = Json::object({{"cluster.json", kube::print_json(told)}, {"controller.json", kube::print_json(own)}});
   if (slurm) data.set("provisioning_parameters.json", kube::print_json(provisioning_parameters(cluster)));
@@ -291,6 +321,9 @@ ScriptEnd end_of_script(const Json& pod) {
   // Ended by its node, or by somebody: that is no word of the script.
   const bool taken = kube::deleting(pod) || kube::condition_is_true(pod, "DisruptionTarget") || reason == "Evicted" || reason == "NodeShutdown" || reason == "Terminated" || reason == "NodeLost" || reason == "Preempting" || reason == "Shutdown";
   const auto lost = [&](int code, std::string otherwise) { return ScriptEnd{ScriptEnd::Kind::Lost, code, pod["status"]["message"].string_or(reason.empty() ? std::move(otherwise) : reason)}; };
+  // More than its own share was written: that is its doing, and would be again. In kubelet's words (eviction of a pod by its own limits), and in those of Fairlead's agent.
+  if (const std::string& why = pod["status"]["message"].string(); reason == "Evicted" && (why.find("exceeds the limit") != why.npos || why.find("exceeds the total limit") != why.npos || why.find("exceeded its local ephemeral storage limit") != why.npos))
+    return {ScriptEnd::Kind::Failed, 137, "it was ended: " + why};
   for (const Json& container : pod["status"]["containerStatuses"].items()) {
     if (container["name"].string() != kContainer) continue;
     const Json& ended = container["state"]["terminated"];

@@ -45,7 +45,15 @@ inline constexpr const char* kScriptUpdate = "fairlead.dev/software-update";  //
 inline constexpr const char* kScriptSum = "fairlead.dev/script-sum";  // annotation of its pod: ScriptBundle::sum
 std::string script_pod_name(const std::string& instance, ScriptStage stage);
 
+// Of the Kubernetes that machines become nodes of, as KubernetesConfig tells scripts; what is empty is not told.
+struct KubernetesFacts {
+  std::string name;                      // as EKS tells of it
+  std::string endpoint, authority;       // as nodes reach its API: "https://HOST:PORT"; PEM
+  std::string service_range;             // of IPv4: "10.79.0.0/16"
+};
+
 struct ScriptPodOptions {
+  KubernetesFacts kubernetes{};
   std::string image;                     // of Slurm's containers
   kube::Json companion;                  // a pod volume source that holds fairlead-slurm; null: the image has it
   std::chrono::seconds limit{3600};      // that a script may take
@@ -60,6 +68,13 @@ std::string check_pod_name(const std::string& instance);
 inline constexpr const char* kCheckRequest = "fairlead.dev/health-check";  // annotation of it: the id of the request
 kube::Json check_pod(const api::Cluster& cluster, const api::Instance& instance, const std::string& request, const kube::Json& owner, int gpus, const ScriptPodOptions& options);
 
+// Of a meeting (links.h) whose links are tried: the pod that answers (`fairlead-slurm answer-links`), and the one that tries (`check-links`), whose last word is what it found.
+// `peers`: "INSTANCE=ADDRESS INSTANCE=ADDRESS". The meeting is their annotation kCheckRequest.
+std::string answering_pod_name(const std::string& instance);
+kube::Json answering_pod(const api::Cluster& cluster, const api::Instance& instance, const std::string& meeting, const kube::Json& owner, const ScriptPodOptions& options);
+std::string links_pod_name(const std::string& instance);
+kube::Json links_pod(const api::Cluster& cluster, const api::Instance& instance, const std::string& meeting, const kube::Json& owner, const std::string& peers, const ScriptPodOptions& options);
+
 // The pod is one of ours: made for an Instance that it names, in a cluster's namespace. Anybody may name a pod alike.
 bool is_script(const kube::Json& pod);
 bool is_script_of(const kube::Json& pod, const kube::Json& instance);
@@ -71,7 +86,7 @@ struct ScriptNode {
   int number = 0;
 };
 inline constexpr int kNodesPerConfig = 2000;
-std::vector<kube::Json> script_configs(const api::Cluster& cluster, const kube::Json& owner, const std::vector<ScriptNode>& nodes);
+std::vector<kube::Json> script_configs(const api::Cluster& cluster, const kube::Json& owner, const std::vector<ScriptNode>& nodes, const KubernetesFacts& kubernetes);
 
 // What became of a script.
 struct ScriptEnd {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "api/instance_types.h"
+#include "api/node_identity.h"
 #include "api/node_set.h"
 
 namespace fairlead::fleet {
@@ -152,7 +153,7 @@ Json slurm_cluster_of(const api::Cluster& cluster, const std::map<std::string, i
     lines.push(line);
     names += (names.empty() ? "" : ",") + name;
   }
-  out.child("metadata").set("annotations", Json::object({{api::kPartitionsNote, names}}));
+  out.child("metadata").set("annotations", Json::object({{api::kPartitionsNote, names}, {api::node_identity::pods_note, "true"}}));
   // What scripts install is on all nodes, and stays when a node's pod is made anew. Any machine of the cluster may fill it.
   if (cluster.has_scripts()) filters.push(Json::object({{"name", kJailFilter}, {"nodeSelector", Json::object({{api::kClusterLabel, cluster.name}})}}));
   out.set("spec", Json::object({{"k8sNodeFilters", std::move(filters)}, {"volumeSources", Json::array({source("controller-spool", kSpoolClaim), source("jail", kJailClaim)})}, {"slurmNodes", std::move(nodes)},

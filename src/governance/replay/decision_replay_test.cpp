@@ -311,6 +311,24 @@ TEST_F(LogFile, NeverTakesMoreThanFourTimesItsLimit) {
   EXPECT_EQ(list_dir(folder_)->size(), 2U);
 }
 
+// Before the disk has taken the new part, too: how large the file will be is known.
+TEST_F(LogFile, SaysThatItIsLargeWhileABeginWaits) {
+  ASSERT_TRUE(write_file_atomically(path_, std::string(899, 'x') + "\n", 0600));
+  std::mutex disk;
+  std::unique_lock hangs(disk);
+  const auto write = [&](int fd, const void* bytes, std::size_t size) -> ssize_t {
+    const std::scoped_lock lock(disk);
+    return ::write(fd, bytes, size);
+  };
+  DecisionLogFile log({.path = path_, .limit = Bytes{1'000}, .retry = 0ns, .write = write});
+  await_ready(log);
+  EXPECT_EQ(log.begin(std::string(49, 'b') + "\n"), Then::GoOn);
+  EXPECT_EQ(log.append(std::string(899, 'a') + "\n"), Then::BeginAnew);
+  hangs.unlock();
+  log.flush();
+  EXPECT_EQ(text("decisions.log").size(), 1'850U);
+}
+
 TEST_F(LogFile, WhatAloneTakesMoreThanHalfOfItsLimitIsRefused) {
   ASSERT_TRUE(write_file_atomically(path_, "kept\n", 0600));
   DecisionLogFile log({.path = path_, .limit = Bytes{20}, .write = {}});

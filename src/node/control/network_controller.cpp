@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/control/network_controller.h"
 
+#include <algorithm>
 #include <set>
 
+#include "api/node_identity.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -16,6 +18,7 @@ using namespace std::chrono_literals;
 
 const kube::Resource slices{.group = "discovery.k8s.io", .version = "v1", .plural = "endpointslices", .kind = "EndpointSlice"};
 const kube::Resource policies{.group = "networking.k8s.io", .version = "v1", .plural = "networkpolicies", .kind = "NetworkPolicy"};
+constexpr std::chrono::nanoseconds least_rest = 20ms, most_rest = 1s;  // as kube-proxy rests by default
 constexpr auto apply_again = 5min;  // in case somebody else changed the kernel's rules
 
 class ForgivingApi final : public kube::KubeApi {
@@ -91,7 +94,7 @@ std::vector<kube::Controller::Source> NetworkController::sources() const {
   const auto if_placed = [](const kube::Change& change) -> std::vector<kube::ObjectKey> {
     const auto told = [](const Json& pod) {
       return kube::print_json(
-          Json::array({pod["metadata"]["labels"], pod["spec"]["nodeName"], pod["status"]["podIPs"], pod["status"]["podIP"], pod["status"]["phase"]}));
+          Json::array({pod["metadata"]["labels"], pod["metadata"]["annotations"][api::node_identity::pods_note], pod["spec"]["nodeName"], pod["status"]["podIPs"], pod["status"]["podIP"], pod["status"]["phase"]}));
     };
     if (change.before && change.after && told(*change.before) == told(*change.after)) return {};
     return {{"", "all"}};
@@ -110,10 +113,21 @@ std::vector<kube::Controller::Source> NetworkController::sources() const {
 }
 
 Result<kube::Next> NetworkController::reconcile(const kube::ObjectKey&) {
+  // The first change counts at once, and what follows it together: where many pods come at a time, to read them all for each of them would be most of what a node does.
+  const auto began = clock_.monotonic();
+  if (began < rests_until_) return kube::Next{rests_until_ - began};
+  const auto done = settle();
+  const auto took = clock_.monotonic() - began;
+  rests_until_ = began + took + std::clamp<std::chrono::nanoseconds>(8 * took, least_rest, most_rest);
+  return done;
+}
+
+Result<kube::Next> NetworkController::settle() {
   NetworkSeen seen{.node_name = options_.node_name,
                    .own_ranges = options_.own_ranges,
                    .own_gateways = options_.own_gateways,
                    .cluster_ranges = {},
+                   .metadata = options_.metadata,
                    .masquerade = options_.masquerade,
                    .pods = caches_->of(kube::resources::pods).list(""),
                    .namespaces = caches_->of(kube::resources::namespaces).list(""),
@@ -127,6 +141,8 @@ Result<kube::Next> NetworkController::reconcile(const kube::ObjectKey&) {
       if (one["type"].string() == "InternalIP") seen.cluster_ranges.push_back(one["address"].string());
   }
   std::string rules = network_rules(seen);
+  // First, so that nobody is answered for an address that another pod has by now.
+  if (options_.with_role) options_.with_role->set(options_.metadata ? pods_with_role(seen.pods, seen.node_name) : std::map<std::string, std::string>());
   const auto now = clock_.monotonic();
   if (rules != applied_ || now - applied_at_ > apply_again) {
     if (!exists(options_.nft))

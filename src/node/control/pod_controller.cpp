@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "api/volume.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "kube/object.h"
@@ -37,6 +38,11 @@ const Json* container_named(const Json& pod, const std::string& name) {
 bool has_object_volumes(const Json& pod) {
   const auto& volumes = pod["spec"]["volumes"].items();
   return std::any_of(volumes.begin(), volumes.end(), [](const Json& volume) { return made_of_objects(volume); });
+}
+
+bool has_claims(const Json& pod) {
+  const auto& volumes = pod["spec"]["volumes"].items();
+  return std::any_of(volumes.begin(), volumes.end(), [](const Json& volume) { return volume["persistentVolumeClaim"].is_object(); });
 }
 
 std::string first_address(const std::string& list) { return list.substr(0, list.find(',')); }
@@ -187,6 +193,7 @@ VolumeSources PodController::sources_for(const Json& pod, const std::string& ip)
   out.claim = [this, space](const std::string& name) { return fetch(kube::resources::claims, space, name, "persistentvolumeclaim", true); };
   out.volume = [this](const std::string& name) { return fetch(persistent_volumes, "", name, "persistentvolume", true); };
   out.node = [this] { return fetch(kube::resources::nodes, "", ports_.config.node_name, "node", false); };
+  out.attachment = [this](const std::string& volume) { return ports_.api.get(api::kAttachments, {"", api::attachment_name(volume, ports_.config.node_name)}); };
   out.objects.pod_ip = pod["spec"]["hostNetwork"].boolean() ? ports_.config.node_ips() : ip;
   out.objects.host_ip = ports_.config.node_ips();
   out.objects.node_name = ports_.config.node_name;
@@ -320,6 +327,11 @@ Result<kube::Next> PodController::reconcile(const kube::ObjectKey& key) {
       auto again = std::chrono::nanoseconds(look_again);
       const bool alive = std::any_of(seen->containers.begin(), seen->containers.end(),
                                      [](const auto& item) { return item.second.latest && item.second.latest->running(); });
+      if (alive && has_claims(*pod)) {
+        again = volume_refresh;
+        // It runs on as it is; an event of the same words is told once.
+        if (auto grown = volumes_.grow(*pod); !grown) ports_.events.tell(*pod, Events::Type::Warning, "VolumeResizeFailed", grown.error().message);
+      }
       if (alive && has_object_volumes(*pod)) {
         again = volume_refresh;
         if (ports_.clock.monotonic() - memory->refreshed >= volume_refresh) {

@@ -40,7 +40,12 @@ namespace {
 
 // One key for all: routes are compared as a whole.
 std::vector<kube::Controller::Source> all_nodes() {
-  return {{.resource = kube::resources::nodes, .space = "", .keys = [](const kube::Change&) -> std::vector<kube::ObjectKey> { return {{"", "all"}}; }}};
+  // Most changes of Nodes are heartbeats and the like: nothing that a route is made of.
+  const auto told = [](const Json& node) { return Json::array({node["metadata"]["labels"], node["spec"]["podCIDR"], node["spec"]["podCIDRs"], node["status"]["addresses"]}); };
+  return {{.resource = kube::resources::nodes, .space = "", .keys = [told](const kube::Change& change) -> std::vector<kube::ObjectKey> {
+             if (change.before && change.after && told(*change.before) == told(*change.after)) return {};
+             return {{"", "all"}};
+           }}};
 }
 
 // What is wanted is made, what is ours and not wanted goes. Somebody else may change routes: looked at again now and then.

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <optional>
 
+#include "api/volume.h"
 #include "base/encoding.h"
 #include "kube/object.h"
 
@@ -83,11 +84,22 @@ Result<ClaimPlace> place_of_claim(const Json& claim, const Json& volume, const J
   if (spec["volumeMode"].string() == "Block") return fail(Code::Unsupported, fmt::format("persistentvolume \"{}\" is a block device: this node mounts volumeMode Filesystem only", name));
   if (const Json& required = spec["nodeAffinity"]["required"]; required.is_object() && !node_selector_holds(required, node))
     return fail(Code::Invalid, fmt::format("persistentvolume \"{}\" is not on node \"{}\": its nodeAffinity does not hold there", name, kube::name_of(node)));
+  if (const Json& csi = spec["csi"]; csi.is_object()) {
+    if (csi["driver"].string() != api::kVolumeDriver) return fail(Code::Unsupported, fmt::format("persistentvolume \"{}\" is of the driver {}: this node mounts those of {}", name, csi["driver"].string(), api::kVolumeDriver));
+    ClaimPlace out{.path = {}, .type = {}, .local = true, .volume = csi["volumeHandle"].string(), .file_system = csi["fsType"].string(), .mount_options = {}, .read_only = csi["readOnly"].boolean()};
+    if (!api::is_volume_name(out.volume)) return fail(Code::Invalid, fmt::format("persistentvolume \"{}\": \"{}\" is no volume", name, out.volume.substr(0, 80)));
+    if (!out.file_system.empty() && out.file_system != "ext4" && out.file_system != "xfs") return fail(Code::Invalid, fmt::format("persistentvolume \"{}\": fsType {}: ext4 and xfs are mounted", name, out.file_system));
+    for (const Json& one : spec["mountOptions"].items()) {
+      if (one.string().empty() || one.string().find(',') != std::string::npos || one.string().starts_with('-')) return fail(Code::Invalid, fmt::format("persistentvolume \"{}\": mountOptions are single options", name));
+      out.mount_options.push_back(one.string());
+    }
+    return out;
+  }
   const bool local = spec["local"].is_object();
   if (!local && !spec["hostPath"].is_object())
-    return fail(Code::Unsupported, fmt::format("persistentvolume \"{}\" is of a kind that this node does not mount ({}): hostPath and local are", name, source_of(volume)));
+    return fail(Code::Unsupported, fmt::format("persistentvolume \"{}\" is of a kind that this node does not mount ({}): hostPath, local and csi are", name, source_of(volume)));
   const Json& source = spec[local ? "local" : "hostPath"];
-  ClaimPlace out{.path = source["path"].string(), .type = local ? "Directory" : source["type"].string(), .local = local};
+  ClaimPlace out{.path = source["path"].string(), .type = local ? "Directory" : source["type"].string(), .local = local, .volume = {}, .file_system = {}, .mount_options = {}, .read_only = false};
   if (!out.path.starts_with('/') || climbs(out.path)) return fail(Code::Invalid, fmt::format("persistentvolume \"{}\": its path \"{}\" is not an absolute one without \"..\"", name, out.path));
   return out;
 }

@@ -2,6 +2,7 @@
 // Where a claim's content is on a node: from the claim, the PersistentVolume that it is bound to, and the node. Pure.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "kube/json.h"
@@ -12,6 +13,10 @@ struct ClaimPlace {
   std::string path;    // on the node, absolute and without ".."
   std::string type;    // what must be there, as the type of a hostPath; a local volume is a Directory
   bool local = false;  // a local volume: unlike a hostPath it belongs to its claims, so a pod's fsGroup may take it
+  std::string volume;  // of the driver csi.fairlead.dev, by its id: it is mounted for each pod, and has no path of its own
+  std::string file_system;               // of such a one; empty: whatever is on it
+  std::vector<std::string> mount_options;
+  bool read_only = false;
 };
 
 // The volume that the claim is bound to. Unavailable: to none yet.

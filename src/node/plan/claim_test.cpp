@@ -34,9 +34,9 @@ TEST(Claim, IsWhereItsVolumeSaysIfThatIsItsOwnAndHere) {
            Row{"hostPath: {path: /data/../etc}", "not an absolute one"},
            Row{"hostPath: {path: data}", "not an absolute one"},
            Row{"local: {}", "not an absolute one"},
-           Row{"nfs: {server: s, path: /x}", "does not mount (nfs): hostPath and local are"},
+           Row{"nfs: {server: s, path: /x}", "does not mount (nfs): hostPath, local and csi are"},
            Row{"capacity: {storage: 1Gi}", "does not mount (nothing)"},
-           Row{"csi: {driver: d, volumeHandle: h}, capacity: {storage: 1Gi}", "does not mount (csi)"},
+           Row{"csi: {driver: d, volumeHandle: h}, capacity: {storage: 1Gi}", "this node mounts those of csi.fairlead.dev"},
            Row{"hostPath: {path: /x}, volumeMode: Block", "block device"},
            Row{"hostPath: {path: /x}, volumeMode: Filesystem", "/x  "},
            Row{"local: {path: /x}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [h1]}]}]}}", "/x Directory local"},
@@ -50,6 +50,23 @@ TEST(Claim, IsWhereItsVolumeSaysIfThatIsItsOwnAndHere) {
     ASSERT_FALSE(place) << reference;
     EXPECT_EQ(place.error().code, Code::Unavailable);
     EXPECT_THAT(place.error().message, HasSubstr("not bound to claim \"c\""));
+  }
+}
+
+TEST(ClaimPlace, AVolumeOfTheDriverIsNamedAndHasNoPath) {
+  const Json node = yaml("{metadata: {name: n1, labels: {topology.fairlead.dev/pool: here}}}");
+  const auto place = [&](const std::string& spec) { return place_of_claim(yaml("{metadata: {namespace: a, name: c, uid: u1}, spec: {volumeName: v}, status: {phase: Bound}}"), yaml("{metadata: {name: v}, spec: {claimRef: {namespace: a, name: c, uid: u1}, " + spec + "}}"), node); };
+  const auto good = place("csi: {driver: csi.fairlead.dev, volumeHandle: pvc-1, fsType: xfs, readOnly: true}, mountOptions: [noatime], nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: topology.fairlead.dev/pool, operator: In, values: [here]}]}]}}");
+  ASSERT_TRUE(good) << good.error().message;
+  EXPECT_EQ(good->volume, "pvc-1");
+  EXPECT_EQ(good->file_system, "xfs");
+  EXPECT_TRUE(good->read_only && good->path.empty());
+  EXPECT_THAT(good->mount_options, testing::ElementsAre("noatime"));
+  for (const auto& [spec, why] : {std::pair("csi: {driver: ebs.csi.aws.com, volumeHandle: vol-1}", "driver ebs.csi.aws.com"), {"csi: {driver: csi.fairlead.dev, volumeHandle: ../x}", "is no volume"}, {"csi: {driver: csi.fairlead.dev, volumeHandle: a, fsType: ntfs}", "fsType ntfs"}, {"csi: {driver: csi.fairlead.dev, volumeHandle: a}, mountOptions: ['ro,exec']", "single options"},
+                                  {"csi: {driver: csi.fairlead.dev, volumeHandle: a}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: topology.fairlead.dev/pool, operator: In, values: [there]}]}]}}", "nodeAffinity does not hold"}}) {
+    const auto wrong = place(spec);
+    ASSERT_FALSE(wrong) << spec;
+    EXPECT_THAT(wrong.error().message, HasSubstr(why));
   }
 }
 

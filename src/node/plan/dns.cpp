@@ -166,7 +166,8 @@ DnsAnswer resolve_address(const DnsQuestion& question, const DnsNames& names) {
   using Kind = DnsAnswer::Kind;
   const std::string wanted = address_of_reverse(question.name);
   if (wanted.empty()) return {.kind = Kind::NoSuchName};
-  for (const DnsPod& pod : names.pods("")) {
+  const DnsPods all = names.pods("");
+  for (const DnsPod& pod : *all) {
     const bool its_own = std::any_of(pod.addresses.begin(), pod.addresses.end(), [&](const std::string& one) { return wire_address(one) == wanted; });
     if (!its_own || pod.hostname.empty() || pod.subdomain.empty() || !names.service(pod.space, pod.subdomain)) continue;
     DnsAnswer out{.kind = Kind::Found};
@@ -196,7 +197,8 @@ DnsAnswer resolve_name(const DnsQuestion& question, const DnsNames& names) {
   if (!service->addresses.empty() && parts.size() == 3) {
     out.addresses = service->addresses;
   } else {
-    for (const DnsPod& pod : names.pods(space)) {
+    const DnsPods all = names.pods(space);
+    for (const DnsPod& pod : *all) {
       const bool selected = !service->selector.empty() && std::all_of(service->selector.begin(), service->selector.end(), [&](const auto& want) {
         return std::find(pod.labels.begin(), pod.labels.end(), want) != pod.labels.end();
       });

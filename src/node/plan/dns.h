@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,7 +42,9 @@ struct DnsPod {
   std::vector<std::string> addresses;  // of either family
   std::vector<std::pair<std::string, std::string>> labels;
   bool ready = false;
+  friend bool operator==(const DnsPod&, const DnsPod&) = default;
 };
+using DnsPods = std::shared_ptr<const std::vector<DnsPod>>;  // never null
 struct DnsService {
   std::string space, name;
   std::vector<std::string> addresses;  // of either family; none: headless
@@ -51,7 +54,7 @@ struct DnsService {
 struct DnsNames {
   std::string domain;
   std::function<std::optional<DnsService>(const std::string& space, const std::string& name)> service;
-  std::function<std::vector<DnsPod>(const std::string& space)> pods;  // "" : of all namespaces
+  std::function<DnsPods(const std::string& space)> pods;  // "" : of all namespaces
 };
 // service.ns.svc.domain: the addresses of its ready pods (all, if it publishes those not ready); hostname.service.ns.svc.domain: the pod's.
 // A gives the IPv4 addresses, AAAA those of version 6.

@@ -33,12 +33,12 @@ DnsNames names() {
           },
           .pods =
               [](const std::string&) {
-                return std::vector<DnsPod>{
+                return std::make_shared<const std::vector<DnsPod>>(std::vector<DnsPod>{
                     {.space = "ns", .name = "b", .hostname = "b", .subdomain = "peers", .addresses = {"10.0.0.2"}, .labels = {{"app", "x"}}, .ready = true},
                     {.space = "ns", .name = "a", .hostname = "a", .subdomain = "peers", .addresses = {"10.0.0.1", "fd00:78::1"}, .labels = {{"app", "x"}}, .ready = true},
                     {.space = "ns", .name = "c", .hostname = "c", .subdomain = "peers", .addresses = {"10.0.0.3"}, .labels = {{"app", "x"}}, .ready = false},
                     {.space = "ns", .name = "d", .hostname = "d", .subdomain = "peers", .addresses = {"10.0.0.4"}, .labels = {{"app", "y"}}, .ready = true},
-                    {.space = "ns", .name = "e", .hostname = "e", .subdomain = "peers", .addresses = {}, .labels = {{"app", "x"}}, .ready = true}};
+                    {.space = "ns", .name = "e", .hostname = "e", .subdomain = "peers", .addresses = {}, .labels = {{"app", "x"}}, .ready = true}});
               }};
 }
 

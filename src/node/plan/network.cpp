@@ -49,20 +49,29 @@ std::optional<std::int64_t> named_port(const Json& pod, const std::string& name,
   return std::nullopt;
 }
 
+bool is_over(const Json& pod) {
+  const std::string& phase = pod["status"]["phase"].string();
+  return phase == "Succeeded" || phase == "Failed";
+}
+
+std::vector<std::string> addresses_of(const Json& pod) {
+  std::vector<std::string> out;
+  for (const Json& item : pod["status"]["podIPs"].items()) out.push_back(item["ip"].string());
+  if (out.empty() && !pod["status"]["podIP"].string().empty()) out.push_back(pod["status"]["podIP"].string());
+  return out;
+}
+
 class Rules {
  public:
   explicit Rules(const NetworkSeen& seen) : seen_(seen) {
     for (const Json& pod : seen.pods) {
-      const std::string& phase = pod["status"]["phase"].string();
-      if (phase == "Succeeded" || phase == "Failed" || pod["spec"]["hostNetwork"].boolean()) continue;
+      if (is_over(pod) || pod["spec"]["hostNetwork"].boolean()) continue;
       PodInfo info{.space = kube::space_of(pod),
                    .name = kube::name_of(pod),
                    .labels = pod["metadata"]["labels"],
-                   .addresses = {},
+                   .addresses = addresses_of(pod),
                    .here = pod["spec"]["nodeName"].string() == seen.node_name,
                    .object = &pod};
-      for (const Json& item : pod["status"]["podIPs"].items()) info.addresses.push_back(item["ip"].string());
-      if (info.addresses.empty() && !pod["status"]["podIP"].string().empty()) info.addresses.push_back(pod["status"]["podIP"].string());
       if (!info.addresses.empty()) pods_.push_back(std::move(info));
     }
     std::sort(pods_.begin(), pods_.end(), [](const PodInfo& a, const PodInfo& b) { return std::tie(a.space, a.name) < std::tie(b.space, b.name); });
@@ -99,6 +108,11 @@ class Rules {
       set(out, fmt::format("own{}", digit(family)), fmt::format("type {}; flags interval; auto-merge", type_of(family)), own);
       set(out, fmt::format("cluster{}", digit(family)), fmt::format("type {}; flags interval; auto-merge", type_of(family)), cluster);
     }
+    std::set<std::string> with_role;
+    if (seen_.metadata)
+      for (const auto& [address, of] : pods_with_role(seen_.pods, seen_.node_name)) with_role.insert(address);
+    set(out, "with_role", "type ipv4_addr", with_role);
+    const std::string asks_metadata = fmt::format("ip saddr @with_role ip daddr {} tcp dport 80", api::node_identity::metadata_host);
     out += chains_;
     out += "  chain addresses {\n";
     // Tokens of pods go to the node itself, whatever ports and addresses other pods and services ask for.
@@ -143,6 +157,7 @@ class Rules {
     // The machine's own rights are not for pods of others: neither what this node answers nor what a cloud does.
     const auto metadata = [&](const char* hook, const char* whose, const char* way) {
       out += fmt::format("  chain metadata_{0} {{\n    type filter hook {0} priority filter - 10; policy accept;\n", hook);
+      if (hook == std::string_view("input")) out += "    " + asks_metadata + " accept\n";
       for (const Family family : families) {
         // Some clouds answer names at the same address, to which resolv.conf of their machines leads.
         const std::string match = fmt::format("{0}{1} saddr @{2}{3} {1} daddr {4} meta l4proto", way, word(family), whose, digit(family), family == Family::V4 ? api::node_identity::metadata_host : api::node_identity::metadata_host6);
@@ -160,6 +175,7 @@ class Rules {
         "  chain leave_to_node {\n    type filter hook input priority filter - 5; policy accept;\n    ct state established,related accept\n    meta "
         "l4proto "
         "ipv6-icmp accept\n";
+    out += "    " + asks_metadata + " accept\n";  // whatever policies say of the world
     // A pod's address of the link alone is in no policy: it is for the kernels' talk about neighbours.
     if (std::any_of(seen_.own_ranges.begin(), seen_.own_ranges.end(), [](const std::string& one) { return range(one, Family::V6).has_value(); }))
       out += "    iifname \"veth*\" ip6 saddr fe80::/10 drop\n";
@@ -368,6 +384,19 @@ class Rules {
 }  // namespace
 
 std::string network_rules(const NetworkSeen& seen) { return Rules(seen).text(); }
+
+std::map<std::string, std::string> pods_with_role(const std::vector<Json>& pods, const std::string& node_name) {
+  std::map<std::string, std::string> out;
+  for (const Json& pod : pods) {
+    if (pod["spec"]["nodeName"].string() != node_name || pod["spec"]["hostNetwork"].boolean() || is_over(pod) || pod["metadata"]["annotations"][api::node_identity::pods_note].string() != "true") continue;
+    for (const Json& owner : pod["metadata"]["ownerReferences"].items()) {
+      if (!owner["controller"].boolean() || owner["kind"].string() != kube::resources::slurm_clusters.kind || owner["apiVersion"].string() != kube::resources::slurm_clusters.api_version()) continue;
+      for (const std::string& text : addresses_of(pod))
+        if (const auto one = address(text, Family::V4)) out.emplace(*one, kube::space_of(pod) + "/" + owner["name"].string());
+    }
+  }
+  return out;
+}
 
 std::string keep_sessions(const NetworkSeen& seen, const std::vector<Session>& sessions) {
   std::string out;

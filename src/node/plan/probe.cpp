@@ -56,7 +56,15 @@ ProbeState::ProbeState(std::vector<ProbeSpec> probes) : probes_(std::move(probes
 
 void ProbeState::resume(bool started, bool ready) {
   for (std::size_t i = 0; i < probes_.size(); ++i)
-    counts_[i].holds = probes_[i].kind == ProbeKind::Startup ? started : probes_[i].kind == ProbeKind::Readiness ? started && ready : counts_[i].holds;
+    counts_[i].held = counts_[i].holds = probes_[i].kind == ProbeKind::Startup ? started : probes_[i].kind == ProbeKind::Readiness ? started && ready : counts_[i].holds;
+}
+
+std::chrono::seconds ProbeState::pause(std::size_t probe) const {
+  constexpr std::chrono::seconds soon{1}, most{10};
+  const ProbeSpec& spec = probes_[probe];
+  const Count& count = counts_[probe];
+  const bool early = spec.kind == ProbeKind::Readiness && !count.held && count.tries * soon < std::min(spec.period, most);
+  return early || !wanted(probe) ? std::min(spec.period, soon) : spec.period;
 }
 
 bool ProbeState::wanted(std::size_t probe) const {
@@ -70,7 +78,8 @@ void ProbeState::record(std::size_t probe, bool success) {
   Count& count = counts_[probe];
   (success ? count.successes : count.failures) += 1;
   (success ? count.failures : count.successes) = 0;
-  if (success && count.successes >= spec.successes) count.holds = true;
+  count.tries += 1;
+  if (success && count.successes >= spec.successes) count.holds = count.held = true;
   if (!success && count.failures >= spec.failures) {
     count.holds = false;
     if (spec.kind != ProbeKind::Readiness) {

@@ -46,12 +46,17 @@ class ProbeState {
   // Whether the probe is to run now: the others wait until the startup probe has succeeded; it stops then.
   bool wanted(std::size_t probe) const;
   void record(std::size_t probe, bool success);
+  // How long until it is looked at again: its period. One that waits for the startup probe is asked about each second; so is the readiness of a container that was never ready, for the first of its periods
+  // (ten seconds at most): what is up after a second need not wait for the rest of a period.
+  std::chrono::seconds pause(std::size_t probe) const;
   ProbeHealth health() const;
 
  private:
   struct Count {
     int successes = 0, failures = 0;
     bool holds = false;  // the last verdict
+    bool held = false;   // ever
+    int tries = 0;       // until it held
   };
   std::vector<ProbeSpec> probes_;
   std::vector<Count> counts_;

@@ -40,6 +40,29 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Probes,
                          [](const auto& row) { return row.param.name; });
 
 // A new agent of a node with the probes of `all`: what was told holds until it is refuted.
+// How a container that comes up within a second is ready then, and one that never is costs no more than its period says.
+TEST(Probes, ReadinessIsAskedForEachSecondWhileItHasNeverBeen) {
+  using namespace std::chrono_literals;
+  const kube::Json container = *kube::parse_json(R"({"readinessProbe": {"exec": {"command": ["x"]}, "periodSeconds": 5}, "livenessProbe": {"exec": {"command": ["x"]}, "periodSeconds": 7}})");
+  ProbeState state(probes_of(container));
+  for (int i = 0; i < 4; ++i) {
+    state.record(0, false);
+    EXPECT_EQ(state.pause(0), 1s) << i;
+  }
+  state.record(0, false);
+  EXPECT_EQ(state.pause(0), 5s) << "a period has gone by";
+  EXPECT_EQ(state.pause(1), 7s) << "others are as they were";
+  ProbeState ready(probes_of(container));
+  ready.record(0, true);
+  EXPECT_EQ(ready.pause(0), 5s);
+  ready.record(0, false);
+  EXPECT_EQ(ready.pause(0), 5s) << "it was ready once";
+  ProbeState kept(probes_of(container));
+  kept.resume(true, true);
+  kept.record(0, false);
+  EXPECT_EQ(kept.pause(0), 5s) << "of an agent that begins anew";
+}
+
 TEST(Probes, ToldVerdictsHoldUntilRefuted) {
   ProbeState state(probes_of(*kube::parse_json(all)));
   state.resume(true, true);

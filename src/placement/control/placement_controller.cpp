@@ -58,11 +58,12 @@ bool never_matters(const kube::Change&) { return false; }
 bool always_matters(const kube::Change&) { return true; }
 
 Claim read_claim(const Json& json, const kube::Reader* storage) {
-  Claim out{.key = kube::key_of(json), .bound = json["status"]["phase"].string() == "Bound", .waits_for_pod = false, .deleting = kube::deleting(json)};
+  Claim out{.key = kube::key_of(json), .bound = json["status"]["phase"].string() == "Bound", .waits_for_pod = false, .pool = json["metadata"]["annotations"]["fairlead.dev/pool"].string(), .wants_pool = false, .deleting = kube::deleting(json)};
   const std::string& name = json["spec"]["storageClassName"].string();
   if (!out.bound && !name.empty() && storage != nullptr) {
     const auto of = storage->get({"", name});
     out.waits_for_pod = of && (*of)["volumeBindingMode"].string() == "WaitForFirstConsumer";
+    out.wants_pool = out.waits_for_pod && (*of)["provisioner"].string() == "csi.fairlead.dev";
   }
   return out;
 }

@@ -27,6 +27,8 @@ void append_term(std::string& out, const NodeTerm& term) {
   out += '|';
 }
 
+constexpr const char* pool_label = "topology.fairlead.dev/pool";
+
 int refusal_of(const Pod& pod, const Node& node, Reasons& reasons) {
   static const Taint cordoned{.key = "node.kubernetes.io/unschedulable", .value = "", .effect = Effect::NoSchedule, .added = std::nullopt};
   if (node.unschedulable && !tolerates(pod, cordoned)) return reasons.number("node(s) were unschedulable");
@@ -34,6 +36,11 @@ int refusal_of(const Pod& pod, const Node& node, Reasons& reasons) {
   if (const Taint* taint = first_forbidding_taint(pod, node)) return reasons.number(fmt::format("node(s) had untolerated taint {{{}: {}}}", taint->key, taint->value));
   if (!node.ready) return reasons.number("node(s) were not ready");
   if (!selects(pod, node)) return reasons.number("node(s) didn't match Pod's node affinity/selector");
+  for (const std::string& pool : pod.pools) {
+    const auto reached = node.labels.find(pool_label);
+    if (reached == node.labels.end()) return reasons.number(pool.empty() ? "node(s) reached no pool of volumes" : "node(s) had volume node affinity conflict");
+    if (!pool.empty() && reached->second != pool) return reasons.number("node(s) had volume node affinity conflict");
+  }
   return 0;
 }
 
@@ -55,6 +62,7 @@ std::string fixed_text(const Pod& pod) {
   out += '\n';
   for (const Toleration& one : pod.tolerations)
     out.append(one.key).append(one.exists ? "?" : "=").append(one.value).append(std::to_string(one.effect ? static_cast<int>(*one.effect) : -1)).append(";");
+  for (const std::string& pool : pod.pools) out.append("\npool ").append(pool);
   return out;
 }
 

@@ -49,9 +49,28 @@ class Planner {
   }
 
  private:
+  // As the pod is, and where its claims bind it.
+  std::string text_of(const Pod& pod) const {
+    const auto pools = pools_of(pod);
+    if (pools.empty()) return fixed_text(pod);
+    Pod bound = pod;
+    bound.pools = pools;
+    return fixed_text(bound);
+  }
+  std::vector<std::string> pools_of(const Pod& pod) const {
+    std::vector<std::string> out;
+    if (!view_.claims_known) return out;
+    for (const std::string& name : pod.claims)
+      if (const auto claim = claims_.find({pod.key.space, name}); claim != claims_.end() && (claim->second->wants_pool || !claim->second->pool.empty())) out.push_back(claim->second->pool);
+    return out;
+  }
   const Fixed& fixed(const Pod& pod) {
-    const auto [found, fresh] = fixed_.try_emplace(fixed_text(pod));
-    if (fresh) found->second = fix(board_, pod, reasons_);
+    const auto [found, fresh] = fixed_.try_emplace(text_of(pod));
+    if (fresh) {
+      Pod bound = pod;
+      bound.pools = pools_of(pod);
+      found->second = fix(board_, bound, reasons_);
+    }
     return found->second;
   }
 
@@ -89,7 +108,7 @@ class Planner {
     const Pod& pod = *board_.entry(index).pod;
     if (std::string why = against(pod); !why.empty()) return wait(pod, std::move(why), not_helpful(pod));
     // One that asks the same failed a moment ago, and nothing was put since.
-    std::string same = fixed_text(pod) + alike(index);
+    std::string same = text_of(pod) + alike(index);
     if (const auto failed = failed_.find(same); failed != failed_.end() && failed->second.changes == board_.changes() && pod.nominated.empty())
       return wait(pod, failed->second.why, failed->second.preemption);
     Ask ask(board_, index, fixed(pod), reasons_);

@@ -190,6 +190,19 @@ TEST(Placement, WaitsForClaims) {
   EXPECT_TRUE(later.places.empty() && later.waits.empty());
 }
 
+TEST(Placement, GoesWhereItsVolumeIsReached) {
+  const Pod p = pod({"p", "1", "1Gi", "volumes: [{name: v, persistentVolumeClaim: {claimName: home}}]"}), q = pod({"q", "1", "1Gi"});
+  const kube::ObjectKey home{"default", "home"};
+  const std::vector<Node> nodes{node("a", "{}", "{}"), node("b", "{}", "{topology.fairlead.dev/pool: b}"), node("c", "{}", "{topology.fairlead.dev/pool: c}")};
+  const auto plan = [&](Claim claim, std::vector<Node> on) { return plan_placement(Snapshot{.nodes = std::move(on), .pods = {p, q}, .claims = {std::move(claim)}, .claims_known = true}); };
+  EXPECT_EQ(where(plan({.key = home, .bound = true, .pool = "c"}, nodes), "p"), "c");
+  EXPECT_EQ(where(plan({.key = home, .bound = true, .pool = "d"}, nodes), "p"), "0/3 nodes are available: 3 node(s) had volume node affinity conflict.");
+  const Plan later = plan({.key = home, .waits_for_pod = true, .wants_pool = true}, {nodes[0], nodes[1]});
+  EXPECT_THAT(later.claims, ElementsAre(ChooseNode{home, "b"})) << "one that reaches some pool";
+  EXPECT_EQ(where(plan({.key = home, .waits_for_pod = true, .wants_pool = true}, {nodes[0]}), "p"), "0/1 nodes are available: 1 node(s) reached no pool of volumes.");
+  EXPECT_EQ(where(plan({.key = home, .bound = true, .pool = "d"}, {nodes[0]}), "q"), "a") << "who has no claim is not asked";
+}
+
 TEST(Placement, LeavesOthersAlone) {
   Pod named = pod({"named", "1", "1Gi", "nodeName: nowhere"}), foreign = pod({"foreign", "1", "1Gi", "schedulerName: mine"}),
       gated = pod({"gated", "1", "1Gi", "schedulingGates: [{name: g}]"}), dying = pod({"dying"}), finished = pod({"finished"});

@@ -112,6 +112,7 @@ struct Pod {
   bool may_preempt = true;           // preemptionPolicy is not Never
   std::string nominated;             // status.nominatedNodeName
   std::vector<std::string> claims;   // names of claims in its namespace
+  std::vector<std::string> pools;    // that its node has to reach, by those claims; an empty one: some pool
   std::set<std::pair<std::string, std::int64_t>> host_ports;  // {protocol, port}
   std::vector<std::string> problems;  // sentences; such a pod waits
 };
@@ -127,6 +128,8 @@ struct Claim {
   kube::ObjectKey key;
   bool bound = false;
   bool waits_for_pod = false;  // its class binds when a pod was placed
+  std::string pool;            // that its node has to reach (label topology.fairlead.dev/pool); empty: any node will do
+  bool wants_pool = false;     // it is not bound yet, and will be in some pool
   bool deleting = false;
   friend bool operator==(const Claim&, const Claim&) = default;
 };

@@ -37,7 +37,6 @@ constexpr int kWentDown = 5, kHandedOver = 6;
 // Pods asked in one round for what they run, and by how many threads: a round stays within seconds.
 constexpr std::size_t kSeenAtOnce = 128, kAskers = 8;
 
-constexpr const char* kNoConfig = "none";  // status.appliedConfigHash: the nodes were or may have been told of something else
 
 bool of_scale(const Step& step) {
   const auto* pod = std::get_if<DeletePod>(&step);
@@ -553,9 +552,9 @@ Result<void> SlurmClusterController::reconfigure(const Reconfigure& reload, Json
       if (ran->exit_code != 0) return fail(Code::Unavailable, fmt::format("{} has not got configuration {}: {}", other.name, reload.hash, trim(ran->err)));
     }
   // From here on nobody knows what the nodes have, until the end is written down, which may fail: an edit in the meantime that asks for the earlier configuration again must tell them, too.
-  if (const std::string& applied = cluster["status"]["appliedConfigHash"].string(); !applied.empty() && applied != reload.hash && applied != kNoConfig) {
+  if (const std::string& applied = cluster["status"]["appliedConfigHash"].string(); !applied.empty() && applied != reload.hash && applied != api::kNoConfig) {
     auto noted = api_.patch(resources::slurm_clusters, kube::key_of(cluster), kube::PatchType::Merge,
-                            Json::object({{"metadata", Json::object({{"resourceVersion", kube::version_of(cluster)}})}, {"status", Json::object({{"appliedConfigHash", kNoConfig}})}}), "status");
+                            Json::object({{"metadata", Json::object({{"resourceVersion", kube::version_of(cluster)}})}, {"status", Json::object({{"appliedConfigHash", api::kNoConfig}})}}), "status");
     if (!noted) return std::unexpected(std::move(noted.error()));
     cluster.child("metadata").set("resourceVersion", kube::version_of(*noted));
     cluster.set("status", (*noted)["status"]);
@@ -573,7 +572,7 @@ Result<void> SlurmClusterController::reconfigure(const Reconfigure& reload, Json
     refused = trim(ran->err);
     const std::string image = api::read_slurm_cluster(cluster, options_.default_image).controller.main.image;
     // Whatever the nodes were told of: they are to be told anew.
-    patch.set("status", Json::object({{"appliedConfigHash", kNoConfig}, {"configCheck", gone_down(reload.hash, image, refused)}}));
+    patch.set("status", Json::object({{"appliedConfigHash", api::kNoConfig}, {"configCheck", gone_down(reload.hash, image, refused)}}));
   } else if (ran->exit_code == kHandedOver) {
     return fail(Code::Unavailable, "another head takes over with configuration " + reload.hash);
   } else if (ran->exit_code != 0) {

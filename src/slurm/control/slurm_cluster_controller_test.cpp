@@ -226,7 +226,7 @@ TEST_F(Controller, AWorkerBeyondTheSizeLeavesAndWhatSlurmRefusesIsTold) {
   ASSERT_TRUE(api_.put(resources::slurm_clusters, cluster));
   // A refusal is told where users look; that the node is not as supposed is not, since the next look decides again.
   status = 1;
-  EXPECT_EQ(controller_.reconcile(key_)->again_after, std::optional<std::chrono::nanoseconds>(3s));
+  EXPECT_EQ(controller_.reconcile(key_)->again_after, std::optional<std::chrono::nanoseconds>(1100ms)) << "an idle node that was drained is looked at again at once";
   EXPECT_THAT(told(), testing::AllOf(StartsWith("False"), HasSubstr("drain worker-1"), HasSubstr("Requested nodes are busy")));
   status = 3;
   EXPECT_EQ(controller_.reconcile(key_)->again_after, std::optional<std::chrono::nanoseconds>(3s));

@@ -148,7 +148,11 @@ ScaleInput scale_input(const Snapshot& snapshot, const SlurmCluster& view, Insta
         in.pods[ordinal] = &pod;
         if (renews && wants_other_mounts(pod, mark)) in.renew.insert(ordinal);
         const Json& notes = pod["metadata"]["annotations"];
-        if (renews && !kube::deleting(pod) && notes.has(api::kMadeAnew)) in.renew.insert(ordinal), in.moved.insert(ordinal);
+        if (const bool together = notes.has(api::kMadeAnewTogether); renews && !kube::deleting(pod) && (together || notes.has(api::kMadeAnew))) {
+          in.renew.insert(ordinal);
+          in.moved.insert(ordinal);
+          if (together) in.together.insert(ordinal);
+        }
         if (notes.has(api::kLeavesFirst)) in.first.insert(ordinal);
       }
       else in.taken.insert(ordinal);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "api/node_identity.h"
 #include "api/node_set.h"
 #include "base/encoding.h"
 #include "slurm/plan/accounting.h"
@@ -501,6 +502,8 @@ Json desired_pod(const SlurmCluster& cluster, Role role, int ordinal, const Obje
   }
   if (role == Role::Worker) pod.child("metadata").child("annotations").set(kGres, gres_of(cluster));
   if (role == Role::Worker || role == Role::Login) pod.child("metadata").child("annotations").set(kMounts, mounts_mark(cluster, role));
+  // They are its nodes; what answers REST or tells metrics is not.
+  if (cluster.role_of_instance && (role == Role::Controller || role == Role::Worker || role == Role::Login)) pod.child("metadata").child("annotations").set(api::node_identity::pods_note, "true");
   return pod;
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "api/node_identity.h"
 #include "base/rng.h"
 
 namespace fairlead::slurm {
@@ -939,6 +940,21 @@ TEST(Reconcile, ManyNodesOfInterestAreAllNodes) {
 }
 
 // Kubernetes would delete the pods of a machine that is silent for five minutes, and end them when it is heard again.
+// Who is a node of a cluster of instances has its machine's role; what serves them beside has not.
+TEST(Objects, NodesOfInstancesHaveTheirRole) {
+  Json cluster = demo();
+  const auto roles = [&] {
+    std::string out;
+    const auto read = api::read_slurm_cluster(cluster, "x");
+    for (const Role role : {Role::Controller, Role::Worker, Role::Login, Role::Exporter, Role::Rest})
+      if (desired_pod(read, role, 0, {})["metadata"]["annotations"][api::node_identity::pods_note].string() == "true") out += std::string(text(role)) + " ";
+    return out;
+  };
+  EXPECT_EQ(roles(), "");
+  cluster.child("metadata").set("annotations", Json::object({{api::node_identity::pods_note, "true"}}));
+  EXPECT_EQ(roles(), "controller worker login ");
+}
+
 TEST(Objects, SilenceDeletesNoWorkersAndNoSessions) {
   Json cluster = demo();
   cluster.child("spec").set("k8sNodeFilters", *kube::parse_json(R"([{"name":"all","tolerations":[{"key":"mine","operator":"Exists"}]}])"));

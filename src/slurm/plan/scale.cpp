@@ -15,6 +15,7 @@ using kube::Json;
 
 constexpr auto kPoll = std::chrono::seconds(3), kSlowPoll = std::chrono::seconds(10);
 constexpr auto kBetweenLooks = std::chrono::seconds(1);
+constexpr auto kSecondLook = std::chrono::milliseconds(1100);  // after the first: so much later that it counts
 constexpr auto kDownForGood = std::chrono::seconds(300);  // of a record that may be of somebody's own node
 
 bool over(const Json& pod) {
@@ -199,7 +200,9 @@ class Scaler {
     std::sort(pool.begin(), pool.end());
     std::vector<std::string> waiting;
     for (const auto& [not_begun, busy, left, ordinal] : pool) {
-      if (!not_begun || (busy ? room > 0 && waiting.empty() : room_for_empty > 0)) {
+      if (in_.together.contains(ordinal)) {
+        renewals_.insert(ordinal);
+      } else if (!not_begun || (busy ? room > 0 && waiting.empty() : room_for_empty > 0)) {
         renewals_.insert(ordinal);
         take(busy);
       } else waiting.push_back(worker(ordinal));
@@ -273,6 +276,7 @@ class Scaler {
       entry.seen.reset();
       entry.drained_since.reset();
       drain(ordinal);
+      soon_ = soon_ || (entry.state != "Draining" && is_empty(*in_.view, *of));  // the first time: an order that is refused is not repeated faster
       return keep(ordinal, std::move(entry), "Draining", fmt::format("{} is being drained", worker(ordinal)));
     }
     if (!entry.drained_since || entry.drain != of->since) entry.drained_since = in_.now;  // another drain: jobs may have begun before it
@@ -292,6 +296,7 @@ class Scaler {
   void proven(int ordinal, Entry entry, const char* state, const char* words) {
     if (entry.state != state) entry.seen.reset();  // both looks must show the same
     if (seen_twice(entry)) plan_.steps.push_back(EndPod{ordinal, fmt::format("it {}, and Slurm showed it empty twice", is_beyond(ordinal))});
+    else soon_ = true;
     keep(ordinal, std::move(entry), state, fmt::format("{} {}", worker(ordinal), words));
   }
 
@@ -415,7 +420,8 @@ class Scaler {
     }
     const bool jobs_wait = plan_.jobs ? !plan_.jobs->empty() : in_.jobs_wait;
     // A Slurm that does not answer is not asked all the time.
-    if ((fast || plan_.look_again) && in_.view) plan_.look_again = kPoll;
+    if (soon_ && in_.view) plan_.look_again = kSecondLook;
+    else if ((fast || plan_.look_again) && in_.view) plan_.look_again = kPoll;
     else if (!next_.empty() || jobs_wait || (!in_.view && needs_look(in_))) plan_.look_again = kSlowPoll;
     if (next_.empty()) return;
     plan_.memory.set("plannedGeneration", in_.generation);
@@ -425,6 +431,7 @@ class Scaler {
   const ScaleInput& in_;
   std::map<int, Entry> old_, next_;
   std::set<int> wanted_, renewals_;
+  bool soon_ = false;  // what a look just showed, or what was just ordered, is looked at again at once
   SlurmRoom room_;
   bool has_room_ = false;
   ScalePlan plan_;

@@ -30,6 +30,7 @@ struct ScaleInput {
   std::map<int, const kube::Json*> pods;  // of this cluster, by ordinal; borrowed
   std::set<int> renew;                    // ordinals that stay, and whose pods are to be made anew: they leave and come back, a few at a time, and no job ends for it
   std::set<int> moved;                    // of these, those whose machine is to be empty (docs/design/050): also when they are not ready, and the rules say what becomes of their jobs
+  std::set<int> together;                 // of these, those whose machines are wanted empty at the same time (docs/design/058): they are not counted
   std::set<int> first;                    // without strict ordinals these leave before others, whatever runs on them
   std::set<int> taken;                    // ordinals whose name a pod has that is not known to be of this cluster: its label or its owner was edited, or it is somebody else's
   kube::Json memory;                      // status.scaleDown as it is stored; null at first

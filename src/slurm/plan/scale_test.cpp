@@ -568,6 +568,14 @@ TEST(Renewal, AWorkerWhoseMachineIsToBeEmptyGoesAlsoWhenItIsNotReady) {
   EXPECT_EQ(world.round(), "end worker-1");
   EXPECT_EQ(world.pods.size(), 2u);
 }
+// Machines that are tried with one another are wanted empty at the same time: their workers do not wait for one another, nor for others.
+TEST(Renewal, WorkersWhoseMachinesMeetLeaveTogether) {
+  Renewal world(3);
+  world.in.renew = {0, 1, 2}, world.in.moved = {0, 1, 2};
+  EXPECT_EQ(world.round(), "drain worker-0") << "one of ten at a time, and one at least";
+  world.in.together = {1, 2};
+  EXPECT_EQ(world.round(), "drain worker-0, drain worker-1, drain worker-2");
+}
 TEST(Renewal, JobsOfAWorkerWhoseMachineIsToBeEmptyFollowThePolicy) {
   Renewal world(2);
   world.in.rules.policy = api::SlurmScaleDown::Policy::Requeue;

@@ -69,7 +69,7 @@ expect("no JSON", send(signed("ListClusters", "{"), "{"), "SerializationExceptio
 expect("another type of body", send(signed("ListClusters", body, **{"Content-Type": "application/xml"}), body), "SerializationException")
 expect("deep JSON", send(signed("ListClusters", "[" * 100_000), "[" * 100_000), "SerializationException")
 huge = json.dumps({"NameContains": "a" * (2 << 20)})
-expect("a huge body", send(signed("ListClusters", huge), huge), "413", "ConnectionResetError", "BrokenPipeError", "RemoteDisconnected")
+expect("a huge body", send(signed("ListClusters", huge), huge), "RequestEntityTooLarge", "ConnectionResetError", "BrokenPipeError", "RemoteDisconnected")
 many = json.dumps({"ResourceArn": "arn:aws:sagemaker:fairlead-1:111122223333:cluster/abcdef012345", "TagKeys": ["*"] * 100_000})
 expect("many mistakes", send(signed("DeleteTags", many), many), "ValidationException")
 expect("letters that are none", send(signed("ListClusters", b'{"NameContains": "\xff\xfe"}'), b'{"NameContains": "\xff\xfe"}'), "SerializationException")

@@ -7,7 +7,7 @@ import { readFileSync } from "node:fs";
 const [folder, file, account, ...given] = process.argv.slice(2);
 const pause = 1000 * Number(process.env.SCENARIO_PAUSE ?? "0.2"), patience = 1000 * Number(process.env.FAIRLEAD_PATIENCE ?? "2");
 const require = createRequire(folder + "/");
-const services = { sagemaker: [require("@aws-sdk/client-sagemaker"), "SageMakerClient"], sts: [require("@aws-sdk/client-sts"), "STSClient"], iam: [require("@aws-sdk/client-iam"), "IAMClient"], eks: [require("@aws-sdk/client-eks"), "EKSClient"] };
+const services = { sagemaker: [require("@aws-sdk/client-sagemaker"), "SageMakerClient"], sts: [require("@aws-sdk/client-sts"), "STSClient"], iam: [require("@aws-sdk/client-iam"), "IAMClient"], eks: [require("@aws-sdk/client-eks"), "EKSClient"], logs: [require("@aws-sdk/client-cloudwatch-logs"), "CloudWatchLogsClient"] };
 
 const part = (value, path) => path.split(".").reduce((inner, name) => inner?.[name], value);
 const filled = (value, names) =>

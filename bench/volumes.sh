@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Measures volumes with the real server, pool and driver: calls of CSI over sizes, and over the pieces that a volume lies in; I/O of a volume beside that of a plain file on the same file system, in turns.
+# usage: volumes.sh BUILD_DIR [ROUNDS] [SECONDS]   (as root; needs fio, and 12 GiB free in /var/tmp; what is mounted goes with it)
+set -euo pipefail
+build=$(realpath "${1:?usage: volumes.sh BUILD_DIR [ROUNDS] [SECONDS]}") rounds=${2:-50} seconds=${3:-4}
+[ -n "${FAIRLEAD_BENCH_INSIDE:-}" ] || FAIRLEAD_BENCH_INSIDE=1 exec unshare --mount --propagation private bash "$0" "$@"
+command -v fio > /dev/null || { echo 'volumes.sh: fio is missing: apt-get install fio' >&2; exit 1; }
+work=$(mktemp -d /var/tmp/fairlead-bench-XXXXXX)
+bin=$build/bin
+clean_up() {
+  for pid in $(jobs -p); do kill "$pid" 2> /dev/null || true; done
+  wait 2> /dev/null || true
+  "$bin/fairlead-volumes" destroy --folder "$work/pool" --image "$work/pool.img" --yes || true
+  rm -rf "$work"
+}
+trap clean_up EXIT
+until_says() { for _ in $(seq 300); do ! grep -q "$2" "$1" 2> /dev/null || return 0; sleep 0.1; done; echo "volumes.sh: $1 does not say: $2" >&2; exit 1; }
+"$bin/fairlead-server" --state-dir "$work/state" --listen 127.0.0.1:0 > "$work/server.log" 2>&1 &
+until_says "$work/server.log" ' serving '
+config=$work/state/pki/admin.kubeconfig
+printf 'apiVersion: v1\nkind: Node\nmetadata: {name: here}\n' | "$bin/fairlead" apply -f - --kubeconfig "$config" > /dev/null
+"$bin/fairlead-volumes" run --folder "$work/pool" --image "$work/pool.img" --size 12Ti --sparse --name here --kubeconfig "$config" > "$work/volumes.log" 2>&1 &
+daemon=$!
+until_says "$work/volumes.log" 'serving a pool'
+"$bin/fairlead-csi" serve --endpoint "unix://$work/csi.sock" --controller --node here --pool here --kubeconfig "$config" > "$work/csi.log" 2>&1 &
+driver=$!
+until_says "$work/csi.log" 'serving CSI'
+f() { "$bin/fairlead" volume "$@" --kubeconfig "$config" > /dev/null; }
+sleep 2
+
+for gib in 1 100 1000; do "$bin/driver_bench" "$work/csi.sock" here "$rounds" "$gib"; done
+
+# Pieces: every other block is written, in the order of a shuffle.
+f create pieces --size 8Gi
+f attach pieces here
+device=$("$bin/fairlead" get volume pieces -o json --kubeconfig "$config" | python3 -c 'import json,sys; print(json.load(sys.stdin)["status"]["device"])')
+for count in 1000 10000 50000; do
+  fio --name=p --filename="$device" --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=32 --size=8g --number_ios="$count" --randrepeat=0 --minimal > /dev/null
+  echo "{\"bench\":\"csi\",\"what\":\"extents\",\"count\":$(xfs_io -r -c stat "$work/pool/pieces.volume" | sed -n 's/^fsxattr.nextents = //p')}"
+  "$bin/driver_bench" "$work/csi.sock" here 5 8 pieces | grep -E '"(snapshot|clone)"'
+done
+f detach pieces
+
+# I/O: the same, of a file and of a volume, in turns; the median of five of each.
+f create io --size 2Gi
+f attach io here
+device=$("$bin/fairlead" get volume io -o json --kubeconfig "$config" | python3 -c 'import json,sys; print(json.load(sys.stdin)["status"]["device"])')
+fallocate -l 2G "$work/pool/.plain"
+for target in "$device" "$work/pool/.plain"; do fio --name=fill --filename="$target" --rw=write --bs=1M --direct=1 --size=2g --minimal > /dev/null; done
+one() { # TARGET RW BS DEPTH: operations a second, both ways together
+  fio --name=x --filename="$1" --rw="$2" --bs="$3" --iodepth="$4" --direct=1 --ioengine=libaio --size=2g --runtime="$seconds" --time_based --output-format=json | python3 -c 'import json,sys; j=json.load(sys.stdin)["jobs"][0]; print(round(j["read"]["iops"] + j["write"]["iops"]))'
+}
+while read -r rw bs depth; do
+  file=() volume=()
+  for _ in 1 2 3 4 5; do file+=("$(one "$work/pool/.plain" "$rw" "$bs" "$depth")"); volume+=("$(one "$device" "$rw" "$bs" "$depth")"); done
+  python3 - "$rw" "$bs" "$depth" "${file[*]}" "${volume[*]}" << 'PY'
+import statistics, sys
+rw, bs, depth, file, volume = sys.argv[1:]
+file, volume = (statistics.median(int(x) for x in s.split()) for s in (file, volume))
+print(f'{{"bench":"volume_io","rw":"{rw}","bs":"{bs}","depth":{depth},"file_iops":{file},"volume_iops":{volume},"ratio":{volume / file:.2f}}}')
+PY
+done << 'LIST'
+randrw 4k 16
+randrw 4k 1
+read 1M 4
+write 1M 4
+LIST
+rm -f "$work/pool/.plain"
+f detach io
+echo "{\"bench\":\"volumes\",\"what\":\"resident\",\"daemon_kib\":$(awk '/VmRSS/ {print $2}' "/proc/$daemon/status"),\"driver_kib\":$(awk '/VmRSS/ {print $2}' "/proc/$driver/status")}"

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Volumes, Snapshots, Attachments and VolumePools (fairlead.dev/v1alpha1) as values: what is asked of a pool's daemon, and what it tells of it. Pure; docs/design/070-volume-objects.md.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "kube/json.h"
+#include "kube/object.h"
+
+namespace fairlead::api {
+
+inline const kube::Resource kVolumePools{"fairlead.dev", "v1alpha1", "volumepools", "VolumePool", false};
+inline const kube::Resource kVolumes{"fairlead.dev", "v1alpha1", "volumes", "Volume", false};
+inline const kube::Resource kSnapshots{"fairlead.dev", "v1alpha1", "snapshots", "Snapshot", false};
+inline const kube::Resource kAttachments{"fairlead.dev", "v1alpha1", "attachments", "Attachment", false};
+std::vector<kube::Json> volume_crds();
+
+inline constexpr const char* kVolumeDriver = "csi.fairlead.dev";                 // of CSI: of PersistentVolumes and StorageClasses
+inline constexpr const char* kVolumeFinalizer = "fairlead.dev/volume";           // of the three, as long as a pool may hold something of it
+inline constexpr const char* kAdoptNote = "fairlead.dev/adopt";                  // "true" on a new Volume or Snapshot: what its pool has under this name without an object is its own
+inline constexpr const char* kPoolLabel = "topology.fairlead.dev/pool";          // of a Node: which pool it reaches
+inline constexpr const char* kRequestedName = "fairlead.dev/requested-name";     // what a client called it, where that is no name of an object
+inline constexpr const char* kForPods = "fairlead.dev/for-pods";                 // label of an Attachment that follows pods and is ended with them: "true" where the embedded engine made it, "csi" where the CSI driver did
+inline constexpr const char* kLocalFast = "local-fast";                          // a raw file on XFS with reflink, shown by the kernel's loop device
+inline constexpr std::int64_t kLeastVolume = std::int64_t{1} << 30, kMostVolume = std::int64_t{64} << 40;  // bytes; mkfs.xfs refuses less than 300 MB
+
+struct VolumeSpec {
+  std::string pool, klass = kLocalFast;
+  std::int64_t size = 0;                          // bytes, whole MiB
+  std::string from_volume, from_snapshot;         // one at most: whose content it begins with
+  friend bool operator==(const VolumeSpec&, const VolumeSpec&) = default;
+};
+// Invalid: names the field.
+Result<VolumeSpec> read_volume(const kube::Json& object);
+// "10Gi", "1.5Ti", bytes. Rounded up to whole MiB. Invalid: none, or out of range.
+Result<std::int64_t> parse_volume_size(const kube::Json& value);
+std::string print_volume_size(std::int64_t bytes);  // "10Gi": as it is written into a spec
+
+// Objects to be created, with their finalizer.
+kube::Json new_volume(const std::string& name, const VolumeSpec& spec);
+kube::Json new_snapshot(const std::string& name, const std::string& volume, const std::string& pool);
+kube::Json new_attachment(const std::string& volume, const std::string& pool, const std::string& node, bool read_only);
+std::string attachment_name(std::string_view volume, std::string_view node);  // one for each two
+
+bool is_volume_name(std::string_view name);       // 1 to 63 of a-z 0-9 -, beginning and ending with none of -
+// A name for what a client calls by any text: itself where that is a name, else `prefix` and 17 hexadecimal digits of its hash.
+std::string name_for(std::string_view requested, std::string_view prefix);
+// As EC2 calls it: its name where that is such an id, else one of its name's hash. prefix: "vol-", "snap-".
+std::string ec2_id(std::string_view name, std::string_view prefix);
+
+struct PoolFacts {
+  std::string name, id;
+  std::int64_t size = 0, promised = 0, limit = 0, free = 0;  // bytes; limit: that may be promised in all
+  std::vector<std::string> classes, nodes;                   // nodes: that reach it, sorted
+  std::optional<Instant> heard;                              // its daemon's last word
+  std::int64_t left() const { return limit > promised ? limit - promised : 0; }
+  bool reaches(std::string_view node) const;
+};
+PoolFacts read_pool(const kube::Json& object);
+inline constexpr std::chrono::seconds kPoolSilence{90};      // after which a pool counts as silent
+
+struct PoolWish {
+  std::int64_t size = 0;
+  std::string klass = kLocalFast;
+  std::vector<std::string> pools;                            // empty: any
+  std::string node;                                          // that is to reach it; empty: any
+};
+// The one with the most left, then the first by name. Exhausted, NotFound, Unavailable: says why none will do.
+Result<std::string> choose_pool(const std::vector<PoolFacts>& pools, const PoolWish& wish, Instant now);
+
+}  // namespace fairlead::api

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/volume.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fairlead::api {
+namespace {
+
+using kube::Json;
+using testing::HasSubstr;
+
+constexpr std::int64_t gib = std::int64_t{1} << 30;
+
+TEST(Volume, SizesAreWholeMebibytesBetweenTheLeastAndTheMost) {
+  EXPECT_EQ(parse_volume_size(Json("10Gi")).value(), 10 * gib);
+  EXPECT_EQ(parse_volume_size(Json("1.5Gi")).value(), gib + gib / 2);
+  EXPECT_EQ(parse_volume_size(Json(2'000'000'001)).value(), 1908 * (gib / 1024)) << "up to the next one";
+  EXPECT_EQ(parse_volume_size(Json("64Ti")).value(), kMostVolume);
+  for (const Json& wrong : {Json("0"), Json("-1Gi"), Json("1023Mi"), Json("65Ti"), Json("99999999999Ti"), Json("ten"), Json(""), Json(), Json(true), Json::object()}) {
+    const auto got = parse_volume_size(wrong);
+    ASSERT_FALSE(got) << kube::print_json(wrong);
+    EXPECT_EQ(got.error().code, Code::Invalid);
+    EXPECT_THAT(got.error().message, HasSubstr("size: "));
+  }
+  for (const std::int64_t bytes : {gib, 3 * gib / 2, std::int64_t{1908} << 20, kMostVolume}) EXPECT_EQ(parse_volume_size(Json(print_volume_size(bytes))).value(), bytes);
+}
+
+TEST(Volume, WhatIsMadeIsRead) {
+  const VolumeSpec spec{.pool = "a", .klass = kLocalFast, .size = 5 * gib, .from_volume = {}, .from_snapshot = "s"};
+  const Json object = new_volume("data", spec);
+  EXPECT_EQ(read_volume(object).value(), spec);
+  EXPECT_TRUE(kube::has_finalizer(object, kVolumeFinalizer));
+  const auto problem = [&](const char* field, Json value) {
+    Json wrong = object;
+    wrong.child("spec").set(field, std::move(value));
+    const auto got = read_volume(wrong);
+    return got ? "fine" : got.error().message;
+  };
+  EXPECT_THAT(problem("pool", Json("../x")), HasSubstr("spec.pool"));
+  EXPECT_THAT(problem("class", Json("gold")), HasSubstr("no class \"gold\""));
+  EXPECT_THAT(problem("size", Json("1Mi")), HasSubstr("spec.size"));
+  EXPECT_THAT(problem("source", Json::object({{"volume", "a"}, {"snapshot", "b"}})), HasSubstr("one of"));
+  EXPECT_THAT(problem("source", Json::object({{"volume", "A/b"}})), HasSubstr("a name"));
+  Json named = object;
+  named.child("metadata").set("name", "a.b");
+  EXPECT_THAT(read_volume(named).error().message, HasSubstr("no name of a volume"));
+}
+
+TEST(Volume, NamesForWhatClientsCallByAnyText) {
+  EXPECT_EQ(name_for("pvc-1", "vol-"), "pvc-1");
+  const std::string made = name_for(std::string(129, 'x'), "vol-");
+  EXPECT_EQ(made.size(), 21u);
+  EXPECT_TRUE(is_volume_name(made));
+  EXPECT_NE(name_for("A", "vol-"), name_for("B", "vol-"));
+  EXPECT_EQ(ec2_id("vol-0123456789abcdef0", "vol-"), "vol-0123456789abcdef0");
+  EXPECT_EQ(ec2_id("vol-01234567", "vol-"), "vol-01234567");
+  EXPECT_EQ(ec2_id("data", "vol-"), ec2_id("data", "vol-"));
+  EXPECT_EQ(ec2_id("vol-data", "vol-").size(), 21u) << "looks like one, and is none";
+  EXPECT_NE(ec2_id("vol-data", "vol-"), "vol-data");
+}
+
+TEST(Volume, ThePoolWithTheMostLeftThatReachesTheNode) {
+  const Instant now = *parse_time("2026-11-27T12:00:00Z");
+  const auto pool = [&](const char* name, std::int64_t left, std::vector<std::string> nodes) { return PoolFacts{.name = name, .id = "i", .size = 100 * gib, .promised = 90 * gib - left, .limit = 90 * gib, .free = gib, .classes = {kLocalFast}, .nodes = std::move(nodes), .heard = now}; };
+  std::vector<PoolFacts> pools{pool("a", 10 * gib, {"n1"}), pool("b", 30 * gib, {"n2", "n3"}), pool("c", 30 * gib, {"n4"})};
+  const auto chosen = [&](PoolWish wish) {
+    const auto got = choose_pool(pools, wish, now);
+    return got ? *got : got.error().message;
+  };
+  EXPECT_EQ(chosen({.size = gib, .pools = {}, .node = {}}), "b") << "of two alike the first by name";
+  EXPECT_EQ(chosen({.size = gib, .pools = {}, .node = "n1"}), "a");
+  EXPECT_EQ(chosen({.size = gib, .pools = {"c", "a"}, .node = {}}), "c");
+  EXPECT_THAT(chosen({.size = 20 * gib, .pools = {}, .node = "n1"}), HasSubstr("a has 10 GiB left"));
+  EXPECT_THAT(chosen({.size = gib, .pools = {}, .node = "n9"}), HasSubstr("a is not reached by node n9"));
+  EXPECT_THAT(chosen({.size = gib, .klass = "gold", .pools = {}, .node = {}}), HasSubstr("no class gold"));
+  pools[1].heard = now - std::chrono::seconds(91);
+  pools[2].heard.reset();
+  EXPECT_EQ(chosen({.size = gib, .pools = {}, .node = {}}), "a");
+  EXPECT_THAT(chosen({.size = gib, .pools = {"b"}, .node = {}}), HasSubstr("b is silent since"));
+  EXPECT_THAT(chosen({.size = gib, .pools = {"x"}, .node = {}}), HasSubstr("no such pool"));
+  EXPECT_THAT(choose_pool({}, {.size = gib, .pools = {}, .node = {}}, now).error().message, HasSubstr("start fairlead-volumes"));
+}
+
+}  // namespace
+}  // namespace fairlead::api

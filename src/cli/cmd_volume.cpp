@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+// volume: block volumes, their snapshots and attachments (docs/volumes.md). All by objects: what a pool's daemon makes of them is waited for and told.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <functional>
+#include <thread>
+
+#include "api/volume.h"
+#include "base/encoding.h"
+#include "base/units.h"
+#include "cli/command.h"
+
+namespace fairlead::cli {
+
+using kube::Json;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct Options {
+  std::string name, other, size, pool, klass = api::kLocalFast, snapshot_name, from_volume, from_snapshot, iops, throughput;
+  std::vector<std::string> names, tags;
+  double timeout = 60, max_stall = 1;
+  bool read_only = false, wait = true, dry_run = false, yes = false;
+};
+
+std::string text_of(const kube::Resource& resource, const std::string& name) { return fmt::format("{} {}", resource.kind == "Snapshot" ? "snapshot" : resource.kind == "Attachment" ? "attachment" : "volume", name); }
+std::string sized(const Json& bytes) { return bytes.integer() > 0 ? print(Bytes{bytes.integer()}) : "-"; }
+std::string age(Context& context, const std::string& when) {
+  const auto then = parse_time(when);
+  return then ? print_age(std::max(context.clock.now() - *then, std::chrono::nanoseconds(0))) : "-";
+}
+std::string took(double seconds) { return seconds < 1 ? fmt::format("{:.0f} ms", seconds * 1000) : print_seconds(seconds); }
+Style style_of(const std::string& phase) {
+  if (phase == "Available" || phase == "InUse" || phase == "Ready" || phase == "Attached") return Style::Good;
+  return phase == "Failed" || phase == "Lost" || phase == "Unknown" ? Style::Bad : Style::Warn;
+}
+
+Result<Json> find(Session& session, const kube::Resource& resource, const std::string& name) {
+  auto found = session.get(resource, "", name);
+  if (!found && found.error().code == Code::NotFound) return fail(Code::NotFound, fmt::format("there is no {}: see `fairlead volume {}`", text_of(resource, name), resource.kind == "Snapshot" ? "snapshots" : "list"));
+  if (!found) return pass(std::move(found.error()), "read " + text_of(resource, name));
+  return found;
+}
+
+// Who does it may be away: then this says so rather than that it takes long.
+std::string silence(Session& session, const std::string& pool, Instant now) {
+  const auto object = session.get(api::kVolumePools, "", pool);
+  if (!object) return object.error().code == Code::NotFound ? fmt::format("; there is no pool {}", pool) : "";
+  const auto facts = api::read_pool(*object);
+  if (facts.heard && now - *facts.heard <= api::kPoolSilence) return "";
+  return fmt::format("; pool {} is silent: does fairlead-volumes run there?", pool);
+}
+
+// Until `done` says so of the object. Failed: with its message. `gone`: it is waited for until there is no such object.
+Result<Json> await(Context& context, Session& session, const kube::Resource& resource, const std::string& name, const Options& options, const std::function<bool(const Json&)>& done, bool gone = false) {
+  const auto deadline = context.clock.monotonic() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(options.timeout));
+  Json last;
+  for (auto pause = 10ms;; pause = std::min(pause * 2, 500ms)) {
+    auto now = session.get(resource, "", name);
+    if (!now && now.error().code == Code::NotFound && gone) return last;
+    if (!now) return pass(std::move(now.error()), "read " + text_of(resource, name));
+    last = std::move(*now);
+    const std::string &phase = last["status"]["phase"].string(), &message = last["status"]["message"].string();
+    if (!gone && done(last)) return last;
+    if (!gone && (phase == "Failed" || phase == "Lost" || phase == "Unknown")) return fail(Code::Unavailable, fmt::format("{}: {}", text_of(resource, name), message));
+    if (context.clock.monotonic() > deadline)
+      return fail(Code::Unavailable, fmt::format("{} is {} after {} s{}{}; it goes on", text_of(resource, name), phase.empty() ? "not looked at yet" : phase, options.timeout, message.empty() ? "" : ": " + message, silence(session, last["spec"]["pool"].string(), context.clock.now())));
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+Result<std::vector<api::PoolFacts>> pools_of(Session& session) {
+  auto objects = session.list(api::kVolumePools);
+  if (!objects) return pass(std::move(objects.error()), "list the pools");
+  std::vector<api::PoolFacts> out;
+  for (const Json& one : *objects) out.push_back(api::read_pool(one));
+  return out;
+}
+
+void print_object(Context& context, const Json& object, const std::string& words) {
+  if (context.wants("table")) fmt::print("{}\n", words);
+  else print_json_or_yaml(object, context.globals.output);
+}
+
+Result<int> made(Context& context, Session& session, const kube::Resource& resource, const Json& wanted, const Options& options, const std::function<bool(const Json&)>& done, const std::function<std::string(const Json&, double)>& words) {
+  const auto began = context.clock.monotonic();
+  const std::string target = kube::path_of(resource, "", "");
+  auto answer = session.request("POST", options.dry_run ? target + "?dryRun=All" : target, wanted);
+  const bool ours = answer.has_value();
+  if (!answer && answer.error().code == Code::Exists) {
+    // The same again is no error: the command was broken off, or is in a script.
+    auto there = session.get(resource, "", kube::name_of(wanted));
+    if (!there) return std::unexpected(std::move(there.error()));
+    Json same = (*there)["spec"];
+    if (const auto size = api::parse_volume_size(same["size"]); same.has("size") && size) same.set("size", api::print_volume_size(*size));
+    if (same != wanted["spec"]) return fail(Code::Exists, fmt::format("{} is there, and is another", text_of(resource, kube::name_of(wanted))));
+    if (kube::deleting(*there)) return fail(Code::Conflict, fmt::format("{} is being deleted: try again in a moment", text_of(resource, kube::name_of(wanted))));
+    answer = std::move(*there);
+  }
+  if (!answer) return std::unexpected(std::move(answer.error()));
+  if (options.dry_run) return print_object(context, *answer, fmt::format("{} would be made (dry run)", text_of(resource, kube::name_of(wanted)))), 0;
+  if (!options.wait) return print_object(context, *answer, fmt::format("{} is being made", text_of(resource, kube::name_of(wanted)))), 0;
+  auto now = await(context, session, resource, kube::name_of(wanted), options, done);
+  if (!now) {
+    // What cannot be is not left to be tried for ever. Only what this command has asked for, as it was.
+    if (auto there = session.get(resource, "", kube::name_of(wanted)); ours && there && (*there)["status"]["phase"].string() == "Failed" && kube::uid_of(*there) == kube::uid_of(*answer))
+      (void)session.api().remove(resource, {"", kube::name_of(wanted)}, {.uid = kube::uid_of(*there), .resource_version = kube::version_of(*there)});
+    return std::unexpected(std::move(now.error()));
+  }
+  return print_object(context, *now, words(*now, std::chrono::duration<double>(context.clock.monotonic() - began).count())), 0;
+}
+
+bool is_there(const Json& volume) { return volume["status"]["phase"].string() == "Available" || volume["status"]["phase"].string() == "InUse"; }
+
+Result<int> create(Context& context, const Options& options) {
+  if (auto problem = unknown_form(context)) return std::unexpected(std::move(*problem));
+  if (!api::is_volume_name(options.name)) return fail(Code::Invalid, fmt::format("\"{}\" is no name of a volume: 1 to 63 of a-z 0-9 and - are expected", options.name));
+  if (!options.from_volume.empty() && !options.from_snapshot.empty()) return fail(Code::Invalid, "one of --from-volume and --from-snapshot");
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  api::VolumeSpec spec{.pool = options.pool, .klass = options.klass, .size = 0, .from_volume = options.from_volume, .from_snapshot = options.from_snapshot};
+  // A copy is in the pool of what it is of, and has its size unless told.
+  if (const std::string& source = options.from_volume.empty() ? options.from_snapshot : options.from_volume; !source.empty()) {
+    auto from = find(*session, options.from_volume.empty() ? api::kSnapshots : api::kVolumes, source);
+    if (!from) return std::unexpected(std::move(from.error()));
+    const std::string pool = (*from)["spec"]["pool"].string();
+    if (!spec.pool.empty() && spec.pool != pool) return fail(Code::Invalid, fmt::format("{} is in pool {}: copies are made there", source, pool));
+    spec.pool = pool;
+    spec.size = (*from)["status"]["sizeBytes"].integer();
+  }
+  if (!options.size.empty()) {
+    const auto size = api::parse_volume_size(Json(options.size));
+    if (!size) return fail(Code::Invalid, "--" + size.error().message);
+    if (spec.size > *size) return fail(Code::Invalid, fmt::format("--size {}: what it is made of has {}", options.size, print(Bytes{spec.size})));
+    spec.size = *size;
+  }
+  if (spec.size == 0) return fail(Code::Invalid, "--size is needed, such as --size 10Gi");
+  if (spec.pool.empty()) {
+    auto pools = pools_of(*session);
+    if (!pools) return std::unexpected(std::move(pools.error()));
+    auto chosen = api::choose_pool(*pools, {.size = spec.size, .klass = spec.klass, .pools = {}, .node = {}}, context.clock.now());
+    if (!chosen) return std::unexpected(std::move(chosen.error()));
+    spec.pool = std::move(*chosen);
+  }
+  Json wanted = api::new_volume(options.name, spec);
+  for (const std::string& tag : options.tags) {
+    const std::size_t at = tag.find('=');
+    if (at == std::string::npos || at == 0) return fail(Code::Invalid, fmt::format("--tag {}: KEY=VALUE is expected", tag));
+    wanted.child("spec").child("tags").set(tag.substr(0, at), tag.substr(at + 1));
+  }
+  return made(context, *session, api::kVolumes, wanted, options, is_there, [&](const Json& now, double seconds) {
+    return fmt::format("volume {}: {} in pool {}{} ({})", options.name, sized(now["status"]["sizeBytes"]), spec.pool, spec.from_snapshot.empty() && spec.from_volume.empty() ? "" : ", made of " + spec.from_snapshot + spec.from_volume, took(seconds));
+  });
+}
+
+Result<int> snapshot(Context& context, const Options& options) {
+  if (auto problem = unknown_form(context)) return std::unexpected(std::move(*problem));
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  auto volume = find(*session, api::kVolumes, options.name);
+  if (!volume) return std::unexpected(std::move(volume.error()));
+  const Json& status = (*volume)["status"];
+  // What it costs is told before it is paid.
+  const std::int64_t stall = status["estimatedStallMilliseconds"].integer();
+  const std::string cost = fmt::format("{} lies in {} on its disk: writers wait {} at most", options.name, plural(status["extents"].integer(), "piece"), took(static_cast<double>(std::max<std::int64_t>(stall, 1)) / 1000));
+  const bool used = status["phase"].string() == "InUse";
+  if (used && static_cast<double>(stall) > options.max_stall * 1000 && !options.yes) return fail(Code::Conflict, fmt::format("{}, which is more than --max-stall {} s: say --yes, or take it while nobody writes", cost, options.max_stall));
+  if (used && context.wants("table")) fmt::print(stderr, "{}\n", cost);
+  std::string name = options.snapshot_name;
+  if (name.empty()) {
+    std::string stamp = print_time(context.clock.now()).substr(0, 19);
+    std::erase_if(stamp, [](char c) { return c == '-' || c == ':'; });
+    std::transform(stamp.begin(), stamp.end(), stamp.begin(), [](char c) { return c == 'T' ? '-' : c; });
+    name = fmt::format("{}-{}", options.name.substr(0, 47), stamp);
+  }
+  if (!api::is_volume_name(name)) return fail(Code::Invalid, fmt::format("\"{}\" is no name of a snapshot: 1 to 63 of a-z 0-9 and - are expected", name));
+  return made(context, *session, api::kSnapshots, api::new_snapshot(name, options.name, (*volume)["spec"]["pool"].string()), options, [](const Json& now) { return now["status"]["phase"].string() == "Ready"; }, [&](const Json& now, double seconds) {
+    const std::int64_t waited = now["status"]["stallMilliseconds"].integer();
+    return fmt::format("snapshot {} of {}: {}{} ({})", name, options.name, sized(now["status"]["sizeBytes"]), waited > 0 && used ? fmt::format(", writers waited {} ms at most", waited) : "", took(seconds));
+  });
+}
+
+Result<int> restore(Context& context, Options options) {
+  options.from_snapshot = options.name;
+  options.name = options.other;
+  return create(context, options);
+}
+
+// Changes the spec of what is there; who was overtaken reads it again.
+Result<Json> change(Session& session, const std::string& name, const Options& options, const std::function<Result<void>(Json&)>& edit) {
+  for (int turn = 0;; ++turn) {
+    auto volume = find(session, api::kVolumes, name);
+    if (!volume) return volume;
+    const Json before = *volume;
+    if (auto done = edit(*volume); !done) return std::unexpected(std::move(done.error()));
+    if (*volume == before) return before;
+    const std::string target = kube::path_of(api::kVolumes, "", name);
+    auto answer = session.request("PUT", options.dry_run ? target + "?dryRun=All" : target, *volume);
+    if (answer || answer.error().code != Code::Conflict || turn == 10) return answer;
+  }
+}
+
+Result<int> grow(Context& context, const Options& options) {
+  if (auto problem = unknown_form(context)) return std::unexpected(std::move(*problem));
+  const auto size = api::parse_volume_size(Json(options.size));
+  if (!size) return std::unexpected(size.error());
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  const auto began = context.clock.monotonic();
+  auto changed = change(*session, options.name, options, [&](Json& volume) -> Result<void> {
+    const auto now = api::parse_volume_size(volume["spec"]["size"]);
+    if (now && *size < *now) return fail(Code::Invalid, fmt::format("{} has {}: a volume does not shrink (make a smaller one, and copy)", options.name, print(Bytes{*now})));
+    if (!now || *size > *now) volume.child("spec").set("size", api::print_volume_size(*size));
+    return {};
+  });
+  if (!changed) return std::unexpected(std::move(changed.error()));
+  if (options.dry_run || !options.wait) return print_object(context, *changed, fmt::format("volume {} {} {}", options.name, options.dry_run ? "would grow to" : "grows to", print(Bytes{*size}))), 0;
+  auto now = await(context, *session, api::kVolumes, options.name, options, [&](const Json& volume) { return volume["status"]["sizeBytes"].integer() >= *size && is_there(volume); });
+  if (!now) return std::unexpected(std::move(now.error()));
+  const bool used = (*now)["status"]["phase"].string() == "InUse";
+  return print_object(context, *now, fmt::format("volume {}: {} ({}){}", options.name, sized((*now)["status"]["sizeBytes"]), took(std::chrono::duration<double>(context.clock.monotonic() - began).count()), used ? "; the device has grown, what is on it is to be told (xfs_growfs, resize2fs)" : "")), 0;
+}
+
+Result<int> modify(Context& context, const Options& options) {
+  if (auto problem = unknown_form(context)) return std::unexpected(std::move(*problem));
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  if (!options.iops.empty() || !options.throughput.empty()) {
+    auto volume = find(*session, api::kVolumes, options.name);
+    if (!volume) return std::unexpected(std::move(volume.error()));
+    return fail(Code::Unsupported, fmt::format("{} is of class {}, which limits nothing", options.name, (*volume)["spec"]["class"].string_or(api::kLocalFast)));
+  }
+  if (options.tags.empty()) return fail(Code::Invalid, "nothing to change: --tag KEY=VALUE, --tag KEY- takes one away");
+  auto changed = change(*session, options.name, options, [&](Json& volume) -> Result<void> {
+    for (const std::string& tag : options.tags) {
+      const std::size_t at = tag.find('=');
+      if (at == std::string::npos && tag.size() > 1 && tag.ends_with('-')) volume.child("spec").child("tags").erase(tag.substr(0, tag.size() - 1));
+      else if (at == std::string::npos || at == 0) return fail(Code::Invalid, fmt::format("--tag {}: KEY=VALUE or KEY- is expected", tag));
+      else volume.child("spec").child("tags").set(tag.substr(0, at), tag.substr(at + 1));
+    }
+    return {};
+  });
+  if (!changed) return std::unexpected(std::move(changed.error()));
+  return print_object(context, *changed, fmt::format("volume {} {}", options.name, options.dry_run ? "would be changed (dry run)" : "changed")), 0;
+}
+
+Result<int> attach(Context& context, const Options& options) {
+  if (auto problem = unknown_form(context)) return std::unexpected(std::move(*problem));
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  auto volume = find(*session, api::kVolumes, options.name);
+  if (!volume) return std::unexpected(std::move(volume.error()));
+  if (const std::string& at = (*volume)["status"]["node"].string(); !at.empty() && at != options.other)
+    return fail(Code::Conflict, fmt::format("{} is attached to {}: one node at a time has a volume. `fairlead volume detach {}` first, or give {} a copy: `fairlead volume create NAME --from-volume {}`", options.name, at, options.name, options.other, options.name));
+  return made(context, *session, api::kAttachments, api::new_attachment(options.name, (*volume)["spec"]["pool"].string(), options.other, options.read_only), options, [](const Json& now) { return now["status"]["phase"].string() == "Attached"; },
+              [&](const Json& now, double seconds) { return fmt::format("volume {} is {} on the machine of {}{} ({})", options.name, now["status"]["device"].string(), options.other, options.read_only ? ", read-only" : "", took(seconds)); });
+}
+
+Result<int> detach(Context& context, const Options& options) {
+  if (auto problem = unknown_form(context)) return std::unexpected(std::move(*problem));
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  auto all = session->list(api::kAttachments);
+  if (!all) return pass(std::move(all.error()), "list the attachments");
+  std::erase_if(*all, [&](const Json& one) { return one["spec"]["volume"].string() != options.name || (!options.other.empty() && one["spec"]["node"].string() != options.other); });
+  if (all->empty()) {
+    if (auto volume = find(*session, api::kVolumes, options.name); !volume) return std::unexpected(std::move(volume.error()));
+    fmt::print("volume {} is not attached{}\n", options.name, options.other.empty() ? "" : " to " + options.other);
+    return 0;
+  }
+  for (const Json& one : *all) {
+    const std::string name = kube::name_of(one), node = one["spec"]["node"].string();
+    if (options.dry_run) {
+      fmt::print("volume {} would be detached from {} (dry run)\n", options.name, node);
+      continue;
+    }
+    if (auto done = session->api().remove(api::kAttachments, {"", name}); !done && done.error().code != Code::NotFound) return pass(std::move(done.error()), "detach " + options.name);
+    if (!options.wait) continue;
+    auto gone = await(context, *session, api::kAttachments, name, options, {}, true);
+    if (!gone) return std::unexpected(std::move(gone.error()));
+    if (context.wants("table")) fmt::print("volume {} is detached from {}\n", options.name, node);
+  }
+  return 0;
+}
+
+Result<int> remove(Context& context, const Options& options) {
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  struct Found {
+    kube::Resource resource;
+    std::string name;
+  };
+  // All are looked at before one is deleted.
+  std::vector<Found> found;
+  for (const std::string& name : options.names) {
+    bool any = false;
+    for (const kube::Resource& resource : {api::kVolumes, api::kSnapshots}) {
+      auto object = session->get(resource, "", name);
+      if (!object && object.error().code == Code::NotFound) continue;
+      if (!object) return pass(std::move(object.error()), "read " + text_of(resource, name));
+      if (const std::string& node = (*object)["status"]["node"].string(); !node.empty()) return fail(Code::Conflict, fmt::format("volume {} is attached to {}: `fairlead volume detach {}` first", name, node, name));
+      any = true;
+      found.push_back({resource, name});
+    }
+    if (!any) return fail(Code::NotFound, fmt::format("there is no volume and no snapshot {}: see `fairlead volume list`", name));
+  }
+  if (options.dry_run || !options.yes) {
+    for (const Found& one : found) fmt::print("{} would be deleted with what is in it\n", text_of(one.resource, one.name));
+    if (options.dry_run) return 0;
+    return fail(Code::Invalid, "nothing is deleted: say --yes");
+  }
+  for (const Found& one : found) {
+    if (auto done = session->api().remove(one.resource, {"", one.name}); !done && done.error().code != Code::NotFound) return pass(std::move(done.error()), "delete " + text_of(one.resource, one.name));
+    if (!options.wait) continue;
+    auto gone = await(context, *session, one.resource, one.name, options, {}, true);
+    if (!gone) return std::unexpected(std::move(gone.error()));
+    fmt::print("{} deleted\n", text_of(one.resource, one.name));
+  }
+  return 0;
+}
+
+Cell head(const char* text, bool right = false) { return {.text = text, .style = Style::Dim, .drawn = false, .right = right}; }
+Cell cell(std::string text, Style style = Style::Plain, bool right = false) { return {.text = text.empty() ? "-" : clean(text), .style = style, .drawn = false, .right = right}; }
+
+Result<int> show(Context& context, const kube::Resource& resource, const char* none, const std::vector<Cell>& heads, const std::function<Row(const Json&)>& row, const std::function<bool(const Json&)>& wanted = {}) {
+  if (auto problem = unknown_form(context)) return std::unexpected(std::move(*problem));
+  auto session = context.session();
+  if (!session) return std::unexpected(std::move(session.error()));
+  auto objects = session->list(resource);
+  if (!objects) return pass(std::move(objects.error()), "list " + resource.plural);
+  if (wanted) std::erase_if(*objects, [&](const Json& one) { return !wanted(one); });
+  if (!context.wants("table")) {
+    Json out = Json::array();
+    for (Json& one : *objects) out.push(std::move(one));
+    return print_json_or_yaml(out, context.globals.output), 0;
+  }
+  if (objects->empty()) return fmt::print(stderr, "{}\n", none), 0;
+  std::vector<Row> rows{heads};
+  for (const Json& one : *objects) {
+    rows.push_back(row(one));
+  }
+  fmt::print("{}", draw_rows(rows, "", context.look()));
+  for (const Json& one : *objects)
+    if (const std::string& message = one["status"]["message"].string(); !message.empty()) fmt::print("{}: {}\n", kube::name_of(one), clean(message));
+  return 0;
+}
+
+Result<int> list(Context& context) {
+  return show(context, api::kVolumes, "No volumes; make one with `fairlead volume create NAME --size 10Gi`.", {head("NAME"), head("PHASE"), head("SIZE", true), head("ON DISK", true), head("POOL"), head("NODE"), head("MADE OF"), head("AGE", true)}, [&](const Json& one) -> Row {
+    const Json &spec = one["spec"], &status = one["status"];
+    const std::string phase = kube::deleting(one) ? "Deleting" : status["phase"].string_or("Waiting");
+    return {cell(kube::name_of(one)), cell(phase, style_of(phase)), cell(status.has("sizeBytes") ? sized(status["sizeBytes"]) : spec["size"].is_string() ? spec["size"].string() : kube::print_json(spec["size"]), Style::Plain, true), cell(sized(status["allocatedBytes"]), Style::Plain, true), cell(spec["pool"].string()), cell(status["node"].string()), cell(spec["source"]["snapshot"].string() + spec["source"]["volume"].string()), cell(age(context, one["metadata"]["creationTimestamp"].string()), Style::Plain, true)};
+  });
+}
+
+Result<int> snapshots(Context& context, const Options& options) {
+  return show(
+      context, api::kSnapshots, "No snapshots; take one with `fairlead volume snapshot VOLUME`.", {head("NAME"), head("PHASE"), head("VOLUME"), head("SIZE", true), head("POOL"), head("TAKEN", true)},
+      [&](const Json& one) -> Row {
+        const std::string phase = kube::deleting(one) ? "Deleting" : one["status"]["phase"].string_or("Waiting");
+        return {cell(kube::name_of(one)), cell(phase, style_of(phase)), cell(one["spec"]["volume"].string()), cell(sized(one["status"]["sizeBytes"]), Style::Plain, true), cell(one["spec"]["pool"].string()), cell(one["status"].has("takenAt") ? age(context, one["status"]["takenAt"].string()) + " ago" : "-", Style::Plain, true)};
+      },
+      [&](const Json& one) { return options.name.empty() || one["spec"]["volume"].string() == options.name; });
+}
+
+Result<int> pools(Context& context) {
+  return show(context, api::kVolumePools, "No pools: start fairlead-volumes on a machine with an XFS folder (docs/volumes.md).", {head("NAME"), head("STATE"), head("SIZE", true), head("PROMISED", true), head("LEFT", true), head("FREE", true), head("VOLUMES", true), head("SNAPSHOTS", true), head("NODES")}, [&](const Json& one) -> Row {
+    const auto facts = api::read_pool(one);
+    const bool silent = !facts.heard || context.clock.now() - *facts.heard > api::kPoolSilence;
+    const auto size = [](std::int64_t bytes) { return cell(print(Bytes{bytes}), Style::Plain, true); };
+    return {cell(facts.name), cell(silent ? "Silent" : "Ready", silent ? Style::Bad : Style::Good), size(facts.size), size(facts.promised), size(facts.left()), size(facts.free), cell(std::to_string(one["status"]["volumes"].integer()), Style::Plain, true), cell(std::to_string(one["status"]["snapshots"].integer()), Style::Plain, true), cell(facts.nodes.size() > 3 ? fmt::format("{} and {} more", fmt::join(facts.nodes.begin(), facts.nodes.begin() + 3, ","), facts.nodes.size() - 3) : fmt::format("{}", fmt::join(facts.nodes, ",")))};
+  });
+}
+
+}  // namespace
+
+void add_volume(CLI::App& app, Context& context) {
+  CLI::App* volume = app.add_subcommand("volume", "Block volumes: snapshots, copies, growth, attachment to nodes");
+  volume->require_subcommand(1);
+  set_examples(*volume, {{"fairlead volume create data --size 100Gi", ""}, {"fairlead volume snapshot data", "as it is at this moment"}, {"fairlead volume restore data-20261127-101500 data-then", "a volume as it was"}, {"fairlead volume attach data worker-0", "a block device on the machine of that node"}});
+  const auto command = [&](const char* name, const char* about, const std::vector<std::pair<std::string, std::string>>& examples, const std::function<void(CLI::App&, Options&)>& options_of, Result<int> (*run)(Context&, const Options&)) {
+    auto options = std::make_shared<Options>();
+    CLI::App* one = volume->add_subcommand(name, about);
+    options_of(*one, *options);
+    add_globals(*one, context);
+    set_examples(*one, examples);
+    one->callback([options, run, &context] { context.action = [options, run, &context] { return run(context, *options); }; });
+  };
+  const auto waits = [](CLI::App& one, Options& options) {
+    one.add_flag("--wait,!--no-wait", options.wait, "until it is so (default)");
+    one.add_option("--timeout", options.timeout, "seconds to wait; what was asked goes on")->capture_default_str();
+    one.add_flag("--dry-run", options.dry_run, "change nothing");
+  };
+  command("list", "Volumes", {{"fairlead volume list", ""}, {"fairlead volume list -o json", "for a script"}}, [](CLI::App&, Options&) {}, [](Context& to, const Options&) { return list(to); });
+  command("snapshots", "Snapshots, by name", {{"fairlead volume snapshots", ""}, {"fairlead volume snapshots data", "of one volume"}}, [](CLI::App& one, Options& options) { one.add_option("volume", options.name, "of this volume alone"); }, snapshots);
+  command("pools", "Pools, and what they have left", {{"fairlead volume pools", ""}}, [](CLI::App&, Options&) {}, [](Context& to, const Options&) { return pools(to); });
+  command("create", "Make a volume", {{"fairlead volume create data --size 100Gi", "in the pool with the most left"}, {"fairlead volume create twin --from-volume data", "a copy that shares what is not written anew"}},
+          [&](CLI::App& one, Options& options) {
+            one.add_option("name", options.name, "of the volume")->required();
+            one.add_option("--size", options.size, "1Gi to 64Ti; that of what it is made of, if there is such");
+            one.add_option("--pool", options.pool, "see `fairlead volume pools`");
+            one.add_option("--class", options.klass, "what it is made by")->capture_default_str();
+            one.add_option("--from-snapshot", options.from_snapshot, "begin with what this snapshot holds")->type_name("NAME");
+            one.add_option("--from-volume", options.from_volume, "begin with what this volume holds now")->type_name("NAME");
+            one.add_option("--tag", options.tags, "KEY=VALUE");
+            waits(one, options);
+          },
+          create);
+  command("snapshot", "Take a snapshot of a volume, as after a power cut", {{"fairlead volume snapshot data", ""}, {"fairlead volume snapshot data --name before-upgrade", ""}},
+          [&](CLI::App& one, Options& options) {
+            one.add_option("volume", options.name, "of which")->required();
+            one.add_option("--name", options.snapshot_name, "of the snapshot (default: the volume's, and the time)");
+            one.add_option("--max-stall", options.max_stall, "seconds that writers may have to wait; more needs --yes")->capture_default_str();
+            one.add_flag("--yes", options.yes, "however long writers wait");
+            waits(one, options);
+          },
+          snapshot);
+  command("restore", "Make a volume of a snapshot", {{"fairlead volume restore before-upgrade data-then", ""}},
+          [&](CLI::App& one, Options& options) {
+            one.add_option("snapshot", options.name, "what the volume begins with")->required();
+            one.add_option("volume", options.other, "the new volume's name")->required();
+            one.add_option("--size", options.size, "larger than the snapshot (default: its size)");
+            waits(one, options);
+          },
+          [](Context& to, const Options& options) { return restore(to, options); });
+  command("grow", "Make a volume larger, while it is used too", {{"fairlead volume grow data 200Gi", ""}},
+          [&](CLI::App& one, Options& options) {
+            one.add_option("volume", options.name, "which")->required();
+            one.add_option("size", options.size, "that it is to have")->required();
+            waits(one, options);
+          },
+          grow);
+  command("modify", "Change a volume's tags", {{"fairlead volume modify data --tag owner=team-a", ""}},
+          [](CLI::App& one, Options& options) {
+            one.add_option("volume", options.name, "which")->required();
+            one.add_option("--tag", options.tags, "KEY=VALUE, or KEY- to take it away");
+            one.add_option("--iops", options.iops, "operations a second, where its class limits them");
+            one.add_option("--throughput", options.throughput, "MiB a second, where its class limits them");
+            one.add_flag("--dry-run", options.dry_run, "change nothing");
+          },
+          modify);
+  command("attach", "Give a node a volume as a block device", {{"fairlead volume attach data worker-0", ""}},
+          [&](CLI::App& one, Options& options) {
+            one.add_option("volume", options.name, "which")->required();
+            one.add_option("node", options.other, "to which")->required();
+            one.add_flag("--read-only", options.read_only, "it cannot be written there");
+            waits(one, options);
+          },
+          attach);
+  command("detach", "Take a volume from its node, once nobody uses the device", {{"fairlead volume detach data", ""}},
+          [&](CLI::App& one, Options& options) {
+            one.add_option("volume", options.name, "which")->required();
+            one.add_option("node", options.other, "from this node alone");
+            waits(one, options);
+          },
+          detach);
+  command("rm", "Delete volumes and snapshots with what is in them", {{"fairlead volume rm data --yes", ""}},
+          [&](CLI::App& one, Options& options) {
+            one.add_option("name", options.names, "of volumes and snapshots")->required();
+            one.add_flag("--yes", options.yes, "do it");
+            waits(one, options);
+          },
+          remove);
+}
+
+}  // namespace fairlead::cli

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "storage/control/pod_attach_controller.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "api/volume.h"
+#include "base/log.h"
+#include "storage/control/events.h"
+
+namespace fairlead::storage {
+
+using kube::Json;
+using namespace std::chrono_literals;
+namespace resources = kube::resources;
+
+namespace {
+
+const kube::Resource kPersistent{"", "v1", "persistentvolumes", "PersistentVolume", false};
+constexpr std::string_view kNodeKey = "node/";
+constexpr const char* kComponent = "attachdetach-controller";
+
+bool is_ours(const Json& persistent) { return persistent["spec"]["csi"]["driver"].string() == api::kVolumeDriver; }
+// Its containers have ended: it needs no volume any more.
+bool finished(const Json& pod) { return pod["status"]["phase"].string() == "Succeeded" || pod["status"]["phase"].string() == "Failed"; }
+bool uses(const Json& pod, const std::string& claim) {
+  const auto& volumes = pod["spec"]["volumes"].items();
+  return std::any_of(volumes.begin(), volumes.end(), [&](const Json& one) { return one["persistentVolumeClaim"]["claimName"].string() == claim || (one["ephemeral"].is_object() && kube::name_of(pod) + "-" + one["name"].string() == claim); });
+}
+
+}  // namespace
+
+std::vector<kube::Controller::Source> PodAttachController::sources() const {
+  const auto of_pod = [this](const kube::Change& change) {
+    std::vector<kube::ObjectKey> out;
+    const Json& pod = change.object();
+    if (caches_ == nullptr || pod["spec"]["nodeName"].string().empty()) return out;
+    // Status alone moves often: what counts is whether it is there, where, and whether it has ended.
+    if (change.before && change.after && (*change.before)["spec"]["nodeName"] == (*change.after)["spec"]["nodeName"] && finished(*change.before) == finished(*change.after)) return out;
+    for (const Json& one : pod["spec"]["volumes"].items()) {
+      std::string claim = one["persistentVolumeClaim"]["claimName"].string();
+      if (one["ephemeral"].is_object()) claim = kube::name_of(pod) + "-" + one["name"].string();
+      if (claim.empty()) continue;
+      if (const auto there = caches_->of(resources::claims).get({kube::space_of(pod), claim}); there && !(*there)["spec"]["volumeName"].string().empty()) out.push_back({"", (*there)["spec"]["volumeName"].string()});
+    }
+    return out;
+  };
+  const auto of_claim = [](const kube::Change& change) {
+    const std::string& volume = change.object()["spec"]["volumeName"].string();
+    return volume.empty() ? std::vector<kube::ObjectKey>() : std::vector<kube::ObjectKey>{{"", volume}};
+  };
+  const auto of_attachment = [this](const kube::Change& change) {
+    std::vector<kube::ObjectKey> out;
+    if (caches_ == nullptr) return out;
+    caches_->of(kPersistent).each("", [&](const Json& one) {
+      if (one["spec"]["csi"]["volumeHandle"] == change.object()["spec"]["volume"]) out.push_back(kube::key_of(one));
+    });
+    return out;
+  };
+  const auto of_pool = [](const kube::Change& change) {
+    std::vector<kube::ObjectKey> out;
+    if (change.before && change.after && (*change.before)["status"]["nodes"] == (*change.after)["status"]["nodes"]) return out;
+    for (const auto& side : {change.before, change.after})
+      if (side)
+        for (const Json& node : (*side)["status"]["nodes"].items()) out.push_back({"", std::string(kNodeKey) + node.string()});
+    return out;
+  };
+  const auto of_node = [](const kube::Change& change) {
+    const bool news = !change.before || !change.after || (*change.before)["metadata"]["labels"] != (*change.after)["metadata"]["labels"];
+    return news ? std::vector<kube::ObjectKey>{{"", std::string(kNodeKey) + kube::name_of(change.object())}} : std::vector<kube::ObjectKey>();
+  };
+  return {{resources::pods, "", of_pod}, {resources::claims, "", of_claim}, {kPersistent, "", kube::key_itself}, {api::kAttachments, "", of_attachment}, {api::kVolumes, "", [](const kube::Change&) { return std::vector<kube::ObjectKey>(); }}, {api::kVolumePools, "", of_pool}, {resources::nodes, "", of_node}};
+}
+
+Result<kube::Next> PodAttachController::label(const std::string& name) {
+  const auto node = caches_->of(resources::nodes).get({"", name});
+  if (!node) return kube::Next{};
+  std::string pool;
+  caches_->of(api::kVolumePools).each("", [&](const Json& one) {
+    if (pool.empty() && api::read_pool(one).reaches(name)) pool = kube::name_of(one);
+  });
+  const std::string& now = (*node)["metadata"]["labels"][api::kPoolLabel].string();
+  if (now == pool) return kube::Next{};
+  const Json patch = Json::object({{"metadata", Json::object({{"resourceVersion", kube::version_of(*node)}, {"labels", Json::object({{api::kPoolLabel, pool.empty() ? Json() : Json(pool)}})}})}});
+  auto done = api_.patch(resources::nodes, {"", name}, kube::PatchType::Merge, patch);
+  if (!done && done.error().code != Code::NotFound) return pass(std::move(done.error()), "label node " + name);
+  return kube::Next{};
+}
+
+Result<kube::Next> PodAttachController::reconcile(const kube::ObjectKey& key) {
+  if (key.name.starts_with(kNodeKey)) return label(key.name.substr(kNodeKey.size()));
+  const auto persistent = caches_->of(kPersistent).get(key);
+  if (!persistent || !is_ours(*persistent)) return kube::Next{};
+  const std::string& volume_id = (*persistent)["spec"]["csi"]["volumeHandle"].string();
+  // Pods that are to have it, by node: of all PersistentVolumes that are of this volume, for one that was made anew does not end what the other is for.
+  std::map<std::string, Json> wanted;
+  caches_->of(kPersistent).each("", [&](const Json& one) {
+    if (!is_ours(one) || one["spec"]["csi"]["volumeHandle"].string() != volume_id) return;
+    const Json& reference = one["spec"]["claimRef"];
+    const auto claim = caches_->of(resources::claims).get({reference["namespace"].string(), reference["name"].string()});
+    if (!claim || kube::uid_of(*claim) != reference["uid"].string() || (*claim)["spec"]["volumeName"].string() != kube::name_of(one)) return;
+    caches_->of(resources::pods).each(reference["namespace"].string(), [&](const Json& pod) {
+      if (!pod["spec"]["nodeName"].string().empty() && !finished(pod) && uses(pod, reference["name"].string())) wanted.emplace(pod["spec"]["nodeName"].string(), pod);
+    });
+  });
+  std::vector<Json> attachments;
+  caches_->of(api::kAttachments).each("", [&](const Json& one) {
+    if (one["spec"]["volume"].string() == volume_id) attachments.push_back(one);
+  });
+  std::string held;
+  for (const Json& one : attachments) {
+    const std::string& node = one["spec"]["node"].string();
+    held = node;
+    if (wanted.contains(node) || one["metadata"]["labels"][api::kForPods].string() != "true" || kube::deleting(one)) continue;
+    // A pod that the cache has not seen yet would lose nothing: its node has it mounted, or it is attached anew.
+    auto removed = api_.remove(api::kAttachments, kube::key_of(one), {.uid = kube::uid_of(one)});
+    if (!removed && removed.error().code != Code::NotFound) return pass(std::move(removed.error()), fmt::format("detach volume {} from {}", volume_id, node));
+    log_info("no pod needs the volume there any more", {{"volume", volume_id}, {"node", node}});
+  }
+  for (const auto& [node, pod] : wanted) {
+    if (const auto there = std::find_if(attachments.begin(), attachments.end(), [&, at = node](const Json& one) { return one["spec"]["node"].string() == at; }); there != attachments.end()) {
+      if (kube::deleting(*there)) return kube::Next{1s};
+      if ((*there)["status"]["phase"].string() == "Failed") tell(api_, clock_, kComponent, resources::pods, pod, "FailedAttachVolume", fmt::format("AttachVolume.Attach failed for volume \"{}\": {}", key.name, (*there)["status"]["message"].string()));
+      continue;
+    }
+    if (!held.empty()) {
+      tell(api_, clock_, kComponent, resources::pods, pod, "FailedAttachVolume", fmt::format("Multi-Attach error for volume \"{}\": it is attached to node {}, and one node at a time has it", key.name, held));
+      continue;
+    }
+    const auto volume = caches_->of(api::kVolumes).get({"", volume_id});
+    if (!volume) {
+      tell(api_, clock_, kComponent, resources::pods, pod, "FailedAttachVolume", fmt::format("there is no volume {}", volume_id));
+      return kube::Next{5s};
+    }
+    Json attachment = api::new_attachment(volume_id, (*volume)["spec"]["pool"].string(), node, (*persistent)["spec"]["csi"]["readOnly"].boolean());
+    attachment.child("metadata").set("labels", Json::object({{api::kForPods, "true"}}));
+    auto made = api_.create(api::kAttachments, attachment);
+    if (!made && made.error().code != Code::Exists) return pass(std::move(made.error()), fmt::format("attach volume {} to {}", volume_id, node));
+    held = node;
+  }
+  return kube::Next{};
+}
+
+}  // namespace fairlead::storage

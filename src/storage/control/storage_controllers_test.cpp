@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Claims and pods against a TinyApi, with a death at any write; the pool's daemon and who binds claims are played.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/volume.h"
+#include "base/rng.h"
+#include "kube/fenced_api.h"
+#include "kube/tiny_api.h"
+#include "storage/control/claim_volume_controller.h"
+#include "storage/control/pod_attach_controller.h"
+
+namespace fairlead::storage {
+namespace {
+
+using kube::Json;
+using testing::HasSubstr;
+namespace resources = kube::resources;
+
+const kube::Resource kClasses{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
+const kube::Resource kPersistent{"", "v1", "persistentvolumes", "PersistentVolume", false};
+
+struct Site {
+  kube::TinyApi api;
+  ManualClock clock{*parse_time("2026-11-27T12:00:00Z")};
+  ClaimVolumeController claims{api, clock};
+  PodAttachController pods{api, clock};
+  Site() {
+    claims.start(api);
+    pods.start(api);
+    put(kClasses, Json::object({{"metadata", Json::object({{"name", "fast"}})}, {"provisioner", api::kVolumeDriver}, {"reclaimPolicy", "Delete"}}));
+    put(api::kVolumePools, Json::object({{"metadata", Json::object({{"name", "here"}})}, {"status", Json::object({{"id", "i"}, {"limit", "100Gi"}, {"promised", "0"}, {"classes", Json::array({Json(api::kLocalFast)})}, {"nodes", Json::array({Json("n0"), Json("n1")})}, {"heard", "2026-11-27T12:00:00Z"}})}}));
+    for (const char* name : {"n0", "n1", "n2"}) put(resources::nodes, Json::object({{"metadata", Json::object({{"name", name}})}}));
+  }
+  void put(const kube::Resource& resource, const Json& object) { ASSERT_TRUE(api.create(resource, object)); }
+  void claim(const char* name) {
+    put(resources::claims, Json::object({{"metadata", Json::object({{"name", name}, {"namespace", "team"}})}, {"spec", Json::object({{"accessModes", Json::array({Json("ReadWriteOnce")})}, {"storageClassName", "fast"}, {"resources", Json::object({{"requests", Json::object({{"storage", "1Gi"}})}})}})}, {"status", Json::object({{"phase", "Pending"}})}}));
+  }
+  void pod(const char* name, const char* node, const char* claim) {
+    put(resources::pods, Json::object({{"metadata", Json::object({{"name", name}, {"namespace", "team"}})}, {"spec", Json::object({{"nodeName", node}, {"volumes", Json::array({Json::object({{"name", "v"}, {"persistentVolumeClaim", Json::object({{"claimName", claim}})}})})}})}, {"status", Json::object({{"phase", "Running"}})}}));
+  }
+  // The daemon of the pool, and who binds.
+  void world() {
+    for (auto [key, volume] : std::map(api.all("volumes"))) {
+      if (kube::deleting(volume)) {
+        bool attached = false;
+        for (const auto& [at, one] : api.all("attachments")) attached = attached || one["spec"]["volume"].string() == key.name;
+        if (attached) continue;
+        kube::remove_finalizer(volume, api::kVolumeFinalizer);
+      } else {
+        volume.set("status", Json::object({{"phase", "Available"}, {"poolID", "i"}, {"sizeBytes", api::parse_volume_size(volume["spec"]["size"]).value()}}));
+      }
+      (void)api.put(api::kVolumes, volume);
+    }
+    for (auto [key, one] : std::map(api.all("attachments"))) {
+      if (kube::deleting(one)) kube::remove_finalizer(one, api::kVolumeFinalizer);
+      else one.set("status", Json::object({{"phase", "Attached"}, {"device", "/dev/loop0"}}));
+      (void)api.put(api::kAttachments, one);
+    }
+    for (auto [key, persistent] : std::map(api.all("persistentvolumes"))) {
+      const Json& reference = persistent["spec"]["claimRef"];
+      const auto claim = api.get(resources::claims, {reference["namespace"].string(), reference["name"].string()});
+      const bool there = claim && kube::uid_of(*claim) == reference["uid"].string();
+      persistent.set("status", Json::object({{"phase", there ? "Bound" : "Released"}}));
+      (void)api.put(kPersistent, persistent);
+      if (!there) continue;
+      Json bound = *claim;
+      bound.child("spec").set("volumeName", key.name);
+      bound.child("status").set("phase", "Bound");
+      (void)api.put(resources::claims, bound);
+    }
+  }
+  void settle() {
+    for (int i = 0; i < 8; ++i) {
+      for (const auto& [key, one] : std::map(api.all("persistentvolumeclaims"))) (void)claims.reconcile(key);
+      for (const auto& [key, one] : std::map(api.all("persistentvolumes"))) (void)claims.reconcile(key), (void)pods.reconcile(key);
+      for (const char* node : {"n0", "n1", "n2"}) (void)pods.reconcile({"", std::string("node/") + node});
+      world();
+    }
+  }
+  std::vector<std::string> attached() {
+    std::vector<std::string> out;
+    for (const auto& [key, one] : api.all("attachments")) out.push_back(one["spec"]["node"].string());
+    return out;
+  }
+  std::string events() {
+    std::string out;
+    for (const auto& [key, one] : api.all("events")) out += one["reason"].string() + ": " + one["message"].string() + "\n";
+    return out;
+  }
+};
+
+TEST(StorageControllers, AClaimIsAVolumeThatFollowsItsPods) {
+  Site site;
+  site.claim("data");
+  site.settle();
+  ASSERT_EQ(site.api.all("volumes").size(), 1u);
+  EXPECT_EQ(site.api.all("persistentvolumeclaims").begin()->second["status"]["phase"].string(), "Bound");
+  EXPECT_THAT(site.attached(), testing::IsEmpty()) << "nobody uses it";
+  site.pod("one", "n0", "data");
+  site.settle();
+  EXPECT_THAT(site.attached(), testing::ElementsAre("n0"));
+  site.pod("two", "n1", "data");
+  site.settle();
+  EXPECT_THAT(site.attached(), testing::ElementsAre("n0")) << "one node at a time";
+  EXPECT_THAT(site.events(), HasSubstr("FailedAttachVolume: Multi-Attach error"));
+  ASSERT_TRUE(site.api.remove(resources::pods, {"team", "one"}));
+  site.settle();
+  EXPECT_THAT(site.attached(), testing::ElementsAre("n1"));
+  // A pod that has ended needs it no more.
+  Json two = site.api.get(resources::pods, {"team", "two"}).value();
+  two.child("status").set("phase", "Succeeded");
+  ASSERT_TRUE(site.api.put(resources::pods, two));
+  site.settle();
+  EXPECT_THAT(site.attached(), testing::IsEmpty());
+  ASSERT_TRUE(site.api.remove(resources::claims, {"team", "data"}));
+  site.settle();
+  EXPECT_TRUE(site.api.all("volumes").empty());
+  EXPECT_TRUE(site.api.all("persistentvolumes").empty());
+}
+
+TEST(StorageControllers, AnAttachmentThatSomebodyElseMadeStays) {
+  Site site;
+  site.claim("data");
+  site.settle();
+  const std::string volume = kube::name_of(site.api.all("volumes").begin()->second);
+  Json others = api::new_attachment(volume, "here", "n1", false);
+  others.child("metadata").set("labels", Json::object({{api::kForPods, "csi"}}));
+  site.put(api::kAttachments, others);
+  site.settle();
+  EXPECT_THAT(site.attached(), testing::ElementsAre("n1"));
+  site.pod("one", "n0", "data");
+  site.settle();
+  EXPECT_THAT(site.attached(), testing::ElementsAre("n1"));
+  EXPECT_THAT(site.events(), HasSubstr("it is attached to node n1"));
+}
+
+TEST(StorageControllers, NodesTellWhichPoolTheyReach) {
+  Site site;
+  site.settle();
+  const auto label = [&](const char* node) { return site.api.get(resources::nodes, {"", node}).value()["metadata"]["labels"][api::kPoolLabel].string(); };
+  EXPECT_EQ(label("n0"), "here");
+  EXPECT_EQ(label("n2"), "");
+  Json pool = site.api.get(api::kVolumePools, {"", "here"}).value();
+  pool.child("status").set("nodes", Json::array({Json("n2")}));
+  ASSERT_TRUE(site.api.put(api::kVolumePools, pool));
+  site.settle();
+  EXPECT_EQ(label("n0"), "");
+  EXPECT_EQ(label("n2"), "here");
+}
+
+TEST(StorageControllers, AClaimThatGoesBeforeItsVolumeIsThereLeavesNone) {
+  Site site;
+  site.claim("data");
+  (void)site.claims.reconcile({"team", "data"});
+  ASSERT_EQ(site.api.all("volumes").size(), 1u);
+  const std::string volume = kube::name_of(site.api.all("volumes").begin()->second);
+  (void)site.claims.reconcile({"", volume});
+  EXPECT_EQ(site.api.all("volumes").size(), 1u) << "its claim is there";
+  ASSERT_TRUE(site.api.remove(resources::claims, {"team", "data"}));
+  (void)site.claims.reconcile({"", volume});
+  site.settle();
+  EXPECT_TRUE(site.api.all("volumes").empty());
+}
+
+TEST(StorageControllers, ARetainedVolumeWhosePersistentVolumeWasDeletedStays) {
+  Site site;
+  Json of = site.api.get(kClasses, {"", "fast"}).value();
+  of.set("reclaimPolicy", "Retain");
+  ASSERT_TRUE(site.api.put(kClasses, of));
+  site.claim("data");
+  site.settle();
+  const std::string volume = kube::name_of(site.api.all("volumes").begin()->second);
+  ASSERT_TRUE(site.api.remove(resources::claims, {"team", "data"}));
+  site.settle();
+  site.api.all("persistentvolumes").clear();
+  (void)site.claims.reconcile({"", volume});
+  site.settle();
+  EXPECT_EQ(site.api.all("volumes").size(), 1u);
+}
+
+TEST(StorageControllers, ASecondPersistentVolumeOfAVolumeTakesNothingAway) {
+  Site site;
+  Json of = site.api.get(kClasses, {"", "fast"}).value();
+  of.set("reclaimPolicy", "Retain");
+  ASSERT_TRUE(site.api.put(kClasses, of));
+  site.claim("data");
+  site.settle();
+  Json again = site.api.all("persistentvolumes").begin()->second;
+  ASSERT_TRUE(site.api.remove(resources::claims, {"team", "data"}));
+  site.claim("more");
+  again.set("metadata", Json::object({{"name", "again"}})).child("spec").set("claimRef", Json::object({{"namespace", "team"}, {"name", "more"}, {"uid", kube::uid_of(site.api.get(resources::claims, {"team", "more"}).value())}}));
+  Json more = site.api.get(resources::claims, {"team", "more"}).value();
+  more.child("spec").set("volumeName", "again");
+  ASSERT_TRUE(site.api.put(resources::claims, more));
+  site.put(kPersistent, again);
+  site.pod("one", "n0", "more");
+  for (int i = 0; i < 4; ++i) {
+    site.settle();
+    ASSERT_THAT(site.attached(), testing::ElementsAre("n0")) << i;
+    EXPECT_FALSE(kube::deleting(site.api.all("attachments").begin()->second)) << i;
+  }
+}
+
+TEST(StorageControllers, AClaimOfTheSameNameHasAVolumeOfItsOwn) {
+  Site site;
+  site.claim("data");
+  site.settle();
+  const std::string first = kube::name_of(site.api.all("volumes").begin()->second);
+  ASSERT_TRUE(site.api.remove(resources::claims, {"team", "data"}));
+  site.claim("data");
+  site.settle();
+  ASSERT_EQ(site.api.all("volumes").size(), 1u);
+  EXPECT_NE(kube::name_of(site.api.all("volumes").begin()->second), first);
+}
+
+}  // namespace
+}  // namespace fairlead::storage

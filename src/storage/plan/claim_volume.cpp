@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "storage/plan/claim_volume.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "kube/selector.h"
+
+namespace fairlead::storage {
+
+using kube::Json;
+using Do = ClaimNext::Do;
+
+namespace {
+
+constexpr const char* kSelectedNode = "volume.kubernetes.io/selected-node";
+constexpr const char* kFileSystem = "csi.storage.k8s.io/fstype";
+
+ClaimNext tell(std::string reason, std::string message, bool again = false) { return {.what = Do::Nothing, .object = {}, .reason = std::move(reason), .message = std::move(message), .look_again = again}; }
+ClaimNext act(Do what, Json object, std::string reason = "", std::string message = "") { return {.what = what, .object = std::move(object), .reason = std::move(reason), .message = std::move(message), .look_again = false}; }
+ClaimNext nothing(bool again = false) { return tell("", "", again); }
+
+std::int64_t bytes_of(const Json& quantity) {
+  const auto read = kube::Quantity::from_json(quantity);
+  return read ? read->value() : 0;
+}
+
+// Why no volume can be made for it; empty: one can.
+std::string against(const Json& claim, const Json& storage_class) {
+  for (const Json& mode : claim["spec"]["accessModes"].items())
+    if (mode.string() != "ReadWriteOnce") return fmt::format("access mode {}: one node at a time has a volume of {}; ask for ReadWriteOnce, or for a class of shared directories", mode.string(), api::kVolumeDriver);
+  if (claim["spec"]["volumeMode"].string() == "Block") return "volumeMode Block: ask for Filesystem";
+  for (const auto& [key, value] : storage_class["parameters"].members()) {
+    if (key == kFileSystem) {
+      if (value.string() != "ext4" && value.string() != "xfs") return fmt::format("parameter {}: \"{}\": ext4 or xfs is expected", key, value.string().substr(0, 40));
+    } else if (key == "class") {
+      if (value.string() != api::kLocalFast) return fmt::format("parameter class: there is no \"{}\"; {} is what there is", value.string().substr(0, 40), api::kLocalFast);
+    } else if (key != "pool") {
+      return fmt::format("there is no parameter \"{}\": class, pool and {} are what there is", key.substr(0, 60), kFileSystem);
+    }
+  }
+  return "";
+}
+
+Json persistent_for(const Json& claim, const Json& storage_class, const Json& volume) {
+  const std::string name = volume_name_for(claim), pool = volume["spec"]["pool"].string();
+  Json csi = Json::object({{"driver", api::kVolumeDriver}, {"volumeHandle", name}, {"fsType", storage_class["parameters"][kFileSystem].string_or("ext4")}, {"volumeAttributes", Json::object({{"class", volume["spec"]["class"].string_or(api::kLocalFast)}})}});
+  const Json reaches = Json::object({{"required", Json::object({{"nodeSelectorTerms", Json::array({Json::object({{"matchExpressions", Json::array({Json::object({{"key", api::kPoolLabel}, {"operator", "In"}, {"values", Json::array({Json(pool)})}})})}})})}})}});
+  Json spec = Json::object({{"capacity", Json::object({{"storage", api::print_volume_size(volume["status"]["sizeBytes"].integer())}})},
+                            {"accessModes", claim["spec"]["accessModes"]},
+                            {"claimRef", Json::object({{"kind", "PersistentVolumeClaim"}, {"namespace", kube::space_of(claim)}, {"name", kube::name_of(claim)}, {"uid", kube::uid_of(claim)}, {"apiVersion", "v1"}, {"resourceVersion", kube::version_of(claim)}})},
+                            {"persistentVolumeReclaimPolicy", storage_class["reclaimPolicy"].string_or("Delete")},
+                            {"storageClassName", kube::name_of(storage_class)},
+                            {"volumeMode", "Filesystem"},
+                            {"csi", std::move(csi)},
+                            {"nodeAffinity", reaches}});
+  if (storage_class["mountOptions"].is_array()) spec.set("mountOptions", storage_class["mountOptions"]);
+  return Json::object({{"apiVersion", "v1"}, {"kind", "PersistentVolume"}, {"metadata", Json::object({{"name", name}, {"annotations", Json::object({{"pv.kubernetes.io/provisioned-by", api::kVolumeDriver}})}, {"finalizers", Json::array({Json("kubernetes.io/pv-protection")})}})}, {"spec", std::move(spec)}});
+}
+
+ClaimNext make_volume(const ClaimSeen& seen, Instant now) {
+  const Json &claim = seen.claim, &of = seen.storage_class;
+  const std::string node = claim["metadata"]["annotations"][kSelectedNode].string();
+  const std::int64_t asked = bytes_of(claim["spec"]["resources"]["requests"]["storage"]);
+  const auto size = api::parse_volume_size(Json(std::max(asked, api::kLeastVolume)));
+  if (!size) return tell("ProvisioningFailed", size.error().message);
+  api::PoolWish wish{.size = *size, .klass = of["parameters"]["class"].string_or(api::kLocalFast), .pools = {}, .node = node};
+  if (const std::string& pool = of["parameters"]["pool"].string(); !pool.empty()) wish.pools = {pool};
+  const auto pool = api::choose_pool(seen.pools, wish, now);
+  if (!pool) return tell("ProvisioningFailed", pool.error().message, true);
+  Json volume = api::new_volume(volume_name_for(claim), {.pool = *pool, .klass = wish.klass, .size = *size, .from_volume = {}, .from_snapshot = {}});
+  volume.child("spec").set("tags", Json::object({{"pvc/namespace", kube::space_of(claim)}, {"pvc/name", kube::name_of(claim)}}));
+  volume.child("metadata").set("annotations", Json::object({{kProvisioning, kube::uid_of(claim)}}));
+  return act(Do::MakeVolume, std::move(volume));
+}
+
+ClaimNext grow(const ClaimSeen& seen) {
+  const std::int64_t asked = bytes_of(seen.claim["spec"]["resources"]["requests"]["storage"]), has = bytes_of((*seen.persistent)["spec"]["capacity"]["storage"]);
+  if (asked <= has || !seen.volume) return nothing();
+  if (!seen.storage_class["allowVolumeExpansion"].boolean()) return tell("VolumeResizeFailed", fmt::format("storage class {} does not allow it (allowVolumeExpansion)", kube::name_of(seen.storage_class)));
+  const auto size = api::parse_volume_size(Json(asked));
+  if (!size) return tell("VolumeResizeFailed", size.error().message);
+  const Json& volume = *seen.volume;
+  if (volume["status"]["sizeBytes"].integer() >= *size) {
+    Json persistent = *seen.persistent;
+    persistent.child("spec").child("capacity").set("storage", api::print_volume_size(volume["status"]["sizeBytes"].integer()));
+    return act(Do::GrowPersistent, std::move(persistent), "VolumeResizeSuccessful", fmt::format("the volume has {}", print(Bytes{volume["status"]["sizeBytes"].integer()})));
+  }
+  const auto wanted = api::parse_volume_size(volume["spec"]["size"]);
+  if (!wanted || *wanted < *size) {
+    Json next = volume;
+    next.child("spec").set("size", api::print_volume_size(*size));
+    return act(Do::GrowVolume, std::move(next));
+  }
+  const std::string& why = volume["status"]["message"].string();
+  return why.empty() ? nothing() : tell("VolumeResizeFailed", why);
+}
+
+}  // namespace
+
+bool is_left_over(const Json& volume, const std::optional<Json>& claim, bool has_persistent) {
+  const std::string& uid = volume["metadata"]["annotations"][kProvisioning].string();
+  return !uid.empty() && !has_persistent && !kube::deleting(volume) && (!claim || kube::uid_of(*claim) != uid);
+}
+bool is_of_ours(const Json& storage_class) { return storage_class["provisioner"].string() == api::kVolumeDriver; }
+std::string volume_name_for(const Json& claim) { return "pvc-" + kube::uid_of(claim); }
+
+ClaimNext next_for_claim(const ClaimSeen& seen, Instant now) {
+  const Json& claim = seen.claim;
+  if (!is_of_ours(seen.storage_class) || kube::deleting(claim)) return nothing();
+  if (seen.persistent) return kube::deleting(*seen.persistent) || (*seen.persistent)["spec"]["claimRef"]["uid"].string() != kube::uid_of(claim) ? nothing() : grow(seen);
+  const std::string& named = claim["spec"]["volumeName"].string();
+  if (!named.empty() && named != volume_name_for(claim)) return nothing();  // it is for one that somebody made
+  if (claim["status"]["phase"].string() == "Bound") return nothing();       // lost, which is told by who binds
+  const bool waits = seen.storage_class["volumeBindingMode"].string() == "WaitForFirstConsumer";
+  if (waits && claim["metadata"]["annotations"][kSelectedNode].string().empty()) return nothing();
+  if (std::string why = against(claim, seen.storage_class); !why.empty()) return tell("ProvisioningFailed", std::move(why));
+  if (!seen.volume) return make_volume(seen, now);
+  const Json& status = (*seen.volume)["status"];
+  const std::string& phase = status["phase"].string();
+  if (kube::deleting(*seen.volume)) return nothing(true);
+  if ((phase == "Available" || phase == "InUse") && (*seen.volume)["metadata"]["annotations"].has(kProvisioning)) {
+    Json settled = *seen.volume;
+    settled.child("metadata").child("annotations").erase(kProvisioning);
+    return act(Do::Settle, std::move(settled));
+  }
+  if (phase == "Available" || phase == "InUse") return act(Do::MakePersistent, persistent_for(claim, seen.storage_class, *seen.volume), "ProvisioningSucceeded", "Successfully provisioned volume " + volume_name_for(claim));
+  // One that never was, for want of room: another pool may have some.
+  if (phase == "Failed" && status["poolID"].string().empty()) return act(Do::DropVolume, *seen.volume, "ProvisioningFailed", status["message"].string());
+  return status["message"].string().empty() ? nothing() : tell("ProvisioningFailed", status["message"].string());
+}
+
+PersistentNext next_for_persistent(const Json& persistent, const std::optional<Json>& volume) {
+  using To = PersistentNext::Do;
+  if (persistent["spec"]["csi"]["driver"].string() != api::kVolumeDriver || persistent["status"]["phase"].string() != "Released") return {};
+  if (persistent["spec"]["persistentVolumeReclaimPolicy"].string() != "Delete") return {};
+  // What somebody made by hand, and gave this driver, is deleted as well: so it says.
+  if (!volume) return {To::DropPersistent};
+  return {kube::deleting(*volume) ? To::Nothing : To::DeleteVolume};
+}
+
+}  // namespace fairlead::storage

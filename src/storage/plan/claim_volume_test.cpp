@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "storage/plan/claim_volume.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fairlead::storage {
+namespace {
+
+using kube::Json;
+using testing::HasSubstr;
+using Do = ClaimNext::Do;
+
+constexpr std::int64_t gib = std::int64_t{1} << 30;
+const Instant now = *parse_time("2026-11-27T12:00:00Z");
+
+Json a_class(const char* more = "{}") {
+  Json out = *kube::parse_json(more);
+  out.set("metadata", Json::object({{"name", "fast"}})).set("provisioner", api::kVolumeDriver);
+  return out;
+}
+Json a_claim(const char* size = "3Gi", const char* mode = "ReadWriteOnce") {
+  return Json::object({{"metadata", Json::object({{"name", "data"}, {"namespace", "team"}, {"uid", "u1"}})}, {"spec", Json::object({{"accessModes", Json::array({Json(mode)})}, {"storageClassName", "fast"}, {"volumeMode", "Filesystem"}, {"resources", Json::object({{"requests", Json::object({{"storage", size}})}})}})}, {"status", Json::object({{"phase", "Pending"}})}});
+}
+api::PoolFacts a_pool(const char* name, std::int64_t left, std::vector<std::string> nodes) { return {.name = name, .id = "i", .size = 100 * gib, .promised = 0, .limit = left, .free = left, .classes = {api::kLocalFast}, .nodes = std::move(nodes), .heard = now}; }
+Json made(Json volume, const char* phase) {
+  volume.set("status", Json::object({{"phase", phase}, {"sizeBytes", 3 * gib}, {"poolID", "i"}}));
+  return volume;
+}
+
+TEST(ClaimVolume, FromTheClaimToItsVolume) {
+  ClaimSeen seen{.claim = a_claim(), .storage_class = a_class(R"({"parameters":{"csi.storage.k8s.io/fstype":"xfs"},"reclaimPolicy":"Retain","mountOptions":["noatime"]})"), .pools = {a_pool("a", 2 * gib, {"n0"}), a_pool("b", 9 * gib, {"n1"})}, .volume = {}, .persistent = {}};
+  ClaimNext next = next_for_claim(seen, now);
+  ASSERT_EQ(next.what, Do::MakeVolume);
+  EXPECT_EQ(kube::name_of(next.object), "pvc-u1");
+  EXPECT_EQ(next.object["spec"]["pool"].string(), "b") << "the one with room";
+  EXPECT_EQ(next.object["spec"]["tags"]["pvc/name"].string(), "data");
+  seen.volume = next.object;
+  EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing) << "it is being made";
+  seen.volume = made(next.object, "Available");
+  next = next_for_claim(seen, now);
+  ASSERT_EQ(next.what, Do::Settle) << "from here on it is the PersistentVolume that says what becomes of it";
+  EXPECT_FALSE(next.object["metadata"]["annotations"].has(kProvisioning));
+  seen.volume = next.object;
+  next = next_for_claim(seen, now);
+  ASSERT_EQ(next.what, Do::MakePersistent);
+  const Json& spec = next.object["spec"];
+  EXPECT_EQ(spec["csi"]["volumeHandle"].string(), "pvc-u1");
+  EXPECT_EQ(spec["csi"]["fsType"].string(), "xfs");
+  EXPECT_EQ(spec["capacity"]["storage"].string(), "3Gi");
+  EXPECT_EQ(spec["persistentVolumeReclaimPolicy"].string(), "Retain");
+  EXPECT_EQ(spec["claimRef"]["uid"].string(), "u1");
+  EXPECT_EQ(spec["mountOptions"].items()[0].string(), "noatime");
+  EXPECT_EQ(spec["nodeAffinity"]["required"]["nodeSelectorTerms"].items()[0]["matchExpressions"].items()[0]["values"].items()[0].string(), "b");
+  seen.persistent = next.object;
+  EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing);
+}
+
+TEST(ClaimVolume, WaitsForItsPodAndGoesWhereThatIs) {
+  ClaimSeen seen{.claim = a_claim(), .storage_class = a_class(R"({"volumeBindingMode":"WaitForFirstConsumer"})"), .pools = {a_pool("a", 4 * gib, {"n0"}), a_pool("b", 9 * gib, {"n1"})}, .volume = {}, .persistent = {}};
+  EXPECT_EQ(next_for_claim(seen, now), next_for_claim(seen, now));
+  EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing);
+  seen.claim.child("metadata").set("annotations", Json::object({{"volume.kubernetes.io/selected-node", "n0"}}));
+  EXPECT_EQ(next_for_claim(seen, now).object["spec"]["pool"].string(), "a");
+  seen.claim.child("metadata").set("annotations", Json::object({{"volume.kubernetes.io/selected-node", "n9"}}));
+  const ClaimNext next = next_for_claim(seen, now);
+  EXPECT_EQ(next.what, Do::Nothing);
+  EXPECT_THAT(next.message, HasSubstr("a is not reached by node n9"));
+  EXPECT_TRUE(next.look_again);
+}
+
+TEST(ClaimVolume, WhatCannotBeIsTold) {
+  const auto told = [](const Json& claim, const Json& of) { return next_for_claim({.claim = claim, .storage_class = of, .pools = {a_pool("a", 9 * gib, {"n0"})}, .volume = {}, .persistent = {}}, now).message; };
+  EXPECT_THAT(told(a_claim("1Gi", "ReadWriteMany"), a_class()), HasSubstr("one node at a time"));
+  EXPECT_THAT(told(a_claim("20Gi"), a_class()), HasSubstr("a has 9 GiB left"));
+  EXPECT_THAT(told(a_claim("99Ti"), a_class()), HasSubstr("the most that a volume has"));
+  EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"fsType":"xfs"}})")), HasSubstr("there is no parameter \"fsType\""));
+  EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"csi.storage.k8s.io/fstype":"ntfs"}})")), HasSubstr("ext4 or xfs"));
+  EXPECT_THAT(told(a_claim(), a_class(R"({"parameters":{"class":"gold"}})")), HasSubstr("there is no \"gold\""));
+  Json block = a_claim();
+  block.child("spec").set("volumeMode", "Block");
+  EXPECT_THAT(told(block, a_class()), HasSubstr("Filesystem"));
+  Json other = a_class();
+  other.set("provisioner", "ebs.csi.aws.com");
+  EXPECT_EQ(told(a_claim(), other), "") << "another's";
+  // Small ones are as large as the least.
+  EXPECT_EQ(next_for_claim({.claim = a_claim("1Mi"), .storage_class = a_class(), .pools = {a_pool("a", 9 * gib, {"n0"})}, .volume = {}, .persistent = {}}, now).object["spec"]["size"].string(), "1Gi");
+}
+
+TEST(ClaimVolume, OneThatNeverWasIsTriedElsewhere) {
+  ClaimSeen seen{.claim = a_claim(), .storage_class = a_class(), .pools = {a_pool("a", 9 * gib, {"n0"})}, .volume = {}, .persistent = {}};
+  seen.volume = next_for_claim(seen, now).object;
+  seen.volume->set("status", Json::object({{"phase", "Failed"}, {"message", "3 GiB more: of 2 GiB ..."}}));
+  EXPECT_EQ(next_for_claim(seen, now).what, Do::DropVolume);
+  // One that the pool made, or may have, is never dropped for that.
+  seen.volume->child("status").set("poolID", "i");
+  EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing);
+  for (const char* phase : {"Lost", "Unknown", "Creating"}) {
+    seen.volume->set("status", Json::object({{"phase", phase}, {"message", "why"}}));
+    EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing) << phase;
+  }
+}
+
+TEST(ClaimVolume, WhatIsLeftOverIsKnownByWhomItWasMadeFor) {
+  ClaimSeen seen{.claim = a_claim(), .storage_class = a_class(), .pools = {a_pool("a", 9 * gib, {"n0"})}, .volume = {}, .persistent = {}};
+  Json volume = next_for_claim(seen, now).object;
+  EXPECT_FALSE(is_left_over(volume, seen.claim, false));
+  EXPECT_TRUE(is_left_over(volume, std::nullopt, false)) << "the claim went before it was there";
+  Json other = seen.claim;
+  other.child("metadata").set("uid", "u2");
+  EXPECT_TRUE(is_left_over(volume, other, false)) << "another of its name";
+  EXPECT_FALSE(is_left_over(volume, std::nullopt, true)) << "the PersistentVolume says";
+  volume.child("metadata").child("annotations").erase(kProvisioning);
+  EXPECT_FALSE(is_left_over(volume, std::nullopt, false)) << "one that was retained, and whose PersistentVolume was deleted, is somebody's";
+}
+
+TEST(ClaimVolume, GrowsWithItsClaim) {
+  ClaimSeen seen{.claim = a_claim(), .storage_class = a_class(R"({"allowVolumeExpansion":true})"), .pools = {a_pool("a", 9 * gib, {"n0"})}, .volume = {}, .persistent = {}};
+  seen.volume = made(next_for_claim(seen, now).object, "InUse");
+  seen.volume = next_for_claim(seen, now).object;
+  seen.persistent = next_for_claim(seen, now).object;
+  seen.claim = a_claim("5Gi");
+  ClaimNext next = next_for_claim(seen, now);
+  ASSERT_EQ(next.what, Do::GrowVolume);
+  EXPECT_EQ(next.object["spec"]["size"].string(), "5Gi");
+  Json grown = next.object;
+  seen.volume = grown;
+  EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing) << "it grows";
+  grown.child("status").set("sizeBytes", 5 * gib);
+  seen.volume = grown;
+  next = next_for_claim(seen, now);
+  ASSERT_EQ(next.what, Do::GrowPersistent);
+  EXPECT_EQ(next.object["spec"]["capacity"]["storage"].string(), "5Gi");
+  seen.persistent = next.object;
+  EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing);
+  seen.storage_class = a_class();
+  seen.claim = a_claim("6Gi");
+  EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("allowVolumeExpansion"));
+}
+
+TEST(ClaimVolume, AVolumeIsDeletedOnlyForAClaimThatHasGone) {
+  using To = PersistentNext::Do;
+  Json persistent = Json::object({{"spec", Json::object({{"csi", Json::object({{"driver", api::kVolumeDriver}})}, {"persistentVolumeReclaimPolicy", "Delete"}})}, {"status", Json::object({{"phase", "Released"}})}});
+  const Json volume = Json::object({{"metadata", Json::object({{"name", "v"}})}});
+  EXPECT_EQ(next_for_persistent(persistent, volume).what, To::DeleteVolume);
+  EXPECT_EQ(next_for_persistent(persistent, std::nullopt).what, To::DropPersistent);
+  for (const char* phase : {"Bound", "Available", "Pending", "Failed"}) {
+    persistent.child("status").set("phase", phase);
+    EXPECT_EQ(next_for_persistent(persistent, volume).what, To::Nothing) << phase;
+  }
+  persistent.child("status").set("phase", "Released");
+  persistent.child("spec").set("persistentVolumeReclaimPolicy", "Retain");
+  EXPECT_EQ(next_for_persistent(persistent, volume).what, To::Nothing);
+  persistent.child("spec").set("persistentVolumeReclaimPolicy", "Delete").child("csi").set("driver", "another");
+  EXPECT_EQ(next_for_persistent(persistent, volume).what, To::Nothing);
+}
+
+}  // namespace
+}  // namespace fairlead::storage

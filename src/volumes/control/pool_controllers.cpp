@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "volumes/control/pool_controllers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/log.h"
+#include "kube/selector.h"
+
+namespace fairlead::volumes {
+
+using kube::Json;
+using Do = Task::Do;
+using namespace std::chrono_literals;
+namespace resources = kube::resources;
+
+namespace {
+
+constexpr auto kWaits = 5s;           // between looks at what does not come by itself
+constexpr auto kLooks = 60s;          // at what is used: its pieces, and whether it is there still
+constexpr auto kBeats = 30s;          // of the VolumePool
+constexpr auto kRests = 1s;           // between two writes of its status
+
+// What an error of the pool is for an object: waited out, or told and looked at now and then.
+bool passes(Code code) { return code == Code::Unavailable || code == Code::Conflict || code == Code::Internal; }
+
+class Base : public kube::Controller {
+ public:
+  Base(PoolSite site, kube::Resource resource) : site_(std::move(site)), resource_(std::move(resource)) {}
+  void start(const kube::Caches& caches) override { caches_ = &caches; }
+  std::optional<kube::Access> access() const override { return kube::Access().may({"get", "update"}, resource_).may({"update"}, resource_, "status"); }
+
+ protected:
+  bool is_ours(const Json& object) const { return object["spec"]["pool"].string() == site_.name; }
+  // Those of ours; of others a change is nobody's news.
+  std::function<std::vector<kube::ObjectKey>(const kube::Change&)> own() const {
+    return [this](const kube::Change& change) { return is_ours(change.object()) ? std::vector{kube::key_of(change.object())} : std::vector<kube::ObjectKey>(); };
+  }
+  std::optional<Json> cached(const kube::Resource& resource, const std::string& name) const { return name.empty() ? std::nullopt : caches_->of(resource).get({"", name}); }
+
+  // `object` as it is known, with this status; nothing is written that says the same.
+  Result<void> tell(const Json& object, Json status) {
+    if (object["status"] == status) return {};
+    Json next = object;
+    next.set("status", std::move(status));
+    auto done = site_.api.update_status(resource_, next);
+    if (!done && done.error().code != Code::NotFound) return pass(std::move(done.error()), fmt::format("write the status of {} {}", resource_.kind, kube::name_of(object)));
+    return {};
+  }
+  Result<kube::Next> finalizer(const Json& object, bool on) {
+    Json next = object;
+    if (on) kube::add_finalizer(next, api::kVolumeFinalizer);
+    else kube::remove_finalizer(next, api::kVolumeFinalizer);
+    auto done = site_.api.update(resource_, next);
+    if (!done && done.error().code != Code::NotFound) return pass(std::move(done.error()), fmt::format("write {} {}", resource_.kind, kube::name_of(object)));
+    return kube::Next{};
+  }
+  static Json status_of(const Json& object, const std::string& phase, const std::string& message) {
+    Json out = object["status"].is_object() ? object["status"] : Json::object();
+    out.set("phase", phase);
+    if (message.empty()) out.erase("message");
+    else out.set("message", message);
+    return out;
+  }
+  // Told, and tried again: by the queue's own rule where it may pass by itself, else now and then.
+  Result<kube::Next> failed(const Json& object, const Task& task, Error error) {
+    const bool soon = passes(error.code), news = object["status"]["message"].string() != error.message;
+    if (auto done = tell(object, status_of(object, soon ? task.phase : "Failed", error.message)); !done) return std::unexpected(std::move(done.error()));
+    if (news) log_warn("a volume's operation waits", {{"kind", resource_.kind}, {"name", kube::name_of(object)}, {"why", error.message}});
+    return kube::Next{soon ? std::chrono::nanoseconds(1s) : std::chrono::nanoseconds(kWaits)};
+  }
+
+  const PoolSite site_;
+  const kube::Resource resource_;
+  const kube::Caches* caches_ = nullptr;
+};
+
+class VolumeController final : public Base {
+ public:
+  explicit VolumeController(const PoolSite& site) : Base(site, api::kVolumes) {}
+  std::string name() const override { return "volume"; }
+  std::vector<Source> sources() const override {
+    const auto of_volume = [this](const kube::Change& change) { return is_ours(change.object()) ? std::vector<kube::ObjectKey>{{"", change.object()["spec"]["volume"].string()}} : std::vector<kube::ObjectKey>(); };
+    return {{api::kVolumes, "", own()}, {api::kAttachments, "", of_volume}, {api::kSnapshots, "", [](const kube::Change&) { return std::vector<kube::ObjectKey>(); }}};
+  }
+  Result<kube::Next> reconcile(const kube::ObjectKey& key) override {
+    const auto object = cached(api::kVolumes, key.name);
+    if (!object || !is_ours(*object)) return kube::Next{};
+    const auto spec = api::read_volume(*object);
+    const std::string source = !spec ? "" : spec->from_volume.empty() ? spec->from_snapshot : spec->from_volume;
+    Known known{.pool_id = site_.pool.id(), .entry = site_.pool.entry(key.name), .source = spec && !source.empty() ? cached(spec->from_volume.empty() ? api::kSnapshots : api::kVolumes, source) : std::nullopt, .source_entry = source.empty() ? std::nullopt : site_.pool.entry(source)};
+    const Task task = decide_volume(*object, known);
+    const std::string& uid = kube::uid_of(*object);
+    Result<void> done;
+    switch (task.what) {
+      case Do::AddFinalizer: return finalizer(*object, true);
+      case Do::DropFinalizer: return finalizer(*object, false);
+      case Do::Adopt: done = site_.pool.give(key.name, uid); break;
+      case Do::Make: done = site_.pool.create(key.name, task.size, task.source, uid); break;
+      case Do::Grow: done = site_.pool.grow(key.name, task.size); break;
+      case Do::Remove:
+        done = site_.pool.remove(key.name, uid);
+        if (done) return finalizer(*object, false);
+        break;
+      default: break;
+    }
+    if (!done) {
+      // A volume that could not be grown is as it was.
+      const bool there = task.what == Do::Grow && known.entry && !passes(done.error().code);
+      if (!there) return failed(*object, task, std::move(done.error()));
+      if (auto told = tell(*object, full(*object, known.entry->node.empty() ? "Available" : "InUse", done.error().message)); !told) return std::unexpected(std::move(told.error()));
+      return kube::Next{kWaits};
+    }
+    if (task.what == Do::Nothing) {
+      if (task.phase != "Available" && task.phase != "InUse") {
+        if (auto told = tell(*object, status_of(*object, task.phase, task.message)); !told) return std::unexpected(std::move(told.error()));
+        return kube::Next{task.soon ? std::optional<std::chrono::nanoseconds>(kWaits) : std::nullopt};
+      }
+    } else {
+      known.entry = site_.pool.entry(key.name);
+      log_info("volume", {{"name", key.name}, {"done", task.phase.empty() ? "Adopted" : task.phase}});
+    }
+    const bool used = known.entry && !known.entry->node.empty();
+    if (auto told = tell(*object, full(*object, used ? "InUse" : "Available", task.message)); !told) return std::unexpected(std::move(told.error()));
+    return kube::Next{used ? std::optional<std::chrono::nanoseconds>(kLooks) : std::nullopt};
+  }
+
+ private:
+  // With what is seen of it.
+  Json full(const Json& object, const std::string& phase, const std::string& message) {
+    Json out = status_of(object, phase, message);
+    out.set("poolID", site_.pool.id());
+    const auto entry = site_.pool.entry(kube::name_of(object));
+    if (!entry) return out;
+    out.set("sizeBytes", entry->size);
+    for (const auto& [field, value] : {std::pair("node", &entry->node), {"device", &entry->device}})
+      if (value->empty()) out.erase(field);
+      else out.set(field, *value);
+    const auto seen = site_.pool.look(kube::name_of(object));
+    if (!seen || !seen->volume) {
+      out.set("message", seen ? "its file is not there" : seen.error().message);
+      return out;
+    }
+    // Each look finds another number: what is told moves by a tenth.
+    const auto moved = [&](const char* field, std::int64_t now) {
+      const std::int64_t before = out[field].integer();
+      return !out.has(field) || std::abs(now - before) * 10 > before;
+    };
+    if (moved("allocatedBytes", seen->volume->allocated)) out.set("allocatedBytes", seen->volume->allocated);
+    if (moved("extents", seen->volume->extents)) out.set("extents", seen->volume->extents).set("estimatedStallMilliseconds", stall_milliseconds(seen->volume->extents));
+    return out;
+  }
+};
+
+class SnapshotController final : public Base {
+ public:
+  explicit SnapshotController(const PoolSite& site) : Base(site, api::kSnapshots) {}
+  std::string name() const override { return "snapshot"; }
+  std::vector<Source> sources() const override {
+    return {{api::kSnapshots, "", own()}, {api::kVolumes, "", [](const kube::Change&) { return std::vector<kube::ObjectKey>(); }}};
+  }
+  Result<kube::Next> reconcile(const kube::ObjectKey& key) override {
+    const auto object = cached(api::kSnapshots, key.name);
+    if (!object || !is_ours(*object)) return kube::Next{};
+    const std::string volume = (*object)["spec"]["volume"].string();
+    const Known known{.pool_id = site_.pool.id(), .entry = site_.pool.entry(key.name), .source = cached(api::kVolumes, volume), .source_entry = site_.pool.entry(volume)};
+    const Task task = decide_snapshot(*object, known);
+    const std::string& uid = kube::uid_of(*object);
+    Result<void> done;
+    std::int64_t took = -1;
+    switch (task.what) {
+      case Do::AddFinalizer: return finalizer(*object, true);
+      case Do::DropFinalizer: return finalizer(*object, false);
+      case Do::Adopt: done = site_.pool.give(key.name, uid); break;
+      case Do::Make: {
+        const auto began = site_.clock.monotonic();
+        done = site_.pool.take_snapshot(key.name, volume, uid);
+        took = std::chrono::ceil<std::chrono::milliseconds>(site_.clock.monotonic() - began).count();
+        break;
+      }
+      case Do::Remove:
+        done = site_.pool.remove(key.name, uid);
+        if (done) return finalizer(*object, false);
+        break;
+      default: break;
+    }
+    if (!done) return failed(*object, task, std::move(done.error()));
+    if (task.what == Do::Nothing && task.phase != "Ready") {
+      if (auto told = tell(*object, status_of(*object, task.phase, task.message)); !told) return std::unexpected(std::move(told.error()));
+      return kube::Next{task.soon ? std::optional<std::chrono::nanoseconds>(kWaits) : std::nullopt};
+    }
+    Json status = status_of(*object, "Ready", "");
+    status.set("poolID", site_.pool.id());
+    if (const auto entry = site_.pool.entry(key.name)) status.set("sizeBytes", entry->size);
+    if (took >= 0) status.set("stallMilliseconds", took);
+    if (!status.has("takenAt")) {
+      const auto seen = site_.pool.look(key.name);
+      if (!seen) return std::unexpected(seen.error());
+      if (seen->snapshot && seen->snapshot->born > 0) status.set("takenAt", print_time(Instant(std::chrono::nanoseconds(seen->snapshot->born))));
+    }
+    if (task.what != Do::Nothing) log_info("snapshot", {{"name", key.name}, {"of", volume}, {"milliseconds", std::to_string(took)}});
+    if (auto told = tell(*object, std::move(status)); !told) return std::unexpected(std::move(told.error()));
+    return kube::Next{};
+  }
+};
+
+// Nodes that reach the pool. An error: the selector is none.
+Result<std::vector<std::string>> nodes_of(const kube::Caches& caches, const std::string& pool, const std::string& selector) {
+  std::vector<std::string> out;
+  const auto parsed = kube::LabelSelector::parse(selector);
+  if (!parsed) return fail(Code::Invalid, "spec.nodeSelector: " + parsed.error().message);
+  caches.of(resources::nodes).each("", [&](const Json& node) {
+    if (selector.empty() ? kube::name_of(node) == pool : parsed->matches(kube::labels_of(node))) out.push_back(kube::name_of(node));
+  });
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+class AttachmentController final : public Base {
+ public:
+  explicit AttachmentController(const PoolSite& site) : Base(site, api::kAttachments) {}
+  std::string name() const override { return "attachment"; }
+  std::vector<Source> sources() const override {
+    const auto none = [](const kube::Change&) { return std::vector<kube::ObjectKey>(); };
+    const auto of_volume = [this](const kube::Change& change) {
+      std::vector<kube::ObjectKey> out;
+      const bool phase = !change.before || !change.after || (*change.before)["status"]["phase"] != (*change.after)["status"]["phase"];
+      if (!is_ours(change.object()) || !phase || caches_ == nullptr) return out;
+      caches_->of(api::kAttachments).each("", [&](const Json& one) {
+        if (one["spec"]["volume"].string() == kube::name_of(change.object())) out.push_back(kube::key_of(one));
+      });
+      return out;
+    };
+    const auto of_node = [this](const kube::Change& change) {
+      std::vector<kube::ObjectKey> out;
+      const bool news = !change.before || !change.after || (*change.before)["metadata"]["labels"] != (*change.after)["metadata"]["labels"];
+      if (!news || caches_ == nullptr) return out;
+      caches_->of(api::kAttachments).each("", [&](const Json& one) {
+        if (is_ours(one) && one["spec"]["node"].string() == kube::name_of(change.object())) out.push_back(kube::key_of(one));
+      });
+      return out;
+    };
+    return {{api::kAttachments, "", own()}, {api::kVolumes, "", of_volume}, {api::kVolumePools, "", none}, {resources::nodes, "", of_node}};
+  }
+  Result<kube::Next> reconcile(const kube::ObjectKey& key) override {
+    const auto object = cached(api::kAttachments, key.name);
+    if (!object || !is_ours(*object)) return kube::Next{};
+    const std::string volume = (*object)["spec"]["volume"].string(), node = (*object)["spec"]["node"].string();
+    const auto pool = cached(api::kVolumePools, site_.name);
+    const auto nodes = nodes_of(*caches_, site_.name, pool ? (*pool)["spec"]["nodeSelector"].string() : site_.node_selector);
+    const auto entry = site_.pool.entry(volume);
+    const Task task = decide_attachment(*object, {.pool_id = site_.pool.id(), .entry = entry, .source = cached(api::kVolumes, volume), .source_entry = entry, .reached = nodes && std::binary_search(nodes->begin(), nodes->end(), node)});
+    switch (task.what) {
+      case Do::AddFinalizer: return finalizer(*object, true);
+      case Do::DropFinalizer: return finalizer(*object, false);
+      case Do::Detach: {
+        if (const std::string& name = (*object)["spec"]["deviceName"].string(); entry && !entry->device.empty() && !name.empty() && site_.unlink)
+          if (auto gone = site_.unlink(name, entry->device); !gone) return failed(*object, task, std::move(gone.error()));
+        auto done = site_.pool.detach(volume, node, task.generation);
+        return done ? finalizer(*object, false) : failed(*object, task, std::move(done.error()));
+      }
+      case Do::Attach: {
+        auto done = site_.pool.attach(volume, node, (*object)["spec"]["readOnly"].boolean());
+        if (!done) return failed(*object, task, std::move(done.error()));
+        std::string named;
+        if (const std::string& name = (*object)["spec"]["deviceName"].string(); !name.empty() && site_.link)
+          if (auto linked = site_.link(name, done->device); !linked) named = linked.error().message;
+        // By another's name it would be taken for another.
+        Json status = status_of(*object, named.empty() ? "Attached" : "Attaching", named);
+        status.set("poolID", site_.pool.id()).set("device", done->device).set("generation", done->generation);
+        if (status != (*object)["status"]) log_info("volume attached", {{"name", volume}, {"node", node}, {"device", done->device}, {"generation", std::to_string(done->generation)}});
+        if (auto told = tell(*object, std::move(status)); !told) return std::unexpected(std::move(told.error()));
+        return kube::Next{named.empty() ? std::chrono::nanoseconds(kLooks) : std::chrono::nanoseconds(kWaits)};
+      }
+      default: {
+        if (auto told = tell(*object, status_of(*object, task.phase, task.message)); !told) return std::unexpected(std::move(told.error()));
+        return kube::Next{task.soon ? std::optional<std::chrono::nanoseconds>(kWaits) : std::nullopt};
+      }
+    }
+  }
+};
+
+class PoolController final : public Base {
+ public:
+  explicit PoolController(const PoolSite& site) : Base(site, api::kVolumePools) {}
+  std::string name() const override { return "volume-pool"; }
+  std::optional<kube::Access> access() const override { return Base::access()->may({"create"}, api::kVolumePools); }
+  std::vector<Source> sources() const override {
+    const kube::ObjectKey key{"", site_.name};
+    const auto ours = [this, key](const kube::Change& change) { return is_ours(change.object()) ? std::vector{key} : std::vector<kube::ObjectKey>(); };
+    const auto node = [key](const kube::Change& change) {
+      const bool news = !change.before || !change.after || (*change.before)["metadata"]["labels"] != (*change.after)["metadata"]["labels"];
+      return news ? std::vector{key} : std::vector<kube::ObjectKey>();
+    };
+    return {{api::kVolumePools, "", [key](const kube::Change&) { return std::vector{key}; }}, {api::kVolumes, "", ours}, {api::kSnapshots, "", ours}, {resources::nodes, "", node}};
+  }
+  Result<kube::Next> reconcile(const kube::ObjectKey& key) override {
+    if (key.name != site_.name) return kube::Next{};
+    const auto object = cached(api::kVolumePools, site_.name);
+    if (!object) {
+      Json spec = Json::object();
+      if (!site_.node_selector.empty()) spec.set("nodeSelector", site_.node_selector);
+      auto made = site_.api.create(api::kVolumePools, Json::object({{"apiVersion", api::kVolumePools.api_version()}, {"kind", "VolumePool"}, {"metadata", Json::object({{"name", site_.name}})}, {"spec", std::move(spec)}}));
+      if (!made && made.error().code != Code::Exists) return pass(std::move(made.error()), "make VolumePool " + site_.name);
+      return kube::Next{kRests};
+    }
+    const auto now = site_.clock.monotonic();
+    if (last_ && now - *last_ < kRests) return kube::Next{kRests - (now - *last_)};
+    const auto space = site_.pool.space();
+    if (!space) return std::unexpected(space.error());
+    std::set<std::string> known;
+    for (const kube::Resource& resource : {api::kVolumes, api::kSnapshots}) caches_->of(resource).each("", [&](const Json& one) { known.insert(kube::uid_of(one)); });
+    std::int64_t volumes = 0, snapshots = 0;
+    Json orphans = Json::array();
+    for (const auto& [id, entry] : site_.pool.entries()) {
+      (entry.snapshot ? snapshots : volumes) += 1;
+      if (!known.contains(entry.owner) && orphans.items().size() < 100) orphans.push(id);
+    }
+    Json status = Json::object({{"id", site_.pool.id()}, {"size", mebibytes(space->size)}, {"free", mebibytes(space->free)}, {"promised", mebibytes(space->promised)}, {"limit", mebibytes(space->limit)}, {"classes", Json::array({Json(api::kLocalFast)})}, {"volumes", volumes}, {"snapshots", snapshots}});
+    const auto nodes = nodes_of(*caches_, site_.name, (*object)["spec"]["nodeSelector"].string());
+    Json list = Json::array();
+    if (nodes)
+      for (const std::string& one : *nodes) list.push(one);
+    status.set("nodes", std::move(list));
+    const std::string& told = (*object)["status"]["id"].string();
+    // Another daemon serves a pool of this name: two that write one status would go on for ever.
+    if (const auto facts = api::read_pool(*object); !told.empty() && told != site_.pool.id() && facts.heard && site_.clock.now() - *facts.heard < api::kPoolSilence) return kube::Next{kBeats};
+    if (!nodes) status.set("message", nodes.error().message);
+    else if (!told.empty() && told != site_.pool.id()) status.set("message", fmt::format("the pool of this name was {} before", told));
+    if (!orphans.items().empty()) status.set("orphans", std::move(orphans));
+    // What is free moves all the time.
+    Json before = (*object)["status"];
+    const auto heard = parse_time(before["heard"].string());
+    const bool fresh = heard && site_.clock.now() - *heard < kBeats && site_.clock.now() >= *heard;
+    Json compared = status;
+    before.erase("heard"), before.erase("free"), compared.erase("free");
+    if (!fresh || before != compared) {
+      status.set("heard", print_time(site_.clock.now()));
+      if (auto done = tell(*object, std::move(status)); !done) return std::unexpected(std::move(done.error()));
+      last_ = now;
+    }
+    return kube::Next{kBeats};
+  }
+
+ private:
+  static std::string mebibytes(std::int64_t bytes) { return fmt::format("{}Mi", bytes >> 20); }
+  std::optional<std::chrono::nanoseconds> last_;  // when it was written; one key, one thread
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<kube::Controller>> pool_controllers(const PoolSite& site) {
+  std::vector<std::unique_ptr<kube::Controller>> out;
+  out.push_back(std::make_unique<VolumeController>(site));
+  out.push_back(std::make_unique<SnapshotController>(site));
+  out.push_back(std::make_unique<AttachmentController>(site));
+  out.push_back(std::make_unique<PoolController>(site));
+  return out;
+}
+
+kube::Access pool_access() {
+  kube::Access out;
+  for (const kube::Resource& one : {api::kVolumes, api::kSnapshots, api::kAttachments, api::kVolumePools}) out.may({"get", "list", "watch", "update"}, one).may({"update"}, one, "status");
+  out.may({"create"}, api::kVolumePools).may({"get", "list", "watch"}, resources::nodes);
+  return out;
+}
+
+}  // namespace fairlead::volumes

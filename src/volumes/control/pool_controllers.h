@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes objects so in the pool of one daemon, and tells of it (plan/decide.h). One controller for each kind; objects of other pools are not looked at.
+#pragma once
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "kube/controller.h"
+#include "volumes/plan/decide.h"
+#include "volumes/volume_pool.h"
+
+namespace fairlead::volumes {
+
+struct PoolSite {
+  kube::KubeApi& api;
+  const Clock& clock;
+  VolumePool& pool;
+  std::string name;                                 // of the VolumePool
+  std::string node_selector{};                      // for a VolumePool that is made now
+  // Names of devices as links (device_links.h); none: they are not made.
+  std::function<Result<void>(const std::string& name, const std::string& device)> link{}, unlink{};
+};
+// Volumes, Snapshots, Attachments and the VolumePool itself.
+std::vector<std::unique_ptr<kube::Controller>> pool_controllers(const PoolSite& site);
+
+// All that they ask of an API, whichever pool it is.
+kube::Access pool_access();
+
+}  // namespace fairlead::volumes

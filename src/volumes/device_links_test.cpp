@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "volumes/device_links.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <thread>
+
+namespace fairlead::volumes {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(DeviceLinks, ANameIsOneDevicesAndNobodyElsesIsTouched) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  std::thread([] {
+    ASSERT_EQ(::unshare(CLONE_NEWNS), 0);
+    ASSERT_EQ(::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+    ASSERT_EQ(::mount("tmpfs", "/dev", "tmpfs", 0, "size=1m"), 0);
+    const auto text = [](const char* path) {
+      char out[64];
+      const ssize_t size = ::readlink(path, out, sizeof out);
+      return size < 0 ? std::string("none") : std::string(out, static_cast<std::size_t>(size));
+    };
+    ASSERT_TRUE(link_device("/dev/xvdf", "/dev/loop3"));
+    ASSERT_TRUE(link_device("/dev/xvdf", "/dev/loop3")) << "again is nothing";
+    EXPECT_EQ(text("/dev/xvdf"), "loop3");
+    EXPECT_THAT(link_device("/dev/xvdf", "/dev/loop4").error().message, HasSubstr("there is a /dev/xvdf on this machine already"));
+    ASSERT_TRUE(unlink_device("/dev/xvdf", "/dev/loop4"));
+    EXPECT_EQ(text("/dev/xvdf"), "loop3") << "another's";
+    ASSERT_TRUE(unlink_device("/dev/xvdf", "/dev/loop3"));
+    EXPECT_EQ(text("/dev/xvdf"), "none");
+    ASSERT_TRUE(unlink_device("/dev/xvdf", "/dev/loop3"));
+    // A device of the machine's own is nobody's link, whatever the volume's is called.
+    ASSERT_EQ(::mknod("/dev/sdg", S_IFREG | 0600, 0), 0);
+    for (const char* device : {"", "/dev/", "/dev/loop3"}) ASSERT_TRUE(unlink_device("/dev/sdg", device));
+    EXPECT_EQ(::access("/dev/sdg", F_OK), 0);
+    ASSERT_EQ(::symlink("sda", "/dev/sdf"), 0);
+    EXPECT_EQ(link_device("/dev/sdf", "/dev/loop3").error().code, Code::Exists);
+    for (const char* wrong : {"/dev/sda1", "/dev/../etc/x", "/etc/passwd", "", "/dev/xvd", "/dev/loop3"}) EXPECT_EQ(link_device(wrong, "/dev/loop3").error().code, Code::Invalid) << wrong;
+  }).join();
+}
+
+}  // namespace
+}  // namespace fairlead::volumes

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: a pool in memory. Each step is whole or not at all, but for a part, of which there may be half; and each can be where its process dies.
+#pragma once
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "volumes/pool.h"
+
+namespace fairlead::volumes {
+
+class FakePool final : public Pool {
+ public:
+  struct File {
+    std::string content;              // stands for all of its bytes
+    std::int64_t size = 0;
+    bool ours = true;
+  };
+  std::map<std::string, File> files;  // by name: "a.volume"
+  std::map<std::string, std::pair<std::string, DeviceSeen>> devices;  // by name: the volume that it shows
+  std::int64_t size = 1'000'000 * 4096LL;
+  std::function<bool(bool after)> dies;  // asked before and after each step
+  std::function<bool()> full;            // asked where room is needed
+  int next_device = 0;
+
+  Result<std::string> id() override { return "00000000-0000-4000-8000-000000000001"; }
+  Result<Room> room() override { return Room{size, size}; }
+  Result<Sight> look(const std::string& id) override {
+    Sight out;
+    for (const auto& [end, into] : {std::pair(".volume", &out.volume), {".snapshot", &out.snapshot}, {".part", &out.part}})
+      if (const auto file = files.find(id + end); file != files.end()) *into = FileSeen{.size = file->second.size, .ours = file->second.ours, .allocated = 4096, .extents = 1, .born = 0};
+    for (const auto& [name, shown] : devices)
+      if (shown.first == id) out.devices.push_back(shown.second);
+    return out;
+  }
+  std::optional<bool> is_used(const std::string& device) override {
+    const auto found = devices.find(device);
+    return found == devices.end() ? std::nullopt : found->second.second.used;
+  }
+  Result<std::vector<std::string>> ids() override {
+    std::vector<std::string> out;
+    for (const auto& [name, file] : files)
+      if (const std::string id = name.substr(0, name.find('.')); out.empty() || out.back() != id) out.push_back(id);
+    return out;
+  }
+  Result<void> make_part(const std::string& id, std::int64_t bytes) override {
+    return step([&]() -> Result<void> {
+      if (full && full()) return fail(Code::Exhausted, "no space left on device");
+      if (files.contains(id + ".part")) return fail(Code::Exists, "it is there");
+      files[id + ".part"] = {"", bytes, true};
+      return {};
+    }, [&] { half(id); });
+  }
+  Result<void> copy_part(const std::string& id, const std::string& source, bool of_snapshot, std::int64_t bytes) override {
+    return step([&]() -> Result<void> {
+      const auto from = files.find(source + (of_snapshot ? ".snapshot" : ".volume"));
+      if (from == files.end()) return fail(Code::NotFound, source + " is not there");
+      if (full && full()) return fail(Code::Exhausted, "no space left on device");
+      if (files.contains(id + ".part")) return fail(Code::Exists, "it is there");
+      files[id + ".part"] = {from->second.content, bytes, true};
+      return {};
+    }, [&] { half(id); });
+  }
+  Result<void> drop_part(const std::string& id) override { return step([&]() -> Result<void> { return files.erase(id + ".part"), Result<void>(); }); }
+  Result<void> publish(const std::string& id, bool snapshot) override {
+    return step([&]() -> Result<void> {
+      const std::string name = id + (snapshot ? ".snapshot" : ".volume");
+      const auto part = files.find(id + ".part");
+      if (part == files.end() || files.contains(name)) return fail(Code::Internal, "it cannot be named " + name);
+      files[name] = part->second;
+      files.erase(id + ".part");
+      return {};
+    });
+  }
+  Result<void> remove(const std::string& id, bool snapshot) override { return step([&]() -> Result<void> { return files.erase(id + (snapshot ? ".snapshot" : ".volume")), Result<void>(); }); }
+  Result<void> grow_file(const std::string& id, std::int64_t to) override {
+    return step([&]() -> Result<void> {
+      File& file = files.at(id + ".volume");
+      if (file.size > to) return fail(Code::Internal, "it does not shrink");
+      file.size = to;
+      return {};
+    });
+  }
+  Result<void> grow_device(const std::string& id, const std::string& device) override {
+    return step([&]() -> Result<void> { return devices.at(device).second.size = files.at(id + ".volume").size, Result<void>(); });
+  }
+  Result<void> attach(const std::string& id, bool) override {
+    return step([&]() -> Result<void> {
+      const std::string name = "/dev/loop" + std::to_string(next_device++);
+      devices[name] = {id, {.name = name, .size = files.at(id + ".volume").size, .used = false}};
+      return {};
+    });
+  }
+  Result<void> detach(const std::string&, const std::string& device) override { return step([&]() -> Result<void> { return devices.erase(device), Result<void>(); }); }
+
+ private:
+  void half(const std::string& id) { files.try_emplace(id + ".part", File{"half of it", 4096, true}); }
+  template <class Work>
+  Result<void> step(Work work, const std::function<void()>& half_done = {}) {
+    if (dies && dies(false)) {
+      if (half_done) half_done();
+      return fail(Code::Unavailable, "died");
+    }
+    auto done = work();
+    if (dies && dies(true)) return fail(Code::Unavailable, "died");
+    return done;
+  }
+};
+
+}  // namespace fairlead::volumes

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "volumes/file_pool.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/fs.h>
+#include <linux/loop.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <set>
+
+#include "base/fd.h"
+#include "base/files.h"
+#include "base/rng.h"
+#include "volumes/plan/ledger.h"
+
+namespace fairlead::volumes {
+namespace {
+
+constexpr const char* mark = "user.fairlead.volume";
+constexpr const char* id_file = "pool.id";
+constexpr const char *volume_end = ".volume", *snapshot_end = ".snapshot", *part_end = ".part";
+
+std::unexpected<Error> trouble(int error, const std::string& doing) { return error == ENOSPC || error == EDQUOT ? fail(Code::Exhausted, doing + ": " + std::strerror(error)) : fail_errno(error, doing); }
+
+class FilePool final : public Pool {
+ public:
+  FilePool(std::string folder, Fd fd, std::string id) : folder_(std::move(folder)), fd_(std::move(fd)), id_(std::move(id)) {}
+
+  Result<std::string> id() override { return id_; }
+
+  Result<Room> room() override {
+    struct statvfs about {};
+    if (::fstatvfs(fd_.get(), &about) != 0) return fail_errno(errno, "look at " + folder_);
+    return Room{static_cast<std::int64_t>(about.f_blocks * about.f_frsize), static_cast<std::int64_t>(about.f_bavail * about.f_frsize)};
+  }
+
+  Result<Sight> look(const std::string& id) override {
+    Sight out;
+    struct stat about {};
+    for (const auto& [end, into] : {std::pair(volume_end, &out.volume), {snapshot_end, &out.snapshot}, {part_end, &out.part}}) {
+      const Fd file(::openat(fd_.get(), (id + end).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+      if (!file) {
+        if (errno == ENOENT) continue;
+        if (errno == ELOOP) {
+          *into = FileSeen{.size = 0, .ours = false, .allocated = 0, .extents = 0, .born = 0};
+          continue;
+        }
+        return fail_errno(errno, "look at " + id + end);
+      }
+      struct stat seen {};
+      if (::fstat(file.get(), &seen) != 0) return fail_errno(errno, "look at " + id + end);
+      char text[256];
+      const ssize_t got = ::fgetxattr(file.get(), mark, text, sizeof text);
+      if (got < 0 && errno != ENODATA && errno != ERANGE) return fail_errno(errno, "read the mark of " + id + end);
+      // A death may come between a part's beginning and its mark.
+      const bool marked = got > 0 && std::string_view(text, static_cast<std::size_t>(got)) == id, fresh = end == part_end && got < 0 && errno == ENODATA && seen.st_size == 0;
+      fsxattr more{};
+      struct statx times {};
+      *into = FileSeen{.size = seen.st_size, .ours = S_ISREG(seen.st_mode) && (marked || fresh), .allocated = static_cast<std::int64_t>(seen.st_blocks) * 512, .extents = ::ioctl(file.get(), FS_IOC_FSGETXATTR, &more) == 0 ? static_cast<std::int64_t>(more.fsx_nextents) : 0,
+                       .born = ::statx(file.get(), "", AT_EMPTY_PATH, STATX_BTIME, &times) == 0 && (times.stx_mask & STATX_BTIME) != 0 ? times.stx_btime.tv_sec * 1'000'000'000 + times.stx_btime.tv_nsec : 0};
+      if (end == volume_end) about = seen;
+    }
+    if (!out.volume) return out;
+    auto devices = devices_of(about);
+    if (!devices) return std::unexpected(std::move(devices.error()));
+    out.devices = std::move(*devices);
+    return out;
+  }
+
+  // Who has it mounted, in whatever namespace, has claimed it.
+  std::optional<bool> is_used(const std::string& device) override {
+    if (const Fd claim(::open(device.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC)); claim) return false;
+    return errno == EBUSY ? std::optional(true) : std::nullopt;
+  }
+
+  Result<std::vector<std::string>> ids() override {
+    const auto names = list_dir(folder_);
+    if (!names) return std::unexpected(names.error());
+    std::set<std::string> out;
+    for (const std::string& name : *names)
+      for (const char* const end : {volume_end, snapshot_end, part_end})
+        if (name.ends_with(end) && is_volume_id(name.substr(0, name.size() - std::strlen(end)))) out.insert(name.substr(0, name.size() - std::strlen(end)));
+    return std::vector<std::string>(out.begin(), out.end());
+  }
+
+  Result<void> make_part(const std::string& id, std::int64_t size) override {
+    auto file = new_part(id);
+    return file ? finish_part(*file, id, size) : std::unexpected(std::move(file.error()));
+  }
+
+  Result<void> copy_part(const std::string& id, const std::string& source, bool of_snapshot, std::int64_t size) override {
+    const std::string from = source + (of_snapshot ? snapshot_end : volume_end);
+    const Fd old(::openat(fd_.get(), from.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!old) return errno == ENOENT ? fail(Code::NotFound, source + " is not there") : fail_errno(errno, "open " + from);
+    auto file = new_part(id);
+    if (!file) return std::unexpected(std::move(file.error()));
+    if (::ioctl(file->get(), FICLONE, old.get()) != 0) {
+      if (errno == EOPNOTSUPP || errno == EINVAL || errno == EXDEV || errno == ENOTTY) return fail(Code::Unsupported, folder_ + " makes no copies that share their blocks: it has to be on XFS with reflink=1");
+      return trouble(errno, "copy " + from);
+    }
+    return finish_part(*file, id, size);
+  }
+
+  Result<void> drop_part(const std::string& id) override { return unlink(id + part_end); }
+  Result<void> remove(const std::string& id, bool snapshot) override { return unlink(id + (snapshot ? snapshot_end : volume_end)); }
+
+  Result<void> publish(const std::string& id, bool snapshot) override {
+    const std::string name = id + (snapshot ? snapshot_end : volume_end);
+    if (::renameat2(fd_.get(), (id + part_end).c_str(), fd_.get(), name.c_str(), RENAME_NOREPLACE) != 0) return fail_errno(errno, "name " + name);
+    return sync_folder();
+  }
+
+  Result<void> grow_file(const std::string& id, std::int64_t size) override {
+    const Fd file(::openat(fd_.get(), (id + volume_end).c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+    struct stat about {};
+    if (!file || ::fstat(file.get(), &about) != 0) return fail_errno(errno, "open " + id + volume_end);
+    if (about.st_size > size) return fail(Code::Internal, id + " is larger than that: it does not shrink");
+    if (::ftruncate(file.get(), size) != 0 || ::fsync(file.get()) != 0) return trouble(errno, "grow " + id);
+    return {};
+  }
+
+  Result<void> grow_device(const std::string& id, const std::string& device) override {
+    const Fd loop(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!loop) return fail_errno(errno, "open " + device);
+    if (auto same = still_shows(loop, id, device); !same) return same;
+    return ::ioctl(loop.get(), LOOP_SET_CAPACITY, 0) == 0 ? Result<void>() : Result<void>(fail_errno(errno, "grow " + device));
+  }
+
+  Result<void> attach(const std::string& id, bool read_only) override {
+    const Fd file(::openat(fd_.get(), (id + volume_end).c_str(), (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW));
+    if (!file) return fail_errno(errno, "open " + id + volume_end);
+    const Fd control(::open("/dev/loop-control", O_RDWR | O_CLOEXEC));
+    if (!control) return fail_errno(errno, "open /dev/loop-control");
+    loop_config config{};
+    config.fd = static_cast<__u32>(file.get());
+    // Said, always the same: left to the kernel it is what direct I/O to this file needs at the moment, 4096 once its blocks are shared, and a file system made on sectors of 512 is not mounted on those.
+    config.block_size = kBlock;
+    config.info.lo_flags = LO_FLAGS_DIRECT_IO | (read_only ? LO_FLAGS_READ_ONLY : 0);
+    std::snprintf(reinterpret_cast<char*>(config.info.lo_file_name), LO_NAME_SIZE, "%s", id.c_str());
+    // A free one may be another's by the time that it is asked for.
+    for (int tries = 0; tries < 64; ++tries) {
+      const int number = ::ioctl(control.get(), LOOP_CTL_GET_FREE);
+      if (number < 0) return fail_errno(errno, "find a free loop device");
+      const std::string name = fmt::format("/dev/loop{}", number);
+      if (!exists(name) && ::mknod(name.c_str(), S_IFBLK | 0600, makedev(7, static_cast<unsigned>(number))) != 0 && errno != EEXIST) return fail_errno(errno, "make " + name);
+      const Fd loop(::open(name.c_str(), (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC));
+      if (!loop) return fail_errno(errno, "open " + name);
+      if (::ioctl(loop.get(), LOOP_CONFIGURE, &config) == 0) return {};
+      if (errno != EBUSY) return fail_errno(errno, "show " + id + " by " + name);
+    }
+    return fail(Code::Unavailable, "no loop device stays free long enough");
+  }
+
+  Result<void> detach(const std::string& id, const std::string& device) override {
+    const Fd loop(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!loop) return fail_errno(errno, "open " + device);
+    if (auto same = still_shows(loop, id, device); !same) return same;
+    return ::ioctl(loop.get(), LOOP_CLR_FD, 0) == 0 || errno == ENXIO ? Result<void>() : Result<void>(fail_errno(errno, "take " + device + " away"));
+  }
+
+ private:
+  // Numbers of devices are given out again: the one that was seen may be another's by now.
+  Result<void> still_shows(const Fd& loop, const std::string& id, const std::string& device) {
+    struct stat file {};
+    loop_info64 about{};
+    if (::fstatat(fd_.get(), (id + volume_end).c_str(), &file, AT_SYMLINK_NOFOLLOW) != 0) return fail_errno(errno, "look at " + id + volume_end);
+    if (::ioctl(loop.get(), LOOP_GET_STATUS64, &about) != 0) return errno == ENXIO ? fail(Code::Unavailable, device + " has gone meanwhile") : fail_errno(errno, "look at " + device);
+    if (about.lo_device != file.st_dev || about.lo_inode != file.st_ino) return fail(Code::Unavailable, fmt::format("{} shows {} no more", device, id));
+    return {};
+  }
+  Result<Fd> new_part(const std::string& id) {
+    Fd out(::openat(fd_.get(), (id + part_end).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!out) return trouble(errno, "make " + id + part_end);
+    // First of all whose it is: a death after this leaves one that we know.
+    if (::fsetxattr(out.get(), mark, id.data(), id.size(), 0) != 0) return trouble(errno, "mark " + id + part_end);
+    return out;
+  }
+  Result<void> finish_part(const Fd& file, const std::string& id, std::int64_t size) {
+    if (::ftruncate(file.get(), size) != 0 || ::fsync(file.get()) != 0) return trouble(errno, "make " + id + part_end);
+    return sync_folder();
+  }
+  Result<void> unlink(const std::string& name) {
+    if (::unlinkat(fd_.get(), name.c_str(), 0) != 0 && errno != ENOENT) return fail_errno(errno, "remove " + name);
+    return sync_folder();
+  }
+  Result<void> sync_folder() { return ::fsync(fd_.get()) == 0 ? Result<void>() : Result<void>(fail_errno(errno, "sync " + folder_)); }
+
+  // By device and inode: names of files are of whoever set the device up.
+  static Result<std::vector<DeviceSeen>> devices_of(const struct stat& file) {
+    const auto names = list_dir("/sys/block");
+    if (!names) return std::unexpected(names.error());
+    std::vector<DeviceSeen> out;
+    for (const std::string& name : *names) {
+      if (!name.starts_with("loop") || !exists("/sys/block/" + name + "/loop")) continue;  // no file behind it
+      const std::string path = "/dev/" + name;
+      const Fd loop(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+      if (!loop) {
+        if (errno == ENOENT || errno == ENXIO) continue;
+        return fail_errno(errno, "open " + path);
+      }
+      loop_info64 about{};
+      if (::ioctl(loop.get(), LOOP_GET_STATUS64, &about) != 0) {
+        if (errno == ENXIO) continue;  // it went meanwhile
+        return fail_errno(errno, "look at " + path);
+      }
+      if (about.lo_device != file.st_dev || about.lo_inode != file.st_ino) continue;
+      std::uint64_t size = 0;
+      if (::ioctl(loop.get(), BLKGETSIZE64, &size) != 0) return fail_errno(errno, "look at " + path);
+      out.push_back({.name = path, .size = static_cast<std::int64_t>(size), .used = std::nullopt});
+    }
+    std::sort(out.begin(), out.end(), [](const DeviceSeen& a, const DeviceSeen& b) { return a.name < b.name; });
+    return out;
+  }
+
+  const std::string folder_;
+  const Fd fd_;
+  const std::string id_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Pool>> open_file_pool(const std::string& folder) {
+  Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd) return fail_errno(errno, "open " + folder);
+  // For as long as this lives: two would write one journal.
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK ? fail(Code::Conflict, folder + " is another process's pool") : fail_errno(errno, "lock " + folder);
+  const std::string path = folder + "/" + id_file;
+  auto id = read_file(path, 1_KiB);
+  if (!id && exists(path)) return std::unexpected(std::move(id.error()));
+  if (!id) {
+    const auto names = list_dir(folder);
+    if (!names) return std::unexpected(names.error());
+    for (const std::string& name : *names)
+      if (name != "lost+found" && !name.starts_with("journal") && !name.starts_with(".")) return fail(Code::Invalid, fmt::format("{} is no pool and is not empty: {} is there", folder, name));
+    if (auto made = write_file_durably(path, random_uuid() + "\n", 0600); !made) return std::unexpected(std::move(made.error()));
+    id = read_file(path, 1_KiB);
+    if (!id) return std::unexpected(std::move(id.error()));
+  }
+  while (id->ends_with('\n')) id->pop_back();
+  if (id->size() != 36) return fail(Code::Invalid, fmt::format("{} holds no id of a pool", path));
+  return std::make_unique<FilePool>(folder, std::move(fd), std::move(*id));
+}
+
+}  // namespace fairlead::volumes

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pool in a folder of a file system, shown by the kernel's loop devices with direct I/O. Copies need XFS with reflink (or another with FICLONE). Sources: ioctl_ficlone(2), loop(4), Linux' include/uapi/linux/loop.h.
+//   FOLDER/pool.id             what this pool is called for ever
+//   FOLDER/ID.volume, ID.snapshot, ID.part, with the id in the attribute user.fairlead.volume
+#pragma once
+#include <memory>
+#include <string>
+
+#include "volumes/pool.h"
+
+namespace fairlead::volumes {
+
+// The folder has to be there; it is given an id if it has none and is empty. Invalid: it holds files of others. Conflict: another process has it. Needs root for devices.
+Result<std::unique_ptr<Pool>> open_file_pool(const std::string& folder);
+
+}  // namespace fairlead::volumes

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "volumes/plan/steps.h"
+
+#include <fmt/format.h>
+
+namespace fairlead::volumes {
+namespace {
+
+using Do = Next::Do;
+
+Next refuse(Code code, std::string why) { return {.what = Do::Refuse, .why = std::move(why), .device = {}, .code = code}; }
+Next stop(Code code, std::string why) { return {.what = Do::Stop, .why = std::move(why), .device = {}, .code = code}; }
+Next step(Do what, std::string device = {}) { return {.what = what, .why = {}, .device = std::move(device), .code = Code::Internal}; }
+
+// What has our name and another's mark is somebody's.
+bool is_foreign(const std::optional<FileSeen>& file) { return file && !file->ours; }
+
+Next make(const Intent& intent, const Sight& seen, bool begun) {
+  const bool snapshot = intent.what == What::Snapshot;
+  const auto& done = snapshot ? seen.snapshot : seen.volume;
+  if (is_foreign(done) || is_foreign(seen.part)) return refuse(Code::Conflict, fmt::format("a file with the name of {} is there that is not ours", intent.id));
+  if (done) return seen.part ? step(Do::DropPart) : step(Do::Nothing);
+  if (!seen.part) return step(intent.source.empty() ? Do::MakePart : Do::CopyPart);
+  return step(begun ? Do::Publish : Do::DropPart);
+}
+
+}  // namespace
+
+Next next_step(const Intent& intent, const Sight& seen, bool begun) {
+  if (intent.what == What::Create || intent.what == What::Snapshot) return make(intent, seen, begun);
+  const bool snapshot = intent.what == What::Remove && intent.of_snapshot;
+  const auto& file = snapshot ? seen.snapshot : seen.volume;
+  if (is_foreign(file)) return refuse(Code::Conflict, fmt::format("the file of {} has been exchanged for one that is not ours", intent.id));
+  if (seen.devices.size() > 1) return stop(Code::Internal, fmt::format("{} and {} both show {}: somebody made one of them", seen.devices[0].name, seen.devices[1].name, intent.id));
+  const DeviceSeen* device = seen.devices.empty() ? nullptr : &seen.devices.front();
+  switch (intent.what) {
+    case What::Remove:
+      if (device != nullptr) return refuse(Code::Conflict, fmt::format("{} shows {} still", device->name, intent.id));
+      if (seen.part) return is_foreign(seen.part) ? refuse(Code::Conflict, "a file with its name is there that is not ours") : step(Do::DropPart);
+      return file ? step(Do::Remove) : step(Do::Nothing);
+    case What::Grow:
+      if (!file) return stop(Code::Internal, fmt::format("the file of {} is not there", intent.id));
+      if (file->size < intent.size) return step(Do::GrowFile);
+      return device != nullptr && device->size < file->size ? step(Do::GrowDevice, device->name) : step(Do::Nothing);
+    case What::Attach:
+      if (!file) return refuse(Code::Internal, fmt::format("the file of {} is not there", intent.id));
+      return device == nullptr ? step(Do::Attach) : step(Do::Nothing, device->name);
+    default:
+      if (device == nullptr) return step(Do::Nothing);
+      if (!device->used) return refuse(Code::Unavailable, fmt::format("whether {} is used cannot be seen", device->name));
+      return *device->used ? refuse(Code::Conflict, fmt::format("{} is mounted, or open: unmount it first", device->name)) : step(Do::Detach, device->name);
+  }
+}
+
+}  // namespace fairlead::volumes

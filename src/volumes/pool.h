@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a pool is to those who decide: its files, the devices that show them, and the steps that change them. Each step is durable when it returns, and harmless when it is taken again.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace fairlead::volumes {
+
+struct FileSeen {
+  std::int64_t size = 0;            // bytes
+  bool ours = true;                 // its mark says that it is this one's
+  std::int64_t allocated = 0, extents = 0;  // bytes and pieces on disk; a copy takes longer the more pieces there are
+  std::int64_t born = 0;            // nanoseconds since 1970: a copy's content is of this moment or later
+};
+struct DeviceSeen {
+  std::string name;                 // "/dev/loop3"
+  std::int64_t size = 0;
+  std::optional<bool> used;         // mounted, or held open by somebody; nothing: not known, or not asked (is_used)
+  friend bool operator==(const DeviceSeen&, const DeviceSeen&) = default;
+};
+// All that there is of one id.
+struct Sight {
+  std::optional<FileSeen> volume, snapshot, part;  // part: half made
+  std::vector<DeviceSeen> devices;                 // that show the volume's file
+};
+struct Room {
+  std::int64_t size = 0, free = 0;  // bytes, of the file system
+};
+
+// Its methods may be called from several threads, of one id by one at a time.
+class Pool {
+ public:
+  virtual ~Pool() = default;
+  virtual Result<std::string> id() = 0;                    // made with the pool, for ever
+  virtual Result<Room> room() = 0;
+  virtual Result<Sight> look(const std::string& id) = 0;   // an error: what is there is not known
+  // Whether somebody has it mounted or open for himself; nothing: not known. To ask is to hold it for a moment: who mounts it just then is refused, so it is asked only where it decides.
+  virtual std::optional<bool> is_used(const std::string& device) = 0;
+  virtual Result<std::vector<std::string>> ids() = 0;      // of which there is a file with a name of ours, sorted
+  // ID.part: of this size and zero, or with what the source holds now. Exhausted: no room. Unsupported: no copies here.
+  virtual Result<void> make_part(const std::string& id, std::int64_t size) = 0;
+  virtual Result<void> copy_part(const std::string& id, const std::string& source, bool of_snapshot, std::int64_t size) = 0;  // size: at least the source's
+  virtual Result<void> drop_part(const std::string& id) = 0;
+  virtual Result<void> publish(const std::string& id, bool snapshot) = 0;  // the part becomes the file
+  virtual Result<void> remove(const std::string& id, bool snapshot) = 0;
+  virtual Result<void> grow_file(const std::string& id, std::int64_t size) = 0;
+  virtual Result<void> grow_device(const std::string& id, const std::string& device) = 0;  // to its file's size
+  virtual Result<void> attach(const std::string& id, bool read_only) = 0;
+  virtual Result<void> detach(const std::string& id, const std::string& device) = 0;       // asked of the kernel; whether it is so is seen later
+};
+
+}  // namespace fairlead::volumes

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "volumes/volume_pool.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "base/log.h"
+
+namespace fairlead::volumes {
+
+using kube::Json;
+
+namespace {
+
+constexpr std::size_t large_journal = 4 << 20;
+constexpr int most_steps = 16;  // of one operation: the kernel may not do what it says that it did
+
+}  // namespace
+
+Result<std::unique_ptr<VolumePool>> VolumePool::open(Pool& pool, std::unique_ptr<JournalFile> file) {
+  auto id = pool.id();
+  if (!id) return std::unexpected(std::move(id.error()));
+  std::unique_ptr<VolumePool> out(new VolumePool(pool, std::move(*id)));
+  std::vector<Json> records;
+  auto journal = Journal::open(std::move(file), records);
+  if (!journal) return std::unexpected(std::move(journal.error()));
+  out->journal_ = std::move(*journal);
+  for (const Json& record : records)
+    if (auto done = out->ledger_.apply(record); !done) return std::unexpected(std::move(done.error()));
+  // Whose it is stands at its beginning.
+  if (records.empty()) {
+    // What is there would have no owner, and who asks for its name would have it.
+    const auto there = pool.ids();
+    if (!there) return std::unexpected(there.error());
+    if (!there->empty()) return fail(Code::Invalid, fmt::format("the pool holds {} and its journal is empty: it was lost. Bring it back, or move the files away", there->front()));
+  }
+  if (records.empty())
+    if (auto done = out->journal_->append(out->ledger_.snapshot()); !done) return std::unexpected(std::move(done.error()));
+  Lock lock(out->mutex_);
+  const std::map<std::int64_t, Intent> begun = out->ledger_.under_way();
+  for (const auto& [number, intent] : begun) {
+    log_info("a volume's operation is gone on with", {{"volume", intent.id}, {"operation", std::string(text(intent.what))}});
+    if (auto done = out->go_on(lock, intent); !done) log_warn("a volume's operation waits", {{"volume", intent.id}, {"operation", std::string(text(intent.what))}, {"why", done.error().message}});
+  }
+  lock.unlock();
+  return out;
+}
+
+class VolumePool::Turn {
+ public:
+  Turn(VolumePool& pool, Lock& lock, const std::string& id) : pool_(pool), lock_(lock), id_(id) {
+    pool_.turn_.wait(lock_, [&] { return !pool_.busy_.contains(id_); });
+    pool_.busy_.insert(id_);
+  }
+  ~Turn() {
+    if (!lock_.owns_lock()) lock_.lock();
+    pool_.busy_.erase(id_);
+    pool_.turn_.notify_all();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  VolumePool& pool_;
+  Lock& lock_;
+  const std::string id_;
+};
+
+Result<std::int64_t> VolumePool::limit() {
+  const auto room = pool_.room();
+  if (!room) return std::unexpected(room.error());
+  return room->size / 10 * 9;
+}
+
+Result<void> VolumePool::write(const Json& record) {
+  if (auto done = journal_->append(record); !done) return done;
+  if (auto done = ledger_.apply(record); !done) return done;
+  if (journal_->size() <= large_journal) return {};
+  auto done = journal_->replace({ledger_.snapshot()});
+  return done || done.error().code == Code::Exhausted ? Result<void>() : done;  // too much for one record: it stays as it is, and grows
+}
+
+Result<void> VolumePool::take(const Intent& intent, const Next& next) {
+  using Do = Next::Do;
+  switch (next.what) {
+    case Do::DropPart: return pool_.drop_part(intent.id);
+    case Do::MakePart: return pool_.make_part(intent.id, intent.size);
+    case Do::CopyPart: return pool_.copy_part(intent.id, intent.source, intent.of_snapshot, intent.size);
+    case Do::Publish: return pool_.publish(intent.id, intent.what == What::Snapshot);
+    case Do::Remove: return pool_.remove(intent.id, intent.of_snapshot);
+    case Do::GrowFile: return pool_.grow_file(intent.id, intent.size);
+    case Do::GrowDevice: return pool_.grow_device(intent.id, next.device);
+    case Do::Attach: return pool_.attach(intent.id, intent.read_only);
+    case Do::Detach: return pool_.detach(intent.id, next.device);
+    default: return {};
+  }
+}
+
+Result<void> VolumePool::go_on(Lock& lock, const Intent& intent) {
+  using Do = Next::Do;
+  const bool makes = intent.what == What::Create || intent.what == What::Snapshot;
+  bool begun = false;
+  for (int steps = 0; steps < most_steps; ++steps) {
+    lock.unlock();
+    const auto seen = pool_.look(intent.id);
+    lock.lock();
+    if (!seen) return std::unexpected(seen.error());
+    Sight sight = *seen;
+    if (intent.what == What::Detach || intent.what == What::Remove) {
+      lock.unlock();
+      for (DeviceSeen& device : sight.devices) device.used = pool_.is_used(device.name);
+      lock.lock();
+    }
+    const Next next = next_step(intent, sight, begun);
+    if (next.what == Do::Nothing) return write(Ledger::end_of(intent, false, next.device));
+    if (next.what == Do::Stop) return fail(next.code, next.why);
+    if (next.what == Do::Refuse) {
+      if (auto done = write(Ledger::end_of(intent, true)); !done) return done;
+      return fail(next.code, next.why);
+    }
+    lock.unlock();
+    auto done = take(intent, next);
+    lock.lock();
+    begun = begun || next.what == Do::MakePart || next.what == Do::CopyPart;
+    if (done) continue;
+    // What cannot be made, as there is no room or the source is gone, leaves nothing.
+    if (!makes || next.what == Do::Publish || (done.error().code != Code::Exhausted && done.error().code != Code::Unsupported && done.error().code != Code::NotFound)) return done;
+    if (auto dropped = pool_.drop_part(intent.id); !dropped) return dropped;
+    if (auto told = write(Ledger::end_of(intent, true)); !told) return told;
+    return done;
+  }
+  return fail(Code::Unavailable, fmt::format("{} of {} has not come about: it is gone on with when it is asked for again", text(intent.what), intent.id));
+}
+
+Result<void> VolumePool::finish(Lock& lock, const std::string& id, std::optional<What> what) {
+  const std::map<std::int64_t, Intent> under_way = ledger_.under_way();
+  for (const auto& [number, intent] : under_way)
+    if (intent.id == id && (!what || intent.what == *what))
+      if (auto done = go_on(lock, intent); !done) return done;
+  return {};
+}
+
+// A file that is there without an entry is somebody's, whatever its mark says. What is decided afterwards is decided on what the ledger is then.
+Result<void> VolumePool::check_new(Lock& lock, const std::string& id) {
+  if (!is_volume_id(id) || ledger_.entries().contains(id)) return {};
+  lock.unlock();
+  const auto seen = pool_.look(id);
+  lock.lock();
+  if (!seen) return std::unexpected(seen.error());
+  if (!seen->volume && !seen->snapshot) return {};
+  return fail(Code::Exists, fmt::format("the pool's folder has a file of {} that {}: it is left alone", id, (seen->volume && !seen->volume->ours) || (seen->snapshot && !seen->snapshot->ours) ? "is not ours" : "its journal does not know"));
+}
+
+Result<void> VolumePool::carry_out(Lock& lock, const Ledger::Begun& begun) {
+  if (!begun) return std::unexpected(begun.error());
+  if (!*begun) return {};
+  const Intent intent = **begun;
+  if (!ledger_.under_way().contains(intent.number))
+    if (auto done = write(Ledger::record_of(intent)); !done) return done;
+  return go_on(lock, intent);
+}
+
+Result<void> VolumePool::create(const std::string& id, std::int64_t size, const std::string& source, const std::string& owner) {
+  Lock lock(mutex_);
+  const Turn turn(*this, lock, id);
+  if (auto done = check_new(lock, id); !done) return done;
+  const auto most = limit();
+  return most ? carry_out(lock, ledger_.create(id, size, source, owner, *most)) : std::unexpected(most.error());
+}
+Result<void> VolumePool::take_snapshot(const std::string& id, const std::string& of, const std::string& owner) {
+  Lock lock(mutex_);
+  const Turn turn(*this, lock, id);
+  if (auto done = check_new(lock, id); !done) return done;
+  const auto most = limit();
+  return most ? carry_out(lock, ledger_.take_snapshot(id, of, owner, *most)) : std::unexpected(most.error());
+}
+Result<void> VolumePool::grow(const std::string& id, std::int64_t size) {
+  Lock lock(mutex_);
+  const Turn turn(*this, lock, id);
+  const auto most = limit();
+  return most ? carry_out(lock, ledger_.grow(id, size, *most)) : std::unexpected(most.error());
+}
+Result<void> VolumePool::remove(const std::string& id, const std::string& owner) {
+  Lock lock(mutex_);
+  const Turn turn(*this, lock, id);
+  // What was broken off is gone on with first, whatever comes of it.
+  if (auto done = finish(lock, id); !done && ledger_.entries().contains(id)) return done;
+  return carry_out(lock, ledger_.remove(id, owner));
+}
+Result<void> VolumePool::give(const std::string& id, const std::string& owner) {
+  Lock lock(mutex_);
+  const Turn turn(*this, lock, id);
+  const auto record = ledger_.give(id, owner);
+  return record ? write(*record) : std::unexpected(record.error());
+}
+Result<Attachment> VolumePool::attach(const std::string& id, const std::string& node, bool read_only) {
+  Lock lock(mutex_);
+  const Turn turn(*this, lock, id);
+  bool shown = false;
+  if (is_volume_id(id)) {
+    lock.unlock();
+    const auto seen = pool_.look(id);
+    lock.lock();
+    if (!seen) return std::unexpected(seen.error());
+    shown = !seen->devices.empty();
+  }
+  if (auto done = carry_out(lock, ledger_.attach(id, node, read_only, shown)); !done) return std::unexpected(std::move(done.error()));
+  const Entry& now = ledger_.entries().at(id);
+  return Attachment{now.device, now.generation};
+}
+Result<void> VolumePool::detach(const std::string& id, const std::string& node, std::int64_t generation) {
+  Lock lock(mutex_);
+  const Turn turn(*this, lock, id);
+  // What an attachment that was broken off has made would be left.
+  if (auto done = finish(lock, id, What::Attach); !done) return done;
+  if (const auto begun = ledger_.detach(id, node, generation); !begun || !*begun) return carry_out(lock, begun);
+  // What is used stays, and is asked for again and again: nothing is written for that.
+  lock.unlock();
+  const auto seen = pool_.look(id);
+  std::string used;
+  if (seen)
+    for (const DeviceSeen& device : seen->devices)
+      if (const auto now = pool_.is_used(device.name); now && *now) used = device.name;
+  lock.lock();
+  if (!used.empty()) return fail(Code::Conflict, fmt::format("{} is mounted, or open: unmount it first", used));
+  return carry_out(lock, ledger_.detach(id, node, generation));
+}
+
+std::map<std::string, Entry> VolumePool::entries() const {
+  const std::lock_guard lock(mutex_);
+  return ledger_.entries();
+}
+std::optional<Entry> VolumePool::entry(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = ledger_.entries().find(id);
+  return found == ledger_.entries().end() ? std::nullopt : std::optional(found->second);
+}
+Result<VolumePool::Space> VolumePool::space() {
+  const auto room = pool_.room();
+  const auto most = room ? limit() : Result<std::int64_t>(std::unexpected(room.error()));
+  if (!most) return std::unexpected(most.error());
+  const std::lock_guard lock(mutex_);
+  return Space{.size = room->size, .free = room->free, .limit = *most, .promised = ledger_.promised()};
+}
+std::size_t VolumePool::under_way() const {
+  const std::lock_guard lock(mutex_);
+  return ledger_.under_way().size();
+}
+
+}  // namespace fairlead::volumes

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pool with its journal: what was answered holds, whoever dies when (docs/design/069-volume-pool.md).
+#pragma once
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "volumes/journal.h"
+#include "volumes/plan/ledger.h"
+#include "volumes/plan/steps.h"
+#include "volumes/pool.h"
+
+namespace fairlead::volumes {
+
+struct Attachment {
+  std::string device;
+  std::int64_t generation = 0;
+};
+
+// Thread-safe; of one id one operation after the other, and nobody waits for another's copy. Errors: those of the Ledger, of the steps, and Unavailable when the journal cannot be written, after which only a new one can be opened.
+// An operation that could not be carried through goes on when it is asked for again, and at the next open().
+class VolumePool {
+ public:
+  // Reads the journal and carries through or undoes what had begun. What cannot go on now (a device that is used) stays under way. Invalid: the journal is another pool's.
+  static Result<std::unique_ptr<VolumePool>> open(Pool& pool, std::unique_ptr<JournalFile> journal);
+
+  // owner: for whom it is, in the caller's words; what is there for another is Exists.
+  Result<void> create(const std::string& id, std::int64_t size, const std::string& source = "", const std::string& owner = "");  // source: a volume or a snapshot whose content it begins with
+  Result<void> take_snapshot(const std::string& id, const std::string& of, const std::string& owner = "");
+  Result<void> grow(const std::string& id, std::int64_t size);
+  Result<void> remove(const std::string& id, const std::string& owner = "");  // a volume or a snapshot; what is not there is gone. owner: only if it is for that one
+  Result<void> give(const std::string& id, const std::string& owner);         // it is for another from here on
+  Result<Attachment> attach(const std::string& id, const std::string& node, bool read_only = false);
+  Result<void> detach(const std::string& id, const std::string& node, std::int64_t generation);
+
+  std::map<std::string, Entry> entries() const;
+  std::optional<Entry> entry(const std::string& id) const;
+  Result<Sight> look(const std::string& id) { return pool_.look(id); }
+  struct Space {
+    std::int64_t size = 0, free = 0, limit = 0, promised = 0;  // bytes
+  };
+  Result<Space> space();
+  const std::string& id() const { return ledger_.pool(); }
+  std::size_t under_way() const;
+
+ private:
+  VolumePool(Pool& pool, std::string id) : pool_(pool), ledger_(std::move(id)) {}
+  Result<std::int64_t> limit();
+  // What touches files and devices runs without the lock, and holds the id's turn.
+  class Turn;
+  using Lock = std::unique_lock<std::mutex>;
+  Result<void> check_new(Lock& lock, const std::string& id);
+  // The decision is of this moment: the lock was not let go since.
+  Result<void> carry_out(Lock& lock, const Ledger::Begun& begun);
+  Result<void> go_on(Lock& lock, const Intent& intent);
+  Result<void> finish(Lock& lock, const std::string& id, std::optional<What> what = {});  // what is under way of it
+  Result<void> take(const Intent& intent, const Next& next);
+  Result<void> write(const kube::Json& record);
+
+  mutable std::mutex mutex_;
+  std::condition_variable turn_;
+  std::set<std::string> busy_;  // ids whose turn somebody has
+  Pool& pool_;
+  Ledger ledger_;
+  std::unique_ptr<Journal> journal_;
+};
+
+}  // namespace fairlead::volumes

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: Apache-2.0
+// One suite on a pool in memory and on XFS with the kernel's loop devices; and, in memory, a death at every step.
+#include "volumes/volume_pool.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/fs.h>
+#include <linux/loop.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <thread>
+#include <type_traits>
+
+#include "base/fd.h"
+#include "base/files.h"
+#include "base/process.h"
+#include "base/rng.h"
+#include "volumes/fake_pool.h"
+#include "volumes/file_pool.h"
+#include "volumes/memory_journal.h"
+
+namespace fairlead::volumes {
+namespace {
+
+using namespace std::chrono_literals;
+using kube::Json;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr std::int64_t mib = 1 << 20;
+
+// ---- both
+
+struct Kind {
+  const char* name;
+  bool real;
+};
+class Pools : public testing::TestWithParam<Kind> {
+ protected:
+  // In a thread with mounts of its own: whatever happens, nothing of it stays.
+  void with_pool(const std::function<void(Pool&, VolumePool&)>& work) {
+    if (!GetParam().real) {
+      FakePool pool;
+      auto opened = VolumePool::open(pool, std::make_unique<MemoryJournal>(disk_));
+      ASSERT_TRUE(opened) << opened.error().message;
+      return work(pool, **opened);
+    }
+    if (::geteuid() != 0 || !exists("/usr/sbin/mkfs.xfs") || !exists("/dev/loop-control")) GTEST_SKIP() << "needs root, xfsprogs and loop devices";
+    const std::string folder = testing::TempDir() + "fairlead-pool-" + random_uuid();
+    ASSERT_TRUE(make_dirs(folder + "/pool"));
+    std::thread([&] {
+      ASSERT_EQ(::unshare(CLONE_NEWNS), 0);
+      ASSERT_EQ(::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+      const auto run = [](std::vector<std::string> argv) {
+        auto done = run_checked({.argv = std::move(argv)}, 60s);
+        ASSERT_TRUE(done) << done.error().message;
+      };
+      run({"/usr/bin/truncate", "-s", "640M", folder + "/image"});
+      run({"/usr/sbin/mkfs.xfs", "-q", "-m", "reflink=1", folder + "/image"});
+      run({"/bin/mount", "-o", "loop", folder + "/image", folder + "/pool"});
+      if (testing::Test::HasFatalFailure()) return;
+      {
+        auto pool = open_file_pool(folder + "/pool");
+        ASSERT_TRUE(pool) << pool.error().message;
+        auto opened = VolumePool::open(**pool, std::make_unique<MemoryJournal>(disk_));
+        ASSERT_TRUE(opened) << opened.error().message;
+        work(**pool, **opened);
+        const auto ids = (*pool)->ids();
+        ASSERT_TRUE(ids);
+        for (const std::string& id : *ids)
+          if (const auto seen = (*pool)->look(id))
+            for (const DeviceSeen& device : seen->devices) (void)(*pool)->detach(id, device.name);
+      }
+      EXPECT_EQ(::umount2((folder + "/pool").c_str(), MNT_DETACH), 0);
+    }).join();
+    EXPECT_TRUE(remove_tree(folder));
+  }
+  // The first bytes of a device or, in memory, of what stands for them.
+  static void put(Pool& pool, const std::string& id, const std::string& device, const std::string& text) {
+    if (auto* fake = dynamic_cast<FakePool*>(&pool)) {
+      fake->files.at(id + ".volume").content = text;
+      return;
+    }
+    std::string block(4096, '\0');
+    block.replace(0, text.size(), text);
+    const Fd fd(::open(device.c_str(), O_WRONLY | O_CLOEXEC | O_SYNC));
+    ASSERT_TRUE(fd) << device;
+    ASSERT_EQ(::pwrite(fd.get(), block.data(), block.size(), 0), 4096);
+  }
+  static std::string got(Pool& pool, const std::string& id, const std::string& device) {
+    if (auto* fake = dynamic_cast<FakePool*>(&pool)) return fake->files.at(id + ".volume").content;
+    std::string block(4096, '\0');
+    const Fd fd(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
+    EXPECT_EQ(::pread(fd.get(), block.data(), block.size(), 0), 4096) << device;
+    return block.substr(0, block.find('\0'));
+  }
+  static int sector_of(Pool& pool, const std::string& device) {
+    if (dynamic_cast<FakePool*>(&pool) != nullptr) return 4096;
+    const Fd fd(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
+    int size = 0;
+    EXPECT_EQ(::ioctl(fd.get(), BLKSSZGET, &size), 0) << device;
+    return size;
+  }
+  MemoryDisk disk_;
+};
+
+TEST_P(Pools, VolumesComeAreShownAndGo) {
+  with_pool([](Pool& pool, VolumePool& volumes) {
+    ASSERT_TRUE(volumes.create("a", 16 * mib));
+    ASSERT_TRUE(volumes.create("a", 16 * mib)) << "again is nothing";
+    EXPECT_EQ(volumes.create("a", 32 * mib).error().code, Code::Exists);
+    const auto at = volumes.attach("a", "w0");
+    ASSERT_TRUE(at) << at.error().message;
+    EXPECT_EQ(at->generation, 1);
+    EXPECT_EQ(volumes.attach("a", "w0")->device, at->device);
+    EXPECT_THAT(volumes.attach("a", "w1").error().message, HasSubstr("is attached to w0"));
+    const auto seen = pool.look("a");
+    ASSERT_TRUE(seen);
+    ASSERT_EQ(seen->devices.size(), 1u);
+    EXPECT_EQ(seen->devices[0].size, 16 * mib);
+    EXPECT_EQ(pool.is_used(at->device), std::optional(false));
+    EXPECT_EQ(got(pool, "a", at->device), "") << "zeros";
+    EXPECT_EQ(volumes.remove("a").error().code, Code::Conflict);
+    ASSERT_TRUE(volumes.grow("a", 24 * mib));
+    EXPECT_EQ(pool.look("a")->devices[0].size, 24 * mib) << "while it is shown";
+    EXPECT_THAT(volumes.grow("a", 16 * mib).error().message, HasSubstr("does not shrink"));
+    EXPECT_EQ(volumes.detach("a", "w1", 1).error().code, Code::Conflict);
+    EXPECT_EQ(volumes.detach("a", "w0", 2).error().code, Code::Conflict) << "of another attachment";
+    ASSERT_TRUE(volumes.detach("a", "w0", 1));
+    ASSERT_TRUE(volumes.detach("a", "w0", 1)) << "again is nothing";
+    EXPECT_THAT(pool.look("a")->devices, IsEmpty());
+    EXPECT_EQ(volumes.attach("a", "w1")->generation, 2);
+    EXPECT_EQ(volumes.detach("a", "w1", 1).error().code, Code::Conflict) << "who comes late undoes nothing";
+    ASSERT_TRUE(volumes.detach("a", "w1", 2));
+    ASSERT_TRUE(volumes.remove("a"));
+    ASSERT_TRUE(volumes.remove("a"));
+    EXPECT_THAT(*pool.ids(), IsEmpty());
+    EXPECT_EQ(volumes.attach("a", "w0").error().code, Code::NotFound);
+  });
+}
+
+TEST_P(Pools, SnapshotsHoldWhatWasThere) {
+  with_pool([](Pool& pool, VolumePool& volumes) {
+    ASSERT_TRUE(volumes.create("a", 16 * mib));
+    const auto at = volumes.attach("a", "w0");
+    ASSERT_TRUE(at);
+    put(pool, "a", at->device, "first");
+    ASSERT_TRUE(volumes.take_snapshot("s", "a"));
+    ASSERT_TRUE(volumes.take_snapshot("s", "a"));
+    put(pool, "a", at->device, "second");
+    ASSERT_TRUE(volumes.create("old", 20 * mib, "s")) << "larger than what it is made of";
+    ASSERT_TRUE(volumes.create("twin", 16 * mib, "a"));
+    EXPECT_EQ(volumes.create("small", 8 * mib, "s").error().code, Code::Invalid);
+    EXPECT_EQ(volumes.create("none", 16 * mib, "x").error().code, Code::NotFound);
+    const auto old = volumes.attach("old", "w1"), twin = volumes.attach("twin", "w1");
+    ASSERT_TRUE(old && twin);
+    for (const std::string& device : {at->device, old->device, twin->device}) EXPECT_EQ(sector_of(pool, device), 4096) << device << ": what was made on one is mounted on the other";
+    EXPECT_EQ(got(pool, "old", old->device), "first");
+    EXPECT_EQ(got(pool, "twin", twin->device), "second");
+    EXPECT_EQ(pool.look("old")->devices[0].size, 20 * mib);
+    put(pool, "twin", twin->device, "third");
+    EXPECT_EQ(got(pool, "a", at->device), "second");
+    EXPECT_EQ(volumes.attach("s", "w0").error().code, Code::NotFound) << "a snapshot is not attached";
+    // What a snapshot was taken of may go.
+    ASSERT_TRUE(volumes.detach("a", "w0", 1));
+    ASSERT_TRUE(volumes.remove("a"));
+    ASSERT_TRUE(volumes.create("again", 16 * mib, "s"));
+    EXPECT_EQ(got(pool, "again", volumes.attach("again", "w0")->device), "first");
+    ASSERT_TRUE(volumes.remove("s"));
+  });
+}
+
+TEST_P(Pools, RoomIsPromisedOnce) {
+  with_pool([](Pool& pool, VolumePool& volumes) {
+    const std::int64_t most = pool.room()->size / 10 * 9 / kBlock * kBlock;
+    EXPECT_EQ(volumes.create("a", most + kBlock).error().code, Code::Exhausted);
+    ASSERT_TRUE(volumes.create("a", most / 2 / kBlock * kBlock));
+    EXPECT_EQ(volumes.create("b", most / 2 / kBlock * kBlock + 2 * kBlock).error().code, Code::Exhausted);
+    ASSERT_TRUE(volumes.take_snapshot("s", "a")) << "as much as its source";
+    EXPECT_EQ(volumes.create("c", 16 * mib).error().code, Code::Exhausted);
+    EXPECT_EQ(volumes.grow("a", most).error().code, Code::Exhausted);
+    ASSERT_TRUE(volumes.remove("s"));
+    ASSERT_TRUE(volumes.create("c", 16 * mib));
+    for (const std::int64_t size : {std::int64_t{0}, std::int64_t{-4096}, std::int64_t{4097}, kMostBytes + kBlock}) EXPECT_EQ(volumes.create("d", size).error().code, Code::Invalid) << size;
+    for (const char* const id : {"", "A", "a/b", "../a", "-a", "a-", ".", "a.volume"}) EXPECT_EQ(volumes.create(id, mib).error().code, Code::Invalid) << id;
+    EXPECT_EQ(volumes.create(std::string(64, 'a'), mib).error().code, Code::Invalid);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, Pools, testing::Values(Kind{"Memory", false}, Kind{"Xfs", true}), [](const auto& one) { return one.param.name; });
+
+// ---- the kernel alone
+
+class Xfs : public Pools {};
+TEST_P(Xfs, WhatIsMountedIsNotTakenAway) {
+  with_pool([](Pool& pool, VolumePool& volumes) {
+    ASSERT_TRUE(volumes.create("a", 320 * mib));
+    const auto at = volumes.attach("a", "w0");
+    ASSERT_TRUE(at);
+    const auto run = [](std::vector<std::string> argv) { return run_checked({.argv = std::move(argv)}, 60s); };
+    ASSERT_TRUE(run({"/usr/sbin/mkfs.xfs", "-q", at->device}));
+    const std::string place = testing::TempDir() + "fairlead-mount-" + random_uuid();
+    ASSERT_TRUE(make_dirs(place));
+    ASSERT_TRUE(run({"/bin/mount", at->device, place}));
+    EXPECT_EQ(pool.is_used(at->device), std::optional(true));
+    EXPECT_THAT(volumes.detach("a", "w0", 1).error().message, HasSubstr("is mounted, or open"));
+    ASSERT_EQ(pool.look("a")->devices.size(), 1u) << "it is there still";
+    ASSERT_TRUE(write_file_durably(place + "/kept", "yes", 0600));
+    ASSERT_TRUE(run({"/bin/umount", place}));
+    ASSERT_TRUE(volumes.detach("a", "w0", 1));
+    EXPECT_TRUE(remove_tree(place));
+  });
+}
+
+TEST_P(Xfs, FilesAndDevicesOfOthersStay) {
+  with_pool([](Pool& pool, VolumePool& volumes) {
+    ASSERT_TRUE(volumes.create("a", 16 * mib));
+    const auto at = volumes.attach("a", "w0");
+    ASSERT_TRUE(at);
+    // A second device that somebody made on the same file: told, and nothing is guessed.
+    ASSERT_TRUE(pool.attach("a", false));
+    ASSERT_EQ(pool.look("a")->devices.size(), 2u);
+    EXPECT_EQ(volumes.detach("a", "w0", 1).error().code, Code::Internal);
+    EXPECT_EQ(pool.look("a")->devices.size(), 2u);
+    EXPECT_EQ(volumes.under_way(), 1u) << "it is gone on with when that is mended";
+    const auto seen = pool.look("a");
+    for (const DeviceSeen& device : seen->devices)
+      if (device.name != at->device) { ASSERT_TRUE(pool.detach("a", device.name)); }
+    ASSERT_TRUE(volumes.detach("a", "w0", 1));
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Kernel, Xfs, testing::Values(Kind{"Xfs", true}), [](const auto& one) { return one.param.name; });
+
+TEST(FilePool, AFolderOfOthersIsNone) {
+  const std::string folder = testing::TempDir() + "fairlead-pool-" + random_uuid();
+  ASSERT_TRUE(make_dirs(folder));
+  ASSERT_TRUE(write_file_durably(folder + "/theirs", "x", 0600));
+  EXPECT_THAT(open_file_pool(folder).error().message, HasSubstr("is no pool and is not empty: theirs is there"));
+  ASSERT_TRUE(remove_tree(folder));
+}
+
+// ---- a death at every step
+
+struct Model {
+  struct One {
+    bool snapshot = false;
+    std::int64_t size = 0;
+    std::string content, node;
+  };
+  std::map<std::string, One> all;
+};
+
+// One life: random operations, with a death at the n-th place where there can be one. Returns how many places there were; `wrong`: what was answered and does not hold.
+int live(std::uint64_t seed, int dies_at, bool syncs, std::vector<std::string>& wrong) {
+  Rng rng(seed);
+  FakePool pool;
+  pool.size = 200 * mib;
+  MemoryDisk disk;
+  disk.syncs = syncs;
+  int places = 0;
+  bool dead = false;
+  const auto dies = [&](bool) { return dead = dead || places++ == dies_at; };
+  pool.dies = disk.dies = dies;
+  pool.full = [&] { return rng.below(12) == 0; };
+  Model model;
+  const auto open = [&]() -> std::unique_ptr<VolumePool> {
+    auto opened = VolumePool::open(pool, std::make_unique<MemoryJournal>(disk));
+    if (!opened && !dead) wrong.push_back("it does not open: " + opened.error().message);
+    return opened ? std::move(*opened) : nullptr;
+  };
+  auto volumes = open();
+  int written = 0;
+  std::string doubtful;  // the id of what a death has cut off
+  const auto check = [&] {
+    const auto entries = volumes->entries();
+    for (const auto& [id, want] : model.all) {
+      if (id == doubtful) continue;
+      const auto has = entries.find(id);
+      const auto file = pool.files.find(id + (want.snapshot ? ".snapshot" : ".volume"));
+      if (has == entries.end() || !has->second.there || has->second.size != want.size || has->second.node != want.node || file == pool.files.end() || file->second.size != want.size || file->second.content != want.content) wrong.push_back(fmt::format("seed {} death {}: {} is not as it was answered", seed, dies_at, id));
+    }
+    for (const auto& [id, has] : entries)
+      if (id != doubtful && !model.all.contains(id)) wrong.push_back(fmt::format("seed {} death {}: {} was never answered, or is gone", seed, dies_at, id));
+    for (const auto& [name, file] : pool.files)
+      if (name.ends_with(".part") || !entries.contains(name.substr(0, name.find('.')))) wrong.push_back(fmt::format("seed {} death {}: {} is left", seed, dies_at, name));
+    std::map<std::string, int> shown;
+    for (const auto& [name, device] : pool.devices) ++shown[device.first];
+    for (const auto& [id, has] : entries)
+      if (shown[id] != (has.node.empty() ? 0 : 1)) wrong.push_back(fmt::format("seed {} death {}: {} is shown by {} devices", seed, dies_at, id, shown[id]));
+  };
+  for (int step = 0; step < 40 && volumes; ++step) {
+    const std::string id(1, static_cast<char>('a' + rng.below(4))), other(1, static_cast<char>('a' + rng.below(4))), node = fmt::format("w{}", rng.below(2));
+    const std::int64_t size = (8 + 8 * static_cast<std::int64_t>(rng.below(3))) * mib;
+    const auto at = model.all.find(id);
+    Result<void> done;
+    Model after = model;
+    switch (rng.below(8)) {
+      case 0:
+        done = volumes->create(id, size);
+        if (done && at == model.all.end()) after.all[id] = {false, size, "", ""};
+        break;
+      case 1:
+        done = volumes->create(id, size, other);
+        if (done && at == model.all.end() && model.all.contains(other)) after.all[id] = {false, size, model.all.at(other).content, ""};
+        break;
+      case 2:
+        done = volumes->take_snapshot(id, other);
+        if (done && at == model.all.end() && model.all.contains(other)) after.all[id] = {true, model.all.at(other).size, model.all.at(other).content, ""};
+        break;
+      case 3:
+        done = volumes->grow(id, size);
+        if (done) after.all.at(id).size = size;
+        break;
+      case 4:
+        done = volumes->remove(id);
+        if (done) after.all.erase(id);
+        break;
+      case 5: {
+        const auto attached = volumes->attach(id, node);
+        done = attached ? Result<void>() : Result<void>(std::unexpected(attached.error()));
+        if (done) after.all.at(id).node = node;
+        break;
+      }
+      case 6: {
+        const auto entries = volumes->entries();
+        done = volumes->detach(id, node, entries.contains(id) ? entries.at(id).generation : 1);
+        if (done) after.all.at(id).node.clear();
+        break;
+      }
+      default:  // somebody writes
+        if (at != model.all.end() && !at->second.snapshot && !at->second.node.empty()) after.all.at(id).content = pool.files.at(id + ".volume").content = fmt::format("text {}", ++written);
+    }
+    if (dead) {
+      // The process is gone, and the machine's unsynced bytes. What was asked for is done, or is not.
+      doubtful = id;
+      volumes.reset();
+      disk.crash(rng);
+      dead = false;
+      dies_at = -1;
+      volumes = open();
+      if (!volumes) break;
+      check();
+      // From here on it is what it is.
+      const auto entries = volumes->entries();
+      if (const auto has = entries.find(id); has == entries.end()) model.all.erase(id);
+      else if (const auto file = pool.files.find(id + (has->second.snapshot ? ".snapshot" : ".volume")); file != pool.files.end()) model.all[id] = {has->second.snapshot, has->second.size, file->second.content, has->second.node};
+      doubtful.clear();
+      continue;
+    }
+    if (done) model = std::move(after);
+    check();
+    if (!wrong.empty()) break;
+  }
+  return places;
+}
+
+TEST(VolumePool, WhatWasAnsweredHoldsWhoeverDiesWhen) {
+  std::vector<std::string> wrong;
+  int deaths = 0;
+  for (std::uint64_t seed = 1; seed <= 25; ++seed) {
+    const int places = live(seed, -1, true, wrong);
+    ASSERT_THAT(wrong, IsEmpty());
+    for (int death = 0; death < places; ++death, ++deaths) {
+      (void)live(seed, death, true, wrong);
+      ASSERT_THAT(wrong, IsEmpty());
+    }
+  }
+  EXPECT_GT(deaths, 1'000);
+}
+
+// The test would see it.
+TEST(VolumePool, WithoutSyncingItDoesNot) {
+  std::vector<std::string> wrong;
+  for (std::uint64_t seed = 1; seed <= 10 && wrong.empty(); ++seed)
+    for (int death = 0; death < 60 && wrong.empty(); ++death) (void)live(seed, death, false, wrong);
+  EXPECT_FALSE(wrong.empty());
+}
+
+TEST(VolumePool, TheJournalOfAnotherPoolIsRefused) {
+  FakePool pool;
+  MemoryDisk disk;
+  Ledger other("00000000-0000-4000-8000-000000000002");
+  disk.durable = frame_record(kube::print_json(other.snapshot()));
+  EXPECT_EQ(VolumePool::open(pool, std::make_unique<MemoryJournal>(disk)).error().code, Code::Invalid);
+  disk.durable = frame_record(R"({"end": 7})");
+  EXPECT_EQ(VolumePool::open(pool, std::make_unique<MemoryJournal>(disk)).error().code, Code::Internal) << "an end without a beginning";
+}
+
+TEST(VolumePool, AForeignFileIsNeitherTakenNorRemoved) {
+  FakePool pool;
+  MemoryDisk disk;
+  auto volumes = std::move(*VolumePool::open(pool, std::make_unique<MemoryJournal>(disk)));
+  pool.files["a.volume"] = {"theirs", 7, false};
+  EXPECT_THAT(volumes->create("a", mib).error().message, HasSubstr("that is not ours"));
+  EXPECT_EQ(pool.files.at("a.volume").content, "theirs");
+  EXPECT_TRUE(volumes->entries().empty());
+  ASSERT_TRUE(volumes->create("b", mib));
+  pool.files["b.volume"].ours = false;
+  EXPECT_EQ(volumes->remove("b").error().code, Code::Conflict);
+  EXPECT_TRUE(pool.files.contains("b.volume"));
+}
+
+// ---- many at once
+
+// A pool whose steps take a while and may be taken by several threads, as those of files do.
+class SlowPool final : public Pool {
+ public:
+  FakePool files;
+  std::mutex mutex;
+  Result<std::string> id() override { return files.id(); }
+  Result<Room> room() override { return files.room(); }
+  Result<Sight> look(const std::string& id) override { return locked([&] { return files.look(id); }); }
+  std::optional<bool> is_used(const std::string& device) override { return locked([&] { return files.is_used(device); }); }
+  Result<std::vector<std::string>> ids() override { return locked([&] { return files.ids(); }); }
+  Result<void> make_part(const std::string& id, std::int64_t size) override { return slow([&] { return files.make_part(id, size); }); }
+  Result<void> copy_part(const std::string& id, const std::string& source, bool of_snapshot, std::int64_t size) override { return slow([&] { return files.copy_part(id, source, of_snapshot, size); }); }
+  Result<void> drop_part(const std::string& id) override { return slow([&] { return files.drop_part(id); }); }
+  Result<void> publish(const std::string& id, bool snapshot) override { return slow([&] { return files.publish(id, snapshot); }); }
+  Result<void> remove(const std::string& id, bool snapshot) override { return slow([&] { return files.remove(id, snapshot); }); }
+  Result<void> grow_file(const std::string& id, std::int64_t size) override { return slow([&] { return files.grow_file(id, size); }); }
+  Result<void> grow_device(const std::string& id, const std::string& device) override { return slow([&] { return files.grow_device(id, device); }); }
+  Result<void> attach(const std::string& id, bool read_only) override { return slow([&] { return files.attach(id, read_only); }); }
+  Result<void> detach(const std::string& id, const std::string& device) override { return slow([&] { return files.detach(id, device); }); }
+
+ private:
+  template <class Work>
+  std::invoke_result_t<Work> locked(Work work) {
+    const std::lock_guard lock(mutex);
+    return work();
+  }
+  template <class Work>
+  Result<void> slow(Work work) {
+    std::this_thread::sleep_for(50us);
+    return locked(work);
+  }
+};
+
+TEST(VolumePool, ManyAtOnceComeToWhatOneAfterTheOtherWould) {
+  SlowPool files;
+  MemoryDisk disk;
+  auto opened = VolumePool::open(files, std::make_unique<MemoryJournal>(disk));
+  ASSERT_TRUE(opened);
+  VolumePool& pool = **opened;
+  std::vector<std::thread> threads;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed)
+    threads.emplace_back([&pool, seed] {
+      Rng rng(seed);
+      for (int i = 0; i < 150; ++i) {
+        const std::string id(1, static_cast<char>('a' + rng.below(4))), snapshot = "s" + id, node = "w" + std::to_string(rng.below(2));
+        switch (rng.below(8)) {
+          case 0: (void)pool.create(id, 16 * mib); break;
+          case 1: (void)pool.create(id, 16 * mib, "s" + std::string(1, static_cast<char>('a' + rng.below(4)))); break;
+          case 2: (void)pool.take_snapshot(snapshot, id); break;
+          case 3: (void)pool.grow(id, static_cast<std::int64_t>(16 + 4 * rng.below(4)) * mib); break;
+          case 4: (void)pool.attach(id, node); break;
+          case 5:
+            if (const auto entry = pool.entry(id)) (void)pool.detach(id, entry->node, entry->generation);
+            break;
+          case 6: (void)pool.remove(rng.below(2) == 0 ? id : snapshot); break;
+          default: (void)pool.space(), (void)pool.entries(); break;
+        }
+      }
+    });
+  for (std::thread& one : threads) one.join();
+  EXPECT_EQ(pool.under_way(), 0u);
+  const auto entries = pool.entries();
+  std::size_t there = 0;
+  for (const auto& [name, file] : files.files.files) {
+    ASSERT_FALSE(name.ends_with(".part")) << name;
+    const auto entry = entries.find(name.substr(0, name.find('.')));
+    ASSERT_NE(entry, entries.end()) << name;
+    EXPECT_EQ(entry->second.size, file.size) << name;
+    EXPECT_EQ(entry->second.snapshot, name.ends_with(".snapshot")) << name;
+    ++there;
+  }
+  EXPECT_EQ(entries.size(), there);
+  for (const auto& [id, entry] : entries) EXPECT_EQ(files.look(id)->devices.size(), entry.node.empty() ? 0u : 1u) << id;
+  // And all of it is in the journal.
+  auto again = VolumePool::open(files, std::make_unique<MemoryJournal>(disk));
+  ASSERT_TRUE(again);
+  EXPECT_EQ((*again)->entries(), entries);
+}
+
+}  // namespace
+}  // namespace fairlead::volumes

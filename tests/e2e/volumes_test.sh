@@ -1,0 +1,184 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Pods with block volumes on a site of local machines: a claim becomes a volume, is attached, formatted and mounted; its data is there for the next pod on another node; it grows under a running pod; a second
+# node waits; a volume is restored from a snapshot; the daemon is killed in between; deleting the claim deletes the volume.
+#   volumes_test.sh BUILD_DIR
+set -euo pipefail
+build=${1:?the build folder}
+here=$(cd "$(dirname "$0")" && pwd)
+# The room of a pool is set aside at once.
+[ "$(df --output=avail -B1M /tmp | tail -n 1)" -gt 10500 ] || { echo 'skipped: needs 10 GiB free in /tmp for a pool of volumes'; exit 77; }
+# shellcheck source=tests/e2e/site_lib.sh
+. "$here/site_lib.sh"
+
+apply() { run apply -f - > "$work/out" 2>&1 || { cat "$work/out"; fail "apply"; }; }
+phase_is() { [ "$(run get "$1" "$2" -o json 2> /dev/null | python3 -c "import json,sys; print(json.load(sys.stdin)['status'].get('phase',''))")" = "$3" ]; }
+field() { run get "$1" "$2" -o json | python3 -c "import json,sys; o=json.load(sys.stdin); print($3)"; }
+gone() { ! run get "$1" "$2" > /dev/null 2>&1; }
+says() { run get "$1" "$2" -o json 2> /dev/null | grep -qF -- "$3"; }
+
+printf '%s\n' "$(cat << 'YAML'
+apiVersion: fairlead.dev/v1alpha1
+kind: Machine
+metadata: {name: m0}
+spec: {local: {cpu: 2, memory: 1Gi}}
+---
+apiVersion: fairlead.dev/v1alpha1
+kind: Machine
+metadata: {name: m1}
+spec: {local: {cpu: 2, memory: 1Gi}}
+YAML
+)" > "$work/site.yaml"
+run up -f "$work/site.yaml" --volumes 9Gi > "$work/out" 2>&1 || { cat "$work/out"; fail 'up'; }
+grep -q 'volumes' "$work/out" || { cat "$work/out"; fail 'up does not tell of the pool'; }
+note 'up with a pool'
+until_true 20 'both nodes reach the pool' bash -c "[ \"\$('$fairlead' get volumepool local -o json | python3 -c \"import json,sys; print(len(json.load(sys.stdin)['status'].get('nodes',[])))\")\" = 2 ]"
+
+# --- a claim, a pod, data
+apply << 'YAML'
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: fast}
+provisioner: csi.fairlead.dev
+volumeBindingMode: WaitForFirstConsumer
+allowVolumeExpansion: true
+parameters: {csi.storage.k8s.io/fstype: xfs}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: default}
+spec: {accessModes: [ReadWriteOnce], storageClassName: fast, resources: {requests: {storage: 1Gi}}}
+YAML
+# pod NAME NODE COMMAND
+pod() { apply << YAML
+apiVersion: v1
+kind: Pod
+metadata: {name: $1, namespace: default}
+spec:
+  nodeSelector: {kubernetes.io/hostname: $2}
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: c
+    image: busybox:1
+    command: [sh, -c, "$3"]
+    volumeMounts: [{name: v, mountPath: /data}]
+  volumes: [{name: v, persistentVolumeClaim: {claimName: ${4:-data}}}]
+YAML
+}
+pod writer m0 'echo first > /data/file && sync && while sleep 0.2; do date +%s%N >> /data/log; done'
+until_true 60 'the writer runs' phase_is pod writer Running
+[ "$(field pvc data "o['status']['phase'], o['status']['capacity']['storage']")" = 'Bound 1Gi' ] || fail "the claim: $(run get pvc data -o json)"
+volume=$(field pvc data "o['spec']['volumeName']")
+[ "$(field pv "$volume" "o['spec']['csi']['driver'], o['spec']['csi']['volumeHandle'] == '$volume'")" = 'csi.fairlead.dev True' ] || fail 'the PersistentVolume'
+[ "$(run exec writer -n default -- cat /data/file)" = first ] || fail 'what was written is not there'
+run exec writer -n default -- sh -c 'df -k /data | tail -n 1' > "$work/df"
+note "a claim is a volume, attached, formatted and mounted: $(awk '{print $2}' "$work/df") KiB"
+says node m0 '"topology.fairlead.dev/pool"' || fail 'the node has no topology'
+
+# --- it grows while the pod runs
+run get pvc data -o json | sed 's/"storage": *"1Gi"/"storage": "2Gi"/' > "$work/claim.json"
+python3 - "$work/claim.json" << 'PY'
+import json, sys
+claim = json.load(open(sys.argv[1]))
+claim['spec']['resources']['requests']['storage'] = '2Gi'
+for key in ('status',): claim.pop(key, None)
+for key in ('managedFields', 'resourceVersion', 'uid', 'creationTimestamp'): claim['metadata'].pop(key, None)
+json.dump(claim, open(sys.argv[1], 'w'))
+PY
+run apply -f "$work/claim.json" > "$work/out" 2>&1 || { cat "$work/out"; fail 'grow the claim'; }
+grown() { [ "$(run exec writer -n default -- sh -c 'df -k /data | tail -n 1' | awk '{print $2}')" -gt 1900000 ]; }
+until_true 60 'the file system in the pod has grown' grown
+until_true 20 'the claim tells its size' says pvc data '"storage": "2Gi"'
+note 'grown under the running pod'
+
+# --- a snapshot under the running pod, while the daemon is killed
+run volume snapshot "$volume" --name then > "$work/out" 2>&1 || { cat "$work/out"; fail 'snapshot'; }
+run exec writer -n default -- sh -c 'echo second > /data/file && sync'
+daemon=$(sed -n 's/^\([0-9]*\).*/\1/p' "$FAIRLEAD_STATE_DIR/pool.pid")
+kill -9 "$daemon"
+before=$(run exec writer -n default -- wc -l /data/log | awk '{print $1}')
+sleep 1
+after=$(run exec writer -n default -- wc -l /data/log | awk '{print $1}')
+[ "$after" -gt "$before" ] || fail 'I/O stops without the daemon'
+run up > "$work/out" 2>&1 || { cat "$work/out"; fail 'up again'; }
+until_true 20 'the daemon is back' run volume create spare --size 1Gi --timeout 5
+run volume rm spare --yes > /dev/null
+note 'the daemon was killed; I/O went on, and it is back'
+
+# --- a second node waits, and has it when the first lets go
+pod reader m1 'cat /data/file; sleep 3600'
+until_true 30 'the second pod is told why it waits' bash -c "'$fairlead' get events -n default -o json | grep -q 'Multi-Attach error'"
+for _ in 1 2 3 4 5 6 7 8; do
+  ! phase_is pod reader Running || fail 'two nodes have it'
+  sleep 0.5
+done
+run delete pod writer -n default > /dev/null
+until_true 60 'the second pod runs' phase_is pod reader Running
+until_true 20 'it reads what the first wrote' bash -c "'$fairlead' logs reader -n default | grep -qx second"
+note 'from node to node'
+
+# --- what the snapshot holds
+run volume restore then back > "$work/out" 2>&1 || { cat "$work/out"; fail 'restore'; }
+apply << 'YAML'
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: back}
+spec:
+  capacity: {storage: 2Gi}
+  accessModes: [ReadWriteOnce]
+  persistentVolumeReclaimPolicy: Retain
+  storageClassName: static
+  csi: {driver: csi.fairlead.dev, volumeHandle: back}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: back, namespace: default}
+spec: {accessModes: [ReadWriteOnce], storageClassName: static, volumeName: back, resources: {requests: {storage: 1Gi}}}
+YAML
+pod restored m0 'cat /data/file; sleep 3600' back
+until_true 60 'the restored volume is read' bash -c "'$fairlead' logs restored -n default | grep -qx first"
+note 'a volume made of the snapshot holds what was there then (static provisioning)'
+
+# --- it goes with its claim, and not before its pod
+run delete pvc data -n default --no-wait > /dev/null 2>&1 || run delete pvc data -n default > /dev/null 2>&1 || true
+sleep 1
+phase_is pod reader Running || fail 'the pod lost its volume'
+run get volume "$volume" > /dev/null || fail 'the volume went under its pod'
+run delete pod reader -n default > /dev/null
+until_true 60 'the volume goes with its claim' gone volume "$volume"
+until_true 10 'and its PersistentVolume' gone pv "$volume"
+run delete pod restored -n default > /dev/null
+run delete pvc back -n default > /dev/null
+until_true 30 'a retained volume is free again' phase_is volume back Available
+note 'deleted with the claim; a retained one stays'
+
+# --- refused
+apply << 'YAML'
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: many, namespace: default}
+spec: {accessModes: [ReadWriteMany], storageClassName: fast, resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: huge, namespace: default}
+spec: {accessModes: [ReadWriteOnce], storageClassName: fast, resources: {requests: {storage: 100Gi}}}
+YAML
+pod wants-many m0 true many
+pod wants-huge m0 true huge
+until_true 30 'why there is none is told' bash -c "'$fairlead' get events -n default -o json > $work/events; grep -q 'one node at a time has a volume' $work/events && grep -q 'no pool takes a volume of 100 GiB' $work/events"
+note 'what cannot be is told at the claim'
+
+# --- stopped and started again: what is in the pool stays; removed: nothing is left
+image=$FAIRLEAD_STATE_DIR/pool.img
+shown() { grep -lF "$image" /sys/block/loop*/loop/backing_file > /dev/null 2>&1; }
+run down --keep-data > "$work/out" 2>&1 || { cat "$work/out"; fail 'down --keep-data'; }
+shown && fail 'the pool is mounted still'
+run up > "$work/out" 2>&1 || { cat "$work/out"; fail 'up with the old pool'; }
+until_true 20 'the volume is there again' phase_is volume back Available
+run down --yes > "$work/out" 2>&1 || { cat "$work/out"; fail 'down'; }
+[ ! -e "$image" ] || fail 'the pool is there still'
+shown && fail 'a device shows the pool still'
+[ -z "$(pgrep -f "fairlead-volumes run --folder $FAIRLEAD_STATE_DIR" || true)" ] || fail 'the daemon runs still'
+note 'down keeps the pool with --keep-data, and leaves nothing without'
