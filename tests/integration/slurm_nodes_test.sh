@@ -216,6 +216,9 @@ inside scontrol update nodename=worker-0 state=down reason='loose cable'
 inside scontrol update nodename=worker-0 state=drain reason='loose cable'
 ok 'a state that was set for a reason is lifted for exactly this one'
 
+# As when its pod is gone: a dynamic slurmd that is still there answers a ping by registering, and so is back.
+pkill -KILL -P "$slurmd"
+wait "$slurmd" 2> /dev/null || true
 named=$(inside sbatch --parsable -o /dev/null -w worker-0 --wrap true)
 companion forget worker-0
 seen "n == {} and j['$named']['requested'] == ['worker-0'] and j['$named']['nodes'] == []" || fail "forgotten: $(cat "$work/nodes.log")"
@@ -223,8 +226,6 @@ companion forget worker-0
 ok 'the record is deleted; a job that insists on it is still listed'
 
 # A worker as its container runs it, which ends with all that it started.
-pkill -KILL -P "$slurmd"
-wait "$slurmd" 2> /dev/null || true
 mkdir -p "$root/etc/fairlead/slurm"
 cp "$root/etc/slurm/slurm.conf" "$root/etc/fairlead/slurm/"
 echo '10.99.0.1 worker-1' >> "$root/etc/hosts"

@@ -81,8 +81,11 @@ submit='{"script":"#!/bin/bash\nid -un\nsleep 300\n","job":{"name":"by-rest","cu
 # The token by stdin: nothing is submitted with it. slurmrestd may end the connection before it has read the body, which the client sees as a reset instead of an answer.
 refused() {
   local out
-  out=$(answered POST /slurm/v0.0.38/job/submit "$submit") || { echo 'never answered' >&2; return 1; }
-  [[ $out =~ ^[45][0-9][0-9]\  ]] || { echo "answered: $out" >&2; return 1; }
+  why='never answered'
+  out=$(answered POST /slurm/v0.0.38/job/submit "$submit") || return 1
+  why="answered: $out"
+  [[ $out =~ ^[45][0-9][0-9]\  ]] || return 1
+  why='a job is in the queue, or it cannot be seen'
   is_empty login squeue -h -n by-rest
 }
 refused <<< '' || fail 'without a token a job is submitted'
@@ -132,13 +135,16 @@ until_true 30 'the namespace is allowed to' says '200 ' from_outside
 if kd exec -i worker-0 -c slurmd -- python3 -c "$client" "$(kd get pod rest-0 -o 'jsonpath={.status.podIP}')" resty GET /slurm/v0.0.38/ping '' <<< "$good" > "$SCENARIO_WORK/rest" 2>&1; then fail 'a worker reaches it'; fi
 note 'who may reach it is named, and nobody else does'
 
-head=$(kd get pod controller-0 -o 'jsonpath={.metadata.uid}')
+heads() { kd get pods -l fairlead.dev/slurm-role=controller -o 'jsonpath={range .items[*]}{.metadata.uid}{"\n"}{end}'; }
+heads > "$SCENARIO_WORK/heads"
+[ -s "$SCENARIO_WORK/heads" ] || fail 'no head is listed'
 kd delete secret demo-rest-jwt-key > /dev/null
-renewed() { local uid; uid=$(kd get pod controller-0 -o 'jsonpath={.metadata.uid}') && [ -n "$uid" ] && [ "$uid" != "$head" ] && same True kd get pod controller-0 -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'; }
-until_true 120 'the head has the new key' renewed
-until_true 180 'so has every head' at_rest
+# Each of them: one that is still of before serves with the old key, should it be the one that takes over.
+renewed() { heads > "$SCENARIO_WORK/heads-now" && [ -s "$SCENARIO_WORK/heads-now" ] && ! grep -qxFf "$SCENARIO_WORK/heads" "$SCENARIO_WORK/heads-now"; }
+until_true 180 'every head is made anew, with the new key' renewed
+until_true 180 'all of them serve' at_rest
 until_true 60 'a new token counts' bash -c "$(declare -f token ask says kd k refused is_empty login); client='$client'; t=\$(token resty 600); says '200 ' ask GET /slurm/v0.0.38/jobs <<< \"\$t\""
-refused <<< "$good" || fail 'a token of the old key counts'
+refused <<< "$good" || fail "a token of the old key counts ($why)"
 note 'with a new key old tokens are void'
 
 rest '{"enabled":false}'
