@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // fairlead-csi: the CSI driver csi.fairlead.dev. Wiring only.
-//   fairlead-csi serve --endpoint unix:///... [--controller] [--node NAME]   the driver
+//   fairlead-csi serve --endpoint unix:///... [--controller] [--node NAME [--register DIR]]   the driver
 //   fairlead-csi call METHOD [--endpoint unix:///...]                         one call of any driver: a request in JSON from stdin, its answer to stdout
 #include <fmt/format.h>
 #include <signal.h>
@@ -29,7 +29,7 @@ std::string environment(const char* name) {
 }
 
 struct Flags {
-  std::string endpoint, node, pool, kubeconfig, context, method;
+  std::string endpoint, node, pool, kubeconfig, context, method, registry, seen_as;
   bool controller = false;
   int most_volumes = 128;
   double timeout = 60;
@@ -48,6 +48,10 @@ int serve(const Flags& flags) {
   if (!flags.controller && flags.node.empty()) return refuse("say --controller, --node NAME, or both", 2);
   if (!flags.node.empty() && ::geteuid() != 0) return refuse("must be run as root: it mounts file systems");
   if (flags.most_volumes < 1) return refuse("--max-volumes: 1 at least", 2);
+  if (!flags.registry.empty() && flags.node.empty()) return refuse("--register: a kubelet knows drivers of its node: say --node, too", 2);
+  if (!flags.registry.empty() && !flags.registry.starts_with('/')) return refuse(fmt::format("--register {}: an absolute path is expected", flags.registry), 2);
+  const auto seen_as = csi::socket_of(flags.seen_as.empty() ? *socket : flags.seen_as);
+  if (!seen_as) return refuse("--seen-as " + seen_as.error().message, 2);
   const SystemClock clock;
   std::shared_ptr<kube::RestApi> api;
   std::unique_ptr<csi::ControllerService> controller;
@@ -66,9 +70,17 @@ int serve(const Flags& flags) {
   auto server = csi::Server::start({.socket = *socket, .controller = controller.get(), .node = node.get(), .ready = [&] { return !api || api->list(api::kVolumePools, "", {.limit = 1}).has_value(); }});
   if (!server) return refuse(server.error().message);
   log_info("serving CSI", {{"driver", csi::kDriver}, {"socket", *socket}, {"controller", flags.controller ? "yes" : "no"}, {"node", flags.node}, {"version", FAIRLEAD_VERSION}});
+  std::unique_ptr<csi::Server> enrolled;
+  if (!flags.registry.empty()) {
+    auto done = csi::Server::enrol({.folder = flags.registry, .socket = *seen_as});
+    if (!done) return refuse("--register: " + done.error().message);
+    enrolled = std::move(*done);
+    log_info("the kubelet may ask", {{"folder", flags.registry}, {"told", *seen_as}});
+  }
   int number = 0;
   ::sigwait(&signals, &number);
   log_info("stopping; mounts stay");
+  enrolled.reset();  // first of all: nobody is sent to a driver that is going
   server->reset();
   return 0;
 }
@@ -106,6 +118,8 @@ int main(int argc, char** argv) {
   serve->add_flag("--controller", flags.controller, "the Controller service, over the site's API");
   serve->add_option("--node", flags.node, "the Node service, of the node of this name");
   serve->add_option("--pool", flags.pool, "that this node reaches: its topology");
+  serve->add_option("--register", flags.registry, "folder in which the node's kubelet looks for drivers, such as /var/lib/kubelet/plugins_registry: no node-driver-registrar is needed");
+  serve->add_option("--seen-as", flags.seen_as, "the endpoint as the kubelet sees it, where that is another path (default: --endpoint)");
   serve->add_option("--max-volumes", flags.most_volumes, "of one node")->capture_default_str();
   serve->add_option("--kubeconfig", flags.kubeconfig, "of the site (default: $KUBECONFIG, then the pod's service account)");
   serve->add_option("--context", flags.context, "of the kubeconfig");

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# fairlead_csi_proto: the CSI protocol's messages and its services of gRPC, generated from src/csi/csi.proto.
+# fairlead_csi_proto: messages and services of gRPC of CSI and of the registration with a kubelet, generated from src/csi/*.proto.
 # Who names it in LIBS includes "csi/csi.grpc.pb.h" (or csi.pb.h). Built only where something links it.
 
 find_program(FAIRLEAD_PROTOC protoc REQUIRED)
@@ -10,14 +10,17 @@ pkg_check_modules(FAIRLEAD_GRPC REQUIRED protobuf grpc++_unsecure absl_synchroni
 
 # The path below the folder is the one below src/: what is included says where it comes from. No part of it is called src, whose headers clang-tidy reads.
 set(csi_folder ${CMAKE_BINARY_DIR}/protocols)
-set(csi_proto ${CMAKE_SOURCE_DIR}/src/csi/csi.proto)
-set(csi_files csi/csi.pb.cc csi/csi.pb.h csi/csi.grpc.pb.cc csi/csi.grpc.pb.h)
+set(csi_protos ${CMAKE_SOURCE_DIR}/src/csi/csi.proto ${CMAKE_SOURCE_DIR}/src/csi/registration.proto)
+set(csi_files)
+foreach(name csi registration)
+  list(APPEND csi_files csi/${name}.pb.cc csi/${name}.pb.h csi/${name}.grpc.pb.cc csi/${name}.grpc.pb.h)
+endforeach()
 list(TRANSFORM csi_files PREPEND ${csi_folder}/)
 file(MAKE_DIRECTORY ${csi_folder})
 add_custom_command(OUTPUT ${csi_files}
-  COMMAND ${FAIRLEAD_PROTOC} --proto_path=${CMAKE_SOURCE_DIR}/src --cpp_out=${csi_folder} --grpc_out=${csi_folder} --plugin=protoc-gen-grpc=${FAIRLEAD_GRPC_PLUGIN} ${csi_proto}
-  DEPENDS ${csi_proto} ${FAIRLEAD_PROTOC} ${FAIRLEAD_GRPC_PLUGIN}
-  COMMENT "Generating the CSI protocol" VERBATIM)
+  COMMAND ${FAIRLEAD_PROTOC} --proto_path=${CMAKE_SOURCE_DIR}/src --cpp_out=${csi_folder} --grpc_out=${csi_folder} --plugin=protoc-gen-grpc=${FAIRLEAD_GRPC_PLUGIN} ${csi_protos}
+  DEPENDS ${csi_protos} ${FAIRLEAD_PROTOC} ${FAIRLEAD_GRPC_PLUGIN}
+  COMMENT "Generating the protocols of CSI" VERBATIM)
 
 add_library(fairlead_csi_proto STATIC EXCLUDE_FROM_ALL ${csi_files})
 target_include_directories(fairlead_csi_proto SYSTEM PUBLIC ${csi_folder})

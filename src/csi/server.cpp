@@ -14,13 +14,16 @@
 #include <cerrno>
 
 #include "base/fd.h"
+#include "base/files.h"
 #include "base/log.h"
+#include "csi/registration.grpc.pb.h"
 
 namespace fairlead::csi {
 namespace {
 
 using namespace std::chrono_literals;
 
+constexpr const char* kVersion = "1.12.0";  // of CSI
 constexpr std::size_t longest_socket = 107;  // sun_path, with its zero
 constexpr int most_threads = 64;             // a call has one; more are answered RESOURCE_EXHAUSTED
 
@@ -49,18 +52,69 @@ class IdentityService final : public wire::Identity::Service {
   const std::function<bool()> ready_;
 };
 
+class RegistrationService final : public pluginregistration::Registration::Service {
+ public:
+  explicit RegistrationService(std::string socket) : socket_(std::move(socket)) {}
+  Status GetInfo(grpc::ServerContext*, const pluginregistration::InfoRequest*, pluginregistration::PluginInfo* response) override {
+    response->set_type("CSIPlugin");
+    response->set_name(kDriver);
+    response->set_endpoint(socket_);
+    response->add_supported_versions(kVersion);
+    return Status::OK;
+  }
+  // One that could not is asked again by the kubelet itself.
+  Status NotifyRegistrationStatus(grpc::ServerContext*, const pluginregistration::RegistrationStatus* request, pluginregistration::RegistrationStatusResponse*) override {
+    if (request->plugin_registered()) log_info("the kubelet knows the driver", {{"driver", kDriver}});
+    else log_error("the kubelet does not take the driver, and tries again", {{"driver", kDriver}, {"socket", socket_}, {"why", request->error().substr(0, 1000)}});
+    return Status::OK;
+  }
+
+ private:
+  const std::string socket_;
+};
+
 class GrpcServer final : public Server {
  public:
-  GrpcServer(Fd lock, std::unique_ptr<IdentityService> identity) : lock_(std::move(lock)), identity_(std::move(identity)) {}
   ~GrpcServer() override {
     // The lock is held until the socket is gone: gRPC removes whatever has its name.
     if (server_) server_->Shutdown(std::chrono::system_clock::now() + 5s);
     server_.reset();
   }
   Fd lock_;
-  std::unique_ptr<IdentityService> identity_;
+  std::vector<std::unique_ptr<grpc::Service>> own_;  // services that go with it
   std::unique_ptr<grpc::Server> server_;
 };
+
+// `services`: those of others. A live socket would be replaced without a word: who has the lock has the socket.
+Result<std::unique_ptr<Server>> serve(const std::string& socket, std::vector<std::unique_ptr<grpc::Service>> own, const std::vector<grpc::Service*>& services) {
+  auto out = std::make_unique<GrpcServer>();
+  const std::string lock = socket + ".lock";
+  out->lock_ = Fd(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!out->lock_) return fail_errno(errno, "open " + lock);
+  if (::flock(out->lock_.get(), LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK ? fail(Code::Conflict, fmt::format("another driver serves {}", socket)) : fail_errno(errno, "lock " + lock);
+  out->own_ = std::move(own);
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
+  for (const auto& one : out->own_) builder.RegisterService(one.get());
+  for (grpc::Service* one : services) builder.RegisterService(one);
+  grpc::ResourceQuota quota("csi");
+  quota.SetMaxThreads(most_threads);
+  builder.SetResourceQuota(quota);
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
+  const mode_t before = ::umask(0077);
+  out->server_ = builder.BuildAndStart();
+  ::umask(before);
+  if (!out->server_) return fail(Code::Unavailable, fmt::format("{} cannot be listened at: is its folder there?", socket));
+  return out;
+}
+
+// Of CSI's services and of the kubelet's.
+std::vector<const google::protobuf::ServiceDescriptor*> service_descriptors() {
+  std::vector<const google::protobuf::ServiceDescriptor*> out;
+  for (const auto* file : {wire::GetPluginInfoRequest::descriptor()->file(), pluginregistration::InfoRequest::descriptor()->file()})
+    for (int i = 0; i < file->service_count(); ++i) out.push_back(file->service(i));
+  return out;
+}
 
 }  // namespace
 
@@ -78,44 +132,37 @@ Result<std::string> socket_of(const std::string& endpoint) {
 
 Result<std::unique_ptr<Server>> Server::start(ServerOptions options) {
   INVARIANT(options.controller != nullptr || options.node != nullptr);
-  // A live socket would be replaced without a word.
-  const std::string lock_path = options.socket + ".lock";
-  Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!lock) return fail_errno(errno, "open " + lock_path);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK ? fail(Code::Conflict, fmt::format("another driver serves {}", options.socket)) : fail_errno(errno, "lock " + lock_path);
-  auto out = std::make_unique<GrpcServer>(std::move(lock), std::make_unique<IdentityService>(options.controller != nullptr, std::move(options.ready)));
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort("unix:" + options.socket, grpc::InsecureServerCredentials());
-  builder.RegisterService(out->identity_.get());
-  if (options.controller != nullptr) builder.RegisterService(options.controller);
-  if (options.node != nullptr) builder.RegisterService(options.node);
-  grpc::ResourceQuota quota("csi");
-  quota.SetMaxThreads(most_threads);
-  builder.SetResourceQuota(quota);
-  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
-  const mode_t before = ::umask(0077);
-  out->server_ = builder.BuildAndStart();
-  ::umask(before);
-  if (!out->server_) return fail(Code::Unavailable, fmt::format("{} cannot be listened at: is its folder there?", options.socket));
-  return out;
+  std::vector<grpc::Service*> services;
+  if (options.controller != nullptr) services.push_back(options.controller);
+  if (options.node != nullptr) services.push_back(options.node);
+  std::vector<std::unique_ptr<grpc::Service>> own;
+  own.push_back(std::make_unique<IdentityService>(options.controller != nullptr, std::move(options.ready)));
+  return serve(options.socket, std::move(own), services);
+}
+
+Result<std::unique_ptr<Server>> Server::enrol(const Registration& registration) {
+  const auto socket = socket_of(fmt::format("{}/{}-reg.sock", registration.folder, kDriver));
+  if (!socket) return std::unexpected(socket.error());
+  if (!exists(registration.folder)) return fail(Code::NotFound, fmt::format("there is no folder {}: a kubelet makes it in its --root-dir", registration.folder));
+  std::vector<std::unique_ptr<grpc::Service>> own;
+  own.push_back(std::make_unique<RegistrationService>(registration.socket));
+  return serve(*socket, std::move(own), {});
 }
 
 std::vector<std::string> methods() {
   std::vector<std::string> out;
-  const auto* file = wire::GetPluginInfoRequest::descriptor()->file();
-  for (int i = 0; i < file->service_count(); ++i)
-    for (int j = 0; j < file->service(i)->method_count(); ++j)
-      if (!file->service(i)->method(j)->server_streaming()) out.push_back(fmt::format("{}/{}", file->service(i)->name(), file->service(i)->method(j)->name()));
+  for (const auto* service : service_descriptors())
+    for (int i = 0; i < service->method_count(); ++i)
+      if (!service->method(i)->server_streaming()) out.push_back(fmt::format("{}/{}", service->name(), service->method(i)->name()));
   return out;
 }
 
 Result<Answer> call(const std::string& socket, const std::string& method, const std::string& request, std::chrono::milliseconds limit) {
   namespace protobuf = google::protobuf;
-  const auto* file = wire::GetPluginInfoRequest::descriptor()->file();
   const protobuf::MethodDescriptor* found = nullptr;
-  for (int i = 0; i < file->service_count(); ++i)
-    for (int j = 0; j < file->service(i)->method_count(); ++j) {
-      const auto* one = file->service(i)->method(j);
+  for (const auto* service : service_descriptors())
+    for (int i = 0; i < service->method_count(); ++i) {
+      const auto* one = service->method(i);
       if (!one->server_streaming() && (one->name() == method || one->service()->name() + "/" + one->name() == method)) found = one;
     }
   if (found == nullptr) return fail(Code::NotFound, fmt::format("CSI has no method {}", method));
@@ -130,7 +177,7 @@ Result<Answer> call(const std::string& socket, const std::string& method, const 
   context.set_deadline(deadline);
   grpc::CompletionQueue queue;
   grpc::Status status;
-  const auto reader = stub.PrepareUnaryCall(&context, fmt::format("/csi.v1.{}/{}", found->service()->name(), found->name()), *in, &queue);
+  const auto reader = stub.PrepareUnaryCall(&context, fmt::format("/{}/{}", found->service()->full_name(), found->name()), *in, &queue);
   reader->StartCall();
   int tag = 0;
   reader->Finish(out.get(), &status, &tag);

@@ -1224,6 +1224,35 @@ def away():
     nothing_left("nothing is left of them")
 
 
+@part
+def registration():
+    """What a kubelet asks a driver on its node."""
+    folder, socket = f"{options.work}/plugins_registry", f"{options.work}/plugins_registry/csi.fairlead.dev-reg.sock"
+    argv = [options.bin + "/fairlead-csi", "serve", "--endpoint", f"unix://{options.work}/node.sock", "--node", "here", "--pool", "here"]
+    for what, more, words in (("a folder that is not there", ["--register", folder + "/none"], "folder"), ("a folder that is no absolute path", ["--register", "plugins"], "absolute"), ("a wrong socket for the kubelet", ["--seen-as", "tcp://1.2.3.4:5"], "--seen-as")):
+        done = subprocess.run(argv + more, capture_output=True, text=True, timeout=30)
+        check(f"{what} is refused", f"an error with \"{words}\"", (done.returncode, done.stderr[-300:]), lambda got, words=words: got[0] in (1, 2) and words in got[1])
+    os.makedirs(folder, exist_ok=True)
+    enrolled = Program("enrolled", argv + ["--register", folder, "--seen-as", "/var/lib/kubelet/plugins/csi.fairlead.dev/csi.sock"], "the kubelet may ask").start()
+
+    def asks(method, request):
+        return run([options.bin + "/fairlead-csi", "call", method, "--endpoint", "unix://" + socket], json.dumps(request)).stdout
+
+    check("the kubelet is told of the driver", {"type": "CSIPlugin", "name": "csi.fairlead.dev", "endpoint": "/var/lib/kubelet/plugins/csi.fairlead.dev/csi.sock", "supported_versions": ["1.12.0"]}, json.loads(asks("Registration/GetInfo", {})))
+    check("root alone asks", "0o600", oct(os.stat(socket).st_mode & 0o777 & ~0o100))
+    asks("NotifyRegistrationStatus", {"plugin_registered": False, "error": "no such version"})
+    check("what the kubelet refuses is told", "no such version", enrolled.said(), lambda said: "no such version" in said and enrolled.alive())
+    asks("NotifyRegistrationStatus", {"plugin_registered": True})
+    check("so is that it was taken", "the kubelet knows the driver", enrolled.said(), lambda said: "the kubelet knows the driver" in said)
+    second = subprocess.run(argv[:3] + [f"unix://{options.work}/other.sock"] + argv[4:] + ["--register", folder], capture_output=True, text=True, timeout=30)
+    check("a second driver is not registered in its place", "an error that says so", (second.returncode, second.stderr[-300:]), lambda got: got[0] == 1 and "another driver" in got[1])
+    enrolled.kill()
+    enrolled.start()
+    check("after a death it is there again", "csi.fairlead.dev", json.loads(asks("Registration/GetInfo", {}))["name"])
+    enrolled.kill(signal.SIGTERM)
+    check("one that stops takes its socket away", (False, 0), (os.path.exists(socket), enrolled.process.returncode))
+
+
 def main():
     global pool, endpoint, volumes, driver
     pool, endpoint = f"{options.work}/pool", f"unix://{options.work}/csi.sock"

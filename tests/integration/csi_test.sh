@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The CSI driver over a real pool: csi-sanity on the embedded engine and, with FAIRLEAD_KUBERNETES, on a real kube-apiserver; then csi_suite.py: what is in the volumes, what is refused, and what is left
 # when programs die. In a mount namespace of its own: no mount is left, whatever happens. Loop devices and pools are taken away at the end.
-#   csi_test.sh BUILD_DIR [PART...]     as root; parts: sanity, and those of csi_suite.py; without parts all. FAIRLEAD_FULL: 400 kills instead of 40. FAIRLEAD_SEED: of what is random
+#   csi_test.sh BUILD_DIR [PART...]     as root; parts: sanity, and those of csi_suite.py; without parts all. FAIRLEAD_FULL: 520 kills instead of 40. FAIRLEAD_SEED: of what is random
 set -euo pipefail
 build=$(realpath "${1:?usage: csi_test.sh BUILD_DIR [PART...]}")
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -161,7 +161,7 @@ if [ -n "$parts" ] || [ $# = 0 ]; then
   site
   mkdir "$work/suite"
   # In the background: a shell that waits hears signals, one that has a child in the foreground does not.
-  "$top/tests/integration/csi_suite.py" --bin "$build/bin" --work "$work/suite" --kubeconfig "$admin" --parts "$parts" --seed "${FAIRLEAD_SEED:-1}" --kills "$([ -n "${FAIRLEAD_FULL:-}" ] && echo 400 || echo 40)" &
+  "$top/tests/integration/csi_suite.py" --bin "$build/bin" --work "$work/suite" --kubeconfig "$admin" --parts "$parts" --seed "${FAIRLEAD_SEED:-1}" --kills "$([ -n "${FAIRLEAD_FULL:-}" ] && echo 520 || echo 40)" &
   suite=$! status=0
   wait "$suite" || status=$?
   if [ "$status" != 0 ]; then

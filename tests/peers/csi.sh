@@ -11,7 +11,7 @@ cache=${FAIRLEAD_PEERS_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/fairlead/
 # Module, version, its checksum (of go.sum's kind), and the programs of its cmd folder that we want. The module's own go.mod and go.sum pin all that it is built from.
 # csi-sanity speaks CSI 1.13, as the sidecars do.
 # Not served as modules, so left out (asked: @v/list, @latest and the branches):
-#   node-driver-registrar and livenessprobe: what a node's agent does with a driver's socket has to be tried against a real kubelet (kubelet.sh) or by a test of our own;
+#   node-driver-registrar and livenessprobe: the driver registers itself, and is asked by `fairlead-csi call Probe` (csi_kubelet_test.sh);
 #   csi-driver-host-path: there is no peer driver among the programs.
 pins='
 github.com/kubernetes-csi/csi-test/v5                     v5.6.0   h1:fQgB/CRoqTEAtlHwfD0Y785LjQJ/OxNGUE7AHw68VLg=  csi-sanity

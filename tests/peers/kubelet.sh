@@ -3,6 +3,7 @@
 # Tries a real kubelet on containerd as a node of a cluster of cluster.sh: it registers, becomes ready, runs one pod to its end. Says what this machine refuses.
 #   kubelet.sh CLUSTER-DIR        as root; exit status 0: the pod ran; 1: refused, with the kubelet's or containerd's own words
 #   kubelet.sh --prepare          fetches and builds only; 77: the packages cannot be fetched
+#   PEER_KUBELET_THEN=SCRIPT      run at the end, in its mount namespace, with PEER_KUBELET_ROOT (--root-dir) and PEER_KUBELET_NODE; its exit status counts
 # containerd and runc are Debian's packages, unpacked into the cache and not installed; the kubelet is built by build.sh. Mounts stay in a namespace of its own. The kubelet leaves chains in
 # the packet filter: call it inside a network namespace of one's own (unshare --net), in which the cluster was started too.
 set -euo pipefail
@@ -75,7 +76,7 @@ with tarfile.open(fileobj=layer, mode="w") as tar:
     data = open(binary, "rb").read()
     info.size, info.mode = len(data), 0o755
     tar.addfile(info, io.BytesIO(data))
-    for name in ("sh", "sleep", "echo"):
+    for name in ("sh", "sleep", "echo", "cat"):
         link = tarfile.TarInfo("bin/" + name)
         link.type, link.linkname = tarfile.SYMTYPE, "busybox"
         tar.addfile(link)
@@ -194,3 +195,4 @@ spec:
 TEXT
 until_true 120 'the pod succeeds' "$kubectl" wait --for=jsonpath='{.status.phase}'=Succeeded pod/kubelet-try --timeout=2s
 echo 'the pod ran to its end'
+[ -z "${PEER_KUBELET_THEN:-}" ] || PEER_KUBELET_ROOT=$work/kubelet PEER_KUBELET_NODE=$node bash "$PEER_KUBELET_THEN"
