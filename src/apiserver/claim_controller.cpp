@@ -142,6 +142,11 @@ Result<Json> ClaimController::find_static(const Json& claim) {
 }
 
 Result<Json> ClaimController::make_volume(const Json& claim, const std::string& reclaim) {
+  // An empty directory in place of a copy would be taken for lost data.
+  if (claim["spec"].has("dataSource") || claim["spec"].has("dataSourceRef")) {
+    (void)tell(claim, true, "ProvisioningFailed", "a shared directory is no copy of anything (dataSource): ask for a class of csi.fairlead.dev, or fill it from a pod");
+    return Json();
+  }
   const std::string path = fmt::format("{}/{}/{}-{}", folder_, kube::space_of(claim), kube::name_of(claim), kube::uid_of(claim));
   if (auto made = make_dirs(path, 0755); !made) return pass(std::move(made.error()), "make the directory of claim " + kube::key_of(claim).text());
   Json spec = Json::object({{"capacity", Json::object({{"storage", claim["spec"]["resources"]["requests"]["storage"]}})}, {"hostPath", Json::object({{"path", path}, {"type", ""}})},

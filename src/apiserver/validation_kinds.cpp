@@ -141,8 +141,18 @@ void check_claim(const Json& object, FieldErrors& errors) {
   const std::string& mode = spec["volumeMode"].string();
   if (mode != "Filesystem" && mode != "Block") errors.unsupported_value("spec.volumeMode", mode, {"Block", "Filesystem"});
   if (mode == "Block") errors.not_supported_here("spec.volumeMode", "claims are shared directories: use Filesystem");
-  for (const char* field : {"dataSource", "dataSourceRef"})
-    if (spec.has(field)) errors.not_supported_here(fmt::format("spec.{}", field), "fill the volume from a pod");
+  // A copy of another claim's volume, or what a Snapshot of this project holds; a site without CSI's snapshot controller has no VolumeSnapshots.
+  for (const char* field : {"dataSource", "dataSourceRef"}) {
+    if (!spec.has(field)) continue;
+    const Json& source = spec[field];
+    const std::string at = fmt::format("spec.{}", field);
+    const std::string &group = source["apiGroup"].string(), &kind = source["kind"].string();
+    if (source["name"].string().empty()) errors.required(at + ".name");
+    if (!source["namespace"].string().empty() && source["namespace"].string() != kube::space_of(object)) errors.not_supported_here(at + ".namespace", "only what is of the claim's own namespace is copied");
+    if (!(group.empty() && kind == "PersistentVolumeClaim") && !(group == "fairlead.dev" && kind == "Snapshot")) errors.not_supported_here(at, "kind PersistentVolumeClaim, or kind Snapshot of apiGroup fairlead.dev");
+  }
+  if (spec.has("dataSource") && spec.has("dataSourceRef") && (spec["dataSource"]["kind"] != spec["dataSourceRef"]["kind"] || spec["dataSource"]["name"] != spec["dataSourceRef"]["name"]))
+    errors.invalid("spec", spec["dataSource"]["name"], "must match dataSourceRef");
 }
 
 void check_event(const Json& object, FieldErrors& errors) {

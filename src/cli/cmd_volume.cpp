@@ -177,7 +177,11 @@ Result<int> snapshot(Context& context, const Options& options) {
     name = fmt::format("{}-{}", options.name.substr(0, 47), stamp);
   }
   if (!api::is_volume_name(name)) return fail(Code::Invalid, fmt::format("\"{}\" is no name of a snapshot: 1 to 63 of a-z 0-9 and - are expected", name));
-  return made(context, *session, api::kSnapshots, api::new_snapshot(name, options.name, (*volume)["spec"]["pool"].string()), options, [](const Json& now) { return now["status"]["phase"].string() == "Ready"; }, [&](const Json& now, double seconds) {
+  Json wanted = api::new_snapshot(name, options.name, (*volume)["spec"]["pool"].string());
+  // Whose claim the volume is: claims of that namespace may begin with the snapshot, and no others.
+  for (const char* const tag : {"pvc/namespace", "pvc/name"})
+    if (const std::string& of = (*volume)["spec"]["tags"][tag].string(); !of.empty()) wanted.child("spec").child("tags").set(tag, of);
+  return made(context, *session, api::kSnapshots, wanted, options, [](const Json& now) { return now["status"]["phase"].string() == "Ready"; }, [&](const Json& now, double seconds) {
     const std::int64_t waited = now["status"]["stallMilliseconds"].integer();
     return fmt::format("snapshot {} of {}: {}{} ({})", name, options.name, sized(now["status"]["sizeBytes"]), waited > 0 && used ? fmt::format(", writers waited {} ms at most", waited) : "", took(seconds));
   });

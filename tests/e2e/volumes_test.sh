@@ -140,6 +140,46 @@ pod restored m0 'cat /data/file; sleep 3600' back
 until_true 60 'the restored volume is read' bash -c "'$fairlead' logs restored -n default | grep -qx first"
 note 'a volume made of the snapshot holds what was there then (static provisioning)'
 
+# --- claims that begin with a snapshot, or with another claim: copies, beside what they are of
+copy() { # NAME NAMESPACE SOURCE
+  apply << YAML
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: $1, namespace: $2}
+spec: {accessModes: [ReadWriteOnce], storageClassName: fast, resources: {requests: {storage: 2Gi}}, $3}
+YAML
+}
+drop_copy() { # NAME: and the room that it is promised
+  local of
+  of=$(field pvc "$1" "o['spec']['volumeName']")
+  run delete pod "$1" -n default > /dev/null
+  run delete pvc "$1" -n default > /dev/null
+  until_true 60 "the copy $1 goes" gone volume "$of"
+}
+copy of-then default 'dataSourceRef: {apiGroup: fairlead.dev, kind: Snapshot, name: then}'
+pod of-then m1 'cat /data/file; echo mine > /data/file; sync; sleep 3600' of-then
+until_true 60 'the claim of a snapshot holds what was there then' bash -c "'$fairlead' logs of-then -n default | grep -qx first"
+drop_copy of-then
+copy of-data default 'dataSource: {kind: PersistentVolumeClaim, name: data}'
+pod of-data m1 'cat /data/file; echo mine > /data/file; sync; sleep 3600' of-data
+until_true 60 'the claim of a claim holds what that holds' bash -c "'$fairlead' logs of-data -n default | grep -qx second"
+[ "$(run exec reader -n default -- cat /data/file)" = second ] || fail 'what a copy writes is seen in what it was made of'
+drop_copy of-data
+apply <<< '{apiVersion: v1, kind: Namespace, metadata: {name: strangers}}'
+copy stolen strangers 'dataSourceRef: {apiGroup: fairlead.dev, kind: Snapshot, name: then}'
+apply << 'YAML'
+apiVersion: v1
+kind: Pod
+metadata: {name: thief, namespace: strangers}
+spec:
+  containers: [{name: c, image: "busybox:1", command: [sleep, "3600"], volumeMounts: [{name: v, mountPath: /data}]}]
+  volumes: [{name: v, persistentVolumeClaim: {claimName: stolen}}]
+YAML
+until_true 30 'a snapshot of another namespace is not there' bash -c "'$fairlead' get events -n strangers -o json | grep -q 'there is no snapshot then of a claim in namespace strangers'"
+[ -z "$(run get pvc stolen -n strangers -o json | python3 -c "import json, sys; print(json.load(sys.stdin)['spec'].get('volumeName', ''))")" ] || fail 'a namespace got what is not its own'
+run delete namespace strangers > /dev/null
+note 'claims begin with a snapshot or another claim of their namespace'
+
 # --- it goes with its claim, and not before its pod
 run delete pvc data -n default --no-wait > /dev/null 2>&1 || run delete pvc data -n default > /dev/null 2>&1 || true
 sleep 1

@@ -53,7 +53,7 @@ std::vector<kube::Controller::Source> ClaimVolumeController::sources() const {
     if (!change.after) out.push_back({"", volume_name_for(change.object())});
     return out;
   };
-  return {{resources::claims, "", of_claim}, {kPersistent, "", of_persistent}, {kClasses, "", of_class}, {api::kVolumes, "", of_volume}, {api::kVolumePools, "", none}};
+  return {{resources::claims, "", of_claim}, {kPersistent, "", of_persistent}, {kClasses, "", of_class}, {api::kVolumes, "", of_volume}, {api::kVolumePools, "", none}, {api::kSnapshots, "", none}};
 }
 
 Result<kube::Next> ClaimVolumeController::reconcile(const kube::ObjectKey& key) {
@@ -88,6 +88,14 @@ Result<kube::Next> ClaimVolumeController::keep_claim(const Json& claim) {
   ClaimSeen seen{.claim = claim, .storage_class = *storage_class, .pools = {}, .volume = {}, .persistent = caches_->of(kPersistent).get({"", named})};
   seen.volume = caches_->of(api::kVolumes).get({"", seen.persistent ? (*seen.persistent)["spec"]["csi"]["volumeHandle"].string() : volume_name_for(claim)});
   caches_->of(api::kVolumePools).each("", [&](const Json& one) { seen.pools.push_back(api::read_pool(one)); });
+  const ClaimSource source = source_of(claim);
+  if (source.kind == ClaimSource::Kind::Snapshot) seen.source = caches_->of(api::kSnapshots).get({"", source.name});
+  if (source.kind == ClaimSource::Kind::Claim) {
+    seen.source_claim = caches_->of(resources::claims).get({kube::space_of(claim), source.name});
+    const auto behind = seen.source_claim ? caches_->of(kPersistent).get({"", (*seen.source_claim)["spec"]["volumeName"].string()}) : std::nullopt;
+    // A PersistentVolume of that name may be another claim's by now.
+    if (behind && (*behind)["spec"]["csi"]["driver"].string() == api::kVolumeDriver && (*behind)["spec"]["claimRef"]["uid"].string() == kube::uid_of(*seen.source_claim)) seen.source = caches_->of(api::kVolumes).get({"", (*behind)["spec"]["csi"]["volumeHandle"].string()});
+  }
   const ClaimNext next = next_for_claim(seen, clock_.now());
   Result<Json> done;
   Result<void> dropped;

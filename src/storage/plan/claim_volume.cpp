@@ -60,17 +60,51 @@ Json persistent_for(const Json& claim, const Json& storage_class, const Json& vo
   return Json::object({{"apiVersion", "v1"}, {"kind", "PersistentVolume"}, {"metadata", Json::object({{"name", name}, {"annotations", Json::object({{"pv.kubernetes.io/provisioned-by", api::kVolumeDriver}})}, {"finalizers", Json::array({Json("kubernetes.io/pv-protection")})}})}, {"spec", std::move(spec)}});
 }
 
+// What the volume begins with: its Volume or Snapshot, or what is told instead.
+struct Origin {
+  std::string from_volume, from_snapshot, pool;
+  std::int64_t least = 0;
+};
+Result<Origin> origin_of(const ClaimSeen& seen) {
+  const ClaimSource wanted = source_of(seen.claim);
+  const std::string& space = kube::space_of(seen.claim);
+  switch (wanted.kind) {
+    case ClaimSource::Kind::None: return Origin{};
+    case ClaimSource::Kind::Unknown: return fail(Code::Invalid, "dataSource: a PersistentVolumeClaim, or a Snapshot of apiGroup fairlead.dev, is expected");
+    case ClaimSource::Kind::Claim:
+      if (!seen.source_claim || kube::deleting(*seen.source_claim)) return fail(Code::NotFound, fmt::format("dataSource: there is no claim {} in namespace {}", wanted.name, space));
+      if ((*seen.source_claim)["status"]["phase"].string() != "Bound") return fail(Code::Unavailable, fmt::format("dataSource: claim {} has no volume yet", wanted.name));
+      if (!seen.source) return fail(Code::NotFound, fmt::format("dataSource: claim {} has no volume of {}: such alone are copied", wanted.name, api::kVolumeDriver));
+      break;
+    case ClaimSource::Kind::Snapshot:
+      // One of another namespace is as one that is not there: whoever asks learns nothing of it.
+      if (!seen.source || kube::deleting(*seen.source) || !may_have(seen.claim, *seen.source)) return fail(Code::NotFound, fmt::format("dataSource: there is no snapshot {} of a claim in namespace {} (fairlead volume snapshot VOLUME makes one)", wanted.name, space));
+      if ((*seen.source)["status"]["phase"].string() != "Ready") return fail(Code::Unavailable, fmt::format("dataSource: snapshot {} is not ready yet", wanted.name));
+      break;
+  }
+  const Json& source = *seen.source;
+  Origin out{.from_volume = {}, .from_snapshot = {}, .pool = source["spec"]["pool"].string(), .least = source["status"]["sizeBytes"].integer()};
+  (wanted.kind == ClaimSource::Kind::Claim ? out.from_volume : out.from_snapshot) = kube::name_of(source);
+  return out;
+}
+
 ClaimNext make_volume(const ClaimSeen& seen, Instant now) {
   const Json &claim = seen.claim, &of = seen.storage_class;
   const std::string node = claim["metadata"]["annotations"][kSelectedNode].string();
   const std::int64_t asked = bytes_of(claim["spec"]["resources"]["requests"]["storage"]);
   const auto size = api::parse_volume_size(Json(std::max(asked, api::kLeastVolume)));
   if (!size) return tell("ProvisioningFailed", size.error().message);
+  const auto origin = origin_of(seen);
+  if (!origin) return tell("ProvisioningFailed", origin.error().message, true);
+  if (*size < origin->least) return tell("ProvisioningFailed", fmt::format("{} are asked for, and what it is to be a copy of has {}", print(Bytes{*size}), print(Bytes{origin->least})));
   api::PoolWish wish{.size = *size, .klass = of["parameters"]["class"].string_or(api::kLocalFast), .pools = {}, .node = node};
-  if (const std::string& pool = of["parameters"]["pool"].string(); !pool.empty()) wish.pools = {pool};
+  const std::string& named = of["parameters"]["pool"].string();
+  if (!named.empty() && !origin->pool.empty() && named != origin->pool) return tell("ProvisioningFailed", fmt::format("class {} is of pool {}, and what it is to be a copy of is in pool {}", kube::name_of(of), named, origin->pool));
+  // Copies share their blocks with what they are of: they are in its pool.
+  if (const std::string& pool = origin->pool.empty() ? named : origin->pool; !pool.empty()) wish.pools = {pool};
   const auto pool = api::choose_pool(seen.pools, wish, now);
   if (!pool) return tell("ProvisioningFailed", pool.error().message, true);
-  Json volume = api::new_volume(volume_name_for(claim), {.pool = *pool, .klass = wish.klass, .size = *size, .from_volume = {}, .from_snapshot = {}});
+  Json volume = api::new_volume(volume_name_for(claim), {.pool = *pool, .klass = wish.klass, .size = *size, .from_volume = origin->from_volume, .from_snapshot = origin->from_snapshot});
   volume.child("spec").set("tags", Json::object({{"pvc/namespace", kube::space_of(claim)}, {"pvc/name", kube::name_of(claim)}}));
   volume.child("metadata").set("annotations", Json::object({{kProvisioning, kube::uid_of(claim)}}));
   return act(Do::MakeVolume, std::move(volume));
@@ -99,6 +133,20 @@ ClaimNext grow(const ClaimSeen& seen) {
 }
 
 }  // namespace
+
+ClaimSource source_of(const Json& claim) {
+  const Json& spec = claim["spec"];
+  const Json& source = spec.has("dataSourceRef") ? spec["dataSourceRef"] : spec["dataSource"];
+  if (source.is_null()) return {};
+  const std::string &group = source["apiGroup"].string(), &kind = source["kind"].string();
+  using Kind = ClaimSource::Kind;
+  return {group.empty() && kind == "PersistentVolumeClaim" ? Kind::Claim : group == api::kSnapshots.group && kind == "Snapshot" ? Kind::Snapshot : Kind::Unknown, source["name"].string()};
+}
+
+bool may_have(const Json& claim, const Json& snapshot) {
+  const std::string& space = kube::space_of(claim);
+  return !space.empty() && snapshot["spec"]["tags"]["pvc/namespace"].string() == space;
+}
 
 bool is_left_over(const Json& volume, const std::optional<Json>& claim, bool has_persistent) {
   const std::string& uid = volume["metadata"]["annotations"][kProvisioning].string();

@@ -22,7 +22,17 @@ struct ClaimSeen {
   kube::Json claim, storage_class;
   std::vector<api::PoolFacts> pools;
   std::optional<kube::Json> volume, persistent;  // pvc-UID, or what the claim is bound to
+  std::optional<kube::Json> source_claim{}, source{};  // of source_of(claim): the claim; the Snapshot, or the Volume behind the claim (behind_claim)
 };
+// What a claim's volume is to begin with (spec.dataSourceRef, else spec.dataSource).
+struct ClaimSource {
+  enum class Kind { None, Claim, Snapshot, Unknown };
+  Kind kind = Kind::None;
+  std::string name;
+};
+ClaimSource source_of(const kube::Json& claim);
+// Claims are of namespaces, Snapshots of the cluster: one is for the claims of that namespace whose claim's volume it was taken of (its tags say so).
+bool may_have(const kube::Json& claim, const kube::Json& snapshot);
 // On a Volume until its PersistentVolume is about to be made: the claim's uid. Who goes before takes it with him; afterwards the PersistentVolume says what becomes of it.
 inline constexpr const char* kProvisioning = "fairlead.dev/provisioning";
 // A Volume that is being made for a claim which has gone.

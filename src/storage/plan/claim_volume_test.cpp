@@ -87,6 +87,60 @@ TEST(ClaimVolume, WhatCannotBeIsTold) {
   EXPECT_EQ(next_for_claim({.claim = a_claim("1Mi"), .storage_class = a_class(), .pools = {a_pool("a", 9 * gib, {"n0"})}, .volume = {}, .persistent = {}}, now).object["spec"]["size"].string(), "1Gi");
 }
 
+Json from(Json claim, const char* field, const char* group, const char* kind, const char* name) {
+  Json source = Json::object({{"kind", kind}, {"name", name}});
+  if (*group != '\0') source.set("apiGroup", group);
+  claim.child("spec").set(field, std::move(source));
+  return claim;
+}
+Json the_snapshot(const char* space, const char* phase = "Ready") {
+  Json out = api::new_snapshot("then", "pvc-u0", "b");
+  out.child("spec").set("tags", Json::object({{"pvc/namespace", space}, {"pvc/name", "old"}}));
+  out.set("status", Json::object({{"phase", phase}, {"sizeBytes", 2 * gib}}));
+  return out;
+}
+
+TEST(ClaimVolume, BeginsWithASnapshotOfItsNamespaceAlone) {
+  for (const char* field : {"dataSource", "dataSourceRef"}) {
+    ClaimSeen seen{.claim = from(a_claim(), field, "fairlead.dev", "Snapshot", "then"), .storage_class = a_class(), .pools = {a_pool("a", 50 * gib, {"n0"}), a_pool("b", 9 * gib, {"n1"})}, .volume = {}, .persistent = {}};
+    EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("there is no snapshot then"));
+    seen.source = the_snapshot("others");
+    EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing) << "another namespace's data";
+    EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("there is no snapshot then")) << "and nothing is told of it";
+    seen.source->child("spec").erase("tags");
+    EXPECT_EQ(next_for_claim(seen, now).what, Do::Nothing) << "nobody's";
+    seen.source = the_snapshot("team", "Taking");
+    EXPECT_TRUE(next_for_claim(seen, now).look_again);
+    seen.source = the_snapshot("team");
+    const ClaimNext next = next_for_claim(seen, now);
+    ASSERT_EQ(next.what, Do::MakeVolume) << next.message;
+    EXPECT_EQ(next.object["spec"]["source"]["snapshot"].string(), "then");
+    EXPECT_EQ(next.object["spec"]["pool"].string(), "b") << "where the snapshot is, whoever has more room";
+    EXPECT_EQ(next.object["spec"]["size"].string(), "3Gi");
+    seen.claim.child("spec").child("resources").child("requests").set("storage", "1Gi");
+    EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("what it is to be a copy of has 2 GiB"));
+  }
+}
+
+TEST(ClaimVolume, BeginsWithAnotherClaimsVolume) {
+  ClaimSeen seen{.claim = from(a_claim(), "dataSource", "", "PersistentVolumeClaim", "old"), .storage_class = a_class(), .pools = {a_pool("a", 50 * gib, {"n0"}), a_pool("b", 9 * gib, {"n1"})}, .volume = {}, .persistent = {}};
+  EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("there is no claim old in namespace team"));
+  seen.source_claim = a_claim();
+  EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("has no volume yet"));
+  EXPECT_TRUE(next_for_claim(seen, now).look_again);
+  seen.source_claim->child("status").set("phase", "Bound");
+  EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("such alone are copied")) << "a shared directory";
+  seen.source = made(api::new_volume("pvc-u0", {.pool = "b", .klass = api::kLocalFast, .size = 3 * gib, .from_volume = {}, .from_snapshot = {}}), "InUse");
+  const ClaimNext next = next_for_claim(seen, now);
+  ASSERT_EQ(next.what, Do::MakeVolume) << next.message;
+  EXPECT_EQ(next.object["spec"]["source"]["volume"].string(), "pvc-u0");
+  EXPECT_EQ(next.object["spec"]["pool"].string(), "b");
+  seen.storage_class = a_class(R"({"parameters":{"pool":"a"}})");
+  EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("is in pool b"));
+  seen.claim = from(a_claim(), "dataSource", "snapshot.storage.k8s.io", "VolumeSnapshot", "x");
+  EXPECT_THAT(next_for_claim(seen, now).message, HasSubstr("a Snapshot of apiGroup fairlead.dev, is expected"));
+}
+
 TEST(ClaimVolume, OneThatNeverWasIsTriedElsewhere) {
   ClaimSeen seen{.claim = a_claim(), .storage_class = a_class(), .pools = {a_pool("a", 9 * gib, {"n0"})}, .volume = {}, .persistent = {}};
   seen.volume = next_for_claim(seen, now).object;
