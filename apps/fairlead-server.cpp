@@ -47,6 +47,7 @@
 #include "slurm/control/slurm_cluster_controller.h"
 #include "stacks/control/stack_controller.h"
 #include "storage/control/claim_volume_controller.h"
+#include "storage/control/ephemeral_claim_controller.h"
 #include "storage/control/pod_attach_controller.h"
 #include "training/control/training_controller.h"
 #include "slurm/keys.h"
@@ -174,6 +175,7 @@ void add_controllers(kube::Runner& runner, const std::shared_ptr<ExitRelay>& exi
   kube::KubeApi& api = server.api();
   runner.add(std::make_unique<storage::ClaimVolumeController>(api, clock));
   runner.add(std::make_unique<storage::PodAttachController>(api, clock));
+  runner.add(std::make_unique<storage::EphemeralClaimController>(api, clock));
   for (auto& controller : apiserver::make_api_controllers(server.registry(), api, clock, {.ca_pem = server.ca_pem(), .volumes_folder = state_dir + "/volumes", .service = api_service(flags, ranges, server.port())})) runner.add(std::move(controller));
   // Every binding waits until it is durable: many at once share the disk's work.
   runner.add(std::make_unique<placement::PlacementController>(api, clock, placement::PlacementOptions{.writers = 64, .claims = true, .events_aside = true}));

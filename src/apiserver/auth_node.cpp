@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "kube/pod_claims.h"
+
 namespace fairlead::apiserver {
 
 using kube::Json;
@@ -120,7 +122,7 @@ bool pod_uses(const Json& pod, std::string_view resource, std::string_view name)
   const Json& spec = pod["spec"];
   if (resource == "serviceaccounts") return spec["serviceAccountName"].string_or("default") == name;
   if (resource == "persistentvolumeclaims") {
-    return std::any_of(spec["volumes"].items().begin(), spec["volumes"].items().end(), [&](const Json& volume) { return named(volume["persistentVolumeClaim"], "claimName", name); });
+    return std::any_of(spec["volumes"].items().begin(), spec["volumes"].items().end(), [&](const Json& volume) { return !name.empty() && kube::claim_of(pod, volume) == name; });
   }
   const bool secret = resource == "secrets";
   for (const char* list : {"containers", "initContainers", "ephemeralContainers"}) {

@@ -11,6 +11,7 @@
 #include "apiserver/kinds/resources.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "kube/pod_claims.h"
 #include "kube/selector.h"
 
 namespace fairlead::apiserver {
@@ -23,7 +24,7 @@ std::vector<kube::ObjectKey> claims_of_pod(const kube::Change& change) {
   std::vector<kube::ObjectKey> out;
   const Json& pod = change.object();
   for (const Json& volume : pod["spec"]["volumes"].items())
-    if (const std::string& name = volume["persistentVolumeClaim"]["claimName"].string(); !name.empty()) out.push_back({kube::space_of(pod), name});
+    if (std::string name = kube::claim_of(pod, volume); !name.empty()) out.push_back({kube::space_of(pod), std::move(name)});
   return out;
 }
 
@@ -257,7 +258,7 @@ Result<bool> ClaimController::in_use(const Json& claim) {
   if (!pods) return pass(std::move(pods.error()), "list pods");
   for (const Json& pod : pods->items)
     for (const Json& volume : pod["spec"]["volumes"].items())
-      if (volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]) return true;
+      if (kube::claim_of(pod, volume) == kube::name_of(claim)) return true;
   return false;
 }
 

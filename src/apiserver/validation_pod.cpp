@@ -157,7 +157,7 @@ void check_items(const std::string& at, const Json& items, FieldErrors& errors) 
   }
 }
 
-constexpr std::array supported_volumes{"configMap", "secret", "emptyDir", "hostPath", "persistentVolumeClaim", "downwardAPI", "projected"};
+constexpr std::array supported_volumes{"configMap", "secret", "emptyDir", "hostPath", "persistentVolumeClaim", "ephemeral", "downwardAPI", "projected"};
 
 void check_token_projection(const std::string& at, const Json& source, FieldErrors& errors) {
   constexpr std::int64_t least = 600, most = std::int64_t{1} << 32;
@@ -178,11 +178,17 @@ void check_volume(const std::string& path, const Json& volume, FieldErrors& erro
     const std::string at = path + "." + name;
     if (types > 1) errors.forbidden(at, "may not specify more than 1 volume type");
     if (std::find(supported_volumes.begin(), supported_volumes.end(), name) == supported_volumes.end())
-      errors.not_supported_here(at, "volumes are configMap, secret, emptyDir, hostPath, persistentVolumeClaim, downwardAPI or projected");
+      errors.not_supported_here(at, "volumes are configMap, secret, emptyDir, hostPath, persistentVolumeClaim, ephemeral, downwardAPI or projected");
     if (name == "configMap" || name == "secret" || name == "downwardAPI") check_items(at, source["items"], errors);
     if (name == "configMap" && source["name"].string().empty()) errors.required(at + ".name");
     if (name == "secret" && source["secretName"].string().empty()) errors.required(at + ".secretName");
     if (name == "persistentVolumeClaim" && source["claimName"].string().empty()) errors.required(at + ".claimName");
+    if (name == "ephemeral") {
+      const Json& spec = source["volumeClaimTemplate"]["spec"];
+      if (!source["volumeClaimTemplate"].is_object()) errors.required(at + ".volumeClaimTemplate");
+      else if (spec["accessModes"].items().empty()) errors.required(at + ".volumeClaimTemplate.spec.accessModes", "at least 1 access mode is required");
+      else if (!spec["resources"]["requests"].has("storage")) errors.required(at + ".volumeClaimTemplate.spec.resources[storage]");
+    }
     if (name == "hostPath") {
       if (source["path"].string().empty()) errors.required(at + ".path");
       else if (climbs(source["path"].string())) errors.invalid(at + ".path", source["path"], "must not contain '..'");

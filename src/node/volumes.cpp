@@ -16,13 +16,19 @@
 #include "base/encoding.h"
 #include "base/files.h"
 #include "blocks/staging.h"
-#include "kube/object.h"
+#include "kube/pod_claims.h"
 #include "kube/selector.h"
 #include "node/mounts.h"
 
 namespace fairlead::node {
 namespace {
 using kube::Json;
+
+// As a pod's persistentVolumeClaim says it; null: the volume is no claim. podUID: of one that is made for the pod.
+Json claim_reference(const Json& pod, const Json& volume) {
+  if (!kube::is_ephemeral(volume)) return volume["persistentVolumeClaim"];
+  return Json::object({{"claimName", kube::claim_of(pod, volume)}, {"podUID", kube::uid_of(pod)}});
+}
 
 // Relative, no "..", no empty part, and not our own "..data".
 bool safe_path(const std::string& path) {
@@ -324,7 +330,7 @@ Result<void> Volumes::prepare_one(const Json& pod, const Json& volume, const Vol
   if (const Json& host = volume["hostPath"]; host.is_object()) {
     return ensure_host_path(host["path"].string(), host["type"].string());
   }
-  const Json& reference = volume["persistentVolumeClaim"];
+  const Json reference = claim_reference(pod, volume);
   auto place = place_of(reference, sources);
   if (!place) return std::unexpected(std::move(place.error()));
   const std::int64_t group = fs_group(pod);
@@ -353,6 +359,9 @@ Result<ClaimPlace> Volumes::place_of(const Json& reference, const VolumeSources&
   const std::string& name = reference["claimName"].string();
   auto claim = sources.claim(name);
   if (!claim) return std::unexpected(std::move(claim.error()));
+  // For a volume that is made for the pod: one of its name that somebody else has made is not it.
+  if (const Json& owner = reference["podUID"]; owner.is_string())
+    if (const Json* of = kube::controller_of(*claim); of == nullptr || (*of)["uid"] != owner) return fail(Code::Unavailable, fmt::format("persistentvolumeclaim \"{}\" was not made for this pod: rename the pod, or delete the claim", name));
   const auto volume_name = volume_of_claim(*claim);
   if (!volume_name) return std::unexpected(volume_name.error());
   const std::string doing = fmt::format("persistentvolumeclaim \"{}\"", name);
@@ -369,7 +378,7 @@ Result<ClaimPlace> Volumes::place_of(const Json& reference, const VolumeSources&
 
 Result<std::string> Volumes::source_of(const Json& pod, const Json& volume, const VolumeSources& sources) const {
   if (volume["hostPath"].is_object()) return volume["hostPath"]["path"].string();
-  const Json& reference = volume["persistentVolumeClaim"];
+  const Json reference = claim_reference(pod, volume);
   if (!reference.is_object()) return folder(kube::uid_of(pod), volume["name"].string());
   auto place = place_of(reference, sources);
   if (!place) return std::unexpected(std::move(place.error()));
@@ -397,7 +406,7 @@ Result<void> Volumes::refresh(const Json& pod, const VolumeSources& sources) con
 
 Result<void> Volumes::grow(const Json& pod) {
   for (const Json& volume : pod["spec"]["volumes"].items()) {
-    if (!volume["persistentVolumeClaim"].is_object()) continue;
+    if (kube::claim_of(pod, volume).empty()) continue;
     const std::string here = folder(kube::uid_of(pod), volume["name"].string());
     const auto mounted = exists(here) ? is_mount_point(here) : Result<bool>(false);
     const std::lock_guard lock(mutex_);

@@ -178,7 +178,23 @@ YAML
 until_true 30 'a snapshot of another namespace is not there' bash -c "'$fairlead' get events -n strangers -o json | grep -q 'there is no snapshot then of a claim in namespace strangers'"
 [ -z "$(run get pvc stolen -n strangers -o json | python3 -c "import json, sys; print(json.load(sys.stdin)['spec'].get('volumeName', ''))")" ] || fail 'a namespace got what is not its own'
 run delete namespace strangers > /dev/null
-note 'claims begin with a snapshot or another claim of their namespace'
+# One that lives and dies with its pod.
+apply << 'YAML'
+apiVersion: v1
+kind: Pod
+metadata: {name: short, namespace: default}
+spec:
+  nodeSelector: {kubernetes.io/hostname: m1}
+  terminationGracePeriodSeconds: 1
+  containers: [{name: c, image: "busybox:1", command: [sh, -c, "df /cache | tail -n 1; sleep 3600"], volumeMounts: [{name: cache, mountPath: /cache}]}]
+  volumes: [{name: cache, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], storageClassName: fast, resources: {requests: {storage: 1Gi}}}}}}]
+YAML
+until_true 60 'a pod has a volume of its own' bash -c "'$fairlead' logs short -n default | grep -q '^/dev/loop.* /cache'"
+own=$(field pvc short-cache "o['spec']['volumeName']")
+run delete pod short -n default > /dev/null
+until_true 60 'its claim goes with it' gone pvc short-cache
+until_true 60 'so does the volume' gone volume "$own"
+note 'claims begin with a snapshot or another claim of their namespace; one lives and dies with its pod'
 
 # --- it goes with its claim, and not before its pod
 run delete pvc data -n default --no-wait > /dev/null 2>&1 || run delete pvc data -n default > /dev/null 2>&1 || true

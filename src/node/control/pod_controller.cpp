@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "kube/object.h"
+#include "kube/pod_claims.h"
 #include "kube/selector.h"
 #include "node/cdi_files.h"
 #include "node/checks.h"
@@ -42,7 +43,7 @@ bool has_object_volumes(const Json& pod) {
 
 bool has_claims(const Json& pod) {
   const auto& volumes = pod["spec"]["volumes"].items();
-  return std::any_of(volumes.begin(), volumes.end(), [](const Json& volume) { return volume["persistentVolumeClaim"].is_object(); });
+  return std::any_of(volumes.begin(), volumes.end(), [](const Json& volume) { return volume["persistentVolumeClaim"].is_object() || kube::is_ephemeral(volume); });
 }
 
 std::string first_address(const std::string& list) { return list.substr(0, list.find(',')); }

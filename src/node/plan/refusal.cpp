@@ -97,7 +97,7 @@ void check_container(Check& check, const Json& container, const std::string& pat
 
 void check_volume(Check& check, const Json& volume) {
   const std::string path = "spec.volumes[" + volume["name"].string() + "]";
-  check.members(volume, path, {"name", "configMap", "secret", "emptyDir", "hostPath", "persistentVolumeClaim", "projected", "downwardAPI"});
+  check.members(volume, path, {"name", "configMap", "secret", "emptyDir", "hostPath", "persistentVolumeClaim", "ephemeral", "projected", "downwardAPI"});
   check.value(volume["hostPath"]["type"], path + ".hostPath.type",
               {"Directory", "DirectoryOrCreate", "File", "FileOrCreate", "CharDevice", "BlockDevice", "Socket"});
   check.value(volume["emptyDir"]["medium"], path + ".emptyDir.medium", {"Memory"});

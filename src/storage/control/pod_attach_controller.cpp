@@ -8,6 +8,7 @@
 
 #include "api/volume.h"
 #include "base/log.h"
+#include "kube/pod_claims.h"
 #include "storage/control/events.h"
 
 namespace fairlead::storage {
@@ -27,7 +28,7 @@ bool is_ours(const Json& persistent) { return persistent["spec"]["csi"]["driver"
 bool finished(const Json& pod) { return pod["status"]["phase"].string() == "Succeeded" || pod["status"]["phase"].string() == "Failed"; }
 bool uses(const Json& pod, const std::string& claim) {
   const auto& volumes = pod["spec"]["volumes"].items();
-  return std::any_of(volumes.begin(), volumes.end(), [&](const Json& one) { return one["persistentVolumeClaim"]["claimName"].string() == claim || (one["ephemeral"].is_object() && kube::name_of(pod) + "-" + one["name"].string() == claim); });
+  return std::any_of(volumes.begin(), volumes.end(), [&](const Json& one) { return kube::claim_of(pod, one) == claim; });
 }
 
 }  // namespace
@@ -40,8 +41,7 @@ std::vector<kube::Controller::Source> PodAttachController::sources() const {
     // Status alone moves often: what counts is whether it is there, where, and whether it has ended.
     if (change.before && change.after && (*change.before)["spec"]["nodeName"] == (*change.after)["spec"]["nodeName"] && finished(*change.before) == finished(*change.after)) return out;
     for (const Json& one : pod["spec"]["volumes"].items()) {
-      std::string claim = one["persistentVolumeClaim"]["claimName"].string();
-      if (one["ephemeral"].is_object()) claim = kube::name_of(pod) + "-" + one["name"].string();
+      const std::string claim = kube::claim_of(pod, one);
       if (claim.empty()) continue;
       if (const auto there = caches_->of(resources::claims).get({kube::space_of(pod), claim}); there && !(*there)["spec"]["volumeName"].string().empty()) out.push_back({"", (*there)["spec"]["volumeName"].string()});
     }
