@@ -111,6 +111,9 @@ TEST(AuthNode, FindsTheSecretsThatAPodUses) {
   EXPECT_FALSE(pod_uses(other, "serviceaccounts", "default"));
   EXPECT_TRUE(pod_uses(other, "persistentvolumeclaims", "data"));
   EXPECT_FALSE(pod_uses(other, "persistentvolumeclaims", "other"));
+  const kube::Json own = *kube::parse_json(R"({"metadata":{"name":"train"},"spec":{"volumes":[{"name":"cache","ephemeral":{"volumeClaimTemplate":{"spec":{}}}},{"name":"empty","emptyDir":{}}]}})");
+  EXPECT_TRUE(pod_uses(own, "persistentvolumeclaims", "train-cache"));
+  for (const char* name : {"train-empty", "cache", ""}) EXPECT_FALSE(pod_uses(own, "persistentvolumeclaims", name)) << name;
 }
 
 kube::Json node(const std::string& labels, const std::string& spec = "{}", const std::string& owners = "[]") {

@@ -150,6 +150,23 @@ TEST_F(VolumesTest, ClaimsAndSubPathsStayInTheirFolder) {
   EXPECT_FALSE(mounts("ns/u1", R"({"name": "v", "mountPath": "/data", "subPath": "../u2"})"));
 }
 
+TEST_F(VolumesTest, AVolumeOfThePodsOwnIsNoOnesElse) {
+  const Volumes volumes(root_ + "/pods", root_ + "/volumes");
+  const Json pod = parse(R"({"metadata": {"uid": "u", "name": "train"}, "spec": {"volumes": [{"name": "cache", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]}})");
+  VolumeSources of = sources(root_ + "/volumes");
+  std::string asked;
+  const auto with_owner = [&](const char* uid) {
+    of.claim = [&asked, uid](const std::string& name) -> Result<Json> {
+      asked = name;
+      return Json::object({{"metadata", Json::object({{"ownerReferences", Json::array({Json::object({{"kind", "Pod"}, {"uid", uid}, {"controller", true}})})}})}});
+    };
+    return volumes.prepare(pod, of).error().message;
+  };
+  EXPECT_THAT(with_owner("another"), HasSubstr("was not made for this pod"));
+  EXPECT_EQ(asked, "train-cache");
+  EXPECT_THAT(with_owner("u"), Not(HasSubstr("was not made for this pod"))) << "its own, which is bound to nothing yet";
+}
+
 TEST_F(VolumesTest, AClaimIsWhereItsVolumeIsOnAnyCluster) {
   ASSERT_TRUE(make_dirs(root_ + "/disk", 0755));
   const Volumes volumes(root_ + "/pods", root_ + "/volumes");
