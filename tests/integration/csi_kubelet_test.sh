@@ -46,7 +46,6 @@ field() { k get "$1" "$2" -o "jsonpath=$3" 2> /dev/null; }
 is() { [ "$(field "$1" "$2" "$3")" = "$4" ]; }
 gone() { ! k get "$1" "$2" > /dev/null 2>&1; }
 for kind in volumepools volumes snapshots attachments; do k apply -f "$top/deploy/helm/fairlead/files/crds/$kind.fairlead.dev.yaml" > /dev/null; done
-k apply -f "$sidecars/crds" > /dev/null
 k wait --for=condition=established crd --all --timeout=60s > /dev/null
 k apply -f - > /dev/null << 'YAML'
 apiVersion: storage.k8s.io/v1
