@@ -10,10 +10,10 @@ namespace fairlead::kube {
 inline bool is_ephemeral(const Json& volume) { return volume["ephemeral"]["volumeClaimTemplate"].is_object(); }
 // The claim's name, in the pod's namespace; empty: this volume is none.
 inline std::string claim_of(const Json& pod, const Json& volume) { return is_ephemeral(volume) ? name_of(pod) + "-" + volume["name"].string() : volume["persistentVolumeClaim"]["claimName"].string(); }
-// Whether the claim was made for this pod. Another of that name is somebody's, and the pod does not get it.
-inline bool is_for_pod(const Json& claim, const Json& pod) {
+// Whether the claim was made for the pod of this uid. Another of that name is somebody's, and the pod does not get it.
+inline bool is_for_pod(const Json& claim, const std::string& pod_uid) {
   const Json* owner = controller_of(claim);
-  return owner != nullptr && (*owner)["kind"].string() == "Pod" && (*owner)["uid"].string() == uid_of(pod);
+  return owner != nullptr && (*owner)["kind"].string() == "Pod" && (*owner)["uid"].string() == pod_uid;
 }
 
 }  // namespace fairlead::kube

@@ -360,8 +360,8 @@ Result<ClaimPlace> Volumes::place_of(const Json& reference, const VolumeSources&
   auto claim = sources.claim(name);
   if (!claim) return std::unexpected(std::move(claim.error()));
   // For a volume that is made for the pod: one of its name that somebody else has made is not it.
-  if (const Json& owner = reference["podUID"]; owner.is_string())
-    if (const Json* of = kube::controller_of(*claim); of == nullptr || (*of)["uid"] != owner) return fail(Code::Unavailable, fmt::format("persistentvolumeclaim \"{}\" was not made for this pod: rename the pod, or delete the claim", name));
+  if (const Json& owner = reference["podUID"]; owner.is_string() && !kube::is_for_pod(*claim, owner.string()))
+    return fail(Code::Unavailable, fmt::format("persistentvolumeclaim \"{}\" was not made for this pod: rename the pod, or delete the claim", name));
   const auto volume_name = volume_of_claim(*claim);
   if (!volume_name) return std::unexpected(volume_name.error());
   const std::string doing = fmt::format("persistentvolumeclaim \"{}\"", name);

@@ -22,7 +22,7 @@ struct ClaimSeen {
   kube::Json claim, storage_class;
   std::vector<api::PoolFacts> pools;
   std::optional<kube::Json> volume, persistent;  // pvc-UID, or what the claim is bound to
-  std::optional<kube::Json> source_claim{}, source{};  // of source_of(claim): the claim; the Snapshot, or the Volume behind the claim (behind_claim)
+  std::optional<kube::Json> source_claim{}, source{};  // of source_of(claim): the claim; the Snapshot, or the Volume behind the claim
 };
 // What a claim's volume is to begin with (spec.dataSourceRef, else spec.dataSource).
 struct ClaimSource {

@@ -13,7 +13,7 @@ EphemeralNext next_for_ephemeral(const Json& pod, const Json& volume, const std:
   const std::string& phase = pod["status"]["phase"].string();
   if (kube::deleting(pod) || phase == "Succeeded" || phase == "Failed") return {};
   const std::string name = kube::claim_of(pod, volume);
-  if (claim) return {.make = {}, .why = kube::is_for_pod(*claim, pod) ? "" : fmt::format("PVC {} was not created for pod {} (pod is not owner)", kube::space_of(pod) + "/" + name, kube::space_of(pod) + "/" + kube::name_of(pod))};
+  if (claim) return {.make = {}, .why = kube::is_for_pod(*claim, kube::uid_of(pod)) ? "" : fmt::format("PVC {} was not created for pod {} (pod is not owner)", kube::space_of(pod) + "/" + name, kube::space_of(pod) + "/" + kube::name_of(pod))};
   const Json& from = volume["ephemeral"]["volumeClaimTemplate"];
   Json metadata = Json::object({{"name", name}, {"namespace", kube::space_of(pod)}});
   for (const char* const field : {"labels", "annotations"})
