@@ -130,6 +130,8 @@ Result<Json> ClaimController::find_static(const Json& claim) {
       return api_.update(workloads::volumes, taken);
     }
     if (!wanted.empty() && kube::name_of(volume) != wanted) continue;
+    // What is to begin as a copy is not given what happens to be free.
+    if (wanted.empty() && (spec.has("dataSource") || spec.has("dataSourceRef"))) continue;
     if (of["storageClassName"].string() != spec["storageClassName"].string() || !includes(of["accessModes"], spec["accessModes"])) continue;
     if (size_of(of["capacity"]["storage"]) < size_of(spec["resources"]["requests"]["storage"])) continue;
     if (!spec["selector"].is_null() && (!selector || !selector->matches(volume["metadata"]["labels"]))) continue;
