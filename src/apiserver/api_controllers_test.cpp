@@ -290,6 +290,17 @@ TEST(Claims, AVolumeThatWasKeptForAClaimNamesItWhenItIsBound) {
   EXPECT_EQ(world.volume("kept")["spec"]["claimRef"]["uid"].string(), kube::uid_of(claim));
 }
 
+TEST(Claims, ThatAreToBeginAsACopyAreNotGivenWhatIsFree) {
+  for (const bool copy : {false, true}) {
+    ClaimWorld world;
+    world.must(world.create(*world.kind("persistentvolumes"), json(fmt::format("{{metadata: {{name: free}}, spec: {{capacity: {{storage: 1Gi}}, accessModes: [ReadWriteMany], hostPath: {{path: {}/free}}}}}}", world.folder)), ""));
+    const Json claim = world.claim("{}", copy ? "dataSource: {kind: PersistentVolumeClaim, name: other}, " : "");
+    EXPECT_EQ(claim["status"]["phase"].string(), copy ? "Pending" : "Bound");
+    EXPECT_EQ(claim["spec"]["volumeName"].string(), copy ? "" : "free");
+    EXPECT_EQ(exists(world.folder + "/default"), false) << "and no directory is made in its place";
+  }
+}
+
 TEST(Claims, WaitForWhatTheirClassSays) {
   ClaimWorld world;
   EXPECT_EQ(world.claim("{}", "storageClassName: later, ")["status"]["phase"].string(), "Pending") << "there is no such class";
