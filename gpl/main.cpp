@@ -481,6 +481,7 @@ int main_of(int argc, char** argv) {
   if (command == "check") return check(first);
   if (command == "reconfigure") return reconfigure({arguments.begin() + 1, arguments.end()});
   if (command == "await" && !first.empty()) return await_files(first);
+  if (command == "take-config") return take_config(first);
   if (command == "generation") return print_generation();
   if (command == "sessions") return print_sessions();
   if (command == "check-config") return run_trial();
@@ -522,6 +523,7 @@ int main_of(int argc, char** argv) {
       "  check-config                          try a configuration (files by stdin) on a slurmctld of its own\n"
       "  await HASH                            wait for the files of that configuration\n"
       "  reconfigure HASH [--always] [--restart]   wait for them, then tell slurmctld and the nodes to read them, and see that it stands them\n"
+      "  take-config HASH                      on a worker that slurmctld could not tell: give slurmd that configuration (files by stdin)\n"
       "  generation                            of the configuration in use here\n"
       "  sessions                              who is in this login container (JSON)\n"
       "  nodes | drain | undrain | lift | forget | requeue | cancel   what Slurm knows of its nodes, and steps of a scale-down\n"

@@ -16,6 +16,8 @@
 #include "base/files.h"
 #include "base/process.h"
 #include "head.h"
+#include "slurmd_conf.h"
+#include "trial.h"
 
 namespace fairlead::companion {
 namespace {
@@ -39,19 +41,26 @@ std::string ask_daemon(std::string* unreadable = nullptr) {
   return "";
 }
 
-}  // namespace
-
-Result<void> end_slurmctld() {
-  auto text = read_file("/run/slurm/slurmctld.pid");
+// Sends it to the daemon that the file names, and gives a descriptor by which its end is seen.
+Result<Fd> signal_daemon(const std::string& name, int signal) {
+  auto text = read_file("/run/slurm/" + name + ".pid");
   if (!text) return std::unexpected(std::move(text.error()));
   const pid_t pid = std::atoi(std::string(trim(*text)).c_str());
-  auto name = read_file("/proc/" + std::to_string(pid) + "/comm");
-  if (pid <= 1 || !name || trim(*name) != "slurmctld") return fail(Code::NotFound, fmt::format("process {} is not slurmctld", pid));
+  auto comm = read_file("/proc/" + std::to_string(pid) + "/comm");
+  if (pid <= 1 || !comm || trim(*comm) != name) return fail(Code::NotFound, fmt::format("process {} is not {}", pid, name));
   auto identity = identify(pid);
   if (!identity) return std::unexpected(std::move(identity.error()));
   auto process = open_process(*identity);
   if (!process) return std::unexpected(std::move(process.error()));
-  if (::kill(pid, SIGTERM) != 0) return fail_errno(errno, "end slurmctld");
+  if (::kill(pid, signal) != 0) return fail_errno(errno, fmt::format("signal {} to {}", signal, name));
+  return std::move(*process);
+}
+
+}  // namespace
+
+Result<void> end_slurmctld() {
+  auto process = signal_daemon("slurmctld", SIGTERM);
+  if (!process) return std::unexpected(std::move(process.error()));
   pollfd watched{process->get(), POLLIN, 0};
   // It saves all that it knows first.
   if (::poll(&watched, 1, 60'000) != 1) return fail(Code::Unavailable, "slurmctld has not ended within 60 s of SIGTERM");
@@ -150,6 +159,20 @@ int reconfigure(const std::vector<std::string>& arguments) {
     if (!answers_with_these_files(kCountsAgain)) return say(kNotDone, fmt::format("slurmctld, started anew with configuration {}, has not answered for {} s; its last words are in the log of container slurmctld", hash, kCountsAgain.count()));
   }
   return done();
+}
+
+int take_config(const std::string& hash) {
+  auto input = read_input();
+  if (!input) return say(kNotDone, input.error().message);
+  auto files = read_trial_files(*input);
+  if (!files) return say(2, files.error().message);
+  if (hash.empty() || generation_of(files->at("slurm.conf")) != hash) return say(2, "the files are not of configuration " + hash);
+  auto have = read_file(std::string(kSlurmdConf) + "/slurm.conf");
+  if (have && generation_of(*have) == hash) return 0;
+  if (auto put = put_slurmd_conf(kSlurmdConf, *files); !put) return say(kNotDone, put.error().message);
+  // What slurmctld's message makes slurmd do, too.
+  if (auto told = signal_daemon("slurmd", SIGHUP); !told) return say(kNotDone, told.error().message);
+  return 0;
 }
 
 int print_generation() {

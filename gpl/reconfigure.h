@@ -25,6 +25,9 @@ int reconfigure(const std::vector<std::string>& arguments);
 void wait_until_slurmctld_has_run();
 // SIGTERM, so that it saves, and waits for its end. NotFound: there is none. Unavailable: it has not ended within 60 s.
 Result<void> end_slurmctld();
+// `take-config HASH`, files by stdin (trial.h), on a worker: slurmctld 22.05 tells each slurmd of a configuration once, and one that did not hear it would keep the earlier files for good. Exit status 0: slurmd has them and
+// is told to read them, or had them already. 1: not done. 2: what came is not that configuration.
+int take_config(const std::string& hash);
 // `generation`: of the slurm.conf that this container's tools and daemons use.
 int print_generation();
 

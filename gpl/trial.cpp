@@ -42,19 +42,6 @@ Result<int> free_port() {
   return ntohs(address.sin_port);
 }
 
-Result<std::string> read_input() {
-  std::string out;
-  char buffer[1 << 16];
-  while (true) {
-    const ssize_t n = ::read(0, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail_errno(errno, "read the files");
-    if (n == 0) return out;
-    out.append(buffer, static_cast<std::size_t>(n));
-    if (out.size() > kMaxInput) return fail(Code::Exhausted, "the files are larger than 4 MiB");
-  }
-}
-
 // The name of the user, so that the daemon starts as whom it is to run: a process that changes its user later forgets to end with its parent.
 Result<passwd> user_slurm() {
   const passwd* entry = ::getpwnam("slurm");
@@ -166,6 +153,19 @@ Result<Ended> try_files(const std::map<std::string, std::string>& files) {
 }
 
 }  // namespace
+
+Result<std::string> read_input() {
+  std::string out;
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t n = ::read(0, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail_errno(errno, "read the files");
+    if (n == 0) return out;
+    out.append(buffer, static_cast<std::size_t>(n));
+    if (out.size() > kMaxInput) return fail(Code::Exhausted, "the files are larger than 4 MiB");
+  }
+}
 
 int run_trial() {
   const auto unknown = [](const Error& error) {

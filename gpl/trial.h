@@ -22,6 +22,9 @@ std::string words_of_daemon(std::string_view log, const std::string& folder);
 // Values like TYPE/NAME of keys that only slurmd loads: the plug-in's file name, by key.
 std::map<std::string, std::string> worker_plugins(const std::string& slurm_conf);
 
+// All of stdin. Exhausted: more than 4 MiB.
+Result<std::string> read_input();
+
 // `check-config`, files by stdin. Exit status 0: slurmctld starts with them. 1: it refuses; stderr says why. 3: not known; stderr says why not.
 int run_trial();
 

@@ -3,7 +3,11 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
+#include "base/files.h"
 #include "reconfigure.h"
+#include "slurmd_conf.h"
 
 namespace fairlead::companion {
 namespace {
@@ -22,6 +26,21 @@ TEST(TrialFiles, AreReadOneAfterTheOther) {
 TEST(TrialFiles, NothingLeavesTheFolder) {
   for (const char* bad : {"../slurm.conf 0\n", "a/b 0\n", ".hidden 0\n", "slurm.conf 9\nA=1", "slurm.conf\n", "slurm.conf -1\n", "slurm.conf 0\nslurm.conf 0\n", "x", "cgroup.conf 0\n", ""})
     EXPECT_FALSE(read_trial_files(bad)) << bad;
+}
+
+TEST(SlurmdConf, IsReplacedAsAWholeAndNothingElseIsTouched) {
+  char folder[] = "/tmp/fairlead-slurmd-conf-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  const std::string in = folder;
+  EXPECT_EQ(put_slurmd_conf(in, {{"slurm.conf", "A=1\n"}}).error().code, Code::NotFound) << "slurmd has not been there yet";
+  for (const char* name : {"slurm.conf", "gres.conf", "mine.txt"}) ASSERT_TRUE(write_file_atomically(in + "/" + name, "of before\n", 0644));
+  ASSERT_TRUE(put_slurmd_conf(in, {{"slurm.conf", "A=1\n"}, {"cgroup.conf", "B=1\n"}, {"../x.conf", "C=1\n"}}));
+  EXPECT_EQ(read_file(in + "/slurm.conf").value_or(""), "A=1\n");
+  EXPECT_EQ(read_file(in + "/cgroup.conf").value_or(""), "B=1\n");
+  EXPECT_EQ(read_file(in + "/mine.txt").value_or(""), "of before\n");
+  EXPECT_FALSE(exists(in + "/gres.conf"));
+  EXPECT_FALSE(exists(in + "/../x.conf"));
+  std::filesystem::remove_all(in);
 }
 
 TEST(TrialConf, NamesNothingOfTheDaemonThatRuns) {

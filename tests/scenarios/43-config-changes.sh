@@ -45,6 +45,35 @@ same RUNNING job_state "$job" || fail 'the job does not run any more'
 login scancel "$job"
 note 'one that needs a restart is in force, and the job runs on'
 
+# What the operator does for a worker that slurmctld told in vain: slurmd takes files that are put into its folder, and no job ends.
+job=$(login sbatch --parsable -w worker-1 -o /dev/null --wrap 'sleep 1000' | tr -d '[:space:]')
+until_true 60 'a job runs' same RUNNING job_state "$job"
+hash=$(kd get configmap demo-slurm-configs -o 'jsonpath={.data.generation}')
+files() { # HASH LINE: as the companion reads them, of that generation and with that line more
+  kd get configmap demo-slurm-configs -o json | python3 -c '
+import json, sys
+for name, text in json.load(sys.stdin)["data"].items():
+    if not name.endswith(".conf"): continue
+    if name == "slurm.conf": text = "# Generation " + sys.argv[1] + "\n" + text.split("\n", 1)[1] + sys.argv[2] + "\n"
+    sys.stdout.buffer.write(b"%s %d\n%s" % (name.encode(), len(text.encode()), text.encode()))
+' "$1" "$2"
+}
+give() { kd exec -i worker-1 -c slurmd -- /opt/fairlead/bin/fairlead-slurm take-config "$1" > "$SCENARIO_WORK/given" 2>&1; }
+debug_is() { slurmd scontrol show slurmd > "$SCENARIO_WORK/slurmd" && grep -E "^Slurmd Debug += $1\$" "$SCENARIO_WORK/slurmd"; }
+slurmd() { kd exec worker-1 -c slurmd -- "$@"; }
+process=$(slurmd cat /run/slurm/slurmd.pid)
+if files "$hash" '' | give 0123456789abcdef; then fail 'files of another generation are taken'; fi
+same "$hash" slurmd /opt/fairlead/bin/fairlead-slurm generation || fail 'files of another generation were written'
+files 0123456789abcdef SlurmdDebug=debug3 | give 0123456789abcdef || fail "files are not taken: $(cat "$SCENARIO_WORK/given")"
+until_true 30 'slurmd has read them' debug_is 7
+files "$hash" '' | give "$hash" || fail "the files are not taken: $(cat "$SCENARIO_WORK/given")"
+until_true 30 'slurmd has read its own again' debug_is 3
+same "$hash" slurmd /opt/fairlead/bin/fairlead-slurm generation || fail 'the worker has another one'
+same "$process" slurmd cat /run/slurm/slurmd.pid || fail 'slurmd was started anew'
+same RUNNING job_state "$job" || fail 'the job does not run any more'
+login scancel "$job"
+note 'a worker takes a configuration that slurmctld told it in vain, and its job runs on'
+
 # What a trial cannot see, for it has no nodes in its state: fewer nodes allowed than there are. slurmctld 22.05 ends at its start. Minutes of waiting, so with --full alone.
 [ -n "${FAIRLEAD_FULL:-}" ] || exit 0
 job=$(login sbatch --parsable -o /dev/null --wrap 'sleep 1000' | tr -d '[:space:]')

@@ -37,6 +37,13 @@ constexpr int kWentDown = 5, kHandedOver = 6;
 // Pods asked in one round for what they run, and by how many threads: a round stays within seconds.
 constexpr std::size_t kSeenAtOnce = 128, kAskers = 8;
 
+// As `fairlead-slurm` reads files.
+std::string as_input(const std::map<std::string, std::string>& files) {
+  std::string out;
+  for (const auto& [name, content] : files) out += fmt::format("{} {}\n{}", name, content.size(), content);
+  return out;
+}
+
 
 bool of_scale(const Step& step) {
   const auto* pod = std::get_if<DeletePod>(&step);
@@ -152,6 +159,7 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
     const std::lock_guard lock(mutex_);
     looked_.erase(key);
     configs_.erase(key);
+    differs_.erase(key);
   }
   if (!cluster || kube::deleting(*cluster))
     if (auto done = leave_sets_alone(key); !done) return std::unexpected(std::move(done.error()));
@@ -188,7 +196,7 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
   snapshot.sets = see_sets(key, snapshot, asked);
   snapshot.sessions = see_sessions(wants_sessions(snapshot, options_.default_image));
   snapshot.munge_words = see_munge(key, snapshot, asked);
-  snapshot.seen_configs = see_configs(key, wants_configs(snapshot, options_.objects, options_.default_image, asked));
+  see_configs(key, wants_configs(snapshot, options_.objects, options_.default_image, asked), (*cluster)["status"]["appliedConfigHash"].string(), asked, snapshot);
   const Plan plan = plan_reconcile(snapshot, options_.objects, options_.default_image, clock_.now());
   if (!plan.ends_known.empty()) {
     const std::lock_guard lock(mutex_);
@@ -216,6 +224,14 @@ Result<kube::Next> SlurmClusterController::reconcile(const kube::ObjectKey& key)
         log_info("slurm cluster step left out", {{"cluster", key.text()}, {"step", describe(step)}, {"reason", may.error().message}});
         continue;
       }
+    }
+    if (const auto* give = std::get_if<GiveConfig>(&step)) {
+      // One worker's trouble does not hold up the others: it is tried again.
+      auto given = give_config(*give);
+      log_info("a worker is given its configuration", {{"cluster", key.text()}, {"worker", give->worker.name}, {"hash", give->hash}, {"result", given ? "done" : given.error().message}});
+      const std::lock_guard lock(mutex_);
+      differs_[key][give->uid] = {give->hash, clock_.now()};
+      continue;
     }
     auto done = apply(step, *cluster);
     if (!done && std::holds_alternative<NodeStep>(step)) {
@@ -434,10 +450,15 @@ Result<void> SlurmClusterController::apply(const Step& step, Json& cluster) {
   return reconfigure(std::get<Reconfigure>(step), cluster);
 }
 
+Result<void> SlurmClusterController::give_config(const GiveConfig& give) {
+  auto ran = api_.exec(give.worker, "slurmd", {"/opt/fairlead/bin/fairlead-slurm", "take-config", give.hash}, as_input(give.files), 10s);
+  if (!ran) return std::unexpected(std::move(ran.error()));
+  if (ran->exit_code != 0) return fail(Code::Unavailable, std::string(trim(ran->err)));
+  return {};
+}
+
 Trial SlurmClusterController::try_config(const TrialWanted& wanted) {
-  std::string input;
-  for (const auto& [name, content] : wanted.files) input += fmt::format("{} {}\n{}", name, content.size(), content);
-  auto ran = api_.exec(wanted.head, "slurmctld", {"/opt/fairlead/bin/fairlead-slurm", "check-config"}, input, 40s);
+  auto ran = api_.exec(wanted.head, "slurmctld", {"/opt/fairlead/bin/fairlead-slurm", "check-config"}, as_input(wanted.files), 40s);
   Trial trial{.hash = wanted.hash};
   if (!ran) trial.words = ran.error().message;
   else if (ran->exit_code == 0) trial.verdict = Verdict::Good;
@@ -469,7 +490,7 @@ std::optional<Json> SlurmClusterController::see_sets(const kube::ObjectKey& clus
   return seen;
 }
 
-std::map<std::string, std::string> SlurmClusterController::see_configs(const kube::ObjectKey& cluster, const std::vector<ConfigOf>& pods) {
+void SlurmClusterController::see_configs(const kube::ObjectKey& cluster, const std::vector<ConfigOf>& pods, const std::string& hash, Instant now, Snapshot& into) {
   const std::size_t count = std::min(pods.size(), kSeenAtOnce);
   std::vector<std::string> seen(count);
   std::atomic<std::size_t> next = 0;
@@ -488,7 +509,15 @@ std::map<std::string, std::string> SlurmClusterController::see_configs(const kub
   if (known.size() > 4 * kSeenAtOnce + 2 * pods.size()) known.clear();  // pods that are long gone; the others are asked once more
   for (std::size_t i = 0; i < count; ++i)
     if (!seen[i].empty()) known[pods[i].uid] = seen[i];
-  return known;
+  into.seen_configs = known;
+  std::map<std::string, Differs> differ;
+  for (std::size_t i = 0; i < count; ++i)
+    if (!seen[i].empty() && seen[i] != hash) {
+      const auto before = differs_[cluster].find(pods[i].uid);
+      differ[pods[i].uid] = before != differs_[cluster].end() && before->second.hash == hash ? before->second : Differs{hash, now};
+      into.other_configs[pods[i].uid] = differ[pods[i].uid].since;
+    }
+  differs_[cluster] = std::move(differ);
 }
 
 std::map<std::string, Sessions> SlurmClusterController::see_sessions(const std::vector<ConfigOf>& pods) {

@@ -47,8 +47,9 @@ class SlurmClusterController final : public kube::Controller {
   // What Slurm knows now; nothing: it did not answer, which permits nothing.
   std::optional<SlurmView> look(const Look& at);
   Trial try_config(const TrialWanted& wanted);
-  // What these pods run, noted for later rounds; the answers of all that are remembered.
-  std::map<std::string, std::string> see_configs(const kube::ObjectKey& cluster, const std::vector<ConfigOf>& pods);
+  // What these pods run, which are to run `hash`, noted for later rounds; the answers of all that are remembered, and since when each of these runs another one.
+  void see_configs(const kube::ObjectKey& cluster, const std::vector<ConfigOf>& pods, const std::string& hash, Instant now, Snapshot& into);
+  Result<void> give_config(const GiveConfig& give);
   // Who is in these login pods, asked anew each time.
   std::map<std::string, Sessions> see_sessions(const std::vector<ConfigOf>& pods);
   // What munge on workers that do not join says of a credential of the head's; asked at most every kAskMungeAgain.
@@ -65,6 +66,8 @@ class SlurmClusterController final : public kube::Controller {
   const kube::Caches* caches_ = nullptr;
   mutable std::mutex mutex_;
   std::map<kube::ObjectKey, std::map<std::string, std::string>> configs_;  // by cluster and uid of the pod: the configuration that it was seen to run
+  struct Differs { std::string hash; Instant since; };
+  std::map<kube::ObjectKey, std::map<std::string, Differs>> differs_;  // of those, as long as they were seen not to run what they are to
   std::map<kube::ObjectKey, std::pair<Instant, std::optional<kube::Json>>> sets_;
   std::map<kube::ObjectKey, std::pair<Instant, std::map<std::string, MungeWord>>> munge_words_;
   mutable std::map<kube::ObjectKey, Proof> ended_;     // workers' pods that went, their end confirmed, until Slurm counts no job on them or knows their successor; lost with this process, and then the successor reports it

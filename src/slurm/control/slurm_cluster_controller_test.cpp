@@ -17,6 +17,7 @@ namespace {
 
 using kube::Json;
 using testing::Contains;
+using testing::Each;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
@@ -161,6 +162,45 @@ TEST_F(Controller, AConfigurationIsTriedOnceAndOneThatTheDaemonDoesNotSurviveIsT
   EXPECT_THAT(condition("ConfigApplied"), HasSubstr("slurmctld is gone"));
   custom("KillWait=7");
   EXPECT_THAT(object("configmaps", "demo-slurm-configs")["data"]["slurm.conf"].string(), HasSubstr("\nKillWait=7\n"));
+  EXPECT_EQ(kube::condition_is_true(object("slurmclusters", "demo"), "ConfigApplied"), true);
+}
+
+// slurmctld tells each slurmd once of a configuration.
+TEST_F(Controller, AWorkerThatDidNotHearOfAConfigurationIsGivenItByHand) {
+  settle();
+  set_pods("Running", true);
+  settle();
+  set_pods("Running", true);  // the workers', which come after the head
+  settle();
+  std::string deaf = "before", hash;
+  std::vector<std::string> given;
+  api_.answer = [&](const std::vector<std::string>& command) -> kube::ExecResult {
+    if (command.size() > 1 && command[1] == "generation") return {.out = (deaf.empty() ? hash : deaf) + "\n"};
+    if (command.size() > 2 && command[1] == "take-config") given.push_back(command[2]);
+    return {};
+  };
+  Json cluster = object("slurmclusters", "demo");
+  cluster.child("spec").set("customSlurmConfig", "KillWait=5");
+  ASSERT_TRUE(api_.put(resources::slurm_clusters, cluster));
+  for (int i = 0; i < 8; ++i) (void)controller_.reconcile(key_);
+  hash = object("slurmclusters", "demo")["status"]["appliedConfigHash"].string();
+  const auto condition = [&] { return (*kube::find_condition(object("slurmclusters", "demo"), "ConfigApplied"))["message"].string(); };
+  ASSERT_THAT(condition(), HasSubstr("not seen yet on"));
+  EXPECT_THAT(given, IsEmpty()) << "it may be on its way";
+  clock_.advance(std::chrono::seconds(21));
+  (void)controller_.reconcile(key_);
+  EXPECT_FALSE(given.empty());
+  EXPECT_THAT(given, Each(hash));
+  const auto once = given.size();
+  (void)controller_.reconcile(key_);
+  EXPECT_EQ(given.size(), once) << "and then it has time to read it";
+  clock_.advance(std::chrono::seconds(21));
+  (void)controller_.reconcile(key_);
+  EXPECT_EQ(given.size(), 2 * once) << "a worker that has it not yet is given it again";
+  deaf.clear();
+  clock_.advance(std::chrono::seconds(21));
+  for (int i = 0; i < 3; ++i) (void)controller_.reconcile(key_);
+  EXPECT_EQ(given.size(), 2 * once);
   EXPECT_EQ(kube::condition_is_true(object("slurmclusters", "demo"), "ConfigApplied"), true);
 }
 

@@ -205,6 +205,7 @@ std::string describe(const Step& step) {
         if constexpr (std::is_same_v<S, DeletePod>) return fmt::format("delete pod {}: {}", s.key.name, s.why);
         if constexpr (std::is_same_v<S, MakeKeys>) return s.copy_of ? fmt::format("copy keys {} from {}", s.secret, s.copy_of->text()) : fmt::format("make keys {}", s.secret);
         if constexpr (std::is_same_v<S, Reconfigure>) return fmt::format("{} {} to {}", s.restart ? "restart" : "reconfigure", s.head.name, s.hash);
+        if constexpr (std::is_same_v<S, GiveConfig>) return fmt::format("give {} configuration {}", s.worker.name, s.hash);
         if constexpr (std::is_same_v<S, NodeStep>) return fmt::format("{} {}{}{}", text(s.tell.verb), s.tell.node, s.tell.arguments.empty() ? "" : ": ", fmt::join(s.tell.arguments, " "));
       },
       step);

@@ -35,6 +35,7 @@ struct Snapshot {
   std::optional<Trial> trial;     // where wants_trial asked for it
   // The configuration that each pod was seen to run, by its uid: its hash. Of other pods nothing is known.
   std::map<std::string, std::string> seen_configs;
+  std::map<std::string, Instant> other_configs;  // by the pod's uid: since when it was seen to run another one than it is to
   std::map<std::string, Sessions> sessions;  // of login pods by uid, where wants_sessions asked and the pod answered
   std::map<std::string, MungeWord> munge_words;  // of workers that are not ready by uid, where wants_munge_words asked and the pod answered
   std::optional<kube::Json> sets;  // where wants_sets (backup.h) asked for it and the pod answered
@@ -55,8 +56,10 @@ enum class Keys { Munge, Quorum, HostKeys, ClientKey, Database, Tokens };
 struct MakeKeys { Keys keys; std::string secret; std::optional<api::ClusterRef> copy_of = {}; };
 // Tell slurmctld to read the files again, or to start anew, once they show this hash. `others`: heads that must have the files before one of them is made to serve.
 struct Reconfigure { kube::ObjectKey head; std::string hash, term; bool always = false, restart = false; std::vector<kube::ObjectKey> others; };
+// To a worker that slurmctld told of it in vain: the files themselves.
+struct GiveConfig { kube::ObjectKey worker; std::string uid, hash; std::map<std::string, std::string> files; };
 struct NodeStep { kube::ObjectKey head; TellSlurm tell; std::string pod_uid; OfSet set; };  // by fairlead-slurm, which looks once more before it acts; the worker's pod, where it has one
-using Step = std::variant<Create, Update, WriteStatus, Remove, DeletePod, MakeKeys, Reconfigure, NodeStep>;
+using Step = std::variant<Create, Update, WriteStatus, Remove, DeletePod, MakeKeys, Reconfigure, GiveConfig, NodeStep>;
 std::string describe(const Step& step);
 
 struct Plan {

@@ -32,7 +32,8 @@ class ClusterPlanner {
   void say_sharing();
   std::vector<const kube::Json*> own_pods() const;
   static std::vector<int> first(int size);
-  static constexpr auto kTryAgain = std::chrono::seconds(10), kLookAtSets = std::chrono::seconds(30);
+  static constexpr std::size_t kGivenAtOnce = 16;
+  static constexpr auto kTryAgain = std::chrono::seconds(10), kHearsByItself = std::chrono::seconds(20), kLookAtSets = std::chrono::seconds(30);
   void remember(const char* name, const kube::Json& value);
   void look_again_in(std::chrono::nanoseconds time);
   bool was_available() const { return kube::condition_is_true(snapshot_.cluster, "ControllersAvailable"); }
@@ -88,6 +89,7 @@ class ClusterPlanner {
   bool others_go(RoleView& view);
   void plan_reload();
   // slurmctld runs with it. Does every node?
+  void give_config(const std::vector<ConfigOf>& unseen, const std::string& hash);
   void say_applied(const std::string& hash);
 
   const Snapshot& snapshot_;

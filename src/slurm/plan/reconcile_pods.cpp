@@ -324,6 +324,23 @@ void ClusterPlanner::plan_reload() {
   plan_.steps.push_back(std::move(step));
 }
 
+// slurmctld tells each slurmd once. One that could not be reached then, or was not known yet, keeps the earlier files until somebody tells it, and telling all of them again has a price (gpl/reconfigure.cpp).
+void ClusterPlanner::give_config(const std::vector<ConfigOf>& unseen, const std::string& hash) {
+  const Json* mounted = find(snapshot_.config_maps, cluster_.name + "-slurm-configs");
+  if (!mounted) return;
+  std::map<std::string, std::string> files;
+  for (const auto& [name, content] : (*mounted)["data"].members())
+    if (name.ends_with(".conf")) files[name] = content.string();
+  std::size_t given = 0;
+  for (const ConfigOf& one : unseen) {
+    const auto since = snapshot_.other_configs.find(one.uid);
+    if (one.container == "slurmd" && given < kGivenAtOnce && since != snapshot_.other_configs.end() && now_ >= since->second + kHearsByItself) {
+      plan_.steps.push_back(GiveConfig{one.pod, one.uid, hash, files});
+      ++given;
+    }
+  }
+}
+
 void ClusterPlanner::say_applied(const std::string& hash) {
   const auto unseen = unseen_configs(snapshot_, cluster_, hash);
   const std::string note = rollout_.workers_note.empty() ? "" : "; " + rollout_.workers_note;
@@ -335,6 +352,7 @@ void ClusterPlanner::say_applied(const std::string& hash) {
       if (names.size() < 10) names.push_back(one.pod.name);
     if (unseen.size() > names.size()) names.push_back(fmt::format("{} more", unseen.size() - names.size()));
     look_again_in(kTryAgain);
+    give_config(unseen, hash);
     return say("ConfigApplied", false, "NodesDiffer", fmt::format("slurmctld runs with configuration {}; not seen yet on {}", hash, fmt::join(names, ", ")));
   }
   say("ConfigApplied", true, "Applied", fmt::format("slurmctld and every ready node run with configuration {}{}", hash, note));
